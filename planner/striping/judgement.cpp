@@ -46,6 +46,16 @@ bool IsOneEverywhere(const std::vector<int64_t>& extents) {
   return std::all_of(extents.begin(), extents.end(), [](int64_t extent) { return extent == 1; });
 }
 
+// Pooling over all rows of an axis, on whichever ranks they are.
+void JudgePooledRows(const AxisPlacement& placed, size_t axis, Judgement& judgement) {
+  judgement.pools_over_ranks = true;
+  judgement.ones = OnesAre::kReplicated;
+  if (!IsOneEverywhere(placed.extents)) return;
+  Worsen(judgement, Verdict::kConvert,
+         On(axis) + "every rank has one row, and nothing tells a call that pools them whether " +
+             "they are copies");
+}
+
 // A window over stripes that it covers, one each: to a library that sees one stripe, this is
 // pooling over all positions.
 bool CoversEachStripe(const PaddedWindow& padded, const std::vector<int64_t>& extents) {
@@ -61,8 +71,7 @@ void JudgeCutAxis(const Operator& op, size_t axis, const AxisPlacement& placed, 
   AxisPlacement& out = judgement.output.axes[axis];
   if (is_pooling && padded.window.pad == 0 && padded.back == 0 &&
       padded.window.Extent() == placed.Whole()) {
-    judgement.pools_over_ranks = true;
-    judgement.ones = OnesAre::kReplicated;
+    JudgePooledRows(placed, axis, judgement);
     out = {{1}};
     return;
   }
@@ -216,13 +225,6 @@ void JudgeInput(const SpatialGrid& grid, int multiple, Judgement& judgement) {
   judgement.output = EqualStripes(judgement.output.shape, grid, multiple);
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     if (parts[axis] == 1) continue;
-    const int32_t rows = judgement.output.shape.extents[axis];
-    if (rows % multiple != 0) {
-      Worsen(judgement, Verdict::kRefused,
-             On(axis) + std::to_string(rows) + " rows are not " + std::to_string(parts[axis]) +
-                 " stripes of multiples of " + std::to_string(multiple));
-      continue;
-    }
     // One tap reads every row: refused is what has none.
     const auto cut =
         CutAxis(kAxisLetters[axis], SlidingWindow(), judgement.output.axes[axis].extents);
@@ -237,6 +239,11 @@ void JudgeByPosition(const Operator& op, const Placement& input, Judgement& judg
     // Rows of zeros stay rows of zeros.
     if (std::holds_alternative<Activation>(op) || std::holds_alternative<Dropout>(op)) {
       judgement.output.axes[axis] = input.axes[axis];
+    }
+  }
+  if (std::holds_alternative<BatchNormalization>(op)) {
+    for (const AxisPlacement& axis : input.axes) {
+      if (axis.IsCut() && IsOneEverywhere(axis.extents)) judgement.ones = OnesAre::kSplit;
     }
   }
   if (std::holds_alternative<Dropout>(op)) {
@@ -287,8 +294,9 @@ Judgement Judge(const Operator& op, const std::vector<Placement>& inputs, const 
   } else if (const auto* transposed = std::get_if<TransposedConvolution>(&op)) {
     JudgeTransposed(*transposed, input, grid, judgement);
   } else if (std::holds_alternative<GlobalPooling>(op)) {
-    judgement.pools_over_ranks = input.IsCut();
-    if (input.IsCut()) judgement.ones = OnesAre::kReplicated;
+    for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+      if (input.axes[axis].IsCut()) JudgePooledRows(input.axes[axis], axis, judgement);
+    }
   } else if (std::holds_alternative<FullyConnected>(op) || std::holds_alternative<Flatten>(op)) {
     if (input.IsCut()) {
       Worsen(judgement, Verdict::kGather,

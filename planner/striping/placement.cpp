@@ -88,11 +88,12 @@ Placement EqualStripes(const Shape& shape, const SpatialGrid& grid, int multiple
   const std::array<int, kMaxSpatial> parts = grid.Parts();
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     std::vector<int64_t>& extents = placement.axes[axis].extents;
+    const int64_t blocks = CeilDivide(shape.extents[axis], multiple);
     for (int part = 0; part < parts[axis]; ++part) {
-      extents.push_back(multiple *
-                        Part(shape.extents[axis] / multiple, parts[axis], part).Length());
+      const Interval owned = Part(blocks, parts[axis], part);
+      extents.push_back(std::min<int64_t>(owned.end * multiple, shape.extents[axis]) -
+                        std::min<int64_t>(owned.begin * multiple, shape.extents[axis]));
     }
-    extents.back() += shape.extents[axis] % multiple;
   }
   return placement;
 }

@@ -49,8 +49,7 @@ int CellIn(const SpatialGrid& cut, const SpatialGrid& grid, int rank);
 Placement Whole(const Shape& shape);
 
 // As a framework cuts a tensor into equal parts of multiples of `multiple` rows: the first ones are
-// the larger by one multiple, and the last one has the rows that are left over. A part may have
-// none.
+// the larger by one multiple, and the last one has what is left. A part may have none.
 Placement EqualStripes(const Shape& shape, const SpatialGrid& grid, int multiple = 1);
 
 }  // namespace ucudnn::planner

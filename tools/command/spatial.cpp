@@ -129,7 +129,8 @@ Command AddSpatial(CLI::App& ucudnn) {
       ->type_name("SIZE");
   app->add_option(
          "--multiple", words->multiple,
-         "stripes are multiples of N rows, as ucudnn.spatial.shard(..., multiple=N) makes them")
+         "stripes but the last are multiples of N rows, as ucudnn.spatial.shard(..., multiple=N)\n"
+         "makes them")
       ->type_name("N");
   app->add_flag(
          "--pass-through", words->pass_through,

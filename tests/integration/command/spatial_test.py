@@ -35,9 +35,9 @@ class Spatial(CommandTest):
         text = self.spatial("h2", "--net", "resnet50", "--batch", "32", "--multiple", "32")
         self.assertRegex(text, r"(?m)^conv1 .+ 64\+48 +exact ")
         self.assertIn("\nexact on h2\n", text)
-        document = self.document("h2", "--net", "resnet50", "--batch", "32", "--multiple", "48")
-        self.assertEqual((48, "refused", None), tuple(document[key] for key in ("multiple", "verdict", "next_multiple")))
-        self.assertEqual("h: 224 rows are not 2 stripes of multiples of 48", document["operators"][0]["why"])
+        document = self.document("h4", "--net", "resnet50", "--batch", "32", "--multiple", "128")
+        self.assertEqual((128, "refused", None), tuple(document[key] for key in ("multiple", "verdict", "next_multiple")))
+        self.assertEqual("h: part 2 of 4 has extent 0", document["operators"][0]["why"])
         self.assertEqual(32, self.document("h2", "--net", "resnet50", "--batch", "32")["next_multiple"])
 
     def test_what_is_exact_says_what_travels(self):

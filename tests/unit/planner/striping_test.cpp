@@ -145,6 +145,23 @@ TEST(Striping, WindowsThatCoverEachStripeAreNotGlobalPooling) {
   EXPECT_EQ(global.exchanges[0].summed, 2 * 4 * 4);  // images, channels, bytes
 }
 
+TEST(Striping, PoolingOfOneRowOnEachRankIsNoCallOfItsOwn) {
+  const auto pooled = [](int32_t height) {
+    return Find(Stripe(Net(GlobalPooling{}, height, 8), "h4"), "op").judgement;
+  };
+  EXPECT_EQ(pooled(8).verdict, Verdict::kExact);
+  EXPECT_EQ(pooled(4).verdict, Verdict::kConvert);
+  EXPECT_THAT(pooled(4).why, HasSubstr("h: every rank has one row"));
+  EXPECT_EQ(Find(Stripe(Net(BatchNormalization{}, 4, 8), "h4"), "op").judgement.ones,
+            OnesAre::kSplit);
+}
+
+TEST(Striping, TheLastStripeHasWhatIsLeftOfMultiples) {
+  const auto striping = StripeNetwork(Net(Activation{}, 30, 8), *SpatialGrid::Parse("h3"), 1, 8);
+  ASSERT_TRUE(striping.ok()) << striping.message();
+  EXPECT_THAT(RowsOf(striping->operators.front()), ElementsAre(16, 8, 6));
+}
+
 TEST(Striping, PaddingBeforeAConvolutionIsTheConvolutions) {
   GraphBuilder builder("net");
   const NodeId data = builder.Add("data", Input{3, {1, 16, 16}, 2}, {});
