@@ -29,7 +29,8 @@ def exports():
 
 
 def answered():
-    return set(re.findall(r"HOOK\(\s*(cudnn\w+),", read("shim", "api", "hooks.cpp")))
+    hooks = read("shim", "api", "hooks.cpp") + read("shim", "api", "split_hooks.cpp")
+    return set(re.findall(r"HOOK\(\s*(cudnn\w+),", hooks))
 
 
 def refused():
