@@ -94,8 +94,8 @@ cudnnStatus_t ucudnnEndRecording(cudnnHandle_t handle);
  * CUDNN_STATUS_NOT_SUPPORTED before its first one. */
 cudnnStatus_t ucudnnSpatialEnable(int enabled);
 
-/* The same of the calling thread's calls alone: what it computes of rows that it has fetched itself,
- * say, while other threads' calls are split. */
+/* The same of the calling thread's calls alone: what it computes of rows that it has fetched
+ * itself, say, while other threads' calls are split. */
 cudnnStatus_t ucudnnSpatialEnableThread(int enabled);
 
 /* 1: from now on the calling thread's tensors are the same on every rank and whole (a gathered

@@ -2,7 +2,8 @@
 // executions return at once. An execution in m pieces over m direct ones, each with a variant pack
 // made for it, as frameworks do: at most 1 us + 0.3 us * m, and no heap allocation. Finalizing a
 // plan that is left alone over finalizing it directly: at most 0.2 us, and 5 us where only its JSON
-// says so, which is read from cuDNN each time. The first finalize that plans from a store: at most 0.1 ms. Both take turns in one run.
+// says so, which is read from cuDNN each time. The first finalize that plans from a store: at most
+// 0.1 ms. Both take turns in one run.
 #include <benchmark/benchmark.h>
 #include <dlfcn.h>
 #include <stdlib.h>
