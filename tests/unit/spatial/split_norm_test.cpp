@@ -275,5 +275,39 @@ TEST(SplitNormFault, IsNanWhereNothingCame) {
   }
 }
 
+// Where one rank's library fails, no other takes its numbers for statistics.
+TEST(SplitNormFault, IsNanOnTheOthersWhereARankFails) {
+  RankJob job({.grid = "h2"});
+  const NormCase whole = Plain({4, 3});
+  RunSlices(job, whole, Step::kTraining);
+  std::vector<NormResult> results(2);
+  job.OnAll([&](RankState& rank) {
+    const auto at = static_cast<size_t>(rank.rank);
+    std::mt19937 random(17 + static_cast<unsigned>(at));  // as they lay before
+    const NormTensors tensors(SliceOf(whole, at), random);
+    cudnn::NormTraining training = tensors.Training(rank.handle);
+    if (at == 1) training.scale = nullptr;
+    ConvolutionProblem problem;
+    EXPECT_EQ(cudnn::ReadNorm(StandIn(), training, problem), nullptr);
+    cudnn::ConvolutionCall call;
+    call.handle = rank.handle;
+    call.alpha = training.alpha;
+    call.beta = training.beta;
+    call.x = const_cast<void*>(training.x);
+    call.y = training.y;
+    call.training = &training;
+    const cudnnStatus_t status = RunNorm(rank, problem, call);
+    EXPECT_EQ(cuStreamSynchronize(rank.stream), CUDA_SUCCESS);
+    if (at == 1) {
+      EXPECT_NE(status, kFine);
+    }
+    results[at] = tensors.Read();
+  });
+  EXPECT_NE(FailureOf(job), "");
+  EXPECT_TRUE(IsNan(results[0].y));
+  // The other one may have heard of it before its call.
+  EXPECT_TRUE(IsNan(results[0].mean) || results[0].mean == whole.mean);
+}
+
 }  // namespace
 }  // namespace ucudnn::test
