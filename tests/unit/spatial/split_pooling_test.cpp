@@ -488,7 +488,7 @@ TEST(SplitPoolingWindows, TellPoolingsApartThatOneRankCannot) {
   GlobalCase windows = global;
   windows.whole.problem.w = windows.whole.problem.stride = {1, 2, 2};
   const Spatial out = OutputExtents(windows.whole.problem);
-  windows.whole.y = windows.whole.before = HostTensor({2, 2, 1, out[1], out[2]});
+  windows.whole.y = windows.whole.dy = windows.whole.before = HostTensor({2, 2, 1, out[1], out[2]});
   SetPackedStrides(windows.whole.problem);
   for (int rank = 0; rank < 2; ++rank) {
     Stripe& stripe = windows.stripes[static_cast<size_t>(rank)];
