@@ -107,16 +107,10 @@ PooledBox Joined(const std::array<AxisBox, kMaxSpatial>& axes) {
   return box;
 }
 
-SpatialBox Overlapping(const SpatialBox& a, const SpatialBox& b) {
-  SpatialBox both;
-  for (size_t axis = 0; axis < kMaxSpatial; ++axis) both[axis] = Intersection(a[axis], b[axis]);
-  return both;
-}
-
 // What `to` reads that `from` owns.
 PooledBoxPair Passed(const Stripes& stripes, int from, int to) {
   const PooledBoxPair owned = OwnedByPooling(stripes, from), read = ReadByPooling(stripes, to);
-  return {Overlapping(owned.elements, read.elements), Overlapping(owned.windows, read.windows)};
+  return {Intersection(owned.elements, read.elements), Intersection(owned.windows, read.windows)};
 }
 
 std::vector<PooledMessage> MessagesOf(const Stripes& stripes, bool sends) {

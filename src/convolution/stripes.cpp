@@ -60,6 +60,12 @@ std::vector<Destination> DestinationsOf(const AxisCut& cut, int part, Exchanged 
 
 }  // namespace
 
+SpatialBox Intersection(const SpatialBox& a, const SpatialBox& b) {
+  SpatialBox both;
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) both[axis] = Intersection(a[axis], b[axis]);
+  return both;
+}
+
 int64_t Elements(const SpatialBox& box) {
   int64_t elements = 1;
   for (const Interval& interval : box) elements *= interval.Length();

@@ -27,6 +27,7 @@ using HaloTerm = std::array<AxisTerm, kMaxSpatial>;                 // their pro
 using AxisExtents = std::array<std::vector<int64_t>, kMaxSpatial>;  // of all parts of each axis
 
 int64_t Elements(const SpatialBox& box);  // per image and channel; 0 where any interval is empty
+SpatialBox Intersection(const SpatialBox& a, const SpatialBox& b);
 
 // A box of the exchanged tensor that lies in a message as a tensor of its own, and the products
 // that are all it contributes. In a term, positions of the exchanged tensor are counted in the box,

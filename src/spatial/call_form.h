@@ -16,6 +16,13 @@ enum class SplitWork : uint8_t {
   kNorm,          // batch normalisation in training, and its gradient as backward_data
 };
 
+// Whether the call gives gradients of parameters, which ranks sum: of filters and biases, or of a
+// norm's scale and bias.
+inline bool HasParameterGradient(Operation operation, SplitWork work) {
+  return operation == Operation::kBackwardFilter ||
+         (work == SplitWork::kNorm && operation == Operation::kBackwardData);
+}
+
 struct CallForm {
   SplitWork work = SplitWork::kConvolution;
   // An execution plan of the graph API: its scales are part of it, whatever a call says.

@@ -7,22 +7,6 @@
 #include "spatial/scales.h"
 
 namespace ucudnn::spatial {
-namespace {
-
-// A factor in the form that cuDNN reads.
-class Factor {
- public:
-  explicit Factor(double value) : narrow_(static_cast<float>(value)), wide_(value) {}
-  const void* Of(DataType type) const {
-    return type == DataType::kDouble ? static_cast<const void*>(&wide_) : &narrow_;
-  }
-
- private:
-  float narrow_;
-  double wide_;
-};
-
-}  // namespace
 
 Result<std::unique_ptr<ChannelNumbers>> ChannelNumbers::Make(const cudnn::Functions& functions,
                                                              DataType type, int channels) {

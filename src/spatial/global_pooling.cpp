@@ -18,9 +18,6 @@ size_t PackedBytes(const ConvolutionProblem& problem, const BoxExtents& extents)
 
 }  // namespace
 
-GlobalPooling::Scale::Scale(double value, DataType type)
-    : is_wide(type == DataType::kDouble), wide(value), narrow(static_cast<float>(value)) {}
-
 GlobalPooling::GlobalPooling(const PlanContext& context, const GroupStripes& group,
                              const CallForm& form)
     : ranks_(*group.pooled),
@@ -109,10 +106,10 @@ void GlobalPooling::PlanPlaces() {
 
 Status GlobalPooling::PoolStripe(const KernelCall& call, CUdeviceptr buffer) const {
   // The sum of what comes of all stripes then is the average of all positions.
-  const Scale alpha(form_.pooling.is_maximum() ? 1 : ranks_.shares[ranks_.own], problem_.type);
+  const Factor alpha(form_.pooling.is_maximum() ? 1 : ranks_.shares[ranks_.own]);
   cudnn::ConvolutionCall own = call.call;
   own.operation = Operation::kForward;
-  own.alpha = alpha.get();
+  own.alpha = alpha.Of(problem_.type);
   own.beta = ZeroOf(problem_.type);
   if (!is_forward()) own.x = const_cast<void*>(call.call.pooling->x);
   own.y = ToPointer(PartialOf(ranks_.own, buffer));
@@ -129,10 +126,10 @@ Status GlobalPooling::PoolGrid(const KernelCall& call, CUdeviceptr buffer) const
         *driver_, PartialOf(rank, buffer), buffer + grid_place_ + assembled_[rank], call.stream));
   }
   const double count = form_.pooling.is_maximum() ? 1 : static_cast<double>(ranks_.ranks.size());
-  const Scale alpha(count * cudnn::ScaleOf(call.call.alpha, problem_.type), problem_.type);
+  const Factor alpha(count * cudnn::ScaleOf(call.call.alpha, problem_.type));
   cudnn::ConvolutionCall grid = call.call;
   grid.operation = Operation::kForward;
-  grid.alpha = alpha.get();
+  grid.alpha = alpha.Of(problem_.type);
   if (!is_forward()) {
     grid.alpha = OneOf(problem_.type);
     grid.beta = ZeroOf(problem_.type);
@@ -219,10 +216,9 @@ KernelOutcome GlobalPooling::Run(const KernelCall& call, ExchangeResources& devi
                                  transport::Channel& channel) {
   if (!exchanges()) {
     // Each position has its part of the whole average's gradient.
-    const Scale alpha(cudnn::ScaleOf(call.call.alpha, problem_.type) * ranks_.shares[ranks_.own],
-                      problem_.type);
+    const Factor alpha(cudnn::ScaleOf(call.call.alpha, problem_.type) * ranks_.shares[ranks_.own]);
     cudnn::ConvolutionCall own = call.call;
-    own.alpha = alpha.get();
+    own.alpha = alpha.Of(problem_.type);
     return {call.local.Run(own), Status::Ok()};
   }
   KernelOutcome outcome;

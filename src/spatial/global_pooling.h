@@ -32,14 +32,6 @@ class GlobalPooling : public SplitKernel {
   void PlanPlaces();
   bool is_forward() const { return problem_.operation == Operation::kForward; }
   bool exchanges() const { return is_forward() || form_.pooling.is_maximum(); }
-  // What this rank's stripe counts for, as a scale in the type that cuDNN reads.
-  struct Scale {
-    Scale(double value, DataType type);
-    const void* get() const { return is_wide ? static_cast<const void*>(&wide) : &narrow; }
-    bool is_wide;
-    double wide;
-    float narrow;
-  };
   CUdeviceptr PartialOf(size_t rank, CUdeviceptr buffer) const {
     return buffer + slots_->slot_place(rank);
   }

@@ -53,8 +53,7 @@ AgreedKernel& KernelTable::Add(const KernelKey& key, std::unique_ptr<SplitKernel
 
 void KernelTable::ForgetGradients() {
   const auto is_gradient = [](const KernelKey& key) {
-    return key.problem.operation == Operation::kBackwardFilter ||
-           (key.form.work == SplitWork::kNorm && key.problem.operation == Operation::kBackwardData);
+    return HasParameterGradient(key.problem.operation, key.form.work);
   };
   std::erase_if(order_, [&](const Entry& entry) { return is_gradient(entry.key); });
   std::erase_if(kernels_, [&](const auto& kernel) { return is_gradient(kernel.first); });

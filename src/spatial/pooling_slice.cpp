@@ -17,12 +17,6 @@ SpatialBox CountedFrom(const SpatialBox& from, const SpatialBox& box) {
   return counted;
 }
 
-SpatialBox InBoth(const SpatialBox& a, const SpatialBox& b) {
-  SpatialBox both;
-  for (size_t axis = 0; axis < kMaxSpatial; ++axis) both[axis] = Intersection(a[axis], b[axis]);
-  return both;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<SlicePlan>> PoolingSlice::Make(const PlanContext& context,
@@ -86,7 +80,7 @@ PoolingSlice::Assembled PoolingSlice::Assemble(Exchange tensor, const Stripes& s
   assembled.is_complete = read == whole;
   const auto add = [&](Fetch::Source source, const SpatialBox& from, const Strides& strides,
                        size_t place) {
-    const SpatialBox part = InBoth(read, from);
+    const SpatialBox part = Intersection(read, from);
     if (Elements(part) == 0) return false;
     step.fetches.push_back(
         {source, BoxCopy(ExtentsOf(problem_.n, problem_.c, part), strides, packed, element),

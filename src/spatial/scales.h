@@ -1,4 +1,4 @@
-// The scales 0 and 1 as cuDNN reads them, and places in device memory. Plain values.
+// Scales as cuDNN reads them, and places in device memory. Plain values.
 #pragma once
 
 #include <cuda.h>
@@ -29,5 +29,18 @@ inline const void* ZeroOf(DataType type) {
   static constexpr double kWideZero = 0;
   return type == DataType::kDouble ? static_cast<const void*>(&kWideZero) : &kZero;
 }
+
+// A factor in the form that cuDNN reads.
+class Factor {
+ public:
+  explicit Factor(double value) : narrow_(static_cast<float>(value)), wide_(value) {}
+  const void* Of(DataType type) const {
+    return type == DataType::kDouble ? static_cast<const void*>(&wide_) : &narrow_;
+  }
+
+ private:
+  float narrow_;
+  double wide_;
+};
 
 }  // namespace ucudnn::spatial

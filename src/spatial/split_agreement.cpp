@@ -58,10 +58,6 @@ std::string EpsilonText(double epsilon) {
   return text.data();
 }
 
-bool HasParameterGradient(const SplitCall& call) {
-  return call.problem.operation == Operation::kBackwardFilter || call.call.gradient != nullptr;
-}
-
 }  // namespace
 
 CallForm FormOf(const cudnn::Functions& functions, const SplitCall& call) {
@@ -181,7 +177,7 @@ std::string SplitCalls::TextOf(const SplitCall& call) const {
   } else if (const auto* const training = call.call.training) {
     text += EpsilonText(training->epsilon);
   }
-  if (HasParameterGradient(call) && sums_gradients_) {
+  if (HasParameterGradient(call.problem.operation, call.work) && sums_gradients_) {
     text += *sums_gradients_ ? ", summed over ranks" : ", not summed over ranks";
   }
   return text;
@@ -281,7 +277,7 @@ SplitKernel* SplitCalls::KernelOf(const SplitCall& call, LocalCall& local, bool&
   made->set_common_hash(HashOf(claim.kernel));
   if (!made->refusal().empty()) {
     Log(LogLevel::kError, name + " cannot be split: " + made->refusal());
-  } else if (HasParameterGradient(call)) {
+  } else if (HasParameterGradient(call.problem.operation, call.work)) {
     has_gradients_ = true;
   }
   made->set_log_number(log_.Add(FactsOf(call, *made)));

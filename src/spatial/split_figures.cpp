@@ -23,20 +23,14 @@ const char* KindOf(const CallForm& form) {
   return "convolution";
 }
 
-int64_t ElementsInBoth(const SpatialBox& a, const SpatialBox& b) {
-  int64_t elements = 1;
-  for (size_t axis = 0; axis < kMaxSpatial; ++axis) elements *= Overlap(a[axis], b[axis]);
-  return elements;
-}
-
 // What the gradient of a maximum needs beside dy: x under all windows over the rank's elements.
 HaloNeed WithMaxima(const Stripes& stripes, HaloNeed need) {
   const SpatialBox own = OwnedByPooling(stripes, stripes.cell).elements;
   const SpatialBox read = ReadByPooling(stripes, stripes.cell).elements;
-  need.received += Elements(read) - ElementsInBoth(read, own);
+  need.received += Elements(read) - Elements(Intersection(read, own));
   for (int other = 0; other < stripes.grid.GroupSize(); ++other) {
     if (other == stripes.cell) continue;
-    need.sent += ElementsInBoth(ReadByPooling(stripes, other).elements, own);
+    need.sent += Elements(Intersection(ReadByPooling(stripes, other).elements, own));
   }
   return need;
 }

@@ -35,22 +35,6 @@ class NormAlgebra : public DeviceTest {
     return job.Read();
   }
 
-  static void ExpectNear(const HostTensor& one, const HostTensor& other, double bound,
-                         const char* what) {
-    ASSERT_EQ(one.extents, other.extents);
-    for (size_t i = 0; i < one.values.size(); ++i) {
-      ASSERT_NEAR(one.values[i], other.values[i], bound) << what << " " << i;
-    }
-  }
-  // The same on all ranks, to the bit, and near the whole's.
-  static void ExpectShared(const std::vector<NormResult>& ranks, const NormResult& whole,
-                           HostTensor NormResult::*numbers, double bound, const char* what) {
-    for (const NormResult& rank : ranks) {
-      EXPECT_EQ(rank.*numbers, ranks[0].*numbers) << what;
-      ExpectNear(rank.*numbers, whole.*numbers, bound, what);
-    }
-  }
-
   void ExpectTrained(const NormCase& whole, std::mt19937& random) {
     const NormResult expected = RunWhole(whole, Step::kTraining);
     const std::vector<NormResult> ranks = RunSlices(whole, Step::kTraining, random);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "tests/unit/spatial/norm_case.h"
 
@@ -71,5 +72,22 @@ struct NormBounds {
     dx += terms * stretched + alpha * scale * i * slope * 3 * normal * moved;
   }
 };
+
+inline void ExpectNear(const HostTensor& one, const HostTensor& other, double bound,
+                       const char* what) {
+  ASSERT_EQ(one.extents, other.extents);
+  for (size_t i = 0; i < one.values.size(); ++i) {
+    ASSERT_NEAR(one.values[i], other.values[i], bound) << what << " " << i;
+  }
+}
+
+// The same on all ranks, to the bit, and near the whole's.
+inline void ExpectShared(const std::vector<NormResult>& ranks, const NormResult& whole,
+                         HostTensor NormResult::*numbers, double bound, const char* what) {
+  for (const NormResult& rank : ranks) {
+    EXPECT_EQ(rank.*numbers, ranks[0].*numbers) << what;
+    ExpectNear(rank.*numbers, whole.*numbers, bound, what);
+  }
+}
 
 }  // namespace ucudnn::test

@@ -87,22 +87,6 @@ std::vector<NormResult> RunSlices(RankJob& job, const NormCase& whole, Step step
   return results;
 }
 
-void ExpectNear(const HostTensor& one, const HostTensor& other, double bound, const char* what) {
-  ASSERT_EQ(one.extents, other.extents);
-  for (size_t i = 0; i < one.values.size(); ++i) {
-    ASSERT_NEAR(one.values[i], other.values[i], bound) << what << " " << i;
-  }
-}
-
-// Near the whole's, and the same on all ranks.
-void ExpectShared(const std::vector<NormResult>& ranks, const NormResult& whole,
-                  HostTensor NormResult::*numbers, double bound, const char* what) {
-  for (const NormResult& rank : ranks) {
-    EXPECT_EQ(rank.*numbers, ranks[0].*numbers) << what;
-    ExpectNear(rank.*numbers, whole.*numbers, bound, what);
-  }
-}
-
 void ExpectTrained(RankJob& job, const NormCase& whole) {
   const NormResult expected = Undivided(whole, Step::kTraining);
   const std::vector<NormResult> ranks = RunSlices(job, whole, Step::kTraining);
