@@ -15,7 +15,7 @@ target_compile_options(ucudnn_compiler INTERFACE -Wall -Wextra ${werror}
 add_compile_options(-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=)
 if(UCUDNN_SANITIZE)
   add_compile_options(-fsanitize=${UCUDNN_SANITIZE} -fno-omit-frame-pointer)
-  if(UCUDNN_SANITIZE STREQUAL "undefined")
+  if(UCUDNN_SANITIZE MATCHES "undefined")
     # C callers may pass any int where cuDNN declares an enumeration.
     add_compile_options(-fno-sanitize-recover=all -fno-sanitize=enum)
   endif()
