@@ -159,6 +159,10 @@ TEST_P(Deaths, BetweenPostsThatAreHeardUpToThen) {
 TEST_P(Deaths, InTheMiddleOfAStreamOfPosts) {
   const Job job(3);
   Child child(RankThat(job.Of(victim()), [](Ranks& ranks, const Child::Tell& tell) {
+    // Not before the others listen.
+    std::atomic<int> heard = 0;
+    ranks.OnPost([&](int, std::string_view) { ++heard; });
+    while (heard < 2) std::this_thread::sleep_for(Milliseconds(1));
     for (int i = 0;; ++i) {
       ranks.Post(std::string(1000, 'x'));
       if (i == 1000) tell("posts");
@@ -167,7 +171,10 @@ TEST_P(Deaths, InTheMiddleOfAStreamOfPosts) {
   const auto joined = JoinOthers(job, victim());
   std::atomic<int> wrong = 0;
   for (const auto& one : joined) {
-    one->value()->OnPost([&](int, std::string_view text) { wrong += text.size() == 1000 ? 0 : 1; });
+    one->value()->OnPost([&](int from, std::string_view text) {
+      if (from == victim()) wrong += text.size() == 1000 ? 0 : 1;
+    });
+    one->value()->Post("listening");
   }
   EXPECT_EQ(child.Heard(), "joined");
   EXPECT_EQ(child.Heard(), "posts");
