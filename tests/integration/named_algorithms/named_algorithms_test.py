@@ -80,8 +80,10 @@ class NamedAlgorithms(unittest.TestCase):
 
     def test_deterministic_algorithms_keep_a_limit_that_their_pieces_fit(self):
         limit = 30000
-        # Those that need more than the limit undivided; no other engine as exact is deterministic and fits.
-        needy = self.served({"backward_data": [1, 4], "backward_filter": [1, 5]})
+        # Those that need more than the limit undivided; no other engine as exact is deterministic and fits. What Winograd
+        # needs for one image is below the limit or far above it, by processor.
+        needy = {operation: [one for one in algorithms if self.least[operation, one, 0] <= limit] for operation, algorithms
+                 in self.served({"backward_data": [1, 4], "backward_filter": [1, 5]}).items()}
         with tempfile.TemporaryDirectory() as folder:
             lines = run("--deterministic", "--workspace-limit", str(limit), "--report", f"{folder}/report.json")
             with open(f"{folder}/report.json") as file:
@@ -91,7 +93,8 @@ class NamedAlgorithms(unittest.TestCase):
                  for math in MATH_TYPES]
         for call in calls:
             self.assertGreater(self.real[call][0], limit, call)
-            self.assertLessEqual(self.least[call], limit, call)
+        for algorithms in needy.values():
+            self.assertIn(1, algorithms)
         self.expect_kept(lines, limit, calls)
         kernels = [kernel for kernel in report["kernels"] if kernel["op"] in needy and
                    kernel["asked"] in [f"legacy:{algorithm}" for algorithm in needy[kernel["op"]]]]
