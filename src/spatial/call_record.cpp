@@ -22,8 +22,15 @@ const char* KindWords(const CallRecord& record) {
       return "was refused";
     case CallKind::kReplicated:
       return "is replicated";
+    case CallKind::kBegun:
+      return "has begun";
   }
   return "";
+}
+
+std::string BegunText(int rank, const CallRecord& record) {
+  return "rank " + std::to_string(rank) + " begins split call " + std::to_string(record.call) +
+         (record.captured != 0 ? ", which is in a CUDA graph" : "");
 }
 
 }  // namespace
@@ -38,14 +45,19 @@ std::string SuspectFrom(uint64_t call) {
 }
 
 CallRecords::CallRecords(int rank, int ranks, int first)
-    : rank_(rank),
-      ranks_(ranks),
-      first_(first),
-      own_(MostAhead(ranks)),
-      peers_(static_cast<size_t>(ranks)) {
-  for (int other = 0; other < ranks; ++other) {
-    if (other != rank) peers_[static_cast<size_t>(other)].early.resize(2 * most_ahead());
+    : rank_(rank), ranks_(ranks), first_(first), peers_(static_cast<size_t>(ranks)) {}
+
+void CallRecords::MakeRoom() {
+  MutexLock lock(mutex_);
+  Grow();
+}
+
+void CallRecords::Grow() {
+  if (!own_.empty()) return;
+  for (int other = 0; other < ranks_; ++other) {
+    if (other != rank_) peers_[static_cast<size_t>(other)].early.resize(2 * most_ahead());
   }
+  own_.resize(most_ahead());
 }
 
 size_t CallRecords::MostAhead(int ranks) {
@@ -61,6 +73,14 @@ std::optional<std::string> CallRecords::Compare(int rank, const CallRecord& thei
     return CallOf(first_ + rank_, mine.sequence) + " and of rank " + std::to_string(first_ + rank) +
            " differ: ";
   };
+  if (mine.kind == CallKind::kBegun) {
+    if (theirs == mine) return std::nullopt;
+    return "devices run split calls in another order: as number " + std::to_string(mine.sequence) +
+           " " + BegunText(first_ + rank_, mine) + ", and " + BegunText(first_ + rank, theirs) +
+           ". CUDA graphs that hold split calls are launched in one order on all ranks, and "
+           "ordered "
+           "by streams with all other split calls";
+  }
   if (theirs.kernel != mine.kernel || theirs.operation != mine.operation) {
     return both() + "they are not the same kernel. " + kPrivateCalls;
   }
@@ -89,7 +109,8 @@ void CallRecords::Drain(int rank, std::optional<std::string>& difference) {
     const CallRecord& theirs = peer.early[(peer.compared + 1) % peer.early.size()];
     if (!difference) {
       difference = Compare(rank, theirs);
-      if (difference) *difference += SuspectFrom(theirs.sequence);
+      const bool is_begun = theirs.kind == CallKind::kBegun;
+      if (difference) *difference += SuspectFrom(is_begun ? theirs.call : theirs.sequence);
     }
     ++peer.compared;
   }
@@ -98,6 +119,7 @@ void CallRecords::Drain(int rank, std::optional<std::string>& difference) {
 
 std::optional<std::string> CallRecords::Add(const CallRecord& record, AllExtents extents) {
   MutexLock lock(mutex_);
+  Grow();
   last_ = record.sequence;
   own_[last_ % most_ahead()] = {record, std::move(extents)};
   std::optional<std::string> difference;
@@ -115,6 +137,11 @@ std::optional<std::string> CallRecords::AddOf(int rank, std::string_view bytes) 
   CallRecord theirs;
   std::memcpy(&theirs, bytes.data(), sizeof theirs);
   MutexLock lock(mutex_);
+  try {
+    Grow();
+  } catch (...) {
+    return "there is no memory for the records of rank " + std::to_string(first_ + rank);
+  }
   Peer& peer = peers_[static_cast<size_t>(rank)];
   if (theirs.sequence != peer.met + 1 || peer.met - peer.compared >= peer.early.size() - 1) {
     return CallOf(first_ + rank, theirs.sequence) + " does not follow call " +

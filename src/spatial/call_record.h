@@ -1,5 +1,6 @@
 // The record that each rank posts of every split call, and the comparison of all ranks' records:
-// ranks that no longer make the same calls are found here, late perhaps, but never not at all.
+// ranks that no longer make the same calls are found here, late perhaps, but never not at all. What
+// devices begin has records and numbers of its own.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +18,15 @@ namespace ucudnn::spatial {
 // "1x16x12".
 std::string ExtentsText(const Spatial& extents);
 
-enum class CallKind : uint8_t { kExchanged, kAgreed, kRefused, kReplicated };
+// kBegun: not a call, but that the device begins one (device_log.h).
+enum class CallKind : uint8_t { kExchanged, kAgreed, kRefused, kReplicated, kBegun };
 
 // A plain value of 64 bytes, posted as its bytes: ranks are processes of one release on machines of
 // one kind, which the claims have made sure of.
 struct CallRecord {
   uint64_t sequence = 0;  // from 1
   uint64_t kernel = 0;    // hash of what all ranks have in common
+  uint64_t call = 0;      // kBegun: the number of the call that the device begins
   Spatial extents = {1, 1, 1};
   int32_t operation = 0;
   int32_t thread = 0;  // numbered by their first split call
@@ -31,7 +34,7 @@ struct CallRecord {
   CallKind kind = CallKind::kExchanged;
   uint8_t captured = 0;
   uint8_t has_rows = 0;  // those that the call before received
-  uint8_t reserved[21] = {};
+  uint8_t reserved[13] = {};
 
   bool operator==(const CallRecord&) const = default;
 };
@@ -48,8 +51,8 @@ inline constexpr const char* kPrivateCalls =
 std::string SuspectFrom(uint64_t call);
 
 // Compares this rank's records with those of the other ranks of its group. Thread-safe: the rank's
-// calls and the transport's thread use it. Add allocates nothing, and takes as long after many
-// kernels as after one.
+// calls and the transport's thread use it. Add allocates nothing once there is room, and takes as
+// long after many kernels as after one.
 class CallRecords {
  public:
   // How far a rank of a group of `ranks` may be ahead of the slowest other one: less in large
@@ -58,6 +61,8 @@ class CallRecords {
 
   // `first` is the job's rank that is number 0 of the group: lines name ranks of the job.
   CallRecords(int rank, int ranks, int first = 0);
+  // Room for what is kept, which the first record makes otherwise.
+  void MakeRoom();
 
   // This rank's next record, with the extents that each rank has in it; null: all have those of the
   // record. Returns why it differs from a record that has already come; none where it does not.
@@ -95,6 +100,7 @@ class CallRecords {
     CallRecord record;
     AllExtents extents;
   };
+  void Grow() UCUDNN_REQUIRES(mutex_);
   std::optional<std::string> Compare(int rank, const CallRecord& theirs) const
       UCUDNN_REQUIRES(mutex_);
   void Drain(int rank, std::optional<std::string>& difference) UCUDNN_REQUIRES(mutex_);

@@ -32,6 +32,28 @@ std::string NameOf(const SplitCall& call) {
   return NameOf(form) + Describe(call.problem);
 }
 
+// The rank's handle, on another stream while this lives: that of a capture.
+class HandleOnStream {
+ public:
+  HandleOnStream(ExchangeResources& device, CUstream stream)
+      : device_(device), is_moved_(stream != device.stream.get()) {
+    if (is_moved_) Move(stream);
+  }
+  ~HandleOnStream() {
+    if (is_moved_) Move(device_.stream.get());
+  }
+  HandleOnStream(const HandleOnStream&) = delete;
+  HandleOnStream& operator=(const HandleOnStream&) = delete;
+
+ private:
+  void Move(CUstream stream) {
+    device_.functions.cudnnSetStream(device_.handle, reinterpret_cast<cudaStream_t>(stream));
+  }
+
+  ExchangeResources& device_;
+  const bool is_moved_;
+};
+
 void SetNorm(const SplitCall& call, CallForm& form) {
   const DataType type = call.problem.type;
   if (const cudnn::NormTraining* const training = call.call.training) {
@@ -124,9 +146,10 @@ Status SplitCalls::Open() {
   setup.timeout = settings_.timeout;
   setup.given_up = [this] { return broken_.load(std::memory_order_acquire); };
   setup.add = [device = &*device_](CUdeviceptr to, CUdeviceptr from, size_t count,
-                                   transport::Element element, CUstream) {
+                                   transport::Element element, CUstream stream) {
     const DataType type =
         element == transport::Element::kFloat64 ? DataType::kDouble : DataType::kFloat;
+    const HandleOnStream on(*device, stream);
     return device->add.Run(device->handle, type, from, count, OneOf(type), to);
   };
   UCUDNN_ASSIGN_OR_RETURN(channel_, open_(setup));
@@ -461,7 +484,7 @@ std::unique_ptr<SplitKernel> SplitCalls::MakeKernel(const SplitCall& call, Local
   const Status reserved = channel_->Reserve(bytes[0], bytes[1]);
   if (broken_.load(std::memory_order_acquire)) return nullptr;
   if (!reserved.ok()) return refused(OfChannel(reserved));
-  owned_bytes_ = device_->buffer.size() + channel_->device_bytes();
+  CountOwned();
   (*made)->set_extents(agreed.extents);
   return std::move(*made);
 }

@@ -52,6 +52,20 @@ DeviceBox OutputOf(const SplitCall& call) {
   return {filter, PackedStrides(p.layout, filter), element, data};
 }
 
+// What a rank tells when it ends.
+struct Farewell {
+  uint64_t calls = 0;
+  uint64_t begun = 0;  // by its device, where that is counted
+
+  std::string Text() const { return std::to_string(calls) + " " + std::to_string(begun); }
+  static Farewell Read(std::string_view text) {
+    const std::string ended(text);
+    char* end = nullptr;
+    const uint64_t calls = std::strtoull(ended.c_str(), &end, 10);
+    return {calls, std::strtoull(end, nullptr, 10)};
+  }
+};
+
 }  // namespace
 
 SplitCalls::SplitCalls(SplitSettings settings, const cudnn::Functions& functions,
@@ -68,9 +82,11 @@ SplitCalls::SplitCalls(SplitSettings settings, const cudnn::Functions& functions
       records_(ranks_->membership().group_rank, ranks_->membership().group_size,
                settings_.grid.RankInGroup(ranks_->membership().group, 0)),
       times_(settings_.times_exchanges ? std::make_unique<ExchangeTimes>(driver_) : nullptr),
+      begun_records_(ranks_->membership().group_rank, ranks_->membership().group_size,
+                     settings_.grid.RankInGroup(ranks_->membership().group, 0)),
       sums_gradients_(settings_.sums_gradients),
       left_(static_cast<size_t>(ranks_->membership().group_size)) {
-  for (std::atomic<uint64_t>& last : left_) last = kHere;
+  records_.MakeRoom();
   ranks_->OnFailure([this](std::string_view line) { HearFailure(line); });
   ranks_->OnLeave([this](int rank, std::string_view last) { HearLeave(rank, last); });
   ranks_->OnPost([this](int rank, std::string_view record) { HearPost(rank, record); });
@@ -124,23 +140,29 @@ void SplitCalls::HearFailure(std::string_view line) {
 }
 
 std::optional<std::string> SplitCalls::LeftBehind() const {
-  for (size_t rank = 0; rank < left_.size(); ++rank) {
+  for (size_t at = 0; at < left_.size(); ++at) {
+    const int rank = settings_.grid.RankInGroup(ranks_->membership().group, static_cast<int>(at));
     // A rank's leaving and this one's waiting are two words: whoever is second sees the other.
-    const uint64_t last = left_[rank].load();
-    if (last >= waiting_.load()) continue;
-    return "rank " +
-           std::to_string(
-               settings_.grid.RankInGroup(ranks_->membership().group, static_cast<int>(rank))) +
-           " ended after split call " + std::to_string(last) + ", but " + RankName() +
-           " makes call " + std::to_string(waiting_.load());
+    if (const uint64_t last = left_[at].call.load(); last < waiting_.load()) {
+      return "rank " + std::to_string(rank) + " ended after split call " + std::to_string(last) +
+             ", but " + RankName() + " makes call " + std::to_string(waiting_.load());
+    }
+    if (const uint64_t begun = left_[at].begun.load(); begun < begun_waiting_.load()) {
+      return "rank " + std::to_string(rank) + " ended after its device had begun " +
+             std::to_string(begun) +
+             " split calls, counted from the first CUDA graph capture, but " + RankName() +
+             "'s begins number " + std::to_string(begun_waiting_.load());
+    }
   }
   return std::nullopt;
 }
 
 void SplitCalls::HearLeave(int rank, std::string_view last) {
   if (settings_.grid.GroupOf(rank) != ranks_->membership().group) return;
-  const auto at = static_cast<size_t>(settings_.grid.GroupRankOf(rank));
-  left_[at].store(std::strtoull(std::string(last).c_str(), nullptr, 10));
+  const Farewell farewell = Farewell::Read(last);
+  Left& left = left_[static_cast<size_t>(settings_.grid.GroupRankOf(rank))];
+  left.call.store(farewell.calls);
+  left.begun.store(farewell.begun);
   if (std::optional<std::string> line = LeftBehind()) Break(*line);
 }
 
@@ -148,6 +170,7 @@ void SplitCalls::Watch() {
   using Clock = Patience::Clock;
   constexpr std::chrono::milliseconds kLook{100};
   Patience ranks(settings_.warning, settings_.timeout), device = ranks;
+  BegunWatch begun{ranks, ranks, {}, 0};
   CallRecords::Slowest awaited;
   OnDevice seen;
   uint64_t told_last = 0;
@@ -180,13 +203,20 @@ void SplitCalls::Watch() {
                      "has not come to the end of",
                  waiting);
     }
+    WatchBegun(begun);
   }
+  if (DeviceLog* const log = device_log_.load(std::memory_order_acquire)) log->Close();
 }
 
 void SplitCalls::TellOfWait(Patience::Verdict verdict, const Patience& wait,
                             const std::string& what, uint64_t call) {
-  const std::string line = what + " split call " + std::to_string(call) + " for " +
-                           std::to_string(wait.waited().count() / 1000) + " s";
+  Tell(verdict,
+       what + " split call " + std::to_string(call) + " for " +
+           std::to_string(wait.waited().count() / 1000) + " s",
+       call);
+}
+
+void SplitCalls::Tell(Patience::Verdict verdict, const std::string& line, uint64_t call) {
   if (verdict == Patience::kGiveUp) return Break(line + SuspectFrom(call));
   Log(LogLevel::kWarn, RankName() + " waits: " + line);
 }
@@ -203,12 +233,14 @@ bool SplitCalls::DeviceMoves(transport::Channel& channel, uint64_t call, OnDevic
 }
 
 void SplitCalls::HearPost(int rank, std::string_view bytes) {
-  if (std::optional<std::string> difference = records_.AddOf(rank, bytes))
-    return Break(*difference);
   CallRecord theirs;
-  if (bytes.size() != sizeof theirs) return;
-  std::memcpy(&theirs, bytes.data(), sizeof theirs);
-  if (theirs.sequence != gathering_.load(std::memory_order_acquire)) return;
+  if (bytes.size() == sizeof theirs) std::memcpy(&theirs, bytes.data(), sizeof theirs);
+  const bool is_begun = theirs.kind == CallKind::kBegun;
+  if (std::optional<std::string> difference =
+          (is_begun ? begun_records_ : records_).AddOf(rank, bytes)) {
+    return Break(*difference);
+  }
+  if (is_begun || theirs.sequence != gathering_.load(std::memory_order_acquire)) return;
   if (theirs.kind != CallKind::kAgreed) BreakNotNew(rank, theirs);
 }
 
@@ -295,23 +327,18 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
     Break(RankName() + " makes split calls on two devices; a rank has one");
     return Broken(call);
   }
-  if (call.is_captured) {
-    PostRefused(call);
-    WarnOnce("spatial capture", "a split call inside a CUDA graph capture is not supported");
-    return CUDNN_STATUS_NOT_SUPPORTED;
-  }
+  if (call.is_captured) return RunCaptured(call, local);
   bool agreed_now = false;
   SplitKernel* const kernel = KernelOf(call, local, agreed_now);
   if (kernel == nullptr) return Broken(call);
   const bool refused = !kernel->refusal().empty();
   // An agreement clears the buffer.
   const bool has_rows = !agreed_now && !refused && HasRows(call, *kernel);
-  Post(call, kernel->common_hash(), kernel->shared_extents(),
-       agreed_now                    ? CallKind::kAgreed
-       : refused                     ? CallKind::kRefused
-       : call.declared.is_replicated ? CallKind::kReplicated
-                                     : CallKind::kExchanged,
-       has_rows);
+  const CallKind kind = agreed_now                    ? CallKind::kAgreed
+                        : refused                     ? CallKind::kRefused
+                        : call.declared.is_replicated ? CallKind::kReplicated
+                                                      : CallKind::kExchanged;
+  Post(call, {kind, has_rows}, kernel->common_hash(), kernel->shared_extents());
   if (refused) {
     log_.Count(kernel->log_number(), false);
     // The trial may have left the rank's own result there, which looks like one.
@@ -327,6 +354,14 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
   if (!has_rows) exchanged_bytes_ += kernel->exchanged_bytes();
   const KernelOutcome outcome = RunCounted(call, local, *kernel, has_rows);
   enqueued_.store(sequence_, std::memory_order_release);
+  if (call.declared.pair == Declared::Pair::kFirst && kernel->exchanges_gradient_at_once()) {
+    received_ = {sequence_, call.call.y, call.problem, kernel->form().hides_nan,
+                 kernel->received_end()};
+  }
+  return Conclude(call, outcome);
+}
+
+cudnnStatus_t SplitCalls::Conclude(const SplitCall& call, const KernelOutcome& outcome) {
   if (!outcome.exact.ok()) {
     Break(RankName() + ", call " + std::to_string(sequence_) + ": " + OfChannel(outcome.exact) +
           SuspectFrom(sequence_));
@@ -336,10 +371,6 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
     Break(RankName() + ", call " + std::to_string(sequence_) + ": its own call failed with " +
           functions_.cudnnGetErrorString(outcome.status) + SuspectFrom(sequence_));
     return outcome.status;
-  }
-  if (call.declared.pair == Declared::Pair::kFirst && kernel->exchanges_gradient_at_once()) {
-    received_ = {sequence_, call.call.y, call.problem, kernel->form().hides_nan,
-                 kernel->received_end()};
   }
   return broken_.load(std::memory_order_acquire) ? Broken(call) : CUDNN_STATUS_SUCCESS;
 }
@@ -392,13 +423,14 @@ std::optional<std::string> SplitCalls::Leave() {
   if (getpid() != process_) return std::nullopt;
   if (broken_.load(std::memory_order_acquire)) AwaitTold();
   const transport::Membership& own = ranks_->membership();
-  const auto last = ranks_->Leave(std::to_string(records_.last()));
+  const auto last = ranks_->Leave(Farewell{records_.last(), CallsBegun()}.Text());
   if (broken_.load(std::memory_order_acquire)) return std::nullopt;
   const auto calls_of = [&](int group_rank) -> std::optional<uint64_t> {
     const int rank = settings_.grid.RankInGroup(own.group, group_rank);
     const std::optional<std::string>& text = last[static_cast<size_t>(rank)];
     if (!text) return std::nullopt;
-    return std::strtoull(text->c_str(), nullptr, 10);
+    const Farewell farewell = Farewell::Read(*text);
+    return farewell.calls + farewell.begun;
   };
   int least = own.group_rank, most = own.group_rank;
   for (int rank = 0; rank < own.group_size; ++rank) {
@@ -432,6 +464,11 @@ std::string SplitCalls::OfChannel(const Status& status) const {
          ", which begins with rank " + std::to_string(FirstRank()) + ")";
 }
 
+uint64_t SplitCalls::CallsBegun() const {
+  const DeviceLog* const log = device_log_.load(std::memory_order_acquire);
+  return log == nullptr ? 0 : log->begun();
+}
+
 std::string SplitCalls::RankName() const {
   return "rank " + std::to_string(ranks_->membership().rank);
 }
@@ -460,22 +497,20 @@ int SplitCalls::NumberOf(cudnnHandle_t handle) {
   return at->second;
 }
 
-void SplitCalls::PostRefused(const SplitCall& call) { Post(call, 0, nullptr, CallKind::kRefused); }
-
-void SplitCalls::Post(const SplitCall& call, uint64_t common_hash, const AllExtents& extents,
-                      CallKind kind, bool has_rows) {
+void SplitCalls::Post(const SplitCall& call, const Posting& posting, uint64_t common_hash,
+                      const AllExtents& extents) {
   CallRecord record;
   record.sequence = sequence_;
   record.kernel = common_hash;
   // Of a call that was refused without an agreement extents are not compared.
-  const bool is_unread = extents == nullptr && kind == CallKind::kRefused;
+  const bool is_unread = extents == nullptr && posting.kind == CallKind::kRefused;
   record.extents = is_unread ? Spatial{} : call.problem.x;
   record.operation = static_cast<int32_t>(call.problem.operation);
   record.thread = NumberOfThread();
   record.handle = NumberOf(call.call.handle);
-  record.kind = kind;
-  record.captured = call.is_captured ? 1 : 0;
-  record.has_rows = has_rows ? 1 : 0;
+  record.kind = posting.kind;
+  record.captured = posting.is_captured ? 1 : 0;
+  record.has_rows = posting.has_rows ? 1 : 0;
   AwaitRecords(records_.most_ahead() - 1);
   const std::optional<std::string> difference = records_.Add(record, extents);
   ranks_->Post({reinterpret_cast<const char*>(&record), sizeof record});
@@ -516,7 +551,7 @@ void SplitCalls::NoteRefused(Operation operation, cudnnHandle_t handle) {
   unread.operation = operation;
   cudnn::ConvolutionCall call;
   call.handle = handle;
-  PostRefused({unread, call});
+  Post({unread, call}, {CallKind::kRefused}, 0, nullptr);
 }
 
 }  // namespace ucudnn::spatial

@@ -7,13 +7,15 @@
 // A rank makes one split call at a time, on any thread, handle and stream. Its exchanges are on one
 // stream of ours in the order of the calls; each waits for what the caller's stream had, and the
 // caller's stream for it. All of these dependencies point backwards, so no streams wait for each
-// other.
+// other. A call on a stream that captures a CUDA graph is recorded with its exchange
+// (split_capture.cpp).
 #pragma once
 
 #include <sys/types.h>
 
 #include <atomic>
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -28,6 +30,7 @@
 #include "cuda/resources.h"
 #include "spatial/agreement.h"
 #include "spatial/call_record.h"
+#include "spatial/device_log.h"
 #include "spatial/exchange_times.h"
 #include "spatial/kernel_log.h"
 #include "spatial/kernel_table.h"
@@ -175,6 +178,29 @@ class SplitCalls {
                                        std::span<const OwnWindow> windows) const;
   PlanContext ContextOf(const SplitCall& call) const UCUDNN_REQUIRES(mutex_);
 
+  // In split_capture.cpp, up to WatchBegun. A call on a stream that is capturing.
+  cudnnStatus_t RunCaptured(const SplitCall& call, LocalCall& local) UCUDNN_REQUIRES(mutex_);
+  // Why the kernel is an error in a capture on all ranks, before it is looked at; empty: it is not.
+  std::string WhyNotCaptured(std::span<const AgreedKernel> agreed) const UCUDNN_REQUIRES(mutex_);
+  KernelOutcome Capture(const SplitCall& call, LocalCall& local, SplitKernel& kernel)
+      UCUDNN_REQUIRES(mutex_);
+  // What the capture of the call's stream has of its own. It may run as long as the process lives.
+  Result<ExchangeResources*> ResourcesOfCapture(const SplitCall& call) UCUDNN_REQUIRES(mutex_);
+  void CountOwned() UCUDNN_REQUIRES(mutex_);
+  // Around a call where devices are counted; null: they are not.
+  Result<DeviceLog::Point*> BeginOnDevice(const SplitCall& call, const SplitKernel& kernel,
+                                          bool is_captured) UCUDNN_REQUIRES(mutex_);
+  Status EndOnDevice(DeviceLog::Point* point, const SplitCall& call);
+  // On the thread that watches: posts what the device has begun, and looks whether the others'
+  // devices, and this one, get on.
+  struct BegunWatch {
+    Patience ranks, device;
+    CallRecords::Slowest awaited;
+    uint64_t moved = 0;
+  };
+  void WatchBegun(BegunWatch& watch);
+  void PostBegun(const DeviceCall& begun);
+
   // In split_figures.cpp. What the report tells of a kernel that was agreed on for the call.
   KernelFacts FactsOf(const SplitCall& call, const SplitKernel& kernel) const
       UCUDNN_REQUIRES(mutex_);
@@ -185,8 +211,9 @@ class SplitCalls {
   CUcontext CurrentContext() const;
   // The call's kernel is new here and not to `rank`.
   void BreakNotNew(int rank, const CallRecord& theirs);
-  // The record of a call that no kernel is known of: only its number and kind are compared.
-  void PostRefused(const SplitCall& call) UCUDNN_REQUIRES(mutex_);
+  // What became of a call that was made, and what it returns.
+  cudnnStatus_t Conclude(const SplitCall& call, const KernelOutcome& outcome)
+      UCUDNN_REQUIRES(mutex_);
   // Whether the rows that the call needs are those that the call before received.
   bool HasRows(const SplitCall& call, const SplitKernel& kernel) const UCUDNN_REQUIRES(mutex_);
   // Makes room in the buffer for `made` and tries it, and leaves the rows there that the call
@@ -195,9 +222,14 @@ class SplitCalls {
       UCUDNN_REQUIRES(mutex_);
   // Copies behind what the stream of exchanges had, and waits.
   Status CopyNow(CUdeviceptr to, CUdeviceptr from, size_t bytes) UCUDNN_REQUIRES(mutex_);
-  // `extents` are those of each rank's x in this call; null: all have this rank's.
-  void Post(const SplitCall& call, uint64_t common_hash, const AllExtents& extents, CallKind kind,
-            bool has_rows = false) UCUDNN_REQUIRES(mutex_);
+  struct Posting {
+    CallKind kind = CallKind::kExchanged;
+    bool has_rows = false, is_captured = false;
+  };
+  // `extents` are those of each rank's x in this call; null: all have this rank's. Of a refused
+  // call of which no kernel is known, only number and kind are compared.
+  void Post(const SplitCall& call, const Posting& posting, uint64_t common_hash,
+            const AllExtents& extents) UCUDNN_REQUIRES(mutex_);
   // Waits until this rank is at most `most_ahead` calls ahead of the slowest other one.
   void AwaitRecords(uint64_t most_ahead);
   // Where each call waits for all ranks' records of it: whether they have come and are the same.
@@ -225,13 +257,16 @@ class SplitCalls {
   bool DeviceMoves(transport::Channel& channel, uint64_t call, OnDevice& seen) const;
   void TellOfWait(Patience::Verdict verdict, const Patience& wait, const std::string& what,
                   uint64_t call);
+  // Warns, or gives up: then results are suspect from `call` on.
+  void Tell(Patience::Verdict verdict, const std::string& line, uint64_t call);
 
   void HearNoMore();
   // On the transport's thread.
   void HearLeave(int rank, std::string_view last);
   void HearPost(int rank, std::string_view record);
   void HearFailure(std::string_view line);
-  int FirstRank() const;  // the job's rank that is number 0 of the group
+  uint64_t CallsBegun() const;  // by the device, where it is counted
+  int FirstRank() const;        // the job's rank that is number 0 of the group
   std::string RankName() const;
   // What a channel says, which counts ranks within the group.
   std::string OfChannel(const Status& status) const;
@@ -266,6 +301,13 @@ class SplitCalls {
   std::atomic<uint64_t> waiting_ = 0;   // the last call that needs the other ranks
   std::atomic<uint64_t> enqueued_ = 0;  // the last one that is on the streams
 
+  // Since the first call in a capture; then of all calls. On the thread that watches, but for what
+  // is atomic.
+  std::atomic<DeviceLog*> device_log_ = nullptr;
+  CallRecords begun_records_;
+  CallRecord last_begun_;
+  std::atomic<uint64_t> begun_waiting_ = 0;  // the last one that needs the other ranks
+
   std::atomic<bool> in_call_ = false;
   Mutex mutex_;
   uint64_t sequence_ UCUDNN_GUARDED_BY(mutex_) = 0;
@@ -280,6 +322,12 @@ class SplitCalls {
   ReceivedGradient received_ UCUDNN_GUARDED_BY(mutex_);
   std::optional<ExchangeResources> device_ UCUDNN_GUARDED_BY(mutex_);
   std::unique_ptr<transport::Channel> channel_ UCUDNN_GUARDED_BY(mutex_);
+  // By capture: its graph may be launched at any time, beside any other.
+  struct Captured {
+    uint64_t capture = 0;
+    std::optional<ExchangeResources> device;
+  };
+  std::deque<Captured> captures_ UCUDNN_GUARDED_BY(mutex_);
   KernelTable kernels_ UCUDNN_GUARDED_BY(mutex_);
   size_t most_buffer_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;  // as of the last agreement
   std::optional<bool> sums_gradients_ UCUDNN_GUARDED_BY(mutex_);
@@ -289,9 +337,13 @@ class SplitCalls {
   std::map<cudnnHandle_t, int> handles_ UCUDNN_GUARDED_BY(handles_mutex_);
   int handle_count_ UCUDNN_GUARDED_BY(handles_mutex_) = 0;
 
-  // By rank of the group: the last call of one that has left; kHere of the others.
+  // By rank of the group: the last call of one that has left, and how many its device has begun;
+  // kHere of the others.
   static constexpr uint64_t kHere = ~uint64_t{0};
-  std::vector<std::atomic<uint64_t>> left_;
+  struct Left {
+    std::atomic<uint64_t> call = kHere, begun = kHere;
+  };
+  std::vector<Left> left_;
   Mutex watch_mutex_;
   Condition watch_ends_;
   bool ends_ UCUDNN_GUARDED_BY(watch_mutex_) = false;

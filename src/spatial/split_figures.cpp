@@ -83,9 +83,8 @@ KernelOutcome SplitCalls::RunCounted(const SplitCall& call, LocalCall& local, Sp
   const int number = kernel.log_number();
   const bool is_first = log_.Count(number, has_rows) == 0;
   ExchangeTimes* const times =
-      times_ != nullptr && !call.is_captured && times_->Begin(number, is_first, call.stream)
-          ? times_.get()
-          : nullptr;
+      times_ != nullptr && times_->Begin(number, is_first, call.stream) ? times_.get() : nullptr;
+  const Result<DeviceLog::Point*> point = BeginOnDevice(call, kernel, false);
   KernelOutcome outcome;
   {
     const SpanScope span(times, Span::kCall, call.stream);
@@ -94,6 +93,8 @@ KernelOutcome SplitCalls::RunCounted(const SplitCall& call, LocalCall& local, Sp
                    *device_, *channel_);
   }
   if (times != nullptr) times->End();
+  const Status counted = point.ok() ? EndOnDevice(*point, call) : point.status();
+  if (outcome.exact.ok()) outcome.exact = counted;
   return outcome;
 }
 

@@ -35,20 +35,32 @@ ExchangeResources::~ExchangeResources() {
   if (handle != nullptr) functions.cudnnDestroy(handle);
 }
 
-Status ExchangeResources::Create(CUcontext current) {
+Status ExchangeResources::CreateStreams(CUcontext current) {
   context = current;
   UCUDNN_RETURN_IF_ERROR(stream.CreateUrgent());
-  UCUDNN_RETURN_IF_ERROR(pool.Create(stream.get()));
   for (cuda::Event* event :
        {&entered, &summed, &read, &deferred, exchanged.data(), exchanged.data() + 1}) {
     UCUDNN_RETURN_IF_ERROR(event->CreateUntimed());
   }
+  return add.Create();
+}
+
+Status ExchangeResources::Create(CUcontext current) {
+  UCUDNN_RETURN_IF_ERROR(CreateStreams(current));
+  UCUDNN_RETURN_IF_ERROR(pool.Create(stream.get()));
   UCUDNN_RETURN_IF_ERROR(
       cudnn::CudnnStatus(functions, functions.cudnnCreate(&handle), "creating a handle"));
-  UCUDNN_RETURN_IF_ERROR(cudnn::CudnnStatus(
+  return cudnn::CudnnStatus(
       functions, functions.cudnnSetStream(handle, reinterpret_cast<cudaStream_t>(stream.get())),
-      "setting a handle's stream"));
-  return add.Create();
+      "setting a handle's stream");
+}
+
+Status ExchangeResources::CreateForCapture(CUcontext current, CUstream origin, size_t bytes) {
+  UCUDNN_RETURN_IF_ERROR(CreateStreams(current));
+  // The pool was not made, so that no stream orders the allocation.
+  UCUDNN_RETURN_IF_ERROR(buffer.Reserve(bytes));
+  // What waits for it before anything has read the buffer waits within the capture.
+  return read.Record(origin);
 }
 
 Status ExchangeResources::Grow(size_t bytes) {

@@ -28,6 +28,10 @@ struct ExchangeResources {
   ExchangeResources(const ExchangeResources&) = delete;
   ExchangeResources& operator=(const ExchangeResources&) = delete;
   Status Create(CUcontext context);
+  // For calls that one capture records on `origin` and what it forks: a graph knows no order with
+  // anything outside, so all but the channel is its own. There is no handle, and the buffer has
+  // `bytes` from the beginning.
+  Status CreateForCapture(CUcontext context, CUstream origin, size_t bytes);
   // Makes the buffer at least that large; waits for what uses it. Where there is no memory for
   // that, it stays as it was, or is gone: then no kernel can run any more.
   Status Grow(size_t bytes);
@@ -44,6 +48,9 @@ struct ExchangeResources {
   std::array<cuda::Event, 2> exchanged;  // behind the last exchange into each room of the buffer
   cudnnHandle_t handle = nullptr;        // of ours, on the stream of exchanges
   TensorAdd add;
+
+ private:
+  Status CreateStreams(CUcontext context);
 };
 
 // The rank's own call, as the program would have made it: planned in micro-batches like any other.

@@ -171,18 +171,23 @@ class Programs(Split):
                 machine.record(f"striped_cnn h{ranks}", {"exchanged_bytes": [one["exchanged_bytes"] for one in told],
                                                          "seconds": round(result.seconds, 1)})
 
-    def test_pools_and_norms_are_those_of_the_whole(self):
-        # In fp64, sums of at most some hundred thousand terms in other orders, and what is printed with nine digits.
-        whole = numbers(alone([POOLS]))
+    def assert_pools_are_those_of(self, whole, words):
+        # In fp64, sums of at most some hundred thousand terms in other orders.
         largest = max(abs(number) for number in whole.values())
         for ranks in (2, 4):
             with self.subTest(ranks=ranks):
-                result = job(f"h{ranks}", ranks, [POOLS], UCUDNN_SPATIAL_ONE="replicated")
+                result = job(f"h{ranks}", ranks, words, UCUDNN_SPATIAL_ONE="replicated")
                 self.assert_ran(result)
                 split = numbers(result.lines)
                 self.assertEqual(whole.keys(), split.keys())
                 self.assertEqual([], [name for name, number in whole.items()
                                       if not abs(split[name] - number) <= LAST_DIGIT * abs(number) + 1e-10 * largest])
+
+    def test_pools_and_norms_are_those_of_the_whole(self):
+        self.assert_pools_are_those_of(numbers(alone([POOLS])), [POOLS])
+
+    def test_steps_in_a_cuda_graph_are_those_of_the_whole(self):
+        self.assert_pools_are_those_of(numbers(alone([POOLS, "4"])), [POOLS, "4", "graph"])
 
     def test_stripes_without_the_exchange_are_noticed(self):
         code, output, errors = under_ucudnn(["--off", "--ranks", "2"], ["env", "LOCAL_RANK=0", *self.words])

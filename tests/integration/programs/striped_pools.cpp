@@ -9,10 +9,14 @@
 // one row are is told by UCUDNN_SPATIAL_ONE=replicated. Prints the result, the gradients of
 // filters, scales and biases, the statistics, and the rows of dL/dx that it holds: as many
 // different lines as one process with the whole image prints.
+//
+//   striped_pools [STEPS [graph]]
+//
+// Each step but the last changes the filters; with "graph" all steps but the first are launches of
+// one CUDA graph.
 #include <cuda_runtime.h>
 #include <cudnn.h>
 
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
@@ -55,8 +59,7 @@ struct Numbers {
     double sum = 0;
     const std::vector<double> numbers = Read();
     for (size_t i = 0; i < count; ++i) sum += numbers[i] * static_cast<double>(1 + i % 13);
-    // Some are 0 but for rounding: a bias before another norm changes nothing.
-    std::printf("%s: %.9g\n", name, std::abs(sum) < 1e-9 ? 0 : sum);
+    std::printf("%s: %.17g\n", name, sum);
   }
 };
 
@@ -92,6 +95,9 @@ class Convolution {
     CHECK_CUDNN(cudnnCreateConvolutionDescriptor(&convolution_));
     CHECK_CUDNN(cudnnSetConvolution2dDescriptor(convolution_, size / 2, size / 2, 1, 1, 1, 1,
                                                 CUDNN_CROSS_CORRELATION, CUDNN_DATA_DOUBLE));
+    CHECK_CUDNN(cudnnCreateTensorDescriptor(&numbers_));
+    CHECK_CUDNN(cudnnSetTensor4dDescriptor(numbers_, CUDNN_TENSOR_NCHW, CUDNN_DATA_DOUBLE, 1, 1, 1,
+                                           static_cast<int>(weights_.count)));
     std::vector<double> weights(weights_.count);
     for (size_t i = 0; i < weights.size(); ++i) weights[i] = Pixel(seed, static_cast<int>(i), 0, 0);
     weights_.Write(weights);
@@ -101,20 +107,26 @@ class Convolution {
         handle, &kOne, x.descriptor, x.values.data, filter_, weights_.data, convolution_,
         CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, nullptr, 0, &kZero, y.descriptor, y.values.data));
   }
-  void Backward(const char* name, const Tensor& x, const Tensor& y) {
+  void Backward(const Tensor& x, const Tensor& y) {
     CHECK_CUDNN(cudnnConvolutionBackwardFilter(
         handle, &kOne, x.descriptor, x.values.data, y.descriptor, y.gradient.data, convolution_,
         CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0, nullptr, 0, &kZero, filter_, gradient_.data));
     CHECK_CUDNN(cudnnConvolutionBackwardData(
         handle, &kOne, filter_, weights_.data, y.descriptor, y.gradient.data, convolution_,
         CUDNN_CONVOLUTION_BWD_DATA_ALGO_0, nullptr, 0, &kZero, x.descriptor, x.gradient.data));
-    gradient_.Print(name);
   }
+  void Learn() {
+    constexpr double kRate = -1e-4;
+    CHECK_CUDNN(
+        cudnnAddTensor(handle, &kRate, numbers_, gradient_.data, &kOne, numbers_, weights_.data));
+  }
+  void Print(const char* name) const { gradient_.Print(name); }
 
  private:
   Numbers weights_, gradient_;
   cudnnFilterDescriptor_t filter_ = nullptr;
   cudnnConvolutionDescriptor_t convolution_ = nullptr;
+  cudnnTensorDescriptor_t numbers_ = nullptr;
 };
 
 class Pooling {
@@ -186,6 +198,8 @@ class Norm {
           y.gradient.data, x.descriptor, x.gradient.data, numbers_, scale_.data, dscale_.data,
           dbias_.data, kEpsilon, saved_mean_.data, saved_inverse_.data));
     }
+  }
+  void Print() const {
     const char* const names[2][4] = {{"mean", "variance", "dscale", "dbias"},
                                      {"mean (Ex)", "variance (Ex)", "dscale (Ex)", "dbias (Ex)"}};
     const Numbers* const printed[] = {&mean_, &variance_, &dscale_, &dbias_};
@@ -213,52 +227,98 @@ void PrintRows(const Tensor& x, int first) {
         sum += gradient[x.At(plane, row, column)] * (1 + (plane * 3 + column) % 7);
       }
     }
-    std::printf("dx row %d: %.9g\n", first + row, sum);
+    std::printf("dx row %d: %.17g\n", first + row, sum);
   }
+}
+
+struct Network {
+  const int rows;
+  Tensor x{3, rows, kSize}, a{4, rows, kSize}, b{4, rows, kSize}, c{4, rows / 2, kSize / 2},
+      d{4, rows / 2, kSize / 2}, e{4, rows / 4, kSize / 4}, f{4, 1, 1}, g{5, 1, 1};
+  Convolution trunk{3, 4, 3, 2}, head{4, 5, 1, 4};
+  Norm plain{4, false}, extended{4, true};
+  Pooling maxima{CUDNN_POOLING_MAX, 3, 3, 1, 2};
+  Pooling averages{CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, 2, 2, 0, 2};
+  Pooling whole{CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING, rows / 4, kSize / 4, 0, 1};
+
+  Network(int of_rows, int first) : rows(of_rows) {
+    std::vector<double> image(x.values.count);
+    for (int plane = 0; plane < kImages * 3; ++plane) {
+      for (int row = 0; row < rows; ++row) {
+        for (int column = 0; column < kSize; ++column) {
+          image[x.At(plane, row, column)] = Pixel(1, plane, first + row, column);
+        }
+      }
+    }
+    x.values.Write(image);
+  }
+  void Step(cudaStream_t stream) {
+    trunk.Forward(x, a);
+    plain.Forward(a, b);
+    maxima.Forward(b, c);
+    extended.Forward(c, d);
+    averages.Forward(d, e);
+    whole.Forward(e, f);
+    head.Forward(f, g);
+    CHECK_CUDA(cudaMemcpyAsync(g.gradient.data, g.values.data, g.values.count * sizeof(double),
+                               cudaMemcpyDeviceToDevice, stream));
+    head.Backward(f, g);
+    whole.Backward(e, f);
+    averages.Backward(d, e);
+    extended.Backward(c, d);
+    maxima.Backward(b, c);
+    plain.Backward(a, b);
+    trunk.Backward(x, a);
+  }
+  void Learn() {
+    trunk.Learn();
+    head.Learn();
+  }
+  void Print(int first) const {
+    g.values.Print("result");
+    head.Print("gradient of the head");
+    extended.Print();
+    plain.Print();
+    trunk.Print("gradient of the trunk");
+    PrintRows(x, first);
+  }
+};
+
+// All steps but the first, which is over.
+void LaunchSteps(Network& network, cudaStream_t stream, int steps) {
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t launched = nullptr;
+  CHECK_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  network.Learn();
+  network.Step(stream);
+  CHECK_CUDA(cudaStreamEndCapture(stream, &graph));
+  CHECK_CUDA(cudaGraphInstantiate(&launched, graph, 0));
+  CHECK_CUDA(cudaGraphDestroy(graph));
+  for (int step = 1; step < steps; ++step) CHECK_CUDA(cudaGraphLaunch(launched, stream));
+  CHECK_CUDA(cudaStreamSynchronize(stream));
+  CHECK_CUDA(cudaGraphExecDestroy(launched));
 }
 
 }  // namespace
 
-int main() {
-  const int ranks = Launched("WORLD_SIZE", 1), rows = kSize / ranks;
-  const int first = rows * Launched("RANK", 0);
+int main(int argc, char** argv) {
+  const int steps = argc > 1 ? std::atoi(argv[1]) : 1;
+  const bool in_graph = argc > 2;
+  const int rows = kSize / Launched("WORLD_SIZE", 1), first = rows * Launched("RANK", 0);
   CHECK_CUDA(cudaSetDevice(Launched("LOCAL_RANK", 0)));
+  cudaStream_t stream = nullptr;
+  CHECK_CUDA(cudaStreamCreate(&stream));
   CHECK_CUDNN(cudnnCreate(&handle));
-  Tensor x(3, rows, kSize), a(4, rows, kSize), b(4, rows, kSize), c(4, rows / 2, kSize / 2),
-      d(4, rows / 2, kSize / 2), e(4, rows / 4, kSize / 4), f(4, 1, 1), g(5, 1, 1);
-  std::vector<double> image(x.values.count);
-  for (int plane = 0; plane < kImages * 3; ++plane) {
-    for (int row = 0; row < rows; ++row) {
-      for (int column = 0; column < kSize; ++column) {
-        image[x.At(plane, row, column)] = Pixel(1, plane, first + row, column);
-      }
-    }
+  CHECK_CUDNN(cudnnSetStream(handle, stream));
+  Network network(rows, first);
+  CHECK_CUDA(cudaDeviceSynchronize());
+  network.Step(stream);
+  if (in_graph) LaunchSteps(network, stream, steps);
+  for (int step = 1; step < steps && !in_graph; ++step) {
+    network.Learn();
+    network.Step(stream);
   }
-  x.values.Write(image);
-  Convolution trunk(3, 4, 3, 2), head(4, 5, 1, 4);
-  Norm plain(4, false), extended(4, true);
-  Pooling maxima(CUDNN_POOLING_MAX, 3, 3, 1, 2),
-      averages(CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, 2, 2, 0, 2),
-      whole(CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING, rows / 4, kSize / 4, 0, 1);
-
-  trunk.Forward(x, a);
-  plain.Forward(a, b);
-  maxima.Forward(b, c);
-  extended.Forward(c, d);
-  averages.Forward(d, e);
-  whole.Forward(e, f);
-  head.Forward(f, g);
-  g.values.Print("result");
-  CHECK_CUDA(cudaMemcpy(g.gradient.data, g.values.data, g.values.count * sizeof(double),
-                        cudaMemcpyDeviceToDevice));
-  head.Backward("gradient of the head", f, g);
-  whole.Backward(e, f);
-  averages.Backward(d, e);
-  extended.Backward(c, d);
-  maxima.Backward(b, c);
-  plain.Backward(a, b);
-  trunk.Backward("gradient of the trunk", x, a);
-  PrintRows(x, first);
+  network.Print(first);
   CHECK_CUDNN(cudnnDestroy(handle));
   return 0;
 }

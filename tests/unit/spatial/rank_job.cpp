@@ -47,7 +47,8 @@ std::unique_ptr<transport::Ranks> JoinAs(int rank, const SpatialGrid& grid,
 cudnnStatus_t RankState::Run(const ConvolutionProblem& problem,
                              const cudnn::ConvolutionCall& call) {
   PlainCall plain;
-  spatial::SplitCall split{problem, call, context, stream};
+  spatial::SplitCall split{problem, call, context, stream,
+                           cuda::IsCapturing(*cuda::GetDriver(), stream)};
   split.declared = declared;
   return calls->Run(split, plain);
 }
@@ -152,6 +153,8 @@ RankJob::RankJob(const JobOptions& options) : options_(options) {
   for (int rank = 0; rank < size(); ++rank) {
     ranks_.push_back(std::make_unique<RankState>());
     ranks_.back()->rank = rank;
+    // NCCL's ranks have devices of their own.
+    if (options.transport == transport::Transport::kNccl) ranks_.back()->device = rank;
     workers_.push_back(std::make_unique<Worker>());
   }
   OnAll([&](RankState& rank) { OpenRank(rank, grid_, options_, file); });

@@ -13,7 +13,7 @@
 #include <filesystem>
 #include <span>
 
-#include "tests/unit/spatial/split_layer.h"
+#include "tests/unit/spatial/captured_call.h"
 
 namespace ucudnn::test {
 namespace {
@@ -31,7 +31,8 @@ enum class Stage {
   kAfterExchange,
   kBeforeSum,
   kAfterSum,
-  kAfterCall
+  kAfterCall,
+  kInLaunch  // on the device, of a CUDA graph that holds the call
 };
 constexpr Stage kStages[] = {Stage::kBeforeCall,    Stage::kInOwnCall, Stage::kBeforeExchange,
                              Stage::kAfterExchange, Stage::kAfterCall, Stage::kBeforeSum,
@@ -54,6 +55,10 @@ class DyingChannel : public CountingChannel {
   Status Exchange(std::span<const transport::Message> sends,
                   std::span<const transport::Message> receives, CUstream stream) override {
     death_.At(Stage::kBeforeExchange);
+    if (death_.armed && death_.stage == Stage::kInLaunch) {
+      cuLaunchHostFunc(
+          stream, [](void*) { _exit(kDied); }, nullptr);
+    }
     const Status status = CountingChannel::Exchange(sends, receives, stream);
     death_.At(Stage::kAfterExchange);
     return status;
@@ -100,6 +105,19 @@ void Survive(RankState& rank, const SplitLayer& layer) {
   }
 }
 
+// The same where all ranks launch a graph that holds the call.
+void SurviveLaunch(RankState& rank, const SplitLayer& layer) {
+  EXPECT_TRUE(layer.IsExactOn(rank));
+  const StripeResult result = RunInGraph(rank, layer);
+  EXPECT_TRUE(result.is_intact);
+  EXPECT_TRUE(IsRightOrNan(result.output, layer.Part(rank.rank)));
+  const auto deadline = TestClock::now() + kBound;
+  while (!rank.ranks->Failure() && TestClock::now() < deadline) {
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  EXPECT_TRUE(rank.ranks->Failure());
+}
+
 // The life of a rank's process: its exit code.
 int Live(const Scenario& scenario, int number, const std::string& file) {
   Traffic traffic;
@@ -122,6 +140,10 @@ int Live(const Scenario& scenario, int number, const std::string& file) {
     EXPECT_TRUE(layer.IsExactOn(rank));
     death.armed = true;
     death.At(Stage::kBeforeCall);
+    if (scenario.stage == Stage::kInLaunch) {
+      RunInGraph(rank, layer);
+      return kWrong;
+    }
     RunGiven(rank, layer.whole, layer.stripes[static_cast<size_t>(number)],
              [&](const cudnn::ConvolutionCall& call) {
                death.At(Stage::kInOwnCall);
@@ -130,7 +152,7 @@ int Live(const Scenario& scenario, int number, const std::string& file) {
     death.At(Stage::kAfterCall);
     return kWrong;  // it lives
   }
-  Survive(rank, layer);
+  (scenario.stage == Stage::kInLaunch ? SurviveLaunch : Survive)(rank, layer);
   CloseRank(rank);
   return testing::Test::HasFailure() ? kWrong : kRight;
 }
@@ -189,6 +211,17 @@ TEST_P(SplitDeaths, InAFilterGradientAreAnErrorOnAll) {
     std::vector<Scenario> scenarios;
     for (int victim = 0; victim < kRanks; ++victim) {
       scenarios.push_back({GetParam(), Operation::kBackwardFilter, stage, victim});
+    }
+    ExpectErrorsFollow(scenarios);
+  }
+}
+
+TEST_P(SplitDeaths, InALaunchOfAGraphAreAnErrorOnAll) {
+  for (const Operation operation :
+       {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
+    std::vector<Scenario> scenarios;
+    for (int victim = 0; victim < kRanks; ++victim) {
+      scenarios.push_back({GetParam(), operation, Stage::kInLaunch, victim});
     }
     ExpectErrorsFollow(scenarios);
   }

@@ -597,17 +597,6 @@ TEST(SplitFaults, DeviceThatComesLateToEachOfManyCallsIsWaitedFor) {
   ExpectExactOnAll(job, layer);
 }
 
-cudnnStatus_t RunAsCaptured(RankState& rank, const SplitLayer& layer) {
-  const Stripe& stripe = layer.stripes[static_cast<size_t>(rank.rank)];
-  return RunStripe(layer.whole, stripe, rank.handle,
-                   [&](const cudnn::ConvolutionCall& call) {
-                     GivenCall given(RunReal);
-                     return rank.calls->Run({stripe.problem, call, rank.context, rank.stream, true},
-                                            given);
-                   })
-      .status;
-}
-
 // Fails when `fails` says so, long after its calls have returned, as NCCL does.
 class FailingChannel : public CountingChannel {
  public:
@@ -660,36 +649,6 @@ TEST(SplitOrder, ChannelIsOpenBeforeARanksOwnCallIsTried) {
     EXPECT_EQ(result.output, layer.Part(rank.rank));
     EXPECT_TRUE(tried[at]);
   });
-}
-
-TEST(SplitCapture, CapturedCallsAreRefusedOnAll) {
-  Traffic traffic;
-  RankJob job(Counted({}, traffic));
-  const SplitLayer layer(Operation::kForward, 4, 3);
-  job.OnAll([&](RankState& rank) { EXPECT_EQ(RunAsCaptured(rank, layer), kRefused); });
-  EXPECT_EQ(traffic.exchanges, 0);
-  ExpectExactOnAll(job, layer);
-  job.OnAll([&](RankState& rank) { EXPECT_EQ(RunAsCaptured(rank, layer), kRefused); });
-  ExpectExactOnAll(job, layer);
-}
-
-TEST(SplitCapture, CaptureOnOneRankIsAnErrorOnAll) {
-  for (const bool is_known : {false, true}) {
-    RankJob job;
-    const SplitLayer layer(Operation::kForward, 4, 3);
-    if (is_known) ExpectExactOnAll(job, layer);
-    const auto begin = TestClock::now();
-    job.OnAll([&](RankState& rank) {
-      if (rank.rank == 0) {
-        EXPECT_EQ(RunAsCaptured(rank, layer), kRefused);
-      } else {
-        layer.RunOn(rank);
-      }
-    });
-    ExpectContains(FailureOf(job), {"rank 0", "rank 1"});
-    EXPECT_LT(TestClock::now() - begin, kSoon);
-    ExpectAllFailFromNowOn(job);
-  }
 }
 
 TEST(SplitSteady, CallsAllocateNothingAndMoveTheLeast) {

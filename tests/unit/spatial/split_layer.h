@@ -180,6 +180,7 @@ class CountingChannel : public transport::Channel {
     return channel_->Reserve(message_bytes, reduction_bytes);
   }
   size_t device_bytes() const override { return channel_->device_bytes(); }
+  Status CanBeCaptured() const override { return channel_->CanBeCaptured(); }
   Status Check() override { return channel_->Check(); }
   transport::DeviceProgress Progress() override { return channel_->Progress(); }
   void Abort() override { channel_->Abort(); }

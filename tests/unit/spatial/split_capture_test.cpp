@@ -1,0 +1,293 @@
+// Split calls in CUDA graphs: captured with their exchange once they ran outside, exact whenever
+// the graph is launched, and an error on all ranks where graphs are not launched alike.
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "tests/unit/spatial/captured_call.h"
+
+namespace ucudnn::test {
+namespace {
+
+using transport::Transport;
+
+std::string NameOf(const testing::TestParamInfo<Transport>& info) {
+  return info.param == Transport::kNccl ? "Nccl" : "Loopback";
+}
+
+class SplitCapture : public testing::TestWithParam<Transport> {
+ protected:
+  JobOptions Options(JobOptions options = {}) const {
+    options.transport = GetParam();
+    options.cudnn_file = HOST_DIR "/libcudnn.so.9";
+    return options;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Over, SplitCapture,
+                         testing::Values(Transport::kLoopback, Transport::kNccl), NameOf);
+
+TEST_P(SplitCapture, AnAgreedKernelIsExactInAGraph) {
+  for (const auto& [grid, rows] :
+       {std::pair<const char*, std::vector<int64_t>>{"h2", {4, 3}}, {"h3", {3, 4, 5}}}) {
+    RankJob job(Options({.grid = grid}));
+    for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
+      for (const Operation operation :
+           {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
+        ConvolutionProblem problem = Layer(operation, 1);
+        problem.layout = layout;
+        SetPackedStrides(problem);
+        const SplitLayer layer(problem, job.grid(), {{{1}, rows, {6}}});
+        ExpectExactOnAll(job, layer);
+        job.OnAll([&](RankState& rank) {
+          const StripeResult result = RunInGraph(rank, layer);
+          EXPECT_EQ(result.status, kFine);
+          EXPECT_TRUE(result.is_intact);
+          EXPECT_EQ(result.output, layer.Part(rank.rank)) << grid << " rank " << rank.rank;
+        });
+      }
+    }
+  }
+}
+
+TEST_P(SplitCapture, EachLaunchExchangesWhatIsThereThen) {
+  RankJob job(Options());
+  SplitLayer layer(Operation::kForward, 4, 3);
+  layer.whole.beta = 0;
+  ExpectExactOnAll(job, SplitLayer(Operation::kForward, 4, 3));
+  job.OnAll([&](RankState& rank) {
+    const Stripe& stripe = StripeOf(layer, rank);
+    RunStripe(layer.whole, stripe, rank.handle, [&](const cudnn::ConvolutionCall& call) {
+      const HostTensor whole = layer.whole.x.Box(stripe.elements);
+      const Graph graph(rank, [&] { EXPECT_EQ(rank.Run(stripe.problem, call), kFine); });
+      const auto x = reinterpret_cast<CUdeviceptr>(call.x),
+                 y = reinterpret_cast<CUdeviceptr>(call.y);
+      const size_t x_bytes = cudnn::ImageBytes(stripe.problem);
+      const size_t y_bytes = cudnn::OutputBytes(stripe.problem);
+      std::vector<char> kept(x_bytes), first(y_bytes), zeros(y_bytes), again(y_bytes);
+      EXPECT_EQ(cuMemcpyDtoH(kept.data(), x, x_bytes), CUDA_SUCCESS);
+      graph.LaunchAndWait();
+      EXPECT_EQ(cuMemcpyDtoH(first.data(), y, y_bytes), CUDA_SUCCESS);
+      EXPECT_EQ(cuMemsetD8(x, 0, x_bytes), CUDA_SUCCESS);
+      graph.LaunchAndWait();
+      EXPECT_EQ(cuMemcpyDtoH(zeros.data(), y, y_bytes), CUDA_SUCCESS);
+      EXPECT_EQ(std::vector<char>(y_bytes), zeros) << "rows of an earlier launch";
+      EXPECT_EQ(cuMemcpyHtoD(x, kept.data(), x_bytes), CUDA_SUCCESS);
+      graph.LaunchAndWait();
+      EXPECT_EQ(cuMemcpyDtoH(again.data(), y, y_bytes), CUDA_SUCCESS);
+      EXPECT_EQ(first, again);
+      EXPECT_NE(first, zeros);
+      return kFine;
+    });
+  });
+}
+
+TEST_P(SplitCapture, LaunchesAccumulateAsCallsDo) {
+  RankJob job(Options());
+  for (const Operation operation : {Operation::kBackwardFilter, Operation::kBackwardData}) {
+    SplitLayer layer(operation, 4, 3);
+    layer.whole.alpha = 2;
+    layer.whole.beta = 1;
+    constexpr int kTimes = 3;
+    job.OnAll([&](RankState& rank) {
+      const auto expected = With(rank, layer, [&](const std::function<cudnnStatus_t()>& run) {
+        for (int i = 0; i < kTimes; ++i) EXPECT_EQ(run(), kFine);
+        return kFine;
+      });
+      const StripeResult result = RunInGraph(rank, layer, kTimes);
+      EXPECT_EQ(result.status, kFine);
+      EXPECT_EQ(result.output, expected.output);
+    });
+  }
+}
+
+TEST_P(SplitCapture, GraphsAndCallsTakeTurns) {
+  RankJob job(Options({.grid = "h3"}));
+  const AxisExtents extents = {{{1}, {3, 4, 5}, {6}}};
+  const SplitLayer forward(Layer(Operation::kForward, 1), job.grid(), extents);
+  const SplitLayer filter(Layer(Operation::kBackwardFilter, 1), job.grid(), extents);
+  for (const SplitLayer* layer : {&forward, &filter}) ExpectExactOnAll(job, *layer);
+  job.OnAll([&](RankState& rank) {
+    StripeResult summed;
+    const StripeResult passed =
+        With(rank, forward, [&](const std::function<cudnnStatus_t()>& run_forward) {
+          summed = With(rank, filter, [&](const std::function<cudnnStatus_t()>& run_filter) {
+            const Graph both(rank, [&] {
+              EXPECT_EQ(run_forward(), kFine);
+              EXPECT_EQ(run_filter(), kFine);
+            });
+            const Graph one(rank, [&] { EXPECT_EQ(run_forward(), kFine); });
+            for (int i = 0; i < 5; ++i) {
+              both.Launch();
+              EXPECT_EQ(run_filter(), kFine);
+              one.Launch();
+              one.Launch();
+              EXPECT_EQ(run_forward(), kFine);
+            }
+            return kFine;
+          });
+          return kFine;
+        });
+    EXPECT_EQ(passed.output, forward.Part(rank.rank));
+    EXPECT_EQ(summed.output, filter.Part(rank.rank));
+    EXPECT_FALSE(rank.ranks->Failure()) << *rank.ranks->Failure();
+  });
+}
+
+TEST_P(SplitCapture, LaunchesAreCountedForTheReport) {
+  RankJob job(Options());
+  const SplitLayer layer(Operation::kForward, 4, 3);
+  ExpectExactOnAll(job, layer);
+  const spatial::SplitFigures before = job.rank(0).calls->figures();
+  job.OnAll([&](RankState& rank) { RunInGraph(rank, layer, 5); });
+  const auto deadline = TestClock::now() + kSoon;
+  const auto calls = [&] { return job.rank(0).calls->kernel_figures().kernels.at(0).calls; };
+  while (calls() < 6 && TestClock::now() < deadline) std::this_thread::sleep_for(milliseconds(5));
+  EXPECT_EQ(calls(), 6U) << "one outside, five launches";
+  const spatial::SplitFigures after = job.rank(0).calls->figures();
+  EXPECT_EQ(after.exchanged_bytes, 6 * before.exchanged_bytes);
+  EXPECT_GT(after.owned_bytes, before.owned_bytes);
+}
+
+TEST_P(SplitCapture, OneLaunchMoreIsAnErrorOnAllAndNan) {
+  RankJob job(Options({.timeout = milliseconds(1500)}));
+  const SplitLayer layer(Operation::kForward, 4, 3);
+  ExpectExactOnAll(job, layer);
+  job.OnAll([&](RankState& rank) {
+    const StripeResult result = RunInGraph(rank, layer, rank.rank == 0 ? 3 : 2);
+    if (rank.rank == 1) {
+      EXPECT_EQ(result.output, layer.Part(rank.rank));
+    } else {
+      const auto& values = result.output.values;
+      EXPECT_TRUE(
+          std::any_of(values.begin(), values.end(), [](double v) { return std::isnan(v); }));
+    }
+  });
+  ExpectContains(FailureOf(job),
+                 {"the device of rank 1", "has begun 2 split calls and not number 3",
+                  "rank 0 waits in split call 2, which is in a CUDA graph"});
+  ExpectAllFailFromNowOn(job);
+}
+
+TEST_P(SplitCapture, OrderOfLaunchesIsCompared) {
+  RankJob job(Options({.timeout = milliseconds(4000)}));
+  // Two kernels of which every message is as large as one of the other.
+  ConvolutionProblem other = Layer(Operation::kForward, 1);
+  other.k = 5;
+  const AxisExtents extents = {{{1}, {4, 3}, {6}}};
+  const SplitLayer a(Operation::kForward, 4, 3), b(other, job.grid(), extents);
+  ExpectExactOnAll(job, a);
+  ExpectExactOnAll(job, b);
+  job.OnAll([&](RankState& rank) {
+    With(rank, a, [&](const std::function<cudnnStatus_t()>& run_a) {
+      With(rank, b, [&](const std::function<cudnnStatus_t()>& run_b) {
+        const Graph first(rank, [&] { EXPECT_EQ(run_a(), kFine); });
+        const Graph second(rank, [&] { EXPECT_EQ(run_b(), kFine); });
+        (rank.rank == 0 ? first : second).Launch();
+        (rank.rank == 0 ? second : first).Launch();
+        return kFine;
+      });
+      return kFine;
+    });
+  });
+  ExpectContains(FailureOf(job), {"in another order", "as number 1 rank 0 begins split call 3",
+                                  "rank 1 begins split call 4"});
+  ExpectAllFailFromNowOn(job);
+}
+
+TEST_P(SplitCapture, OrderOfLaunchesAndCallsIsCompared) {
+  RankJob job(Options({.timeout = milliseconds(4000)}));
+  const SplitLayer layer(Operation::kForward, 4, 3);
+  ExpectExactOnAll(job, layer);
+  job.OnAll([&](RankState& rank) {
+    With(rank, layer, [&](const std::function<cudnnStatus_t()>& run) {
+      const Graph graph(rank, [&] { EXPECT_EQ(run(), kFine); });
+      if (rank.rank == 0) graph.Launch();
+      run();
+      if (rank.rank == 1) graph.Launch();
+      return kFine;
+    });
+  });
+  ExpectContains(
+      FailureOf(job),
+      {"in another order", "begins split call 2, which is in a CUDA graph", "begins split call 3"});
+}
+
+TEST_P(SplitCapture, ARankThatEndsLeavesNoOtherInALaunch) {
+  JobOptions options = Options({.timeout = milliseconds(20000)});
+  RankJob job(options);
+  const SplitLayer layer(Operation::kForward, 4, 3);
+  ExpectExactOnAll(job, layer);
+  const auto begin = TestClock::now();
+  job.OnAll([&](RankState& rank) {
+    With(rank, layer, [&](const std::function<cudnnStatus_t()>& run) {
+      const Graph graph(rank, [&] { EXPECT_EQ(run(), kFine); });
+      if (rank.rank == 1) {
+        rank.calls->Leave();
+        return kFine;
+      }
+      graph.LaunchAndWait();
+      return kFine;
+    });
+  });
+  EXPECT_LT(TestClock::now() - begin, kSoon);
+  ExpectContains(FailureOf(job), {"rank 1 ended after its device had begun 0 split calls"});
+}
+
+TEST_P(SplitCapture, AKernelThatIsNotAgreedOnIsRefusedOnAll) {
+  Traffic traffic;
+  RankJob job(Counted(Options(), traffic));
+  const SplitLayer layer(Operation::kForward, 4, 3);
+  testing::internal::CaptureStderr();
+  job.OnAll([&](RankState& rank) { EXPECT_EQ(RunInGraph(rank, layer, 0).status, kRefused); });
+  ExpectContains(testing::internal::GetCapturedStderr(), {"has not run outside of a capture"});
+  EXPECT_EQ(traffic.exchanges, 0);
+  ExpectExactOnAll(job, layer);
+  job.OnAll(
+      [&](RankState& rank) { EXPECT_EQ(RunInGraph(rank, layer).output, layer.Part(rank.rank)); });
+}
+
+TEST_P(SplitCapture, WhereRanksAgreeEachTimeGraphsAreRefused) {
+  RankJob job(Options({.agrees_each_time = true}));
+  const SplitLayer layer(Operation::kForward, 4, 3);
+  ExpectExactOnAll(job, layer);
+  testing::internal::CaptureStderr();
+  job.OnAll([&](RankState& rank) { EXPECT_EQ(RunInGraph(rank, layer, 0).status, kRefused); });
+  ExpectContains(testing::internal::GetCapturedStderr(), {"UCUDNN_SPATIAL_AGREE=each"});
+  ExpectExactOnAll(job, layer);
+}
+
+TEST_P(SplitCapture, OnOneRankAloneIsAnErrorOnAll) {
+  for (const bool is_known : {false, true}) {
+    RankJob job(Options());
+    const SplitLayer layer(Operation::kForward, 4, 3);
+    if (is_known) ExpectExactOnAll(job, layer);
+    const auto begin = TestClock::now();
+    job.OnAll([&](RankState& rank) {
+      if (rank.rank == 0) {
+        RunInGraph(rank, layer, 0);
+      } else {
+        layer.RunOn(rank);
+      }
+    });
+    ExpectContains(FailureOf(job), {"rank 0", "rank 1", "CUDA graph capture"});
+    EXPECT_LT(TestClock::now() - begin, kSoon);
+    ExpectAllFailFromNowOn(job);
+  }
+}
+
+TEST_P(SplitCapture, BuffersOfGraphsAreWithinTheLimit) {
+  const SplitLayer layer(Operation::kForward, 4, 3);
+  size_t owned = 0;
+  {
+    RankJob job(Options());
+    ExpectExactOnAll(job, layer);
+    owned = job.rank(0).calls->figures().owned_bytes;
+  }
+  RankJob job(Options({.most_buffer_bytes = owned + owned / 2}));
+  ExpectExactOnAll(job, layer);
+  job.OnAll([&](RankState& rank) { EXPECT_EQ(RunInGraph(rank, layer, 0).status, kBroken); });
+  ExpectContains(FailureOf(job), {"another CUDA graph's exchanges", "the limit is"});
+}
+
+}  // namespace
+}  // namespace ucudnn::test
