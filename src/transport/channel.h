@@ -12,6 +12,19 @@
 // what it held before, NaN (bytes of 0xff), or a mixture of them, never anything else: who fills it
 // with NaN before an exchange sees whether it took place. What follows on the stream may rewrite
 // what was sent after a failure, too.
+//
+// Exchange and AllReduce may be called on a stream that is captured into a CUDA graph, on all ranks
+// or on none (CanBeCaptured): the call takes place each time the graph is launched, with what the
+// buffers then hold, and no function of the channel is called. Of captured calls:
+// - Those of one capture follow each other in the order in which they were made, as uncaptured ones
+//   do. All else of order is the program's: its streams let launches of graphs and uncaptured calls
+//   run one after the other, in the same order on all ranks.
+// - What they use on the device and the host is their own. Reserve need not wait for them, and
+//   graphs that were captured before it remain good.
+// - Progress and Reserve know nothing of launches. Check does: it tells of an error in one.
+// - After an abort launches of their graphs pass, and what they receive is as above. So they do
+//   until the channel is closed, and for kLeavingTime behind that.
+// - Whoever closes the channel launches no graph any more, and waits for those that it launched.
 #pragma once
 
 #include <cuda.h>
@@ -64,24 +77,29 @@ class Channel {
   // it fails, also later.
   virtual Status AllReduce(CUdeviceptr data, size_t count, Element element, CUstream stream) = 0;
 
+  // Ok, or an error in words why calls cannot be captured: the same on all ranks, so that all can
+  // refuse before anything is enqueued. Calls in a capture fail with it. For any thread.
+  virtual Status CanBeCaptured() const { return Status::Ok(); }
+
   // Makes ready for messages and reductions of up to so many bytes; smaller than before is no
-  // less. Gathers, allocates, and waits for what was enqueued before. On all ranks with the same
-  // numbers; fails on all ranks alike, and then leaves the channel as it was.
+  // less. Gathers, allocates, and waits for what uncaptured calls enqueued before. On all ranks
+  // with the same numbers; fails on all ranks alike, and then leaves the channel as it was.
   virtual Status Reserve(size_t message_bytes, size_t reduction_bytes) = 0;
 
-  // Device memory that the channel owns.
+  // Bytes of device memory that the channel owns. Captured reductions have memory of their own,
+  // from the first on, and keep what they had where a later one needs more.
   virtual size_t device_bytes() const = 0;
 
   // An error that came up after a call had returned, on this rank or, where it can be seen,
   // another.
   virtual Status Check() = 0;
 
-  // A device that stands still is no error of the channel's: something before it on a stream, or
-  // on another rank's, may take its time.
+  // Of uncaptured calls. A device that stands still is no error of the channel's: something before
+  // it on a stream, or on another rank's, may take its time.
   virtual DeviceProgress Progress() = 0;
 
-  // Gives up: nothing of the channel blocks a stream or a thread any longer. More than once is
-  // once.
+  // Gives up: nothing of the channel blocks a stream or a thread any longer, nor does a graph that
+  // is launched before it is closed. More than once is once.
   virtual void Abort() = 0;
 };
 
@@ -101,7 +119,8 @@ struct ChannelSetup {
   AddInto add;
 };
 
-// What a channel that is closed gives its streams, and other ranks, to finish what they are at.
+// What a channel that is closed gives its streams, graphs and other ranks to finish what they are
+// at.
 inline constexpr std::chrono::milliseconds kLeavingTime{2000};
 
 // Whether an exchange's messages are what Exchange takes: in words with rank, peer and size.

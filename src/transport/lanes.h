@@ -1,6 +1,26 @@
 // What the ranks of a loopback channel share beside the data: a lane for each ordered pair of
-// ranks. Its messages are numbered from 1, modulo 2^32; message i of a lane lies in slot i %
-// kSlots.
+// ranks. A lane has slots, and a slot two words, which are 0 at first and again behind each whole
+// message, so that a graph that holds a message can be launched any number of times:
+//
+//   the sender's stream      waits for busy == 0, writes busy = 1, copies the message into the
+//                            slot, writes bytes = SizeWord(its size)
+//   the receiver's stream    waits for bytes != 0, has the host take the message out of the slot
+//                            and store bytes = 0, writes busy = 0, copies it to the device
+//
+// A slot holds one message at a time, and both ranks name the slots of a lane's messages in one
+// order, so what is taken from a slot is what was to come. Uncaptured messages take the first
+// kSlotsInTurn slots in turn, as each host counts those it has enqueued. Captured ones all take
+// the last: the order in which graphs are launched is known to no host of ours.
+//
+// An abort sets `aborted` and then, again and again, all words to what lets streams pass. From
+// then on words mean nothing, and these hold because of that order:
+// - A receiver that passes because of it takes nothing: it reads `bytes`, and behind that
+//   `aborted`. Where `bytes` was raised, `aborted` was set before.
+// - A sender that passes because of it may rewrite a slot that is being taken. Whoever takes asks
+//   for `aborted` once more when it has copied, by an addition that cannot come before its reads
+//   of the slot. What it read of a rewritten slot was written behind the raising.
+// - Streams of ranks that do not know yet write 1 and 0 behind a raising; the next one lets pass
+//   whom they stop. Each rank that knows raises until its own streams can wait no more.
 #pragma once
 
 #include <atomic>
@@ -9,48 +29,61 @@
 
 namespace ucudnn::transport {
 
-inline constexpr uint32_t kSlots = 2;
+inline constexpr uint32_t kSlotsInTurn = 2;
+inline constexpr uint32_t kCapturedSlot = kSlotsInTurn;
+inline constexpr uint32_t kSlots = kSlotsInTurn + 1;
 inline constexpr size_t kCacheLine = 64;
 
-// All zero at first. Numbers that streams write have lines of their own.
+// What `bytes` of a slot is for a message of so many bytes, of which there are more than none: its
+// size modulo 2^32 - 1, where 2^32 - 1 takes the place of 0.
+inline uint32_t SizeWord(size_t bytes) {
+  return static_cast<uint32_t>(1 + (bytes - 1) % UINT32_MAX);
+}
+
+// Words that streams write have lines of their own.
+struct SlotWords {
+  alignas(kCacheLine) std::atomic<uint32_t> busy;   // 0: the sender may fill the slot
+  alignas(kCacheLine) std::atomic<uint32_t> bytes;  // 0: there is nothing in the slot
+};
 struct Lane {
-  alignas(kCacheLine) std::atomic<uint32_t> sent;   // the sender's stream: in its slot
-  alignas(kCacheLine) std::atomic<uint32_t> taken;  // the receiver's: its slot is free again
-  // The sender's stream, before `sent`: the message's size modulo 2^32.
-  alignas(kCacheLine) std::atomic<uint32_t> bytes[kSlots];
-  // The latest numbers that the hosts have enqueued: no stream waits for a later one.
-  alignas(kCacheLine) std::atomic<uint32_t> sends;
-  std::atomic<uint32_t> receives;
+  SlotWords slots[kSlots];
 };
 static_assert(std::atomic<uint32_t>::is_always_lock_free);
 
 class Lanes {
  public:
-  static size_t Bytes(int size) { return kCacheLine + sizeof(Lane) * size * size; }
+  static size_t Bytes(int size) {
+    return kCacheLine * (1 + static_cast<size_t>(size)) + sizeof(Lane) * size * size;
+  }
 
   Lanes(void* memory, int size) : memory_(static_cast<char*>(memory)), size_(size) {}
 
-  // 0, or who aborted first, counted from 1. Set before any flag is raised.
-  std::atomic<uint32_t>& aborted() const {
-    return *reinterpret_cast<std::atomic<uint32_t>*>(memory_);
-  }
+  // 0, or who aborted first, counted from 1. Set before any word is raised.
+  std::atomic<uint32_t>& aborted() const { return WordOfLine(0); }
+
+  // 1 while a stream of the rank is in a captured call.
+  std::atomic<uint32_t>& replaying(int rank) const { return WordOfLine(1 + rank); }
 
   Lane& Between(int sender, int receiver) const {
-    return reinterpret_cast<Lane*>(memory_ + kCacheLine)[sender * size_ + receiver];
+    return reinterpret_cast<Lane*>(memory_ + kCacheLine * (1 + size_))[sender * size_ + receiver];
   }
 
-  // Lets everything pass that any stream waits for, until a stream writes an earlier number.
+  // Lets everything pass that any stream waits for, until a stream writes another value.
   // REQUIRES: aborted.
   void RaiseAll() const {
-    constexpr uint32_t kFar = uint32_t{1} << 30;  // waiting is cyclic: beyond all that is enqueued
     for (int lane = 0; lane < size_ * size_; ++lane) {
-      Lane& raised = Between(0, lane);
-      raised.sent = raised.receives + kFar;
-      raised.taken = raised.sends + kFar;
+      for (SlotWords& words : Between(0, lane).slots) {
+        words.busy = 0;
+        words.bytes = UINT32_MAX;
+      }
     }
   }
 
  private:
+  std::atomic<uint32_t>& WordOfLine(int line) const {
+    return *reinterpret_cast<std::atomic<uint32_t>*>(memory_ + kCacheLine * line);
+  }
+
   char* memory_;
   int size_;
 };

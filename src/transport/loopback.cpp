@@ -19,10 +19,12 @@ class LoopbackChannel final : public Channel {
 
   ~LoopbackChannel() override {
     const cuda::ContextScope scope(driver_, setup_.context);
-    if (!state_->AwaitDone(std::min(setup_.timeout, kLeavingTime)).ok()) Abort();
+    const cuda::RelaxedCaptureScope relaxed(driver_);
+    if (!state_->AwaitIdle(std::min(setup_.timeout, kLeavingTime)).ok()) Abort();
+    state_->Close();
     // What is shared ends here, while the context certainly lives; but where streams are still at
-    // work, only with them.
-    const auto deadline = std::chrono::steady_clock::now() + kLeavingTime;
+    // work, only with them. Whoever lets graphs pass takes kLeavingTime.
+    const auto deadline = std::chrono::steady_clock::now() + 2 * kLeavingTime;
     while (state_.use_count() > 1 && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
@@ -38,29 +40,27 @@ class LoopbackChannel final : public Channel {
                   CUstream stream) override {
     const cuda::ContextScope scope(driver_, setup_.context);
     UCUDNN_RETURN_IF_ERROR(CheckBeforeExchange(sends, receives));
-    Status status = state_->order.Begin(stream);
+    Status status = state_->Begin(stream);
     if (status.ok()) status = Enqueue(sends, receives, stream);
     return End(std::move(status), stream);
   }
 
   Status AllReduce(CUdeviceptr data, size_t count, Element element, CUstream stream) override {
     const cuda::ContextScope scope(driver_, setup_.context);
-    Status status = state_->order.Begin(stream);
-    if (status.ok()) status = state_->reduction.Run(*this, data, count, element, stream);
+    Status status = state_->Begin(stream);
+    if (status.ok()) status = Reduce(data, count, element, stream);
     return End(std::move(status), stream);
   }
 
   Status Reserve(size_t message_bytes, size_t reduction_bytes) override;
 
-  size_t device_bytes() const override { return state_->reduction.device_bytes(); }
+  size_t device_bytes() const override { return state_->device_bytes(); }
   Status Check() override { return state_->State(); }
   DeviceProgress Progress() override {
     const cuda::ContextScope scope(driver_, setup_.context);
-    // The thread that asks knows nothing of other threads' captures.
-    const cuda::RelaxedCaptureScope relaxed(driver_);
     return state_->order.Progress();
   }
-  void Abort() override { LoopbackState::Abort(state_); }
+  void Abort() override { state_->Abort(); }
 
  private:
   Status CheckBeforeExchange(std::span<const Message> sends, std::span<const Message> receives);
@@ -68,19 +68,14 @@ class LoopbackChannel final : public Channel {
                  CUstream stream);
   Status Send(const Message& message, CUstream stream);
   Status Receive(const Message& message, CUstream stream);
+  Status Reduce(CUdeviceptr data, size_t count, Element element, CUstream stream);
   Status End(Status status, CUstream stream);
 
-  Status AwaitNumber(const std::atomic<uint32_t>& word, uint32_t number, CUstream stream) const {
-    return cuda::DriverStatus(driver_,
-                              driver_.cuStreamWaitValue32(stream, state_->DeviceOf(word), number,
-                                                          CU_STREAM_WAIT_VALUE_GEQ),
-                              "making a stream wait for another rank");
-  }
-  Status WriteNumber(const std::atomic<uint32_t>& word, uint32_t number, CUstream stream) const {
-    return cuda::DriverStatus(driver_,
-                              driver_.cuStreamWriteValue32(stream, state_->DeviceOf(word), number,
-                                                           CU_STREAM_WRITE_VALUE_DEFAULT),
-                              "making a stream tell another rank");
+  Status Await(const std::atomic<uint32_t>& word, uint32_t value, CUstreamWaitValue_flags flags,
+               CUstream stream) const {
+    return cuda::DriverStatus(
+        driver_, driver_.cuStreamWaitValue32(stream, state_->DeviceOf(word), value, flags),
+        "making a stream wait for another rank");
   }
 
   Result<Slots> PrepareRoom(size_t message_bytes, size_t reduction_bytes);
@@ -104,13 +99,15 @@ Status LoopbackChannel::CheckBeforeExchange(std::span<const Message> sends,
     Abort();
     return status;
   }
-  return state_->State();
+  Status state = state_->State();
+  if (!state.ok()) Abort();
+  return state;
 }
 
 // Whatever came of it, what was enqueued is the stream's, and the next call follows it. An abort
 // while this enqueued may have let pass only what came before.
 Status LoopbackChannel::End(Status status, CUstream stream) {
-  const Status ended = state_->order.End(stream);
+  const Status ended = state_->End(stream);
   if (status.ok()) status = ended;
   const Status state = state_->State();
   if (status.ok()) status = state;
@@ -118,8 +115,8 @@ Status LoopbackChannel::End(Status status, CUstream stream) {
   return status;
 }
 
-// Sends first: they wait for nothing but messages before the last one, so streams cannot wait for
-// each other in a circle.
+// Sends first: they wait for nothing but messages of earlier exchanges to be taken, so streams
+// cannot wait for each other in a circle.
 Status LoopbackChannel::Enqueue(std::span<const Message> sends, std::span<const Message> receives,
                                 CUstream stream) {
   for (const Message& message : sends) UCUDNN_RETURN_IF_ERROR(Send(message, stream));
@@ -128,27 +125,34 @@ Status LoopbackChannel::Enqueue(std::span<const Message> sends, std::span<const 
 }
 
 Status LoopbackChannel::Send(const Message& message, CUstream stream) {
-  Lane& lane = state_->lanes.Between(setup_.rank, message.peer);
-  const uint32_t number = ++lane.sends;
-  UCUDNN_RETURN_IF_ERROR(AwaitNumber(lane.taken, number - kSlots, stream));
-  char* const slot = state_->SlotOf(setup_.rank, message.peer, number);
+  const uint32_t slot = state_->NextSlotTo(message.peer);
+  const SlotWords& words = state_->lanes.Between(setup_.rank, message.peer).slots[slot];
+  UCUDNN_RETURN_IF_ERROR(Await(words.busy, 0, CU_STREAM_WAIT_VALUE_EQ, stream));
+  UCUDNN_RETURN_IF_ERROR(state_->Write(words.busy, 1, stream));
+  char* const place = state_->SlotOf(setup_.rank, message.peer, slot);
   UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(
-      driver_, driver_.cuMemcpyDtoHAsync(slot, message.data, message.bytes, stream),
+      driver_, driver_.cuMemcpyDtoHAsync(place, message.data, message.bytes, stream),
       "copying a message to shared memory"));
-  UCUDNN_RETURN_IF_ERROR(
-      WriteNumber(lane.bytes[number % kSlots], static_cast<uint32_t>(message.bytes), stream));
-  return WriteNumber(lane.sent, number, stream);
+  return state_->Write(words.bytes, SizeWord(message.bytes), stream);
 }
 
 Status LoopbackChannel::Receive(const Message& message, CUstream stream) {
-  Lane& lane = state_->lanes.Between(message.peer, setup_.rank);
-  const uint32_t number = ++lane.receives;
-  UCUDNN_RETURN_IF_ERROR(AwaitNumber(lane.sent, number, stream));
-  UCUDNN_RETURN_IF_ERROR(state_->EnqueueTaking(message, number, stream));
-  UCUDNN_RETURN_IF_ERROR(WriteNumber(lane.taken, number, stream));
+  const uint32_t slot = state_->NextSlotFrom(message.peer);
+  const SlotWords& words = state_->lanes.Between(message.peer, setup_.rank).slots[slot];
+  UCUDNN_RETURN_IF_ERROR(Await(words.bytes, UINT32_MAX, CU_STREAM_WAIT_VALUE_AND, stream));
+  UCUDNN_RETURN_IF_ERROR(state_->EnqueueTaking(message, slot, stream));
+  UCUDNN_RETURN_IF_ERROR(state_->Write(words.busy, 0, stream));
   return cuda::DriverStatus(
-      driver_, driver_.cuMemcpyHtoDAsync(message.data, state_->landing(), message.bytes, stream),
+      driver_, driver_.cuMemcpyHtoDAsync(message.data, state_->Landing(), message.bytes, stream),
       "copying a message from shared memory");
+}
+
+Status LoopbackChannel::Reduce(CUdeviceptr data, size_t count, Element element, CUstream stream) {
+  const size_t bytes = count * SizeOf(element);
+  const Result<OrderedReduction*> reduction = state_->ReductionOf(bytes);
+  if (reduction.ok()) return (*reduction)->Run(*this, data, count, element, stream);
+  driver_.cuMemsetD8Async(data, 0xff, bytes, stream);
+  return reduction.status();
 }
 
 // This rank's own part of Reserve.
@@ -156,7 +160,7 @@ Result<Slots> LoopbackChannel::PrepareRoom(size_t message_bytes, size_t reductio
   constexpr size_t kSlotAlignment = 4096;
   const size_t bytes =
       std::max(message_bytes, OrderedReduction::LargestMessage(reduction_bytes, setup_.size));
-  if (bytes > SIZE_MAX / kSlots / (setup_.size + 1) - kSlotAlignment) {
+  if (bytes > SIZE_MAX / (kSlots * setup_.size + kLandings) - kSlotAlignment) {
     return Status::Error("there is no room for messages of " + std::to_string(bytes) + " bytes");
   }
   UCUDNN_RETURN_IF_ERROR(state_->AwaitDone(setup_.timeout));
@@ -204,7 +208,7 @@ Status LoopbackChannel::Reserve(size_t message_bytes, size_t reduction_bytes) {
       GatherVerdict(*setup_.gatherer, setup_.size, made.status(), "making room for an exchange"));
   UCUDNN_RETURN_IF_ERROR(OpenOthers(*made));
   made->own.Close();
-  if (made->slot_bytes > 0) std::swap(state_->slots, *made);
+  if (made->slot_bytes > 0) state_->Replace(std::move(*made));
   return Status::Ok();
 }
 

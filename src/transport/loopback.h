@@ -1,6 +1,7 @@
 // The channel between processes of one machine, over shared host memory: for tests, and for ranks
 // that share one GPU, which NCCL refuses. Nothing waits on the host: streams write and await
-// sequence numbers beside the data.
+// words beside the data (lanes.h). Captured and uncaptured calls share none of it, so that graphs
+// may even run beside uncaptured calls.
 //
 // Ranks that are threads of one process may use it where each has a device of its own: a context
 // waits for all its streams where one thread frees memory, and so for other ranks.

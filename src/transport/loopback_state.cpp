@@ -56,7 +56,9 @@ LoopbackState::LoopbackState(const ChannelSetup& setup, SharedSegment control)
       order(driver),
       reduction(setup),
       control_(std::move(control)),
-      control_registered_(driver) {}
+      control_registered_(driver),
+      sends_(setup.size),
+      receives_(setup.size) {}
 
 // The context is current: the channel's destructor, or a thread that waited in Abort.
 LoopbackState::~LoopbackState() = default;
@@ -69,30 +71,70 @@ Status LoopbackState::Create() {
 Result<Slots> LoopbackState::MakeSlots(size_t slot_bytes) const {
   Slots made(driver);
   made.slot_bytes = slot_bytes;
-  const size_t count = static_cast<size_t>(setup.size - 1) * kSlots + 1;
+  const size_t count = static_cast<size_t>(setup.size - 1) * kSlots + kLandings;
   UCUDNN_ASSIGN_OR_RETURN(made.own, SharedSegment::Make(count * slot_bytes));
   UCUDNN_RETURN_IF_ERROR(made.registered.Register(made.own.data(), made.own.bytes()));
   made.theirs.resize(setup.size);
   return made;
 }
 
-char* LoopbackState::SlotOf(int sender, int receiver, uint32_t number) const {
+void LoopbackState::Replace(Slots made) {
+  std::swap(slots, made);
+  if (was_captured_) replaced_slots_.push_back(std::move(made));
+}
+
+char* LoopbackState::SlotOf(int sender, int receiver, uint32_t slot) const {
   const SharedSegment& segment = sender == setup.rank ? slots.own : slots.theirs[sender];
   const size_t other = receiver < sender ? receiver : receiver - 1;
-  return segment.data() + (other * kSlots + number % kSlots) * slots.slot_bytes;
+  return segment.data() + (other * kSlots + slot) * slots.slot_bytes;
 }
 
-char* LoopbackState::landing() const {
-  return slots.own.data() + (setup.size - 1) * kSlots * slots.slot_bytes;
+char* LoopbackState::Landing() const {
+  const size_t behind = static_cast<size_t>(setup.size - 1) * kSlots + order.is_captured();
+  return slots.own.data() + behind * slots.slot_bytes;
 }
 
-Status LoopbackState::EnqueueTaking(const Message& message, uint32_t number, CUstream stream) {
+Status LoopbackState::Begin(CUstream stream) {
+  ++depth_;
+  UCUDNN_RETURN_IF_ERROR(order.Begin(stream));
+  if (!order.is_captured() || depth_ > 1) return Status::Ok();
+  was_captured_ = true;
+  return Write(lanes.replaying(setup.rank), 1, stream);
+}
+
+Status LoopbackState::End(CUstream stream) {
+  Status status = Status::Ok();
+  if (--depth_ == 0 && order.is_captured()) {
+    status = Write(lanes.replaying(setup.rank), 0, stream);
+  }
+  const Status ended = order.End(stream);
+  return status.ok() ? ended : status;
+}
+
+Status LoopbackState::Write(const std::atomic<uint32_t>& word, uint32_t value,
+                            CUstream stream) const {
+  return cuda::DriverStatus(
+      driver,
+      driver.cuStreamWriteValue32(stream, DeviceOf(word), value, CU_STREAM_WRITE_VALUE_DEFAULT),
+      "making a stream write a word");
+}
+
+Result<LoopbackState::Taking*> LoopbackState::NextTaking() {
+  if (order.is_captured()) return &captured_takings_.emplace_back();
   Taking& taking = takings_[next_taking_++ % kTakings];
   UCUDNN_RETURN_IF_ERROR(PollFor([&] { return !taking.pending; }, [this] { return State(); },
                                  setup.timeout, "receiving what was enqueued before"));
+  return &taking;
+}
+
+Status LoopbackState::EnqueueTaking(const Message& message, uint32_t slot, CUstream stream) {
+  UCUDNN_ASSIGN_OR_RETURN(Taking* const next, NextTaking());
+  Taking& taking = *next;
   taking.state = this;
   taking.peer = message.peer;
-  taking.number = number;
+  taking.told = &lanes.Between(message.peer, setup.rank).slots[slot].bytes;
+  taking.slot = SlotOf(message.peer, setup.rank, slot);
+  taking.landing = Landing();
   taking.bytes = message.bytes;
   taking.pending = true;
   const CUresult launched = driver.cuLaunchHostFunc(stream, RunTaking, &taking);
@@ -107,26 +149,59 @@ void CUDA_CB LoopbackState::RunTaking(void* argument) {
 }
 
 void LoopbackState::Take(const Taking& taking) {
-  const Lane& lane = lanes.Between(taking.peer, setup.rank);
+  // Before the question for an abort, which raises it.
+  const uint32_t told = *taking.told;
   bool good = lanes.aborted() == 0;
-  if (good && lane.bytes[taking.number % kSlots] != static_cast<uint32_t>(taking.bytes)) {
+  if (good && told != SizeWord(taking.bytes)) {
     mismatched_peer_ = taking.peer;
     uint32_t nobody = 0;
     lanes.aborted().compare_exchange_strong(nobody, setup.rank + 1);
     good = false;
   }
   if (good) {
-    std::memcpy(landing(), SlotOf(taking.peer, setup.rank, taking.number), taking.bytes);
-    // Nobody rewrites the slot before this rank's stream says it is taken, unless flags were raised
+    std::memcpy(taking.landing, taking.slot, taking.bytes);
+    // Nobody rewrites the slot before this rank's stream says it is free, unless words were raised
     // meanwhile: then this sees the abort that came before. It writes so that it cannot be read
     // before the slot is.
     good = lanes.aborted().fetch_add(0) == 0;
   }
-  if (!good) std::memset(landing(), 0xff, taking.bytes);
+  if (!good) {
+    std::memset(taking.landing, 0xff, taking.bytes);
+    // A program that only launches graphs makes no call that would learn of the abort.
+    (void)StartReleasing();
+  }
+  *taking.told = 0;
+}
+
+Result<OrderedReduction*> LoopbackState::ReductionOf(size_t bytes) {
+  if (!order.is_captured()) return &reduction;
+  const bool has_room =
+      !captured_reductions_.empty() && (captured_reductions_.back().HasRoomFor(bytes) ||
+                                        captured_reductions_.back().room() == reduction.room());
+  if (!has_room) {
+    const cuda::RelaxedCaptureScope relaxed(driver);
+    const Status made = captured_reductions_.emplace_back(setup).Reserve(reduction.room());
+    if (!made.ok()) {
+      captured_reductions_.pop_back();
+      return made;
+    }
+  }
+  return &captured_reductions_.back();
+}
+
+size_t LoopbackState::device_bytes() const {
+  size_t bytes = reduction.device_bytes();
+  for (const OrderedReduction& captured : captured_reductions_) bytes += captured.device_bytes();
+  return bytes;
 }
 
 Status LoopbackState::AwaitDone(milliseconds timeout) const {
   return PollFor([this] { return order.Done(); }, [this] { return State(); }, timeout,
+                 "an exchange");
+}
+
+Status LoopbackState::AwaitIdle(milliseconds timeout) const {
+  return PollFor([this] { return !IsRunning(); }, [this] { return State(); }, timeout,
                  "an exchange");
 }
 
@@ -140,32 +215,46 @@ Status LoopbackState::State() const {
   return Status::Error("rank " + std::to_string(aborted - 1) + " aborted the exchange");
 }
 
-void LoopbackState::Abort(const std::shared_ptr<LoopbackState>& state) {
+void LoopbackState::Abort() {
   uint32_t nobody = 0;
-  state->lanes.aborted().compare_exchange_strong(nobody, state->setup.rank + 1);
-  state->lanes.RaiseAll();
-  if (state->releasing_.exchange(true)) return;
-  const bool started = RunInBackground([held = state]() mutable {
-    const cuda::ContextScope scope(held->driver, held->setup.context);
-    held->KeepReleasing();
-    held.reset();  // with the context current
-  });
-  if (started) return;
-  // Streams must not wait for ever, so the caller does until they are done.
-  const cuda::ContextScope scope(state->driver, state->setup.context);
-  state->KeepReleasing();
+  lanes.aborted().compare_exchange_strong(nobody, setup.rank + 1);
+  lanes.RaiseAll();
+  if (StartReleasing()) return;
+  // Streams must not wait for ever, so the caller lets them pass until they are done.
+  const cuda::ContextScope scope(driver, setup.context);
+  Release([this] { return !IsRunning(); });
 }
 
-// Streams of ranks that do not know yet may write earlier numbers behind RaiseAll.
-void LoopbackState::KeepReleasing() {
-  do {
-    for (milliseconds pause(1); !order.Done(); pause = std::min(2 * pause, milliseconds(10))) {
-      lanes.RaiseAll();
-      std::this_thread::sleep_for(pause);
-    }
-    releasing_ = false;
-    // What was enqueued meanwhile, by a call that relied on this thread, is seen now.
-  } while (!order.Done() && !releasing_.exchange(true));
+bool LoopbackState::StartReleasing() {
+  if (releasing_.exchange(true)) return true;
+  std::shared_ptr<LoopbackState> self = weak_from_this().lock();
+  if (self == nullptr) return true;  // its streams are done
+  const bool started = RunInBackground([held = std::move(self)]() mutable {
+    const cuda::ContextScope scope(held->driver, held->setup.context);
+    held->ReleaseUntilClosed();
+    held.reset();  // with the context current
+  });
+  if (!started) releasing_ = false;
+  return started;
+}
+
+void LoopbackState::Release(const std::function<bool()>& is_over) const {
+  for (milliseconds pause(1); !is_over(); pause = std::min(2 * pause, milliseconds(10))) {
+    lanes.RaiseAll();
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+// Launches of graphs are not known, so that they may come until the channel is closed, and a graph
+// that was launched by then may be between two of its calls.
+void LoopbackState::ReleaseUntilClosed() const {
+  Release([this] { return closed_.load(); });
+  const auto closed = std::chrono::steady_clock::now();
+  Release([this, closed] {
+    const bool may_replay =
+        was_captured_ && std::chrono::steady_clock::now() < closed + kLeavingTime;
+    return !may_replay && !IsRunning();
+  });
 }
 
 }  // namespace ucudnn::transport

@@ -1,9 +1,12 @@
 // What one rank of a loopback channel holds: shared memory, what of it the device reaches, and the
-// host's part in receiving. It lives until its streams are done with it.
+// host's part in receiving. It lives until its streams are done with it. What a graph holds the
+// address of stays where it is for as long.
 #pragma once
 
 #include <array>
 #include <atomic>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -42,7 +45,9 @@ class RegisteredMemory {
 };
 
 // Where the data passes: each rank has kSlots slots for each other rank in a segment of its own,
-// and behind them one in which it puts down what it receives.
+// and behind them two landings, in which it puts down what it receives: graphs may run beside
+// uncaptured calls.
+inline constexpr size_t kLandings = 2;  // of uncaptured messages, and of captured ones
 struct Slots {
   explicit Slots(const cuda::Driver& driver) : registered(driver) {}
 
@@ -52,7 +57,7 @@ struct Slots {
   std::vector<SharedSegment> theirs;  // by rank; empty for this one
 };
 
-class LoopbackState {
+class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
  public:
   LoopbackState(const ChannelSetup& setup, SharedSegment control);
   ~LoopbackState();
@@ -63,21 +68,43 @@ class LoopbackState {
 
   // Makes this rank's slots. The caller opens the others'.
   Result<Slots> MakeSlots(size_t slot_bytes) const;
-  // Where the sender of the lane puts its message, and where this rank puts it down.
-  char* SlotOf(int sender, int receiver, uint32_t number) const;
-  char* landing() const;
+  // Messages go through these from now on. The former slots live on where a graph may hold them.
+  void Replace(Slots made);
+  // Where the sender of the lane puts its message, and where this rank puts it down in the call
+  // that has begun.
+  char* SlotOf(int sender, int receiver, uint32_t slot) const;
+  char* Landing() const;
+  // The slots of the next message to, or from, `peer` in the call that has begun.
+  uint32_t NextSlotTo(int peer) { return NextSlot(sends_[peer]); }
+  uint32_t NextSlotFrom(int peer) { return NextSlot(receives_[peer]); }
 
-  // Enqueues the host's part of receiving: takes the message of `number` out of its slot, or NaN
-  // where it is not what was to come. Waits where thousands of bytes are still to be received.
-  Status EnqueueTaking(const Message& message, uint32_t number, CUstream stream);
+  // CallOrder::Begin and End of `order`, and what tells that a captured call runs. A call may
+  // make others. REQUIRES: End follows each Begin, also one that failed.
+  Status Begin(CUstream stream);
+  Status End(CUstream stream);
 
-  // Waits until what was enqueued is done.
+  // Enqueues the host's part of receiving: takes the message out of the slot, or NaN where it is
+  // not what was to come. Outside a capture it waits where hundreds of messages are still to be
+  // received.
+  Status EnqueueTaking(const Message& message, uint32_t slot, CUstream stream);
+
+  // What the call that has begun reduces a sum of `bytes` by.
+  Result<OrderedReduction*> ReductionOf(size_t bytes);
+  size_t device_bytes() const;
+
+  // Waits until what uncaptured calls enqueued is done.
   Status AwaitDone(std::chrono::milliseconds timeout) const;
+  // The same before the channel is closed, and for captured calls that run now.
+  Status AwaitIdle(std::chrono::milliseconds timeout) const;
   // An error in words after an abort.
   Status State() const;
-  // Says that this rank gives up, and lets all streams pass until its own are done.
-  static void Abort(const std::shared_ptr<LoopbackState>& state);
+  // Says that this rank gives up, and lets all streams pass until the channel is closed and its own
+  // streams are done.
+  void Abort();
+  // The channel makes no more calls, and no graph is launched any more that holds one.
+  void Close() { closed_ = true; }
 
+  Status Write(const std::atomic<uint32_t>& word, uint32_t value, CUstream stream) const;
   CUdeviceptr DeviceOf(const std::atomic<uint32_t>& word) const {
     return control_registered_.DeviceOf(&word);
   }
@@ -87,30 +114,55 @@ class LoopbackState {
   const Lanes lanes;
   Slots slots;
   CallOrder order;
-  OrderedReduction reduction;
+  OrderedReduction reduction;  // of uncaptured calls
 
  private:
-  // What the host function of one message needs. They serve in turn; there are so many that a host
-  // must be far ahead of its stream to wait for one.
+  // What the host function of one message needs. Those of uncaptured messages serve in turn; there
+  // are so many that a host must be far ahead of its stream to wait for one. A captured message has
+  // one of its own, since its graph may be launched at any time.
   struct Taking {
     LoopbackState* state = nullptr;
     int peer = 0;
-    uint32_t number = 0;
+    std::atomic<uint32_t>* told = nullptr;  // `bytes` of the slot
+    const char* slot = nullptr;
+    char* landing = nullptr;
     size_t bytes = 0;
-    std::atomic<bool> pending{false};
+    std::atomic<bool> pending{false};  // nothing where it is of a captured message
   };
   static constexpr size_t kTakings = 256;
 
+  uint32_t NextSlot(uint32_t& count) const {
+    return order.is_captured() ? kCapturedSlot : count++ % kSlotsInTurn;
+  }
+  Result<Taking*> NextTaking();
   static void CUDA_CB RunTaking(void* taking);
   void Take(const Taking& taking);
-  void KeepReleasing();
+
+  // Whether a stream of this rank is in what a call enqueued. Between two calls of one graph
+  // nothing tells that it is under way.
+  bool IsRunning() const { return !order.Done() || lanes.replaying(setup.rank) != 0; }
+  // Has a thread let streams pass until the channel is closed. False where there is none to be had.
+  bool StartReleasing();
+  // Lets streams pass until `is_over`.
+  void Release(const std::function<bool()>& is_over) const;
+  void ReleaseUntilClosed() const;
 
   SharedSegment control_;
   RegisteredMemory control_registered_;
+  // By peer, how many uncaptured messages were enqueued.
+  std::vector<uint32_t> sends_, receives_;
   std::array<Taking, kTakings> takings_;
   size_t next_taking_ = 0;
   std::atomic<int> mismatched_peer_{-1};
-  std::atomic<bool> releasing_{false};  // a thread lets streams pass
+
+  int depth_ = 0;                          // calls that have begun and not ended
+  std::atomic<bool> was_captured_{false};  // a call was: graphs may be launched at any time
+  std::deque<Taking> captured_takings_;
+  std::deque<Slots> replaced_slots_;
+  std::deque<OrderedReduction> captured_reductions_;  // what is captured since uses the last
+
+  std::atomic<bool> closed_{false};     // Close was called
+  std::atomic<bool> releasing_{false};  // somebody lets streams pass
 };
 
 }  // namespace ucudnn::transport

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <thread>
 #include <utility>
 
@@ -19,7 +20,10 @@ struct OwnedByNccl {
       : order(driver), plain(driver), scratch(plain, driver) {}
   CallOrder order;
   const cuda::MemoryPool plain;  // never created: allocations that no stream orders
-  cuda::DeviceBuffer scratch;
+  cuda::DeviceBuffer scratch;    // of uncaptured reductions, one at a time
+  // Of captured ones: graphs hold the addresses, whatever Reserve does, and may run beside
+  // uncaptured reductions. Captured reductions since then use the last.
+  std::deque<cuda::DeviceBuffer> captured_scratch;
 };
 
 class NcclChannel final : public Channel {
@@ -32,6 +36,7 @@ class NcclChannel final : public Channel {
 
   ~NcclChannel() override {
     const cuda::ContextScope scope(driver_, setup_.context);
+    const cuda::RelaxedCaptureScope relaxed(driver_);
     const auto deadline = std::chrono::steady_clock::now() + std::min(setup_.timeout, kLeavingTime);
     while (!owned_->order.Done() && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -49,9 +54,9 @@ class NcclChannel final : public Channel {
   Status Exchange(std::span<const Message> sends, std::span<const Message> receives,
                   CUstream stream) override {
     const cuda::ContextScope scope(driver_, setup_.context);
-    Status status = CheckMessages(sends, setup_.rank, setup_.size);
+    Status status = owned_->order.Begin(stream);
+    if (status.ok()) status = CheckMessages(sends, setup_.rank, setup_.size);
     if (status.ok()) status = CheckMessages(receives, setup_.rank, setup_.size);
-    if (status.ok()) status = owned_->order.Begin(stream);
     if (status.ok() && !(sends.empty() && receives.empty())) {
       status = communicators_->Exchange(sends, receives, stream);
     }
@@ -61,15 +66,7 @@ class NcclChannel final : public Channel {
   Status AllReduce(CUdeviceptr data, size_t count, Element element, CUstream stream) override {
     const cuda::ContextScope scope(driver_, setup_.context);
     Status status = owned_->order.Begin(stream);
-    const size_t piece = owned_->scratch.size() / SizeOf(element);
-    if (status.ok() && piece == 0 && count > 0) {
-      status = Status::Error("a reduction of " + FormatByteSize(count * SizeOf(element)) +
-                             " for which no room was reserved");
-    }
-    for (size_t done = 0; done < count && status.ok(); done += piece) {
-      status = ReducePiece(data + done * SizeOf(element), std::min(piece, count - done), element,
-                           stream);
-    }
+    if (status.ok()) status = ReducePieces(data, count, element, stream);
     // What was reduced so far must not look like the sum.
     if (!status.ok()) driver_.cuMemsetD8Async(data, 0xff, count * SizeOf(element), stream);
     return End(std::move(status), stream);
@@ -85,22 +82,56 @@ class NcclChannel final : public Channel {
     return GatherVerdict(*setup_.gatherer, setup_.size, reserved, "making room for an exchange");
   }
 
-  size_t device_bytes() const override { return owned_->scratch.size(); }
+  size_t device_bytes() const override {
+    size_t bytes = owned_->scratch.size();
+    for (const cuda::DeviceBuffer& captured : owned_->captured_scratch) bytes += captured.size();
+    return bytes;
+  }
   Status Check() override { return communicators_->Check(); }
   DeviceProgress Progress() override {
     const cuda::ContextScope scope(driver_, setup_.context);
-    // The thread that asks knows nothing of other threads' captures.
-    const cuda::RelaxedCaptureScope relaxed(driver_);
     return owned_->order.Progress();
   }
   void Abort() override { nccl::Communicators::Abort(communicators_); }
 
  private:
+  // The scratch of a reduction of `bytes` in the call that has begun.
+  Result<const cuda::DeviceBuffer*> Scratch(size_t bytes) {
+    if (!owned_->order.is_captured()) return &owned_->scratch;
+    std::deque<cuda::DeviceBuffer>& captured = owned_->captured_scratch;
+    const size_t reserved = owned_->scratch.size();
+    const size_t held = captured.empty() ? 0 : captured.back().size();
+    if (held < std::min(bytes, reserved)) {
+      const cuda::RelaxedCaptureScope relaxed(driver_);
+      const Status made = captured.emplace_back(owned_->plain, driver_).Reserve(reserved);
+      if (!made.ok()) {
+        captured.pop_back();
+        return made;
+      }
+    }
+    return captured.empty() ? &owned_->scratch : &captured.back();
+  }
+
+  Status ReducePieces(CUdeviceptr data, size_t count, Element element, CUstream stream) {
+    UCUDNN_ASSIGN_OR_RETURN(const cuda::DeviceBuffer* const scratch,
+                            Scratch(count * SizeOf(element)));
+    const size_t piece = scratch->size() / SizeOf(element);
+    if (piece == 0 && count > 0) {
+      return Status::Error("a reduction of " + FormatByteSize(count * SizeOf(element)) +
+                           " for which no room was reserved");
+    }
+    for (size_t done = 0; done < count; done += piece) {
+      UCUDNN_RETURN_IF_ERROR(ReducePiece(data + done * SizeOf(element), scratch->address(),
+                                         std::min(piece, count - done), element, stream));
+    }
+    return Status::Ok();
+  }
+
   // In place it would leave this rank's own numbers where an abort ends it: they would look like
   // the sum.
-  Status ReducePiece(CUdeviceptr data, size_t count, Element element, CUstream stream) {
+  Status ReducePiece(CUdeviceptr data, CUdeviceptr scratch, size_t count, Element element,
+                     CUstream stream) {
     const size_t bytes = count * SizeOf(element);
-    const CUdeviceptr scratch = owned_->scratch.address();
     UCUDNN_RETURN_IF_ERROR(
         cuda::DriverStatus(driver_, driver_.cuMemcpyDtoDAsync(scratch, data, bytes, stream),
                            "copying what is to be reduced"));

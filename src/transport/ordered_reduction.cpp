@@ -62,7 +62,7 @@ Status OrderedReduction::Run(Channel& channel, CUdeviceptr data, size_t count, E
   const size_t bytes = count * SizeOf(element);
   if (size_ == 1 || bytes == 0) return Status::Ok();
   Status status = Status::Ok();
-  if (piece_bytes_ == 0 || (bytes > piece_bytes_ && piece_bytes_ < kReductionPieceBytes)) {
+  if (!HasRoomFor(bytes)) {
     status = Status::Error("a reduction of " + FormatByteSize(bytes) + ", with room for " +
                            FormatByteSize(piece_bytes_));
   }

@@ -18,6 +18,12 @@ class OrderedReduction {
   // Scratch for reductions of up to `bytes`. The context is current.
   Status Reserve(size_t bytes);
   size_t device_bytes() const { return scratch_.size(); }
+  // The largest reduction that Reserve made scratch for; pieces of a larger one need no more than
+  // kReductionPieceBytes.
+  size_t room() const { return piece_bytes_; }
+  bool HasRoomFor(size_t bytes) const {
+    return piece_bytes_ > 0 && ReductionScratchBytes(bytes) <= piece_bytes_;
+  }
 
   // The largest message in reductions of up to `bytes`.
   static size_t LargestMessage(size_t bytes, int size);

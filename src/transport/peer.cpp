@@ -29,6 +29,7 @@ class PeerChannel final : public Channel {
 
   ~PeerChannel() override {
     const cuda::ContextScope scope(driver_, setup_.context);
+    const cuda::RelaxedCaptureScope relaxed(driver_);
     const auto deadline = std::chrono::steady_clock::now() + std::min(setup_.timeout, kLeavingTime);
     // What others sent is theirs again when this rank has left.
     while (!owned_->order.Done() && std::chrono::steady_clock::now() < deadline) {
@@ -49,6 +50,7 @@ class PeerChannel final : public Channel {
   Status Exchange(std::span<const Message> sends, std::span<const Message> receives,
                   CUstream stream) override {
     const cuda::ContextScope scope(driver_, setup_.context);
+    if (cuda::IsCapturing(driver_, stream)) return AbortUnless(CanBeCaptured());
     const Status status = TryExchange(sends, receives, stream);
     if (!status.ok()) GiveUp(sends, stream);
     return status;
@@ -56,6 +58,10 @@ class PeerChannel final : public Channel {
 
   Status AllReduce(CUdeviceptr data, size_t count, Element element, CUstream stream) override {
     const cuda::ContextScope scope(driver_, setup_.context);
+    if (cuda::IsCapturing(driver_, stream)) {
+      driver_.cuMemsetD8Async(data, 0xff, count * SizeOf(element), stream);
+      return AbortUnless(CanBeCaptured());
+    }
     UCUDNN_RETURN_IF_ERROR(AbortUnless(owned_->order.Begin(stream)));
     const Status status = owned_->reduction.Run(*this, data, count, element, stream);
     return AbortUnless(status.ok() ? owned_->order.End(stream) : status);
@@ -73,10 +79,14 @@ class PeerChannel final : public Channel {
 
   size_t device_bytes() const override { return owned_->reduction.device_bytes(); }
   Status Check() override { return board_->State(); }
+  // Each exchange waits on the host for the other ranks' hosts, which a launch of a graph cannot.
+  Status CanBeCaptured() const override {
+    return Status::Error(
+        "ranks whose exchanges go between the devices of one process cannot be captured in a CUDA "
+        "graph; UCUDNN_SPATIAL_TRANSPORT=loopback can");
+  }
   DeviceProgress Progress() override {
     const cuda::ContextScope scope(driver_, setup_.context);
-    // The thread that asks knows nothing of other threads' captures.
-    const cuda::RelaxedCaptureScope relaxed(driver_);
     return owned_->order.Progress();
   }
   void Abort() override { board_->Abort(setup_.rank); }

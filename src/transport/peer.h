@@ -2,7 +2,7 @@
 // or with one for all ("loopback"): the receiver copies out of the sender's memory.
 //
 // Exchange waits on the host until each peer it receives from has come to the same exchange, and
-// until each it sends to has enqueued its copy; streams do the rest.
+// until each it sends to has enqueued its copy; streams do the rest. So it cannot be captured.
 #pragma once
 
 #include <memory>

@@ -20,6 +20,7 @@
 
 #include "cuda/driver.h"
 #include "cuda/resources.h"
+#include "shim/host/enqueue.h"
 #include "shim/host/hostgpu.h"
 #include "transport/channel.h"
 
@@ -96,28 +97,26 @@ inline void Delay(CUstream stream, std::chrono::microseconds time) {
   EXPECT_EQ(cuLaunchHostFunc(stream, sleep, new std::chrono::microseconds(time)), CUDA_SUCCESS);
 }
 
-struct Addition {
-  template <class Value>
-  void Add() const {
-    for (size_t i = 0; i < count; ++i) static_cast<Value*>(to)[i] += static_cast<Value*>(from)[i];
+template <class Value>
+void Add(void* to, const void* from, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    static_cast<Value*>(to)[i] += static_cast<const Value*>(from)[i];
   }
-  void *to, *from;
-  size_t count;
-  Element element;
-};
+}
 
-// An addition as the layer above gives it, by the processor.
+// An addition as the layer above gives it, by the processor. Like a kernel it may be captured.
 inline Status AddOnHost(CUdeviceptr to, CUdeviceptr from, size_t count, Element element,
                         CUstream stream) {
-  const auto run = [](void* argument) {
-    const std::unique_ptr<Addition> held(static_cast<Addition*>(argument));
-    held->element == Element::kFloat32 ? held->Add<float>() : held->Add<double>();
+  void* const sum = hostgpuHostAlias(reinterpret_cast<void*>(to));
+  const void* const summand = hostgpuHostAlias(reinterpret_cast<void*>(from));
+  if (!sum || !summand) return Status::Error("no device memory to add");
+  const auto add = [=] {
+    element == Element::kFloat32 ? Add<float>(sum, summand, count)
+                                 : Add<double>(sum, summand, count);
   };
-  auto addition = std::make_unique<Addition>(
-      Addition{hostgpuHostAlias(reinterpret_cast<void*>(to)),
-               hostgpuHostAlias(reinterpret_cast<void*>(from)), count, element});
-  if (!addition->to || !addition->from) return Status::Error("no device memory to add");
-  return OkIf(cuLaunchHostFunc(stream, run, addition.release()), "adding");
+  const bool enqueued =
+      hostgpu::EnqueueOn(stream, {reinterpret_cast<void*>(to), reinterpret_cast<void*>(from)}, add);
+  return enqueued ? Status::Ok() : Status::Error("the stream takes no addition");
 }
 
 // ---- Messages ----------------------------------------------------------------------------------
