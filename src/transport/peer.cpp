@@ -83,7 +83,7 @@ class PeerChannel final : public Channel {
   Status CanBeCaptured() const override {
     return Status::Error(
         "ranks whose exchanges go between the devices of one process cannot be captured in a CUDA "
-        "graph; UCUDNN_SPATIAL_TRANSPORT=loopback can");
+        "graph; ranks that are processes can");
   }
   DeviceProgress Progress() override {
     const cuda::ContextScope scope(driver_, setup_.context);

@@ -9,6 +9,7 @@
 
 #include "base/version.h"
 #include "tests/support/stand_in.h"
+#include "transport/loopback.h"
 #include "transport/opening.h"
 #include "transport/ranks.h"
 
@@ -84,6 +85,7 @@ void OpenRank(RankState& rank, const SpatialGrid& grid, const JobOptions& option
   const auto open =
       [&options, number = rank.rank](
           const transport::ChannelSetup& setup) -> Result<std::unique_ptr<transport::Channel>> {
+    if (options.exchanges_as_processes) return transport::OpenLoopbackChannel(setup);
     auto opened = transport::OpenChannel(setup, options.transport, options.cudnn_file);
     if (!opened.ok()) return opened.status();
     if (options.wrap) return options.wrap(number, std::move(opened->channel));
