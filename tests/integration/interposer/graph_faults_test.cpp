@@ -155,7 +155,7 @@ TEST_F(GraphPlans, EveryAllocationMayFailWhileAPlanIsMade) {
     }
   }
   EXPECT_GT(kth, 100);
-  EXPECT_GT(limited, 5);
+  EXPECT_GT(limited, 1);  // the plan that met no fault, and others
 }
 
 TEST_F(GraphPlans, EveryAllocationMayFailWhileAPlanIsExecuted) {
