@@ -126,7 +126,8 @@ cudnnStatus_t ucudnnSpatialSameGradient(void);
 cudnnStatus_t ucudnnSpatialDefer(int deferred);
 
 /* What is enqueued on the handle's stream from now on comes after all sums that were deferred.
- * CUDNN_STATUS_NOT_SUPPORTED while that stream is captured. */
+ * While that stream is captured there is nothing to wait for: CUDNN_STATUS_EXECUTION_FAILED where
+ * a sum that was deferred before is not over. */
 cudnnStatus_t ucudnnSpatialAwait(cudnnHandle_t handle);
 
 /* y becomes x with the rows that lie beside it on other ranks, for what a program computes itself

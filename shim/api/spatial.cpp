@@ -121,9 +121,6 @@ cudnnStatus_t ucudnnSpatialAwait(cudnnHandle_t handle) {
     if (session == nullptr) {
       return ucudnn::Refuse(CUDNN_STATUS_BAD_PARAM, name + "the handle is of no known device");
     }
-    if (process.sessions.Capturing(*session)) {
-      return ucudnn::Refuse(CUDNN_STATUS_NOT_SUPPORTED, name + "the handle's stream is captured");
-    }
     const ucudnn::Status awaited = process.splitter.Await(handle, *session);
     if (awaited.ok()) return CUDNN_STATUS_SUCCESS;
     return ucudnn::Refuse(CUDNN_STATUS_EXECUTION_FAILED, name + awaited.message());

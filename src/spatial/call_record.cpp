@@ -66,7 +66,7 @@ size_t CallRecords::MostAhead(int ranks) {
 }
 
 std::optional<std::string> CallRecords::Compare(int rank, const CallRecord& theirs) const {
-  const Own& own = own_[theirs.sequence % most_ahead()];
+  const Made& own = own_[theirs.sequence % most_ahead()];
   const CallRecord& mine = own.record;
   // Of equal records no text is made.
   const auto both = [&] {
@@ -183,6 +183,16 @@ CallRecords::Slowest CallRecords::slowest() const {
     if (rank != rank_ && met < slowest.last) slowest = {rank, met};
   }
   return slowest;
+}
+
+CallRecord CallRecords::Own(uint64_t sequence) const {
+  MutexLock lock(mutex_);
+  return own_.empty() ? CallRecord() : own_[sequence % most_ahead()].record;
+}
+
+uint64_t CallRecords::last_of(int rank) const {
+  MutexLock lock(mutex_);
+  return rank == rank_ ? last_ : peers_[static_cast<size_t>(rank)].met;
 }
 
 uint64_t CallRecords::ahead() const {

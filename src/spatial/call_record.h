@@ -85,6 +85,10 @@ class CallRecords {
   size_t most_ahead() const { return MostAhead(ranks_); }
   // This rank's last sequence number.
   uint64_t last() const;
+  // This rank's own one of that number, which is not older than most_ahead() ones before the last.
+  CallRecord Own(uint64_t sequence) const;
+  // The last one of another rank that this one has heard of; this rank's own last of itself.
+  uint64_t last_of(int rank) const;
   // How many calls this rank is ahead of the slowest other one.
   uint64_t ahead() const;
   // That one, and its last call that this rank has heard of.
@@ -96,7 +100,7 @@ class CallRecords {
 
  private:
   // What this rank did in a call, and what each rank must have had.
-  struct Own {
+  struct Made {
     CallRecord record;
     AllExtents extents;
   };
@@ -108,7 +112,7 @@ class CallRecords {
   const int rank_, ranks_, first_;
   mutable Mutex mutex_;
   uint64_t last_ UCUDNN_GUARDED_BY(mutex_) = 0;
-  std::vector<Own> own_ UCUDNN_GUARDED_BY(mutex_);  // a ring
+  std::vector<Made> own_ UCUDNN_GUARDED_BY(mutex_);  // a ring
   // Of each rank: what came before this rank made the call, a ring; and how many were compared.
   struct Peer {
     std::vector<CallRecord> early;

@@ -66,6 +66,28 @@ struct Farewell {
   }
 };
 
+// Where the ranks of a group did not end alike: in words. `ended` is none of ranks that did not say;
+// the first of them is rank `first` of the job.
+std::optional<std::string> Unequal(const std::vector<std::optional<Farewell>>& ended, int first) {
+  const auto compare = [&](uint64_t Farewell::* count,
+                           const char* did) -> std::optional<std::string> {
+    std::optional<size_t> least, most;
+    const auto of = [&](size_t rank) { return (*ended[rank]).*count; };
+    for (size_t rank = 0; rank < ended.size(); ++rank) {
+      if (!ended[rank]) continue;
+      if (!least || of(rank) < of(*least)) least = rank;
+      if (!most || of(rank) > of(*most)) most = rank;
+    }
+    if (!least || of(*least) == of(*most)) return std::nullopt;
+    const uint64_t more = of(*most) - of(*least);
+    return "rank " + std::to_string(first + static_cast<int>(*most)) + did + std::to_string(more) +
+           (more == 1 ? " split call" : " split calls") + " more than rank " +
+           std::to_string(first + static_cast<int>(*least));
+  };
+  if (auto unequal = compare(&Farewell::calls, " made ")) return unequal;
+  return compare(&Farewell::begun, " launched CUDA graphs with ");
+}
+
 }  // namespace
 
 SplitCalls::SplitCalls(SplitSettings settings, const cudnn::Functions& functions,
@@ -147,12 +169,6 @@ std::optional<std::string> SplitCalls::LeftBehind() const {
       return "rank " + std::to_string(rank) + " ended after split call " + std::to_string(last) +
              ", but " + RankName() + " makes call " + std::to_string(waiting_.load());
     }
-    if (const uint64_t begun = left_[at].begun.load(); begun < begun_waiting_.load()) {
-      return "rank " + std::to_string(rank) + " ended after its device had begun " +
-             std::to_string(begun) +
-             " split calls, counted from the first CUDA graph capture, but " + RankName() +
-             "'s begins number " + std::to_string(begun_waiting_.load());
-    }
   }
   return std::nullopt;
 }
@@ -170,7 +186,7 @@ void SplitCalls::Watch() {
   using Clock = Patience::Clock;
   constexpr std::chrono::milliseconds kLook{100};
   Patience ranks(settings_.warning, settings_.timeout), device = ranks;
-  BegunWatch begun{ranks, ranks, {}, 0};
+  BegunWatch begun{ranks, ranks, {}, 0, {}};
   CallRecords::Slowest awaited;
   OnDevice seen;
   uint64_t told_last = 0;
@@ -226,7 +242,12 @@ bool SplitCalls::DeviceMoves(transport::Channel& channel, uint64_t call, OnDevic
   const bool is_enqueued = enqueued_.load(std::memory_order_acquire) >= call;
   const transport::DeviceProgress now = channel.Progress();
   if (is_enqueued && !now.is_pending) seen.finished = call;
-  const bool moves = !now.is_pending || call != seen.call || now.reached != seen.reached;
+  const DeviceLog* const log = device_log_.load(std::memory_order_acquire);
+  // Graphs may be before it.
+  const uint64_t counted = log == nullptr ? 0 : log->begun() + log->ended();
+  const bool moves = !now.is_pending || call != seen.call || now.reached != seen.reached ||
+                     counted != seen.counted;
+  seen.counted = counted;
   seen.call = call;
   seen.reached = now.reached;
   return moves;
@@ -392,7 +413,11 @@ Status SplitCalls::Await(CUcontext context, CUstream stream) {
   MutexLock lock(mutex_);
   if (!device_) return Status::Ok();
   const cuda::ContextScope scope(driver_, context);
-  return device_->deferred.HoldBack(stream);
+  if (!cuda::IsCapturing(driver_, stream)) return device_->deferred.HoldBack(stream);
+  // What is captured is never deferred.
+  const cuda::RelaxedCaptureScope relaxed(driver_);
+  if (!device_->deferred.Pending()) return Status::Ok();
+  return Status::Error("a CUDA graph cannot wait for a sum that was deferred outside of it");
 }
 
 Status SplitCalls::SetReduce(bool sums) {
@@ -422,30 +447,18 @@ std::optional<std::string> SplitCalls::Leave() {
   // A lock may be held for ever in a child.
   if (getpid() != process_) return std::nullopt;
   if (broken_.load(std::memory_order_acquire)) AwaitTold();
-  const transport::Membership& own = ranks_->membership();
+  FinishBegun();
   const auto last = ranks_->Leave(Farewell{records_.last(), CallsBegun()}.Text());
   if (broken_.load(std::memory_order_acquire)) return std::nullopt;
-  const auto calls_of = [&](int group_rank) -> std::optional<uint64_t> {
-    const int rank = settings_.grid.RankInGroup(own.group, group_rank);
-    const std::optional<std::string>& text = last[static_cast<size_t>(rank)];
-    if (!text) return std::nullopt;
-    const Farewell farewell = Farewell::Read(*text);
-    return farewell.calls + farewell.begun;
-  };
-  int least = own.group_rank, most = own.group_rank;
-  for (int rank = 0; rank < own.group_size; ++rank) {
-    const auto calls = calls_of(rank);
-    if (!calls) continue;
-    if (*calls < *calls_of(least)) least = rank;
-    if (*calls > *calls_of(most)) most = rank;
+  std::vector<std::optional<Farewell>> ended;
+  for (int rank = 0; rank < ranks_->membership().group_size; ++rank) {
+    const int of_job = settings_.grid.RankInGroup(ranks_->membership().group, rank);
+    const std::optional<std::string>& text = last[static_cast<size_t>(of_job)];
+    ended.push_back(text ? std::optional(Farewell::Read(*text)) : std::nullopt);
   }
-  if (least == most || !calls_of(own.group_rank)) return std::nullopt;
-  const uint64_t more = *calls_of(most) - *calls_of(least);
-  if (more == 0) return std::nullopt;
-  return "rank " + std::to_string(settings_.grid.RankInGroup(own.group, most)) + " made " +
-         std::to_string(more) + (more == 1 ? " split call" : " split calls") + " more than rank " +
-         std::to_string(settings_.grid.RankInGroup(own.group, least)) +
-         ": what was computed meanwhile may be wrong";
+  const std::optional<std::string> unequal = Unequal(ended, FirstRank());
+  if (!unequal) return std::nullopt;
+  return *unequal + ": what was computed meanwhile may be wrong";
 }
 
 int SplitCalls::FirstRank() const {

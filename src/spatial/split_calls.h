@@ -178,28 +178,42 @@ class SplitCalls {
                                        std::span<const OwnWindow> windows) const;
   PlanContext ContextOf(const SplitCall& call) const UCUDNN_REQUIRES(mutex_);
 
-  // In split_capture.cpp, up to WatchBegun. A call on a stream that is capturing.
+  // In split_capture.cpp, up to WatchLeft. A call on a stream that is capturing.
   cudnnStatus_t RunCaptured(const SplitCall& call, LocalCall& local) UCUDNN_REQUIRES(mutex_);
   // Why the kernel is an error in a capture on all ranks, before it is looked at; empty: it is not.
   std::string WhyNotCaptured(std::span<const AgreedKernel> agreed) const UCUDNN_REQUIRES(mutex_);
-  KernelOutcome Capture(const SplitCall& call, LocalCall& local, SplitKernel& kernel)
-      UCUDNN_REQUIRES(mutex_);
-  // What the capture of the call's stream has of its own. It may run as long as the process lives.
-  Result<ExchangeResources*> ResourcesOfCapture(const SplitCall& call) UCUDNN_REQUIRES(mutex_);
+  KernelOutcome Capture(const SplitCall& call, LocalCall& local, SplitKernel& kernel,
+                        uint64_t capture) UCUDNN_REQUIRES(mutex_);
+  // The capture's number; none where the stream is in none that can still become a graph.
+  std::optional<uint64_t> CaptureOf(CUstream stream) const;
+  // What the kernel's calls in that capture have of their own. It may run as long as the process
+  // lives.
+  Result<ExchangeResources*> ResourcesOfCapture(const SplitCall& call, const SplitKernel& kernel,
+                                                uint64_t capture) UCUDNN_REQUIRES(mutex_);
+  size_t CapturedBytes() const UCUDNN_REQUIRES(mutex_);
   void CountOwned() UCUDNN_REQUIRES(mutex_);
   // Around a call where devices are counted; null: they are not.
   Result<DeviceLog::Point*> BeginOnDevice(const SplitCall& call, const SplitKernel& kernel,
-                                          bool is_captured) UCUDNN_REQUIRES(mutex_);
-  Status EndOnDevice(DeviceLog::Point* point, const SplitCall& call);
-  // On the thread that watches: posts what the device has begun, and looks whether the others'
-  // devices, and this one, get on.
+                                          bool is_captured, ExchangeResources& device)
+      UCUDNN_REQUIRES(mutex_);
+  Status EndOnDevice(DeviceLog::Point* point, const SplitCall& call, ExchangeResources& device)
+      UCUDNN_REQUIRES(mutex_);
+  // Posts what the device has begun, as far as this rank may be ahead of the others.
+  void PostAllBegun();
+  void PostBegun(const DeviceCall& begun) UCUDNN_REQUIRES(begun_mutex_);
+  // The same at the rank's end, and waits a bounded time for what the device is in.
+  void FinishBegun();
+  // Of the ranks that have not left: whose device has begun the fewest calls.
+  CallRecords::Slowest SlowestPresent() const;
+  // On the thread that watches: looks whether the others' devices, and this one, get on.
   struct BegunWatch {
     Patience ranks, device;
     CallRecords::Slowest awaited;
     uint64_t moved = 0;
+    std::optional<Patience::Clock::time_point> left_behind;
   };
   void WatchBegun(BegunWatch& watch);
-  void PostBegun(const DeviceCall& begun);
+  void WatchLeft(BegunWatch& watch, bool is_running, uint64_t waiting);
 
   // In split_figures.cpp. What the report tells of a kernel that was agreed on for the call.
   KernelFacts FactsOf(const SplitCall& call, const SplitKernel& kernel) const
@@ -251,6 +265,7 @@ class SplitCalls {
     uint64_t call = 0;      // the last one that needs the other ranks
     uint64_t reached = 0;   // as the channel counts
     uint64_t finished = 0;  // a call of which, as of those before it, nothing needs to be asked
+    uint64_t counted = 0;   // what it has begun and ended, as DeviceLog counts
   };
   // Whether the device has done something since `seen` for the exchanges up to those of `call`, or
   // has done them all. A rank's own work before them may take long, as long as some end.
@@ -301,11 +316,10 @@ class SplitCalls {
   std::atomic<uint64_t> waiting_ = 0;   // the last call that needs the other ranks
   std::atomic<uint64_t> enqueued_ = 0;  // the last one that is on the streams
 
-  // Since the first call in a capture; then of all calls. On the thread that watches, but for what
-  // is atomic.
+  // Since the first call in a capture; then of all calls.
   std::atomic<DeviceLog*> device_log_ = nullptr;
+  Mutex begun_mutex_;
   CallRecords begun_records_;
-  CallRecord last_begun_;
   std::atomic<uint64_t> begun_waiting_ = 0;  // the last one that needs the other ranks
 
   std::atomic<bool> in_call_ = false;

@@ -15,6 +15,8 @@ std::string NumberOfCall(const CallRecord& record) {
          (record.captured != 0 ? ", which is in a CUDA graph" : "");
 }
 
+constexpr const char* kCounted = " split calls, counted from the first CUDA graph capture";
+
 std::string Seconds(const Patience& wait) {
   return " for " + std::to_string(wait.waited().count() / 1000) + " s";
 }
@@ -31,48 +33,73 @@ std::string SplitCalls::WhyNotCaptured(std::span<const AgreedKernel> agreed) con
   return channel_ != nullptr ? channel_->CanBeCaptured().message() : std::string();
 }
 
-Result<ExchangeResources*> SplitCalls::ResourcesOfCapture(const SplitCall& call) {
+std::optional<uint64_t> SplitCalls::CaptureOf(CUstream stream) const {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t capture = 0;
-  UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(
-      driver_,
-      driver_.cuStreamGetCaptureInfo(call.stream, &status, &capture, nullptr, nullptr, nullptr),
-      "asking for a capture"));
-  if (!captures_.empty() && captures_.back().capture == capture) return &*captures_.back().device;
-  const size_t bytes = device_->buffer.size();
-  if (bytes > most_buffer_bytes_ - std::min<size_t>(most_buffer_bytes_, owned_bytes_)) {
+  const CUresult asked =
+      driver_.cuStreamGetCaptureInfo(stream, &status, &capture, nullptr, nullptr, nullptr);
+  if (asked != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return std::nullopt;
+  return capture;
+}
+
+// Earlier calls of the capture keep what they were recorded with.
+Result<ExchangeResources*> SplitCalls::ResourcesOfCapture(const SplitCall& call,
+                                                          const SplitKernel& kernel,
+                                                          uint64_t capture) {
+  ExchangeResources* former = nullptr;
+  for (Captured& one : captures_) {
+    if (one.capture == capture) former = &*one.device;
+  }
+  const size_t need = kernel.buffer_bytes();
+  if (former != nullptr && former->buffer.size() >= need) return former;
+  size_t bytes = need;
+  if (former != nullptr) {
+    bytes = std::max(need, std::min(2 * former->buffer.size(), device_->buffer.size()));
+  }
+  const size_t owned = owned_bytes_ + transport::ReductionScratchBytes(kernel.reduced_bytes());
+  if (bytes > most_buffer_bytes_ - std::min(most_buffer_bytes_, owned)) {
     return Status::Error("another CUDA graph's exchanges take " + FormatByteSize(bytes) +
-                         " beside the " + FormatByteSize(owned_bytes_) +
+                         " beside the " + FormatByteSize(owned) +
                          " that exchanges have, and the limit is " +
                          FormatByteSize(most_buffer_bytes_));
   }
   const cuda::RelaxedCaptureScope relaxed(driver_);
   Captured& made = captures_.emplace_back();
+  made.capture = capture;
   made.device.emplace(driver_, functions_);
-  const Status created = made.device->CreateForCapture(device_->context, call.stream, bytes);
+  Status created = made.device->CreateForCapture(device_->context, call.stream, bytes);
+  if (created.ok() && former != nullptr) {
+    // One order of exchanges, whatever stream the calls are on.
+    created = former->entered.Record(former->stream.get());
+    if (created.ok()) created = former->entered.HoldBack(made.device->stream.get());
+  }
   if (!created.ok()) {
     captures_.pop_back();
     return created;
   }
-  made.capture = capture;
   CountOwned();
   return &*made.device;
 }
 
-void SplitCalls::CountOwned() {
-  size_t bytes = device_->buffer.size() + channel_->device_bytes();
+size_t SplitCalls::CapturedBytes() const {
+  size_t bytes = 0;
   for (const Captured& one : captures_) bytes += one.device->buffer.size();
-  owned_bytes_ = bytes;
+  return bytes;
 }
 
-KernelOutcome SplitCalls::Capture(const SplitCall& call, LocalCall& local, SplitKernel& kernel) {
-  Result<ExchangeResources*> found = ResourcesOfCapture(call);
+void SplitCalls::CountOwned() {
+  owned_bytes_ = device_->buffer.size() + channel_->device_bytes() + CapturedBytes();
+}
+
+KernelOutcome SplitCalls::Capture(const SplitCall& call, LocalCall& local, SplitKernel& kernel,
+                                  uint64_t capture) {
+  Result<ExchangeResources*> found = ResourcesOfCapture(call, kernel, capture);
   if (!found.ok()) return {CUDNN_STATUS_SUCCESS, found.status()};
   ExchangeResources& device = **found;
   if (device_log_.load(std::memory_order_acquire) == nullptr) {
     device_log_.store(&DeviceLog::Make(driver_), std::memory_order_release);
   }
-  const Result<DeviceLog::Point*> point = BeginOnDevice(call, kernel, true);
+  const Result<DeviceLog::Point*> point = BeginOnDevice(call, kernel, true, device);
   if (!point.ok()) return {CUDNN_STATUS_SUCCESS, point.status()};
   KernelOutcome outcome = kernel.Run({call.call, call.stream, local}, device, *channel_);
   // What was forked is joined, whatever became of the call: else the whole capture fails.
@@ -82,7 +109,7 @@ KernelOutcome SplitCalls::Capture(const SplitCall& call, LocalCall& local, Split
     joined = device.entered.Record(exchanges);
     if (joined.ok()) joined = device.entered.HoldBack(call.stream);
   }
-  const Status ended = EndOnDevice(*point, call);
+  const Status ended = EndOnDevice(*point, call, device);
   CountOwned();  // the channel's part may have grown
   if (outcome.exact.ok()) outcome.exact = joined.ok() ? ended : joined;
   return outcome;
@@ -93,7 +120,10 @@ cudnnStatus_t SplitCalls::RunCaptured(const SplitCall& call, LocalCall& local) {
       kernels_.Find(KernelKey::Of(call.problem, FormOf(functions_, call)));
   Posting posting;
   posting.is_captured = true;
-  if (const std::string why = WhyNotCaptured(agreed); !why.empty()) {
+  const std::optional<uint64_t> capture = CaptureOf(call.stream);
+  const std::string why =
+      capture ? WhyNotCaptured(agreed) : std::string("the capture has become invalid");
+  if (!why.empty()) {
     posting.kind = CallKind::kRefused;
     Post(call, posting, 0, nullptr);
     WarnOnce("spatial capture " + why, "a split call is refused in a CUDA graph capture: " +
@@ -120,11 +150,13 @@ cudnnStatus_t SplitCalls::RunCaptured(const SplitCall& call, LocalCall& local) {
   if (call.declared.is_replicated) {
     return Conclude(call, {local.Run(call.call), Status::Ok()});
   }
-  return Conclude(call, Capture(call, local, *kernel));
+  return Conclude(call, Capture(call, local, *kernel, *capture));
 }
 
+// In the order of exchanges, which is that of the calls on all ranks, whatever streams they are on.
 Result<DeviceLog::Point*> SplitCalls::BeginOnDevice(const SplitCall& call,
-                                                    const SplitKernel& kernel, bool is_captured) {
+                                                    const SplitKernel& kernel, bool is_captured,
+                                                    ExchangeResources& device) {
   DeviceLog* const log = device_log_.load(std::memory_order_acquire);
   if (log == nullptr || call.declared.is_replicated) return nullptr;
   DeviceCall begun;
@@ -134,11 +166,18 @@ Result<DeviceLog::Point*> SplitCalls::BeginOnDevice(const SplitCall& call,
   begun.exchanged_bytes = kernel.exchanged_bytes();
   begun.is_captured = is_captured;
   begun.needs_others = kernel.needs_others();
-  return log->Begin(begun, call.stream);
+  UCUDNN_RETURN_IF_ERROR(device.entered.Record(call.stream));
+  UCUDNN_RETURN_IF_ERROR(device.entered.HoldBack(device.stream.get()));
+  UCUDNN_ASSIGN_OR_RETURN(DeviceLog::Point* const point, log->Begin(begun, device.stream.get()));
+  UCUDNN_RETURN_IF_ERROR(device.counted.Record(device.stream.get()));
+  return point;
 }
 
-Status SplitCalls::EndOnDevice(DeviceLog::Point* point, const SplitCall& call) {
+// What follows on the caller's stream, a launch of a graph, say, begins behind this call.
+Status SplitCalls::EndOnDevice(DeviceLog::Point* point, const SplitCall& call,
+                               ExchangeResources& device) {
   if (point == nullptr) return Status::Ok();
+  UCUDNN_RETURN_IF_ERROR(device.counted.HoldBack(call.stream));
   return device_log_.load(std::memory_order_acquire)->End(point, call.stream);
 }
 
@@ -153,25 +192,55 @@ void SplitCalls::PostBegun(const DeviceCall& begun) {
     exchanged_bytes_ += begun.exchanged_bytes;
     log_.Count(begun.log_number, false);
   }
-  last_begun_ = record;
   const std::optional<std::string> difference = begun_records_.Add(record, nullptr);
   ranks_->Post({reinterpret_cast<const char*>(&record), sizeof record});
   if (begun.needs_others) begun_waiting_.store(record.sequence);
-  if (difference) return Break(*difference);
-  if (std::optional<std::string> line = LeftBehind()) Break(*line);
+  if (difference) Break(*difference);
+}
+
+void SplitCalls::PostAllBegun() {
+  DeviceLog* const log = device_log_.load(std::memory_order_acquire);
+  if (log == nullptr) return;
+  MutexLock lock(begun_mutex_);
+  while (begun_records_.last() - SlowestPresent().last + 1 < begun_records_.most_ahead() &&
+         !broken_.load(std::memory_order_acquire)) {
+    const std::optional<DeviceCall> begun = log->NextBegun();
+    if (!begun) break;
+    PostBegun(*begun);
+  }
+}
+
+CallRecords::Slowest SplitCalls::SlowestPresent() const {
+  CallRecords::Slowest slowest = {ranks_->membership().group_rank, begun_records_.last()};
+  for (int rank = 0; rank < ranks_->membership().group_size; ++rank) {
+    if (left_[static_cast<size_t>(rank)].begun.load() != kHere) continue;
+    const uint64_t last = begun_records_.last_of(rank);
+    if (last < slowest.last) slowest = {rank, last};
+  }
+  return slowest;
+}
+
+void SplitCalls::FinishBegun() {
+  const DeviceLog* const log = device_log_.load(std::memory_order_acquire);
+  if (log == nullptr) return;
+  const auto deadline = std::chrono::steady_clock::now() + transport::kLeavingTime;
+  while (log->begun() != log->ended() && !broken_.load(std::memory_order_acquire) &&
+         std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  PostAllBegun();
 }
 
 void SplitCalls::WatchBegun(BegunWatch& watch) {
   DeviceLog* const log = device_log_.load(std::memory_order_acquire);
   if (log == nullptr) return;
+  PostAllBegun();
   const Patience::Clock::time_point now = Patience::Clock::now();
-  while (begun_records_.ahead() + 1 < begun_records_.most_ahead() && !broken_) {
-    const std::optional<DeviceCall> begun = log->NextBegun();
-    if (!begun) break;
-    PostBegun(*begun);
-  }
-  const CallRecords::Slowest slowest = begun_records_.slowest();
-  const bool all_came = slowest.last >= begun_waiting_.load();
+  const uint64_t begun = log->begun(), ended = log->ended(), waiting = begun_waiting_.load();
+  const bool is_running = begun != ended;
+  const CallRecords::Slowest slowest = SlowestPresent();
+  const CallRecord missing = begun_records_.Own(slowest.last + 1);
+  const bool all_came = slowest.last >= waiting;
   const bool comes =
       all_came || slowest.rank != watch.awaited.rank || slowest.last != watch.awaited.last;
   if (comes) watch.awaited = slowest;
@@ -179,20 +248,37 @@ void SplitCalls::WatchBegun(BegunWatch& watch) {
     const int rank = settings_.grid.RankInGroup(ranks_->membership().group, slowest.rank);
     Tell(verdict,
          "the device of " + ranks_->NameWithDoing(rank) + " has begun " +
-             std::to_string(slowest.last) + " split calls and not number " +
-             std::to_string(slowest.last + 1) + Seconds(watch.ranks) + "; that of " + RankName() +
-             " waits in " + NumberOfCall(last_begun_),
-         last_begun_.call);
+             std::to_string(slowest.last) + kCounted + ", and that of " + RankName() +
+             " one more, " + NumberOfCall(missing) + Seconds(watch.ranks),
+         missing.call);
   }
-  const uint64_t begun = log->begun(), ended = log->ended();
-  const bool moves = !all_came || begun == ended || begun + ended != watch.moved;
+  const bool moves = !all_came || !is_running || begun + ended != watch.moved;
   watch.moved = begun + ended;
   if (const auto verdict = watch.device.Look(moves, now); verdict != Patience::kWait) {
+    const CallRecord last = begun_records_.Own(begun_records_.last());
     Tell(verdict,
          RankName() + ", whose device lags behind the others', has not come to the end of " +
-             NumberOfCall(last_begun_) + Seconds(watch.device),
-         last_begun_.call);
+             NumberOfCall(last) + Seconds(watch.device),
+         last.call);
   }
+  WatchLeft(watch, is_running, waiting);
+}
+
+// The device of one that has left may still run what it had not begun by then, for a while.
+void SplitCalls::WatchLeft(BegunWatch& watch, bool is_running, uint64_t waiting) {
+  const Patience::Clock::time_point now = Patience::Clock::now();
+  for (size_t at = 0; at < left_.size() && is_running; ++at) {
+    const uint64_t begun = left_[at].begun.load();
+    if (begun >= waiting) continue;
+    if (!watch.left_behind) watch.left_behind = now;
+    if (now - *watch.left_behind < transport::kLeavingTime) return;
+    const CallRecord missing = begun_records_.Own(begun + 1);
+    const int rank = settings_.grid.RankInGroup(ranks_->membership().group, static_cast<int>(at));
+    return Break("rank " + std::to_string(rank) + " ended after its device had begun " +
+                 std::to_string(begun) + kCounted + ", but that of " + RankName() +
+                 " waits in one more, " + NumberOfCall(missing) + SuspectFrom(missing.call));
+  }
+  watch.left_behind.reset();
 }
 
 }  // namespace ucudnn::spatial

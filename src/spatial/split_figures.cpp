@@ -84,7 +84,7 @@ KernelOutcome SplitCalls::RunCounted(const SplitCall& call, LocalCall& local, Sp
   const bool is_first = log_.Count(number, has_rows) == 0;
   ExchangeTimes* const times =
       times_ != nullptr && times_->Begin(number, is_first, call.stream) ? times_.get() : nullptr;
-  const Result<DeviceLog::Point*> point = BeginOnDevice(call, kernel, false);
+  const Result<DeviceLog::Point*> point = BeginOnDevice(call, kernel, false, *device_);
   KernelOutcome outcome;
   {
     const SpanScope span(times, Span::kCall, call.stream);
@@ -93,7 +93,7 @@ KernelOutcome SplitCalls::RunCounted(const SplitCall& call, LocalCall& local, Sp
                    *device_, *channel_);
   }
   if (times != nullptr) times->End();
-  const Status counted = point.ok() ? EndOnDevice(*point, call) : point.status();
+  const Status counted = point.ok() ? EndOnDevice(*point, call, *device_) : point.status();
   if (outcome.exact.ok()) outcome.exact = counted;
   return outcome;
 }

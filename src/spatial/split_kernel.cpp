@@ -28,6 +28,7 @@ ExchangeResources::ExchangeResources(const cuda::Driver& driver_table,
       summed(driver),
       read(driver),
       deferred(driver),
+      counted(driver),
       exchanged{cuda::Event(driver), cuda::Event(driver)},
       add(functions) {}
 
@@ -39,7 +40,7 @@ Status ExchangeResources::CreateStreams(CUcontext current) {
   context = current;
   UCUDNN_RETURN_IF_ERROR(stream.CreateUrgent());
   for (cuda::Event* event :
-       {&entered, &summed, &read, &deferred, exchanged.data(), exchanged.data() + 1}) {
+       {&entered, &summed, &read, &deferred, &counted, exchanged.data(), exchanged.data() + 1}) {
     UCUDNN_RETURN_IF_ERROR(event->CreateUntimed());
   }
   return add.Create();

@@ -45,6 +45,7 @@ struct ExchangeResources {
   // Behind what the caller's stream had when a call came in; behind a sum of gradients; behind the
   // last reader of the buffer; behind the last sum that no stream waited for.
   cuda::Event entered, summed, read, deferred;
+  cuda::Event counted;                   // behind what counts the call's beginning (device_log.h)
   std::array<cuda::Event, 2> exchanged;  // behind the last exchange into each room of the buffer
   cudnnHandle_t handle = nullptr;        // of ours, on the stream of exchanges
   TensorAdd add;

@@ -83,7 +83,9 @@ Status Communicators::Init(const ChannelSetup& setup, const UniqueId& id, int mo
                           "making a communicator", nullptr));
   *communicator = made;
   if (!ended_) return Status::Ok();
-  AbortBoth();  // nobody waited for it
+  // Nobody waited for it.
+  AbortOne(exchanges_);
+  AbortOne(reductions_);
   return Status::Error("the exchange was aborted");
 }
 
@@ -170,24 +172,28 @@ Status Communicators::Check() {
 
 void Communicators::Abort(const std::shared_ptr<Communicators>& communicators) {
   if (communicators->ended_.exchange(true)) return;
-  if (!RunInBackground([communicators] { communicators->AbortBoth(); })) {
-    communicators->AbortBoth();
+  // NCCL gives up at once, but returns only when no graph holds the communicator any more: where
+  // one waited for the other, graphs would wait for ever in the other.
+  for (std::atomic<Communicator*>* const slot :
+       {&communicators->exchanges_, &communicators->reductions_}) {
+    const auto work = [communicators, slot] { communicators->AbortOne(*slot); };
+    if (!RunInBackground(work)) work();
   }
 }
 
-// Locks where the mutex is to be had in time, which no analysis understands.
-void Communicators::AbortBoth() UCUDNN_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
+// A call that came before it saw the end is over, where it is in time; no later one is made. Locks
+// where the mutex is to be had, which no analysis understands.
+void Communicators::AbortOne(std::atomic<Communicator*>& slot)
+    UCUDNN_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
   const auto deadline = std::chrono::steady_clock::now() + kCallTime;
   bool locked = mutex_.TryLock();
   while (!locked && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     locked = mutex_.TryLock();
   }
-  for (std::atomic<Communicator*>* const slot : {&exchanges_, &reductions_}) {
-    Communicator* const communicator = slot->exchange(nullptr);
-    if (communicator != nullptr) functions_.CommAbort(communicator);
-  }
   if (locked) mutex_.Unlock();
+  Communicator* const communicator = slot.exchange(nullptr);
+  if (communicator != nullptr) functions_.CommAbort(communicator);
 }
 
 // Ranks may have to do this together, and some may be gone.

@@ -44,7 +44,7 @@ class Communicators {
   Status WarmUp(const ChannelSetup& setup);
   Status EnqueueMessages(std::span<const Message> sends, std::span<const Message> receives,
                          Communicator* communicator, CUstream stream);
-  void AbortBoth();
+  void AbortOne(std::atomic<Communicator*>& slot);
 
   const Functions functions_;
   Mutex

@@ -113,6 +113,17 @@ void Communicator::AwaitEnd() {
   turns_.AwaitEnd([this] { return GivenUp(); });
 }
 
+void Communicator::AddHeld(int change) {
+  const std::lock_guard lock(held_mutex_);
+  held_ += change;
+  held_changed_.notify_all();
+}
+
+void Communicator::AwaitNoneHeld() {
+  std::unique_lock lock(held_mutex_);
+  held_changed_.wait(lock, [this] { return held_ == 0; });
+}
+
 Outcome Communicator::CheckPeer(int rank, Look look) const {
   switch (board().seat(rank).presence.load()) {
     case Presence::kLeft:

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -63,6 +64,9 @@ class Communicator {
   Turns& turns() { return turns_; }
   // Until all operations are done, or none runs and none will.
   void AwaitEnd();
+  // How many operations of it graphs hold. NCCL ends no communicator before the last is gone.
+  void AddHeld(int change);
+  void AwaitNoneHeld();
   // The number of a split, from 1: they are called in the same order on all ranks.
   uint64_t NextSplit() { return ++splits_; }
 
@@ -90,6 +94,9 @@ class Communicator {
   Turns turns_;
   std::atomic<uint64_t> splits_{0};
   std::vector<char> scratch_;
+  std::mutex held_mutex_;
+  std::condition_variable held_changed_;
+  int held_ = 0;
 };
 
 // The communicators of this process that have a handle.

@@ -33,6 +33,7 @@ Outcome Destroy(ncclComm_t comm) {
     return communicator->CheckUsable();
   }
   communicator->AwaitEnd();
+  communicator->AwaitNoneHeld();
   if (!Unregister(comm)) return {ncclInvalidArgument, "another thread ended the communicator"};
   communicator->SayGoodbye();
   ReleaseContext(communicator->device());
@@ -46,6 +47,7 @@ Outcome AbortNow(ncclComm_t comm) {
   if (!communicator) return {ncclInvalidArgument, "comm argument is no communicator"};
   communicator->Abort();
   communicator->AwaitEnd();
+  communicator->AwaitNoneHeld();
   ReleaseContext(communicator->device());
   return {};
 }

@@ -25,8 +25,11 @@ struct Launched {
   Operation operation;
   std::optional<uint64_t> place;  // none where it is captured, and once it ran
 
+  bool is_held = false;  // by a graph
+
   ~Launched() {
     if (place) communicator->turns().Withdraw(*place);
+    if (is_held) communicator->AddHeld(-1);
   }
   // A captured one may run at two at once.
   void Run() {
@@ -82,7 +85,12 @@ Outcome Enqueue(Part& part) {
   if (Outcome o = knot.Join(); !o.ok()) return o;
   const std::vector<const void*> uses = part.operation.uses;
   auto* const launched = new Launched{part.communicator, std::move(part.operation), std::nullopt};
-  if (!IsCaptured(stream)) launched->place = part.communicator->turns().Enlist();
+  if (IsCaptured(stream)) {
+    launched->is_held = true;
+    part.communicator->AddHeld(1);
+  } else {
+    launched->place = part.communicator->turns().Enlist();
+  }
   const hostgpuWork work{[](void* argument) { static_cast<Launched*>(argument)->Run(); },
                          [](void* argument) { delete static_cast<Launched*>(argument); }, launched,
                          uses.data(), uses.size()};

@@ -155,8 +155,11 @@ RankJob::RankJob(const JobOptions& options) : options_(options) {
   for (int rank = 0; rank < size(); ++rank) {
     ranks_.push_back(std::make_unique<RankState>());
     ranks_.back()->rank = rank;
-    // NCCL's ranks have devices of their own.
-    if (options.transport == transport::Transport::kNccl) ranks_.back()->device = rank;
+    // NCCL's ranks have devices of their own; and where a rank waits for its device, by freeing
+    // memory, say, it does not wait for another's that waits for it.
+    if (options.transport == transport::Transport::kNccl || options.exchanges_as_processes) {
+      ranks_.back()->device = rank;
+    }
     workers_.push_back(std::make_unique<Worker>());
   }
   OnAll([&](RankState& rank) { OpenRank(rank, grid_, options_, file); });

@@ -28,7 +28,7 @@ struct JobOptions {
   bool times_exchanges = false;
   transport::Transport transport = transport::Transport::kAuto;
   bool exchanges_as_processes = false;  // through shared memory, though ranks are threads
-  std::string cudnn_file;  // beside which NCCL is; empty: unknown
+  std::string cudnn_file;               // beside which NCCL is; empty: unknown
   // Puts a channel of the test before the rank's; empty: none.
   std::function<std::unique_ptr<transport::Channel>(int, std::unique_ptr<transport::Channel>)> wrap;
 };

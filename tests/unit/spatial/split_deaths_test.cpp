@@ -32,7 +32,8 @@ enum class Stage {
   kBeforeSum,
   kAfterSum,
   kAfterCall,
-  kInLaunch  // on the device, of a CUDA graph that holds the call
+  kInLaunch,  // on the device, of a CUDA graph that holds the call: before rows travel
+  kInLaunchOfSum
 };
 constexpr Stage kStages[] = {Stage::kBeforeCall,    Stage::kInOwnCall, Stage::kBeforeExchange,
                              Stage::kAfterExchange, Stage::kAfterCall, Stage::kBeforeSum,
@@ -46,6 +47,13 @@ struct Death {
   void At(Stage now) const {
     if (armed && now == stage) _exit(kDied);
   }
+  void OnDevice(Stage now, CUstream stream) const {
+    if (!armed || now != stage) return;
+    EXPECT_EQ(cuLaunchHostFunc(
+                  stream, [](void*) { _exit(kDied); }, nullptr),
+              CUDA_SUCCESS);
+  }
+  bool is_in_launch() const { return stage == Stage::kInLaunch || stage == Stage::kInLaunchOfSum; }
 };
 
 class DyingChannel : public CountingChannel {
@@ -66,6 +74,7 @@ class DyingChannel : public CountingChannel {
   Status AllReduce(CUdeviceptr data, size_t count, transport::Element element,
                    CUstream stream) override {
     death_.At(Stage::kBeforeSum);
+    death_.OnDevice(Stage::kInLaunchOfSum, stream);
     const Status status = CountingChannel::AllReduce(data, count, element, stream);
     death_.At(Stage::kAfterSum);
     return status;
@@ -81,13 +90,6 @@ struct Scenario {
   Stage stage;
   int victim;
 };
-
-bool IsRightOrNan(const HostTensor& output, const HostTensor& expected) {
-  for (size_t i = 0; i < output.values.size(); ++i) {
-    if (!std::isnan(output.values[i]) && output.values[i] != expected.values[i]) return false;
-  }
-  return output.values.size() == expected.values.size();
-}
 
 // Another rank than the one that dies: calls until that is an error. Already the first call may
 // meet it, since the victim may be done with it before.
@@ -140,7 +142,7 @@ int Live(const Scenario& scenario, int number, const std::string& file) {
     EXPECT_TRUE(layer.IsExactOn(rank));
     death.armed = true;
     death.At(Stage::kBeforeCall);
-    if (scenario.stage == Stage::kInLaunch) {
+    if (death.is_in_launch()) {
       RunInGraph(rank, layer);
       return kWrong;
     }
@@ -152,7 +154,7 @@ int Live(const Scenario& scenario, int number, const std::string& file) {
     death.At(Stage::kAfterCall);
     return kWrong;  // it lives
   }
-  (scenario.stage == Stage::kInLaunch ? SurviveLaunch : Survive)(rank, layer);
+  (death.is_in_launch() ? SurviveLaunch : Survive)(rank, layer);
   CloseRank(rank);
   return testing::Test::HasFailure() ? kWrong : kRight;
 }
@@ -217,11 +219,13 @@ TEST_P(SplitDeaths, InAFilterGradientAreAnErrorOnAll) {
 }
 
 TEST_P(SplitDeaths, InALaunchOfAGraphAreAnErrorOnAll) {
-  for (const Operation operation :
-       {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
+  for (const auto& [operation, stage] : {std::pair(Operation::kForward, Stage::kInLaunch),
+                                         {Operation::kBackwardData, Stage::kInLaunch},
+                                         {Operation::kBackwardFilter, Stage::kInLaunch},
+                                         {Operation::kBackwardFilter, Stage::kInLaunchOfSum}}) {
     std::vector<Scenario> scenarios;
     for (int victim = 0; victim < kRanks; ++victim) {
-      scenarios.push_back({GetParam(), operation, Stage::kInLaunch, victim});
+      scenarios.push_back({GetParam(), operation, stage, victim});
     }
     ExpectErrorsFollow(scenarios);
   }

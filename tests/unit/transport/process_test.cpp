@@ -18,7 +18,10 @@ constexpr int kGood = 0, kFailed = 2;  // exit status of a rank whose channel wo
 std::set<std::string> SharedMemoryFiles() {
   std::set<std::string> names;
   if (DIR* const folder = opendir("/dev/shm")) {
-    while (const dirent* entry = readdir(folder)) names.insert(entry->d_name);
+    while (const dirent* entry = readdir(folder)) {
+      // Of an OpenMP run-time, in any other process.
+      if (!std::string_view(entry->d_name).starts_with("__KMP_")) names.insert(entry->d_name);
+    }
     closedir(folder);
   }
   return names;
