@@ -53,6 +53,7 @@
   F(cuCtxEnablePeerAccess)                  \
   F(cuCtxGetStreamPriorityRange)            \
   F(cuDeviceCanAccessPeer)                  \
+  F(cuGraphRetainUserObject)                \
   F(cuLaunchHostFunc)                       \
   F(cuMemHostGetDevicePointer)              \
   F(cuMemHostRegister)                      \
@@ -62,7 +63,9 @@
   F(cuMemsetD2D8Async)                      \
   F(cuStreamCreateWithPriority)             \
   F(cuStreamWaitValue32)                    \
-  F(cuStreamWriteValue32)
+  F(cuStreamWriteValue32)                   \
+  F(cuUserObjectCreate)                     \
+  F(cuUserObjectRelease)
 
 namespace ucudnn::cuda {
 

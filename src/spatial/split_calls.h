@@ -15,8 +15,8 @@
 
 #include <atomic>
 #include <chrono>
-#include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -182,14 +182,30 @@ class SplitCalls {
   cudnnStatus_t RunCaptured(const SplitCall& call, LocalCall& local) UCUDNN_REQUIRES(mutex_);
   // Why the kernel is an error in a capture on all ranks, before it is looked at; empty: it is not.
   std::string WhyNotCaptured(std::span<const AgreedKernel> agreed) const UCUDNN_REQUIRES(mutex_);
+  struct CaptureUnderWay {
+    cuuint64_t number = 0;  // no other one's in the process
+    CUgraph graph = nullptr;
+  };
   KernelOutcome Capture(const SplitCall& call, LocalCall& local, SplitKernel& kernel,
-                        uint64_t capture) UCUDNN_REQUIRES(mutex_);
-  // The capture's number; none where the stream is in none that can still become a graph.
-  std::optional<uint64_t> CaptureOf(CUstream stream) const;
-  // What the kernel's calls in that capture have of their own. It may run as long as the process
-  // lives.
+                        const CaptureUnderWay& capture) UCUDNN_REQUIRES(mutex_);
+  // None where the stream is in no capture that can still become a graph.
+  std::optional<CaptureUnderWay> CaptureOf(CUstream stream) const;
+  // What calls in captures have of their own, until no graph that holds one of them can run any
+  // more. In the order in which they were made.
+  using FreeFlag = std::shared_ptr<std::atomic<bool>>;
+  struct Captured {
+    uint64_t capture = 0;
+    FreeFlag is_free = std::make_shared<std::atomic<bool>>(false);
+    std::optional<ExchangeResources> device;
+  };
   Result<ExchangeResources*> ResourcesOfCapture(const SplitCall& call, const SplitKernel& kernel,
-                                                uint64_t capture) UCUDNN_REQUIRES(mutex_);
+                                                const CaptureUnderWay& capture)
+      UCUDNN_REQUIRES(mutex_);
+  // With a buffer of at least `bytes`, within the limit, where the call takes `owned_beside` more.
+  Result<Captured*> FreeOrNew(size_t bytes, size_t owned_beside) UCUDNN_REQUIRES(mutex_);
+  // The graph has it until it, and what is made of it, is destroyed.
+  void GiveTo(CUgraph graph, Captured& captured);
+  static void CUDA_CB MarkFree(void* flag);
   size_t CapturedBytes() const UCUDNN_REQUIRES(mutex_);
   void CountOwned() UCUDNN_REQUIRES(mutex_);
   // Around a call where devices are counted; null: they are not.
@@ -336,12 +352,7 @@ class SplitCalls {
   ReceivedGradient received_ UCUDNN_GUARDED_BY(mutex_);
   std::optional<ExchangeResources> device_ UCUDNN_GUARDED_BY(mutex_);
   std::unique_ptr<transport::Channel> channel_ UCUDNN_GUARDED_BY(mutex_);
-  // By capture: its graph may be launched at any time, beside any other.
-  struct Captured {
-    uint64_t capture = 0;
-    std::optional<ExchangeResources> device;
-  };
-  std::deque<Captured> captures_ UCUDNN_GUARDED_BY(mutex_);
+  std::list<Captured> captures_ UCUDNN_GUARDED_BY(mutex_);
   KernelTable kernels_ UCUDNN_GUARDED_BY(mutex_);
   size_t most_buffer_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;  // as of the last agreement
   std::optional<bool> sums_gradients_ UCUDNN_GUARDED_BY(mutex_);

@@ -33,22 +33,75 @@ std::string SplitCalls::WhyNotCaptured(std::span<const AgreedKernel> agreed) con
   return channel_ != nullptr ? channel_->CanBeCaptured().message() : std::string();
 }
 
-std::optional<uint64_t> SplitCalls::CaptureOf(CUstream stream) const {
+std::optional<SplitCalls::CaptureUnderWay> SplitCalls::CaptureOf(CUstream stream) const {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  cuuint64_t capture = 0;
-  const CUresult asked =
-      driver_.cuStreamGetCaptureInfo(stream, &status, &capture, nullptr, nullptr, nullptr);
+  CaptureUnderWay capture;
+  const CUresult asked = driver_.cuStreamGetCaptureInfo(stream, &status, &capture.number,
+                                                        &capture.graph, nullptr, nullptr);
   if (asked != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return std::nullopt;
   return capture;
+}
+
+// On a thread of the driver's.
+void CUDA_CB SplitCalls::MarkFree(void* flag) {
+  const std::unique_ptr<FreeFlag> own(static_cast<FreeFlag*>(flag));
+  (*own)->store(true);
+}
+
+void SplitCalls::GiveTo(CUgraph graph, Captured& captured) {
+  captured.is_free = std::make_shared<std::atomic<bool>>(false);
+  auto flag = std::make_unique<FreeFlag>(captured.is_free);
+  CUuserObject object = nullptr;
+  if (driver_.cuUserObjectCreate(&object, flag.get(), MarkFree, 1,
+                                 CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) != CUDA_SUCCESS) {
+    return;  // it stays as long as the process
+  }
+  (void)flag.release();  // the object's
+  const CUresult given =
+      driver_.cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
+  if (given == CUDA_SUCCESS) return;
+  // What was recorded may be launched, so that nobody else has it.
+  captured.is_free = std::make_shared<std::atomic<bool>>(false);
+  driver_.cuUserObjectRelease(object, 1);
+}
+
+Result<SplitCalls::Captured*> SplitCalls::FreeOrNew(size_t bytes, size_t owned_beside) {
+  Captured* smallest = nullptr;
+  for (Captured& one : captures_) {
+    const size_t size = one.device->buffer.size();
+    if (!one.is_free->load() || size < bytes) continue;
+    if (smallest == nullptr || size < smallest->device->buffer.size()) smallest = &one;
+  }
+  if (smallest != nullptr) return smallest;
+  const auto left = [&] {
+    const size_t owned = owned_bytes_ + owned_beside;
+    return most_buffer_bytes_ - std::min(most_buffer_bytes_, owned);
+  };
+  const cuda::RelaxedCaptureScope relaxed(driver_);
+  if (bytes > left()) {
+    std::erase_if(captures_, [](const Captured& one) { return one.is_free->load(); });
+    CountOwned();
+  }
+  if (bytes > left()) {
+    return Status::Error("another CUDA graph's exchanges take " + FormatByteSize(bytes) +
+                         ", and the limit of " + FormatByteSize(most_buffer_bytes_) + " leaves " +
+                         FormatByteSize(left()));
+  }
+  Captured& made = captures_.emplace_back();
+  made.device.emplace(driver_, functions_);
+  const Status created = made.device->CreateForCapture(device_->context, bytes);
+  if (created.ok()) return &made;
+  captures_.pop_back();
+  return created;
 }
 
 // Earlier calls of the capture keep what they were recorded with.
 Result<ExchangeResources*> SplitCalls::ResourcesOfCapture(const SplitCall& call,
                                                           const SplitKernel& kernel,
-                                                          uint64_t capture) {
+                                                          const CaptureUnderWay& capture) {
   ExchangeResources* former = nullptr;
   for (Captured& one : captures_) {
-    if (one.capture == capture) former = &*one.device;
+    if (one.capture == capture.number) former = &*one.device;
   }
   const size_t need = kernel.buffer_bytes();
   if (former != nullptr && former->buffer.size() >= need) return former;
@@ -56,29 +109,19 @@ Result<ExchangeResources*> SplitCalls::ResourcesOfCapture(const SplitCall& call,
   if (former != nullptr) {
     bytes = std::max(need, std::min(2 * former->buffer.size(), device_->buffer.size()));
   }
-  const size_t owned = owned_bytes_ + transport::ReductionScratchBytes(kernel.reduced_bytes());
-  if (bytes > most_buffer_bytes_ - std::min(most_buffer_bytes_, owned)) {
-    return Status::Error("another CUDA graph's exchanges take " + FormatByteSize(bytes) +
-                         " beside the " + FormatByteSize(owned) +
-                         " that exchanges have, and the limit is " +
-                         FormatByteSize(most_buffer_bytes_));
-  }
-  const cuda::RelaxedCaptureScope relaxed(driver_);
-  Captured& made = captures_.emplace_back();
-  made.capture = capture;
-  made.device.emplace(driver_, functions_);
-  Status created = made.device->CreateForCapture(device_->context, call.stream, bytes);
-  if (created.ok() && former != nullptr) {
-    // One order of exchanges, whatever stream the calls are on.
-    created = former->entered.Record(former->stream.get());
-    if (created.ok()) created = former->entered.HoldBack(made.device->stream.get());
-  }
-  if (!created.ok()) {
-    captures_.pop_back();
-    return created;
-  }
+  UCUDNN_ASSIGN_OR_RETURN(
+      Captured* const captured,
+      FreeOrNew(bytes, transport::ReductionScratchBytes(kernel.reduced_bytes())));
+  captured->capture = capture.number;
+  GiveTo(capture.graph, *captured);
   CountOwned();
-  return &*made.device;
+  ExchangeResources& device = *captured->device;
+  UCUDNN_RETURN_IF_ERROR(device.EnterCapture(call.stream));
+  if (former == nullptr) return &device;
+  // One order of exchanges, whatever stream the calls are on.
+  UCUDNN_RETURN_IF_ERROR(former->entered.Record(former->stream.get()));
+  UCUDNN_RETURN_IF_ERROR(former->entered.HoldBack(device.stream.get()));
+  return &device;
 }
 
 size_t SplitCalls::CapturedBytes() const {
@@ -92,7 +135,7 @@ void SplitCalls::CountOwned() {
 }
 
 KernelOutcome SplitCalls::Capture(const SplitCall& call, LocalCall& local, SplitKernel& kernel,
-                                  uint64_t capture) {
+                                  const CaptureUnderWay& capture) {
   Result<ExchangeResources*> found = ResourcesOfCapture(call, kernel, capture);
   if (!found.ok()) return {CUDNN_STATUS_SUCCESS, found.status()};
   ExchangeResources& device = **found;
@@ -120,7 +163,7 @@ cudnnStatus_t SplitCalls::RunCaptured(const SplitCall& call, LocalCall& local) {
       kernels_.Find(KernelKey::Of(call.problem, FormOf(functions_, call)));
   Posting posting;
   posting.is_captured = true;
-  const std::optional<uint64_t> capture = CaptureOf(call.stream);
+  const std::optional<CaptureUnderWay> capture = CaptureOf(call.stream);
   const std::string why =
       capture ? WhyNotCaptured(agreed) : std::string("the capture has become invalid");
   if (!why.empty()) {

@@ -56,13 +56,14 @@ Status ExchangeResources::Create(CUcontext current) {
       "setting a handle's stream");
 }
 
-Status ExchangeResources::CreateForCapture(CUcontext current, CUstream origin, size_t bytes) {
+Status ExchangeResources::CreateForCapture(CUcontext current, size_t bytes) {
   UCUDNN_RETURN_IF_ERROR(CreateStreams(current));
   // The pool was not made, so that no stream orders the allocation.
-  UCUDNN_RETURN_IF_ERROR(buffer.Reserve(bytes));
-  // What waits for it before anything has read the buffer waits within the capture.
-  return read.Record(origin);
+  return buffer.Reserve(bytes);
 }
+
+// What waits for it before anything has read the buffer waits within the capture.
+Status ExchangeResources::EnterCapture(CUstream origin) { return read.Record(origin); }
 
 Status ExchangeResources::Grow(size_t bytes) {
   if (bytes <= buffer.size()) return Status::Ok();

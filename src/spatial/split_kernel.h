@@ -28,10 +28,11 @@ struct ExchangeResources {
   ExchangeResources(const ExchangeResources&) = delete;
   ExchangeResources& operator=(const ExchangeResources&) = delete;
   Status Create(CUcontext context);
-  // For calls that one capture records on `origin` and what it forks: a graph knows no order with
-  // anything outside, so all but the channel is its own. There is no handle, and the buffer has
-  // `bytes` from the beginning.
-  Status CreateForCapture(CUcontext context, CUstream origin, size_t bytes);
+  // For calls that one capture records: a graph knows no order with anything outside, so all but
+  // the channel is its own. There is no handle, and the buffer has `bytes` from the beginning.
+  Status CreateForCapture(CUcontext context, size_t bytes);
+  // Before the first call of each capture, which `origin` is in.
+  Status EnterCapture(CUstream origin);
   // Makes the buffer at least that large; waits for what uses it. Where there is no memory for
   // that, it stays as it was, or is gone: then no kernel can run any more.
   Status Grow(size_t bytes);

@@ -156,6 +156,15 @@ CUresult EndCapture(Stream& stream, std::shared_ptr<Graph>* graph) {
   return CUDA_SUCCESS;
 }
 
+std::shared_ptr<Graph> GraphOfCapture(CUgraph handle) {
+  Captures& captures = TheCaptures();
+  std::lock_guard lock(captures.mutex);
+  for (const auto& capture : captures.ongoing) {
+    if (capture->graph.get() == reinterpret_cast<Graph*>(handle)) return capture->graph;
+  }
+  return nullptr;
+}
+
 CUresult GetCaptureInfo(const Stream& stream, CaptureInfo* info) {
   *info = {};
   if (NothingCaptures()) return CUDA_SUCCESS;

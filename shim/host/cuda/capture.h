@@ -44,6 +44,8 @@ struct CaptureInfo {
   std::vector<CUgraphNode> tail;  // what the next node will depend on
 };
 CUresult GetCaptureInfo(const Stream& stream, CaptureInfo* info);
+// The graph of a capture under way; null where it is none's.
+std::shared_ptr<Graph> GraphOfCapture(CUgraph handle);
 
 // Gives `work` to `stream`: enqueued in its context's order, or recorded when it captures. `ticket`
 // is the default one where it was recorded.

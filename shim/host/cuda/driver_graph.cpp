@@ -51,6 +51,7 @@ CUresult Instantiate(CUgraphExec* out, CUgraph handle, unsigned long long flags,
   auto exec = std::make_shared<GraphExec>();
   exec->nodes = hostgpu::WithoutChildren(graph->nodes);
   exec->topology = hostgpu::TopologyOf(*graph);
+  exec->objects = graph->objects;
   State& state = TheState();
   std::lock_guard lock(state.mutex);
   *out = reinterpret_cast<CUgraphExec>(exec.get());
@@ -92,7 +93,7 @@ CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream_handle) {
                    reinterpret_cast<void*>(stale->address));
       return CUDA_ERROR_ILLEGAL_ADDRESS;
     }
-    Work work{CU_GRAPH_NODE_TYPE_GRAPH, RunAll(exec->nodes), {}};
+    Work work{CU_GRAPH_NODE_TYPE_GRAPH, RunAll(exec->nodes, exec->objects), {}};
     for (const auto& node : exec->nodes) {
       for (const Use& use : node->uses) work.uses.push_back(use.address);
     }
@@ -126,6 +127,7 @@ CUresult cuGraphExecUpdate(CUgraphExec handle, CUgraph graph_handle,
       return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
     }
     exec->nodes = hostgpu::WithoutChildren(graph->nodes);
+    exec->objects = graph->objects;
     info->result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
     return CUDA_SUCCESS;
   });

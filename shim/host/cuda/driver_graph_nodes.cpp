@@ -143,6 +143,7 @@ CUresult cuGraphAddChildGraphNode(CUgraphNode* out, CUgraph handle, const CUgrap
       after.push_back(NodeOf(dependencies[i]));
     }
     graph->nodes.push_back(hostgpu::MakeChildNode(*child, std::move(after)));
+    graph->objects.insert(graph->objects.end(), child->objects.begin(), child->objects.end());
     *out = graph->nodes.back()->Handle();
     return CUDA_SUCCESS;
   });

@@ -28,8 +28,8 @@ const Use* FindStaleUse(const Nodes& nodes) {
   return nullptr;
 }
 
-std::function<void()> RunAll(Nodes nodes) {
-  return [nodes = std::move(nodes)] {
+std::function<void()> RunAll(Nodes nodes, std::vector<HeldObject> objects) {
+  return [nodes = std::move(nodes), objects = std::move(objects)] {
     for (const auto& node : nodes) node->run();
   };
 }

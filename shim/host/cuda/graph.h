@@ -12,6 +12,7 @@
 
 #include "shim/host/cuda/driver_api.h"
 #include "shim/host/cuda/stream.h"
+#include "shim/host/cuda/user_object.h"
 
 namespace hostgpu {
 
@@ -46,12 +47,14 @@ using Nodes = std::vector<std::shared_ptr<Node>>;
 
 struct Graph {
   Nodes nodes;
+  std::vector<HeldObject> objects;
 };
 
 struct GraphExec {
   std::mutex mutex;  // of what follows
   Nodes nodes;       // those of child graphs in their nodes' place
   std::vector<uint64_t> topology;
+  std::vector<HeldObject> objects;
   Ticket last;  // of its latest launch: launches of one executable graph never overlap
 };
 
@@ -59,7 +62,7 @@ struct GraphExec {
 // is none. On a GPU such a graph reads and writes what is somebody else's by now.
 const Use* FindStaleUse(const Nodes& nodes);
 
-// What a launch does: the nodes one after another.
-std::function<void()> RunAll(Nodes nodes);
+// What a launch does: the nodes one after another. It holds `objects` until then.
+std::function<void()> RunAll(Nodes nodes, std::vector<HeldObject> objects);
 
 }  // namespace hostgpu

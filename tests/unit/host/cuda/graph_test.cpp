@@ -1,8 +1,10 @@
 // Graphs: replay does what direct execution does, in its order, on the stream it is launched on.
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <numeric>
 #include <random>
+#include <thread>
 
 #include "tests/unit/host/cuda/capturing.h"
 
@@ -432,6 +434,57 @@ TEST_F(Graphs, TheRuntimeSpeaksOfTheSameGraphs) {
   EXPECT_OK(cudaGraphExecDestroy(exec));
   EXPECT_OK(cudaGraphExecDestroy(with_flags));
   EXPECT_EQ(cudaGraphLaunch(exec, second_), cudaErrorInvalidValue);
+}
+
+// Counts the ends of an object.
+void CountEnd(void* ends) { ++*static_cast<std::atomic<int>*>(ends); }
+
+TEST_F(Graphs, HoldUserObjectsUntilNoneCanRunAnyMore) {
+  const CUstream stream = first_;
+  std::atomic<int> ends = 0;
+  std::atomic<bool> released = false;
+  CUuserObject object = nullptr;
+  EXPECT_OK(cuUserObjectCreate(&object, &ends, CountEnd, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+  Begin(stream);
+  EXPECT_OK(cuLaunchHostFunc(
+      stream, [](void* word) { static_cast<std::atomic<bool>*>(word)->wait(false); }, &released));
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  cuuint64_t id = 0;
+  CUgraph captured = nullptr, graph = nullptr;
+  EXPECT_OK(cuStreamGetCaptureInfo(stream, &status, &id, &captured, nullptr, nullptr, nullptr));
+  EXPECT_OK(cuGraphRetainUserObject(captured, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
+  EXPECT_EQ(cuUserObjectRelease(object, 1), CUDA_ERROR_INVALID_VALUE) << "it is the graph's";
+  EXPECT_OK(cuStreamEndCapture(stream, &graph));
+  CUgraphExec exec = nullptr;
+  EXPECT_OK(cuGraphInstantiate(&exec, graph, 0));
+  EXPECT_OK(cuGraphDestroy(graph));
+  EXPECT_EQ(ends, 0);
+  EXPECT_OK(cuGraphLaunch(exec, stream));
+  EXPECT_OK(cuGraphExecDestroy(exec));
+  EXPECT_EQ(ends, 0) << "it runs";
+  released = true;
+  released.notify_all();
+  EXPECT_OK(cuStreamSynchronize(stream));
+  for (int i = 0; i < 1000 && ends == 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(ends, 1);
+}
+
+TEST_F(Graphs, GiveUserObjectsBack) {
+  std::atomic<int> ends = 0;
+  CUuserObject object = nullptr;
+  CUgraph graph = nullptr;
+  EXPECT_OK(cuGraphCreate(&graph, 0));
+  EXPECT_OK(cuUserObjectCreate(&object, &ends, CountEnd, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+  EXPECT_OK(cuUserObjectRetain(object, 1));
+  EXPECT_OK(cuGraphRetainUserObject(graph, object, 2, 0));
+  EXPECT_OK(cuUserObjectRelease(object, 2));
+  EXPECT_EQ(ends, 0);
+  EXPECT_EQ(cuGraphReleaseUserObject(graph, object, 3), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_OK(cuGraphReleaseUserObject(graph, object, 2));
+  EXPECT_EQ(ends, 1);
+  EXPECT_OK(cuGraphDestroy(graph));
 }
 
 }  // namespace

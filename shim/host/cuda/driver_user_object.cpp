@@ -1,0 +1,124 @@
+// User objects, and the references to them that graphs hold.
+#include <algorithm>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "shim/host/cuda/capture.h"
+#include "shim/host/cuda/child_graph.h"
+#include "shim/host/cuda/context.h"
+#include "shim/host/cuda/user_object.h"
+
+using hostgpu::Call;
+using hostgpu::Graph;
+using hostgpu::HeldObject;
+using hostgpu::UserObject;
+
+namespace {
+
+// The program's own references, by handle.
+struct Objects {
+  std::mutex mutex;
+  std::unordered_map<UserObject*, std::vector<HeldObject>> held;
+};
+
+// Leaked: graphs may be destroyed while the process exits.
+Objects& TheObjects() {
+  static Objects* const objects = new Objects;
+  return *objects;
+}
+
+UserObject* Of(CUuserObject handle) { return reinterpret_cast<UserObject*>(handle); }
+
+// Takes `count` of the program's references away; fewer than that are none.
+bool TakeHeld(CUuserObject handle, size_t count, std::vector<HeldObject>& taken) {
+  Objects& objects = TheObjects();
+  std::lock_guard lock(objects.mutex);
+  const auto found = objects.held.find(Of(handle));
+  if (found == objects.held.end() || found->second.size() < count) return false;
+  taken.assign(found->second.end() - static_cast<long>(count), found->second.end());
+  found->second.resize(found->second.size() - count);
+  if (found->second.empty()) objects.held.erase(found);
+  return true;
+}
+
+std::shared_ptr<Graph> GraphOf(CUgraph handle) {
+  std::shared_ptr<Graph> graph = hostgpu::FindGraph(handle);
+  return graph ? graph : hostgpu::GraphOfCapture(handle);
+}
+
+}  // namespace
+
+CUresult cuUserObjectCreate(CUuserObject* out, void* data, CUhostFn destroy, unsigned count,
+                            unsigned flags) {
+  return Call([&]() -> CUresult {
+    if (!out || !destroy || count == 0 || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    const auto made = std::make_shared<UserObject>(data, destroy);
+    Objects& objects = TheObjects();
+    std::lock_guard lock(objects.mutex);
+    objects.held[made.get()].assign(count, made);
+    *out = reinterpret_cast<CUuserObject>(made.get());
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuUserObjectRetain(CUuserObject handle, unsigned count) {
+  return Call([&]() -> CUresult {
+    Objects& objects = TheObjects();
+    std::lock_guard lock(objects.mutex);
+    const auto found = objects.held.find(Of(handle));
+    if (found == objects.held.end() || count == 0) return CUDA_ERROR_INVALID_VALUE;
+    found->second.insert(found->second.end(), count, HeldObject(found->second.front()));
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuUserObjectRelease(CUuserObject handle, unsigned count) {
+  std::vector<HeldObject> taken;  // destroyed outside the lock
+  return Call([&] {
+    const bool had = count > 0 && TakeHeld(handle, count, taken);
+    return had ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  });
+}
+
+// The graph may be one that is being captured.
+CUresult cuGraphRetainUserObject(CUgraph graph_handle, CUuserObject handle, unsigned count,
+                                 unsigned flags) {
+  std::vector<HeldObject> taken;
+  return Call([&]() -> CUresult {
+    const bool moves = flags == CU_GRAPH_USER_OBJECT_MOVE;
+    const std::shared_ptr<Graph> graph = GraphOf(graph_handle);
+    if (!graph || count == 0 || (flags != 0 && !moves)) return CUDA_ERROR_INVALID_VALUE;
+    if (moves) {
+      if (!TakeHeld(handle, count, taken)) return CUDA_ERROR_INVALID_VALUE;
+    } else {
+      Objects& objects = TheObjects();
+      std::lock_guard lock(objects.mutex);
+      const auto found = objects.held.find(Of(handle));
+      if (found == objects.held.end()) return CUDA_ERROR_INVALID_VALUE;
+      taken.assign(count, found->second.front());
+    }
+    graph->objects.insert(graph->objects.end(), taken.begin(), taken.end());
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuGraphReleaseUserObject(CUgraph graph_handle, CUuserObject handle, unsigned count) {
+  std::vector<HeldObject> released;
+  return Call([&]() -> CUresult {
+    const std::shared_ptr<Graph> graph = GraphOf(graph_handle);
+    if (!graph || count == 0) return CUDA_ERROR_INVALID_VALUE;
+    const auto is_it = [&](const HeldObject& one) { return one.get() == Of(handle); };
+    const auto held = std::count_if(graph->objects.begin(), graph->objects.end(), is_it);
+    if (held < static_cast<long>(count)) return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < count; ++i) {
+      const auto one = std::find_if(graph->objects.begin(), graph->objects.end(), is_it);
+      released.push_back(std::move(*one));
+      graph->objects.erase(one);
+    }
+    return CUDA_SUCCESS;
+  });
+}

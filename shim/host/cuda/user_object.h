@@ -1,0 +1,24 @@
+// What a program ties to graphs: destroyed with the last reference, which graphs, executable
+// graphs, launches under way and the program hold. Thread-safe.
+#pragma once
+
+#include <memory>
+
+#include "shim/host/cuda/driver_api.h"
+
+namespace hostgpu {
+
+class UserObject {
+ public:
+  UserObject(void* data, CUhostFn destroy) : data_(data), destroy_(destroy) {}
+  ~UserObject() { destroy_(data_); }
+  UserObject(const UserObject&) = delete;
+  UserObject& operator=(const UserObject&) = delete;
+
+ private:
+  void* const data_;
+  const CUhostFn destroy_;
+};
+using HeldObject = std::shared_ptr<UserObject>;
+
+}  // namespace hostgpu
