@@ -73,10 +73,8 @@ Result<SplitCalls::Captured*> SplitCalls::FreeOrNew(size_t bytes, size_t owned_b
     if (smallest == nullptr || size < smallest->device->buffer.size()) smallest = &one;
   }
   if (smallest != nullptr) return smallest;
-  const auto left = [&] {
-    const size_t owned = owned_bytes_ + owned_beside;
-    return most_buffer_bytes_ - std::min(most_buffer_bytes_, owned);
-  };
+  const size_t most = most_buffer_bytes_;
+  const auto left = [&] { return most - std::min<size_t>(most, owned_bytes_ + owned_beside); };
   const cuda::RelaxedCaptureScope relaxed(driver_);
   if (bytes > left()) {
     std::erase_if(captures_, [](const Captured& one) { return one.is_free->load(); });
@@ -84,7 +82,7 @@ Result<SplitCalls::Captured*> SplitCalls::FreeOrNew(size_t bytes, size_t owned_b
   }
   if (bytes > left()) {
     return Status::Error("another CUDA graph's exchanges take " + FormatByteSize(bytes) +
-                         ", and the limit of " + FormatByteSize(most_buffer_bytes_) + " leaves " +
+                         ", and the limit of " + FormatByteSize(most) + " leaves " +
                          FormatByteSize(left()));
   }
   Captured& made = captures_.emplace_back();
