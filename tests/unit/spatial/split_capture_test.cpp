@@ -178,7 +178,7 @@ TEST_P(SplitCapture, LaunchesAreCountedForTheReport) {
 }
 
 TEST_P(SplitCapture, OneLaunchMoreIsAnErrorOnAllAndNan) {
-  RankJob job(Options({.timeout = milliseconds(1500)}));
+  RankJob job(Options({.timeout = milliseconds(4000)}));
   const SplitLayer layer(Operation::kForward, 4, 3);
   ExpectExactOnAll(job, layer);
   job.OnAll([&](RankState& rank) {
@@ -497,7 +497,7 @@ TEST_P(SplitCapture, ARankMayEndBeforeItsLastLaunchBegins) {
 }
 
 TEST_P(SplitCapture, ACallMayWaitBehindManyLaunches) {
-  RankJob job(Options({.timeout = milliseconds(1500)}));
+  RankJob job(Options({.timeout = milliseconds(4000)}));
   const SplitLayer layer(Operation::kForward, 4, 3);
   ExpectExactOnAll(job, layer);
   job.OnAll([&](RankState& rank) {
@@ -507,7 +507,7 @@ TEST_P(SplitCapture, ACallMayWaitBehindManyLaunches) {
         cuLaunchHostFunc(
             rank.stream, [](void*) { std::this_thread::sleep_for(milliseconds(100)); }, nullptr);
       });
-      for (int i = 0; i < 30; ++i) graph.Launch();  // 3 s
+      for (int i = 0; i < 60; ++i) graph.Launch();  // 6 s
       return run();
     });
     EXPECT_EQ(result.status, kFine);
