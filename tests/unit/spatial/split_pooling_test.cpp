@@ -435,9 +435,12 @@ struct Refusal {
   std::vector<std::string> words;
 };
 
-TEST(SplitPoolingRefusal, NamesWhatCannotBeTold) {
+TEST(SplitPoolingRefusal, NamesWhatCannotBeToldForwardAndBackward) {
   const std::vector<Refusal> refusals = {
-      {"global or not", std::nullopt, {Window(2, 2, 2), Window(2, 2, 2)}, {"UCUDNN_SPATIAL_ONE"}},
+      {"global or not",
+       std::nullopt,
+       {Window(2, 2, 2), Window(2, 2, 2)},
+       {"the window covers the stripe of every rank", "UCUDNN_SPATIAL_ONE=replicated"}},
       {"one row, global or copies",
        spatial::Ones::kCopies,
        {Window(1, 1, 1), Window(1, 1, 1)},
@@ -463,13 +466,17 @@ TEST(SplitPoolingRefusal, NamesWhatCannotBeTold) {
   for (const Refusal& refusal : refusals) {
     SCOPED_TRACE(refusal.name);
     RankJob job({.grid = "h2", .ones = refusal.ones});
-    for (const PoolingKind& kind : kKinds) {
-      testing::internal::CaptureStderr();
-      const Statuses statuses = RunWindows(job, refusal.locals, kind);
-      const std::string told = testing::internal::GetCapturedStderr();
-      EXPECT_EQ(statuses, Statuses({kRefused, kRefused}));
-      ExpectContains(told, refusal.words);
-      ExpectContains(told, {cudnn::PoolingName(kind)});
+    for (const Operation operation : {Operation::kForward, Operation::kBackwardData}) {
+      std::vector<ConvolutionProblem> locals = refusal.locals;
+      for (ConvolutionProblem& local : locals) local.operation = operation;
+      for (const PoolingKind& kind : kKinds) {
+        testing::internal::CaptureStderr();
+        const Statuses statuses = RunWindows(job, locals, kind);
+        const std::string told = testing::internal::GetCapturedStderr();
+        EXPECT_EQ(statuses, Statuses({kRefused, kRefused})) << OperationName(operation);
+        ExpectContains(told, refusal.words);
+        ExpectContains(told, {cudnn::PoolingName(kind)});
+      }
     }
     for (int rank = 0; rank < 2; ++rank) EXPECT_FALSE(job.rank(rank).ranks->Failure());
   }
