@@ -95,16 +95,17 @@ cudnnStatus_t RunSplit(Process& process, const Call& call, const cudnn::NormSpac
   Splitter& splitter = process.splitter;
   if (!splitter.refusal().empty()) return splitter.Refuse(splitter.refusal());
   if (!HasAll(call)) return CUDNN_STATUS_BAD_PARAM;
+  // What a fused operation reads of a gradient is not handed on (NormSpaces), however local it is.
+  const bool is_fused = spaces != nullptr && spaces->operations != CUDNN_BATCHNORM_OPS_BN;
   // Each position has statistics of its own, over the images: those of a stripe are right.
-  if (call.mode == CUDNN_BATCHNORM_PER_ACTIVATION) {
+  if (call.mode == CUDNN_BATCHNORM_PER_ACTIVATION && !is_fused) {
     return Normalize(process.functions, call, spaces);
   }
   Session* const session = process.sessions.Of(call.handle);
   if (session == nullptr) return splitter.Fail("a cuDNN handle is of no known device");
   const cudnn::ConvolutionCall own = CallOf(call);
   ConvolutionProblem problem;
-  const char* const unreadable = spaces != nullptr && spaces->operations != CUDNN_BATCHNORM_OPS_BN
-                                     ? "an activation or an addition is fused behind it"
+  const char* const unreadable = is_fused ? "an activation or an addition is fused behind it"
                                  : OverwritesX(call)
                                      ? "dx is x"
                                      : cudnn::ReadNorm(process.functions, call, problem);

@@ -7,9 +7,11 @@
 #include <barrier>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "libraries.h"
+#include "local_calls.h"
 #include "split_rank.h"
 #include "suites.h"
 #include "tests/support/problem.h"
@@ -23,36 +25,82 @@ namespace {
 struct NamedCall {
   const char* name;
   cudnnStatus_t status;
+  std::string said;  // what the library behind the drop-in says of it; empty: it was not asked
 };
+
+std::string LastError() {
+  char text[256] = {};
+  cudnnGetLastErrorString(text, sizeof text);
+  return text;
+}
 
 // Calls `function` with nothing: it is refused before an argument is looked at, where the real
 // library would say BAD_PARAM. A softmax of mode 0 is over positions.
 template <typename... Arguments>
 cudnnStatus_t CallWithNothing(cudnnStatus_t (*function)(cudnnHandle_t, Arguments...),
                               cudnnHandle_t handle) {
+  LastError();  // of an earlier call
   return function(handle, Arguments()...);
 }
 #define CALL_WITH_NOTHING(name) \
-  NamedCall { #name, CallWithNothing(&name, handle) }
+  NamedCall { #name, CallWithNothing(&name, handle), LastError() }
 
+// All of the legacy API that looks beyond one position and is not split.
 std::vector<NamedCall> CallWhatIsNotSplit(cudnnHandle_t handle) {
-  return {CALL_WITH_NOTHING(cudnnSoftmaxForward), CALL_WITH_NOTHING(cudnnReduceTensor),
+  return {CALL_WITH_NOTHING(cudnnCTCLoss),
+          CALL_WITH_NOTHING(cudnnCTCLoss_v8),
+          CALL_WITH_NOTHING(cudnnDivisiveNormalizationBackward),
           CALL_WITH_NOTHING(cudnnDivisiveNormalizationForward),
-          CALL_WITH_NOTHING(cudnnNormalizationForwardTraining)};
+          CALL_WITH_NOTHING(cudnnFusedOpsExecute),
+          CALL_WITH_NOTHING(cudnnIm2Col),
+          CALL_WITH_NOTHING(cudnnMultiHeadAttnBackwardData),
+          CALL_WITH_NOTHING(cudnnMultiHeadAttnBackwardWeights),
+          CALL_WITH_NOTHING(cudnnMultiHeadAttnForward),
+          CALL_WITH_NOTHING(cudnnNormalizationBackward),
+          CALL_WITH_NOTHING(cudnnNormalizationForwardTraining),
+          CALL_WITH_NOTHING(cudnnRNNBackwardData_v8),
+          CALL_WITH_NOTHING(cudnnRNNBackwardWeights_v8),
+          CALL_WITH_NOTHING(cudnnRNNForward),
+          CALL_WITH_NOTHING(cudnnReduceTensor),
+          CALL_WITH_NOTHING(cudnnSoftmaxBackward),
+          CALL_WITH_NOTHING(cudnnSoftmaxForward),
+          CALL_WITH_NOTHING(cudnnSpatialTfGridGeneratorBackward),
+          CALL_WITH_NOTHING(cudnnSpatialTfGridGeneratorForward),
+          CALL_WITH_NOTHING(cudnnSpatialTfSamplerBackward),
+          CALL_WITH_NOTHING(cudnnSpatialTfSamplerForward)};
 }
 
 // Right on a stripe.
-NamedCall CallInference(cudnnHandle_t handle) {
-  return CALL_WITH_NOTHING(cudnnBatchNormalizationForwardInference);
+std::vector<NamedCall> CallWhatIsLocal(cudnnHandle_t handle) {
+  return {CALL_WITH_NOTHING(cudnnBatchNormalizationForwardInference),
+          CALL_WITH_NOTHING(cudnnLRNCrossChannelBackward),
+          CALL_WITH_NOTHING(cudnnLRNCrossChannelForward),
+          CALL_WITH_NOTHING(cudnnNormalizationForwardInference)};
 }
-// With an activation behind it; what it is given is never read.
-cudnnStatus_t CallFusedNorm(cudnnHandle_t handle) {
+// With what may be fused behind it, in both directions; what they are given is never read.
+std::vector<NamedCall> CallFusedNorms(cudnnHandle_t handle) {
   const float one = 1;
   float numbers[4] = {};
-  return cudnnBatchNormalizationForwardTrainingEx(
-      handle, CUDNN_BATCHNORM_SPATIAL, CUDNN_BATCHNORM_OPS_BN_ACTIVATION, &one, &one, nullptr,
-      numbers, nullptr, nullptr, nullptr, numbers, nullptr, numbers, numbers, 1, nullptr, nullptr,
-      1e-5, nullptr, nullptr, nullptr, nullptr, 0, nullptr, 0);
+  std::vector<NamedCall> calls;
+  for (const auto& [mode, operations] :
+       {std::pair(CUDNN_BATCHNORM_SPATIAL, CUDNN_BATCHNORM_OPS_BN_ACTIVATION),
+        std::pair(CUDNN_BATCHNORM_SPATIAL, CUDNN_BATCHNORM_OPS_BN_ADD_ACTIVATION),
+        std::pair(CUDNN_BATCHNORM_PER_ACTIVATION, CUDNN_BATCHNORM_OPS_BN_ACTIVATION)}) {
+    calls.push_back({"cudnnBatchNormalizationForwardTrainingEx",
+                     cudnnBatchNormalizationForwardTrainingEx(
+                         handle, mode, operations, &one, &one, nullptr, numbers, nullptr, nullptr,
+                         nullptr, numbers, nullptr, numbers, numbers, 1, nullptr, nullptr, 1e-5,
+                         nullptr, nullptr, nullptr, nullptr, 0, nullptr, 0),
+                     ""});
+    calls.push_back(
+        {"cudnnBatchNormalizationBackwardEx",
+         cudnnBatchNormalizationBackwardEx(
+             handle, mode, operations, &one, &one, &one, &one, nullptr, numbers, nullptr, numbers,
+             nullptr, numbers, nullptr, nullptr, nullptr, numbers, nullptr, numbers, numbers,
+             numbers, numbers, 1e-5, nullptr, nullptr, nullptr, nullptr, 0, nullptr, 0),
+         ""});
+  }
+  return calls;
 }
 
 // Without arguments, as the real ones answer.
@@ -127,6 +175,24 @@ long LinesWith(const std::string& text) {
   });
 }
 
+// What is not split, what is local, and what is split but for its arguments.
+void ExpectRefusedOrLocal(const SplitRank& rank) {
+  for (const NamedCall& call : CallWhatIsNotSplit(rank.handle())) {
+    EXPECT_EQ(call.status, CUDNN_STATUS_NOT_SUPPORTED) << call.name;
+    EXPECT_EQ(call.said, "") << call.name;
+  }
+  for (const NamedCall& call : CallFusedNorms(rank.handle())) {
+    EXPECT_EQ(call.status, CUDNN_STATUS_NOT_SUPPORTED) << call.name;
+  }
+  for (const NamedCall& call : CallSplitOnesWithNothing(rank.handle())) {
+    EXPECT_EQ(call.status, CUDNN_STATUS_BAD_PARAM) << call.name;
+  }
+  for (const NamedCall& call : CallWhatIsLocal(rank.handle()))
+    EXPECT_NE(call.said, "") << call.name;
+  ExpectChannelSoftmax(rank.handle(), rank.stream());
+  ExpectNormOfPositions(rank.handle(), rank.stream());
+}
+
 class Split : public testing::Test {};
 
 TEST_F(Split, CallsAreExactOrNamed) {
@@ -159,13 +225,7 @@ TEST_F(Split, CallsAreExactOrNamed) {
         FillStripe(fused, number * kRows);
         EXPECT_EQ(fused.RunOn(rank.handle(), DropIn(), 0, nullptr, 0), CUDNN_STATUS_SUCCESS);
         EXPECT_EQ(ValuesOf(fused, fused.TakeOutput()), fused_expected.PartOf(number));
-        for (const NamedCall& call : CallWhatIsNotSplit(rank.handle())) {
-          EXPECT_EQ(call.status, CUDNN_STATUS_NOT_SUPPORTED) << call.name;
-        }
-        for (const NamedCall& call : CallSplitOnesWithNothing(rank.handle())) {
-          EXPECT_EQ(call.status, CUDNN_STATUS_BAD_PARAM) << call.name;
-        }
-        EXPECT_EQ(CallFusedNorm(rank.handle()), CUDNN_STATUS_NOT_SUPPORTED);
+        ExpectRefusedOrLocal(rank);
         EXPECT_EQ(rank.CallRefused(), CUDNN_STATUS_NOT_SUPPORTED);
         EXPECT_EQ(CallNative(rank), CUDNN_STATUS_NOT_SUPPORTED);
         EXPECT_EQ(CallPoolingOverItself(rank.handle()), CUDNN_STATUS_NOT_SUPPORTED);
@@ -178,10 +238,13 @@ TEST_F(Split, CallsAreExactOrNamed) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+  for (const NamedCall& call : CallWhatIsNotSplit(nullptr)) {
+    EXPECT_EQ(LinesWith(std::string(call.name) + " is not split"), 1) << call.name;
+  }
+  for (const NamedCall& call : CallWhatIsLocal(nullptr)) EXPECT_EQ(LinesWith(call.name), 0);
   for (const char* text :
-       {"cudnnSoftmaxForward", "cudnnReduceTensor", "cudnnDivisiveNormalizationForward",
-        "cudnnNormalizationForwardTraining", "an activation or an addition is fused behind it",
-        "z and y differ in shape", "has no native CUDA graph", "dx lies where x or dy does",
+       {"an activation or an addition is fused behind it", "z and y differ in shape",
+        "has no native CUDA graph", "dx lies where x or dy does",
         "has not run outside of a capture", "cannot be captured in a CUDA graph"}) {
     EXPECT_EQ(LinesWith(text), 1) << text;
   }
@@ -198,8 +261,10 @@ TEST_F(Broken, CallsAreAllRefusedWithOneLine) {
     EXPECT_FALSE(rank.MakePlan());
     EXPECT_EQ(rank.CallRefused(), CUDNN_STATUS_NOT_SUPPORTED);
     std::vector<NamedCall> calls = CallWhatIsNotSplit(rank.handle());
-    calls.push_back(CallInference(rank.handle()));
-    for (const NamedCall& call : CallSplitOnesWithNothing(rank.handle())) calls.push_back(call);
+    for (const auto& more : {CallWhatIsLocal(rank.handle()), CallFusedNorms(rank.handle()),
+                             CallSplitOnesWithNothing(rank.handle())}) {
+      calls.insert(calls.end(), more.begin(), more.end());
+    }
     for (const NamedCall& call : calls) {
       EXPECT_EQ(call.status, CUDNN_STATUS_NOT_SUPPORTED) << call.name;
     }
