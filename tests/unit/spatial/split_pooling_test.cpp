@@ -167,6 +167,17 @@ ConvolutionProblem RandomWindow(const SpatialGrid& grid, std::mt19937& random) {
   return p;
 }
 
+// How one rank's tensors lie is its own business.
+void LayAnyhow(std::vector<Stripe>& stripes, std::mt19937& random) {
+  for (Stripe& stripe : stripes) {
+    ConvolutionProblem& p = stripe.problem;
+    const Spatial out = OutputExtents(p);
+    const Layout layout = Draw(0, 1, random) == 0 ? Layout::kNchw : Layout::kNhwc;
+    p.x_strides = WithGaps(layout, {p.n, p.c, p.x[0], p.x[1], p.x[2]}, random);
+    p.y_strides = WithGaps(layout, {p.n, p.c, out[0], out[1], out[2]}, random);
+  }
+}
+
 struct CutPooling {
   WholePooling whole;
   std::vector<Stripe> stripes;
@@ -190,14 +201,7 @@ std::optional<CutPooling> RandomPooling(const SpatialGrid& grid, const PoolingKi
   auto cut = CutInto(whole, grid, parts);
   if (!cut) return std::nullopt;
   made.stripes = std::move(*cut);
-  for (Stripe& stripe : made.stripes) {
-    ConvolutionProblem& p = stripe.problem;
-    const Spatial out = OutputExtents(p);
-    // How one rank's tensors lie is its own business.
-    const Layout layout = Draw(0, 1, random) == 0 ? Layout::kNchw : Layout::kNhwc;
-    p.x_strides = WithGaps(layout, {p.n, p.c, p.x[0], p.x[1], p.x[2]}, random);
-    p.y_strides = WithGaps(layout, {p.n, p.c, out[0], out[1], out[2]}, random);
-  }
+  LayAnyhow(made.stripes, random);
   return made;
 }
 
@@ -368,6 +372,7 @@ TEST_P(GlobalPooling, GivesAllRanksWhatTheWholeImageGives) {
     if (global.whole.x.values.size() > most) continue;
     global.whole.beta = Draw(0, 2, random) == 0 ? 1 : 0;
     if (!global.whole.is_forward()) FillResult(global.whole);
+    LayAnyhow(global.stripes, random);
     const HostTensor expected = UndividedPooling(global.whole);
     SCOPED_TRACE("seed " + std::to_string(seed) + ", case " + std::to_string(i) + ": " +
                  cudnn::PoolingName(kind) + " " + Describe(global.whole.problem));
@@ -394,7 +399,82 @@ TEST_P(GlobalPooling, GivesAllRanksWhatTheWholeImageGives) {
   // That dy is the same on all ranks is as it should be.
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
-INSTANTIATE_TEST_SUITE_P(Grids, GlobalPooling, testing::Values("h2", "h3", "w2", "h2w2", "d2h2"),
+
+// The element of `box` that comes first of those that hold the largest number of an image's
+// channel; `largest` is what it holds.
+Extents5 FirstLargest(const HostTensor& x, int64_t n, int64_t c, const Box3& box, double& largest) {
+  Extents5 first = {n, c, box[0].begin, box[1].begin, box[2].begin};
+  largest = x.At(first);
+  for (int64_t d = box[0].begin; d < box[0].end; ++d) {
+    for (int64_t h = box[1].begin; h < box[1].end; ++h) {
+      for (int64_t w = box[2].begin; w < box[2].end; ++w) {
+        const Extents5 at = {n, c, d, h, w};
+        if (x.At(at) > largest) largest = x.At(first = at);
+      }
+    }
+  }
+  return first;
+}
+
+// All of dy at the first of the largest numbers of the first rank that has one.
+HostTensor GradientOfFirst(const GlobalCase& global) {
+  const HostTensor& x = global.whole.x;
+  HostTensor gradient(x.extents);
+  for (int64_t n = 0; n < x.extents[0]; ++n) {
+    for (int64_t c = 0; c < x.extents[1]; ++c) {
+      std::optional<Extents5> first;
+      double largest = 0;
+      for (const Stripe& stripe : global.stripes) {
+        double own = 0;
+        const Extents5 at = FirstLargest(x, n, c, stripe.elements, own);
+        if (first && own <= largest) continue;
+        first = at;
+        largest = own;
+      }
+      gradient.At(*first) = global.whole.dy.At({n, c, 0, 0, 0});
+    }
+  }
+  return gradient;
+}
+
+TEST_P(GlobalPooling, GivesTheGradientOfEqualMaximaToTheFirstRank) {
+  RankJob job({.grid = GetParam(), .agrees_each_time = true, .ones = spatial::Ones::kCopies});
+  std::mt19937 random(11);
+  for (const PoolingKind& kind : kKinds) {
+    if (!kind.is_maximum()) continue;
+    for (int i = 0; i < 6 && !HasFailure(); ++i) {
+      ConvolutionProblem local;
+      local.operation = Operation::kBackwardData;
+      local.spatial_rank = job.grid().d > 1 ? 3 : 2;
+      local.n = 2;
+      local.c = local.k = local.groups = 3;
+      local.x = {1, 5, 4};
+      for (size_t axis = 1; axis < 3; ++axis) {
+        if (job.grid().Parts()[axis] == 1) local.w[axis] = local.x[axis];
+      }
+      GlobalCase global(local, kind, job.grid(), PartsOf(job.grid(), local, 2, 5, random), random);
+      // Of two numbers every stripe is likely to have the larger one, and more than once.
+      for (double& value : global.whole.x.values) value = Draw(0, 1, random);
+      LayAnyhow(global.stripes, random);
+      FillResult(global.whole);
+      const HostTensor expected = GradientOfFirst(global);
+      // Where only rows are cut, the first rank's is the first one of the image.
+      if (job.grid().Ranks() == job.grid().h) {
+        EXPECT_EQ(UndividedPooling(global.whole), expected);
+      }
+      job.OnAll([&](RankState& rank) {
+        const Stripe& stripe = global.stripes[static_cast<size_t>(rank.rank)];
+        const PoolingResult result = RunOnRank(rank, global.whole, stripe);
+        EXPECT_EQ(result.status, kFine);
+        EXPECT_TRUE(result.is_intact);
+        EXPECT_EQ(result.output, expected.Box(stripe.elements))
+            << cudnn::PoolingName(kind) << ", rank " << rank.rank;
+      });
+    }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Grids, GlobalPooling,
+                         testing::Values("h2", "h3", "h5", "w2", "h2w2", "d2h2"),
                          [](const auto& grid) { return grid.param; });
 
 ConvolutionProblem Window(int height, int window, int stride, int pad = 0) {
