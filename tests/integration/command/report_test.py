@@ -375,6 +375,24 @@ class Report(CommandTest):
         self.assertIn("d part 2, 1 plane of part 1", text)
         self.assertIn("Each group is like the first.", text)
 
+    def test_kernels_that_are_no_convolutions_are_called_what_they_are(self):
+        documents = split_reports(2)
+        for document in documents:
+            first, second, _ = document["spatial"]["tracks"][0]["kernels"]
+            first |= {"kind": "max pooling", "problem": problem(h=8, r=3, s=3, pad_h=1, k=64)}
+            # Without a halo; what is exchanged are numbers of channels.
+            second |= {"kind": "batch normalisation", "op": "backward_data", "problem": problem(h=8, r=1, s=1, pad_h=0, pad_w=0, k=64),
+                       "axes": {"h": {"owned": [[0, 8], [8, 16]], "needed": [[0, 8], [8, 16]]}}, "summed_bytes": 0}
+        page = self.split_page(documents)
+        rows = self.rows(page, "split-kernel-table")
+        self.assertEqual(["1: max pooling 64x8x27 -> 64, 3x3 forward", "2: batch normalisation 64x8x27 -> 64, 1x1 backward_data"],
+                         [row["kernel"] for row in rows[:2]])
+        self.assertEqual(["transparent", "transparent"], [row["verdict"] for row in rows[:2]])
+        self.assertEqual(["7.8 KiB", "15.6 KiB"], [row["sent"] for row in rows[:2]])
+        self.assertIn("2: batch normalisation 64x8x27 -> 64, 1x1 backward_data, rank 1: exchange", page.text())
+        self.assertIn("x of kernel 1", page.text())
+        self.assertNotIn("dy of kernel 2", page.text())
+
     def test_reports_that_are_not_of_one_job_are_refused(self):
         two = [self.write(document, f"rank{at}.json") for at, document in enumerate(split_reports(2))]
         other = self.write(split_reports(4)[3], "other.json")

@@ -134,6 +134,51 @@ class Striped(unittest.TestCase):
                     self.assertEqual(sum(kernel["sent_bytes"] for kernel in kernels), sum(kernel["received_bytes"] for kernel in kernels))
                 self.assert_page(files, ranks)
 
+    def test_reports_tell_of_pools_and_norms(self):
+        steps, number, numbers = 4, 8, 2 * 4 * 8  # bytes of one number, and of one of each image and channel
+        kinds = [("convolution", "forward"), ("batch normalisation", "forward"), ("max pooling", "forward"),
+                 ("batch normalisation", "forward"), ("average pooling without padding", "forward"),
+                 ("average pooling with padding", "forward"), ("convolution", "forward"), ("convolution", "backward_filter"),
+                 ("convolution", "backward_data"), ("average pooling with padding", "backward_data"),
+                 ("average pooling without padding", "backward_data"), ("batch normalisation", "backward_data"),
+                 ("max pooling", "backward_data"), ("batch normalisation", "backward_data"), ("convolution", "backward_filter"),
+                 ("convolution", "backward_data")]
+        for ranks in (2, 4):
+            with self.subTest(ranks=ranks), tempfile.TemporaryDirectory() as folder:
+                result = run("--ranks", str(ranks), "--spatial", f"h{ranks}", words=(STRIPED_POOLS, str(steps)),
+                             UCUDNN_SPATIAL_ONE="replicated", UCUDNN_REPORT=f"{folder}/%p.json")
+                self.assertEqual(0, result.returncode, result.stderr)
+                files = [f"{folder}/{name}" for name in os.listdir(folder)]
+                tracks = [json.loads(pathlib.Path(name).read_text())["spatial"]["tracks"][0] for name in files]
+                self.assertEqual(list(range(ranks)), sorted(track["rank"] for track in tracks))
+                for track in tracks:
+                    self.assertEqual(kinds, [(kernel["kind"], kernel["op"]) for kernel in track["kernels"]])
+                    above, below = track["rank"] > 0, track["rank"] < ranks - 1
+                    # What each tells each other one of: two numbers of each channel, or what came of its stripe.
+                    told = steps * (ranks - 1) * numbers
+                    row = steps * 32 * numbers  # a row of 32 columns
+                    received = {("batch normalisation", "forward"): told, ("batch normalisation", "backward_data"): told,
+                                ("average pooling with padding", "forward"): told, ("max pooling", "forward"): above * row,
+                                # dy of half as many columns, and both rows of x under its window.
+                                ("max pooling", "backward_data"): above * row + below * (row // 2 + 2 * row)}
+                    for kernel in track["kernels"]:
+                        self.assert_pool_or_norm(kernel, steps, received, steps * number * (above + below))
+                for kernels in zip(*(track["kernels"] for track in tracks), strict=True):
+                    self.assertEqual(1, len({kernel["common"] for kernel in kernels}))
+                    self.assertEqual(sum(kernel["sent_bytes"] for kernel in kernels), sum(kernel["received_bytes"] for kernel in kernels))
+                self.assert_page(files, ranks, *(f">{at}: {kind} " for at, (kind, _) in enumerate(kinds, 1) if kind != "convolution"))
+
+    def assert_pool_or_norm(self, kernel, steps, received, most_beside):
+        kind, least = (kernel["kind"], kernel["op"]), kernel["least_received_bytes"]
+        self.assertEqual(("transparent", "", steps), (kernel["verdict"], kernel["reason"], kernel["calls"]))
+        if kind[0] != "convolution":
+            self.assertEqual((received.get(kind, 0), 0), (least, kernel["summed_bytes"]), kind)
+        # A maximum hides NaN: with each message goes one number more.
+        self.assertEqual(kind[0] == "max pooling" and least > 0, kernel["received_bytes"] > least, kind)
+        self.assertLessEqual(kernel["received_bytes"] - least, most_beside)
+        self.assertEqual(1, kernel["times"]["calls"])  # of the second step
+        self.assertEqual(kernel["sent_bytes"] + kernel["received_bytes"] > 0, kernel["times"]["exchange_ms"] > 0, kind)
+
     def assert_whole_track(self, told, track):
         kernels = track["kernels"]
         self.assertEqual("nccl", track["transport"])  # each has a device of the stand-in's
@@ -160,11 +205,13 @@ class Striped(unittest.TestCase):
         self.assertEqual({"call", "own", "exchange", "await_exchange", "sum", "await_sum"},
                          {name for call in step["calls"] for name, _, _ in call["spans"]})
 
-    def assert_page(self, files, ranks):
+    def assert_page(self, files, ranks, *texts):
         page = subprocess.run([COMMAND, "report", *files], check=True, capture_output=True, text=True).stdout
         for rank in range(ranks):
             self.assertIn(f">rank {rank}</th>", page)  # of the table
             self.assertGreaterEqual(page.count(f">rank {rank}</text>"), 2)  # its track, and its part of the grid
+        for text in texts:
+            self.assertIn(text, page)
         self.assertNotIn("There is no report here", page)
         self.assertIn("There is no report here of rank" if ranks == 2 else "There is no report here of ranks",
                       subprocess.run([COMMAND, "report", files[0]], check=True, capture_output=True, text=True).stdout)
