@@ -38,6 +38,7 @@ void DescriptorShadows::Inherit(DescriptorShadow& to, cudnnBackendDescriptor_t f
   const DescriptorShadow* const other = At(from);
   to.kind = other != nullptr ? other->kind : GraphKind::kUnknown;
   to.is_pointwise = other != nullptr && other->is_pointwise;
+  to.wide = other != nullptr ? other->wide : std::nullopt;
   to.is_heuristics_first = other != nullptr && other->is_heuristics_first;
   to.list = other != nullptr ? other->list : nullptr;
   if (to.handle == nullptr && other != nullptr) to.handle = other->handle;
@@ -47,10 +48,14 @@ void DescriptorShadows::TakeOperations(DescriptorShadow& graph, int64_t count,
                                        const cudnnBackendDescriptor_t* operations) {
   graph.kind = GraphKind::kOther;
   graph.is_pointwise = true;
+  graph.wide.reset();
   for (int64_t i = 0; i < count; ++i) {
     const DescriptorShadow* const shadow = At(operations[i]);
-    graph.is_pointwise = graph.is_pointwise && shadow != nullptr && !shadow->reads_position &&
-                         shadow->type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR;
+    const bool is_pointwise = shadow != nullptr && !shadow->reads_position &&
+                              shadow->type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR;
+    graph.is_pointwise = graph.is_pointwise && is_pointwise;
+    if (shadow == nullptr || is_pointwise || IsConvolution(shadow->type) || graph.wide) continue;
+    graph.wide = WideOperation{shadow->type, shadow->norm};
   }
   for (int64_t i = 0; i < count; ++i) {
     const DescriptorShadow* const operation = At(operations[i]);
@@ -102,6 +107,10 @@ void DescriptorShadows::OnSet(cudnnBackendDescriptor_t descriptor, cudnnBackendA
       if (const DescriptorShadow* mode = At(First<cudnnBackendDescriptor_t>(values))) {
         shadow->reads_position = mode->reads_position;
       }
+      break;
+    case CUDNN_ATTR_OPERATION_NORM_FWD_MODE:
+    case CUDNN_ATTR_OPERATION_NORM_BWD_MODE:
+      shadow->norm = First<cudnnBackendNormMode_t>(values);
       break;
     case CUDNN_ATTR_OPERATIONGRAPH_OPS:
       TakeOperations(*shadow, count, static_cast<const cudnnBackendDescriptor_t*>(values));

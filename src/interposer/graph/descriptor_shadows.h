@@ -29,10 +29,20 @@ enum class GraphKind : uint8_t {
 // configuration that was destroyed since has another number, or none.
 using ListedConfigurations = std::vector<std::pair<cudnnBackendDescriptor_t, uint64_t>>;
 
+// An operation that visits more than one element for one of its result, and is no convolution.
+struct WideOperation {
+  cudnnBackendDescriptorType_t type = CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR;
+  std::optional<cudnnBackendNormMode_t> norm;  // of a norm that said its mode
+};
+
 struct DescriptorShadow {
   cudnnBackendDescriptorType_t type = CUDNN_BACKEND_TENSOR_DESCRIPTOR;
   GraphKind kind = GraphKind::kUnknown;
   bool is_pointwise = false;  // every operation visits each element by itself
+  // Of an operation graph, and what is made of it: the first such operation; none: it has none that
+  // is known.
+  std::optional<WideOperation> wide;
+  std::optional<cudnnBackendNormMode_t> norm;  // of a norm's operation
   // Set for pointwise modes and their operations whose result depends on where an element lies.
   bool reads_position = false;
   bool is_heuristics_first = false;  // the first of a list of the heuristics, or made from it

@@ -9,7 +9,66 @@
 namespace ucudnn::interposer {
 namespace {
 
-const char kNotPointwise[] = "an operation graph that is not pointwise is not split over ranks";
+struct NamedOperation {
+  cudnnBackendDescriptorType_t type;
+  const char* name;  // in words, and as the type of its descriptor has it
+};
+constexpr NamedOperation kNamedOperations[] = {
+    {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, "the positions of elements (GEN_INDEX)"},
+    {CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR, "statistics of channels (GEN_STATS)"},
+    {CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, "a matrix product, as attention has (MATMUL)"},
+    {CUDNN_BACKEND_OPERATION_BN_FINALIZE_STATISTICS_DESCRIPTOR,
+     "batch normalisation (BN_FINALIZE_STATISTICS)"},
+    {CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR, "a reduction (REDUCTION)"},
+    {CUDNN_BACKEND_OPERATION_BN_BWD_WEIGHTS_DESCRIPTOR,
+     "the gradient of batch normalisation (BN_BWD_WEIGHTS)"},
+    {CUDNN_BACKEND_OPERATION_RESAMPLE_FWD_DESCRIPTOR, "resampling (RESAMPLE_FWD)"},
+    {CUDNN_BACKEND_OPERATION_RESAMPLE_BWD_DESCRIPTOR, "the gradient of resampling (RESAMPLE_BWD)"},
+    {CUDNN_BACKEND_OPERATION_CONCAT_DESCRIPTOR, "a concatenation (CONCAT)"},
+    {CUDNN_BACKEND_OPERATION_SIGNAL_DESCRIPTOR, "a signal (SIGNAL)"},
+    {CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR, "normalisation (NORM_FORWARD)"},
+    {CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR,
+     "the gradient of normalisation (NORM_BACKWARD)"},
+    {CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR, "another shape (RESHAPE)"},
+    {CUDNN_BACKEND_OPERATION_RNG_DESCRIPTOR, "random numbers (RNG)"},
+    {CUDNN_BACKEND_OPERATION_PAGED_CACHE_LOAD_DESCRIPTOR, "a paged cache (PAGED_CACHE_LOAD)"},
+    {CUDNN_BACKEND_OPERATION_BLOCK_SCALE_QUANTIZE_DESCRIPTOR,
+     "scales of blocks (BLOCK_SCALE_QUANTIZE)"},
+    {CUDNN_BACKEND_OPERATION_BLOCK_SCALE_DEQUANTIZE_DESCRIPTOR,
+     "scales of blocks (BLOCK_SCALE_DEQUANTIZE)"},
+    {CUDNN_BACKEND_OPERATION_EXPAND_BAND_MATRIX_DESCRIPTOR, "a band matrix (EXPAND_BAND_MATRIX)"},
+    {CUDNN_BACKEND_OPERATION_CONTRACT_BAND_MATRIX_DESCRIPTOR,
+     "a band matrix (CONTRACT_BAND_MATRIX)"},
+    {CUDNN_BACKEND_OPERATION_SDPA_FWD_DESCRIPTOR, "attention (SDPA_FWD)"},
+    {CUDNN_BACKEND_OPERATION_MOE_GROUPED_MATMUL_DESCRIPTOR,
+     "matrix products of experts (MOE_GROUPED_MATMUL)"},
+    {CUDNN_BACKEND_OPERATION_SDPA_BWD_DESCRIPTOR, "the gradient of attention (SDPA_BWD)"}};
+
+constexpr const char* kNorms[] = {"layer", "instance", "batch", "group", "RMS", "adaptive layer"};
+
+std::string NameOf(const WideOperation& operation) {
+  const auto named =
+      std::find_if(std::begin(kNamedOperations), std::end(kNamedOperations),
+                   [&](const NamedOperation& one) { return one.type == operation.type; });
+  // Of a release that is newer than ours.
+  if (named == std::end(kNamedOperations)) {
+    return "an operation of type " + std::to_string(static_cast<int>(operation.type));
+  }
+  std::string name = named->name;
+  const auto mode = static_cast<size_t>(operation.norm.value_or(CUDNN_LAYER_NORM));
+  if (operation.norm && mode < std::size(kNorms)) {
+    name.insert(name.find("normalisation"), std::string(kNorms[mode]) + " ");
+  }
+  return name;
+}
+
+// Why a plan that is neither pointwise nor of one convolution is not split.
+std::string NotPointwise(const std::optional<DescriptorShadow>& shadow) {
+  if (!shadow || !shadow->wide) {
+    return "an operation graph that is not pointwise is not split over ranks";
+  }
+  return "an operation graph with " + NameOf(*shadow->wide) + " is not split over ranks";
+}
 
 // Why the convolution of a plan cannot be split; null where it can.
 const char* WhyNotSplit(const PlanState* state) {
@@ -42,11 +101,14 @@ cudnnStatus_t GraphPlans::FinalizeSplit(cudnnBackendDescriptor_t descriptor) {
     if (!splitter.refusal().empty()) return splitter.Refuse(splitter.refusal());
     if (shadow && shadow->is_pointwise) return CUDNN_STATUS_SUCCESS;
     if (!shadow || shadow->kind == GraphKind::kOther || shadow->handle == nullptr) {
-      return splitter.RunsAlone() ? CUDNN_STATUS_SUCCESS : splitter.Refuse(kNotPointwise);
+      return splitter.RunsAlone() ? CUDNN_STATUS_SUCCESS : splitter.Refuse(NotPointwise(shadow));
     }
     PlanState* const state = Decide(descriptor, *shadow);
     if (state != nullptr && state->refused()) return CUDNN_STATUS_NOT_SUPPORTED;
-    if (const char* const why = WhyNotSplit(state)) return splitter.Refuse(why);
+    if (const char* const why = WhyNotSplit(state)) {
+      const bool names = state == nullptr && shadow->wide;
+      return splitter.Refuse(why + (names ? ": it has " + NameOf(*shadow->wide) : std::string()));
+    }
     return Enter(descriptor, *state) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
   } catch (...) {
     return CUDNN_STATUS_ALLOC_FAILED;
@@ -121,7 +183,7 @@ cudnnStatus_t GraphPlans::ExecuteSplit(cudnnHandle_t handle, cudnnBackendDescrip
   if (state == nullptr) {
     const std::optional<DescriptorShadow> shadow = shadows_.Find(plan);
     const bool is_local = splitter.RunsAlone() || (shadow && shadow->is_pointwise);
-    if (!is_local) return splitter.Refuse(kNotPointwise);
+    if (!is_local) return splitter.Refuse(NotPointwise(shadow));
     return process_.functions.cudnnBackendExecute(handle, plan, pack);
   }
   // It may have been finalized while the program's calls were its own.
@@ -154,7 +216,7 @@ bool GraphPlans::IsRefusedNative(cudnnBackendDescriptor_t plan) {
   if (shadow && shadow->is_pointwise && splitter.refusal().empty()) return false;
   splitter.Refuse(!splitter.refusal().empty() ? splitter.refusal()
                   : FindPlan(plan) == nullptr
-                      ? kNotPointwise
+                      ? NotPointwise(shadow)
                       : "a convolution that is split over ranks has no native CUDA graph");
   return true;
 }
