@@ -110,7 +110,7 @@ void OnRandomCases(unsigned seed, int cases, const Check& check) {
     for (int i = 0; i < cases && !testing::Test::HasFatalFailure(); ++i) {
       const NormCase whole = RandomCase(type, random);
       std::string heights;
-      for (const int64_t rows : whole.heights) heights += " " + std::to_string(rows);
+      for (const Box3& slice : whole.slices) heights += " " + std::to_string(slice[1].Length());
       SCOPED_TRACE(std::string(DataTypeName(type)) + ", seed " + std::to_string(seed) + ", case " +
                    std::to_string(i) + ", " + std::to_string(whole.count()) +
                    " elements, slices of" + heights + " rows");

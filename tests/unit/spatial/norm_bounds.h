@@ -27,7 +27,7 @@ struct NormBounds {
     const double t = of.type == DataType::kHalf       ? 0x1p-11
                      : of.type == DataType::kBfloat16 ? 0x1p-8
                                                       : 0;
-    const double slices = static_cast<double>(of.heights.size());
+    const double slices = static_cast<double>(of.slices.size());
     const double n = of.type == DataType::kDouble ? of.count() : 0;  // sums round, too
     const double x = Largest(of.x), i = Largest(inverses), scale = Largest(of.scale);
     const double alpha = std::abs(of.alpha), beta = std::abs(of.beta);

@@ -1,11 +1,12 @@
-// Batch normalisation of a tensor on the stand-in, and of its slices along h, each as a rank has
-// it, on the same numbers. What ranks would send to each other is copied.
+// Batch normalisation of a tensor on the stand-in, and of its slices, each as a rank has it, on the
+// same numbers. What ranks would send to each other is copied.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <array>
 #include <memory>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -16,10 +17,39 @@
 
 namespace ucudnn::test {
 
+// Of a tensor that is cut along h alone.
+inline std::vector<Box3> SlicesAlongHeight(const Spatial& extents,
+                                           const std::vector<int64_t>& heights) {
+  std::vector<Box3> slices;
+  int64_t begin = 0;
+  for (const int64_t height : heights) {
+    slices.push_back({Interval{0, extents[0]}, {begin, begin + height}, {0, extents[2]}});
+    begin += height;
+  }
+  return slices;
+}
+
+// Of each rank of the grid, whose parts along each axis are so long.
+inline std::vector<Box3> SlicesOf(const SpatialGrid& grid, const AxisExtents& parts) {
+  std::vector<Box3> slices;
+  for (int rank = 0; rank < grid.Ranks(); ++rank) {
+    const GridCell cell = grid.CellOf(rank);
+    const std::array<int, 3> part = {cell.d, cell.h, cell.w};
+    Box3& slice = slices.emplace_back();
+    for (size_t axis = 0; axis < 3; ++axis) {
+      const auto first = parts[axis].begin() + part[axis];
+      const int64_t begin = std::accumulate(parts[axis].begin(), first, int64_t{0});
+      slice[axis] = {begin, begin + *first};
+    }
+  }
+  return slices;
+}
+
 struct NormCase {
   DataType type = DataType::kFloat;
   cudnnBatchNormMode_t mode = CUDNN_BATCHNORM_SPATIAL;
-  std::vector<int64_t> heights;  // of the slices
+  int spatial_rank = 2;
+  std::vector<Box3> slices;  // by rank; together they are the whole
   // Outputs hold what a beta, or a factor below 1, reads.
   HostTensor x, y, dy, dx;
   HostTensor scale, bias, mean, variance, dscale, dbias;
@@ -30,10 +60,13 @@ struct NormCase {
   HostTensor saved_mean, saved_inverse;
 
   NormCase() = default;
-  // Multiples of 1/16 whose channels lie around whole numbers: every type holds them.
+  // Multiples of 1/16 whose channels lie around whole numbers: every type holds them. Slices are
+  // along h, and of so many rows, until others are set.
   NormCase(DataType of_type, int64_t n, int64_t c, const Spatial& extents,
-           std::vector<int64_t> of_heights, std::mt19937& random)
-      : type(of_type), heights(std::move(of_heights)) {
+           const std::vector<int64_t>& heights, std::mt19937& random)
+      : type(of_type),
+        spatial_rank(extents[0] > 1 ? 3 : 2),
+        slices(SlicesAlongHeight(extents, heights)) {
     const Extents5 all = {n, c, extents[0], extents[1], extents[2]};
     for (HostTensor* const tensor : {&x, &y, &dy, &dx}) *tensor = Fractions(all, random);
     for (HostTensor* const numbers :
@@ -53,25 +86,22 @@ struct NormCase {
     return tensor;
   }
   int channels() const { return static_cast<int>(x.extents[1]); }
-  int64_t CountIn(int64_t height) const {
-    return x.extents[0] * x.extents[2] * height * x.extents[4];
+  double count() const {
+    return static_cast<double>(x.extents[0] * x.extents[2] * x.extents[3] * x.extents[4]);
   }
-  double count() const { return static_cast<double>(CountIn(x.extents[3])); }
   DataType number_type() const {
     return type == DataType::kDouble ? DataType::kDouble : DataType::kFloat;
   }
   std::vector<int64_t> Counts() const {
     std::vector<int64_t> counts;
-    for (const int64_t height : heights) counts.push_back(CountIn(height));
+    for (const Box3& box : slices) {
+      int64_t& count = counts.emplace_back(x.extents[0]);
+      for (const Interval& one : box) count *= one.end - one.begin;
+    }
     return counts;
   }
   // Of a tensor in x's shape.
-  HostTensor Slice(const HostTensor& whole, size_t slice) const {
-    int64_t begin = 0;
-    for (size_t i = 0; i < slice; ++i) begin += heights[i];
-    return whole.Box({Interval{0, x.extents[2]}, Interval{begin, begin + heights[slice]},
-                      Interval{0, x.extents[4]}});
-  }
+  HostTensor Slice(const HostTensor& whole, size_t slice) const { return whole.Box(slices[slice]); }
 };
 
 // What a training step and its gradient leave.
@@ -154,14 +184,13 @@ class NormTensors {
     layouts_.push_back(created);
     return created;
   }
-  // Four dimensions where the depth is 1.
   std::shared_ptr<DeviceTensor> Image(const HostTensor& host, std::mt19937& random,
                                       cudnnTensorDescriptor_t& layout) {
     const Layout order = Draw(0, 1, random) == 1 ? Layout::kNchw : Layout::kNhwc;
     const Strides strides = WithGaps(order, host.extents, random);
     std::vector<int> extents(host.extents.begin(), host.extents.end()),
         steps(strides.begin(), strides.end());
-    if (extents[2] == 1) {
+    if (of_.spatial_rank == 2) {
       extents.erase(extents.begin() + 2);
       steps.erase(steps.begin() + 2);
     }
@@ -227,7 +256,7 @@ class NormJob {
   NormJob(const cudnn::Functions& functions, cudnnHandle_t handle, const NormCase& whole,
           std::mt19937& random)
       : handle_(handle), whole_(whole) {
-    for (size_t slice = 0; slice < whole.heights.size(); ++slice) {
+    for (size_t slice = 0; slice < whole.slices.size(); ++slice) {
       NormRank rank;
       rank.tensors = std::make_unique<NormTensors>(SliceOf(whole, slice), random);
       auto made = spatial::NormStatistics::Make(
