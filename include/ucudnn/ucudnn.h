@@ -111,7 +111,8 @@ cudnnStatus_t ucudnnSpatialDeclareReplicatedTensor(cudnnTensorDescriptor_t tenso
 
 /* 1: filter and bias gradients of split convolutions are summed over the ranks of a group; 0: each
  * rank has its own part, and the program sums. As UCUDNN_SPATIAL_REDUCE, of which it takes the
- * place. CUDNN_STATUS_NOT_SUPPORTED where a split gradient has run before in the other way. */
+ * place. CUDNN_STATUS_NOT_SUPPORTED where a split gradient has run before this was said for the
+ * first time, or when the other was. */
 cudnnStatus_t ucudnnSpatialSetReduce(int sums);
 
 /* The calling thread's next two split calls are the data and the filter gradient of one

@@ -262,13 +262,20 @@ Status Splitter::Enable(bool enabled) {
 }
 
 Status Splitter::SetReduce(bool sums) {
+  std::optional<bool> before = sums;
   {
     MutexLock lock(mutex_);
-    sums_gradients_ = sums;
+    std::swap(sums_gradients_, before);
   }
   for (const auto& rank : ranks_) {
     spatial::SplitCalls* const calls = rank->calls.load(std::memory_order_acquire);
-    if (calls != nullptr) UCUDNN_RETURN_IF_ERROR(calls->SetReduce(sums));
+    if (calls == nullptr) continue;
+    const Status set = calls->SetReduce(sums);
+    if (set.ok()) continue;
+    // Ranks that are yet to meet have what the others go on with.
+    MutexLock lock(mutex_);
+    sums_gradients_ = before;
+    return set;
   }
   return Status::Ok();
 }

@@ -427,6 +427,20 @@ TEST(SplitReduce, HoldsFromBeforeTheFirstGradient) {
   });
 }
 
+// Nor are sums left to the program once a gradient was summed.
+TEST(SplitReduce, OfGradientsThatAreSummedIsNotTakenBack) {
+  for (const auto said : {std::optional<bool>(), std::optional(true)}) {
+    Traffic traffic;
+    RankJob job(Counted({.sums_gradients = said}, traffic));
+    const SplitLayer layer(Operation::kBackwardFilter, 4, 5);
+    for (int step = 1; step < 3; ++step) {
+      ExpectExactOnAll(job, layer);
+      EXPECT_EQ(traffic.reductions, step * job.size());
+      job.OnAll([](RankState& rank) { EXPECT_FALSE(rank.calls->SetReduce(false).ok()); });
+    }
+  }
+}
+
 // A gradient of the graph API is refused until somebody says who sums.
 TEST(SplitReduce, WhatWasRefusedIsAgreedOnAgain) {
   RankJob job;

@@ -1,0 +1,102 @@
+// ucudnnSpatialSetReduce, said by a program whose images are split over two threads: who sums
+// filter gradients is fixed from the first one on, and what fails changes nothing.
+#include <gtest/gtest.h>
+#include <ucudnn/ucudnn.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "libraries.h"
+#include "split_rank.h"
+#include "suites.h"
+
+namespace ucudnn::test {
+namespace {
+
+constexpr size_t kFilterGradient = 2;  // its place in a round
+
+std::vector<double> Sum(const std::vector<double>& one, const std::vector<double>& other) {
+  std::vector<double> sum = one;
+  for (size_t i = 0; i < sum.size(); ++i) sum[i] += other[i];
+  return sum;
+}
+
+// The filter gradients of both ranks, one step of each, as new threads of the process.
+std::vector<std::vector<double>> GradientsOfBoth() {
+  std::vector<std::vector<double>> gradients(kRanks);
+  std::vector<std::thread> threads;
+  for (int number = 0; number < kRanks; ++number) {
+    threads.emplace_back([&, number] {
+      SplitRank rank(number);
+      Round round;
+      rank.Call(round);
+      rank.Read(round);
+      for (const Given& given : round) EXPECT_EQ(given.status, CUDNN_STATUS_SUCCESS);
+      gradients[static_cast<size_t>(number)] = round[kFilterGradient].values;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return gradients;
+}
+
+void ExpectTooLate(int sums) {
+  EXPECT_EQ(ucudnnSpatialSetReduce(sums), CUDNN_STATUS_NOT_SUPPORTED);
+  const std::string said = ucudnnGetLastError();
+  EXPECT_NE(said.find("ucudnnSpatialSetReduce: a gradient of a split convolution has run before"),
+            std::string::npos)
+      << said;
+}
+
+class Unsummed : public testing::Test {};
+
+TEST_F(Unsummed, PartsAddUpToTheWholeAndStayTheProgramsBusiness) {
+  ASSERT_EQ(ucudnnSpatialSetReduce(0), CUDNN_STATUS_SUCCESS);
+  const std::vector<double> whole = Expected(Operation::kBackwardFilter).PartOf(0);
+  for (int step = 0; step < 2; ++step) {
+    const auto parts = GradientsOfBoth();
+    EXPECT_EQ(Sum(parts[0], parts[1]), whole);
+    EXPECT_NE(parts[0], whole);
+    EXPECT_NE(parts[1], whole);
+    ExpectTooLate(1);
+    EXPECT_EQ(ucudnnSpatialSetReduce(0), CUDNN_STATUS_SUCCESS);  // what holds may be said again
+  }
+}
+
+void ExpectSummedAndThenTooLate() {
+  const std::vector<double> whole = Expected(Operation::kBackwardFilter).PartOf(0);
+  for (int step = 0; step < 2; ++step) {
+    for (const std::vector<double>& gradient : GradientsOfBoth()) EXPECT_EQ(gradient, whole);
+    ExpectTooLate(0);
+  }
+}
+
+class Summed : public testing::Test {};
+
+TEST_F(Summed, IsTooLateToLeaveToTheProgram) {
+  ASSERT_EQ(ucudnnSpatialSetReduce(0), CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(ucudnnSpatialSetReduce(1), CUDNN_STATUS_SUCCESS);  // the last word before the first one
+  ExpectSummedAndThenTooLate();
+}
+
+// Nobody said anything, and the legacy API sums.
+class Unsaid : public testing::Test {};
+
+TEST_F(Unsaid, IsTooLateToLeaveToTheProgram) { ExpectSummedAndThenTooLate(); }
+
+class Whole : public testing::Test {};
+
+TEST_F(Whole, NothingIsSplitAndNobodyListens) {
+  for (const int sums : {0, 1, 0}) EXPECT_EQ(ucudnnSpatialSetReduce(sums), CUDNN_STATUS_SUCCESS);
+}
+
+}  // namespace
+}  // namespace ucudnn::test
+
+int main(int argc, char** argv) {
+  const ucudnn::test::Environment tune = {{"UCUDNN_TUNE", "off"}, {"UCUDNN_REPORT", ""}};
+  ucudnn::test::Environment split = tune;
+  split.insert(split.end(), {{"UCUDNN_SPATIAL", "h2"}, {"UCUDNN_SPATIAL_TRANSPORT", "loopback"}});
+  return ucudnn::test::RunSuites(
+      argc, argv, {{"Unsummed", split}, {"Summed", split}, {"Unsaid", split}, {"Whole", tune}});
+}
