@@ -186,9 +186,7 @@ TEST_P(SplitCapture, OneLaunchMoreIsAnErrorOnAllAndNan) {
     if (rank.rank == 1) {
       EXPECT_EQ(result.output, layer.Part(rank.rank));
     } else {
-      const auto& values = result.output.values;
-      EXPECT_TRUE(
-          std::any_of(values.begin(), values.end(), [](double v) { return std::isnan(v); }));
+      EXPECT_TRUE(HasNan(result.output));
       EXPECT_TRUE(IsRightOrNan(result.output, layer.Part(rank.rank)));
     }
   });
@@ -196,6 +194,16 @@ TEST_P(SplitCapture, OneLaunchMoreIsAnErrorOnAllAndNan) {
                  {"the device of rank 1", "has begun 2 split calls, counted from",
                   "that of rank 0 one more, split call 2, which is in a CUDA graph"});
   ExpectAllFailFromNowOn(job);
+}
+
+// What a launch gives once the ranks know that the job has failed.
+void LaunchOnceItFailed(RankState& rank, const Graph& graph) {
+  const auto deadline = TestClock::now() + kSoon;
+  while (!rank.ranks->Failure() && TestClock::now() < deadline) {
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  EXPECT_TRUE(rank.ranks->Failure());
+  graph.LaunchAndWait();
 }
 
 TEST_P(SplitCapture, OrderOfLaunchesIsCompared) {
@@ -208,16 +216,22 @@ TEST_P(SplitCapture, OrderOfLaunchesIsCompared) {
   ExpectExactOnAll(job, a);
   ExpectExactOnAll(job, b);
   job.OnAll([&](RankState& rank) {
-    With(rank, a, [&](const std::function<cudnnStatus_t()>& run_a) {
-      With(rank, b, [&](const std::function<cudnnStatus_t()>& run_b) {
+    StripeResult of_b;
+    const StripeResult of_a = With(rank, a, [&](const std::function<cudnnStatus_t()>& run_a) {
+      of_b = With(rank, b, [&](const std::function<cudnnStatus_t()>& run_b) {
         const Graph first(rank, [&] { EXPECT_EQ(run_a(), kFine); });
         const Graph second(rank, [&] { EXPECT_EQ(run_b(), kFine); });
         (rank.rank == 0 ? first : second).Launch();
         (rank.rank == 0 ? second : first).Launch();
+        LaunchOnceItFailed(rank, first);
+        LaunchOnceItFailed(rank, second);
         return kFine;
       });
       return kFine;
     });
+    EXPECT_TRUE(HasNan(of_a.output) && HasNan(of_b.output)) << "rank " << rank.rank;
+    EXPECT_TRUE(IsRightOrNan(of_a.output, a.Part(rank.rank))) << "rank " << rank.rank;
+    EXPECT_TRUE(IsRightOrNan(of_b.output, b.Part(rank.rank))) << "rank " << rank.rank;
   });
   ExpectContains(FailureOf(job),
                  {"in another order", "rank 0 begins split call 3", "rank 1 begins split call 4"});
@@ -229,13 +243,16 @@ TEST_P(SplitCapture, OrderOfLaunchesAndCallsIsCompared) {
   const SplitLayer layer(Operation::kForward, 4, 3);
   ExpectExactOnAll(job, layer);
   job.OnAll([&](RankState& rank) {
-    With(rank, layer, [&](const std::function<cudnnStatus_t()>& run) {
+    const StripeResult result = With(rank, layer, [&](const std::function<cudnnStatus_t()>& run) {
       const Graph graph(rank, [&] { EXPECT_EQ(run(), kFine); });
       if (rank.rank == 0) graph.Launch();
       run();
       if (rank.rank == 1) graph.Launch();
+      LaunchOnceItFailed(rank, graph);
       return kFine;
     });
+    EXPECT_TRUE(HasNan(result.output)) << "rank " << rank.rank;
+    EXPECT_TRUE(IsRightOrNan(result.output, layer.Part(rank.rank))) << "rank " << rank.rank;
   });
   ExpectContains(
       FailureOf(job),
@@ -248,7 +265,7 @@ TEST_P(SplitCapture, ARankThatEndsLeavesNoOtherInALaunch) {
   const SplitLayer layer(Operation::kForward, 4, 3);
   ExpectExactOnAll(job, layer);
   job.OnAll([&](RankState& rank) {
-    With(rank, layer, [&](const std::function<cudnnStatus_t()>& run) {
+    const StripeResult result = With(rank, layer, [&](const std::function<cudnnStatus_t()>& run) {
       const Graph graph(rank, [&] { EXPECT_EQ(run(), kFine); });
       if (rank.rank == 1) {
         rank.calls->Leave();
@@ -257,6 +274,9 @@ TEST_P(SplitCapture, ARankThatEndsLeavesNoOtherInALaunch) {
       graph.LaunchAndWait();
       return kFine;
     });
+    if (rank.rank == 1) return;
+    EXPECT_TRUE(HasNan(result.output));
+    EXPECT_TRUE(IsRightOrNan(result.output, layer.Part(rank.rank)));
   });
   // The one that ended hears no more.
   ExpectContains(job.rank(0).ranks->Failure().value_or(""),

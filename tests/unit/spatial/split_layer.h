@@ -102,6 +102,11 @@ inline bool IsNan(const HostTensor& tensor) {
                      [](double value) { return std::isnan(value); });
 }
 
+inline bool HasNan(const HostTensor& output) {
+  return std::any_of(output.values.begin(), output.values.end(),
+                     [](double value) { return std::isnan(value); });
+}
+
 inline bool IsRightOrNan(const HostTensor& output, const HostTensor& expected) {
   for (size_t i = 0; i < output.values.size(); ++i) {
     if (!std::isnan(output.values[i]) && output.values[i] != expected.values[i]) return false;
