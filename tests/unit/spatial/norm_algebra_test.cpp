@@ -193,11 +193,6 @@ TEST_F(NormAlgebra, GradientOfWholeNumbersIsExact) {
   }
 }
 
-bool HasNan(const HostTensor& tensor) {
-  return std::any_of(tensor.values.begin(), tensor.values.end(),
-                     [](double value) { return std::isnan(value); });
-}
-
 // Nothing that a beta of 0 or a factor of 1 leaves unread may show.
 TEST_F(NormAlgebra, WhatIsNotReadMayBeAnything) {
   OnRandomCases(20261130, 10, [&](NormCase whole, std::mt19937& random) {

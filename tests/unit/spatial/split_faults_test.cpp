@@ -525,11 +525,6 @@ void HoldUntil(CUstream stream, std::function<bool()> ends) {
   EXPECT_EQ(cuLaunchHostFunc(stream, wait, held.release()), CUDA_SUCCESS);
 }
 
-bool HasNan(const HostTensor& tensor) {
-  return std::any_of(tensor.values.begin(), tensor.values.end(),
-                     [](double value) { return std::isnan(value); });
-}
-
 // All ranks have made the call, but the stream of one does not come to it.
 TEST(SplitFaults, DeviceThatDoesNotComeToACallIsAnErrorOnAll) {
   for (const Operation operation : {Operation::kForward, Operation::kBackwardFilter}) {

@@ -266,6 +266,17 @@ TEST(SplitNormTraffic, IsTwoNumbersOfEachChannel) {
   RunSlices(job, whole, Step::kGradient);
   EXPECT_EQ(traffic.exchanges, 6);
   EXPECT_EQ(traffic.sent, 2 * once);
+  // And so says the report of each rank, of both kernels.
+  for (int rank = 0; rank < job.size(); ++rank) {
+    const spatial::RankFigures figures = job.rank(rank).calls->kernel_figures();
+    ASSERT_EQ(figures.kernels.size(), 2u);
+    for (const spatial::KernelFigures& kernel : figures.kernels) {
+      EXPECT_STREQ(kernel.facts.kind, "batch normalisation");
+      EXPECT_EQ(3 * static_cast<int64_t>(kernel.facts.sent_bytes), once);
+      EXPECT_EQ(kernel.facts.least_sent_bytes, kernel.facts.sent_bytes);
+      EXPECT_EQ(kernel.facts.summed_bytes, 0u);
+    }
+  }
 }
 
 // Where the program sums gradients itself, each rank has its own part of dscale and dbias, and the

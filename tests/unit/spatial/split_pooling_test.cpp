@@ -650,6 +650,16 @@ TEST(SplitPoolingTraffic, IsTheLeast) {
     const int64_t arrivals = row.kind.is_maximum() ? 2 * 4 : 0;
     EXPECT_EQ(traffic.received, 2 * row.rows * 4 * 2 * 2 * 4 + arrivals);
     EXPECT_EQ(traffic.sent, traffic.received);
+    // And so says the report of each rank.
+    for (int rank = 0; rank < job.size(); ++rank) {
+      const spatial::RankFigures figures = job.rank(rank).calls->kernel_figures();
+      ASSERT_EQ(figures.kernels.size(), 1u);
+      const spatial::KernelFacts& facts = figures.kernels[0].facts;
+      EXPECT_STREQ(facts.kind, cudnn::PoolingName(row.kind));
+      EXPECT_EQ(facts.verdict, spatial::Verdict::kTransparent);
+      EXPECT_EQ(2 * static_cast<int64_t>(facts.received_bytes), traffic.received);
+      EXPECT_EQ(2 * static_cast<int64_t>(facts.least_received_bytes), traffic.received - arrivals);
+    }
   }
 }
 
