@@ -184,16 +184,18 @@ def failures(wanted):
 
 
 class Told:
-    """A geometry that notes who is told to sum."""
+    """A geometry that notes who is told to sum, and refuses where there is a reason."""
 
-    def __init__(self, geometry):
-        self.geometry, self.times = geometry, 0
+    def __init__(self, geometry, why=None):
+        self.geometry, self.why, self.times = geometry, why, 0
 
     def __getattr__(self, name):
         return getattr(self.geometry, name)
 
     def sum_nothing(self):
         self.times += 1
+        if self.why:
+            raise spatial.NotSupported(self.why)
 
 
 def moved_later():
@@ -211,6 +213,36 @@ def moved_later():
         assert ranks._geometry.times == 1, "it is said once, before the first one"
     finally:
         ranks._geometry, convolution.route = before, route
+
+
+class OnGpu(nn.Parameter):
+    """One that says that it is on a GPU."""
+    is_cuda = True
+
+
+def refused_where_gradients_were_summed():
+    """Who sums cannot be told any more: convert raises, and changes nothing; so does the first call under which ucudnn would
+    exchange, of a model that was moved later."""
+    from ucudnn.spatial import convolution
+    ranks, route = spatial.ranks(), convolution.route
+    before = ranks._geometry, ranks._sums_alone
+    ranks._geometry, ranks._sums_alone = Told(before[0], "a gradient of a split convolution has run before"), False
+    try:
+        moved = spatial.convert(nn.Sequential(nn.Conv2d(4, 4, 3, 1, 1)))
+        model = nn.Sequential(nn.Conv2d(4, 4, 3, 1, 1))
+        hooks = len(model._forward_hooks)
+        model[0].weight = OnGpu(model[0].weight.detach())
+        convolution.route = lambda *_: convolution.UCUDNN
+        for call in (lambda: spatial.convert(model), lambda: spatial.convert(model), lambda: moved(spatial.shard(picture()))):
+            try:
+                call()
+            except spatial.NotSupported as refusal:
+                assert "has run before" in str(refusal), refusal
+                continue
+            raise AssertionError("not refused")
+        assert len(model._forward_hooks) == hooks, "half converted"
+    finally:
+        (ranks._geometry, ranks._sums_alone), convolution.route = before, route
 
 
 def in_fp32():
@@ -239,6 +271,7 @@ if __name__ == "__main__":
     found = list(failures(sys.argv[1:]))
     if not sys.argv[1:] and spatial.ranks().grid.parts[0] == 1:
         moved_later()
+        refused_where_gradients_were_summed()
         in_fp32()
         on_another_device()
     for name, why in found:
