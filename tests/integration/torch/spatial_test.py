@@ -374,6 +374,14 @@ class Waits(unittest.TestCase):
             self.until(lambda: store["test/waits/0"] == "")
         self.assertRegex(told.getvalue(), r"\Aucudnn.spatial: rank 0 has waited 0\.[0-9] s for rows with rank 1: .*\n\Z")
 
+    def test_the_thread_that_looks_ends_with_close(self):
+        waiting = self.waiting(0, Store())
+        waiting.begin("rows", [1])
+        thread = waiting._thread
+        self.assertTrue(thread.is_alive())
+        waiting.close()
+        self.assertFalse(thread.is_alive())
+
     def until(self, happened):
         ends = time.monotonic() + 10
         while not happened():
