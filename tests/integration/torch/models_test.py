@@ -2,6 +2,7 @@
 skipped."""
 import importlib.util
 import pathlib
+import sys
 import unittest
 
 import gloo
@@ -12,6 +13,16 @@ GRIDS = (2, "h2"), (4, "h4"), (4, "h2w2")
 
 def setUpModule():
     gloo.need("torch")
+
+
+class Known(unittest.TestCase):
+    def test_every_class_of_others_that_is_vouched_for_is_where_it_is_said(self):
+        sys.path.insert(0, str(gloo.ROOT / "python"))
+        from ucudnn.spatial import vouched
+        for home, names in vouched._OTHERS.items():
+            if importlib.util.find_spec(home.partition(".")[0]):
+                for name in names.split():
+                    self.assertEqual(home, getattr(importlib.import_module(home), name).__module__)
 
 
 class Models(unittest.TestCase):

@@ -300,6 +300,11 @@ class Verdicts(unittest.TestCase):
         for trust in (["Net"], ["program.Net"]):
             self.assertEqual([], vouched.verdict([("", "program.Net", False)], trust))
 
+    def test_others_code_was_read_in_the_releases_that_the_tests_run(self):
+        setup = pathlib.Path(ROOT, "tools/setup").read_text()
+        for package, version in vouched.READ.items():
+            self.assertIn(f" {package}=={version} ", setup)
+
     def test_a_subclass_of_a_known_layer_is_not_known(self):
         self.assertIsNotNone(vouched.reason("program.Conv2d"))
 
