@@ -1,4 +1,5 @@
 """The ranks of torch.distributed as a spatial grid: who holds which stripe, who sums with whom."""
+import atexit
 import contextlib
 import datetime
 import os
@@ -24,7 +25,7 @@ class Ranks:
         self.rank = dist.get_rank()
         self.group, self.place = grid.place_of(self.rank)
         self._uses = 0
-        self._sums_alone = False
+        self._sums_alone = self._is_lost = False
         self._waiting = self._met()
         timeout = datetime.timedelta(seconds=self._waiting.seconds)
         # Every rank makes every group, in the same order.
@@ -34,6 +35,7 @@ class Ranks:
                 group = dist.new_group(members, timeout=timeout)
                 if self.rank in members:
                     self.members[axes], self._groups[axes] = members, group
+        atexit.register(self._leave)
 
     def _met(self):
         """Once all ranks are here, which may start at different times: exchanges have less patience."""
@@ -46,6 +48,14 @@ class Ranks:
 
     def close(self):
         self._waiting.close()
+
+    def _leave(self):
+        """Before the interpreter ends: a thread of gloo's that drops the tensors of the last exchange after that aborts the
+        process. Where a rank is lost threads may still wait for it, and are left alone."""
+        if self._device() == "cpu" and not self._is_lost and dist.is_initialized():
+            while self._groups:  # whose threads end with the last reference
+                with contextlib.suppress(ValueError):  # the program has destroyed it
+                    dist.destroy_process_group(self._groups.popitem()[1])
 
     @property
     def geometry(self):
@@ -71,6 +81,7 @@ class Ranks:
         try:
             yield
         except RuntimeError as error:
+            self._is_lost = True
             why = self._waiting.why(wait) or "one ended, failed or came too late"
             raise RankLost(f"rank {self.rank} waited {wait.seconds():.1f} s for {what} with {named(members)}: {why} "
                            f"(UCUDNN_SPATIAL_TIMEOUT is {self._waiting.seconds:g} s; {error})") from error

@@ -93,9 +93,12 @@ def _instance_norm(function, x, running_mean=None, running_var=None, weight=None
                    momentum=0.1, eps=1e-5):
     if not use_input_stats:
         return _by_running(x, running_mean, running_var, weight, bias, eps)
-    if running_mean is not None:
-        raise NotSupported("running statistics of instances")
-    return normalised(x, list(range(2, x.ndim)), eps, weight, bias)[0]
+    result, mean, variance, count = normalised(x, list(range(2, x.ndim)), eps, weight, bias)
+    if count < 2:
+        raise ValueError(f"instance norm over {count} value of each channel")
+    if running_mean is not None:  # torch takes the mean of all images' statistics
+        _update(running_mean, running_var, mean.mean(0), variance.mean(0), count, momentum)
+    return result
 
 
 def _by_running(x, mean, variance, weight, bias, eps):
@@ -115,10 +118,15 @@ def _batch_norm(function, x, running_mean, running_var, weight=None, bias=None, 
     if count < 2:
         raise ValueError(f"batch norm over {count} value of each channel")
     if running_mean is not None:
-        with torch.no_grad():
-            running_mean.lerp_(mean.flatten().to(running_mean.dtype), momentum)
-            running_var.lerp_((variance.flatten() * (count / (count - 1))).to(running_var.dtype), momentum)
+        _update(running_mean, running_var, mean, variance, count, momentum)
     return result
+
+
+def _update(running_mean, running_var, mean, variance, count, momentum):
+    """In place, of channels, by the mean and the biased variance of `count` elements."""
+    with torch.no_grad():
+        running_mean.lerp_(mean.flatten().to(running_mean.dtype), momentum)
+        running_var.lerp_((variance.flatten() * (count / (count - 1))).to(running_var.dtype), momentum)
 
 
 @rule(functional.layer_norm, torch.layer_norm)

@@ -84,8 +84,9 @@ def _prelu(function, x, weight):
     return striped(torch.where(x > 0, x, completed(weight, layout) * x), layout)
 
 
-@rule(torch.nn.functional.dropout, torch.nn.functional.dropout2d, torch.nn.functional.dropout3d, torch.dropout,
-      torch.nn.functional.alpha_dropout, torch.nn.functional.feature_alpha_dropout)
+@rule(torch.nn.functional.dropout, torch.nn.functional.dropout1d, torch.nn.functional.dropout2d,
+      torch.nn.functional.dropout3d, torch.dropout, torch.nn.functional.alpha_dropout,
+      torch.nn.functional.feature_alpha_dropout)
 def _dropout(function, x, p=0.5, training=True, inplace=False):
     if not training or p == 0:
         return x

@@ -22,7 +22,8 @@ PixelUnshuffle
 """.split()
 _DROPOUT = "Dropout Dropout1d Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout".split()
 
-# Classes of others, whose own code was read (torchvision 0.29, diffusers 0.42).
+# The releases in which the code of others' classes was read, which tools/setup installs for the tests.
+READ = {"torchvision": "0.24.1", "diffusers": "0.42.1"}
 _OTHERS = {
     "torchvision.models.resnet": "ResNet Bottleneck BasicBlock",
     "torchvision.models.vgg": "VGG",

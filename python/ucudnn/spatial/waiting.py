@@ -3,6 +3,7 @@
 A rank that waits long puts that on the store of torch.distributed, with the ranks that it waits with. Who has put nothing
 there is late. So an error names the rank that did not come, also where others stand between, and where torch.distributed
 knows only that a connection broke."""
+import atexit
 import contextlib
 import json
 import os
@@ -64,12 +65,18 @@ class Waiting:
         self._closed = threading.Event()
 
     def close(self):
+        """Ends the thread. Called at the latest before the interpreter ends: a thread that comes back from the store after that
+        would abort the process."""
         self._closed.set()
+        atexit.unregister(self.close)
+        if self._thread:
+            self._thread.join(STORE_SECONDS)
 
     def begin(self, what, members):
         if self._thread is None:
             self._thread = threading.Thread(target=self._watch, name="ucudnn.spatial", daemon=True)
             self._thread.start()
+            atexit.register(self.close)
         self._current = _Wait(what, members)
         return self._current
 

@@ -73,7 +73,7 @@ def compare(folder):
         if not torch.equal(mine, theirs):
             different.append(f"{name}: differs in {(mine != theirs).sum()} of {mine.numel()}")
     assert at == len(rows), f"{len(rows)} numbers, not {at}"
-    print(f"{at} numbers, output rows {begin} to {end}", *different, sep="\n")
+    print(f"by {type(spatial.ranks().geometry).__name__}: {at} numbers, output rows {begin} to {end}", *different, sep="\n")
     return bool(different)
 
 

@@ -43,15 +43,16 @@ def start(script, count, grid, *arguments, patience=5):
 
 
 def join(seconds=20):
-    """In a rank: torch.distributed, whose ranks wait so long for each other, and the grid."""
+    """In a rank: torch.distributed, whose ranks wait so long for each other, and the grid, by libucudnn's geometry where
+    UCUDNN_TEST_LIBRARY names it."""
     import datetime
 
     import torch
     import torch.distributed as dist
-    from plain_geometry import PlainGeometry
+    from plain_geometry import tested_geometry
     from ucudnn import spatial
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)
     dist.init_process_group("gloo", init_method=os.environ["UCUDNN_TEST_RENDEZVOUS"], rank=int(os.environ["RANK"]),
                             world_size=int(os.environ["WORLD_SIZE"]), timeout=datetime.timedelta(seconds=seconds))
-    return spatial.init(geometry=PlainGeometry())
+    return spatial.init(geometry=tested_geometry())

@@ -1,6 +1,5 @@
 """The published parameter lists of other systems: as long as they are, as many required as their rules say, and of each as many
 that we do as docs/spatial.md says. By the geometry alone, of the tests and of libucudnn; published_test.py runs a sample."""
-import os
 import pathlib
 import re
 import sys
@@ -10,15 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "python"))
 
 import published  # noqa: E402
-from plain_geometry import PlainGeometry  # noqa: E402
-from ucudnn.spatial import geometry  # noqa: E402
-
-
-def geometries():
-    yield PlainGeometry()
-    path = os.environ.get("UCUDNN_TEST_LIBRARY")
-    if path and os.path.exists(path):
-        yield geometry.Library(path)
+from plain_geometry import PlainGeometry, geometries  # noqa: E402
 
 
 def counted(library, cases):

@@ -76,14 +76,34 @@ def resnet_at_224_in_multiples():
     striped_like_whole(resnet50(num_classes=10, width_per_group=16), picture(1, 3, 224, 224), multiple=32, tolerance=DEEP)
 
 
-def deeplab():
-    from torchvision.models.segmentation import deeplabv3_resnet50
+def segmenter(name, **options):
+    from torchvision.models import segmentation
     torch.manual_seed(5)
-    model = deeplabv3_resnet50(weights=None, weights_backbone=None, num_classes=3)
+    return getattr(segmentation, name)(weights=None, weights_backbone=None, num_classes=3, **options)
+
+
+def segmentation(name, **options):
+    """In training, without its dropout. All that the model gives is compared, an auxiliary output, too."""
+    model = segmenter(name, **options)
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
-    striped_like_whole(model, picture(2, 3, 64, 64), call=lambda model, x: model(x)["out"], tolerance=DEEP)
+    striped_like_whole(model, picture(2, 3, 64, 64), call=lambda model, x: torch.cat(list(model(x).values()), 1),
+                       tolerance=DEEP)
+
+
+def segmentation_refused():
+    """What is refused of them: dropout in training, and stripes that a stride does not divide, with the next size."""
+    for make, rows, texts in ((lambda: segmenter("fcn_resnet50"), 64, ("Dropout", "not equal to one process")),
+                              (lambda: segmenter("lraspp_mobilenet_v3_large"), 40, ("extent 5", "equal stripes is 48"))):
+        try:
+            spatial.convert(make())(spatial.shard(picture(1, 3, rows, 32)))
+        except spatial.NotSupported as refusal:
+            for text in texts:
+                if text not in str(refusal):
+                    raise
+            continue
+        raise AssertionError(f"not refused: {texts}")
 
 
 class Block(nn.Sequential):
@@ -127,5 +147,9 @@ def unknown():
 
 if __name__ == "__main__":
     gloo.join()
-    {f.__name__: f for f in (vae_decoder, vae_encoder, resnet, resnet_at_224, resnet_at_224_in_multiples, deeplab, unet,
-                             unknown)}[sys.argv[1]]()
+    functions = {f.__name__: f for f in (vae_decoder, vae_encoder, resnet, resnet_at_224, resnet_at_224_in_multiples,
+                                         segmentation_refused, unet, unknown)}
+    functions |= {name: lambda name=name: segmentation(name) for name in (
+        "deeplabv3_resnet50", "deeplabv3_mobilenet_v3_large", "lraspp_mobilenet_v3_large")}
+    functions["fcn_resnet50"] = lambda: segmentation("fcn_resnet50", aux_loss=True)
+    functions[sys.argv[1]]()

@@ -2,15 +2,27 @@
 skipped."""
 import importlib.util
 import pathlib
+import sys
 import unittest
 
 import gloo
 
 MODELS = pathlib.Path(__file__).resolve().parent / "models.py"
+GRIDS = (2, "h2"), (4, "h4"), (4, "h2w2")
 
 
 def setUpModule():
     gloo.need("torch")
+
+
+class Known(unittest.TestCase):
+    def test_every_class_of_others_that_is_vouched_for_is_where_it_is_said(self):
+        sys.path.insert(0, str(gloo.ROOT / "python"))
+        from ucudnn.spatial import vouched
+        for home, names in vouched._OTHERS.items():
+            if importlib.util.find_spec(home.partition(".")[0]):
+                for name in names.split():
+                    self.assertEqual(home, getattr(importlib.import_module(home), name).__module__)
 
 
 class Models(unittest.TestCase):
@@ -21,11 +33,11 @@ class Models(unittest.TestCase):
             self.assertEqual(0, code, f"rank {rank} of {grid}:\n{output}")
 
     def test_vae_decoder(self):
-        for count, grid in ((2, "h2"), (4, "h2w2"), (4, "h4")):
+        for count, grid in GRIDS:
             self.on(count, grid, "vae_decoder", "diffusers")
 
     def test_vae_encoder(self):
-        for count, grid in ((2, "h2"), (4, "h2w2"), (4, "h4")):
+        for count, grid in GRIDS:
             self.on(count, grid, "vae_encoder", "diffusers")
 
     def test_resnet_50_at_256(self):
@@ -40,7 +52,23 @@ class Models(unittest.TestCase):
         self.on(4, "h4", "resnet_at_224_in_multiples", "torchvision")
 
     def test_deeplab(self):
-        self.on(2, "h2", "deeplab", "torchvision")
+        for count, grid in GRIDS:
+            self.on(count, grid, "deeplabv3_resnet50", "torchvision")
+
+    def test_deeplab_of_mobile_net(self):
+        for count, grid in GRIDS:
+            self.on(count, grid, "deeplabv3_mobilenet_v3_large", "torchvision")
+
+    def test_fully_convolutional_network(self):
+        for count, grid in GRIDS:
+            self.on(count, grid, "fcn_resnet50", "torchvision")
+
+    def test_lraspp(self):
+        for count, grid in GRIDS:
+            self.on(count, grid, "lraspp_mobilenet_v3_large", "torchvision")
+
+    def test_segmentation_is_refused_with_dropout_and_where_a_stride_leaves_a_rest(self):
+        self.on(2, "h2", "segmentation_refused", "torchvision")
 
     def test_volumetric_u_net(self):
         for count, grid in ((2, "d2"), (4, "h4"), (4, "d2h2")):

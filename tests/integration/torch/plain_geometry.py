@@ -1,8 +1,23 @@
 """ucudnn.spatial.geometry.Library in plain Python, for tests where libucudnn has not been built: the rule of
-docs/spatial.md, "What is refused", and which rows a window reads."""
+docs/spatial.md, "What is refused", and which rows a window reads. Without torch."""
+import os
+
 from ucudnn.spatial.errors import NotSupported
-from ucudnn.spatial.geometry import BACKWARD_DATA, Rows
+from ucudnn.spatial.geometry import BACKWARD_DATA, Library, Rows
 from ucudnn.spatial.grid import owned
+
+
+def geometries():
+    """That of the tests, and libucudnn's where UCUDNN_TEST_LIBRARY names it: one that does not load, or lacks the function,
+    is an error."""
+    yield PlainGeometry()
+    if path := os.environ.get("UCUDNN_TEST_LIBRARY"):
+        yield Library(path)
+
+
+def tested_geometry():
+    """What ranks of a test exchange by: libucudnn's where it is named."""
+    return list(geometries())[-1]
 
 
 class PlainGeometry:

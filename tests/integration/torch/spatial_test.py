@@ -3,15 +3,17 @@ that libucudnn, where it was built, answers as the module expects."""
 import contextlib
 import io
 import os
+import pathlib
 import subprocess
 import sys
 import time
+import types
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 sys.path.insert(0, os.path.join(ROOT, "python"))
 
-from plain_geometry import PlainGeometry  # noqa: E402
+from plain_geometry import geometries  # noqa: E402
 from ucudnn.spatial import backends, geometry, vouched  # noqa: E402
 from ucudnn.spatial.errors import NotSupported  # noqa: E402
 from ucudnn.spatial.grid import Grid, divided, owned, stripes  # noqa: E402
@@ -129,17 +131,6 @@ class Sizes(unittest.TestCase):
         self.assertEqual("", Extents((7, 9, 4), (14, 14, 12)).next_size(2))
 
 
-def geometries():
-    """The one of the tests, and libucudnn's where it is built and has the function."""
-    yield PlainGeometry()
-    path = os.environ.get("UCUDNN_TEST_LIBRARY")
-    if path and os.path.exists(path):
-        try:
-            yield geometry.Library(path)
-        except (OSError, NotSupported):
-            pass
-
-
 class Windows(unittest.TestCase):
     def test_same_padding_reads_one_row_of_each_neighbour(self):
         for each in geometries():
@@ -222,6 +213,56 @@ class Windows(unittest.TestCase):
                 geometry.transposed_windows(each, 1, geometry.Window(3, 2, 1), (4, 4), 0)
 
 
+class Bindings(unittest.TestCase):
+    """What the module tells libucudnn, in a process of its own, and what it makes of a refusal."""
+
+    PROGRAM = """
+from ucudnn.spatial.geometry import Library, Window
+library = Library()
+library.sum_nothing()
+library.split_thread(False)
+library.split_thread(True)
+print(library.rows(0, Window(3, pad=1), (4, 4), 0).needed)
+"""
+
+    def refusing(self, status, why):
+        """A library whose functions refuse."""
+        library = geometry.Library.__new__(geometry.Library)
+        library.library = types.SimpleNamespace(
+            _name="libucudnn.so.1", ucudnnSpatialSetReduce=lambda sums: status,
+            ucudnnSpatialEnableThread=lambda split: status, ucudnnGetLastError=lambda: why.encode())
+        return library
+
+    def test_the_library_takes_what_it_is_told_with_a_grid_and_without(self):
+        path = os.environ.get("UCUDNN_TEST_LIBRARY")
+        if not path:
+            self.skipTest("UCUDNN_TEST_LIBRARY names no libucudnn")
+        stand_in = pathlib.Path(path).resolve().parent / "ucudnn/host/libcudnn.so.9"
+        rest = {key: value for key, value in os.environ.items() if key not in ("UCUDNN_SPATIAL", "RANK", "WORLD_SIZE")}
+        rest |= {"UCUDNN_LIBRARY": path, "UCUDNN_REAL_CUDNN": str(stand_in), "PYTHONPATH": os.path.join(ROOT, "python")}
+        for variables in ({}, {"UCUDNN_SPATIAL": "h2", "RANK": "0", "WORLD_SIZE": "2"}):
+            with self.subTest(variables):
+                result = subprocess.run([sys.executable, "-B", "-c", self.PROGRAM], env=rest | variables, capture_output=True,
+                                        text=True)
+                self.assertEqual((0, "(0, 5)\n"), (result.returncode, result.stdout), result.stderr)
+
+    def test_a_library_that_has_summed_before_is_an_error_with_its_reason(self):
+        library = self.refusing(3000, "ucudnnSpatialSetReduce: a gradient of a split convolution has run before")
+        with self.assertRaisesRegex(NotSupported, r"ucudnnSpatialSetReduce\(none\).*3000.*a gradient .* has run before"):
+            library.sum_nothing()
+
+    def test_a_thread_that_cannot_be_taken_out_is_an_error(self):
+        for split in (False, True):
+            with self.assertRaisesRegex(NotSupported, "ucudnnSpatialEnableThread fails with status 1001"):
+                self.refusing(1001, "no real cuDNN 9 was found").split_thread(split)
+
+    def test_an_older_library_is_named(self):
+        library = self.refusing(0, "")
+        del library.library.ucudnnSpatialSetReduce
+        with self.assertRaisesRegex(NotSupported, "libucudnn.so.1 has no ucudnnSpatialSetReduce: it is older"):
+            library.sum_nothing()
+
+
 class Backends(unittest.TestCase):
     def test_calls_of_cudnn_stay_where_ucudnn_can_exchange_under_them(self):
         for backend in ("Cudnn", "CudnnTranspose"):
@@ -258,6 +299,11 @@ class Verdicts(unittest.TestCase):
     def test_a_class_is_trusted_by_its_full_or_its_own_name(self):
         for trust in (["Net"], ["program.Net"]):
             self.assertEqual([], vouched.verdict([("", "program.Net", False)], trust))
+
+    def test_others_code_was_read_in_the_releases_that_the_tests_run(self):
+        setup = pathlib.Path(ROOT, "tools/setup").read_text()
+        for package, version in vouched.READ.items():
+            self.assertIn(f" {package}=={version} ", setup)
 
     def test_a_subclass_of_a_known_layer_is_not_known(self):
         self.assertIsNotNone(vouched.reason("program.Conv2d"))
@@ -332,6 +378,14 @@ class Waits(unittest.TestCase):
             waiting.end()
             self.until(lambda: store["test/waits/0"] == "")
         self.assertRegex(told.getvalue(), r"\Aucudnn.spatial: rank 0 has waited 0\.[0-9] s for rows with rank 1: .*\n\Z")
+
+    def test_the_thread_that_looks_ends_with_close(self):
+        waiting = self.waiting(0, Store())
+        waiting.begin("rows", [1])
+        thread = waiting._thread
+        self.assertTrue(thread.is_alive())
+        waiting.close()
+        self.assertFalse(thread.is_alive())
 
     def until(self, happened):
         ends = time.monotonic() + 10

@@ -1,6 +1,4 @@
 """Training steps on stripes against one process: what becomes of gradients. Run by training_test.py with a case's name."""
-import contextlib
-import copy
 import sys
 
 import torch
@@ -11,7 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
 import gloo
-from comparison import check_close
+from comparison import check_close, own
 from ucudnn import spatial
 
 
@@ -53,12 +51,12 @@ def group():
     return spatial.ranks().group
 
 
-def ddp(model):
+def ddp(model, **options):
     """Averages over the ranks that hold the same cell: between spatial groups."""
     grid = spatial.ranks().grid
     cells = [dist.new_group([group * grid.group_size + cell for group in range(grid.groups)])
              for cell in range(grid.group_size)]
-    return DistributedDataParallel(model, process_group=cells[dist.get_rank() % grid.group_size])
+    return DistributedDataParallel(model, process_group=cells[dist.get_rank() % grid.group_size], **options)
 
 
 def averaged(whole, seeds):
@@ -67,19 +65,34 @@ def averaged(whole, seeds):
         (F.cross_entropy(whole(batch(seed)[0]), batch(seed)[1]) / len(seeds)).backward()
 
 
-def accumulation(steps, synced):
-    whole, model = net(), spatial.convert(net(), trust=["Net"])
+def step_of(wrapped, whole, step):
+    """One step of a group's model, and those of all groups in one process. Batch norm's statistics are of a group's own
+    images, as under DistributedDataParallel everywhere."""
     groups = spatial.ranks().grid.groups
-    wrapped = ddp(model) if groups > 1 else model
-    # Batch norm's statistics are of a group's own images, as under DistributedDataParallel everywhere.
+    averaged(whole, [step * groups + g for g in range(groups)])
+    images, labels = batch(step * groups + group())
+    F.cross_entropy(wrapped(spatial.shard(images)), labels).backward()
+
+
+def accumulated(steps):
+    whole, model = net(), spatial.convert(net(), trust=["Net"])
+    wrapped = ddp(model) if spatial.ranks().grid.groups > 1 else model
     for step in range(steps):
-        averaged(whole, [step * groups + g for g in range(groups)])
-        images, labels = batch(step * groups + group())
-        last = step + 1 == steps
-        with wrapped.no_sync() if groups > 1 and not synced and not last else contextlib.nullcontext():
-            F.cross_entropy(wrapped(spatial.shard(images)), labels).backward()
-        if synced:
-            gradients_alike(model, whole, f"step {step}: ")
+        step_of(wrapped, whole, step)
+        gradients_alike(model, whole, f"step {step}: ")
+
+
+def without_sync(steps):
+    """So many steps under no_sync, in which the gradients are those of the group's own images, and one more, which averages
+    what was accumulated."""
+    whole, alone, model = net(), net(), spatial.convert(net(), trust=["Net"])
+    wrapped, groups = ddp(model), spatial.ranks().grid.groups
+    with wrapped.no_sync():
+        for step in range(steps):
+            step_of(wrapped, whole, step)
+            averaged(alone, [step * groups + group()])
+            gradients_alike(model, alone, f"step {step}: ")
+    step_of(wrapped, whole, steps)
     gradients_alike(model, whole)
 
 
@@ -98,10 +111,11 @@ def checkpointed(reentrant):
     whole, model = net(), spatial.convert(net(reentrant), trust=["Net"])
     images, labels = batch(0)
     whole_images = images.clone().requires_grad_()
-    own = spatial.shard(images).detach().requires_grad_()
+    stripe = spatial.shard(images).detach().requires_grad_()
     F.cross_entropy(whole(whole_images), labels).backward()
-    F.cross_entropy(model(own), labels).backward()
+    F.cross_entropy(model(stripe), labels).backward()
     gradients_alike(model, whole)
+    check_close("gradient of the images", stripe.grad, own(whole_images.grad, stripe))
 
 
 def backward_twice():
@@ -125,14 +139,17 @@ def written_over():
     gradients_alike(model, whole)
 
 
-def unused():
-    """A layer that no rank uses has no gradient, as on one."""
-    model = net()
-    model.idle = nn.Conv2d(3, 3, 3)
+def unused(is_wrapped):
+    """A layer that no rank uses has no gradient, as in one process, and the others have theirs."""
+    whole, model = net(), net()
+    for each in (whole, model):
+        each.idle = nn.Conv2d(3, 3, 3)
     spatial.convert(model, trust=["Net"])
-    images, labels = batch(0)
-    F.cross_entropy(model(spatial.shard(images)), labels).backward()
-    assert model.idle.weight.grad is None
+    wrapped = ddp(model, find_unused_parameters=True) if is_wrapped else model
+    for step in range(2):
+        step_of(wrapped, whole, step)
+        assert model.idle.weight.grad is None and model.first.weight.grad is not None
+        gradients_alike(model, whole, f"step {step}: ")
 
 
 class Skipping(nn.Module):
@@ -191,16 +208,15 @@ def losing_stripes_is_refused():
     raise AssertionError("not refused")
 
 
+OF_GROUPS = {f"{count} steps": lambda count=count: accumulated(count) for count in (1, 2, 4)}
+OF_GROUPS |= {f"{count} steps without sync": lambda count=count: without_sync(count) for count in (1, 2, 4)}
+OF_GROUPS |= {"unused, wrapped": lambda: unused(True), "twenty_steps": twenty_steps}
 CASES = {
-    "one_step": lambda: accumulation(1, True), "two_steps": lambda: accumulation(2, True),
-    "four_steps": lambda: accumulation(4, True), "no_sync": lambda: accumulation(4, False), "frozen": frozen,
-    "reentrant": lambda: checkpointed(True), "not_reentrant": lambda: checkpointed(False),
-    "backward_twice": backward_twice, "written_over": written_over, "unused": unused,
+    **OF_GROUPS, "frozen": frozen, "unused": lambda: unused(False), "reentrant": lambda: checkpointed(True),
+    "not_reentrant": lambda: checkpointed(False), "backward_twice": backward_twice, "written_over": written_over,
     "unused_on_one_rank": unused_on_one_rank, "plain_tensor": plain_tensor_is_refused,
     "losing_stripes": losing_stripes_is_refused,
 }
-OF_GROUPS = {"one_step": CASES["one_step"], "four_steps": CASES["four_steps"], "no_sync": CASES["no_sync"],
-             "twenty_steps": twenty_steps}
 
 if __name__ == "__main__":
     gloo.join()

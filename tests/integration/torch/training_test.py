@@ -22,6 +22,9 @@ class Training(unittest.TestCase):
     def test_data_parallel_around_two_groups(self):
         self.on(4, "n2h2")
 
+    def test_data_parallel_around_two_groups_of_four(self):
+        self.on(8, "n2h4")
+
 
 if __name__ == "__main__":
     unittest.main()

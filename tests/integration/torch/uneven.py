@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 import gloo
 from comparison import striped_like_whole
-from layers import Attention, Call
+from layer_cases import Attention, Call
 from ucudnn import spatial
 
 
