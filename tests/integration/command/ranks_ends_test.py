@@ -29,7 +29,7 @@ class Ends(RanksTest):
         self.assert_result(0, "", "", self.run_ranks(4, "true"))
 
     def test_the_first_exit_code_that_is_not_0(self):
-        result = self.shell(3, "sleep 0.$((6 - 2 * RANK)); exit $((5 + RANK))")
+        result = self.shell(3, "sleep $((2 - RANK))0; exit $((5 + RANK))")
         self.assert_result(7, "", "ucudnn run: rank 2 ended with exit code 7; the other ranks are ended\n", result)
 
     def test_a_rank_that_ends_well_ends_no_other(self):
