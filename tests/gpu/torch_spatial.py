@@ -4,7 +4,7 @@ gloo and the host. Prints JSON. `--device cpu` tries it out.
     torch_spatial.py backends         which backend torch takes for convolutions on the device, and what the module makes of it
     torch_spatial.py whole FOLDER     decodes a picture with a VAE of random weights, in fp64 and fp32, and leaves it there
     torch_spatial.py rank FOLDER      one rank of the same in stripes: how far they are from the whole in fp64
-    torch_spatial.py step FOLDER      a step of training of convolutions with batch norms, in fp64 and fp32, and leaves its numbers
+    torch_spatial.py step FOLDER      trains convolutions with batch norms for a step, in fp64 and fp32, and leaves its numbers
     torch_spatial.py striped FOLDER   one rank of the same in stripes, converted
 """
 
