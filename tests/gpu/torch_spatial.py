@@ -4,6 +4,8 @@ gloo and the host. Prints JSON. `--device cpu` tries it out.
     torch_spatial.py backends         which backend torch takes for convolutions on the device, and what the module makes of it
     torch_spatial.py whole FOLDER     decodes a picture with a VAE of random weights, in fp64 and fp32, and leaves it there
     torch_spatial.py rank FOLDER      one rank of the same in stripes: how far they are from the whole in fp64
+    torch_spatial.py step FOLDER      trains convolutions with batch norms for a step, in fp64 and fp32, and leaves its numbers
+    torch_spatial.py striped FOLDER   one rank of the same in stripes, converted
 """
 
 import json
@@ -104,11 +106,53 @@ def whole(folder):
     return {"torch": torch.__version__, "shape": list(exact.shape), "decoded": figures}
 
 
-def rank(folder):
+def normed(dtype):
+    """(convolutions with batch norms, images)."""
+    from torch import nn
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(4, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 8, 3, padding=1),
+                          nn.BatchNorm2d(8), nn.ReLU())
+    images = torch.randn(2, 4, ROWS, ROWS, dtype=torch.float64)
+    return model.to(DEVICE, dtype), images.to(DEVICE, dtype)
+
+
+def stepped(model, images):
+    """The loss, the gradients of all parameters and the running statistics, in one row."""
+    loss = model(images).square().mean()
+    loss.backward()
+    found = [loss.detach(), *(parameter.grad for parameter in model.parameters())]
+    found += [buffer for buffer in model.buffers() if buffer.is_floating_point()]
+    return torch.cat([spatial.gather(each).double().flatten() for each in found])
+
+
+def step(folder):
+    exact = stepped(*normed(torch.float64))
+    torch.save(exact.cpu(), folder / "step.pt")
+    return {"torch": torch.__version__, "numbers": exact.numel(),
+            "stepped": {"float32": {"distance": distance(stepped(*normed(torch.float32)), exact)}}}
+
+
+def striped(folder):
+    import torch.distributed as dist
+    meet(folder)
+    exact, figures = torch.load(folder / "step.pt"), {}
+    for dtype in (torch.float64, torch.float32):
+        model, images = normed(dtype)
+        figures[str(dtype)[6:]] = {"distance": distance(stepped(spatial.convert(model), spatial.shard(images)), exact)}
+    dist.barrier()
+    return {"rank": dist.get_rank(), "stepped": figures}
+
+
+def meet(folder):
     """Ranks that share a GPU have torch.distributed over gloo."""
     import torch.distributed as dist
     dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=int(os.environ["RANK"]),
                             world_size=int(os.environ["WORLD_SIZE"]))
+
+
+def rank(folder):
+    import torch.distributed as dist
+    meet(folder)
     exact, figures = torch.load(folder / "whole.pt"), {}
     for dtype in (torch.float64, torch.float32):
         model, latent = vae(dtype)
@@ -126,7 +170,7 @@ def main():
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     if DEVICE == "cpu":
         torch.set_num_threads(1)
-    modes = {"backends": backends, "whole": whole, "rank": rank}
+    modes = {"backends": backends, "whole": whole, "rank": rank, "step": step, "striped": striped}
     print(json.dumps(modes[sys.argv[1]](*(pathlib.Path(word) for word in sys.argv[2:3] if not word.startswith("--")))),
           flush=True)
 

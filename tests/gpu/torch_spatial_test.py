@@ -55,18 +55,17 @@ class Backends(unittest.TestCase):
                         self.assertEqual("ucudnn", route, backend)
 
 
-class Decoding(unittest.TestCase):
-    """A test without a GPU starts ranks by itself: under ucudnn the CPU's PyTorch would find no cuDNN."""
+class OnRanks:
+    """A program's mode `one` leaves in `folder` what its mode `each` compares with on every rank. A test without a GPU starts
+    ranks by itself: under ucudnn the CPU's PyTorch would find no cuDNN."""
 
     @classmethod
     def setUpClass(cls):
-        if reason := no_diffusers():
-            raise unittest.SkipTest(reason)
         holder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(holder.cleanup)
         cls.folder = pathlib.Path(holder.name)
-        cls.whole, _ = frameworks.start("torch", "torch_spatial.py", ["whole", str(cls.folder)])
-        machine.record("whole", cls.whole)
+        cls.whole, _ = frameworks.start("torch", "torch_spatial.py", [cls.one, str(cls.folder)])
+        machine.record(cls.one, cls.whole)
 
     def variables(self, grid):
         return frameworks.VARIABLES["torch"] | frameworks.TUNE | {"UCUDNN_LIBRARY": str(machine.BUILD / "lib/libucudnn.so.1"),
@@ -76,7 +75,7 @@ class Decoding(unittest.TestCase):
     def ranks(self, count):
         """What each printed, and the reports of ucudnn."""
         (self.folder / "meeting").unlink(missing_ok=True)  # of another number of ranks
-        program, grid = [sys.executable, "-B", PROGRAM, "rank", self.folder], f"h{count}"
+        program, grid = [sys.executable, "-B", PROGRAM, self.each, self.folder], f"h{count}"
         if machine.HOST:
             return self.on_the_cpu([*program, "--device", "cpu"], count, grid), []
         with tempfile.TemporaryDirectory() as reports:
@@ -95,6 +94,16 @@ class Decoding(unittest.TestCase):
         outputs = [process.communicate(timeout=machine.seconds_left())[0] for process in processes]
         self.assertEqual([0] * count, [process.returncode for process in processes])
         return [json.loads(output.splitlines()[-1]) for output in outputs]
+
+
+class Decoding(OnRanks, unittest.TestCase):
+    one, each = "whole", "rank"
+
+    @classmethod
+    def setUpClass(cls):
+        if reason := no_diffusers():
+            raise unittest.SkipTest(reason)
+        super().setUpClass()
 
     def test_stripes_give_the_whole_picture(self):
         plain = self.whole["decoded"]
@@ -118,6 +127,27 @@ class Decoding(unittest.TestCase):
         self.assertEqual(0, self.whole["decoded"]["float64"]["distance"])
         self.assertLess(0, self.whole["decoded"]["float32"]["distance"])
         self.assertEqual([1, 3], self.whole["shape"][:2])
+
+
+@unittest.skipIf(MISSING, MISSING)
+class Norms(OnRanks, unittest.TestCase):
+    one, each = "step", "striped"
+
+    def test_converted_batch_norms_are_exact_and_reach_no_call_of_cudnn(self):
+        for count in RANKS:
+            with self.subTest(ranks=count):
+                told, reports = self.ranks(count)
+                self.assertEqual(set(range(count)), {each["rank"] for each in told})
+                machine.record(f"norms h{count}", sorted(told, key=lambda each: each["rank"]))
+                for each in told:
+                    self.assertLess(each["stepped"]["float64"]["distance"], 1e-7)
+                    allowed = 2 * self.whole["stepped"]["float32"]["distance"] + 16 * EPSILON
+                    self.assertLess(each["stepped"]["float32"]["distance"], allowed)
+                self.assertEqual(0 if machine.HOST else count, len(reports))
+                for report in reports:
+                    kinds = {kernel["kind"] for track in report["spatial"]["tracks"] for kernel in track["kernels"]}
+                    self.assertIn("convolution", kinds)
+                    self.assertNotIn("batch normalisation", kinds)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import importlib
 
 import torch
 import torch.distributed as dist
+from torch._guards import TracingContext
 
 from .errors import NotSupported
 from .layout import Layout
@@ -31,7 +32,7 @@ class Stripe(torch.Tensor):
 
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
-        if torch.compiler.is_compiling() or get_eval_frame_callback():
+        if torch.compiler.is_compiling() or get_eval_frame_callback() or TracingContext.try_get():
             raise NotSupported(f"{name_of(function)}{place()} {COMPILED}")
         kwargs = kwargs or {}
         if function in (torch.Tensor.backward, torch.autograd.backward):

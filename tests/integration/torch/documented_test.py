@@ -1,5 +1,5 @@
-"""The program of docs/spatial.md that decodes a picture in stripes: it is ten lines long, and prints on four ranks what the page
-says, but for the rounding."""
+"""The program of docs/spatial.md that decodes a picture in stripes: it is ten lines long, and prints on four ranks what the
+page says, but for the rounding."""
 import os
 import pathlib
 import re
@@ -24,8 +24,8 @@ def setUpModule():
 def documented():
     """(the program, the lines that it prints)."""
     page = (gloo.ROOT / "docs/spatial.md").read_text()
-    (program, output), = re.findall(r"```python\n(.*?)```\n\n```\n\$ UCUDNN_SPATIAL=h4 torchrun --nproc-per-node 4 decode.py\n(.*?)```",
-                                    page, re.DOTALL)
+    (program, output), = re.findall(r"```python\n(.*?)```\n\n```\n\$ UCUDNN_SPATIAL=h4 torchrun --nproc-per-node 4 decode.py\n"
+                                    "(.*?)```", page, re.DOTALL)
     return program, output.splitlines()
 
 
@@ -44,7 +44,8 @@ class Documented(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "decode.py")
             path.write_text(program)
-            variables = os.environ | {"UCUDNN_SPATIAL": f"h{RANKS}", "PYTHONPATH": str(gloo.ROOT / "python"), "OMP_NUM_THREADS": "1"}
+            variables = os.environ | {"UCUDNN_SPATIAL": f"h{RANKS}", "PYTHONPATH": str(gloo.ROOT / "python"),
+                                      "OMP_NUM_THREADS": "1"}
             if library := os.environ.get("UCUDNN_TEST_LIBRARY"):
                 variables["UCUDNN_LIBRARY"] = library
             result = subprocess.run([sys.executable, "-B", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",

@@ -184,7 +184,8 @@ def others():
     yield "mean", lambda: Call(lambda x: (x * x).mean())
     yield "mean of rows", lambda: Call(lambda x: x.mean(3, keepdim=True) * x + x.sum(2, keepdim=True))
     yield "amax", lambda: Call(lambda x: F.relu(x).amax((2, 3)))
-    yield "inplace", lambda: nn.Sequential(nn.Conv2d(4, 4, 3, 1, 1), nn.ReLU(inplace=True), nn.Conv2d(4, 4, 1), nn.SiLU(inplace=True))
+    yield "inplace", lambda: nn.Sequential(nn.Conv2d(4, 4, 3, 1, 1), nn.ReLU(inplace=True), nn.Conv2d(4, 4, 1),
+                                            nn.SiLU(inplace=True))
 
 
 def pointwise():
@@ -287,7 +288,8 @@ REFUSED = {
     "by a part of a row": lambda: nn.Upsample(scale_factor=1.3),
     "antialias": lambda: Call(lambda x: F.interpolate(x, scale_factor=0.5, mode="bilinear", antialias=True)),
     "by areas": lambda: Call(lambda x: F.interpolate(x, scale_factor=0.5, mode="area")),
-    "weights of classes": lambda: Call(lambda x: F.cross_entropy(x, spatial.shard(torch.zeros(2, 16, 16).long()), torch.ones(4))),
+    "weights of classes": lambda: Call(lambda x: F.cross_entropy(x, spatial.shard(torch.zeros(2, 16, 16).long()),
+                                                                 torch.ones(4))),
     "weights of positives": lambda: Call(lambda x: F.binary_cross_entropy_with_logits(x, x, pos_weight=torch.ones(4, 16, 16))),
     "size_average": lambda: Call(lambda x: F.mse_loss(x, x, size_average=False)),
     "reduce": lambda: Call(lambda x: F.cross_entropy(x, spatial.shard(torch.zeros(2, 16, 16).long()), reduce=False)),

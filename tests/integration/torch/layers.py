@@ -8,6 +8,7 @@ from torch import nn
 
 import gloo
 from comparison import check_close, striped_like_whole
+from counting import Calls
 from layer_cases import REFUSED, TRUST, cases, lines, picture, volumes
 from ucudnn import spatial
 
@@ -65,6 +66,19 @@ def moved_later():
         assert ranks._geometry.times == 1, "it is said once, before the first one"
     finally:
         ranks._geometry, convolution.route = before, route
+
+
+def norms_of_torch_are_not_called():
+    """Those of a converted model, in training: under cuDNN's ucudnn would sum the statistics a second time."""
+    for name in ("batch norm", "instance norm, running", "group norm 2", "layer norm over positions"):
+        make = dict(cases())[name]
+        with Calls() as plain:
+            make()(picture()).sum().backward()
+        model, x = spatial.convert(make()), spatial.shard(picture())
+        with Calls() as converted:
+            model(x).sum().backward()
+        norms = [{each for each in calls.counts if "_norm" in each} for calls in (plain, converted)]
+        assert norms[0] and not norms[1], f"{name}: {norms}"
 
 
 class OnGpu(nn.Parameter):
@@ -130,6 +144,7 @@ if __name__ == "__main__":
     gloo.join()
     found = list(failures(sys.argv[1:]))
     if not sys.argv[1:] and spatial.ranks().grid.parts[0] == 1:
+        norms_of_torch_are_not_called()
         moved_later()
         refused_where_gradients_were_summed()
         in_fp32()

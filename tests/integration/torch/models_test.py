@@ -56,16 +56,16 @@ class Models(unittest.TestCase):
             self.on(count, grid, "deeplabv3_resnet50", "torchvision")
 
     def test_deeplab_of_mobile_net(self):
-        for count, grid in GRIDS:
-            self.on(count, grid, "deeplabv3_mobilenet_v3_large", "torchvision")
+        for count in (2, 4):
+            self.on(count, f"h{count}", "deeplabv3_mobilenet_v3_large", "torchvision")
 
     def test_fully_convolutional_network(self):
-        for count, grid in GRIDS:
-            self.on(count, grid, "fcn_resnet50", "torchvision")
+        for count in (2, 4):
+            self.on(count, f"h{count}", "fcn_resnet50", "torchvision")
 
     def test_lraspp(self):
-        for count, grid in GRIDS:
-            self.on(count, grid, "lraspp_mobilenet_v3_large", "torchvision")
+        for count in (2, 4):
+            self.on(count, f"h{count}", "lraspp_mobilenet_v3_large", "torchvision")
 
     def test_segmentation_is_refused_with_dropout_and_where_a_stride_leaves_a_rest(self):
         self.on(2, "h2", "segmentation_refused", "torchvision")
