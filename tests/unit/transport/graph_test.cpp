@@ -587,6 +587,7 @@ TEST_P(GraphsOfChannels, ARankThatAbortsLetsTheOthersLaunchesPass) {
         EXPECT_TRUE(traffic.Sum(channel, stream).ok());
         EXPECT_TRUE(traffic.Exchange(channel, stream).ok());
       });
+      Await(self);  // all have captured
       std::thread aborting;
       if (self.rank == 0) {
         aborting = std::thread([&, moment = std::chrono::microseconds(random() % 5000)] {
