@@ -92,7 +92,7 @@ class SplitFaults : public testing::Test {
     // Each is a process of its own, and there are thousands: four times as many.
     if (is_every) stride = (stride + 3) / 4;
     // Most of them wait, for a rank that is late.
-    const long at_once = is_every ? 12 : 3;
+    const long at_once = is_every ? 12 : 6;
     for (long kth = 1; !WasTold("none so late") && !HasFailure(); kth += at_once * stride) {
       std::vector<std::pair<long, TestProcess>> processes;
       for (long i = 0; i < at_once; ++i) {
