@@ -88,13 +88,14 @@ class SplitFaults : public testing::Test {
   // Meets the faults of `site`, some at once.
   static void MeetEvery(const std::string& site, long stride, std::string_view where = kEvery) {
     const char* const faults = std::getenv("INTERPOSER_TEST_FAULTS");
-    // Each is a process of its own, and there are thousands: four times as many.
-    if (faults != nullptr && std::string(faults) == "every") stride = (stride + 3) / 4;
+    const bool is_every = faults != nullptr && std::string(faults) == "every";
+    // Each is a process of its own, and there are thousands: twelve times as many.
+    stride = is_every ? (stride + 3) / 4 : 3 * stride;
     // Most of them wait, for a rank that is late.
-    constexpr long kAtOnce = 12;
-    for (long kth = 1; !WasTold("none so late") && !HasFailure(); kth += kAtOnce * stride) {
+    const long at_once = is_every ? 12 : 4;
+    for (long kth = 1; !WasTold("none so late") && !HasFailure(); kth += at_once * stride) {
       std::vector<std::pair<long, TestProcess>> processes;
-      for (long i = 0; i < kAtOnce; ++i) {
+      for (long i = 0; i < at_once; ++i) {
         const long at = kth + i * stride;
         processes.emplace_back(
             at,
