@@ -66,10 +66,10 @@ struct Farewell {
   }
 };
 
-// Where the ranks of a group did not end alike: in words. `ended` is none of ranks that did not say;
-// the first of them is rank `first` of the job.
+// Where the ranks of a group did not end alike: in words. `ended` is none of ranks that did not
+// say; the first of them is rank `first` of the job.
 std::optional<std::string> Unequal(const std::vector<std::optional<Farewell>>& ended, int first) {
-  const auto compare = [&](uint64_t Farewell::* count,
+  const auto compare = [&](uint64_t Farewell::*count,
                            const char* did) -> std::optional<std::string> {
     std::optional<size_t> least, most;
     const auto of = [&](size_t rank) { return (*ended[rank]).*count; };
