@@ -29,8 +29,7 @@ const char* KindWords(const CallRecord& record) {
 }
 
 std::string BegunText(int rank, const CallRecord& record) {
-  return "rank " + std::to_string(rank) + " begins split call " + std::to_string(record.call) +
-         (record.captured != 0 ? ", which is in a CUDA graph" : "");
+  return "rank " + std::to_string(rank) + " begins " + BegunCallText(record);
 }
 
 }  // namespace
@@ -38,6 +37,11 @@ std::string BegunText(int rank, const CallRecord& record) {
 std::string ExtentsText(const Spatial& extents) {
   return std::to_string(extents[0]) + "x" + std::to_string(extents[1]) + "x" +
          std::to_string(extents[2]);
+}
+
+std::string BegunCallText(const CallRecord& record) {
+  return "split call " + std::to_string(record.call) +
+         (record.captured != 0 ? ", which is in a CUDA graph" : "");
 }
 
 std::string SuspectFrom(uint64_t call) {
@@ -78,8 +82,7 @@ std::optional<std::string> CallRecords::Compare(int rank, const CallRecord& thei
     return "devices run split calls in another order: as number " + std::to_string(mine.sequence) +
            " " + BegunText(first_ + rank_, mine) + ", and " + BegunText(first_ + rank, theirs) +
            ". CUDA graphs that hold split calls are launched in one order on all ranks, and "
-           "ordered "
-           "by streams with all other split calls";
+           "ordered by streams with all other split calls";
   }
   if (theirs.kernel != mine.kernel || theirs.operation != mine.operation) {
     return both() + "they are not the same kernel. " + kPrivateCalls;

@@ -47,6 +47,9 @@ using AllExtents = std::shared_ptr<const std::vector<Spatial>>;
 inline constexpr const char* kPrivateCalls =
     "Ranks that time plans do so a private number of times: in PyTorch, set benchmark = False";
 
+// Of a record of kBegun: "split call 7, which is in a CUDA graph".
+std::string BegunCallText(const CallRecord& record);
+
 // What ends a line about `call`, the first one whose results may not be those of the whole.
 std::string SuspectFrom(uint64_t call);
 

@@ -37,8 +37,9 @@ class DeviceLog {
 
   // Where a call's two host functions are. Opaque.
   struct Point;
-  // Enqueues that the call begins on `stream`, which may be capturing. Where that succeeds, End
-  // follows on the same stream, whatever became of the call. Allocates where the call is captured.
+  // Enqueue on `stream`, which may be capturing, that the call begins and that it ends. Where Begin
+  // succeeds, End follows behind it, on a stream that is ordered so, whatever became of the call.
+  // Begin allocates where the call is captured.
   Result<Point*> Begin(const DeviceCall& call, CUstream stream);
   Status End(Point* point, CUstream stream);
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <string>
 
 namespace ucudnn::spatial {
 
@@ -26,7 +27,8 @@ class Patience {
     told_ = true;
     return kWarn;
   }
-  Milliseconds waited() const { return waited_; }
+  // " for 7 s".
+  std::string WaitedText() const { return " for " + std::to_string(waited_.count() / 1000) + " s"; }
 
  private:
   const Milliseconds warning_, timeout_;

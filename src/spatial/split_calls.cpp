@@ -226,10 +226,7 @@ void SplitCalls::Watch() {
 
 void SplitCalls::TellOfWait(Patience::Verdict verdict, const Patience& wait,
                             const std::string& what, uint64_t call) {
-  Tell(verdict,
-       what + " split call " + std::to_string(call) + " for " +
-           std::to_string(wait.waited().count() / 1000) + " s",
-       call);
+  Tell(verdict, what + " split call " + std::to_string(call) + wait.WaitedText(), call);
 }
 
 void SplitCalls::Tell(Patience::Verdict verdict, const std::string& line, uint64_t call) {

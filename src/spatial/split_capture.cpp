@@ -10,16 +10,7 @@
 namespace ucudnn::spatial {
 namespace {
 
-std::string NumberOfCall(const CallRecord& record) {
-  return "split call " + std::to_string(record.call) +
-         (record.captured != 0 ? ", which is in a CUDA graph" : "");
-}
-
 constexpr const char* kCounted = " split calls, counted from the first CUDA graph capture";
-
-std::string Seconds(const Patience& wait) {
-  return " for " + std::to_string(wait.waited().count() / 1000) + " s";
-}
 
 }  // namespace
 
@@ -290,7 +281,7 @@ void SplitCalls::WatchBegun(BegunWatch& watch) {
     Tell(verdict,
          "the device of " + ranks_->NameWithDoing(rank) + " has begun " +
              std::to_string(slowest.last) + kCounted + ", and that of " + RankName() +
-             " one more, " + NumberOfCall(missing) + Seconds(watch.ranks),
+             " one more, " + BegunCallText(missing) + watch.ranks.WaitedText(),
          missing.call);
   }
   const bool moves = !all_came || !is_running || begun + ended != watch.moved;
@@ -299,7 +290,7 @@ void SplitCalls::WatchBegun(BegunWatch& watch) {
     const CallRecord last = begun_records_.Own(begun_records_.last());
     Tell(verdict,
          RankName() + ", whose device lags behind the others', has not come to the end of " +
-             NumberOfCall(last) + Seconds(watch.device),
+             BegunCallText(last) + watch.device.WaitedText(),
          last.call);
   }
   WatchLeft(watch, is_running, waiting);
@@ -317,7 +308,7 @@ void SplitCalls::WatchLeft(BegunWatch& watch, bool is_running, uint64_t waiting)
     const int rank = settings_.grid.RankInGroup(ranks_->membership().group, static_cast<int>(at));
     return Break("rank " + std::to_string(rank) + " ended after its device had begun " +
                  std::to_string(begun) + kCounted + ", but that of " + RankName() +
-                 " waits in one more, " + NumberOfCall(missing) + SuspectFrom(missing.call));
+                 " waits in one more, " + BegunCallText(missing) + SuspectFrom(missing.call));
   }
   watch.left_behind.reset();
 }

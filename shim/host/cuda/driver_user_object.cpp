@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "shim/host/cuda/capture.h"
-#include "shim/host/cuda/child_graph.h"
 #include "shim/host/cuda/context.h"
 #include "shim/host/cuda/user_object.h"
 
