@@ -1,0 +1,417 @@
+#include "planner/multigrid/host/layers.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/text.h"
+
+namespace ucudnn::multigrid {
+namespace {
+
+using planner::Activation;
+using planner::ActivationKind;
+using planner::BatchNormalization;
+using planner::Convolution;
+using planner::FullyConnected;
+using planner::GlobalPooling;
+using planner::Pooling;
+using planner::PoolingKind;
+using planner::Scale;
+using planner::Shape;
+
+int64_t Pixels(const Shape& shape) {
+  return int64_t{shape.extents[0]} * shape.extents[1] * shape.extents[2];
+}
+
+// A convolution of one image with one group at a time, over an input that is padded into scratch,
+// so that the innermost loops have no bounds to test.
+struct ConvolutionLoops {
+  const Convolution& op;
+  Spatial in, out;
+  Spatial padded;  // extents of the padded input: what the windows of all outputs cover
+  int channels;    // of a group
+  int filters;     // of a group
+
+  ConvolutionLoops(const Convolution& convolution, const Shape& input, const Shape& output)
+      : op(convolution),
+        in(input.extents),
+        out(output.extents),
+        channels(input.c / convolution.groups),
+        filters(output.c / convolution.groups) {
+    for (int axis = 0; axis < 3; ++axis) {
+      padded[axis] = std::max(
+          (out[axis] - 1) * op.stride[axis] + (op.window[axis] - 1) * op.dilation[axis] + 1,
+          in[axis] + op.pad[axis]);
+    }
+  }
+
+  int64_t PaddedPixels() const { return int64_t{padded[0]} * padded[1] * padded[2]; }
+  int64_t Taps() const { return int64_t{op.window[0]} * op.window[1] * op.window[2]; }
+  int64_t OutPixels() const { return int64_t{out[0]} * out[1] * out[2]; }
+
+  // Calls visit(padded offset, image offset) for each row of the image.
+  template <typename Visit>
+  void ForEachInputRow(Visit&& visit) const {
+    for (int d = 0; d < in[0]; ++d) {
+      for (int h = 0; h < in[1]; ++h) {
+        visit((int64_t{d + op.pad[0]} * padded[1] + h + op.pad[1]) * padded[2] + op.pad[2],
+              (int64_t{d} * in[1] + h) * in[2]);
+      }
+    }
+  }
+  void Pad(const double* image, double* to) const {
+    std::fill_n(to, channels * PaddedPixels(), 0.0);
+    for (int c = 0; c < channels; ++c, image += int64_t{in[0]} * in[1] * in[2]) {
+      ForEachInputRow([&](int64_t to_row, int64_t from_row) {
+        std::copy_n(image + from_row, in[2], to + c * PaddedPixels() + to_row);
+      });
+    }
+  }
+
+  // Calls visit(tap, padded offset, output offset) for each row of outputs that a tap meets; the
+  // row's outputs are stride_w apart in the padded input.
+  template <typename Visit>
+  void ForEachTapRow(Visit&& visit) const {
+    int64_t tap = 0;
+    for (int td = 0; td < op.window[0]; ++td) {
+      for (int th = 0; th < op.window[1]; ++th) {
+        for (int tw = 0; tw < op.window[2]; ++tw, ++tap) {
+          int64_t to = 0;
+          for (int d = 0; d < out[0]; ++d) {
+            for (int h = 0; h < out[1]; ++h, to += out[2]) {
+              const int64_t row_d = int64_t{d} * op.stride[0] + td * op.dilation[0];
+              const int64_t row_h = int64_t{h} * op.stride[1] + th * op.dilation[1];
+              visit(tap, (row_d * padded[1] + row_h) * padded[2] + tw * op.dilation[2], to);
+            }
+          }
+        }
+      }
+    }
+  }
+
+  void Forward(const double* x, const double* weights, const double* bias, double* y,
+               double* scratch) const {
+    const int stride = op.stride[2];
+    Pad(x, scratch);
+    for (int k = 0; k < filters; ++k, y += OutPixels()) {
+      std::fill_n(y, OutPixels(), bias != nullptr ? bias[k] : 0.0);
+      for (int c = 0; c < channels; ++c, weights += Taps()) {
+        const double* const plane = scratch + c * PaddedPixels();
+        ForEachTapRow([&](int64_t tap, int64_t from, int64_t to) {
+          const double weight = weights[tap];
+          for (int w = 0; w < out[2]; ++w) y[to + w] += weight * plane[from + w * stride];
+        });
+      }
+    }
+  }
+
+  void BackwardData(const double* dy, const double* weights, double* dx, double* scratch) const {
+    const int stride = op.stride[2];
+    std::fill_n(scratch, channels * PaddedPixels(), 0.0);
+    for (int k = 0; k < filters; ++k, dy += OutPixels()) {
+      for (int c = 0; c < channels; ++c, weights += Taps()) {
+        double* const plane = scratch + c * PaddedPixels();
+        ForEachTapRow([&](int64_t tap, int64_t to, int64_t from) {
+          const double weight = weights[tap];
+          for (int w = 0; w < out[2]; ++w) plane[to + w * stride] += weight * dy[from + w];
+        });
+      }
+    }
+    for (int c = 0; c < channels; ++c, dx += int64_t{in[0]} * in[1] * in[2]) {
+      ForEachInputRow([&](int64_t from_row, int64_t to_row) {
+        std::copy_n(scratch + c * PaddedPixels() + from_row, in[2], dx + to_row);
+      });
+    }
+  }
+
+  void BackwardFilter(const double* x, const double* dy, double factor, double* gradient,
+                      double* scratch) const {
+    const int stride = op.stride[2];
+    Pad(x, scratch);
+    for (int k = 0; k < filters; ++k, dy += OutPixels()) {
+      for (int c = 0; c < channels; ++c, gradient += Taps()) {
+        const double* const plane = scratch + c * PaddedPixels();
+        ForEachTapRow([&](int64_t tap, int64_t from, int64_t to) {
+          double sum = 0;
+          for (int w = 0; w < out[2]; ++w) sum += plane[from + w * stride] * dy[to + w];
+          gradient[tap] += factor * sum;
+        });
+      }
+    }
+  }
+};
+
+// Calls visit(image, group, loops' pointers' offsets) for each image and group of a convolution.
+struct GroupOffsets {
+  int64_t x, y, weights, bias;
+};
+template <typename Visit>
+void ForEachGroup(const ConvolutionLoops& loops, int batch, Visit&& visit) {
+  const int64_t pixels_in = int64_t{loops.in[0]} * loops.in[1] * loops.in[2];
+  for (int n = 0; n < batch; ++n) {
+    for (int g = 0; g < loops.op.groups; ++g) {
+      const int64_t number = int64_t{n} * loops.op.groups + g;
+      visit(GroupOffsets{
+          number * loops.channels * pixels_in, number * loops.filters * loops.OutPixels(),
+          int64_t{g} * loops.filters * loops.channels * loops.Taps(), int64_t{g} * loops.filters});
+    }
+  }
+}
+
+// Calls visit(input offset, output offset, window's pixels inside) for each output of a pooling.
+template <typename Visit>
+void ForEachWindow(const Shape& in, const Shape& out, Visit&& visit) {
+  const Spatial& extents = out.extents;
+  for (int c = 0; c < out.c; ++c) {
+    const int64_t plane = c * Pixels(in);
+    int64_t to = c * Pixels(out);
+    for (int d = 0; d < extents[0]; ++d) {
+      for (int h = 0; h < extents[1]; ++h) {
+        for (int w = 0; w < extents[2]; ++w, ++to) visit(plane, to, Spatial{d, h, w});
+      }
+    }
+  }
+}
+// Calls visit(input offset) for each pixel of the window of output `place` that the image has.
+template <typename Visit>
+void ForEachPixel(const Pooling& op, const Shape& in, const Spatial& place, Visit&& visit) {
+  Spatial begin, end;
+  for (int axis = 0; axis < 3; ++axis) {
+    const int first = place[axis] * op.stride[axis] - op.pad[axis];
+    begin[axis] = std::max(first, 0);
+    end[axis] = std::min(first + op.window[axis], in.extents[axis]);
+  }
+  for (int d = begin[0]; d < end[0]; ++d) {
+    for (int h = begin[1]; h < end[1]; ++h) {
+      for (int w = begin[2]; w < end[2]; ++w) {
+        visit((int64_t{d} * in.extents[1] + h) * in.extents[2] + w);
+      }
+    }
+  }
+}
+
+Pooling AsWindow(const GlobalPooling& op, const Shape& in) {
+  return Pooling{.kind = op.kind, .window = in.extents, .stride = {1, 1, 1}};
+}
+
+void PoolForward(const Pooling& op, const Shape& in, const Shape& out, const double* x, double* y) {
+  ForEachWindow(in, out, [&](int64_t plane, int64_t to, const Spatial& place) {
+    double sum = 0;
+    double largest = -std::numeric_limits<double>::infinity();
+    int64_t count = 0;
+    ForEachPixel(op, in, place, [&](int64_t pixel) {
+      sum += x[plane + pixel];
+      largest = std::max(largest, x[plane + pixel]);
+      ++count;
+    });
+    y[to] = op.kind == PoolingKind::kMaximum ? largest : sum / static_cast<double>(count);
+  });
+}
+
+void PoolBackward(const Pooling& op, const Shape& in, const Shape& out, const double* x,
+                  const double* dy, double* dx) {
+  std::fill_n(dx, in.c * Pixels(in), 0.0);
+  ForEachWindow(in, out, [&](int64_t plane, int64_t to, const Spatial& place) {
+    int64_t count = 0;
+    int64_t largest = -1;
+    ForEachPixel(op, in, place, [&](int64_t pixel) {
+      if (largest < 0 || x[plane + pixel] > x[plane + largest]) largest = pixel;
+      ++count;
+    });
+    if (op.kind == PoolingKind::kMaximum) {
+      dx[plane + largest] += dy[to];
+      return;
+    }
+    const double share = dy[to] / static_cast<double>(count);
+    ForEachPixel(op, in, place, [&](int64_t pixel) { dx[plane + pixel] += share; });
+  });
+}
+
+void ScaleChannels(const Shape& shape, int batch, const NodeWeights& weights, const double* x,
+                   double* y, bool shifts) {
+  const int64_t pixels = Pixels(shape);
+  for (int n = 0; n < batch; ++n) {
+    for (int c = 0; c < shape.c; ++c) {
+      const double factor = weights.weights.empty() ? 1 : weights.weights[c];
+      const double shift = shifts && !weights.bias.empty() ? weights.bias[c] : 0;
+      for (int64_t i = 0; i < pixels; ++i) *y++ = factor * *x++ + shift;
+    }
+  }
+}
+
+bool IsChannelScale(const planner::Operator& op) {
+  return std::holds_alternative<BatchNormalization>(op) || std::holds_alternative<Scale>(op);
+}
+
+}  // namespace
+
+Status CheckHostLayer(const std::string& node, const HostLayer& layer) {
+  const planner::Operator& op = layer.op;
+  if (const auto* activation = std::get_if<Activation>(&op)) {
+    if (activation->kind == ActivationKind::kRelu || activation->kind == ActivationKind::kTanh) {
+      return Status::Ok();
+    }
+    return Status::Error(Quoted(node) + " has an activation that is not computed here; relu and " +
+                         "tanh are");
+  }
+  if (std::holds_alternative<Convolution>(op) || std::holds_alternative<FullyConnected>(op) ||
+      std::holds_alternative<Pooling>(op) || std::holds_alternative<GlobalPooling>(op) ||
+      std::holds_alternative<planner::Flatten>(op) || IsChannelScale(op)) {
+    return Status::Ok();
+  }
+  return Status::Error(Quoted(node) +
+                       " is not computed here; convolutions, fully connected layers, relu, tanh, "
+                       "poolings, frozen normalisations and scales are");
+}
+
+WeightCounts WeightCountsOf(const HostLayer& layer) {
+  const Shape& in = layer.input;
+  const Shape& out = layer.output;
+  if (const auto* op = std::get_if<Convolution>(&layer.op)) {
+    const int64_t taps = int64_t{op->window[0]} * op->window[1] * op->window[2];
+    return {int64_t{out.c} * (in.c / op->groups) * taps, op->bias ? out.c : 0};
+  }
+  if (const auto* op = std::get_if<FullyConnected>(&layer.op)) {
+    return {in.Features() * op->outputs, op->bias ? op->outputs : 0};
+  }
+  if (const auto* op = std::get_if<BatchNormalization>(&layer.op)) {
+    return op->scale_and_shift ? WeightCounts{in.c, in.c} : WeightCounts{};
+  }
+  if (const auto* op = std::get_if<Scale>(&layer.op)) {
+    return {op->scale ? in.c : 0, op->shift ? in.c : 0};
+  }
+  return {};
+}
+
+size_t ScratchOf(const HostLayer& layer) {
+  const auto* op = std::get_if<Convolution>(&layer.op);
+  if (op == nullptr) return 0;
+  const ConvolutionLoops loops(*op, layer.input, layer.output);
+  return static_cast<size_t>(loops.channels * loops.PaddedPixels());
+}
+
+void Forward(const LayerCall& call, const double* x, double* y) {
+  const auto& [layer, weights, batch, scratch] = call;
+  const int64_t size = layer.output.Features() * batch;
+  if (const auto* op = std::get_if<Convolution>(&layer.op)) {
+    const ConvolutionLoops loops(*op, layer.input, layer.output);
+    ForEachGroup(loops, batch, [&](const GroupOffsets& at) {
+      loops.Forward(x + at.x, weights.weights.data() + at.weights,
+                    op->bias ? weights.bias.data() + at.bias : nullptr, y + at.y, scratch);
+    });
+  } else if (const auto* op = std::get_if<FullyConnected>(&layer.op)) {
+    const int64_t inputs = layer.input.Features();
+    for (int n = 0; n < batch; ++n, x += inputs) {
+      const double* row = weights.weights.data();
+      for (int o = 0; o < op->outputs; ++o, row += inputs) {
+        double sum = op->bias ? weights.bias[o] : 0;
+        for (int64_t i = 0; i < inputs; ++i) sum += row[i] * x[i];
+        *y++ = sum;
+      }
+    }
+  } else if (const auto* op = std::get_if<Activation>(&layer.op)) {
+    const bool is_relu = op->kind == ActivationKind::kRelu;
+    // A NaN stays one: a solve that diverges must be seen to.
+    for (int64_t i = 0; i < size; ++i) y[i] = is_relu ? (x[i] < 0 ? 0 : x[i]) : std::tanh(x[i]);
+  } else if (IsChannelScale(layer.op)) {
+    ScaleChannels(layer.input, batch, weights, x, y, true);
+  } else if (std::holds_alternative<planner::Flatten>(layer.op)) {
+    std::copy_n(x, size, y);
+  } else {
+    const auto* pooling = std::get_if<Pooling>(&layer.op);
+    const auto* global = std::get_if<GlobalPooling>(&layer.op);
+    const Pooling window = pooling != nullptr ? *pooling : AsWindow(*global, layer.input);
+    for (int n = 0; n < batch; ++n) {
+      PoolForward(window, layer.input, layer.output, x + n * layer.input.Features(),
+                  y + n * layer.output.Features());
+    }
+  }
+}
+
+void TransposedJacobian(const LayerCall& call, const double* x, const double* y, const double* dy,
+                        double* dx) {
+  const auto& [layer, weights, batch, scratch] = call;
+  const int64_t size = layer.output.Features() * batch;
+  if (const auto* op = std::get_if<Convolution>(&layer.op)) {
+    const ConvolutionLoops loops(*op, layer.input, layer.output);
+    ForEachGroup(loops, batch, [&](const GroupOffsets& at) {
+      loops.BackwardData(dy + at.y, weights.weights.data() + at.weights, dx + at.x, scratch);
+    });
+  } else if (const auto* op = std::get_if<FullyConnected>(&layer.op)) {
+    const int64_t inputs = layer.input.Features();
+    std::fill_n(dx, inputs * batch, 0.0);
+    for (int n = 0; n < batch; ++n, dx += inputs) {
+      const double* row = weights.weights.data();
+      for (int o = 0; o < op->outputs; ++o, row += inputs) {
+        const double factor = *dy++;
+        for (int64_t i = 0; i < inputs; ++i) dx[i] += factor * row[i];
+      }
+    }
+  } else if (const auto* op = std::get_if<Activation>(&layer.op)) {
+    const bool is_relu = op->kind == ActivationKind::kRelu;
+    for (int64_t i = 0; i < size; ++i) {
+      dx[i] = is_relu ? (y[i] > 0 ? dy[i] : 0) : (1 - y[i] * y[i]) * dy[i];
+    }
+  } else if (IsChannelScale(layer.op)) {
+    ScaleChannels(layer.input, batch, weights, dy, dx, false);
+  } else if (std::holds_alternative<planner::Flatten>(layer.op)) {
+    std::copy_n(dy, size, dx);
+  } else {
+    const auto* pooling = std::get_if<Pooling>(&layer.op);
+    const auto* global = std::get_if<GlobalPooling>(&layer.op);
+    const Pooling window = pooling != nullptr ? *pooling : AsWindow(*global, layer.input);
+    for (int n = 0; n < batch; ++n) {
+      PoolBackward(window, layer.input, layer.output, x + n * layer.input.Features(),
+                   dy + n * layer.output.Features(), dx + n * layer.input.Features());
+    }
+  }
+}
+
+void AddGradient(const LayerCall& call, const double* x, const double* dy, double factor,
+                 NodeWeights& gradient) {
+  const auto& [layer, weights, batch, scratch] = call;
+  const Shape& out = layer.output;
+  if (!gradient.bias.empty()) {
+    // One number an output channel; of a fully connected layer, an output.
+    const auto numbers = static_cast<int64_t>(gradient.bias.size());
+    const int64_t pixels = out.Features() / numbers;
+    for (int n = 0; n < batch; ++n) {
+      for (int64_t c = 0; c < numbers; ++c) {
+        const double* const plane = dy + (n * numbers + c) * pixels;
+        double sum = 0;
+        for (int64_t i = 0; i < pixels; ++i) sum += plane[i];
+        gradient.bias[c] += factor * sum;
+      }
+    }
+  }
+  if (gradient.weights.empty()) return;
+  if (const auto* op = std::get_if<Convolution>(&layer.op)) {
+    const ConvolutionLoops loops(*op, layer.input, layer.output);
+    ForEachGroup(loops, batch, [&](const GroupOffsets& at) {
+      loops.BackwardFilter(x + at.x, dy + at.y, factor, gradient.weights.data() + at.weights,
+                           scratch);
+    });
+  } else if (const auto* op = std::get_if<FullyConnected>(&layer.op)) {
+    const int64_t inputs = layer.input.Features();
+    for (int n = 0; n < batch; ++n, x += inputs) {
+      double* row = gradient.weights.data();
+      for (int o = 0; o < op->outputs; ++o, row += inputs) {
+        const double scaled = factor * *dy++;
+        for (int64_t i = 0; i < inputs; ++i) row[i] += scaled * x[i];
+      }
+    }
+  } else if (IsChannelScale(layer.op)) {
+    const int64_t pixels = Pixels(out);
+    for (int n = 0; n < batch; ++n) {
+      for (int c = 0; c < out.c; ++c) {
+        const int64_t plane = (int64_t{n} * out.c + c) * pixels;
+        double sum = 0;
+        for (int64_t i = 0; i < pixels; ++i) sum += x[plane + i] * dy[plane + i];
+        gradient.weights[c] += factor * sum;
+      }
+    }
+  }
+}
+
+}  // namespace ucudnn::multigrid

@@ -1,0 +1,129 @@
+#include "planner/multigrid/host/propagators.h"
+
+#include <algorithm>
+#include <limits>
+#include <new>
+
+namespace ucudnn::multigrid {
+namespace {
+
+// What kMean needs beside the layers themselves, for the blocks of every coarse level.
+Status Average(HostStage& stage, const Hierarchy& hierarchy, bool from_the_end) {
+  UCUDNN_RETURN_IF_ERROR(stage.CheckCanAverage());
+  for (int level = 1; level < hierarchy.levels(); ++level) {
+    const int span = hierarchy.level(level).span;
+    stage.AverageBlocks(from_the_end ? stage.steps() % span : 0, span);
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Result<State> HostStates::Create() {
+  std::unique_ptr<double[]> made(new (std::nothrow) double[size_]);
+  if (!made) {
+    return Status::Error("no memory for a state of " + std::to_string(size_ * sizeof(double)) +
+                         " bytes, the " + std::to_string(states_.size() + 1) + "th");
+  }
+  states_.push_back(std::move(made));
+  return State{states_.back().get()};
+}
+
+Status HostStates::Combine(State to, double b, double a, State x, int) {
+  double* const result = Numbers(to);
+  const double* const other = Numbers(x);
+  if (b == 0 && a == 1) {
+    std::copy_n(other, size_, result);
+  } else if (b == 0) {
+    for (int64_t i = 0; i < size_; ++i) result[i] = a * other[i];
+  } else {
+    for (int64_t i = 0; i < size_; ++i) result[i] = a * other[i] + b * result[i];
+  }
+  return Status::Ok();
+}
+
+Result<double> HostStates::SquaredDistance(State x, State y, int) {
+  const double* const first = Numbers(x);
+  double sum = 0;
+  if (y == nullptr) {
+    for (int64_t i = 0; i < size_; ++i) sum += first[i] * first[i];
+    return sum;
+  }
+  const double* const second = Numbers(y);
+  for (int64_t i = 0; i < size_; ++i) {
+    const double difference = first[i] - second[i];
+    sum += difference * difference;
+  }
+  return sum;
+}
+
+double HostStates::UnitRoundoff() const { return std::numeric_limits<double>::epsilon() / 2; }
+
+Result<std::unique_ptr<HostChain>> HostChain::Make(HostStage& stage, const Hierarchy& hierarchy,
+                                                   CoarseOperator coarse, double h) {
+  if (coarse == CoarseOperator::kMean) {
+    UCUDNN_RETURN_IF_ERROR(Average(stage, hierarchy, false));
+  }
+  return std::unique_ptr<HostChain>(new HostChain(stage, hierarchy, coarse, h));
+}
+
+Status HostChain::Step(int level, int step, State from, State to, int lane) {
+  const LayerRanges ranges = LayersOf(coarse_, hierarchy_.level(level), step, h_);
+  double* const out = Numbers(to);
+  std::copy_n(Numbers(from), size(), out);
+  stage_.AddTransformed(ranges.parts[0], Numbers(from), out, lane);
+  if (ranges.count == 2) stage_.AddTransformed(ranges.parts[1], out, out, lane);
+  return Status::Ok();
+}
+
+Result<HostTrajectory> HostTrajectory::Make(BlockSystem& states, const Hierarchy& hierarchy,
+                                            HostStates& owner, int lanes) {
+  const int coarsening = hierarchy.level(0).coarsening;
+  HostTrajectory made(states, coarsening);
+  made.windows_.resize(lanes);
+  for (Window& window : made.windows_) {
+    window.states.reserve(coarsening);
+    for (int i = 1; i < coarsening; ++i) {
+      UCUDNN_ASSIGN_OR_RETURN(const State state, owner.Create());
+      window.scratch.push_back(state);
+    }
+  }
+  return made;
+}
+
+void HostTrajectory::Reset() {
+  for (Window& window : windows_) window.block = -1;
+}
+
+Result<const double*> HostTrajectory::At(int number, int lane) {
+  Window& window = windows_[lane];
+  const int block = number / coarsening_;
+  if (block != window.block) {
+    UCUDNN_RETURN_IF_ERROR(states_->ReadBlock(block, window.scratch, lane, window.states));
+    window.block = block;
+  }
+  return static_cast<const double*>(window.states[number % coarsening_]);
+}
+
+Result<std::unique_ptr<HostAdjoint>> HostAdjoint::Make(HostStage& stage, const Hierarchy& hierarchy,
+                                                       CoarseOperator coarse, double h) {
+  if (coarse == CoarseOperator::kMean) {
+    UCUDNN_RETURN_IF_ERROR(Average(stage, hierarchy, true));
+  }
+  return std::unique_ptr<HostAdjoint>(new HostAdjoint(stage, hierarchy, coarse, h));
+}
+
+Status HostAdjoint::Step(int level, int step, State from, State to, int lane) {
+  const LayerRanges ranges =
+      AdjointLayersOf(coarse_, hierarchy_.level(level), step, h_, stage_.steps());
+  double* const out = Numbers(to);
+  std::copy_n(Numbers(from), size(), out);
+  for (int i = 0; i < ranges.count; ++i) {
+    const LayerRange& range = ranges.parts[i];
+    UCUDNN_ASSIGN_OR_RETURN(const double* u, trajectory_->At(range.begin, lane));
+    stage_.AddTransposed(range, u, i == 0 ? Numbers(from) : out, out, lane);
+  }
+  return Status::Ok();
+}
+
+}  // namespace ucudnn::multigrid

@@ -1,0 +1,110 @@
+// The chain of a stage and its adjoint as propagators over states on the host.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/status.h"
+#include "planner/multigrid/block_system.h"
+#include "planner/multigrid/host/stage.h"
+#include "planner/multigrid/propagator.h"
+
+namespace ucudnn::multigrid {
+
+// States are state_size() doubles.
+class HostStates : public Propagator {
+ public:
+  Result<State> Create() override;
+  Status Combine(State to, double b, double a, State x, int lane) override;
+  Result<double> SquaredDistance(State x, State y, int lane) override;
+  double UnitRoundoff() const override;
+
+  static double* Numbers(State state) { return static_cast<double*>(state); }
+
+ protected:
+  explicit HostStates(int64_t size) : size_(size) {}
+  int64_t size() const { return size_; }
+
+ private:
+  int64_t size_;
+  std::vector<std::unique_ptr<double[]>> states_;
+};
+
+// Phi(u) = u + h F(u), and its coarse versions.
+class HostChain : public HostStates {
+ public:
+  // `stage` and `hierarchy` outlive it. An error where the coarse operator does not fit the steps.
+  static Result<std::unique_ptr<HostChain>> Make(HostStage& stage, const Hierarchy& hierarchy,
+                                                 CoarseOperator coarse, double h);
+
+  Status Step(int level, int step, State from, State to, int lane) override;
+
+ private:
+  HostChain(HostStage& stage, const Hierarchy& hierarchy, CoarseOperator coarse, double h)
+      : HostStates(stage.state_size()),
+        stage_(stage),
+        hierarchy_(hierarchy),
+        coarse_(coarse),
+        h_(h) {}
+
+  HostStage& stage_;
+  const Hierarchy& hierarchy_;
+  CoarseOperator coarse_;
+  double h_;
+};
+
+// The states that the layers of a chain saw, as a linearised solve reads them.
+class HostTrajectory {
+ public:
+  // `states` outlives it; `hierarchy` is that of `states`, and `owner` creates what it reads into.
+  static Result<HostTrajectory> Make(BlockSystem& states, const Hierarchy& hierarchy,
+                                     HostStates& owner, int lanes);
+
+  // State `number`. It holds until the lane asks for one of another block.
+  Result<const double*> At(int number, int lane);
+  // Forgets what was read: the states have changed.
+  void Reset();
+
+ private:
+  struct Window {
+    int block = -1;
+    std::vector<State> states;
+    std::vector<State> scratch;
+  };
+
+  HostTrajectory(BlockSystem& states, int coarsening) : states_(&states), coarsening_(coarsening) {}
+
+  BlockSystem* states_;
+  int coarsening_;
+  std::vector<Window> windows_;  // by lane
+};
+
+// The adjoint chain w[j] = lambda[N - j]: Phi(w) = w + h J_F(u)^T w, linearised at a trajectory.
+class HostAdjoint : public HostStates {
+ public:
+  // `stage` and `hierarchy`, of as many steps, outlive it.
+  static Result<std::unique_ptr<HostAdjoint>> Make(HostStage& stage, const Hierarchy& hierarchy,
+                                                   CoarseOperator coarse, double h);
+
+  // `trajectory` outlives the solves that follow.
+  void LineariseAt(HostTrajectory& trajectory) { trajectory_ = &trajectory; }
+
+  // REQUIRES: LineariseAt.
+  Status Step(int level, int step, State from, State to, int lane) override;
+
+ private:
+  HostAdjoint(HostStage& stage, const Hierarchy& hierarchy, CoarseOperator coarse, double h)
+      : HostStates(stage.state_size()),
+        stage_(stage),
+        hierarchy_(hierarchy),
+        coarse_(coarse),
+        h_(h) {}
+
+  HostStage& stage_;
+  const Hierarchy& hierarchy_;
+  CoarseOperator coarse_;
+  double h_;
+  HostTrajectory* trajectory_ = nullptr;
+};
+
+}  // namespace ucudnn::multigrid

@@ -1,0 +1,120 @@
+#include "planner/multigrid/lanes.h"
+
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "base/mutex.h"
+
+namespace ucudnn::multigrid {
+namespace {
+
+// Which of `tasks` lane `lane` of `lanes` has: from the first up to the second.
+std::pair<int, int> TasksOf(int lane, int lanes, int tasks) {
+  return {static_cast<int>(int64_t{tasks} * lane / lanes),
+          static_cast<int>(int64_t{tasks} * (lane + 1) / lanes)};
+}
+
+}  // namespace
+
+struct Lanes::Pool {
+  Mutex mutex;
+  Condition changed;
+  uint64_t round UCUDNN_GUARDED_BY(mutex) = 0;
+  bool ends UCUDNN_GUARDED_BY(mutex) = false;
+  int running UCUDNN_GUARDED_BY(mutex) = 0;
+  // Of the round; written before it begins.
+  int tasks = 0;
+  void* work = nullptr;
+  Call call = nullptr;
+  std::vector<Status> results;       // one for each lane
+  std::vector<std::thread> threads;  // lane i + 1 is thread i
+
+  void Do(int lane, int lanes) {
+    results[lane] = Status::Ok();
+    const auto [begin, end] = TasksOf(lane, lanes, tasks);
+    for (int task = begin; task < end && results[lane].ok(); ++task) {
+      results[lane] = call(work, task, lane);
+    }
+  }
+
+  void Serve(int lane, int lanes) {
+    uint64_t done = 0;
+    while (true) {
+      {
+        MutexLock lock(mutex);
+        while (round == done && !ends) changed.Wait(mutex);
+        if (ends) return;
+        done = round;
+      }
+      Do(lane, lanes);
+      MutexLock lock(mutex);
+      if (--running == 0) changed.NotifyAll();
+    }
+  }
+
+  void End() {
+    {
+      MutexLock lock(mutex);
+      ends = true;
+      changed.NotifyAll();
+    }
+    for (std::thread& thread : threads) thread.join();
+    threads.clear();
+  }
+};
+
+Lanes::Lanes(int count, std::unique_ptr<Pool> pool) : count_(count), pool_(std::move(pool)) {}
+Lanes::Lanes(Lanes&&) noexcept = default;
+Lanes& Lanes::operator=(Lanes&& other) noexcept {
+  std::swap(count_, other.count_);
+  std::swap(pool_, other.pool_);
+  return *this;
+}
+Lanes::~Lanes() {
+  if (pool_) pool_->End();
+}
+
+Result<Lanes> Lanes::Start(int count) {
+  if (count < 1) return Status::Error(std::to_string(count) + " lanes; 1 and more are expected");
+  if (count == 1) return Lanes(1, nullptr);
+  auto pool = std::make_unique<Pool>();
+  pool->results.resize(count);
+  try {
+    for (int lane = 1; lane < count; ++lane) {
+      pool->threads.emplace_back([&pool = *pool, lane, count] { pool.Serve(lane, count); });
+    }
+  } catch (const std::system_error& error) {
+    pool->End();
+    return Status::Error("the system gives no thread for lane " +
+                         std::to_string(pool->threads.size() + 1) + " of " + std::to_string(count) +
+                         ": " + error.what());
+  }
+  return Lanes(count, std::move(pool));
+}
+
+Status Lanes::Run(int tasks, void* work, Call call) {
+  if (!pool_ || tasks < 2) {
+    for (int task = 0; task < tasks; ++task) UCUDNN_RETURN_IF_ERROR(call(work, task, 0));
+    return Status::Ok();
+  }
+  Pool& pool = *pool_;
+  pool.tasks = tasks;
+  pool.work = work;
+  pool.call = call;
+  {
+    MutexLock lock(pool.mutex);
+    ++pool.round;
+    pool.running = count_ - 1;
+    pool.changed.NotifyAll();
+  }
+  pool.Do(0, count_);
+  {
+    MutexLock lock(pool.mutex);
+    while (pool.running > 0) pool.changed.Wait(pool.mutex);
+  }
+  for (Status& result : pool.results) UCUDNN_RETURN_IF_ERROR(std::move(result));
+  return Status::Ok();
+}
+
+}  // namespace ucudnn::multigrid

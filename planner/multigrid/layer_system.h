@@ -1,0 +1,63 @@
+// The states of all levels of one solve, as the solver moves them: whoever implements this decides
+// where states live and how the blocks of a level run at once.
+//
+// U_l[0..M_l] are the states of level l, Phi_l,i its step from state i to state i + 1, and
+//     U_l[0] = u0,   U_l[i + 1] = Phi_l,i(U_l[i]) + g_l[i + 1]
+// its equations: equation 18 of Kirby et al. with g_0 = 0 on the finest level, equation 24 on the
+// others. A block is a C-point and the F-points behind it (figure 3).
+// Calls come from one thread. A function that fails leaves the states as they may be: the solve is
+// over.
+#pragma once
+
+#include "base/status.h"
+
+namespace ucudnn::multigrid {
+
+class LayerSystem {
+ public:
+  virtual ~LayerSystem() = default;
+
+  // Which right side a level's equations have.
+  enum class Source {
+    kNone,       // g_l = 0: the level's own chain from u0 on
+    kRestricted  // as Restrict made it; on the finest level the same as kNone
+  };
+
+  // Every state of the finest level becomes u0.
+  virtual Status Broadcast() = 0;
+  // F-points follow from the C-points of their blocks, block by block (F-relaxation).
+  virtual Status RelaxF(int level, Source source) = 0;
+  // Computes what the C-points of `level` would be by the F-points before them, and keeps it beside
+  // them: A[j] = Phi(U[jc - 1]) + g[jc]. REQUIRES: F-points are relaxed, unless the solve skips its
+  // first relaxation.
+  virtual Status Advance(int level) = 0;
+  // C-points become weight * A + (1 - weight) * U (C-relaxation). REQUIRES: Advance, just before;
+  // what it computed is used up.
+  virtual Status RelaxC(int level, double weight) = 0;
+  // Starts level + 1 from the C-points of `level` (equation 23), with the right side of equation
+  // 24: g[j] = A[j] - Phi_level+1(U[(j - 1)c]). REQUIRES: Advance, just before; it is used up.
+  virtual Status Restrict(int level) = 0;
+  // The states of `level` one after the other: serial propagation.
+  virtual Status SolveSerially(int level, Source source) = 0;
+  // C-points of `level` become the states of level + 1 (algorithm 1, steps 4 and 5: with injection
+  // the old states cancel). Level + 1 is used up.
+  virtual Status Correct(int level) = 0;
+
+  // |A - U| over the C-points of the finest level: the residual of equation 19 where F-points are
+  // relaxed. REQUIRES: Advance(0), just before; it is not used up.
+  virtual Result<double> ResidualNorm() = 0;
+  // The residual of equation 19 over all points, whatever they are.
+  virtual Result<double> FullResidualNorm() = 0;
+
+  // L2 norms of the finest level's C-points.
+  struct StateNorms {
+    double largest = 0;  // of one state; not finite where any number is not
+    double all = 0;      // of all together
+  };
+  virtual Result<StateNorms> Norms() = 0;
+
+  // The distance between 1 and the next number that states can hold, halved.
+  virtual double UnitRoundoff() const = 0;
+};
+
+}  // namespace ucudnn::multigrid

@@ -1,0 +1,32 @@
+// One layer of a chain after the other, on states of any kind: what BlockSystem moves. Residual
+// networks on the host, their adjoints and a caller's own vectors (ucudnn/layer_parallel.h) are
+// propagators.
+#pragma once
+
+#include "base/status.h"
+
+namespace ucudnn::multigrid {
+
+using State = void*;  // its propagator's; never null
+
+class Propagator {
+ public:
+  virtual ~Propagator() = default;
+
+  // A state of unspecified value. It is the propagator's and lives as long.
+  virtual Result<State> Create() = 0;
+
+  // The other functions are called by several threads at once, each with a `lane` of its own, and
+  // with states that no two of them write.
+
+  // to = Phi_level,step(from); `to` is another state than `from`.
+  virtual Status Step(int level, int step, State from, State to, int lane) = 0;
+  // to = a * x + b * to; what is multiplied by 0 is not read.
+  virtual Status Combine(State to, double b, double a, State x, int lane) = 0;
+  // |x - y|^2, or |x|^2 where `y` is null.
+  virtual Result<double> SquaredDistance(State x, State y, int lane) = 0;
+
+  virtual double UnitRoundoff() const = 0;  // of a state's numbers
+};
+
+}  // namespace ucudnn::multigrid

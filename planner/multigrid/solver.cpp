@@ -1,0 +1,327 @@
+#include "planner/multigrid/solver.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+namespace ucudnn::multigrid {
+namespace {
+
+using Source = LayerSystem::Source;
+
+// Measured in fp32 and fp64: the residual of a chain stays at about 0.25 of the unit roundoff times
+// the norm of all C-points, since each of them is rounded once.
+constexpr double kReachable = 0.1;  // below that, no solve of many cycles comes
+constexpr double kFloor = 1;        // above that, a residual that stays is not rounding
+// Of the largest state, times the unit roundoff: below that a solve is not judged to diverge.
+constexpr double kJudged = 200;
+
+std::string Number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g", value);
+  return text;
+}
+
+class Cycles {
+ public:
+  Cycles(LayerSystem& system, const Hierarchy& hierarchy, const SolveOptions& options)
+      : system_(system), hierarchy_(hierarchy), options_(options) {}
+
+  Status Begin();
+  Status Run(int number);
+  // The residual of the relaxed finest level.
+  Result<double> Residual();
+
+ private:
+  const Relaxation& RelaxationOf(int level) const {
+    const auto& all = options_.relaxation;
+    return all[std::min<size_t>(level, all.size() - 1)];
+  }
+  Status Descend(int level, bool relaxes);
+  Status Cycle(int level, CycleKind kind, bool relaxes);
+  Status StartNested();
+
+  LayerSystem& system_;
+  const Hierarchy& hierarchy_;
+  const SolveOptions& options_;
+  // What holds of the finest level; on others a cycle begins with neither.
+  bool is_relaxed_ = false;
+  bool is_advanced_ = false;
+};
+
+Status Cycles::Begin() {
+  switch (options_.start) {
+    case Start::kBroadcast:
+      return system_.Broadcast();
+    case Start::kNested:
+      return StartNested();
+    case Start::kPrevious:
+      return Status::Ok();
+  }
+  return Status::Ok();
+}
+
+Status Cycles::StartNested() {
+  int level = hierarchy_.coarsest();
+  UCUDNN_RETURN_IF_ERROR(system_.SolveSerially(level, Source::kNone));
+  while (level-- > 0) {
+    UCUDNN_RETURN_IF_ERROR(system_.Correct(level));
+    UCUDNN_RETURN_IF_ERROR(system_.RelaxF(level, Source::kNone));
+  }
+  is_relaxed_ = true;
+  return Status::Ok();
+}
+
+// Relaxes `level` and makes level + 1's equations.
+Status Cycles::Descend(int level, bool relaxes) {
+  const bool is_finest = level == 0;
+  const Relaxation& relaxation = RelaxationOf(level);
+  if (relaxes) {
+    if (!(is_finest && is_relaxed_)) {
+      UCUDNN_RETURN_IF_ERROR(system_.RelaxF(level, Source::kRestricted));
+      if (is_finest) is_advanced_ = false;
+    }
+    for (int sweep = 0; sweep < relaxation.c_sweeps; ++sweep) {
+      if (!(is_finest && is_advanced_)) UCUDNN_RETURN_IF_ERROR(system_.Advance(level));
+      UCUDNN_RETURN_IF_ERROR(system_.RelaxC(level, relaxation.c_weight));
+      UCUDNN_RETURN_IF_ERROR(system_.RelaxF(level, Source::kRestricted));
+      if (is_finest) is_advanced_ = false;
+    }
+  }
+  if (!(is_finest && is_advanced_)) UCUDNN_RETURN_IF_ERROR(system_.Advance(level));
+  if (is_finest) is_advanced_ = false;
+  return system_.Restrict(level);
+}
+
+Status Cycles::Cycle(int level, CycleKind kind, bool relaxes) {
+  if (level == hierarchy_.coarsest()) return system_.SolveSerially(level, Source::kRestricted);
+  UCUDNN_RETURN_IF_ERROR(Descend(level, relaxes));
+  UCUDNN_RETURN_IF_ERROR(Cycle(level + 1, kind, relaxes));
+  if (kind == CycleKind::kF && level + 1 < hierarchy_.coarsest()) {
+    UCUDNN_RETURN_IF_ERROR(Cycle(level + 1, CycleKind::kV, true));
+  }
+  UCUDNN_RETURN_IF_ERROR(system_.Correct(level));
+  return system_.RelaxF(level, Source::kRestricted);
+}
+
+Status Cycles::Run(int number) {
+  const bool relaxes = !(options_.skips_first_down && number == 1);
+  UCUDNN_RETURN_IF_ERROR(Cycle(0, options_.cycle, relaxes));
+  is_relaxed_ = true;
+  is_advanced_ = false;
+  return Status::Ok();
+}
+
+Result<double> Cycles::Residual() {
+  if (!is_advanced_) UCUDNN_RETURN_IF_ERROR(system_.Advance(0));
+  is_advanced_ = true;
+  return system_.ResidualNorm();
+}
+
+// Judges residuals from the second cycle on: the first often raises them, and the solve converges
+// all the same.
+class Judge {
+ public:
+  // Why the solve is given up after this residual, or null. Residuals up to `negligible` are not
+  // judged.
+  const char* Look(int cycle, double residual, double negligible) {
+    if (!std::isfinite(residual)) return "the states are not finite";
+    const double before = last_;
+    last_ = residual;
+    if (cycle < 2 || residual <= negligible) return nullptr;
+    rises_ = residual > before ? rises_ + 1 : 0;
+    if (rises_ == kRises) return "the residual rose twice in a row";
+    if (residual > kSlow * before && ++slow_ == kSlowCycles) {
+      return "the residual fell by less than half in three cycles";
+    }
+    return nullptr;
+  }
+  // Whether the last step no longer made the residual much smaller.
+  static bool Stalls(double before, double residual) { return residual > kSlow * before; }
+
+ private:
+  static constexpr int kRises = 2;
+  static constexpr double kSlow = 0.5;
+  static constexpr int kSlowCycles = 3;
+
+  double last_ = std::numeric_limits<double>::infinity();
+  int rises_ = 0;
+  int slow_ = 0;
+};
+
+Result<Solution> SolveOneLevel(LayerSystem& system) {
+  Solution solution;
+  UCUDNN_RETURN_IF_ERROR(system.SolveSerially(0, Source::kNone));
+  UCUDNN_ASSIGN_OR_RETURN(const LayerSystem::StateNorms norms, system.Norms());
+  solution.largest_state = norms.largest;
+  return solution;
+}
+
+// One solve of several levels.
+class Run {
+ public:
+  Run(LayerSystem& system, const Hierarchy& hierarchy, const SolveOptions& options)
+      : system_(system),
+        hierarchy_(hierarchy),
+        options_(options),
+        cycles_(system, hierarchy, options) {}
+
+  Result<Solution> Solve();
+
+ private:
+  bool IsDirect() const {
+    const Relaxation& finest = options_.relaxation.front();
+    return finest.c_weight == 1 &&
+           solution_.cycles >= CyclesOfDirectSolve(hierarchy_.level(0), finest);
+  }
+  // Records the residual of the last cycle; true where the solve is over.
+  Result<bool> Look();
+  Status FallBack(const char* reason);
+  Status CheckReachable(double norm_of_all, double largest) const;
+
+  LayerSystem& system_;
+  const Hierarchy& hierarchy_;
+  const SolveOptions& options_;
+  Cycles cycles_;
+  Judge judge_;
+  Solution solution_;
+};
+
+Status Run::FallBack(const char* reason) {
+  solution_.outcome = Outcome::kSerial;
+  solution_.fallback = reason;
+  UCUDNN_RETURN_IF_ERROR(system_.SolveSerially(0, Source::kNone));
+  UCUDNN_ASSIGN_OR_RETURN(const LayerSystem::StateNorms norms, system_.Norms());
+  solution_.largest_state = norms.largest;
+  return Status::Ok();
+}
+
+Status Run::CheckReachable(double norm_of_all, double largest) const {
+  if (!options_.tolerance || !std::isfinite(norm_of_all) || norm_of_all == 0) return Status::Ok();
+  const double scale = options_.scale == ResidualScale::kAbsolute ? 1 : largest;
+  const double floor = kReachable * system_.UnitRoundoff() * norm_of_all / scale;
+  if (*options_.tolerance >= floor) return Status::Ok();
+  return Status::Error("tolerance " + Number(*options_.tolerance) +
+                       " is below what states of this precision can reach, about " + Number(floor) +
+                       ": a larger one, or a wider type");
+}
+
+Result<bool> Run::Look() {
+  UCUDNN_ASSIGN_OR_RETURN(const LayerSystem::StateNorms norms, system_.Norms());
+  double residual = std::numeric_limits<double>::quiet_NaN();
+  if (std::isfinite(norms.largest)) {
+    UCUDNN_ASSIGN_OR_RETURN(residual, cycles_.Residual());
+  }
+  solution_.largest_state = norms.largest;
+  const double before = solution_.residuals.back();
+  const double scale = options_.scale == ResidualScale::kAbsolute ? 1 : norms.largest;
+  const double scaled = scale > 0 ? residual / scale : residual;
+  solution_.residuals.push_back(scaled);
+  const double floor = kFloor * system_.UnitRoundoff() * norms.all;
+  // Relative to the largest state, whatever the scale: states that grow raise their residual, too.
+  const double relative = norms.largest > 0 ? residual / norms.largest : residual;
+  const double negligible = kJudged * system_.UnitRoundoff();
+  if (const char* reason = judge_.Look(solution_.cycles, relative, negligible)) {
+    UCUDNN_RETURN_IF_ERROR(FallBack(reason));
+    return true;
+  }
+  if (!options_.tolerance) return false;
+  if (scaled <= *options_.tolerance) {
+    solution_.outcome = IsDirect() ? Outcome::kDirect : Outcome::kConverged;
+    return true;
+  }
+  if (residual <= floor && Judge::Stalls(before, scaled)) {
+    solution_.outcome = Outcome::kRounding;
+    return true;
+  }
+  return false;
+}
+
+Result<Solution> Run::Solve() {
+  UCUDNN_RETURN_IF_ERROR(cycles_.Begin());
+  UCUDNN_ASSIGN_OR_RETURN(const LayerSystem::StateNorms start, system_.Norms());
+  UCUDNN_RETURN_IF_ERROR(CheckReachable(start.all, start.largest));
+  solution_.residuals.push_back(std::numeric_limits<double>::quiet_NaN());
+  if (options_.measures_start) {
+    UCUDNN_ASSIGN_OR_RETURN(solution_.residuals.back(), system_.FullResidualNorm());
+    if (options_.scale == ResidualScale::kLargestState && start.largest > 0) {
+      solution_.residuals.back() /= start.largest;
+    }
+  }
+  const bool looks = options_.tolerance || options_.measures_cycles;
+  while (solution_.cycles < options_.cycles) {
+    UCUDNN_RETURN_IF_ERROR(cycles_.Run(++solution_.cycles));
+    if (!looks) continue;
+    UCUDNN_ASSIGN_OR_RETURN(const bool is_over, Look());
+    if (is_over) return solution_;
+  }
+  if (options_.tolerance) {
+    UCUDNN_RETURN_IF_ERROR(FallBack("the cycles allowed did not reach the tolerance"));
+    return solution_;
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const LayerSystem::StateNorms norms, system_.Norms());
+  solution_.largest_state = norms.largest;
+  if (!std::isfinite(norms.largest)) {
+    UCUDNN_RETURN_IF_ERROR(FallBack("the states are not finite"));
+    return solution_;
+  }
+  solution_.outcome = IsDirect() ? Outcome::kDirect : Outcome::kEarly;
+  return solution_;
+}
+
+}  // namespace
+
+const char* NameOf(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kConverged:
+      return "converged";
+    case Outcome::kRounding:
+      return "rounding";
+    case Outcome::kEarly:
+      return "early";
+    case Outcome::kDirect:
+      return "direct";
+    case Outcome::kSerial:
+      return "serial";
+  }
+  return "";
+}
+
+Status CheckOptions(const SolveOptions& options) {
+  if (options.relaxation.empty()) return Status::Error("no relaxation; F or FCF is expected");
+  for (const Relaxation& relaxation : options.relaxation) {
+    if (relaxation.c_sweeps < 0) {
+      return Status::Error(std::to_string(relaxation.c_sweeps) +
+                           " sweeps of C-relaxation; 0 (F), 1 (FCF) and more are expected");
+    }
+    if (!(relaxation.c_weight > 0 && relaxation.c_weight < 2)) {
+      return Status::Error("C-relaxation weighted by " + Number(relaxation.c_weight) +
+                           "; a weight above 0 and below 2 is expected");
+    }
+  }
+  if (options.cycles < 1) {
+    return Status::Error(std::to_string(options.cycles) + " cycles; 1 and more are expected");
+  }
+  if (options.tolerance && !(*options.tolerance > 0 && std::isfinite(*options.tolerance))) {
+    return Status::Error("tolerance " + Number(*options.tolerance) +
+                         "; a number above 0 is expected");
+  }
+  return Status::Ok();
+}
+
+int CyclesOfDirectSolve(const Level& finest, const Relaxation& relaxation) {
+  // Each F-relaxation with the C-relaxation before it, or with the correction, makes one more block
+  // exact.
+  const int blocks_a_cycle = relaxation.c_sweeps + 1;
+  return (finest.blocks() + blocks_a_cycle - 1) / blocks_a_cycle;
+}
+
+Result<Solution> Solve(LayerSystem& system, const Hierarchy& hierarchy,
+                       const SolveOptions& options) {
+  UCUDNN_RETURN_IF_ERROR(CheckOptions(options));
+  if (hierarchy.levels() == 1) return SolveOneLevel(system);
+  return Run(system, hierarchy, options).Solve();
+}
+
+}  // namespace ucudnn::multigrid

@@ -1,0 +1,86 @@
+// Nonlinear multigrid over the layers of a residual net: Full Approximation Storage with F- and
+// FCF-relaxation (MGRIT). Forward states and adjoints are solved by the same code.
+// Source: Kirby et al., algorithm 1; options as in XBraid.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "planner/multigrid/hierarchy.h"
+#include "planner/multigrid/layer_system.h"
+
+namespace ucudnn::multigrid {
+
+// F-relaxation, then `c_sweeps` times C- and F-relaxation: 0 is F, 1 FCF, 2 FCFCF.
+struct Relaxation {
+  int c_sweeps = 1;
+  double c_weight = 1;  // of the C-relaxation, above 0 and below 2
+};
+
+enum class CycleKind {
+  kV,  // each coarser level once
+  kF   // each coarser level by an F-cycle and then a V-cycle
+};
+
+enum class Start {
+  kBroadcast,  // every state is the first one
+  kPrevious,   // as the states are, of an earlier solve of nearly the same system
+  kNested      // the coarsest level first, then level by level upwards
+};
+
+enum class ResidualScale {
+  kAbsolute,
+  kLargestState  // divided by the norm of the largest state, for states that grow
+};
+
+struct SolveOptions {
+  std::vector<Relaxation> relaxation = {
+      {}};  // of each level but the coarsest; the last is repeated
+  CycleKind cycle = CycleKind::kV;
+  Start start = Start::kBroadcast;
+  bool skips_first_down = false;  // the first cycle goes down without relaxing
+  // The residual at which the solve ends; without one it ends after `cycles` (early stopping).
+  std::optional<double> tolerance;
+  ResidualScale scale = ResidualScale::kAbsolute;
+  int cycles = 2;  // with a tolerance: at most; then the states are solved serially
+  // Whether residuals[0] is measured, which costs a step of every layer.
+  bool measures_start = false;
+  // Whether a solve without tolerance measures its residuals. Without it divergence is seen by
+  // states that are not finite alone.
+  bool measures_cycles = true;
+};
+
+enum class Outcome {
+  kConverged,  // the residual is at most the tolerance
+  kRounding,   // the residual is as small as the precision allows, and above the tolerance
+  kEarly,      // the cycles asked for are done
+  kDirect,     // as many cycles as make relaxation alone exact
+  kSerial      // one level, or a solve that did not converge: solved serially
+};
+const char* NameOf(Outcome outcome);  // converged, rounding, early, direct, serial
+
+struct Solution {
+  Outcome outcome = Outcome::kSerial;
+  int cycles = 0;
+  // In the scale asked for; residuals[k] is the one after k cycles, [0] NaN where it was not
+  // measured. Empty behind a solve of one level.
+  std::vector<double> residuals;
+  double largest_state = 0;  // L2 norm
+  std::string fallback;  // why the states were solved serially instead; empty where they were not
+};
+
+// An error for options that cannot be met, in one line with the value and what would be right.
+Status CheckOptions(const SolveOptions& options);
+
+// How many cycles make relaxation on the finest level alone exact, with weights of 1.
+int CyclesOfDirectSolve(const Level& finest, const Relaxation& relaxation);
+
+// Solves the finest level of `system`. When it returns Ok, the states are those of the outcome: a
+// solve that diverges or stalls ends in serial propagation. An error is the system's, or a
+// tolerance that the precision cannot reach.
+Result<Solution> Solve(LayerSystem& system, const Hierarchy& hierarchy,
+                       const SolveOptions& options);
+
+}  // namespace ucudnn::multigrid

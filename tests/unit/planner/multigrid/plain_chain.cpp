@@ -1,0 +1,148 @@
+#include "unit/planner/multigrid/plain_chain.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <iostream>
+
+namespace ucudnn::multigrid {
+namespace {
+
+template <typename T>
+T Get(Result<T> result) {
+  if (!result.ok()) {
+    std::cerr << result.message() << '\n';
+    std::abort();
+  }
+  return std::move(*result);
+}
+
+std::vector<double> Drawn(size_t count, double deviation, std::mt19937_64& random) {
+  std::normal_distribution<double> normal(0, deviation);
+  std::vector<double> numbers(count);
+  for (double& number : numbers) number = normal(random);
+  return numbers;
+}
+
+}  // namespace
+
+ResidualChain PlainChain(const ChainShape& shape) {
+  planner::GraphBuilder builder("plain");
+  const planner::NodeId input =
+      builder.Add("data", planner::Input{shape.channels, {1, shape.extent, shape.extent}, 2}, {});
+  Stage stage = {.input = input};
+  planner::NodeId last = input;
+  const int pad = shape.window / 2;
+  for (int i = 0; i < shape.steps; ++i) {
+    const std::string name = "step" + std::to_string(i);
+    const planner::NodeId convolution =
+        builder.Add(name,
+                    planner::Convolution{.filters = shape.channels,
+                                         .window = {1, shape.window, shape.window},
+                                         .pad = {0, pad, pad}},
+                    {last});
+    const planner::NodeId activation =
+        builder.Add(name + ".act", planner::Activation{shape.activation}, {convolution});
+    last = builder.Add(name + ".add", planner::Add{}, {activation, last});
+    stage.steps.push_back({{convolution, activation}, last});
+  }
+  ResidualChain chain;
+  chain.graph = Get(builder.Build());
+  chain.shapes = Get(planner::InferShapes(chain.graph, 1));
+  stage.shape = chain.shapes[input];
+  chain.sections.emplace_back(std::move(stage));
+  return chain;
+}
+
+std::vector<double> Interpolated(const std::vector<double>& knots, int width, int steps) {
+  const int count = static_cast<int>(knots.size()) / width;
+  const double distance = 1.0 / (count - 1);
+  std::vector<double> all;
+  for (int i = 0; i < steps; ++i) {
+    const double x = i + 1 == steps ? 1 : i * (1.0 / (steps - 1));
+    int knot = 0;
+    while (knot + 2 < count && (knot + 1) * distance <= x) ++knot;
+    const double begin = knot * distance;
+    const double end = knot + 2 == count ? 1 : (knot + 1) * distance;
+    for (int j = 0; j < width; ++j) {
+      const double from = knots[knot * width + j];
+      const double to = knots[(knot + 1) * width + j];
+      all.push_back(i + 1 == steps ? to : (to - from) / (end - begin) * (x - begin) + from);
+    }
+  }
+  return all;
+}
+
+WeightedChain DrawnChain(const ChainShape& shape, std::mt19937_64& random, double gain,
+                         std::optional<int> knots, int batch) {
+  WeightedChain made = {.chain = PlainChain(shape), .batch = batch};
+  made.parameters.resize(made.chain.graph.nodes.size());
+  const int taps = shape.window * shape.window * shape.channels;
+  const int width = shape.channels * taps;
+  const int rows = knots.value_or(shape.steps);
+  std::vector<double> weights =
+      Drawn(static_cast<size_t>(rows) * width, gain * std::sqrt(2.0 / taps), random);
+  std::vector<double> bias = Drawn(static_cast<size_t>(rows) * shape.channels, 0.1, random);
+  if (knots) {
+    weights = Interpolated(weights, width, shape.steps);
+    bias = Interpolated(bias, shape.channels, shape.steps);
+  }
+  for (int i = 0; i < shape.steps; ++i) {
+    NodeWeights& step = made.step(i);
+    step.weights.assign(weights.begin() + i * width, weights.begin() + (i + 1) * width);
+    step.bias.assign(bias.begin() + i * shape.channels, bias.begin() + (i + 1) * shape.channels);
+  }
+  made.first = Drawn(static_cast<size_t>(made.stage().shape.Features()) * batch, 1, random);
+  return made;
+}
+
+HostSolve::HostSolve(const WeightedChain& chain, const SolveSetting& setting)
+    : chain_(chain), h_(setting.h) {
+  const int steps = static_cast<int>(chain.stage().steps.size());
+  hierarchy_ = Get(Hierarchy::Make(steps, setting.coarsening, setting.levels));
+  lanes_.emplace(Get(Lanes::Start(setting.lanes)));
+  stage_.emplace(Get(
+      HostStage::Make(chain.chain, chain.stage(), chain.parameters, chain.batch, setting.lanes)));
+  propagator_ = Get(HostChain::Make(*stage_, hierarchy_, setting.coarse, setting.h));
+  const multigrid::State first = Get(propagator_->Create());
+  std::copy(chain.first.begin(), chain.first.end(), HostStates::Numbers(first));
+  system_.emplace(
+      Get(BlockSystem::Make(*propagator_, hierarchy_, *lanes_, setting.storage, first)));
+}
+
+std::vector<double> HostSolve::Copy(multigrid::State state) const {
+  const double* const numbers = HostStates::Numbers(state);
+  return {numbers, numbers + stage_->state_size()};
+}
+
+std::vector<double> HostSolve::State(int number) {
+  const int coarsening = hierarchy_.level(0).coarsening;
+  std::vector<multigrid::State> scratch;
+  for (int i = 1; i < coarsening; ++i) scratch.push_back(Get(propagator_->Create()));
+  std::vector<multigrid::State> states;
+  const Status read = system_->ReadBlock(number / coarsening, scratch, 0, states);
+  if (!read.ok()) std::abort();
+  return Copy(states[number % coarsening]);
+}
+
+std::vector<std::vector<double>> HostSolve::Serial() {
+  std::vector<std::vector<double>> states = {chain_.first};
+  for (int i = 0; i < stage_->steps(); ++i) {
+    std::vector<double> next = states.back();
+    stage_->AddTransformed({i, i + 1, h_}, states.back().data(), next.data(), 0);
+    states.push_back(std::move(next));
+  }
+  return states;
+}
+
+double RelativeError(const std::vector<double>& a, const std::vector<double>& b) {
+  double difference = 0;
+  double norm = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    difference += (a[i] - b[i]) * (a[i] - b[i]);
+    norm += b[i] * b[i];
+  }
+  return std::sqrt(difference) / std::sqrt(norm);
+}
+
+}  // namespace ucudnn::multigrid

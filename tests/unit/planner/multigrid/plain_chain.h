@@ -1,0 +1,93 @@
+// Chains of one convolution a step, with weights, as the tests of multigrid solve them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "planner/multigrid/block_system.h"
+#include "planner/multigrid/host/propagators.h"
+#include "planner/multigrid/host/stage.h"
+#include "planner/multigrid/residual_chain.h"
+#include "planner/multigrid/solver.h"
+
+namespace ucudnn::multigrid {
+
+struct ChainShape {
+  int steps = 64;
+  int channels = 4;
+  int extent = 8;
+  int window = 3;
+  planner::ActivationKind activation = planner::ActivationKind::kRelu;
+};
+
+// u + act(K * u + b), `shape.steps` times, without opening and closing.
+ResidualChain PlainChain(const ChainShape& shape);
+
+// A chain with its numbers. `first` is u0.
+struct WeightedChain {
+  ResidualChain chain;
+  Parameters parameters;  // by node
+  std::vector<double> first;
+  int batch = 1;
+
+  const Stage& stage() const { return std::get<Stage>(chain.sections[0]); }
+  NodeWeights& step(int number) { return parameters[stage().steps[number].transformation.front()]; }
+};
+
+// Weights drawn from N(0, gain^2 2 / (window^2 channels)), biases from N(0, 0.01), the first state
+// from N(0, 1): each step its own ("iid"), or `knots` of them interpolated over the depth.
+WeightedChain DrawnChain(const ChainShape& shape, std::mt19937_64& random, double gain = 1,
+                         std::optional<int> knots = std::nullopt, int batch = 1);
+
+// The weights interpolated as numpy.interp does, from `knots` rows of `width` numbers.
+std::vector<double> Interpolated(const std::vector<double>& knots, int width, int steps);
+
+struct SolveSetting {
+  std::vector<int> coarsening = {4};
+  int levels = 2;
+  CoarseOperator coarse = CoarseOperator::kInject;
+  double h = 1;
+  Storage storage = Storage::kAll;
+  int lanes = 1;
+};
+
+// Everything that a forward solve of a chain on the host needs; it stays where it is made.
+class HostSolve {
+ public:
+  // `chain` outlives it. Ends the test where something cannot be made.
+  HostSolve(const WeightedChain& chain, const SolveSetting& setting);
+
+  Result<Solution> Solve(const SolveOptions& options) {
+    return multigrid::Solve(*system_, hierarchy_, options);
+  }
+  std::vector<double> State(int number);  // of the finest level
+  std::vector<double> Last() { return Copy(system_->last()); }
+  // u_0..u_N, one layer after the other by `stage` alone.
+  std::vector<std::vector<double>> Serial();
+
+  BlockSystem& system() { return *system_; }
+  HostStage& stage() { return *stage_; }
+  const Hierarchy& hierarchy() const { return hierarchy_; }
+  Lanes& lanes() { return *lanes_; }
+  HostChain& propagator() { return *propagator_; }
+
+ private:
+  std::vector<double> Copy(multigrid::State state) const;
+
+  const WeightedChain& chain_;
+  double h_;
+  Hierarchy hierarchy_;
+  std::optional<Lanes> lanes_;
+  std::optional<HostStage> stage_;
+  std::unique_ptr<HostChain> propagator_;
+  std::optional<BlockSystem> system_;
+};
+
+// |a - b| / |b|, in L2.
+double RelativeError(const std::vector<double>& a, const std::vector<double>& b);
+
+}  // namespace ucudnn::multigrid

@@ -1,0 +1,146 @@
+// The solver on the host against residual histories of an independent NumPy implementation
+// (data/README.md), and against what relaxation makes exact.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "unit/planner/multigrid/plain_chain.h"
+
+namespace ucudnn::multigrid {
+namespace {
+
+const std::string kData = MULTIGRID_TEST_DATA;
+
+std::vector<double> ReadNumbers(const std::string& name) {
+  std::ifstream file(kData + "/" + name, std::ios::binary | std::ios::ate);
+  std::vector<double> numbers(static_cast<size_t>(file.tellg()) / sizeof(double));
+  file.seekg(0);
+  file.read(reinterpret_cast<char*>(numbers.data()),
+            static_cast<std::streamsize>(numbers.size() * sizeof(double)));
+  return numbers;
+}
+
+nlohmann::json ReadExpected() {
+  std::ifstream file(kData + "/residuals.json");
+  return nlohmann::json::parse(file);
+}
+
+constexpr int kWeights = 4 * 4 * 3 * 3;
+constexpr int kBias = 4;
+
+// The chain of a row of residuals.json.
+WeightedChain ChainOf(const nlohmann::json& row) {
+  const int steps = row["N"];
+  ChainShape shape = {.steps = steps};
+  if (row["activation"] == "tanh") shape.activation = planner::ActivationKind::kTanh;
+  WeightedChain made = {.chain = PlainChain(shape)};
+  made.parameters.resize(made.chain.graph.nodes.size());
+  const bool is_smooth = row["kind"] == "smooth";
+  const int rows = is_smooth ? 6 : steps;
+  const std::vector<double> all =
+      ReadNumbers(is_smooth ? "smooth_knots.f64" : "iid_" + std::to_string(steps) + ".f64");
+  const auto bias_at = all.begin() + rows * kWeights;
+  std::vector<double> weights(all.begin(), bias_at);
+  std::vector<double> bias(bias_at, bias_at + rows * kBias);
+  made.first.assign(bias_at + rows * kBias, all.end());
+  if (is_smooth) {
+    weights = Interpolated(weights, kWeights, steps);
+    bias = Interpolated(bias, kBias, steps);
+  }
+  for (int i = 0; i < steps; ++i) {
+    NodeWeights& step = made.step(i);
+    step.weights.assign(weights.begin() + i * kWeights, weights.begin() + (i + 1) * kWeights);
+    step.bias.assign(bias.begin() + i * kBias, bias.begin() + (i + 1) * kBias);
+  }
+  return made;
+}
+
+CoarseOperator CoarseOf(const nlohmann::json& row) {
+  return *ParseCoarseOperator(row["coarse"].get<std::string>());
+}
+
+SolveOptions OptionsOf(const nlohmann::json& row) {
+  SolveOptions options;
+  options.relaxation = {{row["relaxation"] == "F" ? 0 : 1, 1}};
+  options.start = row["start"] == "nested" ? Start::kNested : Start::kBroadcast;
+  options.tolerance = 1e-9;
+  options.cycles = 30;
+  options.measures_start = true;
+  return options;
+}
+
+// Another order of the same sums gives 1e-7 of a residual that is near what rounding leaves.
+void ExpectHistory(const Solution& solution, const nlohmann::json& row) {
+  const std::vector<double> expected = row["residuals"];
+  // NumPy's cycles go on where ours are given up.
+  if (solution.fallback.empty()) {
+    ASSERT_EQ(solution.residuals.size(), expected.size());
+  } else {
+    ASSERT_LT(solution.residuals.size(), expected.size());
+  }
+  for (size_t i = 0; i < solution.residuals.size(); ++i) {
+    EXPECT_NEAR(solution.residuals[i], expected[i], 1e-8 * expected[i] + 1e-12)
+        << "after cycle " << i;
+  }
+}
+
+// The adjoint of a chain's exact states, from the last adjoint of the fixture.
+struct AdjointSolve {
+  explicit AdjointSolve(HostSolve& forward, CoarseOperator coarse, double h)
+      : trajectory(*HostTrajectory::Make(forward.system(), forward.hierarchy(),
+                                         forward.propagator(), forward.lanes().count())),
+        adjoint(std::move(*HostAdjoint::Make(forward.stage(), forward.hierarchy(), coarse, h))) {
+    adjoint->LineariseAt(trajectory);
+    const State last = *adjoint->Create();
+    const std::vector<double> numbers = ReadNumbers("last_adjoint.f64");
+    std::copy(numbers.begin(), numbers.end(), HostStates::Numbers(last));
+    system.emplace(
+        *BlockSystem::Make(*adjoint, forward.hierarchy(), forward.lanes(), Storage::kAll, last));
+  }
+  HostTrajectory trajectory;
+  std::unique_ptr<HostAdjoint> adjoint;
+  std::optional<BlockSystem> system;
+};
+
+TEST(Reference, ResidualHistoriesAreThoseOfNumPy) {
+  int rows = 0;
+  int given_up = 0;
+  for (const nlohmann::json& row : ReadExpected()) {
+    nlohmann::json name = row;
+    name.erase("residuals");
+    name.erase("output_errors");
+    SCOPED_TRACE(name.dump());
+    ++rows;
+    const WeightedChain chain = ChainOf(row);
+    const double h = row["T"].get<double>() / row["N"].get<int>();
+    HostSolve forward(
+        chain,
+        {.coarsening = {row["c"]}, .levels = row["levels"], .coarse = CoarseOf(row), .h = h});
+    if (row["adjoint"]) {
+      ASSERT_TRUE(forward.system().SolveSerially(0, LayerSystem::Source::kNone).ok());
+      AdjointSolve adjoint(forward, CoarseOf(row), h);
+      const Result<Solution> solved = Solve(*adjoint.system, forward.hierarchy(), OptionsOf(row));
+      ASSERT_TRUE(solved.ok()) << solved.message();
+      ExpectHistory(*solved, row);
+    } else {
+      const Result<Solution> solved = forward.Solve(OptionsOf(row));
+      ASSERT_TRUE(solved.ok()) << solved.message();
+      ExpectHistory(*solved, row);
+      const std::vector<double> errors = row["output_errors"];
+      if (!solved->fallback.empty()) {
+        ++given_up;
+        continue;
+      }
+      const double error = RelativeError(forward.Last(), forward.Serial().back());
+      EXPECT_NEAR(error, errors.back(), 1e-6 * errors.back() + 1e-13);
+    }
+  }
+  EXPECT_EQ(rows, 84);
+  // T = 10, c = 16, F, with inject, mid and mean: residuals that hardly fall, or rise twice.
+  EXPECT_EQ(given_up, 3);
+}
+
+}  // namespace
+}  // namespace ucudnn::multigrid
