@@ -240,6 +240,9 @@ void ScaleChannels(const Shape& shape, int batch, const NodeWeights& weights, co
   }
 }
 
+// Whose output are the numbers of its input.
+bool IsCopy(const planner::Operator& op) { return std::holds_alternative<planner::Flatten>(op); }
+
 bool IsChannelScale(const planner::Operator& op) {
   return std::holds_alternative<BatchNormalization>(op) || std::holds_alternative<Scale>(op);
 }
@@ -257,7 +260,7 @@ Status CheckHostLayer(const std::string& node, const HostLayer& layer) {
   }
   if (std::holds_alternative<Convolution>(op) || std::holds_alternative<FullyConnected>(op) ||
       std::holds_alternative<Pooling>(op) || std::holds_alternative<GlobalPooling>(op) ||
-      std::holds_alternative<planner::Flatten>(op) || IsChannelScale(op)) {
+      IsCopy(op) || IsChannelScale(op)) {
     return Status::Ok();
   }
   return Status::Error(Quoted(node) +
@@ -282,6 +285,17 @@ WeightCounts WeightCountsOf(const HostLayer& layer) {
     return {op->scale ? in.c : 0, op->shift ? in.c : 0};
   }
   return {};
+}
+
+Status CheckWeights(const std::string& node, const HostLayer& layer, const NodeWeights& weights) {
+  const WeightCounts expected = WeightCountsOf(layer);
+  const auto have_weights = static_cast<int64_t>(weights.weights.size());
+  const auto have_bias = static_cast<int64_t>(weights.bias.size());
+  if (have_weights == expected.weights && have_bias == expected.bias) return Status::Ok();
+  return Status::Error("the weights of " + Quoted(node) + " are " + std::to_string(have_weights) +
+                       " and " + std::to_string(have_bias) + " of bias; " +
+                       std::to_string(expected.weights) + " and " + std::to_string(expected.bias) +
+                       " are expected");
 }
 
 size_t ScratchOf(const HostLayer& layer) {
@@ -316,7 +330,7 @@ void Forward(const LayerCall& call, const double* x, double* y) {
     for (int64_t i = 0; i < size; ++i) y[i] = is_relu ? (x[i] < 0 ? 0 : x[i]) : std::tanh(x[i]);
   } else if (IsChannelScale(layer.op)) {
     ScaleChannels(layer.input, batch, weights, x, y, true);
-  } else if (std::holds_alternative<planner::Flatten>(layer.op)) {
+  } else if (IsCopy(layer.op)) {
     std::copy_n(x, size, y);
   } else {
     const auto* pooling = std::get_if<Pooling>(&layer.op);
@@ -355,7 +369,7 @@ void TransposedJacobian(const LayerCall& call, const double* x, const double* y,
     }
   } else if (IsChannelScale(layer.op)) {
     ScaleChannels(layer.input, batch, weights, dy, dx, false);
-  } else if (std::holds_alternative<planner::Flatten>(layer.op)) {
+  } else if (IsCopy(layer.op)) {
     std::copy_n(dy, size, dx);
   } else {
     const auto* pooling = std::get_if<Pooling>(&layer.op);

@@ -61,10 +61,13 @@ double HostStates::UnitRoundoff() const { return std::numeric_limits<double>::ep
 
 Result<std::unique_ptr<HostChain>> HostChain::Make(HostStage& stage, const Hierarchy& hierarchy,
                                                    CoarseOperator coarse, double h) {
-  if (coarse == CoarseOperator::kMean) {
-    UCUDNN_RETURN_IF_ERROR(Average(stage, hierarchy, false));
-  }
-  return std::unique_ptr<HostChain>(new HostChain(stage, hierarchy, coarse, h));
+  std::unique_ptr<HostChain> chain(new HostChain(stage, hierarchy, coarse, h));
+  UCUDNN_RETURN_IF_ERROR(chain->WeightsChanged());
+  return chain;
+}
+
+Status HostChain::WeightsChanged() {
+  return coarse_ == CoarseOperator::kMean ? Average(stage_, hierarchy_, false) : Status::Ok();
 }
 
 Status HostChain::Step(int level, int step, State from, State to, int lane) {
@@ -107,10 +110,13 @@ Result<const double*> HostTrajectory::At(int number, int lane) {
 
 Result<std::unique_ptr<HostAdjoint>> HostAdjoint::Make(HostStage& stage, const Hierarchy& hierarchy,
                                                        CoarseOperator coarse, double h) {
-  if (coarse == CoarseOperator::kMean) {
-    UCUDNN_RETURN_IF_ERROR(Average(stage, hierarchy, true));
-  }
-  return std::unique_ptr<HostAdjoint>(new HostAdjoint(stage, hierarchy, coarse, h));
+  std::unique_ptr<HostAdjoint> adjoint(new HostAdjoint(stage, hierarchy, coarse, h));
+  UCUDNN_RETURN_IF_ERROR(adjoint->WeightsChanged());
+  return adjoint;
+}
+
+Status HostAdjoint::WeightsChanged() {
+  return coarse_ == CoarseOperator::kMean ? Average(stage_, hierarchy_, true) : Status::Ok();
 }
 
 Status HostAdjoint::Step(int level, int step, State from, State to, int lane) {

@@ -37,6 +37,9 @@ class HostChain : public HostStates {
   static Result<std::unique_ptr<HostChain>> Make(HostStage& stage, const Hierarchy& hierarchy,
                                                  CoarseOperator coarse, double h);
 
+  // The parameters have other values than at the last call: what is made of them is made again.
+  Status WeightsChanged();
+
   Status Step(int level, int step, State from, State to, int lane) override;
 
  private:
@@ -88,6 +91,8 @@ class HostAdjoint : public HostStates {
 
   // `trajectory` outlives the solves that follow.
   void LineariseAt(HostTrajectory& trajectory) { trajectory_ = &trajectory; }
+
+  Status WeightsChanged();  // as HostChain's
 
   // REQUIRES: LineariseAt.
   Status Step(int level, int step, State from, State to, int lane) override;
