@@ -26,6 +26,10 @@ class Propagator {
   // |x - y|^2, or |x|^2 where `y` is null.
   virtual Result<double> SquaredDistance(State x, State y, int lane) = 0;
 
+  // What lanes were given from now on happens after all that any of them was given before: of lanes
+  // that are streams. Called by one thread, between the others' calls.
+  virtual Status Join() { return Status::Ok(); }
+
   virtual double UnitRoundoff() const = 0;  // of a state's numbers
 };
 
