@@ -164,21 +164,21 @@ Status BlockSystem::Correct(int level) {
 
 template <typename Part>
 Result<double> BlockSystem::SumInOrder(int count, Part&& part) {
-  UCUDNN_RETURN_IF_ERROR(ForEach(count, [&](int i, int lane) -> Status {
-    UCUDNN_ASSIGN_OR_RETURN(parts_[i], part(i, lane));
-    return Status::Ok();
-  }));
+  UCUDNN_RETURN_IF_ERROR(
+      ForEach(count, [&](int i, int lane) { return part(i, &parts_[i], lane); }));
+  UCUDNN_RETURN_IF_ERROR(propagator_->Wait());
   double sum = 0;
   for (int i = 0; i < count; ++i) sum += parts_[i];
   return sum;
 }
 
 Result<double> BlockSystem::ResidualNorm() {
-  UCUDNN_ASSIGN_OR_RETURN(const double squares,
-                          SumInOrder(hierarchy_->level(0).blocks(), [&](int block, int lane) {
-                            return propagator_->SquaredDistance(grids_[1].source[block + 1],
-                                                                CPoint(0, block + 1), lane);
-                          }));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const double squares,
+      SumInOrder(hierarchy_->level(0).blocks(), [&](int block, double* result, int lane) {
+        return propagator_->SquaredDistance(grids_[1].source[block + 1], CPoint(0, block + 1),
+                                            result, lane);
+      }));
   return std::sqrt(squares);
 }
 
@@ -186,16 +186,16 @@ Result<double> BlockSystem::FullResidualNorm() {
   const Level& shape = hierarchy_->level(0);
   // With C-points alone the states between them follow from them, and so have no residual.
   const bool keeps_f = KeepsF(0);
-  const auto of_block = [&](int block, int lane) -> Result<double> {
+  const auto of_block = [&](int block, double* result, int lane) -> Status {
     const State stepped = scratch_[lane].back();
     UCUDNN_RETURN_IF_ERROR(StepThrough(block, (block + 1) * shape.coarsening, stepped, lane));
-    return propagator_->SquaredDistance(stepped, CPoint(0, block + 1), lane);
+    return propagator_->SquaredDistance(stepped, CPoint(0, block + 1), result, lane);
   };
-  const auto of_step = [&](int step, int lane) -> Result<double> {
+  const auto of_step = [&](int step, double* result, int lane) -> Status {
     const State stepped = scratch_[lane].back();
     std::vector<State>& states = grids_[0].states;
     UCUDNN_RETURN_IF_ERROR(propagator_->Step(0, step, states[step], stepped, lane));
-    return propagator_->SquaredDistance(stepped, states[step + 1], lane);
+    return propagator_->SquaredDistance(stepped, states[step + 1], result, lane);
   };
   UCUDNN_ASSIGN_OR_RETURN(const double squares, keeps_f ? SumInOrder(shape.steps, of_step)
                                                         : SumInOrder(shape.blocks(), of_block));
@@ -204,9 +204,10 @@ Result<double> BlockSystem::FullResidualNorm() {
 
 Result<LayerSystem::StateNorms> BlockSystem::Norms() {
   const int count = hierarchy_->level(0).blocks() + 1;
-  UCUDNN_ASSIGN_OR_RETURN(const double squares, SumInOrder(count, [&](int block, int lane) {
-                            return propagator_->SquaredDistance(CPoint(0, block), nullptr, lane);
-                          }));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const double squares, SumInOrder(count, [&](int block, double* result, int lane) {
+        return propagator_->SquaredDistance(CPoint(0, block), nullptr, result, lane);
+      }));
   StateNorms norms;
   norms.all = std::sqrt(squares);
   double largest = 0;

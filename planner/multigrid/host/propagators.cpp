@@ -42,19 +42,16 @@ Status HostStates::Combine(State to, double b, double a, State x, int) {
   return Status::Ok();
 }
 
-Result<double> HostStates::SquaredDistance(State x, State y, int) {
+Status HostStates::SquaredDistance(State x, State y, double* result, int) {
   const double* const first = Numbers(x);
+  const double* const second = y != nullptr ? Numbers(y) : nullptr;
   double sum = 0;
-  if (y == nullptr) {
-    for (int64_t i = 0; i < size_; ++i) sum += first[i] * first[i];
-    return sum;
-  }
-  const double* const second = Numbers(y);
   for (int64_t i = 0; i < size_; ++i) {
-    const double difference = first[i] - second[i];
+    const double difference = second != nullptr ? first[i] - second[i] : first[i];
     sum += difference * difference;
   }
-  return sum;
+  *result = sum;
+  return Status::Ok();
 }
 
 double HostStates::UnitRoundoff() const { return std::numeric_limits<double>::epsilon() / 2; }

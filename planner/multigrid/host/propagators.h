@@ -16,7 +16,7 @@ class HostStates : public Propagator {
  public:
   Result<State> Create() override;
   Status Combine(State to, double b, double a, State x, int lane) override;
-  Result<double> SquaredDistance(State x, State y, int lane) override;
+  Status SquaredDistance(State x, State y, double* result, int lane) override;
   double UnitRoundoff() const override;
 
   static double* Numbers(State state) { return static_cast<double*>(state); }
