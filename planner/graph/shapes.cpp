@@ -287,7 +287,7 @@ Status CheckShape(const Shape& shape) {
   Count bytes = 8 * Count{shape.c};  // an element has 8 at most
   for (const int32_t extent : {shape.extents[0], shape.extents[1], shape.extents[2], shape.n}) {
     fits = fits && extent >= 1;
-    bytes = std::min(bytes, Count{kMostBytes}) * extent;
+    bytes = std::min(bytes, Count{kMostBytes} + 1) * extent;
   }
   if (!fits || bytes > kMostBytes) {
     return Status::Error("shape " + Describe(shape) +

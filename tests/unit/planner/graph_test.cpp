@@ -239,6 +239,9 @@ TEST(GraphRefusal, NamesTheNodeAndWhatWasExpected) {
   EXPECT_THAT(After(Conv(4, 3, 1, 1), 0).message(), HasSubstr("node 'data': shape 1x8x0x0"));
   EXPECT_THAT(After(FullyConnected{0, true}, 9).message(), HasSubstr("0 features; expected"));
   EXPECT_THAT(After(Activation{}, 2147483647).message(), HasSubstr("fits 63 bits"));
+  GraphBuilder large("net");  // one image, whose bytes are too many before the batch is counted
+  large.Add("data", Input{2147483647, {1, 2147483647, 1}, 2}, {});
+  EXPECT_THAT(large.Build().message(), HasSubstr("fits 63 bits"));
   EXPECT_THAT(After(FullyConnected{2147483647, true}, 2000).message(),
               HasSubstr("expected of any"));
   EXPECT_THAT(After(Conv(4, 3, 1, 2147483647), 9).message(), HasSubstr("padded by 2147483647"));
