@@ -94,6 +94,7 @@ TEST(Onnx, TorchsNetworksAreTheBuiltInOnes) {
     int64_t parameters;
   } kCases[] = {{"torch_alexnet.onnx", "alexnet", 61'100'840},
                 {"torch_resnet50.onnx", "resnet50", 25'557'032},
+                {"torch_resnet18_v2.onnx", "resnet18-v2", 11'687'720},
                 {"torch_densenet121.onnx", "densenet121-nary", 7'978'856}};
   for (const auto& [file, network, parameters] : kCases) {
     const auto graph = LoadData(file);
