@@ -241,7 +241,10 @@ void ScaleChannels(const Shape& shape, int batch, const NodeWeights& weights, co
 }
 
 // Whose output are the numbers of its input.
-bool IsCopy(const planner::Operator& op) { return std::holds_alternative<planner::Flatten>(op); }
+bool IsCopy(const planner::Operator& op) {
+  return std::holds_alternative<planner::Flatten>(op) ||
+         std::holds_alternative<planner::Reshape>(op);
+}
 
 bool IsChannelScale(const planner::Operator& op) {
   return std::holds_alternative<BatchNormalization>(op) || std::holds_alternative<Scale>(op);

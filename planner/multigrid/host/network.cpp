@@ -124,7 +124,7 @@ Status HostNetwork::MakeStages() {
     solves_any = solves_any || hierarchy.levels() > 1;
     UCUDNN_ASSIGN_OR_RETURN(HostStage made,
                             HostStage::Make(chain_, *stage, parameters_, settings_.batch, lanes));
-    const double h = settings_.time > 0 ? settings_.time / steps : 1;
+    const double h = settings_.time > 0 ? settings_.time / steps : settings_.step;
     auto solve = std::make_unique<StageSolve>(std::move(hierarchy), std::move(made), h);
     solve->input = stage->input;
     solve->output = stage->steps.back().sum;

@@ -21,8 +21,9 @@ namespace ucudnn::multigrid {
 struct NetworkSettings {
   int batch = 1;
   int lanes = 1;  // threads
-  // h of a stage of N steps is time / N; 0: h = 1, the network's own scaling.
+  // A stage of N steps has h = time / N; where `time` is 0, h = step.
   double time = 0;
+  double step = 1;
   std::vector<int> coarsening = {4};
   int levels = 0;  // as Hierarchy::Make has it; 1 is serial propagation
   CoarseOperator coarse = CoarseOperator::kInject;
