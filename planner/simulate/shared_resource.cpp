@@ -31,17 +31,16 @@ void SharedResource::Begin(double now_ms, TaskId task, double duration_ms, doubl
 double SharedResource::NextEndMs() const {
   const double end_ms = running_.top().progress_ms;
   if (progress_ms_ == now_ms_ && slowdown_ == 1) return end_ms;
+  // Rounding may have taken the clock past the end.
   return std::max(now_ms_, now_ms_ + (end_ms - progress_ms_) * slowdown_);
 }
 
 void SharedResource::EndNext(double now_ms, std::vector<TaskId>& ended) {
   PassUntil(now_ms);
-  // What PassUntil added may be off by a rounding.
-  progress_ms_ = std::max(progress_ms_, running_.top().progress_ms);
+  progress_ms_ = running_.top().progress_ms;  // exactly: what PassUntil added was rounded
   last_ended_ = running_.top().task;
   uint64_t load = load_;
   while (!IsIdle() && running_.top().progress_ms <= progress_ms_) {
-    last_ended_ = std::min(last_ended_, running_.top().task);
     ended.push_back(running_.top().task);
     load -= running_.top().load;
     running_.pop();

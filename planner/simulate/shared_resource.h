@@ -36,7 +36,8 @@ class SharedResource {
   // Appends the tasks that end at `now_ms`, which NextEndMs named. REQUIRES: !IsIdle().
   void EndNext(double now_ms, std::vector<TaskId>& ended);
 
-  // The task of the smallest id that ended when EndNext was last called, or kNone.
+  // Of the tasks that the last call of EndNext appended the first, which has the smallest id; or
+  // kNone.
   TaskId LastEnded() const { return last_ended_; }
   // All but the work. REQUIRES: IsIdle().
   const ResourceUse& use() const { return use_; }

@@ -168,7 +168,6 @@ void Simulation::EndAllAt(double now_ms) {
     const size_t at = Position(event.resource);
     ended_together_.clear();
     resources_[at].EndNext(now_ms, ended_together_);
-    ++versions_[at];
     if (std::exchange(is_changed_[at], 1) == 0) changed_.push_back(event.resource);
     for (const TaskId task : ended_together_) End(now_ms, task);
   }

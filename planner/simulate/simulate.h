@@ -56,7 +56,8 @@ struct Timeline {
   std::vector<Span> tasks;
   double makespan_ms = 0;
   // From a task that begins at 0 to the task that ends last (the first of them, by id). Each begins
-  // at the moment when the one before it ends, so their lengths add up to makespan_ms.
+  // at the moment when the one before it ends (of several dependencies that end then, the smallest
+  // id), so their lengths add up to makespan_ms.
   std::vector<PathTask> critical_path;
   std::vector<ResourceUse> resources;
   std::array<ActivityUse, kActivities> activities;  // by Activity

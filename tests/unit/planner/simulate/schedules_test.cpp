@@ -314,6 +314,16 @@ TEST(Schedules, TheCriticalPathSaysWhatHeldUpEachOfItsTasks) {
                           PathTask{after, HeldBy::kDependency}, PathTask{behind, HeldBy::kQueue}));
 }
 
+TEST(Schedules, OfDependenciesThatEndTogetherTheCriticalPathTakesTheSmallestId) {
+  TaskGraph graph;
+  graph.Add({.duration_ms = 1});
+  graph.Add({.duration_ms = 2});
+  graph.Add({.duration_ms = 2});
+  graph.Add({.duration_ms = 1, .after = {0, 2, 1}});
+  EXPECT_THAT(Simulated(graph).critical_path,
+              ElementsAre(PathTask{1, HeldBy::kNothing}, PathTask{3, HeldBy::kDependency}));
+}
+
 TEST(Schedules, TheCriticalPathLeadsThroughTasksOfNoDuration) {
   TaskGraph graph;
   graph.Add({.name = "begin"});
