@@ -52,7 +52,7 @@ struct Task {
   ResourceId resource = kNone;  // where it runs; on none it runs as soon as it is ready
   double share = 1;             // of the resource, 0 to 1; counts in steps of 2^-32, rounded down
   QueueId queue = kNone;        // kNone: in no order but that of `after`
-  std::vector<TaskId> after = {};  // any order; may name tasks that are added later
+  std::vector<TaskId> after;    // any order; may name tasks that are added later
   Activity activity = Activity::kComputation;
 };
 
@@ -75,7 +75,7 @@ struct Message {
   std::string name;
   double bytes = 0;
   QueueId queue = kNone;  // goes on once the bytes are sent
-  std::vector<TaskId> after = {};
+  std::vector<TaskId> after;
 };
 
 // Ids and values are checked by Simulate, not here.
