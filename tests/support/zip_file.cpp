@@ -61,7 +61,7 @@ std::string NpyOf(const std::vector<int64_t>& shape, const std::vector<double>& 
   std::string header = "{'descr': '<f8', 'fortran_order': False, 'shape': (";
   for (const int64_t extent : shape) header += std::to_string(extent) + ", ";
   std::string bytes(values.size() * sizeof(double), '\0');
-  std::memcpy(bytes.data(), values.data(), bytes.size());
+  if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
   return NpyOf(header + "), }", bytes);
 }
 

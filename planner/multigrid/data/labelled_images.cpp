@@ -97,7 +97,7 @@ Result<std::unique_ptr<ByteSource>> OpenIdx(const std::string& folder, const std
                        ".gz, two of the names of MNIST's files");
 }
 
-Result<LabelledImages> LoadPart(const std::string& folder, const std::string& part) {
+Result<LabelledImages> LoadLabelledImages(const std::string& folder, const std::string& part) {
   UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<ByteSource> image_file,
                           OpenIdx(folder, part + "-images-idx3-ubyte"));
   UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<ByteSource> label_file,
@@ -138,8 +138,8 @@ Result<std::vector<uint8_t>> ReadIdxLabels(const ByteSource& file) {
 
 Result<DataSet> LoadDataSet(const std::string& folder) {
   DataSet data;
-  UCUDNN_ASSIGN_OR_RETURN(data.training, LoadPart(folder, "train"));
-  UCUDNN_ASSIGN_OR_RETURN(data.test, LoadPart(folder, "t10k"));
+  UCUDNN_ASSIGN_OR_RETURN(data.training, LoadLabelledImages(folder, "train"));
+  UCUDNN_ASSIGN_OR_RETURN(data.test, LoadLabelledImages(folder, "t10k"));
   const Images& training = data.training.images;
   const Images& test = data.test.images;
   if (test.rows != training.rows || test.columns != training.columns) {

@@ -97,7 +97,7 @@ Result<NpyHeader> ReadNpyHeader(ZipMemberStream& stream) {
 }
 
 // The number of values, which the rest of the member is.
-Result<size_t> CountValues(const ZipMemberStream& stream, const NpyHeader& header) {
+Result<size_t> CountNpyValues(const ZipMemberStream& stream, const NpyHeader& header) {
   const uint64_t held = stream.left() / header.item_bytes;
   const bool is_empty =
       std::find(header.shape.begin(), header.shape.end(), 0) != header.shape.end();
@@ -114,7 +114,8 @@ Result<size_t> CountValues(const ZipMemberStream& stream, const NpyHeader& heade
                       " bytes each");
 }
 
-Status ReadValues(ZipMemberStream& stream, const NpyHeader& header, std::vector<double>& values) {
+Status ReadNpyValues(ZipMemberStream& stream, const NpyHeader& header,
+                     std::vector<double>& values) {
   ValueOrder order(header);
   std::array<char, kNpyBlock> block;
   while (stream.left() > 0) {
@@ -128,7 +129,8 @@ Status ReadValues(ZipMemberStream& stream, const NpyHeader& header, std::vector<
 }
 
 // `left_bytes` is what all arrays may still take; it becomes less.
-Result<NpzArray> ReadArray(const ByteSource& file, const ZipMember& member, uint64_t& left_bytes) {
+Result<NpzArray> ReadNpzArray(const ByteSource& file, const ZipMember& member,
+                              uint64_t& left_bytes) {
   ZipMemberStream stream(file, member);
   if (!member.name.ends_with(kNpyEnding) || member.name.size() == kNpyEnding.size()) {
     return stream.Fault("no array; expected NAME.npy, as numpy.savez writes");
@@ -136,7 +138,7 @@ Result<NpzArray> ReadArray(const ByteSource& file, const ZipMember& member, uint
   NpzArray array;
   array.name = member.name.substr(0, member.name.size() - kNpyEnding.size());
   UCUDNN_ASSIGN_OR_RETURN(NpyHeader header, ReadNpyHeader(stream));
-  UCUDNN_ASSIGN_OR_RETURN(const size_t count, CountValues(stream, header));
+  UCUDNN_ASSIGN_OR_RETURN(const size_t count, CountNpyValues(stream, header));
   if (count > left_bytes / sizeof(double)) {
     return stream.Fault(std::to_string(count) + " values; expected at most " +
                         std::to_string(left_bytes / sizeof(double)) +
@@ -149,7 +151,7 @@ Result<NpzArray> ReadArray(const ByteSource& file, const ZipMember& member, uint
     return stream.Fault(std::to_string(count) + " values; expected " +
                         FormatByteSize(count * sizeof(double)) + " of memory for them");
   }
-  UCUDNN_RETURN_IF_ERROR(ReadValues(stream, header, array.values));
+  UCUDNN_RETURN_IF_ERROR(ReadNpyValues(stream, header, array.values));
   UCUDNN_RETURN_IF_ERROR(stream.Finish());
   array.shape = std::move(header.shape);
   return array;
@@ -171,7 +173,7 @@ Result<std::vector<NpzArray>> ReadNpz(const ByteSource& file, uint64_t most_byte
   uint64_t left_bytes = most_bytes;
   std::vector<NpzArray> arrays;
   for (const ZipMember& member : members) {
-    UCUDNN_ASSIGN_OR_RETURN(NpzArray array, ReadArray(file, member, left_bytes));
+    UCUDNN_ASSIGN_OR_RETURN(NpzArray array, ReadNpzArray(file, member, left_bytes));
     arrays.push_back(std::move(array));
   }
   return arrays;

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 #include <numeric>
 #include <string>
@@ -216,6 +219,18 @@ TEST(Npz, MoreThanTheLimitIsRefused) {
   EXPECT_EQ(
       ReadNpz(MemoryBytes("w.npz", small), 799).message(),
       "w.npz: 'a.npy': 100 values; expected at most 99, which is what the limit leaves for it");
+}
+
+TEST(Npz, AFileThatBecomesShorterWhileItIsReadIsRefused) {
+  const std::string path = ::testing::TempDir() + "/npz_test.npz";
+  std::ofstream(path, std::ios::binary) << test::ZipOf({{"a.npy", test::NpyOf({1}, {1})}});
+  const auto file = OpenByteSource(path);
+  ASSERT_TRUE(file.ok()) << file.message();
+  const std::string size = std::to_string((*file)->size());
+  std::filesystem::resize_file(path, 10);
+  EXPECT_EQ(ReadNpz(**file).message(),
+            path + ": 10 bytes; expected the " + size + " that it had when it was opened");
+  std::remove(path.c_str());
 }
 
 TEST(Npz, AMissingFileIsNamed) {

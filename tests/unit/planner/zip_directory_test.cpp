@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -221,6 +223,22 @@ TEST_F(ZipTest, DamagedDataIsRefused) {
   Use({{"a", std::string(100, 'a'), true}});
   file_[31] = '\xff';
   EXPECT_THAT(Error(), StartsWith("w.zip: 'a': its deflated data cannot be inflated: "));
+}
+
+// The locator, 20 bytes in front of the end record, says where the zip64 end record is.
+TEST_F(ZipTest, AZip64EndRecordElsewhereIsRefused) {
+  std::ifstream golden(PLANNER_TEST_FOLDER "/npz/zip64.npz", std::ios::binary);
+  file_.assign(std::istreambuf_iterator<char>(golden), {});
+  end_ = file_.rfind(test::kZipEnd);
+  EXPECT_EQ(Error(), "");
+  const uint64_t locator = end_ - 20, record = locator - 56;
+  for (const uint64_t place : {record - 1, record + 1, uint64_t{0}}) {
+    Put(locator + 8, 8, place);
+    EXPECT_EQ(Error(), "w.zip: no zip64 end record at byte " + std::to_string(place) +
+                           "; expected one just before byte " + std::to_string(locator));
+  }
+  Put(locator + 8, 8, ~uint64_t{0});
+  EXPECT_THAT(Error(), HasSubstr("expected a record of 56 at byte 18446744073709551615"));
 }
 
 TEST_F(ZipTest, SizesOfAMissingZip64FieldAreRefused) {
