@@ -185,21 +185,27 @@ Result<double> BlockSystem::ResidualNorm() {
 Result<double> BlockSystem::FullResidualNorm() {
   const Level& shape = hierarchy_->level(0);
   // With C-points alone the states between them follow from them, and so have no residual.
-  const bool keeps_f = KeepsF(0);
-  const auto of_block = [&](int block, double* result, int lane) -> Status {
-    const State stepped = scratch_[lane].back();
-    UCUDNN_RETURN_IF_ERROR(StepThrough(block, (block + 1) * shape.coarsening, stepped, lane));
-    return propagator_->SquaredDistance(stepped, CPoint(0, block + 1), result, lane);
-  };
-  const auto of_step = [&](int step, double* result, int lane) -> Status {
-    const State stepped = scratch_[lane].back();
-    std::vector<State>& states = grids_[0].states;
-    UCUDNN_RETURN_IF_ERROR(propagator_->Step(0, step, states[step], stepped, lane));
-    return propagator_->SquaredDistance(stepped, states[step + 1], result, lane);
-  };
-  UCUDNN_ASSIGN_OR_RETURN(const double squares, keeps_f ? SumInOrder(shape.steps, of_step)
-                                                        : SumInOrder(shape.blocks(), of_block));
-  return std::sqrt(squares);
+  const int steps = KeepsF(0) ? 1 : shape.coarsening;  // of a part
+  const int parts = shape.steps / steps;
+  // A lane compares in its scratch, which holds until the next Wait.
+  for (int begin = 0; begin < parts; begin += lanes_->count()) {
+    const int count = std::min(lanes_->count(), parts - begin);
+    UCUDNN_RETURN_IF_ERROR(ForEach(count, [&](int task, int lane) -> Status {
+      const int part = begin + task;
+      const State stepped = scratch_[lane].back();
+      if (KeepsF(0)) {
+        std::vector<State>& states = grids_[0].states;
+        UCUDNN_RETURN_IF_ERROR(propagator_->Step(0, part, states[part], stepped, lane));
+        return propagator_->SquaredDistance(stepped, states[part + 1], &parts_[part], lane);
+      }
+      UCUDNN_RETURN_IF_ERROR(StepThrough(part, (part + 1) * steps, stepped, lane));
+      return propagator_->SquaredDistance(stepped, CPoint(0, part + 1), &parts_[part], lane);
+    }));
+    UCUDNN_RETURN_IF_ERROR(propagator_->Wait());
+  }
+  double sum = 0;
+  for (int i = 0; i < parts; ++i) sum += parts_[i];
+  return std::sqrt(sum);
 }
 
 Result<LayerSystem::StateNorms> BlockSystem::Norms() {
