@@ -68,8 +68,8 @@ Status DeviceChain::Step(int level, int step, State from, State to, int lane_num
 Status DeviceChain::Combine(State to, double b, double a, State x, int lane_number) {
   DeviceLane& lane = *lanes_[lane_number];
   if (b == 0 && a == 1) return lane.Copy(Numbers(x), Numbers(to), size_);
-  return kernels_->Combine(lane, static_cast<float>(a), Numbers(x), static_cast<float>(b),
-                           Numbers(to));
+  return kernels_->Combine(lane, static_cast<float>(a), {.data = Numbers(x)}, static_cast<float>(b),
+                           {.data = Numbers(to)});
 }
 
 Status DeviceChain::SquaredDistance(State x, State y, double* result, int lane) {

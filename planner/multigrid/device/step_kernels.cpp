@@ -28,6 +28,13 @@ Result<DeviceNumbers> DeviceNumbers::Make(const DeviceTarget& target, int64_t co
 DeviceNumbers::DeviceNumbers(DeviceNumbers&& other) noexcept
     : target_(other.target_), address_(std::exchange(other.address_, 0)), count_(other.count_) {}
 
+DeviceNumbers& DeviceNumbers::operator=(DeviceNumbers&& other) noexcept {
+  std::swap(target_, other.target_);
+  std::swap(address_, other.address_);
+  std::swap(count_, other.count_);
+  return *this;
+}
+
 DeviceNumbers::~DeviceNumbers() {
   if (address_ == 0) return;
   const cuda::ContextScope scope(*target_.driver, target_.context);
@@ -209,7 +216,9 @@ StepKernels::~StepKernels() {
   const cuda::ContextScope scope(*target_.driver, target_.context);
   if (activation_ != nullptr) target_.functions->cudnnDestroyActivationDescriptor(activation_);
   if (add_ != nullptr) target_.functions->cudnnDestroyOpTensorDescriptor(add_);
-  prepared_.clear();
+  for (const auto& [key, tensor] : views_) {
+    if (tensor != nullptr) target_.functions->cudnnDestroyTensorDescriptor(tensor);
+  }
 }
 
 Status StepKernels::Prepare(int count, int x_distance, int out_distance) {
@@ -322,15 +331,34 @@ Status StepKernels::AddTransformed(DeviceLane& lane, const Operands& operands) {
                      "cudnnAddTensor");
 }
 
-Status StepKernels::Combine(DeviceLane& lane, float a, const float* x, float b, float* y) {
-  const cuda::ContextScope scope(*target_.driver, target_.context);
-  const Prepared* const prepared = Find({});
-  if (prepared == nullptr) return Status::Error("one state was not prepared");
+Result<cudnnTensorDescriptor_t> StepKernels::TensorOf(const StatesView& view) {
+  MutexLock lock(mutex_);
+  cudnnTensorDescriptor_t& tensor = views_[{view.count, view.image_distance, view.distance}];
+  if (tensor != nullptr) return tensor;
   const cudnn::Functions& functions = *target_.functions;
-  return CudnnStatus(
-      functions,
-      functions.cudnnAddTensor(lane.handle(), &a, prepared->value, x, &b, prepared->value, y),
-      "cudnnAddTensor");
+  const auto size = static_cast<int>(shape_.StateSize());
+  // A state that is read several times has one place, as cudnnAddTensor repeats it.
+  const int places = view.distance == 0 ? 1 : view.count;
+  const int dims[] = {batch_, places, 1, size};
+  const int distance = view.distance == 0 ? 1 : static_cast<int>(view.distance);
+  const int strides[] = {static_cast<int>(view.image_distance) * size, distance * size, size, 1};
+  UCUDNN_RETURN_IF_ERROR(CudnnStatus(functions, functions.cudnnCreateTensorDescriptor(&tensor),
+                                     "cudnnCreateTensorDescriptor"));
+  UCUDNN_RETURN_IF_ERROR(CudnnStatus(
+      functions, functions.cudnnSetTensorNdDescriptor(tensor, CUDNN_DATA_FLOAT, 4, dims, strides),
+      "cudnnSetTensorNdDescriptor"));
+  return tensor;
+}
+
+Status StepKernels::Combine(DeviceLane& lane, float a, const StatesView& x, float b,
+                            const StatesView& y) {
+  const cuda::ContextScope scope(*target_.driver, target_.context);
+  const cudnn::Functions& functions = *target_.functions;
+  UCUDNN_ASSIGN_OR_RETURN(const cudnnTensorDescriptor_t from, TensorOf(x));
+  UCUDNN_ASSIGN_OR_RETURN(const cudnnTensorDescriptor_t to, TensorOf(y));
+  return CudnnStatus(functions,
+                     functions.cudnnAddTensor(lane.handle(), &a, from, x.data, &b, to, y.data),
+                     "cudnnAddTensor");
 }
 
 }  // namespace ucudnn::multigrid

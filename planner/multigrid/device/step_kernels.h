@@ -14,6 +14,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "cuda/driver.h"
 #include "cuda/resources.h"
@@ -33,7 +34,7 @@ class DeviceNumbers {
  public:
   static Result<DeviceNumbers> Make(const DeviceTarget& target, int64_t count);
   DeviceNumbers(DeviceNumbers&& other) noexcept;
-  DeviceNumbers& operator=(DeviceNumbers&&) = delete;
+  DeviceNumbers& operator=(DeviceNumbers&& other) noexcept;
   ~DeviceNumbers();
 
   float* data() const { return reinterpret_cast<float*>(address_); }
@@ -96,6 +97,15 @@ struct StepShape {
   bool operator==(const StepShape&) const = default;
 };
 
+// States of all images side by side: that of image n and place i begins at
+// data + (n * image_distance + i * distance) * (numbers of a state).
+struct StatesView {
+  float* data = nullptr;
+  int count = 1;
+  int64_t image_distance = 1;
+  int64_t distance = 1;  // 0: one state, read `count` times
+};
+
 class StepKernels {
  public:
   // For `batch` images and steps of `shape`, with engines whose workspace is at most
@@ -129,8 +139,8 @@ class StepKernels {
   // out = out + factor * act(conv(x) + bias).
   Status AddTransformed(DeviceLane& lane, const Operands& operands);
 
-  // y = a * x + b * y, of one state. REQUIRES: Prepare(1, 1, 1).
-  Status Combine(DeviceLane& lane, float a, const float* x, float b, float* y);
+  // y = a * x + b * y, of as many states.
+  Status Combine(DeviceLane& lane, float a, const StatesView& x, float b, const StatesView& y);
 
   int batch() const { return batch_; }
   const StepShape& shape() const { return shape_; }
@@ -142,6 +152,8 @@ class StepKernels {
               size_t workspace_limit);
   Status Transform(DeviceLane& lane, const Prepared& prepared, const Operands& operands);
   const Prepared* Find(const Operands& operands) const;
+  // The descriptor of a view; made at its first use.
+  Result<cudnnTensorDescriptor_t> TensorOf(const StatesView& view);
   // The fastest algorithm by cuDNN's own ranking whose workspace is allowed.
   Status Choose(Prepared& prepared) const;
 
@@ -154,6 +166,9 @@ class StepKernels {
   cudnnOpTensorDescriptor_t add_ = nullptr;
   // By count and the distances of x and out.
   std::map<std::array<int, 3>, std::unique_ptr<Prepared>> prepared_;
+  Mutex mutex_;
+  // By count and the distances of images and states.
+  std::map<std::array<int64_t, 3>, cudnnTensorDescriptor_t> views_ UCUDNN_GUARDED_BY(mutex_);
   std::atomic<int64_t> convolution_calls_ = 0;
 };
 

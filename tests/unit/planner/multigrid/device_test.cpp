@@ -5,6 +5,7 @@
 #include <random>
 
 #include "planner/multigrid/device/device_chain.h"
+#include "planner/multigrid/device/grouped_system.h"
 #include "support/device.h"
 #include "support/stand_in.h"
 #include "unit/planner/multigrid/plain_chain.h"
@@ -111,6 +112,83 @@ TEST_F(DeviceChains, OneLevelIsSerialPropagation) {
   HostSolve host(chain, {.h = 1.0 / 20});
   EXPECT_LT(RelativeError(device.Last(), host.Serial().back()), 1e-5);
   EXPECT_EQ(device.propagator->convolution_calls(), 20);
+}
+
+// The same solve with all blocks side by side.
+struct GroupedSolve {
+  GroupedSolve(const DeviceTarget& target, const WeightedChain& chain, const SolveSetting& setting)
+      : hierarchy(*Hierarchy::Make(static_cast<int>(chain.stage().steps.size()), setting.coarsening,
+                                   setting.levels)),
+        system(std::move(*GroupedSystem::Make(target, {.chain = chain.chain,
+                                                       .stage = chain.stage(),
+                                                       .parameters = chain.parameters,
+                                                       .hierarchy = hierarchy,
+                                                       .coarse = setting.coarse,
+                                                       .h = setting.h,
+                                                       .batch = chain.batch,
+                                                       .workspace_limit = 1 << 20}))) {
+    EXPECT_TRUE(system->SetFirst(chain.first).ok());
+  }
+  Hierarchy hierarchy;
+  std::unique_ptr<GroupedSystem> system;
+};
+
+TEST_F(DeviceChains, SideBySideSolveToTheSameStates) {
+  std::mt19937_64 random(11);
+  for (const int steps : {16, 37, 64, 100}) {
+    for (const int batch : {1, 3}) {
+      const WeightedChain chain = DrawnChain({.steps = steps}, random, 1, std::nullopt, batch);
+      for (const CoarseOperator coarse :
+           {CoarseOperator::kInject, CoarseOperator::kMid, CoarseOperator::kSum}) {
+        for (const int levels : {1, 2, 0}) {
+          SCOPED_TRACE(std::to_string(steps) + " steps, " + NameOf(coarse) + ", " +
+                       std::to_string(levels) + " levels");
+          const SolveSetting setting = {
+              .coarsening = {4}, .levels = levels, .coarse = coarse, .h = 1.0 / steps};
+          DeviceSolve one(target, chain, setting, Lanes::Threads::kOneEach);
+          GroupedSolve all(target, chain, setting);
+          SolveOptions options;
+          options.cycles = 2;
+          options.measures_start = true;
+          options.start = levels == 0 ? Start::kNested : Start::kBroadcast;
+          const Result<Solution> expected = Solve(*one.system, one.hierarchy, options);
+          const Result<Solution> solved = Solve(*all.system, all.hierarchy, options);
+          ASSERT_TRUE(solved.ok()) << solved.message();
+          ASSERT_EQ(solved->residuals.size(), expected->residuals.size());
+          for (size_t i = 0; i < expected->residuals.size(); ++i) {
+            EXPECT_NEAR(solved->residuals[i], expected->residuals[i],
+                        1e-5 * expected->largest_state);
+          }
+          for (const int number : {0, 3, 4, steps - 1, steps}) {
+            const Result<std::vector<double>> state = all.system->ReadState(number);
+            ASSERT_TRUE(state.ok());
+            std::vector<double> other;
+            const int block = number / one.hierarchy.level(0).coarsening;
+            std::vector<State> states;
+            ASSERT_TRUE(one.system->ReadBlock(block, {}, 0, states).ok());
+            ASSERT_TRUE(
+                one.propagator->Download(states[number % one.hierarchy.level(0).coarsening], other)
+                    .ok());
+            EXPECT_LT(RelativeError(*state, other), 1e-5) << "state " << number;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_F(DeviceChains, AnFRelaxationSideBySideIsOneCallForEachPlace) {
+  std::mt19937_64 random(12);
+  for (const int steps : {16, 64, 256}) {
+    const WeightedChain chain = DrawnChain({.steps = steps}, random);
+    for (const int coarsening : {2, 4, 8}) {
+      GroupedSolve all(target, chain, {.coarsening = {coarsening}, .levels = 2, .h = 1.0 / steps});
+      ASSERT_TRUE(all.system->Broadcast().ok());
+      const int64_t before = all.system->convolution_calls();
+      ASSERT_TRUE(all.system->RelaxF(0, LayerSystem::Source::kNone).ok());
+      EXPECT_EQ(all.system->convolution_calls() - before, coarsening - 1);
+    }
+  }
 }
 
 TEST_F(DeviceChains, ATolerancePastSinglePrecisionIsRefused) {
