@@ -177,6 +177,9 @@ class Run {
   }
   // Records the residual of the last cycle; true where the solve is over.
   Result<bool> Look();
+  void Tell(double residual) const {
+    if (options_.watch) options_.watch(solution_.cycles, residual);
+  }
   Status FallBack(const char* reason);
   Status CheckReachable(double norm_of_all, double largest) const;
 
@@ -252,8 +255,12 @@ Result<Solution> Run::Solve() {
   const bool looks = options_.tolerance || options_.measures_cycles;
   while (solution_.cycles < options_.cycles) {
     UCUDNN_RETURN_IF_ERROR(cycles_.Run(++solution_.cycles));
-    if (!looks) continue;
+    if (!looks) {
+      Tell(std::numeric_limits<double>::quiet_NaN());
+      continue;
+    }
     UCUDNN_ASSIGN_OR_RETURN(const bool is_over, Look());
+    Tell(solution_.residuals.back());
     if (is_over) return solution_;
   }
   if (options_.tolerance) {

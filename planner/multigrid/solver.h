@@ -3,6 +3,7 @@
 // Source: Kirby et al., algorithm 1; options as in XBraid.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -50,6 +51,9 @@ struct SolveOptions {
   // Whether a solve without tolerance measures its residuals. Without it divergence is seen by
   // states that are not finite alone.
   bool measures_cycles = true;
+  // Called after each cycle, on the thread that solves, with the residual in the scale asked for:
+  // NaN where it is not measured. Null: nobody looks.
+  std::function<void(int cycle, double residual)> watch = nullptr;
 };
 
 enum class Outcome {
