@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "planner/multigrid/host/network.h"
+#include "planner/multigrid/host/training.h"
 #include "planner/multigrid/problem.h"
 
 namespace ucudnn::command {
@@ -16,6 +18,7 @@ struct MultigridWords {
   std::string weights;
   std::string activation = "relu";
   std::string layers;
+  std::string depths;
   std::string seed = "0";
   bool frozen_norms = false;
 
@@ -43,10 +46,11 @@ struct MultigridWords {
 
   std::string train;
   std::string epochs = "5";
-  std::string rate = "0.05";
+  std::string rate = "0.002";
   std::string momentum = "0.9";
   std::string examples;
   bool json = false;
+  std::string report;
 };
 
 // What is solved, from --weights, --layers, --seed, --time and the like.
@@ -60,9 +64,16 @@ struct MultigridSettings {
 Result<MultigridSettings> ReadSettings(const MultigridWords& words,
                                        const multigrid::Problem& problem);
 
-// A whole number from `least` to `most`; the error names `option`.
-Result<int> ParseWhole(const std::string& option, const std::string& text, int least, int most);
-// A number above 0.
-Result<double> ParsePositive(const std::string& option, const std::string& text);
+// Layers of each depth of --depths; empty without it.
+Result<std::vector<int>> ReadDepths(const MultigridWords& words);
+
+// With --train.
+struct MultigridTraining {
+  multigrid::TrainingSettings settings;
+  int epochs = 1;
+  int most_examples = 0;  // 0: all
+};
+Result<MultigridTraining> ReadTraining(const MultigridWords& words,
+                                       const MultigridSettings& settings);
 
 }  // namespace ucudnn::command
