@@ -46,6 +46,14 @@ Status CheckUse(const CLI::App& app, const MultigridWords& words) {
       return Status::Error("--seed: nothing of a chain is drawn; --weights holds all of it");
     }
   }
+  if (words.backend == "cudnn") {
+    UCUDNN_RETURN_IF_ERROR(refuse({"--threads"}, "is of the host; expected --streams of a device"));
+    UCUDNN_RETURN_IF_ERROR(
+        refuse({"--train"}, "devices solve forward alone; expected --backend cpu64 to train"));
+  } else {
+    UCUDNN_RETURN_IF_ERROR(refuse({"--host", "--way", "--streams", "--workspace-limit"},
+                                  "is of a device; expected --backend cudnn with it"));
+  }
   if (!words.depths.empty()) {
     return refuse({"--layers", "--weights", "--train"},
                   "--depths solves networks of several depths, with drawn weights");
@@ -186,8 +194,22 @@ void AddSolveOptions(CLI::App& app, MultigridWords& words) {
 }
 
 void AddMachineOptions(CLI::App& app, MultigridWords& words) {
-  app.add_option("--backend", words.backend, "cpu64, double precision on the host (default: cpu64)")
+  app.add_option(
+         "--backend", words.backend,
+         "cpu64, double precision on the host, or cudnn, stages in single precision on the\n"
+         "first device (default: cpu64)")
       ->type_name("NAME");
+  app.add_flag("--host", words.host, "cudnn on the CPU stand-in: its times are CPU times")
+      ->disable_flag_override();
+  app.add_option("--way", words.way,
+                 "how a device runs the blocks of a level: one by one, streams, threads (a stream\n"
+                 "and a thread each), grouped (as one convolution of many groups), or auto, the\n"
+                 "fastest measured (default: auto)")
+      ->type_name("NAME");
+  app.add_option("--streams", words.streams, "of streams and threads (default: 8)")->type_name("N");
+  app.add_option("--workspace-limit", words.workspace_limit,
+                 "workspace of all blocks at once (default: 64MiB)")
+      ->type_name("SIZE");
   app.add_option("--threads", words.threads,
                  "that run blocks of layers (default: as many as processors)")
       ->type_name("N");

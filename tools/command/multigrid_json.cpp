@@ -29,7 +29,8 @@ ordered_json NumbersOrNulls(const std::vector<double>& numbers) {
 
 // What a document begins with: the network and how it is solved.
 ordered_json HeadOf(const MultigridWords& words, const ProblemFacts& facts,
-                    const multigrid::NetworkSettings& settings) {
+                    const MultigridSettings& all) {
+  const multigrid::NetworkSettings& settings = all.network;
   ordered_json head;
   head["format"] = "ucudnn-multigrid";
   head["version"] = 1;
@@ -39,8 +40,14 @@ ordered_json HeadOf(const MultigridWords& words, const ProblemFacts& facts,
   head["parameters"] = facts.parameters;
   head["weights"] = facts.has_drawn_weights ? "drawn" : words.weights;
   head["backend"] = words.backend;
-  head["precision"] = "fp64";
-  head["threads"] = settings.lanes;
+  head["precision"] = all.device ? "fp32" : "fp64";
+  head["machine"] = all.MachineText();
+  head["cpu_times"] = all.RunsOnCpu();
+  if (all.device) {
+    head["way"] = all.device->WayText();
+  } else {
+    head["threads"] = settings.lanes;
+  }
   head["batch"] = settings.batch;
   head["norm"] = NormText(settings.forward);
   head["tolerance"] = NumberOrNull(settings.forward.tolerance);
@@ -112,7 +119,7 @@ std::string FormatSolves(const MultigridWords& words, const std::vector<SolvedNe
   const SolvedNetwork& deepest = *std::max_element(
       solves.begin(), solves.end(),
       [](const auto& a, const auto& b) { return a.facts.layers < b.facts.layers; });
-  ordered_json json = HeadOf(words, deepest.facts, deepest.settings.network);
+  ordered_json json = HeadOf(words, deepest.facts, deepest.settings);
   AddSolve(deepest, json);
   if (!words.depths.empty()) {
     ordered_json depths = ordered_json::array();
@@ -131,7 +138,7 @@ std::string FormatSolves(const MultigridWords& words, const std::vector<SolvedNe
 std::string FormatTraining(const MultigridWords& words, const TrainingFacts& facts,
                            const std::vector<TrainedEpoch>& epochs) {
   const multigrid::TrainingSettings& settings = facts.training.settings;
-  ordered_json json = HeadOf(words, facts.problem, settings.network);
+  ordered_json json = HeadOf(words, facts.problem, {settings.network, false, nullptr});
   json["most_backward_cycles"] = settings.network.backward.cycles;
   ordered_json stages = ordered_json::array();
   for (const StageFacts& stage : facts.problem.stages) stages.push_back(StageJson(stage));

@@ -59,10 +59,10 @@ void PrintNetwork(const MultigridWords& words, const ProblemFacts& facts) {
   }
 }
 
-void PrintMethod(const MultigridWords& words, const multigrid::NetworkSettings& settings) {
+void PrintMethod(const MultigridWords& words, const multigrid::NetworkSettings& settings,
+                 const std::string& machine) {
   std::printf(
-      "double precision on the host, %d thread%s%s\n", settings.lanes,
-      settings.lanes == 1 ? "" : "s",
+      "%s%s\n", machine.c_str(),
       settings.batch == 1 ? "" : (", mini-batch of " + std::to_string(settings.batch)).c_str());
   if (settings.levels == 1) return;
   std::printf("%s-cycle, relaxation %s, coarse operator %s, start %s\n", words.cycle.c_str(),
@@ -108,12 +108,14 @@ std::string ComparisonText(double seconds, double serial_seconds) {
 
 void PrintCheck(const SolvedNetwork& solved) {
   std::printf("\n%.3g s", solved.seconds);
+  const bool on_cpu = solved.settings.RunsOnCpu();
   if (!solved.output_error) {
-    std::printf(" on the CPU\n");
+    std::printf(on_cpu ? " on the CPU\n" : "\n");
     return;
   }
-  std::printf("; serial propagation %.3g s%s (CPU times)\n", *solved.serial_seconds,
-              ComparisonText(solved.seconds, *solved.serial_seconds).c_str());
+  std::printf("; serial propagation %.3g s%s%s\n", *solved.serial_seconds,
+              ComparisonText(solved.seconds, *solved.serial_seconds).c_str(),
+              on_cpu ? " (CPU times)" : "");
   if (std::isfinite(*solved.output_error)) {
     std::printf("the output differs from that of serial propagation by %.2e, relative, in L2\n",
                 *solved.output_error);
@@ -147,7 +149,7 @@ void PrintResiduals(const std::vector<SolvedNetwork>& solves) {
 
 void PrintSolve(const MultigridWords& words, const SolvedNetwork& solved) {
   PrintNetwork(words, solved.facts);
-  PrintMethod(words, solved.settings.network);
+  PrintMethod(words, solved.settings.network, solved.machine);
   for (size_t at = 0; at < solved.stages.size(); ++at) PrintStage(solved, at);
   PrintCheck(solved);
 }
@@ -158,7 +160,7 @@ void PrintDepths(const MultigridWords& words, const std::vector<SolvedNetwork>& 
   std::printf("%s at %zu depths, weights drawn (seed %s), states of %s\n",
               first.facts.network.c_str(), solves.size(), words.seed.c_str(),
               ShapeText(first.facts.LongestStage().shape).c_str());
-  PrintMethod(words, first.settings.network);
+  PrintMethod(words, first.settings.network, first.machine);
   std::printf("residuals in %s\n\n", NormText(options));
   PrintRow("steps", solves,
            [](const SolvedNetwork& solved) { return Grouped(solved.facts.LongestStage().steps); });
@@ -189,7 +191,8 @@ void PrintDepths(const MultigridWords& words, const std::vector<SolvedNetwork>& 
 void PrintTraining(const MultigridWords& words, const TrainingFacts& facts) {
   const multigrid::TrainingSettings& settings = facts.training.settings;
   PrintNetwork(words, facts.problem);
-  PrintMethod(words, settings.network);
+  PrintMethod(words, settings.network,
+              MultigridSettings{settings.network, false, nullptr}.MachineText());
   const StageFacts& longest = facts.problem.LongestStage();
   std::printf("%s; ", LevelsText(longest.levels).c_str());
   const multigrid::SolveOptions& forward = settings.network.forward;

@@ -89,6 +89,8 @@ Result<SolvedNetwork> SolveOnce(const Problem& problem, const MultigridSettings&
   SolvedNetwork solved = {.facts = FactsOf(problem, settings.network),
                           .settings = settings,
                           .stages = {},
+                          .seconds = 0,
+                          .machine = {},
                           .serial_seconds = {},
                           .output_error = {}};
   multigrid::NetworkSettings network = settings.network;
@@ -103,6 +105,7 @@ Result<SolvedNetwork> SolveOnce(const Problem& problem, const MultigridSettings&
   UCUDNN_ASSIGN_OR_RETURN(const Pass pass, RunForward(problem, network, images));
   solved.stages = pass.network->forward_solutions();
   solved.seconds = pass.seconds;
+  solved.machine = settings.MachineText();
   if (!settings.checks) return solved;
   network.levels = 1;
   progress.Show("serial propagation, to compare with");

@@ -26,7 +26,8 @@ struct SolvedNetwork {
   ProblemFacts facts;
   MultigridSettings settings;
   std::vector<multigrid::StageSolution> stages;
-  double seconds = 0;  // of the solve, by the clock
+  double seconds = 0;   // of the solve, by the clock
+  std::string machine;  // MultigridSettings::MachineText, behind the solve
   // Of serial propagation, and the relative error of the output against it, in L2.
   std::optional<double> serial_seconds;
   std::optional<double> output_error;

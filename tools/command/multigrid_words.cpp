@@ -61,11 +61,6 @@ std::optional<int> WholeOf(const std::string& text, int least, int most) {
 }
 
 // A whole number from `least` to `most`; the error names `option`.
-Result<int> ParseWhole(const std::string& option, const std::string& text, int least, int most) {
-  if (const auto number = WholeOf(text, least, most)) return *number;
-  return Status::Error(option + " " + Quoted(text) + ": expected a whole number from " +
-                       std::to_string(least) + " to " + std::to_string(most));
-}
 
 // Whole numbers of 2 and more with commas between.
 Result<std::vector<int>> ParseList(const std::string& option, const std::string& text) {
@@ -203,6 +198,12 @@ Result<bool> ReadCheck(const MultigridWords& words) {
 
 }  // namespace
 
+Result<int> ParseWhole(const std::string& option, const std::string& text, int least, int most) {
+  if (const auto number = WholeOf(text, least, most)) return *number;
+  return Status::Error(option + " " + Quoted(text) + ": expected a whole number from " +
+                       std::to_string(least) + " to " + std::to_string(most));
+}
+
 Result<Problem> ReadProblem(const MultigridWords& words) {
   if (words.net == kChain) {
     UCUDNN_ASSIGN_OR_RETURN(Problem problem, ReadChain(words));
@@ -230,10 +231,21 @@ Result<Problem> ReadProblem(const MultigridWords& words) {
   return problem;
 }
 
+std::string MultigridSettings::MachineText() const {
+  if (device) return device->Text();
+  return "double precision on the host, " + std::to_string(network.lanes) +
+         (network.lanes == 1 ? " thread" : " threads");
+}
+
 Result<MultigridSettings> ReadSettings(const MultigridWords& words, const Problem& problem) {
   MultigridSettings settings;
   multigrid::NetworkSettings& network = settings.network;
-  UCUDNN_RETURN_IF_ERROR(Choose<int>("--backend", words.backend, {{"cpu64", 0}}).status());
+  UCUDNN_ASSIGN_OR_RETURN(const bool is_device, Choose<bool>("--backend", words.backend,
+                                                             {{"cpu64", false}, {"cudnn", true}}));
+  if (is_device) {
+    UCUDNN_ASSIGN_OR_RETURN(settings.device, MultigridDevice::Open(words));
+    network.stage_solvers = &settings.device->solvers();
+  }
   network.lanes = ProcessorsOfThisProcess();
   if (!words.threads.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(network.lanes, ParseWhole("--threads", words.threads, 1, 1024));

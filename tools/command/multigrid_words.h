@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "command/multigrid_device.h"
 #include "planner/multigrid/host/network.h"
 #include "planner/multigrid/host/training.h"
 #include "planner/multigrid/problem.h"
@@ -26,6 +27,10 @@ struct MultigridWords {
   std::string step;
 
   std::string backend = "cpu64";
+  bool host = false;
+  std::string way = "auto";
+  std::string streams = "8";
+  std::string workspace_limit = "64MiB";
   std::string threads;
   std::string batch;
 
@@ -60,9 +65,18 @@ Result<multigrid::Problem> ReadProblem(const MultigridWords& words);
 struct MultigridSettings {
   multigrid::NetworkSettings network;
   bool checks = false;
+  std::shared_ptr<MultigridDevice> device;  // null: the host. Solves network's stages
+
+  // "double precision on the host, 2 threads"; of a device, how its blocks ran last.
+  std::string MachineText() const;
+  // Whether times are a CPU's.
+  bool RunsOnCpu() const { return !device || device->is_stand_in(); }
 };
 Result<MultigridSettings> ReadSettings(const MultigridWords& words,
                                        const multigrid::Problem& problem);
+
+// A whole number from `least` to `most`; the error names `option`.
+Result<int> ParseWhole(const std::string& option, const std::string& text, int least, int most);
 
 // Layers of each depth of --depths; empty without it.
 Result<std::vector<int>> ReadDepths(const MultigridWords& words);
