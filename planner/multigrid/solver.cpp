@@ -26,7 +26,10 @@ std::string Number(double value) {
 class Cycles {
  public:
   Cycles(LayerSystem& system, const Hierarchy& hierarchy, const SolveOptions& options)
-      : system_(system), hierarchy_(hierarchy), options_(options) {}
+      : system_(system),
+        hierarchy_(hierarchy),
+        options_(options),
+        is_relaxed_(hierarchy.levels(), false) {}
 
   Status Begin();
   Status Run(int number);
@@ -45,8 +48,9 @@ class Cycles {
   LayerSystem& system_;
   const Hierarchy& hierarchy_;
   const SolveOptions& options_;
-  // What holds of the finest level; on others a cycle begins with neither.
-  bool is_relaxed_ = false;
+  // By level: whether the F-points are relaxed already.
+  std::vector<bool> is_relaxed_;
+  // Whether the finest level is advanced; on others a cycle never begins with that.
   bool is_advanced_ = false;
 };
 
@@ -69,7 +73,7 @@ Status Cycles::StartNested() {
     UCUDNN_RETURN_IF_ERROR(system_.Correct(level));
     UCUDNN_RETURN_IF_ERROR(system_.RelaxF(level, Source::kNone));
   }
-  is_relaxed_ = true;
+  is_relaxed_[0] = true;  // the others for equations without right sides
   return Status::Ok();
 }
 
@@ -78,7 +82,7 @@ Status Cycles::Descend(int level, bool relaxes) {
   const bool is_finest = level == 0;
   const Relaxation& relaxation = RelaxationOf(level);
   if (relaxes) {
-    if (!(is_finest && is_relaxed_)) {
+    if (!is_relaxed_[level]) {
       UCUDNN_RETURN_IF_ERROR(system_.RelaxF(level, Source::kRestricted));
       if (is_finest) is_advanced_ = false;
     }
@@ -91,6 +95,7 @@ Status Cycles::Descend(int level, bool relaxes) {
   }
   if (!(is_finest && is_advanced_)) UCUDNN_RETURN_IF_ERROR(system_.Advance(level));
   if (is_finest) is_advanced_ = false;
+  is_relaxed_[level + 1] = false;
   return system_.Restrict(level);
 }
 
@@ -102,13 +107,13 @@ Status Cycles::Cycle(int level, CycleKind kind, bool relaxes) {
     UCUDNN_RETURN_IF_ERROR(Cycle(level + 1, CycleKind::kV, true));
   }
   UCUDNN_RETURN_IF_ERROR(system_.Correct(level));
+  is_relaxed_[level] = true;
   return system_.RelaxF(level, Source::kRestricted);
 }
 
 Status Cycles::Run(int number) {
   const bool relaxes = !(options_.skips_first_down && number == 1);
   UCUDNN_RETURN_IF_ERROR(Cycle(0, options_.cycle, relaxes));
-  is_relaxed_ = true;
   is_advanced_ = false;
   return Status::Ok();
 }

@@ -128,6 +128,41 @@ TEST(ExactSolve, ASystemHasAsManyStatesAsItSaysInAdvance) {
   }
 }
 
+// How often the layers of each level are stepped through in one cycle, where nothing is done twice.
+class PredictedSteps {
+ public:
+  explicit PredictedSteps(const DrawnSolve& drawn) : drawn_(drawn) {}
+
+  std::vector<int64_t> OfCycles(int cycles) {
+    steps_.assign(drawn_.hierarchy.levels(), 0);
+    for (int i = 0; i < cycles; ++i) Cycle(0, drawn_.options.cycle, i > 0);
+    return steps_;
+  }
+
+ private:
+  void Cycle(int number, CycleKind kind, bool is_relaxed) {
+    const Level& level = drawn_.hierarchy.level(number);
+    if (number == drawn_.hierarchy.coarsest()) {
+      steps_[number] += level.steps;
+      return;
+    }
+    const auto& relaxation = drawn_.options.relaxation;
+    const int sweeps = relaxation[std::min<size_t>(number, relaxation.size() - 1)].c_sweeps;
+    const int64_t f_points = level.steps - level.blocks();
+    if (!is_relaxed) steps_[number] += f_points;
+    steps_[number] += sweeps * int64_t{level.steps} + level.blocks();
+    steps_[number + 1] += level.blocks();  // of the right side
+    Cycle(number + 1, kind, false);
+    if (kind == CycleKind::kF && number + 1 < drawn_.hierarchy.coarsest()) {
+      Cycle(number + 1, CycleKind::kV, true);
+    }
+    steps_[number] += f_points;
+  }
+
+  const DrawnSolve& drawn_;
+  std::vector<int64_t> steps_;
+};
+
 std::vector<int64_t> CountedSteps(const DrawnSolve& drawn, int cycles) {
   RingSolve solve(drawn.hierarchy, 1, drawn.storage, drawn.lanes);
   SolveOptions options = drawn.options;
@@ -139,6 +174,20 @@ std::vector<int64_t> CountedSteps(const DrawnSolve& drawn, int cycles) {
     counted.push_back(solve.chain.stepped(level));
   }
   return counted;
+}
+
+TEST(ExactSolve, ACycleStepsThroughEachLayerAsOftenAsItMust) {
+  std::mt19937_64 random(5);
+  for (int draw = 0; draw < 100; ++draw) {
+    DrawnSolve drawn = DrawSolve(random, 200, Weights::kOne);
+    drawn.storage = Storage::kAll;
+    drawn.options.skips_first_down = false;
+    const int cycles = 3;
+    const Relaxation& finest = drawn.options.relaxation.front();
+    if (CyclesOfDirectSolve(drawn.hierarchy.level(0), finest) <= cycles) continue;
+    SCOPED_TRACE(drawn.Text());
+    ASSERT_EQ(CountedSteps(drawn, cycles), PredictedSteps(drawn).OfCycles(cycles));
+  }
 }
 
 // Two levels, F: N steps of fine layers, all blocks at once, and two of each coarse step.
