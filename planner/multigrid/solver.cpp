@@ -176,9 +176,8 @@ class Run {
 
  private:
   bool IsDirect() const {
-    const Relaxation& finest = options_.relaxation.front();
-    return finest.c_weight == 1 &&
-           solution_.cycles >= CyclesOfDirectSolve(hierarchy_.level(0), finest);
+    const int relaxed = solution_.cycles - (options_.skips_first_down ? 1 : 0);
+    return relaxed >= CyclesOfDirectSolve(hierarchy_.level(0), options_.relaxation.front());
   }
   // Records the residual of the last cycle; true where the solve is over.
   Result<bool> Look();
@@ -194,6 +193,7 @@ class Run {
   Cycles cycles_;
   Judge judge_;
   Solution solution_;
+  bool is_negligible_ = false;  // the last residual, by rounding
 };
 
 Status Run::FallBack(const char* reason) {
@@ -223,6 +223,7 @@ Result<bool> Run::Look() {
   }
   solution_.largest_state = norms.largest;
   const double before = solution_.residuals.back();
+  solution_.residuals.resize(solution_.cycles, std::numeric_limits<double>::quiet_NaN());
   const double scale = options_.scale == ResidualScale::kAbsolute ? 1 : norms.largest;
   const double scaled = scale > 0 ? residual / scale : residual;
   solution_.residuals.push_back(scaled);
@@ -230,6 +231,7 @@ Result<bool> Run::Look() {
   // Relative to the largest state, whatever the scale: states that grow raise their residual, too.
   const double relative = norms.largest > 0 ? residual / norms.largest : residual;
   const double negligible = kJudged * system_.UnitRoundoff();
+  is_negligible_ = relative <= negligible;
   if (const char* reason = judge_.Look(solution_.cycles, relative, negligible)) {
     UCUDNN_RETURN_IF_ERROR(FallBack(reason));
     return true;
@@ -260,7 +262,9 @@ Result<Solution> Run::Solve() {
   const bool looks = options_.tolerance || options_.measures_cycles;
   while (solution_.cycles < options_.cycles) {
     UCUDNN_RETURN_IF_ERROR(cycles_.Run(++solution_.cycles));
-    if (!looks) {
+    // A coarse operator that amplifies rounding undoes what relaxation makes exact.
+    const bool must_look = solution_.cycles == options_.cycles && IsDirect();
+    if (!looks && !must_look) {
       Tell(std::numeric_limits<double>::quiet_NaN());
       continue;
     }
@@ -278,7 +282,7 @@ Result<Solution> Run::Solve() {
     UCUDNN_RETURN_IF_ERROR(FallBack("the states are not finite"));
     return solution_;
   }
-  solution_.outcome = IsDirect() ? Outcome::kDirect : Outcome::kEarly;
+  solution_.outcome = IsDirect() && is_negligible_ ? Outcome::kDirect : Outcome::kEarly;
   return solution_;
 }
 
@@ -324,8 +328,8 @@ Status CheckOptions(const SolveOptions& options) {
 
 int CyclesOfDirectSolve(const Level& finest, const Relaxation& relaxation) {
   // Each F-relaxation with the C-relaxation before it, or with the correction, makes one more block
-  // exact.
-  const int blocks_a_cycle = relaxation.c_sweeps + 1;
+  // exact; a C-relaxation that is weighted does not.
+  const int blocks_a_cycle = relaxation.c_weight == 1 ? relaxation.c_sweeps + 1 : 1;
   return (finest.blocks() + blocks_a_cycle - 1) / blocks_a_cycle;
 }
 

@@ -3,6 +3,8 @@
 // are stepped through.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "unit/planner/multigrid/drawn_options.h"
 #include "unit/planner/multigrid/ring_chain.h"
 
@@ -75,6 +77,43 @@ TEST(ExactSolve, RelaxationIsExactAfterAsManyCyclesAsItHasBlocksToPass) {
       }
     }
   }
+}
+
+// With any options: more levels, cycles, weights and starts.
+TEST(ExactSolve, DirectMeansExactAndIsSaidAsSoonAsItIs) {
+  std::mt19937_64 random(2);
+  for (uint64_t draw = 0; draw < 200; ++draw) {
+    DrawnSolve drawn = DrawSolve(random, 40, Weights::kAny);
+    if (DrawNumber(random, 0, 1) == 0) drawn.options.start = Start::kNested;
+    SCOPED_TRACE("draw " + std::to_string(draw) + ": " + drawn.Text());
+    const auto serial = RingChain(draw).Serial(drawn.hierarchy.level(0).steps);
+    const int blocks = drawn.hierarchy.level(0).blocks();
+    int exact_before = 0;
+    for (int cycles = 1; cycles <= blocks + 1; ++cycles) {
+      const RingResult result = SolveRing(drawn, draw, cycles);
+      const bool is_exact = result.states == serial;
+      if (result.solution.outcome == Outcome::kDirect) {
+        ASSERT_TRUE(is_exact) << "after " << cycles << " cycles";
+        break;
+      }
+      ASSERT_EQ(result.solution.outcome, Outcome::kEarly);
+      ASSERT_LE(cycles, blocks);
+      if (is_exact) ++exact_before;
+    }
+    // A first cycle that does not relax is not counted, but passes a block where F-points follow
+    // from their C-points all the same.
+    const bool follows =
+        drawn.options.start == Start::kNested || drawn.storage == Storage::kCPoints;
+    ASSERT_LE(exact_before, drawn.options.skips_first_down && follows ? 1 : 0);
+  }
+}
+
+TEST(ExactSolve, AnUnmeasuredDirectSolveMeasuresItsLastResidual) {
+  const RingResult direct = SolveRing(Two(16, 2, 1), 7, 4);
+  ASSERT_EQ(direct.solution.residuals.size(), 5U);
+  for (int cycle = 0; cycle < 4; ++cycle) EXPECT_TRUE(std::isnan(direct.solution.residuals[cycle]));
+  EXPECT_EQ(direct.solution.residuals[4], 0);
+  EXPECT_EQ(SolveRing(Two(16, 2, 1), 7, 3).solution.residuals.size(), 1U);
 }
 
 TEST(ExactSolve, LanesAndStorageChangeNothing) {
