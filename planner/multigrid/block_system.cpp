@@ -215,6 +215,7 @@ Result<LayerSystem::StateNorms> BlockSystem::Norms() {
         return propagator_->SquaredDistance(CPoint(0, block), nullptr, result, lane);
       }));
   StateNorms norms;
+  norms.first = std::sqrt(parts_[0]);
   norms.all = std::sqrt(squares);
   double largest = 0;
   for (int i = 0; i < count; ++i) {

@@ -51,6 +51,7 @@ class LayerSystem {
 
   // L2 norms of the finest level's C-points.
   struct StateNorms {
+    double first = 0;    // of u0
     double largest = 0;  // of one state; not finite where any number is not
     double all = 0;      // of all together
   };

@@ -185,7 +185,7 @@ class Run {
     if (options_.watch) options_.watch(solution_.cycles, residual);
   }
   Status FallBack(const char* reason);
-  Status CheckReachable(double norm_of_all, double largest) const;
+  Status CheckReachable(double first) const;
 
   LayerSystem& system_;
   const Hierarchy& hierarchy_;
@@ -205,9 +205,12 @@ Status Run::FallBack(const char* reason) {
   return Status::Ok();
 }
 
-Status Run::CheckReachable(double norm_of_all, double largest) const {
-  if (!options_.tolerance || !std::isfinite(norm_of_all) || norm_of_all == 0) return Status::Ok();
-  const double scale = options_.scale == ResidualScale::kAbsolute ? 1 : largest;
+// The solution's states are taken for as large as u0, of norm `first`: the states of the start, of
+// an earlier solve or of a coarse operator that diverges, may be of any size.
+Status Run::CheckReachable(double first) const {
+  if (!options_.tolerance || !std::isfinite(first) || first == 0) return Status::Ok();
+  const double scale = options_.scale == ResidualScale::kAbsolute ? 1 : first;
+  const double norm_of_all = std::sqrt(hierarchy_.level(0).blocks() + 1.0) * first;
   const double floor = kReachable * system_.UnitRoundoff() * norm_of_all / scale;
   if (*options_.tolerance >= floor) return Status::Ok();
   return Status::Error("tolerance " + Number(*options_.tolerance) +
@@ -251,7 +254,7 @@ Result<bool> Run::Look() {
 Result<Solution> Run::Solve() {
   UCUDNN_RETURN_IF_ERROR(cycles_.Begin());
   UCUDNN_ASSIGN_OR_RETURN(const LayerSystem::StateNorms start, system_.Norms());
-  UCUDNN_RETURN_IF_ERROR(CheckReachable(start.all, start.largest));
+  UCUDNN_RETURN_IF_ERROR(CheckReachable(start.first));
   solution_.residuals.push_back(std::numeric_limits<double>::quiet_NaN());
   if (options_.measures_start) {
     UCUDNN_ASSIGN_OR_RETURN(solution_.residuals.back(), system_.FullResidualNorm());
