@@ -209,11 +209,14 @@ Result<double> BlockSystem::FullResidualNorm() {
 }
 
 Result<LayerSystem::StateNorms> BlockSystem::Norms() {
-  const int count = hierarchy_->level(0).blocks() + 1;
-  UCUDNN_ASSIGN_OR_RETURN(
-      const double squares, SumInOrder(count, [&](int block, double* result, int lane) {
-        return propagator_->SquaredDistance(CPoint(0, block), nullptr, result, lane);
-      }));
+  const Level& shape = hierarchy_->level(0);
+  const int c_points = shape.blocks() + 1;
+  const int count = c_points + (shape.last_c_point() == shape.steps ? 0 : 1);
+  UCUDNN_ASSIGN_OR_RETURN(const double squares,
+                          SumInOrder(count, [&](int i, double* result, int lane) {
+                            const State state = i < c_points ? CPoint(0, i) : last();
+                            return propagator_->SquaredDistance(state, nullptr, result, lane);
+                          }));
   StateNorms norms;
   norms.first = std::sqrt(parts_[0]);
   norms.all = std::sqrt(squares);

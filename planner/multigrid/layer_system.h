@@ -49,7 +49,7 @@ class LayerSystem {
   // The residual of equation 19 over all points, whatever they are.
   virtual Result<double> FullResidualNorm() = 0;
 
-  // L2 norms of the finest level's C-points.
+  // L2 norms of the finest level's C-points, and of its last state where that is none.
   struct StateNorms {
     double first = 0;    // of u0
     double largest = 0;  // of one state; not finite where any number is not

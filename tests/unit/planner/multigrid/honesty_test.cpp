@@ -114,6 +114,17 @@ TEST(Honesty, NumbersThatAreNotFiniteAreThoseOfSerialPropagation) {
   }
 }
 
+TEST(Honesty, AStateBehindTheLastCPointThatIsNotFiniteIsSeen) {
+  WeightedChain chain = SmoothChain(35, 0.5);
+  chain.step(34).weights[7] = kNan;
+  for (const Storage storage : {Storage::kAll, Storage::kCPoints}) {
+    HostSolve solve(chain, {.h = 1.0 / 35, .storage = storage});
+    const Result<Solution> solved = solve.Solve(WithTolerance(1e-9, 20, kAbsolute));
+    ExpectGivenUp(solve, solved, kNotFinite);
+    EXPECT_FALSE(std::isfinite(solved->largest_state));
+  }
+}
+
 // u -> factor * u of one number, with factors of fine and of coarse steps.
 template <typename Number = double>
 VectorSolve<Number> Scaling(const Hierarchy& hierarchy, double fine, double coarse) {
