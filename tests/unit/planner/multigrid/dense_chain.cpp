@@ -242,6 +242,20 @@ Matrix DenseChain::Jacobian(int step, const Vector& u) const {
   return chain;
 }
 
+double DenseChain::Growth(int step) const {
+  double of_transformation = h_;
+  for (const Layer& layer : steps_[step]) {
+    if (layer.matrix.rows == 0) continue;  // activations bring numbers no further apart
+    Matrix transposed(layer.matrix.columns, layer.matrix.rows);
+    for (int i = 0; i < transposed.rows; ++i) {
+      for (int j = 0; j < transposed.columns; ++j) transposed.at(i, j) = layer.matrix.at(j, i);
+    }
+    // The square of the 2-norm is at most the product of the row and column norms.
+    of_transformation *= std::sqrt(RowNorm(layer.matrix) * RowNorm(transposed));
+  }
+  return 1 + of_transformation;
+}
+
 Vector DenseChain::StateBefore(int step, const Vector& first, const Vector& states) const {
   if (step == 0) return first;
   const auto begin = states.begin() + (step - 1) * size_;

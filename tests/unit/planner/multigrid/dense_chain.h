@@ -43,6 +43,8 @@ class DenseChain {
   // u + h F(u) of one image.
   Vector Step(int step, const Vector& u) const;
   Matrix Jacobian(int step, const Vector& u) const;
+  // By how much at most a step enlarges the L2 distance of two states.
+  double Growth(int step) const;
 
   // Equation 18's residual u[n + 1] - Phi_n(u[n]) of u_1..u_N behind u_0, one behind the other.
   Vector Residual(const Vector& first, const Vector& states) const;
