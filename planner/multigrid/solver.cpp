@@ -17,6 +17,8 @@ constexpr double kFloor = 1;        // above that, a residual that stays is not 
 // Of the largest state, times the unit roundoff: below that a solve is not judged to diverge.
 constexpr double kJudged = 200;
 
+constexpr int kReserved = 255;  // cycles that allocate nothing for their residuals
+
 std::string Number(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3g", value);
@@ -252,6 +254,7 @@ Result<bool> Run::Look() {
 }
 
 Result<Solution> Run::Solve() {
+  solution_.residuals.reserve(static_cast<size_t>(std::min(options_.cycles, kReserved)) + 1);
   UCUDNN_RETURN_IF_ERROR(cycles_.Begin());
   UCUDNN_ASSIGN_OR_RETURN(const LayerSystem::StateNorms start, system_.Norms());
   UCUDNN_RETURN_IF_ERROR(CheckReachable(start.first));
