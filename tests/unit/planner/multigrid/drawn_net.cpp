@@ -79,16 +79,17 @@ NodeWeights DrawWeights(const HostLayer& layer, std::mt19937_64& random, double 
 
 }  // namespace
 
-WeightedChain DrawnNet(const NetShape& shape, std::mt19937_64& random, double gain) {
+WeightedChain ChainOf(const std::vector<std::vector<Operator>>& steps, const NetShape& shape,
+                      std::mt19937_64& random, double gain) {
   planner::GraphBuilder builder("drawn");
   const planner::Input input = {shape.channels, {1, shape.extent, shape.extent}, 2};
   Stage stage = {.input = builder.Add("data", input, {})};
   NodeId last = stage.input;
-  for (size_t i = 0; i < shape.kinds.size(); ++i) {
-    const std::string name = "step" + std::to_string(i);
+  for (const std::vector<Operator>& operators : steps) {
+    const std::string name = "step" + std::to_string(stage.steps.size());
     ResidualStep step;
     NodeId inside = last;
-    for (const Operator& op : OperatorsOf(shape.kinds[i], shape)) {
+    for (const Operator& op : operators) {
       inside = builder.Add(name + "." + std::to_string(step.transformation.size()), op, {inside});
       step.transformation.push_back(inside);
     }
@@ -111,6 +112,12 @@ WeightedChain DrawnNet(const NetShape& shape, std::mt19937_64& random, double ga
   made.first = Drawn(stage.shape.Features() * shape.batch, 1, random);
   made.chain.sections.emplace_back(std::move(stage));
   return made;
+}
+
+WeightedChain DrawnNet(const NetShape& shape, std::mt19937_64& random, double gain) {
+  std::vector<std::vector<Operator>> steps;
+  for (const StepKind kind : shape.kinds) steps.push_back(OperatorsOf(kind, shape));
+  return ChainOf(steps, shape, random, gain);
 }
 
 NetShape DrawNetShape(std::mt19937_64& random, int steps) {

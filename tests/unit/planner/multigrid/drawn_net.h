@@ -27,7 +27,10 @@ struct NetShape {
   int batch = 1;
 };
 
-// Weights from N(0, gain^2 / inputs of an output), biases from N(0, 0.01), u0 from N(0, 1).
+// A chain whose steps have these operators, one after the other. Weights come from N(0, gain^2 /
+// inputs of an output), biases from N(0, 0.01), u0 from N(0, 1).
+WeightedChain ChainOf(const std::vector<std::vector<planner::Operator>>& steps,
+                      const NetShape& shape, std::mt19937_64& random, double gain);
 WeightedChain DrawnNet(const NetShape& shape, std::mt19937_64& random, double gain);
 
 // `steps` steps of one kind or of several, of a small shape.
