@@ -233,16 +233,23 @@ Result<LayerSystem::StateNorms> BlockSystem::Norms() {
 Status BlockSystem::ReadBlock(int block, const std::vector<State>& scratch, int lane,
                               std::vector<State>& states) {
   const Level& shape = hierarchy_->level(0);
-  const int begin = block * shape.coarsening;
-  const int end = std::min(begin + shape.coarsening, shape.steps + 1);
-  states.assign(1, CPoint(0, block));
-  for (int i = begin + 1; i < end; ++i) {
+  const int behind = shape.steps + 1 - block * shape.coarsening;
+  states.clear();
+  return ReadOn(block, std::min(shape.coarsening, behind), scratch, lane, states);
+}
+
+Status BlockSystem::ReadOn(int block, int count, const std::vector<State>& scratch, int lane,
+                           std::vector<State>& states) {
+  const int begin = block * hierarchy_->level(0).coarsening;
+  if (states.empty()) states.push_back(CPoint(0, block));
+  for (int i = static_cast<int>(states.size()); i < count; ++i) {
     if (KeepsF(0)) {
-      states.push_back(grids_[0].states[i]);
+      states.push_back(grids_[0].states[begin + i]);
       continue;
     }
-    states.push_back(scratch[i - begin - 1]);
-    UCUDNN_RETURN_IF_ERROR(propagator_->Step(0, i - 1, states[i - begin - 1], states.back(), lane));
+    UCUDNN_RETURN_IF_ERROR(
+        propagator_->Step(0, begin + i - 1, states.back(), scratch[i - 1], lane));
+    states.push_back(scratch[i - 1]);
   }
   return Status::Ok();
 }

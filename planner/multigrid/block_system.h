@@ -52,6 +52,9 @@ class BlockSystem : public LayerSystem {
   // computed into `scratch`, which has as many states as the block F-points.
   Status ReadBlock(int block, const std::vector<State>& scratch, int lane,
                    std::vector<State>& states);
+  // The first `count` of them; `states` has none or some already, which are not computed again.
+  Status ReadOn(int block, int count, const std::vector<State>& scratch, int lane,
+                std::vector<State>& states);
 
  private:
   // The states of one level and what restriction made of the one below.

@@ -2,6 +2,7 @@
 // and serial backpropagation.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstring>
 
@@ -325,6 +326,62 @@ TEST(Adjoint, GradientsAfterFewCyclesAreNearSerialOnes) {
       EXPECT_LT(error, row.errors[cycles - 1]);
     }
     EXPECT_LT(GradientError(chain, setting, last, ToTolerance({}, 1e-13)), 1e-13);
+  }
+}
+
+// Counts steps of layers; of a chain with C-points alone, those are what the adjoint recomputes.
+class CountingChain : public Propagator {
+ public:
+  explicit CountingChain(HostChain& chain) : chain_(chain) {}
+  Result<State> Create() override { return chain_.Create(); }
+  Status Step(int level, int step, State from, State to, int lane) override {
+    if (level == 0) ++steps;
+    return chain_.Step(level, step, from, to, lane);
+  }
+  Status Combine(State to, double b, double a, State x, int lane) override {
+    return chain_.Combine(to, b, a, x, lane);
+  }
+  Status SquaredDistance(State x, State y, double* result, int lane) override {
+    return chain_.SquaredDistance(x, y, result, lane);
+  }
+  double UnitRoundoff() const override { return chain_.UnitRoundoff(); }
+
+  std::atomic<int64_t> steps = 0;
+
+ private:
+  HostChain& chain_;
+};
+
+// F-relaxation of the adjoint reads all states of a block. Coarse steps and those into C-points
+// read one that is kept.
+TEST(Adjoint, RecomputesStatesForRelaxationAlone) {
+  std::mt19937_64 random(28);
+  constexpr int kBlocks = 8;
+  constexpr int kCoarsening = 4;
+  const WeightedChain chain =
+      DrawnChain({.steps = kBlocks * kCoarsening, .extent = 4}, random, 0.5);
+  for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kSum}) {
+    for (const int lanes : {1, 2}) {
+      HostSolve host(chain, {.coarse = coarse, .h = 0.03, .lanes = lanes});
+      ASSERT_TRUE(host.system().Broadcast().ok());
+      CountingChain counting(host.propagator());
+      BlockSystem forward = std::move(*BlockSystem::Make(counting, host.hierarchy(), host.lanes(),
+                                                         Storage::kCPoints, host.system().last()));
+      ASSERT_TRUE(forward.SolveSerially(0, Source::kNone).ok());
+      HostTrajectory trajectory =
+          std::move(*HostTrajectory::Make(forward, host.hierarchy(), host.propagator(), lanes));
+      const auto adjoint =
+          std::move(*HostAdjoint::Make(host.stage(), host.hierarchy(), coarse, 0.03));
+      adjoint->LineariseAt(trajectory);
+      BlockSystem system = std::move(*BlockSystem::Make(*adjoint, host.hierarchy(), host.lanes(),
+                                                        Storage::kAll, forward.last()));
+      counting.steps = 0;
+      SolveOptions options;
+      options.measures_cycles = false;
+      ASSERT_TRUE(Solve(system, host.hierarchy(), options).ok());
+      constexpr int kRelaxations = 5;  // two cycles of FCF, and the one before the first
+      EXPECT_EQ(counting.steps, kRelaxations * kBlocks * (kCoarsening - 1));
+    }
   }
 }
 
