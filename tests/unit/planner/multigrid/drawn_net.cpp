@@ -13,7 +13,7 @@ using planner::NodeId;
 using planner::Operator;
 
 template <typename T>
-T Get(Result<T> result) {
+T Required(Result<T> result) {
   if (!result.ok()) {
     std::cerr << result.message() << '\n';
     std::abort();
@@ -61,7 +61,7 @@ std::vector<Operator> OperatorsOf(StepKind kind, const NetShape& shape) {
   return {};
 }
 
-std::vector<double> Drawn(int64_t count, double deviation, std::mt19937_64& random) {
+std::vector<double> DrawnNumbers(int64_t count, double deviation, std::mt19937_64& random) {
   std::normal_distribution<double> normal(0, deviation);
   std::vector<double> numbers(static_cast<size_t>(count));
   for (double& number : numbers) number = normal(random);
@@ -74,7 +74,8 @@ NodeWeights DrawWeights(const HostLayer& layer, std::mt19937_64& random, double 
   int64_t outputs = layer.output.c;
   if (std::holds_alternative<planner::Scale>(layer.op)) outputs = counts.weights;
   const double inputs = outputs == 0 ? 1 : static_cast<double>(counts.weights / outputs);
-  return {Drawn(counts.weights, gain / std::sqrt(inputs), random), Drawn(counts.bias, 0.1, random)};
+  return {DrawnNumbers(counts.weights, gain / std::sqrt(inputs), random),
+          DrawnNumbers(counts.bias, 0.1, random)};
 }
 
 }  // namespace
@@ -97,8 +98,8 @@ WeightedChain ChainOf(const std::vector<std::vector<Operator>>& steps, const Net
     stage.steps.push_back(std::move(step));
   }
   WeightedChain made = {.batch = shape.batch};
-  made.chain.graph = Get(builder.Build());
-  made.chain.shapes = Get(planner::InferShapes(made.chain.graph, 1));
+  made.chain.graph = Required(builder.Build());
+  made.chain.shapes = Required(planner::InferShapes(made.chain.graph, 1));
   stage.shape = made.chain.shapes[stage.input];
   made.parameters.resize(made.chain.graph.nodes.size());
   for (const ResidualStep& step : stage.steps) {
@@ -109,7 +110,7 @@ WeightedChain ChainOf(const std::vector<std::vector<Operator>>& steps, const Net
       from = to;
     }
   }
-  made.first = Drawn(stage.shape.Features() * shape.batch, 1, random);
+  made.first = DrawnNumbers(stage.shape.Features() * shape.batch, 1, random);
   made.chain.sections.emplace_back(std::move(stage));
   return made;
 }

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <random>
 
+#include "unit/planner/multigrid/dense_chain.h"
 #include "unit/planner/multigrid/drawn_options.h"
 
 namespace ucudnn::multigrid {
@@ -18,7 +19,6 @@ using planner::Convolution;
 using planner::Pooling;
 using planner::PoolingKind;
 using planner::Shape;
-using Vector = std::vector<double>;
 
 constexpr int kBatch = 2;
 
@@ -29,9 +29,6 @@ Vector Integers(std::mt19937_64& random, int64_t number, int most, double factor
   return drawn;
 }
 
-double Dot(const Vector& a, const Vector& b) {
-  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
-}
 Vector Sum(const Vector& a, const Vector& b) {
   Vector sum = a;
   for (size_t i = 0; i < a.size(); ++i) sum[i] += b[i];

@@ -12,7 +12,7 @@ namespace ucudnn::multigrid {
 namespace {
 
 // u_1..u_N of image `image` of the batch.
-Vector StatesOf(HostSolve& solve, int image, int size) {
+Vector StatesOfImage(HostSolve& solve, int image, int size) {
   Vector all;
   for (int number = 1; number <= solve.stage().steps(); ++number) {
     const Vector state = solve.State(number);
@@ -58,7 +58,7 @@ TEST(Newton, SolvesWhatTheSolverSolves) {
       const auto begin = chain.first.begin() + image * dense.size();
       const Vector first(begin, begin + dense.size());
       const Vector newton = dense.NewtonSolution(first);
-      const Vector states = StatesOf(solve, image, dense.size());
+      const Vector states = StatesOfImage(solve, image, dense.size());
       ASSERT_LT(LargestMagnitude(dense.Residual(first, newton)), 1e-14);
       ASSERT_LT(LargestMagnitude(dense.Residual(first, states)), 1e-12 + 1e-14);
       Vector difference = newton;
