@@ -37,6 +37,7 @@ Result<BlockSystem> BlockSystem::Make(Propagator& propagator, const Hierarchy& h
   system.scratch_.resize(lanes.count());
   for (auto& of_lane : system.scratch_) UCUDNN_RETURN_IF_ERROR(create(of_lane, kScratch));
   system.parts_.resize(static_cast<size_t>(hierarchy.level(0).steps) + 1);
+  system.sizes_.resize(hierarchy.level(0).blocks());
   return system;
 }
 
@@ -180,6 +181,22 @@ Result<double> BlockSystem::ResidualNorm() {
                                             result, lane);
       }));
   return std::sqrt(squares);
+}
+
+Result<double> BlockSystem::ResidualNormByState() {
+  const int blocks = hierarchy_->level(0).blocks();
+  UCUDNN_RETURN_IF_ERROR(ForEach(blocks, [&](int block, int lane) -> Status {
+    const State point = CPoint(0, block + 1);
+    UCUDNN_RETURN_IF_ERROR(
+        propagator_->SquaredDistance(grids_[1].source[block + 1], point, &parts_[block], lane));
+    return propagator_->SquaredDistance(point, nullptr, &sizes_[block], lane);
+  }));
+  UCUDNN_RETURN_IF_ERROR(propagator_->Wait());
+  double sum = 0;
+  for (int i = 0; i < blocks; ++i) {
+    if (parts_[i] != 0) sum += parts_[i] / sizes_[i];
+  }
+  return std::sqrt(sum);
 }
 
 Result<double> BlockSystem::FullResidualNorm() {

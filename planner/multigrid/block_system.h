@@ -35,6 +35,7 @@ class BlockSystem : public LayerSystem {
   Status SolveSerially(int level, Source source) override;
   Status Correct(int level) override;
   Result<double> ResidualNorm() override;
+  Result<double> ResidualNormByState() override;
   Result<double> FullResidualNorm() override;
   Result<StateNorms> Norms() override;
   double UnitRoundoff() const override { return propagator_->UnitRoundoff(); }
@@ -95,6 +96,7 @@ class BlockSystem : public LayerSystem {
   std::vector<Grid> grids_;                  // one for each level
   std::vector<std::vector<State>> scratch_;  // by lane
   std::vector<double> parts_;                // of a sum
+  std::vector<double> sizes_;                // of C-points behind u0, squared
 };
 
 }  // namespace ucudnn::multigrid

@@ -46,6 +46,8 @@ class LayerSystem {
   // |A - U| over the C-points of the finest level: the residual of equation 19 where F-points are
   // relaxed. REQUIRES: Advance(0), just before; it is not used up.
   virtual Result<double> ResidualNorm() = 0;
+  // The same with each difference divided by the norm of its state U; 0 / 0 is 0.
+  virtual Result<double> ResidualNormByState() = 0;
   // The residual of equation 19 over all points, whatever they are.
   virtual Result<double> FullResidualNorm() = 0;
 

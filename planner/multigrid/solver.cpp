@@ -17,6 +17,10 @@ constexpr double kFloor = 1;        // above that, a residual that stays is not 
 // Of the largest state, times the unit roundoff: below that a solve is not judged to diverge.
 constexpr double kJudged = 200;
 
+// Where states grow, a residual that is nothing beside the largest state may be all of an early
+// one, and the error grows with the states: so a solve is over only where no residual is more than
+// this times as much beside its own state. Of nets it is one to ten times.
+constexpr double kBesideOwn = 100;
 constexpr int kReserved = 255;  // cycles that allocate nothing for their residuals
 
 std::string Number(double value) {
@@ -186,6 +190,8 @@ class Run {
   void Tell(double residual) const {
     if (options_.watch) options_.watch(solution_.cycles, residual);
   }
+  // Whether residuals are at most `bound` beside their own states, too, but for kBesideOwn.
+  Result<bool> IsSmallByState(double bound);
   Status FallBack(const char* reason);
   Status CheckReachable(double first) const;
 
@@ -195,8 +201,13 @@ class Run {
   Cycles cycles_;
   Judge judge_;
   Solution solution_;
-  bool is_negligible_ = false;  // the last residual, by rounding
+  bool is_negligible_ = false;  // the last residual, of a direct solve
 };
+
+Result<bool> Run::IsSmallByState(double bound) {
+  UCUDNN_ASSIGN_OR_RETURN(const double by_state, system_.ResidualNormByState());
+  return by_state <= kBesideOwn * bound;
+}
 
 Status Run::FallBack(const char* reason) {
   solution_.outcome = Outcome::kSerial;
@@ -232,21 +243,31 @@ Result<bool> Run::Look() {
   const double scale = options_.scale == ResidualScale::kAbsolute ? 1 : norms.largest;
   const double scaled = scale > 0 ? residual / scale : residual;
   solution_.residuals.push_back(scaled);
-  const double floor = kFloor * system_.UnitRoundoff() * norms.all;
+  const double rounding = kFloor * system_.UnitRoundoff();
   // Relative to the largest state, whatever the scale: states that grow raise their residual, too.
   const double relative = norms.largest > 0 ? residual / norms.largest : residual;
   const double negligible = kJudged * system_.UnitRoundoff();
-  is_negligible_ = relative <= negligible;
+  is_negligible_ = false;
+  if (relative <= negligible && IsDirect()) {
+    UCUDNN_ASSIGN_OR_RETURN(is_negligible_, IsSmallByState(negligible));
+  }
   if (const char* reason = judge_.Look(solution_.cycles, relative, negligible)) {
     UCUDNN_RETURN_IF_ERROR(FallBack(reason));
     return true;
   }
   if (!options_.tolerance) return false;
   if (scaled <= *options_.tolerance) {
+    if (options_.scale == ResidualScale::kLargestState) {
+      UCUDNN_ASSIGN_OR_RETURN(const bool is_small, IsSmallByState(*options_.tolerance));
+      if (!is_small) return false;
+    }
     solution_.outcome = IsDirect() ? Outcome::kDirect : Outcome::kConverged;
     return true;
   }
-  if (residual <= floor && Judge::Stalls(before, scaled)) {
+  if (residual <= rounding * norms.all && Judge::Stalls(before, scaled)) {
+    const double of_all = rounding * std::sqrt(hierarchy_.level(0).blocks() + 1.0);
+    UCUDNN_ASSIGN_OR_RETURN(const bool is_small, IsSmallByState(of_all));
+    if (!is_small) return false;
     solution_.outcome = Outcome::kRounding;
     return true;
   }

@@ -301,6 +301,31 @@ TEST(Honesty, AStartWithHugeStatesIsNoReasonToRefuseATolerance) {
   EXPECT_EQ(previous.Last(), previous.Serial());
 }
 
+// The first number grows to 1e22, exactly so on the coarse level; the second decays and feeds it,
+// and converges slowly. Its residuals are nothing beside the last state, and all of the first ones.
+TEST(Honesty, AStateThatGrowsDoesNotHideTheResidualsOfEarlyOnes) {
+  const auto step = [](int level, int, const auto& from, auto& to) {
+    to = from;
+    for (int i = 0; i < (level == 0 ? 1 : 4); ++i) {
+      to[0] = 1.05 * to[0] + to[1];
+      to[1] *= 0.97;
+    }
+    if (level > 0) to[1] = 0.6 * from[1];
+  };
+  for (const ResidualScale scale : {kAbsolute, kRelative}) {
+    VectorSolve<double> solve(*Hierarchy::Make(1024, {4}, 2), {0, 1}, step);
+    SolveOptions options = WithTolerance(1e-9, 100, scale);
+    options.relaxation = {{0, 1}};
+    const Result<Solution> solved = solve.Solve(options);
+    ASSERT_TRUE(solved.ok()) << solved.message();
+    EXPECT_GT(solved->largest_state, 1e22);
+    EXPECT_EQ(solved->fallback, "");
+    // What 1e-9 of each of 256 C-points makes, and a hundred times that of early ones.
+    const double serial = solve.Serial()[0];
+    EXPECT_LT(std::abs(solve.Last()[0] - serial), 256 * 100 * 1e-9 * serial);
+  }
+}
+
 TEST(Honesty, AChainOfZerosConverges) {
   VectorSolve<double> solve(*Hierarchy::Make(16, {4}, 2), {0, 0},
                             [](int, int, const auto& from, auto& to) { to = from; });
