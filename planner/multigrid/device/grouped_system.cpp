@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -342,13 +343,40 @@ Status GroupedSystem::Correct(int level) {
   return Status::Ok();
 }
 
-Result<double> GroupedSystem::ResidualNorm() {
+Result<std::vector<double>> GroupedSystem::SquaredNorms(bool of_residuals) const {
   const Grid& grid = *grids_[0];
-  std::vector<float> states(grid.c_points->count()), advanced(grid.advanced->count());
+  const auto size = static_cast<size_t>(grid.c_points->count());
+  std::vector<float> states(size), advanced(of_residuals ? size : 0);
   UCUDNN_RETURN_IF_ERROR(lane_->Download(grid.c_points->data(), states.data(), states.size()));
-  UCUDNN_RETURN_IF_ERROR(lane_->Download(grid.advanced->data(), advanced.data(), states.size()));
-  // Both begin with u0.
-  return std::sqrt(SquaredNorm(states, &advanced, 0, states.size()));
+  if (of_residuals) {
+    UCUDNN_RETURN_IF_ERROR(
+        lane_->Download(grid.advanced->data(), advanced.data(), advanced.size()));
+  }
+  std::vector<double> squares(grid.blocks() + 1);
+  for (int image = 0; image < batch_; ++image) {
+    for (size_t point = 0; point < squares.size(); ++point) {
+      const auto begin = (image * squares.size() + point) * static_cast<size_t>(state_);
+      squares[point] += SquaredNorm(states, of_residuals ? &advanced : nullptr, begin,
+                                    begin + static_cast<size_t>(state_));
+    }
+  }
+  return squares;
+}
+
+// Both begin with u0, whose residual is 0.
+Result<double> GroupedSystem::ResidualNorm() {
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<double> squares, SquaredNorms(true));
+  return std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0));
+}
+
+Result<double> GroupedSystem::ResidualNormByState() {
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<double> residuals, SquaredNorms(true));
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<double> states, SquaredNorms(false));
+  double sum = 0;
+  for (size_t i = 0; i < states.size(); ++i) {
+    if (residuals[i] != 0) sum += residuals[i] / states[i];
+  }
+  return std::sqrt(sum);
 }
 
 Result<double> GroupedSystem::FullResidualNorm() {
@@ -375,22 +403,20 @@ Result<double> GroupedSystem::FullResidualNorm() {
 }
 
 Result<LayerSystem::StateNorms> GroupedSystem::Norms() {
-  const Grid& grid = *grids_[0];
-  std::vector<float> states(grid.c_points->count());
-  UCUDNN_RETURN_IF_ERROR(lane_->Download(grid.c_points->data(), states.data(), states.size()));
-  const int count = grid.blocks() + 1;
-  double all = 0, largest = 0;
-  for (int point = 0; point < count; ++point) {
-    double of_state = 0;
-    for (int image = 0; image < batch_; ++image) {
-      const auto begin = static_cast<size_t>((int64_t{image} * count + point) * state_);
-      of_state += SquaredNorm(states, nullptr, begin, begin + state_);
-    }
-    all += of_state;
-    // Not std::max: a NaN stays.
-    if (!(of_state <= largest) && !std::isnan(largest)) largest = of_state;
+  UCUDNN_ASSIGN_OR_RETURN(std::vector<double> squares, SquaredNorms(false));
+  if (grids_[0]->tail > 0) {
+    UCUDNN_ASSIGN_OR_RETURN(const std::vector<double> last, ReadState(grids_[0]->level.steps));
+    squares.push_back(std::inner_product(last.begin(), last.end(), last.begin(), 0.0));
   }
-  return StateNorms{std::sqrt(largest), std::sqrt(all)};
+  StateNorms norms = {.first = std::sqrt(squares.front())};
+  for (const double of_state : squares) {
+    norms.all += of_state;
+    // Not std::max: a NaN stays.
+    if (!(of_state <= norms.largest) && !std::isnan(norms.largest)) norms.largest = of_state;
+  }
+  norms.all = std::sqrt(norms.all);
+  norms.largest = std::sqrt(norms.largest);
+  return norms;
 }
 
 Result<std::vector<double>> GroupedSystem::ReadState(int number) {

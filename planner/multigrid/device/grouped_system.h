@@ -48,6 +48,7 @@ class GroupedSystem : public LayerSystem {
   Status SolveSerially(int level, Source source) override;
   Status Correct(int level) override;
   Result<double> ResidualNorm() override;
+  Result<double> ResidualNormByState() override;
   Result<double> FullResidualNorm() override;
   Result<StateNorms> Norms() override;
   double UnitRoundoff() const override;
@@ -71,6 +72,8 @@ class GroupedSystem : public LayerSystem {
   Status StepAll(const std::vector<std::unique_ptr<DeviceWeights>>& weights, int first,
                  const StatesView& x, const StatesView& out, double factor);
   double FactorOf(int level) const;
+  // Of the finest level's C-points, or of what Advance would change them by; waits.
+  Result<std::vector<double>> SquaredNorms(bool of_residuals) const;
 
   DeviceTarget target_;
   const Hierarchy& hierarchy_;

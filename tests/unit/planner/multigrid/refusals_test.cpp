@@ -26,7 +26,8 @@ TEST(Hierarchy, RefusesWhatHasNoTwoCoarseLayers) {
   EXPECT_EQ(RefusalOf(64, {4, 0}, 3), "coarsening by 0; 2 and more are expected");
   EXPECT_EQ(RefusalOf(16, {}, 2), "no coarsening factor; 2 and more are expected");
   EXPECT_EQ(RefusalOf(16, {4}, -1), "-1 levels; 1 and more are expected");
-  EXPECT_EQ(RefusalOf(16, {17}), "coarsening by 17 of 16 layers; at most 8 is expected");
+  EXPECT_EQ(RefusalOf(16, {17}),
+            "coarsening by 17 of 16 layers leaves fewer than 2; at most 8 is expected");
   EXPECT_EQ(RefusalOf(16, {17}, 2),
             "level 1 would have 0 layers (16 coarsened by 17); at least 2 are expected: fewer "
             "levels or a smaller factor");
@@ -37,8 +38,9 @@ TEST(Hierarchy, RefusesWhatHasNoTwoCoarseLayers) {
 
 TEST(Hierarchy, AdvisesNoFactorWhereNoneFits) {
   for (const int steps : {2, 3}) {
-    EXPECT_EQ(RefusalOf(steps, {4}), "coarsening by 4 of " + std::to_string(steps) +
-                                         " layers; no factor leaves two: one level is expected");
+    EXPECT_EQ(RefusalOf(steps, {4}), "a chain of " + std::to_string(steps) +
+                                         " residual layers is too short for two levels; 4 layers "
+                                         "and more, or one level, are expected");
     EXPECT_EQ(RefusalOf(steps, {4}, 1), "");
   }
 }
