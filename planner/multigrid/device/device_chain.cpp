@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 namespace ucudnn::multigrid {
 namespace {
@@ -11,19 +12,20 @@ float* Numbers(State state) { return static_cast<float*>(state); }
 }  // namespace
 
 Result<std::unique_ptr<DeviceChain>> DeviceChain::Make(const DeviceTarget& target,
-                                                       const DeviceWeights& weights,
-                                                       const Hierarchy& hierarchy,
-                                                       CoarseOperator coarse, double h, int batch,
-                                                       int lanes, size_t workspace_limit) {
-  if (coarse == CoarseOperator::kMean) {
+                                                       const DeviceStage& stage, int lanes) {
+  if (stage.coarse == CoarseOperator::kMean) {
     return Status::Error(
         "the coarse operator mean runs on the host alone; inject, mid, sum or "
         "sum2 is expected");
   }
-  std::unique_ptr<DeviceChain> chain(new DeviceChain(target, weights, hierarchy, coarse, h));
-  chain->size_ = weights.shape().StateSize() * batch;
-  UCUDNN_ASSIGN_OR_RETURN(
-      chain->kernels_, StepKernels::Make(target, weights.shape(), batch, workspace_limit / lanes));
+  std::unique_ptr<DeviceChain> chain(new DeviceChain(target, stage));
+  std::vector<int> order(stage.stage.steps.size());
+  std::iota(order.begin(), order.end(), 0);
+  UCUDNN_ASSIGN_OR_RETURN(chain->weights_, DeviceWeights::Make(target, stage, order));
+  const StepShape& shape = chain->weights_->shape();
+  chain->size_ = shape.StateSize() * stage.batch;
+  UCUDNN_ASSIGN_OR_RETURN(chain->kernels_, StepKernels::Make(target, shape, stage.batch,
+                                                             stage.workspace_limit / lanes));
   UCUDNN_RETURN_IF_ERROR(chain->kernels_->Prepare(1, 1, 1));
   for (int lane = 0; lane < lanes; ++lane) {
     // What a step adds, and the input of a sum of steps where it is written over.
@@ -46,8 +48,8 @@ Status DeviceChain::AddRange(const LayerRange& range, State from, State to, Devi
   StepKernels::Operands operands = {
       .x = Numbers(from), .factor = static_cast<float>(range.factor), .out = Numbers(to)};
   for (int layer = range.begin; layer < range.end; ++layer) {
-    operands.weights = weights_.weights(layer);
-    operands.bias = weights_.bias(layer);
+    operands.weights = weights_->weights(layer);
+    operands.bias = weights_->bias(layer);
     UCUDNN_RETURN_IF_ERROR(layer == range.begin && from != to
                                ? kernels_->Step(lane, operands)
                                : kernels_->AddTransformed(lane, operands));

@@ -18,13 +18,10 @@ namespace ucudnn::multigrid {
 // States are numbers of the device, [batch, C, H, W].
 class DeviceChain : public Propagator {
  public:
-  // `weights` and `hierarchy` outlive it. All lanes together use at most `workspace_limit` bytes of
-  // workspace. kMean is refused.
+  // The parameters are copied; what else `stage` refers to outlives the chain. All lanes together
+  // use at most its workspace limit. kMean is refused.
   static Result<std::unique_ptr<DeviceChain>> Make(const DeviceTarget& target,
-                                                   const DeviceWeights& weights,
-                                                   const Hierarchy& hierarchy,
-                                                   CoarseOperator coarse, double h, int batch,
-                                                   int lanes, size_t workspace_limit);
+                                                   const DeviceStage& stage, int lanes);
 
   Result<State> Create() override;
   Status Step(int level, int step, State from, State to, int lane) override;
@@ -47,18 +44,17 @@ class DeviceChain : public Propagator {
     double* result = nullptr;
   };
 
-  DeviceChain(const DeviceTarget& target, const DeviceWeights& weights, const Hierarchy& hierarchy,
-              CoarseOperator coarse, double h)
-      : target_(target), weights_(weights), hierarchy_(hierarchy), coarse_(coarse), h_(h) {}
+  DeviceChain(const DeviceTarget& target, const DeviceStage& stage)
+      : target_(target), hierarchy_(stage.hierarchy), coarse_(stage.coarse), h_(stage.h) {}
   // to = from + the range's layers at `from`, where it is another state.
   Status AddRange(const LayerRange& range, State from, State to, DeviceLane& lane);
 
   DeviceTarget target_;
-  const DeviceWeights& weights_;
   const Hierarchy& hierarchy_;
   CoarseOperator coarse_;
   double h_;
   int64_t size_ = 0;
+  std::unique_ptr<DeviceWeights> weights_;
   std::unique_ptr<StepKernels> kernels_;
   std::vector<std::unique_ptr<DeviceLane>> lanes_;
   std::vector<DeviceNumbers> states_;

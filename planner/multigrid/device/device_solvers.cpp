@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <limits>
-#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -17,6 +16,17 @@ namespace {
 
 constexpr Way kWays[] = {Way::kOneByOne, Way::kStreams, Way::kThreads, Way::kGrouped};
 
+DeviceStage OnDevice(const StageToSolve& stage, size_t workspace_limit) {
+  return {.chain = stage.chain,
+          .stage = stage.stage,
+          .parameters = stage.parameters,
+          .hierarchy = stage.hierarchy,
+          .coarse = stage.settings.coarse,
+          .h = stage.h,
+          .batch = stage.settings.batch,
+          .workspace_limit = workspace_limit};
+}
+
 class LaneSolver : public StageSolver {
  public:
   static Result<std::unique_ptr<StageSolver>> Make(const DeviceTarget& target,
@@ -29,14 +39,8 @@ class LaneSolver : public StageSolver {
         Lanes::Start(count, way == Way::kThreads ? Lanes::Threads::kOneEach
                                                  : Lanes::Threads::kCallersAlone));
     std::unique_ptr<LaneSolver> solver(new LaneSolver(stage.hierarchy, std::move(made_lanes)));
-    std::vector<int> order(stage.stage.steps.size());
-    std::iota(order.begin(), order.end(), 0);
-    UCUDNN_ASSIGN_OR_RETURN(solver->weights_, DeviceWeights::Make(target, stage.chain, stage.stage,
-                                                                  stage.parameters, order));
-    UCUDNN_ASSIGN_OR_RETURN(
-        solver->chain_,
-        DeviceChain::Make(target, *solver->weights_, stage.hierarchy, settings.coarse, stage.h,
-                          settings.batch, count, workspace_limit));
+    UCUDNN_ASSIGN_OR_RETURN(solver->chain_,
+                            DeviceChain::Make(target, OnDevice(stage, workspace_limit), count));
     UCUDNN_ASSIGN_OR_RETURN(solver->first_, solver->chain_->Create());
     UCUDNN_ASSIGN_OR_RETURN(BlockSystem system,
                             BlockSystem::Make(*solver->chain_, stage.hierarchy, solver->lanes_,
@@ -61,7 +65,6 @@ class LaneSolver : public StageSolver {
 
   const Hierarchy& hierarchy_;
   Lanes lanes_;
-  std::unique_ptr<DeviceWeights> weights_;
   std::unique_ptr<DeviceChain> chain_;
   State first_ = nullptr;
   std::optional<BlockSystem> system_;
@@ -72,12 +75,9 @@ class GroupedSolver : public StageSolver {
   static Result<std::unique_ptr<StageSolver>> Make(const DeviceTarget& target,
                                                    const StageToSolve& stage,
                                                    size_t workspace_limit) {
-    const NetworkSettings& settings = stage.settings;
     std::unique_ptr<GroupedSolver> solver(new GroupedSolver(stage.hierarchy));
-    UCUDNN_ASSIGN_OR_RETURN(
-        solver->system_,
-        GroupedSystem::Make(target, {stage.chain, stage.stage, stage.parameters, stage.hierarchy,
-                                     settings.coarse, stage.h, settings.batch, workspace_limit}));
+    UCUDNN_ASSIGN_OR_RETURN(solver->system_,
+                            GroupedSystem::Make(target, OnDevice(stage, workspace_limit)));
     return std::unique_ptr<StageSolver>(std::move(solver));
   }
 

@@ -39,7 +39,9 @@ Result<StepShape> ShapeOfStep(const ResidualChain& chain, const Stage& stage,
 
 }  // namespace
 
-Result<StepShape> ShapeOfSteps(const ResidualChain& chain, const Stage& stage) {
+Result<StepShape> ShapeOfSteps(const DeviceStage& all) {
+  const ResidualChain& chain = all.chain;
+  const Stage& stage = all.stage;
   UCUDNN_ASSIGN_OR_RETURN(const StepShape shape, ShapeOfStep(chain, stage, stage.steps.front()));
   for (const ResidualStep& step : stage.steps) {
     UCUDNN_ASSIGN_OR_RETURN(const StepShape other, ShapeOfStep(chain, stage, step));
@@ -53,17 +55,15 @@ Result<StepShape> ShapeOfSteps(const ResidualChain& chain, const Stage& stage) {
 }
 
 Result<std::unique_ptr<DeviceWeights>> DeviceWeights::Make(const DeviceTarget& target,
-                                                           const ResidualChain& chain,
-                                                           const Stage& stage,
-                                                           const Parameters& parameters,
+                                                           const DeviceStage& stage,
                                                            const std::vector<int>& order) {
   std::unique_ptr<DeviceWeights> made(new DeviceWeights());
-  UCUDNN_ASSIGN_OR_RETURN(made->shape_, ShapeOfSteps(chain, stage));
+  UCUDNN_ASSIGN_OR_RETURN(made->shape_, ShapeOfSteps(stage));
   made->steps_ = static_cast<int>(order.size());
   std::vector<float> weights, bias;
   weights.reserve(order.size() * static_cast<size_t>(made->shape_.WeightCount()));
   for (const int number : order) {
-    const NodeWeights& step = parameters[stage.steps[number].transformation.front()];
+    const NodeWeights& step = stage.parameters[stage.stage.steps[number].transformation.front()];
     weights.insert(weights.end(), step.weights.begin(), step.weights.end());
     bias.insert(bias.end(), step.bias.begin(), step.bias.end());
   }

@@ -5,22 +5,35 @@
 #include <vector>
 
 #include "base/status.h"
+#include "planner/multigrid/coarse_operator.h"
 #include "planner/multigrid/device/step_kernels.h"
+#include "planner/multigrid/hierarchy.h"
 #include "planner/multigrid/host/stage.h"
 #include "planner/multigrid/residual_chain.h"
 
 namespace ucudnn::multigrid {
 
+// What a chain on a device is made of. All outlive what is made of it.
+struct DeviceStage {
+  const ResidualChain& chain;
+  const Stage& stage;
+  const Parameters& parameters;
+  const Hierarchy& hierarchy;
+  CoarseOperator coarse = CoarseOperator::kInject;
+  double h = 1;
+  int batch = 1;
+  size_t workspace_limit = 0;  // bytes
+};
+
 // The one shape of all steps of `stage`: a convolution with stride 1 and a bias, then ReLU or tanh.
 // The error names a step that is something else: those run on the host alone.
-Result<StepShape> ShapeOfSteps(const ResidualChain& chain, const Stage& stage);
+Result<StepShape> ShapeOfSteps(const DeviceStage& stage);
 
 class DeviceWeights {
  public:
   // Steps in the given order, by their numbers in the stage: step i of what is made is order[i].
   static Result<std::unique_ptr<DeviceWeights>> Make(const DeviceTarget& target,
-                                                     const ResidualChain& chain, const Stage& stage,
-                                                     const Parameters& parameters,
+                                                     const DeviceStage& stage,
                                                      const std::vector<int>& order);
 
   const StepShape& shape() const { return shape_; }

@@ -72,8 +72,7 @@ Result<std::vector<std::unique_ptr<DeviceWeights>>> GroupedSystem::WeightsOf(
     for (const int step : steps) {
       order.push_back(LayersOf(coarse_, shape, step, h_).parts[0].begin + layer);
     }
-    UCUDNN_ASSIGN_OR_RETURN(
-        auto made, DeviceWeights::Make(target_, stage.chain, stage.stage, stage.parameters, order));
+    UCUDNN_ASSIGN_OR_RETURN(auto made, DeviceWeights::Make(target_, stage, order));
     all.push_back(std::move(made));
   }
   return all;
@@ -129,7 +128,7 @@ Result<std::unique_ptr<GroupedSystem>> GroupedSystem::Make(const DeviceTarget& t
                          " does not run side by side; inject, mid or sum is expected");
   }
   std::unique_ptr<GroupedSystem> system(new GroupedSystem(target, stage.hierarchy));
-  UCUDNN_ASSIGN_OR_RETURN(const StepShape shape, ShapeOfSteps(stage.chain, stage.stage));
+  UCUDNN_ASSIGN_OR_RETURN(const StepShape shape, ShapeOfSteps(stage));
   system->coarse_ = stage.coarse;
   system->h_ = stage.h;
   system->batch_ = stage.batch;

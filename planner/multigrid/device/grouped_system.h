@@ -16,18 +16,6 @@
 
 namespace ucudnn::multigrid {
 
-// What a chain on a device is made of. All outlive what is made of it.
-struct DeviceStage {
-  const ResidualChain& chain;
-  const Stage& stage;
-  const Parameters& parameters;
-  const Hierarchy& hierarchy;
-  CoarseOperator coarse = CoarseOperator::kInject;
-  double h = 1;
-  int batch = 1;
-  size_t workspace_limit = 0;  // bytes
-};
-
 class GroupedSystem : public LayerSystem {
  public:
   // The parameters are copied. kMean and kSum2 are refused.

@@ -34,7 +34,7 @@ ANNEXES = {
     "planner/multigrid": PURE + ON_DEVICES + ["planner"],
 }
 # Where the annexes are joined to the tower.
-JOINED_IN = {"shim": ["include", "db", "planner"], "tools": ["include", "db", "planner"]}
+JOINED_IN = {"shim": ["include", "db", "planner"], "tools": ["include", "db", "planner", "planner/multigrid"]}
 
 WITHOUT_CUDA = ["src/base", "src/convolution", "src/planning", "db", "planner"]
 WITH_CUDA = ["planner/runtime", "planner/multigrid"]

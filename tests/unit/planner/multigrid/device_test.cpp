@@ -19,10 +19,16 @@ class DeviceChains : public test::DeviceTest {
   const DeviceTarget target = {cuda::GetDriver(), &functions, context};
 };
 
-std::vector<int> InOrder(int count) {
-  std::vector<int> order(count);
-  for (int i = 0; i < count; ++i) order[i] = i;
-  return order;
+DeviceStage StageOf(const WeightedChain& chain, const SolveSetting& setting,
+                    const Hierarchy& hierarchy) {
+  return {.chain = chain.chain,
+          .stage = chain.stage(),
+          .parameters = chain.parameters,
+          .hierarchy = hierarchy,
+          .coarse = setting.coarse,
+          .h = setting.h,
+          .batch = chain.batch,
+          .workspace_limit = 1 << 20};
 }
 
 // A solve of a drawn chain on the device.
@@ -32,11 +38,8 @@ struct DeviceSolve {
       : hierarchy(*Hierarchy::Make(static_cast<int>(chain.stage().steps.size()), setting.coarsening,
                                    setting.levels)),
         lanes(std::move(*Lanes::Start(setting.lanes, threads))),
-        weights(
-            std::move(*DeviceWeights::Make(target, chain.chain, chain.stage(), chain.parameters,
-                                           InOrder(static_cast<int>(chain.stage().steps.size()))))),
-        propagator(std::move(*DeviceChain::Make(target, *weights, hierarchy, setting.coarse,
-                                                setting.h, chain.batch, setting.lanes, 1 << 20))) {
+        propagator(std::move(
+            *DeviceChain::Make(target, StageOf(chain, setting, hierarchy), setting.lanes))) {
     const State first = *propagator->Create();
     EXPECT_TRUE(propagator->Upload(chain.first, first).ok());
     system.emplace(
@@ -51,7 +54,6 @@ struct DeviceSolve {
 
   Hierarchy hierarchy;
   Lanes lanes;
-  std::unique_ptr<DeviceWeights> weights;
   std::unique_ptr<DeviceChain> propagator;
   std::optional<BlockSystem> system;
 };
@@ -119,14 +121,7 @@ struct GroupedSolve {
   GroupedSolve(const DeviceTarget& target, const WeightedChain& chain, const SolveSetting& setting)
       : hierarchy(*Hierarchy::Make(static_cast<int>(chain.stage().steps.size()), setting.coarsening,
                                    setting.levels)),
-        system(std::move(*GroupedSystem::Make(target, {.chain = chain.chain,
-                                                       .stage = chain.stage(),
-                                                       .parameters = chain.parameters,
-                                                       .hierarchy = hierarchy,
-                                                       .coarse = setting.coarse,
-                                                       .h = setting.h,
-                                                       .batch = chain.batch,
-                                                       .workspace_limit = 1 << 20}))) {
+        system(std::move(*GroupedSystem::Make(target, StageOf(chain, setting, hierarchy)))) {
     EXPECT_TRUE(system->SetFirst(chain.first).ok());
   }
   Hierarchy hierarchy;
