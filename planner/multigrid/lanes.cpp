@@ -1,6 +1,6 @@
 #include "planner/multigrid/lanes.h"
 
-#include <system_error>
+#include <exception>
 #include <thread>
 #include <vector>
 
@@ -80,11 +80,12 @@ Result<Lanes> Lanes::Start(int count) {
   if (count == 1) return Lanes(1, nullptr);
   auto pool = std::make_unique<Pool>();
   pool->results.resize(count);
+  pool->threads.reserve(count - 1);
   try {
     for (int lane = 1; lane < count; ++lane) {
       pool->threads.emplace_back([&pool = *pool, lane, count] { pool.Serve(lane, count); });
     }
-  } catch (const std::system_error& error) {
+  } catch (const std::exception& error) {
     pool->End();
     return Status::Error("the system gives no thread for lane " +
                          std::to_string(pool->threads.size() + 1) + " of " + std::to_string(count) +
