@@ -185,6 +185,20 @@ TEST(LayerParallelSolve, LanesAndStorageChangeNoBit) {
   }
 }
 
+TEST(LayerParallelSolve, SumsTakeFewerCyclesThanInjection) {
+  int cycles[2] = {};
+  for (const auto coarse :
+       {UCUDNN_LAYER_PARALLEL_COARSE_INJECT, UCUDNN_LAYER_PARALLEL_COARSE_SUM}) {
+    Case of = {.layers = 256, .coarse = coarse};
+    Chain chain(OfTime(5, of.layers));
+    Solver solver(chain, OptionsOf(of), false);
+    const auto result = solver.Forward(chain.First(), SolveOptionsOf(of));
+    EXPECT_EQ(result.outcome, UCUDNN_LAYER_PARALLEL_CONVERGED);
+    cycles[coarse == UCUDNN_LAYER_PARALLEL_COARSE_SUM] = result.cycles;
+  }
+  EXPECT_LT(cycles[1], cycles[0]);
+}
+
 TEST(LayerParallelSolve, ResidualsAreThoseOfEachCycle) {
   Chain chain(OfTime(1, 64));
   Solver solver(chain, Options(), false);
