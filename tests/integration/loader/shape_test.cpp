@@ -208,6 +208,19 @@ TEST(Shape, LayerParallelExportsExactlyItsHeader) {
   EXPECT_EQ(Exports(LAYER_PARALLEL), expected);
 }
 
+// It computes: what the rest of ucudnn reads, opens and connects to is no part of it.
+TEST(Shape, LayerParallelReadsNoEnvironmentAndOpensNothing) {
+  std::set<std::string> needed;
+  for (const std::string& line : Lines(RunProgram({NM, "-D", "-u", LAYER_PARALLEL}).out)) {
+    const size_t begin = line.find_last_of(' ') + 1;
+    needed.insert(line.substr(begin, line.find('@') - begin));
+  }
+  EXPECT_TRUE(needed.contains("malloc"));
+  for (const char* name : {"getenv", "dlopen", "dlsym", "open", "fopen", "socket"}) {
+    EXPECT_FALSE(needed.contains(name)) << name;
+  }
+}
+
 TEST(Shape, LayerParallelLoadsAloneAndStartsNoThread) {
   const auto threads = [] {
     const auto all = std::filesystem::directory_iterator("/proc/self/task");

@@ -16,8 +16,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-constexpr double kTolerance = 1e-11;
-
 Chain::Shape Short() { return {.layers = 61, .h = 1.0 / 61}; }
 
 ucudnnLayerParallelOptions_t ThreeLevels(int lanes) {
@@ -107,7 +105,7 @@ TEST(LayerParallelCallbacks, WhicheverCallFailsItsCodeComesBackAndTheSolverWorks
       }
       EXPECT_GT(failures, 5);
       solver.Forward(chain.First(), SolveOptions(kTolerance));
-      EXPECT_LT(Difference(solver.States(), chain.Serial(chain.First())), 1e-10);
+      EXPECT_LT(Difference(solver.States(), chain.Serial(chain.First())), kError);
     }
   }
 }
@@ -189,7 +187,7 @@ TEST(LayerParallelCallbacks, AStateThatCannotBeComputedIsNotRead) {
             UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED);
   EXPECT_EQ(state, nullptr);
   chain.FailNothing();
-  EXPECT_LT(Difference({solver.State(3)}, {chain.Serial(chain.First())[3]}), 1e-10);
+  EXPECT_LT(Difference({solver.State(3)}, {chain.Serial(chain.First())[3]}), kError);
 }
 
 // --- Threads -------------------------------------------------------------------------------------

@@ -15,6 +15,11 @@ namespace ucudnn::layer_parallel_test {
 
 using Vector = std::vector<double>;
 
+constexpr double kTolerance = 1e-11;
+// Errors of states are at most the residual's, times what the layers make of it: e for the gains
+// of 1 that are tested, over a time of 1.
+constexpr double kError = 10 * kTolerance;
+
 class Chain {
  public:
   struct Shape {

@@ -10,8 +10,6 @@
 namespace ucudnn::layer_parallel_test {
 namespace {
 
-constexpr double kTolerance = 1e-11;
-
 Chain::Shape OfTime(double time, int layers) { return {.layers = layers, .h = time / layers}; }
 
 struct Case {
@@ -86,9 +84,6 @@ bool HasConverged(const ucudnnLayerParallelResult_t& result) {
   return result.outcome == UCUDNN_LAYER_PARALLEL_CONVERGED ||
          result.outcome == UCUDNN_LAYER_PARALLEL_DIRECT;
 }
-
-// Errors of states are at most the residual's, times how much layers make of it: e here.
-constexpr double kError = 10 * kTolerance;
 
 TEST(LayerParallelSolve, ReachesTheStatesOfSerialPropagation) {
   for (const Case& of : Cases()) {
