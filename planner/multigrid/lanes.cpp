@@ -86,10 +86,10 @@ Result<Lanes> Lanes::Start(int count) {
       pool->threads.emplace_back([&pool = *pool, lane, count] { pool.Serve(lane, count); });
     }
   } catch (const std::exception& error) {
+    const size_t lane = pool->threads.size() + 1;
     pool->End();
-    return Status::Error("the system gives no thread for lane " +
-                         std::to_string(pool->threads.size() + 1) + " of " + std::to_string(count) +
-                         ": " + error.what());
+    return Status::Error("the system gives no thread for lane " + std::to_string(lane) + " of " +
+                         std::to_string(count) + ": " + error.what());
   }
   return Lanes(count, std::move(pool));
 }
