@@ -153,10 +153,13 @@ Parts NeededParts(const PlannedLayer& layer, int input, const Degrees& degrees) 
   } else if (std::holds_alternative<FullyConnected>(layer.op)) {
     CoverAxis(parts.axes[kAxisC], shape.c);
     WholeImages(shape, parts);
-  } else if (std::holds_alternative<Flatten>(layer.op)) {
-    const int64_t image = shape.Features() / shape.c;
-    for (Interval& features : parts.axes[kAxisC]) {
-      features = {features.begin / image, CeilDivide(features.end, image)};
+  } else if (std::holds_alternative<Flatten>(layer.op) ||
+             std::holds_alternative<Reshape>(layer.op)) {
+    // Of whole output channels: parts of their images are no boxes of the input.
+    const int64_t from = shape.Features() / shape.c;
+    const int64_t to = layer.output.Features() / layer.output.c;
+    for (Interval& channels : parts.axes[kAxisC]) {
+      channels = {channels.begin * to / from, CeilDivide(channels.end * to, from)};
     }
     WholeImages(shape, parts);
   } else if (std::holds_alternative<Concat>(layer.op)) {

@@ -100,12 +100,18 @@ struct Padding {  // with zeros; negative numbers cut off
   Spatial after = {0, 0, 0};
 };
 struct Flatten {};
+// The same numbers as an image, in the order channel, d, h, w.
+struct Reshape {
+  int32_t channels = 1;
+  Spatial extents = {1, 1, 1};
+  int32_t spatial_rank = 2;
+};
 struct Softmax {};
 
 using Operator =
     std::variant<Input, Convolution, Pooling, GlobalPooling, FullyConnected, Activation,
                  BatchNormalization, LocalResponseNormalization, Dropout, Add, Concat, Flatten,
-                 Softmax, TransposedConvolution, Multiply, Upsampling, Padding, Scale>;
+                 Softmax, TransposedConvolution, Multiply, Upsampling, Padding, Scale, Reshape>;
 
 using NodeId = int;  // position in Graph::nodes
 

@@ -37,6 +37,26 @@ constexpr Network kNetworks[] = {
      [](Name name) {
        return ResNet(name, ResidualBlock::kBottleneck, {3, 8, 36, 3});
      }},
+    {"resnet18-v2",
+     [](Name name) {
+       return ResNetV2(name, ResidualBlock::kBasic, {2, 2, 2, 2});
+     }},
+    {"resnet34-v2",
+     [](Name name) {
+       return ResNetV2(name, ResidualBlock::kBasic, {3, 4, 6, 3});
+     }},
+    {"resnet50-v2",
+     [](Name name) {
+       return ResNetV2(name, ResidualBlock::kBottleneck, {3, 4, 6, 3});
+     }},
+    {"resnet101-v2",
+     [](Name name) {
+       return ResNetV2(name, ResidualBlock::kBottleneck, {3, 4, 23, 3});
+     }},
+    {"resnet152-v2",
+     [](Name name) {
+       return ResNetV2(name, ResidualBlock::kBottleneck, {3, 8, 36, 3});
+     }},
     {"inception-v3", [](Name name) { return InceptionV3(name, kImageNetClasses); }},
     {"inception-v3-22k", [](Name name) { return InceptionV3(name, kImageNet22KClasses); }},
     {"densenet40", [](Name name) { return DenseNet40(name, 40, DenseJoin::kChain); }},
@@ -52,6 +72,18 @@ constexpr Network kNetworks[] = {
        return NasNetA(name, {331, 96, 168, 6, true});
      }},
     {"efficientnet-b0", EfficientNetB0},
+    {"kirby-3m",
+     [](Name name) {
+       return Kirby(name, {4, 4093, 0, true});
+     }},
+    {"kirby-3m-nobias",
+     [](Name name) {
+       return Kirby(name, {4, 4093, 0, false});
+     }},
+    {"kirby-2b",
+     [](Name name) {
+       return Kirby(name, {20, 257, 15, true});
+     }},
     {"unet", UNet},
 };
 

@@ -144,6 +144,16 @@ Result<Shape> Flat(const Shape& input, int64_t features) {
   return shape;
 }
 
+Result<Shape> Reshaped(const Shape& input, const Reshape& reshape) {
+  const Shape shape{input.n, reshape.channels, reshape.extents, reshape.spatial_rank};
+  UCUDNN_RETURN_IF_ERROR(CheckShape(shape));
+  if (shape.Features() != input.Features()) {
+    return Status::Error("reshapes " + Describe(input) + " to " + Describe(shape) +
+                         "; expected as many numbers");
+  }
+  return shape;
+}
+
 Result<Shape> Sum(const std::vector<Shape>& inputs) {
   for (const Shape& input : inputs) {
     if (!(input == inputs.front())) {
@@ -223,6 +233,7 @@ Result<Shape> UncheckedShape(const Operator& op, const std::vector<Shape>& input
           },
           [&](const FullyConnected& layer) { return Flat(first, layer.outputs); },
           [&](const Flatten&) { return Flat(first, first.Features()); },
+          [&](const Reshape& reshape) { return Reshaped(first, reshape); },
           [&](const Upsampling& upsampling) -> Result<Shape> {
             Shape out = first;
             UCUDNN_ASSIGN_OR_RETURN(out.extents, Scaled(first.extents, upsampling.factor));
@@ -287,7 +298,7 @@ Status CheckShape(const Shape& shape) {
   Count bytes = 8 * Count{shape.c};  // an element has 8 at most
   for (const int32_t extent : {shape.extents[0], shape.extents[1], shape.extents[2], shape.n}) {
     fits = fits && extent >= 1;
-    bytes = std::min(bytes, Count{kMostBytes}) * extent;
+    bytes = std::min(bytes, Count{kMostBytes} + 1) * extent;
   }
   if (!fits || bytes > kMostBytes) {
     return Status::Error("shape " + Describe(shape) +

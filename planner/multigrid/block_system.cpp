@@ -50,12 +50,13 @@ int64_t BlockSystem::StatesFor(const Hierarchy& hierarchy, int lanes, Storage st
 }
 
 Status BlockSystem::SetFirst(State first) {
-  return propagator_->Combine(grids_[0].states[0], 0, 1, first, 0);
+  UCUDNN_RETURN_IF_ERROR(propagator_->Combine(grids_[0].states[0], 0, 1, first, 0));
+  return propagator_->Join();
 }
 
 Status BlockSystem::Broadcast() {
   std::vector<State>& states = grids_[0].states;
-  return lanes_->ForEach(static_cast<int>(states.size()) - 1, [&](int i, int lane) {
+  return ForEach(static_cast<int>(states.size()) - 1, [&](int i, int lane) {
     return propagator_->Combine(states[i + 1], 0, 1, states[0], lane);
   });
 }
@@ -83,13 +84,16 @@ Status BlockSystem::RelaxF(int level, Source source) {
     // F-points follow when they are read; the last state is one of them or the last C-point.
     const int last = shape.blocks();
     if (shape.last_c_point() == shape.steps) {
-      return propagator_->Combine(grids_[0].states.back(), 0, 1, CPoint(0, last), 0);
+      UCUDNN_RETURN_IF_ERROR(
+          propagator_->Combine(grids_[0].states.back(), 0, 1, CPoint(0, last), 0));
+      return propagator_->Join();
     }
-    return StepThrough(last, shape.steps, grids_[0].states.back(), 0);
+    UCUDNN_RETURN_IF_ERROR(StepThrough(last, shape.steps, grids_[0].states.back(), 0));
+    return propagator_->Join();
   }
   std::vector<State>& states = grids_[level].states;
   // The last block is the shorter one that no C-point ends.
-  return lanes_->ForEach(shape.blocks() + 1, [&](int block, int lane) -> Status {
+  return ForEach(shape.blocks() + 1, [&](int block, int lane) -> Status {
     const int begin = block * shape.coarsening;
     const int end = std::min(begin + shape.coarsening - 1, shape.steps);
     for (int step = begin; step < end; ++step) {
@@ -102,7 +106,7 @@ Status BlockSystem::RelaxF(int level, Source source) {
 Status BlockSystem::Advance(int level) {
   const Level& shape = hierarchy_->level(level);
   std::vector<State>& advanced = grids_[level + 1].source;
-  return lanes_->ForEach(shape.blocks(), [&](int block, int lane) -> Status {
+  return ForEach(shape.blocks(), [&](int block, int lane) -> Status {
     const int end = (block + 1) * shape.coarsening;
     if (!KeepsF(level)) return StepThrough(block, end, advanced[block + 1], lane);
     return Step(level, end - 1, grids_[level].states[end - 1], advanced[block + 1],
@@ -112,7 +116,7 @@ Status BlockSystem::Advance(int level) {
 
 Status BlockSystem::RelaxC(int level, double weight) {
   std::vector<State>& advanced = grids_[level + 1].source;
-  return lanes_->ForEach(hierarchy_->level(level).blocks(), [&](int block, int lane) -> Status {
+  return ForEach(hierarchy_->level(level).blocks(), [&](int block, int lane) -> Status {
     State& point = CPoint(level, block + 1);
     if (weight == 1) {
       std::swap(point, advanced[block + 1]);
@@ -125,7 +129,7 @@ Status BlockSystem::RelaxC(int level, double weight) {
 Status BlockSystem::Restrict(int level) {
   Grid& coarse = grids_[level + 1];
   const bool is_solved_next = level + 1 == hierarchy_->coarsest();
-  return lanes_->ForEach(hierarchy_->level(level).blocks(), [&](int block, int lane) -> Status {
+  return ForEach(hierarchy_->level(level).blocks(), [&](int block, int lane) -> Status {
     const State stepped = scratch_[lane].back();
     UCUDNN_RETURN_IF_ERROR(
         propagator_->Step(level + 1, block, CPoint(level, block), stepped, lane));
@@ -142,7 +146,7 @@ Status BlockSystem::SolveSerially(int level, Source source) {
     for (int step = 0; step < shape.steps; ++step) {
       UCUDNN_RETURN_IF_ERROR(Step(level, step, states[step], states[step + 1], source, 0));
     }
-    return Status::Ok();
+    return propagator_->Join();
   }
   for (int block = 0; block < shape.blocks(); ++block) {
     UCUDNN_RETURN_IF_ERROR(
@@ -160,21 +164,21 @@ Status BlockSystem::Correct(int level) {
 
 template <typename Part>
 Result<double> BlockSystem::SumInOrder(int count, Part&& part) {
-  UCUDNN_RETURN_IF_ERROR(lanes_->ForEach(count, [&](int i, int lane) -> Status {
-    UCUDNN_ASSIGN_OR_RETURN(parts_[i], part(i, lane));
-    return Status::Ok();
-  }));
+  UCUDNN_RETURN_IF_ERROR(
+      ForEach(count, [&](int i, int lane) { return part(i, &parts_[i], lane); }));
+  UCUDNN_RETURN_IF_ERROR(propagator_->Wait());
   double sum = 0;
   for (int i = 0; i < count; ++i) sum += parts_[i];
   return sum;
 }
 
 Result<double> BlockSystem::ResidualNorm() {
-  UCUDNN_ASSIGN_OR_RETURN(const double squares,
-                          SumInOrder(hierarchy_->level(0).blocks(), [&](int block, int lane) {
-                            return propagator_->SquaredDistance(grids_[1].source[block + 1],
-                                                                CPoint(0, block + 1), lane);
-                          }));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const double squares,
+      SumInOrder(hierarchy_->level(0).blocks(), [&](int block, double* result, int lane) {
+        return propagator_->SquaredDistance(grids_[1].source[block + 1], CPoint(0, block + 1),
+                                            result, lane);
+      }));
   return std::sqrt(squares);
 }
 
@@ -182,16 +186,16 @@ Result<double> BlockSystem::FullResidualNorm() {
   const Level& shape = hierarchy_->level(0);
   // With C-points alone the states between them follow from them, and so have no residual.
   const bool keeps_f = KeepsF(0);
-  const auto of_block = [&](int block, int lane) -> Result<double> {
+  const auto of_block = [&](int block, double* result, int lane) -> Status {
     const State stepped = scratch_[lane].back();
     UCUDNN_RETURN_IF_ERROR(StepThrough(block, (block + 1) * shape.coarsening, stepped, lane));
-    return propagator_->SquaredDistance(stepped, CPoint(0, block + 1), lane);
+    return propagator_->SquaredDistance(stepped, CPoint(0, block + 1), result, lane);
   };
-  const auto of_step = [&](int step, int lane) -> Result<double> {
+  const auto of_step = [&](int step, double* result, int lane) -> Status {
     const State stepped = scratch_[lane].back();
     std::vector<State>& states = grids_[0].states;
     UCUDNN_RETURN_IF_ERROR(propagator_->Step(0, step, states[step], stepped, lane));
-    return propagator_->SquaredDistance(stepped, states[step + 1], lane);
+    return propagator_->SquaredDistance(stepped, states[step + 1], result, lane);
   };
   UCUDNN_ASSIGN_OR_RETURN(const double squares, keeps_f ? SumInOrder(shape.steps, of_step)
                                                         : SumInOrder(shape.blocks(), of_block));
@@ -200,9 +204,10 @@ Result<double> BlockSystem::FullResidualNorm() {
 
 Result<LayerSystem::StateNorms> BlockSystem::Norms() {
   const int count = hierarchy_->level(0).blocks() + 1;
-  UCUDNN_ASSIGN_OR_RETURN(const double squares, SumInOrder(count, [&](int block, int lane) {
-                            return propagator_->SquaredDistance(CPoint(0, block), nullptr, lane);
-                          }));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const double squares, SumInOrder(count, [&](int block, double* result, int lane) {
+        return propagator_->SquaredDistance(CPoint(0, block), nullptr, result, lane);
+      }));
   StateNorms norms;
   norms.all = std::sqrt(squares);
   double largest = 0;

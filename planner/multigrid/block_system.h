@@ -76,6 +76,12 @@ class BlockSystem : public LayerSystem {
   // Runs the steps from the C-point `block` on up to, not including, `end`, in the lane's scratch,
   // the last one into `to`.
   Status StepThrough(int block, int end, State to, int lane);
+  // work(task, lane) on the lanes, and then joins them.
+  template <typename Work>
+  Status ForEach(int tasks, Work&& work) {
+    UCUDNN_RETURN_IF_ERROR(lanes_->ForEach(tasks, work));
+    return propagator_->Join();
+  }
   // The sum over `count` parts of what `part` gives for each, in their order.
   template <typename Part>
   Result<double> SumInOrder(int count, Part&& part);

@@ -11,7 +11,7 @@ constexpr int kEnoughCoarseSteps = 8;
 }  // namespace
 
 Result<Hierarchy> Hierarchy::Make(int steps, const std::vector<int>& coarsening, int levels) {
-  if (steps < 2) {
+  if (steps < 1 || (steps < kFewestCoarseSteps && levels != 1)) {
     return Status::Error("a chain of " + std::to_string(steps) +
                          " residual layers has nothing to solve at once; 2 and more are expected");
   }

@@ -75,9 +75,9 @@ Lanes::~Lanes() {
   if (pool_) pool_->End();
 }
 
-Result<Lanes> Lanes::Start(int count) {
+Result<Lanes> Lanes::Start(int count, Threads threads) {
   if (count < 1) return Status::Error(std::to_string(count) + " lanes; 1 and more are expected");
-  if (count == 1) return Lanes(1, nullptr);
+  if (count == 1 || threads == Threads::kCallersAlone) return Lanes(count, nullptr);
   auto pool = std::make_unique<Pool>();
   pool->results.resize(count);
   pool->threads.reserve(count - 1);
@@ -95,8 +95,13 @@ Result<Lanes> Lanes::Start(int count) {
 }
 
 Status Lanes::Run(int tasks, void* work, Call call) {
-  if (!pool_ || tasks < 2) {
-    for (int task = 0; task < tasks; ++task) UCUDNN_RETURN_IF_ERROR(call(work, task, 0));
+  if (!pool_) {
+    for (int lane = 0; lane < count_; ++lane) {
+      const auto [begin, end] = TasksOf(lane, count_, tasks);
+      for (int task = begin; task < end; ++task) {
+        UCUDNN_RETURN_IF_ERROR(call(work, task, lane));
+      }
+    }
     return Status::Ok();
   }
   Pool& pool = *pool_;

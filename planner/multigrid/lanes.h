@@ -1,4 +1,5 @@
-// Threads that run the blocks of a level at once: as many as lanes, the caller's among them.
+// Lanes on which the blocks of a level run at once: each has a thread, the caller's among them, or
+// the caller's thread serves all, as where a lane is a stream of a device.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +13,10 @@ namespace ucudnn::multigrid {
 
 class Lanes {
  public:
+  enum class Threads { kOneEach, kCallersAlone };
+
   // An error where the system gives no more threads.
-  static Result<Lanes> Start(int count);
+  static Result<Lanes> Start(int count, Threads threads = Threads::kOneEach);
   Lanes(Lanes&&) noexcept;
   Lanes& operator=(Lanes&&) noexcept;
   ~Lanes();
@@ -39,7 +42,7 @@ class Lanes {
   Status Run(int tasks, void* work, Call call);
 
   int count_ = 1;
-  std::unique_ptr<Pool> pool_;  // null where there is one lane
+  std::unique_ptr<Pool> pool_;  // null where the caller's thread serves all
 };
 
 }  // namespace ucudnn::multigrid

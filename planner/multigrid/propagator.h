@@ -23,8 +23,14 @@ class Propagator {
   virtual Status Step(int level, int step, State from, State to, int lane) = 0;
   // to = a * x + b * to; what is multiplied by 0 is not read.
   virtual Status Combine(State to, double b, double a, State x, int lane) = 0;
-  // |x - y|^2, or |x|^2 where `y` is null.
-  virtual Result<double> SquaredDistance(State x, State y, int lane) = 0;
+  // *result = |x - y|^2, or |x|^2 where `y` is null; behind the next Wait at the latest.
+  virtual Status SquaredDistance(State x, State y, double* result, int lane) = 0;
+
+  // What lanes were given from now on happens after all that any of them was given before: of lanes
+  // that are streams. Called by one thread, between the others' calls.
+  virtual Status Join() { return Status::Ok(); }
+  // Waits for all that lanes were given. Called as Join is.
+  virtual Status Wait() { return Status::Ok(); }
 
   virtual double UnitRoundoff() const = 0;  // of a state's numbers
 };

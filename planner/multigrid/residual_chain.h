@@ -15,13 +15,16 @@
 namespace ucudnn::multigrid {
 
 // u + F(u): `transformation` are the nodes of F in the order in which they run, each the only input
-// of the next; `sum` is the Add that puts u back.
+// of the next; `sum` is the Add that puts u back. They are convolutions, fully connected layers,
+// relu, tanh, frozen batch normalisations, and what flattens or reshapes around a fully connected
+// layer. Only the step itself reads them.
 struct ResidualStep {
   std::vector<planner::NodeId> transformation;
   planner::NodeId sum = 0;
 };
 
-// Steps that follow each other at once, all of one shape: a system of its own.
+// Steps that follow each other at once, all of one shape: a system of its own. Only the next step
+// reads a sum, but for the last one's, which anything behind may read.
 struct Stage {
   planner::NodeId input = 0;  // the node whose output is the first state
   planner::Shape shape;       // of every state, for a mini-batch of one
@@ -36,7 +39,9 @@ struct SerialSection {
 struct ResidualChain {
   planner::Graph graph;
   std::vector<planner::Shape> shapes;  // of each node's output, for a mini-batch of one
-  std::vector<std::variant<SerialSection, Stage>> sections;  // in graph order
+  // Each after those whose outputs it reads. Together they have every node once. Two stages have
+  // nothing between them where more than the next step reads the sum in which the first one ends.
+  std::vector<std::variant<SerialSection, Stage>> sections;
 
   int Steps() const;  // of all stages
 };
@@ -45,9 +50,10 @@ struct ResidualChain {
 // parameters. Others couple the images of a mini-batch, and so the solves of the layers.
 enum class BatchNorms { kRefused, kFrozen };
 
-// The error is one line that names the node: no residual step; a batch normalisation in a step that
-// is not frozen; something behind a step's sum that keeps it from being a residual step, as the
-// ReLU of a post-activation ResNet does (the line says what network would do).
+// The error is one line that names the node and says what is expected of it: no residual step, or
+// none that follows another at once; in a step an operator that none of ResidualStep's is, a batch
+// normalisation that is not frozen; something behind a step's sum that keeps it from being the next
+// step's input, as the ReLU of a post-activation ResNet does (the line says what network would do).
 Result<ResidualChain> MakeResidualChain(const planner::Graph& graph, BatchNorms norms);
 
 }  // namespace ucudnn::multigrid

@@ -36,8 +36,8 @@ enum class ResidualScale {
 };
 
 struct SolveOptions {
-  std::vector<Relaxation> relaxation = {
-      {}};  // of each level but the coarsest; the last is repeated
+  // Of each level but the coarsest; the last is repeated.
+  std::vector<Relaxation> relaxation = std::vector<Relaxation>(1);
   CycleKind cycle = CycleKind::kV;
   Start start = Start::kBroadcast;
   bool skips_first_down = false;  // the first cycle goes down without relaxing

@@ -48,14 +48,14 @@ EliminationOrder OrderElimination(const SearchProblem& problem) {
   for (int layer = 0; layer < count; ++layer) {
     weights.push_back(WeightOf(problem, adjacent, layer));
   }
-  std::set<int> left;
-  for (int layer = 0; layer < count; ++layer) left.insert(left.end(), layer);
+  std::set<std::tuple<double, double, int>> left;  // by fill and entries
+  const auto place = [&](int layer) {
+    const Weight& weight = weights[static_cast<size_t>(layer)];
+    return std::tuple(weight.fill, weight.entries, layer);
+  };
+  for (int layer = 0; layer < count; ++layer) left.insert(place(layer));
   while (!left.empty()) {
-    const int next = *std::min_element(left.begin(), left.end(), [&](int a, int b) {
-      const Weight& first = weights[static_cast<size_t>(a)];
-      const Weight& second = weights[static_cast<size_t>(b)];
-      return std::tie(first.fill, first.entries, a) < std::tie(second.fill, second.entries, b);
-    });
+    const int next = std::get<int>(*left.begin());
     const std::set<int> around = adjacent[static_cast<size_t>(next)];
     const double entries = weights[static_cast<size_t>(next)].entries;
     order.layers.push_back(next);
@@ -66,7 +66,7 @@ EliminationOrder OrderElimination(const SearchProblem& problem) {
     order.log.push_back({between ? EliminationKind::kNode : EliminationKind::kLayer,
                          next,
                          {around.begin(), around.end()}});
-    left.erase(next);
+    left.erase(left.begin());
     for (const int neighbour : around) adjacent[static_cast<size_t>(neighbour)].erase(next);
     if (around.size() == 2) {
       join(*around.begin(), *around.rbegin());
@@ -83,7 +83,9 @@ EliminationOrder OrderElimination(const SearchProblem& problem) {
                      adjacent[static_cast<size_t>(neighbour)].end());
     }
     for (const int layer : touched) {
+      left.erase(place(layer));
       weights[static_cast<size_t>(layer)] = WeightOf(problem, adjacent, layer);
+      left.insert(place(layer));
     }
   }
   return order;

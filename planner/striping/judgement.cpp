@@ -297,7 +297,8 @@ Judgement Judge(const Operator& op, const std::vector<Placement>& inputs, const 
     for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
       if (input.axes[axis].IsCut()) JudgePooledRows(input.axes[axis], axis, judgement);
     }
-  } else if (std::holds_alternative<FullyConnected>(op) || std::holds_alternative<Flatten>(op)) {
+  } else if (std::holds_alternative<FullyConnected>(op) || std::holds_alternative<Flatten>(op) ||
+             std::holds_alternative<Reshape>(op)) {
     if (input.IsCut()) {
       Worsen(judgement, Verdict::kGather,
              "it needs all positions: the program gathers them before it");

@@ -49,12 +49,12 @@ Status CallerStates::Combine(State to, double b, double a, State x, int lane) {
                      [&] { return callbacks.combine(callbacks.user, a, x, b, to, lane); });
 }
 
-Result<double> CallerStates::SquaredDistance(State x, State y, int lane) {
+Status CallerStates::SquaredDistance(State x, State y, double* result, int lane) {
   const ucudnnLayerParallelCallbacks_t& callbacks = caller_.callbacks();
-  double norm = 0;
   UCUDNN_RETURN_IF_ERROR(caller_.Run(
-      "norm", {}, lane, [&] { return callbacks.norm(callbacks.user, x, y, lane, &norm); }));
-  return norm * norm;
+      "norm", {}, lane, [&] { return callbacks.norm(callbacks.user, x, y, lane, result); }));
+  *result *= *result;
+  return Status::Ok();
 }
 
 Status CallerStates::Prepare() {

@@ -24,7 +24,7 @@ class CallerStates : public multigrid::Propagator {
 
   Result<State> Create() override;
   Status Combine(State to, double b, double a, State x, int lane) override;
-  Result<double> SquaredDistance(State x, State y, int lane) override;
+  Status SquaredDistance(State x, State y, double* result, int lane) override;
   double UnitRoundoff() const override { return setting_.unit_roundoff; }
 
   // Creates the states that steps need between their halves.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "data_check.h"
 #include "planner/graph/formats/caffe.h"
 #include "planner/graph/formats/net_json.h"
 #include "planner/graph/formats/onnx.h"
@@ -13,27 +14,16 @@ namespace {
 
 using planner::Graph;
 
-constexpr const char* kFile = "fuzzed";
-
-Result<Graph> Import(NetworkFormat format, const std::string& bytes, bool pass_through) {
+Result<Graph> Import(FileFormat format, const std::string& bytes, bool pass_through) {
   switch (format) {
-    case NetworkFormat::kOnnx:
-      return planner::ImportOnnx(bytes, kFile, {.pass_through = pass_through});
-    case NetworkFormat::kCaffe:
-      return planner::ImportCaffe(bytes, kFile, {.pass_through = pass_through});
-    case NetworkFormat::kJson:
+    case FileFormat::kOnnx:
+      return planner::ImportOnnx(bytes, kFuzzedFile, {.pass_through = pass_through});
+    case FileFormat::kCaffe:
+      return planner::ImportCaffe(bytes, kFuzzedFile, {.pass_through = pass_through});
+    default:
       break;
   }
-  return planner::ParseNetJson(bytes, kFile);
-}
-
-std::string CheckError(const Status& status, const std::string& of) {
-  const std::string& message = status.message();
-  const bool printable = std::all_of(message.begin(), message.end(),
-                                     [](char c) { return static_cast<unsigned char>(c) >= 0x20; });
-  if (message.empty() || !printable) return of + " gives an error that is no line: " + message;
-  if (message.rfind(kFile, 0) != 0) return of + " gives an error without the file: " + message;
-  return "";
+  return planner::ParseNetJson(bytes, kFuzzedFile);
 }
 
 // JSON is UTF-8; names of other files are any bytes.
@@ -45,24 +35,24 @@ bool HasAsciiNames(const Graph& graph) {
 }
 
 std::string CheckGraph(Graph graph) {
-  graph.name = kFile;
+  graph.name = kFuzzedFile;
   const auto shapes = planner::InferShapes(graph, 1);
   if (!shapes.ok()) return "a graph without shapes: " + shapes.message();
   if (shapes->size() != graph.nodes.size()) return "a graph with shapes of other nodes";
   const auto layers = planner::ConvolutionLayers(
       graph, 2, {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter});
   if (!layers.ok()) {
-    if (const std::string fault = CheckError(layers.status(), "a layer"); !fault.empty()) {
+    if (const std::string fault = CheckLine(layers.status(), "a layer"); !fault.empty()) {
       return fault;
     }
   }
   const auto parameters = planner::ParameterCount(graph);
-  if (parameters.ok() ? *parameters < 0 : !CheckError(parameters.status(), "a count").empty()) {
+  if (parameters.ok() ? *parameters < 0 : !CheckLine(parameters.status(), "a count").empty()) {
     return "a graph without a count of parameters";
   }
   if (!HasAsciiNames(graph)) return "";
   const std::string text = planner::WriteNetJson(graph);
-  const auto read = planner::ParseNetJson(text, kFile);
+  const auto read = planner::ParseNetJson(text, kFuzzedFile);
   if (!read.ok()) return "a graph that JSON does not bring back: " + read.message();
   if (planner::WriteNetJson(*read) != text) return "a graph that JSON brings back otherwise";
   return "";
@@ -70,12 +60,24 @@ std::string CheckGraph(Graph graph) {
 
 }  // namespace
 
-ImportCheck CheckImport(NetworkFormat format, const std::string& bytes) {
+std::string CheckLine(const Status& status, const std::string& of) {
+  const std::string& message = status.message();
+  const bool printable = std::all_of(message.begin(), message.end(),
+                                     [](char c) { return static_cast<unsigned char>(c) >= 0x20; });
+  if (message.empty() || !printable) return of + " gives an error that is no line: " + message;
+  const bool names_file = message.rfind(kFuzzedFile, 0) == 0;
+  return names_file ? "" : of + " gives an error without the file: " + message;
+}
+
+ImportCheck CheckImport(FileFormat format, const std::string& bytes) {
+  const bool is_network =
+      format == FileFormat::kOnnx || format == FileFormat::kCaffe || format == FileFormat::kJson;
+  if (!is_network) return CheckData(format, bytes);
   ImportCheck check;
   for (const bool pass_through : {false, true}) {
     const Result<Graph> graph = Import(format, bytes, pass_through);
-    check.is_network = graph.ok();
-    check.fault = graph.ok() ? CheckGraph(*graph) : CheckError(graph.status(), "the file");
+    check.is_read = graph.ok();
+    check.fault = graph.ok() ? CheckGraph(*graph) : CheckLine(graph.status(), "the file");
     if (!check.fault.empty()) break;
   }
   return check;

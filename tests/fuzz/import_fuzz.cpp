@@ -1,7 +1,7 @@
-// The importers of networks on mutated files (import_check.h says what must be true), the same ones
-// every time. Prints the command that shows a failure again.
+// The importers of networks, or the readers of data, on mutated files (import_check.h says what
+// must be true), the same ones every time. Prints the command that shows a failure again.
 //
-//   import_fuzz [--seed N] [--count N] [--only INDEX [--output FILE]]
+//   import_fuzz [--of networks|data] [--seed N] [--count N] [--only INDEX [--output FILE]]
 //
 // A child process does the work, as what is looked for may end it.
 #include <sys/mman.h>
@@ -15,11 +15,13 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "import_check.h"
 #include "mutate.h"
+#include "mutate_data.h"
 #include "planner/graph/formats/net_json.h"
 #include "planner/graph/networks.h"
 #include "random.h"
@@ -30,11 +32,12 @@ namespace {
 constexpr unsigned kSecondsForOne = 120;
 
 struct Seed {
-  NetworkFormat format;
+  FileFormat format;
   std::string bytes;
 };
 
 struct Arguments {
+  std::string of = "networks";
   uint64_t seed = 1;
   long count = 3000;
   long only = -1;
@@ -44,21 +47,42 @@ struct Arguments {
 // Larger networks hold nothing that smaller ones lack, and take most of the time.
 constexpr uintmax_t kLargestSeed = uintmax_t{64} << 10;
 
-std::vector<Seed> ReadSeeds() {
+// The files of `folder` with one of these endings, by name.
+std::vector<Seed> ReadSeeds(const char* folder, const std::map<std::string, FileFormat>& formats) {
   std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(IMPORT_FUZZ_DATA)) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.file_size() <= kLargestSeed) files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end());
   std::vector<Seed> seeds;
   for (const auto& path : files) {
-    if (path.extension() != ".onnx" && path.extension() != ".prototxt") continue;
+    const auto format = formats.find(path.extension());
+    if (format == formats.end()) continue;
     std::ifstream file(path, std::ios::binary);
-    seeds.push_back({path.extension() == ".onnx" ? NetworkFormat::kOnnx : NetworkFormat::kCaffe,
-                     {std::istreambuf_iterator<char>(file), {}}});
+    seeds.push_back({format->second, {std::istreambuf_iterator<char>(file), {}}});
   }
+  return seeds;
+}
+
+std::vector<Seed> NetworkSeeds() {
+  std::vector<Seed> seeds = ReadSeeds(
+      IMPORT_FUZZ_NETWORKS, {{".onnx", FileFormat::kOnnx}, {".prototxt", FileFormat::kCaffe}});
   for (const char* network : {"alexnet-caffe", "unet", "resnet18", "efficientnet-b0"}) {
-    seeds.push_back({NetworkFormat::kJson, planner::WriteNetJson(*planner::BuildNetwork(network))});
+    seeds.push_back({FileFormat::kJson, planner::WriteNetJson(*planner::BuildNetwork(network))});
+  }
+  return seeds;
+}
+
+std::vector<Seed> DataSeeds() {
+  std::vector<Seed> seeds = ReadSeeds(IMPORT_FUZZ_ARRAYS, {{".npz", FileFormat::kNpz}});
+  std::string images("\0\0\x8\x3\0\0\0\5\0\0\0\x8\0\0\0\x6", 16);
+  for (int pixel = 0; pixel < 5 * 8 * 6; ++pixel) images += static_cast<char>(pixel);
+  std::string labels("\0\0\x8\1\0\0\0\x14", 8);
+  for (int label = 0; label < 20; ++label) labels += static_cast<char>(label % 10);
+  const size_t arrays = seeds.size();
+  while (seeds.size() < 2 * arrays) {  // half of all files
+    seeds.push_back({FileFormat::kImages, images});
+    seeds.push_back({FileFormat::kLabels, labels});
   }
   return seeds;
 }
@@ -68,7 +92,11 @@ Seed Draw(const std::vector<Seed>& seeds, uint64_t seed, long index) {
   Random random(seed, {static_cast<uint64_t>(index)});
   const Seed& chosen = random.OneOf(seeds);
   const Seed& other = random.OneOf(seeds);
-  const bool by_meaning = chosen.format == NetworkFormat::kOnnx && random.Chance(70);
+  if (chosen.format == FileFormat::kNpz) return {chosen.format, MutateNpz(chosen.bytes, random)};
+  if (chosen.format == FileFormat::kImages || chosen.format == FileFormat::kLabels) {
+    return {chosen.format, MutateIdx(chosen.bytes, random)};
+  }
+  const bool by_meaning = chosen.format == FileFormat::kOnnx && random.Chance(70);
   if (by_meaning) return {chosen.format, MutateOnnx(chosen.bytes, random)};
   return {chosen.format, Mutate(chosen.bytes, other.bytes, random)};
 }
@@ -76,15 +104,15 @@ Seed Draw(const std::vector<Seed>& seeds, uint64_t seed, long index) {
 // What the child tells its parent, in memory they share: it may end at any point.
 struct Progress {
   long current;
-  long networks;
+  long read;
 };
 
 // True when all files were as they must be.
 bool RunFiles(const Arguments& arguments, volatile Progress& progress) {
-  const std::vector<Seed> seeds = ReadSeeds();
+  const std::vector<Seed> seeds = arguments.of == "data" ? DataSeeds() : NetworkSeeds();
   for (const Seed& seed : seeds) {
     const ImportCheck check = CheckImport(seed.format, seed.bytes);
-    if (!check.fault.empty() || !check.is_network) {
+    if (!check.fault.empty() || !check.is_read) {
       std::printf("a file that is not mutated: %s\n", check.fault.c_str());
       return false;
     }
@@ -101,7 +129,7 @@ bool RunFiles(const Arguments& arguments, volatile Progress& progress) {
       std::printf("%s\n", check.fault.c_str());
       return false;
     }
-    if (check.is_network) progress.networks = progress.networks + 1;
+    if (check.is_read) progress.read = progress.read + 1;
   }
   return true;
 }
@@ -121,15 +149,15 @@ int Run(const Arguments& arguments) {
     return 1;
   }
   if (status != 0) {
-    std::printf("FAILED (%s %d): import_fuzz --seed %llu --only %ld --output FILE\n",
+    std::printf("FAILED (%s %d): import_fuzz --of %s --seed %llu --only %ld --output FILE\n",
                 WIFSIGNALED(status) ? "signal" : "exit code",
-                WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status),
+                WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), arguments.of.c_str(),
                 static_cast<unsigned long long>(arguments.seed), progress->current);
     return 1;
   }
   const long files = arguments.only < 0 ? arguments.count : 1;
-  std::printf("%ld mutated files: %ld networks, %ld refused in a line\n", files, progress->networks,
-              files - progress->networks);
+  std::printf("%ld mutated files of %s: %ld read, %ld refused in a line\n", files,
+              arguments.of.c_str(), progress->read, files - progress->read);
   return 0;
 }
 
@@ -140,6 +168,7 @@ int main(int argc, char** argv) {
   ucudnn::fuzz::Arguments arguments;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string name = argv[i];
+    if (name == "--of") arguments.of = argv[i + 1];
     if (name == "--seed") arguments.seed = std::strtoull(argv[i + 1], nullptr, 10);
     if (name == "--count") arguments.count = std::strtol(argv[i + 1], nullptr, 10);
     if (name == "--only") arguments.only = std::strtol(argv[i + 1], nullptr, 10);

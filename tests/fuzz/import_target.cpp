@@ -1,4 +1,4 @@
-// libFuzzer's entry, one program for each format of networks (UCUDNN_FUZZED_FORMAT).
+// libFuzzer's entry, one program for each format of files (UCUDNN_FUZZED_FORMAT).
 #include <cstdio>
 #include <cstdlib>
 
@@ -7,7 +7,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string bytes(reinterpret_cast<const char*>(data), size);
   const std::string fault =
-      ucudnn::fuzz::CheckImport(ucudnn::fuzz::NetworkFormat::UCUDNN_FUZZED_FORMAT, bytes).fault;
+      ucudnn::fuzz::CheckImport(ucudnn::fuzz::FileFormat::UCUDNN_FUZZED_FORMAT, bytes).fault;
   if (!fault.empty()) {
     std::fprintf(stderr, "%s\n", fault.c_str());
     std::abort();

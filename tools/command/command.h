@@ -37,6 +37,7 @@ Command AddCache(CLI::App& ucudnn);
 Command AddWorkspace(CLI::App& ucudnn);
 Command AddReport(CLI::App& ucudnn);
 Command AddSpatial(CLI::App& ucudnn);
+Command AddMultigrid(CLI::App& ucudnn);
 Command AddDoctor(CLI::App& ucudnn);
 
 // A subcommand whose help begins with "Usage: ucudnn " and `usage`.

@@ -63,7 +63,33 @@ Status OnnxImporter::AddReshape() {
   const bool pixel =
       tensor.rank == 2 && shape->size() == 4 && keeps(1) && (*shape)[2] == 1 && (*shape)[3] == 1;
   if (pixel) return Give({tensor.node, 4, false});
+  if (tensor.rank == 2 && (shape->size() == 4 || shape->size() == 5)) {
+    return AddImage(tensor, *shape);
+  }
   return PassUnsupported("to " + std::to_string(shape->size()) + " other axes");
+}
+
+Status OnnxImporter::AddImage(const OnnxTensor& tensor, std::vector<int64_t> shape) {
+  if (shape[1] == 0) shape[1] = ShapeOf(tensor).Features();
+  // The one axis that the others leave open.
+  __int128 given = 1;
+  for (size_t axis = 1; axis < shape.size(); ++axis) {
+    if (shape[axis] != -1) given = std::clamp<__int128>(given * shape[axis], 0, INT64_MAX);
+  }
+  const auto open = std::find(shape.begin() + 1, shape.end(), -1);
+  if (open != shape.end() && given > 0) {
+    *open = ShapeOf(tensor).Features() / static_cast<int64_t>(given);
+  }
+  Reshape image;
+  image.spatial_rank = static_cast<int32_t>(shape.size()) - 2;
+  UCUDNN_ASSIGN_OR_RETURN(image.channels, Narrow(shape[1], "shape"));
+  for (size_t axis = 2; axis < shape.size(); ++axis) {
+    const size_t place = kMaxSpatial - shape.size() + axis;
+    UCUDNN_ASSIGN_OR_RETURN(image.extents[place], Narrow(shape[axis], "shape"));
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const NodeId node,
+                          graph_.Add(node_->name(), FirstOutput(), image, {tensor.node}));
+  return Give({node, shape.size(), false});
 }
 
 Status OnnxImporter::AddSqueeze() {

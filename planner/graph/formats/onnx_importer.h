@@ -140,6 +140,8 @@ class OnnxImporter {
   Status AddTranspose();
   Status AddFlatten();
   Status AddReshape();
+  // Features as an image with its channels first; `shape` is the operator's input.
+  Status AddImage(const OnnxTensor& tensor, std::vector<int64_t> shape);
   Status AddSqueeze();
   Status AddUnsqueeze();
 

@@ -34,7 +34,8 @@ inline constexpr std::array<const char*, std::variant_size_v<Operator>> kOperato
     "multiply",
     "upsampling",
     "padding",
-    "scale"};
+    "scale",
+    "reshape"};
 
 inline constexpr std::array<const char*, 2> kPoolingKindNames = {"maximum", "average"};
 inline constexpr std::array<const char*, 10> kActivationKindNames = {
@@ -118,6 +119,11 @@ template <typename Fields>
 void VisitFields(Scale& op, Fields& fields) {
   fields.Optional("scale", op.scale);
   fields.Optional("shift", op.shift);
+}
+template <typename Fields>
+void VisitFields(Reshape& op, Fields& fields) {
+  fields.Required("channels", op.channels);
+  fields.ImageExtents("extents", op.extents, op.spatial_rank);
 }
 // Operators without members.
 template <typename Fields>

@@ -28,6 +28,12 @@ Result<Graph> Vgg16(const std::string& name, int32_t classes);
 enum class ResidualBlock { kBasic, kBottleneck };
 Result<Graph> ResNet(const std::string& name, ResidualBlock block,
                      const std::array<int, 4>& blocks);
+// He 2016 ("Identity Mappings in Deep Residual Networks"): the same stages with normalisation and
+// activation in front of each convolution, so that nothing is behind a sum. As its appendix has it,
+// the first block takes what the stem has activated, projections read what is activated, and the
+// last sum is activated once more.
+Result<Graph> ResNetV2(const std::string& name, ResidualBlock block,
+                       const std::array<int, 4>& blocks);
 // Szegedy 2015b, 299 x 299, without the auxiliary classifier.
 Result<Graph> InceptionV3(const std::string& name, int32_t classes);
 // How a dense block joins what its layers give: one Concat behind each layer of all before it and
@@ -50,6 +56,18 @@ struct NasNetSize {
 Result<Graph> NasNetA(const std::string& name, const NasNetSize& size);
 // Tan and Le 2019.
 Result<Graph> EfficientNetB0(const std::string& name);
+// Kirby 2020 (layer-parallel multigrid), sections IV-C to IV-E, for MNIST's 28 x 28: an opening
+// convolution to maps of 24 x 24, residual steps u + relu(F u) of that shape, a fully connected
+// layer. `first_convolutions` steps of 7 x 7 convolutions, then in each of `blocks` a fully
+// connected step and 256 convolutions. Sizes are those whose parameters are the printed ones: the
+// text's 50 channels and 16 fully connected steps do not give them.
+struct KirbySize {
+  int32_t channels;
+  int first_convolutions;
+  int blocks;
+  bool closing_bias;
+};
+Result<Graph> Kirby(const std::string& name, const KirbySize& size);
 // Ronneberger 2015, figure 1: 572 x 572 with unpadded convolutions, two classes.
 Result<Graph> UNet(const std::string& name);
 

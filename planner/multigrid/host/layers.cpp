@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/text.h"
+#include "planner/multigrid/host/correlation.h"
 
 namespace ucudnn::multigrid {
 namespace {
@@ -25,7 +26,9 @@ int64_t Pixels(const Shape& shape) {
 }
 
 // A convolution of one image with one group at a time, over an input that is padded into scratch,
-// so that the innermost loops have no bounds to test.
+// so that the innermost loops have no bounds to test. Where windows move by one pixel along h and w
+// ("dense"), outputs are summed in rows as long as the padded input's, so that those of all rows
+// follow each other; what stands between two rows is left out in the end.
 struct ConvolutionLoops {
   const Convolution& op;
   Spatial in, out;
@@ -33,22 +36,45 @@ struct ConvolutionLoops {
   int channels;    // of a group
   int filters;     // of a group
 
-  ConvolutionLoops(const Convolution& convolution, const Shape& input, const Shape& output)
-      : op(convolution),
-        in(input.extents),
-        out(output.extents),
-        channels(input.c / convolution.groups),
-        filters(output.c / convolution.groups) {
+  ConvolutionLoops(const Convolution& convolution, const Spatial& input, const Spatial& output,
+                   int group_channels, int group_filters)
+      : op(convolution), in(input), out(output), channels(group_channels), filters(group_filters) {
     for (int axis = 0; axis < 3; ++axis) {
       padded[axis] = std::max(
           (out[axis] - 1) * op.stride[axis] + (op.window[axis] - 1) * op.dilation[axis] + 1,
           in[axis] + op.pad[axis]);
     }
   }
+  ConvolutionLoops(const Convolution& convolution, const Shape& input, const Shape& output)
+      : ConvolutionLoops(convolution, input.extents, output.extents, input.c / convolution.groups,
+                         output.c / convolution.groups) {}
 
   int64_t PaddedPixels() const { return int64_t{padded[0]} * padded[1] * padded[2]; }
   int64_t Taps() const { return int64_t{op.window[0]} * op.window[1] * op.window[2]; }
+  int64_t InPixels() const { return int64_t{in[0]} * in[1] * in[2]; }
   int64_t OutPixels() const { return int64_t{out[0]} * out[1] * out[2]; }
+  bool IsDense() const { return op.stride[1] == 1 && op.stride[2] == 1; }
+  int64_t LongRows() const { return int64_t{out[1]} * padded[2]; }  // outputs of one depth
+  // The padded input, and outputs in long rows.
+  int64_t Scratch() const { return channels * PaddedPixels() + LongRows(); }
+
+  // The convolution that gives the gradient of the input from that of the output, where the stride
+  // is 1 everywhere and there is no more padding than windows reach.
+  bool HasTransposed() const {
+    for (int axis = 0; axis < 3; ++axis) {
+      if (op.stride[axis] != 1 || op.pad[axis] > (op.window[axis] - 1) * op.dilation[axis]) {
+        return false;
+      }
+    }
+    return true;
+  }
+  Convolution Transposed() const {
+    Convolution transposed = op;
+    for (int axis = 0; axis < 3; ++axis) {
+      transposed.pad[axis] = (op.window[axis] - 1) * op.dilation[axis] - op.pad[axis];
+    }
+    return transposed;
+  }
 
   // Calls visit(padded offset, image offset) for each row of the image.
   template <typename Visit>
@@ -62,82 +88,161 @@ struct ConvolutionLoops {
   }
   void Pad(const double* image, double* to) const {
     std::fill_n(to, channels * PaddedPixels(), 0.0);
-    for (int c = 0; c < channels; ++c, image += int64_t{in[0]} * in[1] * in[2]) {
+    for (int c = 0; c < channels; ++c, image += InPixels()) {
       ForEachInputRow([&](int64_t to_row, int64_t from_row) {
         std::copy_n(image + from_row, in[2], to + c * PaddedPixels() + to_row);
       });
     }
   }
 
-  // Calls visit(tap, padded offset, output offset) for each row of outputs that a tap meets; the
-  // row's outputs are stride_w apart in the padded input.
+  // Calls visit(tap, padded offset) for each row of taps of the outputs of depth `d`.
   template <typename Visit>
-  void ForEachTapRow(Visit&& visit) const {
-    int64_t tap = 0;
+  void ForEachTapRow(int d, Visit&& visit) const {
     for (int td = 0; td < op.window[0]; ++td) {
       for (int th = 0; th < op.window[1]; ++th) {
-        for (int tw = 0; tw < op.window[2]; ++tw, ++tap) {
-          int64_t to = 0;
-          for (int d = 0; d < out[0]; ++d) {
-            for (int h = 0; h < out[1]; ++h, to += out[2]) {
-              const int64_t row_d = int64_t{d} * op.stride[0] + td * op.dilation[0];
-              const int64_t row_h = int64_t{h} * op.stride[1] + th * op.dilation[1];
-              visit(tap, (row_d * padded[1] + row_h) * padded[2] + tw * op.dilation[2], to);
-            }
+        const int64_t row_d = int64_t{d} * op.stride[0] + td * op.dilation[0];
+        visit((int64_t{td} * op.window[1] + th) * op.window[2],
+              (row_d * padded[1] + th * op.dilation[1]) * padded[2]);
+      }
+    }
+  }
+  // The same for each output of a row and each tap: visit(tap, padded offset, output offset), where
+  // the row's outputs are stride_w apart in the padded input.
+  template <typename Visit>
+  void ForEachTap(Visit&& visit) const {
+    for (int d = 0; d < out[0]; ++d) {
+      ForEachTapRow(d, [&](int64_t tap, int64_t from) {
+        for (int tw = 0; tw < op.window[2]; ++tw) {
+          for (int h = 0; h < out[1]; ++h) {
+            visit(tap + tw, from + int64_t{h} * op.stride[1] * padded[2] + tw * op.dilation[2],
+                  (int64_t{d} * out[1] + h) * out[2]);
           }
         }
-      }
+      });
     }
   }
 
   void Forward(const double* x, const double* weights, const double* bias, double* y,
                double* scratch) const {
-    const int stride = op.stride[2];
     Pad(x, scratch);
-    for (int k = 0; k < filters; ++k, y += OutPixels()) {
-      std::fill_n(y, OutPixels(), bias != nullptr ? bias[k] : 0.0);
-      for (int c = 0; c < channels; ++c, weights += Taps()) {
-        const double* const plane = scratch + c * PaddedPixels();
-        ForEachTapRow([&](int64_t tap, int64_t from, int64_t to) {
-          const double weight = weights[tap];
-          for (int w = 0; w < out[2]; ++w) y[to + w] += weight * plane[from + w * stride];
+    double* const rows = scratch + channels * PaddedPixels();
+    for (int k = 0; k < filters; ++k, y += OutPixels(), weights += channels * Taps()) {
+      const double first = bias != nullptr ? bias[k] : 0.0;
+      if (IsDense()) {
+        ForwardDense(scratch, weights, first, y, rows);
+      } else {
+        ForwardApart(scratch, weights, first, y);
+      }
+    }
+  }
+  void ForwardDense(const double* x, const double* weights, double first, double* y,
+                    double* rows) const {
+    const int64_t count = LongRows() - (padded[2] - out[2]);
+    for (int d = 0; d < out[0]; ++d) {
+      std::fill_n(rows, LongRows(), first);
+      for (int c = 0; c < channels; ++c) {
+        ForEachTapRow(d, [&](int64_t tap, int64_t from) {
+          AddCorrelation(x + c * PaddedPixels() + from, weights + c * Taps() + tap, op.window[2],
+                         op.dilation[2], rows, count);
         });
       }
+      for (int h = 0; h < out[1]; ++h, y += out[2]) {
+        std::copy_n(rows + int64_t{h} * padded[2], out[2], y);
+      }
+    }
+  }
+  void ForwardApart(const double* x, const double* weights, double first, double* y) const {
+    std::fill_n(y, OutPixels(), first);
+    for (int c = 0; c < channels; ++c, x += PaddedPixels(), weights += Taps()) {
+      ForEachTap([&](int64_t tap, int64_t from, int64_t to) {
+        for (int w = 0; w < out[2]; ++w) y[to + w] += weights[tap] * x[from + w * op.stride[2]];
+      });
     }
   }
 
   void BackwardData(const double* dy, const double* weights, double* dx, double* scratch) const {
-    const int stride = op.stride[2];
+    if (!HasTransposed()) return BackwardDataApart(dy, weights, dx, scratch);
+    const Convolution transposed = Transposed();
+    const ConvolutionLoops loops(transposed, out, in, filters, channels);
+    // [C, K, taps in reverse order]
+    double* const reversed = scratch + loops.Scratch();
+    for (int k = 0; k < filters; ++k) {
+      for (int c = 0; c < channels; ++c, weights += Taps()) {
+        std::reverse_copy(weights, weights + Taps(),
+                          reversed + (int64_t{c} * filters + k) * Taps());
+      }
+    }
+    loops.Forward(dy, reversed, nullptr, dx, scratch);
+  }
+  int64_t BackwardDataScratch() const {
+    if (!HasTransposed()) return channels * PaddedPixels();
+    const Convolution transposed = Transposed();
+    return ConvolutionLoops(transposed, out, in, filters, channels).Scratch() +
+           int64_t{filters} * channels * Taps();
+  }
+  void BackwardDataApart(const double* dy, const double* weights, double* dx,
+                         double* scratch) const {
     std::fill_n(scratch, channels * PaddedPixels(), 0.0);
     for (int k = 0; k < filters; ++k, dy += OutPixels()) {
       for (int c = 0; c < channels; ++c, weights += Taps()) {
         double* const plane = scratch + c * PaddedPixels();
-        ForEachTapRow([&](int64_t tap, int64_t to, int64_t from) {
-          const double weight = weights[tap];
-          for (int w = 0; w < out[2]; ++w) plane[to + w * stride] += weight * dy[from + w];
+        ForEachTap([&](int64_t tap, int64_t to, int64_t from) {
+          for (int w = 0; w < out[2]; ++w) {
+            plane[to + w * op.stride[2]] += weights[tap] * dy[from + w];
+          }
         });
       }
     }
-    for (int c = 0; c < channels; ++c, dx += int64_t{in[0]} * in[1] * in[2]) {
+    for (int c = 0; c < channels; ++c, dx += InPixels()) {
       ForEachInputRow([&](int64_t from_row, int64_t to_row) {
         std::copy_n(scratch + c * PaddedPixels() + from_row, in[2], dx + to_row);
       });
     }
   }
 
+  // The padded input, the gradient of one output channel in long rows, sums of one row of taps.
+  int64_t BackwardFilterScratch() const {
+    return channels * PaddedPixels() + out[0] * LongRows() + op.window[2];
+  }
   void BackwardFilter(const double* x, const double* dy, double factor, double* gradient,
                       double* scratch) const {
-    const int stride = op.stride[2];
     Pad(x, scratch);
-    for (int k = 0; k < filters; ++k, dy += OutPixels()) {
-      for (int c = 0; c < channels; ++c, gradient += Taps()) {
-        const double* const plane = scratch + c * PaddedPixels();
-        ForEachTapRow([&](int64_t tap, int64_t from, int64_t to) {
-          double sum = 0;
-          for (int w = 0; w < out[2]; ++w) sum += plane[from + w * stride] * dy[to + w];
-          gradient[tap] += factor * sum;
+    double* const rows = scratch + channels * PaddedPixels();
+    for (int k = 0; k < filters; ++k, dy += OutPixels(), gradient += channels * Taps()) {
+      if (IsDense()) {
+        BackwardFilterDense(scratch, dy, factor, gradient, rows);
+      } else {
+        BackwardFilterApart(scratch, dy, factor, gradient);
+      }
+    }
+  }
+  void BackwardFilterDense(const double* x, const double* dy, double factor, double* gradient,
+                           double* rows) const {
+    std::fill_n(rows, out[0] * LongRows(), 0.0);
+    for (int row = 0; row < out[0] * out[1]; ++row, dy += out[2]) {
+      std::copy_n(dy, out[2], rows + int64_t{row} * padded[2]);
+    }
+    double* const sums = rows + out[0] * LongRows();
+    const int64_t count = LongRows() - (padded[2] - out[2]);
+    for (int c = 0; c < channels; ++c, x += PaddedPixels(), gradient += Taps()) {
+      for (int d = 0; d < out[0]; ++d) {
+        ForEachTapRow(d, [&](int64_t tap, int64_t from) {
+          std::fill_n(sums, op.window[2], 0.0);
+          AddDotProducts(rows + d * LongRows(), x + from, op.window[2], op.dilation[2], sums,
+                         count);
+          for (int tw = 0; tw < op.window[2]; ++tw) gradient[tap + tw] += factor * sums[tw];
         });
       }
+    }
+  }
+  void BackwardFilterApart(const double* x, const double* dy, double factor,
+                           double* gradient) const {
+    for (int c = 0; c < channels; ++c, x += PaddedPixels(), gradient += Taps()) {
+      ForEachTap([&](int64_t tap, int64_t from, int64_t to) {
+        double sum = 0;
+        for (int w = 0; w < out[2]; ++w) sum += x[from + w * op.stride[2]] * dy[to + w];
+        gradient[tap] += factor * sum;
+      });
     }
   }
 };
@@ -240,6 +345,12 @@ void ScaleChannels(const Shape& shape, int batch, const NodeWeights& weights, co
   }
 }
 
+// Whose output are the numbers of its input.
+bool IsCopy(const planner::Operator& op) {
+  return std::holds_alternative<planner::Flatten>(op) ||
+         std::holds_alternative<planner::Reshape>(op);
+}
+
 bool IsChannelScale(const planner::Operator& op) {
   return std::holds_alternative<BatchNormalization>(op) || std::holds_alternative<Scale>(op);
 }
@@ -257,7 +368,7 @@ Status CheckHostLayer(const std::string& node, const HostLayer& layer) {
   }
   if (std::holds_alternative<Convolution>(op) || std::holds_alternative<FullyConnected>(op) ||
       std::holds_alternative<Pooling>(op) || std::holds_alternative<GlobalPooling>(op) ||
-      std::holds_alternative<planner::Flatten>(op) || IsChannelScale(op)) {
+      IsCopy(op) || IsChannelScale(op)) {
     return Status::Ok();
   }
   return Status::Error(Quoted(node) +
@@ -284,11 +395,23 @@ WeightCounts WeightCountsOf(const HostLayer& layer) {
   return {};
 }
 
+Status CheckWeights(const std::string& node, const HostLayer& layer, const NodeWeights& weights) {
+  const WeightCounts expected = WeightCountsOf(layer);
+  const auto have_weights = static_cast<int64_t>(weights.weights.size());
+  const auto have_bias = static_cast<int64_t>(weights.bias.size());
+  if (have_weights == expected.weights && have_bias == expected.bias) return Status::Ok();
+  return Status::Error("the weights of " + Quoted(node) + " are " + std::to_string(have_weights) +
+                       " and " + std::to_string(have_bias) + " of bias; " +
+                       std::to_string(expected.weights) + " and " + std::to_string(expected.bias) +
+                       " are expected");
+}
+
 size_t ScratchOf(const HostLayer& layer) {
   const auto* op = std::get_if<Convolution>(&layer.op);
   if (op == nullptr) return 0;
   const ConvolutionLoops loops(*op, layer.input, layer.output);
-  return static_cast<size_t>(loops.channels * loops.PaddedPixels());
+  return static_cast<size_t>(
+      std::max({loops.Scratch(), loops.BackwardDataScratch(), loops.BackwardFilterScratch()}));
 }
 
 void Forward(const LayerCall& call, const double* x, double* y) {
@@ -316,7 +439,7 @@ void Forward(const LayerCall& call, const double* x, double* y) {
     for (int64_t i = 0; i < size; ++i) y[i] = is_relu ? (x[i] < 0 ? 0 : x[i]) : std::tanh(x[i]);
   } else if (IsChannelScale(layer.op)) {
     ScaleChannels(layer.input, batch, weights, x, y, true);
-  } else if (std::holds_alternative<planner::Flatten>(layer.op)) {
+  } else if (IsCopy(layer.op)) {
     std::copy_n(x, size, y);
   } else {
     const auto* pooling = std::get_if<Pooling>(&layer.op);
@@ -355,7 +478,7 @@ void TransposedJacobian(const LayerCall& call, const double* x, const double* y,
     }
   } else if (IsChannelScale(layer.op)) {
     ScaleChannels(layer.input, batch, weights, dy, dx, false);
-  } else if (std::holds_alternative<planner::Flatten>(layer.op)) {
+  } else if (IsCopy(layer.op)) {
     std::copy_n(dy, size, dx);
   } else {
     const auto* pooling = std::get_if<Pooling>(&layer.op);

@@ -3,6 +3,8 @@
 // gradient of the parameters. Pure functions.
 #pragma once
 
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/status.h"
@@ -34,6 +36,8 @@ struct WeightCounts {
   int64_t bias = 0;
 };
 WeightCounts WeightCountsOf(const HostLayer& layer);
+// An error names the node, what it has and what is expected.
+Status CheckWeights(const std::string& node, const HostLayer& layer, const NodeWeights& weights);
 
 // How many numbers of scratch the functions below need.
 size_t ScratchOf(const HostLayer& layer);

@@ -42,29 +42,29 @@ Status HostStates::Combine(State to, double b, double a, State x, int) {
   return Status::Ok();
 }
 
-Result<double> HostStates::SquaredDistance(State x, State y, int) {
+Status HostStates::SquaredDistance(State x, State y, double* result, int) {
   const double* const first = Numbers(x);
+  const double* const second = y != nullptr ? Numbers(y) : nullptr;
   double sum = 0;
-  if (y == nullptr) {
-    for (int64_t i = 0; i < size_; ++i) sum += first[i] * first[i];
-    return sum;
-  }
-  const double* const second = Numbers(y);
   for (int64_t i = 0; i < size_; ++i) {
-    const double difference = first[i] - second[i];
+    const double difference = second != nullptr ? first[i] - second[i] : first[i];
     sum += difference * difference;
   }
-  return sum;
+  *result = sum;
+  return Status::Ok();
 }
 
 double HostStates::UnitRoundoff() const { return std::numeric_limits<double>::epsilon() / 2; }
 
 Result<std::unique_ptr<HostChain>> HostChain::Make(HostStage& stage, const Hierarchy& hierarchy,
                                                    CoarseOperator coarse, double h) {
-  if (coarse == CoarseOperator::kMean) {
-    UCUDNN_RETURN_IF_ERROR(Average(stage, hierarchy, false));
-  }
-  return std::unique_ptr<HostChain>(new HostChain(stage, hierarchy, coarse, h));
+  std::unique_ptr<HostChain> chain(new HostChain(stage, hierarchy, coarse, h));
+  UCUDNN_RETURN_IF_ERROR(chain->WeightsChanged());
+  return chain;
+}
+
+Status HostChain::WeightsChanged() {
+  return coarse_ == CoarseOperator::kMean ? Average(stage_, hierarchy_, false) : Status::Ok();
 }
 
 Status HostChain::Step(int level, int step, State from, State to, int lane) {
@@ -107,10 +107,13 @@ Result<const double*> HostTrajectory::At(int number, int lane) {
 
 Result<std::unique_ptr<HostAdjoint>> HostAdjoint::Make(HostStage& stage, const Hierarchy& hierarchy,
                                                        CoarseOperator coarse, double h) {
-  if (coarse == CoarseOperator::kMean) {
-    UCUDNN_RETURN_IF_ERROR(Average(stage, hierarchy, true));
-  }
-  return std::unique_ptr<HostAdjoint>(new HostAdjoint(stage, hierarchy, coarse, h));
+  std::unique_ptr<HostAdjoint> adjoint(new HostAdjoint(stage, hierarchy, coarse, h));
+  UCUDNN_RETURN_IF_ERROR(adjoint->WeightsChanged());
+  return adjoint;
+}
+
+Status HostAdjoint::WeightsChanged() {
+  return coarse_ == CoarseOperator::kMean ? Average(stage_, hierarchy_, true) : Status::Ok();
 }
 
 Status HostAdjoint::Step(int level, int step, State from, State to, int lane) {

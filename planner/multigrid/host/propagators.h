@@ -16,7 +16,7 @@ class HostStates : public Propagator {
  public:
   Result<State> Create() override;
   Status Combine(State to, double b, double a, State x, int lane) override;
-  Result<double> SquaredDistance(State x, State y, int lane) override;
+  Status SquaredDistance(State x, State y, double* result, int lane) override;
   double UnitRoundoff() const override;
 
   static double* Numbers(State state) { return static_cast<double*>(state); }
@@ -36,6 +36,9 @@ class HostChain : public HostStates {
   // `stage` and `hierarchy` outlive it. An error where the coarse operator does not fit the steps.
   static Result<std::unique_ptr<HostChain>> Make(HostStage& stage, const Hierarchy& hierarchy,
                                                  CoarseOperator coarse, double h);
+
+  // The parameters have other values than at the last call: what is made of them is made again.
+  Status WeightsChanged();
 
   Status Step(int level, int step, State from, State to, int lane) override;
 
@@ -88,6 +91,8 @@ class HostAdjoint : public HostStates {
 
   // `trajectory` outlives the solves that follow.
   void LineariseAt(HostTrajectory& trajectory) { trajectory_ = &trajectory; }
+
+  Status WeightsChanged();  // as HostChain's
 
   // REQUIRES: LineariseAt.
   Status Step(int level, int step, State from, State to, int lane) override;

@@ -23,17 +23,6 @@ void AddScaled(const std::vector<double>& from, double factor, std::vector<doubl
   for (size_t i = 0; i < from.size(); ++i) to[i] += factor * from[i];
 }
 
-Status CheckCounts(const std::string& node, const HostLayer& layer, const NodeWeights& weights) {
-  const WeightCounts expected = WeightCountsOf(layer);
-  const auto have_weights = static_cast<int64_t>(weights.weights.size());
-  const auto have_bias = static_cast<int64_t>(weights.bias.size());
-  if (have_weights == expected.weights && have_bias == expected.bias) return Status::Ok();
-  return Status::Error("the weights of " + Quoted(node) + " are " + std::to_string(have_weights) +
-                       " and " + std::to_string(have_bias) + " of bias; " +
-                       std::to_string(expected.weights) + " and " + std::to_string(expected.bias) +
-                       " are expected");
-}
-
 }  // namespace
 
 Result<HostStage> HostStage::Make(const ResidualChain& chain, const Stage& stage,
@@ -50,7 +39,7 @@ Result<HostStage> HostStage::Make(const ResidualChain& chain, const Stage& stage
       const planner::Node& node = chain.graph.nodes[id];
       HostLayer layer = {node.op, input, chain.shapes[id]};
       UCUDNN_RETURN_IF_ERROR(CheckHostLayer(node.name, layer));
-      UCUDNN_RETURN_IF_ERROR(CheckCounts(node.name, layer, parameters[id]));
+      UCUDNN_RETURN_IF_ERROR(CheckWeights(node.name, layer, parameters[id]));
       made.intermediate_size_ = std::max(made.intermediate_size_, layer.output.Features() * batch);
       loops = std::max(loops, ScratchOf(layer));
       input = layer.output;

@@ -52,6 +52,8 @@ TEST(Graph, OtherOperatorsGiveTheirShapes) {
   EXPECT_EQ(Describe(*After(Upsampling{{1, 2, 3}}, 9)), "3x8x18x27");
   EXPECT_EQ(Describe(*After(Padding{{0, 1, -2}, {0, 0, 5}}, 9)), "3x8x10x12");
   EXPECT_EQ(Describe(*After(Scale{}, 9)), "3x8x9x9");
+  EXPECT_EQ(Describe(*After(Reshape{2, {1, 12, 27}, 2}, 9)), "3x2x12x27");
+  EXPECT_EQ(Describe(*After(Reshape{1, {9, 8, 9}, 3}, 9)), "3x1x9x8x9");
   Convolution convolution = Conv(16, 3, 2, 0);
   convolution.extra_pad = {0, 1, 0};
   EXPECT_EQ(Describe(*After(convolution, 8)), "3x16x4x3");
@@ -239,6 +241,9 @@ TEST(GraphRefusal, NamesTheNodeAndWhatWasExpected) {
   EXPECT_THAT(After(Conv(4, 3, 1, 1), 0).message(), HasSubstr("node 'data': shape 1x8x0x0"));
   EXPECT_THAT(After(FullyConnected{0, true}, 9).message(), HasSubstr("0 features; expected"));
   EXPECT_THAT(After(Activation{}, 2147483647).message(), HasSubstr("fits 63 bits"));
+  GraphBuilder large("net");  // one image, whose bytes are too many before the batch is counted
+  large.Add("data", Input{2147483647, {1, 2147483647, 1}, 2}, {});
+  EXPECT_THAT(large.Build().message(), HasSubstr("fits 63 bits"));
   EXPECT_THAT(After(FullyConnected{2147483647, true}, 2000).message(),
               HasSubstr("expected of any"));
   EXPECT_THAT(After(Conv(4, 3, 1, 2147483647), 9).message(), HasSubstr("padded by 2147483647"));
@@ -248,6 +253,11 @@ TEST(GraphRefusal, NamesTheNodeAndWhatWasExpected) {
   EXPECT_THAT(After(Upsampling{{1, 0, 1}}, 9).message(), HasSubstr("expected positive factors"));
   EXPECT_THAT(After(Padding{{0, -9, 0}, {0, 0, 0}}, 9).message(),
               HasSubstr("padding by 0x-9x0 and 0x0x0; expected 1 to"));
+  EXPECT_EQ(After(Reshape{8, {1, 9, 8}, 2}, 9).message(),
+            "net: node 'node': reshapes 1x8x9x9 to 1x8x9x8; expected as many numbers");
+  const int32_t many = 2147483647;
+  EXPECT_THAT(After(Reshape{many, {many, many, many}, 3}, 9).message(), HasSubstr("63 bits"));
+  EXPECT_THAT(After(Reshape{-8, {1, -9, 9}, 2}, 9).message(), HasSubstr("positive extents"));
   TransposedConvolution up;
   up.pad = {0, 5, 5};
   EXPECT_THAT(After(up, 9).message(), HasSubstr("an output of no pixels along an axis"));

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <random>
+#include <set>
 
 #include "planner/cost/deepa_paper.h"
 #include "planner/graph/networks.h"
@@ -79,6 +80,19 @@ TEST(LayeredDrawing, RandomGraphsAreDrawnSoundly) {
   EXPECT_EQ(Arrange(0, {}).rows, 0);
 }
 
+// All that stands in `text` between `before` and `after`.
+std::set<std::string> Between(const std::string& text, const std::string& before,
+                              const std::string& after) {
+  std::set<std::string> found;
+  for (size_t at = text.find(before); at != std::string::npos; at = text.find(before, at)) {
+    at += before.size();
+    const size_t end = text.find(after, at);
+    if (end == std::string::npos) break;
+    found.insert(text.substr(at, end - at));
+  }
+  return found;
+}
+
 TEST(LayoutPages, EveryBuiltInNetworkIsDrawnWhole) {
   for (const std::string& name : NetworkNames()) {
     const Result<LayerGraph> graph = BuildLayerGraph(*BuildNetwork(name), 16);
@@ -96,11 +110,13 @@ TEST(LayoutPages, EveryBuiltInNetworkIsDrawnWhole) {
         FormatLayoutPage(*problem, {"pair", 2, "deepa-paper", "parameter-server", "", {}, false},
                          *layouts, layouts->back(), 0);
     const std::string dot = FormatDot(*problem, layouts->back());
+    const std::set<std::string> drawn = Between(page, "data-layer=\"", "\"");
+    const std::set<std::string> written = Between(dot, "\n  l", "\\n");
     for (size_t at = 0; at < graph->layers.size(); ++at) {
-      EXPECT_NE(page.find("data-layer=\"" + graph->layers[at].name + "\""), std::string::npos);
-      EXPECT_NE(
-          dot.find("\n  l" + std::to_string(at) + " [label=\"" + graph->layers[at].name + "\\n"),
-          std::string::npos);
+      const std::string& layer = graph->layers[at].name;
+      EXPECT_EQ(drawn.count(layer), 1u) << name << " " << layer;
+      EXPECT_EQ(written.count(std::to_string(at) + " [label=\"" + layer), 1u)
+          << name << " " << layer;
     }
     size_t edges = 0;
     for (size_t at = dot.find(" -> "); at != std::string::npos; at = dot.find(" -> ", at + 1))

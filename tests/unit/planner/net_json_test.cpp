@@ -53,6 +53,24 @@ TEST(NetJson, MembersHaveDefaultsAndDepth) {
   EXPECT_EQ(std::get<Dropout>(graph->nodes[3].op).rate, 0);
 }
 
+TEST(NetJson, FeaturesBecomeAnImage) {
+  const auto graph = ParseNetJson(
+      Document(kData +
+               R"(, {"name": "fc", "op": "fully_connected", "inputs": ["data"], "outputs": 243},
+        {"name": "map", "op": "reshape", "inputs": ["fc"], "channels": 3, "extents": [9, 9]},
+        {"name": "sum", "op": "add", "inputs": ["map", "data"]},
+        {"name": "deep", "op": "reshape", "inputs": ["sum"], "channels": 1, "extents": [3, 9, 9]})"),
+      "net.json");
+  ASSERT_TRUE(graph.ok()) << graph.message();
+  EXPECT_THAT(Listing(*graph),
+              ElementsAre("data: input 2x3x9x9()", "fc: fully_connected 2x243x1x1(data)",
+                          "map: reshape 2x3x9x9(fc)", "sum: add 2x3x9x9(map, data)",
+                          "deep: reshape 2x1x3x9x9(sum)"));
+  EXPECT_EQ(WriteNetJson(*ParseNetJson(WriteNetJson(*graph), "again")), WriteNetJson(*graph));
+  EXPECT_EQ(Refusal(R"({"name": "r", "op": "reshape", "inputs": ["data"], "channels": 3})"),
+            "net.json: node 'r': 'extents': missing; expected [h, w] or [d, h, w]");
+}
+
 TEST(NetJsonRefusal, NamesFileNodeAndMember) {
   EXPECT_EQ(Refusal(R"({"name": "c", "op": "convolution", "inputs": ["data"], "window": [1, 1]})"),
             "net.json: node 'c': 'filters': missing; expected a whole number");

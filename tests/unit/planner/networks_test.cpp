@@ -58,6 +58,16 @@ INSTANTIATE_TEST_SUITE_P(
                       Published{"densenet121", 7'978'856}, Published{"densenet121-nary", 7'978'856},
                       Published{"nasnet-a", 5'289'978}, Published{"nasnet-a-large", 88'753'150},
                       Published{"efficientnet-b0", 5'288'548}, Published{"unet", 31'030'658},
+                      Published{"kirby-3m", 3'248'534}, Published{"kirby-3m-nobias", 3'248'524},
+                      Published{"kirby-2b", 2'071'328'150},
+                      // Keras's, which trains biases of the stem, the projections and each block's
+                      // last convolution, too.
+                      Published{"resnet50-v2", 25'568'360 - 19'008},
+                      Published{"resnet101-v2", 44'577'896 - 36'416},
+                      Published{"resnet152-v2", 60'236'904 - 51'776},
+                      // torchvision's of v1, whose normalisations have 896 channels more.
+                      Published{"resnet18-v2", 11'689'512 - 2 * 896},
+                      Published{"resnet34-v2", 21'797'672 - 2 * 896},
                       // A class has a weight for each input of the last layer, and a bias.
                       Published{"alexnet-22k", 61'100'840 + 20'841 * 4097},
                       Published{"vgg16-22k", 138'357'544 + 20'841 * 4097},
@@ -107,8 +117,9 @@ TEST_P(NetworkNodes, AreAsDeePaCounts) {
 INSTANTIATE_TEST_SUITE_P(Networks, NetworkNodes,
                          ::testing::Values(Counted{"alexnet", 11}, Counted{"vgg16", 21},
                                            Counted{"resnet18", 31}, Counted{"resnet50", 72},
-                                           Counted{"resnet152", 208}, Counted{"inception-v3", 120},
-                                           Counted{"densenet40", 79},
+                                           Counted{"resnet152", 208}, Counted{"resnet18-v2", 31},
+                                           Counted{"resnet152-v2", 208},
+                                           Counted{"inception-v3", 120}, Counted{"densenet40", 79},
                                            Counted{"densenet40-nary", 79},
                                            Counted{"densenet121", 184},
                                            Counted{"densenet121-nary", 184},
@@ -158,6 +169,76 @@ TEST(Networks, ResNet18) {
   EXPECT_EQ(ShapeOf("resnet18", "pool5"), "2x512x1x1");
 }
 
+// The same convolutions as with the activations behind them, whose normalisations only differ.
+TEST(Networks, PreActivationMovesNoConvolution) {
+  for (const std::string name : {"resnet18", "resnet50", "resnet152"}) {
+    std::vector<std::string> before = Convolutions(name + "-v2", 32);
+    std::vector<std::string> behind = Convolutions(name, 32);
+    std::sort(before.begin(), before.end());
+    std::sort(behind.begin(), behind.end());
+    EXPECT_EQ(before, behind) << name;
+  }
+}
+
+std::vector<std::string> InputsOf(const Graph& graph, const std::string& node) {
+  std::vector<std::string> names;
+  for (const NodeId input : graph.Find(node)->inputs) {
+    names.push_back(graph.nodes[static_cast<size_t>(input)].name);
+  }
+  return names;
+}
+
+// He 2016, figure 4e and the appendix.
+TEST(Networks, ResNetV2ActivatesInFrontOfConvolutions) {
+  const Graph graph = *BuildNetwork("resnet34-v2");
+  EXPECT_THAT(InputsOf(graph, "layer1.0.conv1"), ElementsAre("pool1"));
+  EXPECT_THAT(InputsOf(graph, "layer1.0.add"), ElementsAre("layer1.0.conv2", "pool1"));
+  EXPECT_THAT(InputsOf(graph, "layer1.1.bn1"), ElementsAre("layer1.0.add"));
+  EXPECT_THAT(InputsOf(graph, "layer1.1.add"), ElementsAre("layer1.1.conv2", "layer1.0.add"));
+  EXPECT_THAT(InputsOf(graph, "layer2.0.downsample"), ElementsAre("layer2.0.relu1"));
+  EXPECT_THAT(InputsOf(graph, "layer2.0.conv1"), ElementsAre("layer2.0.relu1"));
+  EXPECT_THAT(InputsOf(graph, "layer2.0.add"),
+              ElementsAre("layer2.0.conv2", "layer2.0.downsample"));
+  EXPECT_THAT(InputsOf(graph, "bn5"), ElementsAre("layer4.2.add"));
+  const auto is_sum = [](const Node& node) { return std::holds_alternative<Add>(node.op); };
+  EXPECT_EQ(std::count_if(graph.nodes.begin(), graph.nodes.end(), is_sum), 3 + 4 + 6 + 3);
+  EXPECT_THAT(InputsOf(*BuildNetwork("resnet50-v2"), "layer1.0.downsample"), ElementsAre("pool1"));
+}
+
+// Layers as the paper counts them: convolutions, fully connected layers and the softmax.
+TEST(Networks, KirbysLayersAreAsManyAsPrinted) {
+  const auto count = [](const std::string& network, auto counts) {
+    const auto graph = BuildNetwork(network);
+    return std::count_if(graph->nodes.begin(), graph->nodes.end(),
+                         [&](const Node& node) { return counts(node.op); });
+  };
+  const auto convolves = [](const Operator& op) { return std::holds_alternative<Convolution>(op); };
+  const auto connects = [](const Operator& op) {
+    return std::holds_alternative<FullyConnected>(op);
+  };
+  const auto counts = [&](const Operator& op) {
+    return convolves(op) || connects(op) || std::holds_alternative<Softmax>(op);
+  };
+  EXPECT_EQ(count("kirby-3m", convolves), 4'094);
+  EXPECT_EQ(count("kirby-3m", counts), 4'096);
+  EXPECT_EQ(count("kirby-3m-nobias", counts), 4'096);
+  EXPECT_EQ(count("kirby-2b", convolves), 4'098);
+  EXPECT_EQ(count("kirby-2b", connects), 16);
+  EXPECT_EQ(count("kirby-2b", counts), 4'115);
+}
+
+TEST(Networks, Kirby) {
+  const std::vector<std::string> layers = Convolutions("kirby-3m", 1);
+  EXPECT_EQ(layers.front(), "opening forward 1x1x28x28 -> 4, 7x7 pad 1x1 fp32 nchw");
+  EXPECT_EQ(layers.back(), "step4093.conv forward 1x4x24x24 -> 4, 7x7 pad 3x3 fp32 nchw");
+  const Graph graph = *BuildNetwork("kirby-2b");
+  EXPECT_THAT(InputsOf(graph, "step257.add"), ElementsAre("step257.relu", "step256.add"));
+  EXPECT_THAT(InputsOf(graph, "step258.fc"), ElementsAre("step257.add"));
+  EXPECT_THAT(InputsOf(graph, "step258.add"), ElementsAre("step258.map", "step257.add"));
+  EXPECT_THAT(InputsOf(graph, "step515.fc"), ElementsAre("step514.add"));
+  EXPECT_THAT(InputsOf(graph, "fc"), ElementsAre("step4112.add"));
+}
+
 struct NodeShape {
   const char* network;
   const char* node;
@@ -176,6 +257,12 @@ INSTANTIATE_TEST_SUITE_P(
                       NodeShape{"resnet50", "layer2.0.relu3", "2x512x28x28"},
                       NodeShape{"resnet50", "layer4.2.relu3", "2x2048x7x7"},
                       NodeShape{"resnet152", "layer3.35.add", "2x1024x14x14"},
+                      NodeShape{"resnet34-v2", "layer3.5.add", "2x256x14x14"},
+                      NodeShape{"resnet101-v2", "layer3.22.add", "2x1024x14x14"},
+                      NodeShape{"resnet152-v2", "relu5", "2x2048x7x7"},
+                      NodeShape{"kirby-3m", "step4093.add", "2x4x24x24"},
+                      NodeShape{"kirby-2b", "step258.fc", "2x11520x1x1"},
+                      NodeShape{"kirby-2b", "step4112.add", "2x20x24x24"},
                       NodeShape{"inception-v3", "pool2", "2x192x35x35"},
                       NodeShape{"inception-v3", "a1.concat", "2x256x35x35"},
                       NodeShape{"inception-v3", "a3.concat", "2x288x35x35"},
@@ -235,10 +322,11 @@ TEST(Networks, EveryListedNetworkBuilds) {
 TEST(Networks, AnUnknownNameListsTheKnownOnes) {
   EXPECT_EQ(BuildNetwork("lenet").message(),
             "'lenet' is no network; expected one of alexnet, alexnet-footnote, alexnet-caffe, "
-            "alexnet-22k, vgg16, vgg16-22k, resnet18, resnet50, resnet152, inception-v3, "
+            "alexnet-22k, vgg16, vgg16-22k, resnet18, resnet50, resnet152, resnet18-v2, "
+            "resnet34-v2, resnet50-v2, resnet101-v2, resnet152-v2, inception-v3, "
             "inception-v3-22k, densenet40, densenet40-nary, densenet121, densenet121-nary, "
-            "nasnet-a, nasnet-a-large, efficientnet-b0, unet, or a file that ends in .onnx, "
-            ".prototxt or .json");
+            "nasnet-a, nasnet-a-large, efficientnet-b0, kirby-3m, kirby-3m-nobias, kirby-2b, unet, "
+            "or a file that ends in .onnx, .prototxt or .json");
 }
 
 }  // namespace

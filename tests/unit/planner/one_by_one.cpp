@@ -129,6 +129,11 @@ std::array<std::array<int, 2>, kTensorAxes> Reads(const PlannedLayer& layer, int
     range[2] = {out[1] % image / (all[3] * all[4]), out[1] % image / (all[3] * all[4]) + 1};
     range[3] = {out[1] / all[4] % all[3], out[1] / all[4] % all[3] + 1};
     range[4] = {out[1] % all[4], out[1] % all[4] + 1};
+  } else if (std::holds_alternative<Reshape>(layer.op)) {  // of whole channels, see partition.cpp
+    const int from = all[2] * all[3] * all[4];
+    const int to = layer.output.extents[0] * layer.output.extents[1] * layer.output.extents[2];
+    range[1] = {out[1] * to / from, ((out[1] + 1) * to - 1) / from + 1};
+    whole_from(2);
   } else if (std::holds_alternative<Concat>(layer.op)) {
     int offset = 0;
     for (int i = 0; i < input; ++i) offset += layer.inputs[static_cast<size_t>(i)].shape.c;

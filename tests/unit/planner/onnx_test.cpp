@@ -94,6 +94,7 @@ TEST(Onnx, TorchsNetworksAreTheBuiltInOnes) {
     int64_t parameters;
   } kCases[] = {{"torch_alexnet.onnx", "alexnet", 61'100'840},
                 {"torch_resnet50.onnx", "resnet50", 25'557'032},
+                {"torch_resnet18_v2.onnx", "resnet18-v2", 11'687'720},
                 {"torch_densenet121.onnx", "densenet121-nary", 7'978'856}};
   for (const auto& [file, network, parameters] : kCases) {
     const auto graph = LoadData(file);
@@ -306,6 +307,22 @@ TEST(Onnx, ConstantsAreBiasesScalesOrNothing) {
   EXPECT_EQ(std::get<Activation>(graph->nodes[2].op).kind, ActivationKind::kHardSwish);
 }
 
+// As x.view(...) of features comes out of exporters: with the batch of the export, or without.
+TEST(Onnx, FeaturesBecomeAnImage) {
+  for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{
+           {-1, 4, 8, 8}, {1, 4, 8, 8}, {0, 4, 8, 8}, {1, 4, -1, 8}, {0, -1, 8, 8}}) {
+    Model model;
+    model.Node("Flatten", {"x"}, "f").Numbers("shape", shape);
+    model.Node("Reshape", {"f", "shape"}, "map").Node("Add", {"map", "x"}, "y");
+    EXPECT_THAT(model.Nodes(), ElementsAre("f: flatten 2x256x1x1(x)", "map: reshape 2x4x8x8(f)",
+                                           "y: add 2x4x8x8(map, x)"));
+  }
+  Model deep;
+  deep.Node("Flatten", {"x"}, "f").Numbers("shape", {-1, 2, 2, 8, 8});
+  deep.Node("Reshape", {"f", "shape"}, "map");
+  EXPECT_THAT(deep.Nodes(), ElementsAre("f: flatten 2x256x1x1(x)", "map: reshape 2x2x2x8x8(f)"));
+}
+
 TEST(Onnx, InputsThatNothingUsesAreLeftOut) {
   Model model;
   auto* unused = model.graph().add_input();
@@ -367,6 +384,18 @@ TEST(OnnxRefusal, NamesNodeAndValue) {
   large.Weight("w", {1, 4, 3, 3}).Node("Conv", {"x", "w"}, "y");
   large.With("pads", {int64_t{1} << 40, 0, 0, 0});
   EXPECT_EQ(Refusal(large), "net.onnx: node 'y': pads 1099511627776; expected 32 bits");
+  const auto reshaped = [](const std::vector<int64_t>& shape) {
+    Model model;
+    model.Node("Flatten", {"x"}, "f").Numbers("shape", shape).Node("Reshape", {"f", "shape"}, "y");
+    return Refusal(model);
+  };
+  EXPECT_EQ(reshaped({-1, 4, 8, 9}),
+            "net.onnx: node 'y': reshapes 1x256x1x1 to 1x4x8x9; expected as many numbers");
+  EXPECT_THAT(reshaped({1, 3, -1, 8}), HasSubstr("to 1x3x10x8; expected as many numbers"));
+  EXPECT_THAT(reshaped({1, -1, -1, 8}), HasSubstr("expected positive extents"));
+  EXPECT_THAT(reshaped({1, -4, -8, 8}), HasSubstr("expected positive extents"));
+  EXPECT_EQ(reshaped({1, int64_t{1} << 40, 1, 1, -1}),
+            "net.onnx: node 'y': shape 1099511627776; expected 32 bits");
 }
 
 TEST(OnnxRefusal, OtherFiles) {

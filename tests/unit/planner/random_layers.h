@@ -29,7 +29,7 @@ class RandomLayers {
       const Spatial depth_only = {deep ? Draw(1, 2) : 1, Draw(1, 4), Draw(1, 4)};
       const Spatial stride = {1, Draw(1, 3), Draw(1, 3)};
       const Spatial pad = {0, Draw(0, 3), Draw(0, 3)};
-      switch (Draw(0, 11)) {
+      switch (Draw(0, 12)) {
         case 0:
         case 1:
         case 2: {
@@ -74,6 +74,18 @@ class RandomLayers {
         case 11:
           builder.Add("layer", Multiply{}, {first, builder.Add("gate", GlobalPooling{}, {first})});
           break;
+        case 12: {
+          const Reshape image = {Draw(1, 6), {1, Draw(1, 4), Draw(1, 4)}, 2};
+          const int32_t features = image.channels * image.extents[1] * image.extents[2];
+          NodeId flat = builder.Add("flat", FullyConnected{features, true}, {first});
+          if (Draw(0, 1) == 0) {  // an image, too
+            flat = builder.Add("other",
+                               Reshape{image.extents[1], {1, image.extents[2], image.channels}, 2},
+                               {flat});
+          }
+          builder.Add("layer", image, {flat});
+          break;
+        }
         case 4:
           builder.Add("layer", GlobalPooling{}, {first});
           break;

@@ -192,6 +192,12 @@ TEST(Striping, StripesThatDifferDoNotJoin) {
               ElementsAre("middle", "join"));
 }
 
+TEST(Striping, WhatIsReshapedIsGatheredAndWholeOnEveryRank) {
+  const Striping striping = Stripe(Net(Reshape{2, {1, 16, 8}, 2}, 8, 8), "h2");
+  EXPECT_EQ(Find(striping, "op").judgement.verdict, Verdict::kGather);
+  EXPECT_THAT(RowsOf(Find(striping, "op")), ElementsAre(16));
+}
+
 TEST(Striping, GridsThatDoNotFitAreErrors) {
   const Graph resnet = *BuildNetwork("resnet18");
   EXPECT_EQ(StripeNetwork(resnet, *SpatialGrid::Parse("d2h2"), 2).message(),

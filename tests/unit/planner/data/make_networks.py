@@ -99,6 +99,39 @@ def write_onnx():
         net.linear(x, c, 1000)
         net.save()
 
+    def resnet18_v2():
+        """Pre-activation, as fb.resnet.torch's: nothing is behind a sum, and projections read what is activated."""
+        net = Net("torch_resnet18_v2", ["batch", 3, 224, 224])
+        x = net.op("Relu", net.norm(net.conv("input", 3, 64, 7, 2, 3), 64))
+        x, c = net.pool(x, "MaxPool", 3, 2, 1), 64
+        for stage in range(4):
+            k = 64 << stage
+            for i in range(2):
+                y, stride = x, 2 if stage and not i else 1
+                if stage or i:
+                    y = net.op("Relu", net.norm(x, c))
+                if stride == 2:
+                    x = net.conv(y, c, k, 1, stride)
+                y = net.op("Relu", net.norm(net.conv(y, c, k, 3, stride, 1), k))
+                x, c = net.op("Add", net.conv(y, k, k, 3, 1, 1), x), k
+        x = net.op("Flatten", net.op("GlobalAveragePool", net.op("Relu", net.norm(x, c))), axis=1)
+        net.linear(x, c, 1000)
+        net.save()
+
+    def layers():
+        """Residual steps as kirby-2b has them: convolutions, and a fully connected layer whose features are a map again."""
+        net = Net("torch_layers", ["batch", 1, 12, 12])
+        x = net.op("Relu", net.conv("input", 1, 4, 7, 1, 1, bias=True))
+        for fully_connected in (False, False, True, False):
+            if fully_connected:
+                y = net.op("Relu", net.linear(net.op("Flatten", x, axis=1), 256, 256))
+                y = net.op("Reshape", y, net.integers(-1, 4, 8, 8))
+            else:
+                y = net.op("Relu", net.conv(x, 4, 4, 7, 1, 3, bias=True))
+            x = net.op("Add", x, y)
+        net.op("Softmax", net.linear(net.op("Flatten", x, axis=1), 256, 10), axis=-1)
+        net.save()
+
     def densenet121():
         net = Net("torch_densenet121", ["N", 3, 224, 224])
         x = net.op("Relu", net.norm(net.conv("input", 3, 64, 7, 2, 3), 64))
@@ -163,7 +196,7 @@ def write_onnx():
         net.conv(x, 16, 2, 1, bias=True)
         net.save()
 
-    for make in (alexnet, resnet50, densenet121, gated, tensorflow, up_and_down):
+    for make in (alexnet, resnet50, resnet18_v2, layers, densenet121, gated, tensorflow, up_and_down):
         make()
     print("onnx", onnx.__version__)
 

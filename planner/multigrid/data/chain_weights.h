@@ -1,0 +1,33 @@
+// The weights of a chain of residual steps u + h * act(K * u + b) that another program computed,
+// and the state it begins with. FORMAT.md describes the file. Thread-compatible.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "planner/multigrid/data/npz.h"
+
+namespace ucudnn::multigrid {
+
+struct ChainWeights {
+  int64_t layers = 0;             // N, at least 1
+  int64_t channels = 0;           // C
+  int64_t kernel = 0;             // k, odd: a padding of k / 2 keeps the states' size
+  int64_t rows = 0, columns = 0;  // H, W
+  std::vector<double>
+      kernels;  // K [N, C, C, k, k]: layer, output channel, input channel, row, column
+  std::vector<double> biases;  // b [N, C]
+  std::vector<double> state;   // u0 [C, H, W]: what the first step takes
+};
+
+// Takes the arrays `K`, `b` and `u0` and leaves any others alone. The error is one line that begins
+// with `file`: an array is missing, which one's shape is wrong and what would be right, or where a
+// value is that is not finite.
+Result<ChainWeights> TakeChainWeights(std::vector<NpzArray> arrays, const std::string& file);
+
+// The same of a file (ReadNpz).
+Result<ChainWeights> LoadChainWeights(const std::string& path);
+
+}  // namespace ucudnn::multigrid

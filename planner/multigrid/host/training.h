@@ -1,0 +1,91 @@
+// Training a network on the host by stochastic gradient descent with momentum, with states and
+// adjoints solved by multigrid or serially. Thread-compatible.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "planner/multigrid/host/network.h"
+
+namespace ucudnn::multigrid {
+
+// Images as the network takes them, [count, features], with their labels.
+struct Examples {
+  std::vector<double> images;
+  std::vector<int> labels;
+
+  int count() const { return static_cast<int>(labels.size()); }
+};
+
+struct TrainingSettings {
+  NetworkSettings network;
+  double learning_rate = 0.05;
+  double momentum = 0.9;
+  uint64_t seed = 0;      // of the order of examples
+  int checked_every = 0;  // steps between those that are solved serially, too; 0: none is
+};
+
+// What a step's solves differ from serial propagation by: relative errors in L2.
+struct CheckedStep {
+  int step = 0;
+  double output_error = 0;
+  double gradient_error = 0;
+};
+
+struct EpochResult {
+  double loss = 0;        // mean over the epoch's steps
+  double top1 = 0;        // of what Evaluate was given, in [0, 1]
+  int solves = 0;         // of stages, both ways
+  int64_t cycles = 0;     // of all solves
+  int serial_solves = 0;  // of those, what did not converge and was solved serially
+  std::string fallback;   // why the first of them was
+  std::vector<CheckedStep> checks;
+};
+
+class Trainer {
+ public:
+  // `chain` outlives the trainer; it begins with `parameters`.
+  static Result<std::unique_ptr<Trainer>> Make(const ResidualChain& chain, Parameters parameters,
+                                               const TrainingSettings& settings);
+
+  // One pass over the examples in an order of its own, in whole mini-batches: the rest of them is
+  // left out. `before_step` sees the number of each step.
+  Result<EpochResult> RunEpoch(const Examples& examples,
+                               const std::function<void(int step)>& before_step);
+  // The share of examples whose largest logit is their label's, by the network's own solves.
+  Result<double> Evaluate(const Examples& examples);
+
+  const Parameters& parameters() const { return parameters_; }
+  const HostNetwork& network() const { return *network_; }
+
+ private:
+  Trainer(Parameters parameters, const TrainingSettings& settings)
+      : settings_(settings), parameters_(std::move(parameters)), order_(settings.seed) {}
+  // Fills images_ and labels_ with these examples.
+  void Take(const Examples& examples, const int* chosen);
+  Status Step(EpochResult& epoch);
+  Result<CheckedStep> Check(const double* logits);
+  static void Count(const std::vector<StageSolution>& solutions, EpochResult& epoch);
+
+  TrainingSettings settings_;
+  Parameters parameters_;
+  Parameters gradient_;
+  Parameters velocity_;
+  std::unique_ptr<HostNetwork> network_;
+  std::unique_ptr<HostNetwork> serial_;  // the same parameters; null where nothing is checked
+  std::mt19937_64 order_;
+  std::vector<double> images_;
+  std::vector<int> labels_;
+  std::vector<double> logits_gradient_;
+  int step_ = 0;
+};
+
+// |a - b| / |b| over all parameters, in L2; 0 where both are 0.
+double RelativeDistance(const Parameters& a, const Parameters& b);
+
+}  // namespace ucudnn::multigrid

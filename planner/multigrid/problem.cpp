@@ -1,0 +1,146 @@
+#include "planner/multigrid/problem.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "base/text.h"
+#include "planner/multigrid/host/network.h"
+
+namespace ucudnn::multigrid {
+namespace {
+
+using planner::NodeId;
+
+constexpr double kNormEpsilon = 1e-5;  // torch's default
+
+class Arrays {
+ public:
+  Arrays(const std::vector<NpzArray>& arrays, const std::string& file)
+      : arrays_(arrays), file_(file) {}
+
+  // The values of the array called one of `names`, which are `count`.
+  Result<std::vector<double>> Take(const std::vector<std::string>& names, int64_t count) const {
+    for (const NpzArray& array : arrays_) {
+      if (std::find(names.begin(), names.end(), array.name) == names.end()) continue;
+      const auto have = static_cast<int64_t>(array.values.size());
+      if (have != count) {
+        return Status::Error(file_ + ": " + Quoted(array.name) + " has " + std::to_string(have) +
+                             " values; " + std::to_string(count) + " are expected");
+      }
+      const auto bad = std::find_if(array.values.begin(), array.values.end(),
+                                    [](double value) { return !std::isfinite(value); });
+      if (bad != array.values.end()) {
+        return Status::Error(file_ + ": " + Quoted(array.name) + " is not finite at value " +
+                             std::to_string(bad - array.values.begin()));
+      }
+      return array.values;
+    }
+    return Status::Error(file_ + ": there is no array " + Quoted(names.front()) + ", of " +
+                         std::to_string(count) + " values");
+  }
+
+ private:
+  const std::vector<NpzArray>& arrays_;
+  const std::string& file_;
+};
+
+// scale * (x - mean) / sqrt(variance + epsilon) + shift, as one factor and one shift.
+Status FoldStatistics(const Arrays& arrays, const std::string& name, NodeWeights& weights) {
+  const auto channels = static_cast<int64_t>(weights.weights.size());
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<double> mean,
+                          arrays.Take({name + ".running_mean"}, channels));
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<double> variance,
+                          arrays.Take({name + ".running_var"}, channels));
+  for (int64_t c = 0; c < channels; ++c) {
+    if (variance[c] < 0) {
+      return Status::Error(Quoted(name + ".running_var") + " is negative at value " +
+                           std::to_string(c));
+    }
+    weights.weights[c] /= std::sqrt(variance[c] + kNormEpsilon);
+    weights.bias[c] -= mean[c] * weights.weights[c];
+  }
+  return Status::Ok();
+}
+
+bool IsKirbys(const std::string& network) { return network.rfind("kirby-", 0) == 0; }
+
+}  // namespace
+
+Result<Problem> DrawnProblem(const planner::Graph& graph, BatchNorms norms, uint64_t seed) {
+  Problem problem;
+  UCUDNN_ASSIGN_OR_RETURN(problem.chain, MakeResidualChain(graph, norms));
+  problem.parameters = DrawParameters(problem.chain, seed);
+  std::mt19937_64 random(seed + 1);
+  std::normal_distribution<double> normal(0, 1);
+  problem.input.resize(problem.chain.shapes.front().Features());
+  for (double& number : problem.input) number = normal(random);
+  if (IsKirbys(graph.name)) problem.time = 1;
+  return problem;
+}
+
+Result<Problem> ProblemOf(const ChainWeights& weights, planner::ActivationKind activation) {
+  const auto channels = static_cast<int32_t>(weights.channels);
+  const auto kernel = static_cast<int32_t>(weights.kernel);
+  const int32_t pad = kernel / 2;
+  planner::GraphBuilder builder("chain");
+  NodeId last = builder.Add(
+      "u0",
+      planner::Input{channels,
+                     {1, static_cast<int32_t>(weights.rows), static_cast<int32_t>(weights.columns)},
+                     2},
+      {});
+  for (int64_t layer = 0; layer < weights.layers; ++layer) {
+    const std::string name = "step" + std::to_string(layer + 1);
+    const NodeId convolution =
+        builder.Add(name + ".conv",
+                    planner::Convolution{
+                        .filters = channels, .window = {1, kernel, kernel}, .pad = {0, pad, pad}},
+                    {last});
+    const NodeId activated =
+        builder.Add(name + ".act", planner::Activation{activation}, {convolution});
+    last = builder.Add(name + ".add", planner::Add{}, {activated, last});
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const planner::Graph graph, builder.Build());
+  Problem problem;
+  UCUDNN_ASSIGN_OR_RETURN(problem.chain, MakeResidualChain(graph, BatchNorms::kRefused));
+  problem.parameters.resize(graph.nodes.size());
+  const int64_t size = weights.channels * weights.channels * weights.kernel * weights.kernel;
+  auto kernels = weights.kernels.begin();
+  auto biases = weights.biases.begin();
+  for (size_t id = 0; id < graph.nodes.size(); ++id) {
+    if (!std::holds_alternative<planner::Convolution>(graph.nodes[id].op)) continue;
+    problem.parameters[id].weights.assign(kernels, kernels + size);
+    problem.parameters[id].bias.assign(biases, biases + weights.channels);
+    kernels += size;
+    biases += weights.channels;
+  }
+  problem.input = weights.state;
+  problem.has_drawn_weights = false;
+  return problem;
+}
+
+Status TakeWeights(const std::vector<NpzArray>& arrays, const std::string& file, Problem& problem) {
+  const Arrays all(arrays, file);
+  const std::vector<planner::Node>& nodes = problem.chain.graph.nodes;
+  for (size_t id = 0; id < nodes.size(); ++id) {
+    NodeWeights& weights = problem.parameters[id];
+    const std::string& name = nodes[id].name;
+    if (!weights.weights.empty()) {
+      const auto count = static_cast<int64_t>(weights.weights.size());
+      UCUDNN_ASSIGN_OR_RETURN(weights.weights, all.Take({name + ".weight", name}, count));
+    }
+    if (!weights.bias.empty()) {
+      const auto count = static_cast<int64_t>(weights.bias.size());
+      UCUDNN_ASSIGN_OR_RETURN(weights.bias, all.Take({name + ".bias"}, count));
+    }
+    if (std::holds_alternative<planner::BatchNormalization>(nodes[id].op) &&
+        !weights.weights.empty()) {
+      UCUDNN_RETURN_IF_ERROR(FoldStatistics(all, name, weights));
+    }
+  }
+  problem.has_drawn_weights = false;
+  return Status::Ok();
+}
+
+}  // namespace ucudnn::multigrid

@@ -1,0 +1,17 @@
+// Which chain of tasks the end of a timeline waited for. A pure function.
+#pragma once
+
+#include <vector>
+
+#include "planner/simulate/simulate.h"
+#include "planner/simulate/waits.h"
+
+namespace ucudnn::simulate {
+
+// `slot_from`: of each task, the one that last gave back a slot of its resource when it began, or
+// kNone. REQUIRES: `tasks` are the spans of all tasks of the graph.
+std::vector<PathTask> CriticalPath(const TaskGraph& graph, const Waits& waits,
+                                   const std::vector<Span>& tasks,
+                                   const std::vector<TaskId>& slot_from);
+
+}  // namespace ucudnn::simulate

@@ -1,0 +1,69 @@
+#include "planner/simulate/shared_resource.h"
+
+#include <algorithm>
+
+namespace ucudnn::simulate {
+namespace {
+
+// The load of a whole resource. As many shares of 1 as there are ids add up without overflow.
+constexpr double kWhole = 4294967296.0;
+
+// Rounded down: n shares of 1 / n never add up to more than the whole.
+uint64_t LoadOf(double share) { return static_cast<uint64_t>(share * kWhole); }
+
+}  // namespace
+
+TaskId SharedResource::TakeNext() {
+  if (first_waiting_ == waiting_.size()) return kNone;
+  if (running_.size() >= static_cast<size_t>(slots_)) return kNone;
+  return waiting_[first_waiting_++];
+}
+
+void SharedResource::Begin(double now_ms, TaskId task, double duration_ms, double share) {
+  PassUntil(now_ms);
+  if (IsIdle()) busy_since_ms_ = progress_ms_ = now_ms;
+  const uint64_t load = LoadOf(share);
+  running_.push({progress_ms_ + duration_ms, task, load});
+  SetLoad(load_ + load);
+  ++use_.tasks;
+}
+
+double SharedResource::NextEndMs() const {
+  const double end_ms = running_.top().progress_ms;
+  if (progress_ms_ == now_ms_ && slowdown_ == 1) return end_ms;
+  // Rounding may have taken the clock past the end.
+  return std::max(now_ms_, now_ms_ + (end_ms - progress_ms_) * slowdown_);
+}
+
+void SharedResource::EndNext(double now_ms, std::vector<TaskId>& ended) {
+  PassUntil(now_ms);
+  progress_ms_ = running_.top().progress_ms;  // exactly: what PassUntil added was rounded
+  last_ended_ = running_.top().task;
+  uint64_t load = load_;
+  while (!IsIdle() && running_.top().progress_ms <= progress_ms_) {
+    ended.push_back(running_.top().task);
+    load -= running_.top().load;
+    running_.pop();
+  }
+  SetLoad(load);
+  if (IsIdle()) use_.busy_ms += now_ms - busy_since_ms_;
+}
+
+void SharedResource::PassUntil(double now_ms) {
+  if (now_ms == now_ms_) return;
+  if (!IsIdle()) {
+    const double passed_ms = now_ms - now_ms_;
+    use_.task_ms += static_cast<double>(running_.size()) * passed_ms;
+    use_.most_at_once = std::max(use_.most_at_once, static_cast<int>(running_.size()));
+    const bool keeps_time = progress_ms_ == now_ms_ && slowdown_ == 1;
+    progress_ms_ = keeps_time ? now_ms : progress_ms_ + passed_ms / slowdown_;
+  }
+  now_ms_ = now_ms;
+}
+
+void SharedResource::SetLoad(uint64_t load) {
+  load_ = load;
+  slowdown_ = std::max(1.0, static_cast<double>(load) / kWhole);
+}
+
+}  // namespace ucudnn::simulate

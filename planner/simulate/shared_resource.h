@@ -1,0 +1,71 @@
+// A resource while it is simulated: which tasks run on it, which wait for a slot, and when the next
+// one ends. Not thread-safe.
+//
+// All tasks on a resource get on equally fast, so that one clock of progress serves them all: a
+// task ends when the clock shows what it showed at the task's begin plus the task's duration. The
+// clock keeps the time while shares add up to at most 1; else the sum is how much slower it is.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <queue>
+#include <utility>
+#include <vector>
+
+#include "planner/simulate/simulate.h"
+#include "planner/simulate/task_graph.h"
+
+namespace ucudnn::simulate {
+
+// Moments are ms since the start and must not go back from call to call.
+class SharedResource {
+ public:
+  explicit SharedResource(int slots) : slots_(slots) {}
+
+  // Behind all that wait already.
+  void Wait(TaskId task) { waiting_.push_back(task); }
+  // The next task that is to begin now, or kNone where none waits or no slot is free.
+  TaskId TakeNext();
+  // REQUIRES: TakeNext returned the task just now.
+  void Begin(double now_ms, TaskId task, double duration_ms, double share);
+
+  bool IsIdle() const { return running_.empty(); }
+  // When the next task ends if none begins before. REQUIRES: !IsIdle().
+  double NextEndMs() const;
+  // Appends the tasks that end at `now_ms`, which NextEndMs named. REQUIRES: !IsIdle().
+  void EndNext(double now_ms, std::vector<TaskId>& ended);
+
+  // Of the tasks that the last call of EndNext appended the first, which has the smallest id; or
+  // kNone.
+  TaskId LastEnded() const { return last_ended_; }
+  // All but the work. REQUIRES: IsIdle().
+  const ResourceUse& use() const { return use_; }
+
+ private:
+  struct Running {
+    double progress_ms;  // what the clock of progress shows when it ends
+    TaskId task;
+    uint64_t load;
+    bool operator>(const Running& other) const {
+      return std::pair(progress_ms, task) > std::pair(other.progress_ms, other.task);
+    }
+  };
+
+  void PassUntil(double now_ms);
+  void SetLoad(uint64_t load);
+
+  int slots_;
+  std::vector<TaskId> waiting_;  // from first_waiting_ on
+  size_t first_waiting_ = 0;
+  std::priority_queue<Running, std::vector<Running>, std::greater<>> running_;
+  uint64_t load_ = 0;  // in steps of a share: whole numbers, so that nothing is left when all ended
+  double slowdown_ = 1;
+  double now_ms_ = 0;
+  double progress_ms_ = 0;  // now_ms_ from idleness until the resource is overfilled
+  double busy_since_ms_ = 0;
+  TaskId last_ended_ = kNone;
+  ResourceUse use_;
+};
+
+}  // namespace ucudnn::simulate

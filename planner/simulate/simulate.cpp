@@ -1,0 +1,226 @@
+#include "planner/simulate/simulate.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <queue>
+#include <utility>
+
+#include "planner/simulate/critical_path.h"
+#include "planner/simulate/shared_resource.h"
+#include "planner/simulate/waits.h"
+
+namespace ucudnn::simulate {
+namespace {
+
+// How long every combination of activities was under way.
+class ActivityClock {
+ public:
+  void Begin(Activity activity) { ++running_[static_cast<size_t>(activity)]; }
+  void End(Activity activity) { --running_[static_cast<size_t>(activity)]; }
+
+  void PassUntil(double now_ms) {
+    if (now_ms == now_ms_) return;
+    size_t set = 0;
+    for (size_t i = 0; i < running_.size(); ++i) set |= (running_[i] > 0 ? 1U : 0U) << i;
+    ms_[set] += now_ms - now_ms_;
+    now_ms_ = now_ms;
+  }
+
+  // Without the path.
+  ActivityUse Of(size_t activity) const {
+    const size_t alone = size_t{1} << activity;
+    ActivityUse use;
+    for (size_t set = 0; set < ms_.size(); ++set) {
+      if ((set & alone) != 0) use.busy_ms += ms_[set];
+    }
+    use.alone_ms = ms_[alone];
+    return use;
+  }
+
+ private:
+  std::array<int, kActivities> running_{};
+  std::array<double, 1U << kActivities> ms_{};  // by the set of activities
+  double now_ms_ = 0;
+};
+
+// The end of a task that no resource runs, or the next end on a resource, void once the resource
+// has another version. The order of ends at the same moment makes no difference to any result.
+struct Event {
+  double ms = 0;
+  TaskId task = kNone;
+  ResourceId resource = kNone;
+  unsigned version = 0;
+
+  bool operator>(const Event& other) const { return ms > other.ms; }
+};
+
+class Simulation {
+ public:
+  explicit Simulation(const TaskGraph& graph);
+
+  Result<Timeline> Run();
+
+ private:
+  bool HasEvent();
+  void BecomeReady(double now_ms, TaskId task);
+  void End(double now_ms, TaskId task);
+  void EndAllAt(double now_ms);
+  void BeginReady(double now_ms);
+  void BeginOn(double now_ms, ResourceId resource);
+  void MeasureUse();
+
+  const TaskGraph& graph_;
+  Waits waits_;
+  std::vector<SharedResource> resources_;
+  std::vector<unsigned> versions_;  // of resources
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+
+  std::vector<TaskId> ready_;           // at this moment, for resources
+  std::vector<ResourceId> changed_;     // at this moment: may begin tasks, has another next end
+  std::vector<char> is_changed_;        // of resources
+  std::vector<TaskId> ended_together_;  // on one resource
+
+  std::vector<char> has_ended_;    // of tasks
+  std::vector<TaskId> slot_from_;  // of tasks: see CriticalPath
+  ActivityClock activities_;
+  Timeline timeline_;
+};
+
+Simulation::Simulation(const TaskGraph& graph)
+    : graph_(graph),
+      waits_(WaitsOf(graph)),
+      versions_(graph.resources.size(), 0),
+      is_changed_(graph.resources.size(), 0),
+      has_ended_(graph.tasks.size(), 0),
+      slot_from_(graph.tasks.size(), kNone) {
+  for (const Resource& resource : graph.resources) resources_.emplace_back(resource.slots);
+  timeline_.tasks.resize(graph.tasks.size());
+}
+
+Result<Timeline> Simulation::Run() {
+  for (size_t i = 0; i < graph_.tasks.size(); ++i) {
+    if (waits_.missing[i] == 0) BecomeReady(0, static_cast<TaskId>(i));
+  }
+  EndAllAt(0);
+  BeginReady(0);
+  while (HasEvent()) {
+    const double now_ms = events_.top().ms;
+    activities_.PassUntil(now_ms);
+    timeline_.makespan_ms = now_ms;
+    EndAllAt(now_ms);
+    BeginReady(now_ms);
+  }
+  if (std::find(has_ended_.begin(), has_ended_.end(), 0) != has_ended_.end()) {
+    return Deadlock(graph_, waits_, has_ended_);
+  }
+  timeline_.critical_path = CriticalPath(graph_, waits_, timeline_.tasks, slot_from_);
+  MeasureUse();
+  return std::move(timeline_);
+}
+
+// Drops events that are void.
+bool Simulation::HasEvent() {
+  while (!events_.empty()) {
+    const Event& event = events_.top();
+    if (event.resource == kNone || event.version == versions_[Position(event.resource)]) {
+      return true;
+    }
+    events_.pop();
+  }
+  return false;
+}
+
+// Tasks for resources wait in ready_ until all that is ready at this moment is known.
+void Simulation::BecomeReady(double now_ms, TaskId id) {
+  const Task& task = graph_.tasks[Position(id)];
+  if (task.resource != kNone) {
+    ready_.push_back(id);
+    return;
+  }
+  timeline_.tasks[Position(id)].begin_ms = now_ms;
+  activities_.Begin(task.activity);
+  events_.push({.ms = now_ms + task.duration_ms, .task = id});
+}
+
+void Simulation::End(double now_ms, TaskId id) {
+  const size_t at = Position(id);
+  timeline_.tasks[at].end_ms = now_ms;
+  has_ended_[at] = 1;
+  activities_.End(graph_.tasks[at].activity);
+  const auto one_less = [&](TaskId waiting) {
+    if (--waits_.missing[Position(waiting)] == 0) BecomeReady(now_ms, waiting);
+  };
+  for (size_t i = waits_.first[at]; i < waits_.first[at + 1]; ++i) one_less(waits_.dependents[i]);
+  if (waits_.behind[at] != kNone) one_less(waits_.behind[at]);
+}
+
+// Joins that end at once included: they delay nothing that they make ready.
+void Simulation::EndAllAt(double now_ms) {
+  while (HasEvent() && events_.top().ms == now_ms) {
+    const Event event = events_.top();
+    events_.pop();
+    if (event.resource == kNone) {
+      End(now_ms, event.task);
+      continue;
+    }
+    const size_t at = Position(event.resource);
+    ended_together_.clear();
+    resources_[at].EndNext(now_ms, ended_together_);
+    if (std::exchange(is_changed_[at], 1) == 0) changed_.push_back(event.resource);
+    for (const TaskId task : ended_together_) End(now_ms, task);
+  }
+}
+
+void Simulation::BeginReady(double now_ms) {
+  std::sort(ready_.begin(), ready_.end());
+  for (const TaskId id : ready_) {
+    const ResourceId resource = graph_.tasks[Position(id)].resource;
+    resources_[Position(resource)].Wait(id);
+    if (std::exchange(is_changed_[Position(resource)], 1) == 0) changed_.push_back(resource);
+  }
+  ready_.clear();
+  for (const ResourceId resource : changed_) BeginOn(now_ms, resource);
+  changed_.clear();
+}
+
+void Simulation::BeginOn(double now_ms, ResourceId id) {
+  const size_t at = Position(id);
+  SharedResource& resource = resources_[at];
+  for (TaskId next = resource.TakeNext(); next != kNone; next = resource.TakeNext()) {
+    const Task& task = graph_.tasks[Position(next)];
+    timeline_.tasks[Position(next)].begin_ms = now_ms;
+    slot_from_[Position(next)] = resource.LastEnded();
+    activities_.Begin(task.activity);
+    resource.Begin(now_ms, next, task.duration_ms, task.share);
+  }
+  is_changed_[at] = 0;
+  ++versions_[at];
+  if (resource.IsIdle()) return;
+  events_.push({.ms = resource.NextEndMs(), .resource = id, .version = versions_[at]});
+}
+
+void Simulation::MeasureUse() {
+  for (const SharedResource& resource : resources_) timeline_.resources.push_back(resource.use());
+  for (const Task& task : graph_.tasks) {
+    if (task.resource == kNone) continue;
+    timeline_.resources[Position(task.resource)].work_ms += task.duration_ms * task.share;
+  }
+  for (size_t i = 0; i < timeline_.activities.size(); ++i) {
+    timeline_.activities[i] = activities_.Of(i);
+  }
+  for (const PathTask& step : timeline_.critical_path) {
+    const size_t activity = static_cast<size_t>(graph_.tasks[Position(step.task)].activity);
+    timeline_.activities[activity].path_ms += timeline_.tasks[Position(step.task)].LengthMs();
+  }
+}
+
+}  // namespace
+
+Result<Timeline> Simulate(const TaskGraph& graph) {
+  UCUDNN_RETURN_IF_ERROR(Check(graph));
+  return Simulation(graph).Run();
+}
+
+}  // namespace ucudnn::simulate

@@ -1,0 +1,17 @@
+// What must be true of a reader of data whatever it is given. Thread-compatible.
+#pragma once
+
+#include <string>
+
+#include "import_check.h"
+
+namespace ucudnn::fuzz {
+
+// Reads `bytes` as images, labels or arrays. An error must be one line that names the file. Images
+// must be as many bytes as they say, and the same when they are compressed; labels must be digits.
+// Arrays must have names of their own and as many values as their shapes say, come back from
+// another file to the bit, and be weights of a chain or be refused in a line. REQUIRES: `format` is
+// kImages, kLabels or kNpz.
+ImportCheck CheckData(FileFormat format, const std::string& bytes);
+
+}  // namespace ucudnn::fuzz

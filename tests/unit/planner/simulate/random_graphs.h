@@ -1,0 +1,40 @@
+// Random graphs of tasks, and what every timeline of one must fulfil.
+#pragma once
+
+#include <random>
+
+#include "planner/simulate/simulate.h"
+
+namespace ucudnn::simulate {
+
+struct GraphShape {
+  int tasks = 12;              // at most
+  int resources = 3;           // at most
+  bool whole_ms = false;       // durations and moments are whole numbers: no resource is overfilled
+  bool has_deadlocks = false;  // some dependencies point to later tasks
+};
+
+class RandomGraphs {
+ public:
+  explicit RandomGraphs(unsigned seed) : random_(seed) {}
+
+  TaskGraph Next(const GraphShape& shape);
+
+ private:
+  int Draw(int least, int most) { return std::uniform_int_distribution(least, most)(random_); }
+  void AddResources(const GraphShape& shape, TaskGraph& graph);
+  double DurationMs(const GraphShape& shape);
+  double Share(const GraphShape& shape, const Resource& resource);
+
+  std::mt19937 random_;
+};
+
+// Over dependencies and the order of queues, as if each task had its resource for itself.
+// REQUIRES: all dependencies point to tasks that were added before.
+double LongestChainMs(const TaskGraph& graph);
+
+// Fails the test unless the critical path leads from 0 to the makespan without a gap, by tasks that
+// did hold each other up.
+void ExpectPathExplains(const TaskGraph& graph, const Timeline& timeline);
+
+}  // namespace ucudnn::simulate

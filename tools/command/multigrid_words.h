@@ -1,0 +1,68 @@
+// The options of `ucudnn multigrid` as words, and what they mean. Used from main's thread only.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/status.h"
+#include "planner/multigrid/host/network.h"
+#include "planner/multigrid/problem.h"
+
+namespace ucudnn::command {
+
+struct MultigridWords {
+  std::string net;
+  std::string weights;
+  std::string activation = "relu";
+  std::string layers;
+  std::string seed = "0";
+  bool frozen_norms = false;
+
+  std::string time;
+  std::string step;
+
+  std::string backend = "cpu64";
+  std::string threads;
+  std::string batch;
+
+  std::string cycles;
+  std::string backward_cycles;
+  std::string tolerance;
+  std::string norm = "absolute";
+  std::string coarsening = "8";
+  std::string levels;
+  std::string relaxation = "FCF";
+  std::string weight = "1";
+  std::string cycle = "V";
+  std::string coarse = "inject";
+  std::string start = "broadcast";
+  std::string storage = "all";
+  std::string check;
+  bool skip_first_down = false;
+
+  std::string train;
+  std::string epochs = "5";
+  std::string rate = "0.05";
+  std::string momentum = "0.9";
+  std::string examples;
+  bool json = false;
+};
+
+// What is solved, from --weights, --layers, --seed, --time and the like.
+Result<multigrid::Problem> ReadProblem(const MultigridWords& words);
+
+// How: all options of solves. Errors name the option.
+struct MultigridSettings {
+  multigrid::NetworkSettings network;
+  bool checks = false;
+};
+Result<MultigridSettings> ReadSettings(const MultigridWords& words,
+                                       const multigrid::Problem& problem);
+
+// A whole number from `least` to `most`; the error names `option`.
+Result<int> ParseWhole(const std::string& option, const std::string& text, int least, int most);
+// A number above 0.
+Result<double> ParsePositive(const std::string& option, const std::string& text);
+
+}  // namespace ucudnn::command
