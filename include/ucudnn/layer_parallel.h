@@ -68,10 +68,9 @@ typedef struct {
 
 /* A state is a vector of the program's, known by a pointer that is not null; states and adjoints
  * are of one kind. Callbacks return 0, or a code of the program's that ends the call. An exception
- * that leaves one ends the program: the library has an unwinder of its own. `lane` counts the
- * threads that call at once from 0, which is the thread that called the solver: what a callback
- * works with can be kept by lane. No two of them write to a state at a time, and none reads it
- * then. */
+ * that leaves one ends the program: the library has an unwinder of its own. `lane` counts what
+ * runs at once, from 0: what a callback works with can be kept by lane. No two of them write to a
+ * state at a time, and none reads it then. */
 typedef struct {
   size_t struct_size;
   void* user; /* the first argument of each */
@@ -82,8 +81,8 @@ typedef struct {
   void (*destroy)(void* user, void* state);
   /* y = a * x + b * y. With a b of 0 the old value of y, which may be anything, is not read. */
   int (*combine)(void* user, double a, const void* x, double b, void* y, int lane);
-  /* *norm = |x - y|, or |x| where y is null; the L2 norm, in double precision. */
-  int (*norm)(void* user, const void* x, const void* y, int lane, double* norm);
+  /* *square = |x - y|^2, or |x|^2 where y is null: L2 norms, in double precision. */
+  int (*squared_distance)(void* user, const void* x, const void* y, int lane, double* square);
 
   /* The layers of `range`, forward. `from` and `to` are two states. */
   int (*step)(void* user, const ucudnnLayerParallelRange_t* range, const void* from, void* to,
@@ -94,6 +93,15 @@ typedef struct {
    * with J_n the Jacobian of F_n. `state`, `from` and `to` are three states. */
   int (*adjoint_step)(void* user, const ucudnnLayerParallelRange_t* range, const void* state,
                       const void* from, void* to, int lane);
+
+  /* Both null where the callbacks above, and visits, have done their work when they return. Else
+   * each lane is a queue, such as a CUDA stream, that does it in the order of the calls; arguments
+   * but for states and `square` hold during the call alone. After `join` what any lane is given
+   * comes after all that every lane was given before; when `wait` returns, all that was given is
+   * done. Both are called by the thread that called the solver, between the other callbacks' calls;
+   * what solves and reads waits before it returns, and where it fails, too. */
+  int (*join)(void* user);
+  int (*wait)(void* user);
 } ucudnnLayerParallelCallbacks_t;
 
 /* --- A solver -------------------------------------------------------------------------------- */
@@ -115,6 +123,12 @@ typedef enum {
                                              * results, to the bit */
 } ucudnnLayerParallelStorage_t;
 
+typedef enum {
+  UCUDNN_LAYER_PARALLEL_THREAD_PER_LANE = 0,  /* the calling thread is lane 0's */
+  UCUDNN_LAYER_PARALLEL_THREAD_OF_CALLER = 1, /* it calls back for every lane, one after the other:
+                                               * for lanes that are queues */
+} ucudnnLayerParallelThreads_t;
+
 /* Members of 0 are defaults, so `{sizeof options}` is all defaults. */
 typedef struct {
   size_t struct_size;
@@ -126,9 +140,10 @@ typedef struct {
   const int* coarsening;
   ucudnnLayerParallelCoarse_t coarse;
   ucudnnLayerParallelStorage_t storage;
-  /* Threads that call back at once, the caller's among them, at most
-   * UCUDNN_LAYER_PARALLEL_MOST_LANES; 0: 1. Results do not depend on it, to the bit. */
+  /* How many blocks of layers run at once, at most UCUDNN_LAYER_PARALLEL_MOST_LANES; 0: 1. Results
+   * do not depend on it, to the bit. */
   int lanes;
+  ucudnnLayerParallelThreads_t threads;
   /* Half the distance from 1 to the next number that a state can hold, below 1: 0x1p-24 of float.
    * 0: that of double. Says which residuals are rounding. */
   double unit_roundoff;

@@ -17,6 +17,7 @@ using multigrid::Outcome;
 using multigrid::ResidualScale;
 using multigrid::Start;
 using multigrid::Storage;
+using Threads = multigrid::Lanes::Threads;
 
 // By version: a struct that grows keeps the sizes that it has had.
 constexpr size_t kCallbacksSizes[] = {sizeof(ucudnnLayerParallelCallbacks_t)};
@@ -33,6 +34,7 @@ constexpr int kCyclesToTolerance = 50;
 constexpr CoarseOperator kCoarse[] = {CoarseOperator::kInject, CoarseOperator::kMid,
                                       CoarseOperator::kSum, CoarseOperator::kSum2};
 constexpr Storage kStorage[] = {Storage::kAll, Storage::kCPoints};
+constexpr Threads kThreads[] = {Threads::kOneEach, Threads::kCallersAlone};
 constexpr Start kStarts[] = {Start::kBroadcast, Start::kNested, Start::kPrevious};
 constexpr CycleKind kCycles[] = {CycleKind::kV, CycleKind::kF};
 constexpr ResidualScale kScales[] = {ResidualScale::kAbsolute, ResidualScale::kLargestState};
@@ -99,12 +101,19 @@ Result<ucudnnLayerParallelCallbacks_t> ReadCallbacks(
                           ReadVersion("callbacks", *callbacks, kCallbacksSizes));
   const char* missing = nullptr;
   if (read.step == nullptr) missing = "step";
-  if (read.norm == nullptr) missing = "norm";
+  if (read.squared_distance == nullptr) missing = "squared_distance";
   if (read.combine == nullptr) missing = "combine";
   if (read.destroy == nullptr) missing = "destroy";
   if (read.create == nullptr) missing = "create";
-  if (missing == nullptr) return read;
-  return Status::Error(std::string("callbacks->") + missing + " is a null pointer");
+  if (missing != nullptr) {
+    return Status::Error(std::string("callbacks->") + missing + " is a null pointer");
+  }
+  if ((read.join == nullptr) != (read.wait == nullptr)) {
+    return Status::Error(
+        "one of callbacks->join and callbacks->wait is a null pointer, the other "
+        "is not; lanes that are queues need both");
+  }
+  return read;
 }
 
 Result<Setting> ReadOptions(int layers, const ucudnnLayerParallelOptions_t* options) {
@@ -130,6 +139,7 @@ Result<Setting> ReadOptions(int layers, const ucudnnLayerParallelOptions_t* opti
                          " are expected, or 0 for one");
   }
   setting.lanes = std::max(given.lanes, 1);
+  UCUDNN_ASSIGN_OR_RETURN(setting.threads, ValueOf("threads", given.threads, kThreads));
   if (!(given.unit_roundoff >= 0 && given.unit_roundoff < 1)) {
     return Status::Error("unit_roundoff is " + Number(given.unit_roundoff) +
                          "; a number below 1 is expected, or 0 for double's");

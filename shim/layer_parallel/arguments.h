@@ -8,6 +8,7 @@
 #include "planner/multigrid/block_system.h"
 #include "planner/multigrid/coarse_operator.h"
 #include "planner/multigrid/hierarchy.h"
+#include "planner/multigrid/lanes.h"
 #include "planner/multigrid/solver.h"
 #include "ucudnn/layer_parallel.h"
 
@@ -18,6 +19,7 @@ struct Setting {
   multigrid::CoarseOperator coarse = multigrid::CoarseOperator::kInject;
   multigrid::Storage storage = multigrid::Storage::kAll;
   int lanes = 1;
+  multigrid::Lanes::Threads threads = multigrid::Lanes::Threads::kOneEach;
   double unit_roundoff = 0;
 
   int layers() const { return hierarchy.level(0).steps; }

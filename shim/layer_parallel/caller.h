@@ -47,6 +47,20 @@ class Caller {
     return Status::Error({});
   }
 
+  // Of lanes that are queues; Ok where they are not.
+  Status Join() noexcept {
+    if (callbacks_.join == nullptr) return Status::Ok();
+    return Run("join", {}, 0, [&] { return callbacks_.join(callbacks_.user); });
+  }
+  Status Wait() noexcept {
+    if (callbacks_.wait == nullptr) return Status::Ok();
+    return Run("wait", {}, 0, [&] { return callbacks_.wait(callbacks_.user); });
+  }
+  // The same behind a failure, which stays the one to tell of.
+  void WaitAfterFailure() noexcept {
+    if (callbacks_.wait != nullptr) callbacks_.wait(callbacks_.user);
+  }
+
   // Before a function of the API runs callbacks.
   void Forget() { failures_.assign(failures_.size(), std::nullopt); }
   // Whether a callback failed since then: the first lane's, of which the status is that Lanes give.

@@ -51,10 +51,9 @@ Status CallerStates::Combine(State to, double b, double a, State x, int lane) {
 
 Status CallerStates::SquaredDistance(State x, State y, double* result, int lane) {
   const ucudnnLayerParallelCallbacks_t& callbacks = caller_.callbacks();
-  UCUDNN_RETURN_IF_ERROR(caller_.Run(
-      "norm", {}, lane, [&] { return callbacks.norm(callbacks.user, x, y, lane, result); }));
-  *result *= *result;
-  return Status::Ok();
+  return caller_.Run("squared_distance", {}, lane, [&] {
+    return callbacks.squared_distance(callbacks.user, x, y, lane, result);
+  });
 }
 
 Status CallerStates::Prepare() {

@@ -25,6 +25,8 @@ class CallerStates : public multigrid::Propagator {
   Result<State> Create() override;
   Status Combine(State to, double b, double a, State x, int lane) override;
   Status SquaredDistance(State x, State y, double* result, int lane) override;
+  Status Join() override { return caller_.Join(); }
+  Status Wait() override { return caller_.Wait(); }
   double UnitRoundoff() const override { return setting_.unit_roundoff; }
 
   // Creates the states that steps need between their halves.

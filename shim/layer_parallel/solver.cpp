@@ -7,7 +7,8 @@
 
 namespace ucudnn::layer_parallel {
 
-Answer Solver::Failure(const Status& status) const {
+Answer Solver::Failure(const Status& status) {
+  caller_.WaitAfterFailure();
   if (std::optional<Answer> failed = caller_.Failed()) return std::move(*failed);
   return BadParameter(status.message());
 }
@@ -35,7 +36,7 @@ Answer Solver::Make(const ucudnnLayerParallelCallbacks_t& callbacks, Setting set
                     std::unique_ptr<ucudnnLayerParallelSolver>& made) {
   const auto lanes = [&] {
     const SignalsBlocked blocked;
-    return multigrid::Lanes::Start(setting.lanes);
+    return multigrid::Lanes::Start(setting.lanes, setting.threads);
   };
   auto started = lanes();
   if (!started.ok()) return {UCUDNN_LAYER_PARALLEL_ALLOC_FAILED, started.message()};
@@ -56,6 +57,7 @@ Answer Solver::Solve(Direction& direction, State first, const multigrid::SolveOp
   if (const Status status = direction.system->SetFirst(first); !status.ok()) return Failure(status);
   auto solution = multigrid::Solve(*direction.system, setting_.hierarchy, options);
   if (!solution.ok()) return Failure(solution.status());
+  if (const Status status = caller_.Wait(); !status.ok()) return Failure(status);
   direction.solution = std::move(*solution);
   direction.has_states = true;
   return {};
@@ -90,6 +92,7 @@ Answer Solver::Read(Direction& direction, int number, State& state) {
   caller_.Forget();
   auto read = direction.trajectory->At(number, 0);
   if (!read.ok()) return Failure(read.status());
+  if (const Status status = caller_.Wait(); !status.ok()) return Failure(status);
   state = *read;
   return {};
 }
@@ -127,7 +130,9 @@ Answer Solver::VisitLayers(Visit visit, void* user) {
     }
     return Status::Ok();
   });
-  return status.ok() ? Answer() : Failure(status);
+  if (!status.ok()) return Failure(status);
+  const Status waited = caller_.Wait();
+  return waited.ok() ? Answer() : Failure(waited);
 }
 
 }  // namespace ucudnn::layer_parallel

@@ -59,8 +59,9 @@ class Solver {
   Status Prepare(Direction& direction, std::unique_ptr<CallerStates> propagator);
   Status PrepareBoth();
   Answer Solve(Direction& direction, State first, const multigrid::SolveOptions& options);
-  // Of `status`, an error: a callback's, or the solver's own.
-  Answer Failure(const Status& status) const;
+  // Of `status`, an error: a callback's, or the solver's own. Nothing that lanes were given is
+  // under way any more when it returns.
+  Answer Failure(const Status& status);
   Answer CheckNumber(int number) const;
   Answer Read(Direction& direction, int number, State& state);
 

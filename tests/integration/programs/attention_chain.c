@@ -162,16 +162,15 @@ static int combine(void* user, double a, const void* x, double b, void* y, int l
   return 0;
 }
 
-static int norm(void* user, const void* x, const void* y, int lane, double* result) {
+static int squared_distance(void* user, const void* x, const void* y, int lane, double* square) {
   const double *const first = x, *const second = y;
-  double squares = 0;
   (void)user;
   (void)lane;
+  *square = 0;
   for (int i = 0; i < kState; ++i) {
     const double difference = first[i] - (second == NULL ? 0 : second[i]);
-    squares += difference * difference;
+    *square += difference * difference;
   }
-  *result = sqrt(squares);
   return 0;
 }
 
@@ -341,7 +340,7 @@ static int solve(struct chain* chain, const double* first, const struct serial* 
                                                     .create = create,
                                                     .destroy = destroy,
                                                     .combine = combine,
-                                                    .norm = norm,
+                                                    .squared_distance = squared_distance,
                                                     .step = step,
                                                     .adjoint_step = adjoint_step};
   /* A quarter of all states is kept. The blocks that a coarse step stands for read one input. */

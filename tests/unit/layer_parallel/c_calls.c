@@ -26,9 +26,10 @@ static int combine(void* user, double a, const void* x, double b, void* y, int l
   return 0;
 }
 
-static int norm(void* user, const void* x, const void* y, int lane, double* result) {
+static int squared_distance(void* user, const void* x, const void* y, int lane, double* square) {
+  const double difference = *(const double*)x - (y == NULL ? 0 : *(const double*)y);
   (void)user, (void)lane;
-  *result = fabs(*(const double*)x - (y == NULL ? 0 : *(const double*)y));
+  *square = difference * difference;
   return 0;
 }
 
@@ -65,7 +66,8 @@ static int visit(void* user, int layer, const void* state, const void* adjoint, 
 int CheckLayerParallelInC(void) {
   int states = 0;
   const ucudnnLayerParallelCallbacks_t callbacks = {
-      sizeof callbacks, &states, create, destroy, combine, norm, step, adjoint_step};
+      sizeof callbacks, &states, create,       destroy, combine,
+      squared_distance, step,    adjoint_step, NULL,    NULL};
   const ucudnnLayerParallelOptions_t options = {.struct_size = sizeof options, .levels = 2};
   ucudnnLayerParallelSolver_t solver = NULL;
   int64_t count = 0;

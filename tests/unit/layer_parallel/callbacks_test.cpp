@@ -72,7 +72,7 @@ TEST(LayerParallelCallbacks, AStateThatIsANullPointerLeavesNoSolver) {
 
 // Each call of each callback of a solve, until one is reached that is not made.
 TEST(LayerParallelCallbacks, WhicheverCallFailsItsCodeComesBackAndTheSolverWorksOn) {
-  for (const std::string name : {"combine", "norm", "step", "adjoint_step"}) {
+  for (const std::string name : {"combine", "squared_distance", "step", "adjoint_step"}) {
     for (const int lanes : {1, 3}) {
       SCOPED_TRACE(name + " of " + std::to_string(lanes) + " lanes");
       Chain chain(Short());
@@ -106,6 +106,27 @@ TEST(LayerParallelCallbacks, WhicheverCallFailsItsCodeComesBackAndTheSolverWorks
       EXPECT_GT(failures, 5);
       solver.Forward(chain.First(), SolveOptions(kTolerance));
       EXPECT_LT(Difference(solver.States(), chain.Serial(chain.First())), kError);
+    }
+  }
+}
+
+// Memory of states that are in use by a device must not be given back.
+TEST(LayerParallelCallbacks, WhereQueuesFailNothingIsUnderWay) {
+  for (const std::string name : {"combine", "squared_distance", "step", "join", "wait"}) {
+    for (int call = 1; call < 200; call += 1 + call / 4) {
+      SCOPED_TRACE(name + ", call " + std::to_string(call));
+      Chain chain(Short());
+      Queues queues(3);
+      ucudnnLayerParallelOptions_t options = ThreeLevels(3);
+      options.threads = UCUDNN_LAYER_PARALLEL_THREAD_OF_CALLER;
+      Solver solver(chain, options, chain.QueuedCallbacks(queues));
+      chain.Fail({name, call, 31});
+      const auto status = SolveForward(solver, chain);
+      EXPECT_TRUE(queues.AreEmpty());
+      if (status == UCUDNN_LAYER_PARALLEL_SUCCESS) break;
+      EXPECT_EQ(ucudnnLayerParallelGetCallbackCode(), 31);
+      EXPECT_THAT(ucudnnLayerParallelGetLastError(),
+                  HasSubstr("the " + name + " callback returned 31"));
     }
   }
 }

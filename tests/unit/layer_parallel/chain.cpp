@@ -137,21 +137,24 @@ struct Chain::Call {
     Chain& chain = Of(user);
     if (const int code = chain.Enter("combine", lane)) return code;
     if (x == nullptr || y == nullptr) ++chain.misuses;
-    const Vector& from = VectorOf(x);
-    Vector& to = Written(y);
-    for (size_t i = 0; i < to.size(); ++i) to[i] = a * from[i] + (b == 0 ? 0 : b * to[i]);
-    return 0;
+    return chain.Do(lane, [=] {
+      const Vector& from = VectorOf(x);
+      Vector& to = Written(y);
+      for (size_t i = 0; i < to.size(); ++i) to[i] = a * from[i] + (b == 0 ? 0 : b * to[i]);
+    });
   }
-  static int Norm(void* user, const void* x, const void* y, int lane, double* norm) {
-    if (const int code = Of(user).Enter("norm", lane)) return code;
-    const Vector& first = VectorOf(x);
-    double squares = 0;
-    for (size_t i = 0; i < first.size(); ++i) {
-      const double difference = y == nullptr ? first[i] : first[i] - VectorOf(y)[i];
-      squares += difference * difference;
-    }
-    *norm = std::sqrt(squares);
-    return 0;
+  static int SquaredDistance(void* user, const void* x, const void* y, int lane, double* square) {
+    Chain& chain = Of(user);
+    if (const int code = chain.Enter("squared_distance", lane)) return code;
+    return chain.Do(lane, [=] {
+      const Vector& first = VectorOf(x);
+      double squares = 0;
+      for (size_t i = 0; i < first.size(); ++i) {
+        const double difference = y == nullptr ? first[i] : first[i] - VectorOf(y)[i];
+        squares += difference * difference;
+      }
+      *square = squares;
+    });
   }
   static int Step(void* user, const ucudnnLayerParallelRange_t* range, const void* from, void* to,
                   int lane) {
@@ -159,11 +162,12 @@ struct Chain::Call {
     if (const int code = chain.Enter("step", lane)) return code;
     if (from == to) ++chain.misuses;
     chain.Record(*range, chain.steps);
-    Written(to) = VectorOf(from);
-    for (int i = 0; i < range->layers; ++i) {
-      chain.AddLayer(range->first_layer + i, range->factor, VectorOf(from), Written(to));
-    }
-    return 0;
+    return chain.Do(lane, [&chain, range = *range, from, to] {
+      Written(to) = VectorOf(from);
+      for (int i = 0; i < range.layers; ++i) {
+        chain.AddLayer(range.first_layer + i, range.factor, VectorOf(from), Written(to));
+      }
+    });
   }
   static int AdjointStep(void* user, const ucudnnLayerParallelRange_t* range, const void* state,
                          const void* from, void* to, int lane) {
@@ -171,14 +175,58 @@ struct Chain::Call {
     if (const int code = chain.Enter("adjoint_step", lane)) return code;
     if (from == to || state == to || state == from) ++chain.misuses;
     chain.Record(*range, chain.adjoint_steps);
-    Written(to) = VectorOf(from);
-    for (int i = 0; i < range->layers; ++i) {
-      chain.AddAdjoint(range->first_layer + i, range->factor, VectorOf(state), VectorOf(from),
-                       Written(to));
-    }
+    return chain.Do(lane, [&chain, range = *range, state, from, to] {
+      Written(to) = VectorOf(from);
+      for (int i = 0; i < range.layers; ++i) {
+        chain.AddAdjoint(range.first_layer + i, range.factor, VectorOf(state), VectorOf(from),
+                         Written(to));
+      }
+    });
+  }
+  static int Join(void* user) {
+    if (const int code = Of(user).Enter("join", 0)) return code;
+    Of(user).queues_->Join();
     return 0;
   }
+  static int Wait(void* user) {
+    const int code = Of(user).Enter("wait", 0);
+    Of(user).queues_->Wait();
+    return code;
+  }
 };
+
+int Chain::Do(int lane, std::function<void()> work) {
+  if (queues_ == nullptr) {
+    work();
+  } else {
+    queues_->Give(lane, std::move(work));
+  }
+  return 0;
+}
+
+ucudnnLayerParallelCallbacks_t Chain::QueuedCallbacks(Queues& queues) {
+  queues_ = &queues;
+  ucudnnLayerParallelCallbacks_t callbacks = Callbacks();
+  callbacks.join = &Call::Join;
+  callbacks.wait = &Call::Wait;
+  return callbacks;
+}
+
+void Queues::Wait() {
+  ++waits_;
+  // Lane by lane from the last one on, as far as joins allow.
+  for (int epoch = 0; epoch <= epoch_; ++epoch) {
+    for (size_t lane = given_.size(); lane-- > 0;) {
+      std::deque<Work>& work = given_[lane];
+      for (; !work.empty() && work.front().epoch == epoch; work.pop_front()) work.front().run();
+    }
+  }
+  epoch_ = 0;
+}
+
+bool Queues::AreEmpty() const {
+  return std::all_of(given_.begin(), given_.end(), [](const auto& work) { return work.empty(); });
+}
 
 void Chain::Record(const ucudnnLayerParallelRange_t& range,
                    std::vector<ucudnnLayerParallelRange_t>& ranges) {
@@ -194,14 +242,19 @@ ucudnnLayerParallelCallbacks_t Chain::Callbacks() {
           &Call::Create,
           &Call::Destroy,
           &Call::Combine,
-          &Call::Norm,
+          &Call::SquaredDistance,
           &Call::Step,
-          &Call::AdjointStep};
+          &Call::AdjointStep,
+          nullptr,
+          nullptr};
 }
 
 Solver::Solver(Chain& chain, ucudnnLayerParallelOptions_t options, bool with_adjoint)
+    : Solver(chain, options, with_adjoint ? chain.Callbacks() : chain.ForwardCallbacks()) {}
+
+Solver::Solver(Chain& chain, ucudnnLayerParallelOptions_t options,
+               const ucudnnLayerParallelCallbacks_t& callbacks)
     : chain_(chain) {
-  const auto callbacks = with_adjoint ? chain.Callbacks() : chain.ForwardCallbacks();
   const auto status = ucudnnLayerParallelCreate(&solver_, chain.layers(), &callbacks, &options);
   EXPECT_EQ(status, UCUDNN_LAYER_PARALLEL_SUCCESS) << ucudnnLayerParallelGetLastError();
   if (solver_ == nullptr) throw std::runtime_error("no solver");

@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <limits>
 #include <mutex>
 #include <string>
@@ -20,6 +22,27 @@ constexpr double kTolerance = 1e-11;
 // of 1 that are tested, over a time of 1.
 constexpr double kError = 10 * kTolerance;
 
+// Work that was given to lanes and is done only when somebody waits: what nothing orders, in the
+// order in which a mistake would show.
+class Queues {
+ public:
+  explicit Queues(int lanes) : given_(lanes) {}
+  void Give(int lane, std::function<void()> work) { given_[lane].push_back({epoch_, work}); }
+  void Join() { ++epoch_; }
+  void Wait();
+  int waits() const { return waits_; }
+  bool AreEmpty() const;
+
+ private:
+  struct Work {
+    int epoch;
+    std::function<void()> run;
+  };
+  int epoch_ = 0;
+  int waits_ = 0;
+  std::vector<std::deque<Work>> given_;  // by lane
+};
+
 class Chain {
  public:
   struct Shape {
@@ -33,6 +56,8 @@ class Chain {
 
   // For a solver of this chain, whose `user` is this.
   ucudnnLayerParallelCallbacks_t Callbacks();
+  // The same with callbacks that give their work to queues, which outlive the solver.
+  ucudnnLayerParallelCallbacks_t QueuedCallbacks(Queues& queues);
   // The same without adjoint_step.
   ucudnnLayerParallelCallbacks_t ForwardCallbacks();
 
@@ -82,7 +107,11 @@ class Chain {
   void AddAdjoint(int layer, double factor, const Vector& state, const Vector& in,
                   Vector& out) const;
 
+  // Does `work` now, or gives it to the lane's queue.
+  int Do(int lane, std::function<void()> work);
+
   Shape shape_;
+  Queues* queues_ = nullptr;
   std::vector<double> weights_;  // [layer, row, column]
   std::vector<double> biases_;   // [layer, row]
   Fault fault_;
@@ -94,6 +123,8 @@ class Chain {
 class Solver {
  public:
   Solver(Chain& chain, ucudnnLayerParallelOptions_t options, bool with_adjoint = true);
+  Solver(Chain& chain, ucudnnLayerParallelOptions_t options,
+         const ucudnnLayerParallelCallbacks_t& callbacks);
   ~Solver();
   Solver(const Solver&) = delete;
   Solver& operator=(const Solver&) = delete;

@@ -85,6 +85,37 @@ bool HasConverged(const ucudnnLayerParallelResult_t& result) {
          result.outcome == UCUDNN_LAYER_PARALLEL_DIRECT;
 }
 
+struct Visits {
+  std::vector<int> times;  // by layer
+  std::vector<Vector> states, adjoints;
+  std::vector<int> last_of_lane = std::vector<int>(64, -1);
+  std::atomic<bool> is_ordered = true;
+
+  static int Visit(void* user, int layer, const void* state, const void* adjoint, int lane) {
+    auto& visits = *static_cast<Visits*>(user);
+    ++visits.times[layer];
+    visits.states[layer] = Chain::VectorOf(state);
+    if (adjoint != nullptr) visits.adjoints[layer] = Chain::VectorOf(adjoint);
+    if (visits.last_of_lane[lane] >= layer) visits.is_ordered = false;
+    visits.last_of_lane[lane] = layer;
+    return 0;
+  }
+  explicit Visits(int layers) : times(layers), states(layers), adjoints(layers) {}
+};
+
+struct QueuedVisits {
+  QueuedVisits(Queues& of, int layers) : queues(of), visits(layers) {}
+
+  static int Visit(void* user, int layer, const void* state, const void* adjoint, int lane) {
+    auto& own = *static_cast<QueuedVisits*>(user);
+    own.queues.Give(lane, [=, &own] { Visits::Visit(&own.visits, layer, state, adjoint, lane); });
+    return 0;
+  }
+
+  Queues& queues;
+  Visits visits;
+};
+
 TEST(LayerParallelSolve, ReachesTheStatesOfSerialPropagation) {
   for (const Case& of : Cases()) {
     SCOPED_TRACE(of.name);
@@ -176,6 +207,41 @@ TEST(LayerParallelSolve, LanesAndStorageChangeNoBit) {
       EXPECT_EQ(measured, residuals);
       EXPECT_EQ(solver.States(), states);
       EXPECT_EQ(solver.AdjointStates(), adjoints);
+    }
+  }
+}
+
+TEST(LayerParallelSolve, LanesThatAreQueuesChangeNoBit) {
+  for (Case of : Cases()) {
+    for (const int lanes : {1, 3}) {
+      SCOPED_TRACE(of.name + " on " + std::to_string(lanes) + " queues");
+      Chain chain(OfTime(1, of.layers));
+      Solver solver(chain, OptionsOf(of));
+      const int cycles = solver.Forward(chain.First(), SolveOptionsOf(of)).cycles;
+      solver.Adjoint(chain.Last(), SolveOptionsOf(of));
+      Visits expected(of.layers);
+      ASSERT_EQ(ucudnnLayerParallelVisitLayers(solver.get(), &Visits::Visit, &expected),
+                UCUDNN_LAYER_PARALLEL_SUCCESS);
+
+      Chain other(OfTime(1, of.layers));
+      Queues queues(lanes);
+      ucudnnLayerParallelOptions_t options = OptionsOf(of, lanes);
+      options.threads = UCUDNN_LAYER_PARALLEL_THREAD_OF_CALLER;
+      Solver queued(other, options, other.QueuedCallbacks(queues));
+      EXPECT_EQ(queued.Forward(other.First(), SolveOptionsOf(of)).cycles, cycles);
+      EXPECT_TRUE(queues.AreEmpty());
+      queued.Adjoint(other.Last(), SolveOptionsOf(of));
+      EXPECT_TRUE(queues.AreEmpty());
+      EXPECT_EQ(other.lanes_seen, (uint64_t{1} << lanes) - 1);
+      EXPECT_EQ(queued.States(), solver.States());
+      EXPECT_EQ(queued.AdjointStates(), solver.AdjointStates());
+      // What is visited is read by the lane's queue: not before its states are there.
+      QueuedVisits found(queues, of.layers);
+      ASSERT_EQ(ucudnnLayerParallelVisitLayers(queued.get(), &QueuedVisits::Visit, &found),
+                UCUDNN_LAYER_PARALLEL_SUCCESS);
+      EXPECT_TRUE(queues.AreEmpty());
+      EXPECT_EQ(found.visits.states, expected.states);
+      EXPECT_EQ(found.visits.adjoints, expected.adjoints);
     }
   }
 }
@@ -368,24 +434,6 @@ TEST(LayerParallelSolve, StepsAreAskedForTheirLayers) {
 }
 
 // --- Reading -------------------------------------------------------------------------------------
-
-struct Visits {
-  std::vector<int> times;  // by layer
-  std::vector<Vector> states, adjoints;
-  std::vector<int> last_of_lane = std::vector<int>(64, -1);
-  std::atomic<bool> is_ordered = true;
-
-  static int Visit(void* user, int layer, const void* state, const void* adjoint, int lane) {
-    auto& visits = *static_cast<Visits*>(user);
-    ++visits.times[layer];
-    visits.states[layer] = Chain::VectorOf(state);
-    if (adjoint != nullptr) visits.adjoints[layer] = Chain::VectorOf(adjoint);
-    if (visits.last_of_lane[lane] >= layer) visits.is_ordered = false;
-    visits.last_of_lane[lane] = layer;
-    return 0;
-  }
-  explicit Visits(int layers) : times(layers), states(layers), adjoints(layers) {}
-};
 
 TEST(LayerParallelSolve, VisitsEachLayerWithWhatItReadAndTheAdjointOfWhatItGave) {
   for (const auto storage :
