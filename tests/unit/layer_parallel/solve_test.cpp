@@ -212,7 +212,7 @@ TEST(LayerParallelSolve, LanesAndStorageChangeNoBit) {
 }
 
 TEST(LayerParallelSolve, LanesThatAreQueuesChangeNoBit) {
-  for (Case of : Cases()) {
+  for (const Case& of : Cases()) {
     for (const int lanes : {1, 3}) {
       SCOPED_TRACE(of.name + " on " + std::to_string(lanes) + " queues");
       Chain chain(OfTime(1, of.layers));
