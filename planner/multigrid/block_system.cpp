@@ -37,6 +37,7 @@ Result<BlockSystem> BlockSystem::Make(Propagator& propagator, const Hierarchy& h
   system.scratch_.resize(lanes.count());
   for (auto& of_lane : system.scratch_) UCUDNN_RETURN_IF_ERROR(create(of_lane, kScratch));
   system.parts_.resize(static_cast<size_t>(hierarchy.level(0).steps) + 1);
+  system.sizes_.resize(hierarchy.level(0).blocks());
   return system;
 }
 
@@ -182,33 +183,59 @@ Result<double> BlockSystem::ResidualNorm() {
   return std::sqrt(squares);
 }
 
+Result<double> BlockSystem::ResidualNormByState() {
+  const int blocks = hierarchy_->level(0).blocks();
+  UCUDNN_RETURN_IF_ERROR(ForEach(blocks, [&](int block, int lane) -> Status {
+    const State point = CPoint(0, block + 1);
+    UCUDNN_RETURN_IF_ERROR(
+        propagator_->SquaredDistance(grids_[1].source[block + 1], point, &parts_[block], lane));
+    return propagator_->SquaredDistance(point, nullptr, &sizes_[block], lane);
+  }));
+  UCUDNN_RETURN_IF_ERROR(propagator_->Wait());
+  double sum = 0;
+  for (int i = 0; i < blocks; ++i) {
+    if (parts_[i] != 0) sum += parts_[i] / sizes_[i];
+  }
+  return std::sqrt(sum);
+}
+
 Result<double> BlockSystem::FullResidualNorm() {
   const Level& shape = hierarchy_->level(0);
   // With C-points alone the states between them follow from them, and so have no residual.
-  const bool keeps_f = KeepsF(0);
-  const auto of_block = [&](int block, double* result, int lane) -> Status {
-    const State stepped = scratch_[lane].back();
-    UCUDNN_RETURN_IF_ERROR(StepThrough(block, (block + 1) * shape.coarsening, stepped, lane));
-    return propagator_->SquaredDistance(stepped, CPoint(0, block + 1), result, lane);
-  };
-  const auto of_step = [&](int step, double* result, int lane) -> Status {
-    const State stepped = scratch_[lane].back();
-    std::vector<State>& states = grids_[0].states;
-    UCUDNN_RETURN_IF_ERROR(propagator_->Step(0, step, states[step], stepped, lane));
-    return propagator_->SquaredDistance(stepped, states[step + 1], result, lane);
-  };
-  UCUDNN_ASSIGN_OR_RETURN(const double squares, keeps_f ? SumInOrder(shape.steps, of_step)
-                                                        : SumInOrder(shape.blocks(), of_block));
-  return std::sqrt(squares);
+  const int steps = KeepsF(0) ? 1 : shape.coarsening;  // of a part
+  const int parts = shape.steps / steps;
+  // A lane compares in its scratch, which holds until the next Wait.
+  for (int begin = 0; begin < parts; begin += lanes_->count()) {
+    const int count = std::min(lanes_->count(), parts - begin);
+    UCUDNN_RETURN_IF_ERROR(ForEach(count, [&](int task, int lane) -> Status {
+      const int part = begin + task;
+      const State stepped = scratch_[lane].back();
+      if (KeepsF(0)) {
+        std::vector<State>& states = grids_[0].states;
+        UCUDNN_RETURN_IF_ERROR(propagator_->Step(0, part, states[part], stepped, lane));
+        return propagator_->SquaredDistance(stepped, states[part + 1], &parts_[part], lane);
+      }
+      UCUDNN_RETURN_IF_ERROR(StepThrough(part, (part + 1) * steps, stepped, lane));
+      return propagator_->SquaredDistance(stepped, CPoint(0, part + 1), &parts_[part], lane);
+    }));
+    UCUDNN_RETURN_IF_ERROR(propagator_->Wait());
+  }
+  double sum = 0;
+  for (int i = 0; i < parts; ++i) sum += parts_[i];
+  return std::sqrt(sum);
 }
 
 Result<LayerSystem::StateNorms> BlockSystem::Norms() {
-  const int count = hierarchy_->level(0).blocks() + 1;
-  UCUDNN_ASSIGN_OR_RETURN(
-      const double squares, SumInOrder(count, [&](int block, double* result, int lane) {
-        return propagator_->SquaredDistance(CPoint(0, block), nullptr, result, lane);
-      }));
+  const Level& shape = hierarchy_->level(0);
+  const int c_points = shape.blocks() + 1;
+  const int count = c_points + (shape.last_c_point() == shape.steps ? 0 : 1);
+  UCUDNN_ASSIGN_OR_RETURN(const double squares,
+                          SumInOrder(count, [&](int i, double* result, int lane) {
+                            const State state = i < c_points ? CPoint(0, i) : last();
+                            return propagator_->SquaredDistance(state, nullptr, result, lane);
+                          }));
   StateNorms norms;
+  norms.first = std::sqrt(parts_[0]);
   norms.all = std::sqrt(squares);
   double largest = 0;
   for (int i = 0; i < count; ++i) {
@@ -223,16 +250,23 @@ Result<LayerSystem::StateNorms> BlockSystem::Norms() {
 Status BlockSystem::ReadBlock(int block, const std::vector<State>& scratch, int lane,
                               std::vector<State>& states) {
   const Level& shape = hierarchy_->level(0);
-  const int begin = block * shape.coarsening;
-  const int end = std::min(begin + shape.coarsening, shape.steps + 1);
-  states.assign(1, CPoint(0, block));
-  for (int i = begin + 1; i < end; ++i) {
+  const int behind = shape.steps + 1 - block * shape.coarsening;
+  states.clear();
+  return ReadOn(block, std::min(shape.coarsening, behind), scratch, lane, states);
+}
+
+Status BlockSystem::ReadOn(int block, int count, const std::vector<State>& scratch, int lane,
+                           std::vector<State>& states) {
+  const int begin = block * hierarchy_->level(0).coarsening;
+  if (states.empty()) states.push_back(CPoint(0, block));
+  for (int i = static_cast<int>(states.size()); i < count; ++i) {
     if (KeepsF(0)) {
-      states.push_back(grids_[0].states[i]);
+      states.push_back(grids_[0].states[begin + i]);
       continue;
     }
-    states.push_back(scratch[i - begin - 1]);
-    UCUDNN_RETURN_IF_ERROR(propagator_->Step(0, i - 1, states[i - begin - 1], states.back(), lane));
+    UCUDNN_RETURN_IF_ERROR(
+        propagator_->Step(0, begin + i - 1, states.back(), scratch[i - 1], lane));
+    states.push_back(scratch[i - 1]);
   }
   return Status::Ok();
 }

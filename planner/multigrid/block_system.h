@@ -36,6 +36,7 @@ class BlockSystem : public LayerSystem {
   Status SolveSerially(int level, Source source) override;
   Status Correct(int level) override;
   Result<double> ResidualNorm() override;
+  Result<double> ResidualNormByState() override;
   Result<double> FullResidualNorm() override;
   Result<StateNorms> Norms() override;
   double UnitRoundoff() const override { return propagator_->UnitRoundoff(); }
@@ -53,6 +54,9 @@ class BlockSystem : public LayerSystem {
   // computed into `scratch`, which has as many states as the block F-points.
   Status ReadBlock(int block, const std::vector<State>& scratch, int lane,
                    std::vector<State>& states);
+  // The first `count` of them; `states` has none or some already, which are not computed again.
+  Status ReadOn(int block, int count, const std::vector<State>& scratch, int lane,
+                std::vector<State>& states);
 
  private:
   // The states of one level and what restriction made of the one below.
@@ -93,6 +97,7 @@ class BlockSystem : public LayerSystem {
   std::vector<Grid> grids_;                  // one for each level
   std::vector<std::vector<State>> scratch_;  // by lane
   std::vector<double> parts_;                // of a sum
+  std::vector<double> sizes_;                // of C-points behind u0, squared
 };
 
 }  // namespace ucudnn::multigrid

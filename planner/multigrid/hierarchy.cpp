@@ -28,23 +28,29 @@ Result<Hierarchy> Hierarchy::Make(int steps, const std::vector<int>& coarsening,
     if (factor < 2) {
       return Status::Error("coarsening by " + std::to_string(factor) + "; 2 and more are expected");
     }
-    const bool is_enough = finer.steps / factor < kFewestCoarseSteps;
-    if (levels == 0 && (is_enough || finer.steps < kEnoughCoarseSteps)) break;
-    if (is_enough) {
-      return Status::Error("level " + std::to_string(made.levels()) + " would have " +
-                           std::to_string(finer.steps / factor) + " layers (" +
+    const bool leaves_too_few = finer.steps / factor < kFewestCoarseSteps;
+    const bool is_coarse = made.levels() > 1 && finer.steps < kEnoughCoarseSteps;
+    if (levels == 0 && (leaves_too_few || is_coarse)) break;
+    if (leaves_too_few) {
+      const int left = finer.steps / factor;
+      return Status::Error("level " + std::to_string(made.levels() + 1) + " would have " +
+                           std::to_string(left) + (left == 1 ? " layer (" : " layers (") +
                            std::to_string(finer.steps) + " coarsened by " + std::to_string(factor) +
                            "); at least 2 are expected: fewer levels or a smaller factor");
     }
     finer.coarsening = factor;
     made.levels_.push_back({.steps = finer.steps / factor, .span = finer.span * factor});
   }
-  if (levels == 0 && made.levels() == 1 && coarsening.front() > steps) {
-    return Status::Error("coarsening by " + std::to_string(coarsening.front()) + " of " +
-                         std::to_string(steps) + " layers; at most " + std::to_string(steps / 2) +
-                         " is expected");
+  if (levels != 0 || made.levels() > 1) return made;
+  constexpr int kLeastFactor = 2;
+  if (steps < kLeastFactor * kFewestCoarseSteps) {
+    return Status::Error("a chain of " + std::to_string(steps) + " residual layers is too short " +
+                         "for two levels; " + std::to_string(kLeastFactor * kFewestCoarseSteps) +
+                         " layers and more, or one level, are expected");
   }
-  return made;
+  return Status::Error("coarsening by " + std::to_string(coarsening.front()) + " of " +
+                       std::to_string(steps) + " layers leaves fewer than 2; at most " +
+                       std::to_string(steps / kFewestCoarseSteps) + " is expected");
 }
 
 }  // namespace ucudnn::multigrid

@@ -21,8 +21,9 @@ struct Level {
 class Hierarchy {
  public:
   // Levels over `steps` layers. Level l is coarsened by `coarsening[l]`, or by the last of them.
-  // `levels` 0: as many as leave the coarsest below eight steps, but two. Layers behind the last
-  // C-point of a level are of that level alone. An error says which level has too few layers.
+  // `levels` 0: as many as leave the coarsest below eight steps, at least two. Layers behind the
+  // last C-point of a level are of that level alone. An error says which level would have fewer
+  // than two.
   static Result<Hierarchy> Make(int steps, const std::vector<int>& coarsening, int levels = 0);
 
   int levels() const { return static_cast<int>(levels_.size()); }

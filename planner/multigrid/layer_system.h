@@ -46,11 +46,14 @@ class LayerSystem {
   // |A - U| over the C-points of the finest level: the residual of equation 19 where F-points are
   // relaxed. REQUIRES: Advance(0), just before; it is not used up.
   virtual Result<double> ResidualNorm() = 0;
+  // The same with each difference divided by the norm of its state U; 0 / 0 is 0.
+  virtual Result<double> ResidualNormByState() = 0;
   // The residual of equation 19 over all points, whatever they are.
   virtual Result<double> FullResidualNorm() = 0;
 
-  // L2 norms of the finest level's C-points.
+  // L2 norms of the finest level's C-points, and of its last state where that is none.
   struct StateNorms {
+    double first = 0;    // of u0
     double largest = 0;  // of one state; not finite where any number is not
     double all = 0;      // of all together
   };

@@ -23,7 +23,8 @@ class Propagator {
   virtual Status Step(int level, int step, State from, State to, int lane) = 0;
   // to = a * x + b * to; what is multiplied by 0 is not read.
   virtual Status Combine(State to, double b, double a, State x, int lane) = 0;
-  // *result = |x - y|^2, or |x|^2 where `y` is null; behind the next Wait at the latest.
+  // *result = |x - y|^2, or |x|^2 where `y` is null; behind the next Wait at the latest, until
+  // which both states keep their values.
   virtual Status SquaredDistance(State x, State y, double* result, int lane) = 0;
 
   // What lanes were given from now on happens after all that any of them was given before: of lanes

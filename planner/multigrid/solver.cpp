@@ -17,6 +17,12 @@ constexpr double kFloor = 1;        // above that, a residual that stays is not 
 // Of the largest state, times the unit roundoff: below that a solve is not judged to diverge.
 constexpr double kJudged = 200;
 
+// Where states grow, a residual that is nothing beside the largest state may be all of an early
+// one, and the error grows with the states: so a solve is over only where no residual is more than
+// this times as much beside its own state. Of nets it is one to ten times.
+constexpr double kBesideOwn = 100;
+constexpr int kReserved = 255;  // cycles that allocate nothing for their residuals
+
 std::string Number(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3g", value);
@@ -26,7 +32,10 @@ std::string Number(double value) {
 class Cycles {
  public:
   Cycles(LayerSystem& system, const Hierarchy& hierarchy, const SolveOptions& options)
-      : system_(system), hierarchy_(hierarchy), options_(options) {}
+      : system_(system),
+        hierarchy_(hierarchy),
+        options_(options),
+        is_relaxed_(hierarchy.levels(), false) {}
 
   Status Begin();
   Status Run(int number);
@@ -45,8 +54,9 @@ class Cycles {
   LayerSystem& system_;
   const Hierarchy& hierarchy_;
   const SolveOptions& options_;
-  // What holds of the finest level; on others a cycle begins with neither.
-  bool is_relaxed_ = false;
+  // By level: whether the F-points are relaxed already.
+  std::vector<bool> is_relaxed_;
+  // Whether the finest level is advanced; on others a cycle never begins with that.
   bool is_advanced_ = false;
 };
 
@@ -69,7 +79,7 @@ Status Cycles::StartNested() {
     UCUDNN_RETURN_IF_ERROR(system_.Correct(level));
     UCUDNN_RETURN_IF_ERROR(system_.RelaxF(level, Source::kNone));
   }
-  is_relaxed_ = true;
+  is_relaxed_[0] = true;  // the others for equations without right sides
   return Status::Ok();
 }
 
@@ -78,7 +88,7 @@ Status Cycles::Descend(int level, bool relaxes) {
   const bool is_finest = level == 0;
   const Relaxation& relaxation = RelaxationOf(level);
   if (relaxes) {
-    if (!(is_finest && is_relaxed_)) {
+    if (!is_relaxed_[level]) {
       UCUDNN_RETURN_IF_ERROR(system_.RelaxF(level, Source::kRestricted));
       if (is_finest) is_advanced_ = false;
     }
@@ -91,6 +101,7 @@ Status Cycles::Descend(int level, bool relaxes) {
   }
   if (!(is_finest && is_advanced_)) UCUDNN_RETURN_IF_ERROR(system_.Advance(level));
   if (is_finest) is_advanced_ = false;
+  is_relaxed_[level + 1] = false;
   return system_.Restrict(level);
 }
 
@@ -102,13 +113,13 @@ Status Cycles::Cycle(int level, CycleKind kind, bool relaxes) {
     UCUDNN_RETURN_IF_ERROR(Cycle(level + 1, CycleKind::kV, true));
   }
   UCUDNN_RETURN_IF_ERROR(system_.Correct(level));
+  is_relaxed_[level] = true;
   return system_.RelaxF(level, Source::kRestricted);
 }
 
 Status Cycles::Run(int number) {
   const bool relaxes = !(options_.skips_first_down && number == 1);
   UCUDNN_RETURN_IF_ERROR(Cycle(0, options_.cycle, relaxes));
-  is_relaxed_ = true;
   is_advanced_ = false;
   return Status::Ok();
 }
@@ -171,14 +182,18 @@ class Run {
 
  private:
   bool IsDirect() const {
-    const Relaxation& finest = options_.relaxation.front();
-    return finest.c_weight == 1 &&
-           solution_.cycles >= CyclesOfDirectSolve(hierarchy_.level(0), finest);
+    const int relaxed = solution_.cycles - (options_.skips_first_down ? 1 : 0);
+    return relaxed >= CyclesOfDirectSolve(hierarchy_.level(0), options_.relaxation.front());
   }
   // Records the residual of the last cycle; true where the solve is over.
   Result<bool> Look();
+  void Tell(double residual) const {
+    if (options_.watch) options_.watch(solution_.cycles, residual);
+  }
+  // Whether residuals are at most `bound` beside their own states, too, but for kBesideOwn.
+  Result<bool> IsSmallByState(double bound);
   Status FallBack(const char* reason);
-  Status CheckReachable(double norm_of_all, double largest) const;
+  Status CheckReachable(double first) const;
 
   LayerSystem& system_;
   const Hierarchy& hierarchy_;
@@ -186,7 +201,13 @@ class Run {
   Cycles cycles_;
   Judge judge_;
   Solution solution_;
+  bool is_negligible_ = false;  // the last residual, of a direct solve
 };
+
+Result<bool> Run::IsSmallByState(double bound) {
+  UCUDNN_ASSIGN_OR_RETURN(const double by_state, system_.ResidualNormByState());
+  return by_state <= kBesideOwn * bound;
+}
 
 Status Run::FallBack(const char* reason) {
   solution_.outcome = Outcome::kSerial;
@@ -197,9 +218,12 @@ Status Run::FallBack(const char* reason) {
   return Status::Ok();
 }
 
-Status Run::CheckReachable(double norm_of_all, double largest) const {
-  if (!options_.tolerance || !std::isfinite(norm_of_all) || norm_of_all == 0) return Status::Ok();
-  const double scale = options_.scale == ResidualScale::kAbsolute ? 1 : largest;
+// The solution's states are taken for as large as u0, of norm `first`: the states of the start, of
+// an earlier solve or of a coarse operator that diverges, may be of any size.
+Status Run::CheckReachable(double first) const {
+  if (!options_.tolerance || !std::isfinite(first) || first == 0) return Status::Ok();
+  const double scale = options_.scale == ResidualScale::kAbsolute ? 1 : first;
+  const double norm_of_all = std::sqrt(hierarchy_.level(0).blocks() + 1.0) * first;
   const double floor = kReachable * system_.UnitRoundoff() * norm_of_all / scale;
   if (*options_.tolerance >= floor) return Status::Ok();
   return Status::Error("tolerance " + Number(*options_.tolerance) +
@@ -215,23 +239,35 @@ Result<bool> Run::Look() {
   }
   solution_.largest_state = norms.largest;
   const double before = solution_.residuals.back();
+  solution_.residuals.resize(solution_.cycles, std::numeric_limits<double>::quiet_NaN());
   const double scale = options_.scale == ResidualScale::kAbsolute ? 1 : norms.largest;
   const double scaled = scale > 0 ? residual / scale : residual;
   solution_.residuals.push_back(scaled);
-  const double floor = kFloor * system_.UnitRoundoff() * norms.all;
+  const double rounding = kFloor * system_.UnitRoundoff();
   // Relative to the largest state, whatever the scale: states that grow raise their residual, too.
   const double relative = norms.largest > 0 ? residual / norms.largest : residual;
   const double negligible = kJudged * system_.UnitRoundoff();
+  is_negligible_ = false;
+  if (relative <= negligible && IsDirect()) {
+    UCUDNN_ASSIGN_OR_RETURN(is_negligible_, IsSmallByState(negligible));
+  }
   if (const char* reason = judge_.Look(solution_.cycles, relative, negligible)) {
     UCUDNN_RETURN_IF_ERROR(FallBack(reason));
     return true;
   }
   if (!options_.tolerance) return false;
   if (scaled <= *options_.tolerance) {
+    if (options_.scale == ResidualScale::kLargestState) {
+      UCUDNN_ASSIGN_OR_RETURN(const bool is_small, IsSmallByState(*options_.tolerance));
+      if (!is_small) return false;
+    }
     solution_.outcome = IsDirect() ? Outcome::kDirect : Outcome::kConverged;
     return true;
   }
-  if (residual <= floor && Judge::Stalls(before, scaled)) {
+  if (residual <= rounding * norms.all && Judge::Stalls(before, scaled)) {
+    const double of_all = rounding * std::sqrt(hierarchy_.level(0).blocks() + 1.0);
+    UCUDNN_ASSIGN_OR_RETURN(const bool is_small, IsSmallByState(of_all));
+    if (!is_small) return false;
     solution_.outcome = Outcome::kRounding;
     return true;
   }
@@ -239,9 +275,10 @@ Result<bool> Run::Look() {
 }
 
 Result<Solution> Run::Solve() {
+  solution_.residuals.reserve(static_cast<size_t>(std::min(options_.cycles, kReserved)) + 1);
   UCUDNN_RETURN_IF_ERROR(cycles_.Begin());
   UCUDNN_ASSIGN_OR_RETURN(const LayerSystem::StateNorms start, system_.Norms());
-  UCUDNN_RETURN_IF_ERROR(CheckReachable(start.all, start.largest));
+  UCUDNN_RETURN_IF_ERROR(CheckReachable(start.first));
   solution_.residuals.push_back(std::numeric_limits<double>::quiet_NaN());
   if (options_.measures_start) {
     UCUDNN_ASSIGN_OR_RETURN(solution_.residuals.back(), system_.FullResidualNorm());
@@ -252,8 +289,14 @@ Result<Solution> Run::Solve() {
   const bool looks = options_.tolerance || options_.measures_cycles;
   while (solution_.cycles < options_.cycles) {
     UCUDNN_RETURN_IF_ERROR(cycles_.Run(++solution_.cycles));
-    if (!looks) continue;
+    // A coarse operator that amplifies rounding undoes what relaxation makes exact.
+    const bool must_look = solution_.cycles == options_.cycles && IsDirect();
+    if (!looks && !must_look) {
+      Tell(std::numeric_limits<double>::quiet_NaN());
+      continue;
+    }
     UCUDNN_ASSIGN_OR_RETURN(const bool is_over, Look());
+    Tell(solution_.residuals.back());
     if (is_over) return solution_;
   }
   if (options_.tolerance) {
@@ -266,7 +309,7 @@ Result<Solution> Run::Solve() {
     UCUDNN_RETURN_IF_ERROR(FallBack("the states are not finite"));
     return solution_;
   }
-  solution_.outcome = IsDirect() ? Outcome::kDirect : Outcome::kEarly;
+  solution_.outcome = IsDirect() && is_negligible_ ? Outcome::kDirect : Outcome::kEarly;
   return solution_;
 }
 
@@ -312,8 +355,8 @@ Status CheckOptions(const SolveOptions& options) {
 
 int CyclesOfDirectSolve(const Level& finest, const Relaxation& relaxation) {
   // Each F-relaxation with the C-relaxation before it, or with the correction, makes one more block
-  // exact.
-  const int blocks_a_cycle = relaxation.c_sweeps + 1;
+  // exact; a C-relaxation that is weighted does not.
+  const int blocks_a_cycle = relaxation.c_weight == 1 ? relaxation.c_sweeps + 1 : 1;
   return (finest.blocks() + blocks_a_cycle - 1) / blocks_a_cycle;
 }
 

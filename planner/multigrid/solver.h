@@ -3,6 +3,7 @@
 // Source: Kirby et al., algorithm 1; options as in XBraid.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -48,24 +49,29 @@ struct SolveOptions {
   // Whether residuals[0] is measured, which costs a step of every layer.
   bool measures_start = false;
   // Whether a solve without tolerance measures its residuals. Without it divergence is seen by
-  // states that are not finite alone.
+  // states that are not finite alone, and one residual is measured: of a solve that is direct.
   bool measures_cycles = true;
+  // Called after each cycle, on the thread that solves, with the residual in the scale asked for:
+  // NaN where it is not measured. Null: nobody looks.
+  std::function<void(int cycle, double residual)> watch = nullptr;
 };
 
 enum class Outcome {
   kConverged,  // the residual is at most the tolerance
   kRounding,   // the residual is as small as the precision allows, and above the tolerance
   kEarly,      // the cycles asked for are done
-  kDirect,     // as many cycles as make relaxation alone exact
-  kSerial      // one level, or a solve that did not converge: solved serially
+  // After as many cycles as make relaxation alone exact: at the tolerance, or without one exact to
+  // rounding.
+  kDirect,
+  kSerial  // one level, or a solve that did not converge: solved serially
 };
 const char* NameOf(Outcome outcome);  // converged, rounding, early, direct, serial
 
 struct Solution {
   Outcome outcome = Outcome::kSerial;
   int cycles = 0;
-  // In the scale asked for; residuals[k] is the one after k cycles, [0] NaN where it was not
-  // measured. Empty behind a solve of one level.
+  // In the scale asked for; residuals[k] is the one after k cycles, NaN where it was not measured.
+  // Empty behind a solve of one level.
   std::vector<double> residuals;
   double largest_state = 0;  // L2 norm
   std::string fallback;  // why the states were solved serially instead; empty where they were not
@@ -74,7 +80,8 @@ struct Solution {
 // An error for options that cannot be met, in one line with the value and what would be right.
 Status CheckOptions(const SolveOptions& options);
 
-// How many cycles make relaxation on the finest level alone exact, with weights of 1.
+// How many cycles make relaxation on the finest level alone exact. A first cycle that does not
+// relax is not one of them.
 int CyclesOfDirectSolve(const Level& finest, const Relaxation& relaxation);
 
 // Solves the finest level of `system`. When it returns Ok, the states are those of the outcome: a

@@ -26,11 +26,13 @@ Result<multigrid::State> Trajectory::At(int number, int lane) {
   Window& window = windows_[lane];
   const int block = number / coarsening_;
   if (block != window.block) {
-    window.block = -1;
-    UCUDNN_RETURN_IF_ERROR(states_->ReadBlock(block, window.scratch, lane, window.states));
+    window.states.clear();
     window.block = block;
   }
-  return window.states[number % coarsening_];
+  // No more of the block than that: coarse steps are linearised at its C-point or in its middle.
+  const int index = number % coarsening_;
+  UCUDNN_RETURN_IF_ERROR(states_->ReadOn(block, index + 1, window.scratch, lane, window.states));
+  return window.states[index];
 }
 
 }  // namespace ucudnn::layer_parallel

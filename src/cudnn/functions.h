@@ -93,6 +93,15 @@ cudnnGetExecutionPlanWorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_
   F(cudnnPoolingForward)                  \
   F(cudnnSetPoolingNdDescriptor)
 
+// What only layer-parallel multigrid calls (planner/multigrid/device). Deprecated, too: null where a
+// release lacks it.
+#define UCUDNN_CUDNN_ACTIVATION_FUNCTIONS(F) \
+  F(cudnnActivationBackward)                 \
+  F(cudnnActivationForward)                  \
+  F(cudnnCreateActivationDescriptor)         \
+  F(cudnnDestroyActivationDescriptor)        \
+  F(cudnnSetActivationDescriptor)
+
 // Functions of the graph API that not every release has; null where it does not.
 #define UCUDNN_CUDNN_NEWER_FUNCTIONS(F) \
   F(cudnnBackendInitialize)             \
@@ -109,6 +118,7 @@ struct Functions {
   UCUDNN_CUDNN_OP_TENSOR_FUNCTIONS(UCUDNN_MEMBER)
   UCUDNN_CUDNN_SPLIT_FUNCTIONS(UCUDNN_MEMBER)
   UCUDNN_CUDNN_POOLING_FUNCTIONS(UCUDNN_MEMBER)
+  UCUDNN_CUDNN_ACTIVATION_FUNCTIONS(UCUDNN_MEMBER)
   UCUDNN_CUDNN_NEWER_FUNCTIONS(UCUDNN_MEMBER)
 #undef UCUDNN_MEMBER
 
@@ -116,6 +126,7 @@ struct Functions {
   bool HasGraphApi() const { return true UCUDNN_CUDNN_GRAPH_FUNCTIONS(UCUDNN_PRESENT); }
   bool HasOpTensor() const { return true UCUDNN_CUDNN_OP_TENSOR_FUNCTIONS(UCUDNN_PRESENT); }
   bool HasPooling() const { return true UCUDNN_CUDNN_POOLING_FUNCTIONS(UCUDNN_PRESENT); }
+  bool HasActivations() const { return true UCUDNN_CUDNN_ACTIVATION_FUNCTIONS(UCUDNN_PRESENT); }
 #undef UCUDNN_PRESENT
 };
 
@@ -134,6 +145,7 @@ Status LoadFunctions(Symbol symbol, Functions& functions) {
   UCUDNN_CUDNN_OP_TENSOR_FUNCTIONS(UCUDNN_TRY)
   UCUDNN_CUDNN_SPLIT_FUNCTIONS(UCUDNN_TRY)
   UCUDNN_CUDNN_POOLING_FUNCTIONS(UCUDNN_TRY)
+  UCUDNN_CUDNN_ACTIVATION_FUNCTIONS(UCUDNN_TRY)
   UCUDNN_CUDNN_NEWER_FUNCTIONS(UCUDNN_TRY)
 #undef UCUDNN_TRY
   if (missing != nullptr) return Status::Error(std::string("the real cuDNN lacks ") + missing);

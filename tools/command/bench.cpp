@@ -1,6 +1,5 @@
 // `ucudnn bench`: measures the convolutions of a network offline, for later runs and for planning.
 #include <cstdio>
-#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -8,15 +7,14 @@
 
 #include "base/byte_size.h"
 #include "base/options.h"
-#include "base/shared_library.h"
 #include "command/cliff.h"
 #include "command/cliff_output.h"
 #include "command/command.h"
 #include "command/file_check.h"
-#include "command/installation.h"
 #include "command/layer_list.h"
 #include "command/measure.h"
 #include "command/plan_output.h"
+#include "command/stand_ins.h"
 #include "command/versions.h"
 #include "convolution/engine_name.h"
 #include "db/sqlite_store.h"
@@ -134,19 +132,6 @@ bool TellOfUnverified(const CLI::App& app, const Measured& measured) {
     if (!layer.verified) Refuse(app, kernel + "not compared with undivided: " + layer.unverified);
   }
   return wrong;
-}
-
-// The stand-ins in place of the driver and cuDNN. Opened by path first, a library serves whoever
-// asks for its soname later in this process.
-Status UseStandIns() {
-  const Installation installation = FindInstallation();
-  for (const std::string& path : {installation.host_cuda, installation.host_cudnn}) {
-    if (!FileExists(path)) return Status::Error(WhyMissing(installation, path));
-    const Result<SharedLibrary> library = SharedLibrary::Open(path);
-    if (!library.ok()) return library.status();
-  }
-  setenv("UCUDNN_REAL_CUDNN", installation.host_cudnn.c_str(), 1);
-  return Status::Ok();
 }
 
 int Bench(const CLI::App& app, const BenchOptions& bench) {

@@ -1,77 +1,31 @@
 #include "command/multigrid_output.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "base/text.h"
-#include "base/version.h"
-#include "planner/graph/shapes.h"
 
 namespace ucudnn::command {
 namespace {
 
 using multigrid::Outcome;
-using multigrid::Stage;
+using multigrid::Solution;
 using multigrid::StageSolution;
-using nlohmann::ordered_json;
 
-std::string Grouped(int64_t number) {
-  std::string text = std::to_string(number);
-  for (auto at = static_cast<int>(text.size()) - 3; at > 0; at -= 3) {
-    text.insert(static_cast<size_t>(at), ",");
-  }
+std::string CyclesText(int cycles) {
+  return std::to_string(cycles) + (cycles == 1 ? " cycle" : " cycles");
+}
+
+std::string NumberText(const char* format, double number) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, number);
   return text;
 }
 
-std::string ShapeText(const planner::Shape& shape) {
-  std::vector<std::string> texts = {std::to_string(shape.c)};
-  for (size_t axis = kMaxSpatial - static_cast<size_t>(shape.spatial_rank); axis < kMaxSpatial;
-       ++axis) {
-    texts.push_back(std::to_string(shape.extents[axis]));
-  }
-  return Join(texts, "x");
-}
-
-int64_t ParametersOf(const multigrid::Problem& problem) {
-  int64_t count = 0;
-  for (const multigrid::NodeWeights& weights : problem.parameters) {
-    count += static_cast<int64_t>(weights.weights.size() + weights.bias.size());
-  }
-  return count;
-}
-
-// As the papers count them: convolutions, fully connected layers and the softmax.
-int LayersOf(const multigrid::ResidualChain& chain) {
-  int layers = 0;
-  for (const planner::Node& node : chain.graph.nodes) {
-    if (std::holds_alternative<planner::Convolution>(node.op) ||
-        std::holds_alternative<planner::FullyConnected>(node.op) ||
-        std::holds_alternative<planner::Softmax>(node.op)) {
-      ++layers;
-    }
-  }
-  return layers;
-}
-
-double StepOf(const multigrid::Problem& problem, size_t steps) {
-  return problem.time > 0 ? problem.time / static_cast<double>(steps) : problem.step;
-}
-
-std::string RelaxationText(const multigrid::SolveOptions& options) {
-  std::vector<std::string> texts;
-  for (const multigrid::Relaxation& relaxation : options.relaxation) {
-    std::string text = "F";
-    for (int sweep = 0; sweep < relaxation.c_sweeps; ++sweep) text += "CF";
-    texts.push_back(text);
-  }
-  return Join(texts, ",");
-}
-
-// The sentence behind a table: what became of the solve.
-std::string Verdict(const multigrid::SolveOptions& options, const multigrid::Solution& solution) {
-  const std::string cycles =
-      std::to_string(solution.cycles) + (solution.cycles == 1 ? " cycle" : " cycles");
+// What became of the solve, as a sentence.
+std::string VerdictText(const multigrid::SolveOptions& options, const Solution& solution) {
+  const std::string cycles = CyclesText(solution.cycles);
   switch (solution.outcome) {
     case Outcome::kConverged:
       return "converged in " + cycles;
@@ -84,143 +38,186 @@ std::string Verdict(const multigrid::SolveOptions& options, const multigrid::Sol
     case Outcome::kSerial:
       break;
   }
-  if (solution.fallback.empty()) return "serial propagation: one level";
-  return "serial propagation, since " + solution.fallback + " (cycle " +
-         std::to_string(solution.cycles) + " of at most " + std::to_string(options.cycles) + ")";
+  if (solution.fallback.empty()) return "serial propagation";
+  return "fell back to serial propagation in cycle " + std::to_string(solution.cycles) +
+         " of at most " + std::to_string(options.cycles) + ", since " + solution.fallback;
 }
 
-void PrintStage(const MultigridSettings& settings, const StageSolution& stage) {
-  const std::vector<double>& residuals = stage.solution.residuals;
-  if (!residuals.empty()) std::printf("%5s  %12s  %8s\n", "cycle", "residual", "factor");
-  for (size_t cycle = 0; cycle < residuals.size(); ++cycle) {
-    if (std::isnan(residuals[cycle])) continue;
-    std::printf("%5zu  %12.3e", cycle, residuals[cycle]);
-    if (cycle > 0 && std::isfinite(residuals[cycle - 1])) {
-      std::printf("  %8.4f", residuals[cycle] / residuals[cycle - 1]);
-    }
+// "4 levels of 4,093, 511, 63 and 7 layers", or "1 level of 4,093 layers".
+std::string LevelsText(const std::vector<int>& levels) {
+  return std::to_string(levels.size()) + (levels.size() == 1 ? " level of " : " levels of ") +
+         LayersText(levels) + " layers";
+}
+
+void PrintNetwork(const MultigridWords& words, const ProblemFacts& facts) {
+  std::printf("%s: %s layers, %s parameters%s\n", facts.network.c_str(),
+              Grouped(facts.layers).c_str(), Grouped(facts.parameters).c_str(),
+              facts.has_drawn_weights ? (", drawn (seed " + words.seed + ")").c_str() : "");
+  for (const StageFacts& stage : facts.stages) {
+    std::printf("stage of %s residual steps, states of %s, h = %.4g\n",
+                Grouped(stage.steps).c_str(), ShapeText(stage.shape).c_str(), stage.h);
+  }
+}
+
+void PrintMethod(const MultigridWords& words, const multigrid::NetworkSettings& settings,
+                 const std::string& machine) {
+  std::printf(
+      "%s%s\n", machine.c_str(),
+      settings.batch == 1 ? "" : (", mini-batch of " + std::to_string(settings.batch)).c_str());
+  if (settings.levels == 1) return;
+  std::printf("%s-cycle, relaxation %s, coarse operator %s, start %s\n", words.cycle.c_str(),
+              RelaxationText(settings.forward).c_str(), multigrid::NameOf(settings.coarse),
+              words.start.c_str());
+}
+
+void PrintStage(const SolvedNetwork& solved, size_t at) {
+  const multigrid::SolveOptions& options = solved.settings.network.forward;
+  const Solution& solution = solved.stages[at].solution;
+  std::printf("\n");
+  if (solved.stages.size() > 1) std::printf("stage %zu: ", at + 1);
+  std::printf("%s", LevelsText(solved.facts.stages[at].levels).c_str());
+  if (solution.residuals.empty()) {
+    std::printf(": %s\n", VerdictText(options, solution).c_str());
+    return;
+  }
+  std::printf("; residuals in %s\n%5s  %12s  %8s\n", NormText(options), "cycle", "residual",
+              "factor");
+  for (size_t cycle = 0; cycle < solution.residuals.size(); ++cycle) {
+    const double residual = solution.residuals[cycle];
+    const double before = cycle == 0 ? NAN : solution.residuals[cycle - 1];
+    std::printf("%5zu  %12.3e", cycle, residual);
+    if (std::isfinite(before)) std::printf("  %8.3g", residual / before);
     std::printf("\n");
   }
-  std::printf("%s\n", Verdict(settings.network.forward, stage.solution).c_str());
-}
-
-const char* NormText(const MultigridSettings& settings) {
-  return settings.network.forward.scale == multigrid::ResidualScale::kAbsolute
-             ? "L2, absolute"
-             : "L2, relative to the largest state";
-}
-
-ordered_json Head(const MultigridWords& words, const multigrid::Problem& problem,
-                  const MultigridSettings& settings) {
-  ordered_json head;
-  head["format"] = "ucudnn-multigrid";
-  head["version"] = 1;
-  head["ucudnn"] = kVersion;
-  head["network"] = problem.chain.graph.name;
-  head["layers"] = LayersOf(problem.chain);
-  head["parameters"] = ParametersOf(problem);
-  head["weights"] = problem.has_drawn_weights ? "drawn" : words.weights;
-  head["backend"] = words.backend;
-  head["precision"] = "fp64";
-  head["norm"] = NormText(settings);
-  head["coarse"] = multigrid::NameOf(settings.network.coarse);
-  head["relaxation"] = RelaxationText(settings.network.forward);
-  head["cycle"] = words.cycle;
-  head["start"] = words.start;
-  head["batch"] = settings.network.batch;
-  head["threads"] = settings.network.lanes;
-  return head;
-}
-
-ordered_json NumbersOf(const std::vector<double>& numbers) {
-  ordered_json array = ordered_json::array();
-  for (const double number : numbers) {
-    array.push_back(std::isfinite(number) ? ordered_json(number) : ordered_json(nullptr));
+  std::printf("%s\n", VerdictText(options, solution).c_str());
+  if (solution.outcome == Outcome::kEarly && options.scale == multigrid::ResidualScale::kAbsolute) {
+    std::printf("the residual is %.2g of the largest state (%.3g in L2)\n",
+                RelativeResidual(solution, solved.settings), solution.largest_state);
   }
-  return array;
 }
 
-ordered_json Optional(const std::optional<double>& value) {
-  return value ? ordered_json(*value) : ordered_json(nullptr);
+// Serial propagation is what a solve has to beat.
+std::string ComparisonText(double seconds, double serial_seconds) {
+  if (!(seconds > 0 && serial_seconds > 0)) return "";
+  const bool serial_wins = serial_seconds < seconds;
+  const double times = serial_wins ? seconds / serial_seconds : serial_seconds / seconds;
+  return NumberText(serial_wins ? ": serial is %.3g times as fast here"
+                                : ": the solve is %.3g times as fast here",
+                    times);
+}
+
+void PrintCheck(const SolvedNetwork& solved) {
+  std::printf("\n%.3g s", solved.seconds);
+  const bool on_cpu = solved.settings.RunsOnCpu();
+  if (!solved.output_error) {
+    std::printf(on_cpu ? " on the CPU\n" : "\n");
+    return;
+  }
+  std::printf("; serial propagation %.3g s%s%s\n", *solved.serial_seconds,
+              ComparisonText(solved.seconds, *solved.serial_seconds).c_str(),
+              on_cpu ? " (CPU times)" : "");
+  if (std::isfinite(*solved.output_error)) {
+    std::printf("the output differs from that of serial propagation by %.2e, relative, in L2\n",
+                *solved.output_error);
+  } else {
+    std::printf("the output of serial propagation is not finite: there is no error to tell\n");
+  }
+}
+
+// A row of the table of depths: a name, and what `text` says of each solve.
+template <typename Text>
+void PrintRow(const std::string& name, const std::vector<SolvedNetwork>& solves, Text&& text) {
+  std::printf("%-12s", name.c_str());
+  for (const SolvedNetwork& solved : solves) std::printf("  %10s", text(solved).c_str());
+  std::printf("\n");
+}
+
+void PrintResiduals(const std::vector<SolvedNetwork>& solves) {
+  size_t most = 0;
+  for (const SolvedNetwork& solved : solves) {
+    most = std::max(most, solved.LongestStage().solution.residuals.size());
+  }
+  for (size_t cycle = 0; cycle < most; ++cycle) {
+    PrintRow("cycle " + std::to_string(cycle), solves, [&](const SolvedNetwork& solved) {
+      const std::vector<double>& residuals = solved.LongestStage().solution.residuals;
+      return cycle < residuals.size() ? NumberText("%.2e", residuals[cycle]) : std::string();
+    });
+  }
 }
 
 }  // namespace
 
-void PrintProblem(const MultigridWords& words, const multigrid::Problem& problem,
-                  const MultigridSettings& settings) {
-  std::printf("%s: %s layers, %s parameters%s\n", problem.chain.graph.name.c_str(),
-              Grouped(LayersOf(problem.chain)).c_str(), Grouped(ParametersOf(problem)).c_str(),
-              problem.has_drawn_weights ? (", drawn (seed " + words.seed + ")").c_str() : "");
-  for (const auto& section : problem.chain.sections) {
-    const auto* stage = std::get_if<Stage>(&section);
-    if (stage == nullptr) continue;
-    std::printf("stage of %s residual steps, %s, h = %.4g\n",
-                Grouped(static_cast<int64_t>(stage->steps.size())).c_str(),
-                ShapeText(stage->shape).c_str(), StepOf(problem, stage->steps.size()));
+void PrintSolve(const MultigridWords& words, const SolvedNetwork& solved) {
+  PrintNetwork(words, solved.facts);
+  PrintMethod(words, solved.settings.network, solved.machine);
+  for (size_t at = 0; at < solved.stages.size(); ++at) PrintStage(solved, at);
+  PrintCheck(solved);
+}
+
+void PrintDepths(const MultigridWords& words, const std::vector<SolvedNetwork>& solves) {
+  const SolvedNetwork& first = solves.front();
+  const multigrid::SolveOptions& options = first.settings.network.forward;
+  std::printf("%s at %zu depths, weights drawn (seed %s), states of %s\n",
+              first.facts.network.c_str(), solves.size(), words.seed.c_str(),
+              ShapeText(first.facts.LongestStage().shape).c_str());
+  PrintMethod(words, first.settings.network, first.machine);
+  std::printf("residuals in %s\n\n", NormText(options));
+  PrintRow("steps", solves,
+           [](const SolvedNetwork& solved) { return Grouped(solved.facts.LongestStage().steps); });
+  PrintRow("h", solves, [](const SolvedNetwork& solved) {
+    return NumberText("%.3g", solved.facts.LongestStage().h);
+  });
+  PrintRow("levels", solves, [](const SolvedNetwork& solved) {
+    return std::to_string(solved.facts.LongestStage().levels.size());
+  });
+  PrintResiduals(solves);
+  PrintRow("cycles", solves, [](const SolvedNetwork& solved) {
+    return std::to_string(solved.LongestStage().solution.cycles);
+  });
+  PrintRow("status", solves, [](const SolvedNetwork& solved) {
+    return std::string(multigrid::NameOf(solved.LongestStage().solution.outcome));
+  });
+  PrintRow("CPU s", solves,
+           [](const SolvedNetwork& solved) { return NumberText("%.3g", solved.seconds); });
+  if (first.output_error) {
+    PrintRow("serial CPU s", solves, [](const SolvedNetwork& solved) {
+      return NumberText("%.3g", *solved.serial_seconds);
+    });
+    PrintRow("output error", solves,
+             [](const SolvedNetwork& solved) { return NumberText("%.2e", *solved.output_error); });
+  }
+}
+
+void PrintTraining(const MultigridWords& words, const TrainingFacts& facts) {
+  const multigrid::TrainingSettings& settings = facts.training.settings;
+  PrintNetwork(words, facts.problem);
+  PrintMethod(words, settings.network,
+              MultigridSettings{settings.network, false, nullptr}.MachineText());
+  const StageFacts& longest = facts.problem.LongestStage();
+  std::printf("%s; ", LevelsText(longest.levels).c_str());
+  const multigrid::SolveOptions& forward = settings.network.forward;
+  if (longest.levels.size() == 1) {
+    std::printf("serial propagation\n");
+  } else if (forward.tolerance) {
+    std::printf("solves end at a residual of %.3g, or after %s\n", *forward.tolerance,
+                CyclesText(forward.cycles).c_str());
+  } else {
+    std::printf("solves end after %s forward and %d backward\n", CyclesText(forward.cycles).c_str(),
+                settings.network.backward.cycles);
   }
   std::printf(
-      "double precision on the host, %d thread%s; %s-cycle, %s, coarse operator %s, start "
-      "%s\n",
-      settings.network.lanes, settings.network.lanes == 1 ? "" : "s", words.cycle.c_str(),
-      RelaxationText(settings.network.forward).c_str(), multigrid::NameOf(settings.network.coarse),
-      words.start.c_str());
-}
-
-void PrintRun(const MultigridSettings& settings, const MultigridRun& run) {
-  for (size_t i = 0; i < run.stages.size(); ++i) {
-    const StageSolution& stage = run.stages[i];
-    std::printf("\n");
-    if (run.stages.size() > 1) std::printf("stage %zu, %d steps, ", i + 1, stage.steps);
-    std::printf("%d level%s; residuals in %s\n", stage.levels, stage.levels == 1 ? "" : "s",
-                NormText(settings));
-    PrintStage(settings, stage);
-  }
-  std::printf("\n%.3g s (CPU time of this machine)", run.seconds);
-  if (run.serial_seconds) std::printf("; serial propagation %.3g s", *run.serial_seconds);
-  std::printf("\n");
-  if (run.output_error) {
-    std::printf("output against serial propagation: relative error %.2e in L2\n",
-                *run.output_error);
-  }
-}
-
-std::string FormatRun(const MultigridWords& words, const multigrid::Problem& problem,
-                      const MultigridSettings& settings, const MultigridRun& run) {
-  ordered_json json = Head(words, problem, settings);
-  ordered_json stages = ordered_json::array();
-  for (const StageSolution& stage : run.stages) {
-    ordered_json one;
-    one["steps"] = stage.steps;
-    one["levels"] = stage.levels;
-    one["residuals"] = NumbersOf(stage.solution.residuals);
-    one["cycles"] = stage.solution.cycles;
-    one["status"] = multigrid::NameOf(stage.solution.outcome);
-    one["fallback"] = stage.solution.fallback;
-    one["largest_state"] = Optional(std::isfinite(stage.solution.largest_state)
-                                        ? std::optional(stage.solution.largest_state)
-                                        : std::nullopt);
-    stages.push_back(std::move(one));
-  }
-  // Of the longest stage, for readers that look at one.
-  const ordered_json* longest = &stages.front();
-  for (const ordered_json& stage : stages) {
-    if (stage["steps"] > (*longest)["steps"]) longest = &stage;
-  }
-  for (const char* key : {"residuals", "cycles", "status"}) json[key] = (*longest)[key];
-  json["output_error"] = Optional(run.output_error);
-  json["cpu_seconds"] = run.seconds;
-  json["serial_cpu_seconds"] = Optional(run.serial_seconds);
-  json["stages"] = std::move(stages);
-  return json.dump(2) + "\n";
-}
-
-void PrintEpochHead() {
-  std::printf("\n%5s  %9s  %7s  %7s  %7s  %9s\n", "epoch", "loss", "top-1", "cycles", "serial",
+      "%s images of %s, %s to test; mini-batches of %d, learning rate %.3g, momentum %.3g\n",
+      Grouped(facts.examples).c_str(), words.train.c_str(), Grouped(facts.test_examples).c_str(),
+      settings.network.batch, settings.learning_rate, settings.momentum);
+  std::printf("\n%5s  %9s  %7s  %9s  %9s  %9s\n", "epoch", "loss", "top-1", "cycles", "fell back",
               "CPU s");
+  std::fflush(stdout);
 }
 
-void PrintEpoch(int number, const multigrid::EpochResult& epoch, double seconds) {
-  std::printf("%5d  %9.5f  %6.2f%%  %7lld  %7d  %9.3g\n", number, epoch.loss, 100 * epoch.top1,
-              static_cast<long long>(epoch.cycles), epoch.serial_solves, seconds);
+void PrintEpoch(int number, const TrainedEpoch& trained) {
+  const multigrid::EpochResult& epoch = trained.result;
+  std::printf("%5d  %9.5f  %6.2f%%  %9lld  %9d  %9.3g\n", number, epoch.loss, 100 * epoch.top1,
+              static_cast<long long>(epoch.cycles), epoch.serial_solves, trained.seconds);
   for (const multigrid::CheckedStep& check : epoch.checks) {
     std::printf("       step %d against serial propagation: output %.1e, gradient %.1e\n",
                 check.step, check.output_error, check.gradient_error);
@@ -228,31 +225,19 @@ void PrintEpoch(int number, const multigrid::EpochResult& epoch, double seconds)
   std::fflush(stdout);
 }
 
-std::string FormatTraining(const MultigridWords& words, const multigrid::Problem& problem,
-                           const MultigridSettings& settings,
-                           const std::vector<multigrid::EpochResult>& epochs) {
-  ordered_json json = Head(words, problem, settings);
-  json["train"] = words.train;
-  ordered_json rows = ordered_json::array();
-  for (const multigrid::EpochResult& epoch : epochs) {
-    ordered_json row;
-    row["loss"] = std::isfinite(epoch.loss) ? ordered_json(epoch.loss) : ordered_json(nullptr);
-    row["top1"] = epoch.top1;
-    row["solves"] = epoch.solves;
-    row["cycles"] = epoch.cycles;
-    row["serial_solves"] = epoch.serial_solves;
-    row["fallback"] = epoch.fallback;
-    ordered_json checks = ordered_json::array();
-    for (const multigrid::CheckedStep& check : epoch.checks) {
-      checks.push_back({{"step", check.step},
-                        {"output_error", check.output_error},
-                        {"gradient_error", check.gradient_error}});
-    }
-    row["checks"] = std::move(checks);
-    rows.push_back(std::move(row));
+const char* NormText(const multigrid::SolveOptions& options) {
+  return options.scale == multigrid::ResidualScale::kAbsolute ? "L2, absolute"
+                                                              : "L2, relative to the largest state";
+}
+
+std::string RelaxationText(const multigrid::SolveOptions& options) {
+  std::vector<std::string> texts;
+  for (const multigrid::Relaxation& relaxation : options.relaxation) {
+    std::string text = "F";
+    for (int sweep = 0; sweep < relaxation.c_sweeps; ++sweep) text += "CF";
+    texts.push_back(text);
   }
-  json["epochs"] = std::move(rows);
-  return json.dump(2) + "\n";
+  return Join(texts, ",");
 }
 
 }  // namespace ucudnn::command

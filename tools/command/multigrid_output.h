@@ -1,36 +1,26 @@
-// What `ucudnn multigrid` prints: tables and the JSON of docs/multigrid.md.
+// The tables of `ucudnn multigrid`. Times are by the clock, on this machine's CPU, and say so.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "command/multigrid_solve.h"
+#include "command/multigrid_training.h"
 #include "command/multigrid_words.h"
-#include "planner/multigrid/host/network.h"
-#include "planner/multigrid/host/training.h"
-#include "planner/multigrid/problem.h"
 
 namespace ucudnn::command {
 
-// One pass through the network, with what --check found.
-struct MultigridRun {
-  std::vector<multigrid::StageSolution> stages;
-  double seconds = 0;  // of the solve
-  // Of serial propagation, and the relative error of the output against it, in L2.
-  std::optional<double> serial_seconds;
-  std::optional<double> output_error;
-};
+void PrintSolve(const MultigridWords& words, const SolvedNetwork& solved);
+// A column for each depth.
+void PrintDepths(const MultigridWords& words, const std::vector<SolvedNetwork>& solves);
 
-void PrintProblem(const MultigridWords& words, const multigrid::Problem& problem,
-                  const MultigridSettings& settings);
-void PrintRun(const MultigridSettings& settings, const MultigridRun& run);
-std::string FormatRun(const MultigridWords& words, const multigrid::Problem& problem,
-                      const MultigridSettings& settings, const MultigridRun& run);
+// What is trained, and the head of the table of epochs.
+void PrintTraining(const MultigridWords& words, const TrainingFacts& facts);
+void PrintEpoch(int number, const TrainedEpoch& epoch);
 
-void PrintEpochHead();
-void PrintEpoch(int number, const multigrid::EpochResult& epoch, double seconds);
-std::string FormatTraining(const MultigridWords& words, const multigrid::Problem& problem,
-                           const MultigridSettings& settings,
-                           const std::vector<multigrid::EpochResult>& epochs);
+// "L2, absolute".
+const char* NormText(const multigrid::SolveOptions& options);
+// "FCF", of each level with commas between.
+std::string RelaxationText(const multigrid::SolveOptions& options);
 
 }  // namespace ucudnn::command

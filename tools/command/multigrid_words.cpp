@@ -7,9 +7,12 @@
 #include <limits>
 #include <utility>
 
+#include "base/byte_size.h"
 #include "base/text.h"
+#include "command/free_memory.h"
 #include "planner/graph/network_file.h"
 #include "planner/graph/networks/families.h"
+#include "planner/graph/shapes.h"
 #include "planner/multigrid/data/byte_source.h"
 
 namespace ucudnn::command {
@@ -19,7 +22,10 @@ using multigrid::BatchNorms;
 using multigrid::Problem;
 
 constexpr char kChain[] = "chain";
+constexpr char kEvery[] = "every:";
 constexpr int kMostSteps = 1 << 20;
+constexpr int kMostSeed = std::numeric_limits<int>::max() - 1;
+constexpr int kTrainingBatch = 32;
 
 // The value whose name is `text`; the error names the option and all names.
 template <typename T, size_t N>
@@ -33,22 +39,41 @@ Result<T> Choose(const std::string& option, const std::string& text,
   return Status::Error(option + " " + Quoted(text) + ": expected one of " + Join(names, ", "));
 }
 
-Result<double> ParseNumber(const std::string& option, const std::string& text) {
+// The number that all of `text` is, where it is finite.
+std::optional<double> NumberOf(const std::string& text) {
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error == std::errc() && end == text.data() + text.size() && std::isfinite(number)) {
-    return number;
-  }
-  return Status::Error(option + " " + Quoted(text) + ": not a number");
+  const bool is_all = error == std::errc() && end == text.data() + text.size();
+  return is_all && std::isfinite(number) ? std::optional(number) : std::nullopt;
 }
 
-Result<std::vector<int>> ParseFactors(const std::string& text) {
-  std::vector<int> factors;
+Result<double> ParsePositive(const std::string& option, const std::string& text) {
+  const std::optional<double> number = NumberOf(text);
+  if (number && *number > 0) return *number;
+  return Status::Error(option + " " + Quoted(text) + ": expected a number above 0");
+}
+
+std::optional<int> WholeOf(const std::string& text, int least, int most) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool is_all = error == std::errc() && end == text.data() + text.size();
+  return is_all && number >= least && number <= most ? std::optional(number) : std::nullopt;
+}
+
+// A whole number from `least` to `most`; the error names `option`.
+
+// Whole numbers of 2 and more with commas between.
+Result<std::vector<int>> ParseList(const std::string& option, const std::string& text) {
+  std::vector<int> numbers;
   for (const std::string& word : Split(text, ',')) {
-    UCUDNN_ASSIGN_OR_RETURN(const int factor, ParseWhole("--coarsening", word, 2, kMostSteps));
-    factors.push_back(factor);
+    const auto number = WholeOf(word, 2, kMostSteps);
+    if (!number) {
+      return Status::Error(option + " " + Quoted(text) + ": expected whole numbers from 2 to " +
+                           std::to_string(kMostSteps) + ", with commas between");
+    }
+    numbers.push_back(*number);
   }
-  return factors;
+  return numbers;
 }
 
 // F, FCF, FCFCF, ... for each level.
@@ -62,7 +87,8 @@ Result<std::vector<multigrid::Relaxation>> ParseRelaxation(const std::string& te
       ++sweeps;
     }
     if (rest != "F") {
-      return Status::Error("--relaxation " + Quoted(word) + ": expected F, FCF or FCFCF");
+      return Status::Error("--relaxation " + Quoted(text) +
+                           ": expected F, FCF or FCFCF, or one for each level with commas between");
     }
     levels.push_back({sweeps, weight});
   }
@@ -79,7 +105,7 @@ Result<planner::Graph> LoadNet(const MultigridWords& words) {
   if (words.layers.empty()) return planner::LoadNetwork(words.net);
   if (words.net != "kirby-3m" && words.net != "kirby-3m-nobias") {
     return Status::Error("--layers: " + Quoted(words.net) +
-                         " has the layers that it has; kirby-3m can have others");
+                         " has the layers that it has; expected kirby-3m, which can have others");
   }
   UCUDNN_ASSIGN_OR_RETURN(const int layers, ParseWhole("--layers", words.layers, 2, kMostSteps));
   return planner::Kirby(words.net, {4, layers, 0, words.net == "kirby-3m"});
@@ -98,9 +124,22 @@ Result<Problem> ReadChain(const MultigridWords& words) {
   return multigrid::ProblemOf(weights, activation);
 }
 
+// In double precision; what a solve needs besides is another matter.
+Status CheckParameterMemory(const planner::Graph& graph) {
+  const Result<int64_t> count = planner::ParameterCount(graph);
+  if (!count.ok()) return Status::Ok();  // who reads the shapes says why
+  const int64_t bytes = *count * static_cast<int64_t>(sizeof(double));
+  const int64_t free = FreeMemoryBytes();
+  if (bytes <= free) return Status::Ok();
+  return Status::Error(graph.name + ": " + std::to_string(*count) + " parameters take " +
+                       FormatByteSize(static_cast<size_t>(bytes)) + " in double precision, and " +
+                       FormatByteSize(static_cast<size_t>(free)) +
+                       " of memory are free; expected a machine with more, or a smaller network");
+}
+
 Status SetTime(const MultigridWords& words, Problem& problem) {
   if (!words.time.empty() && !words.step.empty()) {
-    return Status::Error("--time and --step both say how far a layer goes; one is expected");
+    return Status::Error("--time and --step both say how far a layer goes; expected one of them");
   }
   if (!words.time.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(problem.time, ParsePositive("--time", words.time));
@@ -115,7 +154,11 @@ Status SetTime(const MultigridWords& words, Problem& problem) {
 
 Result<multigrid::SolveOptions> ReadSolve(const MultigridWords& words) {
   multigrid::SolveOptions options;
-  UCUDNN_ASSIGN_OR_RETURN(const double weight, ParsePositive("--c-weight", words.weight));
+  const double weight = NumberOf(words.weight).value_or(0);
+  if (!(weight > 0 && weight < 2)) {
+    return Status::Error("--c-weight " + Quoted(words.weight) +
+                         ": expected a number above 0 and below 2");
+  }
   UCUDNN_ASSIGN_OR_RETURN(options.relaxation, ParseRelaxation(words.relaxation, weight));
   UCUDNN_ASSIGN_OR_RETURN(options.cycle,
                           Choose<multigrid::CycleKind>(
@@ -140,27 +183,25 @@ Result<multigrid::SolveOptions> ReadSolve(const MultigridWords& words) {
   if (!words.cycles.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(options.cycles, ParseWhole("--cycles", words.cycles, 1, kMostCycles));
   }
-  UCUDNN_RETURN_IF_ERROR(CheckOptions(options));
   return options;
+}
+
+Result<bool> ReadCheck(const MultigridWords& words) {
+  if (words.check.empty()) return false;
+  const bool is_every = words.check.compare(0, sizeof kEvery - 1, kEvery) == 0;
+  if (words.train.empty() ? words.check == "once" : is_every) return true;
+  return Status::Error("--check " + Quoted(words.check) + ": expected " +
+                       (words.train.empty()
+                            ? "once; every:K is of training"
+                            : "every:K, as in every:10: once is of a single solve"));
 }
 
 }  // namespace
 
 Result<int> ParseWhole(const std::string& option, const std::string& text, int least, int most) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error == std::errc() && end == text.data() + text.size() && number >= least &&
-      number <= most) {
-    return number;
-  }
+  if (const auto number = WholeOf(text, least, most)) return *number;
   return Status::Error(option + " " + Quoted(text) + ": expected a whole number from " +
                        std::to_string(least) + " to " + std::to_string(most));
-}
-
-Result<double> ParsePositive(const std::string& option, const std::string& text) {
-  UCUDNN_ASSIGN_OR_RETURN(const double number, ParseNumber(option, text));
-  if (number > 0) return number;
-  return Status::Error(option + " " + Quoted(text) + ": a number above 0 is expected");
 }
 
 Result<Problem> ReadProblem(const MultigridWords& words) {
@@ -170,12 +211,17 @@ Result<Problem> ReadProblem(const MultigridWords& words) {
     return problem;
   }
   UCUDNN_ASSIGN_OR_RETURN(const planner::Graph graph, LoadNet(words));
-  UCUDNN_ASSIGN_OR_RETURN(const int seed,
-                          ParseWhole("--seed", words.seed, 0, std::numeric_limits<int>::max() - 1));
-  UCUDNN_ASSIGN_OR_RETURN(
-      Problem problem, multigrid::DrawnProblem(
-                           graph, words.frozen_norms ? BatchNorms::kFrozen : BatchNorms::kRefused,
-                           static_cast<uint64_t>(seed)));
+  UCUDNN_RETURN_IF_ERROR(CheckParameterMemory(graph));
+  UCUDNN_ASSIGN_OR_RETURN(const int seed, ParseWhole("--seed", words.seed, 0, kMostSeed));
+  const BatchNorms norms = words.frozen_norms ? BatchNorms::kFrozen : BatchNorms::kRefused;
+  Result<Problem> drawn = multigrid::DrawnProblem(graph, norms, static_cast<uint64_t>(seed));
+  if (!drawn.ok()) {
+    // Where frozen statistics would do, that is the reason.
+    const bool thaws = norms == BatchNorms::kRefused &&
+                       multigrid::MakeResidualChain(graph, BatchNorms::kFrozen).ok();
+    return Status::Error(drawn.message() + (thaws ? ": --frozen-norms" : ""));
+  }
+  Problem problem = *std::move(drawn);
   if (!words.weights.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(const auto file, multigrid::OpenByteSource(words.weights));
     UCUDNN_ASSIGN_OR_RETURN(const auto arrays, multigrid::ReadNpz(*file));
@@ -185,10 +231,21 @@ Result<Problem> ReadProblem(const MultigridWords& words) {
   return problem;
 }
 
+std::string MultigridSettings::MachineText() const {
+  if (device) return device->Text();
+  return "double precision on the host, " + std::to_string(network.lanes) +
+         (network.lanes == 1 ? " thread" : " threads");
+}
+
 Result<MultigridSettings> ReadSettings(const MultigridWords& words, const Problem& problem) {
   MultigridSettings settings;
   multigrid::NetworkSettings& network = settings.network;
-  UCUDNN_RETURN_IF_ERROR(Choose<int>("--backend", words.backend, {{"cpu64", 0}}).status());
+  UCUDNN_ASSIGN_OR_RETURN(const bool is_device, Choose<bool>("--backend", words.backend,
+                                                             {{"cpu64", false}, {"cudnn", true}}));
+  if (is_device) {
+    UCUDNN_ASSIGN_OR_RETURN(settings.device, MultigridDevice::Open(words));
+    network.stage_solvers = &settings.device->solvers();
+  }
   network.lanes = ProcessorsOfThisProcess();
   if (!words.threads.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(network.lanes, ParseWhole("--threads", words.threads, 1, 1024));
@@ -198,11 +255,13 @@ Result<MultigridSettings> ReadSettings(const MultigridWords& words, const Proble
   }
   network.time = problem.time;
   network.step = problem.step;
-  UCUDNN_ASSIGN_OR_RETURN(network.coarsening, ParseFactors(words.coarsening));
+  UCUDNN_ASSIGN_OR_RETURN(network.coarsening, ParseList("--coarsening", words.coarsening));
   if (!words.levels.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(network.levels, ParseWhole("--levels", words.levels, 1, 64));
   }
-  UCUDNN_ASSIGN_OR_RETURN(network.coarse, multigrid::ParseCoarseOperator(words.coarse));
+  const Result<multigrid::CoarseOperator> coarse = multigrid::ParseCoarseOperator(words.coarse);
+  if (!coarse.ok()) return Status::Error("--coarse " + coarse.message());
+  network.coarse = *coarse;
   UCUDNN_ASSIGN_OR_RETURN(network.storage,
                           Choose<multigrid::Storage>("--storage", words.storage,
                                                      {{"all", multigrid::Storage::kAll},
@@ -213,7 +272,39 @@ Result<MultigridSettings> ReadSettings(const MultigridWords& words, const Proble
     UCUDNN_ASSIGN_OR_RETURN(network.backward.cycles,
                             ParseWhole("--backward-cycles", words.backward_cycles, 1, 1000));
   }
+  UCUDNN_ASSIGN_OR_RETURN(settings.checks, ReadCheck(words));
   return settings;
+}
+
+Result<std::vector<int>> ReadDepths(const MultigridWords& words) {
+  if (words.depths.empty()) return std::vector<int>();
+  return ParseList("--depths", words.depths);
+}
+
+Result<MultigridTraining> ReadTraining(const MultigridWords& words,
+                                       const MultigridSettings& settings) {
+  MultigridTraining training;
+  training.settings.network = settings.network;
+  if (words.batch.empty()) training.settings.network.batch = kTrainingBatch;
+  UCUDNN_ASSIGN_OR_RETURN(training.settings.learning_rate, ParsePositive("--rate", words.rate));
+  training.settings.momentum = NumberOf(words.momentum).value_or(-1);
+  if (!(training.settings.momentum >= 0 && training.settings.momentum < 1)) {
+    return Status::Error("--momentum " + Quoted(words.momentum) +
+                         ": expected a number from 0 to below 1");
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const int seed, ParseWhole("--seed", words.seed, 0, kMostSeed));
+  training.settings.seed = static_cast<uint64_t>(seed);
+  if (settings.checks) {
+    UCUDNN_ASSIGN_OR_RETURN(
+        training.settings.checked_every,
+        ParseWhole("--check every:", words.check.substr(sizeof kEvery - 1), 1, 1 << 30));
+  }
+  UCUDNN_ASSIGN_OR_RETURN(training.epochs, ParseWhole("--epochs", words.epochs, 1, 1 << 20));
+  if (!words.examples.empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(training.most_examples,
+                            ParseWhole("--examples", words.examples, 1, 1 << 30));
+  }
+  return training;
 }
 
 }  // namespace ucudnn::command

@@ -4,9 +4,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
+#include "command/multigrid_device.h"
 #include "planner/multigrid/host/network.h"
+#include "planner/multigrid/host/training.h"
 #include "planner/multigrid/problem.h"
 
 namespace ucudnn::command {
@@ -16,6 +19,7 @@ struct MultigridWords {
   std::string weights;
   std::string activation = "relu";
   std::string layers;
+  std::string depths;
   std::string seed = "0";
   bool frozen_norms = false;
 
@@ -23,6 +27,10 @@ struct MultigridWords {
   std::string step;
 
   std::string backend = "cpu64";
+  bool host = false;
+  std::string way = "auto";
+  std::string streams = "8";
+  std::string workspace_limit = "64MiB";
   std::string threads;
   std::string batch;
 
@@ -43,10 +51,11 @@ struct MultigridWords {
 
   std::string train;
   std::string epochs = "5";
-  std::string rate = "0.05";
+  std::string rate = "0.002";
   std::string momentum = "0.9";
   std::string examples;
   bool json = false;
+  std::string report;
 };
 
 // What is solved, from --weights, --layers, --seed, --time and the like.
@@ -56,13 +65,29 @@ Result<multigrid::Problem> ReadProblem(const MultigridWords& words);
 struct MultigridSettings {
   multigrid::NetworkSettings network;
   bool checks = false;
+  std::shared_ptr<MultigridDevice> device;  // null: the host. Solves network's stages
+
+  // "double precision on the host, 2 threads"; of a device, how its blocks ran last.
+  std::string MachineText() const;
+  // Whether times are a CPU's.
+  bool RunsOnCpu() const { return !device || device->is_stand_in(); }
 };
 Result<MultigridSettings> ReadSettings(const MultigridWords& words,
                                        const multigrid::Problem& problem);
 
 // A whole number from `least` to `most`; the error names `option`.
 Result<int> ParseWhole(const std::string& option, const std::string& text, int least, int most);
-// A number above 0.
-Result<double> ParsePositive(const std::string& option, const std::string& text);
+
+// Layers of each depth of --depths; empty without it.
+Result<std::vector<int>> ReadDepths(const MultigridWords& words);
+
+// With --train.
+struct MultigridTraining {
+  multigrid::TrainingSettings settings;
+  int epochs = 1;
+  int most_examples = 0;  // 0: all
+};
+Result<MultigridTraining> ReadTraining(const MultigridWords& words,
+                                       const MultigridSettings& settings);
 
 }  // namespace ucudnn::command

@@ -307,7 +307,8 @@ void PoolForward(const Pooling& op, const Shape& in, const Shape& out, const dou
     int64_t count = 0;
     ForEachPixel(op, in, place, [&](int64_t pixel) {
       sum += x[plane + pixel];
-      largest = std::max(largest, x[plane + pixel]);
+      // A NaN is the largest.
+      if (x[plane + pixel] > largest || std::isnan(x[plane + pixel])) largest = x[plane + pixel];
       ++count;
     });
     y[to] = op.kind == PoolingKind::kMaximum ? largest : sum / static_cast<double>(count);

@@ -20,6 +20,7 @@ struct HostNetwork::StageSolve {
   Hierarchy hierarchy;
   HostStage stage;
   double h;
+  std::unique_ptr<StageSolver> solver;  // null: the host's own, below
   std::unique_ptr<HostChain> chain;
   std::unique_ptr<BlockSystem> states;
   std::unique_ptr<HostTrajectory> trajectory;  // of the states
@@ -128,6 +129,13 @@ Status HostNetwork::MakeStages() {
     auto solve = std::make_unique<StageSolve>(std::move(hierarchy), std::move(made), h);
     solve->input = stage->input;
     solve->output = stage->steps.back().sum;
+    if (settings_.stage_solvers != nullptr) {
+      UCUDNN_ASSIGN_OR_RETURN(solve->solver,
+                              settings_.stage_solvers->Make(
+                                  {chain_, *stage, parameters_, solve->hierarchy, settings_, h}));
+      stages_.push_back(std::move(solve));
+      continue;
+    }
     UCUDNN_ASSIGN_OR_RETURN(solve->chain,
                             HostChain::Make(solve->stage, solve->hierarchy, settings_.coarse, h));
     UCUDNN_ASSIGN_OR_RETURN(solve->adjoint,
@@ -174,7 +182,7 @@ Status HostNetwork::RunNode(NodeId id) {
   return Status::Ok();
 }
 
-Status HostNetwork::SolveForward(StageSolve& stage) {
+Result<Solution> HostNetwork::SolveOnHost(StageSolve& stage, const SolveOptions& options) {
   if (!stage.states) {
     UCUDNN_ASSIGN_OR_RETURN(stage.first, stage.chain->Create());
     UCUDNN_ASSIGN_OR_RETURN(
@@ -186,13 +194,21 @@ Status HostNetwork::SolveForward(StageSolve& stage) {
             HostStates::Numbers(stage.first));
   UCUDNN_RETURN_IF_ERROR(stage.states->SetFirst(stage.first));
   UCUDNN_RETURN_IF_ERROR(stage.chain->WeightsChanged());
-  SolveOptions options = settings_.forward;
-  if (options.start == Start::kPrevious && !knows_states_) options.start = Start::kBroadcast;
   UCUDNN_ASSIGN_OR_RETURN(Solution solution, Solve(*stage.states, stage.hierarchy, options));
-  forward_.push_back({stage.stage.steps(), stage.hierarchy.levels(), std::move(solution)});
   const double* const last = HostStates::Numbers(stage.states->last());
   std::copy_n(last, values_[stage.output].size(), values_[stage.output].begin());
   if (stage.trajectory) stage.trajectory->Reset();
+  return solution;
+}
+
+Status HostNetwork::SolveForward(StageSolve& stage) {
+  SolveOptions options(settings_.forward);
+  if (options.start == Start::kPrevious && !knows_states_) options.start = Start::kBroadcast;
+  UCUDNN_ASSIGN_OR_RETURN(
+      Solution solution,
+      stage.solver ? stage.solver->Solve(values_[stage.input], options, values_[stage.output])
+                   : SolveOnHost(stage, options));
+  forward_.push_back({stage.stage.steps(), stage.hierarchy.levels(), std::move(solution)});
   return Status::Ok();
 }
 

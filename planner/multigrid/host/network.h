@@ -18,6 +18,8 @@
 
 namespace ucudnn::multigrid {
 
+class StageSolvers;
+
 struct NetworkSettings {
   int batch = 1;
   int lanes = 1;  // threads
@@ -30,6 +32,34 @@ struct NetworkSettings {
   Storage storage = Storage::kAll;
   SolveOptions forward;
   SolveOptions backward;
+  // Who solves stages forward: null is the host. Those of others go no way back. Outlives the
+  // network.
+  StageSolvers* stage_solvers = nullptr;
+};
+
+// What solves one stage forward elsewhere than on the host.
+class StageSolver {
+ public:
+  virtual ~StageSolver() = default;
+  // From the first state to the last one, both of all images, [batch, C, H, W].
+  virtual Result<Solution> Solve(const std::vector<double>& first, const SolveOptions& options,
+                                 std::vector<double>& last) = 0;
+};
+
+// A stage as its solver is made for it. All outlive the solver.
+struct StageToSolve {
+  const ResidualChain& chain;
+  const Stage& stage;
+  const Parameters& parameters;
+  const Hierarchy& hierarchy;
+  const NetworkSettings& settings;
+  double h = 1;
+};
+
+class StageSolvers {
+ public:
+  virtual ~StageSolvers() = default;
+  virtual Result<std::unique_ptr<StageSolver>> Make(const StageToSolve& stage) = 0;
 };
 
 // What the solves of one forward or backward pass came to, one for each stage.
@@ -60,7 +90,7 @@ class HostNetwork {
   // last node gives.
   Result<const double*> Forward(const double* images);
   // Adds the gradient by all parameters to `gradient`, which has their sizes, from that by the
-  // logits, [batch, output_size]. REQUIRES: Forward.
+  // logits, [batch, output_size]. REQUIRES: Forward, by the host's own solvers.
   Status Backward(const double* logits_gradient, Parameters& gradient);
 
   // Of the last passes.
@@ -79,6 +109,7 @@ class HostNetwork {
   Status RunNode(planner::NodeId id);
   Status RunNodeBackward(planner::NodeId id, Parameters& gradient);
   Status SolveForward(StageSolve& stage);
+  Result<Solution> SolveOnHost(StageSolve& stage, const SolveOptions& options);
   Status SolveBackward(StageSolve& stage, Parameters& gradient);
   LayerCall CallOf(planner::NodeId id);
 

@@ -99,10 +99,13 @@ Result<const double*> HostTrajectory::At(int number, int lane) {
   Window& window = windows_[lane];
   const int block = number / coarsening_;
   if (block != window.block) {
-    UCUDNN_RETURN_IF_ERROR(states_->ReadBlock(block, window.scratch, lane, window.states));
+    window.states.clear();
     window.block = block;
   }
-  return static_cast<const double*>(window.states[number % coarsening_]);
+  // No more of the block than that: coarse steps are linearised at its C-point or in its middle.
+  const int index = number % coarsening_;
+  UCUDNN_RETURN_IF_ERROR(states_->ReadOn(block, index + 1, window.scratch, lane, window.states));
+  return static_cast<const double*>(window.states[index]);
 }
 
 Result<std::unique_ptr<HostAdjoint>> HostAdjoint::Make(HostStage& stage, const Hierarchy& hierarchy,

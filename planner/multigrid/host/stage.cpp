@@ -7,6 +7,17 @@
 namespace ucudnn::multigrid {
 namespace {
 
+bool AreEqual(const planner::Convolution& a, const planner::Convolution& b) {
+  return a.window == b.window && a.stride == b.stride && a.pad == b.pad &&
+         a.dilation == b.dilation && a.groups == b.groups && a.extra_pad == b.extra_pad;
+}
+
+bool AreEqual(const planner::Pooling& a, const planner::Pooling& b) {
+  return a.kind == b.kind && a.window == b.window && a.stride == b.stride && a.pad == b.pad &&
+         a.round_up == b.round_up && a.extra_pad == b.extra_pad;
+}
+
+// Whether the layers compute the same of the same numbers.
 bool HaveEqualLayers(const HostLayer& a, const HostLayer& b) {
   if (a.op.index() != b.op.index() || !(a.input == b.input) || !(a.output == b.output)) {
     return false;
@@ -14,6 +25,15 @@ bool HaveEqualLayers(const HostLayer& a, const HostLayer& b) {
   const WeightCounts counts_a = WeightCountsOf(a);
   const WeightCounts counts_b = WeightCountsOf(b);
   if (counts_a.weights != counts_b.weights || counts_a.bias != counts_b.bias) return false;
+  if (const auto* op = std::get_if<planner::Convolution>(&a.op)) {
+    return AreEqual(*op, std::get<planner::Convolution>(b.op));
+  }
+  if (const auto* op = std::get_if<planner::Pooling>(&a.op)) {
+    return AreEqual(*op, std::get<planner::Pooling>(b.op));
+  }
+  if (const auto* op = std::get_if<planner::GlobalPooling>(&a.op)) {
+    return op->kind == std::get<planner::GlobalPooling>(b.op).kind;
+  }
   const auto* activation = std::get_if<planner::Activation>(&a.op);
   return activation == nullptr || activation->kind == std::get<planner::Activation>(b.op).kind;
 }

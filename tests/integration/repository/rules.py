@@ -35,7 +35,7 @@ ANNEXES = {
     "shim/layer_parallel": PURE + ["include", "planner", "planner/multigrid"],
 }
 # Where the annexes are joined to the tower.
-JOINED_IN = {"shim": ["include", "db", "planner"], "tools": ["include", "db", "planner"]}
+JOINED_IN = {"shim": ["include", "db", "planner"], "tools": ["include", "db", "planner", "planner/multigrid"]}
 
 WITHOUT_CUDA = ["src/base", "src/convolution", "src/planning", "db", "planner", "shim/layer_parallel",
                 "include/ucudnn/layer_parallel.h"]

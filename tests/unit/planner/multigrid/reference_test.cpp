@@ -87,8 +87,8 @@ void ExpectHistory(const Solution& solution, const nlohmann::json& row) {
 }
 
 // The adjoint of a chain's exact states, from the last adjoint of the fixture.
-struct AdjointSolve {
-  explicit AdjointSolve(HostSolve& forward, CoarseOperator coarse, double h)
+struct FixtureAdjoint {
+  explicit FixtureAdjoint(HostSolve& forward, CoarseOperator coarse, double h)
       : trajectory(*HostTrajectory::Make(forward.system(), forward.hierarchy(),
                                          forward.propagator(), forward.lanes().count())),
         adjoint(std::move(*HostAdjoint::Make(forward.stage(), forward.hierarchy(), coarse, h))) {
@@ -120,7 +120,7 @@ TEST(Reference, ResidualHistoriesAreThoseOfNumPy) {
         {.coarsening = {row["c"]}, .levels = row["levels"], .coarse = CoarseOf(row), .h = h});
     if (row["adjoint"]) {
       ASSERT_TRUE(forward.system().SolveSerially(0, LayerSystem::Source::kNone).ok());
-      AdjointSolve adjoint(forward, CoarseOf(row), h);
+      FixtureAdjoint adjoint(forward, CoarseOf(row), h);
       const Result<Solution> solved = Solve(*adjoint.system, forward.hierarchy(), OptionsOf(row));
       ASSERT_TRUE(solved.ok()) << solved.message();
       ExpectHistory(*solved, row);

@@ -1,0 +1,60 @@
+#include "unit/planner/multigrid/adjoint_solve.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace ucudnn::multigrid {
+
+AdjointSolve::AdjointSolve(HostSolve& forward, const SolveSetting& setting,
+                           const std::vector<double>& last)
+    : forward_(forward), h_(setting.h) {
+  trajectory_.emplace(std::move(*HostTrajectory::Make(
+      forward.system(), forward.hierarchy(), forward.propagator(), forward.lanes().count())));
+  adjoint_ = std::move(
+      *HostAdjoint::Make(forward.stage(), forward.hierarchy(), setting.coarse, setting.h));
+  adjoint_->LineariseAt(*trajectory_);
+  const State first = *adjoint_->Create();
+  std::copy(last.begin(), last.end(), HostStates::Numbers(first));
+  system_.emplace(std::move(
+      *BlockSystem::Make(*adjoint_, forward.hierarchy(), forward.lanes(), setting.storage, first)));
+}
+
+std::vector<double> AdjointSolve::Lambda(int number) {
+  const int coarsening = forward_.hierarchy().level(0).coarsening;
+  const int at = forward_.stage().steps() - number;
+  std::vector<State> scratch;
+  for (int i = 1; i < coarsening; ++i) scratch.push_back(*adjoint_->Create());
+  std::vector<State> states;
+  if (!system_->ReadBlock(at / coarsening, scratch, 0, states).ok()) std::abort();
+  const double* const numbers = HostStates::Numbers(states[at % coarsening]);
+  return {numbers, numbers + forward_.stage().state_size()};
+}
+
+Parameters AdjointSolve::Gradient(const WeightedChain& chain) {
+  Parameters gradient = Zeros(chain.parameters);
+  for (int step = 0; step < forward_.stage().steps(); ++step) {
+    const std::vector<double> u = forward_.State(step);
+    const std::vector<double> lambda = Lambda(step + 1);
+    forward_.stage().AddStepGradient(step, h_, u.data(), lambda.data(), gradient, 0);
+  }
+  return gradient;
+}
+
+Parameters Zeros(const Parameters& parameters) {
+  Parameters zeros;
+  for (const auto& [weights, bias] : parameters) {
+    zeros.push_back({std::vector<double>(weights.size()), std::vector<double>(bias.size())});
+  }
+  return zeros;
+}
+
+std::vector<double> Flat(const Parameters& parameters) {
+  std::vector<double> all;
+  for (const auto& [weights, bias] : parameters) {
+    all.insert(all.end(), weights.begin(), weights.end());
+    all.insert(all.end(), bias.begin(), bias.end());
+  }
+  return all;
+}
+
+}  // namespace ucudnn::multigrid

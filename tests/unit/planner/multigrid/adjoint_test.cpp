@@ -1,0 +1,389 @@
+// Adjoints of chains and gradients of their weights: against dense Jacobians, central differences
+// and serial backpropagation.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstring>
+
+#include "unit/planner/multigrid/adjoint_solve.h"
+#include "unit/planner/multigrid/dense_chain.h"
+#include "unit/planner/multigrid/drawn_net.h"
+#include "unit/planner/multigrid/drawn_options.h"
+
+namespace ucudnn::multigrid {
+namespace {
+
+using Source = LayerSystem::Source;
+
+Vector DrawVector(std::mt19937_64& random, int64_t size) {
+  std::normal_distribution<double> normal(0, 1);
+  Vector drawn(static_cast<size_t>(size));
+  for (double& number : drawn) number = normal(random);
+  return drawn;
+}
+
+Vector ImageOf(const Vector& state, int image, int size) {
+  return {state.begin() + image * size, state.begin() + (image + 1) * size};
+}
+
+// Nets of each kind of step, `steps` of it, and one of all kinds.
+std::vector<NetShape> Shapes(int steps, planner::ActivationKind activation) {
+  std::vector<NetShape> shapes;
+  for (int kind = 0; kind <= kStepKinds; ++kind) {
+    NetShape shape = {.channels = 4, .activation = activation, .batch = 2};
+    for (int i = 0; i < steps; ++i) {
+      shape.kinds.push_back(static_cast<StepKind>(kind == kStepKinds ? i % kStepKinds : kind));
+    }
+    const bool is_connected = kind >= static_cast<int>(StepKind::kFullyConnected);
+    shape.extent = is_connected ? 1 : 3;
+    shapes.push_back(shape);
+  }
+  return shapes;
+}
+
+constexpr planner::ActivationKind kActivations[] = {planner::ActivationKind::kTanh,
+                                                    planner::ActivationKind::kRelu};
+
+// lambda_0 of one image: the transposed Jacobians of all steps, the last one first.
+Vector DenseAdjoint(const DenseChain& dense, const Vector& first, Vector lambda) {
+  std::vector<Vector> states = {first};
+  for (int step = 0; step + 1 < dense.steps(); ++step) {
+    states.push_back(dense.Step(step, states.back()));
+  }
+  for (int step = dense.steps(); step-- > 0;) {
+    lambda = TransposedProduct(dense.Jacobian(step, states[step]), lambda);
+  }
+  return lambda;
+}
+
+// A rounding of each of the sums' 40 terms in each step.
+double RoundingOf(const Vector& numbers, int steps) {
+  return 40 * 0x1p-53 * steps * std::max(1.0, LargestMagnitude(numbers)) * 4;
+}
+
+TEST(Adjoint, OfEveryKindOfStepIsTheTransposedJacobian) {
+  std::mt19937_64 random(21);
+  for (const auto activation : kActivations) {
+    for (const NetShape& shape : Shapes(7, activation)) {
+      SCOPED_TRACE(TextOf(shape));
+      const WeightedChain chain = DrawnNet(shape, random, 1);
+      HostSolve forward(chain, {.levels = 1, .h = 0.3});
+      const DenseChain dense(chain, 0.3);
+      const std::vector<Vector> states = forward.Serial();
+      const Vector lambda = DrawVector(random, forward.stage().state_size());
+      for (int step = 0; step < dense.steps(); ++step) {
+        Vector result = lambda;
+        forward.stage().AddTransposed({step, step + 1, 0.3}, states[step].data(), result.data(),
+                                      result.data(), 0);
+        for (int image = 0; image < chain.batch; ++image) {
+          const Matrix jacobian = dense.Jacobian(step, ImageOf(states[step], image, dense.size()));
+          const Vector expected = TransposedProduct(jacobian, ImageOf(lambda, image, dense.size()));
+          for (int i = 0; i < dense.size(); ++i) {
+            EXPECT_NEAR(result[image * dense.size() + i], expected[i], RoundingOf(expected, 1));
+          }
+        }
+      }
+    }
+  }
+}
+
+// One level, one layer after the other by the stage alone.
+TEST(Adjoint, OfOneLevelIsSerialBackpropagationBitForBit) {
+  std::mt19937_64 random(22);
+  for (const NetShape& shape : Shapes(9, planner::ActivationKind::kRelu)) {
+    SCOPED_TRACE(TextOf(shape));
+    const WeightedChain chain = DrawnNet(shape, random, 1);
+    const SolveSetting setting = {.levels = 1, .h = 0.2};
+    HostSolve forward(chain, setting);
+    ASSERT_TRUE(forward.Solve({}).ok());
+    Vector lambda = DrawVector(random, forward.stage().state_size());
+    AdjointSolve adjoint(forward, setting, lambda);
+    const Result<Solution> solved = adjoint.Solve({});
+    ASSERT_TRUE(solved.ok()) << solved.message();
+    EXPECT_EQ(solved->outcome, Outcome::kSerial);
+    const std::vector<Vector> states = forward.Serial();
+    for (int step = forward.stage().steps(); step-- > 0;) {
+      forward.stage().AddTransposed({step, step + 1, setting.h}, states[step].data(), lambda.data(),
+                                    lambda.data(), 0);
+      ASSERT_EQ(adjoint.Lambda(step), lambda);
+    }
+  }
+}
+
+SolveSetting SettingOf(const DrawnSolve& drawn, CoarseOperator coarse, double h) {
+  return {.coarsening = drawn.coarsening,
+          .levels = drawn.hierarchy.levels(),
+          .coarse = coarse,
+          .h = h,
+          .storage = drawn.storage,
+          .lanes = drawn.lanes};
+}
+
+SolveOptions ToTolerance(SolveOptions options, double tolerance) {
+  options.tolerance = tolerance;
+  options.cycles = 30;
+  return options;
+}
+
+// <lambda_N, J delta> = <J^T lambda_N, delta>, the left side by dense matrices.
+TEST(Adjoint, OfAnyNetAndOptionsIsTheTransposedChain) {
+  std::mt19937_64 random(23);
+  constexpr CoarseOperator kOperators[] = {CoarseOperator::kInject, CoarseOperator::kMid,
+                                           CoarseOperator::kSum, CoarseOperator::kSum2};
+  int given_up = 0;
+  for (int draw = 0; draw < 300; ++draw) {
+    const DrawnSolve drawn = DrawSolve(random, 30, Weights::kAny);
+    const int steps = drawn.hierarchy.level(0).steps;
+    const NetShape shape = DrawNetShape(random, steps);
+    const SolveSetting setting = SettingOf(drawn, kOperators[draw % 4], 1.5 / steps);
+    SCOPED_TRACE("draw " + std::to_string(draw) + ": " + TextOf(shape) + "; " + drawn.Text() +
+                 ", " + NameOf(setting.coarse));
+    const WeightedChain chain = DrawnNet(shape, random, 1);
+    HostSolve forward(chain, setting);
+    ASSERT_TRUE(forward.system().SolveSerially(0, Source::kNone).ok());
+    const Vector last = DrawVector(random, forward.stage().state_size());
+    SolveSetting of_adjoint = setting;
+    if (DrawNumber(random, 0, 1) == 0) of_adjoint.storage = Storage::kAll;
+    AdjointSolve adjoint(forward, of_adjoint, last);
+    const Result<Solution> solved = adjoint.Solve(ToTolerance(drawn.options, 1e-11));
+    ASSERT_TRUE(solved.ok()) << solved.message();
+    given_up += solved->fallback.empty() ? 0 : 1;
+    const DenseChain dense(chain, setting.h);
+    const Vector lambda = adjoint.Lambda(0);
+    double growth = 1;
+    for (int step = 0; step < steps; ++step) growth *= dense.Growth(step);
+    for (int image = 0; image < chain.batch; ++image) {
+      const Vector delta = DrawVector(random, dense.size());
+      Vector moved = delta;
+      Vector state = ImageOf(chain.first, image, dense.size());
+      for (int step = 0; step < steps; ++step) {
+        moved = Product(dense.Jacobian(step, state), moved);
+        state = dense.Step(step, state);
+      }
+      const double bound = growth * std::sqrt(steps) * 1e-11 * std::sqrt(Dot(delta, delta)) +
+                           growth * RoundingOf(lambda, steps);
+      ASSERT_NEAR(Dot(ImageOf(last, image, dense.size()), moved),
+                  Dot(ImageOf(lambda, image, dense.size()), delta), bound);
+      const Vector expected = DenseAdjoint(dense, ImageOf(chain.first, image, dense.size()),
+                                           ImageOf(last, image, dense.size()));
+      ASSERT_LT(RelativeError(ImageOf(lambda, image, dense.size()), expected), 1e-9);
+    }
+  }
+  EXPECT_LT(given_up, 15);
+}
+
+TEST(Adjoint, LanesAndStorageChangeNothing) {
+  std::mt19937_64 random(24);
+  for (int draw = 0; draw < 100; ++draw) {
+    const DrawnSolve drawn = DrawSolve(random, 40, Weights::kAny);
+    const int steps = drawn.hierarchy.level(0).steps;
+    const NetShape shape = DrawNetShape(random, steps);
+    SCOPED_TRACE("draw " + std::to_string(draw) + ": " + TextOf(shape) + "; " + drawn.Text());
+    const WeightedChain chain = DrawnNet(shape, random, 1);
+    SolveOptions options = drawn.options;
+    options.skips_first_down = false;
+    options.cycles = 2;
+    const Vector last = DrawVector(random, chain.stage().shape.Features() * chain.batch);
+    Vector expected;
+    for (int lanes = 1; lanes <= 4; lanes += draw % 3 + 1) {
+      for (const Storage storage : {Storage::kAll, Storage::kCPoints}) {
+        SolveSetting setting = SettingOf(drawn, CoarseOperator::kSum2, 1.0 / steps);
+        setting.lanes = lanes;
+        setting.storage = storage;
+        HostSolve forward(chain, setting);
+        ASSERT_TRUE(forward.Solve(options).ok());
+        AdjointSolve adjoint(forward, setting, last);
+        ASSERT_TRUE(adjoint.Solve(options).ok());
+        const Vector gradient = Flat(adjoint.Gradient(chain));
+        if (expected.empty()) expected = gradient;
+        ASSERT_EQ(gradient.size(), expected.size());
+        ASSERT_EQ(std::memcmp(gradient.data(), expected.data(), gradient.size() * sizeof(double)),
+                  0);
+      }
+    }
+  }
+}
+
+// Means of blocks that are counted from the end, of depths that the factors do not divide.
+TEST(Adjoint, OfMeansConvergesForAnyDepth) {
+  std::mt19937_64 random(25);
+  for (const int steps : {64, 65, 70, 79}) {
+    const WeightedChain chain = DrawnChain({.steps = steps, .extent = 4}, random, 0.5, 6);
+    const SolveSetting setting = {.levels = 3, .coarse = CoarseOperator::kMean, .h = 1.0 / steps};
+    HostSolve forward(chain, setting);
+    ASSERT_TRUE(forward.system().SolveSerially(0, Source::kNone).ok());
+    const Vector last = DrawVector(random, forward.stage().state_size());
+    AdjointSolve adjoint(forward, setting, last);
+    const Result<Solution> solved = adjoint.Solve(ToTolerance({}, 1e-11));
+    ASSERT_TRUE(solved.ok()) << solved.message();
+    EXPECT_EQ(solved->fallback, "");
+    EXPECT_LT(solved->cycles, 8);
+    const DenseChain dense(chain, setting.h);
+    EXPECT_LT(RelativeError(adjoint.Lambda(0), DenseAdjoint(dense, chain.first, last)), 1e-10);
+  }
+}
+
+double LossOf(const WeightedChain& chain, double h, const Vector& last) {
+  HostSolve solve(chain, {.levels = 1, .h = h});
+  return Dot(last, solve.Serial().back());
+}
+
+// The central difference over `distance` of the loss by one number of the chain.
+double Slope(WeightedChain& chain, double& number, double h, const Vector& last, double distance) {
+  const double before = number;
+  number = before + distance;
+  const double above = LossOf(chain, h, last);
+  number = before - distance;
+  const double below = LossOf(chain, h, last);
+  number = before;
+  return (above - below) / (2 * distance);
+}
+
+TEST(Adjoint, GradientsAreCentralDifferences) {
+  std::mt19937_64 random(26);
+  for (const auto activation : kActivations) {
+    // A step of relu has kinks, and no curvature between them.
+    const double distance = activation == planner::ActivationKind::kRelu ? 1e-6 : 1e-4;
+    for (const NetShape& shape : Shapes(8, activation)) {
+      SCOPED_TRACE(TextOf(shape));
+      WeightedChain chain = DrawnNet(shape, random, 1);
+      const SolveSetting setting = {.coarsening = {2}, .h = 0.2};
+      HostSolve forward(chain, setting);
+      ASSERT_TRUE(forward.Solve(ToTolerance({}, 1e-13)).ok());
+      const Vector last = DrawVector(random, forward.stage().state_size());
+      AdjointSolve adjoint(forward, setting, last);
+      ASSERT_TRUE(adjoint.Solve(ToTolerance({}, 1e-13)).ok());
+      const Parameters gradient = adjoint.Gradient(chain);
+      for (size_t node = 0; node < chain.parameters.size(); ++node) {
+        for (const bool is_bias : {false, true}) {
+          NodeWeights& of_node = chain.parameters[node];
+          Vector& numbers = is_bias ? of_node.bias : of_node.weights;
+          if (numbers.empty()) continue;
+          const size_t i = random() % numbers.size();
+          const double near = Slope(chain, numbers[i], setting.h, last, distance);
+          const double far = Slope(chain, numbers[i], setting.h, last, 2 * distance);
+          // The error of a central difference is a quarter at half the distance; its rounding is
+          // that of a loss of 100 over the distance.
+          const double tolerance = std::abs(far - near) + 100 * 0x1p-50 / distance;
+          EXPECT_LT(tolerance, 1e-5);
+          EXPECT_NEAR((is_bias ? gradient[node].bias : gradient[node].weights)[i], near, tolerance)
+              << "node " << node << (is_bias ? " bias " : " weight ") << i;
+        }
+      }
+    }
+  }
+}
+
+Vector SerialGradient(const WeightedChain& chain, double h, const Vector& last) {
+  const SolveSetting setting = {.levels = 1, .h = h};
+  HostSolve forward(chain, setting);
+  EXPECT_TRUE(forward.Solve({}).ok());
+  AdjointSolve adjoint(forward, setting, last);
+  EXPECT_TRUE(adjoint.Solve({}).ok());
+  return Flat(adjoint.Gradient(chain));
+}
+
+// The relative error of the gradient behind `options` forward and backward.
+double GradientError(const WeightedChain& chain, const SolveSetting& setting, const Vector& last,
+                     const SolveOptions& options) {
+  HostSolve forward(chain, setting);
+  EXPECT_TRUE(forward.Solve(options).ok());
+  AdjointSolve adjoint(forward, setting, last);
+  EXPECT_TRUE(adjoint.Solve(options).ok());
+  return RelativeError(Flat(adjoint.Gradient(chain)), SerialGradient(chain, setting.h, last));
+}
+
+struct Row {
+  const char* name;
+  int steps;
+  std::optional<int> knots;
+  CoarseOperator coarse;
+  double errors[3];  // after one, two and three cycles; what was measured, within ten times
+};
+
+TEST(Adjoint, GradientsAfterFewCyclesAreNearSerialOnes) {
+  const Row kRows[] = {
+      {"smooth_64", 64, 6, CoarseOperator::kInject, {1e-1, 1e-3, 1e-5}},
+      {"smooth_256", 256, 6, CoarseOperator::kInject, {1e-1, 1e-4, 1e-6}},
+      {"iid_64", 64, std::nullopt, CoarseOperator::kInject, {2e-1, 5e-2, 2e-2}},
+      {"iid_256", 256, std::nullopt, CoarseOperator::kInject, {2e-1, 5e-3, 1e-4}},
+      {"iid_256_sum", 256, std::nullopt, CoarseOperator::kSum, {1e-2, 1e-6, 1e-9}},
+  };
+  for (const Row& row : kRows) {
+    std::mt19937_64 random(27);
+    const WeightedChain chain = DrawnChain({.steps = row.steps}, random, 0.5, row.knots);
+    const SolveSetting setting = {.coarse = row.coarse, .h = 2.0 / row.steps};
+    const Vector last = DrawVector(random, chain.stage().shape.Features());
+    for (int cycles = 1; cycles <= 3; ++cycles) {
+      SolveOptions options;
+      options.cycles = cycles;
+      const double error = GradientError(chain, setting, last, options);
+      const std::string name =
+          std::string(row.name) + "_gradient_error_after_" + std::to_string(cycles);
+      RecordProperty(name, testing::PrintToString(error));
+      std::cout << name << " = " << error << '\n';
+      EXPECT_LT(error, row.errors[cycles - 1]);
+    }
+    EXPECT_LT(GradientError(chain, setting, last, ToTolerance({}, 1e-13)), 1e-13);
+  }
+}
+
+// Counts steps of layers; of a chain with C-points alone, those are what the adjoint recomputes.
+class CountingChain : public Propagator {
+ public:
+  explicit CountingChain(HostChain& chain) : chain_(chain) {}
+  Result<State> Create() override { return chain_.Create(); }
+  Status Step(int level, int step, State from, State to, int lane) override {
+    if (level == 0) ++steps;
+    return chain_.Step(level, step, from, to, lane);
+  }
+  Status Combine(State to, double b, double a, State x, int lane) override {
+    return chain_.Combine(to, b, a, x, lane);
+  }
+  Status SquaredDistance(State x, State y, double* result, int lane) override {
+    return chain_.SquaredDistance(x, y, result, lane);
+  }
+  double UnitRoundoff() const override { return chain_.UnitRoundoff(); }
+
+  std::atomic<int64_t> steps = 0;
+
+ private:
+  HostChain& chain_;
+};
+
+// F-relaxation of the adjoint reads all states of a block. Coarse steps and those into C-points
+// read one that is kept.
+TEST(Adjoint, RecomputesStatesForRelaxationAlone) {
+  std::mt19937_64 random(28);
+  constexpr int kBlocks = 8;
+  constexpr int kCoarsening = 4;
+  const WeightedChain chain =
+      DrawnChain({.steps = kBlocks * kCoarsening, .extent = 4}, random, 0.5);
+  for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kSum}) {
+    for (const int lanes : {1, 2}) {
+      HostSolve host(chain, {.coarse = coarse, .h = 0.03, .lanes = lanes});
+      ASSERT_TRUE(host.system().Broadcast().ok());
+      CountingChain counting(host.propagator());
+      BlockSystem forward = std::move(*BlockSystem::Make(counting, host.hierarchy(), host.lanes(),
+                                                         Storage::kCPoints, host.system().last()));
+      ASSERT_TRUE(forward.SolveSerially(0, Source::kNone).ok());
+      HostTrajectory trajectory =
+          std::move(*HostTrajectory::Make(forward, host.hierarchy(), host.propagator(), lanes));
+      const auto adjoint =
+          std::move(*HostAdjoint::Make(host.stage(), host.hierarchy(), coarse, 0.03));
+      adjoint->LineariseAt(trajectory);
+      BlockSystem system = std::move(*BlockSystem::Make(*adjoint, host.hierarchy(), host.lanes(),
+                                                        Storage::kAll, forward.last()));
+      counting.steps = 0;
+      SolveOptions options;
+      options.measures_cycles = false;
+      ASSERT_TRUE(Solve(system, host.hierarchy(), options).ok());
+      constexpr int kRelaxations = 5;  // two cycles of FCF, and the one before the first
+      EXPECT_EQ(counting.steps, kRelaxations * kBlocks * (kCoarsening - 1));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn::multigrid

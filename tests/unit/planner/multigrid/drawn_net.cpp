@@ -1,0 +1,150 @@
+#include "unit/planner/multigrid/drawn_net.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <iostream>
+
+#include "unit/planner/multigrid/drawn_options.h"
+
+namespace ucudnn::multigrid {
+namespace {
+
+using planner::NodeId;
+using planner::Operator;
+
+template <typename T>
+T Required(Result<T> result) {
+  if (!result.ok()) {
+    std::cerr << result.message() << '\n';
+    std::abort();
+  }
+  return std::move(*result);
+}
+
+planner::Convolution Square(int filters, int window) {
+  return {.filters = filters, .window = {1, window, window}, .pad = {0, window / 2, window / 2}};
+}
+
+std::vector<Operator> OperatorsOf(StepKind kind, const NetShape& shape) {
+  const int channels = shape.channels;
+  const planner::Activation activation = {shape.activation};
+  switch (kind) {
+    case StepKind::kConvolution:
+      return {Square(channels, 3), activation};
+    case StepKind::kTwoConvolutions:
+      return {Square(channels + 1, 3), activation, Square(channels, 1)};
+    case StepKind::kGroups: {
+      planner::Convolution grouped = Square(channels, 3);
+      grouped.groups = 2;
+      grouped.dilation = {1, 2, 2};
+      grouped.pad = {0, 2, 2};
+      return {grouped, activation};
+    }
+    case StepKind::kPreActivation: {
+      planner::Convolution wide = {.filters = channels, .window = {1, 1, 3}, .pad = {0, 0, 1}};
+      planner::Convolution high = {.filters = channels, .window = {1, 3, 1}, .pad = {0, 1, 0}};
+      high.bias = false;
+      return {planner::Scale{}, activation, wide, high};
+    }
+    case StepKind::kPooled:
+      return {planner::Pooling{.kind = planner::PoolingKind::kAverage,
+                               .window = {1, 3, 3},
+                               .stride = {1, 1, 1},
+                               .pad = {0, 1, 1}},
+              Square(channels, 3), activation};
+    case StepKind::kFullyConnected:
+      return {planner::FullyConnected{.outputs = channels}, activation};
+    case StepKind::kBottleneck:
+      return {planner::FullyConnected{.outputs = channels / 2}, activation,
+              planner::FullyConnected{.outputs = channels, .bias = false}};
+  }
+  return {};
+}
+
+std::vector<double> DrawnNumbers(int64_t count, double deviation, std::mt19937_64& random) {
+  std::normal_distribution<double> normal(0, deviation);
+  std::vector<double> numbers(static_cast<size_t>(count));
+  for (double& number : numbers) number = normal(random);
+  return numbers;
+}
+
+// Of a layer between shapes, as large as keeps what it gives as large as what it reads.
+NodeWeights DrawWeights(const HostLayer& layer, std::mt19937_64& random, double gain) {
+  const WeightCounts counts = WeightCountsOf(layer);
+  int64_t outputs = layer.output.c;
+  if (std::holds_alternative<planner::Scale>(layer.op)) outputs = counts.weights;
+  const double inputs = outputs == 0 ? 1 : static_cast<double>(counts.weights / outputs);
+  return {DrawnNumbers(counts.weights, gain / std::sqrt(inputs), random),
+          DrawnNumbers(counts.bias, 0.1, random)};
+}
+
+}  // namespace
+
+WeightedChain ChainOf(const std::vector<std::vector<Operator>>& steps, const NetShape& shape,
+                      std::mt19937_64& random, double gain) {
+  planner::GraphBuilder builder("drawn");
+  const planner::Input input = {shape.channels, {1, shape.extent, shape.extent}, 2};
+  Stage stage = {.input = builder.Add("data", input, {})};
+  NodeId last = stage.input;
+  for (const std::vector<Operator>& operators : steps) {
+    const std::string name = "step" + std::to_string(stage.steps.size());
+    ResidualStep step;
+    NodeId inside = last;
+    for (const Operator& op : operators) {
+      inside = builder.Add(name + "." + std::to_string(step.transformation.size()), op, {inside});
+      step.transformation.push_back(inside);
+    }
+    step.sum = last = builder.Add(name + ".add", planner::Add{}, {inside, last});
+    stage.steps.push_back(std::move(step));
+  }
+  WeightedChain made = {.batch = shape.batch};
+  made.chain.graph = Required(builder.Build());
+  made.chain.shapes = Required(planner::InferShapes(made.chain.graph, 1));
+  stage.shape = made.chain.shapes[stage.input];
+  made.parameters.resize(made.chain.graph.nodes.size());
+  for (const ResidualStep& step : stage.steps) {
+    planner::Shape from = stage.shape;
+    for (const NodeId id : step.transformation) {
+      const planner::Shape& to = made.chain.shapes[id];
+      made.parameters[id] = DrawWeights({made.chain.graph.nodes[id].op, from, to}, random, gain);
+      from = to;
+    }
+  }
+  made.first = DrawnNumbers(stage.shape.Features() * shape.batch, 1, random);
+  made.chain.sections.emplace_back(std::move(stage));
+  return made;
+}
+
+WeightedChain DrawnNet(const NetShape& shape, std::mt19937_64& random, double gain) {
+  std::vector<std::vector<Operator>> steps;
+  for (const StepKind kind : shape.kinds) steps.push_back(OperatorsOf(kind, shape));
+  return ChainOf(steps, shape, random, gain);
+}
+
+NetShape DrawNetShape(std::mt19937_64& random, int steps) {
+  NetShape shape;
+  shape.channels = 2 * DrawNumber(random, 1, 2);
+  const bool has_extent = DrawNumber(random, 0, 2) > 0;
+  shape.extent = has_extent ? DrawNumber(random, 2, 4) : 1;
+  const int first_connected = static_cast<int>(StepKind::kFullyConnected);
+  const int kinds = has_extent ? first_connected : kStepKinds;
+  const bool mixes = DrawNumber(random, 0, 2) == 0;
+  const int only = DrawNumber(random, 0, kinds - 1);
+  for (int i = 0; i < steps; ++i) {
+    shape.kinds.push_back(static_cast<StepKind>(mixes ? DrawNumber(random, 0, kinds - 1) : only));
+  }
+  if (DrawNumber(random, 0, 1) == 0) shape.activation = planner::ActivationKind::kRelu;
+  shape.batch = DrawNumber(random, 1, 3);
+  return shape;
+}
+
+std::string TextOf(const NetShape& shape) {
+  std::string text = std::to_string(shape.batch) + " of " + std::to_string(shape.channels) + " x " +
+                     std::to_string(shape.extent) + "^2, ";
+  text += shape.activation == planner::ActivationKind::kRelu ? "relu" : "tanh";
+  text += ", steps of kinds";
+  for (const StepKind kind : shape.kinds) text += " " + std::to_string(static_cast<int>(kind));
+  return text;
+}
+
+}  // namespace ucudnn::multigrid

@@ -1,0 +1,41 @@
+// Residual chains of many kinds of steps, with weights drawn at random.
+#pragma once
+
+#include <random>
+#include <string>
+
+#include "unit/planner/multigrid/plain_chain.h"
+
+namespace ucudnn::multigrid {
+
+enum class StepKind {
+  kConvolution,      // 3 x 3, activation
+  kTwoConvolutions,  // 3 x 3 to more channels, activation, 1 x 1 back
+  kGroups,           // 3 x 3 dilated by 2 in two groups, activation
+  kPreActivation,    // scale, activation, 1 x 3 and 3 x 1
+  kPooled,           // average of 3 x 3, 3 x 3, activation
+  kFullyConnected,   // activation behind
+  kBottleneck,       // fully connected to fewer numbers, activation, and back
+};
+constexpr int kStepKinds = 7;
+
+struct NetShape {
+  std::vector<StepKind> kinds;  // one a step; fully connected ones only with an extent of 1
+  int channels = 2;             // even
+  int extent = 3;
+  planner::ActivationKind activation = planner::ActivationKind::kTanh;
+  int batch = 1;
+};
+
+// A chain whose steps have these operators, one after the other. Weights come from N(0, gain^2 /
+// inputs of an output), biases from N(0, 0.01), u0 from N(0, 1).
+WeightedChain ChainOf(const std::vector<std::vector<planner::Operator>>& steps,
+                      const NetShape& shape, std::mt19937_64& random, double gain);
+WeightedChain DrawnNet(const NetShape& shape, std::mt19937_64& random, double gain);
+
+// `steps` steps of one kind or of several, of a small shape.
+NetShape DrawNetShape(std::mt19937_64& random, int steps);
+
+std::string TextOf(const NetShape& shape);
+
+}  // namespace ucudnn::multigrid

@@ -1,0 +1,52 @@
+#include "unit/planner/multigrid/drawn_options.h"
+
+#include <algorithm>
+#include <sstream>
+
+namespace ucudnn::multigrid {
+
+int DrawNumber(std::mt19937_64& random, int low, int high) {
+  return low + static_cast<int>(random() % static_cast<uint64_t>(high - low + 1));
+}
+
+DrawnSolve DrawSolve(std::mt19937_64& random, int most_steps, Weights weights) {
+  DrawnSolve drawn;
+  const int steps = DrawNumber(random, 4, most_steps);
+  const int wanted = DrawNumber(random, 2, 4);
+  int left = steps;
+  while (static_cast<int>(drawn.coarsening.size()) + 1 < wanted && left / 2 >= 2) {
+    const int factor = DrawNumber(random, 2, std::min(left / 2, 6));
+    drawn.coarsening.push_back(factor);
+    left /= factor;
+  }
+  const int levels = static_cast<int>(drawn.coarsening.size()) + 1;
+  drawn.hierarchy = *Hierarchy::Make(steps, drawn.coarsening, levels);
+  drawn.options.relaxation.clear();
+  for (int level = DrawNumber(random, 1, levels - 1); level > 0; --level) {
+    const double weight = weights == Weights::kOne ? 1 : 0.25 * DrawNumber(random, 2, 6);
+    drawn.options.relaxation.push_back({DrawNumber(random, 0, 2), weight});
+  }
+  drawn.options.cycle = DrawNumber(random, 0, 1) == 0 ? CycleKind::kV : CycleKind::kF;
+  drawn.options.skips_first_down = DrawNumber(random, 0, 3) == 0;
+  drawn.options.cycles = 1;
+  drawn.options.measures_cycles = false;
+  drawn.storage = DrawNumber(random, 0, 1) == 0 ? Storage::kAll : Storage::kCPoints;
+  drawn.lanes = DrawNumber(random, 1, 4);
+  return drawn;
+}
+
+std::string DrawnSolve::Text() const {
+  std::ostringstream text;
+  text << hierarchy.level(0).steps << " layers, c =";
+  for (const int factor : coarsening) text << ' ' << factor;
+  text << (options.cycle == CycleKind::kV ? ", V" : ", F") << ", relaxation";
+  for (const Relaxation& relaxation : options.relaxation) {
+    text << ' ' << relaxation.c_sweeps << '*' << relaxation.c_weight;
+  }
+  if (options.start == Start::kNested) text << ", nested";
+  if (options.skips_first_down) text << ", skips first down";
+  text << (storage == Storage::kAll ? ", all states" : ", C-points") << ", " << lanes << " lanes";
+  return text.str();
+}
+
+}  // namespace ucudnn::multigrid

@@ -1,0 +1,31 @@
+// Hierarchies and options of a solve drawn at random, as property tests go through them.
+#pragma once
+
+#include <random>
+#include <string>
+
+#include "planner/multigrid/block_system.h"
+#include "planner/multigrid/hierarchy.h"
+#include "planner/multigrid/solver.h"
+
+namespace ucudnn::multigrid {
+
+enum class Weights { kOne, kAny };
+
+struct DrawnSolve {
+  Hierarchy hierarchy;
+  std::vector<int> coarsening;
+  SolveOptions options;  // without tolerance, for one cycle, unmeasured, from a broadcast
+  Storage storage = Storage::kAll;
+  int lanes = 1;
+
+  std::string Text() const;
+};
+
+// Of 4 to `most_steps` layers and two levels or more; factors need not divide.
+DrawnSolve DrawSolve(std::mt19937_64& random, int most_steps, Weights weights);
+
+// A number from `low` to `high`, both included.
+int DrawNumber(std::mt19937_64& random, int low, int high);
+
+}  // namespace ucudnn::multigrid

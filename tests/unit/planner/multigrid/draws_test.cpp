@@ -1,0 +1,142 @@
+// Nets and options drawn at random: each solve reaches what serial propagation gives, and neither
+// lanes nor storage change a bit of it.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "unit/planner/multigrid/dense_chain.h"
+#include "unit/planner/multigrid/drawn_net.h"
+#include "unit/planner/multigrid/drawn_options.h"
+
+namespace ucudnn::multigrid {
+namespace {
+
+struct Draw {
+  DrawnSolve solve;
+  NetShape shape;
+  double gain = 1;
+  SolveSetting setting;
+
+  std::string Text() const {
+    return TextOf(shape) + "; " + solve.Text() + ", " + NameOf(setting.coarse) +
+           ", h = " + std::to_string(setting.h);
+  }
+};
+
+Draw DrawOne(std::mt19937_64& random) {
+  Draw draw = {.solve = DrawSolve(random, 48, Weights::kAny)};
+  const int steps = draw.solve.hierarchy.level(0).steps;
+  draw.shape = DrawNetShape(random, steps);
+  draw.gain = 0.25 * DrawNumber(random, 2, 4);
+  bool is_of_one_kind = true;
+  for (const StepKind kind : draw.shape.kinds) is_of_one_kind &= kind == draw.shape.kinds[0];
+  constexpr CoarseOperator kOperators[] = {CoarseOperator::kInject, CoarseOperator::kMid,
+                                           CoarseOperator::kSum, CoarseOperator::kSum2,
+                                           CoarseOperator::kMean};
+  // T of up to 3, or up to 48: some of the latter are given up.
+  const int stretch = DrawNumber(random, 0, 7) == 0 ? 16 : 1;
+  draw.setting = {.coarsening = draw.solve.coarsening,
+                  .levels = draw.solve.hierarchy.levels(),
+                  .coarse = kOperators[DrawNumber(random, 0, is_of_one_kind ? 4 : 3)],
+                  .h = 0.25 * DrawNumber(random, 1, 12) * stretch / steps,
+                  .storage = draw.solve.storage,
+                  .lanes = draw.solve.lanes};
+  SolveOptions& options = draw.solve.options;
+  options.tolerance = DrawNumber(random, 0, 1) == 0 ? 1e-9 : 1e-11;
+  options.cycles = 30;
+  if (DrawNumber(random, 0, 1) == 0) options.scale = ResidualScale::kLargestState;
+  if (DrawNumber(random, 0, 1) == 0) options.start = Start::kNested;
+  options.measures_start = DrawNumber(random, 0, 1) == 0;
+  return draw;
+}
+
+std::vector<Vector> StatesOf(HostSolve& solve) {
+  std::vector<Vector> states;
+  for (int i = 0; i <= solve.stage().steps(); ++i) states.push_back(solve.State(i));
+  states.push_back(solve.Last());
+  return states;
+}
+
+bool AreTheSameBits(const Vector& a, const Vector& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
+}
+
+// How far the last state may be from the exact one: each residual of a C-point and each rounding
+// grows with the steps behind it.
+double BoundOfError(const WeightedChain& chain, const Draw& draw, const Solution& solution) {
+  const DenseChain dense(chain, draw.setting.h);
+  double growth = 1;
+  for (int step = 0; step < dense.steps(); ++step) growth *= dense.Growth(step);
+  double residual = solution.residuals.back();
+  if (draw.solve.options.scale == ResidualScale::kLargestState) residual *= solution.largest_state;
+  const int blocks = draw.solve.hierarchy.level(0).blocks();
+  // Sums of up to 36 products and their activation, each with a rounding.
+  const double rounding = 40 * 0x1p-53 * dense.steps() * solution.largest_state;
+  return growth * (std::sqrt(blocks) * residual + rounding);
+}
+
+void ExpectTheSameWithOtherLanesAndStorage(const WeightedChain& chain, const Draw& draw,
+                                           const std::vector<Vector>& states,
+                                           const Solution& solution) {
+  SolveSetting other = draw.setting;
+  other.lanes = draw.setting.lanes % 4 + 1;
+  // What a skipped relaxation leaves between C-points is the storage's, and so is a start's
+  // residual there.
+  if (!draw.solve.options.skips_first_down) {
+    other.storage = other.storage == Storage::kAll ? Storage::kCPoints : Storage::kAll;
+  }
+  HostSolve solve(chain, other);
+  const Result<Solution> solved = solve.Solve(draw.solve.options);
+  ASSERT_TRUE(solved.ok()) << solved.message();
+  EXPECT_EQ(solved->outcome, solution.outcome);
+  EXPECT_EQ(solved->fallback, solution.fallback);
+  const Vector after(solved->residuals.begin() + 1, solved->residuals.end());
+  EXPECT_EQ(after, Vector(solution.residuals.begin() + 1, solution.residuals.end()));
+  const std::vector<Vector> others = StatesOf(solve);
+  for (size_t i = 0; i < states.size(); ++i) {
+    ASSERT_TRUE(AreTheSameBits(others[i], states[i])) << "state " << i;
+  }
+}
+
+TEST(Draws, ReachWhatSerialPropagationGives) {
+  std::mt19937_64 random(19);
+  int given_up = 0;
+  int direct = 0;
+  constexpr int kDraws = 2000;
+  for (int number = 0; number < kDraws; ++number) {
+    const Draw draw = DrawOne(random);
+    SCOPED_TRACE("draw " + std::to_string(number) + ": " + draw.Text());
+    const WeightedChain chain = DrawnNet(draw.shape, random, draw.gain);
+    HostSolve solve(chain, draw.setting);
+    const Result<Solution> solved = solve.Solve(draw.solve.options);
+    ASSERT_TRUE(solved.ok()) << solved.message();
+    const std::vector<Vector> states = StatesOf(solve);
+    const std::vector<Vector> serial = solve.Serial();
+    if (solved->fallback.empty()) {
+      const double error = RelativeError(solve.Last(), serial.back());
+      const double norm = std::sqrt(Dot(serial.back(), serial.back()));
+      ASSERT_LE(error * norm, BoundOfError(chain, draw, *solved));
+      // The bound takes the worst of each step; a short net comes nowhere near it.
+      const bool is_short = draw.setting.h * draw.solve.hierarchy.level(0).steps <= 3;
+      if (is_short) {
+        ASSERT_LE(error, 1e-7);
+      }
+      direct += solved->outcome == Outcome::kDirect;
+    } else {
+      ++given_up;
+      for (size_t i = 0; i < serial.size(); ++i) {
+        ASSERT_TRUE(AreTheSameBits(states[i], serial[i])) << "state " << i;
+      }
+    }
+    ExpectTheSameWithOtherLanesAndStorage(chain, draw, states, *solved);
+    if (HasFatalFailure()) return;
+  }
+  // Both ends are met, and most solves converge.
+  EXPECT_GT(given_up, 0);
+  EXPECT_LT(given_up, kDraws / 10);
+  EXPECT_LT(direct, kDraws / 2);
+}
+
+}  // namespace
+}  // namespace ucudnn::multigrid

@@ -1,0 +1,261 @@
+// The solver on chains in which nothing is rounded (ring_chain.h): what a cycle leaves unchanged,
+// what relaxation makes exact and when, that lanes and storage change nothing, and how often layers
+// are stepped through.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "unit/planner/multigrid/drawn_options.h"
+#include "unit/planner/multigrid/ring_chain.h"
+
+namespace ucudnn::multigrid {
+namespace {
+
+using Source = LayerSystem::Source;
+
+// States after a solve of `drawn` with `cycles` cycles, and what it said.
+struct RingResult {
+  std::vector<RingChain::Numbers> states;
+  Solution solution;
+};
+RingResult SolveRing(const DrawnSolve& drawn, uint64_t seed, int cycles) {
+  RingSolve solve(drawn.hierarchy, seed, drawn.storage, drawn.lanes);
+  SolveOptions options = drawn.options;
+  options.cycles = cycles;
+  Result<Solution> solved = Solve(solve.system, solve.hierarchy, options);
+  EXPECT_TRUE(solved.ok()) << solved.message();
+  if (!solved.ok()) return {};
+  return {solve.States(), *solved};
+}
+
+DrawnSolve Two(int steps, int coarsening, int sweeps) {
+  DrawnSolve made = {.hierarchy = *Hierarchy::Make(steps, {coarsening}, 2),
+                     .coarsening = {coarsening}};
+  made.options.relaxation = {{sweeps, 1}};
+  made.options.measures_cycles = false;
+  return made;
+}
+
+TEST(ExactSolve, TheSolutionIsAFixedPointOfEveryCycle) {
+  std::mt19937_64 random(1);
+  for (uint64_t draw = 0; draw < 500; ++draw) {
+    DrawnSolve drawn = DrawSolve(random, 60, Weights::kAny);
+    drawn.options.start = Start::kPrevious;
+    SCOPED_TRACE("draw " + std::to_string(draw) + ": " + drawn.Text());
+    RingSolve solve(drawn.hierarchy, draw, drawn.storage, drawn.lanes);
+    ASSERT_TRUE(solve.system.SolveSerially(0, Source::kNone).ok());
+    const auto serial = solve.chain.Serial(drawn.hierarchy.level(0).steps);
+    ASSERT_EQ(solve.States(), serial);
+    drawn.options.cycles = DrawNumber(random, 1, 3);
+    const Result<Solution> solved = Solve(solve.system, solve.hierarchy, drawn.options);
+    ASSERT_TRUE(solved.ok()) << solved.message();
+    ASSERT_EQ(solve.States(), serial);
+    ASSERT_EQ(RingChain::Of(solve.system.last()), serial.back());
+  }
+}
+
+// F after N/c cycles, FCF after N/2c, FCFCF after N/3c.
+TEST(ExactSolve, RelaxationIsExactAfterAsManyCyclesAsItHasBlocksToPass) {
+  for (const int sweeps : {0, 1, 2}) {
+    for (const int coarsening : {2, 3, 4}) {
+      for (const int blocks : {2, 3, 6, 7}) {
+        for (const int rest : {0, coarsening - 1}) {
+          const int steps = blocks * coarsening + rest;
+          const DrawnSolve drawn = Two(steps, coarsening, sweeps);
+          SCOPED_TRACE(drawn.Text());
+          const int cycles = (blocks + sweeps) / (sweeps + 1);
+          EXPECT_EQ(CyclesOfDirectSolve(drawn.hierarchy.level(0), {sweeps, 1}), cycles);
+          const auto serial = RingChain(7).Serial(steps);
+          const RingResult exact = SolveRing(drawn, 7, cycles);
+          EXPECT_EQ(exact.states, serial);
+          EXPECT_EQ(exact.solution.outcome, Outcome::kDirect);
+          if (cycles == 1) continue;
+          const RingResult early = SolveRing(drawn, 7, cycles - 1);
+          EXPECT_NE(early.states, serial);
+          EXPECT_EQ(early.solution.outcome, Outcome::kEarly);
+        }
+      }
+    }
+  }
+}
+
+// With any options: more levels, cycles, weights and starts.
+TEST(ExactSolve, DirectMeansExactAndIsSaidAsSoonAsItIs) {
+  std::mt19937_64 random(2);
+  for (uint64_t draw = 0; draw < 200; ++draw) {
+    DrawnSolve drawn = DrawSolve(random, 40, Weights::kAny);
+    if (DrawNumber(random, 0, 1) == 0) drawn.options.start = Start::kNested;
+    SCOPED_TRACE("draw " + std::to_string(draw) + ": " + drawn.Text());
+    const auto serial = RingChain(draw).Serial(drawn.hierarchy.level(0).steps);
+    const int blocks = drawn.hierarchy.level(0).blocks();
+    int exact_before = 0;
+    for (int cycles = 1; cycles <= blocks + 1; ++cycles) {
+      const RingResult result = SolveRing(drawn, draw, cycles);
+      const bool is_exact = result.states == serial;
+      if (result.solution.outcome == Outcome::kDirect) {
+        ASSERT_TRUE(is_exact) << "after " << cycles << " cycles";
+        break;
+      }
+      ASSERT_EQ(result.solution.outcome, Outcome::kEarly);
+      ASSERT_LE(cycles, blocks);
+      if (is_exact) ++exact_before;
+    }
+    // A first cycle that does not relax is not counted, but passes a block where F-points follow
+    // from their C-points all the same.
+    const bool follows =
+        drawn.options.start == Start::kNested || drawn.storage == Storage::kCPoints;
+    ASSERT_LE(exact_before, drawn.options.skips_first_down && follows ? 1 : 0);
+  }
+}
+
+TEST(ExactSolve, AnUnmeasuredDirectSolveMeasuresItsLastResidual) {
+  const RingResult direct = SolveRing(Two(16, 2, 1), 7, 4);
+  ASSERT_EQ(direct.solution.residuals.size(), 5U);
+  for (int cycle = 0; cycle < 4; ++cycle) EXPECT_TRUE(std::isnan(direct.solution.residuals[cycle]));
+  EXPECT_EQ(direct.solution.residuals[4], 0);
+  EXPECT_EQ(SolveRing(Two(16, 2, 1), 7, 3).solution.residuals.size(), 1U);
+}
+
+TEST(ExactSolve, LanesAndStorageChangeNothing) {
+  std::mt19937_64 random(3);
+  for (uint64_t draw = 0; draw < 100; ++draw) {
+    DrawnSolve drawn = DrawSolve(random, 60, Weights::kAny);
+    if (DrawNumber(random, 0, 1) == 0) drawn.options.start = Start::kNested;
+    SCOPED_TRACE("draw " + std::to_string(draw) + ": " + drawn.Text());
+    const int cycles = DrawNumber(random, 1, 3);
+    const auto expected = SolveRing(drawn, draw, cycles).states;
+    for (int lanes = 1; lanes <= 4; ++lanes) {
+      for (const Storage storage : {Storage::kAll, Storage::kCPoints}) {
+        // What a skipped relaxation leaves between C-points is the storage's.
+        if (drawn.options.skips_first_down && storage != drawn.storage) continue;
+        DrawnSolve other = drawn;
+        other.lanes = lanes;
+        other.storage = storage;
+        ASSERT_EQ(SolveRing(other, draw, cycles).states, expected);
+      }
+    }
+  }
+}
+
+TEST(ExactSolve, OneLevelIsSerialPropagation) {
+  for (const Storage storage : {Storage::kAll, Storage::kCPoints}) {
+    for (const int steps : {2, 3, 17}) {
+      RingSolve solve(*Hierarchy::Make(steps, {4}, 1), 5, storage, 3);
+      const Result<Solution> solved = Solve(solve.system, solve.hierarchy, {});
+      ASSERT_TRUE(solved.ok()) << solved.message();
+      EXPECT_EQ(solved->outcome, Outcome::kSerial);
+      EXPECT_EQ(solved->fallback, "");
+      EXPECT_EQ(solved->cycles, 0);
+      EXPECT_TRUE(solved->residuals.empty());
+      EXPECT_EQ(solve.States(), solve.chain.Serial(steps));
+      EXPECT_EQ(RingChain::Of(solve.system.last()), solve.States().back());
+      EXPECT_EQ(solve.chain.stepped(0), steps);
+    }
+  }
+}
+
+TEST(ExactSolve, ASystemHasAsManyStatesAsItSaysInAdvance) {
+  std::mt19937_64 random(4);
+  for (uint64_t draw = 0; draw < 200; ++draw) {
+    const DrawnSolve drawn = DrawSolve(random, 200, Weights::kOne);
+    SCOPED_TRACE(drawn.Text());
+    RingSolve solve(drawn.hierarchy, draw, drawn.storage, drawn.lanes);
+    const int64_t made = solve.chain.created();
+    EXPECT_EQ(made, BlockSystem::StatesFor(drawn.hierarchy, drawn.lanes, drawn.storage));
+    ASSERT_TRUE(Solve(solve.system, solve.hierarchy, drawn.options).ok());
+    EXPECT_EQ(solve.chain.created(), made);
+  }
+}
+
+// How often the layers of each level are stepped through in one cycle, where nothing is done twice.
+class PredictedSteps {
+ public:
+  explicit PredictedSteps(const DrawnSolve& drawn) : drawn_(drawn) {}
+
+  std::vector<int64_t> OfCycles(int cycles) {
+    steps_.assign(drawn_.hierarchy.levels(), 0);
+    for (int i = 0; i < cycles; ++i) Cycle(0, drawn_.options.cycle, i > 0);
+    return steps_;
+  }
+
+ private:
+  void Cycle(int number, CycleKind kind, bool is_relaxed) {
+    const Level& level = drawn_.hierarchy.level(number);
+    if (number == drawn_.hierarchy.coarsest()) {
+      steps_[number] += level.steps;
+      return;
+    }
+    const auto& relaxation = drawn_.options.relaxation;
+    const int sweeps = relaxation[std::min<size_t>(number, relaxation.size() - 1)].c_sweeps;
+    const int64_t f_points = level.steps - level.blocks();
+    if (!is_relaxed) steps_[number] += f_points;
+    steps_[number] += sweeps * int64_t{level.steps} + level.blocks();
+    steps_[number + 1] += level.blocks();  // of the right side
+    Cycle(number + 1, kind, false);
+    if (kind == CycleKind::kF && number + 1 < drawn_.hierarchy.coarsest()) {
+      Cycle(number + 1, CycleKind::kV, true);
+    }
+    steps_[number] += f_points;
+  }
+
+  const DrawnSolve& drawn_;
+  std::vector<int64_t> steps_;
+};
+
+std::vector<int64_t> CountedSteps(const DrawnSolve& drawn, int cycles) {
+  RingSolve solve(drawn.hierarchy, 1, drawn.storage, drawn.lanes);
+  SolveOptions options = drawn.options;
+  options.cycles = cycles;
+  // An outcome that is measured costs a step more.
+  EXPECT_TRUE(Solve(solve.system, solve.hierarchy, options).ok());
+  std::vector<int64_t> counted;
+  for (int level = 0; level < drawn.hierarchy.levels(); ++level) {
+    counted.push_back(solve.chain.stepped(level));
+  }
+  return counted;
+}
+
+TEST(ExactSolve, ACycleStepsThroughEachLayerAsOftenAsItMust) {
+  std::mt19937_64 random(5);
+  for (int draw = 0; draw < 100; ++draw) {
+    DrawnSolve drawn = DrawSolve(random, 200, Weights::kOne);
+    drawn.storage = Storage::kAll;
+    drawn.options.skips_first_down = false;
+    const int cycles = 3;
+    const Relaxation& finest = drawn.options.relaxation.front();
+    if (CyclesOfDirectSolve(drawn.hierarchy.level(0), finest) <= cycles) continue;
+    SCOPED_TRACE(drawn.Text());
+    ASSERT_EQ(CountedSteps(drawn, cycles), PredictedSteps(drawn).OfCycles(cycles));
+  }
+}
+
+// Two levels, F: N steps of fine layers, all blocks at once, and two of each coarse step.
+TEST(ExactSolve, ATwoLevelCycleOfFStepsOnceThroughTheNet) {
+  for (const Storage storage : {Storage::kAll, Storage::kCPoints}) {
+    DrawnSolve drawn = Two(128, 8, 0);
+    drawn.storage = storage;
+    const std::vector<int64_t> three = CountedSteps(drawn, 3);
+    const std::vector<int64_t> four = CountedSteps(drawn, 4);
+    EXPECT_EQ(four[0] - three[0], 128);
+    EXPECT_EQ(four[1] - three[1], 2 * 16);
+  }
+}
+
+TEST(ExactSolve, MeasuringEachCycleCostsAStepOfABlockAtTheEndAlone) {
+  DrawnSolve drawn = Two(128, 8, 1);
+  const int64_t unmeasured = CountedSteps(drawn, 3)[0];
+  drawn.options.measures_cycles = true;
+  EXPECT_EQ(CountedSteps(drawn, 3)[0], unmeasured + 16);
+}
+
+TEST(ExactSolve, RelaxationOfFPointsTakesOneStepLessThanItsBlockIsLong) {
+  for (const int blocks : {2, 16, 256}) {
+    RingSolve solve(*Hierarchy::Make(8 * blocks, {8}, 2), 1, Storage::kAll, 2);
+    ASSERT_TRUE(solve.system.Broadcast().ok());
+    ASSERT_TRUE(solve.system.RelaxF(0, Source::kRestricted).ok());
+    EXPECT_EQ(solve.chain.stepped(0), 7 * blocks);
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn::multigrid

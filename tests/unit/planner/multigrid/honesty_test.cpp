@@ -1,0 +1,355 @@
+// What a solve says of itself: that it converged, to a tolerance or to rounding, that it ended
+// early or was direct, or that it was given up and solved serially; never a wrong answer.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "unit/planner/multigrid/plain_chain.h"
+#include "unit/planner/multigrid/vector_chain.h"
+
+namespace ucudnn::multigrid {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+SolveOptions WithTolerance(double tolerance, int cycles, ResidualScale scale) {
+  SolveOptions options;
+  options.tolerance = tolerance;
+  options.cycles = cycles;
+  options.scale = scale;
+  return options;
+}
+constexpr ResidualScale kAbsolute = ResidualScale::kAbsolute;
+constexpr ResidualScale kRelative = ResidualScale::kLargestState;
+
+// The same bits, or both not a number.
+void ExpectSameStates(const std::vector<double>& a, const std::vector<double>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    ASSERT_TRUE(a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) << "number " << i;
+  }
+}
+
+// States 0..N of a solve that was given up equal serial propagation.
+void ExpectGivenUp(HostSolve& solve, const Result<Solution>& solved, const std::string& reason) {
+  ASSERT_TRUE(solved.ok()) << solved.message();
+  EXPECT_EQ(solved->outcome, Outcome::kSerial);
+  EXPECT_EQ(solved->fallback, reason);
+  const auto serial = solve.Serial();
+  for (size_t i = 0; i < serial.size(); ++i) {
+    ExpectSameStates(solve.State(static_cast<int>(i)), serial[i]);
+  }
+  ExpectSameStates(solve.Last(), serial.back());
+}
+
+WeightedChain SmoothChain(int steps, double gain) {
+  std::mt19937_64 random(5);
+  return DrawnChain({.steps = steps}, random, gain, 6);
+}
+
+constexpr char kRose[] = "the residual rose twice in a row";
+constexpr char kSlow[] = "the residual fell by less than half in three cycles";
+constexpr char kNotFinite[] = "the states are not finite";
+
+TEST(Honesty, AnUnscaledNetWhoseStatesGrowBy1e100IsSolvedSerially) {
+  const WeightedChain chain = SmoothChain(1024, 0.5);
+  for (const Storage storage : {Storage::kAll, Storage::kCPoints}) {
+    for (const int levels : {2, 4}) {
+      for (const ResidualScale scale : {kAbsolute, kRelative}) {
+        HostSolve solve(chain, {.levels = levels, .h = 1, .storage = storage});
+        const Result<Solution> solved = solve.Solve(WithTolerance(1e-9, 30, scale));
+        ExpectGivenUp(solve, solved, kSlow);
+        EXPECT_GT(solved->largest_state, 1e100);
+        EXPECT_LT(solved->cycles, 10);
+      }
+    }
+  }
+  HostSolve solve(chain, {.h = 1});
+  SolveOptions early;
+  early.cycles = 8;
+  ExpectGivenUp(solve, solve.Solve(early), kSlow);
+}
+
+// T = 50. The solve is not given up, though its first cycles hardly lower the residual.
+TEST(Honesty, StatesThatGrowTo1e8ConvergeInTheRelativeNorm) {
+  const WeightedChain chain = SmoothChain(256, 0.5);
+  for (const double tolerance : {1e-9, 1e-14}) {
+    HostSolve solve(chain, {.h = 50.0 / 256});
+    const Result<Solution> solved = solve.Solve(WithTolerance(tolerance, 30, kRelative));
+    ASSERT_TRUE(solved.ok()) << solved.message();
+    EXPECT_EQ(solved->outcome, Outcome::kConverged);
+    EXPECT_LT(solved->cycles, 32);  // of a direct solve
+    EXPECT_GT(solved->largest_state, 1e7);
+    EXPECT_LE(solved->residuals.back(), tolerance);
+    // What 64 residuals add to the last state, which is the largest. Errors of early blocks would
+    // grow with the states, but relaxation has made those exact by then.
+    EXPECT_LT(RelativeError(solve.Last(), solve.Serial().back()), 64 * tolerance);
+  }
+}
+
+TEST(Honesty, NumbersThatAreNotFiniteAreThoseOfSerialPropagation) {
+  for (const double number : {kNan, kInfinity, -kInfinity}) {
+    for (const int at : {0, 6, 30}) {
+      WeightedChain chain = SmoothChain(33, 0.5);
+      if (at == 0) {
+        chain.first[5] = number;
+      } else {
+        chain.step(at).weights[7] = number;
+      }
+      for (const Storage storage : {Storage::kAll, Storage::kCPoints}) {
+        for (const Start start : {Start::kBroadcast, Start::kNested}) {
+          HostSolve solve(chain, {.h = 1.0 / 33, .storage = storage});
+          SolveOptions options = WithTolerance(1e-9, 20, kAbsolute);
+          options.start = start;
+          ExpectGivenUp(solve, solve.Solve(options), kNotFinite);
+          options.tolerance.reset();
+          options.cycles = 2;
+          options.measures_cycles = false;
+          ExpectGivenUp(solve, solve.Solve(options), kNotFinite);
+        }
+      }
+    }
+  }
+}
+
+TEST(Honesty, AStateBehindTheLastCPointThatIsNotFiniteIsSeen) {
+  WeightedChain chain = SmoothChain(35, 0.5);
+  chain.step(34).weights[7] = kNan;
+  for (const Storage storage : {Storage::kAll, Storage::kCPoints}) {
+    HostSolve solve(chain, {.h = 1.0 / 35, .storage = storage});
+    const Result<Solution> solved = solve.Solve(WithTolerance(1e-9, 20, kAbsolute));
+    ExpectGivenUp(solve, solved, kNotFinite);
+    EXPECT_FALSE(std::isfinite(solved->largest_state));
+  }
+}
+
+// u -> factor * u of one number, with factors of fine and of coarse steps.
+template <typename Number = double>
+VectorSolve<Number> Scaling(const Hierarchy& hierarchy, double fine, double coarse) {
+  return VectorSolve<Number>(hierarchy, {Number{1}},
+                             [=](int level, int, const auto& from, auto& to) {
+                               to[0] = static_cast<Number>((level == 0 ? fine : coarse) * from[0]);
+                             });
+}
+
+// A coarse operator that is stable nowhere: errors grow by 1.5 a block.
+constexpr double kUnstable = -1.5;
+
+TEST(Honesty, AResidualThatRisesTwiceIsGivenUp) {
+  VectorSolve<double> solve = Scaling(*Hierarchy::Make(64, {4}, 2), 1, kUnstable);
+  ASSERT_TRUE(solve.system.SolveSerially(0, LayerSystem::Source::kNone).ok());
+  std::vector<double> near = {1 + 1e-12};
+  ASSERT_TRUE(solve.system.SetFirst(&near).ok());
+  SolveOptions options = WithTolerance(1e-14, 30, kAbsolute);
+  options.start = Start::kPrevious;
+  options.relaxation = {{0, 1}};
+  const Result<Solution> solved = solve.Solve(options);
+  ASSERT_TRUE(solved.ok()) << solved.message();
+  EXPECT_EQ(solved->outcome, Outcome::kSerial);
+  EXPECT_EQ(solved->fallback, kRose);
+  ASSERT_EQ(solved->residuals.size(), 4U);  // judged from the second cycle on
+  EXPECT_GT(solved->residuals[2], solved->residuals[1]);
+  EXPECT_GT(solved->residuals[3], solved->residuals[2]);
+  EXPECT_EQ(solve.Last(), near);
+}
+
+// F of a coarse operator whose errors fall by (0.9 - 0.3) / (1 - 0.3) a cycle.
+TEST(Honesty, AResidualThatFallsSlowlyIsGivenUpAfterThreeJudgedCycles) {
+  VectorSolve<double> solve = Scaling(*Hierarchy::Make(1024, {4}, 2), std::pow(0.9, 0.25), 0.3);
+  SolveOptions options = WithTolerance(1e-9, 100, kAbsolute);
+  options.relaxation = {{0, 1}};
+  const Result<Solution> solved = solve.Solve(options);
+  ASSERT_TRUE(solved.ok()) << solved.message();
+  EXPECT_EQ(solved->fallback, kSlow);
+  EXPECT_EQ(solved->cycles, 4);
+  EXPECT_EQ(solve.Last(), solve.Serial());
+  // The same without a tolerance.
+  options.tolerance.reset();
+  const Result<Solution> early = solve.Solve(options);
+  ASSERT_TRUE(early.ok()) << early.message();
+  EXPECT_EQ(early->outcome, Outcome::kSerial);
+  EXPECT_EQ(early->fallback, kSlow);
+}
+
+TEST(Honesty, TooFewCyclesForTheToleranceEndInSerialPropagation) {
+  std::mt19937_64 random(9);
+  const WeightedChain chain = DrawnChain({.steps = 64}, random, 0.5);
+  HostSolve solve(chain, {.h = 1.0 / 64});
+  const Result<Solution> solved = solve.Solve(WithTolerance(1e-9, 2, kAbsolute));
+  ExpectGivenUp(solve, solved, "the cycles allowed did not reach the tolerance");
+  EXPECT_EQ(solved->cycles, 2);
+  EXPECT_GT(solved->residuals.back(), 1e-9);
+}
+
+TEST(Honesty, EarlySaysSoAndGivesItsResiduals) {
+  const WeightedChain chain = SmoothChain(64, 0.5);
+  for (const bool measures : {true, false}) {
+    HostSolve solve(chain, {.h = 1.0 / 64});
+    SolveOptions options;
+    options.measures_cycles = measures;
+    const Result<Solution> solved = solve.Solve(options);
+    ASSERT_TRUE(solved.ok()) << solved.message();
+    EXPECT_EQ(solved->outcome, Outcome::kEarly);
+    EXPECT_EQ(solved->cycles, 2);
+    EXPECT_EQ(solved->fallback, "");
+    EXPECT_EQ(solved->residuals.size(), measures ? 3U : 1U);
+    const double error = RelativeError(solve.Last(), solve.Serial().back());
+    EXPECT_GT(error, 1e-9);
+    EXPECT_LT(error, 1e-2);
+  }
+}
+
+TEST(Honesty, ATailThatRelaxationMakesExactIsDirectNotConverged) {
+  const WeightedChain chain = SmoothChain(64, 0.5);
+  HostSolve solve(chain, {.coarsening = {16}, .h = 5.0 / 64});
+  const Result<Solution> solved = solve.Solve(WithTolerance(1e-9, 20, kAbsolute));
+  ASSERT_TRUE(solved.ok()) << solved.message();
+  EXPECT_EQ(solved->outcome, Outcome::kDirect);
+  EXPECT_EQ(solved->cycles, 2);
+  SolveOptions early;
+  const Result<Solution> unasked = solve.Solve(early);
+  ASSERT_TRUE(unasked.ok()) << unasked.message();
+  EXPECT_EQ(unasked->outcome, Outcome::kDirect);
+}
+
+// Relaxation makes each block exact but for its rounding, and the coarse operator makes 1e13 of it.
+TEST(Honesty, DirectIsNotSaidWhereTheCoarseOperatorAmplifiesRounding) {
+  VectorSolve<double> solve = Scaling(*Hierarchy::Make(320, {4}, 2), 0.9, kUnstable);
+  SolveOptions options;
+  options.cycles = CyclesOfDirectSolve(solve.hierarchy.level(0), {});
+  options.measures_cycles = false;
+  const Result<Solution> solved = solve.Solve(options);
+  ASSERT_TRUE(solved.ok()) << solved.message();
+  EXPECT_GT(std::abs(solve.Last()[0] - solve.Serial()[0]), 1e-6);
+  EXPECT_NE(solved->outcome, Outcome::kDirect);
+  EXPECT_GT(solved->residuals.back(), 1e-6);
+}
+
+// 256 steps of 64 floats.
+VectorSolve<float> FloatChain() {
+  std::mt19937_64 random(3);
+  std::normal_distribution<float> normal(0, 1);
+  std::vector<float> weights(64);
+  for (float& weight : weights) weight = normal(random);
+  return VectorSolve<float>(*Hierarchy::Make(256, {4}, 2), weights,
+                            [weights](int level, int step, const auto& from, auto& to) {
+                              const float h = level == 0 ? 0.01F : 0.04F;
+                              for (size_t i = 0; i < from.size(); ++i) {
+                                const float weight =
+                                    weights[(i * 7 + (level == 0 ? step : 4 * step)) % 64];
+                                to[i] = from[i] + h * std::tanh(weight * from[(i + 1) % 64]);
+                              }
+                            });
+}
+
+TEST(Honesty, FloatsFloorAndAreConvergedToRounding) {
+  VectorSolve<float> solve = FloatChain();
+  const Result<Solution> reachable = solve.Solve(WithTolerance(1e-5, 30, kAbsolute));
+  ASSERT_TRUE(reachable.ok()) << reachable.message();
+  EXPECT_EQ(reachable->outcome, Outcome::kConverged);
+  const Result<Solution> solved = solve.Solve(WithTolerance(5e-7, 30, kAbsolute));
+  ASSERT_TRUE(solved.ok()) << solved.message();
+  EXPECT_EQ(solved->outcome, Outcome::kRounding);
+  EXPECT_EQ(solved->fallback, "");
+  EXPECT_LT(solved->cycles, 12);
+  // A rounding of each of 65 states of norm 8.
+  EXPECT_LT(solved->residuals.back(), 0x1p-24 * 8.5 * std::sqrt(65));
+  EXPECT_GT(solved->residuals.back(), 5e-7);
+}
+
+TEST(Honesty, AToleranceBelowThePrecisionIsRefusedAtTheStart) {
+  VectorSolve<float> solve = FloatChain();
+  for (const Start start : {Start::kBroadcast, Start::kNested}) {
+    SolveOptions options = WithTolerance(1e-9, 30, kAbsolute);
+    options.start = start;
+    const Result<Solution> absolute = solve.Solve(options);
+    ASSERT_FALSE(absolute.ok());
+    EXPECT_EQ(absolute.message(),
+              "tolerance 1e-09 is below what states of this precision can reach, about 3.97e-07: a "
+              "larger one, or a wider type");
+    options.scale = kRelative;
+    const Result<Solution> relative = solve.Solve(options);
+    ASSERT_FALSE(relative.ok());
+    EXPECT_EQ(relative.message(),
+              "tolerance 1e-09 is below what states of this precision can reach, about 4.81e-08: a "
+              "larger one, or a wider type");
+  }
+}
+
+// What a start holds says nothing of the solution: a coarse operator that diverges, or an earlier
+// solve of another system.
+TEST(Honesty, AStartWithHugeStatesIsNoReasonToRefuseATolerance) {
+  VectorSolve<double> nested = Scaling(*Hierarchy::Make(1024, {16}, 2), 0.5, -7);
+  SolveOptions options = WithTolerance(1e-9, 30, kAbsolute);
+  options.start = Start::kNested;
+  const Result<Solution> given_up = nested.Solve(options);
+  ASSERT_TRUE(given_up.ok()) << given_up.message();
+  EXPECT_EQ(given_up->outcome, Outcome::kSerial);
+  EXPECT_NE(given_up->fallback, "");
+  EXPECT_EQ(nested.Last(), nested.Serial());
+
+  VectorSolve<double> previous = Scaling(*Hierarchy::Make(64, {4}, 2), 1, 1);
+  std::vector<double> first = {1e30};
+  ASSERT_TRUE(previous.system.SetFirst(&first).ok());
+  ASSERT_TRUE(previous.system.SolveSerially(0, LayerSystem::Source::kNone).ok());
+  ASSERT_TRUE(previous.system.SetFirst(&previous.first).ok());
+  options.start = Start::kPrevious;
+  const Result<Solution> solved = previous.Solve(options);
+  ASSERT_TRUE(solved.ok()) << solved.message();
+  EXPECT_EQ(previous.Last(), previous.Serial());
+}
+
+// The first number grows to 1e22, exactly so on the coarse level; the second decays and feeds it,
+// and converges slowly. Its residuals are nothing beside the last state, and all of the first ones.
+TEST(Honesty, AStateThatGrowsDoesNotHideTheResidualsOfEarlyOnes) {
+  const auto step = [](int level, int, const auto& from, auto& to) {
+    to = from;
+    for (int i = 0; i < (level == 0 ? 1 : 4); ++i) {
+      to[0] = 1.05 * to[0] + to[1];
+      to[1] *= 0.97;
+    }
+    if (level > 0) to[1] = 0.6 * from[1];
+  };
+  for (const ResidualScale scale : {kAbsolute, kRelative}) {
+    VectorSolve<double> solve(*Hierarchy::Make(1024, {4}, 2), {0, 1}, step);
+    SolveOptions options = WithTolerance(1e-9, 100, scale);
+    options.relaxation = {{0, 1}};
+    const Result<Solution> solved = solve.Solve(options);
+    ASSERT_TRUE(solved.ok()) << solved.message();
+    EXPECT_GT(solved->largest_state, 1e22);
+    EXPECT_EQ(solved->fallback, "");
+    // What 1e-9 of each of 256 C-points makes, and a hundred times that of early ones.
+    const double serial = solve.Serial()[0];
+    EXPECT_LT(std::abs(solve.Last()[0] - serial), 256 * 100 * 1e-9 * serial);
+  }
+}
+
+TEST(Honesty, AChainOfZerosConverges) {
+  VectorSolve<double> solve(*Hierarchy::Make(16, {4}, 2), {0, 0},
+                            [](int, int, const auto& from, auto& to) { to = from; });
+  for (const ResidualScale scale : {kAbsolute, kRelative}) {
+    const Result<Solution> solved = solve.Solve(WithTolerance(1e-9, 5, scale));
+    ASSERT_TRUE(solved.ok()) << solved.message();
+    EXPECT_EQ(solved->outcome, Outcome::kConverged);
+    EXPECT_EQ(solved->residuals.back(), 0);
+    EXPECT_EQ(solved->largest_state, 0);
+  }
+}
+
+// 20 of the 36 configurations of the note have a first cycle that raises the residual.
+TEST(Honesty, AFirstCycleThatRaisesTheResidualIsNotHeldAgainstASolve) {
+  const WeightedChain chain = SmoothChain(256, 0.5);
+  HostSolve solve(chain, {.coarsening = {16}, .h = 10.0 / 256});
+  SolveOptions options = WithTolerance(1e-9, 30, kAbsolute);
+  options.relaxation = {{0, 1}};
+  options.measures_start = true;
+  const Result<Solution> solved = solve.Solve(options);
+  ASSERT_TRUE(solved.ok()) << solved.message();
+  EXPECT_GT(solved->residuals[1], solved->residuals[0]);
+  EXPECT_EQ(solved->fallback, "");
+}
+
+}  // namespace
+}  // namespace ucudnn::multigrid

@@ -1,0 +1,384 @@
+// The layers of the reference on the host: forward against the definition, transposed Jacobians and
+// gradients against forward. Data are integers, so that what is linear is equal, not near.
+#include "planner/multigrid/host/layers.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+
+#include "unit/planner/multigrid/dense_chain.h"
+#include "unit/planner/multigrid/drawn_options.h"
+
+namespace ucudnn::multigrid {
+namespace {
+
+using planner::Convolution;
+using planner::Pooling;
+using planner::PoolingKind;
+using planner::Shape;
+
+constexpr int kBatch = 2;
+
+// `number` draws from -`most` to `most`, times `factor`.
+Vector Integers(std::mt19937_64& random, int64_t number, int most, double factor = 1) {
+  Vector drawn;
+  for (int64_t i = 0; i < number; ++i) drawn.push_back(factor * DrawNumber(random, -most, most));
+  return drawn;
+}
+
+Vector Sum(const Vector& a, const Vector& b) {
+  Vector sum = a;
+  for (size_t i = 0; i < a.size(); ++i) sum[i] += b[i];
+  return sum;
+}
+Vector Difference(const Vector& a, const Vector& b) {
+  Vector difference = a;
+  for (size_t i = 0; i < a.size(); ++i) difference[i] -= b[i];
+  return difference;
+}
+
+// A layer with numbers, for a batch of images.
+struct Case {
+  HostLayer layer;
+  NodeWeights weights;
+  Vector x;
+
+  int64_t in() const { return layer.input.Features() * kBatch; }
+  int64_t out() const { return layer.output.Features() * kBatch; }
+  LayerCall Call(const NodeWeights& of, Vector& scratch) const {
+    scratch.assign(ScratchOf(layer), std::nan(""));
+    return {layer, of, kBatch, scratch.data()};
+  }
+  Vector Forward(const NodeWeights& of, const Vector& at) const {
+    Vector scratch;
+    Vector y(out(), std::nan(""));
+    multigrid::Forward(Call(of, scratch), at.data(), y.data());
+    return y;
+  }
+  Vector Transposed(const Vector& dy) const {
+    Vector scratch;
+    Vector dx(in(), std::nan(""));
+    const Vector y = Forward(weights, x);
+    TransposedJacobian(Call(weights, scratch), x.data(), y.data(), dy.data(), dx.data());
+    return dx;
+  }
+};
+
+Case MakeCase(const planner::Operator& op, const Shape& input, std::mt19937_64& random) {
+  const Result<Shape> output = planner::OutputShape(op, {input}, 1);
+  EXPECT_TRUE(output.ok()) << output.message();
+  if (!output.ok()) std::abort();
+  Case made = {.layer = {op, input, *output}};
+  EXPECT_TRUE(CheckHostLayer("layer", made.layer).ok());
+  const WeightCounts counts = WeightCountsOf(made.layer);
+  made.weights = {Integers(random, counts.weights, 3), Integers(random, counts.bias, 5)};
+  made.x = Integers(random, made.in(), 4);
+  return made;
+}
+
+std::string TextOf(const HostLayer& layer) {
+  return "operator " + std::to_string(layer.op.index()) + " from " + Describe(layer.input) +
+         " to " + Describe(layer.output);
+}
+
+// Calls visit(output's place in d, h, w and its offset in the channel).
+template <typename Visit>
+void ForEachPlace(const Spatial& extents, Visit&& visit) {
+  int64_t offset = 0;
+  for (int d = 0; d < extents[0]; ++d) {
+    for (int h = 0; h < extents[1]; ++h) {
+      for (int w = 0; w < extents[2]; ++w) visit(Spatial{d, h, w}, offset++);
+    }
+  }
+}
+
+// The pixel that tap `tap` of the window of output `place` reads; -1 in the padding.
+template <typename Window>
+int64_t PixelOf(const Window& op, const Spatial& dilation, const Shape& in, const Spatial& place,
+                const Spatial& tap) {
+  int64_t pixel = 0;
+  for (int axis = 0; axis < 3; ++axis) {
+    const int at = place[axis] * op.stride[axis] - op.pad[axis] + tap[axis] * dilation[axis];
+    if (at < 0 || at >= in.extents[axis]) return -1;
+    pixel = pixel * in.extents[axis] + at;
+  }
+  return pixel;
+}
+
+int64_t PixelsOf(const Shape& shape) { return shape.Features() / shape.c; }
+
+// y[n][k][o] = b[k] + sum of w[k][c][t] x[n][group of k, c][o stride - pad + t dilation].
+Vector ByDefinition(const Convolution& op, const Case& made) {
+  const Shape& in = made.layer.input;
+  const Shape& out = made.layer.output;
+  const int of_group = in.c / op.groups;
+  const int64_t taps = int64_t{op.window[0]} * op.window[1] * op.window[2];
+  Vector y(made.out());
+  for (int n = 0; n < kBatch; ++n) {
+    for (int k = 0; k < out.c; ++k) {
+      const int group = k / (out.c / op.groups);
+      ForEachPlace(out.extents, [&](const Spatial& place, int64_t offset) {
+        double& sum = y[(int64_t{n} * out.c + k) * PixelsOf(out) + offset];
+        sum = op.bias ? made.weights.bias[k] : 0;
+        for (int c = 0; c < of_group; ++c) {
+          ForEachPlace(op.window, [&](const Spatial& tap, int64_t number) {
+            const int64_t pixel = PixelOf(op, op.dilation, in, place, tap);
+            if (pixel < 0) return;
+            const int64_t plane = (int64_t{n} * in.c + group * of_group + c) * PixelsOf(in);
+            sum += made.weights.weights[(int64_t{k} * of_group + c) * taps + number] *
+                   made.x[plane + pixel];
+          });
+        }
+      });
+    }
+  }
+  return y;
+}
+
+// The largest of the window's pixels, or their mean; what is padding is none of them.
+Vector ByDefinition(const Pooling& op, const Case& made) {
+  const Shape& in = made.layer.input;
+  const Shape& out = made.layer.output;
+  Vector y;
+  for (int plane = 0; plane < kBatch * in.c; ++plane) {
+    ForEachPlace(out.extents, [&](const Spatial& place, int64_t) {
+      Vector pixels;
+      ForEachPlace(op.window, [&](const Spatial& tap, int64_t) {
+        const int64_t pixel = PixelOf(op, {1, 1, 1}, in, place, tap);
+        if (pixel >= 0) pixels.push_back(made.x[plane * PixelsOf(in) + pixel]);
+      });
+      const double sum = std::accumulate(pixels.begin(), pixels.end(), 0.0);
+      y.push_back(op.kind == PoolingKind::kMaximum ? *std::max_element(pixels.begin(), pixels.end())
+                                                   : sum / static_cast<double>(pixels.size()));
+    });
+  }
+  return y;
+}
+
+struct ShapedConvolution {
+  Convolution op;
+  Shape input;
+};
+std::vector<ShapedConvolution> Convolutions() {
+  const Shape plane = {1, 4, {1, 7, 6}, 2};
+  const Shape volume = {1, 4, {4, 5, 3}, 3};
+  return {
+      {{.filters = 3, .window = {1, 3, 3}, .pad = {0, 1, 1}}, plane},
+      {{.filters = 3, .window = {1, 3, 2}, .stride = {1, 2, 3}, .pad = {0, 2, 1}}, plane},
+      {{.filters = 2, .window = {1, 2, 3}, .pad = {0, 2, 2}, .dilation = {1, 3, 2}}, plane},
+      {{.filters = 6, .window = {1, 3, 3}, .pad = {0, 1, 0}, .groups = 2}, plane},
+      {{.filters = 8, .window = {1, 3, 1}, .stride = {1, 2, 1}, .groups = 4, .bias = false}, plane},
+      {{.filters = 2, .window = {1, 1, 1}, .stride = {1, 3, 3}}, plane},
+      {{.filters = 2, .window = {1, 7, 6}}, plane},
+      {{.filters = 2, .window = {1, 7, 7}, .pad = {0, 3, 3}}, plane},
+      {{.filters = 2, .window = {1, 3, 3}, .pad = {0, 1, 1}, .extra_pad = {0, 2, 1}}, plane},
+      {{.filters = 2, .window = {1, 2, 2}, .pad = {0, 1, 1}, .extra_pad = {0, -1, -1}}, plane},
+      {{.filters = 2,
+        .window = {1, 3, 3},
+        .stride = {1, 3, 2},
+        .pad = {0, 1, 0},
+        .extra_pad = {0, -1, 0}},
+       plane},
+      {{.filters = 3, .window = {3, 2, 3}, .stride = {2, 1, 1}, .pad = {1, 0, 1}}, volume},
+      {{.filters = 4, .window = {2, 2, 1}, .pad = {1, 1, 0}, .dilation = {2, 1, 1}, .groups = 4},
+       volume},
+  };
+}
+
+TEST(HostLayers, ConvolutionIsItsDefinition) {
+  std::mt19937_64 random(1);
+  for (const auto& [op, input] : Convolutions()) {
+    const Case made = MakeCase(op, input, random);
+    EXPECT_EQ(made.Forward(made.weights, made.x), ByDefinition(op, made)) << TextOf(made.layer);
+  }
+}
+
+struct ShapedPooling {
+  Pooling op;
+  Shape input;
+};
+std::vector<ShapedPooling> Poolings() {
+  const Shape plane = {1, 3, {1, 7, 6}, 2};
+  const Shape volume = {1, 2, {4, 5, 3}, 3};
+  std::vector<ShapedPooling> all = {
+      {{.window = {1, 2, 2}, .stride = {1, 2, 2}}, plane},
+      {{.window = {1, 3, 3}, .stride = {1, 2, 2}, .pad = {0, 1, 1}}, plane},
+      {{.window = {1, 3, 3}, .stride = {1, 1, 1}, .pad = {0, 1, 1}}, plane},
+      {{.window = {1, 3, 2}, .stride = {1, 3, 2}, .round_up = true}, plane},
+      {{.window = {1, 3, 2}, .stride = {1, 2, 2}, .extra_pad = {0, 1, 1}}, plane},
+      {{.window = {2, 3, 2}, .stride = {2, 2, 1}, .pad = {1, 0, 1}}, volume},
+  };
+  for (size_t i = 0, count = all.size(); i < count; ++i) {
+    all.push_back(all[i]);
+    all.back().op.kind = PoolingKind::kAverage;
+  }
+  return all;
+}
+
+// Sums are exact, and the one division is the same.
+TEST(HostLayers, PoolingIsItsDefinition) {
+  std::mt19937_64 random(2);
+  for (const auto& [op, input] : Poolings()) {
+    const Case made = MakeCase(op, input, random);
+    EXPECT_EQ(made.Forward(made.weights, made.x), ByDefinition(op, made)) << TextOf(made.layer);
+  }
+}
+
+TEST(HostLayers, GlobalPoolingIsOneWindow) {
+  std::mt19937_64 random(3);
+  for (const PoolingKind kind : {PoolingKind::kMaximum, PoolingKind::kAverage}) {
+    const Case made = MakeCase(planner::GlobalPooling{kind}, Shape{1, 3, {2, 3, 4}, 3}, random);
+    const Pooling window = {.kind = kind, .window = {2, 3, 4}};
+    EXPECT_EQ(made.Forward(made.weights, made.x), ByDefinition(window, made));
+  }
+}
+
+TEST(HostLayers, FullyConnectedIsAMatrixOverAllFeatures) {
+  std::mt19937_64 random(4);
+  const Case made = MakeCase(planner::FullyConnected{3}, Shape{1, 2, {1, 2, 3}, 2}, random);
+  Vector expected;
+  for (int n = 0; n < kBatch; ++n) {
+    for (int o = 0; o < 3; ++o) {
+      double sum = made.weights.bias[o];
+      for (int i = 0; i < 12; ++i) sum += made.weights.weights[o * 12 + i] * made.x[n * 12 + i];
+      expected.push_back(sum);
+    }
+  }
+  EXPECT_EQ(made.Forward(made.weights, made.x), expected);
+}
+
+std::vector<Case> LinearCases(std::mt19937_64& random) {
+  std::vector<Case> all;
+  for (const auto& [op, input] : Convolutions()) all.push_back(MakeCase(op, input, random));
+  const Shape plane = {1, 3, {1, 4, 2}, 2};
+  all.push_back(MakeCase(planner::FullyConnected{5}, plane, random));
+  all.push_back(MakeCase(planner::FullyConnected{1, false}, plane, random));
+  all.push_back(MakeCase(planner::Flatten{}, plane, random));
+  all.push_back(MakeCase(planner::BatchNormalization{}, plane, random));
+  all.push_back(MakeCase(planner::BatchNormalization{false}, plane, random));
+  all.push_back(MakeCase(planner::Scale{}, plane, random));
+  all.push_back(MakeCase(planner::Scale{true, false}, plane, random));
+  all.push_back(MakeCase(planner::Scale{false, true}, plane, random));
+  return all;
+}
+
+// Those whose pieces are linear: numbers are far enough apart that +-1 leaves the piece.
+std::vector<Case> PiecewiseLinearCases(std::mt19937_64& random) {
+  std::vector<Case> all;
+  const Shape plane = {1, 3, {1, 4, 2}, 2};
+  all.push_back(MakeCase(planner::Activation{}, plane, random));
+  for (const auto& [op, input] : Poolings()) {
+    if (op.kind == PoolingKind::kMaximum) all.push_back(MakeCase(op, input, random));
+  }
+  all.push_back(MakeCase(planner::GlobalPooling{PoolingKind::kMaximum}, plane, random));
+  for (Case& made : all) {
+    std::iota(made.x.begin(), made.x.end(), -static_cast<double>(made.x.size() / 2));
+    std::shuffle(made.x.begin(), made.x.end(), random);
+    for (double& number : made.x) number = 4 * number + 2;
+  }
+  return all;
+}
+
+void ExpectAdjoint(const Case& made, std::mt19937_64& random) {
+  const Vector delta = Integers(random, made.in(), 1);
+  const Vector lambda = Integers(random, made.out(), 7);
+  const Vector change = Difference(made.Forward(made.weights, Sum(made.x, delta)),
+                                   made.Forward(made.weights, made.x));
+  EXPECT_EQ(Dot(lambda, change), Dot(made.Transposed(lambda), delta)) << TextOf(made.layer);
+}
+
+TEST(HostLayers, TransposedJacobiansAreTransposed) {
+  std::mt19937_64 random(5);
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    for (const Case& made : LinearCases(random)) ExpectAdjoint(made, random);
+    for (const Case& made : PiecewiseLinearCases(random)) ExpectAdjoint(made, random);
+  }
+}
+
+// Each share of a window is rounded once, and summed over at most all of them.
+TEST(HostLayers, AveragesAreTransposedButForRounding) {
+  std::mt19937_64 random(6);
+  std::vector<Case> all = {MakeCase(planner::GlobalPooling{}, {1, 3, {1, 5, 3}, 2}, random)};
+  for (const auto& [op, input] : Poolings()) {
+    if (op.kind == PoolingKind::kAverage) all.push_back(MakeCase(op, input, random));
+  }
+  for (const Case& made : all) {
+    const Vector delta = Integers(random, made.in(), 9);
+    const Vector lambda = Integers(random, made.out(), 9);
+    const double forward = Dot(lambda, made.Forward(made.weights, delta));
+    const double terms = 81.0 * static_cast<double>(made.in() + made.out());
+    EXPECT_NEAR(forward, Dot(made.Transposed(lambda), delta), terms * terms * 0x1p-53)
+        << TextOf(made.layer);
+  }
+}
+
+TEST(HostLayers, TanhHasTheSlopeOfItsHyperbolicCosine) {
+  std::mt19937_64 random(7);
+  Case made =
+      MakeCase(planner::Activation{planner::ActivationKind::kTanh}, {1, 3, {1, 4, 2}, 2}, random);
+  for (double& number : made.x) number /= 3;
+  const Vector lambda = Integers(random, made.out(), 7);
+  const Vector dx = made.Transposed(lambda);
+  for (size_t i = 0; i < dx.size(); ++i) {
+    const double slope = 1 / (std::cosh(made.x[i]) * std::cosh(made.x[i]));
+    EXPECT_NEAR(dx[i], slope * lambda[i], 8 * 7 * 0x1p-53);
+  }
+}
+
+TEST(HostLayers, GradientsAreThoseOfForward) {
+  std::mt19937_64 random(8);
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    for (const Case& made : LinearCases(random)) {
+      const auto weights = static_cast<int64_t>(made.weights.weights.size());
+      const auto bias = static_cast<int64_t>(made.weights.bias.size());
+      const NodeWeights delta = {Integers(random, weights, 3), Integers(random, bias, 3)};
+      const NodeWeights moved = {Sum(made.weights.weights, delta.weights),
+                                 Sum(made.weights.bias, delta.bias)};
+      const Vector lambda = Integers(random, made.out(), 7);
+      const double change =
+          Dot(lambda, Difference(made.Forward(moved, made.x), made.Forward(made.weights, made.x)));
+      // What a gradient holds is kept, and the factor applies to what is added.
+      NodeWeights gradient = {Vector(weights, 100), Vector(bias, 100)};
+      Vector scratch;
+      AddGradient(made.Call(made.weights, scratch), made.x.data(), lambda.data(), 0.5, gradient);
+      for (double& number : gradient.weights) number = 2 * (number - 100);
+      for (double& number : gradient.bias) number = 2 * (number - 100);
+      EXPECT_EQ(Dot(gradient.weights, delta.weights) + Dot(gradient.bias, delta.bias), change)
+          << TextOf(made.layer);
+    }
+  }
+}
+
+TEST(HostLayers, ANanIsPassedOnByEveryLayerForward) {
+  std::mt19937_64 random(9);
+  std::vector<Case> all = LinearCases(random);
+  for (Case& made : PiecewiseLinearCases(random)) all.push_back(std::move(made));
+  all.push_back(
+      MakeCase(planner::Activation{planner::ActivationKind::kTanh}, {1, 3, {1, 4, 2}, 2}, random));
+  for (const auto& [op, input] : Poolings()) all.push_back(MakeCase(op, input, random));
+  for (Case& made : all) {
+    for (double& number : made.x) number = std::nan("");
+    for (double& number : made.weights.weights) number = number == 0 ? 1 : number;
+    // A window that lies in the padding alone has nothing to pass on.
+    const Vector y = made.Forward(made.weights, made.x);
+    EXPECT_TRUE(std::any_of(y.begin(), y.end(), [](double number) { return std::isnan(number); }))
+        << TextOf(made.layer);
+  }
+}
+
+TEST(HostLayers, WhatHasNoReferenceIsNamed) {
+  const Shape plane = {1, 3, {1, 4, 2}, 2};
+  const Status softmax = CheckHostLayer("prob", {planner::Softmax{}, plane, plane});
+  ASSERT_FALSE(softmax.ok());
+  EXPECT_NE(softmax.message().find("prob"), std::string::npos);
+  const Status gelu =
+      CheckHostLayer("act", {planner::Activation{planner::ActivationKind::kGelu}, plane, plane});
+  ASSERT_FALSE(gelu.ok());
+  EXPECT_NE(gelu.message().find("act"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ucudnn::multigrid

@@ -1,0 +1,149 @@
+// How fast residuals of linear chains fall, against the bound of two-level MGRIT.
+//
+// Steps multiply by lambda, c of them by lambda^c, and a coarse step by mu. With S the shift by one
+// C-point (of M, without u0), the C-points solve A u = f with A = 1 - lambda^c S, and a coarse
+// solve inverts B = 1 - mu S. A cycle of F-relaxation changes their error by
+//     E = 1 - B^-1 A = B^-1 (B - A) = (lambda^c - mu) sum_k mu^k S^(k + 1),
+// each C-relaxation of weight w before it by (1 - w) + w lambda^c S. All are polynomials in S, so
+// they commute and the residual A e changes by the same factor; |S| = 1 and S^M = 0 give
+//     |E| <= |lambda^c - mu| (1 - |mu|^(M - 1)) / (1 - |mu|),
+// the bound of Dobrev, Kolev, Petersson, Schroder, "Two-level convergence theory for multigrid
+// reduction in time (MGRIT)", SIAM J. Sci. Comput. 39 (2017).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <complex>
+
+#include "unit/planner/multigrid/vector_chain.h"
+
+namespace ucudnn::multigrid {
+namespace {
+
+using Complex = std::complex<double>;
+
+struct Setting {
+  int blocks = 64;
+  int coarsening = 4;
+  Relaxation relaxation = {0, 1};
+};
+
+// The factors of one step and of one coarse step.
+struct Mode {
+  Complex lambda;
+  Complex mu;
+};
+
+double BoundOf(const Mode& mode, const Setting& setting) {
+  const double block = std::abs(std::pow(mode.lambda, setting.coarsening));
+  const double mu = std::abs(mode.mu);
+  double sum = 0;
+  for (int k = 0; k + 1 < setting.blocks; ++k) sum += std::pow(mu, k);
+  const Relaxation& relaxation = setting.relaxation;
+  const double sweep = std::abs(1 - relaxation.c_weight) + relaxation.c_weight * block;
+  return std::abs(std::pow(mode.lambda, setting.coarsening) - mode.mu) * sum *
+         std::pow(sweep, relaxation.c_sweeps);
+}
+
+// Residuals above what rounding leaves, of a solve of all `modes` at once from a broadcast.
+std::vector<double> ResidualsOf(const std::vector<Mode>& modes, const Setting& setting) {
+  std::vector<double> first;
+  for (size_t i = 0; i < modes.size(); ++i) {
+    first.push_back(std::cos(static_cast<double>(i)));
+    first.push_back(std::sin(static_cast<double>(i)));
+  }
+  VectorSolve<double> solve(
+      *Hierarchy::Make(setting.blocks * setting.coarsening, {setting.coarsening}, 2), first,
+      [&](int level, int, const auto& from, auto& to) {
+        for (size_t i = 0; i < modes.size(); ++i) {
+          const Complex next =
+              (level == 0 ? modes[i].lambda : modes[i].mu) * Complex(from[2 * i], from[2 * i + 1]);
+          to[2 * i] = next.real();
+          to[2 * i + 1] = next.imag();
+        }
+      });
+  SolveOptions options;
+  options.relaxation = {setting.relaxation};
+  options.cycles = 12;
+  const Result<Solution> solved = solve.Solve(options);
+  EXPECT_TRUE(solved.ok()) << solved.message();
+  std::vector<double> residuals;
+  for (const double residual : solved->residuals) {
+    if (residual > 1e-10) residuals.push_back(residual);  // not NaN
+  }
+  return residuals;
+}
+
+double LargestRate(const std::vector<double>& residuals) {
+  double largest = 0;
+  for (size_t i = 1; i < residuals.size(); ++i) {
+    largest = std::max(largest, residuals[i] / residuals[i - 1]);
+  }
+  return largest;
+}
+
+// Eigenvalues a of F in u + h F(u), with |1 + h a| and |1 + c h a| up to 1: decay and rotation.
+const std::vector<Complex> kEigenvalues = {{-0.1, 0}, {-0.5, 0}, {-1, 0},    {-2, 0},
+                                           {-4, 0},   {-1, 1},   {-2, -1.5}, {-0.3, 0.4}};
+
+Mode Injected(const Complex& eigenvalue, double h, int coarsening) {
+  return {1.0 + h * eigenvalue, 1.0 + h * coarsening * eigenvalue};
+}
+// The coarse operator of two half sums, of equal layers.
+Mode Halved(const Complex& eigenvalue, double h, int coarsening) {
+  return {1.0 + h * eigenvalue, std::pow(1.0 + h * coarsening / 2 * eigenvalue, 2)};
+}
+
+const std::vector<Relaxation> kRelaxations = {{0, 1}, {1, 1}, {2, 1}, {1, 0.7}, {1, 1.3}, {2, 1.2}};
+
+// What rounding adds to a ratio of residuals: 1e-15 in each of them, above 1e-10.
+constexpr double kRounding = 2e-5;
+
+TEST(Rates, OfEachModeAreBounded) {
+  for (const int coarsening : {2, 4, 8}) {
+    for (const Relaxation& relaxation : kRelaxations) {
+      const Setting setting = {.coarsening = coarsening, .relaxation = relaxation};
+      for (const Complex& eigenvalue : kEigenvalues) {
+        for (const auto& coarse : {Injected, Halved}) {
+          const Mode mode = coarse(eigenvalue, 0.05, coarsening);
+          EXPECT_LE(LargestRate(ResidualsOf({mode}, setting)), BoundOf(mode, setting) + kRounding)
+              << "c = " << coarsening << ", " << relaxation.c_sweeps << " sweeps weighted by "
+              << relaxation.c_weight << ", eigenvalue " << eigenvalue;
+        }
+      }
+    }
+  }
+}
+
+TEST(Rates, OfAWholeSpectrumAreAtMostThatOfItsSlowestMode) {
+  for (const Relaxation& relaxation : kRelaxations) {
+    const Setting setting = {.relaxation = relaxation};
+    std::vector<Mode> modes;
+    double bound = 0;
+    for (const Complex& eigenvalue : kEigenvalues) {
+      modes.push_back(Injected(eigenvalue, 0.05, setting.coarsening));
+      bound = std::max(bound, BoundOf(modes.back(), setting));
+    }
+    EXPECT_LE(LargestRate(ResidualsOf(modes, setting)), bound + kRounding);
+  }
+}
+
+// Over many blocks the residual of a mode that decays is nearly the same in all, and the sum over
+// mu^k is all of it but for the first blocks.
+TEST(Rates, ReachTheirBound) {
+  for (const Complex eigenvalue : {-0.5, -1.0, -2.0, -4.0}) {
+    const Mode mode = Injected(eigenvalue, 0.05, 4);
+    const Setting f = {.relaxation = {0, 1}};
+    const Setting fcf = {.relaxation = {1, 1}};
+    const double rate = LargestRate(ResidualsOf({mode}, f));
+    EXPECT_GT(rate, 0.85 * BoundOf(mode, f));
+    EXPECT_GT(LargestRate(ResidualsOf({mode}, fcf)), 0.85 * BoundOf(mode, fcf));
+    // The bound of FCF is none of F.
+    if (eigenvalue.real() <= -1) {
+      EXPECT_GT(rate, BoundOf(mode, fcf));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn::multigrid

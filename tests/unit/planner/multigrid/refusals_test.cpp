@@ -1,0 +1,154 @@
+// What hierarchies and solves refuse, with the line that says so.
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "planner/multigrid/hierarchy.h"
+#include "planner/multigrid/lanes.h"
+#include "planner/multigrid/solver.h"
+#include "unit/planner/multigrid/ring_chain.h"
+
+namespace ucudnn::multigrid {
+namespace {
+
+std::string RefusalOf(int steps, const std::vector<int>& coarsening, int levels = 0) {
+  const Result<Hierarchy> made = Hierarchy::Make(steps, coarsening, levels);
+  return made.ok() ? "" : made.message();
+}
+
+TEST(Hierarchy, RefusesWhatHasNoTwoCoarseLayers) {
+  EXPECT_EQ(RefusalOf(1, {4}),
+            "a chain of 1 residual layers has nothing to solve at once; 2 and more are expected");
+  EXPECT_EQ(RefusalOf(0, {4}),
+            "a chain of 0 residual layers has nothing to solve at once; 2 and more are expected");
+  EXPECT_EQ(RefusalOf(16, {1}), "coarsening by 1; 2 and more are expected");
+  EXPECT_EQ(RefusalOf(16, {-3}, 2), "coarsening by -3; 2 and more are expected");
+  EXPECT_EQ(RefusalOf(64, {4, 0}, 3), "coarsening by 0; 2 and more are expected");
+  EXPECT_EQ(RefusalOf(16, {}, 2), "no coarsening factor; 2 and more are expected");
+  EXPECT_EQ(RefusalOf(16, {4}, -1), "-1 levels; 1 and more are expected");
+  EXPECT_EQ(RefusalOf(16, {17}), "coarsening by 17 of 16 layers; at most 8 is expected");
+  EXPECT_EQ(RefusalOf(16, {17}, 2),
+            "level 1 would have 0 layers (16 coarsened by 17); at least 2 are expected: fewer "
+            "levels or a smaller factor");
+  EXPECT_EQ(RefusalOf(16, {4}, 3),
+            "level 2 would have 1 layers (4 coarsened by 4); at least 2 are expected: fewer levels "
+            "or a smaller factor");
+}
+
+TEST(Hierarchy, AdvisesNoFactorWhereNoneFits) {
+  for (const int steps : {2, 3}) {
+    EXPECT_EQ(RefusalOf(steps, {4}), "coarsening by 4 of " + std::to_string(steps) +
+                                         " layers; no factor leaves two: one level is expected");
+    EXPECT_EQ(RefusalOf(steps, {4}, 1), "");
+  }
+}
+
+TEST(Hierarchy, HasAsManyLevelsAsLeaveTheCoarsestBelowEight) {
+  struct Row {
+    int steps, factor, levels, coarsest;
+  };
+  for (const Row& row : {Row{64, 4, 3, 4}, Row{1024, 4, 5, 4}, Row{4096, 4, 6, 4}, Row{64, 8, 2, 8},
+                         Row{256, 16, 2, 16}, Row{7, 2, 1, 7}, Row{8, 2, 2, 4}, Row{9, 4, 2, 2},
+                         Row{10, 6, 1, 10}}) {
+    const Hierarchy made = *Hierarchy::Make(row.steps, {row.factor});
+    EXPECT_EQ(made.levels(), row.levels) << row.steps << " by " << row.factor;
+    EXPECT_EQ(made.level(made.coarsest()).steps, row.coarsest) << row.steps << " by " << row.factor;
+  }
+}
+
+TEST(Hierarchy, LayersBehindTheLastCPointAreOfTheirLevelAlone) {
+  const Hierarchy made = *Hierarchy::Make(47, {4, 3}, 3);
+  EXPECT_EQ(made.level(0).blocks(), 11);
+  EXPECT_EQ(made.level(0).last_c_point(), 44);
+  EXPECT_EQ(made.level(1).steps, 11);
+  EXPECT_EQ(made.level(1).span, 4);
+  EXPECT_EQ(made.level(1).last_c_point(), 9);
+  EXPECT_EQ(made.level(2).steps, 3);
+  EXPECT_EQ(made.level(2).span, 12);
+  EXPECT_EQ(made.level(2).coarsening, 1);
+}
+
+std::string RefusalOf(const SolveOptions& options) {
+  const Status checked = CheckOptions(options);
+  RingSolve solve(*Hierarchy::Make(16, {4}, 2), 1, Storage::kAll, 1);
+  const Result<Solution> solved = Solve(solve.system, solve.hierarchy, options);
+  EXPECT_EQ(checked.ok(), solved.ok());
+  if (checked.ok()) return "";
+  EXPECT_EQ(checked.message(), solved.message());
+  EXPECT_EQ(solve.chain.stepped(0), 0);
+  return checked.message();
+}
+std::string RefusalOfTolerance(double tolerance) {
+  SolveOptions options;
+  options.tolerance = tolerance;
+  return RefusalOf(options);
+}
+std::string RefusalOfRelaxation(const std::vector<Relaxation>& relaxation) {
+  SolveOptions options;
+  options.relaxation = relaxation;
+  return RefusalOf(options);
+}
+
+TEST(SolveOptions, AreRefusedWithTheirValueBeforeAnythingRuns) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(RefusalOfTolerance(0), "tolerance 0; a number above 0 is expected");
+  EXPECT_EQ(RefusalOfTolerance(-1e-9), "tolerance -1e-09; a number above 0 is expected");
+  EXPECT_EQ(RefusalOfTolerance(kInfinity), "tolerance inf; a number above 0 is expected");
+  EXPECT_NE(RefusalOfTolerance(kNan), "");
+  EXPECT_EQ(RefusalOfRelaxation({}), "no relaxation; F or FCF is expected");
+  EXPECT_EQ(RefusalOfRelaxation({{-1, 1}}),
+            "-1 sweeps of C-relaxation; 0 (F), 1 (FCF) and more are expected");
+  EXPECT_EQ(RefusalOfRelaxation({{1, 1}, {1, 2}}),
+            "C-relaxation weighted by 2; a weight above 0 and below 2 is expected");
+  EXPECT_NE(RefusalOfRelaxation({{1, 0}}), "");
+  EXPECT_NE(RefusalOfRelaxation({{1, kNan}}), "");
+  SolveOptions options;
+  options.cycles = 0;
+  EXPECT_EQ(RefusalOf(options), "0 cycles; 1 and more are expected");
+}
+
+TEST(SolveOptions, OfOneLevelAreCheckedToo) {
+  RingSolve solve(*Hierarchy::Make(16, {4}, 1), 1, Storage::kAll, 1);
+  SolveOptions options;
+  options.cycles = 0;
+  EXPECT_FALSE(Solve(solve.system, solve.hierarchy, options).ok());
+}
+
+TEST(Lanes, AreOneOrMore) {
+  const Result<Lanes> none = Lanes::Start(0);
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.message(), "0 lanes; 1 and more are expected");
+}
+
+// A step that fails ends the solve with its line, whichever lane it fails in.
+TEST(Solve, EndsWithTheErrorOfAStep) {
+  class Failing : public RingChain {
+   public:
+    Failing() : RingChain(3) {}
+    Status Step(int level, int step, State from, State to, int lane) override {
+      if (level == fails_at && step == 9) return Status::Error("step 9 fails");
+      return RingChain::Step(level, step, from, to, lane);
+    }
+    int fails_at = 0;
+  };
+  for (const Storage storage : {Storage::kAll, Storage::kCPoints}) {
+    for (int level = 0; level < 2; ++level) {
+      for (int lane_count = 1; lane_count <= 3; ++lane_count) {
+        Failing chain;
+        chain.fails_at = level;
+        const Hierarchy hierarchy = *Hierarchy::Make(40, {4}, 2);
+        Lanes lanes = std::move(*Lanes::Start(lane_count));
+        RingChain::Numbers first = {1, 2, 3};
+        BlockSystem system =
+            std::move(*BlockSystem::Make(chain, hierarchy, lanes, storage, &first));
+        const Result<Solution> solved = Solve(system, hierarchy, {});
+        ASSERT_FALSE(solved.ok());
+        EXPECT_EQ(solved.message(), "step 9 fails");
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn::multigrid

@@ -1,0 +1,65 @@
+// Chains over the integers modulo a prime. A solve adds, subtracts and steps, so all of it has a
+// meaning there, and nothing is rounded: states are equal or they are not. Steps are nonlinear, and
+// those of coarse levels have nothing to do with the layers they stand for.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "planner/multigrid/block_system.h"
+#include "planner/multigrid/hierarchy.h"
+#include "planner/multigrid/lanes.h"
+#include "planner/multigrid/propagator.h"
+
+namespace ucudnn::multigrid {
+
+class RingChain : public Propagator {
+ public:
+  using Numbers = std::vector<uint64_t>;
+
+  explicit RingChain(uint64_t seed) : seed_(seed) {}
+
+  Result<State> Create() override;
+  Status Step(int level, int step, State from, State to, int lane) override;
+  // REQUIRES: `a` and `b` are multiples of 1/4.
+  Status Combine(State to, double b, double a, State x, int lane) override;
+  // How many numbers differ, or differ from 0.
+  Status SquaredDistance(State x, State y, double* result, int lane) override;
+  double UnitRoundoff() const override { return 0x1p-53; }
+
+  // u_0..u_N, one layer after the other.
+  std::vector<Numbers> Serial(int steps);
+  static Numbers& Of(State state) { return *static_cast<Numbers*>(state); }
+
+  int64_t created() const { return static_cast<int64_t>(states_.size()); }
+  int64_t stepped(int level) const { return stepped_[level]; }
+  void ForgetSteps() {
+    for (auto& count : stepped_) count = 0;
+  }
+
+ private:
+  static constexpr int kMostLevels = 8;
+
+  void Apply(int level, int step, const Numbers& from, Numbers& to) const;
+
+  uint64_t seed_;
+  std::vector<std::unique_ptr<Numbers>> states_;
+  std::atomic<int64_t> stepped_[kMostLevels] = {};
+};
+
+// A system over a chain in a ring, and what it needs; it stays where it is made.
+struct RingSolve {
+  // Ends the test where the hierarchy is none. The chain is that of `seed`.
+  RingSolve(const Hierarchy& levels, uint64_t seed, Storage storage, int lane_count);
+
+  std::vector<RingChain::Numbers> States();  // of the finest level
+
+  Hierarchy hierarchy;
+  RingChain chain;
+  Lanes lanes;
+  BlockSystem system;
+};
+
+}  // namespace ucudnn::multigrid

@@ -1,0 +1,114 @@
+#include "command/multigrid_facts.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "planner/graph/shapes.h"
+
+namespace ucudnn::command {
+namespace {
+
+using multigrid::Hierarchy;
+using multigrid::Stage;
+
+int LayersOf(const multigrid::ResidualChain& chain) {
+  int layers = 0;
+  for (const planner::Node& node : chain.graph.nodes) {
+    if (std::holds_alternative<planner::Convolution>(node.op) ||
+        std::holds_alternative<planner::FullyConnected>(node.op) ||
+        std::holds_alternative<planner::Softmax>(node.op)) {
+      ++layers;
+    }
+  }
+  return layers;
+}
+
+std::vector<int> ExtentsOf(const planner::Shape& shape) {
+  std::vector<int> extents = {shape.c};
+  extents.insert(extents.end(), shape.extents.end() - shape.spatial_rank, shape.extents.end());
+  return extents;
+}
+
+// As HostNetwork makes them: a stage that coarsening leaves too few layers has one level. None
+// where the settings make no hierarchy at all.
+std::vector<Hierarchy> LevelsOf(int steps, const multigrid::NetworkSettings& settings) {
+  for (const int levels : {settings.levels, 1}) {
+    Result<Hierarchy> made = Hierarchy::Make(steps, settings.coarsening, levels);
+    if (made.ok()) return {*std::move(made)};
+  }
+  return {};
+}
+
+}  // namespace
+
+const StageFacts& ProblemFacts::LongestStage() const {
+  return *std::max_element(
+      stages.begin(), stages.end(),
+      [](const StageFacts& a, const StageFacts& b) { return a.steps < b.steps; });
+}
+
+ProblemFacts FactsOf(const multigrid::Problem& problem,
+                     const multigrid::NetworkSettings& settings) {
+  ProblemFacts facts = {.network = problem.chain.graph.name,
+                        .layers = LayersOf(problem.chain),
+                        .parameters = 0,
+                        .has_drawn_weights = problem.has_drawn_weights,
+                        .stages = {}};
+  for (const multigrid::NodeWeights& weights : problem.parameters) {
+    facts.parameters += static_cast<int64_t>(weights.weights.size() + weights.bias.size());
+  }
+  for (const auto& section : problem.chain.sections) {
+    const auto* stage = std::get_if<Stage>(&section);
+    if (stage == nullptr) continue;
+    StageFacts one = {.steps = static_cast<int>(stage->steps.size()),
+                      .shape = ExtentsOf(stage->shape),
+                      .h = settings.step,
+                      .levels = {}};
+    if (settings.time > 0) one.h = settings.time / one.steps;
+    for (const Hierarchy& hierarchy : LevelsOf(one.steps, settings)) {
+      for (int level = 0; level < hierarchy.levels(); ++level) {
+        one.levels.push_back(hierarchy.level(level).steps);
+      }
+    }
+    facts.stages.push_back(std::move(one));
+  }
+  return facts;
+}
+
+std::string ShapeText(const std::vector<int>& shape) {
+  std::vector<std::string> texts;
+  for (const int extent : shape) texts.push_back(std::to_string(extent));
+  return Join(texts, "x");
+}
+
+std::string LayersText(const std::vector<int>& levels) {
+  std::string text;
+  for (size_t at = 0; at < levels.size(); ++at) {
+    if (at > 0) text += at + 1 == levels.size() ? " and " : ", ";
+    text += Grouped(levels[at]);
+  }
+  return text;
+}
+
+std::string Grouped(int64_t number) {
+  std::string text = std::to_string(number);
+  for (auto at = static_cast<int>(text.size()) - 3; at > 0; at -= 3) {
+    text.insert(static_cast<size_t>(at), ",");
+  }
+  return text;
+}
+
+int64_t StateBytes(const multigrid::Problem& problem, const multigrid::NetworkSettings& settings) {
+  int64_t numbers = problem.chain.shapes.front().Features();
+  for (const auto& section : problem.chain.sections) {
+    const auto* stage = std::get_if<Stage>(&section);
+    if (stage == nullptr) continue;
+    for (const Hierarchy& hierarchy : LevelsOf(static_cast<int>(stage->steps.size()), settings)) {
+      numbers += stage->shape.Features() *
+                 multigrid::BlockSystem::StatesFor(hierarchy, settings.lanes, settings.storage);
+    }
+  }
+  return numbers * settings.batch * static_cast<int64_t>(sizeof(double));
+}
+
+}  // namespace ucudnn::command

@@ -1,0 +1,43 @@
+// What outputs of `ucudnn multigrid` say of a problem: counts and shapes, without its numbers.
+// Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "planner/multigrid/host/network.h"
+#include "planner/multigrid/problem.h"
+
+namespace ucudnn::command {
+
+struct StageFacts {
+  int steps = 0;
+  std::vector<int> shape;   // of a state of one image: channels, then extents
+  double h = 1;             // how far a step goes
+  std::vector<int> levels;  // layers of each, the finest first
+};
+
+struct ProblemFacts {
+  std::string network;
+  int layers = 0;  // as the papers count: convolutions, fully connected layers and the softmax
+  int64_t parameters = 0;
+  bool has_drawn_weights = true;
+  std::vector<StageFacts> stages;
+
+  const StageFacts& LongestStage() const;
+};
+
+ProblemFacts FactsOf(const multigrid::Problem& problem, const multigrid::NetworkSettings& settings);
+
+// "4x24x24".
+std::string ShapeText(const std::vector<int>& shape);
+// "4,093, 511, 63 and 7".
+std::string LayersText(const std::vector<int>& levels);
+// "4,093".
+std::string Grouped(int64_t number);
+
+// Bytes of the states of all levels and of a mini-batch's images, one way.
+int64_t StateBytes(const multigrid::Problem& problem, const multigrid::NetworkSettings& settings);
+
+}  // namespace ucudnn::command

@@ -1,0 +1,51 @@
+// Solves of `ucudnn multigrid`: a network once, or at several depths. Used from main's thread only.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <vector>
+
+#include "base/status.h"
+#include "command/multigrid_facts.h"
+#include "command/multigrid_words.h"
+
+namespace ucudnn::command {
+
+class Stopwatch {
+ public:
+  double Seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
+
+ private:
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+// One pass through a network, with what --check found.
+struct SolvedNetwork {
+  ProblemFacts facts;
+  MultigridSettings settings;
+  std::vector<multigrid::StageSolution> stages;
+  double seconds = 0;   // of the solve, by the clock
+  std::string machine;  // MultigridSettings::MachineText, behind the solve
+  // Of serial propagation, and the relative error of the output against it, in L2.
+  std::optional<double> serial_seconds;
+  std::optional<double> output_error;
+
+  const multigrid::StageSolution& LongestStage() const;
+};
+
+// The residual in parts of the largest state, whatever the norm asked for; NaN where none was
+// measured.
+double RelativeResidual(const multigrid::Solution& solution, const MultigridSettings& settings);
+
+// An error in one line: options that do not fit the problem, or that ask for more than the
+// precision or this machine's memory has.
+Result<SolvedNetwork> SolveOnce(const multigrid::Problem& problem,
+                                const MultigridSettings& settings);
+
+// Refuses states that this machine has no memory for. `ways` is 2 in training.
+Status CheckStateMemory(const multigrid::Problem& problem,
+                        const multigrid::NetworkSettings& settings, int ways);
+
+}  // namespace ucudnn::command

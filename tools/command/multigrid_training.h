@@ -1,0 +1,32 @@
+// Training by `ucudnn multigrid --train`. Used from main's thread only.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "command/command.h"
+#include "command/multigrid_facts.h"
+#include "command/multigrid_words.h"
+#include "planner/multigrid/host/training.h"
+
+namespace ucudnn::command {
+
+// What was trained on, and how.
+struct TrainingFacts {
+  ProblemFacts problem;
+  MultigridTraining training;
+  int examples = 0;
+  int test_examples = 0;
+};
+
+struct TrainedEpoch {
+  multigrid::EpochResult result;
+  double seconds = 0;  // of the epoch and its test, by the clock
+};
+
+// Trains `problem` as the words say, prints the table or the JSON, and writes --report after each
+// epoch. The exit code.
+int Train(const CLI::App& app, const MultigridWords& words, const multigrid::Problem& problem,
+          const MultigridSettings& settings);
+
+}  // namespace ucudnn::command

@@ -1,0 +1,22 @@
+#include "command/stand_ins.h"
+
+#include <cstdlib>
+#include <string>
+
+#include "base/shared_library.h"
+#include "command/installation.h"
+
+namespace ucudnn::command {
+
+Status UseStandIns() {
+  const Installation installation = FindInstallation();
+  for (const std::string& path : {installation.host_cuda, installation.host_cudnn}) {
+    if (!FileExists(path)) return Status::Error(WhyMissing(installation, path));
+    const Result<SharedLibrary> library = SharedLibrary::Open(path);
+    if (!library.ok()) return library.status();
+  }
+  setenv("UCUDNN_REAL_CUDNN", installation.host_cudnn.c_str(), 1);
+  return Status::Ok();
+}
+
+}  // namespace ucudnn::command
