@@ -132,7 +132,7 @@ typedef enum {
 /* Members of 0 are defaults, so `{sizeof options}` is all defaults. */
 typedef struct {
   size_t struct_size;
-  /* 0: as many as leave the coarsest below eight layers. 1: serial propagation. */
+  /* 0: as many as leave the coarsest below eight layers, at least two. 1: serial propagation. */
   int levels;
   /* By how much each level is coarsened, 2 and more; the last holds for all that follow. None: by 4
    * (chains below eight layers by 2 or 3). Layers behind the last whole block are a shorter one. */
@@ -152,9 +152,10 @@ typedef struct {
 
 typedef struct ucudnnLayerParallelSolver* ucudnnLayerParallelSolver_t;
 
-/* A solver of `layers` layers, 2 and more. Copies what it is given; `options` may be null. Creates
- * all states that it will ever need, those of the adjoint too where there is an adjoint_step, and
- * the threads. Where that fails, all that was created is destroyed again. */
+/* A solver of `layers` layers, 4 and more unless there is one level. Copies what it is given;
+ * `options` may be null. Creates all states that it will ever need, those of the adjoint too where
+ * there is an adjoint_step, and the threads. Where that fails, all that was created is destroyed
+ * again. */
 ucudnnLayerParallelStatus_t ucudnnLayerParallelCreate(
     ucudnnLayerParallelSolver_t* solver, int layers,
     const ucudnnLayerParallelCallbacks_t* callbacks, const ucudnnLayerParallelOptions_t* options);

@@ -387,7 +387,7 @@ static int solve(struct chain* chain, const double* first, const struct serial* 
 int main(int argc, char** argv) {
   const int blocks = argc > 1 ? atoi(argv[1]) : 128;
   const int lanes = argc > 2 ? atoi(argv[2]) : 1;
-  if (blocks < 2 || lanes < 1) {
+  if (blocks < 1 || lanes < 1) {
     fputs("usage: attention_chain [BLOCKS [LANES]]\n", stderr);
     return 2;
   }

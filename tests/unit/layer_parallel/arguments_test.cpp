@@ -57,6 +57,11 @@ std::vector<CreateCase> WrongCreates() {
        "options->struct_size is 1; " + options_size + " is expected"},
       {[](Callbacks&, Given&, int& layers) { layers = 1; },
        "a chain of 1 residual layers has nothing to solve at once; 2 and more are expected"},
+      {[](Callbacks&, Given&, int& layers) { layers = 3; },
+       "a chain of 3 residual layers is too short for two levels; 4 layers and more, or one level, "
+       "are expected"},
+      {[](Callbacks&, Given& o, int& layers) { layers = 0, o.levels = 1; },
+       "a chain of 0 residual layers has nothing to solve at once; 2 and more are expected"},
       {[](Callbacks&, Given&, int& layers) { layers = 0; },
        "a chain of 0 residual layers has nothing to solve at once; 2 and more are expected"},
       {[](Callbacks&, Given&, int& layers) { layers = -3; },
@@ -65,7 +70,7 @@ std::vector<CreateCase> WrongCreates() {
        "2147483647 layers; at most 1073741824 are expected"},
       {[](Callbacks&, Given& o, int&) { o.levels = -1; }, "-1 levels; 1 and more are expected"},
       {[](Callbacks&, Given& o, int&) { o.levels = 4; },
-       "level 3 would have 1 layers (4 coarsened by 4); at least 2 are expected: fewer levels or a "
+       "level 4 would have 1 layer (4 coarsened by 4); at least 2 are expected: fewer levels or a "
        "smaller factor"},
       {[](Callbacks&, Given& o, int&) { o.coarsening_count = -1; },
        "coarsening_count is -1; 0 and more are expected"},
@@ -74,7 +79,7 @@ std::vector<CreateCase> WrongCreates() {
       {[](Callbacks&, Given& o, int&) { o.coarsening = &kOne, o.coarsening_count = 1; },
        "coarsening by 1; 2 and more are expected"},
       {[](Callbacks&, Given& o, int&) { o.coarsening = &kEighty, o.coarsening_count = 1; },
-       "coarsening by 80 of 64 layers; at most 32 is expected"},
+       "coarsening by 80 of 64 layers leaves fewer than 2; at most 32 is expected"},
       {[](Callbacks&, Given& o, int&) { o.coarse = static_cast<ucudnnLayerParallelCoarse_t>(4); },
        "coarse is 4; 0 to 3 are expected"},
       {[](Callbacks&, Given& o, int&) { o.coarse = static_cast<ucudnnLayerParallelCoarse_t>(-1); },
