@@ -165,9 +165,9 @@ TEST(LayerParallelSolve, AdjointIsTheGradient) {
 
 TEST(LayerParallelSolve, OneLevelIsSerialPropagationBitForBit) {
   for (const auto& [layers, storage] : {std::pair{37, UCUDNN_LAYER_PARALLEL_STORE_ALL},
-                                       {37, UCUDNN_LAYER_PARALLEL_STORE_C_POINTS},
-                                       {1, UCUDNN_LAYER_PARALLEL_STORE_ALL},
-                                       {1, UCUDNN_LAYER_PARALLEL_STORE_C_POINTS}}) {
+                                        {37, UCUDNN_LAYER_PARALLEL_STORE_C_POINTS},
+                                        {1, UCUDNN_LAYER_PARALLEL_STORE_ALL},
+                                        {1, UCUDNN_LAYER_PARALLEL_STORE_C_POINTS}}) {
     Chain chain({.layers = layers, .h = 0.3});
     ucudnnLayerParallelOptions_t options = Options();
     options.levels = 1;
