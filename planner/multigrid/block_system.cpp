@@ -33,7 +33,7 @@ Result<BlockSystem> BlockSystem::Make(Propagator& propagator, const Hierarchy& h
     grid.source.push_back(nullptr);
     UCUDNN_RETURN_IF_ERROR(create(grid.source, shape.steps));
   }
-  UCUDNN_RETURN_IF_ERROR(system.SetFirst(first));
+  if (first != nullptr) UCUDNN_RETURN_IF_ERROR(system.SetFirst(first));
   system.scratch_.resize(lanes.count());
   for (auto& of_lane : system.scratch_) UCUDNN_RETURN_IF_ERROR(create(of_lane, kScratch));
   system.parts_.resize(static_cast<size_t>(hierarchy.level(0).steps) + 1);

@@ -23,7 +23,8 @@ enum class Storage {
 
 class BlockSystem : public LayerSystem {
  public:
-  // `first` is u0, of `propagator`; it is copied. `propagator` and `lanes` outlive the system.
+  // `first` is u0, of `propagator`; it is copied. Null: SetFirst comes before the first solve.
+  // `propagator`, `hierarchy` and `lanes` outlive the system.
   static Result<BlockSystem> Make(Propagator& propagator, const Hierarchy& hierarchy, Lanes& lanes,
                                   Storage storage, State first);
 

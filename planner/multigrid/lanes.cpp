@@ -1,6 +1,6 @@
 #include "planner/multigrid/lanes.h"
 
-#include <system_error>
+#include <exception>
 #include <thread>
 #include <vector>
 
@@ -80,15 +80,16 @@ Result<Lanes> Lanes::Start(int count, Threads threads) {
   if (count == 1 || threads == Threads::kCallersAlone) return Lanes(count, nullptr);
   auto pool = std::make_unique<Pool>();
   pool->results.resize(count);
+  pool->threads.reserve(count - 1);
   try {
     for (int lane = 1; lane < count; ++lane) {
       pool->threads.emplace_back([&pool = *pool, lane, count] { pool.Serve(lane, count); });
     }
-  } catch (const std::system_error& error) {
+  } catch (const std::exception& error) {
+    const size_t lane = pool->threads.size() + 1;
     pool->End();
-    return Status::Error("the system gives no thread for lane " +
-                         std::to_string(pool->threads.size() + 1) + " of " + std::to_string(count) +
-                         ": " + error.what());
+    return Status::Error("the system gives no thread for lane " + std::to_string(lane) + " of " +
+                         std::to_string(count) + ": " + error.what());
   }
   return Lanes(count, std::move(pool));
 }

@@ -1,4 +1,4 @@
-// What the two libraries show to the loader: nothing but what they must, and nothing that keeps a
+// What our libraries show to the loader: nothing but what they must, and nothing that keeps a
 // program without CUDA from starting.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -89,12 +89,15 @@ TEST(Shape, DropinNeedsOnlyLibucudnnAndGlibc) {
   EXPECT_TRUE(std::includes(allowed.begin(), allowed.end(), needed.begin(), needed.end()));
 }
 
-TEST(Shape, LibucudnnNeedsOnlyGlibc) {
+TEST(Shape, LibrariesThatProgramsLinkNeedOnlyGlibc) {
   const Names allowed = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0",
                          "ld-linux-x86-64.so.2"};
-  const Names needed = DynamicValues(LIBUCUDNN, "NEEDED");
-  EXPECT_TRUE(needed.contains("libc.so.6"));
-  EXPECT_TRUE(std::includes(allowed.begin(), allowed.end(), needed.begin(), needed.end()));
+  for (const char* library : {LIBUCUDNN, LAYER_PARALLEL}) {
+    const Names needed = DynamicValues(library, "NEEDED");
+    EXPECT_TRUE(needed.contains("libc.so.6")) << library;
+    EXPECT_TRUE(std::includes(allowed.begin(), allowed.end(), needed.begin(), needed.end()))
+        << library;
+  }
 }
 
 // RHEL 8 has glibc 2.28, Ubuntu 20.04 has 2.31: where this is built says nothing of where it runs.
@@ -114,8 +117,8 @@ TEST(Shape, NothingNeedsMoreThanGlibc228) {
       asked_for.insert(version);
     }
   }
-  for (const char* name :
-       {"ucudnn", "libucudnn.so.1", "libcudnn.so.9", "libucudnn_dlsym.so", "libcuda.so.1"}) {
+  for (const char* name : {"ucudnn", "libucudnn.so.1", "libucudnn_layer_parallel.so.1",
+                           "libcudnn.so.9", "libucudnn_dlsym.so", "libcuda.so.1"}) {
     EXPECT_TRUE(names.contains(name)) << name;
   }
   EXPECT_TRUE(asked_for.contains("2.14")) << "readelf's words were not understood";
@@ -167,6 +170,8 @@ TEST(Shape, NamesAndRunPathsAreThoseOfTheInstallTree) {
   EXPECT_EQ(DynamicValues(DROPIN, "SONAME"), Names{"libcudnn.so.9"});
   EXPECT_EQ(DynamicValues(DROPIN, "RUNPATH"), Names{"$ORIGIN/.."});
   EXPECT_EQ(DynamicValues(LIBUCUDNN, "SONAME"), Names{"libucudnn.so.1"});
+  EXPECT_EQ(DynamicValues(LAYER_PARALLEL, "SONAME"), Names{"libucudnn_layer_parallel.so.1"});
+  EXPECT_EQ(DynamicValues(LAYER_PARALLEL, "RUNPATH"), Names());
 }
 
 TEST(Shape, DropinRunsNothingWhenLoaded) {
@@ -190,6 +195,46 @@ TEST(Shape, LibucudnnExportsOnlyItsOwnNames) {
   const Names exports = Exports(LIBUCUDNN);
   EXPECT_TRUE(exports.contains("ucudnnPrivateFillDropin@@libucudnn.so.1"));
   for (const std::string& name : exports) EXPECT_TRUE(name.starts_with("ucudnn")) << name;
+}
+
+// Programs are linked with these: a name that goes away, or a new one, is a decision.
+TEST(Shape, LayerParallelExportsExactlyItsHeader) {
+  Names expected;
+  for (const char* name :
+       {"Create", "Destroy", "GetAdjoint", "GetCallbackCode", "GetLastError", "GetState",
+        "GetStateCount", "GetVersionString", "SolveAdjoint", "SolveForward", "VisitLayers"}) {
+    expected.insert("ucudnnLayerParallel" + std::string(name) + "@@libucudnn_layer_parallel.so.1");
+  }
+  EXPECT_EQ(Exports(LAYER_PARALLEL), expected);
+}
+
+// It computes: what the rest of ucudnn reads, opens and connects to is no part of it.
+TEST(Shape, LayerParallelReadsNoEnvironmentAndOpensNothing) {
+  std::set<std::string> needed;
+  for (const std::string& line : Lines(RunProgram({NM, "-D", "-u", LAYER_PARALLEL}).out)) {
+    const size_t begin = line.find_last_of(' ') + 1;
+    needed.insert(line.substr(begin, line.find('@') - begin));
+  }
+  EXPECT_TRUE(needed.contains("malloc"));
+  for (const char* name : {"getenv", "dlopen", "dlsym", "open", "fopen", "socket"}) {
+    EXPECT_FALSE(needed.contains(name)) << name;
+  }
+}
+
+TEST(Shape, LayerParallelLoadsAloneAndStartsNoThread) {
+  const auto threads = [] {
+    const auto all = std::filesystem::directory_iterator("/proc/self/task");
+    return std::distance(begin(all), end(all));
+  };
+  const auto before = threads();
+  void* const library = dlopen(LAYER_PARALLEL, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr) << dlerror();
+  EXPECT_EQ(threads(), before);
+  EXPECT_EQ(dlopen("libucudnn.so.1", RTLD_NOW | RTLD_NOLOAD), nullptr);
+  const auto words =
+      reinterpret_cast<const char* (*)()>(dlsym(library, "ucudnnLayerParallelGetLastError"));
+  ASSERT_NE(words, nullptr);
+  EXPECT_STREQ(words(), "");
 }
 
 TEST(Shape, ProgramsWithoutCudaRunUndisturbed) {

@@ -32,11 +32,13 @@ ANNEXES = {
     "planner": PURE,
     "planner/runtime": PURE + ON_DEVICES + ["planner"],
     "planner/multigrid": PURE + ON_DEVICES + ["planner"],
+    "shim/layer_parallel": PURE + ["include", "planner", "planner/multigrid"],
 }
 # Where the annexes are joined to the tower.
 JOINED_IN = {"shim": ["include", "db", "planner"], "tools": ["include", "db", "planner", "planner/multigrid"]}
 
-WITHOUT_CUDA = ["src/base", "src/convolution", "src/planning", "db", "planner"]
+WITHOUT_CUDA = ["src/base", "src/convolution", "src/planning", "db", "planner", "shim/layer_parallel",
+                "include/ucudnn/layer_parallel.h"]
 WITH_CUDA = ["planner/runtime", "planner/multigrid"]
 CUDA_HEADER = re.compile(r"^(cuda|cudnn|cublas|nccl|nvrtc|driver_types|vector_types|library_types)[a-z0-9_]*\.h$")
 

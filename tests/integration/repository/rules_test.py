@@ -15,7 +15,8 @@ HEADERS = {
         "src/base/status.h", "src/convolution/problem.h", "src/planning/wr.h", "src/cuda/driver.h", "src/cudnn/table.h",
         "src/transport/channel.h", "src/tuning/measure.h", "src/execution/run.h", "src/spatial/halo.h", "src/interposer/session/session.h",
         "shim/host/hostgpu.h", "tools/command/command.h", "db/store.h", "planner/graph/graph.h",
-        "planner/runtime/execute.h", "include/ucudnn/ucudnn.h", "tests/unit/fake.h")
+        "planner/runtime/execute.h", "planner/multigrid/solver.h", "include/ucudnn/ucudnn.h",
+        "include/ucudnn/layer_parallel.h", "tests/unit/fake.h")
 }
 
 
@@ -54,7 +55,9 @@ class Includes(unittest.TestCase):
             ("src/spatial/a.cpp", "interposer/session/session.h"), ("src/execution/a.cpp", "interposer/session/session.h"),
             ("src/interposer/a.cpp", "shim/host/hostgpu.h"), ("src/interposer/a.cpp", "tools/command/command.h"),
             ("db/a.cpp", "cudnn/table.h"), ("planner/graph/a.cpp", "planner/runtime/execute.h"),
-            ("planner/graph/a.cpp", "tuning/measure.h"), ("include/ucudnn/a.h", "base/status.h")):
+            ("planner/graph/a.cpp", "tuning/measure.h"), ("include/ucudnn/a.h", "base/status.h"),
+            ("shim/layer_parallel/a.cpp", "cuda/driver.h"), ("shim/layer_parallel/a.cpp", "interposer/session/session.h"),
+            ("shim/api/a.cpp", "planner/multigrid/solver.h")):
             with self.subTest(path=path, header=header):
                 self.assertEqual(1, len(found(path, f'#include "{header}"\n')))
 
@@ -92,12 +95,14 @@ class Includes(unittest.TestCase):
             ("planner/multigrid/a.cpp", "execution/run.h"), ("planner/runtime/a.cpp", "transport/channel.h"),
             ("src/base/a.cpp", "base/status.h"), ("shim/api/a.cpp", "db/store.h"), ("tools/a.cpp", "planner/graph/graph.h"),
             ("shim/api/a.cpp", "ucudnn/ucudnn.h"), ("planner/runtime/a.cpp", "cuda/driver.h"),
+            ("shim/layer_parallel/a.cpp", "planner/multigrid/solver.h"), ("shim/layer_parallel/a.cpp", "ucudnn/layer_parallel.h"),
             ("tests/unit/a.cpp", "interposer/session/session.h"), ("src/base/a.cpp", "unistd.h")):
             with self.subTest(path=path, header=header):
                 self.assertEqual([], found(path, f'#include "{header}"\n'))
 
     def test_cuda_header_in_a_pure_room_is_found(self):
-        for path in ("src/base/a.h", "src/convolution/a.h", "src/planning/a.cpp", "db/a.cpp", "planner/graph/a.cpp"):
+        for path in ("src/base/a.h", "src/convolution/a.h", "src/planning/a.cpp", "db/a.cpp", "planner/graph/a.cpp",
+                     "shim/layer_parallel/a.h", "include/ucudnn/layer_parallel.h"):
             for header in ("cuda.h", "cudnn.h", "cuda_runtime_api.h", "cudnn_version.h"):
                 with self.subTest(path=path, header=header):
                     self.assertEqual(1, len(found(path, f"#include <{header}>\n")))

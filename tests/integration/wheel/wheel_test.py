@@ -78,7 +78,8 @@ class Wheel(unittest.TestCase):
         with zipfile.ZipFile(self.wheel) as wheel:
             names = wheel.namelist()
         self.assertEqual(["ucudnn/lib/libucudnn.so.1"], [name for name in names if "libucudnn.so" in name])
-        for header in ("ucudnn.h", "handle.h"):
+        self.assertIn("ucudnn/lib/libucudnn_layer_parallel.so.1", names)
+        for header in ("ucudnn.h", "handle.h", "layer_parallel.h"):
             self.assertEqual((ROOT / "include/ucudnn" / header).read_bytes(),
                              (self.installed / "include/ucudnn" / header).read_bytes())
 

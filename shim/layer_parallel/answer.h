@@ -1,0 +1,26 @@
+// What a function of the C API answers: a status, and words for ucudnnLayerParallelGetLastError.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "ucudnn/layer_parallel.h"
+
+namespace ucudnn::layer_parallel {
+
+struct [[nodiscard]] Answer {
+  ucudnnLayerParallelStatus_t status = UCUDNN_LAYER_PARALLEL_SUCCESS;
+  std::string message;    // empty where it succeeded
+  int callback_code = 0;  // with UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED
+
+  bool ok() const { return status == UCUDNN_LAYER_PARALLEL_SUCCESS; }
+};
+
+inline Answer BadParameter(std::string message) {
+  return {UCUDNN_LAYER_PARALLEL_BAD_PARAM, std::move(message)};
+}
+inline Answer NotSupported(std::string message) {
+  return {UCUDNN_LAYER_PARALLEL_NOT_SUPPORTED, std::move(message)};
+}
+
+}  // namespace ucudnn::layer_parallel

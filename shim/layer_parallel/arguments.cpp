@@ -1,0 +1,200 @@
+#include "layer_parallel/arguments.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <iterator>
+#include <limits>
+
+#include "layer_parallel/versioned.h"
+
+namespace ucudnn::layer_parallel {
+namespace {
+
+using multigrid::CoarseOperator;
+using multigrid::CycleKind;
+using multigrid::Outcome;
+using multigrid::ResidualScale;
+using multigrid::Start;
+using multigrid::Storage;
+using Threads = multigrid::Lanes::Threads;
+
+// By version: a struct that grows keeps the sizes that it has had.
+constexpr size_t kCallbacksSizes[] = {sizeof(ucudnnLayerParallelCallbacks_t)};
+constexpr size_t kOptionsSizes[] = {sizeof(ucudnnLayerParallelOptions_t)};
+constexpr size_t kSolveOptionsSizes[] = {sizeof(ucudnnLayerParallelSolveOptions_t)};
+constexpr size_t kResultSizes[] = {sizeof(ucudnnLayerParallelResult_t)};
+
+constexpr int kMostLayers = 1 << 30;  // sums of two layer numbers are no overflow
+constexpr int kDefaultCoarsening = 4;
+constexpr int kCyclesWithoutTolerance = 2;  // the early stopping of Kirby et al.
+constexpr int kCyclesToTolerance = 50;
+
+// By the numbers of the C API.
+constexpr CoarseOperator kCoarse[] = {CoarseOperator::kInject, CoarseOperator::kMid,
+                                      CoarseOperator::kSum, CoarseOperator::kSum2};
+constexpr Storage kStorage[] = {Storage::kAll, Storage::kCPoints};
+constexpr Threads kThreads[] = {Threads::kOneEach, Threads::kCallersAlone};
+constexpr Start kStarts[] = {Start::kBroadcast, Start::kNested, Start::kPrevious};
+constexpr CycleKind kCycles[] = {CycleKind::kV, CycleKind::kF};
+constexpr ResidualScale kScales[] = {ResidualScale::kAbsolute, ResidualScale::kLargestState};
+
+std::string Number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g", value);
+  return text;
+}
+
+// The one of `values` that the C API numbers `number`; the option is called `name`.
+template <typename Value, size_t count>
+Result<Value> ValueOf(const char* name, int number, const Value (&values)[count]) {
+  if (number >= 0 && static_cast<size_t>(number) < count) return values[number];
+  return Status::Error(std::string(name) + " is " + std::to_string(number) + "; 0 to " +
+                       std::to_string(count - 1) + " are expected");
+}
+
+Status CheckCount(const char* array, int count, const void* values) {
+  if (count < 0) {
+    return Status::Error(std::string(array) + "_count is " + std::to_string(count) +
+                         "; 0 and more are expected");
+  }
+  if (count > 0 && values == nullptr) {
+    return Status::Error(std::string(array) + "_count is " + std::to_string(count) +
+                         " without values: a null pointer");
+  }
+  return Status::Ok();
+}
+
+Result<std::vector<multigrid::Relaxation>> ReadRelaxation(
+    const ucudnnLayerParallelSolveOptions_t& given) {
+  UCUDNN_RETURN_IF_ERROR(CheckCount("relaxation", given.relaxation_count, given.c_sweeps));
+  std::vector<multigrid::Relaxation> relaxation(std::max(given.relaxation_count, 1));
+  for (int level = 0; level < given.relaxation_count; ++level) {
+    relaxation[level].c_sweeps = given.c_sweeps[level];
+    if (given.c_weights != nullptr) relaxation[level].c_weight = given.c_weights[level];
+  }
+  return relaxation;
+}
+
+ucudnnLayerParallelOutcome_t OutcomeInC(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kConverged:
+      return UCUDNN_LAYER_PARALLEL_CONVERGED;
+    case Outcome::kRounding:
+      return UCUDNN_LAYER_PARALLEL_ROUNDING;
+    case Outcome::kEarly:
+      return UCUDNN_LAYER_PARALLEL_EARLY;
+    case Outcome::kDirect:
+      return UCUDNN_LAYER_PARALLEL_DIRECT;
+    case Outcome::kSerial:
+      return UCUDNN_LAYER_PARALLEL_SERIAL;
+  }
+  return UCUDNN_LAYER_PARALLEL_SERIAL;
+}
+
+}  // namespace
+
+Result<ucudnnLayerParallelCallbacks_t> ReadCallbacks(
+    const ucudnnLayerParallelCallbacks_t* callbacks) {
+  if (callbacks == nullptr) return Status::Error("callbacks is a null pointer");
+  UCUDNN_ASSIGN_OR_RETURN(const ucudnnLayerParallelCallbacks_t read,
+                          ReadVersion("callbacks", *callbacks, kCallbacksSizes));
+  const char* missing = nullptr;
+  if (read.step == nullptr) missing = "step";
+  if (read.squared_distance == nullptr) missing = "squared_distance";
+  if (read.combine == nullptr) missing = "combine";
+  if (read.destroy == nullptr) missing = "destroy";
+  if (read.create == nullptr) missing = "create";
+  if (missing != nullptr) {
+    return Status::Error(std::string("callbacks->") + missing + " is a null pointer");
+  }
+  if ((read.join == nullptr) != (read.wait == nullptr)) {
+    return Status::Error(
+        "one of callbacks->join and callbacks->wait is a null pointer, the other "
+        "is not; lanes that are queues need both");
+  }
+  return read;
+}
+
+Result<Setting> ReadOptions(int layers, const ucudnnLayerParallelOptions_t* options) {
+  ucudnnLayerParallelOptions_t given = {};
+  if (options != nullptr) {
+    UCUDNN_ASSIGN_OR_RETURN(given, ReadVersion("options", *options, kOptionsSizes));
+  }
+  if (layers > kMostLayers) {
+    return Status::Error(std::to_string(layers) + " layers; at most " +
+                         std::to_string(kMostLayers) + " are expected");
+  }
+  UCUDNN_RETURN_IF_ERROR(CheckCount("coarsening", given.coarsening_count, given.coarsening));
+  std::vector<int> coarsening(given.coarsening, given.coarsening + given.coarsening_count);
+  if (coarsening.empty()) coarsening = {std::clamp(layers / 2, 2, kDefaultCoarsening)};
+  Setting setting;
+  UCUDNN_ASSIGN_OR_RETURN(setting.hierarchy,
+                          multigrid::Hierarchy::Make(layers, coarsening, given.levels));
+  UCUDNN_ASSIGN_OR_RETURN(setting.coarse, ValueOf("coarse", given.coarse, kCoarse));
+  UCUDNN_ASSIGN_OR_RETURN(setting.storage, ValueOf("storage", given.storage, kStorage));
+  if (given.lanes < 0 || given.lanes > UCUDNN_LAYER_PARALLEL_MOST_LANES) {
+    return Status::Error("lanes is " + std::to_string(given.lanes) + "; 1 to " +
+                         std::to_string(UCUDNN_LAYER_PARALLEL_MOST_LANES) +
+                         " are expected, or 0 for one");
+  }
+  setting.lanes = std::max(given.lanes, 1);
+  UCUDNN_ASSIGN_OR_RETURN(setting.threads, ValueOf("threads", given.threads, kThreads));
+  if (!(given.unit_roundoff >= 0 && given.unit_roundoff < 1)) {
+    return Status::Error("unit_roundoff is " + Number(given.unit_roundoff) +
+                         "; a number below 1 is expected, or 0 for double's");
+  }
+  setting.unit_roundoff =
+      given.unit_roundoff > 0 ? given.unit_roundoff : std::numeric_limits<double>::epsilon() / 2;
+  return setting;
+}
+
+Result<multigrid::SolveOptions> ReadSolveOptions(const ucudnnLayerParallelSolveOptions_t* options) {
+  ucudnnLayerParallelSolveOptions_t given = {};
+  if (options != nullptr) {
+    UCUDNN_ASSIGN_OR_RETURN(given, ReadVersion("options", *options, kSolveOptionsSizes));
+  }
+  multigrid::SolveOptions read;
+  if (given.tolerance != 0) read.tolerance = given.tolerance;
+  UCUDNN_ASSIGN_OR_RETURN(read.scale, ValueOf("scale", given.scale, kScales));
+  read.cycles = given.cycles;
+  if (given.cycles == 0) {
+    read.cycles = read.tolerance ? kCyclesToTolerance : kCyclesWithoutTolerance;
+  }
+  UCUDNN_ASSIGN_OR_RETURN(read.start, ValueOf("start", given.start, kStarts));
+  UCUDNN_ASSIGN_OR_RETURN(read.cycle, ValueOf("cycle", given.cycle, kCycles));
+  UCUDNN_ASSIGN_OR_RETURN(read.relaxation, ReadRelaxation(given));
+  read.skips_first_down = given.skips_first_down != 0;
+  read.measures_start = given.measures_start != 0;
+  read.measures_cycles = given.skips_residuals == 0;
+  UCUDNN_RETURN_IF_ERROR(multigrid::CheckOptions(read));
+  return read;
+}
+
+Status CheckResult(const ucudnnLayerParallelResult_t* result) {
+  return result == nullptr ? Status::Ok() : CheckVersion("result", *result, kResultSizes);
+}
+
+void WriteResult(const multigrid::Solution& solution, ucudnnLayerParallelResult_t* result) {
+  if (result == nullptr) return;
+  ucudnnLayerParallelResult_t made = {};
+  made.outcome = OutcomeInC(solution.outcome);
+  made.cycles = solution.cycles;
+  made.residual_count = static_cast<int>(solution.residuals.size());
+  made.residuals = solution.residuals.data();
+  made.largest_state = solution.largest_state;
+  made.fallback = solution.fallback.c_str();
+  WriteVersion(made, *result);
+}
+
+int64_t StatesOf(const Setting& setting) {
+  int64_t states =
+      multigrid::BlockSystem::StatesFor(setting.hierarchy, setting.lanes, setting.storage);
+  if (setting.HasHalves()) states += setting.lanes;
+  if (setting.storage == multigrid::Storage::kCPoints) {
+    states += int64_t{setting.lanes} * (setting.hierarchy.level(0).coarsening - 1);
+  }
+  return states;
+}
+
+}  // namespace ucudnn::layer_parallel

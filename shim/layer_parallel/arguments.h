@@ -1,0 +1,46 @@
+// The structs of <ucudnn/layer_parallel.h> as the solver's own values. Pure functions; an error is
+// one line with the value and what would be right.
+#pragma once
+
+#include <cstdint>
+
+#include "base/status.h"
+#include "planner/multigrid/block_system.h"
+#include "planner/multigrid/coarse_operator.h"
+#include "planner/multigrid/hierarchy.h"
+#include "planner/multigrid/lanes.h"
+#include "planner/multigrid/solver.h"
+#include "ucudnn/layer_parallel.h"
+
+namespace ucudnn::layer_parallel {
+
+struct Setting {
+  multigrid::Hierarchy hierarchy;
+  multigrid::CoarseOperator coarse = multigrid::CoarseOperator::kInject;
+  multigrid::Storage storage = multigrid::Storage::kAll;
+  int lanes = 1;
+  multigrid::Lanes::Threads threads = multigrid::Lanes::Threads::kOneEach;
+  double unit_roundoff = 0;
+
+  int layers() const { return hierarchy.level(0).steps; }
+  // Whether a step of a coarse level is two calls, with a state between them.
+  bool HasHalves() const {
+    return coarse == multigrid::CoarseOperator::kSum2 && hierarchy.levels() > 1;
+  }
+};
+
+Result<ucudnnLayerParallelCallbacks_t> ReadCallbacks(
+    const ucudnnLayerParallelCallbacks_t* callbacks);
+// `options` is null for defaults.
+Result<Setting> ReadOptions(int layers, const ucudnnLayerParallelOptions_t* options);
+Result<multigrid::SolveOptions> ReadSolveOptions(const ucudnnLayerParallelSolveOptions_t* options);
+
+// Ok for null: the program reads no result.
+Status CheckResult(const ucudnnLayerParallelResult_t* result);
+// `result` points into `solution`. REQUIRES: CheckResult.
+void WriteResult(const multigrid::Solution& solution, ucudnnLayerParallelResult_t* result);
+
+// How many states one direction needs.
+int64_t StatesOf(const Setting& setting);
+
+}  // namespace ucudnn::layer_parallel

@@ -1,0 +1,74 @@
+// The program's callbacks, and what became of those that failed.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "layer_parallel/answer.h"
+#include "ucudnn/layer_parallel.h"
+
+namespace ucudnn::layer_parallel {
+
+class Caller {
+ public:
+  Caller(const ucudnnLayerParallelCallbacks_t& callbacks, int lanes)
+      : callbacks_(callbacks), failures_(lanes) {}
+
+  const ucudnnLayerParallelCallbacks_t& callbacks() const { return callbacks_; }
+
+  // What a call was about, for its message: layers where `layers` is above 0, else the state
+  // `state` where that is.
+  struct Subject {
+    int level = 0;
+    int first_layer = 0;
+    int layers = 0;
+    long long state = -1;
+  };
+  // Ok where call() is 0. `callback` is its name, a literal. The error has no words, so that a lane
+  // allocates nothing: Failed() has them. Called by several threads at once, each with its lane.
+  // An exception of the program's ends it here: its unwinder cannot go through this library, which
+  // has another one.
+  template <typename Call>
+  Status Run(const char* callback, const Subject& subject, int lane, Call&& call) noexcept {
+    const int code = call();
+    return code == 0 ? Status::Ok() : Fail({callback, subject, code}, lane);
+  }
+
+  struct Failure {
+    const char* callback = "";
+    Subject subject;
+    int code = 0;
+    const char* words = nullptr;  // a literal; null where it returned `code`
+  };
+  Status Fail(const Failure& failure, int lane) noexcept {
+    failures_[lane] = failure;
+    return Status::Error({});
+  }
+
+  // Of lanes that are queues; Ok where they are not.
+  Status Join() noexcept {
+    if (callbacks_.join == nullptr) return Status::Ok();
+    return Run("join", {}, 0, [&] { return callbacks_.join(callbacks_.user); });
+  }
+  Status Wait() noexcept {
+    if (callbacks_.wait == nullptr) return Status::Ok();
+    return Run("wait", {}, 0, [&] { return callbacks_.wait(callbacks_.user); });
+  }
+  // The same behind a failure, which stays the one to tell of.
+  void WaitAfterFailure() noexcept {
+    if (callbacks_.wait != nullptr) callbacks_.wait(callbacks_.user);
+  }
+
+  // Before a function of the API runs callbacks.
+  void Forget() { failures_.assign(failures_.size(), std::nullopt); }
+  // Whether a callback failed since then: the first lane's, of which the status is that Lanes give.
+  std::optional<Answer> Failed() const;
+
+ private:
+  ucudnnLayerParallelCallbacks_t callbacks_;
+  std::vector<std::optional<Failure>> failures_;  // by lane
+};
+
+}  // namespace ucudnn::layer_parallel

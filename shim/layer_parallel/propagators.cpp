@@ -1,0 +1,105 @@
+#include "layer_parallel/propagators.h"
+
+#include "planner/multigrid/coarse_operator.h"
+
+namespace ucudnn::layer_parallel {
+namespace {
+
+// The layers of `range` in the C API's words. Factors are relative to the chain's own step, which
+// the program knows.
+ucudnnLayerParallelRange_t RangeInC(const multigrid::LayerRange& range, int level) {
+  ucudnnLayerParallelRange_t made = {};
+  made.struct_size = sizeof made;
+  made.level = level;
+  made.first_layer = range.begin;
+  made.layers = range.end - range.begin;
+  made.factor = range.factor;
+  return made;
+}
+
+Caller::Subject SubjectOf(const ucudnnLayerParallelRange_t& range) {
+  return {.level = range.level, .first_layer = range.first_layer, .layers = range.layers};
+}
+
+}  // namespace
+
+CallerStates::~CallerStates() {
+  const ucudnnLayerParallelCallbacks_t& callbacks = caller_.callbacks();
+  for (const State state : states_) callbacks.destroy(callbacks.user, state);
+}
+
+Result<State> CallerStates::Create() {
+  const ucudnnLayerParallelCallbacks_t& callbacks = caller_.callbacks();
+  const Caller::Subject subject = {.state = static_cast<long long>(states_.size())};
+  states_.push_back(nullptr);  // before the callback: no state is lost to a lack of memory
+  State& made = states_.back();
+  Status status =
+      caller_.Run("create", subject, 0, [&] { return callbacks.create(callbacks.user, &made); });
+  if (status.ok() && made == nullptr) {
+    status = caller_.Fail({"create", subject, 0, "made a null pointer"}, 0);
+  }
+  if (status.ok()) return made;
+  states_.pop_back();
+  return status;
+}
+
+Status CallerStates::Combine(State to, double b, double a, State x, int lane) {
+  const ucudnnLayerParallelCallbacks_t& callbacks = caller_.callbacks();
+  return caller_.Run("combine", {}, lane,
+                     [&] { return callbacks.combine(callbacks.user, a, x, b, to, lane); });
+}
+
+Status CallerStates::SquaredDistance(State x, State y, double* result, int lane) {
+  const ucudnnLayerParallelCallbacks_t& callbacks = caller_.callbacks();
+  return caller_.Run("squared_distance", {}, lane, [&] {
+    return callbacks.squared_distance(callbacks.user, x, y, lane, result);
+  });
+}
+
+Status CallerStates::Prepare() {
+  if (!setting_.HasHalves()) return Status::Ok();
+  between_.reserve(setting_.lanes);
+  for (int lane = 0; lane < setting_.lanes; ++lane) {
+    UCUDNN_ASSIGN_OR_RETURN(const State made, Create());
+    between_.push_back(made);
+  }
+  return Status::Ok();
+}
+
+template <typename Apply>
+Status CallerStates::RunRanges(const multigrid::LayerRanges& ranges, State from, State to, int lane,
+                               Apply&& apply) {
+  if (ranges.count == 1) return apply(ranges.parts[0], from, to);
+  UCUDNN_RETURN_IF_ERROR(apply(ranges.parts[0], from, between_[lane]));
+  return apply(ranges.parts[1], between_[lane], to);
+}
+
+Status CallerChain::Step(int level, int step, State from, State to, int lane) {
+  const ucudnnLayerParallelCallbacks_t& callbacks = caller().callbacks();
+  const multigrid::LayerRanges ranges =
+      LayersOf(setting().coarse, setting().hierarchy.level(level), step, 1);
+  return RunRanges(ranges, from, to, lane,
+                   [&](const multigrid::LayerRange& part, State read, State written) {
+                     const ucudnnLayerParallelRange_t range = RangeInC(part, level);
+                     return caller().Run("step", SubjectOf(range), lane, [&] {
+                       return callbacks.step(callbacks.user, &range, read, written, lane);
+                     });
+                   });
+}
+
+Status CallerAdjoint::Step(int level, int step, State from, State to, int lane) {
+  const ucudnnLayerParallelCallbacks_t& callbacks = caller().callbacks();
+  const multigrid::LayerRanges ranges = AdjointLayersOf(
+      setting().coarse, setting().hierarchy.level(level), step, 1, setting().layers());
+  return RunRanges(
+      ranges, from, to, lane,
+      [&](const multigrid::LayerRange& part, State read, State written) -> Status {
+        const ucudnnLayerParallelRange_t range = RangeInC(part, level);
+        UCUDNN_ASSIGN_OR_RETURN(const State state, trajectory_.At(range.first_layer, lane));
+        return caller().Run("adjoint_step", SubjectOf(range), lane, [&] {
+          return callbacks.adjoint_step(callbacks.user, &range, state, read, written, lane);
+        });
+      });
+}
+
+}  // namespace ucudnn::layer_parallel

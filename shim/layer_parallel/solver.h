@@ -1,0 +1,81 @@
+// What a ucudnnLayerParallelSolver_t stands for: the states of both directions, the lanes and the
+// program's callbacks. Calls of one solver do not overlap.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "layer_parallel/answer.h"
+#include "layer_parallel/arguments.h"
+#include "layer_parallel/caller.h"
+#include "layer_parallel/propagators.h"
+#include "layer_parallel/trajectory.h"
+#include "planner/multigrid/block_system.h"
+#include "planner/multigrid/lanes.h"
+#include "planner/multigrid/solver.h"
+
+namespace ucudnn::layer_parallel {
+
+// Called for a layer with the state that it read and the adjoint of what it gave, or null.
+using Visit = int (*)(void* user, int layer, const void* state, const void* adjoint, int lane);
+
+class Solver {
+ public:
+  // Sets `made`, which stays where it is.
+  static Answer Make(const ucudnnLayerParallelCallbacks_t& callbacks, Setting setting,
+                     std::unique_ptr<ucudnnLayerParallelSolver>& made);
+
+  // `solution` becomes the solver's own.
+  Answer SolveForward(State first, const multigrid::SolveOptions& options,
+                      const multigrid::Solution*& solution);
+  Answer SolveAdjoint(State last, const multigrid::SolveOptions& options,
+                      const multigrid::Solution*& solution);
+
+  Answer ReadState(int number, State& state);
+  Answer ReadAdjoint(int number, State& adjoint);
+  Answer VisitLayers(Visit visit, void* user);
+
+  // Set while a function of the API works with it.
+  std::atomic<bool>& in_use() { return in_use_; }
+
+  // Without states: for Make.
+  Solver(const ucudnnLayerParallelCallbacks_t& callbacks, Setting setting, multigrid::Lanes lanes)
+      : setting_(std::move(setting)),
+        lanes_(std::move(lanes)),
+        caller_(callbacks, setting_.lanes) {}
+
+ private:
+  // Forward, or the adjoint.
+  struct Direction {
+    std::unique_ptr<CallerStates> propagator;
+    std::optional<multigrid::BlockSystem> system;
+    std::optional<Trajectory> trajectory;
+    multigrid::Solution solution;
+    bool has_states = false;  // of a solve: one may start from them
+  };
+
+  Status Prepare(Direction& direction, std::unique_ptr<CallerStates> propagator);
+  Status PrepareBoth();
+  Answer Solve(Direction& direction, State first, const multigrid::SolveOptions& options);
+  // Of `status`, an error: a callback's, or the solver's own. Nothing that lanes were given is
+  // under way any more when it returns.
+  Answer Failure(const Status& status);
+  Answer CheckNumber(int number) const;
+  Answer Read(Direction& direction, int number, State& state);
+
+  Setting setting_;
+  multigrid::Lanes lanes_;
+  Caller caller_;
+  Direction forward_;
+  Direction adjoint_;          // empty where there is no adjoint_step
+  bool adjoint_fits_ = false;  // whether it was solved at the states of forward_ as they are
+  std::atomic<bool> in_use_ = false;
+};
+
+}  // namespace ucudnn::layer_parallel
+
+struct ucudnnLayerParallelSolver final : ucudnn::layer_parallel::Solver {
+  using Solver::Solver;
+};

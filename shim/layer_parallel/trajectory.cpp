@@ -1,0 +1,38 @@
+#include "layer_parallel/trajectory.h"
+
+namespace ucudnn::layer_parallel {
+
+Result<Trajectory> Trajectory::Make(multigrid::BlockSystem& states, const Setting& setting,
+                                    multigrid::Propagator& owner) {
+  const int coarsening = setting.hierarchy.level(0).coarsening;
+  Trajectory made(states, coarsening);
+  made.windows_.resize(setting.lanes);
+  for (Window& window : made.windows_) {
+    window.states.reserve(coarsening);
+    if (setting.storage == multigrid::Storage::kAll) continue;
+    for (int i = 1; i < coarsening; ++i) {
+      UCUDNN_ASSIGN_OR_RETURN(const multigrid::State state, owner.Create());
+      window.scratch.push_back(state);
+    }
+  }
+  return made;
+}
+
+void Trajectory::Reset() {
+  for (Window& window : windows_) window.block = -1;
+}
+
+Result<multigrid::State> Trajectory::At(int number, int lane) {
+  Window& window = windows_[lane];
+  const int block = number / coarsening_;
+  if (block != window.block) {
+    window.states.clear();
+    window.block = block;
+  }
+  // No more of the block than that: coarse steps are linearised at its C-point or in its middle.
+  const int index = number % coarsening_;
+  UCUDNN_RETURN_IF_ERROR(states_->ReadOn(block, index + 1, window.scratch, lane, window.states));
+  return window.states[index];
+}
+
+}  // namespace ucudnn::layer_parallel

@@ -1,0 +1,279 @@
+// Callbacks that fail, from whichever lane: their code comes back, nothing leaks, and the solver
+// can be used again. Solvers on several threads.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+#include "unit/layer_parallel/chain.h"
+
+namespace ucudnn::layer_parallel_test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+Chain::Shape Short() { return {.layers = 61, .h = 1.0 / 61}; }
+
+ucudnnLayerParallelOptions_t ThreeLevels(int lanes) {
+  ucudnnLayerParallelOptions_t options = Options();
+  options.levels = 3;
+  options.coarse = UCUDNN_LAYER_PARALLEL_COARSE_SUM2;
+  options.storage = UCUDNN_LAYER_PARALLEL_STORE_C_POINTS;
+  options.lanes = lanes;
+  return options;
+}
+
+ucudnnLayerParallelStatus_t SolveForward(Solver& solver, const Chain& chain) {
+  return ucudnnLayerParallelSolveForward(solver.get(), Chain::StateOf(chain.First()), nullptr,
+                                         nullptr);
+}
+ucudnnLayerParallelStatus_t SolveAdjoint(Solver& solver, const Chain& chain) {
+  return ucudnnLayerParallelSolveAdjoint(solver.get(), Chain::StateOf(chain.Last()), nullptr,
+                                         nullptr);
+}
+
+TEST(LayerParallelCallbacks, AStateThatCannotBeCreatedLeavesNoSolver) {
+  const ucudnnLayerParallelOptions_t options = ThreeLevels(2);
+  int64_t states = 0;
+  ASSERT_EQ(ucudnnLayerParallelGetStateCount(61, &options, 1, &states),
+            UCUDNN_LAYER_PARALLEL_SUCCESS);
+  for (int call = 1; call <= states; ++call) {
+    Chain chain(Short());
+    chain.Fail({"create", call, 12});
+    const auto callbacks = chain.Callbacks();
+    auto solver = reinterpret_cast<ucudnnLayerParallelSolver_t>(&chain);
+    ASSERT_EQ(ucudnnLayerParallelCreate(&solver, 61, &callbacks, &options),
+              UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED);
+    EXPECT_EQ(solver, nullptr);
+    EXPECT_EQ(ucudnnLayerParallelGetCallbackCode(), 12);
+    EXPECT_THAT(
+        ucudnnLayerParallelGetLastError(),
+        StartsWith("ucudnnLayerParallelCreate: the create callback returned 12 for state "));
+    EXPECT_EQ(chain.created, call - 1);
+    EXPECT_EQ(chain.destroyed, call - 1);
+  }
+}
+
+TEST(LayerParallelCallbacks, AStateThatIsANullPointerLeavesNoSolver) {
+  Chain chain(Short());
+  chain.Fail({"null", 1000000});
+  const auto callbacks = chain.Callbacks();
+  ucudnnLayerParallelSolver_t solver = nullptr;
+  ASSERT_EQ(ucudnnLayerParallelCreate(&solver, 61, &callbacks, nullptr),
+            UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED);
+  EXPECT_EQ(ucudnnLayerParallelGetCallbackCode(), 0);
+  EXPECT_STREQ(ucudnnLayerParallelGetLastError(),
+               "ucudnnLayerParallelCreate: the create callback made a null pointer for state 0");
+}
+
+// Each call of each callback of a solve, until one is reached that is not made.
+TEST(LayerParallelCallbacks, WhicheverCallFailsItsCodeComesBackAndTheSolverWorksOn) {
+  for (const std::string name : {"combine", "squared_distance", "step", "adjoint_step"}) {
+    for (const int lanes : {1, 3}) {
+      SCOPED_TRACE(name + " of " + std::to_string(lanes) + " lanes");
+      Chain chain(Short());
+      Solver solver(chain, ThreeLevels(lanes));
+      int failures = 0;
+      for (int call = 1;; call += 1 + call / 8) {
+        ASSERT_EQ(SolveForward(solver, chain), UCUDNN_LAYER_PARALLEL_SUCCESS);
+        chain.Fail({name, call, 1000 + call});
+        const bool is_adjoint = name == "adjoint_step";
+        const auto status = is_adjoint ? SolveAdjoint(solver, chain) : SolveForward(solver, chain);
+        chain.FailNothing();
+        if (status == UCUDNN_LAYER_PARALLEL_SUCCESS) break;
+        ++failures;
+        ASSERT_EQ(status, UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED);
+        EXPECT_EQ(ucudnnLayerParallelGetCallbackCode(), 1000 + call);
+        EXPECT_THAT(ucudnnLayerParallelGetLastError(),
+                    HasSubstr("the " + name + " callback returned " + std::to_string(1000 + call)));
+        const void* state = nullptr;
+        EXPECT_EQ(is_adjoint ? ucudnnLayerParallelGetAdjoint(solver.get(), 3, &state)
+                             : ucudnnLayerParallelGetState(solver.get(), 3, &state),
+                  UCUDNN_LAYER_PARALLEL_NOT_SUPPORTED);
+        EXPECT_EQ(ucudnnLayerParallelGetCallbackCode(), 0) << "that was no callback";
+        auto previous = SolveOptions();
+        previous.start = UCUDNN_LAYER_PARALLEL_START_PREVIOUS;
+        const Vector from = chain.First();
+        const auto again =
+            is_adjoint ? &ucudnnLayerParallelSolveAdjoint : &ucudnnLayerParallelSolveForward;
+        EXPECT_EQ(again(solver.get(), Chain::StateOf(from), &previous, nullptr),
+                  UCUDNN_LAYER_PARALLEL_NOT_SUPPORTED);
+      }
+      EXPECT_GT(failures, 5);
+      solver.Forward(chain.First(), SolveOptions(kTolerance));
+      EXPECT_LT(Difference(solver.States(), chain.Serial(chain.First())), kError);
+    }
+  }
+}
+
+// Memory of states that are in use by a device must not be given back.
+TEST(LayerParallelCallbacks, WhereQueuesFailNothingIsUnderWay) {
+  for (const std::string name : {"combine", "squared_distance", "step", "join", "wait"}) {
+    for (int call = 1; call < 200; call += 1 + call / 4) {
+      SCOPED_TRACE(name + ", call " + std::to_string(call));
+      Chain chain(Short());
+      Queues queues(3);
+      ucudnnLayerParallelOptions_t options = ThreeLevels(3);
+      options.threads = UCUDNN_LAYER_PARALLEL_THREAD_OF_CALLER;
+      Solver solver(chain, options, chain.QueuedCallbacks(queues));
+      chain.Fail({name, call, 31});
+      const auto status = SolveForward(solver, chain);
+      EXPECT_TRUE(queues.AreEmpty());
+      if (status == UCUDNN_LAYER_PARALLEL_SUCCESS) break;
+      EXPECT_EQ(ucudnnLayerParallelGetCallbackCode(), 31);
+      EXPECT_THAT(ucudnnLayerParallelGetLastError(),
+                  HasSubstr("the " + name + " callback returned 31"));
+    }
+  }
+}
+
+TEST(LayerParallelCallbacks, AFailedStepSaysItsLayers) {
+  Chain chain(Short());
+  ucudnnLayerParallelOptions_t options = ThreeLevels(1);
+  options.storage = UCUDNN_LAYER_PARALLEL_STORE_ALL;
+  Solver solver(chain, options);
+  chain.Fail({"step", 4, 9});
+  EXPECT_EQ(SolveForward(solver, chain), UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED);
+  // Three F-points of the first block, and then the second, whose first is layer 4's.
+  EXPECT_STREQ(
+      ucudnnLayerParallelGetLastError(),
+      "ucudnnLayerParallelSolveForward: the step callback returned 9 for layer 4 of level 0");
+  ASSERT_EQ((chain.FailNothing(), SolveForward(solver, chain)), UCUDNN_LAYER_PARALLEL_SUCCESS);
+  chain.records = true;
+  ASSERT_EQ(SolveForward(solver, chain), UCUDNN_LAYER_PARALLEL_SUCCESS);
+  int first_coarse = 0;
+  while (chain.steps[first_coarse].level == 0) ++first_coarse;
+  chain.Fail({"step", first_coarse + 1, 9});
+  EXPECT_EQ(SolveForward(solver, chain), UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED);
+  EXPECT_STREQ(ucudnnLayerParallelGetLastError(),
+               "ucudnnLayerParallelSolveForward: the step callback returned 9 for layers 0 to 1 of "
+               "level 1");
+}
+
+TEST(LayerParallelCallbacks, OfSeveralLanesTheFirstIsHeard) {
+  Chain chain(Short());
+  ucudnnLayerParallelOptions_t options = ThreeLevels(4);
+  options.storage = UCUDNN_LAYER_PARALLEL_STORE_ALL;
+  Solver solver(chain, options);
+  for (int i = 0; i < 20; ++i) {
+    chain.Fail({.callback = "step", .call = 1, .for_ever = true, .code_is_lane = true});
+    ASSERT_EQ(SolveForward(solver, chain), UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED);
+    EXPECT_EQ(ucudnnLayerParallelGetCallbackCode(), 100);
+  }
+}
+
+// As the header has it: no handler of the program's is reached, and nobody goes on without one.
+TEST(LayerParallelCallbacks, AnExceptionEndsTheProgram) {
+  Chain chain(Short());
+  Solver solver(chain, ThreeLevels(1));
+  chain.Fail({.callback = "step", .call = 1, .code = 0});
+  const auto catches = [&] {
+    try {
+      SolveForward(solver, chain);
+    } catch (...) {
+      std::exit(0);
+    }
+    std::exit(0);
+  };
+  EXPECT_EXIT(catches(), ::testing::KilledBySignal(SIGABRT), "");
+}
+
+TEST(LayerParallelCallbacks, AVisitEndsWithTheVisitorsCode) {
+  Chain chain(Short());
+  Solver solver(chain, ThreeLevels(1));
+  solver.Forward(chain.First(), SolveOptions());
+  int visited = 0;
+  const auto visit = [](void* user, int layer, const void*, const void*, int) {
+    ++*static_cast<int*>(user);
+    return layer == 20 ? -5 : 0;
+  };
+  EXPECT_EQ(ucudnnLayerParallelVisitLayers(solver.get(), visit, &visited),
+            UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED);
+  EXPECT_EQ(ucudnnLayerParallelGetCallbackCode(), -5);
+  EXPECT_EQ(visited, 21);
+}
+
+// A step that is run to read a state may fail as well; the next reading tries again.
+TEST(LayerParallelCallbacks, AStateThatCannotBeComputedIsNotRead) {
+  Chain chain(Short());
+  Solver solver(chain, ThreeLevels(1));
+  solver.Forward(chain.First(), SolveOptions(kTolerance));
+  const void* state = nullptr;
+  chain.Fail({"step", 2, 3});
+  EXPECT_EQ(ucudnnLayerParallelGetState(solver.get(), 3, &state),
+            UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED);
+  EXPECT_EQ(state, nullptr);
+  chain.FailNothing();
+  EXPECT_LT(Difference({solver.State(3)}, {chain.Serial(chain.First())[3]}), kError);
+}
+
+// --- Threads -------------------------------------------------------------------------------------
+
+TEST(LayerParallelCallbacks, TwoSolversWorkAtOnce) {
+  const auto solve = [](unsigned seed, std::vector<Vector>& states) {
+    Chain::Shape shape = Short();
+    shape.seed = seed;
+    Chain chain(shape);
+    Solver solver(chain, ThreeLevels(3));
+    for (int i = 0; i < 10; ++i) {
+      solver.Forward(chain.First(), SolveOptions(kTolerance));
+      solver.Adjoint(chain.Last(), SolveOptions(kTolerance));
+    }
+    states = solver.AdjointStates();
+  };
+  std::vector<Vector> alone[2], together[2];
+  for (const unsigned seed : {0u, 1u}) solve(seed, alone[seed]);
+  std::thread other([&] { solve(0, together[0]); });
+  solve(1, together[1]);
+  other.join();
+  for (const unsigned seed : {0u, 1u}) EXPECT_EQ(together[seed], alone[seed]);
+}
+
+TEST(LayerParallelCallbacks, EveryLaneCallsBack) {
+  Chain chain(Short());
+  Solver solver(chain, ThreeLevels(4));
+  solver.Forward(chain.First(), SolveOptions());
+  EXPECT_EQ(chain.lanes_seen, 0b1111u);
+}
+
+TEST(LayerParallelCallbacks, WordsAreOfTheThreadWhoseCallFailed) {
+  EXPECT_EQ(ucudnnLayerParallelSolveForward(nullptr, nullptr, nullptr, nullptr),
+            UCUDNN_LAYER_PARALLEL_BAD_PARAM);
+  std::string other = "unset";
+  std::thread([&] { other = ucudnnLayerParallelGetLastError(); }).join();
+  EXPECT_EQ(other, "");
+  EXPECT_THAT(ucudnnLayerParallelGetLastError(), HasSubstr("null pointer"));
+}
+
+struct Nested {
+  ucudnnLayerParallelSolver_t solver = nullptr;
+  ucudnnLayerParallelStatus_t statuses[3] = {};
+
+  static int Visit(void* user, int, const void* state, const void*, int) {
+    auto& nested = *static_cast<Nested*>(user);
+    nested.statuses[0] = ucudnnLayerParallelGetState(nested.solver, 0, &state);
+    nested.statuses[1] = ucudnnLayerParallelSolveForward(nested.solver, state, nullptr, nullptr);
+    nested.statuses[2] = ucudnnLayerParallelDestroy(nested.solver);
+    return 1;
+  }
+};
+
+TEST(LayerParallelCallbacks, ASolverIsNotUsedByItsOwnCallbacks) {
+  Chain chain(Short());
+  Solver solver(chain, ThreeLevels(1));
+  solver.Forward(chain.First(), SolveOptions());
+  Nested nested = {.solver = solver.get()};
+  ASSERT_EQ(ucudnnLayerParallelVisitLayers(solver.get(), &Nested::Visit, &nested),
+            UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED);
+  for (const auto status : nested.statuses) {
+    EXPECT_EQ(status, UCUDNN_LAYER_PARALLEL_NOT_SUPPORTED);
+  }
+  EXPECT_EQ(solver.State(0), chain.First());
+}
+
+}  // namespace
+}  // namespace ucudnn::layer_parallel_test

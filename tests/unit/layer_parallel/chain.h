@@ -1,0 +1,160 @@
+// A program that has its own chain solved through the C API: u + h tanh(W_n u + b_n) with dense
+// matrices, states on the heap. Counts its callbacks, and makes them fail on request.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <limits>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "ucudnn/layer_parallel.h"
+
+namespace ucudnn::layer_parallel_test {
+
+using Vector = std::vector<double>;
+
+constexpr double kTolerance = 1e-11;
+// Errors of states are at most the residual's, times what the layers make of it: e for the gains
+// of 1 that are tested, over a time of 1.
+constexpr double kError = 10 * kTolerance;
+
+// Work that was given to lanes and is done only when somebody waits: what nothing orders, in the
+// order in which a mistake would show.
+class Queues {
+ public:
+  explicit Queues(int lanes) : given_(lanes) {}
+  void Give(int lane, std::function<void()> work) { given_[lane].push_back({epoch_, work}); }
+  void Join() { ++epoch_; }
+  void Wait();
+  int waits() const { return waits_; }
+  bool AreEmpty() const;
+
+ private:
+  struct Work {
+    int epoch;
+    std::function<void()> run;
+  };
+  int epoch_ = 0;
+  int waits_ = 0;
+  std::vector<std::deque<Work>> given_;  // by lane
+};
+
+class Chain {
+ public:
+  struct Shape {
+    int layers = 64;
+    int size = 3;
+    double h = 1.0 / 64;
+    double gain = 1;  // of the matrices
+    unsigned seed = 1;
+  };
+  explicit Chain(const Shape& shape);
+
+  // For a solver of this chain, whose `user` is this.
+  ucudnnLayerParallelCallbacks_t Callbacks();
+  // The same with callbacks that give their work to queues, which outlive the solver.
+  ucudnnLayerParallelCallbacks_t QueuedCallbacks(Queues& queues);
+  // The same without adjoint_step.
+  ucudnnLayerParallelCallbacks_t ForwardCallbacks();
+
+  int layers() const { return shape_.layers; }
+  Vector First() const;  // a state to start from, and a gradient to end with
+  Vector Last() const;
+  // Adds `change` to every number of the matrices.
+  void Change(double change);
+
+  // u_0 to u_N, and lambda_0 to lambda_N at those states, one layer after the other.
+  std::vector<Vector> Serial(const Vector& first) const;
+  std::vector<Vector> SerialAdjoint(const std::vector<Vector>& states, const Vector& last) const;
+  Vector Step(int layer, const Vector& state) const;
+  // The gradient of b_n from u_n and lambda_n+1: h tanh'(W_n u + b_n) lambda.
+  Vector BiasGradient(int layer, const Vector& state, const Vector& adjoint) const;
+
+  // A call that fails: the `call`-th (from 1) of the callback of that name, with this code, or with
+  // an exception where the code is 0. All calls from there on with `for_ever`.
+  struct Fault {
+    std::string callback;
+    int call = 1;
+    int code = 7;
+    bool for_ever = false;
+    bool code_is_lane = false;  // the code is 100 + lane
+  };
+  void Fail(const Fault& fault);
+  void FailNothing() { Fail({"", 0}); }
+
+  // Every range that a step and an adjoint step were called with, in some order.
+  std::vector<ucudnnLayerParallelRange_t> steps, adjoint_steps;
+  bool records = false;
+
+  std::atomic<int> created = 0, destroyed = 0;
+  std::atomic<uint64_t> lanes_seen = 0;  // a bit for each
+  std::atomic<int> misuses = 0;          // an argument that the header rules out
+
+  static void* StateOf(const Vector& vector) { return const_cast<Vector*>(&vector); }
+  static const Vector& VectorOf(const void* state) { return *static_cast<const Vector*>(state); }
+
+ private:
+  struct Call;
+  int Enter(const char* callback, int lane);
+  void Record(const ucudnnLayerParallelRange_t& range,
+              std::vector<ucudnnLayerParallelRange_t>& ranges);
+  // out += factor * h * F_layer(in), or its transposed Jacobian's at `state`.
+  void AddLayer(int layer, double factor, const Vector& in, Vector& out) const;
+  void AddAdjoint(int layer, double factor, const Vector& state, const Vector& in,
+                  Vector& out) const;
+
+  // Does `work` now, or gives it to the lane's queue.
+  int Do(int lane, std::function<void()> work);
+
+  Shape shape_;
+  Queues* queues_ = nullptr;
+  std::vector<double> weights_;  // [layer, row, column]
+  std::vector<double> biases_;   // [layer, row]
+  Fault fault_;
+  std::atomic<int> calls_of_faulty_ = 0;
+  std::mutex mutex_;  // of the records
+};
+
+// A solver of a chain. Ends the test where it cannot be made.
+class Solver {
+ public:
+  Solver(Chain& chain, ucudnnLayerParallelOptions_t options, bool with_adjoint = true);
+  Solver(Chain& chain, ucudnnLayerParallelOptions_t options,
+         const ucudnnLayerParallelCallbacks_t& callbacks);
+  ~Solver();
+  Solver(const Solver&) = delete;
+  Solver& operator=(const Solver&) = delete;
+
+  ucudnnLayerParallelSolver_t get() const { return solver_; }
+
+  // Fail the test where the call does not succeed.
+  ucudnnLayerParallelResult_t Forward(const Vector& first,
+                                      ucudnnLayerParallelSolveOptions_t options);
+  ucudnnLayerParallelResult_t Adjoint(const Vector& last,
+                                      ucudnnLayerParallelSolveOptions_t options);
+  Vector State(int number);
+  Vector AdjointState(int number);
+  std::vector<Vector> States();         // u_0 to u_N
+  std::vector<Vector> AdjointStates();  // lambda_0 to lambda_N
+
+ private:
+  Chain& chain_;
+  ucudnnLayerParallelSolver_t solver_ = nullptr;
+};
+
+// Structs with their size and defaults.
+inline ucudnnLayerParallelOptions_t Options() {
+  return {.struct_size = sizeof(ucudnnLayerParallelOptions_t)};
+}
+inline ucudnnLayerParallelSolveOptions_t SolveOptions(double tolerance = 0) {
+  return {.struct_size = sizeof(ucudnnLayerParallelSolveOptions_t), .tolerance = tolerance};
+}
+
+// The largest difference of two numbers.
+double Difference(const std::vector<Vector>& a, const std::vector<Vector>& b);
+
+}  // namespace ucudnn::layer_parallel_test

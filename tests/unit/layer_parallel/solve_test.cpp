@@ -1,0 +1,546 @@
+// Solving through the C API: states and adjoints are those of one layer after the other.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "unit/layer_parallel/chain.h"
+
+namespace ucudnn::layer_parallel_test {
+namespace {
+
+Chain::Shape OfTime(double time, int layers) { return {.layers = layers, .h = time / layers}; }
+
+struct Case {
+  std::string name;
+  int layers = 64;
+  std::vector<int> coarsening = {4};
+  int levels = 2;
+  ucudnnLayerParallelCoarse_t coarse = UCUDNN_LAYER_PARALLEL_COARSE_INJECT;
+  ucudnnLayerParallelStorage_t storage = UCUDNN_LAYER_PARALLEL_STORE_ALL;
+  ucudnnLayerParallelStart_t start = UCUDNN_LAYER_PARALLEL_START_BROADCAST;
+  ucudnnLayerParallelCycle_t cycle = UCUDNN_LAYER_PARALLEL_CYCLE_V;
+  ucudnnLayerParallelScale_t scale = UCUDNN_LAYER_PARALLEL_SCALE_ABSOLUTE;
+  std::vector<int> c_sweeps = {1};
+  std::vector<double> c_weights;
+  bool skips_first_down = false;
+};
+
+std::vector<Case> Cases() {
+  return {
+      {.name = "TwoLevels"},
+      {.name = "ManyLevels", .layers = 256, .levels = 0},
+      {.name = "FactorsOfTheirOwn", .layers = 60, .coarsening = {2, 3, 5}, .levels = 4},
+      {.name = "DepthThatTheFactorDoesNotDivide", .layers = 61, .coarsening = {4}, .levels = 3},
+      {.name = "Mid", .coarse = UCUDNN_LAYER_PARALLEL_COARSE_MID},
+      {.name = "Sum", .coarse = UCUDNN_LAYER_PARALLEL_COARSE_SUM},
+      {.name = "Sum2", .levels = 3, .coarse = UCUDNN_LAYER_PARALLEL_COARSE_SUM2},
+      {.name = "Sum2OfOddBlocks",
+       .layers = 47,
+       .coarsening = {3},
+       .levels = 3,
+       .coarse = UCUDNN_LAYER_PARALLEL_COARSE_SUM2},
+      {.name = "CPoints", .storage = UCUDNN_LAYER_PARALLEL_STORE_C_POINTS},
+      {.name = "CPointsOfShorterLastBlock",
+       .layers = 47,
+       .levels = 3,
+       .coarse = UCUDNN_LAYER_PARALLEL_COARSE_SUM2,
+       .storage = UCUDNN_LAYER_PARALLEL_STORE_C_POINTS},
+      {.name = "Nested", .levels = 3, .start = UCUDNN_LAYER_PARALLEL_START_NESTED},
+      {.name = "FCycle", .layers = 256, .levels = 4, .cycle = UCUDNN_LAYER_PARALLEL_CYCLE_F},
+      {.name = "OfTheLargestState", .scale = UCUDNN_LAYER_PARALLEL_SCALE_LARGEST_STATE},
+      {.name = "F", .c_sweeps = {0}},
+      {.name = "FCFCFThenF", .levels = 3, .c_sweeps = {2, 0}},
+      {.name = "Weights", .levels = 3, .c_sweeps = {1, 1}, .c_weights = {0.9, 1.1}},
+      {.name = "SkippedDown", .levels = 3, .skips_first_down = true},
+  };
+}
+
+ucudnnLayerParallelOptions_t OptionsOf(const Case& of, int lanes = 1) {
+  ucudnnLayerParallelOptions_t options = Options();
+  options.levels = of.levels;
+  options.coarsening_count = static_cast<int>(of.coarsening.size());
+  options.coarsening = of.coarsening.data();
+  options.coarse = of.coarse;
+  options.storage = of.storage;
+  options.lanes = lanes;
+  return options;
+}
+
+ucudnnLayerParallelSolveOptions_t SolveOptionsOf(const Case& of) {
+  ucudnnLayerParallelSolveOptions_t options = SolveOptions(kTolerance);
+  options.start = of.start;
+  options.cycle = of.cycle;
+  options.scale = of.scale;
+  options.relaxation_count = static_cast<int>(of.c_sweeps.size());
+  options.c_sweeps = of.c_sweeps.data();
+  options.c_weights = of.c_weights.empty() ? nullptr : of.c_weights.data();
+  options.skips_first_down = of.skips_first_down ? 1 : 0;
+  return options;
+}
+
+bool HasConverged(const ucudnnLayerParallelResult_t& result) {
+  return result.outcome == UCUDNN_LAYER_PARALLEL_CONVERGED ||
+         result.outcome == UCUDNN_LAYER_PARALLEL_DIRECT;
+}
+
+struct Visits {
+  std::vector<int> times;  // by layer
+  std::vector<Vector> states, adjoints;
+  std::vector<int> last_of_lane = std::vector<int>(64, -1);
+  std::atomic<bool> is_ordered = true;
+
+  static int Visit(void* user, int layer, const void* state, const void* adjoint, int lane) {
+    auto& visits = *static_cast<Visits*>(user);
+    ++visits.times[layer];
+    visits.states[layer] = Chain::VectorOf(state);
+    if (adjoint != nullptr) visits.adjoints[layer] = Chain::VectorOf(adjoint);
+    if (visits.last_of_lane[lane] >= layer) visits.is_ordered = false;
+    visits.last_of_lane[lane] = layer;
+    return 0;
+  }
+  explicit Visits(int layers) : times(layers), states(layers), adjoints(layers) {}
+};
+
+struct QueuedVisits {
+  QueuedVisits(Queues& of, int layers) : queues(of), visits(layers) {}
+
+  static int Visit(void* user, int layer, const void* state, const void* adjoint, int lane) {
+    auto& own = *static_cast<QueuedVisits*>(user);
+    own.queues.Give(lane, [=, &own] { Visits::Visit(&own.visits, layer, state, adjoint, lane); });
+    return 0;
+  }
+
+  Queues& queues;
+  Visits visits;
+};
+
+TEST(LayerParallelSolve, ReachesTheStatesOfSerialPropagation) {
+  for (const Case& of : Cases()) {
+    SCOPED_TRACE(of.name);
+    Chain chain(OfTime(1, of.layers));
+    Solver solver(chain, OptionsOf(of), false);
+    const auto result = solver.Forward(chain.First(), SolveOptionsOf(of));
+    EXPECT_TRUE(HasConverged(result)) << result.outcome << ' ' << result.fallback;
+    EXPECT_LT(Difference(solver.States(), chain.Serial(chain.First())), kError);
+  }
+}
+
+TEST(LayerParallelSolve, ReachesTheAdjointsOfSerialPropagation) {
+  for (const Case& of : Cases()) {
+    SCOPED_TRACE(of.name);
+    Chain chain(OfTime(1, of.layers));
+    Solver solver(chain, OptionsOf(of));
+    solver.Forward(chain.First(), SolveOptionsOf(of));
+    const std::vector<Vector> states = solver.States();
+    const auto result = solver.Adjoint(chain.Last(), SolveOptionsOf(of));
+    EXPECT_TRUE(HasConverged(result)) << result.outcome << ' ' << result.fallback;
+    EXPECT_LT(Difference(solver.AdjointStates(), chain.SerialAdjoint(states, chain.Last())),
+              kError);
+  }
+}
+
+// The tests' own transposed Jacobians, against central differences.
+TEST(LayerParallelSolve, AdjointIsTheGradient) {
+  Chain chain(OfTime(1, 16));
+  Solver solver(chain, Options());
+  solver.Forward(chain.First(), SolveOptions(kTolerance));
+  solver.Adjoint(chain.Last(), SolveOptions(kTolerance));
+  const Vector gradient = solver.AdjointState(0);
+  const auto value = [&](const Vector& first) {
+    const Vector reached = chain.Serial(first).back();
+    double sum = 0;
+    for (size_t i = 0; i < reached.size(); ++i) sum += reached[i] * chain.Last()[i];
+    return sum;
+  };
+  for (size_t i = 0; i < gradient.size(); ++i) {
+    Vector above = chain.First();
+    Vector below = chain.First();
+    above[i] += 1e-5;
+    below[i] -= 1e-5;
+    EXPECT_NEAR(gradient[i], (value(above) - value(below)) / 2e-5, 1e-8);
+  }
+}
+
+TEST(LayerParallelSolve, OneLevelIsSerialPropagationBitForBit) {
+  for (const auto& [layers, storage] : {std::pair{37, UCUDNN_LAYER_PARALLEL_STORE_ALL},
+                                        {37, UCUDNN_LAYER_PARALLEL_STORE_C_POINTS},
+                                        {1, UCUDNN_LAYER_PARALLEL_STORE_ALL},
+                                        {1, UCUDNN_LAYER_PARALLEL_STORE_C_POINTS}}) {
+    Chain chain({.layers = layers, .h = 0.3});
+    ucudnnLayerParallelOptions_t options = Options();
+    options.levels = 1;
+    options.storage = storage;
+    Solver solver(chain, options);
+    const auto result = solver.Forward(chain.First(), SolveOptions(kTolerance));
+    EXPECT_EQ(result.outcome, UCUDNN_LAYER_PARALLEL_SERIAL);
+    EXPECT_EQ(result.cycles, 0);
+    EXPECT_EQ(result.residual_count, 0);
+    EXPECT_STREQ(result.fallback, "");
+    const std::vector<Vector> states = chain.Serial(chain.First());
+    EXPECT_EQ(solver.States(), states);
+    solver.Adjoint(chain.Last(), SolveOptions());
+    EXPECT_EQ(solver.AdjointStates(), chain.SerialAdjoint(states, chain.Last()));
+  }
+}
+
+TEST(LayerParallelSolve, LanesAndStorageChangeNoBit) {
+  Case of = {.layers = 61, .levels = 3, .coarse = UCUDNN_LAYER_PARALLEL_COARSE_SUM2};
+  std::vector<Vector> states, adjoints;
+  std::vector<double> residuals;
+  for (const int lanes : {1, 2, 3, 5, 20}) {
+    for (const auto storage :
+         {UCUDNN_LAYER_PARALLEL_STORE_ALL, UCUDNN_LAYER_PARALLEL_STORE_C_POINTS}) {
+      SCOPED_TRACE("lanes " + std::to_string(lanes) + ", storage " + std::to_string(storage));
+      of.storage = storage;
+      Chain chain(OfTime(2, of.layers));
+      Solver solver(chain, OptionsOf(of, lanes));
+      const auto result = solver.Forward(chain.First(), SolveOptionsOf(of));
+      solver.Adjoint(chain.Last(), SolveOptionsOf(of));
+      EXPECT_EQ(chain.lanes_seen >> lanes, 0u) << "a lane beyond the last";
+      const std::vector<double> measured(result.residuals + 1,
+                                         result.residuals + result.residual_count);
+      if (states.empty()) {
+        states = solver.States();
+        adjoints = solver.AdjointStates();
+        residuals = measured;
+      }
+      EXPECT_EQ(measured, residuals);
+      EXPECT_EQ(solver.States(), states);
+      EXPECT_EQ(solver.AdjointStates(), adjoints);
+    }
+  }
+}
+
+TEST(LayerParallelSolve, LanesThatAreQueuesChangeNoBit) {
+  for (const Case& of : Cases()) {
+    for (const int lanes : {1, 3}) {
+      SCOPED_TRACE(of.name + " on " + std::to_string(lanes) + " queues");
+      Chain chain(OfTime(1, of.layers));
+      Solver solver(chain, OptionsOf(of));
+      const int cycles = solver.Forward(chain.First(), SolveOptionsOf(of)).cycles;
+      solver.Adjoint(chain.Last(), SolveOptionsOf(of));
+      Visits expected(of.layers);
+      ASSERT_EQ(ucudnnLayerParallelVisitLayers(solver.get(), &Visits::Visit, &expected),
+                UCUDNN_LAYER_PARALLEL_SUCCESS);
+
+      Chain other(OfTime(1, of.layers));
+      Queues queues(lanes);
+      ucudnnLayerParallelOptions_t options = OptionsOf(of, lanes);
+      options.threads = UCUDNN_LAYER_PARALLEL_THREAD_OF_CALLER;
+      Solver queued(other, options, other.QueuedCallbacks(queues));
+      EXPECT_EQ(queued.Forward(other.First(), SolveOptionsOf(of)).cycles, cycles);
+      EXPECT_TRUE(queues.AreEmpty());
+      queued.Adjoint(other.Last(), SolveOptionsOf(of));
+      EXPECT_TRUE(queues.AreEmpty());
+      EXPECT_EQ(other.lanes_seen, (uint64_t{1} << lanes) - 1);
+      EXPECT_EQ(queued.States(), solver.States());
+      EXPECT_EQ(queued.AdjointStates(), solver.AdjointStates());
+      // What is visited is read by the lane's queue: not before its states are there.
+      QueuedVisits found(queues, of.layers);
+      ASSERT_EQ(ucudnnLayerParallelVisitLayers(queued.get(), &QueuedVisits::Visit, &found),
+                UCUDNN_LAYER_PARALLEL_SUCCESS);
+      EXPECT_TRUE(queues.AreEmpty());
+      EXPECT_EQ(found.visits.states, expected.states);
+      EXPECT_EQ(found.visits.adjoints, expected.adjoints);
+    }
+  }
+}
+
+TEST(LayerParallelSolve, SumsTakeFewerCyclesThanInjection) {
+  int cycles[2] = {};
+  for (const auto coarse :
+       {UCUDNN_LAYER_PARALLEL_COARSE_INJECT, UCUDNN_LAYER_PARALLEL_COARSE_SUM}) {
+    Case of = {.layers = 256, .coarse = coarse};
+    Chain chain(OfTime(5, of.layers));
+    Solver solver(chain, OptionsOf(of), false);
+    const auto result = solver.Forward(chain.First(), SolveOptionsOf(of));
+    EXPECT_EQ(result.outcome, UCUDNN_LAYER_PARALLEL_CONVERGED);
+    cycles[coarse == UCUDNN_LAYER_PARALLEL_COARSE_SUM] = result.cycles;
+  }
+  EXPECT_LT(cycles[1], cycles[0]);
+}
+
+TEST(LayerParallelSolve, ResidualsAreThoseOfEachCycle) {
+  Chain chain(OfTime(1, 64));
+  Solver solver(chain, Options(), false);
+  ucudnnLayerParallelSolveOptions_t options = SolveOptions(kTolerance);
+  auto result = solver.Forward(chain.First(), options);
+  ASSERT_EQ(result.residual_count, result.cycles + 1);
+  EXPECT_GT(result.cycles, 2);
+  EXPECT_TRUE(std::isnan(result.residuals[0]));
+  for (int k = 2; k <= result.cycles; ++k) {
+    EXPECT_LT(result.residuals[k], result.residuals[k - 1]);
+  }
+  EXPECT_LE(result.residuals[result.cycles], kTolerance);
+  EXPECT_GT(result.residuals[result.cycles - 1], kTolerance);
+  options.measures_start = 1;
+  result = solver.Forward(chain.First(), options);
+  // Of states that are all the first one: what each layer adds to it.
+  double squares = 0;
+  for (int layer = 0; layer < chain.layers(); ++layer) {
+    const Vector step = chain.Step(layer, chain.First());
+    for (size_t i = 0; i < step.size(); ++i) {
+      squares += (step[i] - chain.First()[i]) * (step[i] - chain.First()[i]);
+    }
+  }
+  EXPECT_NEAR(result.residuals[0], std::sqrt(squares), 1e-14);
+}
+
+TEST(LayerParallelSolve, LargestStateIsItsNorm) {
+  Chain chain(OfTime(1, 64));
+  Solver solver(chain, Options(), false);
+  const auto result = solver.Forward(chain.First(), SolveOptions(kTolerance));
+  double largest = 0;
+  for (const Vector& state : solver.States()) {
+    double squares = 0;
+    for (const double number : state) squares += number * number;
+    largest = std::max(largest, std::sqrt(squares));
+  }
+  // Of the C-points alone; the last state is one of them here, and states differ little.
+  EXPECT_NEAR(result.largest_state, largest, 0.01 * largest);
+}
+
+TEST(LayerParallelSolve, WithoutToleranceItEndsEarly) {
+  Chain chain(OfTime(1, 256));
+  Solver solver(chain, Options(), false);
+  ucudnnLayerParallelSolveOptions_t options = SolveOptions();
+  auto result = solver.Forward(chain.First(), options);
+  EXPECT_EQ(result.outcome, UCUDNN_LAYER_PARALLEL_EARLY);
+  EXPECT_EQ(result.cycles, 2);
+  EXPECT_EQ(result.residual_count, 3);
+  const double after_two = Difference(solver.States(), chain.Serial(chain.First()));
+  EXPECT_GT(after_two, 0);
+  options.cycles = 3;
+  options.skips_residuals = 1;
+  result = solver.Forward(chain.First(), options);
+  EXPECT_EQ(result.outcome, UCUDNN_LAYER_PARALLEL_EARLY);
+  EXPECT_EQ(result.cycles, 3);
+  EXPECT_EQ(result.residual_count, 1);
+  EXPECT_LT(Difference(solver.States(), chain.Serial(chain.First())), after_two / 2);
+}
+
+TEST(LayerParallelSolve, CyclesThatMakeRelaxationExactAreCalledDirect) {
+  Chain chain(OfTime(1, 16));
+  Solver solver(chain, Options(), false);  // 4 blocks; FCF makes two of them exact a cycle
+  const auto result = solver.Forward(chain.First(), SolveOptions());
+  EXPECT_EQ(result.outcome, UCUDNN_LAYER_PARALLEL_DIRECT);
+  EXPECT_LT(Difference(solver.States(), chain.Serial(chain.First())), 1e-14);
+}
+
+TEST(LayerParallelSolve, ASolveThatDoesNotConvergeEndsInSerialPropagation) {
+  Chain chain({.layers = 256, .h = 1, .gain = 3});
+  Solver solver(chain, Options(), false);
+  const auto result = solver.Forward(chain.First(), SolveOptions(kTolerance));
+  EXPECT_EQ(result.outcome, UCUDNN_LAYER_PARALLEL_SERIAL);
+  EXPECT_STRNE(result.fallback, "");
+  EXPECT_GT(result.cycles, 0);
+  EXPECT_EQ(solver.States(), chain.Serial(chain.First()));
+}
+
+TEST(LayerParallelSolve, StatesThatAreNotFiniteAreSaid) {
+  Chain chain(OfTime(1, 64));
+  Solver solver(chain, Options(), false);
+  Vector first = chain.First();
+  first[1] = std::numeric_limits<double>::infinity();
+  const auto result = solver.Forward(first, SolveOptions());
+  EXPECT_EQ(result.outcome, UCUDNN_LAYER_PARALLEL_SERIAL);
+  EXPECT_STREQ(result.fallback, "the states are not finite");
+}
+
+TEST(LayerParallelSolve, StartsFromThePreviousSolve) {
+  Chain chain(OfTime(1, 256));
+  Solver solver(chain, Options());
+  ucudnnLayerParallelSolveOptions_t options = SolveOptions(kTolerance);
+  const int cycles = solver.Forward(chain.First(), options).cycles;
+  const int adjoint_cycles = solver.Adjoint(chain.Last(), options).cycles;
+  chain.Change(1e-7);
+  options.start = UCUDNN_LAYER_PARALLEL_START_PREVIOUS;
+  EXPECT_LT(solver.Forward(chain.First(), options).cycles, cycles);
+  EXPECT_LT(Difference(solver.States(), chain.Serial(chain.First())), kError);
+  EXPECT_LT(solver.Adjoint(chain.Last(), options).cycles, adjoint_cycles);
+  EXPECT_LT(Difference(solver.AdjointStates(), chain.SerialAdjoint(solver.States(), chain.Last())),
+            kError);
+}
+
+TEST(LayerParallelSolve, SolvesAgainFromAnotherFirstState) {
+  Chain chain(OfTime(1, 64));
+  ucudnnLayerParallelOptions_t stored = Options();
+  stored.storage = UCUDNN_LAYER_PARALLEL_STORE_C_POINTS;
+  Solver solver(chain, stored);
+  Vector first = chain.First();
+  for (int i = 0; i < 3; ++i) {
+    first[0] += 1;
+    solver.Forward(first, SolveOptions(kTolerance));
+    EXPECT_EQ(solver.State(0), first);
+    EXPECT_LT(Difference(solver.States(), chain.Serial(first)), kError);
+    Vector last = chain.Last();
+    last[0] += i;
+    solver.Adjoint(last, SolveOptions(kTolerance));
+    EXPECT_EQ(solver.AdjointState(chain.layers()), last);
+    EXPECT_LT(Difference(solver.AdjointStates(), chain.SerialAdjoint(chain.Serial(first), last)),
+              kError);
+  }
+}
+
+// --- What steps are asked for --------------------------------------------------------------------
+
+using Layers = std::vector<std::pair<int, int>>;  // first layer and layers
+
+// Those of one level, without repetition, in order.
+Layers LayersOf(const std::vector<ucudnnLayerParallelRange_t>& ranges, int level, double factor) {
+  Layers layers;
+  for (const ucudnnLayerParallelRange_t& range : ranges) {
+    if (range.level != level) continue;
+    EXPECT_EQ(range.factor, factor);
+    layers.emplace_back(range.first_layer, range.layers);
+  }
+  std::sort(layers.begin(), layers.end());
+  layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
+  return layers;
+}
+
+TEST(LayerParallelSolve, StepsAreAskedForTheirLayers) {
+  struct Expected {
+    ucudnnLayerParallelCoarse_t coarse;
+    double factor;
+    Layers forward, adjoint;
+  };
+  // Ten layers by four: blocks 0-3 and 4-7, of the adjoint 6-9 and 2-5.
+  const std::vector<Expected> all = {
+      {UCUDNN_LAYER_PARALLEL_COARSE_INJECT, 4, {{0, 1}, {4, 1}}, {{2, 1}, {6, 1}}},
+      {UCUDNN_LAYER_PARALLEL_COARSE_MID, 4, {{2, 1}, {6, 1}}, {{4, 1}, {8, 1}}},
+      {UCUDNN_LAYER_PARALLEL_COARSE_SUM, 1, {{0, 4}, {4, 4}}, {{2, 4}, {6, 4}}},
+      {UCUDNN_LAYER_PARALLEL_COARSE_SUM2,
+       1,
+       {{0, 2}, {2, 2}, {4, 2}, {6, 2}},
+       {{2, 2}, {4, 2}, {6, 2}, {8, 2}}}};
+  Layers each;
+  for (int layer = 0; layer < 10; ++layer) each.emplace_back(layer, 1);
+  for (const Expected& expected : all) {
+    SCOPED_TRACE(expected.coarse);
+    Chain chain(OfTime(1, 10));
+    chain.records = true;
+    Case of = {.layers = 10, .coarse = expected.coarse};
+    Solver solver(chain, OptionsOf(of));
+    solver.Forward(chain.First(), SolveOptions());
+    EXPECT_EQ(LayersOf(chain.steps, 0, 1), each);
+    EXPECT_EQ(LayersOf(chain.steps, 1, expected.factor), expected.forward);
+    chain.steps.clear();
+    solver.Adjoint(chain.Last(), SolveOptions());
+    EXPECT_EQ(LayersOf(chain.adjoint_steps, 0, 1), each);
+    EXPECT_EQ(LayersOf(chain.adjoint_steps, 1, expected.factor), expected.adjoint);
+    EXPECT_TRUE(chain.steps.empty());  // all states are kept
+  }
+}
+
+// --- Reading -------------------------------------------------------------------------------------
+
+TEST(LayerParallelSolve, VisitsEachLayerWithWhatItReadAndTheAdjointOfWhatItGave) {
+  for (const auto storage :
+       {UCUDNN_LAYER_PARALLEL_STORE_ALL, UCUDNN_LAYER_PARALLEL_STORE_C_POINTS}) {
+    SCOPED_TRACE(storage);
+    Case of = {.layers = 61, .levels = 3, .storage = storage};
+    Chain chain(OfTime(1, of.layers));
+    Solver solver(chain, OptionsOf(of, 3));
+    solver.Forward(chain.First(), SolveOptions(kTolerance));
+    Visits forward(of.layers);
+    ASSERT_EQ(ucudnnLayerParallelVisitLayers(solver.get(), &Visits::Visit, &forward),
+              UCUDNN_LAYER_PARALLEL_SUCCESS);
+    EXPECT_EQ(forward.times, std::vector<int>(of.layers, 1));
+    EXPECT_EQ(forward.adjoints, std::vector<Vector>(of.layers)) << "none is solved yet";
+    solver.Adjoint(chain.Last(), SolveOptions(kTolerance));
+    Visits both(of.layers);
+    ASSERT_EQ(ucudnnLayerParallelVisitLayers(solver.get(), &Visits::Visit, &both),
+              UCUDNN_LAYER_PARALLEL_SUCCESS);
+    EXPECT_EQ(both.times, std::vector<int>(of.layers, 1));
+    EXPECT_TRUE(both.is_ordered);
+    for (int layer = 0; layer < of.layers; ++layer) {
+      EXPECT_EQ(both.states[layer], solver.State(layer));
+      EXPECT_EQ(both.adjoints[layer], solver.AdjointState(layer + 1));
+    }
+  }
+}
+
+TEST(LayerParallelSolve, GradientsOfParametersAreThoseOfBackpropagation) {
+  Chain chain(OfTime(1, 64));
+  Solver solver(chain, Options());
+  solver.Forward(chain.First(), SolveOptions(kTolerance));
+  solver.Adjoint(chain.Last(), SolveOptions(kTolerance));
+  Visits visits(chain.layers());
+  ASSERT_EQ(ucudnnLayerParallelVisitLayers(solver.get(), &Visits::Visit, &visits),
+            UCUDNN_LAYER_PARALLEL_SUCCESS);
+  const std::vector<Vector> states = chain.Serial(chain.First());
+  const std::vector<Vector> adjoints = chain.SerialAdjoint(states, chain.Last());
+  for (int layer = 0; layer < chain.layers(); ++layer) {
+    const Vector found = chain.BiasGradient(layer, visits.states[layer], visits.adjoints[layer]);
+    const Vector expected = chain.BiasGradient(layer, states[layer], adjoints[layer + 1]);
+    EXPECT_LT(Difference({found}, {expected}), kError);
+  }
+}
+
+TEST(LayerParallelSolve, CreatesAsManyStatesAsItSaysAndDestroysThem) {
+  for (const Case& of : Cases()) {
+    for (const bool with_adjoint : {false, true}) {
+      SCOPED_TRACE(of.name + (with_adjoint ? ", with the adjoint" : ""));
+      Chain chain(OfTime(1, of.layers));
+      const ucudnnLayerParallelOptions_t options = OptionsOf(of, 3);
+      int64_t expected = -1;
+      ASSERT_EQ(
+          ucudnnLayerParallelGetStateCount(of.layers, &options, with_adjoint ? 1 : 0, &expected),
+          UCUDNN_LAYER_PARALLEL_SUCCESS);
+      {
+        Solver solver(chain, options, with_adjoint);
+        EXPECT_EQ(chain.created, expected);
+        solver.Forward(chain.First(), SolveOptions());
+        if (with_adjoint) solver.Adjoint(chain.Last(), SolveOptions());
+        EXPECT_EQ(chain.created, expected) << "a solve creates none";
+        EXPECT_EQ(chain.destroyed, 0);
+      }
+      EXPECT_EQ(chain.destroyed, expected);
+    }
+  }
+}
+
+TEST(LayerParallelSolve, CPointsNeedFewerStates) {
+  ucudnnLayerParallelOptions_t options = Options();
+  const int coarsening = 16;
+  options.coarsening_count = 1;
+  options.coarsening = &coarsening;
+  options.levels = 2;
+  int64_t all = 0;
+  int64_t c_points = 0;
+  ASSERT_EQ(ucudnnLayerParallelGetStateCount(4096, &options, 0, &all),
+            UCUDNN_LAYER_PARALLEL_SUCCESS);
+  options.storage = UCUDNN_LAYER_PARALLEL_STORE_C_POINTS;
+  ASSERT_EQ(ucudnnLayerParallelGetStateCount(4096, &options, 0, &c_points),
+            UCUDNN_LAYER_PARALLEL_SUCCESS);
+  EXPECT_GT(all, 4096);
+  EXPECT_LT(c_points, all / 4);
+}
+
+TEST(LayerParallelSolve, DefaultsFitEveryDepth) {
+  for (int layers = 4; layers <= 40; ++layers) {
+    SCOPED_TRACE(layers);
+    Chain chain(OfTime(1, layers));
+    const auto callbacks = chain.Callbacks();
+    const Vector first = chain.First();
+    ucudnnLayerParallelSolver_t solver = nullptr;
+    ASSERT_EQ(ucudnnLayerParallelCreate(&solver, layers, &callbacks, nullptr),
+              UCUDNN_LAYER_PARALLEL_SUCCESS)
+        << ucudnnLayerParallelGetLastError();
+    EXPECT_EQ(ucudnnLayerParallelSolveForward(solver, Chain::StateOf(first), nullptr, nullptr),
+              UCUDNN_LAYER_PARALLEL_SUCCESS);
+    const auto options = SolveOptions(kTolerance);
+    EXPECT_EQ(ucudnnLayerParallelSolveForward(solver, Chain::StateOf(first), &options, nullptr),
+              UCUDNN_LAYER_PARALLEL_SUCCESS);
+    const void* last = nullptr;
+    ASSERT_EQ(ucudnnLayerParallelGetState(solver, layers, &last), UCUDNN_LAYER_PARALLEL_SUCCESS);
+    EXPECT_LT(Difference({Chain::VectorOf(last)}, {chain.Serial(first).back()}), kError);
+    EXPECT_EQ(ucudnnLayerParallelDestroy(solver), UCUDNN_LAYER_PARALLEL_SUCCESS);
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn::layer_parallel_test

@@ -1,0 +1,50 @@
+// Structs that grow: an older program's is read with 0 for what it lacks, and is written no further
+// than it reaches.
+#include "layer_parallel/versioned.h"
+
+#include <gtest/gtest.h>
+
+namespace ucudnn::layer_parallel_test {
+namespace {
+
+struct Grown {
+  size_t struct_size;
+  double first;
+  double second;  // since version 2
+};
+constexpr size_t kSizes[] = {offsetof(Grown, second), sizeof(Grown)};
+
+TEST(LayerParallelVersions, AnOlderStructIsReadAsFarAsItReaches) {
+  const Grown given = {kSizes[0], 1.5, 2.5};
+  const auto read = layer_parallel::ReadVersion("grown", given, kSizes);
+  ASSERT_TRUE(read.ok()) << read.message();
+  EXPECT_EQ(read->first, 1.5);
+  EXPECT_EQ(read->second, 0);
+}
+
+TEST(LayerParallelVersions, ANewStructIsReadWhole) {
+  const Grown given = {sizeof(Grown), 1.5, 2.5};
+  const auto read = layer_parallel::ReadVersion("grown", given, kSizes);
+  ASSERT_TRUE(read.ok()) << read.message();
+  EXPECT_EQ(read->second, 2.5);
+}
+
+TEST(LayerParallelVersions, AnOlderStructIsWrittenAsFarAsItReaches) {
+  Grown given = {kSizes[0], 0, 7};
+  layer_parallel::WriteVersion(Grown{sizeof(Grown), 1.5, 2.5}, given);
+  EXPECT_EQ(given.struct_size, kSizes[0]);
+  EXPECT_EQ(given.first, 1.5);
+  EXPECT_EQ(given.second, 7);
+}
+
+TEST(LayerParallelVersions, ASizeThatNoVersionHadIsRefused) {
+  for (const size_t size : {size_t{0}, size_t{8}, size_t{20}, size_t{32}}) {
+    const Grown given = {size, 0, 0};
+    const Status status = layer_parallel::CheckVersion("grown", given, kSizes);
+    EXPECT_EQ(status.message(),
+              "grown->struct_size is " + std::to_string(size) + "; 16 or 24 is expected");
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn::layer_parallel_test
