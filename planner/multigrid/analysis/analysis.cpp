@@ -95,6 +95,14 @@ Result<std::optional<ChosenSetting>> Search::Fastest(Workload workload, int devi
   return fastest;
 }
 
+Result<ModelledRun> LaunchedStreams(const NetworkModel& model, const ChosenSetting& chosen,
+                                    Workload workload, int devices) {
+  UCUDNN_ASSIGN_OR_RETURN(const MultigridModel made, MultigridModel::Make(model, chosen.setting));
+  SolvePlan plan = chosen.setting.solve;
+  plan.blocks = BlocksAtOnce::kStreams;
+  return made.Run(workload, devices, plan, Launching::kEach);
+}
+
 }  // namespace
 
 const ModelledRun* WorkloadAnalysis::Baseline(const planner::Device& device, int devices) const {
@@ -119,23 +127,32 @@ const DevicesRow* WorkloadAnalysis::Best(const planner::Device& device) const {
   return best;
 }
 
+const DevicesRow* WorkloadAnalysis::FirstThatPays(const planner::Device& device) const {
+  for (const DevicesRow& row : rows) {
+    if (!row.multigrid || !row.multigrid->run.Fits(device)) continue;
+    const ModelledRun* const baseline = Baseline(device, row.devices);
+    if (baseline == nullptr || row.multigrid->run.ms < baseline->ms) return &row;
+  }
+  return nullptr;
+}
+
 std::vector<MultigridSetting> CandidatesFor(const NetworkLayers& network,
                                             const AnalysisChoices& choices) {
   std::vector<MultigridSetting> candidates;
   const int longest = network.LongestStage();
   if (longest < 0) return candidates;
   const auto steps = static_cast<int>(network.sections[static_cast<size_t>(longest)].kinds.size());
-  for (const int coarsening : choices.coarsening) {
+  for (const std::vector<int>& coarsening : choices.coarsening) {
     std::vector<int> level_counts;
     for (const int levels : choices.levels) {
-      const Result<Hierarchy> hierarchy = Hierarchy::Make(steps, {coarsening}, levels);
+      const Result<Hierarchy> hierarchy = Hierarchy::Make(steps, coarsening, levels);
       if (!hierarchy.ok() || hierarchy->levels() == 1) continue;
       if (std::count(level_counts.begin(), level_counts.end(), hierarchy->levels()) > 0) continue;
       level_counts.push_back(hierarchy->levels());
       for (const int c_sweeps : choices.c_sweeps) {
         for (const CoarseOperator coarse : choices.coarse) {
           MultigridSetting setting;
-          setting.coarsening = {coarsening};
+          setting.coarsening = coarsening;
           setting.levels = levels;
           setting.coarse = coarse;
           setting.solve.c_sweeps = c_sweeps;
@@ -168,6 +185,11 @@ Result<std::vector<WorkloadAnalysis>> Analyse(const NetworkModel& model,
       row.devices = count;
       UCUDNN_ASSIGN_OR_RETURN(row.partitioned, model.Partitioned(workload, count));
       UCUDNN_ASSIGN_OR_RETURN(row.multigrid, search.Fastest(workload, count));
+      if (row.multigrid) {
+        UCUDNN_ASSIGN_OR_RETURN(const ModelledRun launched,
+                                LaunchedStreams(model, *row.multigrid, workload, count));
+        row.launched_streams = launched;
+      }
       analysis.rows.push_back(std::move(row));
     }
     analyses.push_back(std::move(analysis));

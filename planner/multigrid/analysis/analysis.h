@@ -13,7 +13,7 @@ namespace ucudnn::multigrid {
 
 // What is asked: every combination that the layers allow is a candidate.
 struct AnalysisChoices {
-  std::vector<int> coarsening = {4, 8, 16, 32, 64};
+  std::vector<std::vector<int>> coarsening = {{4}, {8}, {16}, {32}, {64}};
   std::vector<int> levels = {0, 2};
   std::vector<int> c_sweeps = {0, 1};
   std::vector<CoarseOperator> coarse = {CoarseOperator::kInject, CoarseOperator::kSum};
@@ -36,6 +36,8 @@ struct DevicesRow {
   ModelledRun partitioned;
   // None where no candidate converges, or has blocks for so many devices.
   std::optional<ChosenSetting> multigrid;
+  // The same setting as the paper runs it: a stream for each block, every kernel launched.
+  std::optional<ModelledRun> launched_streams;
 };
 
 struct WorkloadAnalysis {
@@ -47,9 +49,10 @@ struct WorkloadAnalysis {
   // The fastest serial propagation on up to `devices` devices that fits their memory; null where
   // none does.
   const ModelledRun* Baseline(const planner::Device& device, int devices) const;
-  // The row whose multigrid fits and gains most on its baseline (or, where there is no baseline, is
-  // fastest); null where there is none.
+  // The row whose multigrid fits and is fastest; null where there is none.
   const DevicesRow* Best(const planner::Device& device) const;
+  // The first row whose multigrid fits and is faster than its baseline; null where none is.
+  const DevicesRow* FirstThatPays(const planner::Device& device) const;
 };
 
 // How many cycles a setting needs; none where it does not converge. Asked once of each candidate

@@ -22,9 +22,10 @@ ConvergenceEstimate EstimateOf(const Solution& solution, int direct_cycles) {
 std::optional<int> CyclesFor(const ConvergenceEstimate& estimate, double tolerance) {
   if (!std::isfinite(estimate.first) || !std::isfinite(estimate.second)) return std::nullopt;
   if (estimate.first <= tolerance) return 1;
-  if (estimate.second <= tolerance || estimate.direct_cycles <= 2) return 2;
+  if (estimate.direct_cycles <= 2) return 2;
   const double rate = estimate.Rate();
   if (rate > kSlowestRate) return std::nullopt;
+  if (estimate.second <= tolerance) return 2;
   // Rounded up, but for what rounding of the logarithms adds.
   const double more = std::log(tolerance / estimate.second) / std::log(rate);
   return std::min(2 + static_cast<int>(std::ceil(more - 1e-9)), estimate.direct_cycles);

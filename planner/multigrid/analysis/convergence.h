@@ -20,7 +20,7 @@ struct ConvergenceEstimate {
 ConvergenceEstimate EstimateOf(const Solution& solution, int direct_cycles);
 
 // The cycles until the residual is at most `tolerance`, if it goes on to fall as in the second
-// cycle: at most direct_cycles. None where it falls by less than half a cycle, which the solver
+// cycle: at most direct_cycles. None where it falls by less than half in a cycle, which the solver
 // gives up, or is not finite.
 std::optional<int> CyclesFor(const ConvergenceEstimate& estimate, double tolerance);
 

@@ -37,9 +37,10 @@ struct MultigridSetting {
   SolvePlan solve;
   Launching launching = Launching::kEach;
 
-  bool operator==(const MultigridSetting& other) const {
+  // Whether the same equations are solved in the same steps, wherever that runs.
+  bool IsSameSolve(const MultigridSetting& other) const {
     return coarsening == other.coarsening && levels == other.levels && coarse == other.coarse &&
-           solve.c_sweeps == other.solve.c_sweeps;
+           solve.c_sweeps == other.solve.c_sweeps && solve.start == other.solve.start;
   }
 };
 
