@@ -57,10 +57,15 @@ Status Check(const Machine& machine) {
     return Status::Error("machine " + Quoted(machine.name) + ": " + status.message());
   };
   const Device& device = machine.device;
-  for (const Status& status : {CheckRange("memory_bytes", static_cast<double>(device.memory_bytes),
-                                          kLeastMemory, kMostMemory),
-                               CheckRange("tflops", device.tflops, 1e-3, 1e5),
-                               CheckRange("memory_gb_per_s", device.memory_gb_per_s, 1e-2, 1e6)}) {
+  for (const Status& status :
+       {CheckRange("memory_bytes", static_cast<double>(device.memory_bytes), kLeastMemory,
+                   kMostMemory),
+        CheckRange("tflops", device.tflops, 1e-3, 1e5),
+        CheckRange("memory_gb_per_s", device.memory_gb_per_s, 1e-2, 1e6),
+        CheckRange("launch_us", device.launch_us, 0, 1e6),
+        CheckRange("kernel_us", device.kernel_us, 0, 1e6),
+        CheckRange("filling_threads", device.filling_threads, 1, 1e9),
+        CheckRange("concurrent_kernels", device.concurrent_kernels, 1, 1e6)}) {
     if (!status.ok()) return fault(status);
   }
   if (machine.levels.empty() || machine.levels.size() > kMostLevels) {

@@ -25,6 +25,13 @@ struct Device {
   int64_t memory_bytes = 0;  // what a program may use
   double tflops = 0;         // 10^12 fp32 operations a second
   double memory_gb_per_s = 0;
+  // What small kernels cost: estimates that hold for most devices. Machine files may leave them
+  // out.
+  double launch_us = 4;  // the host's time for one call of a library that launches a kernel
+  double kernel_us = 3;  // from a kernel's begin to that of one that waits for it, without its work
+  // Independent chains of multiply-adds that keep all units of the device busy.
+  double filling_threads = 20'000;
+  int concurrent_kernels = 128;  // that can run at once
 
   bool operator==(const Device&) const = default;
 };

@@ -12,7 +12,8 @@ namespace {
 constexpr const char* kMachineFormat = "ucudnn-machine";
 constexpr int kMachineVersion = 1;
 
-// The members of one object, each of which must be asked for. The first fault is kept.
+// The members of one object, each of which must be asked for. The first fault is kept. What is
+// not required keeps its value where the object lacks it.
 class Members {
  public:
   Members(const JsonValue& object, std::string place, Status& fault)
@@ -49,6 +50,20 @@ class Members {
     }
     return member->integer;
   }
+  void ReadOptional(const char* name, double& value) {
+    if (object_.Find(name) == nullptr) {
+      known_.emplace_back(name);
+    } else {
+      value = Real(name);
+    }
+  }
+  void ReadOptional(const char* name, int& value) {
+    if (object_.Find(name) == nullptr) {
+      known_.emplace_back(name);
+    } else {
+      value = static_cast<int>(Integer(name, std::numeric_limits<int32_t>::max()));
+    }
+  }
   const JsonValue& Value(const char* name) {
     static const JsonValue* const kNone = new JsonValue;
     const JsonValue* member = Member(name);
@@ -78,6 +93,10 @@ void ReadDevice(const JsonValue& json, Machine& machine, Status& fault) {
   machine.device.memory_bytes = members.Integer("memory_bytes", int64_t{1} << 62);
   machine.device.tflops = members.Real("tflops");
   machine.device.memory_gb_per_s = members.Real("memory_gb_per_s");
+  members.ReadOptional("launch_us", machine.device.launch_us);
+  members.ReadOptional("kernel_us", machine.device.kernel_us);
+  members.ReadOptional("filling_threads", machine.device.filling_threads);
+  members.ReadOptional("concurrent_kernels", machine.device.concurrent_kernels);
 }
 
 void ReadLevel(const JsonValue& json, Machine& machine, Status& fault) {
@@ -130,7 +149,11 @@ std::string FormatMachine(const Machine& machine) {
                                   {{"name", machine.device.name},
                                    {"memory_bytes", machine.device.memory_bytes},
                                    {"tflops", machine.device.tflops},
-                                   {"memory_gb_per_s", machine.device.memory_gb_per_s}}},
+                                   {"memory_gb_per_s", machine.device.memory_gb_per_s},
+                                   {"launch_us", machine.device.launch_us},
+                                   {"kernel_us", machine.device.kernel_us},
+                                   {"filling_threads", machine.device.filling_threads},
+                                   {"concurrent_kernels", machine.device.concurrent_kernels}}},
                                  {"levels", nlohmann::ordered_json::array()}};
   for (const Level& level : machine.levels) {
     json["levels"].push_back({{"name", level.name},

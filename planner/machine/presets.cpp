@@ -16,25 +16,46 @@ struct Preset {
   std::optional<Level> network;  // between nodes; its count is what `:N` says
 };
 
+// Cycles until a multiply-add's result can be used, and so how many chains keep a unit busy.
+constexpr double kVoltaLatency = 4;
+constexpr double kPascalLatency = 6;
+constexpr double kKeplerLatency = 9;
+
 std::vector<Preset> MakePresets() {
   std::vector<Preset> presets;
   const auto add = [&](const char* name, const Device& device, const std::vector<Level>& levels) {
     presets.push_back({{name, device, levels}, {}});
   };
   // Cards of two dies, each card on 16 lanes of PCI Express 3.
-  add("k80x16", {"Tesla K80", 12 * kGiB, 4.37, 240},
-      {{"card", 2, 12, 10}, {"PCI Express", 8, 12, 10}});
-  add("p100x4x4", {"Tesla P100-SXM2-16GB", 16 * kGiB, 10.6, 732},
-      {{"NVLink", 4, 80, 5}, {"InfiniBand EDR", 4, 12.5, 10}});
+  Device device = {"Tesla K80", 12 * kGiB, 4.37, 240};
+  device.filling_threads = 2496 * kKeplerLatency;
+  device.concurrent_kernels = 32;
+  add("k80x16", device, {{"card", 2, 12, 10}, {"PCI Express", 8, 12, 10}});
+  device = {"Tesla P100-SXM2-16GB", 16 * kGiB, 10.6, 732};
+  device.filling_threads = 3584 * kPascalLatency;
+  add("p100x4x4", device, {{"NVLink", 4, 80, 5}, {"InfiniBand EDR", 4, 12.5, 10}});
   // Four devices share a PCI Express 2 switch; across, through host memory, all of them at once
   // have half of its 6 GB/s each.
-  add("k20x8", {"Tesla K20", 5 * kGiB, 2, 208},
-      {{"PCI Express", 4, 6, 10}, {"host memory", 2, 12, 20}});
+  device = {"Tesla K20", 5 * kGiB, 2, 208};
+  device.filling_threads = 2496 * kKeplerLatency;
+  device.concurrent_kernels = 32;
+  add("k20x8", device, {{"PCI Express", 4, 6, 10}, {"host memory", 2, 12, 20}});
   const Level infiniband{"InfiniBand NDR", 1, 400, 5};
-  add("h100x8", {"NVIDIA H100 80GB HBM3", 81559 * kMiB, 66.9, 3350}, {{"NVLink", 8, 450, 3}});
+  device = {"NVIDIA H100 80GB HBM3", 81559 * kMiB, 66.9, 3350};
+  device.filling_threads = 16896 * kVoltaLatency;
+  add("h100x8", device, {{"NVLink", 8, 450, 3}});
   presets.back().network = infiniband;
-  add("h200x8", {"NVIDIA H200", 143771 * kMiB, 66.9, 4800}, {{"NVLink", 8, 450, 3}});
+  device.name = "NVIDIA H200";
+  device.memory_bytes = 143771 * kMiB;
+  device.memory_gb_per_s = 4800;
+  add("h200x8", device, {{"NVLink", 8, 450, 3}});
   presets.back().network = infiniband;
+  // Both devices of a node are on its first processor, without NVLink. What goes to another node is
+  // copied to host memory, sent, and copied to the device: three latencies of 10 us each.
+  device = {"Tesla V100-PCIE-32GB", 32510 * kMiB, 14, 900};
+  device.filling_threads = 5120 * kVoltaLatency;
+  add("v100x2-25g", device, {{"PCI Express", 2, 12, 10}});
+  presets.back().network = Level{"25 Gb/s Ethernet", 1, 3.125, 30};
   return presets;
 }
 

@@ -67,15 +67,20 @@ bool IsKirbys(const std::string& network) { return network.rfind("kirby-", 0) ==
 
 }  // namespace
 
-Result<Problem> DrawnProblem(const planner::Graph& graph, BatchNorms norms, uint64_t seed) {
+Result<Problem> UndrawnProblem(const planner::Graph& graph, BatchNorms norms) {
   Problem problem;
   UCUDNN_ASSIGN_OR_RETURN(problem.chain, MakeResidualChain(graph, norms));
+  if (IsKirbys(graph.name)) problem.time = 1;
+  return problem;
+}
+
+Result<Problem> DrawnProblem(const planner::Graph& graph, BatchNorms norms, uint64_t seed) {
+  UCUDNN_ASSIGN_OR_RETURN(Problem problem, UndrawnProblem(graph, norms));
   problem.parameters = DrawParameters(problem.chain, seed);
   std::mt19937_64 random(seed + 1);
   std::normal_distribution<double> normal(0, 1);
   problem.input.resize(problem.chain.shapes.front().Features());
   for (double& number : problem.input) number = normal(random);
-  if (IsKirbys(graph.name)) problem.time = 1;
   return problem;
 }
 

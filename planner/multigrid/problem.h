@@ -28,6 +28,9 @@ struct Problem {
 // networks have T = 1, others h = 1.
 Result<Problem> DrawnProblem(const planner::Graph& graph, BatchNorms norms, uint64_t seed);
 
+// The same without parameters and image, for networks too large to draw: `time` and `step` alone.
+Result<Problem> UndrawnProblem(const planner::Graph& graph, BatchNorms norms);
+
 // The chain of `weights` alone, without opening and closing layers.
 Result<Problem> ProblemOf(const ChainWeights& weights, planner::ActivationKind activation);
 

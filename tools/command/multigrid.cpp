@@ -6,12 +6,14 @@
 
 #include "base/text.h"
 #include "command/command.h"
+#include "command/multigrid_analysis.h"
 #include "command/multigrid_json.h"
 #include "command/multigrid_output.h"
 #include "command/multigrid_solve.h"
 #include "command/multigrid_training.h"
 #include "command/multigrid_words.h"
 #include "command/output_file.h"
+#include "planner/machine/presets.h"
 
 namespace ucudnn::command {
 namespace {
@@ -35,6 +37,10 @@ Status CheckUse(const CLI::App& app, const MultigridWords& words) {
     UCUDNN_RETURN_IF_ERROR(
         refuse({"--epochs", "--examples", "--rate", "--momentum", "--backward-cycles"},
                "says how to train; expected --train FOLDER with it"));
+  }
+  if (!words.analyse) {
+    UCUDNN_RETURN_IF_ERROR(
+        refuse({"--machine", "--devices"}, "says where to model solves; expected --analyse"));
   }
   if (words.net != "chain") {
     UCUDNN_RETURN_IF_ERROR(refuse(
@@ -117,6 +123,7 @@ int Solve(const CLI::App& app, const MultigridWords& words) {
 
 int TellMultigrid(const CLI::App& app, const MultigridWords& words) {
   if (const Status use = CheckUse(app, words); !use.ok()) return Refuse(app, use.message());
+  if (words.analyse) return AnalyseMultigrid(app, words);
   if (words.train.empty()) return Solve(app, words);
   const Result<Problem> problem = ReadProblem(words);
   if (!problem.ok()) return Refuse(app, problem.message());
@@ -225,6 +232,20 @@ void AddMachineOptions(CLI::App& app, MultigridWords& words) {
       ->type_name("FILE.json");
 }
 
+void AddAnalysisOptions(CLI::App& app, MultigridWords& words) {
+  app.add_flag("--analyse", words.analyse,
+               "say whether it pays: model the fastest setting on each number of devices, against\n"
+               "serial propagation, from single layers and from how fast solves converge")
+      ->disable_flag_override();
+  app.add_option("--machine", words.machine,
+                 "to analyse: a machine's file or name (" + Join(planner::MachineNames(), ", ") +
+                     ";\nNAME:N: nodes); default: this one, with a core as a device")
+      ->type_name("FILE|NAME");
+  app.add_option("--devices", words.devices,
+                 "to analyse (default: 1, 2, 4, ... 64, as far as the machine has them)")
+      ->type_name("N,...");
+}
+
 void AddTrainingOptions(CLI::App& app, MultigridWords& words) {
   app.add_option("--train", words.train,
                  "train on digits: the folder of four IDX files with MNIST's names")
@@ -250,6 +271,7 @@ Command AddMultigrid(CLI::App& ucudnn) {
   AddSolveOptions(*app, *words);
   AddMachineOptions(*app, *words);
   AddTrainingOptions(*app, *words);
+  AddAnalysisOptions(*app, *words);
   return {app, [app, words](const ProgramWords&) { return TellMultigrid(*app, *words); }};
 }
 

@@ -60,8 +60,6 @@ std::optional<int> WholeOf(const std::string& text, int least, int most) {
   return is_all && number >= least && number <= most ? std::optional(number) : std::nullopt;
 }
 
-// A whole number from `least` to `most`; the error names `option`.
-
 // Whole numbers of 2 and more with commas between.
 Result<std::vector<int>> ParseList(const std::string& option, const std::string& text) {
   std::vector<int> numbers;
@@ -137,6 +135,18 @@ Status CheckParameterMemory(const planner::Graph& graph) {
                        " of memory are free; expected a machine with more, or a smaller network");
 }
 
+BatchNorms NormsOf(const MultigridWords& words) {
+  return words.frozen_norms ? BatchNorms::kFrozen : BatchNorms::kRefused;
+}
+
+// Where frozen statistics would do, that is the reason for `refusal`.
+Status WithFrozenNorms(const planner::Graph& graph, const MultigridWords& words,
+                       const Status& refusal) {
+  const bool thaws =
+      !words.frozen_norms && multigrid::MakeResidualChain(graph, BatchNorms::kFrozen).ok();
+  return Status::Error(refusal.message() + (thaws ? ": --frozen-norms" : ""));
+}
+
 Status SetTime(const MultigridWords& words, Problem& problem) {
   if (!words.time.empty() && !words.step.empty()) {
     return Status::Error("--time and --step both say how far a layer goes; expected one of them");
@@ -204,6 +214,20 @@ Result<int> ParseWhole(const std::string& option, const std::string& text, int l
                        std::to_string(least) + " to " + std::to_string(most));
 }
 
+Result<uint64_t> ReadSeed(const MultigridWords& words) {
+  UCUDNN_ASSIGN_OR_RETURN(const int seed, ParseWhole("--seed", words.seed, 0, kMostSeed));
+  return static_cast<uint64_t>(seed);
+}
+
+Result<Problem> ReadUndrawnProblem(const MultigridWords& words) {
+  if (words.net == kChain || !words.weights.empty()) return ReadProblem(words);
+  UCUDNN_ASSIGN_OR_RETURN(const planner::Graph graph, LoadNet(words));
+  Result<Problem> undrawn = multigrid::UndrawnProblem(graph, NormsOf(words));
+  if (!undrawn.ok()) return WithFrozenNorms(graph, words, undrawn.status());
+  UCUDNN_RETURN_IF_ERROR(SetTime(words, *undrawn));
+  return undrawn;
+}
+
 Result<Problem> ReadProblem(const MultigridWords& words) {
   if (words.net == kChain) {
     UCUDNN_ASSIGN_OR_RETURN(Problem problem, ReadChain(words));
@@ -212,15 +236,9 @@ Result<Problem> ReadProblem(const MultigridWords& words) {
   }
   UCUDNN_ASSIGN_OR_RETURN(const planner::Graph graph, LoadNet(words));
   UCUDNN_RETURN_IF_ERROR(CheckParameterMemory(graph));
-  UCUDNN_ASSIGN_OR_RETURN(const int seed, ParseWhole("--seed", words.seed, 0, kMostSeed));
-  const BatchNorms norms = words.frozen_norms ? BatchNorms::kFrozen : BatchNorms::kRefused;
-  Result<Problem> drawn = multigrid::DrawnProblem(graph, norms, static_cast<uint64_t>(seed));
-  if (!drawn.ok()) {
-    // Where frozen statistics would do, that is the reason.
-    const bool thaws = norms == BatchNorms::kRefused &&
-                       multigrid::MakeResidualChain(graph, BatchNorms::kFrozen).ok();
-    return Status::Error(drawn.message() + (thaws ? ": --frozen-norms" : ""));
-  }
+  UCUDNN_ASSIGN_OR_RETURN(const uint64_t seed, ReadSeed(words));
+  Result<Problem> drawn = multigrid::DrawnProblem(graph, NormsOf(words), seed);
+  if (!drawn.ok()) return WithFrozenNorms(graph, words, drawn.status());
   Problem problem = *std::move(drawn);
   if (!words.weights.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(const auto file, multigrid::OpenByteSource(words.weights));

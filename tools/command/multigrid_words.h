@@ -56,10 +56,18 @@ struct MultigridWords {
   std::string examples;
   bool json = false;
   std::string report;
+
+  bool analyse = false;
+  std::string machine;
+  std::string devices;
 };
 
 // What is solved, from --weights, --layers, --seed, --time and the like.
 Result<multigrid::Problem> ReadProblem(const MultigridWords& words);
+// The same, but without parameters and image where they would be drawn.
+Result<multigrid::Problem> ReadUndrawnProblem(const MultigridWords& words);
+// --seed.
+Result<uint64_t> ReadSeed(const MultigridWords& words);
 
 // How: all options of solves. Errors name the option.
 struct MultigridSettings {

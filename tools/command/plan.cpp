@@ -12,16 +12,15 @@
 #include "base/byte_size.h"
 #include "base/csv.h"
 #include "base/text.h"
-#include "base/text_file.h"
 #include "command/command.h"
 #include "command/layer_list.h"
+#include "command/machine_file.h"
 #include "command/output_file.h"
 #include "command/plan_alternatives.h"
 #include "command/plan_costs.h"
 #include "planner/graph/network_file.h"
 #include "planner/layout/strategies.h"
 #include "planner/layout/what_if.h"
-#include "planner/machine/machine_json.h"
 #include "planner/machine/presets.h"
 #include "planner/report/layout_dot.h"
 #include "planner/report/layout_json.h"
@@ -69,24 +68,6 @@ Result<int> ParseCount(const char* option, const std::string& text, int most) {
   if (count && *count >= 1 && *count <= most) return *count;
   return Status::Error(std::string(option) + " '" + text + "': accepted: 1 to " +
                        std::to_string(most));
-}
-
-// A machine's name, else a file.
-Result<Machine> LoadMachine(const std::string& machine) {
-  const auto& names = MachineNames();
-  const std::string name = machine.substr(0, machine.find(':'));
-  if (std::find(names.begin(), names.end(), name) != names.end()) {
-    Result<Machine> named = MachineByName(machine);
-    if (!named.ok()) return Status::Error("--machine " + named.message());
-    return named;
-  }
-  const Result<std::string> text = ReadTextFile(machine);
-  if (!text.ok()) {
-    return Status::Error("--machine " + text.message() + "; it is none of " + Join(names, ", "));
-  }
-  Result<Machine> parsed = ParseMachine(*text);
-  if (!parsed.ok()) return Status::Error("--machine " + machine + ": " + parsed.message());
-  return parsed;
 }
 
 // --memory-limit: a size, or what the machine's devices have.

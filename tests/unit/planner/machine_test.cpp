@@ -32,8 +32,9 @@ TEST(Machine, JoiningLevelIsThatOfTheFirstCommonGroup) {
 }
 
 TEST(Machine, PresetsAreMachinesOfTheirDevices) {
-  const std::vector<std::pair<std::string, int>> devices = {
-      {"k80x16", 16}, {"p100x4x4", 16}, {"k20x8", 8}, {"h100x8", 8}, {"h200x8", 8}};
+  const std::vector<std::pair<std::string, int>> devices = {{"k80x16", 16}, {"p100x4x4", 16},
+                                                            {"k20x8", 8},   {"h100x8", 8},
+                                                            {"h200x8", 8},  {"v100x2-25g", 2}};
   ASSERT_EQ(MachineNames().size(), devices.size());
   for (const auto& [name, count] : devices) {
     const auto machine = MachineByName(name);
@@ -50,23 +51,45 @@ TEST(Machine, ColonAddsNodes) {
   EXPECT_EQ(machine->Devices(), 32);
   EXPECT_EQ(machine->levels.size(), 2u);
   EXPECT_EQ(MachineByName("h100x8:1")->levels.size(), 1u);
+  EXPECT_EQ(MachineByName("v100x2-25g:32")->Devices(), 64);
+  EXPECT_EQ(MachineByName("v100x2-25g:32")->levels[1].gb_per_s, 3.125);
   for (const char* wrong :
        {"h200x8:", "h200x8:0", "h200x8:-1", "h200x8:2x", "h200x8:4096", "k80x16:2", "k40x8", ""}) {
     EXPECT_FALSE(MachineByName(wrong).ok()) << wrong;
   }
   EXPECT_EQ(MachineByName("k80x16:2").message(),
             "'k80x16:2': no network between nodes is known; expected k80x16");
-  EXPECT_EQ(MachineByName("dgx").message(),
-            "'dgx' is no machine; expected one of k80x16, p100x4x4, k20x8, h100x8, h200x8");
+  EXPECT_EQ(
+      MachineByName("dgx").message(),
+      "'dgx' is no machine; expected one of k80x16, p100x4x4, k20x8, h100x8, h200x8, v100x2-25g");
 }
 
 TEST(Machine, JsonReadsBackEqual) {
-  for (const std::string name : {"k80x16", "p100x4x4", "k20x8", "h100x8", "h200x8:3"}) {
+  for (const std::string name :
+       {"k80x16", "p100x4x4", "k20x8", "h100x8", "h200x8:3", "v100x2-25g:2"}) {
     const Machine machine = *MachineByName(name);
     const auto read = ParseMachine(FormatMachine(machine));
     ASSERT_TRUE(read.ok()) << read.message();
     EXPECT_EQ(*read, machine);
   }
+}
+
+TEST(Machine, JsonMayLeaveOutWhatSmallKernelsCost) {
+  Machine machine = *MachineByName("k80x16");
+  std::string text = FormatMachine(machine);
+  for (const char* const member :
+       {"launch_us", "kernel_us", "filling_threads", "concurrent_kernels"}) {
+    const size_t begin = text.rfind(',', text.find(member));
+    text.erase(begin, text.find_first_of(",}", begin + 1) - begin);
+  }
+  const auto read = ParseMachine(text);
+  ASSERT_TRUE(read.ok()) << read.message() << text;
+  const Device defaults;
+  machine.device.launch_us = defaults.launch_us;
+  machine.device.kernel_us = defaults.kernel_us;
+  machine.device.filling_threads = defaults.filling_threads;
+  machine.device.concurrent_kernels = defaults.concurrent_kernels;
+  EXPECT_EQ(*read, machine);
 }
 
 TEST(Machine, AbsurdValuesAreNamed) {
@@ -95,6 +118,14 @@ TEST(Machine, AbsurdValuesAreNamed) {
       {"tflops 0; expected 0.001 to 100000", [](Machine& machine) { machine.device.tflops = 0; }},
       {"memory_gb_per_s 0; expected 0.01 to 1e+06",
        [](Machine& machine) { machine.device.memory_gb_per_s = 0; }},
+      {"launch_us -1; expected 0 to 1e+06",
+       [](Machine& machine) { machine.device.launch_us = -1; }},
+      {"kernel_us inf; expected 0 to 1e+06",
+       [](Machine& machine) { machine.device.kernel_us = kInfinity; }},
+      {"filling_threads 0; expected 1 to 1e+09",
+       [](Machine& machine) { machine.device.filling_threads = 0; }},
+      {"concurrent_kernels 0; expected 1 to 1e+06",
+       [](Machine& machine) { machine.device.concurrent_kernels = 0; }},
   };
   for (const Case& wrong : cases) {
     Machine machine = *MachineByName("p100x4x4");
@@ -117,6 +148,11 @@ TEST(Machine, JsonFaultsAreNamed) {
             "level 1 count is no whole number from 0 to 2147483647");
   EXPECT_EQ(ParseMachine(Edited("\"gb_per_s\": 80.0", "\"gb_per_s\": \"80\"")).message(),
             "level 1 gb_per_s is no number");
+  EXPECT_EQ(ParseMachine(Edited("\"launch_us\": 4.0", "\"launch_us\": \"4\"")).message(),
+            "device launch_us is no number");
+  EXPECT_EQ(
+      ParseMachine(Edited("\"concurrent_kernels\": 128", "\"concurrent_kernels\": 0.5")).message(),
+      "device concurrent_kernels is no whole number from 0 to 2147483647");
   EXPECT_EQ(ParseMachine(Edited("\"gb_per_s\": 80.0", "\"gb_per_s\": 0")).message(),
             "machine 'p100x4x4': level 'NVLink': gb_per_s 0; expected 0.001 to 100000");
 }

@@ -1,0 +1,61 @@
+#include "planner/multigrid/analysis/balanced_runs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+namespace ucudnn::multigrid {
+namespace {
+
+struct GreedyRuns {
+  std::vector<int> begins;  // and the end
+  double dearest = 0;
+};
+
+// Each run as long as its cost stays at most `most`, and as leaves one for each run behind it; none
+// where those do not suffice.
+std::optional<GreedyRuns> TakeRuns(std::span<const double> costs, int runs, double most) {
+  GreedyRuns taken;
+  const int count = static_cast<int>(costs.size());
+  int next = 0;
+  for (int run = 0; run < runs; ++run) {
+    taken.begins.push_back(next);
+    const int last = count - (runs - run - 1);  // the later ones begin here at the latest
+    double sum = 0;
+    while (next < last && sum + costs[next] <= most) {
+      sum += costs[next++];
+    }
+    if (next == taken.begins.back()) return std::nullopt;
+    taken.dearest = std::max(taken.dearest, sum);
+  }
+  if (next < count) return std::nullopt;
+  taken.begins.push_back(count);
+  return taken;
+}
+
+}  // namespace
+
+std::vector<int> BalancedRuns(std::span<const double> costs, int runs) {
+  GreedyRuns best = *TakeRuns(costs, runs, std::numeric_limits<double>::infinity());
+  // Halves what is between a bound that suffices and one that does not; then each attempt must be
+  // better than what is known, until none is.
+  double too_little = 0;
+  for (int halving = 0; halving < 60; ++halving) {
+    const double middle = (too_little + best.dearest) / 2;
+    if (!(middle > too_little && middle < best.dearest)) break;
+    if (auto better = TakeRuns(costs, runs, middle)) {
+      best = std::move(*better);
+    } else {
+      too_little = middle;
+    }
+  }
+  while (best.dearest > 0) {
+    auto better = TakeRuns(costs, runs, std::nextafter(best.dearest, 0.0));
+    if (!better) break;
+    best = std::move(*better);
+  }
+  return best.begins;
+}
+
+}  // namespace ucudnn::multigrid

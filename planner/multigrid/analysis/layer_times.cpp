@@ -1,0 +1,30 @@
+#include "planner/multigrid/analysis/layer_times.h"
+
+#include <algorithm>
+
+namespace ucudnn::multigrid {
+
+RunCost RooflineTimes::Cost(LayerPass pass, const LayerBatch& batch) const {
+  const double layers = batch.groups * batch.per_group;
+  RunCost cost;
+  for (const LayerKernel& kernel : kinds_[static_cast<size_t>(batch.kind)].kernels(pass)) {
+    const double bytes = batch.groups * kernel.shared_bytes + layers * kernel.own_bytes;
+    const double operations_ms = layers * kernel.operations / (device_.tflops * 1e9);
+    const double bytes_ms = bytes / (device_.memory_gb_per_s * 1e6);
+    const double fill = std::min(1.0, layers * kernel.threads / device_.filling_threads);
+    cost.ms += device_.kernel_us / 1e3 + std::max(operations_ms / fill, bytes_ms);
+    cost.work_ms += std::max(operations_ms, bytes_ms);
+    cost.launches += 1;
+  }
+  return cost;
+}
+
+RunCost MeasuredTimes::Cost(LayerPass pass, const LayerBatch& batch) const {
+  const Kind& kind = kinds_[static_cast<size_t>(batch.kind)];
+  const bool shares = batch.per_group > 1 && pass == LayerPass::kForward && kind.shared_ms > 0;
+  const double layer_ms = shares ? kind.shared_ms : kind.ms[static_cast<size_t>(pass)];
+  const double ms = batch.groups * batch.per_group * layer_ms;
+  return {ms, ms, 0};
+}
+
+}  // namespace ucudnn::multigrid

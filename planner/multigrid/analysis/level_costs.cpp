@@ -1,0 +1,93 @@
+#include "planner/multigrid/analysis/level_costs.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace ucudnn::multigrid {
+
+LevelCosts::LevelCosts(const LayerTimes& times, LayerPass pass, std::vector<int> kinds,
+                       const Hierarchy& hierarchy, CoarseOperator coarse)
+    : times_(times), pass_(pass), kinds_(std::move(kinds)), hierarchy_(hierarchy), coarse_(coarse) {
+  const int last_kind = *std::max_element(kinds_.begin(), kinds_.end());
+  counts_.assign(static_cast<size_t>(last_kind) + 1, std::vector<int>(kinds_.size() + 1, 0));
+  for (size_t layer = 0; layer < kinds_.size(); ++layer) {
+    for (size_t kind = 0; kind < counts_.size(); ++kind) {
+      counts_[kind][layer + 1] =
+          counts_[kind][layer] + (kinds_[layer] == static_cast<int>(kind) ? 1 : 0);
+    }
+  }
+  for (int level = 0; level < hierarchy.levels(); ++level) {
+    std::vector<RunCost> sums(1);
+    for (int step = 0; step < hierarchy.level(level).steps; ++step) {
+      RunCost sum = sums.back();
+      sum += StepCost(level, {step});
+      sums.push_back(sum);
+    }
+    sums_.push_back(std::move(sums));
+  }
+}
+
+// Of these steps at once. The parts of a step (halves of kSum2) follow each other, and so do layers
+// of different kinds.
+RunCost LevelCosts::StepCost(int level, const std::vector<int>& steps) const {
+  struct Counted {
+    double groups = 0;
+    double layers = 0;
+  };
+  std::vector<Counted> counted[2];
+  for (auto& part : counted) part.resize(counts_.size());
+  const int layers = static_cast<int>(kinds_.size());
+  for (const int step : steps) {
+    const Level& shape = hierarchy_.level(level);
+    const LayerRanges ranges = pass_ == LayerPass::kAdjoint
+                                   ? AdjointLayersOf(coarse_, shape, step, 1, layers)
+                                   : LayersOf(coarse_, shape, step, 1);
+    for (int part = 0; part < ranges.count; ++part) {
+      const LayerRange& range = ranges.parts[part];
+      const auto begin = static_cast<size_t>(range.begin);
+      const auto end = range.is_mean ? begin + 1 : static_cast<size_t>(range.end);
+      for (size_t kind = 0; kind < counts_.size(); ++kind) {
+        const int count = counts_[kind][end] - counts_[kind][begin];
+        if (count == 0) continue;
+        counted[part][kind].groups += 1;
+        counted[part][kind].layers += count;
+      }
+    }
+  }
+  RunCost cost;
+  for (const auto& part : counted) {
+    for (size_t kind = 0; kind < part.size(); ++kind) {
+      const Counted& of_kind = part[kind];
+      if (of_kind.layers == 0) continue;
+      cost += times_.Cost(
+          pass_, {static_cast<int>(kind), of_kind.groups, of_kind.layers / of_kind.groups});
+    }
+  }
+  return cost;
+}
+
+RunCost LevelCosts::InRow(int level, int begin, int end) const {
+  const std::vector<RunCost>& sums = sums_[static_cast<size_t>(level)];
+  const RunCost& before = sums[static_cast<size_t>(begin)];
+  const RunCost& behind = sums[static_cast<size_t>(end)];
+  return {behind.ms - before.ms, behind.work_ms - before.work_ms,
+          behind.launches - before.launches};
+}
+
+RunCost LevelCosts::AtOnce(int level, int first_block, int end_block, int position) const {
+  const Level& shape = hierarchy_.level(level);
+  std::vector<int> steps;
+  for (int block = first_block; block < end_block; ++block) {
+    const int step = block * shape.coarsening + position;
+    if (step < shape.steps) steps.push_back(step);
+  }
+  return StepCost(level, steps);
+}
+
+RunCost LevelCosts::StepsAtOnce(int level, int begin, int end) const {
+  std::vector<int> steps(static_cast<size_t>(std::max(0, end - begin)));
+  std::iota(steps.begin(), steps.end(), begin);
+  return StepCost(level, steps);
+}
+
+}  // namespace ucudnn::multigrid

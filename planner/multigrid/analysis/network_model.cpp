@@ -1,0 +1,429 @@
+#include "planner/multigrid/analysis/network_model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "planner/multigrid/analysis/balanced_runs.h"
+#include "planner/multigrid/block_system.h"
+
+namespace ucudnn::multigrid {
+namespace {
+
+constexpr int kMainStream = 0;
+constexpr int64_t kTrainedNumbers = 3;  // a weight, its gradient and its velocity
+
+void AppendTasks(TaskList& to, const TaskList& tasks) {
+  to.insert(to.end(), tasks.begin(), tasks.end());
+}
+
+Result<ModelledRun> RunOf(const Cluster& cluster, int64_t memory_bytes) {
+  UCUDNN_ASSIGN_OR_RETURN(const simulate::Timeline timeline, cluster.Simulate());
+  ModelledRun run;
+  run.ms = timeline.makespan_ms;
+  run.computing_share = cluster.ComputingShare(timeline);
+  run.message_path_ms =
+      timeline.activities[static_cast<size_t>(simulate::Activity::kCommunication)].path_ms;
+  run.messages = cluster.messages();
+  run.memory_bytes = memory_bytes;
+  return run;
+}
+
+// Layer after layer of all sections, with what leaves each.
+struct LayerRow {
+  std::vector<int> kinds;
+  std::vector<double> state_bytes;
+};
+
+LayerRow RowOf(const NetworkLayers& network) {
+  LayerRow row;
+  for (size_t i = 0; i < network.sections.size(); ++i) {
+    for (const int kind : network.sections[i].kinds) {
+      row.kinds.push_back(kind);
+      row.state_bytes.push_back(network.StateBytes(static_cast<int>(i)));
+    }
+  }
+  return row;
+}
+
+// How many of each kind there are.
+std::vector<std::pair<int, int>> CountKinds(std::vector<int> layers) {
+  std::sort(layers.begin(), layers.end());
+  std::vector<std::pair<int, int>> counted;
+  for (const int kind : layers) {
+    if (counted.empty() || counted.back().first != kind) counted.emplace_back(kind, 0);
+    ++counted.back().second;
+  }
+  return counted;
+}
+
+RunCost AtOnce(const LayerTimes& times, const std::vector<int>& layers, LayerPass pass) {
+  RunCost cost;
+  for (const auto& [kind, count] : CountKinds(layers)) {
+    cost += times.Cost(pass, {kind, static_cast<double>(count), 1});
+  }
+  return cost;
+}
+
+}  // namespace
+
+RunCost NetworkModel::InRow(const std::vector<int>& layers, LayerPass pass) const {
+  if (pass == LayerPass::kUpdate) return AtOnce(times_, layers, pass);
+  RunCost cost;
+  for (const auto& [kind, count] : CountKinds(layers)) {
+    const RunCost one = times_.Cost(pass, {kind});
+    cost += {one.ms * count, one.work_ms * count, one.launches * count};
+  }
+  return cost;
+}
+
+int64_t NetworkModel::KeptBytes(const std::vector<int>& layers, Workload workload) const {
+  int64_t numbers = 0;
+  for (const int number : layers) {
+    const LayerKind& kind = network_.kinds[static_cast<size_t>(number)];
+    numbers += workload == Workload::kTraining ? kTrainedNumbers * kind.parameters + kind.kept
+                                               : kind.parameters;
+  }
+  return numbers * network_.element_bytes;
+}
+
+Result<ModelledRun> NetworkModel::Serial(Workload workload, Launching launching) const {
+  Cluster cluster(machine_, 1, launching);
+  const LayerRow row = RowOf(network_);
+  const auto stream = cluster.Stream(0, kMainStream);
+  const bool trains = workload == Workload::kTraining;
+  RunCost cost = InRow(row.kinds, LayerPass::kForward);
+  if (trains) {
+    cost += InRow(row.kinds, LayerPass::kAdjoint);
+    cost += InRow(row.kinds, LayerPass::kGradient);
+    cost += InRow(row.kinds, LayerPass::kUpdate);
+  }
+  cluster.BeginGraph(0);
+  cluster.Run(0, stream, cost, {});
+  double states = 0;
+  for (const double bytes : row.state_bytes) {
+    states = trains ? states + bytes : std::max(states, 2 * bytes);
+  }
+  return RunOf(cluster, KeptBytes(row.kinds, workload) + static_cast<int64_t>(states));
+}
+
+Result<ModelledRun> NetworkModel::Partitioned(Workload workload, int devices) const {
+  Cluster cluster(machine_, devices, Launching::kEach);
+  const LayerRow row = RowOf(network_);
+  std::vector<double> costs;
+  for (const int kind : row.kinds) costs.push_back(times_.Cost(LayerPass::kForward, {kind}).ms);
+  const std::vector<int> begins = BalancedRuns(costs, devices);
+  const bool trains = workload == Workload::kTraining;
+  std::vector<std::vector<int>> layers;
+  for (int device = 0; device < devices; ++device) {
+    layers.emplace_back(row.kinds.begin() + begins[static_cast<size_t>(device)],
+                        row.kinds.begin() + begins[static_cast<size_t>(device) + 1]);
+  }
+  const auto boundary_bytes = [&](int device) {  // between it and the next
+    return row.state_bytes[static_cast<size_t>(begins[static_cast<size_t>(device) + 1]) - 1];
+  };
+  TaskList ready;
+  int64_t most_bytes = 0;
+  const auto run = [&](int device, LayerPass pass) {
+    ready = cluster.Run(device, cluster.Stream(device, kMainStream),
+                        InRow(layers[static_cast<size_t>(device)], pass), std::move(ready));
+  };
+  for (int device = 0; device < devices; ++device) {
+    const std::vector<int>& own = layers[static_cast<size_t>(device)];
+    if (device > 0) {
+      ready = cluster.Send(device - 1, device, boundary_bytes(device - 1), Port::kOfSender,
+                           std::move(ready));
+    }
+    run(device, LayerPass::kForward);
+    const double states = boundary_bytes(device) * (trains ? static_cast<double>(own.size()) : 2);
+    most_bytes = std::max(most_bytes, KeptBytes(own, workload) + static_cast<int64_t>(states));
+  }
+  for (int device = devices - 1; trains && device >= 0; --device) {
+    run(device, LayerPass::kAdjoint);
+    run(device, LayerPass::kGradient);
+    if (device == 0) break;
+    const TaskList done = ready;
+    ready = cluster.Send(device, device - 1, boundary_bytes(device - 1), Port::kOfSender, done);
+  }
+  for (int device = 0; trains && device < devices; ++device) {
+    cluster.Run(device, cluster.Stream(device, kMainStream),
+                InRow(layers[static_cast<size_t>(device)], LayerPass::kUpdate), {});
+  }
+  return RunOf(cluster, most_bytes);
+}
+
+MultigridModel::StageLevels::StageLevels(Hierarchy made, const NetworkModel& model,
+                                         const std::vector<int>& kinds, CoarseOperator coarse)
+    : hierarchy(std::move(made)),
+      forward(model.times(), LayerPass::kForward, kinds, hierarchy, coarse),
+      adjoint(model.times(), LayerPass::kAdjoint, kinds, hierarchy, coarse) {}
+
+Result<MultigridModel> MultigridModel::Make(const NetworkModel& model,
+                                            const MultigridSetting& setting) {
+  MultigridModel made(model, setting);
+  const NetworkLayers& network = model.network();
+  for (const LayerSection& section : network.sections) {
+    made.stages_.push_back(nullptr);
+    if (!section.is_stage) continue;
+    Result<Hierarchy> hierarchy =
+        Hierarchy::Make(static_cast<int>(section.kinds.size()), setting.coarsening, setting.levels);
+    if (!hierarchy.ok() || hierarchy->levels() == 1) continue;
+    made.stages_.back() =
+        std::make_unique<StageLevels>(std::move(*hierarchy), model, section.kinds, setting.coarse);
+  }
+  const int longest = network.LongestStage();
+  if (longest < 0 || made.stages_[static_cast<size_t>(longest)] == nullptr) {
+    return Status::Error(Quoted(network.name) + " has no stage of layers enough for two levels");
+  }
+  return made;
+}
+
+const Hierarchy& MultigridModel::LongestHierarchy() const {
+  return stages_[static_cast<size_t>(model_->network().LongestStage())]->hierarchy;
+}
+
+int MultigridModel::MostDevices() const { return LongestHierarchy().level(0).blocks(); }
+
+// Everything of one run: the tasks of all sections, forward and backward.
+class MultigridModel::Builder {
+ public:
+  Builder(const MultigridModel& owner, Workload workload, int devices, const SolvePlan& plan,
+          Launching launching)
+      : owner_(owner),
+        model_(*owner.model_),
+        network_(owner.model_->network()),
+        device_(owner.model_->machine().device),
+        trains_(workload == Workload::kTraining),
+        workload_(workload),
+        plan_(plan),
+        cluster_(owner.model_->machine(), devices, launching),
+        layers_(static_cast<size_t>(devices)),
+        state_bytes_(static_cast<size_t>(devices), 0),
+        gradients_(static_cast<size_t>(devices)) {}
+
+  Result<ModelledRun> Build();
+
+ private:
+  struct SolvedStage {
+    std::vector<int> devices;
+    std::vector<int> begins;
+    std::unique_ptr<SolveTasks> forward;
+  };
+
+  void GoTo(int device, double bytes);
+  void RunHere(const std::vector<int>& layers, LayerPass pass);
+  void Forward(size_t section);
+  void Backward(size_t section);
+  void Solve(const StageLevels& levels, size_t section);
+  void SolveAdjoint(const StageLevels& levels, size_t section);
+  void AddGradients(int device, const std::vector<int>& layers, const TaskList& after);
+  int64_t MemoryBytes() const;
+
+  const MultigridModel& owner_;
+  const NetworkModel& model_;
+  const NetworkLayers& network_;
+  const planner::Device& device_;
+  const bool trains_;
+  const Workload workload_;
+  const SolvePlan plan_;
+  Cluster cluster_;
+  // By device.
+  std::vector<std::vector<int>> layers_;
+  std::vector<double> state_bytes_;
+  std::vector<TaskList> gradients_;
+  // By section: where serial ones ran, what solved stages need backward.
+  std::vector<int> places_;
+  std::vector<SolvedStage> solved_;
+  // Where the state or adjoint is that the next section reads.
+  int here_ = 0;
+  TaskList ready_;
+};
+
+void MultigridModel::Builder::GoTo(int device, double bytes) {
+  ready_ = cluster_.Send(here_, device, bytes, Port::kOfSender, std::move(ready_));
+  here_ = device;
+}
+
+void MultigridModel::Builder::RunHere(const std::vector<int>& layers, LayerPass pass) {
+  cluster_.BeginGraph(here_);
+  ready_ = cluster_.Run(here_, cluster_.Stream(here_, kMainStream), model_.InRow(layers, pass),
+                        std::move(ready_));
+}
+
+void MultigridModel::Builder::Forward(size_t section) {
+  const std::vector<int>& kinds = network_.sections[section].kinds;
+  const double bytes = network_.StateBytes(static_cast<int>(section));
+  solved_.emplace_back();
+  if (const auto& levels = owner_.stages_[section]) {
+    GoTo(0, bytes);
+    Solve(*levels, section);
+  } else {
+    RunHere(kinds, LayerPass::kForward);
+    std::vector<int>& own = layers_[static_cast<size_t>(here_)];
+    own.insert(own.end(), kinds.begin(), kinds.end());
+    state_bytes_[static_cast<size_t>(here_)] += bytes * static_cast<double>(kinds.size());
+  }
+  places_.push_back(here_);
+}
+
+void MultigridModel::Builder::Solve(const StageLevels& levels, size_t section) {
+  const LayerSection& stage = network_.sections[section];
+  const Level& finest = levels.hierarchy.level(0);
+  const double bytes = network_.StateBytes(static_cast<int>(section));
+  SolvedStage& solved = solved_.back();
+  const int devices = std::min(cluster_.devices(), finest.blocks());
+  for (int device = 0; device < devices; ++device) solved.devices.push_back(device);
+  solved.begins = BalancedBlocks(levels.forward, device_.launch_us, devices);
+  solved.forward = std::make_unique<SolveTasks>(cluster_, device_, levels.forward, plan_, bytes,
+                                                solved.devices, solved.begins);
+  solved.forward->Add(ready_);
+  here_ = devices - 1;
+  ready_ = solved.forward->Ready(here_);
+  const auto states =
+      static_cast<double>(BlockSystem::StatesFor(levels.hierarchy, 0, Storage::kAll));
+  for (int device = 0; device < devices; ++device) {
+    const auto at = static_cast<size_t>(device);
+    const int blocks = solved.begins[at + 1] - solved.begins[at];
+    const int begin = solved.begins[at] * finest.coarsening;
+    const int end =
+        device + 1 == devices ? finest.steps : solved.begins[at + 1] * finest.coarsening;
+    layers_[at].insert(layers_[at].end(), stage.kinds.begin() + begin, stage.kinds.begin() + end);
+    state_bytes_[at] += bytes * (trains_ ? 2 : 1) * states * blocks / finest.blocks();
+  }
+}
+
+void MultigridModel::Builder::AddGradients(int device, const std::vector<int>& layers,
+                                           const TaskList& after) {
+  TaskList& gradients = gradients_[static_cast<size_t>(device)];
+  const auto count = static_cast<int>(layers.size());
+  const bool groups = plan_.blocks == BlocksAtOnce::kGrouped;
+  const int streams = groups ? 1 : std::min(count, device_.concurrent_kernels);
+  for (int stream = 0; stream < streams; ++stream) {
+    const std::vector<int> own(layers.begin() + count * stream / streams,
+                               layers.begin() + count * (stream + 1) / streams);
+    const RunCost cost = groups ? AtOnce(model_.times(), own, LayerPass::kGradient)
+                                : model_.InRow(own, LayerPass::kGradient);
+    AppendTasks(gradients, cluster_.Run(device, cluster_.Stream(device, stream), cost, after));
+  }
+}
+
+void MultigridModel::Builder::SolveAdjoint(const StageLevels& levels, size_t section) {
+  const SolvedStage& solved = solved_[section];
+  const LayerSection& stage = network_.sections[section];
+  const Level& finest = levels.hierarchy.level(0);
+  const int devices = static_cast<int>(solved.devices.size());
+  const std::vector<int> reversed(solved.devices.rbegin(), solved.devices.rend());
+  SolveTasks adjoint(cluster_, device_, levels.adjoint, plan_,
+                     network_.StateBytes(static_cast<int>(section)), reversed,
+                     BalancedBlocks(levels.adjoint, device_.launch_us, devices));
+  adjoint.Add(ready_);
+  for (int device = 0; device < devices; ++device) {
+    const auto at = static_cast<size_t>(device);
+    TaskList after = adjoint.Ready(devices - 1 - device);
+    AppendTasks(after, solved.forward->Ready(device));
+    const int begin = solved.begins[at] * finest.coarsening;
+    const int end =
+        device + 1 == devices ? finest.steps : solved.begins[at + 1] * finest.coarsening;
+    AddGradients(device, {stage.kinds.begin() + begin, stage.kinds.begin() + end}, after);
+  }
+  here_ = 0;
+  ready_ = adjoint.Ready(devices - 1);
+}
+
+void MultigridModel::Builder::Backward(size_t section) {
+  GoTo(places_[section], network_.StateBytes(static_cast<int>(section)));
+  if (const auto& levels = owner_.stages_[section]) {
+    SolveAdjoint(*levels, section);
+    return;
+  }
+  const std::vector<int>& kinds = network_.sections[section].kinds;
+  RunHere(kinds, LayerPass::kAdjoint);
+  RunHere(kinds, LayerPass::kGradient);
+  AppendTasks(gradients_[static_cast<size_t>(here_)], ready_);
+}
+
+int64_t MultigridModel::Builder::MemoryBytes() const {
+  int64_t most = 0;
+  for (size_t device = 0; device < layers_.size(); ++device) {
+    most = std::max(most, model_.KeptBytes(layers_[device], workload_) +
+                              static_cast<int64_t>(state_bytes_[device]));
+  }
+  return most;
+}
+
+Result<ModelledRun> MultigridModel::Builder::Build() {
+  const size_t sections = network_.sections.size();
+  for (size_t section = 0; section < sections; ++section) Forward(section);
+  for (size_t section = sections; trains_ && section-- > 0;) Backward(section);
+  for (int device = 0; trains_ && device < cluster_.devices(); ++device) {
+    const auto at = static_cast<size_t>(device);
+    cluster_.Run(device, cluster_.Stream(device, kMainStream),
+                 model_.InRow(layers_[at], LayerPass::kUpdate),
+                 cluster_.Join(std::move(gradients_[at])));
+  }
+  return RunOf(cluster_, MemoryBytes());
+}
+
+Result<ModelledRun> MultigridModel::Run(Workload workload, int devices, const SolvePlan& plan,
+                                        Launching launching) const {
+  return Builder(*this, workload, devices, plan, launching).Build();
+}
+
+namespace {
+
+// Of one solve: `chain_ms` takes what waits for device 0, `work_ms` what all devices do.
+struct LeastSolve {
+  double chain_ms = 0;
+  double work_ms = 0;
+};
+
+LeastSolve LeastOf(const LevelCosts& costs, int c_sweeps, int cycles) {
+  const Hierarchy& hierarchy = costs.hierarchy();
+  LeastSolve least;
+  for (int level = 0; level < hierarchy.levels(); ++level) {
+    const Level& shape = hierarchy.level(level);
+    const RunCost all = costs.InRow(level, 0, shape.steps);
+    if (level == hierarchy.coarsest()) {
+      // Once: where it is distributed, device 0 goes on when it has solved its own part.
+      least.chain_ms += all.ms;
+      least.work_ms += cycles * all.work_ms;
+      break;
+    }
+    const int relaxations = cycles * (c_sweeps + 1);
+    const double relax_ms = costs.InRow(level, 0, shape.coarsening - 1).ms;
+    least.chain_ms += relaxations * costs.InRow(level, 0, shape.coarsening).ms;
+    least.chain_ms += (level == 0 ? 1 : cycles) * relax_ms;
+    least.work_ms += relaxations * all.work_ms;
+  }
+  return least;
+}
+
+}  // namespace
+
+double MultigridModel::LeastMs(Workload workload, int devices, int cycles) const {
+  double chain_ms = 0;
+  double work_ms = 0;
+  const auto add = [&](const RunCost& cost) {
+    chain_ms += cost.ms;
+    work_ms += cost.work_ms;
+  };
+  const NetworkLayers& network = model_->network();
+  const bool trains = workload == Workload::kTraining;
+  for (size_t i = 0; i < network.sections.size(); ++i) {
+    const std::vector<int>& kinds = network.sections[i].kinds;
+    if (!stages_[i]) {
+      add(model_->InRow(kinds, LayerPass::kForward));
+      if (trains) add(model_->InRow(kinds, LayerPass::kAdjoint));
+      continue;
+    }
+    const LeastSolve forward = LeastOf(stages_[i]->forward, setting_.solve.c_sweeps, cycles);
+    add({forward.chain_ms, forward.work_ms});
+    if (!trains) continue;
+    const LeastSolve adjoint = LeastOf(stages_[i]->adjoint, setting_.solve.c_sweeps, cycles);
+    add({adjoint.chain_ms, adjoint.work_ms});
+    work_ms += model_->InRow(kinds, LayerPass::kGradient).work_ms;
+  }
+  return std::max(chain_ms, work_ms / devices);
+}
+
+}  // namespace ucudnn::multigrid

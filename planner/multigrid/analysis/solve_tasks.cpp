@@ -1,0 +1,298 @@
+#include "planner/multigrid/analysis/solve_tasks.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "planner/multigrid/analysis/balanced_runs.h"
+
+namespace ucudnn::multigrid {
+namespace {
+
+void Append(TaskList& to, const TaskList& tasks) {
+  to.insert(to.end(), tasks.begin(), tasks.end());
+}
+
+// How many numbers of [begin, end) are in [other_begin, other_end).
+int CommonNumbers(int begin, int end, int other_begin, int other_end) {
+  return std::max(0, std::min(end, other_end) - std::max(begin, other_begin));
+}
+
+}  // namespace
+
+SolveTasks::SolveTasks(Cluster& cluster, const planner::Device& device, const LevelCosts& costs,
+                       const SolvePlan& plan, double state_bytes, std::vector<int> devices,
+                       std::vector<int> begins)
+    : cluster_(cluster),
+      device_(device),
+      costs_(costs),
+      plan_(plan),
+      state_bytes_(state_bytes),
+      devices_(std::move(devices)),
+      begins_(std::move(begins)) {
+  levels_.resize(static_cast<size_t>(costs.hierarchy().levels()));
+  for (int level = 0; level < costs.hierarchy().levels(); ++level) MakeShares(level);
+}
+
+int SolveTasks::BlocksOf(int level) const {
+  const Level& shape = costs_.hierarchy().level(level);
+  return shape.blocks() + (shape.last_c_point() < shape.steps ? 1 : 0);
+}
+
+int SolveTasks::OwnerOf(int level, int block) const {
+  const Hierarchy& hierarchy = costs_.hierarchy();
+  if (level > 0 && plan_.coarse == CoarsePlace::kAllOnOne) return 0;
+  if (level == hierarchy.coarsest() && plan_.coarse == CoarsePlace::kCoarsestOnOne) return 0;
+  const Level& shape = hierarchy.level(level);
+  const int layer = block * shape.coarsening * shape.span;
+  const int fine = layer / hierarchy.level(0).coarsening;
+  const auto behind = std::upper_bound(begins_.begin(), begins_.end() - 1, fine);
+  return static_cast<int>(behind - begins_.begin()) - 1;
+}
+
+void SolveTasks::MakeShares(int level) {
+  std::vector<Share>& shares = levels_[static_cast<size_t>(level)];
+  const int blocks = BlocksOf(level);
+  int owner_before = -1;
+  for (int block = 0; block < blocks; ++block) {
+    const int owner = OwnerOf(level, block);
+    if (owner != owner_before) {
+      shares.push_back({.device = devices_[static_cast<size_t>(owner)], .begin = block});
+    }
+    shares.back().end = block + 1;
+    owner_before = owner;
+  }
+  if (level == costs_.hierarchy().coarsest()) return;
+  for (size_t i = 0; i < shares.size(); ++i) {
+    MakeUnits(level, shares[i], i > 0, i + 1 < shares.size());
+  }
+}
+
+// The block that sends a state comes first, and by itself; so does the one that waits for one.
+void SolveTasks::MakeUnits(int level, Share& share, bool has_before, bool has_behind) {
+  int begin = share.begin;
+  int end = share.end;
+  const auto add = [&](int unit_begin, int unit_end) {
+    if (unit_begin == unit_end) return;
+    share.units.push_back({.begin = unit_begin, .end = unit_end});
+    CostUnit(level, share.units.back());
+  };
+  if (has_behind && end - begin > 1) {
+    --end;
+    add(end, end + 1);
+  }
+  if (has_before && end - begin > 1) {
+    ++begin;
+    add(begin - 1, begin);
+  }
+  const int streams = plan_.blocks == BlocksAtOnce::kGrouped
+                          ? 1
+                          : std::min(end - begin, device_.concurrent_kernels);
+  for (int i = 0; i < streams; ++i) {
+    add(begin + (end - begin) * i / streams, begin + (end - begin) * (i + 1) / streams);
+  }
+}
+
+void SolveTasks::CostUnit(int level, Unit& unit) const {
+  const Level& shape = costs_.hierarchy().level(level);
+  const int full_end = std::min(unit.end, shape.blocks());
+  if (plan_.blocks == BlocksAtOnce::kGrouped) {
+    for (int position = 0; position + 1 < shape.coarsening; ++position) {
+      unit.relax += costs_.AtOnce(level, unit.begin, unit.end, position);
+    }
+    unit.advance = costs_.AtOnce(level, unit.begin, full_end, shape.coarsening - 1);
+    // Step b of the next level begins where block b does.
+    unit.restrict_ = costs_.StepsAtOnce(level + 1, unit.begin, full_end);
+    return;
+  }
+  for (int block = unit.begin; block < unit.end; ++block) {
+    const int begin = block * shape.coarsening;
+    const int last = std::min(begin + shape.coarsening - 1, shape.steps);
+    unit.relax += costs_.InRow(level, begin, last);
+    if (block < full_end) unit.advance += costs_.InRow(level, last, last + 1);
+  }
+  unit.restrict_ = costs_.InRow(level + 1, unit.begin, full_end);
+}
+
+void SolveTasks::Run(int level, const Phase& phase) {
+  std::vector<Share>& shares = levels_[static_cast<size_t>(level)];
+  std::vector<TaskList> arriving(shares.size());
+  for (size_t i = 0; i < shares.size(); ++i) {
+    Share& share = shares[i];
+    TaskList all;
+    for (size_t number = 0; number < share.units.size(); ++number) {
+      const Unit& unit = share.units[number];
+      RunCost cost;
+      if (phase.relaxes) cost += unit.relax;
+      if (phase.advances) cost += unit.advance;
+      if (phase.restricts) cost += unit.restrict_;
+      TaskList after = share.ready;
+      if (unit.begin == share.begin) Append(after, share.arrived);
+      const auto stream = cluster_.Stream(share.device, static_cast<int>(number));
+      const TaskList done = cluster_.Run(share.device, stream, cost, std::move(after));
+      Append(all, done);
+      if (phase.sends && unit.end == share.end && i + 1 < shares.size()) {
+        arriving[i + 1] =
+            cluster_.Send(share.device, shares[i + 1].device, state_bytes_, Port::kOfSender, done);
+      }
+    }
+    share.ready = cluster_.Join(std::move(all));
+  }
+  for (size_t i = 0; i < shares.size(); ++i) shares[i].arrived = std::move(arriving[i]);
+}
+
+// The right sides of the next level go to the devices that have its blocks; where it is relaxed,
+// too, their first states go with them.
+void SolveTasks::Restrict(int level) {
+  const Level& next = costs_.hierarchy().level(level + 1);
+  const bool takes_states = level + 1 < costs_.hierarchy().coarsest();
+  for (Share& coarse : levels_[static_cast<size_t>(level) + 1]) {
+    coarse.ready.clear();
+    coarse.arrived.clear();
+    const int begin = coarse.begin * next.coarsening;
+    const int end = std::min(coarse.end * next.coarsening, next.steps);
+    for (const Share& fine : levels_[static_cast<size_t>(level)]) {
+      const int count = CommonNumbers(fine.begin, fine.end, begin, end);
+      if (count == 0) continue;
+      const int states =
+          count + (takes_states ? (count + next.coarsening - 1) / next.coarsening : 0);
+      Append(coarse.ready, cluster_.Send(fine.device, coarse.device, states * state_bytes_,
+                                         Port::kOfReceiver, fine.ready));
+    }
+    coarse.ready = cluster_.Join(std::move(coarse.ready));
+  }
+}
+
+void SolveTasks::SolveCoarsest() {
+  const int level = costs_.hierarchy().coarsest();
+  std::vector<Share>& shares = levels_[static_cast<size_t>(level)];
+  for (size_t i = 0; i < shares.size(); ++i) {
+    Share& share = shares[i];
+    TaskList after = share.ready;
+    if (i > 0) {
+      const Share& before = shares[i - 1];
+      Append(after, cluster_.Send(before.device, share.device, state_bytes_, Port::kOfSender,
+                                  before.ready));
+    }
+    share.ready =
+        cluster_.Join(cluster_.Run(share.device, cluster_.Stream(share.device, 0),
+                                   costs_.InRow(level, share.begin, share.end), std::move(after)));
+  }
+}
+
+void SolveTasks::Correct(int level) {
+  const Level& next = costs_.hierarchy().level(level + 1);
+  const std::vector<Share>& coarse_shares = levels_[static_cast<size_t>(level) + 1];
+  for (Share& fine : levels_[static_cast<size_t>(level)]) {
+    TaskList ready = fine.ready;
+    for (size_t i = 0; i < coarse_shares.size(); ++i) {
+      const Share& coarse = coarse_shares[i];
+      const int begin = std::max(1, coarse.begin * next.coarsening);
+      // The last C-point is behind all blocks.
+      const int end =
+          i + 1 < coarse_shares.size() ? coarse.end * next.coarsening : BlocksOf(level) + 1;
+      const int states = CommonNumbers(fine.begin, fine.end, begin, end);
+      if (states == 0) continue;
+      Append(ready, cluster_.Send(coarse.device, fine.device, states * state_bytes_,
+                                  Port::kOfSender, coarse.ready));
+    }
+    fine.ready = cluster_.Join(std::move(ready));
+    fine.arrived.clear();
+  }
+}
+
+void SolveTasks::Start(const TaskList& first) {
+  std::vector<Share>& finest = levels_[0];
+  if (plan_.start == multigrid::Start::kNested) {
+    levels_.back().front().ready = first;
+    SolveCoarsest();
+    for (int level = costs_.hierarchy().coarsest() - 1; level >= 0; --level) {
+      Correct(level);
+      if (level > 0) Run(level, {});
+    }
+    return;
+  }
+  // The first state goes to all devices along a tree, and becomes all of their states.
+  const double bandwidth = device_.memory_gb_per_s * 1e6;
+  std::vector<TaskList> has_first(finest.size());
+  for (size_t i = 0; i < finest.size(); ++i) {
+    const size_t parent = i & (i - 1);
+    has_first[i] = i == 0 ? first
+                          : cluster_.Send(finest[parent].device, finest[i].device, state_bytes_,
+                                          Port::kOfSender, has_first[parent]);
+    const int states = (finest[i].end - finest[i].begin) * costs_.hierarchy().level(0).coarsening;
+    const double write_ms = states * state_bytes_ / bandwidth;
+    finest[i].ready = cluster_.Join(
+        cluster_.Run(finest[i].device, cluster_.Stream(finest[i].device, 0),
+                     {device_.kernel_us / 1e3 + write_ms, write_ms, 1}, has_first[i]));
+  }
+}
+
+void SolveTasks::Cycle(int level, bool relaxed) {
+  if (level == costs_.hierarchy().coarsest()) {
+    SolveCoarsest();
+    return;
+  }
+  const int sweeps = plan_.c_sweeps;
+  if (relaxed && sweeps == 0) Run(level, {.relaxes = false, .restricts = true});
+  for (int sweep = relaxed ? 1 : 0; sweep <= sweeps; ++sweep) {
+    const bool is_last = sweep == sweeps;
+    Run(level, {.advances = true, .restricts = is_last, .sends = !is_last});
+  }
+  Restrict(level);
+  Cycle(level + 1, false);
+  Correct(level);
+  // The finest level is relaxed by what follows: the next cycle, or the end.
+  if (level > 0) Run(level, {});
+}
+
+// Every device compares its C-points, and all of them learn the sum along a tree.
+void SolveTasks::MeasureResidual() {
+  constexpr double kSumBytes = 8;
+  constexpr int kKernels = 2;  // the residual, and the norm of the states
+  std::vector<Share>& finest = levels_[0];
+  for (Share& share : finest) {
+    const double read_ms =
+        3 * (share.end - share.begin) * state_bytes_ / (device_.memory_gb_per_s * 1e6);
+    share.ready = cluster_.Join(cluster_.Run(
+        share.device, cluster_.Stream(share.device, 0),
+        {kKernels * device_.kernel_us / 1e3 + read_ms, read_ms, kKernels}, std::move(share.ready)));
+  }
+  for (size_t i = finest.size(); --i > 0;) {
+    Share& parent = finest[i & (i - 1)];
+    Append(parent.ready, cluster_.Send(finest[i].device, parent.device, kSumBytes,
+                                       Port::kOfReceiver, finest[i].ready));
+  }
+  finest[0].ready = cluster_.Join(std::move(finest[0].ready));
+  for (size_t i = 1; i < finest.size(); ++i) {
+    const Share& parent = finest[i & (i - 1)];
+    finest[i].ready =
+        cluster_.Send(parent.device, finest[i].device, kSumBytes, Port::kOfSender, parent.ready);
+  }
+}
+
+void SolveTasks::Add(const TaskList& first) {
+  for (const Share& share : levels_[0]) cluster_.BeginGraph(share.device);
+  Start(first);
+  for (int cycle = 0; cycle < plan_.cycles; ++cycle) {
+    for (const Share& share : levels_[0]) cluster_.BeginGraph(share.device);
+    Cycle(0, plan_.measures_residuals && cycle > 0);
+    if (!plan_.measures_residuals) continue;
+    Run(0, {.advances = true, .sends = plan_.c_sweeps > 0});
+    MeasureResidual();
+  }
+  if (!plan_.measures_residuals) Run(0, {});
+}
+
+std::vector<int> BalancedBlocks(const LevelCosts& costs, double launch_us, int devices) {
+  const Level& finest = costs.hierarchy().level(0);
+  std::vector<double> block_ms;
+  for (int block = 0; block < finest.blocks(); ++block) {
+    const int begin = block * finest.coarsening;
+    const int end = block + 1 == finest.blocks() ? finest.steps : begin + finest.coarsening;
+    const RunCost cost = costs.InRow(0, begin, end);
+    block_ms.push_back(std::max(cost.ms, cost.launches * launch_us / 1e3));
+  }
+  return BalancedRuns(block_ms, devices);
+}
+
+}  // namespace ucudnn::multigrid

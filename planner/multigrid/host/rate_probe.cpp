@@ -1,0 +1,68 @@
+#include "planner/multigrid/host/rate_probe.h"
+
+#include <cmath>
+#include <random>
+#include <unordered_map>
+
+namespace ucudnn::multigrid {
+namespace {
+
+// Those of the nodes of `chain` that `stand_in` has, too, by their names.
+Parameters CopiedParameters(const ResidualChain& chain, const Parameters& parameters,
+                            const ResidualChain& stand_in) {
+  std::unordered_map<std::string, size_t> ids;
+  for (size_t id = 0; id < chain.graph.nodes.size(); ++id) ids[chain.graph.nodes[id].name] = id;
+  Parameters copied(stand_in.graph.nodes.size());
+  for (size_t id = 0; id < copied.size(); ++id) {
+    const auto found = ids.find(stand_in.graph.nodes[id].name);
+    if (found != ids.end()) copied[id] = parameters[found->second];
+  }
+  return copied;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RateProbe>> RateProbe::Make(const ResidualChain& chain, const Stage& stage,
+                                                   const Parameters* parameters,
+                                                   const ProbeSettings& settings) {
+  UCUDNN_ASSIGN_OR_RETURN(StandIn stand_in,
+                          MakeStandIn(chain, stage, parameters == nullptr, settings.operations));
+  std::unique_ptr<RateProbe> probe(new RateProbe(std::move(stand_in), settings));
+  const ResidualChain& smaller = probe->stand_in_.chain;
+  probe->parameters_ = parameters == nullptr ? DrawParameters(smaller, settings.seed)
+                                             : CopiedParameters(chain, *parameters, smaller);
+  std::mt19937_64 random(settings.seed + 1);
+  std::normal_distribution<double> normal(0, 1);
+  probe->state_.resize(static_cast<size_t>(smaller.shapes.front().Features()));
+  for (double& number : probe->state_) number = normal(random);
+  return probe;
+}
+
+Result<ConvergenceEstimate> RateProbe::Estimate(const MultigridSetting& setting) {
+  NetworkSettings network_settings;
+  network_settings.lanes = settings_.lanes;
+  network_settings.step = settings_.h * stand_in_.h_factor;
+  network_settings.coarsening = setting.coarsening;
+  network_settings.levels = setting.levels;
+  network_settings.coarse = setting.coarse;
+  network_settings.forward.relaxation = {{setting.solve.c_sweeps, 1}};
+  network_settings.forward.start = setting.solve.start;
+  network_settings.forward.scale = settings_.scale;
+  network_settings.forward.cycles = 2;
+  UCUDNN_ASSIGN_OR_RETURN(const auto network,
+                          HostNetwork::Make(stand_in_.chain, parameters_, network_settings));
+  UCUDNN_RETURN_IF_ERROR(network->Forward(state_.data()).status());
+  UCUDNN_ASSIGN_OR_RETURN(
+      const Hierarchy hierarchy,
+      Hierarchy::Make(stand_in_.chain.Steps(), setting.coarsening, setting.levels));
+  ConvergenceEstimate estimate =
+      EstimateOf(network->forward_solutions().front().solution,
+                 CyclesOfDirectSolve(hierarchy.level(0), {setting.solve.c_sweeps, 1}));
+  if (settings_.scale == ResidualScale::kAbsolute) {
+    estimate.first *= std::sqrt(stand_in_.state_factor);
+    estimate.second *= std::sqrt(stand_in_.state_factor);
+  }
+  return estimate;
+}
+
+}  // namespace ucudnn::multigrid

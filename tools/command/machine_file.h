@@ -1,0 +1,14 @@
+// --machine: a machine by its name or from a file. Used from main's thread only.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "planner/machine/machine.h"
+
+namespace ucudnn::command {
+
+// A built-in machine's name (NAME:N for nodes), else a file. The error names --machine.
+Result<planner::Machine> LoadMachine(const std::string& machine);
+
+}  // namespace ucudnn::command

@@ -1,0 +1,339 @@
+#include "command/multigrid_analysis.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/text.h"
+#include "command/free_memory.h"
+#include "command/machine_file.h"
+#include "command/multigrid_analysis_output.h"
+#include "command/multigrid_progress.h"
+#include "command/output_file.h"
+#include "planner/multigrid/host/measured_layers.h"
+#include "planner/multigrid/host/rate_probe.h"
+
+namespace ucudnn::command {
+namespace {
+
+using multigrid::AnalysisChoices;
+using multigrid::ConvergenceEstimate;
+using multigrid::MultigridSetting;
+using multigrid::Problem;
+using multigrid::Stage;
+using multigrid::Workload;
+
+constexpr int kMostDevices = 64;
+// Of the network itself, in what two cycles of it take: a few seconds of one processor.
+constexpr double kVerifiedOperations = 4e10;
+constexpr double kPassesOfTwoCycles = 8;
+constexpr int64_t kVerifiedParameters = 20'000'000;
+
+// Refuses what changes nothing, and what the models do not know.
+Status CheckAnalysis(const CLI::App& app, const MultigridWords& words) {
+  const auto refuse = [&](const std::vector<const char*>& options, const std::string& why) {
+    for (const char* option : options) {
+      if (app.count(option) > 0) return Status::Error(option + (": " + why));
+    }
+    return Status::Ok();
+  };
+  UCUDNN_RETURN_IF_ERROR(refuse({"--train", "--depths", "--check", "--report", "--backend"},
+                                "--analyse models one forward pass and one training step; "
+                                "expected --json for a document"));
+  UCUDNN_RETURN_IF_ERROR(refuse({"--c-weight", "--skip-first-down", "--storage"},
+                                "is not modelled; expected --analyse without it"));
+  if (words.cycle != "V") {
+    return Status::Error("--cycle " + Quoted(words.cycle) +
+                         " is not modelled; expected --analyse with V-cycles");
+  }
+  if (words.relaxation.find(',') != std::string::npos) {
+    return Status::Error("--relaxation " + Quoted(words.relaxation) +
+                         ": --analyse models one relaxation for all levels; expected F, FCF or "
+                         "FCFCF");
+  }
+  return Status::Ok();
+}
+
+Result<std::vector<int>> ReadDevices(const MultigridWords& words, const planner::Machine& machine,
+                                     bool is_measured) {
+  std::vector<int> devices;
+  const int most = is_measured ? kMostDevices : machine.Devices();
+  if (words.devices.empty()) {
+    for (int count = 1; count <= std::min(most, kMostDevices); count *= 2) devices.push_back(count);
+    return devices;
+  }
+  for (const std::string& word : Split(words.devices, ',')) {
+    const Result<int> count = ParseWhole("--devices", word, 1, most);
+    if (!count.ok()) {
+      return Status::Error(count.message() + ": as many as " + Quoted(machine.name) + " has");
+    }
+    devices.push_back(*count);
+  }
+  return devices;
+}
+
+AnalysisChoices ChoicesOf(const CLI::App& app, const MultigridSettings& settings,
+                          bool is_measured) {
+  const multigrid::NetworkSettings& network = settings.network;
+  AnalysisChoices choices;
+  if (app.count("--coarsening") > 0) choices.coarsening = {network.coarsening};
+  if (app.count("--levels") > 0) choices.levels = {network.levels};
+  if (app.count("--coarse") > 0) choices.coarse = {network.coarse};
+  if (app.count("--relaxation") > 0) {
+    choices.c_sweeps = {network.forward.relaxation.front().c_sweeps};
+  }
+  choices.start = network.forward.start;
+  choices.measures_residuals = network.forward.tolerance.has_value();
+  // One core runs one block after the other, and nothing is launched.
+  if (is_measured) {
+    choices.blocks = multigrid::BlocksAtOnce::kStreams;
+    choices.launching = multigrid::Launching::kEach;
+  }
+  return choices;
+}
+
+// What the command's own options say, where nothing is chosen.
+MultigridSetting SettingOf(const multigrid::NetworkSettings& network) {
+  MultigridSetting setting;
+  setting.coarsening = network.coarsening;
+  setting.levels = network.levels;
+  setting.coarse = network.coarse;
+  setting.solve.c_sweeps = network.forward.relaxation.front().c_sweeps;
+  setting.solve.start = network.forward.start;
+  return setting;
+}
+
+planner::Machine CoresOf(double copy_gb_per_s) {
+  planner::Machine machine;
+  machine.name = "this machine";
+  machine.device = {"core", FreeMemoryBytes(), 1, copy_gb_per_s};
+  machine.device.launch_us = machine.device.kernel_us = 0;
+  machine.device.concurrent_kernels = 1;
+  machine.levels = {{"memory", kMostDevices, copy_gb_per_s, 0}};
+  return machine;
+}
+
+class Analyst {
+ public:
+  Analyst(const CLI::App& app, const MultigridWords& words) : app_(app), words_(words) {}
+
+  Result<NetworkAnalysis> Run();
+
+ private:
+  Status ReadTimes();
+  Status EstimateRates(const AnalysisChoices& choices);
+  Result<TriedSetting> Try(const MultigridSetting& setting);
+  // As far as two cycles tell.
+  static double ResidualAfter(const ConvergenceEstimate& estimate, int cycles);
+  std::optional<int> CyclesOf(const ConvergenceEstimate& estimate) const;
+  Result<std::optional<int>> FindCycles(const MultigridSetting& setting);
+  const Stage& LongestStage() const {
+    return std::get<Stage>(
+        problem_.chain.sections[static_cast<size_t>(analysis_.layers.LongestStage())]);
+  }
+  double StepOf(const Stage& stage) const {
+    return problem_.time > 0 ? problem_.time / static_cast<double>(stage.steps.size())
+                             : problem_.step;
+  }
+  bool IsVerifiable() const;
+  // True where the setting needs other cycles than the stand-in told.
+  Result<bool> Verify(const MultigridSetting& setting);
+
+  const CLI::App& app_;
+  const MultigridWords& words_;
+  MultigridProgress progress_;
+  uint64_t seed_ = 0;
+  Problem problem_;
+  std::unique_ptr<multigrid::RateProbe> probe_;
+  bool has_one_candidate_ = false;
+  NetworkAnalysis analysis_;
+};
+
+Status Analyst::ReadTimes() {
+  analysis_.is_measured = words_.machine.empty();
+  const int element_bytes = analysis_.is_measured ? 8 : 4;
+  analysis_.layers =
+      multigrid::LayersOfNetwork(problem_.chain, analysis_.settings.network.batch, element_bytes);
+  if (!analysis_.is_measured) {
+    UCUDNN_ASSIGN_OR_RETURN(analysis_.machine, LoadMachine(words_.machine));
+    analysis_.times = std::make_unique<multigrid::RooflineTimes>(analysis_.machine.device,
+                                                                 analysis_.layers.kinds);
+    return Status::Ok();
+  }
+  progress_.Show("timing one layer of each kind");
+  UCUDNN_ASSIGN_OR_RETURN(multigrid::HostMeasurement measured,
+                          multigrid::MeasureLayers(problem_.chain, analysis_.layers));
+  analysis_.machine = CoresOf(measured.copy_gb_per_s);
+  analysis_.measurement_notes = measured.notes;
+  analysis_.times = std::make_unique<multigrid::MeasuredTimes>(std::move(measured.kinds));
+  return Status::Ok();
+}
+
+Result<TriedSetting> Analyst::Try(const MultigridSetting& setting) {
+  for (const TriedSetting& tried : analysis_.tried) {
+    if (tried.setting.IsSameSolve(setting)) return tried;
+  }
+  progress_.Show("two cycles of setting " + std::to_string(analysis_.tried.size() + 1));
+  TriedSetting tried;
+  tried.setting = setting;
+  UCUDNN_ASSIGN_OR_RETURN(tried.estimate, probe_->Estimate(setting));
+  UCUDNN_ASSIGN_OR_RETURN(const multigrid::Hierarchy hierarchy,
+                          multigrid::Hierarchy::Make(static_cast<int>(LongestStage().steps.size()),
+                                                     setting.coarsening, setting.levels));
+  tried.levels = hierarchy.levels();
+  analysis_.tried.push_back(tried);
+  return tried;
+}
+
+double Analyst::ResidualAfter(const ConvergenceEstimate& estimate, int cycles) {
+  return cycles == 1 ? estimate.first
+                     : estimate.second * std::pow(std::min(1.0, estimate.Rate()), cycles - 2);
+}
+
+std::optional<int> Analyst::CyclesOf(const ConvergenceEstimate& estimate) const {
+  const multigrid::SolveOptions& options = analysis_.settings.network.forward;
+  if (has_one_candidate_ && !options.tolerance) return options.cycles;
+  const std::optional<int> cycles = multigrid::CyclesFor(estimate, analysis_.tolerance);
+  return cycles && options.tolerance && *cycles > options.cycles ? std::nullopt : cycles;
+}
+
+Result<std::optional<int>> Analyst::FindCycles(const MultigridSetting& setting) {
+  if (analysis_.verified && analysis_.verified->setting.IsSameSolve(setting)) {
+    return analysis_.verified->cycles;
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const TriedSetting tried, Try(setting));
+  return CyclesOf(tried.estimate);
+}
+
+// Makes the probe, and the tolerance where none is given.
+Status Analyst::EstimateRates(const AnalysisChoices& choices) {
+  const multigrid::NetworkSettings& network = analysis_.settings.network;
+  const auto candidates = multigrid::CandidatesFor(analysis_.layers, choices);
+  if (candidates.empty()) {
+    return Status::Error(Quoted(analysis_.facts.network) + ": its longest stage has " +
+                         std::to_string(LongestStage().steps.size()) +
+                         " steps, too few for two levels; expected a deeper network or a smaller "
+                         "--coarsening");
+  }
+  has_one_candidate_ = candidates.size() == 1;
+  multigrid::ProbeSettings settings;
+  settings.h = StepOf(LongestStage());
+  settings.seed = seed_;
+  settings.lanes = network.lanes;
+  settings.scale = network.forward.scale;
+  UCUDNN_ASSIGN_OR_RETURN(
+      probe_, multigrid::RateProbe::Make(
+                  problem_.chain, LongestStage(),
+                  problem_.parameters.empty() ? nullptr : &problem_.parameters, settings));
+  analysis_.stand_in = probe_->differences();
+  if (network.forward.tolerance) {
+    analysis_.tolerance = *network.forward.tolerance;
+    return Status::Ok();
+  }
+  MultigridSetting reference = SettingOf(network);
+  const auto steps = static_cast<int>(LongestStage().steps.size());
+  const auto levels = multigrid::Hierarchy::Make(steps, reference.coarsening, reference.levels);
+  if (!levels.ok() || levels->levels() == 1) reference = candidates.front();
+  UCUDNN_ASSIGN_OR_RETURN(TriedSetting tried, Try(reference));
+  tried.cycles = network.forward.cycles;
+  analysis_.tolerance = ResidualAfter(tried.estimate, network.forward.cycles);
+  analysis_.reference = std::move(tried);
+  return Status::Ok();
+}
+
+bool Analyst::IsVerifiable() const {
+  if (analysis_.stand_in.empty() || analysis_.parameters > kVerifiedParameters) return false;
+  double operations = 0;
+  for (const multigrid::LayerSection& section : analysis_.layers.sections) {
+    for (const int kind : section.kinds) {
+      for (const multigrid::LayerKernel& kernel :
+           analysis_.layers.kinds[static_cast<size_t>(kind)].kernels(
+               multigrid::LayerPass::kForward)) {
+        operations += kernel.operations;
+      }
+    }
+  }
+  return operations / analysis_.layers.batch * kPassesOfTwoCycles <= kVerifiedOperations;
+}
+
+Result<bool> Analyst::Verify(const MultigridSetting& setting) {
+  progress_.Show("two cycles of the network itself");
+  if (problem_.parameters.empty()) {
+    const multigrid::ResidualChain& chain = problem_.chain;
+    UCUDNN_ASSIGN_OR_RETURN(
+        Problem drawn, multigrid::DrawnProblem(chain.graph, multigrid::BatchNorms::kFrozen, seed_));
+    problem_.parameters = std::move(drawn.parameters);
+    problem_.input = std::move(drawn.input);
+  }
+  multigrid::NetworkSettings network = analysis_.settings.network;
+  network.batch = 1;
+  network.time = problem_.time;
+  network.step = problem_.step;
+  network.coarsening = setting.coarsening;
+  network.levels = setting.levels;
+  network.coarse = setting.coarse;
+  network.forward.relaxation = {{setting.solve.c_sweeps, 1}};
+  network.forward.tolerance.reset();
+  network.forward.cycles = 2;
+  network.backward = network.forward;
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto made, multigrid::HostNetwork::Make(problem_.chain, problem_.parameters, network));
+  UCUDNN_RETURN_IF_ERROR(made->Forward(problem_.input.data()).status());
+  const auto& solutions = made->forward_solutions();
+  const auto longest =
+      std::max_element(solutions.begin(), solutions.end(),
+                       [](const auto& a, const auto& b) { return a.steps < b.steps; });
+  UCUDNN_ASSIGN_OR_RETURN(const TriedSetting tried, Try(setting));
+  TriedSetting verified = tried;
+  verified.estimate = multigrid::EstimateOf(longest->solution, tried.estimate.direct_cycles);
+  verified.cycles = CyclesOf(verified.estimate);
+  const bool changes = verified.cycles != CyclesOf(tried.estimate);
+  // A residual of the stand-in's reference is nothing that the network's own can be held to.
+  if (!analysis_.settings.network.forward.tolerance) verified.cycles = CyclesOf(tried.estimate);
+  analysis_.verified = std::move(verified);
+  return changes && analysis_.settings.network.forward.tolerance.has_value();
+}
+
+Result<NetworkAnalysis> Analyst::Run() {
+  UCUDNN_ASSIGN_OR_RETURN(seed_, ReadSeed(words_));
+  UCUDNN_ASSIGN_OR_RETURN(problem_, ReadUndrawnProblem(words_));
+  UCUDNN_ASSIGN_OR_RETURN(analysis_.settings, ReadSettings(words_, problem_));
+  UCUDNN_RETURN_IF_ERROR(CheckOptions(analysis_.settings.network.forward));
+  analysis_.facts = FactsOf(problem_, analysis_.settings.network);
+  UCUDNN_ASSIGN_OR_RETURN(analysis_.parameters, planner::ParameterCount(problem_.chain.graph));
+  UCUDNN_RETURN_IF_ERROR(ReadTimes());
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<int> devices,
+                          ReadDevices(words_, analysis_.machine, analysis_.is_measured));
+  const AnalysisChoices choices = ChoicesOf(app_, analysis_.settings, analysis_.is_measured);
+  UCUDNN_RETURN_IF_ERROR(EstimateRates(choices));
+  const multigrid::NetworkModel model(analysis_.layers, *analysis_.times, analysis_.machine);
+  const auto analyse = [&] {
+    return multigrid::Analyse(model, choices, devices,
+                              [&](const MultigridSetting& setting) { return FindCycles(setting); });
+  };
+  UCUDNN_ASSIGN_OR_RETURN(analysis_.workloads, analyse());
+  const multigrid::DevicesRow* best = analysis_.workloads.front().Best(analysis_.machine.device);
+  if (best != nullptr && IsVerifiable()) {
+    UCUDNN_ASSIGN_OR_RETURN(const bool changes, Verify(best->multigrid->setting));
+    if (changes) {
+      UCUDNN_ASSIGN_OR_RETURN(analysis_.workloads, analyse());
+    }
+  }
+  for (TriedSetting& tried : analysis_.tried) tried.cycles = CyclesOf(tried.estimate);
+  return std::move(analysis_);
+}
+
+}  // namespace
+
+int AnalyseMultigrid(const CLI::App& app, const MultigridWords& words) {
+  if (const Status status = CheckAnalysis(app, words); !status.ok()) {
+    return Refuse(app, status.message());
+  }
+  const Result<NetworkAnalysis> analysis = Analyst(app, words).Run();
+  if (!analysis.ok()) return Refuse(app, analysis.message());
+  if (words.json) return WriteOutput(app, FormatAnalysis(*analysis), "");
+  PrintAnalysis(*analysis);
+  return 0;
+}
+
+}  // namespace ucudnn::command

@@ -1,0 +1,366 @@
+#include "command/multigrid_analysis_output.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/byte_size.h"
+#include "base/text.h"
+#include "base/version.h"
+#include "command/multigrid_output.h"
+
+namespace ucudnn::command {
+namespace {
+
+using multigrid::ChosenSetting;
+using multigrid::DevicesRow;
+using multigrid::LayerPass;
+using multigrid::ModelledRun;
+using multigrid::MultigridSetting;
+using multigrid::Workload;
+using multigrid::WorkloadAnalysis;
+using nlohmann::ordered_json;
+
+const char* WorkloadName(Workload workload) {
+  return workload == Workload::kTraining ? "training" : "inference";
+}
+
+std::string CoarseningText(const MultigridSetting& setting) {
+  std::vector<std::string> factors;
+  for (const int factor : setting.coarsening) factors.push_back(std::to_string(factor));
+  return Join(factors, ",");
+}
+
+std::string SweepsText(int c_sweeps) {
+  std::string text = "F";
+  for (int sweep = 0; sweep < c_sweeps; ++sweep) text += "CF";
+  return text;
+}
+
+// "c = 16, 3 levels, F, sum".
+std::string SettingText(const MultigridSetting& setting, int levels) {
+  return "c = " + CoarseningText(setting) + ", " + std::to_string(levels) + " levels, " +
+         SweepsText(setting.solve.c_sweeps) + ", " + multigrid::NameOf(setting.coarse);
+}
+
+std::string CyclesText(int cycles) {
+  return std::to_string(cycles) + (cycles == 1 ? " cycle" : " cycles");
+}
+
+std::string Digits(double number, const char* format = "%.3g") {
+  char text[32];
+  std::snprintf(text, sizeof text, format, number);
+  return text;
+}
+
+// Milliseconds in a table: three digits, never in powers of ten.
+std::string Milliseconds(double ms) {
+  const int decimals = ms >= 100 ? 0 : ms >= 10 ? 1 : ms >= 1 ? 2 : 3;
+  char text[32];
+  std::snprintf(text, sizeof text, "%.*f", decimals, ms);
+  return text;
+}
+
+// Layers of this kind in the whole network.
+int64_t CountOf(const multigrid::NetworkLayers& layers, int kind) {
+  int64_t count = 0;
+  for (const multigrid::LayerSection& section : layers.sections) {
+    count += std::count(section.kinds.begin(), section.kinds.end(), kind);
+  }
+  return count;
+}
+
+void PrintMachine(const NetworkAnalysis& analysis) {
+  const planner::Device& device = analysis.machine.device;
+  if (analysis.is_measured) {
+    std::printf(
+        "%s: layers are timed on one core, in double precision (CPU times)%s%s;\n"
+        "a device is a core of as many as there may be, which reads the states of others in "
+        "memory\n",
+        analysis.machine.name.c_str(), analysis.measurement_notes.empty() ? "" : ", ",
+        analysis.measurement_notes.c_str());
+  } else {
+    std::printf(
+        "%s, %d x %s: modelled by a roofline of single precision, %s us to launch a kernel and %s "
+        "us until\nthe next that waits for it\n",
+        analysis.machine.name.c_str(), analysis.machine.Devices(), device.name.c_str(),
+        Digits(device.launch_us).c_str(), Digits(device.kernel_us).c_str());
+  }
+}
+
+void PrintLayers(const NetworkAnalysis& analysis) {
+  size_t width = sizeof "layer" - 1;
+  for (const multigrid::LayerKind& kind : analysis.layers.kinds) {
+    width = std::max(width, kind.name.size());
+  }
+  std::printf("\n%-*s  %7s  %10s  %10s  %11s  %9s\n", static_cast<int>(width), "layer", "number",
+              "forward us", "adjoint us", "gradient us", "of device");
+  for (size_t number = 0; number < analysis.layers.kinds.size(); ++number) {
+    const auto kind = static_cast<int>(number);
+    const multigrid::RunCost forward = analysis.times->Cost(LayerPass::kForward, {kind});
+    std::printf("%-*s  %7s  %10s  %10s  %11s  %8.1f%%\n", static_cast<int>(width),
+                analysis.layers.kinds[number].name.c_str(),
+                Grouped(CountOf(analysis.layers, kind)).c_str(),
+                Milliseconds(forward.ms * 1e3).c_str(),
+                Milliseconds(analysis.times->Cost(LayerPass::kAdjoint, {kind}).ms * 1e3).c_str(),
+                Milliseconds(analysis.times->Cost(LayerPass::kGradient, {kind}).ms * 1e3).c_str(),
+                100 * forward.Share());
+  }
+  const double bytes = analysis.layers.StateBytes(analysis.layers.LongestStage());
+  std::vector<std::string> ways;
+  for (const planner::Level& level : analysis.machine.levels) {
+    const double us = level.latency_us + bytes / (level.gb_per_s * 1e3);
+    ways.push_back(Digits(us) + " us through " + level.name);
+  }
+  std::printf("a state of %s goes to another device in %s\n",
+              FormatByteSize(static_cast<size_t>(bytes)).c_str(), Join(ways, ", ").c_str());
+}
+
+void PrintTried(const TriedSetting& tried) {
+  std::printf("%-32s  %10.2e  %10.2e  %7.4f  %s\n",
+              SettingText(tried.setting, tried.levels).c_str(), tried.estimate.first,
+              tried.estimate.second, tried.estimate.Rate(),
+              tried.cycles ? std::to_string(*tried.cycles).c_str() : "none");
+}
+
+void PrintConvergence(const NetworkAnalysis& analysis) {
+  const char* const norm = NormText(analysis.settings.network.forward);
+  if (analysis.reference) {
+    std::printf("\na solve is to be as exact as %s of %s: a residual (%s) of %.2e\n",
+                CyclesText(*analysis.reference->cycles).c_str(),
+                SettingText(analysis.reference->setting, analysis.reference->levels).c_str(), norm,
+                analysis.tolerance);
+  } else {
+    std::printf("\nthe residual (%s) is to be %.2e\n", norm, analysis.tolerance);
+  }
+  std::printf(
+      "two cycles on the host of the longest stage%s%s; adjoints are taken to converge alike\n",
+      analysis.stand_in.empty() ? "" : ", on a stand-in with ", analysis.stand_in.c_str());
+  std::printf("%-32s  %10s  %10s  %7s  cycles needed\n", "setting", "residual 1", "residual 2",
+              "rate");
+  for (const TriedSetting& tried : analysis.tried) PrintTried(tried);
+  if (!analysis.verified) return;
+  std::printf("on the network itself\n");
+  PrintTried(*analysis.verified);
+}
+
+std::string RatioText(double numerator, double denominator) {
+  return Digits(numerator / denominator, "%.2f") + "x";
+}
+
+void PrintRow(const NetworkAnalysis& analysis, const WorkloadAnalysis& workload,
+              const DevicesRow& row) {
+  const planner::Device& device = analysis.machine.device;
+  const auto time = [&](const ModelledRun& run) {
+    return Milliseconds(run.ms) + (run.Fits(device) ? "" : "*");
+  };
+  std::printf("%7d  %11s", row.devices, time(row.partitioned).c_str());
+  if (!row.multigrid) {
+    std::printf("  %9s\n", "-");
+    return;
+  }
+  const ChosenSetting& chosen = *row.multigrid;
+  const double ms = chosen.run.ms;
+  std::printf("  %9s  %8s  %8s  %8s  %5.1f%%", time(chosen.run).c_str(),
+              RatioText(workload.serial.ms, ms).c_str(),
+              RatioText(workload.captured.ms, ms).c_str(),
+              RatioText(row.partitioned.ms, ms).c_str(), 100 * chosen.run.computing_share);
+  if (!analysis.is_measured) std::printf("  %8s", Milliseconds(row.launched_streams->ms).c_str());
+  std::printf("  %s, %s\n", SettingText(chosen.setting, chosen.levels).c_str(),
+              CyclesText(chosen.setting.solve.cycles).c_str());
+}
+
+void PrintVerdict(const NetworkAnalysis& analysis, const WorkloadAnalysis& workload) {
+  const planner::Device& device = analysis.machine.device;
+  const char* const name = WorkloadName(workload.workload);
+  const DevicesRow* const best = workload.Best(device);
+  if (best == nullptr) {
+    std::printf("%s: serial is faster here: no setting converges, or none fits the memory\n", name);
+    return;
+  }
+  const ModelledRun* const baseline = workload.Baseline(device, best->devices);
+  const std::string setting = SettingText(best->multigrid->setting, best->multigrid->levels) +
+                              ", " + CyclesText(best->multigrid->setting.solve.cycles);
+  const std::string devices =
+      std::to_string(best->devices) + (best->devices == 1 ? " device" : " devices");
+  if (baseline == nullptr) {
+    std::printf("%s: multigrid takes %s ms on %s (modelled); serial propagation fits none\n", name,
+                Milliseconds(best->multigrid->run.ms).c_str(), devices.c_str());
+    return;
+  }
+  if (best->multigrid->run.ms >= baseline->ms) {
+    std::printf(
+        "%s: serial is faster here: %s ms; multigrid takes %s ms at best, on %s (modelled)\n", name,
+        Milliseconds(baseline->ms).c_str(), Milliseconds(best->multigrid->run.ms).c_str(),
+        devices.c_str());
+    return;
+  }
+  const DevicesRow* const first = workload.FirstThatPays(device);
+  std::printf(
+      "%s: multigrid pays from %d %s on; at best %s on %s, %s ms in place of %s (modelled)\n"
+      "  %s\n",
+      name, first->devices, first->devices == 1 ? "device" : "devices",
+      RatioText(baseline->ms, best->multigrid->run.ms).c_str(), devices.c_str(),
+      Milliseconds(best->multigrid->run.ms).c_str(), Milliseconds(baseline->ms).c_str(),
+      setting.c_str());
+}
+
+void PrintWorkload(const NetworkAnalysis& analysis, const WorkloadAnalysis& workload) {
+  const planner::Device& device = analysis.machine.device;
+  std::printf("\n%s, ms, modelled; serial propagation %s%s", WorkloadName(workload.workload),
+              Milliseconds(workload.serial.ms).c_str(), workload.serial.Fits(device) ? "" : "*");
+  if (!analysis.is_measured) {
+    std::printf(", captured as a CUDA graph %s%s", Milliseconds(workload.captured.ms).c_str(),
+                workload.captured.Fits(device) ? "" : "*");
+  }
+  std::printf("\n%7s  %11s  %9s  %8s  %8s  %8s  %6s", "devices", "partitioned", "multigrid",
+              "/ serial", "/ captd", "/ partd", "works");
+  if (!analysis.is_measured) std::printf("  %8s", "launched");
+  std::printf("  setting\n");
+  for (const DevicesRow& row : workload.rows) PrintRow(analysis, workload, row);
+}
+
+ordered_json RunJson(const ModelledRun& run, const planner::Device& device) {
+  ordered_json json;
+  json["modelled_ms"] = run.ms;
+  json["computing_share"] = run.computing_share;
+  json["message_path_ms"] = run.message_path_ms;
+  json["messages"] = run.messages;
+  json["memory_bytes"] = run.memory_bytes;
+  json["fits"] = run.Fits(device);
+  return json;
+}
+
+ordered_json SettingJson(const MultigridSetting& setting, int levels) {
+  ordered_json json;
+  json["coarsening"] = setting.coarsening;
+  json["levels"] = levels;
+  json["relaxation"] = SweepsText(setting.solve.c_sweeps);
+  json["coarse"] = multigrid::NameOf(setting.coarse);
+  return json;
+}
+
+ordered_json TriedJson(const TriedSetting& tried) {
+  const auto number = [](double value) {
+    return std::isfinite(value) ? ordered_json(value) : ordered_json(nullptr);
+  };
+  ordered_json json = SettingJson(tried.setting, tried.levels);
+  json["residuals"] = {number(tried.estimate.first), number(tried.estimate.second)};
+  json["rate"] = number(tried.estimate.Rate());
+  json["cycles"] = tried.cycles ? ordered_json(*tried.cycles) : ordered_json(nullptr);
+  return json;
+}
+
+const char* PlaceName(multigrid::CoarsePlace place) {
+  switch (place) {
+    case multigrid::CoarsePlace::kDistributed:
+      return "distributed";
+    case multigrid::CoarsePlace::kCoarsestOnOne:
+      return "coarsest on one";
+    case multigrid::CoarsePlace::kAllOnOne:
+      return "all on one";
+  }
+  return "";
+}
+
+ordered_json WorkloadJson(const NetworkAnalysis& analysis, const WorkloadAnalysis& workload) {
+  const planner::Device& device = analysis.machine.device;
+  ordered_json json;
+  json["workload"] = WorkloadName(workload.workload);
+  json["serial"] = RunJson(workload.serial, device);
+  json["captured"] = RunJson(workload.captured, device);
+  ordered_json rows = ordered_json::array();
+  for (const DevicesRow& row : workload.rows) {
+    ordered_json one;
+    one["devices"] = row.devices;
+    one["partitioned"] = RunJson(row.partitioned, device);
+    one["multigrid"] = nullptr;
+    if (row.multigrid) {
+      one["multigrid"] = RunJson(row.multigrid->run, device);
+      one["multigrid"]["setting"] = SettingJson(row.multigrid->setting, row.multigrid->levels);
+      one["multigrid"]["cycles"] = row.multigrid->setting.solve.cycles;
+      one["multigrid"]["coarse_levels"] = PlaceName(row.multigrid->setting.solve.coarse);
+      one["launched_streams"] = RunJson(*row.launched_streams, device);
+    }
+    rows.push_back(std::move(one));
+  }
+  json["rows"] = std::move(rows);
+  const DevicesRow* const first = workload.FirstThatPays(device);
+  const DevicesRow* const best = workload.Best(device);
+  json["pays"] = first != nullptr;
+  json["pays_from"] = first != nullptr ? ordered_json(first->devices) : ordered_json(nullptr);
+  json["best_devices"] = best != nullptr ? ordered_json(best->devices) : ordered_json(nullptr);
+  return json;
+}
+
+}  // namespace
+
+void PrintAnalysis(const NetworkAnalysis& analysis) {
+  std::printf("%s: %s layers, %s parameters, mini-batch of %d\n", analysis.facts.network.c_str(),
+              Grouped(analysis.facts.layers).c_str(), Grouped(analysis.parameters).c_str(),
+              analysis.layers.batch);
+  PrintMachine(analysis);
+  PrintLayers(analysis);
+  PrintConvergence(analysis);
+  bool all_fit = true;
+  for (const WorkloadAnalysis& workload : analysis.workloads) {
+    PrintWorkload(analysis, workload);
+    const planner::Device& device = analysis.machine.device;
+    all_fit = all_fit && workload.serial.Fits(device);
+    for (const DevicesRow& row : workload.rows) {
+      all_fit = all_fit && row.partitioned.Fits(device) &&
+                (!row.multigrid || row.multigrid->run.Fits(device));
+    }
+  }
+  if (!all_fit) {
+    std::printf("* does not fit the %s of a device\n",
+                FormatByteSize(static_cast<size_t>(analysis.machine.device.memory_bytes)).c_str());
+  }
+  std::printf("\n");
+  for (const WorkloadAnalysis& workload : analysis.workloads) PrintVerdict(analysis, workload);
+}
+
+std::string FormatAnalysis(const NetworkAnalysis& analysis) {
+  ordered_json json;
+  json["format"] = "ucudnn-multigrid-analysis";
+  json["version"] = 1;
+  json["ucudnn"] = kVersion;
+  json["network"] = analysis.facts.network;
+  json["layers"] = analysis.facts.layers;
+  json["parameters"] = analysis.parameters;
+  json["batch"] = analysis.layers.batch;
+  json["machine"] = analysis.machine.name;
+  json["layer_times"] = analysis.is_measured ? "cpu, measured" : "roofline";
+  json["notes"] = analysis.measurement_notes;
+  ordered_json kinds = ordered_json::array();
+  for (size_t number = 0; number < analysis.layers.kinds.size(); ++number) {
+    const auto kind = static_cast<int>(number);
+    ordered_json one;
+    one["layer"] = analysis.layers.kinds[number].name;
+    one["number"] = CountOf(analysis.layers, kind);
+    one["forward_ms"] = analysis.times->Cost(LayerPass::kForward, {kind}).ms;
+    one["adjoint_ms"] = analysis.times->Cost(LayerPass::kAdjoint, {kind}).ms;
+    one["gradient_ms"] = analysis.times->Cost(LayerPass::kGradient, {kind}).ms;
+    one["device_share"] = analysis.times->Cost(LayerPass::kForward, {kind}).Share();
+    kinds.push_back(std::move(one));
+  }
+  json["layer_kinds"] = std::move(kinds);
+  json["norm"] = NormText(analysis.settings.network.forward);
+  json["tolerance"] = analysis.tolerance;
+  json["reference"] = analysis.reference ? TriedJson(*analysis.reference) : ordered_json(nullptr);
+  json["stand_in"] = analysis.stand_in;
+  ordered_json tried = ordered_json::array();
+  for (const TriedSetting& one : analysis.tried) tried.push_back(TriedJson(one));
+  json["tried"] = std::move(tried);
+  json["verified"] = analysis.verified ? TriedJson(*analysis.verified) : ordered_json(nullptr);
+  ordered_json workloads = ordered_json::array();
+  for (const WorkloadAnalysis& workload : analysis.workloads) {
+    workloads.push_back(WorkloadJson(analysis, workload));
+  }
+  json["workloads"] = std::move(workloads);
+  return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace ucudnn::command
