@@ -275,7 +275,7 @@ void MultigridModel::Builder::Solve(const StageLevels& levels, size_t section) {
   for (int device = 0; device < devices; ++device) solved.devices.push_back(device);
   solved.begins = BalancedBlocks(levels.forward, device_.launch_us, devices);
   solved.forward = std::make_unique<SolveTasks>(cluster_, device_, levels.forward, plan_, bytes,
-                                                solved.devices, solved.begins);
+                                                BlockRuns{solved.devices, solved.begins});
   solved.forward->Add(ready_);
   here_ = devices - 1;
   ready_ = solved.forward->Ready(here_);
@@ -314,8 +314,8 @@ void MultigridModel::Builder::SolveAdjoint(const StageLevels& levels, size_t sec
   const int devices = static_cast<int>(solved.devices.size());
   const std::vector<int> reversed(solved.devices.rbegin(), solved.devices.rend());
   SolveTasks adjoint(cluster_, device_, levels.adjoint, plan_,
-                     network_.StateBytes(static_cast<int>(section)), reversed,
-                     BalancedBlocks(levels.adjoint, device_.launch_us, devices));
+                     network_.StateBytes(static_cast<int>(section)),
+                     {reversed, BalancedBlocks(levels.adjoint, device_.launch_us, devices)});
   adjoint.Add(ready_);
   for (int device = 0; device < devices; ++device) {
     const auto at = static_cast<size_t>(device);

@@ -20,15 +20,14 @@ int CommonNumbers(int begin, int end, int other_begin, int other_end) {
 }  // namespace
 
 SolveTasks::SolveTasks(Cluster& cluster, const planner::Device& device, const LevelCosts& costs,
-                       const SolvePlan& plan, double state_bytes, std::vector<int> devices,
-                       std::vector<int> begins)
+                       const SolvePlan& plan, double state_bytes, BlockRuns runs)
     : cluster_(cluster),
       device_(device),
       costs_(costs),
       plan_(plan),
       state_bytes_(state_bytes),
-      devices_(std::move(devices)),
-      begins_(std::move(begins)) {
+      devices_(std::move(runs.devices)),
+      begins_(std::move(runs.begins)) {
   levels_.resize(static_cast<size_t>(costs.hierarchy().levels()));
   for (int level = 0; level < costs.hierarchy().levels(); ++level) MakeShares(level);
 }

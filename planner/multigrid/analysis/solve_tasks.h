@@ -34,14 +34,19 @@ struct SolvePlan {
   bool measures_residuals = false;
 };
 
-// V-cycles. Device p of `devices` has the blocks of the finest level
-// from begins[p] on, up to begins[p + 1]; the layers behind the last C-point are the last one's.
+// Which device has which blocks of the finest level: devices[p] those from begins[p] on, up to
+// begins[p + 1]. The layers behind the last C-point are the last one's.
+struct BlockRuns {
+  std::vector<int> devices;
+  std::vector<int> begins;
+};
+
+// V-cycles.
 class SolveTasks {
  public:
-  // All but the vectors outlive it. `state_bytes` are those of one state of the mini-batch.
+  // All but the runs outlive it. `state_bytes` are those of one state of the mini-batch.
   SolveTasks(Cluster& cluster, const planner::Device& device, const LevelCosts& costs,
-             const SolvePlan& plan, double state_bytes, std::vector<int> devices,
-             std::vector<int> begins);
+             const SolvePlan& plan, double state_bytes, BlockRuns runs);
 
   // The first state is on the first device once `first` have ended.
   void Add(const TaskList& first);
