@@ -15,7 +15,7 @@ import machine
 NEED_A_GPU = {"device profile", "trace of PyTorch", "compute-sanitizer", "test torch legacy",
               "test torch training UNet3dLegacy", "test torch training ResNet50Legacy"}
 RUN_ON_THE_STAND_IN = {"test alexnet", "test differential", "test memory", "test profile", "test trace",
-                       "test capture", "test spatial programs", "test spatial grids", "test spatial faults", "test nccl",
+                       "test capture", "test spatial programs", "test spatial grids", "test spatial faults", "test nccl", "test multigrid",
                        "network alexnet 1", "cliff",
                        "L2-sized micro-batches", "table alexnet", "export", "benches"}
 # On the CPU, where the framework is there.

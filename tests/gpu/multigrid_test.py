@@ -1,0 +1,64 @@
+"""Layer-parallel multigrid on a GPU: all ways of running blocks at once come to the same states as serial propagation on the
+host; convergence does not depend on depth; how long each way takes is recorded, beside serial propagation of the same steps."""
+
+import json
+import unittest
+
+import machine
+
+WAYS = ("one", "streams", "threads", "grouped")
+DEPTHS = (64, 256) if machine.HOST else (64, 256, 1024, 4093)
+# Single precision: states are rounded at every step, to 2^-24 of their largest numbers.
+ROUNDING = 1e-5
+
+
+def solve(*options):
+    host = ["--host"] if machine.HOST else []
+    words = [machine.UCUDNN, "multigrid", "kirby-3m", "--backend", "cudnn", *host, "--json", *options]
+    return json.loads(machine.run(words, machine.environment(), machine.seconds_left()))
+
+
+def only(document):
+    """The one solve of a document."""
+    return document["solves"][0] if "solves" in document else document
+
+
+class Multigrid(unittest.TestCase):
+    def test_all_ways_come_to_the_same_states(self):
+        for depth in DEPTHS:
+            residuals = {}
+            times = {}
+            for way in WAYS:
+                with self.subTest(depth=depth, way=way):
+                    solved = only(solve("--layers", str(depth), "--way", way, "--cycles", "4", "--check", "once"))
+                    self.assertEqual("fp32", solved.get("precision", "fp32"))
+                    residuals[way] = solved["residuals"]
+                    times[way] = {key: value for key, value in solved.items() if key.endswith("seconds")}
+                    # Four cycles, and what single precision rounds.
+                    self.assertLess(solved["output_error"], 1e-3)
+            machine.record(f"seconds of 4 cycles, {depth} layers", times)
+            for way, of_way in residuals.items():
+                for cycle, (one, other) in enumerate(zip(residuals["one"], of_way)):
+                    with self.subTest(depth=depth, way=way, cycle=cycle):
+                        self.assertLess(abs(one - other), ROUNDING * max(residuals["one"]) * depth ** 0.5)
+
+    def test_convergence_does_not_depend_on_depth(self):
+        """Figure 4 of the paper, down to what single precision reaches."""
+        cycles = {}
+        histories = {}
+        for depth in DEPTHS:
+            solved = only(solve("--layers", str(depth), "--way", "grouped", "--norm", "relative", "--tolerance", "1e-5"))
+            self.assertIn(solved["status"], ("converged", "direct"))
+            cycles[depth] = solved["cycles"]
+            histories[str(depth)] = solved["residuals"]
+        machine.record("residuals, relative to the largest state", histories)
+        self.assertLessEqual(max(cycles.values()) - min(cycles.values()), 2, cycles)
+
+    def test_the_fastest_way_is_measured(self):
+        solved = solve("--layers", str(DEPTHS[-1]))
+        self.assertIn(solved["way"], WAYS)
+        machine.record("fastest way", {str(DEPTHS[-1]): solved["way"]})
+
+
+if __name__ == "__main__":
+    machine.main()
