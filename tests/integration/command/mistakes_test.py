@@ -252,7 +252,7 @@ MISTAKES = [
     ("report cut.json", 2, f"'cut.json': no JSON at byte …; {WRITTEN_REPORT}"),
     ("report s.db", 2, f"'s.db': no JSON at byte 1; {WRITTEN_REPORT}"),
     ("report list.json", 2, "'list.json': is an array of 0; expected an object"),
-    ("report foreign.json", 2, "'foreign.json': format is 'else'; expected \"ucudnn-report\" or \"ucudnn-workspace-table\""),
+    ("report foreign.json", 2, "'foreign.json': format is 'else'; expected \"ucudnn-report\", \"ucudnn-workspace-table\" or \"ucudnn-multigrid\""),
     ("report report.json -o folder", 1, "'folder' cannot be written: Is a directory"),
     ("report report.json -o text/page.html", 1, "'text/page.html' cannot be written: text is not a folder"),
     ("report report.json --db none.db", 2, "'none.db': there is no such store (yet)"),
