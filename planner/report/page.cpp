@@ -7,15 +7,19 @@ namespace ucudnn::planner {
 namespace {
 
 // Colours k0 to k9 tell engines, layers and configurations apart; texts on them keep their
-// contrast. On paper all is as in the light theme.
+// contrast. Lines have colours l0 to l9. On paper all is as in the light theme.
 constexpr const char* kStyle = R"css(
 :root { --paper: #ffffff; --ink: #1b1f24; --faint: #5a6470; --line: #c8ced6; --band: #f3f5f8; --mark: #b3261e;
   --k0: #a6cee3; --k1: #fdbf6f; --k2: #b2df8a; --k3: #cab2d6; --k4: #fb9a99;
-  --k5: #f2e394; --k6: #8dd3c7; --k7: #d9b38c; --k8: #c4c9cf; --k9: #eeb0d8; }
+  --k5: #f2e394; --k6: #8dd3c7; --k7: #d9b38c; --k8: #c4c9cf; --k9: #eeb0d8;
+  --l0: #1f6fb4; --l1: #c25e00; --l2: #2e8b2e; --l3: #6a3d9a; --l4: #c1272d;
+  --l5: #8a7a00; --l6: #00796b; --l7: #7a4a1c; --l8: #5a6470; --l9: #b0237f; }
 @media screen and (prefers-color-scheme: dark) {
   :root { --paper: #15181c; --ink: #e6e9ed; --faint: #a2abb6; --line: #3d454e; --band: #1f242a; --mark: #ff8a80;
     --k0: #2b5f80; --k1: #8a5a12; --k2: #3d6b22; --k3: #5d4480; --k4: #8c3434;
-    --k5: #6e6415; --k6: #1f6b60; --k7: #6b4a2a; --k8: #555d66; --k9: #7a3565; } }
+    --k5: #6e6415; --k6: #1f6b60; --k7: #6b4a2a; --k8: #555d66; --k9: #7a3565;
+    --l0: #7ab8ea; --l1: #fdae61; --l2: #8fd67f; --l3: #c3a5e0; --l4: #ff8f8a;
+    --l5: #e6d560; --l6: #74d2c2; --l7: #d9a877; --l8: #b9c1ca; --l9: #f09ad0; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 1.5rem; max-width: 90rem; background: var(--paper); color: var(--ink);
   font: 15px/1.5 system-ui, "Liberation Sans", Arial, sans-serif; }
@@ -27,7 +31,7 @@ table { border-collapse: collapse; font-size: .82rem; font-variant-numeric: tabu
 caption { text-align: left; color: var(--faint); padding-bottom: .3rem; }
 th, td { padding: .2rem .5rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
 thead th { border-bottom: 2px solid var(--line); vertical-align: bottom; }
-tbody th { font-weight: 600; min-width: 10rem; } .sortable td:last-child { min-width: 11rem; } .number { text-align: right; } td.number { white-space: nowrap; }
+tbody th { font-weight: 600; min-width: 10rem; } .sortable td:last-child:not(.number) { min-width: 11rem; } .number { text-align: right; } td.number { white-space: nowrap; }
 tbody tr:nth-child(even) { background: var(--band); }
 th button { all: unset; cursor: pointer; font-weight: 600; }
 th button:focus-visible { outline: 2px solid var(--ink); outline-offset: 2px; }
@@ -49,6 +53,10 @@ svg .box { stroke: var(--ink); stroke-width: .7; } svg .again { stroke-dasharray
 .k0 { fill: var(--k0); } .k1 { fill: var(--k1); } .k2 { fill: var(--k2); } .k3 { fill: var(--k3); }
 .k4 { fill: var(--k4); } .k5 { fill: var(--k5); } .k6 { fill: var(--k6); } .k7 { fill: var(--k7); }
 .k8 { fill: var(--k8); } .k9 { fill: var(--k9); }
+.l0 { fill: var(--l0); stroke: var(--l0); } .l1 { fill: var(--l1); stroke: var(--l1); } .l2 { fill: var(--l2); stroke: var(--l2); }
+.l3 { fill: var(--l3); stroke: var(--l3); } .l4 { fill: var(--l4); stroke: var(--l4); } .l5 { fill: var(--l5); stroke: var(--l5); }
+.l6 { fill: var(--l6); stroke: var(--l6); } .l7 { fill: var(--l7); stroke: var(--l7); } .l8 { fill: var(--l8); stroke: var(--l8); }
+.l9 { fill: var(--l9); stroke: var(--l9); } svg .line { fill: none; } svg .tall { stroke-width: 1.8; }
 @media screen and (max-width: 45rem) { dl { grid-template-columns: auto; } dd { margin-bottom: .3rem; } .bars svg { min-width: 36rem; } }
 @media print { @page { margin: 14mm; } body { padding: 0; max-width: none; font-size: 10pt; }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }

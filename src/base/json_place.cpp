@@ -1,5 +1,7 @@
 #include "base/json_place.h"
 
+#include <cmath>
+
 namespace ucudnn {
 namespace {
 
@@ -47,6 +49,15 @@ std::optional<double> JsonPlace::Time() const {
   if (absent()) return std::nullopt;
   if (!value_->is_number() || !(value_->real >= 0 && value_->real <= kMostMs)) {
     Refuse("milliseconds from 0 to 1e9, or null");
+    return std::nullopt;
+  }
+  return value_->real;
+}
+
+std::optional<double> JsonPlace::Quantity() const {
+  if (absent()) return std::nullopt;
+  if (!value_->is_number() || !(value_->real >= 0 && std::isfinite(value_->real))) {
+    Refuse("a number of 0 or more, or null");
     return std::nullopt;
   }
   return value_->real;

@@ -41,6 +41,8 @@ class JsonPlace {
   std::optional<size_t> Limit() const;
   // Milliseconds; none where it is null or absent.
   std::optional<double> Time() const;
+  // A number of 0 or more; none where it is null or absent.
+  std::optional<double> Quantity() const;
   // The elements of a list; none where it is absent.
   std::vector<JsonPlace> Items() const;
   void Object() const;

@@ -63,11 +63,13 @@ ProblemFacts FactsOf(const multigrid::Problem& problem,
     StageFacts one = {.steps = static_cast<int>(stage->steps.size()),
                       .shape = ExtentsOf(stage->shape),
                       .h = settings.step,
-                      .levels = {}};
+                      .levels = {},
+                      .coarsening = {}};
     if (settings.time > 0) one.h = settings.time / one.steps;
     for (const Hierarchy& hierarchy : LevelsOf(one.steps, settings)) {
       for (int level = 0; level < hierarchy.levels(); ++level) {
         one.levels.push_back(hierarchy.level(level).steps);
+        if (level > 0) one.coarsening.push_back(hierarchy.level(level - 1).coarsening);
       }
     }
     facts.stages.push_back(std::move(one));

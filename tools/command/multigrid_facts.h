@@ -16,6 +16,8 @@ struct StageFacts {
   std::vector<int> shape;   // of a state of one image: channels, then extents
   double h = 1;             // how far a step goes
   std::vector<int> levels;  // layers of each, the finest first
+  // How many layers of each level one of the next stands for; one fewer than levels.
+  std::vector<int> coarsening;
 };
 
 struct ProblemFacts {

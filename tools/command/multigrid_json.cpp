@@ -66,6 +66,7 @@ ordered_json StageJson(const StageFacts& facts) {
   stage["shape"] = facts.shape;
   stage["step"] = facts.h;
   stage["levels"] = facts.levels;
+  stage["coarsening"] = facts.coarsening;
   return stage;
 }
 

@@ -102,7 +102,7 @@ int ProcessorsOfThisProcess() {
 Result<planner::Graph> LoadNet(const MultigridWords& words) {
   if (words.layers.empty()) return planner::LoadNetwork(words.net);
   if (words.net != "kirby-3m" && words.net != "kirby-3m-nobias") {
-    return Status::Error("--layers: " + Quoted(words.net) +
+    return Status::Error((words.depths.empty() ? "--layers: " : "--depths: ") + Quoted(words.net) +
                          " has the layers that it has; expected kirby-3m, which can have others");
   }
   UCUDNN_ASSIGN_OR_RETURN(const int layers, ParseWhole("--layers", words.layers, 2, kMostSteps));

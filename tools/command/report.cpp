@@ -1,5 +1,5 @@
-// `ucudnn report`: a run's report, those of a split job's ranks, or an offline plan, as a page for
-// people.
+// `ucudnn report`: a run's report, those of a split job's ranks, an offline plan, or solves over
+// the layers of a network, as a page for people.
 #include <algorithm>
 #include <climits>
 #include <memory>
@@ -9,7 +9,9 @@
 
 #include "base/options.h"
 #include "base/text.h"
+#include "base/text_file.h"
 #include "command/command.h"
+#include "command/multigrid_page.h"
 #include "command/offline_kernels.h"
 #include "command/output_file.h"
 #include "command/report_file.h"
@@ -67,9 +69,37 @@ Result<RunReport> ReadReports(std::vector<std::string>& files) {
   return joined;
 }
 
+// Those of `ucudnn multigrid`; empty where no file is one. They do not go with others.
+Result<std::vector<MultigridReport>> ReadMultigridReports(const std::vector<std::string>& files) {
+  std::vector<MultigridReport> reports;
+  std::string other;
+  for (const std::string& file : files) {
+    UCUDNN_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(file));
+    if (!IsMultigridReport(text)) {
+      other = file;
+      continue;
+    }
+    Result<MultigridReport> report = ParseMultigridReport(text);
+    if (!report.ok()) return Status::Error(Quoted(file) + ": " + report.message());
+    report->source = file;
+    reports.push_back(*std::move(report));
+  }
+  if (reports.empty() || other.empty()) return reports;
+  return Status::Error(Quoted(other) + " is no report of `ucudnn multigrid`, and " +
+                       Quoted(reports.front().source) + " is one; expected one kind on a page");
+}
+
 int Report(const CLI::App& app, const ReportOptions& words) {
   const auto refuse = [&](const Status& status) { return Refuse(app, status.message()); };
   if (Status status = words.variables.Check(); !status.ok()) return refuse(status);
+  const Result<std::vector<MultigridReport>> multigrid = ReadMultigridReports(words.files);
+  if (!multigrid.ok()) return refuse(multigrid.status());
+  if (!multigrid->empty()) {
+    if (!words.variables.Given("UCUDNN_DATABASE")) {
+      return WriteOutput(app, FormatMultigridPage(*multigrid), words.page);
+    }
+    return Refuse(app, "--db: a report of `ucudnn multigrid` has no kernels that are looked up");
+  }
   std::vector<std::string> files = words.files;
   Result<RunReport> report = ReadReports(files);
   if (!report.ok()) return refuse(report.status());
@@ -95,7 +125,8 @@ Command AddReport(CLI::App& ucudnn) {
                     "show a report as an HTML page");
   app->add_option("FILE.json", options->files,
                   "what --report wrote, or `ucudnn workspace --json` printed; reports of a split "
-                  "job's ranks share a page, a track each")
+                  "job's ranks share a page, a track each, and those of `ucudnn multigrid` their "
+                  "figures")
       ->required()
       ->type_name("");
   app->add_option("-o", options->page, "write the page to a file, not to the terminal")

@@ -98,7 +98,8 @@ void ReadHead(const JsonPlace& root, RunReport& report) {
   const std::string format = root.Member("format").Text();
   report.offline = format == "ucudnn-workspace-table";
   if (!report.offline && format != "ucudnn-report") {
-    root.Member("format").Refuse("\"ucudnn-report\" or \"ucudnn-workspace-table\"");
+    root.Member("format").Refuse(
+        "\"ucudnn-report\", \"ucudnn-workspace-table\" or \"ucudnn-multigrid\"");
   }
   if (report.offline) {
     root.Member("version").Version(kWorkspaceTableVersion,

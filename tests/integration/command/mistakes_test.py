@@ -25,13 +25,14 @@ WRITTEN_REPORT = "expected what --report or `ucudnn workspace --json` wrote"
 BENCH, WORKSPACE = "bench --layers layers.csv", "workspace --layers layers.csv --ops forward --db s.db"
 PLAN = "plan alexnet --machine k80x16 --batch 32"
 SPATIAL = "spatial h2 --net alexnet --batch 4"
+MULTIGRID = "multigrid kirby-3m --layers 16 --coarsening 4"
 GRID_FORM = "expected n, d, h and w, each at most once and with its number of parts, as in h4, h2w2, d2h2w2 or n2h4"
 
 # What is typed, the exit code, and the line behind "ucudnn: " or "ucudnn COMMAND: "; … stands for any text.
 MISTAKES = [
     # Words that are no command, or stand in the wrong place.
-    ("", 2, "which command? One of run, bench, plan, spatial, cache, workspace, report and doctor; see --help"),
-    ("rum -- true", 2, "'rum' is not a command; the commands are run, bench, plan, spatial, cache, workspace, report and doctor"),
+    ("", 2, "which command? One of run, bench, plan, spatial, multigrid, cache, workspace, report and doctor; see --help"),
+    ("rum -- true", 2, "'rum' is not a command; the commands are run, bench, plan, spatial, multigrid, cache, workspace, report and doctor"),
     ("--hepl", 2, "--hepl is not an option; did you mean --help?"),
     ("--policy all run -- true", 2, "--policy is an option of `ucudnn run`, and is written behind that"),
     ("cache", 2, "which command? One of show, import, export, merge, verify and prune; see --help"),
@@ -83,6 +84,11 @@ MISTAKES = [
     ("spatial --net alexnet --batch 4", 2, "GRID is required; usage: ucudnn spatial GRID --net FILE|NAME --batch N [OPTIONS]"),
     ("spatial h2 --batch 4", 2, "--net is required; usage: ucudnn spatial GRID --net FILE|NAME --batch N [OPTIONS]"),
     ("spatial h2 --net alexnet", 2, "--batch is required; usage: ucudnn spatial GRID --net FILE|NAME --batch N [OPTIONS]"),
+    ("multigrid", 2, "NET is required; usage: ucudnn multigrid NET [OPTIONS]"),
+    ("multigrid kirby-3m chain", 2, "'chain' is not expected; usage: ucudnn multigrid NET [OPTIONS]"),
+    ("multigrid kirby-3m --cycle", 2, "--cycle …"),
+    ("multigrid kirby-3m --machine k80x16", 2, "--machine is not an option; …"),
+    ("multigrid kirby-3m --weights ''", 2, "--weights '' is empty; it needs a value: …"),
     ("spatial h2 alexnet --net alexnet --batch 4", 2, "'alexnet' is not expected; usage: ucudnn spatial GRID --net FILE|NAME --batch N [OPTIONS]"),
     (f"{SPATIAL} --jsn", 2, "--jsn is not an option; did you mean --json?"),
     (f"{SPATIAL} -- true", 2, "takes no program; -- belongs to run and doctor"),
@@ -146,6 +152,14 @@ MISTAKES = [
     (f"{PLAN} --pin fc6=c4 --pin fc6=c2", 2, "--pin: fc6 is pinned twice; pin a layer once"),
     (f"{PLAN} --what-if everything", 2, "--what-if 'everything': alexnet has no such layer; its layers are conv1, pool1, …"),
     (f"{PLAN} --best 0", 2, "--best '0': accepted: 1 to 1000"),
+    ("multigrid kirby-4m", 2, f"'kirby-4m' is no network; {NETWORKS}"),
+    ("multigrid gone.onnx", 2, "gone.onnx: cannot be read: No such file or directory"),
+    ("multigrid foreign.json", 2, "foreign.json: 'format': 'else'; expected 'ucudnn-net'"),
+    ("multigrid chain --weights text", 2, "text: …"),
+    ("multigrid chain --weights folder", 2, "folder: …"),
+    (f"{MULTIGRID} --train text", 2, "--train text/train-images-idx3-ubyte: …"),
+    (f"{MULTIGRID} --report folder", 1, "'folder' cannot be written: Is a directory"),
+    (f"{MULTIGRID} --report text/out.json", 1, "'text/out.json' cannot be written: text is not a folder"),
     ("spatial 4 --net alexnet --batch 4", 2, f"'4' is not a spatial grid: '4' is no axis; {GRID_FORM}"),
     ("spatial h1 --net alexnet --batch 4", 2, f"'h1' is not a spatial grid: it cuts no image, as d, h or w of 2 parts do; {GRID_FORM}"),
     ("spatial n2 --net alexnet --batch 4", 2, f"'n2' is not a spatial grid: it cuts no image, as d, h or w of 2 parts do; {GRID_FORM}"),
@@ -238,7 +252,7 @@ MISTAKES = [
     ("report cut.json", 2, f"'cut.json': no JSON at byte …; {WRITTEN_REPORT}"),
     ("report s.db", 2, f"'s.db': no JSON at byte 1; {WRITTEN_REPORT}"),
     ("report list.json", 2, "'list.json': is an array of 0; expected an object"),
-    ("report foreign.json", 2, "'foreign.json': format is 'else'; expected \"ucudnn-report\" or \"ucudnn-workspace-table\""),
+    ("report foreign.json", 2, "'foreign.json': format is 'else'; expected \"ucudnn-report\", \"ucudnn-workspace-table\" or \"ucudnn-multigrid\""),
     ("report report.json -o folder", 1, "'folder' cannot be written: Is a directory"),
     ("report report.json -o text/page.html", 1, "'text/page.html' cannot be written: text is not a folder"),
     ("report report.json --db none.db", 2, "'none.db': there is no such store (yet)"),
@@ -315,7 +329,7 @@ class Mistakes(CommandTest):
                 self.assertRegex(result.stderr[len(names[0]):], rf"\A{pattern}\n\Z")
                 self.assertEqual((code, ""), (result.returncode, result.stdout))
         self.assertEqual(before, self.files())
-        self.assertLessEqual({"", "run", "bench", "workspace", "plan", "spatial", "report", "doctor", "cache", "cache show", "cache import",
+        self.assertLessEqual({"", "run", "bench", "workspace", "plan", "spatial", "multigrid", "report", "doctor", "cache", "cache show", "cache import",
                               "cache export", "cache merge", "cache verify", "cache prune"}, commands)
 
     def test_there_are_many(self):
@@ -324,7 +338,7 @@ class Mistakes(CommandTest):
 
     def test_what_cannot_be_printed_is_not_lost_without_a_word(self):
         for typed in ("cache show --db s.db", "cache show --db s.db --json", WORKSPACE, f"{WORKSPACE} --json", PLAN, f"{PLAN} --json",
-                      SPATIAL, f"{SPATIAL} --json", "report report.json", "doctor --json", "run --help", "--version"):
+                      SPATIAL, f"{SPATIAL} --json", MULTIGRID, f"{MULTIGRID} --json", "report report.json", "doctor --json", "run --help", "--version"):
             with self.subTest(typed=typed), open("/dev/full", "w", encoding="utf-8") as full:
                 result = subprocess.run([self.command, *shlex.split(typed)], cwd=self.folder, stdout=full, stderr=subprocess.PIPE,
                                         text=True, timeout=60)

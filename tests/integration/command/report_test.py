@@ -469,7 +469,7 @@ class Report(CommandTest):
         first = ("kernels", 0)
         piece = (*first, "plan", 0)
         for path, value, expected in (
-                (("format",), "ucudnn-workspace-plan", "format is 'ucudnn-workspace-plan'; expected \"ucudnn-report\" or \"ucudnn-workspace-table\""),
+                (("format",), "ucudnn-workspace-plan", "format is 'ucudnn-workspace-plan'; expected \"ucudnn-report\", \"ucudnn-workspace-table\" or \"ucudnn-multigrid\""),
                 (("version",), 1, "version is 1; expected 2: an older ucudnn wrote it; run the program again with --report\n"),
                 (("version",), 3, "version is 3; expected 2\n"),
                 (("version",), "2", "version is '2'; expected 2\n"),

@@ -1,0 +1,64 @@
+#include "planner/report/levels_drawing.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "planner/report/figure.h"
+
+namespace ucudnn::planner {
+namespace {
+
+constexpr double kRowHeight = 40;
+constexpr double kTick = 5;       // half the height of a state's
+constexpr double kTallTick = 10;  // and of one that the next level has, too
+constexpr double kClosest = 3;    // ticks closer than that are a band
+
+// Ticks at every `every`-th state, from 0 on.
+void AddTicks(const DrawnLevel& level, int64_t every, double left, double pitch, double y,
+              double half, Element& svg) {
+  for (int64_t state = 0; state <= level.layers; state += every) {
+    const double x = left + static_cast<double>(state) * pitch;
+    svg.Add(LineOf(x, y - half, x, y + half, half == kTallTick ? "edge tall" : "edge"));
+  }
+}
+
+}  // namespace
+
+Element DrawLevels(const char* id, const std::string& title,
+                   const std::vector<DrawnLevel>& levels) {
+  double label = 0;
+  double note = 0;
+  for (const DrawnLevel& level : levels) {
+    label = std::max(label, TextWidth(level.label));
+    note = std::max(note, TextWidth(level.note));
+  }
+  const double left = label + 16;
+  const double width = std::max(200.0, kFigureWidth - left - note - 24);
+  const double per_layer = width / static_cast<double>(levels.front().layers);
+  Element marks("g");
+  double y = 4 + kRowHeight / 2;
+  for (const DrawnLevel& level : levels) {
+    const double pitch = per_layer * static_cast<double>(level.span);
+    const double end = left + static_cast<double>(level.layers) * pitch;
+    Element group("g");
+    group.Add(Element("title", level.label + ": " + level.note));
+    group.Add(LineOf(left, y, end, y, "edge"));
+    if (pitch >= kClosest) {
+      AddTicks(level, 1, left, pitch, y, kTick, group);
+    } else {
+      group.Add(RectangleOf(left, y - kTick, end - left, 2 * kTick, "box k8"));
+    }
+    if (level.coarsening > 1 && pitch * static_cast<double>(level.coarsening) >= kClosest) {
+      AddTicks(level, level.coarsening, left, pitch, y, kTallTick, group);
+    }
+    group.Add(TextAt(left - 12, y + 4, level.label, "end"));
+    group.Add(TextAt(left + width + 12, y + 4, level.note, "faint"));
+    marks.Add(std::move(group));
+    y += kRowHeight;
+  }
+  Element svg = Canvas(id, title, kFigureWidth, y - kRowHeight / 2 + 4);
+  svg.Add(std::move(marks));
+  return Figure(id, "bars", title, std::move(svg));
+}
+
+}  // namespace ucudnn::planner

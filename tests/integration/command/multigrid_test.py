@@ -1,0 +1,586 @@
+"""`ucudnn multigrid`: what it says of solves and of training, on the host, and what it refuses."""
+
+import json
+import math
+import os
+import pty
+import random
+import re
+import select
+import struct
+import subprocess
+import unittest
+import zipfile
+
+from command import CommandTest
+
+ROOT = os.path.realpath(f"{os.path.dirname(__file__)}/../../..")
+DIGITS = f"{ROOT}/tests/unit/planner/digits"
+NAMES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+STATUSES = ("converged", "rounding", "early", "direct", "serial")
+
+
+def npy(shape, values):
+    """NumPy's file of doubles, format 1.0."""
+    head = f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({''.join(f'{extent}, ' for extent in shape)}), }}".encode()
+    head += b" " * (63 - (10 + len(head)) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head + struct.pack(f"<{len(values)}d", *values)
+
+
+def npz(path, arrays):
+    """`arrays`: shape and values by name."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, (shape, values) in arrays.items():
+            file.writestr(f"{name}.npy", npy(shape, values))
+
+
+def idx(magic, extents, values):
+    return struct.pack(f">I{len(extents)}I", magic, *extents) + bytes(values)
+
+
+def norm(numbers):
+    return math.sqrt(sum(number * number for number in numbers))
+
+
+class PixelChain:
+    """Steps u + h max(k u + b, 0) of one channel and kernels of one pixel: each pixel is a chain of its own."""
+
+    def __init__(self, steps, seed=0):
+        rng = random.Random(seed)
+        self.k = [rng.uniform(-1, 1) for _ in range(steps)]
+        self.b = [rng.uniform(0.1, 1) for _ in range(steps)]
+        self.u0 = [rng.uniform(0.5, 2) for _ in range(6)]
+
+    def arrays(self):
+        steps = len(self.k)
+        return {"K": ((steps, 1, 1, 1, 1), self.k), "b": ((steps, 1), self.b), "u0": ((1, 2, 3), self.u0)}
+
+    def states(self, h):
+        states = [self.u0]
+        for k, b in zip(self.k, self.b):
+            states.append([u + h * max(k * u + b, 0) for u in states[-1]])
+        return states
+
+    def first_residual(self, h):
+        """Of every state being u0."""
+        return norm([h * max(k * u + b, 0) for k, b in zip(self.k, self.b) for u in self.u0])
+
+
+class Multigrid(CommandTest):
+    def multigrid(self, *words, **variables):
+        result = self.run_command("multigrid", *words, **variables)
+        self.assertEqual((0, ""), (result.returncode, result.stderr), words)
+        return result.stdout
+
+    def document(self, *words):
+        return json.loads(self.multigrid(*words, "--json"))
+
+    def refused(self, words, line, code=2):
+        """`line` is all that is said, but for what ... stands for."""
+        result = self.run_command("multigrid", *words)
+        pattern = ".*".join(re.escape(part) for part in line.split("..."))
+        self.assertRegex(result.stderr, rf"\Aucudnn multigrid: {pattern}\n\Z")
+        self.assertEqual((code, ""), (result.returncode, result.stdout), words)
+
+    def chain(self, steps=16, **changes):
+        """A file with a chain's weights; `changes` replace its arrays (None: leaves them out)."""
+        made = PixelChain(steps)
+        arrays = {name: array for name, array in (made.arrays() | changes).items() if array is not None}
+        npz(f"{self.folder}/w.npz", arrays)
+        return made
+
+    SMALL = ("kirby-3m", "--layers", "16", "--coarsening", "4")
+
+    # What a solve says.
+
+    def test_json_holds_what_the_format_says(self):
+        document = self.document("kirby-3m", "--layers", "64", "--check", "once", "--threads", "1")
+        self.assertEqual(("ucudnn-multigrid", 1, "kirby-3m", 67, 7 * 7 * 4 + 4 + 64 * (7 * 7 * 16 + 4) + 2304 * 10 + 10),
+                         tuple(document[key] for key in ("format", "version", "network", "layers", "parameters")))
+        self.assertEqual(("drawn", "cpu64", "fp64", 1, 1, "L2, absolute", None, 2, "inject", "FCF", "V", "broadcast", "all"),
+                         tuple(document[key] for key in (
+                             "weights", "backend", "precision", "threads", "batch", "norm", "tolerance", "most_cycles", "coarse",
+                             "relaxation", "cycle", "start", "storage")))
+        self.assertEqual((3, 2, "early"), (len(document["residuals"]), document["cycles"], document["status"]))
+        self.assertLess(document["residuals"][2], document["residuals"][0])
+        self.assertTrue(0 < document["output_error"] < 0.1, document["output_error"])
+        self.assertTrue(document["cpu_seconds"] > 0 and document["serial_cpu_seconds"] > 0)
+        stage, = document["stages"]
+        self.assertEqual((64, [4, 24, 24], 1 / 64, [64, 8]), tuple(stage[key] for key in ("steps", "shape", "step", "levels")))
+        for key in ("residuals", "cycles", "status"):
+            self.assertEqual(document[key], stage[key])
+        self.assertEqual("", stage["fallback"])
+        self.assertGreater(stage["largest_state"], 0)
+        unchecked = self.document(*self.SMALL)
+        self.assertIsNone(unchecked["output_error"])
+        self.assertIsNone(unchecked["serial_cpu_seconds"])
+
+    def test_table_says_norm_precision_cycles_and_that_it_stopped_early(self):
+        text = self.multigrid("kirby-3m", "--layers", "64", "--check", "once", "--threads", "1")
+        for line in (r"kirby-3m: 67 layers, 73,682 parameters, drawn \(seed 0\)",
+                     r"stage of 64 residual steps, states of 4x24x24, h = 0\.01562", r"double precision on the host, 1 thread",
+                     r"V-cycle, relaxation FCF, coarse operator inject, start broadcast",
+                     r"2 levels of 64 and 8 layers; residuals in L2, absolute", r"cycle +residual +factor", r" +2 +\d\.\d{3}e-01 +0\.\d+",
+                     r"stopped early, after the 2 cycles asked for", r"the residual is 0\.\d+ of the largest state \(\d+(\.\d+)? in L2\)",
+                     r"[\d.e-]+ s; serial propagation [\d.e-]+ s: \w+( \w+)? is [\d.e+]+ times as fast here \(CPU times\)",
+                     r"the output differs from that of serial propagation by \d\.\d\de-\d\d, relative, in L2"):
+            self.assertRegex(text, f"(?m)^{line}$")
+
+    def test_each_way_to_end_has_its_status(self):
+        self.chain(64)
+        solve = ("chain", "--weights", "w.npz", "--time", "1")
+        # A little above what is refused.
+        refused = self.run_command("multigrid", *solve, "--coarsening", "2", "--levels", "2", "--tolerance", "1e-99").stderr
+        reachable = str(1.2 * float(re.search(r"about ([\d.e-]+):", refused)[1]))
+        for status, words, line in (
+                ("early", ("--coarsening", "4"), "stopped early, after the 2 cycles asked for"),
+                ("converged", ("--coarsening", "4", "--tolerance", "1e-9"), "converged in "),
+                ("rounding", ("--coarsening", "2", "--levels", "2", "--tolerance", reachable), "converged to rounding in "),
+                ("direct", ("--coarsening", "32", "--tolerance", "1e-9"), "direct: relaxation alone is exact after 1 cycle\n"),
+                ("serial", ("--levels", "1"), "1 level of 64 layers: serial propagation\n"),
+                ("serial", ("--coarsening", "4", "--tolerance", "1e-9", "--cycles", "1"),
+                 "fell back to serial propagation in cycle 1 of at most 1, since the cycles allowed did not reach the tolerance\n")):
+            with self.subTest(status, words=words):
+                document = self.document(*solve, *words, "--check", "once")
+                self.assertEqual(status, document["status"])
+                self.assertIn(line, self.multigrid(*solve, *words))
+                self.assertLess(document["output_error"], 1e-2 if status == "early" else 1e-8)
+                if status == "serial":
+                    self.assertEqual(0, document["output_error"])
+                if "--tolerance" in words and status in ("converged", "direct"):
+                    self.assertLessEqual(document["residuals"][-1], 1e-9)
+
+    def test_states_far_from_serial_propagation_are_warned_of(self):
+        result = self.run_command("multigrid", "kirby-3m", "--layers", "300", "--step", "1", "--check", "once", "--json")
+        document = json.loads(result.stdout)
+        self.assertEqual("early", document["status"])
+        self.assertGreater(document["output_error"], 0.5)
+        self.assertEqual("ucudnn multigrid: 'kirby-3m', 300 steps: the states are far from those of serial propagation; more --cycles, "
+                         "a --tolerance or a smaller h may help (--time, --step)\n", result.stderr)
+        with self.subTest("a tolerance makes it right"):
+            document = self.document("kirby-3m", "--layers", "300", "--step", "1", "--check", "once", "--tolerance", "1e-3")
+            self.assertEqual(("serial", 0), (document["status"], document["output_error"]))
+            self.assertIn("the residual ", document["stages"][0]["fallback"])
+        with self.subTest("no number is left"):
+            npz(f"{self.folder}/w.npz", {"K": ((64, 1, 1, 1, 1), [1e9] * 64), "b": ((64, 1), [1] * 64), "u0": ((1, 1, 1), [1])})
+            result = self.run_command("multigrid", "chain", "--weights", "w.npz", "--check", "once", "--json")
+            self.assertEqual("ucudnn multigrid: 'chain', 64 steps: the states of serial propagation are not finite; a smaller h may "
+                             "help (--time, --step)\n", result.stderr)
+            self.assertIsNone(json.loads(result.stdout)["output_error"])
+
+    def test_threads_and_storage_change_no_bit(self):
+        def numbers(*words):
+            document = self.document("kirby-3m", "--layers", "64", "--tolerance", "1e-8", "--coarsening", "4", *words)
+            return document["residuals"], document["cycles"], document["stages"][0]["largest_state"]
+        residuals, *others = numbers("--threads", "1")
+        self.assertEqual((residuals, *others), numbers("--threads", "2"))
+        # Where only C-points are kept, others follow from them before the first cycle, too.
+        kept, *same = numbers("--threads", "7", "--storage", "c-points")
+        self.assertEqual((residuals[1:], others), (kept[1:], same))
+        self.assertEqual(kept, numbers("--threads", "2", "--storage", "c-points")[0])
+
+    def test_options_reach_the_solver(self):
+        residuals = {}
+        for words in ((), ("--coarse", "sum"), ("--coarse", "mid"), ("--coarse", "mean"), ("--coarse", "sum2"), ("--relaxation", "F"),
+                      ("--relaxation", "FCFCF,F"), ("--c-weight", "1.3"), ("--cycle", "F"), ("--start", "nested"), ("--skip-first-down",),
+                      ("--levels", "2"), ("--coarsening", "4,2"), ("--time", "3"), ("--step", "0.02"), ("--seed", "7"), ("--batch", "3"),
+                      ("--norm", "relative")):
+            coarsening = () if "--coarsening" in words else ("--coarsening", "4")
+            document = self.document("kirby-3m", "--layers", "64", *coarsening, *words)
+            self.assertEqual(3, len(document["residuals"]))
+            residuals[" ".join(words)] = document["residuals"][-1]
+        self.assertEqual(len(residuals), len(set(residuals.values())), residuals)
+        self.assertLess(residuals["--coarse sum"], residuals[""])
+        document = self.document(*self.SMALL, "--norm", "relative", "--coarse", "sum2", "--relaxation", "FCFCF,F", "--cycle", "F",
+                                 "--start", "nested", "--cycles", "3")
+        self.assertEqual(("L2, relative to the largest state", "sum2", "FCFCF,F", "F", "nested", 3),
+                         tuple(document[key] for key in ("norm", "coarse", "relaxation", "cycle", "start", "cycles")))
+
+    def test_several_depths_stand_side_by_side(self):
+        words = ("kirby-3m", "--depths", "64,16,32", "--coarsening", "4", "--check", "once")
+        document = self.document(*words)
+        self.assertEqual([67, 19, 35], [depth["layers"] for depth in document["depths"]])
+        self.assertEqual(67, document["layers"])
+        for depth, layers in zip(document["depths"], (64, 16, 32)):
+            alone = self.document("kirby-3m", "--layers", str(layers), "--coarsening", "4", "--check", "once")
+            for key in ("parameters", "residuals", "cycles", "status", "output_error", "stages"):
+                self.assertEqual(alone[key], depth[key], key)
+        text = self.multigrid(*words)
+        for line in (r"kirby-3m at 3 depths, weights drawn \(seed 0\), states of 4x24x24", r"steps +64 +16 +32", r"levels +3 +2 +3",
+                     r"cycle 2( +\d\.\d\de[-+]\d\d){3}", r"cycles +2 +2 +2", r"status +early +direct +early",
+                     r"serial CPU s( +[\d.e-]+){3}", r"output error( +\d\.\d\de-\d\d){3}"):
+            self.assertRegex(text, f"(?m)^{line} *$")
+
+    def test_stages_are_solved_one_by_one(self):
+        net = self.net(4, 6)
+        document = self.document(net, "--coarsening", "2", "--check", "once")
+        self.assertEqual([(4, [2, 4, 4], [4, 2]), (6, [3, 4, 4], [6, 3])],
+                         [(stage["steps"], stage["shape"], stage["levels"]) for stage in document["stages"]])
+        self.assertEqual(document["stages"][1]["residuals"], document["residuals"])
+        self.assertRegex(self.multigrid(net, "--coarsening", "2"), r"(?s)\nstage 1: 2 levels of 4 and 2 layers; .+\nstage 2: 2 levels of 6 and 3 ")
+        text = self.multigrid(net, "--coarsening", "3")
+        self.assertIn("\nstage 1: 1 level of 4 layers: serial propagation\n", text)
+
+    # Weights from a file.
+
+    def test_a_chain_from_anywhere_is_solved(self):
+        made = self.chain(32)
+        h = 0.05
+        document = self.document("chain", "--weights", "w.npz", "--step", str(h), "--coarsening", "4", "--tolerance", "1e-12",
+                                 "--check", "once")
+        self.assertEqual(("chain", "w.npz", 32, 64), tuple(document[key] for key in ("network", "weights", "layers", "parameters")))
+        self.assertLess(document["output_error"], 1e-11)
+        self.assertAlmostEqual(1, document["residuals"][0] / made.first_residual(h), delta=1e-12)
+        states = [norm(state) for state in made.states(h)]
+        self.assertEqual(max(states), states[-1])
+        self.assertAlmostEqual(1, document["stages"][0]["largest_state"] / states[-1], delta=1e-9)
+        tanh = self.document("chain", "--weights", "w.npz", "--step", str(h), "--coarsening", "4", "--activation", "tanh")
+        expected = norm([h * math.tanh(k * u + b) for k, b in zip(made.k, made.b) for u in made.u0])
+        self.assertAlmostEqual(1, tanh["residuals"][0] / expected, delta=1e-12)
+
+    def test_weights_named_like_the_layers_are_taken(self):
+        rng = random.Random(3)
+        arrays = {"opening.weight": ((4, 1, 7, 7), [rng.uniform(-1, 1) for _ in range(196)]), "opening.bias": ((4,), [0] * 4),
+                  "fc.weight": ((10, 2304), [0.5] * 23040), "fc.bias": ((10,), [0] * 10)}
+        for step in range(1, 9):
+            arrays[f"step{step}.conv.weight"] = ((4, 4, 7, 7), [0] * 784)
+            arrays[f"step{step}.conv.bias"] = ((4,), [-1 if step < 8 else 2] * 4)
+        npz(f"{self.folder}/w.npz", arrays)
+        document = self.document("kirby-3m", "--layers", "8", "--coarsening", "2", "--weights", "w.npz")
+        # One step of the eight changes its state: by h * 2 at each of 2304 places.
+        self.assertAlmostEqual(2 / 8 * 48, document["residuals"][0], delta=1e-12)
+        self.assertEqual("w.npz", document["weights"])
+        arrays["step3.conv.bias"] = ((3,), [0] * 3)
+        npz(f"{self.folder}/w.npz", arrays)
+        words = ("kirby-3m", "--layers", "8", "--weights", "w.npz")
+        self.refused(words, "w.npz: 'step3.conv.bias' has 3 values; 4 are expected")
+        del arrays["step3.conv.bias"]
+        npz(f"{self.folder}/w.npz", arrays)
+        self.refused(words, "w.npz: there is no array 'step3.conv.bias', of 4 values")
+        arrays["step3.conv.bias"] = ((4,), [0, 0, math.nan, 0])
+        npz(f"{self.folder}/w.npz", arrays)
+        self.refused(words, "w.npz: 'step3.conv.bias' is not finite at value 2")
+
+    def test_frozen_norms_are_folded_into_the_steps(self):
+        net = self.net(8, norms=True)
+        self.refused((net, "--coarsening", "2"), "net: node 'a1.norm': batch_normalization in the residual step 'a1.add', whose "
+                     "statistics couple the images of a mini-batch, and so the solves of the layers; expected none, or a frozen one: "
+                     "--frozen-norms")
+        document = self.document(net, "--coarsening", "2", "--frozen-norms", "--tolerance", "1e-10", "--check", "once")
+        self.assertLess(document["output_error"], 1e-9)
+        arrays = {"fc.weight": ((2, 32), [1] * 64), "fc.bias": ((2,), [0] * 2)}
+        for step in range(1, 9):
+            arrays |= {f"a{step}.norm.weight": ((2,), [1] * 2), f"a{step}.norm.bias": ((2,), [0] * 2),
+                       f"a{step}.norm.running_mean": ((2,), [1e9] * 2), f"a{step}.norm.running_var": ((2,), [1] * 2),
+                       f"a{step}.conv.weight": ((2, 2, 1, 1), [0] * 4), f"a{step}.conv.bias": ((2,), [2] * 2)}
+        npz(f"{self.folder}/w.npz", arrays)
+        # 2 - 1e9 is cut off by the activation: no step changes its state.
+        document = self.document(net, "--coarsening", "2", "--frozen-norms", "--weights", "w.npz")
+        self.assertEqual(0, document["residuals"][0])
+
+    def test_faults_of_weights_are_one_line(self):
+        words = ("chain", "--weights", "w.npz")
+        one = PixelChain(16).arrays()
+        expected = "expected 'K' [N, C, C, k, k], 'b' [N, C] and 'u0' [C, H, W]"
+        for changes, line in (
+                ({"K": None}, f"w.npz: no array 'K' among 'b', 'u0'; {expected}"),
+                ({"b": ((16, 2), [0] * 32)}, "w.npz: 'b' is [16, 2]; expected [16, 1], as 'K' is [16, 1, 1, 1, 1]"),
+                ({"u0": ((2, 1, 3), [0] * 6)}, "w.npz: 'u0' is [2, 1, 3]; expected [1, H, W], as 'K' is [16, 1, 1, 1, 1]"),
+                ({"K": ((16, 1, 1, 2, 2), [0] * 64)}, "w.npz: 'K' is [16, 1, 1, 2, 2]; expected [N, C, C, k, k] with k odd"),
+                ({"K": ((16, 1, 1, 1, 1), [0] * 9 + [math.inf] + [0] * 6)},
+                 "w.npz: 'K' is inf at [9, 0, 0, 0, 0]; expected finite values"),
+                ({"u0": ((1, 2, 3), [0, 1, math.nan, 0, 1, 2])}, "w.npz: 'u0' is nan at [0, 0, 2]; expected finite values"),
+                ({name: (shape[:0] + (1,) + shape[1:], values[:1]) for name, (shape, values) in one.items() if name != "u0"},
+                 "chain: ...'step1.add'...no residual step follows it at once, nor any other; expected two or more of one shape in a row")):
+            with self.subTest(line):
+                self.chain(**changes)
+                self.refused(words, line)
+        self.chain()
+        with open(f"{self.folder}/w.npz", "rb") as file:
+            whole = file.read()
+        for name, data in (("none", b""), ("half", whole[:len(whole) // 2]), ("text", b"K = 1\n" * 40)):
+            with open(f"{self.folder}/{name}.npz", "wb") as file:
+                file.write(data)
+            self.refused(("chain", "--weights", f"{name}.npz"), f"{name}.npz: ...")
+        self.refused(("chain", "--weights", "nowhere.npz"), "nowhere.npz: cannot be opened: No such file or directory")
+        self.refused(("chain",), "chain: --weights FILE.npz is expected, with its arrays K, b and u0")
+
+    # What is refused.
+
+    def test_values_that_are_not_accepted_are_named_with_what_is(self):
+        whole = "expected a whole number from"
+        positive = "expected a number above 0"
+        listed = "expected whole numbers from 2 to 1048576, with commas between"
+        for option, value, line in (
+                ("--layers", "1", f"{whole} 2 to 1048576"), ("--layers", "1e3", f"{whole} 2 to 1048576"),
+                ("--seed", "-1", f"{whole} 0 to 2147483646"), ("--threads", "0", f"{whole} 1 to 1024"),
+                ("--batch", "0", f"{whole} 1 to 1048576"), ("--cycles", "0", f"{whole} 1 to 1000"),
+                ("--cycles", "two", f"{whole} 1 to 1000"), ("--levels", "0", f"{whole} 1 to 64"),
+                ("--tolerance", "0", positive), ("--tolerance", "-1", positive), ("--tolerance", "nan", positive),
+                ("--tolerance", "1e-9x", positive), ("--time", "0", positive), ("--step", "inf", positive),
+                ("--coarsening", "1", listed), ("--coarsening", "8,", listed), ("--coarsening", "8;4", listed),
+                ("--depths", "64,1", listed), ("--c-weight", "2", "expected a number above 0 and below 2"),
+                ("--c-weight", "0", "expected a number above 0 and below 2"),
+                ("--relaxation", "CF", "expected F, FCF or FCFCF, or one for each level with commas between"),
+                ("--relaxation", "FCF,f", "expected F, FCF or FCFCF, or one for each level with commas between"),
+                ("--norm", "max", "expected one of absolute, relative"), ("--cycle", "W", "expected one of V, F"),
+                ("--start", "previous", "expected one of broadcast, nested"), ("--storage", "none", "expected one of all, c-points"),
+                ("--backend", "cuda", "expected ..."), ("--check", "every:3", "expected once; every:K is of training"),
+                ("--check", "often", "expected once; every:K is of training")):
+            with self.subTest(option, value=value):
+                self.refused(("kirby-3m", f"{option}={value}"), f"{option} '{value}': {line}")
+        self.refused(("kirby-3m", "--coarse", "max"), "--coarse 'max' is no coarse operator; expected one of inject, mid, mean, sum, sum2")
+        self.refused(("chain", "--weights", "w.npz", "--activation", "gelu"), "--activation 'gelu': expected one of relu, tanh")
+        for option, value in (("--rate", "0"), ("--epochs", "0"), ("--examples", "0"), ("--momentum", "1"), ("--momentum", "-0.1"),
+                              ("--backward-cycles", "0"), ("--check", "every:0"), ("--check", "every:"), ("--check", "once")):
+            with self.subTest(option, value=value):
+                self.refused((*self.SMALL, "--train", DIGITS, option, value), f"{option}...{value.split(':')[-1]}': expected ...")
+
+    def test_hierarchies_that_leave_too_few_layers_are_refused(self):
+        for words, line in (
+                (("--layers", "64", "--coarsening", "65"), "coarsening by 65 of 64 layers leaves fewer than 2; at most 32 is expected"),
+                (("--layers", "64", "--coarsening", "33"), "coarsening by 33 of 64 layers leaves fewer than 2; at most 32 is expected"),
+                (("--layers", "64", "--levels", "3"),
+                 "level 3 would have 1 layer (8 coarsened by 8); at least 2 are expected: fewer levels or a smaller factor"),
+                (("--layers", "7"), "coarsening by 8 of 7 layers leaves fewer than 2; at most 3 is expected"),
+                (("--layers", "3"), "a chain of 3 residual layers is too short for two levels; 4 layers and more, or one level, are expected")):
+            with self.subTest(words):
+                self.refused(("kirby-3m", *words), line)
+        self.refused(("resnet18-v2", "--frozen-norms"), "no stage of 'resnet18-v2' has layers enough for two levels; a smaller "
+                     "coarsening or --levels 1 is expected")
+        self.assertEqual("direct", self.document("kirby-3m", "--layers", "4", "--coarsening", "2")["status"])
+
+    def test_a_tolerance_that_the_precision_cannot_reach_is_refused(self):
+        line = "tolerance 1e-17 is below what states of this precision can reach, about ...e-15: a larger one, or a wider type"
+        self.refused((*self.SMALL, "--tolerance", "1e-17"), line)
+        result = self.run_command("multigrid", *self.SMALL, "--train", DIGITS, "--tolerance", "1e-17", "--json")
+        self.assertEqual((2, "", 1), (result.returncode, result.stdout, result.stderr.count("\n")))
+        self.assertIn("tolerance 1e-17 is below what states of this precision can reach", result.stderr)
+
+    def test_networks_that_cannot_be_solved_so_are_refused_with_the_reason(self):
+        expected = "expected sums of two inputs: a node, and the end of a chain of layers that begins with it"
+        for words, line in (
+                (("resnet18",), "resnet18: node 'layer1.0.relu2': relu between the residual steps 'layer1.0.add' and 'layer1.1.add'; "
+                                "expected the sum itself as the next step's input, as in resnet18-v2"),
+                (("vgg16",), f"vgg16: no residual step; {expected}"),
+                (("resnet50-v2",), "resnet50-v2: node 'layer1.1.bn1': batch_normalization in the residual step 'layer1.1.add', whose "
+                                   "statistics couple the images of a mini-batch, and so the solves of the layers; expected none, or a "
+                                   "frozen one: --frozen-norms"),
+                (("kirby-4m",), "'kirby-4m' is no network; expected one of alexnet, ... or a file that ends in .onnx, .prototxt or .json"),
+                (("resnet18-v2", "--layers", "64"), "--layers: 'resnet18-v2' has the layers that it has; expected kirby-3m, which can "
+                                                    "have others"),
+                (("alexnet", "--depths", "64,128"), "--depths: 'alexnet' has the layers that it has; expected kirby-3m, which can have "
+                                                    "others"),
+                ((self.net(1),), "net: node 'a1.add': no residual step follows it at once, nor any other; expected two or more of one "
+                                 "shape in a row"),
+                (("none.json",), "none.json: ...No such file or directory")):
+            with self.subTest(words):
+                self.refused(words, line)
+        # Extents that change inside a step do not add up.
+        self.refused((self.net(4, pad=0),), "...'a1.add'...")
+
+    def test_options_that_would_change_nothing_are_refused(self):
+        self.chain()
+        for option in ("--epochs", "--examples", "--rate", "--momentum", "--backward-cycles"):
+            self.refused((*self.SMALL, option, "3"), f"{option}: says how to train; expected --train FOLDER with it")
+        self.refused((*self.SMALL, "--activation", "tanh"), "--activation: is of a chain; 'kirby-3m' has its own activations")
+        chain = ("chain", "--weights", "w.npz")
+        for words in (("--layers", "8"), ("--depths", "8,16"), ("--frozen-norms",), ("--train", DIGITS)):
+            self.refused((*chain, *words), f"{words[0]}: a chain is what --weights holds, and nothing else")
+        self.refused((*chain, "--seed", "1"), "--seed: nothing of a chain is drawn; --weights holds all of it")
+        for words in (("--layers", "8"), ("--weights", "w.npz"), ("--train", DIGITS)):
+            self.refused(("kirby-3m", "--depths", "8,16", *words),
+                         f"{words[0]}: --depths solves networks of several depths, with drawn weights")
+        self.refused((*self.SMALL, "--time", "1", "--step", "1"), "--time and --step both say how far a layer goes; expected one of them")
+
+    def test_what_does_not_fit_memory_is_refused(self):
+        self.refused(("kirby-3m", "--batch", "1048576"), "the states of a mini-batch of 1048576 images take ... GiB, and ... of memory are "
+                     "free; expected a smaller --batch, or --storage c-points")
+        nodes = [{"name": "data", "op": "input", "channels": 2, "extents": [1, 1]}]
+        for number in (1, 2):
+            nodes += [{"name": f"fc{number}", "op": "fully_connected", "inputs": [nodes[-1]["name"]], "outputs": 2_000_000}]
+        self.refused((self.write_net(nodes),), "net: 4000008000000 parameters take ... GiB in double precision, and ... of memory are "
+                     "free; expected a machine with more, or a smaller network")
+
+    # Training.
+
+    TRAIN = ("kirby-3m", "--layers", "8", "--coarsening", "4", "--train", DIGITS, "--examples", "64", "--batch", "16")
+
+    def test_training_says_loss_and_top_1_of_each_epoch(self):
+        words = (*self.TRAIN, "--epochs", "2", "--check", "every:3", "--rate", "0.004", "--momentum", "0", "--seed", "5")
+        document = self.document(*words)
+        self.assertEqual(("kirby-3m", 11, 16, 2, 2), tuple(document[key] for key in (
+            "network", "layers", "batch", "most_cycles", "most_backward_cycles")))
+        self.assertEqual([(8, [4, 24, 24], [8, 2])], [(s["steps"], s["shape"], s["levels"]) for s in document["stages"]])
+        training = document["training"]
+        self.assertEqual((DIGITS, 64, 355, 0.004, 0, 5), tuple(training[key] for key in (
+            "data", "examples", "test_examples", "rate", "momentum", "seed")))
+        first, second = training["epochs"]
+        self.assertEqual([(0, 3), (6,)], [tuple(check["step"] for check in epoch["checks"]) for epoch in (first, second)])
+        for epoch in (first, second):
+            self.assertEqual((8, 16, 0, ""), tuple(epoch[key] for key in ("solves", "cycles", "serial_solves", "fallback")))
+            self.assertTrue(0 <= epoch["top1"] <= 1 and epoch["cpu_seconds"] > 0)
+            for check in epoch["checks"]:
+                # Two cycles of FCF make eight layers in blocks of four exact.
+                self.assertLess(max(check["output_error"], check["gradient_error"]), 1e-10)
+        self.assertLess(second["loss"], first["loss"])
+        text = self.multigrid(*words)
+        for line in (r"2 levels of 8 and 2 layers; solves end after 2 cycles forward and 2 backward",
+                     rf"64 images of {DIGITS}, 355 to test; mini-batches of 16, learning rate 0\.004, momentum 0",
+                     r"epoch +loss +top-1 +cycles +fell back +CPU s", rf" +2 +{second['loss']:.5f} +{100 * second['top1']:.2f}% +16 +0 +[\d.e-]+",
+                     r" +step 6 against serial propagation: output \d\.\de-\d\d, gradient \d\.\de-\d\d"):
+            self.assertRegex(text, f"(?m)^{line}$")
+
+    def test_exact_solves_train_like_serial_propagation(self):
+        def losses(*words):
+            return [epoch["loss"] for epoch in self.document(*self.TRAIN, "--epochs", "2", *words)["training"]["epochs"]]
+        serial = losses("--levels", "1")
+        for words in ((), ("--tolerance", "1e-11"), ("--storage", "c-points", "--threads", "1")):
+            for expected, loss in zip(serial, losses(*words), strict=True):
+                self.assertAlmostEqual(1, loss / expected, delta=1e-8)
+        self.assertNotEqual(serial, losses("--cycles", "1", "--relaxation", "F"))
+        self.assertIn("\n1 level of 8 layers; serial propagation\n", self.multigrid(*self.TRAIN, "--levels", "1", "--epochs", "1"))
+
+    def test_a_fallback_in_training_is_told_once(self):
+        result = self.run_command("multigrid", *self.TRAIN, "--epochs", "2", "--tolerance", "1e-11", "--cycles", "1", "--relaxation", "F",
+                                  "--json")
+        self.assertEqual(0, result.returncode)
+        self.assertEqual("ucudnn multigrid: epoch 1: 8 of 8 solves fell back to serial propagation, the first since the cycles allowed "
+                         "did not reach the tolerance\n", result.stderr)
+        self.assertEqual([8, 8], [epoch["serial_solves"] for epoch in json.loads(result.stdout)["training"]["epochs"]])
+
+    def test_a_loss_that_is_not_finite_is_told_once(self):
+        result = self.run_command("multigrid", *self.TRAIN, "--epochs", "3", "--rate", "1e300")
+        self.assertEqual(0, result.returncode)
+        self.assertRegex(result.stderr, r"(?m)^ucudnn multigrid: epoch \d: the loss is not finite; a smaller --rate may help$")
+        self.assertEqual(1, result.stderr.count("not finite; a smaller"))
+
+    def folder_of(self, name, **files):
+        """A data set of four images of 2 x 2 and two to test; `files` replace what it has (None: leaves them out)."""
+        made = dict(zip(NAMES, (idx(0x803, (4, 2, 2), range(16)), idx(0x801, (4,), (0, 1, 2, 9)),
+                                idx(0x803, (2, 2, 2), range(8)), idx(0x801, (2,), (3, 4)))))
+        folder = f"{self.folder}/{name}"
+        os.makedirs(folder, exist_ok=True)
+        for file, data in zip(NAMES, (files.get(key, made[file]) for key, file in
+                                      zip(("images", "labels", "test_images", "test_labels"), NAMES))):
+            if os.path.exists(f"{folder}/{file}"):
+                os.remove(f"{folder}/{file}")
+            if data is not None:
+                with open(f"{folder}/{file}", "wb") as opened:
+                    opened.write(data)
+        return name
+
+    def test_faults_of_images_are_one_line(self):
+        words = ("kirby-3m", "--layers", "4", "--coarsening", "2", "--batch", "2", "--epochs", "1", "--train")
+        self.assertEqual((4, 2), tuple(self.document(*words, self.folder_of("good"))["training"][key] for key in ("examples", "test_examples")))
+        images, labels = f"bad/{NAMES[0]}", f"bad/{NAMES[1]}"
+        for files, line in (
+                ({"images": None}, f"{images}: cannot be opened: No such file or directory; expected it or {NAMES[0]}.gz, two of the "
+                                   "names of MNIST's files"),
+                ({"images": idx(0x801, (16,), range(16))}, f"{images}: magic number 0x00000801; expected 0x00000803, that of IDX files of images"),
+                ({"images": idx(0x803, (4, 2, 2), range(15))}, f"{images}: ...; expected 32 for its header and ..."),
+                ({"images": b"\0\0\x08"}, f"{images}: ..."),
+                ({"labels": idx(0x801, (3,), (0, 1, 2))}, f"{labels}: 3 labels; expected 4, one for each image of {images}"),
+                ({"labels": idx(0x801, (4,), (0, 1, 10, 2))}, f"{labels}: label 10 of image 2; expected 0 to 9"),
+                ({"test_images": idx(0x803, (2, 3, 3), range(18))}, "bad: test images of 3 x 3 pixels; expected 2 x 2 as the training images have"),
+                ({"images": idx(0x803, (4, 2, 2), [0] * 16)}, "bad: every pixel of the training images is 0; expected images")):
+            with self.subTest(line):
+                self.refused((*words, self.folder_of("bad", **files)), f"--train {line}")
+        self.refused((*words, "nowhere"), f"--train nowhere/{NAMES[0]}: cannot be opened: ...")
+        self.refused((*words, "good", "--batch", "5"), "--batch is given twice...")
+        self.refused(("kirby-3m", "--layers", "4", "--coarsening", "2", "--train", "good", "--batch", "5"),
+                     "--batch 5: there are 4 images to train on; expected at most as many in a mini-batch")
+        self.refused((self.net(4), "--coarsening", "2", "--train", "good"), "--train: 'net' takes images of 2 channels and gives 2 numbers; "
+                     "expected a network for digits, of one channel and 10 classes")
+
+    # Files, and a terminal.
+
+    def test_report_is_the_json(self):
+        def without_times(document):
+            return {key: value for key, value in document.items() if not key.endswith("cpu_seconds")}
+        text = self.multigrid(*self.SMALL, "--report", "new/folder/solve.json")
+        self.assertIn("direct: ", text)
+        with open(f"{self.folder}/new/folder/solve.json", encoding="utf-8") as file:
+            self.assertEqual(without_times(self.document(*self.SMALL)), without_times(json.load(file)))
+        self.multigrid(*self.TRAIN, "--epochs", "2", "--report", "train.json")
+        with open(f"{self.folder}/train.json", encoding="utf-8") as file:
+            self.assertEqual(2, len(json.load(file)["training"]["epochs"]))
+        os.mkdir(f"{self.folder}/taken")
+        self.refused((*self.SMALL, "--report", "taken"), "'taken' cannot be written: ...", code=1)
+
+    def on_terminal(self, *words):
+        controller, terminal = pty.openpty()
+        try:
+            program = subprocess.Popen([self.command, "multigrid", *words], stdout=subprocess.DEVNULL, stderr=terminal, cwd=self.folder,
+                                       env=os.environ | {"TERM": "xterm"})
+            os.close(terminal)
+            written = b""
+            try:
+                while select.select([controller], [], [], 120)[0]:
+                    written += os.read(controller, 65536)
+            except OSError:
+                pass  # all is read, and nobody has the terminal open
+            self.assertEqual(0, program.wait(120), written)
+        finally:
+            os.close(controller)
+        return written.decode()
+
+    def test_a_terminal_sees_how_far_it_is_and_nothing_stays(self):
+        written = self.on_terminal(*self.SMALL, "--check", "once")
+        for shown in (r"solving, \d+\.\d s", r"cycle 1 of 2: residual \d\.\d\de[-+]\d\d, \d+\.\d s", r"cycle 2 of 2: ",
+                      r"serial propagation, to compare with, \d+\.\d s"):
+            self.assertRegex(written, rf"\r\x1b\[K{shown}")
+        self.assertTrue(written.endswith("\r\x1b[K"), written)
+        self.assertNotIn("\n", written)
+        self.assertIn("cycle 1 of at most 100: ", self.on_terminal(*self.SMALL, "--tolerance", "1e-9"))
+        written = self.on_terminal(*self.TRAIN, "--epochs", "2")
+        for shown in (r"epoch 1 of 2: step 1/4\r", r"epoch 1 of 2: step 4/4, about \d+ s left", r"epoch 2 of 2: testing, about \d+ s left"):
+            self.assertRegex(written, rf"\r\x1b\[K{shown}")
+        self.assertTrue(written.endswith("\r\x1b[K"), written)
+
+    def test_help_says_what_holds_without_an_option(self):
+        text = " ".join(self.run_command("multigrid", "--help").stdout.split())
+        for line in ("how many cycles (default: 2); with a --tolerance at most so many (default: 100)", "--layers N residual layers of kirby-3m (default: 4,093)",
+                     "(default: inject)", "(default: FCF)", "images in a mini-batch (default: 1, in training 32)", "learning rate (default: 0.002)"):
+            self.assertIn(line, text)
+        with open(f"{ROOT}/docs/multigrid.md", encoding="utf-8") as file:
+            described = file.read()
+        options = re.findall(r"^ +(--[a-z-]+)", self.run_command("multigrid", "--help").stdout, re.M)
+        self.assertIn("--storage", options)
+        self.assertEqual([], [name for name in options if f"`{name}" not in described and name != "--help"])
+
+    # Networks of the test's own.
+
+    def write_net(self, nodes):
+        with open(f"{self.folder}/net.json", "w", encoding="utf-8") as file:
+            json.dump({"format": "ucudnn-net", "version": 1, "name": "net", "nodes": nodes}, file)
+        return "net.json"
+
+    def net(self, *stages, norms=False, pad=None):
+        """Stages of so many residual steps; each has a channel more than the one before it. `pad`: of the steps, which have kernels
+        of one pixel; else they keep the extents."""
+        nodes = [{"name": "data", "op": "input", "channels": 2, "extents": [4, 4]}]
+
+        def add(name, op, inputs, **members):
+            nodes.append({"name": name, "op": op, "inputs": inputs} | members)
+            return name
+        last = "data"
+        for number, steps in enumerate(stages):
+            letter = "abc"[number]
+            channels = 2 + number
+            if number > 0:
+                last = add(f"{letter}.in", "convolution", [last], filters=channels, window=[1, 1])
+            for step in range(1, steps + 1):
+                name = f"{letter}{step}"
+                window = {"window": [1, 1]} if pad is None else {"window": [3, 3], "pad": [pad, pad]}
+                inner = add(f"{name}.conv", "convolution", [last], filters=channels, **window)
+                if norms:
+                    inner = add(f"{name}.norm", "batch_normalization", [inner])
+                inner = add(f"{name}.relu", "activation", [inner], kind="relu")
+                last = add(f"{name}.add", "add", [inner, last])
+        add("fc", "fully_connected", [last], outputs=2)
+        return self.write_net(nodes)
+
+
+if __name__ == "__main__":
+    unittest.main()

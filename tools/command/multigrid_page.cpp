@@ -1,0 +1,489 @@
+#include "command/multigrid_page.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <utility>
+
+#include "base/text.h"
+#include "command/multigrid_facts.h"
+#include "planner/report/levels_drawing.h"
+#include "planner/report/line_chart.h"
+#include "planner/report/page.h"
+
+namespace ucudnn::command {
+namespace {
+
+using planner::Cell;
+using planner::Element;
+using planner::Paragraph;
+using planner::Section;
+using planner::Table;
+
+constexpr size_t kMostCurves = 24;
+constexpr size_t kMostHierarchies = 6;
+
+std::string Formatted(const char* format, double number) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, number);
+  return text;
+}
+
+Cell NumberCell(const char* format, const std::optional<double>& number) {
+  return number ? Cell(Formatted(format, *number), *number) : Cell("");
+}
+
+Cell WholeCell(int64_t number) { return {Grouped(number), static_cast<double>(number)}; }
+
+bool IsRelative(const MultigridReport& report) {
+  return report.norm.find("relative") != std::string::npos;
+}
+
+// One stage's solve, as a row of the table and a curve.
+struct SolveRow {
+  const MultigridReport* report;
+  const ReportedSolve* solve;
+  const ReportedStage* stage;
+  std::string name;
+};
+
+// A table whose last column tells why solves fell back to serial propagation; without it where none
+// did.
+class FallbackTable {
+ public:
+  FallbackTable(const char* id, std::vector<planner::Column> columns, bool any_fell_back)
+      : any_fell_back_(any_fell_back) {
+    if (any_fell_back) columns.push_back({"fell back since"});
+    table_.emplace(id, "A heading sorts by its column.", columns, true);
+  }
+
+  void AddRow(std::vector<Cell> cells, const std::string& fallback) {
+    if (any_fell_back_) cells.emplace_back(fallback);
+    table_->AddRow(cells);
+  }
+  Element Take() { return table_->Take(); }
+
+ private:
+  const bool any_fell_back_;
+  std::optional<Table> table_;
+};
+
+// One report's training, as rows of the table and two curves.
+struct TrainingRow {
+  const MultigridReport* report;
+  const ReportedTraining* training;
+  std::string name;
+};
+
+// Names rows by those of their attributes that differ; by the first where none does.
+// REQUIRES: each row has as many attributes.
+std::vector<std::string> NamesOf(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::string> names(rows.size());
+  const size_t attributes = rows.empty() ? 0 : rows.front().size();
+  for (size_t at = 0; at < attributes; ++at) {
+    const bool differs = std::any_of(rows.begin(), rows.end(),
+                                     [&](const auto& row) { return row[at] != rows.front()[at]; });
+    if (!differs) continue;
+    for (size_t row = 0; row < rows.size(); ++row) {
+      names[row] += (names[row].empty() ? "" : ", ") + rows[row][at];
+    }
+  }
+  for (size_t row = 0; row < rows.size(); ++row) {
+    if (names[row].empty()) names[row] = rows[row].front();
+  }
+  return names;
+}
+
+// As a name: sorted by its number.
+std::string DepthName(int64_t steps) {
+  return std::to_string(steps) + (steps == 1 ? " layer" : " layers");
+}
+
+std::string StepsText(int64_t steps) {
+  return Grouped(steps) + (steps == 1 ? " layer" : " layers");
+}
+
+std::string CoarseningText(const ReportedStage& stage) {
+  std::vector<std::string> factors;
+  for (const int64_t factor : stage.coarsening) factors.push_back(std::to_string(factor));
+  factors.erase(std::unique(factors.begin(), factors.end()), factors.end());
+  return factors.empty() ? "one level" : "coarsening " + Join(factors, ",");
+}
+
+std::vector<SolveRow> SolveRowsOf(const std::vector<MultigridReport>& reports) {
+  std::vector<SolveRow> rows;
+  std::vector<std::vector<std::string>> attributes;
+  for (const MultigridReport& report : reports) {
+    for (const ReportedSolve& solve : report.solves) {
+      for (size_t at = 0; at < solve.stages.size(); ++at) {
+        const ReportedStage& stage = solve.stages[at];
+        rows.push_back({&report, &solve, &stage, ""});
+        const std::string number = "stage " + std::to_string(at + 1);
+        attributes.push_back({DepthName(stage.steps), report.network, number, CoarseningText(stage),
+                              report.coarse, report.relaxation, report.cycle + "-cycle",
+                              "start " + report.start, report.norm, report.precision,
+                              stage.step ? Formatted("h = %.3g", *stage.step) : ""});
+        // h follows from the depth where time is fixed, and tells nothing then.
+        if (stage.step) {
+          attributes.back().back() =
+              Formatted("T = %.3g", *stage.step * static_cast<double>(stage.steps));
+        }
+      }
+    }
+  }
+  const std::vector<std::string> names = NamesOf(attributes);
+  for (size_t row = 0; row < rows.size(); ++row) rows[row].name = names[row];
+  return rows;
+}
+
+const ReportedStage& LongestOf(const std::vector<ReportedStage>& stages) {
+  return *std::max_element(stages.begin(), stages.end(),
+                           [](const auto& a, const auto& b) { return a.steps < b.steps; });
+}
+
+std::string MethodText(const MultigridReport& report, const ReportedTraining& training) {
+  if (LongestOf(training.stages).levels.size() == 1) return "serial propagation";
+  if (report.tolerance) return Formatted("residuals to %.3g", *report.tolerance);
+  std::string text = std::to_string(report.most_cycles);
+  if (training.most_backward_cycles != report.most_cycles) {
+    text += " + " + std::to_string(training.most_backward_cycles);
+  }
+  return text + (text == "1" ? " cycle" : " cycles");
+}
+
+std::vector<TrainingRow> TrainingRowsOf(const std::vector<MultigridReport>& reports) {
+  std::vector<TrainingRow> rows;
+  std::vector<std::vector<std::string>> attributes;
+  for (const MultigridReport& report : reports) {
+    if (!report.training) continue;
+    const ReportedTraining& training = *report.training;
+    rows.push_back({&report, &training, ""});
+    attributes.push_back({MethodText(report, training), report.network,
+                          DepthName(LongestOf(training.stages).steps), report.coarse,
+                          report.relaxation,
+                          training.rate ? Formatted("rate %.3g", *training.rate) : "",
+                          training.momentum ? Formatted("momentum %.3g", *training.momentum) : "",
+                          "mini-batches of " + std::to_string(report.batch),
+                          std::to_string(training.examples) + " images"});
+  }
+  // What solves a step is always said.
+  std::vector<std::vector<std::string>> rest = attributes;
+  for (auto& row : rest) row.erase(row.begin());
+  const std::vector<std::string> names = NamesOf(rest);
+  const bool differ = std::any_of(names.begin(), names.end(),
+                                  [&](const auto& name) { return name != names.front(); });
+  for (size_t row = 0; row < rows.size(); ++row) {
+    rows[row].name = attributes[row].front() + (differ ? ", " + names[row] : "");
+  }
+  return rows;
+}
+
+Element AboutList(const std::vector<MultigridReport>& reports) {
+  Element list("dl");
+  list.Set("id", "about");
+  // What all reports have in common, or each value.
+  const auto add = [&](const char* name, const auto& value_of) {
+    std::vector<std::string> values;
+    for (const MultigridReport& report : reports) {
+      const std::string value = value_of(report);
+      if (!value.empty() && std::find(values.begin(), values.end(), value) == values.end()) {
+        values.push_back(value);
+      }
+    }
+    if (values.empty()) return;
+    list.Add(Element("dt", name)).Add(Element("dd", Join(values, "; ")));
+  };
+  add("network", [](const MultigridReport& report) {
+    if (report.solves.size() > 1) {
+      return report.network + " at " + std::to_string(report.solves.size()) + " depths";
+    }
+    return report.network + ", " + Grouped(report.layers) + " layers, " +
+           Grouped(report.parameters) + " parameters";
+  });
+  add("weights", [](const MultigridReport& report) { return report.weights; });
+  add("method", [](const MultigridReport& report) {
+    return report.cycle + "-cycle, relaxation " + report.relaxation + ", coarse operator " +
+           report.coarse + ", start " + report.start;
+  });
+  add("precision",
+      [](const MultigridReport& report) { return report.precision + " (" + report.backend + ")"; });
+  add("norm of residuals", [](const MultigridReport& report) { return report.norm; });
+  add("threads", [](const MultigridReport& report) { return std::to_string(report.threads); });
+  add("images in a mini-batch",
+      [](const MultigridReport& report) { return std::to_string(report.batch); });
+  add("report", [](const MultigridReport& report) { return report.source; });
+  add("ucudnn", [](const MultigridReport& report) { return report.ucudnn; });
+  return list;
+}
+
+std::optional<double> LastResidual(const ReportedStage& stage) {
+  return stage.residuals.empty() ? std::nullopt : stage.residuals.back();
+}
+
+// In parts of the largest state.
+std::optional<double> RelativeResidual(const SolveRow& row) {
+  const std::optional<double> residual = LastResidual(*row.stage);
+  const std::optional<double>& largest = row.stage->largest_state;
+  if (!residual || IsRelative(*row.report)) return residual;
+  return largest && *largest > 0 ? std::optional(*residual / *largest) : std::nullopt;
+}
+
+// Each status that a row has, explained.
+std::string StatusesText(const std::vector<SolveRow>& rows) {
+  static constexpr std::pair<const char*, const char*> kMeanings[] = {
+      {"converged", "converged: the residual is at most the tolerance"},
+      {"rounding",
+       "rounding: the residual is as small as the precision allows, above the tolerance"},
+      {"early", "early: the cycles asked for are done, and the states are approximate"},
+      {"direct",
+       "direct: as many cycles as make relaxation alone exact, whatever the coarse levels do"},
+      {"serial", "serial: one level, or a solve that did not converge, solved layer by layer"}};
+  std::vector<std::string> texts;
+  for (const auto& [status, meaning] : kMeanings) {
+    const bool is_there = std::any_of(
+        rows.begin(), rows.end(), [&](const SolveRow& row) { return row.stage->status == status; });
+    if (is_there) texts.emplace_back(meaning);
+  }
+  return texts.empty() ? "" : " Status: " + Join(texts, "; ") + ".";
+}
+
+Element SolvesSection(const std::vector<SolveRow>& rows) {
+  Element section = Section("solves", "Solves");
+  section.Add(
+      Paragraph("One forward pass each. The error is that of the network's output against serial "
+                "propagation, relative, in L2, where it was checked. Times are of the CPU that "
+                "solved, by the clock: there, serial propagation is what a solve has to beat." +
+                StatusesText(rows)));
+  const bool any_fell_back = std::any_of(
+      rows.begin(), rows.end(), [](const SolveRow& row) { return !row.stage->fallback.empty(); });
+  FallbackTable table("solve-table",
+                      {{"solve"},
+                       {"residual layers", true},
+                       {"h", true},
+                       {"levels", true},
+                       {"cycles", true},
+                       {"status"},
+                       {"residual", true},
+                       {"of the largest state", true},
+                       {"output error", true},
+                       {"solve, s", true},
+                       {"serial, s", true}},
+                      any_fell_back);
+  for (const SolveRow& row : rows) {
+    table.AddRow(
+        {row.name, WholeCell(row.stage->steps), NumberCell("%.3g", row.stage->step),
+         WholeCell(static_cast<int64_t>(row.stage->levels.size())), WholeCell(row.stage->cycles),
+         row.stage->status, NumberCell("%.3e", LastResidual(*row.stage)),
+         NumberCell("%.2e", RelativeResidual(row)), NumberCell("%.2e", row.solve->output_error),
+         NumberCell("%.3g", row.solve->cpu_seconds),
+         NumberCell("%.3g", row.solve->serial_cpu_seconds)},
+        row.stage->fallback);
+  }
+  return std::move(section.Add(table.Take()));
+}
+
+Element ConvergenceSection(const std::vector<SolveRow>& rows) {
+  Element section = Section("convergence", "Convergence");
+  planner::LineChart chart;
+  chart.id = "convergence-chart";
+  chart.title = "Residual after each cycle";
+  chart.x_label = "cycle";
+  chart.y_label = "residual, " + rows.front().report->norm;
+  chart.is_logarithmic = true;
+  size_t left_out = 0;
+  for (const SolveRow& row : rows) {
+    planner::Line line = {row.name, {}};
+    for (size_t cycle = 0; cycle < row.stage->residuals.size(); ++cycle) {
+      const std::optional<double>& residual = row.stage->residuals[cycle];
+      if (!residual) continue;
+      line.points.push_back(
+          {static_cast<int>(cycle), *residual,
+           row.name + ", cycle " + std::to_string(cycle) + Formatted(": %.3e", *residual)});
+    }
+    if (line.points.empty()) continue;
+    if (chart.lines.size() == kMostCurves) {
+      ++left_out;
+    } else {
+      chart.lines.push_back(std::move(line));
+    }
+  }
+  if (chart.lines.empty()) {
+    section.Add(Paragraph("Nothing was solved by cycles."));
+    return section;
+  }
+  const std::optional<double>& tolerance = rows.front().report->tolerance;
+  const bool have_one = std::all_of(rows.begin(), rows.end(), [&](const SolveRow& row) {
+    return row.report->tolerance == tolerance;
+  });
+  if (have_one && tolerance) {
+    chart.limit_y = tolerance;
+    chart.limit_label = Formatted("tolerance %.3g", *tolerance);
+  }
+  section.Add(Paragraph(
+      "Cycle 0 is the start. The first cycle often raises the residual, and the "
+      "solve converges all the same: it is judged from the second on." +
+      (left_out > 0 ? " " + std::to_string(left_out) + " more are not drawn." : std::string())));
+  return std::move(section.Add(Draw(chart)));
+}
+
+std::string RelaxationOf(const std::string& relaxation, size_t level) {
+  const std::vector<std::string> each = Split(relaxation, ',');
+  return each[std::min(level, each.size() - 1)];
+}
+
+Element DrawLevelsOf(const MultigridReport& report, const ReportedStage& stage, size_t number) {
+  std::vector<planner::DrawnLevel> drawn;
+  int64_t span = 1;
+  for (size_t level = 0; level < stage.levels.size(); ++level) {
+    const bool is_coarsest = level + 1 == stage.levels.size();
+    const int64_t factor = is_coarsest ? 1 : stage.coarsening[level];
+    drawn.push_back({stage.levels[level], span, factor,
+                     "level " + std::to_string(level + 1) + ": " + StepsText(stage.levels[level]),
+                     is_coarsest ? "serially"
+                                 : RelaxationOf(report.relaxation, level) + ", blocks of " +
+                                       std::to_string(factor)});
+    span *= factor;
+  }
+  const std::string id = "levels-" + std::to_string(number);
+  return planner::DrawLevels(id.c_str(),
+                             report.network + ", stage of " + StepsText(stage.steps) +
+                                 (stage.shape.empty() ? "" : ", states of " + stage.shape),
+                             drawn);
+}
+
+Element LevelsSection(
+    const std::vector<std::pair<const MultigridReport*, const ReportedStage*>>& all) {
+  Element section = Section("levels", "Levels");
+  section.Add(Paragraph(
+      "Over the depth of the network: a tick for each state of a level, tall for those that the "
+      "next level has; where they are too close to be told apart a band. Blocks between tall ticks "
+      "are relaxed at the same time; the last level is solved layer by layer. A cycle goes down, "
+      "level by level, and up again."));
+  std::map<std::vector<int64_t>, bool> seen;
+  for (const auto& [report, stage] : all) {
+    std::vector<int64_t> key = stage->levels;
+    key.insert(key.end(), stage->coarsening.begin(), stage->coarsening.end());
+    if (seen.size() == kMostHierarchies || !seen.emplace(std::move(key), true).second) continue;
+    section.Add(DrawLevelsOf(*report, *stage, seen.size()));
+  }
+  return section;
+}
+
+planner::LineChart EpochChart(const char* id, const char* title, const char* y_label) {
+  planner::LineChart chart;
+  chart.id = id;
+  chart.title = title;
+  chart.x_label = "epoch";
+  chart.y_label = y_label;
+  return chart;
+}
+
+Element TrainingCharts(const std::vector<TrainingRow>& rows) {
+  planner::LineChart loss =
+      EpochChart("loss-chart", "Loss: mean cross-entropy over the steps of an epoch", "loss");
+  planner::LineChart top1 = EpochChart(
+      "top1-chart", "Top-1: share of the test images that are classified right, after each epoch",
+      "%");
+  top1.most_y = 100;
+  for (size_t at = 0; at < std::min(rows.size(), kMostCurves); ++at) {
+    planner::Line losses = {rows[at].name, {}};
+    planner::Line shares = {rows[at].name, {}};
+    const std::vector<ReportedEpoch>& epochs = rows[at].training->epochs;
+    for (size_t epoch = 0; epoch < epochs.size(); ++epoch) {
+      const int number = static_cast<int>(epoch) + 1;
+      const std::string tip = rows[at].name + ", epoch " + std::to_string(number);
+      if (epochs[epoch].loss) {
+        losses.points.push_back(
+            {number, *epochs[epoch].loss, tip + Formatted(": loss %.5g", *epochs[epoch].loss)});
+      }
+      const double percent = 100 * epochs[epoch].top1;
+      shares.points.push_back({number, percent, tip + Formatted(": top-1 %.2f %%", percent)});
+    }
+    loss.lines.push_back(std::move(losses));
+    top1.lines.push_back(std::move(shares));
+  }
+  return Element("div").Add(Draw(loss)).Add(Draw(top1));
+}
+
+Element TrainingSection(const std::vector<TrainingRow>& rows) {
+  Element section = Section("training", "Training");
+  const bool all_once = std::all_of(rows.begin(), rows.end(), [&](const TrainingRow& row) {
+    return row.training->data == rows.front().training->data;
+  });
+  section.Add(Paragraph(
+      (all_once ? "On " + Grouped(rows.front().training->examples) + " images of " +
+                      rows.front().training->data + ", tested on " +
+                      std::to_string(rows.front().training->test_examples) + " others. "
+                : std::string()) +
+      "Solves and cycles are those of an epoch, forward and backward; fell back are solves that "
+      "did not converge and were done by serial propagation. Errors are the largest against serial "
+      "propagation of the steps that were checked, relative, in L2. Times are of the CPU, by the "
+      "clock."));
+  section.Add(TrainingCharts(rows));
+  bool any_fell_back = false;
+  bool any_checked = false;
+  for (const TrainingRow& row : rows) {
+    for (const ReportedEpoch& epoch : row.training->epochs) {
+      any_fell_back = any_fell_back || !epoch.fallback.empty();
+      any_checked = any_checked || epoch.output_error;
+    }
+  }
+  std::vector<planner::Column> columns = {{"training"},        {"epoch", true},  {"loss", true},
+                                          {"top-1", true},     {"solves", true}, {"cycles", true},
+                                          {"fell back", true}, {"s", true}};
+  if (any_checked) {
+    columns.push_back({"output error", true});
+    columns.push_back({"gradient error", true});
+  }
+  FallbackTable table("training-table", columns, any_fell_back);
+  for (const TrainingRow& row : rows) {
+    for (size_t epoch = 0; epoch < row.training->epochs.size(); ++epoch) {
+      const ReportedEpoch& one = row.training->epochs[epoch];
+      std::vector<Cell> cells = {row.name,
+                                 WholeCell(static_cast<int64_t>(epoch) + 1),
+                                 NumberCell("%.5f", one.loss),
+                                 NumberCell("%.2f %%", 100 * one.top1),
+                                 WholeCell(one.solves),
+                                 WholeCell(one.cycles),
+                                 WholeCell(one.serial_solves),
+                                 NumberCell("%.3g", one.cpu_seconds)};
+      if (any_checked) {
+        cells.push_back(NumberCell("%.1e", one.output_error));
+        cells.push_back(NumberCell("%.1e", one.gradient_error));
+      }
+      table.AddRow(std::move(cells), one.fallback);
+    }
+  }
+  return std::move(section.Add(table.Take()));
+}
+
+}  // namespace
+
+std::string FormatMultigridPage(const std::vector<MultigridReport>& reports) {
+  const std::vector<SolveRow> solves = SolveRowsOf(reports);
+  const std::vector<TrainingRow> trainings = TrainingRowsOf(reports);
+  std::vector<Element> content;
+  content.push_back(Element("h1", "ucudnn: layer-parallel multigrid"));
+  content.push_back(AboutList(reports));
+  std::vector<std::pair<const MultigridReport*, const ReportedStage*>> stages;
+  if (!solves.empty()) {
+    content.push_back(ConvergenceSection(solves));
+    content.push_back(SolvesSection(solves));
+    for (const SolveRow& row : solves) stages.emplace_back(row.report, row.stage);
+  }
+  if (!trainings.empty()) {
+    content.push_back(TrainingSection(trainings));
+    for (const TrainingRow& row : trainings) {
+      for (const ReportedStage& stage : row.training->stages)
+        stages.emplace_back(row.report, &stage);
+    }
+  }
+  std::stable_sort(stages.begin(), stages.end(),
+                   [](const auto& a, const auto& b) { return a.second->steps > b.second->steps; });
+  content.push_back(LevelsSection(stages));
+  std::vector<std::string> sources;
+  for (const MultigridReport& report : reports) sources.push_back(report.source);
+  return FormatPage("ucudnn: " + Join(sources, ", "), std::move(content));
+}
+
+}  // namespace ucudnn::command
