@@ -142,9 +142,9 @@ class Judge {
     last_ = residual;
     if (cycle < 2 || residual <= negligible) return nullptr;
     rises_ = residual > before ? rises_ + 1 : 0;
-    if (rises_ == kRises) return "the residual rose twice in a row";
+    if (rises_ == kRises) return "relative to the largest state, the residual rose twice in a row";
     if (residual > kSlow * before && ++slow_ == kSlowCycles) {
-      return "the residual fell by less than half in three cycles";
+      return "relative to the largest state, the residual fell by less than half in three cycles";
     }
     return nullptr;
   }

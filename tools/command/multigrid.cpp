@@ -225,7 +225,7 @@ void AddMachineOptions(CLI::App& app, MultigridWords& words) {
   app.add_option("--check", words.check,
                  "compare with serial propagation: once, or in training every:K steps")
       ->type_name("WHEN");
-  app.add_flag("--json", words.json, "print JSON (planner/multigrid/FORMAT.md)")
+  app.add_flag("--json", words.json, "print JSON (planner/report/FORMAT.md)")
       ->disable_flag_override();
   app.add_option("--report", words.report,
                  "write the JSON to a file, too; `ucudnn report FILE.json` draws it")

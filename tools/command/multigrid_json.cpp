@@ -78,8 +78,8 @@ void AddSolve(const SolvedNetwork& solved, ordered_json& json) {
   json["cycles"] = longest.solution.cycles;
   json["status"] = multigrid::NameOf(longest.solution.outcome);
   json["output_error"] = NumberOrNull(solved.output_error);
-  json["cpu_seconds"] = solved.seconds;
-  json["serial_cpu_seconds"] = NumberOrNull(solved.serial_seconds);
+  json["seconds"] = solved.seconds;
+  json["serial_seconds"] = NumberOrNull(solved.serial_seconds);
   ordered_json stages = ordered_json::array();
   for (size_t at = 0; at < solved.stages.size(); ++at) {
     const multigrid::Solution& solution = solved.stages[at].solution;
@@ -103,7 +103,7 @@ ordered_json EpochJson(const TrainedEpoch& trained) {
   row["cycles"] = epoch.cycles;
   row["serial_solves"] = epoch.serial_solves;
   row["fallback"] = epoch.fallback;
-  row["cpu_seconds"] = trained.seconds;
+  row["seconds"] = trained.seconds;
   ordered_json checks = ordered_json::array();
   for (const multigrid::CheckedStep& check : epoch.checks) {
     checks.push_back({{"step", check.step},

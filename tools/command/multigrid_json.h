@@ -1,4 +1,4 @@
-// The JSON of `ucudnn multigrid`, `ucudnn-multigrid` (planner/multigrid/FORMAT.md). Pure functions.
+// The JSON of `ucudnn multigrid`, `ucudnn-multigrid` (planner/report/FORMAT.md). Pure functions.
 #pragma once
 
 #include <string>

@@ -208,7 +208,10 @@ Element AboutList(const std::vector<MultigridReport>& reports) {
   add("precision",
       [](const MultigridReport& report) { return report.precision + " (" + report.backend + ")"; });
   add("norm of residuals", [](const MultigridReport& report) { return report.norm; });
-  add("threads", [](const MultigridReport& report) { return std::to_string(report.threads); });
+  add("machine", [](const MultigridReport& report) { return report.machine; });
+  add("times", [](const MultigridReport& report) {
+    return report.has_cpu_times ? "CPU times, by the clock" : "of a device, by the clock";
+  });
   add("images in a mini-batch",
       [](const MultigridReport& report) { return std::to_string(report.batch); });
   add("report", [](const MultigridReport& report) { return report.source; });
@@ -224,6 +227,7 @@ std::optional<double> LastResidual(const ReportedStage& stage) {
 std::optional<double> RelativeResidual(const SolveRow& row) {
   const std::optional<double> residual = LastResidual(*row.stage);
   const std::optional<double>& largest = row.stage->largest_state;
+  if (row.stage->status == "serial") return std::nullopt;  // the states are others by now
   if (!residual || IsRelative(*row.report)) return residual;
   return largest && *largest > 0 ? std::optional(*residual / *largest) : std::nullopt;
 }
@@ -251,8 +255,8 @@ Element SolvesSection(const std::vector<SolveRow>& rows) {
   Element section = Section("solves", "Solves");
   section.Add(
       Paragraph("One forward pass each. The error is that of the network's output against serial "
-                "propagation, relative, in L2, where it was checked. Times are of the CPU that "
-                "solved, by the clock: there, serial propagation is what a solve has to beat." +
+                "propagation, relative, in L2, where it was checked. Serial "
+                "propagation on the same machine is what a solve has to beat." +
                 StatusesText(rows)));
   const bool any_fell_back = std::any_of(
       rows.begin(), rows.end(), [](const SolveRow& row) { return !row.stage->fallback.empty(); });
@@ -275,8 +279,7 @@ Element SolvesSection(const std::vector<SolveRow>& rows) {
          WholeCell(static_cast<int64_t>(row.stage->levels.size())), WholeCell(row.stage->cycles),
          row.stage->status, NumberCell("%.3e", LastResidual(*row.stage)),
          NumberCell("%.2e", RelativeResidual(row)), NumberCell("%.2e", row.solve->output_error),
-         NumberCell("%.3g", row.solve->cpu_seconds),
-         NumberCell("%.3g", row.solve->serial_cpu_seconds)},
+         NumberCell("%.3g", row.solve->seconds), NumberCell("%.3g", row.solve->serial_seconds)},
         row.stage->fallback);
   }
   return std::move(section.Add(table.Take()));
@@ -417,8 +420,7 @@ Element TrainingSection(const std::vector<TrainingRow>& rows) {
                 : std::string()) +
       "Solves and cycles are those of an epoch, forward and backward; fell back are solves that "
       "did not converge and were done by serial propagation. Errors are the largest against serial "
-      "propagation of the steps that were checked, relative, in L2. Times are of the CPU, by the "
-      "clock."));
+      "propagation of the steps that were checked, relative, in L2."));
   section.Add(TrainingCharts(rows));
   bool any_fell_back = false;
   bool any_checked = false;
@@ -446,7 +448,7 @@ Element TrainingSection(const std::vector<TrainingRow>& rows) {
                                  WholeCell(one.solves),
                                  WholeCell(one.cycles),
                                  WholeCell(one.serial_solves),
-                                 NumberCell("%.3g", one.cpu_seconds)};
+                                 NumberCell("%.3g", one.seconds)};
       if (any_checked) {
         cells.push_back(NumberCell("%.1e", one.output_error));
         cells.push_back(NumberCell("%.1e", one.gradient_error));

@@ -76,8 +76,8 @@ ReportedSolve ReadSolve(const JsonPlace& place) {
   solve.parameters = place.Member("parameters").Integer(0, kMostCount);
   solve.stages = ReadStages(place.Member("stages"), ReadSolvedStage);
   solve.output_error = place.Member("output_error").Quantity();
-  solve.cpu_seconds = place.Member("cpu_seconds").Quantity();
-  solve.serial_cpu_seconds = place.Member("serial_cpu_seconds").Quantity();
+  solve.seconds = place.Member("seconds").Quantity();
+  solve.serial_seconds = place.Member("serial_seconds").Quantity();
   return solve;
 }
 
@@ -96,7 +96,7 @@ ReportedEpoch ReadEpoch(const JsonPlace& place) {
   epoch.cycles = place.Member("cycles").Integer(0, kMostCount);
   epoch.serial_solves = place.Member("serial_solves").Integer(0, kMostCount);
   epoch.fallback = place.Member("fallback").TextIfThere();
-  epoch.cpu_seconds = place.Member("cpu_seconds").Quantity();
+  epoch.seconds = place.Member("seconds").Quantity();
   for (const JsonPlace& check : place.Member("checks").Items()) {
     KeepLarger(check.Member("output_error").Quantity(), epoch.output_error);
     KeepLarger(check.Member("gradient_error").Quantity(), epoch.gradient_error);
@@ -132,7 +132,11 @@ void ReadMultigridHead(const JsonPlace& root, MultigridReport& report) {
   report.weights = root.Member("weights").Text();
   report.backend = root.Member("backend").Text();
   report.precision = root.Member("precision").Text();
-  report.threads = root.Member("threads").Integer(1, kMostCount);
+  report.machine = root.Member("machine").Text();
+  const JsonPlace times = root.Member("cpu_times");
+  const bool is_told = !times.absent() && times.value()->is(JsonValue::Kind::kBoolean);
+  if (!is_told) times.Refuse("true or false");
+  report.has_cpu_times = is_told && times.value()->boolean;
   report.batch = root.Member("batch").Integer(1, kMostCount);
   report.norm = root.Member("norm").Text();
   report.tolerance = root.Member("tolerance").Quantity();

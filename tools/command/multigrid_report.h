@@ -29,8 +29,8 @@ struct ReportedSolve {
   int64_t parameters = 0;
   std::vector<ReportedStage> stages;  // at least one
   std::optional<double> output_error;
-  std::optional<double> cpu_seconds;
-  std::optional<double> serial_cpu_seconds;
+  std::optional<double> seconds;
+  std::optional<double> serial_seconds;
 };
 
 struct ReportedEpoch {
@@ -40,7 +40,7 @@ struct ReportedEpoch {
   int64_t cycles = 0;
   int64_t serial_solves = 0;
   std::string fallback;
-  std::optional<double> cpu_seconds;
+  std::optional<double> seconds;
   // The largest of the epoch's checked steps; none: none was checked.
   std::optional<double> output_error;
   std::optional<double> gradient_error;
@@ -66,7 +66,8 @@ struct MultigridReport {
   std::string weights;
   std::string backend;
   std::string precision;
-  int64_t threads = 0;
+  std::string machine;  // "double precision on the host, 2 threads"
+  bool has_cpu_times = true;
   int64_t batch = 0;
   std::string norm;
   std::optional<double> tolerance;

@@ -2,9 +2,11 @@
 and what is to be seen in a light and a dark theme and on paper. Skipped where there is no Chromium."""
 
 import json
+import math
 import unittest
 
 import browser
+import multigrid_report_test as multigrid
 from command import CommandTest
 from report_test import MIB, OFFLINE, REPORT, Page, offline_kernel, run, split_reports
 
@@ -228,6 +230,55 @@ class Pages(CommandTest):
                 self.assertEqual(960 if calls == 6 else 2600, found["wide"])
                 # Each rank's own part, and a row of each neighbour.
                 self.assertEqual((3 * ranks - 2, 2), (found["cells"], found["figures"]))
+
+    # Of a chart of lines: by name of each its points in the viewport's units, and where its axis has which number.
+    LINES = """(id => { const svg = document.querySelector(`#${id} svg`);
+        const place = mark => { const box = mark.getBBox(); return [box.x + box.width / 2, box.y + box.height / 2]; };
+        const points = {};
+        for (const mark of svg.querySelectorAll("g > g > g > title")) {
+            (points[mark.textContent.split(",")[0]] ??= []).push(place(mark.nextElementSibling));
+        }
+        return {points, ticks: [...svg.querySelectorAll("text.faint.end")].map(text => [text.textContent, text.getBBox().y + text.getBBox().height / 2]),
+                limits: [...svg.querySelectorAll("line.limit")].map(line => Number(line.getAttribute("y1"))),
+                lines: [...svg.querySelectorAll("path.line")].map(line => getComputedStyle(line).stroke)}; })"""
+
+    def test_curves_of_multigrid_are_drawn_to_scale(self):
+        documents = {"depths.json": multigrid.depths(), "serial.json": multigrid.training(levels=(64,)), "two.json": multigrid.training()}
+        for name, document in documents.items():
+            with open(f"{self.folder}/{name}", "w", encoding="utf-8") as file:
+                json.dump(document, file)
+        self.make("report", *documents)
+        found = self.told(f"""{{residuals: {self.LINES}("convergence-chart"), loss: {self.LINES}("loss-chart"), top1: {self.LINES}("top1-chart"),
+            ticks: [...document.querySelectorAll("#levels-1 svg > g > g")].map(level => level.querySelectorAll("line.tall").length),
+            cut: [...document.querySelectorAll("svg[role=img] text")].filter(text => {{
+                const box = text.getBBox(), view = text.ownerSVGElement.viewBox.baseVal;
+                return box.x < -1 || box.y < -1 || box.x + box.width > view.width + 1 || box.y + box.height > view.height + 1;
+            }}).map(text => text.textContent)}}""")
+        self.assertEqual([], found["cut"])
+        with self.subTest("a logarithmic axis"):
+            chart = found["residuals"]
+            self.assertEqual(3, len(set(chart["lines"])))
+            ticks = [(float(text), y) for text, y in chart["ticks"]]
+            decade = (ticks[-1][1] - ticks[0][1]) / (math.log10(ticks[-1][0]) - math.log10(ticks[0][0]))
+            at = lambda number: ticks[0][1] + decade * math.log10(number / ticks[0][0])
+            for depth in documents["depths.json"]["depths"]:
+                points = chart["points"][f'{depth["layers"] - 3} layers']
+                residuals = [residual for residual in depth["residuals"] if residual is not None]
+                for (_, y), residual in zip(points, residuals, strict=True):
+                    self.assertAlmostEqual(at(residual), y, delta=1)
+                steps = {round(after[0] - before[0], 1) for before, after in zip(points, points[1:])}
+                self.assertEqual(1, len(steps))
+            self.assertAlmostEqual(at(1e-9), chart["limits"][0], delta=1)
+        with self.subTest("linear axes"):
+            for chart, numbers in (("loss", (2.5, 1.25, 0.5)), ("top1", (25, 50, 75))):
+                first, *_, last = [(float(text), y) for text, y in found[chart]["ticks"]]
+                scale = (last[1] - first[1]) / (last[0] - first[0])
+                self.assertEqual({"serial propagation", "2 cycles"}, set(found[chart]["points"]))
+                for points in found[chart]["points"].values():
+                    for (_, y), number in zip(points, numbers, strict=True):
+                        self.assertAlmostEqual(first[1] + scale * (number - first[0]), y, delta=1)
+        # Of 1,024 layers the C-points are too close to be told apart.
+        self.assertEqual([0, 65, 17, 5, 0], found["ticks"])
 
     def test_light_dark_and_paper(self):
         self.report_page()

@@ -49,8 +49,9 @@ WeightedChain SmoothChain(int steps, double gain) {
   return DrawnChain({.steps = steps}, random, gain, 6);
 }
 
-constexpr char kRose[] = "the residual rose twice in a row";
-constexpr char kSlow[] = "the residual fell by less than half in three cycles";
+constexpr char kRose[] = "relative to the largest state, the residual rose twice in a row";
+constexpr char kSlow[] =
+    "relative to the largest state, the residual fell by less than half in three cycles";
 constexpr char kNotFinite[] = "the states are not finite";
 
 TEST(Honesty, AnUnscaledNetWhoseStatesGrowBy1e100IsSolvedSerially) {

@@ -1,0 +1,222 @@
+"""`ucudnn report` of what `ucudnn multigrid --report` wrote: what its page says, and what it refuses."""
+
+import copy
+import json
+import random
+import unittest
+
+from command import CommandTest
+from report_test import REPORT, Page
+
+
+def stage(steps=64, levels=(64, 16, 4), coarsening=(4, 4), **changes):
+    return {"steps": steps, "shape": [4, 24, 24], "step": 1 / steps, "levels": list(levels), "coarsening": list(coarsening),
+            "residuals": [6.5, 4.75, 0.25], "cycles": 2, "status": "early", "fallback": "", "largest_state": 50.0} | changes
+
+
+HEAD = {"format": "ucudnn-multigrid", "version": 1, "ucudnn": "0.1.0", "network": "kirby-3m", "layers": 67, "parameters": 73682,
+        "weights": "drawn", "backend": "cpu64", "precision": "fp64", "machine": "double precision on the host, 2 threads",
+        "cpu_times": True, "threads": 2, "batch": 1, "norm": "L2, absolute", "tolerance": None, "most_cycles": 2, "coarse": "inject",
+        "relaxation": "FCF,F", "cycle": "V", "start": "broadcast", "storage": "all"}
+
+
+def solve(*stages, **changes):
+    """A report of one solve."""
+    stages = list(stages) or [stage()]
+    return HEAD | {"residuals": stages[0]["residuals"], "cycles": 2, "status": "early", "output_error": 0.00125, "seconds": 0.5,
+                   "serial_seconds": 0.125, "stages": stages} | changes
+
+
+def depths(**changes):
+    """One of three depths, with a tolerance."""
+    made = []
+    for steps, levels, residuals in ((64, (64, 16, 4), [6.5, 1e-3, 1e-10]), (256, (256, 64, 16, 4), [3.25, 2e-3, 2e-7, 5e-11]),
+                                     (1024, (1024, 256, 64, 16, 4), [1.5, 3e-3, 3e-7, None])):
+        one = stage(steps, levels, [4] * (len(levels) - 1), residuals=residuals, cycles=len(residuals) - 1,
+                    status="serial" if residuals[-1] is None else "converged", fallback="" if residuals[-1] else "the states are not finite")
+        made.append({"layers": steps + 3, "parameters": 1000 * steps, "residuals": residuals, "cycles": one["cycles"],
+                     "status": one["status"], "output_error": None, "seconds": 1.5, "serial_seconds": None, "stages": [one]})
+    return solve(tolerance=1e-9, most_cycles=100, depths=made, **changes)
+
+
+def training(cycles=2, levels=(64, 16, 4), losses=(2.5, 1.25, 0.5), **changes):
+    epochs = [{"loss": loss, "top1": 0.25 * (number + 1), "solves": 12, "cycles": 12 * cycles, "serial_solves": number, "fallback": "",
+               "seconds": 3.5, "checks": [{"step": 3 * number, "output_error": 0.5 ** number, "gradient_error": 2.0}]}
+              for number, loss in enumerate(losses)]
+    what = stage(64, levels, [4] * (len(levels) - 1))
+    for key in ("residuals", "cycles", "status", "fallback", "largest_state"):
+        del what[key]
+    return HEAD | {"most_cycles": cycles, "most_backward_cycles": cycles, "stages": [what], "training": {
+        "data": "digits", "examples": 1442, "test_examples": 355, "rate": 0.002, "momentum": 0.9, "seed": 0, "epochs": epochs}} | changes
+
+
+class MultigridReport(CommandTest):
+    def write(self, document, name="solve.json"):
+        with open(f"{self.folder}/{name}", "w", encoding="utf-8") as file:
+            file.write(document if isinstance(document, str) else json.dumps(document))
+        return name
+
+    def page(self, *documents):
+        names = [self.write(document, f"{number}.json") for number, document in enumerate(documents)]
+        result = self.run_command("report", *names)
+        self.assertEqual((0, ""), (result.returncode, result.stderr))
+        return Page(result.stdout)
+
+    def rows(self, page, table):
+        head, *rows = page.tables[table]
+        return [dict(zip(head, row, strict=True)) for row in rows]
+
+    def test_a_solve_says_what_it_is(self):
+        page = self.page(solve())
+        row, = self.rows(page, "solve-table")
+        self.assertEqual({"solve": "64 layers", "residual layers": "64", "h": "0.0156", "levels": "3", "cycles": "2", "status": "early",
+                          "residual": "2.500e-01", "of the largest state": "5.00e-03", "output error": "1.25e-03", "solve, s": "0.5",
+                          "serial, s": "0.125"}, row)
+        text = page.text()
+        for said in ("kirby-3m, 67 layers, 73,682 parameters", "V-cycle, relaxation FCF,F, coarse operator inject, start broadcast",
+                     "fp64 (cpu64)", "L2, absolute", "double precision on the host, 2 threads", "CPU times, by the clock", "0.json",
+                     "early: the cycles asked for are done, and the states are approximate", "level 1: 64 layers", "FCF, blocks of 4",
+                     "level 2: 16 layers", "F, blocks of 4", "level 3: 4 layers", "serially"):
+            self.assertIn(said, text)
+        self.assertNotIn("rounding: ", text)
+        self.assertIn("convergence-chart", page.ids)
+        self.assertNotIn("training", page.ids)
+        device = self.page(solve(cpu_times=False, machine="single precision on Some GPU, blocks run as: grouped", precision="fp32",
+                                 backend="cudnn")).text()
+        self.assertIn("of a device, by the clock", device)
+        self.assertNotIn("CPU times", device)
+
+    def test_depths_are_told_apart(self):
+        page = self.page(depths())
+        self.assertEqual(["64 layers", "256 layers", "1024 layers"], [row["solve"] for row in self.rows(page, "solve-table")])
+        self.assertEqual(["1.000e-10", "5.000e-11", ""], [row["residual"] for row in self.rows(page, "solve-table")])
+        # What fell back is solved: the last residual is of states that are gone.
+        self.assertEqual(["2.00e-12", "1.00e-12", ""], [row["of the largest state"] for row in self.rows(page, "solve-table")])
+        self.assertEqual(["", "", "the states are not finite"], [row["fell back since"] for row in self.rows(page, "solve-table")])
+        text = page.text()
+        for said in ("kirby-3m at 3 depths", "tolerance 1e-09", "converged: the residual is at most the tolerance", "1024 layers, cycle 2: 3.000e-07"):
+            self.assertIn(said, text)
+        self.assertEqual(3, len([name for name in page.ids if name.startswith("levels-") and not name.endswith("title")]))
+
+    def test_files_are_named_by_what_differs(self):
+        def names(*documents):
+            return [row["solve"] for row in self.rows(self.page(*documents), "solve-table")]
+        self.assertEqual(["inject", "sum"], names(solve(), solve(coarse="sum")))
+        self.assertEqual(["FCF,F, start broadcast", "F, start nested"], names(solve(), solve(relaxation="F", start="nested")))
+        self.assertEqual(["kirby-3m, fp64", "net, fp32"], names(solve(), solve(network="net", precision="fp32")))
+        self.assertEqual(["T = 1", "T = 64"], names(solve(), solve(stage(step=1))))
+        self.assertEqual(["coarsening 4", "one level"], names(solve(), solve(stage(64, (64,), (), residuals=[], status="serial", cycles=0))))
+        self.assertEqual(["64 layers, stage 1", "16 layers, stage 2"], names(solve(stage(), stage(16, (16, 4), (4,)))))
+        self.assertEqual(["64 layers"] * 2, names(solve(), solve()))
+
+    def test_training_stands_next_to_serial_propagation(self):
+        page = self.page(training(levels=(64,)), training(), training(cycles=1, most_backward_cycles=3))
+        rows = self.rows(page, "training-table")
+        self.assertEqual(["serial propagation", "2 cycles", "1 + 3 cycles"], [row["training"] for row in rows[::3]])
+        self.assertEqual({"training": "2 cycles", "epoch": "2", "loss": "1.25000", "top-1": "50.00 %", "solves": "12", "cycles": "24",
+                          "fell back": "1", "s": "3.5", "output error": "5.0e-01", "gradient error": "2.0e+00"}, rows[4])
+        text = page.text()
+        self.assertIn("On 1,442 images of digits, tested on 355 others.", text)
+        self.assertIn("serial propagation, epoch 3: top-1 75.00 %", text)
+        for chart in ("loss-chart", "top1-chart"):
+            self.assertIn(chart, page.ids)
+        self.assertNotIn("solve-table", page.tables)
+        other = self.page(training(), training(batch=64), training(most_cycles=1, most_backward_cycles=1))
+        self.assertEqual(["2 cycles, mini-batches of 1", "2 cycles, mini-batches of 64", "1 cycle, mini-batches of 1"],
+                         [row["training"] for row in self.rows(other, "training-table")[::3]])
+        with self.subTest("beside a solve"):
+            both = self.page(training(), solve())
+            self.assertLess(both.ids.index("solves"), both.ids.index("training"))
+
+    def test_what_is_not_known_is_left_out(self):
+        page = self.page(training(losses=(None, 1.5)), solve(output_error=None, serial_seconds=None))
+        self.assertEqual(["", "1.50000"], [row["loss"] for row in self.rows(page, "training-table")])
+        row, = self.rows(page, "solve-table")
+        self.assertEqual(("", ""), (row["output error"], row["serial, s"]))
+        nothing = self.page(solve(stage(64, (64,), (), residuals=[], status="serial", cycles=0)))
+        self.assertIn("Nothing was solved by cycles.", nothing.text())
+        self.assertNotIn("convergence-chart", nothing.ids)
+
+    def test_bytes_of_others_are_shown_as_text(self):
+        page = self.page(solve(network="</td><script>alert(1)</script>", machine="<b onclick='x'>"))
+        self.assertEqual(1, page.tags.count("script"))
+        self.assertIn("</td><script>alert(1)</script>", page.text())
+
+    def test_extreme_numbers_can_be_drawn(self):
+        for residuals in ([1e300, 1e-300, 5e-324], [0, 0, 0], [1, 1, 1], [1e308] * 200, [None, 7.5]):
+            page = self.page(solve(stage(residuals=residuals, largest_state=1e-300)))
+            self.assertNotIn("nan", page.text())
+        deep = 1 << 40
+        self.page(solve(stage(deep, (deep, deep // 2), (2,))), solve(stage(deep, (deep, deep // 2), (2,))))
+        self.page(training(losses=[1e300] * 3), training(losses=[0.0]))
+        many = self.page(*[solve(coarse=f"operator {number}") for number in range(30)])
+        self.assertIn("6 more are not drawn.", many.text())
+        self.assertEqual(30, len(self.rows(many, "solve-table")))
+
+    def test_what_is_wrong_is_named(self):
+        def changed(document, path, value):
+            document = copy.deepcopy(document)
+            *parents, last = path
+            place = document
+            for step in parents:
+                place = place[step]
+            if value is ...:
+                del place[last]
+            else:
+                place[last] = value
+            return document
+        for document, path, value, expected in (
+                (solve(), ("version",), 2, "version is 2; expected 1\n"),
+                (solve(), ("network",), None, "network is null; expected text\n"),
+                (solve(), ("batch",), 0, "batch is 0; expected a whole number from 1 to "),
+                (solve(), ("cpu_times",), 1, "cpu_times is 1; expected true or false\n"),
+                (solve(), ("machine",), ..., "machine is missing; expected text\n"),
+                (solve(), ("tolerance",), -1, "tolerance is -1; expected a number of 0 or more, or null\n"),
+                (solve(), ("stages",), [], "stages is an array of 0; expected a list of stages\n"),
+                (solve(), ("stages",), ..., "stages is missing; expected a list of stages\n"),
+                (solve(), ("stages", 0, "steps"), 0, "stages[0].steps is 0; expected a whole number from 1 to "),
+                (solve(), ("stages", 0, "levels"), [64, 16], "stages[0].levels are not those of 'steps' and 'coarsening'\n"),
+                (solve(), ("stages", 0, "levels", 1), 17, "stages[0].levels are not those of 'steps' and 'coarsening'\n"),
+                (solve(), ("stages", 0, "coarsening", 1), 1, "stages[0].coarsening[1] is 1; expected a whole number from 2 to "),
+                (solve(), ("stages", 0, "residuals", 2), "small", "stages[0].residuals[2] is 'small'; expected a number of 0 or more, or null\n"),
+                (solve(), ("stages", 0, "status"), None, "stages[0].status is null; expected text\n"),
+                (depths(), ("depths",), [], "depths is an array of 0; expected a list of solves\n"),
+                (depths(), ("depths", 1, "stages", 0, "shape", 0), 0, "depths[1].stages[0].shape[0] is 0; expected a whole number from 1 to "),
+                (training(), ("training",), [], "training is an array of 0; expected an object\n"),
+                (training(), ("training", "epochs", 1, "top1"), 1.5, "training.epochs[1].top1 is 1.5; expected a number from 0 to 1\n"),
+                (training(), ("training", "epochs", 0, "checks", 0, "output_error"), "x",
+                 "training.epochs[0].checks[0].output_error is 'x'; expected a number of 0 or more, or null\n")):
+            with self.subTest(path=path, value=value):
+                self.assert_refused(["report", self.write(changed(document, path, value))], f"ucudnn report: 'solve.json': {expected}")
+        self.write(REPORT, "run.json")
+        self.write(solve())
+        for names in (["run.json", "solve.json"], ["solve.json", "run.json"]):
+            self.assert_refused(["report", *names], "ucudnn report: 'run.json' is no report of `ucudnn multigrid`, and 'solve.json' is one; "
+                                "expected one kind on a page\n")
+        self.assert_refused(["report", "solve.json", "--db", "m.db"],
+                            "--db: a report of `ucudnn multigrid` has no kernels that are looked up\n")
+
+    def test_mutated_reports_are_shown_or_refused_in_one_line(self):
+        rng = random.Random(19)
+        values = ["-1", "1e999", "null", "{}", "[]", "9223372036854775807", '"x"', "0", "1e9", "true"]
+        texts = [json.dumps(document) for document in (solve(), depths(), training())]
+        for number in range(90):
+            mutated = texts[number % 3]
+            for _ in range(rng.randrange(1, 4)):
+                at = rng.randrange(len(mutated))
+                if rng.random() < 0.5:
+                    colons = [i for i, c in enumerate(mutated) if c in ":,["]
+                    at = rng.choice(colons) + 1
+                    end = min(i for i in (mutated.find(",", at), mutated.find("}", at), mutated.find("]", at), len(mutated)) if i > 0)
+                    mutated = mutated[:at] + rng.choice(values) + mutated[end:]
+                else:
+                    mutated = mutated[:at] + chr(rng.randrange(32, 127)) + mutated[at + rng.randrange(0, 4):]
+            result = self.run_command("report", self.write(mutated))
+            if result.returncode == 0:
+                Page(result.stdout)
+            else:
+                self.assertEqual((2, "", 1), (result.returncode, result.stdout, result.stderr.count("\n")), mutated)
+
+
+if __name__ == "__main__":
+    unittest.main()
