@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <tuple>
 #include <utility>
 
 #include "base/text.h"
@@ -24,9 +26,8 @@ using multigrid::Stage;
 using multigrid::Workload;
 
 constexpr int kMostDevices = 64;
-// Of the network itself, in what two cycles of it take: a few seconds of one processor.
+// Of a solve of the network itself: a few seconds of one processor.
 constexpr double kVerifiedOperations = 4e10;
-constexpr double kPassesOfTwoCycles = 8;
 constexpr int64_t kVerifiedParameters = 20'000'000;
 
 // Refuses what changes nothing, and what the models do not know.
@@ -54,10 +55,11 @@ Status CheckAnalysis(const CLI::App& app, const MultigridWords& words) {
   return Status::Ok();
 }
 
-Result<std::vector<int>> ReadDevices(const MultigridWords& words, const planner::Machine& machine,
-                                     bool is_measured) {
+// As many as the machine has, and as the network's layers can be divided over.
+Result<std::vector<int>> ReadDevices(const MultigridWords& words, const NetworkAnalysis& analysis) {
   std::vector<int> devices;
-  const int most = is_measured ? kMostDevices : machine.Devices();
+  const int of_machine = analysis.is_measured ? kMostDevices : analysis.machine.Devices();
+  const int most = std::min(of_machine, analysis.layers.Layers());
   if (words.devices.empty()) {
     for (int count = 1; count <= std::min(most, kMostDevices); count *= 2) devices.push_back(count);
     return devices;
@@ -65,7 +67,9 @@ Result<std::vector<int>> ReadDevices(const MultigridWords& words, const planner:
   for (const std::string& word : Split(words.devices, ',')) {
     const Result<int> count = ParseWhole("--devices", word, 1, most);
     if (!count.ok()) {
-      return Status::Error(count.message() + ": as many as " + Quoted(machine.name) + " has");
+      return Status::Error(count.message() + ", as " +
+                           (most == of_machine ? Quoted(analysis.machine.name) + " has devices"
+                                               : Quoted(analysis.layers.name) + " has layers"));
     }
     devices.push_back(*count);
   }
@@ -103,6 +107,15 @@ MultigridSetting SettingOf(const multigrid::NetworkSettings& network) {
   return setting;
 }
 
+// In a table: by coarsening, levels, coarse operator and relaxation.
+bool ComesFirst(const TriedSetting& a, const TriedSetting& b) {
+  const auto key = [](const TriedSetting& tried) {
+    return std::tuple(tried.setting.coarsening, tried.levels, tried.setting.coarse,
+                      tried.setting.solve.c_sweeps);
+  };
+  return key(a) < key(b);
+}
+
 planner::Machine CoresOf(double copy_gb_per_s) {
   planner::Machine machine;
   machine.name = "this machine";
@@ -135,9 +148,15 @@ class Analyst {
     return problem_.time > 0 ? problem_.time / static_cast<double>(stage.steps.size())
                              : problem_.step;
   }
-  bool IsVerifiable() const;
+  // Without a tolerance as many cycles of the network itself as are taken, for their residuals.
+  int VerifiedCycles(const TriedSetting& tried) const {
+    const bool needs_rate = analysis_.settings.network.forward.tolerance.has_value();
+    return needs_rate ? 2 : std::min(2, CyclesOf(tried.estimate).value_or(2));
+  }
+  // Whether those take a few seconds at most.
+  bool IsVerifiable(const TriedSetting& tried) const;
   // True where the setting needs other cycles than the stand-in told.
-  Result<bool> Verify(const MultigridSetting& setting);
+  Result<bool> Verify(const TriedSetting& tried);
 
   const CLI::App& app_;
   const MultigridWords& words_;
@@ -241,23 +260,36 @@ Status Analyst::EstimateRates(const AnalysisChoices& choices) {
   return Status::Ok();
 }
 
-bool Analyst::IsVerifiable() const {
+bool Analyst::IsVerifiable(const TriedSetting& tried) const {
   if (analysis_.stand_in.empty() || analysis_.parameters > kVerifiedParameters) return false;
-  double operations = 0;
-  for (const multigrid::LayerSection& section : analysis_.layers.sections) {
+  const auto operations_of = [&](const multigrid::LayerSection& section) {
+    double operations = 0;
     for (const int kind : section.kinds) {
       for (const multigrid::LayerKernel& kernel :
            analysis_.layers.kinds[static_cast<size_t>(kind)].kernels(
                multigrid::LayerPass::kForward)) {
-        operations += kernel.operations;
+        operations += kernel.operations / analysis_.layers.batch;
       }
     }
+    return operations;
+  };
+  double operations = 0;
+  for (const multigrid::LayerSection& section : analysis_.layers.sections) {
+    double passes = 1;
+    const auto levels = multigrid::Hierarchy::Make(static_cast<int>(section.kinds.size()),
+                                                   tried.setting.coarsening, tried.setting.levels);
+    if (section.is_stage && levels.ok()) {
+      passes = multigrid::LayersApplied(tried.setting, *levels, VerifiedCycles(tried)) /
+               levels->level(0).steps;
+    }
+    operations += passes * operations_of(section);
   }
-  return operations / analysis_.layers.batch * kPassesOfTwoCycles <= kVerifiedOperations;
+  return operations <= kVerifiedOperations;
 }
 
-Result<bool> Analyst::Verify(const MultigridSetting& setting) {
-  progress_.Show("two cycles of the network itself");
+Result<bool> Analyst::Verify(const TriedSetting& tried) {
+  const MultigridSetting& setting = tried.setting;
+  progress_.Show("cycles of the network itself");
   if (problem_.parameters.empty()) {
     const multigrid::ResidualChain& chain = problem_.chain;
     UCUDNN_ASSIGN_OR_RETURN(
@@ -274,7 +306,7 @@ Result<bool> Analyst::Verify(const MultigridSetting& setting) {
   network.coarse = setting.coarse;
   network.forward.relaxation = {{setting.solve.c_sweeps, 1}};
   network.forward.tolerance.reset();
-  network.forward.cycles = 2;
+  network.forward.cycles = VerifiedCycles(tried);
   network.backward = network.forward;
   UCUDNN_ASSIGN_OR_RETURN(
       const auto made, multigrid::HostNetwork::Make(problem_.chain, problem_.parameters, network));
@@ -283,9 +315,11 @@ Result<bool> Analyst::Verify(const MultigridSetting& setting) {
   const auto longest =
       std::max_element(solutions.begin(), solutions.end(),
                        [](const auto& a, const auto& b) { return a.steps < b.steps; });
-  UCUDNN_ASSIGN_OR_RETURN(const TriedSetting tried, Try(setting));
   TriedSetting verified = tried;
   verified.estimate = multigrid::EstimateOf(longest->solution, tried.estimate.direct_cycles);
+  if (network.forward.cycles == 1) {
+    verified.estimate.second = std::numeric_limits<double>::quiet_NaN();
+  }
   verified.cycles = CyclesOf(verified.estimate);
   const bool changes = verified.cycles != CyclesOf(tried.estimate);
   // A residual of the stand-in's reference is nothing that the network's own can be held to.
@@ -302,8 +336,7 @@ Result<NetworkAnalysis> Analyst::Run() {
   analysis_.facts = FactsOf(problem_, analysis_.settings.network);
   UCUDNN_ASSIGN_OR_RETURN(analysis_.parameters, planner::ParameterCount(problem_.chain.graph));
   UCUDNN_RETURN_IF_ERROR(ReadTimes());
-  UCUDNN_ASSIGN_OR_RETURN(const std::vector<int> devices,
-                          ReadDevices(words_, analysis_.machine, analysis_.is_measured));
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<int> devices, ReadDevices(words_, analysis_));
   const AnalysisChoices choices = ChoicesOf(app_, analysis_.settings, analysis_.is_measured);
   UCUDNN_RETURN_IF_ERROR(EstimateRates(choices));
   const multigrid::NetworkModel model(analysis_.layers, *analysis_.times, analysis_.machine);
@@ -313,13 +346,16 @@ Result<NetworkAnalysis> Analyst::Run() {
   };
   UCUDNN_ASSIGN_OR_RETURN(analysis_.workloads, analyse());
   const multigrid::DevicesRow* best = analysis_.workloads.front().Best(analysis_.machine.device);
-  if (best != nullptr && IsVerifiable()) {
-    UCUDNN_ASSIGN_OR_RETURN(const bool changes, Verify(best->multigrid->setting));
+  if (best != nullptr) {
+    UCUDNN_ASSIGN_OR_RETURN(const TriedSetting tried, Try(best->multigrid->setting));
+    UCUDNN_ASSIGN_OR_RETURN(const bool changes,
+                            IsVerifiable(tried) ? Verify(tried) : Result<bool>(false));
     if (changes) {
       UCUDNN_ASSIGN_OR_RETURN(analysis_.workloads, analyse());
     }
   }
   for (TriedSetting& tried : analysis_.tried) tried.cycles = CyclesOf(tried.estimate);
+  std::sort(analysis_.tried.begin(), analysis_.tried.end(), ComesFirst);
   return std::move(analysis_);
 }
 

@@ -118,11 +118,20 @@ void PrintLayers(const NetworkAnalysis& analysis) {
               FormatByteSize(static_cast<size_t>(bytes)).c_str(), Join(ways, ", ").c_str());
 }
 
+bool IsDirect(const TriedSetting& tried) {
+  return tried.cycles && *tried.cycles >= tried.estimate.direct_cycles;
+}
+
 void PrintTried(const TriedSetting& tried) {
-  std::printf("%-32s  %10.2e  %10.2e  %7.4f  %s\n",
-              SettingText(tried.setting, tried.levels).c_str(), tried.estimate.first,
-              tried.estimate.second, tried.estimate.Rate(),
-              tried.cycles ? std::to_string(*tried.cycles).c_str() : "none");
+  const auto number = [](const char* format, double value) {
+    return std::isfinite(value) ? Digits(value, format) : std::string("-");
+  };
+  const multigrid::ConvergenceEstimate& estimate = tried.estimate;
+  std::printf("%-32s  %10s  %10s  %7s  %s%s\n", SettingText(tried.setting, tried.levels).c_str(),
+              number("%.2e", estimate.first).c_str(), number("%.2e", estimate.second).c_str(),
+              number("%.4f", estimate.Rate()).c_str(),
+              tried.cycles ? std::to_string(*tried.cycles).c_str() : "does not converge",
+              IsDirect(tried) ? " (direct)" : "");
 }
 
 void PrintConvergence(const NetworkAnalysis& analysis) {
@@ -147,7 +156,20 @@ void PrintConvergence(const NetworkAnalysis& analysis) {
 }
 
 std::string RatioText(double numerator, double denominator) {
-  return Digits(numerator / denominator, "%.2f") + "x";
+  return Digits(numerator / denominator, numerator < 10 * denominator ? "%.2f" : "%.1f") + "x";
+}
+
+// What is compared, beside the number of devices: captured and launched kernels are of devices.
+void PrintHead(const NetworkAnalysis& analysis) {
+  std::printf("\n%7s  %11s  %9s  %6s", "", "partitioned", "multigrid", "over");
+  if (!analysis.is_measured) std::printf("  %8s", "over");
+  std::printf("  %11s  %9s", "over", "computing");
+  if (!analysis.is_measured) std::printf("  %10s", "in streams");
+  std::printf("\n%7s  %11s  %9s  %6s", "devices", "ms", "ms", "serial");
+  if (!analysis.is_measured) std::printf("  %8s", "captured");
+  std::printf("  %11s  %9s", "partitioned", "share");
+  if (!analysis.is_measured) std::printf("  %10s", "ms");
+  std::printf("  setting\n");
 }
 
 void PrintRow(const NetworkAnalysis& analysis, const WorkloadAnalysis& workload,
@@ -163,11 +185,13 @@ void PrintRow(const NetworkAnalysis& analysis, const WorkloadAnalysis& workload,
   }
   const ChosenSetting& chosen = *row.multigrid;
   const double ms = chosen.run.ms;
-  std::printf("  %9s  %8s  %8s  %8s  %5.1f%%", time(chosen.run).c_str(),
-              RatioText(workload.serial.ms, ms).c_str(),
-              RatioText(workload.captured.ms, ms).c_str(),
-              RatioText(row.partitioned.ms, ms).c_str(), 100 * chosen.run.computing_share);
-  if (!analysis.is_measured) std::printf("  %8s", Milliseconds(row.launched_streams->ms).c_str());
+  std::printf("  %9s  %6s", time(chosen.run).c_str(), RatioText(workload.serial.ms, ms).c_str());
+  if (!analysis.is_measured) {
+    std::printf("  %8s", RatioText(workload.captured.ms, ms).c_str());
+  }
+  std::printf("  %11s  %8.1f%%", RatioText(row.partitioned.ms, ms).c_str(),
+              100 * chosen.run.computing_share);
+  if (!analysis.is_measured) std::printf("  %10s", Milliseconds(row.launched_streams->ms).c_str());
   std::printf("  %s, %s\n", SettingText(chosen.setting, chosen.levels).c_str(),
               CyclesText(chosen.setting.solve.cycles).c_str());
 }
@@ -209,16 +233,13 @@ void PrintVerdict(const NetworkAnalysis& analysis, const WorkloadAnalysis& workl
 
 void PrintWorkload(const NetworkAnalysis& analysis, const WorkloadAnalysis& workload) {
   const planner::Device& device = analysis.machine.device;
-  std::printf("\n%s, ms, modelled; serial propagation %s%s", WorkloadName(workload.workload),
+  std::printf("\n%s, modelled; serial propagation %s%s ms", WorkloadName(workload.workload),
               Milliseconds(workload.serial.ms).c_str(), workload.serial.Fits(device) ? "" : "*");
   if (!analysis.is_measured) {
-    std::printf(", captured as a CUDA graph %s%s", Milliseconds(workload.captured.ms).c_str(),
+    std::printf(", captured as a CUDA graph %s%s ms", Milliseconds(workload.captured.ms).c_str(),
                 workload.captured.Fits(device) ? "" : "*");
   }
-  std::printf("\n%7s  %11s  %9s  %8s  %8s  %8s  %6s", "devices", "partitioned", "multigrid",
-              "/ serial", "/ captd", "/ partd", "works");
-  if (!analysis.is_measured) std::printf("  %8s", "launched");
-  std::printf("  setting\n");
+  PrintHead(analysis);
   for (const DevicesRow& row : workload.rows) PrintRow(analysis, workload, row);
 }
 
@@ -250,6 +271,7 @@ ordered_json TriedJson(const TriedSetting& tried) {
   json["residuals"] = {number(tried.estimate.first), number(tried.estimate.second)};
   json["rate"] = number(tried.estimate.Rate());
   json["cycles"] = tried.cycles ? ordered_json(*tried.cycles) : ordered_json(nullptr);
+  json["direct"] = IsDirect(tried);
   return json;
 }
 

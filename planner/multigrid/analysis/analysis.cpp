@@ -168,6 +168,24 @@ std::vector<MultigridSetting> CandidatesFor(const NetworkLayers& network,
   return candidates;
 }
 
+double LayersApplied(const MultigridSetting& setting, const Hierarchy& hierarchy, int cycles) {
+  const bool sums =
+      setting.coarse == CoarseOperator::kSum || setting.coarse == CoarseOperator::kSum2;
+  const auto layers_of = [&](int level) {
+    const Level& shape = hierarchy.level(level);
+    return static_cast<double>(shape.steps) * (sums ? shape.span : 1);
+  };
+  double layers = 0;
+  for (int level = 0; level < hierarchy.levels(); ++level) {
+    // Relaxed on the way down, once on the way up, and applied when it is made; the coarsest is
+    // solved.
+    const bool is_coarsest = level == hierarchy.coarsest();
+    const int passes = is_coarsest ? 1 : setting.solve.c_sweeps + 2;
+    layers += (passes + (level > 0 ? 1 : 0)) * layers_of(level);
+  }
+  return cycles * layers;
+}
+
 Result<std::vector<WorkloadAnalysis>> Analyse(const NetworkModel& model,
                                               const AnalysisChoices& choices,
                                               const std::vector<int>& devices,

@@ -64,6 +64,10 @@ using CyclesSource = std::function<Result<std::optional<int>>(const MultigridSet
 std::vector<MultigridSetting> CandidatesFor(const NetworkLayers& network,
                                             const AnalysisChoices& choices);
 
+// How many layers a solve of `steps` layers applies in so many cycles, those of coarse steps that
+// apply several counted each; about.
+double LayersApplied(const MultigridSetting& setting, const Hierarchy& hierarchy, int cycles);
+
 // One for each workload. `devices` are numbers of devices, each at most the machine's. Errors are
 // those of `cycles` and of the simulator.
 Result<std::vector<WorkloadAnalysis>> Analyse(const NetworkModel& model,

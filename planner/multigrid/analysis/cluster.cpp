@@ -30,21 +30,29 @@ bool Cluster::HasMessage(const TaskList& tasks) const {
                      [&](TaskId task) { return runs_[static_cast<size_t>(task)] == kMessage; });
 }
 
-// The kernels begin when their first launch does at the earliest, and end when their last has
-// ended.
+TaskId Cluster::AddLaunches(int device, double launches, TaskList after) {
+  const TaskId launch = graph_.Add({.duration_ms = launches * machine_.device.launch_us / 1e3,
+                                    .queue = hosts_[static_cast<size_t>(device)].queue,
+                                    .after = std::move(after),
+                                    .activity = simulate::Activity::kLaunch});
+  runs_.push_back(device);
+  return launch;
+}
+
+// The kernels begin when their first launch has ended, and end when their last has at the earliest.
 void Cluster::Launch(int device, double launches, TaskList& after, TaskList& done) {
   HostThread& host = hosts_[static_cast<size_t>(device)];
-  if (host.last != kNone) after.push_back(host.last);
-  if (launches == 0) return;
-  simulate::Task launch = {.duration_ms = launches * machine_.device.launch_us / 1e3,
-                           .queue = host.queue,
-                           .activity = simulate::Activity::kLaunch};
-  for (const TaskId task : after) {
-    if (runs_[static_cast<size_t>(task)] == kMessage) launch.after.push_back(task);
+  if (launches > 0) {
+    TaskList messages;
+    for (const TaskId task : after) {
+      if (runs_[static_cast<size_t>(task)] == kMessage) messages.push_back(task);
+    }
+    host.last = AddLaunches(device, 1, std::move(messages));
+    after.push_back(host.last);
+    if (launches > 1) done.push_back(AddLaunches(device, launches - 1, {}));
+  } else if (host.last != kNone) {
+    after.push_back(host.last);
   }
-  host.last = graph_.Add(std::move(launch));
-  runs_.push_back(device);
-  done.push_back(host.last);
 }
 
 TaskList Cluster::Run(int device, simulate::QueueId queue, const RunCost& cost, TaskList after) {
@@ -61,11 +69,7 @@ TaskList Cluster::Run(int device, simulate::QueueId queue, const RunCost& cost, 
 
 void Cluster::BeginGraph(int device) {
   if (launching_ == Launching::kEach) return;
-  HostThread& host = hosts_[static_cast<size_t>(device)];
-  host.last = graph_.Add({.duration_ms = machine_.device.launch_us / 1e3,
-                          .queue = host.queue,
-                          .activity = simulate::Activity::kLaunch});
-  runs_.push_back(device);
+  hosts_[static_cast<size_t>(device)].last = AddLaunches(device, 1, {});
 }
 
 TaskList Cluster::Send(int from, int to, double bytes, Port port, TaskList after) {

@@ -58,13 +58,14 @@ class Cluster {
  private:
   struct HostThread {
     simulate::QueueId queue = simulate::kNone;
-    simulate::TaskId last = simulate::kNone;  // the launch before the next
+    simulate::TaskId last = simulate::kNone;  // what kernels without a launch of their own wait for
   };
 
   // Who runs a task: a device's number, or one of these.
   static constexpr int kMessage = -1;  // and what was joined with one
   static constexpr int kJoin = -2;
 
+  simulate::TaskId AddLaunches(int device, double launches, TaskList after);
   void Launch(int device, double launches, TaskList& after, TaskList& done);
   bool HasMessage(const TaskList& tasks) const;
 

@@ -257,6 +257,12 @@ int NetworkLayers::LongestStage() const {
   return longest;
 }
 
+int NetworkLayers::Layers() const {
+  size_t layers = 0;
+  for (const LayerSection& section : sections) layers += section.kinds.size();
+  return static_cast<int>(layers);
+}
+
 NetworkLayers LayersOfNetwork(const ResidualChain& chain, int batch, int element_bytes) {
   NetworkLayers layers;
   layers.name = chain.graph.name;

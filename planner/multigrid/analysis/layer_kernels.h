@@ -60,8 +60,10 @@ struct NetworkLayers {
     return static_cast<double>(sections[static_cast<size_t>(section)].state_numbers) *
            element_bytes;
   }
-  // Of the longest stage, or -1.
+  // Its section, or -1.
   int LongestStage() const;
+  // Steps of all stages, and each other section as one.
+  int Layers() const;
 };
 
 // Each operator is a launch: a bias belongs to its layer, flattening costs nothing. Numbers have

@@ -34,7 +34,7 @@ class Reducer {
   bool HasFullyConnected() const {
     return Any([](const Node& node) { return std::holds_alternative<FullyConnected>(node.op); });
   }
-  // The least extent of an axis at which the middle of a window sees no border on one side.
+  // How short an axis may become: so that a window reaches over one border at a time.
   int32_t LeastExtent(size_t axis) const;
   bool DividesChannels(int divisor) const;
 
@@ -68,7 +68,8 @@ int32_t Reducer::LeastExtent(size_t axis) const {
     }
     return false;
   });
-  return std::min(stage_.shape.extents[axis], window + 1);
+  constexpr int32_t kLeast = 4;
+  return std::min(stage_.shape.extents[axis], std::max(kLeast, (window + 1) / 2));
 }
 
 bool Reducer::DividesChannels(int divisor) const {
@@ -214,6 +215,7 @@ Result<StandIn> Reducer::Make(const Reduction& reduction) const {
   UCUDNN_ASSIGN_OR_RETURN(const planner::Graph graph, builder.Build());
   // Norms that are part of the chain were allowed when it was made.
   UCUDNN_ASSIGN_OR_RETURN(made.chain, MakeResidualChain(graph, BatchNorms::kFrozen));
+  made.stage_steps = static_cast<int>(stage_.steps.size());
   made.h_factor = reduction.stride * BorderFactor(reduction);
   made.state_factor =
       static_cast<double>(stage_.shape.Features()) / static_cast<double>(state.Features());

@@ -49,12 +49,15 @@ Result<ConvergenceEstimate> RateProbe::Estimate(const MultigridSetting& setting)
   network_settings.forward.start = setting.solve.start;
   network_settings.forward.scale = settings_.scale;
   network_settings.forward.cycles = 2;
+  // A stand-in of fewer layers may have too few for so many levels.
+  const int steps = stand_in_.chain.Steps();
+  if (!Hierarchy::Make(steps, setting.coarsening, setting.levels).ok()) network_settings.levels = 0;
   UCUDNN_ASSIGN_OR_RETURN(const auto network,
                           HostNetwork::Make(stand_in_.chain, parameters_, network_settings));
   UCUDNN_RETURN_IF_ERROR(network->Forward(state_.data()).status());
   UCUDNN_ASSIGN_OR_RETURN(
       const Hierarchy hierarchy,
-      Hierarchy::Make(stand_in_.chain.Steps(), setting.coarsening, setting.levels));
+      Hierarchy::Make(stand_in_.stage_steps, setting.coarsening, setting.levels));
   ConvergenceEstimate estimate =
       EstimateOf(network->forward_solutions().front().solution,
                  CyclesOfDirectSolve(hierarchy.level(0), {setting.solve.c_sweeps, 1}));

@@ -16,9 +16,9 @@
 namespace ucudnn::multigrid {
 
 struct ProbeSettings {
-  double h = 1;             // of the stage's step
-  double operations = 2e8;  // of one forward pass at most, where a stand-in can be so small
-  uint64_t seed = 0;        // of the state that goes in, and of drawn weights
+  double h = 1;               // of the stage's step
+  double operations = 1.7e8;  // of one forward pass at most, where a stand-in can be so small
+  uint64_t seed = 0;          // of the state that goes in, and of drawn weights
   int lanes = 1;
   ResidualScale scale = ResidualScale::kAbsolute;
 };
