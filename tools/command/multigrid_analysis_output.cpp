@@ -9,6 +9,7 @@
 #include "base/byte_size.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "command/multigrid_facts.h"
 #include "command/multigrid_output.h"
 
 namespace ucudnn::command {
@@ -43,10 +44,6 @@ std::string SweepsText(int c_sweeps) {
 std::string SettingText(const MultigridSetting& setting, int levels) {
   return "c = " + CoarseningText(setting) + ", " + std::to_string(levels) + " levels, " +
          SweepsText(setting.solve.c_sweeps) + ", " + multigrid::NameOf(setting.coarse);
-}
-
-std::string CyclesText(int cycles) {
-  return std::to_string(cycles) + (cycles == 1 ? " cycle" : " cycles");
 }
 
 std::string Digits(double number, const char* format = "%.3g") {

@@ -92,6 +92,10 @@ std::string LayersText(const std::vector<int>& levels) {
   return text;
 }
 
+std::string CyclesText(int cycles) {
+  return std::to_string(cycles) + (cycles == 1 ? " cycle" : " cycles");
+}
+
 std::string Grouped(int64_t number) {
   std::string text = std::to_string(number);
   for (auto at = static_cast<int>(text.size()) - 3; at > 0; at -= 3) {

@@ -36,6 +36,8 @@ ProblemFacts FactsOf(const multigrid::Problem& problem, const multigrid::Network
 std::string ShapeText(const std::vector<int>& shape);
 // "4,093, 511, 63 and 7".
 std::string LayersText(const std::vector<int>& levels);
+// "1 cycle", "2 cycles".
+std::string CyclesText(int cycles);
 // "4,093".
 std::string Grouped(int64_t number);
 

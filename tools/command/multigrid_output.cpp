@@ -13,10 +13,6 @@ using multigrid::Outcome;
 using multigrid::Solution;
 using multigrid::StageSolution;
 
-std::string CyclesText(int cycles) {
-  return std::to_string(cycles) + (cycles == 1 ? " cycle" : " cycles");
-}
-
 std::string NumberText(const char* format, double number) {
   char text[64];
   std::snprintf(text, sizeof text, format, number);
