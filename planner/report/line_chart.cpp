@@ -15,11 +15,11 @@ namespace {
 constexpr double kPlotLeft = 64;
 constexpr double kPlotRight = 24;
 constexpr double kPlotTall = 260;
-constexpr int kColours = 10;
+constexpr int kLineColours = 10;
 constexpr int kMostTicks = 12;
 
 std::string LineClass(size_t number) {
-  return "l" + std::to_string(number % static_cast<size_t>(kColours));
+  return "l" + std::to_string(number % static_cast<size_t>(kLineColours));
 }
 
 // The vertical axis: where numbers are, and its ticks.

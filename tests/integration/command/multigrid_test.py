@@ -330,6 +330,10 @@ class Multigrid(CommandTest):
             with self.subTest(option, value=value):
                 self.refused(("kirby-3m", f"{option}={value}"), f"{option} '{value}': {line}")
         self.refused(("kirby-3m", "--coarse", "max"), "--coarse 'max' is no coarse operator; expected one of inject, mid, mean, sum, sum2")
+        for option, value, line in (("--way", "blocks", "expected one of auto, one, streams, threads, grouped"),
+                                    ("--streams", "0", "expected a whole number from 1 to 1024"),
+                                    ("--workspace-limit", "64mb", "expected bytes, as in 64MiB")):
+            self.refused((*self.SMALL, "--backend", "cudnn", option, value), f"{option} '{value}': {line}")
         self.refused(("chain", "--weights", "w.npz", "--activation", "gelu"), "--activation 'gelu': expected one of relu, tanh")
         for option, value in (("--rate", "0"), ("--epochs", "0"), ("--examples", "0"), ("--momentum", "1"), ("--momentum", "-0.1"),
                               ("--backward-cycles", "0"), ("--check", "every:0"), ("--check", "every:"), ("--check", "once")):
@@ -391,6 +395,13 @@ class Multigrid(CommandTest):
         for words in (("--layers", "8"), ("--weights", "w.npz"), ("--train", DIGITS)):
             self.refused(("kirby-3m", "--depths", "8,16", *words),
                          f"{words[0]}: --depths solves networks of several depths, with drawn weights")
+        for words in (("--host",), ("--way", "streams"), ("--streams", "2"), ("--workspace-limit", "1MiB")):
+            self.refused((*self.SMALL, *words), f"{words[0]}: is of a device; expected --backend cudnn with it")
+        device = (*self.SMALL, "--backend", "cudnn")
+        self.refused((*device, "--threads", "2"), "--threads: is of the host; expected --streams of a device")
+        self.refused((*device, "--train", DIGITS), "--train: devices solve forward alone; expected --backend cpu64 to train")
+        for words in (("--machine", "k80x16"), ("--devices", "2")):
+            self.refused((*self.SMALL, *words), f"{words[0]}: says where to model solves; expected --analyse")
         self.refused((*self.SMALL, "--time", "1", "--step", "1"), "--time and --step both say how far a layer goes; expected one of them")
 
     def test_what_does_not_fit_memory_is_refused(self):
