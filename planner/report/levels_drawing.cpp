@@ -13,12 +13,22 @@ constexpr double kTick = 5;       // half the height of a state's
 constexpr double kTallTick = 10;  // and of one that the next level has, too
 constexpr double kClosest = 3;    // ticks closer than that are a band
 
-// Ticks at every `every`-th state, from 0 on.
-void AddTicks(const DrawnLevel& level, int64_t every, double left, double pitch, double y,
-              double half, Element& svg) {
+// Where the states of a level are.
+struct Row {
+  double left = 0;
+  double pitch = 1;
+  double y = 0;
+
+  double X(int64_t state) const { return left + static_cast<double>(state) * pitch; }
+};
+
+// At every `every`-th state, from 0 on.
+void AddTicks(const DrawnLevel& level, int64_t every, const Row& row, Element& svg) {
+  const bool is_tall = every > 1;
+  const double half = is_tall ? kTallTick : kTick;
   for (int64_t state = 0; state <= level.layers; state += every) {
-    const double x = left + static_cast<double>(state) * pitch;
-    svg.Add(LineOf(x, y - half, x, y + half, half == kTallTick ? "edge tall" : "edge"));
+    const double x = row.X(state);
+    svg.Add(LineOf(x, row.y - half, x, row.y + half, is_tall ? "edge tall" : "edge"));
   }
 }
 
@@ -38,18 +48,18 @@ Element DrawLevels(const char* id, const std::string& title,
   Element marks("g");
   double y = 4 + kRowHeight / 2;
   for (const DrawnLevel& level : levels) {
-    const double pitch = per_layer * static_cast<double>(level.span);
-    const double end = left + static_cast<double>(level.layers) * pitch;
+    const Row row = {left, per_layer * static_cast<double>(level.span), y};
+    const double end = row.X(level.layers);
     Element group("g");
     group.Add(Element("title", level.label + ": " + level.note));
     group.Add(LineOf(left, y, end, y, "edge"));
-    if (pitch >= kClosest) {
-      AddTicks(level, 1, left, pitch, y, kTick, group);
+    if (row.pitch >= kClosest) {
+      AddTicks(level, 1, row, group);
     } else {
       group.Add(RectangleOf(left, y - kTick, end - left, 2 * kTick, "box k8"));
     }
-    if (level.coarsening > 1 && pitch * static_cast<double>(level.coarsening) >= kClosest) {
-      AddTicks(level, level.coarsening, left, pitch, y, kTallTick, group);
+    if (level.coarsening > 1 && row.pitch * static_cast<double>(level.coarsening) >= kClosest) {
+      AddTicks(level, level.coarsening, row, group);
     }
     group.Add(TextAt(left - 12, y + 4, level.label, "end"));
     group.Add(TextAt(left + width + 12, y + 4, level.note, "faint"));

@@ -208,10 +208,11 @@ void AddMachineOptions(CLI::App& app, MultigridWords& words) {
       ->type_name("NAME");
   app.add_flag("--host", words.host, "cudnn on the CPU stand-in: its times are CPU times")
       ->disable_flag_override();
-  app.add_option("--way", words.way,
-                 "how a device runs the blocks of a level: one by one, streams, threads (a stream\n"
-                 "and a thread each), grouped (as one convolution of many groups), or auto, the\n"
-                 "fastest measured (default: auto)")
+  app.add_option(
+         "--way", words.way,
+         "how a device runs the blocks of a level: one (after the other), streams, threads (a\n"
+         "stream and a thread each), grouped (as one convolution of many groups), or auto, the\n"
+         "fastest measured (default: auto)")
       ->type_name("NAME");
   app.add_option("--streams", words.streams, "of streams and threads (default: 8)")->type_name("N");
   app.add_option("--workspace-limit", words.workspace_limit,

@@ -123,9 +123,14 @@ void PrintCheck(const SolvedNetwork& solved) {
 // A row of the table of depths: a name, and what `text` says of each solve.
 template <typename Text>
 void PrintRow(const std::string& name, const std::vector<SolvedNetwork>& solves, Text&& text) {
-  std::printf("%-12s", name.c_str());
-  for (const SolvedNetwork& solved : solves) std::printf("  %10s", text(solved).c_str());
-  std::printf("\n");
+  std::string row = name + std::string(name.size() < 12 ? 12 - name.size() : 0, ' ');
+  size_t end = row.size();  // behind the last cell that has a text
+  for (const SolvedNetwork& solved : solves) {
+    const std::string cell = text(solved);
+    row += std::string(cell.size() < 12 ? 12 - cell.size() : 1, ' ') + cell;
+    if (!cell.empty()) end = row.size();
+  }
+  std::printf("%s\n", row.substr(0, end).c_str());
 }
 
 void PrintResiduals(const std::vector<SolvedNetwork>& solves) {
@@ -173,10 +178,11 @@ void PrintDepths(const MultigridWords& words, const std::vector<SolvedNetwork>& 
   PrintRow("status", solves, [](const SolvedNetwork& solved) {
     return std::string(multigrid::NameOf(solved.LongestStage().solution.outcome));
   });
-  PrintRow("CPU s", solves,
+  const std::string seconds = first.settings.RunsOnCpu() ? "CPU s" : "s";
+  PrintRow(seconds, solves,
            [](const SolvedNetwork& solved) { return NumberText("%.3g", solved.seconds); });
   if (first.output_error) {
-    PrintRow("serial CPU s", solves, [](const SolvedNetwork& solved) {
+    PrintRow("serial " + seconds, solves, [](const SolvedNetwork& solved) {
       return NumberText("%.3g", *solved.serial_seconds);
     });
     PrintRow("output error", solves,
@@ -198,8 +204,8 @@ void PrintTraining(const MultigridWords& words, const TrainingFacts& facts) {
     std::printf("solves end at a residual of %.3g, or after %s\n", *forward.tolerance,
                 CyclesText(forward.cycles).c_str());
   } else {
-    std::printf("solves end after %s forward and %d backward\n", CyclesText(forward.cycles).c_str(),
-                settings.network.backward.cycles);
+    std::printf("solves end after %s forward and %d backward\n",
+                CyclesText(forward.cycles).c_str(), settings.network.backward.cycles);
   }
   std::printf(
       "%s images of %s, %s to test; mini-batches of %d, learning rate %.3g, momentum %.3g\n",

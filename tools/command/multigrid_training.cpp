@@ -38,13 +38,13 @@ multigrid::Examples ExamplesOf(const multigrid::LabelledImages& from, int full_s
   return examples;
 }
 
-struct Digits {
+struct DigitSets {
   multigrid::Examples training;
   multigrid::Examples test;
 };
 
-Result<Digits> ReadDigits(const std::string& folder, const MultigridTraining& training,
-                          const Problem& problem) {
+Result<DigitSets> ReadDigits(const std::string& folder, const MultigridTraining& training,
+                             const Problem& problem) {
   const planner::Shape& input = problem.chain.shapes.front();
   const planner::Shape& output = problem.chain.shapes.back();
   if (input.c != 1 || input.spatial_rank != 2 || output.Features() != multigrid::kLabels) {
@@ -55,8 +55,8 @@ Result<Digits> ReadDigits(const std::string& folder, const MultigridTraining& tr
   }
   Result<multigrid::DataSet> data = multigrid::LoadDataSet(folder);
   if (!data.ok()) return Status::Error("--train " + data.message());
-  Digits digits = {ExamplesOf(data->training, data->full_scale, input, training.most_examples),
-                   ExamplesOf(data->test, data->full_scale, input, 0)};
+  DigitSets digits = {ExamplesOf(data->training, data->full_scale, input, training.most_examples),
+                      ExamplesOf(data->test, data->full_scale, input, 0)};
   const int batch = training.settings.network.batch;
   if (digits.training.count() >= batch) return digits;
   return Status::Error("--batch " + std::to_string(batch) + ": there are " +
@@ -94,7 +94,7 @@ std::string EpochText(int number, int epochs) {
 }
 
 // One epoch and its test.
-Result<TrainedEpoch> RunEpoch(Trainer& trainer, const Digits& digits, int number,
+Result<TrainedEpoch> RunEpoch(Trainer& trainer, const DigitSets& digits, int number,
                               const MultigridTraining& training, MultigridProgress& progress) {
   const int steps = digits.training.count() / training.settings.network.batch;
   const Stopwatch stopwatch;
@@ -115,7 +115,7 @@ Result<TrainedEpoch> RunEpoch(Trainer& trainer, const Digits& digits, int number
 }
 
 int RunEpochs(const CLI::App& app, const MultigridWords& words, const TrainingFacts& facts,
-              Trainer& trainer, const Digits& digits) {
+              Trainer& trainer, const DigitSets& digits) {
   MultigridProgress progress;
   Notices notices(app);
   std::vector<TrainedEpoch> epochs;
@@ -144,7 +144,7 @@ int Train(const CLI::App& app, const MultigridWords& words, const Problem& probl
   const Result<MultigridTraining> training = ReadTraining(words, settings);
   if (!training.ok()) return Refuse(app, training.message());
   const multigrid::NetworkSettings& network = training->settings.network;
-  const Result<Digits> digits = ReadDigits(words.train, *training, problem);
+  const Result<DigitSets> digits = ReadDigits(words.train, *training, problem);
   if (!digits.ok()) return Refuse(app, digits.message());
   constexpr int kWays = 2;  // forward and backward
   if (const Status memory = CheckStateMemory(problem, network, kWays); !memory.ok()) {

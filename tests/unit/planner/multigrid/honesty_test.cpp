@@ -73,6 +73,32 @@ TEST(Honesty, AnUnscaledNetWhoseStatesGrowBy1e100IsSolvedSerially) {
   ExpectGivenUp(solve, solve.Solve(early), kSlow);
 }
 
+TEST(Honesty, WhoWatchesSeesTheResidualOfEachCycle) {
+  const WeightedChain chain = SmoothChain(64, 0.5);
+  HostSolve solve(chain, {.h = 1.0 / 64});
+  std::vector<int> cycles;
+  std::vector<double> residuals;
+  SolveOptions options = WithTolerance(1e-9, 20, kRelative);
+  options.watch = [&](int cycle, double residual) {
+    cycles.push_back(cycle);
+    residuals.push_back(residual);
+  };
+  const Result<Solution> solved = solve.Solve(options);
+  ASSERT_TRUE(solved.ok()) << solved.message();
+  ASSERT_EQ(static_cast<int>(cycles.size()), solved->cycles);
+  for (int cycle = 1; cycle <= solved->cycles; ++cycle) {
+    EXPECT_EQ(cycles[cycle - 1], cycle);
+    EXPECT_EQ(residuals[cycle - 1], solved->residuals[cycle]);
+  }
+  options.tolerance.reset();
+  options.cycles = 2;
+  options.measures_cycles = false;
+  residuals.clear();
+  ASSERT_TRUE(solve.Solve(options).ok());
+  ASSERT_EQ(residuals.size(), 2u);
+  for (const double residual : residuals) EXPECT_TRUE(std::isnan(residual));
+}
+
 // T = 50. The solve is not given up, though its first cycles hardly lower the residual.
 TEST(Honesty, StatesThatGrowTo1e8ConvergeInTheRelativeNorm) {
   const WeightedChain chain = SmoothChain(256, 0.5);
