@@ -80,8 +80,8 @@ void PrintMachine(const NetworkAnalysis& analysis) {
         analysis.measurement_notes.c_str());
   } else {
     std::printf(
-        "%s, %d x %s: modelled by a roofline of single precision, %s us to launch a kernel and %s "
-        "us until\nthe next that waits for it\n",
+        "%s, %d x %s: modelled by a roofline of single precision, %s us to launch a kernel and\n"
+        "%s us until the next that waits for it; least times, of kernels as good as the device\n",
         analysis.machine.name.c_str(), analysis.machine.Devices(), device.name.c_str(),
         Digits(device.launch_us).c_str(), Digits(device.kernel_us).c_str());
   }
@@ -161,11 +161,11 @@ void PrintHead(const NetworkAnalysis& analysis) {
   std::printf("\n%7s  %11s  %9s  %6s", "", "partitioned", "multigrid", "over");
   if (!analysis.is_measured) std::printf("  %8s", "over");
   std::printf("  %11s  %9s", "over", "computing");
-  if (!analysis.is_measured) std::printf("  %10s", "in streams");
+  if (!analysis.is_measured) std::printf("  %10s  %9s", "in streams", "computing");
   std::printf("\n%7s  %11s  %9s  %6s", "devices", "ms", "ms", "serial");
   if (!analysis.is_measured) std::printf("  %8s", "captured");
   std::printf("  %11s  %9s", "partitioned", "share");
-  if (!analysis.is_measured) std::printf("  %10s", "ms");
+  if (!analysis.is_measured) std::printf("  %10s  %9s", "ms", "share");
   std::printf("  setting\n");
 }
 
@@ -188,7 +188,10 @@ void PrintRow(const NetworkAnalysis& analysis, const WorkloadAnalysis& workload,
   }
   std::printf("  %11s  %8.1f%%", RatioText(row.partitioned.ms, ms).c_str(),
               100 * chosen.run.computing_share);
-  if (!analysis.is_measured) std::printf("  %10s", Milliseconds(row.launched_streams->ms).c_str());
+  if (!analysis.is_measured) {
+    std::printf("  %10s  %8.1f%%", time(*row.launched_streams).c_str(),
+                100 * row.launched_streams->computing_share);
+  }
   std::printf("  %s, %s\n", SettingText(chosen.setting, chosen.levels).c_str(),
               CyclesText(chosen.setting.solve.cycles).c_str());
 }

@@ -66,7 +66,8 @@ void SolveTasks::MakeShares(int level) {
   }
 }
 
-// The block that sends a state comes first, and by itself; so does the one that waits for one.
+// The block that sends a state comes first, and by itself; the one that waits for a state comes
+// last, so that the host launches the others before it waits.
 void SolveTasks::MakeUnits(int level, Share& share, bool has_before, bool has_behind) {
   int begin = share.begin;
   int end = share.end;
@@ -79,16 +80,15 @@ void SolveTasks::MakeUnits(int level, Share& share, bool has_before, bool has_be
     --end;
     add(end, end + 1);
   }
-  if (has_before && end - begin > 1) {
-    ++begin;
-    add(begin - 1, begin);
-  }
+  const bool waits = has_before && end - begin > 1;
+  if (waits) ++begin;
   const int streams = plan_.blocks == BlocksAtOnce::kGrouped
                           ? 1
                           : std::min(end - begin, device_.concurrent_kernels);
   for (int i = 0; i < streams; ++i) {
     add(begin + (end - begin) * i / streams, begin + (end - begin) * (i + 1) / streams);
   }
+  if (waits) add(begin - 1, begin);
 }
 
 void SolveTasks::CostUnit(int level, Unit& unit) const {

@@ -1,0 +1,168 @@
+"""`ucudnn multigrid --analyse`: what it says of a machine that is not there, and what it refuses."""
+
+import json
+import re
+import resource
+import unittest
+
+from command import CommandTest
+
+SETTING = ("--coarsening", "4", "--levels", "2", "--relaxation", "F", "--coarse", "inject")
+
+
+class MultigridAnalysis(CommandTest):
+    def analyse(self, *words):
+        result = self.run_command("multigrid", *words, "--analyse")
+        self.assertEqual((0, ""), (result.returncode, result.stderr), words)
+        return result.stdout
+
+    def document(self, *words):
+        return json.loads(self.analyse(*words, "--json"))
+
+    def refused(self, words, line):
+        result = self.run_command("multigrid", *words)
+        pattern = ".*".join(re.escape(part) for part in line.split("..."))
+        self.assertRegex(result.stderr, rf"\Aucudnn multigrid: {pattern}\n\Z")
+        self.assertEqual((2, ""), (result.returncode, result.stdout), words)
+
+    def machine(self, name="machine.json", devices=4, latency_us=0, **device):
+        """Kernels take 1 ms each, however many run at once, and nothing else takes time."""
+        made = {"name": "made", "memory_bytes": 1 << 40, "tflops": 1e5, "memory_gb_per_s": 1e6, "launch_us": 0, "kernel_us": 1000,
+                "filling_threads": 1, "concurrent_kernels": 128} | device
+        with open(f"{self.folder}/{name}", "w", encoding="utf-8") as file:
+            json.dump({"format": "ucudnn-machine", "version": 1, "name": "made", "device": made,
+                       "levels": [{"name": "link", "count": devices, "gb_per_s": 1e5, "latency_us": latency_us}]}, file)
+        return name
+
+    def test_times_are_those_of_the_machine_file(self):
+        words = ("kirby-3m", "--layers", "64", "--machine", self.machine(latency_us=2000), *SETTING, "--cycles", "1", "--devices", "1,2")
+        document = self.document(*words)
+        self.assertEqual(("ucudnn-multigrid-analysis", 1, "kirby-3m", "made", "roofline", 1),
+                         tuple(document[key] for key in ("format", "version", "network", "machine", "layer_times", "batch")))
+        inference, training = document["workloads"]
+        self.assertEqual(("inference", "training"), (inference["workload"], training["workload"]))
+        # Two kernels before the steps and two behind, three of each step.
+        self.assertAlmostEqual(2 + 64 * 3 + 2, inference["serial"]["modelled_ms"], delta=0.01)
+        # The opening convolution needs no gradient of the image; its weights, the steps' and the last layer's have one kernel each,
+        # and an update.
+        self.assertAlmostEqual(196 + 1 + 64 * 3 + 2 + 66 + 3, training["serial"]["modelled_ms"], delta=0.01)
+        one, two = inference["rows"]
+        self.assertAlmostEqual(198, two["partitioned"]["modelled_ms"], delta=0.01)
+        # 2 of the opening, 1 to fill the states; F, Advance and coarse step of all 16 blocks at once, 16 coarse steps, F; 2.
+        self.assertAlmostEqual(2 + 1 + 3 * (4 + 1 + 16 + 3) + 2, one["multigrid"]["modelled_ms"], delta=0.01)
+        # 2 ms between the coarse steps; the first state, which takes 2 as well, is there before them.
+        self.assertAlmostEqual(77 + 2, two["multigrid"]["modelled_ms"], delta=0.01)
+        self.assertEqual({"coarsening": [4], "levels": 2, "relaxation": "F", "coarse": "inject"}, two["multigrid"]["setting"])
+        self.assertTrue(inference["pays"])
+        self.assertEqual((1, 1), (inference["pays_from"], inference["best_devices"]))
+
+    def test_every_time_of_a_solve_is_said_to_be_modelled(self):
+        text = self.analyse("kirby-3m", "--layers", "64", "--machine", "h100x8", "--devices", "1,8")
+        self.assertRegex(text, r"(?m)^kirby-3m: 67 layers, 73,682 parameters, mini-batch of 1$")
+        self.assertRegex(text, r"(?m)^h100x8, 8 x NVIDIA H100 80GB HBM3: modelled by a roofline ")
+        self.assertRegex(text, r"(?m)^inference, modelled; serial propagation [\d.]+ ms, captured as a CUDA graph [\d.]+ ms$")
+        self.assertRegex(text, r"(?m)^training, modelled; ")
+        self.assertRegex(text, r"(?m)^ +8( +[\d.]+){2}( +[\d.]+x){3} +[\d.]+% +[\d.]+ +[\d.]+%  c = \d+, \d levels, F(CF)?, \w+, \d+ cycles?$")
+        for verdict in re.findall(r"(?m)^(?:inference|training): .+$", text):
+            self.assertIn("(modelled)", verdict)
+
+    def test_a_device_that_one_layer_fills_is_faster_serially(self):
+        # Work alone takes time, and each kernel has all of the device.
+        machine = self.machine(devices=2, kernel_us=0, tflops=1e-3, filling_threads=1)
+        text = self.analyse("kirby-3m", "--layers", "64", "--machine", machine)
+        for workload in ("inference", "training"):
+            self.assertRegex(text, rf"(?m)^{workload}: serial is faster here: [\d.]+ ms; multigrid takes [\d.]+ ms at best, on 2 devices "
+                             r"\(modelled\)$")
+        document = self.document("kirby-3m", "--layers", "64", "--machine", machine)
+        self.assertEqual([(False, None, 2)] * 2, [tuple(workload[key] for key in ("pays", "pays_from", "best_devices"))
+                                                  for workload in document["workloads"]])
+
+    def test_what_does_not_fit_is_marked(self):
+        # A training step needs 12 bytes for each of 73,682 parameters.
+        text = self.analyse("kirby-3m", "--layers", "64", "--machine", self.machine(memory_bytes=1 << 20), *SETTING, "--devices", "1,4")
+        self.assertRegex(text, r"(?m)^training, modelled; serial propagation [\d.]+\* ms")
+        self.assertRegex(text, r"(?m)^ +1 +[\d.]+\* ")
+        self.assertIn("\n* does not fit the 1 MiB of a device\n", text)
+
+    def test_a_tolerance_takes_as_many_cycles_as_the_rate_says(self):
+        words = ("kirby-3m", "--layers", "256", "--machine", self.machine(), *SETTING)
+        few, many = (self.document(*words, "--tolerance", tolerance) for tolerance in ("1e-3", "1e-9"))
+        tried, = many["tried"]
+        first, second = tried["residuals"]
+        self.assertAlmostEqual(second / first, tried["rate"], delta=1e-12)
+        expected = 2
+        while second * tried["rate"] ** (expected - 2) > 1e-9:
+            expected += 1
+        self.assertEqual(min(expected, 64), tried["cycles"])
+        cycles = [document["workloads"][0]["rows"][0]["multigrid"]["cycles"] for document in (few, many)]
+        self.assertLess(cycles[0], cycles[1])
+        self.assertIsNone(many["reference"])
+        solved = json.loads(self.run_command("multigrid", "kirby-3m", "--layers", "256", *SETTING, "--tolerance", "1e-9", "--json").stdout)
+        self.assertAlmostEqual(solved["cycles"], cycles[1], delta=2)
+
+    def test_without_a_tolerance_a_solve_is_as_exact_as_the_cycles_asked_for(self):
+        document = self.document("kirby-3m", "--layers", "256", "--machine", self.machine(), "--cycles", "2")
+        self.assertEqual(({"coarsening": [8], "levels": 3, "relaxation": "FCF", "coarse": "inject"}, 2),
+                         ({key: document["reference"][key] for key in ("coarsening", "levels", "relaxation", "coarse")},
+                          document["reference"]["cycles"]))
+        self.assertEqual(document["reference"]["residuals"][1], document["tolerance"])
+        for tried in document["tried"]:
+            if tried["cycles"] == 1:
+                self.assertLessEqual(tried["residuals"][0], document["tolerance"])
+            elif tried["cycles"] == 2 and not tried["direct"]:
+                self.assertLessEqual(tried["residuals"][1], document["tolerance"])
+
+    def test_this_machines_cores_are_measured(self):
+        document = self.document("kirby-3m", "--layers", "64", "--devices", "1,3", *SETTING, "--cycles", "1")
+        self.assertEqual(("this machine", "cpu, measured"), (document["machine"], document["layer_times"]))
+        self.assertTrue(all(kind[key] > 0 for kind in document["layer_kinds"] for key in ("forward_ms", "adjoint_ms", "gradient_ms")))
+        # One core has nothing to gain.
+        self.assertGreater(document["workloads"][0]["rows"][0]["multigrid"]["modelled_ms"],
+                           document["workloads"][0]["serial"]["modelled_ms"])
+        text = self.analyse("kirby-3m", "--layers", "64", "--devices", "1", *SETTING)
+        self.assertIn("\nthis machine: layers are timed on one core, in double precision (CPU times);\n", text)
+        self.assertNotIn("captured", text)
+
+    def test_two_billion_parameters_need_no_memory_for_them(self):
+        document = self.document("kirby-2b", "--machine", "v100x2-25g:32", "--devices", "64")
+        self.assertEqual((4115, 2_071_328_150), (document["layers"], document["parameters"]))
+        self.assertEqual("maps of 4x4, 5 of 20 channels", document["stand_in"])
+        self.assertIsNone(document["verified"])
+        self.assertEqual([1, 4097, 15, 1], [kind["number"] for kind in document["layer_kinds"]])
+        self.assertTrue(all(workload["pays"] for workload in document["workloads"]))
+        # Of all commands of this test; in double precision the weights alone take 16 GB.
+        self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, 2 << 20)
+
+    def test_resnets_have_no_layers_to_spare(self):
+        document = self.document("resnet152-v2", "--frozen-norms", "--machine", "h100x8")
+        self.assertEqual(["inference", "training"], [workload["workload"] for workload in document["workloads"]])
+        self.assertFalse(document["workloads"][0]["pays"])
+        # Unscaled steps converge where relaxation alone does.
+        self.assertTrue(all(tried["cycles"] is None or tried["direct"] for tried in document["tried"]))
+
+    def test_what_is_refused(self):
+        net = ("kirby-3m", "--layers", "64")
+        analyse = (*net, "--analyse", "--machine", self.machine())
+        for words, line in (
+                ((*net, "--machine", "h100x8"), "--machine: says where to model solves; expected --analyse"),
+                ((*net, "--devices", "2"), "--devices: says where to model solves; expected --analyse"),
+                ((*net, "--analyse", "--machine", "h101x8"), "--machine ...h101x8...; it is none of k80x16, ...v100x2-25g"),
+                ((*analyse, "--devices", "8"), "--devices '8': expected a whole number from 1 to 4, as 'made' has devices"),
+                ((*analyse, "--devices", "0"), "--devices '0': ..."),
+                ((*analyse, "--devices", "1,,2"), "--devices '': ..."),
+                (("kirby-3m", "--layers", "2", "--coarsening", "2", "--analyse", "--machine", self.machine("m16.json", 16), "--devices", "5"),
+                 "--devices '5': expected a whole number from 1 to 4, as 'kirby-3m' has layers"),
+                ((*analyse, "--cycle", "F"), "--cycle 'F' is not modelled; expected --analyse with V-cycles"),
+                ((*analyse, "--storage", "c-points"), "--storage: is not modelled; expected --analyse without it"),
+                ((*analyse, "--c-weight", "1.2"), "--c-weight: is not modelled; expected --analyse without it"),
+                ((*analyse, "--relaxation", "F,FCF"), "--relaxation 'F,FCF': --analyse models one relaxation for all levels; ..."),
+                ((*analyse, "--report", "x.json"), "--report: --analyse models one forward pass and one training step; ..."),
+                ((*analyse, "--levels", "1"), "'kirby-3m': its longest stage has 64 steps, too few for two levels; ..."),
+                ((*analyse, "--tolerance", "0"), "--tolerance '0': ..."),
+                (("resnet18", "--analyse"), "resnet18: node ...")):
+            with self.subTest(line):
+                self.refused(words, line)
+
+
+if __name__ == "__main__":
+    unittest.main()

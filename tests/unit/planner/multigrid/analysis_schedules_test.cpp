@@ -1,0 +1,270 @@
+// Solves modelled on devices, with schedules worked out by hand, and bounds that hold of all.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "planner/machine/presets.h"
+#include "planner/multigrid/analysis/network_model.h"
+#include "tests/unit/planner/multigrid/unit_times.h"
+
+namespace ucudnn::multigrid {
+namespace {
+
+constexpr double kTiny = 1e-6;  // ms: what the bytes of tiny states take
+
+struct Made {
+  NetworkLayers layers;
+  planner::Machine machine;
+  UnitTimes times;
+
+  Made(int steps, double latency_ms, int devices, bool one_at_a_time)
+      : layers(PlainLayers(steps)),
+        machine(LatencyMachine(latency_ms, devices, one_at_a_time ? 1 : 128)),
+        times(one_at_a_time ? 1 : 1.0 / 1024) {}
+
+  NetworkModel model() const { return {layers, times, machine}; }
+};
+
+MultigridSetting Setting(int coarsening, int levels, int c_sweeps, int cycles) {
+  MultigridSetting setting;
+  setting.coarsening = {coarsening};
+  setting.levels = levels;
+  setting.solve.c_sweeps = c_sweeps;
+  setting.solve.cycles = cycles;
+  return setting;
+}
+
+ModelledRun Modelled(const NetworkModel& model, const MultigridSetting& setting, int devices,
+                     Workload workload = Workload::kInference) {
+  const auto made = MultigridModel::Make(model, setting);
+  EXPECT_TRUE(made.ok()) << made.message();
+  const auto run = made->Run(workload, devices, setting.solve, setting.launching);
+  EXPECT_TRUE(run.ok()) << run.message();
+  return *run;
+}
+
+TEST(AnalysisSchedules, SerialPropagationIsTheSumOfItsLayers) {
+  const Made made(8, 0.25, 2, true);
+  const NetworkModel model = made.model();
+  EXPECT_DOUBLE_EQ(model.Serial(Workload::kInference, Launching::kEach)->ms, 8);
+  // Adjoint and gradient of each, and one update of all.
+  EXPECT_DOUBLE_EQ(model.Serial(Workload::kTraining, Launching::kEach)->ms, 8 + 8 + 8 + 1);
+}
+
+TEST(AnalysisSchedules, APartitionRunsSeriallyAndSendsAStatePerBoundary) {
+  const Made made(8, 0.25, 4, true);
+  const NetworkModel model = made.model();
+  const auto inference = model.Partitioned(Workload::kInference, 4);
+  EXPECT_NEAR(inference->ms, 8 + 3 * 0.25, kTiny);
+  EXPECT_EQ(inference->messages, 3);
+  EXPECT_NEAR(inference->computing_share, 2 / (8 + 3 * 0.25), kTiny);
+  EXPECT_NEAR(inference->message_path_ms, 3 * 0.25, kTiny);
+  // Both ways, and the first device's update at the end.
+  const auto training = model.Partitioned(Workload::kTraining, 4);
+  EXPECT_NEAR(training->ms, 8 + 2 * 8 + 6 * 0.25 + 1, kTiny);
+}
+
+// 2 devices with 2 of 4 blocks each, c = 2. Times of device 0 and 1:
+//   the first state goes to device 1            -          0.25
+//   F, Advance and a coarse step of each block  0..6       0.25..6.25
+//   coarse steps in a row, with a message       6..8       8.25..10.25
+//   F of each block                             8..10      10.25..12.25
+TEST(AnalysisSchedules, OneCycleOfFRelaxationOnDevicesThatRunOneBlockAtATime) {
+  const Made made(8, 0.25, 2, true);
+  const ModelledRun run = Modelled(made.model(), Setting(2, 2, 0, 1), 2);
+  EXPECT_NEAR(run.ms, 12.25, kTiny);
+  EXPECT_EQ(run.messages, 2);
+  EXPECT_NEAR(run.computing_share, (10 + 10) / (2 * 12.25), kTiny);
+}
+
+// The same where all blocks of a device run at once:
+//   0..3 and 0.25..3.25, 3..5 and 5.25..7.25, 5..6 and 7.25..8.25
+TEST(AnalysisSchedules, OneCycleOfFRelaxationOnDevicesThatRunAllBlocksAtOnce) {
+  const Made made(8, 0.25, 2, false);
+  EXPECT_NEAR(Modelled(made.model(), Setting(2, 2, 0, 1), 2).ms, 8.25, kTiny);
+}
+
+// Of device 0 and 1, one block at a time:
+//   F and Advance           0..4, block 1 first: its state is sent at 2   0.25..4.25
+//   F, Advance, coarse step 4..10                                         4.25..10.25
+//   coarse steps            10..12                                        12.25..14.25
+//   F                       12..14                                        14.25..16.25
+TEST(AnalysisSchedules, OneCycleOfFcfRelaxationSendsOneMoreState) {
+  const Made made(8, 0.25, 2, true);
+  const ModelledRun run = Modelled(made.model(), Setting(2, 2, 1, 1), 2);
+  EXPECT_NEAR(run.ms, 16.25, kTiny);
+  EXPECT_EQ(run.messages, 3);
+}
+
+// 3 devices with 4 blocks each, one at a time, and 12 ms a message. Device 2:
+//   its first state is there at 12, F and Advance 12..20;
+//   device 1 does the same, and sends the state of its last block at 14, not at 20: it is there at
+//   26. Blocks that need it not run 20..29, and the one that does 29..32;
+//   the coarse solve on device 0 begins at 44 and ends at 56, its states are there at 68, F 68..72.
+TEST(AnalysisSchedules, AStateIsSentBeforeTheOtherBlocksAreRelaxed) {
+  const Made made(24, 12, 3, true);
+  MultigridSetting setting = Setting(2, 2, 1, 1);
+  setting.solve.coarse = CoarsePlace::kCoarsestOnOne;
+  EXPECT_NEAR(Modelled(made.model(), setting, 3).ms, 72, kTiny);
+}
+
+TEST(AnalysisSchedules, CoarseLevelsMayGoToOneDevice) {
+  const Made made(8, 0.25, 2, true);
+  MultigridSetting setting = Setting(2, 2, 0, 1);
+  setting.solve.coarse = CoarsePlace::kCoarsestOnOne;
+  // Phases end at 6 and 6.25; two right sides go to device 0: 6.5; 4 coarse steps: 10.5; the states
+  // are at device 1 at 10.75; F: 12.5 and 12.75.
+  EXPECT_NEAR(Modelled(made.model(), setting, 2).ms, 12.75, kTiny);
+}
+
+// Three levels of 8, 4 and 2 layers on one device, one at a time, FCF, one cycle:
+//   level 0: F, A of 4 blocks 8; the same with a coarse step 12
+//   level 1: F, A of 2 blocks 4; with a coarse step 6
+//   level 2: 2
+//   F of level 1: 2, of level 0: 4
+TEST(AnalysisSchedules, CoarserLevelsAreRelaxedOnTheWayUpToo) {
+  const Made made(8, 0.25, 2, true);
+  EXPECT_NEAR(Modelled(made.model(), Setting(2, 3, 1, 1), 1).ms, 8 + 12 + 4 + 6 + 2 + 2 + 4, kTiny);
+}
+
+// A second cycle begins with the relaxed level 0: F of its first phase is that of the first's end.
+TEST(AnalysisSchedules, CyclesShareARelaxation) {
+  const Made made(8, 0.25, 2, true);
+  const double one = Modelled(made.model(), Setting(2, 2, 0, 1), 1).ms;
+  const double two = Modelled(made.model(), Setting(2, 2, 0, 2), 1).ms;
+  EXPECT_NEAR(one, 12 + 4 + 4, kTiny);
+  EXPECT_NEAR(two - one, 12 + 4, kTiny);
+}
+
+TEST(AnalysisSchedules, ANestedStartIsACoarseSolveInPlaceOfABroadcast) {
+  const Made made(8, 0.25, 2, true);
+  MultigridSetting setting = Setting(2, 2, 0, 1);
+  setting.solve.start = Start::kNested;
+  // Coarse steps 0..2 and 2.25..4.25, then as from a broadcast that ends then; but device 0 begins
+  // at 2 and waits for nothing of device 1.
+  //   2..8 and 4.25..10.25; 8..10 and 10.25..12.25; 10..12 and 12.25..14.25
+  EXPECT_NEAR(Modelled(made.model(), setting, 2).ms, 14.25, kTiny);
+}
+
+TEST(AnalysisSchedules, AMeasuredResidualHoldsUpAllDevices) {
+  const Made made(8, 0.25, 2, true);
+  MultigridSetting setting = Setting(2, 2, 0, 1);
+  // As without until F at the end, which Advance follows: 8..12 and 10.25..14.25; then the sum goes
+  // to device 0 and back.
+  setting.solve.measures_residuals = true;
+  EXPECT_NEAR(Modelled(made.model(), setting, 2).ms, 14.25 + 0.25 + 0.25, kTiny);
+}
+
+TEST(AnalysisSchedules, TrainingAddsTheAdjointGradientsAndAnUpdate) {
+  const Made made(8, 0.25, 2, true);
+  const MultigridSetting setting = Setting(2, 2, 0, 1);
+  const double forward = Modelled(made.model(), setting, 2).ms;
+  // The adjoint solve from device 1 on takes as long as the forward one. Device 0 ends it last,
+  // computes the gradients of its 4 layers and updates all at once.
+  EXPECT_NEAR(Modelled(made.model(), setting, 2, Workload::kTraining).ms, 2 * forward + 4 + 1,
+              kTiny);
+}
+
+TEST(AnalysisSchedules, LaunchesTakeTheHostsTimeUnlessCaptured) {
+  Made made(8, 0.25, 2, false);
+  made.machine.device.launch_us = 2000;
+  // 8 launches of 2 ms; kernels end before.
+  EXPECT_NEAR(made.model().Serial(Workload::kInference, Launching::kEach)->ms, 16, kTiny);
+  EXPECT_NEAR(made.model().Serial(Workload::kInference, Launching::kCaptured)->ms, 2 + 8, kTiny);
+  MultigridSetting setting = Setting(2, 2, 0, 1);
+  setting.launching = Launching::kCaptured;
+  const double captured = Modelled(made.model(), setting, 1).ms;
+  setting.launching = Launching::kEach;
+  // One launch to fill the states; 4 blocks of 3 layers, 4 coarse steps, 4 blocks of 1, the last of
+  // which runs when it has been launched.
+  EXPECT_NEAR(Modelled(made.model(), setting, 1).ms, 2 * (1 + 12 + 4 + 4) + 1, kTiny);
+  // The graphs of start and cycle are launched one after the other, while the first runs.
+  EXPECT_NEAR(captured, 2 + 2 + 3 + 4 + 1, kTiny);
+}
+
+TEST(AnalysisSchedules, MemoryIsThatOfTheDeviceWithMost) {
+  const Made made(8, 0.25, 2, true);
+  const NetworkModel model = made.model();
+  // 10 parameters each of 8 layers and two states of one number; in fp32.
+  EXPECT_EQ(model.Serial(Workload::kInference, Launching::kEach)->memory_bytes, 4 * (80 + 2));
+  // Weights, gradients, velocities, what layers keep, a state of each.
+  EXPECT_EQ(model.Serial(Workload::kTraining, Launching::kEach)->memory_bytes,
+            4 * (3 * 80 + 8 * 3 + 8));
+  EXPECT_EQ(model.Partitioned(Workload::kInference, 2)->memory_bytes, 4 * (40 + 2));
+  // Half of 9 + 2 * 4 states.
+  EXPECT_EQ(Modelled(model, Setting(2, 2, 0, 1), 2).memory_bytes, 4 * 40 + 34);
+}
+
+TEST(AnalysisSchedules, NothingTakesLessThanItsBound) {
+  std::mt19937 random(7);
+  const auto pick = [&](int least, int most) {
+    return std::uniform_int_distribution<int>(least, most)(random);
+  };
+  for (int draw = 0; draw < 300; ++draw) {
+    const int steps = pick(8, 200);
+    MultigridSetting setting = Setting(pick(2, 4), pick(2, 3), pick(0, 2), pick(1, 3));
+    setting.coarse = pick(0, 1) == 0 ? CoarseOperator::kInject : CoarseOperator::kSum2;
+    setting.solve.start = pick(0, 1) == 0 ? Start::kBroadcast : Start::kNested;
+    setting.solve.blocks = pick(0, 1) == 0 ? BlocksAtOnce::kStreams : BlocksAtOnce::kGrouped;
+    setting.solve.coarse = static_cast<CoarsePlace>(pick(0, 2));
+    setting.solve.measures_residuals = pick(0, 1) == 0;
+    const Made made(steps, pick(0, 3) / 4.0, 16, pick(0, 1) == 0);
+    const NetworkModel model = made.model();
+    const auto multigrid = MultigridModel::Make(model, setting);
+    if (!multigrid.ok()) continue;
+    const int devices = pick(1, std::min(16, multigrid->MostDevices()));
+    for (const Workload workload : {Workload::kInference, Workload::kTraining}) {
+      const auto run = multigrid->Run(workload, devices, setting.solve, Launching::kCaptured);
+      ASSERT_TRUE(run.ok()) << run.message();
+      // Grouped blocks of UnitTimes cost less work than its sums: there the chain alone bounds.
+      if (setting.solve.blocks == BlocksAtOnce::kStreams) {
+        const double least = multigrid->LeastMs(workload, devices, setting.solve.cycles);
+        EXPECT_GE(run->ms, least * (1 - 1e-12)) << "draw " << draw;
+      }
+      EXPECT_GE(run->computing_share, 0);
+      EXPECT_LE(run->computing_share, 1 + 1e-12);
+      EXPECT_LE(run->message_path_ms, run->ms * (1 + 1e-12));
+    }
+  }
+}
+
+TEST(AnalysisSchedules, LongerMessagesAndMoreCyclesTakeNoLess) {
+  for (const int c_sweeps : {0, 1}) {
+    for (const int devices : {2, 3, 5}) {
+      double before = 0;
+      for (const double latency_ms : {0.0, 0.125, 0.5, 2.0}) {
+        const Made made(96, latency_ms, 8, true);
+        double fewer = 0;
+        for (const int cycles : {1, 2, 4}) {
+          const double ms = Modelled(made.model(), Setting(4, 3, c_sweeps, cycles), devices).ms;
+          EXPECT_GT(ms, fewer);
+          fewer = ms;
+        }
+        EXPECT_GE(fewer, before);
+        before = fewer;
+      }
+    }
+  }
+}
+
+TEST(AnalysisSchedules, AFullDeviceGainsNothingByMultigrid) {
+  const Made made(64, 0, 2, true);
+  const NetworkModel model = made.model();
+  const double serial = model.Serial(Workload::kInference, Launching::kEach)->ms;
+  for (const int coarsening : {2, 4, 8, 16}) {
+    EXPECT_GT(Modelled(model, Setting(coarsening, 2, 0, 1), 1).ms, serial) << coarsening;
+  }
+}
+
+TEST(AnalysisSchedules, StagesFollowEachOtherAndShortOnesRunSerially) {
+  Made made(8, 0.25, 2, true);
+  // A section of one layer, the stage, a section, a stage too short for two levels of c = 2.
+  made.layers.sections = {
+      {false, {0}, 1}, made.layers.sections[0], {false, {0}, 1}, {true, {0, 0, 0}, 1}};
+  const ModelledRun run = Modelled(made.model(), Setting(2, 2, 0, 1), 2);
+  // The first layer on device 0, 12.25 from then on, and the rest where the stage ended.
+  EXPECT_NEAR(run.ms, 1 + 12.25 + 1 + 3, kTiny);
+}
+
+}  // namespace
+}  // namespace ucudnn::multigrid

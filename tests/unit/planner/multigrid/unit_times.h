@@ -1,0 +1,44 @@
+// Layers that all take the same on a device, so that schedules can be worked out by hand.
+#pragma once
+
+#include "planner/machine/machine.h"
+#include "planner/multigrid/analysis/layer_times.h"
+#include "planner/multigrid/analysis/network_model.h"
+
+namespace ucudnn::multigrid {
+
+// Every layer takes 1 ms, however many of its kind run at once; each call is one launch.
+class UnitTimes : public LayerTimes {
+ public:
+  explicit UnitTimes(double share) : share_(share) {}
+
+  RunCost Cost(LayerPass, const LayerBatch&) const override { return {1, share_, 1}; }
+
+ private:
+  const double share_;
+};
+
+// `steps` layers of one kind in one stage, with nothing before or behind. States are so small that
+// a message takes its latency alone.
+inline NetworkLayers PlainLayers(int steps) {
+  NetworkLayers layers;
+  layers.name = "plain";
+  layers.kinds.resize(1);
+  layers.kinds[0].parameters = 10;
+  layers.kinds[0].kept = 3;
+  layers.sections.push_back({true, std::vector<int>(static_cast<size_t>(steps), 0), 1});
+  return layers;
+}
+
+// `latency_ms` for each message; nothing else but layers takes time.
+inline planner::Machine LatencyMachine(double latency_ms, int devices, int kernels_at_once) {
+  planner::Machine machine;
+  machine.name = "made";
+  machine.device = {"device", int64_t{1} << 40, 1, 1e6};
+  machine.device.launch_us = machine.device.kernel_us = 0;
+  machine.device.concurrent_kernels = kernels_at_once;
+  machine.levels = {{"link", devices, 1e5, latency_ms * 1e3}};
+  return machine;
+}
+
+}  // namespace ucudnn::multigrid
