@@ -204,8 +204,8 @@ void PrintTraining(const MultigridWords& words, const TrainingFacts& facts) {
     std::printf("solves end at a residual of %.3g, or after %s\n", *forward.tolerance,
                 CyclesText(forward.cycles).c_str());
   } else {
-    std::printf("solves end after %s forward and %d backward\n",
-                CyclesText(forward.cycles).c_str(), settings.network.backward.cycles);
+    std::printf("solves end after %s forward and %d backward\n", CyclesText(forward.cycles).c_str(),
+                settings.network.backward.cycles);
   }
   std::printf(
       "%s images of %s, %s to test; mini-batches of %d, learning rate %.3g, momentum %.3g\n",
