@@ -25,7 +25,7 @@ using multigrid::Problem;
 using multigrid::Stage;
 using multigrid::Workload;
 
-constexpr int kMostDevices = 64;
+constexpr int kMostListed = 64;
 // Of a solve of the network itself: a few seconds of one processor.
 constexpr double kVerifiedOperations = 4e10;
 constexpr int64_t kVerifiedParameters = 20'000'000;
@@ -58,10 +58,10 @@ Status CheckAnalysis(const CLI::App& app, const MultigridWords& words) {
 // As many as the machine has, and as the network's layers can be divided over.
 Result<std::vector<int>> ReadDevices(const MultigridWords& words, const NetworkAnalysis& analysis) {
   std::vector<int> devices;
-  const int of_machine = analysis.is_measured ? kMostDevices : analysis.machine.Devices();
+  const int of_machine = analysis.is_measured ? kMostListed : analysis.machine.Devices();
   const int most = std::min(of_machine, analysis.layers.Layers());
   if (words.devices.empty()) {
-    for (int count = 1; count <= std::min(most, kMostDevices); count *= 2) devices.push_back(count);
+    for (int count = 1; count <= std::min(most, kMostListed); count *= 2) devices.push_back(count);
     return devices;
   }
   for (const std::string& word : Split(words.devices, ',')) {
@@ -122,7 +122,7 @@ planner::Machine CoresOf(double copy_gb_per_s) {
   machine.device = {"core", FreeMemoryBytes(), 1, copy_gb_per_s};
   machine.device.launch_us = machine.device.kernel_us = 0;
   machine.device.concurrent_kernels = 1;
-  machine.levels = {{"memory", kMostDevices, copy_gb_per_s, 0}};
+  machine.levels = {{"memory", kMostListed, copy_gb_per_s, 0}};
   return machine;
 }
 

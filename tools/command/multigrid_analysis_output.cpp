@@ -46,7 +46,7 @@ std::string SettingText(const MultigridSetting& setting, int levels) {
          SweepsText(setting.solve.c_sweeps) + ", " + multigrid::NameOf(setting.coarse);
 }
 
-std::string Digits(double number, const char* format = "%.3g") {
+std::string NumberText(double number, const char* format = "%.3g") {
   char text[32];
   std::snprintf(text, sizeof text, format, number);
   return text;
@@ -83,7 +83,7 @@ void PrintMachine(const NetworkAnalysis& analysis) {
         "%s, %d x %s: modelled by a roofline of single precision, %s us to launch a kernel and\n"
         "%s us until the next that waits for it; least times, of kernels as good as the device\n",
         analysis.machine.name.c_str(), analysis.machine.Devices(), device.name.c_str(),
-        Digits(device.launch_us).c_str(), Digits(device.kernel_us).c_str());
+        NumberText(device.launch_us).c_str(), NumberText(device.kernel_us).c_str());
   }
 }
 
@@ -109,7 +109,7 @@ void PrintLayers(const NetworkAnalysis& analysis) {
   std::vector<std::string> ways;
   for (const planner::Level& level : analysis.machine.levels) {
     const double us = level.latency_us + bytes / (level.gb_per_s * 1e3);
-    ways.push_back(Digits(us) + " us through " + level.name);
+    ways.push_back(NumberText(us) + " us through " + level.name);
   }
   std::printf("a state of %s goes to another device in %s\n",
               FormatByteSize(static_cast<size_t>(bytes)).c_str(), Join(ways, ", ").c_str());
@@ -121,7 +121,7 @@ bool IsDirect(const TriedSetting& tried) {
 
 void PrintTried(const TriedSetting& tried) {
   const auto number = [](const char* format, double value) {
-    return std::isfinite(value) ? Digits(value, format) : std::string("-");
+    return std::isfinite(value) ? NumberText(value, format) : std::string("-");
   };
   const multigrid::ConvergenceEstimate& estimate = tried.estimate;
   std::printf("%-32s  %10s  %10s  %7s  %s%s\n", SettingText(tried.setting, tried.levels).c_str(),
@@ -153,7 +153,7 @@ void PrintConvergence(const NetworkAnalysis& analysis) {
 }
 
 std::string RatioText(double numerator, double denominator) {
-  return Digits(numerator / denominator, numerator < 10 * denominator ? "%.2f" : "%.1f") + "x";
+  return NumberText(numerator / denominator, numerator < 10 * denominator ? "%.2f" : "%.1f") + "x";
 }
 
 // What is compared, beside the number of devices: captured and launched kernels are of devices.
