@@ -123,10 +123,10 @@ Command AddReport(CLI::App& ucudnn) {
   CLI::App* app =
       AddSubcommand(ucudnn, "report", "report FILE.json... [-o report.html] [--db PATH]",
                     "show a report as an HTML page");
-  app->add_option("FILE.json", options->files,
-                  "what --report wrote, or `ucudnn workspace --json` printed; reports of a split "
-                  "job's ranks share a page, a track each, and those of `ucudnn multigrid` their "
-                  "figures")
+  app->add_option(
+         "FILE.json", options->files,
+         "what --report wrote, or `ucudnn workspace --json` printed; reports of a split job's\n"
+         "ranks share a page, a track each, and those of `ucudnn multigrid` their figures")
       ->required()
       ->type_name("");
   app->add_option("-o", options->page, "write the page to a file, not to the terminal")
