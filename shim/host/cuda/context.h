@@ -44,7 +44,10 @@ struct Context {
   DeviceMemory memory;
   StreamOrderedMemory pools{memory};
   std::shared_ptr<Stream> legacy;
-  std::atomic<int> references{0};  // from cuDevicePrimaryCtxRetain; under State::mutex
+  // Held while a reference comes or goes, and while the last one takes everything with it: who
+  // retains the context then waits, and finds a new one.
+  std::mutex lifetime;
+  std::atomic<int> references{0};  // from cuDevicePrimaryCtxRetain; written under `lifetime`
   std::atomic<unsigned> flags{0};
   std::atomic<uint64_t> id;           // a new one after every reset
   std::atomic<int> pending_frees{0};  // of memory that is no pool's: cuMemFreeAsync not yet reached

@@ -20,6 +20,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
     if (!context) return CUDA_ERROR_INVALID_VALUE;
     Context* primary = FindDevice(device);
     if (!primary) return CUDA_ERROR_INVALID_DEVICE;
+    std::lock_guard lock(primary->lifetime);
     ++primary->references;
     *context = primary->Handle();
     return CUDA_SUCCESS;
@@ -30,11 +31,9 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
   return Call([&] {
     Context* primary = FindDevice(device);
     if (!primary) return CUDA_ERROR_INVALID_DEVICE;
-    int references = primary->references;
-    do {
-      if (references == 0) return CUDA_ERROR_INVALID_CONTEXT;
-    } while (!primary->references.compare_exchange_weak(references, references - 1));
-    if (references == 1) primary->Reset();
+    std::lock_guard lock(primary->lifetime);
+    if (primary->references == 0) return CUDA_ERROR_INVALID_CONTEXT;
+    if (--primary->references == 0) primary->Reset();
     return CUDA_SUCCESS;
   });
 }
@@ -43,6 +42,7 @@ CUresult cuDevicePrimaryCtxReset(CUdevice device) {
   return Call([&] {
     Context* primary = FindDevice(device);
     if (!primary) return CUDA_ERROR_INVALID_DEVICE;
+    std::lock_guard lock(primary->lifetime);
     primary->Reset();
     primary->references = 0;
     return CUDA_SUCCESS;

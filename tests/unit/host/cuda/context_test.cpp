@@ -47,6 +47,32 @@ TEST_F(Contexts, RuntimeCallBindsThePrimaryContextOfTheDefaultDevice) {
   });
 }
 
+// The last reference takes what there is with it, and nothing of who comes next.
+TEST_F(Contexts, WhoRetainsWhileTheLastReferenceGoesHasAContextOfItsOwn) {
+  constexpr CUdevice kDevice = 1;
+  constexpr int kRounds = 20000;
+  ASSERT_OK(cuDevicePrimaryCtxReset(kDevice));  // no other test's reference is left
+  const auto come_and_go = [] {
+    for (int round = 0; round < kRounds; ++round) {
+      CUcontext context = nullptr;
+      CUstream stream = nullptr;
+      ASSERT_OK(cuDevicePrimaryCtxRetain(&context, kDevice));
+      ASSERT_OK(cuCtxSetCurrent(context));
+      ASSERT_OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+      ASSERT_OK(cuStreamSynchronize(stream));
+      ASSERT_OK(cuStreamDestroy(stream));
+      ASSERT_OK(cuCtxSetCurrent(nullptr));
+      ASSERT_OK(cuDevicePrimaryCtxRelease(kDevice));
+    }
+  };
+  std::thread first(come_and_go);
+  std::thread second(come_and_go);
+  first.join();
+  second.join();
+  CUcontext context = nullptr;  // which the runtime still takes for its own
+  EXPECT_OK(cuDevicePrimaryCtxRetain(&context, kDevice));
+}
+
 TEST_F(Contexts, AskingForTheDeviceBindsNothing) {
   OnFreshThread([] {
     int device = -1;
