@@ -47,6 +47,7 @@ class BlockSystem : public LayerSystem {
   // Replaces u0, for a solve that starts from the states as they are (Start::kPrevious).
   Status SetFirst(State first);
 
+  Storage storage() const { return storage_; }
   State last() const { return grids_[0].states.back(); }  // the stage's output
 
   // The states of the finest level from C-point `block` on, up to the next one or, in the last

@@ -8,8 +8,8 @@
 #include "base/status.h"
 #include "layer_parallel/arguments.h"
 #include "layer_parallel/caller.h"
-#include "layer_parallel/trajectory.h"
 #include "planner/multigrid/propagator.h"
+#include "planner/multigrid/trajectory.h"
 
 namespace ucudnn::layer_parallel {
 
@@ -61,13 +61,13 @@ class CallerChain final : public CallerStates {
 class CallerAdjoint final : public CallerStates {
  public:
   // All outlive it; `trajectory` is that of the chain's states.
-  CallerAdjoint(Caller& caller, const Setting& setting, Trajectory& trajectory)
+  CallerAdjoint(Caller& caller, const Setting& setting, multigrid::Trajectory& trajectory)
       : CallerStates(caller, setting), trajectory_(trajectory) {}
 
   Status Step(int level, int step, State from, State to, int lane) override;
 
  private:
-  Trajectory& trajectory_;
+  multigrid::Trajectory& trajectory_;
 };
 
 }  // namespace ucudnn::layer_parallel

@@ -20,8 +20,9 @@ Status Solver::Prepare(Direction& direction, std::unique_ptr<CallerStates> propa
   UCUDNN_ASSIGN_OR_RETURN(
       direction.system,
       multigrid::BlockSystem::Make(states, setting_.hierarchy, lanes_, setting_.storage, nullptr));
-  UCUDNN_ASSIGN_OR_RETURN(direction.trajectory,
-                          Trajectory::Make(*direction.system, setting_, states));
+  UCUDNN_ASSIGN_OR_RETURN(
+      direction.trajectory,
+      multigrid::Trajectory::Make(*direction.system, setting_.hierarchy, states, setting_.lanes));
   return Status::Ok();
 }
 

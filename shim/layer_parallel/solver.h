@@ -11,10 +11,10 @@
 #include "layer_parallel/arguments.h"
 #include "layer_parallel/caller.h"
 #include "layer_parallel/propagators.h"
-#include "layer_parallel/trajectory.h"
 #include "planner/multigrid/block_system.h"
 #include "planner/multigrid/lanes.h"
 #include "planner/multigrid/solver.h"
+#include "planner/multigrid/trajectory.h"
 
 namespace ucudnn::layer_parallel {
 
@@ -51,7 +51,7 @@ class Solver {
   struct Direction {
     std::unique_ptr<CallerStates> propagator;
     std::optional<multigrid::BlockSystem> system;
-    std::optional<Trajectory> trajectory;
+    std::optional<multigrid::Trajectory> trajectory;
     multigrid::Solution solution;
     bool has_states = false;  // of a solve: one may start from them
   };

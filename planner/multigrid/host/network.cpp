@@ -23,10 +23,10 @@ struct HostNetwork::StageSolve {
   std::unique_ptr<StageSolver> solver;  // null: the host's own, below
   std::unique_ptr<HostChain> chain;
   std::unique_ptr<BlockSystem> states;
-  std::unique_ptr<HostTrajectory> trajectory;  // of the states
+  std::unique_ptr<Trajectory> trajectory;  // of the states
   std::unique_ptr<HostAdjoint> adjoint;
   std::unique_ptr<BlockSystem> adjoints;
-  std::unique_ptr<HostTrajectory> adjoint_trajectory;
+  std::unique_ptr<Trajectory> adjoint_trajectory;
   multigrid::State first = nullptr;
   multigrid::State last_adjoint = nullptr;
 };
@@ -256,14 +256,12 @@ Status HostNetwork::SolveBackward(StageSolve& stage, Parameters& gradient) {
                             BlockSystem::Make(*stage.adjoint, stage.hierarchy, *lanes_,
                                               settings_.storage, stage.last_adjoint));
     stage.adjoints = std::make_unique<BlockSystem>(std::move(made));
-    UCUDNN_ASSIGN_OR_RETURN(
-        HostTrajectory states,
-        HostTrajectory::Make(*stage.states, stage.hierarchy, *stage.chain, lanes_->count()));
-    stage.trajectory = std::make_unique<HostTrajectory>(std::move(states));
-    UCUDNN_ASSIGN_OR_RETURN(
-        HostTrajectory adjoints,
-        HostTrajectory::Make(*stage.adjoints, stage.hierarchy, *stage.adjoint, lanes_->count()));
-    stage.adjoint_trajectory = std::make_unique<HostTrajectory>(std::move(adjoints));
+    UCUDNN_ASSIGN_OR_RETURN(Trajectory states, Trajectory::Make(*stage.states, stage.hierarchy,
+                                                                *stage.chain, lanes_->count()));
+    stage.trajectory = std::make_unique<Trajectory>(std::move(states));
+    UCUDNN_ASSIGN_OR_RETURN(Trajectory adjoints, Trajectory::Make(*stage.adjoints, stage.hierarchy,
+                                                                  *stage.adjoint, lanes_->count()));
+    stage.adjoint_trajectory = std::make_unique<Trajectory>(std::move(adjoints));
     stage.adjoint->LineariseAt(*stage.trajectory);
   }
   std::copy(gradients_[stage.output].begin(), gradients_[stage.output].end(),
@@ -282,10 +280,11 @@ Status HostNetwork::SolveBackward(StageSolve& stage, Parameters& gradient) {
       lanes_->ForEach((steps + coarsening - 1) / coarsening, [&](int block, int lane) -> Status {
         const int end = std::min((block + 1) * coarsening, steps);
         for (int n = block * coarsening; n < end; ++n) {
-          UCUDNN_ASSIGN_OR_RETURN(const double* state, stage.trajectory->At(n, lane));
-          UCUDNN_ASSIGN_OR_RETURN(const double* adjoint,
+          UCUDNN_ASSIGN_OR_RETURN(const State state, stage.trajectory->At(n, lane));
+          UCUDNN_ASSIGN_OR_RETURN(const State adjoint,
                                   stage.adjoint_trajectory->At(steps - 1 - n, lane));
-          stage.stage.AddStepGradient(n, stage.h, state, adjoint, gradient, lane);
+          stage.stage.AddStepGradient(n, stage.h, HostStates::Numbers(state),
+                                      HostStates::Numbers(adjoint), gradient, lane);
         }
         return Status::Ok();
       }));

@@ -76,38 +76,6 @@ Status HostChain::Step(int level, int step, State from, State to, int lane) {
   return Status::Ok();
 }
 
-Result<HostTrajectory> HostTrajectory::Make(BlockSystem& states, const Hierarchy& hierarchy,
-                                            HostStates& owner, int lanes) {
-  const int coarsening = hierarchy.level(0).coarsening;
-  HostTrajectory made(states, coarsening);
-  made.windows_.resize(lanes);
-  for (Window& window : made.windows_) {
-    window.states.reserve(coarsening);
-    for (int i = 1; i < coarsening; ++i) {
-      UCUDNN_ASSIGN_OR_RETURN(const State state, owner.Create());
-      window.scratch.push_back(state);
-    }
-  }
-  return made;
-}
-
-void HostTrajectory::Reset() {
-  for (Window& window : windows_) window.block = -1;
-}
-
-Result<const double*> HostTrajectory::At(int number, int lane) {
-  Window& window = windows_[lane];
-  const int block = number / coarsening_;
-  if (block != window.block) {
-    window.states.clear();
-    window.block = block;
-  }
-  // No more of the block than that: coarse steps are linearised at its C-point or in its middle.
-  const int index = number % coarsening_;
-  UCUDNN_RETURN_IF_ERROR(states_->ReadOn(block, index + 1, window.scratch, lane, window.states));
-  return static_cast<const double*>(window.states[index]);
-}
-
 Result<std::unique_ptr<HostAdjoint>> HostAdjoint::Make(HostStage& stage, const Hierarchy& hierarchy,
                                                        CoarseOperator coarse, double h) {
   std::unique_ptr<HostAdjoint> adjoint(new HostAdjoint(stage, hierarchy, coarse, h));
@@ -126,8 +94,8 @@ Status HostAdjoint::Step(int level, int step, State from, State to, int lane) {
   std::copy_n(Numbers(from), size(), out);
   for (int i = 0; i < ranges.count; ++i) {
     const LayerRange& range = ranges.parts[i];
-    UCUDNN_ASSIGN_OR_RETURN(const double* u, trajectory_->At(range.begin, lane));
-    stage_.AddTransposed(range, u, i == 0 ? Numbers(from) : out, out, lane);
+    UCUDNN_ASSIGN_OR_RETURN(const State state, trajectory_->At(range.begin, lane));
+    stage_.AddTransposed(range, Numbers(state), i == 0 ? Numbers(from) : out, out, lane);
   }
   return Status::Ok();
 }

@@ -8,6 +8,7 @@
 #include "planner/multigrid/block_system.h"
 #include "planner/multigrid/host/stage.h"
 #include "planner/multigrid/propagator.h"
+#include "planner/multigrid/trajectory.h"
 
 namespace ucudnn::multigrid {
 
@@ -56,32 +57,6 @@ class HostChain : public HostStates {
   double h_;
 };
 
-// The states that the layers of a chain saw, as a linearised solve reads them.
-class HostTrajectory {
- public:
-  // `states` outlives it; `hierarchy` is that of `states`, and `owner` creates what it reads into.
-  static Result<HostTrajectory> Make(BlockSystem& states, const Hierarchy& hierarchy,
-                                     HostStates& owner, int lanes);
-
-  // State `number`. It holds until the lane asks for one of another block.
-  Result<const double*> At(int number, int lane);
-  // Forgets what was read: the states have changed.
-  void Reset();
-
- private:
-  struct Window {
-    int block = -1;
-    std::vector<State> states;
-    std::vector<State> scratch;
-  };
-
-  HostTrajectory(BlockSystem& states, int coarsening) : states_(&states), coarsening_(coarsening) {}
-
-  BlockSystem* states_;
-  int coarsening_;
-  std::vector<Window> windows_;  // by lane
-};
-
 // The adjoint chain w[j] = lambda[N - j]: Phi(w) = w + h J_F(u)^T w, linearised at a trajectory.
 class HostAdjoint : public HostStates {
  public:
@@ -90,7 +65,7 @@ class HostAdjoint : public HostStates {
                                                    CoarseOperator coarse, double h);
 
   // `trajectory` outlives the solves that follow.
-  void LineariseAt(HostTrajectory& trajectory) { trajectory_ = &trajectory; }
+  void LineariseAt(Trajectory& trajectory) { trajectory_ = &trajectory; }
 
   Status WeightsChanged();  // as HostChain's
 
@@ -109,7 +84,7 @@ class HostAdjoint : public HostStates {
   const Hierarchy& hierarchy_;
   CoarseOperator coarse_;
   double h_;
-  HostTrajectory* trajectory_ = nullptr;
+  Trajectory* trajectory_ = nullptr;
 };
 
 }  // namespace ucudnn::multigrid

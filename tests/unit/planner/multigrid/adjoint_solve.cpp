@@ -8,8 +8,8 @@ namespace ucudnn::multigrid {
 AdjointSolve::AdjointSolve(HostSolve& forward, const SolveSetting& setting,
                            const std::vector<double>& last)
     : forward_(forward), h_(setting.h) {
-  trajectory_.emplace(std::move(*HostTrajectory::Make(
-      forward.system(), forward.hierarchy(), forward.propagator(), forward.lanes().count())));
+  trajectory_.emplace(std::move(*Trajectory::Make(forward.system(), forward.hierarchy(),
+                                                  forward.propagator(), forward.lanes().count())));
   adjoint_ = std::move(
       *HostAdjoint::Make(forward.stage(), forward.hierarchy(), setting.coarse, setting.h));
   adjoint_->LineariseAt(*trajectory_);

@@ -24,7 +24,7 @@ class AdjointSolve {
  private:
   HostSolve& forward_;
   double h_;
-  std::optional<HostTrajectory> trajectory_;
+  std::optional<Trajectory> trajectory_;
   std::unique_ptr<HostAdjoint> adjoint_;
   std::optional<BlockSystem> system_;
 };

@@ -368,8 +368,8 @@ TEST(Adjoint, RecomputesStatesForRelaxationAlone) {
       BlockSystem forward = std::move(*BlockSystem::Make(counting, host.hierarchy(), host.lanes(),
                                                          Storage::kCPoints, host.system().last()));
       ASSERT_TRUE(forward.SolveSerially(0, Source::kNone).ok());
-      HostTrajectory trajectory =
-          std::move(*HostTrajectory::Make(forward, host.hierarchy(), host.propagator(), lanes));
+      Trajectory trajectory =
+          std::move(*Trajectory::Make(forward, host.hierarchy(), host.propagator(), lanes));
       const auto adjoint =
           std::move(*HostAdjoint::Make(host.stage(), host.hierarchy(), coarse, 0.03));
       adjoint->LineariseAt(trajectory);

@@ -83,8 +83,8 @@ TEST(Allocation, ACycleOfTheAdjointAllocatesNothing) {
                               .storage = setting.storage,
                               .lanes = setting.lanes});
     ASSERT_TRUE(forward.system().SolveSerially(0, LayerSystem::Source::kNone).ok());
-    HostTrajectory trajectory = std::move(*HostTrajectory::Make(
-        forward.system(), forward.hierarchy(), forward.propagator(), setting.lanes));
+    Trajectory trajectory = std::move(*Trajectory::Make(forward.system(), forward.hierarchy(),
+                                                        forward.propagator(), setting.lanes));
     const auto adjoint = std::move(
         *HostAdjoint::Make(forward.stage(), forward.hierarchy(), setting.coarse, 1.0 / 130));
     adjoint->LineariseAt(trajectory);

@@ -89,8 +89,8 @@ void ExpectHistory(const Solution& solution, const nlohmann::json& row) {
 // The adjoint of a chain's exact states, from the last adjoint of the fixture.
 struct FixtureAdjoint {
   explicit FixtureAdjoint(HostSolve& forward, CoarseOperator coarse, double h)
-      : trajectory(*HostTrajectory::Make(forward.system(), forward.hierarchy(),
-                                         forward.propagator(), forward.lanes().count())),
+      : trajectory(*Trajectory::Make(forward.system(), forward.hierarchy(), forward.propagator(),
+                                     forward.lanes().count())),
         adjoint(std::move(*HostAdjoint::Make(forward.stage(), forward.hierarchy(), coarse, h))) {
     adjoint->LineariseAt(trajectory);
     const State last = *adjoint->Create();
@@ -99,7 +99,7 @@ struct FixtureAdjoint {
     system.emplace(
         *BlockSystem::Make(*adjoint, forward.hierarchy(), forward.lanes(), Storage::kAll, last));
   }
-  HostTrajectory trajectory;
+  Trajectory trajectory;
   std::unique_ptr<HostAdjoint> adjoint;
   std::optional<BlockSystem> system;
 };

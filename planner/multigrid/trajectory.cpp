@@ -1,17 +1,17 @@
-#include "layer_parallel/trajectory.h"
+#include "planner/multigrid/trajectory.h"
 
-namespace ucudnn::layer_parallel {
+namespace ucudnn::multigrid {
 
-Result<Trajectory> Trajectory::Make(multigrid::BlockSystem& states, const Setting& setting,
-                                    multigrid::Propagator& owner) {
-  const int coarsening = setting.hierarchy.level(0).coarsening;
+Result<Trajectory> Trajectory::Make(BlockSystem& states, const Hierarchy& hierarchy,
+                                    Propagator& owner, int lanes) {
+  const int coarsening = hierarchy.level(0).coarsening;
   Trajectory made(states, coarsening);
-  made.windows_.resize(setting.lanes);
+  made.windows_.resize(lanes);
   for (Window& window : made.windows_) {
     window.states.reserve(coarsening);
-    if (setting.storage == multigrid::Storage::kAll) continue;
+    if (states.storage() == Storage::kAll) continue;
     for (int i = 1; i < coarsening; ++i) {
-      UCUDNN_ASSIGN_OR_RETURN(const multigrid::State state, owner.Create());
+      UCUDNN_ASSIGN_OR_RETURN(const State state, owner.Create());
       window.scratch.push_back(state);
     }
   }
@@ -22,7 +22,7 @@ void Trajectory::Reset() {
   for (Window& window : windows_) window.block = -1;
 }
 
-Result<multigrid::State> Trajectory::At(int number, int lane) {
+Result<State> Trajectory::At(int number, int lane) {
   Window& window = windows_[lane];
   const int block = number / coarsening_;
   if (block != window.block) {
@@ -35,4 +35,4 @@ Result<multigrid::State> Trajectory::At(int number, int lane) {
   return window.states[index];
 }
 
-}  // namespace ucudnn::layer_parallel
+}  // namespace ucudnn::multigrid
