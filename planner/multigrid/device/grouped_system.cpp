@@ -215,6 +215,19 @@ Status GroupedSystem::Broadcast() {
   return Status::Ok();
 }
 
+Status GroupedSystem::RelaxTail(int level, bool adds) {
+  const Grid& grid = *grids_[level];
+  for (int place = 0; place < grid.tail; ++place) {
+    const StatesView out = TailPlace(level, place + 1);
+    UCUDNN_RETURN_IF_ERROR(
+        StepAll(grid.tail_weights[place], 0, TailPlace(level, place), out, FactorOf(level)));
+    if (!adds) continue;
+    UCUDNN_RETURN_IF_ERROR(
+        kernels_->Combine(*lane_, 1, {grid.tail_sources[place].data(), 1, 1}, 1, out));
+  }
+  return Status::Ok();
+}
+
 Status GroupedSystem::RelaxF(int level, Source source) {
   const Grid& grid = *grids_[level];
   const bool adds = level > 0 && source == Source::kRestricted;
@@ -226,15 +239,7 @@ Status GroupedSystem::RelaxF(int level, Source source) {
     UCUDNN_RETURN_IF_ERROR(kernels_->Combine(
         *lane_, 1, {grid.sources[place].data(), grid.blocks(), grid.blocks()}, 1, out));
   }
-  for (int place = 0; place < grid.tail; ++place) {
-    const StatesView out = TailPlace(level, place + 1);
-    UCUDNN_RETURN_IF_ERROR(
-        StepAll(grid.tail_weights[place], 0, TailPlace(level, place), out, FactorOf(level)));
-    if (!adds) continue;
-    UCUDNN_RETURN_IF_ERROR(
-        kernels_->Combine(*lane_, 1, {grid.tail_sources[place].data(), 1, 1}, 1, out));
-  }
-  return Status::Ok();
+  return RelaxTail(level, adds);
 }
 
 Status GroupedSystem::Advance(int level) {
@@ -309,15 +314,7 @@ Status GroupedSystem::SolveSerially(int level, Source source) {
     const StatesView right = {grid.sources[place].data(), 1, grid.blocks()};
     UCUDNN_RETURN_IF_ERROR(kernels_->Combine(*lane_, 1, Offset(right, block, state_, 1), 1, out));
   }
-  for (int place = 0; place < grid.tail; ++place) {
-    const StatesView out = TailPlace(level, place + 1);
-    UCUDNN_RETURN_IF_ERROR(
-        StepAll(grid.tail_weights[place], 0, TailPlace(level, place), out, FactorOf(level)));
-    if (!adds) continue;
-    UCUDNN_RETURN_IF_ERROR(
-        kernels_->Combine(*lane_, 1, {grid.tail_sources[place].data(), 1, 1}, 1, out));
-  }
-  return Status::Ok();
+  return RelaxTail(level, adds);
 }
 
 Status GroupedSystem::Correct(int level) {

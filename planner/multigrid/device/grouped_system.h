@@ -59,6 +59,8 @@ class GroupedSystem : public LayerSystem {
   // a step of this level applies.
   Status StepAll(const std::vector<std::unique_ptr<DeviceWeights>>& weights, int first,
                  const StatesView& x, const StatesView& out, double factor);
+  // The steps behind the last C-point, one after the other; `adds` the right side.
+  Status RelaxTail(int level, bool adds);
   double FactorOf(int level) const;
   // Of the finest level's C-points, or of what Advance would change them by; waits.
   Result<std::vector<double>> SquaredNorms(bool of_residuals) const;
