@@ -3,16 +3,15 @@
 import json
 import math
 import os
-import pty
 import random
 import re
-import select
 import struct
 import subprocess
 import unittest
 import zipfile
 
 from command import CommandTest
+import terminal
 
 ROOT = os.path.realpath(f"{os.path.dirname(__file__)}/../../..")
 DIGITS = f"{ROOT}/tests/unit/planner/digits"
@@ -539,21 +538,10 @@ class Multigrid(CommandTest):
         self.refused((*self.SMALL, "--report", "taken"), "'taken' cannot be written: ...", code=1)
 
     def on_terminal(self, *words):
-        controller, terminal = pty.openpty()
-        try:
-            program = subprocess.Popen([self.command, "multigrid", *words], stdout=subprocess.DEVNULL, stderr=terminal, cwd=self.folder,
-                                       env=os.environ | {"TERM": "xterm"})
-            os.close(terminal)
-            written = b""
-            try:
-                while select.select([controller], [], [], 120)[0]:
-                    written += os.read(controller, 65536)
-            except OSError:
-                pass  # all is read, and nobody has the terminal open
-            self.assertEqual(0, program.wait(120), written)
-        finally:
-            os.close(controller)
-        return written.decode()
+        code, written = terminal.written([self.command, "multigrid", *words], os.environ | {"TERM": "xterm"},
+                                          stdout=subprocess.DEVNULL, cwd=self.folder)
+        self.assertEqual(0, code, written)
+        return written
 
     def test_a_terminal_sees_how_far_it_is_and_nothing_stays(self):
         written = self.on_terminal(*self.SMALL, "--check", "once")

@@ -3,12 +3,12 @@ taken away, and one line at the end; in a pipe nothing."""
 
 import json
 import os
-import pty
 import re
-import select
 import subprocess
 import tempfile
 import unittest
+
+import terminal
 
 COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
 ALEXNET_STEP = os.environ["UCUDNN_TEST_ALEXNET_STEP"]
@@ -55,20 +55,9 @@ class Progress(unittest.TestCase):
 
     def on_terminal(self, *words, **variables):
         """What a program writes to its terminal."""
-        controller, terminal = pty.openpty()
-        try:
-            program = subprocess.Popen([COMMAND, *words], stdout=terminal, stderr=terminal, env=self.environment(**variables))
-            os.close(terminal)
-            written = b""
-            try:
-                while select.select([controller], [], [], 120)[0]:
-                    written += os.read(controller, 65536)
-            except OSError:
-                pass  # all is read, and nobody has the terminal open
-            self.assertEqual(0, program.wait(120), written)
-        finally:
-            os.close(controller)
-        return written.decode()
+        code, written = terminal.written([COMMAND, *words], self.environment(**variables))
+        self.assertEqual(0, code, written)
+        return written
 
     def in_pipe(self, *words, **variables):
         result = subprocess.run([COMMAND, *words], capture_output=True, text=True, timeout=120, env=self.environment(**variables))
