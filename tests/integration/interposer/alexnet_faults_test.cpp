@@ -184,10 +184,10 @@ TEST_F(ColdStep, EveryResourceAndQueryMayFail) {
 
 TEST_F(ColdStep, EveryConvolutionMayFail) { FailEvery("convolution"); }
 
-// Every one by INTERPOSER_TEST_FAULTS=every, as in tools/check --full; else every fifth.
+// Every one by INTERPOSER_TEST_FAULTS=every, as in tools/check --full; else every tenth.
 long BetweenFaults() {
   static const char* const faults = std::getenv("INTERPOSER_TEST_FAULTS");
-  return (faults && std::string(faults) == "every" ? 1 : 5) * Thinning();
+  return (faults && std::string(faults) == "every" ? 1 : 10) * Thinning();
 }
 
 class WarmStep : public AlexNet {

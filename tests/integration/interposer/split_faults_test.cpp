@@ -95,8 +95,8 @@ class SplitFaults : public testing::Test {
   static void MeetEvery(const std::string& site, long stride, std::string_view where = kEvery) {
     const char* const faults = std::getenv("INTERPOSER_TEST_FAULTS");
     const bool is_every = faults != nullptr && std::string(faults) == "every";
-    // Each is a process of its own, and there are thousands: twelve times as many.
-    stride = is_every ? (stride + 3) / 4 : 3 * stride;
+    // Each is a process of its own, and there are thousands: twenty-four times as many.
+    stride = is_every ? (stride + 3) / 4 : 6 * stride;
     // Most of them wait, for a rank that is late.
     const long at_once = is_every && !kComputesSlowly ? 12 : 4;
     for (long kth = 1; !WasTold("none so late") && !HasFailure(); kth += at_once * stride) {
