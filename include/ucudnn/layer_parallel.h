@@ -106,8 +106,8 @@ typedef struct {
 
 /* --- A solver -------------------------------------------------------------------------------- */
 
-/* What `range` is on coarser levels, where a step stands for s layers. Blocks of the adjoint are
- * counted from the last layer. */
+/* What `range` is on coarser levels, where a step stands for s layers, those from k * s on. The
+ * adjoint has the same blocks; what s does not divide is the last layers. */
 typedef enum {
   UCUDNN_LAYER_PARALLEL_COARSE_INJECT = 0, /* the first of them, with factor s: a step of H = sh */
   UCUDNN_LAYER_PARALLEL_COARSE_MID = 1,    /* the one in the middle, with factor s */

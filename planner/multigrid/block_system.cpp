@@ -11,9 +11,37 @@ constexpr int kScratch = 3;
 
 }  // namespace
 
+double RootOfSum(std::span<const double> parts) {
+  double sum = 0;
+  for (const double part : parts) sum += part;
+  return std::sqrt(sum);
+}
+
+LayerSystem::StateNorms StateNormsOf(std::span<const double> squares) {
+  LayerSystem::StateNorms norms;
+  norms.first = std::sqrt(squares.front());
+  norms.all = RootOfSum(squares);
+  double largest = 0;
+  for (const double square : squares) {
+    // Not std::max: a NaN stays.
+    if (!(square <= largest)) largest = square;
+    if (std::isnan(largest)) break;
+  }
+  norms.largest = std::sqrt(largest);
+  return norms;
+}
+
 Result<BlockSystem> BlockSystem::Make(Propagator& propagator, const Hierarchy& hierarchy,
                                       Lanes& lanes, Storage storage, State first) {
-  BlockSystem system(propagator, hierarchy, lanes, storage);
+  UCUDNN_ASSIGN_OR_RETURN(BlockSystem system,
+                          MakePart(propagator, hierarchy, lanes, storage, BlockPart()));
+  if (first != nullptr) UCUDNN_RETURN_IF_ERROR(system.SetFirst(first));
+  return system;
+}
+
+Result<BlockSystem> BlockSystem::MakePart(Propagator& propagator, const Hierarchy& hierarchy,
+                                          Lanes& lanes, Storage storage, const BlockPart& part) {
+  BlockSystem system(propagator, hierarchy, lanes, storage, part);
   const auto create = [&](std::vector<State>& states, size_t count) -> Status {
     states.reserve(count);
     for (size_t i = 0; i < count; ++i) {
@@ -26,24 +54,26 @@ Result<BlockSystem> BlockSystem::Make(Propagator& propagator, const Hierarchy& h
   for (int level = 0; level < hierarchy.levels(); ++level) {
     const Level& shape = hierarchy.level(level);
     Grid& grid = system.grids_[level];
-    const size_t behind_first = system.KeepsF(level) ? shape.steps : shape.blocks() + 1;
-    if (level > 0) grid.states.push_back(system.grids_[0].states[0]);
-    UCUDNN_RETURN_IF_ERROR(create(grid.states, level > 0 ? behind_first : behind_first + 1));
-    if (level == 0) continue;
+    const size_t behind_first =
+        system.KeepsF(level) ? shape.steps : shape.blocks() + 1 + (shape.lead > 0 ? 1 : 0);
+    const bool has_first = level == 0 || part.inlet != nullptr;
+    if (!has_first) grid.states.push_back(system.CPoint(level - 1, 0));
+    UCUDNN_RETURN_IF_ERROR(create(grid.states, has_first ? behind_first + 1 : behind_first));
+    if (level == 0 && !part.has_source) continue;
     grid.source.push_back(nullptr);
     UCUDNN_RETURN_IF_ERROR(create(grid.source, shape.steps));
   }
-  if (first != nullptr) UCUDNN_RETURN_IF_ERROR(system.SetFirst(first));
   system.scratch_.resize(lanes.count());
   for (auto& of_lane : system.scratch_) UCUDNN_RETURN_IF_ERROR(create(of_lane, kScratch));
-  system.parts_.resize(static_cast<size_t>(hierarchy.level(0).steps) + 1);
+  system.parts_.resize(static_cast<size_t>(hierarchy.level(0).steps) + 2);
   system.sizes_.resize(hierarchy.level(0).blocks());
   return system;
 }
 
 int64_t BlockSystem::StatesFor(const Hierarchy& hierarchy, int lanes, Storage storage) {
   const Level& finest = hierarchy.level(0);
-  int64_t states = storage == Storage::kAll ? finest.steps + 1 : finest.blocks() + 2;
+  int64_t states =
+      storage == Storage::kAll ? finest.steps + 1 : finest.blocks() + 2 + (finest.lead > 0 ? 1 : 0);
   for (int level = 1; level < hierarchy.levels(); ++level) {
     states += int64_t{2} * hierarchy.level(level).steps;
   }
@@ -64,19 +94,37 @@ Status BlockSystem::Broadcast() {
 
 Status BlockSystem::Step(int level, int step, State from, State to, Source source, int lane) {
   UCUDNN_RETURN_IF_ERROR(propagator_->Step(level, step, from, to, lane));
-  if (level == 0 || source == Source::kNone) return Status::Ok();
+  if (source == Source::kNone || grids_[level].source.empty()) return Status::Ok();
   return propagator_->Combine(to, 1, 1, grids_[level].source[step + 1], lane);
 }
 
 Status BlockSystem::StepThrough(int block, int end, State to, int lane) {
-  const int begin = block * hierarchy_->level(0).coarsening;
-  State from = CPoint(0, block);
+  const int begin = hierarchy_->level(0).FirstStateOf(block);
+  State from = block < 0 ? first() : CPoint(0, block);
   for (int step = begin; step < end; ++step) {
     const State next = step + 1 == end ? to : scratch_[lane][(step - begin) % 2];
     UCUDNN_RETURN_IF_ERROR(propagator_->Step(0, step, from, next, lane));
     from = next;
   }
   return Status::Ok();
+}
+
+Status BlockSystem::StepLead(int level, Source source) {
+  // Corrections exchange states between levels, the first C-point of a level among them.
+  if (level < hierarchy_->coarsest() && part_.inlet == nullptr) {
+    grids_[level + 1].states[0] = CPoint(level, 0);
+  }
+  const int lead = hierarchy_->level(level).lead;
+  if (lead == 0) return Status::Ok();
+  if (KeepsF(level)) {
+    std::vector<State>& states = grids_[level].states;
+    for (int step = 0; step < lead; ++step) {
+      UCUDNN_RETURN_IF_ERROR(Step(level, step, states[step], states[step + 1], source, 0));
+    }
+  } else {
+    UCUDNN_RETURN_IF_ERROR(StepThrough(-1, lead, CPoint(0, 0), 0));
+  }
+  return propagator_->Join();
 }
 
 Status BlockSystem::RelaxF(int level, Source source) {
@@ -94,8 +142,11 @@ Status BlockSystem::RelaxF(int level, Source source) {
   }
   std::vector<State>& states = grids_[level].states;
   // The last block is the shorter one that no C-point ends.
-  return ForEach(shape.blocks() + 1, [&](int block, int lane) -> Status {
-    const int begin = block * shape.coarsening;
+  const int blocks = shape.blocks() + 1;
+  return ForEach(blocks, [&](int task, int lane) -> Status {
+    const int block = BlockAt(task, blocks);
+    UCUDNN_RETURN_IF_ERROR(AwaitFirst(level, block));
+    const int begin = shape.c_point(block);
     const int end = std::min(begin + shape.coarsening - 1, shape.steps);
     for (int step = begin; step < end; ++step) {
       UCUDNN_RETURN_IF_ERROR(Step(level, step, states[step], states[step + 1], source, lane));
@@ -104,15 +155,20 @@ Status BlockSystem::RelaxF(int level, Source source) {
   });
 }
 
+Status BlockSystem::AdvanceBlock(int level, int block, int lane) {
+  const int end = hierarchy_->level(level).c_point(block + 1);
+  const State advanced = grids_[level + 1].source[block + 1];
+  if (KeepsF(level)) {
+    return Step(level, end - 1, grids_[level].states[end - 1], advanced, Source::kRestricted, lane);
+  }
+  UCUDNN_RETURN_IF_ERROR(AwaitFirst(level, block));
+  return StepThrough(block, end, advanced, lane);
+}
+
 Status BlockSystem::Advance(int level) {
-  const Level& shape = hierarchy_->level(level);
-  std::vector<State>& advanced = grids_[level + 1].source;
-  return ForEach(shape.blocks(), [&](int block, int lane) -> Status {
-    const int end = (block + 1) * shape.coarsening;
-    if (!KeepsF(level)) return StepThrough(block, end, advanced[block + 1], lane);
-    return Step(level, end - 1, grids_[level].states[end - 1], advanced[block + 1],
-                Source::kRestricted, lane);
-  });
+  const int blocks = hierarchy_->level(level).blocks();
+  return ForEach(
+      blocks, [&](int task, int lane) { return AdvanceBlock(level, BlockAt(task, blocks), lane); });
 }
 
 Status BlockSystem::RelaxC(int level, double weight) {
@@ -130,12 +186,18 @@ Status BlockSystem::RelaxC(int level, double weight) {
 Status BlockSystem::Restrict(int level) {
   Grid& coarse = grids_[level + 1];
   const bool is_solved_next = level + 1 == hierarchy_->coarsest();
-  return ForEach(hierarchy_->level(level).blocks(), [&](int block, int lane) -> Status {
+  const int blocks = hierarchy_->level(level).blocks();
+  return ForEach(blocks, [&](int task, int lane) -> Status {
+    const int block = BlockAt(task, blocks);
+    UCUDNN_RETURN_IF_ERROR(AwaitFirst(level, block));
     const State stepped = scratch_[lane].back();
     UCUDNN_RETURN_IF_ERROR(
         propagator_->Step(level + 1, block, CPoint(level, block), stepped, lane));
     UCUDNN_RETURN_IF_ERROR(propagator_->Combine(coarse.source[block + 1], 1, -1, stepped, lane));
     if (is_solved_next) return Status::Ok();  // from its first state on
+    if (part_.inlet != nullptr && block == 0) {
+      UCUDNN_RETURN_IF_ERROR(propagator_->Combine(coarse.states[0], 0, 1, CPoint(level, 0), lane));
+    }
     return propagator_->Combine(coarse.states[block + 1], 0, 1, CPoint(level, block + 1), lane);
   });
 }
@@ -149,116 +211,118 @@ Status BlockSystem::SolveSerially(int level, Source source) {
     }
     return propagator_->Join();
   }
+  UCUDNN_RETURN_IF_ERROR(StepLead(0, source));
   for (int block = 0; block < shape.blocks(); ++block) {
-    UCUDNN_RETURN_IF_ERROR(
-        StepThrough(block, (block + 1) * shape.coarsening, CPoint(0, block + 1), 0));
+    UCUDNN_RETURN_IF_ERROR(StepThrough(block, shape.c_point(block + 1), CPoint(0, block + 1), 0));
   }
   return RelaxF(0, source);
 }
 
 Status BlockSystem::Correct(int level) {
-  for (int block = 1; block <= hierarchy_->level(level).blocks(); ++block) {
+  const int first = part_.inlet == nullptr ? 1 : 0;
+  for (int block = first; block <= hierarchy_->level(level).blocks(); ++block) {
     std::swap(CPoint(level, block), grids_[level + 1].states[block]);
   }
   return Status::Ok();
 }
 
-template <typename Part>
-Result<double> BlockSystem::SumInOrder(int count, Part&& part) {
-  UCUDNN_RETURN_IF_ERROR(
-      ForEach(count, [&](int i, int lane) { return part(i, &parts_[i], lane); }));
-  UCUDNN_RETURN_IF_ERROR(propagator_->Wait());
-  double sum = 0;
-  for (int i = 0; i < count; ++i) sum += parts_[i];
-  return sum;
-}
-
-Result<double> BlockSystem::ResidualNorm() {
-  UCUDNN_ASSIGN_OR_RETURN(
-      const double squares,
-      SumInOrder(hierarchy_->level(0).blocks(), [&](int block, double* result, int lane) {
-        return propagator_->SquaredDistance(grids_[1].source[block + 1], CPoint(0, block + 1),
-                                            result, lane);
-      }));
-  return std::sqrt(squares);
-}
-
-Result<double> BlockSystem::ResidualNormByState() {
+Status BlockSystem::MeasureResidual(bool by_state) {
   const int blocks = hierarchy_->level(0).blocks();
   UCUDNN_RETURN_IF_ERROR(ForEach(blocks, [&](int block, int lane) -> Status {
     const State point = CPoint(0, block + 1);
     UCUDNN_RETURN_IF_ERROR(
         propagator_->SquaredDistance(grids_[1].source[block + 1], point, &parts_[block], lane));
+    if (!by_state) return Status::Ok();
     return propagator_->SquaredDistance(point, nullptr, &sizes_[block], lane);
   }));
   UCUDNN_RETURN_IF_ERROR(propagator_->Wait());
-  double sum = 0;
+  if (!by_state) return Status::Ok();
   for (int i = 0; i < blocks; ++i) {
-    if (parts_[i] != 0) sum += parts_[i] / sizes_[i];
+    if (parts_[i] != 0) parts_[i] /= sizes_[i];
   }
-  return std::sqrt(sum);
+  return Status::Ok();
 }
 
-Result<double> BlockSystem::FullResidualNorm() {
+Status BlockSystem::MeasureFullResidual(int parts) {
   const Level& shape = hierarchy_->level(0);
-  // With C-points alone the states between them follow from them, and so have no residual.
-  const int steps = KeepsF(0) ? 1 : shape.coarsening;  // of a part
-  const int parts = shape.steps / steps;
   // A lane compares in its scratch, which holds until the next Wait.
   for (int begin = 0; begin < parts; begin += lanes_->count()) {
     const int count = std::min(lanes_->count(), parts - begin);
     UCUDNN_RETURN_IF_ERROR(ForEach(count, [&](int task, int lane) -> Status {
       const int part = begin + task;
+      UCUDNN_RETURN_IF_ERROR(AwaitFirst(0, part));
       const State stepped = scratch_[lane].back();
       if (KeepsF(0)) {
         std::vector<State>& states = grids_[0].states;
         UCUDNN_RETURN_IF_ERROR(propagator_->Step(0, part, states[part], stepped, lane));
         return propagator_->SquaredDistance(stepped, states[part + 1], &parts_[part], lane);
       }
-      UCUDNN_RETURN_IF_ERROR(StepThrough(part, (part + 1) * steps, stepped, lane));
+      UCUDNN_RETURN_IF_ERROR(StepThrough(part, shape.c_point(part + 1), stepped, lane));
       return propagator_->SquaredDistance(stepped, CPoint(0, part + 1), &parts_[part], lane);
     }));
     UCUDNN_RETURN_IF_ERROR(propagator_->Wait());
   }
-  double sum = 0;
-  for (int i = 0; i < parts; ++i) sum += parts_[i];
-  return std::sqrt(sum);
+  return Status::Ok();
+}
+
+Result<std::span<const double>> BlockSystem::Parts(NormParts parts) {
+  const Level& shape = hierarchy_->level(0);
+  if (parts == NormParts::kResidual || parts == NormParts::kResidualByState) {
+    UCUDNN_RETURN_IF_ERROR(MeasureResidual(parts == NormParts::kResidualByState));
+    return std::span<const double>(parts_.data(), shape.blocks());
+  }
+  if (parts == NormParts::kFullResidual) {
+    // With C-points alone the states between them follow from them, and so have no residual.
+    const int count = KeepsF(0) ? shape.steps : shape.blocks();
+    UCUDNN_RETURN_IF_ERROR(MeasureFullResidual(count));
+    return std::span<const double>(parts_.data(), count);
+  }
+  const int in_front = StatesInFront();
+  const int c_points = shape.blocks() + 1;
+  const int count = in_front + c_points + (shape.last_c_point() == shape.steps ? 0 : 1);
+  UCUDNN_RETURN_IF_ERROR(ForEach(count, [&](int i, int lane) {
+    const int number = i - in_front;
+    const State state = number < 0 ? first() : number < c_points ? CPoint(0, number) : last();
+    return propagator_->SquaredDistance(state, nullptr, &parts_[i], lane);
+  }));
+  UCUDNN_RETURN_IF_ERROR(propagator_->Wait());
+  const int skipped = part_.inlet == nullptr ? 0 : 1;
+  return std::span<const double>(parts_.data() + skipped, count - skipped);
+}
+
+Result<double> BlockSystem::ResidualNorm() {
+  UCUDNN_ASSIGN_OR_RETURN(const auto parts, Parts(NormParts::kResidual));
+  return RootOfSum(parts);
+}
+
+Result<double> BlockSystem::ResidualNormByState() {
+  UCUDNN_ASSIGN_OR_RETURN(const auto parts, Parts(NormParts::kResidualByState));
+  return RootOfSum(parts);
+}
+
+Result<double> BlockSystem::FullResidualNorm() {
+  UCUDNN_ASSIGN_OR_RETURN(const auto parts, Parts(NormParts::kFullResidual));
+  return RootOfSum(parts);
 }
 
 Result<LayerSystem::StateNorms> BlockSystem::Norms() {
-  const Level& shape = hierarchy_->level(0);
-  const int c_points = shape.blocks() + 1;
-  const int count = c_points + (shape.last_c_point() == shape.steps ? 0 : 1);
-  UCUDNN_ASSIGN_OR_RETURN(const double squares,
-                          SumInOrder(count, [&](int i, double* result, int lane) {
-                            const State state = i < c_points ? CPoint(0, i) : last();
-                            return propagator_->SquaredDistance(state, nullptr, result, lane);
-                          }));
-  StateNorms norms;
-  norms.first = std::sqrt(parts_[0]);
-  norms.all = std::sqrt(squares);
-  double largest = 0;
-  for (int i = 0; i < count; ++i) {
-    // Not std::max: a NaN stays.
-    if (!(parts_[i] <= largest)) largest = parts_[i];
-    if (std::isnan(largest)) break;
-  }
-  norms.largest = std::sqrt(largest);
-  return norms;
+  UCUDNN_ASSIGN_OR_RETURN(const auto squares, Parts(NormParts::kStates));
+  return StateNormsOf(squares);
 }
 
 Status BlockSystem::ReadBlock(int block, const std::vector<State>& scratch, int lane,
                               std::vector<State>& states) {
   const Level& shape = hierarchy_->level(0);
-  const int behind = shape.steps + 1 - block * shape.coarsening;
+  const int begin = shape.FirstStateOf(block);
+  const int end = block < 0 ? shape.lead : std::min(begin + shape.coarsening, shape.steps + 1);
   states.clear();
-  return ReadOn(block, std::min(shape.coarsening, behind), scratch, lane, states);
+  return ReadOn(block, end - begin, scratch, lane, states);
 }
 
 Status BlockSystem::ReadOn(int block, int count, const std::vector<State>& scratch, int lane,
                            std::vector<State>& states) {
-  const int begin = block * hierarchy_->level(0).coarsening;
-  if (states.empty()) states.push_back(CPoint(0, block));
+  const int begin = hierarchy_->level(0).FirstStateOf(block);
+  if (states.empty()) states.push_back(block < 0 ? first() : CPoint(0, block));
   for (int i = static_cast<int>(states.size()); i < count; ++i) {
     if (KeepsF(0)) {
       states.push_back(grids_[0].states[begin + i]);

@@ -61,9 +61,8 @@ LayerRanges LayersOf(CoarseOperator coarse, const Level& level, int step, double
   return LayersFrom(step * level.span, level.span, coarse, h);
 }
 
-LayerRanges AdjointLayersOf(CoarseOperator coarse, const Level& level, int step, double h,
-                            int layers) {
-  LayerRanges ranges = LayersFrom(layers - (step + 1) * level.span, level.span, coarse, h);
+LayerRanges AdjointLayersOf(CoarseOperator coarse, const Level& level, int step, double h) {
+  LayerRanges ranges = LayersOf(coarse, level, level.steps - 1 - step, h);
   if (ranges.count == 2) std::swap(ranges.parts[0], ranges.parts[1]);
   return ranges;
 }

@@ -37,9 +37,8 @@ struct LayerRanges {
 
 // What step `step` of `level` applies, with factors for a chain of step h.
 LayerRanges LayersOf(CoarseOperator coarse, const Level& level, int step, double h);
-// The same for the adjoint of a chain of `layers`, whose step 0 is that of the last layer. Blocks
-// are counted from the end; halves come in their reverse order.
-LayerRanges AdjointLayersOf(CoarseOperator coarse, const Level& level, int step, double h,
-                            int layers);
+// The same for the adjoint, whose step 0 is that of the level's last step. `level` is of the
+// chain's hierarchy, mirrored; halves come in their reverse order.
+LayerRanges AdjointLayersOf(CoarseOperator coarse, const Level& level, int step, double h);
 
 }  // namespace ucudnn::multigrid

@@ -53,4 +53,28 @@ Result<Hierarchy> Hierarchy::Make(int steps, const std::vector<int>& coarsening,
                        std::to_string(steps / kFewestCoarseSteps) + " is expected");
 }
 
+Hierarchy Hierarchy::Mirrored() const {
+  Hierarchy mirrored = *this;
+  for (Level& level : mirrored.levels_) level.lead = level.steps - level.last_c_point();
+  return mirrored;
+}
+
+Hierarchy Hierarchy::Part(int begin, int end, int levels) const {
+  Hierarchy part;
+  for (int number = 0; number < levels; ++number) {
+    Level level = levels_[number];
+    const int last = end == levels_[0].steps ? level.steps : end / level.span;
+    level.steps = last - begin / level.span;
+    if (number + 1 == levels) level.coarsening = 1;
+    part.levels_.push_back(level);
+  }
+  return part;
+}
+
+Hierarchy Hierarchy::CoarseLevels(int first) const {
+  Hierarchy coarse;
+  coarse.levels_.assign(levels_.begin() + first, levels_.end());
+  return coarse;
+}
+
 }  // namespace ucudnn::multigrid

@@ -25,6 +25,13 @@ class LayerSystem {
 
   // Every state of the finest level becomes u0.
   virtual Status Broadcast() = 0;
+  // The states up to the first C-point of `level` follow from its first one, step by step: they are
+  // what they must be, and no unknowns (Level::lead). The solver calls it for each level before
+  // what else it does there: once u0 is known, and whenever Restrict has started the level.
+  virtual Status StepLead(int level, Source source) {
+    (void)level, (void)source;
+    return Status::Ok();
+  }
   // F-points follow from the C-points of their blocks, block by block (F-relaxation).
   virtual Status RelaxF(int level, Source source) = 0;
   // Computes what the C-points of `level` would be by the F-points before them, and keeps it beside

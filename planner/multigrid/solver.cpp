@@ -61,19 +61,16 @@ class Cycles {
 };
 
 Status Cycles::Begin() {
-  switch (options_.start) {
-    case Start::kBroadcast:
-      return system_.Broadcast();
-    case Start::kNested:
-      return StartNested();
-    case Start::kPrevious:
-      return Status::Ok();
-  }
-  return Status::Ok();
+  if (options_.start == Start::kNested) return StartNested();
+  if (options_.start == Start::kBroadcast) UCUDNN_RETURN_IF_ERROR(system_.Broadcast());
+  return system_.StepLead(0, Source::kNone);
 }
 
 Status Cycles::StartNested() {
   int level = hierarchy_.coarsest();
+  for (int finer = 0; finer <= level; ++finer) {
+    UCUDNN_RETURN_IF_ERROR(system_.StepLead(finer, Source::kNone));
+  }
   UCUDNN_RETURN_IF_ERROR(system_.SolveSerially(level, Source::kNone));
   while (level-- > 0) {
     UCUDNN_RETURN_IF_ERROR(system_.Correct(level));
@@ -102,7 +99,8 @@ Status Cycles::Descend(int level, bool relaxes) {
   if (!(is_finest && is_advanced_)) UCUDNN_RETURN_IF_ERROR(system_.Advance(level));
   if (is_finest) is_advanced_ = false;
   is_relaxed_[level + 1] = false;
-  return system_.Restrict(level);
+  UCUDNN_RETURN_IF_ERROR(system_.Restrict(level));
+  return system_.StepLead(level + 1, Source::kRestricted);
 }
 
 Status Cycles::Cycle(int level, CycleKind kind, bool relaxes) {

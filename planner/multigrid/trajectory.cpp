@@ -5,7 +5,7 @@ namespace ucudnn::multigrid {
 Result<Trajectory> Trajectory::Make(BlockSystem& states, const Hierarchy& hierarchy,
                                     Propagator& owner, int lanes) {
   const int coarsening = hierarchy.level(0).coarsening;
-  Trajectory made(states, coarsening);
+  Trajectory made(states, hierarchy.level(0));
   made.windows_.resize(lanes);
   for (Window& window : made.windows_) {
     window.states.reserve(coarsening);
@@ -19,18 +19,18 @@ Result<Trajectory> Trajectory::Make(BlockSystem& states, const Hierarchy& hierar
 }
 
 void Trajectory::Reset() {
-  for (Window& window : windows_) window.block = -1;
+  for (Window& window : windows_) window.block = kNoBlock;
 }
 
 Result<State> Trajectory::At(int number, int lane) {
   Window& window = windows_[lane];
-  const int block = number / coarsening_;
+  const int block = finest_.BlockOf(number);
   if (block != window.block) {
     window.states.clear();
     window.block = block;
   }
   // No more of the block than that: coarse steps are linearised at its C-point or in its middle.
-  const int index = number % coarsening_;
+  const int index = number - finest_.FirstStateOf(block);
   UCUDNN_RETURN_IF_ERROR(states_->ReadOn(block, index + 1, window.scratch, lane, window.states));
   return window.states[index];
 }

@@ -10,7 +10,15 @@
 
 namespace ucudnn::multigrid {
 
-class Trajectory {
+// States by their number, of whoever has them.
+class StateReader {
+ public:
+  virtual ~StateReader() = default;
+  // Called by several threads at once, each with its lane.
+  virtual Result<State> At(int number, int lane) = 0;
+};
+
+class Trajectory : public StateReader {
  public:
   // `states` outlives it; `hierarchy` is that of `states`, and `owner`, its propagator, creates
   // what blocks are computed into.
@@ -18,22 +26,24 @@ class Trajectory {
                                  int lanes);
 
   // State `number` of the finest level. It holds until the lane asks for one of another block.
-  // Called by several threads at once, each with its lane; allocates nothing.
-  Result<State> At(int number, int lane);
+  // Allocates nothing.
+  Result<State> At(int number, int lane) override;
   // Forgets what was read: the states have changed, or may have.
   void Reset();
 
  private:
+  static constexpr int kNoBlock = -2;  // -1 is the one in front of the first C-point
+
   struct Window {
-    int block = -1;
+    int block = kNoBlock;
     std::vector<State> states;
     std::vector<State> scratch;  // as many as F-points of a block that are not kept
   };
 
-  Trajectory(BlockSystem& states, int coarsening) : states_(&states), coarsening_(coarsening) {}
+  Trajectory(BlockSystem& states, const Level& finest) : states_(&states), finest_(finest) {}
 
   BlockSystem* states_;
-  int coarsening_;
+  Level finest_;
   std::vector<Window> windows_;  // by lane
 };
 

@@ -131,7 +131,8 @@ ucudnnLayerParallelStatus_t ucudnnLayerParallelGetStateCount(
     if (states == nullptr) return BadParameter("there is nowhere to write the number");
     const auto setting = ReadOptions(layers, options);
     if (!setting.ok()) return BadParameter(setting.message());
-    *states = StatesOf(*setting) * (with_adjoint != 0 ? 2 : 1);
+    *states = StatesOf(*setting, setting->hierarchy) +
+              (with_adjoint != 0 ? StatesOf(*setting, setting->mirrored) : 0);
     return {};
   });
 }

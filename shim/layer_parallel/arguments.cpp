@@ -131,6 +131,7 @@ Result<Setting> ReadOptions(int layers, const ucudnnLayerParallelOptions_t* opti
   Setting setting;
   UCUDNN_ASSIGN_OR_RETURN(setting.hierarchy,
                           multigrid::Hierarchy::Make(layers, coarsening, given.levels));
+  setting.mirrored = setting.hierarchy.Mirrored();
   UCUDNN_ASSIGN_OR_RETURN(setting.coarse, ValueOf("coarse", given.coarse, kCoarse));
   UCUDNN_ASSIGN_OR_RETURN(setting.storage, ValueOf("storage", given.storage, kStorage));
   if (given.lanes < 0 || given.lanes > UCUDNN_LAYER_PARALLEL_MOST_LANES) {
@@ -187,12 +188,11 @@ void WriteResult(const multigrid::Solution& solution, ucudnnLayerParallelResult_
   WriteVersion(made, *result);
 }
 
-int64_t StatesOf(const Setting& setting) {
-  int64_t states =
-      multigrid::BlockSystem::StatesFor(setting.hierarchy, setting.lanes, setting.storage);
+int64_t StatesOf(const Setting& setting, const multigrid::Hierarchy& hierarchy) {
+  int64_t states = multigrid::BlockSystem::StatesFor(hierarchy, setting.lanes, setting.storage);
   if (setting.HasHalves()) states += setting.lanes;
   if (setting.storage == multigrid::Storage::kCPoints) {
-    states += int64_t{setting.lanes} * (setting.hierarchy.level(0).coarsening - 1);
+    states += int64_t{setting.lanes} * (hierarchy.level(0).coarsening - 1);
   }
   return states;
 }

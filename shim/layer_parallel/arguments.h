@@ -16,6 +16,7 @@ namespace ucudnn::layer_parallel {
 
 struct Setting {
   multigrid::Hierarchy hierarchy;
+  multigrid::Hierarchy mirrored;  // of the adjoint
   multigrid::CoarseOperator coarse = multigrid::CoarseOperator::kInject;
   multigrid::Storage storage = multigrid::Storage::kAll;
   int lanes = 1;
@@ -40,7 +41,7 @@ Status CheckResult(const ucudnnLayerParallelResult_t* result);
 // `result` points into `solution`. REQUIRES: CheckResult.
 void WriteResult(const multigrid::Solution& solution, ucudnnLayerParallelResult_t* result);
 
-// How many states one direction needs.
-int64_t StatesOf(const Setting& setting);
+// How many states a direction needs; `hierarchy` is the one of it.
+int64_t StatesOf(const Setting& setting, const multigrid::Hierarchy& hierarchy);
 
 }  // namespace ucudnn::layer_parallel

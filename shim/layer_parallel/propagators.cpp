@@ -89,8 +89,8 @@ Status CallerChain::Step(int level, int step, State from, State to, int lane) {
 
 Status CallerAdjoint::Step(int level, int step, State from, State to, int lane) {
   const ucudnnLayerParallelCallbacks_t& callbacks = caller().callbacks();
-  const multigrid::LayerRanges ranges = AdjointLayersOf(
-      setting().coarse, setting().hierarchy.level(level), step, 1, setting().layers());
+  const multigrid::LayerRanges ranges =
+      AdjointLayersOf(setting().coarse, setting().hierarchy.level(level), step, 1);
   return RunRanges(
       ranges, from, to, lane,
       [&](const multigrid::LayerRange& part, State read, State written) -> Status {

@@ -13,23 +13,26 @@ Answer Solver::Failure(const Status& status) {
   return BadParameter(status.message());
 }
 
-Status Solver::Prepare(Direction& direction, std::unique_ptr<CallerStates> propagator) {
+Status Solver::Prepare(Direction& direction, const multigrid::Hierarchy& hierarchy,
+                       std::unique_ptr<CallerStates> propagator) {
+  direction.hierarchy = &hierarchy;
   direction.propagator = std::move(propagator);
   CallerStates& states = *direction.propagator;
   UCUDNN_RETURN_IF_ERROR(states.Prepare());
   UCUDNN_ASSIGN_OR_RETURN(
       direction.system,
-      multigrid::BlockSystem::Make(states, setting_.hierarchy, lanes_, setting_.storage, nullptr));
+      multigrid::BlockSystem::Make(states, hierarchy, lanes_, setting_.storage, nullptr));
   UCUDNN_ASSIGN_OR_RETURN(
       direction.trajectory,
-      multigrid::Trajectory::Make(*direction.system, setting_.hierarchy, states, setting_.lanes));
+      multigrid::Trajectory::Make(*direction.system, hierarchy, states, setting_.lanes));
   return Status::Ok();
 }
 
 Status Solver::PrepareBoth() {
-  UCUDNN_RETURN_IF_ERROR(Prepare(forward_, std::make_unique<CallerChain>(caller_, setting_)));
+  UCUDNN_RETURN_IF_ERROR(
+      Prepare(forward_, setting_.hierarchy, std::make_unique<CallerChain>(caller_, setting_)));
   if (caller_.callbacks().adjoint_step == nullptr) return Status::Ok();
-  return Prepare(adjoint_,
+  return Prepare(adjoint_, setting_.mirrored,
                  std::make_unique<CallerAdjoint>(caller_, setting_, *forward_.trajectory));
 }
 
@@ -56,7 +59,7 @@ Answer Solver::Solve(Direction& direction, State first, const multigrid::SolveOp
   direction.trajectory->Reset();
   caller_.Forget();
   if (const Status status = direction.system->SetFirst(first); !status.ok()) return Failure(status);
-  auto solution = multigrid::Solve(*direction.system, setting_.hierarchy, options);
+  auto solution = multigrid::Solve(*direction.system, *direction.hierarchy, options);
   if (!solution.ok()) return Failure(solution.status());
   if (const Status status = caller_.Wait(); !status.ok()) return Failure(status);
   direction.solution = std::move(*solution);

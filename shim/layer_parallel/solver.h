@@ -49,6 +49,7 @@ class Solver {
  private:
   // Forward, or the adjoint.
   struct Direction {
+    const multigrid::Hierarchy* hierarchy = nullptr;
     std::unique_ptr<CallerStates> propagator;
     std::optional<multigrid::BlockSystem> system;
     std::optional<multigrid::Trajectory> trajectory;
@@ -56,7 +57,8 @@ class Solver {
     bool has_states = false;  // of a solve: one may start from them
   };
 
-  Status Prepare(Direction& direction, std::unique_ptr<CallerStates> propagator);
+  Status Prepare(Direction& direction, const multigrid::Hierarchy& hierarchy,
+                 std::unique_ptr<CallerStates> propagator);
   Status PrepareBoth();
   Answer Solve(Direction& direction, State first, const multigrid::SolveOptions& options);
   // Of `status`, an error: a callback's, or the solver's own. Nothing that lanes were given is

@@ -36,11 +36,10 @@ RunCost LevelCosts::StepCost(int level, const std::vector<int>& steps) const {
   };
   std::vector<Counted> counted[2];
   for (auto& part : counted) part.resize(counts_.size());
-  const int layers = static_cast<int>(kinds_.size());
   for (const int step : steps) {
     const Level& shape = hierarchy_.level(level);
     const LayerRanges ranges = pass_ == LayerPass::kAdjoint
-                                   ? AdjointLayersOf(coarse_, shape, step, 1, layers)
+                                   ? AdjointLayersOf(coarse_, shape, step, 1)
                                    : LayersOf(coarse_, shape, step, 1);
     for (int part = 0; part < ranges.count; ++part) {
       const LayerRange& range = ranges.parts[part];

@@ -13,11 +13,15 @@ using planner::NodeId;
 // One stage, with what solves it both ways.
 struct HostNetwork::StageSolve {
   StageSolve(Hierarchy levels, HostStage made_stage, double step)
-      : hierarchy(std::move(levels)), stage(std::move(made_stage)), h(step) {}
+      : hierarchy(std::move(levels)),
+        mirrored(hierarchy.Mirrored()),
+        stage(std::move(made_stage)),
+        h(step) {}
 
   NodeId input = 0;
   NodeId output = 0;
   Hierarchy hierarchy;
+  Hierarchy mirrored;  // of the adjoint
   HostStage stage;
   double h;
   std::unique_ptr<StageSolver> solver;  // null: the host's own, below
@@ -139,7 +143,7 @@ Status HostNetwork::MakeStages() {
     UCUDNN_ASSIGN_OR_RETURN(solve->chain,
                             HostChain::Make(solve->stage, solve->hierarchy, settings_.coarse, h));
     UCUDNN_ASSIGN_OR_RETURN(solve->adjoint,
-                            HostAdjoint::Make(solve->stage, solve->hierarchy, settings_.coarse, h));
+                            HostAdjoint::Make(solve->stage, solve->mirrored, settings_.coarse, h));
     stages_.push_back(std::move(solve));
   }
   if (!solves_any) {
@@ -253,13 +257,13 @@ Status HostNetwork::SolveBackward(StageSolve& stage, Parameters& gradient) {
   if (!stage.adjoints) {
     UCUDNN_ASSIGN_OR_RETURN(stage.last_adjoint, stage.adjoint->Create());
     UCUDNN_ASSIGN_OR_RETURN(BlockSystem made,
-                            BlockSystem::Make(*stage.adjoint, stage.hierarchy, *lanes_,
+                            BlockSystem::Make(*stage.adjoint, stage.mirrored, *lanes_,
                                               settings_.storage, stage.last_adjoint));
     stage.adjoints = std::make_unique<BlockSystem>(std::move(made));
     UCUDNN_ASSIGN_OR_RETURN(Trajectory states, Trajectory::Make(*stage.states, stage.hierarchy,
                                                                 *stage.chain, lanes_->count()));
     stage.trajectory = std::make_unique<Trajectory>(std::move(states));
-    UCUDNN_ASSIGN_OR_RETURN(Trajectory adjoints, Trajectory::Make(*stage.adjoints, stage.hierarchy,
+    UCUDNN_ASSIGN_OR_RETURN(Trajectory adjoints, Trajectory::Make(*stage.adjoints, stage.mirrored,
                                                                   *stage.adjoint, lanes_->count()));
     stage.adjoint_trajectory = std::make_unique<Trajectory>(std::move(adjoints));
     stage.adjoint->LineariseAt(*stage.trajectory);
@@ -270,7 +274,7 @@ Status HostNetwork::SolveBackward(StageSolve& stage, Parameters& gradient) {
   UCUDNN_RETURN_IF_ERROR(stage.adjoint->WeightsChanged());
   SolveOptions options = settings_.backward;
   if (options.start == Start::kPrevious && !knows_states_) options.start = Start::kBroadcast;
-  UCUDNN_ASSIGN_OR_RETURN(Solution solution, Solve(*stage.adjoints, stage.hierarchy, options));
+  UCUDNN_ASSIGN_OR_RETURN(Solution solution, Solve(*stage.adjoints, stage.mirrored, options));
   const int steps = stage.stage.steps();
   backward_.push_back({steps, stage.hierarchy.levels(), std::move(solution)});
   stage.adjoint_trajectory->Reset();

@@ -8,11 +8,11 @@ namespace ucudnn::multigrid {
 namespace {
 
 // What kMean needs beside the layers themselves, for the blocks of every coarse level.
-Status Average(HostStage& stage, const Hierarchy& hierarchy, bool from_the_end) {
+Status Average(HostStage& stage, const Hierarchy& hierarchy) {
   UCUDNN_RETURN_IF_ERROR(stage.CheckCanAverage());
-  for (int level = 1; level < hierarchy.levels(); ++level) {
+  for (int level = 0; level < hierarchy.levels(); ++level) {
     const int span = hierarchy.level(level).span;
-    stage.AverageBlocks(from_the_end ? stage.steps() % span : 0, span);
+    if (span > 1) stage.AverageBlocks(span);
   }
   return Status::Ok();
 }
@@ -64,7 +64,7 @@ Result<std::unique_ptr<HostChain>> HostChain::Make(HostStage& stage, const Hiera
 }
 
 Status HostChain::WeightsChanged() {
-  return coarse_ == CoarseOperator::kMean ? Average(stage_, hierarchy_, false) : Status::Ok();
+  return coarse_ == CoarseOperator::kMean ? Average(stage_, hierarchy_) : Status::Ok();
 }
 
 Status HostChain::Step(int level, int step, State from, State to, int lane) {
@@ -84,12 +84,11 @@ Result<std::unique_ptr<HostAdjoint>> HostAdjoint::Make(HostStage& stage, const H
 }
 
 Status HostAdjoint::WeightsChanged() {
-  return coarse_ == CoarseOperator::kMean ? Average(stage_, hierarchy_, true) : Status::Ok();
+  return coarse_ == CoarseOperator::kMean ? Average(stage_, hierarchy_) : Status::Ok();
 }
 
 Status HostAdjoint::Step(int level, int step, State from, State to, int lane) {
-  const LayerRanges ranges =
-      AdjointLayersOf(coarse_, hierarchy_.level(level), step, h_, stage_.steps());
+  const LayerRanges ranges = AdjointLayersOf(coarse_, hierarchy_.level(level), step, h_);
   double* const out = Numbers(to);
   std::copy_n(Numbers(from), size(), out);
   for (int i = 0; i < ranges.count; ++i) {

@@ -60,12 +60,12 @@ class HostChain : public HostStates {
 // The adjoint chain w[j] = lambda[N - j]: Phi(w) = w + h J_F(u)^T w, linearised at a trajectory.
 class HostAdjoint : public HostStates {
  public:
-  // `stage` and `hierarchy`, of as many steps, outlive it.
+  // `stage` and `hierarchy`, that of the chain mirrored, outlive it.
   static Result<std::unique_ptr<HostAdjoint>> Make(HostStage& stage, const Hierarchy& hierarchy,
                                                    CoarseOperator coarse, double h);
 
-  // `trajectory` outlives the solves that follow.
-  void LineariseAt(Trajectory& trajectory) { trajectory_ = &trajectory; }
+  // `trajectory`, of the chain's states, outlives the solves that follow.
+  void LineariseAt(StateReader& trajectory) { trajectory_ = &trajectory; }
 
   Status WeightsChanged();  // as HostChain's
 
@@ -84,7 +84,7 @@ class HostAdjoint : public HostStates {
   const Hierarchy& hierarchy_;
   CoarseOperator coarse_;
   double h_;
-  Trajectory* trajectory_ = nullptr;
+  StateReader* trajectory_ = nullptr;
 };
 
 }  // namespace ucudnn::multigrid

@@ -95,10 +95,10 @@ Status HostStage::CheckCanAverage() const {
   return Status::Ok();
 }
 
-void HostStage::AverageBlocks(int begin, int span) {
-  MeanBlocks mean = {.begin = begin, .span = span};
+void HostStage::AverageBlocks(int span) {
+  MeanBlocks mean = {.span = span, .blocks = {}};
   const size_t layers = steps_[0].layers.size();
-  for (int block = begin; block + span <= steps(); block += span) {
+  for (int block = 0; block + span <= steps(); block += span) {
     std::vector<NodeWeights> sums(layers);
     for (int step = block; step < block + span; ++step) {
       for (size_t layer = 0; layer < layers; ++layer) {
@@ -108,8 +108,7 @@ void HostStage::AverageBlocks(int begin, int span) {
     }
     mean.blocks.push_back(std::move(sums));
   }
-  std::erase_if(means_,
-                [&](const MeanBlocks& old) { return old.span == span && old.begin == begin; });
+  std::erase_if(means_, [&](const MeanBlocks& old) { return old.span == span; });
   means_.push_back(std::move(mean));
 }
 
@@ -123,10 +122,9 @@ void HostStage::ForEach(const LayerRange& range, Visit&& visit) const {
     return;
   }
   const int span = range.end - range.begin;
-  const auto mean = std::find_if(means_.begin(), means_.end(), [&](const MeanBlocks& blocks) {
-    return blocks.span == span && (range.begin - blocks.begin) % span == 0;
-  });
-  const auto& weights = mean->blocks[(range.begin - mean->begin) / span];
+  const auto mean = std::find_if(means_.begin(), means_.end(),
+                                 [&](const MeanBlocks& blocks) { return blocks.span == span; });
+  const auto& weights = mean->blocks[range.begin / span];
   visit(steps_[range.begin], [&](size_t layer) -> const NodeWeights& { return weights[layer]; });
 }
 

@@ -27,9 +27,9 @@ class HostStage {
   int64_t state_size() const { return state_size_; }  // numbers of one state, all images together
   int batch() const { return batch_; }
 
-  // Keeps the mean weights of each block of `span` steps from `begin` + k * span on, for ranges
-  // with is_mean. REQUIRES: CanAverage().
-  void AverageBlocks(int begin, int span);
+  // Keeps the mean weights of each block of `span` steps from k * span on, for ranges with is_mean.
+  // REQUIRES: CheckCanAverage().
+  void AverageBlocks(int span);
   // Ok where all steps have the same layers, as their mean needs.
   Status CheckCanAverage() const;
 
@@ -49,7 +49,6 @@ class HostStage {
     std::vector<planner::NodeId> nodes;
   };
   struct MeanBlocks {
-    int begin = 0;
     int span = 1;
     std::vector<std::vector<NodeWeights>> blocks;  // [block][layer]
   };

@@ -10,23 +10,24 @@ AdjointSolve::AdjointSolve(HostSolve& forward, const SolveSetting& setting,
     : forward_(forward), h_(setting.h) {
   trajectory_.emplace(std::move(*Trajectory::Make(forward.system(), forward.hierarchy(),
                                                   forward.propagator(), forward.lanes().count())));
-  adjoint_ = std::move(
-      *HostAdjoint::Make(forward.stage(), forward.hierarchy(), setting.coarse, setting.h));
+  adjoint_ =
+      std::move(*HostAdjoint::Make(forward.stage(), forward.mirrored(), setting.coarse, setting.h));
   adjoint_->LineariseAt(*trajectory_);
   const State first = *adjoint_->Create();
   std::copy(last.begin(), last.end(), HostStates::Numbers(first));
   system_.emplace(std::move(
-      *BlockSystem::Make(*adjoint_, forward.hierarchy(), forward.lanes(), setting.storage, first)));
+      *BlockSystem::Make(*adjoint_, forward.mirrored(), forward.lanes(), setting.storage, first)));
 }
 
 std::vector<double> AdjointSolve::Lambda(int number) {
-  const int coarsening = forward_.hierarchy().level(0).coarsening;
+  const Level& finest = forward_.mirrored().level(0);
   const int at = forward_.stage().steps() - number;
   std::vector<State> scratch;
-  for (int i = 1; i < coarsening; ++i) scratch.push_back(*adjoint_->Create());
+  for (int i = 1; i < finest.coarsening; ++i) scratch.push_back(*adjoint_->Create());
   std::vector<State> states;
-  if (!system_->ReadBlock(at / coarsening, scratch, 0, states).ok()) std::abort();
-  const double* const numbers = HostStates::Numbers(states[at % coarsening]);
+  if (!system_->ReadBlock(finest.BlockOf(at), scratch, 0, states).ok()) std::abort();
+  const double* const numbers =
+      HostStates::Numbers(states[at - finest.FirstStateOf(finest.BlockOf(at))]);
   return {numbers, numbers + forward_.stage().state_size()};
 }
 

@@ -15,7 +15,7 @@ class AdjointSolve {
   AdjointSolve(HostSolve& forward, const SolveSetting& setting, const std::vector<double>& last);
 
   Result<Solution> Solve(const SolveOptions& options) {
-    return multigrid::Solve(*system_, forward_.hierarchy(), options);
+    return multigrid::Solve(*system_, forward_.mirrored(), options);
   }
   std::vector<double> Lambda(int number);
   // d(lambda_N . u_N) / d(weights), of the states and adjoints as they are.

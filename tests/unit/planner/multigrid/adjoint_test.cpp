@@ -371,14 +371,14 @@ TEST(Adjoint, RecomputesStatesForRelaxationAlone) {
       Trajectory trajectory =
           std::move(*Trajectory::Make(forward, host.hierarchy(), host.propagator(), lanes));
       const auto adjoint =
-          std::move(*HostAdjoint::Make(host.stage(), host.hierarchy(), coarse, 0.03));
+          std::move(*HostAdjoint::Make(host.stage(), host.mirrored(), coarse, 0.03));
       adjoint->LineariseAt(trajectory);
-      BlockSystem system = std::move(*BlockSystem::Make(*adjoint, host.hierarchy(), host.lanes(),
+      BlockSystem system = std::move(*BlockSystem::Make(*adjoint, host.mirrored(), host.lanes(),
                                                         Storage::kAll, forward.last()));
       counting.steps = 0;
       SolveOptions options;
       options.measures_cycles = false;
-      ASSERT_TRUE(Solve(system, host.hierarchy(), options).ok());
+      ASSERT_TRUE(Solve(system, host.mirrored(), options).ok());
       constexpr int kRelaxations = 5;  // two cycles of FCF, and the one before the first
       EXPECT_EQ(counting.steps, kRelaxations * kBlocks * (kCoarsening - 1));
     }

@@ -86,14 +86,14 @@ TEST(Allocation, ACycleOfTheAdjointAllocatesNothing) {
     Trajectory trajectory = std::move(*Trajectory::Make(forward.system(), forward.hierarchy(),
                                                         forward.propagator(), setting.lanes));
     const auto adjoint = std::move(
-        *HostAdjoint::Make(forward.stage(), forward.hierarchy(), setting.coarse, 1.0 / 130));
+        *HostAdjoint::Make(forward.stage(), forward.mirrored(), setting.coarse, 1.0 / 130));
     adjoint->LineariseAt(trajectory);
-    BlockSystem system = std::move(*BlockSystem::Make(
-        *adjoint, forward.hierarchy(), forward.lanes(), setting.storage, forward.system().last()));
+    BlockSystem system = std::move(*BlockSystem::Make(*adjoint, forward.mirrored(), forward.lanes(),
+                                                      setting.storage, forward.system().last()));
     ASSERT_TRUE(system.Broadcast().ok());
-    ASSERT_TRUE(Solve(system, forward.hierarchy(), Cycles(setting, 4)).ok());
+    ASSERT_TRUE(Solve(system, forward.mirrored(), Cycles(setting, 4)).ok());
     const auto allocations = [&](int cycles) {
-      return AllocationsOf(system, forward.hierarchy(), Cycles(setting, cycles));
+      return AllocationsOf(system, forward.mirrored(), Cycles(setting, cycles));
     };
     EXPECT_EQ(allocations(9), allocations(2));
   }

@@ -100,6 +100,7 @@ HostSolve::HostSolve(const WeightedChain& chain, const SolveSetting& setting)
     : chain_(chain), h_(setting.h) {
   const int steps = static_cast<int>(chain.stage().steps.size());
   hierarchy_ = Get(Hierarchy::Make(steps, setting.coarsening, setting.levels));
+  mirrored_ = hierarchy_.Mirrored();
   lanes_.emplace(Get(Lanes::Start(setting.lanes)));
   stage_.emplace(Get(
       HostStage::Make(chain.chain, chain.stage(), chain.parameters, chain.batch, setting.lanes)));
@@ -116,13 +117,13 @@ std::vector<double> HostSolve::Copy(multigrid::State state) const {
 }
 
 std::vector<double> HostSolve::State(int number) {
-  const int coarsening = hierarchy_.level(0).coarsening;
+  const Level& finest = hierarchy_.level(0);
   std::vector<multigrid::State> scratch;
-  for (int i = 1; i < coarsening; ++i) scratch.push_back(Get(propagator_->Create()));
+  for (int i = 1; i < finest.coarsening; ++i) scratch.push_back(Get(propagator_->Create()));
   std::vector<multigrid::State> states;
-  const Status read = system_->ReadBlock(number / coarsening, scratch, 0, states);
+  const Status read = system_->ReadBlock(finest.BlockOf(number), scratch, 0, states);
   if (!read.ok()) std::abort();
-  return Copy(states[number % coarsening]);
+  return Copy(states[number - finest.FirstStateOf(finest.BlockOf(number))]);
 }
 
 std::vector<std::vector<double>> HostSolve::Serial() {

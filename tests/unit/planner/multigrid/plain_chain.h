@@ -72,6 +72,7 @@ class HostSolve {
   BlockSystem& system() { return *system_; }
   HostStage& stage() { return *stage_; }
   const Hierarchy& hierarchy() const { return hierarchy_; }
+  const Hierarchy& mirrored() const { return mirrored_; }  // for the adjoint
   Lanes& lanes() { return *lanes_; }
   HostChain& propagator() { return *propagator_; }
 
@@ -81,6 +82,7 @@ class HostSolve {
   const WeightedChain& chain_;
   double h_;
   Hierarchy hierarchy_;
+  Hierarchy mirrored_;
   std::optional<Lanes> lanes_;
   std::optional<HostStage> stage_;
   std::unique_ptr<HostChain> propagator_;

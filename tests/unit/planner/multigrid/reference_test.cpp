@@ -91,13 +91,13 @@ struct FixtureAdjoint {
   explicit FixtureAdjoint(HostSolve& forward, CoarseOperator coarse, double h)
       : trajectory(*Trajectory::Make(forward.system(), forward.hierarchy(), forward.propagator(),
                                      forward.lanes().count())),
-        adjoint(std::move(*HostAdjoint::Make(forward.stage(), forward.hierarchy(), coarse, h))) {
+        adjoint(std::move(*HostAdjoint::Make(forward.stage(), forward.mirrored(), coarse, h))) {
     adjoint->LineariseAt(trajectory);
     const State last = *adjoint->Create();
     const std::vector<double> numbers = ReadNumbers("last_adjoint.f64");
     std::copy(numbers.begin(), numbers.end(), HostStates::Numbers(last));
     system.emplace(
-        *BlockSystem::Make(*adjoint, forward.hierarchy(), forward.lanes(), Storage::kAll, last));
+        *BlockSystem::Make(*adjoint, forward.mirrored(), forward.lanes(), Storage::kAll, last));
   }
   Trajectory trajectory;
   std::unique_ptr<HostAdjoint> adjoint;
@@ -121,7 +121,7 @@ TEST(Reference, ResidualHistoriesAreThoseOfNumPy) {
     if (row["adjoint"]) {
       ASSERT_TRUE(forward.system().SolveSerially(0, LayerSystem::Source::kNone).ok());
       FixtureAdjoint adjoint(forward, CoarseOf(row), h);
-      const Result<Solution> solved = Solve(*adjoint.system, forward.hierarchy(), OptionsOf(row));
+      const Result<Solution> solved = Solve(*adjoint.system, forward.mirrored(), OptionsOf(row));
       ASSERT_TRUE(solved.ok()) << solved.message();
       ExpectHistory(*solved, row);
     } else {
