@@ -5,44 +5,27 @@
 #include <random>
 
 #include "base/text.h"
+#include "planner/multigrid/distributed/thread_ranks.h"
+#include "planner/multigrid/host/solution_message.h"
+#include "planner/multigrid/host/stage_on_ranks.h"
 
 namespace ucudnn::multigrid {
 
 using planner::NodeId;
 
-// One stage, with what solves it both ways.
+// One stage, with what solves it on this rank.
 struct HostNetwork::StageSolve {
-  StageSolve(Hierarchy levels, HostStage made_stage, double step)
-      : hierarchy(std::move(levels)),
-        mirrored(hierarchy.Mirrored()),
-        stage(std::move(made_stage)),
-        h(step) {}
-
   NodeId input = 0;
   NodeId output = 0;
-  Hierarchy hierarchy;
-  Hierarchy mirrored;  // of the adjoint
-  HostStage stage;
-  double h;
-  std::unique_ptr<StageSolver> solver;  // null: the host's own, below
-  std::unique_ptr<HostChain> chain;
-  std::unique_ptr<BlockSystem> states;
-  std::unique_ptr<Trajectory> trajectory;  // of the states
-  std::unique_ptr<HostAdjoint> adjoint;
-  std::unique_ptr<BlockSystem> adjoints;
-  std::unique_ptr<Trajectory> adjoint_trajectory;
-  multigrid::State first = nullptr;
-  multigrid::State last_adjoint = nullptr;
+  int steps = 0;
+  const SectionPlace* place = nullptr;
+  std::unique_ptr<StageSolver> solver;  // another than the host, or
+  std::unique_ptr<StageOnRanks> ranks;  // the host; both null where others have the layers
+
+  const Partition& partition() const { return place->partition; }
 };
 
 namespace {
-
-// The levels of a stage: one where coarsening leaves too few layers.
-Result<Hierarchy> HierarchyOf(int steps, const NetworkSettings& settings, bool is_only) {
-  Result<Hierarchy> made = Hierarchy::Make(steps, settings.coarsening, settings.levels);
-  if (made.ok() || is_only) return made;
-  return Hierarchy::Make(steps, settings.coarsening, 1);
-}
 
 bool IsSoftmax(const planner::Node& node) {
   return std::holds_alternative<planner::Softmax>(node.op);
@@ -50,9 +33,24 @@ bool IsSoftmax(const planner::Node& node) {
 
 }  // namespace
 
+Result<Placement> PlacementOf(const ResidualChain& chain, const NetworkSettings& settings,
+                              int ranks) {
+  return PlaceNetwork(chain, {.ranks = ranks,
+                              .coarsening = settings.coarsening,
+                              .levels = settings.levels,
+                              .is_serial = settings.method == Method::kPartitioned,
+                              .distributed = settings.distributed,
+                              .node_costs = settings.node_costs,
+                              .messages = settings.messages});
+}
+
 HostNetwork::HostNetwork(const ResidualChain& chain, const Parameters& parameters,
                          const NetworkSettings& settings)
-    : chain_(chain), parameters_(parameters), settings_(settings) {}
+    : chain_(chain), parameters_(parameters), settings_(settings), peers_(settings.peers) {
+  if (peers_ != nullptr) return;
+  alone_ = std::make_unique<ThreadRanks>(1);
+  peers_ = &alone_->At(0);
+}
 HostNetwork::~HostNetwork() = default;
 
 Result<std::unique_ptr<HostNetwork>> HostNetwork::Make(const ResidualChain& chain,
@@ -65,6 +63,8 @@ Result<std::unique_ptr<HostNetwork>> HostNetwork::Make(const ResidualChain& chai
   UCUDNN_RETURN_IF_ERROR(CheckOptions(settings.forward));
   UCUDNN_RETURN_IF_ERROR(CheckOptions(settings.backward));
   std::unique_ptr<HostNetwork> network(new HostNetwork(chain, parameters, settings));
+  UCUDNN_ASSIGN_OR_RETURN(network->placement_,
+                          PlacementOf(chain, settings, network->peers_->size()));
   UCUDNN_ASSIGN_OR_RETURN(Lanes lanes, Lanes::Start(settings.lanes));
   network->lanes_ = std::make_unique<Lanes>(std::move(lanes));
   UCUDNN_RETURN_IF_ERROR(network->MakeSections());
@@ -72,100 +72,102 @@ Result<std::unique_ptr<HostNetwork>> HostNetwork::Make(const ResidualChain& chai
   return network;
 }
 
+Status HostNetwork::PrepareNode(NodeId id) {
+  const planner::Node& node = chain_.graph.nodes[id];
+  if (node.inputs.empty() || std::holds_alternative<planner::Add>(node.op) || IsSoftmax(node)) {
+    return Status::Ok();
+  }
+  layers_[id] = {node.op, chain_.shapes[node.inputs[0]], chain_.shapes[id]};
+  UCUDNN_RETURN_IF_ERROR(CheckHostLayer(node.name, layers_[id]));
+  UCUDNN_RETURN_IF_ERROR(CheckWeights(node.name, layers_[id], parameters_[id]));
+  scratch_.resize(std::max(scratch_.size(), ScratchOf(layers_[id])));
+  return Status::Ok();
+}
+
 Status HostNetwork::MakeSections() {
+  const int rank = peers_->rank();
   const size_t nodes = chain_.graph.nodes.size();
   values_.resize(nodes);
   gradients_.resize(nodes);
   layers_.resize(nodes);
-  size_t scratch = 0;
-  int64_t largest = 0;
+  imports_.resize(chain_.sections.size());
   const auto keep = [&](NodeId id) {
     const int64_t size = chain_.shapes[id].Features() * settings_.batch;
     values_[id].resize(size);
     gradients_[id].resize(size);
-    largest = std::max(largest, size);
+    part_.resize(std::max(part_.size(), static_cast<size_t>(size)));
   };
-  for (const auto& section : chain_.sections) {
-    if (const auto* stage = std::get_if<Stage>(&section)) {
-      keep(stage->input);
-      keep(stage->steps.back().sum);
+  for (size_t at = 0; at < chain_.sections.size(); ++at) {
+    const SectionPlace& place = placement_.sections[at];
+    if (const auto* stage = std::get_if<Stage>(&chain_.sections[at])) {
+      const Partition& partition = place.partition;
+      if (rank == partition.first_rank || rank == placement_.homes[stage->input]) {
+        keep(stage->input);
+      }
+      if (rank == partition.last_rank()) keep(stage->steps.back().sum);
       continue;
     }
-    for (const NodeId id : std::get<SerialSection>(section).nodes) {
-      const planner::Node& node = chain_.graph.nodes[id];
-      keep(id);
-      if (node.inputs.empty() || std::holds_alternative<planner::Add>(node.op) || IsSoftmax(node)) {
-        continue;
+    for (const NodeId id : std::get<SerialSection>(chain_.sections[at]).nodes) {
+      if (place.rank == rank) {
+        keep(id);
+        UCUDNN_RETURN_IF_ERROR(PrepareNode(id));
       }
-      layers_[id] = {node.op, chain_.shapes[node.inputs[0]], chain_.shapes[id]};
-      UCUDNN_RETURN_IF_ERROR(CheckHostLayer(node.name, layers_[id]));
-      UCUDNN_RETURN_IF_ERROR(CheckWeights(node.name, layers_[id], parameters_[id]));
-      scratch = std::max(scratch, ScratchOf(layers_[id]));
+      for (const NodeId input : chain_.graph.nodes[id].inputs) {
+        std::vector<NodeId>& imports = imports_[at];
+        if (placement_.homes[input] == place.rank ||
+            std::find(imports.begin(), imports.end(), input) != imports.end()) {
+          continue;
+        }
+        imports.push_back(input);
+        if (place.rank == rank) keep(input);
+      }
     }
   }
-  scratch_.resize(scratch);
-  part_.resize(largest);
   const auto input = std::find_if(
       chain_.graph.nodes.begin(), chain_.graph.nodes.end(),
       [](const planner::Node& node) { return std::holds_alternative<planner::Input>(node.op); });
   input_ = static_cast<NodeId>(input - chain_.graph.nodes.begin());
-  keep(input_);
+  if (rank == placement_.homes[input_]) keep(input_);
   logits_ = static_cast<NodeId>(nodes) - 1;
   if (IsSoftmax(chain_.graph.nodes[logits_])) logits_ = chain_.graph.nodes[logits_].inputs[0];
   return Status::Ok();
 }
 
 Status HostNetwork::MakeStages() {
-  const int lanes = lanes_->count();
-  const auto stages =
-      std::count_if(chain_.sections.begin(), chain_.sections.end(),
-                    [](const auto& section) { return std::holds_alternative<Stage>(section); });
-  bool solves_any = settings_.levels == 1;
-  for (const auto& section : chain_.sections) {
-    const auto* stage = std::get_if<Stage>(&section);
+  for (size_t at = 0; at < chain_.sections.size(); ++at) {
+    const auto* stage = std::get_if<Stage>(&chain_.sections[at]);
     if (stage == nullptr) continue;
     const int steps = static_cast<int>(stage->steps.size());
-    UCUDNN_ASSIGN_OR_RETURN(Hierarchy hierarchy, HierarchyOf(steps, settings_, stages == 1));
-    solves_any = solves_any || hierarchy.levels() > 1;
-    UCUDNN_ASSIGN_OR_RETURN(HostStage made,
-                            HostStage::Make(chain_, *stage, parameters_, settings_.batch, lanes));
     const double h = settings_.time > 0 ? settings_.time / steps : settings_.step;
-    auto solve = std::make_unique<StageSolve>(std::move(hierarchy), std::move(made), h);
+    auto solve = std::make_unique<StageSolve>();
     solve->input = stage->input;
     solve->output = stage->steps.back().sum;
+    solve->steps = steps;
+    solve->place = &placement_.sections[at];
     if (settings_.stage_solvers != nullptr) {
-      UCUDNN_ASSIGN_OR_RETURN(solve->solver,
-                              settings_.stage_solvers->Make(
-                                  {chain_, *stage, parameters_, solve->hierarchy, settings_, h}));
-      stages_.push_back(std::move(solve));
-      continue;
+      UCUDNN_ASSIGN_OR_RETURN(
+          solve->solver, settings_.stage_solvers->Make(
+                             {chain_, *stage, parameters_, solve->place->hierarchy, settings_, h}));
+    } else if (solve->partition().ranks().Has(peers_->rank())) {
+      UCUDNN_ASSIGN_OR_RETURN(solve->ranks,
+                              StageOnRanks::Make({.chain = chain_,
+                                                  .stage = *stage,
+                                                  .parameters = parameters_,
+                                                  .hierarchy = solve->place->hierarchy,
+                                                  .partition = solve->partition(),
+                                                  .coarse = settings_.coarse,
+                                                  .storage = settings_.storage,
+                                                  .batch = settings_.batch,
+                                                  .h = h},
+                                                 *peers_, *lanes_));
     }
-    UCUDNN_ASSIGN_OR_RETURN(solve->chain,
-                            HostChain::Make(solve->stage, solve->hierarchy, settings_.coarse, h));
-    UCUDNN_ASSIGN_OR_RETURN(solve->adjoint,
-                            HostAdjoint::Make(solve->stage, solve->mirrored, settings_.coarse, h));
     stages_.push_back(std::move(solve));
-  }
-  if (!solves_any) {
-    return Status::Error("no stage of " + Quoted(chain_.graph.name) +
-                         " has layers enough for two levels; a smaller coarsening or --levels 1 is "
-                         "expected");
   }
   return Status::Ok();
 }
 
 int64_t HostNetwork::input_size() const { return chain_.shapes[input_].Features(); }
 int64_t HostNetwork::output_size() const { return chain_.shapes[logits_].Features(); }
-
-int64_t HostNetwork::state_bytes() const {
-  int64_t bytes = 0;
-  for (const auto& stage : stages_) {
-    const int64_t states =
-        BlockSystem::StatesFor(stage->hierarchy, lanes_->count(), settings_.storage);
-    bytes += states * stage->stage.state_size() * static_cast<int64_t>(sizeof(double));
-  }
-  return bytes;
-}
 
 LayerCall HostNetwork::CallOf(NodeId id) {
   return {layers_[id], parameters_[id], settings_.batch, scratch_.data()};
@@ -186,33 +188,39 @@ Status HostNetwork::RunNode(NodeId id) {
   return Status::Ok();
 }
 
-Result<Solution> HostNetwork::SolveOnHost(StageSolve& stage, const SolveOptions& options) {
-  if (!stage.states) {
-    UCUDNN_ASSIGN_OR_RETURN(stage.first, stage.chain->Create());
-    UCUDNN_ASSIGN_OR_RETURN(
-        BlockSystem made,
-        BlockSystem::Make(*stage.chain, stage.hierarchy, *lanes_, settings_.storage, stage.first));
-    stage.states = std::make_unique<BlockSystem>(std::move(made));
+Status HostNetwork::BringValue(NodeId id, int to) {
+  const int home = placement_.homes[id];
+  if (home == to) return Status::Ok();
+  if (peers_->rank() == home) return peers_->Send(to, values_[id]);
+  if (peers_->rank() == to) return ReceiveInto(*peers_, home, values_[id]);
+  return Status::Ok();
+}
+
+Result<Solution> HostNetwork::ShareSolution(const StageSolve& stage, Solution solution) {
+  const RankRange ranks = stage.partition().ranks();
+  if (!ranks.Has(peers_->rank())) return ReceiveSolution(*peers_, ranks.first);
+  if (peers_->rank() != ranks.first) return solution;
+  for (int rank = 0; rank < peers_->size(); ++rank) {
+    if (!ranks.Has(rank)) UCUDNN_RETURN_IF_ERROR(SendSolution(*peers_, rank, solution));
   }
-  std::copy(values_[stage.input].begin(), values_[stage.input].end(),
-            HostStates::Numbers(stage.first));
-  UCUDNN_RETURN_IF_ERROR(stage.states->SetFirst(stage.first));
-  UCUDNN_RETURN_IF_ERROR(stage.chain->WeightsChanged());
-  UCUDNN_ASSIGN_OR_RETURN(Solution solution, Solve(*stage.states, stage.hierarchy, options));
-  const double* const last = HostStates::Numbers(stage.states->last());
-  std::copy_n(last, values_[stage.output].size(), values_[stage.output].begin());
-  if (stage.trajectory) stage.trajectory->Reset();
   return solution;
 }
 
 Status HostNetwork::SolveForward(StageSolve& stage) {
   SolveOptions options(settings_.forward);
   if (options.start == Start::kPrevious && !knows_states_) options.start = Start::kBroadcast;
-  UCUDNN_ASSIGN_OR_RETURN(
-      Solution solution,
-      stage.solver ? stage.solver->Solve(values_[stage.input], options, values_[stage.output])
-                   : SolveOnHost(stage, options));
-  forward_.push_back({stage.stage.steps(), stage.hierarchy.levels(), std::move(solution)});
+  UCUDNN_RETURN_IF_ERROR(BringValue(stage.input, stage.partition().first_rank));
+  Solution solution;
+  if (stage.solver) {
+    UCUDNN_ASSIGN_OR_RETURN(
+        solution, stage.solver->Solve(values_[stage.input], options, values_[stage.output]));
+  } else if (stage.ranks) {
+    UCUDNN_ASSIGN_OR_RETURN(solution,
+                            stage.ranks->SolveForward(values_[stage.input].data(), options,
+                                                      values_[stage.output].data()));
+  }
+  UCUDNN_ASSIGN_OR_RETURN(solution, ShareSolution(stage, std::move(solution)));
+  forward_.push_back({stage.steps, stage.place->hierarchy.levels(), std::move(solution)});
   return Status::Ok();
 }
 
@@ -220,97 +228,86 @@ Result<const double*> HostNetwork::Forward(const double* images) {
   forward_.clear();
   std::copy_n(images, values_[input_].size(), values_[input_].begin());
   size_t next_stage = 0;
-  for (const auto& section : chain_.sections) {
-    if (std::holds_alternative<Stage>(section)) {
+  for (size_t at = 0; at < chain_.sections.size(); ++at) {
+    if (std::holds_alternative<Stage>(chain_.sections[at])) {
       UCUDNN_RETURN_IF_ERROR(SolveForward(*stages_[next_stage++]));
       continue;
     }
-    for (const NodeId id : std::get<SerialSection>(section).nodes) {
+    const int rank = placement_.sections[at].rank;
+    for (const NodeId id : imports_[at]) UCUDNN_RETURN_IF_ERROR(BringValue(id, rank));
+    if (rank != peers_->rank()) continue;
+    for (const NodeId id : std::get<SerialSection>(chain_.sections[at]).nodes) {
       UCUDNN_RETURN_IF_ERROR(RunNode(id));
     }
   }
+  if (logits_rank() != peers_->rank()) return static_cast<const double*>(nullptr);
   return static_cast<const double*>(values_[logits_].data());
 }
 
-Status HostNetwork::RunNodeBackward(NodeId id, Parameters& gradient) {
-  const planner::Node& node = chain_.graph.nodes[id];
-  if (node.inputs.empty() || IsSoftmax(node)) return Status::Ok();
-  const std::vector<double>& dy = gradients_[id];
-  const auto add = [&](NodeId input, const double* part) {
-    std::vector<double>& sum = gradients_[input];
-    for (size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
-  };
-  if (std::holds_alternative<planner::Add>(node.op)) {
-    for (const NodeId input : node.inputs) add(input, dy.data());
-    return Status::Ok();
-  }
-  const NodeId input = node.inputs[0];
-  const LayerCall call = CallOf(id);
-  AddGradient(call, values_[input].data(), dy.data(), 1, gradient[id]);
-  if (input == input_) return Status::Ok();
-  TransposedJacobian(call, values_[input].data(), values_[id].data(), dy.data(), part_.data());
-  add(input, part_.data());
+Status HostNetwork::AddPart(NodeId id, int from) {
+  const int home = placement_.homes[id];
+  const int64_t size = chain_.shapes[id].Features() * settings_.batch;
+  const std::span<double> part(part_.data(), peers_->rank() == home || peers_->rank() == from
+                                                 ? static_cast<size_t>(size)
+                                                 : 0);
+  if (home != from && peers_->rank() == from) return peers_->Send(home, part);
+  if (peers_->rank() != home) return Status::Ok();
+  if (home != from) UCUDNN_RETURN_IF_ERROR(ReceiveInto(*peers_, from, part));
+  std::vector<double>& sum = gradients_[id];
+  for (size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
   return Status::Ok();
 }
 
-Status HostNetwork::SolveBackward(StageSolve& stage, Parameters& gradient) {
-  if (!stage.adjoints) {
-    UCUDNN_ASSIGN_OR_RETURN(stage.last_adjoint, stage.adjoint->Create());
-    UCUDNN_ASSIGN_OR_RETURN(BlockSystem made,
-                            BlockSystem::Make(*stage.adjoint, stage.mirrored, *lanes_,
-                                              settings_.storage, stage.last_adjoint));
-    stage.adjoints = std::make_unique<BlockSystem>(std::move(made));
-    UCUDNN_ASSIGN_OR_RETURN(Trajectory states, Trajectory::Make(*stage.states, stage.hierarchy,
-                                                                *stage.chain, lanes_->count()));
-    stage.trajectory = std::make_unique<Trajectory>(std::move(states));
-    UCUDNN_ASSIGN_OR_RETURN(Trajectory adjoints, Trajectory::Make(*stage.adjoints, stage.mirrored,
-                                                                  *stage.adjoint, lanes_->count()));
-    stage.adjoint_trajectory = std::make_unique<Trajectory>(std::move(adjoints));
-    stage.adjoint->LineariseAt(*stage.trajectory);
+Status HostNetwork::RunNodeBackward(NodeId id, int rank, Parameters& gradient) {
+  const planner::Node& node = chain_.graph.nodes[id];
+  if (node.inputs.empty() || IsSoftmax(node)) return Status::Ok();
+  const bool is_here = rank == peers_->rank();
+  const std::vector<double>& dy = gradients_[id];
+  if (std::holds_alternative<planner::Add>(node.op)) {
+    for (const NodeId input : node.inputs) {
+      if (is_here) std::copy(dy.begin(), dy.end(), part_.begin());
+      UCUDNN_RETURN_IF_ERROR(AddPart(input, rank));
+    }
+    return Status::Ok();
   }
-  std::copy(gradients_[stage.output].begin(), gradients_[stage.output].end(),
-            HostStates::Numbers(stage.last_adjoint));
-  UCUDNN_RETURN_IF_ERROR(stage.adjoints->SetFirst(stage.last_adjoint));
-  UCUDNN_RETURN_IF_ERROR(stage.adjoint->WeightsChanged());
+  const NodeId input = node.inputs[0];
+  if (is_here) AddGradient(CallOf(id), values_[input].data(), dy.data(), 1, gradient[id]);
+  if (input == input_) return Status::Ok();
+  if (is_here) {
+    TransposedJacobian(CallOf(id), values_[input].data(), values_[id].data(), dy.data(),
+                       part_.data());
+  }
+  return AddPart(input, rank);
+}
+
+Status HostNetwork::SolveBackward(StageSolve& stage, Parameters& gradient) {
   SolveOptions options = settings_.backward;
   if (options.start == Start::kPrevious && !knows_states_) options.start = Start::kBroadcast;
-  UCUDNN_ASSIGN_OR_RETURN(Solution solution, Solve(*stage.adjoints, stage.mirrored, options));
-  const int steps = stage.stage.steps();
-  backward_.push_back({steps, stage.hierarchy.levels(), std::move(solution)});
-  stage.adjoint_trajectory->Reset();
-  // Layer n's gradient needs the state before it and the adjoint behind it.
-  const int coarsening = stage.hierarchy.level(0).coarsening;
-  UCUDNN_RETURN_IF_ERROR(
-      lanes_->ForEach((steps + coarsening - 1) / coarsening, [&](int block, int lane) -> Status {
-        const int end = std::min((block + 1) * coarsening, steps);
-        for (int n = block * coarsening; n < end; ++n) {
-          UCUDNN_ASSIGN_OR_RETURN(const State state, stage.trajectory->At(n, lane));
-          UCUDNN_ASSIGN_OR_RETURN(const State adjoint,
-                                  stage.adjoint_trajectory->At(steps - 1 - n, lane));
-          stage.stage.AddStepGradient(n, stage.h, HostStates::Numbers(state),
-                                      HostStates::Numbers(adjoint), gradient, lane);
-        }
-        return Status::Ok();
-      }));
-  const double* const first = HostStates::Numbers(stage.adjoints->last());
-  std::vector<double>& sum = gradients_[stage.input];
-  for (size_t i = 0; i < sum.size(); ++i) sum[i] += first[i];
-  return Status::Ok();
+  Solution solution;
+  if (stage.ranks) {
+    UCUDNN_ASSIGN_OR_RETURN(solution, stage.ranks->SolveBackward(gradients_[stage.output].data(),
+                                                                 options, part_.data(), gradient));
+  }
+  UCUDNN_ASSIGN_OR_RETURN(solution, ShareSolution(stage, std::move(solution)));
+  backward_.push_back({stage.steps, stage.place->hierarchy.levels(), std::move(solution)});
+  return AddPart(stage.input, stage.partition().first_rank);
 }
 
 Status HostNetwork::Backward(const double* logits_gradient, Parameters& gradient) {
   backward_.clear();
   for (auto& sum : gradients_) std::fill(sum.begin(), sum.end(), 0.0);
-  std::copy_n(logits_gradient, gradients_[logits_].size(), gradients_[logits_].begin());
+  if (logits_rank() == peers_->rank()) {
+    std::copy_n(logits_gradient, gradients_[logits_].size(), gradients_[logits_].begin());
+  }
   size_t next_stage = stages_.size();
-  for (auto section = chain_.sections.rbegin(); section != chain_.sections.rend(); ++section) {
-    if (std::holds_alternative<Stage>(*section)) {
+  for (size_t at = chain_.sections.size(); at-- > 0;) {
+    if (std::holds_alternative<Stage>(chain_.sections[at])) {
       UCUDNN_RETURN_IF_ERROR(SolveBackward(*stages_[--next_stage], gradient));
       continue;
     }
-    const auto& nodes = std::get<SerialSection>(*section).nodes;
+    const auto& nodes = std::get<SerialSection>(chain_.sections[at]).nodes;
     for (auto id = nodes.rbegin(); id != nodes.rend(); ++id) {
-      UCUDNN_RETURN_IF_ERROR(RunNodeBackward(*id, gradient));
+      UCUDNN_RETURN_IF_ERROR(RunNodeBackward(*id, placement_.sections[at].rank, gradient));
     }
   }
   std::reverse(backward_.begin(), backward_.end());
@@ -318,7 +315,8 @@ Status HostNetwork::Backward(const double* logits_gradient, Parameters& gradient
   return Status::Ok();
 }
 
-Parameters DrawParameters(const ResidualChain& chain, uint64_t seed) {
+Parameters DrawParameters(const ResidualChain& chain, uint64_t seed,
+                          const std::function<bool(NodeId)>& is_wanted) {
   std::mt19937_64 random(seed);
   const std::vector<planner::Node>& nodes = chain.graph.nodes;
   std::vector<bool> is_activated(nodes.size());
@@ -330,9 +328,10 @@ Parameters DrawParameters(const ResidualChain& chain, uint64_t seed) {
     if (nodes[id].inputs.empty()) continue;
     const HostLayer layer = {nodes[id].op, chain.shapes[nodes[id].inputs[0]], chain.shapes[id]};
     const WeightCounts counts = WeightCountsOf(layer);
+    const bool is_kept = !is_wanted || is_wanted(static_cast<NodeId>(id));
     NodeWeights& weights = parameters[id];
-    weights.bias.assign(counts.bias, 0.0);
-    weights.weights.assign(counts.weights, 1.0);
+    weights.bias.assign(is_kept ? counts.bias : 0, 0.0);
+    weights.weights.assign(is_kept ? counts.weights : 0, 1.0);
     const bool is_convolution = std::holds_alternative<planner::Convolution>(layer.op);
     if (!is_convolution && !std::holds_alternative<planner::FullyConnected>(layer.op)) continue;
     const int64_t outputs =
@@ -340,8 +339,18 @@ Parameters DrawParameters(const ResidualChain& chain, uint64_t seed) {
     const double inputs = static_cast<double>(counts.weights) / static_cast<double>(outputs);
     std::normal_distribution<double> normal(0, std::sqrt((is_activated[id] ? 2 : 1) / inputs));
     for (double& weight : weights.weights) weight = normal(random);
+    if (is_kept) continue;
+    for (int64_t i = 0; i < counts.weights; ++i) normal(random);  // the next node's come behind
   }
   return parameters;
+}
+
+Parameters ParametersOf(int rank, const Placement& placement, const Parameters& all) {
+  Parameters own(all.size());
+  for (size_t id = 0; id < all.size(); ++id) {
+    if (placement.owners[id] == rank) own[id] = all[id];
+  }
+  return own;
 }
 
 Parameters ZerosLike(const Parameters& parameters) {

@@ -1,17 +1,22 @@
 // A network with its numbers on the host, in double precision: its stages are solved by multigrid
-// or serially, the sections between them run serially. Forward and backward for one mini-batch.
-// Thread-compatible.
+// or serially, the sections between them run serially. Forward and backward for one mini-batch. On
+// several ranks each has a network of its own, with the parameters and states of its layers alone;
+// all make and call them in the same order (peers.h), and results do not depend on their number, to
+// the bit. Thread-compatible.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "planner/multigrid/block_system.h"
 #include "planner/multigrid/coarse_operator.h"
-#include "planner/multigrid/host/propagators.h"
+#include "planner/multigrid/distributed/peers.h"
+#include "planner/multigrid/host/placement.h"
 #include "planner/multigrid/host/stage.h"
 #include "planner/multigrid/residual_chain.h"
 #include "planner/multigrid/solver.h"
@@ -19,6 +24,12 @@
 namespace ucudnn::multigrid {
 
 class StageSolvers;
+class ThreadRanks;
+
+enum class Method {
+  kMultigrid,
+  kPartitioned  // the same layers on the same ranks, one after the other
+};
 
 struct NetworkSettings {
   int batch = 1;
@@ -32,10 +43,22 @@ struct NetworkSettings {
   Storage storage = Storage::kAll;
   SolveOptions forward;
   SolveOptions backward;
-  // Who solves stages forward: null is the host. Those of others go no way back. Outlives the
-  // network.
+  // Who solves stages forward: null is the host. Those of others go no way back, and have no peers.
+  // Outlives the network.
   StageSolvers* stage_solvers = nullptr;
+
+  Method method = Method::kMultigrid;
+  // The ranks that have the network together; null: this one alone. Outlives the network.
+  Peers* peers = nullptr;
+  // As PlacementSetting has them.
+  std::optional<int> distributed;
+  std::vector<double> node_costs;
+  MessageCosts messages;
 };
+
+// Where a network with these settings lies on so many ranks.
+Result<Placement> PlacementOf(const ResidualChain& chain, const NetworkSettings& settings,
+                              int ranks);
 
 // What solves one stage forward elsewhere than on the host.
 class StageSolver {
@@ -87,17 +110,21 @@ class HostNetwork {
   void ForgetStates() { knows_states_ = false; }
 
   // The logits of `images`, [batch, input_size]: what goes into the closing softmax, or what the
-  // last node gives.
+  // last node gives. Images are read on the first rank, and only logits_rank() has logits; others'
+  // are null.
   Result<const double*> Forward(const double* images);
-  // Adds the gradient by all parameters to `gradient`, which has their sizes, from that by the
-  // logits, [batch, output_size]. REQUIRES: Forward, by the host's own solvers.
+  int logits_rank() const { return placement_.homes[logits_]; }
+  // Adds the gradient by this rank's parameters to `gradient`, which has their sizes, from that by
+  // the logits, [batch, output_size], which logits_rank() reads. REQUIRES: Forward, by the host's
+  // own solvers.
   Status Backward(const double* logits_gradient, Parameters& gradient);
 
-  // Of the last passes.
+  const Placement& placement() const { return placement_; }
+  Peers& peers() { return *peers_; }
+
+  // Of the last passes, the same on all ranks.
   const std::vector<StageSolution>& forward_solutions() const { return forward_; }
   const std::vector<StageSolution>& backward_solutions() const { return backward_; }
-  // Bytes of the states of all levels, of one way: forward or backward.
-  int64_t state_bytes() const;
 
  private:
   struct StageSolve;
@@ -106,19 +133,30 @@ class HostNetwork {
               const NetworkSettings& settings);
   Status MakeStages();
   Status MakeSections();
+  Status PrepareNode(planner::NodeId id);
+  // Brings a value to a rank, where it is another's.
+  Status BringValue(planner::NodeId id, int to);
+  // Adds part_, which rank `from` has, to the gradient by a node's value, where that is.
+  Status AddPart(planner::NodeId id, int from);
   Status RunNode(planner::NodeId id);
-  Status RunNodeBackward(planner::NodeId id, Parameters& gradient);
+  Status RunNodeBackward(planner::NodeId id, int rank, Parameters& gradient);
   Status SolveForward(StageSolve& stage);
-  Result<Solution> SolveOnHost(StageSolve& stage, const SolveOptions& options);
   Status SolveBackward(StageSolve& stage, Parameters& gradient);
+  // Tells the ranks that have none of the stage's layers what its solve came to.
+  Result<Solution> ShareSolution(const StageSolve& stage, Solution solution);
   LayerCall CallOf(planner::NodeId id);
 
   const ResidualChain& chain_;
   const Parameters& parameters_;
   NetworkSettings settings_;
+  std::unique_ptr<ThreadRanks> alone_;  // where the settings have no peers
+  Peers* peers_ = nullptr;
+  Placement placement_;
   std::unique_ptr<Lanes> lanes_;
   std::vector<std::unique_ptr<StageSolve>> stages_;  // in order of the sections
-  // By node, of those in serial sections and the last sums of stages.
+  // By section, of serial ones: values that it reads and another rank has.
+  std::vector<std::vector<planner::NodeId>> imports_;
+  // By node, of those in this rank's serial sections and the first and last values of its stages.
   std::vector<std::vector<double>> values_;
   std::vector<std::vector<double>> gradients_;
   std::vector<HostLayer> layers_;
@@ -133,8 +171,11 @@ class HostNetwork {
 
 // Weights of every node of the chain, drawn by `seed`: of convolutions and fully connected layers
 // from N(0, 2 / inputs of one output) in front of an activation, N(0, 1 / inputs) else; biases 0;
-// scales 1.
-Parameters DrawParameters(const ResidualChain& chain, uint64_t seed);
+// scales 1. Where `is_wanted` is false a node has none, and those of others are the same.
+Parameters DrawParameters(const ResidualChain& chain, uint64_t seed,
+                          const std::function<bool(planner::NodeId)>& is_wanted = nullptr);
+// Those of one rank's nodes.
+Parameters ParametersOf(int rank, const Placement& placement, const Parameters& all);
 // As many zeros.
 Parameters ZerosLike(const Parameters& parameters);
 

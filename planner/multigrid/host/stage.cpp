@@ -46,7 +46,8 @@ void AddScaled(const std::vector<double>& from, double factor, std::vector<doubl
 }  // namespace
 
 Result<HostStage> HostStage::Make(const ResidualChain& chain, const Stage& stage,
-                                  const Parameters& parameters, int batch, int lanes) {
+                                  const Parameters& parameters, int batch, int lanes,
+                                  std::span<const int> used) {
   HostStage made;
   made.batch_ = batch;
   made.state_size_ = stage.shape.Features() * batch;
@@ -55,11 +56,13 @@ Result<HostStage> HostStage::Make(const ResidualChain& chain, const Stage& stage
   for (const ResidualStep& residual : stage.steps) {
     Step step;
     planner::Shape input = stage.shape;
+    const int number = made.steps();
+    const bool has_weights = used.empty() || std::binary_search(used.begin(), used.end(), number);
     for (const planner::NodeId id : residual.transformation) {
       const planner::Node& node = chain.graph.nodes[id];
       HostLayer layer = {node.op, input, chain.shapes[id]};
       UCUDNN_RETURN_IF_ERROR(CheckHostLayer(node.name, layer));
-      UCUDNN_RETURN_IF_ERROR(CheckWeights(node.name, layer, parameters[id]));
+      if (has_weights) UCUDNN_RETURN_IF_ERROR(CheckWeights(node.name, layer, parameters[id]));
       made.intermediate_size_ = std::max(made.intermediate_size_, layer.output.Features() * batch);
       loops = std::max(loops, ScratchOf(layer));
       input = layer.output;

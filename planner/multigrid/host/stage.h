@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/status.h"
@@ -19,9 +20,11 @@ using Parameters = std::vector<NodeWeights>;
 class HostStage {
  public:
   // `parameters` outlive the stage and may be changed between its calls. Each of `lanes` lanes has
-  // scratch of its own. An error names a node that has no reference, or whose weights do not fit.
+  // scratch of its own. Where `used` has steps only those have weights, and others are not called
+  // for. An error names a node that has no reference, or whose weights do not fit.
   static Result<HostStage> Make(const ResidualChain& chain, const Stage& stage,
-                                const Parameters& parameters, int batch, int lanes);
+                                const Parameters& parameters, int batch, int lanes,
+                                std::span<const int> used = {});
 
   int steps() const { return static_cast<int>(steps_.size()); }
   int64_t state_size() const { return state_size_; }  // numbers of one state, all images together

@@ -1,0 +1,213 @@
+#include "planner/multigrid/distributed/distributed_system.h"
+
+#include <utility>
+
+namespace ucudnn::multigrid {
+
+Result<std::unique_ptr<DistributedSystem>> DistributedSystem::Make(const RankPart& part,
+                                                                   Lanes& lanes, Storage storage) {
+  std::unique_ptr<DistributedSystem> system(new DistributedSystem(part));
+  BlockPart blocks;
+  if (part.position > 0) blocks.inlet = system.get();
+  UCUDNN_ASSIGN_OR_RETURN(
+      BlockSystem local,
+      BlockSystem::MakePart(*part.propagator, *part.hierarchy, lanes, storage, blocks));
+  system->local_ = std::make_unique<BlockSystem>(std::move(local));
+  system->is_awaited_.assign(part.distributed, false);
+  if (part.coarse_hierarchy == nullptr) return system;
+  UCUDNN_ASSIGN_OR_RETURN(
+      BlockSystem coarse,
+      BlockSystem::MakePart(*part.coarse_propagator, *part.coarse_hierarchy, lanes, Storage::kAll,
+                            {.inlet = nullptr, .has_source = true}));
+  system->coarse_ = std::make_unique<BlockSystem>(std::move(coarse));
+  return system;
+}
+
+Status DistributedSystem::AwaitFirst(int level, State first) {
+  if (!is_awaited_[level]) return Status::Ok();
+  is_awaited_[level] = false;
+  return part_.exchange->Receive(part_.line.RankOf(part_.position - 1), {{first}});
+}
+
+Status DistributedSystem::Broadcast() {
+  const State first = local_->first();
+  if (part_.position > 0) {
+    UCUDNN_RETURN_IF_ERROR(part_.exchange->Receive(part_.line.RankOf(0), {{first}}));
+  } else {
+    for (int p = 1; p < positions(); ++p) {
+      UCUDNN_RETURN_IF_ERROR(part_.exchange->Send(part_.line.RankOf(p), {{first}}));
+    }
+  }
+  return local_->Broadcast();
+}
+
+// The first state of the gathered levels, where no restriction brings it.
+Status DistributedSystem::SendFirst() {
+  const int from = part_.line.RankOf(0);
+  const bool is_here = part_.position == 0;
+  if (is_here && is_gatherer()) return coarse_->SetFirst(local_->c_point(part_.distributed - 1, 0));
+  if (is_here) {
+    return part_.exchange->Send(part_.gatherer, {{local_->c_point(part_.distributed - 1, 0)}});
+  }
+  if (is_gatherer()) return part_.exchange->Receive(from, {{coarse_->first()}});
+  return Status::Ok();
+}
+
+Status DistributedSystem::StepLead(int level, Source source) {
+  if (!IsGathered(level)) return local_->StepLead(level, source);
+  if (level == part_.distributed && source == Source::kNone) UCUDNN_RETURN_IF_ERROR(SendFirst());
+  return is_gatherer() ? coarse_->StepLead(level - part_.distributed, source) : Status::Ok();
+}
+
+Status DistributedSystem::RelaxF(int level, Source source) {
+  if (!IsGathered(level)) return local_->RelaxF(level, source);
+  return is_gatherer() ? coarse_->RelaxF(level - part_.distributed, source) : Status::Ok();
+}
+
+Status DistributedSystem::Advance(int level) {
+  if (!IsGathered(level)) return local_->Advance(level);
+  return is_gatherer() ? coarse_->Advance(level - part_.distributed) : Status::Ok();
+}
+
+Status DistributedSystem::RelaxC(int level, double weight) {
+  if (IsGathered(level)) {
+    return is_gatherer() ? coarse_->RelaxC(level - part_.distributed, weight) : Status::Ok();
+  }
+  UCUDNN_RETURN_IF_ERROR(local_->RelaxC(level, weight));
+  is_awaited_[level] = part_.position > 0;
+  if (has_last()) return Status::Ok();
+  const State last = local_->c_point(level, part_.hierarchy->level(level).blocks());
+  return part_.exchange->Send(part_.line.RankOf(part_.position + 1), {{last}});
+}
+
+Status DistributedSystem::Restrict(int level) {
+  if (!IsGathered(level)) {
+    UCUDNN_RETURN_IF_ERROR(local_->Restrict(level));
+    return IsGathered(level + 1) ? GatherCoarse() : Status::Ok();
+  }
+  return is_gatherer() ? coarse_->Restrict(level - part_.distributed) : Status::Ok();
+}
+
+std::vector<State> DistributedSystem::Restricted() const {
+  const int level = part_.distributed - 1;
+  const int count = part_.hierarchy->level(level).blocks();
+  std::vector<State> states;
+  if (part_.position == 0) states.push_back(local_->c_point(level, 0));
+  for (int i = 1; i <= count; ++i) {
+    states.push_back(local_->source(level + 1, i));
+    if (part_.relaxes_gathered) states.push_back(local_->c_point(level, i));
+  }
+  return states;
+}
+
+std::vector<State> DistributedSystem::RestrictedOf(int position) const {
+  std::vector<State> states;
+  if (position == 0) states.push_back(coarse_->first());
+  for (int i = part_.coarse_begins[position] + 1; i <= part_.coarse_begins[position + 1]; ++i) {
+    states.push_back(coarse_->source(0, i));
+    if (part_.relaxes_gathered) states.push_back(coarse_->state(0, i));
+  }
+  return states;
+}
+
+Status DistributedSystem::CopyAll(std::span<const State> from, std::span<const State> to) {
+  for (size_t i = 0; i < from.size(); ++i) {
+    UCUDNN_RETURN_IF_ERROR(part_.propagator->Combine(to[i], 0, 1, from[i], 0));
+  }
+  return part_.propagator->Join();
+}
+
+Status DistributedSystem::GatherCoarse() {
+  if (!is_gatherer()) return part_.exchange->Send(part_.gatherer, Restricted());
+  for (int p = 0; p < positions(); ++p) {
+    const std::vector<State> states = RestrictedOf(p);
+    if (p == part_.position) {
+      UCUDNN_RETURN_IF_ERROR(CopyAll(Restricted(), states));
+    } else {
+      UCUDNN_RETURN_IF_ERROR(part_.exchange->Receive(part_.line.RankOf(p), states));
+    }
+  }
+  return Status::Ok();
+}
+
+Status DistributedSystem::ScatterCoarse() {
+  // A rank's first state, too, but u0, which all levels share.
+  std::vector<State> own;
+  const int count = part_.hierarchy->level(part_.distributed).steps;
+  for (int i = part_.position == 0 ? 1 : 0; i <= count; ++i) {
+    own.push_back(local_->state(part_.distributed, i));
+  }
+  if (!is_gatherer()) return part_.exchange->Receive(part_.gatherer, own);
+  for (int p = 0; p < positions(); ++p) {
+    std::vector<State> states;
+    for (int i = part_.coarse_begins[p] + (p == 0 ? 1 : 0); i <= part_.coarse_begins[p + 1]; ++i) {
+      states.push_back(coarse_->state(0, i));
+    }
+    if (p == part_.position) {
+      UCUDNN_RETURN_IF_ERROR(CopyAll(states, own));
+    } else {
+      UCUDNN_RETURN_IF_ERROR(part_.exchange->Send(part_.line.RankOf(p), states));
+    }
+  }
+  return Status::Ok();
+}
+
+// One rank after the other.
+Status DistributedSystem::SolveInTurn(int level, Source source) {
+  if (part_.position > 0) {
+    UCUDNN_RETURN_IF_ERROR(part_.exchange->Receive(part_.line.RankOf(part_.position - 1),
+                                                   {{local_->state(level, 0)}}));
+  }
+  UCUDNN_RETURN_IF_ERROR(local_->SolveSerially(level, source));
+  if (has_last()) return Status::Ok();
+  const State last =
+      level == 0 ? local_->last() : local_->state(level, part_.hierarchy->level(level).steps);
+  return part_.exchange->Send(part_.line.RankOf(part_.position + 1), {{last}});
+}
+
+Status DistributedSystem::SolveSerially(int level, Source source) {
+  if (!IsGathered(level)) return SolveInTurn(level, source);
+  return is_gatherer() ? coarse_->SolveSerially(level - part_.distributed, source) : Status::Ok();
+}
+
+Status DistributedSystem::Correct(int level) {
+  if (!IsGathered(level)) {
+    if (IsGathered(level + 1)) UCUDNN_RETURN_IF_ERROR(ScatterCoarse());
+    return local_->Correct(level);
+  }
+  return is_gatherer() ? coarse_->Correct(level - part_.distributed) : Status::Ok();
+}
+
+Result<std::vector<double>> DistributedSystem::AllParts(NormParts parts) {
+  UCUDNN_ASSIGN_OR_RETURN(const std::span<const double> mine, local_->Parts(parts));
+  if (positions() == 1) return std::vector<double>(mine.begin(), mine.end());
+  UCUDNN_ASSIGN_OR_RETURN(const auto by_rank, part_.exchange->Gather(mine));
+  std::vector<double> all;
+  for (int p = 0; p < positions(); ++p) {
+    const std::vector<double>& of_rank = by_rank[part_.line.RankOf(p) - part_.line.ranks.first];
+    all.insert(all.end(), of_rank.begin(), of_rank.end());
+  }
+  return all;
+}
+
+Result<double> DistributedSystem::ResidualNorm() {
+  UCUDNN_ASSIGN_OR_RETURN(const auto parts, AllParts(NormParts::kResidual));
+  return RootOfSum(parts);
+}
+
+Result<double> DistributedSystem::ResidualNormByState() {
+  UCUDNN_ASSIGN_OR_RETURN(const auto parts, AllParts(NormParts::kResidualByState));
+  return RootOfSum(parts);
+}
+
+Result<double> DistributedSystem::FullResidualNorm() {
+  UCUDNN_ASSIGN_OR_RETURN(const auto parts, AllParts(NormParts::kFullResidual));
+  return RootOfSum(parts);
+}
+
+Result<LayerSystem::StateNorms> DistributedSystem::Norms() {
+  UCUDNN_ASSIGN_OR_RETURN(const auto squares, AllParts(NormParts::kStates));
+  return StateNormsOf(squares);
+}
+
+}  // namespace ucudnn::multigrid

@@ -1,0 +1,122 @@
+// The states of a chain on several ranks, each with a contiguous run of its blocks: what the solver
+// of one rank moves, while the solvers of the others do the same. All ranks decide alike, since
+// norms are summed from all ranks' parts in the order of one rank alone; so results do not depend
+// on the number of ranks, to the bit.
+//
+// A state at a boundary belongs to the rank that computes it, and the rank behind has a copy: one
+// message for each C-relaxation, sent before F-relaxation goes on, and received when the first
+// block behind it needs it. Calls come from one thread.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "planner/multigrid/block_system.h"
+#include "planner/multigrid/distributed/peers.h"
+#include "planner/multigrid/hierarchy.h"
+#include "planner/multigrid/lanes.h"
+#include "planner/multigrid/layer_system.h"
+#include "planner/multigrid/propagator.h"
+
+namespace ucudnn::multigrid {
+
+// How states travel: as messages of their ranks, in the same order (peers.h).
+class StateExchange {
+ public:
+  virtual ~StateExchange() = default;
+  // One message; the states may change when it returns.
+  virtual Status Send(int to, std::span<const State> states) = 0;
+  // Called by any lane, but never by two at once.
+  virtual Status Receive(int from, std::span<const State> states) = 0;
+  // The numbers of each rank that solves together, by rank, on all of them.
+  virtual Result<std::vector<std::vector<double>>> Gather(std::span<const double> mine) = 0;
+};
+
+// The ranks in the order of the chain's steps: the adjoint's is the reverse.
+struct RankLine {
+  RankRange ranks;
+  bool is_reversed = false;
+
+  int RankOf(int position) const {
+    return ranks.first + (is_reversed ? ranks.count - 1 - position : position);
+  }
+  int PositionOf(int rank) const {
+    return is_reversed ? ranks.count - 1 - (rank - ranks.first) : rank - ranks.first;
+  }
+};
+
+// What one rank has of a chain. All that is pointed at outlives the system.
+struct RankPart {
+  StateExchange* exchange = nullptr;
+  RankLine line;
+  int position = 0;  // of this rank
+  // The levels that are distributed and, where there are more, the first of those: of this rank's
+  // layers alone (Hierarchy::Part).
+  const Hierarchy* hierarchy = nullptr;
+  Propagator* propagator = nullptr;  // over those
+  int distributed = 1;
+  // Whether there are more levels. They are on the rank `gatherer`, which has their hierarchy
+  // (Hierarchy::CoarseLevels) and a propagator over it; null on others.
+  bool gathers = false;
+  int gatherer = 0;
+  const Hierarchy* coarse_hierarchy = nullptr;
+  Propagator* coarse_propagator = nullptr;
+  // Whether there are at least two of those levels, so that the first of them is relaxed.
+  bool relaxes_gathered = false;
+  // By position, and the end: the states of the first of those levels that are in front of a
+  // rank's.
+  std::vector<int> coarse_begins;
+};
+
+class DistributedSystem : public LayerSystem, private Inlet {
+ public:
+  // Without first state: SetFirst comes before the first solve, on the rank of position 0.
+  static Result<std::unique_ptr<DistributedSystem>> Make(const RankPart& part, Lanes& lanes,
+                                                         Storage storage);
+
+  Status Broadcast() override;
+  Status StepLead(int level, Source source) override;
+  Status RelaxF(int level, Source source) override;
+  Status Advance(int level) override;
+  Status RelaxC(int level, double weight) override;
+  Status Restrict(int level) override;
+  Status SolveSerially(int level, Source source) override;
+  Status Correct(int level) override;
+  Result<double> ResidualNorm() override;
+  Result<double> ResidualNormByState() override;
+  Result<double> FullResidualNorm() override;
+  Result<StateNorms> Norms() override;
+  double UnitRoundoff() const override { return part_.propagator->UnitRoundoff(); }
+
+  // This rank's states. The first one is the last one of the rank before.
+  BlockSystem& local() { return *local_; }
+  bool has_first() const { return part_.position == 0; }
+  bool has_last() const { return part_.position + 1 == part_.line.ranks.count; }
+
+ private:
+  explicit DistributedSystem(const RankPart& part) : part_(part) {}
+
+  int positions() const { return part_.line.ranks.count; }
+  bool is_gatherer() const { return coarse_ != nullptr; }
+  // Level `level` of the chain, if it is on this rank alone: the system of it, or null.
+  bool IsGathered(int level) const { return level >= part_.distributed; }
+  Status AwaitFirst(int level, State first) override;
+  Status SendFirst();
+  Status GatherCoarse();
+  Status ScatterCoarse();
+  // The states that position p sends, or the gatherer has of it.
+  std::vector<State> Restricted() const;
+  std::vector<State> RestrictedOf(int position) const;
+  Status SolveInTurn(int level, Source source);
+  Result<std::vector<double>> AllParts(NormParts parts);
+  Status CopyAll(std::span<const State> from, std::span<const State> to);
+
+  RankPart part_;
+  std::unique_ptr<BlockSystem> local_;
+  std::unique_ptr<BlockSystem> coarse_;  // the gatherer's
+  std::vector<bool> is_awaited_;         // by level: a first state is on its way
+};
+
+}  // namespace ucudnn::multigrid

@@ -1,0 +1,49 @@
+#include "planner/multigrid/distributed/peers.h"
+
+#include <algorithm>
+
+namespace ucudnn::multigrid {
+
+Status ReceiveInto(Peers& peers, int from, std::span<double> numbers) {
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<double> received, peers.Receive(from));
+  if (received.size() == numbers.size()) {
+    std::copy(received.begin(), received.end(), numbers.begin());
+    return Status::Ok();
+  }
+  const std::string line = "rank " + std::to_string(from) + " sent " +
+                           std::to_string(received.size()) + " numbers to rank " +
+                           std::to_string(peers.rank()) + ", which expected " +
+                           std::to_string(numbers.size());
+  peers.Fail(line);
+  return Status::Error(line);
+}
+
+// The first rank collects them, and tells the others all: their counts and then the numbers.
+Result<std::vector<std::vector<double>>> GatherNumbers(Peers& peers, RankRange ranks,
+                                                       std::span<const double> mine) {
+  std::vector<std::vector<double>> all(ranks.count);
+  if (peers.rank() != ranks.first) {
+    UCUDNN_RETURN_IF_ERROR(peers.Send(ranks.first, mine));
+    UCUDNN_ASSIGN_OR_RETURN(const std::vector<double> told, peers.Receive(ranks.first));
+    auto next = told.begin() + ranks.count;
+    for (int i = 0; i < ranks.count; ++i) {
+      const auto end = next + static_cast<int64_t>(told[i]);
+      all[i].assign(next, end);
+      next = end;
+    }
+    return all;
+  }
+  all[0].assign(mine.begin(), mine.end());
+  for (int i = 1; i < ranks.count; ++i) {
+    UCUDNN_ASSIGN_OR_RETURN(all[i], peers.Receive(ranks.first + i));
+  }
+  std::vector<double> told;
+  for (const auto& one : all) told.push_back(static_cast<double>(one.size()));
+  for (const auto& one : all) told.insert(told.end(), one.begin(), one.end());
+  for (int i = 1; i < ranks.count; ++i) {
+    UCUDNN_RETURN_IF_ERROR(peers.Send(ranks.first + i, told));
+  }
+  return all;
+}
+
+}  // namespace ucudnn::multigrid

@@ -1,0 +1,127 @@
+#include "planner/multigrid/host/placement.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "planner/multigrid/host/layers.h"
+
+namespace ucudnn::multigrid {
+namespace {
+
+using planner::NodeId;
+
+// Multiplications of one image.
+double OperationsOf(const ResidualChain& chain, NodeId id) {
+  const planner::Node& node = chain.graph.nodes[id];
+  if (node.inputs.empty()) return 0;
+  const HostLayer layer = {node.op, chain.shapes[node.inputs[0]], chain.shapes[id]};
+  const bool is_convolution = std::holds_alternative<planner::Convolution>(node.op);
+  if (!is_convolution && !std::holds_alternative<planner::FullyConnected>(node.op)) {
+    return static_cast<double>(layer.output.Features());
+  }
+  const double weights = static_cast<double>(WeightCountsOf(layer).weights);
+  const int64_t places = is_convolution ? layer.output.Features() / layer.output.c : 1;
+  return weights * static_cast<double>(places);
+}
+
+int StagesOf(const ResidualChain& chain) {
+  return static_cast<int>(
+      std::count_if(chain.sections.begin(), chain.sections.end(),
+                    [](const auto& section) { return std::holds_alternative<Stage>(section); }));
+}
+
+std::vector<double> StepCosts(const ResidualChain& chain, const Stage& stage,
+                              const std::vector<double>& node_costs) {
+  std::vector<double> costs;
+  for (const ResidualStep& step : stage.steps) {
+    double cost = 0;
+    for (const NodeId id : step.transformation) {
+      cost += node_costs.empty() ? OperationsOf(chain, id) : node_costs[id];
+    }
+    costs.push_back(cost);
+  }
+  return costs;
+}
+
+Result<SectionPlace> PlaceStage(const ResidualChain& chain, const Stage& stage,
+                                const PlacementSetting& setting, bool is_longest, int here) {
+  const int steps = static_cast<int>(stage.steps.size());
+  SectionPlace place;
+  Result<Hierarchy> made = Hierarchy::Make(steps, setting.coarsening, setting.levels);
+  if (!made.ok() && is_longest && StagesOf(chain) == 1) return made.status();
+  if (!made.ok() && is_longest) {
+    return Status::Error("no stage of " + Quoted(chain.graph.name) +
+                         " has layers enough for two levels; a smaller coarsening or --levels 1 is "
+                         "expected");
+  }
+  const bool is_too_short = !made.ok();
+  if (is_too_short) made = Hierarchy::Make(steps, setting.coarsening, 1);
+  UCUDNN_ASSIGN_OR_RETURN(place.hierarchy, std::move(made));
+  if (is_too_short) {
+    place.partition = {.first_rank = here, .begins = {0, steps}, .distributed = 1};
+    return place;
+  }
+  std::optional<int> distributed = setting.distributed;
+  if (distributed) distributed = std::min(*distributed, place.hierarchy.levels());
+  const int most = MostRanks(place.hierarchy, distributed.value_or(1));
+  const int ranks = is_longest ? setting.ranks : std::min(setting.ranks, most);
+  if (ranks == 1 && !distributed) distributed = place.hierarchy.levels();
+  UCUDNN_ASSIGN_OR_RETURN(
+      place.partition,
+      MakePartition(place.hierarchy, ranks, StepCosts(chain, stage, setting.node_costs),
+                    setting.messages, distributed));
+  if (setting.is_serial) {
+    UCUDNN_ASSIGN_OR_RETURN(place.hierarchy, Hierarchy::Make(steps, setting.coarsening, 1));
+    place.partition.distributed = 1;
+  }
+  return place;
+}
+
+const Stage* LongestStage(const ResidualChain& chain) {
+  const Stage* longest = nullptr;
+  for (const auto& section : chain.sections) {
+    const auto* stage = std::get_if<Stage>(&section);
+    if (stage != nullptr && (!longest || stage->steps.size() > longest->steps.size())) {
+      longest = stage;
+    }
+  }
+  return longest;
+}
+
+}  // namespace
+
+Result<Placement> PlaceNetwork(const ResidualChain& chain, const PlacementSetting& setting) {
+  Placement placement;
+  placement.owners.assign(chain.graph.nodes.size(), 0);
+  placement.homes.assign(chain.graph.nodes.size(), 0);
+  const Stage* const longest = LongestStage(chain);
+  int here = 0;
+  for (const auto& section : chain.sections) {
+    const auto* stage = std::get_if<Stage>(&section);
+    if (stage == nullptr) {
+      placement.sections.push_back({.rank = here, .partition = {}, .hierarchy = {}});
+      for (const NodeId id : std::get<SerialSection>(section).nodes) {
+        placement.owners[id] = placement.homes[id] = here;
+      }
+      continue;
+    }
+    UCUDNN_ASSIGN_OR_RETURN(
+        const SectionPlace place,
+        PlaceStage(chain, *stage, setting, stage == longest, placement.homes[stage->input]));
+    const Partition& partition = place.partition;
+    for (int p = 0; p < partition.ranks().count; ++p) {
+      for (int step = partition.begins[p]; step < partition.begins[p + 1]; ++step) {
+        for (const NodeId id : stage->steps[step].transformation) {
+          placement.owners[id] = partition.first_rank + p;
+        }
+        placement.owners[stage->steps[step].sum] = partition.first_rank + p;
+      }
+    }
+    here = partition.last_rank();
+    placement.homes[stage->steps.back().sum] = here;
+    placement.sections.push_back(place);
+  }
+  return placement;
+}
+
+}  // namespace ucudnn::multigrid

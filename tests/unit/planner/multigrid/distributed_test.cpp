@@ -1,0 +1,333 @@
+// A network on several ranks, each with its own layers alone, against the same network on one: the
+// same numbers, to the bit.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <mutex>
+#include <random>
+
+#include "planner/multigrid/distributed/thread_ranks.h"
+#include "planner/multigrid/host/network.h"
+#include "unit/planner/multigrid/adjoint_solve.h"
+#include "unit/planner/multigrid/drawn_net.h"
+#include "unit/planner/multigrid/plain_chain.h"
+
+namespace ucudnn::multigrid {
+namespace {
+
+// What a pass forward and one backward came to.
+struct Passes {
+  std::vector<double> output;
+  std::vector<double> gradient;   // of all layers
+  std::vector<double> residuals;  // of both
+  std::vector<Outcome> outcomes;
+};
+
+bool operator==(const Passes& a, const Passes& b) {
+  // Residuals that were not measured are NaN.
+  const auto same = [](double x, double y) { return x == y || (x != x && y != y); };
+  return a.output == b.output && a.gradient == b.gradient && a.outcomes == b.outcomes &&
+         std::equal(a.residuals.begin(), a.residuals.end(), b.residuals.begin(), b.residuals.end(),
+                    same);
+}
+
+using PeersOf = std::function<Peers&(Peers&)>;
+
+// On as many ranks as threads; each is given its own layers' parameters, and adds its gradient to
+// the result. Two passes each: the second one begins with the states of the first where `options`
+// do so.
+Result<Passes> RunOn(int ranks, const WeightedChain& net, NetworkSettings settings,
+                     const PeersOf& peers_of = nullptr) {
+  ThreadRanks job(ranks);
+  Passes passes;
+  Parameters gradient = Zeros(net.parameters);
+  std::mutex mutex;
+  const Status status = RunOnThreads(job, ranks, [&](Peers& peers) -> Status {
+    NetworkSettings own = settings;
+    own.peers = peers_of ? &peers_of(peers) : &peers;
+    UCUDNN_ASSIGN_OR_RETURN(const Placement placement, PlacementOf(net.chain, own, ranks));
+    const Parameters parameters = ParametersOf(peers.rank(), placement, net.parameters);
+    UCUDNN_ASSIGN_OR_RETURN(const auto network, HostNetwork::Make(net.chain, parameters, own));
+    Parameters mine = ZerosLike(parameters);
+    for (int pass = 0; pass < 2; ++pass) {
+      UCUDNN_ASSIGN_OR_RETURN(const double* output, network->Forward(net.first.data()));
+      std::vector<double> last;
+      const bool is_last = peers.rank() == network->logits_rank();
+      if (is_last) {
+        last.assign(output, output + network->output_size() * net.batch);
+        const std::lock_guard lock(mutex);
+        passes.output = last;
+      }
+      for (double& number : last) number = number / 2 + 1;  // some gradient by the output
+      UCUDNN_RETURN_IF_ERROR(network->Backward(last.data(), mine));
+      if (peers.rank() != 0) continue;
+      for (const auto* solutions :
+           {&network->forward_solutions(), &network->backward_solutions()}) {
+        for (const StageSolution& stage : *solutions) {
+          const std::vector<double>& residuals = stage.solution.residuals;
+          passes.residuals.insert(passes.residuals.end(), residuals.begin(), residuals.end());
+          passes.residuals.push_back(stage.solution.largest_state);
+          passes.outcomes.push_back(stage.solution.outcome);
+        }
+      }
+    }
+    const std::lock_guard lock(mutex);
+    for (size_t id = 0; id < mine.size(); ++id) {
+      if (!mine[id].weights.empty()) gradient[id].weights = mine[id].weights;
+      if (!mine[id].bias.empty()) gradient[id].bias = mine[id].bias;
+    }
+    return Status::Ok();
+  });
+  UCUDNN_RETURN_IF_ERROR(status);
+  passes.gradient = Flat(gradient);
+  return passes;
+}
+
+template <typename T>
+T OneOf(std::mt19937& random, std::initializer_list<T> values) {
+  return *(values.begin() + random() % values.size());
+}
+
+NetworkSettings DrawnSettings(std::mt19937& random, int steps) {
+  NetworkSettings settings;
+  settings.time = OneOf(random, {1.0, 3.0});
+  settings.coarsening = OneOf<std::vector<int>>(random, {{2}, {3}, {4}, {4, 2}, {2, 3}});
+  settings.coarse =
+      OneOf(random, {CoarseOperator::kInject, CoarseOperator::kMid, CoarseOperator::kMean,
+                     CoarseOperator::kSum, CoarseOperator::kSum2});
+  settings.storage = OneOf(random, {Storage::kAll, Storage::kCPoints});
+  settings.lanes = OneOf(random, {1, 1, 2});
+  for (SolveOptions* const options : {&settings.forward, &settings.backward}) {
+    options->relaxation = OneOf<std::vector<Relaxation>>(
+        random, {{{0, 1}}, {{1, 1}}, {{1, 1.3}}, {{2, 1}}, {{1, 1}, {0, 1}}});
+    options->cycle = OneOf(random, {CycleKind::kV, CycleKind::kF});
+    options->start = OneOf(random, {Start::kBroadcast, Start::kNested, Start::kPrevious});
+    options->skips_first_down = random() % 4 == 0;
+    options->measures_start = true;
+    options->cycles = OneOf(random, {1, 2, 3});
+    if (random() % 4 != 0) continue;
+    options->tolerance = 1e-9;
+    options->cycles = OneOf(random, {3, 40});  // some reach it, others end serially
+    if (random() % 2 == 0) options->scale = ResidualScale::kLargestState;
+  }
+  // Levels: by themselves, or any number that fits.
+  settings.levels = OneOf(random, {0, 0, 2, 3});
+  if (!Hierarchy::Make(steps, settings.coarsening, settings.levels).ok()) settings.levels = 0;
+  return settings;
+}
+
+std::string TextOf(const NetworkSettings& settings, int steps, int ranks, int distributed) {
+  std::string text = std::to_string(steps) + " steps on " + std::to_string(ranks) +
+                     " ranks, distributed " + std::to_string(distributed) + ", " +
+                     NameOf(settings.coarse) + ", coarsening";
+  for (const int factor : settings.coarsening) text += " " + std::to_string(factor);
+  return text + ", levels " + std::to_string(settings.levels) + ", storage " +
+         std::to_string(static_cast<int>(settings.storage));
+}
+
+TEST(Distributed, AnyNumberOfRanksGivesTheSameBits) {
+  std::mt19937 random(20);
+  int solved = 0;
+  for (int draw = 0; draw < 60; ++draw) {
+    const int steps = OneOf(random, {8, 16, 23, 37, 50, 64});
+    std::mt19937_64 numbers(draw);
+    const WeightedChain net =
+        DrawnChain({.steps = steps, .channels = 2, .extent = 3}, numbers, 1, std::nullopt, 2);
+    NetworkSettings settings = DrawnSettings(random, steps);
+    settings.batch = net.batch;
+    const Result<Hierarchy> hierarchy =
+        Hierarchy::Make(steps, settings.coarsening, settings.levels);
+    ASSERT_TRUE(hierarchy.ok()) << hierarchy.message();
+    const Result<Passes> alone = RunOn(1, net, settings);
+    ASSERT_TRUE(alone.ok()) << alone.message();
+    for (int distributed = 1; distributed <= hierarchy->levels(); ++distributed) {
+      settings.distributed = distributed;
+      const int ranks = 1 + static_cast<int>(random() % 5);
+      SCOPED_TRACE(TextOf(settings, steps, ranks, distributed));
+      if (ranks > MostRanks(*hierarchy, distributed)) continue;
+      const Result<Passes> together = RunOn(ranks, net, settings);
+      ASSERT_TRUE(together.ok()) << together.message();
+      ASSERT_TRUE(*together == *alone);
+      ++solved;
+    }
+  }
+  EXPECT_GT(solved, 80);
+}
+
+// Counts messages of one state from each rank to the next.
+class CountingPeers : public Peers {
+ public:
+  CountingPeers(Peers& peers, size_t state_size) : peers_(peers), state_size_(state_size) {}
+
+  int rank() const override { return peers_.rank(); }
+  int size() const override { return peers_.size(); }
+  Status Send(int to, std::span<const double> numbers) override {
+    if (numbers.size() == state_size_)
+      ++(to == rank() + 1 ? onwards : to == rank() - 1 ? back : other);
+    return peers_.Send(to, numbers);
+  }
+  Result<std::vector<double>> Receive(int from) override { return peers_.Receive(from); }
+  void Fail(const std::string& line) override { peers_.Fail(line); }
+
+  int onwards = 0;
+  int back = 0;
+  int other = 0;
+
+ private:
+  Peers& peers_;
+  size_t state_size_;
+};
+
+// Of four cycles (two passes) on 64, 16 and 4 layers, with FCF on the first level and FCFCF on the
+// second.
+TEST(Distributed, OneStateCrossesABoundaryForEachCRelaxation) {
+  constexpr int kRanks = 3;
+  constexpr int kCycles = 2;
+  std::mt19937_64 numbers(3);
+  const WeightedChain net = DrawnChain({.steps = 64, .channels = 2, .extent = 5}, numbers);
+  NetworkSettings settings;
+  settings.time = 1;
+  settings.coarsening = {4};
+  settings.levels = 3;
+  settings.distributed = 2;
+  settings.coarse = CoarseOperator::kInject;
+  settings.forward.relaxation = settings.backward.relaxation = {{1, 1}, {2, 1}};
+  settings.forward.cycles = settings.backward.cycles = kCycles;
+  settings.forward.measures_cycles = settings.backward.measures_cycles = false;
+  settings.forward.start = settings.backward.start = Start::kPrevious;
+  std::vector<std::unique_ptr<CountingPeers>> counting(kRanks);
+  const Result<Passes> passes = RunOn(kRanks, net, settings, [&](Peers& peers) -> Peers& {
+    auto& made = counting[peers.rank()];
+    made = std::make_unique<CountingPeers>(peers, net.first.size());
+    return *made;
+  });
+  ASSERT_TRUE(passes.ok()) << passes.message();
+  constexpr int kSolves = 2;  // each way
+  constexpr int kOfCycles = kSolves * kCycles * (1 + 2);
+  // The first solve begins with a broadcast from the first rank to each, the second one does not.
+  constexpr int kBroadcast = 1;
+  EXPECT_EQ(counting[0]->onwards, kOfCycles + kBroadcast);
+  EXPECT_EQ(counting[1]->onwards, kOfCycles);
+  EXPECT_EQ(counting[2]->back, kOfCycles + kBroadcast);
+  // Rank 0 has two layers of the gathered level, and the others one, whose right sides they send in
+  // every cycle, and whose states, at which the adjoint is linearised, once for each of its solves.
+  constexpr int kRightSides = kSolves * kCycles;
+  EXPECT_EQ(counting[1]->back, kOfCycles + 2 * kRightSides + kSolves);
+  // Where the adjoint begins it sends its first state with the right side, and gets one back.
+  EXPECT_EQ(counting[2]->other, kBroadcast + kRightSides + kSolves);
+  EXPECT_EQ(counting[0]->other, kBroadcast + kSolves * kCycles);
+  EXPECT_EQ(counting[2]->onwards + counting[0]->back, 0);
+}
+
+// Two stages of other shapes, the second of which has fewer blocks than there are ranks; a third
+// one that has too few layers.
+planner::Graph ThreeStages() {
+  planner::GraphBuilder builder("three");
+  planner::NodeId last = builder.Add("data", planner::Input{1, {1, 6, 6}, 2}, {});
+  int number = 0;
+  const auto convolve = [&](int filters, int stride) {
+    last = builder.Add("conv" + std::to_string(number++),
+                       planner::Convolution{.filters = filters,
+                                            .window = {1, 3, 3},
+                                            .stride = {1, stride, stride},
+                                            .pad = {0, 1, 1}},
+                       {last});
+  };
+  const auto step = [&](int channels) {
+    const planner::NodeId before = last;
+    convolve(channels, 1);
+    last = builder.Add("act" + std::to_string(number),
+                       planner::Activation{planner::ActivationKind::kRelu}, {last});
+    last = builder.Add("add" + std::to_string(number), planner::Add{}, {last, before});
+  };
+  for (const auto& [channels, steps] : {std::pair(2, 19), {3, 6}, {4, 3}}) {
+    convolve(channels, channels == 2 ? 1 : 2);
+    for (int i = 0; i < steps; ++i) step(channels);
+  }
+  last = builder.Add("fc", planner::FullyConnected{.outputs = 5}, {last});
+  builder.Add("softmax", planner::Softmax{}, {last});
+  return *builder.Build();
+}
+
+WeightedChain DrawnStages() {
+  WeightedChain net = {.chain = *MakeResidualChain(ThreeStages(), BatchNorms::kRefused),
+                       .batch = 2};
+  net.parameters = DrawParameters(net.chain, 5);
+  std::mt19937_64 random(6);
+  std::normal_distribution<double> normal(0, 1);
+  net.first.resize(static_cast<size_t>(net.chain.shapes[0].Features()) * net.batch);
+  for (double& number : net.first) number = normal(random);
+  return net;
+}
+
+NetworkSettings SettingsOfStages() {
+  NetworkSettings settings;
+  settings.batch = 2;
+  settings.step = 0.1;
+  settings.coarsening = {2};
+  settings.forward.tolerance = settings.backward.tolerance = 1e-12;
+  settings.forward.cycles = settings.backward.cycles = 50;
+  return settings;
+}
+
+TEST(Distributed, StagesOfANetworkAreOnAsManyRanksAsTheyHaveBlocksFor) {
+  const WeightedChain net = DrawnStages();
+  const NetworkSettings settings = SettingsOfStages();
+  const Result<Passes> alone = RunOn(1, net, settings);
+  ASSERT_TRUE(alone.ok()) << alone.message();
+  EXPECT_NE(alone->outcomes.front(), Outcome::kSerial);
+  for (const int ranks : {2, 3, 5, 9}) {
+    const Result<Passes> together = RunOn(ranks, net, settings);
+    ASSERT_TRUE(together.ok()) << together.message();
+    EXPECT_TRUE(*together == *alone) << ranks;
+  }
+  EXPECT_EQ(RunOn(10, net, settings).message(),
+            "10 devices for 9 blocks of layers; at most as many devices, or a smaller coarsening, "
+            "are expected");
+}
+
+TEST(Distributed, PartitionedIsSerialPropagationToTheBit) {
+  const WeightedChain net = DrawnStages();
+  NetworkSettings settings = SettingsOfStages();
+  settings.levels = 1;
+  const Result<Passes> serial = RunOn(1, net, settings);
+  ASSERT_TRUE(serial.ok()) << serial.message();
+  settings.levels = 0;
+  settings.method = Method::kPartitioned;
+  for (const int ranks : {1, 2, 4}) {
+    const Result<Passes> partitioned = RunOn(ranks, net, settings);
+    ASSERT_TRUE(partitioned.ok()) << partitioned.message();
+    EXPECT_TRUE(*partitioned == *serial) << ranks;
+  }
+}
+
+TEST(Distributed, DrawnWeightsAreThoseOfOneRank) {
+  const WeightedChain net = DrawnStages();
+  const Placement placement = *PlacementOf(net.chain, SettingsOfStages(), 4);
+  for (int rank = 0; rank < 4; ++rank) {
+    const Parameters own = DrawParameters(
+        net.chain, 5, [&](planner::NodeId id) { return placement.owners[id] == rank; });
+    EXPECT_EQ(Flat(own), Flat(ParametersOf(rank, placement, net.parameters)));
+  }
+}
+
+// A state that is not finite makes all ranks fall back alike.
+TEST(Distributed, AllRanksFallBackToSerialPropagationTogether) {
+  std::mt19937_64 numbers(4);
+  const WeightedChain net = DrawnChain({.steps = 48, .channels = 2, .extent = 3}, numbers, 3);
+  NetworkSettings settings;  // h = 1: states grow without bound
+  settings.coarsening = {4};
+  settings.forward.cycles = settings.backward.cycles = 10;
+  const Result<Passes> alone = RunOn(1, net, settings);
+  ASSERT_TRUE(alone.ok()) << alone.message();
+  EXPECT_EQ(alone->outcomes.front(), Outcome::kSerial);
+  for (const int distributed : {1, 2}) {
+    settings.distributed = distributed;
+    const Result<Passes> together = RunOn(3, net, settings);
+    ASSERT_TRUE(together.ok()) << together.message();
+    EXPECT_TRUE(*together == *alone);
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn::multigrid
