@@ -280,20 +280,23 @@ Status HostNetwork::RunNodeBackward(NodeId id, int rank, Parameters& gradient) {
   return AddPart(input, rank);
 }
 
-Status HostNetwork::SolveBackward(StageSolve& stage, Parameters& gradient) {
+Status HostNetwork::SolveBackward(StageSolve& stage, Parameters& gradient,
+                                  const GradientWatch& watch) {
   SolveOptions options = settings_.backward;
   if (options.start == Start::kPrevious && !knows_states_) options.start = Start::kBroadcast;
   Solution solution;
   if (stage.ranks) {
-    UCUDNN_ASSIGN_OR_RETURN(solution, stage.ranks->SolveBackward(gradients_[stage.output].data(),
-                                                                 options, part_.data(), gradient));
+    UCUDNN_ASSIGN_OR_RETURN(
+        solution, stage.ranks->SolveBackward(gradients_[stage.output].data(), options, part_.data(),
+                                             gradient, watch));
   }
   UCUDNN_ASSIGN_OR_RETURN(solution, ShareSolution(stage, std::move(solution)));
   backward_.push_back({stage.steps, stage.place->hierarchy.levels(), std::move(solution)});
   return AddPart(stage.input, stage.partition().first_rank);
 }
 
-Status HostNetwork::Backward(const double* logits_gradient, Parameters& gradient) {
+Status HostNetwork::Backward(const double* logits_gradient, Parameters& gradient,
+                             const GradientWatch& watch) {
   backward_.clear();
   for (auto& sum : gradients_) std::fill(sum.begin(), sum.end(), 0.0);
   if (logits_rank() == peers_->rank()) {
@@ -302,12 +305,15 @@ Status HostNetwork::Backward(const double* logits_gradient, Parameters& gradient
   size_t next_stage = stages_.size();
   for (size_t at = chain_.sections.size(); at-- > 0;) {
     if (std::holds_alternative<Stage>(chain_.sections[at])) {
-      UCUDNN_RETURN_IF_ERROR(SolveBackward(*stages_[--next_stage], gradient));
+      UCUDNN_RETURN_IF_ERROR(SolveBackward(*stages_[--next_stage], gradient, watch));
       continue;
     }
     const auto& nodes = std::get<SerialSection>(chain_.sections[at]).nodes;
     for (auto id = nodes.rbegin(); id != nodes.rend(); ++id) {
       UCUDNN_RETURN_IF_ERROR(RunNodeBackward(*id, placement_.sections[at].rank, gradient));
+    }
+    if (watch && placement_.sections[at].rank == peers_->rank()) {
+      UCUDNN_RETURN_IF_ERROR(watch(nodes));
     }
   }
   std::reverse(backward_.begin(), backward_.end());

@@ -116,8 +116,9 @@ class HostNetwork {
   int logits_rank() const { return placement_.homes[logits_]; }
   // Adds the gradient by this rank's parameters to `gradient`, which has their sizes, from that by
   // the logits, [batch, output_size], which logits_rank() reads. REQUIRES: Forward, by the host's
-  // own solvers.
-  Status Backward(const double* logits_gradient, Parameters& gradient);
+  // own solvers. `watch` is told of nodes as their gradients come to be complete.
+  Status Backward(const double* logits_gradient, Parameters& gradient,
+                  const GradientWatch& watch = nullptr);
 
   const Placement& placement() const { return placement_; }
   Peers& peers() { return *peers_; }
@@ -141,7 +142,7 @@ class HostNetwork {
   Status RunNode(planner::NodeId id);
   Status RunNodeBackward(planner::NodeId id, int rank, Parameters& gradient);
   Status SolveForward(StageSolve& stage);
-  Status SolveBackward(StageSolve& stage, Parameters& gradient);
+  Status SolveBackward(StageSolve& stage, Parameters& gradient, const GradientWatch& watch);
   // Tells the ranks that have none of the stage's layers what its solve came to.
   Result<Solution> ShareSolution(const StageSolve& stage, Solution solution);
   LayerCall CallOf(planner::NodeId id);

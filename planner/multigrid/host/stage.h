@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -16,6 +17,8 @@ namespace ucudnn::multigrid {
 
 // The weights of every node of a graph, by NodeId.
 using Parameters = std::vector<NodeWeights>;
+// Told of nodes whose gradients are complete. It may be empty.
+using GradientWatch = std::function<Status(const std::vector<planner::NodeId>& nodes)>;
 
 class HostStage {
  public:

@@ -250,7 +250,7 @@ Result<Solution> StageOnRanks::SolveForward(const double* first, const SolveOpti
 
 Result<Solution> StageOnRanks::SolveBackward(const double* last_adjoint,
                                              const SolveOptions& options, double* first_adjoint,
-                                             Parameters& gradient) {
+                                             Parameters& gradient, const GradientWatch& watch) {
   if (!adjoints_) UCUDNN_RETURN_IF_ERROR(MakeBackward());
   if (adjoints_->has_first()) {
     std::copy_n(last_adjoint, state_size(), HostStates::Numbers(given_adjoint_));
@@ -261,7 +261,7 @@ Result<Solution> StageOnRanks::SolveBackward(const double* last_adjoint,
   if (gathers_) UCUDNN_RETURN_IF_ERROR(GatherStates());
   UCUDNN_ASSIGN_OR_RETURN(Solution solution, Solve(*adjoints_, mirrored_, options));
   adjoint_trajectory_->Reset();
-  UCUDNN_RETURN_IF_ERROR(AddGradients(gradient));
+  UCUDNN_RETURN_IF_ERROR(AddGradients(gradient, watch));
   if (adjoints_->has_last()) {
     std::copy_n(HostStates::Numbers(adjoints_->local().last()), state_size(), first_adjoint);
   }
@@ -269,12 +269,12 @@ Result<Solution> StageOnRanks::SolveBackward(const double* last_adjoint,
 }
 
 // Layer n's gradient needs the state before it and the adjoint behind it.
-Status StageOnRanks::AddGradients(Parameters& gradient) {
+Status StageOnRanks::AddBlockGradients(int begin, int end, Parameters& gradient) {
   const int layers = end_ - begin_;
   const int coarsening = local_.level(0).coarsening;
-  return lanes_.ForEach((layers + coarsening - 1) / coarsening, [&](int block, int lane) -> Status {
-    const int end = std::min((block + 1) * coarsening, layers);
-    for (int n = block * coarsening; n < end; ++n) {
+  return lanes_.ForEach(end - begin, [&](int task, int lane) -> Status {
+    const int first = (begin + task) * coarsening;
+    for (int n = first; n < std::min(first + coarsening, layers); ++n) {
       UCUDNN_ASSIGN_OR_RETURN(const State state, trajectory_->At(n, lane));
       UCUDNN_ASSIGN_OR_RETURN(const State adjoint, adjoint_trajectory_->At(layers - 1 - n, lane));
       stage_->AddStepGradient(n, setting_.h, HostStates::Numbers(state),
@@ -282,6 +282,27 @@ Status StageOnRanks::AddGradients(Parameters& gradient) {
     }
     return Status::Ok();
   });
+}
+
+Status StageOnRanks::AddGradients(Parameters& gradient, const GradientWatch& watch) {
+  const int layers = end_ - begin_;
+  const int coarsening = local_.level(0).coarsening;
+  const int blocks = (layers + coarsening - 1) / coarsening;
+  // Who watches sends what is complete while the rest is computed.
+  constexpr int kBlocksOfALane = 4;
+  const int at_once = watch ? kBlocksOfALane * lanes_.count() : blocks;
+  for (int begin = 0; begin < blocks; begin += at_once) {
+    const int end = std::min(begin + at_once, blocks);
+    UCUDNN_RETURN_IF_ERROR(AddBlockGradients(begin, end, gradient));
+    if (!watch) continue;
+    std::vector<NodeId> nodes;
+    for (int n = begin * coarsening; n < std::min(end * coarsening, layers); ++n) {
+      const std::vector<NodeId>& of_step = part_.steps[n].transformation;
+      nodes.insert(nodes.end(), of_step.begin(), of_step.end());
+    }
+    UCUDNN_RETURN_IF_ERROR(watch(nodes));
+  }
+  return Status::Ok();
 }
 
 }  // namespace ucudnn::multigrid

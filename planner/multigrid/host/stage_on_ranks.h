@@ -52,9 +52,10 @@ class StageOnRanks {
   // read. The solution is the same on all ranks.
   Result<Solution> SolveForward(const double* first, const SolveOptions& options, double* last);
   // From the adjoint of the last state to that of the first one, at the states of the last forward
-  // solve; adds the gradients of this rank's layers.
+  // solve; adds the gradients of this rank's layers, and tells `watch` of some after the other.
   Result<Solution> SolveBackward(const double* last_adjoint, const SolveOptions& options,
-                                 double* first_adjoint, Parameters& gradient);
+                                 double* first_adjoint, Parameters& gradient,
+                                 const GradientWatch& watch);
 
   int64_t state_size() const { return stage_->state_size(); }
 
@@ -78,7 +79,9 @@ class StageOnRanks {
   // Brings what the gathered levels need of other ranks' layers to the gathering one.
   Status GatherWeights();
   Status GatherStates();
-  Status AddGradients(Parameters& gradient);
+  Status AddGradients(Parameters& gradient, const GradientWatch& watch);
+  // Of the blocks from `begin` up to `end`.
+  Status AddBlockGradients(int begin, int end, Parameters& gradient);
 
   const HostStageSetting setting_;
   Peers& peers_;

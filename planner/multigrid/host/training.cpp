@@ -7,6 +7,7 @@
 namespace ucudnn::multigrid {
 namespace {
 
+// Of one node, or of all.
 struct SquaredSums {
   double difference = 0;
   double reference = 0;
@@ -21,6 +22,24 @@ struct SquaredSums {
     return difference == 0 ? 0 : std::sqrt(difference) / std::sqrt(reference);
   }
 };
+
+SquaredSums SumsOf(const NodeWeights& a, const NodeWeights& b) {
+  SquaredSums sums;
+  sums.Add(a.weights.data(), b.weights.data(), a.weights.size());
+  sums.Add(a.bias.data(), b.bias.data(), a.bias.size());
+  return sums;
+}
+
+// `number` of the rank that has the logits becomes that of all ranks of the network.
+Status ShareOf(HostNetwork& network, double& number) {
+  Peers& peers = network.peers();
+  const int from = network.logits_rank();
+  if (peers.rank() != from) return ReceiveInto(peers, from, {&number, 1});
+  for (int rank = 0; rank < peers.size(); ++rank) {
+    if (rank != from) UCUDNN_RETURN_IF_ERROR(peers.Send(rank, {&number, 1}));
+  }
+  return Status::Ok();
+}
 
 // velocity = momentum * velocity + gradient; number -= rate * velocity; the gradient is 0 again.
 void Descend(std::vector<double>& numbers, std::vector<double>& velocity,
@@ -37,8 +56,28 @@ void Descend(std::vector<double>& numbers, std::vector<double>& velocity,
 double RelativeDistance(const Parameters& a, const Parameters& b) {
   SquaredSums sums;
   for (size_t i = 0; i < a.size(); ++i) {
-    sums.Add(a[i].weights.data(), b[i].weights.data(), a[i].weights.size());
-    sums.Add(a[i].bias.data(), b[i].bias.data(), a[i].bias.size());
+    const SquaredSums node = SumsOf(a[i], b[i]);
+    sums.difference += node.difference;
+    sums.reference += node.reference;
+  }
+  return sums.Relative();
+}
+
+// Each rank tells the sums of its nodes; all are added in the order of nodes.
+Result<double> Trainer::DistanceOnRanks(const Parameters& a, const Parameters& b) {
+  std::vector<double> mine;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const SquaredSums node = SumsOf(a[i], b[i]);
+    mine.push_back(node.difference);
+    mine.push_back(node.reference);
+  }
+  Peers& peers = network_->peers();
+  UCUDNN_ASSIGN_OR_RETURN(const auto of_ranks, GatherNumbers(peers, {0, peers.size()}, mine));
+  SquaredSums sums;
+  const std::vector<int>& owners = network_->placement().owners;
+  for (size_t i = 0; i < a.size(); ++i) {
+    sums.difference += of_ranks[owners[i]][2 * i];
+    sums.reference += of_ranks[owners[i]][2 * i + 1];
   }
   return sums.Relative();
 }
@@ -50,10 +89,11 @@ Result<std::unique_ptr<Trainer>> Trainer::Make(const ResidualChain& chain, Param
                           HostNetwork::Make(chain, trainer->parameters_, settings.network));
   if (settings.checked_every > 0) {
     NetworkSettings serial = settings.network;
-    serial.levels = 1;
+    serial.method = Method::kPartitioned;
     UCUDNN_ASSIGN_OR_RETURN(trainer->serial_,
                             HostNetwork::Make(chain, trainer->parameters_, serial));
   }
+  if (settings.replicas != nullptr) trainer->sums_.emplace(*settings.replicas);
   trainer->gradient_ = ZerosLike(trainer->parameters_);
   trainer->velocity_ = ZerosLike(trainer->parameters_);
   const int batch = settings.network.batch;
@@ -84,22 +124,51 @@ void Trainer::Count(const std::vector<StageSolution>& solutions, EpochResult& ep
 Result<CheckedStep> Trainer::Check(const double* logits) {
   CheckedStep checked = {.step = step_};
   UCUDNN_ASSIGN_OR_RETURN(const double* serial_logits, serial_->Forward(images_.data()));
-  SquaredSums output;
-  output.Add(logits, serial_logits, logits_gradient_.size());
-  checked.output_error = output.Relative();
   // Of serial's own loss, so that the whole error of the step is seen.
   std::vector<double> logits_gradient(logits_gradient_.size());
-  CrossEntropy(serial_logits, labels_, serial_->output_size(), logits_gradient.data());
+  if (has_logits()) {
+    SquaredSums output;
+    output.Add(logits, serial_logits, logits_gradient_.size());
+    checked.output_error = output.Relative();
+    CrossEntropy(serial_logits, labels_, serial_->output_size(), logits_gradient.data());
+  }
+  UCUDNN_RETURN_IF_ERROR(ShareOf(*network_, checked.output_error));
   Parameters gradient = ZerosLike(parameters_);
   UCUDNN_RETURN_IF_ERROR(serial_->Backward(logits_gradient.data(), gradient));
-  checked.gradient_error = RelativeDistance(gradient_, gradient);
+  UCUDNN_ASSIGN_OR_RETURN(checked.gradient_error, DistanceOnRanks(gradient_, gradient));
   return checked;
+}
+
+Status Trainer::RunBackward() {
+  if (!sums_) return network_->Backward(logits_gradient_.data(), gradient_);
+  return network_->Backward(logits_gradient_.data(), gradient_,
+                            [this](const std::vector<planner::NodeId>& nodes) {
+                              std::vector<std::span<double>> parts;
+                              for (const planner::NodeId id : nodes) {
+                                parts.emplace_back(gradient_[id].weights);
+                                parts.emplace_back(gradient_[id].bias);
+                              }
+                              return sums_->Begin(std::move(parts));
+                            });
+}
+
+// The mean over replicas, each of which has the mean over its mini-batch.
+Status Trainer::FinishGradient() {
+  if (!sums_) return Status::Ok();
+  UCUDNN_RETURN_IF_ERROR(sums_->Finish());
+  for (NodeWeights& node : gradient_) {
+    for (double& number : node.weights) number /= replicas();
+    for (double& number : node.bias) number /= replicas();
+  }
+  return Status::Ok();
 }
 
 Status Trainer::Step(EpochResult& epoch) {
   UCUDNN_ASSIGN_OR_RETURN(const double* logits, network_->Forward(images_.data()));
-  epoch.loss += CrossEntropy(logits, labels_, network_->output_size(), logits_gradient_.data());
-  UCUDNN_RETURN_IF_ERROR(network_->Backward(logits_gradient_.data(), gradient_));
+  if (has_logits()) {
+    epoch.loss += CrossEntropy(logits, labels_, network_->output_size(), logits_gradient_.data());
+  }
+  UCUDNN_RETURN_IF_ERROR(RunBackward());
   network_->ForgetStates();
   Count(network_->forward_solutions(), epoch);
   Count(network_->backward_solutions(), epoch);
@@ -107,6 +176,7 @@ Status Trainer::Step(EpochResult& epoch) {
     UCUDNN_ASSIGN_OR_RETURN(CheckedStep checked, Check(logits));
     epoch.checks.push_back(checked);
   }
+  UCUDNN_RETURN_IF_ERROR(FinishGradient());
   for (size_t i = 0; i < parameters_.size(); ++i) {
     Descend(parameters_[i].weights, velocity_[i].weights, gradient_[i].weights, settings_);
     Descend(parameters_[i].bias, velocity_[i].bias, gradient_[i].bias, settings_);
@@ -115,24 +185,36 @@ Status Trainer::Step(EpochResult& epoch) {
   return Status::Ok();
 }
 
+Result<double> Trainer::SumOfReplicas(double number) {
+  UCUDNN_RETURN_IF_ERROR(ShareOf(*network_, number));
+  if (settings_.replicas == nullptr) return number;
+  UCUDNN_ASSIGN_OR_RETURN(const auto all,
+                          GatherNumbers(*settings_.replicas, {0, replicas()}, {{number}}));
+  double sum = 0;
+  for (const auto& one : all) sum += one.front();
+  return sum;
+}
+
 Result<EpochResult> Trainer::RunEpoch(const Examples& examples,
                                       const std::function<void(int step)>& before_step) {
   const int batch = static_cast<int>(labels_.size());
-  if (examples.count() < batch) {
+  const int together = batch * replicas();
+  if (examples.count() < together) {
     return Status::Error(std::to_string(examples.count()) + " examples for mini-batches of " +
-                         std::to_string(batch) + "; at least as many are expected");
+                         std::to_string(together) + "; at least as many are expected");
   }
   std::vector<int> order(examples.count());
   std::iota(order.begin(), order.end(), 0);
   std::shuffle(order.begin(), order.end(), order_);
   EpochResult epoch;
-  const int steps = examples.count() / batch;
+  const int steps = examples.count() / together;
   for (int step = 0; step < steps; ++step) {
     before_step(step);
-    Take(examples, order.data() + step * batch);
+    Take(examples, order.data() + step * together + replica() * batch);
     UCUDNN_RETURN_IF_ERROR(Step(epoch));
   }
-  epoch.loss /= steps;
+  UCUDNN_ASSIGN_OR_RETURN(epoch.loss, SumOfReplicas(epoch.loss));
+  epoch.loss /= static_cast<double>(steps) * replicas();
   return epoch;
 }
 
@@ -140,19 +222,21 @@ Result<double> Trainer::Evaluate(const Examples& examples) {
   const int batch = static_cast<int>(labels_.size());
   const int64_t classes = network_->output_size();
   int right = 0;
-  for (int begin = 0; begin < examples.count(); begin += batch) {
+  for (int begin = replica() * batch; begin < examples.count(); begin += batch * replicas()) {
     // The last mini-batch is filled up by the last example, which counts once.
     std::vector<int> chosen(batch);
     for (int i = 0; i < batch; ++i) chosen[i] = std::min(begin + i, examples.count() - 1);
     Take(examples, chosen.data());
     UCUDNN_ASSIGN_OR_RETURN(const double* logits, network_->Forward(images_.data()));
     network_->ForgetStates();
+    if (!has_logits()) continue;
     for (int i = 0; i < std::min(batch, examples.count() - begin); ++i) {
       const double* const of_image = logits + i * classes;
       right += std::max_element(of_image, of_image + classes) - of_image == labels_[i] ? 1 : 0;
     }
   }
-  return static_cast<double>(right) / examples.count();
+  UCUDNN_ASSIGN_OR_RETURN(const double of_all, SumOfReplicas(right));
+  return of_all / examples.count();
 }
 
 }  // namespace ucudnn::multigrid

@@ -1,0 +1,185 @@
+// Training on several ranks, and of several replicas.
+#include <gtest/gtest.h>
+
+#include <mutex>
+#include <random>
+
+#include "planner/multigrid/distributed/some_peers.h"
+#include "planner/multigrid/distributed/thread_ranks.h"
+#include "planner/multigrid/host/training.h"
+#include "unit/planner/multigrid/adjoint_solve.h"
+#include "unit/planner/multigrid/staged_net.h"
+
+namespace ucudnn::multigrid {
+namespace {
+
+constexpr int kBatch = 2;
+constexpr int kClasses = 5;
+
+Examples DrawnExamples(const WeightedChain& net, int count) {
+  std::mt19937_64 random(8);
+  std::normal_distribution<double> normal(0, 1);
+  Examples examples;
+  examples.images.resize(static_cast<size_t>(net.chain.shapes[0].Features()) * count);
+  for (double& number : examples.images) number = normal(random);
+  for (int i = 0; i < count; ++i) examples.labels.push_back(static_cast<int>(random() % kClasses));
+  return examples;
+}
+
+TrainingSettings Settings() {
+  TrainingSettings settings;
+  settings.network.batch = kBatch;
+  settings.network.step = 0.1;
+  settings.network.coarsening = {2};
+  settings.checked_every = 2;
+  return settings;
+}
+
+struct Trained {
+  std::vector<double> parameters;
+  std::vector<double> numbers;  // losses, tops and what was checked, of each epoch
+};
+
+bool operator==(const Trained& a, const Trained& b) {
+  return a.parameters == b.parameters && a.numbers == b.numbers;
+}
+
+// Two epochs on `ranks` threads for each replica.
+Result<Trained> TrainOn(int ranks, int replicas, const WeightedChain& net,
+                        const TrainingSettings& settings, const Examples& examples) {
+  ThreadRanks job(ranks * replicas);
+  std::vector<Parameters> trained(replicas, Zeros(net.parameters));  // by replica
+  Trained result;
+  std::mutex mutex;
+  const Status status = RunOnThreads(job, ranks * replicas, [&](Peers& peers) -> Status {
+    ReplicaPeers of_replica(peers, replicas);
+    TrainingSettings own = settings;
+    own.network.peers = &of_replica.network;
+    if (replicas > 1) own.replicas = &of_replica.same_layers;
+    UCUDNN_ASSIGN_OR_RETURN(const Placement placement, PlacementOf(net.chain, own.network, ranks));
+    const int rank = of_replica.network.rank();
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto trainer,
+        Trainer::Make(net.chain, ParametersOf(rank, placement, net.parameters), own));
+    std::vector<double> numbers;
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      UCUDNN_ASSIGN_OR_RETURN(const EpochResult one, trainer->RunEpoch(examples, [](int) {}));
+      UCUDNN_ASSIGN_OR_RETURN(const double top1, trainer->Evaluate(examples));
+      numbers.insert(numbers.end(), {one.loss, top1, double(one.cycles), double(one.solves)});
+      for (const CheckedStep& check : one.checks) {
+        numbers.insert(numbers.end(), {check.output_error, check.gradient_error});
+      }
+    }
+    const std::lock_guard lock(mutex);
+    if (peers.rank() == 0) result.numbers = numbers;
+    // All ranks say the same of an epoch's loss.
+    if (result.numbers.size() == numbers.size() && result.numbers[0] != numbers[0]) {
+      return Status::Error("ranks differ in the loss");
+    }
+    Parameters& of_all = trained[of_replica.same_layers.rank()];
+    for (size_t id = 0; id < of_all.size(); ++id) {
+      if (placement.owners[id] == rank) of_all[id] = trainer->parameters()[id];
+    }
+    return Status::Ok();
+  });
+  UCUDNN_RETURN_IF_ERROR(status);
+  result.parameters = Flat(trained.front());
+  for (const Parameters& other : trained) {
+    if (Flat(other) != result.parameters) return Status::Error("replicas differ");
+  }
+  return result;
+}
+
+TEST(TrainingOnRanks, TrainsTheSameParametersOnAnyNumberOfRanks) {
+  const WeightedChain net = DrawnStages();
+  const Examples examples = DrawnExamples(net, 9);
+  const Result<Trained> alone = TrainOn(1, 1, net, Settings(), examples);
+  ASSERT_TRUE(alone.ok()) << alone.message();
+  EXPECT_NE(alone->parameters, Flat(net.parameters));
+  for (const int ranks : {2, 3, 5}) {
+    const Result<Trained> together = TrainOn(ranks, 1, net, Settings(), examples);
+    ASSERT_TRUE(together.ok()) << together.message();
+    EXPECT_TRUE(*together == *alone) << ranks;
+  }
+}
+
+// By one network that sees the replicas' mini-batches one after the other, and sums the gradients
+// in that order.
+std::vector<double> TrainedInTurn(const WeightedChain& net, const TrainingSettings& settings,
+                                  const Examples& examples, int replicas) {
+  Parameters parameters = net.parameters;
+  Parameters velocity = ZerosLike(parameters);
+  const auto network = std::move(*HostNetwork::Make(net.chain, parameters, settings.network));
+  std::mt19937_64 random(settings.seed);
+  const int64_t features = network->input_size();
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    std::vector<int> order(examples.count());
+    for (int i = 0; i < examples.count(); ++i) order[i] = i;
+    std::shuffle(order.begin(), order.end(), random);
+    for (int next = 0; next + replicas * kBatch <= examples.count();) {
+      std::vector<double> sum;
+      for (int replica = 0; replica < replicas; ++replica) {
+        std::vector<double> images;
+        std::vector<int> labels;
+        for (int i = 0; i < kBatch; ++i, ++next) {
+          const auto image = examples.images.begin() + order[next] * features;
+          images.insert(images.end(), image, image + features);
+          labels.push_back(examples.labels[order[next]]);
+        }
+        const double* const logits = *network->Forward(images.data());
+        std::vector<double> logits_gradient(kBatch * kClasses);
+        CrossEntropy(logits, labels, kClasses, logits_gradient.data());
+        Parameters gradient = ZerosLike(parameters);
+        EXPECT_TRUE(network->Backward(logits_gradient.data(), gradient).ok());
+        network->ForgetStates();
+        const std::vector<double> one = Flat(gradient);
+        if (replica == 0) sum.assign(one.size(), 0.0);
+        for (size_t i = 0; i < one.size(); ++i) sum[i] = replica == 0 ? one[i] : sum[i] + one[i];
+      }
+      auto number = sum.begin();
+      const auto descend = [&](std::vector<double>& numbers, std::vector<double>& velocities) {
+        for (size_t i = 0; i < numbers.size(); ++i) {
+          velocities[i] = settings.momentum * velocities[i] + *number++ / replicas;
+          numbers[i] -= settings.learning_rate * velocities[i];
+        }
+      };
+      for (size_t id = 0; id < parameters.size(); ++id) {
+        descend(parameters[id].weights, velocity[id].weights);
+        descend(parameters[id].bias, velocity[id].bias);
+      }
+    }
+  }
+  return Flat(parameters);
+}
+
+TEST(TrainingOnRanks, ReplicasSumTheirGradientsInOrder) {
+  const WeightedChain net = DrawnStages();
+  const Examples examples = DrawnExamples(net, 13);
+  for (const auto& [ranks, replicas] : {std::pair(1, 2), {1, 3}, {2, 2}, {3, 3}}) {
+    const Result<Trained> together = TrainOn(ranks, replicas, net, Settings(), examples);
+    ASSERT_TRUE(together.ok()) << together.message();
+    EXPECT_EQ(together->parameters, TrainedInTurn(net, Settings(), examples, replicas))
+        << ranks << " ranks, " << replicas << " replicas";
+  }
+}
+
+// Of as many images together the gradient is the same but for the order of sums: of a weight over
+// the images and 36 places at most, each after as many products in a step as there are layers.
+TEST(TrainingOnRanks, ReplicasTrainAsOneMiniBatchDoes) {
+  const WeightedChain net = DrawnStages();
+  const Examples examples = DrawnExamples(net, 12);
+  TrainingSettings settings = Settings();
+  settings.network.levels = 1;
+  const Result<Trained> apart = TrainOn(2, 2, net, settings, examples);
+  ASSERT_TRUE(apart.ok()) << apart.message();
+  settings.network.batch = 2 * kBatch;
+  const Result<Trained> together = TrainOn(1, 1, net, settings, examples);
+  ASSERT_TRUE(together.ok()) << together.message();
+  constexpr double kRoundings = 36 * 4 * 31 * 6;  // places, images, layers and steps
+  constexpr double kTolerance = kRoundings * 1.1e-16;
+  EXPECT_LT(RelativeError(apart->parameters, together->parameters), kTolerance);
+  EXPECT_NEAR(apart->numbers[0], together->numbers[0], kTolerance);
+}
+
+}  // namespace
+}  // namespace ucudnn::multigrid
