@@ -20,7 +20,8 @@ def _listed(model):
             yield path, "torch._dynamo.eval_frame.OptimizedModule", False
         else:
             p = getattr(module, "p", 0)
-            yield path, name_of(module), module.training and isinstance(p, float) and p > 0
+            draws = isinstance(module, torch.nn.RReLU) or isinstance(p, float) and p > 0
+            yield path, name_of(module), module.training and draws
 
 
 def convert(model, trust=()):
@@ -30,14 +31,17 @@ def convert(model, trust=()):
     is changed."""
     if ranks() is None:
         return model
-    found = verdict(_listed(model), tuple(entry if isinstance(entry, str) else f"{entry.__module__}.{entry.__qualname__}"
-                                          for entry in trust))
+    trusted = {entry if isinstance(entry, str) else f"{entry.__module__}.{entry.__qualname__}" for entry in trust}
+    found = verdict(_listed(model), trusted)
     if found:
         raise NotSupported(message(found))
     if any(hasattr(tensor, "full_tensor") for tensor in model.parameters()):
         raise NotSupported("parameters lie in parts on the ranks already: convert the model first, and fully_shard it then")
     if any(tensor.is_cuda for tensor in model.parameters()):
         ranks().sum_alone()
+    stripe._trusted.update(trusted)
+    for module in model.modules():
+        module._ucudnn_trust = getattr(module, "_ucudnn_trust", frozenset()) | trusted
     if getattr(model, "_ucudnn_is_converted", False):
         return model
     model._ucudnn_is_converted = True
@@ -57,10 +61,10 @@ def _name(module, path):
         if not torch._C._is_torch_function_enabled():
             raise NotSupported(f"{name} runs where torch calls no __torch_function__: start a backward pass that runs it again "
                                "with the loss's own backward()")
-        stripe._where.append(name)
+        stripe._where.append((name, module._ucudnn_trust))
 
     def leave(module, arguments, result):
-        while stripe._where and stripe._where.pop() != name:  # of modules that an error left
+        while stripe._where and stripe._where.pop()[0] != name:  # of modules that an error left
             pass
 
     module.register_forward_pre_hook(enter, prepend=True)

@@ -11,7 +11,7 @@ celu clamp clamp_max clamp_min clip copysign cos cosh deg2rad div divide elu eq 
 floor floor_divide fmax fmin fmod frac ge gelu greater greater_equal gt hardshrink hardsigmoid hardswish hardtanh hypot
 isclose isfinite isinf isnan le leaky_relu lerp less less_equal lgamma log log10 log1p log2 logaddexp logical_and logical_not
 logical_or logical_xor logit logsigmoid lt masked_fill maximum minimum mish mul multiply nan_to_num ne neg negative not_equal
-positive pow prelu rad2deg reciprocal relu relu6 remainder round rrelu rsqrt rsub selu sgn sigmoid sign silu sin sinc sinh
+positive pow prelu rad2deg reciprocal relu relu6 remainder round rsqrt rsub selu sgn sigmoid sign silu sin sinc sinh
 softplus softshrink softsign sqrt square sub subtract swish tan tanh tanhshrink threshold true_divide trunc where xlogy
 clone contiguous detach to float double half bfloat16 bool int long type_as zeros_like ones_like empty_like full_like cpu
 cuda alias copy_ fill_ zero_ __add__ __radd__ __iadd__ __sub__ __rsub__ __isub__ __mul__ __rmul__ __imul__ __truediv__
@@ -82,17 +82,6 @@ def _prelu(function, x, weight):
         weight = weight.view([-1] + [1] * (x.ndim - 2))
     layout = broadcast([x, weight])
     return striped(torch.where(x > 0, x, completed(weight, layout) * x), layout)
-
-
-@rule(torch.nn.functional.dropout, torch.nn.functional.dropout1d, torch.nn.functional.dropout2d,
-      torch.nn.functional.dropout3d, torch.dropout, torch.nn.functional.alpha_dropout,
-      torch.nn.functional.feature_alpha_dropout)
-def _dropout(function, x, p=0.5, training=True, inplace=False):
-    if not training or p == 0:
-        return x
-    if not x.cut.is_cut or function is not torch.nn.functional.dropout:
-        raise NotSupported("ranks would drop different parts of what is the same on all of them")
-    return striped(function(x, p, training, inplace), x.cut)
 
 
 @rule(torch.nn.functional.linear)

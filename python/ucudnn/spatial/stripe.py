@@ -13,7 +13,7 @@ from torch._guards import TracingContext
 from .errors import NotSupported
 from .layout import Layout
 from .cells import ranks
-from .vouched import COMPILED
+from .vouched import COMPILED, is_named
 
 try:
     from torch._C._dynamo.eval_frame import get_eval_frame_callback
@@ -22,9 +22,10 @@ except ImportError:  # a torch that does not say whether what runs was compiled
         return None
 
 RULES = {}
-_HOMES = ("access", "pointwise", "shapes", "reduce", "convolution", "pooling", "norm", "padding", "resize", "attention",
+_HOMES = ("access", "pointwise", "drawing", "shapes", "reduce", "convolution", "pooling", "norm", "padding", "resize", "attention",
           "losses")
-_where = []  # names of the modules that run, outermost first: for messages
+_where = []  # the modules that run, outermost first: the name of each, for messages, and the classes its model trusts
+_trusted = set()  # the classes that any converted model trusts
 
 
 class Stripe(torch.Tensor):
@@ -82,7 +83,13 @@ def name_of(function):
 
 
 def place():
-    return f" in {_where[-1]}" if _where else ""
+    return f" in {_where[-1][0]}" if _where else ""
+
+
+def is_trusted(name):
+    """Whether the caller vouches for the class of this full name, in the model that runs. Where none does, as in a function
+    that a checkpoint runs again in a backward pass, what any converted model trusts counts."""
+    return is_named(name, _where[-1][1] if _where else _trusted)
 
 
 def flat(values):

@@ -20,7 +20,8 @@ UpsamplingBilinear2d ConstantPad1d ConstantPad2d ConstantPad3d ZeroPad1d ZeroPad
 ReflectionPad3d ReplicationPad1d ReplicationPad2d ReplicationPad3d CircularPad1d CircularPad2d CircularPad3d PixelShuffle
 PixelUnshuffle
 """.split()
-_DROPOUT = "Dropout Dropout1d Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout".split()
+# Those that draw random numbers in training.
+_DRAWING = "Dropout Dropout1d Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout RReLU".split()
 
 # The releases in which the code of others' classes was read, which tools/setup installs for the tests.
 READ = {"torchvision": "0.24.1", "diffusers": "0.42.1"}
@@ -53,7 +54,7 @@ _WHY = {
 }
 COMPILED = "runs under torch.compile, whose own kernels (a Triton convolution, say) exchange nothing: leave the converted " \
            "model, and what calls it with stripes, uncompiled"
-DROPOUT = "dropout draws on each rank by itself: in training it is not equal to one process"
+DRAWS = "draws on each rank by itself: in training it is not equal to one process"
 
 
 def _short(name):
@@ -64,13 +65,18 @@ def looks_around(name):
     return name.startswith("torch.nn.modules.") and _short(name) in _POSITIONS
 
 
-def reason(name, is_dropping=False):
-    """Why nobody vouches for a class of this full name; None where somebody does. `is_dropping`: a dropout in training
-    with a probability above 0."""
+def is_named(name, trust):
+    """Whether `trust`, names of classes, full or short, has the class of this full name."""
+    return name in trust or _short(name) in trust
+
+
+def reason(name, is_drawing=False):
+    """Why nobody vouches for a class of this full name; None where somebody does. `is_drawing`: one that draws random
+    numbers, a dropout with a probability above 0 or an RReLU, in training."""
     home, short = name.rsplit(".", 1) if "." in name else ("", name)
     if home.startswith("torch.nn.modules."):
-        if short in _DROPOUT:
-            return DROPOUT if is_dropping else None
+        if short in _DRAWING:
+            return f"it {DRAWS}" if is_drawing else None
         if short in _POINTWISE + _CONTAINERS + _LOSSES + _POSITIONS:
             return None
         return _WHY.get(short, "not known")
@@ -84,12 +90,12 @@ def reason(name, is_dropping=False):
 
 
 def verdict(modules, trust=()):
-    """`modules`: (path in the model, full name of its class, whether it drops) of each module. `trust`: names of classes,
+    """`modules`: (path in the model, full name of its class, whether it draws) of each module. `trust`: names of classes,
     full or short. Returns [(path, name, why)] of those that nobody vouches for."""
     found = []
-    for path, name, is_dropping in modules:
-        why = reason(name, is_dropping)
-        if why and name not in trust and _short(name) not in trust:
+    for path, name, is_drawing in modules:
+        why = reason(name, is_drawing)
+        if why and not is_named(name, trust):
             found.append((path, name, why))
     return found
 

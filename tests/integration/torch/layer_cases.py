@@ -195,7 +195,7 @@ def pointwise():
         yield name, lambda name=name: getattr(nn, name)()
     for name in ("ReLU", "ReLU6", "LeakyReLU", "ELU", "CELU", "SELU", "SiLU", "Mish", "Hardtanh", "Hardswish", "Hardsigmoid"):
         yield f"{name} in place", lambda name=name: nn.Sequential(nn.Conv2d(4, 4, 1), getattr(nn, name)(inplace=True))
-    for name in ("Dropout", "Dropout2d", "AlphaDropout", "FeatureAlphaDropout"):
+    for name in ("Dropout", "Dropout2d", "AlphaDropout", "FeatureAlphaDropout", "RReLU"):
         yield f"{name} eval", lambda name=name: getattr(nn, name)().eval()
     yield "GELU by tanh", lambda: nn.GELU("tanh")
     yield "Threshold", lambda: nn.Threshold(0.1, 2.0)
@@ -278,7 +278,27 @@ def volumes():
     yield "adaptive max 3d", lambda: nn.AdaptiveMaxPool3d(2)
 
 
+# What draws random numbers in training, and the class that would have to be trusted, if there is one.
+DRAWN = {
+    "dropout": ("Dropout", lambda x: F.dropout(x, 0.5, True)),
+    "dropout in place": ("Dropout", lambda x: F.dropout(x * 1, inplace=True)),
+    "torch's dropout": ("Dropout", lambda x: torch.dropout(x, 0.5, train=True)),
+    "dropout of channels": ("Dropout2d", lambda x: F.dropout2d(x)),
+    "feature dropout": ("Dropout2d", lambda x: torch.feature_dropout(x, 0.5, True)),
+    "alpha dropout": ("AlphaDropout", lambda x: F.alpha_dropout(x, training=True)),
+    "alpha dropout in place": ("AlphaDropout", lambda x: torch.alpha_dropout_(x * 1, 0.5, True)),
+    "alpha dropout of channels": ("FeatureAlphaDropout", lambda x: F.feature_alpha_dropout(x, training=True)),
+    "rrelu": ("RReLU", lambda x: F.rrelu(x, training=True)),
+    "rrelu in place": ("RReLU", lambda x: F.rrelu_(x * 1, training=True)),
+    "dropout with its mask": (None, lambda x: torch.native_dropout(x, 0.5, True)[0]),
+    "noise in place": (None, lambda x: x + torch.zeros_like(x).normal_()),
+    "a mask drawn in place": (None, lambda x: x * torch.ones_like(x).bernoulli_(0.5)),
+    "noise alike": (None, lambda x: x + torch.randn_like(x)),
+    "drawn by a stripe": (None, lambda x: torch.bernoulli(torch.sigmoid(x))),
+    "Gumbel's softmax": (None, lambda x: F.gumbel_softmax(x, dim=1)),
+}
 REFUSED = {
+    **{name: lambda function=function: Call(function) for name, (_, function) in DRAWN.items()},
     "too much padding": lambda: nn.Conv2d(4, 4, 3, 1, 2),
     "softmax over rows": lambda: nn.Sequential(nn.Softmax(2), nn.Softmax(3)),
     "around twice": lambda: nn.CircularPad2d(20),

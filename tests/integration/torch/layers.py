@@ -5,11 +5,13 @@ import traceback
 
 import torch
 from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 import gloo
 from comparison import check_close, striped_like_whole
 from counting import Calls
-from layer_cases import REFUSED, TRUST, cases, lines, picture, volumes
+from layer_cases import DRAWN, REFUSED, TRUST, Call, cases, lines, picture, volumes
 from ucudnn import spatial
 
 
@@ -111,6 +113,42 @@ def refused_where_gradients_were_summed():
         (ranks._geometry, ranks._sums_alone), convolution.route = before, route
 
 
+def refused_by_name(model, x, *words):
+    try:
+        model(x)
+    except spatial.NotSupported as refusal:
+        assert all(word in str(refusal) for word in words), refusal
+        return
+    raise AssertionError(f"not refused: {words}")
+
+
+def nothing_is_drawn_unless_trusted():
+    """By a function inside a class that is trusted, on what is cut and on what is the same on every rank; by a module that
+    was converted in evaluation. What draws a number for each position runs on stripes where its class is trusted, also
+    where a checkpoint runs it again outside of any module."""
+    for name, (cls, function) in DRAWN.items():
+        draws = "draws on each rank by itself" + (f": in training it is not equal to one process, unless {cls}" if cls else "")
+        for before in (nn.Identity(), nn.AdaptiveAvgPool2d(1)):
+            refused_by_name(spatial.convert(nn.Sequential(before, Call(function)), trust=["Call"]), spatial.shard(picture()),
+                            "in 1: ", draws)
+        if cls in ("Dropout", "AlphaDropout", "RReLU"):
+            trust = ["Call", getattr(nn, cls)]
+            x = spatial.shard(picture())
+            y = spatial.convert(Call(function), trust=trust)(x)
+            assert y.cut == x.cut and not torch.equal(y.as_subclass(torch.Tensor), x.as_subclass(torch.Tensor)), name
+            refused_by_name(spatial.convert(nn.Sequential(nn.AdaptiveAvgPool2d(1), Call(function)), trust=trust),
+                            spatial.shard(picture()), "what is the same on all of them")
+    for reentrant in (True, False):
+        x = spatial.shard(picture()).detach().requires_grad_()
+        model = Call(lambda x: checkpoint(lambda x: F.dropout(x * x), x, use_reentrant=reentrant))
+        spatial.convert(model, trust=["Call", "Dropout"])(x).sum().backward()
+        dropped = x.grad.as_subclass(torch.Tensor) == 0
+        assert dropped.any() and not dropped.all()
+    later = spatial.convert(nn.Sequential(nn.Dropout()).eval()).train()
+    refused_by_name(later, spatial.shard(picture()), "dropout in 0: ", "unless Dropout is named")
+    spatial.convert(later, trust=["Dropout"])(spatial.shard(picture()))
+
+
 def in_fp32():
     """What oneDNN computes, of which torch does not name everything."""
     for make in (lambda: nn.ConvTranspose2d(4, 3, 4, 2, 1), lambda: nn.Conv2d(4, 3, 3, 1, 1)):
@@ -144,6 +182,7 @@ if __name__ == "__main__":
     gloo.join()
     found = list(failures(sys.argv[1:]))
     if not sys.argv[1:] and spatial.ranks().grid.parts[0] == 1:
+        nothing_is_drawn_unless_trusted()
         norms_of_torch_are_not_called()
         moved_later()
         refused_where_gradients_were_summed()

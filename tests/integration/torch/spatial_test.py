@@ -308,10 +308,10 @@ class Verdicts(unittest.TestCase):
     def test_a_subclass_of_a_known_layer_is_not_known(self):
         self.assertIsNotNone(vouched.reason("program.Conv2d"))
 
-    def test_dropout_in_training_is_named(self):
-        name = "torch.nn.modules.dropout.Dropout"
-        self.assertIsNone(vouched.reason(name, is_dropping=False))
-        self.assertIn("not equal to one process", vouched.reason(name, is_dropping=True))
+    def test_what_draws_in_training_is_named(self):
+        for name in ("torch.nn.modules.dropout.Dropout", "torch.nn.modules.activation.RReLU"):
+            self.assertIsNone(vouched.reason(name, is_drawing=False))
+            self.assertIn("not equal to one process", vouched.reason(name, is_drawing=True))
 
 
 class Store(dict):

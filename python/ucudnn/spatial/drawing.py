@@ -1,0 +1,61 @@
+"""Functions that draw random numbers. Each rank draws by itself: of a stripe other numbers than one process would, and on what
+is the same on every rank, different ones on each. Where the class that does so is trusted, positions of stripes are drawn."""
+import torch
+from torch import nn
+from torch.nn import functional
+
+from .errors import NotSupported
+from .pointwise import pointwise
+from .stripe import is_trusted, named, rule
+from .vouched import DRAWS
+
+# The class that does what a function does, and whether the function draws where it is not told.
+_DROPOUTS = {
+    functional.dropout: (nn.Dropout, True), functional.dropout1d: (nn.Dropout1d, True),
+    functional.dropout2d: (nn.Dropout2d, True), functional.dropout3d: (nn.Dropout3d, True),
+    functional.alpha_dropout: (nn.AlphaDropout, False), functional.feature_alpha_dropout: (nn.FeatureAlphaDropout, False),
+    torch.dropout: (nn.Dropout, True), torch.dropout_: (nn.Dropout, True),
+    torch.feature_dropout: (nn.Dropout2d, True), torch.feature_dropout_: (nn.Dropout2d, True),
+    torch.alpha_dropout: (nn.AlphaDropout, True), torch.alpha_dropout_: (nn.AlphaDropout, True),
+    torch.feature_alpha_dropout: (nn.FeatureAlphaDropout, True), torch.feature_alpha_dropout_: (nn.FeatureAlphaDropout, True),
+}
+_OF_POSITIONS = (nn.Dropout, nn.AlphaDropout, nn.RReLU)  # the others draw whole channels, which all ranks share
+_OTHERS = """
+bernoulli bernoulli_ binomial cauchy_ exponential_ geometric_ gumbel_softmax kaiming_uniform_ log_normal_ multinomial
+native_dropout normal normal_ poisson rand_like randint_like randn_like random_ rrelu_with_noise rrelu_with_noise_ uniform_
+_fractional_max_pool2d _fractional_max_pool3d fractional_max_pool2d fractional_max_pool2d_with_indices fractional_max_pool3d
+fractional_max_pool3d_with_indices
+""".split()
+
+
+def _draw(cls, function, x, *args, **kwargs):
+    if not is_trusted(f"{cls.__module__}.{cls.__qualname__}"):
+        raise NotSupported(f"it {DRAWS}, unless {cls.__name__} is named in trust=[...]")
+    if not x.cut.is_cut or cls not in _OF_POSITIONS:
+        raise NotSupported("ranks would draw different numbers for what is the same on all of them")
+    return pointwise(function, x, *args, **kwargs)
+
+
+@rule(*_DROPOUTS)
+def _dropout(function, x, p=0.5, training=None, inplace=False, train=None):
+    cls, draws = _DROPOUTS[function]
+    told = training if train is None else train  # torch's own functions call it train
+    if not (draws if told is None else told) or p == 0:
+        return x
+    if inplace:
+        return _draw(cls, function, x, p, True, inplace=True)
+    return _draw(cls, function, x, p, True)
+
+
+@rule(*named("rrelu", "rrelu_"))
+def _rrelu(function, x, lower=1 / 8, upper=1 / 3, training=False, inplace=False, **kwargs):
+    if inplace:
+        kwargs["inplace"] = True
+    if training:
+        return _draw(nn.RReLU, function, x, lower, upper, True, **kwargs)
+    return pointwise(function, x, lower, upper, False, **kwargs)
+
+
+@rule(*named(*_OTHERS, homes=(torch, torch.Tensor, functional, torch._C._nn, nn.init)))
+def _drawn(function, *args, **kwargs):
+    raise NotSupported(f"it {DRAWS}")
