@@ -22,8 +22,8 @@ except ImportError:  # a torch that does not say whether what runs was compiled
         return None
 
 RULES = {}
-_HOMES = ("access", "pointwise", "drawing", "shapes", "reduce", "convolution", "pooling", "norm", "padding", "resize", "attention",
-          "losses")
+_HOMES = ("access", "pointwise", "drawing", "shapes", "reduce", "convolution", "pooling", "norm", "padding", "resize",
+          "attention", "losses")
 _where = []  # the modules that run, outermost first: the name of each, for messages, and the classes its model trusts
 _trusted = set()  # the classes that any converted model trusts
 
