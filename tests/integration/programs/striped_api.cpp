@@ -1,7 +1,7 @@
 // A program that speaks to ucudnn itself, linked with libucudnn: each process asks which part of an
 // image it holds, convolves its stripe, evaluates an image of its own on rank 0 alone, and
-// convolves a small picture that every process has whole. Exits 1 where a result differs from plain
-// loops.
+// convolves, pools and normalises a small picture that every process has whole. Exits 1 where a
+// result differs from plain loops, or from the process's own call.
 //   striped_api                       this process is a rank, or the only one
 //   striped_api handles|devices RANKS  each rank is a thread, with a handle or a device of its own
 //   striped_api queries                rank 0 alone asks for algorithms and workspace first
@@ -90,6 +90,51 @@ bool Convolve(cudnnHandle_t handle, int first, int rows, int height, bool is_who
   }
   for (float* memory : {x, y, w}) CHECK_CUDA(cudaFree(memory));
   return same;
+}
+
+// Pools a picture of five rows, and normalises it in training, forward and backward. Returns all
+// that comes of it. `is_whole`: the descriptor says that every rank has the whole picture.
+std::vector<float> PoolAndNormalise(cudnnHandle_t handle, bool is_whole) {
+  constexpr int rows = 5;
+  constexpr size_t count = rows * kWidth, numbers = 8;
+  std::vector<float> host(6 * count + numbers, 1);
+  for (size_t i = 0; i < 2 * count; ++i) {  // x, and dy
+    host[i] = Pixel(static_cast<int>(i) / kWidth, static_cast<int>(i) % kWidth);
+  }
+  float* x = nullptr;
+  CHECK_CUDA(cudaMalloc(&x, host.size() * sizeof(float)));
+  CHECK_CUDA(cudaMemcpy(x, host.data(), host.size() * sizeof(float), cudaMemcpyHostToDevice));
+  float* const dy = x + count;
+  float *const pooled = dy + count, *const dx = pooled + count;
+  float *const y = dx + count, *const dx_of_norm = y + count,
+               *const of_channel = dx_of_norm + count;
+  const SameConvolution same_size(rows, kWidth, 3);
+  cudnnPoolingDescriptor_t window = nullptr;
+  CHECK_CUDNN(cudnnCreatePoolingDescriptor(&window));
+  CHECK_CUDNN(cudnnSetPooling2dDescriptor(window, CUDNN_POOLING_MAX, CUDNN_NOT_PROPAGATE_NAN, 3, 3,
+                                          1, 1, 1, 1));
+  cudnnTensorDescriptor_t channel = nullptr, image = same_size.image;
+  CHECK_CUDNN(cudnnCreateTensorDescriptor(&channel));
+  CHECK_CUDNN(cudnnDeriveBNTensorDescriptor(channel, image, CUDNN_BATCHNORM_SPATIAL));
+  if (is_whole) CHECK_CUDNN(ucudnnSpatialDeclareReplicatedTensor(image, 1));
+  CHECK_CUDNN(cudnnPoolingForward(handle, window, &kOne, image, x, &kZero, image, pooled));
+  CHECK_CUDNN(cudnnPoolingBackward(handle, window, &kOne, image, pooled, image, dy, image, x,
+                                   &kZero, image, dx));
+  // scale, bias, running mean and variance, saved mean and inverse, dscale, dbias
+  CHECK_CUDNN(cudnnBatchNormalizationForwardTraining(
+      handle, CUDNN_BATCHNORM_SPATIAL, &kOne, &kZero, image, x, image, y, channel, of_channel,
+      of_channel + 1, 0.5, of_channel + 2, of_channel + 3, 1e-3, of_channel + 4, of_channel + 5));
+  CHECK_CUDNN(cudnnBatchNormalizationBackward(handle, CUDNN_BATCHNORM_SPATIAL, &kOne, &kZero, &kOne,
+                                              &kZero, image, x, image, dy, image, dx_of_norm,
+                                              channel, of_channel, of_channel + 6, of_channel + 7,
+                                              1e-3, of_channel + 4, of_channel + 5));
+  if (is_whole) CHECK_CUDNN(ucudnnSpatialDeclareReplicatedTensor(image, 0));
+  CHECK_CUDA(cudaDeviceSynchronize());
+  CHECK_CUDA(cudaMemcpy(host.data(), x, host.size() * sizeof(float), cudaMemcpyDeviceToHost));
+  CHECK_CUDNN(cudnnDestroyTensorDescriptor(channel));
+  CHECK_CUDNN(cudnnDestroyPoolingDescriptor(window));
+  CHECK_CUDA(cudaFree(x));
+  return host;
 }
 
 // The same of a handle that belongs to no rank, or on the thread of another one. Returns whether it
@@ -269,10 +314,17 @@ int main(int argc, char** argv) {
   same = Report("a thread's own picture is", cell.rank,
                 Convolve(handle, 0, 6 + cell.rank, 6 + cell.rank)) &&
          same;
+  const std::vector<float> own = PoolAndNormalise(handle, false);
   CHECK_CUDNN(ucudnnSpatialEnableThread(1));
   CHECK_CUDNN(ucudnnSpatialDeclareReplicated(1));
   same = Report("a whole picture is", cell.rank, Convolve(handle, 0, 5, 5)) && same;
+  same = Report("a whole picture pooled and normalised is", cell.rank,
+                PoolAndNormalise(handle, false) == own) &&
+         same;
   CHECK_CUDNN(ucudnnSpatialDeclareReplicated(0));
+  same = Report("what its descriptor calls whole, pooled and normalised, is", cell.rank,
+                PoolAndNormalise(handle, true) == own) &&
+         same;
   same = Report("a picture that its descriptor calls whole is", cell.rank,
                 Convolve(handle, 0, 5, 5, true)) &&
          same;

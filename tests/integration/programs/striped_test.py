@@ -276,7 +276,8 @@ class Striped(unittest.TestCase):
         self.assertEqual((0, ""), (result.returncode, result.stderr))
         own = ["rank 0: an evaluation is exact"] * 3
         said = ("a stripe again is", "a stripe is", "the geometry is", "rows beside a stripe are", "a whole picture is",
-                "a picture that its descriptor calls whole is", "a thread's own picture is")
+                "a picture that its descriptor calls whole is", "a thread's own picture is",
+                "a whole picture pooled and normalised is", "what its descriptor calls whole, pooled and normalised, is")
         every = [f"rank {rank}: {what} exact" for rank in (0, 1) for what in said]
         self.assertEqual(sorted(own + every), lines(result))
 
@@ -338,7 +339,7 @@ class Striped(unittest.TestCase):
         result = run(words=(STRIPED_API,))
         self.assertEqual((0, ""), (result.returncode, result.stderr))
         self.assertIn("ucudnnSpatialGetCell: this process is no rank", result.stdout)
-        self.assertEqual(10, result.stdout.count(" exact"))
+        self.assertEqual(12, result.stdout.count(" exact"))
 
     def test_of_plans_the_program_says_who_sums_gradients(self):
         words = (FRONTEND_STEP, "fp32", "2", "4")

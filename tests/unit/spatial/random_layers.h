@@ -21,6 +21,25 @@ inline void SetType(ConvolutionProblem& problem, DataType type) {
   problem.compute = type == DataType::kDouble ? type : DataType::kFloat;
 }
 
+// The grid of one of several groups, whose ranks share images of their own.
+inline SpatialGrid OfOneGroup(SpatialGrid grid) {
+  grid.n = 1;
+  return grid;
+}
+
+// Parts whose extents, and their sum, are powers of two; uneven where that can be. Axes that the
+// grid does not cut have the extents of `uncut`.
+inline AxisExtents PowersOfTwo(const SpatialGrid& grid, const Spatial& uncut) {
+  const std::vector<std::vector<int64_t>> rows = {{},        {},           {2, 2},
+                                                  {1, 1, 2}, {1, 1, 2, 4}, {1, 1, 2, 2, 2}};
+  AxisExtents parts;
+  for (size_t axis = 0; axis < 3; ++axis) {
+    const auto count = static_cast<size_t>(grid.Parts()[axis]);
+    parts[axis] = count == 1 ? std::vector<int64_t>{uncut[axis]} : rows[count];
+  }
+  return parts;
+}
+
 // Part extents along each axis that `grid` cuts; the others stay the problem's.
 inline AxisExtents PartsOf(const SpatialGrid& grid, const ConvolutionProblem& problem, int least,
                            int most, std::mt19937& random) {

@@ -77,21 +77,28 @@ NormResult Undivided(const NormCase& whole, Step step) {
   return tensors.Read();
 }
 
-std::vector<NormResult> RunSlices(RankJob& job, const NormCase& whole, Step step) {
-  std::vector<NormResult> results(static_cast<size_t>(job.size()));
+// The slices of each group's own images, by group and slice.
+std::vector<std::vector<NormResult>> RunGroups(RankJob& job, const std::vector<NormCase>& groups,
+                                               Step step) {
+  const auto in_group = static_cast<size_t>(job.grid().GroupSize());
+  std::vector<std::vector<NormResult>> results(groups.size(), std::vector<NormResult>(in_group));
   job.OnAll([&](RankState& rank) {
-    const auto at = static_cast<size_t>(rank.rank);
-    std::mt19937 random(17 + static_cast<unsigned>(at));
-    const NormTensors tensors(SliceOf(whole, at), random);
+    const auto group = static_cast<size_t>(job.grid().GroupOf(rank.rank));
+    const auto at = static_cast<size_t>(job.grid().GroupRankOf(rank.rank));
+    std::mt19937 random(17 + static_cast<unsigned>(rank.rank));
+    const NormTensors tensors(SliceOf(groups[group], at), random);
     EXPECT_EQ(step == Step::kTraining ? Train(rank, tensors) : Differentiate(rank, tensors), kFine);
-    results[at] = tensors.Read();
+    results[group][at] = tensors.Read();
   });
   return results;
 }
 
-void ExpectTrained(RankJob& job, const NormCase& whole) {
+std::vector<NormResult> RunSlices(RankJob& job, const NormCase& whole, Step step) {
+  return RunGroups(job, {whole}, step)[0];
+}
+
+void ExpectTrained(const NormCase& whole, const std::vector<NormResult>& ranks) {
   const NormResult expected = Undivided(whole, Step::kTraining);
-  const std::vector<NormResult> ranks = RunSlices(job, whole, Step::kTraining);
   const NormBounds bounds(whole, expected.saved_inverse);
   ExpectShared(ranks, expected, &NormResult::mean, bounds.running_mean, "running mean");
   ExpectShared(ranks, expected, &NormResult::variance, bounds.running_variance, "running variance");
@@ -102,12 +109,16 @@ void ExpectTrained(RankJob& job, const NormCase& whole) {
   }
 }
 
-void ExpectDifferentiated(RankJob& job, NormCase whole) {
+// With the statistics that a step of training of the whole saves.
+NormCase Saved(NormCase whole) {
   const NormResult trained = Undivided(whole, Step::kTraining);
   whole.saved_mean = trained.saved_mean;
   whole.saved_inverse = trained.saved_inverse;
+  return whole;
+}
+
+void ExpectDifferentiated(const NormCase& whole, const std::vector<NormResult>& ranks) {
   const NormResult expected = Undivided(whole, Step::kGradient);
-  const std::vector<NormResult> ranks = RunSlices(job, whole, Step::kGradient);
   const NormBounds bounds(whole, whole.saved_inverse);
   ExpectShared(ranks, expected, &NormResult::dscale, bounds.dscale, "dscale");
   ExpectShared(ranks, expected, &NormResult::dbias, bounds.dbias, "dbias");
@@ -151,10 +162,20 @@ TEST_P(SplitNorm, IsThatOfTheWholeImage) {
   const unsigned seed = 20261125;
   std::mt19937 random(seed);
   for (int i = 0; i < 40 && !HasFailure(); ++i) {
-    const NormCase whole = RandomCase(job.grid(), random);
+    std::vector<NormCase> groups;
+    for (int group = 0; group < job.grid().n; ++group) {
+      groups.push_back(RandomCase(OfOneGroup(job.grid()), random));
+    }
     SCOPED_TRACE("seed " + std::to_string(seed) + ", case " + std::to_string(i));
-    ExpectTrained(job, whole);
-    ExpectDifferentiated(job, whole);
+    const auto trained = RunGroups(job, groups, Step::kTraining);
+    for (size_t group = 0; group < groups.size(); ++group) {
+      ExpectTrained(groups[group], trained[group]);
+      groups[group] = Saved(groups[group]);
+    }
+    const auto differentiated = RunGroups(job, groups, Step::kGradient);
+    for (size_t group = 0; group < groups.size(); ++group) {
+      ExpectDifferentiated(groups[group], differentiated[group]);
+    }
   }
 }
 NormCase Plain(const std::vector<int64_t>& heights) {
@@ -163,18 +184,6 @@ NormCase Plain(const std::vector<int64_t>& heights) {
   for (const int64_t rows : heights) height += rows;
   const Spatial extents = {1, static_cast<int32_t>(height), 4};
   return NormCase(DataType::kFloat, 2, 3, extents, heights, random);
-}
-
-// Parts whose numbers of elements, and their sum, are powers of two; uneven where that can be.
-AxisExtents PowersOfTwo(const SpatialGrid& grid, const Spatial& uncut) {
-  const std::vector<std::vector<int64_t>> rows = {{},        {},           {2, 2},
-                                                  {1, 1, 2}, {1, 1, 2, 4}, {1, 1, 2, 2, 2}};
-  AxisExtents parts;
-  for (size_t axis = 0; axis < 3; ++axis) {
-    const auto count = static_cast<size_t>(grid.Parts()[axis]);
-    parts[axis] = count == 1 ? std::vector<int64_t>{uncut[axis]} : rows[count];
-  }
-  return parts;
 }
 
 // Fills a channel of a slice with whole numbers whose mean is one, and whose unbiased variance is.
@@ -222,36 +231,93 @@ NormCase ExactCase(const SpatialGrid& grid, DataType type, std::mt19937& random)
   return made;
 }
 
-// To the last bit where no sum rounds. A running variance has m / (m - 1), which does, and 16-bit
-// dx is rounded twice.
+// A running variance has m / (m - 1), which rounds, and 16-bit dx is rounded twice.
+void ExpectToTheLastBit(const NormCase& whole, const std::vector<NormResult>& trained_slices,
+                        const std::vector<NormResult>& gradient_slices) {
+  const NormResult trained = Undivided(whole, Step::kTraining);
+  const NormResult gradient = Undivided(whole, Step::kGradient);
+  for (size_t slice = 0; slice < whole.slices.size(); ++slice) {
+    for (HostTensor NormResult::*const numbers :
+         {&NormResult::mean, &NormResult::saved_mean, &NormResult::saved_inverse}) {
+      EXPECT_EQ(trained_slices[slice].*numbers, trained.*numbers) << "slice " << slice;
+    }
+    EXPECT_EQ(trained_slices[slice].y, whole.Slice(trained.y, slice)) << "slice " << slice;
+    EXPECT_EQ(gradient_slices[slice].dscale, gradient.dscale) << "slice " << slice;
+    EXPECT_EQ(gradient_slices[slice].dbias, gradient.dbias) << "slice " << slice;
+    if (ElementBytes(whole.type) == 2) continue;
+    EXPECT_EQ(gradient_slices[slice].dx, whole.Slice(gradient.dx, slice)) << "slice " << slice;
+  }
+}
+
+// Where no sum rounds.
 TEST_P(SplitNorm, OfWholeNumbersIsThatOfTheWholeImageToTheLastBit) {
   RankJob job({.grid = GetParam(), .agrees_each_time = true});
   std::mt19937 random(21);
   for (const DataType type :
        {DataType::kFloat, DataType::kHalf, DataType::kBfloat16, DataType::kDouble}) {
     SCOPED_TRACE(DataTypeName(type));
-    const NormCase whole = ExactCase(job.grid(), type, random);
-    const NormResult trained = Undivided(whole, Step::kTraining);
-    const NormResult gradient = Undivided(whole, Step::kGradient);
-    const std::vector<NormResult> trained_slices = RunSlices(job, whole, Step::kTraining);
-    const std::vector<NormResult> gradient_slices = RunSlices(job, whole, Step::kGradient);
-    for (size_t slice = 0; slice < whole.slices.size(); ++slice) {
-      for (HostTensor NormResult::*const numbers :
-           {&NormResult::mean, &NormResult::saved_mean, &NormResult::saved_inverse}) {
-        EXPECT_EQ(trained_slices[slice].*numbers, trained.*numbers) << "slice " << slice;
-      }
-      EXPECT_EQ(trained_slices[slice].y, whole.Slice(trained.y, slice)) << "slice " << slice;
-      EXPECT_EQ(gradient_slices[slice].dscale, gradient.dscale) << "slice " << slice;
-      EXPECT_EQ(gradient_slices[slice].dbias, gradient.dbias) << "slice " << slice;
-      if (ElementBytes(type) == 2) continue;
-      EXPECT_EQ(gradient_slices[slice].dx, whole.Slice(gradient.dx, slice)) << "slice " << slice;
+    std::vector<NormCase> groups;
+    for (int group = 0; group < job.grid().n; ++group) {
+      groups.push_back(ExactCase(OfOneGroup(job.grid()), type, random));
+    }
+    const auto trained = RunGroups(job, groups, Step::kTraining);
+    const auto gradient = RunGroups(job, groups, Step::kGradient);
+    for (size_t group = 0; group < groups.size(); ++group) {
+      ExpectToTheLastBit(groups[group], trained[group], gradient[group]);
     }
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Grids, SplitNorm,
-                         testing::Values("h2", "h3", "h4", "h5", "w2", "w3", "d2", "h2w2", "d2h2"),
+                         testing::Values("h2", "h3", "h4", "h5", "w2", "w3", "d2", "h2w2", "d2h2",
+                                         "n2h2"),
                          [](const auto& grid) { return grid.param; });
+
+// The same whole tensor on every rank, declared so: each makes its own call, of whose statistics
+// and sums no other hears.
+TEST(SplitNormReplicated, CallsOnWholeTensorsRunAsTheyAre) {
+  Traffic traffic;
+  RankJob job(Counted({.grid = "h2w2"}, traffic));
+  const NormCase whole = Saved(Plain({5}));
+  const NormResult trained = Undivided(whole, Step::kTraining);
+  const NormResult gradient = Undivided(whole, Step::kGradient);
+  job.OnAll([&](RankState& rank) {
+    rank.declared.is_replicated = true;
+    std::mt19937 random(17 + static_cast<unsigned>(rank.rank));
+    const NormTensors tensors(whole, random);
+    EXPECT_EQ(Train(rank, tensors), kFine);
+    const NormResult result = tensors.Read();
+    for (HostTensor NormResult::*const numbers :
+         {&NormResult::y, &NormResult::mean, &NormResult::variance, &NormResult::saved_mean,
+          &NormResult::saved_inverse}) {
+      EXPECT_EQ(result.*numbers, trained.*numbers) << "rank " << rank.rank;
+    }
+    const NormTensors again(whole, random);
+    EXPECT_EQ(Differentiate(rank, again), kFine);
+    const NormResult differentiated = again.Read();
+    for (HostTensor NormResult::*const numbers :
+         {&NormResult::dx, &NormResult::dscale, &NormResult::dbias}) {
+      EXPECT_EQ(differentiated.*numbers, gradient.*numbers) << "rank " << rank.rank;
+    }
+  });
+  EXPECT_EQ(traffic.exchanges, 0);
+  EXPECT_EQ(traffic.reductions, 0);
+}
+
+TEST(SplitNormReplicated, OnOneRankAloneIsAnErrorOnAll) {
+  RankJob job({.timeout = milliseconds(2000)});
+  const NormCase whole = Plain({5});
+  job.OnAll([&](RankState& rank) {
+    rank.declared.is_replicated = rank.rank == 0;
+    std::mt19937 random(3);
+    const NormTensors tensors(whole, random);
+    Train(rank, tensors);
+  });
+  ExpectContains(FailureOf(job),
+                 {"rank 0 has replicated batch normalisation", "rank 1 has batch normalisation"});
+  job.OnAll([](RankState& rank) { rank.declared.is_replicated = false; });
+  ExpectAllFailFromNowOn(job);
+}
 
 // Two numbers of each channel to each other rank, once a call, however large the image.
 TEST(SplitNormTraffic, IsTwoNumbersOfEachChannel) {
@@ -283,10 +349,7 @@ TEST(SplitNormTraffic, IsTwoNumbersOfEachChannel) {
 // dx of the whole.
 TEST(SplitNormReduce, NoneLeavesTheSumToTheProgram) {
   RankJob job({.grid = "h2", .sums_gradients = false});
-  NormCase whole = Plain({4, 3});
-  const NormResult trained = Undivided(whole, Step::kTraining);
-  whole.saved_mean = trained.saved_mean;
-  whole.saved_inverse = trained.saved_inverse;
+  const NormCase whole = Saved(Plain({4, 3}));
   const NormResult expected = Undivided(whole, Step::kGradient);
   const std::vector<NormResult> ranks = RunSlices(job, whole, Step::kGradient);
   const NormBounds bounds(whole, whole.saved_inverse);

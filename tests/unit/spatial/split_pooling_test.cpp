@@ -181,7 +181,19 @@ void LayAnyhow(std::vector<Stripe>& stripes, std::mt19937& random) {
 struct CutPooling {
   WholePooling whole;
   std::vector<Stripe> stripes;
+  HostTensor expected;  // what the undivided pooling gives
 };
+
+// The rank's call gives its part of what the undivided pooling gives.
+void ExpectItsPart(RankState& rank, const CutPooling& cut, const Stripe& stripe) {
+  const PoolingResult result = RunOnRank(rank, cut.whole, stripe);
+  EXPECT_EQ(result.status, kFine);
+  EXPECT_TRUE(result.is_intact);
+  EXPECT_EQ(result.output,
+            cut.expected.Box(cut.whole.is_forward() ? stripe.windows : stripe.elements))
+      << "rank " << rank.rank << ", " << cudnn::PoolingName(cut.whole.kind) << " "
+      << Describe(cut.whole.problem);
+}
 
 std::optional<CutPooling> RandomPooling(const SpatialGrid& grid, const PoolingKind& kind,
                                         std::mt19937& random) {
@@ -193,7 +205,7 @@ std::optional<CutPooling> RandomPooling(const SpatialGrid& grid, const PoolingKi
     if (problem.x[axis] + 2 * problem.pad[axis] < problem.w[axis]) return std::nullopt;
   }
   SetPackedStrides(problem);
-  CutPooling made = {{problem, kind, random, Draw(0, 1, random) == 0 ? 2 : 50}, {}};
+  CutPooling made = {{problem, kind, random, Draw(0, 1, random) == 0 ? 2 : 50}, {}, {}};
   made.whole.alpha = Draw(0, 2, random) == 0 ? 2 : 1;
   made.whole.beta = Draw(0, 2, random) == 0 ? 1 : 0;
   WholeCase whole;
@@ -212,32 +224,88 @@ TEST_P(SplitPooling, IsThatOfTheWholeImage) {
   RankJob job({.grid = GetParam(), .agrees_each_time = true, .ones = spatial::Ones::kStripes});
   const unsigned seed = 20261125;
   std::mt19937 random(seed);
-  int cases = 0;
-  for (int i = 0; cases < 60 && !HasFailure(); ++i) {
+  for (int i = 0; i < 60 && !HasFailure(); ++i) {
     const PoolingKind& kind = kKinds[static_cast<size_t>(i) % std::size(kKinds)];
-    std::optional<CutPooling> cut = RandomPooling(job.grid(), kind, random);
-    if (!cut) continue;
-    ++cases;
-    SCOPED_TRACE("seed " + std::to_string(seed) + ", case " + std::to_string(i) + ": " +
-                 cudnn::PoolingName(kind) + " " + Describe(cut->whole.problem));
-    if (!cut->whole.is_forward()) FillResult(cut->whole);
-    const HostTensor expected = UndividedPooling(cut->whole);
+    SCOPED_TRACE("seed " + std::to_string(seed) + ", case " + std::to_string(i));
+    std::vector<CutPooling> groups;  // each has images of its own
+    while (groups.size() < static_cast<size_t>(job.grid().n)) {
+      std::optional<CutPooling> cut = RandomPooling(OfOneGroup(job.grid()), kind, random);
+      if (!cut) continue;
+      if (!cut->whole.is_forward()) FillResult(cut->whole);
+      cut->expected = UndividedPooling(cut->whole);
+      groups.push_back(std::move(*cut));
+    }
     job.OnAll([&](RankState& rank) {
-      const Stripe& stripe = cut->stripes[static_cast<size_t>(rank.rank)];
-      for (int again = 0; again < 2; ++again) {
-        const PoolingResult result = RunOnRank(rank, cut->whole, stripe);
-        EXPECT_EQ(result.status, kFine);
-        EXPECT_TRUE(result.is_intact);
-        EXPECT_EQ(result.output,
-                  expected.Box(cut->whole.is_forward() ? stripe.windows : stripe.elements))
-            << "rank " << rank.rank;
-      }
+      const CutPooling& cut = groups[static_cast<size_t>(job.grid().GroupOf(rank.rank))];
+      const Stripe& stripe = cut.stripes[static_cast<size_t>(job.grid().GroupRankOf(rank.rank))];
+      for (int again = 0; again < 2; ++again) ExpectItsPart(rank, cut, stripe);
     });
   }
 }
 INSTANTIATE_TEST_SUITE_P(Grids, SplitPooling,
-                         testing::Values("h2", "h3", "h5", "w2", "h2w2", "d2h2"),
+                         testing::Values("h2", "h3", "h5", "w2", "h2w2", "d2h2", "n2h2"),
                          [](const auto& grid) { return grid.param; });
+
+// A window that covers the stripe of every rank is no global pooling where the program says that
+// what comes of it are stripes: of 2x2 with stride 2, four ranks with two rows have a row each.
+TEST(SplitPoolingOnes, AWindowThatCoversEachStripeGivesEachRankARow) {
+  Traffic traffic;
+  RankJob said(Counted({.grid = "h4", .ones = spatial::Ones::kStripes}, traffic));
+  RankJob unsaid({.grid = "h4"});
+  std::mt19937 random(4);
+  WholeCase whole;
+  whole.problem.n = 2;
+  whole.problem.c = whole.problem.k = whole.problem.groups = 3;
+  whole.problem.x = {1, 8, 6};
+  whole.problem.w = whole.problem.stride = {1, 2, 2};
+  SetPackedStrides(whole.problem);
+  for (const Operation operation : {Operation::kForward, Operation::kBackwardData}) {
+    whole.problem.operation = operation;
+    const auto stripes = CutInto(whole, said.grid(), {{{1}, {2, 2, 2, 2}, {6}}});
+    ASSERT_TRUE(stripes.has_value());
+    for (const PoolingKind& kind : kKinds) {
+      CutPooling cut = {{whole.problem, kind, random, 9}, *stripes, {}};
+      if (!cut.whole.is_forward()) FillResult(cut.whole);
+      cut.expected = UndividedPooling(cut.whole);
+      said.OnAll([&](RankState& rank) {
+        ExpectItsPart(rank, cut, cut.stripes[static_cast<size_t>(rank.rank)]);
+      });
+      unsaid.OnAll([&](RankState& rank) {
+        EXPECT_EQ(RunOnRank(rank, cut.whole, cut.stripes[static_cast<size_t>(rank.rank)]).status,
+                  kRefused);
+      });
+    }
+  }
+  EXPECT_EQ(traffic.exchanges, 0);
+}
+
+// The same whole tensor on every rank, declared so: each pools it by itself, a window over all of
+// its positions, too.
+TEST(SplitPoolingReplicated, CallsOnWholeTensorsRunAsTheyAre) {
+  Traffic traffic;
+  RankJob job(Counted({.grid = "h2w2"}, traffic));
+  std::mt19937 random(4);
+  job.OnAll([](RankState& rank) { rank.declared.is_replicated = true; });
+  for (const Operation operation : {Operation::kForward, Operation::kBackwardData}) {
+    for (const PoolingKind& kind : kKinds) {
+      for (const bool is_global : {false, true}) {
+        WholeCase whole;
+        ConvolutionProblem& problem = whole.problem;
+        problem.operation = operation;
+        problem.n = problem.c = problem.k = problem.groups = 2;
+        problem.x = {1, 5, 6};
+        problem.w = is_global ? problem.x : Spatial{1, 3, 3};
+        problem.pad = is_global ? Spatial{0, 0, 0} : Spatial{0, 1, 1};
+        SetPackedStrides(problem);
+        CutPooling cut = {{problem, kind, random, 9}, {WholeStripe(whole)}, {}};
+        if (!cut.whole.is_forward()) FillResult(cut.whole);
+        cut.expected = UndividedPooling(cut.whole);
+        job.OnAll([&](RankState& rank) { ExpectItsPart(rank, cut, cut.stripes[0]); });
+      }
+    }
+  }
+  EXPECT_EQ(traffic.exchanges, 0);
+}
 
 // With little room images are exchanged some at a time; with none for one the call is refused.
 TEST(SplitPoolingRoom, DividesTheImages) {
@@ -341,6 +409,35 @@ double RoundingOf(DataType type) {
   return 0x1p-53;
 }
 
+// A pooling over all of random parts of one of the job's groups; none where its numbers are too
+// many for its type. All are different: which of two equal maxima has the gradient differs between
+// cuts.
+std::optional<GlobalCase> RandomGlobal(const SpatialGrid& grid, const PoolingKind& kind,
+                                       Operation operation, std::mt19937& random) {
+  ConvolutionProblem local;
+  local.operation = operation;
+  local.spatial_rank = grid.d > 1 ? 3 : 2;
+  local.n = Draw(1, 3, random);
+  local.c = local.k = local.groups = Draw(1, 4, random);
+  local.x = {1, 5, 4};
+  SetType(local, static_cast<DataType>(Draw(0, 3, random)));
+  for (size_t axis = 1; axis < 3; ++axis) {
+    if (grid.Parts()[axis] == 1) local.w[axis] = local.x[axis];
+  }
+  GlobalCase global(local, kind, grid, PartsOf(grid, local, 2, 5, random), random);
+  std::iota(global.whole.x.values.begin(), global.whole.x.values.end(), -100);
+  std::shuffle(global.whole.x.values.begin(), global.whole.x.values.end(), random);
+  // Of which each type holds so many.
+  const size_t most = local.type == DataType::kBfloat16 ? 250
+                      : local.type == DataType::kHalf   ? 2000
+                                                        : 100000;
+  if (global.whole.x.values.size() > most) return std::nullopt;
+  global.whole.beta = Draw(0, 2, random) == 0 ? 1 : 0;
+  if (!global.whole.is_forward()) FillResult(global.whole);
+  LayAnyhow(global.stripes, random);
+  return global;
+}
+
 class GlobalPooling : public testing::TestWithParam<const char*> {};
 
 TEST_P(GlobalPooling, GivesAllRanksWhatTheWholeImageGives) {
@@ -350,54 +447,77 @@ TEST_P(GlobalPooling, GivesAllRanksWhatTheWholeImageGives) {
   std::mt19937 random(seed);
   for (int i = 0; i < 40 && !HasFailure(); ++i) {
     const PoolingKind& kind = kKinds[static_cast<size_t>(i) % std::size(kKinds)];
-    ConvolutionProblem local;
-    local.operation = i / 5 % 2 == 0 ? Operation::kForward : Operation::kBackwardData;
-    local.spatial_rank = job.grid().d > 1 ? 3 : 2;
-    local.n = Draw(1, 3, random);
-    local.c = local.k = local.groups = Draw(1, 4, random);
-    local.x = {1, 5, 4};
-    SetType(local, static_cast<DataType>(Draw(0, 3, random)));
-    for (size_t axis = 1; axis < 3; ++axis) {
-      if (job.grid().Parts()[axis] == 1) local.w[axis] = local.x[axis];
+    const auto operation = i / 5 % 2 == 0 ? Operation::kForward : Operation::kBackwardData;
+    std::vector<GlobalCase> groups;  // each has images of its own
+    while (groups.size() < static_cast<size_t>(job.grid().n)) {
+      auto global = RandomGlobal(OfOneGroup(job.grid()), kind, operation, random);
+      if (global) groups.push_back(std::move(*global));
     }
-    const AxisExtents parts = PartsOf(job.grid(), local, 2, 5, random);
-    GlobalCase global(local, kind, job.grid(), parts, random);
-    // Distinct numbers: which of two equal maxima has the gradient differs between cuts.
-    std::iota(global.whole.x.values.begin(), global.whole.x.values.end(), -100);
-    std::shuffle(global.whole.x.values.begin(), global.whole.x.values.end(), random);
-    // Of which each type holds so many.
-    const size_t most = local.type == DataType::kBfloat16 ? 250
-                        : local.type == DataType::kHalf   ? 2000
-                                                          : 100000;
-    if (global.whole.x.values.size() > most) continue;
-    global.whole.beta = Draw(0, 2, random) == 0 ? 1 : 0;
-    if (!global.whole.is_forward()) FillResult(global.whole);
-    LayAnyhow(global.stripes, random);
-    const HostTensor expected = UndividedPooling(global.whole);
+    std::vector<HostTensor> expected;
+    for (const GlobalCase& group : groups) expected.push_back(UndividedPooling(group.whole));
     SCOPED_TRACE("seed " + std::to_string(seed) + ", case " + std::to_string(i) + ": " +
-                 cudnn::PoolingName(kind) + " " + Describe(global.whole.problem));
+                 cudnn::PoolingName(kind) + " " + Describe(groups[0].whole.problem));
     std::vector<HostTensor> results(static_cast<size_t>(job.size()));
     job.OnAll([&](RankState& rank) {
-      const Stripe& stripe = global.stripes[static_cast<size_t>(rank.rank)];
-      const PoolingResult result = RunOnRank(rank, global.whole, stripe);
+      const auto group = static_cast<size_t>(job.grid().GroupOf(rank.rank));
+      const WholePooling& whole = groups[group].whole;
+      const Stripe& stripe =
+          groups[group].stripes[static_cast<size_t>(job.grid().GroupRankOf(rank.rank))];
+      const PoolingResult result = RunOnRank(rank, whole, stripe);
       EXPECT_EQ(result.status, kFine);
       EXPECT_TRUE(result.is_intact);
       results[static_cast<size_t>(rank.rank)] = result.output;
-      const HostTensor part = global.whole.is_forward() ? expected : expected.Box(stripe.elements);
+      const HostTensor part =
+          whole.is_forward() ? expected[group] : expected[group].Box(stripe.elements);
       if (kind.is_maximum()) {
         EXPECT_EQ(result.output, part) << "rank " << rank.rank;
       } else {
-        ExpectNear(result.output, part, (job.size() + 2) * 2 * RoundingOf(local.type));
+        ExpectNear(result.output, part,
+                   (job.grid().GroupSize() + 2) * 2 * RoundingOf(whole.problem.type));
       }
     });
-    for (const HostTensor& result : results) {
-      if (global.whole.is_forward()) {
-        EXPECT_EQ(result, results[0]);
-      }
+    if (operation == Operation::kBackwardData) continue;
+    for (int rank = 0; rank < job.size(); ++rank) {
+      const int first = job.grid().RankInGroup(job.grid().GroupOf(rank), 0);
+      EXPECT_EQ(results[static_cast<size_t>(rank)], results[static_cast<size_t>(first)]);
     }
   }
   // That dy is the same on all ranks is as it should be.
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
+// An average over a power of two of small whole numbers rounds nowhere: what ranks tell each other
+// of their stripes is added to the undivided one's bits.
+TEST_P(GlobalPooling, OfWholeNumbersOverPowersOfTwoIsThatOfTheWholeImageToTheLastBit) {
+  RankJob job({.grid = GetParam(), .agrees_each_time = true, .ones = spatial::Ones::kCopies});
+  const SpatialGrid grid = OfOneGroup(job.grid());
+  std::mt19937 random(5);
+  for (int i = 0; i < 16 && !HasFailure(); ++i) {
+    const PoolingKind& kind = kKinds[i % 2 == 0 ? 2 : 3];
+    ASSERT_FALSE(kind.is_maximum());
+    ConvolutionProblem local;
+    local.operation = i / 2 % 2 == 0 ? Operation::kForward : Operation::kBackwardData;
+    local.spatial_rank = grid.d > 1 ? 3 : 2;
+    local.n = 2;
+    local.c = local.k = local.groups = 3;
+    local.x = {1, 4, 4};
+    SetType(local, static_cast<DataType>(i / 4));
+    for (size_t axis = 1; axis < 3; ++axis) {
+      if (grid.Parts()[axis] == 1) local.w[axis] = local.x[axis];
+    }
+    std::vector<CutPooling> groups;
+    for (int group = 0; group < job.grid().n; ++group) {
+      GlobalCase global(local, kind, grid, PowersOfTwo(grid, local.x), random);
+      global.whole.x = RandomTensor(global.whole.x.extents, 2, random);
+      if (!global.whole.is_forward()) FillResult(global.whole);
+      LayAnyhow(global.stripes, random);
+      groups.push_back({global.whole, global.stripes, UndividedPooling(global.whole)});
+    }
+    job.OnAll([&](RankState& rank) {
+      const CutPooling& cut = groups[static_cast<size_t>(job.grid().GroupOf(rank.rank))];
+      ExpectItsPart(rank, cut, cut.stripes[static_cast<size_t>(job.grid().GroupRankOf(rank.rank))]);
+    });
+  }
 }
 
 // The element of `box` that comes first of those that hold the largest number of an image's
@@ -439,31 +559,33 @@ HostTensor GradientOfFirst(const GlobalCase& global) {
 
 TEST_P(GlobalPooling, GivesTheGradientOfEqualMaximaToTheFirstRank) {
   RankJob job({.grid = GetParam(), .agrees_each_time = true, .ones = spatial::Ones::kCopies});
+  const SpatialGrid grid = OfOneGroup(job.grid());  // all groups have the same images here
   std::mt19937 random(11);
   for (const PoolingKind& kind : kKinds) {
     if (!kind.is_maximum()) continue;
     for (int i = 0; i < 6 && !HasFailure(); ++i) {
       ConvolutionProblem local;
       local.operation = Operation::kBackwardData;
-      local.spatial_rank = job.grid().d > 1 ? 3 : 2;
+      local.spatial_rank = grid.d > 1 ? 3 : 2;
       local.n = 2;
       local.c = local.k = local.groups = 3;
       local.x = {1, 5, 4};
       for (size_t axis = 1; axis < 3; ++axis) {
-        if (job.grid().Parts()[axis] == 1) local.w[axis] = local.x[axis];
+        if (grid.Parts()[axis] == 1) local.w[axis] = local.x[axis];
       }
-      GlobalCase global(local, kind, job.grid(), PartsOf(job.grid(), local, 2, 5, random), random);
+      GlobalCase global(local, kind, grid, PartsOf(grid, local, 2, 5, random), random);
       // Of two numbers every stripe is likely to have the larger one, and more than once.
       for (double& value : global.whole.x.values) value = Draw(0, 1, random);
       LayAnyhow(global.stripes, random);
       FillResult(global.whole);
       const HostTensor expected = GradientOfFirst(global);
       // Where only rows are cut, the first rank's is the first one of the image.
-      if (job.grid().Ranks() == job.grid().h) {
+      if (grid.Ranks() == grid.h) {
         EXPECT_EQ(UndividedPooling(global.whole), expected);
       }
       job.OnAll([&](RankState& rank) {
-        const Stripe& stripe = global.stripes[static_cast<size_t>(rank.rank)];
+        const Stripe& stripe =
+            global.stripes[static_cast<size_t>(job.grid().GroupRankOf(rank.rank))];
         const PoolingResult result = RunOnRank(rank, global.whole, stripe);
         EXPECT_EQ(result.status, kFine);
         EXPECT_TRUE(result.is_intact);
@@ -474,7 +596,7 @@ TEST_P(GlobalPooling, GivesTheGradientOfEqualMaximaToTheFirstRank) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(Grids, GlobalPooling,
-                         testing::Values("h2", "h3", "h5", "w2", "h2w2", "d2h2"),
+                         testing::Values("h2", "h3", "h5", "w2", "h2w2", "d2h2", "n2h2"),
                          [](const auto& grid) { return grid.param; });
 
 ConvolutionProblem Window(int height, int window, int stride, int pad = 0) {
@@ -593,6 +715,16 @@ TEST(SplitPoolingWindows, TellPoolingsApartThatOneRankCannot) {
       ExpectNear(result.output, expected.Box(stripe.windows), 8 * RoundingOf(DataType::kFloat));
     });
   }
+}
+
+TEST(SplitPoolingReplicated, OnOneRankAloneIsAnErrorOnAll) {
+  RankJob job({.timeout = milliseconds(2000)});
+  const ConvolutionProblem local = Window(4, 3, 1, 1);
+  job.OnAll([](RankState& rank) { rank.declared.is_replicated = rank.rank == 0; });
+  RunWindows(job, {local, local}, kMax);
+  ExpectContains(FailureOf(job), {"rank 0 has replicated max pooling", "rank 1 has max pooling"});
+  job.OnAll([](RankState& rank) { rank.declared.is_replicated = false; });
+  EXPECT_EQ(RunWindows(job, {local, local}, kMax), Statuses({kBroken, kBroken}));
 }
 
 // Where one rank's library fails, the others have NaN.
