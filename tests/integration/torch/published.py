@@ -15,7 +15,7 @@ from ucudnn.spatial.grid import AXES, stripes
 class Case:
     """One layer on one grid. Tuples go along the spatial dimensions, of which the last is w."""
     list: str
-    kind: str  # conv, transposed, max, average
+    kind: str  # conv, transposed, max, average, batch norm, layer norm (over the last dimension), group norm
     size: tuple
     kernel: tuple
     stride: tuple
@@ -26,11 +26,13 @@ class Case:
     circular: bool = False
     backward: bool = True
     excused: str = ""  # why their own rules do not require it
+    norm_groups: int = 1
+    affine: bool = True
 
     @property
     def key(self):
         """What the verdict depends on."""
-        return self.kind, self.size, self.kernel, self.stride, self.pad, self.grid, self.circular
+        return self.kind, self.size, self.kernel, self.stride, self.pad, self.grid, self.groups, self.circular
 
     def grid_text(self):
         axes = AXES[3 - len(self.grid):]
@@ -81,7 +83,8 @@ def distconv():
         yield _cube(name, "conv", 3, 32, k, 1, [each // 2 for each in k], **eight)
 
 
-# LLNL/DiHydrogen's distconv: `test_distconv.sh --long`, in two and in three dimensions, and test_pooling.sh.
+# LLNL/DiHydrogen's distconv: `test_distconv.sh --all`, of convolutions and of norms (--bn), in two and in three dimensions, and
+# test_pooling.sh.
 
 
 def _factors(count, places):
@@ -106,13 +109,25 @@ def _skipped(size, k, stride, is_padded, parts):
     return ""
 
 
-def dihydrogen(dims):
-    for ranks, images, size, k, stride, is_padded, _ in itertools.product(
-            (4, 64), (4, 1, 16), (16, 15, 63), (3, 5, 7), (1, 2), (True, False), ("overlap", "no overlap")):
+def _shapes(dims):
+    """(groups, parts, images, size), of each with one channel and with 16."""
+    for ranks, images, _, size in itertools.product((4, 64, 8), (4, 1, 16), (1, 16), (16, 15, 63, 99)):
         for groups, *parts in _factors(ranks, dims + 1):
-            yield _cube(f"DiHydrogen {dims}-D", "conv", dims, size, k, stride, k // 2 if is_padded else 0,
-                        dict(enumerate(parts)), images=images, groups=groups,
-                        excused=_skipped(size, k, stride, is_padded, parts))
+            yield groups, parts, images, size
+
+
+def dihydrogen(dims):
+    for (groups, parts, images, size), k, stride, is_padded, _ in itertools.product(
+            _shapes(dims), (3, 5, 7, 1), (1, 2), (True, False), ("overlap", "no overlap")):
+        yield _cube(f"DiHydrogen {dims}-D", "conv", dims, size, k, stride, k // 2 if is_padded else 0,
+                    dict(enumerate(parts)), images=images, groups=groups, excused=_skipped(size, k, stride, is_padded, parts))
+
+
+def dihydrogen_norms(dims):
+    """Their statistics are those of all images, also of other groups'."""
+    for groups, parts, images, size in _shapes(dims):
+        yield _cube(f"DiHydrogen norms {dims}-D", "batch norm", dims, size, 1, 1, 0, dict(enumerate(parts)), images=images,
+                    groups=groups, excused="skipped: more stripes than rows" if max(parts) > size else "")
 
 
 def dihydrogen_pooling():
@@ -160,13 +175,26 @@ def physicsnemo_pooling():
                         excused="" if k == stride else "xfail: stride is not the window")
 
 
+def physicsnemo_norms():
+    """In one precision and mixed."""
+    for affine, _ in itertools.product((True, False), ("fp32", "mixed")):
+        yield _cube("physicsnemo norms", "layer norm", 1, 128, 1, 1, 0, {0: 4}, images=2, backward=False, affine=affine,
+                    excused="xfail: affine" if affine else "")
+    for norm_groups, affine, backward, _ in itertools.product((1, 4), (True, False), (True, False), ("mixed", "fp32")):
+        yield _cube("physicsnemo norms", "group norm", 2, 257, 1, 1, 0, {0: 4}, images=2, backward=backward,
+                    norm_groups=norm_groups, affine=affine)
+
+
 LISTS = {
     "DistConv": lambda: list(distconv()),
     "DiHydrogen 2-D": lambda: list(dihydrogen(2)),
     "DiHydrogen 3-D": lambda: list(dihydrogen(3)),
     "DiHydrogen pooling": lambda: list(dihydrogen_pooling()),
+    "DiHydrogen norms 2-D": lambda: list(dihydrogen_norms(2)),
+    "DiHydrogen norms 3-D": lambda: list(dihydrogen_norms(3)),
     "physicsnemo": lambda: list(physicsnemo()),
     "physicsnemo pooling": lambda: list(physicsnemo_pooling()),
+    "physicsnemo norms": lambda: list(physicsnemo_norms()),
 }
 
 
@@ -189,9 +217,21 @@ def _refusal(decide):
     return reason
 
 
+OF_OTHER_GROUPS = "statistics of other groups' images"
+
+
+def _norm(case):
+    """Each rank has a row of what a norm counts, and a batch norm the images that it counts."""
+    for i, parts in _cut(case):
+        stripes(1, case.size[i], parts)
+    return OF_OTHER_GROUPS if case.kind == "batch norm" and case.groups > 1 else ""
+
+
 @_refusal
 def converted(library, case):
     """Through convert."""
+    if case.kind.endswith("norm"):
+        return _norm(case)
     for i, parts in _cut(case):
         k, s, p = case.kernel[i], case.stride[i], case.pad[i]
         if case.kind == "transposed":
@@ -203,9 +243,9 @@ def converted(library, case):
 @_refusal
 def unchanged(library, case):
     """Of a program that knows nothing: its own calls of cuDNN, on its stripes. Circular padding is the framework's, in front of
-    a convolution without. So is pooling, on the rank's stripe alone."""
-    if case.kind in ("max", "average"):
-        return "pooling"
+    a convolution without; so are norms that the legacy API does not have."""
+    if case.kind.endswith("norm"):
+        return _norm(case) if case.kind == "batch norm" else "computed by the framework, or refused of the graph API"
     for i, parts in _cut(case):
         if case.kind == "transposed":
             return "" if case.kernel[i] == case.stride[i] and not case.pad[i] else "more rows than the stripe's"

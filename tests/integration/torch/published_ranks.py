@@ -1,7 +1,8 @@
-"""A sample of the published lists, really run on four ranks against the whole image, forward and backward: exact, or refused,
-as published.py says by the geometry alone. Run by published_test.py."""
+"""A sample of the published lists, really run on four or eight ranks against the whole image, forward and backward: exact, or
+refused, as published.py says by the geometry alone. Run by published_test.py."""
 import itertools
 import math
+import os
 import sys
 import traceback
 from dataclasses import replace
@@ -16,7 +17,8 @@ from plain_geometry import PlainGeometry, tested_geometry
 from ucudnn import spatial
 from ucudnn.spatial.grid import divided
 
-RANKS, EACH = 4, 15  # cases of each list
+RANKS = int(os.environ["WORLD_SIZE"])
+EACH = {4: 15, 8: 4}[RANKS]  # cases of each list
 
 
 def smaller(case):
@@ -25,13 +27,22 @@ def smaller(case):
 
 
 def sample(cases):
-    distinct = list({(case.key, case.groups, case.images): case for case in map(smaller, cases)
-                     if math.prod(case.grid) > 1 and math.prod(case.grid) * case.groups == RANKS}.values())
+    """Not of statistics of other groups' images, which nobody can ask for."""
+    distinct = list({(case.key, case.images, case.norm_groups, case.affine): case for case in map(smaller, cases)
+                     if math.prod(case.grid) > 1 and math.prod(case.grid) * case.groups == RANKS
+                     and published.converted(PlainGeometry(), case) != published.OF_OTHER_GROUPS}.values())
     return distinct[::max(1, len(distinct) // EACH)]
 
 
 def layer(case):
+    """Of four channels where a norm has groups of them, else of two."""
     dims, mode = len(case.size), "circular" if case.circular else "zeros"
+    if case.kind == "batch norm":
+        return getattr(nn, f"BatchNorm{dims}d")(2)
+    if case.kind == "layer norm":
+        return nn.LayerNorm(case.size[-1:], elementwise_affine=case.affine)
+    if case.kind == "group norm":
+        return nn.GroupNorm(case.norm_groups, 4, affine=case.affine)
     if case.kind == "conv":
         return getattr(nn, f"Conv{dims}d")(2, 3, case.kernel, case.stride, case.pad, padding_mode=mode)
     if case.kind == "transposed":
@@ -47,7 +58,7 @@ def failure(case):
     torch.manual_seed(3)
     group = spatial.ranks().group
     images = divided(case.images, case.groups)[group]  # none for some groups: those have nothing to do
-    x = torch.randn(images, 2, *case.size, generator=torch.Generator().manual_seed(group))
+    x = torch.randn(images, 4 if case.kind == "group norm" else 2, *case.size, generator=torch.Generator().manual_seed(group))
     cuts = [stride for stride, parts in zip(case.stride, case.grid) if parts > 1]
     multiple = 1 if case.kind == "transposed" or not cuts else max(cuts)
     wanted = published.converted(PlainGeometry(), case)

@@ -1,4 +1,4 @@
-"""Of each published list a sample runs on four ranks as published.py says: exact, or refused."""
+"""Of each published list a sample runs on four ranks, and on eight, as published.py says: exact, or refused."""
 import pathlib
 import unittest
 
@@ -13,9 +13,11 @@ def setUpModule():
 
 class Published(unittest.TestCase):
     def test_a_sample_is_exact_or_refused_as_the_geometry_says(self):
-        for rank, (code, output) in enumerate(gloo.start(RANKS, 4, "h4")):
-            self.assertEqual(0, code, f"rank {rank}:\n{output}")
-            self.assertRegex(output, r"[6-9]\d cases, 0 failed")
+        for count, cases in ((4, r"\d\d\d"), (8, r"[1-9]\d")):
+            for rank, (code, output) in enumerate(gloo.start(RANKS, count, f"h{count}")):
+                with self.subTest(ranks=count):
+                    self.assertEqual(0, code, f"rank {rank}:\n{output}")
+                    self.assertRegex(output, rf"\b{cases} cases, 0 failed")
 
 
 if __name__ == "__main__":
