@@ -1,11 +1,14 @@
 """ucudnn.spatial on one GPU, which the ranks share: exchanges under cuDNN's calls go by loopback, torch.distributed's own by
-gloo and the host. Prints JSON. `--device cpu` tries it out.
+gloo and the host. Only `replayed` has a GPU for each rank. Prints JSON. `--device cpu` tries it out, without CUDA graphs.
 
     torch_spatial.py backends         which backend torch takes for convolutions on the device, and what the module makes of it
     torch_spatial.py whole FOLDER     decodes a picture with a VAE of random weights, in fp64 and fp32, and leaves it there
     torch_spatial.py rank FOLDER      one rank of the same in stripes: how far they are from the whole in fp64
     torch_spatial.py step FOLDER      trains convolutions with batch norms for a step, in fp64 and fp32, and leaves its numbers
     torch_spatial.py striped FOLDER   one rank of the same in stripes, converted
+    torch_spatial.py steps FOLDER     trains them for some steps, and applies convolutions to the same images, in fp64
+    torch_spatial.py replayed FOLDER  one rank of the same steps in stripes, each a launch of one CUDA graph, by NCCL
+    torch_spatial.py shared FOLDER    one rank of the convolutions in stripes, likewise; and what a captured step is refused for
 """
 
 import json
@@ -143,10 +146,109 @@ def striped(folder):
     return {"rank": dist.get_rank(), "stepped": figures}
 
 
-def meet(folder):
-    """Ranks that share a GPU have torch.distributed over gloo."""
+def launched(run, images, restore=lambda: None):
+    """`run` of each of `images`, by launches of one CUDA graph; before it is captured it runs twice, and `restore` takes back
+    what that changed. The last result."""
+    if DEVICE == "cpu":
+        for each in images:
+            result = run(each)
+        return result
+    given, graph, beside = images[0].clone(), torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    beside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(beside):
+        for _ in range(2):
+            run(given)
+    torch.cuda.current_stream().wait_stream(beside)
+    restore()
+    with torch.cuda.graph(graph):
+        result = run(given)
+    for each in images:
+        given.copy_(each)
+        graph.replay()
+    torch.cuda.synchronize()
+    return result
+
+
+def batches():
+    _, images = normed(torch.float64)
+    return [images * (i + 1) / 4 for i in range(4)]
+
+
+def trained(model, images, run_all):
+    """The parameters, running statistics and last gradients behind a step of each batch. `run_all(step, images, restore)` takes
+    them."""
+    beginning = [tensor.detach().clone() for tensor in (*model.parameters(), *model.buffers())]
+
+    def step(x):
+        for parameter in model.parameters():
+            if parameter.grad is not None:
+                parameter.grad.zero_()
+        model(x).square().mean().backward()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.sub_(parameter.grad, alpha=0.05)
+
+    def restore():
+        with torch.no_grad():
+            for tensor, value in zip((*model.parameters(), *model.buffers()), beginning):
+                tensor.copy_(value)
+    run_all(step, images, restore)
+    found = [*model.parameters(), *model.buffers(), *(parameter.grad for parameter in model.parameters())]
+    return torch.cat([each.detach().double().flatten() for each in found])
+
+
+def convolutions(dtype=torch.float64):
+    """(convolutions between which nothing looks beyond its position, images)."""
+    model, images = normed(dtype)
+    return torch.nn.Sequential(*(layer for layer in model if not isinstance(layer, torch.nn.BatchNorm2d))), images
+
+
+def steps(folder):
+    def run_all(step, images, restore):
+        for each in images:
+            step(each)
+    numbers = trained(normed(torch.float64)[0], batches(), run_all)
+    with torch.no_grad():
+        applied = convolutions()[0](batches()[-1])
+    torch.save({"trained": numbers.cpu(), "applied": applied.cpu()}, folder / "steps.pt")
+    return {"torch": torch.__version__, "numbers": numbers.numel()}
+
+
+def replayed(folder):
     import torch.distributed as dist
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=int(os.environ["RANK"]),
+    meet(folder, "gloo" if DEVICE == "cpu" else "nccl")
+    exact, model = torch.load(folder / "steps.pt")["trained"], spatial.convert(normed(torch.float64)[0])
+    numbers = trained(model, [spatial.shard(images) for images in batches()], launched)
+    dist.barrier()
+    return {"rank": dist.get_rank(), "distance": distance(numbers, exact)}
+
+
+def shared(folder):
+    import torch.distributed as dist
+    meet(folder)
+    exact, model = torch.load(folder / "steps.pt")["applied"], spatial.convert(convolutions()[0])
+    stripes = [spatial.shard(images) for images in batches()]
+    with torch.no_grad():
+        rows = launched(model, stripes)
+        figures = {"rank": dist.get_rank(), "distance": distance(spatial.gather(rows), exact), "refused": None}
+    dist.barrier()
+    if DEVICE == "cuda":  # last: what is left of the capture is nobody's
+        normalised = spatial.convert(normed(torch.float64)[0])
+        try:
+            with torch.cuda.graph(torch.cuda.CUDAGraph()):
+                normalised(stripes[0])
+        except RuntimeError as error:
+            refusal = error if isinstance(error, spatial.NotSupported) else error.__context__
+            figures["refused"] = str(refusal)
+    return figures
+
+
+def meet(folder, backend="gloo"):
+    """Ranks that share a GPU have torch.distributed over gloo; with NCCL each has the GPU of its number."""
+    import torch.distributed as dist
+    if backend == "nccl":
+        torch.cuda.set_device(int(os.environ["RANK"]))
+    dist.init_process_group(backend, init_method=f"file://{folder}/meeting", rank=int(os.environ["RANK"]),
                             world_size=int(os.environ["WORLD_SIZE"]))
 
 
@@ -170,7 +272,8 @@ def main():
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     if DEVICE == "cpu":
         torch.set_num_threads(1)
-    modes = {"backends": backends, "whole": whole, "rank": rank, "step": step, "striped": striped}
+    modes = {"backends": backends, "whole": whole, "rank": rank, "step": step, "striped": striped,
+             "steps": steps, "replayed": replayed, "shared": shared}
     print(json.dumps(modes[sys.argv[1]](*(pathlib.Path(word) for word in sys.argv[2:3] if not word.startswith("--")))),
           flush=True)
 

@@ -1,5 +1,6 @@
-"""The module ucudnn.spatial with CUDA tensors: every backend that torch takes for a convolution is known to it, and a VAE that
-decodes in stripes, on ranks that share the GPU, gives the picture that it gives whole."""
+"""The module ucudnn.spatial with CUDA tensors: every backend that torch takes for a convolution is known to it, a VAE that
+decodes in stripes, on ranks that share the GPU, gives the picture that it gives whole, and launches of a CUDA graph give what
+steps of a converted model give."""
 
 import json
 import pathlib
@@ -67,10 +68,12 @@ class OnRanks:
         cls.whole, _ = frameworks.start("torch", "torch_spatial.py", [cls.one, str(cls.folder)])
         machine.record(cls.one, cls.whole)
 
+    transport = "loopback"  # of ranks that share the GPU
+
     def variables(self, grid):
         return frameworks.VARIABLES["torch"] | frameworks.TUNE | {"UCUDNN_LIBRARY": str(machine.BUILD / "lib/libucudnn.so.1"),
                                                                  "UCUDNN_SPATIAL_TIMEOUT": "120"} | (
-            {"UCUDNN_SPATIAL": grid} if machine.HOST else {"UCUDNN_SPATIAL_TRANSPORT": "loopback"})
+            {"UCUDNN_SPATIAL": grid} if machine.HOST else {"UCUDNN_SPATIAL_TRANSPORT": self.transport})
 
     def ranks(self, count):
         """What each printed, and the reports of ucudnn."""
@@ -79,7 +82,8 @@ class OnRanks:
         if machine.HOST:
             return self.on_the_cpu([*program, "--device", "cpu"], count, grid), []
         with tempfile.TemporaryDirectory() as reports:
-            words = [machine.UCUDNN, "run", "--ranks", count, "--spatial", grid, "--db", "none", "--", "env", "LOCAL_RANK=0"]
+            words = [machine.UCUDNN, "run", "--ranks", count, "--spatial", grid, "--db", "none", "--"]
+            words += ["env", "LOCAL_RANK=0"] if self.transport == "loopback" else []
             output = machine.run([*words, *program], machine.python_environment(
                 **self.variables(grid), UCUDNN_REPORT=f"{reports}/%p.json"), machine.seconds_left())
             told = [json.loads(path.read_text()) for path in pathlib.Path(reports).glob("*.json")]
@@ -148,6 +152,46 @@ class Norms(OnRanks, unittest.TestCase):
                     kinds = {kernel["kind"] for track in report["spatial"]["tracks"] for kernel in track["kernels"]}
                     self.assertIn("convolution", kinds)
                     self.assertNotIn("batch normalisation", kinds)
+
+
+class Replays(OnRanks):
+    one = "steps"
+
+    def replays(self, count):
+        told, reports = self.ranks(count)
+        self.assertEqual(set(range(count)), {each["rank"] for each in told})
+        machine.record(f"{self.each} h{count}", sorted(told, key=lambda each: each["rank"]))
+        for each in told:
+            self.assertLess(each["distance"], 1e-7)
+        for report in reports:
+            self.assertGreater(report["spatial"]["calls"], 0, "nothing was exchanged under cuDNN's calls")
+        return told
+
+
+@unittest.skipIf(MISSING, MISSING)
+class TrainingReplayed(Replays, unittest.TestCase):
+    """A step with its exchanges and sums, where each rank has a GPU of its own: NCCL alone is captured."""
+    each, transport = "replayed", "nccl"
+
+    def test_launches_of_a_captured_step_are_steps_of_the_whole(self):
+        for count in RANKS:
+            with self.subTest(ranks=count):
+                if not machine.HOST and machine.gpu().count < count:
+                    self.skipTest(f"{machine.gpu().count} GPUs for {count} ranks")
+                self.replays(count)
+
+
+@unittest.skipIf(MISSING, MISSING)
+class ConvolutionsReplayed(Replays, unittest.TestCase):
+    """On ranks that share the GPU: what goes through the host's memory is refused."""
+    each = "shared"
+
+    def test_launches_of_captured_convolutions_are_the_whole_s_and_a_norm_is_refused_by_name(self):
+        for count in RANKS:
+            with self.subTest(ranks=count):
+                for each in self.replays(count):
+                    if not machine.HOST:
+                        self.assertIn("the capture of a CUDA graph", each["refused"])
 
 
 if __name__ == "__main__":

@@ -18,15 +18,20 @@ _current = None
 _made = 0  # grids so far, which is the same on every rank
 
 
+def _is_capturing():
+    """Whether what is computed goes into a CUDA graph: the device runs nothing of it yet."""
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
+
 class Ranks:
     def __init__(self, grid, geometry):
         self.grid = grid
         self._geometry = geometry
         self.rank = dist.get_rank()
         self.group, self.place = grid.place_of(self.rank)
-        self._uses = 0
+        self._uses = self._stored = 0
         self._sums_alone = self._is_lost = False
-        self._waiting = self._met()
+        self._store, self._prefix, self._waiting = self._met()
         timeout = datetime.timedelta(seconds=self._waiting.seconds)
         # Every rank makes every group, in the same order.
         self.members, self._groups = {}, {}
@@ -44,7 +49,7 @@ class Ranks:
         store, prefix, count = dist.distributed_c10d._get_default_store(), f"ucudnn/{_made}", dist.get_world_size()
         store.set(f"{prefix}/came/{self.rank}", "")
         store.wait([f"{prefix}/came/{rank}" for rank in range(count)])
-        return Waiting(self.rank, count, store, prefix, patience())
+        return store, prefix, Waiting(self.rank, count, store, prefix, patience())
 
     def close(self):
         self._waiting.close()
@@ -89,7 +94,12 @@ class Ranks:
 
     def _travels(self, tensor):
         """Whether torch.distributed takes it as it is. gloo has host memory alone, as ranks have that share a GPU."""
-        return tensor.device.type == self._device()
+        if tensor.device.type == self._device():
+            return True
+        if _is_capturing():
+            raise NotSupported("the capture of a CUDA graph, in which torch.distributed over gloo would go through the host's "
+                               "memory: NCCL, with a GPU for each rank, is captured")
+        return False
 
     def all_reduce(self, tensor, axes, operation=dist.ReduceOp.SUM):
         """In place, over the ranks that differ along `axes`."""
@@ -106,10 +116,23 @@ class Ranks:
             dist.all_gather(found, there.contiguous(), group=self._groups[tuple(axes)])
         return torch.stack(found).to(tensor.device)
 
+    def _numbers(self, value, axes):
+        """The `value` of each of all these ranks, on the host: in a capture by torch.distributed's store, where ranks wait for
+        each other, too."""
+        axes = tuple(axes)
+        if not _is_capturing():
+            own = torch.tensor([value], dtype=torch.int64, device=self._device())
+            return self.all_gather(own, axes).flatten().tolist()
+        self._stored += 1
+        keys = [f"{self._prefix}/numbers/{self._stored}/{rank}" for rank in self.members[axes]]
+        with self._with("values", self.members[axes]):
+            self._store.set(f"{self._prefix}/numbers/{self._stored}/{self.rank}", str(value))
+            self._store.wait(keys, datetime.timedelta(seconds=self._waiting.seconds))
+            return [int(self._store.get(key)) for key in keys]
+
     def told(self, axis, value):
         """The `value` of every part along an axis: for what a program may have chosen by its own stripe."""
-        own = torch.tensor([value], dtype=torch.int64, device=self._device())
-        return tuple(self.all_gather(own, (axis,)).flatten().tolist())
+        return tuple(self._numbers(value, (axis,)))
 
     def _device(self):
         return "cuda" if dist.get_backend() == "nccl" else "cpu"
@@ -126,8 +149,7 @@ class Ranks:
         uses = self._uses
 
         def compare(*_):
-            own = torch.tensor([uses], dtype=torch.int64, device=self._device())
-            if len(set(self.all_gather(own, self.grid.cut_axes).flatten().tolist())) > 1:
+            if len(set(self._numbers(uses, self.grid.cut_axes))) > 1:
                 raise NotSupported("ranks of a group have not used the same parameters, in the same order: a gradient would "
                                    "be summed with another's")
         compare.may_be_dropped = True  # where a program writes over the result
@@ -135,11 +157,11 @@ class Ranks:
 
     def swap(self, axis, sent, received):
         """Sends the tensors `sent` and receives into `received`, both by part along `axis`."""
-        members, group = self.members[(axis,)], self._groups[(axis,)]
         there = {part: tensor if self._travels(tensor) else torch.empty_like(tensor, device=self._device())
                  for part, tensor in received.items()}
-        transfers = [dist.P2POp(dist.isend, tensor.to(self._device()).contiguous(), members[part], group)
-                     for part, tensor in sent.items()]
+        given = {part: tensor if self._travels(tensor) else tensor.to(self._device()) for part, tensor in sent.items()}
+        members, group = self.members[(axis,)], self._groups[(axis,)]
+        transfers = [dist.P2POp(dist.isend, tensor.contiguous(), members[part], group) for part, tensor in given.items()]
         transfers += [dist.P2POp(dist.irecv, tensor, members[part], group) for part, tensor in there.items()]
         if transfers:
             with self._with("rows", [members[part] for part in (*sent, *received)]):

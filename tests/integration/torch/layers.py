@@ -170,6 +170,31 @@ def on_another_device():
         del ranks._travels
 
 
+def in_a_capture():
+    """As in the capture of a CUDA graph, here where torch says that there is one: what ranks compare on the host does not go by
+    way of the device, and a step is the whole's; what has to go through the host's memory is refused by name."""
+    from ucudnn.spatial import cells
+    ranks, was, gathered = spatial.ranks(), cells._is_capturing, []
+    cells._is_capturing = lambda: True
+    all_gather = ranks.all_gather
+    ranks.all_gather = lambda tensor, axes: gathered.append(tensor.dtype) or all_gather(tensor, axes)
+    try:
+        torch.manual_seed(3)
+        striped_like_whole(nn.Sequential(nn.Conv2d(4, 4, 3, 1, 1), nn.BatchNorm2d(4)), picture())
+        striped_like_whole(Call(lambda x: F.interpolate(x, size=x.shape[-2:])), picture(), trust=["Call"])
+        assert gathered and torch.int64 not in gathered, gathered
+        used = spatial.convert(Call(lambda x, a, b: x * (a if any(ranks.place) else b), a=picture(1, 4, 1, 1),
+                                    b=picture(1, 1, 1, 1)), trust=["Call"])
+        refused_by_name(lambda x: used(x).sum().backward(), spatial.shard(picture()), "same parameters")
+        ranks._device = lambda: "another"
+        for model in (nn.Conv2d(4, 4, 3, 1, 1), nn.BatchNorm2d(4), Call(lambda x: x.sum())):
+            refused_by_name(spatial.convert(model, trust=["Call"]), spatial.shard(picture()), "CUDA graph", "NCCL")
+    finally:
+        cells._is_capturing = was
+        del ranks.all_gather
+        ranks.__dict__.pop("_device", None)
+
+
 def ended():
     """gloo's threads, which hold the tensors of the last exchange, end before the interpreter does. Nothing is exchanged after
     it."""
@@ -188,6 +213,7 @@ if __name__ == "__main__":
         refused_where_gradients_were_summed()
         in_fp32()
         on_another_device()
+        in_a_capture()
         ended()
     for name, why in found:
         print(f"=== {name}\n{why}")
