@@ -261,6 +261,7 @@ def lines():
 
 def volumes():
     yield "conv 3d", lambda: nn.Conv3d(2, 3, 3, 1, 1)
+    yield "conv 3d, depthwise", lambda: nn.Conv3d(2, 2, 3, 1, 1, groups=2)
     yield "transposed 3d", lambda: nn.ConvTranspose3d(2, 3, 2, 2)
     yield "max pool 3d", lambda: nn.MaxPool3d(3, 2, 1)
     yield "avg pool 3d", lambda: nn.AvgPool3d(3, 2, 1, count_include_pad=False)

@@ -210,17 +210,19 @@ def losing_stripes_is_refused():
 
 OF_GROUPS = {f"{count} steps": lambda count=count: accumulated(count) for count in (1, 2, 4)}
 OF_GROUPS |= {f"{count} steps without sync": lambda count=count: without_sync(count) for count in (1, 2, 4)}
+ON_MANY = {"frozen": frozen, "reentrant": lambda: checkpointed(True), "not_reentrant": lambda: checkpointed(False),
+           "backward_twice": backward_twice}
 OF_GROUPS |= {"unused, wrapped": lambda: unused(True), "twenty_steps": twenty_steps}
 CASES = {
-    **OF_GROUPS, "frozen": frozen, "unused": lambda: unused(False), "reentrant": lambda: checkpointed(True),
-    "not_reentrant": lambda: checkpointed(False), "backward_twice": backward_twice, "written_over": written_over,
+    **OF_GROUPS, **ON_MANY, "unused": lambda: unused(False), "written_over": written_over,
     "unused_on_one_rank": unused_on_one_rank, "plain_tensor": plain_tensor_is_refused,
     "losing_stripes": losing_stripes_is_refused,
 }
 
 if __name__ == "__main__":
     gloo.join()
-    for name, case in (OF_GROUPS if spatial.ranks().grid.groups > 1 else CASES).items():
+    grid = spatial.ranks().grid
+    for name, case in (OF_GROUPS if grid.groups > 1 else CASES if grid.ranks == 2 else ON_MANY).items():
         if len(sys.argv) == 1 or name in sys.argv[1:]:
             print(name, flush=True)
             case()

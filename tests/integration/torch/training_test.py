@@ -19,6 +19,9 @@ class Training(unittest.TestCase):
     def test_two_ranks(self):
         self.on(2, "h2")
 
+    def test_four_ranks(self):
+        self.on(4, "h4")
+
     def test_data_parallel_around_two_groups(self):
         self.on(4, "n2h2")
 
