@@ -274,19 +274,20 @@ INSTANTIATE_TEST_SUITE_P(Grids, SplitNorm,
                          [](const auto& grid) { return grid.param; });
 
 // LBANN's DiHydrogen, test_distconv.sh --bn: 16, 15, 63 and 99 positions on four and on eight ranks
-// that share all images; axes that a grid does not cut have 8 here.
+// that share all images; axes that a grid does not cut have 4 here.
 TEST(SplitNormPublished, DiHydrogensListIsThatOfTheWholeImage) {
   std::mt19937 random(3);
-  for (const char* const grid : {"h4", "w4", "h2w2", "d2h2", "d2w2", "h8", "h2w4", "d2h2w2"}) {
+  for (const char* const grid : {"h4", "w4", "h2w2", "d2h2", "h8", "d2h2w2"}) {
     RankJob job({.grid = grid, .agrees_each_time = true});
     int64_t images = 4, channels = 1;
     for (const int64_t extent : {16, 15, 63, 99}) {
-      if (extent > 16 && job.grid().d > 1) continue;
+      // Larger ones only where one axis is cut, which takes no time.
+      if (extent > 16 && std::max(job.grid().h, job.grid().w) < job.size()) continue;
       AxisExtents parts;
       Spatial extents = {};
       for (size_t axis = 0; axis < 3; ++axis) {
         const int64_t count = job.grid().Parts()[axis];
-        const int64_t all = count > 1 ? extent : axis == 0 && job.grid().d == 1 ? 1 : 8;
+        const int64_t all = count > 1 ? extent : axis == 0 && job.grid().d == 1 ? 1 : 4;
         for (int64_t part = 0; part < count; ++part) {
           parts[axis].push_back(all / count + (part < all % count ? 1 : 0));
         }

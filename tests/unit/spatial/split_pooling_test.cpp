@@ -140,11 +140,10 @@ TEST(SplitPoolingReplicated, CallsOnWholeTensorsRunAsTheyAre) {
   EXPECT_EQ(traffic.exchanges, 0);
 }
 
-// A window over 32 or 64 positions of each cut axis of the grid, and 8 of each other one, in even
+// A window over 32 positions of each cut axis of the grid, and 4 of each other one, in even
 // stripes, each group with images of its own.
 struct PublishedPooling {
   int spatial_rank = 2;
-  int64_t extent = 32;
   int window = 3, stride = 1, pad = 0;
   PoolingKind kind = kMax;
 };
@@ -155,12 +154,12 @@ void ExpectPublished(RankJob& job, const PublishedPooling& of, bool is_exact,
   WholeCase whole;
   ConvolutionProblem& problem = whole.problem;
   problem.spatial_rank = std::max(2, of.spatial_rank);
-  problem.n = problem.c = problem.k = problem.groups = 2;
+  problem.n = 2;
   AxisExtents parts;
   for (size_t axis = 0; axis < 3; ++axis) {
     const auto count = static_cast<size_t>(grid.Parts()[axis]);
     const bool is_pooled = axis >= 3 - static_cast<size_t>(of.spatial_rank);
-    problem.x[axis] = static_cast<int32_t>(!is_pooled ? 1 : count > 1 ? of.extent : 8);
+    problem.x[axis] = static_cast<int32_t>(!is_pooled ? 1 : count > 1 ? 32 : 4);
     problem.w[axis] = is_pooled ? of.window : 1;
     problem.stride[axis] = is_pooled ? of.stride : 1;
     problem.pad[axis] = is_pooled ? of.pad : 0;
@@ -206,13 +205,10 @@ TEST(SplitPoolingPublished, PhysicsnemosListIsExactWhereWindowsEndAtCuts) {
   for (const char* const grid : {"w4", "h2w2"}) {
     RankJob job({.grid = grid});
     for (int spatial_rank = job.grid().h > 1 ? 2 : 1; spatial_rank <= 3; ++spatial_rank) {
-      for (const int64_t extent : {32, 64}) {
-        for (const int window : {2, 4}) {
-          for (const int stride : {2, 4}) {
-            for (const PoolingKind& kind : {kMax, kKinds[2]}) {
-              ExpectPublished(job, {spatial_rank, extent, window, stride, 0, kind},
-                              window <= stride, random);
-            }
+      for (const int window : {2, 4}) {
+        for (const int stride : {2, 4}) {
+          for (const PoolingKind& kind : {kMax, kKinds[2]}) {
+            ExpectPublished(job, {spatial_rank, window, stride, 0, kind}, window <= stride, random);
           }
         }
       }
