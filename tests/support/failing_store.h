@@ -1,11 +1,13 @@
 // A measurement store in memory of which one operation fails.
 #pragma once
 
+#include <atomic>
+
 #include "tests/support/memory_store.h"
 
 namespace ucudnn::test {
 
-// Fails at its `failing`th operation.
+// Fails at its `failing`th operation, which any thread may ask for.
 class FailingStore : public MemoryStore {
  public:
   Result<planning::KernelMeasurements> Read(const ConvolutionProblem& problem,
@@ -25,7 +27,8 @@ class FailingStore : public MemoryStore {
     return MemoryStore::MarkVerified(problem, platform, rows);
   }
 
-  long operations = 0, failing = 0;
+  std::atomic<long> operations = 0;
+  long failing = 0;
 
  private:
   bool Fails() { return ++operations == failing; }
