@@ -76,12 +76,24 @@ Result<Problem> UndrawnProblem(const planner::Graph& graph, BatchNorms norms) {
 
 Result<Problem> DrawnProblem(const planner::Graph& graph, BatchNorms norms, uint64_t seed) {
   UCUDNN_ASSIGN_OR_RETURN(Problem problem, UndrawnProblem(graph, norms));
+  problem.seed = seed;
   problem.parameters = DrawParameters(problem.chain, seed);
+  problem.input = DrawImage(problem.chain, seed);
+  return problem;
+}
+
+std::vector<double> DrawImage(const ResidualChain& chain, uint64_t seed) {
   std::mt19937_64 random(seed + 1);
   std::normal_distribution<double> normal(0, 1);
-  problem.input.resize(problem.chain.shapes.front().Features());
-  for (double& number : problem.input) number = normal(random);
-  return problem;
+  std::vector<double> image(chain.shapes.front().Features());
+  for (double& number : image) number = normal(random);
+  return image;
+}
+
+Parameters ParametersOf(int rank, const Placement& placement, const Problem& problem) {
+  if (!problem.parameters.empty()) return ParametersOf(rank, placement, problem.parameters);
+  return DrawParameters(problem.chain, problem.seed,
+                        [&](NodeId id) { return placement.owners[id] == rank; });
 }
 
 Result<Problem> ProblemOf(const ChainWeights& weights, planner::ActivationKind activation) {

@@ -9,6 +9,7 @@
 #include "planner/graph/graph.h"
 #include "planner/multigrid/data/chain_weights.h"
 #include "planner/multigrid/data/npz.h"
+#include "planner/multigrid/host/placement.h"
 #include "planner/multigrid/host/stage.h"
 #include "planner/multigrid/residual_chain.h"
 
@@ -22,6 +23,7 @@ struct Problem {
   double time = 0;
   double step = 1;
   bool has_drawn_weights = true;
+  uint64_t seed = 0;  // of those
 };
 
 // `graph` with weights and an image drawn by `seed`: the image's numbers from N(0, 1). Kirby's
@@ -30,6 +32,12 @@ Result<Problem> DrawnProblem(const planner::Graph& graph, BatchNorms norms, uint
 
 // The same without parameters and image, for networks too large to draw: `time` and `step` alone.
 Result<Problem> UndrawnProblem(const planner::Graph& graph, BatchNorms norms);
+
+// The image of DrawnProblem.
+std::vector<double> DrawImage(const ResidualChain& chain, uint64_t seed);
+
+// Those of a rank's layers: of the problem's, or drawn where it has none.
+Parameters ParametersOf(int rank, const Placement& placement, const Problem& problem);
 
 // The chain of `weights` alone, without opening and closing layers.
 Result<Problem> ProblemOf(const ChainWeights& weights, planner::ActivationKind activation);

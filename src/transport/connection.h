@@ -22,6 +22,7 @@ enum class FrameKind : uint32_t {
   kHeartbeat,
   kDoing,   // what a rank does now, for warnings of its group; a heartbeat, too
   kPost,    // to the group
+  kSend,    // to one rank of the group: its number in the job, a record
   kGather,  // to the group: number of the gather, what it is about, a contribution
   kFail,    // to all: the line of the job's failure
   kLeave,   // to all: a rank's last text

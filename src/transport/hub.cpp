@@ -274,7 +274,8 @@ void Hub::ServeMember(int rank, Clock::time_point now) {
     const Connection::Next next = connection.TakeFrame(frame);
     if (next == Connection::Next::kNone) break;
     const bool early =
-        !started_ && (frame.kind == FrameKind::kPost || frame.kind == FrameKind::kGather);
+        !started_ && (frame.kind == FrameKind::kPost || frame.kind == FrameKind::kSend ||
+                      frame.kind == FrameKind::kGather);
     if (next == Connection::Next::kMalformed || early) {
       return Fail(RankText(rank) + " sent what cannot be understood");
     }
@@ -300,6 +301,8 @@ void Hub::Route(int from, const Frame& frame) {
     case FrameKind::kLeave:
       sender.left = true;
       break;
+    case FrameKind::kSend:
+      return RouteToOne(sender, frame.body);
     case FrameKind::kPost:
     case FrameKind::kGather:
       break;
@@ -321,6 +324,17 @@ void Hub::Route(int from, const Frame& frame) {
     if (rank == from || (to_group && !listens)) continue;
     Deliver(rank, {frame.kind, from, frame.body});
   }
+}
+
+void Hub::RouteToOne(const Member& sender, std::string_view body) {
+  Unpacker unpacker(body);
+  const auto to = static_cast<size_t>(unpacker.Take<int32_t>());
+  const bool is_member = unpacker.ok() && to < members_.size() && &members_[to] != &sender &&
+                         members_[to].place.group == sender.place.group;
+  if (!is_member)
+    return Fail(RankText(sender.place.rank) + " sent something to no rank of its own");
+  if (sender.place.group != meeting_.membership.group) others_acted_ = Clock::now();
+  Deliver(static_cast<int>(to), {FrameKind::kSend, sender.place.rank, unpacker.rest()});
 }
 
 void Hub::Deliver(int to, const Frame& frame) {

@@ -65,6 +65,7 @@ class Hub final : public Link {
   void TellOfOtherTokens(Clock::time_point now);
   void ServeMember(int rank, Clock::time_point now);
   void Route(int from, const Frame& frame);
+  void RouteToOne(const Member& sender, std::string_view body);
   void Deliver(int to, const Frame& frame);
   // Whether others of the group of `from` are so far behind that nothing more is taken from it.
   bool GroupIsBehind(int from) const;

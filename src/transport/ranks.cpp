@@ -62,14 +62,28 @@ bool Ranks::Tell(FrameKind kind, std::string_view body) {
   return false;
 }
 
+bool Ranks::MayPost(size_t bytes, size_t most) {
+  if (failed_.load(std::memory_order_relaxed) || meeting_.membership.group_size == 1) return false;
+  if (leaving_ || Forked()) return false;
+  if (bytes <= most) return true;
+  Fail("rank " + std::to_string(meeting_.membership.rank) + " posts a record of " +
+       std::to_string(bytes) + " bytes, more than 1 MiB");
+  return false;
+}
+
 void Ranks::Post(std::string_view record) {
-  if (failed_.load(std::memory_order_relaxed) || meeting_.membership.group_size == 1) return;
-  if (leaving_ || Forked()) return;
-  if (record.size() > kLargestBody) {
-    return Fail("rank " + std::to_string(meeting_.membership.rank) + " posts a record of " +
-                std::to_string(record.size()) + " bytes, more than 1 MiB");
+  if (MayPost(record.size(), kLargestBody)) Tell(FrameKind::kPost, record);
+}
+
+void Ranks::Send(int group_rank, std::string_view record) {
+  if (!MayPost(record.size(), kLargestRecord)) return;
+  Packer packer;
+  {
+    const MutexLock lock(mutex_);
+    packer.Put(static_cast<int32_t>(group_[static_cast<size_t>(group_rank)]));
   }
-  Tell(FrameKind::kPost, record);
+  packer.PutBytes(record);
+  Tell(FrameKind::kSend, packer.bytes());
 }
 
 Result<std::vector<std::string>> Ranks::Gather(std::string_view mine, std::string_view doing) {

@@ -29,6 +29,9 @@
 
 namespace ucudnn::transport {
 
+// Of Send.
+inline constexpr size_t kLargestRecord = kLargestBody - sizeof(int32_t);
+
 class Ranks final : private Sink {
  public:
   // Meets the other ranks. Rank 0 listens, the others connect, until all are there or the timeout
@@ -54,6 +57,9 @@ class Ranks final : private Sink {
   // job has failed or this rank has left. Records and gathers of a rank reach each other rank in
   // the order of the calls.
   void Post(std::string_view record);
+  // The same to one other rank of the group, which hears it as a post; the service thread is woken
+  // for it. A record has at most kLargestRecord bytes.
+  void Send(int group_rank, std::string_view record);
 
   // What the others' warnings say of this rank, at most 200 bytes. They learn of it with the next
   // heartbeat, or gather.
@@ -105,6 +111,8 @@ class Ranks final : private Sink {
   Status Meet();
   Status FailToMeet(const std::string& line);
 
+  // Whether this rank may tell its group a record of so many bytes. Fails the job for a longer one.
+  bool MayPost(size_t bytes, size_t most);
   // Appends to the outbox, in bounded time; false where the job has failed meanwhile.
   bool Tell(FrameKind kind, std::string_view body);
   void SetFailure(const std::string& line, bool of_the_job);

@@ -238,6 +238,7 @@ void Ranks::Receive(const Frame& frame) {
       return;
     }
     case FrameKind::kPost:
+    case FrameKind::kSend:
       kept = listeners_.Post(group_ranks_[from], frame.body);
       break;
     case FrameKind::kGather:

@@ -93,6 +93,7 @@ void Spoke::Take(const Frame& frame) {
       hub_left_ |= frame.from == 0;
       return sink_.Receive(frame);
     case FrameKind::kPost:
+    case FrameKind::kSend:
     case FrameKind::kGather:
       return sink_.Receive(frame);
     default:

@@ -34,13 +34,15 @@ Status CheckUse(const CLI::App& app, const MultigridWords& words) {
     return Status::Ok();
   };
   if (words.train.empty()) {
-    UCUDNN_RETURN_IF_ERROR(
-        refuse({"--epochs", "--examples", "--rate", "--momentum", "--backward-cycles"},
-               "says how to train; expected --train FOLDER with it"));
+    UCUDNN_RETURN_IF_ERROR(refuse(
+        {"--epochs", "--examples", "--rate", "--momentum", "--backward-cycles", "--data-parallel"},
+        "says how to train; expected --train FOLDER with it"));
   }
   if (!words.analyse) {
+    UCUDNN_RETURN_IF_ERROR(refuse({"--machine"}, "says where to model solves; expected --analyse"));
+  } else {
     UCUDNN_RETURN_IF_ERROR(
-        refuse({"--machine", "--devices"}, "says where to model solves; expected --analyse"));
+        refuse({"--method", "--data-parallel"}, "says how to solve; --analyse models all methods"));
   }
   if (words.net != "chain") {
     UCUDNN_RETURN_IF_ERROR(refuse(
@@ -56,6 +58,10 @@ Status CheckUse(const CLI::App& app, const MultigridWords& words) {
     UCUDNN_RETURN_IF_ERROR(refuse({"--threads"}, "is of the host; expected --streams of a device"));
     UCUDNN_RETURN_IF_ERROR(
         refuse({"--train"}, "devices solve forward alone; expected --backend cpu64 to train"));
+    if (!words.analyse) {
+      UCUDNN_RETURN_IF_ERROR(
+          refuse({"--devices"}, "cudnn solves on one; expected --backend cpu64"));
+    }
   } else {
     UCUDNN_RETURN_IF_ERROR(refuse({"--host", "--way", "--streams", "--workspace-limit"},
                                   "is of a device; expected --backend cudnn with it"));
@@ -88,24 +94,33 @@ void TellDoubts(const CLI::App& app, const SolvedNetwork& solved) {
   }
 }
 
+Result<Problem> ReadProblemOf(const MultigridWords& words, const MultigridRanks& ranks) {
+  return ranks.all() > 1 ? ReadSharedProblem(words) : ReadProblem(words);
+}
+
 // At one depth, or at each of --depths.
-Result<std::vector<SolvedNetwork>> SolveAll(const MultigridWords& words) {
+Result<std::vector<SolvedNetwork>> SolveAll(const MultigridWords& words,
+                                            const std::shared_ptr<MultigridRanks>& ranks) {
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<int> depths, ReadDepths(words));
   std::vector<MultigridWords> each(std::max<size_t>(depths.size(), 1), words);
   for (size_t at = 0; at < depths.size(); ++at) each[at].layers = std::to_string(depths[at]);
   std::vector<SolvedNetwork> solves;
   for (const MultigridWords& one : each) {
-    UCUDNN_ASSIGN_OR_RETURN(const Problem problem, ReadProblem(one));
-    UCUDNN_ASSIGN_OR_RETURN(const MultigridSettings settings, ReadSettings(one, problem));
+    UCUDNN_ASSIGN_OR_RETURN(const Problem problem, ReadProblemOf(one, *ranks));
+    UCUDNN_ASSIGN_OR_RETURN(const MultigridSettings settings, ReadSettings(one, problem, ranks));
     UCUDNN_ASSIGN_OR_RETURN(SolvedNetwork solved, SolveOnce(problem, settings));
     solves.push_back(std::move(solved));
   }
   return solves;
 }
 
-int Solve(const CLI::App& app, const MultigridWords& words) {
-  const Result<std::vector<SolvedNetwork>> solves = SolveAll(words);
-  if (!solves.ok()) return Refuse(app, solves.message());
+int Solve(const CLI::App& app, const MultigridWords& words,
+          const std::shared_ptr<MultigridRanks>& ranks) {
+  const Result<std::vector<SolvedNetwork>> solves = SolveAll(words, ranks);
+  if (!solves.ok()) {
+    return Refuse(app, solves.message(), ranks->others_failed() ? kFailed : kBadUsage);
+  }
+  if (!ranks->speaks()) return 0;
   if (!words.report.empty()) {
     const int code = WriteOutput(app, FormatSolves(words, *solves), words.report);
     if (code != 0) return code;
@@ -124,10 +139,12 @@ int Solve(const CLI::App& app, const MultigridWords& words) {
 int TellMultigrid(const CLI::App& app, const MultigridWords& words) {
   if (const Status use = CheckUse(app, words); !use.ok()) return Refuse(app, use.message());
   if (words.analyse) return AnalyseMultigrid(app, words);
-  if (words.train.empty()) return Solve(app, words);
-  const Result<Problem> problem = ReadProblem(words);
+  const Result<std::shared_ptr<MultigridRanks>> ranks = MultigridRanks::Open(words);
+  if (!ranks.ok()) return Refuse(app, ranks.message());
+  if (words.train.empty()) return Solve(app, words, *ranks);
+  const Result<Problem> problem = ReadProblemOf(words, **ranks);
   if (!problem.ok()) return Refuse(app, problem.message());
-  const Result<MultigridSettings> settings = ReadSettings(words, *problem);
+  const Result<MultigridSettings> settings = ReadSettings(words, *problem, *ranks);
   if (!settings.ok()) return Refuse(app, settings.message());
   return Train(app, words, *problem, *settings);
 }
@@ -242,9 +259,21 @@ void AddAnalysisOptions(CLI::App& app, MultigridWords& words) {
                  "to analyse: a machine's file or name (" + Join(planner::MachineNames(), ", ") +
                      ";\nNAME:N: nodes); default: this one, with a core as a device")
       ->type_name("FILE|NAME");
-  app.add_option("--devices", words.devices,
-                 "to analyse (default: 1, 2, 4, ... 64, as far as the machine has them)")
-      ->type_name("N,...");
+}
+
+void AddRankOptions(CLI::App& app, MultigridWords& words) {
+  app.add_option(
+         "--devices", words.devices,
+         "share the layers out over N threads; processes that torchrun, MPI or SLURM started are\n"
+         "devices by themselves. To analyse: N,... (default: 1, 2, 4, ... 64)")
+      ->type_name("N");
+  app.add_option("--method", words.method,
+                 "multigrid, or partitioned: the same layers on the same devices, one after the\n"
+                 "other (default: multigrid)")
+      ->type_name("NAME");
+  app.add_option("--data-parallel", words.data_parallel,
+                 "train D replicas, each on --devices, that sum their gradients (default: 1)")
+      ->type_name("D");
 }
 
 void AddTrainingOptions(CLI::App& app, MultigridWords& words) {
@@ -273,6 +302,7 @@ Command AddMultigrid(CLI::App& ucudnn) {
   AddMachineOptions(*app, *words);
   AddTrainingOptions(*app, *words);
   AddAnalysisOptions(*app, *words);
+  AddRankOptions(*app, *words);
   return {app, [app, words](const ProgramWords&) { return TellMultigrid(*app, *words); }};
 }
 

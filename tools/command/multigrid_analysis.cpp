@@ -331,7 +331,8 @@ Result<bool> Analyst::Verify(const TriedSetting& tried) {
 Result<NetworkAnalysis> Analyst::Run() {
   UCUDNN_ASSIGN_OR_RETURN(seed_, ReadSeed(words_));
   UCUDNN_ASSIGN_OR_RETURN(problem_, ReadUndrawnProblem(words_));
-  UCUDNN_ASSIGN_OR_RETURN(analysis_.settings, ReadSettings(words_, problem_));
+  UCUDNN_ASSIGN_OR_RETURN(analysis_.settings,
+                          ReadSettings(words_, problem_, std::make_shared<MultigridRanks>()));
   UCUDNN_RETURN_IF_ERROR(CheckOptions(analysis_.settings.network.forward));
   analysis_.facts = FactsOf(problem_, analysis_.settings.network);
   UCUDNN_ASSIGN_OR_RETURN(analysis_.parameters, planner::ParameterCount(problem_.chain.graph));

@@ -32,7 +32,8 @@ std::vector<int> ExtentsOf(const planner::Shape& shape) {
 // As HostNetwork makes them: a stage that coarsening leaves too few layers has one level. None
 // where the settings make no hierarchy at all.
 std::vector<Hierarchy> LevelsOf(int steps, const multigrid::NetworkSettings& settings) {
-  for (const int levels : {settings.levels, 1}) {
+  const bool is_serial = settings.method == multigrid::Method::kPartitioned;
+  for (const int levels : {is_serial ? 1 : settings.levels, 1}) {
     Result<Hierarchy> made = Hierarchy::Make(steps, settings.coarsening, levels);
     if (made.ok()) return {*std::move(made)};
   }
@@ -54,8 +55,14 @@ ProblemFacts FactsOf(const multigrid::Problem& problem,
                         .parameters = 0,
                         .has_drawn_weights = problem.has_drawn_weights,
                         .stages = {}};
-  for (const multigrid::NodeWeights& weights : problem.parameters) {
-    facts.parameters += static_cast<int64_t>(weights.weights.size() + weights.bias.size());
+  // The problem of several ranks has no parameters of its own.
+  const planner::Graph& graph = problem.chain.graph;
+  for (size_t id = 0; id < graph.nodes.size(); ++id) {
+    if (graph.nodes[id].inputs.empty()) continue;
+    const planner::Shape& input = problem.chain.shapes[graph.nodes[id].inputs.front()];
+    const multigrid::WeightCounts counts =
+        multigrid::WeightCountsOf({graph.nodes[id].op, input, problem.chain.shapes[id]});
+    facts.parameters += counts.weights + counts.bias;
   }
   for (const auto& section : problem.chain.sections) {
     const auto* stage = std::get_if<Stage>(&section);
@@ -102,6 +109,46 @@ std::string Grouped(int64_t number) {
     text.insert(static_cast<size_t>(at), ",");
   }
   return text;
+}
+
+namespace {
+
+int64_t NumbersOf(const multigrid::Problem& problem, const multigrid::Placement& placement,
+                  const multigrid::NetworkSettings& settings, int rank, int ways) {
+  const planner::Graph& graph = problem.chain.graph;
+  int64_t parameters = 0;
+  for (size_t id = 0; id < graph.nodes.size(); ++id) {
+    if (graph.nodes[id].inputs.empty() || placement.owners[id] != rank) continue;
+    const planner::Shape& input = problem.chain.shapes[graph.nodes[id].inputs.front()];
+    const multigrid::WeightCounts counts =
+        multigrid::WeightCountsOf({graph.nodes[id].op, input, problem.chain.shapes[id]});
+    parameters += counts.weights + counts.bias;
+  }
+  int64_t states = 0;
+  for (size_t at = 0; at < placement.sections.size(); ++at) {
+    const auto* stage = std::get_if<Stage>(&problem.chain.sections[at]);
+    const multigrid::Partition& partition = placement.sections[at].partition;
+    if (stage == nullptr || !partition.ranks().Has(rank)) continue;
+    const int position = rank - partition.first_rank;
+    const Hierarchy& levels = placement.sections[at].hierarchy;
+    const Hierarchy own = levels.Part(partition.begins[position], partition.begins[position + 1],
+                                      std::min(partition.distributed + 1, levels.levels()));
+    int64_t count = multigrid::BlockSystem::StatesFor(own, settings.lanes, settings.storage);
+    if (partition.Gathers(levels) && position == 0) {
+      count += multigrid::BlockSystem::StatesFor(levels.CoarseLevels(partition.distributed),
+                                                 settings.lanes, multigrid::Storage::kAll);
+    }
+    states += count * stage->shape.Features() * settings.batch;
+  }
+  // In training parameters have a gradient and a velocity.
+  return parameters * (ways == 1 ? 1 : 3) + states * ways;
+}
+
+}  // namespace
+
+int64_t RankBytes(const multigrid::Problem& problem, const multigrid::Placement& placement,
+                  const multigrid::NetworkSettings& settings, int rank, int ways) {
+  return NumbersOf(problem, placement, settings, rank, ways) * static_cast<int64_t>(sizeof(double));
 }
 
 int64_t StateBytes(const multigrid::Problem& problem, const multigrid::NetworkSettings& settings) {

@@ -48,6 +48,8 @@ ordered_json HeadOf(const MultigridWords& words, const ProblemFacts& facts,
   } else {
     head["threads"] = settings.lanes;
   }
+  head["method"] = words.method;
+  head["devices"] = all.ranks->devices();
   head["batch"] = settings.batch;
   head["norm"] = NormText(settings.forward);
   head["tolerance"] = NumberOrNull(settings.forward.tolerance);
@@ -139,13 +141,14 @@ std::string FormatSolves(const MultigridWords& words, const std::vector<SolvedNe
 std::string FormatTraining(const MultigridWords& words, const TrainingFacts& facts,
                            const std::vector<TrainedEpoch>& epochs) {
   const multigrid::TrainingSettings& settings = facts.training.settings;
-  ordered_json json = HeadOf(words, facts.problem, {settings.network, false, nullptr});
+  ordered_json json = HeadOf(words, facts.problem, {settings.network, false, nullptr, facts.ranks});
   json["most_backward_cycles"] = settings.network.backward.cycles;
   ordered_json stages = ordered_json::array();
   for (const StageFacts& stage : facts.problem.stages) stages.push_back(StageJson(stage));
   json["stages"] = std::move(stages);
   ordered_json training;
   training["data"] = words.train;
+  training["replicas"] = facts.replicas;
   training["examples"] = facts.examples;
   training["test_examples"] = facts.test_examples;
   training["rate"] = settings.learning_rate;

@@ -60,10 +60,30 @@ void PrintMethod(const MultigridWords& words, const multigrid::NetworkSettings& 
   std::printf(
       "%s%s\n", machine.c_str(),
       settings.batch == 1 ? "" : (", mini-batch of " + std::to_string(settings.batch)).c_str());
+  if (settings.method == multigrid::Method::kPartitioned) {
+    std::printf("partitioned: one layer after the other\n");
+    return;
+  }
   if (settings.levels == 1) return;
   std::printf("%s-cycle, relaxation %s, coarse operator %s, start %s\n", words.cycle.c_str(),
               RelaxationText(settings.forward).c_str(), multigrid::NameOf(settings.coarse),
               words.start.c_str());
+}
+
+// "layers 0, 1,023, 2,046 and 3,069": where the devices' layers begin.
+void PrintPlacement(const multigrid::Placement& placement) {
+  for (const multigrid::SectionPlace& place : placement.sections) {
+    const multigrid::Partition& partition = place.partition;
+    if (partition.ranks().count < 2) continue;
+    std::vector<int> begins(partition.begins.begin(), partition.begins.end() - 1);
+    std::printf("devices begin at layers %s", LayersText(begins).c_str());
+    const int levels = place.hierarchy.levels();
+    if (partition.Gathers(place.hierarchy)) {
+      std::printf("; %d of %d levels are distributed, the others on the first device",
+                  partition.distributed, levels);
+    }
+    std::printf("\n");
+  }
 }
 
 void PrintStage(const SolvedNetwork& solved, size_t at) {
@@ -151,6 +171,7 @@ void PrintResiduals(const std::vector<SolvedNetwork>& solves) {
 void PrintSolve(const MultigridWords& words, const SolvedNetwork& solved) {
   PrintNetwork(words, solved.facts);
   PrintMethod(words, solved.settings.network, solved.machine);
+  PrintPlacement(solved.placement);
   for (size_t at = 0; at < solved.stages.size(); ++at) PrintStage(solved, at);
   PrintCheck(solved);
 }
@@ -194,7 +215,8 @@ void PrintTraining(const MultigridWords& words, const TrainingFacts& facts) {
   const multigrid::TrainingSettings& settings = facts.training.settings;
   PrintNetwork(words, facts.problem);
   PrintMethod(words, settings.network,
-              MultigridSettings{settings.network, false, nullptr}.MachineText());
+              MultigridSettings{settings.network, false, nullptr, facts.ranks}.MachineText());
+  PrintPlacement(facts.placement);
   const StageFacts& longest = facts.problem.LongestStage();
   std::printf("%s; ", LevelsText(longest.levels).c_str());
   const multigrid::SolveOptions& forward = settings.network.forward;
@@ -211,6 +233,9 @@ void PrintTraining(const MultigridWords& words, const TrainingFacts& facts) {
       "%s images of %s, %s to test; mini-batches of %d, learning rate %.3g, momentum %.3g\n",
       Grouped(facts.examples).c_str(), words.train.c_str(), Grouped(facts.test_examples).c_str(),
       settings.network.batch, settings.learning_rate, settings.momentum);
+  if (facts.replicas > 1) {
+    std::printf("each step trains on a mini-batch of each replica, and sums their gradients\n");
+  }
   std::printf("\n%5s  %9s  %7s  %9s  %9s  %9s\n", "epoch", "loss", "top-1", "cycles", "fell back",
               "CPU s");
   std::fflush(stdout);

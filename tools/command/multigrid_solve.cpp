@@ -9,6 +9,7 @@
 #include "base/byte_size.h"
 #include "command/free_memory.h"
 #include "command/multigrid_progress.h"
+#include "planner/multigrid/host/rank_costs.h"
 
 namespace ucudnn::command {
 namespace {
@@ -25,19 +26,25 @@ std::vector<double> Repeated(const std::vector<double>& image, int batch) {
 
 struct Pass {
   std::unique_ptr<HostNetwork> network;
-  std::vector<double> logits;
+  std::vector<double> logits;  // on the rank that has them
   double seconds = 0;
 };
 
-Result<Pass> RunForward(const Problem& problem, const multigrid::NetworkSettings& settings,
+Result<Pass> RunForward(const Problem& problem, const multigrid::Parameters& parameters,
+                        const multigrid::NetworkSettings& settings,
                         const std::vector<double>& images) {
   Pass pass;
-  UCUDNN_ASSIGN_OR_RETURN(pass.network,
-                          HostNetwork::Make(problem.chain, problem.parameters, settings));
+  UCUDNN_ASSIGN_OR_RETURN(pass.network, HostNetwork::Make(problem.chain, parameters, settings));
+  multigrid::Peers& peers = pass.network->peers();
   const Stopwatch stopwatch;
   UCUDNN_ASSIGN_OR_RETURN(const double* logits, pass.network->Forward(images.data()));
+  if (logits != nullptr) {
+    pass.logits.assign(logits, logits + pass.network->output_size() * settings.batch);
+  }
+  if (peers.size() > 1) {  // until the last rank has done its part
+    UCUDNN_RETURN_IF_ERROR(multigrid::GatherNumbers(peers, {0, peers.size()}, {}).status());
+  }
   pass.seconds = stopwatch.Seconds();
-  pass.logits.assign(logits, logits + pass.network->output_size() * settings.batch);
   return pass;
 }
 
@@ -85,33 +92,108 @@ Status CheckStateMemory(const Problem& problem, const multigrid::NetworkSettings
                        " of memory are free; expected a smaller --batch, or --storage c-points");
 }
 
+Status CheckRankMemory(const Problem& problem, const multigrid::Placement& placement,
+                       const MultigridSettings& settings, int ways) {
+  const MultigridRanks& ranks = *settings.ranks;
+  int64_t all = 0;
+  int64_t most = 0;
+  for (int rank = 0; rank < ranks.devices(); ++rank) {
+    const int64_t bytes = RankBytes(problem, placement, settings.network, rank, ways);
+    all += bytes;
+    most = std::max(most, bytes);
+  }
+  // Those that share this machine are taken for the dearest of all, where not all are here.
+  const bool are_all_here = ranks.on_this_host() == ranks.all();
+  const int64_t here = are_all_here ? all * ranks.replicas() : most * ranks.on_this_host();
+  const int64_t free = FreeMemoryBytes();
+  if (here <= free) return Status::Ok();
+  return Status::Error("layers and states of " + std::to_string(ranks.on_this_host()) +
+                       " devices on this machine take " +
+                       FormatByteSize(static_cast<size_t>(here)) + ", and " +
+                       FormatByteSize(static_cast<size_t>(free)) +
+                       " of memory are free; expected devices on more machines, a smaller "
+                       "--batch, or --storage c-points");
+}
+
+Result<multigrid::Placement> PlaceOnRanks(const Problem& problem, const MultigridSettings& settings,
+                                          int ways, multigrid::Peers& all,
+                                          multigrid::NetworkSettings& network) {
+  // What cannot be placed at all is said before anything is measured.
+  UCUDNN_RETURN_IF_ERROR(PlacementOf(problem.chain, network, settings.ranks->devices()).status());
+  UCUDNN_ASSIGN_OR_RETURN(const multigrid::RankCosts costs,
+                          multigrid::MeasureRankCosts(problem.chain, network.batch, ways > 1, all));
+  network.step_costs = costs.steps;
+  network.messages = costs.messages;
+  UCUDNN_ASSIGN_OR_RETURN(multigrid::Placement placement,
+                          PlacementOf(problem.chain, network, settings.ranks->devices()));
+  UCUDNN_RETURN_IF_ERROR(CheckRankMemory(problem, placement, settings, ways));
+  return placement;
+}
+
+namespace {
+
+// The solve as one rank does it, with the ranks of `all`; rank 0 fills `solved`.
+Status SolveOnRank(const Problem& problem, const MultigridSettings& settings, multigrid::Peers& all,
+                   SolvedNetwork& solved) {
+  multigrid::NetworkSettings network = settings.network;
+  network.forward.measures_start = true;
+  const bool speaks = all.rank() == 0 && settings.ranks->speaks();
+  std::optional<MultigridProgress> progress;
+  const auto show = [&](const std::string& text) {
+    if (progress) progress->Show(text);
+  };
+  if (speaks) progress.emplace();
+  show("solving");
+  if (speaks) {
+    network.forward.watch = [&](int cycle, double residual) {
+      show(CycleText(cycle, residual, network.forward));
+    };
+  }
+  multigrid::Parameters own;
+  const multigrid::Parameters* parameters = &problem.parameters;
+  multigrid::Placement placement;
+  if (all.size() > 1) {
+    network.peers = &all;
+    UCUDNN_ASSIGN_OR_RETURN(placement, PlaceOnRanks(problem, settings, 1, all, network));
+    own = ParametersOf(all.rank(), placement, problem);
+    parameters = &own;
+  }
+  const std::vector<double> images = Repeated(problem.input, network.batch);
+  UCUDNN_ASSIGN_OR_RETURN(const Pass pass, RunForward(problem, *parameters, network, images));
+  if (speaks) {
+    solved.stages = pass.network->forward_solutions();
+    solved.seconds = pass.seconds;
+    solved.machine = settings.MachineText();
+    solved.placement = placement;
+  }
+  if (!settings.checks) return Status::Ok();
+  network.method = multigrid::Method::kPartitioned;
+  show("serial propagation, to compare with");
+  UCUDNN_ASSIGN_OR_RETURN(const Pass serial, RunForward(problem, *parameters, network, images));
+  double error = RelativeError(pass.logits, serial.logits);
+  UCUDNN_RETURN_IF_ERROR(ShareNumber(all, serial.network->logits_rank(), error));
+  if (!speaks) return Status::Ok();
+  solved.serial_seconds = serial.seconds;
+  solved.output_error = error;
+  return Status::Ok();
+}
+
+}  // namespace
+
 Result<SolvedNetwork> SolveOnce(const Problem& problem, const MultigridSettings& settings) {
   SolvedNetwork solved = {.facts = FactsOf(problem, settings.network),
                           .settings = settings,
                           .stages = {},
+                          .placement = {},
                           .seconds = 0,
                           .machine = {},
                           .serial_seconds = {},
                           .output_error = {}};
-  multigrid::NetworkSettings network = settings.network;
-  UCUDNN_RETURN_IF_ERROR(CheckStateMemory(problem, network, 1));
-  MultigridProgress progress;
-  progress.Show("solving");
-  network.forward.measures_start = true;
-  network.forward.watch = [&](int cycle, double residual) {
-    progress.Show(CycleText(cycle, residual, network.forward));
-  };
-  const std::vector<double> images = Repeated(problem.input, network.batch);
-  UCUDNN_ASSIGN_OR_RETURN(const Pass pass, RunForward(problem, network, images));
-  solved.stages = pass.network->forward_solutions();
-  solved.seconds = pass.seconds;
-  solved.machine = settings.MachineText();
-  if (!settings.checks) return solved;
-  network.levels = 1;
-  progress.Show("serial propagation, to compare with");
-  UCUDNN_ASSIGN_OR_RETURN(const Pass serial, RunForward(problem, network, images));
-  solved.serial_seconds = serial.seconds;
-  solved.output_error = RelativeError(pass.logits, serial.logits);
+  if (settings.ranks->all() == 1) {
+    UCUDNN_RETURN_IF_ERROR(CheckStateMemory(problem, settings.network, 1));
+  }
+  UCUDNN_RETURN_IF_ERROR(settings.ranks->Run(
+      [&](multigrid::Peers& all) { return SolveOnRank(problem, settings, all, solved); }));
   return solved;
 }
 

@@ -26,8 +26,9 @@ struct SolvedNetwork {
   ProblemFacts facts;
   MultigridSettings settings;
   std::vector<multigrid::StageSolution> stages;
-  double seconds = 0;   // of the solve, by the clock
-  std::string machine;  // MultigridSettings::MachineText, behind the solve
+  multigrid::Placement placement;  // where there are several devices
+  double seconds = 0;              // of the solve, by the clock
+  std::string machine;             // MultigridSettings::MachineText, behind the solve
   // Of serial propagation, and the relative error of the output against it, in L2.
   std::optional<double> serial_seconds;
   std::optional<double> output_error;
@@ -44,8 +45,18 @@ double RelativeResidual(const multigrid::Solution& solution, const MultigridSett
 Result<SolvedNetwork> SolveOnce(const multigrid::Problem& problem,
                                 const MultigridSettings& settings);
 
-// Refuses states that this machine has no memory for. `ways` is 2 in training.
+// Refuses states that this machine has no memory for, of several devices parameters, too. `ways` is
+// 2 in training.
 Status CheckStateMemory(const multigrid::Problem& problem,
                         const multigrid::NetworkSettings& settings, int ways);
+Status CheckRankMemory(const multigrid::Problem& problem, const multigrid::Placement& placement,
+                       const MultigridSettings& settings, int ways);
+
+// Measures what layers and messages cost, and shares the layers out: `network` becomes one of a
+// rank of several.
+Result<multigrid::Placement> PlaceOnRanks(const multigrid::Problem& problem,
+                                          const MultigridSettings& settings, int ways,
+                                          multigrid::Peers& all,
+                                          multigrid::NetworkSettings& network);
 
 }  // namespace ucudnn::command

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <memory>
 
 #include "base/text.h"
@@ -12,6 +13,7 @@
 #include "command/output_file.h"
 #include "planner/multigrid/data/image_scaler.h"
 #include "planner/multigrid/data/labelled_images.h"
+#include "planner/multigrid/distributed/some_peers.h"
 
 namespace ucudnn::command {
 namespace {
@@ -44,7 +46,7 @@ struct DigitSets {
 };
 
 Result<DigitSets> ReadDigits(const std::string& folder, const MultigridTraining& training,
-                             const Problem& problem) {
+                             const Problem& problem, int replicas) {
   const planner::Shape& input = problem.chain.shapes.front();
   const planner::Shape& output = problem.chain.shapes.back();
   if (input.c != 1 || input.spatial_rank != 2 || output.Features() != multigrid::kLabels) {
@@ -58,10 +60,12 @@ Result<DigitSets> ReadDigits(const std::string& folder, const MultigridTraining&
   DigitSets digits = {ExamplesOf(data->training, data->full_scale, input, training.most_examples),
                       ExamplesOf(data->test, data->full_scale, input, 0)};
   const int batch = training.settings.network.batch;
-  if (digits.training.count() >= batch) return digits;
-  return Status::Error("--batch " + std::to_string(batch) + ": there are " +
-                       std::to_string(digits.training.count()) +
-                       " images to train on; expected at most as many in a mini-batch");
+  if (digits.training.count() >= batch * replicas) return digits;
+  return Status::Error(
+      "--batch " + std::to_string(batch) + ": there are " +
+      std::to_string(digits.training.count()) +
+      " images to train on; expected at most as many in " +
+      (replicas == 1 ? "a mini-batch" : std::to_string(replicas) + " mini-batches at once"));
 }
 
 // Whatever a user must know besides the table, once.
@@ -93,48 +97,98 @@ std::string EpochText(int number, int epochs) {
   return "epoch " + std::to_string(number) + " of " + std::to_string(epochs);
 }
 
-// One epoch and its test.
+// One epoch and its test. `show` says how far it is.
+using ShowProgress = std::function<void(const std::string& text, double done)>;
 Result<TrainedEpoch> RunEpoch(Trainer& trainer, const DigitSets& digits, int number,
-                              const MultigridTraining& training, MultigridProgress& progress) {
-  const int steps = digits.training.count() / training.settings.network.batch;
+                              const TrainingFacts& facts, const ShowProgress& show) {
+  const int epochs = facts.training.epochs;
+  const int steps =
+      digits.training.count() / (facts.training.settings.network.batch * facts.replicas);
   const Stopwatch stopwatch;
   TrainedEpoch epoch;
   const auto before_step = [&](int step) {
     const double done = number - 1 + static_cast<double>(step) / steps;
-    progress.Show(EpochText(number, training.epochs) + ": step " + std::to_string(step + 1) + "/" +
-                      std::to_string(steps),
-                  done / training.epochs);
+    show(EpochText(number, epochs) + ": step " + std::to_string(step + 1) + "/" +
+             std::to_string(steps),
+         done / epochs);
   };
   UCUDNN_ASSIGN_OR_RETURN(epoch.result, trainer.RunEpoch(digits.training, before_step));
-  progress.Show(EpochText(number, training.epochs) + ": testing",
-                static_cast<double>(number) / training.epochs);
+  show(EpochText(number, epochs) + ": testing", static_cast<double>(number) / epochs);
   UCUDNN_ASSIGN_OR_RETURN(epoch.result.top1, trainer.Evaluate(digits.test));
   epoch.seconds = stopwatch.Seconds();
-  progress.Clear();
   return epoch;
 }
 
-int RunEpochs(const CLI::App& app, const MultigridWords& words, const TrainingFacts& facts,
-              Trainer& trainer, const DigitSets& digits) {
-  MultigridProgress progress;
-  Notices notices(app);
-  std::vector<TrainedEpoch> epochs;
-  for (int number = 1; number <= facts.training.epochs; ++number) {
-    Result<TrainedEpoch> epoch = RunEpoch(trainer, digits, number, facts.training, progress);
-    progress.Clear();
-    if (!epoch.ok()) {
-      // A tolerance below what the states can reach is noticed by the first solve.
-      const bool asks_too_much = facts.training.settings.network.forward.tolerance.has_value();
-      return Refuse(app, epoch.message(), asks_too_much ? kBadUsage : kFailed);
-    }
-    notices.Look(number, epoch->result);
-    if (!words.json) PrintEpoch(number, *epoch);
-    epochs.push_back(*std::move(epoch));
-    if (words.report.empty()) continue;
-    const int code = WriteOutput(app, FormatTraining(words, facts, epochs), words.report);
-    if (code != 0) return code;
+// What the rank that speaks says of training, and writes.
+class Reporter {
+ public:
+  Reporter(const CLI::App& app, const MultigridWords& words, TrainingFacts& facts)
+      : app_(app), words_(words), facts_(facts), notices_(app) {}
+
+  void Begin(const multigrid::Placement& placement) {
+    has_begun_ = true;
+    facts_.placement = placement;
+    if (!words_.json) PrintTraining(words_, facts_);
   }
-  return words.json ? WriteOutput(app, FormatTraining(words, facts, epochs), "") : 0;
+  void Show(const std::string& text, double done) { progress_.Show(text, done); }
+  // An error where the report cannot be written: code() says more.
+  Status Add(int number, TrainedEpoch epoch) {
+    progress_.Clear();
+    notices_.Look(number, epoch.result);
+    if (!words_.json) PrintEpoch(number, epoch);
+    epochs_.push_back(std::move(epoch));
+    if (words_.report.empty()) return Status::Ok();
+    code_ = WriteOutput(app_, FormatTraining(words_, facts_, epochs_), words_.report);
+    return code_ == 0 ? Status::Ok() : Status::Error("the report cannot be written");
+  }
+  void End() {
+    progress_.Clear();
+    if (words_.json) code_ = WriteOutput(app_, FormatTraining(words_, facts_, epochs_), "");
+  }
+  void Clear() { progress_.Clear(); }
+  int code() const { return code_; }
+  bool has_begun() const { return has_begun_; }
+
+ private:
+  const CLI::App& app_;
+  const MultigridWords& words_;
+  TrainingFacts& facts_;
+  Notices notices_;
+  MultigridProgress progress_;
+  std::vector<TrainedEpoch> epochs_;
+  int code_ = 0;
+  bool has_begun_ = false;
+};
+
+// Training as one rank does it; null where another speaks.
+Status TrainOnRank(const Problem& problem, const TrainingFacts& facts, const DigitSets& digits,
+                   multigrid::Peers& all, Reporter* reporter) {
+  constexpr int kWays = 2;  // forward and backward
+  multigrid::ReplicaPeers peers(all, facts.replicas);
+  multigrid::TrainingSettings settings = facts.training.settings;
+  multigrid::Placement placement;
+  multigrid::Parameters parameters;
+  if (all.size() == 1) {
+    UCUDNN_RETURN_IF_ERROR(CheckStateMemory(problem, settings.network, kWays));
+    parameters = problem.parameters;
+  } else {
+    settings.network.peers = &peers.network;
+    if (facts.replicas > 1) settings.replicas = &peers.same_layers;
+    MultigridSettings of_all = {settings.network, false, nullptr, facts.ranks};
+    UCUDNN_ASSIGN_OR_RETURN(placement, PlaceOnRanks(problem, of_all, kWays, all, settings.network));
+    parameters = ParametersOf(peers.network.rank(), placement, problem);
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const auto trainer,
+                          Trainer::Make(problem.chain, std::move(parameters), settings));
+  if (reporter != nullptr) reporter->Begin(placement);
+  const auto show = [&](const std::string& text, double done) {
+    if (reporter != nullptr) reporter->Show(text, done);
+  };
+  for (int number = 1; number <= facts.training.epochs; ++number) {
+    UCUDNN_ASSIGN_OR_RETURN(TrainedEpoch epoch, RunEpoch(*trainer, digits, number, facts, show));
+    if (reporter != nullptr) UCUDNN_RETURN_IF_ERROR(reporter->Add(number, std::move(epoch)));
+  }
+  return Status::Ok();
 }
 
 }  // namespace
@@ -143,20 +197,33 @@ int Train(const CLI::App& app, const MultigridWords& words, const Problem& probl
           const MultigridSettings& settings) {
   const Result<MultigridTraining> training = ReadTraining(words, settings);
   if (!training.ok()) return Refuse(app, training.message());
-  const multigrid::NetworkSettings& network = training->settings.network;
-  const Result<DigitSets> digits = ReadDigits(words.train, *training, problem);
+  MultigridRanks& ranks = *settings.ranks;
+  const Result<DigitSets> digits = ReadDigits(words.train, *training, problem, ranks.replicas());
   if (!digits.ok()) return Refuse(app, digits.message());
-  constexpr int kWays = 2;  // forward and backward
-  if (const Status memory = CheckStateMemory(problem, network, kWays); !memory.ok()) {
-    return Refuse(app, memory.message());
+  TrainingFacts facts = {.problem = FactsOf(problem, training->settings.network),
+                         .training = *training,
+                         .examples = digits->training.count(),
+                         .test_examples = digits->test.count(),
+                         .replicas = ranks.replicas(),
+                         .ranks = settings.ranks,
+                         .placement = {}};
+  Reporter reporter(app, words, facts);
+  const Status status = ranks.Run([&](multigrid::Peers& all) {
+    const bool speaks = all.rank() == 0 && ranks.speaks();
+    return TrainOnRank(problem, facts, *digits, all, speaks ? &reporter : nullptr);
+  });
+  reporter.Clear();
+  if (reporter.code() != 0) return reporter.code();
+  if (!status.ok()) {
+    // What is wrong with options is noticed before the first step, or, of a tolerance below what
+    // the states can reach, by the first solve.
+    const bool asks_too_much =
+        !reporter.has_begun() || training->settings.network.forward.tolerance.has_value();
+    return Refuse(app, status.message(),
+                  asks_too_much && !ranks.others_failed() ? kBadUsage : kFailed);
   }
-  const Result<std::unique_ptr<Trainer>> trainer =
-      Trainer::Make(problem.chain, problem.parameters, training->settings);
-  if (!trainer.ok()) return Refuse(app, trainer.message());
-  const TrainingFacts facts = {FactsOf(problem, network), *training, digits->training.count(),
-                               digits->test.count()};
-  if (!words.json) PrintTraining(words, facts);
-  return RunEpochs(app, words, facts, **trainer, *digits);
+  if (ranks.speaks()) reporter.End();
+  return reporter.code();
 }
 
 }  // namespace ucudnn::command

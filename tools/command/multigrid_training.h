@@ -1,11 +1,13 @@
 // Training by `ucudnn multigrid --train`. Used from main's thread only.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "command/command.h"
 #include "command/multigrid_facts.h"
+#include "command/multigrid_ranks.h"
 #include "command/multigrid_words.h"
 #include "planner/multigrid/host/training.h"
 
@@ -17,6 +19,9 @@ struct TrainingFacts {
   MultigridTraining training;
   int examples = 0;
   int test_examples = 0;
+  int replicas = 1;
+  std::shared_ptr<MultigridRanks> ranks;
+  multigrid::Placement placement;  // where there are several devices
 };
 
 struct TrainedEpoch {

@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -249,14 +250,25 @@ Result<Problem> ReadProblem(const MultigridWords& words) {
   return problem;
 }
 
-std::string MultigridSettings::MachineText() const {
-  if (device) return device->Text();
-  return "double precision on the host, " + std::to_string(network.lanes) +
-         (network.lanes == 1 ? " thread" : " threads");
+Result<Problem> ReadSharedProblem(const MultigridWords& words) {
+  UCUDNN_ASSIGN_OR_RETURN(Problem problem, ReadUndrawnProblem(words));
+  if (!problem.parameters.empty()) return problem;
+  UCUDNN_ASSIGN_OR_RETURN(problem.seed, ReadSeed(words));
+  problem.input = multigrid::DrawImage(problem.chain, problem.seed);
+  return problem;
 }
 
-Result<MultigridSettings> ReadSettings(const MultigridWords& words, const Problem& problem) {
+std::string MultigridSettings::MachineText() const {
+  if (device) return device->Text();
+  std::string text = "double precision on the host, ";
+  if (ranks->all() > 1) text += ranks->Text() + ", each with ";
+  return text + std::to_string(network.lanes) + (network.lanes == 1 ? " thread" : " threads");
+}
+
+Result<MultigridSettings> ReadSettings(const MultigridWords& words, const Problem& problem,
+                                       std::shared_ptr<MultigridRanks> ranks) {
   MultigridSettings settings;
+  settings.ranks = std::move(ranks);
   multigrid::NetworkSettings& network = settings.network;
   UCUDNN_ASSIGN_OR_RETURN(const bool is_device, Choose<bool>("--backend", words.backend,
                                                              {{"cpu64", false}, {"cudnn", true}}));
@@ -264,13 +276,18 @@ Result<MultigridSettings> ReadSettings(const MultigridWords& words, const Proble
     UCUDNN_ASSIGN_OR_RETURN(settings.device, MultigridDevice::Open(words));
     network.stage_solvers = &settings.device->solvers();
   }
-  network.lanes = ProcessorsOfThisProcess();
+  int threads = ProcessorsOfThisProcess();
   if (!words.threads.empty()) {
-    UCUDNN_ASSIGN_OR_RETURN(network.lanes, ParseWhole("--threads", words.threads, 1, 1024));
+    UCUDNN_ASSIGN_OR_RETURN(threads, ParseWhole("--threads", words.threads, 1, 1024));
   }
+  network.lanes = std::max(1, threads / settings.ranks->on_this_host());
   if (!words.batch.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(network.batch, ParseWhole("--batch", words.batch, 1, kMostSteps));
   }
+  UCUDNN_ASSIGN_OR_RETURN(network.method, Choose<multigrid::Method>(
+                                              "--method", words.method,
+                                              {{"multigrid", multigrid::Method::kMultigrid},
+                                               {"partitioned", multigrid::Method::kPartitioned}}));
   network.time = problem.time;
   network.step = problem.step;
   UCUDNN_ASSIGN_OR_RETURN(network.coarsening, ParseList("--coarsening", words.coarsening));

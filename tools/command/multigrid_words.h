@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "command/multigrid_device.h"
+#include "command/multigrid_ranks.h"
 #include "planner/multigrid/host/network.h"
 #include "planner/multigrid/host/training.h"
 #include "planner/multigrid/problem.h"
@@ -59,11 +60,16 @@ struct MultigridWords {
 
   bool analyse = false;
   std::string machine;
+
+  std::string method = "multigrid";
   std::string devices;
+  std::string data_parallel;
 };
 
 // What is solved, from --weights, --layers, --seed, --time and the like.
 Result<multigrid::Problem> ReadProblem(const MultigridWords& words);
+// The same for several ranks, each of which draws its own parameters where they are drawn.
+Result<multigrid::Problem> ReadSharedProblem(const MultigridWords& words);
 // The same, but without parameters and image where they would be drawn.
 Result<multigrid::Problem> ReadUndrawnProblem(const MultigridWords& words);
 // --seed.
@@ -74,6 +80,7 @@ struct MultigridSettings {
   multigrid::NetworkSettings network;
   bool checks = false;
   std::shared_ptr<MultigridDevice> device;  // null: the host. Solves network's stages
+  std::shared_ptr<MultigridRanks> ranks;    // whose threads are network.lanes each
 
   // "double precision on the host, 2 threads"; of a device, how its blocks ran last.
   std::string MachineText() const;
@@ -81,7 +88,8 @@ struct MultigridSettings {
   bool RunsOnCpu() const { return !device || device->is_stand_in(); }
 };
 Result<MultigridSettings> ReadSettings(const MultigridWords& words,
-                                       const multigrid::Problem& problem);
+                                       const multigrid::Problem& problem,
+                                       std::shared_ptr<MultigridRanks> ranks);
 
 // A whole number from `least` to `most`; the error names `option`.
 Result<int> ParseWhole(const std::string& option, const std::string& text, int least, int most);

@@ -18,6 +18,14 @@ Status ReceiveInto(Peers& peers, int from, std::span<double> numbers) {
   return Status::Error(line);
 }
 
+Status ShareNumber(Peers& peers, int from, double& number) {
+  if (peers.rank() != from) return ReceiveInto(peers, from, {&number, 1});
+  for (int rank = 0; rank < peers.size(); ++rank) {
+    if (rank != from) UCUDNN_RETURN_IF_ERROR(peers.Send(rank, {&number, 1}));
+  }
+  return Status::Ok();
+}
+
 // The first rank collects them, and tells the others all: their counts and then the numbers.
 Result<std::vector<std::vector<double>>> GatherNumbers(Peers& peers, RankRange ranks,
                                                        std::span<const double> mine) {

@@ -32,6 +32,9 @@ class Peers {
 // Receives as many numbers as `numbers` has.
 Status ReceiveInto(Peers& peers, int from, std::span<double> numbers);
 
+// `number` of the rank `from` becomes that of all ranks.
+Status ShareNumber(Peers& peers, int from, double& number);
+
 // Which ranks of a job.
 struct RankRange {
   int first = 0;

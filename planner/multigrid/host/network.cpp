@@ -40,7 +40,7 @@ Result<Placement> PlacementOf(const ResidualChain& chain, const NetworkSettings&
                               .levels = settings.levels,
                               .is_serial = settings.method == Method::kPartitioned,
                               .distributed = settings.distributed,
-                              .node_costs = settings.node_costs,
+                              .step_costs = settings.step_costs,
                               .messages = settings.messages});
 }
 

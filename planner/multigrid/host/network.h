@@ -52,7 +52,7 @@ struct NetworkSettings {
   Peers* peers = nullptr;
   // As PlacementSetting has them.
   std::optional<int> distributed;
-  std::vector<double> node_costs;
+  std::vector<std::vector<double>> step_costs;
   MessageCosts messages;
 };
 

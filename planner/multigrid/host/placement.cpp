@@ -30,21 +30,19 @@ int StagesOf(const ResidualChain& chain) {
                     [](const auto& section) { return std::holds_alternative<Stage>(section); }));
 }
 
-std::vector<double> StepCosts(const ResidualChain& chain, const Stage& stage,
-                              const std::vector<double>& node_costs) {
+std::vector<double> StepCosts(const ResidualChain& chain, const Stage& stage) {
   std::vector<double> costs;
   for (const ResidualStep& step : stage.steps) {
     double cost = 0;
-    for (const NodeId id : step.transformation) {
-      cost += node_costs.empty() ? OperationsOf(chain, id) : node_costs[id];
-    }
+    for (const NodeId id : step.transformation) cost += OperationsOf(chain, id);
     costs.push_back(cost);
   }
   return costs;
 }
 
-Result<SectionPlace> PlaceStage(const ResidualChain& chain, const Stage& stage,
+Result<SectionPlace> PlaceStage(const ResidualChain& chain, size_t section,
                                 const PlacementSetting& setting, bool is_longest, int here) {
+  const Stage& stage = std::get<Stage>(chain.sections[section]);
   const int steps = static_cast<int>(stage.steps.size());
   SectionPlace place;
   Result<Hierarchy> made = Hierarchy::Make(steps, setting.coarsening, setting.levels);
@@ -66,10 +64,11 @@ Result<SectionPlace> PlaceStage(const ResidualChain& chain, const Stage& stage,
   const int most = MostRanks(place.hierarchy, distributed.value_or(1));
   const int ranks = is_longest ? setting.ranks : std::min(setting.ranks, most);
   if (ranks == 1 && !distributed) distributed = place.hierarchy.levels();
-  UCUDNN_ASSIGN_OR_RETURN(
-      place.partition,
-      MakePartition(place.hierarchy, ranks, StepCosts(chain, stage, setting.node_costs),
-                    setting.messages, distributed));
+  UCUDNN_ASSIGN_OR_RETURN(place.partition,
+                          MakePartition(place.hierarchy, ranks,
+                                        setting.step_costs.empty() ? StepCosts(chain, stage)
+                                                                   : setting.step_costs[section],
+                                        setting.messages, distributed));
   if (setting.is_serial) {
     UCUDNN_ASSIGN_OR_RETURN(place.hierarchy, Hierarchy::Make(steps, setting.coarsening, 1));
     place.partition.distributed = 1;
@@ -96,18 +95,18 @@ Result<Placement> PlaceNetwork(const ResidualChain& chain, const PlacementSettin
   placement.homes.assign(chain.graph.nodes.size(), 0);
   const Stage* const longest = LongestStage(chain);
   int here = 0;
-  for (const auto& section : chain.sections) {
-    const auto* stage = std::get_if<Stage>(&section);
+  for (size_t at = 0; at < chain.sections.size(); ++at) {
+    const auto* stage = std::get_if<Stage>(&chain.sections[at]);
     if (stage == nullptr) {
       placement.sections.push_back({.rank = here, .partition = {}, .hierarchy = {}});
-      for (const NodeId id : std::get<SerialSection>(section).nodes) {
+      for (const NodeId id : std::get<SerialSection>(chain.sections[at]).nodes) {
         placement.owners[id] = placement.homes[id] = here;
       }
       continue;
     }
     UCUDNN_ASSIGN_OR_RETURN(
         const SectionPlace place,
-        PlaceStage(chain, *stage, setting, stage == longest, placement.homes[stage->input]));
+        PlaceStage(chain, at, setting, stage == longest, placement.homes[stage->input]));
     const Partition& partition = place.partition;
     for (int p = 0; p < partition.ranks().count; ++p) {
       for (int step = partition.begins[p]; step < partition.begins[p + 1]; ++step) {

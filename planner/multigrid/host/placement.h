@@ -18,8 +18,8 @@ struct PlacementSetting {
   // Whether stages are solved one layer after the other, by the ranks that have the layers.
   bool is_serial = false;
   std::optional<int> distributed;  // as MakePartition has it
-  // What a node's layer costs; empty: as many as its operations.
-  std::vector<double> node_costs;
+  // What each step of each stage costs, by section; empty: as much as its multiplications.
+  std::vector<std::vector<double>> step_costs;
   MessageCosts messages;
 };
 

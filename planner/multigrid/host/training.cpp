@@ -30,17 +30,6 @@ SquaredSums SumsOf(const NodeWeights& a, const NodeWeights& b) {
   return sums;
 }
 
-// `number` of the rank that has the logits becomes that of all ranks of the network.
-Status ShareOf(HostNetwork& network, double& number) {
-  Peers& peers = network.peers();
-  const int from = network.logits_rank();
-  if (peers.rank() != from) return ReceiveInto(peers, from, {&number, 1});
-  for (int rank = 0; rank < peers.size(); ++rank) {
-    if (rank != from) UCUDNN_RETURN_IF_ERROR(peers.Send(rank, {&number, 1}));
-  }
-  return Status::Ok();
-}
-
 // velocity = momentum * velocity + gradient; number -= rate * velocity; the gradient is 0 again.
 void Descend(std::vector<double>& numbers, std::vector<double>& velocity,
              std::vector<double>& gradient, const TrainingSettings& settings) {
@@ -132,7 +121,8 @@ Result<CheckedStep> Trainer::Check(const double* logits) {
     checked.output_error = output.Relative();
     CrossEntropy(serial_logits, labels_, serial_->output_size(), logits_gradient.data());
   }
-  UCUDNN_RETURN_IF_ERROR(ShareOf(*network_, checked.output_error));
+  UCUDNN_RETURN_IF_ERROR(
+      ShareNumber(network_->peers(), network_->logits_rank(), checked.output_error));
   Parameters gradient = ZerosLike(parameters_);
   UCUDNN_RETURN_IF_ERROR(serial_->Backward(logits_gradient.data(), gradient));
   UCUDNN_ASSIGN_OR_RETURN(checked.gradient_error, DistanceOnRanks(gradient_, gradient));
@@ -186,7 +176,7 @@ Status Trainer::Step(EpochResult& epoch) {
 }
 
 Result<double> Trainer::SumOfReplicas(double number) {
-  UCUDNN_RETURN_IF_ERROR(ShareOf(*network_, number));
+  UCUDNN_RETURN_IF_ERROR(ShareNumber(network_->peers(), network_->logits_rank(), number));
   if (settings_.replicas == nullptr) return number;
   UCUDNN_ASSIGN_OR_RETURN(const auto all,
                           GatherNumbers(*settings_.replicas, {0, replicas()}, {{number}}));

@@ -145,7 +145,7 @@ class MultigridAnalysis(CommandTest):
         analyse = (*net, "--analyse", "--machine", self.machine())
         for words, line in (
                 ((*net, "--machine", "h100x8"), "--machine: says where to model solves; expected --analyse"),
-                ((*net, "--devices", "2"), "--devices: says where to model solves; expected --analyse"),
+                ((*analyse, "--method", "partitioned"), "--method: says how to solve; --analyse models all methods"),
                 ((*net, "--analyse", "--machine", "h101x8"), "--machine ...h101x8...; it is none of k80x16, ...v100x2-25g"),
                 ((*analyse, "--devices", "8"), "--devices '8': expected a whole number from 1 to 4, as 'made' has devices"),
                 ((*analyse, "--devices", "0"), "--devices '0': ..."),

@@ -150,6 +150,39 @@ TEST(Posts, ACallbackMayPostAndFail) {
   EXPECT_EQ(FailureOf(*all[1]), "heard an echo");
 }
 
+// One to all and one to a single rank, in turn.
+TEST(Posts, ThoseToOneRankReachItAloneInOrderWithThoseToAll) {
+  const Job job(6, 2);
+  const auto all = JoinAll(job);
+  ASSERT_EQ(all.size(), 6u);
+  std::vector<Deeds> heard(all.size());
+  std::vector<std::atomic<int>> count(all.size());
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    all[rank]->OnPost([&, rank](int from, std::string_view text) {
+      heard[rank].push_back(std::to_string(from) + std::string(text));
+      ++count[rank];
+    });
+  }
+  for (int i = 0; i < 50; ++i) {
+    all[4]->Post("a" + std::to_string(i));
+    all[4]->Send(2, "o" + std::to_string(i));  // rank 5 of the job
+    all[0]->Send(1, "h" + std::to_string(i));
+  }
+  EXPECT_TRUE(Becomes([&] { return count[5] == 100 && count[3] == 50 && count[1] == 50; }));
+  Deeds to_one, to_all, of_hub;
+  for (int i = 0; i < 50; ++i) {
+    to_all.push_back("1a" + std::to_string(i));
+    to_one.push_back("1a" + std::to_string(i));
+    to_one.push_back("1o" + std::to_string(i));
+    of_hub.push_back("0h" + std::to_string(i));
+  }
+  OnThreads(6, [&](int rank) { all[static_cast<size_t>(rank)]->Leave(""); });
+  EXPECT_EQ(heard[5], to_one);
+  EXPECT_EQ(heard[3], to_all);
+  EXPECT_EQ(heard[1], of_hub);
+  EXPECT_TRUE(heard[0].empty() && heard[2].empty() && heard[4].empty());
+}
+
 TEST(Posts, OneThatIsTooLargeFailsTheJob) {
   const Job job(2);
   const auto all = JoinAll(job);

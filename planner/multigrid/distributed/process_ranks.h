@@ -1,0 +1,58 @@
+// Ranks that are processes, on one host or several: messages go through the control plane of the
+// job (transport/ranks.h), by way of rank 0.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/status.h"
+#include "planner/multigrid/distributed/peers.h"
+#include "transport/ranks.h"
+
+namespace ucudnn::multigrid {
+
+class ProcessRanks : public Peers {
+ public:
+  // Meets the others; the meeting has one group. Receive waits as long as the meeting's
+  // timeout.
+  static Result<std::unique_ptr<ProcessRanks>> Join(const transport::Meeting& meeting);
+  // Leaves the job, waiting shortly for the others.
+  ~ProcessRanks() override;
+
+  int rank() const override { return ranks_->membership().group_rank; }
+  int size() const override { return ranks_->membership().group_size; }
+  Status Send(int to, std::span<const double> numbers) override;
+  Result<std::vector<double>> Receive(int from) override;
+  void Fail(const std::string& line) override;
+  // Why the job failed.
+  std::optional<std::string> Failure() const { return ranks_->Failure(); }
+
+ private:
+  // What has come of one rank: whole messages, and the beginning of the next.
+  struct Inbox {
+    std::deque<std::vector<double>> messages;
+    std::vector<double> partial;
+    size_t missing = 0;  // numbers
+    bool has_left = false;
+  };
+
+  ProcessRanks(std::unique_ptr<transport::Ranks> ranks, transport::Milliseconds timeout);
+  void Hear(int from, std::string_view record);
+  // What Receive would give at once; neither yet where nothing has come.
+  std::optional<Result<std::vector<double>>> Taken(int from) UCUDNN_REQUIRES(mutex_);
+  // The rank at the end of those that wait for each other, from `rank` on, as far as they told.
+  int LastAwaited(int rank) const;
+
+  const std::unique_ptr<transport::Ranks> ranks_;
+  const transport::Milliseconds timeout_;
+  Mutex mutex_;
+  Condition changed_;
+  std::vector<Inbox> inboxes_ UCUDNN_GUARDED_BY(mutex_);  // by rank
+};
+
+}  // namespace ucudnn::multigrid

@@ -1,0 +1,116 @@
+#include "planner/multigrid/host/rank_costs.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+
+#include "planner/multigrid/host/measured_layers.h"
+
+namespace ucudnn::multigrid {
+namespace {
+
+constexpr int kRounds = 10;
+
+// The largest state of a mini-batch, in numbers.
+size_t LargestState(const ResidualChain& chain, int batch) {
+  int64_t largest = 1;
+  for (const auto& section : chain.sections) {
+    const auto* stage = std::get_if<Stage>(&section);
+    if (stage != nullptr) largest = std::max(largest, stage->shape.Features() * batch);
+  }
+  return static_cast<size_t>(largest);
+}
+
+// Half the least time in which a message of so many numbers goes to rank 1 and comes back, on rank
+// 0; 0 on rank 1.
+Result<double> MessageMs(Peers& peers, size_t numbers) {
+  const std::vector<double> message(numbers);
+  double least = peers.rank() == 0 ? std::numeric_limits<double>::infinity() : 0;
+  for (int round = 0; round < kRounds; ++round) {
+    if (peers.rank() == 1) {
+      UCUDNN_ASSIGN_OR_RETURN(const std::vector<double> heard, peers.Receive(0));
+      UCUDNN_RETURN_IF_ERROR(peers.Send(0, heard));
+      continue;
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    UCUDNN_RETURN_IF_ERROR(peers.Send(1, message));
+    UCUDNN_RETURN_IF_ERROR(peers.Receive(1).status());
+    const std::chrono::duration<double, std::milli> taken =
+        std::chrono::steady_clock::now() - begin;
+    least = std::min(least, taken.count() / 2);
+  }
+  return least;
+}
+
+Result<std::vector<std::vector<double>>> StepMs(const ResidualChain& chain, int batch,
+                                                bool trains) {
+  const NetworkLayers all = LayersOfNetwork(chain, batch, sizeof(double));
+  NetworkLayers of_stages = all;
+  of_stages.kinds.clear();
+  std::vector<int> numbers;  // of kinds among those of stages
+  for (const LayerKind& kind : all.kinds) {
+    numbers.push_back(static_cast<int>(of_stages.kinds.size()));
+    if (all.sections[kind.section].is_stage) of_stages.kinds.push_back(kind);
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const HostMeasurement measured, MeasureLayers(chain, of_stages));
+  std::vector<std::vector<double>> steps(chain.sections.size());
+  for (size_t at = 0; at < steps.size(); ++at) {
+    if (!all.sections[at].is_stage) continue;
+    for (const int kind : all.sections[at].kinds) {
+      const auto& ms = measured.kinds[numbers[kind]].ms;
+      const auto of = [&](LayerPass pass) { return ms[static_cast<size_t>(pass)]; };
+      steps[at].push_back(of(LayerPass::kForward) +
+                          (trains ? of(LayerPass::kAdjoint) + of(LayerPass::kGradient) : 0));
+    }
+  }
+  return steps;
+}
+
+// Both messages' times, and all steps'.
+std::vector<double> Flattened(const RankCosts& costs) {
+  std::vector<double> numbers = {costs.messages.message, costs.messages.state};
+  for (const auto& section : costs.steps) {
+    numbers.insert(numbers.end(), section.begin(), section.end());
+  }
+  return numbers;
+}
+
+RankCosts Unflattened(const ResidualChain& chain, const std::vector<double>& numbers) {
+  RankCosts costs;
+  costs.messages = {.message = numbers[0], .state = numbers[1]};
+  auto next = numbers.begin() + 2;
+  for (const auto& section : chain.sections) {
+    const auto* stage = std::get_if<Stage>(&section);
+    const auto end = next + (stage == nullptr ? 0 : static_cast<int64_t>(stage->steps.size()));
+    costs.steps.emplace_back(next, end);
+    next = end;
+  }
+  return costs;
+}
+
+}  // namespace
+
+Result<RankCosts> MeasureRankCosts(const ResidualChain& chain, int batch, bool trains,
+                                   Peers& peers) {
+  RankCosts costs;
+  if (peers.rank() == 0) {
+    UCUDNN_ASSIGN_OR_RETURN(costs.steps, StepMs(chain, batch, trains));
+  }
+  if (peers.size() == 1) return costs;
+  if (peers.rank() <= 1) {
+    UCUDNN_ASSIGN_OR_RETURN(costs.messages.message, MessageMs(peers, 1));
+    UCUDNN_ASSIGN_OR_RETURN(const double with_state, MessageMs(peers, LargestState(chain, batch)));
+    costs.messages.state = std::max(0.0, with_state - costs.messages.message);
+  }
+  if (peers.rank() == 0) {
+    const std::vector<double> numbers = Flattened(costs);
+    for (int rank = 1; rank < peers.size(); ++rank) {
+      UCUDNN_RETURN_IF_ERROR(peers.Send(rank, numbers));
+    }
+    return costs;
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<double> numbers, peers.Receive(0));
+  return Unflattened(chain, numbers);
+}
+
+}  // namespace ucudnn::multigrid

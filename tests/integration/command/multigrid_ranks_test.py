@@ -1,0 +1,170 @@
+"""`ucudnn multigrid` on several devices: threads and processes, which change nothing of what is computed, what a process that
+dies is to the others, and what is refused."""
+
+import json
+import os
+import re
+import socket
+import struct
+import subprocess
+import time
+import unittest
+
+from command import CommandTest
+
+ROOT = os.path.realpath(f"{os.path.dirname(__file__)}/../../..")
+DIGITS = f"{ROOT}/tests/unit/planner/digits"
+NET = ("kirby-3m", "--layers", "21", "--coarsening", "3")
+# What a run says of itself, and not of what it computed.
+OWN = ("machine", "threads", "devices", "seconds", "serial_seconds")
+
+
+def computed(document):
+    """A document without what differs from run to run."""
+    if isinstance(document, list):
+        return [computed(value) for value in document]
+    if not isinstance(document, dict):
+        return document
+    return {key: computed(value) for key, value in document.items() if key not in OWN}
+
+
+def few_digits(folder, count):
+    """The first digits to train on, and to test."""
+    os.mkdir(folder)
+    for name in ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"):
+        with open(f"{DIGITS}/{name}", "rb") as file:
+            data = file.read()
+        head = 4 + 4 * data[3]
+        size = (len(data) - head) // struct.unpack(">I", data[4:8])[0]
+        with open(f"{folder}/{name}", "wb") as file:
+            file.write(data[:4] + struct.pack(">I", count) + data[8:head] + data[head:head + count * size])
+
+
+class MultigridRanks(CommandTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        few_digits(f"{cls.folder}/few", 16)
+
+    def document(self, *words):
+        result = self.run_command("multigrid", *words, "--json")
+        self.assertEqual((0, ""), (result.returncode, result.stderr), words)
+        return json.loads(result.stdout)
+
+    def refused(self, words, line, **variables):
+        """`line` is all that is said, but for what ... stands for."""
+        result = self.run_command("multigrid", *words, **variables)
+        pattern = ".*".join(re.escape(part) for part in line.split("..."))
+        self.assertRegex(result.stderr, rf"\Aucudnn multigrid: {pattern}\n\Z")
+        self.assertEqual((2, ""), (result.returncode, result.stdout), words)
+
+    def start(self, size, *words, **variables):
+        """As torchrun starts processes."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        processes = []
+        for rank in range(size):
+            environment = {key: value for key, value in os.environ.items() if not key.startswith(("UCUDNN_", "HOSTGPU_", "LD_"))}
+            environment |= {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(size),
+                            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)} | variables
+            process = subprocess.Popen([self.command, "multigrid", *words], env=environment, cwd=self.folder,
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            self.addCleanup(process.communicate)
+            self.addCleanup(process.kill)
+            processes.append(process)
+        return processes
+
+    def test_the_number_of_devices_changes_no_bit(self):
+        words = (*NET, "--cycles", "3", "--check", "once", "--batch", "2")
+        alone = self.document(*words)
+        self.assertEqual(1, alone["devices"])
+        for devices in ("2", "3", "5"):
+            together = self.document(*words, "--devices", devices)
+            self.assertEqual(int(devices), together["devices"])
+            self.assertEqual(computed(alone), computed(together), devices)
+
+    def test_training_on_several_devices_changes_no_bit(self):
+        words = (*NET, "--train", "few", "--batch", "8", "--epochs", "2", "--check", "every:3")
+        alone = computed(self.document(*words))
+        self.assertEqual(alone, computed(self.document(*words, "--devices", "3")))
+        self.assertEqual(2, len(alone["training"]["epochs"]))
+
+    def test_processes_are_devices(self):
+        words = (*NET, "--train", "few", "--batch", "8", "--epochs", "1", "--json")
+        first, *others = self.start(3, *words)
+        for process in others:
+            self.assertEqual(("", ""), process.communicate(timeout=60))
+            self.assertEqual(0, process.returncode)
+        output, errors = first.communicate(timeout=60)
+        self.assertEqual((0, ""), (first.returncode, errors))
+        document = json.loads(output)
+        self.assertEqual((3, True), (document["devices"], "(processes)" in document["machine"]))
+        self.assertEqual(computed(self.document(*words)), computed(document))
+
+    def test_partitioned_is_serial_propagation(self):
+        serial = self.document(*NET, "--levels", "1")
+        partitioned = self.document(*NET, "--method", "partitioned", "--devices", "3", "--check", "once")
+        self.assertEqual(("partitioned", "serial", 0), tuple(partitioned[key] for key in ("method", "status", "output_error")))
+        self.assertEqual(serial["stages"][0]["largest_state"], partitioned["stages"][0]["largest_state"])
+
+    def test_replicas_train_on_mini_batches_of_their_own(self):
+        words = (*NET, "--levels", "1", "--train", "few", "--epochs", "1")
+        replicas = self.document(*words, "--batch", "4", "--devices", "2", "--data-parallel", "2")
+        together = self.document(*words, "--batch", "8")
+        self.assertEqual((2, 2), (replicas["devices"], replicas["training"]["replicas"]))
+        self.assertAlmostEqual(together["training"]["epochs"][0]["loss"], replicas["training"]["epochs"][0]["loss"], delta=1e-12)
+
+    def test_says_which_device_has_which_layers(self):
+        result = self.run_command("multigrid", *NET, "--devices", "3", "--threads", "3")
+        self.assertEqual((0, ""), (result.returncode, result.stderr))
+        self.assertIn("\ndouble precision on the host, 3 devices (threads of this process), each with 1 thread\n", result.stdout)
+        self.assertRegex(result.stdout, r"\ndevices begin at layers 0, \d+ and \d+(; \d of 2 levels are distributed, the others on the "
+                                        r"first device)?\n")
+
+    def test_a_killed_process_is_named_by_all_others(self):
+        processes = self.start(3, *NET, "--train", DIGITS, "--epochs", "100")
+        for line in processes[0].stdout:
+            if "loss" in line:
+                break
+        processes[2].kill()
+        for process in processes[:2]:
+            output, errors = process.communicate(timeout=30)
+            self.assertRegex(errors, r"\Aucudnn multigrid: rank 2 died or ended \(.*\n\Z")
+            self.assertEqual(1, process.returncode)
+
+    def test_a_process_that_does_not_come_is_named(self):
+        processes = self.start(2, *NET, UCUDNN_SPATIAL_TIMEOUT="2")
+        processes[1].kill()
+        output, errors = processes[0].communicate(timeout=30)
+        self.assertRegex(errors, r"rank 1|1 of 2 ranks")
+        self.assertEqual((2, ""), (processes[0].returncode, output))
+
+    def test_processes_with_other_options_are_refused(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            place = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+        first, _ = self.start(2, *NET, "--cycles", "2", UCUDNN_RENDEZVOUS=place)[0], None
+        other = self.start(2, *NET, "--cycles", "3", UCUDNN_RENDEZVOUS=place)
+        other[0].kill()
+        output, errors = other[1].communicate(timeout=30)
+        self.assertIn("--cycles", errors)
+
+    def test_what_is_refused(self):
+        for words, line in (
+                (("--devices", "0"), "--devices '0': expected a whole number from 1 to 1024"),
+                (("--devices", "8"), "8 devices for 7 blocks of layers; at most as many devices, or a smaller coarsening, are expected"),
+                (("--method", "serial"), "--method 'serial': expected one of multigrid, partitioned"),
+                (("--data-parallel", "2"), "--data-parallel: says how to train; expected --train FOLDER with it"),
+                (("--backend", "cudnn", "--host", "--devices", "2"), "--devices: cudnn solves on one; expected --backend cpu64"),
+                (("--devices", "2", "--train", "few", "--data-parallel", "3", "--batch", "8"),
+                 "--batch 8: there are 16 images to train on; expected at most as many in 3 mini-batches at once"),
+                (("--devices", "3", "--batch", "1048576"), "layers and states of 3 devices on this machine take ... and ... of memory are "
+                 "free; expected devices on more machines, a smaller --batch, or --storage c-points")):
+            self.refused((*NET, *words), line)
+        self.refused((*NET, "--devices", "2"), "WORLD_SIZE=3 processes are no 1 replica on 2 devices; expected as many processes, "
+                     "--devices or --data-parallel that fit", RANK="0", WORLD_SIZE="3", MASTER_ADDR="127.0.0.1", MASTER_PORT="1")
+
+
+if __name__ == "__main__":
+    unittest.main()

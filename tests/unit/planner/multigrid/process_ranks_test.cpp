@@ -1,0 +1,134 @@
+// Ranks that are processes: the same bits as of one, and a rank that is killed, stopped or late is
+// named on all others. Heartbeats are short here, as all times are.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <iterator>
+#include <set>
+#include <sstream>
+
+#include "planner/multigrid/distributed/process_ranks.h"
+#include "planner/multigrid/distributed/thread_ranks.h"
+#include "planner/multigrid/host/network.h"
+#include "unit/planner/multigrid/adjoint_solve.h"
+#include "unit/planner/multigrid/staged_net.h"
+#include "unit/transport/job.h"
+
+namespace ucudnn::multigrid {
+namespace {
+
+using ::testing::HasSubstr;
+using transport::Milliseconds;
+using transport::test::Child;
+using transport::test::Job;
+
+// All numbers that a rank has of a pass forward and one backward, as text of their bits.
+Result<std::string> BitsOf(Peers& peers, const WeightedChain& net) {
+  NetworkSettings settings;
+  settings.batch = net.batch;
+  settings.step = 0.1;
+  settings.coarsening = {2};
+  settings.peers = &peers;
+  settings.distributed = 1;
+  UCUDNN_ASSIGN_OR_RETURN(const Placement placement,
+                          PlacementOf(net.chain, settings, peers.size()));
+  const Parameters own = ParametersOf(peers.rank(), placement, net.parameters);
+  UCUDNN_ASSIGN_OR_RETURN(const auto network, HostNetwork::Make(net.chain, own, settings));
+  UCUDNN_ASSIGN_OR_RETURN(const double* logits, network->Forward(net.first.data()));
+  std::vector<double> output;
+  if (logits != nullptr) output.assign(logits, logits + network->output_size() * net.batch);
+  Parameters gradient = ZerosLike(own);
+  UCUDNN_RETURN_IF_ERROR(network->Backward(output.data(), gradient));
+  // Each rank's nodes, which others do not have.
+  std::ostringstream text;
+  text << std::hexfloat;
+  for (size_t id = 0; id < gradient.size(); ++id) {
+    for (const double number : gradient[id].weights) text << id << ":" << number << " ";
+  }
+  return text.str();
+}
+
+TEST(ProcessRanks, ComputeTheBitsOfOneProcess) {
+  const WeightedChain net = DrawnStages();
+  constexpr int kRanks = 3;
+  const Job job(kRanks);
+  std::vector<std::unique_ptr<Child>> children;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    children.push_back(std::make_unique<Child>([&, rank](const Child::Tell& tell) {
+      auto peers = ProcessRanks::Join(job.Of(rank));
+      if (!peers.ok()) return tell(peers.message());
+      const Result<std::string> bits = BitsOf(**peers, net);
+      tell(bits.ok() ? *bits : bits.message());
+    }));
+  }
+  std::string together;
+  for (const auto& child : children) together += child->Heard();
+  ThreadRanks alone(1);
+  const Result<std::string> expected = BitsOf(alone.At(0), net);
+  ASSERT_TRUE(expected.ok()) << expected.message();
+  const auto numbers = [](const std::string& text) {
+    std::istringstream words(text);
+    return std::multiset<std::string>(std::istream_iterator<std::string>(words), {});
+  };
+  EXPECT_EQ(numbers(together), numbers(*expected));
+}
+
+TEST(ProcessRanks, CarryMessagesOfAnyLength) {
+  const Job job(2);
+  Child other([&](const Child::Tell& tell) {
+    auto peers = ProcessRanks::Join(job.Of(1));
+    if (!peers.ok()) return tell(peers.message());
+    for (const size_t length : {0, 1, 131070, 131071, 500000}) {
+      const Result<std::vector<double>> message = (*peers)->Receive(0);
+      if (!message.ok() || message->size() != length) return tell("not as long");
+      if (!(*peers)->Send(0, *message).ok()) return tell("not sent");
+    }
+    tell("done");
+  });
+  const auto peers = ProcessRanks::Join(job.Of(0));
+  ASSERT_TRUE(peers.ok()) << peers.message();
+  for (const size_t length : {0, 1, 131070, 131071, 500000}) {
+    std::vector<double> numbers(length);
+    for (size_t i = 0; i < length; ++i) numbers[i] = static_cast<double>(i) + 0.5;
+    ASSERT_TRUE((*peers)->Send(1, numbers).ok());
+    const Result<std::vector<double>> back = (*peers)->Receive(1);
+    ASSERT_TRUE(back.ok()) << back.message();
+    EXPECT_EQ(*back, numbers);
+  }
+  EXPECT_EQ(other.Heard(), "done");
+}
+
+// What ranks 0 and 1 hear while they wait for rank 2, directly or not, with which `harm` is done.
+std::vector<std::string> HeardWhile(const Job& job, const std::function<void(Child&)>& harm) {
+  Child third([&](const Child::Tell& tell) {
+    const auto peers = ProcessRanks::Join(job.Of(2));
+    tell("joined");
+    transport::test::SleepForLong();
+  });
+  Child second([&](const Child::Tell& tell) {
+    const auto peers = ProcessRanks::Join(job.Of(1));
+    tell(peers.ok() ? (*peers)->Receive(2).message() : peers.message());
+  });
+  const auto peers = ProcessRanks::Join(job.Of(0));
+  EXPECT_TRUE(peers.ok());
+  EXPECT_EQ(third.Heard(), "joined");
+  harm(third);
+  return {(*peers)->Receive(1).message(), second.Heard()};
+}
+
+TEST(ProcessRanks, NameTheRankThatWasKilled) {
+  for (const std::string& line : HeardWhile(Job(3), [](Child& third) { third.Kill(); })) {
+    EXPECT_THAT(line, HasSubstr("rank 2 died or ended"));
+  }
+}
+
+TEST(ProcessRanks, NameTheRankThatIsLate) {
+  Job job(3);
+  job.meeting.times.timeout = Milliseconds(1500);
+  for (const std::string& line : HeardWhile(job, [](Child&) {})) {
+    EXPECT_EQ(line, "rank 2 was waited for by others for 1500 ms and has not come");
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn::multigrid

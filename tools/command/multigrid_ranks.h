@@ -1,0 +1,48 @@
+// The devices of `ucudnn multigrid`, where there are several: ranks that are threads of this
+// process, or processes that a launcher started. Used from main's thread only, but for what Run
+// calls.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "planner/multigrid/distributed/process_ranks.h"
+
+namespace ucudnn::command {
+
+struct MultigridWords;  // multigrid_words.h
+
+class MultigridRanks {
+ public:
+  // By --devices, --data-parallel and the launcher's variables; processes meet here. An error names
+  // the option or the variable.
+  static Result<std::shared_ptr<MultigridRanks>> Open(const MultigridWords& words);
+
+  int devices() const { return devices_; }    // of one replica of the network
+  int replicas() const { return replicas_; }  // that train together
+  int all() const { return devices_ * replicas_; }
+  bool are_processes() const { return process_ != nullptr; }
+  // Ranks that share this host's processors with this process, itself among them.
+  int on_this_host() const { return on_this_host_; }
+  // Whether rank 0 is in this process: it is who speaks to the user.
+  bool speaks() const { return !process_ || process_->rank() == 0; }
+  // "4 devices (threads of this process)".
+  std::string Text() const;
+
+  // Calls `work` for each rank of this process, and returns when all ranks of the job have done
+  // theirs. The error is the job's.
+  Status Run(const std::function<Status(multigrid::Peers& all)>& work);
+  // Whether the last Run failed by another rank: one that died, say.
+  bool others_failed() const { return others_failed_; }
+
+ private:
+  int devices_ = 1;
+  int replicas_ = 1;
+  int on_this_host_ = 1;
+  bool others_failed_ = false;
+  std::unique_ptr<multigrid::ProcessRanks> process_;
+};
+
+}  // namespace ucudnn::command
