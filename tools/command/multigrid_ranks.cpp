@@ -71,11 +71,8 @@ Result<std::shared_ptr<MultigridRanks>> MultigridRanks::Open(const MultigridWord
   if (processes <= 1) return ranks;
   if (ranks->all() != processes) {
     return Status::Error(job.launcher.size_variable + "=" + std::to_string(processes) +
-                         " processes are no " + std::to_string(ranks->replicas_) +
-                         (ranks->replicas_ == 1 ? " replica" : " replicas") + " on " +
-                         std::to_string(ranks->devices_) +
-                         (ranks->devices_ == 1 ? " device" : " devices each") +
-                         "; expected as many processes, --devices or --data-parallel that fit");
+                         " processes, and --devices and --data-parallel ask for " +
+                         std::to_string(ranks->all()) + "; expected numbers that fit");
   }
   UCUDNN_ASSIGN_OR_RETURN(const transport::Meeting meeting, MeetingOf(words, job));
   UCUDNN_ASSIGN_OR_RETURN(ranks->process_, multigrid::ProcessRanks::Join(meeting));

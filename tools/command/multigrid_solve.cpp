@@ -119,12 +119,14 @@ Result<multigrid::Placement> PlaceOnRanks(const Problem& problem, const Multigri
                                           int ways, multigrid::Peers& all,
                                           multigrid::NetworkSettings& network) {
   // What cannot be placed at all is said before anything is measured.
-  UCUDNN_RETURN_IF_ERROR(PlacementOf(problem.chain, network, settings.ranks->devices()).status());
+  UCUDNN_ASSIGN_OR_RETURN(multigrid::Placement placement,
+                          PlacementOf(problem.chain, network, settings.ranks->devices()));
+  UCUDNN_RETURN_IF_ERROR(CheckRankMemory(problem, placement, settings, ways));
   UCUDNN_ASSIGN_OR_RETURN(const multigrid::RankCosts costs,
                           multigrid::MeasureRankCosts(problem.chain, network.batch, ways > 1, all));
   network.step_costs = costs.steps;
   network.messages = costs.messages;
-  UCUDNN_ASSIGN_OR_RETURN(multigrid::Placement placement,
+  UCUDNN_ASSIGN_OR_RETURN(placement,
                           PlacementOf(problem.chain, network, settings.ranks->devices()));
   UCUDNN_RETURN_IF_ERROR(CheckRankMemory(problem, placement, settings, ways));
   return placement;
