@@ -90,10 +90,17 @@ std::vector<double> DrawImage(const ResidualChain& chain, uint64_t seed) {
   return image;
 }
 
-Parameters ParametersOf(int rank, const Placement& placement, const Problem& problem) {
-  if (!problem.parameters.empty()) return ParametersOf(rank, placement, problem.parameters);
-  return DrawParameters(problem.chain, problem.seed,
-                        [&](NodeId id) { return placement.owners[id] == rank; });
+Parameters TakeParameters(int rank, const Placement& placement, bool copies, Problem& problem) {
+  if (problem.parameters.empty()) {
+    return DrawParameters(problem.chain, problem.seed,
+                          [&](NodeId id) { return placement.owners[id] == rank; });
+  }
+  if (copies) return ParametersOf(rank, placement, problem.parameters);
+  Parameters own(problem.parameters.size());
+  for (size_t id = 0; id < own.size(); ++id) {
+    if (placement.owners[id] == rank) own[id] = std::move(problem.parameters[id]);
+  }
+  return own;
 }
 
 Result<Problem> ProblemOf(const ChainWeights& weights, planner::ActivationKind activation) {

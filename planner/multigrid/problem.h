@@ -36,8 +36,9 @@ Result<Problem> UndrawnProblem(const planner::Graph& graph, BatchNorms norms);
 // The image of DrawnProblem.
 std::vector<double> DrawImage(const ResidualChain& chain, uint64_t seed);
 
-// Those of a rank's layers: of the problem's, or drawn where it has none.
-Parameters ParametersOf(int rank, const Placement& placement, const Problem& problem);
+// Those of a rank's layers: taken from the problem, copied where others need them, too, or drawn
+// where it has none. Ranks may call it at the same time.
+Parameters TakeParameters(int rank, const Placement& placement, bool copies, Problem& problem);
 
 // The chain of `weights` alone, without opening and closing layers.
 Result<Problem> ProblemOf(const ChainWeights& weights, planner::ActivationKind activation);

@@ -95,7 +95,7 @@ void TellDoubts(const CLI::App& app, const SolvedNetwork& solved) {
 }
 
 Result<Problem> ReadProblemOf(const MultigridWords& words, const MultigridRanks& ranks) {
-  return ranks.all() > 1 ? ReadSharedProblem(words) : ReadProblem(words);
+  return ranks.are_processes() ? ReadSharedProblem(words) : ReadProblem(words);
 }
 
 // At one depth, or at each of --depths.
@@ -106,7 +106,7 @@ Result<std::vector<SolvedNetwork>> SolveAll(const MultigridWords& words,
   for (size_t at = 0; at < depths.size(); ++at) each[at].layers = std::to_string(depths[at]);
   std::vector<SolvedNetwork> solves;
   for (const MultigridWords& one : each) {
-    UCUDNN_ASSIGN_OR_RETURN(const Problem problem, ReadProblemOf(one, *ranks));
+    UCUDNN_ASSIGN_OR_RETURN(Problem problem, ReadProblemOf(one, *ranks));
     UCUDNN_ASSIGN_OR_RETURN(const MultigridSettings settings, ReadSettings(one, problem, ranks));
     UCUDNN_ASSIGN_OR_RETURN(SolvedNetwork solved, SolveOnce(problem, settings));
     solves.push_back(std::move(solved));
@@ -142,7 +142,7 @@ int TellMultigrid(const CLI::App& app, const MultigridWords& words) {
   const Result<std::shared_ptr<MultigridRanks>> ranks = MultigridRanks::Open(words);
   if (!ranks.ok()) return Refuse(app, ranks.message());
   if (words.train.empty()) return Solve(app, words, *ranks);
-  const Result<Problem> problem = ReadProblemOf(words, **ranks);
+  Result<Problem> problem = ReadProblemOf(words, **ranks);
   if (!problem.ok()) return Refuse(app, problem.message());
   const Result<MultigridSettings> settings = ReadSettings(words, *problem, *ranks);
   if (!settings.ok()) return Refuse(app, settings.message());

@@ -114,7 +114,7 @@ std::string Grouped(int64_t number) {
 namespace {
 
 int64_t NumbersOf(const multigrid::Problem& problem, const multigrid::Placement& placement,
-                  const multigrid::NetworkSettings& settings, int rank, int ways) {
+                  const multigrid::NetworkSettings& settings, int rank, int ways, int existing) {
   const planner::Graph& graph = problem.chain.graph;
   int64_t parameters = 0;
   for (size_t id = 0; id < graph.nodes.size(); ++id) {
@@ -141,14 +141,15 @@ int64_t NumbersOf(const multigrid::Problem& problem, const multigrid::Placement&
     states += count * stage->shape.Features() * settings.batch;
   }
   // In training parameters have a gradient and a velocity.
-  return parameters * (ways == 1 ? 1 : 3) + states * ways;
+  return parameters * ((ways == 1 ? 1 : 3) - existing) + states * ways;
 }
 
 }  // namespace
 
 int64_t RankBytes(const multigrid::Problem& problem, const multigrid::Placement& placement,
-                  const multigrid::NetworkSettings& settings, int rank, int ways) {
-  return NumbersOf(problem, placement, settings, rank, ways) * static_cast<int64_t>(sizeof(double));
+                  const multigrid::NetworkSettings& settings, int rank, int ways, int existing) {
+  return NumbersOf(problem, placement, settings, rank, ways, existing) *
+         static_cast<int64_t>(sizeof(double));
 }
 
 int64_t StateBytes(const multigrid::Problem& problem, const multigrid::NetworkSettings& settings) {

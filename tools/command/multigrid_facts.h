@@ -41,9 +41,10 @@ std::string CyclesText(int cycles);
 // "4,093".
 std::string Grouped(int64_t number);
 
-// Bytes of a rank's parameters and states, forward or, where `ways` is 2, in training.
+// Bytes that a rank still needs for parameters and states, forward or, where `ways` is 2, in
+// training. `existing` is how many copies of the parameters there are already.
 int64_t RankBytes(const multigrid::Problem& problem, const multigrid::Placement& placement,
-                  const multigrid::NetworkSettings& settings, int rank, int ways);
+                  const multigrid::NetworkSettings& settings, int rank, int ways, int existing);
 
 // Bytes of the states of all levels and of a mini-batch's images, one way.
 int64_t StateBytes(const multigrid::Problem& problem, const multigrid::NetworkSettings& settings);

@@ -95,10 +95,12 @@ Status CheckStateMemory(const Problem& problem, const multigrid::NetworkSettings
 Status CheckRankMemory(const Problem& problem, const multigrid::Placement& placement,
                        const MultigridSettings& settings, int ways) {
   const MultigridRanks& ranks = *settings.ranks;
+  // Parameters that this process has are handed on to its ranks, but copied for replicas.
+  const int existing = problem.parameters.empty() || ranks.replicas() > 1 ? 0 : 1;
   int64_t all = 0;
   int64_t most = 0;
   for (int rank = 0; rank < ranks.devices(); ++rank) {
-    const int64_t bytes = RankBytes(problem, placement, settings.network, rank, ways);
+    const int64_t bytes = RankBytes(problem, placement, settings.network, rank, ways, existing);
     all += bytes;
     most = std::max(most, bytes);
   }
@@ -135,7 +137,7 @@ Result<multigrid::Placement> PlaceOnRanks(const Problem& problem, const Multigri
 namespace {
 
 // The solve as one rank does it, with the ranks of `all`; rank 0 fills `solved`.
-Status SolveOnRank(const Problem& problem, const MultigridSettings& settings, multigrid::Peers& all,
+Status SolveOnRank(Problem& problem, const MultigridSettings& settings, multigrid::Peers& all,
                    SolvedNetwork& solved) {
   multigrid::NetworkSettings network = settings.network;
   network.forward.measures_start = true;
@@ -157,7 +159,7 @@ Status SolveOnRank(const Problem& problem, const MultigridSettings& settings, mu
   if (all.size() > 1) {
     network.peers = &all;
     UCUDNN_ASSIGN_OR_RETURN(placement, PlaceOnRanks(problem, settings, 1, all, network));
-    own = ParametersOf(all.rank(), placement, problem);
+    own = TakeParameters(all.rank(), placement, false, problem);
     parameters = &own;
   }
   const std::vector<double> images = Repeated(problem.input, network.batch);
@@ -182,7 +184,7 @@ Status SolveOnRank(const Problem& problem, const MultigridSettings& settings, mu
 
 }  // namespace
 
-Result<SolvedNetwork> SolveOnce(const Problem& problem, const MultigridSettings& settings) {
+Result<SolvedNetwork> SolveOnce(Problem& problem, const MultigridSettings& settings) {
   SolvedNetwork solved = {.facts = FactsOf(problem, settings.network),
                           .settings = settings,
                           .stages = {},

@@ -41,9 +41,8 @@ struct SolvedNetwork {
 double RelativeResidual(const multigrid::Solution& solution, const MultigridSettings& settings);
 
 // An error in one line: options that do not fit the problem, or that ask for more than the
-// precision or this machine's memory has.
-Result<SolvedNetwork> SolveOnce(const multigrid::Problem& problem,
-                                const MultigridSettings& settings);
+// precision or this machine's memory has. Several devices use the problem's parameters up.
+Result<SolvedNetwork> SolveOnce(multigrid::Problem& problem, const MultigridSettings& settings);
 
 // Refuses states that this machine has no memory for, of several devices parameters, too. `ways` is
 // 2 in training.

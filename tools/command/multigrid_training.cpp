@@ -161,7 +161,7 @@ class Reporter {
 };
 
 // Training as one rank does it; null where another speaks.
-Status TrainOnRank(const Problem& problem, const TrainingFacts& facts, const DigitSets& digits,
+Status TrainOnRank(Problem& problem, const TrainingFacts& facts, const DigitSets& digits,
                    multigrid::Peers& all, Reporter* reporter) {
   constexpr int kWays = 2;  // forward and backward
   multigrid::ReplicaPeers peers(all, facts.replicas);
@@ -170,13 +170,13 @@ Status TrainOnRank(const Problem& problem, const TrainingFacts& facts, const Dig
   multigrid::Parameters parameters;
   if (all.size() == 1) {
     UCUDNN_RETURN_IF_ERROR(CheckStateMemory(problem, settings.network, kWays));
-    parameters = problem.parameters;
+    parameters = std::move(problem.parameters);
   } else {
     settings.network.peers = &peers.network;
     if (facts.replicas > 1) settings.replicas = &peers.same_layers;
     MultigridSettings of_all = {settings.network, false, nullptr, facts.ranks};
     UCUDNN_ASSIGN_OR_RETURN(placement, PlaceOnRanks(problem, of_all, kWays, all, settings.network));
-    parameters = ParametersOf(peers.network.rank(), placement, problem);
+    parameters = TakeParameters(peers.network.rank(), placement, facts.replicas > 1, problem);
   }
   UCUDNN_ASSIGN_OR_RETURN(const auto trainer,
                           Trainer::Make(problem.chain, std::move(parameters), settings));
@@ -193,7 +193,7 @@ Status TrainOnRank(const Problem& problem, const TrainingFacts& facts, const Dig
 
 }  // namespace
 
-int Train(const CLI::App& app, const MultigridWords& words, const Problem& problem,
+int Train(const CLI::App& app, const MultigridWords& words, Problem& problem,
           const MultigridSettings& settings) {
   const Result<MultigridTraining> training = ReadTraining(words, settings);
   if (!training.ok()) return Refuse(app, training.message());

@@ -30,8 +30,8 @@ struct TrainedEpoch {
 };
 
 // Trains `problem` as the words say, prints the table or the JSON, and writes --report after each
-// epoch. The exit code.
-int Train(const CLI::App& app, const MultigridWords& words, const multigrid::Problem& problem,
+// epoch. The exit code. Uses the problem's parameters up.
+int Train(const CLI::App& app, const MultigridWords& words, multigrid::Problem& problem,
           const MultigridSettings& settings);
 
 }  // namespace ucudnn::command

@@ -68,7 +68,7 @@ struct MultigridWords {
 
 // What is solved, from --weights, --layers, --seed, --time and the like.
 Result<multigrid::Problem> ReadProblem(const MultigridWords& words);
-// The same for several ranks, each of which draws its own parameters where they are drawn.
+// The same for processes, each of which draws its own parameters where they are drawn.
 Result<multigrid::Problem> ReadSharedProblem(const MultigridWords& words);
 // The same, but without parameters and image where they would be drawn.
 Result<multigrid::Problem> ReadUndrawnProblem(const MultigridWords& words);

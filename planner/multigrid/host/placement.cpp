@@ -41,7 +41,7 @@ std::vector<double> StepCosts(const ResidualChain& chain, const Stage& stage) {
 }
 
 Result<SectionPlace> PlaceStage(const ResidualChain& chain, size_t section,
-                                const PlacementSetting& setting, bool is_longest, int here) {
+                                const PlacementSetting& setting, bool is_longest) {
   const Stage& stage = std::get<Stage>(chain.sections[section]);
   const int steps = static_cast<int>(stage.steps.size());
   SectionPlace place;
@@ -52,13 +52,8 @@ Result<SectionPlace> PlaceStage(const ResidualChain& chain, size_t section,
                          " has layers enough for two levels; a smaller coarsening or --levels 1 is "
                          "expected");
   }
-  const bool is_too_short = !made.ok();
-  if (is_too_short) made = Hierarchy::Make(steps, setting.coarsening, 1);
+  if (!made.ok()) made = Hierarchy::Make(steps, setting.coarsening, 1);
   UCUDNN_ASSIGN_OR_RETURN(place.hierarchy, std::move(made));
-  if (is_too_short) {
-    place.partition = {.first_rank = here, .begins = {0, steps}, .distributed = 1};
-    return place;
-  }
   std::optional<int> distributed = setting.distributed;
   if (distributed) distributed = std::min(*distributed, place.hierarchy.levels());
   const int most = MostRanks(place.hierarchy, distributed.value_or(1));
@@ -104,9 +99,8 @@ Result<Placement> PlaceNetwork(const ResidualChain& chain, const PlacementSettin
       }
       continue;
     }
-    UCUDNN_ASSIGN_OR_RETURN(
-        const SectionPlace place,
-        PlaceStage(chain, at, setting, stage == longest, placement.homes[stage->input]));
+    UCUDNN_ASSIGN_OR_RETURN(const SectionPlace place,
+                            PlaceStage(chain, at, setting, stage == longest));
     const Partition& partition = place.partition;
     for (int p = 0; p < partition.ranks().count; ++p) {
       for (int step = partition.begins[p]; step < partition.begins[p + 1]; ++step) {

@@ -41,9 +41,9 @@ struct Placement {
 };
 
 // Stages are cut over all ranks, or as many as they have blocks for, from the first on; one that
-// coarsening leaves too few layers is solved serially where its input is, and so is what lies
-// between stages. An error for more ranks than the longest stage has blocks, or where no stage has
-// layers enough for two levels.
+// coarsening leaves too few layers is solved serially, by as many ranks as it has layers. What lies
+// between stages is where their output is. An error for more ranks than the longest stage has
+// blocks, or where no stage has layers enough for two levels.
 Result<Placement> PlaceNetwork(const ResidualChain& chain, const PlacementSetting& setting);
 
 }  // namespace ucudnn::multigrid
