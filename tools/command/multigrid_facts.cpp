@@ -113,8 +113,8 @@ std::string Grouped(int64_t number) {
 
 namespace {
 
-int64_t NumbersOf(const multigrid::Problem& problem, const multigrid::Placement& placement,
-                  const multigrid::NetworkSettings& settings, int rank, int ways, int existing) {
+int64_t RankNumbers(const multigrid::Problem& problem, const multigrid::Placement& placement,
+                    const multigrid::NetworkSettings& settings, int rank, int ways, int existing) {
   const planner::Graph& graph = problem.chain.graph;
   int64_t parameters = 0;
   for (size_t id = 0; id < graph.nodes.size(); ++id) {
@@ -148,7 +148,7 @@ int64_t NumbersOf(const multigrid::Problem& problem, const multigrid::Placement&
 
 int64_t RankBytes(const multigrid::Problem& problem, const multigrid::Placement& placement,
                   const multigrid::NetworkSettings& settings, int rank, int ways, int existing) {
-  return NumbersOf(problem, placement, settings, rank, ways, existing) *
+  return RankNumbers(problem, placement, settings, rank, ways, existing) *
          static_cast<int64_t>(sizeof(double));
 }
 
