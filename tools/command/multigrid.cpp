@@ -44,6 +44,12 @@ Status CheckUse(const CLI::App& app, const MultigridWords& words) {
     UCUDNN_RETURN_IF_ERROR(
         refuse({"--method", "--data-parallel"}, "says how to solve; --analyse models all methods"));
   }
+  if (words.method == "partitioned") {
+    UCUDNN_RETURN_IF_ERROR(
+        refuse({"--cycles", "--tolerance", "--norm", "--relaxation", "--c-weight", "--cycle",
+                "--coarse", "--start", "--skip-first-down", "--backward-cycles"},
+               "is of multigrid; --method partitioned runs one layer after the other"));
+  }
   if (words.net != "chain") {
     UCUDNN_RETURN_IF_ERROR(refuse(
         {"--activation"}, "is of a chain; " + Quoted(words.net) + " has its own activations"));

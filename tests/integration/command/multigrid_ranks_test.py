@@ -7,7 +7,6 @@ import re
 import socket
 import struct
 import subprocess
-import time
 import unittest
 
 from command import CommandTest
@@ -59,8 +58,8 @@ class MultigridRanks(CommandTest):
         self.assertRegex(result.stderr, rf"\Aucudnn multigrid: {pattern}\n\Z")
         self.assertEqual((2, ""), (result.returncode, result.stdout), words)
 
-    def start(self, size, *words, **variables):
-        """As torchrun starts processes."""
+    def start(self, size, *words, last=()):
+        """As torchrun starts processes; the last one is given more words."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -68,8 +67,9 @@ class MultigridRanks(CommandTest):
         for rank in range(size):
             environment = {key: value for key, value in os.environ.items() if not key.startswith(("UCUDNN_", "HOSTGPU_", "LD_"))}
             environment |= {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(size),
-                            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)} | variables
-            process = subprocess.Popen([self.command, "multigrid", *words], env=environment, cwd=self.folder,
+                            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+            own = last if rank + 1 == size else ()
+            process = subprocess.Popen([self.command, "multigrid", *words, *own], env=environment, cwd=self.folder,
                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             self.addCleanup(process.communicate)
             self.addCleanup(process.kill)
@@ -135,20 +135,16 @@ class MultigridRanks(CommandTest):
             self.assertEqual(1, process.returncode)
 
     def test_processes_with_other_options_are_refused(self):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            place = f"tcp://127.0.0.1:{free.getsockname()[1]}"
-        self.start(2, *NET, "--cycles", "2", UCUDNN_RENDEZVOUS=place)[1].kill()
-        first, second = self.start(2, *NET, "--cycles", "3", UCUDNN_RENDEZVOUS=place)
-        first.kill()
-        output, errors = second.communicate(timeout=30)
-        self.assertRegex(errors, r"\Aucudnn multigrid: .*--cycles.*\n\Z")
-        self.assertEqual((2, ""), (second.returncode, output))
+        for process in self.start(2, *NET, last=("--cycles", "3")):
+            output, errors = process.communicate(timeout=60)
+            self.assertRegex(errors, r"\Aucudnn multigrid: .*--cycles.*\n\Z")
+            self.assertEqual((2, ""), (process.returncode, output))
 
     def test_what_is_refused(self):
         for words, line in (
                 (("--devices", "0"), "--devices '0': expected a whole number from 1 to 1024"),
                 (("--devices", "8"), "8 devices for 7 blocks of layers; at most as many devices, or a smaller coarsening, are expected"),
+                (("--method", "partitioned", "--cycles", "3"), "--cycles: is of multigrid; --method partitioned runs one layer after the other"),
                 (("--method", "serial"), "--method 'serial': expected one of multigrid, partitioned"),
                 (("--data-parallel", "2"), "--data-parallel: says how to train; expected --train FOLDER with it"),
                 (("--backend", "cudnn", "--host", "--devices", "2"), "--devices: cudnn solves on one; expected --backend cpu64"),
@@ -159,6 +155,8 @@ class MultigridRanks(CommandTest):
             self.refused((*NET, *words), line)
         self.refused((*NET, "--devices", "2"), "WORLD_SIZE=3 processes, and --devices and --data-parallel ask for 2; expected numbers "
                      "that fit", RANK="0", WORLD_SIZE="3", MASTER_ADDR="127.0.0.1", MASTER_PORT="1")
+        self.refused((*NET, "--backend", "cudnn", "--host"), "--backend cudnn solves on one device, and WORLD_SIZE=3 processes are as many; "
+                     "expected --backend cpu64", RANK="0", WORLD_SIZE="3", MASTER_ADDR="127.0.0.1", MASTER_PORT="1")
 
 
 if __name__ == "__main__":

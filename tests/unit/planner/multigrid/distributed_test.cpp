@@ -2,10 +2,11 @@
 // same numbers, to the bit.
 #include <gtest/gtest.h>
 
-#include <map>
 #include <mutex>
+#include <numeric>
 #include <random>
 
+#include "planner/graph/network_file.h"
 #include "planner/multigrid/distributed/thread_ranks.h"
 #include "planner/multigrid/host/network.h"
 #include "unit/planner/multigrid/adjoint_solve.h"
@@ -269,6 +270,29 @@ TEST(Distributed, DrawnWeightsAreThoseOfOneRank) {
         net.chain, 5, [&](planner::NodeId id) { return placement.owners[id] == rank; });
     EXPECT_EQ(Flat(own), Flat(ParametersOf(rank, placement, net.parameters)));
   }
+}
+
+// Kirby's network of two billion parameters: 4,097 convolutions, and 15 fully connected layers with
+// nearly all of them, too few for two levels.
+TEST(Distributed, NoRankHasTheParametersOfAll) {
+  const ResidualChain chain =
+      *MakeResidualChain(*planner::LoadNetwork("kirby-2b"), BatchNorms::kRefused);
+  NetworkSettings settings;
+  settings.coarsening = {8};
+  constexpr int kRanks = 4;
+  const Placement placement = *PlacementOf(chain, settings, kRanks);
+  std::vector<int64_t> parameters(kRanks);
+  for (size_t id = 0; id < chain.graph.nodes.size(); ++id) {
+    const planner::Node& node = chain.graph.nodes[id];
+    if (node.inputs.empty()) continue;
+    const WeightCounts counts =
+        WeightCountsOf({node.op, chain.shapes[node.inputs[0]], chain.shapes[id]});
+    parameters[placement.owners[id]] += counts.weights + counts.bias;
+  }
+  EXPECT_EQ(std::accumulate(parameters.begin(), parameters.end(), int64_t{0}), 2'071'328'150);
+  constexpr int64_t kFullyConnected = 11520 * 11521;  // four of them, and a quarter of the rest
+  constexpr int64_t kMost = 4 * kFullyConnected + (1 << 25);
+  for (const int64_t of_rank : parameters) EXPECT_LT(of_rank, kMost);
 }
 
 // A state that is not finite makes all ranks fall back alike.
