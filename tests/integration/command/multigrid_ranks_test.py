@@ -103,6 +103,13 @@ class MultigridRanks(CommandTest):
         self.assertEqual((3, True), (document["devices"], "(processes)" in document["machine"]))
         self.assertEqual(computed(self.document(*words)), computed(document))
 
+    def test_run_starts_processes_on_one_machine(self):
+        result = self.run_command("run", "--off", "--ranks", "2", "--", self.command, "multigrid", *NET, "--json")
+        self.assertEqual((0, ""), (result.returncode, result.stderr))
+        document = json.loads(result.stdout)
+        self.assertEqual(2, document["devices"])
+        self.assertEqual(computed(self.document(*NET)), computed(document))
+
     def test_partitioned_is_serial_propagation(self):
         serial = self.document(*NET, "--levels", "1")
         partitioned = self.document(*NET, "--method", "partitioned", "--devices", "3", "--check", "once")
