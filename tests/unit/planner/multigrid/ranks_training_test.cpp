@@ -93,13 +93,21 @@ Result<Trained> TrainOn(int ranks, int replicas, const WeightedChain& net,
 TEST(TrainingOnRanks, TrainsTheSameParametersOnAnyNumberOfRanks) {
   const WeightedChain net = DrawnStages();
   const Examples examples = DrawnExamples(net, 9);
-  const Result<Trained> alone = TrainOn(1, 1, net, Settings(), examples);
-  ASSERT_TRUE(alone.ok()) << alone.message();
-  EXPECT_NE(alone->parameters, Flat(net.parameters));
-  for (const int ranks : {2, 3, 5}) {
-    const Result<Trained> together = TrainOn(ranks, 1, net, Settings(), examples);
-    ASSERT_TRUE(together.ok()) << together.message();
-    EXPECT_TRUE(*together == *alone) << ranks;
+  TrainingSettings settings = Settings();
+  for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kMean}) {
+    SCOPED_TRACE(NameOf(coarse));
+    settings.network.coarse = coarse;
+    settings.network.distributed = std::nullopt;
+    const Result<Trained> alone = TrainOn(1, 1, net, settings, examples);
+    ASSERT_TRUE(alone.ok()) << alone.message();
+    EXPECT_NE(alone->parameters, Flat(net.parameters));
+    for (const int ranks : {2, 3, 5}) {
+      // Coarse levels where their layers are, and on one rank, which is sent the weights anew.
+      settings.network.distributed = ranks == 3 ? std::optional(1) : std::nullopt;
+      const Result<Trained> together = TrainOn(ranks, 1, net, settings, examples);
+      ASSERT_TRUE(together.ok()) << together.message();
+      EXPECT_TRUE(*together == *alone) << ranks;
+    }
   }
 }
 
