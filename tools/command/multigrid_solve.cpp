@@ -160,6 +160,7 @@ Status SolveOnRank(Problem& problem, const MultigridSettings& settings, multigri
     network.peers = &all;
     UCUDNN_ASSIGN_OR_RETURN(placement, PlaceOnRanks(problem, settings, 1, all, network));
     own = TakeParameters(all.rank(), placement, false, problem);
+    if (settings.ranks->are_processes()) problem.parameters = {};  // those of others
     parameters = &own;
   }
   const std::vector<double> images = Repeated(problem.input, network.batch);

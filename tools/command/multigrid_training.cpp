@@ -177,6 +177,7 @@ Status TrainOnRank(Problem& problem, const TrainingFacts& facts, const DigitSets
     MultigridSettings of_all = {settings.network, false, nullptr, facts.ranks};
     UCUDNN_ASSIGN_OR_RETURN(placement, PlaceOnRanks(problem, of_all, kWays, all, settings.network));
     parameters = TakeParameters(peers.network.rank(), placement, facts.replicas > 1, problem);
+    if (facts.ranks->are_processes()) problem.parameters = {};  // those of others
   }
   UCUDNN_ASSIGN_OR_RETURN(const auto trainer,
                           Trainer::Make(problem.chain, std::move(parameters), settings));
