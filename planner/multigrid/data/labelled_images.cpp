@@ -46,14 +46,15 @@ struct IdxArray {
 // Checks what the header promises against the size of the file.
 Status CheckIdxSize(const ByteSource& file, Packing packing, const IdxArray& array) {
   const uint64_t header = 4 + 4 * array.extents.size();
-  uint64_t values = 1;
   std::string text;
   for (const int64_t extent : array.extents) {
     text += (text.empty() ? "" : " x ") + std::to_string(extent);
+  }
+  uint64_t values = 1;
+  for (const int64_t extent : array.extents) {
     if (extent < 1) return file.Fault(text + " values; expected at least one");
     if (static_cast<uint64_t>(extent) > kMostIdxBytes / values) {
-      return file.Fault(text + " and more values; expected at most " +
-                        std::to_string(kMostIdxBytes));
+      return file.Fault(text + " values; expected at most " + std::to_string(kMostIdxBytes));
     }
     values *= static_cast<uint64_t>(extent);
   }
@@ -64,6 +65,11 @@ Status CheckIdxSize(const ByteSource& file, Packing packing, const IdxArray& arr
 }
 
 Result<IdxArray> ReadIdx(const ByteSource& file, uint32_t expected, const char* of) {
+  const uint64_t header = 4 + 4 * (expected & 0xff);
+  if (file.size() < header) {
+    return file.Fault(std::to_string(file.size()) + " bytes; expected more than the " +
+                      std::to_string(header) + " of an IDX file's header, with " + of);
+  }
   UCUDNN_ASSIGN_OR_RETURN(const Packing packing, IdxPacking(file));
   const std::unique_ptr<ByteStream> stream = MakeByteStream(file, packing);
   UCUDNN_ASSIGN_OR_RETURN(const uint32_t magic, ReadBigEndian(*stream));
@@ -137,6 +143,13 @@ Result<std::vector<uint8_t>> ReadIdxLabels(const ByteSource& file) {
 }
 
 Result<DataSet> LoadDataSet(const std::string& folder) {
+  std::error_code unknown;
+  if (!std::filesystem::is_directory(folder, unknown)) {
+    return Status::Error(
+        folder +
+        (std::filesystem::exists(folder, unknown) ? ": a file" : ": there is no such folder") +
+        "; expected a folder with the four files of MNIST, or with others so called");
+  }
   DataSet data;
   UCUDNN_ASSIGN_OR_RETURN(data.training, LoadLabelledImages(folder, "train"));
   UCUDNN_ASSIGN_OR_RETURN(data.test, LoadLabelledImages(folder, "t10k"));

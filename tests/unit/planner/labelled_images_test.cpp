@@ -68,18 +68,21 @@ TEST(IdxFile, ASizeThatTheHeaderDoesNotSayIsRefused) {
             "images: 27 bytes; expected 28 for its header and 2 x 2 x 3 values");
   EXPECT_EQ(ImageError(SmallImages() + "x"),
             "images: 29 bytes; expected 28 for its header and 2 x 2 x 3 values");
-  EXPECT_EQ(LabelError(""), "labels: 0 bytes; expected 2 more at byte 0");
-  EXPECT_EQ(LabelError(Idx(0x801, {}, "abc")), "labels: 7 bytes; expected 4 more at byte 4");
+  EXPECT_EQ(LabelError(""),
+            "labels: 0 bytes; expected more than the 8 of an IDX file's header, with labels");
+  EXPECT_EQ(LabelError(Idx(0x801, {}, "abc")),
+            "labels: 7 bytes; expected more than the 8 of an IDX file's header, with labels");
 }
 
 TEST(IdxFile, NoImagesAreRefused) {
-  EXPECT_EQ(ImageError(Idx(0x803, {2, 0, 3}, "")), "images: 2 x 0 values; expected at least one");
+  EXPECT_EQ(ImageError(Idx(0x803, {2, 0, 3}, "")),
+            "images: 2 x 0 x 3 values; expected at least one");
 }
 
 TEST(IdxFile, ExtentsWhoseProductOverflowsAreRefused) {
   const uint32_t most = 0xffffffff;
   EXPECT_EQ(ImageError(Idx(0x803, {most, most, most}, "abcd")),
-            "images: 4294967295 x 4294967295 and more values; expected at most 17179869184");
+            "images: 4294967295 x 4294967295 x 4294967295 values; expected at most 17179869184");
   EXPECT_EQ(ImageError(Idx(0x803, {1u << 16, 1u << 16, 1}, "")),
             "images: 16 bytes; expected 4294967312 for its header and 65536 x 65536 x 1 values");
 }
