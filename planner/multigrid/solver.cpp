@@ -21,6 +21,8 @@ constexpr double kJudged = 200;
 // one, and the error grows with the states: so a solve is over only where no residual is more than
 // this times as much beside its own state. Of nets it is one to ten times.
 constexpr double kBesideOwn = 100;
+// Of the largest state: a solve that stops early with a larger residual is far away.
+constexpr double kFarAway = 0.1;
 constexpr int kReserved = 255;  // cycles that allocate nothing for their residuals
 
 std::string Number(double value) {
@@ -349,6 +351,17 @@ Status CheckOptions(const SolveOptions& options) {
                          "; a number above 0 is expected");
   }
   return Status::Ok();
+}
+
+double RelativeResidual(const Solution& solution, ResidualScale scale) {
+  if (solution.residuals.empty()) return std::numeric_limits<double>::quiet_NaN();
+  const double residual = solution.residuals.back();
+  const bool is_absolute = scale == ResidualScale::kAbsolute;
+  return is_absolute && solution.largest_state > 0 ? residual / solution.largest_state : residual;
+}
+
+bool IsFarAway(const Solution& solution, ResidualScale scale) {
+  return solution.outcome == Outcome::kEarly && RelativeResidual(solution, scale) > kFarAway;
 }
 
 int CyclesOfDirectSolve(const Level& finest, const Relaxation& relaxation) {

@@ -77,6 +77,13 @@ struct Solution {
   std::string fallback;  // why the states were solved serially instead; empty where they were not
 };
 
+// The last residual in parts of the largest state; NaN where none was measured. `scale` is that of
+// the solve's options.
+double RelativeResidual(const Solution& solution, ResidualScale scale);
+// Whether a solve stopped early with a residual of more than a tenth of the largest state: its
+// states tell little of those of serial propagation.
+bool IsFarAway(const Solution& solution, ResidualScale scale);
+
 // An error for options that cannot be met, in one line with the value and what would be right.
 Status CheckOptions(const SolveOptions& options);
 

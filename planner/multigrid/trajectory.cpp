@@ -18,6 +18,10 @@ Result<Trajectory> Trajectory::Make(BlockSystem& states, const Hierarchy& hierar
   return made;
 }
 
+int64_t Trajectory::StatesFor(const Hierarchy& hierarchy, int lanes, Storage storage) {
+  return storage == Storage::kAll ? 0 : int64_t{lanes} * (hierarchy.level(0).coarsening - 1);
+}
+
 void Trajectory::Reset() {
   for (Window& window : windows_) window.block = kNoBlock;
 }

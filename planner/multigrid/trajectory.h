@@ -2,6 +2,7 @@
 // linearised solve does: those that are not kept are computed again, a block at a time.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "base/status.h"
@@ -24,6 +25,9 @@ class Trajectory : public StateReader {
   // what blocks are computed into.
   static Result<Trajectory> Make(BlockSystem& states, const Hierarchy& hierarchy, Propagator& owner,
                                  int lanes);
+
+  // How many states Make creates.
+  static int64_t StatesFor(const Hierarchy& hierarchy, int lanes, Storage storage);
 
   // State `number` of the finest level. It holds until the lane asks for one of another block.
   // Allocates nothing.

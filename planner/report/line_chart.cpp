@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <limits>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "planner/report/figure.h"
@@ -17,6 +18,7 @@ constexpr double kPlotRight = 24;
 constexpr double kPlotTall = 260;
 constexpr int kLineColours = 10;
 constexpr int kMostTicks = 12;
+constexpr double kLeastTickGap = 36;
 
 std::string LineClass(size_t number) {
   return "l" + std::to_string(number % static_cast<size_t>(kLineColours));
@@ -84,12 +86,14 @@ class LineDrawing {
     least_x_ = std::numeric_limits<int>::max();
     for (const Line& line : chart.lines) {
       for (const LinePoint& point : line.points) {
+        if (chart.is_logarithmic_x && point.x == 0) continue;
         look(point.y);
+        xs_.insert(point.x);
         least_x_ = std::min(least_x_, point.x);
         most_x_ = std::max(most_x_, point.x);
       }
     }
-    least_x_ = std::min(least_x_, most_x_);
+    least_x_ = std::max(std::min(least_x_, most_x_), chart.is_logarithmic_x ? 1 : 0);
     most_x_ = std::max(most_x_, least_x_ + 1);
     if (chart.limit_y) look(*chart.limit_y);
     if (chart.is_logarithmic) {
@@ -113,11 +117,30 @@ class LineDrawing {
  private:
   double bottom() const { return top_ + kPlotTall; }
   double X(int x) const {
-    return kPlotLeft +
-           (kFigureWidth - kPlotLeft - kPlotRight) * (x - least_x_) / (most_x_ - least_x_);
+    const double share = chart_.is_logarithmic_x
+                             ? std::log2(1.0 * x / least_x_) / std::log2(1.0 * most_x_ / least_x_)
+                             : 1.0 * (x - least_x_) / (most_x_ - least_x_);
+    return kPlotLeft + (kFigureWidth - kPlotLeft - kPlotRight) * share;
   }
   double Y(double y) const { return top_ + (1 - vertical_->Share(y)) * kPlotTall; }
-  bool HasPlace(const LinePoint& point) const { return !chart_.is_logarithmic || point.y > 0; }
+  bool HasPlace(const LinePoint& point) const {
+    return (!chart_.is_logarithmic || point.y > 0) && (!chart_.is_logarithmic_x || point.x > 0);
+  }
+
+  // On a logarithmic axis where points are, as far apart as their numbers need.
+  std::vector<int> TicksOfX() const {
+    std::vector<int> ticks;
+    if (chart_.is_logarithmic_x) {
+      for (const int x : xs_) {
+        if (ticks.empty() || X(x) - X(ticks.back()) > kLeastTickGap) ticks.push_back(x);
+      }
+      return ticks;
+    }
+    const AxisScale whole = ScaleTo(most_x_ - least_x_, Unit::kMilliseconds);
+    const int step = std::max(1, static_cast<int>(std::ceil(whole.step / 2)));
+    for (int x = least_x_; x <= most_x_; x += step) ticks.push_back(x);
+    return ticks;
+  }
 
   // Earlier lines are wider, so that they show under later ones that take the same way.
   double Excess(size_t number) const {
@@ -179,9 +202,7 @@ class LineDrawing {
       marks_.Add(TextAt(kPlotLeft - 8, Y(tick.y) + 4, tick.text, "faint end"));
     }
     marks_.Add(TextAt(4, top_ - 14, chart_.y_label, "faint"));
-    const AxisScale whole = ScaleTo(most_x_ - least_x_, Unit::kMilliseconds);
-    const int step = std::max(1, static_cast<int>(std::ceil(whole.step / 2)));
-    for (int x = least_x_; x <= most_x_; x += step) {
+    for (const int x : TicksOfX()) {
       marks_.Add(LineOf(X(x), bottom(), X(x), bottom() + 4, "axis"));
       marks_.Add(TextAt(X(x), bottom() + 17, std::to_string(x), "faint middle"));
     }
@@ -212,6 +233,7 @@ class LineDrawing {
   const LineChart& chart_;
   std::unique_ptr<Vertical> vertical_;
   Element marks_{"g"};
+  std::set<int> xs_;  // of all points
   int least_x_ = 0;
   int most_x_ = 0;
   double top_ = 0;

@@ -1,4 +1,4 @@
-// Curves over whole numbers, as cycles or epochs, as an SVG figure with a legend and axes, one of
+// Curves over whole numbers, as cycles, epochs or devices, as an SVG figure with a legend and axes,
 // which may be logarithmic. Pure functions.
 #pragma once
 
@@ -26,7 +26,8 @@ struct LineChart {
   std::string title;
   std::string x_label;
   std::string y_label;
-  bool is_logarithmic = false;
+  bool is_logarithmic = false;    // the vertical axis
+  bool is_logarithmic_x = false;  // the other; a point at 0 has no place there
   double most_y = 0;              // how far the axis goes at least; of a linear one
   std::vector<Line> lines;        // in the order of the legend
   std::optional<double> limit_y;  // a line across

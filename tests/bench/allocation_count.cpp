@@ -1,5 +1,7 @@
 #include "tests/bench/allocation_count.h"
 
+#include <malloc.h>
+
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
@@ -29,7 +31,28 @@ void Count(const void* caller) {
   ++watched_here;
 }
 
+std::atomic<long> live_bytes = 0, most_bytes = 0;
+
+// Counts `memory`, which was allocated just now.
+void* Counted(void* memory) {
+  const auto bytes = static_cast<long>(malloc_usable_size(memory));
+  const long live = live_bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  long most = most_bytes.load(std::memory_order_relaxed);
+  while (live > most && !most_bytes.compare_exchange_weak(most, live, std::memory_order_relaxed)) {
+  }
+  return memory;
+}
+// `memory` is about to be freed.
+void Discount(void* memory) {
+  const auto bytes = static_cast<long>(malloc_usable_size(memory));
+  live_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+}
+
 }  // namespace
+
+long LiveBytes() { return live_bytes.load(); }
+long MostBytes() { return most_bytes.load(); }
+void ResetMostBytes() { most_bytes = live_bytes.load(); }
 
 long Allocations() { return allocations.load(); }
 
@@ -49,30 +72,34 @@ extern "C" {
 
 void* malloc(size_t bytes) {
   ucudnn::bench::Count(__builtin_return_address(0));
-  return __libc_malloc(bytes);
+  return ucudnn::bench::Counted(__libc_malloc(bytes));
 }
 void* calloc(size_t count, size_t bytes) {
   ucudnn::bench::Count(__builtin_return_address(0));
-  return __libc_calloc(count, bytes);
+  return ucudnn::bench::Counted(__libc_calloc(count, bytes));
 }
 void* realloc(void* old, size_t bytes) {
   ucudnn::bench::Count(__builtin_return_address(0));
-  return __libc_realloc(old, bytes);
+  ucudnn::bench::Discount(old);
+  return ucudnn::bench::Counted(__libc_realloc(old, bytes));
 }
 void* memalign(size_t alignment, size_t bytes) {
   ucudnn::bench::Count(__builtin_return_address(0));
-  return __libc_memalign(alignment, bytes);
+  return ucudnn::bench::Counted(__libc_memalign(alignment, bytes));
 }
 void* aligned_alloc(size_t alignment, size_t bytes) {
   ucudnn::bench::Count(__builtin_return_address(0));
-  return __libc_memalign(alignment, bytes);
+  return ucudnn::bench::Counted(__libc_memalign(alignment, bytes));
 }
 int posix_memalign(void** memory, size_t alignment, size_t bytes) {
   ucudnn::bench::Count(__builtin_return_address(0));
-  *memory = __libc_memalign(alignment, bytes);
+  *memory = ucudnn::bench::Counted(__libc_memalign(alignment, bytes));
   return *memory != nullptr ? 0 : ENOMEM;
 }
-void free(void* memory) { __libc_free(memory); }
+void free(void* memory) {
+  ucudnn::bench::Discount(memory);
+  __libc_free(memory);
+}
 
 }  // extern "C"
 #pragma GCC visibility pop

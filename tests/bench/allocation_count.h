@@ -9,6 +9,12 @@ namespace ucudnn::bench {
 // Allocations by any thread so far.
 long Allocations();
 
+// Bytes that are allocated now, and the most that were since ResetMostBytes: as the allocator
+// rounds them, without its own headers.
+long LiveBytes();
+long MostBytes();
+void ResetMostBytes();
+
 // Counts apart those whose caller's code lies from `begin` to `end`: a library's own.
 void WatchAllocations(uintptr_t begin, uintptr_t end);
 long WatchedAllocations();

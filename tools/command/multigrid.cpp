@@ -18,12 +18,7 @@
 namespace ucudnn::command {
 namespace {
 
-using multigrid::Outcome;
 using multigrid::Problem;
-
-// In parts of the largest state: a solve that stopped early so far away tells nothing of serial
-// propagation.
-constexpr double kFarAway = 0.1;
 
 // Refuses options that would change nothing.
 Status CheckUse(const CLI::App& app, const MultigridWords& words) {
@@ -34,9 +29,9 @@ Status CheckUse(const CLI::App& app, const MultigridWords& words) {
     return Status::Ok();
   };
   if (words.train.empty()) {
-    UCUDNN_RETURN_IF_ERROR(refuse(
-        {"--epochs", "--examples", "--rate", "--momentum", "--backward-cycles", "--data-parallel"},
-        "says how to train; expected --train FOLDER with it"));
+    UCUDNN_RETURN_IF_ERROR(refuse({"--epochs", "--examples", "--rate", "--momentum",
+                                   "--backward-cycles", "--repeat", "--data-parallel"},
+                                  "says how to train; expected --train FOLDER with it"));
   }
   if (!words.analyse) {
     UCUDNN_RETURN_IF_ERROR(refuse({"--machine"}, "says where to model solves; expected --analyse"));
@@ -60,7 +55,12 @@ Status CheckUse(const CLI::App& app, const MultigridWords& words) {
       return Status::Error("--seed: nothing of a chain is drawn; --weights holds all of it");
     }
   }
+  if (!words.train.empty() || words.levels == "1") {
+    UCUDNN_RETURN_IF_ERROR(refuse(
+        {"--timeline"}, "shows a cycle of one solve; expected neither --train nor --levels 1"));
+  }
   if (words.backend == "cudnn") {
+    UCUDNN_RETURN_IF_ERROR(refuse({"--timeline"}, "is of the host; a profiler shows a device's"));
     UCUDNN_RETURN_IF_ERROR(refuse({"--threads"}, "is of the host; expected --streams of a device"));
     UCUDNN_RETURN_IF_ERROR(
         refuse({"--train"}, "devices solve forward alone; expected --backend cpu64 to train"));
@@ -91,8 +91,7 @@ void TellDoubts(const CLI::App& app, const SolvedNetwork& solved) {
       Tell(app, network +
                     "the states of serial propagation are not finite; a smaller h may help "
                     "(--time, --step)");
-    } else if (solution.outcome == Outcome::kEarly &&
-               RelativeResidual(solution, solved.settings) > kFarAway) {
+    } else if (IsFarAway(solution, solved.settings.network.forward.scale)) {
       Tell(app, network +
                     "the states are far from those of serial propagation; more --cycles, a "
                     "--tolerance or a smaller h may help (--time, --step)");
@@ -147,6 +146,9 @@ int TellMultigrid(const CLI::App& app, const MultigridWords& words) {
   if (words.analyse) return AnalyseMultigrid(app, words);
   const Result<std::shared_ptr<MultigridRanks>> ranks = MultigridRanks::Open(words);
   if (!ranks.ok()) return Refuse(app, ranks.message());
+  if (words.timeline && (*ranks)->all() > 1) {
+    return Refuse(app, "--timeline: shows the threads of one device; expected no other");
+  }
   if (words.train.empty()) return Solve(app, words, *ranks);
   Result<Problem> problem = ReadProblemOf(words, **ranks);
   if (!problem.ok()) return Refuse(app, problem.message());
@@ -211,8 +213,10 @@ void AddSolveOptions(CLI::App& app, MultigridWords& words) {
   app.add_option("--coarse", words.coarse,
                  "what a coarse layer computes: inject, mid, mean, sum or sum2 (default: inject)")
       ->type_name("NAME");
-  app.add_option("--start", words.start,
-                 "broadcast, or nested: coarse levels first (default: broadcast)")
+  app.add_option(
+         "--start", words.start,
+         "broadcast, nested: coarse levels first, or, of mini-batches that --repeat repeats,\n"
+         "previous: their last states (default: broadcast, with --repeat previous)")
       ->type_name("NAME");
   app.add_flag("--skip-first-down", words.skip_first_down,
                "the first cycle goes down without relaxing")
@@ -249,6 +253,9 @@ void AddMachineOptions(CLI::App& app, MultigridWords& words) {
   app.add_option("--check", words.check,
                  "compare with serial propagation: once, or in training every:K steps")
       ->type_name("WHEN");
+  app.add_flag("--timeline", words.timeline,
+               "note which layers each thread runs when in one cycle, for --json and --report")
+      ->disable_flag_override();
   app.add_flag("--json", words.json, "print JSON (planner/report/FORMAT.md)")
       ->disable_flag_override();
   app.add_option("--report", words.report,
@@ -292,6 +299,8 @@ void AddTrainingOptions(CLI::App& app, MultigridWords& words) {
   app.add_option("--rate", words.rate, "learning rate (default: " + words.rate + ")")
       ->type_name("R");
   app.add_option("--momentum", words.momentum, "(default: 0.9)")->type_name("M");
+  app.add_option("--repeat", words.repeat, "steps with each mini-batch (default: 1)")
+      ->type_name("K");
   app.add_option("--backward-cycles", words.backward_cycles,
                  "of adjoint solves (default: as --cycles)")
       ->type_name("N");

@@ -54,7 +54,8 @@ ProblemFacts FactsOf(const multigrid::Problem& problem,
                         .layers = LayersOf(problem.chain),
                         .parameters = 0,
                         .has_drawn_weights = problem.has_drawn_weights,
-                        .stages = {}};
+                        .stages = {},
+                        .state_bytes = std::nullopt};
   // The problem of several ranks has no parameters of its own.
   const planner::Graph& graph = problem.chain.graph;
   for (size_t id = 0; id < graph.nodes.size(); ++id) {
@@ -150,19 +151,6 @@ int64_t RankBytes(const multigrid::Problem& problem, const multigrid::Placement&
                   const multigrid::NetworkSettings& settings, int rank, int ways, int existing) {
   return RankNumbers(problem, placement, settings, rank, ways, existing) *
          static_cast<int64_t>(sizeof(double));
-}
-
-int64_t StateBytes(const multigrid::Problem& problem, const multigrid::NetworkSettings& settings) {
-  int64_t numbers = problem.chain.shapes.front().Features();
-  for (const auto& section : problem.chain.sections) {
-    const auto* stage = std::get_if<Stage>(&section);
-    if (stage == nullptr) continue;
-    for (const Hierarchy& hierarchy : LevelsOf(static_cast<int>(stage->steps.size()), settings)) {
-      numbers += stage->shape.Features() *
-                 multigrid::BlockSystem::StatesFor(hierarchy, settings.lanes, settings.storage);
-    }
-  }
-  return numbers * settings.batch * static_cast<int64_t>(sizeof(double));
 }
 
 }  // namespace ucudnn::command

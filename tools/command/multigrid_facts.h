@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@ struct ProblemFacts {
   int64_t parameters = 0;
   bool has_drawn_weights = true;
   std::vector<StageFacts> stages;
+  std::optional<int64_t> state_bytes;  // that all levels keep on the host; none: not there
 
   const StageFacts& LongestStage() const;
 };
@@ -45,8 +47,5 @@ std::string Grouped(int64_t number);
 // training. `existing` is how many copies of the parameters there are already.
 int64_t RankBytes(const multigrid::Problem& problem, const multigrid::Placement& placement,
                   const multigrid::NetworkSettings& settings, int rank, int ways, int existing);
-
-// Bytes of the states of all levels and of a mini-batch's images, one way.
-int64_t StateBytes(const multigrid::Problem& problem, const multigrid::NetworkSettings& settings);
 
 }  // namespace ucudnn::command

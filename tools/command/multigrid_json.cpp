@@ -57,8 +57,10 @@ ordered_json HeadOf(const MultigridWords& words, const ProblemFacts& facts,
   head["coarse"] = multigrid::NameOf(settings.coarse);
   head["relaxation"] = RelaxationText(settings.forward);
   head["cycle"] = words.cycle;
-  head["start"] = words.start;
+  head["start"] = StartText(words);
   head["storage"] = words.storage;
+  head["state_bytes"] =
+      facts.state_bytes ? ordered_json(*facts.state_bytes) : ordered_json(nullptr);
   return head;
 }
 
@@ -70,6 +72,28 @@ ordered_json StageJson(const StageFacts& facts) {
   stage["levels"] = facts.levels;
   stage["coarsening"] = facts.coarsening;
   return stage;
+}
+
+// Times to a tenth of a microsecond.
+double Rounded(double ms) { return std::round(ms * 1e4) / 1e4; }
+
+ordered_json TimelineJson(const multigrid::CycleTimeline& timeline) {
+  ordered_json json;
+  json["cycle"] = timeline.cycle;
+  json["lanes"] = timeline.lanes;
+  json["ms"] = Rounded(timeline.Milliseconds());
+  json["concurrency"] = timeline.MeanConcurrency();
+  ordered_json spans = ordered_json::array();
+  for (const multigrid::StepSpan& span : timeline.spans) {
+    spans.push_back({{"lane", span.lane},
+                     {"level", span.level},
+                     {"first", span.first},
+                     {"steps", span.steps},
+                     {"begin_ms", Rounded(span.begin_ms)},
+                     {"end_ms", Rounded(span.end_ms)}});
+  }
+  json["spans"] = std::move(spans);
+  return json;
 }
 
 // Members that are of one solve: those that the longest stage has for readers that look at one, and
@@ -91,6 +115,8 @@ void AddSolve(const SolvedNetwork& solved, ordered_json& json) {
     stage["status"] = multigrid::NameOf(solution.outcome);
     stage["fallback"] = solution.fallback;
     stage["largest_state"] = NumberOrNull(solution.largest_state);
+    const auto& timeline = solved.stages[at].timeline;
+    if (timeline && timeline->cycle > 0) stage["timeline"] = TimelineJson(*timeline);
     stages.push_back(std::move(stage));
   }
   json["stages"] = std::move(stages);
@@ -105,6 +131,9 @@ ordered_json EpochJson(const TrainedEpoch& trained) {
   row["cycles"] = epoch.cycles;
   row["serial_solves"] = epoch.serial_solves;
   row["fallback"] = epoch.fallback;
+  row["far_solves"] = epoch.far_solves;
+  row["residual"] = NumberOrNull(epoch.forward_residual.value());
+  row["backward_residual"] = NumberOrNull(epoch.backward_residual.value());
   row["seconds"] = trained.seconds;
   ordered_json checks = ordered_json::array();
   for (const multigrid::CheckedStep& check : epoch.checks) {
@@ -154,6 +183,7 @@ std::string FormatTraining(const MultigridWords& words, const TrainingFacts& fac
   training["rate"] = settings.learning_rate;
   training["momentum"] = settings.momentum;
   training["seed"] = settings.seed;
+  training["repeats"] = settings.repeats;
   ordered_json rows = ordered_json::array();
   for (const TrainedEpoch& epoch : epochs) rows.push_back(EpochJson(epoch));
   training["epochs"] = std::move(rows);

@@ -13,6 +13,8 @@ using multigrid::Outcome;
 using multigrid::Solution;
 using multigrid::StageSolution;
 
+constexpr double kWideLoss = 1000;  // with five decimals wider than its column
+
 std::string NumberText(const char* format, double number) {
   char text[64];
   std::snprintf(text, sizeof text, format, number);
@@ -67,7 +69,14 @@ void PrintMethod(const MultigridWords& words, const multigrid::NetworkSettings& 
   if (settings.levels == 1) return;
   std::printf("%s-cycle, relaxation %s, coarse operator %s, start %s\n", words.cycle.c_str(),
               RelaxationText(settings.forward).c_str(), multigrid::NameOf(settings.coarse),
-              words.start.c_str());
+              StartText(words).c_str());
+}
+
+void PrintTimeline(const multigrid::CycleTimeline& timeline) {
+  if (timeline.cycle == 0) return;
+  std::printf("in cycle %d, of %.3g ms, %.2f of %d %s run a layer on average\n", timeline.cycle,
+              timeline.Milliseconds(), timeline.MeanConcurrency(), timeline.lanes,
+              timeline.lanes == 1 ? "thread" : "threads");
 }
 
 // "layers 0, 1,023, 2,046 and 3,069": where the devices' layers begin.
@@ -108,8 +117,10 @@ void PrintStage(const SolvedNetwork& solved, size_t at) {
   std::printf("%s\n", VerdictText(options, solution).c_str());
   if (solution.outcome == Outcome::kEarly && options.scale == multigrid::ResidualScale::kAbsolute) {
     std::printf("the residual is %.2g of the largest state (%.3g in L2)\n",
-                RelativeResidual(solution, solved.settings), solution.largest_state);
+                RelativeResidual(solution, options.scale), solution.largest_state);
   }
+  const auto& timeline = solved.stages[at].timeline;
+  if (timeline) PrintTimeline(*timeline);
 }
 
 // Serial propagation is what a solve has to beat.
@@ -230,9 +241,12 @@ void PrintTraining(const MultigridWords& words, const TrainingFacts& facts) {
                 settings.network.backward.cycles);
   }
   std::printf(
-      "%s images of %s, %s to test; mini-batches of %d, learning rate %.3g, momentum %.3g\n",
+      "%s images of %s, %s to test; mini-batches of %d%s, learning rate %.3g, momentum %.3g\n",
       Grouped(facts.examples).c_str(), words.train.c_str(), Grouped(facts.test_examples).c_str(),
-      settings.network.batch, settings.learning_rate, settings.momentum);
+      settings.network.batch,
+      settings.repeats == 1 ? ""
+                            : (", " + std::to_string(settings.repeats) + " steps each").c_str(),
+      settings.learning_rate, settings.momentum);
   if (facts.replicas > 1) {
     std::printf("each step trains on a mini-batch of each replica, and sums their gradients\n");
   }
@@ -243,7 +257,9 @@ void PrintTraining(const MultigridWords& words, const TrainingFacts& facts) {
 
 void PrintEpoch(int number, const TrainedEpoch& trained) {
   const multigrid::EpochResult& epoch = trained.result;
-  std::printf("%5d  %9.5f  %6.2f%%  %9lld  %9d  %9.3g\n", number, epoch.loss, 100 * epoch.top1,
+  const char* const loss = epoch.loss < kWideLoss ? "%.5f" : "%.3g";
+  std::printf("%5d  %9s  %6.2f%%  %9lld  %9d  %9.3g\n", number,
+              NumberText(loss, epoch.loss).c_str(), 100 * epoch.top1,
               static_cast<long long>(epoch.cycles), epoch.serial_solves, trained.seconds);
   for (const multigrid::CheckedStep& check : epoch.checks) {
     std::printf("       step %d against serial propagation: output %.1e, gradient %.1e\n",

@@ -5,8 +5,11 @@
 #include <map>
 #include <utility>
 
+#include "base/byte_size.h"
 #include "base/text.h"
 #include "command/multigrid_facts.h"
+#include "command/multigrid_scaling.h"
+#include "command/multigrid_timeline.h"
 #include "planner/report/levels_drawing.h"
 #include "planner/report/line_chart.h"
 #include "planner/report/page.h"
@@ -158,13 +161,14 @@ std::vector<TrainingRow> TrainingRowsOf(const std::vector<MultigridReport>& repo
     if (!report.training) continue;
     const ReportedTraining& training = *report.training;
     rows.push_back({&report, &training, ""});
-    attributes.push_back({MethodText(report, training), report.network,
-                          DepthName(LongestOf(training.stages).steps), report.coarse,
-                          report.relaxation,
-                          training.rate ? Formatted("rate %.3g", *training.rate) : "",
-                          training.momentum ? Formatted("momentum %.3g", *training.momentum) : "",
-                          "mini-batches of " + std::to_string(report.batch),
-                          std::to_string(training.examples) + " images"});
+    attributes.push_back(
+        {MethodText(report, training), report.network, DepthName(LongestOf(training.stages).steps),
+         report.coarse, report.relaxation,
+         training.rate ? Formatted("rate %.3g", *training.rate) : "",
+         training.momentum ? Formatted("momentum %.3g", *training.momentum) : "",
+         "mini-batches of " + std::to_string(report.batch),
+         std::to_string(training.repeats) + (training.repeats == 1 ? " step each" : " steps each"),
+         "start " + report.start, std::to_string(training.examples) + " images"});
   }
   // What solves a step is always said.
   std::vector<std::vector<std::string>> rest = attributes;
@@ -211,6 +215,10 @@ Element AboutList(const std::vector<MultigridReport>& reports) {
   add("machine", [](const MultigridReport& report) { return report.machine; });
   add("times", [](const MultigridReport& report) {
     return report.has_cpu_times ? "CPU times, by the clock" : "of a device, by the clock";
+  });
+  add("states kept", [](const MultigridReport& report) {
+    if (!report.state_bytes) return report.storage;
+    return report.storage + ", " + FormatByteSize(static_cast<size_t>(*report.state_bytes));
   });
   add("images in a mini-batch",
       [](const MultigridReport& report) { return std::to_string(report.batch); });
@@ -381,6 +389,33 @@ planner::LineChart EpochChart(const char* id, const char* title, const char* y_l
   return chart;
 }
 
+// The means at which solves by cycles ended; none where there are none.
+std::optional<Element> TrainingResidualChart(const std::vector<TrainingRow>& rows) {
+  planner::LineChart chart = EpochChart(
+      "residual-chart", "Residual at which solves ended: the mean over an epoch", "residual");
+  chart.is_logarithmic = true;
+  const auto add = [&](const TrainingRow& row, const char* way,
+                       std::optional<double> ReportedEpoch::*residual) {
+    planner::Line line = {row.name + ", " + way, {}};
+    const std::vector<ReportedEpoch>& epochs = row.training->epochs;
+    for (size_t epoch = 0; epoch < epochs.size(); ++epoch) {
+      const std::optional<double>& one = epochs[epoch].*residual;
+      const int number = static_cast<int>(epoch) + 1;
+      if (!one) continue;
+      line.points.push_back(
+          {number, *one,
+           line.name + ", epoch " + std::to_string(number) + Formatted(": %.3e", *one)});
+    }
+    if (!line.points.empty()) chart.lines.push_back(std::move(line));
+  };
+  for (size_t at = 0; at < std::min(rows.size(), kMostCurves / 2); ++at) {
+    add(rows[at], "forward", &ReportedEpoch::residual);
+    add(rows[at], "adjoint", &ReportedEpoch::backward_residual);
+  }
+  if (chart.lines.empty()) return std::nullopt;
+  return Draw(chart);
+}
+
 Element TrainingCharts(const std::vector<TrainingRow>& rows) {
   planner::LineChart loss =
       EpochChart("loss-chart", "Loss: mean cross-entropy over the steps of an epoch", "loss");
@@ -405,7 +440,11 @@ Element TrainingCharts(const std::vector<TrainingRow>& rows) {
     loss.lines.push_back(std::move(losses));
     top1.lines.push_back(std::move(shares));
   }
-  return Element("div").Add(Draw(loss)).Add(Draw(top1));
+  Element charts = Element("div").Add(Draw(loss)).Add(Draw(top1));
+  if (std::optional<Element> residuals = TrainingResidualChart(rows)) {
+    charts.Add(*std::move(residuals));
+  }
+  return charts;
 }
 
 Element TrainingSection(const std::vector<TrainingRow>& rows) {
@@ -419,7 +458,9 @@ Element TrainingSection(const std::vector<TrainingRow>& rows) {
                       std::to_string(rows.front().training->test_examples) + " others. "
                 : std::string()) +
       "Solves and cycles are those of an epoch, forward and backward; fell back are solves that "
-      "did not converge and were done by serial propagation. Errors are the largest against serial "
+      "did not converge and were done by serial propagation, far away those that stopped early "
+      "with a "
+      "residual of more than a tenth of the largest state. Errors are the largest against serial "
       "propagation of the steps that were checked, relative, in L2."));
   section.Add(TrainingCharts(rows));
   bool any_fell_back = false;
@@ -430,9 +471,9 @@ Element TrainingSection(const std::vector<TrainingRow>& rows) {
       any_checked = any_checked || epoch.output_error;
     }
   }
-  std::vector<planner::Column> columns = {{"training"},        {"epoch", true},  {"loss", true},
-                                          {"top-1", true},     {"solves", true}, {"cycles", true},
-                                          {"fell back", true}, {"s", true}};
+  std::vector<planner::Column> columns = {{"training"},        {"epoch", true},    {"loss", true},
+                                          {"top-1", true},     {"solves", true},   {"cycles", true},
+                                          {"fell back", true}, {"far away", true}, {"s", true}};
   if (any_checked) {
     columns.push_back({"output error", true});
     columns.push_back({"gradient error", true});
@@ -448,6 +489,7 @@ Element TrainingSection(const std::vector<TrainingRow>& rows) {
                                  WholeCell(one.solves),
                                  WholeCell(one.cycles),
                                  WholeCell(one.serial_solves),
+                                 WholeCell(one.far_solves),
                                  NumberCell("%.3g", one.seconds)};
       if (any_checked) {
         cells.push_back(NumberCell("%.1e", one.output_error));
@@ -461,18 +503,24 @@ Element TrainingSection(const std::vector<TrainingRow>& rows) {
 
 }  // namespace
 
-std::string FormatMultigridPage(const std::vector<MultigridReport>& reports) {
+std::string FormatMultigridPage(const MultigridFiles& files) {
+  const std::vector<MultigridReport>& reports = files.reports;
   const std::vector<SolveRow> solves = SolveRowsOf(reports);
   const std::vector<TrainingRow> trainings = TrainingRowsOf(reports);
   std::vector<Element> content;
   content.push_back(Element("h1", "ucudnn: layer-parallel multigrid"));
-  content.push_back(AboutList(reports));
+  if (!reports.empty()) content.push_back(AboutList(reports));
   std::vector<std::pair<const MultigridReport*, const ReportedStage*>> stages;
   if (!solves.empty()) {
     content.push_back(ConvergenceSection(solves));
     content.push_back(SolvesSection(solves));
     for (const SolveRow& row : solves) stages.emplace_back(row.report, row.stage);
   }
+  std::vector<TimelineRow> timelines;
+  for (const SolveRow& row : solves) {
+    if (row.stage->timeline) timelines.push_back({row.name, row.report->has_cpu_times, *row.stage});
+  }
+  if (!timelines.empty()) content.push_back(TimelineSection(timelines));
   if (!trainings.empty()) {
     content.push_back(TrainingSection(trainings));
     for (const TrainingRow& row : trainings) {
@@ -482,9 +530,14 @@ std::string FormatMultigridPage(const std::vector<MultigridReport>& reports) {
   }
   std::stable_sort(stages.begin(), stages.end(),
                    [](const auto& a, const auto& b) { return a.second->steps > b.second->steps; });
-  content.push_back(LevelsSection(stages));
+  if (!stages.empty()) content.push_back(LevelsSection(stages));
+  size_t number = 0;
+  for (const MultigridAnalysisReport& analysis : files.analyses) {
+    content.push_back(ScalingSection(analysis, ++number));
+  }
   std::vector<std::string> sources;
   for (const MultigridReport& report : reports) sources.push_back(report.source);
+  for (const MultigridAnalysisReport& analysis : files.analyses) sources.push_back(analysis.source);
   return FormatPage("ucudnn: " + Join(sources, ", "), std::move(content));
 }
 

@@ -12,6 +12,7 @@ namespace {
 constexpr int64_t kMultigridVersion = 1;
 constexpr int64_t kMostLayers = int64_t{1} << 40;
 constexpr int64_t kMostCount = int64_t{1} << 53;
+constexpr int64_t kMostLanes = 1024;
 
 std::string ReadShape(const JsonPlace& place) {
   std::vector<std::string> extents;
@@ -45,6 +46,43 @@ ReportedStage ReadStage(const JsonPlace& place) {
   return stage;
 }
 
+double ReadNumber(const JsonPlace& place) {
+  const std::optional<double> number = place.Quantity();
+  if (!number) place.Refuse("a number of 0 or more");
+  return number.value_or(0);
+}
+
+ReportedSpan ReadSpan(const JsonPlace& place, int64_t lanes, const std::vector<int64_t>& levels) {
+  ReportedSpan span;
+  place.Object();
+  span.lane = place.Member("lane").Integer(0, lanes - 1);
+  span.level = place.Member("level").Integer(0, static_cast<int64_t>(levels.size()) - 1);
+  if (!place.ok()) return span;
+  const int64_t steps = levels[static_cast<size_t>(span.level)];
+  span.first = place.Member("first").Integer(0, steps - 1);
+  span.steps = place.Member("steps").Integer(1, steps - span.first);
+  span.begin_ms = ReadNumber(place.Member("begin_ms"));
+  span.end_ms = ReadNumber(place.Member("end_ms"));
+  if (place.ok() && span.end_ms < span.begin_ms) place.Fault("ends before it begins");
+  return span;
+}
+
+std::optional<ReportedTimeline> ReadTimeline(const JsonPlace& place,
+                                             const std::vector<int64_t>& levels) {
+  if (place.absent()) return std::nullopt;
+  ReportedTimeline timeline;
+  place.Object();
+  timeline.cycle = place.Member("cycle").Integer(1, kMostCount);
+  timeline.lanes = place.Member("lanes").Integer(1, kMostLanes);
+  timeline.ms = ReadNumber(place.Member("ms"));
+  timeline.concurrency = ReadNumber(place.Member("concurrency"));
+  for (const JsonPlace& span : place.Member("spans").Items()) {
+    if (!span.ok()) break;
+    timeline.spans.push_back(ReadSpan(span, timeline.lanes, levels));
+  }
+  return timeline;
+}
+
 ReportedStage ReadSolvedStage(const JsonPlace& place) {
   ReportedStage stage = ReadStage(place);
   for (const JsonPlace& residual : place.Member("residuals").Items()) {
@@ -54,6 +92,7 @@ ReportedStage ReadSolvedStage(const JsonPlace& place) {
   stage.status = place.Member("status").Text();
   stage.fallback = place.Member("fallback").TextIfThere();
   stage.largest_state = place.Member("largest_state").Quantity();
+  if (place.ok()) stage.timeline = ReadTimeline(place.Member("timeline"), stage.levels);
   return stage;
 }
 
@@ -96,6 +135,9 @@ ReportedEpoch ReadEpoch(const JsonPlace& place) {
   epoch.cycles = place.Member("cycles").Integer(0, kMostCount);
   epoch.serial_solves = place.Member("serial_solves").Integer(0, kMostCount);
   epoch.fallback = place.Member("fallback").TextIfThere();
+  epoch.far_solves = place.Member("far_solves").IntegerIfThere(kMostCount).value_or(0);
+  epoch.residual = place.Member("residual").Quantity();
+  epoch.backward_residual = place.Member("backward_residual").Quantity();
   epoch.seconds = place.Member("seconds").Quantity();
   for (const JsonPlace& check : place.Member("checks").Items()) {
     KeepLarger(check.Member("output_error").Quantity(), epoch.output_error);
@@ -114,6 +156,7 @@ ReportedTraining ReadReportedTraining(const JsonPlace& root) {
   training.test_examples = place.Member("test_examples").Integer(0, kMostCount);
   training.rate = place.Member("rate").Quantity();
   training.momentum = place.Member("momentum").Quantity();
+  training.repeats = place.Member("repeats").IntegerIfThere(kMostCount).value_or(1);
   training.most_backward_cycles =
       root.Member("most_backward_cycles").IntegerIfThere(kMostCount).value_or(0);
   for (const JsonPlace& epoch : place.Member("epochs").Items()) {
@@ -146,6 +189,7 @@ void ReadMultigridHead(const JsonPlace& root, MultigridReport& report) {
   report.cycle = root.Member("cycle").Text();
   report.start = root.Member("start").Text();
   report.storage = root.Member("storage").TextIfThere();
+  report.state_bytes = root.Member("state_bytes").IntegerIfThere(kMostJsonBytes);
 }
 
 }  // namespace

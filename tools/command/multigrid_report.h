@@ -11,6 +11,23 @@
 
 namespace ucudnn::command {
 
+struct ReportedSpan {
+  int64_t lane = 0;   // below the timeline's
+  int64_t level = 0;  // of the stage's
+  int64_t first = 0;  // step of the level; all of them are
+  int64_t steps = 1;
+  double begin_ms = 0;
+  double end_ms = 0;
+};
+
+struct ReportedTimeline {
+  int64_t cycle = 1;
+  int64_t lanes = 1;
+  double ms = 0;
+  double concurrency = 0;
+  std::vector<ReportedSpan> spans;
+};
+
 struct ReportedStage {
   int64_t steps = 1;
   std::string shape;            // of a state, "4x24x24"
@@ -22,6 +39,7 @@ struct ReportedStage {
   std::string status;
   std::string fallback;
   std::optional<double> largest_state;
+  std::optional<ReportedTimeline> timeline;
 };
 
 struct ReportedSolve {
@@ -40,6 +58,10 @@ struct ReportedEpoch {
   int64_t cycles = 0;
   int64_t serial_solves = 0;
   std::string fallback;
+  int64_t far_solves = 0;  // that stopped early, far from serial propagation
+  // Means at which solves by cycles ended; none: none was, or an older ucudnn wrote it.
+  std::optional<double> residual;
+  std::optional<double> backward_residual;
   std::optional<double> seconds;
   // The largest of the epoch's checked steps; none: none was checked.
   std::optional<double> output_error;
@@ -54,6 +76,7 @@ struct ReportedTraining {
   std::optional<double> rate;
   std::optional<double> momentum;
   int64_t most_backward_cycles = 0;
+  int64_t repeats = 1;  // steps with each mini-batch
   std::vector<ReportedEpoch> epochs;
 };
 
@@ -77,6 +100,7 @@ struct MultigridReport {
   std::string cycle;
   std::string start;
   std::string storage;
+  std::optional<int64_t> state_bytes;  // none: on a device, or an older ucudnn wrote it
   // One, or one for each depth; none where it is of training.
   std::vector<ReportedSolve> solves;
   std::optional<ReportedTraining> training;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <limits>
 #include <memory>
 
 #include "base/byte_size.h"
@@ -73,16 +72,9 @@ const multigrid::StageSolution& SolvedNetwork::LongestStage() const {
                            [](const auto& a, const auto& b) { return a.steps < b.steps; });
 }
 
-double RelativeResidual(const multigrid::Solution& solution, const MultigridSettings& settings) {
-  if (solution.residuals.empty()) return std::numeric_limits<double>::quiet_NaN();
-  const double residual = solution.residuals.back();
-  const bool is_absolute = settings.network.forward.scale == multigrid::ResidualScale::kAbsolute;
-  return is_absolute && solution.largest_state > 0 ? residual / solution.largest_state : residual;
-}
-
 Status CheckStateMemory(const Problem& problem, const multigrid::NetworkSettings& settings,
-                        int ways) {
-  const int64_t bytes = ways * StateBytes(problem, settings);
+                        multigrid::Passes passes) {
+  const int64_t bytes = StateBytes(problem.chain, settings, passes);
   const int64_t free = FreeMemoryBytes();
   if (bytes <= free) return Status::Ok();
   return Status::Error("the states of a mini-batch of " + std::to_string(settings.batch) +
@@ -195,7 +187,11 @@ Result<SolvedNetwork> SolveOnce(Problem& problem, const MultigridSettings& setti
                           .serial_seconds = {},
                           .output_error = {}};
   if (settings.ranks->all() == 1) {
-    UCUDNN_RETURN_IF_ERROR(CheckStateMemory(problem, settings.network, 1));
+    const auto passes = multigrid::Passes::kForward;
+    UCUDNN_RETURN_IF_ERROR(CheckStateMemory(problem, settings.network, passes));
+    if (!settings.device) {
+      solved.facts.state_bytes = StateBytes(problem.chain, settings.network, passes);
+    }
   }
   UCUDNN_RETURN_IF_ERROR(settings.ranks->Run(
       [&](multigrid::Peers& all) { return SolveOnRank(problem, settings, all, solved); }));

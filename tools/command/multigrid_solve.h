@@ -36,18 +36,14 @@ struct SolvedNetwork {
   const multigrid::StageSolution& LongestStage() const;
 };
 
-// The residual in parts of the largest state, whatever the norm asked for; NaN where none was
-// measured.
-double RelativeResidual(const multigrid::Solution& solution, const MultigridSettings& settings);
-
 // An error in one line: options that do not fit the problem, or that ask for more than the
 // precision or this machine's memory has. Several devices use the problem's parameters up.
 Result<SolvedNetwork> SolveOnce(multigrid::Problem& problem, const MultigridSettings& settings);
 
-// Refuses states that this machine has no memory for, of several devices parameters, too. `ways` is
-// 2 in training.
+// Refuses states that this machine has no memory for.
 Status CheckStateMemory(const multigrid::Problem& problem,
-                        const multigrid::NetworkSettings& settings, int ways);
+                        const multigrid::NetworkSettings& settings, multigrid::Passes passes);
+// The same of several devices, and of their parameters. `ways` is 2 in training.
 Status CheckRankMemory(const multigrid::Problem& problem, const multigrid::Placement& placement,
                        const MultigridSettings& settings, int ways);
 

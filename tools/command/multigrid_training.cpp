@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <utility>
 
 #include "base/text.h"
 #include "command/multigrid_json.h"
@@ -80,6 +81,13 @@ class Notices {
                      " solves fell back to serial propagation, the first since " + epoch.fallback);
       told_fallback_ = true;
     }
+    if (epoch.far_solves > 0 && !told_far_) {
+      Tell(app_, "epoch " + std::to_string(number) + ": " + std::to_string(epoch.far_solves) +
+                     " of " + std::to_string(epoch.solves) +
+                     " solves ended far from serial propagation; more --cycles, a --tolerance or a "
+                     "smaller h may help (--time, --step)");
+      told_far_ = true;
+    }
     if (!std::isfinite(epoch.loss) && !told_loss_) {
       Tell(app_, "epoch " + std::to_string(number) +
                      ": the loss is not finite; a smaller --rate may help");
@@ -90,6 +98,7 @@ class Notices {
  private:
   const CLI::App& app_;
   bool told_fallback_ = false;
+  bool told_far_ = false;
   bool told_loss_ = false;
 };
 
@@ -102,8 +111,7 @@ using ShowProgress = std::function<void(const std::string& text, double done)>;
 Result<TrainedEpoch> RunEpoch(Trainer& trainer, const DigitSets& digits, int number,
                               const TrainingFacts& facts, const ShowProgress& show) {
   const int epochs = facts.training.epochs;
-  const int steps =
-      digits.training.count() / (facts.training.settings.network.batch * facts.replicas);
+  const int steps = trainer.StepsOf(digits.training);
   const Stopwatch stopwatch;
   TrainedEpoch epoch;
   const auto before_step = [&](int step) {
@@ -125,21 +133,20 @@ class Reporter {
   Reporter(const CLI::App& app, const MultigridWords& words, TrainingFacts& facts)
       : app_(app), words_(words), facts_(facts), notices_(app) {}
 
-  void Begin(const multigrid::Placement& placement) {
+  // Writes the report without an epoch, too: a file that cannot be is not found out after hours.
+  Status Begin(const multigrid::Placement& placement) {
     has_begun_ = true;
     facts_.placement = placement;
     if (!words_.json) PrintTraining(words_, facts_);
+    return Write();
   }
   void Show(const std::string& text, double done) { progress_.Show(text, done); }
-  // An error where the report cannot be written: code() says more.
   Status Add(int number, TrainedEpoch epoch) {
     progress_.Clear();
     notices_.Look(number, epoch.result);
     if (!words_.json) PrintEpoch(number, epoch);
     epochs_.push_back(std::move(epoch));
-    if (words_.report.empty()) return Status::Ok();
-    code_ = WriteOutput(app_, FormatTraining(words_, facts_, epochs_), words_.report);
-    return code_ == 0 ? Status::Ok() : Status::Error("the report cannot be written");
+    return Write();
   }
   void End() {
     progress_.Clear();
@@ -150,6 +157,13 @@ class Reporter {
   bool has_begun() const { return has_begun_; }
 
  private:
+  // An error where the report cannot be written: code() says more.
+  Status Write() {
+    if (words_.report.empty()) return Status::Ok();
+    code_ = WriteOutput(app_, FormatTraining(words_, facts_, epochs_), words_.report);
+    return code_ == 0 ? Status::Ok() : Status::Error("the report cannot be written");
+  }
+
   const CLI::App& app_;
   const MultigridWords& words_;
   TrainingFacts& facts_;
@@ -169,7 +183,8 @@ Status TrainOnRank(Problem& problem, const TrainingFacts& facts, const DigitSets
   multigrid::Placement placement;
   multigrid::Parameters parameters;
   if (all.size() == 1) {
-    UCUDNN_RETURN_IF_ERROR(CheckStateMemory(problem, settings.network, kWays));
+    UCUDNN_RETURN_IF_ERROR(
+        CheckStateMemory(problem, settings.network, multigrid::Passes::kForwardAndBackward));
     parameters = std::move(problem.parameters);
   } else {
     settings.network.peers = &peers.network;
@@ -181,7 +196,7 @@ Status TrainOnRank(Problem& problem, const TrainingFacts& facts, const DigitSets
   }
   UCUDNN_ASSIGN_OR_RETURN(const auto trainer,
                           Trainer::Make(problem.chain, std::move(parameters), settings));
-  if (reporter != nullptr) reporter->Begin(placement);
+  if (reporter != nullptr) UCUDNN_RETURN_IF_ERROR(reporter->Begin(placement));
   const auto show = [&](const std::string& text, double done) {
     if (reporter != nullptr) reporter->Show(text, done);
   };
@@ -208,6 +223,10 @@ int Train(const CLI::App& app, const MultigridWords& words, Problem& problem,
                          .replicas = ranks.replicas(),
                          .ranks = settings.ranks,
                          .placement = {}};
+  if (ranks.all() == 1) {
+    facts.problem.state_bytes = StateBytes(problem.chain, training->settings.network,
+                                           multigrid::Passes::kForwardAndBackward);
+  }
   Reporter reporter(app, words, facts);
   const Status status = ranks.Run([&](multigrid::Peers& all) {
     const bool speaks = all.rank() == 0 && ranks.speaks();

@@ -24,6 +24,7 @@ using multigrid::Problem;
 
 constexpr char kChain[] = "chain";
 constexpr char kEvery[] = "every:";
+constexpr char kPrevious[] = "previous";
 constexpr int kMostSteps = 1 << 20;
 constexpr int kMostSeed = std::numeric_limits<int>::max() - 1;
 constexpr int kTrainingBatch = 32;
@@ -123,15 +124,17 @@ Result<Problem> ReadChain(const MultigridWords& words) {
   return multigrid::ProblemOf(weights, activation);
 }
 
-// In double precision; what a solve needs besides is another matter.
-Status CheckParameterMemory(const planner::Graph& graph) {
+// In double precision, in training with gradients and velocities; what a solve needs besides is
+// another matter.
+Status CheckParameterMemory(const planner::Graph& graph, bool trains) {
   const Result<int64_t> count = planner::ParameterCount(graph);
   if (!count.ok()) return Status::Ok();  // who reads the shapes says why
-  const int64_t bytes = *count * static_cast<int64_t>(sizeof(double));
+  const int64_t bytes = (trains ? 3 : 1) * *count * static_cast<int64_t>(sizeof(double));
   const int64_t free = FreeMemoryBytes();
   if (bytes <= free) return Status::Ok();
   return Status::Error(graph.name + ": " + std::to_string(*count) + " parameters take " +
-                       FormatByteSize(static_cast<size_t>(bytes)) + " in double precision, and " +
+                       FormatByteSize(static_cast<size_t>(bytes)) + " in double precision" +
+                       (trains ? " with their gradients and velocities, and " : ", and ") +
                        FormatByteSize(static_cast<size_t>(free)) +
                        " of memory are free; expected a machine with more, or a smaller network");
 }
@@ -176,9 +179,14 @@ Result<multigrid::SolveOptions> ReadSolve(const MultigridWords& words) {
                               "--cycle", words.cycle,
                               {{"V", multigrid::CycleKind::kV}, {"F", multigrid::CycleKind::kF}}));
   UCUDNN_ASSIGN_OR_RETURN(options.start,
-                          Choose<multigrid::Start>("--start", words.start,
+                          Choose<multigrid::Start>("--start", StartText(words),
                                                    {{"broadcast", multigrid::Start::kBroadcast},
-                                                    {"nested", multigrid::Start::kNested}}));
+                                                    {"nested", multigrid::Start::kNested},
+                                                    {kPrevious, multigrid::Start::kPrevious}}));
+  if (options.start == multigrid::Start::kPrevious && words.repeat == "1") {
+    return Status::Error(
+        "--start previous: no mini-batch is solved twice; expected --repeat 2 or more with it");
+  }
   UCUDNN_ASSIGN_OR_RETURN(
       options.scale,
       Choose<multigrid::ResidualScale>("--norm", words.norm,
@@ -215,6 +223,11 @@ Result<int> ParseWhole(const std::string& option, const std::string& text, int l
                        std::to_string(least) + " to " + std::to_string(most));
 }
 
+std::string StartText(const MultigridWords& words) {
+  if (!words.start.empty()) return words.start;
+  return words.repeat == "1" ? "broadcast" : kPrevious;
+}
+
 Result<uint64_t> ReadSeed(const MultigridWords& words) {
   UCUDNN_ASSIGN_OR_RETURN(const int seed, ParseWhole("--seed", words.seed, 0, kMostSeed));
   return static_cast<uint64_t>(seed);
@@ -236,7 +249,7 @@ Result<Problem> ReadProblem(const MultigridWords& words) {
     return problem;
   }
   UCUDNN_ASSIGN_OR_RETURN(const planner::Graph graph, LoadNet(words));
-  UCUDNN_RETURN_IF_ERROR(CheckParameterMemory(graph));
+  UCUDNN_RETURN_IF_ERROR(CheckParameterMemory(graph, !words.train.empty()));
   UCUDNN_ASSIGN_OR_RETURN(const uint64_t seed, ReadSeed(words));
   Result<Problem> drawn = multigrid::DrawnProblem(graph, NormsOf(words), seed);
   if (!drawn.ok()) return WithFrozenNorms(graph, words, drawn.status());
@@ -288,6 +301,7 @@ Result<MultigridSettings> ReadSettings(const MultigridWords& words, const Proble
                                               "--method", words.method,
                                               {{"multigrid", multigrid::Method::kMultigrid},
                                                {"partitioned", multigrid::Method::kPartitioned}}));
+  network.notes_timeline = words.timeline;
   network.time = problem.time;
   network.step = problem.step;
   UCUDNN_ASSIGN_OR_RETURN(network.coarsening, ParseList("--coarsening", words.coarsening));
@@ -330,10 +344,15 @@ Result<MultigridTraining> ReadTraining(const MultigridWords& words,
   UCUDNN_ASSIGN_OR_RETURN(const int seed, ParseWhole("--seed", words.seed, 0, kMostSeed));
   training.settings.seed = static_cast<uint64_t>(seed);
   if (settings.checks) {
-    UCUDNN_ASSIGN_OR_RETURN(
-        training.settings.checked_every,
-        ParseWhole("--check every:", words.check.substr(sizeof kEvery - 1), 1, 1 << 30));
+    const auto steps = WholeOf(words.check.substr(sizeof kEvery - 1), 1, 1 << 30);
+    if (!steps) {
+      return Status::Error("--check " + Quoted(words.check) +
+                           ": expected every:K with a whole number of steps, as in every:10");
+    }
+    training.settings.checked_every = *steps;
   }
+  UCUDNN_ASSIGN_OR_RETURN(training.settings.repeats,
+                          ParseWhole("--repeat", words.repeat, 1, kMostSteps));
   UCUDNN_ASSIGN_OR_RETURN(training.epochs, ParseWhole("--epochs", words.epochs, 1, 1 << 20));
   if (!words.examples.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(training.most_examples,

@@ -45,7 +45,7 @@ struct MultigridWords {
   std::string weight = "1";
   std::string cycle = "V";
   std::string coarse = "inject";
-  std::string start = "broadcast";
+  std::string start;  // empty: previous with --repeat, else broadcast
   std::string storage = "all";
   std::string check;
   bool skip_first_down = false;
@@ -55,7 +55,9 @@ struct MultigridWords {
   std::string rate = "0.002";
   std::string momentum = "0.9";
   std::string examples;
+  std::string repeat = "1";
   bool json = false;
+  bool timeline = false;
   std::string report;
 
   bool analyse = false;
@@ -72,6 +74,8 @@ Result<multigrid::Problem> ReadProblem(const MultigridWords& words);
 Result<multigrid::Problem> ReadSharedProblem(const MultigridWords& words);
 // The same, but without parameters and image where they would be drawn.
 Result<multigrid::Problem> ReadUndrawnProblem(const MultigridWords& words);
+// The name of what --start is, given or not.
+std::string StartText(const MultigridWords& words);
 // --seed.
 Result<uint64_t> ReadSeed(const MultigridWords& words);
 

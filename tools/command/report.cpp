@@ -69,32 +69,42 @@ Result<RunReport> ReadReports(std::vector<std::string>& files) {
   return joined;
 }
 
+// `parsed` with the file it is of, behind `all`.
+template <typename Parsed>
+Status Keep(Result<Parsed> parsed, const std::string& file, std::vector<Parsed>& all) {
+  if (!parsed.ok()) return Status::Error(Quoted(file) + ": " + parsed.message());
+  parsed->source = file;
+  all.push_back(*std::move(parsed));
+  return Status::Ok();
+}
+
 // Those of `ucudnn multigrid`; empty where no file is one. They do not go with others.
-Result<std::vector<MultigridReport>> ReadMultigridReports(const std::vector<std::string>& files) {
-  std::vector<MultigridReport> reports;
-  std::string other;
+Result<MultigridFiles> ReadMultigridFiles(const std::vector<std::string>& files) {
+  MultigridFiles read;
+  std::string one, other;  // a file of theirs, and one of others
   for (const std::string& file : files) {
     UCUDNN_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(file));
-    if (!IsMultigridReport(text)) {
+    if (IsMultigridReport(text)) {
+      UCUDNN_RETURN_IF_ERROR(Keep(ParseMultigridReport(text), file, read.reports));
+      one = file;
+    } else if (IsMultigridAnalysis(text)) {
+      UCUDNN_RETURN_IF_ERROR(Keep(ParseMultigridAnalysis(text), file, read.analyses));
+      one = file;
+    } else {
       other = file;
-      continue;
     }
-    Result<MultigridReport> report = ParseMultigridReport(text);
-    if (!report.ok()) return Status::Error(Quoted(file) + ": " + report.message());
-    report->source = file;
-    reports.push_back(*std::move(report));
   }
-  if (reports.empty() || other.empty()) return reports;
-  return Status::Error(Quoted(other) + " is no report of `ucudnn multigrid`, and " +
-                       Quoted(reports.front().source) + " is one; expected one kind on a page");
+  if (one.empty() || other.empty()) return read;
+  return Status::Error(Quoted(other) + " is no report of `ucudnn multigrid`, and " + Quoted(one) +
+                       " is one; expected one kind on a page");
 }
 
 int Report(const CLI::App& app, const ReportOptions& words) {
   const auto refuse = [&](const Status& status) { return Refuse(app, status.message()); };
   if (Status status = words.variables.Check(); !status.ok()) return refuse(status);
-  const Result<std::vector<MultigridReport>> multigrid = ReadMultigridReports(words.files);
+  const Result<MultigridFiles> multigrid = ReadMultigridFiles(words.files);
   if (!multigrid.ok()) return refuse(multigrid.status());
-  if (!multigrid->empty()) {
+  if (!multigrid->reports.empty() || !multigrid->analyses.empty()) {
     if (!words.variables.Given("UCUDNN_DATABASE")) {
       return WriteOutput(app, FormatMultigridPage(*multigrid), words.page);
     }
@@ -126,7 +136,7 @@ Command AddReport(CLI::App& ucudnn) {
   app->add_option(
          "FILE.json", options->files,
          "what --report wrote, or `ucudnn workspace --json` printed; reports of a split job's\n"
-         "ranks share a page, a track each, and those of `ucudnn multigrid` their figures")
+         "ranks share a page, a track each, and what `ucudnn multigrid` wrote its figures")
       ->required()
       ->type_name("");
   app->add_option("-o", options->page, "write the page to a file, not to the terminal")

@@ -158,7 +158,8 @@ Status HostNetwork::MakeStages() {
                                                   .coarse = settings_.coarse,
                                                   .storage = settings_.storage,
                                                   .batch = settings_.batch,
-                                                  .h = h},
+                                                  .h = h,
+                                                  .notes_timeline = settings_.notes_timeline},
                                                  *peers_, *lanes_));
     }
     stages_.push_back(std::move(solve));
@@ -221,6 +222,7 @@ Status HostNetwork::SolveForward(StageSolve& stage) {
   }
   UCUDNN_ASSIGN_OR_RETURN(solution, ShareSolution(stage, std::move(solution)));
   forward_.push_back({stage.steps, stage.place->hierarchy.levels(), std::move(solution)});
+  if (stage.ranks) forward_.back().timeline = stage.ranks->Timeline();
   return Status::Ok();
 }
 
@@ -319,6 +321,25 @@ Status HostNetwork::Backward(const double* logits_gradient, Parameters& gradient
   std::reverse(backward_.begin(), backward_.end());
   knows_states_ = true;
   return Status::Ok();
+}
+
+int64_t StateBytes(const ResidualChain& chain, const NetworkSettings& settings, Passes passes) {
+  const Result<Placement> placement = PlacementOf(chain, settings, 1);
+  if (!placement.ok()) return 0;
+  int64_t numbers = 0;
+  for (size_t at = 0; at < chain.sections.size(); ++at) {
+    const auto* stage = std::get_if<Stage>(&chain.sections[at]);
+    if (stage == nullptr) continue;
+    const Hierarchy& hierarchy = placement->sections[at].hierarchy;
+    // Beside a system's states its first one, as it comes in.
+    int64_t states = BlockSystem::StatesFor(hierarchy, settings.lanes, settings.storage) + 1;
+    if (passes == Passes::kForwardAndBackward) {
+      states += BlockSystem::StatesFor(hierarchy.Mirrored(), settings.lanes, settings.storage) + 1;
+      states += 2 * Trajectory::StatesFor(hierarchy, settings.lanes, settings.storage);
+    }
+    numbers += states * stage->shape.Features();
+  }
+  return numbers * settings.batch * static_cast<int64_t>(sizeof(double));
 }
 
 Parameters DrawParameters(const ResidualChain& chain, uint64_t seed,

@@ -20,6 +20,7 @@
 #include "planner/multigrid/host/stage.h"
 #include "planner/multigrid/residual_chain.h"
 #include "planner/multigrid/solver.h"
+#include "planner/multigrid/timed_propagator.h"
 
 namespace ucudnn::multigrid {
 
@@ -46,6 +47,8 @@ struct NetworkSettings {
   // Who solves stages forward: null is the host. Those of others go no way back, and have no peers.
   // Outlives the network.
   StageSolvers* stage_solvers = nullptr;
+  // Whether forward solves by cycles on the host say when their lanes ran which steps.
+  bool notes_timeline = false;
 
   Method method = Method::kMultigrid;
   // The ranks that have the network together; null: this one alone. Outlives the network.
@@ -90,6 +93,8 @@ struct StageSolution {
   int steps = 0;
   int levels = 1;
   Solution solution;
+  // Of this rank's layers, where the settings ask for it.
+  std::optional<CycleTimeline> timeline = std::nullopt;
 };
 
 class HostNetwork {
@@ -105,8 +110,9 @@ class HostNetwork {
   int64_t input_size() const;   // numbers of one image
   int64_t output_size() const;  // numbers of one image's logits
 
-  // Whether solves that start from the states as they are (Start::kPrevious) may: false makes the
-  // next pass start from a broadcast. The caller says it of a mini-batch that it has not just run.
+  // Makes the next pass start from a broadcast where it would start from the states as they are
+  // (Start::kPrevious): the caller says it of a mini-batch that it has not just run. Of one that it
+  // has, what the first states changed by is added to all others (carried_start.h).
   void ForgetStates() { knows_states_ = false; }
 
   // The logits of `images`, [batch, input_size]: what goes into the closing softmax, or what the
@@ -169,6 +175,11 @@ class HostNetwork {
   std::vector<StageSolution> forward_;
   std::vector<StageSolution> backward_;
 };
+
+enum class Passes { kForward, kForwardAndBackward };
+// Bytes of the states of all levels that a network on one rank of the host keeps for such passes:
+// what it allocates at the first one. 0 where `settings` make no levels.
+int64_t StateBytes(const ResidualChain& chain, const NetworkSettings& settings, Passes passes);
 
 // Weights of every node of the chain, drawn by `seed`: of convolutions and fully connected layers
 // from N(0, 2 / inputs of one output) in front of an activation, N(0, 1 / inputs) else; biases 0;

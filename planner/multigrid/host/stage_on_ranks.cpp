@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "planner/multigrid/carried_start.h"
+
 namespace ucudnn::multigrid {
 
 using planner::NodeId;
@@ -125,6 +127,7 @@ RankPart StageOnRanks::PartOf(bool is_reversed) const {
   part.position = part.line.PositionOf(peers_.rank());
   part.hierarchy = is_reversed ? &local_mirrored_ : &local_;
   part.propagator = is_reversed ? static_cast<Propagator*>(adjoint_.get()) : chain_.get();
+  if (timed_ && !is_reversed) part.propagator = timed_.get();
   part.distributed = partition.distributed;
   if (!gathers_) return part;
   part.gathers = true;
@@ -146,11 +149,12 @@ RankPart StageOnRanks::PartOf(bool is_reversed) const {
 }
 
 Status StageOnRanks::MakeForward() {
+  if (setting_.notes_timeline && setting_.hierarchy.levels() > 1) {
+    timed_ = std::make_unique<TimedPropagator>(*chain_, local_, lanes_.count());
+  }
   UCUDNN_ASSIGN_OR_RETURN(given_, chain_->Create());
   UCUDNN_ASSIGN_OR_RETURN(states_,
                           DistributedSystem::Make(PartOf(false), lanes_, setting_.storage));
-  UCUDNN_ASSIGN_OR_RETURN(trajectory_,
-                          Trajectory::Make(states_->local(), local_, *chain_, lanes_.count()));
   return Status::Ok();
 }
 
@@ -158,6 +162,8 @@ Status StageOnRanks::MakeBackward() {
   UCUDNN_ASSIGN_OR_RETURN(given_adjoint_, adjoint_->Create());
   UCUDNN_ASSIGN_OR_RETURN(adjoints_,
                           DistributedSystem::Make(PartOf(true), lanes_, setting_.storage));
+  UCUDNN_ASSIGN_OR_RETURN(trajectory_,
+                          Trajectory::Make(states_->local(), local_, *chain_, lanes_.count()));
   UCUDNN_ASSIGN_OR_RETURN(adjoint_trajectory_, Trajectory::Make(adjoints_->local(), local_mirrored_,
                                                                 *adjoint_, lanes_.count()));
   adjoint_->LineariseAt(*trajectory_);
@@ -230,18 +236,49 @@ Status StageOnRanks::GatherStates() {
   return Status::Ok();
 }
 
+Status StageOnRanks::SetFirst(Start start, DistributedSystem& system, const RankPart& part,
+                              State given, State& before) {
+  if (start != Start::kPrevious) {
+    return system.has_first() ? system.local().SetFirst(given) : Status::Ok();
+  }
+  if (system.has_first()) {
+    const State was = system.local().first();
+    for (int p = 1; p < part.line.ranks.count; ++p) {
+      UCUDNN_RETURN_IF_ERROR(exchange_->Send(part.line.RankOf(p), {{given, was}}));
+    }
+    UCUDNN_RETURN_IF_ERROR(
+        CarryOver(system.local(), *part.hierarchy, *part.propagator, lanes_, {given, was}));
+    return system.local().SetFirst(given);
+  }
+  if (before == nullptr) {
+    UCUDNN_ASSIGN_OR_RETURN(before, part.propagator->Create());
+  }
+  UCUDNN_RETURN_IF_ERROR(exchange_->Receive(part.line.RankOf(0), {{given, before}}));
+  return CarryOver(system.local(), *part.hierarchy, *part.propagator, lanes_, {given, before});
+}
+
+std::optional<CycleTimeline> StageOnRanks::Timeline() const {
+  return timed_ ? std::optional(timed_->Timeline()) : std::nullopt;
+}
+
 Result<Solution> StageOnRanks::SolveForward(const double* first, const SolveOptions& options,
                                             double* last) {
   if (!states_) UCUDNN_RETURN_IF_ERROR(MakeForward());
-  if (states_->has_first()) {
-    std::copy_n(first, state_size(), HostStates::Numbers(given_));
-    UCUDNN_RETURN_IF_ERROR(states_->local().SetFirst(given_));
-  }
+  if (states_->has_first()) std::copy_n(first, state_size(), HostStates::Numbers(given_));
+  UCUDNN_RETURN_IF_ERROR(SetFirst(options.start, *states_, PartOf(false), given_, before_));
   UCUDNN_RETURN_IF_ERROR(chain_->WeightsChanged());
   if (gathers_) UCUDNN_RETURN_IF_ERROR(GatherWeights());
   if (is_gatherer()) UCUDNN_RETURN_IF_ERROR(gathered_chain_->WeightsChanged());
-  UCUDNN_ASSIGN_OR_RETURN(Solution solution, Solve(*states_, setting_.hierarchy, options));
-  trajectory_->Reset();
+  SolveOptions timed_options(options);
+  if (timed_) {
+    timed_->Begin();
+    timed_options.watch = [&](int cycle, double residual) {
+      timed_->EndCycle();
+      if (options.watch) options.watch(cycle, residual);
+    };
+  }
+  UCUDNN_ASSIGN_OR_RETURN(Solution solution, Solve(*states_, setting_.hierarchy, timed_options));
+  if (trajectory_) trajectory_->Reset();
   if (states_->has_last()) {
     std::copy_n(HostStates::Numbers(states_->local().last()), state_size(), last);
   }
@@ -254,8 +291,9 @@ Result<Solution> StageOnRanks::SolveBackward(const double* last_adjoint,
   if (!adjoints_) UCUDNN_RETURN_IF_ERROR(MakeBackward());
   if (adjoints_->has_first()) {
     std::copy_n(last_adjoint, state_size(), HostStates::Numbers(given_adjoint_));
-    UCUDNN_RETURN_IF_ERROR(adjoints_->local().SetFirst(given_adjoint_));
   }
+  UCUDNN_RETURN_IF_ERROR(
+      SetFirst(options.start, *adjoints_, PartOf(true), given_adjoint_, before_adjoint_));
   UCUDNN_RETURN_IF_ERROR(adjoint_->WeightsChanged());
   if (is_gatherer()) UCUDNN_RETURN_IF_ERROR(gathered_adjoint_->WeightsChanged());
   if (gathers_) UCUDNN_RETURN_IF_ERROR(GatherStates());

@@ -16,6 +16,7 @@
 #include "planner/multigrid/host/propagators.h"
 #include "planner/multigrid/host/stage.h"
 #include "planner/multigrid/solver.h"
+#include "planner/multigrid/timed_propagator.h"
 #include "planner/multigrid/trajectory.h"
 
 namespace ucudnn::multigrid {
@@ -31,6 +32,7 @@ struct HostStageSetting {
   Storage storage = Storage::kAll;
   int batch = 1;
   double h = 1;
+  bool notes_timeline = false;  // of forward solves by cycles
 };
 
 // The layers whose weights the levels of `gathered` read, and the states at which their adjoint is
@@ -57,6 +59,9 @@ class StageOnRanks {
                                  double* first_adjoint, Parameters& gradient,
                                  const GradientWatch& watch);
 
+  // Of the last forward solve, of this rank's layers; none where nobody asked for it.
+  std::optional<CycleTimeline> Timeline() const;
+
   int64_t state_size() const { return stage_->state_size(); }
 
  private:
@@ -79,6 +84,10 @@ class StageOnRanks {
   // Brings what the gathered levels need of other ranks' layers to the gathering one.
   Status GatherWeights();
   Status GatherStates();
+  // Makes `given`, on the first rank of the way, the first state of `system`. Where the solve
+  // starts from the states as they are, all ranks add what it changed by to theirs.
+  Status SetFirst(Start start, DistributedSystem& system, const RankPart& part, State given,
+                  State& before);
   Status AddGradients(Parameters& gradient, const GradientWatch& watch);
   // Of the blocks from `begin` up to `end`.
   Status AddBlockGradients(int begin, int end, Parameters& gradient);
@@ -93,6 +102,7 @@ class StageOnRanks {
   Hierarchy mirrored_, local_, local_mirrored_, coarse_, coarse_mirrored_;
   std::optional<HostStage> stage_;
   std::unique_ptr<HostChain> chain_;
+  std::unique_ptr<TimedPropagator> timed_;  // the chain's; null: nobody asks for a timeline
   std::unique_ptr<HostAdjoint> adjoint_;
   std::unique_ptr<DistributedSystem> states_;
   std::unique_ptr<DistributedSystem> adjoints_;
@@ -100,6 +110,9 @@ class StageOnRanks {
   std::optional<Trajectory> adjoint_trajectory_;
   State given_ = nullptr;          // of the chain; what solves begin with is copied into it
   State given_adjoint_ = nullptr;  // of the adjoint
+  // What the first states were before, of ranks that do not have them; null until they are needed.
+  State before_ = nullptr;
+  State before_adjoint_ = nullptr;
 
   // Where levels are gathered.
   GatheredNeeds needs_;

@@ -101,12 +101,16 @@ void Trainer::Take(const Examples& examples, const int* chosen) {
   }
 }
 
-void Trainer::Count(const std::vector<StageSolution>& solutions, EpochResult& epoch) {
+void Trainer::Count(const std::vector<StageSolution>& solutions, ResidualScale scale,
+                    EpochResult& epoch, ResidualMean& residual) {
   for (const StageSolution& stage : solutions) {
+    const Solution& solution = stage.solution;
     ++epoch.solves;
-    epoch.cycles += stage.solution.cycles;
-    if (stage.solution.fallback.empty()) continue;
-    if (epoch.serial_solves++ == 0) epoch.fallback = stage.solution.fallback;
+    epoch.cycles += solution.cycles;
+    if (IsFarAway(solution, scale)) ++epoch.far_solves;
+    if (solution.outcome != Outcome::kSerial) residual.Add(solution.residuals.back());
+    if (solution.fallback.empty()) continue;
+    if (epoch.serial_solves++ == 0) epoch.fallback = solution.fallback;
   }
 }
 
@@ -159,9 +163,9 @@ Status Trainer::Step(EpochResult& epoch) {
     epoch.loss += CrossEntropy(logits, labels_, network_->output_size(), logits_gradient_.data());
   }
   UCUDNN_RETURN_IF_ERROR(RunBackward());
-  network_->ForgetStates();
-  Count(network_->forward_solutions(), epoch);
-  Count(network_->backward_solutions(), epoch);
+  const NetworkSettings& solves = settings_.network;
+  Count(network_->forward_solutions(), solves.forward.scale, epoch, epoch.forward_residual);
+  Count(network_->backward_solutions(), solves.backward.scale, epoch, epoch.backward_residual);
   if (settings_.checked_every > 0 && step_ % settings_.checked_every == 0) {
     UCUDNN_ASSIGN_OR_RETURN(CheckedStep checked, Check(logits));
     epoch.checks.push_back(checked);
@@ -197,15 +201,24 @@ Result<EpochResult> Trainer::RunEpoch(const Examples& examples,
   std::iota(order.begin(), order.end(), 0);
   std::shuffle(order.begin(), order.end(), order_);
   EpochResult epoch;
-  const int steps = examples.count() / together;
+  const int steps = StepsOf(examples);
   for (int step = 0; step < steps; ++step) {
     before_step(step);
-    Take(examples, order.data() + step * together + replica() * batch);
+    if (step % settings_.repeats == 0) {
+      const int mini_batch = step / settings_.repeats;
+      Take(examples, order.data() + mini_batch * together + replica() * batch);
+      network_->ForgetStates();
+    }
     UCUDNN_RETURN_IF_ERROR(Step(epoch));
   }
   UCUDNN_ASSIGN_OR_RETURN(epoch.loss, SumOfReplicas(epoch.loss));
   epoch.loss /= static_cast<double>(steps) * replicas();
   return epoch;
+}
+
+int Trainer::StepsOf(const Examples& examples) const {
+  const int together = static_cast<int>(labels_.size()) * replicas();
+  return examples.count() / together * settings_.repeats;
 }
 
 Result<double> Trainer::Evaluate(const Examples& examples) {
@@ -217,8 +230,8 @@ Result<double> Trainer::Evaluate(const Examples& examples) {
     std::vector<int> chosen(batch);
     for (int i = 0; i < batch; ++i) chosen[i] = std::min(begin + i, examples.count() - 1);
     Take(examples, chosen.data());
-    UCUDNN_ASSIGN_OR_RETURN(const double* logits, network_->Forward(images_.data()));
     network_->ForgetStates();
+    UCUDNN_ASSIGN_OR_RETURN(const double* logits, network_->Forward(images_.data()));
     if (!has_logits()) continue;
     for (int i = 0; i < std::min(batch, examples.count() - begin); ++i) {
       const double* const of_image = logits + i * classes;

@@ -30,11 +30,29 @@ struct TrainingSettings {
   NetworkSettings network;
   double learning_rate = 0.05;
   double momentum = 0.9;
-  uint64_t seed = 0;      // of the order of examples
+  uint64_t seed = 0;  // of the order of examples
+  // Steps with a mini-batch before the next one's. With Start::kPrevious all but the first start
+  // from the states and adjoints of the step before.
+  int repeats = 1;
   int checked_every = 0;  // steps between those that are solved serially, too; 0: none is
   // By replica, the ranks that have this one's layers (network.peers are those of this replica);
   // null: there is one replica. Outlives the trainer.
   Peers* replicas = nullptr;
+};
+
+// The mean of the residuals at which solves ended, in the norm that they were asked for; NaN where
+// none was solved by cycles.
+class ResidualMean {
+ public:
+  void Add(double residual) {
+    sum_ += residual;
+    ++count_;
+  }
+  double value() const { return sum_ / count_; }
+
+ private:
+  double sum_ = 0;
+  int count_ = 0;
 };
 
 // What a step's solves differ from serial propagation by: relative errors in L2.
@@ -51,7 +69,9 @@ struct EpochResult {
   int solves = 0;         // of stages, both ways
   int64_t cycles = 0;     // of all solves
   int serial_solves = 0;  // of those, what did not converge and was solved serially
-  std::string fallback;   // why the first of them was
+  int far_solves = 0;     // of those, what stopped early and is far away (IsFarAway)
+  std::string fallback;   // why the first was solved serially
+  ResidualMean forward_residual, backward_residual;
   std::vector<CheckedStep> checks;
 };
 
@@ -65,6 +85,8 @@ class Trainer {
   // rest of them is left out. `before_step` sees the number of each step.
   Result<EpochResult> RunEpoch(const Examples& examples,
                                const std::function<void(int step)>& before_step);
+  // How many steps RunEpoch takes.
+  int StepsOf(const Examples& examples) const;
   // The share of examples whose largest logit is their label's, by the network's own solves.
   Result<double> Evaluate(const Examples& examples);
 
@@ -88,7 +110,8 @@ class Trainer {
   Result<CheckedStep> Check(const double* logits);
   // |a - b| / |b| over the parameters of all ranks of the network.
   Result<double> DistanceOnRanks(const Parameters& a, const Parameters& b);
-  static void Count(const std::vector<StageSolution>& solutions, EpochResult& epoch);
+  static void Count(const std::vector<StageSolution>& solutions, ResidualScale scale,
+                    EpochResult& epoch, ResidualMean& residual);
 
   TrainingSettings settings_;
   Parameters parameters_;

@@ -50,6 +50,33 @@ def training(cycles=2, levels=(64, 16, 4), losses=(2.5, 1.25, 0.5), **changes):
         "data": "digits", "examples": 1442, "test_examples": 355, "rate": 0.002, "momentum": 0.9, "seed": 0, "epochs": epochs}} | changes
 
 
+def timeline(**changes):
+    """Of a stage of 64 layers on two threads."""
+    spans = [(0, 0, 0, 3, 0, 3), (0, 0, 3, 1, 3.5, 4), (1, 0, 32, 3, 0, 4), (0, 1, 4, 3, 5, 7.5), (1, 2, 0, 4, 8, 12)]
+    return {"cycle": 2, "lanes": 2, "ms": 12, "concurrency": 1.25, "spans": [
+        dict(zip(("lane", "level", "first", "steps", "begin_ms", "end_ms"), span)) for span in spans]} | changes
+
+
+def modelled(ms, share=1.0, fits=True):
+    return {"modelled_ms": ms, "computing_share": share, "message_path_ms": 0.5, "messages": 3, "memory_bytes": 1000, "fits": fits}
+
+
+def scaling(devices, ms, streams=None, partitioned=40.0):
+    row = {"devices": devices, "partitioned": modelled(partitioned), "multigrid": None}
+    if ms is not None:
+        row["multigrid"] = modelled(ms, 0.5) | {"cycles": 2, "coarse_levels": "distributed", "setting": {
+            "coarsening": [8, 4], "levels": 3, "relaxation": "FCF", "coarse": "sum"}}
+        row["launched_streams"] = modelled(streams, 0.75)
+    return row
+
+
+def analysis(**changes):
+    workloads = [{"workload": name, "serial": modelled(32.0), "captured": modelled(20.0), "rows": [
+        scaling(1, 64.0, 128.0), scaling(4, 16.0, 32.0), scaling(24, 4.0, 8.0), scaling(64, None)]} for name in ("inference", "training")]
+    return {"format": "ucudnn-multigrid-analysis", "version": 1, "network": "kirby-3m", "layers": 4096, "parameters": 3248534, "batch": 1,
+            "machine": "made:32", "layer_times": "roofline", "norm": "L2, absolute", "tolerance": 0.25, "workloads": workloads} | changes
+
+
 class MultigridReport(CommandTest):
     def write(self, document, name="solve.json"):
         with open(f"{self.folder}/{name}", "w", encoding="utf-8") as file:
@@ -114,7 +141,7 @@ class MultigridReport(CommandTest):
         rows = self.rows(page, "training-table")
         self.assertEqual(["serial propagation", "2 cycles", "1 + 3 cycles"], [row["training"] for row in rows[::3]])
         self.assertEqual({"training": "2 cycles", "epoch": "2", "loss": "1.25000", "top-1": "50.00 %", "solves": "12", "cycles": "24",
-                          "fell back": "1", "s": "3.5", "output error": "5.0e-01", "gradient error": "2.0e+00"}, rows[4])
+                          "fell back": "1", "far away": "0", "s": "3.5", "output error": "5.0e-01", "gradient error": "2.0e+00"}, rows[4])
         text = page.text()
         self.assertIn("On 1,442 images of digits, tested on 355 others.", text)
         self.assertIn("serial propagation, epoch 3: top-1 75.00 %", text)
@@ -127,6 +154,74 @@ class MultigridReport(CommandTest):
         with self.subTest("beside a solve"):
             both = self.page(training(), solve())
             self.assertLess(both.ids.index("solves"), both.ids.index("training"))
+
+    def test_residuals_of_training_are_drawn(self):
+        document = training()
+        for number, epoch in enumerate(document["training"]["epochs"]):
+            epoch.update(residual=0.5 ** number, backward_residual=None if number == 1 else 0.125, far_solves=number)
+        page = self.page(training(levels=(64,)), document)
+        self.assertIn("residual-chart", page.ids)
+        for said in ("2 cycles, forward, epoch 3: 2.500e-01", "2 cycles, adjoint, epoch 3: 1.250e-01"):
+            self.assertIn(said, page.text())
+        self.assertNotIn("2 cycles, adjoint, epoch 2", page.text())
+        self.assertEqual(["0", "0", "0", "0", "1", "2"], [row["far away"] for row in self.rows(page, "training-table")])
+        self.assertNotIn("residual-chart", self.page(training()).ids)
+        repeated = training(most_cycles=1, start="previous")
+        repeated["training"]["repeats"] = 3
+        self.assertEqual(["2 cycles, 1 step each, start broadcast", "1 + 2 cycles, 3 steps each, start previous"],
+                         [row["training"] for row in self.rows(self.page(training(), repeated), "training-table")[::3]])
+
+    def test_a_timeline_says_what_ran_when(self):
+        page = self.page(solve(stage(timeline=timeline()), state_bytes=3 << 20))
+        self.assertIn("timeline-1", page.ids)
+        text = page.text()
+        for said in ("64 layers: 1.25 of 2 threads run a layer on average, over 12 ms.", "64 layers: cycle 2 of 2, CPU times",
+                     "thread 1, level 1: steps 1 to 3, 3 ms from 0 ms on", "thread 1, level 1: step 4, 0.5 ms from 3.5 ms on",
+                     "thread 1, level 2: steps 5 to 7 (for layers 17 to 28), 2.5 ms from 5 ms on",
+                     "thread 2, level 3: steps 1 to 4 (for layers 1 to 64), 4 ms from 8 ms on", "level 2: 16 layers", "all, 3 MiB"):
+            self.assertIn(said, text)
+        self.assertNotIn("timeline", self.page(solve()).ids)
+        self.assertNotIn("CPU times", self.page(solve(stage(timeline=timeline()), cpu_times=False)).text())
+        many = timeline(spans=[timeline()["spans"][0]] * 6001)
+        self.assertIn("The first 6,000 of 6,001 blocks are drawn.", self.page(solve(stage(timeline=many))).text())
+        self.assertIn("timeline-1", self.page(solve(stage(timeline=timeline(spans=[], concurrency=0)))).ids)
+
+    def test_scaling_is_drawn_beside_serial_propagation(self):
+        page = self.page(analysis())
+        text = page.text()
+        for said in ("kirby-3m, 4,096 layers, 3,248,534 parameters, mini-batch of 1, on made:32 (single layers: roofline).",
+                     "Solves reach a residual of 0.25 (L2, absolute).", "Strong scaling of inference: kirby-3m on made:32 (modelled)",
+                     "serial propagation, 1 device, 24 devices: 32 ms", "the same as a CUDA graph, 4 devices: 20 ms",
+                     "partitioned, 64 devices: 40 ms", "multigrid, 4 devices: 16 ms", "multigrid in streams, 1 device: 128 ms",
+                     "multigrid: computing, 4 devices: 8 ms", "in streams: waiting for states, 24 devices: 2 ms"):
+            self.assertIn(said, text)
+        self.assertNotIn("multigrid, 64 devices", text)
+        self.assertNotIn("does not fit", text)
+        self.assertNotIn("about", page.ids)
+        for number, workload in enumerate(("inference", "training")):
+            for name in ("times", "shares", "table"):
+                self.assertIn(f"scaling-1-{number}-{name}", page.ids)
+        rows = page.tables["scaling-1-1-table"]
+        self.assertEqual(["4", "40", "16", "2.00 x", "2.50 x", "50.0 %", "32", "75.0 %", "c = 8,4, 3 levels, FCF, sum, 2 cycles"], rows[2])
+        self.assertEqual(["64", "40", "", "", "", "", "", "", ""], rows[4])
+        with self.subTest("layers of a CPU that were measured, and memory that is too small"):
+            changed = analysis(layer_times="cpu, measured", tolerance=None)
+            changed["workloads"][0]["rows"][0]["partitioned"]["fits"] = False
+            text = self.page(changed).text()
+            self.assertIn("40 *", text)
+            self.assertIn("* does not fit the memory of a device.", text)
+            self.assertNotIn("CUDA graph", text)
+        with self.subTest("beside solves and another network"):
+            page = self.page(solve(), analysis(), analysis(network="kirby-2b"))
+            self.assertLess(page.ids.index("solves"), page.ids.index("scaling-1"))
+            self.assertIn("Strong scaling of kirby-2b", page.text())
+
+    def test_an_analysis_is_what_the_command_prints(self):
+        printed = self.run_command("multigrid", "kirby-3m", "--layers", "64", "--analyse", "--machine", "v100x2-25g:2", "--devices", "1,4",
+                                   "--json")
+        self.assertEqual((0, ""), (printed.returncode, printed.stderr))
+        page = self.page(printed.stdout)
+        self.assertEqual(["1", "4"], [row[0] for row in page.tables["scaling-1-0-table"][1:]])
 
     def test_what_is_not_known_is_left_out(self):
         page = self.page(training(losses=(None, 1.5)), solve(output_error=None, serial_seconds=None))
@@ -182,6 +277,23 @@ class MultigridReport(CommandTest):
                 (solve(), ("stages", 0, "status"), None, "stages[0].status is null; expected text\n"),
                 (depths(), ("depths",), [], "depths is an array of 0; expected a list of solves\n"),
                 (depths(), ("depths", 1, "stages", 0, "shape", 0), 0, "depths[1].stages[0].shape[0] is 0; expected a whole number from 1 to "),
+                (solve(stage(timeline=timeline())), ("stages", 0, "timeline", "spans", 1, "lane"), 2,
+                 "stages[0].timeline.spans[1].lane is 2; expected a whole number from 0 to 1\n"),
+                (solve(stage(timeline=timeline())), ("stages", 0, "timeline", "spans", 1, "level"), 3,
+                 "stages[0].timeline.spans[1].level is 3; expected a whole number from 0 to 2\n"),
+                (solve(stage(timeline=timeline())), ("stages", 0, "timeline", "spans", 3, "steps"), 13,
+                 "stages[0].timeline.spans[3].steps is 13; expected a whole number from 1 to 12\n"),
+                (solve(stage(timeline=timeline())), ("stages", 0, "timeline", "spans", 1, "end_ms"), 1,
+                 "stages[0].timeline.spans[1] ends before it begins\n"),
+                (analysis(), ("version",), 2, "version is 2; expected 1\n"),
+                (analysis(), ("workloads",), [], "workloads is an array of 0; expected a list of workloads\n"),
+                (analysis(), ("workloads", 1, "rows"), [], "workloads[1].rows is an array of 0; expected a list of rows\n"),
+                (analysis(), ("workloads", 0, "rows", 1, "devices"), 1, "workloads[0].rows[1].devices are not more than in the row before\n"),
+                (analysis(), ("workloads", 0, "serial", "modelled_ms"), 0, "workloads[0].serial.modelled_ms is 0; expected a number above 0\n"),
+                (analysis(), ("workloads", 0, "captured", "computing_share"), 1.5,
+                 "workloads[0].captured.computing_share is 1.5; expected a number from 0 to 1\n"),
+                (analysis(), ("workloads", 0, "rows", 0, "multigrid", "setting", "coarse"), None,
+                 "workloads[0].rows[0].multigrid.setting.coarse is null; expected text\n"),
                 (training(), ("training",), [], "training is an array of 0; expected an object\n"),
                 (training(), ("training", "epochs", 1, "top1"), 1.5, "training.epochs[1].top1 is 1.5; expected a number from 0 to 1\n"),
                 (training(), ("training", "epochs", 0, "checks", 0, "output_error"), "x",
@@ -199,9 +311,9 @@ class MultigridReport(CommandTest):
     def test_mutated_reports_are_shown_or_refused_in_one_line(self):
         rng = random.Random(19)
         values = ["-1", "1e999", "null", "{}", "[]", "9223372036854775807", '"x"', "0", "1e9", "true"]
-        texts = [json.dumps(document) for document in (solve(), depths(), training())]
-        for number in range(90):
-            mutated = texts[number % 3]
+        texts = [json.dumps(document) for document in (solve(), depths(), training(), solve(stage(timeline=timeline())), analysis())]
+        for number in range(150):
+            mutated = texts[number % 5]
             for _ in range(rng.randrange(1, 4)):
                 at = rng.randrange(len(mutated))
                 if rng.random() < 0.5:

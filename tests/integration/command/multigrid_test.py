@@ -11,6 +11,7 @@ import unittest
 import zipfile
 
 from command import CommandTest
+from digits_net import digits_net
 import terminal
 
 ROOT = os.path.realpath(f"{os.path.dirname(__file__)}/../../..")
@@ -341,7 +342,7 @@ class Multigrid(CommandTest):
                 ("--relaxation", "CF", "expected F, FCF or FCFCF, or one for each level with commas between"),
                 ("--relaxation", "FCF,f", "expected F, FCF or FCFCF, or one for each level with commas between"),
                 ("--norm", "max", "expected one of absolute, relative"), ("--cycle", "W", "expected one of V, F"),
-                ("--start", "previous", "expected one of broadcast, nested"), ("--storage", "none", "expected one of all, c-points"),
+                ("--start", "last", "expected one of broadcast, nested, previous"), ("--storage", "none", "expected one of all, c-points"),
                 ("--backend", "cuda", "expected ..."), ("--check", "every:3", "expected once; every:K is of training"),
                 ("--check", "often", "expected once; every:K is of training")):
             with self.subTest(option, value=value):
@@ -402,7 +403,7 @@ class Multigrid(CommandTest):
 
     def test_options_that_would_change_nothing_are_refused(self):
         self.chain()
-        for option in ("--epochs", "--examples", "--rate", "--momentum", "--backward-cycles"):
+        for option in ("--epochs", "--examples", "--rate", "--momentum", "--backward-cycles", "--repeat"):
             self.refused((*self.SMALL, option, "3"), f"{option}: says how to train; expected --train FOLDER with it")
         self.refused((*self.SMALL, "--activation", "tanh"), "--activation: is of a chain; 'kirby-3m' has its own activations")
         chain = ("chain", "--weights", "w.npz")
@@ -418,6 +419,11 @@ class Multigrid(CommandTest):
         self.refused((*device, "--threads", "2"), "--threads: is of the host; expected --streams of a device")
         self.refused((*device, "--train", DIGITS), "--train: devices solve forward alone; expected --backend cpu64 to train")
         self.refused((*self.SMALL, "--machine", "k80x16"), "--machine: says where to model solves; expected --analyse")
+        for words in ((*self.TRAIN, "--timeline"), (*self.SMALL, "--levels", "1", "--timeline")):
+            self.refused(words, "--timeline: shows a cycle of one solve; expected neither --train nor --levels 1")
+        self.refused((*self.SMALL, "--backend", "cudnn", "--timeline"), "--timeline: is of the host; a profiler shows a device's")
+        self.refused((*self.SMALL, "--devices", "2", "--timeline"), "--timeline: shows the threads of one device; expected no other")
+        self.refused((*self.TRAIN, "--start", "previous"), "--start previous: no mini-batch is solved twice; expected --repeat 2 or more with it")
         self.refused((*self.SMALL, "--time", "1", "--step", "1"), "--time and --step both say how far a layer goes; expected one of them")
 
     def test_what_does_not_fit_memory_is_refused(self):
@@ -428,6 +434,33 @@ class Multigrid(CommandTest):
             nodes += [{"name": f"fc{number}", "op": "fully_connected", "inputs": [nodes[-1]["name"]], "outputs": 2_000_000}]
         self.refused((self.write_net(nodes),), "net: 4000008000000 parameters take ... GiB in double precision, and ... of memory are "
                      "free; expected a machine with more, or a smaller network")
+        self.refused((self.write_net(nodes), "--train", DIGITS), "net: 4000008000000 parameters take ... GiB in double precision with their "
+                     "gradients and velocities, and ... of memory are free; expected a machine with more, or a smaller network")
+
+    def test_a_timeline_has_every_layer_of_a_cycle(self):
+        words = ("kirby-3m", "--layers", "16", "--coarsening", "4", "--threads", "2", "--timeline")
+        stage, = self.document(*words)["stages"]
+        timeline = stage["timeline"]
+        self.assertEqual((2, 2), (timeline["cycle"], timeline["lanes"]))
+        steps = [sum(span["steps"] for span in timeline["spans"] if span["level"] == level) for level in (0, 1)]
+        # F-points of 4 blocks twice (the cycle before ended with the first time), their C-points twice; of 4 coarse layers the right
+        # sides, and the solve.
+        self.assertEqual([2 * 4 * 3 + 2 * 4, 4 + 4], steps)
+        self.assertEqual(timeline["ms"], max(span["end_ms"] for span in timeline["spans"]))
+        self.assertTrue(0 < timeline["concurrency"] <= 2)
+        self.assertNotIn("timeline", self.document(*self.SMALL)["stages"][0])
+        self.assertRegex(self.multigrid(*words), r"(?m)^in cycle 2, of [\d.]+ ms, [01]\.\d\d of 2 threads run a layer on average$")
+        self.assertEqual(1, self.document(*words, "--cycles", "1")["stages"][0]["timeline"]["cycle"])
+
+    def test_the_json_says_what_states_take(self):
+        # Of 16 steps in blocks of 4 the finest level keeps 17 states, or u0, 4 C-points and the last one. Its 4 coarse steps have two each,
+        # a thread has three, and the first state is kept as it comes in. Training has that twice, and 3 F-points for each thread that
+        # reads a block.
+        for storage, forward, both in (("all", 17 + 8 + 6 + 1, 64), ("c-points", 6 + 8 + 6 + 1, 2 * (21 + 6))):
+            words = ("--threads", "2", "--storage", storage, "--batch", "6")
+            self.assertEqual(forward * 6 * 2304 * 8, self.document(*self.SMALL, *words)["state_bytes"])
+            trained = self.document(*self.SMALL, *words, "--train", "few", "--examples", "6", "--epochs", "1")
+            self.assertEqual(both * 6 * 2304 * 8, trained["state_bytes"])
 
     # Training.
 
@@ -477,6 +510,46 @@ class Multigrid(CommandTest):
                          "did not reach the tolerance\n", result.stderr)
         self.assertEqual([8, 8], [epoch["serial_solves"] for epoch in json.loads(result.stdout)["training"]["epochs"]])
 
+    def digits(self, layers):
+        with open(f"{self.folder}/digits.json", "w", encoding="utf-8") as file:
+            json.dump(digits_net(layers), file)
+        return "digits.json"
+
+    def test_an_unscaled_net_trains_like_serial_propagation_or_says_that_it_does_not(self):
+        # h = 1: states grow to 1e20.
+        words = ("multigrid", self.digits(96), "--step", "1", "--coarsening", "4", "--train", "few", "--batch", "16", "--epochs", "2",
+                 "--rate", "1e-26", "--json")
+
+        def epochs(*more):
+            result = self.run_command(*words, *more)
+            self.assertEqual(0, result.returncode, result.stderr)
+            return json.loads(result.stdout)["training"]["epochs"], result.stderr
+        serial, said = epochs("--levels", "1")
+        self.assertEqual("", said)
+        given_up, said = epochs("--cycles", "8")
+        self.assertRegex(said, r"\Aucudnn multigrid: epoch 1: 4 of 4 solves fell back to serial propagation, the first since relative to the "
+                               r"largest state, the residual [a-z ]+\n\Z")
+        self.assertEqual([(epoch["loss"], epoch["top1"]) for epoch in serial], [(epoch["loss"], epoch["top1"]) for epoch in given_up])
+        self.assertLess(serial[1]["loss"], serial[0]["loss"])
+        self.assertEqual([(4, 4, 0, None)] * 2, [tuple(epoch[key] for key in ("solves", "serial_solves", "far_solves", "residual"))
+                                                 for epoch in given_up])
+        early, said = epochs("--cycles", "2")
+        self.assertEqual("ucudnn multigrid: epoch 1: 4 of 4 solves ended far from serial propagation; more --cycles, a --tolerance or a "
+                         "smaller h may help (--time, --step)\n", said)
+        self.assertEqual([4, 4], [epoch["far_solves"] for epoch in early])
+
+    def test_a_repeated_mini_batch_starts_from_its_last_states(self):
+        words = (self.digits(32), "--time", "1", "--coarsening", "4", "--train", "few", "--batch", "16", "--epochs", "1", "--rate", "0.01",
+                 "--cycles", "1", "--repeat", "3")
+        previous, broadcast = self.document(*words), self.document(*words, "--start", "broadcast")
+        self.assertEqual(("previous", "broadcast", 3), (previous["start"], broadcast["start"], previous["training"]["repeats"]))
+        (previous,), (broadcast,) = previous["training"]["epochs"], broadcast["training"]["epochs"]
+        self.assertEqual((12, 12), (previous["solves"], broadcast["solves"]))
+        # Two of three start so.
+        for key in ("residual", "backward_residual"):
+            self.assertLess(previous[key], 0.5 * broadcast[key])
+        self.assertRegex(self.multigrid(*words), r"mini-batches of 16, 3 steps each, learning rate 0\.01, momentum 0\.9\n")
+
     def test_a_loss_that_is_not_finite_is_told_once(self):
         result = self.run_command("multigrid", *self.TRAIN, "--epochs", "3", "--rate", "1e300")
         self.assertEqual(0, result.returncode)
@@ -507,14 +580,20 @@ class Multigrid(CommandTest):
                                    "names of MNIST's files"),
                 ({"images": idx(0x801, (16,), range(16))}, f"{images}: magic number 0x00000801; expected 0x00000803, that of IDX files of images"),
                 ({"images": idx(0x803, (4, 2, 2), range(15))}, f"{images}: ...; expected 32 for its header and ..."),
-                ({"images": b"\0\0\x08"}, f"{images}: ..."),
+                ({"images": b"\0\0\x08"}, f"{images}: 3 bytes; expected more than the 16 of an IDX file's header, with images"),
+                ({"images": b""}, f"{images}: 0 bytes; expected more than the 16 of an IDX file's header, with images"),
+                ({"images": idx(0x803, (0, 2, 2), ())}, f"{images}: 0 x 2 x 2 values; expected at least one"),
                 ({"labels": idx(0x801, (3,), (0, 1, 2))}, f"{labels}: 3 labels; expected 4, one for each image of {images}"),
                 ({"labels": idx(0x801, (4,), (0, 1, 10, 2))}, f"{labels}: label 10 of image 2; expected 0 to 9"),
                 ({"test_images": idx(0x803, (2, 3, 3), range(18))}, "bad: test images of 3 x 3 pixels; expected 2 x 2 as the training images have"),
                 ({"images": idx(0x803, (4, 2, 2), [0] * 16)}, "bad: every pixel of the training images is 0; expected images")):
             with self.subTest(line):
                 self.refused((*words, self.folder_of("bad", **files)), f"--train {line}")
-        self.refused((*words, "nowhere"), f"--train nowhere/{NAMES[0]}: cannot be opened: ...")
+        mnist = "expected a folder with the four files of MNIST, or with others so called"
+        self.refused((*words, "nowhere"), f"--train nowhere: there is no such folder; {mnist}")
+        self.refused((*words, images), f"--train {images}: a file; {mnist}")
+        for often in ("every:0", "every:x", "every:"):
+            self.refused((*words, "good", "--check", often), f"--check '{often}': expected every:K with a whole number of steps, as in every:10")
         self.refused((*words, "good", "--batch", "5"), "--batch is given twice...")
         self.refused(("kirby-3m", "--layers", "4", "--coarsening", "2", "--train", "good", "--batch", "5"),
                      "--batch 5: there are 4 images to train on; expected at most as many in a mini-batch")
@@ -535,6 +614,8 @@ class Multigrid(CommandTest):
             self.assertEqual(2, len(json.load(file)["training"]["epochs"]))
         os.mkdir(f"{self.folder}/taken")
         self.refused((*self.SMALL, "--report", "taken"), "'taken' cannot be written: ...", code=1)
+        # Before anything is trained.
+        self.assertNotIn("\n    1 ", self.run_command("multigrid", *self.TRAIN, "--report", "taken").stdout)
 
     def on_terminal(self, *words):
         code, written = terminal.written([self.command, "multigrid", *words], os.environ | {"TERM": "xterm"},

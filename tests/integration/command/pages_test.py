@@ -243,12 +243,18 @@ class Pages(CommandTest):
                 lines: [...svg.querySelectorAll("path.line")].map(line => getComputedStyle(line).stroke)}; })"""
 
     def test_curves_of_multigrid_are_drawn_to_scale(self):
-        documents = {"depths.json": multigrid.depths(), "serial.json": multigrid.training(levels=(64,)), "two.json": multigrid.training()}
+        documents = {"depths.json": multigrid.depths(), "serial.json": multigrid.training(levels=(64,)), "two.json": multigrid.training(),
+                     "scaling.json": multigrid.analysis()}
+        documents["depths.json"]["depths"][0]["stages"][0]["timeline"] = multigrid.timeline()
         for name, document in documents.items():
             with open(f"{self.folder}/{name}", "w", encoding="utf-8") as file:
                 json.dump(document, file)
         self.make("report", *documents)
-        found = self.told(f"""{{residuals: {self.LINES}("convergence-chart"), loss: {self.LINES}("loss-chart"), top1: {self.LINES}("top1-chart"),
+        found = self.told(f"""{{scaling: {self.LINES}("scaling-1-0-times"),
+            spans: [...document.querySelectorAll("#timeline-1 g > title")].map(title => {{
+                const box = title.parentNode.querySelector("rect");
+                return ["x", "y", "width"].map(name => Number(box.getAttribute(name))).concat(box.getAttribute("class")); }}),
+            residuals: {self.LINES}("convergence-chart"), loss: {self.LINES}("loss-chart"), top1: {self.LINES}("top1-chart"),
             ticks: [...document.querySelectorAll("#levels-1 svg > g > g")].map(level => level.querySelectorAll("line.tall").length),
             cut: [...document.querySelectorAll("svg[role=img] text")].filter(text => {{
                 const box = text.getBBox(), view = text.ownerSVGElement.viewBox.baseVal;
@@ -277,6 +283,25 @@ class Pages(CommandTest):
                 for points in found[chart]["points"].values():
                     for (_, y), number in zip(points, numbers, strict=True):
                         self.assertAlmostEqual(first[1] + scale * (number - first[0]), y, delta=1)
+        with self.subTest("both axes are logarithmic"):
+            chart = found["scaling"]
+            ticks = [(float(text), y) for text, y in chart["ticks"]]
+            decade = (ticks[-1][1] - ticks[0][1]) / (math.log10(ticks[-1][0]) - math.log10(ticks[0][0]))
+            points = chart["points"]["multigrid"]
+            for (_, y), ms in zip(points, (64, 16, 4), strict=True):
+                self.assertAlmostEqual(ticks[0][1] + decade * math.log10(ms / ticks[0][0]), y, delta=1)
+            doubling = (points[1][0] - points[0][0]) / 2
+            for (x, _), devices in zip(points, (1, 4, 24)):
+                self.assertAlmostEqual(points[0][0] + doubling * math.log2(devices), x, delta=1)
+            self.assertEqual(4, len(chart["points"]["partitioned"]))
+        with self.subTest("boxes of a timeline"):
+            begin, _, width, _ = found["spans"][0]
+            expected = [(0, 3, 0), (3.5, 0.5, 0), (5, 2.5, 1), (0, 4, 0), (8, 4, 2)]  # by lane
+            for (x, _, wide, colour), (from_ms, ms, level) in zip(found["spans"], expected, strict=True):
+                self.assertAlmostEqual(from_ms, (x - begin) * 3 / width, delta=0.02)
+                self.assertAlmostEqual(ms, wide * 3 / width, delta=0.02)
+                self.assertEqual(f"box k{level}", colour)
+            self.assertEqual([0, 0, 0, 18, 18], [y - found["spans"][0][1] for _, y, _, _ in found["spans"]])
         # Of 1,024 layers the C-points are too close to be told apart.
         self.assertEqual([0, 65, 17, 5, 0], found["ticks"])
 

@@ -1,8 +1,10 @@
 // A cycle allocates nothing, whatever its options: solves of few and of many cycles allocate
-// equally often.
+// equally often. And what states take is what was said of them.
 #include <gtest/gtest.h>
 
+#include "planner/multigrid/host/network.h"
 #include "tests/bench/allocation_count.h"
+#include "unit/planner/multigrid/digit_net.h"
 #include "unit/planner/multigrid/plain_chain.h"
 
 namespace ucudnn::multigrid {
@@ -97,6 +99,70 @@ TEST(Allocation, ACycleOfTheAdjointAllocatesNothing) {
     };
     EXPECT_EQ(allocations(9), allocations(2));
   }
+}
+
+constexpr DigitNetShape kNet = {.steps = 50, .extent = 16};
+constexpr int kImages = 4;
+constexpr int64_t kStateBytes = int64_t{kNet.channels} * kNet.extent * kNet.extent * kImages * 8;
+// Beside its numbers a state takes up to 24 bytes that the allocator rounds by, and pointers to it:
+// in the levels, and in a list that doubles while it grows.
+constexpr int64_t kBesideState = 100;
+constexpr int64_t kBesideAll = 16384;  // of solutions and of whoever solves
+
+// The most bytes that `run` had beside those before it.
+template <typename Run>
+int64_t MostBytesOf(Run&& run) {
+  const long before = bench::LiveBytes();
+  bench::ResetMostBytes();
+  run();
+  return bench::MostBytes() - before;
+}
+
+TEST(Memory, StatesTakeWhatIsPredicted) {
+  const ResidualChain chain = DigitNet(kNet);
+  const Parameters parameters = DrawParameters(chain, 1);
+  const Examples examples = DigitExamples(kNet, kImages, 1);
+  Parameters gradient = ZerosLike(parameters);
+  std::vector<double> logits_gradient(size_t{kImages} * kNet.classes);
+  int64_t taken[2] = {0, 0};
+  for (const Storage storage : {Storage::kAll, Storage::kCPoints}) {
+    for (const int lanes : {1, 3}) {
+      for (const int levels : {1, 2, 3}) {
+        SCOPED_TRACE(TextOf({.storage = storage, .lanes = lanes}) + ", " + std::to_string(levels));
+        NetworkSettings settings;
+        settings.batch = kImages;
+        settings.lanes = lanes;
+        settings.levels = levels;
+        settings.time = 1;
+        settings.storage = storage;
+        const auto network = std::move(*HostNetwork::Make(chain, parameters, settings));
+        const auto forward = [&] {
+          const Result<const double*> logits = network->Forward(examples.images.data());
+          ASSERT_TRUE(logits.ok());
+          CrossEntropy(*logits, examples.labels, kNet.classes, logits_gradient.data());
+        };
+        const auto backward = [&] {
+          ASSERT_TRUE(network->Backward(logits_gradient.data(), gradient).ok());
+        };
+        const int64_t most_forward = MostBytesOf(forward);
+        const int64_t most_both = most_forward + MostBytesOf(backward);
+        for (const auto& [passes, most] : {std::pair(Passes::kForward, most_forward),
+                                           std::pair(Passes::kForwardAndBackward, most_both)}) {
+          const int64_t predicted = StateBytes(chain, settings, passes);
+          EXPECT_GE(most, predicted);
+          EXPECT_LE(most, predicted + predicted / kStateBytes * kBesideState + kBesideAll);
+        }
+        // A second pass allocates no state.
+        EXPECT_LT(MostBytesOf(forward), kBesideAll);
+        EXPECT_LT(MostBytesOf(backward), kBesideAll);
+        if (lanes == 1 && levels == 2) taken[storage == Storage::kAll ? 0 : 1] = most_both;
+      }
+    }
+  }
+  // Both ways: of 51 states of the finest level u0, 12 C-points and the last one are kept, and room
+  // for the 3 F-points of the block that is read.
+  EXPECT_NEAR(static_cast<double>(taken[0] - taken[1]), 2.0 * (51 - 14 - 3) * kStateBytes,
+              100.0 * kBesideState + kBesideAll);
 }
 
 }  // namespace

@@ -111,6 +111,34 @@ TEST(TrainingOnRanks, TrainsTheSameParametersOnAnyNumberOfRanks) {
   }
 }
 
+TEST(TrainingOnRanks, StartsFromTheStatesOfTheStepBeforeOnAnyNumberOfRanks) {
+  const WeightedChain net = DrawnStages();
+  const Examples examples = DrawnExamples(net, 9);
+  for (const Storage storage : {Storage::kAll, Storage::kCPoints}) {
+    for (const bool skips_first_down : {false, true}) {
+      TrainingSettings settings = Settings();
+      settings.network.storage = storage;
+      settings.repeats = 3;
+      settings.learning_rate = 0.001;
+      for (SolveOptions* const way : {&settings.network.forward, &settings.network.backward}) {
+        way->cycles = 1;
+        way->skips_first_down = skips_first_down;
+      }
+      const Result<Trained> broadcast = TrainOn(1, 1, net, settings, examples);
+      settings.network.forward.start = Start::kPrevious;
+      settings.network.backward.start = Start::kPrevious;
+      const Result<Trained> alone = TrainOn(1, 1, net, settings, examples);
+      ASSERT_TRUE(alone.ok()) << alone.message();
+      EXPECT_NE(alone->parameters, broadcast->parameters);
+      for (const int ranks : {2, 5}) {
+        const Result<Trained> together = TrainOn(ranks, 1, net, settings, examples);
+        ASSERT_TRUE(together.ok()) << together.message();
+        EXPECT_TRUE(*together == *alone) << ranks << " ranks";
+      }
+    }
+  }
+}
+
 // By one network that sees the replicas' mini-batches one after the other, and sums the gradients
 // in that order.
 std::vector<double> TrainedInTurn(const WeightedChain& net, const TrainingSettings& settings,

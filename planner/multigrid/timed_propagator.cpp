@@ -1,0 +1,89 @@
+#include "planner/multigrid/timed_propagator.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace ucudnn::multigrid {
+namespace {
+
+constexpr int kNotedCycles = 2;  // the first one alone also makes the start
+
+// Whether `step` of `level` follows the last one of `span` inside of a block; on the coarsest
+// level, which is solved one step after the other, anywhere.
+bool Continues(const StepSpan& span, int level, int step, int coarsening) {
+  if (span.level != level || span.first + span.steps != step) return false;
+  return coarsening == 1 || (span.first % coarsening == 0 && step % coarsening + 1 < coarsening);
+}
+
+}  // namespace
+
+double CycleTimeline::Milliseconds() const {
+  double end = 0;
+  for (const StepSpan& span : spans) end = std::max(end, span.end_ms);
+  return end;
+}
+
+double CycleTimeline::MeanConcurrency() const {
+  double busy = 0;
+  for (const StepSpan& span : spans) busy += span.end_ms - span.begin_ms;
+  const double length = Milliseconds();
+  return length > 0 ? busy / length : 0;
+}
+
+TimedPropagator::TimedPropagator(Propagator& timed, const Hierarchy& hierarchy, int lanes)
+    : timed_(timed), hierarchy_(hierarchy), lanes_(lanes) {}
+
+void TimedPropagator::Begin() {
+  cycle_ = 0;
+  for (OfLane& lane : lanes_) {
+    lane.noted.clear();
+    lane.of_last.clear();
+  }
+}
+
+void TimedPropagator::EndCycle() {
+  if (cycle_ == kNotedCycles) return;
+  ++cycle_;
+  for (OfLane& lane : lanes_) {
+    std::swap(lane.noted, lane.of_last);
+    lane.noted.clear();
+  }
+}
+
+Status TimedPropagator::Step(int level, int step, State from, State to, int lane) {
+  if (cycle_ == kNotedCycles) return timed_.Step(level, step, from, to, lane);
+  const auto now = [] {
+    return std::chrono::duration<double, std::milli>(Clock::now().time_since_epoch()).count();
+  };
+  const double begin = now();
+  UCUDNN_RETURN_IF_ERROR(timed_.Step(level, step, from, to, lane));
+  const double end = now();
+  std::vector<StepSpan>& noted = lanes_[lane].noted;
+  const int coarsening = hierarchy_.level(level).coarsening;
+  if (!noted.empty() && Continues(noted.back(), level, step, coarsening)) {
+    ++noted.back().steps;
+    noted.back().end_ms = end;
+  } else {
+    noted.push_back({lane, level, step, 1, begin, end});
+  }
+  return Status::Ok();
+}
+
+CycleTimeline TimedPropagator::Timeline() const {
+  CycleTimeline timeline = {.cycle = cycle_, .lanes = static_cast<int>(lanes_.size()), .spans = {}};
+  double begin = std::numeric_limits<double>::infinity();
+  for (const OfLane& lane : lanes_) {
+    for (const StepSpan& span : lane.of_last) begin = std::min(begin, span.begin_ms);
+  }
+  for (const OfLane& lane : lanes_) {
+    for (StepSpan span : lane.of_last) {
+      span.begin_ms -= begin;
+      span.end_ms -= begin;
+      timeline.spans.push_back(span);
+    }
+  }
+  return timeline;
+}
+
+}  // namespace ucudnn::multigrid

@@ -1,0 +1,40 @@
+"""`ucudnn multigrid --train` on the digits of 8 x 8: five epochs of solves that are stopped after two cycles classify as well as five of
+serial propagation, at three depths, each from three seeds."""
+
+import json
+import os
+import unittest
+
+from command import CommandTest
+from digits_net import digits_net
+
+DIGITS = f"{os.path.realpath(os.path.dirname(__file__))}/../../unit/planner/digits"
+SEEDS = (0, 1, 2)
+
+
+class Digits(CommandTest):
+    def epochs(self, net, seed, *words):
+        result = self.run_command("multigrid", net, "--time", "1", "--coarsening", "4", "--rate", "0.05", "--train", DIGITS, "--seed",
+                                  str(seed), "--json", *words, process={"timeout": 1200})
+        self.assertEqual((0, ""), (result.returncode, result.stderr))
+        return json.loads(result.stdout)["training"]["epochs"]
+
+    def test_two_cycles_classify_as_well_as_serial_propagation(self):
+        for layers in (32, 64, 256):
+            with self.subTest(layers=layers):
+                net = f"digits{layers}.json"
+                with open(f"{self.folder}/{net}", "w", encoding="utf-8") as file:
+                    json.dump(digits_net(layers), file)
+                serial = [self.epochs(net, seed, "--levels", "1") for seed in SEEDS]
+                early = [self.epochs(net, seed) for seed in SEEDS]
+                for run in early:
+                    for epoch in run:
+                        self.assertEqual((2 * epoch["solves"], 0, 0), (epoch["cycles"], epoch["serial_solves"], epoch["far_solves"]))
+                mean = lambda runs: sum(run[-1]["top1"] for run in runs) / len(runs)
+                self.assertEqual(5, len(serial[0]))
+                self.assertGreater(mean(serial), 0.9)
+                self.assertAlmostEqual(mean(serial), mean(early), delta=0.01)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,25 @@
+// A small residual network with its opening and closing layers, and images for it, as the tests of
+// training on the host use them.
+#pragma once
+
+#include <cstdint>
+
+#include "planner/multigrid/host/training.h"
+#include "planner/multigrid/residual_chain.h"
+
+namespace ucudnn::multigrid {
+
+struct DigitNetShape {
+  int steps = 32;
+  int channels = 2;
+  int extent = 4;  // of the images and of all maps
+  int classes = 3;
+};
+
+// A 3 x 3 convolution with ReLU, steps u + relu(K * u + b), a fully connected layer and softmax.
+ResidualChain DigitNet(const DigitNetShape& shape);
+
+// Images of which each class has a pattern of its own, under noise.
+Examples DigitExamples(const DigitNetShape& shape, int count, uint64_t seed);
+
+}  // namespace ucudnn::multigrid

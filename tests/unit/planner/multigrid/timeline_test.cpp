@@ -1,0 +1,123 @@
+// Timelines of cycles: what ran on which lane, in which order.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "planner/multigrid/timed_propagator.h"
+#include "unit/planner/multigrid/ring_chain.h"
+#include "unit/planner/multigrid/vector_chain.h"
+
+namespace ucudnn::multigrid {
+namespace {
+
+// A solve of a chain over a ring, timed.
+struct TimedSolve {
+  explicit TimedSolve(int lane_count)
+      : hierarchy(*Hierarchy::Make(35, {4}, 3)),
+        lanes(std::move(*Lanes::Start(lane_count))),
+        timed(chain, hierarchy, lane_count) {
+    const State first = *chain.Create();
+    for (uint64_t& number : RingChain::Of(first)) number = 1;
+    system.emplace(std::move(*BlockSystem::Make(timed, hierarchy, lanes, Storage::kAll, first)));
+  }
+
+  // Ends each cycle, as a solve on the host does.
+  void Solve(int cycles) {
+    SolveOptions options;
+    options.cycles = cycles;
+    options.watch = [&](int, double) {
+      stepped.push_back({chain.stepped(0), chain.stepped(1), chain.stepped(2)});
+      chain.ForgetSteps();
+      timed.EndCycle();
+    };
+    chain.ForgetSteps();
+    timed.Begin();
+    ASSERT_TRUE(multigrid::Solve(*system, hierarchy, options).ok());
+  }
+
+  Hierarchy hierarchy;
+  Lanes lanes;
+  RingChain chain{1};
+  TimedPropagator timed;
+  std::optional<BlockSystem> system;
+  std::vector<std::vector<int64_t>> stepped;  // by cycle and level
+};
+
+TEST(Timeline, HasEveryStepOfACycleOnce) {
+  for (const int lanes : {1, 3}) {
+    for (const int cycles : {1, 2, 4}) {
+      SCOPED_TRACE(std::to_string(lanes) + " lanes, " + std::to_string(cycles) + " cycles");
+      TimedSolve solve(lanes);
+      solve.Solve(cycles);
+      const CycleTimeline timeline = solve.timed.Timeline();
+      EXPECT_EQ(timeline.cycle, std::min(cycles, 2));
+      EXPECT_EQ(timeline.lanes, lanes);
+      std::vector<int64_t> steps(3, 0);
+      for (const StepSpan& span : timeline.spans) steps[span.level] += span.steps;
+      EXPECT_EQ(steps, solve.stepped[timeline.cycle - 1]);
+    }
+  }
+}
+
+TEST(Timeline, SpansOfALaneFollowEachOther) {
+  TimedSolve solve(3);
+  solve.Solve(2);
+  const CycleTimeline timeline = solve.timed.Timeline();
+  std::map<int, double> free_from;
+  double first = 1;
+  for (const StepSpan& span : timeline.spans) {
+    EXPECT_GE(span.begin_ms, free_from[span.lane]);
+    EXPECT_LE(span.begin_ms, span.end_ms);
+    free_from[span.lane] = span.end_ms;
+    first = std::min(first, span.begin_ms);
+  }
+  EXPECT_EQ(first, 0);
+  EXPECT_EQ(free_from.size(), 3u);
+  EXPECT_GT(timeline.MeanConcurrency(), 0);
+  EXPECT_LE(timeline.MeanConcurrency(), 3);
+}
+
+// The finest level is relaxed three times: F-points of 9 blocks, the last one of 3 steps without a
+// C-point behind it.
+TEST(Timeline, ABlocksFPointsAreOneSpan) {
+  TimedSolve solve(2);
+  solve.Solve(2);
+  std::map<std::pair<int, int>, int> times;  // by first step and number of steps
+  for (const StepSpan& span : solve.timed.Timeline().spans) {
+    if (span.level == 0) ++times[{span.first, span.steps}];
+  }
+  std::map<std::pair<int, int>, int> expected;
+  for (int block = 0; block < 8; ++block) {
+    // The first F-relaxation of the second cycle is what ended the first one.
+    expected[{4 * block, 3}] = 2;
+    expected[{4 * block + 3, 1}] = 2;
+  }
+  expected[{32, 3}] = 2;
+  EXPECT_EQ(times, expected);
+}
+
+TEST(Timeline, TheCoarsestLevelIsSolvedInOneSpan) {
+  TimedSolve solve(1);
+  solve.Solve(2);
+  std::vector<std::pair<int, int>> coarsest;
+  for (const StepSpan& span : solve.timed.Timeline().spans) {
+    if (span.level == 2) coarsest.emplace_back(span.first, span.steps);
+  }
+  // Its two steps are made for the right sides, and then solved.
+  EXPECT_EQ(coarsest, (std::vector<std::pair<int, int>>{{0, 2}, {0, 2}}));
+}
+
+TEST(Timeline, BeginsAgainWithEachSolve) {
+  TimedSolve solve(1);
+  solve.Solve(2);
+  solve.Solve(1);
+  EXPECT_EQ(solve.timed.Timeline().cycle, 1);
+  solve.timed.Begin();
+  EXPECT_EQ(solve.timed.Timeline().cycle, 0);
+  EXPECT_TRUE(solve.timed.Timeline().spans.empty());
+  EXPECT_EQ(solve.timed.Timeline().MeanConcurrency(), 0);
+}
+
+}  // namespace
+}  // namespace ucudnn::multigrid

@@ -1,0 +1,162 @@
+// Training on the host: what its solves come to, where they start, and that those that are given up
+// train as serial propagation does.
+#include "planner/multigrid/host/training.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "unit/planner/multigrid/digit_net.h"
+
+namespace ucudnn::multigrid {
+namespace {
+
+constexpr int kSteps = 48;
+constexpr int kExamples = 18;
+// With h = 1 states of so many steps grow to 1e15 and adjoints with them. A logit changes by about
+// the learning rate times the square of the last state.
+constexpr int kUnscaledSteps = 96;
+constexpr double kUnscaledRate = 1e-17;
+
+TrainingSettings Settings(double h, int cycles) {
+  TrainingSettings settings;
+  settings.network.batch = 6;
+  settings.network.step = h;
+  settings.network.forward.cycles = cycles;
+  settings.network.backward.cycles = cycles;
+  settings.learning_rate = 0.01;
+  return settings;
+}
+
+// A trainer of a drawn net that has run epochs.
+struct Trained {
+  Trained(const TrainingSettings& settings, int epochs, int steps = kSteps)
+      : chain(DigitNet({.steps = steps})), examples(DigitExamples({}, kExamples, 7)) {
+    Parameters parameters = DrawParameters(chain, 3);
+    trainer = std::move(*Trainer::Make(chain, std::move(parameters), settings));
+    for (int epoch = 0; epoch < epochs; ++epoch) {
+      Result<EpochResult> result = trainer->RunEpoch(examples, [](int) {});
+      EXPECT_TRUE(result.ok()) << result.message();
+      results.push_back(*std::move(result));
+    }
+  }
+
+  ResidualChain chain;
+  Examples examples;
+  std::unique_ptr<Trainer> trainer;
+  std::vector<EpochResult> results;
+};
+
+void ExpectSameParameters(const Parameters& a, const Parameters& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i].weights, b[i].weights) << "node " << i;
+    EXPECT_EQ(a[i].bias, b[i].bias) << "node " << i;
+  }
+}
+
+// Faster than eight cycles, of twelve that would be exact, can follow.
+TEST(Training, SolvesThatAreGivenUpTrainAsSerialPropagationBitForBit) {
+  TrainingSettings settings = Settings(1, 8);
+  settings.learning_rate = kUnscaledRate;
+  const Trained given_up(settings, 2, kUnscaledSteps);
+  settings.network.levels = 1;
+  const Trained serial(settings, 2, kUnscaledSteps);
+  for (size_t epoch = 0; epoch < serial.results.size(); ++epoch) {
+    const EpochResult& result = given_up.results[epoch];
+    EXPECT_EQ(result.solves, 2 * kExamples / 6);
+    EXPECT_EQ(result.serial_solves, result.solves);
+    EXPECT_EQ(result.far_solves, 0);
+    EXPECT_FALSE(result.fallback.empty());
+    EXPECT_TRUE(std::isnan(result.forward_residual.value()));
+    EXPECT_TRUE(std::isfinite(result.loss));
+    EXPECT_EQ(result.loss, serial.results[epoch].loss);
+    EXPECT_EQ(serial.results[epoch].serial_solves, 0);
+  }
+  EXPECT_LT(serial.results[1].loss, serial.results[0].loss);
+  ExpectSameParameters(given_up.trainer->parameters(), serial.trainer->parameters());
+  EXPECT_GT(given_up.trainer->network().forward_solutions().front().solution.largest_state, 1e14);
+}
+
+TEST(Training, SolvesThatStopFarFromSerialPropagationAreCounted) {
+  TrainingSettings settings = Settings(1, 2);
+  settings.learning_rate = kUnscaledRate;
+  const Trained far(settings, 1, kUnscaledSteps);
+  EXPECT_EQ(far.results[0].far_solves, far.results[0].solves);
+  EXPECT_EQ(far.results[0].serial_solves, 0);
+  const Trained near(Settings(1.0 / kSteps, 2), 1);
+  EXPECT_EQ(near.results[0].far_solves, 0);
+  EXPECT_GT(near.results[0].forward_residual.value(), 0);
+  EXPECT_GT(near.results[0].backward_residual.value(), 0);
+}
+
+// Of the last step of an epoch.
+double LastResidual(const std::vector<StageSolution>& solutions) {
+  return solutions.front().solution.residuals.back();
+}
+
+TEST(Training, ARepeatedMiniBatchStartsFromItsLastStates) {
+  for (const Storage storage : {Storage::kAll, Storage::kCPoints}) {
+    for (const int cycles : {1, 2}) {
+      TrainingSettings settings = Settings(1.0 / kSteps, cycles);
+      settings.network.storage = storage;
+      settings.repeats = 3;
+      const Trained broadcast(settings, 1);
+      settings.network.forward.start = Start::kPrevious;
+      settings.network.backward.start = Start::kPrevious;
+      const Trained previous(settings, 1);
+      // A step changes weights and states by a few hundredths, adjoints by a few tenths.
+      EXPECT_LT(LastResidual(previous.trainer->network().forward_solutions()),
+                0.1 * LastResidual(broadcast.trainer->network().forward_solutions()));
+      EXPECT_LT(LastResidual(previous.trainer->network().backward_solutions()),
+                0.5 * LastResidual(broadcast.trainer->network().backward_solutions()));
+      EXPECT_LT(previous.results[0].forward_residual.value(),
+                broadcast.results[0].forward_residual.value());
+    }
+  }
+}
+
+TEST(Training, WhatIsKeptChangesNoBitOfARepeatedMiniBatch) {
+  TrainingSettings settings = Settings(1.0 / kSteps, 1);
+  settings.repeats = 2;
+  settings.network.forward.start = Start::kPrevious;
+  settings.network.backward.start = Start::kPrevious;
+  const Trained all(settings, 1);
+  settings.network.storage = Storage::kCPoints;
+  settings.network.lanes = 3;
+  const Trained c_points(settings, 1);
+  ExpectSameParameters(c_points.trainer->parameters(), all.trainer->parameters());
+}
+
+TEST(Training, AnotherMiniBatchDoesNotStartFromTheLastOnesStates) {
+  TrainingSettings settings = Settings(1.0 / kSteps, 1);
+  const Trained broadcast(settings, 2);
+  settings.network.forward.start = Start::kPrevious;
+  settings.network.backward.start = Start::kPrevious;
+  const Trained previous(settings, 2);
+  ExpectSameParameters(previous.trainer->parameters(), broadcast.trainer->parameters());
+  EXPECT_EQ(*previous.trainer->Evaluate(previous.examples),
+            *broadcast.trainer->Evaluate(broadcast.examples));
+}
+
+TEST(Training, AMiniBatchIsRepeatedBeforeTheNext) {
+  TrainingSettings settings = Settings(1.0 / kSteps, 2);
+  settings.network.levels = 1;
+  settings.repeats = 4;
+  std::vector<int> steps;
+  Trained repeated(settings, 0);
+  EXPECT_EQ(repeated.trainer->StepsOf(repeated.examples), 12);
+  const auto result =
+      repeated.trainer->RunEpoch(repeated.examples, [&](int step) { steps.push_back(step); });
+  ASSERT_TRUE(result.ok()) << result.message();
+  EXPECT_EQ(steps, (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
+  // Of a mini-batch of all examples, epochs and repetitions are the same but for the order of sums.
+  settings.network.batch = kExamples;
+  const Trained once(settings, 1);
+  settings.repeats = 1;
+  const Trained epochs(settings, 4);
+  EXPECT_LT(RelativeDistance(once.trainer->parameters(), epochs.trainer->parameters()), 1e-12);
+}
+
+}  // namespace
+}  // namespace ucudnn::multigrid

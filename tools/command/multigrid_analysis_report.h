@@ -1,0 +1,59 @@
+// Analyses of `ucudnn multigrid --analyse --json` read back (`ucudnn-multigrid-analysis`,
+// planner/multigrid/analysis/FORMAT.md): what their scaling is drawn of. The files are not ours
+// alone: every value is checked before it is used. Thread-compatible.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace ucudnn::command {
+
+struct ReportedRun {
+  double ms = 0;               // modelled
+  double computing_share = 0;  // in [0, 1]; the rest is waiting
+  bool fits = true;            // the devices' memory
+
+  double ComputingMs() const { return ms * computing_share; }
+  double WaitingMs() const { return ms * (1 - computing_share); }
+};
+
+struct ReportedScaling {
+  int devices = 1;
+  ReportedRun partitioned;
+  std::optional<ReportedRun> multigrid;         // none: no setting converges
+  std::optional<ReportedRun> launched_streams;  // the same setting; none without it
+  std::string setting;                          // "c = 8, 4 levels, F, sum, 1 cycle"
+};
+
+struct ReportedWorkload {
+  std::string name;  // inference or training
+  ReportedRun serial, captured;
+  std::vector<ReportedScaling> rows;  // by rising devices; at least one
+};
+
+struct MultigridAnalysisReport {
+  std::string source;  // the file
+  std::string network;
+  int64_t layers = 0;
+  int64_t parameters = 0;
+  int64_t batch = 1;
+  std::string machine;
+  std::string layer_times;
+  std::string norm;
+  std::optional<double> tolerance;
+  std::vector<ReportedWorkload> workloads;  // at least one
+
+  bool HasMeasuredLayers() const { return layer_times != "roofline"; }
+};
+
+// Whether the text of a file says that it is such an analysis.
+bool IsMultigridAnalysis(const std::string& json);
+
+// The error names the value that is wrong by its place, and what was expected.
+Result<MultigridAnalysisReport> ParseMultigridAnalysis(const std::string& json);
+
+}  // namespace ucudnn::command

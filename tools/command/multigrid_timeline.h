@@ -1,0 +1,22 @@
+// Timelines of cycles on the page of `ucudnn multigrid` reports (figure 5 of Kirby et al.). Pure
+// functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "command/multigrid_report.h"
+#include "planner/report/markup.h"
+
+namespace ucudnn::command {
+
+// A stage whose solve has a timeline.
+struct TimelineRow {
+  std::string name;  // of the solve
+  bool has_cpu_times;
+  const ReportedStage& stage;
+};
+
+planner::Element TimelineSection(const std::vector<TimelineRow>& rows);
+
+}  // namespace ucudnn::command
