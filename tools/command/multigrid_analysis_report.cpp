@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kAnalysisVersion = 1;
 constexpr int64_t kMostNumber = int64_t{1} << 53;
-constexpr int64_t kMostDevices = 1 << 20;
+constexpr int64_t kMostScaledDevices = 1 << 20;
 
 ReportedRun ReadRun(const JsonPlace& place) {
   ReportedRun run;
@@ -44,7 +44,7 @@ std::string ReadSetting(const JsonPlace& multigrid) {
 ReportedScaling ReadScaling(const JsonPlace& place) {
   ReportedScaling row;
   place.Object();
-  row.devices = static_cast<int>(place.Member("devices").Integer(1, kMostDevices));
+  row.devices = static_cast<int>(place.Member("devices").Integer(1, kMostScaledDevices));
   row.partitioned = ReadRun(place.Member("partitioned"));
   const JsonPlace multigrid = place.Member("multigrid");
   if (multigrid.absent()) return row;

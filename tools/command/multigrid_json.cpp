@@ -75,13 +75,13 @@ ordered_json StageJson(const StageFacts& facts) {
 }
 
 // Times to a tenth of a microsecond.
-double Rounded(double ms) { return std::round(ms * 1e4) / 1e4; }
+double WithTenthsOfMicroseconds(double ms) { return std::round(ms * 1e4) / 1e4; }
 
 ordered_json TimelineJson(const multigrid::CycleTimeline& timeline) {
   ordered_json json;
   json["cycle"] = timeline.cycle;
   json["lanes"] = timeline.lanes;
-  json["ms"] = Rounded(timeline.Milliseconds());
+  json["ms"] = WithTenthsOfMicroseconds(timeline.Milliseconds());
   json["concurrency"] = timeline.MeanConcurrency();
   ordered_json spans = ordered_json::array();
   for (const multigrid::StepSpan& span : timeline.spans) {
@@ -89,8 +89,8 @@ ordered_json TimelineJson(const multigrid::CycleTimeline& timeline) {
                      {"level", span.level},
                      {"first", span.first},
                      {"steps", span.steps},
-                     {"begin_ms", Rounded(span.begin_ms)},
-                     {"end_ms", Rounded(span.end_ms)}});
+                     {"begin_ms", WithTenthsOfMicroseconds(span.begin_ms)},
+                     {"end_ms", WithTenthsOfMicroseconds(span.end_ms)}});
   }
   json["spans"] = std::move(spans);
   return json;

@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kMultigridVersion = 1;
 constexpr int64_t kMostLayers = int64_t{1} << 40;
 constexpr int64_t kMostCount = int64_t{1} << 53;
-constexpr int64_t kMostLanes = 1024;
+constexpr int64_t kMostTimelineLanes = 1024;
 
 std::string ReadShape(const JsonPlace& place) {
   std::vector<std::string> extents;
@@ -52,7 +52,8 @@ double ReadNumber(const JsonPlace& place) {
   return number.value_or(0);
 }
 
-ReportedSpan ReadSpan(const JsonPlace& place, int64_t lanes, const std::vector<int64_t>& levels) {
+ReportedSpan ReadStepSpan(const JsonPlace& place, int64_t lanes,
+                          const std::vector<int64_t>& levels) {
   ReportedSpan span;
   place.Object();
   span.lane = place.Member("lane").Integer(0, lanes - 1);
@@ -73,12 +74,12 @@ std::optional<ReportedTimeline> ReadTimeline(const JsonPlace& place,
   ReportedTimeline timeline;
   place.Object();
   timeline.cycle = place.Member("cycle").Integer(1, kMostCount);
-  timeline.lanes = place.Member("lanes").Integer(1, kMostLanes);
+  timeline.lanes = place.Member("lanes").Integer(1, kMostTimelineLanes);
   timeline.ms = ReadNumber(place.Member("ms"));
   timeline.concurrency = ReadNumber(place.Member("concurrency"));
   for (const JsonPlace& span : place.Member("spans").Items()) {
     if (!span.ok()) break;
-    timeline.spans.push_back(ReadSpan(span, timeline.lanes, levels));
+    timeline.spans.push_back(ReadStepSpan(span, timeline.lanes, levels));
   }
   return timeline;
 }

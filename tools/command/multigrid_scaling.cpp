@@ -48,7 +48,7 @@ void AddScalingLine(const std::string& name, const ReportedWorkload& workload, M
   if (!line.points.empty()) chart.lines.push_back(std::move(line));
 }
 
-std::optional<double> MsOf(const std::optional<ReportedRun>& run) {
+std::optional<double> TimeOf(const std::optional<ReportedRun>& run) {
   return run ? std::optional(run->ms) : std::nullopt;
 }
 
@@ -70,10 +70,11 @@ Element TimesChart(const MultigridAnalysisReport& analysis, const ReportedWorklo
       "partitioned", workload,
       [](const ReportedScaling& row) { return std::optional(row.partitioned.ms); }, chart);
   AddScalingLine(
-      "multigrid", workload, [](const ReportedScaling& row) { return MsOf(row.multigrid); }, chart);
+      "multigrid", workload, [](const ReportedScaling& row) { return TimeOf(row.multigrid); },
+      chart);
   AddScalingLine(
       "multigrid in streams", workload,
-      [](const ReportedScaling& row) { return MsOf(row.launched_streams); }, chart);
+      [](const ReportedScaling& row) { return TimeOf(row.launched_streams); }, chart);
   return Draw(chart);
 }
 
