@@ -1,6 +1,7 @@
 """`ucudnn multigrid --train` on the digits of 8 x 8: five epochs of solves that are stopped after two cycles classify as well as five of
 serial propagation, at three depths, each from three seeds."""
 
+import concurrent.futures
 import json
 import os
 import unittest
@@ -14,8 +15,8 @@ SEEDS = (0, 1, 2)
 
 class Digits(CommandTest):
     def epochs(self, net, seed, *words):
-        result = self.run_command("multigrid", net, "--time", "1", "--coarsening", "4", "--rate", "0.05", "--train", DIGITS, "--seed",
-                                  str(seed), "--json", *words, process={"timeout": 1200})
+        result = self.run_command("multigrid", net, "--time", "1", "--coarsening", "4", "--rate", "0.05", "--train", DIGITS, "--threads", "1",
+                                  "--seed", str(seed), "--json", *words, process={"timeout": 1200})
         self.assertEqual((0, ""), (result.returncode, result.stderr))
         return json.loads(result.stdout)["training"]["epochs"]
 
@@ -25,8 +26,10 @@ class Digits(CommandTest):
                 net = f"digits{layers}.json"
                 with open(f"{self.folder}/{net}", "w", encoding="utf-8") as file:
                     json.dump(digits_net(layers), file)
-                serial = [self.epochs(net, seed, "--levels", "1") for seed in SEEDS]
-                early = [self.epochs(net, seed) for seed in SEEDS]
+                with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+                    early = pool.map(lambda seed: self.epochs(net, seed), SEEDS)
+                    serial = pool.map(lambda seed: self.epochs(net, seed, "--levels", "1"), SEEDS)
+                serial, early = list(serial), list(early)
                 for run in early:
                     for epoch in run:
                         self.assertEqual((2 * epoch["solves"], 0, 0), (epoch["cycles"], epoch["serial_solves"], epoch["far_solves"]))
