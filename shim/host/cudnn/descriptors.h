@@ -68,6 +68,14 @@ struct cudnnOpTensorStruct {
   cudnnNanPropagation_t nan_propagation = CUDNN_NOT_PROPAGATE_NAN;
 };
 
+struct cudnnReduceTensorStruct {
+  cudnnReduceTensorOp_t operation = CUDNN_REDUCE_TENSOR_ADD;
+  cudnnDataType_t compute_type = CUDNN_DATA_FLOAT;
+  cudnnNanPropagation_t nan_propagation = CUDNN_NOT_PROPAGATE_NAN;
+  cudnnReduceTensorIndices_t indices = CUDNN_REDUCE_TENSOR_NO_INDICES;
+  cudnnIndicesType_t indices_type = CUDNN_32BIT_INDICES;
+};
+
 struct cudnnActivationStruct {
   cudnnActivationMode_t mode = CUDNN_ACTIVATION_SIGMOID;
   cudnnNanPropagation_t nan_propagation = CUDNN_NOT_PROPAGATE_NAN;
