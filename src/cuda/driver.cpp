@@ -39,6 +39,7 @@ const Driver* LoadDriver() {
 #undef UCUDNN_LOAD
 #define UCUDNN_TRY(name) find(#name, reinterpret_cast<void**>(&driver->name));
   UCUDNN_DRIVER_EXCHANGE_FUNCTIONS(UCUDNN_TRY)
+  UCUDNN_DRIVER_GRAPH_FUNCTIONS(UCUDNN_TRY)
 #undef UCUDNN_TRY
   load("cuStreamGetCaptureInfo", reinterpret_cast<void**>(&driver->cuStreamGetCaptureInfo));
   if (missing == nullptr) return driver;
@@ -49,13 +50,20 @@ const Driver* LoadDriver() {
 
 }  // namespace
 
-const char* Driver::MissingForExchange() const {
 #define UCUDNN_NAME_IF_NULL(name) \
   if (this->name == nullptr) return #name;
+
+const char* Driver::MissingForExchange() const {
   UCUDNN_DRIVER_EXCHANGE_FUNCTIONS(UCUDNN_NAME_IF_NULL)
-#undef UCUDNN_NAME_IF_NULL
   return nullptr;
 }
+
+const char* Driver::MissingForGraphs() const {
+  UCUDNN_DRIVER_GRAPH_FUNCTIONS(UCUDNN_NAME_IF_NULL)
+  return nullptr;
+}
+
+#undef UCUDNN_NAME_IF_NULL
 
 const Driver* GetDriver() {
   static const Driver* const driver = LoadDriver();

@@ -67,6 +67,16 @@
   F(cuUserObjectCreate)                     \
   F(cuUserObjectRelease)
 
+// What records streams as a graph and runs it again (planner/multigrid/device): null where a driver
+// lacks it.
+#define UCUDNN_DRIVER_GRAPH_FUNCTIONS(F) \
+  F(cuGraphDestroy)                      \
+  F(cuGraphExecDestroy)                  \
+  F(cuGraphInstantiateWithFlags)         \
+  F(cuGraphLaunch)                       \
+  F(cuStreamBeginCapture)                \
+  F(cuStreamEndCapture)
+
 namespace ucudnn::cuda {
 
 struct Driver {
@@ -74,6 +84,7 @@ struct Driver {
 #define UCUDNN_MEMBER(name) decltype(&::name) name = nullptr;
   UCUDNN_DRIVER_FUNCTIONS(UCUDNN_MEMBER)
   UCUDNN_DRIVER_EXCHANGE_FUNCTIONS(UCUDNN_MEMBER)
+  UCUDNN_DRIVER_GRAPH_FUNCTIONS(UCUDNN_MEMBER)
 #undef UCUDNN_MEMBER
   // Declared as CUDA 12.0 has it; newer headers have another form.
   CUresult (*cuStreamGetCaptureInfo)(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*,
@@ -81,6 +92,8 @@ struct Driver {
 
   // A function of UCUDNN_DRIVER_EXCHANGE_FUNCTIONS that the driver lacks; null: it has all.
   const char* MissingForExchange() const;
+  // The same of UCUDNN_DRIVER_GRAPH_FUNCTIONS.
+  const char* MissingForGraphs() const;
 };
 
 // The table; null when there is no driver, or it lacks a function (one warning says which).

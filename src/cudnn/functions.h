@@ -99,8 +99,13 @@ cudnnGetExecutionPlanWorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_
   F(cudnnActivationBackward)                 \
   F(cudnnActivationForward)                  \
   F(cudnnCreateActivationDescriptor)         \
+  F(cudnnCreateReduceTensorDescriptor)       \
   F(cudnnDestroyActivationDescriptor)        \
-  F(cudnnSetActivationDescriptor)
+  F(cudnnDestroyReduceTensorDescriptor)      \
+  F(cudnnGetReductionWorkspaceSize)          \
+  F(cudnnReduceTensor)                       \
+  F(cudnnSetActivationDescriptor)            \
+  F(cudnnSetReduceTensorDescriptor)
 
 // Functions of the graph API that not every release has; null where it does not.
 #define UCUDNN_CUDNN_NEWER_FUNCTIONS(F) \
