@@ -175,10 +175,7 @@ Status BlockSystem::RelaxC(int level, double weight) {
   std::vector<State>& advanced = grids_[level + 1].source;
   return ForEach(hierarchy_->level(level).blocks(), [&](int block, int lane) -> Status {
     State& point = CPoint(level, block + 1);
-    if (weight == 1) {
-      std::swap(point, advanced[block + 1]);
-      return Status::Ok();
-    }
+    if (weight == 1) return propagator_->Take(point, advanced[block + 1], lane);
     return propagator_->Combine(point, 1 - weight, weight, advanced[block + 1], lane);
   });
 }
@@ -221,9 +218,10 @@ Status BlockSystem::SolveSerially(int level, Source source) {
 Status BlockSystem::Correct(int level) {
   const int first = part_.inlet == nullptr ? 1 : 0;
   for (int block = first; block <= hierarchy_->level(level).blocks(); ++block) {
-    std::swap(CPoint(level, block), grids_[level + 1].states[block]);
+    UCUDNN_RETURN_IF_ERROR(
+        propagator_->Take(CPoint(level, block), grids_[level + 1].states[block], 0));
   }
-  return Status::Ok();
+  return propagator_->Join();
 }
 
 Status BlockSystem::MeasureResidual(bool by_state) {

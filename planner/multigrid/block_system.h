@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -69,6 +70,9 @@ class BlockSystem : public LayerSystem {
   Status Restrict(int level) override;
   Status SolveSerially(int level, Source source) override;
   Status Correct(int level) override;
+  Status RunCycle(int kind, const std::function<Status()>& cycle) override {
+    return propagator_->RunCycle(kind, cycle);
+  }
   // What norms are summed from; of a part with an inlet without its first state, which another
   // has. It holds until the next call.
   Result<std::span<const double>> Parts(NormParts parts);

@@ -9,6 +9,8 @@
 // over.
 #pragma once
 
+#include <functional>
+
 #include "base/status.h"
 
 namespace ucudnn::multigrid {
@@ -49,6 +51,14 @@ class LayerSystem {
   // C-points of `level` become the states of level + 1 (algorithm 1, steps 4 and 5: with injection
   // the old states cancel). Level + 1 is used up.
   virtual Status Correct(int level) = 0;
+
+  // Runs `cycle`, which calls functions above and nothing else. Cycles of one `kind`, a small
+  // number, of solves with the same options call the same in the same order: so what the first gave
+  // a device may be kept, and given again instead of the next.
+  virtual Status RunCycle(int kind, const std::function<Status()>& cycle) {
+    static_cast<void>(kind);
+    return cycle();
+  }
 
   // |A - U| over the C-points of the finest level: the residual of equation 19 where F-points are
   // relaxed. REQUIRES: Advance(0), just before; it is not used up.

@@ -3,6 +3,9 @@
 // propagators.
 #pragma once
 
+#include <functional>
+#include <utility>
+
 #include "base/status.h"
 
 namespace ucudnn::multigrid {
@@ -26,6 +29,19 @@ class Propagator {
   // *result = |x - y|^2, or |x|^2 where `y` is null; behind the next Wait at the latest, until
   // which both states keep their values.
   virtual Status SquaredDistance(State x, State y, double* result, int lane) = 0;
+
+  // `to` gets the value of `from`, which is used up: so they may change places instead.
+  virtual Status Take(State& to, State& from, int lane) {
+    static_cast<void>(lane);
+    std::swap(to, from);
+    return Status::Ok();
+  }
+
+  // Runs `cycle` of a solve, as LayerSystem::RunCycle has it.
+  virtual Status RunCycle(int kind, const std::function<Status()>& cycle) {
+    static_cast<void>(kind);
+    return cycle();
+  }
 
   // What lanes were given from now on happens after all that any of them was given before: of lanes
   // that are streams. Called by one thread, between the others' calls.
