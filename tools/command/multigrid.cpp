@@ -62,15 +62,14 @@ Status CheckUse(const CLI::App& app, const MultigridWords& words) {
   if (words.backend == "cudnn") {
     UCUDNN_RETURN_IF_ERROR(refuse({"--timeline"}, "is of the host; a profiler shows a device's"));
     UCUDNN_RETURN_IF_ERROR(refuse({"--threads"}, "is of the host; expected --streams of a device"));
-    UCUDNN_RETURN_IF_ERROR(
-        refuse({"--train"}, "devices solve forward alone; expected --backend cpu64 to train"));
     if (!words.analyse) {
       UCUDNN_RETURN_IF_ERROR(
           refuse({"--devices"}, "cudnn solves on one; expected --backend cpu64"));
     }
   } else {
-    UCUDNN_RETURN_IF_ERROR(refuse({"--host", "--way", "--streams", "--workspace-limit"},
-                                  "is of a device; expected --backend cudnn with it"));
+    UCUDNN_RETURN_IF_ERROR(
+        refuse({"--host", "--way", "--precision", "--streams", "--workspace-limit"},
+               "is of a device; expected --backend cudnn with it"));
   }
   if (!words.depths.empty()) {
     return refuse({"--layers", "--weights", "--train"},
@@ -228,18 +227,21 @@ void AddSolveOptions(CLI::App& app, MultigridWords& words) {
 }
 
 void AddMachineOptions(CLI::App& app, MultigridWords& words) {
-  app.add_option(
-         "--backend", words.backend,
-         "cpu64, double precision on the host, or cudnn, stages in single precision on the\n"
-         "first device (default: cpu64)")
+  app.add_option("--backend", words.backend,
+                 "cpu64, double precision on the host, or cudnn, stages on the first device\n"
+                 "(default: cpu64)")
       ->type_name("NAME");
   app.add_flag("--host", words.host, "cudnn on the CPU stand-in: its times are CPU times")
       ->disable_flag_override();
   app.add_option(
          "--way", words.way,
          "how a device runs the blocks of a level: one (after the other), streams, threads (a\n"
-         "stream and a thread each), grouped (as one convolution of many groups), or auto, the\n"
-         "fastest measured (default: auto)")
+         "stream and a thread each), grouped (as one convolution of many groups), with -recorded\n"
+         "(but for threads) each cycle as one CUDA graph, or auto, the fastest measured\n"
+         "(default: auto)")
+      ->type_name("NAME");
+  app.add_option("--precision", words.precision,
+                 "of a device's numbers: " + multigrid::PrecisionNames() + " (default: fp32)")
       ->type_name("NAME");
   app.add_option("--streams", words.streams, "of streams and threads (default: 8)")->type_name("N");
   app.add_option("--workspace-limit", words.workspace_limit,

@@ -19,11 +19,11 @@ using multigrid::Way;
 // None: whichever is measured to be the fastest.
 Result<std::optional<Way>> ParseWay(const std::string& text) {
   if (text == "auto") return std::optional<Way>();
-  for (const Way way : {Way::kOneByOne, Way::kStreams, Way::kThreads, Way::kGrouped}) {
+  for (const Way way : multigrid::AllWays()) {
     if (text == NameOf(way)) return std::optional<Way>(way);
   }
-  return Status::Error("--way " + Quoted(text) +
-                       ": expected one of auto, one, streams, threads, grouped");
+  return Status::Error("--way " + Quoted(text) + ": expected one of auto, " +
+                       multigrid::WayNames());
 }
 
 }  // namespace
@@ -38,7 +38,10 @@ Result<std::shared_ptr<MultigridDevice>> MultigridDevice::Open(const MultigridWo
     return Status::Error("--workspace-limit " + Quoted(words.workspace_limit) +
                          ": expected bytes, as in 64MiB");
   }
+  const Result<const multigrid::Precision*> precision = multigrid::ParsePrecision(words.precision);
+  if (!precision.ok()) return Status::Error("--precision " + precision.message());
   auto device = std::make_shared<MultigridDevice>();
+  device->precision_ = *precision;
   device->is_stand_in_ = words.host;
   if (words.host) UCUDNN_RETURN_IF_ERROR(UseStandIns());
   std::vector<std::string> refused;
@@ -46,13 +49,13 @@ Result<std::shared_ptr<MultigridDevice>> MultigridDevice::Open(const MultigridWo
     return Status::Error("--backend cudnn: " + opened.message());
   }
   const multigrid::DeviceTarget target = {cuda::GetDriver(), &device->devices_.functions(),
-                                          device->devices_.first().device().context};
+                                          device->devices_.first().device().context, *precision};
   device->solvers_ = std::make_unique<multigrid::DeviceSolvers>(target, way, streams, *limit);
   return device;
 }
 
 std::string MultigridDevice::Text() const {
-  return "single precision on " +
+  return std::string(precision_->text) + " on " +
          (is_stand_in_ ? std::string("the CPU stand-in")
                        : devices_.first().device().platform.device) +
          ", blocks run: " + WayText();

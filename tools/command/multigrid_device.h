@@ -22,10 +22,12 @@ class MultigridDevice {
   std::string Text() const;
   std::string WayText() const;
   bool is_stand_in() const { return is_stand_in_; }
+  const multigrid::Precision& precision() const { return *precision_; }
 
  private:
   BenchDevices devices_;
   bool is_stand_in_ = false;
+  const multigrid::Precision* precision_ = &multigrid::kSinglePrecision;
   std::unique_ptr<multigrid::DeviceSolvers> solvers_;
 };
 

@@ -40,7 +40,7 @@ ordered_json HeadOf(const MultigridWords& words, const ProblemFacts& facts,
   head["parameters"] = facts.parameters;
   head["weights"] = facts.has_drawn_weights ? "drawn" : words.weights;
   head["backend"] = words.backend;
-  head["precision"] = all.device ? "fp32" : "fp64";
+  head["precision"] = all.device ? all.device->precision().name : "fp64";
   head["machine"] = all.MachineText();
   head["cpu_times"] = all.RunsOnCpu();
   if (all.device) {

@@ -1,115 +1,69 @@
 #include "planner/multigrid/device/device_chain.h"
 
 #include <algorithm>
-#include <limits>
-#include <numeric>
 
 namespace ucudnn::multigrid {
-namespace {
 
-float* Numbers(State state) { return static_cast<float*>(state); }
-
-}  // namespace
-
-Result<std::unique_ptr<DeviceChain>> DeviceChain::Make(const DeviceTarget& target,
-                                                       const DeviceStage& stage, int lanes) {
-  if (stage.coarse == CoarseOperator::kMean) {
-    return Status::Error(
-        "the coarse operator mean runs on the host alone; inject, mid, sum or "
-        "sum2 is expected");
-  }
-  std::unique_ptr<DeviceChain> chain(new DeviceChain(target, stage));
-  std::vector<int> order(stage.stage.steps.size());
-  std::iota(order.begin(), order.end(), 0);
-  UCUDNN_ASSIGN_OR_RETURN(chain->weights_, DeviceWeights::Make(target, stage, order));
-  const StepShape& shape = chain->weights_->shape();
-  chain->size_ = shape.StateSize() * stage.batch;
-  UCUDNN_ASSIGN_OR_RETURN(chain->kernels_, StepKernels::Make(target, shape, stage.batch,
-                                                             stage.workspace_limit / lanes));
-  UCUDNN_RETURN_IF_ERROR(chain->kernels_->Prepare(1, 1, 1));
-  for (int lane = 0; lane < lanes; ++lane) {
-    // What a step adds, and the input of a sum of steps where it is written over.
-    UCUDNN_ASSIGN_OR_RETURN(
-        auto made, DeviceLane::Make(target, 2 * chain->size_, chain->kernels_->workspace()));
-    chain->lanes_.push_back(std::move(made));
-  }
-  chain->pending_.resize(lanes);
-  for (auto& numbers : chain->downloaded_) numbers.resize(chain->size_);
-  return chain;
+DeviceStates::DeviceStates(DeviceRun& run)
+    : run_(run), size_(run.runner->StateSize() * run.runner->batch()) {
+  pending_.resize(run.lanes->count());
+  for (auto& numbers : downloaded_) numbers.resize(size_);
 }
 
-Result<State> DeviceChain::Create() {
-  UCUDNN_ASSIGN_OR_RETURN(DeviceNumbers made, DeviceNumbers::Make(target_, size_));
+Result<State> DeviceStates::Create() {
+  UCUDNN_ASSIGN_OR_RETURN(DeviceNumbers made, DeviceNumbers::Make(run_.runner->target(), size_));
   states_.push_back(std::move(made));
   return State{states_.back().data()};
 }
 
-Status DeviceChain::AddRange(const LayerRange& range, State from, State to, DeviceLane& lane) {
-  StepKernels::Operands operands = {
-      .x = Numbers(from), .factor = static_cast<float>(range.factor), .out = Numbers(to)};
-  for (int layer = range.begin; layer < range.end; ++layer) {
-    operands.weights = weights_->weights(layer);
-    operands.bias = weights_->bias(layer);
-    UCUDNN_RETURN_IF_ERROR(layer == range.begin && from != to
-                               ? kernels_->Step(lane, operands)
-                               : kernels_->AddTransformed(lane, operands));
-  }
-  return Status::Ok();
+Status DeviceStates::Combine(State to, double b, double a, State x, int lane_number) {
+  DeviceLane& lane = run_.lanes->lane(lane_number);
+  const Address from = At(x).data;
+  if (b == 0 && a == 1) return lane.Copy(from, At(to).data, size_);
+  return run_.runner->sums().Combine(lane, a, {.data = from}, b, {.data = At(to).data});
 }
 
-Status DeviceChain::Step(int level, int step, State from, State to, int lane_number) {
-  DeviceLane& lane = *lanes_[lane_number];
-  const LayerRanges ranges = LayersOf(coarse_, hierarchy_.level(level), step, h_);
-  UCUDNN_RETURN_IF_ERROR(AddRange(ranges.parts[0], from, to, lane));
-  if (ranges.count == 1) return Status::Ok();
-  float* const middle = lane.room() + size_;
-  UCUDNN_RETURN_IF_ERROR(lane.Copy(Numbers(to), middle, size_));
-  return AddRange(ranges.parts[1], middle, to, lane);
-}
-
-Status DeviceChain::Combine(State to, double b, double a, State x, int lane_number) {
-  DeviceLane& lane = *lanes_[lane_number];
-  if (b == 0 && a == 1) return lane.Copy(Numbers(x), Numbers(to), size_);
-  return kernels_->Combine(lane, static_cast<float>(a), {.data = Numbers(x)}, static_cast<float>(b),
-                           {.data = Numbers(to)});
-}
-
-Status DeviceChain::SquaredDistance(State x, State y, double* result, int lane) {
+Status DeviceStates::SquaredDistance(State x, State y, double* result, int lane) {
   pending_[lane].push_back({x, y, result});
   return Status::Ok();
 }
 
-Status DeviceChain::Join() {
-  if (lanes_.size() == 1) return Status::Ok();
-  DeviceLane& first = *lanes_.front();
-  for (size_t i = 1; i < lanes_.size(); ++i) {
-    UCUDNN_RETURN_IF_ERROR(lanes_[i]->Record());
-    UCUDNN_RETURN_IF_ERROR(lanes_[i]->LetFollow(first));
-  }
-  UCUDNN_RETURN_IF_ERROR(first.Record());
-  for (size_t i = 1; i < lanes_.size(); ++i) UCUDNN_RETURN_IF_ERROR(first.LetFollow(*lanes_[i]));
+// A graph has the addresses of what it was recorded of: so states that a cycle leaves are where the
+// one before left them.
+Status DeviceStates::Take(State& to, State& from, int lane) {
+  return graphs_ ? Combine(to, 0, 1, from, lane) : Propagator::Take(to, from, lane);
+}
+
+Status DeviceStates::RunCycle(int kind, const std::function<Status()>& cycle) {
+  return graphs_ ? graphs_->Run(kind, *run_.lanes, cycle) : cycle();
+}
+
+Status DeviceStates::RecordCycles() {
+  UCUDNN_ASSIGN_OR_RETURN(CycleGraphs graphs, CycleGraphs::Make(run_.runner->target()));
+  graphs_.emplace(std::move(graphs));
   return Status::Ok();
 }
 
+Status DeviceStates::ForgetCycles() {
+  return graphs_ ? graphs_->Forget(*run_.lanes) : Status::Ok();
+}
+
 // Sums in double precision on the host: a residual is a small difference of large numbers.
-Status DeviceChain::Wait() {
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    DeviceLane& lane = *lanes_[i];
+Status DeviceStates::Wait() {
+  for (int i = 0; i < run_.lanes->count(); ++i) {
+    DeviceLane& lane = run_.lanes->lane(i);
     UCUDNN_RETURN_IF_ERROR(lane.Wait());
     for (const Pending& pending : pending_[i]) {
-      std::vector<float>& x = downloaded_[0];
-      std::vector<float>& y = downloaded_[1];
-      UCUDNN_RETURN_IF_ERROR(lane.Download(Numbers(pending.x), x.data(), size_));
+      std::vector<double>& x = downloaded_[0];
+      std::vector<double>& y = downloaded_[1];
+      UCUDNN_RETURN_IF_ERROR(lane.Download(At(pending.x).data, x.data(), size_));
       if (pending.y != nullptr) {
-        UCUDNN_RETURN_IF_ERROR(lane.Download(Numbers(pending.y), y.data(), size_));
+        UCUDNN_RETURN_IF_ERROR(lane.Download(At(pending.y).data, y.data(), size_));
       } else {
-        std::fill(y.begin(), y.end(), 0.0F);
+        std::fill(y.begin(), y.end(), 0.0);
       }
       double sum = 0;
-      for (int64_t k = 0; k < size_; ++k) {
-        const double difference = double{x[k]} - double{y[k]};
-        sum += difference * difference;
-      }
+      for (int64_t k = 0; k < size_; ++k) sum += (x[k] - y[k]) * (x[k] - y[k]);
       *pending.result = sum;
     }
     pending_[i].clear();
@@ -117,17 +71,131 @@ Status DeviceChain::Wait() {
   return Status::Ok();
 }
 
-double DeviceChain::UnitRoundoff() const { return std::numeric_limits<float>::epsilon() / 2; }
+double DeviceStates::UnitRoundoff() const { return run_.runner->target().precision->unit_roundoff; }
 
-Status DeviceChain::Upload(const std::vector<double>& numbers, State to) {
-  const std::vector<float> narrow(numbers.begin(), numbers.end());
-  return lanes_.front()->Upload(narrow.data(), Numbers(to), size_);
+Status DeviceStates::Upload(const std::vector<double>& numbers, State to) {
+  return run_.lanes->first().Upload(numbers.data(), At(to).data, size_);
 }
 
-Status DeviceChain::Download(State from, std::vector<double>& numbers) {
-  std::vector<float> narrow(size_);
-  UCUDNN_RETURN_IF_ERROR(lanes_.front()->Download(Numbers(from), narrow.data(), size_));
-  numbers.assign(narrow.begin(), narrow.end());
+Status DeviceStates::Download(State from, std::vector<double>& numbers) {
+  numbers.resize(size_);
+  return run_.lanes->first().Download(At(from).data, numbers.data(), size_);
+}
+
+namespace {
+
+// By level and step: the plan of what `ranges` says of a step.
+template <typename Ranges>
+Result<std::vector<std::vector<StepPlan>>> PlanSteps(StepRunner& runner, const Ranges& ranges,
+                                                     Pass pass) {
+  const Hierarchy& hierarchy = runner.stage().hierarchy;
+  std::vector<std::vector<StepPlan>> plans(hierarchy.levels());
+  for (int level = 0; level < hierarchy.levels(); ++level) {
+    for (int step = 0; step < hierarchy.level(level).steps; ++step) {
+      UCUDNN_ASSIGN_OR_RETURN(StepPlan plan, runner.Plan({ranges(hierarchy.level(level), step)}));
+      UCUDNN_RETURN_IF_ERROR(runner.Prepare(plan, {1}, pass));
+      plans[level].push_back(std::move(plan));
+    }
+  }
+  return plans;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<DeviceChain>> DeviceChain::Make(const DeviceTarget& target,
+                                                       const DeviceStage& stage, int lanes) {
+  auto run = std::make_unique<DeviceRun>();
+  UCUDNN_ASSIGN_OR_RETURN(run->runner, StepRunner::Make(target, stage, lanes));
+  UCUDNN_ASSIGN_OR_RETURN(run->lanes, DeviceLanes::Make(target, lanes));
+  std::unique_ptr<DeviceChain> chain(new DeviceChain(std::move(run)));
+  DeviceRun& shared = *chain->owned_;
+  const auto ranges = [&](const Level& level, int step) {
+    return LayersOf(stage.coarse, level, step, stage.h);
+  };
+  UCUDNN_ASSIGN_OR_RETURN(chain->plans_, PlanSteps(*shared.runner, ranges, Pass::kForward));
+  UCUDNN_RETURN_IF_ERROR(shared.lanes->Reserve(shared.runner->needs()));
+  UCUDNN_RETURN_IF_ERROR(chain->WeightsChanged());
+  return chain;
+}
+
+Status DeviceChain::WeightsChanged() {
+  UCUDNN_RETURN_IF_ERROR(owned_->lanes->Wait());
+  return owned_->runner->weights().Upload(owned_->lanes->first());
+}
+
+Status DeviceChain::Step(int level, int step, State from, State to, int lane) {
+  return owned_->runner->Step(plans_[level][step], {}, At(from), At(to), owned_->lanes->lane(lane));
+}
+
+Result<std::unique_ptr<DeviceAdjoint>> DeviceAdjoint::Make(DeviceChain& chain) {
+  DeviceRun& run = chain.shared();
+  StepRunner& runner = *run.runner;
+  std::unique_ptr<DeviceAdjoint> adjoint(new DeviceAdjoint(run));
+  const DeviceStage& stage = runner.stage();
+  const int layers = static_cast<int>(stage.stage.steps.size());
+  const auto ranges = [&](const Level& level, int step) {
+    return AdjointLayersOf(stage.coarse, level, step, stage.h, layers);
+  };
+  UCUDNN_ASSIGN_OR_RETURN(adjoint->plans_, PlanSteps(runner, ranges, Pass::kAdjoint));
+  for (int layer = 0; layer < layers; ++layer) {
+    UCUDNN_ASSIGN_OR_RETURN(StepPlan plan, runner.Plan({{{{layer, layer + 1, stage.h}}}}));
+    UCUDNN_RETURN_IF_ERROR(runner.Prepare(plan, {1}, Pass::kGradient));
+    adjoint->single_.push_back(std::move(plan));
+  }
+  const StageShapes& shapes = runner.shapes();
+  for (size_t kind = 0; kind < shapes.kinds.size(); ++kind) {
+    const Arrangement in_order = {.kind = static_cast<int>(kind),
+                                  .count = static_cast<int>(shapes.steps[kind].size())};
+    UCUDNN_ASSIGN_OR_RETURN(DeviceGradients gradients,
+                            DeviceGradients::Make(runner.target(), shapes, in_order));
+    adjoint->gradients_.push_back(std::move(gradients));
+  }
+  UCUDNN_RETURN_IF_ERROR(run.lanes->Reserve(runner.needs()));
+  return adjoint;
+}
+
+Status DeviceAdjoint::Step(int level, int step, State from, State to, int lane) {
+  const StepPlan& plan = plans_[level][step];
+  for (size_t phase = 0; phase < plan.size(); ++phase) {
+    UCUDNN_ASSIGN_OR_RETURN(const State state, trajectory_->At(plan[phase].begin, lane));
+    UCUDNN_RETURN_IF_ERROR(run().runner->AdjointPhase(
+        plan, static_cast<int>(phase), {}, {At(state), At(from), At(to)}, run().lanes->lane(lane)));
+  }
+  return Status::Ok();
+}
+
+// What is computed again of the states belongs to each cycle, since a graph has it all.
+Status DeviceAdjoint::RunCycle(int kind, const std::function<Status()>& cycle) {
+  trajectory_->Reset();
+  Status ran = DeviceStates::RunCycle(kind, cycle);
+  trajectory_->Reset();
+  return ran;
+}
+
+Status DeviceAdjoint::AddGradient(Trajectory& adjoints, Lanes& lanes, double factor,
+                                  Parameters& gradient) {
+  StepRunner& runner = *run().runner;
+  const StageShapes& shapes = runner.shapes();
+  const int steps = static_cast<int>(single_.size());
+  const int coarsening = runner.stage().hierarchy.level(0).coarsening;
+  const int blocks = (steps + coarsening - 1) / coarsening;
+  UCUDNN_RETURN_IF_ERROR(lanes.ForEach(blocks, [&](int block, int lane) -> Status {
+    const int end = std::min((block + 1) * coarsening, steps);
+    for (int n = block * coarsening; n < end; ++n) {
+      // Layer n's gradient needs the state before it and the adjoint behind it.
+      UCUDNN_ASSIGN_OR_RETURN(const State state, trajectory_->At(n, lane));
+      UCUDNN_ASSIGN_OR_RETURN(const State adjoint, adjoints.At(steps - 1 - n, lane));
+      UCUDNN_RETURN_IF_ERROR(runner.Gradient(
+          single_[n], At(state), At(adjoint),
+          {gradients_[shapes.kind_of[n]].Behind(shapes.number_of[n])}, run().lanes->lane(lane)));
+    }
+    return Status::Ok();
+  }));
+  UCUDNN_RETURN_IF_ERROR(run().lanes->Wait());
+  for (const DeviceGradients& of_kind : gradients_) {
+    UCUDNN_RETURN_IF_ERROR(
+        of_kind.AddTo(run().lanes->first(), runner.stage(), shapes, factor, gradient));
+  }
   return Status::Ok();
 }
 

@@ -1,33 +1,37 @@
-// The chain of a stage on a device, in single precision, as a propagator: each lane is a stream.
-// With one lane blocks run one after the other, with more at once, from a host thread each or from
-// one (Lanes::Threads).
+// The chain of a stage on a device and its adjoint, as propagators: each lane is a stream. With one
+// lane blocks run one after the other, with more at once, from a host thread each or from one
+// (Lanes::Threads).
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/status.h"
-#include "planner/multigrid/coarse_operator.h"
-#include "planner/multigrid/device/device_weights.h"
-#include "planner/multigrid/device/step_kernels.h"
+#include "planner/multigrid/device/cycle_graphs.h"
+#include "planner/multigrid/device/step_plan.h"
 #include "planner/multigrid/hierarchy.h"
+#include "planner/multigrid/lanes.h"
 #include "planner/multigrid/propagator.h"
+#include "planner/multigrid/trajectory.h"
 
 namespace ucudnn::multigrid {
 
-// States are numbers of the device, [batch, C, H, W].
-class DeviceChain : public Propagator {
- public:
-  // The parameters are copied; what else `stage` refers to outlives the chain. All lanes together
-  // use at most its workspace limit. kMean is refused.
-  static Result<std::unique_ptr<DeviceChain>> Make(const DeviceTarget& target,
-                                                   const DeviceStage& stage, int lanes);
+// What a chain and its adjoint share.
+struct DeviceRun {
+  std::unique_ptr<StepRunner> runner;
+  std::unique_ptr<DeviceLanes> lanes;
+};
 
+// States are numbers of the device, [batch, C, H, W].
+class DeviceStates : public Propagator {
+ public:
   Result<State> Create() override;
-  Status Step(int level, int step, State from, State to, int lane) override;
   Status Combine(State to, double b, double a, State x, int lane) override;
   Status SquaredDistance(State x, State y, double* result, int lane) override;
-  Status Join() override;
+  Status Take(State& to, State& from, int lane) override;
+  Status RunCycle(int kind, const std::function<Status()>& cycle) override;
+  Status Join() override { return run_.lanes->Join(); }
   Status Wait() override;
   double UnitRoundoff() const override;
 
@@ -35,7 +39,14 @@ class DeviceChain : public Propagator {
   Status Upload(const std::vector<double>& numbers, State to);
   Status Download(State from, std::vector<double>& numbers);
 
-  int64_t convolution_calls() const { return kernels_->convolution_calls(); }
+  // From now on cycles are recorded and run as graphs. REQUIRES: lanes of one host thread.
+  Status RecordCycles();
+  Status ForgetCycles();
+
+ protected:
+  explicit DeviceStates(DeviceRun& run);
+  DeviceRun& run() { return run_; }
+  StepRunner::States At(State state) const { return {static_cast<Address>(state), 1}; }
 
  private:
   struct Pending {
@@ -44,22 +55,63 @@ class DeviceChain : public Propagator {
     double* result = nullptr;
   };
 
-  DeviceChain(const DeviceTarget& target, const DeviceStage& stage)
-      : target_(target), hierarchy_(stage.hierarchy), coarse_(stage.coarse), h_(stage.h) {}
-  // to = from + the range's layers at `from`, where it is another state.
-  Status AddRange(const LayerRange& range, State from, State to, DeviceLane& lane);
-
-  DeviceTarget target_;
-  const Hierarchy& hierarchy_;
-  CoarseOperator coarse_;
-  double h_;
-  int64_t size_ = 0;
-  std::unique_ptr<DeviceWeights> weights_;
-  std::unique_ptr<StepKernels> kernels_;
-  std::vector<std::unique_ptr<DeviceLane>> lanes_;
+  DeviceRun& run_;
+  int64_t size_;
   std::vector<DeviceNumbers> states_;
   std::vector<std::vector<Pending>> pending_;  // by lane
-  std::vector<float> downloaded_[2];
+  std::vector<double> downloaded_[2];
+  std::optional<CycleGraphs> graphs_;
+};
+
+class DeviceChain : public DeviceStates {
+ public:
+  // What `stage` refers to outlives the chain. All lanes together use at most its workspace limit.
+  // kMean is refused.
+  static Result<std::unique_ptr<DeviceChain>> Make(const DeviceTarget& target,
+                                                   const DeviceStage& stage, int lanes);
+
+  // The parameters as they are now are what the chain has from now on; Make has done it.
+  Status WeightsChanged();
+
+  Status Step(int level, int step, State from, State to, int lane) override;
+
+  // Also for the adjoint, which shares runner and lanes.
+  DeviceRun& shared() { return *owned_; }
+  int64_t convolution_calls() const { return owned_->runner->convolution_calls(); }
+
+ private:
+  explicit DeviceChain(std::unique_ptr<DeviceRun> run)
+      : DeviceStates(*run), owned_(std::move(run)) {}
+
+  std::unique_ptr<DeviceRun> owned_;
+  std::vector<std::vector<StepPlan>> plans_;  // by level and step
+};
+
+// The adjoint chain w[j] = lambda[N - j], as HostAdjoint has it.
+class DeviceAdjoint : public DeviceStates {
+ public:
+  // `chain` outlives it; graphs that were recorded of it must be forgotten, since its lanes get
+  // more room.
+  static Result<std::unique_ptr<DeviceAdjoint>> Make(DeviceChain& chain);
+
+  // `trajectory` outlives the solves that follow.
+  void LineariseAt(Trajectory& trajectory) { trajectory_ = &trajectory; }
+
+  // REQUIRES: LineariseAt.
+  Status Step(int level, int step, State from, State to, int lane) override;
+  Status RunCycle(int kind, const std::function<Status()>& cycle) override;
+
+  // gradient of the steps' nodes += factor * what the states and `adjoints` give, block by block on
+  // `lanes`; waits.
+  Status AddGradient(Trajectory& adjoints, Lanes& lanes, double factor, Parameters& gradient);
+
+ private:
+  explicit DeviceAdjoint(DeviceRun& run) : DeviceStates(run) {}
+
+  std::vector<std::vector<StepPlan>> plans_;  // by level and step
+  std::vector<StepPlan> single_;              // by layer
+  std::vector<DeviceGradients> gradients_;    // by kind
+  Trajectory* trajectory_ = nullptr;
 };
 
 }  // namespace ucudnn::multigrid

@@ -1,90 +1,173 @@
 #include "planner/multigrid/device/device_weights.h"
 
-#include "base/text.h"
+#include <tuple>
+
+#include "planner/multigrid/device/tensors.h"
 
 namespace ucudnn::multigrid {
 namespace {
 
-using planner::Activation;
-using planner::Convolution;
-
-Result<StepShape> ShapeOfStep(const ResidualChain& chain, const Stage& stage,
-                              const ResidualStep& step) {
-  const std::vector<planner::Node>& nodes = chain.graph.nodes;
-  const planner::Node& first = nodes[step.transformation.front()];
-  const auto* convolution = std::get_if<Convolution>(&first.op);
-  const auto* activation = step.transformation.size() == 2
-                               ? std::get_if<Activation>(&nodes[step.transformation[1]].op)
-                               : nullptr;
-  const Spatial& window = convolution != nullptr ? convolution->window : Spatial{};
-  const bool fits = activation != nullptr && convolution != nullptr && convolution->bias &&
-                    stage.shape.spatial_rank == 2 && convolution->stride == Spatial{1, 1, 1} &&
-                    convolution->dilation == Spatial{1, 1, 1} &&
-                    convolution->extra_pad == Spatial{0, 0, 0} && window[1] % 2 == 1 &&
-                    window[2] % 2 == 1;
-  if (!fits) {
-    return Status::Error(
-        Quoted(first.name) +
-        " begins a step that devices do not run: one convolution of odd windows "
-        "with a bias, then relu or tanh, is expected; --backend cpu64 runs others");
+// Memory for the numbers of so many steps.
+Result<ArrangedNumbers> TakeMemory(const DeviceTarget& target, const StepShape& shape, int steps,
+                                   std::vector<DeviceNumbers>& memory) {
+  ArrangedNumbers numbers;
+  const auto take = [&](int64_t size) -> Result<Address> {
+    if (size == 0) return Address{nullptr};
+    UCUDNN_ASSIGN_OR_RETURN(DeviceNumbers made, DeviceNumbers::Make(target, size * steps));
+    memory.push_back(std::move(made));
+    return memory.back().data();
+  };
+  for (const StepLayer& layer : shape.layers) {
+    LayerNumbers of_layer;
+    UCUDNN_ASSIGN_OR_RETURN(of_layer.weights, take(layer.weights));
+    UCUDNN_ASSIGN_OR_RETURN(of_layer.bias, take(layer.bias));
+    numbers.push_back(of_layer);
   }
-  return StepShape{.channels = stage.shape.c,
-                   .rows = stage.shape.extents[1],
-                   .columns = stage.shape.extents[2],
-                   .kernel_rows = window[1],
-                   .kernel_columns = window[2],
-                   .groups = convolution->groups,
-                   .is_tanh = activation->kind == planner::ActivationKind::kTanh};
+  return numbers;
+}
+
+ArrangedNumbers MovedBehind(const DeviceTarget& target, const StepShape& shape,
+                            const ArrangedNumbers& numbers, int steps) {
+  ArrangedNumbers behind = numbers;
+  for (size_t i = 0; i < behind.size(); ++i) {
+    behind[i].weights = target.Behind(behind[i].weights, steps * shape.layers[i].weights);
+    behind[i].bias = target.Behind(behind[i].bias, steps * shape.layers[i].bias);
+  }
+  return behind;
 }
 
 }  // namespace
 
-Result<StepShape> ShapeOfSteps(const DeviceStage& all) {
-  const ResidualChain& chain = all.chain;
-  const Stage& stage = all.stage;
-  UCUDNN_ASSIGN_OR_RETURN(const StepShape shape, ShapeOfStep(chain, stage, stage.steps.front()));
-  for (const ResidualStep& step : stage.steps) {
-    UCUDNN_ASSIGN_OR_RETURN(const StepShape other, ShapeOfStep(chain, stage, step));
-    if (!(other == shape)) {
-      return Status::Error(Quoted(chain.graph.nodes[step.transformation.front()].name) +
-                           " differs from the first step of its stage, whose steps devices run "
-                           "side by side; --backend cpu64 runs others");
-    }
-  }
-  return shape;
+bool Arrangement::operator<(const Arrangement& other) const {
+  return std::tie(kind, first, distance, count, fan) <
+         std::tie(other.kind, other.first, other.distance, other.count, other.fan);
 }
 
 Result<std::unique_ptr<DeviceWeights>> DeviceWeights::Make(const DeviceTarget& target,
                                                            const DeviceStage& stage,
-                                                           const std::vector<int>& order) {
-  std::unique_ptr<DeviceWeights> made(new DeviceWeights());
-  UCUDNN_ASSIGN_OR_RETURN(made->shape_, ShapeOfSteps(stage));
-  made->steps_ = static_cast<int>(order.size());
-  std::vector<float> weights, bias;
-  weights.reserve(order.size() * static_cast<size_t>(made->shape_.WeightCount()));
-  for (const int number : order) {
-    const NodeWeights& step = stage.parameters[stage.stage.steps[number].transformation.front()];
-    weights.insert(weights.end(), step.weights.begin(), step.weights.end());
-    bias.insert(bias.end(), step.bias.begin(), step.bias.end());
+                                                           const StageShapes& shapes) {
+  std::unique_ptr<DeviceWeights> made(new DeviceWeights(target, stage, shapes));
+  for (size_t kind = 0; kind < shapes.kinds.size(); ++kind) {
+    UCUDNN_ASSIGN_OR_RETURN(ArrangedNumbers numbers,
+                            TakeMemory(target, shapes.kinds[kind],
+                                       static_cast<int>(shapes.steps[kind].size()), made->memory_));
+    made->in_order_.push_back(std::move(numbers));
   }
-  const auto upload = [&](const std::vector<float>& from,
-                          std::optional<DeviceNumbers>& to) -> Status {
-    const auto count = static_cast<int64_t>(from.size());
-    UCUDNN_ASSIGN_OR_RETURN(DeviceNumbers memory, DeviceNumbers::Make(target, count));
-    to.emplace(std::move(memory));
-    const cuda::ContextScope scope(*target.driver, target.context);
-    cuda::Stream stream(*target.driver);
-    UCUDNN_RETURN_IF_ERROR(stream.Create());
-    UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(
-        *target.driver,
-        target.driver->cuMemcpyHtoDAsync(reinterpret_cast<CUdeviceptr>(to->data()), from.data(),
-                                         from.size() * sizeof(float), stream.get()),
-        "cuMemcpyHtoDAsync"));
-    return stream.Synchronize();
-  };
-  UCUDNN_RETURN_IF_ERROR(upload(weights, made->weights_));
-  UCUDNN_RETURN_IF_ERROR(upload(bias, made->bias_));
   return made;
+}
+
+Result<const ArrangedNumbers*> DeviceWeights::Arrange(const Arrangement& arrangement) {
+  std::unique_ptr<Arranged>& slot = arranged_[arrangement];
+  if (slot) return static_cast<const ArrangedNumbers*>(&slot->numbers);
+  auto made = std::make_unique<Arranged>();
+  const StepShape& shape = shapes_.kinds[arrangement.kind];
+  if (arrangement.is_contiguous()) {
+    made->numbers = MovedBehind(target_, shape, in_order_[arrangement.kind], arrangement.first);
+  } else {
+    UCUDNN_ASSIGN_OR_RETURN(
+        made->numbers,
+        TakeMemory(target_, shape, arrangement.count * arrangement.fan, made->memory));
+  }
+  slot = std::move(made);
+  return static_cast<const ArrangedNumbers*>(&slot->numbers);
+}
+
+Status DeviceWeights::Gather(DeviceLane& lane, const Arrangement& arrangement,
+                             Arranged& arranged) const {
+  if (arrangement.is_contiguous()) return Status::Ok();
+  const cudnn::Functions& functions = *target_.functions;
+  const StepShape& shape = shapes_.kinds[arrangement.kind];
+  const ArrangedNumbers from =
+      MovedBehind(target_, shape, in_order_[arrangement.kind], arrangement.first);
+  const auto gather = [&](int64_t size, Address source, Address destination) -> Status {
+    if (size == 0) return Status::Ok();
+    const int64_t group = arrangement.fan * size;
+    const auto tensor = [&](int64_t distance) {
+      return MakeTensor(target_, {{{1, arrangement.count * distance},
+                                   {arrangement.count, distance},
+                                   {1, group},
+                                   {group, 1}}});
+    };
+    UCUDNN_ASSIGN_OR_RETURN(const Tensor apart, tensor(arrangement.distance * size));
+    UCUDNN_ASSIGN_OR_RETURN(const Tensor together, tensor(group));
+    constexpr float kAll = 1;
+    constexpr float kNothing = 0;
+    return CudnnStatus(functions,
+                       functions.cudnnAddTensor(lane.handle(), &kAll, apart.get(), source,
+                                                &kNothing, together.get(), destination),
+                       "cudnnAddTensor");
+  };
+  for (size_t i = 0; i < shape.layers.size(); ++i) {
+    const LayerNumbers& to = arranged.numbers[i];
+    UCUDNN_RETURN_IF_ERROR(gather(shape.layers[i].weights, from[i].weights, to.weights));
+    UCUDNN_RETURN_IF_ERROR(gather(shape.layers[i].bias, from[i].bias, to.bias));
+  }
+  return Status::Ok();
+}
+
+Status DeviceWeights::Upload(DeviceLane& lane) {
+  const cuda::ContextScope scope(*target_.driver, target_.context);
+  const auto upload = [&](int kind, const StepLayer& layer, auto member, Address to) -> Status {
+    if (to == nullptr) return Status::Ok();
+    staging_.clear();
+    for (const int step : shapes_.steps[kind]) {
+      const planner::NodeId node = stage_.stage.steps[step].transformation[layer.node];
+      const std::vector<double>& numbers = stage_.parameters[node].*member;
+      staging_.insert(staging_.end(), numbers.begin(), numbers.end());
+    }
+    return lane.Upload(staging_.data(), to, static_cast<int64_t>(staging_.size()));
+  };
+  for (size_t kind = 0; kind < shapes_.kinds.size(); ++kind) {
+    const StepShape& shape = shapes_.kinds[kind];
+    for (size_t i = 0; i < shape.layers.size(); ++i) {
+      const LayerNumbers& to = in_order_[kind][i];
+      const auto number = static_cast<int>(kind);
+      UCUDNN_RETURN_IF_ERROR(upload(number, shape.layers[i], &NodeWeights::weights, to.weights));
+      UCUDNN_RETURN_IF_ERROR(upload(number, shape.layers[i], &NodeWeights::bias, to.bias));
+    }
+  }
+  for (const auto& [arrangement, arranged] : arranged_) {
+    UCUDNN_RETURN_IF_ERROR(Gather(lane, arrangement, *arranged));
+  }
+  return lane.Wait();
+}
+
+Result<DeviceGradients> DeviceGradients::Make(const DeviceTarget& target, const StageShapes& shapes,
+                                              const Arrangement& arrangement) {
+  DeviceGradients made(target, shapes.kinds[arrangement.kind], arrangement);
+  UCUDNN_ASSIGN_OR_RETURN(made.numbers_, TakeMemory(target, shapes.kinds[arrangement.kind],
+                                                    arrangement.count, made.memory_));
+  return made;
+}
+
+ArrangedNumbers DeviceGradients::Behind(int number) const {
+  return MovedBehind(target_, *shape_, numbers_, number);
+}
+
+Status DeviceGradients::AddTo(DeviceLane& lane, const DeviceStage& stage, const StageShapes& shapes,
+                              double factor, Parameters& gradient) const {
+  const StepShape& shape = shapes.kinds[arrangement_.kind];
+  std::vector<double> numbers;
+  const auto add = [&](const StepLayer& layer, int64_t size, Address from, auto member) -> Status {
+    if (size == 0) return Status::Ok();
+    numbers.resize(static_cast<size_t>(size * arrangement_.count));
+    UCUDNN_RETURN_IF_ERROR(
+        lane.Download(from, numbers.data(), static_cast<int64_t>(numbers.size())));
+    for (int i = 0; i < arrangement_.count; ++i) {
+      const int number = arrangement_.first + i * arrangement_.distance;
+      const int step = shapes.steps[arrangement_.kind][number];
+      const planner::NodeId node = stage.stage.steps[step].transformation[layer.node];
+      std::vector<double>& sum = gradient[node].*member;
+      for (int64_t k = 0; k < size; ++k) sum[k] += factor * numbers[i * size + k];
+    }
+    return Status::Ok();
+  };
+  for (size_t i = 0; i < shape.layers.size(); ++i) {
+    const StepLayer& layer = shape.layers[i];
+    UCUDNN_RETURN_IF_ERROR(add(layer, layer.weights, numbers_[i].weights, &NodeWeights::weights));
+    UCUDNN_RETURN_IF_ERROR(add(layer, layer.bias, numbers_[i].bias, &NodeWeights::bias));
+  }
+  return Status::Ok();
 }
 
 }  // namespace ucudnn::multigrid

@@ -1,12 +1,17 @@
-// The weights of a stage's steps on a device, in single precision. Immutable.
+// The weights of a stage's steps on a device: each step's once, in their order, and again side by
+// side for the steps that run at once. Thread-compatible.
 #pragma once
 
+#include <array>
+#include <map>
 #include <memory>
 #include <vector>
 
 #include "base/status.h"
 #include "planner/multigrid/coarse_operator.h"
+#include "planner/multigrid/device/device_memory.h"
 #include "planner/multigrid/device/step_kernels.h"
+#include "planner/multigrid/device/step_shape.h"
 #include "planner/multigrid/hierarchy.h"
 #include "planner/multigrid/host/stage.h"
 #include "planner/multigrid/residual_chain.h"
@@ -25,32 +30,80 @@ struct DeviceStage {
   size_t workspace_limit = 0;  // bytes
 };
 
-// The one shape of all steps of `stage`: a convolution with stride 1 and a bias, then ReLU or tanh.
-// The error names a step that is something else: those run on the host alone.
-Result<StepShape> ShapeOfSteps(const DeviceStage& stage);
+// `count` groups of `fan` steps of one kind that follow each other; a group begins `distance` steps
+// of that kind behind the one before.
+struct Arrangement {
+  int kind = 0;
+  int first = 0;
+  int distance = 1;
+  int count = 1;
+  int fan = 1;
+
+  bool operator<(const Arrangement& other) const;
+  // Whether the groups lie one behind the other as they are.
+  bool is_contiguous() const { return count == 1 || distance == fan; }
+};
+
+// By layer of the kind; the numbers of a group's steps one behind the other, and so the groups.
+using ArrangedNumbers = std::vector<LayerNumbers>;
 
 class DeviceWeights {
  public:
-  // Steps in the given order, by their numbers in the stage: step i of what is made is order[i].
   static Result<std::unique_ptr<DeviceWeights>> Make(const DeviceTarget& target,
                                                      const DeviceStage& stage,
-                                                     const std::vector<int>& order);
+                                                     const StageShapes& shapes);
 
-  const StepShape& shape() const { return shape_; }
-  int steps() const { return steps_; }
-  // Those of the steps from `number` on, one behind the other.
-  const float* weights(int number) const {
-    return weights_->data() + number * shape_.WeightCount();
-  }
-  const float* bias(int number) const { return bias_->data() + int64_t{number} * shape_.channels; }
+  // The numbers in that arrangement, from the next Upload on. They are the weights' and live as
+  // long.
+  Result<const ArrangedNumbers*> Arrange(const Arrangement& arrangement);
+
+  // Brings the parameters, as they are now, to the device; waits.
+  Status Upload(DeviceLane& lane);
 
  private:
-  DeviceWeights() = default;
+  struct Arranged {
+    ArrangedNumbers numbers;
+    std::vector<DeviceNumbers> memory;  // of what is not contiguous
+  };
 
-  StepShape shape_;
-  int steps_ = 0;
-  std::optional<DeviceNumbers> weights_;
-  std::optional<DeviceNumbers> bias_;
+  DeviceWeights(const DeviceTarget& target, const DeviceStage& stage, const StageShapes& shapes)
+      : target_(target), stage_(stage), shapes_(shapes) {}
+  // One behind the other as the arrangement has them, by the device.
+  Status Gather(DeviceLane& lane, const Arrangement& arrangement, Arranged& arranged) const;
+
+  DeviceTarget target_;
+  DeviceStage stage_;
+  const StageShapes& shapes_;
+  std::vector<DeviceNumbers> memory_;
+  std::vector<ArrangedNumbers> in_order_;  // by kind
+  std::map<Arrangement, std::unique_ptr<Arranged>> arranged_;
+  std::vector<double> staging_;
+};
+
+// Gradients of the steps of an arrangement with fan 1, laid out as its numbers.
+class DeviceGradients {
+ public:
+  // `shapes` outlive them.
+  static Result<DeviceGradients> Make(const DeviceTarget& target, const StageShapes& shapes,
+                                      const Arrangement& arrangement);
+
+  const ArrangedNumbers& numbers() const { return numbers_; }
+  // From step `number` of the arrangement on.
+  ArrangedNumbers Behind(int number) const;
+  // gradient of each step's nodes += factor * what is on the device; waits.
+  Status AddTo(DeviceLane& lane, const DeviceStage& stage, const StageShapes& shapes, double factor,
+               Parameters& gradient) const;
+
+ private:
+  DeviceGradients(const DeviceTarget& target, const StepShape& shape,
+                  const Arrangement& arrangement)
+      : target_(target), shape_(&shape), arrangement_(arrangement) {}
+
+  DeviceTarget target_;
+  const StepShape* shape_;
+  Arrangement arrangement_;
+  std::vector<DeviceNumbers> memory_;
+  ArrangedNumbers numbers_;
 };
 
 }  // namespace ucudnn::multigrid

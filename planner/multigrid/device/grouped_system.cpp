@@ -2,29 +2,35 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
-#include <optional>
 #include <utility>
 
 namespace ucudnn::multigrid {
+
+// What a chain and its adjoint share.
+struct GroupedSystem::Run {
+  std::unique_ptr<StepRunner> runner;
+  std::unique_ptr<DeviceLanes> lanes;  // one
+};
 
 // The states of one level, by their places in blocks. B blocks, c places.
 struct GroupedSystem::Grid {
   Level level;
   int tail = 0;  // steps behind the last C-point
-  // B + 1 C-points, and what Advance makes of them; both begin with u0.
+  // B + 1 C-points, and what Advance makes of them.
   std::optional<DeviceNumbers> c_points, advanced;
   std::vector<DeviceNumbers> f_points;  // places 1 to c - 1, B states each
-  std::optional<DeviceNumbers> spare;   // as many states as the widest use of it has
+  std::optional<DeviceNumbers> spare;   // B states
   std::vector<DeviceNumbers> tail_points;
   // The right side of each place's step: by place B states, and the tail's. Empty on the finest
   // level.
   std::vector<DeviceNumbers> sources, tail_sources;
-  // What a step applies, by place and layer of the step, each in the order of blocks.
-  std::vector<std::vector<std::unique_ptr<DeviceWeights>>> weights, tail_weights;
-  // The same of all steps of the level in their order; not of the finest level.
-  std::vector<std::unique_ptr<DeviceWeights>> all_weights;
+  // Of the steps at each place of all blocks, and of each of the tail.
+  std::vector<StepPlan> plans, tail_plans;
+  // Of an adjoint's coarse level: what its steps are linearised at, by place and phase.
+  std::vector<std::vector<DeviceNumbers>> linear, tail_linear;
+  // Of an adjoint's finest level, by place and call of its plan.
+  std::vector<std::vector<DeviceGradients>> gradients, tail_gradients;
 
   int blocks() const { return level.blocks(); }
   int places() const { return level.coarsening; }
@@ -32,62 +38,65 @@ struct GroupedSystem::Grid {
 
 namespace {
 
-StatesView Offset(StatesView view, int64_t states, int64_t state, int count) {
-  view.data += states * state;
-  view.count = count;
-  return view;
-}
+constexpr int kAllBlocks = -1;
 
-double SquaredNorm(const std::vector<float>& a, const std::vector<float>* b, size_t begin,
-                   size_t end) {
+double SumOfSquares(const double* a, const double* b, int64_t count) {
   double sum = 0;
-  for (size_t i = begin; i < end; ++i) {
-    const double difference = double{a[i]} - (b != nullptr ? double{(*b)[i]} : 0.0);
+  for (int64_t i = 0; i < count; ++i) {
+    const double difference = a[i] - (b != nullptr ? b[i] : 0.0);
     sum += difference * difference;
   }
   return sum;
 }
 
+StepRunner::States StatesOf(const StatesView& view) { return {view.data, view.image_distance}; }
+
 }  // namespace
 
-GroupedSystem::GroupedSystem(const DeviceTarget& target, const Hierarchy& hierarchy)
-    : target_(target), hierarchy_(hierarchy) {}
+GroupedSystem::GroupedSystem(std::shared_ptr<Run> run, GroupedSystem* states)
+    : run_(std::move(run)), states_(states) {}
 GroupedSystem::~GroupedSystem() = default;
 
-double GroupedSystem::UnitRoundoff() const { return std::numeric_limits<float>::epsilon() / 2; }
+StepRunner& GroupedSystem::runner() const { return *run_->runner; }
+DeviceLane& GroupedSystem::lane() const { return run_->lanes->first(); }
+const Level& GroupedSystem::LevelOf(int level) const {
+  return runner().stage().hierarchy.level(level);
+}
+double GroupedSystem::UnitRoundoff() const { return runner().target().precision->unit_roundoff; }
 
-double GroupedSystem::FactorOf(int level) const {
-  return coarse_ == CoarseOperator::kSum ? h_ : h_ * hierarchy_.level(level).span;
+Status GroupedSystem::Combine(double a, const StatesView& x, double b, const StatesView& y) {
+  return runner().sums().Combine(lane(), a, x, b, y);
 }
 
-Result<std::vector<std::unique_ptr<DeviceWeights>>> GroupedSystem::WeightsOf(
-    const DeviceStage& stage, int level, const std::vector<int>& steps) {
-  const Level& shape = hierarchy_.level(level);
-  const LayerRanges first = LayersOf(coarse_, shape, 0, h_);
-  const int layers = first.parts[0].end - first.parts[0].begin;
-  std::vector<std::unique_ptr<DeviceWeights>> all;
-  for (int layer = 0; layer < layers; ++layer) {
-    std::vector<int> order;
-    order.reserve(steps.size());
-    for (const int step : steps) {
-      order.push_back(LayersOf(coarse_, shape, step, h_).parts[0].begin + layer);
-    }
-    UCUDNN_ASSIGN_OR_RETURN(auto made, DeviceWeights::Make(target_, stage, order));
-    all.push_back(std::move(made));
+Result<StepPlan> GroupedSystem::PlanOf(int level, const std::vector<int>& steps) {
+  const DeviceStage& stage = runner().stage();
+  std::vector<LayerRanges> ranges;
+  for (const int step : steps) {
+    LayerRanges one = LayersOf(stage.coarse, LevelOf(level), step, stage.h);
+    // Of the same layers the adjoint begins with the last.
+    if (is_adjoint() && one.count == 2) std::swap(one.parts[0], one.parts[1]);
+    ranges.push_back(one);
   }
-  return all;
+  return runner().Plan(ranges);
 }
 
-Status GroupedSystem::MakeGrid(const DeviceStage& stage, int level) {
+Status GroupedSystem::MakeGrid(int level) {
   auto grid = std::make_unique<Grid>();
-  grid->level = hierarchy_.level(level);
+  grid->level = LevelOf(level);
   grid->tail = grid->level.steps - grid->level.last_c_point();
   const int blocks = grid->blocks();
+  const Pass pass = !is_adjoint() ? Pass::kForward : level > 0 ? Pass::kAdjoint : Pass::kGradient;
   const auto memory = [&](int states) {
-    return DeviceNumbers::Make(target_, states * state_ * batch_);
+    return DeviceNumbers::Make(runner().target(), states * runner().StateSize() * runner().batch());
   };
   const auto add = [&](std::vector<DeviceNumbers>& to, int states) -> Status {
     UCUDNN_ASSIGN_OR_RETURN(DeviceNumbers made, memory(states));
+    to.push_back(std::move(made));
+    return Status::Ok();
+  };
+  const auto plan = [&](std::vector<StepPlan>& to, const std::vector<int>& steps) -> Status {
+    UCUDNN_ASSIGN_OR_RETURN(StepPlan made, PlanOf(level, steps));
+    UCUDNN_RETURN_IF_ERROR(runner().Prepare(made, {blocks + 1, blocks, 1}, pass));
     to.push_back(std::move(made));
     return Status::Ok();
   };
@@ -95,71 +104,106 @@ Status GroupedSystem::MakeGrid(const DeviceStage& stage, int level) {
     UCUDNN_ASSIGN_OR_RETURN(DeviceNumbers made, memory(blocks + 1));
     points->emplace(std::move(made));
   }
-  UCUDNN_ASSIGN_OR_RETURN(DeviceNumbers spare, memory(grid->level.steps));
+  UCUDNN_ASSIGN_OR_RETURN(DeviceNumbers spare, memory(blocks));
   grid->spare.emplace(std::move(spare));
   for (int place = 0; place < grid->places(); ++place) {
     if (place > 0) UCUDNN_RETURN_IF_ERROR(add(grid->f_points, blocks));
     if (level > 0) UCUDNN_RETURN_IF_ERROR(add(grid->sources, blocks));
     std::vector<int> steps;
     for (int block = 0; block < blocks; ++block) steps.push_back(block * grid->places() + place);
-    UCUDNN_ASSIGN_OR_RETURN(auto weights, WeightsOf(stage, level, steps));
-    grid->weights.push_back(std::move(weights));
+    UCUDNN_RETURN_IF_ERROR(plan(grid->plans, steps));
   }
   for (int place = 0; place < grid->tail; ++place) {
     UCUDNN_RETURN_IF_ERROR(add(grid->tail_points, 1));
     if (level > 0) UCUDNN_RETURN_IF_ERROR(add(grid->tail_sources, 1));
-    UCUDNN_ASSIGN_OR_RETURN(auto weights,
-                            WeightsOf(stage, level, {grid->level.last_c_point() + place}));
-    grid->tail_weights.push_back(std::move(weights));
+    UCUDNN_RETURN_IF_ERROR(plan(grid->tail_plans, {grid->level.last_c_point() + place}));
   }
-  if (level > 0) {
-    std::vector<int> steps;
-    for (int step = 0; step < grid->level.steps; ++step) steps.push_back(step);
-    UCUDNN_ASSIGN_OR_RETURN(grid->all_weights, WeightsOf(stage, level, steps));
-  }
+  if (is_adjoint() && level > 0) UCUDNN_RETURN_IF_ERROR(MakeLinear(*grid));
   grids_.push_back(std::move(grid));
+  return Status::Ok();
+}
+
+Status GroupedSystem::MakeLinear(Grid& grid) {
+  const auto make = [&](const StepPlan& plan, int states) -> Result<std::vector<DeviceNumbers>> {
+    std::vector<DeviceNumbers> phases;
+    for (size_t phase = 0; phase < plan.size(); ++phase) {
+      UCUDNN_ASSIGN_OR_RETURN(
+          DeviceNumbers made,
+          DeviceNumbers::Make(runner().target(), states * runner().StateSize() * runner().batch()));
+      phases.push_back(std::move(made));
+    }
+    return phases;
+  };
+  for (const StepPlan& plan : grid.plans) {
+    UCUDNN_ASSIGN_OR_RETURN(std::vector<DeviceNumbers> phases, make(plan, grid.blocks()));
+    grid.linear.push_back(std::move(phases));
+  }
+  for (const StepPlan& plan : grid.tail_plans) {
+    UCUDNN_ASSIGN_OR_RETURN(std::vector<DeviceNumbers> phases, make(plan, 1));
+    grid.tail_linear.push_back(std::move(phases));
+  }
   return Status::Ok();
 }
 
 Result<std::unique_ptr<GroupedSystem>> GroupedSystem::Make(const DeviceTarget& target,
                                                            const DeviceStage& stage) {
-  if (stage.coarse == CoarseOperator::kMean || stage.coarse == CoarseOperator::kSum2) {
-    return Status::Error(std::string("the coarse operator ") + NameOf(stage.coarse) +
-                         " does not run side by side; inject, mid or sum is expected");
-  }
-  std::unique_ptr<GroupedSystem> system(new GroupedSystem(target, stage.hierarchy));
-  UCUDNN_ASSIGN_OR_RETURN(const StepShape shape, ShapeOfSteps(stage));
-  system->coarse_ = stage.coarse;
-  system->h_ = stage.h;
-  system->batch_ = stage.batch;
-  system->state_ = shape.StateSize();
-  UCUDNN_ASSIGN_OR_RETURN(system->kernels_,
-                          StepKernels::Make(target, shape, stage.batch, stage.workspace_limit));
-  int widest = 1;
+  auto run = std::make_shared<Run>();
+  UCUDNN_ASSIGN_OR_RETURN(run->runner, StepRunner::Make(target, stage, 1));
+  UCUDNN_ASSIGN_OR_RETURN(run->lanes, DeviceLanes::Make(target, 1));
+  std::unique_ptr<GroupedSystem> system(new GroupedSystem(std::move(run), nullptr));
   for (int level = 0; level < stage.hierarchy.levels(); ++level) {
-    UCUDNN_RETURN_IF_ERROR(system->MakeGrid(stage, level));
-    const int blocks = system->grids_.back()->blocks();
-    widest = std::max(widest, blocks);
-    // From C-points or F-points to either, of all blocks and of one.
-    for (const int count : {blocks, 1}) {
-      for (const int from : {blocks + 1, blocks, 1}) {
-        for (const int to : {blocks + 1, blocks, 1}) {
-          UCUDNN_RETURN_IF_ERROR(system->kernels_->Prepare(count, from, to));
-        }
-      }
-    }
+    UCUDNN_RETURN_IF_ERROR(system->MakeGrid(level));
   }
-  UCUDNN_ASSIGN_OR_RETURN(system->lane_,
-                          DeviceLane::Make(target, widest * system->state_ * stage.batch,
-                                           system->kernels_->workspace()));
+  UCUDNN_RETURN_IF_ERROR(system->run_->lanes->Reserve(system->runner().needs()));
+  UCUDNN_RETURN_IF_ERROR(system->WeightsChanged());
   return system;
 }
+
+Result<std::unique_ptr<GroupedSystem>> GroupedSystem::MakeAdjoint(GroupedSystem& states) {
+  std::unique_ptr<GroupedSystem> system(new GroupedSystem(states.run_, &states));
+  for (size_t level = 0; level < states.grids_.size(); ++level) {
+    UCUDNN_RETURN_IF_ERROR(system->MakeGrid(static_cast<int>(level)));
+  }
+  UCUDNN_RETURN_IF_ERROR(system->run_->lanes->Reserve(system->runner().needs()));
+  return system;
+}
+
+Status GroupedSystem::WeightsChanged() {
+  UCUDNN_RETURN_IF_ERROR(lane().Wait());
+  return runner().weights().Upload(lane());
+}
+
+Status GroupedSystem::RecordCycles() {
+  UCUDNN_ASSIGN_OR_RETURN(CycleGraphs graphs, CycleGraphs::Make(runner().target()));
+  graphs_.emplace(std::move(graphs));
+  return Status::Ok();
+}
+
+Status GroupedSystem::ForgetCycles() {
+  return graphs_ ? graphs_->Forget(*run_->lanes) : Status::Ok();
+}
+
+Status GroupedSystem::RunCycle(int kind, const std::function<Status()>& cycle) {
+  return graphs_ ? graphs_->Run(kind, *run_->lanes, cycle) : cycle();
+}
+
+namespace {
+
+// `count` of the view's states from `states` on.
+StatesView Part(const DeviceTarget& target, int64_t state_size, StatesView view, int64_t states,
+                int count) {
+  view.data = target.Behind(view.data, states * view.distance * state_size);
+  view.count = count;
+  return view;
+}
+
+}  // namespace
 
 StatesView GroupedSystem::Place(int level, int place) const {
   const Grid& grid = *grids_[level];
   if (place == 0 || place == grid.places()) {
     const StatesView points = {grid.c_points->data(), grid.blocks(), grid.blocks() + 1};
-    return Offset(points, place == 0 ? 0 : 1, state_, grid.blocks());
+    return Part(runner().target(), runner().StateSize(), points, place == 0 ? 0 : 1, grid.blocks());
   }
   return {grid.f_points[place - 1].data(), grid.blocks(), grid.blocks()};
 }
@@ -168,62 +212,158 @@ StatesView GroupedSystem::TailPlace(int level, int place) const {
   const Grid& grid = *grids_[level];
   if (place > 0) return {grid.tail_points[place - 1].data(), 1, 1};
   const StatesView points = {grid.c_points->data(), 1, grid.blocks() + 1};
-  return Offset(points, grid.blocks(), state_, 1);
+  return Part(runner().target(), runner().StateSize(), points, grid.blocks(), 1);
 }
 
-Status GroupedSystem::StepAll(const std::vector<std::unique_ptr<DeviceWeights>>& weights, int first,
-                              const StatesView& x, const StatesView& out, double factor) {
-  StepKernels::Operands operands = {.count = x.count,
-                                    .x = x.data,
-                                    .x_distance = static_cast<int>(x.image_distance),
-                                    .factor = static_cast<float>(factor),
-                                    .out = out.data,
-                                    .out_distance = static_cast<int>(out.image_distance)};
-  for (size_t layer = 0; layer < weights.size(); ++layer) {
-    operands.weights = weights[layer]->weights(first);
-    operands.bias = weights[layer]->bias(first);
-    UCUDNN_RETURN_IF_ERROR(layer == 0 ? kernels_->Step(*lane_, operands)
-                                      : kernels_->AddTransformed(*lane_, operands));
+StatesView GroupedSystem::Computed(int level, const DeviceNumbers& points) const {
+  const int blocks = grids_[level]->blocks();
+  const StatesView all = {points.data(), blocks, blocks + 1};
+  return Part(runner().target(), runner().StateSize(), all, is_adjoint() ? 0 : 1, blocks);
+}
+
+StatesView GroupedSystem::Given(int level) const {
+  const Grid& grid = *grids_[level];
+  if (is_adjoint()) return TailPlace(level, grid.tail);
+  return {grid.c_points->data(), 1, grid.blocks() + 1};
+}
+
+GroupedSystem::Linearised GroupedSystem::LinearOf(int level, int place) const {
+  if (!is_adjoint()) return {};
+  if (level == 0) return {states_->Place(0, place)};
+  const Grid& grid = *grids_[level];
+  Linearised phases;
+  for (size_t phase = 0; phase < grid.linear[place].size(); ++phase) {
+    phases[phase] = {grid.linear[place][phase].data(), grid.blocks(), grid.blocks()};
+  }
+  return phases;
+}
+
+GroupedSystem::Linearised GroupedSystem::LinearOfTail(int level, int place) const {
+  if (!is_adjoint()) return {};
+  if (level == 0) return {states_->TailPlace(0, place)};
+  Linearised phases;
+  const std::vector<DeviceNumbers>& numbers = grids_[level]->tail_linear[place];
+  for (size_t phase = 0; phase < numbers.size(); ++phase) phases[phase] = {numbers[phase].data()};
+  return phases;
+}
+
+Status GroupedSystem::StepPlanned(const StepPlan& plan, const StepRunner::Positions& positions,
+                                  const Linearised& linearised, const StatesView& from,
+                                  const StatesView& out) {
+  if (!is_adjoint()) {
+    return runner().Step(plan, positions, StatesOf(from), StatesOf(out), lane());
+  }
+  for (size_t phase = 0; phase < plan.size(); ++phase) {
+    const StatesView states = Part(runner().target(), runner().StateSize(), linearised[phase],
+                                   positions.begin, positions.end - positions.begin);
+    UCUDNN_RETURN_IF_ERROR(runner().AdjointPhase(plan, static_cast<int>(phase), positions,
+                                                 {StatesOf(states), StatesOf(from), StatesOf(out)},
+                                                 lane()));
+  }
+  return Status::Ok();
+}
+
+Status GroupedSystem::StepBlocks(int level, int place, const StatesView& from,
+                                 const StatesView& out, int block) {
+  const Grid& grid = *grids_[level];
+  const bool is_all = block == kAllBlocks;
+  const StepRunner::Positions positions = {is_all ? 0 : block, is_all ? grid.blocks() : block + 1};
+  const auto part = [&](const StatesView& view) {
+    return Part(runner().target(), runner().StateSize(), view, positions.begin,
+                positions.end - positions.begin);
+  };
+  return StepPlanned(grid.plans[place], positions, LinearOf(level, place), part(from), part(out));
+}
+
+Status GroupedSystem::StepTail(int level, int place, const StatesView& from,
+                               const StatesView& out) {
+  return StepPlanned(grids_[level]->tail_plans[place], {}, LinearOfTail(level, place), from, out);
+}
+
+Status GroupedSystem::GatherPoints(const Grid& from, const DeviceNumbers& points, int begin,
+                                   int distance, const StatesView& to) {
+  const StatesView all = {points.data(), 1, from.blocks() + 1};
+  StatesView apart = Part(runner().target(), runner().StateSize(), all, begin, to.count);
+  apart.distance = distance;
+  return Combine(1, apart, 0, to);
+}
+
+Status GroupedSystem::GatherStates(int begin, int distance, const StatesView& to) {
+  const int coarsening = LevelOf(0).coarsening;
+  StatesView apart = Part(runner().target(), runner().StateSize(),
+                          states_->Place(0, begin % coarsening), begin / coarsening, to.count);
+  // Coarse steps begin whole blocks apart.
+  apart.distance = distance / coarsening;
+  return Combine(1, apart, 0, to);
+}
+
+Status GroupedSystem::Linearise() {
+  for (size_t level = 1; level < grids_.size(); ++level) {
+    const Grid& grid = *grids_[level];
+    const int distance = grid.places() * grid.level.span;
+    for (int place = 0; place < grid.places(); ++place) {
+      for (size_t phase = 0; phase < grid.linear[place].size(); ++phase) {
+        UCUDNN_RETURN_IF_ERROR(
+            GatherStates(grid.plans[place][phase].begin, distance,
+                         {grid.linear[place][phase].data(), grid.blocks(), grid.blocks()}));
+      }
+    }
+    for (int place = 0; place < grid.tail; ++place) {
+      for (size_t phase = 0; phase < grid.tail_linear[place].size(); ++phase) {
+        UCUDNN_RETURN_IF_ERROR(GatherStates(grid.tail_plans[place][phase].begin, distance,
+                                            {grid.tail_linear[place][phase].data()}));
+      }
+    }
   }
   return Status::Ok();
 }
 
 Status GroupedSystem::SetFirst(const std::vector<double>& first) {
-  const std::vector<float> narrow(first.begin(), first.end());
-  UCUDNN_ASSIGN_OR_RETURN(const DeviceNumbers state,
-                          DeviceNumbers::Make(target_, static_cast<int64_t>(narrow.size())));
-  UCUDNN_RETURN_IF_ERROR(lane_->Upload(narrow.data(), state.data(), state.count()));
-  for (const auto& grid : grids_) {
-    for (const auto* points : {&grid->c_points, &grid->advanced}) {
-      UCUDNN_RETURN_IF_ERROR(kernels_->Combine(*lane_, 1, {state.data(), 1, 1}, 0,
-                                               {(*points)->data(), 1, grid->blocks() + 1}));
-    }
+  const StatesView given = {lane().room()};
+  UCUDNN_RETURN_IF_ERROR(
+      lane().Upload(first.data(), given.data, static_cast<int64_t>(first.size())));
+  if (is_adjoint()) {
+    UCUDNN_RETURN_IF_ERROR(Combine(1, given, 0, Given(0)));
+    UCUDNN_RETURN_IF_ERROR(Linearise());
   }
-  return lane_->Wait();
+  for (int level = 0; level < static_cast<int>(grids_.size()); ++level) {
+    const Grid& grid = *grids_[level];
+    StatesView advanced = {grid.advanced->data(), 1, grid.blocks() + 1};
+    if (!is_adjoint()) {
+      UCUDNN_RETURN_IF_ERROR(Combine(1, given, 0, Given(level)));
+      UCUDNN_RETURN_IF_ERROR(Combine(1, given, 0, advanced));
+      continue;
+    }
+    // A coarse level ends where the last C-point of the finer one is.
+    if (level > 0) UCUDNN_RETURN_IF_ERROR(Combine(1, TailPlace(level - 1, 0), 0, Given(level)));
+    UCUDNN_RETURN_IF_ERROR(RelaxTail(level, false));
+    advanced = Part(runner().target(), runner().StateSize(), advanced, grid.blocks(), 1);
+    UCUDNN_RETURN_IF_ERROR(Combine(1, TailPlace(level, 0), 0, advanced));
+  }
+  return lane().Wait();
 }
 
 Status GroupedSystem::Broadcast() {
   const Grid& grid = *grids_[0];
-  const StatesView first = {grid.c_points->data(), 1, grid.blocks() + 1, 0};
-  const auto fill = [&](const StatesView& to) {
-    return kernels_->Combine(*lane_, 1, first, 0, to);
-  };
-  UCUDNN_RETURN_IF_ERROR(fill(Place(0, grid.places())));
-  for (int place = 1; place < grid.places(); ++place) UCUDNN_RETURN_IF_ERROR(fill(Place(0, place)));
-  for (int place = 1; place <= grid.tail; ++place)
-    UCUDNN_RETURN_IF_ERROR(fill(TailPlace(0, place)));
+  StatesView first = Given(0);
+  first.distance = 0;
+  for (int i = 0; i < grid.places(); ++i) {
+    UCUDNN_RETURN_IF_ERROR(Combine(1, first, 0, Place(0, ToOf(i))));
+  }
+  if (is_adjoint()) return Status::Ok();  // whose tail is exact
+  for (int place = 1; place <= grid.tail; ++place) {
+    UCUDNN_RETURN_IF_ERROR(Combine(1, first, 0, TailPlace(0, place)));
+  }
   return Status::Ok();
 }
 
 Status GroupedSystem::RelaxTail(int level, bool adds) {
   const Grid& grid = *grids_[level];
-  for (int place = 0; place < grid.tail; ++place) {
-    const StatesView out = TailPlace(level, place + 1);
-    UCUDNN_RETURN_IF_ERROR(
-        StepAll(grid.tail_weights[place], 0, TailPlace(level, place), out, FactorOf(level)));
-    if (!adds) continue;
-    UCUDNN_RETURN_IF_ERROR(
-        kernels_->Combine(*lane_, 1, {grid.tail_sources[place].data(), 1, 1}, 1, out));
+  for (int i = 0; i < grid.tail; ++i) {
+    const int place = is_adjoint() ? grid.tail - 1 - i : i;
+    const StatesView out = TailPlace(level, ToOf(place));
+    UCUDNN_RETURN_IF_ERROR(StepTail(level, place, TailPlace(level, FromOf(place)), out));
+    if (adds) UCUDNN_RETURN_IF_ERROR(Combine(1, {grid.tail_sources[place].data()}, 1, out));
   }
   return Status::Ok();
 }
@@ -231,71 +371,71 @@ Status GroupedSystem::RelaxTail(int level, bool adds) {
 Status GroupedSystem::RelaxF(int level, Source source) {
   const Grid& grid = *grids_[level];
   const bool adds = level > 0 && source == Source::kRestricted;
-  for (int place = 0; place + 1 < grid.places(); ++place) {
-    const StatesView out = Place(level, place + 1);
-    UCUDNN_RETURN_IF_ERROR(
-        StepAll(grid.weights[place], 0, Place(level, place), out, FactorOf(level)));
+  // The adjoint's tail is what its blocks follow from; on the finest level it is exact already.
+  if (is_adjoint() && level > 0) UCUDNN_RETURN_IF_ERROR(RelaxTail(level, adds));
+  for (int i = 0; i + 1 < grid.places(); ++i) {
+    const int place = is_adjoint() ? grid.places() - 1 - i : i;
+    const StatesView out = Place(level, ToOf(place));
+    UCUDNN_RETURN_IF_ERROR(StepBlocks(level, place, Place(level, FromOf(place)), out, kAllBlocks));
     if (!adds) continue;
-    UCUDNN_RETURN_IF_ERROR(kernels_->Combine(
-        *lane_, 1, {grid.sources[place].data(), grid.blocks(), grid.blocks()}, 1, out));
+    UCUDNN_RETURN_IF_ERROR(
+        Combine(1, {grid.sources[place].data(), grid.blocks(), grid.blocks()}, 1, out));
   }
-  return RelaxTail(level, adds);
+  return is_adjoint() ? Status::Ok() : RelaxTail(level, adds);
 }
 
 Status GroupedSystem::Advance(int level) {
   const Grid& grid = *grids_[level];
-  const int place = grid.places() - 1;
-  const StatesView out =
-      Offset({grid.advanced->data(), 1, grid.blocks() + 1}, 1, state_, grid.blocks());
-  UCUDNN_RETURN_IF_ERROR(
-      StepAll(grid.weights[place], 0, Place(level, place), out, FactorOf(level)));
+  const int place = is_adjoint() ? 0 : grid.places() - 1;
+  const StatesView out = Computed(level, *grid.advanced);
+  UCUDNN_RETURN_IF_ERROR(StepBlocks(level, place, Place(level, FromOf(place)), out, kAllBlocks));
   if (level == 0) return Status::Ok();
-  return kernels_->Combine(*lane_, 1, {grid.sources[place].data(), grid.blocks(), grid.blocks()}, 1,
-                           out);
+  return Combine(1, {grid.sources[place].data(), grid.blocks(), grid.blocks()}, 1, out);
 }
 
 Status GroupedSystem::RelaxC(int level, double weight) {
-  Grid& grid = *grids_[level];
-  if (weight == 1) {
-    std::swap(grid.c_points, grid.advanced);
-    return Status::Ok();
-  }
-  const StatesView from =
-      Offset({grid.advanced->data(), 1, grid.blocks() + 1}, 1, state_, grid.blocks());
-  return kernels_->Combine(*lane_, static_cast<float>(weight), from, static_cast<float>(1 - weight),
-                           Place(level, grid.places()));
+  const Grid& grid = *grids_[level];
+  return Combine(weight, Computed(level, *grid.advanced), 1 - weight,
+                 Computed(level, *grid.c_points));
+}
+
+// g = A - Phi_H(U) of the steps at a place, over what is restricted already.
+Status GroupedSystem::MakeSource(int level, int place, bool is_tail) {
+  const Grid& fine = *grids_[level];
+  const Grid& coarse = *grids_[level + 1];
+  const int count = is_tail ? 1 : coarse.blocks();
+  const int step = is_tail ? coarse.level.last_c_point() + place : place;
+  const StatesView source = {
+      is_tail ? coarse.tail_sources[place].data() : coarse.sources[place].data(), count, count};
+  const StatesView stepped = {coarse.spare->data(), count, count};
+  UCUDNN_RETURN_IF_ERROR(GatherPoints(fine, *fine.advanced, ToOf(step), coarse.places(), source));
+  UCUDNN_RETURN_IF_ERROR(
+      is_tail ? StepTail(level + 1, place, TailPlace(level + 1, FromOf(place)), stepped)
+              : StepBlocks(level + 1, place, Place(level + 1, FromOf(place)), stepped, kAllBlocks));
+  return Combine(-1, stepped, 1, source);
 }
 
 Status GroupedSystem::Restrict(int level) {
   const Grid& fine = *grids_[level];
-  Grid& coarse = *grids_[level + 1];
-  const int blocks = fine.blocks();
-  // g[j] = A[j] - Phi_H(U[j - 1]) over the advanced C-points, of which nothing else is needed.
-  const StatesView right_side = Offset({fine.advanced->data(), 1, blocks + 1}, 1, state_, blocks);
-  const StatesView stepped = {coarse.spare->data(), blocks, blocks};
-  UCUDNN_RETURN_IF_ERROR(
-      StepAll(coarse.all_weights, 0, Place(level, 0), stepped, FactorOf(level + 1)));
-  UCUDNN_RETURN_IF_ERROR(kernels_->Combine(*lane_, -1, stepped, 1, right_side));
-  // Into the coarse level's places.
-  const auto spread = [&](StatesView from, int64_t begin, const StatesView& to) -> Status {
-    from = Offset(from, begin, state_, to.count);
-    from.distance = coarse.places();
-    return kernels_->Combine(*lane_, 1, from, 0, to);
+  const Grid& coarse = *grids_[level + 1];
+  const int places = coarse.places();
+  const auto restrict_to = [&](int begin, const StatesView& to) {
+    return GatherPoints(fine, *fine.c_points, begin, places, to);
   };
-  const StatesView states = {fine.c_points->data(), 1, blocks + 1};
-  const StatesView sources = {right_side.data, 1, blocks + 1};
   UCUDNN_RETURN_IF_ERROR(
-      spread(states, 0, {coarse.c_points->data(), coarse.blocks() + 1, coarse.blocks() + 1}));
-  for (int place = 0; place < coarse.places(); ++place) {
-    const int64_t count = coarse.blocks();
+      restrict_to(0, {coarse.c_points->data(), coarse.blocks() + 1, coarse.blocks() + 1}));
+  for (int place = 1; place < places; ++place) {
+    UCUDNN_RETURN_IF_ERROR(restrict_to(place, Place(level + 1, place)));
+  }
+  for (int place = 1; place <= coarse.tail; ++place) {
     UCUDNN_RETURN_IF_ERROR(
-        spread(sources, place, {coarse.sources[place].data(), static_cast<int>(count), count}));
-    if (place > 0) UCUDNN_RETURN_IF_ERROR(spread(states, place, Place(level + 1, place)));
+        restrict_to(coarse.level.last_c_point() + place, TailPlace(level + 1, place)));
+  }
+  for (int place = 0; place < places; ++place) {
+    UCUDNN_RETURN_IF_ERROR(MakeSource(level, place, false));
   }
   for (int place = 0; place < coarse.tail; ++place) {
-    const int64_t step = coarse.level.last_c_point() + place;
-    UCUDNN_RETURN_IF_ERROR(spread(sources, step, {coarse.tail_sources[place].data(), 1, 1}));
-    UCUDNN_RETURN_IF_ERROR(spread(states, step + 1, TailPlace(level + 1, place + 1)));
+    UCUDNN_RETURN_IF_ERROR(MakeSource(level, place, true));
   }
   return Status::Ok();
 }
@@ -303,109 +443,120 @@ Status GroupedSystem::Restrict(int level) {
 Status GroupedSystem::SolveSerially(int level, Source source) {
   const Grid& grid = *grids_[level];
   const bool adds = level > 0 && source == Source::kRestricted;
-  for (int step = 0; step < grid.level.last_c_point(); ++step) {
+  if (is_adjoint()) UCUDNN_RETURN_IF_ERROR(RelaxTail(level, adds));
+  const int steps = grid.level.last_c_point();
+  for (int i = 0; i < steps; ++i) {
+    const int step = is_adjoint() ? steps - 1 - i : i;
     const int block = step / grid.places();
     const int place = step % grid.places();
-    const StatesView out = Offset(Place(level, place + 1), block, state_, 1);
-    UCUDNN_RETURN_IF_ERROR(StepAll(grid.weights[place], block,
-                                   Offset(Place(level, place), block, state_, 1), out,
-                                   FactorOf(level)));
+    const StatesView out = Place(level, ToOf(place));
+    UCUDNN_RETURN_IF_ERROR(StepBlocks(level, place, Place(level, FromOf(place)), out, block));
     if (!adds) continue;
-    const StatesView right = {grid.sources[place].data(), 1, grid.blocks()};
-    UCUDNN_RETURN_IF_ERROR(kernels_->Combine(*lane_, 1, Offset(right, block, state_, 1), 1, out));
+    const auto alone = [&](const StatesView& view) {
+      return Part(runner().target(), runner().StateSize(), view, block, 1);
+    };
+    UCUDNN_RETURN_IF_ERROR(
+        Combine(1, alone({grid.sources[place].data(), 1, grid.blocks()}), 1, alone(out)));
   }
-  return RelaxTail(level, adds);
+  return is_adjoint() ? Status::Ok() : RelaxTail(level, adds);
 }
 
 Status GroupedSystem::Correct(int level) {
-  Grid& fine = *grids_[level];
-  Grid& coarse = *grids_[level + 1];
-  if (coarse.places() == 1) {
-    // All states in their order, as the C-points.
-    std::swap(fine.c_points, coarse.c_points);
-    return Status::Ok();
+  const Grid& fine = *grids_[level];
+  const Grid& coarse = *grids_[level + 1];
+  const StatesView points = {fine.c_points->data(), 1, fine.blocks() + 1};
+  const auto correct = [&](const StatesView& from, int begin) {
+    StatesView to = Part(runner().target(), runner().StateSize(), points, begin, from.count);
+    to.distance = coarse.places();
+    return Combine(1, from, 0, to);
+  };
+  for (int i = 0; i < coarse.places(); ++i) {
+    UCUDNN_RETURN_IF_ERROR(correct(Place(level + 1, ToOf(i)), ToOf(i)));
   }
-  StatesView to = {fine.c_points->data(), 1, fine.blocks() + 1};
-  to.distance = coarse.places();
-  for (int place = 1; place <= coarse.places(); ++place) {
-    UCUDNN_RETURN_IF_ERROR(kernels_->Combine(*lane_, 1, Place(level + 1, place), 0,
-                                             Offset(to, place, state_, coarse.blocks())));
-  }
-  for (int place = 1; place <= coarse.tail; ++place) {
+  for (int i = 0; i < coarse.tail; ++i) {
     UCUDNN_RETURN_IF_ERROR(
-        kernels_->Combine(*lane_, 1, TailPlace(level + 1, place), 0,
-                          Offset(to, coarse.level.last_c_point() + place, state_, 1)));
+        correct(TailPlace(level + 1, ToOf(i)), coarse.level.last_c_point() + ToOf(i)));
   }
   return Status::Ok();
 }
 
-Result<std::vector<double>> GroupedSystem::SquaredNorms(bool of_residuals) const {
+Result<const std::vector<double>*> GroupedSystem::SquaredNorms(bool of_residuals) {
   const Grid& grid = *grids_[0];
-  const auto size = static_cast<size_t>(grid.c_points->count());
-  std::vector<float> states(size), advanced(of_residuals ? size : 0);
-  UCUDNN_RETURN_IF_ERROR(lane_->Download(grid.c_points->data(), states.data(), states.size()));
+  const int64_t size = grid.c_points->count();
+  for (auto& numbers : downloaded_) numbers.resize(size);
+  UCUDNN_RETURN_IF_ERROR(lane().Download(grid.c_points->data(), downloaded_[0].data(), size));
   if (of_residuals) {
-    UCUDNN_RETURN_IF_ERROR(
-        lane_->Download(grid.advanced->data(), advanced.data(), advanced.size()));
+    UCUDNN_RETURN_IF_ERROR(lane().Download(grid.advanced->data(), downloaded_[1].data(), size));
   }
-  std::vector<double> squares(grid.blocks() + 1);
-  for (int image = 0; image < batch_; ++image) {
+  std::vector<double>& squares = of_residuals ? residual_squares_ : squares_;
+  squares.assign(static_cast<size_t>(grid.blocks()) + 1, 0.0);
+  const int64_t state = runner().StateSize();
+  for (int image = 0; image < runner().batch(); ++image) {
     for (size_t point = 0; point < squares.size(); ++point) {
-      const auto begin = (image * squares.size() + point) * static_cast<size_t>(state_);
-      squares[point] += SquaredNorm(states, of_residuals ? &advanced : nullptr, begin,
-                                    begin + static_cast<size_t>(state_));
+      const int64_t begin = static_cast<int64_t>(image * squares.size() + point) * state;
+      squares[point] += SumOfSquares(downloaded_[0].data() + begin,
+                                     of_residuals ? downloaded_[1].data() + begin : nullptr, state);
     }
   }
-  return squares;
+  return static_cast<const std::vector<double>*>(&squares);
 }
 
-// Both begin with u0, whose residual is 0.
+// Both have the given state, whose residual is 0.
 Result<double> GroupedSystem::ResidualNorm() {
-  UCUDNN_ASSIGN_OR_RETURN(const std::vector<double> squares, SquaredNorms(true));
-  return std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0));
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<double>* squares, SquaredNorms(true));
+  return std::sqrt(std::accumulate(squares->begin(), squares->end(), 0.0));
 }
 
 Result<double> GroupedSystem::ResidualNormByState() {
-  UCUDNN_ASSIGN_OR_RETURN(const std::vector<double> residuals, SquaredNorms(true));
-  UCUDNN_ASSIGN_OR_RETURN(const std::vector<double> states, SquaredNorms(false));
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<double>* residuals, SquaredNorms(true));
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<double>* states, SquaredNorms(false));
   double sum = 0;
-  for (size_t i = 0; i < states.size(); ++i) {
-    if (residuals[i] != 0) sum += residuals[i] / states[i];
+  for (size_t i = 0; i < states->size(); ++i) {
+    if ((*residuals)[i] != 0) sum += (*residuals)[i] / (*states)[i];
   }
   return std::sqrt(sum);
 }
 
+Result<double> GroupedSystem::SquaredNormOf(const StatesView& state) {
+  std::vector<double>& numbers = downloaded_[0];
+  numbers.resize(state.count * runner().StateSize() * runner().batch());
+  UCUDNN_RETURN_IF_ERROR(
+      lane().Download(state.data, numbers.data(), static_cast<int64_t>(numbers.size())));
+  return SumOfSquares(numbers.data(), nullptr, static_cast<int64_t>(numbers.size()));
+}
+
 Result<double> GroupedSystem::FullResidualNorm() {
-  Grid& grid = *grids_[0];
+  const Grid& grid = *grids_[0];
   double sum = 0;
-  const auto compare = [&](const std::vector<std::unique_ptr<DeviceWeights>>& weights,
-                           const StatesView& x, const StatesView& next) -> Status {
-    const StatesView stepped = {grid.spare->data(), x.count, x.count};
-    UCUDNN_RETURN_IF_ERROR(StepAll(weights, 0, x, stepped, FactorOf(0)));
-    UCUDNN_RETURN_IF_ERROR(kernels_->Combine(*lane_, -1, next, 1, stepped));
-    std::vector<float> difference(static_cast<size_t>(x.count * state_ * batch_));
-    UCUDNN_RETURN_IF_ERROR(lane_->Download(stepped.data, difference.data(), difference.size()));
-    sum += SquaredNorm(difference, nullptr, 0, difference.size());
+  const auto compare = [&](const StatesView& stepped, const StatesView& next) -> Status {
+    UCUDNN_RETURN_IF_ERROR(Combine(-1, next, 1, stepped));
+    UCUDNN_ASSIGN_OR_RETURN(const double squares, SquaredNormOf(stepped));
+    sum += squares;
     return Status::Ok();
   };
   for (int place = 0; place < grid.places(); ++place) {
-    UCUDNN_RETURN_IF_ERROR(compare(grid.weights[place], Place(0, place), Place(0, place + 1)));
+    const StatesView stepped = {grid.spare->data(), grid.blocks(), grid.blocks()};
+    UCUDNN_RETURN_IF_ERROR(StepBlocks(0, place, Place(0, FromOf(place)), stepped, kAllBlocks));
+    UCUDNN_RETURN_IF_ERROR(compare(stepped, Place(0, ToOf(place))));
   }
   for (int place = 0; place < grid.tail; ++place) {
-    UCUDNN_RETURN_IF_ERROR(
-        compare(grid.tail_weights[place], TailPlace(0, place), TailPlace(0, place + 1)));
+    const StatesView stepped = {grid.spare->data()};
+    UCUDNN_RETURN_IF_ERROR(StepTail(0, place, TailPlace(0, FromOf(place)), stepped));
+    UCUDNN_RETURN_IF_ERROR(compare(stepped, TailPlace(0, ToOf(place))));
   }
   return std::sqrt(sum);
 }
 
 Result<LayerSystem::StateNorms> GroupedSystem::Norms() {
-  UCUDNN_ASSIGN_OR_RETURN(std::vector<double> squares, SquaredNorms(false));
-  if (grids_[0]->tail > 0) {
-    UCUDNN_ASSIGN_OR_RETURN(const std::vector<double> last, ReadState(grids_[0]->level.steps));
-    squares.push_back(std::inner_product(last.begin(), last.end(), last.begin(), 0.0));
+  UCUDNN_RETURN_IF_ERROR(SquaredNorms(false).status());
+  const Grid& grid = *grids_[0];
+  if (grid.tail > 0) {
+    // The last state, which has no distance to that of the next image.
+    UCUDNN_ASSIGN_OR_RETURN(const double last, SquaredNormOf(TailPlace(0, grid.tail)));
+    squares_.push_back(last);
   }
-  StateNorms norms = {.first = std::sqrt(squares.front())};
-  for (const double of_state : squares) {
+  StateNorms norms = {.first = std::sqrt(is_adjoint() ? squares_.back() : squares_.front())};
+  for (const double of_state : squares_) {
     norms.all += of_state;
     // Not std::max: a NaN stays.
     if (!(of_state <= norms.largest) && !std::isnan(norms.largest)) norms.largest = of_state;
@@ -418,16 +569,53 @@ Result<LayerSystem::StateNorms> GroupedSystem::Norms() {
 Result<std::vector<double>> GroupedSystem::ReadState(int number) {
   const Grid& grid = *grids_[0];
   const int block = number / grid.places();
-  const bool is_tail = number > grid.level.last_c_point();
+  const bool is_tail = number >= grid.level.last_c_point();
   const StatesView from = is_tail ? TailPlace(0, number - grid.level.last_c_point())
-                          : block == grid.blocks()
-                              ? TailPlace(0, 0)
-                              : Offset(Place(0, number % grid.places()), block, state_, 1);
-  const StatesView packed = {lane_->room(), 1, 1};
-  UCUDNN_RETURN_IF_ERROR(kernels_->Combine(*lane_, 1, from, 0, packed));
-  std::vector<float> narrow(static_cast<size_t>(state_ * batch_));
-  UCUDNN_RETURN_IF_ERROR(lane_->Download(packed.data, narrow.data(), narrow.size()));
-  return std::vector<double>(narrow.begin(), narrow.end());
+                                  : Part(runner().target(), runner().StateSize(),
+                                         Place(0, number % grid.places()), block, 1);
+  const StatesView packed = {lane().room()};
+  UCUDNN_RETURN_IF_ERROR(Combine(1, from, 0, packed));
+  std::vector<double> numbers(runner().StateSize() * runner().batch());
+  UCUDNN_RETURN_IF_ERROR(
+      lane().Download(packed.data, numbers.data(), static_cast<int64_t>(numbers.size())));
+  return numbers;
+}
+
+Status GroupedSystem::AddGradient(double factor, Parameters& gradient) {
+  Grid& grid = *grids_[0];
+  const StepRunner& steps = runner();
+  const auto add = [&](const StepPlan& plan, const StatesView& states, const StatesView& adjoints,
+                       std::vector<DeviceGradients>& gradients) -> Status {
+    std::vector<ArrangedNumbers> numbers;
+    for (size_t call = 0; call < plan.front().calls.size(); ++call) {
+      if (gradients.size() == call) {
+        UCUDNN_ASSIGN_OR_RETURN(
+            DeviceGradients made,
+            DeviceGradients::Make(steps.target(), steps.shapes(), plan.front().calls[call].steps));
+        gradients.push_back(std::move(made));
+      }
+      numbers.push_back(gradients[call].numbers());
+    }
+    UCUDNN_RETURN_IF_ERROR(
+        runner().Gradient(plan, StatesOf(states), StatesOf(adjoints), numbers, lane()));
+    for (const DeviceGradients& of_call : gradients) {
+      UCUDNN_RETURN_IF_ERROR(
+          of_call.AddTo(lane(), steps.stage(), steps.shapes(), factor, gradient));
+    }
+    return Status::Ok();
+  };
+  grid.gradients.resize(grid.places());
+  grid.tail_gradients.resize(grid.tail);
+  // Layer n's gradient needs the state before it and the adjoint behind it.
+  for (int place = 0; place < grid.places(); ++place) {
+    UCUDNN_RETURN_IF_ERROR(add(grid.plans[place], states_->Place(0, place), Place(0, place + 1),
+                               grid.gradients[place]));
+  }
+  for (int place = 0; place < grid.tail; ++place) {
+    UCUDNN_RETURN_IF_ERROR(add(grid.tail_plans[place], states_->TailPlace(0, place),
+                               TailPlace(0, place + 1), grid.tail_gradients[place]));
+  }
+  return Status::Ok();
 }
 
 }  // namespace ucudnn::multigrid

@@ -1,16 +1,19 @@
 // The states of a chain on a device so that all blocks of a level step at once: their k-th layers
 // are one convolution of as many groups, on states that lie side by side on the channel axis. The
 // weights are stored in the same order, so an F-relaxation of any depth is coarsening - 1
-// convolution calls and copies no state.
+// convolution calls and copies no state. The adjoint chain lies the same way, in the order of the
+// network: its blocks are those of the states, passed through backwards.
 #pragma once
 
+#include <array>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/status.h"
-#include "planner/multigrid/coarse_operator.h"
-#include "planner/multigrid/device/device_weights.h"
-#include "planner/multigrid/device/step_kernels.h"
+#include "planner/multigrid/device/cycle_graphs.h"
+#include "planner/multigrid/device/step_plan.h"
 #include "planner/multigrid/hierarchy.h"
 #include "planner/multigrid/layer_system.h"
 
@@ -18,15 +21,28 @@ namespace ucudnn::multigrid {
 
 class GroupedSystem : public LayerSystem {
  public:
-  // The parameters are copied. kMean and kSum2 are refused.
+  // kMean is refused. What `stage` refers to outlives the system.
   static Result<std::unique_ptr<GroupedSystem>> Make(const DeviceTarget& target,
                                                      const DeviceStage& stage);
+  // Of lambda, whose level l ends in state 0: lambda[n] = lambda[n + 1] + h J_n^T lambda[n + 1].
+  // Steps behind the last C-point come first and are exact. `states` outlives it; graphs that were
+  // recorded of it must be forgotten, since its lane gets more room.
+  static Result<std::unique_ptr<GroupedSystem>> MakeAdjoint(GroupedSystem& states);
   ~GroupedSystem() override;
 
-  // u0, [batch, C, H, W], before the first solve.
+  // The parameters as they are now are what states and adjoints have from now on; Make has done it.
+  Status WeightsChanged();
+  // From now on cycles are recorded and run as graphs.
+  Status RecordCycles();
+  Status ForgetCycles();
+
+  // The given state, [batch, C, H, W], before the first solve: u0, or lambda[N]; an adjoint is
+  // linearised at the states as they are now.
   Status SetFirst(const std::vector<double>& first);
-  // Any state of the finest level; waits.
+  // Any state of the finest level, by its number in the network; waits.
   Result<std::vector<double>> ReadState(int number);
+  // Of an adjoint: gradient of the steps' nodes += factor * what states and adjoints give; waits.
+  Status AddGradient(double factor, Parameters& gradient);
 
   Status Broadcast() override;
   Status RelaxF(int level, Source source) override;
@@ -35,45 +51,74 @@ class GroupedSystem : public LayerSystem {
   Status Restrict(int level) override;
   Status SolveSerially(int level, Source source) override;
   Status Correct(int level) override;
+  Status RunCycle(int kind, const std::function<Status()>& cycle) override;
   Result<double> ResidualNorm() override;
   Result<double> ResidualNormByState() override;
   Result<double> FullResidualNorm() override;
   Result<StateNorms> Norms() override;
   double UnitRoundoff() const override;
 
-  int64_t convolution_calls() const { return kernels_->convolution_calls(); }
+  int64_t convolution_calls() const { return runner().convolution_calls(); }
+  int64_t backward_calls() const { return runner().backward_calls(); }
 
  private:
   struct Grid;
+  struct Run;                                    // what a chain and its adjoint share
+  using Linearised = std::array<StatesView, 2>;  // by phase; not used by states
 
-  GroupedSystem(const DeviceTarget& target, const Hierarchy& hierarchy);
-  Status MakeGrid(const DeviceStage& stage, int level);
-  Result<std::vector<std::unique_ptr<DeviceWeights>>> WeightsOf(const DeviceStage& stage, int level,
-                                                                const std::vector<int>& steps);
-  // The states at one place of every block: 0 is the C-point, and the C-point behind it is what
-  // place `coarsening` would be.
+  GroupedSystem(std::shared_ptr<Run> run, GroupedSystem* states);
+  StepRunner& runner() const;
+  DeviceLane& lane() const;
+  const Level& LevelOf(int level) const;
+
+  bool is_adjoint() const { return states_ != nullptr; }
+  // The state that step `i` of a level begins with and that it gives.
+  int FromOf(int i) const { return is_adjoint() ? i + 1 : i; }
+  int ToOf(int i) const { return is_adjoint() ? i : i + 1; }
+  Status MakeGrid(int level);
+  Result<StepPlan> PlanOf(int level, const std::vector<int>& steps);
+  // Room for what coarse adjoint steps are linearised at, and filling it from the states.
+  Status MakeLinear(Grid& grid);
+  Status Linearise();
+  // Of the states, every `distance`-th from number `begin` on.
+  Status GatherStates(int begin, int distance, const StatesView& to);
+  // Copies every so many states, `distance` apart, from number `begin` of `points` on.
+  Status GatherPoints(const Grid& from, const DeviceNumbers& points, int begin, int distance,
+                      const StatesView& to);
+  // The right side of the coarse step behind `place` from what Advance made of the finer level.
+  Status MakeSource(int level, int place, bool is_tail);
+
+  // The states at one place of every block: 0 is the C-point before, places() the one behind.
   StatesView Place(int level, int place) const;
-  // The shorter block behind the last C-point.
+  // The shorter block behind the last C-point, which is its place 0.
   StatesView TailPlace(int level, int place) const;
-  // out = Phi(x), of as many steps as x has states, with the weights at `first` of each layer that
-  // a step of this level applies.
-  Status StepAll(const std::vector<std::unique_ptr<DeviceWeights>>& weights, int first,
-                 const StatesView& x, const StatesView& out, double factor);
+  // The C-points of a level that are computed, of `points`.
+  StatesView Computed(int level, const DeviceNumbers& points) const;
+  // The state that all of a level follow from, of `points`.
+  StatesView Given(int level) const;
+
+  // Place `place` of every block, or of block `block` alone: out = Phi(from).
+  Status StepBlocks(int level, int place, const StatesView& from, const StatesView& out, int block);
+  Status StepTail(int level, int place, const StatesView& from, const StatesView& out);
+  Status StepPlanned(const StepPlan& plan, const StepRunner::Positions& positions,
+                     const Linearised& linearised, const StatesView& from, const StatesView& out);
+  // What a step at a place of all blocks, or of the tail, is linearised at.
+  Linearised LinearOf(int level, int place) const;
+  Linearised LinearOfTail(int level, int place) const;
   // The steps behind the last C-point, one after the other; `adds` the right side.
   Status RelaxTail(int level, bool adds);
-  double FactorOf(int level) const;
-  // Of the finest level's C-points, or of what Advance would change them by; waits.
-  Result<std::vector<double>> SquaredNorms(bool of_residuals) const;
+  Status Combine(double a, const StatesView& x, double b, const StatesView& y);
+  // Of the finest level's C-points, or of what Advance would change them by; waits. By C-point.
+  Result<const std::vector<double>*> SquaredNorms(bool of_residuals);
+  Result<double> SquaredNormOf(const StatesView& state);
 
-  DeviceTarget target_;
-  const Hierarchy& hierarchy_;
-  CoarseOperator coarse_ = CoarseOperator::kInject;
-  double h_ = 1;
-  int batch_ = 1;
-  int64_t state_ = 0;  // numbers of one image's state
-  std::unique_ptr<StepKernels> kernels_;
-  std::unique_ptr<DeviceLane> lane_;
+  std::shared_ptr<Run> run_;
+  GroupedSystem* states_;                     // of an adjoint
   std::vector<std::unique_ptr<Grid>> grids_;  // by level
+  std::optional<CycleGraphs> graphs_;
+  std::vector<double> downloaded_[2];
+  std::vector<double> squares_;
+  std::vector<double> residual_squares_;
 };
 
 }  // namespace ucudnn::multigrid

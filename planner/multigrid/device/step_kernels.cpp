@@ -1,6 +1,7 @@
 #include "planner/multigrid/device/step_kernels.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "cudnn/convolution_call.h"
@@ -8,172 +9,95 @@
 namespace ucudnn::multigrid {
 namespace {
 
+using Kind = StepLayer::Kind;
+
 constexpr float kOne = 1;
 constexpr float kZero = 0;
+// Addresses that kernels read at full width are multiples of that.
+constexpr int64_t kAlignment = 16;  // bytes
+
+int64_t RoundedUp(int64_t numbers) {
+  constexpr int64_t kNumbers = 64;
+  return (numbers + kNumbers - 1) / kNumbers * kNumbers;
+}
+
+Result<Tensor> StatesTensor(const DeviceTarget& target, int batch, int64_t size,
+                            const StatesView& view) {
+  // A state that is read several times has one place, which cuDNN repeats.
+  const int places = view.distance == 0 ? 1 : view.count;
+  const int64_t distance = view.distance == 0 ? 1 : view.distance;
+  return MakeTensor(
+      target,
+      {{{batch, view.image_distance * size}, {places, distance * size}, {1, size}, {size, 1}}});
+}
 
 }  // namespace
 
-Result<DeviceNumbers> DeviceNumbers::Make(const DeviceTarget& target, int64_t count) {
-  const cuda::ContextScope scope(*target.driver, target.context);
-  CUdeviceptr address = 0;
-  const size_t bytes = static_cast<size_t>(std::max<int64_t>(count, 1)) * sizeof(float);
-  const CUresult result = target.driver->cuMemAlloc(&address, bytes);
-  if (result != CUDA_SUCCESS) {
-    return Status::Error("no device memory for " + std::to_string(bytes) + " bytes: " +
-                         cuda::DriverStatus(*target.driver, result, "cuMemAlloc").message());
-  }
-  return DeviceNumbers(target, address, count);
+Result<cudnnTensorDescriptor_t> StateSums::TensorOf(const StatesView& view) {
+  MutexLock lock(mutex_);
+  const std::array<int64_t, 3> key = {view.count, view.image_distance, view.distance};
+  const auto known = tensors_.find(key);
+  if (known != tensors_.end()) return known->second.get();
+  UCUDNN_ASSIGN_OR_RETURN(Tensor tensor, StatesTensor(target_, batch_, state_size_, view));
+  return tensors_.emplace(key, std::move(tensor)).first->second.get();
 }
 
-DeviceNumbers::DeviceNumbers(DeviceNumbers&& other) noexcept
-    : target_(other.target_), address_(std::exchange(other.address_, 0)), count_(other.count_) {}
-
-DeviceNumbers& DeviceNumbers::operator=(DeviceNumbers&& other) noexcept {
-  std::swap(target_, other.target_);
-  std::swap(address_, other.address_);
-  std::swap(count_, other.count_);
-  return *this;
-}
-
-DeviceNumbers::~DeviceNumbers() {
-  if (address_ == 0) return;
+Status StateSums::Combine(DeviceLane& lane, double a, const StatesView& x, double b,
+                          const StatesView& y) {
   const cuda::ContextScope scope(*target_.driver, target_.context);
-  target_.driver->cuMemFree(address_);
+  const cudnn::Functions& functions = *target_.functions;
+  UCUDNN_ASSIGN_OR_RETURN(const cudnnTensorDescriptor_t from, TensorOf(x));
+  UCUDNN_ASSIGN_OR_RETURN(const cudnnTensorDescriptor_t to, TensorOf(y));
+  const auto alpha = static_cast<float>(a);
+  const auto beta = static_cast<float>(b);
+  return CudnnStatus(
+      functions, functions.cudnnAddTensor(lane.handle(), &alpha, from, x.data, &beta, to, y.data),
+      "cudnnAddTensor");
 }
 
-Result<std::unique_ptr<DeviceLane>> DeviceLane::Make(const DeviceTarget& target, int64_t room,
-                                                     size_t workspace) {
-  const cuda::ContextScope scope(*target.driver, target.context);
-  const cudnn::Functions& functions = *target.functions;
-  std::unique_ptr<DeviceLane> lane(new DeviceLane(target));
-  UCUDNN_RETURN_IF_ERROR(lane->stream_.Create());
-  UCUDNN_RETURN_IF_ERROR(lane->reached_.CreateUntimed());
-  UCUDNN_RETURN_IF_ERROR(
-      CudnnStatus(functions, functions.cudnnCreate(&lane->handle_), "cudnnCreate"));
-  UCUDNN_RETURN_IF_ERROR(CudnnStatus(
-      functions, functions.cudnnSetStream(lane->handle_, lane->stream()), "cudnnSetStream"));
-  UCUDNN_ASSIGN_OR_RETURN(DeviceNumbers scratch, DeviceNumbers::Make(target, room));
-  lane->room_.emplace(std::move(scratch));
-  if (workspace > 0) {
-    const auto numbers = static_cast<int64_t>((workspace + sizeof(float) - 1) / sizeof(float));
-    UCUDNN_ASSIGN_OR_RETURN(DeviceNumbers memory, DeviceNumbers::Make(target, numbers));
-    lane->workspace_.emplace(std::move(memory));
-  }
-  return lane;
-}
+// A layer of so many steps side by side.
+struct StepKernels::PreparedLayer {
+  Tensor x, y;     // y is packed
+  Tensor dx;       // as x, packed
+  Tensor numbers;  // of a bias or of factors: one for each output channel
+  Filter weights;
+  ConvolutionDescriptor convolution;
+  int algorithms[3] = {};  // by operation
+  size_t workspace[3] = {};
+  int64_t value = 0;  // where in the room the output is
+};
 
-DeviceLane::~DeviceLane() {
-  const cuda::ContextScope scope(*target_.driver, target_.context);
-  if (stream_.get() != nullptr) target_.driver->cuStreamSynchronize(stream_.get());
-  if (handle_ != nullptr) target_.functions->cudnnDestroy(handle_);
-}
-
-Status DeviceLane::Record() {
-  const cuda::ContextScope scope(*target_.driver, target_.context);
-  return reached_.Record(stream_.get());
-}
-
-Status DeviceLane::LetFollow(const DeviceLane& other) {
-  const cuda::ContextScope scope(*target_.driver, target_.context);
-  return reached_.HoldBack(other.stream());
-}
-
-Status DeviceLane::Wait() {
-  const cuda::ContextScope scope(*target_.driver, target_.context);
-  return stream_.Synchronize();
-}
-
-Status DeviceLane::Copy(const float* from, float* to, int64_t count) {
-  const cuda::ContextScope scope(*target_.driver, target_.context);
-  return cuda::DriverStatus(
-      *target_.driver,
-      target_.driver->cuMemcpyDtoDAsync(reinterpret_cast<CUdeviceptr>(to),
-                                        reinterpret_cast<CUdeviceptr>(from),
-                                        static_cast<size_t>(count) * sizeof(float), stream_.get()),
-      "cuMemcpyDtoDAsync");
-}
-
-Status DeviceLane::Upload(const float* from, float* to, int64_t count) {
-  const cuda::ContextScope scope(*target_.driver, target_.context);
-  UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(
-      *target_.driver,
-      target_.driver->cuMemcpyHtoDAsync(reinterpret_cast<CUdeviceptr>(to), from,
-                                        static_cast<size_t>(count) * sizeof(float), stream_.get()),
-      "cuMemcpyHtoDAsync"));
-  return stream_.Synchronize();
-}
-
-Status DeviceLane::Download(const float* from, float* to, int64_t count) {
-  const cuda::ContextScope scope(*target_.driver, target_.context);
-  UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(
-      *target_.driver,
-      target_.driver->cuMemcpyDtoHAsync(to, reinterpret_cast<CUdeviceptr>(from),
-                                        static_cast<size_t>(count) * sizeof(float), stream_.get()),
-      "cuMemcpyDtoHAsync"));
-  return stream_.Synchronize();
-}
-
-// Descriptors and the algorithm for so many steps side by side.
 struct StepKernels::Prepared {
-  explicit Prepared(const cudnn::Functions& table) : functions(table) {}
-  ~Prepared() {
-    for (const cudnnTensorDescriptor_t tensor : {x, out, value, bias}) {
-      if (tensor != nullptr) functions.cudnnDestroyTensorDescriptor(tensor);
-    }
-    if (weights != nullptr) functions.cudnnDestroyFilterDescriptor(weights);
-    if (convolution != nullptr) functions.cudnnDestroyConvolutionDescriptor(convolution);
-  }
-  Prepared(const Prepared&) = delete;
-  Prepared& operator=(const Prepared&) = delete;
+  Pass pass = Pass::kForward;
+  bool spreads_x = false;  // whether each step has its input for itself
+  std::vector<PreparedLayer> layers;
+  Tensor fanned;                          // states of all steps of all groups, packed
+  int64_t spread = 0, gradients[2] = {};  // places in the room
+  size_t sum_workspace = 0;
+};
 
-  const cudnn::Functions& functions;
-  cudnnTensorDescriptor_t x = nullptr;
-  cudnnTensorDescriptor_t out = nullptr;
-  cudnnTensorDescriptor_t value = nullptr;  // of what the convolution gives, packed
-  cudnnTensorDescriptor_t bias = nullptr;
-  cudnnFilterDescriptor_t weights = nullptr;
-  cudnnConvolutionDescriptor_t convolution = nullptr;
-  cudnnConvolutionFwdAlgo_t algorithm = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM;
-  size_t workspace = 0;
+// Operands with what was prepared for them, while a call is made of them.
+struct StepKernels::Call {
+  DeviceLane& lane;
+  const Prepared& prepared;
+  const Operands& operands;
+  const DeviceTarget& target;
 
-  // [batch, channels, rows, columns], an image `image_stride` numbers behind the one before.
-  Status MakeTensor(cudnnTensorDescriptor_t& tensor, int batch, int channels, const StepShape& step,
-                    int64_t image_stride) const {
-    const int dims[] = {batch, channels, step.rows, step.columns};
-    const int strides[] = {static_cast<int>(image_stride), step.rows * step.columns, step.columns,
-                           1};
-    UCUDNN_RETURN_IF_ERROR(CudnnStatus(functions, functions.cudnnCreateTensorDescriptor(&tensor),
-                                       "cudnnCreateTensorDescriptor"));
-    return CudnnStatus(
-        functions, functions.cudnnSetTensorNdDescriptor(tensor, CUDNN_DATA_FLOAT, 4, dims, strides),
-        "cudnnSetTensorNdDescriptor");
+  Address Room(int64_t place) const { return target.Behind(operands.room, place); }
+  // The buffer that what comes back goes to, from `dy`.
+  Address Other(Address dy) const {
+    const Address first = Room(prepared.gradients[0]);
+    return dy == first ? Room(prepared.gradients[1]) : first;
   }
-  Status MakeConvolution(const StepShape& step, int count) {
-    const int filter[] = {count * step.channels, step.channels / step.groups, step.kernel_rows,
-                          step.kernel_columns};
-    const int pad[] = {step.kernel_rows / 2, step.kernel_columns / 2};
-    const int ones[] = {1, 1};
-    UCUDNN_RETURN_IF_ERROR(CudnnStatus(functions, functions.cudnnCreateFilterDescriptor(&weights),
-                                       "cudnnCreateFilterDescriptor"));
-    UCUDNN_RETURN_IF_ERROR(CudnnStatus(functions,
-                                       functions.cudnnSetFilterNdDescriptor(
-                                           weights, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 4, filter),
-                                       "cudnnSetFilterNdDescriptor"));
-    UCUDNN_RETURN_IF_ERROR(CudnnStatus(functions,
-                                       functions.cudnnCreateConvolutionDescriptor(&convolution),
-                                       "cudnnCreateConvolutionDescriptor"));
-    UCUDNN_RETURN_IF_ERROR(
-        CudnnStatus(functions,
-                    functions.cudnnSetConvolutionNdDescriptor(
-                        convolution, 2, pad, ones, ones, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
-                    "cudnnSetConvolutionNdDescriptor"));
-    UCUDNN_RETURN_IF_ERROR(CudnnStatus(
-        functions, functions.cudnnSetConvolutionGroupCount(convolution, count * step.groups),
-        "cudnnSetConvolutionGroupCount"));
-    // Single precision throughout: residuals of states are small differences.
-    return CudnnStatus(functions,
-                       functions.cudnnSetConvolutionMathType(convolution, CUDNN_FMA_MATH),
-                       "cudnnSetConvolutionMathType");
+  bool IsInRoom(Address dy) const {
+    return dy == Room(prepared.gradients[0]) || dy == Room(prepared.gradients[1]);
+  }
+  int copies() const { return operands.count * operands.fan; }
+  Address Weights(size_t layer, int64_t size) const {
+    return target.Behind((*operands.numbers)[layer].weights, operands.first * size);
+  }
+  Address Bias(size_t layer, int64_t size) const {
+    return target.Behind((*operands.numbers)[layer].bias, operands.first * size);
   }
 };
 
@@ -181,184 +105,434 @@ StepKernels::StepKernels(const DeviceTarget& target, const StepShape& shape, int
                          size_t workspace_limit)
     : target_(target), shape_(shape), batch_(batch), workspace_limit_(workspace_limit) {}
 
+StepKernels::~StepKernels() = default;
+
 Result<std::unique_ptr<StepKernels>> StepKernels::Make(const DeviceTarget& target,
                                                        const StepShape& shape, int batch,
                                                        size_t workspace_limit) {
   const cudnn::Functions& functions = *target.functions;
   if (!functions.HasActivations() || !functions.HasOpTensor() ||
-      functions.cudnnAddTensor == nullptr) {
+      functions.cudnnAddTensor == nullptr || functions.cudnnConvolutionBackwardBias == nullptr) {
     return Status::Error(
-        "this cuDNN lacks cudnnActivationForward, cudnnOpTensor or cudnnAddTensor");
+        "cuDNN lacks cudnnActivationForward, cudnnOpTensor, cudnnReduceTensor or cudnnAddTensor, "
+        "which layers on a device need; expected a release that has them");
   }
-  const cuda::ContextScope scope(*target.driver, target.context);
   std::unique_ptr<StepKernels> kernels(new StepKernels(target, shape, batch, workspace_limit));
-  UCUDNN_RETURN_IF_ERROR(
-      CudnnStatus(functions, functions.cudnnCreateActivationDescriptor(&kernels->activation_),
-                  "cudnnCreateActivationDescriptor"));
-  UCUDNN_RETURN_IF_ERROR(CudnnStatus(
-      functions,
-      functions.cudnnSetActivationDescriptor(
-          kernels->activation_, shape.is_tanh ? CUDNN_ACTIVATION_TANH : CUDNN_ACTIVATION_RELU,
-          CUDNN_PROPAGATE_NAN, 0),
-      "cudnnSetActivationDescriptor"));
-  UCUDNN_RETURN_IF_ERROR(CudnnStatus(functions,
-                                     functions.cudnnCreateOpTensorDescriptor(&kernels->add_),
-                                     "cudnnCreateOpTensorDescriptor"));
-  UCUDNN_RETURN_IF_ERROR(
-      CudnnStatus(functions,
-                  functions.cudnnSetOpTensorDescriptor(kernels->add_, CUDNN_OP_TENSOR_ADD,
-                                                       CUDNN_DATA_FLOAT, CUDNN_PROPAGATE_NAN),
-                  "cudnnSetOpTensorDescriptor"));
+  UCUDNN_ASSIGN_OR_RETURN(kernels->relu_, MakeActivation(target, CUDNN_ACTIVATION_RELU));
+  UCUDNN_ASSIGN_OR_RETURN(kernels->tanh_, MakeActivation(target, CUDNN_ACTIVATION_TANH));
+  UCUDNN_ASSIGN_OR_RETURN(kernels->add_, MakeOpTensor(target, CUDNN_OP_TENSOR_ADD));
+  UCUDNN_ASSIGN_OR_RETURN(kernels->multiply_, MakeOpTensor(target, CUDNN_OP_TENSOR_MUL));
+  UCUDNN_ASSIGN_OR_RETURN(kernels->sum_, MakeSum(target));
   return kernels;
 }
 
-StepKernels::~StepKernels() {
-  const cuda::ContextScope scope(*target_.driver, target_.context);
-  if (activation_ != nullptr) target_.functions->cudnnDestroyActivationDescriptor(activation_);
-  if (add_ != nullptr) target_.functions->cudnnDestroyOpTensorDescriptor(add_);
-  for (const auto& [key, tensor] : views_) {
-    if (tensor != nullptr) target_.functions->cudnnDestroyTensorDescriptor(tensor);
-  }
-}
-
-Status StepKernels::Prepare(int count, int x_distance, int out_distance) {
-  auto& slot = prepared_[{count, x_distance, out_distance}];
-  if (slot) return Status::Ok();
-  const cuda::ContextScope scope(*target_.driver, target_.context);
-  const cudnn::Functions& functions = *target_.functions;
-  auto made = std::make_unique<Prepared>(functions);
-  const int channels = count * shape_.channels;
-  const int64_t state = shape_.StateSize();
-  UCUDNN_RETURN_IF_ERROR(made->MakeTensor(made->x, batch_, channels, shape_, x_distance * state));
-  UCUDNN_RETURN_IF_ERROR(
-      made->MakeTensor(made->out, batch_, channels, shape_, out_distance * state));
-  UCUDNN_RETURN_IF_ERROR(made->MakeTensor(made->value, batch_, channels, shape_, count * state));
-  StepShape point = shape_;
-  point.rows = point.columns = 1;
-  UCUDNN_RETURN_IF_ERROR(made->MakeTensor(made->bias, 1, channels, point, channels));
-  UCUDNN_RETURN_IF_ERROR(made->MakeConvolution(shape_, count));
-  UCUDNN_RETURN_IF_ERROR(Choose(*made));
-  workspace_ = std::max(workspace_, made->workspace);
-  slot = std::move(made);
-  return Status::Ok();
-}
-
-Status StepKernels::Choose(Prepared& prepared) const {
+Status StepKernels::Choose(Operation operation, const PreparedLayer& made, const StepLayer& layer,
+                           int& algorithm, size_t& workspace) const {
   const cudnn::Functions& functions = *target_.functions;
   cudnnHandle_t handle = nullptr;
   UCUDNN_RETURN_IF_ERROR(CudnnStatus(functions, functions.cudnnCreate(&handle), "cudnnCreate"));
   std::vector<cudnn::AlgorithmPerformance> ranking;
+  const Tensor& x = operation == Operation::kBackwardData ? made.dx : made.x;
   const cudnnStatus_t status =
-      RankAlgorithms(functions, Operation::kForward, handle,
-                     {prepared.x, prepared.weights, prepared.value, prepared.convolution}, ranking);
+      RankAlgorithms(functions, operation, handle,
+                     {x.get(), made.weights.get(), made.y.get(), made.convolution.get()}, ranking);
   functions.cudnnDestroy(handle);
-  UCUDNN_RETURN_IF_ERROR(CudnnStatus(functions, status, "cudnnGetConvolutionForwardAlgorithm_v7"));
-  for (const cudnn::AlgorithmPerformance& ranked : ranking) {
-    // The same arithmetic as asked for: a solve compares what different calls computed.
-    if (ranked.status != CUDNN_STATUS_SUCCESS || ranked.workspace_bytes > workspace_limit_ ||
-        ranked.math != CUDNN_FMA_MATH) {
-      continue;
+  UCUDNN_RETURN_IF_ERROR(CudnnStatus(functions, status, "cudnnGetConvolution*Algorithm_v7"));
+  const int64_t bytes = target_.precision->bytes;
+  const bool is_aligned =
+      shape_.StateSize() * bytes % kAlignment == 0 && layer.weights * bytes % kAlignment == 0;
+  // The same arithmetic as asked for, and the same in each call: a solve compares what different
+  // calls computed. What adds up in an order that changes serves only where nothing else does.
+  for (const bool must_be_deterministic : {true, false}) {
+    for (const cudnn::AlgorithmPerformance& ranked : ranking) {
+      const bool is_exact =
+          target_.precision->math != CUDNN_FMA_MATH || ranked.math == CUDNN_FMA_MATH;
+      if (ranked.status != CUDNN_STATUS_SUCCESS || ranked.workspace_bytes > workspace_limit_ ||
+          !is_exact || (!is_aligned && ranked.algorithm != 0) ||
+          (must_be_deterministic && ranked.determinism != CUDNN_DETERMINISTIC)) {
+        continue;
+      }
+      algorithm = ranked.algorithm;
+      workspace = ranked.workspace_bytes;
+      return Status::Ok();
     }
-    prepared.algorithm = static_cast<cudnnConvolutionFwdAlgo_t>(ranked.algorithm);
-    prepared.workspace = ranked.workspace_bytes;
-    return Status::Ok();
   }
-  return Status::Error("no algorithm of cuDNN serves a step of " + std::to_string(shape_.channels) +
-                       " channels within " + std::to_string(workspace_limit_) +
-                       " bytes of workspace");
+  return Status::Error("no algorithm of cuDNN serves a layer of " +
+                       std::to_string(layer.output.channels) + " channels within " +
+                       std::to_string(workspace_limit_) + " bytes of workspace");
 }
 
-const StepKernels::Prepared* StepKernels::Find(const Operands& operands) const {
-  const auto found = prepared_.find({operands.count, operands.x_distance, operands.out_distance});
-  return found != prepared_.end() ? found->second.get() : nullptr;
+Status StepKernels::PrepareConvolution(PreparedLayer& made, const StepLayer& layer, int copies,
+                                       int groups, Pass pass) {
+  UCUDNN_ASSIGN_OR_RETURN(made.weights, MakeFilter(target_, {copies * layer.output.channels,
+                                                             layer.input.channels / layer.groups,
+                                                             layer.window[0], layer.window[1]}));
+  UCUDNN_ASSIGN_OR_RETURN(made.convolution,
+                          multigrid::MakeConvolution(target_, layer, groups * layer.groups));
+  constexpr Operation kOperations[] = {Operation::kForward, Operation::kBackwardData,
+                                       Operation::kBackwardFilter};
+  for (int i = 0; i <= static_cast<int>(pass); ++i) {
+    UCUDNN_RETURN_IF_ERROR(
+        Choose(kOperations[i], made, layer, made.algorithms[i], made.workspace[i]));
+    needs_.workspace = std::max(needs_.workspace, made.workspace[i]);
+  }
+  return Status::Ok();
 }
 
-Status StepKernels::Transform(DeviceLane& lane, const Prepared& prepared,
-                              const Operands& operands) {
+Status StepKernels::PrepareLayers(Prepared& prepared, const Width& width, Pass pass) {
+  const int copies = width.count * width.fan;
+  int64_t place = 0;
+  const auto take = [&](int64_t size) {  // of `size` numbers for each image of each step
+    return std::exchange(place, place + RoundedUp(size * batch_ * copies));
+  };
+  if (prepared.spreads_x) prepared.spread = take(shape_.StateSize());
+  for (size_t i = 0; i < shape_.layers.size(); ++i) {
+    const StepLayer& layer = shape_.layers[i];
+    const StepLayer::Extents& in = layer.input;
+    const StepLayer::Extents& out = layer.output;
+    const bool reads_x = i == 0 && !prepared.spreads_x;
+    const int inputs = reads_x ? width.count : copies;
+    PreparedLayer made;
+    UCUDNN_ASSIGN_OR_RETURN(
+        made.dx, MakePacked(target_, batch_, int64_t{inputs} * in.channels, in.rows, in.columns));
+    const int64_t image = reads_x ? width.x_distance : inputs;
+    UCUDNN_ASSIGN_OR_RETURN(
+        made.x,
+        MakeTensor(target_, {{{batch_, image * in.Count()},
+                              {int64_t{inputs} * in.channels, int64_t{in.rows} * in.columns},
+                              {in.rows, in.columns},
+                              {in.columns, 1}}}));
+    UCUDNN_ASSIGN_OR_RETURN(
+        made.y, MakePacked(target_, batch_, int64_t{copies} * out.channels, out.rows, out.columns));
+    UCUDNN_ASSIGN_OR_RETURN(made.numbers,
+                            MakePacked(target_, 1, int64_t{copies} * out.channels, 1, 1));
+    // An activation is written over what it reads, since its slope follows from what it gives: but
+    // for what an activation before it gave.
+    const bool is_in_place =
+        layer.is_activation() && !reads_x && (i == 0 || !shape_.layers[i - 1].is_activation());
+    made.value = !is_in_place ? take(out.Count())
+                 : i == 0     ? prepared.spread
+                              : prepared.layers[i - 1].value;
+    if (layer.kind == Kind::kConvolution) {
+      UCUDNN_RETURN_IF_ERROR(PrepareConvolution(made, layer, copies, inputs, pass));
+    }
+    prepared.layers.push_back(std::move(made));
+  }
+  if (pass != Pass::kForward) {
+    for (int64_t& gradient : prepared.gradients) gradient = take(shape_.LargestValue());
+  }
+  needs_.room = std::max(needs_.room, place);
+  return Status::Ok();
+}
+
+Status StepKernels::PrepareSums(Prepared& prepared, const Width& width) {
+  const int64_t state = shape_.StateSize();
+  UCUDNN_ASSIGN_OR_RETURN(prepared.fanned,
+                          MakeTensor(target_, {{{batch_, width.count * width.fan * state},
+                                                {width.count, width.fan * state},
+                                                {width.fan, state},
+                                                {state, 1}}}));
+  if (width.fan == 1) return Status::Ok();
+  UCUDNN_ASSIGN_OR_RETURN(const cudnnTensorDescriptor_t packed,
+                          StateTensor(width.count, width.count));
   const cudnn::Functions& functions = *target_.functions;
+  cudnnHandle_t handle = nullptr;
+  UCUDNN_RETURN_IF_ERROR(CudnnStatus(functions, functions.cudnnCreate(&handle), "cudnnCreate"));
+  const cudnnStatus_t status = functions.cudnnGetReductionWorkspaceSize(
+      handle, sum_.get(), prepared.fanned.get(), packed, &prepared.sum_workspace);
+  functions.cudnnDestroy(handle);
+  needs_.workspace = std::max(needs_.workspace, prepared.sum_workspace);
+  return CudnnStatus(functions, status, "cudnnGetReductionWorkspaceSize");
+}
+
+Status StepKernels::Prepare(const Width& width, Pass pass) {
+  // Of one image there is no distance to another.
+  const int64_t distance = batch_ == 1 ? width.count : width.x_distance;
+  auto& slot = prepared_[{width.count, width.fan, distance}];
+  if (slot && slot->pass >= pass) return Status::Ok();
+  const cuda::ContextScope scope(*target_.driver, target_.context);
+  auto made = std::make_unique<Prepared>();
+  made->pass = pass;
+  const StepLayer& first = shape_.layers.front();
+  const bool shares_x = width.fan == 1 || (first.kind == Kind::kConvolution && first.groups == 1);
+  made->spreads_x = !shares_x;
+  UCUDNN_RETURN_IF_ERROR(PrepareLayers(*made, {width.count, width.fan, distance}, pass));
+  UCUDNN_RETURN_IF_ERROR(PrepareSums(*made, width));
+  slot = std::move(made);
+  return Status::Ok();
+}
+
+Result<cudnnTensorDescriptor_t> StepKernels::StateTensor(int count, int64_t distance) {
+  if (batch_ == 1) distance = count;
+  MutexLock lock(mutex_);
+  const auto known = states_.find({count, distance});
+  if (known != states_.end()) return known->second.get();
+  UCUDNN_ASSIGN_OR_RETURN(Tensor tensor, StatesTensor(target_, batch_, shape_.StateSize(),
+                                                      {nullptr, count, distance, 1}));
+  return states_.emplace(std::array<int64_t, 2>{count, distance}, std::move(tensor))
+      .first->second.get();
+}
+
+Result<StepKernels::Call> StepKernels::CallOf(DeviceLane& lane, const Operands& operands) {
+  const int64_t distance = batch_ == 1 ? operands.count : operands.x.distance;
+  const auto found = prepared_.find({operands.count, operands.fan, distance});
+  if (found == prepared_.end()) {
+    return Status::Error(std::to_string(operands.count) + " steps side by side, " +
+                         std::to_string(operands.fan) + " of one input, were not prepared");
+  }
+  return Call{lane, *found->second, operands, target_};
+}
+
+Status StepKernels::Convolve(const Call& call, size_t number, Address x, Address y,
+                             bool with_relu) {
+  const cudnn::Functions& functions = *target_.functions;
+  const StepLayer& layer = shape_.layers[number];
+  const PreparedLayer& made = call.prepared.layers[number];
+  const cudnnHandle_t handle = call.lane.handle();
+  const Address weights = call.Weights(number, layer.weights);
+  const auto algorithm = static_cast<cudnnConvolutionFwdAlgo_t>(made.algorithms[0]);
   ++convolution_calls_;
-  float* const value = lane.room();
-  if (!shape_.is_tanh) {
-    return CudnnStatus(functions,
-                       functions.cudnnConvolutionBiasActivationForward(
-                           lane.handle(), &kOne, prepared.x, operands.x, prepared.weights,
-                           operands.weights, prepared.convolution, prepared.algorithm,
-                           lane.workspace(), prepared.workspace, &kZero, prepared.value, value,
-                           prepared.bias, operands.bias, activation_, prepared.value, value),
-                       "cudnnConvolutionBiasActivationForward");
+  if (with_relu) {
+    return CudnnStatus(
+        functions,
+        functions.cudnnConvolutionBiasActivationForward(
+            handle, &kOne, made.x.get(), x, made.weights.get(), weights, made.convolution.get(),
+            algorithm, call.lane.workspace(), made.workspace[0], &kZero, made.y.get(), y,
+            made.numbers.get(), call.Bias(number, layer.bias), relu_.get(), made.y.get(), y),
+        "cudnnConvolutionBiasActivationForward");
   }
   UCUDNN_RETURN_IF_ERROR(CudnnStatus(
       functions,
-      functions.cudnnConvolutionForward(lane.handle(), &kOne, prepared.x, operands.x,
-                                        prepared.weights, operands.weights, prepared.convolution,
-                                        prepared.algorithm, lane.workspace(), prepared.workspace,
-                                        &kZero, prepared.value, value),
+      functions.cudnnConvolutionForward(handle, &kOne, made.x.get(), x, made.weights.get(), weights,
+                                        made.convolution.get(), algorithm, call.lane.workspace(),
+                                        made.workspace[0], &kZero, made.y.get(), y),
       "cudnnConvolutionForward"));
-  UCUDNN_RETURN_IF_ERROR(
-      CudnnStatus(functions,
-                  functions.cudnnAddTensor(lane.handle(), &kOne, prepared.bias, operands.bias,
-                                           &kOne, prepared.value, value),
-                  "cudnnAddTensor"));
+  if (layer.bias == 0) return Status::Ok();
   return CudnnStatus(
       functions,
-      functions.cudnnActivationForward(lane.handle(), activation_, &kOne, prepared.value, value,
-                                       &kZero, prepared.value, value),
-      "cudnnActivationForward");
+      functions.cudnnAddTensor(handle, &kOne, made.numbers.get(), call.Bias(number, layer.bias),
+                               &kOne, made.y.get(), y),
+      "cudnnAddTensor");
+}
+
+Status StepKernels::Scale(const Call& call, size_t number, Address x, Address y) {
+  const cudnn::Functions& functions = *target_.functions;
+  const StepLayer& layer = shape_.layers[number];
+  const PreparedLayer& made = call.prepared.layers[number];
+  const cudnnHandle_t handle = call.lane.handle();
+  const cudnnStatus_t scaled =
+      layer.weights > 0
+          ? functions.cudnnOpTensor(handle, multiply_.get(), &kOne, made.x.get(), x, &kOne,
+                                    made.numbers.get(), call.Weights(number, layer.weights), &kZero,
+                                    made.y.get(), y)
+          : functions.cudnnAddTensor(handle, &kOne, made.x.get(), x, &kZero, made.y.get(), y);
+  UCUDNN_RETURN_IF_ERROR(CudnnStatus(functions, scaled, "cudnnOpTensor"));
+  if (layer.bias == 0) return Status::Ok();
+  return CudnnStatus(
+      functions,
+      functions.cudnnAddTensor(handle, &kOne, made.numbers.get(), call.Bias(number, layer.bias),
+                               &kOne, made.y.get(), y),
+      "cudnnAddTensor");
+}
+
+Result<Address> StepKernels::Transform(const Call& call) {
+  const cudnn::Functions& functions = *target_.functions;
+  const Operands& operands = call.operands;
+  Address x = operands.x.data;
+  if (call.prepared.spreads_x) {
+    const Address spread = call.Room(call.prepared.spread);
+    UCUDNN_ASSIGN_OR_RETURN(const cudnnTensorDescriptor_t from,
+                            StateTensor(operands.count, operands.x.distance));
+    UCUDNN_RETURN_IF_ERROR(
+        CudnnStatus(functions,
+                    functions.cudnnAddTensor(call.lane.handle(), &kOne, from, x, &kZero,
+                                             call.prepared.fanned.get(), spread),
+                    "cudnnAddTensor"));
+    x = spread;
+  }
+  const std::vector<StepLayer>& layers = shape_.layers;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const PreparedLayer& made = call.prepared.layers[i];
+    const Address y = call.Room(made.value);
+    if (layers[i].kind == Kind::kConvolution) {
+      // What cuDNN serves in one call.
+      const bool with_relu =
+          layers[i].bias > 0 && i + 1 < layers.size() && layers[i + 1].kind == Kind::kRelu;
+      UCUDNN_RETURN_IF_ERROR(Convolve(call, i, x, y, with_relu));
+      if (with_relu) ++i;
+    } else if (layers[i].kind == Kind::kScale) {
+      UCUDNN_RETURN_IF_ERROR(Scale(call, i, x, y));
+    } else {
+      const auto activation = layers[i].kind == Kind::kRelu ? relu_.get() : tanh_.get();
+      UCUDNN_RETURN_IF_ERROR(
+          CudnnStatus(functions,
+                      functions.cudnnActivationForward(call.lane.handle(), activation, &kOne,
+                                                       made.x.get(), x, &kZero, made.y.get(), y),
+                      "cudnnActivationForward"));
+    }
+    x = y;
+  }
+  return x;
+}
+
+Status StepKernels::AddUp(const Call& call, Address value, bool is_summed) {
+  const cudnn::Functions& functions = *target_.functions;
+  const Operands& operands = call.operands;
+  const cudnnHandle_t handle = call.lane.handle();
+  const auto factor = static_cast<float>(operands.factor);
+  UCUDNN_ASSIGN_OR_RETURN(const cudnnTensorDescriptor_t from,
+                          StateTensor(operands.count, operands.from.distance));
+  UCUDNN_ASSIGN_OR_RETURN(const cudnnTensorDescriptor_t out,
+                          StateTensor(operands.count, operands.out.distance));
+  if (is_summed) {
+    UCUDNN_ASSIGN_OR_RETURN(const cudnnTensorDescriptor_t packed,
+                            StateTensor(operands.count, operands.count));
+    return CudnnStatus(
+        functions,
+        functions.cudnnOpTensor(handle, add_.get(), &kOne, from, operands.from.data, &factor,
+                                packed, value, &kZero, out, operands.out.data),
+        "cudnnOpTensor");
+  }
+  if (operands.from.data != operands.out.data) {
+    UCUDNN_RETURN_IF_ERROR(
+        CudnnStatus(functions,
+                    functions.cudnnAddTensor(handle, &kOne, from, operands.from.data, &kZero, out,
+                                             operands.out.data),
+                    "cudnnAddTensor"));
+  }
+  return CudnnStatus(
+      functions,
+      functions.cudnnReduceTensor(handle, sum_.get(), nullptr, 0, call.lane.workspace(),
+                                  call.prepared.sum_workspace, &factor, call.prepared.fanned.get(),
+                                  value, &kOne, out, operands.out.data),
+      "cudnnReduceTensor");
 }
 
 Status StepKernels::Step(DeviceLane& lane, const Operands& operands) {
   const cuda::ContextScope scope(*target_.driver, target_.context);
-  const Prepared* const prepared = Find(operands);
-  if (prepared == nullptr) return Status::Error("a step that was not prepared");
-  UCUDNN_RETURN_IF_ERROR(Transform(lane, *prepared, operands));
-  const cudnn::Functions& functions = *target_.functions;
-  return CudnnStatus(
-      functions,
-      functions.cudnnOpTensor(lane.handle(), add_, &kOne, prepared->x, operands.x, &operands.factor,
-                              prepared->value, lane.room(), &kZero, prepared->out, operands.out),
-      "cudnnOpTensor");
+  UCUDNN_ASSIGN_OR_RETURN(const Call call, CallOf(lane, operands));
+  UCUDNN_ASSIGN_OR_RETURN(const Address value, Transform(call));
+  return AddUp(call, value, operands.fan == 1);
 }
 
-Status StepKernels::AddTransformed(DeviceLane& lane, const Operands& operands) {
-  const cuda::ContextScope scope(*target_.driver, target_.context);
-  const Prepared* const prepared = Find(operands);
-  if (prepared == nullptr) return Status::Error("a step that was not prepared");
-  UCUDNN_RETURN_IF_ERROR(Transform(lane, *prepared, operands));
+Result<Address> StepKernels::Spread(const Call& call) {
+  const Operands& operands = call.operands;
+  const bool is_packed = batch_ == 1 || operands.input.distance == operands.count;
+  if (operands.fan == 1 && is_packed) return operands.input.data;
   const cudnn::Functions& functions = *target_.functions;
-  return CudnnStatus(functions,
-                     functions.cudnnAddTensor(lane.handle(), &operands.factor, prepared->value,
-                                              lane.room(), &kOne, prepared->out, operands.out),
-                     "cudnnAddTensor");
+  const Address spread = call.Room(call.prepared.gradients[0]);
+  UCUDNN_ASSIGN_OR_RETURN(const cudnnTensorDescriptor_t from,
+                          StateTensor(operands.count, operands.input.distance));
+  UCUDNN_RETURN_IF_ERROR(
+      CudnnStatus(functions,
+                  functions.cudnnAddTensor(call.lane.handle(), &kOne, from, operands.input.data,
+                                           &kZero, call.prepared.fanned.get(), spread),
+                  "cudnnAddTensor"));
+  return spread;
 }
 
-Result<cudnnTensorDescriptor_t> StepKernels::TensorOf(const StatesView& view) {
-  MutexLock lock(mutex_);
-  cudnnTensorDescriptor_t& tensor = views_[{view.count, view.image_distance, view.distance}];
-  if (tensor != nullptr) return tensor;
+Result<Address> StepKernels::Back(const Call& call, size_t number, Address dy) {
   const cudnn::Functions& functions = *target_.functions;
-  const auto size = static_cast<int>(shape_.StateSize());
-  // A state that is read several times has one place, as cudnnAddTensor repeats it.
-  const int places = view.distance == 0 ? 1 : view.count;
-  const int dims[] = {batch_, places, 1, size};
-  const int distance = view.distance == 0 ? 1 : static_cast<int>(view.distance);
-  const int strides[] = {static_cast<int>(view.image_distance) * size, distance * size, size, 1};
-  UCUDNN_RETURN_IF_ERROR(CudnnStatus(functions, functions.cudnnCreateTensorDescriptor(&tensor),
-                                     "cudnnCreateTensorDescriptor"));
+  const StepLayer& layer = shape_.layers[number];
+  const PreparedLayer& made = call.prepared.layers[number];
+  const cudnnHandle_t handle = call.lane.handle();
+  if (layer.is_activation()) {
+    const Address dx = call.IsInRoom(dy) ? dy : call.Other(dy);
+    const Address y = call.Room(made.value);
+    const auto activation = layer.kind == Kind::kRelu ? relu_.get() : tanh_.get();
+    UCUDNN_RETURN_IF_ERROR(CudnnStatus(
+        functions,
+        functions.cudnnActivationBackward(handle, activation, &kOne, made.y.get(), y, made.y.get(),
+                                          dy, made.y.get(), y, &kZero, made.y.get(), dx),
+        "cudnnActivationBackward"));
+    return dx;
+  }
+  const Address dx = call.Other(dy);
+  if (layer.kind == Kind::kScale) {
+    if (layer.weights == 0) return dy;
+    UCUDNN_RETURN_IF_ERROR(
+        CudnnStatus(functions,
+                    functions.cudnnOpTensor(handle, multiply_.get(), &kOne, made.y.get(), dy, &kOne,
+                                            made.numbers.get(), call.Weights(number, layer.weights),
+                                            &kZero, made.dx.get(), dx),
+                    "cudnnOpTensor"));
+    return dx;
+  }
+  ++backward_calls_;
   UCUDNN_RETURN_IF_ERROR(CudnnStatus(
-      functions, functions.cudnnSetTensorNdDescriptor(tensor, CUDNN_DATA_FLOAT, 4, dims, strides),
-      "cudnnSetTensorNdDescriptor"));
-  return tensor;
+      functions,
+      functions.cudnnConvolutionBackwardData(
+          handle, &kOne, made.weights.get(), call.Weights(number, layer.weights), made.y.get(), dy,
+          made.convolution.get(), static_cast<cudnnConvolutionBwdDataAlgo_t>(made.algorithms[1]),
+          call.lane.workspace(), made.workspace[1], &kZero, made.dx.get(), dx),
+      "cudnnConvolutionBackwardData"));
+  return dx;
 }
 
-Status StepKernels::Combine(DeviceLane& lane, float a, const StatesView& x, float b,
-                            const StatesView& y) {
+Status StepKernels::AdjointStep(DeviceLane& lane, const Operands& operands) {
   const cuda::ContextScope scope(*target_.driver, target_.context);
+  UCUDNN_ASSIGN_OR_RETURN(const Call call, CallOf(lane, operands));
+  UCUDNN_RETURN_IF_ERROR(Transform(call).status());
+  UCUDNN_ASSIGN_OR_RETURN(Address dy, Spread(call));
+  for (size_t i = shape_.layers.size(); i-- > 0;) {
+    UCUDNN_ASSIGN_OR_RETURN(dy, Back(call, i, dy));
+  }
+  // The gradient of the one input of a convolution is the sum over what read it.
+  return AddUp(call, dy, operands.fan == 1 || !call.prepared.spreads_x);
+}
+
+Status StepKernels::LayerGradient(const Call& call, size_t number, Address dy,
+                                  const LayerNumbers& gradient) {
   const cudnn::Functions& functions = *target_.functions;
-  UCUDNN_ASSIGN_OR_RETURN(const cudnnTensorDescriptor_t from, TensorOf(x));
-  UCUDNN_ASSIGN_OR_RETURN(const cudnnTensorDescriptor_t to, TensorOf(y));
+  const StepLayer& layer = shape_.layers[number];
+  const PreparedLayer& made = call.prepared.layers[number];
+  const cudnnHandle_t handle = call.lane.handle();
+  const Operands& operands = call.operands;
+  const Address x =
+      number == 0 ? operands.x.data : call.Room(call.prepared.layers[number - 1].value);
+  const Address weights = target_.Behind(gradient.weights, operands.first * layer.weights);
+  if (layer.kind == Kind::kConvolution) {
+    ++backward_calls_;
+    UCUDNN_RETURN_IF_ERROR(CudnnStatus(
+        functions,
+        functions.cudnnConvolutionBackwardFilter(
+            handle, &kOne, made.x.get(), x, made.y.get(), dy, made.convolution.get(),
+            static_cast<cudnnConvolutionBwdFilterAlgo_t>(made.algorithms[2]), call.lane.workspace(),
+            made.workspace[2], &kZero, made.weights.get(), weights),
+        "cudnnConvolutionBackwardFilter"));
+  } else if (layer.weights > 0) {
+    const Address products = call.Other(dy);
+    UCUDNN_RETURN_IF_ERROR(
+        CudnnStatus(functions,
+                    functions.cudnnOpTensor(handle, multiply_.get(), &kOne, made.y.get(), dy, &kOne,
+                                            made.x.get(), x, &kZero, made.y.get(), products),
+                    "cudnnOpTensor"));
+    UCUDNN_RETURN_IF_ERROR(
+        CudnnStatus(functions,
+                    functions.cudnnConvolutionBackwardBias(handle, &kOne, made.y.get(), products,
+                                                           &kZero, made.numbers.get(), weights),
+                    "cudnnConvolutionBackwardBias"));
+  }
+  if (layer.bias == 0) return Status::Ok();
   return CudnnStatus(functions,
-                     functions.cudnnAddTensor(lane.handle(), &a, from, x.data, &b, to, y.data),
-                     "cudnnAddTensor");
+                     functions.cudnnConvolutionBackwardBias(
+                         handle, &kOne, made.y.get(), dy, &kZero, made.numbers.get(),
+                         target_.Behind(gradient.bias, operands.first * layer.bias)),
+                     "cudnnConvolutionBackwardBias");
+}
+
+Status StepKernels::Gradient(DeviceLane& lane, const Operands& operands,
+                             const std::vector<LayerNumbers>& gradient) {
+  const cuda::ContextScope scope(*target_.driver, target_.context);
+  UCUDNN_ASSIGN_OR_RETURN(const Call call, CallOf(lane, operands));
+  UCUDNN_RETURN_IF_ERROR(Transform(call).status());
+  UCUDNN_ASSIGN_OR_RETURN(Address dy, Spread(call));
+  for (size_t i = shape_.layers.size(); i-- > 0;) {
+    UCUDNN_RETURN_IF_ERROR(LayerGradient(call, i, dy, gradient[i]));
+    if (i == 0) break;
+    UCUDNN_ASSIGN_OR_RETURN(dy, Back(call, i, dy));
+  }
+  return Status::Ok();
 }
 
 }  // namespace ucudnn::multigrid

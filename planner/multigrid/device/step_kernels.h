@@ -1,109 +1,62 @@
-// The library calls of residual steps on a device, in single precision: act(conv(x) + bias) of one
-// step or of many side by side, u + factor * that, sums of squares. No kernels of ours.
-// Tensors are packed NCHW. Thread-compatible; what a lane enqueues runs on its stream, in order.
+// The library calls of residual steps of one kind on a device, of one step or of many side by side:
+// u + factor * F(u), its adjoint and the gradient of its numbers; sums of states. No kernels of
+// ours. Thread-compatible; what a lane enqueues runs on its stream, in order.
 #pragma once
-
-#include <cuda.h>
-#include <cudnn.h>
 
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "cuda/driver.h"
-#include "cuda/resources.h"
-#include "cudnn/functions.h"
+#include "planner/multigrid/device/device_memory.h"
+#include "planner/multigrid/device/step_shape.h"
+#include "planner/multigrid/device/tensors.h"
 
 namespace ucudnn::multigrid {
 
-// The caller owns both tables and keeps them and the context alive.
-struct DeviceTarget {
-  const cuda::Driver* driver = nullptr;
-  const cudnn::Functions* functions = nullptr;
-  CUcontext context = nullptr;
-};
-
-// Numbers in memory of the device. Movable.
-class DeviceNumbers {
- public:
-  static Result<DeviceNumbers> Make(const DeviceTarget& target, int64_t count);
-  DeviceNumbers(DeviceNumbers&& other) noexcept;
-  DeviceNumbers& operator=(DeviceNumbers&& other) noexcept;
-  ~DeviceNumbers();
-
-  float* data() const { return reinterpret_cast<float*>(address_); }
-  int64_t count() const { return count_; }
-
- private:
-  DeviceNumbers(const DeviceTarget& target, CUdeviceptr address, int64_t count)
-      : target_(target), address_(address), count_(count) {}
-
-  DeviceTarget target_;
-  CUdeviceptr address_ = 0;
-  int64_t count_ = 0;
-};
-
-// A stream with its own cuDNN handle and room.
-class DeviceLane {
- public:
-  // `room` numbers of scratch, `workspace` bytes.
-  static Result<std::unique_ptr<DeviceLane>> Make(const DeviceTarget& target, int64_t room,
-                                                  size_t workspace);
-  ~DeviceLane();
-
-  CUstream stream() const { return stream_.get(); }
-  cudnnHandle_t handle() const { return handle_; }
-  float* room() const { return room_->data(); }
-  void* workspace() const { return workspace_ ? workspace_->data() : nullptr; }
-  // Remembers what is enqueued up to now; what `other` is given from then on waits for that.
-  Status Record();
-  Status LetFollow(const DeviceLane& other);
-  Status Wait();
-  // Enqueues a copy on the device.
-  Status Copy(const float* from, float* to, int64_t count);
-  // Copy between host and device, and wait for the lane.
-  Status Upload(const float* from, float* to, int64_t count);
-  Status Download(const float* from, float* to, int64_t count);
-
- private:
-  explicit DeviceLane(const DeviceTarget& target)
-      : target_(target), stream_(*target.driver), reached_(*target.driver) {}
-
-  DeviceTarget target_;
-  cuda::Stream stream_;
-  cuda::Event reached_;
-  cudnnHandle_t handle_ = nullptr;
-  std::optional<DeviceNumbers> room_;
-  std::optional<DeviceNumbers> workspace_;
-};
-
-// A convolution that keeps its input's shape, and an activation.
-struct StepShape {
-  int channels = 1, rows = 1, columns = 1;  // of a state
-  int kernel_rows = 1, kernel_columns = 1;  // odd; padded by half
-  int groups = 1;
-  bool is_tanh = false;  // else ReLU
-
-  int64_t StateSize() const { return int64_t{channels} * rows * columns; }
-  int64_t WeightCount() const {
-    return int64_t{channels} * (channels / groups) * kernel_rows * kernel_columns;
-  }
-  bool operator==(const StepShape&) const = default;
-};
-
-// States of all images side by side: that of image n and place i begins at
-// data + (n * image_distance + i * distance) * (numbers of a state).
+// States of all images side by side: that of image n and place i begins (n * image_distance + i *
+// distance) states behind `data`.
 struct StatesView {
-  float* data = nullptr;
+  Address data = nullptr;
   int count = 1;
   int64_t image_distance = 1;
   int64_t distance = 1;  // 0: one state, read `count` times
+};
+
+// Copies and sums of states, whatever steps they are of.
+class StateSums {
+ public:
+  // Numbers of one image's state. The target's functions and context outlive it.
+  StateSums(const DeviceTarget& target, int64_t state_size, int batch)
+      : target_(target), state_size_(state_size), batch_(batch) {}
+
+  // y = a * x + b * y, of as many states; what is multiplied by 0 is not read.
+  Status Combine(DeviceLane& lane, double a, const StatesView& x, double b, const StatesView& y);
+
+ private:
+  // The descriptor of a view; made at its first use.
+  Result<cudnnTensorDescriptor_t> TensorOf(const StatesView& view);
+
+  DeviceTarget target_;
+  int64_t state_size_;
+  int batch_;
+  Mutex mutex_;
+  // By count and the distances of images and states.
+  std::map<std::array<int64_t, 3>, Tensor> tensors_ UCUDNN_GUARDED_BY(mutex_);
+};
+
+// What steps side by side are asked for; each asks for those before it, too.
+enum class Pass { kForward, kAdjoint, kGradient };
+
+// The numbers of a layer, of many steps one behind the other: weights [step, ...], bias [step,
+// ...]. Null where it has none.
+struct LayerNumbers {
+  Address weights = nullptr;
+  Address bias = nullptr;
 };
 
 class StepKernels {
@@ -115,61 +68,94 @@ class StepKernels {
                                                    size_t workspace_limit);
   ~StepKernels();
 
-  // Makes ready for `count` steps side by side. One image's states begin `x_distance` states behind
-  // those of the image before: `count` where they are packed. REQUIRES: no lane uses it.
-  Status Prepare(int count, int x_distance, int out_distance);
-  // Bytes that any call of what was prepared needs.
-  size_t workspace() const { return workspace_; }
+  // `count` groups of steps side by side. The `fan` steps of a group have one input, and what they
+  // give is summed: a coarse step of many layers. One image's states begin `x_distance` behind
+  // those of the image before.
+  struct Width {
+    int count = 1;
+    int fan = 1;
+    int64_t x_distance = 1;
+  };
+  // Makes ready for `pass`, with fan 1 for kGradient. REQUIRES: no lane uses it.
+  Status Prepare(const Width& width, Pass pass);
+  // What any call of what was prepared needs.
+  const LaneNeeds& needs() const { return needs_; }
 
-  // What one call works on: states side by side on the channel axis, [batch, count * C, H, W].
+  // A state of each of `count` places, side by side on the channel axis.
+  struct States {
+    Address data = nullptr;
+    int64_t distance = 1;  // of an image's states to those of the image before
+  };
+  // What one call works on. REQUIRES: Prepare of this width.
   struct Operands {
     int count = 1;
-    const float* x = nullptr;
-    int x_distance = 1;
-    const float* weights = nullptr;  // [count * C, C / groups, kernel]
-    const float* bias = nullptr;     // [count * C]
-    float factor = 1;
-    float* out = nullptr;
-    int out_distance = 1;
+    int fan = 1;
+    const std::vector<LayerNumbers>* numbers = nullptr;  // by layer
+    int first = 0;  // step of `numbers` that the first group begins with
+    States x;       // what goes into the steps
+    States input;   // of the adjoint and the gradient: what comes back to the steps
+    double factor = 1;
+    States from, out;  // out = from + ...; they may be the same
+    Address room = nullptr;
   };
-  // out = x + factor * act(conv(x) + bias), through the lane's room. One convolution call.
-  // REQUIRES: Prepare of these counts and distances.
+  // out = from + factor * sum of F(x) over the fan. One call for each layer.
   Status Step(DeviceLane& lane, const Operands& operands);
-  // The same where another input than what it is added to goes into the convolution:
-  // out = out + factor * act(conv(x) + bias).
-  Status AddTransformed(DeviceLane& lane, const Operands& operands);
+  // out = from + factor * sum of J_F(x)^T input.
+  Status AdjointStep(DeviceLane& lane, const Operands& operands);
+  // `gradient`, laid out as the numbers are, becomes (the derivative of F(x) by them)^T input, of
+  // each step.
+  Status Gradient(DeviceLane& lane, const Operands& operands,
+                  const std::vector<LayerNumbers>& gradient);
 
-  // y = a * x + b * y, of as many states.
-  Status Combine(DeviceLane& lane, float a, const StatesView& x, float b, const StatesView& y);
-
-  int batch() const { return batch_; }
   const StepShape& shape() const { return shape_; }
+  // Of all passes; of forward convolutions.
   int64_t convolution_calls() const { return convolution_calls_; }
+  int64_t backward_calls() const { return backward_calls_; }
 
  private:
   struct Prepared;
+  struct PreparedLayer;
+  struct Call;  // operands with what was prepared for them
+
   StepKernels(const DeviceTarget& target, const StepShape& shape, int batch,
               size_t workspace_limit);
-  Status Transform(DeviceLane& lane, const Prepared& prepared, const Operands& operands);
-  const Prepared* Find(const Operands& operands) const;
-  // The descriptor of a view; made at its first use.
-  Result<cudnnTensorDescriptor_t> TensorOf(const StatesView& view);
+  Result<Call> CallOf(DeviceLane& lane, const Operands& operands);
+  Status PrepareLayers(Prepared& prepared, const Width& width, Pass pass);
+  Status PrepareConvolution(PreparedLayer& made, const StepLayer& layer, int copies, int groups,
+                            Pass pass);
+  Status PrepareSums(Prepared& prepared, const Width& width);
   // The fastest algorithm by cuDNN's own ranking whose workspace is allowed.
-  Status Choose(Prepared& prepared) const;
+  Status Choose(Operation operation, const PreparedLayer& made, const StepLayer& layer,
+                int& algorithm, size_t& workspace) const;
+  Result<cudnnTensorDescriptor_t> StateTensor(int count, int64_t distance);
+
+  // F(x) of all steps, in the room: where it is.
+  Result<Address> Transform(const Call& call);
+  Status Convolve(const Call& call, size_t layer, Address x, Address y, bool with_relu);
+  Status Scale(const Call& call, size_t layer, Address x, Address y);
+  // What comes back to the output of the last layer, packed, once for each step.
+  Result<Address> Spread(const Call& call);
+  // dy of the layer's input, from that of its output.
+  Result<Address> Back(const Call& call, size_t layer, Address dy);
+  Status LayerGradient(const Call& call, size_t layer, Address dy, const LayerNumbers& gradient);
+  // out = from + factor * the sum of `value` over the fan, which is summed up already or not.
+  Status AddUp(const Call& call, Address value, bool is_summed);
 
   DeviceTarget target_;
   StepShape shape_;
   int batch_;
   size_t workspace_limit_;
-  size_t workspace_ = 0;
-  cudnnActivationDescriptor_t activation_ = nullptr;
-  cudnnOpTensorDescriptor_t add_ = nullptr;
-  // By count and the distances of x and out.
-  std::map<std::array<int, 3>, std::unique_ptr<Prepared>> prepared_;
+  LaneNeeds needs_;
+  ActivationDescriptor relu_, tanh_;
+  OpTensorDescriptor add_, multiply_;
+  ReductionDescriptor sum_;
+  // By count, fan and the distance of x.
+  std::map<std::array<int64_t, 3>, std::unique_ptr<Prepared>> prepared_;
   Mutex mutex_;
-  // By count and the distances of images and states.
-  std::map<std::array<int64_t, 3>, cudnnTensorDescriptor_t> views_ UCUDNN_GUARDED_BY(mutex_);
+  // By count and distance.
+  std::map<std::array<int64_t, 2>, Tensor> states_ UCUDNN_GUARDED_BY(mutex_);
   std::atomic<int64_t> convolution_calls_ = 0;
+  std::atomic<int64_t> backward_calls_ = 0;
 };
 
 }  // namespace ucudnn::multigrid

@@ -19,6 +19,7 @@ struct HostNetwork::StageSolve {
   NodeId output = 0;
   int steps = 0;
   const SectionPlace* place = nullptr;
+  std::vector<NodeId> nodes;            // of all steps' layers
   std::unique_ptr<StageSolver> solver;  // another than the host, or
   std::unique_ptr<StageOnRanks> ranks;  // the host; both null where others have the layers
 
@@ -143,6 +144,10 @@ Status HostNetwork::MakeStages() {
     solve->input = stage->input;
     solve->output = stage->steps.back().sum;
     solve->steps = steps;
+    for (const ResidualStep& step : stage->steps) {
+      solve->nodes.insert(solve->nodes.end(), step.transformation.begin(),
+                          step.transformation.end());
+    }
     solve->place = &placement_.sections[at];
     if (settings_.stage_solvers != nullptr) {
       UCUDNN_ASSIGN_OR_RETURN(
@@ -287,7 +292,13 @@ Status HostNetwork::SolveBackward(StageSolve& stage, Parameters& gradient,
   SolveOptions options = settings_.backward;
   if (options.start == Start::kPrevious && !knows_states_) options.start = Start::kBroadcast;
   Solution solution;
-  if (stage.ranks) {
+  if (stage.solver) {
+    std::vector<double> first;
+    UCUDNN_ASSIGN_OR_RETURN(
+        solution, stage.solver->SolveBackward(gradients_[stage.output], options, first, gradient));
+    std::copy(first.begin(), first.end(), part_.begin());
+    if (watch) UCUDNN_RETURN_IF_ERROR(watch(stage.nodes));
+  } else if (stage.ranks) {
     UCUDNN_ASSIGN_OR_RETURN(
         solution, stage.ranks->SolveBackward(gradients_[stage.output].data(), options, part_.data(),
                                              gradient, watch));

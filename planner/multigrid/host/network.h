@@ -44,8 +44,8 @@ struct NetworkSettings {
   Storage storage = Storage::kAll;
   SolveOptions forward;
   SolveOptions backward;
-  // Who solves stages forward: null is the host. Those of others go no way back, and have no peers.
-  // Outlives the network.
+  // Who solves stages, both ways: null is the host. Those of others have no peers. Outlives the
+  // network.
   StageSolvers* stage_solvers = nullptr;
   // Whether forward solves by cycles on the host say when their lanes ran which steps.
   bool notes_timeline = false;
@@ -63,13 +63,19 @@ struct NetworkSettings {
 Result<Placement> PlacementOf(const ResidualChain& chain, const NetworkSettings& settings,
                               int ranks);
 
-// What solves one stage forward elsewhere than on the host.
+// What solves one stage elsewhere than on the host.
 class StageSolver {
  public:
   virtual ~StageSolver() = default;
-  // From the first state to the last one, both of all images, [batch, C, H, W].
+  // From the first state to the last one, both of all images, [batch, C, H, W], with the parameters
+  // as they are now.
   virtual Result<Solution> Solve(const std::vector<double>& first, const SolveOptions& options,
                                  std::vector<double>& last) = 0;
+  // From the gradient by the last state to that by the first, linearised at the states of the last
+  // Solve; adds the gradient by the steps' parameters to `gradient`.
+  virtual Result<Solution> SolveBackward(const std::vector<double>& last,
+                                         const SolveOptions& options, std::vector<double>& first,
+                                         Parameters& gradient) = 0;
 };
 
 // A stage as its solver is made for it. All outlive the solver.
@@ -121,8 +127,8 @@ class HostNetwork {
   Result<const double*> Forward(const double* images);
   int logits_rank() const { return placement_.homes[logits_]; }
   // Adds the gradient by this rank's parameters to `gradient`, which has their sizes, from that by
-  // the logits, [batch, output_size], which logits_rank() reads. REQUIRES: Forward, by the host's
-  // own solvers. `watch` is told of nodes as their gradients come to be complete.
+  // the logits, [batch, output_size], which logits_rank() reads. REQUIRES: Forward.
+  // `watch` is told of nodes as their gradients come to be complete.
   Status Backward(const double* logits_gradient, Parameters& gradient,
                   const GradientWatch& watch = nullptr);
 

@@ -5,9 +5,12 @@
 #include <random>
 
 #include "planner/multigrid/device/device_chain.h"
+#include "planner/multigrid/device/device_solvers.h"
 #include "planner/multigrid/device/grouped_system.h"
 #include "support/device.h"
 #include "support/stand_in.h"
+#include "unit/planner/multigrid/adjoint_solve.h"
+#include "unit/planner/multigrid/drawn_net.h"
 #include "unit/planner/multigrid/plain_chain.h"
 
 namespace ucudnn::multigrid {
@@ -183,6 +186,306 @@ TEST_F(DeviceChains, AnFRelaxationSideBySideIsOneCallForEachPlace) {
       ASSERT_TRUE(all.system->RelaxF(0, LayerSystem::Source::kNone).ok());
       EXPECT_EQ(all.system->convolution_calls() - before, coarsening - 1);
     }
+  }
+}
+
+// A forward and a backward solve, with what they give.
+struct BothWays {
+  std::vector<double> last;   // the last state
+  std::vector<double> first;  // lambda_0
+  std::vector<double> gradient;
+  std::vector<double> residuals;  // forward, then backward
+};
+
+SolveOptions Cycles(int cycles) {
+  SolveOptions options;
+  options.cycles = cycles;
+  return options;
+}
+
+std::vector<double> Drawn(size_t count, std::mt19937_64& random) {
+  std::normal_distribution<double> normal(0, 1);
+  std::vector<double> numbers(count);
+  for (double& number : numbers) number = normal(random);
+  return numbers;
+}
+
+BothWays OnTheHost(const WeightedChain& chain, const SolveSetting& setting,
+                   const std::vector<double>& last_adjoint, int cycles) {
+  HostSolve host(chain, setting);
+  BothWays found;
+  const Result<Solution> forward = host.Solve(Cycles(cycles));
+  AdjointSolve adjoint(host, setting, last_adjoint);
+  const Result<Solution> backward = adjoint.Solve(Cycles(cycles));
+  EXPECT_TRUE(forward.ok() && backward.ok());
+  found.last = host.Last();
+  found.first = adjoint.Lambda(0);
+  found.gradient = Flat(adjoint.Gradient(chain));
+  return found;
+}
+
+// One stage of a chain as a network's solver is made for it; it stays where it is made.
+struct StageSetting {
+  StageSetting(const WeightedChain& chain, const SolveSetting& setting)
+      : hierarchy(*Hierarchy::Make(static_cast<int>(chain.stage().steps.size()), setting.coarsening,
+                                   setting.levels)) {
+    settings.batch = chain.batch;
+    settings.coarse = setting.coarse;
+    settings.storage = setting.storage;
+  }
+  Hierarchy hierarchy;
+  NetworkSettings settings;
+};
+
+struct DeviceWay {
+  DeviceWay(const DeviceTarget& target, const WeightedChain& chain, const SolveSetting& setting,
+            Way way)
+      : stage(chain, setting) {
+    DeviceSolvers solvers(target, way, 3, 1 << 20);
+    Result<std::unique_ptr<DeviceSolver>> made = solvers.MakeOf(
+        {chain.chain, chain.stage(), chain.parameters, stage.hierarchy, stage.settings, setting.h},
+        way);
+    EXPECT_TRUE(made.ok()) << made.message();
+    solver = std::move(*made);
+  }
+  BothWays Solve(const WeightedChain& chain, const std::vector<double>& last_adjoint, int cycles) {
+    BothWays found;
+    const Result<Solution> forward = solver->Solve(chain.first, Cycles(cycles), found.last);
+    Parameters gradient = Zeros(chain.parameters);
+    const Result<Solution> backward =
+        solver->SolveBackward(last_adjoint, Cycles(cycles), found.first, gradient);
+    EXPECT_TRUE(forward.ok()) << forward.message();
+    EXPECT_TRUE(backward.ok()) << backward.message();
+    found.gradient = Flat(gradient);
+    for (const auto* solution : {&forward, &backward}) {
+      const std::vector<double>& residuals = (*solution)->residuals;
+      if (residuals.empty()) continue;  // of one level
+      found.residuals.insert(found.residuals.end(), residuals.begin() + 1, residuals.end());
+    }
+    return found;
+  }
+  StageSetting stage;
+  std::unique_ptr<DeviceSolver> solver;
+};
+
+// What `ranks` says of the implicit GEMM, the first of all algorithms.
+template <typename Ranks, typename Handle, typename A, typename B, typename C, typename D,
+          typename Performance>
+cudnnStatus_t OneEngine(Ranks ranks, Handle handle, A a, B b, C c, D d, int, int* found,
+                        Performance* performances) {
+  constexpr int kMost = 16;
+  Performance all[kMost];
+  int count = 0;
+  const cudnnStatus_t status = ranks(handle, a, b, c, d, kMost, &count, all);
+  *found = 0;
+  for (int i = 0; i < count; ++i) {
+    if (static_cast<int>(all[i].algo) == 0) performances[(*found)++] = all[i];
+  }
+  return status;
+}
+
+// Of 9 * 4 products and as many sums, a state's rounding of 2^-24 at each of some 40 steps. Where
+// relu's slope jumps, rounding may take the other side.
+constexpr double kRounding = 2e-5;
+
+TEST_F(DeviceChains, AdjointsAndGradientsAreTheHostsInEveryWay) {
+  std::mt19937_64 random(21);
+  for (const auto activation : {planner::ActivationKind::kRelu, planner::ActivationKind::kTanh}) {
+    const WeightedChain chain = DrawnChain({.steps = 32, .extent = 5, .activation = activation},
+                                           random, 1, std::nullopt, 2);
+    const std::vector<double> last = Drawn(chain.first.size(), random);
+    for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kMid,
+                                        CoarseOperator::kSum, CoarseOperator::kSum2}) {
+      for (const int levels : {1, 3}) {
+        const SolveSetting setting = {
+            .coarsening = {4}, .levels = levels, .coarse = coarse, .h = 1.0 / 32};
+        const BothWays expected = OnTheHost(chain, setting, last, 2);
+        for (const Way way : AllWays()) {
+          SCOPED_TRACE(std::string(NameOf(coarse)) + ", " + std::to_string(levels) + " levels, " +
+                       NameOf(way));
+          DeviceWay device(target, chain, setting, way);
+          const BothWays found = device.Solve(chain, last, 2);
+          EXPECT_LT(RelativeError(found.last, expected.last), kRounding);
+          EXPECT_LT(RelativeError(found.first, expected.first), kRounding);
+          EXPECT_LT(RelativeError(found.gradient, expected.gradient), kRounding);
+        }
+      }
+    }
+  }
+}
+
+// Steps of all kinds but those that pool, each by itself and all in a row.
+std::vector<NetShape> NetsOfAllKinds(planner::ActivationKind activation) {
+  constexpr StepKind kInPlane[] = {StepKind::kConvolution, StepKind::kTwoConvolutions,
+                                   StepKind::kGroups, StepKind::kPreActivation};
+  constexpr StepKind kFlat[] = {StepKind::kConvolution, StepKind::kFullyConnected,
+                                StepKind::kBottleneck, StepKind::kPreActivation};
+  std::vector<NetShape> nets;
+  const auto add = [&](const std::vector<StepKind>& kinds, int extent) {
+    nets.push_back({.channels = 4, .extent = extent, .activation = activation, .batch = 2});
+    for (int step = 0; step < 16; ++step) {
+      nets.back().kinds.push_back(kinds[step * kinds.size() / 16]);
+    }
+  };
+  for (const StepKind kind : kInPlane) add({kind}, 4);
+  add({StepKind::kFullyConnected}, 1);
+  add({std::begin(kInPlane), std::end(kInPlane)}, 4);
+  add({std::begin(kFlat), std::end(kFlat)}, 1);
+  std::vector<StepKind> alternating;
+  for (int step = 0; step < 16; ++step) alternating.push_back(kFlat[step % 3]);
+  add(alternating, 1);
+  return nets;
+}
+
+TEST_F(DeviceChains, StepsOfEveryKindAreTheHosts) {
+  std::mt19937_64 random(22);
+  for (const auto activation : {planner::ActivationKind::kRelu, planner::ActivationKind::kTanh}) {
+    for (const NetShape& net : NetsOfAllKinds(activation)) {
+      const WeightedChain chain = DrawnNet(net, random, 1);
+      const std::vector<double> last = Drawn(chain.first.size(), random);
+      for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kSum2}) {
+        const SolveSetting setting = {
+            .coarsening = {4, 2}, .levels = 2, .coarse = coarse, .h = 1.0 / 16};
+        const BothWays expected = OnTheHost(chain, setting, last, 2);
+        for (const Way way : {Way::kStreams, Way::kGrouped, Way::kGroupedRecorded}) {
+          SCOPED_TRACE(TextOf(net) + "; " + NameOf(coarse) + ", " + NameOf(way));
+          DeviceWay device(target, chain, setting, way);
+          const BothWays found = device.Solve(chain, last, 2);
+          EXPECT_LT(RelativeError(found.last, expected.last), kRounding);
+          EXPECT_LT(RelativeError(found.first, expected.first), kRounding);
+          EXPECT_LT(RelativeError(found.gradient, expected.gradient), kRounding);
+        }
+      }
+    }
+  }
+}
+
+// Blocks of the grouped adjoint are those of the states, of the lanes' counted from the end: they
+// agree where the solves have converged.
+TEST_F(DeviceChains, DepthsThatTheCoarseningDoesNotDivideConvergeToTheHosts) {
+  std::mt19937_64 random(23);
+  for (const int steps : {17, 22}) {
+    const WeightedChain chain =
+        DrawnChain({.steps = steps, .extent = 4, .activation = planner::ActivationKind::kTanh},
+                   random, 1, std::nullopt, 2);
+    const std::vector<double> last = Drawn(chain.first.size(), random);
+    for (const CoarseOperator coarse :
+         {CoarseOperator::kMid, CoarseOperator::kSum, CoarseOperator::kSum2}) {
+      const SolveSetting setting = {
+          .coarsening = {3}, .levels = 0, .coarse = coarse, .h = 1.0 / steps};
+      const BothWays expected = OnTheHost(chain, setting, last, 8);
+      for (const Way way : {Way::kThreads, Way::kGrouped, Way::kStreamsRecorded}) {
+        SCOPED_TRACE(std::to_string(steps) + " steps, " + NameOf(coarse) + ", " + NameOf(way));
+        DeviceWay device(target, chain, setting, way);
+        const BothWays found = device.Solve(chain, last, 8);
+        EXPECT_LT(RelativeError(found.last, expected.last), kRounding);
+        EXPECT_LT(RelativeError(found.first, expected.first), kRounding);
+        EXPECT_LT(RelativeError(found.gradient, expected.gradient), kRounding);
+      }
+    }
+  }
+}
+
+TEST_F(DeviceChains, RecordedCyclesChangeNoBit) {
+  std::mt19937_64 random(24);
+  const WeightedChain chain = DrawnChain({.steps = 20, .extent = 4}, random, 1, std::nullopt, 2);
+  const std::vector<double> last = Drawn(chain.first.size(), random);
+  for (const auto& [coarse, storage] : {std::pair(CoarseOperator::kInject, Storage::kCPoints),
+                                        std::pair(CoarseOperator::kSum, Storage::kAll)}) {
+    const SolveSetting setting = {
+        .coarsening = {3}, .levels = 0, .coarse = coarse, .h = 1.0 / 20, .storage = storage};
+    for (const auto& [plain, recorded] : {std::pair(Way::kOneByOne, Way::kOneByOneRecorded),
+                                          std::pair(Way::kStreams, Way::kStreamsRecorded),
+                                          std::pair(Way::kGrouped, Way::kGroupedRecorded)}) {
+      DeviceWay one(target, chain, setting, plain);
+      DeviceWay other(target, chain, setting, recorded);
+      // The first solve records, the others replay, with the room of the adjoint as well.
+      for (int solve = 0; solve < 3; ++solve) {
+        SCOPED_TRACE(std::string(NameOf(recorded)) + ", solve " + std::to_string(solve));
+        const BothWays expected = one.Solve(chain, last, 4);
+        const BothWays found = other.Solve(chain, last, 4);
+        EXPECT_EQ(found.last, expected.last);
+        EXPECT_EQ(found.first, expected.first);
+        EXPECT_EQ(found.gradient, expected.gradient);
+        EXPECT_EQ(found.residuals, expected.residuals);
+      }
+    }
+  }
+}
+
+TEST_F(DeviceChains, StorageOfCPointsChangesNoBitOfAdjointsAndGradients) {
+  std::mt19937_64 random(25);
+  const WeightedChain chain = DrawnChain({.steps = 37, .extent = 4}, random);
+  const std::vector<double> last = Drawn(chain.first.size(), random);
+  std::optional<BothWays> first;
+  for (const Storage storage : {Storage::kAll, Storage::kCPoints}) {
+    for (const Way way : {Way::kOneByOne, Way::kStreams, Way::kThreads}) {
+      const SolveSetting setting = {
+          .coarsening = {4}, .levels = 0, .h = 1.0 / 37, .storage = storage};
+      DeviceWay device(target, chain, setting, way);
+      const BothWays found = device.Solve(chain, last, 2);
+      if (!first) first = found;
+      EXPECT_EQ(found.last, first->last) << NameOf(way);
+      EXPECT_EQ(found.first, first->first) << NameOf(way);
+      EXPECT_EQ(found.gradient, first->gradient) << NameOf(way);
+    }
+  }
+}
+
+// One engine of the stand-in computes groups as it computes each by itself.
+TEST_F(DeviceChains, SideBySideIsBlockByBlockBitForBitWithOneEngine) {
+  cudnn::Functions one_engine = functions;
+  one_engine.cudnnGetConvolutionForwardAlgorithm_v7 = [](auto... arguments) {
+    return OneEngine(&::cudnnGetConvolutionForwardAlgorithm_v7, arguments...);
+  };
+  one_engine.cudnnGetConvolutionBackwardDataAlgorithm_v7 = [](auto... arguments) {
+    return OneEngine(&::cudnnGetConvolutionBackwardDataAlgorithm_v7, arguments...);
+  };
+  one_engine.cudnnGetConvolutionBackwardFilterAlgorithm_v7 = [](auto... arguments) {
+    return OneEngine(&::cudnnGetConvolutionBackwardFilterAlgorithm_v7, arguments...);
+  };
+  const DeviceTarget on_one = {cuda::GetDriver(), &one_engine, context};
+  std::mt19937_64 random(26);
+  const WeightedChain chain = DrawnChain({.steps = 32, .extent = 4}, random, 1, std::nullopt, 2);
+  const std::vector<double> last = Drawn(chain.first.size(), random);
+  for (const CoarseOperator coarse :
+       {CoarseOperator::kInject, CoarseOperator::kSum, CoarseOperator::kSum2}) {
+    SCOPED_TRACE(NameOf(coarse));
+    const SolveSetting setting = {
+        .coarsening = {4, 2}, .levels = 3, .coarse = coarse, .h = 1.0 / 32};
+    DeviceWay streams(on_one, chain, setting, Way::kStreams);
+    DeviceWay grouped(on_one, chain, setting, Way::kGrouped);
+    const BothWays expected = streams.Solve(chain, last, 2);
+    const BothWays found = grouped.Solve(chain, last, 2);
+    EXPECT_EQ(found.last, expected.last);
+    EXPECT_EQ(found.first, expected.first);
+    EXPECT_EQ(found.gradient, expected.gradient);
+  }
+}
+
+TEST_F(DeviceChains, ACoarseSumIsOneConvolutionOfAllItsLayers) {
+  std::mt19937_64 random(27);
+  const WeightedChain chain = DrawnChain({.steps = 64, .extent = 4}, random);
+  for (const auto& [coarse, calls] :
+       {std::pair(CoarseOperator::kSum, 1), std::pair(CoarseOperator::kSum2, 2)}) {
+    const SolveSetting setting = {
+        .coarsening = {4}, .levels = 3, .coarse = coarse, .h = 1.0 / 64, .lanes = 2};
+    DeviceSolve lanes(target, chain, setting, Lanes::Threads::kCallersAlone);
+    GroupedSolve all(target, chain, setting);
+    for (LayerSystem* system :
+         {static_cast<LayerSystem*>(&*lanes.system), static_cast<LayerSystem*>(all.system.get())}) {
+      ASSERT_TRUE(system->Broadcast().ok());
+      ASSERT_TRUE(system->RelaxF(0, LayerSystem::Source::kNone).ok());
+      ASSERT_TRUE(system->Advance(0).ok());
+      ASSERT_TRUE(system->Restrict(0).ok());
+    }
+    // Level 1 has 16 steps of 4 layers in blocks of 4.
+    const int64_t before = lanes.propagator->convolution_calls();
+    ASSERT_TRUE(lanes.system->RelaxF(1, LayerSystem::Source::kRestricted).ok());
+    EXPECT_EQ(lanes.propagator->convolution_calls() - before, 4 * 3 * calls);
+    const int64_t before_all = all.system->convolution_calls();
+    ASSERT_TRUE(all.system->RelaxF(1, LayerSystem::Source::kRestricted).ok());
+    EXPECT_EQ(all.system->convolution_calls() - before_all, 3 * calls);
   }
 }
 

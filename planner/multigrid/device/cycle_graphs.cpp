@@ -1,0 +1,104 @@
+#include "planner/multigrid/device/cycle_graphs.h"
+
+#include <string>
+#include <utility>
+
+namespace ucudnn::multigrid {
+
+Result<std::unique_ptr<DeviceLanes>> DeviceLanes::Make(const DeviceTarget& target, int count) {
+  auto made = std::make_unique<DeviceLanes>();
+  for (int lane = 0; lane < count; ++lane) {
+    UCUDNN_ASSIGN_OR_RETURN(auto one, DeviceLane::Make(target));
+    made->lanes_.push_back(std::move(one));
+  }
+  return made;
+}
+
+Status DeviceLanes::Reserve(const LaneNeeds& needs) {
+  for (const auto& lane : lanes_) UCUDNN_RETURN_IF_ERROR(lane->Reserve(needs));
+  return Status::Ok();
+}
+
+Status DeviceLanes::Join() {
+  UCUDNN_RETURN_IF_ERROR(Gather());
+  return Fork();
+}
+
+Status DeviceLanes::Gather() {
+  for (size_t i = 1; i < lanes_.size(); ++i) {
+    UCUDNN_RETURN_IF_ERROR(lanes_[i]->Record());
+    UCUDNN_RETURN_IF_ERROR(lanes_[i]->LetFollow(first()));
+  }
+  return Status::Ok();
+}
+
+Status DeviceLanes::Fork() {
+  if (lanes_.size() == 1) return Status::Ok();
+  UCUDNN_RETURN_IF_ERROR(first().Record());
+  for (size_t i = 1; i < lanes_.size(); ++i) UCUDNN_RETURN_IF_ERROR(first().LetFollow(*lanes_[i]));
+  return Status::Ok();
+}
+
+Status DeviceLanes::Wait() {
+  for (const auto& lane : lanes_) UCUDNN_RETURN_IF_ERROR(lane->Wait());
+  return Status::Ok();
+}
+
+Result<CycleGraphs> CycleGraphs::Make(const DeviceTarget& target) {
+  if (const char* missing = target.driver->MissingForGraphs()) {
+    return Status::Error(std::string("the CUDA driver lacks ") + missing +
+                         ", which recorded cycles need");
+  }
+  return CycleGraphs(target);
+}
+
+Result<CycleGraphs::Exec> CycleGraphs::Record(DeviceLanes& lanes,
+                                              const std::function<Status()>& work) {
+  const cuda::Driver& driver = *target_.driver;
+  const CUstream stream = lanes.first().stream();
+  // Other threads of the program may allocate meanwhile.
+  UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(
+      driver, driver.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED),
+      "cuStreamBeginCapture"));
+  Status recorded = lanes.Fork();
+  if (recorded.ok()) recorded = work();
+  if (recorded.ok()) recorded = lanes.Gather();
+  CUgraph graph = nullptr;
+  const CUresult ended = driver.cuStreamEndCapture(stream, &graph);
+  CUgraphExec exec = nullptr;
+  CUresult instantiated = CUDA_SUCCESS;
+  if (recorded.ok() && ended == CUDA_SUCCESS) {
+    instantiated = driver.cuGraphInstantiateWithFlags(&exec, graph, 0);
+  }
+  if (graph != nullptr) driver.cuGraphDestroy(graph);
+  UCUDNN_RETURN_IF_ERROR(std::move(recorded));
+  UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(driver, ended, "cuStreamEndCapture"));
+  UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(driver, instantiated, "cuGraphInstantiateWithFlags"));
+  return Exec(exec, {target_.driver});
+}
+
+Status CycleGraphs::Run(int kind, DeviceLanes& lanes, const std::function<Status()>& work) {
+  if (static_cast<size_t>(kind) >= kinds_.size()) kinds_.resize(static_cast<size_t>(kind) + 1);
+  Kind& of_kind = kinds_[kind];
+  if (!of_kind.has_run) {
+    of_kind.has_run = true;
+    return work();
+  }
+  const cuda::ContextScope scope(*target_.driver, target_.context);
+  if (!of_kind.graph) {
+    UCUDNN_ASSIGN_OR_RETURN(of_kind.graph, Record(lanes, work));
+  }
+  ++launches_;
+  UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(
+      *target_.driver, target_.driver->cuGraphLaunch(of_kind.graph.get(), lanes.first().stream()),
+      "cuGraphLaunch"));
+  return lanes.Fork();
+}
+
+Status CycleGraphs::Forget(DeviceLanes& lanes) {
+  UCUDNN_RETURN_IF_ERROR(lanes.Wait());
+  kinds_.clear();
+  return Status::Ok();
+}
+
+}  // namespace ucudnn::multigrid

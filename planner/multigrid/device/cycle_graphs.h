@@ -1,0 +1,70 @@
+// Streams whose blocks run at once, and what they were given as a CUDA graph that runs again.
+// Thread-compatible.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/status.h"
+#include "planner/multigrid/device/device_memory.h"
+
+namespace ucudnn::multigrid {
+
+// The lanes of one solve. What is enqueued on the first, or waited for, is behind all of Join.
+class DeviceLanes {
+ public:
+  static Result<std::unique_ptr<DeviceLanes>> Make(const DeviceTarget& target, int count);
+
+  int count() const { return static_cast<int>(lanes_.size()); }
+  DeviceLane& lane(int number) { return *lanes_[number]; }
+  DeviceLane& first() { return *lanes_.front(); }
+  Status Reserve(const LaneNeeds& needs);
+
+  // All that is enqueued from now on waits for all that is enqueued.
+  Status Join();
+  // The other lanes wait for the first.
+  Status Fork();
+  // The first waits for the other lanes.
+  Status Gather();
+  Status Wait();
+
+ private:
+  std::vector<std::unique_ptr<DeviceLane>> lanes_;
+};
+
+// Work that is the same each time, by its kind: what was enqueued on some lanes.
+class CycleGraphs {
+ public:
+  // An error where the driver has no graphs. `target` and what it points to outlive them.
+  static Result<CycleGraphs> Make(const DeviceTarget& target);
+
+  // The first work of a kind runs as it is, so that whatever is made at its first use is made; the
+  // second is recorded, and from then on that is launched instead. `work` enqueues the same each
+  // time and waits for nothing. REQUIRES: the lanes are joined; so they are behind it.
+  Status Run(int kind, DeviceLanes& lanes, const std::function<Status()>& work);
+  // Forgets all: addresses that were recorded have changed. Waits for the lanes.
+  Status Forget(DeviceLanes& lanes);
+
+  int64_t launches() const { return launches_; }
+
+ private:
+  struct ExecDeleter {
+    const cuda::Driver* driver;
+    void operator()(CUgraphExec exec) const { driver->cuGraphExecDestroy(exec); }
+  };
+  using Exec = std::unique_ptr<CUgraphExec_st, ExecDeleter>;
+  struct Kind {
+    bool has_run = false;
+    Exec graph;
+  };
+
+  explicit CycleGraphs(const DeviceTarget& target) : target_(target) {}
+  Result<Exec> Record(DeviceLanes& lanes, const std::function<Status()>& work);
+
+  DeviceTarget target_;
+  std::vector<Kind> kinds_;
+  int64_t launches_ = 0;
+};
+
+}  // namespace ucudnn::multigrid

@@ -1,0 +1,133 @@
+#include "planner/multigrid/device/device_memory.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace ucudnn::multigrid {
+
+Result<DeviceNumbers> DeviceNumbers::Make(const DeviceTarget& target, int64_t count) {
+  const cuda::ContextScope scope(*target.driver, target.context);
+  CUdeviceptr address = 0;
+  const size_t bytes = static_cast<size_t>(std::max<int64_t>(count, 1)) * target.precision->bytes;
+  const CUresult result = target.driver->cuMemAlloc(&address, bytes);
+  if (result != CUDA_SUCCESS) {
+    return Status::Error("no device memory for " + std::to_string(bytes) + " bytes: " +
+                         cuda::DriverStatus(*target.driver, result, "cuMemAlloc").message());
+  }
+  return DeviceNumbers(target, address, count);
+}
+
+DeviceNumbers::DeviceNumbers(DeviceNumbers&& other) noexcept
+    : target_(other.target_), address_(std::exchange(other.address_, 0)), count_(other.count_) {}
+
+DeviceNumbers& DeviceNumbers::operator=(DeviceNumbers&& other) noexcept {
+  std::swap(target_, other.target_);
+  std::swap(address_, other.address_);
+  std::swap(count_, other.count_);
+  return *this;
+}
+
+DeviceNumbers::~DeviceNumbers() {
+  if (address_ == 0) return;
+  const cuda::ContextScope scope(*target_.driver, target_.context);
+  target_.driver->cuMemFree(address_);
+}
+
+void LaneNeeds::Include(const LaneNeeds& other) {
+  room = std::max(room, other.room);
+  workspace = std::max(workspace, other.workspace);
+}
+
+Result<std::unique_ptr<DeviceLane>> DeviceLane::Make(const DeviceTarget& target) {
+  const cuda::ContextScope scope(*target.driver, target.context);
+  const cudnn::Functions& functions = *target.functions;
+  std::unique_ptr<DeviceLane> lane(new DeviceLane(target));
+  UCUDNN_RETURN_IF_ERROR(lane->stream_.Create());
+  UCUDNN_RETURN_IF_ERROR(lane->reached_.CreateUntimed());
+  UCUDNN_RETURN_IF_ERROR(
+      CudnnStatus(functions, functions.cudnnCreate(&lane->handle_), "cudnnCreate"));
+  UCUDNN_RETURN_IF_ERROR(CudnnStatus(
+      functions, functions.cudnnSetStream(lane->handle_, lane->stream()), "cudnnSetStream"));
+  return lane;
+}
+
+DeviceLane::~DeviceLane() {
+  const cuda::ContextScope scope(*target_.driver, target_.context);
+  if (stream_.get() != nullptr) target_.driver->cuStreamSynchronize(stream_.get());
+  if (handle_ != nullptr) target_.functions->cudnnDestroy(handle_);
+}
+
+Status DeviceLane::Reserve(const LaneNeeds& needs) {
+  UCUDNN_RETURN_IF_ERROR(Wait());
+  if (needs.room > held_.room) {
+    room_.reset();
+    UCUDNN_ASSIGN_OR_RETURN(DeviceNumbers room, DeviceNumbers::Make(target_, needs.room));
+    room_.emplace(std::move(room));
+    held_.room = needs.room;
+  }
+  if (needs.workspace > held_.workspace) {
+    workspace_.reset();
+    const auto bytes = static_cast<size_t>(target_.precision->bytes);
+    UCUDNN_ASSIGN_OR_RETURN(
+        DeviceNumbers workspace,
+        DeviceNumbers::Make(target_, static_cast<int64_t>((needs.workspace + bytes - 1) / bytes)));
+    workspace_.emplace(std::move(workspace));
+    held_.workspace = needs.workspace;
+  }
+  return Status::Ok();
+}
+
+Status DeviceLane::Record() {
+  const cuda::ContextScope scope(*target_.driver, target_.context);
+  return reached_.Record(stream_.get());
+}
+
+Status DeviceLane::LetFollow(const DeviceLane& other) {
+  const cuda::ContextScope scope(*target_.driver, target_.context);
+  return reached_.HoldBack(other.stream());
+}
+
+Status DeviceLane::Wait() {
+  const cuda::ContextScope scope(*target_.driver, target_.context);
+  return stream_.Synchronize();
+}
+
+Status DeviceLane::Copy(Address from, Address to, int64_t count) {
+  const cuda::ContextScope scope(*target_.driver, target_.context);
+  return cuda::DriverStatus(
+      *target_.driver,
+      target_.driver->cuMemcpyDtoDAsync(
+          reinterpret_cast<CUdeviceptr>(to), reinterpret_cast<CUdeviceptr>(from),
+          static_cast<size_t>(count) * target_.precision->bytes, stream_.get()),
+      "cuMemcpyDtoDAsync");
+}
+
+Status DeviceLane::Upload(const double* from, Address to, int64_t count) {
+  const cuda::ContextScope scope(*target_.driver, target_.context);
+  const size_t bytes = static_cast<size_t>(count) * target_.precision->bytes;
+  if (staging_.size() < bytes) staging_.resize(bytes);
+  Narrow(*target_.precision, from, count, staging_.data());
+  UCUDNN_RETURN_IF_ERROR(
+      cuda::DriverStatus(*target_.driver,
+                         target_.driver->cuMemcpyHtoDAsync(reinterpret_cast<CUdeviceptr>(to),
+                                                           staging_.data(), bytes, stream_.get()),
+                         "cuMemcpyHtoDAsync"));
+  return stream_.Synchronize();
+}
+
+Status DeviceLane::Download(Address from, double* to, int64_t count) {
+  const cuda::ContextScope scope(*target_.driver, target_.context);
+  const size_t bytes = static_cast<size_t>(count) * target_.precision->bytes;
+  if (staging_.size() < bytes) staging_.resize(bytes);
+  UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(
+      *target_.driver,
+      target_.driver->cuMemcpyDtoHAsync(staging_.data(), reinterpret_cast<CUdeviceptr>(from), bytes,
+                                        stream_.get()),
+      "cuMemcpyDtoHAsync"));
+  UCUDNN_RETURN_IF_ERROR(stream_.Synchronize());
+  Widen(*target_.precision, staging_.data(), count, to);
+  return Status::Ok();
+}
+
+}  // namespace ucudnn::multigrid

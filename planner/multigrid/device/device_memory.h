@@ -1,0 +1,104 @@
+// Memory and streams of a device, with its cuDNN. Thread-compatible; what a lane enqueues runs on
+// its stream, in order.
+#pragma once
+
+#include <cuda.h>
+#include <cudnn.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/status.h"
+#include "cuda/driver.h"
+#include "cuda/resources.h"
+#include "cudnn/functions.h"
+#include "planner/multigrid/device/precision.h"
+
+namespace ucudnn::multigrid {
+
+// Of numbers in memory of the device; they are of the target's precision.
+using Address = std::byte*;
+
+// The caller owns both tables and keeps them and the context alive.
+struct DeviceTarget {
+  const cuda::Driver* driver = nullptr;
+  const cudnn::Functions* functions = nullptr;
+  CUcontext context = nullptr;
+  const Precision* precision = &kSinglePrecision;
+
+  // `count` numbers behind `address`.
+  Address Behind(Address address, int64_t count) const {
+    return address + count * precision->bytes;
+  }
+};
+
+// Numbers in memory of the device. Movable.
+class DeviceNumbers {
+ public:
+  static Result<DeviceNumbers> Make(const DeviceTarget& target, int64_t count);
+  DeviceNumbers(DeviceNumbers&& other) noexcept;
+  DeviceNumbers& operator=(DeviceNumbers&& other) noexcept;
+  ~DeviceNumbers();
+
+  Address data() const { return reinterpret_cast<Address>(address_); }
+  int64_t count() const { return count_; }
+
+ private:
+  DeviceNumbers(const DeviceTarget& target, CUdeviceptr address, int64_t count)
+      : target_(target), address_(address), count_(count) {}
+
+  DeviceTarget target_;
+  CUdeviceptr address_ = 0;
+  int64_t count_ = 0;
+};
+
+// What calls of a lane need besides their operands.
+struct LaneNeeds {
+  int64_t room = 0;      // numbers
+  size_t workspace = 0;  // bytes
+
+  void Include(const LaneNeeds& other);
+};
+
+// A stream with its own cuDNN handle and room.
+class DeviceLane {
+ public:
+  static Result<std::unique_ptr<DeviceLane>> Make(const DeviceTarget& target);
+  ~DeviceLane();
+
+  // Holds at least that much from now on. What it held before may have moved, so graphs recorded
+  // with it must not run again. Waits for the lane.
+  Status Reserve(const LaneNeeds& needs);
+
+  CUstream stream() const { return stream_.get(); }
+  cudnnHandle_t handle() const { return handle_; }
+  Address room() const { return room_ ? room_->data() : nullptr; }
+  Address workspace() const { return workspace_ ? workspace_->data() : nullptr; }
+  // Remembers what is enqueued up to now; what `other` is given from then on waits for that.
+  Status Record();
+  Status LetFollow(const DeviceLane& other);
+  Status Wait();
+  // Enqueues a copy on the device.
+  Status Copy(Address from, Address to, int64_t count);
+  // Copy between host and device, and wait for the lane.
+  Status Upload(const double* from, Address to, int64_t count);
+  Status Download(Address from, double* to, int64_t count);
+
+ private:
+  explicit DeviceLane(const DeviceTarget& target)
+      : target_(target), stream_(*target.driver), reached_(*target.driver) {}
+
+  DeviceTarget target_;
+  cuda::Stream stream_;
+  cuda::Event reached_;
+  cudnnHandle_t handle_ = nullptr;
+  LaneNeeds held_;
+  std::optional<DeviceNumbers> room_;
+  std::optional<DeviceNumbers> workspace_;
+  std::vector<std::byte> staging_;  // numbers on their way, as the device has them
+};
+
+}  // namespace ucudnn::multigrid

@@ -1,0 +1,99 @@
+#include "planner/multigrid/device/precision.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "base/text.h"
+
+namespace ucudnn::multigrid {
+namespace {
+
+constexpr Precision kPrecisions[] = {
+    {"fp32", "single precision", CUDNN_DATA_FLOAT, 4, CUDNN_FMA_MATH, 0x1p-24, 24, -149, false},
+    {"tf32", "single precision (convolutions in TF32)", CUDNN_DATA_FLOAT, 4, CUDNN_DEFAULT_MATH,
+     0x1p-24, 24, -149, false},
+    {"fp16", "half precision", CUDNN_DATA_HALF, 2, CUDNN_TENSOR_OP_MATH, 0x1p-11, 11, -24, true},
+    {"bf16", "bfloat16", CUDNN_DATA_BFLOAT16, 2, CUDNN_TENSOR_OP_MATH, 0x1p-8, 8, -133, false},
+};
+
+constexpr int kBitsOfTwoBytes = 16;
+
+// The bits of an IEEE number of two bytes are its exponent's field, less one for the leading bit,
+// above its significant bits: so they count the numbers above 0.
+uint16_t BitsOf(const Precision& precision, double value) {
+  const int fraction_bits = precision.significant_bits - 1;
+  const auto infinite =
+      static_cast<uint16_t>(((1U << (kBitsOfTwoBytes - 1 - fraction_bits)) - 1) << fraction_bits);
+  const auto sign = static_cast<uint16_t>(std::signbit(value) ? 1U << (kBitsOfTwoBytes - 1) : 0U);
+  if (std::isnan(value)) return infinite | uint16_t{1};
+  const double magnitude = std::abs(value);
+  if (magnitude == 0) return sign;
+  if (std::isinf(magnitude)) return sign | infinite;
+  int exponent = 0;
+  std::frexp(magnitude, &exponent);
+  // Of the last bit of what it is rounded to.
+  const int last = std::max(exponent - precision.significant_bits, precision.least_exponent);
+  const auto units = static_cast<int64_t>(std::nearbyint(std::ldexp(magnitude, -last)));
+  const int64_t bits = (int64_t{last - precision.least_exponent} << fraction_bits) + units;
+  return sign | static_cast<uint16_t>(std::min<int64_t>(bits, infinite));
+}
+
+double ValueOf(const Precision& precision, uint16_t bits) {
+  const int fraction_bits = precision.significant_bits - 1;
+  const int field = (bits & 0x7FFF) >> fraction_bits;
+  const int fraction = bits & ((1 << fraction_bits) - 1);
+  const double sign = bits >> (kBitsOfTwoBytes - 1) != 0 ? -1 : 1;
+  if (field == (1 << (kBitsOfTwoBytes - 1 - fraction_bits)) - 1) {
+    return fraction != 0 ? std::numeric_limits<double>::quiet_NaN()
+                         : sign * std::numeric_limits<double>::infinity();
+  }
+  const int units = field == 0 ? fraction : fraction + (1 << fraction_bits);
+  return sign * std::ldexp(units, precision.least_exponent + std::max(field, 1) - 1);
+}
+
+}  // namespace
+
+const Precision& kSinglePrecision = kPrecisions[0];
+
+std::string PrecisionNames() {
+  std::vector<std::string> names;
+  for (const Precision& row : kPrecisions) names.emplace_back(row.name);
+  return Join(names, ", ");
+}
+
+Result<const Precision*> ParsePrecision(const std::string& name) {
+  for (const Precision& row : kPrecisions) {
+    if (name == row.name) return &row;
+  }
+  return Status::Error(Quoted(name) + ": expected one of " + PrecisionNames());
+}
+
+void Narrow(const Precision& precision, const double* from, int64_t count, std::byte* to) {
+  for (int64_t i = 0; i < count; ++i) {
+    if (precision.type == CUDNN_DATA_FLOAT) {
+      const auto narrow = static_cast<float>(from[i]);
+      std::memcpy(to + i * sizeof narrow, &narrow, sizeof narrow);
+    } else {
+      const uint16_t narrow = BitsOf(precision, from[i]);
+      std::memcpy(to + i * sizeof narrow, &narrow, sizeof narrow);
+    }
+  }
+}
+
+void Widen(const Precision& precision, const std::byte* from, int64_t count, double* to) {
+  for (int64_t i = 0; i < count; ++i) {
+    if (precision.type == CUDNN_DATA_FLOAT) {
+      float narrow = 0;
+      std::memcpy(&narrow, from + i * sizeof narrow, sizeof narrow);
+      to[i] = narrow;
+    } else {
+      uint16_t narrow = 0;
+      std::memcpy(&narrow, from + i * sizeof narrow, sizeof narrow);
+      to[i] = ValueOf(precision, narrow);
+    }
+  }
+}
+
+}  // namespace ucudnn::multigrid

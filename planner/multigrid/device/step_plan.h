@@ -1,0 +1,106 @@
+// Which library calls make many steps of a level at once, and running them. Steps of one kind whose
+// numbers lie at equal distances are one call, and so are all layers that a coarse step applies to
+// one input.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/status.h"
+#include "planner/multigrid/coarse_operator.h"
+#include "planner/multigrid/device/device_weights.h"
+#include "planner/multigrid/device/step_kernels.h"
+
+namespace ucudnn::multigrid {
+
+// One call of StepKernels: positions first..first + count - 1 of what is planned.
+struct StepCall {
+  Arrangement steps;
+  int first = 0;
+  double factor = 1;
+  bool is_first = true;  // of its positions, so that it begins the sum
+  const ArrangedNumbers* numbers = nullptr;
+};
+
+// What is applied to one input.
+struct StepPhase {
+  int begin = 0;  // the first layer of position 0
+  std::vector<StepCall> calls;
+};
+
+// Phases follow each other: one, or two of sum2.
+using StepPlan = std::vector<StepPhase>;
+
+// Runs plans of one stage. Thread-compatible; lanes run at once.
+class StepRunner {
+ public:
+  using States = StepKernels::States;
+
+  static Result<std::unique_ptr<StepRunner>> Make(const DeviceTarget& target,
+                                                  const DeviceStage& stage, int lanes);
+
+  // The plan of steps that apply `ranges`, one of each position.
+  Result<StepPlan> Plan(const std::vector<LayerRanges>& ranges);
+  // Makes ready for `pass` of the plan's positions all at once or one by one, with states of an
+  // image behind those of the image before by any of `distances` (all at once; alone as far as
+  // well).
+  Status Prepare(const StepPlan& plan, const std::vector<int64_t>& distances, Pass pass);
+  const LaneNeeds& needs() const { return needs_; }
+
+  // Positions begin..end - 1 of a plan; states begin with those of position `begin`.
+  struct Positions {
+    int begin = 0;
+    int end = 1;
+  };
+  struct AdjointStates {
+    States linearised, from, out;
+  };
+  // out = Phi(from).
+  Status Step(const StepPlan& plan, const Positions& positions, const States& from,
+              const States& out, DeviceLane& lane);
+  // out = (dPhi)^T from, one phase of it, linearised at `states`. The phases are run in order, with
+  // the same states otherwise, and what is between them is the lane's.
+  Status AdjointPhase(const StepPlan& plan, int phase, const Positions& positions,
+                      const AdjointStates& states, DeviceLane& lane);
+  // Of the plan of single steps: what is written into `gradients`, one for each call of the plan.
+  Status Gradient(const StepPlan& plan, const States& states, const States& adjoints,
+                  const std::vector<ArrangedNumbers>& gradients, DeviceLane& lane);
+
+  const DeviceTarget& target() const { return target_; }
+  const DeviceStage& stage() const { return stage_; }
+  const StageShapes& shapes() const { return shapes_; }
+  DeviceWeights& weights() { return *weights_; }
+  StateSums& sums() { return sums_; }
+  int64_t StateSize() const { return shapes_.StateSize(); }
+  int batch() const { return stage_.batch; }
+
+  int64_t convolution_calls() const;
+  int64_t backward_calls() const;
+
+ private:
+  StepRunner(const DeviceTarget& target, const DeviceStage& stage, StageShapes shapes)
+      : target_(target),
+        stage_(stage),
+        shapes_(std::move(shapes)),
+        sums_(target, shapes_.StateSize(), stage.batch) {}
+  // The runs of one kind in a range of layers, as a call with the numbers of one group each.
+  std::vector<Arrangement> PartsOf(const LayerRange& range) const;
+  Status PlanPhase(const std::vector<LayerRanges>& ranges, int phase, StepPhase& made);
+  // What a call works on, of those of its positions that are asked for; none: count 0.
+  StepKernels::Operands OperandsOf(const StepCall& call, const Positions& positions,
+                                   const DeviceLane& lane) const;
+  States Moved(const States& states, int positions) const;
+  // What lies between two phases, in the lane's room.
+  States Middle(const Positions& positions, const DeviceLane& lane) const;
+
+  DeviceTarget target_;
+  DeviceStage stage_;
+  StageShapes shapes_;
+  StateSums sums_;
+  std::unique_ptr<DeviceWeights> weights_;
+  std::vector<std::unique_ptr<StepKernels>> kernels_;  // by kind
+  LaneNeeds needs_;
+  int64_t middle_ = 0;  // numbers in front of the kernels' room
+};
+
+}  // namespace ucudnn::multigrid
