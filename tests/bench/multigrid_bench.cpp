@@ -1,0 +1,147 @@
+// Solves of layer-parallel multigrid on the CPU stand-in, in each of the ways in which blocks run
+// at once, beside serial propagation; and what a library call costs the host, on a device that does
+// nothing. `multigrid_bench [MOST_LAYERS]`; all times are CPU times, by the clock.
+#include <cuda.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "planner/multigrid/device/device_solvers.h"
+#include "tests/support/null_device.h"
+#include "tests/support/stand_in.h"
+#include "tests/unit/planner/multigrid/plain_chain.h"
+
+namespace ucudnn::multigrid {
+namespace {
+
+constexpr int kLanes = 8;
+constexpr int kCycles = 2;
+constexpr size_t kWorkspace = size_t{64} << 20;
+
+CUcontext OpenContext() {
+  CUcontext context = nullptr;
+  if (cuInit(0) != CUDA_SUCCESS || cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS ||
+      cuCtxSetCurrent(context) != CUDA_SUCCESS) {
+    std::fprintf(stderr, "no device\n");
+    std::exit(1);
+  }
+  return context;
+}
+
+template <typename T>
+T Get(Result<T> result) {
+  if (result.ok()) return std::move(*result);
+  std::fprintf(stderr, "%s\n", result.message().c_str());
+  std::exit(1);
+}
+
+// A chain of Kirby's layers: 4 channels of 24 x 24, 7 x 7.
+struct Chain {
+  explicit Chain(int layers)
+      : layers(layers),
+        random(1),
+        chain(DrawnChain({.steps = layers, .channels = 4, .extent = 24, .window = 7}, random)) {}
+
+  int layers;
+  std::mt19937_64 random;
+  WeightedChain chain;
+};
+
+class Solver {
+ public:
+  Solver(const DeviceTarget& target, const Chain& chain, Way way, int levels)
+      : chain_(chain), hierarchy_(Get(Hierarchy::Make(chain.layers, {8}, levels))) {
+    const DeviceSolvers solvers(target, way, kLanes, kWorkspace);
+    solver_ = Get(solvers.MakeOf({chain.chain.chain, chain.chain.stage(), chain.chain.parameters,
+                                  hierarchy_, settings_, 1.0 / chain.layers},
+                                 way));
+  }
+
+  // Seconds of the fastest of a few solves, behind as many as make all ready.
+  double Time(int cycles) {
+    constexpr int kWarm = 2;
+    constexpr int kRuns = 3;
+    double fastest = std::numeric_limits<double>::infinity();
+    for (int run = 0; run < kWarm + kRuns; ++run) {
+      const auto begin = std::chrono::steady_clock::now();
+      Run(cycles);
+      const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
+      if (run >= kWarm) fastest = std::min(fastest, time.count());
+    }
+    return fastest;
+  }
+
+  void Run(int cycles) {
+    SolveOptions options;
+    options.cycles = cycles;
+    options.measures_cycles = false;
+    Get(solver_->Run(chain_.chain.first, options, last_));
+  }
+
+ private:
+  const Chain& chain_;
+  Hierarchy hierarchy_;
+  NetworkSettings settings_;
+  std::unique_ptr<DeviceSolver> solver_;
+  std::vector<double> last_;
+};
+
+void PrintWays(const DeviceTarget& target, int most_layers) {
+  std::printf("ms of a solve of two cycles on the CPU stand-in (CPU times), coarsening 8, FCF\n");
+  std::printf("%-8s%18s", "layers", "serial");
+  for (const Way way : AllWays()) std::printf("%18s", NameOf(way));
+  std::printf("\n");
+  for (int layers = 64; layers <= most_layers; layers *= 4) {
+    const Chain chain(layers);
+    std::printf("%-8d%18.1f", layers, Solver(target, chain, Way::kOneByOne, 1).Time(kCycles) * 1e3);
+    for (const Way way : AllWays()) {
+      std::printf("%18.1f", Solver(target, chain, way, 0).Time(kCycles) * 1e3);
+      std::fflush(stdout);
+    }
+    std::printf("\n");
+  }
+}
+
+// Of each of so many more cycles, so that what a solve begins and ends with does not count.
+void PrintHostTimes(const DeviceTarget& target, int layers) {
+  std::printf("\nhost time of a cycle of %d layers on a device that does nothing\n", layers);
+  std::printf("%-18s%10s%12s%18s\n", "way", "calls", "us", "us for a call");
+  const Chain chain(layers);
+  constexpr int kMore = 4;
+  for (const Way way : AllWays()) {
+    Solver solver(target, chain, way, 0);
+    double seconds[2];
+    double calls[2];
+    for (const int more : {0, 1}) {
+      solver.Run(kCycles + more * kMore);
+      seconds[more] = solver.Time(kCycles + more * kMore);
+      const long before = test::NullCalls();
+      solver.Run(kCycles + more * kMore);
+      calls[more] = static_cast<double>(test::NullCalls() - before);
+    }
+    const double us = (seconds[1] - seconds[0]) * 1e6 / kMore;
+    const double calls_of_cycle = (calls[1] - calls[0]) / kMore;
+    std::printf("%-18s%10.0f%12.2f%18.3f\n", NameOf(way), calls_of_cycle, us, us / calls_of_cycle);
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn::multigrid
+
+int main(int count, char** arguments) {
+  using namespace ucudnn;
+  constexpr int kMostLayers = 4096;
+  constexpr int kHostLayers = 1024;
+  const int most = count > 1 ? std::atoi(arguments[1]) : kMostLayers;
+  const CUcontext context = multigrid::OpenContext();
+  const cudnn::Functions functions = test::StandIn();
+  multigrid::PrintWays({cuda::GetDriver(), &functions, context}, most);
+  const test::NullDevice device = test::MakeNullDevice();
+  multigrid::PrintHostTimes({&device.driver, &device.functions, context}, kHostLayers);
+  return 0;
+}

@@ -1,0 +1,126 @@
+// What a cycle on a device costs the host: calls of libraries, each counted, and no allocation. The
+// device does nothing, so that all allocations are the solver's own.
+#include <gtest/gtest.h>
+
+#include "planner/multigrid/device/device_solvers.h"
+#include "support/device.h"
+#include "support/null_device.h"
+#include "tests/bench/allocation_count.h"
+#include "unit/planner/multigrid/plain_chain.h"
+
+namespace ucudnn::multigrid {
+namespace {
+
+constexpr int kLanes = 3;
+
+class DeviceCalls : public test::DeviceTest {
+ protected:
+  DeviceCalls() {
+    settings.coarse = CoarseOperator::kInject;
+    settings.batch = chain.batch;
+  }
+  std::unique_ptr<DeviceSolver> Solver(Way way) {
+    DeviceSolvers solvers({&device.driver, &device.functions, context}, way, kLanes, 1 << 20);
+    Result<std::unique_ptr<DeviceSolver>> made = solvers.MakeOf(
+        {chain.chain, chain.stage(), chain.parameters, hierarchy, settings, 1.0 / 64}, way);
+    EXPECT_TRUE(made.ok()) << made.message();
+    return std::move(*made);
+  }
+  // Too few for relaxation alone to be exact, so that no residual must be measured.
+  static SolveOptions Cycles(int cycles, bool measures) {
+    SolveOptions options;
+    options.cycles = cycles;
+    options.start = Start::kPrevious;
+    options.measures_cycles = measures;
+    return options;
+  }
+  // Makes, and records, what comes again: the first cycle of a solve is of a kind of its own, and
+  // is recorded in the second solve.
+  void Warm(DeviceSolver& solver, bool measures) {
+    for (int solve = 0; solve < 2; ++solve) Solve(solver, 4, measures);
+  }
+  void Solve(DeviceSolver& solver, int cycles, bool measures) {
+    EXPECT_TRUE(solver.Run(chain.first, Cycles(cycles, measures), last).ok());
+  }
+  void SolveBackward(DeviceSolver& solver, int cycles) {
+    EXPECT_TRUE(
+        solver.SolveBackward(chain.first, Cycles(cycles, true), first, chain.parameters).ok());
+  }
+  template <typename Work>
+  static long AllocationsOf(const Work& work) {
+    const long before = bench::Allocations();
+    work();
+    return bench::Allocations() - before;
+  }
+  // Of each of so many more cycles.
+  long CallsOfACycle(DeviceSolver& solver) {
+    constexpr int kFew = 3;
+    constexpr int kMany = 7;
+    Warm(solver, false);
+    long calls[2];
+    for (const int cycles : {kFew, kMany}) {
+      const long before = test::NullCalls();
+      Solve(solver, cycles, false);
+      calls[cycles == kMany ? 1 : 0] = test::NullCalls() - before;
+    }
+    EXPECT_EQ((calls[1] - calls[0]) % (kMany - kFew), 0);
+    return (calls[1] - calls[0]) / (kMany - kFew);
+  }
+
+  test::NullDevice device = test::MakeNullDevice();
+  std::mt19937_64 random{1};
+  WeightedChain chain = DrawnChain({.steps = 64, .extent = 4}, random, 0.5);
+  Hierarchy hierarchy = *Hierarchy::Make(64, {4}, 2);
+  NetworkSettings settings;
+  std::vector<double> last, first;
+};
+
+TEST_F(DeviceCalls, ACycleAllocatesNothing) {
+  for (const Way way : AllWays()) {
+    for (const CoarseOperator coarse :
+         {CoarseOperator::kInject, CoarseOperator::kSum, CoarseOperator::kSum2}) {
+      SCOPED_TRACE(std::string(NameOf(way)) + ", " + NameOf(coarse));
+      settings.coarse = coarse;
+      const std::unique_ptr<DeviceSolver> solver = Solver(way);
+      Warm(*solver, true);
+      EXPECT_EQ(AllocationsOf([&] { Solve(*solver, 7, true); }),
+                AllocationsOf([&] { Solve(*solver, 3, true); }));
+      for (int solve = 0; solve < 2; ++solve) SolveBackward(*solver, 4);
+      Warm(*solver, true);  // with the adjoint's room
+      EXPECT_EQ(AllocationsOf([&] { SolveBackward(*solver, 7); }),
+                AllocationsOf([&] { SolveBackward(*solver, 3); }));
+      EXPECT_EQ(AllocationsOf([&] { Solve(*solver, 7, true); }),
+                AllocationsOf([&] { Solve(*solver, 3, true); }));
+    }
+  }
+}
+
+// 16 blocks of 4 layers and 16 coarse layers. A step is a convolution with bias and relu, and a
+// sum.
+TEST_F(DeviceCalls, ACycleSideBySideIsSoManyCalls) {
+  constexpr int kStep = 2;
+  constexpr int kRelaxation = 3 * kStep;           // of the F-points, which C-relaxation follows
+  constexpr int kCRelaxation = kStep + 1;          // with the copy
+  constexpr int kRestriction = kStep + kStep + 3;  // Advance; states, right sides, their difference
+  constexpr int kCoarse = 16 * (kStep + 1);        // with the right side
+  constexpr int kCorrection = 1;
+  const std::unique_ptr<DeviceSolver> solver = Solver(Way::kGrouped);
+  EXPECT_EQ(CallsOfACycle(*solver),
+            kCRelaxation + kRelaxation + kRestriction + kCoarse + kCorrection + kRelaxation);
+}
+
+TEST_F(DeviceCalls, ARecordedCycleIsOneLaunch) {
+  for (const Way way : {Way::kOneByOneRecorded, Way::kGroupedRecorded}) {
+    const std::unique_ptr<DeviceSolver> solver = Solver(way);
+    EXPECT_EQ(CallsOfACycle(*solver), 1) << NameOf(way);
+  }
+  // And the other streams wait for it.
+  const std::unique_ptr<DeviceSolver> solver = Solver(Way::kStreamsRecorded);
+  EXPECT_EQ(CallsOfACycle(*solver), 1 + 1 + (kLanes - 1));
+  const long before = test::NullGraphLaunches();
+  Solve(*solver, 5, false);
+  EXPECT_EQ(test::NullGraphLaunches() - before, 5);
+}
+
+}  // namespace
+}  // namespace ucudnn::multigrid
