@@ -6,7 +6,7 @@ import unittest
 
 import machine
 
-WAYS = ("one", "streams", "threads", "grouped")
+WAYS = ("one", "streams", "threads", "grouped", "one-recorded", "streams-recorded", "grouped-recorded")
 DEPTHS = (64, 256) if machine.HOST else (64, 256, 1024, 4093)
 # Single precision: states are rounded at every step, to 2^-24 of their largest numbers.
 ROUNDING = 1e-5

@@ -270,6 +270,7 @@ Result<std::unique_ptr<StageSolver>> DeviceSolvers::Make(const StageToSolve& sta
   std::optional<Way> fastest = way_;
   double fastest_seconds = std::numeric_limits<double>::infinity();
   Status refusal;
+  measured_.clear();
   for (const Way way : way_ ? std::vector<Way>() : AllWays()) {
     // One at a time: together they may not fit the device.
     Result<std::unique_ptr<DeviceSolver>> solver = MakeOf(stage, way);
@@ -279,6 +280,7 @@ Result<std::unique_ptr<StageSolver>> DeviceSolvers::Make(const StageToSolve& sta
       refusal = seconds.status();
       continue;
     }
+    measured_.push_back({way, *seconds});
     if (*seconds >= fastest_seconds) continue;
     fastest = way;
     fastest_seconds = *seconds;

@@ -68,8 +68,14 @@ class DeviceSolvers : public StageSolvers {
   Result<std::unique_ptr<StageSolver>> Make(const StageToSolve& stage) override;
   Result<std::unique_ptr<DeviceSolver>> MakeOf(const StageToSolve& stage, Way way) const;
 
-  // What was chosen for the stage made last.
+  // What was chosen for the stage made last, and of which: seconds of one cycle. Empty where the
+  // way was given.
   Way chosen() const { return chosen_; }
+  struct Measured {
+    Way way;
+    double seconds;
+  };
+  const std::vector<Measured>& measured() const { return measured_; }
 
  private:
   DeviceTarget target_;
@@ -77,6 +83,7 @@ class DeviceSolvers : public StageSolvers {
   int lanes_;
   size_t workspace_limit_;
   Way chosen_ = Way::kOneByOne;
+  std::vector<Measured> measured_;
 };
 
 }  // namespace ucudnn::multigrid

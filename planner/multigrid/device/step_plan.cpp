@@ -39,6 +39,8 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Make(const DeviceTarget& target,
   }
   UCUDNN_ASSIGN_OR_RETURN(StageShapes shapes, ShapesOf(stage.chain, stage.stage));
   std::unique_ptr<StepRunner> runner(new StepRunner(target, stage, std::move(shapes)));
+  // Each lane runs every kernel, so concurrent Workspace Division has a slot of one size for each,
+  // in which each kernel has the fastest algorithm that fits (planning/network_division.h).
   for (const StepShape& shape : runner->shapes_.kinds) {
     UCUDNN_ASSIGN_OR_RETURN(
         auto kernels, StepKernels::Make(target, shape, stage.batch, stage.workspace_limit / lanes));

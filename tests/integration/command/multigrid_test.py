@@ -348,7 +348,9 @@ class Multigrid(CommandTest):
             with self.subTest(option, value=value):
                 self.refused(("kirby-3m", f"{option}={value}"), f"{option} '{value}': {line}")
         self.refused(("kirby-3m", "--coarse", "max"), "--coarse 'max' is no coarse operator; expected one of inject, mid, mean, sum, sum2")
-        for option, value, line in (("--way", "blocks", "expected one of auto, one, streams, threads, grouped"),
+        for option, value, line in (("--way", "blocks", "expected one of auto, one, streams, threads, grouped, one-recorded, streams-recorded, "
+                                     "grouped-recorded"),
+                                    ("--precision", "fp8", "expected one of fp32, tf32, fp16, bf16"),
                                     ("--streams", "0", "expected a whole number from 1 to 1024"),
                                     ("--workspace-limit", "64mb", "expected bytes, as in 64MiB")):
             self.refused((*self.SMALL, "--backend", "cudnn", option, value), f"{option} '{value}': {line}")
@@ -413,11 +415,10 @@ class Multigrid(CommandTest):
         for words in (("--layers", "8"), ("--weights", "w.npz"), ("--train", DIGITS)):
             self.refused(("kirby-3m", "--depths", "8,16", *words),
                          f"{words[0]}: --depths solves networks of several depths, with drawn weights")
-        for words in (("--host",), ("--way", "streams"), ("--streams", "2"), ("--workspace-limit", "1MiB")):
+        for words in (("--host",), ("--way", "streams"), ("--precision", "fp16"), ("--streams", "2"), ("--workspace-limit", "1MiB")):
             self.refused((*self.SMALL, *words), f"{words[0]}: is of a device; expected --backend cudnn with it")
         device = (*self.SMALL, "--backend", "cudnn")
         self.refused((*device, "--threads", "2"), "--threads: is of the host; expected --streams of a device")
-        self.refused((*device, "--train", DIGITS), "--train: devices solve forward alone; expected --backend cpu64 to train")
         self.refused((*self.SMALL, "--machine", "k80x16"), "--machine: says where to model solves; expected --analyse")
         for words in ((*self.TRAIN, "--timeline"), (*self.SMALL, "--levels", "1", "--timeline")):
             self.refused(words, "--timeline: shows a cycle of one solve; expected neither --train nor --levels 1")
@@ -499,6 +500,9 @@ class Multigrid(CommandTest):
         for words in ((), ("--tolerance", "1e-11"), ("--storage", "c-points", "--threads", "1")):
             for expected, loss in zip(serial, losses(*words), strict=True):
                 self.assertAlmostEqual(1, loss / expected, delta=1e-8)
+        for way in ("grouped", "streams-recorded"):
+            for expected, loss in zip(serial, losses("--backend", "cudnn", "--host", "--way", way), strict=True):
+                self.assertAlmostEqual(1, loss / expected, delta=1e-5)  # single precision
         self.assertNotEqual(serial, losses("--cycles", "1", "--relaxation", "F"))
         self.assertIn("\n1 level of 8 layers; serial propagation\n", self.multigrid(*self.TRAIN, "--levels", "1", "--epochs", "1"))
 
