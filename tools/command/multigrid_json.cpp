@@ -173,7 +173,8 @@ std::string FormatSolves(const MultigridWords& words, const std::vector<SolvedNe
 std::string FormatTraining(const MultigridWords& words, const TrainingFacts& facts,
                            const std::vector<TrainedEpoch>& epochs) {
   const multigrid::TrainingSettings& settings = facts.training.settings;
-  ordered_json json = HeadOf(words, facts.problem, {settings.network, false, nullptr, facts.ranks});
+  ordered_json json =
+      HeadOf(words, facts.problem, {settings.network, false, facts.training.device, facts.ranks});
   json["most_backward_cycles"] = settings.network.backward.cycles;
   ordered_json stages = ordered_json::array();
   for (const StageFacts& stage : facts.problem.stages) stages.push_back(StageJson(stage));

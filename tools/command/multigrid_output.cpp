@@ -225,8 +225,8 @@ void PrintDepths(const MultigridWords& words, const std::vector<SolvedNetwork>& 
 void PrintTraining(const MultigridWords& words, const TrainingFacts& facts) {
   const multigrid::TrainingSettings& settings = facts.training.settings;
   PrintNetwork(words, facts.problem);
-  PrintMethod(words, settings.network,
-              MultigridSettings{settings.network, false, nullptr, facts.ranks}.MachineText());
+  const MultigridSettings where = {settings.network, false, facts.training.device, facts.ranks};
+  PrintMethod(words, settings.network, where.MachineText());
   PrintPlacement(facts.placement);
   const StageFacts& longest = facts.problem.LongestStage();
   std::printf("%s; ", LevelsText(longest.levels).c_str());
@@ -251,7 +251,7 @@ void PrintTraining(const MultigridWords& words, const TrainingFacts& facts) {
     std::printf("each step trains on a mini-batch of each replica, and sums their gradients\n");
   }
   std::printf("\n%5s  %9s  %7s  %9s  %9s  %9s\n", "epoch", "loss", "top-1", "cycles", "fell back",
-              "CPU s");
+              where.RunsOnCpu() ? "CPU s" : "s");
   std::fflush(stdout);
 }
 

@@ -334,6 +334,7 @@ Result<MultigridTraining> ReadTraining(const MultigridWords& words,
                                        const MultigridSettings& settings) {
   MultigridTraining training;
   training.settings.network = settings.network;
+  training.device = settings.device;
   if (words.batch.empty()) training.settings.network.batch = kTrainingBatch;
   UCUDNN_ASSIGN_OR_RETURN(training.settings.learning_rate, ParsePositive("--rate", words.rate));
   training.settings.momentum = NumberOf(words.momentum).value_or(-1);

@@ -105,6 +105,7 @@ Result<std::vector<int>> ReadDepths(const MultigridWords& words);
 // With --train.
 struct MultigridTraining {
   multigrid::TrainingSettings settings;
+  std::shared_ptr<MultigridDevice> device;  // as MultigridSettings has it
   int epochs = 1;
   int most_examples = 0;  // 0: all
 };

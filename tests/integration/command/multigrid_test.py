@@ -10,7 +10,7 @@ import subprocess
 import unittest
 import zipfile
 
-from command import CommandTest
+from command import COMMAND, CommandTest
 from digits_net import digits_net
 import terminal
 
@@ -500,11 +500,23 @@ class Multigrid(CommandTest):
         for words in ((), ("--tolerance", "1e-11"), ("--storage", "c-points", "--threads", "1")):
             for expected, loss in zip(serial, losses(*words), strict=True):
                 self.assertAlmostEqual(1, loss / expected, delta=1e-8)
-        for way in ("grouped", "streams-recorded"):
-            for expected, loss in zip(serial, losses("--backend", "cudnn", "--host", "--way", way), strict=True):
-                self.assertAlmostEqual(1, loss / expected, delta=1e-5)  # single precision
         self.assertNotEqual(serial, losses("--cycles", "1", "--relaxation", "F"))
         self.assertIn("\n1 level of 8 layers; serial propagation\n", self.multigrid(*self.TRAIN, "--levels", "1", "--epochs", "1"))
+
+    def test_a_device_trains_like_the_host(self):
+        def losses(*words):
+            return [epoch["loss"] for epoch in self.document(*self.TRAIN, "--epochs", "2", *words)["training"]["epochs"]]
+        self.command = COMMAND  # with the stand-ins beside it
+        host = losses()
+        for way in ("grouped", "streams-recorded"):
+            for expected, loss in zip(host, losses("--backend", "cudnn", "--host", "--way", way), strict=True):
+                self.assertAlmostEqual(1, loss / expected, delta=1e-5)  # single precision
+        text = self.multigrid(*self.TRAIN, "--epochs", "1", "--backend", "cudnn", "--host", "--way", "grouped", "--precision", "tf32")
+        self.assertIn("\nsingle precision (convolutions in TF32) on the CPU stand-in, blocks run: grouped, mini-batch of 6\n", text)
+        document = self.document("kirby-3m", "--layers", "16", "--coarsening", "4", "--backend", "cudnn", "--host", "--precision", "bf16")
+        self.assertEqual("bf16", document["precision"])
+        self.assertEqual(7, len(document["ways"]))
+        self.assertEqual(min(document["ways"], key=document["ways"].get), document["way"])
 
     def test_a_fallback_in_training_is_told_once(self):
         result = self.run_command("multigrid", *self.TRAIN, "--epochs", "2", "--tolerance", "1e-11", "--cycles", "1", "--relaxation", "F",
