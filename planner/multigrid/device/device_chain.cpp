@@ -134,7 +134,7 @@ Result<std::unique_ptr<DeviceAdjoint>> DeviceAdjoint::Make(DeviceChain& chain) {
   const DeviceStage& stage = runner.stage();
   const int layers = static_cast<int>(stage.stage.steps.size());
   const auto ranges = [&](const Level& level, int step) {
-    return AdjointLayersOf(stage.coarse, level, step, stage.h, layers);
+    return AdjointLayersOf(stage.coarse, level, step, stage.h);
   };
   UCUDNN_ASSIGN_OR_RETURN(adjoint->plans_, PlanSteps(runner, ranges, Pass::kAdjoint));
   for (int layer = 0; layer < layers; ++layer) {

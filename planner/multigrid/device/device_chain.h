@@ -87,7 +87,7 @@ class DeviceChain : public DeviceStates {
   std::vector<std::vector<StepPlan>> plans_;  // by level and step
 };
 
-// The adjoint chain w[j] = lambda[N - j], as HostAdjoint has it.
+// The adjoint chain w[j] = lambda[N - j], as HostAdjoint has it, on the chain's hierarchy mirrored.
 class DeviceAdjoint : public DeviceStates {
  public:
   // `chain` outlives it; graphs that were recorded of it must be forgotten, since its lanes get

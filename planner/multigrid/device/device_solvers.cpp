@@ -93,7 +93,7 @@ class LaneSolver : public DeviceSolver {
     if (!adjoints_) UCUDNN_RETURN_IF_ERROR(MakeAdjoint());
     UCUDNN_RETURN_IF_ERROR(adjoint_->Upload(last, last_));
     UCUDNN_RETURN_IF_ERROR(adjoints_->SetFirst(last_));
-    UCUDNN_ASSIGN_OR_RETURN(Solution solution, multigrid::Solve(*adjoints_, hierarchy_, options));
+    UCUDNN_ASSIGN_OR_RETURN(Solution solution, multigrid::Solve(*adjoints_, mirrored_, options));
     adjoint_trajectory_->Reset();
     UCUDNN_RETURN_IF_ERROR(
         adjoint_->AddGradient(*adjoint_trajectory_, lanes_, factor * h_, gradient));
@@ -103,7 +103,11 @@ class LaneSolver : public DeviceSolver {
 
  private:
   LaneSolver(const Precision& precision, double h, const Hierarchy& hierarchy, Lanes lanes)
-      : DeviceSolver(precision), h_(h), hierarchy_(hierarchy), lanes_(std::move(lanes)) {}
+      : DeviceSolver(precision),
+        h_(h),
+        hierarchy_(hierarchy),
+        mirrored_(hierarchy.Mirrored()),
+        lanes_(std::move(lanes)) {}
 
   Status MakeAdjoint() {
     UCUDNN_ASSIGN_OR_RETURN(adjoint_, DeviceAdjoint::Make(*chain_));
@@ -111,20 +115,21 @@ class LaneSolver : public DeviceSolver {
     if (is_recorded_) UCUDNN_RETURN_IF_ERROR(adjoint_->RecordCycles());
     UCUDNN_ASSIGN_OR_RETURN(last_, adjoint_->Create());
     UCUDNN_ASSIGN_OR_RETURN(BlockSystem made,
-                            BlockSystem::Make(*adjoint_, hierarchy_, lanes_, storage_, last_));
+                            BlockSystem::Make(*adjoint_, mirrored_, lanes_, storage_, last_));
     UCUDNN_ASSIGN_OR_RETURN(Trajectory states,
                             Trajectory::Make(*system_, hierarchy_, *chain_, lanes_.count()));
     trajectory_.emplace(std::move(states));
     adjoint_->LineariseAt(*trajectory_);
     adjoints_.emplace(std::move(made));
     UCUDNN_ASSIGN_OR_RETURN(Trajectory adjoints,
-                            Trajectory::Make(*adjoints_, hierarchy_, *adjoint_, lanes_.count()));
+                            Trajectory::Make(*adjoints_, mirrored_, *adjoint_, lanes_.count()));
     adjoint_trajectory_.emplace(std::move(adjoints));
     return Status::Ok();
   }
 
   double h_;
   const Hierarchy& hierarchy_;
+  Hierarchy mirrored_;  // of the adjoint
   Lanes lanes_;
   Storage storage_ = Storage::kAll;
   bool is_recorded_ = false;

@@ -325,22 +325,29 @@ Status GroupedSystem::SetFirst(const std::vector<double>& first) {
   if (is_adjoint()) {
     UCUDNN_RETURN_IF_ERROR(Combine(1, given, 0, Given(0)));
     UCUDNN_RETURN_IF_ERROR(Linearise());
+    return lane().Wait();
   }
   for (int level = 0; level < static_cast<int>(grids_.size()); ++level) {
     const Grid& grid = *grids_[level];
-    StatesView advanced = {grid.advanced->data(), 1, grid.blocks() + 1};
-    if (!is_adjoint()) {
-      UCUDNN_RETURN_IF_ERROR(Combine(1, given, 0, Given(level)));
-      UCUDNN_RETURN_IF_ERROR(Combine(1, given, 0, advanced));
-      continue;
-    }
-    // A coarse level ends where the last C-point of the finer one is.
-    if (level > 0) UCUDNN_RETURN_IF_ERROR(Combine(1, TailPlace(level - 1, 0), 0, Given(level)));
-    UCUDNN_RETURN_IF_ERROR(RelaxTail(level, false));
-    advanced = Part(runner().target(), runner().StateSize(), advanced, grid.blocks(), 1);
-    UCUDNN_RETURN_IF_ERROR(Combine(1, TailPlace(level, 0), 0, advanced));
+    UCUDNN_RETURN_IF_ERROR(Combine(1, given, 0, Given(level)));
+    UCUDNN_RETURN_IF_ERROR(Combine(1, given, 0, {grid.advanced->data(), 1, grid.blocks() + 1}));
   }
   return lane().Wait();
+}
+
+// Of the adjoint: its tail is what its blocks follow from.
+Status GroupedSystem::StepLead(int level, Source source) {
+  if (!is_adjoint()) return Status::Ok();
+  const Grid& grid = *grids_[level];
+  UCUDNN_RETURN_IF_ERROR(RelaxTail(level, level > 0 && source == Source::kRestricted));
+  const StatesView first = TailPlace(level, 0);
+  // Its residual is none.
+  const StatesView advanced = {grid.advanced->data(), 1, grid.blocks() + 1};
+  UCUDNN_RETURN_IF_ERROR(Combine(
+      1, first, 0, Part(runner().target(), runner().StateSize(), advanced, grid.blocks(), 1)));
+  // A coarse level begins where the first C-point of the finer one is.
+  if (level + 1 == static_cast<int>(grids_.size())) return Status::Ok();
+  return Combine(1, first, 0, Given(level + 1));
 }
 
 Status GroupedSystem::Broadcast() {
@@ -350,7 +357,7 @@ Status GroupedSystem::Broadcast() {
   for (int i = 0; i < grid.places(); ++i) {
     UCUDNN_RETURN_IF_ERROR(Combine(1, first, 0, Place(0, ToOf(i))));
   }
-  if (is_adjoint()) return Status::Ok();  // whose tail is exact
+  if (is_adjoint()) return Status::Ok();  // whose tail is stepped before
   for (int place = 1; place <= grid.tail; ++place) {
     UCUDNN_RETURN_IF_ERROR(Combine(1, first, 0, TailPlace(0, place)));
   }
@@ -371,8 +378,6 @@ Status GroupedSystem::RelaxTail(int level, bool adds) {
 Status GroupedSystem::RelaxF(int level, Source source) {
   const Grid& grid = *grids_[level];
   const bool adds = level > 0 && source == Source::kRestricted;
-  // The adjoint's tail is what its blocks follow from; on the finest level it is exact already.
-  if (is_adjoint() && level > 0) UCUDNN_RETURN_IF_ERROR(RelaxTail(level, adds));
   for (int i = 0; i + 1 < grid.places(); ++i) {
     const int place = is_adjoint() ? grid.places() - 1 - i : i;
     const StatesView out = Place(level, ToOf(place));

@@ -24,9 +24,9 @@ class GroupedSystem : public LayerSystem {
   // kMean is refused. What `stage` refers to outlives the system.
   static Result<std::unique_ptr<GroupedSystem>> Make(const DeviceTarget& target,
                                                      const DeviceStage& stage);
-  // Of lambda, whose level l ends in state 0: lambda[n] = lambda[n + 1] + h J_n^T lambda[n + 1].
-  // Steps behind the last C-point come first and are exact. `states` outlives it; graphs that were
-  // recorded of it must be forgotten, since its lane gets more room.
+  // Of lambda, whose level l ends in state 0: lambda[n] = lambda[n + 1] + h J_n^T lambda[n + 1], on
+  // the same hierarchy mirrored: steps behind the last C-point lead to it. `states` outlives it;
+  // graphs that were recorded of it must be forgotten, since its lane gets more room.
   static Result<std::unique_ptr<GroupedSystem>> MakeAdjoint(GroupedSystem& states);
   ~GroupedSystem() override;
 
@@ -45,6 +45,7 @@ class GroupedSystem : public LayerSystem {
   Status AddGradient(double factor, Parameters& gradient);
 
   Status Broadcast() override;
+  Status StepLead(int level, Source source) override;
   Status RelaxF(int level, Source source) override;
   Status Advance(int level) override;
   Status RelaxC(int level, double weight) override;
