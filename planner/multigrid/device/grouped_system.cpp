@@ -1,57 +1,10 @@
 #include "planner/multigrid/device/grouped_system.h"
 
-#include <algorithm>
-#include <cmath>
-#include <numeric>
 #include <utility>
 
+#include "planner/multigrid/device/grouped_grid.h"
+
 namespace ucudnn::multigrid {
-
-// What a chain and its adjoint share.
-struct GroupedSystem::Run {
-  std::unique_ptr<StepRunner> runner;
-  std::unique_ptr<DeviceLanes> lanes;  // one
-};
-
-// The states of one level, by their places in blocks. B blocks, c places.
-struct GroupedSystem::Grid {
-  Level level;
-  int tail = 0;  // steps behind the last C-point
-  // B + 1 C-points, and what Advance makes of them.
-  std::optional<DeviceNumbers> c_points, advanced;
-  std::vector<DeviceNumbers> f_points;  // places 1 to c - 1, B states each
-  std::optional<DeviceNumbers> spare;   // B states
-  std::vector<DeviceNumbers> tail_points;
-  // The right side of each place's step: by place B states, and the tail's. Empty on the finest
-  // level.
-  std::vector<DeviceNumbers> sources, tail_sources;
-  // Of the steps at each place of all blocks, and of each of the tail.
-  std::vector<StepPlan> plans, tail_plans;
-  // Of an adjoint's coarse level: what its steps are linearised at, by place and phase.
-  std::vector<std::vector<DeviceNumbers>> linear, tail_linear;
-  // Of an adjoint's finest level, by place and call of its plan.
-  std::vector<std::vector<DeviceGradients>> gradients, tail_gradients;
-
-  int blocks() const { return level.blocks(); }
-  int places() const { return level.coarsening; }
-};
-
-namespace {
-
-constexpr int kAllBlocks = -1;
-
-double SumOfSquares(const double* a, const double* b, int64_t count) {
-  double sum = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    const double difference = a[i] - (b != nullptr ? b[i] : 0.0);
-    sum += difference * difference;
-  }
-  return sum;
-}
-
-StepRunner::States StatesOf(const StatesView& view) { return {view.data, view.image_distance}; }
-
-}  // namespace
 
 GroupedSystem::GroupedSystem(std::shared_ptr<Run> run, GroupedSystem* states)
     : run_(std::move(run)), states_(states) {}
@@ -187,23 +140,18 @@ Status GroupedSystem::RunCycle(int kind, const std::function<Status()>& cycle) {
   return graphs_ ? graphs_->Run(kind, *run_->lanes, cycle) : cycle();
 }
 
-namespace {
-
-// `count` of the view's states from `states` on.
-StatesView Part(const DeviceTarget& target, int64_t state_size, StatesView view, int64_t states,
-                int count) {
-  view.data = target.Behind(view.data, states * view.distance * state_size);
-  view.count = count;
-  return view;
+StatesView GroupedSystem::Part(const StatesView& view, int64_t states, int count) const {
+  StatesView part = view;
+  part.data = runner().target().Behind(view.data, states * view.distance * runner().StateSize());
+  part.count = count;
+  return part;
 }
-
-}  // namespace
 
 StatesView GroupedSystem::Place(int level, int place) const {
   const Grid& grid = *grids_[level];
   if (place == 0 || place == grid.places()) {
     const StatesView points = {grid.c_points->data(), grid.blocks(), grid.blocks() + 1};
-    return Part(runner().target(), runner().StateSize(), points, place == 0 ? 0 : 1, grid.blocks());
+    return Part(points, place == 0 ? 0 : 1, grid.blocks());
   }
   return {grid.f_points[place - 1].data(), grid.blocks(), grid.blocks()};
 }
@@ -212,13 +160,13 @@ StatesView GroupedSystem::TailPlace(int level, int place) const {
   const Grid& grid = *grids_[level];
   if (place > 0) return {grid.tail_points[place - 1].data(), 1, 1};
   const StatesView points = {grid.c_points->data(), 1, grid.blocks() + 1};
-  return Part(runner().target(), runner().StateSize(), points, grid.blocks(), 1);
+  return Part(points, grid.blocks(), 1);
 }
 
 StatesView GroupedSystem::Computed(int level, const DeviceNumbers& points) const {
   const int blocks = grids_[level]->blocks();
   const StatesView all = {points.data(), blocks, blocks + 1};
-  return Part(runner().target(), runner().StateSize(), all, is_adjoint() ? 0 : 1, blocks);
+  return Part(all, is_adjoint() ? 0 : 1, blocks);
 }
 
 StatesView GroupedSystem::Given(int level) const {
@@ -251,14 +199,14 @@ Status GroupedSystem::StepPlanned(const StepPlan& plan, const StepRunner::Positi
                                   const Linearised& linearised, const StatesView& from,
                                   const StatesView& out) {
   if (!is_adjoint()) {
-    return runner().Step(plan, positions, StatesOf(from), StatesOf(out), lane());
+    return runner().Step(plan, positions, Grid::StatesOf(from), Grid::StatesOf(out), lane());
   }
   for (size_t phase = 0; phase < plan.size(); ++phase) {
-    const StatesView states = Part(runner().target(), runner().StateSize(), linearised[phase],
-                                   positions.begin, positions.end - positions.begin);
-    UCUDNN_RETURN_IF_ERROR(runner().AdjointPhase(plan, static_cast<int>(phase), positions,
-                                                 {StatesOf(states), StatesOf(from), StatesOf(out)},
-                                                 lane()));
+    const StatesView states =
+        Part(linearised[phase], positions.begin, positions.end - positions.begin);
+    UCUDNN_RETURN_IF_ERROR(runner().AdjointPhase(
+        plan, static_cast<int>(phase), positions,
+        {Grid::StatesOf(states), Grid::StatesOf(from), Grid::StatesOf(out)}, lane()));
   }
   return Status::Ok();
 }
@@ -266,11 +214,10 @@ Status GroupedSystem::StepPlanned(const StepPlan& plan, const StepRunner::Positi
 Status GroupedSystem::StepBlocks(int level, int place, const StatesView& from,
                                  const StatesView& out, int block) {
   const Grid& grid = *grids_[level];
-  const bool is_all = block == kAllBlocks;
+  const bool is_all = block == Grid::kAllBlocks;
   const StepRunner::Positions positions = {is_all ? 0 : block, is_all ? grid.blocks() : block + 1};
   const auto part = [&](const StatesView& view) {
-    return Part(runner().target(), runner().StateSize(), view, positions.begin,
-                positions.end - positions.begin);
+    return Part(view, positions.begin, positions.end - positions.begin);
   };
   return StepPlanned(grid.plans[place], positions, LinearOf(level, place), part(from), part(out));
 }
@@ -283,15 +230,14 @@ Status GroupedSystem::StepTail(int level, int place, const StatesView& from,
 Status GroupedSystem::GatherPoints(const Grid& from, const DeviceNumbers& points, int begin,
                                    int distance, const StatesView& to) {
   const StatesView all = {points.data(), 1, from.blocks() + 1};
-  StatesView apart = Part(runner().target(), runner().StateSize(), all, begin, to.count);
+  StatesView apart = Part(all, begin, to.count);
   apart.distance = distance;
   return Combine(1, apart, 0, to);
 }
 
 Status GroupedSystem::GatherStates(int begin, int distance, const StatesView& to) {
   const int coarsening = LevelOf(0).coarsening;
-  StatesView apart = Part(runner().target(), runner().StateSize(),
-                          states_->Place(0, begin % coarsening), begin / coarsening, to.count);
+  StatesView apart = Part(states_->Place(0, begin % coarsening), begin / coarsening, to.count);
   // Coarse steps begin whole blocks apart.
   apart.distance = distance / coarsening;
   return Combine(1, apart, 0, to);
@@ -343,8 +289,7 @@ Status GroupedSystem::StepLead(int level, Source source) {
   const StatesView first = TailPlace(level, 0);
   // Its residual is none.
   const StatesView advanced = {grid.advanced->data(), 1, grid.blocks() + 1};
-  UCUDNN_RETURN_IF_ERROR(Combine(
-      1, first, 0, Part(runner().target(), runner().StateSize(), advanced, grid.blocks(), 1)));
+  UCUDNN_RETURN_IF_ERROR(Combine(1, first, 0, Part(advanced, grid.blocks(), 1)));
   // A coarse level begins where the first C-point of the finer one is.
   if (level + 1 == static_cast<int>(grids_.size())) return Status::Ok();
   return Combine(1, first, 0, Given(level + 1));
@@ -381,7 +326,8 @@ Status GroupedSystem::RelaxF(int level, Source source) {
   for (int i = 0; i + 1 < grid.places(); ++i) {
     const int place = is_adjoint() ? grid.places() - 1 - i : i;
     const StatesView out = Place(level, ToOf(place));
-    UCUDNN_RETURN_IF_ERROR(StepBlocks(level, place, Place(level, FromOf(place)), out, kAllBlocks));
+    UCUDNN_RETURN_IF_ERROR(
+        StepBlocks(level, place, Place(level, FromOf(place)), out, Grid::kAllBlocks));
     if (!adds) continue;
     UCUDNN_RETURN_IF_ERROR(
         Combine(1, {grid.sources[place].data(), grid.blocks(), grid.blocks()}, 1, out));
@@ -393,7 +339,8 @@ Status GroupedSystem::Advance(int level) {
   const Grid& grid = *grids_[level];
   const int place = is_adjoint() ? 0 : grid.places() - 1;
   const StatesView out = Computed(level, *grid.advanced);
-  UCUDNN_RETURN_IF_ERROR(StepBlocks(level, place, Place(level, FromOf(place)), out, kAllBlocks));
+  UCUDNN_RETURN_IF_ERROR(
+      StepBlocks(level, place, Place(level, FromOf(place)), out, Grid::kAllBlocks));
   if (level == 0) return Status::Ok();
   return Combine(1, {grid.sources[place].data(), grid.blocks(), grid.blocks()}, 1, out);
 }
@@ -416,7 +363,8 @@ Status GroupedSystem::MakeSource(int level, int place, bool is_tail) {
   UCUDNN_RETURN_IF_ERROR(GatherPoints(fine, *fine.advanced, ToOf(step), coarse.places(), source));
   UCUDNN_RETURN_IF_ERROR(
       is_tail ? StepTail(level + 1, place, TailPlace(level + 1, FromOf(place)), stepped)
-              : StepBlocks(level + 1, place, Place(level + 1, FromOf(place)), stepped, kAllBlocks));
+              : StepBlocks(level + 1, place, Place(level + 1, FromOf(place)), stepped,
+                           Grid::kAllBlocks));
   return Combine(-1, stepped, 1, source);
 }
 
@@ -457,9 +405,7 @@ Status GroupedSystem::SolveSerially(int level, Source source) {
     const StatesView out = Place(level, ToOf(place));
     UCUDNN_RETURN_IF_ERROR(StepBlocks(level, place, Place(level, FromOf(place)), out, block));
     if (!adds) continue;
-    const auto alone = [&](const StatesView& view) {
-      return Part(runner().target(), runner().StateSize(), view, block, 1);
-    };
+    const auto alone = [&](const StatesView& view) { return Part(view, block, 1); };
     UCUDNN_RETURN_IF_ERROR(
         Combine(1, alone({grid.sources[place].data(), 1, grid.blocks()}), 1, alone(out)));
   }
@@ -471,7 +417,7 @@ Status GroupedSystem::Correct(int level) {
   const Grid& coarse = *grids_[level + 1];
   const StatesView points = {fine.c_points->data(), 1, fine.blocks() + 1};
   const auto correct = [&](const StatesView& from, int begin) {
-    StatesView to = Part(runner().target(), runner().StateSize(), points, begin, from.count);
+    StatesView to = Part(points, begin, from.count);
     to.distance = coarse.places();
     return Combine(1, from, 0, to);
   };
@@ -481,144 +427,6 @@ Status GroupedSystem::Correct(int level) {
   for (int i = 0; i < coarse.tail; ++i) {
     UCUDNN_RETURN_IF_ERROR(
         correct(TailPlace(level + 1, ToOf(i)), coarse.level.last_c_point() + ToOf(i)));
-  }
-  return Status::Ok();
-}
-
-Result<const std::vector<double>*> GroupedSystem::SquaredNorms(bool of_residuals) {
-  const Grid& grid = *grids_[0];
-  const int64_t size = grid.c_points->count();
-  for (auto& numbers : downloaded_) numbers.resize(size);
-  UCUDNN_RETURN_IF_ERROR(lane().Download(grid.c_points->data(), downloaded_[0].data(), size));
-  if (of_residuals) {
-    UCUDNN_RETURN_IF_ERROR(lane().Download(grid.advanced->data(), downloaded_[1].data(), size));
-  }
-  std::vector<double>& squares = of_residuals ? residual_squares_ : squares_;
-  squares.assign(static_cast<size_t>(grid.blocks()) + 1, 0.0);
-  const int64_t state = runner().StateSize();
-  for (int image = 0; image < runner().batch(); ++image) {
-    for (size_t point = 0; point < squares.size(); ++point) {
-      const int64_t begin = static_cast<int64_t>(image * squares.size() + point) * state;
-      squares[point] += SumOfSquares(downloaded_[0].data() + begin,
-                                     of_residuals ? downloaded_[1].data() + begin : nullptr, state);
-    }
-  }
-  return static_cast<const std::vector<double>*>(&squares);
-}
-
-// Both have the given state, whose residual is 0.
-Result<double> GroupedSystem::ResidualNorm() {
-  UCUDNN_ASSIGN_OR_RETURN(const std::vector<double>* squares, SquaredNorms(true));
-  return std::sqrt(std::accumulate(squares->begin(), squares->end(), 0.0));
-}
-
-Result<double> GroupedSystem::ResidualNormByState() {
-  UCUDNN_ASSIGN_OR_RETURN(const std::vector<double>* residuals, SquaredNorms(true));
-  UCUDNN_ASSIGN_OR_RETURN(const std::vector<double>* states, SquaredNorms(false));
-  double sum = 0;
-  for (size_t i = 0; i < states->size(); ++i) {
-    if ((*residuals)[i] != 0) sum += (*residuals)[i] / (*states)[i];
-  }
-  return std::sqrt(sum);
-}
-
-Result<double> GroupedSystem::SquaredNormOf(const StatesView& state) {
-  std::vector<double>& numbers = downloaded_[0];
-  numbers.resize(state.count * runner().StateSize() * runner().batch());
-  UCUDNN_RETURN_IF_ERROR(
-      lane().Download(state.data, numbers.data(), static_cast<int64_t>(numbers.size())));
-  return SumOfSquares(numbers.data(), nullptr, static_cast<int64_t>(numbers.size()));
-}
-
-Result<double> GroupedSystem::FullResidualNorm() {
-  const Grid& grid = *grids_[0];
-  double sum = 0;
-  const auto compare = [&](const StatesView& stepped, const StatesView& next) -> Status {
-    UCUDNN_RETURN_IF_ERROR(Combine(-1, next, 1, stepped));
-    UCUDNN_ASSIGN_OR_RETURN(const double squares, SquaredNormOf(stepped));
-    sum += squares;
-    return Status::Ok();
-  };
-  for (int place = 0; place < grid.places(); ++place) {
-    const StatesView stepped = {grid.spare->data(), grid.blocks(), grid.blocks()};
-    UCUDNN_RETURN_IF_ERROR(StepBlocks(0, place, Place(0, FromOf(place)), stepped, kAllBlocks));
-    UCUDNN_RETURN_IF_ERROR(compare(stepped, Place(0, ToOf(place))));
-  }
-  for (int place = 0; place < grid.tail; ++place) {
-    const StatesView stepped = {grid.spare->data()};
-    UCUDNN_RETURN_IF_ERROR(StepTail(0, place, TailPlace(0, FromOf(place)), stepped));
-    UCUDNN_RETURN_IF_ERROR(compare(stepped, TailPlace(0, ToOf(place))));
-  }
-  return std::sqrt(sum);
-}
-
-Result<LayerSystem::StateNorms> GroupedSystem::Norms() {
-  UCUDNN_RETURN_IF_ERROR(SquaredNorms(false).status());
-  const Grid& grid = *grids_[0];
-  if (grid.tail > 0) {
-    // The last state, which has no distance to that of the next image.
-    UCUDNN_ASSIGN_OR_RETURN(const double last, SquaredNormOf(TailPlace(0, grid.tail)));
-    squares_.push_back(last);
-  }
-  StateNorms norms = {.first = std::sqrt(is_adjoint() ? squares_.back() : squares_.front())};
-  for (const double of_state : squares_) {
-    norms.all += of_state;
-    // Not std::max: a NaN stays.
-    if (!(of_state <= norms.largest) && !std::isnan(norms.largest)) norms.largest = of_state;
-  }
-  norms.all = std::sqrt(norms.all);
-  norms.largest = std::sqrt(norms.largest);
-  return norms;
-}
-
-Result<std::vector<double>> GroupedSystem::ReadState(int number) {
-  const Grid& grid = *grids_[0];
-  const int block = number / grid.places();
-  const bool is_tail = number >= grid.level.last_c_point();
-  const StatesView from = is_tail ? TailPlace(0, number - grid.level.last_c_point())
-                                  : Part(runner().target(), runner().StateSize(),
-                                         Place(0, number % grid.places()), block, 1);
-  const StatesView packed = {lane().room()};
-  UCUDNN_RETURN_IF_ERROR(Combine(1, from, 0, packed));
-  std::vector<double> numbers(runner().StateSize() * runner().batch());
-  UCUDNN_RETURN_IF_ERROR(
-      lane().Download(packed.data, numbers.data(), static_cast<int64_t>(numbers.size())));
-  return numbers;
-}
-
-Status GroupedSystem::AddGradient(double factor, Parameters& gradient) {
-  Grid& grid = *grids_[0];
-  const StepRunner& steps = runner();
-  const auto add = [&](const StepPlan& plan, const StatesView& states, const StatesView& adjoints,
-                       std::vector<DeviceGradients>& gradients) -> Status {
-    std::vector<ArrangedNumbers> numbers;
-    for (size_t call = 0; call < plan.front().calls.size(); ++call) {
-      if (gradients.size() == call) {
-        UCUDNN_ASSIGN_OR_RETURN(
-            DeviceGradients made,
-            DeviceGradients::Make(steps.target(), steps.shapes(), plan.front().calls[call].steps));
-        gradients.push_back(std::move(made));
-      }
-      numbers.push_back(gradients[call].numbers());
-    }
-    UCUDNN_RETURN_IF_ERROR(
-        runner().Gradient(plan, StatesOf(states), StatesOf(adjoints), numbers, lane()));
-    for (const DeviceGradients& of_call : gradients) {
-      UCUDNN_RETURN_IF_ERROR(
-          of_call.AddTo(lane(), steps.stage(), steps.shapes(), factor, gradient));
-    }
-    return Status::Ok();
-  };
-  grid.gradients.resize(grid.places());
-  grid.tail_gradients.resize(grid.tail);
-  // Layer n's gradient needs the state before it and the adjoint behind it.
-  for (int place = 0; place < grid.places(); ++place) {
-    UCUDNN_RETURN_IF_ERROR(add(grid.plans[place], states_->Place(0, place), Place(0, place + 1),
-                               grid.gradients[place]));
-  }
-  for (int place = 0; place < grid.tail; ++place) {
-    UCUDNN_RETURN_IF_ERROR(add(grid.tail_plans[place], states_->TailPlace(0, place),
-                               TailPlace(0, place + 1), grid.tail_gradients[place]));
   }
   return Status::Ok();
 }

@@ -89,6 +89,8 @@ class GroupedSystem : public LayerSystem {
   // The right side of the coarse step behind `place` from what Advance made of the finer level.
   Status MakeSource(int level, int place, bool is_tail);
 
+  // `count` of the view's states from number `states` on.
+  StatesView Part(const StatesView& view, int64_t states, int count) const;
   // The states at one place of every block: 0 is the C-point before, places() the one behind.
   StatesView Place(int level, int place) const;
   // The shorter block behind the last C-point, which is its place 0.

@@ -1,0 +1,160 @@
+// Norms, states and gradients of a grouped system, which wait for the device.
+#include <cmath>
+#include <numeric>
+
+#include "planner/multigrid/device/grouped_grid.h"
+#include "planner/multigrid/device/grouped_system.h"
+
+namespace ucudnn::multigrid {
+namespace {
+
+double SumOfSquares(const double* a, const double* b, int64_t count) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const double difference = a[i] - (b != nullptr ? b[i] : 0.0);
+    sum += difference * difference;
+  }
+  return sum;
+}
+
+}  // namespace
+
+Result<const std::vector<double>*> GroupedSystem::SquaredNorms(bool of_residuals) {
+  const Grid& grid = *grids_[0];
+  const int64_t size = grid.c_points->count();
+  for (auto& numbers : downloaded_) numbers.resize(size);
+  UCUDNN_RETURN_IF_ERROR(lane().Download(grid.c_points->data(), downloaded_[0].data(), size));
+  if (of_residuals) {
+    UCUDNN_RETURN_IF_ERROR(lane().Download(grid.advanced->data(), downloaded_[1].data(), size));
+  }
+  std::vector<double>& squares = of_residuals ? residual_squares_ : squares_;
+  squares.assign(static_cast<size_t>(grid.blocks()) + 1, 0.0);
+  const int64_t state = runner().StateSize();
+  for (int image = 0; image < runner().batch(); ++image) {
+    for (size_t point = 0; point < squares.size(); ++point) {
+      const int64_t begin = static_cast<int64_t>(image * squares.size() + point) * state;
+      squares[point] += SumOfSquares(downloaded_[0].data() + begin,
+                                     of_residuals ? downloaded_[1].data() + begin : nullptr, state);
+    }
+  }
+  return static_cast<const std::vector<double>*>(&squares);
+}
+
+// Both have the given state, whose residual is 0.
+Result<double> GroupedSystem::ResidualNorm() {
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<double>* squares, SquaredNorms(true));
+  return std::sqrt(std::accumulate(squares->begin(), squares->end(), 0.0));
+}
+
+Result<double> GroupedSystem::ResidualNormByState() {
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<double>* residuals, SquaredNorms(true));
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<double>* states, SquaredNorms(false));
+  double sum = 0;
+  for (size_t i = 0; i < states->size(); ++i) {
+    if ((*residuals)[i] != 0) sum += (*residuals)[i] / (*states)[i];
+  }
+  return std::sqrt(sum);
+}
+
+Result<double> GroupedSystem::SquaredNormOf(const StatesView& state) {
+  std::vector<double>& numbers = downloaded_[0];
+  numbers.resize(state.count * runner().StateSize() * runner().batch());
+  UCUDNN_RETURN_IF_ERROR(
+      lane().Download(state.data, numbers.data(), static_cast<int64_t>(numbers.size())));
+  return SumOfSquares(numbers.data(), nullptr, static_cast<int64_t>(numbers.size()));
+}
+
+Result<double> GroupedSystem::FullResidualNorm() {
+  const Grid& grid = *grids_[0];
+  double sum = 0;
+  const auto compare = [&](const StatesView& stepped, const StatesView& next) -> Status {
+    UCUDNN_RETURN_IF_ERROR(Combine(-1, next, 1, stepped));
+    UCUDNN_ASSIGN_OR_RETURN(const double squares, SquaredNormOf(stepped));
+    sum += squares;
+    return Status::Ok();
+  };
+  for (int place = 0; place < grid.places(); ++place) {
+    const StatesView stepped = {grid.spare->data(), grid.blocks(), grid.blocks()};
+    UCUDNN_RETURN_IF_ERROR(
+        StepBlocks(0, place, Place(0, FromOf(place)), stepped, Grid::kAllBlocks));
+    UCUDNN_RETURN_IF_ERROR(compare(stepped, Place(0, ToOf(place))));
+  }
+  for (int place = 0; place < grid.tail; ++place) {
+    const StatesView stepped = {grid.spare->data()};
+    UCUDNN_RETURN_IF_ERROR(StepTail(0, place, TailPlace(0, FromOf(place)), stepped));
+    UCUDNN_RETURN_IF_ERROR(compare(stepped, TailPlace(0, ToOf(place))));
+  }
+  return std::sqrt(sum);
+}
+
+Result<LayerSystem::StateNorms> GroupedSystem::Norms() {
+  UCUDNN_RETURN_IF_ERROR(SquaredNorms(false).status());
+  const Grid& grid = *grids_[0];
+  if (grid.tail > 0) {
+    // The last state, which has no distance to that of the next image.
+    UCUDNN_ASSIGN_OR_RETURN(const double last, SquaredNormOf(TailPlace(0, grid.tail)));
+    squares_.push_back(last);
+  }
+  StateNorms norms = {.first = std::sqrt(is_adjoint() ? squares_.back() : squares_.front())};
+  for (const double of_state : squares_) {
+    norms.all += of_state;
+    // Not std::max: a NaN stays.
+    if (!(of_state <= norms.largest) && !std::isnan(norms.largest)) norms.largest = of_state;
+  }
+  norms.all = std::sqrt(norms.all);
+  norms.largest = std::sqrt(norms.largest);
+  return norms;
+}
+
+Result<std::vector<double>> GroupedSystem::ReadState(int number) {
+  const Grid& grid = *grids_[0];
+  const int block = number / grid.places();
+  const bool is_tail = number >= grid.level.last_c_point();
+  const StatesView from = is_tail ? TailPlace(0, number - grid.level.last_c_point())
+                                  : Part(Place(0, number % grid.places()), block, 1);
+  const StatesView packed = {lane().room()};
+  UCUDNN_RETURN_IF_ERROR(Combine(1, from, 0, packed));
+  std::vector<double> numbers(runner().StateSize() * runner().batch());
+  UCUDNN_RETURN_IF_ERROR(
+      lane().Download(packed.data, numbers.data(), static_cast<int64_t>(numbers.size())));
+  return numbers;
+}
+
+Status GroupedSystem::AddGradient(double factor, Parameters& gradient) {
+  Grid& grid = *grids_[0];
+  const StepRunner& steps = runner();
+  const auto add = [&](const StepPlan& plan, const StatesView& states, const StatesView& adjoints,
+                       std::vector<DeviceGradients>& gradients) -> Status {
+    std::vector<ArrangedNumbers> numbers;
+    for (size_t call = 0; call < plan.front().calls.size(); ++call) {
+      if (gradients.size() == call) {
+        UCUDNN_ASSIGN_OR_RETURN(
+            DeviceGradients made,
+            DeviceGradients::Make(steps.target(), steps.shapes(), plan.front().calls[call].steps));
+        gradients.push_back(std::move(made));
+      }
+      numbers.push_back(gradients[call].numbers());
+    }
+    UCUDNN_RETURN_IF_ERROR(
+        runner().Gradient(plan, Grid::StatesOf(states), Grid::StatesOf(adjoints), numbers, lane()));
+    for (const DeviceGradients& of_call : gradients) {
+      UCUDNN_RETURN_IF_ERROR(
+          of_call.AddTo(lane(), steps.stage(), steps.shapes(), factor, gradient));
+    }
+    return Status::Ok();
+  };
+  grid.gradients.resize(grid.places());
+  grid.tail_gradients.resize(grid.tail);
+  // Layer n's gradient needs the state before it and the adjoint behind it.
+  for (int place = 0; place < grid.places(); ++place) {
+    UCUDNN_RETURN_IF_ERROR(add(grid.plans[place], states_->Place(0, place), Place(0, place + 1),
+                               grid.gradients[place]));
+  }
+  for (int place = 0; place < grid.tail; ++place) {
+    UCUDNN_RETURN_IF_ERROR(add(grid.tail_plans[place], states_->TailPlace(0, place),
+                               TailPlace(0, place + 1), grid.tail_gradients[place]));
+  }
+  return Status::Ok();
+}
+
+}  // namespace ucudnn::multigrid
