@@ -158,7 +158,7 @@ MISTAKES = [
     ("multigrid foreign.json", 2, "foreign.json: 'format': 'else'; expected 'ucudnn-net'"),
     ("multigrid chain --weights text", 2, "text: …"),
     ("multigrid chain --weights folder", 2, "folder: …"),
-    (f"{MULTIGRID} --train text", 2, "--train text/train-images-idx3-ubyte: …"),
+    (f"{MULTIGRID} --train text", 2, "--train text: a file; expected a folder with the four files of MNIST, …"),
     (f"{MULTIGRID} --report folder", 1, "'folder' cannot be written: Is a directory"),
     (f"{MULTIGRID} --report text/out.json", 1, "'text/out.json' cannot be written: text is not a folder"),
     ("spatial 4 --net alexnet --batch 4", 2, f"'4' is not a spatial grid: '4' is no axis; {GRID_FORM}"),

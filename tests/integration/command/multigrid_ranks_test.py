@@ -16,7 +16,7 @@ DIGITS = f"{ROOT}/tests/unit/planner/digits"
 NET = ("kirby-3m", "--layers", "21", "--coarsening", "3")
 TRAINED = ("kirby-3m", "--layers", "10", "--coarsening", "3", "--train", "few", "--epochs", "1")
 # What a run says of itself, and not of what it computed.
-OWN = ("machine", "threads", "devices", "seconds", "serial_seconds")
+OWN = ("machine", "threads", "devices", "state_bytes", "seconds", "serial_seconds")
 
 
 def computed(document):
