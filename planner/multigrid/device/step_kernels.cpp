@@ -307,12 +307,7 @@ Status StepKernels::Convolve(const Call& call, size_t number, Address x, Address
                                         made.convolution.get(), algorithm, call.lane.workspace(),
                                         made.workspace[0], &kZero, made.y.get(), y),
       "cudnnConvolutionForward"));
-  if (layer.bias == 0) return Status::Ok();
-  return CudnnStatus(
-      functions,
-      functions.cudnnAddTensor(handle, &kOne, made.numbers.get(), call.Bias(number, layer.bias),
-                               &kOne, made.y.get(), y),
-      "cudnnAddTensor");
+  return AddBias(call, number, y);
 }
 
 Status StepKernels::Scale(const Call& call, size_t number, Address x, Address y) {
@@ -327,11 +322,18 @@ Status StepKernels::Scale(const Call& call, size_t number, Address x, Address y)
                                     made.y.get(), y)
           : functions.cudnnAddTensor(handle, &kOne, made.x.get(), x, &kZero, made.y.get(), y);
   UCUDNN_RETURN_IF_ERROR(CudnnStatus(functions, scaled, "cudnnOpTensor"));
+  return AddBias(call, number, y);
+}
+
+Status StepKernels::AddBias(const Call& call, size_t number, Address y) {
+  const cudnn::Functions& functions = *target_.functions;
+  const StepLayer& layer = shape_.layers[number];
+  const PreparedLayer& made = call.prepared.layers[number];
   if (layer.bias == 0) return Status::Ok();
   return CudnnStatus(
       functions,
-      functions.cudnnAddTensor(handle, &kOne, made.numbers.get(), call.Bias(number, layer.bias),
-                               &kOne, made.y.get(), y),
+      functions.cudnnAddTensor(call.lane.handle(), &kOne, made.numbers.get(),
+                               call.Bias(number, layer.bias), &kOne, made.y.get(), y),
       "cudnnAddTensor");
 }
 

@@ -133,6 +133,7 @@ class StepKernels {
   Result<Address> Transform(const Call& call);
   Status Convolve(const Call& call, size_t layer, Address x, Address y, bool with_relu);
   Status Scale(const Call& call, size_t layer, Address x, Address y);
+  Status AddBias(const Call& call, size_t layer, Address y);
   // What comes back to the output of the last layer, packed, once for each step.
   Result<Address> Spread(const Call& call);
   // dy of the layer's input, from that of its output.
