@@ -34,7 +34,7 @@ void Count(const void* caller) {
 std::atomic<long> live_bytes = 0, most_bytes = 0;
 
 // Counts `memory`, which was allocated just now.
-void* Counted(void* memory) {
+void* CountBlock(void* memory) {
   const auto bytes = static_cast<long>(malloc_usable_size(memory));
   const long live = live_bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes;
   long most = most_bytes.load(std::memory_order_relaxed);
@@ -72,28 +72,28 @@ extern "C" {
 
 void* malloc(size_t bytes) {
   ucudnn::bench::Count(__builtin_return_address(0));
-  return ucudnn::bench::Counted(__libc_malloc(bytes));
+  return ucudnn::bench::CountBlock(__libc_malloc(bytes));
 }
 void* calloc(size_t count, size_t bytes) {
   ucudnn::bench::Count(__builtin_return_address(0));
-  return ucudnn::bench::Counted(__libc_calloc(count, bytes));
+  return ucudnn::bench::CountBlock(__libc_calloc(count, bytes));
 }
 void* realloc(void* old, size_t bytes) {
   ucudnn::bench::Count(__builtin_return_address(0));
   ucudnn::bench::Discount(old);
-  return ucudnn::bench::Counted(__libc_realloc(old, bytes));
+  return ucudnn::bench::CountBlock(__libc_realloc(old, bytes));
 }
 void* memalign(size_t alignment, size_t bytes) {
   ucudnn::bench::Count(__builtin_return_address(0));
-  return ucudnn::bench::Counted(__libc_memalign(alignment, bytes));
+  return ucudnn::bench::CountBlock(__libc_memalign(alignment, bytes));
 }
 void* aligned_alloc(size_t alignment, size_t bytes) {
   ucudnn::bench::Count(__builtin_return_address(0));
-  return ucudnn::bench::Counted(__libc_memalign(alignment, bytes));
+  return ucudnn::bench::CountBlock(__libc_memalign(alignment, bytes));
 }
 int posix_memalign(void** memory, size_t alignment, size_t bytes) {
   ucudnn::bench::Count(__builtin_return_address(0));
-  *memory = ucudnn::bench::Counted(__libc_memalign(alignment, bytes));
+  *memory = ucudnn::bench::CountBlock(__libc_memalign(alignment, bytes));
   return *memory != nullptr ? 0 : ENOMEM;
 }
 void free(void* memory) {
