@@ -106,6 +106,12 @@ std::string StepsText(int64_t steps) {
   return Grouped(steps) + (steps == 1 ? " layer" : " layers");
 }
 
+std::string DevicesText(const MultigridReport& report) {
+  const std::string number =
+      std::to_string(report.devices) + (report.devices == 1 ? " device" : " devices");
+  return report.method == "partitioned" ? "partitioned over " + number : number;
+}
+
 std::string CoarseningText(const ReportedStage& stage) {
   std::vector<std::string> factors;
   for (const int64_t factor : stage.coarsening) factors.push_back(std::to_string(factor));
@@ -125,6 +131,7 @@ std::vector<SolveRow> SolveRowsOf(const std::vector<MultigridReport>& reports) {
         attributes.push_back({DepthName(stage.steps), report.network, number, CoarseningText(stage),
                               report.coarse, report.relaxation, report.cycle + "-cycle",
                               "start " + report.start, report.norm, report.precision,
+                              DevicesText(report),
                               stage.step ? Formatted("h = %.3g", *stage.step) : ""});
         // h follows from the depth where time is fixed, and tells nothing then.
         if (stage.step) {
@@ -168,7 +175,8 @@ std::vector<TrainingRow> TrainingRowsOf(const std::vector<MultigridReport>& repo
          training.momentum ? Formatted("momentum %.3g", *training.momentum) : "",
          "mini-batches of " + std::to_string(report.batch),
          std::to_string(training.repeats) + (training.repeats == 1 ? " step each" : " steps each"),
-         "start " + report.start, std::to_string(training.examples) + " images"});
+         "start " + report.start, std::to_string(training.examples) + " images",
+         DevicesText(report)});
   }
   // What solves a step is always said.
   std::vector<std::vector<std::string>> rest = attributes;

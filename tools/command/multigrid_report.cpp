@@ -177,6 +177,8 @@ void ReadMultigridHead(const JsonPlace& root, MultigridReport& report) {
   report.backend = root.Member("backend").Text();
   report.precision = root.Member("precision").Text();
   report.machine = root.Member("machine").Text();
+  report.method = root.Member("method").Text();
+  report.devices = root.Member("devices").Integer(1, kMostCount);
   const JsonPlace times = root.Member("cpu_times");
   const bool is_told = !times.absent() && times.value()->is(JsonValue::Kind::kBoolean);
   if (!is_told) times.Refuse("true or false");

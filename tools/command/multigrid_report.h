@@ -90,6 +90,8 @@ struct MultigridReport {
   std::string backend;
   std::string precision;
   std::string machine;  // "double precision on the host, 2 threads"
+  std::string method;   // "multigrid" or "partitioned"
+  int64_t devices = 1;  // of each replica
   bool has_cpu_times = true;
   int64_t batch = 0;
   std::string norm;

@@ -16,8 +16,8 @@ def stage(steps=64, levels=(64, 16, 4), coarsening=(4, 4), **changes):
 
 HEAD = {"format": "ucudnn-multigrid", "version": 1, "ucudnn": "0.1.0", "network": "kirby-3m", "layers": 67, "parameters": 73682,
         "weights": "drawn", "backend": "cpu64", "precision": "fp64", "machine": "double precision on the host, 2 threads",
-        "cpu_times": True, "threads": 2, "batch": 1, "norm": "L2, absolute", "tolerance": None, "most_cycles": 2, "coarse": "inject",
-        "relaxation": "FCF,F", "cycle": "V", "start": "broadcast", "storage": "all"}
+        "cpu_times": True, "threads": 2, "method": "multigrid", "devices": 1, "batch": 1,
+        "norm": "L2, absolute", "tolerance": None, "most_cycles": 2, "coarse": "inject", "relaxation": "FCF,F", "cycle": "V", "start": "broadcast", "storage": "all"}
 
 
 def solve(*stages, **changes):
@@ -134,6 +134,8 @@ class MultigridReport(CommandTest):
         self.assertEqual(["T = 1", "T = 64"], names(solve(), solve(stage(step=1))))
         self.assertEqual(["coarsening 4", "one level"], names(solve(), solve(stage(64, (64,), (), residuals=[], status="serial", cycles=0))))
         self.assertEqual(["64 layers, stage 1", "16 layers, stage 2"], names(solve(stage(), stage(16, (16, 4), (4,)))))
+        self.assertEqual(["1 device", "3 devices", "partitioned over 3 devices"],
+                         names(solve(), solve(devices=3), solve(devices=3, method="partitioned")))
         self.assertEqual(["64 layers"] * 2, names(solve(), solve()))
 
     def test_training_stands_next_to_serial_propagation(self):
