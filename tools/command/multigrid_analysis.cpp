@@ -23,7 +23,6 @@ using multigrid::ConvergenceEstimate;
 using multigrid::MultigridSetting;
 using multigrid::Problem;
 using multigrid::Stage;
-using multigrid::Workload;
 
 constexpr int kMostListed = 64;
 // Of a solve of the network itself: a few seconds of one processor.

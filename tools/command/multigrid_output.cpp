@@ -11,7 +11,6 @@ namespace {
 
 using multigrid::Outcome;
 using multigrid::Solution;
-using multigrid::StageSolution;
 
 constexpr double kWideLoss = 1000;  // with five decimals wider than its column
 

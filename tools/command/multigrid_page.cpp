@@ -259,10 +259,11 @@ std::string StatusesText(const std::vector<SolveRow>& rows) {
        "direct: as many cycles as make relaxation alone exact, whatever the coarse levels do"},
       {"serial", "serial: one level, or a solve that did not converge, solved layer by layer"}};
   std::vector<std::string> texts;
-  for (const auto& [status, meaning] : kMeanings) {
-    const bool is_there = std::any_of(
-        rows.begin(), rows.end(), [&](const SolveRow& row) { return row.stage->status == status; });
-    if (is_there) texts.emplace_back(meaning);
+  for (const auto& meaning : kMeanings) {
+    const bool is_there = std::any_of(rows.begin(), rows.end(), [&](const SolveRow& row) {
+      return row.stage->status == meaning.first;
+    });
+    if (is_there) texts.emplace_back(meaning.second);
   }
   return texts.empty() ? "" : " Status: " + Join(texts, "; ") + ".";
 }

@@ -66,7 +66,7 @@ Result<HostStage> HostStage::Make(const ResidualChain& chain, const Stage& stage
       made.intermediate_size_ = std::max(made.intermediate_size_, layer.output.Features() * batch);
       loops = std::max(loops, ScratchOf(layer));
       input = layer.output;
-      step.layers.push_back(std::move(layer));
+      step.layers.push_back(layer);
       step.weights.push_back(&parameters[id]);
       step.nodes.push_back(id);
     }
