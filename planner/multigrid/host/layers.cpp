@@ -177,13 +177,15 @@ size_t ScratchOf(const HostLayer& layer) {
 }
 
 void Forward(const LayerCall& call, const double* x, double* y) {
-  const auto& [layer, weights, batch, scratch] = call;
+  const HostLayer& layer = call.layer;
+  const NodeWeights& weights = call.weights;
+  const int batch = call.batch;
   const int64_t size = layer.output.Features() * batch;
   if (const auto* op = std::get_if<Convolution>(&layer.op)) {
     const ConvolutionLoops loops(*op, layer.input, layer.output);
     ForEachGroup(loops, batch, [&](const GroupOffsets& at) {
       loops.Forward(x + at.x, weights.weights.data() + at.weights,
-                    op->bias ? weights.bias.data() + at.bias : nullptr, y + at.y, scratch);
+                    op->bias ? weights.bias.data() + at.bias : nullptr, y + at.y, call.scratch);
     });
   } else if (const auto* op = std::get_if<FullyConnected>(&layer.op)) {
     const int64_t inputs = layer.input.Features();
@@ -216,12 +218,14 @@ void Forward(const LayerCall& call, const double* x, double* y) {
 
 void TransposedJacobian(const LayerCall& call, const double* x, const double* y, const double* dy,
                         double* dx) {
-  const auto& [layer, weights, batch, scratch] = call;
+  const HostLayer& layer = call.layer;
+  const NodeWeights& weights = call.weights;
+  const int batch = call.batch;
   const int64_t size = layer.output.Features() * batch;
   if (const auto* op = std::get_if<Convolution>(&layer.op)) {
     const ConvolutionLoops loops(*op, layer.input, layer.output);
     ForEachGroup(loops, batch, [&](const GroupOffsets& at) {
-      loops.BackwardData(dy + at.y, weights.weights.data() + at.weights, dx + at.x, scratch);
+      loops.BackwardData(dy + at.y, weights.weights.data() + at.weights, dx + at.x, call.scratch);
     });
   } else if (const auto* op = std::get_if<FullyConnected>(&layer.op)) {
     const int64_t inputs = layer.input.Features();
@@ -255,7 +259,8 @@ void TransposedJacobian(const LayerCall& call, const double* x, const double* y,
 
 void AddGradient(const LayerCall& call, const double* x, const double* dy, double factor,
                  NodeWeights& gradient) {
-  const auto& [layer, weights, batch, scratch] = call;
+  const HostLayer& layer = call.layer;
+  const int batch = call.batch;
   const Shape& out = layer.output;
   if (!gradient.bias.empty()) {
     // One number an output channel; of a fully connected layer, an output.
@@ -275,7 +280,7 @@ void AddGradient(const LayerCall& call, const double* x, const double* dy, doubl
     const ConvolutionLoops loops(*op, layer.input, layer.output);
     ForEachGroup(loops, batch, [&](const GroupOffsets& at) {
       loops.BackwardFilter(x + at.x, dy + at.y, factor, gradient.weights.data() + at.weights,
-                           scratch);
+                           call.scratch);
     });
   } else if (const auto* op = std::get_if<FullyConnected>(&layer.op)) {
     const int64_t inputs = layer.input.Features();
