@@ -29,6 +29,15 @@ std::vector<int> ExtentsOf(const planner::Shape& shape) {
   return extents;
 }
 
+// How many parameters a node has.
+int64_t CountOf(const multigrid::ResidualChain& chain, size_t id) {
+  const planner::Node& node = chain.graph.nodes[id];
+  if (node.inputs.empty()) return 0;
+  const multigrid::WeightCounts counts =
+      multigrid::WeightCountsOf({node.op, chain.shapes[node.inputs.front()], chain.shapes[id]});
+  return counts.weights + counts.bias;
+}
+
 // As HostNetwork makes them: a stage that coarsening leaves too few layers has one level. None
 // where the settings make no hierarchy at all.
 std::vector<Hierarchy> LevelsOf(int steps, const multigrid::NetworkSettings& settings) {
@@ -58,13 +67,7 @@ ProblemFacts FactsOf(const multigrid::Problem& problem,
                         .state_bytes = std::nullopt};
   // The problem of several ranks has no parameters of its own.
   const planner::Graph& graph = problem.chain.graph;
-  for (size_t id = 0; id < graph.nodes.size(); ++id) {
-    if (graph.nodes[id].inputs.empty()) continue;
-    const planner::Shape& input = problem.chain.shapes[graph.nodes[id].inputs.front()];
-    const multigrid::WeightCounts counts =
-        multigrid::WeightCountsOf({graph.nodes[id].op, input, problem.chain.shapes[id]});
-    facts.parameters += counts.weights + counts.bias;
-  }
+  for (size_t id = 0; id < graph.nodes.size(); ++id) facts.parameters += CountOf(problem.chain, id);
   for (const auto& section : problem.chain.sections) {
     const auto* stage = std::get_if<Stage>(&section);
     if (stage == nullptr) continue;
@@ -115,15 +118,11 @@ std::string Grouped(int64_t number) {
 namespace {
 
 int64_t RankNumbers(const multigrid::Problem& problem, const multigrid::Placement& placement,
-                    const multigrid::NetworkSettings& settings, int rank, int ways, int existing) {
-  const planner::Graph& graph = problem.chain.graph;
+                    const multigrid::NetworkSettings& settings, int rank, multigrid::Passes passes,
+                    int existing) {
   int64_t parameters = 0;
-  for (size_t id = 0; id < graph.nodes.size(); ++id) {
-    if (graph.nodes[id].inputs.empty() || placement.owners[id] != rank) continue;
-    const planner::Shape& input = problem.chain.shapes[graph.nodes[id].inputs.front()];
-    const multigrid::WeightCounts counts =
-        multigrid::WeightCountsOf({graph.nodes[id].op, input, problem.chain.shapes[id]});
-    parameters += counts.weights + counts.bias;
+  for (size_t id = 0; id < problem.chain.graph.nodes.size(); ++id) {
+    if (placement.owners[id] == rank) parameters += CountOf(problem.chain, id);
   }
   int64_t states = 0;
   for (size_t at = 0; at < placement.sections.size(); ++at) {
@@ -142,14 +141,16 @@ int64_t RankNumbers(const multigrid::Problem& problem, const multigrid::Placemen
     states += count * stage->shape.Features() * settings.batch;
   }
   // In training parameters have a gradient and a velocity.
-  return parameters * ((ways == 1 ? 1 : 3) - existing) + states * ways;
+  const bool trains = passes == multigrid::Passes::kForwardAndBackward;
+  return parameters * ((trains ? 3 : 1) - existing) + states * (trains ? 2 : 1);
 }
 
 }  // namespace
 
 int64_t RankBytes(const multigrid::Problem& problem, const multigrid::Placement& placement,
-                  const multigrid::NetworkSettings& settings, int rank, int ways, int existing) {
-  return RankNumbers(problem, placement, settings, rank, ways, existing) *
+                  const multigrid::NetworkSettings& settings, int rank, multigrid::Passes passes,
+                  int existing) {
+  return RankNumbers(problem, placement, settings, rank, passes, existing) *
          static_cast<int64_t>(sizeof(double));
 }
 

@@ -43,9 +43,10 @@ std::string CyclesText(int cycles);
 // "4,093".
 std::string Grouped(int64_t number);
 
-// Bytes that a rank still needs for parameters and states, forward or, where `ways` is 2, in
-// training. `existing` is how many copies of the parameters there are already.
+// Bytes that a rank still needs for parameters and states, for such passes. `existing` is how many
+// copies of the parameters there are already.
 int64_t RankBytes(const multigrid::Problem& problem, const multigrid::Placement& placement,
-                  const multigrid::NetworkSettings& settings, int rank, int ways, int existing);
+                  const multigrid::NetworkSettings& settings, int rank, multigrid::Passes passes,
+                  int existing);
 
 }  // namespace ucudnn::command

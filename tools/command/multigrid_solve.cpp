@@ -65,6 +65,32 @@ std::string CycleText(int cycle, double residual, const multigrid::SolveOptions&
   return text + number;
 }
 
+// As CheckStateMemory, of several devices and of their parameters.
+Status CheckRankMemory(const Problem& problem, const multigrid::Placement& placement,
+                       const MultigridSettings& settings, multigrid::Passes passes) {
+  const MultigridRanks& ranks = *settings.ranks;
+  // Parameters that this process has are handed on to its ranks, but copied for replicas.
+  const int existing = problem.parameters.empty() || ranks.replicas() > 1 ? 0 : 1;
+  int64_t all = 0;
+  int64_t most = 0;
+  for (int rank = 0; rank < ranks.devices(); ++rank) {
+    const int64_t bytes = RankBytes(problem, placement, settings.network, rank, passes, existing);
+    all += bytes;
+    most = std::max(most, bytes);
+  }
+  // Those that share this machine are taken for the dearest of all, where not all are here.
+  const bool are_all_here = ranks.on_this_host() == ranks.all();
+  const int64_t here = are_all_here ? all * ranks.replicas() : most * ranks.on_this_host();
+  const int64_t free = FreeMemoryBytes();
+  if (here <= free) return Status::Ok();
+  return Status::Error("layers and states of " + std::to_string(ranks.on_this_host()) +
+                       " devices on this machine take " +
+                       FormatByteSize(static_cast<size_t>(here)) + ", and " +
+                       FormatByteSize(static_cast<size_t>(free)) +
+                       " of memory are free; expected devices on more machines, a smaller "
+                       "--batch, or --storage c-points");
+}
+
 }  // namespace
 
 const multigrid::StageSolution& SolvedNetwork::LongestStage() const {
@@ -84,45 +110,22 @@ Status CheckStateMemory(const Problem& problem, const multigrid::NetworkSettings
                        " of memory are free; expected a smaller --batch, or --storage c-points");
 }
 
-Status CheckRankMemory(const Problem& problem, const multigrid::Placement& placement,
-                       const MultigridSettings& settings, int ways) {
-  const MultigridRanks& ranks = *settings.ranks;
-  // Parameters that this process has are handed on to its ranks, but copied for replicas.
-  const int existing = problem.parameters.empty() || ranks.replicas() > 1 ? 0 : 1;
-  int64_t all = 0;
-  int64_t most = 0;
-  for (int rank = 0; rank < ranks.devices(); ++rank) {
-    const int64_t bytes = RankBytes(problem, placement, settings.network, rank, ways, existing);
-    all += bytes;
-    most = std::max(most, bytes);
-  }
-  // Those that share this machine are taken for the dearest of all, where not all are here.
-  const bool are_all_here = ranks.on_this_host() == ranks.all();
-  const int64_t here = are_all_here ? all * ranks.replicas() : most * ranks.on_this_host();
-  const int64_t free = FreeMemoryBytes();
-  if (here <= free) return Status::Ok();
-  return Status::Error("layers and states of " + std::to_string(ranks.on_this_host()) +
-                       " devices on this machine take " +
-                       FormatByteSize(static_cast<size_t>(here)) + ", and " +
-                       FormatByteSize(static_cast<size_t>(free)) +
-                       " of memory are free; expected devices on more machines, a smaller "
-                       "--batch, or --storage c-points");
-}
-
 Result<multigrid::Placement> PlaceOnRanks(const Problem& problem, const MultigridSettings& settings,
-                                          int ways, multigrid::Peers& all,
+                                          multigrid::Passes passes, multigrid::Peers& all,
                                           multigrid::NetworkSettings& network) {
   // What cannot be placed at all is said before anything is measured.
   UCUDNN_ASSIGN_OR_RETURN(multigrid::Placement placement,
                           PlacementOf(problem.chain, network, settings.ranks->devices()));
-  UCUDNN_RETURN_IF_ERROR(CheckRankMemory(problem, placement, settings, ways));
-  UCUDNN_ASSIGN_OR_RETURN(const multigrid::RankCosts costs,
-                          multigrid::MeasureRankCosts(problem.chain, network.batch, ways > 1, all));
+  UCUDNN_RETURN_IF_ERROR(CheckRankMemory(problem, placement, settings, passes));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const multigrid::RankCosts costs,
+      multigrid::MeasureRankCosts(problem.chain, network.batch,
+                                  passes == multigrid::Passes::kForwardAndBackward, all));
   network.step_costs = costs.steps;
   network.messages = costs.messages;
   UCUDNN_ASSIGN_OR_RETURN(placement,
                           PlacementOf(problem.chain, network, settings.ranks->devices()));
-  UCUDNN_RETURN_IF_ERROR(CheckRankMemory(problem, placement, settings, ways));
+  UCUDNN_RETURN_IF_ERROR(CheckRankMemory(problem, placement, settings, passes));
   return placement;
 }
 
@@ -150,7 +153,8 @@ Status SolveOnRank(Problem& problem, const MultigridSettings& settings, multigri
   multigrid::Placement placement;
   if (all.size() > 1) {
     network.peers = &all;
-    UCUDNN_ASSIGN_OR_RETURN(placement, PlaceOnRanks(problem, settings, 1, all, network));
+    UCUDNN_ASSIGN_OR_RETURN(
+        placement, PlaceOnRanks(problem, settings, multigrid::Passes::kForward, all, network));
     own = TakeParameters(all.rank(), placement, false, problem);
     if (settings.ranks->are_processes()) problem.parameters = {};  // those of others
     parameters = &own;

@@ -43,15 +43,12 @@ Result<SolvedNetwork> SolveOnce(multigrid::Problem& problem, const MultigridSett
 // Refuses states that this machine has no memory for.
 Status CheckStateMemory(const multigrid::Problem& problem,
                         const multigrid::NetworkSettings& settings, multigrid::Passes passes);
-// The same of several devices, and of their parameters. `ways` is 2 in training.
-Status CheckRankMemory(const multigrid::Problem& problem, const multigrid::Placement& placement,
-                       const MultigridSettings& settings, int ways);
 
 // Measures what layers and messages cost, and shares the layers out: `network` becomes one of a
 // rank of several.
 Result<multigrid::Placement> PlaceOnRanks(const multigrid::Problem& problem,
-                                          const MultigridSettings& settings, int ways,
-                                          multigrid::Peers& all,
+                                          const MultigridSettings& settings,
+                                          multigrid::Passes passes, multigrid::Peers& all,
                                           multigrid::NetworkSettings& network);
 
 }  // namespace ucudnn::command

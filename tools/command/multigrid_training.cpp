@@ -177,20 +177,20 @@ class Reporter {
 // Training as one rank does it; null where another speaks.
 Status TrainOnRank(Problem& problem, const TrainingFacts& facts, const DigitSets& digits,
                    multigrid::Peers& all, Reporter* reporter) {
-  constexpr int kWays = 2;  // forward and backward
+  constexpr auto kPasses = multigrid::Passes::kForwardAndBackward;
   multigrid::ReplicaPeers peers(all, facts.replicas);
   multigrid::TrainingSettings settings = facts.training.settings;
   multigrid::Placement placement;
   multigrid::Parameters parameters;
   if (all.size() == 1) {
-    UCUDNN_RETURN_IF_ERROR(
-        CheckStateMemory(problem, settings.network, multigrid::Passes::kForwardAndBackward));
+    UCUDNN_RETURN_IF_ERROR(CheckStateMemory(problem, settings.network, kPasses));
     parameters = std::move(problem.parameters);
   } else {
     settings.network.peers = &peers.network;
     if (facts.replicas > 1) settings.replicas = &peers.same_layers;
     MultigridSettings of_all = {settings.network, false, nullptr, facts.ranks};
-    UCUDNN_ASSIGN_OR_RETURN(placement, PlaceOnRanks(problem, of_all, kWays, all, settings.network));
+    UCUDNN_ASSIGN_OR_RETURN(placement,
+                            PlaceOnRanks(problem, of_all, kPasses, all, settings.network));
     parameters = TakeParameters(peers.network.rank(), placement, facts.replicas > 1, problem);
     if (facts.ranks->are_processes()) problem.parameters = {};  // those of others
   }
