@@ -145,7 +145,7 @@ Status BlockSystem::RelaxF(int level, Source source) {
   const int blocks = shape.blocks() + 1;
   return ForEach(blocks, [&](int task, int lane) -> Status {
     const int block = BlockAt(task, blocks);
-    UCUDNN_RETURN_IF_ERROR(AwaitFirst(level, block));
+    UCUDNN_RETURN_IF_ERROR(AwaitFirst(level, block, lane));
     const int begin = shape.c_point(block);
     const int end = std::min(begin + shape.coarsening - 1, shape.steps);
     for (int step = begin; step < end; ++step) {
@@ -161,7 +161,7 @@ Status BlockSystem::AdvanceBlock(int level, int block, int lane) {
   if (KeepsF(level)) {
     return Step(level, end - 1, grids_[level].states[end - 1], advanced, Source::kRestricted, lane);
   }
-  UCUDNN_RETURN_IF_ERROR(AwaitFirst(level, block));
+  UCUDNN_RETURN_IF_ERROR(AwaitFirst(level, block, lane));
   return StepThrough(block, end, advanced, lane);
 }
 
@@ -186,7 +186,7 @@ Status BlockSystem::Restrict(int level) {
   const int blocks = hierarchy_->level(level).blocks();
   return ForEach(blocks, [&](int task, int lane) -> Status {
     const int block = BlockAt(task, blocks);
-    UCUDNN_RETURN_IF_ERROR(AwaitFirst(level, block));
+    UCUDNN_RETURN_IF_ERROR(AwaitFirst(level, block, lane));
     const State stepped = scratch_[lane].back();
     UCUDNN_RETURN_IF_ERROR(
         propagator_->Step(level + 1, block, CPoint(level, block), stepped, lane));
@@ -248,7 +248,7 @@ Status BlockSystem::MeasureFullResidual(int parts) {
     const int count = std::min(lanes_->count(), parts - begin);
     UCUDNN_RETURN_IF_ERROR(ForEach(count, [&](int task, int lane) -> Status {
       const int part = begin + task;
-      UCUDNN_RETURN_IF_ERROR(AwaitFirst(0, part));
+      UCUDNN_RETURN_IF_ERROR(AwaitFirst(0, part, lane));
       const State stepped = scratch_[lane].back();
       if (KeepsF(0)) {
         std::vector<State>& states = grids_[0].states;

@@ -27,9 +27,9 @@ enum class Storage {
 class Inlet {
  public:
   virtual ~Inlet() = default;
-  // `first`, the first state of `level`, is what it should be when this returns. Called before
-  // it is read, by whichever lane reads it, as late as other blocks give it work.
-  virtual Status AwaitFirst(int level, State first) = 0;
+  // The first state of `level` is what it should be for what `lane` is given from now on. Called
+  // before it is read, by whichever lane reads it, as late as other blocks give it work.
+  virtual Status AwaitFirst(int level, int lane) = 0;
 };
 
 // What of a chain a system has, where it is not all of it.
@@ -137,9 +137,9 @@ class BlockSystem : public LayerSystem {
   int BlockAt(int task, int blocks) const {
     return part_.inlet == nullptr ? task : (task + 1) % blocks;
   }
-  Status AwaitFirst(int level, int block) {
+  Status AwaitFirst(int level, int block, int lane) {
     if (part_.inlet == nullptr || block > 0) return Status::Ok();
-    return part_.inlet->AwaitFirst(level, CPoint(level, 0));
+    return part_.inlet->AwaitFirst(level, lane);
   }
   // to = Phi(from) + g[step + 1].
   Status Step(int level, int step, State from, State to, Source source, int lane);

@@ -17,6 +17,8 @@ class StateReader {
   virtual ~StateReader() = default;
   // Called by several threads at once, each with its lane.
   virtual Result<State> At(int number, int lane) = 0;
+  // Forgets what was read: the states have changed, or may have.
+  virtual void Reset() {}
 };
 
 class Trajectory : public StateReader {
@@ -32,8 +34,7 @@ class Trajectory : public StateReader {
   // State `number` of the finest level. It holds until the lane asks for one of another block.
   // Allocates nothing.
   Result<State> At(int number, int lane) override;
-  // Forgets what was read: the states have changed, or may have.
-  void Reset();
+  void Reset() override;
 
  private:
   static constexpr int kNoBlock = -2;  // -1 is the one in front of the first C-point

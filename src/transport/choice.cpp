@@ -130,6 +130,20 @@ const char* NameOf(Transport transport) {
   }
 }
 
+Transport WantedOf(SpatialTransport transport) {
+  switch (transport) {
+    case SpatialTransport::kAuto:
+      return Transport::kAuto;
+    case SpatialTransport::kNccl:
+      return Transport::kNccl;
+    case SpatialTransport::kPeer:
+      return Transport::kPeer;
+    case SpatialTransport::kLoopback:
+      break;
+  }
+  return Transport::kLoopback;
+}
+
 std::string RankFacts::Text() const { return Join({host, process, device, NameOf(wanted)}, "\n"); }
 
 Result<RankFacts> RankFacts::Parse(std::string_view text) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/spatial_options.h"
 #include "base/status.h"
 #include "cuda/driver.h"
 
@@ -16,6 +17,8 @@ enum class Transport { kAuto, kNccl, kPeer, kLoopback };
 
 // "auto", "nccl", "peer", "loopback".
 const char* NameOf(Transport transport);
+// What the user asked for.
+Transport WantedOf(SpatialTransport transport);
 
 // What a rank tells of itself. Texts that are equal name the same thing.
 struct RankFacts {

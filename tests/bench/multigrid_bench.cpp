@@ -15,7 +15,7 @@
 #include "planner/multigrid/device/device_solvers.h"
 #include "tests/support/null_device.h"
 #include "tests/support/stand_in.h"
-#include "tests/unit/planner/multigrid/plain_chain.h"
+#include "unit/planner/multigrid/alone_stage.h"
 
 namespace ucudnn::multigrid {
 namespace {
@@ -62,11 +62,13 @@ struct Chain {
 class Solver {
  public:
   Solver(const DeviceTarget& target, const Chain& chain, Way way, int levels)
-      : chain_(chain), hierarchy_(Get(Hierarchy::Make(chain.layers, {8}, levels))) {
-    const DeviceSolvers solvers(target, way, kLanes, kWorkspace);
-    solver_ = Get(solvers.MakeOf({chain.chain.chain, chain.chain.stage(), chain.chain.parameters,
-                                  hierarchy_, settings_, 1.0 / chain.layers},
-                                 way));
+      : stage_(chain.chain, {.coarsening = {8}, .levels = levels, .h = 1.0 / chain.layers}),
+        chain_(chain),
+        last_(chain.chain.first.size()) {
+    DeviceSolvers solvers(target,
+                          {.way = way, .lanes = kLanes, .workspace_limit = kWorkspace});
+    solver_ = Get(solvers.Make(stage_.ToSolve()));
+    if (!solver_->LoadWeights().ok()) std::abort();
   }
 
   // Processor seconds of the fastest of a few solves, behind as many as make all ready.
@@ -86,14 +88,13 @@ class Solver {
     SolveOptions options;
     options.cycles = cycles;
     options.measures_cycles = false;
-    Get(solver_->Run(chain_.chain.first, options, last_));
+    Get(solver_->SolveForward(chain_.chain.first.data(), options, last_.data()));
   }
 
  private:
+  AloneStage stage_;
   const Chain& chain_;
-  Hierarchy hierarchy_;
-  NetworkSettings settings_;
-  std::unique_ptr<DeviceSolver> solver_;
+  std::unique_ptr<StageSolver> solver_;
   std::vector<double> last_;
 };
 

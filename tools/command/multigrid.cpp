@@ -62,10 +62,6 @@ Status CheckUse(const CLI::App& app, const MultigridWords& words) {
   if (words.backend == "cudnn") {
     UCUDNN_RETURN_IF_ERROR(refuse({"--timeline"}, "is of the host; a profiler shows a device's"));
     UCUDNN_RETURN_IF_ERROR(refuse({"--threads"}, "is of the host; expected --streams of a device"));
-    if (!words.analyse) {
-      UCUDNN_RETURN_IF_ERROR(
-          refuse({"--devices"}, "cudnn solves on one; expected --backend cpu64"));
-    }
   } else {
     UCUDNN_RETURN_IF_ERROR(
         refuse({"--host", "--way", "--precision", "--streams", "--workspace-limit"},
@@ -228,8 +224,7 @@ void AddSolveOptions(CLI::App& app, MultigridWords& words) {
 
 void AddMachineOptions(CLI::App& app, MultigridWords& words) {
   app.add_option("--backend", words.backend,
-                 "cpu64, double precision on the host, or cudnn, stages on the first device\n"
-                 "(default: cpu64)")
+                 "cpu64, double precision on the host, or cudnn, stages on devices (default: cpu64)")
       ->type_name("NAME");
   app.add_flag("--host", words.host, "cudnn on the CPU stand-in: its times are CPU times")
       ->disable_flag_override();
@@ -279,8 +274,8 @@ void AddAnalysisOptions(CLI::App& app, MultigridWords& words) {
 void AddRankOptions(CLI::App& app, MultigridWords& words) {
   app.add_option(
          "--devices", words.devices,
-         "share the layers out over N threads; processes that torchrun, MPI or SLURM started are\n"
-         "devices by themselves. To analyse: N,... (default: 1, 2, 4, ... 64)")
+         "share the layers out over N threads, of cudnn with a device each; processes that\n"
+         "torchrun, MPI or SLURM started are devices by themselves. To analyse: N,... (default: 1, 2, 4, ... 64)")
       ->type_name("N");
   app.add_option("--method", words.method,
                  "multigrid, or partitioned: the same layers on the same devices, one after the\n"

@@ -1,11 +1,15 @@
 #include "command/multigrid_device.h"
 
+#include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/byte_size.h"
 #include "base/options.h"
+#include "base/shared_library.h"
 #include "base/text.h"
 #include "command/multigrid_words.h"
 #include "command/stand_ins.h"
@@ -26,9 +30,29 @@ Result<std::optional<Way>> ParseWay(const std::string& text) {
                        multigrid::WayNames());
 }
 
+// The devices of ranks with these numbers on this machine, in turn where there are fewer.
+BenchmarkDevices DevicesOf(const MultigridRanks& ranks) {
+  const cuda::Driver* const driver = cuda::GetDriver();
+  int count = 0;
+  if (driver == nullptr || driver->cuInit(0) != CUDA_SUCCESS ||
+      driver->cuDeviceGetCount(&count) != CUDA_SUCCESS || count < 1) {
+    return BenchmarkDevices();  // who opens them says why
+  }
+  BenchmarkDevices wanted;
+  if (ranks.are_processes()) {
+    wanted.ordinals = {ranks.local_rank() % count};
+  } else {
+    for (int rank = 0; rank < std::min(ranks.all(), count); ++rank) {
+      wanted.ordinals.push_back(rank);
+    }
+  }
+  return wanted;
+}
+
 }  // namespace
 
-Result<std::shared_ptr<MultigridDevice>> MultigridDevice::Open(const MultigridWords& words) {
+Result<std::shared_ptr<MultigridDevice>> MultigridDevice::Open(const MultigridWords& words,
+                                                               const MultigridRanks& ranks) {
   UCUDNN_ASSIGN_OR_RETURN(const std::optional<Way> way, ParseWay(words.way));
   constexpr int kMostStreams = 1024;
   UCUDNN_ASSIGN_OR_RETURN(const int streams,
@@ -45,22 +69,35 @@ Result<std::shared_ptr<MultigridDevice>> MultigridDevice::Open(const MultigridWo
   device->is_stand_in_ = words.host;
   if (words.host) UCUDNN_RETURN_IF_ERROR(UseStandIns());
   std::vector<std::string> refused;
-  if (Status opened = device->devices_.Open(ProcessOptions(), {}, refused); !opened.ok()) {
+  if (Status opened = device->devices_.Open(ProcessOptions(), DevicesOf(ranks), refused);
+      !opened.ok()) {
     return Status::Error("--backend cudnn: " + opened.message());
   }
-  const multigrid::DeviceTarget target = {cuda::GetDriver(), &device->devices_.functions(),
-                                          device->devices_.first().device().context, *precision};
-  device->solvers_ = std::make_unique<multigrid::DeviceSolvers>(target, way, streams, *limit);
+  const SpatialOptions& job = ProcessOptions().spatial;
+  multigrid::DeviceSetting setting = {.way = way, .lanes = streams, .workspace_limit = *limit};
+  setting.transport.wanted = transport::WantedOf(job.transport);
+  setting.transport.timeout = std::chrono::milliseconds(std::lround(job.timeout_seconds * 1e3));
+  setting.transport.cudnn_file =
+      FileOf(reinterpret_cast<const void*>(device->devices_.functions().cudnnCreate));
+  device->first_rank_ = ranks.first_here();
+  for (int i = 0; i < ranks.here(); ++i) {
+    const auto& held = device->devices_.devices();
+    const multigrid::DeviceTarget target = {cuda::GetDriver(), &device->devices_.functions(),
+                                            held[i % held.size()]->device().context, *precision};
+    device->solvers_.push_back(std::make_unique<multigrid::DeviceSolvers>(target, setting));
+  }
   return device;
 }
 
-std::string MultigridDevice::Text() const {
+std::string MultigridDevice::Text(const MultigridRanks& ranks) const {
+  const multigrid::DeviceSolvers& first = *solvers_.front();
   return std::string(precision_->text) + " on " +
          (is_stand_in_ ? std::string("the CPU stand-in")
                        : devices_.first().device().platform.device) +
-         ", blocks run: " + WayText();
+         (ranks.all() > 1 ? ", " + ranks.Text() : std::string()) + ", blocks run: " + WayText() +
+         (first.transport().empty() ? "" : ", states go by " + first.transport());
 }
 
-std::string MultigridDevice::WayText() const { return NameOf(solvers_->chosen()); }
+std::string MultigridDevice::WayText() const { return NameOf(solvers_.front()->chosen()); }
 
 }  // namespace ucudnn::command

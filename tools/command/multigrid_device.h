@@ -1,11 +1,14 @@
-// The device of `ucudnn multigrid --backend cudnn`. Used from main's thread only.
+// The devices of `ucudnn multigrid --backend cudnn`. Used from main's thread only, but for what
+// solves.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "command/bench_device.h"
+#include "command/multigrid_ranks.h"
 #include "planner/multigrid/device/device_solvers.h"
 
 namespace ucudnn::command {
@@ -14,12 +17,16 @@ struct MultigridWords;  // multigrid_words.h
 
 class MultigridDevice {
  public:
-  // The first device, or the stand-in's with --host. An error names the option.
-  static Result<std::shared_ptr<MultigridDevice>> Open(const MultigridWords& words);
+  // This machine's devices, or the stand-in's with --host: each rank of this process has one, and
+  // where there are fewer several share one. An error names the option.
+  static Result<std::shared_ptr<MultigridDevice>> Open(const MultigridWords& words,
+                                                       const MultigridRanks& ranks);
 
-  multigrid::DeviceSolvers& solvers() { return *solvers_; }
-  // "single precision on the CPU stand-in, blocks run as: grouped".
-  std::string Text() const;
+  // Of one rank of this process.
+  multigrid::DeviceSolvers& solvers(int rank) { return *solvers_[rank - first_rank_]; }
+  // "single precision on the CPU stand-in, blocks run: grouped"; of several ranks which, and how
+  // they exchange.
+  std::string Text(const MultigridRanks& ranks) const;
   std::string WayText() const;
   bool is_stand_in() const { return is_stand_in_; }
   const multigrid::Precision& precision() const { return *precision_; }
@@ -28,7 +35,8 @@ class MultigridDevice {
   BenchDevices devices_;
   bool is_stand_in_ = false;
   const multigrid::Precision* precision_ = &multigrid::kSinglePrecision;
-  std::unique_ptr<multigrid::DeviceSolvers> solvers_;
+  int first_rank_ = 0;
+  std::vector<std::unique_ptr<multigrid::DeviceSolvers>> solvers_;  // by rank of this process
 };
 
 }  // namespace ucudnn::command

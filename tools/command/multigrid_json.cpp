@@ -45,7 +45,7 @@ ordered_json HeadOf(const MultigridWords& words, const ProblemFacts& facts,
   head["cpu_times"] = all.RunsOnCpu();
   if (all.device) {
     head["way"] = all.device->WayText();
-    for (const auto& measured : all.device->solvers().measured()) {
+    for (const auto& measured : all.device->solvers(all.ranks->first_here()).measured()) {
       head["ways"][multigrid::NameOf(measured.way)] = measured.seconds;
     }
   } else {

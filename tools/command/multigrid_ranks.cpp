@@ -25,6 +25,9 @@ std::vector<transport::Term> TermsOf(const MultigridWords& words) {
            words.relaxation + " " + words.weight + " " + words.cycle + " " + words.coarse},
           {"--start", words.start + (words.skip_first_down ? " skipped" : "")},
           {"--storage", words.storage},
+          {"--backend", words.backend == "cudnn" ? words.backend + " " + words.way + " " +
+                                                       words.precision + " " + words.streams
+                                                 : words.backend},
           {"--batch", words.batch},
           {"--check", words.check},
           {"--method", words.method},
@@ -74,14 +77,10 @@ Result<std::shared_ptr<MultigridRanks>> MultigridRanks::Open(const MultigridWord
                          " processes, and --devices and --data-parallel ask for " +
                          std::to_string(ranks->all()) + "; expected numbers that fit");
   }
-  if (words.backend == "cudnn") {
-    return Status::Error("--backend cudnn solves on one device, and " + job.launcher.size_variable +
-                         "=" + std::to_string(processes) +
-                         " processes are as many; expected --backend cpu64");
-  }
   UCUDNN_ASSIGN_OR_RETURN(const transport::Meeting meeting, MeetingOf(words, job));
   UCUDNN_ASSIGN_OR_RETURN(ranks->process_, multigrid::ProcessRanks::Join(meeting));
   ranks->on_this_host_ = std::max(1, job.launcher.local_size);
+  ranks->local_rank_ = std::max(0, job.local_rank);
   return ranks;
 }
 

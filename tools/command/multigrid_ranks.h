@@ -24,6 +24,10 @@ class MultigridRanks {
   int replicas() const { return replicas_; }  // that train together
   int all() const { return devices_ * replicas_; }
   bool are_processes() const { return process_ != nullptr; }
+  // Those of this process: its threads' from rank 0 on, or the one that it is.
+  int first_here() const { return process_ ? process_->rank() : 0; }
+  int here() const { return process_ ? 1 : all(); }
+  int local_rank() const { return local_rank_; }  // of a process, on its machine
   // Ranks that share this host's processors with this process, itself among them.
   int on_this_host() const { return on_this_host_; }
   // Whether rank 0 is in this process: it is who speaks to the user.
@@ -41,6 +45,7 @@ class MultigridRanks {
   int devices_ = 1;
   int replicas_ = 1;
   int on_this_host_ = 1;
+  int local_rank_ = 0;
   bool others_failed_ = false;
   std::unique_ptr<multigrid::ProcessRanks> process_;
 };

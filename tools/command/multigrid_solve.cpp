@@ -117,10 +117,16 @@ Result<multigrid::Placement> PlaceOnRanks(const Problem& problem, const Multigri
   UCUDNN_ASSIGN_OR_RETURN(multigrid::Placement placement,
                           PlacementOf(problem.chain, network, settings.ranks->devices()));
   UCUDNN_RETURN_IF_ERROR(CheckRankMemory(problem, placement, settings, passes));
+  multigrid::MeasureSteps measure;
+  if (settings.device) {
+    measure = [&](int batch, bool trains) {
+      return settings.device->solvers(all.rank()).MeasureSteps(problem.chain, batch, trains);
+    };
+  }
   UCUDNN_ASSIGN_OR_RETURN(
       const multigrid::RankCosts costs,
       multigrid::MeasureRankCosts(problem.chain, network.batch,
-                                  passes == multigrid::Passes::kForwardAndBackward, all));
+                                  passes == multigrid::Passes::kForwardAndBackward, all, measure));
   network.step_costs = costs.steps;
   network.messages = costs.messages;
   UCUDNN_ASSIGN_OR_RETURN(placement,
@@ -136,6 +142,7 @@ Status SolveOnRank(Problem& problem, const MultigridSettings& settings, multigri
                    SolvedNetwork& solved) {
   multigrid::NetworkSettings network = settings.network;
   network.forward.measures_start = true;
+  if (settings.device) network.stage_solvers = &settings.device->solvers(all.rank());
   const bool speaks = all.rank() == 0 && settings.ranks->speaks();
   std::optional<MultigridProgress> progress;
   const auto show = [&](const std::string& text) {
@@ -190,12 +197,10 @@ Result<SolvedNetwork> SolveOnce(Problem& problem, const MultigridSettings& setti
                           .machine = {},
                           .serial_seconds = {},
                           .output_error = {}};
-  if (settings.ranks->all() == 1) {
+  if (settings.ranks->all() == 1 && !settings.device) {
     const auto passes = multigrid::Passes::kForward;
     UCUDNN_RETURN_IF_ERROR(CheckStateMemory(problem, settings.network, passes));
-    if (!settings.device) {
-      solved.facts.state_bytes = StateBytes(problem.chain, settings.network, passes);
-    }
+    solved.facts.state_bytes = StateBytes(problem.chain, settings.network, passes);
   }
   UCUDNN_RETURN_IF_ERROR(settings.ranks->Run(
       [&](multigrid::Peers& all) { return SolveOnRank(problem, settings, all, solved); }));

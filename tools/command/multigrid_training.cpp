@@ -182,13 +182,17 @@ Status TrainOnRank(Problem& problem, const TrainingFacts& facts, const DigitSets
   multigrid::TrainingSettings settings = facts.training.settings;
   multigrid::Placement placement;
   multigrid::Parameters parameters;
+  const std::shared_ptr<MultigridDevice>& device = facts.training.device;
+  if (device) settings.network.stage_solvers = &device->solvers(all.rank());
   if (all.size() == 1) {
-    UCUDNN_RETURN_IF_ERROR(CheckStateMemory(problem, settings.network, kPasses));
+    if (!device) {
+      UCUDNN_RETURN_IF_ERROR(CheckStateMemory(problem, settings.network, kPasses));
+    }
     parameters = std::move(problem.parameters);
   } else {
     settings.network.peers = &peers.network;
     if (facts.replicas > 1) settings.replicas = &peers.same_layers;
-    MultigridSettings of_all = {settings.network, false, nullptr, facts.ranks};
+    MultigridSettings of_all = {settings.network, false, device, facts.ranks};
     UCUDNN_ASSIGN_OR_RETURN(placement,
                             PlaceOnRanks(problem, of_all, kPasses, all, settings.network));
     parameters = TakeParameters(peers.network.rank(), placement, facts.replicas > 1, problem);
@@ -223,7 +227,7 @@ int Train(const CLI::App& app, const MultigridWords& words, Problem& problem,
                          .replicas = ranks.replicas(),
                          .ranks = settings.ranks,
                          .placement = {}};
-  if (ranks.all() == 1) {
+  if (ranks.all() == 1 && !settings.device) {
     facts.problem.state_bytes = StateBytes(problem.chain, training->settings.network,
                                            multigrid::Passes::kForwardAndBackward);
   }

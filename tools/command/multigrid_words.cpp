@@ -272,7 +272,7 @@ Result<Problem> ReadSharedProblem(const MultigridWords& words) {
 }
 
 std::string MultigridSettings::MachineText() const {
-  if (device) return device->Text();
+  if (device) return device->Text(*ranks);
   std::string text = "double precision on the host, ";
   if (ranks->all() > 1) text += ranks->Text() + ", each with ";
   return text + std::to_string(network.lanes) + (network.lanes == 1 ? " thread" : " threads");
@@ -286,8 +286,7 @@ Result<MultigridSettings> ReadSettings(const MultigridWords& words, const Proble
   UCUDNN_ASSIGN_OR_RETURN(const bool is_device, Choose<bool>("--backend", words.backend,
                                                              {{"cpu64", false}, {"cudnn", true}}));
   if (is_device) {
-    UCUDNN_ASSIGN_OR_RETURN(settings.device, MultigridDevice::Open(words));
-    network.stage_solvers = &settings.device->solvers();
+    UCUDNN_ASSIGN_OR_RETURN(settings.device, MultigridDevice::Open(words, *settings.ranks));
   }
   int threads = ProcessorsOfThisProcess();
   if (!words.threads.empty()) {

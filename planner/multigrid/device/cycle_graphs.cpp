@@ -5,9 +5,11 @@
 
 namespace ucudnn::multigrid {
 
-Result<std::unique_ptr<DeviceLanes>> DeviceLanes::Make(const DeviceTarget& target, int count) {
+Result<std::unique_ptr<DeviceLanes>> DeviceLanes::Make(const DeviceTarget& target, int count,
+                                                       bool exchanges) {
   auto made = std::make_unique<DeviceLanes>();
-  for (int lane = 0; lane < count; ++lane) {
+  made->count_ = count;
+  for (int lane = 0; lane < count + (exchanges ? 1 : 0); ++lane) {
     UCUDNN_ASSIGN_OR_RETURN(auto one, DeviceLane::Make(target));
     made->lanes_.push_back(std::move(one));
   }
@@ -15,7 +17,10 @@ Result<std::unique_ptr<DeviceLanes>> DeviceLanes::Make(const DeviceTarget& targe
 }
 
 Status DeviceLanes::Reserve(const LaneNeeds& needs) {
-  for (const auto& lane : lanes_) UCUDNN_RETURN_IF_ERROR(lane->Reserve(needs));
+  for (int i = 0; i < count_; ++i) {
+    if (!lanes_[i]->Holds(needs)) NoteMove();
+    UCUDNN_RETURN_IF_ERROR(lanes_[i]->Reserve(needs));
+  }
   return Status::Ok();
 }
 
@@ -78,6 +83,11 @@ Result<CycleGraphs::Exec> CycleGraphs::Record(DeviceLanes& lanes,
 }
 
 Status CycleGraphs::Run(int kind, DeviceLanes& lanes, const std::function<Status()>& work) {
+  if (moves_ != lanes.moves()) {
+    UCUDNN_RETURN_IF_ERROR(lanes.Wait());
+    kinds_.clear();
+    moves_ = lanes.moves();
+  }
   if (static_cast<size_t>(kind) >= kinds_.size()) kinds_.resize(static_cast<size_t>(kind) + 1);
   Kind& of_kind = kinds_[kind];
   if (!of_kind.has_run) {
@@ -93,12 +103,6 @@ Status CycleGraphs::Run(int kind, DeviceLanes& lanes, const std::function<Status
       *target_.driver, target_.driver->cuGraphLaunch(of_kind.graph.get(), lanes.first().stream()),
       "cuGraphLaunch"));
   return lanes.Fork();
-}
-
-Status CycleGraphs::Forget(DeviceLanes& lanes) {
-  UCUDNN_RETURN_IF_ERROR(lanes.Wait());
-  kinds_.clear();
-  return Status::Ok();
 }
 
 }  // namespace ucudnn::multigrid

@@ -14,12 +14,18 @@ namespace ucudnn::multigrid {
 // The lanes of one solve. What is enqueued on the first, or waited for, is behind all of Join.
 class DeviceLanes {
  public:
-  static Result<std::unique_ptr<DeviceLanes>> Make(const DeviceTarget& target, int count);
+  // `exchanges`: with one more, for messages between ranks, that is joined as the others are.
+  static Result<std::unique_ptr<DeviceLanes>> Make(const DeviceTarget& target, int count,
+                                                   bool exchanges = false);
 
-  int count() const { return static_cast<int>(lanes_.size()); }
+  int count() const { return count_; }
   DeviceLane& lane(int number) { return *lanes_[number]; }
   DeviceLane& first() { return *lanes_.front(); }
+  DeviceLane& exchange() { return *lanes_.back(); }
   Status Reserve(const LaneNeeds& needs);
+  // What is used on the lanes has other addresses than before.
+  void NoteMove() { ++moves_; }
+  int64_t moves() const { return moves_; }
 
   // All that is enqueued from now on waits for all that is enqueued.
   Status Join();
@@ -30,6 +36,8 @@ class DeviceLanes {
   Status Wait();
 
  private:
+  int count_ = 0;
+  int64_t moves_ = 0;
   std::vector<std::unique_ptr<DeviceLane>> lanes_;
 };
 
@@ -40,11 +48,10 @@ class CycleGraphs {
   static Result<CycleGraphs> Make(const DeviceTarget& target);
 
   // The first work of a kind runs as it is, so that whatever is made at its first use is made; the
-  // second is recorded, and from then on that is launched instead. `work` enqueues the same each
-  // time and waits for nothing. REQUIRES: the lanes are joined; so they are behind it.
+  // second is recorded, and from then on that is launched instead, until something on the lanes
+  // moves. `work` enqueues the same each time and waits for nothing. REQUIRES: the lanes are
+  // joined; so they are behind it.
   Status Run(int kind, DeviceLanes& lanes, const std::function<Status()>& work);
-  // Forgets all: addresses that were recorded have changed. Waits for the lanes.
-  Status Forget(DeviceLanes& lanes);
 
   int64_t launches() const { return launches_; }
 
@@ -64,6 +71,7 @@ class CycleGraphs {
 
   DeviceTarget target_;
   std::vector<Kind> kinds_;
+  int64_t moves_ = 0;  // of the lanes, when that was recorded
   int64_t launches_ = 0;
 };
 

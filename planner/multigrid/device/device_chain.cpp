@@ -44,10 +44,6 @@ Status DeviceStates::RecordCycles() {
   return Status::Ok();
 }
 
-Status DeviceStates::ForgetCycles() {
-  return graphs_ ? graphs_->Forget(*run_.lanes) : Status::Ok();
-}
-
 // Sums in double precision on the host: a residual is a small difference of large numbers.
 Status DeviceStates::Wait() {
   for (int i = 0; i < run_.lanes->count(); ++i) {
@@ -73,13 +69,12 @@ Status DeviceStates::Wait() {
 
 double DeviceStates::UnitRoundoff() const { return run_.runner->target().precision->unit_roundoff; }
 
-Status DeviceStates::Upload(const std::vector<double>& numbers, State to) {
-  return run_.lanes->first().Upload(numbers.data(), At(to).data, size_);
+Status DeviceStates::Upload(const double* numbers, State to) {
+  return run_.lanes->first().Upload(numbers, At(to).data, size_);
 }
 
-Status DeviceStates::Download(State from, std::vector<double>& numbers) {
-  numbers.resize(size_);
-  return run_.lanes->first().Download(At(from).data, numbers.data(), size_);
+Status DeviceStates::Download(State from, double* numbers) {
+  return run_.lanes->first().Download(At(from).data, numbers, size_);
 }
 
 namespace {
@@ -103,10 +98,11 @@ Result<std::vector<std::vector<StepPlan>>> PlanSteps(StepRunner& runner, const R
 }  // namespace
 
 Result<std::unique_ptr<DeviceChain>> DeviceChain::Make(const DeviceTarget& target,
-                                                       const DeviceStage& stage, int lanes) {
+                                                       const DeviceStage& stage,
+                                                       std::shared_ptr<DeviceLanes> lanes) {
   auto run = std::make_unique<DeviceRun>();
-  UCUDNN_ASSIGN_OR_RETURN(run->runner, StepRunner::Make(target, stage, lanes));
-  UCUDNN_ASSIGN_OR_RETURN(run->lanes, DeviceLanes::Make(target, lanes));
+  UCUDNN_ASSIGN_OR_RETURN(run->runner, StepRunner::Make(target, stage, lanes->count()));
+  run->lanes = std::move(lanes);
   std::unique_ptr<DeviceChain> chain(new DeviceChain(std::move(run)));
   DeviceRun& shared = *chain->owned_;
   const auto ranges = [&](const Level& level, int step) {
@@ -132,7 +128,7 @@ Result<std::unique_ptr<DeviceAdjoint>> DeviceAdjoint::Make(DeviceChain& chain) {
   StepRunner& runner = *run.runner;
   std::unique_ptr<DeviceAdjoint> adjoint(new DeviceAdjoint(run));
   const DeviceStage& stage = runner.stage();
-  const int layers = static_cast<int>(stage.stage.steps.size());
+  const int layers = stage.has_gradients ? static_cast<int>(stage.stage.steps.size()) : 0;
   const auto ranges = [&](const Level& level, int step) {
     return AdjointLayersOf(stage.coarse, level, step, stage.h);
   };
@@ -143,7 +139,7 @@ Result<std::unique_ptr<DeviceAdjoint>> DeviceAdjoint::Make(DeviceChain& chain) {
     adjoint->single_.push_back(std::move(plan));
   }
   const StageShapes& shapes = runner.shapes();
-  for (size_t kind = 0; kind < shapes.kinds.size(); ++kind) {
+  for (size_t kind = 0; stage.has_gradients && kind < shapes.kinds.size(); ++kind) {
     const Arrangement in_order = {.kind = static_cast<int>(kind),
                                   .count = static_cast<int>(shapes.steps[kind].size())};
     UCUDNN_ASSIGN_OR_RETURN(DeviceGradients gradients,
@@ -172,18 +168,18 @@ Status DeviceAdjoint::RunCycle(int kind, const std::function<Status()>& cycle) {
   return ran;
 }
 
-Status DeviceAdjoint::AddGradient(Trajectory& adjoints, Lanes& lanes, double factor,
-                                  Parameters& gradient) {
+Status DeviceAdjoint::AddGradient(LayerSpan layers, StateReader& states, StateReader& adjoints,
+                                  Lanes& lanes, double factor, Parameters& gradient) {
   StepRunner& runner = *run().runner;
   const StageShapes& shapes = runner.shapes();
   const int steps = static_cast<int>(single_.size());
   const int coarsening = runner.stage().hierarchy.level(0).coarsening;
-  const int blocks = (steps + coarsening - 1) / coarsening;
+  const int blocks = (layers.end - layers.begin + coarsening - 1) / coarsening;
   UCUDNN_RETURN_IF_ERROR(lanes.ForEach(blocks, [&](int block, int lane) -> Status {
-    const int end = std::min((block + 1) * coarsening, steps);
-    for (int n = block * coarsening; n < end; ++n) {
+    const int begin = layers.begin + block * coarsening;
+    for (int n = begin; n < std::min(begin + coarsening, layers.end); ++n) {
       // Layer n's gradient needs the state before it and the adjoint behind it.
-      UCUDNN_ASSIGN_OR_RETURN(const State state, trajectory_->At(n, lane));
+      UCUDNN_ASSIGN_OR_RETURN(const State state, states.At(n, lane));
       UCUDNN_ASSIGN_OR_RETURN(const State adjoint, adjoints.At(steps - 1 - n, lane));
       UCUDNN_RETURN_IF_ERROR(runner.Gradient(
           single_[n], At(state), At(adjoint),
@@ -192,9 +188,15 @@ Status DeviceAdjoint::AddGradient(Trajectory& adjoints, Lanes& lanes, double fac
     return Status::Ok();
   }));
   UCUDNN_RETURN_IF_ERROR(run().lanes->Wait());
-  for (const DeviceGradients& of_kind : gradients_) {
-    UCUDNN_RETURN_IF_ERROR(
-        of_kind.AddTo(run().lanes->first(), runner.stage(), shapes, factor, gradient));
+  for (size_t kind = 0; kind < gradients_.size(); ++kind) {
+    const std::vector<int>& of_kind = shapes.steps[kind];
+    const auto number = [&](int layer) {
+      return static_cast<int>(std::lower_bound(of_kind.begin(), of_kind.end(), layer) -
+                              of_kind.begin());
+    };
+    UCUDNN_RETURN_IF_ERROR(gradients_[kind].AddTo(
+        run().lanes->first(), runner.stage(), shapes,
+        {number(layers.begin), number(layers.end), factor}, gradient));
   }
   return Status::Ok();
 }

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "planner/multigrid/device/cycle_graphs.h"
 #include "planner/multigrid/device/step_plan.h"
+#include "planner/multigrid/distributed/stage_layers.h"
 #include "planner/multigrid/hierarchy.h"
 #include "planner/multigrid/lanes.h"
 #include "planner/multigrid/propagator.h"
@@ -17,10 +18,10 @@
 
 namespace ucudnn::multigrid {
 
-// What a chain and its adjoint share.
+// What a chain and its adjoint share; lanes also with the chains of other levels.
 struct DeviceRun {
   std::unique_ptr<StepRunner> runner;
-  std::unique_ptr<DeviceLanes> lanes;
+  std::shared_ptr<DeviceLanes> lanes;
 };
 
 // States are numbers of the device, [batch, C, H, W].
@@ -35,13 +36,13 @@ class DeviceStates : public Propagator {
   Status Wait() override;
   double UnitRoundoff() const override;
 
-  // Between host and device; waits.
-  Status Upload(const std::vector<double>& numbers, State to);
-  Status Download(State from, std::vector<double>& numbers);
+  // Between host and device; wait.
+  Status Upload(const double* numbers, State to);
+  Status Download(State from, double* numbers);
 
   // From now on cycles are recorded and run as graphs. REQUIRES: lanes of one host thread.
   Status RecordCycles();
-  Status ForgetCycles();
+  const Precision& precision() const { return *run_.runner->target().precision; }
 
  protected:
   explicit DeviceStates(DeviceRun& run);
@@ -66,9 +67,9 @@ class DeviceStates : public Propagator {
 class DeviceChain : public DeviceStates {
  public:
   // What `stage` refers to outlives the chain. All lanes together use at most its workspace limit.
-  // kMean is refused.
   static Result<std::unique_ptr<DeviceChain>> Make(const DeviceTarget& target,
-                                                   const DeviceStage& stage, int lanes);
+                                                   const DeviceStage& stage,
+                                                   std::shared_ptr<DeviceLanes> lanes);
 
   // The parameters as they are now are what the chain has from now on; Make has done it.
   Status WeightsChanged();
@@ -90,20 +91,20 @@ class DeviceChain : public DeviceStates {
 // The adjoint chain w[j] = lambda[N - j], as HostAdjoint has it, on the chain's hierarchy mirrored.
 class DeviceAdjoint : public DeviceStates {
  public:
-  // `chain` outlives it; graphs that were recorded of it must be forgotten, since its lanes get
-  // more room.
+  // `chain` outlives it.
   static Result<std::unique_ptr<DeviceAdjoint>> Make(DeviceChain& chain);
 
-  // `trajectory` outlives the solves that follow.
-  void LineariseAt(Trajectory& trajectory) { trajectory_ = &trajectory; }
+  // `states`, of the chain, outlive the solves that follow.
+  void LineariseAt(StateReader& states) { trajectory_ = &states; }
 
   // REQUIRES: LineariseAt.
   Status Step(int level, int step, State from, State to, int lane) override;
   Status RunCycle(int kind, const std::function<Status()>& cycle) override;
 
-  // gradient of the steps' nodes += factor * what the states and `adjoints` give, block by block on
-  // `lanes`; waits.
-  Status AddGradient(Trajectory& adjoints, Lanes& lanes, double factor, Parameters& gradient);
+  // gradient of the nodes of the layers begin..end - 1 += factor * what `states` and `adjoints`
+  // give, block by block on `lanes`; waits. REQUIRES: the stage has gradients.
+  Status AddGradient(LayerSpan layers, StateReader& states, StateReader& adjoints, Lanes& lanes,
+                     double factor, Parameters& gradient);
 
  private:
   explicit DeviceAdjoint(DeviceRun& run) : DeviceStates(run) {}
@@ -111,7 +112,7 @@ class DeviceAdjoint : public DeviceStates {
   std::vector<std::vector<StepPlan>> plans_;  // by level and step
   std::vector<StepPlan> single_;              // by layer
   std::vector<DeviceGradients> gradients_;    // by kind
-  Trajectory* trajectory_ = nullptr;
+  StateReader* trajectory_ = nullptr;
 };
 
 }  // namespace ucudnn::multigrid

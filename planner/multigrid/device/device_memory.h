@@ -69,9 +69,12 @@ class DeviceLane {
   static Result<std::unique_ptr<DeviceLane>> Make(const DeviceTarget& target);
   ~DeviceLane();
 
-  // Holds at least that much from now on. What it held before may have moved, so graphs recorded
-  // with it must not run again. Waits for the lane.
+  // Holds at least that much from now on; what it held before has moved where that is less. Waits
+  // for the lane.
   Status Reserve(const LaneNeeds& needs);
+  bool Holds(const LaneNeeds& needs) const {
+    return needs.room <= held_.room && needs.workspace <= held_.workspace;
+  }
 
   CUstream stream() const { return stream_.get(); }
   cudnnHandle_t handle() const { return handle_; }

@@ -2,16 +2,17 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <limits>
+#include <string>
 #include <utility>
 
 #include "base/text.h"
-#include "planner/multigrid/block_system.h"
-#include "planner/multigrid/device/device_chain.h"
+#include "planner/multigrid/device/device_costs.h"
+#include "planner/multigrid/device/device_layers.h"
 #include "planner/multigrid/device/grouped_system.h"
+#include "planner/multigrid/distributed/stage_on_ranks.h"
 #include "planner/multigrid/lanes.h"
-#include "planner/multigrid/trajectory.h"
+#include "planner/multigrid/scaled_solve.h"
 
 namespace ucudnn::multigrid {
 namespace {
@@ -41,181 +42,112 @@ const WayRow& RowOf(Way way) {
                        [way](const WayRow& row) { return row.way == way; });
 }
 
-DeviceStage OnDevice(const StageToSolve& stage, size_t workspace_limit) {
-  return {.chain = stage.chain,
-          .stage = stage.stage,
-          .parameters = stage.parameters,
-          .hierarchy = stage.hierarchy,
-          .coarse = stage.settings.coarse,
-          .h = stage.h,
-          .batch = stage.settings.batch,
-          .workspace_limit = workspace_limit};
-}
-
-class LaneSolver : public DeviceSolver {
+// One rank's, with all blocks side by side.
+class GroupedSolver : public StageSolver {
  public:
-  static Result<std::unique_ptr<DeviceSolver>> Make(const DeviceTarget& target,
-                                                    const DeviceStage& stage, const WayRow& way,
-                                                    int lanes, Storage storage) {
-    const int count = way.has_lanes ? lanes : 1;
-    UCUDNN_ASSIGN_OR_RETURN(Lanes made_lanes, Lanes::Start(count, way.threads));
-    std::unique_ptr<LaneSolver> solver(
-        new LaneSolver(*target.precision, stage.h, stage.hierarchy, std::move(made_lanes)));
-    solver->storage_ = storage;
-    solver->is_recorded_ = way.is_recorded;
-    UCUDNN_ASSIGN_OR_RETURN(solver->chain_, DeviceChain::Make(target, stage, count));
-    UCUDNN_ASSIGN_OR_RETURN(solver->first_, solver->chain_->Create());
-    UCUDNN_ASSIGN_OR_RETURN(BlockSystem system,
-                            BlockSystem::Make(*solver->chain_, stage.hierarchy, solver->lanes_,
-                                              storage, solver->first_));
-    solver->system_.emplace(std::move(system));
-    if (way.is_recorded) UCUDNN_RETURN_IF_ERROR(solver->chain_->RecordCycles());
-    return std::unique_ptr<DeviceSolver>(std::move(solver));
-  }
-
-  Status LoadWeights() override { return chain_->WeightsChanged(); }
-
-  Result<Solution> Run(const std::vector<double>& first, const SolveOptions& options,
-                       std::vector<double>& last) override {
-    UCUDNN_RETURN_IF_ERROR(chain_->Upload(first, first_));
-    UCUDNN_RETURN_IF_ERROR(system_->SetFirst(first_));
-    UCUDNN_ASSIGN_OR_RETURN(Solution solution, multigrid::Solve(*system_, hierarchy_, options));
-    UCUDNN_RETURN_IF_ERROR(chain_->Wait());
-    UCUDNN_RETURN_IF_ERROR(chain_->Download(system_->last(), last));
-    if (trajectory_) trajectory_->Reset();
-    return solution;
-  }
-
- protected:
-  Result<Solution> RunBackward(const std::vector<double>& last, const SolveOptions& options,
-                               std::vector<double>& first, double factor,
-                               Parameters& gradient) override {
-    if (!adjoints_) UCUDNN_RETURN_IF_ERROR(MakeAdjoint());
-    UCUDNN_RETURN_IF_ERROR(adjoint_->Upload(last, last_));
-    UCUDNN_RETURN_IF_ERROR(adjoints_->SetFirst(last_));
-    UCUDNN_ASSIGN_OR_RETURN(Solution solution, multigrid::Solve(*adjoints_, mirrored_, options));
-    adjoint_trajectory_->Reset();
-    UCUDNN_RETURN_IF_ERROR(
-        adjoint_->AddGradient(*adjoint_trajectory_, lanes_, factor * h_, gradient));
-    UCUDNN_RETURN_IF_ERROR(adjoint_->Download(adjoints_->last(), first));
-    return solution;
-  }
-
- private:
-  LaneSolver(const Precision& precision, double h, const Hierarchy& hierarchy, Lanes lanes)
-      : DeviceSolver(precision),
-        h_(h),
-        hierarchy_(hierarchy),
-        mirrored_(hierarchy.Mirrored()),
-        lanes_(std::move(lanes)) {}
-
-  Status MakeAdjoint() {
-    UCUDNN_ASSIGN_OR_RETURN(adjoint_, DeviceAdjoint::Make(*chain_));
-    UCUDNN_RETURN_IF_ERROR(chain_->ForgetCycles());
-    if (is_recorded_) UCUDNN_RETURN_IF_ERROR(adjoint_->RecordCycles());
-    UCUDNN_ASSIGN_OR_RETURN(last_, adjoint_->Create());
-    UCUDNN_ASSIGN_OR_RETURN(BlockSystem made,
-                            BlockSystem::Make(*adjoint_, mirrored_, lanes_, storage_, last_));
-    UCUDNN_ASSIGN_OR_RETURN(Trajectory states,
-                            Trajectory::Make(*system_, hierarchy_, *chain_, lanes_.count()));
-    trajectory_.emplace(std::move(states));
-    adjoint_->LineariseAt(*trajectory_);
-    adjoints_.emplace(std::move(made));
-    UCUDNN_ASSIGN_OR_RETURN(Trajectory adjoints,
-                            Trajectory::Make(*adjoints_, mirrored_, *adjoint_, lanes_.count()));
-    adjoint_trajectory_.emplace(std::move(adjoints));
-    return Status::Ok();
-  }
-
-  double h_;
-  const Hierarchy& hierarchy_;
-  Hierarchy mirrored_;  // of the adjoint
-  Lanes lanes_;
-  Storage storage_ = Storage::kAll;
-  bool is_recorded_ = false;
-  std::unique_ptr<DeviceChain> chain_;
-  std::unique_ptr<DeviceAdjoint> adjoint_;
-  State first_ = nullptr;
-  State last_ = nullptr;
-  std::optional<BlockSystem> system_, adjoints_;
-  std::optional<Trajectory> trajectory_, adjoint_trajectory_;
-};
-
-class GroupedSolver : public DeviceSolver {
- public:
-  static Result<std::unique_ptr<DeviceSolver>> Make(const DeviceTarget& target,
-                                                    const DeviceStage& stage, const WayRow& way) {
-    std::unique_ptr<GroupedSolver> solver(
-        new GroupedSolver(*target.precision, stage.h, stage.hierarchy, way.is_recorded));
-    UCUDNN_ASSIGN_OR_RETURN(solver->system_, GroupedSystem::Make(target, stage));
-    if (way.is_recorded) UCUDNN_RETURN_IF_ERROR(solver->system_->RecordCycles());
-    return std::unique_ptr<DeviceSolver>(std::move(solver));
+  static Result<std::unique_ptr<StageSolver>> Make(const DeviceTarget& target,
+                                                   const StageToSolve& stage,
+                                                   size_t workspace_limit, bool is_recorded) {
+    std::unique_ptr<GroupedSolver> solver(new GroupedSolver(target, stage, is_recorded));
+    UCUDNN_ASSIGN_OR_RETURN(solver->system_,
+                            GroupedSystem::Make(target, {.chain = stage.chain,
+                                                         .stage = stage.stage,
+                                                         .parameters = stage.parameters,
+                                                         .hierarchy = stage.hierarchy,
+                                                         .coarse = stage.coarse,
+                                                         .h = stage.h,
+                                                         .batch = stage.batch,
+                                                         .workspace_limit = workspace_limit}));
+    if (is_recorded) UCUDNN_RETURN_IF_ERROR(solver->system_->RecordCycles());
+    return std::unique_ptr<StageSolver>(std::move(solver));
   }
 
   Status LoadWeights() override { return system_->WeightsChanged(); }
 
-  Result<Solution> Run(const std::vector<double>& first, const SolveOptions& options,
-                       std::vector<double>& last) override {
+  Result<Solution> SolveForward(const double* first, const SolveOptions& options,
+                                double* last) override {
     UCUDNN_RETURN_IF_ERROR(system_->SetFirst(first));
-    UCUDNN_ASSIGN_OR_RETURN(Solution solution, multigrid::Solve(*system_, hierarchy_, options));
-    UCUDNN_ASSIGN_OR_RETURN(last, system_->ReadState(hierarchy_.level(0).steps));
+    UCUDNN_ASSIGN_OR_RETURN(Solution solution, Solve(*system_, hierarchy_, options));
+    UCUDNN_RETURN_IF_ERROR(system_->ReadState(hierarchy_.level(0).steps, last));
     return solution;
   }
 
- protected:
-  Result<Solution> RunBackward(const std::vector<double>& last, const SolveOptions& options,
-                               std::vector<double>& first, double factor,
-                               Parameters& gradient) override {
+  Result<Solution> SolveBackward(const double* last_adjoint, const SolveOptions& options,
+                                 double* first_adjoint, Parameters& gradient,
+                                 const GradientWatch& watch) override {
     if (!adjoints_) {
       UCUDNN_ASSIGN_OR_RETURN(adjoints_, GroupedSystem::MakeAdjoint(*system_));
-      UCUDNN_RETURN_IF_ERROR(system_->ForgetCycles());
       if (is_recorded_) UCUDNN_RETURN_IF_ERROR(adjoints_->RecordCycles());
     }
-    UCUDNN_RETURN_IF_ERROR(adjoints_->SetFirst(last));
-    UCUDNN_ASSIGN_OR_RETURN(Solution solution, multigrid::Solve(*adjoints_, hierarchy_, options));
-    UCUDNN_RETURN_IF_ERROR(adjoints_->AddGradient(factor * h_, gradient));
-    UCUDNN_ASSIGN_OR_RETURN(first, adjoints_->ReadState(0));
+    std::vector<double> scaled(last_adjoint, last_adjoint + state_size_);
+    const double scale = has_few_exponents_ ? ScaleOf(scaled) : 1;
+    for (double& number : scaled) number *= scale;
+    UCUDNN_RETURN_IF_ERROR(adjoints_->SetFirst(scaled.data()));
+    UCUDNN_ASSIGN_OR_RETURN(Solution solution,
+                            SolveScaled(*adjoints_, hierarchy_, options, scale));
+    UCUDNN_RETURN_IF_ERROR(adjoints_->AddGradient(h_ / scale, gradient));
+    UCUDNN_RETURN_IF_ERROR(adjoints_->ReadState(0, first_adjoint));
+    for (int64_t i = 0; scale != 1 && i < state_size_; ++i) first_adjoint[i] /= scale;
+    if (watch) UCUDNN_RETURN_IF_ERROR(watch(nodes_));
     return solution;
   }
 
  private:
-  GroupedSolver(const Precision& precision, double h, const Hierarchy& hierarchy, bool is_recorded)
-      : DeviceSolver(precision), h_(h), hierarchy_(hierarchy), is_recorded_(is_recorded) {}
+  GroupedSolver(const DeviceTarget& target, const StageToSolve& stage, bool is_recorded)
+      : has_few_exponents_(target.precision->has_few_exponents),
+        h_(stage.h),
+        state_size_(stage.stage.shape.Features() * stage.batch),
+        hierarchy_(stage.hierarchy),
+        is_recorded_(is_recorded) {
+    for (const ResidualStep& step : stage.stage.steps) {
+      nodes_.insert(nodes_.end(), step.transformation.begin(), step.transformation.end());
+    }
+  }
 
-  double h_;
+  const bool has_few_exponents_;
+  const double h_;
+  const int64_t state_size_;
   const Hierarchy& hierarchy_;
-  bool is_recorded_;
+  const bool is_recorded_;
+  std::vector<planner::NodeId> nodes_;  // of all steps
   std::unique_ptr<GroupedSystem> system_, adjoints_;
 };
 
-// Seconds of one cycle, behind as many as it takes to make everything ready.
-Result<double> TimeOf(DeviceSolver& solver, const StageToSolve& stage) {
-  SolveOptions options(stage.settings.forward);
+// Of one cycle, or of both ways'.
+SolveOptions OneCycle(const SolveOptions& of) {
+  SolveOptions options(of);
   options.tolerance.reset();
   options.cycles = 1;
+  options.start = Start::kBroadcast;
   options.measures_start = options.measures_cycles = false;
   options.watch = nullptr;
+  return options;
+}
+
+// Seconds of one cycle, of both ways where the stage is trained, behind as many as it takes to make
+// everything ready.
+Result<double> TimeOf(StageSolver& solver, const StageToSolve& stage) {
   const std::vector<double> first(
-      static_cast<size_t>(stage.stage.shape.Features() * stage.settings.batch), 1.0);
-  std::vector<double> last;
+      static_cast<size_t>(stage.stage.shape.Features() * stage.batch), 1.0);
+  std::vector<double> last(first.size());
+  Parameters gradient;
+  if (stage.trains) gradient = ZerosLike(stage.parameters);
+  UCUDNN_RETURN_IF_ERROR(solver.LoadWeights());
   double seconds = 0;
   constexpr int kRuns = 3;  // a graph is recorded in the second
   for (int run = 0; run < kRuns; ++run) {
     const auto begin = std::chrono::steady_clock::now();
-    UCUDNN_RETURN_IF_ERROR(solver.Run(first, options, last).status());
+    UCUDNN_RETURN_IF_ERROR(
+        solver.SolveForward(first.data(), OneCycle(stage.forward), last.data()).status());
+    if (stage.trains) {
+      UCUDNN_RETURN_IF_ERROR(solver
+                                 .SolveBackward(first.data(), OneCycle(stage.backward),
+                                                last.data(), gradient, nullptr)
+                                 .status());
+    }
     seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
   return seconds;
-}
-
-// A power of two that makes the largest of `numbers` about 1.
-double ScaleOf(const std::vector<double>& numbers) {
-  double largest = 0;
-  for (const double number : numbers) largest = std::max(largest, std::abs(number));
-  if (largest == 0 || !std::isfinite(largest)) return 1;
-  int exponent = 0;
-  std::frexp(largest, &exponent);
-  return std::ldexp(1.0, -exponent);
 }
 
 }  // namespace
@@ -237,63 +169,92 @@ std::string WayNames() {
   return Join(names, ", ");
 }
 
-Result<Solution> DeviceSolver::Solve(const std::vector<double>& first, const SolveOptions& options,
-                                     std::vector<double>& last) {
-  UCUDNN_RETURN_IF_ERROR(LoadWeights());
-  return Run(first, options, last);
-}
+namespace {
 
-Result<Solution> DeviceSolver::SolveBackward(const std::vector<double>& last,
-                                             const SolveOptions& options,
-                                             std::vector<double>& first, Parameters& gradient) {
-  if (!precision_.has_few_exponents) return RunBackward(last, options, first, 1, gradient);
-  const double scale = ScaleOf(last);
-  std::vector<double> scaled = last;
-  for (double& number : scaled) number *= scale;
-  SolveOptions of_scaled = options;
-  const bool is_absolute = options.scale == ResidualScale::kAbsolute;
-  if (is_absolute && of_scaled.tolerance) *of_scaled.tolerance *= scale;
-  UCUDNN_ASSIGN_OR_RETURN(Solution solution,
-                          RunBackward(scaled, of_scaled, first, 1 / scale, gradient));
-  for (double& number : first) number /= scale;
-  solution.largest_state /= scale;
-  for (double& residual : solution.residuals) {
-    if (is_absolute) residual /= scale;
-  }
-  return solution;
-}
-
-Result<std::unique_ptr<DeviceSolver>> DeviceSolvers::MakeOf(const StageToSolve& stage,
-                                                            Way way) const {
+// Ok, or why ranks with this channel cannot solve so: the same on all of them. None: one rank.
+Status Serves(Way way, RankChannel* channel) {
   const WayRow& row = RowOf(way);
-  const DeviceStage on_device = OnDevice(stage, workspace_limit_);
-  if (row.is_grouped) return GroupedSolver::Make(target_, on_device, row);
-  return LaneSolver::Make(target_, on_device, row, lanes_, stage.settings.storage);
+  if (channel == nullptr) return Status::Ok();
+  if (row.is_grouped) {
+    return Status::Error(std::string("--way ") + row.name +
+                         " puts all blocks of a stage side by side on one device; on several one, "
+                         "streams or threads is expected");
+  }
+  return row.is_recorded ? channel->channel().CanBeCaptured() : Status::Ok();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<StageSolver>> DeviceSolvers::MakeOf(
+    const StageToSolve& stage, Way way, std::shared_ptr<RankChannel> channel) const {
+  UCUDNN_RETURN_IF_ERROR(Serves(way, channel.get()));
+  const WayRow& row = RowOf(way);
+  if (row.is_grouped) {
+    return GroupedSolver::Make(target_, stage, setting_.workspace_limit, row.is_recorded);
+  }
+  UCUDNN_ASSIGN_OR_RETURN(auto maker,
+                          DeviceMaker::Make(target_, stage,
+                                            {.lanes = row.has_lanes ? setting_.lanes : 1,
+                                             .threads = row.threads,
+                                             .is_recorded = row.is_recorded,
+                                             .workspace_limit = setting_.workspace_limit},
+                                            std::move(channel)));
+  UCUDNN_ASSIGN_OR_RETURN(auto made, StageOnRanks::Make(stage, std::move(maker)));
+  return std::unique_ptr<StageSolver>(std::move(made));
+}
+
+// All ranks measure the same ways and choose alike. What one of several cannot do is an error: the
+// others wait for it.
+Status DeviceSolvers::Choose(const StageToSolve& stage,
+                             const std::shared_ptr<RankChannel>& channel) {
+  double fastest = std::numeric_limits<double>::infinity();
+  Status refusal;
+  for (const Way way : AllWays()) {
+    const Status serves = Serves(way, channel.get());
+    // One at a time: together they may not fit the device.
+    Result<std::unique_ptr<StageSolver>> solver =
+        serves.ok() ? MakeOf(stage, way, channel)
+                    : Result<std::unique_ptr<StageSolver>>(serves);
+    Result<double> own = solver.ok() ? TimeOf(**solver, stage) : Result<double>(solver.status());
+    if (!own.ok()) {
+      if (serves.ok() && channel) return own.status();
+      refusal = own.status();
+      continue;
+    }
+    UCUDNN_ASSIGN_OR_RETURN(const auto all,
+                            GatherNumbers(stage.peers, stage.partition.ranks(), {&*own, 1}));
+    for (const std::vector<double>& of_rank : all) *own = std::max(*own, of_rank.front());
+    measured_.push_back({way, *own});
+    if (*own >= fastest) continue;
+    chosen_ = way;
+    fastest = *own;
+  }
+  return measured_.empty() ? refusal : Status::Ok();
 }
 
 Result<std::unique_ptr<StageSolver>> DeviceSolvers::Make(const StageToSolve& stage) {
-  std::optional<Way> fastest = way_;
-  double fastest_seconds = std::numeric_limits<double>::infinity();
-  Status refusal;
-  measured_.clear();
-  for (const Way way : way_ ? std::vector<Way>() : AllWays()) {
-    // One at a time: together they may not fit the device.
-    Result<std::unique_ptr<DeviceSolver>> solver = MakeOf(stage, way);
-    const Result<double> seconds =
-        solver.ok() ? TimeOf(**solver, stage) : Result<double>(solver.status());
-    if (!seconds.ok()) {
-      refusal = seconds.status();
-      continue;
-    }
-    measured_.push_back({way, *seconds});
-    if (*seconds >= fastest_seconds) continue;
-    fastest = way;
-    fastest_seconds = *seconds;
+  std::shared_ptr<RankChannel> channel;
+  if (stage.partition.ranks().count > 1) {
+    UCUDNN_ASSIGN_OR_RETURN(channel, RankChannel::Open(target_, stage.peers,
+                                                       stage.partition.ranks(),
+                                                       setting_.transport));
+    transport_ = channel->Text();
   }
-  if (!fastest) return refusal;
-  chosen_ = *fastest;
-  UCUDNN_ASSIGN_OR_RETURN(std::unique_ptr<DeviceSolver> solver, MakeOf(stage, *fastest));
-  return std::unique_ptr<StageSolver>(std::move(solver));
+  if (stage.hierarchy.levels() == 1) {  // there are no blocks
+    return MakeOf(stage, setting_.way.value_or(Way::kOneByOne), std::move(channel));
+  }
+  measured_.clear();
+  if (setting_.way) {
+    chosen_ = *setting_.way;
+  } else {
+    UCUDNN_RETURN_IF_ERROR(Choose(stage, channel));
+  }
+  return MakeOf(stage, chosen_, std::move(channel));
+}
+
+Result<std::vector<std::vector<double>>> DeviceSolvers::MeasureSteps(const ResidualChain& chain,
+                                                                     int batch, bool trains) const {
+  return MeasureDeviceSteps(target_, chain, batch, trains, setting_.workspace_limit);
 }
 
 }  // namespace ucudnn::multigrid

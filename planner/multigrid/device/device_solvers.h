@@ -1,4 +1,5 @@
-// Solvers of stages on one device, and the ways in which their blocks run at once. Not thread-safe.
+// Solvers of stages on devices, and the ways in which blocks of a device run at once. Not
+// thread-safe.
 #pragma once
 
 #include <memory>
@@ -7,8 +8,9 @@
 #include <vector>
 
 #include "base/status.h"
+#include "planner/multigrid/device/device_exchange.h"
 #include "planner/multigrid/device/device_memory.h"
-#include "planner/multigrid/host/network.h"
+#include "planner/multigrid/stage_solver.h"
 
 namespace ucudnn::multigrid {
 
@@ -30,60 +32,50 @@ const char* NameOf(Way way);
 const std::vector<Way>& AllWays();
 std::string WayNames();  // with commas between
 
-// A solver whose weights are loaded apart from its solves.
-class DeviceSolver : public StageSolver {
- public:
-  // The parameters as they are now are what it solves with.
-  virtual Status LoadWeights() = 0;
-  // As Solve, with the weights loaded last.
-  virtual Result<Solution> Run(const std::vector<double>& first, const SolveOptions& options,
-                               std::vector<double>& last) = 0;
-
-  Result<Solution> Solve(const std::vector<double>& first, const SolveOptions& options,
-                         std::vector<double>& last) final;
-  // Where the device's numbers have few exponents the adjoints are as large as 1 there.
-  Result<Solution> SolveBackward(const std::vector<double>& last, const SolveOptions& options,
-                                 std::vector<double>& first, Parameters& gradient) final;
-
- protected:
-  explicit DeviceSolver(const Precision& precision) : precision_(precision) {}
-  // Solves the adjoint from `last` on; gradient += factor * what it gives.
-  virtual Result<Solution> RunBackward(const std::vector<double>& last, const SolveOptions& options,
-                                       std::vector<double>& first, double factor,
-                                       Parameters& gradient) = 0;
-
- private:
-  const Precision& precision_;
+struct DeviceSetting {
+  // None: each stage's way is the fastest of all that serve it, measured on solves of one cycle,
+  // and in training on their adjoint's, too.
+  std::optional<Way> way;
+  int lanes = 8;  // of streams and threads
+  // Of all lanes of a stage together, bytes.
+  size_t workspace_limit = 64 << 20;
+  RankTransport transport;
 };
 
+// Those of one rank.
 class DeviceSolvers : public StageSolvers {
  public:
-  // The target and what it points to outlive the solvers. `way` none: each stage's is the fastest
-  // of all that serve it, measured on two solves of one cycle. All lanes of a stage together use at
-  // most `workspace_limit` bytes of workspace. `lanes` are those of streams and threads.
-  DeviceSolvers(const DeviceTarget& target, std::optional<Way> way, int lanes,
-                size_t workspace_limit)
-      : target_(target), way_(way), lanes_(lanes), workspace_limit_(workspace_limit) {}
+  // The target and what it points to outlive the solvers.
+  DeviceSolvers(const DeviceTarget& target, const DeviceSetting& setting)
+      : target_(target), setting_(setting) {}
 
   Result<std::unique_ptr<StageSolver>> Make(const StageToSolve& stage) override;
-  Result<std::unique_ptr<DeviceSolver>> MakeOf(const StageToSolve& stage, Way way) const;
 
-  // What was chosen for the stage made last, and of which: seconds of one cycle. Empty where the
-  // way was given.
+  // As MeasureDeviceSteps has it.
+  Result<std::vector<std::vector<double>>> MeasureSteps(const ResidualChain& chain, int batch,
+                                                        bool trains) const;
+
+  // What was chosen for the stage of several levels made last, and of which: seconds of one cycle,
+  // on the slowest rank. Empty where the way was given.
   Way chosen() const { return chosen_; }
   struct Measured {
     Way way;
     double seconds;
   };
   const std::vector<Measured>& measured() const { return measured_; }
+  // How ranks of the stage made last exchange; empty where there is one.
+  const std::string& transport() const { return transport_; }
 
  private:
+  Result<std::unique_ptr<StageSolver>> MakeOf(const StageToSolve& stage, Way way,
+                                              std::shared_ptr<RankChannel> channel) const;
+  Status Choose(const StageToSolve& stage, const std::shared_ptr<RankChannel>& channel);
+
   DeviceTarget target_;
-  std::optional<Way> way_;
-  int lanes_;
-  size_t workspace_limit_;
+  DeviceSetting setting_;
   Way chosen_ = Way::kOneByOne;
   std::vector<Measured> measured_;
+  std::string transport_;
 };
 
 }  // namespace ucudnn::multigrid

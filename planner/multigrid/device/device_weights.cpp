@@ -39,8 +39,8 @@ ArrangedNumbers MovedBehind(const DeviceTarget& target, const StepShape& shape,
 }  // namespace
 
 bool Arrangement::operator<(const Arrangement& other) const {
-  return std::tie(kind, first, distance, count, fan) <
-         std::tie(other.kind, other.first, other.distance, other.count, other.fan);
+  return std::tie(kind, first, distance, count, fan, mean_of) <
+         std::tie(other.kind, other.first, other.distance, other.count, other.fan, other.mean_of);
 }
 
 Result<std::unique_ptr<DeviceWeights>> DeviceWeights::Make(const DeviceTarget& target,
@@ -79,6 +79,7 @@ Status DeviceWeights::Gather(DeviceLane& lane, const Arrangement& arrangement,
   const StepShape& shape = shapes_.kinds[arrangement.kind];
   const ArrangedNumbers from =
       MovedBehind(target_, shape, in_order_[arrangement.kind], arrangement.first);
+  const float share = 1.0F / static_cast<float>(arrangement.mean_of);
   const auto gather = [&](int64_t size, Address source, Address destination) -> Status {
     if (size == 0) return Status::Ok();
     const int64_t group = arrangement.fan * size;
@@ -90,12 +91,16 @@ Status DeviceWeights::Gather(DeviceLane& lane, const Arrangement& arrangement,
     };
     UCUDNN_ASSIGN_OR_RETURN(const Tensor apart, tensor(arrangement.distance * size));
     UCUDNN_ASSIGN_OR_RETURN(const Tensor together, tensor(group));
-    constexpr float kAll = 1;
-    constexpr float kNothing = 0;
-    return CudnnStatus(functions,
-                       functions.cudnnAddTensor(lane.handle(), &kAll, apart.get(), source,
-                                                &kNothing, together.get(), destination),
-                       "cudnnAddTensor");
+    for (int i = 0; i < arrangement.mean_of; ++i) {
+      const float before = i == 0 ? 0 : 1;
+      UCUDNN_RETURN_IF_ERROR(CudnnStatus(
+          functions,
+          functions.cudnnAddTensor(lane.handle(), &share, apart.get(),
+                                   target_.Behind(source, i * size), &before, together.get(),
+                                   destination),
+          "cudnnAddTensor"));
+    }
+    return Status::Ok();
   };
   for (size_t i = 0; i < shape.layers.size(); ++i) {
     const LayerNumbers& to = arranged.numbers[i];
@@ -145,20 +150,21 @@ ArrangedNumbers DeviceGradients::Behind(int number) const {
 }
 
 Status DeviceGradients::AddTo(DeviceLane& lane, const DeviceStage& stage, const StageShapes& shapes,
-                              double factor, Parameters& gradient) const {
+                              const Share& share, Parameters& gradient) const {
   const StepShape& shape = shapes.kinds[arrangement_.kind];
+  const int count = share.end - share.begin;
   std::vector<double> numbers;
   const auto add = [&](const StepLayer& layer, int64_t size, Address from, auto member) -> Status {
-    if (size == 0) return Status::Ok();
-    numbers.resize(static_cast<size_t>(size * arrangement_.count));
-    UCUDNN_RETURN_IF_ERROR(
-        lane.Download(from, numbers.data(), static_cast<int64_t>(numbers.size())));
-    for (int i = 0; i < arrangement_.count; ++i) {
-      const int number = arrangement_.first + i * arrangement_.distance;
+    if (size == 0 || count == 0) return Status::Ok();
+    numbers.resize(static_cast<size_t>(size * count));
+    UCUDNN_RETURN_IF_ERROR(lane.Download(target_.Behind(from, share.begin * size), numbers.data(),
+                                         static_cast<int64_t>(numbers.size())));
+    for (int i = 0; i < count; ++i) {
+      const int number = arrangement_.first + (share.begin + i) * arrangement_.distance;
       const int step = shapes.steps[arrangement_.kind][number];
       const planner::NodeId node = stage.stage.steps[step].transformation[layer.node];
       std::vector<double>& sum = gradient[node].*member;
-      for (int64_t k = 0; k < size; ++k) sum[k] += factor * numbers[i * size + k];
+      for (int64_t k = 0; k < size; ++k) sum[k] += share.factor * numbers[i * size + k];
     }
     return Status::Ok();
   };

@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/status.h"
@@ -13,7 +14,7 @@
 #include "planner/multigrid/device/step_kernels.h"
 #include "planner/multigrid/device/step_shape.h"
 #include "planner/multigrid/hierarchy.h"
-#include "planner/multigrid/host/stage.h"
+#include "planner/multigrid/parameters.h"
 #include "planner/multigrid/residual_chain.h"
 
 namespace ucudnn::multigrid {
@@ -28,6 +29,9 @@ struct DeviceStage {
   double h = 1;
   int batch = 1;
   size_t workspace_limit = 0;  // bytes
+  // The layers that the levels call for, where those are not all; only they have parameters.
+  std::span<const int> used = {};
+  bool has_gradients = true;  // of the steps' numbers
 };
 
 // `count` groups of `fan` steps of one kind that follow each other; a group begins `distance` steps
@@ -38,10 +42,13 @@ struct Arrangement {
   int distance = 1;
   int count = 1;
   int fan = 1;
+  // Of a group that is one step: its numbers are the mean of those of so many that follow each
+  // other.
+  int mean_of = 1;
 
   bool operator<(const Arrangement& other) const;
   // Whether the groups lie one behind the other as they are.
-  bool is_contiguous() const { return count == 1 || distance == fan; }
+  bool is_contiguous() const { return mean_of == 1 && (count == 1 || distance == fan); }
 };
 
 // By layer of the kind; the numbers of a group's steps one behind the other, and so the groups.
@@ -90,9 +97,16 @@ class DeviceGradients {
   const ArrangedNumbers& numbers() const { return numbers_; }
   // From step `number` of the arrangement on.
   ArrangedNumbers Behind(int number) const;
+  // Steps begin..end - 1 of the arrangement, times `factor`.
+  struct Share {
+    int begin = 0;
+    int end = 0;
+    double factor = 1;
+  };
+  Share All(double factor) const { return {0, arrangement_.count, factor}; }
   // gradient of each step's nodes += factor * what is on the device; waits.
-  Status AddTo(DeviceLane& lane, const DeviceStage& stage, const StageShapes& shapes, double factor,
-               Parameters& gradient) const;
+  Status AddTo(DeviceLane& lane, const DeviceStage& stage, const StageShapes& shapes,
+               const Share& share, Parameters& gradient) const;
 
  private:
   DeviceGradients(const DeviceTarget& target, const StepShape& shape,

@@ -106,7 +106,7 @@ Result<LayerSystem::StateNorms> GroupedSystem::Norms() {
   return norms;
 }
 
-Result<std::vector<double>> GroupedSystem::ReadState(int number) {
+Status GroupedSystem::ReadState(int number, double* numbers) {
   const Grid& grid = *grids_[0];
   const int block = number / grid.places();
   const bool is_tail = number >= grid.level.last_c_point();
@@ -114,10 +114,7 @@ Result<std::vector<double>> GroupedSystem::ReadState(int number) {
                                   : Part(Place(0, number % grid.places()), block, 1);
   const StatesView packed = {lane().room()};
   UCUDNN_RETURN_IF_ERROR(Combine(1, from, 0, packed));
-  std::vector<double> numbers(runner().StateSize() * runner().batch());
-  UCUDNN_RETURN_IF_ERROR(
-      lane().Download(packed.data, numbers.data(), static_cast<int64_t>(numbers.size())));
-  return numbers;
+  return lane().Download(packed.data, numbers, runner().StateSize() * runner().batch());
 }
 
 Status GroupedSystem::AddGradient(double factor, Parameters& gradient) {
@@ -139,7 +136,7 @@ Status GroupedSystem::AddGradient(double factor, Parameters& gradient) {
         runner().Gradient(plan, Grid::StatesOf(states), Grid::StatesOf(adjoints), numbers, lane()));
     for (const DeviceGradients& of_call : gradients) {
       UCUDNN_RETURN_IF_ERROR(
-          of_call.AddTo(lane(), steps.stage(), steps.shapes(), factor, gradient));
+          of_call.AddTo(lane(), steps.stage(), steps.shapes(), of_call.All(factor), gradient));
     }
     return Status::Ok();
   };

@@ -132,10 +132,6 @@ Status GroupedSystem::RecordCycles() {
   return Status::Ok();
 }
 
-Status GroupedSystem::ForgetCycles() {
-  return graphs_ ? graphs_->Forget(*run_->lanes) : Status::Ok();
-}
-
 Status GroupedSystem::RunCycle(int kind, const std::function<Status()>& cycle) {
   return graphs_ ? graphs_->Run(kind, *run_->lanes, cycle) : cycle();
 }
@@ -264,10 +260,10 @@ Status GroupedSystem::Linearise() {
   return Status::Ok();
 }
 
-Status GroupedSystem::SetFirst(const std::vector<double>& first) {
+Status GroupedSystem::SetFirst(const double* first) {
   const StatesView given = {lane().room()};
   UCUDNN_RETURN_IF_ERROR(
-      lane().Upload(first.data(), given.data, static_cast<int64_t>(first.size())));
+      lane().Upload(first, given.data, runner().StateSize() * runner().batch()));
   if (is_adjoint()) {
     UCUDNN_RETURN_IF_ERROR(Combine(1, given, 0, Given(0)));
     UCUDNN_RETURN_IF_ERROR(Linearise());

@@ -21,12 +21,11 @@ namespace ucudnn::multigrid {
 
 class GroupedSystem : public LayerSystem {
  public:
-  // kMean is refused. What `stage` refers to outlives the system.
+  // What `stage` refers to outlives the system.
   static Result<std::unique_ptr<GroupedSystem>> Make(const DeviceTarget& target,
                                                      const DeviceStage& stage);
   // Of lambda, whose level l ends in state 0: lambda[n] = lambda[n + 1] + h J_n^T lambda[n + 1], on
-  // the same hierarchy mirrored: steps behind the last C-point lead to it. `states` outlives it;
-  // graphs that were recorded of it must be forgotten, since its lane gets more room.
+  // the same hierarchy mirrored: steps behind the last C-point lead to it. `states` outlives it.
   static Result<std::unique_ptr<GroupedSystem>> MakeAdjoint(GroupedSystem& states);
   ~GroupedSystem() override;
 
@@ -34,13 +33,12 @@ class GroupedSystem : public LayerSystem {
   Status WeightsChanged();
   // From now on cycles are recorded and run as graphs.
   Status RecordCycles();
-  Status ForgetCycles();
 
   // The given state, [batch, C, H, W], before the first solve: u0, or lambda[N]; an adjoint is
   // linearised at the states as they are now.
-  Status SetFirst(const std::vector<double>& first);
+  Status SetFirst(const double* first);
   // Any state of the finest level, by its number in the network; waits.
-  Result<std::vector<double>> ReadState(int number);
+  Status ReadState(int number, double* numbers);
   // Of an adjoint: gradient of the steps' nodes += factor * what states and adjoints give; waits.
   Status AddGradient(double factor, Parameters& gradient);
 

@@ -97,9 +97,16 @@ int64_t StepShape::LargestValue() const {
   return largest;
 }
 
-Result<StageShapes> ShapesOf(const ResidualChain& chain, const Stage& stage) {
+Result<StageShapes> ShapesOf(const ResidualChain& chain, const Stage& stage,
+                             std::span<const int> used) {
   StageShapes shapes;
   for (size_t number = 0; number < stage.steps.size(); ++number) {
+    if (!used.empty() &&
+        !std::binary_search(used.begin(), used.end(), static_cast<int>(number))) {
+      shapes.kind_of.push_back(-1);
+      shapes.number_of.push_back(-1);
+      continue;
+    }
     UCUDNN_ASSIGN_OR_RETURN(StepShape shape, ShapeOf(chain, stage, stage.steps[number]));
     const auto known = std::find(shapes.kinds.begin(), shapes.kinds.end(), shape);
     const auto kind = static_cast<size_t>(known - shapes.kinds.begin());

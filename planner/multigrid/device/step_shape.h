@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/status.h"
@@ -47,14 +48,16 @@ struct StepShape {
 // The steps of a stage by their kinds: those of one kind are alike but for their numbers.
 struct StageShapes {
   std::vector<StepShape> kinds;
-  std::vector<int> kind_of;             // by step
+  std::vector<int> kind_of;             // by step; of those that are not used -1
   std::vector<int> number_of;           // by step: among those of its kind
   std::vector<std::vector<int>> steps;  // by kind, in their order
 
   int64_t StateSize() const { return kinds.front().StateSize(); }
 };
 
-// The error names a node that devices do not run, and what is expected.
-Result<StageShapes> ShapesOf(const ResidualChain& chain, const Stage& stage);
+// Of the steps that `used` has, in rising order, or of all where it has none. The error names a node
+// that devices do not run, and what is expected.
+Result<StageShapes> ShapesOf(const ResidualChain& chain, const Stage& stage,
+                             std::span<const int> used = {});
 
 }  // namespace ucudnn::multigrid

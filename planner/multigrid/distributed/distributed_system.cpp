@@ -23,21 +23,26 @@ Result<std::unique_ptr<DistributedSystem>> DistributedSystem::Make(const RankPar
   return system;
 }
 
-Status DistributedSystem::AwaitFirst(int level, State first) {
+Status DistributedSystem::AwaitFirst(int level, int lane) {
   if (!is_awaited_[level]) return Status::Ok();
   is_awaited_[level] = false;
-  return part_.exchange->Receive(part_.line.RankOf(part_.position - 1), {{first}});
+  return part_.exchange->Finish(lane);
+}
+
+Status DistributedSystem::Receive(int from, std::span<const State> states) {
+  UCUDNN_RETURN_IF_ERROR(part_.exchange->Receive(from, states));
+  return part_.propagator->Join();
 }
 
 Status DistributedSystem::Broadcast() {
   const State first = local_->first();
   if (part_.position > 0) {
-    UCUDNN_RETURN_IF_ERROR(part_.exchange->Receive(part_.line.RankOf(0), {{first}}));
-  } else {
-    for (int p = 1; p < positions(); ++p) {
-      UCUDNN_RETURN_IF_ERROR(part_.exchange->Send(part_.line.RankOf(p), {{first}}));
-    }
+    UCUDNN_RETURN_IF_ERROR(Receive(part_.line.RankOf(0), {&first, 1}));
+    return local_->Broadcast();
   }
+  std::vector<StateMessage> sends;
+  for (int p = 1; p < positions(); ++p) sends.push_back({part_.line.RankOf(p), {&first, 1}});
+  UCUDNN_RETURN_IF_ERROR(part_.exchange->Begin(sends, {}));
   return local_->Broadcast();
 }
 
@@ -47,10 +52,12 @@ Status DistributedSystem::SendFirst() {
   const bool is_here = part_.position == 0;
   if (is_here && is_gatherer()) return coarse_->SetFirst(local_->c_point(part_.distributed - 1, 0));
   if (is_here) {
-    return part_.exchange->Send(part_.gatherer, {{local_->c_point(part_.distributed - 1, 0)}});
+    const State first = local_->c_point(part_.distributed - 1, 0);
+    return part_.exchange->Send(part_.gatherer, {&first, 1});
   }
-  if (is_gatherer()) return part_.exchange->Receive(from, {{coarse_->first()}});
-  return Status::Ok();
+  if (!is_gatherer()) return Status::Ok();
+  const State first = coarse_->first();
+  return Receive(from, {&first, 1});
 }
 
 Status DistributedSystem::StepLead(int level, Source source) {
@@ -75,9 +82,12 @@ Status DistributedSystem::RelaxC(int level, double weight) {
   }
   UCUDNN_RETURN_IF_ERROR(local_->RelaxC(level, weight));
   is_awaited_[level] = part_.position > 0;
-  if (has_last()) return Status::Ok();
+  const State first = local_->c_point(level, 0);
   const State last = local_->c_point(level, part_.hierarchy->level(level).blocks());
-  return part_.exchange->Send(part_.line.RankOf(part_.position + 1), {{last}});
+  const StateMessage from_before = {part_.line.RankOf(part_.position - 1), {&first, 1}};
+  const StateMessage to_next = {part_.line.RankOf(part_.position + 1), {&last, 1}};
+  return part_.exchange->Begin({&to_next, has_last() ? 0U : 1U},
+                               {&from_before, has_first() ? 0U : 1U});
 }
 
 Status DistributedSystem::Restrict(int level) {
@@ -114,20 +124,22 @@ Status DistributedSystem::CopyAll(std::span<const State> from, std::span<const S
   for (size_t i = 0; i < from.size(); ++i) {
     UCUDNN_RETURN_IF_ERROR(part_.propagator->Combine(to[i], 0, 1, from[i], 0));
   }
-  return part_.propagator->Join();
+  return Status::Ok();
 }
 
 Status DistributedSystem::GatherCoarse() {
-  if (!is_gatherer()) return part_.exchange->Send(part_.gatherer, Restricted());
+  const std::vector<State> own = Restricted();
+  if (!is_gatherer()) return part_.exchange->Send(part_.gatherer, own);
+  std::vector<std::vector<State>> by_position;
+  std::vector<StateMessage> receives;
+  for (int p = 0; p < positions(); ++p) by_position.push_back(RestrictedOf(p));
   for (int p = 0; p < positions(); ++p) {
-    const std::vector<State> states = RestrictedOf(p);
-    if (p == part_.position) {
-      UCUDNN_RETURN_IF_ERROR(CopyAll(Restricted(), states));
-    } else {
-      UCUDNN_RETURN_IF_ERROR(part_.exchange->Receive(part_.line.RankOf(p), states));
-    }
+    if (p != part_.position) receives.push_back({part_.line.RankOf(p), by_position[p]});
   }
-  return Status::Ok();
+  UCUDNN_RETURN_IF_ERROR(part_.exchange->Begin({}, receives));
+  UCUDNN_RETURN_IF_ERROR(CopyAll(own, by_position[part_.position]));
+  if (!receives.empty()) UCUDNN_RETURN_IF_ERROR(part_.exchange->Finish(0));
+  return part_.propagator->Join();
 }
 
 Status DistributedSystem::ScatterCoarse() {
@@ -137,32 +149,31 @@ Status DistributedSystem::ScatterCoarse() {
   for (int i = part_.position == 0 ? 1 : 0; i <= count; ++i) {
     own.push_back(local_->state(part_.distributed, i));
   }
-  if (!is_gatherer()) return part_.exchange->Receive(part_.gatherer, own);
+  if (!is_gatherer()) return Receive(part_.gatherer, own);
+  std::vector<std::vector<State>> by_position(positions());
+  std::vector<StateMessage> sends;
   for (int p = 0; p < positions(); ++p) {
-    std::vector<State> states;
     for (int i = part_.coarse_begins[p] + (p == 0 ? 1 : 0); i <= part_.coarse_begins[p + 1]; ++i) {
-      states.push_back(coarse_->state(0, i));
+      by_position[p].push_back(coarse_->state(0, i));
     }
-    if (p == part_.position) {
-      UCUDNN_RETURN_IF_ERROR(CopyAll(states, own));
-    } else {
-      UCUDNN_RETURN_IF_ERROR(part_.exchange->Send(part_.line.RankOf(p), states));
-    }
+    if (p != part_.position) sends.push_back({part_.line.RankOf(p), by_position[p]});
   }
-  return Status::Ok();
+  UCUDNN_RETURN_IF_ERROR(part_.exchange->Begin(sends, {}));
+  UCUDNN_RETURN_IF_ERROR(CopyAll(by_position[part_.position], own));
+  return part_.propagator->Join();
 }
 
 // One rank after the other.
 Status DistributedSystem::SolveInTurn(int level, Source source) {
-  if (part_.position > 0) {
-    UCUDNN_RETURN_IF_ERROR(part_.exchange->Receive(part_.line.RankOf(part_.position - 1),
-                                                   {{local_->state(level, 0)}}));
+  if (!has_first()) {
+    const State first = local_->state(level, 0);
+    UCUDNN_RETURN_IF_ERROR(Receive(part_.line.RankOf(part_.position - 1), {&first, 1}));
   }
   UCUDNN_RETURN_IF_ERROR(local_->SolveSerially(level, source));
   if (has_last()) return Status::Ok();
   const State last =
       level == 0 ? local_->last() : local_->state(level, part_.hierarchy->level(level).steps);
-  return part_.exchange->Send(part_.line.RankOf(part_.position + 1), {{last}});
+  return part_.exchange->Send(part_.line.RankOf(part_.position + 1), {&last, 1});
 }
 
 Status DistributedSystem::SolveSerially(int level, Source source) {

@@ -8,6 +8,7 @@
 // block behind it needs it. Calls come from one thread.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -15,24 +16,13 @@
 #include "base/status.h"
 #include "planner/multigrid/block_system.h"
 #include "planner/multigrid/distributed/peers.h"
+#include "planner/multigrid/distributed/state_exchange.h"
 #include "planner/multigrid/hierarchy.h"
 #include "planner/multigrid/lanes.h"
 #include "planner/multigrid/layer_system.h"
 #include "planner/multigrid/propagator.h"
 
 namespace ucudnn::multigrid {
-
-// How states travel: as messages of their ranks, in the same order (peers.h).
-class StateExchange {
- public:
-  virtual ~StateExchange() = default;
-  // One message; the states may change when it returns.
-  virtual Status Send(int to, std::span<const State> states) = 0;
-  // Called by any lane, but never by two at once.
-  virtual Status Receive(int from, std::span<const State> states) = 0;
-  // The numbers of each rank that solves together, by rank, on all of them.
-  virtual Result<std::vector<std::vector<double>>> Gather(std::span<const double> mine) = 0;
-};
 
 // The ranks in the order of the chain's steps: the adjoint's is the reverse.
 struct RankLine {
@@ -84,6 +74,9 @@ class DistributedSystem : public LayerSystem, private Inlet {
   Status Restrict(int level) override;
   Status SolveSerially(int level, Source source) override;
   Status Correct(int level) override;
+  Status RunCycle(int kind, const std::function<Status()>& cycle) override {
+    return part_.propagator->RunCycle(kind, cycle);
+  }
   Result<double> ResidualNorm() override;
   Result<double> ResidualNormByState() override;
   Result<double> FullResidualNorm() override;
@@ -102,7 +95,9 @@ class DistributedSystem : public LayerSystem, private Inlet {
   bool is_gatherer() const { return coarse_ != nullptr; }
   // Level `level` of the chain, if it is on this rank alone: the system of it, or null.
   bool IsGathered(int level) const { return level >= part_.distributed; }
-  Status AwaitFirst(int level, State first) override;
+  Status AwaitFirst(int level, int lane) override;
+  // What all lanes are given from now on is behind what is received.
+  Status Receive(int from, std::span<const State> states);
   Status SendFirst();
   Status GatherCoarse();
   Status ScatterCoarse();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "planner/multigrid/distributed/failure_listeners.h"
 
 namespace ucudnn::multigrid {
 
@@ -27,6 +28,9 @@ class Peers {
   virtual Result<std::vector<double>> Receive(int from) = 0;
   // Ends the job on all ranks. The first line of all counts.
   virtual void Fail(const std::string& line) = 0;
+
+  // Of the whole job as this process sees it; lives as long as the job. For any thread.
+  virtual FailureListeners& failure_listeners() = 0;
 };
 
 // Receives as many numbers as `numbers` has.

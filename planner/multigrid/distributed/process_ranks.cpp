@@ -26,6 +26,7 @@ Result<std::unique_ptr<ProcessRanks>> ProcessRanks::Join(const transport::Meetin
   std::unique_ptr<ProcessRanks> made(new ProcessRanks(std::move(ranks), meeting.times.timeout));
   ProcessRanks* const self = made.get();
   self->ranks_->OnFailure([self](std::string_view) {
+    self->listeners_.Tell();
     MutexLock lock(self->mutex_);
     self->changed_.NotifyAll();
   });

@@ -29,6 +29,7 @@ class ProcessRanks : public Peers {
   Status Send(int to, std::span<const double> numbers) override;
   Result<std::vector<double>> Receive(int from) override;
   void Fail(const std::string& line) override;
+  FailureListeners& failure_listeners() override { return listeners_; }
   // Why the job failed.
   std::optional<std::string> Failure() const { return ranks_->Failure(); }
 
@@ -53,6 +54,7 @@ class ProcessRanks : public Peers {
   Mutex mutex_;
   Condition changed_;
   std::vector<Inbox> inboxes_ UCUDNN_GUARDED_BY(mutex_);  // by rank
+  FailureListeners listeners_;
 };
 
 }  // namespace ucudnn::multigrid

@@ -25,6 +25,7 @@ class SomePeers : public Peers {
   }
   Result<std::vector<double>> Receive(int from) override { return all_.Receive(members_[from]); }
   void Fail(const std::string& line) override { all_.Fail(line); }
+  FailureListeners& failure_listeners() override { return all_.failure_listeners(); }
 
  private:
   Peers& all_;

@@ -17,6 +17,7 @@ class ThreadRanks::Rank : public Peers {
   }
   Result<std::vector<double>> Receive(int from) override { return ranks_.Receive(from, rank_); }
   void Fail(const std::string& line) override { ranks_.Fail(line); }
+  FailureListeners& failure_listeners() override { return ranks_.listeners_; }
 
  private:
   ThreadRanks& ranks_;
@@ -58,9 +59,8 @@ Result<std::vector<double>> ThreadRanks::Receive(int from, int to) {
   awaited_[to] = from;
   while (mailbox.messages.empty() && !failure_) {
     if (changed_.WaitUntil(mutex_, deadline) || !mailbox.messages.empty() || failure_) continue;
-    failure_ = "rank " + std::to_string(LastAwaited(from)) + " was waited for by others for " +
-               std::to_string(timeout_.count()) + " ms and has not come";
-    changed_.NotifyAll();
+    FailWith("rank " + std::to_string(LastAwaited(from)) + " was waited for by others for " +
+             std::to_string(timeout_.count()) + " ms and has not come");
   }
   awaited_[to] = -1;
   if (failure_) return Status::Error(*failure_);
@@ -71,8 +71,13 @@ Result<std::vector<double>> ThreadRanks::Receive(int from, int to) {
 
 void ThreadRanks::Fail(const std::string& line) {
   MutexLock lock(mutex_);
+  FailWith(line);
+}
+
+void ThreadRanks::FailWith(const std::string& line) {
   if (!failure_) failure_ = line;
   changed_.NotifyAll();
+  listeners_.Tell();
 }
 
 Status RunOnThreads(ThreadRanks& ranks, int size, const std::function<Status(Peers& peers)>& work) {

@@ -38,6 +38,8 @@ class ThreadRanks {
   Status Send(int from, int to, std::span<const double> numbers);
   Result<std::vector<double>> Receive(int from, int to);
   void Fail(const std::string& line);
+  // The first line of all counts.
+  void FailWith(const std::string& line) UCUDNN_REQUIRES(mutex_);
   // The rank at the end of those that wait for each other, from `rank` on.
   int LastAwaited(int rank) const UCUDNN_REQUIRES(mutex_);
 
@@ -48,6 +50,7 @@ class ThreadRanks {
   std::vector<Mailbox> mailboxes_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<int> awaited_ UCUDNN_GUARDED_BY(mutex_);  // by rank: for whom it waits; -1: nobody
   std::optional<std::string> failure_ UCUDNN_GUARDED_BY(mutex_);
+  FailureListeners listeners_;
 };
 
 // Runs `work` for each rank on a thread of its own, rank 0 on the caller's. The error is the job's:

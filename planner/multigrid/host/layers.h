@@ -10,17 +10,9 @@
 #include "base/status.h"
 #include "planner/graph/graph.h"
 #include "planner/graph/shapes.h"
+#include "planner/multigrid/parameters.h"
 
 namespace ucudnn::multigrid {
-
-// The trainable numbers of one node, as NumPy and torch have them: a convolution's weights
-// [K, C/groups, d, h, w], a fully connected layer's [outputs, inputs], of a normalisation with
-// frozen statistics or a Scale one factor a channel; `bias` one number an output channel. What a
-// node does not have is empty.
-struct NodeWeights {
-  std::vector<double> weights;
-  std::vector<double> bias;
-};
 
 struct HostLayer {
   planner::Operator op;

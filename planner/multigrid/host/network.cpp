@@ -6,8 +6,9 @@
 
 #include "base/text.h"
 #include "planner/multigrid/distributed/thread_ranks.h"
+#include "planner/multigrid/host/host_solvers.h"
 #include "planner/multigrid/host/solution_message.h"
-#include "planner/multigrid/host/stage_on_ranks.h"
+#include "planner/multigrid/trajectory.h"
 
 namespace ucudnn::multigrid {
 
@@ -19,9 +20,7 @@ struct HostNetwork::StageSolve {
   NodeId output = 0;
   int steps = 0;
   const SectionPlace* place = nullptr;
-  std::vector<NodeId> nodes;            // of all steps' layers
-  std::unique_ptr<StageSolver> solver;  // another than the host, or
-  std::unique_ptr<StageOnRanks> ranks;  // the host; both null where others have the layers
+  std::unique_ptr<StageSolver> solver;  // null where others have the layers
 
   const Partition& partition() const { return place->partition; }
 };
@@ -66,8 +65,9 @@ Result<std::unique_ptr<HostNetwork>> HostNetwork::Make(const ResidualChain& chai
   std::unique_ptr<HostNetwork> network(new HostNetwork(chain, parameters, settings));
   UCUDNN_ASSIGN_OR_RETURN(network->placement_,
                           PlacementOf(chain, settings, network->peers_->size()));
-  UCUDNN_ASSIGN_OR_RETURN(Lanes lanes, Lanes::Start(settings.lanes));
-  network->lanes_ = std::make_unique<Lanes>(std::move(lanes));
+  if (settings.stage_solvers == nullptr) {
+    UCUDNN_ASSIGN_OR_RETURN(network->host_solvers_, HostSolvers::Make(settings.lanes));
+  }
   UCUDNN_RETURN_IF_ERROR(network->MakeSections());
   UCUDNN_RETURN_IF_ERROR(network->MakeStages());
   return network;
@@ -144,28 +144,25 @@ Status HostNetwork::MakeStages() {
     solve->input = stage->input;
     solve->output = stage->steps.back().sum;
     solve->steps = steps;
-    for (const ResidualStep& step : stage->steps) {
-      solve->nodes.insert(solve->nodes.end(), step.transformation.begin(),
-                          step.transformation.end());
-    }
     solve->place = &placement_.sections[at];
-    if (settings_.stage_solvers != nullptr) {
-      UCUDNN_ASSIGN_OR_RETURN(
-          solve->solver, settings_.stage_solvers->Make(
-                             {chain_, *stage, parameters_, solve->place->hierarchy, settings_, h}));
-    } else if (solve->partition().ranks().Has(peers_->rank())) {
-      UCUDNN_ASSIGN_OR_RETURN(solve->ranks,
-                              StageOnRanks::Make({.chain = chain_,
-                                                  .stage = *stage,
-                                                  .parameters = parameters_,
-                                                  .hierarchy = solve->place->hierarchy,
-                                                  .partition = solve->partition(),
-                                                  .coarse = settings_.coarse,
-                                                  .storage = settings_.storage,
-                                                  .batch = settings_.batch,
-                                                  .h = h,
-                                                  .notes_timeline = settings_.notes_timeline},
-                                                 *peers_, *lanes_));
+    if (solve->partition().ranks().Has(peers_->rank())) {
+      StageSolvers& solvers =
+          settings_.stage_solvers != nullptr ? *settings_.stage_solvers : *host_solvers_;
+      UCUDNN_ASSIGN_OR_RETURN(solve->solver,
+                              solvers.Make({.chain = chain_,
+                                            .stage = *stage,
+                                            .parameters = parameters_,
+                                            .hierarchy = solve->place->hierarchy,
+                                            .partition = solve->partition(),
+                                            .peers = *peers_,
+                                            .coarse = settings_.coarse,
+                                            .storage = settings_.storage,
+                                            .batch = settings_.batch,
+                                            .h = h,
+                                            .forward = settings_.forward,
+                                            .backward = settings_.backward,
+                                            .trains = settings_.trains,
+                                            .notes_timeline = settings_.notes_timeline}));
     }
     stages_.push_back(std::move(solve));
   }
@@ -218,16 +215,14 @@ Status HostNetwork::SolveForward(StageSolve& stage) {
   UCUDNN_RETURN_IF_ERROR(BringValue(stage.input, stage.partition().first_rank));
   Solution solution;
   if (stage.solver) {
-    UCUDNN_ASSIGN_OR_RETURN(
-        solution, stage.solver->Solve(values_[stage.input], options, values_[stage.output]));
-  } else if (stage.ranks) {
+    UCUDNN_RETURN_IF_ERROR(stage.solver->LoadWeights());
     UCUDNN_ASSIGN_OR_RETURN(solution,
-                            stage.ranks->SolveForward(values_[stage.input].data(), options,
-                                                      values_[stage.output].data()));
+                            stage.solver->SolveForward(values_[stage.input].data(), options,
+                                                       values_[stage.output].data()));
   }
   UCUDNN_ASSIGN_OR_RETURN(solution, ShareSolution(stage, std::move(solution)));
   forward_.push_back({stage.steps, stage.place->hierarchy.levels(), std::move(solution)});
-  if (stage.ranks) forward_.back().timeline = stage.ranks->Timeline();
+  if (stage.solver) forward_.back().timeline = stage.solver->Timeline();
   return Status::Ok();
 }
 
@@ -293,15 +288,9 @@ Status HostNetwork::SolveBackward(StageSolve& stage, Parameters& gradient,
   if (options.start == Start::kPrevious && !knows_states_) options.start = Start::kBroadcast;
   Solution solution;
   if (stage.solver) {
-    std::vector<double> first;
     UCUDNN_ASSIGN_OR_RETURN(
-        solution, stage.solver->SolveBackward(gradients_[stage.output], options, first, gradient));
-    std::copy(first.begin(), first.end(), part_.begin());
-    if (watch) UCUDNN_RETURN_IF_ERROR(watch(stage.nodes));
-  } else if (stage.ranks) {
-    UCUDNN_ASSIGN_OR_RETURN(
-        solution, stage.ranks->SolveBackward(gradients_[stage.output].data(), options, part_.data(),
-                                             gradient, watch));
+        solution, stage.solver->SolveBackward(gradients_[stage.output].data(), options,
+                                              part_.data(), gradient, watch));
   }
   UCUDNN_ASSIGN_OR_RETURN(solution, ShareSolution(stage, std::move(solution)));
   backward_.push_back({stage.steps, stage.place->hierarchy.levels(), std::move(solution)});
@@ -389,15 +378,6 @@ Parameters ParametersOf(int rank, const Placement& placement, const Parameters& 
     if (placement.owners[id] == rank) own[id] = all[id];
   }
   return own;
-}
-
-Parameters ZerosLike(const Parameters& parameters) {
-  Parameters zeros(parameters.size());
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    zeros[i].weights.assign(parameters[i].weights.size(), 0.0);
-    zeros[i].bias.assign(parameters[i].bias.size(), 0.0);
-  }
-  return zeros;
 }
 
 double CrossEntropy(const double* logits, const std::vector<int>& labels, int64_t classes,

@@ -20,11 +20,11 @@
 #include "planner/multigrid/host/stage.h"
 #include "planner/multigrid/residual_chain.h"
 #include "planner/multigrid/solver.h"
-#include "planner/multigrid/timed_propagator.h"
+#include "planner/multigrid/stage_solver.h"
 
 namespace ucudnn::multigrid {
 
-class StageSolvers;
+class HostSolvers;
 class ThreadRanks;
 
 enum class Method {
@@ -44,9 +44,9 @@ struct NetworkSettings {
   Storage storage = Storage::kAll;
   SolveOptions forward;
   SolveOptions backward;
-  // Who solves stages, both ways: null is the host. Those of others have no peers. Outlives the
-  // network.
+  // Who solves this rank's part of stages: null is the host. Outlives the network.
   StageSolvers* stage_solvers = nullptr;
+  bool trains = false;  // Backward will be called
   // Whether forward solves by cycles on the host say when their lanes ran which steps.
   bool notes_timeline = false;
 
@@ -62,37 +62,6 @@ struct NetworkSettings {
 // Where a network with these settings lies on so many ranks.
 Result<Placement> PlacementOf(const ResidualChain& chain, const NetworkSettings& settings,
                               int ranks);
-
-// What solves one stage elsewhere than on the host.
-class StageSolver {
- public:
-  virtual ~StageSolver() = default;
-  // From the first state to the last one, both of all images, [batch, C, H, W], with the parameters
-  // as they are now.
-  virtual Result<Solution> Solve(const std::vector<double>& first, const SolveOptions& options,
-                                 std::vector<double>& last) = 0;
-  // From the gradient by the last state to that by the first, linearised at the states of the last
-  // Solve; adds the gradient by the steps' parameters to `gradient`.
-  virtual Result<Solution> SolveBackward(const std::vector<double>& last,
-                                         const SolveOptions& options, std::vector<double>& first,
-                                         Parameters& gradient) = 0;
-};
-
-// A stage as its solver is made for it. All outlive the solver.
-struct StageToSolve {
-  const ResidualChain& chain;
-  const Stage& stage;
-  const Parameters& parameters;
-  const Hierarchy& hierarchy;
-  const NetworkSettings& settings;
-  double h = 1;
-};
-
-class StageSolvers {
- public:
-  virtual ~StageSolvers() = default;
-  virtual Result<std::unique_ptr<StageSolver>> Make(const StageToSolve& stage) = 0;
-};
 
 // What the solves of one forward or backward pass came to, one for each stage.
 struct StageSolution {
@@ -165,7 +134,7 @@ class HostNetwork {
   std::unique_ptr<ThreadRanks> alone_;  // where the settings have no peers
   Peers* peers_ = nullptr;
   Placement placement_;
-  std::unique_ptr<Lanes> lanes_;
+  std::unique_ptr<HostSolvers> host_solvers_;  // where the settings have none
   std::vector<std::unique_ptr<StageSolve>> stages_;  // in order of the sections
   // By section, of serial ones: values that it reads and another rank has.
   std::vector<std::vector<planner::NodeId>> imports_;
@@ -194,8 +163,6 @@ Parameters DrawParameters(const ResidualChain& chain, uint64_t seed,
                           const std::function<bool(planner::NodeId)>& is_wanted = nullptr);
 // Those of one rank's nodes.
 Parameters ParametersOf(int rank, const Placement& placement, const Parameters& all);
-// As many zeros.
-Parameters ZerosLike(const Parameters& parameters);
 
 // The mean cross-entropy of softmax(logits), [batch, classes], against `labels`; writes its
 // gradient by the logits.

@@ -78,13 +78,8 @@ Status HostChain::Step(int level, int step, State from, State to, int lane) {
 
 Result<std::unique_ptr<HostAdjoint>> HostAdjoint::Make(HostStage& stage, const Hierarchy& hierarchy,
                                                        CoarseOperator coarse, double h) {
-  std::unique_ptr<HostAdjoint> adjoint(new HostAdjoint(stage, hierarchy, coarse, h));
-  UCUDNN_RETURN_IF_ERROR(adjoint->WeightsChanged());
-  return adjoint;
-}
-
-Status HostAdjoint::WeightsChanged() {
-  return coarse_ == CoarseOperator::kMean ? Average(stage_, hierarchy_) : Status::Ok();
+  if (coarse == CoarseOperator::kMean) UCUDNN_RETURN_IF_ERROR(Average(stage, hierarchy));
+  return std::unique_ptr<HostAdjoint>(new HostAdjoint(stage, hierarchy, coarse, h));
 }
 
 Status HostAdjoint::Step(int level, int step, State from, State to, int lane) {

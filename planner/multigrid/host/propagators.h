@@ -60,14 +60,13 @@ class HostChain : public HostStates {
 // The adjoint chain w[j] = lambda[N - j]: Phi(w) = w + h J_F(u)^T w, linearised at a trajectory.
 class HostAdjoint : public HostStates {
  public:
-  // `stage` and `hierarchy`, that of the chain mirrored, outlive it.
+  // `stage` and `hierarchy`, that of the chain mirrored, outlive it. What is made of the parameters
+  // is the chain's, whose stage it is.
   static Result<std::unique_ptr<HostAdjoint>> Make(HostStage& stage, const Hierarchy& hierarchy,
                                                    CoarseOperator coarse, double h);
 
   // `trajectory`, of the chain's states, outlives the solves that follow.
   void LineariseAt(StateReader& trajectory) { trajectory_ = &trajectory; }
-
-  Status WeightsChanged();  // as HostChain's
 
   // REQUIRES: LineariseAt.
   Status Step(int level, int step, State from, State to, int lane) override;

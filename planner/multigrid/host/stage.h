@@ -4,21 +4,16 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
 #include "base/status.h"
 #include "planner/multigrid/coarse_operator.h"
 #include "planner/multigrid/host/layers.h"
+#include "planner/multigrid/parameters.h"
 #include "planner/multigrid/residual_chain.h"
 
 namespace ucudnn::multigrid {
-
-// The weights of every node of a graph, by NodeId.
-using Parameters = std::vector<NodeWeights>;
-// Told of nodes whose gradients are complete. It may be empty.
-using GradientWatch = std::function<Status(const std::vector<planner::NodeId>& nodes)>;
 
 class HostStage {
  public:

@@ -74,10 +74,12 @@ Result<double> Trainer::DistanceOnRanks(const Parameters& a, const Parameters& b
 Result<std::unique_ptr<Trainer>> Trainer::Make(const ResidualChain& chain, Parameters parameters,
                                                const TrainingSettings& settings) {
   std::unique_ptr<Trainer> trainer(new Trainer(std::move(parameters), settings));
+  NetworkSettings network = settings.network;
+  network.trains = true;
   UCUDNN_ASSIGN_OR_RETURN(trainer->network_,
-                          HostNetwork::Make(chain, trainer->parameters_, settings.network));
+                          HostNetwork::Make(chain, trainer->parameters_, network));
   if (settings.checked_every > 0) {
-    NetworkSettings serial = settings.network;
+    NetworkSettings serial = network;
     serial.method = Method::kPartitioned;
     UCUDNN_ASSIGN_OR_RETURN(trainer->serial_,
                             HostNetwork::Make(chain, trainer->parameters_, serial));

@@ -23,20 +23,6 @@ constexpr size_t kMostBufferBytes = size_t{256} << 20;
 
 constexpr size_t kMostRefused = 256;  // names of what was refused that the report has
 
-transport::Transport WantedOf(SpatialTransport transport) {
-  switch (transport) {
-    case SpatialTransport::kAuto:
-      return transport::Transport::kAuto;
-    case SpatialTransport::kNccl:
-      return transport::Transport::kNccl;
-    case SpatialTransport::kPeer:
-      return transport::Transport::kPeer;
-    case SpatialTransport::kLoopback:
-      break;
-  }
-  return transport::Transport::kLoopback;
-}
-
 // All that ranks must have in common, in words.
 std::vector<transport::Term> TermsOf(const Options& options) {
   const SpatialOptions& spatial = options.spatial;
@@ -137,7 +123,7 @@ Result<std::unique_ptr<spatial::SplitCalls>> Splitter::Meet(int rank) {
   settings.times_exchanges = !options_.report.empty();
   settings.warning = meeting.times.warning;
   settings.timeout = meeting.times.timeout;
-  const transport::Transport wanted = WantedOf(spatial.transport);
+  const transport::Transport wanted = transport::WantedOf(spatial.transport);
   // NCCL of the program's own wheels lies beside its cuDNN.
   const std::string cudnn_file = FileOf(reinterpret_cast<const void*>(functions_.cudnnCreate));
   const auto open =

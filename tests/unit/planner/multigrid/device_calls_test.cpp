@@ -6,7 +6,7 @@
 #include "support/device.h"
 #include "support/null_device.h"
 #include "tests/bench/allocation_count.h"
-#include "unit/planner/multigrid/plain_chain.h"
+#include "unit/planner/multigrid/alone_stage.h"
 
 namespace ucudnn::multigrid {
 namespace {
@@ -15,15 +15,13 @@ constexpr int kLanes = 3;
 
 class DeviceCalls : public test::DeviceTest {
  protected:
-  DeviceCalls() {
-    settings.coarse = CoarseOperator::kInject;
-    settings.batch = chain.batch;
-  }
-  std::unique_ptr<DeviceSolver> Solver(Way way) {
-    DeviceSolvers solvers({&device.driver, &device.functions, context}, way, kLanes, 1 << 20);
-    Result<std::unique_ptr<DeviceSolver>> made = solvers.MakeOf(
-        {chain.chain, chain.stage(), chain.parameters, hierarchy, settings, 1.0 / 64}, way);
+  std::unique_ptr<StageSolver> Solver(Way way, CoarseOperator coarse = CoarseOperator::kInject) {
+    stage.emplace(chain, SolveSetting{.levels = 2, .coarse = coarse, .h = 1.0 / 64});
+    DeviceSolvers solvers({&device.driver, &device.functions, context},
+                          {.way = way, .lanes = kLanes, .workspace_limit = 1 << 20});
+    Result<std::unique_ptr<StageSolver>> made = solvers.Make(stage->ToSolve());
     EXPECT_TRUE(made.ok()) << made.message();
+    EXPECT_TRUE((*made)->LoadWeights().ok());
     return std::move(*made);
   }
   // Too few for relaxation alone to be exact, so that no residual must be measured.
@@ -36,15 +34,18 @@ class DeviceCalls : public test::DeviceTest {
   }
   // Makes, and records, what comes again: the first cycle of a solve is of a kind of its own, and
   // is recorded in the second solve.
-  void Warm(DeviceSolver& solver, bool measures) {
+  void Warm(StageSolver& solver, bool measures) {
     for (int solve = 0; solve < 2; ++solve) Solve(solver, 4, measures);
   }
-  void Solve(DeviceSolver& solver, int cycles, bool measures) {
-    EXPECT_TRUE(solver.Run(chain.first, Cycles(cycles, measures), last).ok());
-  }
-  void SolveBackward(DeviceSolver& solver, int cycles) {
+  void Solve(StageSolver& solver, int cycles, bool measures) {
     EXPECT_TRUE(
-        solver.SolveBackward(chain.first, Cycles(cycles, true), first, chain.parameters).ok());
+        solver.SolveForward(chain.first.data(), Cycles(cycles, measures), last.data()).ok());
+  }
+  void SolveBackward(StageSolver& solver, int cycles) {
+    EXPECT_TRUE(solver
+                    .SolveBackward(chain.first.data(), Cycles(cycles, true), last.data(),
+                                   gradient, nullptr)
+                    .ok());
   }
   template <typename Work>
   static long AllocationsOf(const Work& work) {
@@ -53,7 +54,7 @@ class DeviceCalls : public test::DeviceTest {
     return bench::Allocations() - before;
   }
   // Of each of so many more cycles.
-  long CallsOfACycle(DeviceSolver& solver) {
+  long CallsOfACycle(StageSolver& solver) {
     constexpr int kFew = 3;
     constexpr int kMany = 7;
     Warm(solver, false);
@@ -70,9 +71,9 @@ class DeviceCalls : public test::DeviceTest {
   test::NullDevice device = test::MakeNullDevice();
   std::mt19937_64 random{1};
   WeightedChain chain = DrawnChain({.steps = 64, .extent = 4}, random, 0.5);
-  Hierarchy hierarchy = *Hierarchy::Make(64, {4}, 2);
-  NetworkSettings settings;
-  std::vector<double> last, first;
+  std::optional<AloneStage> stage;
+  Parameters gradient = ZerosLike(chain.parameters);
+  std::vector<double> last = std::vector<double>(chain.first.size());
 };
 
 TEST_F(DeviceCalls, ACycleAllocatesNothing) {
@@ -80,8 +81,7 @@ TEST_F(DeviceCalls, ACycleAllocatesNothing) {
     for (const CoarseOperator coarse :
          {CoarseOperator::kInject, CoarseOperator::kSum, CoarseOperator::kSum2}) {
       SCOPED_TRACE(std::string(NameOf(way)) + ", " + NameOf(coarse));
-      settings.coarse = coarse;
-      const std::unique_ptr<DeviceSolver> solver = Solver(way);
+      const std::unique_ptr<StageSolver> solver = Solver(way, coarse);
       Warm(*solver, true);
       EXPECT_EQ(AllocationsOf([&] { Solve(*solver, 7, true); }),
                 AllocationsOf([&] { Solve(*solver, 3, true); }));
@@ -104,18 +104,18 @@ TEST_F(DeviceCalls, ACycleSideBySideIsSoManyCalls) {
   constexpr int kRestriction = kStep + kStep + 3;  // Advance; states, right sides, their difference
   constexpr int kCoarse = 16 * (kStep + 1);        // with the right side
   constexpr int kCorrection = 1;
-  const std::unique_ptr<DeviceSolver> solver = Solver(Way::kGrouped);
+  const std::unique_ptr<StageSolver> solver = Solver(Way::kGrouped);
   EXPECT_EQ(CallsOfACycle(*solver),
             kCRelaxation + kRelaxation + kRestriction + kCoarse + kCorrection + kRelaxation);
 }
 
 TEST_F(DeviceCalls, ARecordedCycleIsOneLaunch) {
   for (const Way way : {Way::kOneByOneRecorded, Way::kGroupedRecorded}) {
-    const std::unique_ptr<DeviceSolver> solver = Solver(way);
+    const std::unique_ptr<StageSolver> solver = Solver(way);
     EXPECT_EQ(CallsOfACycle(*solver), 1) << NameOf(way);
   }
   // And the other streams wait for it.
-  const std::unique_ptr<DeviceSolver> solver = Solver(Way::kStreamsRecorded);
+  const std::unique_ptr<StageSolver> solver = Solver(Way::kStreamsRecorded);
   EXPECT_EQ(CallsOfACycle(*solver), 1 + 1 + (kLanes - 1));
   const long before = test::NullGraphLaunches();
   Solve(*solver, 5, false);

@@ -82,7 +82,7 @@ TEST_F(DeviceWorkspace, OfLanesIsAsConcurrentDivisionHasIt) {
                                              .parameters = chain.parameters,
                                              .hierarchy = hierarchy,
                                              .workspace_limit = budget},
-                                            lanes);
+                                            std::move(*DeviceLanes::Make(target, lanes)));
         const size_t found = (*made)->shared().runner->needs().workspace;
         EXPECT_EQ(found, divided->share_bytes.at(0)) << budget << " bytes, " << lanes << " lanes";
       }

@@ -12,78 +12,11 @@
 #include "unit/planner/multigrid/adjoint_solve.h"
 #include "unit/planner/multigrid/drawn_net.h"
 #include "unit/planner/multigrid/plain_chain.h"
+#include "unit/planner/multigrid/rank_passes.h"
 #include "unit/planner/multigrid/staged_net.h"
 
 namespace ucudnn::multigrid {
 namespace {
-
-// What a pass forward and one backward came to.
-struct Passes {
-  std::vector<double> output;
-  std::vector<double> gradient;   // of all layers
-  std::vector<double> residuals;  // of both
-  std::vector<Outcome> outcomes;
-};
-
-bool operator==(const Passes& a, const Passes& b) {
-  // Residuals that were not measured are NaN.
-  const auto same = [](double x, double y) { return x == y || (x != x && y != y); };
-  return a.output == b.output && a.gradient == b.gradient && a.outcomes == b.outcomes &&
-         std::equal(a.residuals.begin(), a.residuals.end(), b.residuals.begin(), b.residuals.end(),
-                    same);
-}
-
-using PeersOf = std::function<Peers&(Peers&)>;
-
-// On as many ranks as threads; each is given its own layers' parameters, and adds its gradient to
-// the result. Two passes each: the second one begins with the states of the first where `options`
-// do so.
-Result<Passes> RunOn(int ranks, const WeightedChain& net, NetworkSettings settings,
-                     const PeersOf& peers_of = nullptr) {
-  ThreadRanks job(ranks);
-  Passes passes;
-  Parameters gradient = Zeros(net.parameters);
-  std::mutex mutex;
-  const Status status = RunOnThreads(job, ranks, [&](Peers& peers) -> Status {
-    NetworkSettings own = settings;
-    own.peers = peers_of ? &peers_of(peers) : &peers;
-    UCUDNN_ASSIGN_OR_RETURN(const Placement placement, PlacementOf(net.chain, own, ranks));
-    const Parameters parameters = ParametersOf(peers.rank(), placement, net.parameters);
-    UCUDNN_ASSIGN_OR_RETURN(const auto network, HostNetwork::Make(net.chain, parameters, own));
-    Parameters mine = ZerosLike(parameters);
-    for (int pass = 0; pass < 2; ++pass) {
-      UCUDNN_ASSIGN_OR_RETURN(const double* output, network->Forward(net.first.data()));
-      std::vector<double> last;
-      const bool is_last = peers.rank() == network->logits_rank();
-      if (is_last) {
-        last.assign(output, output + network->output_size() * net.batch);
-        const std::lock_guard lock(mutex);
-        passes.output = last;
-      }
-      for (double& number : last) number = number / 2 + 1;  // some gradient by the output
-      UCUDNN_RETURN_IF_ERROR(network->Backward(last.data(), mine));
-      if (peers.rank() != 0) continue;
-      for (const auto* solutions :
-           {&network->forward_solutions(), &network->backward_solutions()}) {
-        for (const StageSolution& stage : *solutions) {
-          const std::vector<double>& residuals = stage.solution.residuals;
-          passes.residuals.insert(passes.residuals.end(), residuals.begin(), residuals.end());
-          passes.residuals.push_back(stage.solution.largest_state);
-          passes.outcomes.push_back(stage.solution.outcome);
-        }
-      }
-    }
-    const std::lock_guard lock(mutex);
-    for (size_t id = 0; id < mine.size(); ++id) {
-      if (!mine[id].weights.empty()) gradient[id].weights = mine[id].weights;
-      if (!mine[id].bias.empty()) gradient[id].bias = mine[id].bias;
-    }
-    return Status::Ok();
-  });
-  UCUDNN_RETURN_IF_ERROR(status);
-  passes.gradient = Flat(gradient);
-  return passes;
-}
 
 template <typename T>
 T OneOf(std::mt19937& random, std::initializer_list<T> values) {
@@ -140,14 +73,14 @@ TEST(Distributed, AnyNumberOfRanksGivesTheSameBits) {
     const Result<Hierarchy> hierarchy =
         Hierarchy::Make(steps, settings.coarsening, settings.levels);
     ASSERT_TRUE(hierarchy.ok()) << hierarchy.message();
-    const Result<Passes> alone = RunOn(1, net, settings);
+    const Result<PassResults> alone = RunOn(1, net, settings);
     ASSERT_TRUE(alone.ok()) << alone.message();
     for (int distributed = 1; distributed <= hierarchy->levels(); ++distributed) {
       settings.distributed = distributed;
       const int ranks = 1 + static_cast<int>(random() % 5);
       SCOPED_TRACE(TextOf(settings, steps, ranks, distributed));
       if (ranks > MostRanks(*hierarchy, distributed)) continue;
-      const Result<Passes> together = RunOn(ranks, net, settings);
+      const Result<PassResults> together = RunOn(ranks, net, settings);
       ASSERT_TRUE(together.ok()) << together.message();
       ASSERT_TRUE(*together == *alone);
       ++solved;
@@ -170,6 +103,7 @@ class CountingPeers : public Peers {
   }
   Result<std::vector<double>> Receive(int from) override { return peers_.Receive(from); }
   void Fail(const std::string& line) override { peers_.Fail(line); }
+  FailureListeners& failure_listeners() override { return peers_.failure_listeners(); }
 
   int onwards = 0;
   int back = 0;
@@ -198,7 +132,7 @@ TEST(Distributed, OneStateCrossesABoundaryForEachCRelaxation) {
   settings.forward.measures_cycles = settings.backward.measures_cycles = false;
   settings.forward.start = settings.backward.start = Start::kPrevious;
   std::vector<std::unique_ptr<CountingPeers>> counting(kRanks);
-  const Result<Passes> passes = RunOn(kRanks, net, settings, [&](Peers& peers) -> Peers& {
+  const Result<PassResults> passes = RunOn(kRanks, net, settings, [&](Peers& peers) -> Peers& {
     auto& made = counting[peers.rank()];
     made = std::make_unique<CountingPeers>(peers, net.first.size());
     return *made;
@@ -234,11 +168,11 @@ NetworkSettings SettingsOfStages() {
 TEST(Distributed, StagesOfANetworkAreOnAsManyRanksAsTheyHaveBlocksFor) {
   const WeightedChain net = DrawnStages();
   const NetworkSettings settings = SettingsOfStages();
-  const Result<Passes> alone = RunOn(1, net, settings);
+  const Result<PassResults> alone = RunOn(1, net, settings);
   ASSERT_TRUE(alone.ok()) << alone.message();
   EXPECT_NE(alone->outcomes.front(), Outcome::kSerial);
   for (const int ranks : {2, 3, 5, 9}) {
-    const Result<Passes> together = RunOn(ranks, net, settings);
+    const Result<PassResults> together = RunOn(ranks, net, settings);
     ASSERT_TRUE(together.ok()) << together.message();
     EXPECT_TRUE(*together == *alone) << ranks;
   }
@@ -251,12 +185,12 @@ TEST(Distributed, PartitionedIsSerialPropagationToTheBit) {
   const WeightedChain net = DrawnStages();
   NetworkSettings settings = SettingsOfStages();
   settings.levels = 1;
-  const Result<Passes> serial = RunOn(1, net, settings);
+  const Result<PassResults> serial = RunOn(1, net, settings);
   ASSERT_TRUE(serial.ok()) << serial.message();
   settings.levels = 0;
   settings.method = Method::kPartitioned;
   for (const int ranks : {1, 2, 4}) {
-    const Result<Passes> partitioned = RunOn(ranks, net, settings);
+    const Result<PassResults> partitioned = RunOn(ranks, net, settings);
     ASSERT_TRUE(partitioned.ok()) << partitioned.message();
     EXPECT_TRUE(*partitioned == *serial) << ranks;
   }
@@ -302,12 +236,12 @@ TEST(Distributed, AllRanksFallBackToSerialPropagationTogether) {
   NetworkSettings settings;  // h = 1: states grow without bound
   settings.coarsening = {4};
   settings.forward.cycles = settings.backward.cycles = 10;
-  const Result<Passes> alone = RunOn(1, net, settings);
+  const Result<PassResults> alone = RunOn(1, net, settings);
   ASSERT_TRUE(alone.ok()) << alone.message();
   EXPECT_EQ(alone->outcomes.front(), Outcome::kSerial);
   for (const int distributed : {1, 2}) {
     settings.distributed = distributed;
-    const Result<Passes> together = RunOn(3, net, settings);
+    const Result<PassResults> together = RunOn(3, net, settings);
     ASSERT_TRUE(together.ok()) << together.message();
     EXPECT_TRUE(*together == *alone);
   }

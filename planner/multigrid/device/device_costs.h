@@ -1,0 +1,19 @@
+// What steps cost a device, measured: by what layers are shared out over ranks with one each.
+#pragma once
+
+#include <vector>
+
+#include "base/status.h"
+#include "planner/multigrid/device/device_memory.h"
+#include "planner/multigrid/residual_chain.h"
+
+namespace ucudnn::multigrid {
+
+// ms of each section's steps, of the layers' pass forward and, in training, of the adjoint and the
+// gradient as well; empty for serial sections. One step of each kind is timed, with numbers of 0:
+// kinds are few.
+Result<std::vector<std::vector<double>>> MeasureDeviceSteps(const DeviceTarget& target,
+                                                            const ResidualChain& chain, int batch,
+                                                            bool trains, size_t workspace_limit);
+
+}  // namespace ucudnn::multigrid

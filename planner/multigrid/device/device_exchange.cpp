@@ -1,0 +1,160 @@
+#include "planner/multigrid/device/device_exchange.h"
+
+#include <cstring>
+#include <utility>
+
+namespace ucudnn::multigrid {
+
+// Bytes as numbers: how many, and then eight in each.
+class RankChannel::PeersGatherer : public transport::Gatherer {
+ public:
+  PeersGatherer(Peers& peers, RankRange ranks) : peers_(peers), ranks_(ranks) {}
+
+  Result<std::vector<std::string>> Gather(std::string_view mine, std::string_view) override {
+    std::vector<double> numbers(1 + (mine.size() + sizeof(double) - 1) / sizeof(double));
+    numbers[0] = static_cast<double>(mine.size());
+    std::memcpy(numbers.data() + 1, mine.data(), mine.size());
+    UCUDNN_ASSIGN_OR_RETURN(const auto all, GatherNumbers(peers_, ranks_, numbers));
+    std::vector<std::string> texts;
+    for (const std::vector<double>& one : all) {
+      const auto bytes = one.empty() ? 0 : static_cast<size_t>(one[0]);
+      if (one.empty() || bytes > (one.size() - 1) * sizeof(double)) {
+        return Status::Error("a rank sent half a message");
+      }
+      texts.emplace_back(reinterpret_cast<const char*>(one.data() + 1), bytes);
+    }
+    return texts;
+  }
+
+ private:
+  Peers& peers_;
+  RankRange ranks_;
+};
+
+RankChannel::RankChannel(Peers& peers) : peers_(peers) {}
+
+RankChannel::~RankChannel() {
+  if (opened_.channel) peers_.failure_listeners().Remove(listener_);
+}
+
+Result<std::shared_ptr<RankChannel>> RankChannel::Open(const DeviceTarget& target, Peers& peers,
+                                                       RankRange ranks, const RankTransport& how) {
+  std::shared_ptr<RankChannel> made(new RankChannel(peers));
+  made->gatherer_ = std::make_unique<PeersGatherer>(peers, ranks);
+  FailureListeners& listeners = peers.failure_listeners();
+  transport::ChannelSetup setup;
+  setup.driver = target.driver;
+  setup.context = target.context;
+  setup.rank = peers.rank() - ranks.first;
+  setup.size = ranks.count;
+  setup.gatherer = made->gatherer_.get();
+  setup.timeout = how.timeout;
+  setup.given_up = [&listeners] { return listeners.has_failed(); };
+  UCUDNN_ASSIGN_OR_RETURN(made->opened_,
+                          transport::OpenChannel(setup, how.wanted, how.cudnn_file));
+  transport::Channel* const channel = made->opened_.channel.get();
+  made->listener_ = listeners.Add([channel] { channel->Abort(); });
+  return made;
+}
+
+std::string RankChannel::Text() const {
+  const std::string name = transport::NameOf(opened_.choice.transport);
+  return opened_.library.empty() ? name : name + " (" + opened_.library + ")";
+}
+
+DeviceExchange::DeviceExchange(const DeviceTarget& target, std::shared_ptr<RankChannel> channel,
+                               std::shared_ptr<DeviceLanes> lanes, Peers& peers, RankRange ranks,
+                               int64_t state_size)
+    : target_(target),
+      channel_(std::move(channel)),
+      lanes_(std::move(lanes)),
+      peers_(peers),
+      ranks_(ranks),
+      size_(state_size) {}
+
+DeviceExchange::~DeviceExchange() = default;
+
+// Of the same size on all ranks, so that none of them moves when others do not.
+Status DeviceExchange::Reserve(size_t states) {
+  if (ranks_.count == 1) return Status::Ok();
+  const size_t room = states * static_cast<size_t>(ranks_.count - 1);
+  for (std::optional<DeviceNumbers>* const numbers : {&sent_, &received_}) {
+    UCUDNN_ASSIGN_OR_RETURN(DeviceNumbers made,
+                            DeviceNumbers::Make(target_, static_cast<int64_t>(room) * size_));
+    numbers->emplace(std::move(made));
+  }
+  room_ = room;
+  return channel_->channel().Reserve(states * static_cast<size_t>(size_) * target_.precision->bytes,
+                                     0);
+}
+
+transport::Message DeviceExchange::MessageOf(int rank, Address data, size_t states) const {
+  return {rank - ranks_.first, reinterpret_cast<CUdeviceptr>(data),
+          states * static_cast<size_t>(size_) * target_.precision->bytes};
+}
+
+Status DeviceExchange::Pack(std::span<const StateMessage> sends) {
+  DeviceLane& lane = lanes_->first();
+  size_t packed = 0;
+  sends_.clear();
+  for (const StateMessage& message : sends) {
+    if (packed + message.states.size() > room_) return Status::Error("messages of too many states");
+    sends_.push_back(MessageOf(message.rank, Behind(sent_, packed), message.states.size()));
+    for (const State state : message.states) {
+      UCUDNN_RETURN_IF_ERROR(lane.Copy(At(state), Behind(sent_, packed++), size_));
+    }
+  }
+  return Status::Ok();
+}
+
+// One state lands where it belongs.
+void DeviceExchange::LayOut(std::span<const StateMessage> receives) {
+  size_t landed = 0;
+  receives_.clear();
+  landed_.clear();
+  for (const StateMessage& message : receives) {
+    if (message.states.size() == 1) {
+      receives_.push_back(MessageOf(message.rank, At(message.states[0]), 1));
+      continue;
+    }
+    receives_.push_back(MessageOf(message.rank, Behind(received_, landed), message.states.size()));
+    for (const State state : message.states) {
+      landed_.push_back({Behind(received_, landed++), At(state)});
+    }
+  }
+}
+
+Status DeviceExchange::Begin(std::span<const StateMessage> sends,
+                             std::span<const StateMessage> receives) {
+  if (sends.empty() && receives.empty()) return Status::Ok();
+  DeviceLane& exchange = lanes_->exchange();
+  // What was sent last has left its room.
+  UCUDNN_RETURN_IF_ERROR(exchange.Record());
+  UCUDNN_RETURN_IF_ERROR(exchange.LetFollow(lanes_->first()));
+  UCUDNN_RETURN_IF_ERROR(Pack(sends));
+  LayOut(receives);
+  UCUDNN_RETURN_IF_ERROR(lanes_->first().Record());
+  UCUDNN_RETURN_IF_ERROR(lanes_->first().LetFollow(exchange));
+  UCUDNN_RETURN_IF_ERROR(channel_->channel().Exchange(sends_, receives_, exchange.stream()));
+  return exchange.Record();
+}
+
+Status DeviceExchange::Finish(int lane_number) {
+  DeviceLane& lane = lanes_->lane(lane_number);
+  UCUDNN_RETURN_IF_ERROR(lanes_->exchange().LetFollow(lane));
+  for (const Landed& state : landed_) {
+    UCUDNN_RETURN_IF_ERROR(lane.Copy(state.from, state.to, size_));
+  }
+  return Status::Ok();
+}
+
+Status DeviceExchange::Check() {
+  return channel_ ? channel_->channel().Check() : Status::Ok();
+}
+
+Result<std::vector<std::vector<double>>> DeviceExchange::Gather(std::span<const double> mine) {
+  UCUDNN_RETURN_IF_ERROR(Check());
+  return GatherNumbers(peers_, ranks_, mine);
+}
+
+}  // namespace ucudnn::multigrid

@@ -1,0 +1,95 @@
+// States of devices as messages between ranks, over whichever transport serves them
+// (transport/opening.h): by a stream of its own, so that lanes go on meanwhile.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "planner/multigrid/device/cycle_graphs.h"
+#include "planner/multigrid/distributed/peers.h"
+#include "planner/multigrid/distributed/state_exchange.h"
+#include "transport/opening.h"
+
+namespace ucudnn::multigrid {
+
+// How ranks that solve on devices reach each other.
+struct RankTransport {
+  transport::Transport wanted = transport::Transport::kAuto;
+  std::chrono::milliseconds timeout = std::chrono::minutes(10);  // of each wait for other ranks
+  std::string cudnn_file;  // whose NCCL may lie beside it; empty: unknown
+};
+
+// The channel of the ranks that have a stage together, which ends with their job: when that fails,
+// nothing on any stream waits for it any longer. Thread-compatible.
+class RankChannel {
+ public:
+  // All of `ranks` call it. `peers` and what `target` points to outlive it.
+  static Result<std::shared_ptr<RankChannel>> Open(const DeviceTarget& target, Peers& peers,
+                                                   RankRange ranks, const RankTransport& how);
+  ~RankChannel();
+
+  transport::Channel& channel() { return *opened_.channel; }
+  // "loopback"; of NCCL also which.
+  std::string Text() const;
+
+ private:
+  class PeersGatherer;
+
+  explicit RankChannel(Peers& peers);
+
+  Peers& peers_;
+  std::unique_ptr<PeersGatherer> gatherer_;
+  transport::OpenedChannel opened_;
+  int listener_ = 0;
+};
+
+class DeviceExchange : public StateExchange {
+ public:
+  // `state_size` numbers. A null channel is of a rank alone. `lanes` have one for it where it is
+  // not alone; `peers` and what `target` points to outlive it.
+  DeviceExchange(const DeviceTarget& target, std::shared_ptr<RankChannel> channel,
+                 std::shared_ptr<DeviceLanes> lanes, Peers& peers, RankRange ranks,
+                 int64_t state_size);
+  ~DeviceExchange() override;
+
+  Status Reserve(size_t states) override;
+  Status Begin(std::span<const StateMessage> sends,
+               std::span<const StateMessage> receives) override;
+  Status Finish(int lane) override;
+  Status Check() override;
+  void Close() override { channel_.reset(); }
+  Result<std::vector<std::vector<double>>> Gather(std::span<const double> mine) override;
+
+ private:
+  // What was received beside the state that it is for.
+  struct Landed {
+    Address from = nullptr;
+    Address to = nullptr;
+  };
+
+  static Address At(State state) { return static_cast<Address>(state); }
+  Address Behind(const std::optional<DeviceNumbers>& room, size_t states) const {
+    return target_.Behind(room->data(), static_cast<int64_t>(states) * size_);
+  }
+  transport::Message MessageOf(int rank, Address data, size_t states) const;
+  // Copies what is sent, so that it may change.
+  Status Pack(std::span<const StateMessage> sends);
+  void LayOut(std::span<const StateMessage> receives);
+
+  DeviceTarget target_;
+  std::shared_ptr<RankChannel> channel_;
+  std::shared_ptr<DeviceLanes> lanes_;
+  Peers& peers_;
+  RankRange ranks_;
+  int64_t size_;
+  std::optional<DeviceNumbers> sent_, received_;
+  size_t room_ = 0;  // states of each
+  std::vector<transport::Message> sends_, receives_;
+  std::vector<Landed> landed_;
+};
+
+}  // namespace ucudnn::multigrid

@@ -1,0 +1,92 @@
+#include "planner/multigrid/device/device_layers.h"
+
+#include <utility>
+
+#include "planner/multigrid/device/device_chain.h"
+#include "planner/multigrid/scaled_solve.h"
+
+namespace ucudnn::multigrid {
+namespace {
+
+class DeviceLayers : public StageLayers {
+ public:
+  static Result<std::unique_ptr<StageLayers>> Make(const DeviceTarget& target,
+                                                   const StagePart& part,
+                                                   const LaneSetting& setting,
+                                                   const std::shared_ptr<DeviceLanes>& streams,
+                                                   Lanes& lanes) {
+    std::unique_ptr<DeviceLayers> made(new DeviceLayers(setting.is_recorded, streams, lanes));
+    UCUDNN_ASSIGN_OR_RETURN(
+        made->chain_, DeviceChain::Make(target,
+                                        {.chain = part.chain,
+                                         .stage = part.stage,
+                                         .parameters = part.parameters,
+                                         .hierarchy = part.hierarchy,
+                                         .coarse = part.coarse,
+                                         .h = part.h,
+                                         .batch = part.batch,
+                                         .workspace_limit = setting.workspace_limit,
+                                         .used = part.used,
+                                         .has_gradients = part.has_gradients},
+                                        streams));
+    if (setting.is_recorded) UCUDNN_RETURN_IF_ERROR(made->chain_->RecordCycles());
+    return std::unique_ptr<StageLayers>(std::move(made));
+  }
+
+  Propagator& chain() override { return *chain_; }
+  Result<Propagator*> Adjoint() override {
+    if (!adjoint_) {
+      UCUDNN_ASSIGN_OR_RETURN(adjoint_, DeviceAdjoint::Make(*chain_));
+      // Of some ranks it has; all must record alike.
+      streams_->NoteMove();
+      if (is_recorded_) UCUDNN_RETURN_IF_ERROR(adjoint_->RecordCycles());
+    }
+    return static_cast<Propagator*>(adjoint_.get());
+  }
+  void LineariseAt(StateReader& states) override { adjoint_->LineariseAt(states); }
+
+  Status LoadWeights() override { return chain_->WeightsChanged(); }
+  Status Upload(const double* numbers, State to) override { return chain_->Upload(numbers, to); }
+  Status Download(State from, double* numbers) override { return chain_->Download(from, numbers); }
+
+  double AdjointScale(std::span<const double> numbers) const override {
+    return chain_->precision().has_few_exponents ? ScaleOf(numbers) : 1;
+  }
+
+  Status AddGradients(LayerSpan layers, StateReader& states, StateReader& adjoints, double factor,
+                      Parameters& gradient) override {
+    return adjoint_->AddGradient(layers, states, adjoints, lanes_, factor, gradient);
+  }
+
+ private:
+  DeviceLayers(bool is_recorded, std::shared_ptr<DeviceLanes> streams, Lanes& lanes)
+      : is_recorded_(is_recorded), streams_(std::move(streams)), lanes_(lanes) {}
+
+  const bool is_recorded_;
+  std::shared_ptr<DeviceLanes> streams_;
+  Lanes& lanes_;
+  std::unique_ptr<DeviceChain> chain_;
+  std::unique_ptr<DeviceAdjoint> adjoint_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<DeviceMaker>> DeviceMaker::Make(const DeviceTarget& target,
+                                                       const StageToSolve& stage,
+                                                       const LaneSetting& setting,
+                                                       std::shared_ptr<RankChannel> channel) {
+  UCUDNN_ASSIGN_OR_RETURN(Lanes lanes, Lanes::Start(setting.lanes, setting.threads));
+  std::unique_ptr<DeviceMaker> made(new DeviceMaker(target, setting, std::move(lanes)));
+  UCUDNN_ASSIGN_OR_RETURN(made->streams_,
+                          DeviceLanes::Make(target, setting.lanes, channel != nullptr));
+  made->exchange_ = std::make_unique<DeviceExchange>(
+      target, std::move(channel), made->streams_, stage.peers, stage.partition.ranks(),
+      stage.stage.shape.Features() * stage.batch);
+  return made;
+}
+
+Result<std::unique_ptr<StageLayers>> DeviceMaker::Make(const StagePart& part) {
+  return DeviceLayers::Make(target_, part, setting_, streams_, lanes_);
+}
+
+}  // namespace ucudnn::multigrid

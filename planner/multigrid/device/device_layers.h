@@ -1,0 +1,46 @@
+// The layers of a rank's part of a stage on its device, block by block on lanes that are streams.
+#pragma once
+
+#include <memory>
+
+#include "base/status.h"
+#include "planner/multigrid/device/cycle_graphs.h"
+#include "planner/multigrid/device/device_exchange.h"
+#include "planner/multigrid/device/device_memory.h"
+#include "planner/multigrid/distributed/stage_layers.h"
+#include "planner/multigrid/stage_solver.h"
+
+namespace ucudnn::multigrid {
+
+struct LaneSetting {
+  int lanes = 1;
+  Lanes::Threads threads = Lanes::Threads::kCallersAlone;
+  bool is_recorded = false;    // cycles as graphs
+  size_t workspace_limit = 0;  // of all lanes together, bytes
+};
+
+class DeviceMaker : public StageMaker {
+ public:
+  // `channel` is null where the rank is alone; cycles are recorded only where it can be captured.
+  // What `target` points to outlives it.
+  static Result<std::unique_ptr<DeviceMaker>> Make(const DeviceTarget& target,
+                                                   const StageToSolve& stage,
+                                                   const LaneSetting& setting,
+                                                   std::shared_ptr<RankChannel> channel);
+
+  Result<std::unique_ptr<StageLayers>> Make(const StagePart& part) override;
+  Lanes& lanes() override { return lanes_; }
+  StateExchange& exchange() override { return *exchange_; }
+
+ private:
+  DeviceMaker(const DeviceTarget& target, const LaneSetting& setting, Lanes lanes)
+      : target_(target), setting_(setting), lanes_(std::move(lanes)) {}
+
+  DeviceTarget target_;
+  LaneSetting setting_;
+  Lanes lanes_;
+  std::shared_ptr<DeviceLanes> streams_;
+  std::unique_ptr<DeviceExchange> exchange_;
+};
+
+}  // namespace ucudnn::multigrid

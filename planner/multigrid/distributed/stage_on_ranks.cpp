@@ -1,0 +1,371 @@
+#include "planner/multigrid/distributed/stage_on_ranks.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "planner/multigrid/carried_start.h"
+#include "planner/multigrid/scaled_solve.h"
+
+namespace ucudnn::multigrid {
+
+using planner::NodeId;
+
+namespace {
+
+// By so much a scale may differ from the one that fits best.
+constexpr double kFarScale = 16;
+
+}  // namespace
+
+GatheredNeeds NeedsOf(CoarseOperator coarse, const Hierarchy& gathered) {
+  GatheredNeeds needs;
+  for (int number = 0; number < gathered.levels(); ++number) {
+    const Level& level = gathered.level(number);
+    for (int step = 0; step < level.steps; ++step) {
+      const LayerRanges ranges = LayersOf(coarse, level, step, 1);
+      for (int i = 0; i < ranges.count; ++i) {
+        const LayerRange& range = ranges.parts[i];
+        for (int layer = range.begin; layer < range.end; ++layer) needs.layers.push_back(layer);
+        needs.states.push_back(range.begin);
+      }
+    }
+  }
+  for (std::vector<int>* const numbers : {&needs.layers, &needs.states}) {
+    std::sort(numbers->begin(), numbers->end());
+    numbers->erase(std::unique(numbers->begin(), numbers->end()), numbers->end());
+  }
+  return needs;
+}
+
+StageOnRanks::StageOnRanks(const StageToSolve& stage, std::unique_ptr<StageMaker> maker)
+    : to_solve_(stage),
+      maker_(std::move(maker)),
+      gathers_(stage.partition.Gathers(stage.hierarchy)),
+      begin_(stage.partition.begins[stage.peers.rank() - stage.partition.first_rank]),
+      end_(stage.partition.begins[stage.peers.rank() - stage.partition.first_rank + 1]),
+      mirrored_(stage.hierarchy.Mirrored()) {}
+
+// Before anything is freed for which streams may wait.
+StageOnRanks::~StageOnRanks() { exchange().Close(); }
+
+Result<std::unique_ptr<StageOnRanks>> StageOnRanks::Make(const StageToSolve& stage,
+                                                         std::unique_ptr<StageMaker> maker) {
+  std::unique_ptr<StageOnRanks> made(new StageOnRanks(stage, std::move(maker)));
+  UCUDNN_RETURN_IF_ERROR(made->MakeLayers());
+  return made;
+}
+
+size_t StageOnRanks::LargestMessage() const {
+  size_t largest = 2;  // a first state, and what it was
+  if (!gathers_) return largest;
+  const int distributed = partition().distributed;
+  for (int p = 0; p < partition().ranks().count; ++p) {
+    const Hierarchy own = to_solve_.hierarchy.Part(partition().begins[p], partition().begins[p + 1],
+                                                   distributed + 1);
+    // Of each coarse step its right side and its state, and in front of all the first one.
+    largest = std::max(largest, 2 * static_cast<size_t>(own.level(distributed).steps) + 1);
+  }
+  return largest;
+}
+
+Status StageOnRanks::MakeLayers() {
+  const Hierarchy& hierarchy = to_solve_.hierarchy;
+  const int distributed = partition().distributed;
+  local_ = hierarchy.Part(begin_, end_, std::min(distributed + 1, hierarchy.levels()));
+  local_mirrored_ = local_.Mirrored();
+  const Stage& stage = to_solve_.stage;
+  part_ = {.input = stage.input, .shape = stage.shape, .steps = {}};
+  part_.steps.assign(stage.steps.begin() + begin_, stage.steps.begin() + end_);
+  const StagePart own = {.chain = to_solve_.chain,
+                         .stage = part_,
+                         .parameters = to_solve_.parameters,
+                         .hierarchy = local_,
+                         .mirrored = local_mirrored_,
+                         .coarse = to_solve_.coarse,
+                         .batch = to_solve_.batch,
+                         .h = to_solve_.h};
+  UCUDNN_RETURN_IF_ERROR(exchange().Reserve(LargestMessage()));
+  UCUDNN_ASSIGN_OR_RETURN(layers_, maker_->Make(own));
+  if (!gathers_) return Status::Ok();
+  coarse_ = hierarchy.CoarseLevels(distributed);
+  coarse_mirrored_ = coarse_.Mirrored();
+  needs_ = NeedsOf(to_solve_.coarse, coarse_);
+  gathered_parameters_.resize(is_gatherer() ? to_solve_.chain.graph.nodes.size() : 0);
+  UCUDNN_RETURN_IF_ERROR(GatherWeights());
+  if (!is_gatherer()) return Status::Ok();
+  UCUDNN_ASSIGN_OR_RETURN(gathered_layers_, maker_->Make({.chain = to_solve_.chain,
+                                                          .stage = stage,
+                                                          .parameters = gathered_parameters_,
+                                                          .hierarchy = coarse_,
+                                                          .mirrored = coarse_mirrored_,
+                                                          .coarse = to_solve_.coarse,
+                                                          .batch = to_solve_.batch,
+                                                          .h = to_solve_.h,
+                                                          .used = needs_.layers,
+                                                          .has_gradients = false}));
+  return Status::Ok();
+}
+
+RankPart StageOnRanks::PartOf(bool is_reversed, Propagator& propagator, Propagator* gathered) {
+  RankPart part;
+  part.exchange = &exchange();
+  part.line = {partition().ranks(), is_reversed};
+  part.position = part.line.PositionOf(to_solve_.peers.rank());
+  part.hierarchy = is_reversed ? &local_mirrored_ : &local_;
+  part.propagator = &propagator;
+  part.distributed = partition().distributed;
+  if (!gathers_) return part;
+  part.gathers = true;
+  part.gatherer = partition().first_rank;
+  part.relaxes_gathered = coarse_.levels() > 1;
+  part.coarse_begins.push_back(0);
+  for (int p = 0; p < part.line.ranks.count; ++p) {
+    const int at = part.line.RankOf(p) - partition().first_rank;
+    const Hierarchy own = to_solve_.hierarchy.Part(
+        partition().begins[at], partition().begins[at + 1], partition().distributed + 1);
+    part.coarse_begins.push_back(part.coarse_begins.back() +
+                                 own.level(partition().distributed).steps);
+  }
+  if (!is_gatherer()) return part;
+  part.coarse_hierarchy = is_reversed ? &coarse_mirrored_ : &coarse_;
+  part.coarse_propagator = gathered;
+  return part;
+}
+
+Status StageOnRanks::MakeWay(bool is_reversed, Propagator& propagator, Propagator* gathered,
+                             Way& way) {
+  way.propagator = &propagator;
+  way.part = PartOf(is_reversed, propagator, gathered);
+  UCUDNN_ASSIGN_OR_RETURN(way.given, propagator.Create());
+  UCUDNN_ASSIGN_OR_RETURN(way.system,
+                          DistributedSystem::Make(way.part, lanes(), to_solve_.storage));
+  return Status::Ok();
+}
+
+Status StageOnRanks::MakeForward() {
+  Propagator* propagator = &layers_->chain();
+  if (to_solve_.notes_timeline && to_solve_.hierarchy.levels() > 1) {
+    timed_ = std::make_unique<TimedPropagator>(*propagator, local_, lanes().count());
+    propagator = timed_.get();
+  }
+  return MakeWay(false, *propagator, gathered_layers_ ? &gathered_layers_->chain() : nullptr,
+                 forward_);
+}
+
+Status StageOnRanks::MakeBackward() {
+  UCUDNN_ASSIGN_OR_RETURN(Propagator* const adjoint, layers_->Adjoint());
+  Propagator* gathered = nullptr;
+  if (is_gatherer()) {
+    UCUDNN_ASSIGN_OR_RETURN(gathered, gathered_layers_->Adjoint());
+  }
+  UCUDNN_RETURN_IF_ERROR(MakeWay(true, *adjoint, gathered, backward_));
+  UCUDNN_ASSIGN_OR_RETURN(forward_.trajectory, Trajectory::Make(forward_.system->local(), local_,
+                                                                layers_->chain(), lanes().count()));
+  UCUDNN_ASSIGN_OR_RETURN(
+      backward_.trajectory,
+      Trajectory::Make(backward_.system->local(), local_mirrored_, *adjoint, lanes().count()));
+  layers_->LineariseAt(*forward_.trajectory);
+  if (!is_gatherer()) return Status::Ok();
+  gathered_states_.states.resize(to_solve_.stage.steps.size(), nullptr);
+  for (const int number : needs_.states) {
+    UCUDNN_ASSIGN_OR_RETURN(gathered_states_.states[number], gathered->Create());
+  }
+  gathered_layers_->LineariseAt(gathered_states_);
+  return Status::Ok();
+}
+
+int StageOnRanks::OwnerOf(int layer) const {
+  const std::vector<int>& begins = partition().begins;
+  const auto behind = std::upper_bound(begins.begin(), begins.end(), layer);
+  return partition().first_rank + static_cast<int>(behind - begins.begin()) - 1;
+}
+
+// One message of each rank: of each layer that is needed the weights and biases of its nodes.
+Status StageOnRanks::GatherWeights() {
+  Peers& peers = to_solve_.peers;
+  const auto for_each = [&](int owner, const auto& visit) {
+    for (const int layer : needs_.layers) {
+      if (OwnerOf(layer) != owner) continue;
+      for (const NodeId id : to_solve_.stage.steps[layer].transformation) visit(id);
+    }
+  };
+  if (!is_gatherer()) {
+    std::vector<double> message;
+    for_each(peers.rank(), [&](NodeId id) {
+      const NodeWeights& node = to_solve_.parameters[id];
+      message.push_back(static_cast<double>(node.weights.size()));
+      message.push_back(static_cast<double>(node.bias.size()));
+      message.insert(message.end(), node.weights.begin(), node.weights.end());
+      message.insert(message.end(), node.bias.begin(), node.bias.end());
+    });
+    return peers.Send(partition().first_rank, message);
+  }
+  for_each(peers.rank(), [&](NodeId id) { gathered_parameters_[id] = to_solve_.parameters[id]; });
+  for (int i = 1; i < partition().ranks().count; ++i) {
+    const int owner = partition().first_rank + i;
+    UCUDNN_ASSIGN_OR_RETURN(const std::vector<double> message, peers.Receive(owner));
+    auto next = message.begin();
+    for_each(owner, [&](NodeId id) {
+      NodeWeights& node = gathered_parameters_[id];
+      const auto weights = static_cast<int64_t>(*next++);
+      const auto biases = static_cast<int64_t>(*next++);
+      node.weights.assign(next, next + weights);
+      node.bias.assign(next + weights, next + weights + biases);
+      next += weights + biases;
+    });
+  }
+  return Status::Ok();
+}
+
+Status StageOnRanks::GatherStates() {
+  Propagator& chain = layers_->chain();
+  for (const int number : needs_.states) {
+    const int owner = OwnerOf(number);
+    const State gathered = is_gatherer() ? gathered_states_.states[number] : nullptr;
+    if (owner == to_solve_.peers.rank()) {
+      UCUDNN_ASSIGN_OR_RETURN(const State state, forward_.trajectory->At(number - begin_, 0));
+      UCUDNN_RETURN_IF_ERROR(is_gatherer()
+                                 ? chain.Combine(gathered, 0, 1, state, 0)
+                                 : exchange().Send(partition().first_rank, {&state, 1}));
+    } else if (is_gatherer()) {
+      UCUDNN_RETURN_IF_ERROR(exchange().Receive(owner, {&gathered, 1}));
+    }
+  }
+  return chain.Join();
+}
+
+Status StageOnRanks::SetFirst(Start start, Way& way) {
+  DistributedSystem& system = *way.system;
+  if (start != Start::kPrevious) {
+    return system.has_first() ? system.local().SetFirst(way.given) : Status::Ok();
+  }
+  const auto carry_over = [&](State from) {
+    return CarryOver(system.local(), *way.part.hierarchy, *way.propagator, lanes(),
+                     {way.given, from});
+  };
+  if (system.has_first()) {
+    const State states[] = {way.given, system.local().first()};
+    std::vector<StateMessage> sends;
+    for (int p = 1; p < way.part.line.ranks.count; ++p) {
+      sends.push_back({way.part.line.RankOf(p), states});
+    }
+    UCUDNN_RETURN_IF_ERROR(exchange().Begin(sends, {}));
+    UCUDNN_RETURN_IF_ERROR(carry_over(states[1]));
+    return system.local().SetFirst(way.given);
+  }
+  if (way.before == nullptr) {
+    UCUDNN_ASSIGN_OR_RETURN(way.before, way.propagator->Create());
+  }
+  const State states[] = {way.given, way.before};
+  UCUDNN_RETURN_IF_ERROR(exchange().Receive(way.part.line.RankOf(0), states));
+  UCUDNN_RETURN_IF_ERROR(way.propagator->Join());
+  return carry_over(way.before);
+}
+
+std::optional<CycleTimeline> StageOnRanks::Timeline() const {
+  return timed_ ? std::optional(timed_->Timeline()) : std::nullopt;
+}
+
+Status StageOnRanks::LoadWeights() {
+  UCUDNN_RETURN_IF_ERROR(layers_->LoadWeights());
+  if (gathers_) UCUDNN_RETURN_IF_ERROR(GatherWeights());
+  return is_gatherer() ? gathered_layers_->LoadWeights() : Status::Ok();
+}
+
+Result<Solution> StageOnRanks::SolveForward(const double* first, const SolveOptions& options,
+                                            double* last) {
+  if (!forward_.system) UCUDNN_RETURN_IF_ERROR(MakeForward());
+  DistributedSystem& system = *forward_.system;
+  if (system.has_first()) UCUDNN_RETURN_IF_ERROR(layers_->Upload(first, forward_.given));
+  UCUDNN_RETURN_IF_ERROR(SetFirst(options.start, forward_));
+  SolveOptions timed_options(options);
+  if (timed_) {
+    timed_->Begin();
+    timed_options.watch = [&](int cycle, double residual) {
+      timed_->EndCycle();
+      if (options.watch) options.watch(cycle, residual);
+    };
+  }
+  UCUDNN_ASSIGN_OR_RETURN(Solution solution, Solve(system, to_solve_.hierarchy, timed_options));
+  if (forward_.trajectory) forward_.trajectory->Reset();
+  UCUDNN_RETURN_IF_ERROR(forward_.propagator->Wait());
+  UCUDNN_RETURN_IF_ERROR(exchange().Check());
+  if (system.has_last()) {
+    UCUDNN_RETURN_IF_ERROR(layers_->Download(system.local().last(), last));
+  }
+  return solution;
+}
+
+Result<double> StageOnRanks::AdjointScale(const double* numbers) {
+  double scale = 1;
+  if (backward_.system->has_first()) {
+    scale = layers_->AdjointScale(
+        {numbers, static_cast<size_t>(to_solve_.stage.shape.Features() * to_solve_.batch)});
+  }
+  if (partition().ranks().count == 1) return scale;
+  UCUDNN_ASSIGN_OR_RETURN(const auto scales, exchange().Gather({&scale, 1}));
+  return scales.back().front();
+}
+
+// The adjoint is linear: it is solved scaled, and so are the tolerance and what comes of it.
+Result<Solution> StageOnRanks::SolveBackward(const double* last_adjoint,
+                                             const SolveOptions& options, double* first_adjoint,
+                                             Parameters& gradient, const GradientWatch& watch) {
+  if (!backward_.system) UCUDNN_RETURN_IF_ERROR(MakeBackward());
+  DistributedSystem& system = *backward_.system;
+  UCUDNN_ASSIGN_OR_RETURN(const double fitting, AdjointScale(last_adjoint));
+  SolveOptions own_options(options);
+  if (own_options.start != Start::kPrevious) {
+    scale_ = fitting;
+  } else if (fitting > kFarScale * scale_ || scale_ > kFarScale * fitting) {
+    // The states as they are have a scale that is not this one's.
+    own_options.start = Start::kBroadcast;
+    scale_ = fitting;
+  }
+  const double scale = scale_;
+  const int64_t size = to_solve_.stage.shape.Features() * to_solve_.batch;
+  if (system.has_first()) {
+    std::vector<double> scaled;
+    if (scale != 1) {
+      scaled.assign(last_adjoint, last_adjoint + size);
+      for (double& number : scaled) number *= scale;
+      last_adjoint = scaled.data();
+    }
+    UCUDNN_RETURN_IF_ERROR(layers_->Upload(last_adjoint, backward_.given));
+  }
+  UCUDNN_RETURN_IF_ERROR(SetFirst(own_options.start, backward_));
+  if (gathers_) UCUDNN_RETURN_IF_ERROR(GatherStates());
+  UCUDNN_ASSIGN_OR_RETURN(Solution solution, SolveScaled(system, mirrored_, own_options, scale));
+  backward_.trajectory->Reset();
+  UCUDNN_RETURN_IF_ERROR(backward_.propagator->Wait());
+  UCUDNN_RETURN_IF_ERROR(exchange().Check());
+  UCUDNN_RETURN_IF_ERROR(AddGradients(to_solve_.h / scale, gradient, watch));
+  if (!system.has_last()) return solution;
+  UCUDNN_RETURN_IF_ERROR(layers_->Download(system.local().last(), first_adjoint));
+  for (int64_t i = 0; scale != 1 && i < size; ++i) first_adjoint[i] /= scale;
+  return solution;
+}
+
+Status StageOnRanks::AddGradients(double factor, Parameters& gradient,
+                                  const GradientWatch& watch) {
+  const int layers = end_ - begin_;
+  const int coarsening = local_.level(0).coarsening;
+  // Who watches sends what is complete while the rest is computed.
+  constexpr int kBlocksOfALane = 4;
+  const int at_once = watch ? kBlocksOfALane * lanes().count() * coarsening : layers;
+  for (int begin = 0; begin < layers; begin += at_once) {
+    const int end = std::min(begin + at_once, layers);
+    UCUDNN_RETURN_IF_ERROR(layers_->AddGradients({begin, end}, *forward_.trajectory,
+                                                 *backward_.trajectory, factor, gradient));
+    if (!watch) continue;
+    std::vector<NodeId> nodes;
+    for (int n = begin; n < end; ++n) {
+      const std::vector<NodeId>& of_step = part_.steps[n].transformation;
+      nodes.insert(nodes.end(), of_step.begin(), of_step.end());
+    }
+    UCUDNN_RETURN_IF_ERROR(watch(nodes));
+  }
+  return Status::Ok();
+}
+
+}  // namespace ucudnn::multigrid

@@ -1,0 +1,99 @@
+// One stage of a network, solved both ways by the ranks that have its layers, as one of them sees
+// it: its own layers, wherever they are computed (stage_layers.h), and of one rank those of the
+// levels that it solves for all.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/status.h"
+#include "planner/multigrid/distributed/distributed_system.h"
+#include "planner/multigrid/distributed/stage_layers.h"
+#include "planner/multigrid/stage_solver.h"
+#include "planner/multigrid/timed_propagator.h"
+#include "planner/multigrid/trajectory.h"
+
+namespace ucudnn::multigrid {
+
+// The layers whose weights the levels of `gathered` read, and the states at which their adjoint is
+// linearised, both in rising order.
+struct GatheredNeeds {
+  std::vector<int> layers;
+  std::vector<int> states;
+};
+GatheredNeeds NeedsOf(CoarseOperator coarse, const Hierarchy& gathered);
+
+class StageOnRanks : public StageSolver {
+ public:
+  static Result<std::unique_ptr<StageOnRanks>> Make(const StageToSolve& stage,
+                                                    std::unique_ptr<StageMaker> maker);
+  ~StageOnRanks() override;
+
+  Status LoadWeights() override;
+  Result<Solution> SolveForward(const double* first, const SolveOptions& options,
+                                double* last) override;
+  Result<Solution> SolveBackward(const double* last_adjoint, const SolveOptions& options,
+                                 double* first_adjoint, Parameters& gradient,
+                                 const GradientWatch& watch) override;
+  std::optional<CycleTimeline> Timeline() const override;
+
+ private:
+  // States of the whole chain by their number, as other ranks sent them.
+  class GatheredStates : public StateReader {
+   public:
+    Result<State> At(int number, int) override { return states[number]; }
+    std::vector<State> states;
+  };
+  // One way of solving: the chain's states, or its adjoint's.
+  struct Way {
+    Propagator* propagator = nullptr;  // of this rank's layers
+    RankPart part;
+    std::unique_ptr<DistributedSystem> system;
+    std::optional<Trajectory> trajectory;
+    State given = nullptr;   // what solves begin with is copied into it
+    State before = nullptr;  // what it was before; null until it is needed
+  };
+
+  StageOnRanks(const StageToSolve& stage, std::unique_ptr<StageMaker> maker);
+  Status MakeLayers();
+  Status MakeForward();
+  Status MakeBackward();
+  Status MakeWay(bool is_reversed, Propagator& propagator, Propagator* gathered, Way& way);
+  RankPart PartOf(bool is_reversed, Propagator& propagator, Propagator* gathered);
+  // The most states that one message has.
+  size_t LargestMessage() const;
+  bool is_gatherer() const { return gathers_ && to_solve_.peers.rank() == partition().first_rank; }
+  const Partition& partition() const { return to_solve_.partition; }
+  StateExchange& exchange() const { return maker_->exchange(); }
+  Lanes& lanes() const { return maker_->lanes(); }
+  int OwnerOf(int layer) const;  // its rank
+  // Brings what the gathered levels need of other ranks' layers to the gathering one.
+  Status GatherWeights();
+  Status GatherStates();
+  // Makes `way.given`, on the first rank of the way, the first state of its system. Where the solve
+  // starts from the states as they are, all ranks add what it changed by to theirs.
+  Status SetFirst(Start start, Way& way);
+  // The scale that fits adjoints which begin with `numbers`, on the last rank.
+  Result<double> AdjointScale(const double* numbers);
+  Status AddGradients(double factor, Parameters& gradient, const GradientWatch& watch);
+
+  const StageToSolve to_solve_;
+  const std::unique_ptr<StageMaker> maker_;
+  const bool gathers_;
+  const int begin_, end_;  // this rank's layers
+  Stage part_;
+  Hierarchy mirrored_, local_, local_mirrored_, coarse_, coarse_mirrored_;
+  std::unique_ptr<StageLayers> layers_;
+  std::unique_ptr<TimedPropagator> timed_;  // the chain's; null: nobody asks for a timeline
+  Way forward_, backward_;
+  double scale_ = 1;  // of the adjoints as they are
+
+  // Where levels are gathered.
+  GatheredNeeds needs_;
+  Parameters gathered_parameters_;
+  std::unique_ptr<StageLayers> gathered_layers_;
+  GatheredStates gathered_states_;
+};
+
+}  // namespace ucudnn::multigrid

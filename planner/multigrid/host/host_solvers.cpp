@@ -1,0 +1,166 @@
+#include "planner/multigrid/host/host_solvers.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "planner/multigrid/distributed/stage_on_ranks.h"
+#include "planner/multigrid/host/propagators.h"
+#include "planner/multigrid/host/stage.h"
+
+namespace ucudnn::multigrid {
+namespace {
+
+class HostLayers : public StageLayers {
+ public:
+  static Result<std::unique_ptr<StageLayers>> Make(const StagePart& part, Lanes& lanes) {
+    std::unique_ptr<HostLayers> made(new HostLayers(part, lanes));
+    UCUDNN_ASSIGN_OR_RETURN(made->stage_, HostStage::Make(part.chain, part.stage, part.parameters,
+                                                          part.batch, lanes.count(), part.used));
+    UCUDNN_ASSIGN_OR_RETURN(made->chain_,
+                            HostChain::Make(*made->stage_, part.hierarchy, part.coarse, part.h));
+    return std::unique_ptr<StageLayers>(std::move(made));
+  }
+
+  Propagator& chain() override { return *chain_; }
+  Result<Propagator*> Adjoint() override {
+    if (!adjoint_) {
+      UCUDNN_ASSIGN_OR_RETURN(
+          adjoint_, HostAdjoint::Make(*stage_, part_.mirrored, part_.coarse, part_.h));
+    }
+    return static_cast<Propagator*>(adjoint_.get());
+  }
+  void LineariseAt(StateReader& states) override { adjoint_->LineariseAt(states); }
+
+  // The adjoint's means are the chain's.
+  Status LoadWeights() override { return chain_->WeightsChanged(); }
+
+  Status Upload(const double* numbers, State to) override {
+    std::copy_n(numbers, stage_->state_size(), HostStates::Numbers(to));
+    return Status::Ok();
+  }
+  Status Download(State from, double* numbers) override {
+    std::copy_n(HostStates::Numbers(from), stage_->state_size(), numbers);
+    return Status::Ok();
+  }
+
+  Status AddGradients(LayerSpan layers, StateReader& states, StateReader& adjoints, double factor,
+                      Parameters& gradient) override {
+    const int coarsening = part_.hierarchy.level(0).coarsening;
+    const int blocks = (layers.end - layers.begin + coarsening - 1) / coarsening;
+    return lanes_.ForEach(blocks, [&](int block, int lane) -> Status {
+      const int begin = layers.begin + block * coarsening;
+      for (int n = begin; n < std::min(begin + coarsening, layers.end); ++n) {
+        UCUDNN_ASSIGN_OR_RETURN(const State state, states.At(n, lane));
+        UCUDNN_ASSIGN_OR_RETURN(const State adjoint, adjoints.At(stage_->steps() - 1 - n, lane));
+        stage_->AddStepGradient(n, factor, HostStates::Numbers(state), HostStates::Numbers(adjoint),
+                                gradient, lane);
+      }
+      return Status::Ok();
+    });
+  }
+
+ private:
+  HostLayers(const StagePart& part, Lanes& lanes) : part_(part), lanes_(lanes) {}
+
+  const StagePart part_;
+  Lanes& lanes_;
+  std::optional<HostStage> stage_;
+  std::unique_ptr<HostChain> chain_;
+  std::unique_ptr<HostAdjoint> adjoint_;
+};
+
+// States as messages of numbers, one behind the other.
+class HostExchange : public StateExchange {
+ public:
+  HostExchange(Peers& peers, RankRange ranks, int64_t state_size)
+      : peers_(peers), ranks_(ranks), size_(state_size) {}
+
+  Status Reserve(size_t) override { return Status::Ok(); }
+  Status Begin(std::span<const StateMessage> sends,
+               std::span<const StateMessage> receives) override {
+    for (const StateMessage& message : sends) UCUDNN_RETURN_IF_ERROR(SendOne(message));
+    for (const StateMessage& message : receives) {
+      awaited_.push_back({message.rank, {message.states.begin(), message.states.end()}});
+    }
+    return Status::Ok();
+  }
+  Status Finish(int) override {
+    for (const Awaited& message : awaited_) UCUDNN_RETURN_IF_ERROR(ReceiveOne(message));
+    awaited_.clear();
+    return Status::Ok();
+  }
+  Result<std::vector<std::vector<double>>> Gather(std::span<const double> mine) override {
+    return GatherNumbers(peers_, ranks_, mine);
+  }
+
+ private:
+  struct Awaited {
+    int rank = 0;
+    std::vector<State> states;
+  };
+
+  std::span<double> NumbersOf(State state) const {
+    return {HostStates::Numbers(state), static_cast<size_t>(size_)};
+  }
+  Status SendOne(const StateMessage& message) {
+    if (message.states.size() == 1) return peers_.Send(message.rank, NumbersOf(message.states[0]));
+    std::vector<double> numbers;
+    numbers.reserve(message.states.size() * size_);
+    for (const State state : message.states) {
+      const std::span<const double> of_state = NumbersOf(state);
+      numbers.insert(numbers.end(), of_state.begin(), of_state.end());
+    }
+    return peers_.Send(message.rank, numbers);
+  }
+  Status ReceiveOne(const Awaited& message) {
+    if (message.states.size() == 1) {
+      return ReceiveInto(peers_, message.rank, NumbersOf(message.states[0]));
+    }
+    std::vector<double> numbers(message.states.size() * size_);
+    UCUDNN_RETURN_IF_ERROR(ReceiveInto(peers_, message.rank, numbers));
+    for (size_t i = 0; i < message.states.size(); ++i) {
+      std::copy_n(numbers.begin() + static_cast<int64_t>(i) * size_, size_,
+                  HostStates::Numbers(message.states[i]));
+    }
+    return Status::Ok();
+  }
+
+  Peers& peers_;
+  RankRange ranks_;
+  int64_t size_;
+  std::vector<Awaited> awaited_;
+};
+
+class HostMaker : public StageMaker {
+ public:
+  HostMaker(const StageToSolve& stage, Lanes& lanes)
+      : lanes_(lanes),
+        exchange_(stage.peers, stage.partition.ranks(), stage.stage.shape.Features() * stage.batch) {
+  }
+
+  Result<std::unique_ptr<StageLayers>> Make(const StagePart& part) override {
+    return HostLayers::Make(part, lanes_);
+  }
+  Lanes& lanes() override { return lanes_; }
+  StateExchange& exchange() override { return exchange_; }
+
+ private:
+  Lanes& lanes_;
+  HostExchange exchange_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<HostSolvers>> HostSolvers::Make(int threads) {
+  UCUDNN_ASSIGN_OR_RETURN(Lanes lanes, Lanes::Start(threads));
+  return std::unique_ptr<HostSolvers>(new HostSolvers(std::move(lanes)));
+}
+
+Result<std::unique_ptr<StageSolver>> HostSolvers::Make(const StageToSolve& stage) {
+  UCUDNN_ASSIGN_OR_RETURN(auto made,
+                          StageOnRanks::Make(stage, std::make_unique<HostMaker>(stage, lanes_)));
+  return std::unique_ptr<StageSolver>(std::move(made));
+}
+
+}  // namespace ucudnn::multigrid

@@ -1,0 +1,25 @@
+// Stages whose layers are computed on the host, in double precision, by threads.
+#pragma once
+
+#include <memory>
+
+#include "base/status.h"
+#include "planner/multigrid/lanes.h"
+#include "planner/multigrid/stage_solver.h"
+
+namespace ucudnn::multigrid {
+
+class HostSolvers : public StageSolvers {
+ public:
+  // With so many threads. An error where the system gives no more.
+  static Result<std::unique_ptr<HostSolvers>> Make(int threads);
+
+  Result<std::unique_ptr<StageSolver>> Make(const StageToSolve& stage) override;
+
+ private:
+  explicit HostSolvers(Lanes lanes) : lanes_(std::move(lanes)) {}
+
+  Lanes lanes_;
+};
+
+}  // namespace ucudnn::multigrid

@@ -1,0 +1,43 @@
+// One stage of a chain as a network's solver is made for it, on one rank; it stays where it is made.
+#pragma once
+
+#include "planner/multigrid/distributed/thread_ranks.h"
+#include "planner/multigrid/stage_solver.h"
+#include "unit/planner/multigrid/plain_chain.h"
+
+namespace ucudnn::multigrid {
+
+class AloneStage {
+ public:
+  // `chain` outlives it.
+  AloneStage(const WeightedChain& chain, const SolveSetting& setting)
+      : chain_(chain),
+        setting_(setting),
+        hierarchy_(*Hierarchy::Make(static_cast<int>(chain.stage().steps.size()),
+                                    setting.coarsening, setting.levels)),
+        partition_{.first_rank = 0,
+                   .begins = {0, hierarchy_.level(0).steps},
+                   .distributed = hierarchy_.levels()} {}
+
+  StageToSolve ToSolve() {
+    return {.chain = chain_.chain,
+            .stage = chain_.stage(),
+            .parameters = chain_.parameters,
+            .hierarchy = hierarchy_,
+            .partition = partition_,
+            .peers = ranks_.At(0),
+            .coarse = setting_.coarse,
+            .storage = setting_.storage,
+            .batch = chain_.batch,
+            .h = setting_.h};
+  }
+
+ private:
+  const WeightedChain& chain_;
+  SolveSetting setting_;
+  Hierarchy hierarchy_;
+  Partition partition_;
+  ThreadRanks ranks_{1};
+};
+
+}  // namespace ucudnn::multigrid

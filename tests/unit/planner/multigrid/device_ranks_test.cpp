@@ -1,0 +1,183 @@
+// A network whose ranks have a device each, or share one, against the same network on one device: the
+// same numbers, to the bit.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "planner/multigrid/device/device_solvers.h"
+#include "planner/multigrid/distributed/thread_ranks.h"
+#include "support/device.h"
+#include "support/stand_in.h"
+#include "unit/planner/multigrid/adjoint_solve.h"
+#include "unit/planner/multigrid/drawn_net.h"
+#include "unit/planner/multigrid/plain_chain.h"
+#include "unit/planner/multigrid/rank_passes.h"
+
+namespace ucudnn::multigrid {
+namespace {
+
+// The stand-in's devices, as many as HOSTGPU_DEVICES says.
+class Devices {
+ public:
+  Devices() {
+    EXPECT_EQ(cuInit(0), CUDA_SUCCESS);
+    int count = 0;
+    EXPECT_EQ(cuDeviceGetCount(&count), CUDA_SUCCESS);
+    contexts_.resize(count);
+    for (int device = 0; device < count; ++device) {
+      EXPECT_EQ(cuDevicePrimaryCtxRetain(&contexts_[device], device), CUDA_SUCCESS);
+    }
+  }
+  ~Devices() {
+    for (size_t device = 0; device < contexts_.size(); ++device) {
+      cuDevicePrimaryCtxRelease(static_cast<CUdevice>(device));
+    }
+  }
+  int count() const { return static_cast<int>(contexts_.size()); }
+  DeviceTarget Target(int device, const Precision& precision = kSinglePrecision) const {
+    return {cuda::GetDriver(), &functions_, contexts_[device], &precision};
+  }
+
+ private:
+  const cudnn::Functions functions_ = test::StandIn();
+  std::vector<CUcontext> contexts_;
+};
+
+class DeviceRanks : public ::testing::Test {
+ protected:
+  // Rank r's solvers, on device r, or all on the first.
+  Result<PassResults> Run(int ranks, Way way, bool share, const WeightedChain& net,
+                     const NetworkSettings& settings,
+                     const Precision& precision = kSinglePrecision) {
+    std::vector<std::unique_ptr<DeviceSolvers>> solvers;
+    for (int rank = 0; rank < ranks; ++rank) {
+      solvers.push_back(std::make_unique<DeviceSolvers>(
+          devices.Target(share ? 0 : rank, precision),
+          DeviceSetting{.way = way, .lanes = 3, .workspace_limit = 1 << 20}));
+    }
+    Result<PassResults> passes = RunOn(ranks, net, settings, nullptr,
+                                  [&](int rank) { return solvers[rank].get(); });
+    transport = solvers[0]->transport();
+    return passes;
+  }
+
+  static NetworkSettings SettingsOf(const WeightedChain& net) {
+    NetworkSettings settings;
+    settings.time = 1;
+    settings.batch = net.batch;
+    settings.coarsening = {4};
+    settings.forward.measures_start = settings.backward.measures_start = true;
+    return settings;
+  }
+
+  const Devices devices;
+  std::string transport;
+};
+
+TEST_F(DeviceRanks, TheirNumberChangesNoBit) {
+  ASSERT_GE(devices.count(), 5);
+  std::mt19937_64 random(40);
+  const WeightedChain net = DrawnChain({.steps = 45, .channels = 2, .extent = 4}, random, 1,
+                                       std::nullopt, 2);
+  int compared = 0;
+  for (const CoarseOperator coarse :
+       {CoarseOperator::kInject, CoarseOperator::kMean, CoarseOperator::kSum2}) {
+    for (const Storage storage : {Storage::kAll, Storage::kCPoints}) {
+      NetworkSettings settings = SettingsOf(net);
+      settings.coarse = coarse;
+      settings.storage = storage;
+      settings.forward.start = settings.backward.start =
+          storage == Storage::kAll ? Start::kPrevious : Start::kNested;
+      const Result<PassResults> alone = Run(1, Way::kOneByOne, true, net, settings);
+      ASSERT_TRUE(alone.ok()) << alone.message();
+      EXPECT_EQ(transport, "");
+      for (const Way way : {Way::kOneByOne, Way::kStreams, Way::kThreads}) {
+        for (int ranks = 2; ranks <= 5; ++ranks) {
+          for (const int distributed : {1, 2}) {
+            settings.distributed = distributed;
+            if (distributed == 2 && ranks > 2) continue;  // 11 coarse layers are two blocks of four
+            const bool share = ranks % 2 == 0;
+            SCOPED_TRACE(std::string(NameOf(way)) + " on " + std::to_string(ranks) + ", " +
+                         NameOf(coarse) + ", distributed " + std::to_string(distributed));
+            const Result<PassResults> passes = Run(ranks, way, share, net, settings);
+            ASSERT_TRUE(passes.ok()) << passes.message();
+            EXPECT_TRUE(*passes == *alone);
+            EXPECT_EQ(transport, share ? "loopback" : "peer");
+            ++compared;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_EQ(compared, 3 * 2 * 3 * 5);
+}
+
+TEST_F(DeviceRanks, OneLayerAfterTheOtherIsSerialPropagation) {
+  std::mt19937_64 random(41);
+  const WeightedChain net = DrawnChain({.steps = 22, .channels = 2, .extent = 4}, random);
+  NetworkSettings settings = SettingsOf(net);
+  settings.method = Method::kPartitioned;
+  const Result<PassResults> alone = Run(1, Way::kOneByOne, true, net, settings);
+  ASSERT_TRUE(alone.ok()) << alone.message();
+  for (const int ranks : {2, 3}) {
+    const Result<PassResults> passes = Run(ranks, Way::kStreams, false, net, settings);
+    ASSERT_TRUE(passes.ok()) << passes.message();
+    EXPECT_TRUE(*passes == *alone) << ranks;
+  }
+}
+
+// Small adjoints, which half precision holds scaled alone.
+TEST_F(DeviceRanks, InHalfPrecisionAllScaleAlike) {
+  std::mt19937_64 random(42);
+  const WeightedChain net = DrawnChain({.steps = 16, .channels = 2, .extent = 4}, random);
+  NetworkSettings settings = SettingsOf(net);
+  const Precision& half = **ParsePrecision("fp16");
+  const Result<PassResults> alone = Run(1, Way::kOneByOne, true, net, settings, half);
+  ASSERT_TRUE(alone.ok()) << alone.message();
+  const Result<PassResults> passes = Run(3, Way::kOneByOne, false, net, settings, half);
+  ASSERT_TRUE(passes.ok()) << passes.message();
+  EXPECT_TRUE(*passes == *alone);
+}
+
+TEST_F(DeviceRanks, WaysThatSeveralDoNotHaveAreRefusedByAll) {
+  std::mt19937_64 random(43);
+  const WeightedChain net = DrawnChain({.steps = 16, .channels = 2, .extent = 4}, random);
+  const Result<PassResults> grouped = Run(2, Way::kGrouped, false, net, SettingsOf(net));
+  ASSERT_FALSE(grouped.ok());
+  EXPECT_EQ(grouped.message(),
+            "--way grouped puts all blocks of a stage side by side on one device; on several one, "
+            "streams or threads is expected");
+  const Result<PassResults> recorded = Run(2, Way::kStreamsRecorded, false, net, SettingsOf(net));
+  ASSERT_FALSE(recorded.ok());
+  EXPECT_NE(recorded.message().find("cannot be captured in a CUDA graph"), std::string::npos);
+}
+
+// One that fails while others wait for its states, on the host and on their streams.
+TEST_F(DeviceRanks, OneThatFailsEndsAll) {
+  std::mt19937_64 random(44);
+  const WeightedChain net = DrawnChain({.steps = 32, .channels = 2, .extent = 4}, random);
+  for (const bool share : {false, true}) {
+    NetworkSettings settings = SettingsOf(net);
+    std::vector<std::unique_ptr<DeviceSolvers>> solvers;
+    for (int rank = 0; rank < 3; ++rank) {
+      solvers.push_back(std::make_unique<DeviceSolvers>(devices.Target(share ? 0 : rank),
+                                                        DeviceSetting{.way = Way::kStreams}));
+    }
+    ThreadRanks job(3);
+    const Status status = RunOnThreads(job, 3, [&](Peers& peers) -> Status {
+      NetworkSettings own = settings;
+      own.peers = &peers;
+      own.stage_solvers = solvers[peers.rank()].get();
+      UCUDNN_ASSIGN_OR_RETURN(const Placement placement, PlacementOf(net.chain, own, 3));
+      const Parameters parameters = ParametersOf(peers.rank(), placement, net.parameters);
+      UCUDNN_ASSIGN_OR_RETURN(const auto network, HostNetwork::Make(net.chain, parameters, own));
+      if (peers.rank() == 1) return Status::Error("rank 1 gives up");
+      return network->Forward(net.first.data()).status();
+    });
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.message(), "rank 1 gives up");
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn::multigrid
