@@ -1,6 +1,7 @@
 #include "command/multigrid_ranks.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/options.h"
 #include "base/text.h"
@@ -102,9 +103,10 @@ Status MultigridRanks::Run(const std::function<Status(multigrid::Peers&)>& work)
   }
   Status status = work_and_meet(*process_);
   if (status.ok()) return status;
-  others_failed_ = process_->Failure().has_value();
+  const std::optional<std::string> failure = process_->Failure();
+  others_failed_ = failure.has_value();
   process_->Fail(status.message());
-  return status;
+  return failure ? Status::Error(*failure) : status;
 }
 
 }  // namespace ucudnn::command

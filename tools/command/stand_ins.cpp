@@ -15,6 +15,9 @@ Status UseStandIns() {
     const Result<SharedLibrary> library = SharedLibrary::Open(path);
     if (!library.ok()) return library.status();
   }
+  // Between processes alone, and not of every build.
+  const std::string nccl = installation.host_folder + "/libnccl.so.2";
+  if (FileExists(nccl)) UCUDNN_RETURN_IF_ERROR(SharedLibrary::Open(nccl).status());
   setenv("UCUDNN_REAL_CUDNN", installation.host_cudnn.c_str(), 1);
   return Status::Ok();
 }

@@ -13,7 +13,7 @@ class RankChannel::PeersGatherer : public transport::Gatherer {
   Result<std::vector<std::string>> Gather(std::string_view mine, std::string_view) override {
     std::vector<double> numbers(1 + (mine.size() + sizeof(double) - 1) / sizeof(double));
     numbers[0] = static_cast<double>(mine.size());
-    std::memcpy(numbers.data() + 1, mine.data(), mine.size());
+    if (!mine.empty()) std::memcpy(numbers.data() + 1, mine.data(), mine.size());
     UCUDNN_ASSIGN_OR_RETURN(const auto all, GatherNumbers(peers_, ranks_, numbers));
     std::vector<std::string> texts;
     for (const std::vector<double>& one : all) {
@@ -84,8 +84,14 @@ Status DeviceExchange::Reserve(size_t states) {
     numbers->emplace(std::move(made));
   }
   room_ = room;
-  return channel_->channel().Reserve(states * static_cast<size_t>(size_) * target_.precision->bytes,
-                                     0);
+  return OfJob(channel_->channel().Reserve(
+      states * static_cast<size_t>(size_) * target_.precision->bytes, 0));
+}
+
+Status DeviceExchange::OfJob(Status status) {
+  constexpr std::chrono::seconds kSoon{2};
+  if (!status.ok()) peers_.failure_listeners().AwaitFailure(kSoon);
+  return status;
 }
 
 transport::Message DeviceExchange::MessageOf(int rank, Address data, size_t states) const {
@@ -135,7 +141,8 @@ Status DeviceExchange::Begin(std::span<const StateMessage> sends,
   LayOut(receives);
   UCUDNN_RETURN_IF_ERROR(lanes_->first().Record());
   UCUDNN_RETURN_IF_ERROR(lanes_->first().LetFollow(exchange));
-  UCUDNN_RETURN_IF_ERROR(channel_->channel().Exchange(sends_, receives_, exchange.stream()));
+  UCUDNN_RETURN_IF_ERROR(
+      OfJob(channel_->channel().Exchange(sends_, receives_, exchange.stream())));
   return exchange.Record();
 }
 
@@ -149,7 +156,7 @@ Status DeviceExchange::Finish(int lane_number) {
 }
 
 Status DeviceExchange::Check() {
-  return channel_ ? channel_->channel().Check() : Status::Ok();
+  return channel_ ? OfJob(channel_->channel().Check()) : Status::Ok();
 }
 
 Result<std::vector<std::vector<double>>> DeviceExchange::Gather(std::span<const double> mine) {

@@ -2,6 +2,7 @@
 // Thread-safe.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <utility>
@@ -28,15 +29,24 @@ class FailureListeners {
   void Tell() {
     MutexLock lock(mutex_);
     if (std::exchange(has_failed_, true)) return;
+    failed_.NotifyAll();
     for (const auto& [number, tell] : listeners_) tell();
   }
   bool has_failed() {
     MutexLock lock(mutex_);
     return has_failed_;
   }
+  // Waits so long at most for the job to fail: what follows from that may be noticed before.
+  void AwaitFailure(std::chrono::milliseconds timeout) {
+    const auto deadline = std::chrono::steady_clock::now() + timeout;
+    MutexLock lock(mutex_);
+    while (!has_failed_ && failed_.WaitUntil(mutex_, deadline)) {
+    }
+  }
 
  private:
   Mutex mutex_;
+  Condition failed_;
   std::map<int, std::function<void()>> listeners_ UCUDNN_GUARDED_BY(mutex_);
   int next_ UCUDNN_GUARDED_BY(mutex_) = 0;
   bool has_failed_ UCUDNN_GUARDED_BY(mutex_) = false;

@@ -75,7 +75,7 @@ void ProcessRanks::Hear(int from, std::string_view record) {
     if (is_sane) {
       const size_t begin = inbox.partial.size();
       inbox.partial.resize(begin + count);
-      std::memcpy(inbox.partial.data() + begin, record.data(), record.size());
+      if (count > 0) std::memcpy(inbox.partial.data() + begin, record.data(), record.size());
       inbox.missing = left - count;
       if (inbox.missing == 0) {
         inbox.messages.push_back(std::exchange(inbox.partial, {}));

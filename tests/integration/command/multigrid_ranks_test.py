@@ -9,7 +9,7 @@ import struct
 import subprocess
 import unittest
 
-from command import CommandTest
+from command import COMMAND, CommandTest
 
 ROOT = os.path.realpath(f"{os.path.dirname(__file__)}/../../..")
 DIGITS = f"{ROOT}/tests/unit/planner/digits"
@@ -44,6 +44,7 @@ class MultigridRanks(CommandTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
+        cls.command = COMMAND  # with the stand-ins that it is built with
         few_digits(f"{cls.folder}/few", 8)
 
     def document(self, *words):
@@ -58,7 +59,7 @@ class MultigridRanks(CommandTest):
         self.assertRegex(result.stderr, rf"\Aucudnn multigrid: {pattern}\n\Z")
         self.assertEqual((2, ""), (result.returncode, result.stdout), words)
 
-    def start(self, size, *words, last=()):
+    def start(self, size, *words, last=(), **variables):
         """As torchrun starts processes; the last one is given more words."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -67,7 +68,7 @@ class MultigridRanks(CommandTest):
         for rank in range(size):
             environment = {key: value for key, value in os.environ.items() if not key.startswith(("UCUDNN_", "HOSTGPU_", "LD_"))}
             environment |= {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(size),
-                            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+                            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)} | variables
             own = last if rank + 1 == size else ()
             process = subprocess.Popen([self.command, "multigrid", *words, *own], env=environment, cwd=self.folder,
                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -91,17 +92,38 @@ class MultigridRanks(CommandTest):
         self.assertEqual(alone, computed(self.document(*words, "--devices", "3")))
         self.assertEqual(1, len(alone["training"]["epochs"][0]["checks"]))
 
-    def test_processes_are_devices(self):
-        words = (*TRAINED, "--batch", "4")
-        first, *others = self.start(3, *words, "--json")
+    def document_of_processes(self, size, *words, **variables):
+        first, *others = self.start(size, *words, "--json", **variables)
+        output, errors = first.communicate(timeout=60)
+        self.assertEqual((0, ""), (first.returncode, errors))
         for process in others:
             self.assertEqual(("", ""), process.communicate(timeout=60))
             self.assertEqual(0, process.returncode)
-        output, errors = first.communicate(timeout=60)
-        self.assertEqual((0, ""), (first.returncode, errors))
         document = json.loads(output)
-        self.assertEqual((3, True), (document["devices"], "(processes)" in document["machine"]))
-        self.assertEqual(computed(self.document(*words)), computed(document))
+        self.assertEqual((size, True), (document["devices"], "(processes)" in document["machine"]))
+        return document
+
+    def test_processes_are_devices(self):
+        words = (*TRAINED, "--batch", "4")
+        self.assertEqual(computed(self.document(*words)), computed(self.document_of_processes(3, *words)))
+
+    def test_devices_that_run_cudnn_change_no_bit(self):
+        words = (*TRAINED, "--batch", "4", "--check", "every:2", "--backend", "cudnn", "--host", "--way", "streams")
+        alone = self.document(*words)
+        self.assertTrue(alone["machine"].endswith("blocks run: streams"))
+        together = self.document(*words, "--devices", "3")
+        self.assertTrue(together["machine"].endswith("3 devices (threads of this process), blocks run: streams, states go by loopback"))
+        self.assertEqual(computed(alone), computed(together))
+        chosen = self.document(*NET, "--backend", "cudnn", "--host", "--devices", "2")
+        self.assertEqual({"one", "streams", "threads"}, set(chosen["ways"]))
+
+    def test_states_of_devices_go_by_every_transport(self):
+        words = (*TRAINED, "--batch", "4", "--backend", "cudnn", "--host", "--way", "streams-recorded")
+        alone = computed(self.document(*words))
+        for transport in ("loopback", "nccl"):
+            document = self.document_of_processes(3, *words, HOSTGPU_DEVICES="3", UCUDNN_SPATIAL_TRANSPORT=transport)
+            self.assertIn(f"states go by {transport}", document["machine"])
+            self.assertEqual(alone, computed(document), transport)
 
     def test_run_starts_processes_on_one_machine(self):
         result = self.run_command("run", "--off", "--ranks", "2", "--", self.command, "multigrid", *NET, "--json")
@@ -131,7 +153,13 @@ class MultigridRanks(CommandTest):
                                         r"first device)?\n")
 
     def test_a_killed_process_is_named_by_all_others(self):
-        processes = self.start(3, *NET, "--train", DIGITS, "--epochs", "100")
+        self.kill_one()
+
+    def test_a_killed_process_is_named_where_streams_wait_for_it(self):
+        self.kill_one("--backend", "cudnn", "--host", "--way", "streams-recorded")
+
+    def kill_one(self, *words):
+        processes = self.start(3, *NET, "--train", DIGITS, "--epochs", "100", "--examples", "64", *words)
         for line in processes[0].stdout:
             if "loss" in line:
                 break
@@ -154,7 +182,10 @@ class MultigridRanks(CommandTest):
                 (("--method", "partitioned", "--cycles", "3"), "--cycles: is of multigrid; --method partitioned runs one layer after the other"),
                 (("--method", "serial"), "--method 'serial': expected one of multigrid, partitioned"),
                 (("--data-parallel", "2"), "--data-parallel: says how to train; expected --train FOLDER with it"),
-                (("--backend", "cudnn", "--host", "--devices", "2"), "--devices: cudnn solves on one; expected --backend cpu64"),
+                (("--backend", "cudnn", "--host", "--devices", "2", "--way", "grouped"), "--way grouped puts all blocks of a stage side by "
+                 "side on one device; on several one, streams or threads is expected"),
+                (("--backend", "cudnn", "--host", "--devices", "2", "--way", "one-recorded"), "ranks whose exchanges go between the devices "
+                 "of one process cannot be captured in a CUDA graph; ranks that are processes can"),
                 (("--devices", "2", "--train", "few", "--data-parallel", "3", "--batch", "4"),
                  "--batch 4: there are 8 images to train on; expected at most as many in 3 mini-batches at once"),
                 (("--devices", "3", "--batch", "1048576"), "layers and states of 3 devices on this machine take ... and ... of memory are "
@@ -162,8 +193,6 @@ class MultigridRanks(CommandTest):
             self.refused((*NET, *words), line)
         self.refused((*NET, "--devices", "2"), "WORLD_SIZE=3 processes, and --devices and --data-parallel ask for 2; expected numbers "
                      "that fit", RANK="0", WORLD_SIZE="3", MASTER_ADDR="127.0.0.1", MASTER_PORT="1")
-        self.refused((*NET, "--backend", "cudnn", "--host"), "--backend cudnn solves on one device, and WORLD_SIZE=3 processes are as many; "
-                     "expected --backend cpu64", RANK="0", WORLD_SIZE="3", MASTER_ADDR="127.0.0.1", MASTER_PORT="1")
 
 
 if __name__ == "__main__":

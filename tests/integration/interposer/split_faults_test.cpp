@@ -31,11 +31,13 @@ constexpr char kSite[] = "SPLIT_SITE", kOccurrence[] = "SPLIT_OCCURRENCE";
 constexpr char kWhere[] = "SPLIT_WHERE";  // in every call, or in this one alone
 constexpr std::string_view kEvery = "every", kRefusal = "refusal", kPlan = "plan";
 constexpr std::string_view kHostMemory = "host memory";
-// Where twelve processes at once take longer to compute than ranks wait for each other.
-#ifdef __SANITIZE_THREAD__
-constexpr bool kComputesSlowly = true;
+// As many processes as compute in less time than ranks wait for each other.
+#if defined(__SANITIZE_THREAD__)
+constexpr long kMostAtOnce = 4;
+#elif defined(__SANITIZE_ADDRESS__)
+constexpr long kMostAtOnce = 6;
 #else
-constexpr bool kComputesSlowly = false;
+constexpr long kMostAtOnce = 12;
 #endif
 
 class OneFault {
@@ -97,8 +99,8 @@ class SplitFaults : public testing::Test {
     const bool is_every = faults != nullptr && std::string(faults) == "every";
     // Each is a process of its own, and there are thousands: twenty-four times as many.
     stride = is_every ? (stride + 3) / 4 : 6 * stride;
-    // Most of them wait, for a rank that is late.
-    const long at_once = is_every && !kComputesSlowly ? 12 : 4;
+    // Many of them wait, for a rank that is late.
+    const long at_once = is_every ? kMostAtOnce : 4;
     for (long kth = 1; !WasTold("none so late") && !HasFailure(); kth += at_once * stride) {
       std::vector<std::pair<long, TestProcess>> processes;
       for (long i = 0; i < at_once; ++i) {

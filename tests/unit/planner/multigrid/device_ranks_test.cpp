@@ -79,37 +79,40 @@ TEST_F(DeviceRanks, TheirNumberChangesNoBit) {
   std::mt19937_64 random(40);
   const WeightedChain net = DrawnChain({.steps = 45, .channels = 2, .extent = 4}, random, 1,
                                        std::nullopt, 2);
+  const struct {
+    CoarseOperator coarse;
+    Storage storage;
+    Start start;
+  } solves[] = {{CoarseOperator::kInject, Storage::kAll, Start::kPrevious},
+                {CoarseOperator::kMean, Storage::kCPoints, Start::kNested},
+                {CoarseOperator::kSum2, Storage::kAll, Start::kBroadcast}};
+  const Way ways[] = {Way::kOneByOne, Way::kStreams, Way::kThreads};
   int compared = 0;
-  for (const CoarseOperator coarse :
-       {CoarseOperator::kInject, CoarseOperator::kMean, CoarseOperator::kSum2}) {
-    for (const Storage storage : {Storage::kAll, Storage::kCPoints}) {
-      NetworkSettings settings = SettingsOf(net);
-      settings.coarse = coarse;
-      settings.storage = storage;
-      settings.forward.start = settings.backward.start =
-          storage == Storage::kAll ? Start::kPrevious : Start::kNested;
-      const Result<PassResults> alone = Run(1, Way::kOneByOne, true, net, settings);
-      ASSERT_TRUE(alone.ok()) << alone.message();
-      EXPECT_EQ(transport, "");
-      for (const Way way : {Way::kOneByOne, Way::kStreams, Way::kThreads}) {
-        for (int ranks = 2; ranks <= 5; ++ranks) {
-          for (const int distributed : {1, 2}) {
-            settings.distributed = distributed;
-            if (distributed == 2 && ranks > 2) continue;  // 11 coarse layers are two blocks of four
-            const bool share = ranks % 2 == 0;
-            SCOPED_TRACE(std::string(NameOf(way)) + " on " + std::to_string(ranks) + ", " +
-                         NameOf(coarse) + ", distributed " + std::to_string(distributed));
-            const Result<PassResults> passes = Run(ranks, way, share, net, settings);
-            ASSERT_TRUE(passes.ok()) << passes.message();
-            EXPECT_TRUE(*passes == *alone);
-            EXPECT_EQ(transport, share ? "loopback" : "peer");
-            ++compared;
-          }
-        }
+  for (const auto& solve : solves) {
+    NetworkSettings settings = SettingsOf(net);
+    settings.coarse = solve.coarse;
+    settings.storage = solve.storage;
+    settings.forward.start = settings.backward.start = solve.start;
+    const Result<PassResults> alone = Run(1, Way::kOneByOne, true, net, settings);
+    ASSERT_TRUE(alone.ok()) << alone.message();
+    EXPECT_EQ(transport, "");
+    for (int ranks = 2; ranks <= 5; ++ranks) {
+      for (const int distributed : {1, 2}) {
+        settings.distributed = distributed;
+        if (distributed == 2 && ranks > 2) continue;  // 11 coarse layers are two blocks of four
+        const bool share = (ranks + distributed) % 2 == 0;
+        const Way way = ways[compared % 3];
+        SCOPED_TRACE(std::string(NameOf(way)) + " on " + std::to_string(ranks) + ", " +
+                     NameOf(solve.coarse) + ", distributed " + std::to_string(distributed));
+        const Result<PassResults> passes = Run(ranks, way, share, net, settings);
+        ASSERT_TRUE(passes.ok()) << passes.message();
+        EXPECT_TRUE(*passes == *alone);
+        EXPECT_EQ(transport, share ? "loopback" : "peer");
+        ++compared;
       }
     }
   }
-  EXPECT_EQ(compared, 3 * 2 * 3 * 5);
+  EXPECT_EQ(compared, 3 * 5);
 }
 
 TEST_F(DeviceRanks, OneLayerAfterTheOtherIsSerialPropagation) {
