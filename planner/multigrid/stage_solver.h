@@ -52,7 +52,7 @@ struct StageToSolve {
   double h = 1;
   // What solves will ask for, where something is chosen by measuring.
   SolveOptions forward = {}, backward = {};
-  bool trains = false;           // SolveBackward will be called, too
+  bool trains = false;          // SolveBackward will be called, too
   bool notes_timeline = false;  // of forward solves by cycles
 
   int steps() const { return static_cast<int>(stage.steps.size()); }

@@ -65,8 +65,7 @@ class Solver {
       : stage_(chain.chain, {.coarsening = {8}, .levels = levels, .h = 1.0 / chain.layers}),
         chain_(chain),
         last_(chain.chain.first.size()) {
-    DeviceSolvers solvers(target,
-                          {.way = way, .lanes = kLanes, .workspace_limit = kWorkspace});
+    DeviceSolvers solvers(target, {.way = way, .lanes = kLanes, .workspace_limit = kWorkspace});
     solver_ = Get(solvers.Make(stage_.ToSolve()));
     if (!solver_->LoadWeights().ok()) std::abort();
   }

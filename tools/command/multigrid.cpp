@@ -223,8 +223,9 @@ void AddSolveOptions(CLI::App& app, MultigridWords& words) {
 }
 
 void AddMachineOptions(CLI::App& app, MultigridWords& words) {
-  app.add_option("--backend", words.backend,
-                 "cpu64, double precision on the host, or cudnn, stages on devices (default: cpu64)")
+  app.add_option(
+         "--backend", words.backend,
+         "cpu64, double precision on the host, or cudnn, stages on devices (default: cpu64)")
       ->type_name("NAME");
   app.add_flag("--host", words.host, "cudnn on the CPU stand-in: its times are CPU times")
       ->disable_flag_override();
@@ -275,7 +276,8 @@ void AddRankOptions(CLI::App& app, MultigridWords& words) {
   app.add_option(
          "--devices", words.devices,
          "share the layers out over N threads, of cudnn with a device each; processes that\n"
-         "torchrun, MPI or SLURM started are devices by themselves. To analyse: N,... (default: 1, 2, 4, ... 64)")
+         "torchrun, MPI or SLURM started are devices by themselves. To analyse: N,... (default: 1, "
+         "2, 4, ... 64)")
       ->type_name("N");
   app.add_option("--method", words.method,
                  "multigrid, or partitioned: the same layers on the same devices, one after the\n"

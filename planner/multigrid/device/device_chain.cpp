@@ -194,9 +194,9 @@ Status DeviceAdjoint::AddGradient(LayerSpan layers, StateReader& states, StateRe
       return static_cast<int>(std::lower_bound(of_kind.begin(), of_kind.end(), layer) -
                               of_kind.begin());
     };
-    UCUDNN_RETURN_IF_ERROR(gradients_[kind].AddTo(
-        run().lanes->first(), runner.stage(), shapes,
-        {number(layers.begin), number(layers.end), factor}, gradient));
+    UCUDNN_RETURN_IF_ERROR(
+        gradients_[kind].AddTo(run().lanes->first(), runner.stage(), shapes,
+                               {number(layers.begin), number(layers.end), factor}, gradient));
   }
   return Status::Ok();
 }

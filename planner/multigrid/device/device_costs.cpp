@@ -70,9 +70,8 @@ Result<double> MsOf(const DeviceTarget& target, const ResidualChain& chain, cons
   UCUDNN_ASSIGN_OR_RETURN(const State to, forward->Create());
   const std::vector<double> zeros(static_cast<size_t>(one.shape.Features() * batch));
   UCUDNN_RETURN_IF_ERROR(forward->Upload(zeros.data(), from));
-  UCUDNN_ASSIGN_OR_RETURN(double ms, LeastMs(*forward, [&] {
-                            return forward->Step(0, 0, from, to, 0);
-                          }));
+  UCUDNN_ASSIGN_OR_RETURN(double ms,
+                          LeastMs(*forward, [&] { return forward->Step(0, 0, from, to, 0); }));
   if (!trains) return ms;
   UCUDNN_ASSIGN_OR_RETURN(const auto adjoint, DeviceAdjoint::Make(*forward));
   UCUDNN_ASSIGN_OR_RETURN(Lanes host, Lanes::Start(1, Lanes::Threads::kCallersAlone));

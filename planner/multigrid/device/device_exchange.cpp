@@ -50,8 +50,7 @@ Result<std::shared_ptr<RankChannel>> RankChannel::Open(const DeviceTarget& targe
   setup.gatherer = made->gatherer_.get();
   setup.timeout = how.timeout;
   setup.given_up = [&listeners] { return listeners.has_failed(); };
-  UCUDNN_ASSIGN_OR_RETURN(made->opened_,
-                          transport::OpenChannel(setup, how.wanted, how.cudnn_file));
+  UCUDNN_ASSIGN_OR_RETURN(made->opened_, transport::OpenChannel(setup, how.wanted, how.cudnn_file));
   transport::Channel* const channel = made->opened_.channel.get();
   made->listener_ = listeners.Add([channel] { channel->Abort(); });
   return made;
@@ -141,8 +140,7 @@ Status DeviceExchange::Begin(std::span<const StateMessage> sends,
   LayOut(receives);
   UCUDNN_RETURN_IF_ERROR(lanes_->first().Record());
   UCUDNN_RETURN_IF_ERROR(lanes_->first().LetFollow(exchange));
-  UCUDNN_RETURN_IF_ERROR(
-      OfJob(channel_->channel().Exchange(sends_, receives_, exchange.stream())));
+  UCUDNN_RETURN_IF_ERROR(OfJob(channel_->channel().Exchange(sends_, receives_, exchange.stream())));
   return exchange.Record();
 }
 

@@ -76,7 +76,8 @@ class DeviceExchange : public StateExchange {
     return target_.Behind(room->data(), static_cast<int64_t>(states) * size_);
   }
   transport::Message MessageOf(int rank, Address data, size_t states) const;
-  // An error of the channel's follows from a failure of the job, which says more, if it is not that.
+  // An error of the channel's follows from a failure of the job, which says more, if it is not
+  // that.
   Status OfJob(Status status);
   // Copies what is sent, so that it may change.
   Status Pack(std::span<const StateMessage> sends);

@@ -16,19 +16,19 @@ class DeviceLayers : public StageLayers {
                                                    const std::shared_ptr<DeviceLanes>& streams,
                                                    Lanes& lanes) {
     std::unique_ptr<DeviceLayers> made(new DeviceLayers(setting.is_recorded, streams, lanes));
-    UCUDNN_ASSIGN_OR_RETURN(
-        made->chain_, DeviceChain::Make(target,
-                                        {.chain = part.chain,
-                                         .stage = part.stage,
-                                         .parameters = part.parameters,
-                                         .hierarchy = part.hierarchy,
-                                         .coarse = part.coarse,
-                                         .h = part.h,
-                                         .batch = part.batch,
-                                         .workspace_limit = setting.workspace_limit,
-                                         .used = part.used,
-                                         .has_gradients = part.has_gradients},
-                                        streams));
+    UCUDNN_ASSIGN_OR_RETURN(made->chain_,
+                            DeviceChain::Make(target,
+                                              {.chain = part.chain,
+                                               .stage = part.stage,
+                                               .parameters = part.parameters,
+                                               .hierarchy = part.hierarchy,
+                                               .coarse = part.coarse,
+                                               .h = part.h,
+                                               .batch = part.batch,
+                                               .workspace_limit = setting.workspace_limit,
+                                               .used = part.used,
+                                               .has_gradients = part.has_gradients},
+                                              streams));
     if (setting.is_recorded) UCUDNN_RETURN_IF_ERROR(made->chain_->RecordCycles());
     return std::unique_ptr<StageLayers>(std::move(made));
   }
@@ -79,9 +79,9 @@ Result<std::unique_ptr<DeviceMaker>> DeviceMaker::Make(const DeviceTarget& targe
   std::unique_ptr<DeviceMaker> made(new DeviceMaker(target, setting, std::move(lanes)));
   UCUDNN_ASSIGN_OR_RETURN(made->streams_,
                           DeviceLanes::Make(target, setting.lanes, channel != nullptr));
-  made->exchange_ = std::make_unique<DeviceExchange>(
-      target, std::move(channel), made->streams_, stage.peers, stage.partition.ranks(),
-      stage.stage.shape.Features() * stage.batch);
+  made->exchange_ = std::make_unique<DeviceExchange>(target, std::move(channel), made->streams_,
+                                                     stage.peers, stage.partition.ranks(),
+                                                     stage.stage.shape.Features() * stage.batch);
   return made;
 }
 

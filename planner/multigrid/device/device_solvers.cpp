@@ -83,8 +83,7 @@ class GroupedSolver : public StageSolver {
     const double scale = has_few_exponents_ ? ScaleOf(scaled) : 1;
     for (double& number : scaled) number *= scale;
     UCUDNN_RETURN_IF_ERROR(adjoints_->SetFirst(scaled.data()));
-    UCUDNN_ASSIGN_OR_RETURN(Solution solution,
-                            SolveScaled(*adjoints_, hierarchy_, options, scale));
+    UCUDNN_ASSIGN_OR_RETURN(Solution solution, SolveScaled(*adjoints_, hierarchy_, options, scale));
     UCUDNN_RETURN_IF_ERROR(adjoints_->AddGradient(h_ / scale, gradient));
     UCUDNN_RETURN_IF_ERROR(adjoints_->ReadState(0, first_adjoint));
     for (int64_t i = 0; scale != 1 && i < state_size_; ++i) first_adjoint[i] /= scale;
@@ -127,8 +126,8 @@ SolveOptions OneCycle(const SolveOptions& of) {
 // Seconds of one cycle, of both ways where the stage is trained, behind as many as it takes to make
 // everything ready.
 Result<double> TimeOf(StageSolver& solver, const StageToSolve& stage) {
-  const std::vector<double> first(
-      static_cast<size_t>(stage.stage.shape.Features() * stage.batch), 1.0);
+  const std::vector<double> first(static_cast<size_t>(stage.stage.shape.Features() * stage.batch),
+                                  1.0);
   std::vector<double> last(first.size());
   Parameters gradient;
   if (stage.trains) gradient = ZerosLike(stage.parameters);
@@ -140,10 +139,10 @@ Result<double> TimeOf(StageSolver& solver, const StageToSolve& stage) {
     UCUDNN_RETURN_IF_ERROR(
         solver.SolveForward(first.data(), OneCycle(stage.forward), last.data()).status());
     if (stage.trains) {
-      UCUDNN_RETURN_IF_ERROR(solver
-                                 .SolveBackward(first.data(), OneCycle(stage.backward),
-                                                last.data(), gradient, nullptr)
-                                 .status());
+      UCUDNN_RETURN_IF_ERROR(
+          solver
+              .SolveBackward(first.data(), OneCycle(stage.backward), last.data(), gradient, nullptr)
+              .status());
     }
     seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
@@ -213,8 +212,7 @@ Status DeviceSolvers::Choose(const StageToSolve& stage,
     const Status serves = Serves(way, channel.get());
     // One at a time: together they may not fit the device.
     Result<std::unique_ptr<StageSolver>> solver =
-        serves.ok() ? MakeOf(stage, way, channel)
-                    : Result<std::unique_ptr<StageSolver>>(serves);
+        serves.ok() ? MakeOf(stage, way, channel) : Result<std::unique_ptr<StageSolver>>(serves);
     Result<double> own = solver.ok() ? TimeOf(**solver, stage) : Result<double>(solver.status());
     if (!own.ok()) {
       if (serves.ok() && channel) return own.status();
@@ -235,9 +233,9 @@ Status DeviceSolvers::Choose(const StageToSolve& stage,
 Result<std::unique_ptr<StageSolver>> DeviceSolvers::Make(const StageToSolve& stage) {
   std::shared_ptr<RankChannel> channel;
   if (stage.partition.ranks().count > 1) {
-    UCUDNN_ASSIGN_OR_RETURN(channel, RankChannel::Open(target_, stage.peers,
-                                                       stage.partition.ranks(),
-                                                       setting_.transport));
+    UCUDNN_ASSIGN_OR_RETURN(
+        channel,
+        RankChannel::Open(target_, stage.peers, stage.partition.ranks(), setting_.transport));
     transport_ = channel->Text();
   }
   if (stage.hierarchy.levels() == 1) {  // there are no blocks

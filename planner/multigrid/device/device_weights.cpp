@@ -93,12 +93,12 @@ Status DeviceWeights::Gather(DeviceLane& lane, const Arrangement& arrangement,
     UCUDNN_ASSIGN_OR_RETURN(const Tensor together, tensor(group));
     for (int i = 0; i < arrangement.mean_of; ++i) {
       const float before = i == 0 ? 0 : 1;
-      UCUDNN_RETURN_IF_ERROR(CudnnStatus(
-          functions,
-          functions.cudnnAddTensor(lane.handle(), &share, apart.get(),
-                                   target_.Behind(source, i * size), &before, together.get(),
-                                   destination),
-          "cudnnAddTensor"));
+      UCUDNN_RETURN_IF_ERROR(
+          CudnnStatus(functions,
+                      functions.cudnnAddTensor(lane.handle(), &share, apart.get(),
+                                               target_.Behind(source, i * size), &before,
+                                               together.get(), destination),
+                      "cudnnAddTensor"));
     }
     return Status::Ok();
   };

@@ -262,8 +262,7 @@ Status GroupedSystem::Linearise() {
 
 Status GroupedSystem::SetFirst(const double* first) {
   const StatesView given = {lane().room()};
-  UCUDNN_RETURN_IF_ERROR(
-      lane().Upload(first, given.data, runner().StateSize() * runner().batch()));
+  UCUDNN_RETURN_IF_ERROR(lane().Upload(first, given.data, runner().StateSize() * runner().batch()));
   if (is_adjoint()) {
     UCUDNN_RETURN_IF_ERROR(Combine(1, given, 0, Given(0)));
     UCUDNN_RETURN_IF_ERROR(Linearise());

@@ -24,8 +24,7 @@ bool Continues(const std::vector<Arrangement>& parts, const std::vector<Arrangem
                     [](const Arrangement& a, const Arrangement& b) {
                       const int distance = b.first - a.first - (a.count - 1) * a.distance;
                       return a.kind == b.kind && a.fan == b.fan && a.mean_of == b.mean_of &&
-                             distance > 0 &&
-                             (a.count == 1 || distance == a.distance);
+                             distance > 0 && (a.count == 1 || distance == a.distance);
                     });
 }
 
@@ -35,9 +34,9 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Make(const DeviceTarget& target,
                                                      const DeviceStage& stage, int lanes) {
   UCUDNN_ASSIGN_OR_RETURN(StageShapes shapes, ShapesOf(stage.chain, stage.stage, stage.used));
   if (stage.coarse == CoarseOperator::kMean && shapes.kinds.size() > 1) {
-    return Status::Error(
-        "the mean of weights needs layers of one kind, and this stage's are of " +
-        std::to_string(shapes.kinds.size()) + "; another coarse operator is expected");
+    return Status::Error("the mean of weights needs layers of one kind, and this stage's are of " +
+                         std::to_string(shapes.kinds.size()) +
+                         "; another coarse operator is expected");
   }
   std::unique_ptr<StepRunner> runner(new StepRunner(target, stage, std::move(shapes)));
   // Each lane runs every kernel, so concurrent Workspace Division has a slot of one size for each,

@@ -101,8 +101,7 @@ Result<StageShapes> ShapesOf(const ResidualChain& chain, const Stage& stage,
                              std::span<const int> used) {
   StageShapes shapes;
   for (size_t number = 0; number < stage.steps.size(); ++number) {
-    if (!used.empty() &&
-        !std::binary_search(used.begin(), used.end(), static_cast<int>(number))) {
+    if (!used.empty() && !std::binary_search(used.begin(), used.end(), static_cast<int>(number))) {
       shapes.kind_of.push_back(-1);
       shapes.number_of.push_back(-1);
       continue;

@@ -55,8 +55,8 @@ struct StageShapes {
   int64_t StateSize() const { return kinds.front().StateSize(); }
 };
 
-// Of the steps that `used` has, in rising order, or of all where it has none. The error names a node
-// that devices do not run, and what is expected.
+// Of the steps that `used` has, in rising order, or of all where it has none. The error names a
+// node that devices do not run, and what is expected.
 Result<StageShapes> ShapesOf(const ResidualChain& chain, const Stage& stage,
                              std::span<const int> used = {});
 

@@ -60,8 +60,8 @@ size_t StageOnRanks::LargestMessage() const {
   if (!gathers_) return largest;
   const int distributed = partition().distributed;
   for (int p = 0; p < partition().ranks().count; ++p) {
-    const Hierarchy own = to_solve_.hierarchy.Part(partition().begins[p], partition().begins[p + 1],
-                                                   distributed + 1);
+    const Hierarchy own =
+        to_solve_.hierarchy.Part(partition().begins[p], partition().begins[p + 1], distributed + 1);
     // Of each coarse step its right side and its state, and in front of all the first one.
     largest = std::max(largest, 2 * static_cast<size_t>(own.level(distributed).steps) + 1);
   }
@@ -224,9 +224,8 @@ Status StageOnRanks::GatherStates() {
     const State gathered = is_gatherer() ? gathered_states_.states[number] : nullptr;
     if (owner == to_solve_.peers.rank()) {
       UCUDNN_ASSIGN_OR_RETURN(const State state, forward_.trajectory->At(number - begin_, 0));
-      UCUDNN_RETURN_IF_ERROR(is_gatherer()
-                                 ? chain.Combine(gathered, 0, 1, state, 0)
-                                 : exchange().Send(partition().first_rank, {&state, 1}));
+      UCUDNN_RETURN_IF_ERROR(is_gatherer() ? chain.Combine(gathered, 0, 1, state, 0)
+                                           : exchange().Send(partition().first_rank, {&state, 1}));
     } else if (is_gatherer()) {
       UCUDNN_RETURN_IF_ERROR(exchange().Receive(owner, {&gathered, 1}));
     }
@@ -346,8 +345,7 @@ Result<Solution> StageOnRanks::SolveBackward(const double* last_adjoint,
   return solution;
 }
 
-Status StageOnRanks::AddGradients(double factor, Parameters& gradient,
-                                  const GradientWatch& watch) {
+Status StageOnRanks::AddGradients(double factor, Parameters& gradient, const GradientWatch& watch) {
   const int layers = end_ - begin_;
   const int coarsening = local_.level(0).coarsening;
   // Who watches sends what is complete while the rest is computed.

@@ -25,8 +25,8 @@ class HostLayers : public StageLayers {
   Propagator& chain() override { return *chain_; }
   Result<Propagator*> Adjoint() override {
     if (!adjoint_) {
-      UCUDNN_ASSIGN_OR_RETURN(
-          adjoint_, HostAdjoint::Make(*stage_, part_.mirrored, part_.coarse, part_.h));
+      UCUDNN_ASSIGN_OR_RETURN(adjoint_,
+                              HostAdjoint::Make(*stage_, part_.mirrored, part_.coarse, part_.h));
     }
     return static_cast<Propagator*>(adjoint_.get());
   }
@@ -136,8 +136,8 @@ class HostMaker : public StageMaker {
  public:
   HostMaker(const StageToSolve& stage, Lanes& lanes)
       : lanes_(lanes),
-        exchange_(stage.peers, stage.partition.ranks(), stage.stage.shape.Features() * stage.batch) {
-  }
+        exchange_(stage.peers, stage.partition.ranks(),
+                  stage.stage.shape.Features() * stage.batch) {}
 
   Result<std::unique_ptr<StageLayers>> Make(const StagePart& part) override {
     return HostLayers::Make(part, lanes_);

@@ -288,9 +288,9 @@ Status HostNetwork::SolveBackward(StageSolve& stage, Parameters& gradient,
   if (options.start == Start::kPrevious && !knows_states_) options.start = Start::kBroadcast;
   Solution solution;
   if (stage.solver) {
-    UCUDNN_ASSIGN_OR_RETURN(
-        solution, stage.solver->SolveBackward(gradients_[stage.output].data(), options,
-                                              part_.data(), gradient, watch));
+    UCUDNN_ASSIGN_OR_RETURN(solution,
+                            stage.solver->SolveBackward(gradients_[stage.output].data(), options,
+                                                        part_.data(), gradient, watch));
   }
   UCUDNN_ASSIGN_OR_RETURN(solution, ShareSolution(stage, std::move(solution)));
   backward_.push_back({stage.steps, stage.place->hierarchy.levels(), std::move(solution)});

@@ -134,7 +134,7 @@ class HostNetwork {
   std::unique_ptr<ThreadRanks> alone_;  // where the settings have no peers
   Peers* peers_ = nullptr;
   Placement placement_;
-  std::unique_ptr<HostSolvers> host_solvers_;  // where the settings have none
+  std::unique_ptr<HostSolvers> host_solvers_;        // where the settings have none
   std::vector<std::unique_ptr<StageSolve>> stages_;  // in order of the sections
   // By section, of serial ones: values that it reads and another rank has.
   std::vector<std::vector<planner::NodeId>> imports_;

@@ -94,8 +94,8 @@ Result<RankCosts> MeasureRankCosts(const ResidualChain& chain, int batch, bool t
                                    const MeasureSteps& measure_steps) {
   RankCosts costs;
   if (peers.rank() == 0) {
-    UCUDNN_ASSIGN_OR_RETURN(costs.steps, measure_steps ? measure_steps(batch, trains)
-                                                       : StepMs(chain, batch, trains));
+    UCUDNN_ASSIGN_OR_RETURN(
+        costs.steps, measure_steps ? measure_steps(batch, trains) : StepMs(chain, batch, trains));
   }
   if (peers.size() == 1) return costs;
   if (peers.rank() <= 1) {

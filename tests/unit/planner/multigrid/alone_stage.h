@@ -1,4 +1,5 @@
-// One stage of a chain as a network's solver is made for it, on one rank; it stays where it is made.
+// One stage of a chain as a network's solver is made for it, on one rank; it stays where it is
+// made.
 #pragma once
 
 #include "planner/multigrid/distributed/thread_ranks.h"

@@ -42,10 +42,10 @@ class DeviceCalls : public test::DeviceTest {
         solver.SolveForward(chain.first.data(), Cycles(cycles, measures), last.data()).ok());
   }
   void SolveBackward(StageSolver& solver, int cycles) {
-    EXPECT_TRUE(solver
-                    .SolveBackward(chain.first.data(), Cycles(cycles, true), last.data(),
-                                   gradient, nullptr)
-                    .ok());
+    EXPECT_TRUE(
+        solver
+            .SolveBackward(chain.first.data(), Cycles(cycles, true), last.data(), gradient, nullptr)
+            .ok());
   }
   template <typename Work>
   static long AllocationsOf(const Work& work) {

@@ -1,5 +1,5 @@
-// A network whose ranks have a device each, or share one, against the same network on one device: the
-// same numbers, to the bit.
+// A network whose ranks have a device each, or share one, against the same network on one device:
+// the same numbers, to the bit.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -47,16 +47,16 @@ class DeviceRanks : public ::testing::Test {
  protected:
   // Rank r's solvers, on device r, or all on the first.
   Result<PassResults> Run(int ranks, Way way, bool share, const WeightedChain& net,
-                     const NetworkSettings& settings,
-                     const Precision& precision = kSinglePrecision) {
+                          const NetworkSettings& settings,
+                          const Precision& precision = kSinglePrecision) {
     std::vector<std::unique_ptr<DeviceSolvers>> solvers;
     for (int rank = 0; rank < ranks; ++rank) {
       solvers.push_back(std::make_unique<DeviceSolvers>(
           devices.Target(share ? 0 : rank, precision),
           DeviceSetting{.way = way, .lanes = 3, .workspace_limit = 1 << 20}));
     }
-    Result<PassResults> passes = RunOn(ranks, net, settings, nullptr,
-                                  [&](int rank) { return solvers[rank].get(); });
+    Result<PassResults> passes =
+        RunOn(ranks, net, settings, nullptr, [&](int rank) { return solvers[rank].get(); });
     transport = solvers[0]->transport();
     return passes;
   }
@@ -77,8 +77,8 @@ class DeviceRanks : public ::testing::Test {
 TEST_F(DeviceRanks, TheirNumberChangesNoBit) {
   ASSERT_GE(devices.count(), 5);
   std::mt19937_64 random(40);
-  const WeightedChain net = DrawnChain({.steps = 45, .channels = 2, .extent = 4}, random, 1,
-                                       std::nullopt, 2);
+  const WeightedChain net =
+      DrawnChain({.steps = 45, .channels = 2, .extent = 4}, random, 1, std::nullopt, 2);
   const struct {
     CoarseOperator coarse;
     Storage storage;

@@ -45,9 +45,9 @@ struct DeviceSolve {
       : hierarchy(*Hierarchy::Make(static_cast<int>(chain.stage().steps.size()), setting.coarsening,
                                    setting.levels)),
         lanes(std::move(*Lanes::Start(setting.lanes, threads))),
-        propagator(std::move(*DeviceChain::Make(target, StageOf(chain, setting, hierarchy),
-                                                std::move(*DeviceLanes::Make(target,
-                                                                             setting.lanes))))),
+        propagator(
+            std::move(*DeviceChain::Make(target, StageOf(chain, setting, hierarchy),
+                                         std::move(*DeviceLanes::Make(target, setting.lanes))))),
         size(chain.first.size()) {
     const State first = *propagator->Create();
     EXPECT_TRUE(propagator->Upload(chain.first.data(), first).ok());
@@ -248,8 +248,8 @@ struct DeviceWay {
     const Result<Solution> forward =
         solver->SolveForward(chain.first.data(), Cycles(cycles), found.last.data());
     Parameters gradient = Zeros(chain.parameters);
-    const Result<Solution> backward = solver->SolveBackward(
-        last_adjoint.data(), Cycles(cycles), found.first.data(), gradient, nullptr);
+    const Result<Solution> backward = solver->SolveBackward(last_adjoint.data(), Cycles(cycles),
+                                                            found.first.data(), gradient, nullptr);
     EXPECT_TRUE(forward.ok()) << forward.message();
     EXPECT_TRUE(backward.ok()) << backward.message();
     found.gradient = Flat(gradient);

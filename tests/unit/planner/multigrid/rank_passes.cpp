@@ -17,7 +17,7 @@ bool operator==(const PassResults& a, const PassResults& b) {
 }
 
 Result<PassResults> RunOn(int ranks, const WeightedChain& net, const NetworkSettings& settings,
-                     const PeersOf& peers_of, const SolversOf& solvers_of) {
+                          const PeersOf& peers_of, const SolversOf& solvers_of) {
   ThreadRanks job(ranks);
   PassResults passes;
   Parameters gradient = Zeros(net.parameters);

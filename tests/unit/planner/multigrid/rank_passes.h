@@ -27,6 +27,6 @@ using SolversOf = std::function<StageSolvers*(int rank)>;
 // the result. Two passes each: the second one begins with the states of the first where `options`
 // do so. `peers_of` and `solvers_of` replace a rank's peers and what solves its stages.
 Result<PassResults> RunOn(int ranks, const WeightedChain& net, const NetworkSettings& settings,
-                     const PeersOf& peers_of = nullptr, const SolversOf& solvers_of = nullptr);
+                          const PeersOf& peers_of = nullptr, const SolversOf& solvers_of = nullptr);
 
 }  // namespace ucudnn::multigrid
