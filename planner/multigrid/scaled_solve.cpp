@@ -14,6 +14,15 @@ double ScaleOf(std::span<const double> numbers) {
   return std::ldexp(1.0, -exponent);
 }
 
+double KeptScale::For(double fitting, SolveOptions& options) {
+  constexpr double kFar = 16;
+  const bool is_near = fitting <= kFar * scale_ && scale_ <= kFar * fitting;
+  if (options.start == Start::kPrevious && is_near) return scale_;
+  if (options.start == Start::kPrevious) options.start = Start::kBroadcast;
+  scale_ = fitting;
+  return scale_;
+}
+
 Result<Solution> SolveScaled(LayerSystem& system, const Hierarchy& hierarchy,
                              const SolveOptions& options, double scale) {
   if (scale == 1) return Solve(system, hierarchy, options);

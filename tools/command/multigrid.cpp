@@ -205,8 +205,10 @@ void AddSolveOptions(CLI::App& app, MultigridWords& words) {
   app.add_option("--c-weight", words.weight, "of C-relaxation, below 2 (default: 1)")
       ->type_name("W");
   app.add_option("--cycle", words.cycle, "V or F (default: V)")->type_name("NAME");
-  app.add_option("--coarse", words.coarse,
-                 "what a coarse layer computes: inject, mid, mean, sum or sum2 (default: inject)")
+  app.add_option(
+         "--coarse", words.coarse,
+         "what a coarse layer computes: inject, mid, mean, sum or sum2 (default: inject; of a\n"
+         "device sum where layers of a block at once take at most twice as long as one)")
       ->type_name("NAME");
   app.add_option(
          "--start", words.start,

@@ -91,6 +91,10 @@ std::string MultigridRanks::Text() const {
   return text + (are_processes() ? " (processes)" : " (threads of this process)");
 }
 
+Status MultigridRanks::Share(double& number) {
+  return process_ ? multigrid::ShareNumber(*process_, 0, number) : Status::Ok();
+}
+
 Status MultigridRanks::Run(const std::function<Status(multigrid::Peers&)>& work) {
   const auto work_and_meet = [&](multigrid::Peers& peers) -> Status {
     UCUDNN_RETURN_IF_ERROR(work(peers));

@@ -35,6 +35,8 @@ class MultigridRanks {
   // "4 devices (threads of this process)".
   std::string Text() const;
 
+  // `number` of rank 0 becomes that of all processes.
+  Status Share(double& number);
   // Calls `work` for each rank of this process, and returns when all ranks of the job have done
   // theirs. The error is the job's.
   Status Run(const std::function<Status(multigrid::Peers& all)>& work);

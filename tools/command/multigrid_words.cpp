@@ -278,6 +278,42 @@ std::string MultigridSettings::MachineText() const {
   return text + std::to_string(network.lanes) + (network.lanes == 1 ? " thread" : " threads");
 }
 
+namespace {
+
+// --coarse. Without it the host's is inject, and a device's what fits it, in the longest stage.
+Result<multigrid::CoarseOperator> ReadCoarse(const MultigridWords& words, const Problem& problem,
+                                             const MultigridSettings& settings) {
+  if (!words.coarse.empty()) {
+    const Result<multigrid::CoarseOperator> coarse = multigrid::ParseCoarseOperator(words.coarse);
+    return coarse.ok() ? coarse : Status::Error("--coarse " + coarse.message());
+  }
+  const multigrid::NetworkSettings& network = settings.network;
+  const bool has_levels = network.levels != 1 && network.method == multigrid::Method::kMultigrid;
+  if (!settings.device || !has_levels || words.analyse || network.coarsening.empty()) {
+    return multigrid::CoarseOperator::kInject;
+  }
+  const multigrid::Stage* longest = nullptr;
+  for (const auto& section : problem.chain.sections) {
+    const auto* stage = std::get_if<multigrid::Stage>(&section);
+    if (stage == nullptr) continue;
+    if (longest == nullptr || stage->steps.size() > longest->steps.size()) longest = stage;
+  }
+  if (longest == nullptr) return multigrid::CoarseOperator::kInject;
+  const int batch = words.batch.empty() && !words.train.empty() ? kTrainingBatch : network.batch;
+  auto chosen = static_cast<double>(multigrid::CoarseOperator::kInject);
+  if (settings.ranks->speaks()) {
+    UCUDNN_ASSIGN_OR_RETURN(
+        const multigrid::CoarseOperator fitting,
+        settings.device->solvers(settings.ranks->first_here())
+            .FittingOperator(problem.chain, *longest, batch, network.coarsening.front()));
+    chosen = static_cast<double>(fitting);
+  }
+  UCUDNN_RETURN_IF_ERROR(settings.ranks->Share(chosen));
+  return static_cast<multigrid::CoarseOperator>(static_cast<int>(chosen));
+}
+
+}  // namespace
+
 Result<MultigridSettings> ReadSettings(const MultigridWords& words, const Problem& problem,
                                        std::shared_ptr<MultigridRanks> ranks) {
   MultigridSettings settings;
@@ -307,9 +343,7 @@ Result<MultigridSettings> ReadSettings(const MultigridWords& words, const Proble
   if (!words.levels.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(network.levels, ParseWhole("--levels", words.levels, 1, 64));
   }
-  const Result<multigrid::CoarseOperator> coarse = multigrid::ParseCoarseOperator(words.coarse);
-  if (!coarse.ok()) return Status::Error("--coarse " + coarse.message());
-  network.coarse = *coarse;
+  UCUDNN_ASSIGN_OR_RETURN(network.coarse, ReadCoarse(words, problem, settings));
   UCUDNN_ASSIGN_OR_RETURN(network.storage,
                           Choose<multigrid::Storage>("--storage", words.storage,
                                                      {{"all", multigrid::Storage::kAll},

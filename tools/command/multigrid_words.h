@@ -45,7 +45,7 @@ struct MultigridWords {
   std::string relaxation = "FCF";
   std::string weight = "1";
   std::string cycle = "V";
-  std::string coarse = "inject";
+  std::string coarse;
   std::string start;  // empty: previous with --repeat, else broadcast
   std::string storage = "all";
   std::string check;

@@ -21,15 +21,17 @@ class OneState : public StateReader {
   State state_;
 };
 
-// The parameters of one step as zeros.
-Parameters ZerosOf(const ResidualChain& chain, const ResidualStep& step) {
+// The parameters of a stage's steps as zeros.
+Parameters ZerosOf(const ResidualChain& chain, const Stage& stage) {
   Parameters parameters(chain.graph.nodes.size());
-  for (const planner::NodeId id : step.transformation) {
-    const planner::Node& node = chain.graph.nodes[id];
-    const WeightCounts counts =
-        WeightCountsOf({node.op, chain.shapes[node.inputs[0]], chain.shapes[id]});
-    parameters[id].weights.assign(counts.weights, 0.0);
-    parameters[id].bias.assign(counts.bias, 0.0);
+  for (const ResidualStep& step : stage.steps) {
+    for (const planner::NodeId id : step.transformation) {
+      const planner::Node& node = chain.graph.nodes[id];
+      const WeightCounts counts =
+          WeightCountsOf({node.op, chain.shapes[node.inputs[0]], chain.shapes[id]});
+      parameters[id].weights.assign(counts.weights, 0.0);
+      parameters[id].bias.assign(counts.bias, 0.0);
+    }
   }
   return parameters;
 }
@@ -49,40 +51,60 @@ Result<double> LeastMs(Propagator& waits, const auto& work) {
   return least;
 }
 
-Result<double> MsOf(const DeviceTarget& target, const ResidualChain& chain, const Stage& stage,
-                    int step, int batch, bool trains, size_t workspace_limit) {
-  Stage one = {.input = stage.input, .shape = stage.shape, .steps = {stage.steps[step]}};
-  const Parameters parameters = ZerosOf(chain, one.steps[0]);
-  UCUDNN_ASSIGN_OR_RETURN(const Hierarchy hierarchy, Hierarchy::Make(1, {}, 1));
-  UCUDNN_ASSIGN_OR_RETURN(auto made_lanes, DeviceLanes::Make(target, 1));
-  const std::shared_ptr<DeviceLanes> lanes = std::move(made_lanes);
-  UCUDNN_ASSIGN_OR_RETURN(const auto forward,
-                          DeviceChain::Make(target,
-                                            {.chain = chain,
-                                             .stage = one,
-                                             .parameters = parameters,
-                                             .hierarchy = hierarchy,
-                                             .h = 1,
-                                             .batch = batch,
-                                             .workspace_limit = workspace_limit},
-                                            lanes));
-  UCUDNN_ASSIGN_OR_RETURN(const State from, forward->Create());
-  UCUDNN_ASSIGN_OR_RETURN(const State to, forward->Create());
-  const std::vector<double> zeros(static_cast<size_t>(one.shape.Features() * batch));
-  UCUDNN_RETURN_IF_ERROR(forward->Upload(zeros.data(), from));
-  UCUDNN_ASSIGN_OR_RETURN(double ms,
-                          LeastMs(*forward, [&] { return forward->Step(0, 0, from, to, 0); }));
-  if (!trains) return ms;
-  UCUDNN_ASSIGN_OR_RETURN(const auto adjoint, DeviceAdjoint::Make(*forward));
-  UCUDNN_ASSIGN_OR_RETURN(Lanes host, Lanes::Start(1, Lanes::Threads::kCallersAlone));
-  OneState state(from);
-  adjoint->LineariseAt(state);
-  Parameters gradient = ZerosLike(parameters);
-  UCUDNN_ASSIGN_OR_RETURN(const double backward, LeastMs(*forward, [&]() -> Status {
-                            UCUDNN_RETURN_IF_ERROR(adjoint->Step(0, 0, from, to, 0));
-                            return adjoint->AddGradient({0, 1}, state, state, host, 1, gradient);
-                          }));
-  return ms + backward;
+// Some steps of a stage on a device, whose numbers are 0.
+struct TimedSteps {
+  static Result<std::unique_ptr<TimedSteps>> Make(const DeviceTarget& target,
+                                                  const ResidualChain& chain, const Stage& stage,
+                                                  const Hierarchy& hierarchy, int batch,
+                                                  size_t workspace_limit) {
+    auto made = std::make_unique<TimedSteps>(TimedSteps{stage, hierarchy, ZerosOf(chain, stage)});
+    UCUDNN_ASSIGN_OR_RETURN(auto lanes, DeviceLanes::Make(target, 1));
+    UCUDNN_ASSIGN_OR_RETURN(made->chain, DeviceChain::Make(target,
+                                                           {.chain = chain,
+                                                            .stage = made->stage,
+                                                            .parameters = made->parameters,
+                                                            .hierarchy = made->hierarchy,
+                                                            .coarse = CoarseOperator::kSum,
+                                                            .h = 1,
+                                                            .batch = batch,
+                                                            .workspace_limit = workspace_limit},
+                                                           std::move(lanes)));
+    UCUDNN_ASSIGN_OR_RETURN(made->from, made->chain->Create());
+    UCUDNN_ASSIGN_OR_RETURN(made->to, made->chain->Create());
+    const std::vector<double> zeros(static_cast<size_t>(stage.shape.Features() * batch));
+    UCUDNN_RETURN_IF_ERROR(made->chain->Upload(zeros.data(), made->from));
+    return made;
+  }
+
+  Result<double> ForwardMs(int level) {
+    return LeastMs(*chain, [&] { return chain->Step(level, 0, from, to, 0); });
+  }
+  // Of the adjoint of layer 0, and its gradient.
+  Result<double> BackwardMs() {
+    UCUDNN_ASSIGN_OR_RETURN(const auto adjoint, DeviceAdjoint::Make(*chain));
+    UCUDNN_ASSIGN_OR_RETURN(Lanes host, Lanes::Start(1, Lanes::Threads::kCallersAlone));
+    OneState state(from);
+    adjoint->LineariseAt(state);
+    Parameters gradient = ZerosLike(parameters);
+    return LeastMs(*chain, [&]() -> Status {
+      UCUDNN_RETURN_IF_ERROR(adjoint->Step(0, 0, from, to, 0));
+      return adjoint->AddGradient({0, 1}, state, state, host, 1, gradient);
+    });
+  }
+
+  Stage stage;
+  Hierarchy hierarchy;
+  Parameters parameters;
+  std::unique_ptr<DeviceChain> chain;
+  State from = nullptr;
+  State to = nullptr;
+};
+
+// Steps `begin`..`end` - 1 of a stage.
+Stage PartOf(const Stage& stage, int begin, int end) {
+  Stage part = {.input = stage.input, .shape = stage.shape, .steps = {}};
+  part.steps.assign(stage.steps.begin() + begin, stage.steps.begin() + end);
+  return part;
 }
 
 }  // namespace
@@ -96,13 +118,31 @@ Result<std::vector<std::vector<double>>> MeasureDeviceSteps(const DeviceTarget& 
     if (stage == nullptr) continue;
     UCUDNN_ASSIGN_OR_RETURN(const StageShapes shapes, ShapesOf(chain, *stage));
     std::vector<double> of_kinds;
+    UCUDNN_ASSIGN_OR_RETURN(const Hierarchy alone, Hierarchy::Make(1, {}, 1));
     for (const std::vector<int>& steps : shapes.steps) {
-      UCUDNN_ASSIGN_OR_RETURN(of_kinds.emplace_back(), MsOf(target, chain, *stage, steps.front(),
-                                                            batch, trains, workspace_limit));
+      const Stage one = PartOf(*stage, steps.front(), steps.front() + 1);
+      UCUDNN_ASSIGN_OR_RETURN(const auto timed,
+                              TimedSteps::Make(target, chain, one, alone, batch, workspace_limit));
+      UCUDNN_ASSIGN_OR_RETURN(of_kinds.emplace_back(), timed->ForwardMs(0));
+      if (!trains) continue;
+      UCUDNN_ASSIGN_OR_RETURN(const double backward, timed->BackwardMs());
+      of_kinds.back() += backward;
     }
     for (const int kind : shapes.kind_of) all[at].push_back(of_kinds[kind]);
   }
   return all;
+}
+
+Result<double> MeasureSumCost(const DeviceTarget& target, const ResidualChain& chain,
+                              const Stage& stage, int batch, int layers, size_t workspace_limit) {
+  constexpr int kCoarseSteps = 2;
+  const int steps = kCoarseSteps * layers;
+  UCUDNN_ASSIGN_OR_RETURN(const Hierarchy hierarchy, Hierarchy::Make(steps, {layers}, 2));
+  UCUDNN_ASSIGN_OR_RETURN(const auto timed, TimedSteps::Make(target, chain, PartOf(stage, 0, steps),
+                                                             hierarchy, batch, workspace_limit));
+  UCUDNN_ASSIGN_OR_RETURN(const double one, timed->ForwardMs(0));
+  UCUDNN_ASSIGN_OR_RETURN(const double sum, timed->ForwardMs(1));
+  return sum / one;
 }
 
 }  // namespace ucudnn::multigrid

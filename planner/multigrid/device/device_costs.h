@@ -16,4 +16,10 @@ Result<std::vector<std::vector<double>>> MeasureDeviceSteps(const DeviceTarget& 
                                                             const ResidualChain& chain, int batch,
                                                             bool trains, size_t workspace_limit);
 
+// How many times as long as one of its steps a coarse step takes that applies `layers` of them to
+// one input (CoarseOperator::kSum), measured: 1 where a single layer leaves the device idle,
+// `layers` where it fills it. The stage has at least twice as many steps.
+Result<double> MeasureSumCost(const DeviceTarget& target, const ResidualChain& chain,
+                              const Stage& stage, int batch, int layers, size_t workspace_limit);
+
 }  // namespace ucudnn::multigrid

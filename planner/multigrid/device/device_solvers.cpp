@@ -66,7 +66,7 @@ class GroupedSolver : public StageSolver {
 
   Result<Solution> SolveForward(const double* first, const SolveOptions& options,
                                 double* last) override {
-    UCUDNN_RETURN_IF_ERROR(system_->SetFirst(first));
+    UCUDNN_RETURN_IF_ERROR(system_->SetFirst(first, options.start));
     UCUDNN_ASSIGN_OR_RETURN(Solution solution, Solve(*system_, hierarchy_, options));
     UCUDNN_RETURN_IF_ERROR(system_->ReadState(hierarchy_.level(0).steps, last));
     return solution;
@@ -80,10 +80,12 @@ class GroupedSolver : public StageSolver {
       if (is_recorded_) UCUDNN_RETURN_IF_ERROR(adjoints_->RecordCycles());
     }
     std::vector<double> scaled(last_adjoint, last_adjoint + state_size_);
-    const double scale = has_few_exponents_ ? ScaleOf(scaled) : 1;
+    SolveOptions own_options(options);
+    const double scale = scale_.For(has_few_exponents_ ? ScaleOf(scaled) : 1, own_options);
     for (double& number : scaled) number *= scale;
-    UCUDNN_RETURN_IF_ERROR(adjoints_->SetFirst(scaled.data()));
-    UCUDNN_ASSIGN_OR_RETURN(Solution solution, SolveScaled(*adjoints_, hierarchy_, options, scale));
+    UCUDNN_RETURN_IF_ERROR(adjoints_->SetFirst(scaled.data(), own_options.start));
+    UCUDNN_ASSIGN_OR_RETURN(Solution solution,
+                            SolveScaled(*adjoints_, hierarchy_, own_options, scale));
     UCUDNN_RETURN_IF_ERROR(adjoints_->AddGradient(h_ / scale, gradient));
     UCUDNN_RETURN_IF_ERROR(adjoints_->ReadState(0, first_adjoint));
     for (int64_t i = 0; scale != 1 && i < state_size_; ++i) first_adjoint[i] /= scale;
@@ -109,6 +111,7 @@ class GroupedSolver : public StageSolver {
   const Hierarchy& hierarchy_;
   const bool is_recorded_;
   std::vector<planner::NodeId> nodes_;  // of all steps
+  KeptScale scale_;                     // of the adjoints
   std::unique_ptr<GroupedSystem> system_, adjoints_;
 };
 
@@ -253,6 +256,16 @@ Result<std::unique_ptr<StageSolver>> DeviceSolvers::Make(const StageToSolve& sta
 Result<std::vector<std::vector<double>>> DeviceSolvers::MeasureSteps(const ResidualChain& chain,
                                                                      int batch, bool trains) const {
   return MeasureDeviceSteps(target_, chain, batch, trains, setting_.workspace_limit);
+}
+
+Result<CoarseOperator> DeviceSolvers::FittingOperator(const ResidualChain& chain,
+                                                      const Stage& stage, int batch,
+                                                      int layers) const {
+  constexpr double kIdle = 2;
+  if (static_cast<int>(stage.steps.size()) < 2 * layers) return CoarseOperator::kInject;
+  UCUDNN_ASSIGN_OR_RETURN(const double cost, MeasureSumCost(target_, chain, stage, batch, layers,
+                                                            setting_.workspace_limit));
+  return cost <= kIdle ? CoarseOperator::kSum : CoarseOperator::kInject;
 }
 
 }  // namespace ucudnn::multigrid

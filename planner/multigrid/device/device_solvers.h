@@ -55,6 +55,11 @@ class DeviceSolvers : public StageSolvers {
   Result<std::vector<std::vector<double>>> MeasureSteps(const ResidualChain& chain, int batch,
                                                         bool trains) const;
 
+  // The coarse operator that fits the device: sum where single layers leave it idle, so that the
+  // first `layers` of `stage` at once take at most twice as long as one, else inject.
+  Result<CoarseOperator> FittingOperator(const ResidualChain& chain, const Stage& stage, int batch,
+                                         int layers) const;
+
   // What was chosen for the stage of several levels made last, and of which: seconds of one cycle,
   // on the slowest rank. Empty where the way was given.
   Way chosen() const { return chosen_; }

@@ -260,9 +260,26 @@ Status GroupedSystem::Linearise() {
   return Status::Ok();
 }
 
-Status GroupedSystem::SetFirst(const double* first) {
+Status GroupedSystem::CarryOver(const StatesView& to) {
+  const Grid& grid = *grids_[0];
+  StatesView change_to = to, change_from = Given(0);
+  change_to.distance = change_from.distance = 0;
+  const auto add = [&](const StatesView& states) -> Status {
+    UCUDNN_RETURN_IF_ERROR(Combine(1, change_to, 1, states));
+    return Combine(-1, change_from, 1, states);
+  };
+  for (int i = 0; i < grid.places(); ++i) UCUDNN_RETURN_IF_ERROR(add(Place(0, ToOf(i))));
+  if (is_adjoint()) return Status::Ok();  // whose tail is stepped before
+  for (int place = 1; place <= grid.tail; ++place) {
+    UCUDNN_RETURN_IF_ERROR(add(TailPlace(0, place)));
+  }
+  return Status::Ok();
+}
+
+Status GroupedSystem::SetFirst(const double* first, Start start) {
   const StatesView given = {lane().room()};
   UCUDNN_RETURN_IF_ERROR(lane().Upload(first, given.data, runner().StateSize() * runner().batch()));
+  if (start == Start::kPrevious) UCUDNN_RETURN_IF_ERROR(CarryOver(given));
   if (is_adjoint()) {
     UCUDNN_RETURN_IF_ERROR(Combine(1, given, 0, Given(0)));
     UCUDNN_RETURN_IF_ERROR(Linearise());

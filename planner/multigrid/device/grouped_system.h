@@ -16,6 +16,7 @@
 #include "planner/multigrid/device/step_plan.h"
 #include "planner/multigrid/hierarchy.h"
 #include "planner/multigrid/layer_system.h"
+#include "planner/multigrid/solver.h"
 
 namespace ucudnn::multigrid {
 
@@ -34,9 +35,10 @@ class GroupedSystem : public LayerSystem {
   // From now on cycles are recorded and run as graphs.
   Status RecordCycles();
 
-  // The given state, [batch, C, H, W], before the first solve: u0, or lambda[N]; an adjoint is
+  // The given state, [batch, C, H, W], before a solve that starts so: u0, or lambda[N]. What it
+  // changes by is added to all states where they stay as they are (carried_start.h). An adjoint is
   // linearised at the states as they are now.
-  Status SetFirst(const double* first);
+  Status SetFirst(const double* first, Start start);
   // Any state of the finest level, by its number in the network; waits.
   Status ReadState(int number, double* numbers);
   // Of an adjoint: gradient of the steps' nodes += factor * what states and adjoints give; waits.
@@ -79,6 +81,8 @@ class GroupedSystem : public LayerSystem {
   // Room for what coarse adjoint steps are linearised at, and filling it from the states.
   Status MakeLinear(Grid& grid);
   Status Linearise();
+  // Adds `to` - Given(0) to all other states of the finest level.
+  Status CarryOver(const StatesView& to);
   // Of the states, every `distance`-th from number `begin` on.
   Status GatherStates(int begin, int distance, const StatesView& to);
   // Copies every so many states, `distance` apart, from number `begin` of `points` on.

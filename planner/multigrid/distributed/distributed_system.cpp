@@ -189,16 +189,16 @@ Status DistributedSystem::Correct(int level) {
   return is_gatherer() ? coarse_->Correct(level - part_.distributed) : Status::Ok();
 }
 
-Result<std::vector<double>> DistributedSystem::AllParts(NormParts parts) {
+Result<std::span<const double>> DistributedSystem::AllParts(NormParts parts) {
   UCUDNN_ASSIGN_OR_RETURN(const std::span<const double> mine, local_->Parts(parts));
-  if (positions() == 1) return std::vector<double>(mine.begin(), mine.end());
+  if (positions() == 1) return mine;
   UCUDNN_ASSIGN_OR_RETURN(const auto by_rank, part_.exchange->Gather(mine));
-  std::vector<double> all;
+  all_parts_.clear();
   for (int p = 0; p < positions(); ++p) {
     const std::vector<double>& of_rank = by_rank[part_.line.RankOf(p) - part_.line.ranks.first];
-    all.insert(all.end(), of_rank.begin(), of_rank.end());
+    all_parts_.insert(all_parts_.end(), of_rank.begin(), of_rank.end());
   }
-  return all;
+  return std::span<const double>(all_parts_);
 }
 
 Result<double> DistributedSystem::ResidualNorm() {

@@ -105,13 +105,15 @@ class DistributedSystem : public LayerSystem, private Inlet {
   std::vector<State> Restricted() const;
   std::vector<State> RestrictedOf(int position) const;
   Status SolveInTurn(int level, Source source);
-  Result<std::vector<double>> AllParts(NormParts parts);
+  // It holds until the next call.
+  Result<std::span<const double>> AllParts(NormParts parts);
   Status CopyAll(std::span<const State> from, std::span<const State> to);
 
   RankPart part_;
   std::unique_ptr<BlockSystem> local_;
   std::unique_ptr<BlockSystem> coarse_;  // the gatherer's
-  std::vector<bool> is_awaited_;         // by level: a first state is on its way
+  std::vector<double> all_parts_;
+  std::vector<bool> is_awaited_;  // by level: a first state is on its way
 };
 
 }  // namespace ucudnn::multigrid

@@ -10,13 +10,6 @@ namespace ucudnn::multigrid {
 
 using planner::NodeId;
 
-namespace {
-
-// By so much a scale may differ from the one that fits best.
-constexpr double kFarScale = 16;
-
-}  // namespace
-
 GatheredNeeds NeedsOf(CoarseOperator coarse, const Hierarchy& gathered) {
   GatheredNeeds needs;
   for (int number = 0; number < gathered.levels(); ++number) {
@@ -314,14 +307,7 @@ Result<Solution> StageOnRanks::SolveBackward(const double* last_adjoint,
   DistributedSystem& system = *backward_.system;
   UCUDNN_ASSIGN_OR_RETURN(const double fitting, AdjointScale(last_adjoint));
   SolveOptions own_options(options);
-  if (own_options.start != Start::kPrevious) {
-    scale_ = fitting;
-  } else if (fitting > kFarScale * scale_ || scale_ > kFarScale * fitting) {
-    // The states as they are have a scale that is not this one's.
-    own_options.start = Start::kBroadcast;
-    scale_ = fitting;
-  }
-  const double scale = scale_;
+  const double scale = scale_.For(fitting, own_options);
   const int64_t size = to_solve_.stage.shape.Features() * to_solve_.batch;
   if (system.has_first()) {
     std::vector<double> scaled;

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "planner/multigrid/distributed/distributed_system.h"
 #include "planner/multigrid/distributed/stage_layers.h"
+#include "planner/multigrid/scaled_solve.h"
 #include "planner/multigrid/stage_solver.h"
 #include "planner/multigrid/timed_propagator.h"
 #include "planner/multigrid/trajectory.h"
@@ -87,7 +88,7 @@ class StageOnRanks : public StageSolver {
   std::unique_ptr<StageLayers> layers_;
   std::unique_ptr<TimedPropagator> timed_;  // the chain's; null: nobody asks for a timeline
   Way forward_, backward_;
-  double scale_ = 1;  // of the adjoints as they are
+  KeptScale scale_;  // of the adjoints
 
   // Where levels are gathered.
   GatheredNeeds needs_;

@@ -8,6 +8,7 @@
 #include "planner/multigrid/device/device_chain.h"
 #include "planner/multigrid/device/device_solvers.h"
 #include "planner/multigrid/device/grouped_system.h"
+#include "planner/multigrid/host/host_solvers.h"
 #include "planner/multigrid/host/network.h"
 #include "planner/multigrid/problem.h"
 #include "support/device.h"
@@ -132,7 +133,7 @@ struct GroupedSolve {
       : hierarchy(*Hierarchy::Make(static_cast<int>(chain.stage().steps.size()), setting.coarsening,
                                    setting.levels)),
         system(std::move(*GroupedSystem::Make(target, StageOf(chain, setting, hierarchy)))) {
-    EXPECT_TRUE(system->SetFirst(chain.first.data()).ok());
+    EXPECT_TRUE(system->SetFirst(chain.first.data(), Start::kBroadcast).ok());
   }
   Hierarchy hierarchy;
   std::unique_ptr<GroupedSystem> system;
@@ -550,6 +551,64 @@ TEST_F(DeviceChains, ANetworksGradientIsTheHosts) {
   }
   EXPECT_LT(RelativeError(logits[1], logits[0]), kRounding);
   EXPECT_LT(RelativeError(Flat(gradients[1]), Flat(gradients[0])), kRounding);
+}
+
+// Two solves, the second from the states of the first and another first state.
+TEST_F(DeviceChains, StartsFromThePreviousStatesAsTheHostDoes) {
+  std::mt19937_64 random(33);
+  const WeightedChain chain = DrawnChain({.steps = 43, .extent = 4}, random, 1, std::nullopt, 2);
+  const std::vector<double> change = Drawn(chain.first.size(), random);
+  const std::vector<double> last = Drawn(chain.first.size(), random);
+  const SolveSetting setting = {.coarsening = {4}, .levels = 3, .h = 1.0 / 43};
+  AloneStage stage(chain, setting);
+  const auto host_solvers = std::move(*HostSolvers::Make(1));
+  const auto solve = [&](StageSolvers& solvers) {
+    const std::unique_ptr<StageSolver> solver = std::move(*solvers.Make(stage.ToSolve()));
+    EXPECT_TRUE(solver->LoadWeights().ok());
+    std::vector<double> found;
+    for (const Start start : {Start::kBroadcast, Start::kPrevious}) {
+      SolveOptions options;
+      options.cycles = 1;
+      options.start = start;
+      std::vector<double> first = chain.first, by_last = last;
+      for (size_t i = 0; i < first.size() && start == Start::kPrevious; ++i) {
+        first[i] += 0.1 * change[i];
+        by_last[i] += 0.1 * change[i];
+      }
+      std::vector<double> output(first.size()), by_first(first.size());
+      Parameters gradient = Zeros(chain.parameters);
+      EXPECT_TRUE(solver->SolveForward(first.data(), options, output.data()).ok());
+      EXPECT_TRUE(
+          solver->SolveBackward(by_last.data(), options, by_first.data(), gradient, nullptr).ok());
+      const std::vector<double> flat = Flat(gradient);
+      for (const auto& numbers : {output, by_first, flat}) {
+        found.insert(found.end(), numbers.begin(), numbers.end());
+      }
+    }
+    return found;
+  };
+  const std::vector<double> expected = solve(*host_solvers);
+  for (const Way way : AllWays()) {
+    DeviceSolvers solvers(target, {.way = way, .lanes = 3, .workspace_limit = 1 << 20});
+    EXPECT_LT(RelativeError(solve(solvers), expected), kRounding) << NameOf(way);
+  }
+}
+
+// Whose step has the mean of its layers' weights, summed in single precision.
+TEST_F(DeviceChains, TheMeanOfWeightsIsTheHosts) {
+  std::mt19937_64 random(34);
+  const WeightedChain chain = DrawnChain({.steps = 37, .extent = 4}, random, 1, std::nullopt, 2);
+  const std::vector<double> last = Drawn(chain.first.size(), random);
+  const SolveSetting setting = {
+      .coarsening = {4}, .levels = 3, .coarse = CoarseOperator::kMean, .h = 1.0 / 37};
+  const BothWays expected = OnTheHost(chain, setting, last, 2);
+  for (const Way way : {Way::kOneByOne, Way::kStreams, Way::kGrouped, Way::kGroupedRecorded}) {
+    SCOPED_TRACE(NameOf(way));
+    const BothWays found = DeviceWay(target, chain, setting, way).Solve(chain, last, 2);
+    EXPECT_LT(RelativeError(found.last, expected.last), kRounding);
+    EXPECT_LT(RelativeError(found.first, expected.first), kRounding);
+    EXPECT_LT(RelativeError(found.gradient, expected.gradient), kRounding);
+  }
 }
 
 TEST_F(DeviceChains, WeightsThatChangeAreThoseOfTheNextSolve) {
