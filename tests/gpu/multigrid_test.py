@@ -12,10 +12,14 @@ DEPTHS = (64, 256) if machine.HOST else (64, 256, 1024, 4093)
 ROUNDING = 1e-5
 
 
-def solve(*options):
+def words_of(*options):
     host = ["--host"] if machine.HOST else []
-    words = [machine.UCUDNN, "multigrid", "kirby-3m", "--backend", "cudnn", *host, "--json", *options]
-    return json.loads(machine.run(words, machine.environment(), machine.seconds_left()))
+    coarse = [] if "--coarse" in options else ["--coarse", "inject"]  # without it, what fits the device
+    return [machine.UCUDNN, "multigrid", "kirby-3m", "--backend", "cudnn", *host, "--json", *coarse, *options]
+
+
+def solve(*options):
+    return json.loads(machine.run(words_of(*options), machine.environment(), machine.seconds_left()))
 
 
 def only(document):
@@ -77,9 +81,37 @@ class Multigrid(unittest.TestCase):
                     self.assertLess(solved["output_error"], 2 * 64 * roundoff)
         machine.record("error of the output at 64 layers, against serial propagation in the same precision", errors)
 
+    def test_the_coarse_operator_fits_the_device(self):
+        """sum where single layers leave the device idle: its cycles, beside those of inject to the same tolerance."""
+        words = words_of("--layers", "256", "--norm", "relative", "--tolerance", "1e-5", "--way", "grouped", "--coarse", "inject")
+        chosen = {}
+        for name, own in (("inject", words), ("chosen", words[:-2])):
+            solved = only(json.loads(machine.run(own, machine.environment(), machine.seconds_left())))
+            self.assertIn(solved["status"], ("converged", "direct"))
+            chosen[name] = {key: solved[key] for key in ("coarse", "cycles", "seconds")}
+        self.assertIn(chosen["chosen"]["coarse"], ("inject", "sum"))
+        machine.record("256 layers, relative tolerance 1e-5", chosen)
+
+    TRAINING = ("--layers", "16", "--coarsening", "4", "--train", str(machine.ROOT / "tests/unit/planner/digits"), "--examples", "96",
+                "--epochs", "1")
+
+    def test_ranks_that_share_the_device_change_no_bit(self):
+        """Training on one rank, on four threads and on four processes, whose states go by loopback."""
+        words = words_of(*self.TRAINING, "--way", "streams")
+        run = [machine.UCUDNN, "run", "--off", "--ranks", "4", "--"]
+        epochs = {}
+        for name, own in (("one", words), ("threads", [*words, "--devices", "4"]), ("processes", [*run, *words])):
+            document = json.loads(machine.run(own, machine.environment(), machine.seconds_left()))
+            self.assertEqual(1 if name == "one" else 4, document["devices"])
+            epochs[name] = document["training"]["epochs"][0]
+        machine.record("an epoch of training on four ranks that share a device",
+                       {name: {key: epoch[key] for key in ("loss", "top1", "seconds")} for name, epoch in epochs.items()})
+        for name in ("threads", "processes"):
+            for key in ("loss", "top1"):
+                self.assertEqual(epochs["one"][key], epochs[name][key], f"{name}, {key}")
+
     def test_training_on_the_device_is_training_on_the_host(self):
-        words = ("--layers", "16", "--coarsening", "4", "--train", str(machine.ROOT / "tests/unit/planner/digits"), "--examples",
-                 "96", "--epochs", "1")
+        words = self.TRAINING
         losses = {way: solve(*words, "--way", way)["training"]["epochs"][0]["loss"] for way in ("one", "streams", "grouped")}
         host = json.loads(machine.run([machine.UCUDNN, "multigrid", "kirby-3m", "--json", *words], machine.environment(),
                                       machine.seconds_left()))["training"]["epochs"][0]["loss"]

@@ -207,11 +207,18 @@ Result<std::unique_ptr<StageSolver>> DeviceSolvers::MakeOf(
 
 // All ranks measure the same ways and choose alike. What one of several cannot do is an error: the
 // others wait for it.
-Status DeviceSolvers::Choose(const StageToSolve& stage,
-                             const std::shared_ptr<RankChannel>& channel) {
+Result<DeviceSolvers::Choice> DeviceSolvers::Choose(const StageToSolve& stage,
+                                                    std::shared_ptr<RankChannel> channel) const {
+  Choice choice = {.levels = stage.hierarchy.levels()};
+  if (setting_.way) {
+    choice.way = *setting_.way;
+    return choice;
+  }
   double fastest = std::numeric_limits<double>::infinity();
   Status refusal;
   for (const Way way : AllWays()) {
+    const WayRow& row = RowOf(way);
+    if (choice.levels == 1 && (row.is_grouped || row.has_lanes)) continue;  // there are no blocks
     const Status serves = Serves(way, channel.get());
     // One at a time: together they may not fit the device.
     Result<std::unique_ptr<StageSolver>> solver =
@@ -225,12 +232,13 @@ Status DeviceSolvers::Choose(const StageToSolve& stage,
     UCUDNN_ASSIGN_OR_RETURN(const auto all,
                             GatherNumbers(stage.peers, stage.partition.ranks(), {&*own, 1}));
     for (const std::vector<double>& of_rank : all) *own = std::max(*own, of_rank.front());
-    measured_.push_back({way, *own});
+    choice.measured.push_back({way, *own});
     if (*own >= fastest) continue;
-    chosen_ = way;
+    choice.way = way;
     fastest = *own;
   }
-  return measured_.empty() ? refusal : Status::Ok();
+  if (choice.measured.empty()) return refusal;
+  return choice;
 }
 
 Result<std::unique_ptr<StageSolver>> DeviceSolvers::Make(const StageToSolve& stage) {
@@ -241,16 +249,10 @@ Result<std::unique_ptr<StageSolver>> DeviceSolvers::Make(const StageToSolve& sta
         RankChannel::Open(target_, stage.peers, stage.partition.ranks(), setting_.transport));
     transport_ = channel->Text();
   }
-  if (stage.hierarchy.levels() == 1) {  // there are no blocks
-    return MakeOf(stage, setting_.way.value_or(Way::kOneByOne), std::move(channel));
-  }
-  measured_.clear();
-  if (setting_.way) {
-    chosen_ = *setting_.way;
-  } else {
-    UCUDNN_RETURN_IF_ERROR(Choose(stage, channel));
-  }
-  return MakeOf(stage, chosen_, std::move(channel));
+  UCUDNN_ASSIGN_OR_RETURN(Choice choice, Choose(stage, channel));
+  const Way way = choice.way;
+  if (choice.levels >= chosen_.levels) chosen_ = std::move(choice);
+  return MakeOf(stage, way, std::move(channel));
 }
 
 Result<std::vector<std::vector<double>>> DeviceSolvers::MeasureSteps(const ResidualChain& chain,

@@ -60,26 +60,31 @@ class DeviceSolvers : public StageSolvers {
   Result<CoarseOperator> FittingOperator(const ResidualChain& chain, const Stage& stage, int batch,
                                          int layers) const;
 
-  // What was chosen for the stage of several levels made last, and of which: seconds of one cycle,
-  // on the slowest rank. Empty where the way was given.
-  Way chosen() const { return chosen_; }
+  // What was chosen for the stage made last, of those with most levels, and of which: seconds of
+  // one cycle, or of serial propagation of one level, on the slowest rank. Empty where the way was
+  // given.
+  Way chosen() const { return chosen_.way; }
   struct Measured {
     Way way;
     double seconds;
   };
-  const std::vector<Measured>& measured() const { return measured_; }
+  const std::vector<Measured>& measured() const { return chosen_.measured; }
   // How ranks of the stage made last exchange; empty where there is one.
   const std::string& transport() const { return transport_; }
 
  private:
   Result<std::unique_ptr<StageSolver>> MakeOf(const StageToSolve& stage, Way way,
                                               std::shared_ptr<RankChannel> channel) const;
-  Status Choose(const StageToSolve& stage, const std::shared_ptr<RankChannel>& channel);
+  struct Choice {
+    int levels = 0;
+    Way way = Way::kOneByOne;
+    std::vector<Measured> measured;
+  };
+  Result<Choice> Choose(const StageToSolve& stage, std::shared_ptr<RankChannel> channel) const;
 
   DeviceTarget target_;
   DeviceSetting setting_;
-  Way chosen_ = Way::kOneByOne;
-  std::vector<Measured> measured_;
+  Choice chosen_;
   std::string transport_;
 };
 
