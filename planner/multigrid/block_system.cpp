@@ -1,7 +1,6 @@
 #include "planner/multigrid/block_system.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace ucudnn::multigrid {
 namespace {
@@ -11,37 +10,17 @@ constexpr int kScratch = 3;
 
 }  // namespace
 
-double RootOfSum(std::span<const double> parts) {
-  double sum = 0;
-  for (const double part : parts) sum += part;
-  return std::sqrt(sum);
-}
-
-LayerSystem::StateNorms StateNormsOf(std::span<const double> squares) {
-  LayerSystem::StateNorms norms;
-  norms.first = std::sqrt(squares.front());
-  norms.all = RootOfSum(squares);
-  double largest = 0;
-  for (const double square : squares) {
-    // Not std::max: a NaN stays.
-    if (!(square <= largest)) largest = square;
-    if (std::isnan(largest)) break;
-  }
-  norms.largest = std::sqrt(largest);
-  return norms;
-}
-
 Result<BlockSystem> BlockSystem::Make(Propagator& propagator, const Hierarchy& hierarchy,
                                       Lanes& lanes, Storage storage, State first) {
   UCUDNN_ASSIGN_OR_RETURN(BlockSystem system,
-                          MakePart(propagator, hierarchy, lanes, storage, BlockPart()));
+                          MakePart(propagator, hierarchy, lanes, storage, PartTraits()));
   if (first != nullptr) UCUDNN_RETURN_IF_ERROR(system.SetFirst(first));
   return system;
 }
 
 Result<BlockSystem> BlockSystem::MakePart(Propagator& propagator, const Hierarchy& hierarchy,
-                                          Lanes& lanes, Storage storage, const BlockPart& part) {
-  BlockSystem system(propagator, hierarchy, lanes, storage, part);
+                                          Lanes& lanes, Storage storage, const PartTraits& traits) {
+  BlockSystem system(propagator, hierarchy, lanes, storage, traits);
   const auto create = [&](std::vector<State>& states, size_t count) -> Status {
     states.reserve(count);
     for (size_t i = 0; i < count; ++i) {
@@ -56,10 +35,10 @@ Result<BlockSystem> BlockSystem::MakePart(Propagator& propagator, const Hierarch
     Grid& grid = system.grids_[level];
     const size_t behind_first =
         system.KeepsF(level) ? shape.steps : shape.blocks() + 1 + (shape.lead > 0 ? 1 : 0);
-    const bool has_first = level == 0 || part.inlet != nullptr;
+    const bool has_first = level == 0 || traits.has_inlet;
     if (!has_first) grid.states.push_back(system.CPoint(level - 1, 0));
     UCUDNN_RETURN_IF_ERROR(create(grid.states, has_first ? behind_first + 1 : behind_first));
-    if (level == 0 && !part.has_source) continue;
+    if (level == 0 && !traits.has_source) continue;
     grid.source.push_back(nullptr);
     UCUDNN_RETURN_IF_ERROR(create(grid.source, shape.steps));
   }
@@ -81,6 +60,7 @@ int64_t BlockSystem::StatesFor(const Hierarchy& hierarchy, int lanes, Storage st
 }
 
 Status BlockSystem::SetFirst(State first) {
+  if (first == grids_[0].states[0]) return Status::Ok();
   UCUDNN_RETURN_IF_ERROR(propagator_->Combine(grids_[0].states[0], 0, 1, first, 0));
   return propagator_->Join();
 }
@@ -111,7 +91,7 @@ Status BlockSystem::StepThrough(int block, int end, State to, int lane) {
 
 Status BlockSystem::StepLead(int level, Source source) {
   // Corrections exchange states between levels, the first C-point of a level among them.
-  if (level < hierarchy_->coarsest() && part_.inlet == nullptr) {
+  if (level < hierarchy_->coarsest() && !traits_.has_inlet) {
     grids_[level + 1].states[0] = CPoint(level, 0);
   }
   const int lead = hierarchy_->level(level).lead;
@@ -192,7 +172,7 @@ Status BlockSystem::Restrict(int level) {
         propagator_->Step(level + 1, block, CPoint(level, block), stepped, lane));
     UCUDNN_RETURN_IF_ERROR(propagator_->Combine(coarse.source[block + 1], 1, -1, stepped, lane));
     if (is_solved_next) return Status::Ok();  // from its first state on
-    if (part_.inlet != nullptr && block == 0) {
+    if (traits_.has_inlet && block == 0) {
       UCUDNN_RETURN_IF_ERROR(propagator_->Combine(coarse.states[0], 0, 1, CPoint(level, 0), lane));
     }
     return propagator_->Combine(coarse.states[block + 1], 0, 1, CPoint(level, block + 1), lane);
@@ -216,7 +196,7 @@ Status BlockSystem::SolveSerially(int level, Source source) {
 }
 
 Status BlockSystem::Correct(int level) {
-  const int first = part_.inlet == nullptr ? 1 : 0;
+  const int first = traits_.has_inlet ? 0 : 1;
   for (int block = first; block <= hierarchy_->level(level).blocks(); ++block) {
     UCUDNN_RETURN_IF_ERROR(
         propagator_->Take(CPoint(level, block), grids_[level + 1].states[block], 0));
@@ -284,28 +264,8 @@ Result<std::span<const double>> BlockSystem::Parts(NormParts parts) {
     return propagator_->SquaredDistance(state, nullptr, &parts_[i], lane);
   }));
   UCUDNN_RETURN_IF_ERROR(propagator_->Wait());
-  const int skipped = part_.inlet == nullptr ? 0 : 1;
+  const int skipped = traits_.has_inlet ? 1 : 0;
   return std::span<const double>(parts_.data() + skipped, count - skipped);
-}
-
-Result<double> BlockSystem::ResidualNorm() {
-  UCUDNN_ASSIGN_OR_RETURN(const auto parts, Parts(NormParts::kResidual));
-  return RootOfSum(parts);
-}
-
-Result<double> BlockSystem::ResidualNormByState() {
-  UCUDNN_ASSIGN_OR_RETURN(const auto parts, Parts(NormParts::kResidualByState));
-  return RootOfSum(parts);
-}
-
-Result<double> BlockSystem::FullResidualNorm() {
-  UCUDNN_ASSIGN_OR_RETURN(const auto parts, Parts(NormParts::kFullResidual));
-  return RootOfSum(parts);
-}
-
-Result<LayerSystem::StateNorms> BlockSystem::Norms() {
-  UCUDNN_ASSIGN_OR_RETURN(const auto squares, Parts(NormParts::kStates));
-  return StateNormsOf(squares);
 }
 
 Status BlockSystem::ReadBlock(int block, const std::vector<State>& scratch, int lane,

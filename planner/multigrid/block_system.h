@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/status.h"
+#include "planner/multigrid/chain_part.h"
 #include "planner/multigrid/hierarchy.h"
 #include "planner/multigrid/lanes.h"
-#include "planner/multigrid/layer_system.h"
 #include "planner/multigrid/propagator.h"
 
 namespace ucudnn::multigrid {
@@ -23,35 +23,7 @@ enum class Storage {
   kCPoints  // N/c + 2; the others are computed again when they are read
 };
 
-// Who brings the first states of blocks that begin where another system's end.
-class Inlet {
- public:
-  virtual ~Inlet() = default;
-  // The first state of `level` is what it should be for what `lane` is given from now on. Called
-  // before it is read, by whichever lane reads it, as late as other blocks give it work.
-  virtual Status AwaitFirst(int level, int lane) = 0;
-};
-
-// What of a chain a system has, where it is not all of it.
-struct BlockPart {
-  // Null: the first state is u0, the same on all levels. Else each level has one of its own, which
-  // C-relaxation elsewhere changes. Outlives the system.
-  Inlet* inlet = nullptr;
-  // Whether these are coarse levels, the finest of which has a right side, too: set from outside.
-  bool has_source = false;
-};
-
-// What norms are made of: one number for each block, step or state, in their order.
-enum class NormParts {
-  kResidual,         // |A - U|^2 of each C-point behind the first
-  kResidualByState,  // the same divided by |U|^2; 0 / 0 is 0
-  kFullResidual,     // |Phi(U) - U|^2 of each step; with Storage::kCPoints of each block
-  kStates            // |U|^2 of u0, each C-point and the last state
-};
-double RootOfSum(std::span<const double> parts);
-LayerSystem::StateNorms StateNormsOf(std::span<const double> squares);
-
-class BlockSystem : public LayerSystem {
+class BlockSystem : public ChainPart {
  public:
   // `first` is u0, of `propagator`; it is copied. Null: SetFirst comes before the first solve.
   // `propagator`, `hierarchy` and `lanes` outlive the system.
@@ -60,7 +32,7 @@ class BlockSystem : public LayerSystem {
 
   // The same of a part; without first states.
   static Result<BlockSystem> MakePart(Propagator& propagator, const Hierarchy& hierarchy,
-                                      Lanes& lanes, Storage storage, const BlockPart& part);
+                                      Lanes& lanes, Storage storage, const PartTraits& traits);
 
   Status Broadcast() override;
   Status StepLead(int level, Source source) override;
@@ -73,29 +45,24 @@ class BlockSystem : public LayerSystem {
   Status RunCycle(int kind, const std::function<Status()>& cycle) override {
     return propagator_->RunCycle(kind, cycle);
   }
-  // What norms are summed from; of a part with an inlet without its first state, which another
-  // has. It holds until the next call.
-  Result<std::span<const double>> Parts(NormParts parts);
-  Result<double> ResidualNorm() override;
-  Result<double> ResidualNormByState() override;
-  Result<double> FullResidualNorm() override;
-  Result<StateNorms> Norms() override;
+  // kFullResidual: of each step, with Storage::kCPoints of each block.
+  Result<std::span<const double>> Parts(NormParts parts) override;
   double UnitRoundoff() const override { return propagator_->UnitRoundoff(); }
 
   // How many states Make creates.
   static int64_t StatesFor(const Hierarchy& hierarchy, int lanes, Storage storage);
 
-  // Replaces u0, for a solve that starts from the states as they are (Start::kPrevious).
-  Status SetFirst(State first);
+  void SetInlet(Inlet& inlet) override { inlet_ = &inlet; }
+  Status SetFirst(State first) override;
 
   Storage storage() const { return storage_; }
-  State first() const { return grids_[0].states.front(); }
-  State last() const { return grids_[0].states.back(); }  // the stage's output
-  // The C-point behind block `number` - 1 of `level`, counted from 0.
-  State c_point(int level, int number) const { return grids_[level].states[At(level, number)]; }
-  // State and right side of a step's end on `level`, which is not the finest of a chain.
-  State state(int level, int number) const { return grids_[level].states[number]; }
-  State source(int level, int number) const { return grids_[level].source[number]; }
+  State first() override { return grids_[0].states.front(); }
+  State last() override { return grids_[0].states.back(); }
+  State c_point(int level, int number) override { return CPoint(level, number); }
+  State state(int level, int number) override { return grids_[level].states[number]; }
+  State source(int level, int number) override { return grids_[level].source[number]; }
+  Status Copy(State from, State to) override { return propagator_->Combine(to, 0, 1, from, 0); }
+  Status Join() override { return propagator_->Join(); }
 
   // The states of the finest level from C-point `block` on, up to the next one or, in the last
   // block, with the last state; of block -1 those in front of the first C-point. F-points are as
@@ -117,12 +84,12 @@ class BlockSystem : public LayerSystem {
   };
 
   BlockSystem(Propagator& propagator, const Hierarchy& hierarchy, Lanes& lanes, Storage storage,
-              const BlockPart& part)
+              const PartTraits& traits)
       : propagator_(&propagator),
         hierarchy_(&hierarchy),
         lanes_(&lanes),
         storage_(storage),
-        part_(part) {}
+        traits_(traits) {}
 
   bool KeepsF(int level) const { return level > 0 || storage_ == Storage::kAll; }
   // Where a grid has C-point `number`.
@@ -135,11 +102,10 @@ class BlockSystem : public LayerSystem {
   int StatesInFront() const { return hierarchy_->level(0).lead > 0 ? 1 : 0; }
   // Lanes take blocks in this order: the first one, which may have to wait for its state, last.
   int BlockAt(int task, int blocks) const {
-    return part_.inlet == nullptr ? task : (task + 1) % blocks;
+    return traits_.has_inlet ? (task + 1) % blocks : task;
   }
   Status AwaitFirst(int level, int block, int lane) {
-    if (part_.inlet == nullptr || block > 0) return Status::Ok();
-    return part_.inlet->AwaitFirst(level, lane);
+    return traits_.has_inlet && block == 0 ? inlet_->AwaitFirst(level, lane) : Status::Ok();
   }
   // to = Phi(from) + g[step + 1].
   Status Step(int level, int step, State from, State to, Source source, int lane);
@@ -160,7 +126,8 @@ class BlockSystem : public LayerSystem {
   const Hierarchy* hierarchy_;
   Lanes* lanes_;
   Storage storage_;
-  BlockPart part_;
+  PartTraits traits_;
+  Inlet* inlet_ = nullptr;
   std::vector<Grid> grids_;                  // one for each level
   std::vector<std::vector<State>> scratch_;  // by lane
   std::vector<double> parts_;                // of a sum

@@ -3,36 +3,40 @@
 #include <utility>
 
 #include "planner/multigrid/device/device_chain.h"
+#include "planner/multigrid/distributed/block_layers.h"
 #include "planner/multigrid/scaled_solve.h"
 
 namespace ucudnn::multigrid {
 namespace {
 
-class DeviceLayers : public StageLayers {
+class DeviceLayers : public BlockLayers {
  public:
   static Result<std::unique_ptr<StageLayers>> Make(const DeviceTarget& target,
                                                    const StagePart& part,
                                                    const LaneSetting& setting,
                                                    const std::shared_ptr<DeviceLanes>& streams,
                                                    Lanes& lanes) {
-    std::unique_ptr<DeviceLayers> made(new DeviceLayers(setting.is_recorded, streams, lanes));
-    UCUDNN_ASSIGN_OR_RETURN(made->chain_,
-                            DeviceChain::Make(target,
-                                              {.chain = part.chain,
-                                               .stage = part.stage,
-                                               .parameters = part.parameters,
-                                               .hierarchy = part.hierarchy,
-                                               .coarse = part.coarse,
-                                               .h = part.h,
-                                               .batch = part.batch,
-                                               .workspace_limit = setting.workspace_limit,
-                                               .used = part.used,
-                                               .has_gradients = part.has_gradients},
-                                              streams));
+    std::unique_ptr<DeviceLayers> made(new DeviceLayers(part, setting, streams, lanes));
+    UCUDNN_ASSIGN_OR_RETURN(
+        made->chain_,
+        DeviceChain::Make(target, OnDevice(part, setting.workspace_limit), streams));
     if (setting.is_recorded) UCUDNN_RETURN_IF_ERROR(made->chain_->RecordCycles());
     return std::unique_ptr<StageLayers>(std::move(made));
   }
 
+  Status LoadWeights() override { return chain_->WeightsChanged(); }
+  Status Upload(const double* numbers, State to) override { return chain_->Upload(numbers, to); }
+  Status Download(State from, double* numbers) override { return chain_->Download(from, numbers); }
+
+  double AdjointScale(std::span<const double> numbers) const override {
+    return chain_->precision().has_few_exponents ? ScaleOf(numbers) : 1;
+  }
+
+  Status AddGradients(LayerSpan span, double factor, Parameters& gradient) override {
+    return adjoint_->AddGradient(span, states(), adjoints(), lanes(), factor, gradient);
+  }
+
+ protected:
   Propagator& chain() override { return *chain_; }
   Result<Propagator*> Adjoint() override {
     if (!adjoint_) {
@@ -43,28 +47,17 @@ class DeviceLayers : public StageLayers {
     }
     return static_cast<Propagator*>(adjoint_.get());
   }
-  void LineariseAt(StateReader& states) override { adjoint_->LineariseAt(states); }
-
-  Status LoadWeights() override { return chain_->WeightsChanged(); }
-  Status Upload(const double* numbers, State to) override { return chain_->Upload(numbers, to); }
-  Status Download(State from, double* numbers) override { return chain_->Download(from, numbers); }
-
-  double AdjointScale(std::span<const double> numbers) const override {
-    return chain_->precision().has_few_exponents ? ScaleOf(numbers) : 1;
-  }
-
-  Status AddGradients(LayerSpan layers, StateReader& states, StateReader& adjoints, double factor,
-                      Parameters& gradient) override {
-    return adjoint_->AddGradient(layers, states, adjoints, lanes_, factor, gradient);
-  }
+  void LineariseAdjointAt(StateReader& states) override { adjoint_->LineariseAt(states); }
 
  private:
-  DeviceLayers(bool is_recorded, std::shared_ptr<DeviceLanes> streams, Lanes& lanes)
-      : is_recorded_(is_recorded), streams_(std::move(streams)), lanes_(lanes) {}
+  DeviceLayers(const StagePart& part, const LaneSetting& setting,
+               std::shared_ptr<DeviceLanes> streams, Lanes& lanes)
+      : BlockLayers(part, lanes),
+        is_recorded_(setting.is_recorded),
+        streams_(std::move(streams)) {}
 
   const bool is_recorded_;
   std::shared_ptr<DeviceLanes> streams_;
-  Lanes& lanes_;
   std::unique_ptr<DeviceChain> chain_;
   std::unique_ptr<DeviceAdjoint> adjoint_;
 };

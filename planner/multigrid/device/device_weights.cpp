@@ -38,6 +38,19 @@ ArrangedNumbers MovedBehind(const DeviceTarget& target, const StepShape& shape,
 
 }  // namespace
 
+DeviceStage OnDevice(const StagePart& part, size_t workspace_limit) {
+  return {.chain = part.chain,
+          .stage = part.stage,
+          .parameters = part.parameters,
+          .hierarchy = part.hierarchy,
+          .coarse = part.coarse,
+          .h = part.h,
+          .batch = part.batch,
+          .workspace_limit = workspace_limit,
+          .used = part.used,
+          .has_gradients = part.has_gradients};
+}
+
 bool Arrangement::operator<(const Arrangement& other) const {
   return std::tie(kind, first, distance, count, fan, mean_of) <
          std::tie(other.kind, other.first, other.distance, other.count, other.fan, other.mean_of);

@@ -13,6 +13,7 @@
 #include "planner/multigrid/device/device_memory.h"
 #include "planner/multigrid/device/step_kernels.h"
 #include "planner/multigrid/device/step_shape.h"
+#include "planner/multigrid/distributed/stage_layers.h"
 #include "planner/multigrid/hierarchy.h"
 #include "planner/multigrid/parameters.h"
 #include "planner/multigrid/residual_chain.h"
@@ -33,6 +34,8 @@ struct DeviceStage {
   std::span<const int> used = {};
   bool has_gradients = true;  // of the steps' numbers
 };
+
+DeviceStage OnDevice(const StagePart& part, size_t workspace_limit);
 
 // `count` groups of `fan` steps of one kind that follow each other; a group begins `distance` steps
 // of that kind behind the one before.

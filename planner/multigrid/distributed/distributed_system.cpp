@@ -4,23 +4,13 @@
 
 namespace ucudnn::multigrid {
 
-Result<std::unique_ptr<DistributedSystem>> DistributedSystem::Make(const RankPart& part,
-                                                                   Lanes& lanes, Storage storage) {
-  std::unique_ptr<DistributedSystem> system(new DistributedSystem(part));
-  BlockPart blocks;
-  if (part.position > 0) blocks.inlet = system.get();
-  UCUDNN_ASSIGN_OR_RETURN(
-      BlockSystem local,
-      BlockSystem::MakePart(*part.propagator, *part.hierarchy, lanes, storage, blocks));
-  system->local_ = std::make_unique<BlockSystem>(std::move(local));
-  system->is_awaited_.assign(part.distributed, false);
-  if (part.coarse_hierarchy == nullptr) return system;
-  UCUDNN_ASSIGN_OR_RETURN(
-      BlockSystem coarse,
-      BlockSystem::MakePart(*part.coarse_propagator, *part.coarse_hierarchy, lanes, Storage::kAll,
-                            {.inlet = nullptr, .has_source = true}));
-  system->coarse_ = std::make_unique<BlockSystem>(std::move(coarse));
-  return system;
+DistributedSystem::DistributedSystem(const RankPart& part, std::unique_ptr<ChainPart> local,
+                                     std::unique_ptr<ChainPart> coarse)
+    : part_(part),
+      local_(std::move(local)),
+      coarse_(std::move(coarse)),
+      is_awaited_(part.distributed, false) {
+  if (part.position > 0) local_->SetInlet(*this);
 }
 
 Status DistributedSystem::AwaitFirst(int level, int lane) {
@@ -31,7 +21,7 @@ Status DistributedSystem::AwaitFirst(int level, int lane) {
 
 Status DistributedSystem::Receive(int from, std::span<const State> states) {
   UCUDNN_RETURN_IF_ERROR(part_.exchange->Receive(from, states));
-  return part_.propagator->Join();
+  return local_->Join();
 }
 
 Status DistributedSystem::Broadcast() {
@@ -57,7 +47,8 @@ Status DistributedSystem::SendFirst() {
   }
   if (!is_gatherer()) return Status::Ok();
   const State first = coarse_->first();
-  return Receive(from, {&first, 1});
+  UCUDNN_RETURN_IF_ERROR(Receive(from, {&first, 1}));
+  return coarse_->SetFirst(first);
 }
 
 Status DistributedSystem::StepLead(int level, Source source) {
@@ -122,7 +113,7 @@ std::vector<State> DistributedSystem::RestrictedOf(int position) const {
 
 Status DistributedSystem::CopyAll(std::span<const State> from, std::span<const State> to) {
   for (size_t i = 0; i < from.size(); ++i) {
-    UCUDNN_RETURN_IF_ERROR(part_.propagator->Combine(to[i], 0, 1, from[i], 0));
+    UCUDNN_RETURN_IF_ERROR(local_->Copy(from[i], to[i]));
   }
   return Status::Ok();
 }
@@ -139,7 +130,7 @@ Status DistributedSystem::GatherCoarse() {
   UCUDNN_RETURN_IF_ERROR(part_.exchange->Begin({}, receives));
   UCUDNN_RETURN_IF_ERROR(CopyAll(own, by_position[part_.position]));
   if (!receives.empty()) UCUDNN_RETURN_IF_ERROR(part_.exchange->Finish(0));
-  return part_.propagator->Join();
+  return local_->Join();
 }
 
 Status DistributedSystem::ScatterCoarse() {
@@ -160,7 +151,7 @@ Status DistributedSystem::ScatterCoarse() {
   }
   UCUDNN_RETURN_IF_ERROR(part_.exchange->Begin(sends, {}));
   UCUDNN_RETURN_IF_ERROR(CopyAll(by_position[part_.position], own));
-  return part_.propagator->Join();
+  return local_->Join();
 }
 
 // One rank after the other.

@@ -14,13 +14,11 @@
 #include <vector>
 
 #include "base/status.h"
-#include "planner/multigrid/block_system.h"
+#include "planner/multigrid/chain_part.h"
 #include "planner/multigrid/distributed/peers.h"
 #include "planner/multigrid/distributed/state_exchange.h"
 #include "planner/multigrid/hierarchy.h"
-#include "planner/multigrid/lanes.h"
 #include "planner/multigrid/layer_system.h"
-#include "planner/multigrid/propagator.h"
 
 namespace ucudnn::multigrid {
 
@@ -45,14 +43,9 @@ struct RankPart {
   // The levels that are distributed and, where there are more, the first of those: of this rank's
   // layers alone (Hierarchy::Part).
   const Hierarchy* hierarchy = nullptr;
-  Propagator* propagator = nullptr;  // over those
   int distributed = 1;
-  // Whether there are more levels. They are on the rank `gatherer`, which has their hierarchy
-  // (Hierarchy::CoarseLevels) and a propagator over it; null on others.
-  bool gathers = false;
+  // The rank that has all levels behind those, if there are any.
   int gatherer = 0;
-  const Hierarchy* coarse_hierarchy = nullptr;
-  Propagator* coarse_propagator = nullptr;
   // Whether there are at least two of those levels, so that the first of them is relaxed.
   bool relaxes_gathered = false;
   // By position, and the end: the states of the first of those levels that are in front of a
@@ -62,9 +55,11 @@ struct RankPart {
 
 class DistributedSystem : public LayerSystem, private Inlet {
  public:
-  // Without first state: SetFirst comes before the first solve, on the rank of position 0.
-  static Result<std::unique_ptr<DistributedSystem>> Make(const RankPart& part, Lanes& lanes,
-                                                         Storage storage);
+  // `local` has this rank's blocks, with an inlet where that is not the first; `coarse`, on the
+  // gatherer alone, all steps of the levels from Hierarchy::CoarseLevels, whose finest has a
+  // source. Without first state: SetFirst comes before the first solve, on the rank of position 0.
+  DistributedSystem(const RankPart& part, std::unique_ptr<ChainPart> local,
+                    std::unique_ptr<ChainPart> coarse);
 
   Status Broadcast() override;
   Status StepLead(int level, Source source) override;
@@ -75,22 +70,20 @@ class DistributedSystem : public LayerSystem, private Inlet {
   Status SolveSerially(int level, Source source) override;
   Status Correct(int level) override;
   Status RunCycle(int kind, const std::function<Status()>& cycle) override {
-    return part_.propagator->RunCycle(kind, cycle);
+    return local_->RunCycle(kind, cycle);
   }
   Result<double> ResidualNorm() override;
   Result<double> ResidualNormByState() override;
   Result<double> FullResidualNorm() override;
   Result<StateNorms> Norms() override;
-  double UnitRoundoff() const override { return part_.propagator->UnitRoundoff(); }
+  double UnitRoundoff() const override { return local_->UnitRoundoff(); }
 
   // This rank's states. The first one is the last one of the rank before.
-  BlockSystem& local() { return *local_; }
+  ChainPart& local() { return *local_; }
   bool has_first() const { return part_.position == 0; }
   bool has_last() const { return part_.position + 1 == part_.line.ranks.count; }
 
  private:
-  explicit DistributedSystem(const RankPart& part) : part_(part) {}
-
   int positions() const { return part_.line.ranks.count; }
   bool is_gatherer() const { return coarse_ != nullptr; }
   // Level `level` of the chain, if it is on this rank alone: the system of it, or null.
@@ -110,8 +103,8 @@ class DistributedSystem : public LayerSystem, private Inlet {
   Status CopyAll(std::span<const State> from, std::span<const State> to);
 
   RankPart part_;
-  std::unique_ptr<BlockSystem> local_;
-  std::unique_ptr<BlockSystem> coarse_;  // the gatherer's
+  std::unique_ptr<ChainPart> local_;
+  std::unique_ptr<ChainPart> coarse_;  // the gatherer's
   std::vector<double> all_parts_;
   std::vector<bool> is_awaited_;  // by level: a first state is on its way
 };

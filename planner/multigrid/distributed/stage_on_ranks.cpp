@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "planner/multigrid/carried_start.h"
 #include "planner/multigrid/scaled_solve.h"
 
 namespace ucudnn::multigrid {
@@ -76,7 +75,9 @@ Status StageOnRanks::MakeLayers() {
                          .mirrored = local_mirrored_,
                          .coarse = to_solve_.coarse,
                          .batch = to_solve_.batch,
-                         .h = to_solve_.h};
+                         .h = to_solve_.h,
+                         .storage = to_solve_.storage,
+                         .notes_timeline = to_solve_.notes_timeline && hierarchy.levels() > 1};
   UCUDNN_RETURN_IF_ERROR(exchange().Reserve(LargestMessage()));
   UCUDNN_ASSIGN_OR_RETURN(layers_, maker_->Make(own));
   if (!gathers_) return Status::Ok();
@@ -99,16 +100,15 @@ Status StageOnRanks::MakeLayers() {
   return Status::Ok();
 }
 
-RankPart StageOnRanks::PartOf(bool is_reversed, Propagator& propagator, Propagator* gathered) {
+RankPart StageOnRanks::PartOf(Direction direction) const {
+  const bool is_reversed = direction == Direction::kAdjoint;
   RankPart part;
   part.exchange = &exchange();
   part.line = {partition().ranks(), is_reversed};
   part.position = part.line.PositionOf(to_solve_.peers.rank());
   part.hierarchy = is_reversed ? &local_mirrored_ : &local_;
-  part.propagator = &propagator;
   part.distributed = partition().distributed;
   if (!gathers_) return part;
-  part.gathers = true;
   part.gatherer = partition().first_rank;
   part.relaxes_gathered = coarse_.levels() > 1;
   part.coarse_begins.push_back(0);
@@ -119,51 +119,27 @@ RankPart StageOnRanks::PartOf(bool is_reversed, Propagator& propagator, Propagat
     part.coarse_begins.push_back(part.coarse_begins.back() +
                                  own.level(partition().distributed).steps);
   }
-  if (!is_gatherer()) return part;
-  part.coarse_hierarchy = is_reversed ? &coarse_mirrored_ : &coarse_;
-  part.coarse_propagator = gathered;
   return part;
 }
 
-Status StageOnRanks::MakeWay(bool is_reversed, Propagator& propagator, Propagator* gathered,
-                             Way& way) {
-  way.propagator = &propagator;
-  way.part = PartOf(is_reversed, propagator, gathered);
-  UCUDNN_ASSIGN_OR_RETURN(way.given, propagator.Create());
-  UCUDNN_ASSIGN_OR_RETURN(way.system,
-                          DistributedSystem::Make(way.part, lanes(), to_solve_.storage));
-  return Status::Ok();
-}
-
-Status StageOnRanks::MakeForward() {
-  Propagator* propagator = &layers_->chain();
-  if (to_solve_.notes_timeline && to_solve_.hierarchy.levels() > 1) {
-    timed_ = std::make_unique<TimedPropagator>(*propagator, local_, lanes().count());
-    propagator = timed_.get();
-  }
-  return MakeWay(false, *propagator, gathered_layers_ ? &gathered_layers_->chain() : nullptr,
-                 forward_);
-}
-
-Status StageOnRanks::MakeBackward() {
-  UCUDNN_ASSIGN_OR_RETURN(Propagator* const adjoint, layers_->Adjoint());
-  Propagator* gathered = nullptr;
-  if (is_gatherer()) {
-    UCUDNN_ASSIGN_OR_RETURN(gathered, gathered_layers_->Adjoint());
-  }
-  UCUDNN_RETURN_IF_ERROR(MakeWay(true, *adjoint, gathered, backward_));
-  UCUDNN_ASSIGN_OR_RETURN(forward_.trajectory, Trajectory::Make(forward_.system->local(), local_,
-                                                                layers_->chain(), lanes().count()));
+Status StageOnRanks::MakeWay(Direction direction, Way& way) {
+  way.direction = direction;
+  way.part = PartOf(direction);
   UCUDNN_ASSIGN_OR_RETURN(
-      backward_.trajectory,
-      Trajectory::Make(backward_.system->local(), local_mirrored_, *adjoint, lanes().count()));
-  layers_->LineariseAt(*forward_.trajectory);
-  if (!is_gatherer()) return Status::Ok();
+      auto local, layers_->MakeSystem(direction, {.has_inlet = way.part.position > 0}));
+  std::unique_ptr<ChainPart> coarse;
+  if (is_gatherer()) {
+    UCUDNN_ASSIGN_OR_RETURN(coarse,
+                            gathered_layers_->MakeSystem(direction, {.has_source = true}));
+  }
+  UCUDNN_ASSIGN_OR_RETURN(way.given, layers_->Create());
+  way.system =
+      std::make_unique<DistributedSystem>(way.part, std::move(local), std::move(coarse));
+  if (direction == Direction::kForward || !is_gatherer()) return Status::Ok();
   gathered_states_.states.resize(to_solve_.stage.steps.size(), nullptr);
   for (const int number : needs_.states) {
-    UCUDNN_ASSIGN_OR_RETURN(gathered_states_.states[number], gathered->Create());
+    UCUDNN_ASSIGN_OR_RETURN(gathered_states_.states[number], gathered_layers_->Create());
   }
-  gathered_layers_->LineariseAt(gathered_states_);
   return Status::Ok();
 }
 
@@ -211,19 +187,27 @@ Status StageOnRanks::GatherWeights() {
 }
 
 Status StageOnRanks::GatherStates() {
-  Propagator& chain = layers_->chain();
+  ChainPart& local = forward_.system->local();
   for (const int number : needs_.states) {
     const int owner = OwnerOf(number);
     const State gathered = is_gatherer() ? gathered_states_.states[number] : nullptr;
     if (owner == to_solve_.peers.rank()) {
-      UCUDNN_ASSIGN_OR_RETURN(const State state, forward_.trajectory->At(number - begin_, 0));
-      UCUDNN_RETURN_IF_ERROR(is_gatherer() ? chain.Combine(gathered, 0, 1, state, 0)
-                                           : exchange().Send(partition().first_rank, {&state, 1}));
+      UCUDNN_ASSIGN_OR_RETURN(const State state, layers_->ReadState(number - begin_));
+      UCUDNN_RETURN_IF_ERROR(is_gatherer()
+                                 ? local.Copy(state, gathered)
+                                 : exchange().Send(partition().first_rank, {&state, 1}));
     } else if (is_gatherer()) {
       UCUDNN_RETURN_IF_ERROR(exchange().Receive(owner, {&gathered, 1}));
     }
   }
-  return chain.Join();
+  return local.Join();
+}
+
+Status StageOnRanks::Linearise() {
+  UCUDNN_RETURN_IF_ERROR(layers_->LineariseAt(nullptr));
+  if (!gathers_) return Status::Ok();
+  UCUDNN_RETURN_IF_ERROR(GatherStates());
+  return is_gatherer() ? gathered_layers_->LineariseAt(&gathered_states_) : Status::Ok();
 }
 
 Status StageOnRanks::SetFirst(Start start, Way& way) {
@@ -231,10 +215,6 @@ Status StageOnRanks::SetFirst(Start start, Way& way) {
   if (start != Start::kPrevious) {
     return system.has_first() ? system.local().SetFirst(way.given) : Status::Ok();
   }
-  const auto carry_over = [&](State from) {
-    return CarryOver(system.local(), *way.part.hierarchy, *way.propagator, lanes(),
-                     {way.given, from});
-  };
   if (system.has_first()) {
     const State states[] = {way.given, system.local().first()};
     std::vector<StateMessage> sends;
@@ -242,20 +222,21 @@ Status StageOnRanks::SetFirst(Start start, Way& way) {
       sends.push_back({way.part.line.RankOf(p), states});
     }
     UCUDNN_RETURN_IF_ERROR(exchange().Begin(sends, {}));
-    UCUDNN_RETURN_IF_ERROR(carry_over(states[1]));
+    UCUDNN_RETURN_IF_ERROR(layers_->CarryOver(way.direction, {way.given, states[1]}));
     return system.local().SetFirst(way.given);
   }
   if (way.before == nullptr) {
-    UCUDNN_ASSIGN_OR_RETURN(way.before, way.propagator->Create());
+    UCUDNN_ASSIGN_OR_RETURN(way.before, layers_->Create());
   }
   const State states[] = {way.given, way.before};
   UCUDNN_RETURN_IF_ERROR(exchange().Receive(way.part.line.RankOf(0), states));
-  UCUDNN_RETURN_IF_ERROR(way.propagator->Join());
-  return carry_over(way.before);
+  UCUDNN_RETURN_IF_ERROR(system.local().Join());
+  return layers_->CarryOver(way.direction, {way.given, way.before});
 }
 
 std::optional<CycleTimeline> StageOnRanks::Timeline() const {
-  return timed_ ? std::optional(timed_->Timeline()) : std::nullopt;
+  TimedPropagator* const timed = layers_->timed();
+  return timed != nullptr ? std::optional(timed->Timeline()) : std::nullopt;
 }
 
 Status StageOnRanks::LoadWeights() {
@@ -266,21 +247,21 @@ Status StageOnRanks::LoadWeights() {
 
 Result<Solution> StageOnRanks::SolveForward(const double* first, const SolveOptions& options,
                                             double* last) {
-  if (!forward_.system) UCUDNN_RETURN_IF_ERROR(MakeForward());
+  if (!forward_.system) UCUDNN_RETURN_IF_ERROR(MakeWay(Direction::kForward, forward_));
   DistributedSystem& system = *forward_.system;
   if (system.has_first()) UCUDNN_RETURN_IF_ERROR(layers_->Upload(first, forward_.given));
   UCUDNN_RETURN_IF_ERROR(SetFirst(options.start, forward_));
   SolveOptions timed_options(options);
-  if (timed_) {
-    timed_->Begin();
-    timed_options.watch = [&](int cycle, double residual) {
-      timed_->EndCycle();
+  if (TimedPropagator* const timed = layers_->timed()) {
+    timed->Begin();
+    timed_options.watch = [timed, &options](int cycle, double residual) {
+      timed->EndCycle();
       if (options.watch) options.watch(cycle, residual);
     };
   }
   UCUDNN_ASSIGN_OR_RETURN(Solution solution, Solve(system, to_solve_.hierarchy, timed_options));
-  if (forward_.trajectory) forward_.trajectory->Reset();
-  UCUDNN_RETURN_IF_ERROR(forward_.propagator->Wait());
+  layers_->StatesChanged(Direction::kForward);
+  UCUDNN_RETURN_IF_ERROR(layers_->Wait());
   UCUDNN_RETURN_IF_ERROR(exchange().Check());
   if (system.has_last()) {
     UCUDNN_RETURN_IF_ERROR(layers_->Download(system.local().last(), last));
@@ -303,7 +284,7 @@ Result<double> StageOnRanks::AdjointScale(const double* numbers) {
 Result<Solution> StageOnRanks::SolveBackward(const double* last_adjoint,
                                              const SolveOptions& options, double* first_adjoint,
                                              Parameters& gradient, const GradientWatch& watch) {
-  if (!backward_.system) UCUDNN_RETURN_IF_ERROR(MakeBackward());
+  if (!backward_.system) UCUDNN_RETURN_IF_ERROR(MakeWay(Direction::kAdjoint, backward_));
   DistributedSystem& system = *backward_.system;
   UCUDNN_ASSIGN_OR_RETURN(const double fitting, AdjointScale(last_adjoint));
   SolveOptions own_options(options);
@@ -319,10 +300,10 @@ Result<Solution> StageOnRanks::SolveBackward(const double* last_adjoint,
     UCUDNN_RETURN_IF_ERROR(layers_->Upload(last_adjoint, backward_.given));
   }
   UCUDNN_RETURN_IF_ERROR(SetFirst(own_options.start, backward_));
-  if (gathers_) UCUDNN_RETURN_IF_ERROR(GatherStates());
+  UCUDNN_RETURN_IF_ERROR(Linearise());
   UCUDNN_ASSIGN_OR_RETURN(Solution solution, SolveScaled(system, mirrored_, own_options, scale));
-  backward_.trajectory->Reset();
-  UCUDNN_RETURN_IF_ERROR(backward_.propagator->Wait());
+  layers_->StatesChanged(Direction::kAdjoint);
+  UCUDNN_RETURN_IF_ERROR(layers_->Wait());
   UCUDNN_RETURN_IF_ERROR(exchange().Check());
   UCUDNN_RETURN_IF_ERROR(AddGradients(to_solve_.h / scale, gradient, watch));
   if (!system.has_last()) return solution;
@@ -335,12 +316,10 @@ Status StageOnRanks::AddGradients(double factor, Parameters& gradient, const Gra
   const int layers = end_ - begin_;
   const int coarsening = local_.level(0).coarsening;
   // Who watches sends what is complete while the rest is computed.
-  constexpr int kBlocksOfALane = 4;
-  const int at_once = watch ? kBlocksOfALane * lanes().count() * coarsening : layers;
+  const int at_once = watch ? maker_->blocks_at_once() * coarsening : layers;
   for (int begin = 0; begin < layers; begin += at_once) {
     const int end = std::min(begin + at_once, layers);
-    UCUDNN_RETURN_IF_ERROR(layers_->AddGradients({begin, end}, *forward_.trajectory,
-                                                 *backward_.trajectory, factor, gradient));
+    UCUDNN_RETURN_IF_ERROR(layers_->AddGradients({begin, end}, factor, gradient));
     if (!watch) continue;
     std::vector<NodeId> nodes;
     for (int n = begin; n < end; ++n) {

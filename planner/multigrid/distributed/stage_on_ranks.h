@@ -12,7 +12,6 @@
 #include "planner/multigrid/distributed/stage_layers.h"
 #include "planner/multigrid/scaled_solve.h"
 #include "planner/multigrid/stage_solver.h"
-#include "planner/multigrid/timed_propagator.h"
 #include "planner/multigrid/trajectory.h"
 
 namespace ucudnn::multigrid {
@@ -48,30 +47,27 @@ class StageOnRanks : public StageSolver {
   };
   // One way of solving: the chain's states, or its adjoint's.
   struct Way {
-    Propagator* propagator = nullptr;  // of this rank's layers
+    Direction direction = Direction::kForward;
     RankPart part;
     std::unique_ptr<DistributedSystem> system;
-    std::optional<Trajectory> trajectory;
     State given = nullptr;   // what solves begin with is copied into it
     State before = nullptr;  // what it was before; null until it is needed
   };
 
   StageOnRanks(const StageToSolve& stage, std::unique_ptr<StageMaker> maker);
   Status MakeLayers();
-  Status MakeForward();
-  Status MakeBackward();
-  Status MakeWay(bool is_reversed, Propagator& propagator, Propagator* gathered, Way& way);
-  RankPart PartOf(bool is_reversed, Propagator& propagator, Propagator* gathered);
+  Status MakeWay(Direction direction, Way& way);
+  RankPart PartOf(Direction direction) const;
   // The most states that one message has.
   size_t LargestMessage() const;
   bool is_gatherer() const { return gathers_ && to_solve_.peers.rank() == partition().first_rank; }
   const Partition& partition() const { return to_solve_.partition; }
   StateExchange& exchange() const { return maker_->exchange(); }
-  Lanes& lanes() const { return maker_->lanes(); }
   int OwnerOf(int layer) const;  // its rank
   // Brings what the gathered levels need of other ranks' layers to the gathering one.
   Status GatherWeights();
   Status GatherStates();
+  Status Linearise();
   // Makes `way.given`, on the first rank of the way, the first state of its system. Where the solve
   // starts from the states as they are, all ranks add what it changed by to theirs.
   Status SetFirst(Start start, Way& way);
@@ -86,14 +82,14 @@ class StageOnRanks : public StageSolver {
   Stage part_;
   Hierarchy mirrored_, local_, local_mirrored_, coarse_, coarse_mirrored_;
   std::unique_ptr<StageLayers> layers_;
-  std::unique_ptr<TimedPropagator> timed_;  // the chain's; null: nobody asks for a timeline
+  // Where levels are gathered, those of this rank that it solves for all.
+  std::unique_ptr<StageLayers> gathered_layers_;
   Way forward_, backward_;
   KeptScale scale_;  // of the adjoints
 
   // Where levels are gathered.
   GatheredNeeds needs_;
   Parameters gathered_parameters_;
-  std::unique_ptr<StageLayers> gathered_layers_;
   GatheredStates gathered_states_;
 };
 

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "planner/multigrid/distributed/block_layers.h"
 #include "planner/multigrid/distributed/stage_on_ranks.h"
 #include "planner/multigrid/host/propagators.h"
 #include "planner/multigrid/host/stage.h"
@@ -11,7 +12,9 @@
 namespace ucudnn::multigrid {
 namespace {
 
-class HostLayers : public StageLayers {
+constexpr int kBlocksOfALane = 4;
+
+class HostLayers : public BlockLayers {
  public:
   static Result<std::unique_ptr<StageLayers>> Make(const StagePart& part, Lanes& lanes) {
     std::unique_ptr<HostLayers> made(new HostLayers(part, lanes));
@@ -21,16 +24,6 @@ class HostLayers : public StageLayers {
                             HostChain::Make(*made->stage_, part.hierarchy, part.coarse, part.h));
     return std::unique_ptr<StageLayers>(std::move(made));
   }
-
-  Propagator& chain() override { return *chain_; }
-  Result<Propagator*> Adjoint() override {
-    if (!adjoint_) {
-      UCUDNN_ASSIGN_OR_RETURN(adjoint_,
-                              HostAdjoint::Make(*stage_, part_.mirrored, part_.coarse, part_.h));
-    }
-    return static_cast<Propagator*>(adjoint_.get());
-  }
-  void LineariseAt(StateReader& states) override { adjoint_->LineariseAt(states); }
 
   // The adjoint's means are the chain's.
   Status LoadWeights() override { return chain_->WeightsChanged(); }
@@ -44,15 +37,13 @@ class HostLayers : public StageLayers {
     return Status::Ok();
   }
 
-  Status AddGradients(LayerSpan layers, StateReader& states, StateReader& adjoints, double factor,
-                      Parameters& gradient) override {
-    const int coarsening = part_.hierarchy.level(0).coarsening;
-    const int blocks = (layers.end - layers.begin + coarsening - 1) / coarsening;
-    return lanes_.ForEach(blocks, [&](int block, int lane) -> Status {
-      const int begin = layers.begin + block * coarsening;
-      for (int n = begin; n < std::min(begin + coarsening, layers.end); ++n) {
-        UCUDNN_ASSIGN_OR_RETURN(const State state, states.At(n, lane));
-        UCUDNN_ASSIGN_OR_RETURN(const State adjoint, adjoints.At(stage_->steps() - 1 - n, lane));
+  Status AddGradients(LayerSpan span, double factor, Parameters& gradient) override {
+    const int blocks = (span.end - span.begin + coarsening() - 1) / coarsening();
+    return lanes().ForEach(blocks, [&](int block, int lane) -> Status {
+      const int begin = span.begin + block * coarsening();
+      for (int n = begin; n < std::min(begin + coarsening(), span.end); ++n) {
+        UCUDNN_ASSIGN_OR_RETURN(const State state, states().At(n, lane));
+        UCUDNN_ASSIGN_OR_RETURN(const State adjoint, adjoints().At(layers() - 1 - n, lane));
         stage_->AddStepGradient(n, factor, HostStates::Numbers(state), HostStates::Numbers(adjoint),
                                 gradient, lane);
       }
@@ -60,11 +51,20 @@ class HostLayers : public StageLayers {
     });
   }
 
- private:
-  HostLayers(const StagePart& part, Lanes& lanes) : part_(part), lanes_(lanes) {}
+ protected:
+  Propagator& chain() override { return *chain_; }
+  Result<Propagator*> Adjoint() override {
+    if (!adjoint_) {
+      UCUDNN_ASSIGN_OR_RETURN(
+          adjoint_, HostAdjoint::Make(*stage_, part().mirrored, part().coarse, part().h));
+    }
+    return static_cast<Propagator*>(adjoint_.get());
+  }
+  void LineariseAdjointAt(StateReader& states) override { adjoint_->LineariseAt(states); }
 
-  const StagePart part_;
-  Lanes& lanes_;
+ private:
+  HostLayers(const StagePart& part, Lanes& lanes) : BlockLayers(part, lanes) {}
+
   std::optional<HostStage> stage_;
   std::unique_ptr<HostChain> chain_;
   std::unique_ptr<HostAdjoint> adjoint_;
@@ -142,8 +142,8 @@ class HostMaker : public StageMaker {
   Result<std::unique_ptr<StageLayers>> Make(const StagePart& part) override {
     return HostLayers::Make(part, lanes_);
   }
-  Lanes& lanes() override { return lanes_; }
   StateExchange& exchange() override { return exchange_; }
+  int blocks_at_once() const override { return kBlocksOfALane * lanes_.count(); }
 
  private:
   Lanes& lanes_;
