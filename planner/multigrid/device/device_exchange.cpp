@@ -63,13 +63,16 @@ std::string RankChannel::Text() const {
 
 DeviceExchange::DeviceExchange(const DeviceTarget& target, std::shared_ptr<RankChannel> channel,
                                std::shared_ptr<DeviceLanes> lanes, Peers& peers, RankRange ranks,
-                               int64_t state_size)
+                               int64_t state_size, int batch, ViewOf view_of)
     : target_(target),
       channel_(std::move(channel)),
       lanes_(std::move(lanes)),
       peers_(peers),
       ranks_(ranks),
-      size_(state_size) {}
+      size_(state_size * batch),
+      batch_(batch),
+      view_of_(view_of),
+      sums_(target, state_size, batch) {}
 
 DeviceExchange::~DeviceExchange() = default;
 
@@ -106,25 +109,31 @@ Status DeviceExchange::Pack(std::span<const StateMessage> sends) {
     if (packed + message.states.size() > room_) return Status::Error("messages of too many states");
     sends_.push_back(MessageOf(message.rank, Behind(sent_, packed), message.states.size()));
     for (const State state : message.states) {
-      UCUDNN_RETURN_IF_ERROR(lane.Copy(At(state), Behind(sent_, packed++), size_));
+      UCUDNN_RETURN_IF_ERROR(Copy(lane, view_of_(state), {Behind(sent_, packed++)}));
     }
   }
   return Status::Ok();
 }
 
-// One state lands where it belongs.
+Status DeviceExchange::Copy(DeviceLane& lane, const StatesView& from, const StatesView& to) {
+  if (IsPacked(from) && IsPacked(to)) return lane.Copy(from.data, to.data, size_);
+  return sums_.Combine(lane, 1, from, 0, to);
+}
+
+// One state lands where it belongs, if all its numbers are together there.
 void DeviceExchange::LayOut(std::span<const StateMessage> receives) {
   size_t landed = 0;
   receives_.clear();
   landed_.clear();
   for (const StateMessage& message : receives) {
-    if (message.states.size() == 1) {
-      receives_.push_back(MessageOf(message.rank, At(message.states[0]), 1));
+    const StatesView first = view_of_(message.states[0]);
+    if (message.states.size() == 1 && IsPacked(first)) {
+      receives_.push_back(MessageOf(message.rank, first.data, 1));
       continue;
     }
     receives_.push_back(MessageOf(message.rank, Behind(received_, landed), message.states.size()));
     for (const State state : message.states) {
-      landed_.push_back({Behind(received_, landed++), At(state)});
+      landed_.push_back({Behind(received_, landed++), state});
     }
   }
 }
@@ -148,7 +157,7 @@ Status DeviceExchange::Finish(int lane_number) {
   DeviceLane& lane = lanes_->lane(lane_number);
   UCUDNN_RETURN_IF_ERROR(lanes_->exchange().LetFollow(lane));
   for (const Landed& state : landed_) {
-    UCUDNN_RETURN_IF_ERROR(lane.Copy(state.from, state.to, size_));
+    UCUDNN_RETURN_IF_ERROR(Copy(lane, {state.from}, view_of_(state.to)));
   }
   return Status::Ok();
 }

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "planner/multigrid/device/cycle_graphs.h"
+#include "planner/multigrid/device/step_kernels.h"
 #include "planner/multigrid/distributed/peers.h"
 #include "planner/multigrid/distributed/state_exchange.h"
 #include "transport/opening.h"
@@ -49,11 +50,13 @@ class RankChannel {
 
 class DeviceExchange : public StateExchange {
  public:
-  // `state_size` numbers. A null channel is of a rank alone. `lanes` have one for it where it is
-  // not alone; `peers` and what `target` points to outlive it.
+  // Where a state's numbers are.
+  using ViewOf = StatesView (*)(State state);
+  // States are of `batch` images of `state_size` numbers. A null channel is of a rank alone.
+  // `lanes` have one for it where it is not alone; `peers` and what `target` points to outlive it.
   DeviceExchange(const DeviceTarget& target, std::shared_ptr<RankChannel> channel,
                  std::shared_ptr<DeviceLanes> lanes, Peers& peers, RankRange ranks,
-                 int64_t state_size);
+                 int64_t state_size, int batch, ViewOf view_of);
   ~DeviceExchange() override;
 
   Status Reserve(size_t states) override;
@@ -68,10 +71,11 @@ class DeviceExchange : public StateExchange {
   // What was received beside the state that it is for.
   struct Landed {
     Address from = nullptr;
-    Address to = nullptr;
+    State to = nullptr;
   };
 
-  static Address At(State state) { return static_cast<Address>(state); }
+  bool IsPacked(const StatesView& view) const { return batch_ == 1 || view.image_distance == 1; }
+  Status Copy(DeviceLane& lane, const StatesView& from, const StatesView& to);
   Address Behind(const std::optional<DeviceNumbers>& room, size_t states) const {
     return target_.Behind(room->data(), static_cast<int64_t>(states) * size_);
   }
@@ -88,7 +92,10 @@ class DeviceExchange : public StateExchange {
   std::shared_ptr<DeviceLanes> lanes_;
   Peers& peers_;
   RankRange ranks_;
-  int64_t size_;
+  int64_t size_;  // numbers of a state
+  int batch_;
+  ViewOf view_of_;
+  StateSums sums_;
   std::optional<DeviceNumbers> sent_, received_;
   size_t room_ = 0;  // states of each
   std::vector<transport::Message> sends_, receives_;

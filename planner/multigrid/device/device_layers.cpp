@@ -18,8 +18,7 @@ class DeviceLayers : public BlockLayers {
                                                    Lanes& lanes) {
     std::unique_ptr<DeviceLayers> made(new DeviceLayers(part, setting, streams, lanes));
     UCUDNN_ASSIGN_OR_RETURN(
-        made->chain_,
-        DeviceChain::Make(target, OnDevice(part, setting.workspace_limit), streams));
+        made->chain_, DeviceChain::Make(target, OnDevice(part, setting.workspace_limit), streams));
     if (setting.is_recorded) UCUDNN_RETURN_IF_ERROR(made->chain_->RecordCycles());
     return std::unique_ptr<StageLayers>(std::move(made));
   }
@@ -52,9 +51,7 @@ class DeviceLayers : public BlockLayers {
  private:
   DeviceLayers(const StagePart& part, const LaneSetting& setting,
                std::shared_ptr<DeviceLanes> streams, Lanes& lanes)
-      : BlockLayers(part, lanes),
-        is_recorded_(setting.is_recorded),
-        streams_(std::move(streams)) {}
+      : BlockLayers(part, lanes), is_recorded_(setting.is_recorded), streams_(std::move(streams)) {}
 
   const bool is_recorded_;
   std::shared_ptr<DeviceLanes> streams_;
@@ -72,9 +69,10 @@ Result<std::unique_ptr<DeviceMaker>> DeviceMaker::Make(const DeviceTarget& targe
   std::unique_ptr<DeviceMaker> made(new DeviceMaker(target, setting, std::move(lanes)));
   UCUDNN_ASSIGN_OR_RETURN(made->streams_,
                           DeviceLanes::Make(target, setting.lanes, channel != nullptr));
-  made->exchange_ = std::make_unique<DeviceExchange>(target, std::move(channel), made->streams_,
-                                                     stage.peers, stage.partition.ranks(),
-                                                     stage.stage.shape.Features() * stage.batch);
+  made->exchange_ = std::make_unique<DeviceExchange>(
+      target, std::move(channel), made->streams_, stage.peers, stage.partition.ranks(),
+      stage.stage.shape.Features(), stage.batch,
+      [](State state) { return StatesView{static_cast<Address>(state)}; });
   return made;
 }
 

@@ -9,10 +9,9 @@
 #include "base/text.h"
 #include "planner/multigrid/device/device_costs.h"
 #include "planner/multigrid/device/device_layers.h"
-#include "planner/multigrid/device/grouped_system.h"
+#include "planner/multigrid/device/grouped_layers.h"
 #include "planner/multigrid/distributed/stage_on_ranks.h"
 #include "planner/multigrid/lanes.h"
-#include "planner/multigrid/scaled_solve.h"
 
 namespace ucudnn::multigrid {
 namespace {
@@ -41,79 +40,6 @@ const WayRow& RowOf(Way way) {
   return *std::find_if(std::begin(kWays), std::end(kWays),
                        [way](const WayRow& row) { return row.way == way; });
 }
-
-// One rank's, with all blocks side by side.
-class GroupedSolver : public StageSolver {
- public:
-  static Result<std::unique_ptr<StageSolver>> Make(const DeviceTarget& target,
-                                                   const StageToSolve& stage,
-                                                   size_t workspace_limit, bool is_recorded) {
-    std::unique_ptr<GroupedSolver> solver(new GroupedSolver(target, stage, is_recorded));
-    UCUDNN_ASSIGN_OR_RETURN(solver->system_,
-                            GroupedSystem::Make(target, {.chain = stage.chain,
-                                                         .stage = stage.stage,
-                                                         .parameters = stage.parameters,
-                                                         .hierarchy = stage.hierarchy,
-                                                         .coarse = stage.coarse,
-                                                         .h = stage.h,
-                                                         .batch = stage.batch,
-                                                         .workspace_limit = workspace_limit}));
-    if (is_recorded) UCUDNN_RETURN_IF_ERROR(solver->system_->RecordCycles());
-    return std::unique_ptr<StageSolver>(std::move(solver));
-  }
-
-  Status LoadWeights() override { return system_->WeightsChanged(); }
-
-  Result<Solution> SolveForward(const double* first, const SolveOptions& options,
-                                double* last) override {
-    UCUDNN_RETURN_IF_ERROR(system_->SetFirst(first, options.start));
-    UCUDNN_ASSIGN_OR_RETURN(Solution solution, Solve(*system_, hierarchy_, options));
-    UCUDNN_RETURN_IF_ERROR(system_->ReadState(hierarchy_.level(0).steps, last));
-    return solution;
-  }
-
-  Result<Solution> SolveBackward(const double* last_adjoint, const SolveOptions& options,
-                                 double* first_adjoint, Parameters& gradient,
-                                 const GradientWatch& watch) override {
-    if (!adjoints_) {
-      UCUDNN_ASSIGN_OR_RETURN(adjoints_, GroupedSystem::MakeAdjoint(*system_));
-      if (is_recorded_) UCUDNN_RETURN_IF_ERROR(adjoints_->RecordCycles());
-    }
-    std::vector<double> scaled(last_adjoint, last_adjoint + state_size_);
-    SolveOptions own_options(options);
-    const double scale = scale_.For(has_few_exponents_ ? ScaleOf(scaled) : 1, own_options);
-    for (double& number : scaled) number *= scale;
-    UCUDNN_RETURN_IF_ERROR(adjoints_->SetFirst(scaled.data(), own_options.start));
-    UCUDNN_ASSIGN_OR_RETURN(Solution solution,
-                            SolveScaled(*adjoints_, hierarchy_, own_options, scale));
-    UCUDNN_RETURN_IF_ERROR(adjoints_->AddGradient(h_ / scale, gradient));
-    UCUDNN_RETURN_IF_ERROR(adjoints_->ReadState(0, first_adjoint));
-    for (int64_t i = 0; scale != 1 && i < state_size_; ++i) first_adjoint[i] /= scale;
-    if (watch) UCUDNN_RETURN_IF_ERROR(watch(nodes_));
-    return solution;
-  }
-
- private:
-  GroupedSolver(const DeviceTarget& target, const StageToSolve& stage, bool is_recorded)
-      : has_few_exponents_(target.precision->has_few_exponents),
-        h_(stage.h),
-        state_size_(stage.stage.shape.Features() * stage.batch),
-        hierarchy_(stage.hierarchy),
-        is_recorded_(is_recorded) {
-    for (const ResidualStep& step : stage.stage.steps) {
-      nodes_.insert(nodes_.end(), step.transformation.begin(), step.transformation.end());
-    }
-  }
-
-  const bool has_few_exponents_;
-  const double h_;
-  const int64_t state_size_;
-  const Hierarchy& hierarchy_;
-  const bool is_recorded_;
-  std::vector<planner::NodeId> nodes_;  // of all steps
-  KeptScale scale_;                     // of the adjoints
-  std::unique_ptr<GroupedSystem> system_, adjoints_;
-};
 
 // Of one cycle, or of both ways'.
 SolveOptions OneCycle(const SolveOptions& of) {
@@ -175,14 +101,8 @@ namespace {
 
 // Ok, or why ranks with this channel cannot solve so: the same on all of them. None: one rank.
 Status Serves(Way way, RankChannel* channel) {
-  const WayRow& row = RowOf(way);
-  if (channel == nullptr) return Status::Ok();
-  if (row.is_grouped) {
-    return Status::Error(std::string("--way ") + row.name +
-                         " puts all blocks of a stage side by side on one device; on several one, "
-                         "streams or threads is expected");
-  }
-  return row.is_recorded ? channel->channel().CanBeCaptured() : Status::Ok();
+  return RowOf(way).is_recorded && channel != nullptr ? channel->channel().CanBeCaptured()
+                                                      : Status::Ok();
 }
 
 }  // namespace
@@ -191,16 +111,20 @@ Result<std::unique_ptr<StageSolver>> DeviceSolvers::MakeOf(
     const StageToSolve& stage, Way way, std::shared_ptr<RankChannel> channel) const {
   UCUDNN_RETURN_IF_ERROR(Serves(way, channel.get()));
   const WayRow& row = RowOf(way);
+  std::unique_ptr<StageMaker> maker;
   if (row.is_grouped) {
-    return GroupedSolver::Make(target_, stage, setting_.workspace_limit, row.is_recorded);
+    UCUDNN_ASSIGN_OR_RETURN(maker, GroupedMaker::Make(target_, stage,
+                                                      {.is_recorded = row.is_recorded,
+                                                       .workspace_limit = setting_.workspace_limit},
+                                                      std::move(channel)));
+  } else {
+    UCUDNN_ASSIGN_OR_RETURN(maker, DeviceMaker::Make(target_, stage,
+                                                     {.lanes = row.has_lanes ? setting_.lanes : 1,
+                                                      .threads = row.threads,
+                                                      .is_recorded = row.is_recorded,
+                                                      .workspace_limit = setting_.workspace_limit},
+                                                     std::move(channel)));
   }
-  UCUDNN_ASSIGN_OR_RETURN(auto maker,
-                          DeviceMaker::Make(target_, stage,
-                                            {.lanes = row.has_lanes ? setting_.lanes : 1,
-                                             .threads = row.threads,
-                                             .is_recorded = row.is_recorded,
-                                             .workspace_limit = setting_.workspace_limit},
-                                            std::move(channel)));
   UCUDNN_ASSIGN_OR_RETURN(auto made, StageOnRanks::Make(stage, std::move(maker)));
   return std::unique_ptr<StageSolver>(std::move(made));
 }

@@ -12,10 +12,9 @@
 
 namespace ucudnn::multigrid {
 
-// What a chain and its adjoint share.
 struct GroupedSystem::Run {
   std::unique_ptr<StepRunner> runner;
-  std::unique_ptr<DeviceLanes> lanes;  // one
+  std::shared_ptr<DeviceLanes> lanes;
 };
 
 // The states of one level, by their places in blocks. B blocks, c places.
@@ -27,12 +26,13 @@ struct GroupedSystem::Grid {
   std::vector<DeviceNumbers> f_points;  // places 1 to c - 1, B states each
   std::optional<DeviceNumbers> spare;   // B states
   std::vector<DeviceNumbers> tail_points;
-  // The right side of each place's step: by place B states, and the tail's. Empty on the finest
-  // level.
+  // The right side of each place's step: by place B states, and the tail's. Empty where there is
+  // none.
   std::vector<DeviceNumbers> sources, tail_sources;
   // Of the steps at each place of all blocks, and of each of the tail.
   std::vector<StepPlan> plans, tail_plans;
-  // Of an adjoint's coarse level: what its steps are linearised at, by place and phase.
+  // Of an adjoint's level whose steps stand for several layers: what its steps are linearised at,
+  // by place and phase.
   std::vector<std::vector<DeviceNumbers>> linear, tail_linear;
   // Of an adjoint's finest level, by place and call of its plan.
   std::vector<std::vector<DeviceGradients>> gradients, tail_gradients;

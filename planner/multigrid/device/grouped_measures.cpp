@@ -1,6 +1,5 @@
 // Norms, states and gradients of a grouped system, which wait for the device.
-#include <cmath>
-#include <numeric>
+#include <algorithm>
 
 #include "planner/multigrid/device/grouped_grid.h"
 #include "planner/multigrid/device/grouped_system.h"
@@ -40,37 +39,38 @@ Result<const std::vector<double>*> GroupedSystem::SquaredNorms(bool of_residuals
   return static_cast<const std::vector<double>*>(&squares);
 }
 
-// Both have the given state, whose residual is 0.
-Result<double> GroupedSystem::ResidualNorm() {
-  UCUDNN_ASSIGN_OR_RETURN(const std::vector<double>* squares, SquaredNorms(true));
-  return std::sqrt(std::accumulate(squares->begin(), squares->end(), 0.0));
-}
-
-Result<double> GroupedSystem::ResidualNormByState() {
+// In the direction of the chain, without the given state's, which has none.
+Status GroupedSystem::MeasureResidual(bool by_state) {
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<double>* residuals, SquaredNorms(true));
-  UCUDNN_ASSIGN_OR_RETURN(const std::vector<double>* states, SquaredNorms(false));
-  double sum = 0;
-  for (size_t i = 0; i < states->size(); ++i) {
-    if ((*residuals)[i] != 0) sum += (*residuals)[i] / (*states)[i];
+  const std::vector<double>* states = nullptr;
+  if (by_state) {
+    UCUDNN_ASSIGN_OR_RETURN(states, SquaredNorms(false));
   }
-  return std::sqrt(sum);
+  const int blocks = grids_[0]->blocks();
+  for (int i = 1; i <= blocks; ++i) {
+    const int point = is_adjoint() ? blocks - i : i;
+    const double residual = (*residuals)[point];
+    parts_.push_back(by_state && residual != 0 ? residual / (*states)[point] : residual);
+  }
+  return Status::Ok();
 }
 
-Result<double> GroupedSystem::SquaredNormOf(const StatesView& state) {
+Result<double> GroupedSystem::SquaredNormOf(const StatesView& states) {
   std::vector<double>& numbers = downloaded_[0];
-  numbers.resize(state.count * runner().StateSize() * runner().batch());
+  numbers.resize(states.count * runner().StateSize() * runner().batch());
   UCUDNN_RETURN_IF_ERROR(
-      lane().Download(state.data, numbers.data(), static_cast<int64_t>(numbers.size())));
+      lane().Download(states.data, numbers.data(), static_cast<int64_t>(numbers.size())));
   return SumOfSquares(numbers.data(), nullptr, static_cast<int64_t>(numbers.size()));
 }
 
-Result<double> GroupedSystem::FullResidualNorm() {
+// Of the steps at one place together.
+Status GroupedSystem::MeasureFullResidual() {
   const Grid& grid = *grids_[0];
-  double sum = 0;
+  UCUDNN_RETURN_IF_ERROR(AwaitFirst(0));
   const auto compare = [&](const StatesView& stepped, const StatesView& next) -> Status {
     UCUDNN_RETURN_IF_ERROR(Combine(-1, next, 1, stepped));
     UCUDNN_ASSIGN_OR_RETURN(const double squares, SquaredNormOf(stepped));
-    sum += squares;
+    parts_.push_back(squares);
     return Status::Ok();
   };
   for (int place = 0; place < grid.places(); ++place) {
@@ -84,37 +84,39 @@ Result<double> GroupedSystem::FullResidualNorm() {
     UCUDNN_RETURN_IF_ERROR(StepTail(0, place, TailPlace(0, FromOf(place)), stepped));
     UCUDNN_RETURN_IF_ERROR(compare(stepped, TailPlace(0, ToOf(place))));
   }
-  return std::sqrt(sum);
+  return Status::Ok();
 }
 
-Result<LayerSystem::StateNorms> GroupedSystem::Norms() {
-  UCUDNN_RETURN_IF_ERROR(SquaredNorms(false).status());
+// C-points, and at the end that is none the last state of the network.
+Status GroupedSystem::MeasureStates() {
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<double>* squares, SquaredNorms(false));
+  parts_ = *squares;
   const Grid& grid = *grids_[0];
   if (grid.tail > 0) {
-    // The last state, which has no distance to that of the next image.
+    // It has no distance to that of the next image.
     UCUDNN_ASSIGN_OR_RETURN(const double last, SquaredNormOf(TailPlace(0, grid.tail)));
-    squares_.push_back(last);
+    parts_.push_back(last);
   }
-  StateNorms norms = {.first = std::sqrt(is_adjoint() ? squares_.back() : squares_.front())};
-  for (const double of_state : squares_) {
-    norms.all += of_state;
-    // Not std::max: a NaN stays.
-    if (!(of_state <= norms.largest) && !std::isnan(norms.largest)) norms.largest = of_state;
-  }
-  norms.all = std::sqrt(norms.all);
-  norms.largest = std::sqrt(norms.largest);
-  return norms;
+  if (is_adjoint()) std::reverse(parts_.begin(), parts_.end());
+  if (traits_.has_inlet) parts_.erase(parts_.begin());
+  return Status::Ok();
 }
 
-Status GroupedSystem::ReadState(int number, double* numbers) {
-  const Grid& grid = *grids_[0];
-  const int block = number / grid.places();
-  const bool is_tail = number >= grid.level.last_c_point();
-  const StatesView from = is_tail ? TailPlace(0, number - grid.level.last_c_point())
-                                  : Part(Place(0, number % grid.places()), block, 1);
-  const StatesView packed = {lane().room()};
-  UCUDNN_RETURN_IF_ERROR(Combine(1, from, 0, packed));
-  return lane().Download(packed.data, numbers, runner().StateSize() * runner().batch());
+Result<std::span<const double>> GroupedSystem::Parts(NormParts parts) {
+  parts_.clear();
+  switch (parts) {
+    case NormParts::kResidual:
+    case NormParts::kResidualByState:
+      UCUDNN_RETURN_IF_ERROR(MeasureResidual(parts == NormParts::kResidualByState));
+      break;
+    case NormParts::kFullResidual:
+      UCUDNN_RETURN_IF_ERROR(MeasureFullResidual());
+      break;
+    case NormParts::kStates:
+      UCUDNN_RETURN_IF_ERROR(MeasureStates());
+      break;
+  }
+  return std::span<const double>(parts_);
 }
 
 Status GroupedSystem::AddGradient(double factor, Parameters& gradient) {

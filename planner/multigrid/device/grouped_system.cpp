@@ -6,8 +6,9 @@
 
 namespace ucudnn::multigrid {
 
-GroupedSystem::GroupedSystem(std::shared_ptr<Run> run, GroupedSystem* states)
-    : run_(std::move(run)), states_(states) {}
+GroupedSystem::GroupedSystem(std::shared_ptr<Run> run, GroupedSystem* states,
+                             const PartTraits& traits)
+    : run_(std::move(run)), states_(states), traits_(traits) {}
 GroupedSystem::~GroupedSystem() = default;
 
 StepRunner& GroupedSystem::runner() const { return *run_->runner; }
@@ -38,7 +39,10 @@ Status GroupedSystem::MakeGrid(int level) {
   grid->level = LevelOf(level);
   grid->tail = grid->level.steps - grid->level.last_c_point();
   const int blocks = grid->blocks();
-  const Pass pass = !is_adjoint() ? Pass::kForward : level > 0 ? Pass::kAdjoint : Pass::kGradient;
+  const bool has_gradients = runner().stage().has_gradients && level == 0;
+  const Pass pass = !is_adjoint()   ? Pass::kForward
+                    : has_gradients ? Pass::kGradient
+                                    : Pass::kAdjoint;
   const auto memory = [&](int states) {
     return DeviceNumbers::Make(runner().target(), states * runner().StateSize() * runner().batch());
   };
@@ -61,17 +65,17 @@ Status GroupedSystem::MakeGrid(int level) {
   grid->spare.emplace(std::move(spare));
   for (int place = 0; place < grid->places(); ++place) {
     if (place > 0) UCUDNN_RETURN_IF_ERROR(add(grid->f_points, blocks));
-    if (level > 0) UCUDNN_RETURN_IF_ERROR(add(grid->sources, blocks));
+    if (HasSources(level)) UCUDNN_RETURN_IF_ERROR(add(grid->sources, blocks));
     std::vector<int> steps;
     for (int block = 0; block < blocks; ++block) steps.push_back(block * grid->places() + place);
     UCUDNN_RETURN_IF_ERROR(plan(grid->plans, steps));
   }
   for (int place = 0; place < grid->tail; ++place) {
     UCUDNN_RETURN_IF_ERROR(add(grid->tail_points, 1));
-    if (level > 0) UCUDNN_RETURN_IF_ERROR(add(grid->tail_sources, 1));
+    if (HasSources(level)) UCUDNN_RETURN_IF_ERROR(add(grid->tail_sources, 1));
     UCUDNN_RETURN_IF_ERROR(plan(grid->tail_plans, {grid->level.last_c_point() + place}));
   }
-  if (is_adjoint() && level > 0) UCUDNN_RETURN_IF_ERROR(MakeLinear(*grid));
+  if (is_adjoint() && grid->level.span > 1) UCUDNN_RETURN_IF_ERROR(MakeLinear(*grid));
   grids_.push_back(std::move(grid));
   return Status::Ok();
 }
@@ -98,22 +102,29 @@ Status GroupedSystem::MakeLinear(Grid& grid) {
   return Status::Ok();
 }
 
-Result<std::unique_ptr<GroupedSystem>> GroupedSystem::Make(const DeviceTarget& target,
-                                                           const DeviceStage& stage) {
+Result<std::shared_ptr<GroupedSystem::Run>> GroupedSystem::MakeRun(
+    const DeviceTarget& target, const DeviceStage& stage, std::shared_ptr<DeviceLanes> lanes) {
   auto run = std::make_shared<Run>();
   UCUDNN_ASSIGN_OR_RETURN(run->runner, StepRunner::Make(target, stage, 1));
-  UCUDNN_ASSIGN_OR_RETURN(run->lanes, DeviceLanes::Make(target, 1));
-  std::unique_ptr<GroupedSystem> system(new GroupedSystem(std::move(run), nullptr));
-  for (int level = 0; level < stage.hierarchy.levels(); ++level) {
+  run->lanes = std::move(lanes);
+  return run;
+}
+
+Result<std::unique_ptr<GroupedSystem>> GroupedSystem::Make(std::shared_ptr<Run> run,
+                                                           const PartTraits& traits) {
+  std::unique_ptr<GroupedSystem> system(new GroupedSystem(std::move(run), nullptr, traits));
+  const int levels = system->runner().stage().hierarchy.levels();
+  for (int level = 0; level < levels; ++level) {
     UCUDNN_RETURN_IF_ERROR(system->MakeGrid(level));
   }
   UCUDNN_RETURN_IF_ERROR(system->run_->lanes->Reserve(system->runner().needs()));
-  UCUDNN_RETURN_IF_ERROR(system->WeightsChanged());
+  UCUDNN_RETURN_IF_ERROR(LoadWeights(*system->run_));
   return system;
 }
 
-Result<std::unique_ptr<GroupedSystem>> GroupedSystem::MakeAdjoint(GroupedSystem& states) {
-  std::unique_ptr<GroupedSystem> system(new GroupedSystem(states.run_, &states));
+Result<std::unique_ptr<GroupedSystem>> GroupedSystem::MakeAdjoint(GroupedSystem& states,
+                                                                  const PartTraits& traits) {
+  std::unique_ptr<GroupedSystem> system(new GroupedSystem(states.run_, &states, traits));
   for (size_t level = 0; level < states.grids_.size(); ++level) {
     UCUDNN_RETURN_IF_ERROR(system->MakeGrid(static_cast<int>(level)));
   }
@@ -121,9 +132,55 @@ Result<std::unique_ptr<GroupedSystem>> GroupedSystem::MakeAdjoint(GroupedSystem&
   return system;
 }
 
-Status GroupedSystem::WeightsChanged() {
-  UCUDNN_RETURN_IF_ERROR(lane().Wait());
-  return runner().weights().Upload(lane());
+Status GroupedSystem::LoadWeights(Run& run) {
+  DeviceLane& lane = run.lanes->first();
+  UCUDNN_RETURN_IF_ERROR(lane.Wait());
+  return run.runner->weights().Upload(lane);
+}
+
+Status GroupedSystem::Join() { return run_->lanes->Join(); }
+
+State GroupedSystem::Handle(Kind kind, int level, int number, const StatesView& view) {
+  std::unique_ptr<StatesView>& handle = handles_[{kind, level, number}];
+  if (!handle) handle = std::make_unique<StatesView>(view);
+  return handle.get();
+}
+
+StatesView GroupedSystem::StateView(int level, int number) const {
+  const Grid& grid = *grids_[level];
+  const int last_c_point = grid.level.last_c_point();
+  if (number >= last_c_point) return TailPlace(level, number - last_c_point);
+  return Part(Place(level, number % grid.places()), number / grid.places(), 1);
+}
+
+StatesView GroupedSystem::SourceView(int level, int step) const {
+  const Grid& grid = *grids_[level];
+  const int last_c_point = grid.level.last_c_point();
+  if (step >= last_c_point) return {grid.tail_sources[step - last_c_point].data()};
+  return Part({grid.sources[step % grid.places()].data(), 1, grid.blocks()}, step / grid.places(),
+              1);
+}
+
+State GroupedSystem::ReadState(int number) {
+  return Handle(Kind::kState, 0, number, StateView(0, number));
+}
+
+State GroupedSystem::state(int level, int number) {
+  const int in_network = InNetwork(level, number);
+  return Handle(Kind::kState, level, in_network, StateView(level, in_network));
+}
+
+State GroupedSystem::c_point(int level, int number) {
+  const Grid& grid = *grids_[level];
+  const int in_network = is_adjoint() ? grid.blocks() - number : number;
+  return Handle(Kind::kState, level, in_network * grid.places(),
+                Part({grid.c_points->data(), 1, grid.blocks() + 1}, in_network, 1));
+}
+
+// Of the step that gives the state.
+State GroupedSystem::source(int level, int number) {
+  const int step = is_adjoint() ? LevelOf(level).steps - number : number - 1;
+  return Handle(Kind::kSource, level, step, SourceView(level, step));
 }
 
 Status GroupedSystem::RecordCycles() {
@@ -173,8 +230,8 @@ StatesView GroupedSystem::Given(int level) const {
 
 GroupedSystem::Linearised GroupedSystem::LinearOf(int level, int place) const {
   if (!is_adjoint()) return {};
-  if (level == 0) return {states_->Place(0, place)};
   const Grid& grid = *grids_[level];
+  if (grid.level.span == 1) return {states_->Place(0, place)};
   Linearised phases;
   for (size_t phase = 0; phase < grid.linear[place].size(); ++phase) {
     phases[phase] = {grid.linear[place][phase].data(), grid.blocks(), grid.blocks()};
@@ -184,7 +241,7 @@ GroupedSystem::Linearised GroupedSystem::LinearOf(int level, int place) const {
 
 GroupedSystem::Linearised GroupedSystem::LinearOfTail(int level, int place) const {
   if (!is_adjoint()) return {};
-  if (level == 0) return {states_->TailPlace(0, place)};
+  if (LevelOf(level).span == 1) return {states_->TailPlace(0, place)};
   Linearised phases;
   const std::vector<DeviceNumbers>& numbers = grids_[level]->tail_linear[place];
   for (size_t phase = 0; phase < numbers.size(); ++phase) phases[phase] = {numbers[phase].data()};
@@ -260,15 +317,47 @@ Status GroupedSystem::Linearise() {
   return Status::Ok();
 }
 
-Status GroupedSystem::CarryOver(const StatesView& to) {
+Status GroupedSystem::LineariseOnOthers(StateReader& states) {
+  const auto copy = [&](int number, const DeviceNumbers& to, int block, int count) -> Status {
+    UCUDNN_ASSIGN_OR_RETURN(const State state, states.At(number, 0));
+    return Combine(1, ViewOf(state), 0, Part({to.data(), 1, count}, block, 1));
+  };
+  for (const auto& grid : grids_) {
+    const int distance = grid->places() * grid->level.span;
+    for (int place = 0; place < grid->places(); ++place) {
+      for (size_t phase = 0; phase < grid->linear[place].size(); ++phase) {
+        const int begin = grid->plans[place][phase].begin;
+        for (int block = 0; block < grid->blocks(); ++block) {
+          UCUDNN_RETURN_IF_ERROR(
+              copy(begin + block * distance, grid->linear[place][phase], block, grid->blocks()));
+        }
+      }
+    }
+    for (int place = 0; place < grid->tail; ++place) {
+      for (size_t phase = 0; phase < grid->tail_linear[place].size(); ++phase) {
+        UCUDNN_RETURN_IF_ERROR(
+            copy(grid->tail_plans[place][phase].begin, grid->tail_linear[place][phase], 0, 1));
+      }
+    }
+  }
+  return Status::Ok();
+}
+
+Status GroupedSystem::LineariseAt(StateReader* states) {
+  return states != nullptr ? LineariseOnOthers(*states) : Linearise();
+}
+
+Status GroupedSystem::CarryOver(const FirstStateChange& change) {
   const Grid& grid = *grids_[0];
-  StatesView change_to = to, change_from = Given(0);
-  change_to.distance = change_from.distance = 0;
+  StatesView to = ViewOf(change.to), from = ViewOf(change.from);
+  to.distance = from.distance = 0;
   const auto add = [&](const StatesView& states) -> Status {
-    UCUDNN_RETURN_IF_ERROR(Combine(1, change_to, 1, states));
-    return Combine(-1, change_from, 1, states);
+    UCUDNN_RETURN_IF_ERROR(Combine(1, to, 1, states));
+    return Combine(-1, from, 1, states);
   };
   for (int i = 0; i < grid.places(); ++i) UCUDNN_RETURN_IF_ERROR(add(Place(0, ToOf(i))));
+  // Another rank's last state, here.
+  if (traits_.has_inlet) UCUDNN_RETURN_IF_ERROR(add(Given(0)));
   if (is_adjoint()) return Status::Ok();  // whose tail is stepped before
   for (int place = 1; place <= grid.tail; ++place) {
     UCUDNN_RETURN_IF_ERROR(add(TailPlace(0, place)));
@@ -276,28 +365,23 @@ Status GroupedSystem::CarryOver(const StatesView& to) {
   return Status::Ok();
 }
 
-Status GroupedSystem::SetFirst(const double* first, Start start) {
-  const StatesView given = {lane().room()};
-  UCUDNN_RETURN_IF_ERROR(lane().Upload(first, given.data, runner().StateSize() * runner().batch()));
-  if (start == Start::kPrevious) UCUDNN_RETURN_IF_ERROR(CarryOver(given));
-  if (is_adjoint()) {
-    UCUDNN_RETURN_IF_ERROR(Combine(1, given, 0, Given(0)));
-    UCUDNN_RETURN_IF_ERROR(Linearise());
-    return lane().Wait();
-  }
+Status GroupedSystem::SetFirst(State first) {
+  const StatesView& given = ViewOf(first);
+  if (given.data != Given(0).data) UCUDNN_RETURN_IF_ERROR(Combine(1, given, 0, Given(0)));
+  if (is_adjoint()) return Join();
   for (int level = 0; level < static_cast<int>(grids_.size()); ++level) {
     const Grid& grid = *grids_[level];
-    UCUDNN_RETURN_IF_ERROR(Combine(1, given, 0, Given(level)));
+    if (level > 0) UCUDNN_RETURN_IF_ERROR(Combine(1, given, 0, Given(level)));
     UCUDNN_RETURN_IF_ERROR(Combine(1, given, 0, {grid.advanced->data(), 1, grid.blocks() + 1}));
   }
-  return lane().Wait();
+  return Join();
 }
 
 // Of the adjoint: its tail is what its blocks follow from.
 Status GroupedSystem::StepLead(int level, Source source) {
-  if (!is_adjoint()) return Status::Ok();
+  if (!is_adjoint() || traits_.has_inlet) return Status::Ok();
   const Grid& grid = *grids_[level];
-  UCUDNN_RETURN_IF_ERROR(RelaxTail(level, level > 0 && source == Source::kRestricted));
+  UCUDNN_RETURN_IF_ERROR(RelaxTail(level, HasSources(level) && source == Source::kRestricted));
   const StatesView first = TailPlace(level, 0);
   // Its residual is none.
   const StatesView advanced = {grid.advanced->data(), 1, grid.blocks() + 1};
@@ -334,7 +418,8 @@ Status GroupedSystem::RelaxTail(int level, bool adds) {
 
 Status GroupedSystem::RelaxF(int level, Source source) {
   const Grid& grid = *grids_[level];
-  const bool adds = level > 0 && source == Source::kRestricted;
+  const bool adds = HasSources(level) && source == Source::kRestricted;
+  UCUDNN_RETURN_IF_ERROR(AwaitFirst(level));
   for (int i = 0; i + 1 < grid.places(); ++i) {
     const int place = is_adjoint() ? grid.places() - 1 - i : i;
     const StatesView out = Place(level, ToOf(place));
@@ -351,9 +436,10 @@ Status GroupedSystem::Advance(int level) {
   const Grid& grid = *grids_[level];
   const int place = is_adjoint() ? 0 : grid.places() - 1;
   const StatesView out = Computed(level, *grid.advanced);
+  UCUDNN_RETURN_IF_ERROR(AwaitFirst(level));
   UCUDNN_RETURN_IF_ERROR(
       StepBlocks(level, place, Place(level, FromOf(place)), out, Grid::kAllBlocks));
-  if (level == 0) return Status::Ok();
+  if (!HasSources(level)) return Status::Ok();
   return Combine(1, {grid.sources[place].data(), grid.blocks(), grid.blocks()}, 1, out);
 }
 
@@ -384,6 +470,7 @@ Status GroupedSystem::Restrict(int level) {
   const Grid& fine = *grids_[level];
   const Grid& coarse = *grids_[level + 1];
   const int places = coarse.places();
+  UCUDNN_RETURN_IF_ERROR(AwaitFirst(level));
   const auto restrict_to = [&](int begin, const StatesView& to) {
     return GatherPoints(fine, *fine.c_points, begin, places, to);
   };
@@ -407,7 +494,7 @@ Status GroupedSystem::Restrict(int level) {
 
 Status GroupedSystem::SolveSerially(int level, Source source) {
   const Grid& grid = *grids_[level];
-  const bool adds = level > 0 && source == Source::kRestricted;
+  const bool adds = HasSources(level) && source == Source::kRestricted;
   if (is_adjoint()) UCUDNN_RETURN_IF_ERROR(RelaxTail(level, adds));
   const int steps = grid.level.last_c_point();
   for (int i = 0; i < steps; ++i) {
@@ -428,6 +515,7 @@ Status GroupedSystem::Correct(int level) {
   const Grid& fine = *grids_[level];
   const Grid& coarse = *grids_[level + 1];
   const StatesView points = {fine.c_points->data(), 1, fine.blocks() + 1};
+  if (traits_.has_inlet) UCUDNN_RETURN_IF_ERROR(Combine(1, Given(level + 1), 0, Given(level)));
   const auto correct = [&](const StatesView& from, int begin) {
     StatesView to = Part(points, begin, from.count);
     to.distance = coarse.places();

@@ -7,42 +7,68 @@
 
 #include <array>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <span>
+#include <tuple>
 #include <vector>
 
 #include "base/status.h"
+#include "planner/multigrid/carried_start.h"
+#include "planner/multigrid/chain_part.h"
 #include "planner/multigrid/device/cycle_graphs.h"
 #include "planner/multigrid/device/step_plan.h"
 #include "planner/multigrid/hierarchy.h"
-#include "planner/multigrid/layer_system.h"
-#include "planner/multigrid/solver.h"
+#include "planner/multigrid/trajectory.h"
 
 namespace ucudnn::multigrid {
 
-class GroupedSystem : public LayerSystem {
+class GroupedSystem : public ChainPart {
  public:
-  // What `stage` refers to outlives the system.
-  static Result<std::unique_ptr<GroupedSystem>> Make(const DeviceTarget& target,
-                                                     const DeviceStage& stage);
+  // What systems of one stage share: their kernels and weights, and one lane.
+  struct Run;
+  // What `stage` refers to outlives the run. `lanes` are one, or one with an exchange.
+  static Result<std::shared_ptr<Run>> MakeRun(const DeviceTarget& target, const DeviceStage& stage,
+                                              std::shared_ptr<DeviceLanes> lanes);
+
+  // With the parameters as they are now.
+  static Result<std::unique_ptr<GroupedSystem>> Make(std::shared_ptr<Run> run,
+                                                     const PartTraits& traits);
   // Of lambda, whose level l ends in state 0: lambda[n] = lambda[n + 1] + h J_n^T lambda[n + 1], on
   // the same hierarchy mirrored: steps behind the last C-point lead to it. `states` outlives it.
-  static Result<std::unique_ptr<GroupedSystem>> MakeAdjoint(GroupedSystem& states);
+  static Result<std::unique_ptr<GroupedSystem>> MakeAdjoint(GroupedSystem& states,
+                                                            const PartTraits& traits);
   ~GroupedSystem() override;
 
-  // The parameters as they are now are what states and adjoints have from now on; Make has done it.
-  Status WeightsChanged();
+  // The parameters as they are now are what all systems of the run have from now on.
+  static Status LoadWeights(Run& run);
   // From now on cycles are recorded and run as graphs.
   Status RecordCycles();
 
-  // The given state, [batch, C, H, W], before a solve that starts so: u0, or lambda[N]. What it
-  // changes by is added to all states where they stay as they are (carried_start.h). An adjoint is
-  // linearised at the states as they are now.
-  Status SetFirst(const double* first, Start start);
-  // Any state of the finest level, by its number in the network; waits.
-  Status ReadState(int number, double* numbers);
+  // A state is a StatesView of one. These live as long as the system.
+  static const StatesView& ViewOf(State state) { return *static_cast<StatesView*>(state); }
+  // Any state of the finest level, by its number in the network.
+  State ReadState(int number);
+
+  // Adds what the first state changes by to all states (carried_start.h).
+  Status CarryOver(const FirstStateChange& change);
+  // Of an adjoint, before its solves: at the states as they are now, or, of coarse levels, at those
+  // that `states` has.
+  Status LineariseAt(StateReader* states);
   // Of an adjoint: gradient of the steps' nodes += factor * what states and adjoints give; waits.
   Status AddGradient(double factor, Parameters& gradient);
+
+  void SetInlet(Inlet& inlet) override { inlet_ = &inlet; }
+  Status SetFirst(State first) override;
+  Result<std::span<const double>> Parts(NormParts parts) override;
+  State first() override { return state(0, 0); }
+  State last() override { return state(0, LevelOf(0).steps); }
+  State c_point(int level, int number) override;
+  State state(int level, int number) override;
+  State source(int level, int number) override;
+  Status Copy(State from, State to) override { return Combine(1, ViewOf(from), 0, ViewOf(to)); }
+  Status Join() override;
 
   Status Broadcast() override;
   Status StepLead(int level, Source source) override;
@@ -53,10 +79,6 @@ class GroupedSystem : public LayerSystem {
   Status SolveSerially(int level, Source source) override;
   Status Correct(int level) override;
   Status RunCycle(int kind, const std::function<Status()>& cycle) override;
-  Result<double> ResidualNorm() override;
-  Result<double> ResidualNormByState() override;
-  Result<double> FullResidualNorm() override;
-  Result<StateNorms> Norms() override;
   double UnitRoundoff() const override;
 
   int64_t convolution_calls() const { return runner().convolution_calls(); }
@@ -64,15 +86,28 @@ class GroupedSystem : public LayerSystem {
 
  private:
   struct Grid;
-  struct Run;                                    // what a chain and its adjoint share
   using Linearised = std::array<StatesView, 2>;  // by phase; not used by states
 
-  GroupedSystem(std::shared_ptr<Run> run, GroupedSystem* states);
+  // Which of a level's states, by its number in the network.
+  enum class Kind { kState, kSource };
+
+  GroupedSystem(std::shared_ptr<Run> run, GroupedSystem* states, const PartTraits& traits);
   StepRunner& runner() const;
   DeviceLane& lane() const;
   const Level& LevelOf(int level) const;
 
   bool is_adjoint() const { return states_ != nullptr; }
+  bool HasSources(int level) const { return level > 0 || traits_.has_source; }
+  // A number that counts in the direction of the chain, in that of the network.
+  int InNetwork(int level, int number) const {
+    return is_adjoint() ? LevelOf(level).steps - number : number;
+  }
+  Status AwaitFirst(int level) {
+    return traits_.has_inlet ? inlet_->AwaitFirst(level, 0) : Status::Ok();
+  }
+  State Handle(Kind kind, int level, int number, const StatesView& view);
+  StatesView StateView(int level, int number) const;
+  StatesView SourceView(int level, int step) const;
   // The state that step `i` of a level begins with and that it gives.
   int FromOf(int i) const { return is_adjoint() ? i + 1 : i; }
   int ToOf(int i) const { return is_adjoint() ? i : i + 1; }
@@ -81,8 +116,7 @@ class GroupedSystem : public LayerSystem {
   // Room for what coarse adjoint steps are linearised at, and filling it from the states.
   Status MakeLinear(Grid& grid);
   Status Linearise();
-  // Adds `to` - Given(0) to all other states of the finest level.
-  Status CarryOver(const StatesView& to);
+  Status LineariseOnOthers(StateReader& states);
   // Of the states, every `distance`-th from number `begin` on.
   Status GatherStates(int begin, int distance, const StatesView& to);
   // Copies every so many states, `distance` apart, from number `begin` of `points` on.
@@ -113,17 +147,25 @@ class GroupedSystem : public LayerSystem {
   // The steps behind the last C-point, one after the other; `adds` the right side.
   Status RelaxTail(int level, bool adds);
   Status Combine(double a, const StatesView& x, double b, const StatesView& y);
-  // Of the finest level's C-points, or of what Advance would change them by; waits. By C-point.
+  // Of the finest level's C-points, or of what Advance would change them by; waits. By C-point in
+  // the network.
   Result<const std::vector<double>*> SquaredNorms(bool of_residuals);
-  Result<double> SquaredNormOf(const StatesView& state);
+  Result<double> SquaredNormOf(const StatesView& states);
+  Status MeasureResidual(bool by_state);
+  Status MeasureFullResidual();
+  Status MeasureStates();
 
   std::shared_ptr<Run> run_;
-  GroupedSystem* states_;                     // of an adjoint
+  GroupedSystem* states_;  // of an adjoint
+  PartTraits traits_;
+  Inlet* inlet_ = nullptr;
   std::vector<std::unique_ptr<Grid>> grids_;  // by level
   std::optional<CycleGraphs> graphs_;
   std::vector<double> downloaded_[2];
   std::vector<double> squares_;
   std::vector<double> residual_squares_;
+  std::vector<double> parts_;
+  std::map<std::tuple<Kind, int, int>, std::unique_ptr<StatesView>> handles_;
 };
 
 }  // namespace ucudnn::multigrid

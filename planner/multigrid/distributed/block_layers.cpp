@@ -15,18 +15,17 @@ Result<std::unique_ptr<ChainPart>> BlockLayers::MakeSystem(Direction direction,
     timed_ = std::make_unique<TimedPropagator>(*made.propagator, hierarchy, lanes_.count());
     made.propagator = timed_.get();
   }
-  UCUDNN_ASSIGN_OR_RETURN(
-      BlockSystem system,
-      BlockSystem::MakePart(*made.propagator, hierarchy, lanes_, part_.storage, traits));
+  UCUDNN_ASSIGN_OR_RETURN(BlockSystem system, BlockSystem::MakePart(*made.propagator, hierarchy,
+                                                                    lanes_, part_.storage, traits));
   auto owned = std::make_unique<BlockSystem>(std::move(system));
   made.system = owned.get();
   if (direction == Direction::kForward) return std::unique_ptr<ChainPart>(std::move(owned));
   if (part_.has_gradients) {
+    UCUDNN_ASSIGN_OR_RETURN(forward_.trajectory, Trajectory::Make(*forward_.system, part_.hierarchy,
+                                                                  chain(), lanes_.count()));
     UCUDNN_ASSIGN_OR_RETURN(
-        forward_.trajectory,
-        Trajectory::Make(*forward_.system, part_.hierarchy, chain(), lanes_.count()));
-    UCUDNN_ASSIGN_OR_RETURN(adjoint_.trajectory, Trajectory::Make(*made.system, hierarchy,
-                                                                  *made.propagator, lanes_.count()));
+        adjoint_.trajectory,
+        Trajectory::Make(*made.system, hierarchy, *made.propagator, lanes_.count()));
   }
   return std::unique_ptr<ChainPart>(std::move(owned));
 }

@@ -49,9 +49,7 @@ class BlockLayers : public StageLayers {
     BlockSystem* system = nullptr;  // another's
     std::optional<Trajectory> trajectory;
   };
-  Chain& Of(Direction direction) {
-    return direction == Direction::kForward ? forward_ : adjoint_;
-  }
+  Chain& Of(Direction direction) { return direction == Direction::kForward ? forward_ : adjoint_; }
   const Hierarchy& HierarchyOf(Direction direction) const {
     return direction == Direction::kForward ? part_.hierarchy : part_.mirrored;
   }

@@ -132,10 +132,27 @@ struct GroupedSolve {
   GroupedSolve(const DeviceTarget& target, const WeightedChain& chain, const SolveSetting& setting)
       : hierarchy(*Hierarchy::Make(static_cast<int>(chain.stage().steps.size()), setting.coarsening,
                                    setting.levels)),
-        system(std::move(*GroupedSystem::Make(target, StageOf(chain, setting, hierarchy)))) {
-    EXPECT_TRUE(system->SetFirst(chain.first.data(), Start::kBroadcast).ok());
+        numbers(std::move(*DeviceNumbers::Make(target, static_cast<int64_t>(chain.first.size())))),
+        packed{numbers.data()} {
+    lanes = std::move(*DeviceLanes::Make(target, 1));
+    run = *GroupedSystem::MakeRun(target, StageOf(chain, setting, hierarchy), lanes);
+    system = std::move(*GroupedSystem::Make(run, PartTraits()));
+    EXPECT_TRUE(lanes->first()
+                    .Upload(chain.first.data(), packed.data, static_cast<int64_t>(numbers.count()))
+                    .ok());
+    EXPECT_TRUE(system->SetFirst(&packed).ok());
+  }
+  std::vector<double> Read(int number) {
+    std::vector<double> read(numbers.count());
+    EXPECT_TRUE(system->Copy(system->ReadState(number), &packed).ok());
+    EXPECT_TRUE(lanes->first().Download(packed.data, read.data(), numbers.count()).ok());
+    return read;
   }
   Hierarchy hierarchy;
+  DeviceNumbers numbers;
+  StatesView packed;
+  std::shared_ptr<DeviceLanes> lanes;
+  std::shared_ptr<GroupedSystem::Run> run;
   std::unique_ptr<GroupedSystem> system;
 };
 
@@ -166,8 +183,8 @@ TEST_F(DeviceChains, SideBySideSolveToTheSameStates) {
                         1e-5 * expected->largest_state);
           }
           for (const int number : {0, 3, 4, steps - 1, steps}) {
-            std::vector<double> state(chain.first.size()), other(chain.first.size());
-            ASSERT_TRUE(all.system->ReadState(number, state.data()).ok());
+            const std::vector<double> state = all.Read(number);
+            std::vector<double> other(chain.first.size());
             const int block = number / one.hierarchy.level(0).coarsening;
             std::vector<State> states;
             ASSERT_TRUE(one.system->ReadBlock(block, {}, 0, states).ok());
@@ -638,7 +655,8 @@ TEST_F(DeviceChains, WhatDevicesDoNotRunIsRefusedByName) {
       DrawnNet({.kinds = std::vector<StepKind>(8, StepKind::kPooled), .channels = 2, .extent = 3},
                random, 1);
   const Hierarchy hierarchy = *Hierarchy::Make(8, {4}, 2);
-  const auto refused = GroupedSystem::Make(target, StageOf(pooled, {}, hierarchy));
+  const auto refused = GroupedSystem::MakeRun(target, StageOf(pooled, {}, hierarchy),
+                                              std::move(*DeviceLanes::Make(target, 1)));
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.message().find("is in a step that devices do not run: "), std::string::npos)
       << refused.message();

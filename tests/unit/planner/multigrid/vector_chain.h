@@ -77,7 +77,7 @@ struct VectorSolve {
   Result<Solution> Solve(const SolveOptions& options) {
     return multigrid::Solve(system, hierarchy, options);
   }
-  Numbers Last() const { return VectorChain<Number>::Of(system.last()); }
+  Numbers Last() { return VectorChain<Number>::Of(system.last()); }
   // u_N, one layer after the other.
   Numbers Serial() const {
     Numbers state = first;
