@@ -3,6 +3,7 @@
 // propagators.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <utility>
 
@@ -29,6 +30,15 @@ class Propagator {
   // *result = |x - y|^2, or |x|^2 where `y` is null; behind the next Wait at the latest, until
   // which both states keep their values.
   virtual Status SquaredDistance(State x, State y, double* result, int lane) = 0;
+
+  // *ms, counted from any epoch, is when `lane` has done what it was given up to now; behind the
+  // next Wait at the latest.
+  virtual Status Mark(int lane, double* ms) {
+    static_cast<void>(lane);
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    *ms = std::chrono::duration<double, std::milli>(now).count();
+    return Status::Ok();
+  }
 
   // `to` gets the value of `from`, which is used up: so they may change places instead.
   virtual Status Take(State& to, State& from, int lane) {

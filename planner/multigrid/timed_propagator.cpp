@@ -42,32 +42,29 @@ void TimedPropagator::Begin() {
   }
 }
 
-void TimedPropagator::EndCycle() {
-  if (cycle_ == kNotedCycles) return;
+Status TimedPropagator::EndCycle() {
+  if (cycle_ == kNotedCycles) return Status::Ok();
+  UCUDNN_RETURN_IF_ERROR(timed_.Wait());
   ++cycle_;
   for (OfLane& lane : lanes_) {
     std::swap(lane.noted, lane.of_last);
     lane.noted.clear();
   }
+  return Status::Ok();
 }
 
 Status TimedPropagator::Step(int level, int step, State from, State to, int lane) {
   if (cycle_ == kNotedCycles) return timed_.Step(level, step, from, to, lane);
-  const auto now = [] {
-    return std::chrono::duration<double, std::milli>(Clock::now().time_since_epoch()).count();
-  };
-  const double begin = now();
-  UCUDNN_RETURN_IF_ERROR(timed_.Step(level, step, from, to, lane));
-  const double end = now();
-  std::vector<StepSpan>& noted = lanes_[lane].noted;
+  std::deque<StepSpan>& noted = lanes_[lane].noted;
   const int coarsening = hierarchy_.level(level).coarsening;
   if (!noted.empty() && Continues(noted.back(), level, step, coarsening)) {
     ++noted.back().steps;
-    noted.back().end_ms = end;
   } else {
-    noted.push_back({lane, level, step, 1, begin, end});
+    noted.push_back({lane, level, step, 1, 0, 0});
+    UCUDNN_RETURN_IF_ERROR(timed_.Mark(lane, &noted.back().begin_ms));
   }
-  return Status::Ok();
+  UCUDNN_RETURN_IF_ERROR(timed_.Step(level, step, from, to, lane));
+  return timed_.Mark(lane, &noted.back().end_ms);
 }
 
 CycleTimeline TimedPropagator::Timeline() const {

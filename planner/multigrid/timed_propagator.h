@@ -1,7 +1,7 @@
 // A propagator that notes when each lane runs which steps of a cycle, for a timeline of it.
 #pragma once
 
-#include <chrono>
+#include <deque>
 #include <vector>
 
 #include "planner/multigrid/hierarchy.h"
@@ -40,7 +40,7 @@ class TimedPropagator final : public Propagator {
   // Forgets what was noted: a solve begins.
   void Begin();
   // A cycle has ended; what follows is of the next one. The first two are noted.
-  void EndCycle();
+  Status EndCycle();
   // The last of those noted.
   CycleTimeline Timeline() const;
 
@@ -52,16 +52,20 @@ class TimedPropagator final : public Propagator {
   Status SquaredDistance(State x, State y, double* result, int lane) override {
     return timed_.SquaredDistance(x, y, result, lane);
   }
+  Status Mark(int lane, double* ms) override { return timed_.Mark(lane, ms); }
+  Status Take(State& to, State& from, int lane) override { return timed_.Take(to, from, lane); }
+  Status RunCycle(int kind, const std::function<Status()>& cycle) override {
+    return timed_.RunCycle(kind, cycle);
+  }
   Status Join() override { return timed_.Join(); }
   Status Wait() override { return timed_.Wait(); }
   double UnitRoundoff() const override { return timed_.UnitRoundoff(); }
 
  private:
-  using Clock = std::chrono::steady_clock;
-  // Lanes write at the same time.
+  // Lanes write at the same time. Spans stay where they are while their marks are to come.
   struct alignas(64) OfLane {
-    std::vector<StepSpan> noted;    // of the cycle that runs, since the clock's epoch
-    std::vector<StepSpan> of_last;  // of the last one that ended
+    std::deque<StepSpan> noted;    // of the cycle that runs, since the marks' epoch
+    std::deque<StepSpan> of_last;  // of the last one that ended
   };
 
   Propagator& timed_;

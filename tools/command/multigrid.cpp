@@ -60,7 +60,6 @@ Status CheckUse(const CLI::App& app, const MultigridWords& words) {
         {"--timeline"}, "shows a cycle of one solve; expected neither --train nor --levels 1"));
   }
   if (words.backend == "cudnn") {
-    UCUDNN_RETURN_IF_ERROR(refuse({"--timeline"}, "is of the host; a profiler shows a device's"));
     UCUDNN_RETURN_IF_ERROR(refuse({"--threads"}, "is of the host; expected --streams of a device"));
   } else {
     UCUDNN_RETURN_IF_ERROR(
@@ -142,7 +141,7 @@ int TellMultigrid(const CLI::App& app, const MultigridWords& words) {
   const Result<std::shared_ptr<MultigridRanks>> ranks = MultigridRanks::Open(words);
   if (!ranks.ok()) return Refuse(app, ranks.message());
   if (words.timeline && (*ranks)->all() > 1) {
-    return Refuse(app, "--timeline: shows the threads of one device; expected no other");
+    return Refuse(app, "--timeline: shows the threads or streams of one device; expected no other");
   }
   if (words.train.empty()) return Solve(app, words, *ranks);
   Result<Problem> problem = ReadProblemOf(words, **ranks);
@@ -253,8 +252,9 @@ void AddMachineOptions(CLI::App& app, MultigridWords& words) {
   app.add_option("--check", words.check,
                  "compare with serial propagation: once, or in training every:K steps")
       ->type_name("WHEN");
-  app.add_flag("--timeline", words.timeline,
-               "note which layers each thread runs when in one cycle, for --json and --report")
+  app.add_flag(
+         "--timeline", words.timeline,
+         "note which layers each thread or stream runs when in one cycle, for --json, --report")
       ->disable_flag_override();
   app.add_flag("--json", words.json, "print JSON (planner/report/FORMAT.md)")
       ->disable_flag_override();

@@ -71,11 +71,12 @@ void PrintMethod(const MultigridWords& words, const multigrid::NetworkSettings& 
               StartText(words).c_str());
 }
 
-void PrintTimeline(const multigrid::CycleTimeline& timeline) {
+// `lane` is what one is called: thread, stream.
+void PrintTimeline(const multigrid::CycleTimeline& timeline, const char* lane) {
   if (timeline.cycle == 0) return;
-  std::printf("in cycle %d, of %.3g ms, %.2f of %d %s run a layer on average\n", timeline.cycle,
-              timeline.Milliseconds(), timeline.MeanConcurrency(), timeline.lanes,
-              timeline.lanes == 1 ? "thread" : "threads");
+  std::printf("in cycle %d, of %.3g ms, %.2f of %d %s%s run a layer on average\n", timeline.cycle,
+              timeline.Milliseconds(), timeline.MeanConcurrency(), timeline.lanes, lane,
+              timeline.lanes == 1 ? "" : "s");
 }
 
 // "layers 0, 1,023, 2,046 and 3,069": where the devices' layers begin.
@@ -119,7 +120,7 @@ void PrintStage(const SolvedNetwork& solved, size_t at) {
                 RelativeResidual(solution, options.scale), solution.largest_state);
   }
   const auto& timeline = solved.stages[at].timeline;
-  if (timeline) PrintTimeline(*timeline);
+  if (timeline) PrintTimeline(*timeline, solved.settings.device ? "stream" : "thread");
 }
 
 // Serial propagation is what a solve has to beat.

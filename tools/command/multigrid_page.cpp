@@ -106,6 +106,10 @@ std::string StepsText(int64_t steps) {
   return Grouped(steps) + (steps == 1 ? " layer" : " layers");
 }
 
+const char* LaneOf(const MultigridReport& report) {
+  return report.backend == "cudnn" ? "stream" : "thread";
+}
+
 std::string DevicesText(const MultigridReport& report) {
   const std::string number =
       std::to_string(report.devices) + (report.devices == 1 ? " device" : " devices");
@@ -527,7 +531,8 @@ std::string FormatMultigridPage(const MultigridFiles& files) {
   }
   std::vector<TimelineRow> timelines;
   for (const SolveRow& row : solves) {
-    if (row.stage->timeline) timelines.push_back({row.name, row.report->has_cpu_times, *row.stage});
+    if (row.stage->timeline)
+      timelines.push_back({row.name, LaneOf(*row.report), row.report->has_cpu_times, *row.stage});
   }
   if (!timelines.empty()) content.push_back(TimelineSection(timelines));
   if (!trainings.empty()) {

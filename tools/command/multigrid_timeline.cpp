@@ -64,7 +64,7 @@ Element DrawTimeline(const TimelineRow& row, size_t number) {
   }
   planner::TimelineTrack track;
   for (int64_t lane = 0; lane < timeline.lanes; ++lane) {
-    track.lanes.push_back({"thread " + std::to_string(lane + 1), {}});
+    track.lanes.push_back({std::string(row.lane) + " " + std::to_string(lane + 1), {}});
   }
   size_t most = 0;
   for (const ReportedSpan& span : DrawnSpans(timeline)) {
@@ -82,9 +82,9 @@ Element DrawTimeline(const TimelineRow& row, size_t number) {
 std::string ConcurrencyText(const TimelineRow& row) {
   const ReportedTimeline& timeline = *row.stage.timeline;
   std::string text = row.name + ": " + TimelineNumber("%.2f of ", timeline.concurrency) +
-                     std::to_string(timeline.lanes) +
-                     (timeline.lanes == 1 ? " thread runs" : " threads run") +
-                     " a layer on average" + TimelineNumber(", over %.3g ms.", timeline.ms);
+                     std::to_string(timeline.lanes) + " " + row.lane +
+                     (timeline.lanes == 1 ? " runs" : "s run") + " a layer on average" +
+                     TimelineNumber(", over %.3g ms.", timeline.ms);
   if (timeline.spans.size() > kMostSpans) {
     text += " The first " + Grouped(kMostSpans) + " of " +
             Grouped(static_cast<int64_t>(timeline.spans.size())) + " blocks are drawn.";
@@ -97,11 +97,11 @@ std::string ConcurrencyText(const TimelineRow& row) {
 Element TimelineSection(const std::vector<TimelineRow>& rows) {
   Element section = planner::Section("timeline", "Timeline of a cycle");
   section.Add(planner::Paragraph(
-      "What each thread runs when: a box is the layers of a block that follow each other, or the "
+      "What each thread or stream runs when: a box is the layers of a block that follow each "
+      "other, or the "
       "one layer that leads to the next block. Blocks of a level run at the same time, and levels "
-      "one after the other. Where nothing is drawn, a thread waits for others, or adds and "
-      "compares "
-      "states."));
+      "one after the other. Where nothing is drawn, it waits for others, or adds and "
+      "compares states."));
   size_t number = 0;
   for (const TimelineRow& row : rows) {
     if (number == kMostTimelines) break;

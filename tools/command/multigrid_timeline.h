@@ -13,6 +13,7 @@ namespace ucudnn::command {
 // A stage whose solve has a timeline.
 struct TimelineRow {
   std::string name;  // of the solve
+  const char* lane;  // what one is called: thread, stream
   bool has_cpu_times;
   const ReportedStage& stage;
 };

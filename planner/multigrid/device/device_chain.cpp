@@ -7,6 +7,7 @@ namespace ucudnn::multigrid {
 DeviceStates::DeviceStates(DeviceRun& run)
     : run_(run), size_(run.runner->StateSize() * run.runner->batch()) {
   pending_.resize(run.lanes->count());
+  marks_.resize(run.lanes->count());
   for (auto& numbers : downloaded_) numbers.resize(size_);
 }
 
@@ -44,11 +45,41 @@ Status DeviceStates::RecordCycles() {
   return Status::Ok();
 }
 
+Status DeviceStates::Mark(int lane_number, double* ms) {
+  const DeviceTarget& target = run_.runner->target();
+  const cuda::ContextScope scope(*target.driver, target.context);
+  const CUstream stream = run_.lanes->lane(lane_number).stream();
+  const auto record = [&](std::unique_ptr<cuda::Event>& event) -> Status {
+    event = std::make_unique<cuda::Event>(*target.driver);
+    UCUDNN_RETURN_IF_ERROR(event->Create());
+    return event->Record(stream);
+  };
+  Status recorded;
+  std::call_once(has_epoch_, [&] { recorded = record(epoch_); });
+  UCUDNN_RETURN_IF_ERROR(recorded);
+  Marked mark = {.event = nullptr, .ms = ms};
+  UCUDNN_RETURN_IF_ERROR(record(mark.event));
+  marks_[lane_number].push_back(std::move(mark));
+  return Status::Ok();
+}
+
+Status DeviceStates::TellMarks(int lane) {
+  if (marks_[lane].empty()) return Status::Ok();
+  const DeviceTarget& target = run_.runner->target();
+  const cuda::ContextScope scope(*target.driver, target.context);
+  for (const Marked& mark : marks_[lane]) {
+    UCUDNN_ASSIGN_OR_RETURN(*mark.ms, mark.event->MillisecondsSince(*epoch_));
+  }
+  marks_[lane].clear();
+  return Status::Ok();
+}
+
 // Sums in double precision on the host: a residual is a small difference of large numbers.
 Status DeviceStates::Wait() {
   for (int i = 0; i < run_.lanes->count(); ++i) {
     DeviceLane& lane = run_.lanes->lane(i);
     UCUDNN_RETURN_IF_ERROR(lane.Wait());
+    UCUDNN_RETURN_IF_ERROR(TellMarks(i));
     for (const Pending& pending : pending_[i]) {
       std::vector<double>& x = downloaded_[0];
       std::vector<double>& y = downloaded_[1];

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -30,6 +31,8 @@ class DeviceStates : public Propagator {
   Result<State> Create() override;
   Status Combine(State to, double b, double a, State x, int lane) override;
   Status SquaredDistance(State x, State y, double* result, int lane) override;
+  // REQUIRES: cycles are not recorded.
+  Status Mark(int lane, double* ms) override;
   Status Take(State& to, State& from, int lane) override;
   Status RunCycle(int kind, const std::function<Status()>& cycle) override;
   Status Join() override { return run_.lanes->Join(); }
@@ -56,12 +59,23 @@ class DeviceStates : public Propagator {
     double* result = nullptr;
   };
 
+  // A moment of a lane that somebody asks for.
+  struct Marked {
+    std::unique_ptr<cuda::Event> event;
+    double* ms = nullptr;
+  };
+  // Of all marks of a lane, once it has been waited for.
+  Status TellMarks(int lane);
+
   DeviceRun& run_;
   int64_t size_;
   std::vector<DeviceNumbers> states_;
   std::vector<std::vector<Pending>> pending_;  // by lane
   std::vector<double> downloaded_[2];
   std::optional<CycleGraphs> graphs_;
+  std::unique_ptr<cuda::Event> epoch_;  // of marks; null: there were none
+  std::once_flag has_epoch_;
+  std::vector<std::vector<Marked>> marks_;  // by lane
 };
 
 class DeviceChain : public DeviceStates {

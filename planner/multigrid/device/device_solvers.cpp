@@ -97,6 +97,8 @@ std::string WayNames() {
   return Join(names, ", ");
 }
 
+bool HasTimeline(Way way) { return !RowOf(way).is_grouped && !RowOf(way).is_recorded; }
+
 namespace {
 
 // Ok, or why ranks with this channel cannot solve so: the same on all of them. None: one rank.
@@ -143,6 +145,7 @@ Result<DeviceSolvers::Choice> DeviceSolvers::Choose(const StageToSolve& stage,
   for (const Way way : AllWays()) {
     const WayRow& row = RowOf(way);
     if (choice.levels == 1 && (row.is_grouped || row.has_lanes)) continue;  // there are no blocks
+    if (stage.notes_timeline && !HasTimeline(way)) continue;
     const Status serves = Serves(way, channel.get());
     // One at a time: together they may not fit the device.
     Result<std::unique_ptr<StageSolver>> solver =

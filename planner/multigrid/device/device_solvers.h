@@ -31,6 +31,8 @@ const char* NameOf(Way way);
 // All, in the order of the enumeration.
 const std::vector<Way>& AllWays();
 std::string WayNames();  // with commas between
+// Whether solves can note when lanes run which steps (StageToSolve::notes_timeline).
+bool HasTimeline(Way way);
 
 struct DeviceSetting {
   // None: each stage's way is the fastest of all that serve it, measured on solves of one cycle,

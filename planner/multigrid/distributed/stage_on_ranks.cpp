@@ -125,16 +125,14 @@ RankPart StageOnRanks::PartOf(Direction direction) const {
 Status StageOnRanks::MakeWay(Direction direction, Way& way) {
   way.direction = direction;
   way.part = PartOf(direction);
-  UCUDNN_ASSIGN_OR_RETURN(
-      auto local, layers_->MakeSystem(direction, {.has_inlet = way.part.position > 0}));
+  UCUDNN_ASSIGN_OR_RETURN(auto local,
+                          layers_->MakeSystem(direction, {.has_inlet = way.part.position > 0}));
   std::unique_ptr<ChainPart> coarse;
   if (is_gatherer()) {
-    UCUDNN_ASSIGN_OR_RETURN(coarse,
-                            gathered_layers_->MakeSystem(direction, {.has_source = true}));
+    UCUDNN_ASSIGN_OR_RETURN(coarse, gathered_layers_->MakeSystem(direction, {.has_source = true}));
   }
   UCUDNN_ASSIGN_OR_RETURN(way.given, layers_->Create());
-  way.system =
-      std::make_unique<DistributedSystem>(way.part, std::move(local), std::move(coarse));
+  way.system = std::make_unique<DistributedSystem>(way.part, std::move(local), std::move(coarse));
   if (direction == Direction::kForward || !is_gatherer()) return Status::Ok();
   gathered_states_.states.resize(to_solve_.stage.steps.size(), nullptr);
   for (const int number : needs_.states) {
@@ -193,9 +191,8 @@ Status StageOnRanks::GatherStates() {
     const State gathered = is_gatherer() ? gathered_states_.states[number] : nullptr;
     if (owner == to_solve_.peers.rank()) {
       UCUDNN_ASSIGN_OR_RETURN(const State state, layers_->ReadState(number - begin_));
-      UCUDNN_RETURN_IF_ERROR(is_gatherer()
-                                 ? local.Copy(state, gathered)
-                                 : exchange().Send(partition().first_rank, {&state, 1}));
+      UCUDNN_RETURN_IF_ERROR(is_gatherer() ? local.Copy(state, gathered)
+                                           : exchange().Send(partition().first_rank, {&state, 1}));
     } else if (is_gatherer()) {
       UCUDNN_RETURN_IF_ERROR(exchange().Receive(owner, {&gathered, 1}));
     }
@@ -252,14 +249,16 @@ Result<Solution> StageOnRanks::SolveForward(const double* first, const SolveOpti
   if (system.has_first()) UCUDNN_RETURN_IF_ERROR(layers_->Upload(first, forward_.given));
   UCUDNN_RETURN_IF_ERROR(SetFirst(options.start, forward_));
   SolveOptions timed_options(options);
+  Status noted;
   if (TimedPropagator* const timed = layers_->timed()) {
     timed->Begin();
-    timed_options.watch = [timed, &options](int cycle, double residual) {
-      timed->EndCycle();
+    timed_options.watch = [timed, &options, &noted](int cycle, double residual) {
+      if (noted.ok()) noted = timed->EndCycle();
       if (options.watch) options.watch(cycle, residual);
     };
   }
   UCUDNN_ASSIGN_OR_RETURN(Solution solution, Solve(system, to_solve_.hierarchy, timed_options));
+  UCUDNN_RETURN_IF_ERROR(std::move(noted));
   layers_->StatesChanged(Direction::kForward);
   UCUDNN_RETURN_IF_ERROR(layers_->Wait());
   UCUDNN_RETURN_IF_ERROR(exchange().Check());

@@ -422,8 +422,10 @@ class Multigrid(CommandTest):
         self.refused((*self.SMALL, "--machine", "k80x16"), "--machine: says where to model solves; expected --analyse")
         for words in ((*self.TRAIN, "--timeline"), (*self.SMALL, "--levels", "1", "--timeline")):
             self.refused(words, "--timeline: shows a cycle of one solve; expected neither --train nor --levels 1")
-        self.refused((*self.SMALL, "--backend", "cudnn", "--timeline"), "--timeline: is of the host; a profiler shows a device's")
-        self.refused((*self.SMALL, "--devices", "2", "--timeline"), "--timeline: shows the threads of one device; expected no other")
+        self.refused((*self.SMALL, "--backend", "cudnn", "--way", "grouped", "--timeline"),
+                     "--timeline: shows streams; expected --way one, streams or threads, and not grouped")
+        self.refused((*self.SMALL, "--devices", "2", "--timeline"), "--timeline: shows the threads or streams of one device; "
+                     "expected no other")
         self.refused((*self.TRAIN, "--start", "previous"), "--start previous: no mini-batch is solved twice; expected --repeat 2 or more with it")
         self.refused((*self.SMALL, "--time", "1", "--step", "1"), "--time and --step both say how far a layer goes; expected one of them")
 
@@ -509,7 +511,7 @@ class Multigrid(CommandTest):
         self.command = COMMAND  # with the stand-ins beside it
         host = losses()
         for way in ("grouped", "streams-recorded"):
-            for expected, loss in zip(host, losses("--backend", "cudnn", "--host", "--way", way), strict=True):
+            for expected, loss in zip(host, losses("--backend", "cudnn", "--host", "--coarse", "inject", "--way", way), strict=True):
                 self.assertAlmostEqual(1, loss / expected, delta=1e-5)  # single precision
         text = self.multigrid(*self.TRAIN, "--epochs", "1", "--backend", "cudnn", "--host", "--way", "grouped", "--precision", "tf32")
         self.assertIn("\nsingle precision (convolutions in TF32) on the CPU stand-in, blocks run: grouped, mini-batch of 6\n", text)
@@ -517,6 +519,29 @@ class Multigrid(CommandTest):
         self.assertEqual("bf16", document["precision"])
         self.assertEqual(7, len(document["ways"]))
         self.assertEqual(min(document["ways"], key=document["ways"].get), document["way"])
+
+    def test_a_device_has_a_timeline_of_its_streams(self):
+        self.command = COMMAND
+        words = ("kirby-3m", "--layers", "32", "--coarsening", "4", "--backend", "cudnn", "--host", "--timeline")
+        stage = self.document(*words, "--way", "threads", "--streams", "3")["stages"][0]
+        timeline = stage["timeline"]
+        self.assertEqual((2, 3), (timeline["cycle"], timeline["lanes"]))
+        self.assertTrue(0 < timeline["concurrency"] <= 3)
+        self.assertEqual({0, 1, 2}, {span["lane"] for span in timeline["spans"]})
+        self.assertEqual(set(range(len(stage["levels"]))), {span["level"] for span in timeline["spans"]})
+        for span in timeline["spans"]:
+            self.assertTrue(0 <= span["begin_ms"] <= span["end_ms"] <= timeline["ms"])
+        # Without a way, one that has streams to show.
+        self.assertEqual({"one", "streams", "threads"}, set(self.document(*words)["ways"]))
+        self.assertRegex(self.multigrid(*words, "--way", "streams"), r"\nin cycle 2, of \S+ ms, \d\.\d\d of 8 streams run a layer on average\n")
+
+    def test_without_a_coarse_operator_a_device_has_what_fits_it(self):
+        self.command = COMMAND
+        words = ("kirby-3m", "--layers", "16", "--backend", "cudnn", "--host", "--way", "one")
+        self.assertIn(self.document(*words, "--coarsening", "4")["coarse"], ("inject", "sum"))
+        # Of a block that is the whole stage nothing is measured.
+        self.assertEqual("inject", self.document(*words, "--levels", "1")["coarse"])
+        self.assertEqual("mid", self.document(*words, "--coarsening", "4", "--coarse", "mid")["coarse"])
 
     def test_a_fallback_in_training_is_told_once(self):
         result = self.run_command("multigrid", *self.TRAIN, "--epochs", "2", "--tolerance", "1e-11", "--cycles", "1", "--relaxation", "F",
@@ -655,7 +680,7 @@ class Multigrid(CommandTest):
     def test_help_says_what_holds_without_an_option(self):
         text = " ".join(self.run_command("multigrid", "--help").stdout.split())
         for line in ("how many cycles (default: 2); with a --tolerance at most so many (default: 100)", "--layers N residual layers of kirby-3m (default: 4,093)",
-                     "(default: inject)", "(default: FCF)", "images in a mini-batch (default: 1, in training 32)", "learning rate (default: 0.002)"):
+                     "(default: inject; of a device sum where", "(default: FCF)", "images in a mini-batch (default: 1, in training 32)", "learning rate (default: 0.002)"):
             self.assertIn(line, text)
         with open(f"{ROOT}/docs/multigrid.md", encoding="utf-8") as file:
             described = file.read()

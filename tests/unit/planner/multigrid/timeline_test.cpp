@@ -29,7 +29,7 @@ struct TimedSolve {
     options.watch = [&](int, double) {
       stepped.push_back({chain.stepped(0), chain.stepped(1), chain.stepped(2)});
       chain.ForgetSteps();
-      timed.EndCycle();
+      EXPECT_TRUE(timed.EndCycle().ok());
     };
     chain.ForgetSteps();
     timed.Begin();
