@@ -101,9 +101,7 @@ class BlockSystem : public ChainPart {
   // The number of states in front of the C-points of which norms are made.
   int StatesInFront() const { return hierarchy_->level(0).lead > 0 ? 1 : 0; }
   // Lanes take blocks in this order: the first one, which may have to wait for its state, last.
-  int BlockAt(int task, int blocks) const {
-    return traits_.has_inlet ? (task + 1) % blocks : task;
-  }
+  int BlockAt(int task, int blocks) const { return traits_.has_inlet ? (task + 1) % blocks : task; }
   Status AwaitFirst(int level, int block, int lane) {
     return traits_.has_inlet && block == 0 ? inlet_->AwaitFirst(level, lane) : Status::Ok();
   }

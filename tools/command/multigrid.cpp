@@ -207,7 +207,7 @@ void AddSolveOptions(CLI::App& app, MultigridWords& words) {
   app.add_option(
          "--coarse", words.coarse,
          "what a coarse layer computes: inject, mid, mean, sum or sum2 (default: inject; of a\n"
-         "device sum where layers of a block at once take at most twice as long as one)")
+         "GPU sum where the layers of a block at once take at most twice as long as one)")
       ->type_name("NAME");
   app.add_option(
          "--start", words.start,

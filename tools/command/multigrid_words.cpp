@@ -280,7 +280,8 @@ std::string MultigridSettings::MachineText() const {
 
 namespace {
 
-// --coarse. Without it the host's is inject, and a device's what fits it, in the longest stage.
+// --coarse. Without it that of processors is inject, and a device's what fits it, in the longest
+// stage.
 Result<multigrid::CoarseOperator> ReadCoarse(const MultigridWords& words, const Problem& problem,
                                              const MultigridSettings& settings) {
   if (!words.coarse.empty()) {
@@ -289,7 +290,7 @@ Result<multigrid::CoarseOperator> ReadCoarse(const MultigridWords& words, const 
   }
   const multigrid::NetworkSettings& network = settings.network;
   const bool has_levels = network.levels != 1 && network.method == multigrid::Method::kMultigrid;
-  if (!settings.device || !has_levels || words.analyse || network.coarsening.empty()) {
+  if (settings.RunsOnCpu() || !has_levels || words.analyse || network.coarsening.empty()) {
     return multigrid::CoarseOperator::kInject;
   }
   const multigrid::Stage* longest = nullptr;

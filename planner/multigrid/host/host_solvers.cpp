@@ -55,8 +55,8 @@ class HostLayers : public BlockLayers {
   Propagator& chain() override { return *chain_; }
   Result<Propagator*> Adjoint() override {
     if (!adjoint_) {
-      UCUDNN_ASSIGN_OR_RETURN(
-          adjoint_, HostAdjoint::Make(*stage_, part().mirrored, part().coarse, part().h));
+      UCUDNN_ASSIGN_OR_RETURN(adjoint_,
+                              HostAdjoint::Make(*stage_, part().mirrored, part().coarse, part().h));
     }
     return static_cast<Propagator*>(adjoint_.get());
   }

@@ -108,8 +108,7 @@ class MultigridRanks(CommandTest):
         self.assertEqual(computed(self.document(*words)), computed(self.document_of_processes(3, *words)))
 
     def test_devices_that_run_cudnn_change_no_bit(self):
-        words = (*TRAINED, "--batch", "4", "--check", "every:2", "--backend", "cudnn", "--host", "--coarse", "inject", "--way",
-                 "streams")
+        words = (*TRAINED, "--batch", "4", "--check", "every:2", "--backend", "cudnn", "--host", "--way", "streams")
         alone = self.document(*words)
         self.assertTrue(alone["machine"].endswith("blocks run: streams"))
         together = self.document(*words, "--devices", "3")
@@ -119,7 +118,7 @@ class MultigridRanks(CommandTest):
         self.assertEqual({"one", "streams", "threads", "grouped"}, set(chosen["ways"]))
 
     def test_states_of_devices_go_by_every_transport(self):
-        words = (*TRAINED, "--batch", "4", "--backend", "cudnn", "--host", "--coarse", "inject")
+        words = (*TRAINED, "--batch", "4", "--backend", "cudnn", "--host")
         for way in ("streams-recorded", "grouped-recorded"):
             alone = self.document(*words, "--way", way)
             for transport in ("loopback", "nccl"):

@@ -511,7 +511,7 @@ class Multigrid(CommandTest):
         self.command = COMMAND  # with the stand-ins beside it
         host = losses()
         for way in ("grouped", "streams-recorded"):
-            for expected, loss in zip(host, losses("--backend", "cudnn", "--host", "--coarse", "inject", "--way", way), strict=True):
+            for expected, loss in zip(host, losses("--backend", "cudnn", "--host", "--way", way), strict=True):
                 self.assertAlmostEqual(1, loss / expected, delta=1e-5)  # single precision
         text = self.multigrid(*self.TRAIN, "--epochs", "1", "--backend", "cudnn", "--host", "--way", "grouped", "--precision", "tf32")
         self.assertIn("\nsingle precision (convolutions in TF32) on the CPU stand-in, blocks run: grouped, mini-batch of 6\n", text)
@@ -534,14 +534,6 @@ class Multigrid(CommandTest):
         # Without a way, one that has streams to show.
         self.assertEqual({"one", "streams", "threads"}, set(self.document(*words)["ways"]))
         self.assertRegex(self.multigrid(*words, "--way", "streams"), r"\nin cycle 2, of \S+ ms, \d\.\d\d of 8 streams run a layer on average\n")
-
-    def test_without_a_coarse_operator_a_device_has_what_fits_it(self):
-        self.command = COMMAND
-        words = ("kirby-3m", "--layers", "16", "--backend", "cudnn", "--host", "--way", "one")
-        self.assertIn(self.document(*words, "--coarsening", "4")["coarse"], ("inject", "sum"))
-        # Of a block that is the whole stage nothing is measured.
-        self.assertEqual("inject", self.document(*words, "--levels", "1")["coarse"])
-        self.assertEqual("mid", self.document(*words, "--coarsening", "4", "--coarse", "mid")["coarse"])
 
     def test_a_fallback_in_training_is_told_once(self):
         result = self.run_command("multigrid", *self.TRAIN, "--epochs", "2", "--tolerance", "1e-11", "--cycles", "1", "--relaxation", "F",
@@ -680,7 +672,7 @@ class Multigrid(CommandTest):
     def test_help_says_what_holds_without_an_option(self):
         text = " ".join(self.run_command("multigrid", "--help").stdout.split())
         for line in ("how many cycles (default: 2); with a --tolerance at most so many (default: 100)", "--layers N residual layers of kirby-3m (default: 4,093)",
-                     "(default: inject; of a device sum where", "(default: FCF)", "images in a mini-batch (default: 1, in training 32)", "learning rate (default: 0.002)"):
+                     "(default: inject; of a GPU sum where", "(default: FCF)", "images in a mini-batch (default: 1, in training 32)", "learning rate (default: 0.002)"):
             self.assertIn(line, text)
         with open(f"{ROOT}/docs/multigrid.md", encoding="utf-8") as file:
             described = file.read()

@@ -6,6 +6,7 @@
 
 #include "planner/graph/networks/families.h"
 #include "planner/multigrid/device/device_chain.h"
+#include "planner/multigrid/device/device_costs.h"
 #include "planner/multigrid/device/device_solvers.h"
 #include "planner/multigrid/device/grouped_system.h"
 #include "planner/multigrid/host/host_solvers.h"
@@ -609,6 +610,19 @@ TEST_F(DeviceChains, StartsFromThePreviousStatesAsTheHostDoes) {
     DeviceSolvers solvers(target, {.way = way, .lanes = 3, .workspace_limit = 1 << 20});
     EXPECT_LT(RelativeError(solve(solvers), expected), kRounding) << NameOf(way);
   }
+}
+
+TEST_F(DeviceChains, TheCoarseOperatorFollowsFromWhatIsMeasured) {
+  std::mt19937_64 random(35);
+  const WeightedChain chain = DrawnChain({.steps = 16, .extent = 4}, random);
+  const Result<double> cost = MeasureSumCost(target, chain.chain, chain.stage(), 1, 4, 1 << 20);
+  ASSERT_TRUE(cost.ok()) << cost.message();
+  EXPECT_GT(*cost, 0);
+  const DeviceSolvers solvers(target, {.way = Way::kOneByOne});
+  // Nothing of a block that is more than half the stage is measured.
+  EXPECT_EQ(*solvers.FittingOperator(chain.chain, chain.stage(), 1, 9), CoarseOperator::kInject);
+  const CoarseOperator fitting = *solvers.FittingOperator(chain.chain, chain.stage(), 1, 4);
+  EXPECT_TRUE(fitting == CoarseOperator::kInject || fitting == CoarseOperator::kSum);
 }
 
 // Whose step has the mean of its layers' weights, summed in single precision.
