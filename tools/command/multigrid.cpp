@@ -63,7 +63,9 @@ Status CheckUse(const CLI::App& app, const MultigridWords& words) {
     UCUDNN_RETURN_IF_ERROR(refuse({"--threads"}, "is of the host; expected --streams of a device"));
   } else {
     UCUDNN_RETURN_IF_ERROR(
-        refuse({"--host", "--way", "--precision", "--streams", "--workspace-limit"},
+        refuse({"--host"}, "is cudnn on the CPU stand-in, and not of --backend " + words.backend));
+    UCUDNN_RETURN_IF_ERROR(
+        refuse({"--way", "--precision", "--streams", "--workspace-limit"},
                "is of a device; expected --backend cudnn with it"));
   }
   if (!words.depths.empty()) {
@@ -135,7 +137,9 @@ int Solve(const CLI::App& app, const MultigridWords& words,
   return 0;
 }
 
-int TellMultigrid(const CLI::App& app, const MultigridWords& words) {
+int TellMultigrid(const CLI::App& app, const MultigridWords& given) {
+  MultigridWords words = given;
+  if (words.backend.empty()) words.backend = words.host ? "cudnn" : "cpu64";
   if (const Status use = CheckUse(app, words); !use.ok()) return Refuse(app, use.message());
   if (words.analyse) return AnalyseMultigrid(app, words);
   const Result<std::shared_ptr<MultigridRanks>> ranks = MultigridRanks::Open(words);
@@ -226,7 +230,8 @@ void AddSolveOptions(CLI::App& app, MultigridWords& words) {
 void AddMachineOptions(CLI::App& app, MultigridWords& words) {
   app.add_option(
          "--backend", words.backend,
-         "cpu64, double precision on the host, or cudnn, stages on devices (default: cpu64)")
+         "cpu64, double precision on the host, or cudnn, stages on devices (default: cpu64;\n"
+                 "with --host cudnn)")
       ->type_name("NAME");
   app.add_flag("--host", words.host, "cudnn on the CPU stand-in: its times are CPU times")
       ->disable_flag_override();

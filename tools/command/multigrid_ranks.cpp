@@ -26,9 +26,10 @@ std::vector<transport::Term> TermsOf(const MultigridWords& words) {
            words.relaxation + " " + words.weight + " " + words.cycle + " " + words.coarse},
           {"--start", words.start + (words.skip_first_down ? " skipped" : "")},
           {"--storage", words.storage},
-          {"--backend", words.backend == "cudnn" ? words.backend + " " + words.way + " " +
-                                                       words.precision + " " + words.streams
-                                                 : words.backend},
+          {"--backend", words.backend + " " + words.way + " " + words.precision + " " +
+                            words.streams + " " + words.workspace_limit +
+                            (words.host ? " on the host" : "")},
+          {"--repeat", words.repeat},
           {"--batch", words.batch},
           {"--check", words.check},
           {"--method", words.method},

@@ -303,10 +303,9 @@ Result<multigrid::CoarseOperator> ReadCoarse(const MultigridWords& words, const 
   const int batch = words.batch.empty() && !words.train.empty() ? kTrainingBatch : network.batch;
   auto chosen = static_cast<double>(multigrid::CoarseOperator::kInject);
   if (settings.ranks->speaks()) {
-    UCUDNN_ASSIGN_OR_RETURN(
-        const multigrid::CoarseOperator fitting,
+    const multigrid::CoarseOperator fitting =
         settings.device->solvers(settings.ranks->first_here())
-            .FittingOperator(problem.chain, *longest, batch, network.coarsening.front()));
+            .MeasureOperator(problem.chain, *longest, batch, network.coarsening.front());
     chosen = static_cast<double>(fitting);
   }
   UCUDNN_RETURN_IF_ERROR(settings.ranks->Share(chosen));

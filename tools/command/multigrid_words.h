@@ -27,7 +27,7 @@ struct MultigridWords {
   std::string time;
   std::string step;
 
-  std::string backend = "cpu64";
+  std::string backend;  // empty: cudnn with --host, else cpu64
   bool host = false;
   std::string way = "auto";
   std::string precision = "fp32";

@@ -37,6 +37,12 @@ Status DeviceLanes::Gather() {
   return Status::Ok();
 }
 
+Status DeviceLanes::GatherExchange() {
+  if (static_cast<int>(lanes_.size()) == count_) return Status::Ok();
+  UCUDNN_RETURN_IF_ERROR(exchange().Record());
+  return exchange().LetFollow(first());
+}
+
 Status DeviceLanes::Fork() {
   if (lanes_.size() == 1) return Status::Ok();
   UCUDNN_RETURN_IF_ERROR(first().Record());
@@ -95,6 +101,7 @@ Status CycleGraphs::Run(int kind, DeviceLanes& lanes, const std::function<Status
     return work();
   }
   const cuda::ContextScope scope(*target_.driver, target_.context);
+  UCUDNN_RETURN_IF_ERROR(lanes.GatherExchange());
   if (!of_kind.graph) {
     UCUDNN_ASSIGN_OR_RETURN(of_kind.graph, Record(lanes, work));
   }

@@ -33,6 +33,8 @@ class DeviceLanes {
   Status Fork();
   // The first waits for the other lanes.
   Status Gather();
+  // The first waits for messages under way.
+  Status GatherExchange();
   Status Wait();
 
  private:
@@ -50,7 +52,7 @@ class CycleGraphs {
   // The first work of a kind runs as it is, so that whatever is made at its first use is made; the
   // second is recorded, and from then on that is launched instead, until something on the lanes
   // moves. `work` enqueues the same each time and waits for nothing. REQUIRES: the lanes are
-  // joined; so they are behind it.
+  // joined, but for messages; so they are behind it.
   Status Run(int kind, DeviceLanes& lanes, const std::function<Status()>& work);
 
   int64_t launches() const { return launches_; }

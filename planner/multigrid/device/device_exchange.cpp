@@ -76,18 +76,19 @@ DeviceExchange::DeviceExchange(const DeviceTarget& target, std::shared_ptr<RankC
 
 DeviceExchange::~DeviceExchange() = default;
 
-// Of the same size on all ranks, so that none of them moves when others do not.
-Status DeviceExchange::Reserve(size_t states) {
+Status DeviceExchange::Reserve(const ExchangeRoom& room) {
   if (ranks_.count == 1) return Status::Ok();
-  const size_t room = states * static_cast<size_t>(ranks_.count - 1);
-  for (std::optional<DeviceNumbers>* const numbers : {&sent_, &received_}) {
+  const auto make = [&](size_t states, std::optional<DeviceNumbers>& numbers) -> Status {
     UCUDNN_ASSIGN_OR_RETURN(DeviceNumbers made,
-                            DeviceNumbers::Make(target_, static_cast<int64_t>(room) * size_));
-    numbers->emplace(std::move(made));
-  }
+                            DeviceNumbers::Make(target_, static_cast<int64_t>(states) * size_));
+    numbers.emplace(std::move(made));
+    return Status::Ok();
+  };
+  UCUDNN_RETURN_IF_ERROR(make(room.sent, sent_));
+  UCUDNN_RETURN_IF_ERROR(make(room.received, received_));
   room_ = room;
   return OfJob(channel_->channel().Reserve(
-      states * static_cast<size_t>(size_) * target_.precision->bytes, 0));
+      room.message * static_cast<size_t>(size_) * target_.precision->bytes, 0));
 }
 
 Status DeviceExchange::OfJob(Status status) {
@@ -106,7 +107,9 @@ Status DeviceExchange::Pack(std::span<const StateMessage> sends) {
   size_t packed = 0;
   sends_.clear();
   for (const StateMessage& message : sends) {
-    if (packed + message.states.size() > room_) return Status::Error("messages of too many states");
+    if (packed + message.states.size() > room_.sent) {
+      return Status::Error("messages of more states than there is room for");
+    }
     sends_.push_back(MessageOf(message.rank, Behind(sent_, packed), message.states.size()));
     for (const State state : message.states) {
       UCUDNN_RETURN_IF_ERROR(Copy(lane, view_of_(state), {Behind(sent_, packed++)}));
@@ -121,7 +124,7 @@ Status DeviceExchange::Copy(DeviceLane& lane, const StatesView& from, const Stat
 }
 
 // One state lands where it belongs, if all its numbers are together there.
-void DeviceExchange::LayOut(std::span<const StateMessage> receives) {
+Status DeviceExchange::LayOut(std::span<const StateMessage> receives) {
   size_t landed = 0;
   receives_.clear();
   landed_.clear();
@@ -131,11 +134,15 @@ void DeviceExchange::LayOut(std::span<const StateMessage> receives) {
       receives_.push_back(MessageOf(message.rank, first.data, 1));
       continue;
     }
+    if (landed + message.states.size() > room_.received) {
+      return Status::Error("messages of more states than there is room for");
+    }
     receives_.push_back(MessageOf(message.rank, Behind(received_, landed), message.states.size()));
     for (const State state : message.states) {
       landed_.push_back({Behind(received_, landed++), state});
     }
   }
+  return Status::Ok();
 }
 
 Status DeviceExchange::Begin(std::span<const StateMessage> sends,
@@ -146,7 +153,7 @@ Status DeviceExchange::Begin(std::span<const StateMessage> sends,
   UCUDNN_RETURN_IF_ERROR(exchange.Record());
   UCUDNN_RETURN_IF_ERROR(exchange.LetFollow(lanes_->first()));
   UCUDNN_RETURN_IF_ERROR(Pack(sends));
-  LayOut(receives);
+  UCUDNN_RETURN_IF_ERROR(LayOut(receives));
   UCUDNN_RETURN_IF_ERROR(lanes_->first().Record());
   UCUDNN_RETURN_IF_ERROR(lanes_->first().LetFollow(exchange));
   UCUDNN_RETURN_IF_ERROR(OfJob(channel_->channel().Exchange(sends_, receives_, exchange.stream())));

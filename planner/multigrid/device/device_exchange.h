@@ -59,7 +59,7 @@ class DeviceExchange : public StateExchange {
                  int64_t state_size, int batch, ViewOf view_of);
   ~DeviceExchange() override;
 
-  Status Reserve(size_t states) override;
+  Status Reserve(const ExchangeRoom& room) override;
   Status Begin(std::span<const StateMessage> sends,
                std::span<const StateMessage> receives) override;
   Status Finish(int lane) override;
@@ -85,7 +85,7 @@ class DeviceExchange : public StateExchange {
   Status OfJob(Status status);
   // Copies what is sent, so that it may change.
   Status Pack(std::span<const StateMessage> sends);
-  void LayOut(std::span<const StateMessage> receives);
+  Status LayOut(std::span<const StateMessage> receives);
 
   DeviceTarget target_;
   std::shared_ptr<RankChannel> channel_;
@@ -97,7 +97,7 @@ class DeviceExchange : public StateExchange {
   ViewOf view_of_;
   StateSums sums_;
   std::optional<DeviceNumbers> sent_, received_;
-  size_t room_ = 0;  // states of each
+  ExchangeRoom room_;
   std::vector<transport::Message> sends_, receives_;
   std::vector<Landed> landed_;
 };

@@ -4,7 +4,6 @@
 
 #include "planner/multigrid/device/device_chain.h"
 #include "planner/multigrid/distributed/block_layers.h"
-#include "planner/multigrid/scaled_solve.h"
 
 namespace ucudnn::multigrid {
 namespace {
@@ -27,9 +26,7 @@ class DeviceLayers : public BlockLayers {
   Status Upload(const double* numbers, State to) override { return chain_->Upload(numbers, to); }
   Status Download(State from, double* numbers) override { return chain_->Download(from, numbers); }
 
-  double AdjointScale(std::span<const double> numbers) const override {
-    return chain_->precision().has_few_exponents ? ScaleOf(numbers) : 1;
-  }
+  bool scales_adjoints() const override { return chain_->precision().has_few_exponents; }
 
   Status AddGradients(LayerSpan span, double factor, Parameters& gradient) override {
     return adjoint_->AddGradient(span, states(), adjoints(), lanes(), factor, gradient);

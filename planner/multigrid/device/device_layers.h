@@ -30,11 +30,8 @@ class DeviceMaker : public StageMaker {
 
   Result<std::unique_ptr<StageLayers>> Make(const StagePart& part) override;
   StateExchange& exchange() override { return *exchange_; }
-  int blocks_at_once() const override { return kBlocksOfALane * lanes_.count(); }
 
  private:
-  static constexpr int kBlocksOfALane = 4;
-
   DeviceMaker(const DeviceTarget& target, const LaneSetting& setting, Lanes lanes)
       : target_(target), setting_(setting), lanes_(std::move(lanes)) {}
 

@@ -101,17 +101,22 @@ bool HasTimeline(Way way) { return !RowOf(way).is_grouped && !RowOf(way).is_reco
 
 namespace {
 
-// Ok, or why ranks with this channel cannot solve so: the same on all of them. None: one rank.
-Status Serves(Way way, RankChannel* channel) {
-  return RowOf(way).is_recorded && channel != nullptr ? channel->channel().CanBeCaptured()
-                                                      : Status::Ok();
+// Ok, or why ranks with this channel cannot solve a stage so: the same on all of them. None: one
+// rank.
+Status Serves(Way way, const StageToSolve& stage, RankChannel* channel) {
+  const WayRow& row = RowOf(way);
+  if (row.is_grouped && stage.storage == Storage::kCPoints) {
+    return Status::Error(std::string("--storage c-points: --way ") + row.name +
+                         " keeps all states, side by side; one, streams or threads is expected");
+  }
+  return row.is_recorded && channel != nullptr ? channel->channel().CanBeCaptured() : Status::Ok();
 }
 
 }  // namespace
 
 Result<std::unique_ptr<StageSolver>> DeviceSolvers::MakeOf(
     const StageToSolve& stage, Way way, std::shared_ptr<RankChannel> channel) const {
-  UCUDNN_RETURN_IF_ERROR(Serves(way, channel.get()));
+  UCUDNN_RETURN_IF_ERROR(Serves(way, stage, channel.get()));
   const WayRow& row = RowOf(way);
   std::unique_ptr<StageMaker> maker;
   if (row.is_grouped) {
@@ -146,7 +151,7 @@ Result<DeviceSolvers::Choice> DeviceSolvers::Choose(const StageToSolve& stage,
     const WayRow& row = RowOf(way);
     if (choice.levels == 1 && (row.is_grouped || row.has_lanes)) continue;  // there are no blocks
     if (stage.notes_timeline && !HasTimeline(way)) continue;
-    const Status serves = Serves(way, channel.get());
+    const Status serves = Serves(way, stage, channel.get());
     // One at a time: together they may not fit the device.
     Result<std::unique_ptr<StageSolver>> solver =
         serves.ok() ? MakeOf(stage, way, channel) : Result<std::unique_ptr<StageSolver>>(serves);
@@ -187,14 +192,17 @@ Result<std::vector<std::vector<double>>> DeviceSolvers::MeasureSteps(const Resid
   return MeasureDeviceSteps(target_, chain, batch, trains, setting_.workspace_limit);
 }
 
-Result<CoarseOperator> DeviceSolvers::FittingOperator(const ResidualChain& chain,
-                                                      const Stage& stage, int batch,
-                                                      int layers) const {
+CoarseOperator FittingOperator(double sum_cost) {
   constexpr double kIdle = 2;
+  return sum_cost <= kIdle ? CoarseOperator::kSum : CoarseOperator::kInject;
+}
+
+CoarseOperator DeviceSolvers::MeasureOperator(const ResidualChain& chain, const Stage& stage,
+                                              int batch, int layers) const {
   if (static_cast<int>(stage.steps.size()) < 2 * layers) return CoarseOperator::kInject;
-  UCUDNN_ASSIGN_OR_RETURN(const double cost, MeasureSumCost(target_, chain, stage, batch, layers,
-                                                            setting_.workspace_limit));
-  return cost <= kIdle ? CoarseOperator::kSum : CoarseOperator::kInject;
+  const Result<double> cost =
+      MeasureSumCost(target_, chain, stage, batch, layers, setting_.workspace_limit);
+  return cost.ok() ? FittingOperator(*cost) : CoarseOperator::kInject;
 }
 
 }  // namespace ucudnn::multigrid

@@ -34,6 +34,10 @@ std::string WayNames();  // with commas between
 // Whether solves can note when lanes run which steps (StageToSolve::notes_timeline).
 bool HasTimeline(Way way);
 
+// The coarse operator for a device on which the layers of a block at once take `sum_cost` times as
+// long as one (MeasureSumCost): sum where single layers leave it idle, so that it is 2 at most.
+CoarseOperator FittingOperator(double sum_cost);
+
 struct DeviceSetting {
   // None: each stage's way is the fastest of all that serve it, measured on solves of one cycle,
   // and in training on their adjoint's, too.
@@ -57,10 +61,10 @@ class DeviceSolvers : public StageSolvers {
   Result<std::vector<std::vector<double>>> MeasureSteps(const ResidualChain& chain, int batch,
                                                         bool trains) const;
 
-  // The coarse operator that fits the device: sum where single layers leave it idle, so that the
-  // first `layers` of `stage` at once take at most twice as long as one, else inject.
-  Result<CoarseOperator> FittingOperator(const ResidualChain& chain, const Stage& stage, int batch,
-                                         int layers) const;
+  // The coarse operator that fits the device by what the first `layers` of `stage` cost at once;
+  // inject where they cannot be measured.
+  CoarseOperator MeasureOperator(const ResidualChain& chain, const Stage& stage, int batch,
+                                 int layers) const;
 
   // What was chosen for the stage made last, of those with most levels, and of which: seconds of
   // one cycle, or of serial propagation of one level, on the slowest rank. Empty where the way was

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "planner/multigrid/device/grouped_system.h"
-#include "planner/multigrid/scaled_solve.h"
 
 namespace ucudnn::multigrid {
 namespace {
@@ -62,14 +61,13 @@ class GroupedLayers : public StageLayers {
     return (direction == Direction::kForward ? states_ : adjoints_)->CarryOver(change);
   }
 
-  double AdjointScale(std::span<const double> numbers) const override {
-    return target_.precision->has_few_exponents ? ScaleOf(numbers) : 1;
-  }
+  bool scales_adjoints() const override { return target_.precision->has_few_exponents; }
   void StatesChanged(Direction) override {}
   Result<State> ReadState(int number) override { return states_->ReadState(number); }
   Status LineariseAt(StateReader* states) override { return adjoints_->LineariseAt(states); }
-  Status AddGradients(LayerSpan, double factor, Parameters& gradient) override {
-    return adjoints_->AddGradient(factor, gradient);
+  // All at once.
+  Status AddGradients(LayerSpan layers, double factor, Parameters& gradient) override {
+    return layers.begin == 0 ? adjoints_->AddGradient(factor, gradient) : Status::Ok();
   }
 
  private:
@@ -95,8 +93,7 @@ Result<std::unique_ptr<GroupedMaker>> GroupedMaker::Make(const DeviceTarget& tar
                                                          const StageToSolve& stage,
                                                          const GroupedSetting& setting,
                                                          std::shared_ptr<RankChannel> channel) {
-  const int blocks = stage.hierarchy.level(0).blocks() + 1;
-  std::unique_ptr<GroupedMaker> made(new GroupedMaker(target, setting, blocks));
+  std::unique_ptr<GroupedMaker> made(new GroupedMaker(target, setting));
   UCUDNN_ASSIGN_OR_RETURN(made->lanes_, DeviceLanes::Make(target, 1, channel != nullptr));
   made->exchange_ = std::make_unique<DeviceExchange>(
       target, std::move(channel), made->lanes_, stage.peers, stage.partition.ranks(),

@@ -27,16 +27,13 @@ class GroupedMaker : public StageMaker {
 
   Result<std::unique_ptr<StageLayers>> Make(const StagePart& part) override;
   StateExchange& exchange() override { return *exchange_; }
-  // Gradients are of all blocks at once.
-  int blocks_at_once() const override { return blocks_; }
 
  private:
-  GroupedMaker(const DeviceTarget& target, const GroupedSetting& setting, int blocks)
-      : target_(target), setting_(setting), blocks_(blocks) {}
+  GroupedMaker(const DeviceTarget& target, const GroupedSetting& setting)
+      : target_(target), setting_(setting) {}
 
   DeviceTarget target_;
   GroupedSetting setting_;
-  int blocks_;
   std::shared_ptr<DeviceLanes> lanes_;
   std::unique_ptr<DeviceExchange> exchange_;
 };

@@ -49,12 +49,9 @@ class StageLayers {
   // Adds what the first state changes by to all states (carried_start.h).
   virtual Status CarryOver(Direction direction, const FirstStateChange& change) = 0;
 
-  // By what an adjoint is multiplied that begins with these numbers, so that its own are in the
-  // middle of what states can hold: a power of two.
-  virtual double AdjointScale(std::span<const double> numbers) const {
-    (void)numbers;
-    return 1;
-  }
+  // Whether adjoints are solved scaled, so that their numbers are in the middle of what states can
+  // hold (scaled_solve.h): the same on all ranks.
+  virtual bool scales_adjoints() const { return false; }
   // The states have changed since they were read last. REQUIRES, as what follows: both systems.
   virtual void StatesChanged(Direction direction) = 0;
   // State `number` of the chain, for others to read. It holds until the next call.
@@ -63,7 +60,8 @@ class StageLayers {
   // at the chain's own. Before each solve of it.
   virtual Status LineariseAt(StateReader* states) = 0;
   // gradient of the nodes of `layers` += factor * what the states before them and the adjoints
-  // behind them give; waits. REQUIRES: a part with gradients.
+  // behind them give; waits. Spans follow each other from layer 0 on: those of later ones may be
+  // added before. REQUIRES: a part with gradients.
   virtual Status AddGradients(LayerSpan layers, double factor, Parameters& gradient) = 0;
 
   // Notes of the forward solve that follows when lanes run which steps; null where nobody asked.
@@ -95,8 +93,6 @@ class StageMaker {
   virtual ~StageMaker() = default;
   virtual Result<std::unique_ptr<StageLayers>> Make(const StagePart& part) = 0;
   virtual StateExchange& exchange() = 0;
-  // Blocks whose gradients are worth computing at once, where others wait for them.
-  virtual int blocks_at_once() const = 0;
 };
 
 }  // namespace ucudnn::multigrid

@@ -37,8 +37,17 @@ StageOnRanks::StageOnRanks(const StageToSolve& stage, std::unique_ptr<StageMaker
       end_(stage.partition.begins[stage.peers.rank() - stage.partition.first_rank + 1]),
       mirrored_(stage.hierarchy.Mirrored()) {}
 
-// Before anything is freed for which streams may wait.
-StageOnRanks::~StageOnRanks() { exchange().Close(); }
+// Where a solve has failed streams may wait for others: nothing is freed before they pass. Else
+// graphs that hold messages go before what carries those.
+StageOnRanks::~StageOnRanks() {
+  if (is_idle_) {
+    backward_ = Way();
+    forward_ = Way();
+    gathered_layers_.reset();
+    layers_.reset();
+  }
+  exchange().Close();
+}
 
 Result<std::unique_ptr<StageOnRanks>> StageOnRanks::Make(const StageToSolve& stage,
                                                          std::unique_ptr<StageMaker> maker) {
@@ -47,17 +56,25 @@ Result<std::unique_ptr<StageOnRanks>> StageOnRanks::Make(const StageToSolve& sta
   return made;
 }
 
-size_t StageOnRanks::LargestMessage() const {
-  size_t largest = 2;  // a first state, and what it was
-  if (!gathers_) return largest;
+ExchangeRoom StageOnRanks::RoomForStates() const {
+  const auto others = static_cast<size_t>(partition().ranks().count - 1);
+  // A first state and what it was go from one rank to all others.
+  ExchangeRoom room = {.message = 2, .sent = 2 * others, .received = 2};
+  if (!gathers_) return room;
   const int distributed = partition().distributed;
+  size_t all = 0;
   for (int p = 0; p < partition().ranks().count; ++p) {
-    const Hierarchy own =
-        to_solve_.hierarchy.Part(partition().begins[p], partition().begins[p + 1], distributed + 1);
+    const Hierarchy own = to_solve_.hierarchy.Part(partition().begins[p], partition().begins[p + 1],
+                                                   distributed + 1);
     // Of each coarse step its right side and its state, and in front of all the first one.
-    largest = std::max(largest, 2 * static_cast<size_t>(own.level(distributed).steps) + 1);
+    const size_t of_rank = 2 * static_cast<size_t>(own.level(distributed).steps) + 1;
+    room.message = std::max(room.message, of_rank);
+    all += of_rank;
   }
-  return largest;
+  const size_t at_once = is_gatherer() ? all : room.message;
+  room.sent = std::max(room.sent, at_once);
+  room.received = std::max(room.received, at_once);
+  return room;
 }
 
 Status StageOnRanks::MakeLayers() {
@@ -78,7 +95,7 @@ Status StageOnRanks::MakeLayers() {
                          .h = to_solve_.h,
                          .storage = to_solve_.storage,
                          .notes_timeline = to_solve_.notes_timeline && hierarchy.levels() > 1};
-  UCUDNN_RETURN_IF_ERROR(exchange().Reserve(LargestMessage()));
+  UCUDNN_RETURN_IF_ERROR(exchange().Reserve(RoomForStates()));
   UCUDNN_ASSIGN_OR_RETURN(layers_, maker_->Make(own));
   if (!gathers_) return Status::Ok();
   coarse_ = hierarchy.CoarseLevels(distributed);
@@ -244,6 +261,7 @@ Status StageOnRanks::LoadWeights() {
 
 Result<Solution> StageOnRanks::SolveForward(const double* first, const SolveOptions& options,
                                             double* last) {
+  is_idle_ = false;
   if (!forward_.system) UCUDNN_RETURN_IF_ERROR(MakeWay(Direction::kForward, forward_));
   DistributedSystem& system = *forward_.system;
   if (system.has_first()) UCUDNN_RETURN_IF_ERROR(layers_->Upload(first, forward_.given));
@@ -265,13 +283,15 @@ Result<Solution> StageOnRanks::SolveForward(const double* first, const SolveOpti
   if (system.has_last()) {
     UCUDNN_RETURN_IF_ERROR(layers_->Download(system.local().last(), last));
   }
+  is_idle_ = true;
   return solution;
 }
 
 Result<double> StageOnRanks::AdjointScale(const double* numbers) {
+  if (!layers_->scales_adjoints()) return 1.0;
   double scale = 1;
   if (backward_.system->has_first()) {
-    scale = layers_->AdjointScale(
+    scale = ScaleOf(
         {numbers, static_cast<size_t>(to_solve_.stage.shape.Features() * to_solve_.batch)});
   }
   if (partition().ranks().count == 1) return scale;
@@ -283,6 +303,7 @@ Result<double> StageOnRanks::AdjointScale(const double* numbers) {
 Result<Solution> StageOnRanks::SolveBackward(const double* last_adjoint,
                                              const SolveOptions& options, double* first_adjoint,
                                              Parameters& gradient, const GradientWatch& watch) {
+  is_idle_ = false;
   if (!backward_.system) UCUDNN_RETURN_IF_ERROR(MakeWay(Direction::kAdjoint, backward_));
   DistributedSystem& system = *backward_.system;
   UCUDNN_ASSIGN_OR_RETURN(const double fitting, AdjointScale(last_adjoint));
@@ -305,6 +326,7 @@ Result<Solution> StageOnRanks::SolveBackward(const double* last_adjoint,
   UCUDNN_RETURN_IF_ERROR(layers_->Wait());
   UCUDNN_RETURN_IF_ERROR(exchange().Check());
   UCUDNN_RETURN_IF_ERROR(AddGradients(to_solve_.h / scale, gradient, watch));
+  is_idle_ = true;
   if (!system.has_last()) return solution;
   UCUDNN_RETURN_IF_ERROR(layers_->Download(system.local().last(), first_adjoint));
   for (int64_t i = 0; scale != 1 && i < size; ++i) first_adjoint[i] /= scale;
@@ -314,8 +336,10 @@ Result<Solution> StageOnRanks::SolveBackward(const double* last_adjoint,
 Status StageOnRanks::AddGradients(double factor, Parameters& gradient, const GradientWatch& watch) {
   const int layers = end_ - begin_;
   const int coarsening = local_.level(0).coarsening;
-  // Who watches sends what is complete while the rest is computed.
-  const int at_once = watch ? maker_->blocks_at_once() * coarsening : layers;
+  // Who watches sends what is complete while the rest is computed: as much at once on all replicas,
+  // however their blocks run.
+  constexpr int kBlocksAtOnce = 32;
+  const int at_once = watch ? kBlocksAtOnce * coarsening : layers;
   for (int begin = 0; begin < layers; begin += at_once) {
     const int end = std::min(begin + at_once, layers);
     UCUDNN_RETURN_IF_ERROR(layers_->AddGradients({begin, end}, factor, gradient));

@@ -58,8 +58,7 @@ class StageOnRanks : public StageSolver {
   Status MakeLayers();
   Status MakeWay(Direction direction, Way& way);
   RankPart PartOf(Direction direction) const;
-  // The most states that one message has.
-  size_t LargestMessage() const;
+  ExchangeRoom RoomForStates() const;
   bool is_gatherer() const { return gathers_ && to_solve_.peers.rank() == partition().first_rank; }
   const Partition& partition() const { return to_solve_.partition; }
   StateExchange& exchange() const { return maker_->exchange(); }
@@ -85,7 +84,8 @@ class StageOnRanks : public StageSolver {
   // Where levels are gathered, those of this rank that it solves for all.
   std::unique_ptr<StageLayers> gathered_layers_;
   Way forward_, backward_;
-  KeptScale scale_;  // of the adjoints
+  KeptScale scale_;      // of the adjoints
+  bool is_idle_ = true;  // the last solve has come to its end, with all its messages
 
   // Where levels are gathered.
   GatheredNeeds needs_;

@@ -15,14 +15,22 @@ struct StateMessage {
   std::span<const State> states;
 };
 
+// How many states there are at most: in any message of any rank, the same number on all, and in all
+// messages of this rank that one Begin sends and receives.
+struct ExchangeRoom {
+  size_t message = 0;
+  size_t sent = 0;
+  size_t received = 0;
+};
+
 // Ranks that exchange with each other call it in the same order, with messages that match
 // (peers.h). Calls come from one thread, but for Finish.
 class StateExchange {
  public:
   virtual ~StateExchange() = default;
 
-  // No message will have more states. All ranks that exchange call it, before anything else.
-  virtual Status Reserve(size_t states) = 0;
+  // All ranks that exchange call it, before anything else.
+  virtual Status Reserve(const ExchangeRoom& room) = 0;
   // At most one message to, and one from, each rank. What is sent are the states behind all that
   // lanes were given before they were joined; they may change when it returns.
   virtual Status Begin(std::span<const StateMessage> sends,

@@ -12,8 +12,6 @@
 namespace ucudnn::multigrid {
 namespace {
 
-constexpr int kBlocksOfALane = 4;
-
 class HostLayers : public BlockLayers {
  public:
   static Result<std::unique_ptr<StageLayers>> Make(const StagePart& part, Lanes& lanes) {
@@ -76,7 +74,7 @@ class HostExchange : public StateExchange {
   HostExchange(Peers& peers, RankRange ranks, int64_t state_size)
       : peers_(peers), ranks_(ranks), size_(state_size) {}
 
-  Status Reserve(size_t) override { return Status::Ok(); }
+  Status Reserve(const ExchangeRoom&) override { return Status::Ok(); }
   Status Begin(std::span<const StateMessage> sends,
                std::span<const StateMessage> receives) override {
     for (const StateMessage& message : sends) UCUDNN_RETURN_IF_ERROR(SendOne(message));
@@ -143,7 +141,6 @@ class HostMaker : public StageMaker {
     return HostLayers::Make(part, lanes_);
   }
   StateExchange& exchange() override { return exchange_; }
-  int blocks_at_once() const override { return kBlocksOfALane * lanes_.count(); }
 
  private:
   Lanes& lanes_;

@@ -415,7 +415,8 @@ class Multigrid(CommandTest):
         for words in (("--layers", "8"), ("--weights", "w.npz"), ("--train", DIGITS)):
             self.refused(("kirby-3m", "--depths", "8,16", *words),
                          f"{words[0]}: --depths solves networks of several depths, with drawn weights")
-        for words in (("--host",), ("--way", "streams"), ("--precision", "fp16"), ("--streams", "2"), ("--workspace-limit", "1MiB")):
+        self.refused((*self.SMALL, "--backend", "cpu64", "--host"), "--host: is cudnn on the CPU stand-in, and not of --backend cpu64")
+        for words in (("--way", "streams"), ("--precision", "fp16"), ("--streams", "2"), ("--workspace-limit", "1MiB")):
             self.refused((*self.SMALL, *words), f"{words[0]}: is of a device; expected --backend cudnn with it")
         device = (*self.SMALL, "--backend", "cudnn")
         self.refused((*device, "--threads", "2"), "--threads: is of the host; expected --streams of a device")

@@ -411,6 +411,7 @@ TEST_F(DeviceChains, RecordedCyclesChangeNoBit) {
     for (const auto& [plain, recorded] : {std::pair(Way::kOneByOne, Way::kOneByOneRecorded),
                                           std::pair(Way::kStreams, Way::kStreamsRecorded),
                                           std::pair(Way::kGrouped, Way::kGroupedRecorded)}) {
+      if (plain == Way::kGrouped && storage == Storage::kCPoints) continue;
       DeviceWay one(target, chain, setting, plain);
       DeviceWay other(target, chain, setting, recorded);
       // The first solve records, the others replay, with the room of the adjoint as well.
@@ -618,11 +619,15 @@ TEST_F(DeviceChains, TheCoarseOperatorFollowsFromWhatIsMeasured) {
   const Result<double> cost = MeasureSumCost(target, chain.chain, chain.stage(), 1, 4, 1 << 20);
   ASSERT_TRUE(cost.ok()) << cost.message();
   EXPECT_GT(*cost, 0);
+  EXPECT_EQ(FittingOperator(1), CoarseOperator::kSum);
+  EXPECT_EQ(FittingOperator(2), CoarseOperator::kSum);
+  EXPECT_EQ(FittingOperator(2.1), CoarseOperator::kInject);
+  EXPECT_EQ(FittingOperator(4), CoarseOperator::kInject);
   const DeviceSolvers solvers(target, {.way = Way::kOneByOne});
   // Nothing of a block that is more than half the stage is measured.
-  EXPECT_EQ(*solvers.FittingOperator(chain.chain, chain.stage(), 1, 9), CoarseOperator::kInject);
-  const CoarseOperator fitting = *solvers.FittingOperator(chain.chain, chain.stage(), 1, 4);
-  EXPECT_TRUE(fitting == CoarseOperator::kInject || fitting == CoarseOperator::kSum);
+  EXPECT_EQ(solvers.MeasureOperator(chain.chain, chain.stage(), 1, 9), CoarseOperator::kInject);
+  const CoarseOperator measured = solvers.MeasureOperator(chain.chain, chain.stage(), 1, 4);
+  EXPECT_TRUE(measured == CoarseOperator::kInject || measured == CoarseOperator::kSum);
 }
 
 // Whose step has the mean of its layers' weights, summed in single precision.
@@ -674,6 +679,21 @@ TEST_F(DeviceChains, WhatDevicesDoNotRunIsRefusedByName) {
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.message().find("is in a step that devices do not run: "), std::string::npos)
       << refused.message();
+}
+
+TEST_F(DeviceChains, CPointsAloneAreOfLanes) {
+  std::mt19937_64 random(36);
+  const WeightedChain chain = DrawnChain({.steps = 16, .extent = 4}, random);
+  AloneStage stage(chain, {.coarsening = {4}, .h = 1.0 / 16, .storage = Storage::kCPoints});
+  const auto refused = DeviceSolvers(target, {.way = Way::kGrouped}).Make(stage.ToSolve());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.message(),
+            "--storage c-points: --way grouped keeps all states, side by side; one, streams or "
+            "threads is expected");
+  // The others are what the fastest is chosen of.
+  DeviceSolvers solvers(target, {.lanes = 2});
+  ASSERT_TRUE(solvers.Make(stage.ToSolve()).ok());
+  EXPECT_EQ(solvers.measured().size(), AllWays().size() - 2);
 }
 
 TEST_F(DeviceChains, ATolerancePastSinglePrecisionIsRefused) {
