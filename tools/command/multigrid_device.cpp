@@ -14,6 +14,7 @@
 #include "command/multigrid_words.h"
 #include "command/stand_ins.h"
 #include "cuda/driver.h"
+#include "cudnn/real_library.h"
 
 namespace ucudnn::command {
 namespace {
@@ -51,6 +52,23 @@ BenchmarkDevices DevicesOf(const MultigridRanks& ranks) {
 
 }  // namespace
 
+// Of the ucudnn in this process, if there is one, and of the real library what that does not have.
+Status MultigridDevice::FindFunctions() {
+  const Result<SharedLibrary> ours = SharedLibrary::Loaded("libucudnn.so.1");
+  goes_through_ucudnn_ = ours.ok();
+  if (!ours.ok()) {
+    functions_ = devices_.functions();
+    return Status::Ok();
+  }
+  const cudnn::RealLibrary& real = cudnn::OpenReal(ProcessOptions().real_cudnn.c_str(), nullptr);
+  return cudnn::LoadFunctions(
+      [&](const char* name) {
+        void* const symbol = ours->Symbol(name);
+        return symbol != nullptr ? symbol : real.library->Symbol(name);
+      },
+      functions_);
+}
+
 Result<std::shared_ptr<MultigridDevice>> MultigridDevice::Open(const MultigridWords& words,
                                                                const MultigridRanks& ranks) {
   UCUDNN_ASSIGN_OR_RETURN(const std::optional<Way> way, ParseWay(words.way));
@@ -78,6 +96,7 @@ Result<std::shared_ptr<MultigridDevice>> MultigridDevice::Open(const MultigridWo
       !opened.ok()) {
     return Status::Error("--backend cudnn: " + opened.message());
   }
+  UCUDNN_RETURN_IF_ERROR(device->FindFunctions());
   const SpatialOptions& job = ProcessOptions().spatial;
   multigrid::DeviceSetting setting = {.way = way, .lanes = streams, .workspace_limit = *limit};
   setting.transport.wanted = transport::WantedOf(job.transport);
@@ -87,7 +106,7 @@ Result<std::shared_ptr<MultigridDevice>> MultigridDevice::Open(const MultigridWo
   device->first_rank_ = ranks.first_here();
   for (int i = 0; i < ranks.here(); ++i) {
     const auto& held = device->devices_.devices();
-    const multigrid::DeviceTarget target = {cuda::GetDriver(), &device->devices_.functions(),
+    const multigrid::DeviceTarget target = {cuda::GetDriver(), &device->functions_,
                                             held[i % held.size()]->device().context, *precision};
     device->solvers_.push_back(std::make_unique<multigrid::DeviceSolvers>(target, setting));
   }
@@ -99,6 +118,7 @@ std::string MultigridDevice::Text(const MultigridRanks& ranks) const {
   return std::string(precision_->text) + " on " +
          (is_stand_in_ ? std::string("the CPU stand-in")
                        : devices_.first().device().platform.device) +
+         (goes_through_ucudnn_ ? " through ucudnn" : "") +
          (ranks.all() > 1 ? ", " + ranks.Text() : std::string()) + ", blocks run: " + WayText() +
          (first.transport().empty() ? "" : ", states go by " + first.transport());
 }

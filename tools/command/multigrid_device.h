@@ -29,10 +29,16 @@ class MultigridDevice {
   std::string Text(const MultigridRanks& ranks) const;
   std::string WayText() const;
   bool is_stand_in() const { return is_stand_in_; }
+  // Whether calls go through the ucudnn that this process is started with (`ucudnn run`).
+  bool goes_through_ucudnn() const { return goes_through_ucudnn_; }
   const multigrid::Precision& precision() const { return *precision_; }
 
  private:
+  Status FindFunctions();
+
   BenchDevices devices_;
+  cudnn::Functions functions_;
+  bool goes_through_ucudnn_ = false;
   bool is_stand_in_ = false;
   const multigrid::Precision* precision_ = &multigrid::kSinglePrecision;
   int first_rank_ = 0;

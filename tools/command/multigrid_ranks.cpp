@@ -16,26 +16,26 @@ constexpr int kMostRanks = 1024;
 
 // All that ranks must be asked alike: one line for each option that says what is computed.
 std::vector<transport::Term> TermsOf(const MultigridWords& words) {
-  return {{"the network", words.net + " " + words.weights + " " + words.layers},
-          {"--seed", words.seed},
-          {"--time and --step", words.time + " " + words.step},
-          {"--cycles", words.cycles + " " + words.backward_cycles},
-          {"--tolerance", words.tolerance + " " + words.norm},
-          {"--coarsening", words.coarsening + " " + words.levels},
-          {"--relaxation",
-           words.relaxation + " " + words.weight + " " + words.cycle + " " + words.coarse},
-          {"--start", words.start + (words.skip_first_down ? " skipped" : "")},
-          {"--storage", words.storage},
-          {"--backend", words.backend + " " + words.way + " " + words.precision + " " +
-                            words.streams + " " + words.workspace_limit +
-                            (words.host ? " on the host" : "")},
-          {"--repeat", words.repeat},
-          {"--batch", words.batch},
-          {"--check", words.check},
-          {"--method", words.method},
-          {"--train", words.train.empty() ? "" : words.epochs + " " + words.examples},
-          {"--rate and --momentum", words.rate + " " + words.momentum},
-          {"--data-parallel", words.data_parallel}};
+  return {
+      {"the network", words.net + " " + words.weights + " " + words.layers},
+      {"--seed", words.seed},
+      {"--time and --step", words.time + " " + words.step},
+      {"--cycles", words.cycles + " " + words.backward_cycles},
+      {"--tolerance", words.tolerance + " " + words.norm},
+      {"--coarsening", words.coarsening + " " + words.levels},
+      {"--relaxation",
+       words.relaxation + " " + words.weight + " " + words.cycle + " " + words.coarse},
+      {"--start", words.start + (words.skip_first_down ? " skipped" : "")},
+      {"--storage", words.storage},
+      {"--backend", words.backend + " " + words.way + " " + words.precision + " " + words.streams +
+                        " " + words.workspace_limit + (words.host ? " on the host" : "")},
+
+      {"--batch", words.batch},
+      {"--check", words.check},
+      {"--method", words.method},
+      {"--train", words.train.empty() ? "" : words.epochs + " " + words.examples},
+      {"--rate, --momentum and --repeat", words.rate + " " + words.momentum + " " + words.repeat},
+      {"--data-parallel", words.data_parallel}};
 }
 
 Result<transport::Meeting> MeetingOf(const MultigridWords& words, const SpatialOptions& job) {

@@ -117,12 +117,19 @@ class MultigridRanks(CommandTest):
         chosen = self.document(*NET, "--backend", "cudnn", "--host", "--devices", "2")
         self.assertEqual({"one", "streams", "threads", "grouped"}, set(chosen["ways"]))
 
+    def test_replicas_of_devices_add_their_gradients(self):
+        words = (*TRAINED, "--levels", "1", "--backend", "cudnn", "--host")
+        replicas = self.document(*words, "--batch", "2", "--devices", "2", "--data-parallel", "2", "--way", "streams")
+        together = self.document(*words, "--batch", "4", "--way", "one")
+        self.assertEqual((2, 2), (replicas["devices"], replicas["training"]["replicas"]))
+        self.assertAlmostEqual(together["training"]["epochs"][0]["loss"], replicas["training"]["epochs"][0]["loss"], delta=1e-6)
+
     def test_states_of_devices_go_by_every_transport(self):
         words = (*TRAINED, "--batch", "4", "--backend", "cudnn", "--host")
         for way in ("streams-recorded", "grouped-recorded"):
             alone = self.document(*words, "--way", way)
-            for transport in ("loopback", "nccl"):
-                document = self.document_of_processes(3, *words, "--way", way, HOSTGPU_DEVICES="3", UCUDNN_SPATIAL_TRANSPORT=transport)
+            for size, transport in ((2, "loopback"), (3, "loopback"), (3, "nccl")):
+                document = self.document_of_processes(size, *words, "--way", way, HOSTGPU_DEVICES="3", UCUDNN_SPATIAL_TRANSPORT=transport)
                 self.assertIn(f"states go by {transport}", document["machine"])
                 if way == "streams-recorded":
                     self.assertEqual(computed(alone), computed(document), transport)

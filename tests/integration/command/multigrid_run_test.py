@@ -1,0 +1,30 @@
+"""`ucudnn multigrid` under `ucudnn run`: the convolutions of its stages go through ucudnn, and are divided."""
+
+import json
+import unittest
+
+from command import COMMAND, CommandTest
+
+
+class MultigridRun(CommandTest):
+    def setUp(self):
+        self.command = COMMAND  # with the stand-ins that it is built with
+
+    def test_convolutions_are_divided_within_the_limit(self):
+        net = ("multigrid", "kirby-3m", "--layers", "16", "--coarsening", "4", "--host", "--way", "streams", "--batch", "16", "--json")
+        alone = self.run_command(*net)
+        self.assertEqual((0, ""), (alone.returncode, alone.stderr))
+        run = self.run_command("run", "--workspace-limit", "256KiB", "--report", "report.json", "--", COMMAND, *net)
+        self.assertEqual(0, run.returncode, run.stderr)
+        alone, run = json.loads(alone.stdout), json.loads(run.stdout)
+        self.assertNotIn("through ucudnn", alone["machine"])
+        self.assertIn("single precision on the CPU stand-in through ucudnn, blocks run: streams", run["machine"])
+        for expected, residual in zip(alone["residuals"], run["residuals"], strict=True):
+            self.assertAlmostEqual(expected, residual, delta=1e-4 * alone["residuals"][0])
+        with open(f"{self.folder}/report.json", encoding="utf-8") as file:
+            kernels = json.load(file)["kernels"]
+        self.assertTrue(any("micro-batches" in kernel["reason"] for kernel in kernels), kernels)
+
+
+if __name__ == "__main__":
+    unittest.main()
