@@ -64,9 +64,8 @@ Status CheckUse(const CLI::App& app, const MultigridWords& words) {
   } else {
     UCUDNN_RETURN_IF_ERROR(
         refuse({"--host"}, "is cudnn on the CPU stand-in, and not of --backend " + words.backend));
-    UCUDNN_RETURN_IF_ERROR(
-        refuse({"--way", "--precision", "--streams", "--workspace-limit"},
-               "is of a device; expected --backend cudnn with it"));
+    UCUDNN_RETURN_IF_ERROR(refuse({"--way", "--precision", "--streams", "--workspace-limit"},
+                                  "is of a device; expected --backend cudnn with it"));
   }
   if (!words.depths.empty()) {
     return refuse({"--layers", "--weights", "--train"},
@@ -231,7 +230,7 @@ void AddMachineOptions(CLI::App& app, MultigridWords& words) {
   app.add_option(
          "--backend", words.backend,
          "cpu64, double precision on the host, or cudnn, stages on devices (default: cpu64;\n"
-                 "with --host cudnn)")
+         "with --host cudnn)")
       ->type_name("NAME");
   app.add_flag("--host", words.host, "cudnn on the CPU stand-in: its times are CPU times")
       ->disable_flag_override();

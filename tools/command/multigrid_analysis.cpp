@@ -37,9 +37,14 @@ Status CheckAnalysis(const CLI::App& app, const MultigridWords& words) {
     }
     return Status::Ok();
   };
-  UCUDNN_RETURN_IF_ERROR(refuse({"--train", "--depths", "--check", "--report", "--backend"},
+  UCUDNN_RETURN_IF_ERROR(refuse({"--train", "--depths", "--check", "--report"},
                                 "--analyse models one forward pass and one training step; "
                                 "expected --json for a document"));
+  if (words.backend == "cudnn" && words.machine.empty()) {
+    return Status::Error(
+        "--backend cudnn: layers are measured on a device, and --machine says how many there are "
+        "and what joins them; expected --machine with it");
+  }
   UCUDNN_RETURN_IF_ERROR(refuse({"--c-weight", "--skip-first-down", "--storage"},
                                 "is not modelled; expected --analyse without it"));
   if (words.cycle != "V") {
@@ -133,6 +138,7 @@ class Analyst {
 
  private:
   Status ReadTimes();
+  Status MeasureOnDevice();
   Status EstimateRates(const AnalysisChoices& choices);
   Result<TriedSetting> Try(const MultigridSetting& setting);
   // As far as two cycles tell.
@@ -176,7 +182,7 @@ Status Analyst::ReadTimes() {
     UCUDNN_ASSIGN_OR_RETURN(analysis_.machine, LoadMachine(words_.machine));
     analysis_.times = std::make_unique<multigrid::RooflineTimes>(analysis_.machine.device,
                                                                  analysis_.layers.kinds);
-    return Status::Ok();
+    return analysis_.settings.device ? MeasureOnDevice() : Status::Ok();
   }
   progress_.Show("timing one layer of each kind");
   UCUDNN_ASSIGN_OR_RETURN(multigrid::HostMeasurement measured,
@@ -184,6 +190,19 @@ Status Analyst::ReadTimes() {
   analysis_.machine = CoresOf(measured.copy_gb_per_s);
   analysis_.measurement_notes = measured.notes;
   analysis_.times = std::make_unique<multigrid::MeasuredTimes>(std::move(measured.kinds));
+  return Status::Ok();
+}
+
+// What lies between stages remains modelled.
+Status Analyst::MeasureOnDevice() {
+  progress_.Show("timing one layer of each kind, and several at once");
+  MultigridDevice& device = *analysis_.settings.device;
+  UCUDNN_ASSIGN_OR_RETURN(auto kinds,
+                          device.solvers(0).MeasureLayers(problem_.chain, analysis_.layers));
+  analysis_.modelled = std::move(analysis_.times);
+  analysis_.times =
+      std::make_unique<multigrid::MeasuredBatches>(std::move(kinds), *analysis_.modelled);
+  analysis_.measured_on = device.DeviceText();
   return Status::Ok();
 }
 

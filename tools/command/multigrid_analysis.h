@@ -31,7 +31,9 @@ struct NetworkAnalysis {
   MultigridSettings settings;
   multigrid::NetworkLayers layers;
   planner::Machine machine;
+  std::unique_ptr<multigrid::LayerTimes> modelled;  // where a device measured the others
   std::unique_ptr<multigrid::LayerTimes> times;
+  std::string measured_on;        // the device that measured the stages' layers; empty: none did
   bool is_measured = false;       // times of layers are CPU times of this machine; else a roofline
   std::string measurement_notes;  // what of them was not measured as it is
 

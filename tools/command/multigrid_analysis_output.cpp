@@ -84,6 +84,10 @@ void PrintMachine(const NetworkAnalysis& analysis) {
         "%s us until the next that waits for it; least times, of kernels as good as the device\n",
         analysis.machine.name.c_str(), analysis.machine.Devices(), device.name.c_str(),
         NumberText(device.launch_us).c_str(), NumberText(device.kernel_us).c_str());
+    if (!analysis.measured_on.empty()) {
+      std::printf("layers of stages are measured, alone and several at once: %s\n",
+                  analysis.measured_on.c_str());
+    }
   }
 }
 
@@ -354,8 +358,10 @@ std::string FormatAnalysis(const NetworkAnalysis& analysis) {
   json["parameters"] = analysis.parameters;
   json["batch"] = analysis.layers.batch;
   json["machine"] = analysis.machine.name;
-  json["layer_times"] = analysis.is_measured ? "cpu, measured" : "roofline";
-  json["notes"] = analysis.measurement_notes;
+  json["layer_times"] = analysis.is_measured           ? "cpu, measured"
+                        : analysis.measured_on.empty() ? "roofline"
+                                                       : "device, measured";
+  json["notes"] = analysis.is_measured ? analysis.measurement_notes : analysis.measured_on;
   ordered_json kinds = ordered_json::array();
   for (size_t number = 0; number < analysis.layers.kinds.size(); ++number) {
     const auto kind = static_cast<int>(number);

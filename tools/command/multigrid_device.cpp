@@ -113,14 +113,17 @@ Result<std::shared_ptr<MultigridDevice>> MultigridDevice::Open(const MultigridWo
   return device;
 }
 
-std::string MultigridDevice::Text(const MultigridRanks& ranks) const {
-  const multigrid::DeviceSolvers& first = *solvers_.front();
+std::string MultigridDevice::DeviceText() const {
   return std::string(precision_->text) + " on " +
          (is_stand_in_ ? std::string("the CPU stand-in")
                        : devices_.first().device().platform.device) +
-         (goes_through_ucudnn_ ? " through ucudnn" : "") +
-         (ranks.all() > 1 ? ", " + ranks.Text() : std::string()) + ", blocks run: " + WayText() +
-         (first.transport().empty() ? "" : ", states go by " + first.transport());
+         (goes_through_ucudnn_ ? " through ucudnn" : "");
+}
+
+std::string MultigridDevice::Text(const MultigridRanks& ranks) const {
+  const std::string& transport = solvers_.front()->transport();
+  return DeviceText() + (ranks.all() > 1 ? ", " + ranks.Text() : std::string()) +
+         ", blocks run: " + WayText() + (transport.empty() ? "" : ", states go by " + transport);
 }
 
 std::string MultigridDevice::WayText() const { return NameOf(solvers_.front()->chosen()); }

@@ -28,6 +28,8 @@ class MultigridDevice {
   // they exchange.
   std::string Text(const MultigridRanks& ranks) const;
   std::string WayText() const;
+  // "single precision on the CPU stand-in".
+  std::string DeviceText() const;
   bool is_stand_in() const { return is_stand_in_; }
   // Whether calls go through the ucudnn that this process is started with (`ucudnn run`).
   bool goes_through_ucudnn() const { return goes_through_ucudnn_; }

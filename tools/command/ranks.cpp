@@ -71,7 +71,7 @@ JobOutcome RunJob(const CLI::App& app, RankProgram& program, int ranks) {
   NoteSocket notes;
   TerminalInput input;
   // Signals first: none may find a rank that nobody ends.
-  for (Status status : {signals.Take(), guard.Start(), notes.Open(), input.Open()}) {
+  for (const Status& status : {signals.Take(), guard.Start(), notes.Open(), input.Open()}) {
     if (!status.ok()) return refused(status);
   }
   const auto variables = VariablesOf(ranks, notes.name());

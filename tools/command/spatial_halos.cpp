@@ -1,8 +1,8 @@
 // The grid with each kernel's halo.
 #include <algorithm>
 #include <array>
-#include <compare>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "command/spatial_page.h"
@@ -23,8 +23,9 @@ struct HaloPiece {
   int64_t positions = 0;
   bool is_own = false;
 
-  bool operator==(const HaloPiece&) const = default;
-  auto operator<=>(const HaloPiece&) const = default;
+  bool operator<(const HaloPiece& other) const {
+    return std::tie(part, positions, is_own) < std::tie(other.part, other.positions, other.is_own);
+  }
 };
 
 // By part of one axis; one part with its own alone where the axis is not cut.
@@ -45,7 +46,9 @@ struct HaloShape {
   bool is_gradient = false;  // rows of dy travel, not of x
   std::array<AxisPieces, 3> axes;
 
-  auto operator<=>(const HaloShape&) const = default;
+  bool operator<(const HaloShape& other) const {
+    return std::tie(is_gradient, axes) < std::tie(other.is_gradient, other.axes);
+  }
   bool HasHalo() const {
     return std::any_of(axes.begin(), axes.end(), [](const AxisPieces& axis) {
       return std::any_of(axis.begin(), axis.end(),

@@ -27,4 +27,30 @@ RunCost MeasuredTimes::Cost(LayerPass pass, const LayerBatch& batch) const {
   return {ms, ms, 0};
 }
 
+namespace {
+
+// Of so many layers, by one and by a batch of them.
+double MsOf(double layers, double one, const MeasuredBatches::Batch& batch) {
+  const double more = std::max(0.0, batch.ms - one) / (batch.layers - 1);
+  return one + (layers - 1) * more;
+}
+
+}  // namespace
+
+RunCost MeasuredBatches::Cost(LayerPass pass, const LayerBatch& batch) const {
+  RunCost cost = model_.Cost(pass, batch);
+  const auto at = static_cast<size_t>(pass);
+  const Kind& kind = kinds_[static_cast<size_t>(batch.kind)];
+  const double one = kind.ms[at];
+  if (!kind.is_measured || one == 0) return cost;
+  const Batch& beside = kind.side_by_side[at];
+  const bool shares = batch.per_group > 1 && pass == LayerPass::kForward;
+  cost.ms = MsOf(batch.groups, one, beside);
+  cost.ms *= MsOf(batch.per_group, one, shares ? kind.together : beside) / one;
+  // A layer of many, which fill the device as well as they do.
+  const double of_many = std::min(one, beside.ms / beside.layers);
+  cost.work_ms = std::min(cost.ms, batch.groups * batch.per_group * of_many);
+  return cost;
+}
+
 }  // namespace ucudnn::multigrid

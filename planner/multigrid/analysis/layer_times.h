@@ -75,4 +75,29 @@ class MeasuredTimes : public LayerTimes {
   const std::vector<Kind> kinds_;
 };
 
+// Times of steps that were measured on a device, one alone and several at once; of what was not
+// measured a model's. Between them, and beyond, times grow by what one more step adds.
+class MeasuredBatches : public LayerTimes {
+ public:
+  // Of `layers` steps at once.
+  struct Batch {
+    int layers = 2;
+    double ms = 0;
+  };
+  struct Kind {
+    bool is_measured = false;
+    std::array<double, kLayerPasses> ms = {};           // of one; 0: not measured
+    std::array<Batch, kLayerPasses> side_by_side = {};  // each with an input of its own
+    Batch together;                                     // of one input, forward
+  };
+  // One for each kind; `model` outlives it.
+  MeasuredBatches(std::vector<Kind> kinds, const LayerTimes& model)
+      : kinds_(std::move(kinds)), model_(model) {}
+  RunCost Cost(LayerPass pass, const LayerBatch& batch) const override;
+
+ private:
+  const std::vector<Kind> kinds_;
+  const LayerTimes& model_;
+};
+
 }  // namespace ucudnn::multigrid

@@ -92,6 +92,9 @@ struct TimedSteps {
     });
   }
 
+  // Of one pass of all layers side by side.
+  Result<double> SideBySideMs(LayerPass pass);
+
   Stage stage;
   Hierarchy hierarchy;
   Parameters parameters;
@@ -99,6 +102,39 @@ struct TimedSteps {
   State from = nullptr;
   State to = nullptr;
 };
+
+Result<double> TimedSteps::SideBySideMs(LayerPass pass) {
+  DeviceRun& run = chain->shared();
+  StepRunner& runner = *run.runner;
+  const int layers = static_cast<int>(stage.steps.size());
+  std::vector<LayerRanges> ranges;
+  for (int layer = 0; layer < layers; ++layer) ranges.push_back({{{layer, layer + 1, 1}}});
+  UCUDNN_ASSIGN_OR_RETURN(const StepPlan plan, runner.Plan(ranges));
+  UCUDNN_RETURN_IF_ERROR(runner.Prepare(plan, {layers}, Pass::kGradient));
+  UCUDNN_RETURN_IF_ERROR(run.lanes->Reserve(runner.needs()));
+  std::vector<DeviceNumbers> numbers;
+  for (int i = 0; i < 3; ++i) {
+    UCUDNN_ASSIGN_OR_RETURN(
+        DeviceNumbers made,
+        DeviceNumbers::Make(runner.target(), layers * runner.StateSize() * runner.batch()));
+    numbers.push_back(std::move(made));
+  }
+  const auto states = [&](int i) { return StepRunner::States{numbers[i].data(), layers}; };
+  UCUDNN_ASSIGN_OR_RETURN(
+      const DeviceGradients gradients,
+      DeviceGradients::Make(runner.target(), runner.shapes(), plan.front().calls.front().steps));
+  DeviceLane& lane = run.lanes->first();
+  return LeastMs(*chain, [&]() -> Status {
+    switch (pass) {
+      case LayerPass::kForward:
+        return runner.Step(plan, {0, layers}, states(0), states(1), lane);
+      case LayerPass::kAdjoint:
+        return runner.AdjointPhase(plan, 0, {0, layers}, {states(2), states(0), states(1)}, lane);
+      default:
+        return runner.Gradient(plan, states(0), states(1), {gradients.numbers()}, lane);
+    }
+  });
+}
 
 // Steps `begin`..`end` - 1 of a stage.
 Stage PartOf(const Stage& stage, int begin, int end) {
@@ -143,6 +179,49 @@ Result<double> MeasureSumCost(const DeviceTarget& target, const ResidualChain& c
   UCUDNN_ASSIGN_OR_RETURN(const double one, timed->ForwardMs(0));
   UCUDNN_ASSIGN_OR_RETURN(const double sum, timed->ForwardMs(1));
   return sum / one;
+}
+
+namespace {
+
+// `count` times the step at a place of the chain.
+Stage Repeated(const ResidualChain& chain, const LayerKind& kind, int count) {
+  const auto& stage = std::get<Stage>(chain.sections[static_cast<size_t>(kind.section)]);
+  Stage repeated = {.input = stage.input, .shape = stage.shape, .steps = {}};
+  repeated.steps.assign(count, stage.steps[static_cast<size_t>(kind.position)]);
+  return repeated;
+}
+
+}  // namespace
+
+Result<std::vector<MeasuredBatches::Kind>> MeasureDeviceLayers(const DeviceTarget& target,
+                                                               const ResidualChain& chain,
+                                                               const NetworkLayers& network,
+                                                               size_t workspace_limit) {
+  constexpr int kTogether = 8;
+  std::vector<MeasuredBatches::Kind> kinds;
+  for (const LayerKind& kind : network.kinds) {
+    MeasuredBatches::Kind& made = kinds.emplace_back();
+    if (!network.sections[static_cast<size_t>(kind.section)].is_stage) continue;
+    made.is_measured = true;
+    const auto timed = [&](int layers, const std::vector<int>& coarsening,
+                           int levels) -> Result<std::unique_ptr<TimedSteps>> {
+      UCUDNN_ASSIGN_OR_RETURN(const Hierarchy hierarchy,
+                              Hierarchy::Make(layers, coarsening, levels));
+      return TimedSteps::Make(target, chain, Repeated(chain, kind, layers), hierarchy,
+                              network.batch, workspace_limit);
+    };
+    UCUDNN_ASSIGN_OR_RETURN(const auto one, timed(1, {}, 1));
+    UCUDNN_ASSIGN_OR_RETURN(const auto many, timed(2 * kTogether, {kTogether}, 2));
+    for (const LayerPass pass : {LayerPass::kForward, LayerPass::kAdjoint, LayerPass::kGradient}) {
+      const auto at = static_cast<size_t>(pass);
+      UCUDNN_ASSIGN_OR_RETURN(made.ms[at], one->SideBySideMs(pass));
+      made.side_by_side[at].layers = 2 * kTogether;
+      UCUDNN_ASSIGN_OR_RETURN(made.side_by_side[at].ms, many->SideBySideMs(pass));
+    }
+    made.together.layers = kTogether;
+    UCUDNN_ASSIGN_OR_RETURN(made.together.ms, many->ForwardMs(1));
+  }
+  return kinds;
 }
 
 }  // namespace ucudnn::multigrid

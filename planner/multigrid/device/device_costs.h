@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "planner/multigrid/analysis/layer_times.h"
 #include "planner/multigrid/device/device_memory.h"
 #include "planner/multigrid/residual_chain.h"
 
@@ -21,5 +22,13 @@ Result<std::vector<std::vector<double>>> MeasureDeviceSteps(const DeviceTarget& 
 // `layers` where it fills it. The stage has at least twice as many steps.
 Result<double> MeasureSumCost(const DeviceTarget& target, const ResidualChain& chain,
                               const Stage& stage, int batch, int layers, size_t workspace_limit);
+
+// One step of each kind of the stages of `network`, of `chain`, alone and several at once, both
+// side by side and of one input: forward, adjoint and gradient. Takes a fraction of a second for
+// each.
+Result<std::vector<MeasuredBatches::Kind>> MeasureDeviceLayers(const DeviceTarget& target,
+                                                               const ResidualChain& chain,
+                                                               const NetworkLayers& network,
+                                                               size_t workspace_limit);
 
 }  // namespace ucudnn::multigrid

@@ -192,6 +192,11 @@ Result<std::vector<std::vector<double>>> DeviceSolvers::MeasureSteps(const Resid
   return MeasureDeviceSteps(target_, chain, batch, trains, setting_.workspace_limit);
 }
 
+Result<std::vector<MeasuredBatches::Kind>> DeviceSolvers::MeasureLayers(
+    const ResidualChain& chain, const NetworkLayers& network) const {
+  return MeasureDeviceLayers(target_, chain, network, setting_.workspace_limit);
+}
+
 CoarseOperator FittingOperator(double sum_cost) {
   constexpr double kIdle = 2;
   return sum_cost <= kIdle ? CoarseOperator::kSum : CoarseOperator::kInject;

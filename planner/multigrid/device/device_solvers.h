@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "planner/multigrid/analysis/layer_times.h"
 #include "planner/multigrid/device/device_exchange.h"
 #include "planner/multigrid/device/device_memory.h"
 #include "planner/multigrid/stage_solver.h"
@@ -61,6 +62,9 @@ class DeviceSolvers : public StageSolvers {
   Result<std::vector<std::vector<double>>> MeasureSteps(const ResidualChain& chain, int batch,
                                                         bool trains) const;
 
+  // As MeasureDeviceLayers has it.
+  Result<std::vector<MeasuredBatches::Kind>> MeasureLayers(const ResidualChain& chain,
+                                                           const NetworkLayers& network) const;
   // The coarse operator that fits the device by what the first `layers` of `stage` cost at once;
   // inject where they cannot be measured.
   CoarseOperator MeasureOperator(const ResidualChain& chain, const Stage& stage, int batch,

@@ -189,7 +189,8 @@ void ExpectExactSum(RankThread& self, Channel& channel, Element element, size_t 
   std::vector<Value> mine(count), sum(count);
   for (size_t i = 0; i < count; ++i) {
     mine[i] = static_cast<Value>((self.rank + 1) * (i % 97));
-    sum[i] = static_cast<Value>(self.size * (self.size + 1) / 2 * (i % 97));
+    const auto of_ranks = self.size * (self.size + 1) / 2;
+    sum[i] = static_cast<Value>(of_ranks * (i % 97));
   }
   const CUdeviceptr data = self.device.Allocate(count * sizeof(Value));
   self.device.Upload(data, mine);

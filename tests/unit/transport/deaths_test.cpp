@@ -14,7 +14,6 @@ namespace {
 
 using namespace test;  // NOLINT
 using ::testing::AllOf;
-using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 std::string RankText(int rank) { return "rank " + std::to_string(rank); }

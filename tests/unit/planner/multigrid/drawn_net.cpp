@@ -73,7 +73,7 @@ NodeWeights DrawWeights(const HostLayer& layer, std::mt19937_64& random, double 
   const WeightCounts counts = WeightCountsOf(layer);
   int64_t outputs = layer.output.c;
   if (std::holds_alternative<planner::Scale>(layer.op)) outputs = counts.weights;
-  const double inputs = outputs == 0 ? 1 : static_cast<double>(counts.weights / outputs);
+  const int64_t inputs = outputs == 0 ? 1 : counts.weights / outputs;
   return {DrawnNumbers(counts.weights, gain / std::sqrt(inputs), random),
           DrawnNumbers(counts.bias, 0.1, random)};
 }

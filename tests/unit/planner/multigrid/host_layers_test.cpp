@@ -275,7 +275,8 @@ std::vector<Case> PiecewiseLinearCases(std::mt19937_64& random) {
   }
   all.push_back(MakeCase(planner::GlobalPooling{PoolingKind::kMaximum}, plane, random));
   for (Case& made : all) {
-    std::iota(made.x.begin(), made.x.end(), -static_cast<double>(made.x.size() / 2));
+    const size_t half = made.x.size() / 2;
+    std::iota(made.x.begin(), made.x.end(), -static_cast<double>(half));
     std::shuffle(made.x.begin(), made.x.end(), random);
     for (double& number : made.x) number = 4 * number + 2;
   }
