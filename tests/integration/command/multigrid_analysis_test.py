@@ -5,7 +5,7 @@ import re
 import resource
 import unittest
 
-from command import CommandTest
+from command import COMMAND, CommandTest
 
 SETTING = ("--coarsening", "4", "--levels", "2", "--relaxation", "F", "--coarse", "inject")
 
@@ -112,6 +112,19 @@ class MultigridAnalysis(CommandTest):
             elif tried["cycles"] == 2 and not tried["direct"]:
                 self.assertLessEqual(tried["residuals"][1], document["tolerance"])
 
+    def test_layers_are_measured_on_a_device(self):
+        self.command = COMMAND  # with the stand-ins that it is built with
+        words = ("kirby-3m", "--layers", "64", "--machine", "h100x8", "--devices", "1,4", *SETTING, "--cycles", "1")
+        document = self.document(*words, "--backend", "cudnn", "--host")
+        self.assertEqual(("h100x8", "device, measured", "single precision on the CPU stand-in"),
+                         tuple(document[key] for key in ("machine", "layer_times", "notes")))
+        step, = (kind for kind in document["layer_kinds"] if kind["number"] == 64)
+        modelled, = (kind for kind in self.document(*words)["layer_kinds"] if kind["number"] == 64)
+        for key in ("forward_ms", "adjoint_ms", "gradient_ms"):
+            self.assertTrue(step[key] > 0 and step[key] != modelled[key])
+        self.assertIn("\nlayers of stages are measured, alone and several at once: single precision on the CPU stand-in\n",
+                      self.analyse(*words, "--backend", "cudnn", "--host"))
+
     def test_this_machines_cores_are_measured(self):
         document = self.document("kirby-3m", "--layers", "64", "--devices", "1,3", *SETTING, "--cycles", "1")
         self.assertEqual(("this machine", "cpu, measured"), (document["machine"], document["layer_times"]))
@@ -159,6 +172,8 @@ class MultigridAnalysis(CommandTest):
                 ((*analyse, "--report", "x.json"), "--report: --analyse models one forward pass and one training step; ..."),
                 ((*analyse, "--levels", "1"), "'kirby-3m': its longest stage has 64 steps, too few for two levels; ..."),
                 ((*analyse, "--tolerance", "0"), "--tolerance '0': ..."),
+                ((*net, "--analyse", "--backend", "cudnn", "--host"), "--backend cudnn: layers are measured on a device, and --machine says "
+                 "how many there are and what joins them; expected --machine with it"),
                 (("resnet18", "--analyse"), "resnet18: node ...")):
             with self.subTest(line):
                 self.refused(words, line)

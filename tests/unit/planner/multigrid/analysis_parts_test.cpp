@@ -190,6 +190,26 @@ TEST(MeasuredTimes, LayersOfACoreRunOneAfterTheOther) {
   EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kForward, {0, 3, 1}).ms, 3);
 }
 
+// One step takes 4, sixteen side by side 10, eight of one input 5.5; what is not measured is the
+// model's.
+TEST(MeasuredBatches, GrowByWhatOneMoreAdds) {
+  const MeasuredTimes model({{{1, 2, 3, 40}, 0.5}, {{7, 7, 7, 7}, 7}});
+  MeasuredBatches::Kind kind = {.is_measured = true, .ms = {4, 8, 6, 0}, .together = {8, 5.5}};
+  kind.side_by_side[0] = {16, 11.5};
+  kind.side_by_side[1] = {16, 8};
+  const MeasuredBatches times({kind, {}}, model);
+  EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kForward, {0, 1, 1}).ms, 4);
+  EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kForward, {0, 16, 1}).ms, 11.5);
+  EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kForward, {0, 3, 1}).ms, 4 + 2 * 0.5);
+  EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kForward, {0, 1, 8}).ms, 5.5);
+  EXPECT_NEAR(times.Cost(LayerPass::kForward, {0, 16, 8}).ms, 11.5 * 5.5 / 4, 1e-12);
+  // Sixteen adjoints take as long as one: the device was idle.
+  EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kAdjoint, {0, 64, 1}).ms, 8);
+  EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kAdjoint, {0, 1, 1}).Share(), 1.0 / 16);
+  EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kUpdate, {0, 2, 1}).ms, 80);
+  EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kForward, {1, 2, 1}).ms, 14);
+}
+
 // Counts the layers that it is asked for.
 class CountingTimes : public LayerTimes {
  public:

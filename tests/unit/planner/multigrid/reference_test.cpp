@@ -169,5 +169,49 @@ TEST(Reference, ResidualHistoriesAreThoseOfNumPy) {
   EXPECT_EQ(given_up, 3);
 }
 
+// The table of cycles to 1e-9 (multilevel V, c = 4, coarsest below 8 layers) at the depths for
+// which there are no fixtures: with other weights, drawn the same way, so one cycle more or less.
+TEST(Reference, CyclesDoNotDependOnDepth) {
+  const struct {
+    double time;
+    std::optional<int> knots;  // smooth weights; none: each layer its own
+    CoarseOperator coarse;
+    int c_sweeps;
+    int cycles;
+  } rows[] = {{1, std::nullopt, CoarseOperator::kInject, 1, 8},
+              {1, std::nullopt, CoarseOperator::kSum, 1, 4},
+              {1, std::nullopt, CoarseOperator::kSum, 0, 5},
+              {5, std::nullopt, CoarseOperator::kInject, 1, 14},
+              {5, std::nullopt, CoarseOperator::kSum, 1, 7},
+              {5, std::nullopt, CoarseOperator::kSum, 0, 8},
+              {1, 8, CoarseOperator::kInject, 1, 6},
+              {1, 8, CoarseOperator::kSum, 0, 5},
+              {5, 8, CoarseOperator::kInject, 1, 9},
+              {5, 8, CoarseOperator::kSum, 1, 7}};
+  for (const int layers : {1024, 4096}) {
+    std::mt19937_64 random(layers);
+    const WeightedChain drawn = DrawnChain({.steps = layers}, random);
+    const WeightedChain smooth = DrawnChain({.steps = layers}, random, 1, 8);
+    for (const auto& row : rows) {
+      SCOPED_TRACE(std::to_string(layers) + " layers, T = " + std::to_string(row.time) + ", " +
+                   NameOf(row.coarse) + (row.c_sweeps == 1 ? ", FCF" : ", F") +
+                   (row.knots ? ", smooth" : ""));
+      HostSolve forward(row.knots ? smooth : drawn, {.coarsening = {4},
+                                                     .levels = 0,
+                                                     .coarse = row.coarse,
+                                                     .h = row.time / layers,
+                                                     .lanes = 2});
+      SolveOptions options;
+      options.tolerance = 1e-9;
+      options.cycles = 30;
+      options.relaxation = {{row.c_sweeps, 1}};
+      const Result<Solution> solved = forward.Solve(options);
+      ASSERT_TRUE(solved.ok()) << solved.message();
+      EXPECT_EQ(solved->outcome, Outcome::kConverged);
+      EXPECT_NEAR(solved->cycles, row.cycles, 1);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ucudnn::multigrid
