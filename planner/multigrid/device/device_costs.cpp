@@ -136,6 +136,26 @@ Result<double> TimedSteps::SideBySideMs(LayerPass pass) {
   });
 }
 
+// `count` times the step at a place of the chain.
+Stage Repeated(const ResidualChain& chain, const LayerKind& kind, int count) {
+  const auto& stage = std::get<Stage>(chain.sections[static_cast<size_t>(kind.section)]);
+  Stage repeated = {.input = stage.input, .shape = stage.shape, .steps = {}};
+  repeated.steps.assign(count, stage.steps[static_cast<size_t>(kind.position)]);
+  return repeated;
+}
+
+constexpr LayerPass kTimedPasses[] = {LayerPass::kForward, LayerPass::kAdjoint,
+                                      LayerPass::kGradient};
+
+// How many layers of a kind are timed of one input; twice as many side by side. 1 where the weights
+// of more would take long to bring to the device.
+int TimedTogether(const LayerKind& kind) {
+  constexpr int64_t kMostTogether = 8;
+  constexpr int64_t kMostNumbers = int64_t{1} << 27;
+  const int64_t fitting = kMostNumbers / std::max<int64_t>(1, 2 * kind.parameters);
+  return fitting < 2 ? 1 : static_cast<int>(std::min(fitting, kMostTogether));
+}
+
 // Steps `begin`..`end` - 1 of a stage.
 Stage PartOf(const Stage& stage, int begin, int end) {
   Stage part = {.input = stage.input, .shape = stage.shape, .steps = {}};
@@ -181,44 +201,39 @@ Result<double> MeasureSumCost(const DeviceTarget& target, const ResidualChain& c
   return sum / one;
 }
 
-namespace {
-
-// `count` times the step at a place of the chain.
-Stage Repeated(const ResidualChain& chain, const LayerKind& kind, int count) {
-  const auto& stage = std::get<Stage>(chain.sections[static_cast<size_t>(kind.section)]);
-  Stage repeated = {.input = stage.input, .shape = stage.shape, .steps = {}};
-  repeated.steps.assign(count, stage.steps[static_cast<size_t>(kind.position)]);
-  return repeated;
-}
-
-}  // namespace
-
 Result<std::vector<MeasuredBatches::Kind>> MeasureDeviceLayers(const DeviceTarget& target,
                                                                const ResidualChain& chain,
                                                                const NetworkLayers& network,
                                                                size_t workspace_limit) {
-  constexpr int kTogether = 8;
   std::vector<MeasuredBatches::Kind> kinds;
   for (const LayerKind& kind : network.kinds) {
     MeasuredBatches::Kind& made = kinds.emplace_back();
     if (!network.sections[static_cast<size_t>(kind.section)].is_stage) continue;
-    made.is_measured = true;
-    const auto timed = [&](int layers, const std::vector<int>& coarsening,
-                           int levels) -> Result<std::unique_ptr<TimedSteps>> {
-      UCUDNN_ASSIGN_OR_RETURN(const Hierarchy hierarchy,
-                              Hierarchy::Make(layers, coarsening, levels));
+    const auto timed = [&](int layers, const Hierarchy& hierarchy) {
       return TimedSteps::Make(target, chain, Repeated(chain, kind, layers), hierarchy,
                               network.batch, workspace_limit);
     };
-    UCUDNN_ASSIGN_OR_RETURN(const auto one, timed(1, {}, 1));
-    UCUDNN_ASSIGN_OR_RETURN(const auto many, timed(2 * kTogether, {kTogether}, 2));
-    for (const LayerPass pass : {LayerPass::kForward, LayerPass::kAdjoint, LayerPass::kGradient}) {
-      const auto at = static_cast<size_t>(pass);
-      UCUDNN_ASSIGN_OR_RETURN(made.ms[at], one->SideBySideMs(pass));
-      made.side_by_side[at].layers = 2 * kTogether;
-      UCUDNN_ASSIGN_OR_RETURN(made.side_by_side[at].ms, many->SideBySideMs(pass));
+    UCUDNN_ASSIGN_OR_RETURN(const Hierarchy alone, Hierarchy::Make(1, {}, 1));
+    UCUDNN_ASSIGN_OR_RETURN(const auto one, timed(1, alone));
+    made.is_measured = true;
+    for (const LayerPass pass : kTimedPasses) {
+      UCUDNN_ASSIGN_OR_RETURN(made.ms[static_cast<size_t>(pass)], one->SideBySideMs(pass));
     }
-    made.together.layers = kTogether;
+    const int together = TimedTogether(kind);
+    if (together == 1) {  // one fills the device
+      for (size_t at = 0; at < made.ms.size(); ++at) made.side_by_side[at].ms = 2 * made.ms[at];
+      made.together.ms = 2 * made.ms[0];
+      continue;
+    }
+    UCUDNN_ASSIGN_OR_RETURN(const Hierarchy two_blocks,
+                            Hierarchy::Make(2 * together, {together}, 2));
+    UCUDNN_ASSIGN_OR_RETURN(const auto many, timed(2 * together, two_blocks));
+    for (const LayerPass pass : kTimedPasses) {
+      MeasuredBatches::Batch& batch = made.side_by_side[static_cast<size_t>(pass)];
+      batch.layers = 2 * together;
+      UCUDNN_ASSIGN_OR_RETURN(batch.ms, many->SideBySideMs(pass));
+    }
+    made.together.layers = together;
     UCUDNN_ASSIGN_OR_RETURN(made.together.ms, many->ForwardMs(1));
   }
   return kinds;

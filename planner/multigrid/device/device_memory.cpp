@@ -12,8 +12,10 @@ Result<DeviceNumbers> DeviceNumbers::Make(const DeviceTarget& target, int64_t co
   const size_t bytes = static_cast<size_t>(std::max<int64_t>(count, 1)) * target.precision->bytes;
   const CUresult result = target.driver->cuMemAlloc(&address, bytes);
   if (result != CUDA_SUCCESS) {
-    return Status::Error("no device memory for " + std::to_string(bytes) + " bytes: " +
-                         cuda::DriverStatus(*target.driver, result, "cuMemAlloc").message());
+    return Status::Error("no device memory for " + std::to_string(bytes) +
+                         " bytes more: a smaller mini-batch, C-points alone or more devices are "
+                         "expected (" +
+                         cuda::DriverStatus(*target.driver, result, "cuMemAlloc").message() + ")");
   }
   return DeviceNumbers(target, address, count);
 }

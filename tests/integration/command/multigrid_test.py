@@ -521,6 +521,13 @@ class Multigrid(CommandTest):
         self.assertEqual(7, len(document["ways"]))
         self.assertEqual(min(document["ways"], key=document["ways"].get), document["way"])
 
+    def test_a_device_with_too_little_memory_is_told_of(self):
+        self.command = COMMAND
+        result = self.run_command("multigrid", "kirby-3m", "--layers", "64", "--host", "--way", "one", "--batch", "16", HOSTGPU_MEMORY="1MiB")
+        self.assertRegex(result.stderr, r"\Aucudnn multigrid: no device memory for \d+ bytes more: a smaller mini-batch, C-points alone or more "
+                                        r"devices are expected \(.*\)\n\Z")
+        self.assertEqual((2, ""), (result.returncode, result.stdout))
+
     def test_a_device_has_a_timeline_of_its_streams(self):
         self.command = COMMAND
         words = ("kirby-3m", "--layers", "32", "--coarsening", "4", "--backend", "cudnn", "--host", "--timeline")
