@@ -62,22 +62,18 @@ std::string RankChannel::Text() const {
 }
 
 DeviceExchange::DeviceExchange(const DeviceTarget& target, std::shared_ptr<RankChannel> channel,
-                               std::shared_ptr<DeviceLanes> lanes, Peers& peers, RankRange ranks,
-                               int64_t state_size, int batch, ViewOf view_of)
+                               std::shared_ptr<DeviceLanes> lanes, const Setting& setting)
     : target_(target),
       channel_(std::move(channel)),
       lanes_(std::move(lanes)),
-      peers_(peers),
-      ranks_(ranks),
-      size_(state_size * batch),
-      batch_(batch),
-      view_of_(view_of),
-      sums_(target, state_size, batch) {}
+      setting_(setting),
+      size_(setting.state_size * setting.batch),
+      sums_(target, setting.state_size, setting.batch) {}
 
 DeviceExchange::~DeviceExchange() = default;
 
 Status DeviceExchange::Reserve(const ExchangeRoom& room) {
-  if (ranks_.count == 1) return Status::Ok();
+  if (setting_.ranks.count == 1) return Status::Ok();
   const auto make = [&](size_t states, std::optional<DeviceNumbers>& numbers) -> Status {
     UCUDNN_ASSIGN_OR_RETURN(DeviceNumbers made,
                             DeviceNumbers::Make(target_, static_cast<int64_t>(states) * size_));
@@ -93,12 +89,12 @@ Status DeviceExchange::Reserve(const ExchangeRoom& room) {
 
 Status DeviceExchange::OfJob(Status status) {
   constexpr std::chrono::seconds kSoon{2};
-  if (!status.ok()) peers_.failure_listeners().AwaitFailure(kSoon);
+  if (!status.ok()) setting_.peers.failure_listeners().AwaitFailure(kSoon);
   return status;
 }
 
 transport::Message DeviceExchange::MessageOf(int rank, Address data, size_t states) const {
-  return {rank - ranks_.first, reinterpret_cast<CUdeviceptr>(data),
+  return {rank - setting_.ranks.first, reinterpret_cast<CUdeviceptr>(data),
           states * static_cast<size_t>(size_) * target_.precision->bytes};
 }
 
@@ -112,7 +108,7 @@ Status DeviceExchange::Pack(std::span<const StateMessage> sends) {
     }
     sends_.push_back(MessageOf(message.rank, Behind(sent_, packed), message.states.size()));
     for (const State state : message.states) {
-      UCUDNN_RETURN_IF_ERROR(Copy(lane, view_of_(state), {Behind(sent_, packed++)}));
+      UCUDNN_RETURN_IF_ERROR(Copy(lane, setting_.view_of(state), {Behind(sent_, packed++)}));
     }
   }
   return Status::Ok();
@@ -129,7 +125,7 @@ Status DeviceExchange::LayOut(std::span<const StateMessage> receives) {
   receives_.clear();
   landed_.clear();
   for (const StateMessage& message : receives) {
-    const StatesView first = view_of_(message.states[0]);
+    const StatesView first = setting_.view_of(message.states[0]);
     if (message.states.size() == 1 && IsPacked(first)) {
       receives_.push_back(MessageOf(message.rank, first.data, 1));
       continue;
@@ -164,7 +160,7 @@ Status DeviceExchange::Finish(int lane_number) {
   DeviceLane& lane = lanes_->lane(lane_number);
   UCUDNN_RETURN_IF_ERROR(lanes_->exchange().LetFollow(lane));
   for (const Landed& state : landed_) {
-    UCUDNN_RETURN_IF_ERROR(Copy(lane, {state.from}, view_of_(state.to)));
+    UCUDNN_RETURN_IF_ERROR(Copy(lane, {state.from}, setting_.view_of(state.to)));
   }
   return Status::Ok();
 }
@@ -175,7 +171,7 @@ Status DeviceExchange::Check() {
 
 Result<std::vector<std::vector<double>>> DeviceExchange::Gather(std::span<const double> mine) {
   UCUDNN_RETURN_IF_ERROR(Check());
-  return GatherNumbers(peers_, ranks_, mine);
+  return GatherNumbers(setting_.peers, setting_.ranks, mine);
 }
 
 }  // namespace ucudnn::multigrid

@@ -50,13 +50,18 @@ class RankChannel {
 
 class DeviceExchange : public StateExchange {
  public:
-  // Where a state's numbers are.
-  using ViewOf = StatesView (*)(State state);
-  // States are of `batch` images of `state_size` numbers. A null channel is of a rank alone.
-  // `lanes` have one for it where it is not alone; `peers` and what `target` points to outlive it.
+  // Whose states.
+  struct Setting {
+    Peers& peers;
+    RankRange ranks;
+    int64_t state_size = 0;  // numbers of one image
+    int batch = 1;
+    StatesView (*view_of)(State state) = nullptr;  // where a state's numbers are
+  };
+  // A null channel is of a rank alone. `lanes` have one for it where it is not alone; what `target`
+  // and the setting refer to outlives it.
   DeviceExchange(const DeviceTarget& target, std::shared_ptr<RankChannel> channel,
-                 std::shared_ptr<DeviceLanes> lanes, Peers& peers, RankRange ranks,
-                 int64_t state_size, int batch, ViewOf view_of);
+                 std::shared_ptr<DeviceLanes> lanes, const Setting& setting);
   ~DeviceExchange() override;
 
   Status Reserve(const ExchangeRoom& room) override;
@@ -74,7 +79,9 @@ class DeviceExchange : public StateExchange {
     State to = nullptr;
   };
 
-  bool IsPacked(const StatesView& view) const { return batch_ == 1 || view.image_distance == 1; }
+  bool IsPacked(const StatesView& view) const {
+    return setting_.batch == 1 || view.image_distance == 1;
+  }
   Status Copy(DeviceLane& lane, const StatesView& from, const StatesView& to);
   Address Behind(const std::optional<DeviceNumbers>& room, size_t states) const {
     return target_.Behind(room->data(), static_cast<int64_t>(states) * size_);
@@ -90,11 +97,8 @@ class DeviceExchange : public StateExchange {
   DeviceTarget target_;
   std::shared_ptr<RankChannel> channel_;
   std::shared_ptr<DeviceLanes> lanes_;
-  Peers& peers_;
-  RankRange ranks_;
+  const Setting setting_;
   int64_t size_;  // numbers of a state
-  int batch_;
-  ViewOf view_of_;
   StateSums sums_;
   std::optional<DeviceNumbers> sent_, received_;
   ExchangeRoom room_;

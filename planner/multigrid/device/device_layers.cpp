@@ -66,10 +66,14 @@ Result<std::unique_ptr<DeviceMaker>> DeviceMaker::Make(const DeviceTarget& targe
   std::unique_ptr<DeviceMaker> made(new DeviceMaker(target, setting, std::move(lanes)));
   UCUDNN_ASSIGN_OR_RETURN(made->streams_,
                           DeviceLanes::Make(target, setting.lanes, channel != nullptr));
-  made->exchange_ = std::make_unique<DeviceExchange>(
-      target, std::move(channel), made->streams_, stage.peers, stage.partition.ranks(),
-      stage.stage.shape.Features(), stage.batch,
-      [](State state) { return StatesView{static_cast<Address>(state)}; });
+  const DeviceExchange::Setting states = {
+      .peers = stage.peers,
+      .ranks = stage.partition.ranks(),
+      .state_size = stage.stage.shape.Features(),
+      .batch = stage.batch,
+      .view_of = [](State state) { return StatesView{static_cast<Address>(state)}; }};
+  made->exchange_ =
+      std::make_unique<DeviceExchange>(target, std::move(channel), made->streams_, states);
   return made;
 }
 

@@ -95,10 +95,14 @@ Result<std::unique_ptr<GroupedMaker>> GroupedMaker::Make(const DeviceTarget& tar
                                                          std::shared_ptr<RankChannel> channel) {
   std::unique_ptr<GroupedMaker> made(new GroupedMaker(target, setting));
   UCUDNN_ASSIGN_OR_RETURN(made->lanes_, DeviceLanes::Make(target, 1, channel != nullptr));
-  made->exchange_ = std::make_unique<DeviceExchange>(
-      target, std::move(channel), made->lanes_, stage.peers, stage.partition.ranks(),
-      stage.stage.shape.Features(), stage.batch,
-      [](State state) { return GroupedSystem::ViewOf(state); });
+  const DeviceExchange::Setting states = {
+      .peers = stage.peers,
+      .ranks = stage.partition.ranks(),
+      .state_size = stage.stage.shape.Features(),
+      .batch = stage.batch,
+      .view_of = [](State state) { return GroupedSystem::ViewOf(state); }};
+  made->exchange_ =
+      std::make_unique<DeviceExchange>(target, std::move(channel), made->lanes_, states);
   return made;
 }
 
