@@ -7,6 +7,7 @@
 #include <random>
 
 #include "planner/graph/network_file.h"
+#include "planner/multigrid/distributed/distributed_system.h"
 #include "planner/multigrid/distributed/thread_ranks.h"
 #include "planner/multigrid/host/network.h"
 #include "unit/planner/multigrid/adjoint_solve.h"
@@ -244,6 +245,104 @@ TEST(Distributed, AllRanksFallBackToSerialPropagationTogether) {
     const Result<PassResults> together = RunOn(3, net, settings);
     ASSERT_TRUE(together.ok()) << together.message();
     EXPECT_TRUE(*together == *alone);
+  }
+}
+
+using Log = std::vector<std::string>;
+
+// A rank's states that note what is done with them.
+class NotingPart : public ChainPart {
+ public:
+  explicit NotingPart(Log& log) : log_(log) {}
+
+  void SetInlet(Inlet& inlet) override { inlet_ = &inlet; }
+  Status SetFirst(State) override { return Status::Ok(); }
+  Result<std::span<const double>> Parts(NormParts) override { return std::span<const double>(); }
+  State first() override { return &state_; }
+  State last() override { return &state_; }
+  State c_point(int, int) override { return &state_; }
+  State state(int, int) override { return &state_; }
+  State source(int, int) override { return &state_; }
+  Status Copy(State, State) override { return Status::Ok(); }
+  Status Join() override { return Status::Ok(); }
+  Status Broadcast() override { return Status::Ok(); }
+  Status RelaxF(int, Source) override {
+    log_.push_back("relaxes the other blocks");
+    if (inlet_ == nullptr) return Status::Ok();
+    UCUDNN_RETURN_IF_ERROR(inlet_->AwaitFirst(0, 0));
+    log_.push_back("relaxes the first block");
+    return Status::Ok();
+  }
+  Status Advance(int) override { return Status::Ok(); }
+  Status RelaxC(int, double) override {
+    log_.push_back("relaxes C-points");
+    return Status::Ok();
+  }
+  Status Restrict(int) override { return Status::Ok(); }
+  Status SolveSerially(int, Source) override { return Status::Ok(); }
+  Status Correct(int) override { return Status::Ok(); }
+  double UnitRoundoff() const override { return 0; }
+
+ private:
+  Log& log_;
+  Inlet* inlet_ = nullptr;
+  int state_ = 0;
+};
+
+class NotingExchange : public StateExchange {
+ public:
+  explicit NotingExchange(Log& log) : log_(log) {}
+
+  Status Reserve(const ExchangeRoom&) override { return Status::Ok(); }
+  Status Begin(std::span<const StateMessage> sends,
+               std::span<const StateMessage> receives) override {
+    for (const StateMessage& message : sends) {
+      log_.push_back("sends to " + std::to_string(message.rank));
+    }
+    for (const StateMessage& message : receives) {
+      log_.push_back("awaits " + std::to_string(message.rank));
+    }
+    return Status::Ok();
+  }
+  Status Finish(int) override {
+    log_.push_back("has received");
+    return Status::Ok();
+  }
+  Result<std::vector<std::vector<double>>> Gather(std::span<const double>) override {
+    return std::vector<std::vector<double>>();
+  }
+
+ private:
+  Log& log_;
+};
+
+// Before the rest of its blocks is relaxed a rank has sent its boundary's state, and what it gets
+// is awaited for its first block alone, which comes last.
+TEST(Distributed, BoundariesAreSentBeforeTheRestIsRelaxed) {
+  const Hierarchy hierarchy = *Hierarchy::Make(8, {4}, 2);
+  for (const bool is_reversed : {false, true}) {
+    for (int position = 0; position < 3; ++position) {
+      Log log;
+      NotingExchange exchange(log);
+      RankPart part = {.exchange = &exchange,
+                       .line = {{.first = 0, .count = 3}, is_reversed},
+                       .position = position,
+                       .hierarchy = &hierarchy,
+                       .distributed = 2};
+      DistributedSystem system(part, std::make_unique<NotingPart>(log), nullptr);
+      ASSERT_TRUE(system.RelaxC(0, 1).ok());
+      ASSERT_TRUE(system.RelaxF(0, LayerSystem::Source::kRestricted).ok());
+      Log expected = {"relaxes C-points"};
+      const auto rank = [&](int at) { return std::to_string(is_reversed ? 2 - at : at); };
+      if (position < 2) expected.push_back("sends to " + rank(position + 1));
+      if (position > 0) expected.push_back("awaits " + rank(position - 1));
+      expected.push_back("relaxes the other blocks");
+      if (position > 0) {
+        expected.push_back("has received");
+        expected.push_back("relaxes the first block");
+      }
+      EXPECT_EQ(log, expected);
+    }
   }
 }
 

@@ -213,5 +213,27 @@ TEST(Reference, CyclesDoNotDependOnDepth) {
   }
 }
 
+// The adjoint's cycles to 1e-9 (two levels, c = 4, FCF, T = 2) at 1024 layers, whose own weights
+// are not among the fixtures.
+TEST(Reference, AdjointsOfDeepChainsTakeAsManyCycles) {
+  constexpr int kLayers = 1024;
+  constexpr double kStep = 2.0 / kLayers;
+  std::mt19937_64 random(1);
+  for (const auto& [knots, cycles] :
+       {std::pair(std::optional<int>(), 7), std::pair(std::optional(8), 5)}) {
+    const WeightedChain chain = DrawnChain({.steps = kLayers}, random, 1, knots);
+    HostSolve forward(chain, {.coarsening = {4}, .levels = 2, .h = kStep});
+    ASSERT_TRUE(forward.system().SolveSerially(0, LayerSystem::Source::kNone).ok());
+    FixtureAdjoint adjoint(forward, CoarseOperator::kInject, kStep);
+    SolveOptions options;
+    options.tolerance = 1e-9;
+    options.cycles = 30;
+    const Result<Solution> solved = Solve(*adjoint.system, forward.mirrored(), options);
+    ASSERT_TRUE(solved.ok()) << solved.message();
+    EXPECT_EQ(solved->outcome, Outcome::kConverged);
+    EXPECT_NEAR(solved->cycles, cycles, 1) << (knots ? "smooth" : "each layer its own");
+  }
+}
+
 }  // namespace
 }  // namespace ucudnn::multigrid
