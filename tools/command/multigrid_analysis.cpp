@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 #include <tuple>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "command/multigrid_analysis_output.h"
 #include "command/multigrid_progress.h"
 #include "command/output_file.h"
+#include "planner/multigrid/distributed/thread_ranks.h"
 #include "planner/multigrid/host/measured_layers.h"
 #include "planner/multigrid/host/rate_probe.h"
 
@@ -139,6 +141,7 @@ class Analyst {
  private:
   Status ReadTimes();
   Status MeasureOnDevice();
+  Result<double> MessageMs();
   Status EstimateRates(const AnalysisChoices& choices);
   Result<TriedSetting> Try(const MultigridSetting& setting);
   // As far as two cycles tell.
@@ -193,6 +196,23 @@ Status Analyst::ReadTimes() {
   return Status::Ok();
 }
 
+// Of a state of the longest stage, between two ranks that share the device.
+Result<double> Analyst::MessageMs() {
+  const multigrid::DeviceSolvers& solvers = analysis_.settings.device->solvers(0);
+  const int64_t numbers = LongestStage().shape.Features() * analysis_.settings.network.batch;
+  constexpr int kRanks = 2;
+  multigrid::ThreadRanks ranks(kRanks);
+  double ms = 0;
+  UCUDNN_RETURN_IF_ERROR(
+      multigrid::RunOnThreads(ranks, kRanks, [&](multigrid::Peers& peers) -> Status {
+        UCUDNN_ASSIGN_OR_RETURN(const multigrid::MessageCosts costs,
+                                solvers.MeasureMessages(peers, numbers));
+        if (peers.rank() == 0) ms = costs.message + costs.state;
+        return Status::Ok();
+      }));
+  return ms;
+}
+
 // What lies between stages remains modelled.
 Status Analyst::MeasureOnDevice() {
   progress_.Show("timing one layer of each kind, and several at once");
@@ -203,6 +223,11 @@ Status Analyst::MeasureOnDevice() {
   analysis_.times =
       std::make_unique<multigrid::MeasuredBatches>(std::move(kinds), *analysis_.modelled);
   analysis_.measured_on = device.DeviceText();
+  UCUDNN_ASSIGN_OR_RETURN(const double message_ms, MessageMs());
+  char text[96];
+  std::snprintf(text, sizeof text, "; a state goes from one rank on it to another in %.3g us",
+                message_ms * 1e3);
+  analysis_.measured_on += text;
   return Status::Ok();
 }
 

@@ -118,16 +118,18 @@ Result<multigrid::Placement> PlaceOnRanks(const Problem& problem, const Multigri
   UCUDNN_ASSIGN_OR_RETURN(multigrid::Placement placement,
                           PlacementOf(problem.chain, network, settings.ranks->devices()));
   UCUDNN_RETURN_IF_ERROR(CheckRankMemory(problem, placement, settings, passes));
-  multigrid::MeasureSteps measure;
+  multigrid::RankMeasures measures;
   if (settings.device) {
-    measure = [&](int batch, bool trains) {
-      return settings.device->solvers(all.rank()).MeasureSteps(problem.chain, batch, trains);
+    const multigrid::DeviceSolvers& solvers = settings.device->solvers(all.rank());
+    measures.steps = [&](int batch, bool trains) {
+      return solvers.MeasureSteps(problem.chain, batch, trains);
     };
+    measures.messages = [&](int64_t numbers) { return solvers.MeasureMessages(all, numbers); };
   }
   UCUDNN_ASSIGN_OR_RETURN(
       const multigrid::RankCosts costs,
       multigrid::MeasureRankCosts(problem.chain, network.batch,
-                                  passes == multigrid::Passes::kForwardAndBackward, all, measure));
+                                  passes == multigrid::Passes::kForwardAndBackward, all, measures));
   network.step_costs = costs.steps;
   network.messages = costs.messages;
   UCUDNN_ASSIGN_OR_RETURN(placement,

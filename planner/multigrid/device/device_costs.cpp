@@ -136,6 +136,44 @@ Result<double> TimedSteps::SideBySideMs(LayerPass pass) {
   });
 }
 
+// Half the least time in which so many numbers go to rank 1 and come back, on rank 0.
+Result<double> MessageMs(const DeviceTarget& target, const std::shared_ptr<RankChannel>& channel,
+                         Peers& peers, int64_t numbers) {
+  UCUDNN_ASSIGN_OR_RETURN(auto made, DeviceLanes::Make(target, 1, true));
+  const std::shared_ptr<DeviceLanes> lanes = std::move(made);
+  DeviceExchange exchange(
+      target, channel, lanes,
+      {.peers = peers,
+       .ranks = {0, peers.size()},
+       .state_size = numbers,
+       .view_of = [](State state) { return StatesView{static_cast<Address>(state)}; }});
+  UCUDNN_RETURN_IF_ERROR(exchange.Reserve({.message = 1, .sent = 1, .received = 1}));
+  UCUDNN_ASSIGN_OR_RETURN(const DeviceNumbers memory, DeviceNumbers::Make(target, numbers));
+  const State state = memory.data();
+  if (peers.rank() > 1) return 0.0;
+  const auto there_and_back = [&]() -> Status {
+    if (peers.rank() == 0) {
+      UCUDNN_RETURN_IF_ERROR(exchange.Send(1, {&state, 1}));
+      UCUDNN_RETURN_IF_ERROR(exchange.Receive(1, {&state, 1}));
+    } else {
+      UCUDNN_RETURN_IF_ERROR(exchange.Receive(0, {&state, 1}));
+      UCUDNN_RETURN_IF_ERROR(exchange.Send(0, {&state, 1}));
+    }
+    UCUDNN_RETURN_IF_ERROR(lanes->Wait());
+    return exchange.Check();
+  };
+  constexpr int kRounds = 10;
+  double least = std::numeric_limits<double>::infinity();
+  for (int round = 0; round < kRounds; ++round) {
+    const auto begin = std::chrono::steady_clock::now();
+    UCUDNN_RETURN_IF_ERROR(there_and_back());
+    const std::chrono::duration<double, std::milli> taken =
+        std::chrono::steady_clock::now() - begin;
+    least = std::min(least, taken.count() / 2);
+  }
+  return least;
+}
+
 // `count` times the step at a place of the chain.
 Stage Repeated(const ResidualChain& chain, const LayerKind& kind, int count) {
   const auto& stage = std::get<Stage>(chain.sections[static_cast<size_t>(kind.section)]);
@@ -199,6 +237,18 @@ Result<double> MeasureSumCost(const DeviceTarget& target, const ResidualChain& c
   UCUDNN_ASSIGN_OR_RETURN(const double one, timed->ForwardMs(0));
   UCUDNN_ASSIGN_OR_RETURN(const double sum, timed->ForwardMs(1));
   return sum / one;
+}
+
+Result<MessageCosts> MeasureDeviceMessages(const DeviceTarget& target, Peers& peers,
+                                           const RankTransport& how, int64_t state_numbers) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto channel,
+                          RankChannel::Open(target, peers, {0, peers.size()}, how));
+  MessageCosts costs;
+  UCUDNN_ASSIGN_OR_RETURN(costs.message, MessageMs(target, channel, peers, 1));
+  UCUDNN_ASSIGN_OR_RETURN(const double with_state,
+                          MessageMs(target, channel, peers, state_numbers));
+  costs.state = std::max(0.0, with_state - costs.message);
+  return costs;
 }
 
 Result<std::vector<MeasuredBatches::Kind>> MeasureDeviceLayers(const DeviceTarget& target,

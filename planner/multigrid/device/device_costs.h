@@ -5,7 +5,10 @@
 
 #include "base/status.h"
 #include "planner/multigrid/analysis/layer_times.h"
+#include "planner/multigrid/device/device_exchange.h"
 #include "planner/multigrid/device/device_memory.h"
+#include "planner/multigrid/distributed/partition.h"
+#include "planner/multigrid/distributed/peers.h"
 #include "planner/multigrid/residual_chain.h"
 
 namespace ucudnn::multigrid {
@@ -22,6 +25,11 @@ Result<std::vector<std::vector<double>>> MeasureDeviceSteps(const DeviceTarget& 
 // `layers` where it fills it. The stage has at least twice as many steps.
 Result<double> MeasureSumCost(const DeviceTarget& target, const ResidualChain& chain,
                               const Stage& stage, int batch, int layers, size_t workspace_limit);
+
+// What messages between ranks 0 and 1 cost, over the transport that serves them: ms, on rank 0. All
+// ranks of `peers` call it.
+Result<MessageCosts> MeasureDeviceMessages(const DeviceTarget& target, Peers& peers,
+                                           const RankTransport& how, int64_t state_numbers);
 
 // One step of each kind of the stages of `network`, of `chain`, alone and several at once, both
 // side by side and of one input: forward, adjoint and gradient. Takes a fraction of a second for

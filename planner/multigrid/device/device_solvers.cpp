@@ -192,6 +192,10 @@ Result<std::vector<std::vector<double>>> DeviceSolvers::MeasureSteps(const Resid
   return MeasureDeviceSteps(target_, chain, batch, trains, setting_.workspace_limit);
 }
 
+Result<MessageCosts> DeviceSolvers::MeasureMessages(Peers& peers, int64_t state_numbers) const {
+  return MeasureDeviceMessages(target_, peers, setting_.transport, state_numbers);
+}
+
 Result<std::vector<MeasuredBatches::Kind>> DeviceSolvers::MeasureLayers(
     const ResidualChain& chain, const NetworkLayers& network) const {
   return MeasureDeviceLayers(target_, chain, network, setting_.workspace_limit);

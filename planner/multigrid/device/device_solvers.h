@@ -62,6 +62,8 @@ class DeviceSolvers : public StageSolvers {
   Result<std::vector<std::vector<double>>> MeasureSteps(const ResidualChain& chain, int batch,
                                                         bool trains) const;
 
+  // As MeasureDeviceMessages has it.
+  Result<MessageCosts> MeasureMessages(Peers& peers, int64_t state_numbers) const;
   // As MeasureDeviceLayers has it.
   Result<std::vector<MeasuredBatches::Kind>> MeasureLayers(const ResidualChain& chain,
                                                            const NetworkLayers& network) const;

@@ -91,14 +91,17 @@ RankCosts Unflattened(const ResidualChain& chain, const std::vector<double>& num
 }  // namespace
 
 Result<RankCosts> MeasureRankCosts(const ResidualChain& chain, int batch, bool trains, Peers& peers,
-                                   const MeasureSteps& measure_steps) {
+                                   const RankMeasures& measures) {
   RankCosts costs;
   if (peers.rank() == 0) {
     UCUDNN_ASSIGN_OR_RETURN(
-        costs.steps, measure_steps ? measure_steps(batch, trains) : StepMs(chain, batch, trains));
+        costs.steps, measures.steps ? measures.steps(batch, trains) : StepMs(chain, batch, trains));
   }
   if (peers.size() == 1) return costs;
-  if (peers.rank() <= 1) {
+  if (measures.messages) {
+    const auto numbers = static_cast<int64_t>(LargestState(chain, batch));
+    UCUDNN_ASSIGN_OR_RETURN(costs.messages, measures.messages(numbers));
+  } else if (peers.rank() <= 1) {
     UCUDNN_ASSIGN_OR_RETURN(costs.messages.message, MessageMs(peers, 1));
     UCUDNN_ASSIGN_OR_RETURN(const double with_state, MessageMs(peers, LargestState(chain, batch)));
     costs.messages.state = std::max(0.0, with_state - costs.messages.message);

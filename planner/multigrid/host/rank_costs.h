@@ -1,6 +1,7 @@
 // What layers and messages cost the ranks of a job, measured: by what layers are shared out.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -18,13 +19,16 @@ struct RankCosts {
   MessageCosts messages;  // ms
 };
 
-// Measures RankCosts::steps.
-using MeasureSteps =
-    std::function<Result<std::vector<std::vector<double>>>(int batch, bool trains)>;
+// Who measures instead of the host.
+struct RankMeasures {
+  std::function<Result<std::vector<std::vector<double>>>(int batch, bool trains)> steps;
+  // Called by all ranks, with the numbers of the largest state; rank 0's result counts.
+  std::function<Result<MessageCosts>(int64_t state_numbers)> messages;
+};
 
-// Rank 0 times one step of each kind, on the host or by `measure_steps`, and, with rank 1,
-// messages; all ranks get the same. Takes a fraction of a second for each kind.
+// Rank 0 times one step of each kind and, with rank 1, messages: on the host, or by `measures`. All
+// ranks get the same. Takes a fraction of a second for each kind.
 Result<RankCosts> MeasureRankCosts(const ResidualChain& chain, int batch, bool trains, Peers& peers,
-                                   const MeasureSteps& measure_steps = nullptr);
+                                   const RankMeasures& measures = {});
 
 }  // namespace ucudnn::multigrid
