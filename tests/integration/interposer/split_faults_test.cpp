@@ -93,6 +93,13 @@ class SplitFaults : public testing::Test {
     return false;
   }
 
+  static TestProcess Process(const std::string& site, long at, std::string_view where,
+                             const std::string& report) {
+    return TestProcess(
+        "SplitFaults.MeetsOne", report,
+        {{kSite, site}, {kOccurrence, std::to_string(at)}, {kWhere, std::string(where)}});
+  }
+
   // Meets the faults of `site`, some at once.
   static void MeetEvery(const std::string& site, long stride, std::string_view where = kEvery) {
     const char* const faults = std::getenv("INTERPOSER_TEST_FAULTS");
@@ -105,11 +112,7 @@ class SplitFaults : public testing::Test {
       std::vector<std::pair<long, TestProcess>> processes;
       for (long i = 0; i < at_once; ++i) {
         const long at = kth + i * stride;
-        processes.emplace_back(
-            at,
-            TestProcess(
-                "SplitFaults.MeetsOne", site + std::to_string(at) + ".json",
-                {{kSite, site}, {kOccurrence, std::to_string(at)}, {kWhere, std::string(where)}}));
+        processes.emplace_back(at, Process(site, at, where, ""));
       }
       for (auto& [at, process] : processes) {
         EXPECT_TRUE(process.Passed()) << site << " " << at;
@@ -192,6 +195,16 @@ TEST_F(SplitFaults, OfResourcesAndQueries) {
     MeetEvery(site, 3);
   }
   EXPECT_GT(met_, 10);
+}
+
+// It times exchanges, by thousands of events that are made at the first one.
+TEST_F(SplitFaults, OfTheReport) {
+  for (const char* site : {"event", "alloc", "query"}) {
+    for (const long at : {1, 9, 30, 60, 100, 1000, 4150, 8190}) {
+      EXPECT_TRUE(Process(site, at, kEvery, "report.json").Passed()) << site << " " << at;
+    }
+  }
+  std::filesystem::remove(FileOf("none so late"));
 }
 
 TEST_F(SplitFaults, OfConvolutions) { MeetEvery("convolution", 2); }

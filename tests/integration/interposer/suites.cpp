@@ -141,7 +141,7 @@ std::vector<std::string> LogLines() {
 
 TestProcess::TestProcess(const std::string& test, const std::string& report,
                          Environment environment) {
-  environment.emplace_back("UCUDNN_REPORT", folder + "/" + report);
+  if (!report.empty()) environment.emplace_back("UCUDNN_REPORT", folder + "/" + report);
   pid_ = Start(test, environment);
 }
 
