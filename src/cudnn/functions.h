@@ -93,8 +93,8 @@ cudnnGetExecutionPlanWorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_
   F(cudnnPoolingForward)                  \
   F(cudnnSetPoolingNdDescriptor)
 
-// What only layer-parallel multigrid calls (planner/multigrid/device). Deprecated, too: null where a
-// release lacks it.
+// What only layer-parallel multigrid calls (planner/multigrid/device). Deprecated, too: null where
+// a release lacks it.
 #define UCUDNN_CUDNN_ACTIVATION_FUNCTIONS(F) \
   F(cudnnActivationBackward)                 \
   F(cudnnActivationForward)                  \

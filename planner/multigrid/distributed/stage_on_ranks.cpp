@@ -64,8 +64,8 @@ ExchangeRoom StageOnRanks::RoomForStates() const {
   const int distributed = partition().distributed;
   size_t all = 0;
   for (int p = 0; p < partition().ranks().count; ++p) {
-    const Hierarchy own = to_solve_.hierarchy.Part(partition().begins[p], partition().begins[p + 1],
-                                                   distributed + 1);
+    const Hierarchy own =
+        to_solve_.hierarchy.Part(partition().begins[p], partition().begins[p + 1], distributed + 1);
     // Of each coarse step its right side and its state, and in front of all the first one.
     const size_t of_rank = 2 * static_cast<size_t>(own.level(distributed).steps) + 1;
     room.message = std::max(room.message, of_rank);
@@ -291,8 +291,8 @@ Result<double> StageOnRanks::AdjointScale(const double* numbers) {
   if (!layers_->scales_adjoints()) return 1.0;
   double scale = 1;
   if (backward_.system->has_first()) {
-    scale = ScaleOf(
-        {numbers, static_cast<size_t>(to_solve_.stage.shape.Features() * to_solve_.batch)});
+    scale =
+        ScaleOf({numbers, static_cast<size_t>(to_solve_.stage.shape.Features() * to_solve_.batch)});
   }
   if (partition().ranks().count == 1) return scale;
   UCUDNN_ASSIGN_OR_RETURN(const auto scales, exchange().Gather({&scale, 1}));

@@ -39,7 +39,8 @@ std::string ReportPath();
 std::vector<std::string> LogLines();
 
 // Runs test NAME.TEST of this program in another process, in this one's folder, with
-// `environment` added; true when it passed. `report` is the folder's file it reports to; empty: as this one.
+// `environment` added; true when it passed. `report` is the folder's file it reports to; empty: as
+// this one.
 class TestProcess {
  public:
   TestProcess(const std::string& test, const std::string& report, Environment environment = {});
