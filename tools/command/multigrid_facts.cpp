@@ -44,7 +44,7 @@ std::vector<Hierarchy> LevelsOf(int steps, const multigrid::NetworkSettings& set
   const bool is_serial = settings.method == multigrid::Method::kPartitioned;
   for (const int levels : {is_serial ? 1 : settings.levels, 1}) {
     Result<Hierarchy> made = Hierarchy::Make(steps, settings.coarsening, levels);
-    if (made.ok()) return {*std::move(made)};
+    if (made.ok()) return {std::move(*made)};
   }
   return {};
 }

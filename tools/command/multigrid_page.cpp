@@ -455,7 +455,7 @@ Element TrainingCharts(const std::vector<TrainingRow>& rows) {
   }
   Element charts = Element("div").Add(Draw(loss)).Add(Draw(top1));
   if (std::optional<Element> residuals = TrainingResidualChart(rows)) {
-    charts.Add(*std::move(residuals));
+    charts.Add(std::move(*residuals));
   }
   return charts;
 }

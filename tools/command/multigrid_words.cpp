@@ -253,7 +253,7 @@ Result<Problem> ReadProblem(const MultigridWords& words) {
   UCUDNN_ASSIGN_OR_RETURN(const uint64_t seed, ReadSeed(words));
   Result<Problem> drawn = multigrid::DrawnProblem(graph, NormsOf(words), seed);
   if (!drawn.ok()) return WithFrozenNorms(graph, words, drawn.status());
-  Problem problem = *std::move(drawn);
+  Problem problem = std::move(*drawn);
   if (!words.weights.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(const auto file, multigrid::OpenByteSource(words.weights));
     UCUDNN_ASSIGN_OR_RETURN(const auto arrays, multigrid::ReadNpz(*file));

@@ -74,7 +74,7 @@ template <typename Parsed>
 Status Keep(Result<Parsed> parsed, const std::string& file, std::vector<Parsed>& all) {
   if (!parsed.ok()) return Status::Error(Quoted(file) + ": " + parsed.message());
   parsed->source = file;
-  all.push_back(*std::move(parsed));
+  all.push_back(std::move(*parsed));
   return Status::Ok();
 }
 
