@@ -222,7 +222,8 @@ class Programs(Split):
         self.assert_ran(result)
         own = ["rank 0: an evaluation is exact"] * 3
         said = ("a stripe again is", "a stripe is", "the geometry is", "rows beside a stripe are", "a whole picture is",
-                "a picture that its descriptor calls whole is", "a thread's own picture is")
+                "a picture that its descriptor calls whole is", "a thread's own picture is",
+                "a whole picture pooled and normalised is", "what its descriptor calls whole, pooled and normalised, is")
         every = [f"rank {rank}: {what} exact" for rank in (0, 1) for what in said]
         self.assertEqual(sorted(own + every), result.lines)
 
