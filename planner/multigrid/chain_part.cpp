@@ -4,6 +4,8 @@
 
 namespace ucudnn::multigrid {
 
+namespace {
+
 double RootOfSum(std::span<const double> parts) {
   double sum = 0;
   for (const double part : parts) sum += part;
@@ -24,22 +26,24 @@ LayerSystem::StateNorms StateNormsOf(std::span<const double> squares) {
   return norms;
 }
 
-Result<double> ChainPart::ResidualNorm() {
+}  // namespace
+
+Result<double> SummedNorms::ResidualNorm() {
   UCUDNN_ASSIGN_OR_RETURN(const auto parts, Parts(NormParts::kResidual));
   return RootOfSum(parts);
 }
 
-Result<double> ChainPart::ResidualNormByState() {
+Result<double> SummedNorms::ResidualNormByState() {
   UCUDNN_ASSIGN_OR_RETURN(const auto parts, Parts(NormParts::kResidualByState));
   return RootOfSum(parts);
 }
 
-Result<double> ChainPart::FullResidualNorm() {
+Result<double> SummedNorms::FullResidualNorm() {
   UCUDNN_ASSIGN_OR_RETURN(const auto parts, Parts(NormParts::kFullResidual));
   return RootOfSum(parts);
 }
 
-Result<LayerSystem::StateNorms> ChainPart::Norms() {
+Result<LayerSystem::StateNorms> SummedNorms::Norms() {
   UCUDNN_ASSIGN_OR_RETURN(const auto squares, Parts(NormParts::kStates));
   return StateNormsOf(squares);
 }

@@ -36,23 +36,25 @@ enum class NormParts {
   kFullResidual,     // |Phi(U) - U|^2 of each step, or of several together
   kStates            // |U|^2 of u0, each C-point and the last state
 };
-double RootOfSum(std::span<const double> parts);
-LayerSystem::StateNorms StateNormsOf(std::span<const double> squares);
+// Norms as sums over parts.
+class SummedNorms : public LayerSystem {
+ public:
+  // What norms are summed from. It holds until the next call.
+  virtual Result<std::span<const double>> Parts(NormParts parts) = 0;
 
-class ChainPart : public LayerSystem {
+  Result<double> ResidualNorm() override;
+  Result<double> ResidualNormByState() override;
+  Result<double> FullResidualNorm() override;
+  Result<StateNorms> Norms() override;
+};
+
+// Parts are those of its own blocks; with an inlet without its first state, which another has.
+class ChainPart : public SummedNorms {
  public:
   // REQUIRES: a part with an inlet. It outlives the part; before the first solve.
   virtual void SetInlet(Inlet& inlet) = 0;
   // The first state becomes `first`, on all levels that share it.
   virtual Status SetFirst(State first) = 0;
-
-  // What norms are summed from; of a part with an inlet without its first state, which another
-  // has. It holds until the next call.
-  virtual Result<std::span<const double>> Parts(NormParts parts) = 0;
-  Result<double> ResidualNorm() override;
-  Result<double> ResidualNormByState() override;
-  Result<double> FullResidualNorm() override;
-  Result<StateNorms> Norms() override;
 
   // States of the finest level; the last one is the chain's output.
   virtual State first() = 0;

@@ -180,7 +180,7 @@ Status DistributedSystem::Correct(int level) {
   return is_gatherer() ? coarse_->Correct(level - part_.distributed) : Status::Ok();
 }
 
-Result<std::span<const double>> DistributedSystem::AllParts(NormParts parts) {
+Result<std::span<const double>> DistributedSystem::Parts(NormParts parts) {
   UCUDNN_ASSIGN_OR_RETURN(const std::span<const double> mine, local_->Parts(parts));
   if (positions() == 1) return mine;
   UCUDNN_ASSIGN_OR_RETURN(const auto by_rank, part_.exchange->Gather(mine));
@@ -190,26 +190,6 @@ Result<std::span<const double>> DistributedSystem::AllParts(NormParts parts) {
     all_parts_.insert(all_parts_.end(), of_rank.begin(), of_rank.end());
   }
   return std::span<const double>(all_parts_);
-}
-
-Result<double> DistributedSystem::ResidualNorm() {
-  UCUDNN_ASSIGN_OR_RETURN(const auto parts, AllParts(NormParts::kResidual));
-  return RootOfSum(parts);
-}
-
-Result<double> DistributedSystem::ResidualNormByState() {
-  UCUDNN_ASSIGN_OR_RETURN(const auto parts, AllParts(NormParts::kResidualByState));
-  return RootOfSum(parts);
-}
-
-Result<double> DistributedSystem::FullResidualNorm() {
-  UCUDNN_ASSIGN_OR_RETURN(const auto parts, AllParts(NormParts::kFullResidual));
-  return RootOfSum(parts);
-}
-
-Result<LayerSystem::StateNorms> DistributedSystem::Norms() {
-  UCUDNN_ASSIGN_OR_RETURN(const auto squares, AllParts(NormParts::kStates));
-  return StateNormsOf(squares);
 }
 
 }  // namespace ucudnn::multigrid

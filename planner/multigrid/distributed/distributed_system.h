@@ -53,7 +53,7 @@ struct RankPart {
   std::vector<int> coarse_begins;
 };
 
-class DistributedSystem : public LayerSystem, private Inlet {
+class DistributedSystem : public SummedNorms, private Inlet {
  public:
   // `local` has this rank's blocks, with an inlet where that is not the first; `coarse`, on the
   // gatherer alone, all steps of the levels from Hierarchy::CoarseLevels, whose finest has a
@@ -72,10 +72,8 @@ class DistributedSystem : public LayerSystem, private Inlet {
   Status RunCycle(int kind, const std::function<Status()>& cycle) override {
     return local_->RunCycle(kind, cycle);
   }
-  Result<double> ResidualNorm() override;
-  Result<double> ResidualNormByState() override;
-  Result<double> FullResidualNorm() override;
-  Result<StateNorms> Norms() override;
+  // Of all ranks, in the order of one alone.
+  Result<std::span<const double>> Parts(NormParts parts) override;
   double UnitRoundoff() const override { return local_->UnitRoundoff(); }
 
   // This rank's states. The first one is the last one of the rank before.
@@ -98,8 +96,6 @@ class DistributedSystem : public LayerSystem, private Inlet {
   std::vector<State> Restricted() const;
   std::vector<State> RestrictedOf(int position) const;
   Status SolveInTurn(int level, Source source);
-  // It holds until the next call.
-  Result<std::span<const double>> AllParts(NormParts parts);
   Status CopyAll(std::span<const State> from, std::span<const State> to);
 
   RankPart part_;

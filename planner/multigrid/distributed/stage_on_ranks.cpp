@@ -56,18 +56,23 @@ Result<std::unique_ptr<StageOnRanks>> StageOnRanks::Make(const StageToSolve& sta
   return made;
 }
 
+int StageOnRanks::CoarseStepsOf(int at) const {
+  const int distributed = partition().distributed;
+  const std::vector<int>& begins = partition().begins;
+  return to_solve_.hierarchy.Part(begins[at], begins[at + 1], distributed + 1)
+      .level(distributed)
+      .steps;
+}
+
 ExchangeRoom StageOnRanks::RoomForStates() const {
   const auto others = static_cast<size_t>(partition().ranks().count - 1);
   // A first state and what it was go from one rank to all others.
   ExchangeRoom room = {.message = 2, .sent = 2 * others, .received = 2};
   if (!gathers_) return room;
-  const int distributed = partition().distributed;
   size_t all = 0;
   for (int p = 0; p < partition().ranks().count; ++p) {
-    const Hierarchy own =
-        to_solve_.hierarchy.Part(partition().begins[p], partition().begins[p + 1], distributed + 1);
     // Of each coarse step its right side and its state, and in front of all the first one.
-    const size_t of_rank = 2 * static_cast<size_t>(own.level(distributed).steps) + 1;
+    const size_t of_rank = 2 * static_cast<size_t>(CoarseStepsOf(p)) + 1;
     room.message = std::max(room.message, of_rank);
     all += of_rank;
   }
@@ -131,10 +136,7 @@ RankPart StageOnRanks::PartOf(Direction direction) const {
   part.coarse_begins.push_back(0);
   for (int p = 0; p < part.line.ranks.count; ++p) {
     const int at = part.line.RankOf(p) - partition().first_rank;
-    const Hierarchy own = to_solve_.hierarchy.Part(
-        partition().begins[at], partition().begins[at + 1], partition().distributed + 1);
-    part.coarse_begins.push_back(part.coarse_begins.back() +
-                                 own.level(partition().distributed).steps);
+    part.coarse_begins.push_back(part.coarse_begins.back() + CoarseStepsOf(at));
   }
   return part;
 }

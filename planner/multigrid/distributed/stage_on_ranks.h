@@ -58,6 +58,8 @@ class StageOnRanks : public StageSolver {
   Status MakeLayers();
   Status MakeWay(Direction direction, Way& way);
   RankPart PartOf(Direction direction) const;
+  // Of the first gathered level, those of the layers of the partition's rank number `at`.
+  int CoarseStepsOf(int at) const;
   ExchangeRoom RoomForStates() const;
   bool is_gatherer() const { return gathers_ && to_solve_.peers.rank() == partition().first_rank; }
   const Partition& partition() const { return to_solve_.partition; }
