@@ -7,14 +7,19 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <vector>
+
+#include "tests/bench/beside.h"
 
 namespace {
 
 using Forward = int (*)(void*, void*, const void*, void*, const void*, const void*, void*, void*);
 
-Forward FunctionOf(const char* library) {
-  void* handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+std::string NullCudnn() { return ucudnn::bench::Beside("null_forward/libcudnn.so.9"); }
+
+Forward FunctionOf(const std::string& library) {
+  void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   void* function = handle != nullptr ? dlsym(handle, "cudnnActivationForward") : nullptr;
   if (function == nullptr) {
     std::fprintf(stderr, "%s\n", dlerror());
@@ -45,8 +50,8 @@ double Minimum(const std::vector<double>& values) {
 }
 
 void ForwardedOverDirect(benchmark::State& state) {
-  const Forward direct = FunctionOf(NULL_CUDNN);
-  const Forward forwarded = FunctionOf(DROPIN);
+  const Forward direct = FunctionOf(NullCudnn());
+  const Forward forwarded = FunctionOf(ucudnn::bench::DropIn());
   NanosecondsPerCall(forwarded);  // the first call fills the slots
   std::vector<double> direct_ns, forwarded_ns, difference_ns;
   for (auto iteration : state) {
@@ -65,7 +70,7 @@ BENCHMARK(ForwardedOverDirect)->UseManualTime()->Unit(benchmark::kNanosecond)->I
 }  // namespace
 
 int main(int argc, char** argv) {
-  setenv("UCUDNN_REAL_CUDNN", NULL_CUDNN, 1);
+  setenv("UCUDNN_REAL_CUDNN", NullCudnn().c_str(), 1);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::RunSpecifiedBenchmarks();

@@ -18,6 +18,8 @@
 #include "cudnn/functions.h"
 #include "db/sqlite_store.h"
 #include "tests/bench/allocation_count.h"
+#include "tests/bench/beside.h"
+#include "tests/bench/device_stream.h"
 #include "tests/bench/own_store_main.h"
 #include "tests/bench/statistics.h"
 #include "tests/support/problem.h"
@@ -166,23 +168,16 @@ double Nanoseconds(int calls, Call call) {
 
 struct Setting {
   Setting() {
-    CUdevice device;
-    CUcontext context;
-    CUstream stream;
-    if (cuInit(0) != CUDA_SUCCESS || cuDeviceGet(&device, 0) != CUDA_SUCCESS ||
-        cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS ||
-        cuCtxSetCurrent(context) != CUDA_SUCCESS ||
-        cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
-      Fail("the stand-in driver gives no stream");
-    }
-    void* const null_library = Open(NULL_CUDNN);
+    const Result<CUstream> stream = bench::NewDeviceStream();
+    if (!stream.ok()) Fail(stream.status().message());
+    void* const null_library = Open(bench::NullCudnn());
     executions = reinterpret_cast<long (*)()>(dlsym(null_library, "nullGraphExecutions"));
-    direct = new Program(null_library, stream);
+    direct = new Program(null_library, *stream);
     Prime();
-    hooked = new Program(Open(DROPIN), stream);
+    hooked = new Program(Open(bench::DropIn()), *stream);
   }
-  static void* Open(const char* path) {
-    void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  static void* Open(const std::string& path) {
+    void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) Fail(dlerror());
     return library;
   }

@@ -9,7 +9,11 @@
 #include <filesystem>
 #include <string>
 
+#include "tests/bench/beside.h"
+
 namespace ucudnn::bench {
+
+inline std::string NullCudnn() { return Beside("null_cudnn/libcudnn.so.9"); }
 
 inline int RunWithOwnStore(int argc, char** argv) {
   std::string folder = std::filesystem::temp_directory_path() / "ucudnn_bench_XXXXXX";
@@ -17,7 +21,7 @@ inline int RunWithOwnStore(int argc, char** argv) {
     std::perror(folder.c_str());
     return 1;
   }
-  setenv("UCUDNN_REAL_CUDNN", NULL_CUDNN, 1);
+  setenv("UCUDNN_REAL_CUDNN", NullCudnn().c_str(), 1);
   setenv("UCUDNN_DATABASE", (folder + "/measurements.db").c_str(), 1);
   setenv("UCUDNN_TUNE", "off", 1);
   setenv("UCUDNN_BATCH_SIZE_POLICY", "powerOfTwo", 1);

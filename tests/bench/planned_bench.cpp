@@ -19,6 +19,8 @@
 #include "cudnn/functions.h"
 #include "db/sqlite_store.h"
 #include "tests/bench/allocation_count.h"
+#include "tests/bench/beside.h"
+#include "tests/bench/device_stream.h"
 #include "tests/bench/own_store_main.h"
 #include "tests/bench/statistics.h"
 #include "tests/support/problem.h"
@@ -37,8 +39,8 @@ constexpr int kStoredPieces = 4;
   std::exit(1);
 }
 
-void* Open(const char* path) {
-  void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+void* Open(const std::string& path) {
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) Fail(dlerror());
   return library;
 }
@@ -67,16 +69,6 @@ ConvolutionProblem StoredProblem(int kernel) {
                             .k = 64 + kernel,
                             .x = {1, 28, 28},
                             .alignment = cudnn::kLegacyAlignment});
-}
-
-void MakeContextCurrent() {
-  CUdevice device;
-  CUcontext context;
-  if (cuInit(0) != CUDA_SUCCESS || cuDeviceGet(&device, 0) != CUDA_SUCCESS ||
-      cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS ||
-      cuCtxSetCurrent(context) != CUDA_SUCCESS) {
-    Fail("the stand-in driver gives no context");
-  }
 }
 
 // One library's entry points, with objects of a program that uses them.
@@ -113,14 +105,13 @@ double Nanoseconds(const Program& program, const cudnn::ConvolutionCall& call, i
 
 struct Setting {
   Setting() {
-    MakeContextCurrent();
-    CUstream stream;
-    if (cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) Fail("no stream");
-    void* const null_library = Open(NULL_CUDNN);
+    const Result<CUstream> stream = bench::NewDeviceStream();
+    if (!stream.ok()) Fail(stream.status().message());
+    void* const null_library = Open(bench::NullCudnn());
     convolutions = reinterpret_cast<long (*)()>(dlsym(null_library, "nullCudnnConvolutions"));
-    direct = new Program(FunctionsOf(null_library), stream);
+    direct = new Program(FunctionsOf(null_library), *stream);
     Prime();
-    planned = new Program(FunctionsOf(Open(DROPIN)), stream);
+    planned = new Program(FunctionsOf(Open(bench::DropIn())), *stream);
   }
 
   // Algorithm 0, which the program names, is slow; algorithm 1 is fast in pieces.

@@ -1,33 +1,57 @@
 """Capture of CUDA graphs in global mode on one thread, while another measures: no capture breaks, and a plan that ran once
-outside is captured and replayed."""
+outside is captured and replayed, whole as it was measured, and in pieces."""
 
 import tempfile
 import unittest
 
 import machine
+import stores
 
 PROGRAM = machine.BUILD / "tests/gpu/bin/capture_beside_measuring"
 BATCH = "8" if machine.HOST else "128"
 LIMIT = "64KiB" if machine.HOST else "2MiB"
+TUNE = {} if machine.HOST else {"UCUDNN_TUNE_SECONDS": "0.5:4"}
+CAPTURED_FILTERS = 64  # of the convolution that is captured; the others have fewer
 
 
 class Capture(unittest.TestCase):
-    def start(self, *options, words=()):
-        output, report = machine.under_ucudnn([*options], [PROGRAM, BATCH, *words], machine.environment())
+    @classmethod
+    def start(cls, *options, words=()):
+        return machine.under_ucudnn([*options], [PROGRAM, BATCH, *words], machine.environment(**TUNE), machine.seconds_left())
+
+    @classmethod
+    def references(cls):
+        return cls.start("--off")
+
+    def captures(self, run):
+        """How many there were in a run, which found what it asked for, and in which each replay was right; and the report."""
+        output, report = run
         captures, found, same = output.strip().split(", ")
         self.assertEqual("equal", same)
         self.assertGreater(int(found.split()[0]), 0)
         return int(captures.split()[0]), report
 
+    def captured_kernels(self, report):
+        return [kernel for kernel in report["kernels"] if kernel["problem"]["k"] == CAPTURED_FILTERS]
+
     def test_captures_beside_measuring_are_unharmed(self):
-        real, _ = self.start("--off")
+        options = ["--policy", "powerOfTwo", "--workspace-limit", LIMIT]
+        figures = {"real": self.captures(self.references())[0]}
         with tempfile.TemporaryDirectory() as folder:
-            captures, report = self.start("--db", f"{folder}/m.db", "--policy", "powerOfTwo", "--workspace-limit", LIMIT,
-                                          words=["global"])
+            first, second = f"{folder}/measured.db", f"{folder}/pieces.db"
+            figures["measuring"], report = self.captures(self.start("--db", first, *options, words=["global"]))
+            self.assertGreater(report["measured"], 0)
+            # Of the convolution that is captured pieces win now; the others are measured once more.
+            rows = [row for row in stores.rows_of(first) if row["k"] == str(CAPTURED_FILTERS)]
+            self.assertTrue(rows, "the captured convolution was not measured")
+            stores.prefer_pieces(rows, second)
+            figures["measuring, in pieces"], report = self.captures(self.start("--db", second, *options, words=["global"]))
         self.assertGreater(report["measured"], 0)
-        machine.record("captures beside finding", {
-            "real": real, "measuring": captures,
-            "divided": sum(machine.pieces(kernel) > 1 for kernel in report["kernels"])})
+        kernels = self.captured_kernels(report)
+        figures["pieces"] = [machine.pieces(kernel) for kernel in kernels]
+        machine.record("captures beside finding", figures)
+        self.assertGreater(max(figures["pieces"], default=0), 1, f"the captured convolution was not divided: {kernels}")
+        self.assertEqual([0], [kernel.get("undivided_calls", 0) for kernel in kernels], kernels)
 
 
 if __name__ == "__main__":

@@ -184,11 +184,15 @@ class Samples(unittest.TestCase):
 
 class Iterations(unittest.TestCase):
     def test_ratios_are_of_equal_rounds(self):
-        prepared = {"warm_up_s": 1, "loss": 2, "device_bytes": 3 << 20}
+        prepared = {"warm_up_s": 1, "loss": 2, "device_bytes": 3 << 20, "steps_ms": [3000, 90, 15]}
         told = torch_iterations.figures(prepared, [[2, 2, 9], [20, 22, 24]], [[1, 1, 1], [11, 11, 11]])
         self.assertEqual((2, 2.0, [2.0, 2.0], 6), (told["min_ms"], told["ratio"], told["ratios"], told["steps"]))
         self.assertEqual(14.5, told["median_ms"])
         self.assertEqual(3, told["device_mib"])
+        self.assertEqual(3.09, told["planned_after_s"])
+
+    def test_a_step_that_waits_may_be_slower_than_later_ones(self):
+        self.assertEqual(1, torch_iterations.planned_after_s([1000, 20, 21], 10))
 
 
 if __name__ == "__main__":

@@ -16,10 +16,18 @@ class Convolutions:
     device = None  # as its program tells it
 
     @classmethod
-    def setUpClass(cls):
-        reason = frameworks.missing(cls.framework)
-        if reason:
+    def need(cls):
+        if reason := frameworks.missing(cls.framework):
             raise unittest.SkipTest(reason)
+
+    @classmethod
+    def references(cls):
+        cls.need()
+        frameworks.start(cls.framework, f"{cls.framework}_steps.py")
+
+    @classmethod
+    def setUpClass(cls):
+        cls.need()
         options = ["--workspace-limit", str(LIMIT), "--policy", "powerOfTwo"]
         cls.plain, cls.divided, cls.report = frameworks.both(cls.framework, f"{cls.framework}_steps.py", (), options)
         machine.record(cls.framework, {key: cls.plain[key] for key in ("version", "device", "cudnn_files")} | {

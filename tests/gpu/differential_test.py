@@ -1,18 +1,31 @@
 """Divided convolutions against undivided ones: all three operations, fp32, fp16 and bf16, NCHW and NHWC, each engine.
 
-What is divided depends on times, and times differ from machine to machine. So a first run measures, then the times in
-its store are rewritten (CSV out and in) so that pieces of one engine win, and a run that may not measure uses that."""
+A first run measures; then each engine in turn is made to win in pieces (stores.py), and a run that may not measure divides so.
+With UCUDNN_TEST_KEEP=FOLDER the first run leaves what it measured there, and test cases of another process take it from there:
+those of engines then never measure."""
 
-import csv
-import math
+import json
+import os
 import pathlib
 import tempfile
 import unittest
 
 import machine
+import stores
 
 PROGRAM = machine.BUILD / "tests/gpu/bin/convolution_cases"
-WORKSPACE_MIB, SHAPES = "256", "1" if machine.HOST else "5"
+WORKSPACE_MIB = "256"
+
+folder = None  # of what is measured
+
+
+def setUpModule():
+    global folder
+    folder = os.environ.get("UCUDNN_TEST_KEEP")
+    if not folder:
+        holder = tempfile.TemporaryDirectory()
+        unittest.addModuleCleanup(holder.cleanup)
+        folder = holder.name
 
 
 def results(output):
@@ -21,41 +34,40 @@ def results(output):
     return {line[0]: None if line[1] == "unsupported" else (line[1], float(line[2])) for line in lines}
 
 
-class Differential(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        holder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(holder.cleanup)
-        cls.folder = holder.name
-        cls.expected = results(cls.start("--off")[0])
-        output, cls.report = cls.start("--db", f"{cls.folder}/measured.db", "--policy", "powerOfTwo")
-        cls.measured = results(output)
-        rows_file = f"{cls.folder}/measured.csv"
-        machine.run([machine.UCUDNN, "cache", "export", rows_file, "--db", f"{cls.folder}/measured.db"],
-                    machine.environment())
-        with open(rows_file, newline="") as file:
-            cls.rows = list(csv.DictReader(file))
+class Cases:
+    """The program and what is expected of it."""
+
+    shapes, tune = "1" if machine.HOST else "5", {}
 
     @classmethod
     def start(cls, *options, **variables):
         # Engines of the legacy API: those of the graph API serve its calls only where they are the fastest undivided.
-        environment = machine.environment(UCUDNN_ENGINES="legacy", **variables)
-        return machine.under_ucudnn([*options], [PROGRAM, WORKSPACE_MIB, SHAPES], environment)
+        environment = machine.environment(UCUDNN_ENGINES="legacy", **cls.tune, **variables)
+        return machine.under_ucudnn([*options], [PROGRAM, WORKSPACE_MIB, cls.shapes], environment, machine.seconds_left())
 
-    def start_with_pieces_of(self, engine):
-        """Runs with a store in which a quarter of the mini-batch on `engine` is the fastest way for every kernel."""
-        name = machine.slug(engine)
-        path = pathlib.Path(self.folder, f"{name}.csv")
-        with path.open("w", newline="") as file:
-            writer = csv.DictWriter(file, self.rows[0])
-            writer.writeheader()
-            for row in self.rows:
-                size, whole = int(row["micro_batch"]), int(row["n"])
-                time = size * (1 + abs(math.log2(4 * size / whole))) * (1 if row["engine"] == engine else 1000)
-                writer.writerow(row | {"time_ms": time if size < whole else time * 1000})
-        store = ["--db", f"{self.folder}/{name}.db"]
-        machine.run([machine.UCUDNN, "cache", "import", path, *store], machine.environment())
-        return self.start(*store, "--policy", "powerOfTwo", UCUDNN_TUNE="off")
+    @classmethod
+    def references(cls):
+        cls.expected = results(cls.start("--off")[0])
+
+    @classmethod
+    def setUpClass(cls):
+        cls.references()
+
+    @classmethod
+    def kept(cls):
+        return pathlib.Path(folder, f"differential-{cls.shapes}.json")
+
+    @classmethod
+    def measure(cls):
+        """What a run that measures printed, how many measurements it made, and their rows; made once and kept."""
+        if not cls.kept().exists():
+            cls.kept().parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory() as scratch:
+                store = f"{scratch}/measured.db"
+                output, report = cls.start("--db", store, "--policy", "powerOfTwo")
+                told = {"output": output, "measured": report["measured"], "rows": stores.rows_of(store)}
+            machine.write_whole(cls.kept(), json.dumps(told).encode())
+        return json.loads(cls.kept().read_text())
 
     def assert_equals_undivided(self, got):
         self.assertEqual(self.expected.keys(), got.keys())
@@ -64,27 +76,63 @@ class Differential(unittest.TestCase):
                 self.assertEqual(expected and expected[0], got[case] and got[case][0], (expected, got[case]))
                 self.assertLess(got[case][1] if got[case] else 0, 0.25)
 
+
+class Measured(Cases, unittest.TestCase):
     def test_cases_are_supported_and_whole(self):
         ran = [result for result in self.expected.values() if result]
         self.assertGreaterEqual(len(ran), len(self.expected) // 2)
         self.assertLess(max(off_whole for _, off_whole in ran), 0.25)
 
     def test_plans_as_measured_give_equal_results(self):
-        self.assert_equals_undivided(self.measured)
-        self.assertGreater(self.report["measured"], 0)
+        told = self.measure()
+        self.assertGreater(told["measured"], 0)
+        self.assert_equals_undivided(results(told["output"]))
+        machine.record("measured", told["measured"])
+
+
+class Engines(Cases, unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        # A stage of its own runs beside one that measures.
+        if os.environ.get("UCUDNN_TEST_KEEP") and not cls.kept().exists():
+            raise machine.Failed(f"nothing was measured before: {cls.kept().name} is missing; run {cls.measured} first, in "
+                                 "the same sitting")
+        super().setUpClass()
+
+    measured = "Measured"
+
+    def start_with_pieces_of(self, engine, rows, scratch):
+        store = f"{scratch}/{machine.slug(engine)}.db"
+        stores.prefer_pieces(rows, store, engine)
+        return self.start("--db", store, "--policy", "powerOfTwo", UCUDNN_TUNE="off")
 
     def test_pieces_of_every_engine_give_equal_results(self):
-        divided_by_engine = {}
-        smaller = [row for row in self.rows if int(row["micro_batch"]) < int(row["n"])]
-        for engine in sorted({row["engine"] for row in smaller} - {"sum"}):
-            with self.subTest(engine=engine):
-                output, report = self.start_with_pieces_of(engine)
+        divided_by_engine, rows = {}, self.measure()["rows"]
+        engines = {row["engine"] for row in rows if int(row["micro_batch"]) < int(row["n"])} - {"sum"}
+        self.assertGreater(len(engines), 0)
+        for engine in sorted(engines):
+            with self.subTest(engine=engine), tempfile.TemporaryDirectory() as scratch:
+                output, report = self.start_with_pieces_of(engine, rows, scratch)
                 self.assertEqual(0, report["measured"])
                 self.assert_equals_undivided(results(output))
                 divided = [kernel for kernel in report["kernels"] if machine.pieces(kernel) > 1]
                 divided_by_engine[engine] = len([k for k in divided if k["plan"][0]["engine"] == engine])
                 self.assertGreater(divided_by_engine[engine], 0)
         machine.record("kernels divided, by engine", divided_by_engine)
+
+
+class Brief:
+    """The first three shapes: unequal remainders, images off alignment, a stride."""
+
+    shapes, tune = ("1", {}) if machine.HOST else ("3", {"UCUDNN_TUNE_SECONDS": "1:8"})
+
+
+class BriefMeasured(Brief, Measured):
+    pass
+
+
+class BriefEngines(Brief, Engines):
+    measured = "BriefMeasured"
 
 
 if __name__ == "__main__":

@@ -9,15 +9,12 @@ import sys
 import tempfile
 import time
 
-import frameworks
+import facts
 import machine
 import torch_iterations
 import trace_calls
+import versions
 
-# The paper's, Figs. 9 to 14, and one beside them. AlexNet's first: they are the shortest.
-NETWORKS = ((("alexnet", 1),) if machine.HOST else
-            (("alexnet", 256), ("alexnet-caffe", 256), ("resnet18", 128), ("resnet50", 64), ("densenet40", 256),
-             ("resnet50", 32), ("alexnet", 1024), ("alexnet-caffe", 1024), ("vgg16", 64)))
 LIMITS_MIB = (8, 64, 512)
 TRACED = {"graph": {}, "legacy": {"TORCH_CUDNN_V8_API_DISABLED": "1"}}
 TRACED_LINES = 4000  # the whole of a benchmark run is long and says nothing new
@@ -28,21 +25,23 @@ class Skipped(Exception):
 
 
 def need(framework):
-    if frameworks.missing(framework):
-        raise Skipped(frameworks.missing(framework))
+    if reason := versions.missing(framework):
+        raise Skipped(reason)
 
 
-def device_profile(path, seconds):
+def device_profile(sitting, seconds):
+    path = sitting.output / f"{sitting.slug}-profile.json"
     code, output, errors = machine.call([machine.BUILD / "tests/gpu/bin/device_profile"], machine.environment(), seconds)
     if code == machine.SKIPPED:
         raise Skipped(machine.NO_GPU)
     if code != 0:
         raise machine.Failed(errors.strip())
-    path.write_text(json.dumps(json.loads(output), indent=2) + "\n")
+    machine.write_whole(path, (json.dumps(json.loads(output), indent=2) + "\n").encode())
     return {"file": path.name}
 
 
 def bench(options, store, seconds, policy="powerOfTwo"):
+    facts.warm_up()
     host = ["--host"] if machine.HOST else []
     words = [machine.UCUDNN, "bench", *options, "--policy", policy, "--db", store, "--json", *host]
     return json.loads(machine.run(words, machine.environment(), seconds))
@@ -80,10 +79,10 @@ def divisions(options, store, policy, mib, kernels):
     return {division: planned(options, store, policy, *budget, "--division", division) for division in ("disjoint", "shared")}
 
 
-def network(name, batch, store, seconds):
+def network(sitting, seconds, name, batch):
     """Every engine of every convolution at powers of two, and at the sizes that policy auto looks at, into the store; and
     what division brings at some limits: `undivided_ms` of each summary is policy undivided."""
-    deadline = time.monotonic() + seconds
+    deadline, store = time.monotonic() + seconds, sitting.store
     left = lambda: max(deadline - time.monotonic(), 1)
     options = network_options(name, batch)
     unlimited = bench(options, store, left())
@@ -96,17 +95,17 @@ def network(name, batch, store, seconds):
     return figures
 
 
-def l2(path, scratch, seconds):
+def l2(sitting, seconds):
     """Whether micro-batches whose workspace fits the L2 cache beat the undivided kernel without any limit: what all sizes
     show, and what policy auto finds of it. Each policy measures into a store of its own."""
-    deadline, figures = time.monotonic() + seconds, {}
+    deadline, figures, path = time.monotonic() + seconds, {}, machine.FOLDER / "l2-layers.csv"
     options = ["--layers", path] + (["--batch", "2", "--ops", "forward"] if machine.HOST else [])
     if machine.HOST:
-        short = pathlib.Path(scratch, "l2.csv")
+        short = sitting.scratch / "l2.csv"
         short.write_text("".join(path.open().readlines()[0:9:7]))
         options[1] = short
     for policy in ("auto", "all"):
-        report = bench(options, scratch / f"l2-{policy}.db", max(deadline - time.monotonic(), 1), policy)
+        report = bench(options, sitting.scratch / f"l2-{policy}.db", max(deadline - time.monotonic(), 1), policy)
         figures[policy] = {"measured": report["measured"], **summary(report), "layers": {
             f"{kernel['name']} {kernel['op']}": {
                 "undivided_ms": kernel["undivided"]["time_ms"], "workspace_bytes": kernel["undivided"]["workspace_bytes"],
@@ -117,21 +116,32 @@ def l2(path, scratch, seconds):
     return figures
 
 
-def cliff(store, seconds):
+def engines_of_layers(sitting, seconds):
+    """Every engine of twenty layers at powers of two, into the store, from which `export` writes them."""
+    path = sitting.scratch / "layers.csv"
+    rows = (machine.FOLDER / "l2-layers.csv").read_text().splitlines(keepends=True)
+    path.write_text("".join(rows[:2] if machine.HOST else rows[:21]))
+    report = bench(["--layers", path, *(["--batch", "2", "--ops", "forward"] if machine.HOST else [])], sitting.store, seconds)
+    return {"measured": report["measured"], **summary(report)}
+
+
+def cliff(sitting, seconds):
     """AlexNet's kernels in their best engine's workspace, and in one byte less."""
     options = ["--net", "alexnet", "--batch", "1" if machine.HOST else "256", "--cliff"]
     if machine.HOST:
         options += ["--ops", "forward"]
-    report = bench(options, store, seconds, "auto")
+    report = bench(options, sitting.store, seconds, "auto")
     return {"total": report["total"], "kernels": len(report["kernels"])}
 
 
-def table(path, scratch, seconds):
+def table(sitting, seconds):
     """Every micro-batch size of AlexNet, for tests/bench/auto_policy_figures and the tables of tests/unit/planning; and
     what policy all makes of them."""
-    batch, store = "2" if machine.HOST else "256", scratch / "all.db"
+    batch, store = "2" if machine.HOST else "256", sitting.scratch / "all.db"
+    path, rows = sitting.output / f"{sitting.slug}-alexnet.csv", sitting.scratch / "alexnet.csv"
     words = [machine.ROOT / "tests/bench/record-table", *([] if machine.HOST else ["--gpu"]), "--db", store, machine.UCUDNN]
-    machine.run([*words, "alexnet", batch, path], machine.environment(), seconds)
+    machine.run([*words, "alexnet", batch, rows], machine.environment(), seconds)
+    machine.write_whole(path, rows.read_bytes())
     options = ["--net", "alexnet", "--batch", batch]
     figures = {"file": path.name, "rows": sum(1 for _ in path.open()) - 1}
     for mib in LIMITS_MIB:
@@ -142,7 +152,7 @@ def table(path, scratch, seconds):
     return figures
 
 
-def sanitizer(seconds):
+def sanitizer(sitting, seconds):
     """compute-sanitizer's memcheck and initcheck over the differential program, divided. Where the real run has errors
     of its own (cuDNN's), only more of them count."""
     tool = shutil.which("compute-sanitizer") or next(iter(sorted(pathlib.Path("/usr/local").glob(
@@ -167,20 +177,28 @@ def sanitizer(seconds):
     return figures
 
 
-def export(path, store):
-    """The store's rows as CSV, compressed, beside the results."""
+def measurements_of(sitting):
+    return sitting.output / f"{sitting.slug}-measurements.csv.gz"
+
+
+def export(sitting, seconds):
+    """The store's rows as CSV, compressed, beside the results: what stages measured while nothing else ran."""
+    path, store = measurements_of(sitting), sitting.store
     if not pathlib.Path(store).exists():
         raise Skipped("nothing was measured")
     with tempfile.TemporaryDirectory() as folder:
         plain = pathlib.Path(folder, "measurements.csv")
-        machine.run([machine.UCUDNN, "cache", "export", plain, "--db", store], machine.environment(), 60)
+        machine.run([machine.UCUDNN, "cache", "export", plain, "--db", store], machine.environment(), seconds)
         rows = plain.read_bytes()
-    path.write_bytes(gzip.compress(rows, mtime=0))  # equal rows, equal files
+    machine.write_whole(path, gzip.compress(rows, mtime=0))  # equal rows, equal files
     return {"file": path.name, "rows": rows.count(b"\n") - 1}
 
 
-def take_in(path, store, seconds):
+def take_in(sitting, seconds):
     """The reverse of export()."""
+    path, store = measurements_of(sitting), sitting.store
+    if not path.exists():
+        raise Skipped("no measurements of before")
     with tempfile.TemporaryDirectory() as folder:
         plain = pathlib.Path(folder, "measurements.csv")
         plain.write_bytes(gzip.decompress(path.read_bytes()))
@@ -188,21 +206,14 @@ def take_in(path, store, seconds):
                                         seconds).strip()}
 
 
-def benches(seconds):
+def benches(sitting, seconds):
     """Google Benchmark programs, by program and benchmark: the counters they print."""
     deadline = time.monotonic() + seconds
-    folder, binaries = machine.BUILD / "tests/bench", machine.BUILD / "tests/gpu/bin"
-    built_in = (binaries / "build-folder").read_text().strip()
-    environment = machine.environment()
-    environment["LD_LIBRARY_PATH"] = ":".join(filter(None, [environment["LD_LIBRARY_PATH"], str(binaries)]))
     figures, failures = {}, []
     for name in ("forward_bench", "planned_bench", "graph_bench", "wr_bench"):
-        if name != "wr_bench" and built_in != str(machine.BUILD.resolve()):
-            figures[name] = "not run: built in another folder, whose path it holds"
-            continue
         left = max(deadline - time.monotonic(), 1)
         try:
-            output = machine.run([folder / name, "--benchmark_format=json"], environment, left)
+            output = machine.run([machine.BUILD / "tests/bench" / name, "--benchmark_format=json"], machine.environment(), left)
             rows = json.loads(output[output.index("{"):])["benchmarks"]
             figures[name] = {row["name"]: {key: value for key, value in row.items() if isinstance(value, float)}
                              for row in rows}
@@ -215,13 +226,14 @@ def benches(seconds):
     return figures
 
 
-def torch_trace(path, seconds):
+def torch_trace(sitting, seconds):
     """The cuDNN calls of tests/gpu/torch_steps.py on both of PyTorch's paths, loops written once."""
     need("torch")
     if machine.HOST:
         raise Skipped("a CPU's PyTorch calls no cuDNN")
-    deadline, figures = time.monotonic() + seconds, {}
-    with tempfile.TemporaryDirectory() as folder, path.open("w") as file:
+    deadline, figures, text = time.monotonic() + seconds, {}, ""
+    path = sitting.output / f"{sitting.slug}-torch-calls.txt"
+    with tempfile.TemporaryDirectory() as folder:
         for name, variables in TRACED.items():
             trace = pathlib.Path(folder, name)
             environment = machine.python_environment(
@@ -230,36 +242,17 @@ def torch_trace(path, seconds):
                         max(deadline - time.monotonic(), 1))
             calls = trace.read_text().split() if trace.exists() else []
             lines = trace_calls.text(calls[:100000]).splitlines()
-            file.write(f"# {name} path: {len(calls)} calls\n" + "\n".join(lines[:TRACED_LINES]) + "\n")
+            text += f"# {name} path: {len(calls)} calls\n" + "\n".join(lines[:TRACED_LINES]) + "\n"
             figures[name] = {"calls": len(calls), "functions": {f: calls.count(f) for f in sorted(set(calls))}}
+    machine.write_whole(path, text.encode())
     return figures | {"file": path.name}
 
 
-def torch_layouts(*case):
+def torch_layouts(sitting, seconds, network, batch, last):
     need("torch")
-    return torch_iterations.layouts(*case)
+    return torch_iterations.layouts(network, batch, last, sitting.store, seconds)
 
 
-def torch_whole_iterations(*case):
+def torch_whole_iterations(sitting, seconds, network, batch, mib, policies):
     need("torch")
-    return torch_iterations.iterations(*case)
-
-
-def versions():
-    """What the figures depend on."""
-    gpu = machine.gpu()
-    probes = {"cudnn": "import ctypes; print(ctypes.CDLL('libcudnn.so.9').cudnnGetVersion())",
-              "cuda_runtime": "import ctypes; n=ctypes.c_int(); ctypes.CDLL('libcudart.so.13').cudaRuntimeGetVersion("
-                              "ctypes.byref(n)); print(n.value)",
-              **{name: f"import {name}; print({name}.__version__)" for name in frameworks.PROBES}}
-    found = {}
-    for name, program in probes.items():
-        code, output, _ = machine.call([sys.executable, "-c", program], machine.environment(), 120)
-        found[name] = output.strip() if code == 0 else None
-    commit = None
-    if shutil.which("git"):
-        code, output, _ = machine.call(["git", "-C", machine.ROOT, "describe", "--always", "--dirty"],
-                                       machine.python_environment(), 30)
-        commit = output.strip() if code == 0 else None
-    return {"gpu": gpu.name if gpu else None, "gpus": gpu.count if gpu else 0, "driver": gpu.driver if gpu else None,
-            "python": sys.version.split()[0], "ucudnn": commit, **found}
+    return torch_iterations.iterations(network, batch, mib, policies, sitting.store, seconds)

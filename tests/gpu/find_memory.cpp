@@ -3,12 +3,14 @@
 // ucudnn that call measures, and measuring must give back all it took; what remains is code that
 // cuDNN loaded. A leaked output or workspace is far larger than that.
 //
-//   find_memory [LARGEST_BATCH]
+//   find_memory [LARGEST_BATCH [BATCHES]]
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
+#include <span>
 #include <thread>
 
 #include "convolution.h"
@@ -54,8 +56,10 @@ class FreeWatch {
 
 int main(int argc, char** argv) {
   const int largest = argc > 1 ? std::atoi(argv[1]) : 128;
-  if (largest < 4) {
-    std::fprintf(stderr, "usage: find_memory [LARGEST_BATCH], at least 4\n");
+  const int batches[] = {largest / 4, largest / 2, largest};
+  const size_t count = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : std::size(batches);
+  if (largest < 4 || count < 1 || count > std::size(batches)) {
+    std::fprintf(stderr, "usage: find_memory [LARGEST_BATCH [BATCHES]], at least 4, 1 to 3\n");
     return 2;
   }
   cudnnHandle_t handle;
@@ -64,7 +68,7 @@ int main(int argc, char** argv) {
   void* workspace = nullptr;
   Check(cudaMalloc(&workspace, kWorkspace), "cudaMalloc");
   // The smaller batches come first: at the largest, cuDNN's code is loaded.
-  for (const int n : {largest / 4, largest / 2, largest}) {
+  for (const int n : std::span(batches).last(count)) {
     for (const auto operation :
          {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
       const Shape shape{"", n, 64, 55, 64, 3, 1, 1, 1};

@@ -3,26 +3,15 @@
 without ucudnn, since frameworks have kernels of their own that the stand-in cannot run: that tries out the programs and
 what compares them."""
 
-import functools
 import json
 import pathlib
 import re
-import subprocess
 import sys
 import tempfile
 
 import machine
+from versions import missing  # noqa: F401, which tests take from here
 
-# Each ends well where the framework can be tried: on a GPU, where it was built with CUDA. That such a build then does not use
-# the GPU is no reason to leave it out, but a failure: see `device` in what the programs print.
-PROBES = {
-    "torch": ("PyTorch", "import torch", "assert torch.version.cuda and torch.backends.cudnn.is_available()"),
-    "jax": ("JAX", "import jax", "import importlib.metadata\n"
-            "assert any('cuda' in each.name for each in importlib.metadata.entry_points(group='jax_plugins'))"),
-    "tensorflow": ("TensorFlow", "import tensorflow", "assert tensorflow.test.is_built_with_cuda()"),
-    "onnxruntime": ("ONNX Runtime with the package onnx", "import onnxruntime, onnx",
-                    "assert 'CUDAExecutionProvider' in onnxruntime.get_available_providers()"),
-}
 VARIABLES = {
     "torch": {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"},
     "jax": {"JAX_PLATFORMS": "cpu" if machine.HOST else "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
@@ -40,23 +29,6 @@ EXPECTED_FALLBACKS = ("cannot be brought under the workspace limit", "cannot be 
                       "not measured, so it cannot be brought under the workspace limit")
 
 
-@functools.cache
-def missing(framework):
-    """Why the framework cannot be tried here, or None."""
-    if not machine.HOST and machine.gpu() is None:
-        return machine.NO_GPU
-    name, importing, on_gpu = PROBES[framework]
-    program = importing if machine.HOST else f"{importing}\n{on_gpu}"
-    try:
-        probe = subprocess.run([sys.executable, "-c", program], env=machine.python_environment(**VARIABLES[framework]),
-                               capture_output=True, timeout=150)
-    except subprocess.TimeoutExpired:
-        return f"{name} is not imported within 150 s"
-    if probe.returncode != 0:
-        return f"no {name}" + ("" if machine.HOST else " with CUDA")
-    return None
-
-
 def start(framework, program, words=(), options=None, **variables):
     """What `program` of this folder printed, and ucudnn's report: None without ucudnn (`options` None), in the dry run, and
     where ucudnn saw no cuDNN convolution."""
@@ -66,7 +38,9 @@ def start(framework, program, words=(), options=None, **variables):
     timeout = machine.seconds_left()
     words = [sys.executable, "-B", machine.FOLDER / program, *words, *(["--device", "cpu"] if machine.HOST else [])]
     report = None
-    if options is None or machine.HOST:
+    if options is None:
+        output = machine.reference(words, environment, timeout)
+    elif machine.HOST:
         output = machine.run(words, environment, timeout)
     else:
         output, report = machine.under_ucudnn(options, words, environment, timeout)

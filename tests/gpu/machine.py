@@ -2,11 +2,15 @@
 
 A test file calls main(): it exits 77 with the reason when there is no GPU. With UCUDNN_GPU_TEST_HOST=1 the programs run
 on the CPU stand-in instead, at sizes a CPU bears, so that the tests themselves are tested. With UCUDNN_TEST_RESULTS it
-writes outcomes and figures there, as JSON."""
+writes outcomes and figures there, as JSON. Classes whose names begin with Brief are short forms of the others, and run where
+they are named. `X_test.py --references [NAME…]` does only what those tests run without ucudnn, see reference()."""
 
+import contextlib
 import ctypes
+import fcntl
 import functools
 import glob
+import hashlib
 import importlib.util
 import json
 import os
@@ -27,6 +31,8 @@ HOST = os.environ.get("UCUDNN_GPU_TEST_HOST") == "1"
 UCUDNN = BUILD / "bin/ucudnn"
 NO_GPU = "no NVIDIA GPU"
 SKIPPED = 77
+# A CPU that others use, too, needs more time for measuring than ucudnn takes by default.
+HOST_TUNE = {"UCUDNN_TUNE_SECONDS": "60:600"}
 # What a test file may take, by tools/gpu-check, or by CTest. Its programs end a little before, so that it can tell of it.
 DEADLINE = time.monotonic() + float(os.environ.get("UCUDNN_TEST_SECONDS", 3600)) - 10
 
@@ -56,6 +62,22 @@ def gpu():
 
 
 @functools.cache
+def compute_mode():
+    """The compute mode as nvidia-smi names it: that of the first GPU in which it is not "Default", else "Default". None where
+    there is no nvidia-smi, or it does not answer."""
+    if not shutil.which("nvidia-smi"):
+        return None
+    try:
+        code, output, _ = call(["nvidia-smi", "--query-gpu=compute_mode", "--format=csv,noheader"], dict(os.environ), 20)
+    except Failed:
+        return None
+    modes = [line.strip() for line in output.splitlines() if line.strip()]
+    if code != 0 or not modes:
+        return None
+    return next((mode for mode in modes if mode != "Default"), "Default")
+
+
+@functools.cache
 def library_folders():
     """Folders that programs linked with CUDA need on LD_LIBRARY_PATH: none where the loader knows them, else those of
     NVIDIA's wheels or of a toolkit."""
@@ -79,11 +101,9 @@ def environment(**variables):
 
 
 def python_environment(**variables):
-    """Without what a user may have set for ucudnn: a test says itself what it wants. A CPU that others use, too, needs
-    more time for measuring than ucudnn takes by default."""
+    """Without what a user may have set for ucudnn: a test says itself what it wants."""
     foreign = ("UCUDNN_", "HOSTGPU_")
-    seconds = {"UCUDNN_TUNE_SECONDS": "60:600"} if HOST else {}
-    return {k: v for k, v in os.environ.items() if not k.startswith(foreign)} | seconds | variables
+    return {k: v for k, v in os.environ.items() if not k.startswith(foreign)} | (HOST_TUNE if HOST else {}) | variables
 
 
 class Failed(AssertionError):
@@ -135,14 +155,72 @@ def described(words):
     return " ".join(str(word).rsplit("/", 1)[-1] for word in words)
 
 
+def write_whole(path, data):
+    """Writes bytes such that `path` is whole at any moment, also where this process is killed meanwhile."""
+    path = pathlib.Path(path)
+    file, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with open(file, "wb") as open_file:
+            os.fchmod(file, 0o644)
+            open_file.write(data)
+            open_file.flush()
+            os.fsync(file)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+# These variables differ between processes of a sitting, and change nothing in what a program prints.
+INDIFFERENT = {"PWD", "OLDPWD", "SHLVL", "TMPDIR", "_"}
+
+
+def reference(words, environment, timeout=300):
+    """stdout of a program that runs without ucudnn and must succeed. With UCUDNN_TEST_REFERENCES=FOLDER it is kept there: a
+    test that wants the same words and variables takes it, and waits for it while another process runs it. A sitting makes that
+    folder anew: what another machine, GPU or commit printed is no reference."""
+    folder = os.environ.get("UCUDNN_TEST_REFERENCES")
+    if not folder:
+        return run(words, environment, timeout)
+    deadline = time.monotonic() + timeout
+    variables = sorted((name, value) for name, value in environment.items() if name not in INDIFFERENT)
+    asked = json.dumps([[str(word) for word in words], variables])
+    kept = pathlib.Path(folder, f"{slug(described(words))[:60]}-{hashlib.sha256(asked.encode()).hexdigest()[:16]}")
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with open(f"{kept}.running", "a") as running:
+        lock_until(deadline, running, f"{described(words)}: not done after {timeout:.0f} s, by another process")
+        if not kept.exists():
+            write_whole(kept, run(words, environment, max(deadline - time.monotonic(), 1)).encode())
+    return kept.read_text()
+
+
+def lock_until(deadline, file, told):
+    """Locks the open `file`. The system frees the lock of a process that dies."""
+    while True:
+        with contextlib.suppress(BlockingIOError):
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if time.monotonic() > deadline:
+            raise TimedOut(told)
+        time.sleep(0.05)
+
+
+MEASURED_BY_OTHERS = "others measure"  # as ucudnn's report says it
+
+
 def under_ucudnn(options, program, environment, timeout=300):
-    """stdout and the report of `program` under `ucudnn run`; the report is None where ucudnn wrote none."""
+    """stdout and the report of `program` under `ucudnn run`; the report is None where ucudnn wrote none. One process a device
+    measures: another one that does so meanwhile makes this fail, since it divides less than it would by itself."""
     host = ["--host"] if HOST else []
+    if "--off" in options:
+        return reference([UCUDNN, "run", *host, *options, "--", *program], environment, timeout), None
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder, "report.json")
-        reporting = [] if "--off" in options else ["--report", report]
-        output = run([UCUDNN, "run", *host, *options, *reporting, "--", *program], environment, timeout)
-        return output, json.loads(report.read_text()) if report.exists() else None
+        output = run([UCUDNN, "run", *host, *options, "--report", report, "--", *program], environment, timeout)
+        text = report.read_text() if report.exists() else "null"
+    if MEASURED_BY_OTHERS in text:
+        raise Failed(f"{described(program)}: its report says \"{MEASURED_BY_OTHERS} on the device\": run it where no other "
+                     "process measures (lane M of a sitting)")
+    return output, json.loads(text)
 
 
 def pieces(kernel):
@@ -176,12 +254,43 @@ class Runner(unittest.TextTestRunner):
     resultclass = Outcome
 
 
+def is_brief(case):
+    return case.__name__.startswith("Brief")
+
+
+def test_cases(suite):
+    """The classes of a suite's tests, each once, in order."""
+    if isinstance(suite, unittest.TestCase):
+        return {type(suite): None}
+    return {case: None for part in suite for case in test_cases(part)}
+
+
+def run_references(names):
+    """Does what the test cases with these names run without ucudnn, and returns what failed, by test case."""
+    loader, module, failed = unittest.TestLoader(), sys.modules["__main__"], {}
+    suite = loader.loadTestsFromNames(names, module) if names else loader.loadTestsFromModule(module)
+    for case in test_cases(suite):
+        if not hasattr(case, "references") or getattr(case, "__unittest_skip__", False) or (not names and is_brief(case)):
+            continue
+        try:
+            case.references()
+        except unittest.SkipTest as reason:
+            print(f"{case.__name__}: skipped: {reason}")
+        except Exception as error:
+            failed[case.__name__] = f"{type(error).__name__}: {error}"
+    return failed | ({"names": "\n".join(loader.errors)} if loader.errors else {})
+
+
 def main():
     """Runs the test file that calls it, or says why it cannot."""
     if not HOST and gpu() is None:
         print(f"skipped: {NO_GPU}")
         sys.exit(SKIPPED)
-    program = unittest.main(exit=False, verbosity=2, testRunner=Runner)
+    if sys.argv[1:2] == ["--references"]:
+        sys.exit("\n".join(f"{case}: {told}" for case, told in run_references(sys.argv[2:]).items()) or None)
+    cases = test_cases(unittest.TestLoader().loadTestsFromModule(sys.modules["__main__"]))
+    program = unittest.main(exit=False, verbosity=2, testRunner=Runner,
+                            defaultTest=[case.__name__ for case in cases if not is_brief(case)])
     outcome = program.result
     results = os.environ.get("UCUDNN_TEST_RESULTS")
     if results:

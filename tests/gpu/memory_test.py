@@ -9,6 +9,8 @@ PROGRAM = machine.BUILD / "tests/gpu/bin/find_memory"
 LARGEST = 4 if machine.HOST else 128
 # Output of one measured kernel at the largest batch; cuDNN's own code, loaded on demand, stays far below it.
 OUTPUT_BYTES = LARGEST * 64 * 55 * 55 * 4
+# Twice what the largest kernel's tensors take.
+BOUND_BYTES = 4 * OUTPUT_BYTES
 
 
 def kept(output):
@@ -23,14 +25,17 @@ def taken(output):
     return {f"{n} {operation}": int(before) - int(fewest) for n, operation, before, _, fewest in lines}
 
 
-class Memory(unittest.TestCase):
-    def test_measuring_leaves_nothing_allocated(self):
-        program = [PROGRAM, str(LARGEST)]
-        real = kept(machine.under_ucudnn(["--off"], program, machine.environment())[0])
-        with tempfile.TemporaryDirectory() as folder:
-            output, report = machine.under_ucudnn(["--db", f"{folder}/m.db"], program, machine.environment())
-        self.assertGreater(report["measured"], 0)
-        measuring = kept(output)
+class Find(unittest.TestCase):
+    """A run without ucudnn is what others are compared with; nothing else may run on the device meanwhile."""
+
+    batches, tune = "3", {}
+
+    def find(self, *options, **variables):
+        environment = machine.environment(**self.tune, **variables)
+        return machine.under_ucudnn([*options], [PROGRAM, str(LARGEST), self.batches], environment, machine.seconds_left())
+
+    def assert_nothing_is_left(self, real, measuring):
+        real, measuring = kept(real), kept(measuring)
         machine.record("bytes kept by cudnnFind", {"real": real, "measuring": measuring})
         self.assertEqual(real.keys(), measuring.keys())
         for operation in ("forward", "backward_data", "backward_filter"):
@@ -40,18 +45,41 @@ class Memory(unittest.TestCase):
         # Over all calls a leak of any buffer or workspace adds up; what code takes does not repeat.
         self.assertLess(sum(measuring.values()) - sum(real.values()), 3 * OUTPUT_BYTES)
 
-    def test_measuring_takes_no_more_than_it_may(self):
-        # Twice what the largest kernel's tensors take; code that cuDNN loads meanwhile comes on top, as without ucudnn.
-        bound = 4 * OUTPUT_BYTES
-        program = [PROGRAM, str(LARGEST)]
-        real, _ = machine.under_ucudnn(["--off"], program, machine.environment())
-        environment = machine.environment(UCUDNN_TUNE_MEMORY=str(bound))
-        output, report = machine.under_ucudnn(["--db", "none", "--policy", "powerOfTwo"], program, environment)
+    def assert_no_more_is_taken(self, real, measuring):
+        # Code that cuDNN loads meanwhile comes on top, as without ucudnn.
+        code = max(0, *kept(measuring).values(), *kept(real).values())
+        machine.record("most bytes taken by cudnnFind",
+                       {"allowed": BOUND_BYTES, "real": taken(real), "measuring": taken(measuring)})
+        self.assertGreater(max(taken(measuring).values()), 0)
+        self.assertLessEqual(max(taken(measuring).values()), BOUND_BYTES + code)
+
+
+class Memory(Find):
+    def test_measuring_leaves_nothing_allocated(self):
+        real, _ = self.find("--off")
+        with tempfile.TemporaryDirectory() as folder:
+            measuring, report = self.find("--db", f"{folder}/m.db")
         self.assertGreater(report["measured"], 0)
-        code = max(0, *kept(output).values(), *kept(real).values())
-        machine.record("most bytes taken by cudnnFind", {"allowed": bound, "real": taken(real), "measuring": taken(output)})
-        self.assertGreater(max(taken(output).values()), 0)
-        self.assertLessEqual(max(taken(output).values()), bound + code)
+        self.assert_nothing_is_left(real, measuring)
+
+    def test_measuring_takes_no_more_than_it_may(self):
+        real, _ = self.find("--off")
+        measuring, report = self.find("--db", "none", "--policy", "powerOfTwo", UCUDNN_TUNE_MEMORY=str(BOUND_BYTES))
+        self.assertGreater(report["measured"], 0)
+        self.assert_no_more_is_taken(real, measuring)
+
+
+class BriefMemory(Find):
+    """Both from one run, of two mini-batches, in which each kernel is measured a little."""
+
+    batches, tune = "2", {} if machine.HOST else {"UCUDNN_TUNE_SECONDS": "0.5:4"}
+
+    def test_measuring_takes_no_more_than_it_may_and_leaves_nothing(self):
+        real, _ = self.find("--off")
+        measuring, report = self.find("--db", "none", "--policy", "powerOfTwo", UCUDNN_TUNE_MEMORY=str(BOUND_BYTES))
+        self.assertGreater(report["measured"], 0)
+        self.assert_nothing_is_left(real, measuring)
+        self.assert_no_more_is_taken(real, measuring)
 
 
 if __name__ == "__main__":

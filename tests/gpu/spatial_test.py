@@ -69,20 +69,24 @@ def left_behind(mark, folder, shared):
     return processes + files + sorted(shared_memory() - shared)
 
 
-def under_ucudnn(words, program, **variables):
+def run_words(words, program):
     """`program` under `ucudnn run WORDS`, on one device."""
-    host = ["--host", "--devices", "1"] if machine.HOST else []
+    return [machine.UCUDNN, "run", *(["--host", "--devices", "1"] if machine.HOST else []), *words, "--", *program]
+
+
+def run_environment(**variables):
     environment = machine.environment(**SHORT | variables)
     environment["LD_LIBRARY_PATH"] = f"{environment['LD_LIBRARY_PATH']}:{machine.BUILD}/lib".strip(":")  # libucudnn's
-    return machine.call([machine.UCUDNN, "run", *host, *words, "--", *program], environment, machine.seconds_left())
+    return environment
+
+
+def under_ucudnn(words, program, **variables):
+    return machine.call(run_words(words, program), run_environment(**variables), machine.seconds_left())
 
 
 def alone(program):
     """Lines of `program` in one process with the whole images, without ucudnn."""
-    code, output, errors = under_ucudnn(["--off"], program)
-    if code != 0:
-        raise machine.Failed(f"{machine.described(program)} without ucudnn: exit code {code}\n{output[-500:]}\n{errors[-1500:]}")
-    return sorted(output.splitlines())
+    return sorted(machine.reference(run_words(["--off"], program), run_environment(), machine.seconds_left()).splitlines())
 
 
 def job(grid, ranks, program, *options, **variables):
@@ -106,6 +110,11 @@ def shell(script):
 
 
 class Split(unittest.TestCase):
+    variables = {}  # of every job
+
+    def job(self, grid, ranks, program, *options, **variables):
+        return job(grid, ranks, program, *options, **self.variables | variables)
+
     def assert_ran(self, result):
         self.assertEqual((0, []), (result.code, result.left), result.errors)
 
@@ -147,8 +156,10 @@ def differences(whole, split):
             if not abs(split[name] - number) <= LAST_DIGIT * abs(number) + ROUNDOFF * largest[kind(name)]]
 
 
-class Programs(Split):
-    """Programs that know nothing of ucudnn, or only what they must say of their stripes."""
+class Networks(Split):
+    """Programs that know nothing of ucudnn, and train."""
+
+    counts = (2, 4)  # of ranks
 
     @classmethod
     def setUpClass(cls):
@@ -162,9 +173,9 @@ class Programs(Split):
         self.assertEqual([], differences(self.whole, split))
 
     def test_a_network_learns_the_same_in_stripes(self):
-        for ranks in (2, 4):
+        for ranks in self.counts:
             with self.subTest(ranks=ranks):
-                result = job(f"h{ranks}", ranks, self.words)
+                result = self.job(f"h{ranks}", ranks, self.words)
                 self.assert_like_the_whole(result)
                 told = [report["spatial"] for report in result.reports]
                 self.assertEqual([16 * STEPS] * ranks, [one["calls"] for one in told])
@@ -174,9 +185,9 @@ class Programs(Split):
     def assert_pools_are_those_of(self, whole, words):
         # In fp64, sums of at most some hundred thousand terms in other orders.
         largest = max(abs(number) for number in whole.values())
-        for ranks in (2, 4):
+        for ranks in self.counts:
             with self.subTest(ranks=ranks):
-                result = job(f"h{ranks}", ranks, words, UCUDNN_SPATIAL_ONE="replicated")
+                result = self.job(f"h{ranks}", ranks, words, UCUDNN_SPATIAL_ONE="replicated")
                 self.assert_ran(result)
                 split = numbers(result.lines)
                 self.assertEqual(whole.keys(), split.keys())
@@ -194,31 +205,37 @@ class Programs(Split):
         self.assertEqual(0, code, errors)
         self.assertGreater(len(differences(self.whole, numbers(output.splitlines()))), len(self.whole) / 2)
 
+    def test_ranks_that_share_a_gpu_find_loopback_by_themselves(self):
+        result = self.job("h2", 2, self.words, UCUDNN_SPATIAL_TRANSPORT="auto")
+        self.assert_like_the_whole(result)
+        self.assertIn("ranks 0 and 1 share one GPU, which NCCL refuses: they exchange by loopback", result.errors)
+
     def test_each_ranks_own_calls_keep_their_limit(self):
-        result = job("h2", 2, self.words, "--workspace-limit", "192KiB")
+        result = self.job("h2", 2, self.words, "--workspace-limit", "192KiB")
         self.assert_like_the_whole(result)
         for report in result.reports:
             for kernel in report["kernels"]:
                 self.assertLessEqual(kernel["workspace_bytes"], 64 << 10, kernel)
 
-    def test_ranks_that_share_a_gpu_find_loopback_by_themselves(self):
-        result = job("h2", 2, self.words, UCUDNN_SPATIAL_TRANSPORT="auto")
-        self.assert_like_the_whole(result)
-        self.assertIn("ranks 0 and 1 share one GPU, which NCCL refuses: they exchange by loopback", result.errors)
+
+class Plans(Split):
+    """Plans of the graph API, and programs that say of their stripes what they must."""
+
+    counts, layers = (2, 4), LAYERS
 
     def test_plans_of_the_graph_api_give_what_plain_loops_give(self):
-        for type_name, axes, ranks in LAYERS:
+        for type_name, axes, ranks in self.layers:
             with self.subTest(type=type_name, axes=axes, ranks=ranks):
                 words = [FRONTEND, type_name, axes, "4"]
                 self.assertEqual(8, sum(line.endswith(" exact") for line in alone(words)))
-                result = job(f"h{ranks}", ranks, words, UCUDNN_SPATIAL_REDUCE="all")
+                result = self.job(f"h{ranks}", ranks, words, UCUDNN_SPATIAL_REDUCE="all")
                 self.assert_ran(result)
                 self.assertEqual(8 * ranks, sum(line.endswith(" exact") for line in result.lines), result.lines)
                 checksums = {line.split()[2] for line in result.lines if line.startswith("backward_filter")}
                 self.assertEqual(1, len(checksums), "every rank has the sum")
 
     def test_a_program_takes_its_own_calls_out_and_says_what_is_whole(self):
-        result = job("h2", 2, [API])
+        result = self.job("h2", 2, [API])
         self.assert_ran(result)
         own = ["rank 0: an evaluation is exact"] * 3
         said = ("a stripe again is", "a stripe is", "the geometry is", "rows beside a stripe are", "a whole picture is",
@@ -228,12 +245,27 @@ class Programs(Split):
         self.assertEqual(sorted(own + every), result.lines)
 
     def test_ranks_may_be_threads_with_a_handle_each(self):
-        for ranks in (2, 4):
+        for ranks in self.counts:
             with self.subTest(ranks=ranks):
-                result = job(f"h{ranks}", None, [API, "handles", str(ranks)])
+                result = self.job(f"h{ranks}", None, [API, "handles", str(ranks)])
                 self.assert_ran(result)
                 self.assertEqual([f"{ranks} ranks on threads exact"], result.lines)
                 self.assertIn("a cuDNN handle belongs to no rank: ucudnnSpatialJoin says to which", result.errors)
+
+
+class Brief:
+    """Ranks that do not measure: others may do so meanwhile."""
+
+    counts, layers = (2,), (("fp32", "2", 2), ("fp16", "3", 2))
+    variables = {"UCUDNN_TUNE": "off"}
+
+
+class BriefNetworks(Brief, Networks):
+    test_each_ranks_own_calls_keep_their_limit = None  # it has to measure
+
+
+class BriefPlans(Brief, Plans):
+    pass
 
 
 def results(lines):
@@ -249,7 +281,7 @@ class Grids(Split):
         for grid, (rows, columns) in GRIDS.items():
             words = [CASES, str(rows), str(columns), "64", SHAPES]
             whole = results(alone(words))
-            result = job(grid, rows * columns, words)
+            result = self.job(grid, rows * columns, words)
             self.assert_ran(result)
             cells = results(result.lines)
             self.assertEqual(whole.keys(), cells.keys())
@@ -274,7 +306,7 @@ class Faults(Split):
     def test_what_is_not_split_is_refused_by_name_on_all_ranks(self):
         # A convolution over a rank's whole stripe, without padding. Each rank stays until the other has had its say.
         script = f"{TRAIN} fp32 nchw norm 8 1; code=$?; sleep 8; exit $code"
-        result = job("h2", 2, shell(script))
+        result = self.job("h2", 2, shell(script))
         self.assert_failed(result, "CUDNN_STATUS_NOT_SUPPORTED")
         self.assertEqual(1, result.code)
         for rank in (0, 1):
@@ -282,32 +314,37 @@ class Faults(Split):
         self.assertEqual([], result.lines)
 
     def test_nccl_is_refused_where_ranks_share_a_gpu(self):
-        result = job("h2", 2, self.cnn(1), UCUDNN_SPATIAL_TRANSPORT="nccl")
+        result = self.job("h2", 2, self.cnn(1), UCUDNN_SPATIAL_TRANSPORT="nccl")
         self.assert_failed(result, "ranks 0 and 1 share one GPU, which NCCL refuses: loopback serves there, for tests")
         self.assertEqual(1, result.code)
 
-    def test_a_rank_that_dies_ends_the_job_in_time(self):
-        # Before it meets the others, and amid steps that would take for ever.
-        for name, seconds, before in (("early", 1, "[ $RANK = 1 ] && { sleep 1; kill -KILL $$; }"),
-                                      ("amid", BEGUN_SECONDS, f"[ $RANK = 1 ] && (sleep {BEGUN_SECONDS}; kill -KILL $$) &")):
-            with self.subTest(when=name):
-                result = job("h2", 2, shell(f"{before}\nexec {CNN} {HEIGHT} 100000000"))
-                # By who is first seen to end.
-                self.assert_failed(result)
-                self.assertRegex(result.errors, r"rank 1 (was ended by signal 9|died or ended)")
-                self.assertIn(result.code, (1, 128 + 9))
-                self.assertEqual([], result.lines)
-                self.assertLess(result.seconds, seconds + END_SECONDS)
-                machine.record(f"end of a job whose rank dies {name}", {"seconds": round(result.seconds - seconds, 1)})
+    def test_a_rank_that_dies_before_it_meets_the_others_ends_the_job_in_time(self):
+        self.assert_death_ends_the_job("before it meets the others", 1, "[ $RANK = 1 ] && { sleep 1; kill -KILL $$; }")
+
+    def test_a_rank_that_dies_amid_steps_ends_the_job_in_time(self):
+        # They would take for ever.
+        kill = f"[ $RANK = 1 ] && (sleep {BEGUN_SECONDS}; kill -KILL $$) &"
+        self.assert_death_ends_the_job("amid steps", BEGUN_SECONDS, kill)
+
+    def assert_death_ends_the_job(self, when, seconds, before):
+        """`before` kills rank 1 after `seconds`."""
+        result = self.job("h2", 2, shell(f"{before}\nexec {CNN} {HEIGHT} 100000000"))
+        # By who is first seen to end.
+        self.assert_failed(result)
+        self.assertRegex(result.errors, r"rank 1 (was ended by signal 9|died or ended)")
+        self.assertIn(result.code, (1, 128 + 9))
+        self.assertEqual([], result.lines)
+        self.assertLess(result.seconds, seconds + END_SECONDS)
+        machine.record(f"end of a job whose rank dies {when}", {"seconds": round(result.seconds - seconds, 1)})
 
     def test_a_rank_that_does_not_come_is_waited_for_until_the_timeout(self):
-        result = job("h2", 2, self.cnn(1, before="[ $RANK = 1 ] && exec sleep 600"), UCUDNN_SPATIAL_TIMEOUT="3")
+        result = self.job("h2", 2, self.cnn(1, before="[ $RANK = 1 ] && exec sleep 600"), UCUDNN_SPATIAL_TIMEOUT="3")
         self.assert_failed(result, "rank 0 has waited", "for rank 1")
         self.assertEqual([], result.lines)
         self.assertLess(result.seconds, BEGUN_SECONDS + 3 + END_SECONDS)
 
     def test_a_call_more_on_one_rank_is_an_error_on_all(self):
-        result = job("h2", 2, self.cnn("$((2 + RANK))"))
+        result = self.job("h2", 2, self.cnn("$((2 + RANK))"))
         self.assert_failed(result, "rank 0 ended after split call 32, but rank 1 makes call")
         self.assertEqual(1, result.code)
 

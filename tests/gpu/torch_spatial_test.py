@@ -19,15 +19,6 @@ EPSILON = 2.0 ** -23
 RANKS = (2,) if machine.HOST else (2, 4)
 
 
-def no_diffusers():
-    """Why the VAE cannot be tried here, or None."""
-    if MISSING:
-        return MISSING
-    probe = [sys.executable, "-c", "from diffusers import AutoencoderKL"]
-    code, _, errors = machine.call(probe, machine.python_environment(), 150)
-    return None if code == 0 else f"no diffusers: {errors.strip().splitlines()[-1] if errors.strip() else code}"
-
-
 @unittest.skipIf(MISSING, MISSING)
 class Backends(unittest.TestCase):
     @classmethod
@@ -68,11 +59,12 @@ class OnRanks:
         cls.whole, _ = frameworks.start("torch", "torch_spatial.py", [cls.one, str(cls.folder)])
         machine.record(cls.one, cls.whole)
 
+    counts, tune = RANKS, {}
     transport = "loopback"  # of ranks that share the GPU
 
     def variables(self, grid):
-        return frameworks.VARIABLES["torch"] | frameworks.TUNE | {"UCUDNN_LIBRARY": str(machine.BUILD / "lib/libucudnn.so.1"),
-                                                                 "UCUDNN_SPATIAL_TIMEOUT": "120"} | (
+        return frameworks.VARIABLES["torch"] | frameworks.TUNE | self.tune | {
+            "UCUDNN_LIBRARY": str(machine.BUILD / "lib/libucudnn.so.1"), "UCUDNN_SPATIAL_TIMEOUT": "120"} | (
             {"UCUDNN_SPATIAL": grid} if machine.HOST else {"UCUDNN_SPATIAL_TRANSPORT": self.transport})
 
     def ranks(self, count):
@@ -105,13 +97,13 @@ class Decoding(OnRanks, unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        if reason := no_diffusers():
+        if reason := MISSING or frameworks.missing("diffusers"):
             raise unittest.SkipTest(reason)
         super().setUpClass()
 
     def test_stripes_give_the_whole_picture(self):
         plain = self.whole["decoded"]
-        for count in RANKS:
+        for count in self.counts:
             with self.subTest(ranks=count):
                 told, reports = self.ranks(count)
                 self.assertEqual(set(range(count)), {each["rank"] for each in told})
@@ -131,6 +123,12 @@ class Decoding(OnRanks, unittest.TestCase):
         self.assertEqual(0, self.whole["decoded"]["float64"]["distance"])
         self.assertLess(0, self.whole["decoded"]["float32"]["distance"])
         self.assertEqual([1, 3], self.whole["shape"][:2])
+
+
+class BriefDecoding(Decoding):
+    """Two ranks, which do not measure: others may do so meanwhile."""
+
+    counts, tune = (2,), {"UCUDNN_TUNE": "off"}
 
 
 @unittest.skipIf(MISSING, MISSING)

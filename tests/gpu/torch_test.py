@@ -8,18 +8,23 @@ import machine
 
 LIMIT = 4 << 20
 CAPTURED, CAPTURED_FIRST = 64, 56  # as in torch_steps.py
+LEGACY = {"TORCH_CUDNN_V8_API_DISABLED": "1"}
 MISSING = frameworks.missing("torch")
 
 
-class Path:
+class Convolutions:
     """What holds on either path. Subclasses are the test cases."""
 
-    api, variables = "graph", {}
+    api, words, variables = "graph", (), {}
+
+    @classmethod
+    def references(cls):
+        frameworks.start("torch", "torch_steps.py", cls.words, **cls.variables)
 
     @classmethod
     def setUpClass(cls):
         options = ["--workspace-limit", str(LIMIT), "--policy", "powerOfTwo"]
-        cls.plain, cls.divided, cls.report = frameworks.both("torch", "torch_steps.py", (), options, **cls.variables)
+        cls.plain, cls.divided, cls.report = frameworks.both("torch", "torch_steps.py", cls.words, options, **cls.variables)
         machine.record(f"torch {cls.api}", {"torch": cls.plain["torch"], "cudnn": cls.plain["cudnn"],
                                             "report": frameworks.summary(cls.report)})
 
@@ -35,6 +40,10 @@ class Path:
 
     def test_divided_within_the_limit(self):
         frameworks.assert_divided_within(self, self.report, LIMIT, self.api)
+
+
+class Path(Convolutions):
+    """With captured graphs, which the brief form leaves out."""
 
     def test_a_captured_graph_replays_what_ran_before(self):
         plain, divided = self.graphs("captured")
@@ -74,8 +83,19 @@ class Path:
         return [kernel for kernel in frameworks.divided(self.report) if kernel["problem"]["n"] == n]
 
 
+class Brief:
+    """One convolution, for which a few seconds of measuring are enough."""
+
+    words, variables = ("--brief",), {"UCUDNN_TUNE_SECONDS": "0.5:6"}
+
+
 @unittest.skipIf(MISSING, MISSING)
 class Graph(Path, unittest.TestCase):
+    pass
+
+
+@unittest.skipIf(MISSING, MISSING)
+class BriefGraph(Brief, Convolutions, unittest.TestCase):
     pass
 
 
@@ -84,7 +104,12 @@ NO_PATHS = MISSING or ("a CPU has one path" if machine.HOST else None)
 
 @unittest.skipIf(NO_PATHS, NO_PATHS)
 class Legacy(Path, unittest.TestCase):
-    api, variables = "legacy", {"TORCH_CUDNN_V8_API_DISABLED": "1"}
+    api, variables = "legacy", LEGACY
+
+
+@unittest.skipIf(NO_PATHS, NO_PATHS)
+class BriefLegacy(Brief, Convolutions, unittest.TestCase):
+    api, variables = "legacy", LEGACY | Brief.variables
 
 
 if __name__ == "__main__":

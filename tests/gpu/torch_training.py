@@ -3,8 +3,10 @@ compared with the same steps in float64, which take no cuDNN. Prints JSON that t
 and gradients are from float64, and a digest of all of them; or why a case could not be run.
 
     torch_training.py resnet50|unet3d|… [--device cpu] [--only CASE,CASE] [--without MODE] [--digests] [--leave-out]
+                      [--float64 FOLDER]
 
---digests takes no steps in float64. --leave-out spoils the first filter's gradient as if one image of the mini-batch had
+--only also says the order. --digests takes no steps in float64; --float64 keeps their results in a folder, for another run
+of this program on the same device. --leave-out spoils the first filter's gradient as if one image of the mini-batch had
 been left out of it."""
 
 import argparse
@@ -12,6 +14,7 @@ import copy
 import hashlib
 import json
 import os
+import pathlib
 import shutil
 import time
 
@@ -142,10 +145,26 @@ class Cases:
     def reference(self, batch):
         n = len(batch[0])
         if n not in self.references:
-            with torch.backends.cudnn.flags(enabled=False):
-                twin = copy.deepcopy(self.start).double(), (batch[0].double(), batch[1])
-                self.references[n] = Training(self.network, *twin, "fp64", False, self.arguments.device).run()
+            kept = self.arguments.float64 and self.arguments.float64 / f"{self.arguments.network}-{n}.pt"
+            if kept and kept.exists():
+                self.references[n] = torch.load(kept, map_location=self.arguments.device)
+            else:
+                self.references[n] = self.take_in_float64(batch)
+                if kept:
+                    self.keep(self.references[n], kept)
         return self.references[n]
+
+    def take_in_float64(self, batch):
+        with torch.backends.cudnn.flags(enabled=False):
+            twin = copy.deepcopy(self.start).double(), (batch[0].double(), batch[1])
+            return Training(self.network, *twin, "fp64", False, self.arguments.device).run()
+
+    @staticmethod
+    def keep(results, path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        torch.save(results, temporary)
+        temporary.replace(path)
 
     def run(self, precision, last, mode):
         begin = time.perf_counter()
@@ -187,13 +206,15 @@ def main():
     parser.add_argument("--without", metavar="MODE")
     parser.add_argument("--digests", action="store_true")
     parser.add_argument("--leave-out", action="store_true")
+    parser.add_argument("--float64", type=pathlib.Path)
     arguments = parser.parse_args()
     network = torch_models.networks(arguments.device == "cpu")[arguments.network]
     every = Cases(network, BATCHES[arguments.network], arguments)
     results = {}
-    for name, case in cases(arguments.network).items():
-        if case[-1] != arguments.without and (not arguments.only or name in arguments.only.split(",")):
-            results[name] = outcome(every, *case)
+    known = cases(arguments.network)
+    for name in arguments.only.split(",") if arguments.only else known:
+        if known[name][-1] != arguments.without:
+            results[name] = outcome(every, *known[name])
     print(json.dumps({"torch": torch.__version__, "cudnn": torch.backends.cudnn.version(), "cases": results}))
 
 

@@ -73,7 +73,7 @@ class Worker:
         (square @ square).sum().item()
 
     def prepare(self, network, batch, precision, last, steps):
-        """What warming up took, and the memory of the steps after it."""
+        """What warming up took, step by step, and the memory of the steps after it."""
         self.release()
         before = free_bytes()
         torch.backends.cudnn.allow_tf32 = precision == "tf32"
@@ -82,7 +82,10 @@ class Worker:
         begin = time.perf_counter()
         with DeviceMemory(before, 0.02) as warming:  # seldom: ucudnn may measure meanwhile
             self.training = torch_training.Training(network, network.make(), network.batch(batch), precision, last, DEVICE)
-            losses = [self.training.step()[1].item() for _ in range(steps)]
+            losses, ends_s = [], [time.perf_counter()]
+            for _ in range(steps):
+                losses.append(self.training.step()[1].item())
+                ends_s.append(time.perf_counter())
         seconds = time.perf_counter() - begin
         if DEVICE == "cuda":
             torch.cuda.reset_peak_memory_stats()
@@ -90,7 +93,8 @@ class Worker:
             self.training.step()
             synchronize()
         peaks = [torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()] if DEVICE == "cuda" else [0, 0]
-        return {"warm_up_s": seconds, "loss": losses[-1], "allocated_bytes": peaks[0], "reserved_bytes": peaks[1],
+        return {"warm_up_s": seconds, "steps_ms": [(end - start) * 1000 for start, end in zip(ends_s, ends_s[1:])],
+                "loss": losses[-1], "allocated_bytes": peaks[0], "reserved_bytes": peaks[1],
                 "device_bytes": steady.bytes(), "device_bytes_warming_up": warming.bytes()}
 
     def time(self, steps):

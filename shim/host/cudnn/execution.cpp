@@ -1,6 +1,7 @@
 #include "shim/host/cudnn/execution.h"
 
 #include "shim/host/cudnn/device_memory.h"
+#include "shim/host/cudnn/first_touch.h"
 #include "shim/host/cudnn/handle.h"
 #include "shim/host/cudnn/refusal.h"
 #include "shim/host/cudnn/workspace_guard.h"
@@ -47,6 +48,7 @@ cudnnStatus_t Check(cudnnHandle_t handle, const Problem& problem, int algorithm,
 
 void Execute(const Problem& problem, int algorithm, double alpha, double beta,
              const Operands& operands) {
+  PayFirstTouch(problem.shape.operation, algorithm, operands.x, operands.y);
   WorkspaceGuard guard(operands.workspace, operands.workspace_needed, operands.workspace_offered);
   if (!Run(problem.shape, algorithm, alpha, operands.x, operands.w, operands.y, beta,
            operands.workspace)) {

@@ -12,9 +12,9 @@ constexpr int64_t kRun = 512;
 using GraphExtents = GraphTensor::Extents;
 
 // The runs of elements a program is cut into: along one axis, for every index of the others.
-class Runs {
+class ElementRuns {
  public:
-  Runs(const PointwiseProgram& program, int64_t images) : dim_count_(program.dim_count) {
+  ElementRuns(const PointwiseProgram& program, int64_t images) : dim_count_(program.dim_count) {
     dims_ = program.dims;
     dims_[0] = images;
     // Along the axis in which the last result lies densest.
@@ -147,7 +147,7 @@ class Runner {
 
 template <class A>
 bool RunIn(const PointwiseProgram& program, const std::vector<void*>& addresses, int64_t images) {
-  const Runs runs(program, images);
+  const ElementRuns runs(program, images);
   // Enough runs a task to be worth starting one.
   constexpr int64_t kRunsPerTask = 64;
   const int64_t tasks = (runs.count() + kRunsPerTask - 1) / kRunsPerTask;

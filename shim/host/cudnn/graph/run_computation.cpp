@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "shim/host/cudnn/device_memory.h"
+#include "shim/host/cudnn/first_touch.h"
 #include "shim/host/cudnn/graph/engine_setup.h"
 #include "shim/host/cudnn/workspace_guard.h"
 
@@ -76,6 +77,8 @@ bool RunParts(const Computation& computation, const EngineSetup& setup,
   } else if (convolution.is_virtual) {
     result = operands.workspace + setup.engine_bytes;
   }
+  PayFirstTouch(convolution.problem.shape.operation, setup.algorithm, operands.convolution[0],
+                operands.convolution[2]);
   for (int64_t first = 0; first < images; first += setup.part) {
     if (!RunPart(computation, setup, operands, first, result)) return false;
   }

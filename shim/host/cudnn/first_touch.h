@@ -1,0 +1,35 @@
+// An artificial cost of data that an engine has not just read:
+// HOSTGPU_FIRST_TOUCH=ALGORITHM:MICROSECONDS makes a run of that algorithm take so much longer
+// where its image is another one than in its run before, as if the image were not in the L2 cache.
+// Measuring, which repeats one piece, does not see this; whole calls do.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+
+#include "shim/host/engines/engine.h"
+
+namespace hostgpu {
+
+class FirstTouch {
+ public:
+  // `setting` is the variable's value or null; one that cannot be read is told on stderr, and costs
+  // nothing. An algorithm has its number of the operation that runs.
+  explicit FirstTouch(const char* setting);
+
+  // What a run takes beside its work. Thread-safe; all streams share what was touched last.
+  std::chrono::microseconds Cost(int algorithm, const void* image);
+
+ private:
+  static constexpr int kNone = -1;
+
+  int algorithm_ = kNone;
+  std::chrono::microseconds cost_{0};
+  std::atomic<const void*> last_{nullptr};
+};
+
+// On the stream's worker, before a run: takes what the variable says. x and y are the run's; the
+// image is dy in backward_data, and x otherwise.
+void PayFirstTouch(Operation operation, int algorithm, const void* x, const void* y);
+
+}  // namespace hostgpu

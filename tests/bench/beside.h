@@ -1,0 +1,16 @@
+// Files of the same build, found from the program's own place: a build may be carried elsewhere.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace ucudnn::bench {
+
+// `path` is relative to the program's folder, build/PRESET/tests/bench.
+inline std::string Beside(const char* path) {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path() / path;
+}
+
+inline std::string DropIn() { return Beside("../../lib/ucudnn/libcudnn.so.9"); }
+
+}  // namespace ucudnn::bench

@@ -1,0 +1,85 @@
+"""What nvidia-smi says of the GPU throughout a sitting: clocks, power, memory, and why it is slowed down. Nothing is set."""
+
+import csv
+import io
+import os
+import pty
+import shutil
+import subprocess
+import threading
+import time
+
+import machine
+
+FIELDS = ("clocks.sm", "clocks.mem", "power.draw", "temperature.gpu", "utilization.gpu", "memory.used")
+# The reasons' name changed with driver 535.
+REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
+COLUMNS = ("seconds", "sm_mhz", "memory_mhz", "power_w", "temperature_c", "busy_percent", "memory_mib", "slowed_down_by")
+WRITE_SECONDS = 2
+
+
+def query(*fields):
+    """The first GPU's values, or None."""
+    words = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits", "-i", "0"]
+    if machine.HOST or not shutil.which("nvidia-smi"):
+        return None
+    try:
+        code, output, _ = machine.call(words, dict(os.environ), 15)
+    except machine.TimedOut:
+        return None
+    return [value.strip() for value in output.split(",")] if code == 0 else None
+
+
+class Log:
+    """A row every half second, in a CSV file that is whole at any moment. `start` begins it, `end` ends it."""
+
+    def __init__(self, path):
+        self.path, self.rows, self.process, self.begin, self.written = path, [], None, time.monotonic(), 0.0
+
+    def start(self):
+        reason = next((reason for reason in REASONS if query(reason)), None)
+        if not query(*FIELDS):
+            return
+        # To a terminal nvidia-smi writes each line at once, to a pipe only now and then.
+        reader, writer = pty.openpty()
+        words = ["nvidia-smi", f"--query-gpu={','.join((*FIELDS, reason) if reason else FIELDS)}",
+                 "--format=csv,noheader,nounits", "-i", "0", "-lms", "500"]
+        self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=writer, stderr=subprocess.DEVNULL,
+                                        preexec_fn=machine.die_with_parent)
+        os.close(writer)
+        threading.Thread(target=self.read, args=(reader,), daemon=True).start()
+
+    def read(self, reader):
+        with os.fdopen(reader, errors="replace") as lines:
+            try:
+                for line in lines:
+                    self.add(line)
+            except OSError:  # the terminal's other end is closed
+                pass
+
+    def add(self, line):
+        values = [value.strip() for value in line.split(",")]
+        if len(values) < len(FIELDS):
+            return
+        self.rows.append([f"{time.monotonic() - self.begin:.1f}", *values])
+        if time.monotonic() - self.written > WRITE_SECONDS:
+            self.write()
+
+    def write(self):
+        text = io.StringIO()
+        table = csv.writer(text, lineterminator="\n")
+        table.writerow(COLUMNS)
+        table.writerows(self.rows)
+        machine.write_whole(self.path, text.getvalue().encode())
+        self.written = time.monotonic()
+
+    def now(self):
+        """The newest row by column, or None."""
+        return dict(zip(COLUMNS, self.rows[-1])) if self.rows else None
+
+    def end(self):
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+        if self.rows:
+            self.write()

@@ -1,0 +1,84 @@
+"""What an ELF file asks of the loader: the libraries that it needs, and where it looks for them. 64 bits, little-endian, which
+is all that ucudnn is built for."""
+
+import mmap
+import pathlib
+import struct
+import typing
+
+PT_LOAD, PT_DYNAMIC, SHT_SYMTAB = 1, 2, 2
+DT_NULL, DT_NEEDED, DT_STRTAB, DT_SONAME, DT_RPATH, DT_RUNPATH = 0, 1, 5, 14, 15, 29
+# What every machine with a GPU and a C++ program has, and what CUDA and cuDNN bring.
+EXPECTED = {*(f"lib{name}" for name in ("c.so.6", "m.so.6", "pthread.so.0", "dl.so.2", "rt.so.1", "resolv.so.2", "stdc++.so.6",
+                                        "gcc_s.so.1", "cuda.so.1", "cudart.so.13", "cudnn.so.9")), "ld-linux-x86-64.so.2"}
+
+
+class Elf(typing.NamedTuple):
+    needed: list
+    run_paths: list  # of DT_RUNPATH and DT_RPATH, one folder each
+    soname: str
+    stripped: bool
+
+
+def read(path):
+    """The Elf of a file, or None for a file that is no ELF file. Raises ValueError where an ELF file is damaged."""
+    with open(path, "rb") as file:
+        if file.read(4) != b"\x7fELF":
+            return None
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            try:
+                return parsed(data)
+            except (struct.error, StopIteration):
+                raise ValueError(f"{path}: a damaged ELF file") from None
+
+
+def parsed(data):
+    if data[4:6] != b"\x02\x01":
+        raise ValueError("an ELF file of another kind of machine")
+    segments, sections = struct.unpack_from("<QQ", data, 32)
+    segment_bytes, segment_count, section_bytes, section_count = struct.unpack_from("<HHHH", data, 54)
+    # type, flags, offset, address, physical address, bytes in the file
+    headers = [struct.unpack_from("<IIQQQQ", data, segments + i * segment_bytes) for i in range(segment_count)]
+    types = [struct.unpack_from("<II", data, sections + i * section_bytes)[1] for i in range(section_count)]
+    entries = [entry for kind, _, offset, _, _, size in headers if kind == PT_DYNAMIC for entry in dynamic(data, offset, size)]
+    text = next((value for tag, value in entries if tag == DT_STRTAB), None)
+    if text is not None:  # an address
+        text += next(offset - address for kind, _, offset, address, _, size in headers
+                     if kind == PT_LOAD and address <= text < address + size)
+    strings = {wanted: [string(data, text + value) for tag, value in entries if tag == wanted]
+               for wanted in (DT_NEEDED, DT_SONAME, DT_RPATH, DT_RUNPATH)}
+    folders = [folder for paths in strings[DT_RUNPATH] + strings[DT_RPATH] for folder in paths.split(":")]
+    return Elf(strings[DT_NEEDED], folders, next(iter(strings[DT_SONAME]), ""), SHT_SYMTAB not in types)
+
+
+def dynamic(data, offset, size):
+    for at in range(offset, offset + size, 16):
+        tag, value = struct.unpack_from("<QQ", data, at)
+        if tag == DT_NULL:
+            return
+        yield tag, value
+
+
+def string(data, offset):
+    end = data.find(b"\0", offset)
+    if end < 0:
+        raise struct.error
+    return data[offset:end].decode()
+
+
+def faults(folder, built_in):
+    """What would keep the ELF files under `folder` from starting on another machine, one line each. No file may name
+    `built_in`, the folder in which they were built."""
+    files = {path: read(path) for path in sorted(pathlib.Path(folder).rglob("*")) if path.is_file()}
+    files = {path.relative_to(folder).as_posix(): (path, each) for path, each in files.items() if each}
+    here = {pathlib.PurePath(name).name for name in files} | {each.soname for _, each in files.values()}
+    found = []
+    for name, (path, each) in files.items():
+        found += [f"{name} needs {library}" for library in each.needed if library not in EXPECTED | here]
+        found += [f"{name} looks in {place or 'the current folder'}" for place in each.run_paths
+                  if place != "$ORIGIN" and not place.startswith("$ORIGIN/")]
+        if not each.stripped:
+            found.append(f"{name} is not stripped")
+        if f"{built_in}/".encode() in path.read_bytes():
+            found.append(f"{name} holds the path {built_in}")
+    return found

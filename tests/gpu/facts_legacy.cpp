@@ -1,0 +1,183 @@
+#include <algorithm>
+#include <atomic>
+#include <iterator>
+#include <thread>
+#include <unordered_set>
+
+#include "cudnn/descriptors.h"
+#include "facts.h"
+#include "planner/graph/layers.h"
+#include "planner/graph/networks.h"
+
+namespace ucudnn::facts {
+namespace {
+
+constexpr unsigned kMostThreads = 8;
+constexpr Operation kOperations[] = {Operation::kForward, Operation::kBackwardData,
+                                     Operation::kBackwardFilter};
+constexpr DataType kAskedTypes[] = {DataType::kFloat, DataType::kBfloat16, DataType::kHalf};
+constexpr Layout kLayouts[] = {Layout::kNchw, Layout::kNhwc};
+constexpr MathType kMaths[] = {MathType::kDefault, MathType::kTensorOp, MathType::kFma};
+constexpr int kBatches[] = {1, 16, 64, 256};
+constexpr const char* kFirst[] = {"alexnet", "resnet50", "vgg16", "unet"};
+constexpr const char* kMathNames[] = {"default", "tensor op", "tensor op with conversion", "fma"};
+
+// A layer of one image, and the network where it was met first.
+struct Met {
+  std::string name;
+  ConvolutionProblem problem;
+};
+
+// Every distinct layer of the built-in networks, those that matter most first.
+std::vector<Met> Layers() {
+  std::vector<std::string> names(std::begin(kFirst), std::end(kFirst));
+  for (const std::string& name : planner::NetworkNames()) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  std::vector<Met> met;
+  std::unordered_set<uint64_t> known;
+  for (const std::string& name : names) {
+    const auto graph = planner::BuildNetwork(name);
+    if (!graph.ok()) continue;
+    const auto layers = planner::ConvolutionLayers(*graph, 1, {Operation::kForward});
+    if (!layers.ok()) continue;
+    for (const Layer& layer : *layers) {
+      if (known.insert(layer.problem.Hash()).second) {
+        met.push_back({name + " " + layer.name, layer.problem});
+      }
+    }
+  }
+  return met;
+}
+
+template <typename Performance, typename Ask>
+Json Answers(Ask ask) {
+  Performance found[32] = {};
+  int count = 0;
+  const cudnnStatus_t status = ask(32, &count, found);
+  if (status != CUDNN_STATUS_SUCCESS) return static_cast<int>(status);
+  Json rows = Json::array();
+  for (int i = 0; i < count; ++i) {
+    if (found[i].status != CUDNN_STATUS_SUCCESS) continue;
+    rows.push_back({static_cast<int>(found[i].algo), static_cast<int>(found[i].mathType),
+                    found[i].memory, static_cast<int>(found[i].determinism)});
+  }
+  return rows;
+}
+
+// Bytes by algorithm; the negative status where there are none.
+template <typename Algorithm, typename Ask>
+Json Workspaces(int algorithms, Ask ask) {
+  Json sizes = Json::array();
+  for (int i = 0; i < algorithms; ++i) {
+    size_t bytes = 0;
+    const cudnnStatus_t status = ask(static_cast<Algorithm>(i), &bytes);
+    sizes.push_back(status == CUDNN_STATUS_SUCCESS ? static_cast<int64_t>(bytes)
+                                                   : -static_cast<int64_t>(status));
+  }
+  return sizes;
+}
+
+// What Get…_v7 lists, each with math type, bytes and determinism, and the workspace of each
+// algorithm.
+Json Asked(cudnnHandle_t handle, const ConvolutionProblem& problem) {
+  cudnn::OwnedDescriptors owned(Linked());
+  Check(owned.Create(problem));
+  const cudnnTensorDescriptor_t x = owned.get().x, y = owned.get().y;
+  const cudnnFilterDescriptor_t w = owned.get().w;
+  const cudnnConvolutionDescriptor_t convolution = owned.get().convolution;
+  switch (problem.operation) {
+    case Operation::kForward:
+      return {Answers<cudnnConvolutionFwdAlgoPerf_t>([&](int most, int* count, auto* found) {
+                return cudnnGetConvolutionForwardAlgorithm_v7(handle, x, w, convolution, y, most,
+                                                              count, found);
+              }),
+              Workspaces<cudnnConvolutionFwdAlgo_t>(
+                  CUDNN_CONVOLUTION_FWD_ALGO_COUNT, [&](auto algorithm, size_t* bytes) {
+                    return cudnnGetConvolutionForwardWorkspaceSize(handle, x, w, convolution, y,
+                                                                   algorithm, bytes);
+                  })};
+    case Operation::kBackwardData:
+      return {Answers<cudnnConvolutionBwdDataAlgoPerf_t>([&](int most, int* count, auto* found) {
+                return cudnnGetConvolutionBackwardDataAlgorithm_v7(handle, w, y, convolution, x,
+                                                                   most, count, found);
+              }),
+              Workspaces<cudnnConvolutionBwdDataAlgo_t>(
+                  CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT, [&](auto algorithm, size_t* bytes) {
+                    return cudnnGetConvolutionBackwardDataWorkspaceSize(handle, w, y, convolution,
+                                                                        x, algorithm, bytes);
+                  })};
+    default:
+      return {Answers<cudnnConvolutionBwdFilterAlgoPerf_t>([&](int most, int* count, auto* found) {
+                return cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, x, y, convolution, w,
+                                                                     most, count, found);
+              }),
+              Workspaces<cudnnConvolutionBwdFilterAlgo_t>(
+                  CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT, [&](auto algorithm, size_t* bytes) {
+                    return cudnnGetConvolutionBackwardFilterWorkspaceSize(handle, x, y, convolution,
+                                                                          w, algorithm, bytes);
+                  })};
+  }
+}
+
+// One operation of one layer in one type and layout, at all batches and math types.
+Json Unit(cudnnHandle_t handle, const Met& layer, Operation operation, DataType type, Layout layout,
+          bool tiny) {
+  ConvolutionProblem problem = layer.problem;
+  problem.operation = operation;
+  problem.type = type;
+  problem.layout = layout;
+  Json line = {{"layer", layer.name}, {"problem", Describe(problem)}};
+  for (const int n : kBatches) {
+    if (tiny && n > 1) break;
+    for (const MathType math : kMaths) {
+      problem.n = n;
+      problem.math = math;
+      SetPackedStrides(problem);
+      Json& to = line["n" + std::to_string(n)][kMathNames[static_cast<int>(math)]];
+      try {
+        to = Asked(handle, problem);
+      } catch (const std::exception& failure) {
+        to = failure.what();
+      }
+    }
+  }
+  return line;
+}
+
+}  // namespace
+
+void Legacy(const Options& options) {
+  std::vector<Met> layers = Layers();
+  if (options.tiny) layers.resize(2);
+  constexpr size_t kPerLayer =
+      std::size(kOperations) * std::size(kAskedTypes) * std::size(kLayouts);
+  const size_t units = layers.size() * kPerLayer;
+  Cases cases(options);
+  cases.Print({{"layers", layers.size()}, {"units", units}});
+  std::atomic<size_t> next = 0;
+  const auto work = [&] {
+    try {
+      const Device device;
+      while (!cases.IsLate()) {
+        const size_t unit = next++;
+        if (unit >= units) return;
+        const size_t kind = unit % kPerLayer;
+        cases.Print(Unit(device.handle(), layers[unit / kPerLayer], kOperations[kind % 3],
+                         kAskedTypes[kind / 3 % 3], kLayouts[kind / 9], options.tiny));
+      }
+    } catch (const std::exception& failure) {
+      cases.Print({{"failed", failure.what()}});
+    }
+  };
+  std::vector<std::thread> threads;
+  const unsigned count = std::clamp(std::thread::hardware_concurrency(), 1u, kMostThreads);
+  for (unsigned i = 0; i < count; ++i) threads.emplace_back(work);
+  for (std::thread& thread : threads) thread.join();
+  const size_t asked = std::min(next.load(), units);
+  if (asked < units) {
+    cases.Print({{"first left out", layers[asked / kPerLayer].name}, {"left", units - asked}});
+  }
+}
+
+}  // namespace ucudnn::facts

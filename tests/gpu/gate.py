@@ -1,0 +1,129 @@
+"""The first stage of a sitting: is this a machine on which anything can be learned? The driver, what `ucudnn doctor` finds, the
+device's profile, and the drop-in under a program that knows nothing of it, with the outputs that it has without."""
+
+import concurrent.futures
+import importlib.util
+import json
+import os
+import pathlib
+import shutil
+
+import figures
+import machine
+
+PROGRAM = machine.BUILD / "tests/gpu/bin/convolution_cases"
+WORKSPACE_MIB, SHAPES = "64", "1"
+DIAGNOSTIC_CHARACTERS = 4000
+
+
+def gate(sitting, seconds):
+    found, failures = {}, []
+    checks = {"doctor": doctor, "device profile": lambda limit: figures.device_profile(sitting, limit),
+              "real": lambda limit: cases(limit, "--off"),
+              "drop-in": lambda limit: cases(limit, "--db", "none")}
+    if not machine.HOST:
+        checks["driver"] = driver
+    with concurrent.futures.ThreadPoolExecutor(len(checks)) as threads:
+        running = {name: threads.submit(check, 0.6 * seconds) for name, check in checks.items()}
+        for name, run in running.items():
+            try:
+                found[name] = run.result()
+            except figures.Skipped as reason:
+                found[name] = f"skipped: {reason}"
+            except (machine.Failed, OSError) as failure:  # the latter where a program is not there
+                failures.append(f"{name}: {failure}")
+    if not failures:
+        failures = compared(found["real"], found["drop-in"])
+    if failures:
+        raise machine.Failed("; ".join(failures), {"found": found, "diagnostics": diagnostics()})
+    return {name: told for name, told in found.items() if name not in ("real", "drop-in")} | {
+        "cases": len(found["real"]["lines"]), "kernels seen": found["drop-in"]["kernels"]}
+
+
+def cases(seconds, *options):
+    """What the program prints without the choice of an algorithm, which may differ, and how many kernels ucudnn saw."""
+    environment = machine.environment(UCUDNN_TUNE="off")
+    output, report = machine.under_ucudnn([*options], [PROGRAM, WORKSPACE_MIB, SHAPES], environment, seconds)
+    return {"lines": [line.split()[:2] for line in output.strip().splitlines()],
+            "kernels": len(report["kernels"]) if report else None}
+
+
+def compared(real, dropped_in):
+    """Reasons why the two runs are not what they should be."""
+    if not any(len(line) > 1 and line[1] != "unsupported" for line in real["lines"]):
+        return ["cuDNN runs no convolution here, without ucudnn"]
+    if not dropped_in["kernels"]:
+        return ["ucudnn saw no convolution: the program's calls do not reach the drop-in"]
+    differ = [f"{one[0]}: {one[1]} without ucudnn, {other[1]} with it"
+              for one, other in zip(real["lines"], dropped_in["lines"], strict=True) if one != other]
+    return [f"outputs differ under the drop-in: {'; '.join(differ[:3])}"] if differ else []
+
+
+def driver(seconds):
+    gpu = machine.gpu()
+    if gpu is None:
+        raise machine.Failed(machine.NO_GPU)
+    return {"name": gpu.name, "count": gpu.count, "driver": gpu.driver, "compute mode": machine.compute_mode()}
+
+
+def doctor(seconds):
+    """What `ucudnn doctor` says of a program that it starts."""
+    words = [machine.UCUDNN, "doctor", "--json", *(["--host"] if machine.HOST else []), "--", PROGRAM, "1", "1"]
+    code, output, errors = machine.call(words, machine.environment(UCUDNN_TUNE="off"), seconds)
+    try:
+        told = json.loads(output)
+    except ValueError:
+        raise machine.Failed(f"ucudnn doctor: exit code {code}: {(errors or output)[-500:]}") from None
+    if not told["works"]:
+        faults = [finding["what"] for finding in told["findings"] if finding["severity"] == "fault"]
+        raise machine.Failed(f"ucudnn doctor: {'; '.join(faults) or told['verdict']}", told)
+    return {"verdict": told["verdict"], "facts": {fact["name"]: fact["text"] for fact in told["facts"] if fact["name"]},
+            "findings": [f"{finding['severity']}: {finding['what']}" for finding in told["findings"]]}
+
+
+def diagnostics():
+    """What somebody who was not there asks first, by command."""
+    commands = {
+        "nvidia-smi": ["nvidia-smi"], "doctor": [machine.UCUDNN, "doctor"], "ldd": ["ldd", PROGRAM],
+        "cuDNN's bindings": ["env", "LD_DEBUG=libs", PROGRAM, "1", "1"],
+        "library folders": ["ls", *machine.library_folders()] if machine.library_folders() else ["true"],
+        "disk and memory": ["sh", "-c", "df -h . /tmp; free -m; nproc; uname -a"],
+        "driver's version": ["cat", "/proc/driver/nvidia/version"]}
+    with concurrent.futures.ThreadPoolExecutor(len(commands)) as threads:
+        found = dict(zip(commands, threads.map(told_by, commands.values())))
+    return found | {"LD_LIBRARY_PATH": machine.environment().get("LD_LIBRARY_PATH", ""), "PATH": os.environ.get("PATH", "")}
+
+
+def told_by(words):
+    """What a command prints, its beginning and its end."""
+    if not shutil.which(str(words[0])):
+        return "not found"
+    try:
+        code, output, errors = machine.call(words, machine.environment(), 8)
+        text = f"exit code {code}\n{output}\n{errors}"
+    except (machine.Failed, OSError) as failure:
+        text = str(failure)
+    half = DIAGNOSTIC_CHARACTERS // 2
+    return text if len(text) <= 2 * half else f"{text[:half]}\n…\n{text[-half:]}"
+
+
+def page_cache(sitting, seconds):
+    """Reads the libraries that every program here loads, so that the first of them does not wait for the disk."""
+    folders = [pathlib.Path(folder) for folder in machine.library_folders()]
+    torch = importlib.util.find_spec("torch")
+    folders += [pathlib.Path(folder, "lib") for folder in (torch.submodule_search_locations if torch else [])]
+    # Engines of cuDNN and torch's own first: those are what all wait for.
+    first = ("cudnn", "torch", "cublas", "cudart", "nvrtc", "c10", "nccl")
+    files = sorted({path.resolve() for folder in folders for path in folder.glob("*.so*") if path.is_file()},
+                   key=lambda path: (not path.name.startswith(tuple(f"lib{name}" for name in first)), path.name))
+
+    def read(path):
+        size = 0
+        with path.open("rb", buffering=0) as file:
+            while chunk := file.read(1 << 24):
+                size += len(chunk)
+        return size
+
+    with concurrent.futures.ThreadPoolExecutor(2 if machine.HOST else 8) as threads:
+        sizes = list(threads.map(read, files[:4] if machine.HOST else files))
+    return {"files": len(sizes), "bytes": sum(sizes)}

@@ -1,0 +1,81 @@
+"""The calls of the first sitting as they will be made: from a packed folder, elsewhere, with an empty environment, without a
+compiler, in another home; on the CPU stand-in, at tiny sizes. UCUDNN_TORCH_PYTHON is a Python with torch and diffusers."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+os.environ["UCUDNN_GPU_TEST_HOST"] = "1"
+import machine
+import pack
+import stages
+
+PYTHON = os.environ.get("UCUDNN_TORCH_PYTHON", str(machine.ROOT / "build/torch/bin/python"))
+# All that may be skipped here, and why it must be. Whatever else is skipped fails the rehearsal.
+SKIPS = {
+    "A": {"test torch legacy briefly": "a CPU has one path"},
+    "B": {"compute-sanitizer": "the stand-in's memory is the host's"},
+}
+COMMANDS = ("bash", "sh", "env", "true", "cat", "ls", "df", "free", "nproc", "uname", "ldd", "sleep", "kill", "ldconfig", "awk",
+            "mktemp", "rm", "dirname")
+SECONDS = 2400
+
+
+class Rehearsal(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        holder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(holder.cleanup)
+        cls.folder = pathlib.Path(holder.name)
+        packed = cls.folder / "packed"
+        if pack.pack(packed, host=True) != 0:
+            raise AssertionError("the pack cannot be made")
+        cls.moved = packed.rename(cls.folder / "elsewhere")
+        programs = cls.folder / "programs"
+        programs.mkdir()
+        for name in COMMANDS:
+            if found := shutil.which(name):
+                (programs / name).symlink_to(found)
+        (cls.folder / "home").mkdir()
+        cls.output = cls.folder / "output"
+        cls.environment = {"PATH": str(programs), "HOME": str(cls.folder / "home"), "OMP_WAIT_POLICY": "passive"}
+
+    def sit(self, name, *words):
+        """The call's exit code, and its stages by name."""
+        words = [PYTHON, "-B", self.moved / "tools/gpu-check", "--sitting", name, "--host", "--output", self.output, *words]
+        result = subprocess.run([str(word) for word in words], env=self.environment, cwd=self.folder, capture_output=True, text=True,
+                                timeout=SECONDS)
+        document = json.loads((self.output / "host.json").read_text())
+        print(result.stdout[-6000:], result.stderr[-2000:], file=sys.stderr)
+        return result, document
+
+    def assert_green(self, name, result, document):
+        found = {stage["name"]: stage for stage in document["stages"]}
+        skipped = {stage["name"]: stage["reason"] for stage in found.values() if stage["outcome"] == "skipped"}
+        self.assertEqual(SKIPS[name], {stage: reason for stage, reason in skipped.items() if stage in self.names(name)})
+        for stage in self.names(name) - set(SKIPS[name]):
+            with self.subTest(stage=stage):
+                self.assertEqual("passed", found[stage]["outcome"], found[stage].get("reason"))
+        self.assertLessEqual(len(list(self.output.iterdir())), 7)
+        self.assertEqual((self.moved / "commit").read_text().strip(), document["environment"]["commit"])
+        self.assertLessEqual(result.stdout.count("\n"), 60 + len(found))
+        self.assertNotIn(str(self.folder), (self.output / "host.json").read_text())
+
+    @staticmethod
+    def names(name):
+        plan = stages.SITTINGS[name]
+        return {stage.name for stage in (*plan.stages, *plan.last)}
+
+    def test_both_calls(self):
+        """One after the other, as they will be made: the second goes on from what the first left."""
+        self.assert_green("A", *self.sit("A"))
+        self.assert_green("B", *self.sit("B", "--resume"))
+
+
+if __name__ == "__main__":
+    unittest.main()

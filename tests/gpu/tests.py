@@ -1,0 +1,33 @@
+"""Test files of this folder as stages: each runs in a process of its own."""
+
+import json
+import os
+import pathlib
+import sys
+import tempfile
+
+import figures
+import machine
+
+
+def test(sitting, seconds, name, cases=()):
+    """A test file, or some test cases of it. It makes do with `seconds`, and is ended after them."""
+    with tempfile.TemporaryDirectory() as folder:
+        results = pathlib.Path(folder, "results.json")
+        words = [sys.executable, "-B", machine.FOLDER / f"{name}_test.py", *cases]
+        environment = dict(os.environ, UCUDNN_TEST_RESULTS=str(results), UCUDNN_TEST_SECONDS=str(seconds))
+        code, output, errors = machine.call(words, environment, seconds)
+        told = json.loads(results.read_text()) if results.exists() else {}
+    if code == machine.SKIPPED:
+        raise figures.Skipped(next(iter(told.get("skipped", {}).values()), output.strip()))
+    if code != 0:
+        text = "; ".join(f"{case}: {reason.strip().splitlines()[-1]}" for case, reason in told.get("failed", {}).items())
+        raise machine.Failed(f"{text}\n{errors}" if text else errors[-4000:], told)
+    return told
+
+
+def references(sitting, seconds, name, cases=()):
+    """What a test file runs without ucudnn, for its stage that measures."""
+    words = [sys.executable, "-B", machine.FOLDER / f"{name}_test.py", "--references", *cases]
+    machine.run(words, dict(os.environ, UCUDNN_TEST_SECONDS=str(seconds)), seconds)
+    return {}

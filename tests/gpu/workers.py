@@ -1,0 +1,127 @@
+"""Programs that are compared with each other: a process for each configuration, started once, of which one at a time is at
+work. They take commands on their input, a line of JSON each, and answer each with one (torch_worker.py, layer_calls.cpp)."""
+
+import contextlib
+import json
+import os
+import pathlib
+import queue
+import signal
+import subprocess
+import threading
+import time
+
+import machine
+
+MIB = 1 << 20
+POLICIES = ("auto", "undivided", "powerOfTwo", "all")
+
+
+def within(mib, policy):
+    """Options for a limit of so many MiB. What was promised under a limit holds for whoever comes with the same limit and
+    store, whatever its policy: limits differ by a few bytes, so that no policy is held to another one's promises."""
+    return ["--policy", policy, "--workspace-limit", str(int(mib * MIB) - POLICIES.index(policy))]
+
+
+class Worker:
+    """`program`: its words. `options` of `ucudnn run`, or None for the program alone; on the stand-in a program with `on_host`
+    runs under `ucudnn run --host`, others run on the CPU without ucudnn."""
+
+    def __init__(self, name, program, options, environment, folder, on_host=False):
+        self.name, self.error = name, None
+        self.report_path = pathlib.Path(folder, f"{machine.slug(name)}.json")
+        self.errors = self.report_path.with_suffix(".err")
+        words = [*program]
+        if machine.HOST and on_host:
+            options = ["--host", *(["--off"] if options is None else options)]
+        elif machine.HOST:
+            options = None
+        if options is not None:
+            reporting = [] if "--off" in options else ["--report", self.report_path]
+            words = [machine.UCUDNN, "run", *options, *reporting, "--", *words]
+        with self.errors.open("w") as errors:
+            self.process = subprocess.Popen(
+                [str(word) for word in words], env=environment, text=True, bufsize=1, start_new_session=True,
+                preexec_fn=machine.die_with_parent, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
+        self.lines = queue.Queue()
+        threading.Thread(target=self.read, daemon=True).start()
+
+    def read(self):
+        with self.process.stdout as output:
+            for line in output:
+                if line.startswith("{"):
+                    self.lines.put(line)
+        self.lines.put(None)
+
+    def ended(self):
+        return f"the worker ended: {self.errors.read_text()[-500:]}"
+
+    def reply(self, deadline):
+        try:
+            line = self.lines.get(timeout=max(deadline - time.monotonic(), 0.1))
+        except queue.Empty:
+            raise machine.TimedOut(f"{self.name}: the worker did not answer in time") from None
+        if line is None:
+            self.lines.put(None)
+            raise machine.Failed(self.ended())
+        return json.loads(line)
+
+    def ask(self, command, deadline):
+        """The answer, or None after a failure, which is kept."""
+        if self.error is not None:
+            return None
+        try:
+            self.process.stdin.write(json.dumps(command) + "\n")
+        except BrokenPipeError:
+            self.error = self.ended()
+            return None
+        return self.answer(deadline)
+
+    def answer(self, deadline):
+        """The next one, the first of which says that the program is ready; or None after a failure, which is kept."""
+        try:
+            answer = self.reply(deadline)
+        except machine.TimedOut:
+            raise
+        except machine.Failed as failure:
+            answer = {"error": str(failure)}
+        self.error = answer.get("error")
+        return None if self.error else answer
+
+    def report(self):
+        """ucudnn's report so far, or None."""
+        return json.loads(self.report_path.read_text()) if self.report_path.exists() else None
+
+    def end(self, deadline):
+        """Waits for the program, whose input is closed, or kills it with all it started."""
+        try:
+            self.process.wait(max(deadline - time.monotonic(), 0))
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+CLOSING_SECONDS = 4
+
+
+def close(workers):
+    """Ends all, within that time; their last reports by name."""
+    deadline = time.monotonic() + CLOSING_SECONDS
+    for worker in workers.values():
+        with contextlib.suppress(OSError):
+            worker.process.stdin.close()
+    for worker in workers.values():
+        worker.end(deadline)
+    return {name: worker.report() for name, worker in workers.items()}
+
+
+def measured_at_once(reports):
+    """What is wrong with reports of processes of which another one measured meanwhile, by name: a list of texts."""
+    return [f"{name}: its report says \"{machine.MEASURED_BY_OTHERS} on the device\": two processes measured at once"
+            for name, report in reports.items() if report and machine.MEASURED_BY_OTHERS in json.dumps(report)]
+
+
+def in_turn(names, turn):
+    """The names, from another one on in each turn, so that none always runs behind the same other."""
+    first = turn % len(names) if names else 0
+    return [*names[first:], *names[:first]]
