@@ -30,6 +30,12 @@ def query(*fields):
     return [value.strip() for value in output.split(",")] if code == 0 else None
 
 
+def driver():
+    """The driver's own version, as 580.95.05, or None."""
+    values = query("driver_version")
+    return values[0] if values else None
+
+
 class Log:
     """A row every half second, in a CSV file that is whole at any moment. `start` begins it, `end` ends it."""
 
@@ -41,7 +47,10 @@ class Log:
         if not query(*FIELDS):
             return
         # To a terminal nvidia-smi writes each line at once, to a pipe only now and then.
-        reader, writer = pty.openpty()
+        try:
+            reader, writer = pty.openpty()
+        except OSError:  # a machine without terminals
+            reader, writer = os.pipe()
         words = ["nvidia-smi", f"--query-gpu={','.join((*FIELDS, reason) if reason else FIELDS)}",
                  "--format=csv,noheader,nounits", "-i", "0", "-lms", "500"]
         self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=writer, stderr=subprocess.DEVNULL,

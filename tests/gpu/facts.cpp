@@ -4,12 +4,20 @@
 //   facts COMMAND [--tiny] [--seconds S] [--first CASE] [--profile FILE.json]
 //
 // plans      which engines, knobs, notes and workspaces the heuristics give for 60 graphs
+//
 // legacy     what cudnnGetConvolution…Algorithm_v7 and …WorkspaceSize say of the built-in networks
+//
 // kernels    the kernels of plans, from captures; nothing runs
+//
 // launches   the first ten launches of 20 plans in a new process
-// sweep      a batch in pieces of 1, 2, 4, … images, on the same images again and again, and on
-// others tiles      one large image whole and in parts that are views of it repeat     one kernel
-// 50 times copy       copies from device memory to device memory
+//
+// sweep      a batch in pieces of 1, 2, 4, … images, hot on the same ones and cold on others
+//
+// tiles      one large image whole and in parts that are views of it
+//
+// repeat     one kernel 50 times
+//
+// copy       copies from device memory to device memory
 //
 // With --profile, plans and tiles say what holds for the described device: there need be none.
 //

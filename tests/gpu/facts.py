@@ -408,7 +408,7 @@ def ceilings(sitting, seconds):
             figures |= {f"{name}_tflops": product["tflops"] for name, product in told.cases["gemm"].items()}
         except machine.Failed as failure:
             told.cases["gemm"] = {"failed": str(failure)}
-    figures["sentences"] = [", ".join(f"{name} {value:.0f}" for name, value in figures.items() if value)]
+    figures["sentences"] = [", ".join(f"{name} {value:.3g}" for name, value in figures.items() if value)]
     return finished(sitting, "ceilings", told, figures)
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import shutil
+import time
 
 import figures
 import machine
@@ -31,7 +32,7 @@ def gate(sitting, seconds):
             except figures.Skipped as reason:
                 found[name] = f"skipped: {reason}"
             except (machine.Failed, OSError) as failure:  # the latter where a program is not there
-                failures.append(f"{name}: {failure}")
+                failures.append(f"{name}: {failure.args[0] if isinstance(failure, machine.Failed) else failure}")
     if not failures:
         failures = compared(found["real"], found["drop-in"])
     if failures:
@@ -107,23 +108,29 @@ def told_by(words):
     return text if len(text) <= 2 * half else f"{text[:half]}\n…\n{text[-half:]}"
 
 
+READING_SECONDS = 20  # then what waits for it begins, also where the disk is slow
+
+
 def page_cache(sitting, seconds):
     """Reads the libraries that every program here loads, so that the first of them does not wait for the disk."""
+    deadline = time.monotonic() + min(READING_SECONDS, seconds)
     folders = [pathlib.Path(folder) for folder in machine.library_folders()]
-    torch = importlib.util.find_spec("torch")
+    torch, nvidia = importlib.util.find_spec("torch"), importlib.util.find_spec("nvidia")
     folders += [pathlib.Path(folder, "lib") for folder in (torch.submodule_search_locations if torch else [])]
-    # Engines of cuDNN and torch's own first: those are what all wait for.
+    folders += [path for root in (nvidia.submodule_search_locations if nvidia else []) for path in pathlib.Path(root).glob("*/lib")]
+    # Engines of cuDNN and torch's own first: those are what all wait for. A toolkit's come last: wheels have most of the same.
     first = ("cudnn", "torch", "cublas", "cudart", "nvrtc", "c10", "nccl")
-    files = sorted({path.resolve() for folder in folders for path in folder.glob("*.so*") if path.is_file()},
-                   key=lambda path: (not path.name.startswith(tuple(f"lib{name}" for name in first)), path.name))
+    files = sorted({path.resolve() for folder in folders for path in folder.glob("*.so*") if path.is_file()}, key=lambda path: (
+        nvidia is not None and path.is_relative_to("/usr/local"), not path.name.startswith(tuple(f"lib{name}" for name in first)),
+        path.name))
 
     def read(path):
         size = 0
         with path.open("rb", buffering=0) as file:
-            while chunk := file.read(1 << 24):
+            while time.monotonic() < deadline and (chunk := file.read(1 << 24)):
                 size += len(chunk)
         return size
 
     with concurrent.futures.ThreadPoolExecutor(2 if machine.HOST else 8) as threads:
         sizes = list(threads.map(read, files[:4] if machine.HOST else files))
-    return {"files": len(sizes), "bytes": sum(sizes)}
+    return {"files": sum(size > 0 for size in sizes), "of": len(files), "bytes": sum(sizes)}

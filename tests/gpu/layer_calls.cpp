@@ -316,6 +316,8 @@ class LegacyKernel {
     Check(cudnnGetConvolutionForwardWorkspaceSize(handle, x_, w_, convolution_, y_, kAlgorithm,
                                                   &workspace_bytes_),
           "asking for the workspace");
+    // A piece may need more than the whole: it has other tiles.
+    workspace_bytes_ = std::max(workspace_bytes_, kLeastWorkspaceBytes);
     operands_.Reserve(layer.dtype, layer.RoomFor(layer.x) + layer.RoomFor(layer.w),
                       layer.RoomFor(layer.y));
     operands_.Allocate();
@@ -342,6 +344,7 @@ class LegacyKernel {
 
  private:
   static constexpr auto kAlgorithm = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
+  static constexpr size_t kLeastWorkspaceBytes = size_t{1} << 20;
   static int Dim(const Tensor& tensor, int axis) { return static_cast<int>(tensor.dims[axis]); }
 
   const cudnnHandle_t handle_;

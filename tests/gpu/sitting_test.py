@@ -2,6 +2,8 @@
 files are whole whenever it is killed. The stages are this file's own, but for the tables of tests/gpu/stages.py."""
 
 import csv
+import importlib.machinery
+import importlib.util
 import json
 import os
 import pathlib
@@ -222,6 +224,30 @@ class Resumed(Case):
                 again = self.run_stages(stage("a", "fails"), earlier=earlier, environment=environment)
                 self.assertEqual(("failed", "failed"), (again["a"]["outcome"], again["b"]["outcome"]))
         self.assertEqual(["b"], sitting.Results(self.output / "x.json", {}, earlier).failed_before())
+
+
+class Chosen(unittest.TestCase):
+    def chosen(self, *words, earlier=None):
+        loader = importlib.machinery.SourceFileLoader("gpu_check", str(machine.ROOT / "tools/gpu-check"))
+        command = importlib.util.module_from_spec(importlib.util.spec_from_loader("gpu_check", loader))
+        loader.exec_module(command)
+        command.stages, command.machine = stages, machine
+        arguments = command.parse([*words, "--output", "/nowhere"])
+        return [each.name for each in command.chosen(arguments, "x", sitting.Results(pathlib.Path("/nowhere/x.json"), {}, earlier))[1]]
+
+    def test_the_second_call_repeats_behind_the_gate_what_failed_in_the_first(self):
+        outcomes = {"test capture": "failed", "test nccl": "passed", "test memory briefly": "running", "a stage of another day": "failed"}
+        earlier = {"stages": [{"name": name, "outcome": outcome} for name, outcome in outcomes.items()]}
+        first = self.chosen("--sitting", "B", "--resume")
+        repeated = self.chosen("--sitting", "B", "--resume", earlier=earlier)
+        self.assertEqual(["page cache", "versions", GATE, "test capture", "test memory briefly"], repeated[:5])
+        self.assertEqual(first[3:], repeated[5:])
+        self.assertNotIn("test capture", self.chosen("--sitting", "A", earlier=earlier)[:4])
+
+    def test_what_needs_another_stage_is_repeated_with_it(self):
+        earlier = {"stages": [{"name": "test differential engines", "outcome": "failed"}]}
+        repeated = self.chosen("--sitting", "B", "--resume", earlier=earlier)
+        self.assertLess(repeated.index("test differential measured"), repeated.index("test differential engines"))
 
 
 class Killed(unittest.TestCase):

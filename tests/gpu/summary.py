@@ -13,8 +13,12 @@ def first_line(stage):
     return lines[0].strip() if lines else "no reason is given"
 
 
+class Sentence(str):
+    """Of a headline: its figures are told whole."""
+
+
 def shortened(text):
-    return text if len(text) <= WIDTH else text[:WIDTH - 1] + "…"
+    return text if len(text) <= WIDTH or isinstance(text, Sentence) else text[:WIDTH - 1] + "…"
 
 
 def machine_lines(document):
@@ -45,7 +49,7 @@ def lines(document):
         told.append(f"not run: {', '.join(stage['name'] for stage in by_outcome['not run'])}")
     for stage in stages:
         figures = stage.get("figures") or {}
-        told += [f"{stage['name']}: {sentence}" for sentence in figures.get("sentences", [])]
+        told += [Sentence(f"{stage['name']}: {sentence}") for sentence in figures.get("sentences", [])]
         findings = figures.get("findings", [])
         told += [f"{stage['name']}: {len(findings)} findings, the first: {findings[0]}"] if findings else []
     if by_outcome["passed"]:

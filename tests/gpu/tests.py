@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import sys
 import tempfile
 
@@ -21,7 +22,8 @@ def test(sitting, seconds, name, cases=()):
     if code == machine.SKIPPED:
         raise figures.Skipped(next(iter(told.get("skipped", {}).values()), output.strip()))
     if code != 0:
-        text = "; ".join(f"{case}: {reason.strip().splitlines()[-1]}" for case, reason in told.get("failed", {}).items())
+        name_of = lambda case: re.sub(r" \(__main__\.[^)]*\)", "", case)  # unittest says it twice
+        text = "; ".join(f"{name_of(case)}: {reason.strip().splitlines()[-1]}" for case, reason in told.get("failed", {}).items())
         raise machine.Failed(f"{text}\n{errors}" if text else errors[-4000:], told)
     return told
 
