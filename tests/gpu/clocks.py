@@ -14,7 +14,7 @@ import machine
 FIELDS = ("clocks.sm", "clocks.mem", "power.draw", "temperature.gpu", "utilization.gpu", "memory.used")
 # The reasons' name changed with driver 535.
 REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
-COLUMNS = ("seconds", "sm_mhz", "memory_mhz", "power_w", "temperature_c", "busy_percent", "memory_mib", "slowed_down_by")
+COLUMNS = ("sitting", "seconds", "sm_mhz", "memory_mhz", "power_w", "temperature_c", "busy_percent", "memory_mib", "slowed_down_by")
 WRITE_SECONDS = 2
 
 
@@ -37,10 +37,13 @@ def driver():
 
 
 class Log:
-    """A row every half second, in a CSV file that is whole at any moment. `start` begins it, `end` ends it."""
+    """A row every half second, behind those of earlier sittings, in a CSV file that is whole at any moment. `start` begins it,
+    `end` ends it."""
 
-    def __init__(self, path):
-        self.path, self.rows, self.process, self.begin, self.written = path, [], None, time.monotonic(), 0.0
+    def __init__(self, path, sitting):
+        self.path, self.sitting, self.process, self.begin, self.written = path, sitting, None, time.monotonic(), 0.0
+        self.rows = list(csv.reader(path.open(newline="")))[1:] if path.exists() else []
+        self.before = len(self.rows)
 
     def start(self):
         reason = next((reason for reason in REASONS if query(reason)), None)
@@ -70,7 +73,7 @@ class Log:
         values = [value.strip() for value in line.split(",")]
         if len(values) < len(FIELDS):
             return
-        self.rows.append([f"{time.monotonic() - self.begin:.1f}", *values])
+        self.rows.append([self.sitting, f"{time.monotonic() - self.begin:.1f}", *values])
         if time.monotonic() - self.written > WRITE_SECONDS:
             self.write()
 
@@ -84,11 +87,11 @@ class Log:
 
     def now(self):
         """The newest row by column, or None."""
-        return dict(zip(COLUMNS, self.rows[-1])) if self.rows else None
+        return dict(zip(COLUMNS[1:], self.rows[-1][1:])) if len(self.rows) > self.before else None
 
     def end(self):
         if self.process:
             self.process.kill()
             self.process.wait()
-        if self.rows:
+        if len(self.rows) > self.before:
             self.write()

@@ -34,6 +34,7 @@ H200 = {"maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 
         "deviceName": "NVIDIA H200"}
 PROFILES = {"h200": H200, "h100": H200 | {"totalGlobalMem": 85000000000, "memoryBusWidth": 5120,
                                           "deviceName": "NVIDIA H100 80GB HBM3"}}
+MOST_BYTES = 5 << 20  # of all facts, compressed
 MODES = ("A", "B", "fallback")
 BROKEN = 3           # exit code of facts.cpp: its other cases need another process
 MOST_RESTARTS = 3
@@ -139,7 +140,10 @@ def keep(sitting, part, value):
                 document = earlier
         document["parts"][part] = value
         text = json.dumps(document, separators=(",", ":")).encode()
-        machine.write_whole(path, gzip.compress(text, 6, mtime=0))
+        packed = gzip.compress(text, 6, mtime=0)
+        if len(packed) > MOST_BYTES:
+            raise machine.Failed(f"with {part} the facts take {len(packed)} bytes, more than {MOST_BYTES}")
+        machine.write_whole(path, packed)
 
 
 def finished(sitting, part, told, figures, **more):

@@ -17,7 +17,8 @@ constexpr Operation kOperations[] = {Operation::kForward, Operation::kBackwardDa
                                      Operation::kBackwardFilter};
 constexpr DataType kAskedTypes[] = {DataType::kFloat, DataType::kBfloat16, DataType::kHalf};
 constexpr Layout kLayouts[] = {Layout::kNchw, Layout::kNhwc};
-constexpr MathType kMaths[] = {MathType::kDefault, MathType::kTensorOp, MathType::kFma};
+constexpr MathType kMaths[] = {MathType::kDefault, MathType::kTensorOp, MathType::kFma,
+                               MathType::kTensorOpAllowConversion};
 constexpr int kBatches[] = {1, 16, 64, 256};
 constexpr const char* kFirst[] = {"alexnet", "resnet50", "vgg16", "unet"};
 constexpr const char* kMathNames[] = {"default", "tensor op", "tensor op with conversion", "fma"};

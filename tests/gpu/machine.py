@@ -79,14 +79,16 @@ def compute_mode():
 
 @functools.cache
 def library_folders():
-    """Folders that programs linked with CUDA need on LD_LIBRARY_PATH: none where the loader knows them, else those of
-    NVIDIA's wheels or of a toolkit."""
+    """Folders that programs linked with CUDA need on LD_LIBRARY_PATH: those of NVIDIA's wheels where this Python has them, since
+    its frameworks take them, too; none where the loader knows the libraries; else those of the build or of a toolkit."""
+    spec = importlib.util.find_spec("nvidia")
+    wheels = [f for root in (spec.submodule_search_locations if spec else []) for f in sorted(glob.glob(f"{root}/*/lib"))]
+    if not HOST and any(glob.glob(f"{folder}/libcudnn.so.9") for folder in wheels):
+        return wheels
     known = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True).stdout if shutil.which("ldconfig") else ""
     if "libcudnn.so.9" in known and "libcudart.so.13" in known:
         return []
-    spec = importlib.util.find_spec("nvidia")
-    folders = [f for root in (spec.submodule_search_locations if spec else []) for f in sorted(glob.glob(f"{root}/*/lib"))]
-    folders += sorted(glob.glob(f"{ROOT}/build/deps/nvidia/*/lib"))
+    folders = wheels + sorted(glob.glob(f"{ROOT}/build/deps/nvidia/*/lib"))
     for root in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"):
         folders += [f"{root}/lib64", f"{root}/lib"] if root else []
     return [f for f in folders if os.path.isdir(f)]

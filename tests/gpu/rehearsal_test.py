@@ -21,6 +21,29 @@ SKIPS = {"A": {"test torch legacy briefly": "a CPU has one path"}, "B": {}}
 COMMANDS = ("bash", "sh", "env", "true", "cat", "ls", "df", "free", "nproc", "uname", "ldd", "sleep", "kill", "ldconfig", "awk",
             "mktemp", "rm", "dirname")
 SECONDS = 2400
+# A call of its own whose stages hang and crash, with one behind them that passes; run in the packed folder.
+FAULTY = """
+import importlib.machinery, importlib.util, os, sys
+os.environ["UCUDNN_GPU_TEST_HOST"] = "1"
+loader = importlib.machinery.SourceFileLoader("gpu_check", sys.argv[1])
+command = importlib.util.module_from_spec(importlib.util.spec_from_loader("gpu_check", loader))
+loader.exec_module(command)
+sys.path.insert(0, os.path.join(os.path.dirname(sys.argv[1]), "../tests/gpu"))
+import stages
+stages.SITTINGS["A"] = stages.Plan(150, (*stages.BEGIN, stages.Stage("hangs", stages.FREE, 1, 0.4, "a fault", ("faulty.hangs",)),
+    stages.Stage("crashes", stages.FREE, 1, 9, "a fault", ("faulty.crashes",)), stages.EVERY["test nccl"]))
+sys.argv[1:] = ["--sitting", "A", "--host", "--output", sys.argv[2]]
+sys.exit(command.main())
+"""
+FAULTS = """
+import os, signal, time
+
+def hangs(sitting, seconds):
+    time.sleep(600)
+
+def crashes(sitting, seconds):
+    os.kill(os.getpid(), signal.SIGSEGV)
+"""
 
 
 class Rehearsal(unittest.TestCase):
@@ -62,6 +85,17 @@ class Rehearsal(unittest.TestCase):
         self.assertEqual((self.moved / "commit").read_text().strip(), document["environment"]["commit"])
         self.assertLessEqual(result.stdout.count("\n"), 60 + len(found))
         self.assertNotIn(str(self.folder), (self.output / "host.json").read_text())
+
+    def test_a_stage_that_hangs_and_one_that_crashes_cost_the_others_nothing(self):
+        (self.folder / "faulty.py").write_text(FAULTS)
+        words = [PYTHON, "-B", "-c", FAULTY, str(self.moved / "tools/gpu-check"), str(self.folder / "faults")]
+        result = subprocess.run(words, env=self.environment | {"PYTHONPATH": str(self.folder)}, cwd=self.folder, capture_output=True,
+                                text=True, timeout=SECONDS)
+        found = {stage["name"]: stage for stage in json.loads((self.folder / "faults/host.json").read_text())["stages"]}
+        self.assertEqual((1, "cut", "failed", "passed"), (result.returncode, *(
+            found[name]["outcome"] for name in ("hangs", "crashes", "test nccl"))), result.stderr)
+        self.assertIn("was ended by signal 11", found["crashes"]["reason"])
+        self.assertIn("FAILED crashes: the stage's process was ended by signal 11", result.stdout)
 
     @staticmethod
     def names(name):

@@ -114,7 +114,7 @@ REPEATS = {when: fact(f"one kernel, {when}", ALONE, 3, 20, REPEAT_GUARDS, "repea
 
 def measured(name, limit, guards, function, *arguments, needs=()):
     """A stage of the long forms that records times."""
-    return Stage(name, ALONE, limit / 2, limit, guards, (f"figures.{function}", *arguments), needs)
+    return Stage(name, ALONE, limit / 4, limit, guards, (f"figures.{function}", *arguments), needs)
 
 
 def long_test(name, limit, guards, file, *cases, lane=MEASURES, needs=(), seconds=None):
