@@ -403,7 +403,7 @@ def ceilings(sitting, seconds):
     figures = {"copy_gb_per_s": told.cases.get("copy", {}).get("gb_per_s")}
     reason = versions.missing("torch")
     if reason:
-        told.not_run.append(f"gemm: {reason}")
+        figures["gemm"] = reason
     else:
         left = max(seconds - (time.monotonic() - begin) - 1, 1)
         words = [sys.executable, "-B", __file__, "gemm", GEMM_SIZE, "cpu" if machine.HOST else "cuda"]
@@ -412,7 +412,7 @@ def ceilings(sitting, seconds):
             figures |= {f"{name}_tflops": product["tflops"] for name, product in told.cases["gemm"].items()}
         except machine.Failed as failure:
             told.cases["gemm"] = {"failed": str(failure)}
-    figures["sentences"] = [", ".join(f"{name} {value:.3g}" for name, value in figures.items() if value)]
+    figures["sentences"] = [", ".join(f"{name} {value:.3g}" for name, value in figures.items() if isinstance(value, float))]
     return finished(sitting, "ceilings", told, figures)
 
 

@@ -125,7 +125,7 @@ TRAINING = "rounding of the device's engines in this type and layout, against fl
 COMPILED = "convolutions beside kernels that Triton compiles there"
 LONG_TESTS = (
     long_test("alexnet", 120, "algorithms and workspaces of the device", "alexnet"),
-    long_test("differential", 240, "an engine whose pieces are wrong on the device alone", "differential"),
+    long_test("differential", 240, "an engine whose pieces are wrong on the device alone", "differential", "Measured", "Engines"),
     long_test("profile", 30, "a profile's fields", "profile", lane=FREE),
     long_test("trace", 30, "names that this cuDNN exports", "trace", lane=FREE),
     long_test("spatial programs", 420, "events and copies between processes that share a device", "spatial", "Networks", "Plans"),
