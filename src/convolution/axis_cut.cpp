@@ -19,12 +19,18 @@ std::string PartOf(size_t part, size_t parts) {
 Status CheckPad(char axis, const SlidingWindow& window) {
   const int64_t extent = window.Extent();
   if (extent - window.stride <= 2 * window.pad && 2 * window.pad <= extent - 1) return Status::Ok();
+  const int64_t least = std::max<int64_t>(0, extent - window.stride + 1) / 2;
+  const int64_t most = (extent - 1) / 2;
+  const std::string pad =
+      least > most    ? "no pad"
+      : least == most ? "a pad of " + std::to_string(most)
+                      : "a pad from " + std::to_string(least) + " to " + std::to_string(most);
+  const bool is_small = 2 * window.pad < extent - window.stride;
   return Refused(axis, "windows of extent " + std::to_string(extent) + " and stride " +
-                           std::to_string(window.stride) + " go on across a cut where twice the " +
-                           "pad is from " +
-                           std::to_string(std::max<int64_t>(0, extent - window.stride)) + " to " +
-                           std::to_string(extent - 1) + ", but the pad is " +
-                           std::to_string(window.pad));
+                           std::to_string(window.stride) + " go on across a cut with " + pad +
+                           ", not with " + std::to_string(window.pad) + ": " +
+                           (least > most ? "leave this axis uncut" : "set such a pad") +
+                           (is_small ? ", or use ucudnn.spatial.convert (PyTorch)" : ""));
 }
 
 }  // namespace

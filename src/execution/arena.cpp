@@ -83,6 +83,7 @@ void Arena::Free(Unwanted unwanted) {
 }
 
 bool Arena::IsIdle(const Block& block) const {
+  if (IsLeft(block)) return true;
   if (block.use != Use::kStream || block.loans > 0 || block.lost) return false;
   // An owner that remembers its segment may use it without a word.
   if (fixed_ && !block.given_up) return false;
@@ -162,6 +163,8 @@ size_t Arena::Soon(const ArenaOwner& owner) {
 
 size_t Arena::Available(const ArenaOwner& owner) {
   MutexLock lock(mutex_);
+  // What graphs had beyond the limit would keep all others out.
+  MakeRoom(1, [](const Block& block) { return block.use != Use::kCapture; });
   return std::max(Own(owner), Soon(owner) + (IsShort() ? 0 : Left()));
 }
 
@@ -295,19 +298,26 @@ Arena::Block* Arena::FindCaptured(uint64_t capture, const ArenaOwner& owner, siz
   return block == blocks_.end() ? nullptr : &*block;
 }
 
-Arena::Segment Arena::TakeForCapture(uint64_t capture, const ArenaOwner& owner, size_t bytes) {
+Arena::Segment Arena::GiveToCapture(Block& block, const cuda::Capture& capture,
+                                    const ArenaOwner& owner) {
+  block.graph_ended = cuda::EndOf(driver_, capture.graph);
+  block.use = Use::kCapture;
+  block.capture = capture.number;
+  block.owner = owner;
+  return block.segment;
+}
+
+Arena::Segment Arena::TakeForCapture(const cuda::Capture& capture, const ArenaOwner& owner,
+                                     size_t bytes) {
   MutexLock lock(mutex_);
-  if (const Block* const own = FindCaptured(capture, owner, bytes)) return own->segment;
+  if (const Block* const own = FindCaptured(capture.number, owner, bytes)) return own->segment;
   Block* smallest = nullptr;
   for (Block& block : blocks_) {
-    if (block.segment.bytes < bytes || block.use != Use::kReady) continue;
+    const bool is_ready = block.use == Use::kReady || IsLeft(block);
+    if (block.segment.bytes < bytes || !is_ready) continue;
     if (smallest == nullptr || block.segment.bytes < smallest->segment.bytes) smallest = &block;
   }
-  if (smallest == nullptr) return {};
-  smallest->use = Use::kCapture;
-  smallest->capture = capture;
-  smallest->owner = owner;
-  return smallest->segment;
+  return smallest == nullptr ? Segment() : GiveToCapture(*smallest, capture, owner);
 }
 
 Arena::Block* Arena::FindUse(Use use) {
@@ -372,7 +382,7 @@ Arena::Segment Arena::BorrowAssured(const ArenaOwner& owner, size_t bytes, CUstr
   return block->segment;
 }
 
-Arena::Segment Arena::TakeAssuredForCapture(uint64_t capture, const ArenaOwner& owner,
+Arena::Segment Arena::TakeAssuredForCapture(const cuda::Capture& capture, const ArenaOwner& owner,
                                             size_t bytes) {
   const Segment ready = TakeForCapture(capture, owner, bytes);
   if (ready.data != nullptr) return ready;
@@ -381,13 +391,10 @@ Arena::Segment Arena::TakeAssuredForCapture(uint64_t capture, const ArenaOwner& 
   if (block != nullptr && block->segment.bytes >= bytes) {
     capture_took_.store(true, std::memory_order_release);
   } else {
-    block = Allocate(bytes, Use::kCapture, Bound::kDevice);
+    MakeRoom(bytes, [](const Block& other) { return other.prepared; });
+    block = Allocate(bytes, Use::kReady, Bound::kDevice);
   }
-  if (block == nullptr) return {};
-  block->use = Use::kCapture;
-  block->capture = capture;
-  block->owner = owner;
-  return block->segment;
+  return block == nullptr ? Segment() : GiveToCapture(*block, capture, owner);
 }
 
 uint64_t Arena::Leave(const void* handle) {
@@ -408,8 +415,8 @@ bool Arena::Waited(uint64_t leave) {
   MutexLock lock(mutex_);
   Free([&](const Block& block) {
     mutex_.AssertHeld();
+    if (block.use == Use::kReady || IsLeft(block)) return handles_.empty();
     if (block.use == Use::kCapture) return false;
-    if (block.use == Use::kReady) return handles_.empty();
     return block.left > 0 && block.left <= leave;
   });
   return handles_.empty();

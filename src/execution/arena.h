@@ -29,6 +29,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
+#include "cuda/capture.h"
 #include "cuda/driver.h"
 #include "cuda/resources.h"
 
@@ -101,9 +102,10 @@ class Arena {
   // room.
   bool ReserveForCapture(size_t bytes);
   // Gives `owner` a segment for its calls inside one capture; empty where none is ready. The
-  // capture's graph may run at any time, beside any other, so the segment is nobody else's as long
-  // as the process lives. Allocates nothing.
-  Segment TakeForCapture(uint64_t capture, const ArenaOwner& owner, size_t bytes);
+  // capture's graph may run at any time, beside any other, so the segment is nobody else's until
+  // the graph has ended; then it is ready for the next capture, or freed where others need the
+  // room. Allocates nothing.
+  Segment TakeForCapture(const cuda::Capture& capture, const ArenaOwner& owner, size_t bytes);
 
   // Sets at least `bytes` aside for any call, in place of less, and as many for a capture where
   // there is room; replaces what a capture took. Returns false where the limit or the device has no
@@ -120,11 +122,12 @@ class Arena {
   Segment BorrowAssured(const ArenaOwner& owner, size_t bytes, CUstream stream);
   // As TakeForCapture, of what was set aside. Where other captures have that, it allocates, beyond
   // the limit, too, because the capture would fail without.
-  Segment TakeAssuredForCapture(uint64_t capture, const ArenaOwner& owner, size_t bytes);
+  Segment TakeAssuredForCapture(const cuda::Capture& capture, const ArenaOwner& owner,
+                                size_t bytes);
 
   // Call Leave when `handle` enqueues no more, and Waited with its result once the device was
   // waited for, as cudnnDestroy does. Waited frees what belonged to handles that had left by then.
-  // Where no handle is left, it frees all but what captures use and what is assured, and returns
+  // Where no handle is left, it frees all but what graphs use and what is assured, and returns
   // true.
   uint64_t Leave(const void* handle);
   bool Waited(uint64_t leave);
@@ -151,7 +154,7 @@ class Arena {
   enum class Use {
     kReady,    // for a later capture
     kStream,   // lent, or its owner's
-    kCapture,  // a capture has it for ever
+    kCapture,  // a capture's graph has it
     kAssured,  // for calls that cannot do without
     kAssuredCapture,
   };
@@ -160,6 +163,7 @@ class Arena {
     ArenaOwner owner;
     Use use = Use::kReady;
     uint64_t capture = 0;
+    cuda::GraphEnd graph_ended;  // set where a capture's graph has the block
     CUevent over = nullptr;  // recorded behind the last loan, or when it was given up; null: never
     int loans = 0;           // not yet given back
     bool lost = false;       // nothing tells when its last work is over
@@ -175,6 +179,12 @@ class Arena {
   Block* FindUse(Use use) UCUDNN_REQUIRES(mutex_);
   Block* FindCaptured(uint64_t capture, const ArenaOwner& owner, size_t bytes)
       UCUDNN_REQUIRES(mutex_);
+  Segment GiveToCapture(Block& block, const cuda::Capture& capture, const ArenaOwner& owner)
+      UCUDNN_REQUIRES(mutex_);
+  // Whether a capture's graph had the block, and has ended.
+  static bool IsLeft(const Block& block) {
+    return block.use == Use::kCapture && block.graph_ended->load();
+  }
   Block* Find(const ArenaOwner& owner, size_t bytes) UCUDNN_REQUIRES(mutex_);
   // The largest segment that is `owner`'s.
   size_t Own(const ArenaOwner& owner) const UCUDNN_REQUIRES(mutex_);

@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "cuda/capture.h"
 #include "cuda/resources.h"
 
 namespace ucudnn::spatial {
@@ -16,7 +17,7 @@ DeviceLog& DeviceLog::Make(const cuda::Driver& driver) {
 
 DeviceLog::Point* DeviceLog::Take(const DeviceCall& call) {
   MutexLock lock(mutex_);
-  if (!call.is_captured && !free_.empty()) {
+  if (!free_.empty()) {
     Point* const point = free_.back();
     free_.pop_back();
     point->call = call;
@@ -28,7 +29,14 @@ DeviceLog::Point* DeviceLog::Take(const DeviceCall& call) {
 }
 
 Result<DeviceLog::Point*> DeviceLog::Begin(const DeviceCall& call, CUstream stream) {
-  Point* const point = Take(call);
+  Point* point = nullptr;
+  if (call.is_captured) {
+    auto captured = std::make_shared<Point>(Point{this, call});
+    point = captured.get();
+    UCUDNN_RETURN_IF_ERROR(cuda::KeepWithGraphOf(driver_, stream, std::move(captured)));
+  } else {
+    point = Take(call);
+  }
   UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(
       driver_, driver_.cuLaunchHostFunc(stream, RunBegin, point), "counting a call on the device"));
   return point;

@@ -54,12 +54,13 @@ class DeviceLog {
   explicit DeviceLog(const cuda::Driver& driver) : driver_(driver) {}
   static void CUDA_CB RunBegin(void* point);
   static void CUDA_CB RunEnd(void* point);
+  // Takes the point of a call that is not captured. The graph of one that is owns its point.
   Point* Take(const DeviceCall& call);
 
   const cuda::Driver& driver_;
   mutable Mutex mutex_;
   std::deque<Point> points_ UCUDNN_GUARDED_BY(mutex_);
-  std::deque<Point*> free_ UCUDNN_GUARDED_BY(mutex_);  // of calls that were not captured
+  std::deque<Point*> free_ UCUDNN_GUARDED_BY(mutex_);
   std::deque<DeviceCall> waiting_ UCUDNN_GUARDED_BY(mutex_);
   uint64_t begun_ UCUDNN_GUARDED_BY(mutex_) = 0, ended_ UCUDNN_GUARDED_BY(mutex_) = 0;
   bool is_closed_ UCUDNN_GUARDED_BY(mutex_) = false;

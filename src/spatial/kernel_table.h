@@ -50,7 +50,7 @@ class AgreedKernel {
  private:
   static constexpr size_t kMostLayouts = 16;
   uint64_t number_;
-  std::vector<std::unique_ptr<SplitKernel>> made_;
+  std::vector<std::shared_ptr<SplitKernel>> made_;
 };
 
 class KernelTable {

@@ -3,6 +3,7 @@
 #include <array>
 #include <bit>
 #include <cstdio>
+#include <utility>
 
 #include "base/byte_size.h"
 #include "base/log.h"
@@ -173,19 +174,15 @@ Status SplitCalls::Try(const SplitCall& call, LocalCall& local) {
   const cuda::RelaxedCaptureScope relaxed(driver_);
   UCUDNN_RETURN_IF_ERROR(Prepare());
   cudnn::ConvolutionCall trial = call.call;
-  CUdeviceptr scratch = 0;
+  const cuda::MemoryPool plain(driver_);  // never created: freeing its memory waits for the device
+  cuda::DeviceBuffer scratch(plain, driver_);
   if (FormOf(functions_, call).reads_result) {
-    const size_t bytes = cudnn::ResultBytes(call.problem);
-    UCUDNN_RETURN_IF_ERROR(
-        cuda::DriverStatus(driver_, driver_.cuMemAlloc(&scratch, bytes), "memory to try the call"));
-    trial.*cudnn::OutputOf(call.problem.operation) = reinterpret_cast<void*>(scratch);
+    UCUDNN_RETURN_IF_ERROR(scratch.Reserve(cudnn::ResultBytes(call.problem)));
+    trial.*cudnn::OutputOf(call.problem.operation) = scratch.data();
   }
-  const cudnnStatus_t status = local.Try(trial);
-  if (scratch != 0) {
-    driver_.cuStreamSynchronize(call.stream);
-    driver_.cuMemFree(scratch);
-  }
-  return cudnn::CudnnStatus(functions_, status, "its own convolution");
+  constexpr const char* kDoing = "its own convolution";
+  UCUDNN_RETURN_IF_ERROR(cudnn::CudnnStatus(functions_, local.Try(trial), kDoing));
+  return cuda::DriverStatus(driver_, driver_.cuStreamSynchronize(call.stream), kDoing);
 }
 
 std::string SplitCalls::TextOf(const SplitCall& call) const {
@@ -305,6 +302,15 @@ SplitKernel* SplitCalls::KernelOf(const SplitCall& call, LocalCall& local, bool&
   }
   made->set_log_number(log_.Add(FactsOf(call, *made)));
   return &kernels_.Add(key, std::move(made)).first();
+}
+
+SplitKernel* SplitCalls::FirstGradientOf(const SplitCall& call, LocalCall& local,
+                                         bool& agreed_now) {
+  const std::optional<bool> sums = settings_.sums->Begin();
+  if (std::exchange(sums_gradients_, sums) != sums) kernels_.ForgetGradients();
+  SplitKernel* const kernel = KernelOf(call, local, agreed_now);
+  settings_.sums->End(has_gradients_);
+  return kernel;
 }
 
 Result<std::unique_ptr<SplitKernel>> SplitCalls::MakeForTensorsOf(const SplitCall& call,

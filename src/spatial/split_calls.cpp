@@ -106,7 +106,6 @@ SplitCalls::SplitCalls(SplitSettings settings, const cudnn::Functions& functions
       times_(settings_.times_exchanges ? std::make_unique<ExchangeTimes>(driver_) : nullptr),
       begun_records_(ranks_->membership().group_rank, ranks_->membership().group_size,
                      settings_.grid.RankInGroup(ranks_->membership().group, 0)),
-      sums_gradients_(settings_.sums_gradients),
       left_(static_cast<size_t>(ranks_->membership().group_size)) {
   records_.MakeRoom();
   ranks_->OnFailure([this](std::string_view line) { HearFailure(line); });
@@ -347,7 +346,9 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
   }
   if (call.is_captured) return RunCaptured(call, local);
   bool agreed_now = false;
-  SplitKernel* const kernel = KernelOf(call, local, agreed_now);
+  const bool is_first = !has_gradients_ && HasParameterGradient(call.problem.operation, call.work);
+  SplitKernel* const kernel =
+      is_first ? FirstGradientOf(call, local, agreed_now) : KernelOf(call, local, agreed_now);
   if (kernel == nullptr) return Broken(call);
   const bool refused = !kernel->refusal().empty();
   // An agreement clears the buffer.
@@ -415,15 +416,6 @@ Status SplitCalls::Await(CUcontext context, CUstream stream) {
   const cuda::RelaxedCaptureScope relaxed(driver_);
   if (!device_->deferred.Pending()) return Status::Ok();
   return Status::Error("a CUDA graph cannot wait for a sum that was deferred outside of it");
-}
-
-Status SplitCalls::SetReduce(bool sums) {
-  MutexLock lock(mutex_);
-  if (sums == sums_gradients_) return Status::Ok();
-  if (has_gradients_) return Status::Error("a gradient of a split convolution has run before");
-  sums_gradients_ = sums;
-  kernels_.ForgetGradients();
-  return Status::Ok();
 }
 
 SplitFigures SplitCalls::figures() const {

@@ -20,6 +20,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -27,11 +28,13 @@
 
 #include "base/mutex.h"
 #include "base/spatial_grid.h"
+#include "cuda/capture.h"
 #include "cuda/resources.h"
 #include "spatial/agreement.h"
 #include "spatial/call_record.h"
 #include "spatial/device_log.h"
 #include "spatial/exchange_times.h"
+#include "spatial/gradient_sums.h"
 #include "spatial/kernel_log.h"
 #include "spatial/kernel_table.h"
 #include "spatial/patience.h"
@@ -45,9 +48,7 @@ struct SplitSettings {
   SpatialGrid grid;
   std::string shared_options;  // ucudnn's version and the options that ranks must share, in words
   bool agrees_each_time = false;
-  // Whether filter gradients are summed over ranks; none: the API decides. A program may say it
-  // until the first gradient runs (SetReduce).
-  std::optional<bool> sums_gradients;
+  GradientSums* sums = nullptr;  // outlives the calls, and is that of the process's other ranks
   std::optional<Ones>
       ones;  // what maps of extent 1 on every rank are; none: refused where it matters
   // What exchanges may take from now on: read at each agreement.
@@ -115,9 +116,6 @@ class SplitCalls {
   SplitCalls& operator=(const SplitCalls&) = delete;
 
   cudnnStatus_t Run(const SplitCall& call, LocalCall& local);
-  // Filter gradients are summed over ranks, or are not. An error where one has run before; those
-  // that were refused are agreed on again.
-  Status SetReduce(bool sums);
   // What is enqueued on `stream` from now on sees all sums that were deferred.
   Status Await(CUcontext context, CUstream stream);
   // The handle was destroyed: another one at its address is another one.
@@ -155,6 +153,10 @@ class SplitCalls {
   // The kernel of the call, agreed on by all ranks; null where the ranks can no longer agree.
   SplitKernel* KernelOf(const SplitCall& call, LocalCall& local, bool& agreed_now)
       UCUDNN_REQUIRES(mutex_);
+  // The same of a gradient while none has run: what was refused before the program said who sums is
+  // agreed on again.
+  SplitKernel* FirstGradientOf(const SplitCall& call, LocalCall& local, bool& agreed_now)
+      UCUDNN_REQUIRES(mutex_);
   std::unique_ptr<SplitKernel> MakeKernel(const SplitCall& call, LocalCall& local,
                                           const Agreed& agreed) UCUDNN_REQUIRES(mutex_);
   // What was agreed on, for the call's tensors as they lie: made by this rank alone where they lie
@@ -182,30 +184,20 @@ class SplitCalls {
   cudnnStatus_t RunCaptured(const SplitCall& call, LocalCall& local) UCUDNN_REQUIRES(mutex_);
   // Why the kernel is an error in a capture on all ranks, before it is looked at; empty: it is not.
   std::string WhyNotCaptured(std::span<const AgreedKernel> agreed) const UCUDNN_REQUIRES(mutex_);
-  struct CaptureUnderWay {
-    cuuint64_t number = 0;  // no other one's in the process
-    CUgraph graph = nullptr;
-  };
   KernelOutcome Capture(const SplitCall& call, LocalCall& local, SplitKernel& kernel,
-                        const CaptureUnderWay& capture) UCUDNN_REQUIRES(mutex_);
-  // None where the stream is in no capture that can still become a graph.
-  std::optional<CaptureUnderWay> CaptureOf(CUstream stream) const;
+                        const cuda::Capture& capture) UCUDNN_REQUIRES(mutex_);
   // What calls in captures have of their own, until no graph that holds one of them can run any
   // more. In the order in which they were made.
-  using FreeFlag = std::shared_ptr<std::atomic<bool>>;
   struct Captured {
     uint64_t capture = 0;
-    FreeFlag is_free = std::make_shared<std::atomic<bool>>(false);
+    cuda::GraphEnd is_free = std::make_shared<std::atomic<bool>>(false);
+    std::set<std::shared_ptr<SplitKernel>> kernels;
     std::optional<ExchangeResources> device;
   };
-  Result<ExchangeResources*> ResourcesOfCapture(const SplitCall& call, const SplitKernel& kernel,
-                                                const CaptureUnderWay& capture)
-      UCUDNN_REQUIRES(mutex_);
+  Result<Captured*> ResourcesOfCapture(const SplitCall& call, const SplitKernel& kernel,
+                                       const cuda::Capture& capture) UCUDNN_REQUIRES(mutex_);
   // With a buffer of at least `bytes`, within the limit, where the call takes `owned_beside` more.
   Result<Captured*> FreeOrNew(size_t bytes, size_t owned_beside) UCUDNN_REQUIRES(mutex_);
-  // The graph has it until it, and what is made of it, is destroyed.
-  void GiveTo(CUgraph graph, Captured& captured);
-  static void CUDA_CB MarkFree(void* flag);
   size_t CapturedBytes() const UCUDNN_REQUIRES(mutex_);
   void CountOwned() UCUDNN_REQUIRES(mutex_);
   // Around a call where devices are counted; null: they are not.

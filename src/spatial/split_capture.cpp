@@ -24,49 +24,19 @@ std::string SplitCalls::WhyNotCaptured(std::span<const AgreedKernel> agreed) con
   return channel_ != nullptr ? channel_->CanBeCaptured().message() : std::string();
 }
 
-std::optional<SplitCalls::CaptureUnderWay> SplitCalls::CaptureOf(CUstream stream) const {
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  CaptureUnderWay capture;
-  const CUresult asked = driver_.cuStreamGetCaptureInfo(stream, &status, &capture.number,
-                                                        &capture.graph, nullptr, nullptr);
-  if (asked != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return std::nullopt;
-  return capture;
-}
-
-// On a thread of the driver's.
-void CUDA_CB SplitCalls::MarkFree(void* flag) {
-  const std::unique_ptr<FreeFlag> own(static_cast<FreeFlag*>(flag));
-  (*own)->store(true);
-}
-
-void SplitCalls::GiveTo(CUgraph graph, Captured& captured) {
-  captured.is_free = std::make_shared<std::atomic<bool>>(false);
-  auto flag = std::make_unique<FreeFlag>(captured.is_free);
-  CUuserObject object = nullptr;
-  if (driver_.cuUserObjectCreate(&object, flag.get(), MarkFree, 1,
-                                 CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) != CUDA_SUCCESS) {
-    return;  // it stays as long as the process
-  }
-  (void)flag.release();  // the object's
-  const CUresult given =
-      driver_.cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
-  if (given == CUDA_SUCCESS) return;
-  // What was recorded may be launched, so that nobody else has it.
-  captured.is_free = std::make_shared<std::atomic<bool>>(false);
-  driver_.cuUserObjectRelease(object, 1);
-}
-
 Result<SplitCalls::Captured*> SplitCalls::FreeOrNew(size_t bytes, size_t owned_beside) {
+  const cuda::RelaxedCaptureScope relaxed(driver_);
   Captured* smallest = nullptr;
   for (Captured& one : captures_) {
     const size_t size = one.device->buffer.size();
-    if (!one.is_free->load() || size < bytes) continue;
+    if (!one.is_free->load()) continue;
+    one.kernels.clear();
+    if (size < bytes) continue;
     if (smallest == nullptr || size < smallest->device->buffer.size()) smallest = &one;
   }
   if (smallest != nullptr) return smallest;
   const size_t most = most_buffer_bytes_;
   const auto left = [&] { return most - std::min<size_t>(most, owned_bytes_ + owned_beside); };
-  const cuda::RelaxedCaptureScope relaxed(driver_);
   if (bytes > left()) {
     std::erase_if(captures_, [](const Captured& one) { return one.is_free->load(); });
     CountOwned();
@@ -85,32 +55,30 @@ Result<SplitCalls::Captured*> SplitCalls::FreeOrNew(size_t bytes, size_t owned_b
 }
 
 // Earlier calls of the capture keep what they were recorded with.
-Result<ExchangeResources*> SplitCalls::ResourcesOfCapture(const SplitCall& call,
-                                                          const SplitKernel& kernel,
-                                                          const CaptureUnderWay& capture) {
-  ExchangeResources* former = nullptr;
+Result<SplitCalls::Captured*> SplitCalls::ResourcesOfCapture(const SplitCall& call,
+                                                             const SplitKernel& kernel,
+                                                             const cuda::Capture& capture) {
+  Captured* former = nullptr;
   for (Captured& one : captures_) {
-    if (one.capture == capture.number) former = &*one.device;
+    if (one.capture == capture.number) former = &one;
   }
   const size_t need = kernel.buffer_bytes();
-  if (former != nullptr && former->buffer.size() >= need) return former;
-  size_t bytes = need;
-  if (former != nullptr) {
-    bytes = std::max(need, std::min(2 * former->buffer.size(), device_->buffer.size()));
-  }
+  const size_t had = former != nullptr ? former->device->buffer.size() : 0;
+  if (former != nullptr && had >= need) return former;
+  const size_t bytes = std::max(need, std::min(2 * had, device_->buffer.size()));
   UCUDNN_ASSIGN_OR_RETURN(
       Captured* const captured,
       FreeOrNew(bytes, transport::ReductionScratchBytes(kernel.reduced_bytes())));
   captured->capture = capture.number;
-  GiveTo(capture.graph, *captured);
+  captured->is_free = cuda::EndOf(driver_, capture.graph);
   CountOwned();
   ExchangeResources& device = *captured->device;
   UCUDNN_RETURN_IF_ERROR(device.EnterCapture(call.stream));
-  if (former == nullptr) return &device;
+  if (former == nullptr) return captured;
   // One order of exchanges, whatever stream the calls are on.
-  UCUDNN_RETURN_IF_ERROR(former->entered.Record(former->stream.get()));
-  UCUDNN_RETURN_IF_ERROR(former->entered.HoldBack(device.stream.get()));
-  return &device;
+  UCUDNN_RETURN_IF_ERROR(former->device->entered.Record(former->device->stream.get()));
+  UCUDNN_RETURN_IF_ERROR(former->device->entered.HoldBack(device.stream.get()));
+  return captured;
 }
 
 size_t SplitCalls::CapturedBytes() const {
@@ -124,10 +92,12 @@ void SplitCalls::CountOwned() {
 }
 
 KernelOutcome SplitCalls::Capture(const SplitCall& call, LocalCall& local, SplitKernel& kernel,
-                                  const CaptureUnderWay& capture) {
-  Result<ExchangeResources*> found = ResourcesOfCapture(call, kernel, capture);
+                                  const cuda::Capture& capture) {
+  const Result<Captured*> found = ResourcesOfCapture(call, kernel, capture);
   if (!found.ok()) return {CUDNN_STATUS_SUCCESS, found.status()};
-  ExchangeResources& device = **found;
+  // The graph may launch what was compiled for the kernel after the table has forgotten it.
+  (*found)->kernels.insert(kernel.shared_from_this());
+  ExchangeResources& device = *(*found)->device;
   if (device_log_.load(std::memory_order_acquire) == nullptr) {
     device_log_.store(&DeviceLog::Make(driver_), std::memory_order_release);
   }
@@ -152,7 +122,7 @@ cudnnStatus_t SplitCalls::RunCaptured(const SplitCall& call, LocalCall& local) {
       kernels_.Find(KernelKey::Of(call.problem, FormOf(functions_, call)));
   Posting posting;
   posting.is_captured = true;
-  const std::optional<CaptureUnderWay> capture = CaptureOf(call.stream);
+  const std::optional<cuda::Capture> capture = cuda::CaptureOf(driver_, call.stream);
   const std::string why =
       capture ? WhyNotCaptured(agreed) : std::string("the capture has become invalid");
   if (!why.empty()) {

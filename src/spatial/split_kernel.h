@@ -81,7 +81,8 @@ struct KernelOutcome {
   Status exact;
 };
 
-class SplitKernel {
+// A capture shares the kernels that it recorded, as long as a graph may launch them.
+class SplitKernel : public std::enable_shared_from_this<SplitKernel> {
  public:
   virtual ~SplitKernel() = default;
   // A kernel that is an error on all ranks.

@@ -1,5 +1,7 @@
 #include "transport/call_order.h"
 
+#include "cuda/capture.h"
+
 namespace ucudnn::transport {
 namespace {
 
@@ -28,13 +30,9 @@ Status CallOrder::Begin(CUstream stream) {
 }
 
 Status CallOrder::BeginCaptured(CUstream stream) {
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  begun_capture_ = 0;
-  UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(
-      driver_,
-      driver_.cuStreamGetCaptureInfo(stream, &status, &begun_capture_, nullptr, nullptr, nullptr),
-      "asking for a stream's capture"));
-  if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE) {
+  const std::optional<cuda::Capture> capture = cuda::CaptureOf(driver_, stream);
+  begun_capture_ = capture ? capture->number : 0;
+  if (!capture) {
     return Status::Error("the CUDA graph that a call is captured into has become invalid");
   }
   if (begun_capture_ != capture_ || stream == captured_stream_) return Status::Ok();

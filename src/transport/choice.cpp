@@ -185,7 +185,6 @@ Result<Choice> ChooseTransport(std::span<const RankFacts> ranks) {
                          " wants " + NameOf(ranks[second].wanted));
   }
   Choice choice;
-  choice.one_process = !pairs.on_processes;
   choice.transport = ranks.empty() ? Transport::kPeer : ranks[0].wanted;
   switch (choice.transport) {
     case Transport::kNccl:
@@ -196,6 +195,7 @@ Result<Choice> ChooseTransport(std::span<const RankFacts> ranks) {
       return choice;
     case Transport::kLoopback:
       UCUDNN_RETURN_IF_ERROR(CheckLoopback(pairs));
+      if (!pairs.on_processes) choice.transport = Transport::kPeer;
       return choice;
     default:
       break;
@@ -208,8 +208,8 @@ Result<Choice> ChooseTransport(std::span<const RankFacts> ranks) {
   if (const Status refused = CheckLoopback(pairs); !refused.ok()) {
     return Status::Error(why + "; and " + refused.message());
   }
-  choice.transport = Transport::kLoopback;
-  choice.note = why + ": they exchange by loopback, which is meant for tests";
+  choice.transport = pairs.on_processes ? Transport::kLoopback : Transport::kPeer;
+  choice.note = why + ": they exchange by " + NameOf(choice.transport) + ", for tests";
   return choice;
 }
 

@@ -35,8 +35,8 @@ struct RankFacts {
 Result<RankFacts> OwnFacts(const cuda::Driver& driver, Transport wanted);
 
 struct Choice {
-  Transport transport = Transport::kNccl;  // never kAuto
-  bool one_process = false;
+  // Never kAuto. Ranks of one process that want loopback exchange by peer copies.
+  Transport transport = Transport::kNccl;
   std::string note;  // what a person should know of it; empty: nothing
 };
 

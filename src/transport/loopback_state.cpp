@@ -5,6 +5,7 @@
 #include <string>
 #include <thread>
 
+#include "cuda/capture.h"
 #include "transport/background.h"
 
 namespace ucudnn::transport {
@@ -60,12 +61,19 @@ LoopbackState::LoopbackState(const ChannelSetup& setup, SharedSegment control)
       sends_(setup.size),
       receives_(setup.size) {}
 
-// The context is current: the channel's destructor, or a thread that waited in Abort.
+// The context is current: the channel's destructor, or the thread that lets streams pass.
 LoopbackState::~LoopbackState() = default;
 
 Status LoopbackState::Create() {
   UCUDNN_RETURN_IF_ERROR(order.Create());
-  return control_registered_.Register(control_.data(), control_.bytes());
+  UCUDNN_RETURN_IF_ERROR(control_registered_.Register(control_.data(), control_.bytes()));
+  // Whoever aborts may find no thread to be had, and must not wait for streams itself.
+  const bool started = RunInBackground([held = shared_from_this()]() mutable {
+    held->ReleaseUntilClosed();
+    const cuda::ContextScope scope(held->driver, held->setup.context);
+    held.reset();
+  });
+  return started ? Status::Ok() : Status::Error("the system gives no thread for an exchange");
 }
 
 Result<Slots> LoopbackState::MakeSlots(size_t slot_bytes) const {
@@ -119,8 +127,13 @@ Status LoopbackState::Write(const std::atomic<uint32_t>& word, uint32_t value,
       "making a stream write a word");
 }
 
-Result<LoopbackState::Taking*> LoopbackState::NextTaking() {
-  if (order.is_captured()) return &captured_takings_.emplace_back();
+Result<LoopbackState::Taking*> LoopbackState::NextTaking(CUstream stream) {
+  if (order.is_captured()) {
+    auto captured = std::make_shared<Taking>();
+    Taking* const taking = captured.get();
+    UCUDNN_RETURN_IF_ERROR(cuda::KeepWithGraphOf(driver, stream, std::move(captured)));
+    return taking;
+  }
   Taking& taking = takings_[next_taking_++ % kTakings];
   UCUDNN_RETURN_IF_ERROR(PollFor([&] { return !taking.pending; }, [this] { return State(); },
                                  setup.timeout, "receiving what was enqueued before"));
@@ -128,7 +141,7 @@ Result<LoopbackState::Taking*> LoopbackState::NextTaking() {
 }
 
 Status LoopbackState::EnqueueTaking(const Message& message, uint32_t slot, CUstream stream) {
-  UCUDNN_ASSIGN_OR_RETURN(Taking* const next, NextTaking());
+  UCUDNN_ASSIGN_OR_RETURN(Taking* const next, NextTaking(stream));
   Taking& taking = *next;
   taking.state = this;
   taking.peer = message.peer;
@@ -168,7 +181,7 @@ void LoopbackState::Take(const Taking& taking) {
   if (!good) {
     std::memset(taking.landing, 0xff, taking.bytes);
     // A program that only launches graphs makes no call that would learn of the abort.
-    (void)StartReleasing();
+    StartReleasing();
   }
   *taking.told = 0;
 }
@@ -219,23 +232,19 @@ void LoopbackState::Abort() {
   uint32_t nobody = 0;
   lanes.aborted().compare_exchange_strong(nobody, setup.rank + 1);
   lanes.RaiseAll();
-  if (StartReleasing()) return;
-  // Streams must not wait for ever, so the caller lets them pass until they are done.
-  const cuda::ContextScope scope(driver, setup.context);
-  Release([this] { return !IsRunning(); });
+  StartReleasing();
 }
 
-bool LoopbackState::StartReleasing() {
-  if (releasing_.exchange(true)) return true;
-  std::shared_ptr<LoopbackState> self = weak_from_this().lock();
-  if (self == nullptr) return true;  // its streams are done
-  const bool started = RunInBackground([held = std::move(self)]() mutable {
-    const cuda::ContextScope scope(held->driver, held->setup.context);
-    held->ReleaseUntilClosed();
-    held.reset();  // with the context current
-  });
-  if (!started) releasing_ = false;
-  return started;
+void LoopbackState::Close() {
+  MutexLock lock(mutex_);
+  closed_ = true;
+  changed_.NotifyAll();
+}
+
+void LoopbackState::StartReleasing() {
+  MutexLock lock(mutex_);
+  releases_ = true;
+  changed_.NotifyAll();
 }
 
 void LoopbackState::Release(const std::function<bool()>& is_over) const {
@@ -247,7 +256,13 @@ void LoopbackState::Release(const std::function<bool()>& is_over) const {
 
 // Launches of graphs are not known, so that they may come until the channel is closed, and a graph
 // that was launched by then may be between two of its calls.
-void LoopbackState::ReleaseUntilClosed() const {
+void LoopbackState::ReleaseUntilClosed() {
+  {
+    MutexLock lock(mutex_);
+    while (!releases_ && !closed_) changed_.Wait(mutex_);
+    if (!releases_) return;
+  }
+  const cuda::ContextScope scope(driver, setup.context);
   Release([this] { return closed_.load(); });
   const auto closed = std::chrono::steady_clock::now();
   Release([this, closed] {

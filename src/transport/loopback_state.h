@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/mutex.h"
 #include "transport/call_order.h"
 #include "transport/channel.h"
 #include "transport/lanes.h"
@@ -98,11 +99,11 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
   Status AwaitIdle(std::chrono::milliseconds timeout) const;
   // An error in words after an abort.
   Status State() const;
-  // Says that this rank gives up, and lets all streams pass until the channel is closed and its own
-  // streams are done.
+  // Says that this rank gives up, and has all streams let pass until the channel is closed and its
+  // own streams are done. Waits for nobody.
   void Abort();
   // The channel makes no more calls, and no graph is launched any more that holds one.
-  void Close() { closed_ = true; }
+  void Close();
 
   Status Write(const std::atomic<uint32_t>& word, uint32_t value, CUstream stream) const;
   CUdeviceptr DeviceOf(const std::atomic<uint32_t>& word) const {
@@ -119,7 +120,7 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
  private:
   // What the host function of one message needs. Those of uncaptured messages serve in turn; there
   // are so many that a host must be far ahead of its stream to wait for one. A captured message has
-  // one of its own, since its graph may be launched at any time.
+  // one of its own, which its graph owns.
   struct Taking {
     LoopbackState* state = nullptr;
     int peer = 0;
@@ -134,18 +135,19 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
   uint32_t NextSlot(uint32_t& count) const {
     return order.is_captured() ? kCapturedSlot : count++ % kSlotsInTurn;
   }
-  Result<Taking*> NextTaking();
+  Result<Taking*> NextTaking(CUstream stream);
   static void CUDA_CB RunTaking(void* taking);
   void Take(const Taking& taking);
 
   // Whether a stream of this rank is in what a call enqueued. Between two calls of one graph
   // nothing tells that it is under way.
   bool IsRunning() const { return !order.Done() || lanes.replaying(setup.rank) != 0; }
-  // Has a thread let streams pass until the channel is closed. False where there is none to be had.
-  bool StartReleasing();
+  // Has the thread that Create starts let streams pass until the channel is closed.
+  void StartReleasing();
+  // What that thread does: it waits for StartReleasing, or for the channel's end.
+  void ReleaseUntilClosed();
   // Lets streams pass until `is_over`.
   void Release(const std::function<bool()>& is_over) const;
-  void ReleaseUntilClosed() const;
 
   SharedSegment control_;
   RegisteredMemory control_registered_;
@@ -157,12 +159,13 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
 
   int depth_ = 0;                          // calls that have begun and not ended
   std::atomic<bool> was_captured_{false};  // a call was: graphs may be launched at any time
-  std::deque<Taking> captured_takings_;
   std::deque<Slots> replaced_slots_;
   std::deque<OrderedReduction> captured_reductions_;  // what is captured since uses the last
 
-  std::atomic<bool> closed_{false};     // Close was called
-  std::atomic<bool> releasing_{false};  // somebody lets streams pass
+  Mutex mutex_;
+  Condition changed_;
+  bool releases_ UCUDNN_GUARDED_BY(mutex_) = false;  // StartReleasing was called
+  std::atomic<bool> closed_{false};                  // Close was called
 };
 
 }  // namespace ucudnn::transport

@@ -15,8 +15,8 @@ namespace {
 constexpr int kMostExchangeCtas = 2;
 constexpr int kMostReductionCtas = 4;
 
-// How long an abort waits for a call of NCCL that another thread is in. Such calls only enqueue;
-// one that takes longer waits for what the abort would end.
+// How long an abort waits for CallWaiting of another thread. Such a call of NCCL only enqueues; one
+// that takes longer waits for what the abort would end.
 constexpr std::chrono::milliseconds kCallTime{2000};
 constexpr std::chrono::milliseconds kDestroyingTime{2000};
 
@@ -115,6 +115,15 @@ Status Communicators::WarmUp(const ChannelSetup& setup) {
   return Check();
 }
 
+template <class Call>
+Status Communicators::CallWaiting(Call call, const char* doing, Communicator* communicator) {
+  waits_ = true;
+  const int result = call();
+  waits_ = false;
+  if (ended_) return Status::Error("the exchange was aborted");
+  return functions_.StatusOf(result, doing, communicator);
+}
+
 Status Communicators::Exchange(std::span<const Message> sends, std::span<const Message> receives,
                                CUstream stream) {
   MutexLock lock(mutex_);
@@ -123,7 +132,8 @@ Status Communicators::Exchange(std::span<const Message> sends, std::span<const M
   UCUDNN_RETURN_IF_ERROR(functions_.StatusOf(functions_.GroupStart(), "an exchange", communicator));
   const Status enqueued = EnqueueMessages(sends, receives, communicator, stream);
   // The group ends in any case; the first error is the cause.
-  const Status ended = functions_.StatusOf(functions_.GroupEnd(), "an exchange", communicator);
+  const Status ended =
+      CallWaiting([this] { return functions_.GroupEnd(); }, "an exchange", communicator);
   return enqueued.ok() ? ended : enqueued;
 }
 
@@ -150,9 +160,12 @@ Status Communicators::AllReduce(CUdeviceptr from, CUdeviceptr to, size_t count, 
   MutexLock lock(mutex_);
   if (ended_) return Status::Error("the exchange was aborted");
   const int type = element == Element::kFloat32 ? kFloat32 : kFloat64;
-  return functions_.StatusOf(functions_.AllReduce(Pointer(from), const_cast<void*>(Pointer(to)),
-                                                  count, type, kSum, reductions_, stream),
-                             "a reduction", reductions_);
+  Communicator* const communicator = reductions_;
+  const auto reduce = [&] {
+    return functions_.AllReduce(Pointer(from), const_cast<void*>(Pointer(to)), count, type, kSum,
+                                communicator, stream);
+  };
+  return CallWaiting(reduce, "a reduction", communicator);
 }
 
 Status Communicators::Check() {
@@ -181,14 +194,17 @@ void Communicators::Abort(const std::shared_ptr<Communicators>& communicators) {
   }
 }
 
-// A call that came before it saw the end is over, where it is in time; no later one is made. Locks
-// where the mutex is to be had, which no analysis understands.
+// A call that began before the end is over, or waits for other ranks and leaves the communicator
+// alone afterwards; no later one is made. Locks where the mutex is to be had, which no analysis
+// understands.
 void Communicators::AbortOne(std::atomic<Communicator*>& slot)
     UCUDNN_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
-  const auto deadline = std::chrono::steady_clock::now() + kCallTime;
+  constexpr std::chrono::milliseconds kPause{1};
+  std::chrono::milliseconds waited{0};
   bool locked = mutex_.TryLock();
-  while (!locked && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  while (!locked && waited < kCallTime) {
+    std::this_thread::sleep_for(kPause);
+    if (waits_) waited += kPause;
     locked = mutex_.TryLock();
   }
   if (locked) mutex_.Unlock();

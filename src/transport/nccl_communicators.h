@@ -44,12 +44,18 @@ class Communicators {
   Status WarmUp(const ChannelSetup& setup);
   Status EnqueueMessages(std::span<const Message> sends, std::span<const Message> receives,
                          Communicator* communicator, CUstream stream);
+  // Makes a call that may wait for other ranks. Nothing looks at `communicator` after an abort,
+  // which frees it while the call still waits.
+  template <class Call>
+  Status CallWaiting(Call call, const char* doing, Communicator* communicator)
+      UCUDNN_REQUIRES(mutex_);
   void AbortOne(std::atomic<Communicator*>& slot);
 
   const Functions functions_;
   Mutex
       mutex_;  // held during calls of NCCL with a communicator, but for an abort that must not wait
   std::atomic<bool> ended_{false};
+  std::atomic<bool> waits_{false};  // a thread is in CallWaiting
   // Whoever ends one takes it away.
   std::atomic<Communicator*> exchanges_{nullptr}, reductions_{nullptr};
 };

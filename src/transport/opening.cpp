@@ -23,7 +23,7 @@ Result<RankFacts> FactsOf(const ChannelSetup& setup, Transport wanted) {
 Result<std::unique_ptr<Channel>> OpenOver(const Choice& choice, const ChannelSetup& setup,
                                           const std::string& cudnn_file) {
   if (choice.transport == Transport::kNccl) return OpenNcclChannel(setup, cudnn_file);
-  return choice.one_process ? OpenPeerChannel(setup) : OpenLoopbackChannel(setup);
+  return choice.transport == Transport::kPeer ? OpenPeerChannel(setup) : OpenLoopbackChannel(setup);
 }
 
 }  // namespace

@@ -41,11 +41,8 @@ void OwnedWorkspace::TakeShare(const execution::ArenaOwner& owner, const OwnedPa
 
 void OwnedWorkspace::TakeForCapture(const cuda::Driver& driver, const execution::ArenaOwner& owner,
                                     const OwnedPart& part) {
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  cuuint64_t capture = 0;
-  const bool known = driver.cuStreamGetCaptureInfo(session_.stream(), &status, &capture, nullptr,
-                                                   nullptr, nullptr) == CUDA_SUCCESS;
-  if (known) segment_.memory = session_.budget()->TakeForCapture(capture, owner, part);
+  const std::optional<cuda::Capture> capture = cuda::CaptureOf(driver, session_.stream());
+  if (capture) segment_.memory = session_.budget()->TakeForCapture(*capture, owner, part);
 }
 
 OwnedWorkspace::~OwnedWorkspace() {

@@ -116,7 +116,8 @@ class WorkspaceBudget {
   void GiveBack(const execution::Arena::Segment& memory, CUstream stream) {
     arena_.GiveBack(memory, stream);
   }
-  execution::Arena::Segment TakeForCapture(uint64_t capture, const execution::ArenaOwner& owner,
+  execution::Arena::Segment TakeForCapture(const cuda::Capture& capture,
+                                           const execution::ArenaOwner& owner,
                                            const OwnedPart& part);
   // Sets at least `bytes` of the budget aside, which every call can have from then on
   // (TakeAssured). Returns false where there is no room.

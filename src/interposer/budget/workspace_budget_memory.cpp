@@ -101,7 +101,7 @@ WorkspaceBudget::Segment WorkspaceBudget::Take(const execution::ArenaOwner& of,
   return segment;
 }
 
-execution::Arena::Segment WorkspaceBudget::TakeForCapture(uint64_t capture,
+execution::Arena::Segment WorkspaceBudget::TakeForCapture(const cuda::Capture& capture,
                                                           const execution::ArenaOwner& owner,
                                                           const OwnedPart& part) {
   if (!part.assured) return arena_.TakeForCapture(capture, owner, part.bytes);

@@ -23,6 +23,12 @@ constexpr size_t kMostBufferBytes = size_t{256} << 20;
 
 constexpr size_t kMostRefused = 256;  // names of what was refused that the report has
 
+// None: the API decides.
+std::optional<bool> SumsOf(const SpatialOptions& spatial) {
+  if (!spatial.reduce) return std::nullopt;
+  return *spatial.reduce == SpatialReduction::kAll;
+}
+
 // All that ranks must have in common, in words.
 std::vector<transport::Term> TermsOf(const Options& options) {
   const SpatialOptions& spatial = options.spatial;
@@ -45,7 +51,12 @@ std::vector<transport::Term> TermsOf(const Options& options) {
 
 Splitter::Splitter(const Options& options, const cudnn::Functions& functions,
                    const cuda::Driver* driver, const WorkspaceLimit& limit)
-    : options_(options), functions_(functions), driver_(driver), limit_(limit), process_(getpid()) {
+    : options_(options),
+      functions_(functions),
+      driver_(driver),
+      limit_(limit),
+      process_(getpid()),
+      gradient_sums_(SumsOf(options.spatial)) {
   const int ranks = options.spatial.in_process ? options.spatial.size : 1;
   for (int rank = 0; rank < ranks; ++rank) ranks_.push_back(std::make_unique<Rank>());
 }
@@ -108,11 +119,7 @@ Result<std::unique_ptr<spatial::SplitCalls>> Splitter::Meet(int rank) {
   settings.grid = grid;
   settings.shared_options = std::string("ucudnn ") + kVersion + ", " + grid.Text();
   settings.agrees_each_time = spatial.agree == SpatialAgreement::kEach;
-  if (spatial.reduce) settings.sums_gradients = *spatial.reduce == SpatialReduction::kAll;
-  {
-    MutexLock lock(mutex_);
-    if (sums_gradients_) settings.sums_gradients = sums_gradients_;
-  }
+  settings.sums = &gradient_sums_;
   if (spatial.ones) {
     settings.ones =
         *spatial.ones == SpatialOnes::kSplit ? spatial::Ones::kStripes : spatial::Ones::kCopies;
@@ -244,25 +251,6 @@ Status Splitter::Enable(bool enabled) {
     return Status::Error("the calling thread has made no split call yet, so it is no rank's");
   }
   At(rank).enabled.store(enabled, std::memory_order_relaxed);
-  return Status::Ok();
-}
-
-Status Splitter::SetReduce(bool sums) {
-  std::optional<bool> before = sums;
-  {
-    MutexLock lock(mutex_);
-    std::swap(sums_gradients_, before);
-  }
-  for (const auto& rank : ranks_) {
-    spatial::SplitCalls* const calls = rank->calls.load(std::memory_order_acquire);
-    if (calls == nullptr) continue;
-    const Status set = calls->SetReduce(sums);
-    if (set.ok()) continue;
-    // Ranks that are yet to meet have what the others go on with.
-    MutexLock lock(mutex_);
-    sums_gradients_ = before;
-    return set;
-  }
   return Status::Ok();
 }
 

@@ -10,7 +10,6 @@
 #include <atomic>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -21,6 +20,7 @@
 #include "interposer/core/workspace_limit.h"
 #include "interposer/report/report.h"
 #include "interposer/session/session.h"
+#include "spatial/gradient_sums.h"
 #include "spatial/split_calls.h"
 #include "transport/meeting.h"
 
@@ -57,7 +57,7 @@ class Splitter {
 
   // Filter gradients are summed over ranks, or that is the program's business. An error where a
   // split one has run before.
-  Status SetReduce(bool sums);
+  Status SetReduce(bool sums) { return gradient_sums_.Set(sums); }
   // What the program says of a descriptor: its tensors are whole and the same on every rank.
   void DeclareReplicated(cudnnTensorDescriptor_t tensor, bool replicated);
   bool IsReplicated(cudnnTensorDescriptor_t tensor) const;
@@ -131,8 +131,7 @@ class Splitter {
   std::vector<std::unique_ptr<Rank>> ranks_;  // this process's: one, or by number
   Mutex mutex_;
   std::map<cudnnHandle_t, int> joined_ UCUDNN_GUARDED_BY(mutex_);
-  // As the program said, before ranks met; none: as the options say.
-  std::optional<bool> sums_gradients_ UCUDNN_GUARDED_BY(mutex_);
+  spatial::GradientSums gradient_sums_;
   mutable Mutex replicated_mutex_;
   std::set<cudnnTensorDescriptor_t> replicated_ UCUDNN_GUARDED_BY(replicated_mutex_);
   std::atomic<bool> any_replicated_ = false;

@@ -80,12 +80,12 @@ SplitRank::SplitRank(int rank, bool joins) {
   EXPECT_TRUE(!joins || ucudnnSpatialJoin(handle_, rank) == CUDNN_STATUS_SUCCESS);
   for (const Operation operation : kOperations) {
     layers_.push_back(std::make_unique<Convolution>(LayerOf(operation, kRows)));
-    FillStripe(*layers_.back(), rank * kRows);
+    FillStripe(*layers_.back(), rank % kRanks * kRows);
     layers_.back()->UseHandle(handle_);
   }
   EXPECT_EQ(cudaMalloc(&workspace_, kWorkspaceBytes), cudaSuccess);
   planned_ = std::make_unique<Convolution>(LayerOf(Operation::kForward, kRows));
-  FillStripe(*planned_, rank * kRows);
+  FillStripe(*planned_, rank % kRanks * kRows);
   graph_.emplace(planned_->problem(), GraphOptions{}, DropIn(),
                  cudnn::PlanDevice{handle_, nullptr});
 }

@@ -44,7 +44,8 @@ struct Given {
 using Round = std::vector<Given>;
 
 // One rank, on the thread that makes it: a handle, a stream, and its stripes of the three
-// convolutions and of a plan's. Where the process splits nothing it joins nobody.
+// convolutions and of a plan's. Every kRanks of them are a group, and hold the same images. Where
+// the process splits nothing it joins nobody.
 class SplitRank {
  public:
   explicit SplitRank(int rank, bool joins = true);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <ucudnn/ucudnn.h>
 
+#include <barrier>
 #include <string>
 #include <thread>
 #include <vector>
@@ -84,6 +85,35 @@ class Unsaid : public testing::Test {};
 
 TEST_F(Unsaid, IsTooLateToLeaveToTheProgram) { ExpectSummedAndThenTooLate(); }
 
+class Groups : public testing::Test {};
+
+// What one group refuses changes nothing in another, whose first gradient is yet to come.
+TEST_F(Groups, KeepWhatHoldsWhereOneHasSummed) {
+  std::barrier together(2 * kRanks + 1);
+  const std::vector<double> whole = Expected(Operation::kBackwardFilter).PartOf(0);
+  std::vector<std::thread> threads;
+  for (int number = 0; number < 2 * kRanks; ++number) {
+    threads.emplace_back([&, number] {
+      SplitRank rank(number);
+      Convolution& gradient = rank.layer(kFilterGradient);
+      EXPECT_EQ(rank.layer(0).Run(DropIn(), 0, nullptr, 0), CUDNN_STATUS_SUCCESS);
+      const auto run = [&] {
+        EXPECT_EQ(gradient.Run(DropIn(), 0, nullptr, 0), CUDNN_STATUS_SUCCESS);
+      };
+      if (number >= kRanks) run();
+      together.arrive_and_wait();
+      together.arrive_and_wait();
+      if (number < kRanks) run();
+      EXPECT_EQ(cudaStreamSynchronize(rank.stream()), cudaSuccess);
+      EXPECT_EQ(ValuesOf(gradient, gradient.TakeOutput()), whole);
+    });
+  }
+  together.arrive_and_wait();
+  ExpectTooLate(0);
+  together.arrive_and_wait();
+  for (std::thread& thread : threads) thread.join();
+}
+
 class Whole : public testing::Test {};
 
 TEST_F(Whole, NothingIsSplitAndNobodyListens) {
@@ -97,6 +127,13 @@ int main(int argc, char** argv) {
   const ucudnn::test::Environment tune = {{"UCUDNN_TUNE", "off"}, {"UCUDNN_REPORT", ""}};
   ucudnn::test::Environment split = tune;
   split.insert(split.end(), {{"UCUDNN_SPATIAL", "h2"}, {"UCUDNN_SPATIAL_TRANSPORT", "loopback"}});
-  return ucudnn::test::RunSuites(
-      argc, argv, {{"Unsummed", split}, {"Summed", split}, {"Unsaid", split}, {"Whole", tune}});
+  ucudnn::test::Environment groups = tune;
+  groups.insert(groups.end(),
+                {{"UCUDNN_SPATIAL", "n2h2"}, {"UCUDNN_SPATIAL_TRANSPORT", "loopback"}});
+  return ucudnn::test::RunSuites(argc, argv,
+                                 {{"Unsummed", split},
+                                  {"Summed", split},
+                                  {"Unsaid", split},
+                                  {"Groups", groups},
+                                  {"Whole", tune}});
 }

@@ -50,4 +50,30 @@ class HeldStream {
   std::atomic<bool> held_ = true;
 };
 
+// A CUDA graph while it is captured, and until it is destroyed.
+class CapturedGraph {
+ public:
+  CapturedGraph() {
+    EXPECT_EQ(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_SUCCESS);
+    capture_ = cuda::CaptureOf(*cuda::GetDriver(), stream_).value_or(cuda::Capture());
+  }
+  ~CapturedGraph() {
+    CUgraph graph = nullptr;
+    CUgraphExec exec = nullptr;
+    EXPECT_EQ(cuStreamEndCapture(stream_, &graph), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamDestroy(stream_), CUDA_SUCCESS);
+  }
+  CapturedGraph(const CapturedGraph&) = delete;
+  CapturedGraph& operator=(const CapturedGraph&) = delete;
+  const cuda::Capture& capture() const { return capture_; }
+
+ private:
+  CUstream stream_ = nullptr;
+  cuda::Capture capture_;
+};
+
 }  // namespace ucudnn::execution

@@ -320,22 +320,42 @@ TEST_F(ArenaTest, WhatIsKeptIsNobodys) {
   EXPECT_NE(arena.Take(Owner(0, 1), 3000, nullptr).data, nullptr);
 }
 
+TEST_F(ArenaTest, WhatAGraphHadIsTheNextOnesWhereItIsDestroyed) {
+  Arena arena(*cuda::GetDriver(), context, 1000);
+  arena.Fix();
+  ASSERT_TRUE(arena.ReserveForCapture(1000));
+  void* of_graph = nullptr;
+  {
+    const CapturedGraph graph;
+    of_graph = arena.TakeForCapture(graph.capture(), Owner(0, 1), 900).data;
+    EXPECT_NE(of_graph, nullptr);
+    EXPECT_EQ(arena.TakeForCapture({7}, Owner(0, 1), 900).data, nullptr) << "the graph lives";
+  }
+  {
+    const CapturedGraph next;
+    EXPECT_EQ(arena.TakeForCapture(next.capture(), Owner(0, 1), 1000).data, of_graph);
+    EXPECT_EQ(arena.Available(Owner(0, 1)), 0u);
+  }
+  EXPECT_EQ(arena.Available(Owner(0, 1)), 1000u) << "calls lack it, and no capture has it";
+}
+
 TEST_F(ArenaTest, WhatACaptureTookStaysItsOwn) {
   Arena arena(*cuda::GetDriver(), context, kLimit);
   arena.Fix();
   const ArenaOwner owner = Owner(0, 1), other = Owner(0, 2);
-  EXPECT_EQ(arena.TakeForCapture(7, owner, 1).data, nullptr) << "nothing is allocated inside";
+  EXPECT_EQ(arena.TakeForCapture({7}, owner, 1).data, nullptr) << "nothing is allocated inside";
   void* const of_stream = arena.Take(owner, 1000, nullptr).data;
-  EXPECT_EQ(arena.TakeForCapture(7, owner, 1).data, nullptr) << "what calls use is not lent";
+  EXPECT_EQ(arena.TakeForCapture({7}, owner, 1).data, nullptr) << "what calls use is not lent";
   ASSERT_TRUE(arena.ReserveForCapture(1000));
   ASSERT_TRUE(arena.ReserveForCapture(500)) << "one is ready";
   EXPECT_EQ(arena.bytes(), 2000u);
-  const Arena::Segment captured = arena.TakeForCapture(7, owner, 500);
+  const Arena::Segment captured = arena.TakeForCapture({7}, owner, 500);
   EXPECT_NE(captured.data, nullptr);
   EXPECT_NE(captured.data, of_stream);
-  EXPECT_EQ(arena.TakeForCapture(7, owner, 900).data, captured.data) << "one call after the other";
-  EXPECT_EQ(arena.TakeForCapture(7, other, 500).data, nullptr) << "a branch of the graph";
-  EXPECT_EQ(arena.TakeForCapture(8, owner, 500).data, nullptr) << "another graph";
+  EXPECT_EQ(arena.TakeForCapture({7}, owner, 900).data, captured.data)
+      << "one call after the other";
+  EXPECT_EQ(arena.TakeForCapture({7}, other, 500).data, nullptr) << "a branch of the graph";
+  EXPECT_EQ(arena.TakeForCapture({8}, owner, 500).data, nullptr) << "another graph";
   arena.Waited(arena.Leave(&handles[0]));
   EXPECT_EQ(arena.bytes(), 1000u);
   EXPECT_EQ(cuMemsetD8(reinterpret_cast<CUdeviceptr>(captured.data), 1, captured.bytes),

@@ -102,9 +102,9 @@ TEST_F(ArenaTest, EveryCaptureHasWhatIsAssured) {
   ASSERT_TRUE(arena.Assure(1000));
   std::set<void*> segments;
   for (const uint64_t capture : {1, 2, 3, 4}) {
-    const Arena::Segment segment = arena.TakeAssuredForCapture(capture, Owner(0, 1), 900);
+    const Arena::Segment segment = arena.TakeAssuredForCapture({capture}, Owner(0, 1), 900);
     EXPECT_TRUE(segments.insert(segment.data).second);
-    EXPECT_EQ(arena.TakeAssuredForCapture(capture, Owner(0, 1), 800).data, segment.data);
+    EXPECT_EQ(arena.TakeAssuredForCapture({capture}, Owner(0, 1), 800).data, segment.data);
   }
   EXPECT_FALSE(segments.contains(nullptr));
   EXPECT_FALSE(segments.contains(arena.BorrowAssured(Owner(0, 1), 1000, nullptr).data));
@@ -115,13 +115,39 @@ TEST_F(ArenaTest, EveryCaptureHasWhatIsAssured) {
 TEST_F(ArenaTest, WhatACaptureTookIsReplacedOutside) {
   Arena arena(*cuda::GetDriver(), context, 3000);
   ASSERT_TRUE(arena.Assure(1000));
-  ASSERT_NE(arena.TakeAssuredForCapture(1, Owner(0, 1), 1000).data, nullptr);
+  ASSERT_NE(arena.TakeAssuredForCapture({1}, Owner(0, 1), 1000).data, nullptr);
   EXPECT_EQ(arena.bytes(), 2000u) << "nothing is allocated inside";
   EXPECT_TRUE(arena.Assure(1000));
   EXPECT_EQ(arena.bytes(), 3000u);
-  ASSERT_NE(arena.TakeAssuredForCapture(2, Owner(0, 1), 1000).data, nullptr);
+  ASSERT_NE(arena.TakeAssuredForCapture({2}, Owner(0, 1), 1000).data, nullptr);
   EXPECT_TRUE(arena.Assure(1000)) << "calls have theirs";
   EXPECT_EQ(arena.bytes(), 3000u) << "no room";
+}
+
+TEST_F(ArenaTest, CapturesAfterEachOtherTakeNoMoreThanOne) {
+  Arena arena(*cuda::GetDriver(), context, 3000);
+  for (size_t bytes = 900; bytes < 1000; bytes += 10) {
+    EXPECT_TRUE(arena.Assure(bytes));
+    {
+      const CapturedGraph graph;
+      EXPECT_NE(arena.TakeAssuredForCapture(graph.capture(), Owner(0, 1), bytes).data, nullptr);
+    }
+    EXPECT_LE(arena.bytes(), 3000u) << bytes;
+  }
+}
+
+TEST_F(ArenaTest, WhatGraphsTookBeyondTheLimitIsFreedBehindThem) {
+  Arena arena(*cuda::GetDriver(), context, 2000);
+  ASSERT_TRUE(arena.Assure(1000));
+  {
+    const CapturedGraph graph, other;
+    EXPECT_NE(arena.TakeAssuredForCapture(graph.capture(), Owner(0, 1), 1000).data, nullptr);
+    EXPECT_NE(arena.TakeAssuredForCapture(other.capture(), Owner(0, 1), 1000).data, nullptr);
+    EXPECT_EQ(arena.bytes(), 3000u);
+    EXPECT_EQ(arena.Available(Owner(0, 1)), 0u);
+  }
+  EXPECT_EQ(arena.Available(Owner(0, 1)), 1000u);
+  EXPECT_EQ(arena.bytes(), 1000u);
 }
 
 TEST_F(ArenaTest, WhatCannotBeAssuredChangesNothing) {

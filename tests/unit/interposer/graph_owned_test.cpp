@@ -188,16 +188,19 @@ TEST(GraphOwned, OfACaptureIsItsOwn) {
   Shared setting;
   OtherStream other(setting);
   const auto plan = setting.Plan();
+  std::vector<CUgraph> graphs;
   const auto captured = [&](int calls) {
     Executions() = {};
     EXPECT_EQ(cuStreamBeginCapture(other.stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
     for (int call = 0; call < calls; ++call) {
       EXPECT_EQ(setting.Execute(plan), CUDNN_STATUS_SUCCESS);
     }
-    CUgraph graph = nullptr;
-    EXPECT_EQ(cuStreamEndCapture(other.stream, &graph), CUDA_SUCCESS);
-    EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamEndCapture(other.stream, &graphs.emplace_back()), CUDA_SUCCESS);
     return Executions().calls;
+  };
+  const auto destroy = [&] {
+    for (const CUgraph graph : graphs) EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+    graphs.clear();
   };
   EXPECT_THAT(captured(1), SizeIs(1)) << "it never ran outside";
   setting.Ran(plan);
@@ -209,8 +212,12 @@ TEST(GraphOwned, OfACaptureIsItsOwn) {
   EXPECT_NE(pieces[0].workspace, outside);
   EXPECT_NE(pieces[0].workspace, GraphSetting::Pointer(0x40000000));
   EXPECT_THAT(pieces, Each(Field(&RecordedExecution::workspace, pieces[0].workspace)));
-  EXPECT_THAT(captured(1), SizeIs(1)) << "never another capture's";
+  EXPECT_THAT(captured(1), SizeIs(1)) << "never another graph's";
   EXPECT_EQ(setting.Ran(plan), outside);
+  destroy();
+  EXPECT_THAT(captured(1), SizeIs(kPieces)) << "no graph has it any more";
+  EXPECT_EQ(setting.Ran(plan), outside);
+  destroy();
 }
 
 TEST(GraphOwned, WhereAPieceFailsTheSubstituteTakesItsPlaceForEver) {

@@ -227,7 +227,7 @@ TEST(NamedPieces, RunUnaskedInPlaceOfACallOverTheLimit) {
   EXPECT_EQ(program.Fallbacks(), "[]");
 }
 
-// A stream of the program's handle as long as this lives.
+// A stream of the program's handle, and the graphs captured on it, as long as this lives.
 class ProgramStream {
  public:
   explicit ProgramStream(Program& program) : program_(program) {
@@ -236,26 +236,30 @@ class ProgramStream {
               CUDNN_STATUS_SUCCESS);
   }
   ~ProgramStream() {
+    DestroyGraphs();
     EXPECT_EQ(program_.interposer.sessions().SetStream(program_.handle(), nullptr),
               CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(cuStreamDestroy(stream_), CUDA_SUCCESS);
   }
-  void Capture(const std::function<void()>& work) const {
+  void Capture(const std::function<void()>& work) {
     ASSERT_EQ(cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
     work();
-    CUgraph graph;
-    ASSERT_EQ(cuStreamEndCapture(stream_, &graph), CUDA_SUCCESS);
-    EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamEndCapture(stream_, &graphs_.emplace_back()), CUDA_SUCCESS);
+  }
+  void DestroyGraphs() {
+    for (const CUgraph graph : graphs_) EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+    graphs_.clear();
   }
 
  private:
   Program& program_;
   CUstream stream_ = nullptr;
+  std::vector<CUgraph> graphs_;
 };
 
 TEST(NamedPieces, MayBeCapturedAtTheFirstCall) {
   Named program;
-  const ProgramStream stream(program);
+  ProgramStream stream(program);
   ASSERT_EQ(program.Told(), NeedOfPairs());
   TheCalls().clear();
   stream.Capture([&] {
@@ -267,7 +271,7 @@ TEST(NamedPieces, MayBeCapturedAtTheFirstCall) {
 
 TEST(NamedPieces, AreNotToldInsideACapture) {
   Named program;
-  const ProgramStream stream(program);
+  ProgramStream stream(program);
   stream.Capture([&] { EXPECT_EQ(program.Told(), program.need); });
   EXPECT_THAT(TheCalls(), SizeIs(0));
 }
@@ -354,18 +358,19 @@ TEST(NamedPieces, OfABudgetServeAnIdentityActivation) {
 
 TEST(NamedPieces, OfABudgetHaveMemoryInEveryCapture) {
   Named program(OfTotal(Total()));
-  const ProgramStream stream(program);
+  ProgramStream stream(program);
   ASSERT_EQ(program.Told(), 0u);
   TheCalls().clear();
   constexpr int kCaptures = 6;
-  for (int capture = 0; capture < kCaptures; ++capture) {
+  const auto capture = [&] {
     stream.Capture([&] {
       for (int call = 0; call < 2; ++call) {
         EXPECT_EQ(program.interposer.legacy().Convolve(program.Call(kOnlyEngine, 0)),
                   CUDNN_STATUS_SUCCESS);
       }
     });
-  }
+  };
+  for (int i = 0; i < kCaptures; ++i) capture();
   EXPECT_THAT(TheCalls(),
               AllOf(SizeIs(2 * kCaptures * kImages / 2), Each(Field(&Seen::algorithm, kOnlyEngine)),
                     Each(Field(&Seen::workspace, testing::NotNull()))));
@@ -377,6 +382,10 @@ TEST(NamedPieces, OfABudgetHaveMemoryInEveryCapture) {
       AllOf(SizeIs(1),
             Each(testing::ResultOf(
                 [&](const void* workspace) { return captured.contains(workspace); }, false))));
+  stream.DestroyGraphs();
+  TheCalls().clear();
+  capture();
+  EXPECT_TRUE(captured.contains(*Workspaces().begin())) << "no graph has it any more";
 }
 
 TEST(NamedPieces, ThatFindNoRoomInTheBudgetAreNotTold) {

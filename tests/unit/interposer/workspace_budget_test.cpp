@@ -388,14 +388,14 @@ TEST_F(WorkspaceBudgetTest, TheCapturesSegmentIsReadyAgainForHandlesThatComeAfte
     ASSERT_NE(Take({0, 0, 0}, 1000).memory.data, nullptr);
     EXPECT_EQ(budget->bytes(), 2000u);
     if (captured) {
-      EXPECT_NE(budget->TakeForCapture(1, Owner(0, 0), {1000}).data, nullptr);
+      EXPECT_NE(budget->TakeForCapture({1}, Owner(0, 0), {1000}).data, nullptr);
     }
     Destroy(0);
     EXPECT_EQ(budget->bytes(), captured ? 1000u : 0u);
   }
   budget->Open(&handles[0]);
   ASSERT_NE(Take({0, 0, 0}, 1000).memory.data, nullptr);
-  EXPECT_NE(budget->TakeForCapture(2, Owner(0, 0), {1000}).data, nullptr);
+  EXPECT_NE(budget->TakeForCapture({2}, Owner(0, 0), {1000}).data, nullptr);
 }
 
 }  // namespace

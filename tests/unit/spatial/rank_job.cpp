@@ -76,7 +76,8 @@ void OpenRank(RankState& rank, const SpatialGrid& grid, const JobOptions& option
   settings.shared_options = "test";
   settings.agrees_each_time = options.agrees_each_time;
   settings.ones = options.ones;
-  settings.sums_gradients = options.sums_gradients;
+  rank.sums = std::make_unique<spatial::GradientSums>(options.sums_gradients);
+  settings.sums = rank.sums.get();
   settings.most_buffer_bytes = [bytes = options.most_buffer_bytes] { return bytes; };
   settings.warning = options.warning;
   settings.timeout = options.timeout;
@@ -92,8 +93,9 @@ void OpenRank(RankState& rank, const SpatialGrid& grid, const JobOptions& option
     return std::move(opened->channel);
   };
   rank.ranks = ranks.get();
-  rank.calls = std::make_unique<spatial::SplitCalls>(settings, Library(), *cuda::GetDriver(),
-                                                     std::move(ranks), open);
+  rank.calls = std::make_unique<spatial::SplitCalls>(
+      settings, options.functions != nullptr ? *options.functions : Library(),
+      options.driver != nullptr ? *options.driver : *cuda::GetDriver(), std::move(ranks), open);
 }
 
 void CloseRank(RankState& rank) {

@@ -29,6 +29,9 @@ struct JobOptions {
   transport::Transport transport = transport::Transport::kAuto;
   bool exchanges_as_processes = false;  // through shared memory, though ranks are threads
   std::string cudnn_file;               // beside which NCCL is; empty: unknown
+  // The tables of the ranks' split calls, which the caller keeps alive; null: the stand-in's.
+  const cudnn::Functions* functions = nullptr;
+  const cuda::Driver* driver = nullptr;
   // Puts a channel of the test before the rank's; empty: none.
   std::function<std::unique_ptr<transport::Channel>(int, std::unique_ptr<transport::Channel>)> wrap;
 };
@@ -39,6 +42,7 @@ struct RankState {
   CUcontext context = nullptr;
   CUstream stream = nullptr;
   cudnnHandle_t handle = nullptr;
+  std::unique_ptr<spatial::GradientSums> sums;  // this rank's alone, as if it were a process
   std::unique_ptr<spatial::SplitCalls> calls;
   transport::Ranks* ranks = nullptr;  // of `calls`
   spatial::Declared declared;         // of the next calls

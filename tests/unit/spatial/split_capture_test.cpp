@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <barrier>
 
 #include "tests/unit/spatial/captured_call.h"
 
@@ -362,6 +364,59 @@ TEST_P(SplitCapture, BuffersOfGraphsAreWithinTheLimit) {
   ExpectExactOnAll(job, layer);
   job.OnAll([&](RankState& rank) { EXPECT_EQ(RunInGraph(rank, layer, 0).status, kBroken); });
   ExpectContains(FailureOf(job), {"another CUDA graph's exchanges", "the limit of"});
+}
+
+// Convolution descriptors of split kernels that exist.
+std::atomic<int> descriptors = 0;
+
+cudnn::Functions CountingDescriptors() {
+  cudnn::Functions functions = StandIn();
+  functions.cudnnCreateConvolutionDescriptor = [](cudnnConvolutionDescriptor_t* made) {
+    ++descriptors;
+    return cudnnCreateConvolutionDescriptor(made);
+  };
+  functions.cudnnDestroyConvolutionDescriptor = [](cudnnConvolutionDescriptor_t made) {
+    --descriptors;
+    return cudnnDestroyConvolutionDescriptor(made);
+  };
+  return functions;
+}
+
+// The layer with its images this far apart.
+SplitLayer InLayout(SplitLayer layer, int number) {
+  for (Stripe& stripe : layer.stripes) stripe.problem.x_strides[0] += 8 * number;
+  return layer;
+}
+
+// A rank keeps a kernel for 16 layouts, and a kernel may hold what was compiled for it.
+TEST_P(SplitCapture, AKernelLivesAsLongAsAGraphHasIt) {
+  constexpr int kKept = 16;
+  descriptors = 0;
+  const cudnn::Functions functions = CountingDescriptors();
+  JobOptions options = Options();
+  options.functions = &functions;
+  RankJob job(options);
+  const SplitLayer layer(Operation::kForward, 4, 3);
+  ExpectExactOnAll(job, layer);
+  const int of_one = descriptors;
+  EXPECT_GT(of_one, 0);
+  const SplitLayer captured = InLayout(layer, 1);
+  ExpectExactOnAll(job, captured);
+  std::barrier meet(job.size());
+  job.OnAll([&](RankState& rank) {
+    With(rank, captured, [&](const std::function<cudnnStatus_t()>& run) {
+      const Graph graph(rank, [&] { EXPECT_EQ(run(), kFine); });
+      for (int number = 2; number <= kKept; ++number) {
+        EXPECT_TRUE(InLayout(layer, number).IsExactOn(rank));
+      }
+      meet.arrive_and_wait();
+      EXPECT_EQ(descriptors, (kKept + 1) * of_one) << "the graph may be launched";
+      return kFine;
+    });
+    meet.arrive_and_wait();
+    RunInGraph(rank, InLayout(layer, kKept), 0);
+  });
+  EXPECT_EQ(descriptors, kKept * of_one) << "the graph is destroyed";
 }
 
 // A second stream of a rank, with a handle of its own, on which it makes a layer's call.

@@ -6,6 +6,8 @@
 
 #include <atomic>
 #include <future>
+#include <new>
+#include <utility>
 
 #include "tests/support/device.h"
 #include "tests/unit/spatial/split_layer.h"
@@ -64,6 +66,72 @@ TEST(SplitRefusals, CallThatOneRankCannotRunIsRefusedOnAll) {
   EXPECT_EQ(traffic.exchanges, 0);
   ExpectExactOnAll(
       job, SplitLayer(Layer(Operation::kBackwardData, 1), job.grid(), {{{1}, {3, 4, 5}, {6}}}));
+}
+
+// The next wait of this thread for a stream tells of work that failed on the device.
+thread_local bool a_wait_fails = false;
+
+cuda::Driver DriverWhoseWaitsFail() {
+  cuda::Driver driver = *cuda::GetDriver();
+  driver.cuStreamSynchronize = [](CUstream stream) {
+    const CUresult waited = cuStreamSynchronize(stream);
+    return std::exchange(a_wait_fails, false) ? CUDA_ERROR_LAUNCH_FAILED : waited;
+  };
+  return driver;
+}
+
+TEST(SplitRefusals, CallThatFailsOnTheDeviceOfOneRankIsRefusedOnAll) {
+  const cuda::Driver driver = DriverWhoseWaitsFail();
+  for (const double beta : {0, 1}) {
+    SCOPED_TRACE(beta);
+    RankJob job({.driver = &driver});
+    SplitLayer layer(Operation::kForward, 4, 3);
+    layer.whole.beta = beta;
+    Statuses statuses(2);
+    testing::internal::CaptureStderr();
+    job.OnAll([&](RankState& rank) {
+      const auto at = static_cast<size_t>(rank.rank);
+      statuses[at] =
+          RunGiven(rank, layer.whole, layer.stripes[at], [&](const cudnn::ConvolutionCall& call) {
+            const cudnnStatus_t status = RunReal(call);
+            a_wait_fails = rank.rank == 1;
+            return status;
+          }).status;
+      a_wait_fails = false;
+    });
+    ExpectContains(testing::internal::GetCapturedStderr(),
+                   {"rank 1 cannot run its part", "CUDA_ERROR_LAUNCH_FAILED"});
+    EXPECT_EQ(statuses, Statuses(2, kRefused));
+  }
+}
+
+TEST(SplitFaults, CallThatThrowsWhereItIsTriedLeavesNoDeviceMemory) {
+  RankJob job;
+  ExpectExactOnAll(job, SplitLayer(Operation::kForward, 4, 3));
+  size_t before = 0, after = 0;
+  job.OnAll([&](RankState& rank) {
+    if (rank.rank == 0) before = FreeBytes();
+  });
+  SplitLayer layer(Operation::kBackwardData, 4, 3);
+  layer.whole.beta = 1;  // its trial must not write into the caller's result
+  job.OnAll([&](RankState& rank) {
+    const Stripe& stripe = layer.stripes[static_cast<size_t>(rank.rank)];
+    const auto run = [&](const cudnn::ConvolutionCall& call) {
+      if (rank.rank == 0) throw std::bad_alloc();
+      return RunReal(call);
+    };
+    try {
+      EXPECT_EQ(RunGiven(rank, layer.whole, stripe, run).status, kBroken);
+    } catch (const std::bad_alloc&) {
+      EXPECT_EQ(rank.rank, 0);
+      rank.calls->Fail("out of memory");
+    }
+  });
+  job.OnAll([&](RankState& rank) {
+    if (rank.rank == 0) after = FreeBytes();
+  });
+  EXPECT_EQ(after, before);
+  ExpectContains(FailureOf(job), {"rank 0: out of memory"});
 }
 
 // Ranks that do not call the same kernel cannot go on together.

@@ -2,6 +2,8 @@
 // with sums that nobody waits for yet.
 #include <cuda.h>
 
+#include <future>
+
 #include "tests/unit/spatial/split_layer.h"
 
 namespace ucudnn::test {
@@ -414,7 +416,7 @@ TEST(SplitReduce, HoldsFromBeforeTheFirstGradient) {
   RankJob job(Counted({}, traffic));
   const SplitLayer layer(Operation::kBackwardFilter, 4, 5);
   ExpectExactOnAll(job, SplitLayer(Operation::kForward, 4, 5));
-  job.OnAll([](RankState& rank) { EXPECT_TRUE(rank.calls->SetReduce(false).ok()); });
+  job.OnAll([](RankState& rank) { EXPECT_TRUE(rank.sums->Set(false).ok()); });
   std::vector<StripeResult> results(2);
   job.OnAll([&](RankState& rank) { results[static_cast<size_t>(rank.rank)] = layer.RunOn(rank); });
   EXPECT_EQ(traffic.reductions, 0);
@@ -422,8 +424,8 @@ TEST(SplitReduce, HoldsFromBeforeTheFirstGradient) {
     EXPECT_EQ(results[0].output.values[i] + results[1].output.values[i], layer.expected.values[i]);
   }
   job.OnAll([](RankState& rank) {
-    EXPECT_TRUE(rank.calls->SetReduce(false).ok());
-    EXPECT_FALSE(rank.calls->SetReduce(true).ok());
+    EXPECT_TRUE(rank.sums->Set(false).ok());
+    EXPECT_FALSE(rank.sums->Set(true).ok());
   });
 }
 
@@ -436,9 +438,38 @@ TEST(SplitReduce, OfGradientsThatAreSummedIsNotTakenBack) {
     for (int step = 1; step < 3; ++step) {
       ExpectExactOnAll(job, layer);
       EXPECT_EQ(traffic.reductions, step * job.size());
-      job.OnAll([](RankState& rank) { EXPECT_FALSE(rank.calls->SetReduce(false).ok()); });
+      job.OnAll([](RankState& rank) { EXPECT_FALSE(rank.sums->Set(false).ok()); });
     }
   }
+}
+
+// Nor while ranks agree on the first one. Whoever says it waits for no call: that of another rank
+// of the process may wait for the same thread.
+TEST(SplitReduce, IsRefusedAtOnceWhileTheFirstGradientIsAgreedOn) {
+  RankJob job;
+  std::promise<void> agrees, said;
+  std::thread program([&] {
+    agrees.get_future().wait();
+    EXPECT_FALSE(job.rank(1).sums->Set(false).ok());
+    said.set_value();
+  });
+  const SplitLayer layer(Operation::kBackwardFilter, 4, 5);
+  job.OnAll([&](RankState& rank) {
+    bool is_first = rank.rank == 1;
+    const Stripe& stripe = layer.stripes[static_cast<size_t>(rank.rank)];
+    const StripeResult result =
+        RunGiven(rank, layer.whole, stripe, [&](const cudnn::ConvolutionCall& call) {
+          if (std::exchange(is_first, false)) {
+            agrees.set_value();
+            EXPECT_EQ(said.get_future().wait_for(std::chrono::seconds(10)),
+                      std::future_status::ready);
+          }
+          return RunReal(call);
+        });
+    EXPECT_EQ(result.status, kFine);
+    EXPECT_EQ(result.output, layer.expected);
+  });
+  program.join();
 }
 
 // A gradient of the graph API is refused until somebody says who sums.
@@ -464,14 +495,14 @@ TEST(SplitReduce, WhatWasRefusedIsAgreedOnAgain) {
   };
   run_on_all(kRefused);
   run_on_all(kRefused);
-  job.OnAll([](RankState& rank) { EXPECT_TRUE(rank.calls->SetReduce(true).ok()); });
+  job.OnAll([](RankState& rank) { EXPECT_TRUE(rank.sums->Set(true).ok()); });
   run_on_all(kFine);
   run_on_all(kFine);
 }
 
 TEST(SplitReduce, SaidOnOneRankAloneIsAnErrorOnAll) {
   RankJob job;
-  EXPECT_TRUE(job.rank(1).calls->SetReduce(false).ok());
+  EXPECT_TRUE(job.rank(1).sums->Set(false).ok());
   const SplitLayer layer(Operation::kBackwardFilter, 4, 5);
   Statuses statuses(2);
   job.OnAll([&](RankState& rank) {

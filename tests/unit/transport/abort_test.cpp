@@ -1,8 +1,11 @@
 // Channels that are given up: nothing hangs, and nothing looks as if it had been received.
 #include <dirent.h>
+#include <pthread.h>
 
 #include <cmath>
 #include <fstream>
+#include <future>
+#include <system_error>
 
 #include "tests/unit/transport/exchanging_ranks.h"
 #include "transport/loopback.h"
@@ -263,6 +266,52 @@ TEST_P(AbortedChannels, OpeningEndsWhenTheMeetingFails) {
       return;
     }
     EXPECT_FALSE(GetParam().open(self.setup).ok());
+  });
+}
+
+// While one lives, the system gives no thread: a stack is larger than the address space.
+class NoThreads {
+ public:
+  NoThreads() {
+    EXPECT_EQ(pthread_getattr_default_np(&before_), 0);
+    pthread_attr_t without = before_;
+    EXPECT_EQ(pthread_attr_setstacksize(&without, size_t{1} << 47), 0);
+    EXPECT_EQ(pthread_setattr_default_np(&without), 0);
+    EXPECT_THROW(std::thread([] {}), std::system_error);
+  }
+  ~NoThreads() { EXPECT_EQ(pthread_setattr_default_np(&before_), 0); }
+
+ private:
+  pthread_attr_t before_;
+};
+
+// Heartbeats stop while a callback of the service thread aborts.
+TEST(LoopbackChannel, AnAbortWaitsForNoStreamWhereNoThreadStarts) {
+  RunRanks(2, 2, [](RankThread& self) {
+    const Result<std::unique_ptr<Channel>> channel = OpenLoopbackChannel(self.setup);
+    ASSERT_TRUE(channel.ok()) << channel.message();
+    ASSERT_TRUE((*channel)->Reserve(64, 0).ok());
+    if (self.rank == 0) {
+      const CUdeviceptr data = self.device.Allocate(64);
+      std::atomic<bool> is_busy{true};
+      const auto work = [](void* busy) {
+        while (*static_cast<std::atomic<bool>*>(busy)) std::this_thread::yield();
+      };
+      ASSERT_EQ(cuLaunchHostFunc(self.device.stream, work, &is_busy), CUDA_SUCCESS);
+      const Message receive{1, data, 64};
+      ASSERT_TRUE((*channel)->Exchange({}, {&receive, 1}, self.device.stream).ok());
+      std::promise<void> aborted;
+      std::thread aborting([&] {
+        const NoThreads none;
+        (*channel)->Abort();
+        aborted.set_value();
+      });
+      EXPECT_EQ(aborted.get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
+      is_busy = false;
+      aborting.join();
+      EXPECT_TRUE(Finishes(self.device.stream));
+    }
+    ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), 2, "", "").ok());
   });
 }
 

@@ -328,12 +328,12 @@ TEST_P(Channels, KeepTheRoomThatTheyHadWhereThereIsNoMore) {
   });
 }
 
-TEST(OpenChannel, TakesPeerCopiesWithinAProcessAndLoopbackOnOneDevice) {
+TEST(OpenChannel, TakesPeerCopiesWithinAProcess) {
   for (const int devices : {1, 3}) {
     RunRanks(3, devices, [&](RankThread& self) {
       const Result<OpenedChannel> opened = OpenChannel(self.setup, Transport::kAuto, "");
       ASSERT_TRUE(opened.ok()) << opened.message();
-      EXPECT_EQ(opened->choice.transport, devices == 1 ? Transport::kLoopback : Transport::kPeer);
+      EXPECT_EQ(opened->choice.transport, Transport::kPeer);
       EXPECT_EQ(opened->choice.note.empty(), devices == 3);
       ASSERT_TRUE(opened->channel->Reserve(0, 4000).ok());
       ExpectExactSum<float>(self, *opened->channel, Element::kFloat32, 1000);

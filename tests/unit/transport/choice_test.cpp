@@ -43,9 +43,9 @@ TEST(ChooseTransport, FollowsTheTable) {
   const Row table[] = {
       {Transport::kAuto, kOneRank, Transport::kPeer, ""},
       {Transport::kAuto, kProcessesWithGpus, Transport::kNccl, ""},
-      {Transport::kAuto, kProcessesOnOneGpu, Transport::kLoopback, "ranks 0 and 2 share one GPU"},
+      {Transport::kAuto, kProcessesOnOneGpu, Transport::kLoopback, "they exchange by loopback"},
       {Transport::kAuto, kThreadsWithGpus, Transport::kPeer, ""},
-      {Transport::kAuto, kThreadsOnOneGpu, Transport::kLoopback, "ranks 0 and 1 share one GPU"},
+      {Transport::kAuto, kThreadsOnOneGpu, Transport::kPeer, "they exchange by peer"},
       {Transport::kAuto, kHosts, Transport::kNccl, ""},
       {Transport::kAuto, kContainersOnOneGpu, Transport::kAuto, "ranks 0 and 1 share one GPU"},
       {Transport::kAuto, kMixed, Transport::kNccl, ""},
@@ -60,9 +60,10 @@ TEST(ChooseTransport, FollowsTheTable) {
       {Transport::kPeer, kThreadsOnOneGpu, Transport::kAuto, "share one GPU"},
       {Transport::kPeer, kMixed, Transport::kAuto, "ranks 0 and 2 are different processes"},
       {Transport::kPeer, kHosts, Transport::kAuto, "ranks 0 and 1 are different processes"},
-      {Transport::kLoopback, kOneRank, Transport::kLoopback, ""},
+      {Transport::kLoopback, kOneRank, Transport::kPeer, ""},
       {Transport::kLoopback, kProcessesOnOneGpu, Transport::kLoopback, ""},
-      {Transport::kLoopback, kThreadsOnOneGpu, Transport::kLoopback, ""},
+      {Transport::kLoopback, kThreadsOnOneGpu, Transport::kPeer, ""},
+      {Transport::kLoopback, kThreadsWithGpus, Transport::kPeer, ""},
       {Transport::kLoopback, kMixed, Transport::kLoopback, ""},
       {Transport::kLoopback, kThreadsOnOneGpuAndAProcess, Transport::kAuto, "with one GPU"},
       {Transport::kLoopback, kHosts, Transport::kAuto, "different hosts"},
@@ -78,12 +79,6 @@ TEST(ChooseTransport, FollowsTheTable) {
       EXPECT_STREQ(NameOf(choice->transport), NameOf(row.chosen));
     }
   }
-}
-
-TEST(ChooseTransport, KnowsRanksOfOneProcess) {
-  EXPECT_TRUE(ChooseTransport(Ranks(Transport::kLoopback, kThreadsOnOneGpu))->one_process);
-  EXPECT_FALSE(ChooseTransport(Ranks(Transport::kLoopback, kMixed))->one_process);
-  EXPECT_FALSE(ChooseTransport(Ranks(Transport::kNccl, kHosts))->one_process);
 }
 
 TEST(ChooseTransport, RefusesRanksThatWantDifferentOnes) {

@@ -78,6 +78,35 @@ TEST_F(NcclErrors, OfAnExchangeEndItsGroupAndAbortTheChannel) {
   }
 }
 
+// A call that waits for other ranks ends by the abort, which takes its communicator: what comes
+// behind it looks at that no more, whatever the call returns.
+TEST_F(NcclErrors, ACallThatAnAbortEndsLeavesItsCommunicatorAlone) {
+  auto* const wait = OfFailingNccl<void(int)>("failing_nccl_wait");
+  auto* const waiting_calls = OfFailingNccl<int()>("failing_nccl_waiting_calls");
+  RunRanks(2, 2, [&](RankThread& self) {
+    const Result<std::unique_ptr<Channel>> channel = OpenNcclChannel(self.setup, "");
+    ASSERT_TRUE(channel.ok()) << channel.message();
+    ASSERT_TRUE((*channel)->Reserve(64, 64).ok());
+    ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), 2, "", "").ok());
+    if (self.rank == 0) FailAt("ncclGroupEnd");
+    wait(1);
+    ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), 2, "", "").ok());
+    std::thread aborting([&] {
+      while (waiting_calls() < 2) std::this_thread::yield();
+      (*channel)->Abort();
+    });
+    const CUdeviceptr data = self.device.Allocate(128);
+    const Message send{1 - self.rank, data, 64}, receive{1 - self.rank, data + 64, 64};
+    const Status status =
+        self.rank == 0 ? (*channel)->Exchange({&send, 1}, {&receive, 1}, self.device.stream)
+                       : (*channel)->AllReduce(data, 16, Element::kFloat32, self.device.stream);
+    EXPECT_FALSE(status.ok());
+    aborting.join();
+  });
+  wait(0);
+  EXPECT_EQ(OfFailingNccl<int()>("failing_nccl_uses_after_end")(), 0);
+}
+
 TEST_F(NcclErrors, OfAReductionLeaveNan) {
   RunRanks(2, 2, [](RankThread& self) {
     const Result<std::unique_ptr<Channel>> channel = OpenNcclChannel(self.setup, "");

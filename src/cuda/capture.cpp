@@ -1,0 +1,55 @@
+#include "cuda/capture.h"
+
+#include "cuda/resources.h"
+
+namespace ucudnn::cuda {
+namespace {
+
+using Kept = std::shared_ptr<void>;
+
+void CUDA_CB Release(void* kept) { delete static_cast<Kept*>(kept); }
+
+}  // namespace
+
+std::optional<Capture> CaptureOf(const Driver& driver, CUstream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  Capture capture;
+  const CUresult asked = driver.cuStreamGetCaptureInfo(stream, &status, &capture.number,
+                                                       &capture.graph, nullptr, nullptr);
+  if (asked != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return std::nullopt;
+  return capture;
+}
+
+Status KeepWithGraph(const Driver& driver, CUgraph graph, std::shared_ptr<void> kept) {
+  constexpr const char* kDoing = "giving memory to a CUDA graph";
+  if (driver.cuUserObjectCreate == nullptr || driver.cuUserObjectRelease == nullptr ||
+      driver.cuGraphRetainUserObject == nullptr) {
+    return DriverStatus(driver, CUDA_ERROR_NOT_SUPPORTED, kDoing);
+  }
+  auto held = std::make_unique<Kept>(std::move(kept));
+  CUuserObject object = nullptr;
+  UCUDNN_RETURN_IF_ERROR(DriverStatus(
+      driver,
+      driver.cuUserObjectCreate(&object, held.get(), Release, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC),
+      kDoing));
+  (void)held.release();  // it is the object's
+  const CUresult given =
+      driver.cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
+  if (given != CUDA_SUCCESS) driver.cuUserObjectRelease(object, 1);
+  return DriverStatus(driver, given, kDoing);
+}
+
+Status KeepWithGraphOf(const Driver& driver, CUstream stream, std::shared_ptr<void> kept) {
+  const std::optional<Capture> capture = CaptureOf(driver, stream);
+  if (!capture) return Status::Error("the CUDA graph of a capture has become invalid");
+  return KeepWithGraph(driver, capture->graph, std::move(kept));
+}
+
+GraphEnd EndOf(const Driver& driver, CUgraph graph) {
+  const auto ended = std::make_shared<std::atomic<bool>>(false);
+  const auto end = [ended](void*) { ended->store(true); };
+  if (KeepWithGraph(driver, graph, Kept(nullptr, end)).ok()) return ended;
+  return std::make_shared<std::atomic<bool>>(false);
+}
+
+}  // namespace ucudnn::cuda

@@ -1,0 +1,66 @@
+// What lives as long as a CUDA graph: as long as the graph, or what was made of it, exists.
+#include "cuda/capture.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/device.h"
+
+namespace ucudnn::cuda {
+namespace {
+
+class CaptureTest : public test::DeviceTest {
+ protected:
+  CaptureTest() {
+    EXPECT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_SUCCESS);
+  }
+  ~CaptureTest() override { EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS); }
+  // Ends the capture, and destroys its graph behind `with_graph`.
+  template <typename WithGraph>
+  void End(const WithGraph& with_graph) const {
+    CUgraph graph = nullptr;
+    EXPECT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+    with_graph(graph);
+    EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+  }
+
+  const Driver& driver = *GetDriver();
+  CUstream stream = nullptr;
+};
+
+TEST_F(CaptureTest, AGraphEndsWithTheLastThatWasMadeOfIt) {
+  const auto capture = CaptureOf(driver, stream);
+  ASSERT_TRUE(capture);
+  const GraphEnd end = EndOf(driver, capture->graph);
+  CUgraphExec exec = nullptr;
+  End([&](CUgraph graph) {
+    EXPECT_EQ(cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+  });
+  EXPECT_FALSE(end->load());
+  EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+  EXPECT_TRUE(end->load());
+}
+
+TEST_F(CaptureTest, WhatAGraphKeepsIsReleasedWithIt) {
+  auto kept = std::make_shared<int>();
+  const std::weak_ptr<int> seen = kept;
+  EXPECT_TRUE(KeepWithGraphOf(driver, stream, std::move(kept)).ok());
+  EXPECT_FALSE(seen.expired());
+  End([](CUgraph) {});
+  EXPECT_TRUE(seen.expired());
+}
+
+TEST_F(CaptureTest, WhatNoGraphTakesIsReleasedAtOnceAndHasNoEnd) {
+  End([](CUgraph) {});
+  auto kept = std::make_shared<int>();
+  const std::weak_ptr<int> seen = kept;
+  EXPECT_FALSE(KeepWithGraphOf(driver, stream, std::move(kept)).ok()) << "nothing is captured";
+  EXPECT_TRUE(seen.expired());
+  EXPECT_FALSE(EndOf(driver, nullptr)->load());
+  Driver without = driver;
+  without.cuUserObjectCreate = nullptr;
+  EXPECT_FALSE(EndOf(without, nullptr)->load());
+}
+
+}  // namespace
+}  // namespace ucudnn::cuda

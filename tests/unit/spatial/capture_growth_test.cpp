@@ -1,0 +1,41 @@
+// Programs that capture CUDA graphs again and again, for each shape of theirs, say: what ranks
+// remember of a graph goes with it.
+#include <gtest/gtest.h>
+
+#include <barrier>
+
+#include "tests/bench/allocation_count.h"
+#include "tests/unit/spatial/captured_call.h"
+
+namespace ucudnn::test {
+namespace {
+
+TEST(SplitCaptureGrowth, GraphsThatAreDestroyedLeaveNothingOnTheHost) {
+  constexpr int kFirst = 30, kMore = 300;
+  // Less than one call, or one message, of a graph takes.
+  constexpr long kMostBytesOfOne = 16;
+  RankJob job({.exchanges_as_processes = true});
+  const SplitLayer layer(Operation::kForward, 4, 3);
+  ExpectExactOnAll(job, layer);
+  std::barrier meet(job.size());
+  long before = 0, after = 0;
+  job.OnAll([&](RankState& rank) {
+    With(rank, layer, [&](const std::function<cudnnStatus_t()>& run) {
+      const auto capture = [&](int times, long& live_bytes) {
+        for (int i = 0; i < times; ++i) {
+          const Graph graph(rank, [&] { EXPECT_EQ(run(), kFine); });
+        }
+        meet.arrive_and_wait();
+        if (rank.rank == 0) live_bytes = bench::LiveBytes();
+        meet.arrive_and_wait();
+      };
+      capture(kFirst, before);
+      capture(kMore, after);
+      return kFine;
+    });
+  });
+  EXPECT_LT(after - before, kMore * job.size() * kMostBytesOfOne);
+}
+
+}  // namespace
+}  // namespace ucudnn::test
