@@ -41,6 +41,11 @@ Result<Graph> LoadJson(const std::string& text, const std::string& path) {
 
 Result<Graph> LoadNetwork(const std::string& name_or_file, const ImportOptions& options) {
   const std::string ending = std::filesystem::path(name_or_file).extension();
+  if (!options.input.empty() && ending != ".prototxt") {
+    return Status::Error(Quoted(name_or_file) +
+                         ": the images of Caffe's data layers can be given, " +
+                         "and this is no .prototxt");
+  }
   const bool known = ending == ".onnx" || ending == ".prototxt" || ending == ".json";
   if (!known) {
     if (name_or_file.find('/') == std::string::npos) return BuildNetwork(name_or_file);

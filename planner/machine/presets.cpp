@@ -75,6 +75,14 @@ const std::vector<std::string>& MachineNames() {
   return *kNames;
 }
 
+std::string ClusterNames() {
+  std::vector<std::string> names;
+  for (const Preset& preset : Presets()) {
+    if (preset.network) names.push_back(preset.node.name + ":N");
+  }
+  return Join(names, ", ");
+}
+
 Result<Machine> MachineByName(const std::string& name) {
   const std::string base = name.substr(0, name.find(':'));
   for (const Preset& preset : Presets()) {
@@ -89,7 +97,8 @@ Result<Machine> MachineByName(const std::string& name) {
       return Status::Error(Quoted(name) + ": expected a number of nodes behind the colon");
     }
     if (!preset.network) {
-      return Status::Error(Quoted(name) + ": no network between nodes is known; expected " + base);
+      return Status::Error(Quoted(name) + ": no network between nodes is known; expected " + base +
+                           ", or N nodes as " + ClusterNames());
     }
     machine.name = name;
     if (nodes > 1) {

@@ -14,8 +14,10 @@ namespace ucudnn::planner {
 // data sheets and what the papers state, not measurements.
 const std::vector<std::string>& MachineNames();
 
-// `NAME`, or `NAME:N` for N nodes where a network between nodes is known (h100x8, h200x8,
-// v100x2-25g). An unknown name is an error that lists the known ones.
+// Those of them that are nodes of a cluster, too, as "h100x8:N, h200x8:N, v100x2-25g:N".
+std::string ClusterNames();
+
+// `NAME`, or `NAME:N` for N nodes where a network between nodes is known. An unknown name is an error that lists the known ones.
 Result<Machine> MachineByName(const std::string& name);
 
 }  // namespace ucudnn::planner

@@ -29,9 +29,9 @@ p { margin: .4rem 0; max-width: 60rem; } .faint, figcaption { color: var(--faint
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .82rem; font-variant-numeric: tabular-nums; }
 caption { text-align: left; color: var(--faint); padding-bottom: .3rem; }
-th, td { padding: .2rem .5rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
-thead th { border-bottom: 2px solid var(--line); vertical-align: bottom; }
-tbody th { font-weight: 600; min-width: 10rem; } .sortable td:last-child:not(.number) { min-width: 11rem; } .number { text-align: right; } td.number { white-space: nowrap; }
+th, td { padding: .2rem .35rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
+thead th { border-bottom: 2px solid var(--line); vertical-align: bottom; font-size: .75rem; }
+tbody th { font-weight: 600; min-width: 9rem; } .sortable td:last-child:not(.number) { min-width: 10rem; } .number { text-align: right; } td.number { white-space: nowrap; }
 tbody tr:nth-child(even) { background: var(--band); }
 th button { all: unset; cursor: pointer; font-weight: 600; }
 th button:focus-visible { outline: 2px solid var(--ink); outline-offset: 2px; }
@@ -95,6 +95,18 @@ std::string SortValue(double value) {
   return text;
 }
 
+// Adds `text` with places where a line may end within a word: behind what joins the parts of an
+// engine's name.
+void AddBreakable(std::string_view text, Element& cell) {
+  while (!text.empty()) {
+    const size_t end = text.find_first_of("_,[");
+    const size_t part = end < text.size() - 1 && text[end + 1] != ' ' ? end + 1 : text.size();
+    cell.Text(text.substr(0, part));
+    text.remove_prefix(part);
+    if (!text.empty()) cell.Add(Element("wbr"));
+  }
+}
+
 }  // namespace
 
 std::string FormatPage(const std::string& title, std::vector<Element> content) {
@@ -145,7 +157,8 @@ Table::Table(const char* id, const std::string& caption, const std::vector<Colum
 void Table::AddRow(const std::vector<Cell>& cells) {
   Element row("tr");
   for (size_t at = 0; at < cells.size(); ++at) {
-    Element cell(at == 0 ? "th" : "td", cells[at].text);
+    Element cell(at == 0 ? "th" : "td");
+    AddBreakable(cells[at].text, cell);
     if (at == 0) cell.Set("scope", "row");
     if (columns_[at].number) cell.Set("class", "number");
     if (cells[at].value) cell.Set("data-value", SortValue(*cells[at].value));

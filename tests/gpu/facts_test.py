@@ -194,7 +194,7 @@ class StandIn(Folder):
         for when in ("start", "end"):
             self.assertLess(0, facts.repeat(self.sitting, 100, when)["median_ms"])
         with unittest.mock.patch.object(versions, "missing", lambda name: "no PyTorch"):
-            self.assertEqual(["gemm: no PyTorch"], facts.ceilings(self.sitting, 100)["not run"])
+            self.assertEqual("no PyTorch", facts.ceilings(self.sitting, 100)["gemm"])
         self.assertEqual({"launches", "sweep", "tiles", "repeat start", "repeat end", "ceilings"}, self.parts().keys())
 
 

@@ -121,7 +121,7 @@ class Multigrid(unittest.TestCase):
                 "--epochs", "1")
 
     def test_ranks_that_share_the_device_change_no_bit(self):
-        """Training on one rank, on four threads and on four processes, whose states go by loopback."""
+        """Training on one rank, on four threads, whose states go by peer copies, and on four processes, by loopback."""
         words = words_of(*self.TRAINING, "--way", "streams")
         run = [machine.UCUDNN, "run", "--off", "--ranks", "4", "--"]
         epochs = {}

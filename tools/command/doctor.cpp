@@ -1,6 +1,7 @@
 // `ucudnn doctor`: what was found on this machine, how a program uses cuDNN, what works, what does
 // not and why.
 #include <charconv>
+#include <csignal>
 #include <memory>
 #include <optional>
 #include <string>
@@ -298,6 +299,7 @@ int Doctor(const CLI::App& app, const DoctorOptions& options, const ProgramWords
   } else {
     DiagnoseMachine(diagnosis);
   }
+  std::signal(SIGPIPE, SIG_DFL);  // the program has been started: as in Main
   (options.json ? PrintJson : PrintText)(diagnosis);
   return diagnosis.works ? 0 : kFailed;
 }

@@ -19,11 +19,22 @@ Installation FindInstallation() {
 
 std::string WhyMissing(const Installation& installation, const std::string& path) {
   if (path.starts_with(installation.host_folder + "/")) {
-    return "'" + path +
-           "' is missing: the CPU stand-ins come with a build from source, not with "
-           "the wheel";
+    return "'" + path + "' is missing: the CPU stand-ins " +
+           (FileExists(installation.host_folder)
+                ? "are not built whole; `cmake --build --preset release` builds all of them"
+                : "come with a build from source, not with the wheel");
   }
   return "'" + path + "' is missing: ucudnn is not complete";
+}
+
+Status CheckStandIns(const Installation& installation) {
+  const std::string folder = installation.host_folder + "/";
+  for (const std::string& path :
+       {installation.host_cuda, installation.host_cudart, installation.host_cudnn,
+        folder + "libnccl.so.2", folder + "libcurand.so.10"}) {
+    if (!FileExists(path)) return Status::Error(WhyMissing(installation, path));
+  }
+  return Status::Ok();
 }
 
 bool FileExists(const std::string& path) { return access(path.c_str(), R_OK) == 0; }

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "base/status.h"
+
 namespace ucudnn::command {
 
 struct Installation {
@@ -22,6 +24,9 @@ Installation FindInstallation();
 
 // In words, of a file of the installation that is not there.
 std::string WhyMissing(const Installation& installation, const std::string& path);
+
+// Whether all CPU stand-ins are there: the loader would take NVIDIA's in place of one that is not.
+Status CheckStandIns(const Installation& installation);
 
 bool FileExists(const std::string& path);
 

@@ -63,6 +63,7 @@ Result<Reach> ReachOf(const Launch& launch, const std::string& program, const Pr
 Status SetLaunchEnvironment(const Launch& launch, const Reach& reach,
                             const VariableOptions& variables) {
   const Installation installation = FindInstallation();
+  if (launch.host) UCUDNN_RETURN_IF_ERROR(CheckStandIns(installation));
   std::string preload;
   for (const std::string& path : Preloads(installation, launch, reach)) {
     if (!FileExists(path)) return Status::Error(WhyMissing(installation, path));

@@ -45,8 +45,8 @@ Result<std::vector<Layer>> FromFile(const LayerSource& source,
 
 Result<std::vector<Layer>> FromNetwork(const LayerSource& source,
                                        const std::vector<Operation>& operations) {
-  const Result<planner::Graph> graph =
-      planner::LoadNetwork(source.net, {.pass_through = source.pass_through});
+  UCUDNN_ASSIGN_OR_RETURN(const auto reading, ParseImport(source.pass_through, source.input));
+  const Result<planner::Graph> graph = planner::LoadNetwork(source.net, reading);
   if (!graph.ok()) return Status::Error("--net " + graph.message());
   if (source.batch.empty()) return Status::Error("--net needs the mini-batch: --batch N");
   UCUDNN_ASSIGN_OR_RETURN(const int batch, ParseBatch(source.batch));
@@ -116,6 +116,30 @@ Result<int> ParseBatch(const std::string& text) {
   return batch;
 }
 
+void AddInput(CLI::App& app, std::string& input) {
+  app.add_option(
+         "--input", input,
+         "channels and extents of the images of a Caffe file's data layers, which say none\n"
+         "beside a crop_size: 3x224x224")
+      ->type_name("CxHxW");
+}
+
+Result<planner::ImportOptions> ParseImport(bool pass_through, const std::string& input) {
+  planner::ImportOptions options = {.pass_through = pass_through, .input = {}};
+  if (input.empty()) return options;
+  const std::vector<std::string> extents = Split(input, 'x');
+  for (const std::string& extent : extents) {
+    int32_t number = 0;
+    const char* const last = extent.data() + extent.size();
+    const auto [end, error] = std::from_chars(extent.data(), last, number);
+    if (error == std::errc() && end == last && number >= 1) options.input.push_back(number);
+  }
+  const size_t count = options.input.size();
+  if (count == extents.size() && (count == 3 || count == 4)) return options;
+  return Status::Error("--input " + Quoted(input) +
+                       ": expected channels, height and width of an image, as in 3x224x224");
+}
+
 void LayerSource::AddTo(CLI::App& app) {
   app.add_option("--layers", layers, "layers from a CSV file")->type_name("FILE.csv");
   app.add_option("--net", net,
@@ -126,6 +150,7 @@ void LayerSource::AddTo(CLI::App& app) {
   app.add_flag("--pass-through", pass_through,
                "operators of --net FILE that are not known pass their input through")
       ->disable_flag_override();
+  AddInput(app, input);
   app.add_option("--trace", trace, "kernels of a report that a run wrote with --report")
       ->type_name("FILE.json");
   app.add_option("--batch", batch,
@@ -141,6 +166,9 @@ Result<std::vector<Layer>> ListLayers(const LayerSource& source) {
   }
   if (source.pass_through && source.net.empty()) {
     return Status::Error("--pass-through: is for the operators of --net FILE, which is missing");
+  }
+  if (!source.input.empty() && source.net.empty()) {
+    return Status::Error("--input: is for the images of --net FILE, which is missing");
   }
   const Result<std::vector<Operation>> operations = ParseOperations(source.ops);
   if (!operations.ok()) return Status::Error("--ops '" + source.ops + "': " + operations.message());

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "convolution/layer.h"
+#include "planner/graph/formats/imported_graph.h"
 
 namespace ucudnn::command {
 
@@ -16,17 +17,24 @@ struct LayerSource {
   std::string layers;
   std::string net;
   bool pass_through = false;
+  std::string input;
   std::string trace;
   std::string batch;
   std::string ops = "forward,backward_data,backward_filter";
 
-  // Adds --layers, --net, --pass-through, --trace, --batch and --ops; `app` and this object live as
-  // long as each other.
+  // Adds --layers, --net, --pass-through, --input, --trace, --batch and --ops; `app` and this
+  // object live as long as each other.
   void AddTo(CLI::App& app);
 };
 
 // --batch: how many images, 1 or more.
 Result<int> ParseBatch(const std::string& text);
+
+// --input, of the images of a Caffe file's data layers.
+void AddInput(CLI::App& app, std::string& input);
+
+// How a network's file is read.
+Result<planner::ImportOptions> ParseImport(bool pass_through, const std::string& input);
 
 // Each layer once per operation. The error is bad usage: it names the option or the place in the
 // file.

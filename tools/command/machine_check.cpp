@@ -232,12 +232,7 @@ FoundMachine CheckMachine(const Installation& installation, const Options& optio
     diagnosis.Add(Severity::kFault, machine.drop_in.message(), "ucudnn is not complete here",
                   "install or build it again, as a whole");
   }
-  for (const std::string& path :
-       {installation.host_cuda, installation.host_cudart, installation.host_cudnn}) {
-    if (machine.stand_ins.ok() && !FileExists(path)) {
-      machine.stand_ins = Status::Error(WhyMissing(installation, path));
-    }
-  }
+  machine.stand_ins = CheckStandIns(installation);
   fact("drop-in", machine.drop_in, installation.drop_in);
   if (!host) {
     const Result<std::string> real =

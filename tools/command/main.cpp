@@ -1,6 +1,7 @@
 // The `ucudnn` command. Exit codes: the command's own, 2 for bad usage (one line on stderr).
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -41,6 +42,9 @@ int Main(int argc, char** argv) {
   const auto separator = std::find(all.begin(), all.end(), "--");
   std::vector<std::string> ours(all.begin(), separator);
   const ProgramWords program(separator == all.end() ? separator : separator + 1, all.end());
+  // A reader that goes away ends this process in silence, as it ends `ls`, even where the parent
+  // ignores SIGPIPE. A program that is started inherits what the parent set.
+  if (program.empty()) std::signal(SIGPIPE, SIG_DFL);
 
   CLI::App app("Micro-batched cuDNN convolutions for unmodified programs.", "ucudnn");
   app.formatter(std::make_shared<MainHelp>());

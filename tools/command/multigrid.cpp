@@ -196,8 +196,10 @@ void AddSolveOptions(CLI::App& app, MultigridWords& words) {
                  "of residuals, in L2: absolute, or relative to the largest state\n"
                  "(default: absolute)")
       ->type_name("NAME");
-  app.add_option("--coarsening", words.coarsening,
-                 "how many layers a coarse layer stands for, of each level (default: 8)")
+  app.add_option(
+         "--coarsening", words.coarsening,
+         "how many layers a coarse layer stands for, of each level (default: 8, or half of\n"
+         "fewer than 16 layers)")
       ->type_name("C,...");
   app.add_option("--levels", words.levels,
                  "1 is serial propagation (default: as many as leave 2 to 7 layers)")
@@ -274,7 +276,8 @@ void AddAnalysisOptions(CLI::App& app, MultigridWords& words) {
       ->disable_flag_override();
   app.add_option("--machine", words.machine,
                  "to analyse: a machine's file or name (" + Join(planner::MachineNames(), ", ") +
-                     ";\nNAME:N: nodes); default: this one, with a core as a device")
+                     ";\nN nodes: " + planner::ClusterNames() +
+                     "); default: this one, with a core as a device")
       ->type_name("FILE|NAME");
 }
 

@@ -17,7 +17,9 @@ constexpr int kMostRanks = 1024;
 // All that ranks must be asked alike: one line for each option that says what is computed.
 std::vector<transport::Term> TermsOf(const MultigridWords& words) {
   return {
-      {"the network", words.net + " " + words.weights + " " + words.layers},
+      {"the network", words.net + " " + words.weights + " " + words.activation + " " +
+                          (words.depths.empty() ? words.layers : "depths " + words.depths) +
+                          (words.frozen_norms ? " with frozen norms" : "")},
       {"--seed", words.seed},
       {"--time and --step", words.time + " " + words.step},
       {"--cycles", words.cycles + " " + words.backward_cycles},

@@ -280,6 +280,25 @@ std::string MultigridSettings::MachineText() const {
 
 namespace {
 
+// The stage with the most steps; null where there is none.
+const multigrid::Stage* LongestStage(const Problem& problem) {
+  const multigrid::Stage* longest = nullptr;
+  for (const auto& section : problem.chain.sections) {
+    const auto* stage = std::get_if<multigrid::Stage>(&section);
+    if (stage == nullptr) continue;
+    if (longest == nullptr || stage->steps.size() > longest->steps.size()) longest = stage;
+  }
+  return longest;
+}
+
+// --coarsening. Without it the longest stage keeps two coarse layers.
+Result<std::vector<int>> ReadCoarsening(const MultigridWords& words, const Problem& problem) {
+  if (!words.coarsening.empty()) return ParseList("--coarsening", words.coarsening);
+  const multigrid::Stage* const longest = LongestStage(problem);
+  const int steps = longest != nullptr ? static_cast<int>(longest->steps.size()) : 0;
+  return std::vector<int>{std::clamp(steps / 2, 2, 8)};
+}
+
 // --coarse. Without it that of processors is inject, and a device's what fits it, in the longest
 // stage.
 Result<multigrid::CoarseOperator> ReadCoarse(const MultigridWords& words, const Problem& problem,
@@ -293,12 +312,7 @@ Result<multigrid::CoarseOperator> ReadCoarse(const MultigridWords& words, const 
   if (settings.RunsOnCpu() || !has_levels || words.analyse || network.coarsening.empty()) {
     return multigrid::CoarseOperator::kInject;
   }
-  const multigrid::Stage* longest = nullptr;
-  for (const auto& section : problem.chain.sections) {
-    const auto* stage = std::get_if<multigrid::Stage>(&section);
-    if (stage == nullptr) continue;
-    if (longest == nullptr || stage->steps.size() > longest->steps.size()) longest = stage;
-  }
+  const multigrid::Stage* const longest = LongestStage(problem);
   if (longest == nullptr) return multigrid::CoarseOperator::kInject;
   const int batch = words.batch.empty() && !words.train.empty() ? kTrainingBatch : network.batch;
   auto chosen = static_cast<double>(multigrid::CoarseOperator::kInject);
@@ -339,7 +353,7 @@ Result<MultigridSettings> ReadSettings(const MultigridWords& words, const Proble
   network.notes_timeline = words.timeline;
   network.time = problem.time;
   network.step = problem.step;
-  UCUDNN_ASSIGN_OR_RETURN(network.coarsening, ParseList("--coarsening", words.coarsening));
+  UCUDNN_ASSIGN_OR_RETURN(network.coarsening, ReadCoarsening(words, problem));
   if (!words.levels.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(network.levels, ParseWhole("--levels", words.levels, 1, 64));
   }

@@ -40,7 +40,7 @@ struct MultigridWords {
   std::string backward_cycles;
   std::string tolerance;
   std::string norm = "absolute";
-  std::string coarsening = "8";
+  std::string coarsening;  // empty: 8, or half of fewer than 16 layers
   std::string levels;
   std::string relaxation = "FCF";
   std::string weight = "1";

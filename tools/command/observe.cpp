@@ -11,9 +11,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 
-#include "base/text_file.h"
 #include "command/installation.h"
 #include "command/launch.h"
 
@@ -83,7 +83,8 @@ Result<int> Start(const std::string& program, const ProgramWords& words, bool to
 
 ObservedProcess ReadProcess(pid_t pid, const std::string& log_path, const std::string& report) {
   ObservedProcess process;
-  process.view = ReadLoaderLog(TextFileOrEmpty(log_path));
+  std::ifstream log(log_path);
+  process.view = ReadLoaderLog(log);
   process.view.pid = pid;
   process.view.variables = OwnVariables();
   const std::string path = ReportPath(report, pid);
@@ -124,7 +125,7 @@ Result<Observation> Observe(const std::string& program, const ProgramWords& word
   std::string report = Environment("UCUDNN_REPORT");
   if (report.empty()) report = folder.path() + "/" + std::string(kReport);
   setenv("UCUDNN_REPORT", report.c_str(), 1);
-  setenv("LD_DEBUG", "files", 1);
+  setenv("LD_DEBUG", "files,bindings", 1);
   setenv("LD_DEBUG_OUTPUT", (folder.path() + "/loader").c_str(), 1);
 
   pid_t pid = 0;

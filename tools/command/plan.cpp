@@ -45,6 +45,7 @@ struct PlanOptions {
   std::string output;
   std::vector<std::string> pins;
   bool pass_through = false;
+  std::string input;
   bool uneven = false;
   bool placements = false;
   bool reduction = false;
@@ -209,8 +210,8 @@ Status CheckLayers(const PlanOptions& plan, const std::vector<Pin>& pins,
 // What the command line asks for.
 Result<PlanningProblem> PoseProblem(const PlanOptions& plan, const Machine& machine,
                                     const PlanCosts& costs) {
-  UCUDNN_ASSIGN_OR_RETURN(const Graph graph,
-                          LoadNetwork(plan.net, {.pass_through = plan.pass_through}));
+  UCUDNN_ASSIGN_OR_RETURN(const auto reading, ParseImport(plan.pass_through, plan.input));
+  UCUDNN_ASSIGN_OR_RETURN(const Graph graph, LoadNetwork(plan.net, reading));
   UCUDNN_ASSIGN_OR_RETURN(const int batch, ParseBatch(plan.batch));
   PlanningOptions planning;
   planning.update = costs.update();
@@ -301,13 +302,15 @@ Command AddPlan(CLI::App& ucudnn) {
       ->required()
       ->type_name("");
   app->add_option("--machine", options->machine,
-                  "a machine's file or name (" + Join(MachineNames(), ", ") + "; NAME:N: nodes)")
+                  "a machine's file or name (" + Join(MachineNames(), ", ") +
+                      ";\nN nodes: " + ClusterNames() + ")")
       ->required()
       ->type_name("FILE|NAME");
   app->add_option("--batch", options->batch, "images in a mini-batch")->required()->type_name("N");
   app->add_flag("--pass-through", options->pass_through,
                 "operators of a file that are not known pass their input through")
       ->disable_flag_override();
+  AddInput(*app, options->input);
   app->add_option("--strategy", options->strategy,
                   "whose layout is shown: image, model, owt or deepa (deepa)")
       ->type_name("NAME");

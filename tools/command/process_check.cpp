@@ -72,8 +72,22 @@ void LookAt(const ProcessView& view, const std::string& mapped, CudnnUse& use) {
   FindUser(path, *elf, use);
 }
 
-// What the loader's log adds: what was opened, and by whom.
+// Whether others than the drop-in call the cuDNN at `path`; `reopened`: the drop-in opened it, too.
+bool IsCalled(const ProcessView& view, const std::string& path, bool reopened) {
+  return std::any_of(view.bindings.begin(), view.bindings.end(), [&](const CudnnBinding& binding) {
+    if (binding.library != path || IsPartOfCudnn(NameOf(binding.user))) return false;
+    return binding.user != path || !reopened;
+  });
+}
+
+// What the loader's log adds: what was opened, by whom, and who calls it.
 void ReadLog(const ProcessView& view, CudnnUse& use) {
+  for (const CudnnBinding& binding : view.bindings) {
+    if (use.drop_in.empty() || Canonical(binding.library) != use.drop_in) continue;
+    const std::string user = NameOf(binding.user);
+    if (IsPartOfCudnn(user) || user.starts_with("libcudnn.so")) continue;
+    use.served.push_back(binding.user);
+  }
   for (const std::string& path : view.reopened) {
     if (!use.drop_in.empty() && Canonical(path) == use.drop_in) use.opened = true;
   }
@@ -82,11 +96,12 @@ void ReadLog(const ProcessView& view, CudnnUse& use) {
     if (NameOf(opened.by).starts_with("libucudnn")) {
       use.called = true;
     } else if (!use.drop_in.empty() && Canonical(opened.path) != use.drop_in) {
-      use.bypassing.push_back(opened.path + ", opened by " + opened.by);
       // Who opens it again is not logged. Where the drop-in was asked for, too, it is the drop-in.
       const auto& again = view.repeated;
-      use.called |= (use.opened || !use.dlsym_hook.empty()) &&
-                    std::find(again.begin(), again.end(), opened.path) != again.end();
+      const bool reopened = (use.opened || !use.dlsym_hook.empty() || !use.served.empty()) &&
+                            std::find(again.begin(), again.end(), opened.path) != again.end();
+      use.called |= reopened;
+      use.second.push_back({opened.path, opened.by, IsCalled(view, opened.path, reopened)});
     }
   }
 }
@@ -152,7 +167,7 @@ void ExplainAbsence(const ProcessView& view, const CudnnUse& use, const Installa
 bool CudnnUse::Any() const {
   const bool linked =
       std::any_of(users.begin(), users.end(), [](const CudnnUser& user) { return user.linked; });
-  return linked || opened || called || !real.empty() || !other.empty() || !bypassing.empty() ||
+  return linked || opened || called || !real.empty() || !other.empty() || !second.empty() ||
          !linked_in.empty();
 }
 
@@ -240,14 +255,23 @@ bool CheckInterception(const ProcessView& view, const CudnnUse& use,
     ExplainAbsence(view, use, installation, diagnosis);
     return false;
   }
-  for (const std::string& opened : use.bypassing) {
+  bool reached = true;
+  for (const SecondCudnn& second : use.second) {
+    const std::string what =
+        "a second cuDNN beside the drop-in: " + second.path + ", opened by " + second.opened_by;
     if (!use.dlsym_hook.empty()) {
-      diagnosis.Add(Severity::kNote, "a second cuDNN beside the drop-in: " + opened,
-                    "the dlsym hook redirects what is looked up in it");
+      diagnosis.Add(Severity::kNote, what, "the dlsym hook redirects what is looked up in it");
       continue;
     }
-    diagnosis.Add(use.called ? Severity::kWarning : Severity::kFault,
-                  "a second cuDNN beside the drop-in: " + opened,
+    if (!second.called) {
+      diagnosis.Add(Severity::kNote, what,
+                    "nobody calls it" + (use.served.empty() ? std::string()
+                                                            : "; the drop-in gets the calls of " +
+                                                                  Join(use.served, ", ")));
+      continue;
+    }
+    reached = reached && use.called;
+    diagnosis.Add(use.called ? Severity::kWarning : Severity::kFault, what,
                   "who opens a library by its path gets that file: its calls are not seen",
                   "start it with `ucudnn run --dlsym on --`, or let it open libcudnn.so.9 by name");
   }
@@ -257,7 +281,7 @@ bool CheckInterception(const ProcessView& view, const CudnnUse& use,
   if (view.root.empty() && use.drop_in != Canonical(installation.drop_in)) {
     diagnosis.Add(Severity::kNote, "the drop-in is another installation's: " + use.drop_in);
   }
-  return use.bypassing.empty() || use.called || !use.dlsym_hook.empty();
+  return reached;
 }
 
 void CheckCuda(const ProcessView& view, const CudnnUse& use, int cuda_driver,

@@ -20,13 +20,21 @@ struct CudnnUser {
   std::string runpath;
 };
 
+// A cuDNN that was opened beside the drop-in.
+struct SecondCudnn {
+  std::string path;
+  std::string opened_by;
+  bool called;  // by others than the drop-in
+};
+
 // What the files a process mapped say together. Paths are as the process names them.
 struct CudnnUse {
-  std::string drop_in;                 // of any installation of ucudnn; empty: none
-  std::string dlsym_hook;              // the same of the hook that redirects look-ups
-  std::vector<std::string> real;       // libcudnn.so.9 that is no drop-in
-  std::vector<std::string> other;      // libcudnn.so of another version
-  std::vector<std::string> bypassing;  // cuDNN opened beside the drop-in, and by whom
+  std::string drop_in;             // of any installation of ucudnn; empty: none
+  std::string dlsym_hook;          // the same of the hook that redirects look-ups
+  std::vector<std::string> real;   // libcudnn.so.9 that is no drop-in
+  std::vector<std::string> other;  // libcudnn.so of another version
+  std::vector<SecondCudnn> second;
+  std::vector<std::string> served;  // files whose functions of cuDNN are the drop-in's
   std::vector<CudnnUser> users;
   std::string linked_in;  // the file that has cuDNN's functions itself, where there is no libcudnn
   std::vector<std::string> cuda_runtime;  // files, or those that have it statically

@@ -73,6 +73,21 @@ std::string LoggedName(std::string_view line, std::string_view key, size_t& end)
   return std::string(line.substr(at + key.size(), end - at - key.size()));
 }
 
+// A line as "binding file USER [0] to LIBRARY [0]: normal symbol `cudnnCreate' [libcudnn.so.9]".
+void ReadBinding(const std::string& line, ProcessView& view) {
+  size_t user_end = 0, end = 0;
+  std::string user = LoggedName(line, "binding file ", user_end);
+  if (user.empty()) return;
+  std::string library = LoggedName(std::string_view(line).substr(user_end), "] to ", end);
+  // A library's calls of its own functions name their version; dlsym() names none.
+  if (user == library && line.back() == ']') return;
+  const bool known =
+      std::any_of(view.bindings.begin(), view.bindings.end(), [&](const CudnnBinding& binding) {
+        return binding.user == user && binding.library == library;
+      });
+  if (!known) view.bindings.push_back({std::move(user), std::move(library)});
+}
+
 }  // namespace
 
 Status CheckProcess(pid_t pid) {
@@ -114,15 +129,16 @@ Result<ProcessView> ViewRunningProcess(pid_t pid) {
   return view;
 }
 
-ProcessView ReadLoaderLog(const std::string& log) {
+ProcessView ReadLoaderLog(std::istream& log) {
   ProcessView view;
   view.has_log = true;
-  std::istringstream lines(log);
-  for (std::string line; std::getline(lines, line);) {
+  for (std::string line; std::getline(log, line);) {
     size_t end = 0;
     constexpr std::string_view kInit = "calling init: ";
     constexpr std::string_view kProgram = "initialize program: ";
-    if (const size_t at = line.find(kInit); at != std::string::npos) {
+    if (line.find(" symbol `cudnn") != std::string::npos) {
+      ReadBinding(line, view);
+    } else if (const size_t at = line.find(kInit); at != std::string::npos) {
       AddOnce(view.objects, line.substr(at + kInit.size()));
     } else if (const size_t name = line.find(kProgram); name != std::string::npos) {
       view.program = line.substr(name + kProgram.size());

@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <iosfwd>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,12 @@ struct OpenedLibrary {
   std::string by;  // the object whose code asked for it
 };
 
+// Functions of cuDNN that the loader bound.
+struct CudnnBinding {
+  std::string user;     // the object that calls them; `library`: they were looked up in it (dlsym)
+  std::string library;  // the file that they are in
+};
+
 struct ProcessView {
   pid_t pid = 0;
   std::string program;  // its file
@@ -29,9 +36,10 @@ struct ProcessView {
   std::string root;        // put before its paths to read them here; empty: as they are
   std::string folder;      // its working folder
   bool has_log = false;    // the loader's log is known: then all that follows
-  std::vector<OpenedLibrary> opened;  // libraries opened while it ran that were not there already
-  std::vector<std::string> reopened;  // paths that dlopen returned, new or not
-  std::vector<std::string> repeated;  // those it returned more than once
+  std::vector<OpenedLibrary> opened;   // libraries opened while it ran that were not there already
+  std::vector<std::string> reopened;   // paths that dlopen returned, new or not
+  std::vector<std::string> repeated;   // those it returned more than once
+  std::vector<CudnnBinding> bindings;  // each pair once
 };
 
 // Whether this is a process, and one that runs a program.
@@ -41,7 +49,7 @@ Status CheckProcess(pid_t pid);
 // that it has just ended.
 Result<ProcessView> ViewRunningProcess(pid_t pid);
 
-// From the log that the loader wrote under LD_DEBUG=files for one process.
-ProcessView ReadLoaderLog(const std::string& log);
+// From the log that the loader wrote under LD_DEBUG=files,bindings for one process.
+ProcessView ReadLoaderLog(std::istream& log);
 
 }  // namespace ucudnn::command

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <initializer_list>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -61,17 +62,19 @@ Element Head(const RunReport& report, const std::string& source) {
 struct Times {
   double undivided_ms = 0;  // by the fastest engine of the program's API; in a run only
   double best_ms = 0;       // undivided, by the fastest engine of any API
+  double whole_ms = 0;      // best_ms of what is divided; what runs where it is not
   double planned_ms = 0;
 
-  double BetterEngine() const { return undivided_ms / best_ms; }
-  double Division() const { return best_ms / planned_ms; }
+  double BetterEngine() const { return undivided_ms / whole_ms; }
+  double Division() const { return whole_ms / planned_ms; }
 };
 
 std::optional<Times> TimesOf(const ReportedKernel& kernel, bool offline) {
   const std::optional<double> best = kernel.BestUndividedMs(offline);
   const std::optional<double> undivided = offline ? best : kernel.UndividedMs();
   if (!undivided || !best || !kernel.plan_ms) return std::nullopt;
-  return Times{*undivided, *best, *kernel.plan_ms};
+  return Times{*undivided, *best, kernel.divided() || offline ? *best : *kernel.plan_ms,
+               *kernel.plan_ms};
 }
 
 struct Totals {
@@ -87,13 +90,38 @@ Totals TotalsOf(const RunReport& report, bool by_calls) {
     const double calls = by_calls ? static_cast<double>(*kernel.calls) : 1;
     totals.times.undivided_ms += times->undivided_ms * calls;
     totals.times.best_ms += times->best_ms * calls;
+    totals.times.whole_ms += times->whole_ms * calls;
     totals.times.planned_ms += times->planned_ms * calls;
     ++totals.kernels;
   }
   return totals;
 }
 
-void AddTotal(const char* id, const char* what, const Times& times, bool offline, Element& list) {
+size_t DividedKernels(const RunReport& report) {
+  return static_cast<size_t>(std::count_if(report.kernels.begin(), report.kernels.end(),
+                                           [](const auto& kernel) { return kernel.divided(); }));
+}
+
+// Why kernels are not divided, the most frequent reason first. REQUIRES: a run's report.
+Element ReasonTable(const RunReport& report) {
+  std::map<std::string, int> counts;
+  for (const ReportedKernel& kernel : report.kernels) {
+    if (!kernel.divided()) ++counts[kernel.reason];
+  }
+  std::vector<std::pair<std::string, int>> reasons(counts.begin(), counts.end());
+  std::stable_sort(reasons.begin(), reasons.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  Table table("reason-table", "Why the others are not divided.", {{"why"}, {"kernels", true}},
+              false);
+  for (const auto& [reason, count] : reasons) {
+    table.AddRow({reason, {std::to_string(count), static_cast<double>(count)}});
+  }
+  return table.Take();
+}
+
+void AddTotal(const char* id, const char* what, const Times& times, const RunReport& report,
+              Element& list) {
+  const bool offline = report.offline;
   Element value("dd");
   value.Set("id", id).Set("data-undivided", Coordinate(times.undivided_ms));
   value.Set("data-best", Coordinate(times.best_ms));
@@ -101,10 +129,11 @@ void AddTotal(const char* id, const char* what, const Times& times, bool offline
   std::string text = Milliseconds(times.undivided_ms) + " undivided, ";
   if (!offline) text += Milliseconds(times.best_ms) + " best undivided, ";
   text += Milliseconds(times.planned_ms) + " as planned";
-  if (times.best_ms > 0 && times.planned_ms > 0) {
+  if (times.whole_ms > 0 && times.planned_ms > 0) {
     text += ": ";
     if (!offline) text += GainText(times.BetterEngine()) + " by better engines, ";
-    text += GainText(times.Division()) + " by division";
+    text += offline || DividedKernels(report) > 0 ? GainText(times.Division()) + " by division"
+                                                  : "nothing is divided yet";
   }
   list.Add(Element("dt", what)).Add(std::move(value.Text(text)));
 }
@@ -117,7 +146,8 @@ std::string MeaningOfTimes(const RunReport& report) {
     return of +
            "undivided is the fastest undivided engine of the API that the program calls, best "
            "undivided that of any API, both within the workspace limit. A better engine gains from "
-           "the first to the second, division from the second to what runs.";
+           "the first to the second, division from the second to what runs; of a kernel that is "
+           "not divided, the engine that runs gains all.";
   }
   return of + "undivided is the fastest undivided engine within " +
          (report.undivided_limit_bytes
@@ -142,19 +172,19 @@ Element TotalsChart(const Times& times, bool offline) {
 
 Element TotalsSection(const RunReport& report) {
   Element section = Section("totals", "Against undivided convolutions");
-  size_t divided = 0;
-  for (const ReportedKernel& kernel : report.kernels) divided += kernel.divided() ? 1 : 0;
+  const size_t divided = DividedKernels(report);
   const std::string all = std::to_string(report.kernels.size());
   const Totals once = TotalsOf(report, false);
   section.Add(Paragraph(all + " kernels, " + std::to_string(divided) + " of them divided."));
+  if (!report.offline && divided < report.kernels.size()) section.Add(ReasonTable(report));
   if (once.kernels == 0) {
     return std::move(
         section.Add(Paragraph("No kernel has both its own and an undivided engine's time.")));
   }
   Element list("dl");
-  AddTotal("total-once", "one call of each kernel", once.times, report.offline, list);
+  AddTotal("total-once", "one call of each kernel", once.times, report, list);
   if (!report.offline) {
-    AddTotal("total-calls", "all calls", TotalsOf(report, true).times, false, list);
+    AddTotal("total-calls", "all calls", TotalsOf(report, true).times, report, list);
   }
   section.Add(std::move(list));
   if (once.kernels < report.kernels.size()) {

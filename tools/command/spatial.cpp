@@ -30,6 +30,7 @@ struct SpatialWords {
   std::string size;
   std::string multiple;
   bool pass_through = false;
+  std::string input;
   bool json = false;
 };
 
@@ -84,7 +85,9 @@ int TellSpatial(const CLI::App& app, const SpatialWords& words) {
   if (!batch.ok()) return Refuse(app, batch.message());
   const Result<int> multiple = ParseMultiple(words.multiple);
   if (!multiple.ok()) return Refuse(app, multiple.message());
-  Result<Graph> graph = planner::LoadNetwork(words.net, {.pass_through = words.pass_through});
+  const auto reading = ParseImport(words.pass_through, words.input);
+  if (!reading.ok()) return Refuse(app, reading.message());
+  Result<Graph> graph = planner::LoadNetwork(words.net, *reading);
   if (!graph.ok()) return Refuse(app, "--net " + graph.message());
   if (Status status = ChangeSize(words.size, *graph); !status.ok()) {
     return Refuse(app, status.message());
@@ -136,6 +139,7 @@ Command AddSpatial(CLI::App& ucudnn) {
          "--pass-through", words->pass_through,
          "operators of a file that are not known pass their input through: they get no verdict")
       ->disable_flag_override();
+  AddInput(*app, words->input);
   app->add_flag("--json", words->json, "print JSON")->disable_flag_override();
   return {app, [app, words](const ProgramWords&) { return TellSpatial(*app, *words); }};
 }

@@ -85,14 +85,15 @@ std::optional<int> CountDevices() {
   return devices;
 }
 
-const char* OfTransport(SpatialTransport transport) {
-  switch (transport) {
+const char* OfTransport(const SpatialOptions& spatial) {
+  switch (spatial.transport) {
     case SpatialTransport::kNccl:
       return "nccl: between GPUs";
     case SpatialTransport::kPeer:
       return "peer: copies between the GPUs of one process's threads";
     case SpatialTransport::kLoopback:
-      return "loopback: through host memory";
+      return spatial.in_process ? "loopback: copies between one process's threads, on any GPU"
+                                : "loopback: through host memory";
     case SpatialTransport::kAuto:
       break;
   }
@@ -102,7 +103,7 @@ const char* OfTransport(SpatialTransport transport) {
 
 void CheckTransport(const SpatialOptions& spatial, const std::string& cudnn_file,
                     Diagnosis& diagnosis) {
-  diagnosis.AddFact("transport", OfTransport(spatial.transport));
+  diagnosis.AddFact("transport", OfTransport(spatial));
   const auto loaded = transport::nccl::Load(cudnn_file);
   diagnosis.AddFact(
       "NCCL", loaded.ok() ? transport::nccl::VersionText(loaded->version) + ", " + loaded->file
@@ -117,7 +118,8 @@ void CheckTransport(const SpatialOptions& spatial, const std::string& cudnn_file
   const std::optional<int> devices = CountDevices();
   const int local = spatial.in_process ? spatial.size : spatial.launcher.local_size;
   const bool share = devices && local > *devices;
-  if (share || spatial.transport == SpatialTransport::kLoopback) {
+  const bool by_host = spatial.transport == SpatialTransport::kLoopback && !spatial.in_process;
+  if (share || by_host) {
     diagnosis.Add(Severity::kNote,
                   share ? std::to_string(local) + " ranks share the " + std::to_string(*devices) +
                               (*devices == 1 ? " GPU" : " GPUs") + " of this host"

@@ -10,14 +10,11 @@ namespace ucudnn::command {
 
 Status UseStandIns() {
   const Installation installation = FindInstallation();
-  for (const std::string& path : {installation.host_cuda, installation.host_cudnn}) {
+  for (const std::string& path : {installation.host_cuda, installation.host_cudnn,
+                                  installation.host_folder + "/libnccl.so.2"}) {
     if (!FileExists(path)) return Status::Error(WhyMissing(installation, path));
-    const Result<SharedLibrary> library = SharedLibrary::Open(path);
-    if (!library.ok()) return library.status();
+    UCUDNN_RETURN_IF_ERROR(SharedLibrary::Open(path).status());
   }
-  // Between processes alone, and not of every build.
-  const std::string nccl = installation.host_folder + "/libnccl.so.2";
-  if (FileExists(nccl)) UCUDNN_RETURN_IF_ERROR(SharedLibrary::Open(nccl).status());
   setenv("UCUDNN_REAL_CUDNN", installation.host_cudnn.c_str(), 1);
   return Status::Ok();
 }

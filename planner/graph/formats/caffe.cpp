@@ -81,7 +81,7 @@ bool RunsInTraining(const TextField& layer) {
 class Importer {
  public:
   Importer(const std::string& file, const ImportOptions& options)
-      : file_(file), graph_(file, options) {}
+      : file_(file), input_(options.input), graph_(file, options) {}
 
   Result<Graph> Import(const TextField& net) {
     UCUDNN_RETURN_IF_ERROR(AddNetInputs(net));
@@ -99,6 +99,9 @@ class Importer {
       if (const Status added = AddLayer(); !added.ok()) {
         return graph_.Fault(name_, added.message());
       }
+    }
+    if (!input_.empty() && !input_is_used_) {
+      return Status::Error(file_ + ": it has no data layer whose images could be given");
     }
     const TextField* name = net.Find("name");
     return graph_.Finish(name != nullptr && !name->value.empty()
@@ -315,9 +318,16 @@ class Importer {
       if (crop == 0) crop = fields.Number("crop_size", 0);
       UCUDNN_RETURN_IF_ERROR(fields.fault());
     }
+    if (!input_.empty()) {
+      std::vector<int32_t> extents = {1};
+      extents.insert(extents.end(), input_.begin(), input_.end());
+      input_is_used_ = true;
+      return AddImages(extents);
+    }
     if (crop < 1) {
       return Status::Error("crop_size " + std::to_string(crop) +
-                           " of its images; expected their extent, as the file says no other");
+                           " of its images; expected their extents, and the file says no other: "
+                           "--input 3x224x224 gives them");
     }
     return AddImages({1, 3, crop, crop});
   }
@@ -458,6 +468,8 @@ class Importer {
   Status AddTanh() { return AddUnary(Activation{ActivationKind::kTanh}); }
 
   const std::string file_;
+  const std::vector<int32_t> input_;  // of data layers: ImportOptions::input
+  bool input_is_used_ = false;
   ImportedGraph graph_;
   std::map<std::string, Blob> blobs_;
   // These four describe the layer that is being added.

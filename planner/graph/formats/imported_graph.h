@@ -2,6 +2,7 @@
 // Thread-compatible.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <unordered_set>
@@ -16,6 +17,9 @@ namespace ucudnn::planner {
 struct ImportOptions {
   // Operators this planner does not know give out their first input unchanged.
   bool pass_through = false;
+  // Channels and extents of the images of Caffe's data layers, which may say none: c, h, w or
+  // c, d, h, w. Empty: the file says them.
+  std::vector<int32_t> input;
 };
 
 class ImportedGraph {

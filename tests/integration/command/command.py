@@ -9,7 +9,7 @@ import unittest
 
 COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
 CC = os.environ["UCUDNN_TEST_CC"]
-STAND_INS = ("libcuda.so.1", "libcudart.so.13", "libcudnn.so.9")
+STAND_INS = ("libcuda.so.1", "libcudart.so.13", "libcudnn.so.9", "libnccl.so.2", "libcurand.so.10")
 
 PRINT_ENVIRONMENT = r"""
 #include <stdio.h>

@@ -46,6 +46,18 @@ int main(int argc, char** argv) {
 }
 """
 
+# Is linked with cuDNN, and opens another one by its path; calls the one that the second argument names.
+BOTH = r"""
+#include <dlfcn.h>
+unsigned long cudnnGetVersion(void);
+int main(int argc, char** argv) {
+  void* second = dlopen(argv[1], RTLD_NOW);
+  if (!second) return 9;
+  if (argc < 3) return 0;
+  return (*argv[2] == 'l' ? cudnnGetVersion() : ((unsigned long (*)(void))dlsym(second, "cudnnGetVersion"))()) == 0;
+}
+"""
+
 REPORT = {
     "format": "ucudnn-report", "version": 2, "ucudnn": "0", "cudnn": 91900, "device": "a device", "mode": "on", "measured": 0,
     "kernels": [
@@ -75,6 +87,7 @@ class DoctorRun(unittest.TestCase):
         cls.linked = cls.build(LINKED, "linked", real, unresolved, "-Wl,--enable-new-dtags", f"-Wl,-rpath,{HOST}")
         cls.by_rpath = cls.build(LINKED, "by_rpath", real, unresolved, "-Wl,--disable-new-dtags", f"-Wl,-rpath,{HOST}")
         cls.opener = cls.build(OPENER, "opener")
+        cls.both = cls.build(BOTH, "both", real, unresolved, "-Wl,-z,now")
 
     @classmethod
     def build(cls, source, name, *options):
@@ -178,6 +191,24 @@ class DoctorRun(unittest.TestCase):
         self.assertIn(f"a second cuDNN beside the drop-in: {HOST}/libcudnn.so.9, opened by {self.opener}", report["verdict"])
         self.assertIn("ucudnn run --dlsym on --", findings["fault"])
         self.assertIn("preload, no dlsym hook", self.facts(report, "reached by"))
+
+    def test_second_cudnn_that_nobody_calls_is_no_fault(self):
+        """As Python wheels open theirs by its path before they load what is linked with it."""
+        code, report, findings = self.doctor("--host", "--dlsym", "off", "--", self.both, f"{HOST}/libcudnn.so.9", "linked")
+        self.assertIn("the program called cuDNN, but no convolution", report["verdict"])
+        self.assertNotIn("a second cuDNN", findings["fault"] + findings["warning"])
+        self.assertIn(f"a second cuDNN beside the drop-in: {HOST}/libcudnn.so.9, opened by {self.both}\n"
+                      f"nobody calls it; the drop-in gets the calls of {self.both}\n", findings["note"])
+        # It is none before anything is called, either.
+        _, report, findings = self.doctor("--host", "--dlsym", "off", "--", self.both, f"{HOST}/libcudnn.so.9")
+        self.assertIn("loaded cuDNN, but called nothing of it", report["verdict"])
+        self.assertIn(f"nobody calls it; the drop-in gets the calls of {self.both}\n", findings["note"])
+
+    def test_second_cudnn_that_is_called_is_a_fault_beside_a_linked_one(self):
+        code, report, findings = self.doctor("--host", "--dlsym", "off", "--", self.both, f"{HOST}/libcudnn.so.9", "second")
+        self.assertEqual(1, code)
+        self.assertIn(f"a second cuDNN beside the drop-in: {HOST}/libcudnn.so.9, opened by {self.both}", report["verdict"])
+        self.assertIn("its calls are not seen", findings["fault"])
 
     def test_program_that_opens_cudnn_by_its_path_is_reached_with_the_hook(self):
         code, report, findings = self.doctor("--host", "--dlsym", "on", "--", self.opener, f"{HOST}/libcudnn.so.9", "call")

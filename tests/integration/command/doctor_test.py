@@ -227,6 +227,9 @@ class Doctor(CommandTest):
         self.assertEqual("none: the ranks are threads of the process", lines["launcher"])
         self.assertEqual("a file in the folder for temporary ones", lines["rendezvous"])
         self.assertTrue(lines["transport"].startswith("peer: "))
+        _, lines, text = self.diagnose(**settings, UCUDNN_SPATIAL_TRANSPORT="loopback")
+        self.assertTrue(lines["transport"].startswith("loopback: copies between one process's threads"))
+        self.assertNotIn("rows travel through host memory", text)
 
     def test_what_keeps_ranks_from_meeting_is_told(self):
         settings = self.with_nccl()

@@ -2,9 +2,11 @@
 exit code that scripts rely on, and changes no file."""
 
 import csv
+import itertools
 import os
 import re
 import shlex
+import signal
 import socket
 import subprocess
 import unittest
@@ -196,6 +198,7 @@ MISTAKES = [
     ("bench", 2, SOURCES),
     (f"{BENCH} --net alexnet", 2, SOURCES),
     (f"{BENCH} --pass-through", 2, "--pass-through: is for the operators of --net FILE, which is missing"),
+    (f"{BENCH} --input 3x8x8", 2, "--input: is for the images of --net FILE, which is missing"),
     (f"{BENCH} --cliff --workspace-limit 1MiB", 2, "--workspace-limit: --cliff sets each kernel's limit itself"),
     ("bench --net alexnet", 2, "--net needs the mini-batch: --batch N"),
     (f"{WORKSPACE} --solver glpk", 2, "--solver: solves the division of --total-workspace SIZE, which is missing"),
@@ -345,6 +348,27 @@ class Mistakes(CommandTest):
                                         text=True, timeout=60)
                 self.assertEqual(1, result.returncode)
                 self.assertRegex(result.stderr, r"\Aucudnn[ a-z]*: cannot be printed: (No space left on device|no room, .+)\n\Z")
+
+    def test_a_reader_that_goes_away_is_no_error(self):
+        """As of `ls`, even where the parent ignores SIGPIPE, which Python does."""
+        for typed, parent_ignores in itertools.product(
+                ("--version", "plan --help", PLAN, f"{PLAN} --json", WORKSPACE, SPATIAL, MULTIGRID, "doctor", "cache show --db s.db",
+                 f"doctor --host -- {self.program}"), (True, False)):
+            with self.subTest(typed=typed, parent_ignores=parent_ignores):
+                read_end, write_end = os.pipe()
+                os.close(read_end)
+                started = subprocess.Popen([self.command, *shlex.split(typed)], cwd=self.folder, stdout=write_end,
+                                           stderr=subprocess.PIPE, restore_signals=not parent_ignores)
+                os.close(write_end)
+                _, errors = started.communicate(timeout=60)
+                self.assertEqual((-signal.SIGPIPE, b""), (started.returncode, errors))
+
+    def test_a_started_program_has_the_signals_of_its_parent(self):
+        for parent_ignores in (True, False):
+            ignored = subprocess.run([self.command, "run", "--off", "--", "grep", "SigIgn", "/proc/self/status"], cwd=self.folder,
+                                     capture_output=True, text=True, timeout=60, check=True, restore_signals=not parent_ignores)
+            mask = int(ignored.stdout.split()[1], 16)
+            self.assertEqual(parent_ignores, bool(mask >> (signal.SIGPIPE - 1) & 1))
 
 
 # Variables, what is typed, the line behind "ucudnn run: ".

@@ -15,6 +15,21 @@ ROOT = os.path.realpath(f"{os.path.dirname(__file__)}/../../..")
 DIGITS = f"{ROOT}/tests/unit/planner/digits"
 NET = ("kirby-3m", "--layers", "21", "--coarsening", "3")
 TRAINED = ("kirby-3m", "--layers", "10", "--coarsening", "3", "--train", "few", "--epochs", "1")
+# What the first rank is asked, and options that the last one has besides: they must be the same on all ranks.
+SHARED = (
+    (NET, {"--weights": "other.npz", "--seed": "1", "--frozen-norms": None, "--time": "2", "--step": "2", "--cycles": "3",
+           "--tolerance": "1", "--norm": "relative", "--levels": "2", "--relaxation": "F", "--c-weight": "0.9", "--cycle": "F",
+           "--coarse": "mid", "--start": "nested", "--skip-first-down": None, "--storage": "c-points", "--backend": "cudnn",
+           "--batch": "2", "--check": "once", "--method": "partitioned", "--train": "few"}),
+    (NET[:1], {"--layers": "10", "--depths": "4,8", "--coarsening": "4"}),
+    (("chain", "--weights", "chain.npz"), {"--activation": "tanh"}),
+    ((*NET, "--backend", "cudnn"), {"--host": None}),
+    ((*NET, "--backend", "cudnn", "--host"),
+     {"--way": "one", "--precision": "tf32", "--streams": "4", "--workspace-limit": "1MiB"}),
+    (TRAINED[:-2], {"--epochs": "2", "--examples": "4", "--rate": "1", "--momentum": "0", "--repeat": "2",
+                    "--backward-cycles": "3", "--data-parallel": "2"}))
+# What is each rank's own, is refused on several ranks, or needs none.
+OWN_OPTIONS = {"--help", "--threads", "--timeline", "--json", "--report", "--analyse", "--machine", "--devices"}
 # What a run says of itself, and not of what it computed.
 OWN = ("machine", "threads", "devices", "state_bytes", "seconds", "serial_seconds")
 
@@ -112,7 +127,7 @@ class MultigridRanks(CommandTest):
         alone = self.document(*words)
         self.assertTrue(alone["machine"].endswith("blocks run: streams"))
         together = self.document(*words, "--devices", "3")
-        self.assertTrue(together["machine"].endswith("3 devices (threads of this process), blocks run: streams, states go by loopback"))
+        self.assertTrue(together["machine"].endswith("3 devices (threads of this process), blocks run: streams, states go by peer"))
         self.assertEqual(computed(alone), computed(together))
         chosen = self.document(*NET, "--backend", "cudnn", "--host", "--devices", "2")
         self.assertEqual({"one", "streams", "threads", "grouped"}, set(chosen["ways"]))
@@ -181,11 +196,19 @@ class MultigridRanks(CommandTest):
             self.assertRegex(errors, r"\Aucudnn multigrid: rank 2 died or ended \(.*\n\Z")
             self.assertEqual(1, process.returncode)
 
+    def test_every_option_is_shared_or_a_ranks_own(self):
+        text = self.run_command("multigrid", "--help").stdout
+        options = set(re.findall(r"^  (?:-\w, *)?(--[\w-]+)", text, re.MULTILINE))
+        self.assertEqual(options, OWN_OPTIONS.union(*(shared for _, shared in SHARED)))
+
     def test_processes_with_other_options_are_refused(self):
-        for process in self.start(2, *NET, last=("--cycles", "3")):
-            output, errors = process.communicate(timeout=60)
-            self.assertRegex(errors, r"\Aucudnn multigrid: .*--cycles.*\n\Z")
-            self.assertEqual((2, ""), (process.returncode, output))
+        for words, shared in SHARED:
+            for option, value in shared.items():
+                with self.subTest(option):
+                    for process in self.start(2, *words, last=(option, value) if value else (option,)):
+                        output, errors = process.communicate(timeout=60)
+                        self.assertRegex(errors, r"\Aucudnn multigrid: ranks differ in .*: rank 1 has .*, rank 0 has .*\n\Z")
+                        self.assertEqual((2, ""), (process.returncode, output))
 
     def test_what_is_refused(self):
         for words, line in (

@@ -360,13 +360,19 @@ class Multigrid(CommandTest):
             with self.subTest(option, value=value):
                 self.refused((*self.SMALL, "--train", DIGITS, option, value), f"{option}...{value.split(':')[-1]}': expected ...")
 
+    def test_few_layers_are_coarsened_by_half_of_them(self):
+        for layers, coarsening in ((4, 2), (7, 3), (8, 4), (15, 7), (16, 8), (40, 8)):
+            with self.subTest(layers=layers):
+                stage = self.document("kirby-3m", "--layers", str(layers))["stages"][0]
+                self.assertEqual(([layers, layers // coarsening], [coarsening]), (stage["levels"], stage["coarsening"]))
+
     def test_hierarchies_that_leave_too_few_layers_are_refused(self):
         for words, line in (
                 (("--layers", "64", "--coarsening", "65"), "coarsening by 65 of 64 layers leaves fewer than 2; at most 32 is expected"),
                 (("--layers", "64", "--coarsening", "33"), "coarsening by 33 of 64 layers leaves fewer than 2; at most 32 is expected"),
                 (("--layers", "64", "--levels", "3"),
                  "level 3 would have 1 layer (8 coarsened by 8); at least 2 are expected: fewer levels or a smaller factor"),
-                (("--layers", "7"), "coarsening by 8 of 7 layers leaves fewer than 2; at most 3 is expected"),
+                (("--layers", "8", "--coarsening", "8"), "coarsening by 8 of 8 layers leaves fewer than 2; at most 4 is expected"),
                 (("--layers", "3"), "a chain of 3 residual layers is too short for two levels; 4 layers and more, or one level, are expected")):
             with self.subTest(words):
                 self.refused(("kirby-3m", *words), line)

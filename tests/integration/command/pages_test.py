@@ -63,6 +63,19 @@ class Pages(CommandTest):
         self.assertEqual("descending", self.told(
             'document.querySelectorAll("#kernel-table thead th")[7].getAttribute("aria-sort")', press * 2))
 
+    def test_the_table_of_kernels_fits_into_a_window_of_1300_pixels(self):
+        engines = {"forward": "legacy:1", "backward_filter": "graph:38[k2=1,k14=0,k25=2]"}  # IMPLICIT_PRECOMP_GEMM
+        reason = "undivided, because the plan was not yet compared with it: the time for measuring is used up"
+        kernels = [kernel | {"asked": engine, "reason": reason, "limit_bytes": 1234 * MIB, "plan": [run(engine, 4, 16, 1000 * MIB, 123.4)]}
+                   for kernel in REPORT["kernels"] if (engine := engines.get(kernel["op"]))]
+        with open(f"{self.folder}/wide.json", "w", encoding="utf-8") as file:
+            json.dump(REPORT | {"kernels": kernels}, file)
+        self.make("report", "wide.json")
+        tell = 'const box = document.querySelector("#kernel-table").parentNode;' + TELL % "[box.scrollWidth, box.clientWidth]"
+        text = browser.run(self.page, "--dump-dom", script=tell, width=1300)
+        table, room = json.loads(text.split('id="told">')[1].split("</pre>")[0])
+        self.assertLessEqual(table, room)
+
     def test_nothing_of_a_figure_is_cut_off(self):
         self.budget_page()
         texts = """[...document.querySelectorAll("svg[role=img] text")].filter(text => {

@@ -191,6 +191,24 @@ class Plan(CommandTest):
         self.assertIn("Unheard", self.run_command(*words).stderr)
         self.assertIn("\nconv ", self.plan(*words, "--pass-through"))
 
+    def test_images_of_a_training_file_can_be_given(self):
+        with open(f"{self.folder}/train_val.prototxt", "w", encoding="utf-8") as file:
+            file.write('layer { name: "data" type: "Data" top: "data" top: "label" include { phase: TRAIN } '
+                       'data_param { source: "train_lmdb" batch_size: 64 backend: LMDB } } '
+                       'layer { name: "conv" type: "Convolution" bottom: "data" top: "conv" '
+                       'convolution_param { num_output: 20 kernel_size: 5 } }')
+        plan = ["plan", "train_val.prototxt", "--machine", "k80x16", "--batch", "64"]
+        self.assert_refused(plan, "node 'data': crop_size 0 of its images", "--input 3x224x224 gives them")
+        self.assertIn("\nconv ", self.plan(*plan, "--input", "1x28x28"))
+        result = self.run_command("spatial", "h2", "--net", "train_val.prototxt", "--batch", "64", "--input", "1x28x28")
+        self.assertRegex(result.stdout, r"(?m)^data +input +64x1x28x28 ")
+        self.assert_refused(["workspace", "--net", "train_val.prototxt", "--batch", "64", "--input", "1x28x28", "--db", "none.db"],
+                            "'none.db': there is no such store (yet)")
+        for wrong in ("28x28", "1x28x0", "1x28x28x", "axbxc", "1x2x3x4x5"):
+            self.assert_refused([*plan, "--input", wrong], f"--input '{wrong}': expected channels, height and width of an image, as in 3x224x224")
+        for net in ("alexnet", "resnet50"):
+            self.assert_refused(["plan", net, *plan[2:], "--input", "1x28x28"], f"'{net}': the images of Caffe's data layers can be given")
+
     def test_memory_can_be_limited(self):
         free = json.loads(self.plan(*ALEXNET, "--json"))["strategies"][-1]
         limit = free["memory_bytes"] - 1
@@ -260,7 +278,8 @@ class Plan(CommandTest):
                 (["plan", "alexnet", "--batch", "8"], "--machine"),
                 (["plan", "lenet", "--machine", "k80x16", "--batch", "8"], "'lenet'"),
                 (["plan", "alexnet", "--machine", "dgx", "--batch", "8"], "k80x16, p100x4x4"),
-                (["plan", "alexnet", "--machine", "k80x16:2", "--batch", "8"], "no network between nodes"),
+                (["plan", "alexnet", "--machine", "k80x16:2", "--batch", "8"],
+                 "expected k80x16, or N nodes as h100x8:N, h200x8:N, v100x2-25g:N"),
                 (["plan", "alexnet", "--machine", "k80x16", "--batch", "0"], "--batch '0'"),
                 ([*ALEXNET, "--strategy", "data"], "'data' is no strategy"),
                 ([*ALEXNET, "--memory-limit", "0"], "--memory-limit '0'"),

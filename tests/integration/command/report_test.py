@@ -201,9 +201,26 @@ class Report(CommandTest):
             page = self.page(REPORT | {"kernels": [one]})
             row = dict(zip(*page.tables["kernel-table"]))
             self.assertEqual((better, divided), (row["better engine"], row["division"]))
-            self.assertIn(f": {better} by better engines, {divided} by division", page.text())
+            gain = f"{divided} by division" if one["plan"][0]["count"] > 1 else "nothing is divided yet"
+            self.assertIn(f": {better} by better engines, {gain}", page.text())
         page = self.page(REPORT | {"kernels": list(kernels.values())})
         self.assertIn("270 ms undivided, 210 ms best undivided, 150 ms as planned: 1.29x by better engines, 1.40x by division",
+                      page.text())
+
+    def test_what_is_not_divided_yet_is_no_loss_by_division_and_says_why(self):
+        graph, whole = "graph:5[k2=1]", [run("legacy:0", 64, 1, 0, 80)]
+        waits, told = ("undivided, because the plan was not yet compared with it: the time for measuring is used up",
+                       "undivided, as ucudnn answered when it was asked")
+        kernels = [kernel("forward", whole, slow(80), slow(60, engine=graph), reason=reason) for reason in (told, waits, waits)]
+        page = self.page(REPORT | {"kernels": kernels})
+        self.assertIn("240 ms undivided, 180 ms best undivided, 240 ms as planned: 1.00x by better engines, nothing is divided yet",
+                      page.text())
+        self.assertEqual([[waits, "2"], [told, "1"]], page.tables["reason-table"][1:])
+        self.assertEqual(["1.00x"] * 3, [dict(zip(page.tables["kernel-table"][0], row))["division"]
+                                         for row in page.tables["kernel-table"][1:]])
+        # Beside a kernel that is divided, the others neither gain nor lose by that.
+        page = self.page(REPORT | {"kernels": [*kernels, kernel("forward", [run("legacy:1", 16, 4, 4 * MIB, 10)], slow(80))]})
+        self.assertIn("320 ms undivided, 260 ms best undivided, 280 ms as planned: 1.00x by better engines, 1.14x by division",
                       page.text())
 
     def test_an_engine_that_is_not_the_programs_is_no_baseline_of_its_api(self):

@@ -4,7 +4,7 @@ import os
 import re
 import unittest
 
-from command import CommandTest
+from command import STAND_INS, CommandTest
 
 ROOT = os.path.realpath(f"{os.path.dirname(__file__)}/../../..")
 
@@ -57,6 +57,15 @@ class Usage(CommandTest):
         os.rename(self.host, f"{self.host}.away")
         self.addCleanup(os.rename, f"{self.host}.away", self.host)
         self.assert_refused(["run", "--host", "--", self.program], "is missing: the CPU stand-ins come with a build from source")
+
+    def test_stand_ins_that_are_not_built_whole_are_named(self):
+        """The loader would take NVIDIA's in place of the one that is not there."""
+        for name in STAND_INS:
+            os.rename(f"{self.host}/{name}", f"{self.host}/away")
+            for words in (["run", "--host", "--", self.program], ["run", "--host", "--ranks", "2", "--", self.program]):
+                self.assert_refused(words, f"'{self.host}/{name}' is missing: the CPU stand-ins are not built whole; "
+                                    "`cmake --build --preset release` builds all of them")
+            os.rename(f"{self.host}/away", f"{self.host}/{name}")
 
     def test_program_is_missing(self):
         self.assert_refused(["run"], "ucudnn run: no program")

@@ -63,9 +63,20 @@ TEST(AxisCut, ARefusalNamesWhatPreventsIt) {
   EXPECT_EQ(Refusal(resnet, {8, 7, 8}),
             "h: part 1 of 3 has extent 7, which the stride 2 does not divide");
   EXPECT_EQ(Refusal(resnet, {8, 8, 7}), "none");
-  EXPECT_EQ(Refusal({3, 1, 1, 0}, {8, 8}),
-            "h: windows of extent 3 and stride 1 go on across a cut where twice the pad is from 2 "
-            "to 2, but the pad is 0");
+  EXPECT_EQ(
+      Refusal({3, 1, 1, 0}, {8, 8}),
+      "h: windows of extent 3 and stride 1 go on across a cut with a pad of 1, not with 0: set "
+      "such a pad, or use ucudnn.spatial.convert (PyTorch)");
+  EXPECT_EQ(
+      Refusal({3, 1, 1, 2}, {8, 8}),
+      "h: windows of extent 3 and stride 1 go on across a cut with a pad of 1, not with 2: set "
+      "such a pad");
+  EXPECT_EQ(Refusal({11, 1, 4, 2}, {8, 8}),
+            "h: windows of extent 11 and stride 4 go on across a cut with a pad from 4 to 5, not "
+            "with 2: set such a pad, or use ucudnn.spatial.convert (PyTorch)");
+  EXPECT_EQ(Refusal({4, 1, 1, 1}, {8, 8}),
+            "h: windows of extent 4 and stride 1 go on across a cut with no pad, not with 1: leave "
+            "this axis uncut, or use ucudnn.spatial.convert (PyTorch)");
   EXPECT_EQ(Refusal({2, 1, 2, 0}, {2, 1}),
             "h: part 1 of 2 has no window: extent 1 with pad 0 on both sides is less than the "
             "window's extent 2");

@@ -128,9 +128,26 @@ TEST(Caffe, OldAndNewInputs) {
   EXPECT_EQ(shape("layer { name: 'data' type: 'DummyData' top: 'data' "
                   "dummy_data_param { num: 1 channels: 3 height: 8 width: 8 } }"),
             expected);
-  EXPECT_EQ(shape("layer { name: 'd' type: 'Data' top: 'data' }"),
-            "net.prototxt: node 'd': crop_size 0 of its images; expected their extent, as the file "
-            "says no other");
+  EXPECT_EQ(
+      shape("layer { name: 'd' type: 'Data' top: 'data' }"),
+      "net.prototxt: node 'd': crop_size 0 of its images; expected their extents, and the file "
+      "says no other: --input 3x224x224 gives them");
+}
+
+TEST(Caffe, ImagesOfDataLayersCanBeGiven) {
+  const std::string conv = LayerText("conv", "Convolution", "data",
+                                     "convolution_param { num_output: 2 kernel_h: 3 kernel_w: 1 }");
+  const auto shape = [&](const std::string& input, const std::vector<int32_t>& extents) {
+    const auto graph = ImportCaffe(input + conv, "net.prototxt", {.input = extents});
+    return graph.ok() ? Listing(*graph).front() : graph.message();
+  };
+  const std::string data = "layer { name: 'data' type: 'Data' top: 'data' top: 'label' ";
+  EXPECT_EQ(shape(data + "}", {1, 28, 28}), "data: input 2x1x28x28()");
+  EXPECT_EQ(shape(data + "}", {1, 8, 28, 28}), "data: input 2x1x8x28x28()");
+  EXPECT_EQ(shape(data + "transform_param { crop_size: 27 } }", {1, 28, 28}),
+            "data: input 2x1x28x28()");
+  EXPECT_EQ(shape("input: 'data' input_dim: 1 input_dim: 3 input_dim: 8 input_dim: 8", {1, 28, 28}),
+            "net.prototxt: it has no data layer whose images could be given");
 }
 
 TEST(Caffe, TheTrainingPhaseIsWhatCounts) {

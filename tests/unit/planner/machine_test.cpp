@@ -57,8 +57,10 @@ TEST(Machine, ColonAddsNodes) {
        {"h200x8:", "h200x8:0", "h200x8:-1", "h200x8:2x", "h200x8:4096", "k80x16:2", "k40x8", ""}) {
     EXPECT_FALSE(MachineByName(wrong).ok()) << wrong;
   }
-  EXPECT_EQ(MachineByName("k80x16:2").message(),
-            "'k80x16:2': no network between nodes is known; expected k80x16");
+  EXPECT_EQ(
+      MachineByName("k80x16:2").message(),
+      "'k80x16:2': no network between nodes is known; expected k80x16, or N nodes as h100x8:N, "
+      "h200x8:N, v100x2-25g:N");
   EXPECT_EQ(
       MachineByName("dgx").message(),
       "'dgx' is no machine; expected one of k80x16, p100x4x4, k20x8, h100x8, h200x8, v100x2-25g");
