@@ -275,7 +275,7 @@ constexpr Variable kVariables[] = {
     {"UCUDNN_SOLVER", nullptr, "solver", false, "exact, glpk",
      "who divides that budget: exact, built in, proven optimal; glpk, a plug-in", ApplySolver},
     {"UCUDNN_ENGINES", nullptr, "engines", false, "legacy, graph, both",
-     "whose engines may serve a call", ApplyEngines},
+     "the cuDNN API whose engines may serve a call", ApplyEngines},
     {"UCUDNN_TUNE", nullptr, nullptr, false, "first, after:N (calls), off",
      "when kernels are measured", ApplyTune},
     {"UCUDNN_TUNE_SECONDS", nullptr, nullptr, false, "two numbers: per kernel:per process",

@@ -164,14 +164,16 @@ void AddProblemOptions(CLI::App& app, MultigridWords& words) {
                  "weights from NumPy's npz: arrays named like the network's layers, or of a chain\n"
                  "K [N,C,C,k,k], b [N,C] and u0 [C,H,W] (default: drawn by --seed)")
       ->type_name("FILE.npz");
-  app.add_option("--activation", words.activation, "of a chain: relu or tanh (default: relu)")
+  app.add_option("--activation", words.activation,
+                 "the activation of a chain: relu or tanh (default: relu)")
       ->type_name("NAME");
   app.add_option("--layers", words.layers, "residual layers of kirby-3m (default: 4,093)")
       ->type_name("N");
   app.add_option("--depths", words.depths,
                  "solve kirby-3m with each of these numbers of residual layers, side by side")
       ->type_name("N,...");
-  app.add_option("--seed", words.seed, "of weights, image and order of training (default: 0)")
+  app.add_option("--seed", words.seed,
+                 "the seed of weights, image and order of training (default: 0)")
       ->type_name("N");
   app.add_flag("--frozen-norms", words.frozen_norms,
                "batch normalisations inside steps have frozen statistics")
@@ -193,20 +195,20 @@ void AddSolveOptions(CLI::App& app, MultigridWords& words) {
                  "the residual at which a solve ends (default: none)")
       ->type_name("R");
   app.add_option("--norm", words.norm,
-                 "of residuals, in L2: absolute, or relative to the largest state\n"
+                 "how residuals are measured, in L2: absolute, or relative to the largest state\n"
                  "(default: absolute)")
       ->type_name("NAME");
   app.add_option(
          "--coarsening", words.coarsening,
-         "how many layers a coarse layer stands for, of each level (default: 8, or half of\n"
+         "how many layers a coarse layer stands for, for each level (default: 8, or half of\n"
          "fewer than 16 layers)")
       ->type_name("C,...");
   app.add_option("--levels", words.levels,
                  "1 is serial propagation (default: as many as leave 2 to 7 layers)")
       ->type_name("L");
-  app.add_option("--relaxation", words.relaxation, "F, FCF or FCFCF, of each level (default: FCF)")
+  app.add_option("--relaxation", words.relaxation, "F, FCF or FCFCF, for each level (default: FCF)")
       ->type_name("NAME,...");
-  app.add_option("--c-weight", words.weight, "of C-relaxation, below 2 (default: 1)")
+  app.add_option("--c-weight", words.weight, "the weight of C-relaxation, below 2 (default: 1)")
       ->type_name("W");
   app.add_option("--cycle", words.cycle, "V or F (default: V)")->type_name("NAME");
   app.add_option(
@@ -246,12 +248,14 @@ void AddMachineOptions(CLI::App& app, MultigridWords& words) {
   app.add_option("--precision", words.precision,
                  "of a device's numbers: " + multigrid::PrecisionNames() + " (default: fp32)")
       ->type_name("NAME");
-  app.add_option("--streams", words.streams, "of streams and threads (default: 8)")->type_name("N");
+  app.add_option("--streams", words.streams,
+                 "how many streams the ways streams and threads take (default: 8)")
+      ->type_name("N");
   app.add_option("--workspace-limit", words.workspace_limit,
                  "workspace of all blocks at once (default: 64MiB)")
       ->type_name("SIZE");
   app.add_option("--threads", words.threads,
-                 "that run blocks of layers (default: as many as processors)")
+                 "how many threads run blocks of layers (default: as many as processors)")
       ->type_name("N");
   app.add_option("--batch", words.batch, "images in a mini-batch (default: 1, in training 32)")
       ->type_name("N");
@@ -301,16 +305,16 @@ void AddTrainingOptions(CLI::App& app, MultigridWords& words) {
   app.add_option("--train", words.train,
                  "train on digits: the folder of four IDX files with MNIST's names")
       ->type_name("FOLDER");
-  app.add_option("--epochs", words.epochs, "(default: 5)")->type_name("E");
+  app.add_option("--epochs", words.epochs, "passes over the images (default: 5)")->type_name("E");
   app.add_option("--examples", words.examples, "train on the first N images (default: all)")
       ->type_name("N");
   app.add_option("--rate", words.rate, "learning rate (default: " + words.rate + ")")
       ->type_name("R");
-  app.add_option("--momentum", words.momentum, "(default: 0.9)")->type_name("M");
+  app.add_option("--momentum", words.momentum, "momentum of SGD (default: 0.9)")->type_name("M");
   app.add_option("--repeat", words.repeat, "steps with each mini-batch (default: 1)")
       ->type_name("K");
   app.add_option("--backward-cycles", words.backward_cycles,
-                 "of adjoint solves (default: as --cycles)")
+                 "cycles of adjoint solves (default: as --cycles)")
       ->type_name("N");
 }
 

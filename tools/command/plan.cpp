@@ -312,13 +312,15 @@ Command AddPlan(CLI::App& ucudnn) {
       ->disable_flag_override();
   AddInput(*app, options->input);
   app->add_option("--strategy", options->strategy,
-                  "whose layout is shown: image, model, owt or deepa (deepa)")
+                  "the layout that is shown layer by layer: image, model, owt or deepa (deepa)")
       ->type_name("NAME");
   options->costs.AddTo(*app);
   app->add_option("--memory-limit", options->memory_limit,
-                  "deepa keeps to so much memory on each device: device (what it has) or a size")
+                  "the most memory that deepa's layout may take on a device: a size, or device for "
+                  "all it has")
       ->type_name("SIZE|device");
-  app->add_option("--pin", options->pins, "a layer's degrees, as fc6=c4; may be repeated")
+  app->add_option("--pin", options->pins,
+                  "fix a layer's degrees, for example fc6=c4; may be repeated")
       ->type_name("LAYER=DEGREES");
   app->add_flag("--uneven", options->uneven, "parts may differ by one element")
       ->disable_flag_override();
@@ -338,7 +340,7 @@ Command AddPlan(CLI::App& ucudnn) {
   app->add_flag("--json", options->json, "print JSON (ucudnn-layout) instead of tables")
       ->disable_flag_override();
   app->add_flag("--boxes", options->boxes,
-                "in the JSON, which device has which part of which tensor, and what moves")
+                "add to the JSON which device has which part of each tensor, and what moves")
       ->disable_flag_override();
   app->add_flag("--dot", options->dot, "print a graph for Graphviz instead of tables")
       ->disable_flag_override();

@@ -51,14 +51,16 @@ void CostWords::AddTo(CLI::App& app) {
                  "roofline, deepa-paper, measured (convolutions from a store), or a CSV\n"
                  "table of times (measured with --db and --device, else roofline)")
       ->type_name("NAME|FILE");
-  app.add_option("--device", device, "whose measurements, where the stores hold several devices'")
+  app.add_option("--device", device,
+                 "the device whose measurements are used, where the stores hold several")
       ->type_name("NAME");
   variables.Describe("UCUDNN_DATABASE", "paths separated by colons",
                      "none: nothing measured is used");
   variables.AddOnly(app, "UCUDNN_DATABASE");
   variables.AddOnly(app, "UCUDNN_WORKSPACE_LIMIT");
   app.add_option("--update", update,
-                 "gradients by parameter-server, ring, tree or hierarchical (parameter-server)")
+                 "how gradients are summed: parameter-server, ring, tree or hierarchical "
+                 "(parameter-server)")
       ->type_name("NAME");
 }
 

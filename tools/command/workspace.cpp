@@ -300,7 +300,7 @@ Command AddWorkspace(CLI::App& ucudnn) {
       "plan each kernel's workspace, or one for all, from measurements alone");
   options->source.AddTo(*app);
   app->add_option("--device", options->device,
-                  "whose measurements, where the stores hold several devices'")
+                  "the device whose measurements are used, where the stores hold several")
       ->type_name("NAME");
   app->add_flag("--desirable-set", options->desirable_set,
                 "show each kernel's choices, too: none is beaten in both time and workspace")
