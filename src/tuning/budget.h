@@ -15,24 +15,47 @@ namespace ucudnn::tuning {
 
 using Clock = std::chrono::steady_clock;
 
+// What time is taken for. Comparing a plan costs one run of it and one of the undivided engine, and
+// no plan runs before it.
+enum class Use { kMeasuring, kComparing };
+
 class Budget {
  public:
+  using Seconds = std::chrono::duration<double>;
+  // Measuring leaves this share of the process's time to comparing, which may take all that is
+  // left.
+  static constexpr double kComparingShare = 0.25;
+
   // `bounds` is none for the offline commands, which measure without bounds.
   explicit Budget(const std::optional<Tuning>& bounds) : bounds_(bounds) {}
 
-  // Until when a kernel may be measured that has already taken `spent`; a time in the past means no
-  // more.
-  Clock::time_point Deadline(Clock::duration spent) const {
+  // Until when a kernel may be measured or compared that has already taken `spent` for that; a time
+  // in the past means no more.
+  Clock::time_point Deadline(Use use, Clock::duration spent) const {
     if (!bounds_) return Clock::time_point::max();
-    const Seconds left =
-        std::min(Seconds(bounds_->kernel_seconds) - spent,
-                 Seconds(bounds_->process_seconds) - Clock::duration(spent_.load()));
-    if (left <= Seconds::zero()) return Clock::time_point::min();
-    // Beyond a year is no bound, and would not fit a time point.
-    if (left > std::chrono::hours(24 * 365)) return Clock::time_point::max();
-    return Clock::now() + std::chrono::duration_cast<Clock::duration>(left);
+    const Seconds of_kernel = Seconds(bounds_->kernel_seconds) - spent;
+    return After(std::min(of_kernel, Left(use)));
   }
-  void Spend(Clock::duration time) { spent_ += time.count(); }
+  void Spend(Use use, Clock::duration time) {
+    spent_ += time.count();
+    if (use == Use::kMeasuring) measuring_ += time.count();
+  }
+
+  // When a kernel's turn to be measured ends that begins now; `multiply_adds` are its own.
+  Clock::time_point EndOfTurn(double multiply_adds) {
+    if (!bounds_) return Clock::time_point::max();
+    double largest = largest_;
+    while (multiply_adds > largest && !largest_.compare_exchange_weak(largest, multiply_adds)) {
+    }
+    return After(TurnOf(Left(Use::kMeasuring), multiply_adds / std::max(largest, multiply_adds)));
+  }
+  // A turn takes an eighth of the time that is `left` for measuring, because a program asks about
+  // kernel after kernel and does not say how many are yet to come. A kernel that has less than a
+  // quarter of the arithmetic of the largest one so far takes half as much, because its plan gains
+  // less.
+  static Seconds TurnOf(Seconds left, double share_of_largest) {
+    return left / (share_of_largest < 0.25 ? 16 : 8);
+  }
 
   // Bytes of device memory that one measurement may take while `free_bytes` are free.
   size_t MemoryBytes(size_t free_bytes) const {
@@ -41,9 +64,25 @@ class Budget {
   }
 
  private:
-  using Seconds = std::chrono::duration<double>;
+  // What the process has left. REQUIRES: there are bounds.
+  Seconds Left(Use use) const {
+    const Seconds all(bounds_->process_seconds);
+    const Seconds left = all - Clock::duration(spent_.load());
+    if (use == Use::kComparing) return left;
+    const Seconds to_measure = (1 - kComparingShare) * all - Clock::duration(measuring_.load());
+    return std::min(left, to_measure);
+  }
+  static Clock::time_point After(Seconds left) {
+    if (left <= Seconds::zero()) return Clock::time_point::min();
+    // Beyond a year is no bound, and would not fit a time point.
+    if (left > std::chrono::hours(24 * 365)) return Clock::time_point::max();
+    return Clock::now() + std::chrono::duration_cast<Clock::duration>(left);
+  }
+
   const std::optional<Tuning> bounds_;
-  std::atomic<Clock::rep> spent_ = 0;
+  std::atomic<Clock::rep> spent_ = 0;      // by both uses
+  std::atomic<Clock::rep> measuring_ = 0;  // the part of it that measuring took
+  std::atomic<double> largest_ = 0;        // multiply-adds of the largest kernel so far
 };
 
 }  // namespace ucudnn::tuning

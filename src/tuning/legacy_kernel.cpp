@@ -63,6 +63,7 @@ std::vector<Candidate> OwnCandidates(const ConvolutionProblem& problem,
 LegacyRows LegacyKernels::Get(const LegacyKernel& kernel, const planning::PromiseRequest& request) {
   Question question{kernel.problem, options_.policy, request, kernel.may_measure};
   if (options_.engines == EngineSet::kGraph) question.policy = BatchSizePolicy::kUndivided;
+  if (kernel.may_measure) question.until = kernels_.EndOfTurn(kernel.problem);
   cudnn::LegacyNeeds needs(functions_, kernel.handle, kernel.problem);
   if (kernel.handle != nullptr) {
     question.need = [&](int images, const EngineId& engine) { return needs.Of(images, engine); };
@@ -84,14 +85,14 @@ LegacyRows LegacyKernels::Get(const LegacyKernel& kernel, const planning::Promis
       if (!whole_tried) choices_.SetPostponed(kernel.platform, kernel.problem, true);
     } else if (kernel.catch_up || !whole_tried ||
                choices_.IsPostponed(kernel.platform, kernel.problem)) {
-      const bool done = MeasureGraphEngines(kernel, request);
+      const bool done = MeasureGraphEngines(kernel, question);
       choices_.SetPostponed(kernel.platform, kernel.problem, !done);
     }
   }
   LegacyRows measured{kernels_.Get(kernel.device, question), {}};
   if (!measured.status.ok() && !fitted.ok()) measured.status = fitted;
   if (kernel.handle != nullptr) KeepServing(kernel.problem.n, needs, measured.rows);
-  if (graph && !measured.rows.empty()) AddGraphEngines(kernel, request, measured);
+  if (graph && !measured.rows.empty()) AddGraphEngines(kernel, question, measured);
   return measured;
 }
 
@@ -106,8 +107,16 @@ GraphScope LegacyKernels::ScopeOf(const GraphChoices::Template& engine) const {
   return scope;
 }
 
-bool LegacyKernels::MeasureGraphEngines(const LegacyKernel& kernel,
-                                        const planning::PromiseRequest& request) {
+Question LegacyKernels::OfEngine(const GraphChoices::Template& engine,
+                                 const Question& question) const {
+  Question of_engine{question.problem, BatchSizePolicy::kUndivided, question.request,
+                     question.may_measure, ScopeOf(engine)};
+  of_engine.legacy_share = kTimeShare;
+  of_engine.until = question.until;
+  return of_engine;
+}
+
+bool LegacyKernels::MeasureGraphEngines(const LegacyKernel& kernel, const Question& question) {
   const ConvolutionProblem& problem = kernel.problem;
   // Building plans inside a capture could break it.
   if (kernel.capturing) return false;
@@ -115,9 +124,9 @@ bool LegacyKernels::MeasureGraphEngines(const LegacyKernel& kernel,
   const cuda::RelaxedCaptureScope relaxed(*kernel.device.driver);
   const Clock::time_point begin = Clock::now();
   const auto in_time = [&] {
-    const Clock::duration taken = Clock::now() - begin;
-    return kernels_.HasTime(kernel.device, problem,
-                            std::chrono::duration_cast<Clock::duration>(taken / kTimeShare));
+    const Clock::time_point now = Clock::now();
+    const auto needed = std::chrono::duration_cast<Clock::duration>((now - begin) / kTimeShare);
+    return now + needed < question.until && kernels_.HasTime(kernel.device, problem, needed);
   };
   std::vector<GraphChoices::Template> engines;
   {
@@ -128,35 +137,30 @@ bool LegacyKernels::MeasureGraphEngines(const LegacyKernel& kernel,
   kernels_.Spend(kernel.device, problem, Clock::now() - begin);
   bool done = true;
   for (const GraphChoices::Template& engine : engines) {
-    const MeasuredRows answer = kernels_.Get(
-        kernel.device,
-        {problem, BatchSizePolicy::kUndivided, request, true, ScopeOf(engine), false, kTimeShare});
-    done &= answer.settled;
+    done &= kernels_.Get(kernel.device, OfEngine(engine, question)).settled;
   }
   return done || !kernels_.HasTime(kernel.device, problem);
 }
 
-void LegacyKernels::AddGraphEngines(const LegacyKernel& kernel,
-                                    const planning::PromiseRequest& request, LegacyRows& measured) {
+void LegacyKernels::AddGraphEngines(const LegacyKernel& kernel, const Question& question,
+                                    LegacyRows& measured) {
   const ConvolutionProblem& problem = kernel.problem;
   const cudnnHandle_t handle = kernel.capturing ? nullptr : kernel.handle;
   const cuda::RelaxedCaptureScope relaxed(*kernel.device.driver);
   std::vector<EngineId> engines = kernels_.GraphEnginesOf(kernel.device, problem);
   engines.resize(std::min(engines.size(), kMostGraphEngines));
-  const auto fastest =
-      planning::FastestUndivided(cudnn::OwnMathCandidates(problem, measured.rows), request);
+  const auto fastest = planning::FastestUndivided(cudnn::OwnMathCandidates(problem, measured.rows),
+                                                  question.request);
   for (const EngineId& name : engines) {
     const GraphChoices::Template engine = choices_.Named(kernel.platform, problem, name, handle);
     if (engine == nullptr) continue;
-    Question question{
-        problem,   BatchSizePolicy::kUndivided, request, kernel.may_measure, ScopeOf(engine), false,
-        kTimeShare};
-    MeasuredRows known = kernels_.Get(kernel.device, question);
+    Question of_engine = OfEngine(engine, question);
+    MeasuredRows known = kernels_.Get(kernel.device, of_engine);
     const bool hopeless =
         fastest && !known.rows.empty() && known.rows[0].time_ms > kHopeless * fastest->time_ms;
     if (!known.rows.empty() && !hopeless && options_.policy != BatchSizePolicy::kUndivided) {
-      question.policy = options_.policy;
-      known = kernels_.Get(kernel.device, question);
+      of_engine.policy = options_.policy;
+      known = kernels_.Get(kernel.device, of_engine);
     }
     measured.settled &= known.settled;
     measured.late |= known.late;

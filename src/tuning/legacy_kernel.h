@@ -69,13 +69,14 @@ class LegacyKernels {
 
  private:
   GraphScope ScopeOf(const GraphChoices::Template& engine) const;
+  // `question` about one graph engine on the whole mini-batch.
+  Question OfEngine(const GraphChoices::Template& engine, const Question& question) const;
   // Measures what the heuristics choose, on the whole mini-batch. Returns false when a later call
   // may measure more.
-  bool MeasureGraphEngines(const LegacyKernel& kernel, const planning::PromiseRequest& request);
+  bool MeasureGraphEngines(const LegacyKernel& kernel, const Question& question);
   // Adds the rows of graph engines that were measured on the whole mini-batch, at the policy's
   // micro-batch sizes.
-  void AddGraphEngines(const LegacyKernel& kernel, const planning::PromiseRequest& request,
-                       LegacyRows& measured);
+  void AddGraphEngines(const LegacyKernel& kernel, const Question& question, LegacyRows& measured);
 
   const cudnn::Functions& functions_;
   const Options& options_;

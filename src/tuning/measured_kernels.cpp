@@ -126,7 +126,7 @@ bool MeasuredKernels::HasTimeFor(int n, Known& account, Clock::duration needed) 
 void MeasuredKernels::Spend(const Device& device, const ConvolutionProblem& problem,
                             Clock::duration taken) {
   Known& known = Meet(LegacyFamily(problem, device.platform));
-  turns_.Spend(taken);
+  turns_.Spend(Use::kMeasuring, taken);
   MutexLock lock(mutex_);
   known.spent[problem.n] += taken;
 }
@@ -203,7 +203,8 @@ Status MeasuredKernels::MeasureMissing(const Device& device, const Question& que
   }
   const bool spreads = extent == Extent::kAll && sizes.size() > 1;
   if (spreads && turns_.HasTime(spent)) turns_.OpenHelpers(device);
-  UCUDNN_ASSIGN_OR_RETURN(const MeasuringTurns::Turn turn, turns_.Take(device, spent));
+  UCUDNN_ASSIGN_OR_RETURN(const MeasuringTurns::Turn turn,
+                          turns_.Take(Use::kMeasuring, device, spent, question.until));
   // The process that held the device before may have measured the same.
   Refresh(family, known);
   std::vector<int> missing = Missing(question.problem, known, sizes);
@@ -223,7 +224,7 @@ Status MeasuredKernels::MeasureMissing(const Device& device, const Question& que
   if (extent == Extent::kFitting) limits.fit_bytes = question.must_fit;
   const Status status = Measure(device, question, family, missing, limits, known);
   const Clock::duration taken = Clock::now() - begin;
-  turns_.Spend(taken);
+  turns_.Spend(Use::kMeasuring, taken);
   MutexLock lock(mutex_);
   account.spent[question.problem.n] += taken;
   return status;
@@ -463,7 +464,7 @@ Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& pr
   if (!MayCompare(proof)) return {Trust::Kind::kUnknown, "not now"};
 
   const Waiting waiting(progress_);
-  const Result<MeasuringTurns::Turn> turn = turns_.Take(device, spent);
+  const Result<MeasuringTurns::Turn> turn = turns_.Take(Use::kComparing, device, spent);
   if (!turn.ok()) return {Trust::Kind::kUnknown, turn.message()};
   // Another process, which held the device before or has time left, may have compared the same.
   if (!FindUntried(device, problem, configuration, proof, true, untried)) {
@@ -476,7 +477,7 @@ Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& pr
   const Verification verification = VerifyPlan(device, problem, configuration, undivided,
                                                turns_.LimitsNow(device, turn->deadline), scope);
   const Clock::duration taken = Clock::now() - begin;
-  turns_.Spend(taken);
+  turns_.Spend(Use::kComparing, taken);
   {
     MutexLock lock(mutex_);
     known.verifying[problem.n] += taken;

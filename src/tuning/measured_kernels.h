@@ -47,6 +47,8 @@ struct Question {
   // Set: the workspace that the user limits the kernel to. What brings it under that is measured
   // before anything that only makes it faster.
   std::optional<size_t> must_fit;
+  // Measuring ends then; what it leaves is not settled.
+  Clock::time_point until = Clock::time_point::max();
 };
 
 struct MeasuredRows {
@@ -106,6 +108,10 @@ class MeasuredKernels {
   bool HasTime(const Device& device, const ConvolutionProblem& problem,
                Clock::duration needed = {});
   void Spend(const Device& device, const ConvolutionProblem& problem, Clock::duration taken);
+  // Question::until of what is asked about `problem` from now on, at one query or call.
+  Clock::time_point EndOfTurn(const ConvolutionProblem& problem) {
+    return turns_.EndOfTurn(problem);
+  }
 
   // Lets helper devices go, because nothing is left to be measured as far as anybody knows.
   void ReleaseHelpers() { turns_.ReleaseHelpers(); }

@@ -7,9 +7,25 @@
 #include "tuning/parallel_measure.h"
 
 namespace ucudnn::tuning {
+namespace {
 
-void MeasuringTurns::Spend(Clock::duration taken) {
-  budget_.Spend(taken);
+double MultiplyAdds(const ConvolutionProblem& problem) {
+  const Spatial y = OutputExtents(problem);
+  double count = static_cast<double>(problem.n) * problem.k * problem.c / problem.groups;
+  for (int axis = 0; axis < kMaxSpatial; ++axis) {
+    count *= static_cast<double>(problem.w[axis]) * y[axis];
+  }
+  return count;
+}
+
+}  // namespace
+
+Clock::time_point MeasuringTurns::EndOfTurn(const ConvolutionProblem& problem) {
+  return budget_.EndOfTurn(MultiplyAdds(problem));
+}
+
+void MeasuringTurns::Spend(Use use, Clock::duration taken) {
+  budget_.Spend(use, taken);
   // The process has no time left for measuring, so helpers will not be needed.
   if (!HasTime({})) helpers_.Release();
 }
@@ -21,14 +37,20 @@ MeasureLimits MeasuringTurns::LimitsNow(const Device& device, Clock::time_point 
   return {deadline, budget_.MemoryBytes(free_bytes)};
 }
 
-Result<MeasuringTurns::Turn> MeasuringTurns::Take(const Device& device, Clock::duration spent) {
+Result<MeasuringTurns::Turn> MeasuringTurns::Take(Use use, const Device& device,
+                                                  Clock::duration spent, Clock::time_point until) {
   const Clock::time_point begin = Clock::now();
   Turn turn;
-  turn.deadline = budget_.Deadline(spent);
+  turn.deadline = budget_.Deadline(use, spent);
   if (turn.deadline <= begin) {
     turn.why = "the time for measuring is used up";
     return turn;
   }
+  if (until <= begin) {
+    turn.why = "the time of this call is used up, a later one goes on";
+    return turn;
+  }
+  turn.deadline = std::min(turn.deadline, until);
   UCUDNN_ASSIGN_OR_RETURN(const std::string name, DeviceName(device));
   // After a wait in vain, other kernels do not wait for ten times as long: waiting takes at most a
   // tenth of the time.
@@ -41,7 +63,7 @@ Result<MeasuringTurns::Turn> MeasuringTurns::Take(const Device& device, Clock::d
     turn.lock = DeviceLock::Acquire(lock_folder_, name, std::min(turn.deadline, told_again));
   }
   const Clock::duration waited = Clock::now() - begin;
-  Spend(waited);
+  Spend(use, waited);
   if (!turn.lock) {
     turn.why = "others measure on the device";
     if (patient) busy_until_ = (Clock::now() + kPatience * waited).time_since_epoch().count();
@@ -52,7 +74,7 @@ Result<MeasuringTurns::Turn> MeasuringTurns::Take(const Device& device, Clock::d
 void MeasuringTurns::OpenHelpers(const Device& device) {
   const Clock::time_point opening = Clock::now();
   helpers_.Beside(device);
-  Spend(Clock::now() - opening);
+  Spend(Use::kMeasuring, Clock::now() - opening);
 }
 
 Result<EngineMeasurements> MeasuringTurns::MeasureSizes(const Device& device,

@@ -12,6 +12,7 @@
 
 #include "base/options.h"
 #include "base/status.h"
+#include "convolution/problem.h"
 #include "tuning/budget.h"
 #include "tuning/device_lock.h"
 #include "tuning/helper_devices.h"
@@ -30,18 +31,23 @@ class MeasuringTurns {
         helpers_(std::move(helpers)),
         progress_(progress) {}
 
-  // Whether a kernel that has taken `spent` has time left.
-  bool HasTime(Clock::duration spent) const { return budget_.Deadline(spent) > Clock::now(); }
-  void Spend(Clock::duration taken);
+  // Whether a kernel that was measured for `spent` has time left to be measured.
+  bool HasTime(Clock::duration spent) const {
+    return budget_.Deadline(Use::kMeasuring, spent) > Clock::now();
+  }
+  void Spend(Use use, Clock::duration taken);
+  // As Budget::EndOfTurn.
+  Clock::time_point EndOfTurn(const ConvolutionProblem& problem);
 
-  // A time in which the device is ours alone, for a kernel that has taken `spent` so far. Without a
-  // `lock` it is not its turn, and `why` says so.
+  // A time in which the device is ours alone, for a kernel that has taken `spent` so far, before
+  // `until`. Without a `lock` it is not its turn, and `why` says so.
   struct Turn {
     std::optional<DeviceLock> lock;  // none: not now
     Clock::time_point deadline;
     std::string why;
   };
-  Result<Turn> Take(const Device& device, Clock::duration spent);
+  Result<Turn> Take(Use use, const Device& device, Clock::duration spent,
+                    Clock::time_point until = Clock::time_point::max());
   // The bounds of a use of the device that begins now.
   MeasureLimits LimitsNow(const Device& device, Clock::time_point deadline) const;
 

@@ -113,6 +113,7 @@ planning::Rows GraphSteps::Answer(const planning::Measure& question) {
   if (kernel_.limit_bytes != kNoLimit) {
     asked.must_fit = std::min(kernel_.limit_bytes, question.request.limit_bytes);
   }
+  if (kernel_.is_measured()) asked.until = process_.kernels.EndOfTurn(asked.problem);
   const tuning::MeasuredRows measured =
       process_.kernels.Get(process_.sessions.DeviceOf(*kernel_.session), asked);
   if (kernel_.is_measured() && !measured.status.ok()) {

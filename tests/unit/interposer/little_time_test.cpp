@@ -69,5 +69,25 @@ TEST(LittleTime, ThatIsUsedUpIsSaid) {
                           "not measured, so it cannot be brought under the workspace limit"));
 }
 
+// The first turn has time for one engine, and a later call's for more.
+TEST(LittleTime, OfOneTurnIsFollowedByMoreAtLaterCalls) {
+  Options options = Hurried();
+  options.tuning.kernel_seconds = 1000;
+  options.tuning.process_seconds = 8 * kTooLittle / (1 - tuning::Budget::kComparingShare);
+  options.tuning.after_calls = 0;
+  Program program(Operation::kForward, options);
+  TheWrong().forward_takes = kSlow;
+  size_t told = 0;
+  ASSERT_EQ(program.interposer.legacy().WorkspaceSize(Operation::kForward, program.handle(),
+                                                      program.descriptors(), kNamed, &told),
+            CUDNN_STATUS_SUCCESS);
+  EXPECT_LE(told, Limit());
+  ASSERT_THAT(program.Stored(), SizeIs(1));
+  TheWrong().forward_takes = {};
+  program.ExpectRight(kNamed, told);
+  EXPECT_GT(program.Stored().size(), 1u);
+  EXPECT_EQ(program.Fallbacks(), "[]");
+}
+
 }  // namespace
 }  // namespace ucudnn::interposer

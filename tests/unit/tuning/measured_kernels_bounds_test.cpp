@@ -268,6 +268,43 @@ TEST_F(MeasuredKernelsBoundsTest, AllKernelsTogetherStopAtTheProcesssBudget) {
   EXPECT_EQ(kernels.measured(), measured);
 }
 
+// As a turn ends that is no longer than the process's time allows.
+TEST_F(MeasuredKernelsBoundsTest, WhatIsCutShortIsMeasuredAtALaterCall) {
+  MeasuredKernels kernels(&store_, Seconds(1000, 1000), kNoFolder);
+  Question question = Asking(Problem(), true);
+  question.until = Clock::now() + std::chrono::seconds(1);
+  const MeasuredRows cut = kernels.Get(device_, question);
+  ASSERT_TRUE(cut.status.ok()) << cut.status.message();
+  EXPECT_FALSE(cut.settled);
+  EXPECT_FALSE(cut.late) << "a later call has time";
+  const long measured = kernels.measured();
+  EXPECT_EQ(measured, static_cast<long>(cut.rows.size()));
+  kernels.Get(device_, question);
+  EXPECT_EQ(kernels.measured(), measured) << "its turn is over";
+  Question other = Asking(Other(), true);
+  other.until = question.until;
+  EXPECT_EQ(kernels.Get(device_, other).status.message(),
+            "the time of this call is used up, a later one goes on");
+  question.until = Clock::time_point::max();
+  device_.functions = &functions_;
+  EXPECT_TRUE(kernels.Get(device_, question).settled);
+  EXPECT_GT(kernels.measured(), measured);
+}
+
+TEST_F(MeasuredKernelsBoundsTest, SmallKernelsTakeShorterTurns) {
+  MeasuredKernels kernels(&store_, Seconds(1e6, 4000), kNoFolder);
+  const auto turn = [&](int images) {
+    const Clock::duration left = kernels.EndOfTurn(Problem(images)) - Clock::now();
+    return std::chrono::round<std::chrono::seconds>(left).count();
+  };
+  EXPECT_EQ(turn(1), 375);
+  EXPECT_EQ(turn(8), 375);
+  EXPECT_EQ(turn(2), 375);
+  EXPECT_EQ(turn(1), 188);
+  kernels.Spend(device_, Problem(), std::chrono::seconds(2000));
+  EXPECT_EQ(turn(8), 125);
+}
+
 TEST_F(MeasuredKernelsBoundsTest, WaitingForAnotherProcessEndsWithTheBudget) {
   const auto name = DeviceName(device_);
   ASSERT_TRUE(name.ok());
@@ -385,6 +422,24 @@ TEST_F(MeasuredKernelsBoundsTest, WhatWasFoundWrongIsNeverGivenAgain) {
   EXPECT_TRUE(after.settled);
   EXPECT_EQ(after.rows.size() + 1, before.rows.size());
   EXPECT_EQ(std::count(after.rows.begin(), after.rows.end(), row(4)), 0);
+}
+
+TEST_F(MeasuredKernelsBoundsTest, ComparingHasTimeThatMeasuringMustLeave) {
+  device_.functions = &functions_;
+  MeasuredKernels kernels(&store_, Seconds(1000, 1000), kNoFolder);
+  const MeasuredRows answer = Ask(kernels, Problem());
+  kernels.Spend(device_, Other(), std::chrono::seconds(750));
+  const MeasuredRows other = Ask(kernels, Other());
+  EXPECT_EQ(other.status.message(), "the time for measuring is used up");
+  EXPECT_TRUE(other.late);
+  const auto row = [&](int size) {
+    return *std::find_if(answer.rows.begin(), answer.rows.end(), [&](const auto& candidate) {
+      return candidate.micro_batch == size && candidate.engine == "legacy:0";
+    });
+  };
+  const Configuration configuration = {{{row(4), 2}}};
+  EXPECT_EQ(kernels.Verify(device_, Problem(), configuration, row(8), Proof::kOnce).kind,
+            Trust::Kind::kTrusted);
 }
 
 TEST_F(MeasuredKernelsBoundsTest, ComparingTakesOfTheSameBudget) {
