@@ -23,6 +23,13 @@ std::vector<const cudnn::GraphTemplate*> Pointers(const EngineTemplates& engines
   return pointers;
 }
 
+std::vector<planning::Candidate> CandidatesOf(const tuning::MeasuredRows& measured,
+                                              const cudnn::GraphTemplate& engine) {
+  std::vector<planning::Candidate> candidates;
+  for (const MicroConfiguration& row : measured.rows) candidates.push_back({row, engine.numeric});
+  return candidates;
+}
+
 }  // namespace
 
 std::vector<int> FormerSubstitutes::Find(uint64_t problem) {
@@ -113,7 +120,10 @@ planning::Rows GraphSteps::Answer(const planning::Measure& question) {
   if (kernel_.limit_bytes != kNoLimit) {
     asked.must_fit = std::min(kernel_.limit_bytes, question.request.limit_bytes);
   }
-  if (kernel_.is_measured()) asked.until = process_.kernels.EndOfTurn(asked.problem);
+  if (kernel_.is_measured()) {
+    if (engine == kernel_.own) CompareKnown(asked);
+    asked.until = process_.kernels.EndOfTurn(asked.problem);
+  }
   const tuning::MeasuredRows measured =
       process_.kernels.Get(process_.sessions.DeviceOf(*kernel_.session), asked);
   if (kernel_.is_measured() && !measured.status.ok()) {
@@ -121,13 +131,26 @@ planning::Rows GraphSteps::Answer(const planning::Measure& question) {
                                measured.status.message());
   }
   process_.reporter.NoteUnlikeRanks();
-  planning::Rows rows;
-  rows.settled = measured.settled;
-  rows.late = measured.late;
-  for (const MicroConfiguration& row : measured.rows) {
-    rows.candidates.push_back({row, engine->numeric});
+  return {CandidatesOf(measured, *engine), measured.settled, measured.late};
+}
+
+void GraphSteps::CompareKnown(tuning::Question question) {
+  // Under one budget the division depends on the plan's share, which is known when it runs.
+  if (kernel_.session->budget() != nullptr) return;
+  question.may_measure = false;
+  const tuning::MeasuredRows known =
+      process_.kernels.Get(process_.sessions.DeviceOf(*kernel_.session), question);
+  if (known.settled) return;
+  const cudnn::GraphTemplate& own = *kernel_.own;
+  const auto pieces =
+      planning::PiecesOf(own.convolution.engine, CandidatesOf(known, own), question.request);
+  if (!pieces || pieces->configuration.Pieces() == 1) return;
+  const MicroConfiguration undivided = {own.convolution.engine, kernel_.problem().n, kUnknownTime,
+                                        kernel_.need_bytes, own.deterministic};
+  const planning::Trust trust = Answer(planning::Compare{pieces->configuration, undivided});
+  if (trust.kind == planning::Trust::Kind::kWrong) {
+    process_.reporter.Fallback(kernel_.problem(), planning::Cause::kDivisionWrong, trust.message);
   }
-  return rows;
 }
 
 EngineTemplate GraphSteps::Serving(Result<cudnn::GraphTemplate> other) const {

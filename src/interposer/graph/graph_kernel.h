@@ -99,6 +99,9 @@ class GraphSteps : public Steps {
   EngineTemplates Used(const Configuration& configuration,
                        const MicroConfiguration& undivided) const;
   tuning::GraphScope ScopeOf(const EngineTemplates& engines) const;
+  // Compares the division that the known rows of the plan's own engine give, where more rows are
+  // still to be measured for `question`: should time run out, that division may run.
+  void CompareKnown(tuning::Question question);
   // `other` (or the engine of that name) as a substitute; null where it does not compute what the
   // plan does, or less exactly or less deterministically.
   EngineTemplate Serving(Result<cudnn::GraphTemplate> other) const;

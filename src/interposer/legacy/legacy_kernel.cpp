@@ -2,6 +2,7 @@
 
 #include "cudnn/mixed_engines.h"
 #include "interposer/core/measuring.h"
+#include "planning/decision/promises.h"
 
 namespace ucudnn::interposer {
 
@@ -17,8 +18,31 @@ tuning::LegacyKernel TuningKernel(Process& process, const LegacyKernel& kernel) 
   return asked;
 }
 
+namespace {
+
+// Compares the plan that the known rows give, where more rows are still to be measured: should time
+// run out, that plan may run. Under one budget the plan depends on the kernel's share, so it is
+// compared when that is known.
+void CompareKnown(Process& process, LegacyKernel kernel, const planning::PromiseRequest& request) {
+  if (kernel.session->budget() != nullptr) return;
+  kernel.may_measure = false;
+  const tuning::LegacyKernel asked = TuningKernel(process, kernel);
+  const tuning::LegacyRows known = process.engines.Get(asked, request);
+  if (known.settled) return;
+  const auto plan = planning::MakePromise(tuning::OwnCandidates(kernel.problem, known), request);
+  if (!plan || !planning::NeedsTrust(plan->configuration)) return;
+  const planning::Trust trust =
+      process.engines.Verify(asked, plan->configuration, plan->undivided, planning::Proof::kOnce);
+  if (trust.kind == planning::Trust::Kind::kWrong) {
+    process.reporter.Fallback(kernel.problem, planning::Cause::kDivisionWrong, trust.message);
+  }
+}
+
+}  // namespace
+
 tuning::LegacyRows Measured(Process& process, const LegacyKernel& kernel,
                             const planning::PromiseRequest& request) {
+  if (kernel.may_measure) CompareKnown(process, kernel, request);
   tuning::LegacyRows measured = process.engines.Get(TuningKernel(process, kernel), request);
   if (kernel.may_measure && !measured.status.ok()) {
     process.reporter.Fallback(kernel.problem, planning::Cause::kCannotBeMeasured,

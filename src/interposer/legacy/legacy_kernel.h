@@ -24,7 +24,8 @@ struct LegacyKernel {
 tuning::LegacyKernel TuningKernel(Process& process, const LegacyKernel& kernel);
 
 // Its measurements at the policy's micro-batch sizes, for what `request` asks; no rows when the
-// undivided kernel is not among them.
+// undivided kernel is not among them. Where it may be measured and not all is known, the plan that
+// is known is compared first.
 tuning::LegacyRows Measured(Process& process, const LegacyKernel& kernel,
                             const planning::PromiseRequest& request);
 

@@ -10,12 +10,6 @@
 namespace ucudnn::planning {
 namespace {
 
-// Whether `configuration` runs only after it was compared with the undivided engine of the caller's
-// API.
-bool NeedsTrust(const Configuration& configuration) {
-  return configuration.Pieces() > 1 || UsesGraph(configuration);
-}
-
 // Whether more was told than the plan and its undivided engine need, as much as pieces of the named
 // algorithm alone do: those serve an identity activation.
 bool IsSizedForAlone(const Promise& promise) {

@@ -11,6 +11,10 @@ bool UsesGraph(const Configuration& configuration) {
                      [](const Run& run) { return run.micro.engine.of_graph_api(); });
 }
 
+bool NeedsTrust(const Configuration& configuration) {
+  return configuration.Pieces() > 1 || UsesGraph(configuration);
+}
+
 const Candidate* FindUndivided(const std::vector<Candidate>& candidates, const EngineId& engine,
                                int n) {
   const auto found =

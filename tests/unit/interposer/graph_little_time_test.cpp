@@ -69,5 +69,55 @@ TEST(GraphLittleTime, IsSpentOnTheLeastThatKeepsTheLimit) {
   EXPECT_THAT(sizes, ElementsAre(1));
 }
 
+// Images of the plans that ran, in order.
+std::vector<int> executed;
+cudnnStatus_t ExecuteNoted(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                           cudnnBackendDescriptor_t pack) {
+  const auto read = cudnn::ReadTemplate(test::StandInGraphs(), plan);
+  EXPECT_TRUE(read.ok()) << read.message();
+  executed.push_back(read->convolution.problem.n);
+  return test::StandInGraphs().cudnnBackendExecute(handle, plan, pack);
+}
+
+// Sizes 8 and 4 were measured by an earlier process, sizes 1 and 2 were not.
+class PlanKnownInPart : public OnePlan {
+ public:
+  PlanKnownInPart() : OnePlan(Problem(Operation::kForward), false, Measuring(), ExecuteNoted) {
+    Know(8, 100);
+    Know(4, 1);
+    executed.clear();
+    MakePlans();
+  }
+
+ private:
+  // What the store says of so many images, which nobody compared.
+  void Know(int images, double time_ms) {
+    ConvolutionProblem part = problem_;
+    part.n = images;
+    const test::Graph graph(part, graph_options_, program_.real, {program_.handle});
+    const auto plan = graph.Plan(kEngine);
+    const auto read = cudnn::ReadTemplate(program_.real, plan->get());
+    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), program_.real);
+    ASSERT_TRUE(read.ok() && platform.ok());
+    const planning::Measurement row = {
+        {read->convolution.engine, images, time_ms,
+         *cudnn::PlanWorkspace(program_.real, plan->get()), read->deterministic},
+        5};
+    EXPECT_TRUE(program_.store.Write(read->convolution.problem, *platform, {row}, {}).ok());
+  }
+  static Options Measuring() {
+    Options options = test::Planned();
+    options.tuning.on = true;
+    return options;
+  }
+};
+
+TEST(GraphLittleTime, IsSpentOnComparingWhatIsKnownFirst) {
+  PlanKnownInPart subject;
+  ASSERT_GT(executed.size(), 3u);
+  EXPECT_THAT(std::vector(executed.begin(), executed.begin() + 3), ElementsAre(8, 4, 4));
+  EXPECT_THAT(executed, testing::IsSupersetOf({1, 2})) << "the rest is measured afterwards";
+}
+
 }  // namespace
 }  // namespace ucudnn::interposer

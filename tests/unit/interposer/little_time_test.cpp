@@ -10,6 +10,7 @@ namespace ucudnn::interposer {
 namespace {
 
 using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::Field;
 using ::testing::SizeIs;
 
@@ -88,6 +89,35 @@ TEST(LittleTime, OfOneTurnIsFollowedByMoreAtLaterCalls) {
   EXPECT_GT(program.Stored().size(), 1u);
   EXPECT_EQ(program.Fallbacks(), "[]");
 }
+
+// Sizes 8 and 4 were measured by an earlier process, sizes 1 and 2 were not.
+class KnownInPart : public testing::TestWithParam<bool> {};
+
+TEST_P(KnownInPart, IsComparedBeforeMoreIsMeasured) {
+  Options options = Planned();
+  options.engines = EngineSet::kLegacy;
+  options.tuning.on = true;
+  options.tuning.after_calls = 0;
+  Program program(Operation::kForward, options);
+  program.Store(0, kImages, 100);
+  program.Store(0, kImages / 2, 1);
+  if (GetParam()) {
+    const auto answer = program.interposer.legacy().FindAlgorithms(
+        Operation::kForward, program.handle(), program.descriptors(), Program::kWorkspace);
+    ASSERT_TRUE(answer);
+  } else {
+    program.ExpectRight();
+  }
+  std::vector<int> images;
+  for (const Seen& call : TheCalls()) images.push_back(call.images);
+  ASSERT_GT(images.size(), 3u);
+  EXPECT_THAT(std::vector(images.begin(), images.begin() + 3),
+              ElementsAre(kImages, kImages / 2, kImages / 2));
+  EXPECT_THAT(images, testing::IsSupersetOf({1, 2})) << "the rest is measured afterwards";
+}
+
+INSTANTIATE_TEST_SUITE_P(LittleTime, KnownInPart, testing::Bool(),
+                         [](const auto& info) { return info.param ? "AtAQuery" : "AtACall"; });
 
 }  // namespace
 }  // namespace ucudnn::interposer
