@@ -202,7 +202,8 @@ std::optional<Promise> CallDecider::Unasked() {
     const bool gains = promise->configuration.TimeMs() < worth_ms ||
                        *FastestPromisableMs(candidates, request) < worth_ms;
     if (!gains) {
-      decision_.reason = {late_ ? Because::kNothingFasterInTime : Because::kNothingFaster};
+      const bool in_part = late_ || (!settled_ && facts_.tunes);
+      decision_.reason = {in_part ? Because::kNothingFasterInTime : Because::kNothingFaster};
       return std::nullopt;
     }
   }

@@ -299,10 +299,11 @@ void PlanDecider::GainTime() {
   if (!promise || promise->configuration.Pieces() == 1) {
     if (promise) decision_.configuration = promise->configuration;
     const bool known = !rows.candidates.empty();
-    return Stay({late_ && known ? Because::kNothingFasterInTime
-                 : late_        ? Because::kNoTime
-                 : known        ? Because::kNothingFasterAnywhere
-                                : Because::kNotMeasured});
+    const bool in_part = late_ || (!rows.settled && facts_.tunes);
+    return Stay({in_part && known ? Because::kNothingFasterInTime
+                 : late_          ? Because::kNoTime
+                 : known          ? Because::kNothingFasterAnywhere
+                                  : Because::kNotMeasured});
   }
   const Trust trust = Compared(*promise);
   if (trust.kind == Trust::Kind::kWrong) return Stay({Because::kAllDivisionsWrong});

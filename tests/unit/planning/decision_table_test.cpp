@@ -84,6 +84,7 @@ plain need=8 limit=4 | 1@8:4/8 2@8:2/6 | late -> asked; 8; NoTimeToFit <=4; late
 plain need=8 passes=4 | 1@8:4/8 2@8:2/6 | late -> asked; 8; NoTimeToFit <=4; later; !NotMeasuredOverLimit
 plain need=8 | 1@8:4/8 | late deterministic -> asked; 8; NoTimeToFit <=8; later; !NotMeasuredNotDeterministic
 plain need=8 | 1@8:4/8 0@8:3.9/0 | late -> asked; 8; NothingFasterInTime; later
+plain need=8 | 1@8:4/8 0@8:3.9/0 | unsettled -> asked; 8; NothingFasterInTime; later
 # What there was time for serves, pieces that came before the whole, too.
 plain need=8 limit=4 | 0@8:9/0d | late -> 0@8; 0; InPlaceOf 1; later
 plain need=8 limit=4 | 1@8:4/8 0@8:9/0 1@4:3/4 | late -> 1@4x2 else 0@8; 4; Divided 2; later
@@ -300,6 +301,7 @@ plan need=8 | | -> asked; 8; NotMeasured
 plan need=8 | | unsettled -> asked; 8; NotMeasured; later
 plan need=8 | | late -> asked; 8; NoTime; later
 plan need=8 | 1@8:4/8 | late -> asked; 8; NothingFasterInTime; later
+plan need=8 | 1@8:4/8 | unsettled -> asked; 8; NothingFasterInTime; later
 plan need=8 | | untuned store -> asked; 8; NotMeasured; later
 plan need=8 | 1@8:4/8 | untuned store unsettled -> asked; 8; NothingFasterAnywhere
 plan need=8 n=1 | 1@1:4/8 | -> asked; 8; CannotBeDivided
