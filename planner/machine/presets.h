@@ -17,7 +17,8 @@ const std::vector<std::string>& MachineNames();
 // Those of them that are nodes of a cluster, too, as "h100x8:N, h200x8:N, v100x2-25g:N".
 std::string ClusterNames();
 
-// `NAME`, or `NAME:N` for N nodes where a network between nodes is known. An unknown name is an error that lists the known ones.
+// `NAME`, or `NAME:N` for N nodes where a network between nodes is known. An unknown name is an
+// error that lists the known ones.
 Result<Machine> MachineByName(const std::string& name);
 
 }  // namespace ucudnn::planner

@@ -140,7 +140,9 @@ class NamedAlgorithms(unittest.TestCase):
                   for operation in ("forward", "backward_data", "backward_filter")}
         unmeasured = "not measured, so it cannot be brought under the workspace limit"
         # Other processes may measure on the device meanwhile.
-        why = {"cannot be measured: the time for measuring is used up", "cannot be measured: others measure on the device"}
+        why = {f"cannot be measured: {said}" for said in (
+            "the time for measuring is used up", "the time of this call is used up, a later one goes on",
+            "others measure on the device")}
         for operation, told in causes.items():
             self.assertIn(unmeasured, told, operation)
             self.assertTrue(told & why and told <= why | {unmeasured}, told)
