@@ -108,7 +108,7 @@ TEST_F(DeviceRanks, TheirNumberChangesNoBit) {
         const Result<PassResults> passes = Run(ranks, way, share, net, settings);
         ASSERT_TRUE(passes.ok()) << passes.message();
         EXPECT_TRUE(*passes == *alone);
-        EXPECT_EQ(transport, share ? "loopback" : "peer");
+        EXPECT_EQ(transport, "peer");
         ++compared;
       }
     }
