@@ -10,7 +10,6 @@ TOOL = pathlib.Path(__file__).resolve().parents[3] / "tools/skipped"
 GTEST = """[ RUN      ] {case}
 tests/unit/host/cudnn/exports_test.cpp:39: Skipped
 {reason}
-
 [  SKIPPED ] {case} (0 ms)
 """
 
