@@ -14,7 +14,7 @@ namespace ucudnn::planner {
 // data sheets and what the papers state, not measurements.
 const std::vector<std::string>& MachineNames();
 
-// Those of them that are nodes of a cluster, too, as "h100x8:N, h200x8:N, v100x2-25g:N".
+// The MachineNames() that take a number of nodes, as text: "h100x8:N, h200x8:N, v100x2-25g:N".
 std::string ClusterNames();
 
 // `NAME`, or `NAME:N` for N nodes where a network between nodes is known. An unknown name is an

@@ -153,8 +153,8 @@ class SplitCalls {
   // The kernel of the call, agreed on by all ranks; null where the ranks can no longer agree.
   SplitKernel* KernelOf(const SplitCall& call, LocalCall& local, bool& agreed_now)
       UCUDNN_REQUIRES(mutex_);
-  // The same of a gradient while none has run: what was refused before the program said who sums is
-  // agreed on again.
+  // KernelOf for a gradient while no gradient has run. Where the program has changed who sums
+  // gradients, the ranks agree anew on those that were refused before.
   SplitKernel* FirstGradientOf(const SplitCall& call, LocalCall& local, bool& agreed_now)
       UCUDNN_REQUIRES(mutex_);
   std::unique_ptr<SplitKernel> MakeKernel(const SplitCall& call, LocalCall& local,

@@ -21,7 +21,7 @@ import machine  # noqa: E402
 import memory_test  # noqa: E402
 
 UUID = b"hostgpu-standin\0".hex()  # of the stand-in's first device
-# Of tests that wait in vain for their turn.
+# Tests that wait in vain for their turn wait for this long.
 IMPATIENT = {"UCUDNN_TUNE_SECONDS": "0.2:0.6"}
 SHOULD_DIVIDE = (capture_test.Capture, differential_test.Measured, memory_test.BriefMemory)
 

@@ -41,7 +41,7 @@ class Capture(unittest.TestCase):
             first, second = f"{folder}/measured.db", f"{folder}/pieces.db"
             figures["measuring"], report = self.captures(self.start("--db", first, *options, words=["global"]))
             self.assertGreater(report["measured"], 0)
-            # Of the convolution that is captured pieces win now; the others are measured once more.
+            # The store now says that pieces are fastest for the captured convolution. The others are measured once more.
             rows = [row for row in stores.rows_of(first) if row["k"] == str(CAPTURED_FILTERS)]
             self.assertTrue(rows, "the captured convolution was not measured")
             stores.prefer_pieces(rows, second)

@@ -28,7 +28,7 @@ struct NamedGraph {
   test::GraphOptions options;
 
   test::Graph Build(const cudnn::PlanDevice& device) const;
-  // Of x, w, y and what is fused.
+  // Bytes that x, w, y and the fused operands take together.
   size_t TensorBytes() const;
 };
 

@@ -76,7 +76,7 @@ struct Picture {
   bool packs;  // parts are copied to packed tensors, as their channels lie too far apart for views
 
   size_t Elements() const { return static_cast<size_t>(channels * size * size); }
-  // Of rows in an image of `height` rows.
+  // Strides of a part that lies in an image of `height` rows.
   Extents Strides(int64_t height) const {
     if (layout == Layout::kNhwc) return {0, 1, size * channels, channels};
     return {0, height * size, size, 1};

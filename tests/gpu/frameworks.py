@@ -10,17 +10,8 @@ import sys
 import tempfile
 
 import machine
-from versions import missing  # noqa: F401, which tests take from here
+from versions import VARIABLES, missing  # noqa: F401, which tests take from here
 
-VARIABLES = {
-    "torch": {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"},
-    "jax": {"JAX_PLATFORMS": "cpu" if machine.HOST else "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
-    "tensorflow": {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "TF_CPP_MIN_LOG_LEVEL": "2"},
-    "onnxruntime": {},
-}
-if machine.HOST:
-    for variables in VARIABLES.values():
-        variables["OMP_NUM_THREADS"] = "1"  # a CPU that others use, too
 # For measuring, by ucudnn: a kernel, the process. Kernels beyond it run undivided, which is told in `fallbacks`. A test has
 # many kernels, of which most shall be divided; what it may take (tools/gpu-check) allows for the whole of it.
 TUNE = {"UCUDNN_TUNE_SECONDS": "0.5:60"}

@@ -212,6 +212,6 @@ SITTINGS = {
     "3B": Plan(450, (*BEGIN, *of("test multigrid", "test torch samples", "test torch training ResNet50Compiled", "iterations",
                                  "test torch training UNet3dCompiled")), last=(EXPORT,)),
 }
-# Of all there is, each thing once: the brief forms of SHORT are parts of the long ones.
+# What runs without --sitting. It leaves out the stages of SHORT that are parts of long ones.
 ALL = (*BEGIN, *(stage for stage in SHORT if stage.name in ("test capture", "test nccl")), *LONG_TESTS, *HEADLINES, *FACTS,
        *LONG_FIGURES)

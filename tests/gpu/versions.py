@@ -29,7 +29,16 @@ LIBRARIES = {
     "cudnn": "import ctypes; print(ctypes.CDLL('libcudnn.so.9').cudnnGetVersion())",
     "cuda_runtime": "import ctypes; n = ctypes.c_int(); ctypes.CDLL('libcudart.so.13').cudaRuntimeGetVersion(ctypes.byref(n));"
                     "print(n.value)"}
-VARIABLES = {"jax": {"JAX_PLATFORMS": "cpu" if machine.HOST else "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}}
+# What each framework finds in its environment, when it is asked and when its programs run.
+VARIABLES = {
+    "torch": {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"},
+    "jax": {"JAX_PLATFORMS": "cpu" if machine.HOST else "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
+    "tensorflow": {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "TF_CPP_MIN_LOG_LEVEL": "2"},
+    "onnxruntime": {},
+}
+if machine.HOST:
+    for variables in VARIABLES.values():
+        variables["OMP_NUM_THREADS"] = "1"  # a CPU that others use, too
 SECONDS = 120
 
 
