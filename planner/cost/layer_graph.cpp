@@ -31,10 +31,18 @@ PlannedLayer MakeLayer(const Node& node, const Shape& output, std::vector<LayerI
   layer.name = node.name;
   layer.op = node.op;
   layer.output = output;
-  layer.parameters = ParameterCount(node, inputs.front().shape);
-  layer.weights = layer.parameters - Biases(node.op);
+  const ParameterCounts read = ParametersOf({"", node.op, {}}, inputs.front().shape);
+  layer.weights = read.trained - Biases(node.op);
   layer.inputs = std::move(inputs);
   return layer;
+}
+
+void AddParameters(const Node& node, const ParameterCounts& own, PlannedLayer& layer) {
+  layer.parameters += own.trained;
+  layer.fixed_parameters += own.fixed;
+  for (const Parameter& parameter : node.parameters) {
+    if (parameter.tensor >= 0) layer.tensors.push_back(parameter.tensor);
+  }
 }
 
 // The longest proper prefix of `inputs` that is the whole of an earlier Concat's; -1: none.
@@ -68,6 +76,7 @@ int LayerGraph::Find(const std::string& layer) const {
 
 Result<LayerGraph> BuildLayerGraph(const Graph& graph, int batch) {
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(graph, batch));
+  const std::vector<ParameterCounts> own = OwnParameters(graph, shapes);
   LayerGraph out;
   out.name = graph.name;
   out.batch = batch;
@@ -86,13 +95,14 @@ Result<LayerGraph> BuildLayerGraph(const Graph& graph, int batch) {
     const int producer = inputs.front().producer;
     if (Follows(node.op) && producer != kData) {
       PlannedLayer& layer = out.layers[static_cast<size_t>(producer)];
-      layer.parameters += ParameterCount(node, inputs.front().shape);
+      AddParameters(node, own[id], layer);
       layer.followers.push_back(node.name);
       layer_of.push_back(producer);
       continue;
     }
     layer_of.push_back(static_cast<int>(out.layers.size()));
     out.layers.push_back(MakeLayer(node, shapes[id], std::move(inputs)));
+    AddParameters(node, own[id], out.layers.back());
   }
   if (out.layers.empty()) {
     return Status::Error(Quoted(graph.name) + " has no layers; expected at least one");

@@ -25,7 +25,8 @@ const Node* Graph::Find(const std::string& node_name) const {
   return found == nodes.end() ? nullptr : &*found;
 }
 
-NodeId GraphBuilder::Add(const std::string& name, Operator op, const std::vector<NodeId>& inputs) {
+NodeId GraphBuilder::Add(const std::string& name, Operator op, const std::vector<NodeId>& inputs,
+                         std::vector<Parameter> parameters) {
   const auto id = static_cast<NodeId>(graph_.nodes.size());
   const auto refuse = [&](const std::string& what) {
     if (fault_.ok()) fault_ = Status::Error(graph_.name + ": node " + Quoted(name) + ": " + what);
@@ -41,7 +42,13 @@ NodeId GraphBuilder::Add(const std::string& name, Operator op, const std::vector
       return refuse("input " + std::to_string(input) + "; expected an earlier node");
     }
   }
-  graph_.nodes.push_back({name, op, inputs});
+  for (const Parameter& parameter : parameters) {
+    if (parameter.elements < 0 || parameter.elements > kMostParameters) {
+      return refuse(std::to_string(parameter.elements) +
+                    " elements of a parameter; expected 0 to 2^48");
+    }
+  }
+  graph_.nodes.push_back({name, op, inputs, std::move(parameters)});
   return id;
 }
 

@@ -115,10 +115,22 @@ using Operator =
 
 using NodeId = int;  // position in Graph::nodes
 
+// A tensor that a node reads beside its inputs: a filter, a bias, scales.
+struct Parameter {
+  int64_t elements = 0;
+  int tensor = -1;      // nodes that name the same tensor read the same numbers; -1: no other does
+  bool trained = true;  // else the tensor takes memory and is never updated
+
+  bool operator==(const Parameter&) const = default;
+};
+
 struct Node {
   std::string name;
   Operator op;
   std::vector<NodeId> inputs;
+  // Weights (or scales) before biases (or shifts), where a file says which tensors they are. Empty:
+  // as many as the operator has, of no other node.
+  std::vector<Parameter> parameters = {};
 };
 
 struct Graph {
@@ -137,7 +149,8 @@ class GraphBuilder {
  public:
   explicit GraphBuilder(std::string name) { graph_.name = std::move(name); }
 
-  NodeId Add(const std::string& name, Operator op, const std::vector<NodeId>& inputs);
+  NodeId Add(const std::string& name, Operator op, const std::vector<NodeId>& inputs,
+             std::vector<Parameter> parameters = {});
 
   // The graph; an error names the node, its values and what was expected of them: names are unique
   // and not empty, inputs exist and are as many as the operator takes, shapes fit.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <unordered_set>
 
 #include "base/text.h"
 
@@ -9,7 +10,6 @@ namespace ucudnn::planner {
 namespace {
 
 constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();
-constexpr int64_t kMostParameters = int64_t{1} << 48;  // of one node
 
 using Count = __int128;
 
@@ -334,17 +334,38 @@ Result<std::vector<Shape>> InferShapes(const Graph& graph, int batch) {
   return shapes;
 }
 
-int64_t ParameterCount(const Node& node, const Shape& input) {
-  return static_cast<int64_t>(CountParameters(node.op, input));
+ParameterCounts ParametersOf(const Node& node, const Shape& input) {
+  if (node.parameters.empty()) return {static_cast<int64_t>(CountParameters(node.op, input)), 0};
+  ParameterCounts counts;
+  for (const Parameter& parameter : node.parameters) {
+    (parameter.trained ? counts.trained : counts.fixed) += parameter.elements;
+  }
+  return counts;
+}
+
+std::vector<ParameterCounts> OwnParameters(const Graph& graph, const std::vector<Shape>& shapes) {
+  std::vector<ParameterCounts> own;
+  std::unordered_set<int> read;
+  for (const Node& node : graph.nodes) {
+    if (node.inputs.empty()) {
+      own.emplace_back();
+      continue;
+    }
+    own.push_back(ParametersOf(node, shapes[static_cast<size_t>(node.inputs.front())]));
+    for (const Parameter& parameter : node.parameters) {
+      if (parameter.tensor < 0 || read.insert(parameter.tensor).second) continue;
+      (parameter.trained ? own.back().trained : own.back().fixed) -= parameter.elements;
+    }
+  }
+  return own;
 }
 
 Result<int64_t> ParameterCount(const Graph& graph) {
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(graph, 1));
   int64_t count = 0;
-  for (const Node& node : graph.nodes) {
-    if (node.inputs.empty()) continue;
-    count += ParameterCount(node, shapes[static_cast<size_t>(node.inputs.front())]);
-    if (count > std::numeric_limits<int64_t>::max() - 2 * kMostParameters) {
+  for (const ParameterCounts& own : OwnParameters(graph, shapes)) {
+    count += own.trained;
+    if (count > std::numeric_limits<int64_t>::max() - 4 * kMostParameters) {
       return Status::Error(graph.name + ": more parameters than 63 bits count");
     }
   }

@@ -10,6 +10,9 @@
 
 namespace ucudnn::planner {
 
+// The cost of a pair of configurations that no plan may have; far above any time of a step.
+constexpr double kForbiddenMs = 1e9;
+
 struct SearchProblem {
   struct Layer {
     std::string name;

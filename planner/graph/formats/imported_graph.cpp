@@ -6,7 +6,8 @@
 namespace ucudnn::planner {
 
 Result<NodeId> ImportedGraph::Add(const std::string& name, const std::string& fallback,
-                                  const Operator& op, const std::vector<NodeId>& inputs) {
+                                  const Operator& op, const std::vector<NodeId>& inputs,
+                                  std::vector<Parameter> parameters) {
   std::vector<Shape> shapes;
   for (const NodeId input : inputs) shapes.push_back(ShapeOf(input));
   UCUDNN_ASSIGN_OR_RETURN(const Shape shape, OutputShape(op, shapes, 1));
@@ -16,7 +17,7 @@ Result<NodeId> ImportedGraph::Add(const std::string& name, const std::string& fa
     unique = wanted + "_" + std::to_string(++number);
   }
   for (const NodeId input : inputs) ++uses_[static_cast<size_t>(input)];
-  nodes_.push_back({unique, op, inputs});
+  nodes_.push_back({unique, op, inputs, std::move(parameters)});
   shapes_.push_back(shape);
   uses_.push_back(0);
   return static_cast<NodeId>(nodes_.size()) - 1;
@@ -55,7 +56,7 @@ Result<Graph> ImportedGraph::Finish(const std::string& name) const {
     if (std::holds_alternative<Input>(node.op) && uses_[i] == 0) continue;
     std::vector<NodeId> inputs;
     for (const NodeId input : node.inputs) inputs.push_back(ids[static_cast<size_t>(input)]);
-    ids[i] = builder.Add(node.name, node.op, inputs);
+    ids[i] = builder.Add(node.name, node.op, inputs, node.parameters);
   }
   UCUDNN_ASSIGN_OR_RETURN(Graph graph, builder.Build());
   UCUDNN_RETURN_IF_ERROR(CheckConnected(graph));

@@ -31,7 +31,7 @@ class ImportedGraph {
   // `name` gets a number where it is taken, and `fallback` stands in for an empty one. The error
   // says what does not fit, without file and node.
   Result<NodeId> Add(const std::string& name, const std::string& fallback, const Operator& op,
-                     const std::vector<NodeId>& inputs);
+                     const std::vector<NodeId>& inputs, std::vector<Parameter> parameters = {});
 
   const Shape& ShapeOf(NodeId id) const { return shapes_[static_cast<size_t>(id)]; }
   // To complete an operator by what only the next one says; the shape must stay.
