@@ -52,7 +52,8 @@ int64_t LayerMemoryBytes(const PlannedLayer& layer, const Degrees& degrees, int 
       part(layer.parameters) * (2 + optimizer_states) + part(layer.fixed_parameters);
   const int64_t output = Elements(OutputParts(layer.output, degrees).Of(0));
   const int64_t partial = degrees.r > 1 ? Elements(ComputedParts(layer.output, degrees).Of(0)) : 0;
-  return (parameters + output + partial) * kElementBytes + workspace_bytes;
+  const auto inner = static_cast<int64_t>(InnerElements(layer) * LargestShare(layer, degrees));
+  return (parameters + output + partial + inner) * kElementBytes + workspace_bytes;
 }
 
 }  // namespace ucudnn::planner

@@ -23,6 +23,7 @@ int64_t Biases(const Operator& op) {
   if (const auto* connected = std::get_if<FullyConnected>(&op)) {
     return connected->bias ? connected->outputs : 0;
   }
+  if (const auto* linear = std::get_if<Linear>(&op)) return linear->bias ? linear->outputs : 0;
   return 0;
 }
 
@@ -56,7 +57,9 @@ int PrefixConcat(const LayerGraph& graph, int concat) {
     const auto same = [](const LayerInput& a, const LayerInput& b) {
       return a.producer == b.producer && a.producer != kData;
     };
-    if (std::holds_alternative<Concat>(candidate.op) && count > length && count < inputs.size() &&
+    const auto* joins = std::get_if<Concat>(&candidate.op);
+    if (joins != nullptr && joins->axis == ConcatAxis::kChannels && count > length &&
+        count < inputs.size() &&
         std::equal(candidate.inputs.begin(), candidate.inputs.end(), inputs.begin(), same)) {
       longest = other;
       length = count;
@@ -113,7 +116,8 @@ Result<LayerGraph> BuildLayerGraph(const Graph& graph, int batch) {
 int ChainConcats(LayerGraph& graph) {
   std::vector<int> prefix(graph.layers.size(), -1);
   for (size_t layer = 0; layer < graph.layers.size(); ++layer) {
-    if (std::holds_alternative<Concat>(graph.layers[layer].op)) {
+    const auto* joins = std::get_if<Concat>(&graph.layers[layer].op);
+    if (joins != nullptr && joins->axis == ConcatAxis::kChannels) {
       prefix[layer] = PrefixConcat(graph, static_cast<int>(layer));
     }
   }
@@ -146,7 +150,19 @@ double ForwardOperations(const PlannedLayer& layer) {
   if (std::holds_alternative<FullyConnected>(layer.op)) {
     return 2 * outputs * static_cast<double>(in.Features());
   }
+  if (std::holds_alternative<Linear>(layer.op)) return 2 * outputs * in.c;
+  if (const auto* attention = std::get_if<Attention>(&layer.op)) {
+    return 2 * (inputs + outputs) * attention->keys;  // the first input is the queries
+  }
+  if (const auto* opaque = std::get_if<Opaque>(&layer.op)) return opaque->operations * in.n;
   return 0;
+}
+
+double InnerElements(const PlannedLayer& layer) {
+  const auto* attention = std::get_if<Attention>(&layer.op);
+  if (attention == nullptr) return 0;
+  const double positions = static_cast<double>(layer.output.Features()) / layer.output.c;
+  return positions * layer.output.n * attention->heads * attention->keys;
 }
 
 }  // namespace ucudnn::planner

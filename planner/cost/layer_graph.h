@@ -57,4 +57,7 @@ int ChainConcats(LayerGraph& graph);
 // none.
 double ForwardOperations(const PlannedLayer& layer);
 
+// Elements that a layer keeps between its passes beside its output: an attention's scores.
+double InnerElements(const PlannedLayer& layer);
+
 }  // namespace ucudnn::planner

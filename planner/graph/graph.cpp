@@ -13,7 +13,10 @@ std::string WrongInputCount(const Operator& op, size_t count) {
   if (std::holds_alternative<Input>(op)) return count == 0 ? "" : "no input";
   if (std::holds_alternative<struct Add>(op)) return count >= 2 ? "" : "two or more inputs";
   if (std::holds_alternative<Multiply>(op)) return count == 2 ? "" : "two inputs";
-  if (std::holds_alternative<Concat>(op)) return count >= 1 ? "" : "one or more inputs";
+  if (std::holds_alternative<Concat>(op) || std::holds_alternative<Opaque>(op)) {
+    return count >= 1 ? "" : "one or more inputs";
+  }
+  if (std::holds_alternative<Attention>(op)) return count == 3 ? "" : "three inputs";
   return count == 1 ? "" : "one input";
 }
 

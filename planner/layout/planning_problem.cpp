@@ -52,7 +52,8 @@ WeightParts PartsOf(const ParallelConfiguration& configuration) {
   return {configuration.degrees.c, configuration.degrees.r};
 }
 
-// Layers that read a tensor which an earlier layer reads, each with the first reader; no pair twice.
+// Layers that read a tensor which an earlier layer reads, each with the first reader; no pair
+// twice.
 std::set<std::pair<int, int>> SharedReaders(const LayerGraph& graph) {
   std::map<int, int> first;  // reader, by tensor
   std::set<std::pair<int, int>> pairs;

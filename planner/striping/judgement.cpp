@@ -252,6 +252,31 @@ void JudgeByPosition(const Operator& op, const Placement& input, Judgement& judg
   }
 }
 
+// Whether an operator computes positions along a spatial axis from other positions of it, in no
+// windows that slide.
+bool MixesPositions(const Operator& op, size_t axis) {
+  if (std::holds_alternative<FullyConnected>(op) || std::holds_alternative<Flatten>(op) ||
+      std::holds_alternative<Reshape>(op) || std::holds_alternative<Attention>(op)) {
+    return true;
+  }
+  if (const auto* roll = std::get_if<Roll>(&op)) return roll->shift[axis] != 0;
+  if (const auto* concat = std::get_if<Concat>(&op)) {
+    return static_cast<size_t>(concat->axis) == axis + 1;
+  }
+  const auto* opaque = std::get_if<Opaque>(&op);
+  return opaque != nullptr && !(axis == 1 ? opaque->rows : axis == 2 && opaque->columns);
+}
+
+// Whether one of the inputs is cut along an axis whose positions meet.
+bool NeedsAllPositions(const Operator& op, const std::vector<Placement>& inputs) {
+  for (const Placement& input : inputs) {
+    for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+      if (input.axes[axis].IsCut() && MixesPositions(op, axis)) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 const char* VerdictName(Verdict verdict) {
@@ -297,12 +322,12 @@ Judgement Judge(const Operator& op, const std::vector<Placement>& inputs, const 
     for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
       if (input.axes[axis].IsCut()) JudgePooledRows(input.axes[axis], axis, judgement);
     }
-  } else if (std::holds_alternative<FullyConnected>(op) || std::holds_alternative<Flatten>(op) ||
+  } else if (NeedsAllPositions(op, inputs)) {
+    Worsen(judgement, Verdict::kGather,
+           "it needs all positions: the program gathers them before it");
+  } else if (std::holds_alternative<Flatten>(op) || std::holds_alternative<FullyConnected>(op) ||
              std::holds_alternative<Reshape>(op)) {
-    if (input.IsCut()) {
-      Worsen(judgement, Verdict::kGather,
-             "it needs all positions: the program gathers them before it");
-    }
+    // Every rank has the whole of its input, and gives the whole output.
   } else if (const auto* padding = std::get_if<Padding>(&op)) {
     JudgePadding(*padding, input, judgement);
   } else if (const auto* upsampling = std::get_if<Upsampling>(&op)) {
