@@ -197,7 +197,8 @@ def _message(layer, is_v1):
 
 
 def text_of(net, rng):
-    is_v1 = rng.random() < 0.4 and all(layer.type in V1_TYPES for layer in net.layers)
+    is_v1 = rng.random() < 0.4 and all(layer.type in V1_TYPES and not (layer.type == "Flatten" and layer.fields)
+                                       for layer in net.layers)
     fields = [("name", "random")] + net.header + ([("state", net.state)] if net.state else [])
     return "\n".join(_write(fields + [_message(layer, is_v1) for layer in net.layers], rng)) + "\n"
 

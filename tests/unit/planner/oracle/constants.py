@@ -4,7 +4,7 @@ weights that were not folded. Each function appends nodes to a net.Net and retur
 import math
 
 import numpy
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 from net import Unfit
 
@@ -216,7 +216,6 @@ def _concat(net, rng, shape, depth):
 def _filled(net, rng, shape, depth):
     if net.opset < 9:
         raise Unfit
-    from onnx import helper
     value = helper.make_tensor("value", TensorProto.FLOAT, [1], [rng.choice([0.5, 2.0])])
     filled = net.add("ConstantOfShape", [net.integers(*shape)], value=value)
     operands = [filled, drawn(net, rng, shape, depth)]

@@ -5,8 +5,7 @@ import collections
 import functools
 
 import numpy
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
 import reference
 
@@ -222,6 +221,15 @@ class Net:
     def producers(self):
         return {name: node for node in self.nodes for name in node.output if node.op_type != "Constant"}
 
+    @functools.cached_property
+    def depending(self):
+        """The tensors whose numbers depend on those of the inputs; others have shapes and constants alone."""
+        found = set(self.inputs)
+        for node in self.nodes:
+            if node.op_type not in SHAPE_READERS and found.intersection(reference.reads_of(node)):
+                found.update(node.output)
+        return found
+
     def parameters(self, outputs):
         """Trained numbers by name of the tensor that has them, of all that the numbers of `outputs` depend on: constants of
         more than one number that a node reads beside what it computes on. A constant that other constants make counts
@@ -258,13 +266,12 @@ class Net:
             shape[tensor.batch.axis] = part * self.batch if self.batch else "N" if part == 1 else f"N_{part}"
         return helper.make_tensor_value_info(name, kind, shape)
 
-    def model(self, outputs, with_shapes):
-        """The file. with_shapes: it says the shapes of its outputs."""
+    def model(self, outputs, with_shapes, with_all_shapes=False):
+        """The file. with_shapes: it says the shapes of its outputs; with_all_shapes: of all that it computes."""
         inputs = [self._info(n) for n in [*self.inputs, *self.listed_inputs]]
+        inside = [n for n in self.order if n not in self.inputs and n not in outputs] if with_all_shapes else []
         graph = helper.make_graph(self.nodes, "random", inputs, [self._info(n, with_shapes) for n in outputs],
-                                  self.initializers)
+                                  self.initializers, value_info=[self._info(n) for n in inside])
         # Version 3 of the format wants initialisers to be inputs; 4 was the first that does not.
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=8)
 
-
-assert TensorProto.FLOAT == 1 and onnx.__version__

@@ -1,9 +1,13 @@
 """Random valid small ONNX nets of opsets 7 to 22, whose shapes, numbers and parameters are known. A net follows from its
 Recipe alone, and a recipe without some of its steps is one, too, so that a net that shows a fault can be shrunk."""
 
+import copy
 import dataclasses
 import random
 
+from onnx import TensorProto
+
+import reference
 from net import Net, Unfit
 from steps import STEPS
 
@@ -23,6 +27,18 @@ class Made:
     outputs: tuple      # names
     model: object       # onnx.ModelProto
     parameters: int     # trained numbers that reach an output
+
+    def content(self, with_values=True):
+        """The file's bytes. with_values: else trained numbers lie in other files, which nobody has."""
+        if with_values:
+            return self.model.SerializeToString()
+        model = copy.deepcopy(self.model)
+        for tensor in model.graph.initializer:
+            if self.net[tensor.name].is_weight:
+                tensor.ClearField("raw_data")
+                tensor.data_location = TensorProto.EXTERNAL
+                tensor.external_data.add(key="location", value="weights.bin")
+        return model.SerializeToString()
 
 
 def recipe(seed):
@@ -69,13 +85,12 @@ def make(recipe):
         net.add("Relu", [net.inputs[0]])
     net.drop_unread()
     outputs = _outputs(net, rng)
-    model = net.model(outputs, rng.random() < 0.7)
+    model = net.model(outputs, rng.random() < 0.7, rng.random() < 0.3)
     return Made(recipe, net, tuple(outputs), model, sum(net.parameters(outputs).values()))
 
 
 def _outputs(net, rng):
     """What is computed last, and of what nothing reads, some; the others reach no output."""
-    import reference
     read = {name for node in net.nodes for name in reference.reads_of(node)}
     made = [n for n in net.order if n not in net.inputs]
     loose = [n for n in made[:-1] if n not in read and rng.random() < 0.6]

@@ -27,7 +27,7 @@ class Slices:
         for name in self.tensors:
             if name not in net.tensors:
                 raise Wrong("a tensor that the file does not have", name)
-        self.listed = [n for n in net.order if n in self.tensors]
+        self.listed = [n for n in net.order if n in self.tensors and n in net.depending]
         self.places = {n: places_of(n, self.tensors[n], self.node(n), self.values(n).shape) for n in self.listed}
         self.position = {n: i for i, n in enumerate(net.order)}
 
@@ -81,8 +81,9 @@ class Slices:
         numbers[self.places[one].reshape(-1)] = self.values(one).reshape(-1)
         if numpy.array_equal(numbers[self.places[other]], self.values(other)):
             return
-        nodes, begin = self.between(other, lambda name: self.tensors.get(name, {}).get("node") == self.tensors[one]["node"])
-        if any(self.tensors.get(name, {}).get("node") != self.tensors[one]["node"] for name in begin):
+        of_node = {n for n in self.places if self.tensors[n]["node"] == self.tensors[one]["node"]}
+        nodes, begin = self.between(other, lambda name: name in of_node)
+        if not of_node.issuperset(begin):
             raise Wrong(f"places of {node['op']}", f"tensors {one} and {other} of node {node['name']} have other numbers")
         for _ in range(POISONS):
             keep = source.random(self.values(one).size) < 0.5
@@ -95,9 +96,9 @@ class Slices:
         node = self.nodes[index]
         if output in self.net.inputs:
             return
-        nodes, begin = self.between(output, lambda n: n in self.tensors and self.tensors[n]["node"] != index)
+        nodes, begin = self.between(output, lambda n: n in self.places and self.tensors[n]["node"] != index)
         for name in begin:
-            if name not in self.tensors or self.tensors[name]["node"] not in node["inputs"]:
+            if name not in self.places or self.tensors[name]["node"] not in node["inputs"]:
                 raise Wrong(f"inputs of {node['op']}", f"node {node['name']} reads {name}, which is of none of its inputs")
         for letter in node["parts"]:
             needed = node["needed"][letter]

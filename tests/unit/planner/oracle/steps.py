@@ -4,11 +4,11 @@ there, and raises Unfit where it cannot."""
 import math
 
 import numpy
-import onnx
 from onnx import TensorProto, helper
 
+import reference
 from constants import axes_of, drawn, pad, sliced, split
-from net import Batch, Unfit
+from net import Batch, Tensor, Unfit
 
 STEPS = []  # (how often, function)
 
@@ -534,9 +534,7 @@ def _random(net, rng, x):
     shape = [1 if a == net[x].batch.axis else e for a, e in enumerate(net[x].extents())]
     noise = net.fresh("RandomNormal")
     node = helper.make_node("RandomNormal", [], [noise], shape=shape, seed=3.0)
-    import reference
     values = reference.evaluator(node, net.opset)()[0].astype(numpy.float32)
-    from net import Tensor
     net.nodes.append(node)
     net.features.add("RandomNormal")
     net.tensors[noise] = Tensor(noise, [values, values], root=noise)
@@ -771,11 +769,11 @@ def rearranged(net, rng):
 def flattening(net, rng):
     x = pick(net, rng, lambda t: t.rank >= 2 and t.batch.axis == 0 and t.batch.splits)
     tensor = net[x]
-    axis = rng.choice([None, 1, 1, rng.randrange(1, tensor.rank + 1)])
+    axis = rng.choice([None, 1, 1, rng.randrange(tensor.rank + 1)])
     given = {} if axis is None else {"axis": written(net, rng, axis, tensor.rank) if axis < tensor.rank else axis}
     y = net.add("Flatten", [x], **given)
-    inner = math.prod(tensor.extents()[1:axis or 1])
-    net[y].batch = Batch(0, tensor.batch.outer, tensor.batch.inner * inner, True)
+    inner = math.prod(tensor.extents()[1:tensor.rank if axis == 0 else axis or 1])
+    net[y].batch = Batch(1 if axis == 0 else 0, tensor.batch.outer, tensor.batch.inner * inner, True)
     return y
 
 
@@ -1118,5 +1116,3 @@ def filled_by_shape(net, rng):
         del count
     return net.add("Add", [x, net.add("ConstantOfShape", [shape], value=value)])
 
-
-assert onnx.__version__
