@@ -52,7 +52,7 @@ class Onnx:
         Slices(self.made.net, dump, at).check(source, workers)
 
     def text(self):
-        return onnx.printer.to_text(self.made.model)
+        return re.sub(r"\{([^{}]{60})[^{}]*\}", r"{\1...}", onnx.printer.to_text(self.made.model))
 
     recipe, make = staticmethod(onnx_nets.recipe), staticmethod(onnx_nets.make)
 
@@ -128,7 +128,7 @@ class Run:
         self.kind, self.may_refuse = FORMATS[arguments.format], REFUSED[arguments.format]
         self.read = 0
         self.refused = collections.Counter()
-        self.differences = {}  # kind -> [how often, recipe, batch, message]
+        self.differences = {}  # kind -> (how often, a short recipe, batch, message)
         self.divisible, self.listed, self.seen = collections.Counter(), collections.Counter(), collections.Counter()
 
     def verdicts(self, recipes):
@@ -155,7 +155,10 @@ class Run:
         wrongs = [(batch, found) for batch, (_, found) in by_batch.items() if isinstance(found, Wrong)]
         if wrongs:
             batch, wrong = wrongs[0]
-            self.differences.setdefault(wrong.kind, [0, recipe, batch, str(wrong)])[0] += 1
+            number, least, *where = self.differences.get(wrong.kind, (0, recipe, batch, str(wrong)))
+            if len(recipe.steps) < len(least.steps):
+                least, where = recipe, [batch, str(wrong)]
+            self.differences[wrong.kind] = (number + 1, least, *where)
             return
         dump, refused = by_batch[BATCHES[0]]
         if refused:
@@ -187,7 +190,8 @@ class Run:
         if self.listed["all"]:
             print(f"tensors that have a node: {self.listed['listed']} of {self.listed['all']}")
         for op, number in sorted(self.seen.items()):
-            axes = " ".join(f"{axis} {100 * self.divisible[op, axis] // number}%" for axis in "nchw" if self.divisible[op, axis])
+            axes = " ".join(f"{axis} {100 * self.divisible[op, axis] // number}%" for axis in "nchw"
+                            if self.divisible[op, axis])
             print(f"  {op}: {number} nodes, divisible along {axes or 'nothing'}")
         order = sorted(self.differences.items(), key=lambda item: -item[1][0])
         for index, (kind, (number, recipe, batch, message)) in enumerate(order):

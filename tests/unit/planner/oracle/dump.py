@@ -58,7 +58,8 @@ def places_of(name, entry, node, extents):
     axes, shape = entry["axes"], node["shape"]
     sizes = [int(numpy.prod([size for _, size, _ in axis], dtype=numpy.int64)) for axis in axes]
     if sizes != list(extents):
-        raise Wrong(f"shape of {node['op']}", f"tensor {name} of node {node['name']} is {list(extents)}, the dump says {sizes}")
+        raise Wrong(f"shape of {node['op']}",
+                    f"tensor {name} of node {node['name']} is {list(extents)}, the dump says {sizes}")
     if numpy.prod(shape) != numpy.prod(extents):
         raise Wrong(f"size of {node['op']}", f"tensor {name} is {list(extents)}, its node {node['name']} {shape}")
     coordinates = {letter: numpy.zeros(extents, numpy.int64) for letter in LETTERS}
@@ -71,8 +72,10 @@ def places_of(name, entry, node, extents):
             coordinates[letter] += part.reshape([-1 if a == position else 1 for a in range(len(extents))])
     for letter, extent in zip(LETTERS, shape):
         if coordinates[letter].size and not (0 <= coordinates[letter].min() and coordinates[letter].max() < extent):
-            raise Wrong(f"factors of {node['op']}", f"tensor {name} leaves axis {letter} of node {node['name']} {shape}: {axes}")
+            raise Wrong(f"factors of {node['op']}",
+                        f"tensor {name} leaves axis {letter} of node {node['name']} {shape}: {axes}")
     places = numpy.ravel_multi_index([coordinates[letter] for letter in LETTERS], shape)
     if numpy.bincount(places.reshape(-1), minlength=places.size).max(initial=1) > 1:
-        raise Wrong(f"factors of {node['op']}", f"two elements of tensor {name} are one of node {node['name']} {shape}: {axes}")
+        raise Wrong(f"factors of {node['op']}",
+                    f"two elements of tensor {name} are one of node {node['name']} {shape}: {axes}")
     return places

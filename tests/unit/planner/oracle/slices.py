@@ -107,7 +107,8 @@ class Slices:
             outputs = [box(pairs) for pairs in needed["output"]]
             kept = [inside(self.places[output], node["shape"], [part]) for part in outputs]
             if len(outputs) != needed["parts"] or not (sum(k.astype(int) for k in kept) == 1).all():
-                raise Wrong(f"boxes of {node['op']}", f"those of {node['name']} along {letter} do not tile {node['shape']}: {outputs}")
+                raise Wrong(f"boxes of {node['op']}",
+                            f"those of {node['name']} along {letter} do not tile {node['shape']}: {outputs}")
             workers = list(range(len(outputs)))
             source.shuffle(workers)
             for worker in workers[:most_workers]:

@@ -734,7 +734,8 @@ def reshaping(net, rng):
             parts += [(tensor.batch.inner, False)] * (tensor.batch.inner > 1)
         else:
             first = rng.choice(divisors(extent))
-            parts = [(extent, False)] if rng.random() < 0.5 or first in (1, extent) else [(first, False), (extent // first, False)]
+            is_whole = rng.random() < 0.5 or first in (1, extent)
+            parts = [(extent, False)] if is_whole else [(first, False), (extent // first, False)]
         digits += parts
     dims, batch = [], None
     joins = rng.choice([0.1, 0.3, 0.5])
@@ -1031,7 +1032,10 @@ def _fused(net, rng, x, heads):
     way = rng.choice(["Split", "Gather", "Slice"])
     if way == "Gather":
         return [net.add("Gather", [y, net.constant(numpy.int64(i))], axis=0) for i in range(3)]
-    parts = split(net, rng, y, 0, [1, 1, 1]) if way == "Split" else [sliced(net, y, [i], [i + 1], [0]) for i in range(3)]
+    if way == "Split":
+        parts = split(net, rng, y, 0, [1, 1, 1])
+    else:
+        parts = [sliced(net, y, [i], [i + 1], [0]) for i in range(3)]
     return [axes_of(net, rng, "Squeeze", [part], [0]) for part in parts]
 
 
