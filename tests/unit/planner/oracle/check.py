@@ -21,6 +21,7 @@ import caffe_nets
 import onnx_nets
 from dump import Wrong, dumps, places_of
 from slices import Slices
+from steps import Recipe, recipe_of
 
 BATCHES = (2, 4)  # at which graph_dump reads every file
 AT_ONCE = 100     # files of one call of graph_dump
@@ -54,7 +55,7 @@ class Onnx:
     def text(self):
         return re.sub(r"\{([^{}]{60})[^{}]*\}", r"{\1...}", onnx.printer.to_text(self.made.model))
 
-    recipe, make = staticmethod(onnx_nets.recipe), staticmethod(onnx_nets.make)
+    make = staticmethod(onnx_nets.make)
 
 
 class Caffe:
@@ -79,7 +80,7 @@ class Caffe:
     def text(self):
         return self.made.text
 
-    recipe, make = staticmethod(caffe_nets.recipe), staticmethod(caffe_nets.make)
+    make = staticmethod(caffe_nets.make)
 
 
 FORMATS = {"onnx": Onnx, "caffe": Caffe}
@@ -176,10 +177,10 @@ class Run:
         steps = list(recipe.steps)
         for index in reversed(range(len(steps))):
             shorter = steps[:index] + steps[index + 1:]
-            ((_, by_batch),) = self.verdicts([type(recipe)(recipe.seed, tuple(shorter))])
+            ((_, by_batch),) = self.verdicts([Recipe(recipe.seed, tuple(shorter))])
             if any(isinstance(found, Wrong) and found.kind == kind for _, found in by_batch.values()):
                 steps = shorter
-        return type(recipe)(recipe.seed, tuple(steps))
+        return Recipe(recipe.seed, tuple(steps))
 
     def report(self, count):
         refused = sum(self.refused.values())
@@ -213,7 +214,7 @@ def main():
         run = Run(arguments, folder)
         for begin in range(arguments.seed, arguments.seed + arguments.count, AT_ONCE):
             seeds = range(begin, min(begin + AT_ONCE, arguments.seed + arguments.count))
-            recipes = [run.kind.recipe(seed) for seed in seeds]
+            recipes = [recipe_of(seed) for seed in seeds]
             for recipe, (case, by_batch) in zip(recipes, run.verdicts(recipes)):
                 run.note(recipe, case, by_batch)
         run.report(arguments.count)

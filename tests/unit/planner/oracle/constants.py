@@ -6,7 +6,7 @@ import math
 import numpy
 from onnx import TensorProto, helper
 
-from net import Unfit
+from steps import Unfit
 
 
 def drawn(net, rng, shape, depth=2, positive=False):

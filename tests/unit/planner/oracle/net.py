@@ -8,6 +8,7 @@ import numpy
 from onnx import helper, numpy_helper
 
 import reference
+from steps import Unfit
 
 BATCHES = (2, 4)  # at which every net is evaluated
 LARGEST = 1e4     # numbers beyond this, and those that are not finite, make a node unfit
@@ -19,10 +20,6 @@ NOT_TRAINED = {"BatchNormalization": (3, 4), "Resize": (1, 2), "Upsample": (1,),
 VIEWS = ("Transpose", "Reshape", "Cast", "Identity", "Squeeze", "Unsqueeze")
 # Operators that read the shape of their input alone.
 SHAPE_READERS = ("Shape", "Size", "RandomNormalLike", "ConstantOfShape", "RandomNormal")
-
-
-class Unfit(Exception):
-    """This node cannot stand here; the caller tries another."""
 
 
 # The batch within one axis: its extent is outer * batch * inner, and row-major in that order. splits: whether a Reshape
@@ -274,4 +271,3 @@ class Net:
                                   self.initializers, value_info=[self._info(n) for n in inside])
         # Version 3 of the format wants initialisers to be inputs; 4 was the first that does not.
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=8)
-

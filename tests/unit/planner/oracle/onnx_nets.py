@@ -7,17 +7,16 @@ import random
 
 from onnx import TensorProto
 
+import axis_steps
+import elementwise_steps
+import image_steps
 import reference
-from net import Net, Unfit
-from steps import STEPS
+import token_steps
+import unfamiliar_steps
+from net import Net
+from steps import Recipe, grow, steps_of
 
-TRIES = 6  # kinds of step that are tried in the place of one
-
-
-@dataclasses.dataclass(frozen=True)
-class Recipe:
-    seed: int           # of opset, batch and inputs
-    steps: tuple        # seeds, one a step
+STEPS = steps_of(axis_steps, elementwise_steps, image_steps, token_steps, unfamiliar_steps)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,11 +38,6 @@ class Made:
                 tensor.data_location = TensorProto.EXTERNAL
                 tensor.external_data.add(key="location", value="weights.bin")
         return model.SerializeToString()
-
-
-def recipe(seed):
-    rng = random.Random(seed)
-    return Recipe(seed, tuple(rng.getrandbits(48) for _ in range(rng.choice([1, 2, 3, 4, 5, 6, 8]))))
 
 
 def _inputs(net, rng):
@@ -70,16 +64,7 @@ def make(recipe):
     rng = random.Random(recipe.seed)
     net = Net(rng.randint(7, 22), rng.choice([None, None, 1, 1, 2]), rng)
     _inputs(net, rng)
-    functions, weights = [f for _, f in STEPS], [w for w, _ in STEPS]
-    for seed in recipe.steps:
-        net.rng = rng = random.Random(seed)
-        for function in rng.choices(functions, weights, k=TRIES):
-            mark = net.mark()
-            try:
-                function(net, rng)
-                break
-            except Unfit:
-                net.rollback(mark)
+    grow(net, STEPS, recipe.steps)
     net.rng = rng = random.Random(recipe.seed + 1)
     if not net.nodes:
         net.add("Relu", [net.inputs[0]])

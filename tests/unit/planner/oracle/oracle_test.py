@@ -14,6 +14,7 @@ import check
 import onnx_nets
 from dump import Wrong
 from net import Net
+from steps import recipe_of
 
 # What onnx.reference 1.23 gets wrong, or refuses, of what the nets have (reference.py says what).
 OTHERWISE = {"BatchNormalization", "LRN", "ConvTranspose", "Upsample", "Resize", "Pad", "MaxPool", "AveragePool",
@@ -23,18 +24,18 @@ OTHERWISE = {"BatchNormalization", "LRN", "ConvTranspose", "Upsample", "Resize",
 class Nets(unittest.TestCase):
     def test_onnx_accepts_every_net(self):
         for seed in range(300):
-            onnx.checker.check_model(onnx_nets.make(onnx_nets.recipe(seed)).model)
+            onnx.checker.check_model(onnx_nets.make(recipe_of(seed)).model)
 
     def test_a_net_follows_from_its_recipe(self):
-        for make, recipe in ((onnx_nets.make, onnx_nets.recipe), (caffe_nets.make, caffe_nets.recipe)):
-            one, other = make(recipe(7)), make(recipe(7))
+        for make in (onnx_nets.make, caffe_nets.make):
+            one, other = make(recipe_of(7)), make(recipe_of(7))
             self.assertEqual(one.parameters, other.parameters)
             self.assertEqual(str(getattr(one, "model", None) or one.text), str(getattr(other, "model", None) or other.text))
 
     def test_numbers_are_those_of_onnx_reference(self):
         compared = 0
         for seed in range(250):
-            made = onnx_nets.make(onnx_nets.recipe(seed))
+            made = onnx_nets.make(recipe_of(seed))
             net = made.net
             softmax = net.features & {"Softmax", "LogSoftmax"} and net.opset < 13
             function = net.opset < 12 and any(n.op_type == "Constant" for n in net.nodes)
