@@ -3,8 +3,9 @@
 import math
 
 import numpy
+from onnx import TensorProto
 
-from constants import axes_of, sliced, split
+from constants import axes_of, drawn, sliced, split
 from net import Batch
 from reshaping import reshaped, tensor_part
 from steps import Unfit, divisors, leads, need, pick, pick_axis, step, written
@@ -230,3 +231,15 @@ def reduction(net, rng):
     if given.get("keepdims", 1) == 0:
         need(len(axes) < tensor.rank - 1 or rng.random() < 0.2)
     return axes_of(net, rng, op, [x], [written(net, rng, a, tensor.rank) for a in axes], since, **given)
+
+
+@step(1)
+def greatest(net, rng):
+    x = pick(net, rng)
+    rank = net[x].rank
+    axis = pick_axis(net, rng, x)
+    given = {"axis": written(net, rng, axis, rank)} if axis or rng.random() < 0.5 else {}
+    found = net.add("ArgMax", [x], keepdims=rng.choice([0, 1, None]), **given)
+    if rng.random() < 0.4:
+        return net.add("Gather", [drawn(net, rng, (net[x].extent(axis), 3)), found], feature="Gather.computed_indices")
+    return net.add("Cast", [found], to=TensorProto.FLOAT) if rng.random() < 0.6 else found

@@ -37,11 +37,9 @@ def head(net, rng):
     inputs = [x, drawn(net, rng, (outputs, inner) if transposed else (inner, outputs))]
     draw = rng.random()
     if draw < 0.1:
-        there = [n for n in net.order if net[n].is_float and net[n].batch and net[n].rank == 2 and net[n].batch.axis == 0
-                 and net[n].extents() in ([tensor_part(net, inputs[0]), outputs], [1, outputs])
-                 and not given.get("transA")]
-        need(there)
-        return net.add("Gemm", [*inputs, rng.choice(there)], feature="Gemm.computed_C", **given)
+        need("transA" not in given)
+        computed = net.add("MatMul", [x, drawn(net, rng, (inner, rng.choice([1, outputs])))])
+        return net.add("Gemm", [*inputs, computed], feature="Gemm.computed_C", **given)
     if draw < 0.85 or net.opset < 11:
         inputs.append(drawn(net, rng, rng.choice([(outputs,), (outputs,), (1, outputs), (), (1,), (1, 1)])))
     return net.add("Gemm", inputs, **given)

@@ -6,16 +6,16 @@ from onnx import TensorProto, helper
 import reference
 from constants import drawn
 from net import Tensor
-from steps import need, pick, pick_axis, step, written
+from steps import need, pick, pick_axis, step
 
 
 @step(1)
 def unfamiliar(net, rng):
     """What few readers follow: a reader may refuse it by name."""
     x = pick(net, rng)
-    kind = rng.choice(["If", "If", "Loop", "RandomNormalLike", "RandomNormal", "Einsum", "Einsum", "ArgMax"])
+    kind = rng.choice(["If", "If", "Loop", "RandomNormalLike", "RandomNormal", "Einsum"])
     return {"If": _if, "Loop": _loop, "RandomNormalLike": _random_like, "RandomNormal": _random,
-            "Einsum": _einsum, "ArgMax": _arg_max}[kind](net, rng, x)
+            "Einsum": _einsum}[kind](net, rng, x)
 
 
 def _graph(name, inputs, nodes, outputs):
@@ -73,13 +73,3 @@ def _einsum(net, rng, x):
     axis = pick_axis(net, rng, x)
     w = drawn(net, rng, (tensor.extent(axis), 3))
     return net.add("Einsum", [x, w], equation=f"{letters},{letters[axis]}k->{letters.replace(letters[axis], 'k')}")
-
-
-def _arg_max(net, rng, x):
-    rank = net[x].rank
-    axis = pick_axis(net, rng, x)
-    given = {"axis": written(net, rng, axis, rank)} if axis or rng.random() < 0.5 else {}
-    found = net.add("ArgMax", [x], keepdims=rng.choice([0, 1, None]), **given)
-    if rng.random() < 0.4:
-        return net.add("Gather", [drawn(net, rng, (net[x].extent(axis), 3)), found], feature="Gather.computed_indices")
-    return net.add("Cast", [found], to=TensorProto.FLOAT) if rng.random() < 0.6 else found
