@@ -1,12 +1,18 @@
 #include "planner/search/elimination_order.h"
 
 #include <algorithm>
-#include <map>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <random>
 #include <set>
 #include <tuple>
 
 namespace ucudnn::planner {
 namespace {
+
+constexpr int kRandomOrders = 100;
+constexpr double kSpreads[] = {2, 8, 100, 10'000};
 
 using Neighbours = std::vector<std::set<int>>;
 
@@ -31,9 +37,10 @@ Weight WeightOf(const SearchProblem& problem, const Neighbours& adjacent, int la
   return weight;
 }
 
-}  // namespace
-
-EliminationOrder OrderElimination(const SearchProblem& problem) {
+// Weighted min-fill; stops beyond `most_operations`. With `random` fills vary by up to a factor of
+// `spread`.
+EliminationOrder Order(const SearchProblem& problem, double most_operations,
+                       std::mt19937* random = nullptr, double spread = 1) {
   const auto count = static_cast<int>(problem.layers.size());
   EliminationOrder order;
   Neighbours adjacent(problem.layers.size());
@@ -44,17 +51,22 @@ EliminationOrder OrderElimination(const SearchProblem& problem) {
     adjacent[static_cast<size_t>(b)].insert(a);
   };
   for (const auto& edge : problem.edges) join(edge.from, edge.to);
+  const auto weigh = [&](int layer) {
+    Weight weight = WeightOf(problem, adjacent, layer);
+    if (random != nullptr) {
+      weight.fill = (weight.fill + 1) * std::pow(spread, static_cast<double>((*random)()) / 0x1p32);
+    }
+    return weight;
+  };
   std::vector<Weight> weights;
-  for (int layer = 0; layer < count; ++layer) {
-    weights.push_back(WeightOf(problem, adjacent, layer));
-  }
+  for (int layer = 0; layer < count; ++layer) weights.push_back(weigh(layer));
   std::set<std::tuple<double, double, int>> left;  // by fill and entries
   const auto place = [&](int layer) {
     const Weight& weight = weights[static_cast<size_t>(layer)];
     return std::tuple(weight.fill, weight.entries, layer);
   };
   for (int layer = 0; layer < count; ++layer) left.insert(place(layer));
-  while (!left.empty()) {
+  while (!left.empty() && order.operations <= most_operations) {
     const int next = std::get<int>(*left.begin());
     const std::set<int> around = adjacent[static_cast<size_t>(next)];
     const double entries = weights[static_cast<size_t>(next)].entries;
@@ -84,11 +96,30 @@ EliminationOrder OrderElimination(const SearchProblem& problem) {
     }
     for (const int layer : touched) {
       left.erase(place(layer));
-      weights[static_cast<size_t>(layer)] = WeightOf(problem, adjacent, layer);
+      weights[static_cast<size_t>(layer)] = weigh(layer);
       left.insert(place(layer));
     }
   }
   return order;
+}
+
+}  // namespace
+
+EliminationOrder OrderElimination(const SearchProblem& problem) {
+  return Order(problem, std::numeric_limits<double>::infinity());
+}
+
+EliminationOrder CheapestElimination(const SearchProblem& problem) {
+  EliminationOrder cheapest = OrderElimination(problem);
+  std::mt19937 random(1);
+  for (int number = 0; number < kRandomOrders; ++number) {
+    EliminationOrder order =
+        Order(problem, cheapest.operations, &random, kSpreads[number % std::size(kSpreads)]);
+    if (order.layers.size() == problem.layers.size() && order.operations < cheapest.operations) {
+      cheapest = std::move(order);
+    }
+  }
+  return cheapest;
 }
 
 Kernel DeePaKernel(const SearchProblem& problem) {
