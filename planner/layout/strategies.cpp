@@ -46,6 +46,22 @@ Result<Assignment> ByRule(const PlanningProblem& problem, int devices, Strategy 
   return assignment;
 }
 
+BestTotals TotalsOf(const SearchProblem& problem, const SearchResult& result) {
+  BestTotals totals;
+  for (size_t layer = 0; layer < problem.layers.size(); ++layer) {
+    if (!result.best_total_ms.empty()) {
+      const std::vector<double>& known = result.best_total_ms[layer];
+      totals.emplace_back(known.begin(), known.end());
+      continue;
+    }
+    totals.emplace_back(problem.layers[layer].ms.size());
+    if (!result.optimal) continue;
+    const Plan& plan = result.plans.front();
+    totals.back()[static_cast<size_t>(plan.assignment[layer])] = plan.total_ms;
+  }
+  return totals;
+}
+
 // The least of equation 1, within the limit where there is one.
 Result<ParallelLayout> Least(const PlanningProblem& problem, const SearchOptions& options,
                              std::optional<int64_t> memory_limit_bytes) {
@@ -57,11 +73,11 @@ Result<ParallelLayout> Least(const PlanningProblem& problem, const SearchOptions
     layout.lower_bound_ms = result.lower_bound_ms;
     layout.optimal = result.optimal;
   } else {
-    UCUDNN_ASSIGN_OR_RETURN(SearchResult result, Search(problem.search, options));
-    layout.assignment = std::move(result.plans.front().assignment);
+    UCUDNN_ASSIGN_OR_RETURN(const SearchResult result, Search(problem.search, options));
+    layout.assignment = result.plans.front().assignment;
     layout.lower_bound_ms = result.lower_bound_ms;
     layout.optimal = result.optimal;
-    layout.best_total_ms = std::move(result.best_total_ms);
+    layout.best_total_ms = TotalsOf(problem.search, result);
   }
   layout.cost = CostOf(problem, layout.assignment);
   return layout;
@@ -90,6 +106,24 @@ Result<ParallelLayout> MakeLayout(const PlanningProblem& problem, int devices, S
   layout.cost = CostOf(problem, layout.assignment);
   layout.lower_bound_ms = layout.cost.total_ms;
   return layout;
+}
+
+Status AddBestTotals(const PlanningProblem& problem, int layer, const SearchOptions& options,
+                     ParallelLayout& deepa) {
+  std::vector<std::optional<double>>& totals = deepa.best_total_ms[static_cast<size_t>(layer)];
+  SearchOptions share = options;
+  share.plans = 1;
+  share.marginals = false;
+  share.most_operations /= static_cast<double>(totals.size());
+  Kept kept = KeepAll(problem.search);
+  for (size_t choice = 0; choice < totals.size(); ++choice) {
+    if (totals[choice]) continue;
+    kept[static_cast<size_t>(layer)] = {static_cast<int>(choice)};
+    UCUDNN_ASSIGN_OR_RETURN(const SearchResult found,
+                            Search(Restricted(problem.search, kept), share));
+    if (found.optimal) totals[choice] = found.plans.front().total_ms;
+  }
+  return Status::Ok();
 }
 
 Result<std::vector<ParallelLayout>> CompareLayouts(const PlanningProblem& problem, int devices,

@@ -24,23 +24,33 @@ const char* StrategyName(Strategy strategy);  // image, model, owt, deepa
 // An unknown name is an error that lists the known ones.
 Result<Strategy> ParseStrategy(std::string_view name);
 
+// [layer][configuration]: the total of the best whole plan with the layer so, where known.
+using BestTotals = std::vector<std::vector<std::optional<double>>>;
+
 struct ParallelLayout {
   Strategy strategy = Strategy::kDeePa;
   Assignment assignment;
   LayoutCost cost;
   double lower_bound_ms = 0;  // DeePa's; the others have their own total here
   bool optimal = false;       // proved to be the least, which DeePa's alone can be
-  // SearchResult::best_total_ms of DeePa's, where SearchOptions asks for marginals.
-  std::vector<std::vector<double>> best_total_ms;
+  // DeePa's without a memory limit: SearchResult::best_total_ms where SearchOptions asks for it and
+  // it is known, else the total of an optimal layout for its own configurations. Empty otherwise.
+  BestTotals best_total_ms;
 };
 
 // The layout of `strategy` on `devices` devices. An error names the layer that cannot be divided
 // so: a batch that the devices do not divide, a pin against the rule. DeePa's keeps to
-// `memory_limit_bytes` of each device where that is given; then no marginals are known, and an
+// `memory_limit_bytes` of each device where that is given; then no best totals are known, and an
 // error says what the least plan needs where nothing fits.
 Result<ParallelLayout> MakeLayout(const PlanningProblem& problem, int devices, Strategy strategy,
                                   const SearchOptions& options = {},
                                   std::optional<int64_t> memory_limit_bytes = {});
+
+// Fills in the best totals of one layer in all its configurations, by a search with each of them. A
+// total that its share of what `options` allow does not prove stays unknown. `deepa` is
+// DeePa's layout of `problem` without a memory limit.
+Status AddBestTotals(const PlanningProblem& problem, int layer, const SearchOptions& options,
+                     ParallelLayout& deepa);
 
 // The layout of each strategy that exists, in their order above; DeePa's is always there.
 Result<std::vector<ParallelLayout>> CompareLayouts(const PlanningProblem& problem, int devices,

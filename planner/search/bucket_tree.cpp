@@ -162,6 +162,20 @@ void MinimizeRows(const Slices& slices, double* out) {
   }
 }
 
+double LeastOf(const double* values, size_t count) {
+  constexpr size_t kBlock = 8;
+  double least[kBlock];
+  std::fill(least, least + kBlock, kInfinity);
+  size_t at = 0;
+  for (; at + kBlock <= count; at += kBlock) {
+    for (size_t i = 0; i < kBlock; ++i) {
+      least[i] = values[at + i] < least[i] ? values[at + i] : least[i];
+    }
+  }
+  for (; at < count; ++at) least[0] = std::min(least[0], values[at]);
+  return *std::min_element(least, least + kBlock);
+}
+
 }  // namespace
 
 size_t PositionOf(const std::vector<int>& scope, const std::vector<int>& counts,
@@ -327,14 +341,19 @@ std::vector<std::vector<double>> BucketTree::MinMarginals() const {
     const size_t rows = std::max<size_t>(1, slices.rows());
     const double* outside = above[at].data();
     std::vector<double> costs(slices.layers() * rows);
+    std::vector<double> leasts(slices.layers());  // of a slice, by configuration
     do {
       for (size_t choice = 0; choice < slices.layers(); ++choice) {
-        for (size_t row = 0; row < rows; ++row) {
-          const size_t entry = choice * rows + row;
-          const double pair = slices.matrix() == nullptr ? 0 : slices.matrix()[entry];
-          costs[entry] = slices.base()[choice] + pair + outside[row];
-          own[choice] = std::min(own[choice], costs[entry]);
+        double* const row_costs = costs.data() + choice * rows;
+        const double base = slices.base()[choice];
+        if (const double* const matrix = slices.matrix(); matrix == nullptr) {
+          for (size_t row = 0; row < rows; ++row) row_costs[row] = base + outside[row];
+        } else {
+          const double* const pairs = matrix + choice * rows;
+          for (size_t row = 0; row < rows; ++row) row_costs[row] = base + pairs[row] + outside[row];
         }
+        leasts[choice] = LeastOf(row_costs, rows);
+        own[choice] = std::min(own[choice], leasts[choice]);
       }
       for (size_t message = 0; message < messages.size(); ++message) {
         const Strides& step = strides[message];
@@ -342,9 +361,14 @@ std::vector<std::vector<double>> BucketTree::MinMarginals() const {
                             std::inner_product(slices.digits().begin(), slices.digits().end(),
                                                step.others.begin(), size_t{0});
         for (size_t choice = 0; choice < slices.layers(); ++choice) {
+          double* const least = out + choice * step.layer;
+          if (step.row == 0) {
+            *least = std::min(*least, leasts[choice]);
+            continue;
+          }
+          const double* const row_costs = costs.data() + choice * rows;  // where step.row is 1
           for (size_t row = 0; row < rows; ++row) {
-            double& least = out[choice * step.layer + row * step.row];
-            least = std::min(least, costs[choice * rows + row]);
+            least[row] = row_costs[row] < least[row] ? row_costs[row] : least[row];
           }
         }
       }

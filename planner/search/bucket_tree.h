@@ -1,6 +1,6 @@
 // Elimination of layers one after the other, and its tables: one bucket per layer, which sends the
-// least cost over its layer's configurations to the bucket of the neighbour that is eliminated next.
-// Sources: DeePa, section 4; Dechter, bucket elimination. Thread-compatible.
+// least cost over its layer's configurations to the bucket of the neighbour that is eliminated
+// next. Sources: DeePa, section 4; Dechter, bucket elimination. Thread-compatible.
 #pragma once
 
 #include <cstdint>

@@ -125,8 +125,7 @@ void DualAscent::Backward(const Layer& layer) {
       base[column] = layer.share * costs[column] - edge.to_gets[column];
     }
     for (size_t row = 0; row < edge.from_gets.size(); ++row) {
-      edge.from_gets[row] =
-          LeastSum(base.data(), edge.ms.data() + row * base.size(), base.size());
+      edge.from_gets[row] = LeastSum(base.data(), edge.ms.data() + row * base.size(), base.size());
     }
     PutLeastAtZero(edge.from_gets);
   }
@@ -169,8 +168,7 @@ DualAscent::Bound DualAscent::LowerBound() const {
     const double least = Least(costs.back());
     add(kept * least);
     // Each sum's additions, the product, and shares that add up to 1 but for their rounding.
-    rounding += kRound * magnitude *
-                (6 + edges + static_cast<double>(layer.behind.size()));
+    rounding += kRound * magnitude * (6 + edges + static_cast<double>(layer.behind.size()));
     bound.reduced_ms.emplace_back();
     for (const double cost : costs.back()) {
       bound.reduced_ms.back().push_back(kept * (cost - least));
@@ -196,8 +194,9 @@ DualAscent::Bound DualAscent::LowerBound() const {
     }
     const double least = Least(by_column);
     add(least);
-    rounding += 4 * kRound * (LargestMagnitude(edge.ms) + LargestMagnitude(edge.from_gets) +
-                              LargestMagnitude(edge.to_gets) + magnitudes[to]);
+    rounding += 4 * kRound *
+                (LargestMagnitude(edge.ms) + LargestMagnitude(edge.from_gets) +
+                 LargestMagnitude(edge.to_gets) + magnitudes[to]);
     const auto reduce = [&](int layer, const std::vector<double>& with) {
       std::vector<double>& reduced = bound.reduced_ms[static_cast<size_t>(layer)];
       for (size_t at = 0; at < with.size(); ++at) reduced[at] += with[at] - least;

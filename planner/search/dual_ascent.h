@@ -1,8 +1,8 @@
-// Dual block-coordinate ascent on equation 1's linear relaxation: sequential tree-reweighted message
-// passing (TRW-S). Messages move costs between layers and edges without changing any total; the
-// minima of all layers and edges then add up to a lower bound, which every pass raises.
-// Source: Kolmogorov, "Convergent tree-reweighted message passing for energy minimization" (PAMI
-// 2006), sections 3.2 (passes) and 4.2 (decoding). Thread-compatible.
+// Dual block-coordinate ascent on equation 1's linear relaxation: sequential tree-reweighted
+// message passing (TRW-S). Messages move costs between layers and edges without changing any total;
+// the minima of all layers and edges then add up to a lower bound, which every pass raises. Source:
+// Kolmogorov, "Convergent tree-reweighted message passing for energy minimization" (PAMI 2006),
+// sections 3.2 (passes) and 4.2 (decoding). Thread-compatible.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,8 @@ namespace ucudnn::planner {
 
 class DualAscent {
  public:
-  // Costs above `most_ms` count as `most_ms`: totals of at most that stay what they are, none rises.
+  // Costs above `most_ms` count as `most_ms`: totals of at most that stay what they are, none
+  // rises.
   DualAscent(const SearchProblem& problem, double most_ms);
 
   // Passes over the layers forward and backward, `times` times.

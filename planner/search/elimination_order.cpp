@@ -12,7 +12,9 @@ namespace ucudnn::planner {
 namespace {
 
 constexpr int kRandomOrders = 100;
-constexpr double kSpreads[] = {2, 8, 100, 10'000};
+constexpr double kCheap = 1e8;  // operations: as long as the search for a better order takes
+constexpr double kLuck = 1e4;   // times as many operations as chance is known to save, and more
+constexpr double kNoises[] = {2, 8, 100, 10'000};
 
 using Neighbours = std::vector<std::set<int>>;
 
@@ -109,12 +111,15 @@ EliminationOrder OrderElimination(const SearchProblem& problem) {
   return Order(problem, std::numeric_limits<double>::infinity());
 }
 
-EliminationOrder CheapestElimination(const SearchProblem& problem) {
+EliminationOrder CheapestElimination(const SearchProblem& problem, double most_operations) {
   EliminationOrder cheapest = OrderElimination(problem);
+  if (cheapest.operations <= kCheap || cheapest.operations > kLuck * most_operations) {
+    return cheapest;
+  }
   std::mt19937 random(1);
   for (int number = 0; number < kRandomOrders; ++number) {
     EliminationOrder order =
-        Order(problem, cheapest.operations, &random, kSpreads[number % std::size(kSpreads)]);
+        Order(problem, cheapest.operations, &random, kNoises[number % std::size(kNoises)]);
     if (order.layers.size() == problem.layers.size() && order.operations < cheapest.operations) {
       cheapest = std::move(order);
     }

@@ -39,8 +39,9 @@ struct EliminationOrder {
 EliminationOrder OrderElimination(const SearchProblem& problem);
 
 // The one with the fewest operations of OrderElimination's and of 100 more, in which chance decides
-// among layers of much the same weight; always the same for a problem.
-EliminationOrder CheapestElimination(const SearchProblem& problem);
+// among layers of much the same weight; always the same for a problem. OrderElimination's alone
+// where that is cheap, or so far beyond `most_operations` that no luck helps.
+EliminationOrder CheapestElimination(const SearchProblem& problem, double most_operations);
 
 // What is left when only DeePa's two eliminations are applied as often as possible; the paper
 // enumerates the rest.

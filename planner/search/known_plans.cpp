@@ -5,6 +5,11 @@
 #include <limits>
 
 namespace ucudnn::planner {
+namespace {
+
+constexpr int kSpreads = 30;
+
+}  // namespace
 
 KnownPlans::KnownPlans(const SearchProblem& problem, int most)
     : problem_(problem), most_(static_cast<size_t>(most)), edges_(problem.layers.size()) {
@@ -57,22 +62,35 @@ void KnownPlans::Offer(Assignment assignment) {
   if (Insert(assignment) && most_ > 1) Spread(std::move(assignment));
 }
 
-// Best first, until no kept assignment has a neighbour that belongs among them.
+// Best first: changes of one layer of the best, then of the next best.
 void KnownPlans::Spread(Assignment best) {
+  struct Change {
+    double rise;
+    size_t layer;
+    int choice;
+  };
   std::set<std::pair<double, Assignment>> waiting = {{TotalMs(problem_, best), best}};
-  while (!waiting.empty()) {
+  std::vector<Change> changes;
+  for (int spread = 0; !waiting.empty() && (spread < kSpreads || plans_.size() < most_); ++spread) {
     const auto [total, assignment] = waiting.extract(waiting.begin()).value();
-    if (total > MostMs()) return;
+    changes.clear();
     for (size_t layer = 0; layer < assignment.size(); ++layer) {
       const std::vector<double> costs = CostsOf(assignment, static_cast<int>(layer));
       const double now = costs[static_cast<size_t>(assignment[layer])];
       for (size_t choice = 0; choice < costs.size(); ++choice) {
-        // As TotalMs has it but for rounding: what is too dear by more need not be summed up.
-        if (total + (costs[choice] - now) >= MostMs() * (1 + 1e-9)) continue;
-        Assignment changed = assignment;
-        changed[layer] = static_cast<int>(choice);
-        if (Insert(changed)) waiting.emplace(TotalMs(problem_, changed), std::move(changed));
+        const double rise = costs[choice] - now;
+        if (static_cast<int>(choice) == assignment[layer] || !(total + rise < MostMs())) continue;
+        changes.push_back({rise, layer, static_cast<int>(choice)});
       }
+    }
+    const size_t count = std::min(changes.size(), most_);
+    std::partial_sort(changes.begin(), changes.begin() + static_cast<std::ptrdiff_t>(count),
+                      changes.end(),
+                      [](const Change& a, const Change& b) { return a.rise < b.rise; });
+    for (size_t at = 0; at < count && total + changes[at].rise < MostMs(); ++at) {
+      Assignment changed = assignment;
+      changed[changes[at].layer] = changes[at].choice;
+      if (Insert(changed)) waiting.emplace(total + changes[at].rise, std::move(changed));
     }
   }
 }

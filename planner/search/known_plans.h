@@ -22,7 +22,8 @@ class KnownPlans {
 
   // By rising total. Not empty once something was offered.
   const std::set<std::pair<double, Assignment>>& plans() const { return plans_; }
-  // `most` assignments take no more than this. Infinite where fewer are known, or there are no more.
+  // `most` assignments take no more than this. Infinite where fewer are known, or there are no
+  // more.
   double MostMs() const;
 
  private:

@@ -7,9 +7,9 @@
 namespace ucudnn::planner {
 namespace {
 
-constexpr int kRounds = 8;   // of an ascent and a removal
-constexpr int kPasses = 5;   // forward and backward, between looks at the bound
-constexpr int kLooks = 40;   // of one round, at most
+constexpr int kRounds = 8;  // of an ascent and a removal
+constexpr int kPasses = 5;  // forward and backward, between looks at the bound
+constexpr int kLooks = 40;  // of one round, at most
 
 // Configurations without which every assignment takes more than `most_ms`, but for rounding.
 Kept Within(const DualAscent::Bound& bound, const Kept& kept, double most_ms) {
@@ -50,7 +50,7 @@ Reduction Reduce(const SearchProblem& problem,
       most_ms = bound(Unrestricted(result.kept, dual.Decode()));
       DualAscent::Bound now = dual.LowerBound();
       const double raised = now.ms - best.ms;
-      if (raised > 0) best = std::move(now);
+      if (look == 0 || raised > 0) best = std::move(now);
       if (Meets(best.ms, most_ms)) break;
       if (look > 0 && !(raised > 0.02 * (most_ms - best.ms))) break;
       if (operations > most_operations) break;
@@ -64,9 +64,10 @@ Reduction Reduce(const SearchProblem& problem,
       result.kept = std::move(kept);
       result.problem = Restricted(problem, result.kept);
     }
-    if (removed || round == 0) result.order = CheapestElimination(result.problem);
-    if (!removed || operations > most_operations || result.order.operations < operations) break;
+    if (!removed || operations > most_operations) break;
+    if (OrderElimination(result.problem).operations < operations) break;
   }
+  result.order = CheapestElimination(result.problem, most_operations);
   return result;
 }
 

@@ -19,8 +19,8 @@ struct Reduction {
   bool proved = false;
 };
 
-// Raises a dual bound on `problem` and removes configurations that it shows to be in no assignment of
-// at most the bound, over and over while that helps or until what is left is eliminated sooner.
+// Raises a dual bound on `problem` and removes configurations that it shows to be in no assignment
+// of at most the bound, over and over while that helps or until what is left is eliminated sooner.
 // `bound` is told each assignment that comes up and says what plans that matter take at most;
 // its answers never rise. The ascent takes at most `most_operations`, but for its first passes.
 Reduction Reduce(const SearchProblem& problem,

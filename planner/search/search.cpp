@@ -14,6 +14,7 @@ namespace {
 // An elimination of at most so many operations is sooner done than the ascent's first passes.
 constexpr double kFewOperations = 1e6;
 constexpr double kFewPasses = 20;
+constexpr double kMarginals = 4;  // eliminations that one takes that is followed by marginals
 
 double TableEntries(const SearchProblem& problem) {
   double entries = 0;
@@ -21,8 +22,9 @@ double TableEntries(const SearchProblem& problem) {
   return entries;
 }
 
-void SearchExactly(const SearchProblem& problem, const EliminationOrder& order,
-                   const SearchOptions& options, SearchResult& result) {
+SearchResult SearchExactly(const SearchProblem& problem, const EliminationOrder& order,
+                           const SearchOptions& options) {
+  SearchResult result;
   const BucketTree tree(problem, order.layers);
   result.lower_bound_ms = tree.LeastMs();
   if (options.plans == 1) {
@@ -37,29 +39,25 @@ void SearchExactly(const SearchProblem& problem, const EliminationOrder& order,
   }
   if (options.marginals) result.best_total_ms = tree.MinMarginals();
   result.optimal = true;
+  return result;
 }
 
-void SearchByDual(const SearchProblem& problem, SearchOptions options, SearchResult& result) {
-  options.marginals = false;
-  KnownPlans known(problem, options.plans);
-  const Reduction left = Reduce(
-      problem,
-      [&](const Assignment& assignment) {
-        known.Offer(assignment);
-        return known.MostMs();
-      },
-      options.most_operations);
-  if (left.proved) {
-    for (const auto& plan : known.plans()) result.plans.push_back({plan.second, 0});
-    result.lower_bound_ms = std::min(left.lower_bound_ms, known.plans().begin()->first);
-    result.optimal = true;
-  } else if (Fits(left.order, options)) {
-    SearchExactly(left.problem, left.order, options, result);
-    for (Plan& plan : result.plans) plan.assignment = Unrestricted(left.kept, plan.assignment);
-  } else {
-    result.plans.push_back({known.plans().begin()->second, 0});
-    result.lower_bound_ms = std::min(left.lower_bound_ms, known.plans().begin()->first);
+Status Check(const SearchProblem& problem, const SearchOptions& options) {
+  UCUDNN_RETURN_IF_ERROR(planner::Check(problem));
+  if (options.plans >= 1) return Status::Ok();
+  return Status::Error(std::to_string(options.plans) + " plans; expected 1 or more");
+}
+
+// With totals, summed from scratch, that agree with what the search says of them.
+Result<SearchResult> Checked(const SearchProblem& problem, SearchResult result) {
+  for (Plan& plan : result.plans) plan.total_ms = TotalMs(problem, plan.assignment);
+  const double total = result.plans.front().total_ms;
+  if (!Meets(total, result.lower_bound_ms) ||
+      (result.optimal && !Meets(result.lower_bound_ms, total))) {
+    return Status::Error("the plan takes " + std::to_string(total) + " ms, the search found " +
+                         std::to_string(result.lower_bound_ms));
   }
+  return result;
 }
 
 }  // namespace
@@ -69,28 +67,42 @@ bool Fits(const EliminationOrder& order, const SearchOptions& options) {
 }
 
 Result<SearchResult> Search(const SearchProblem& problem, const SearchOptions& options) {
-  UCUDNN_RETURN_IF_ERROR(Check(problem));
-  if (options.plans < 1) {
-    return Status::Error(std::to_string(options.plans) + " plans; expected 1 or more");
+  UCUDNN_RETURN_IF_ERROR(Check(problem, options));
+  const EliminationOrder order = OrderElimination(problem);
+  if (Fits(order, options) &&
+      order.operations <= std::max(kFewOperations, kFewPasses * TableEntries(problem))) {
+    return Checked(problem, SearchExactly(problem, order, options));
   }
-  SearchResult result;
-  EliminationOrder order = OrderElimination(problem);
-  const double few = std::max(kFewOperations, kFewPasses * TableEntries(problem));
-  if (options.marginals && order.operations > few) order = CheapestElimination(problem);
-  if (Fits(order, options) && (options.marginals || order.operations <= few)) {
-    SearchExactly(problem, order, options, result);
-  } else {
-    SearchByDual(problem, options, result);
+  UCUDNN_ASSIGN_OR_RETURN(SearchResult result, SearchByDual(problem, options));
+  if (options.marginals) {
+    EliminationOrder all = CheapestElimination(problem, options.most_operations);
+    all.operations *= kMarginals;
+    if (Fits(all, options)) result.best_total_ms = BucketTree(problem, all.layers).MinMarginals();
   }
-  for (Plan& plan : result.plans) plan.total_ms = TotalMs(problem, plan.assignment);
-  const double total = result.plans.front().total_ms;
-  if (!Meets(total, result.lower_bound_ms) ||
-      (result.optimal && !Meets(result.lower_bound_ms, total))) {
-    return Status::Error("the plan takes " + std::to_string(total) + " ms, the search found " +
-                         std::to_string(result.lower_bound_ms));
-  }
-  result.optimal = result.optimal || (options.plans == 1 && Meets(result.lower_bound_ms, total));
   return result;
+}
+
+Result<SearchResult> SearchByDual(const SearchProblem& problem, const SearchOptions& options) {
+  UCUDNN_RETURN_IF_ERROR(Check(problem, options));
+  KnownPlans known(problem, options.plans);
+  const Reduction left = Reduce(
+      problem,
+      [&](const Assignment& assignment) {
+        known.Offer(assignment);
+        return known.MostMs();
+      },
+      options.most_operations);
+  SearchResult result;
+  if (!left.proved && Fits(left.order, options)) {
+    result = SearchExactly(left.problem, left.order, {.plans = options.plans});
+    for (Plan& plan : result.plans) plan.assignment = Unrestricted(left.kept, plan.assignment);
+  } else {
+    for (const auto& plan : known.plans()) result.plans.push_back({plan.second, 0});
+    if (!left.proved) result.plans.resize(1);
+    result.lower_bound_ms = std::min(left.lower_bound_ms, known.plans().begin()->first);
+    result.optimal = left.proved;
+  }
+  return Checked(problem, std::move(result));
 }
 
 }  // namespace ucudnn::planner

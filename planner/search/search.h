@@ -15,7 +15,7 @@ struct SearchOptions {
   bool marginals = false;  // best_total_ms, too
   // What an elimination may take; predicted before it runs. Without it a bound is proved.
   double most_entries = 1 << 27;  // of 8 bytes, in all tables together
-  double most_operations = 1e11;
+  double most_operations = 2e10;
 };
 
 // Whether the options allow an elimination.
@@ -44,6 +44,9 @@ struct SearchResult {
 // plan, which no change of one layer improves.
 Result<SearchResult> Search(const SearchProblem& problem, const SearchOptions& options = {});
 
+// Search by the dual bound whatever an elimination would take, and without marginals.
+Result<SearchResult> SearchByDual(const SearchProblem& problem, const SearchOptions& options = {});
+
 struct LimitedResult {
   Plan plan;
   int64_t bytes = 0;          // of the plan
@@ -58,8 +61,7 @@ constexpr int kMostPlans = 20'000;
 // meets the best one that fits, or `most_plans` were looked at. Errors: Search's, and a limit below
 // what the smallest plan needs, which is named.
 Result<LimitedResult> SearchWithin(const SearchProblem& problem, int64_t limit_bytes,
-                                   const SearchOptions& options = {},
-                                   int most_plans = kMostPlans);
+                                   const SearchOptions& options = {}, int most_plans = kMostPlans);
 
 struct ParetoPoint {
   Plan plan;
