@@ -46,8 +46,9 @@ Result<Assignment> ByRule(const PlanningProblem& problem, int devices, Strategy 
   return assignment;
 }
 
-BestTotals TotalsOf(const SearchProblem& problem, const SearchResult& result) {
-  BestTotals totals;
+std::vector<std::vector<std::optional<double>>> TotalsOf(const SearchProblem& problem,
+                                                         const SearchResult& result) {
+  std::vector<std::vector<std::optional<double>>> totals;
   for (size_t layer = 0; layer < problem.layers.size(); ++layer) {
     if (!result.best_total_ms.empty()) {
       const std::vector<double>& known = result.best_total_ms[layer];
@@ -106,24 +107,6 @@ Result<ParallelLayout> MakeLayout(const PlanningProblem& problem, int devices, S
   layout.cost = CostOf(problem, layout.assignment);
   layout.lower_bound_ms = layout.cost.total_ms;
   return layout;
-}
-
-Status AddBestTotals(const PlanningProblem& problem, int layer, const SearchOptions& options,
-                     ParallelLayout& deepa) {
-  std::vector<std::optional<double>>& totals = deepa.best_total_ms[static_cast<size_t>(layer)];
-  SearchOptions share = options;
-  share.plans = 1;
-  share.marginals = false;
-  share.most_operations /= static_cast<double>(totals.size());
-  Kept kept = KeepAll(problem.search);
-  for (size_t choice = 0; choice < totals.size(); ++choice) {
-    if (totals[choice]) continue;
-    kept[static_cast<size_t>(layer)] = {static_cast<int>(choice)};
-    UCUDNN_ASSIGN_OR_RETURN(const SearchResult found,
-                            Search(Restricted(problem.search, kept), share));
-    if (found.optimal) totals[choice] = found.plans.front().total_ms;
-  }
-  return Status::Ok();
 }
 
 Result<std::vector<ParallelLayout>> CompareLayouts(const PlanningProblem& problem, int devices,

@@ -24,9 +24,6 @@ const char* StrategyName(Strategy strategy);  // image, model, owt, deepa
 // An unknown name is an error that lists the known ones.
 Result<Strategy> ParseStrategy(std::string_view name);
 
-// [layer][configuration]: the total of the best whole plan with the layer so, where known.
-using BestTotals = std::vector<std::vector<std::optional<double>>>;
-
 struct ParallelLayout {
   Strategy strategy = Strategy::kDeePa;
   Assignment assignment;
@@ -35,7 +32,8 @@ struct ParallelLayout {
   bool optimal = false;       // proved to be the least, which DeePa's alone can be
   // DeePa's without a memory limit: SearchResult::best_total_ms where SearchOptions asks for it and
   // it is known, else the total of an optimal layout for its own configurations. Empty otherwise.
-  BestTotals best_total_ms;
+  // [layer][configuration].
+  std::vector<std::vector<std::optional<double>>> best_total_ms;
 };
 
 // The layout of `strategy` on `devices` devices. An error names the layer that cannot be divided
@@ -45,12 +43,6 @@ struct ParallelLayout {
 Result<ParallelLayout> MakeLayout(const PlanningProblem& problem, int devices, Strategy strategy,
                                   const SearchOptions& options = {},
                                   std::optional<int64_t> memory_limit_bytes = {});
-
-// Fills in the best totals of one layer in all its configurations, by a search with each of them. A
-// total that its share of what `options` allow does not prove stays unknown. `deepa` is
-// DeePa's layout of `problem` without a memory limit.
-Status AddBestTotals(const PlanningProblem& problem, int layer, const SearchOptions& options,
-                     ParallelLayout& deepa);
 
 // The layout of each strategy that exists, in their order above; DeePa's is always there.
 Result<std::vector<ParallelLayout>> CompareLayouts(const PlanningProblem& problem, int devices,

@@ -21,7 +21,8 @@ struct WhatIf {
 
 // One row per configuration of `layer`, in its order. `best_total_ms` as DeePa's layout has it, or
 // empty.
-std::vector<WhatIf> WhatIfTable(const PlanningProblem& problem, const Assignment& assignment,
-                                const BestTotals& best_total_ms, int layer);
+std::vector<WhatIf> WhatIfTable(
+    const PlanningProblem& problem, const Assignment& assignment,
+    const std::vector<std::vector<std::optional<double>>>& best_total_ms, int layer);
 
 }  // namespace ucudnn::planner

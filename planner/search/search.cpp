@@ -11,15 +11,16 @@
 namespace ucudnn::planner {
 namespace {
 
-// An elimination of at most so many operations is sooner done than the ascent's first passes.
+// An elimination of at most so many operations is as soon done as a search by the dual bound, which
+// visits each entry of the edges' tables some tens of times.
 constexpr double kFewOperations = 1e6;
-constexpr double kFewPasses = 20;
+constexpr double kFewPasses = 60;
 constexpr double kMarginals = 4;  // eliminations that one takes that is followed by marginals
 
-double TableEntries(const SearchProblem& problem) {
+double FewOperations(const SearchProblem& problem) {
   double entries = 0;
   for (const auto& edge : problem.edges) entries += static_cast<double>(edge.ms.size());
-  return entries;
+  return std::max(kFewOperations, kFewPasses * entries);
 }
 
 SearchResult SearchExactly(const SearchProblem& problem, const EliminationOrder& order,
@@ -69,8 +70,7 @@ bool Fits(const EliminationOrder& order, const SearchOptions& options) {
 Result<SearchResult> Search(const SearchProblem& problem, const SearchOptions& options) {
   UCUDNN_RETURN_IF_ERROR(Check(problem, options));
   const EliminationOrder order = OrderElimination(problem);
-  if (Fits(order, options) &&
-      order.operations <= std::max(kFewOperations, kFewPasses * TableEntries(problem))) {
+  if (Fits(order, options) && order.operations <= FewOperations(problem)) {
     return Checked(problem, SearchExactly(problem, order, options));
   }
   UCUDNN_ASSIGN_OR_RETURN(SearchResult result, SearchByDual(problem, options));
@@ -103,6 +103,31 @@ Result<SearchResult> SearchByDual(const SearchProblem& problem, const SearchOpti
     result.optimal = left.proved;
   }
   return Checked(problem, std::move(result));
+}
+
+Result<std::vector<std::optional<double>>> BestTotals(const SearchProblem& problem, int layer,
+                                                      SearchOptions options) {
+  UCUDNN_RETURN_IF_ERROR(Check(problem, options));
+  const auto configurations = static_cast<double>(problem.Configurations(layer));
+  EliminationOrder order = OrderElimination(problem);
+  order.operations *= kMarginals;
+  if (Fits(order, options) && order.operations <= configurations * FewOperations(problem)) {
+    const auto all = BucketTree(problem, order.layers).MinMarginals();
+    const std::vector<double>& best = all[static_cast<size_t>(layer)];
+    return std::vector<std::optional<double>>(best.begin(), best.end());
+  }
+  options.plans = 1;
+  options.marginals = false;
+  options.most_operations /= configurations;
+  std::vector<std::optional<double>> totals;
+  Kept kept = KeepAll(problem);
+  for (int choice = 0; choice < problem.Configurations(layer); ++choice) {
+    kept[static_cast<size_t>(layer)] = {choice};
+    UCUDNN_ASSIGN_OR_RETURN(const SearchResult found, Search(Restricted(problem, kept), options));
+    totals.emplace_back();
+    if (found.optimal) totals.back() = found.plans.front().total_ms;
+  }
+  return totals;
 }
 
 }  // namespace ucudnn::planner

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/status.h"
@@ -46,6 +47,12 @@ Result<SearchResult> Search(const SearchProblem& problem, const SearchOptions& o
 
 // Search by the dual bound whatever an elimination would take, and without marginals.
 Result<SearchResult> SearchByDual(const SearchProblem& problem, const SearchOptions& options = {});
+
+// The total of the best plan with `layer` in each of its configurations, by marginals or a search
+// with each, whichever is predicted to be sooner done. None where the search's share of what
+// `options` allow does not prove it. Errors: Search's.
+Result<std::vector<std::optional<double>>> BestTotals(const SearchProblem& problem, int layer,
+                                                      SearchOptions options = {});
 
 struct LimitedResult {
   Plan plan;

@@ -271,8 +271,10 @@ int MakePlan(const CLI::App& app, const PlanOptions& plan) {
                            layouts.message());
   }
   if (what_if >= 0 && !plan.json && !plan.dot && !*memory_limit) {
-    const Status added = AddBestTotals(*problem, what_if, search, layouts->back());
-    if (!added.ok()) return Refuse(app, "--what-if: " + added.message());
+    Result<std::vector<std::optional<double>>> totals =
+        BestTotals(problem->search, what_if, search);
+    if (!totals.ok()) return Refuse(app, "--what-if: " + totals.message());
+    layouts->back().best_total_ms[static_cast<size_t>(what_if)] = std::move(*totals);
   }
   const auto chosen =
       std::find_if(layouts->begin(), layouts->end(),
