@@ -11,10 +11,10 @@
 namespace ucudnn::planner {
 namespace {
 
-constexpr int kRandomOrders = 100;
+constexpr size_t kRandomOrders = 100;
 constexpr double kCheap = 1e8;  // operations: as long as the search for a better order takes
 constexpr double kLuck = 1e4;   // times as many operations as chance is known to save, and more
-constexpr double kNoises[] = {2, 8, 100, 10'000};
+constexpr double kNoises[] = {4, 8, 30};  // chance multiplies a fill by up to so much
 
 using Neighbours = std::vector<std::set<int>>;
 
@@ -39,10 +39,13 @@ Weight WeightOf(const SearchProblem& problem, const Neighbours& adjacent, int la
   return weight;
 }
 
-// Weighted min-fill; stops beyond `most_operations`. With `random` fills vary by up to a factor of
-// `spread`.
-EliminationOrder Order(const SearchProblem& problem, double most_operations,
-                       std::mt19937* random = nullptr, double spread = 1) {
+struct Chance {
+  std::mt19937 random = std::mt19937(1);
+  double noise = 1;
+};
+
+// Weighted min-fill, or what `chance` makes of it; stops beyond `most_operations`.
+EliminationOrder Order(const SearchProblem& problem, double most_operations, Chance* chance) {
   const auto count = static_cast<int>(problem.layers.size());
   EliminationOrder order;
   Neighbours adjacent(problem.layers.size());
@@ -55,9 +58,9 @@ EliminationOrder Order(const SearchProblem& problem, double most_operations,
   for (const auto& edge : problem.edges) join(edge.from, edge.to);
   const auto weigh = [&](int layer) {
     Weight weight = WeightOf(problem, adjacent, layer);
-    if (random != nullptr) {
-      weight.fill = (weight.fill + 1) * std::pow(spread, static_cast<double>((*random)()) / 0x1p32);
-    }
+    if (chance == nullptr) return weight;
+    const double share = static_cast<double>(chance->random()) / 0x1p32;
+    weight.fill = (weight.fill + 1) * std::pow(chance->noise, share);
     return weight;
   };
   std::vector<Weight> weights;
@@ -108,7 +111,7 @@ EliminationOrder Order(const SearchProblem& problem, double most_operations,
 }  // namespace
 
 EliminationOrder OrderElimination(const SearchProblem& problem) {
-  return Order(problem, std::numeric_limits<double>::infinity());
+  return Order(problem, std::numeric_limits<double>::infinity(), nullptr);
 }
 
 EliminationOrder CheapestElimination(const SearchProblem& problem, double most_operations) {
@@ -116,10 +119,10 @@ EliminationOrder CheapestElimination(const SearchProblem& problem, double most_o
   if (cheapest.operations <= kCheap || cheapest.operations > kLuck * most_operations) {
     return cheapest;
   }
-  std::mt19937 random(1);
-  for (int number = 0; number < kRandomOrders; ++number) {
-    EliminationOrder order =
-        Order(problem, cheapest.operations, &random, kNoises[number % std::size(kNoises)]);
+  Chance chance;
+  for (size_t number = 0; number < kRandomOrders; ++number) {
+    chance.noise = kNoises[number % std::size(kNoises)];
+    EliminationOrder order = Order(problem, cheapest.operations, &chance);
     if (order.layers.size() == problem.layers.size() && order.operations < cheapest.operations) {
       cheapest = std::move(order);
     }

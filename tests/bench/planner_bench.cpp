@@ -101,6 +101,7 @@ void Proving(benchmark::State& state, const Proof& proof) {
   state.counters["gap"] = 1 - found.lower_bound_ms / total;
   const SearchOptions options;
   const EliminationOrder order = CheapestElimination(problem->search, options.most_operations);
+  state.counters["elimination_operations"] = order.operations;
   if (!Fits(order, options)) return;
   const auto start = std::chrono::steady_clock::now();
   const double least = BucketTree(problem->search, order.layers).LeastMs();
