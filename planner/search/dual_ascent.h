@@ -1,8 +1,8 @@
 // Dual block-coordinate ascent on equation 1's linear relaxation: sequential tree-reweighted
 // message passing (TRW-S). Messages move costs between layers and edges without changing any total;
-// the minima of all layers and edges then add up to a lower bound, which every pass raises. Source:
-// Kolmogorov, "Convergent tree-reweighted message passing for energy minimization" (PAMI 2006),
-// sections 3.2 (passes) and 4.2 (decoding). Thread-compatible.
+// the minima of all layers and edges then add up to a lower bound, which passes raise. Source:
+// Kolmogorov, "Convergent tree-reweighted message passing for energy minimization" (PAMI 2006), the
+// sequential algorithm on monotonic chains. Thread-compatible.
 #pragma once
 
 #include <vector>

@@ -52,7 +52,8 @@ void KnownPlans::Improve(Assignment& assignment) const {
 
 bool KnownPlans::Insert(const Assignment& assignment) {
   const double total = TotalMs(problem_, assignment);
-  if (!(total < MostMs()) || !plans_.emplace(total, assignment).second) return false;
+  if (plans_.size() == most_ && !(total < MostMs())) return false;
+  if (!plans_.emplace(total, assignment).second) return false;
   if (plans_.size() > most_) plans_.erase(std::prev(plans_.end()));
   return true;
 }

@@ -564,6 +564,26 @@ TEST(Search, ADenseBlockIsBoundedWithItsGap) {
   EXPECT_LT(result->lower_bound_ms, result->plans[0].total_ms);
 }
 
+// Sums of finite costs may be infinite: then every plan is as good as another.
+TEST(Search, TotalsMayOverflow) {
+  SearchProblem problem;
+  for (int layer = 0; layer < 3; ++layer) {
+    problem.layers.push_back({"", {1e308, 1.5e308}, {2, 1}});
+    for (int from = 0; from < layer; ++from) {
+      problem.edges.push_back({from, layer, std::vector<double>(4, 1e308), {0, 0, 0, 0}});
+    }
+  }
+  for (const int plans : {1, 3, 100}) {
+    SearchOptions options;
+    options.plans = plans;
+    const auto found = SearchByDual(problem, options);
+    ASSERT_TRUE(found.ok()) << found.message();
+    EXPECT_EQ(found->plans[0].total_ms, kInfinity);
+    EXPECT_TRUE(Search(problem, options).ok());
+    EXPECT_EQ(SearchWithin(problem, 3, options)->bytes, 3);
+  }
+}
+
 TEST(Search, WrongProblemsAreNamed) {
   SearchProblem problem;
   EXPECT_EQ(Search(problem).message(), "no layers; expected at least one");
