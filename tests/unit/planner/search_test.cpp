@@ -220,7 +220,9 @@ void ForPricedProblems(const std::function<void(const SearchProblem&, RandomProb
   RandomProblems random(kSeed);
   for (int graph = 0; graph < kGraphs; ++graph) {
     const int kind = graph % 4;
-    const int family = graph / 4 % static_cast<int>(std::size(kFamilies));
+    // The last family, where the bound is least often tight, gives every second graph.
+    constexpr int kLast = static_cast<int>(std::size(kFamilies)) - 1;
+    const int family = graph / 4 % 2 == 0 ? kLast : graph / 8 % kLast;
     SCOPED_TRACE("seed " + std::to_string(kSeed) + ", graph " + std::to_string(graph) + ", " +
                  kFamilies[family] + ", costs " + std::to_string(kind));
     SearchProblem problem = random.Next(family);
@@ -239,7 +241,12 @@ void ForPricedProblems(const std::function<void(const SearchProblem&, RandomProb
           cost = random.Draw(0, 20);
       }
     };
-    for (auto& layer : problem.layers) std::for_each(layer.ms.begin(), layer.ms.end(), draw);
+    // Nor is it often tight where layers cost nothing of their own.
+    const bool free_layers = graph / 32 % 2 == 0;
+    for (auto& layer : problem.layers) {
+      std::for_each(layer.ms.begin(), layer.ms.end(), draw);
+      if (free_layers) std::fill(layer.ms.begin(), layer.ms.end(), 0.0);
+    }
     for (auto& edge : problem.edges) std::for_each(edge.ms.begin(), edge.ms.end(), draw);
     check(problem, random);
     if (::testing::Test::HasFailure()) return;
@@ -263,7 +270,7 @@ TEST(SearchByDual, FindsWhatEliminationFinds) {
     by_bound += SearchByDual(problem, no_room)->optimal;
   });
   EXPECT_GT(by_bound, kGraphs * 4 / 5);
-  EXPECT_LT(by_bound, kGraphs * 99 / 100);
+  EXPECT_LT(by_bound, kGraphs * 97 / 100);
 }
 
 TEST(SearchByDual, TheBestPlansAreThoseOfElimination) {
