@@ -10,9 +10,6 @@
 namespace ucudnn::planner {
 namespace {
 
-// A batch of any size. A prime above what networks have otherwise, so that its multiples are told
-// from other extents.
-constexpr int64_t kAnyBatch = 1'000'003;
 constexpr int64_t kNewestOpset = 22;
 
 bool Draws(const std::string& type) {
@@ -168,8 +165,9 @@ bool OnnxImporter::Fold() {
     if (constant.tensor < 0) constant.tensor = next_tensor_++;
     // Copies for each image are no numbers of their own.
     const bool copies = node_->op_type() == "Expand" || node_->op_type() == "Tile";
-    if (copies && batch_ > 1 && !constant.dims.empty() && constant.dims[0] == batch_ &&
-        inputs[0]->numbers < constant.numbers) {
+    const bool had_one = copies && (inputs[0]->dims.size() < constant.dims.size() ||
+                                    (!inputs[0]->dims.empty() && inputs[0]->dims[0] == 1));
+    if (had_one && batch_ > 1 && !constant.dims.empty() && constant.dims[0] == batch_) {
       constant.numbers /= batch_;
     }
     constants_[node_->output(output)] = std::move(constant);
@@ -508,7 +506,10 @@ Status OnnxImporter::AddChanged(const OnnxTensor& tensor, const std::map<size_t,
 Status OnnxImporter::AddShape() {
   std::vector<int64_t> extents;
   if (const OnnxConstant* const constant = ConstantInput(0)) {
-    if (!constant->is_known) return Refuse("of a constant whose shape no rule gives");
+    if (!constant->is_known) {
+      constants_[FirstOutput()] = *constant;
+      return Status::Ok();
+    }
     extents = constant->dims;
   } else {
     UCUDNN_ASSIGN_OR_RETURN(const OnnxTensor tensor, RawInput(0));

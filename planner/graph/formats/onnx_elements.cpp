@@ -486,7 +486,7 @@ Status OnnxImporter::AddReduction() {
     // A batch of one image goes to another axis, where there is one.
     for (const auto& [axis, extent] : changed) {
       if (!made->view[axis].empty() && left.empty()) return RefuseMixedImages();
-      if (!made->view[axis].empty()) left.front().insert(left.front().begin(), made->view[axis][0]);
+      if (!made->view[axis].empty()) left.front().insert(left.front().begin(), kParked);
     }
     made->view = std::move(left);
   }

@@ -23,6 +23,13 @@
 
 namespace ucudnn::planner {
 
+// A batch of any size. A prime above what networks have otherwise, so that its multiples are told
+// from other extents.
+constexpr int64_t kAnyBatch = 1'000'003;
+
+// The only image of a batch whose axis is gone, in front of the digits of another axis.
+constexpr Digit kParked = {ViewAxis::kBatch, 1, 0};
+
 // What a node of the file gives. Every digit of the graph's node is in the view once.
 struct OnnxTensor {
   NodeId node = 0;

@@ -79,9 +79,11 @@ Result<Spatial> OnnxImporter::Difference(const Spatial& a, const Spatial& b) {
 Result<std::optional<OnnxImporter::Weights>> OnnxImporter::ReadWeights(size_t rank) {
   Weights weights;
   weights.filter = WeightInput(1);
-  if (weights.filter == nullptr || !weights.filter->is_known ||
-      weights.filter->dims.size() != rank || rank < 3) {
-    return {std::nullopt};
+  if (weights.filter == nullptr || !weights.filter->is_known) return {std::nullopt};
+  if (weights.filter->dims.size() != rank || rank < 3) {
+    return Status::Error("a filter of " + std::to_string(weights.filter->dims.size()) +
+                         " axes over a tensor of " + std::to_string(rank) +
+                         "; expected as many, three to five");
   }
   weights.parameters = {{weights.filter->numbers, weights.filter->tensor, true}};
   if (!HasInput(2)) return {weights};
