@@ -290,6 +290,12 @@ std::vector<Parameter> OnnxImporter::Trained(const OnnxConstant& constant) {
   return {{constant.numbers, constant.tensor, true}};
 }
 
+std::vector<Parameter> OnnxImporter::Weight(const OnnxConstant& constant) {
+  std::vector<Parameter> trained = Trained(constant);
+  if (trained.empty()) trained.push_back({0, -1, false});
+  return trained;
+}
+
 Result<OnnxTensor> OnnxImporter::RawInput(int index) {
   if (!HasInput(index)) {
     return Status::Error("no input " + std::to_string(index + 1) + "; expected one");

@@ -102,7 +102,8 @@ Status OnnxImporter::AddReshape() {
   const std::vector<int64_t> now = Extents(tensor.view);
   const bool zero_is_zero = Attributes().Number("allowzero", 0) != 0;
   // A batch of one image is where any number of them would be, if the shape allows it.
-  if (batch_ == 1) {
+  const bool says_one = !shape->empty() && shape->front() == 1 && BatchAxis(tensor) == size_t{0};
+  if (batch_ == 1 && !says_one) {
     OnnxTensor many = tensor;
     for (Digits& digits : many.view) {
       for (Digit& digit : digits) {

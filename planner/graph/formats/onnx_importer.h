@@ -83,6 +83,8 @@ class OnnxImporter {
   std::optional<std::vector<int64_t>> List(int input, const std::string& attribute) const;
   // The trained numbers of a constant: none of single numbers, repeated ones and integers.
   static std::vector<Parameter> Trained(const OnnxConstant& constant);
+  // As Trained; one tensor of no elements where nothing is trained, which the operator would count.
+  static std::vector<Parameter> Weight(const OnnxConstant& constant);
 
   // What a node reads; scores become a node.
   Result<OnnxTensor> TensorInput(int index);
