@@ -216,6 +216,8 @@ Status OnnxImporter::AddUnsqueeze() {
   for (size_t axis = 0; axis < rank; ++axis) {
     view.push_back(is_new[axis] ? Digits() : tensor.view[next++]);
   }
+  // A number that belongs to every image.
+  if (batch_ == 1 && tensor.view.empty()) view[0] = {{ViewAxis::kBatch, 1, 1}};
   // The only image of a batch, beside others in an axis, is in the new axis in front of it.
   if (batch_ == 1 && is_new[0] && rank > 1) {
     for (size_t axis = 1; axis < rank; ++axis) {

@@ -172,8 +172,13 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Grown(OnnxTensor tensor,
   tensor.view = WithRank(tensor.view, extents.size());
   const std::vector<int64_t> now = Extents(tensor.view);
   std::map<size_t, int64_t> grown;
+  const bool has_batch = Holds(AllOf(tensor.view), ViewAxis::kBatch);
   for (size_t axis = 0; axis < extents.size(); ++axis) {
     if (now[axis] == extents[axis]) continue;
+    if (!has_batch && axis == 0 && extents[axis] == batch_) {  // of every image
+      tensor.view[axis] = {{ViewAxis::kBatch, batch_, 1}};
+      continue;
+    }
     // A batch of one image that meets several: images of one mini-batch would differ from others.
     if (Holds(tensor.view[axis], ViewAxis::kBatch)) return {std::nullopt};
     grown[axis] = extents[axis];
