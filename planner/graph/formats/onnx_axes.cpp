@@ -490,6 +490,7 @@ Status OnnxImporter::AddGather() {
   if (!made) {
     UCUDNN_ASSIGN_OR_RETURN(made, Changed("Gather", tensor, {{*axis, count}}, {}, 0));
   }
+  if (!made && !numbers) return Refuse("by indices whose numbers are not in the file");
   if (!made) return RefuseMixedImages();
   // The axes of the indices take the place of the axis.
   const auto parts = Reshaped({made->view[*axis]}, indices->dims);

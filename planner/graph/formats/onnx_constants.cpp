@@ -568,6 +568,29 @@ Folded FoldGemm(const Folding& folding) {
   return One(Computed(folding, {a[turn_a ? 1 : 0], b[turn_b ? 0 : 1]}));
 }
 
+// Of tensors whose axes are single letters.
+Folded FoldEinsum(const Folding& folding) {
+  std::string equation = folding.attributes.Text("equation");
+  std::erase(equation, ' ');
+  const size_t arrow = equation.find("->");
+  if (arrow == std::string::npos) return One(Unknown());
+  std::map<char, int64_t> extents;
+  size_t at = 0;
+  for (const OnnxConstant* input : folding.inputs) {
+    const size_t end = std::min(equation.find(',', at), arrow);
+    if (at > end || end - at != input->dims.size()) return One(Unknown());
+    for (const int64_t extent : input->dims) extents[equation[at++]] = extent;
+    ++at;
+  }
+  Sizes dims;
+  for (const char letter : equation.substr(arrow + 2)) {
+    const auto found = extents.find(letter);
+    if (found == extents.end()) return One(Unknown());
+    dims.push_back(found->second);
+  }
+  return One(Computed(folding, dims));
+}
+
 Folded FoldConstantOfShape(const Folding& folding) {
   const auto dims = folding.List(0, "");
   if (!dims) return One(Unknown());
@@ -684,6 +707,7 @@ const std::map<std::string, Rule>& Rules() {
                                                  {"ConstantOfShape", FoldConstantOfShape},
                                                  {"DequantizeLinear", FoldQuantization},
                                                  {"Dropout", FoldSame},
+                                                 {"Einsum", FoldEinsum},
                                                  {"Expand", FoldExpand},
                                                  {"Flatten", FoldFlatten},
                                                  {"Gather", FoldGather},
