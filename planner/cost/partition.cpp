@@ -56,10 +56,13 @@ void GroupChannels(int32_t all_filters, int32_t groups, int64_t input_channels, 
 }
 
 // Each input element is `factor` output elements.
-void Shrink(const Spatial& factor, Parts& parts) {
+void Shrink(const Upsampling& upsampling, const Shape& input, Parts& parts) {
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    const int64_t factor = upsampling.factor[axis];
+    const int64_t reach = factor > 1 ? upsampling.reach : 0;
     for (Interval& interval : parts.axes[kAxisD + axis]) {
-      interval = {interval.begin / factor[axis], CeilDivide(interval.end, factor[axis])};
+      interval = {std::max<int64_t>(0, interval.begin / factor - reach),
+                  std::min<int64_t>(input.extents[axis], CeilDivide(interval.end, factor) + reach)};
     }
   }
 }
@@ -184,7 +187,7 @@ Parts NeededParts(const PlannedLayer& layer, int input, const Degrees& degrees) 
   } else if (std::holds_alternative<GlobalPooling>(layer.op)) {
     WholeImages(shape, parts);
   } else if (const auto* upsampling = std::get_if<Upsampling>(&layer.op)) {
-    Shrink(upsampling->factor, parts);
+    Shrink(*upsampling, shape, parts);
   } else if (const auto* padding = std::get_if<Padding>(&layer.op)) {
     Shift(parts.axes[kAxisC], padding->channels_before, shape.c);
     for (size_t axis = 0; axis < kMaxSpatial; ++axis) {

@@ -111,6 +111,7 @@ struct Concat {
 };
 struct Upsampling {
   Spatial factor = {1, 1, 1};
+  int32_t reach = 0;  // positions beyond the nearest one that interpolation reads, on either side
 };
 // With zeros, or with parameters where the node has some; negative numbers cut off.
 struct Padding {

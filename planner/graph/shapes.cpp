@@ -286,6 +286,10 @@ Result<Shape> UncheckedShape(const Operator& op, const std::vector<Shape>& input
           [&](const Upsampling& upsampling) -> Result<Shape> {
             Shape out = first;
             UCUDNN_ASSIGN_OR_RETURN(out.extents, Scaled(first.extents, upsampling.factor));
+            if (upsampling.reach < 0 || upsampling.reach > kLargest / 2) {
+              return Status::Error("a reach of " + std::to_string(upsampling.reach) +
+                                   "; expected 0 or more");
+            }
             return out;
           },
           [&](const Padding& padding) { return Padded(first, padding); },

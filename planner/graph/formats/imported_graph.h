@@ -2,6 +2,7 @@
 // Thread-compatible.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -17,6 +18,8 @@ namespace ucudnn::planner {
 struct ImportOptions {
   // Operators this planner does not know give out their first input unchanged.
   bool pass_through = false;
+  // Height and width of images where an ONNX file leaves them open; 0: they stay open.
+  std::array<int32_t, 2> size = {0, 0};
   // Channels and extents of the images of Caffe's data layers, which may say none: c, h, w or
   // c, d, h, w. Empty: the file says them.
   std::vector<int32_t> input;
@@ -38,6 +41,13 @@ class ImportedGraph {
   Operator& OperatorOf(NodeId id) { return nodes_[static_cast<size_t>(id)].op; }
   const Node& NodeOf(NodeId id) const { return nodes_[static_cast<size_t>(id)]; }
   int Uses(NodeId id) const { return uses_[static_cast<size_t>(id)]; }
+  void AddParameters(NodeId id, const std::vector<Parameter>& parameters);
+  // Leaves a node out that no other reads.
+  void DropIfUnused(NodeId id);
+
+  // Linears that only cuts of whole channels read, each channel at most once, become as many
+  // linears as there are cuts. `outputs` are read, too.
+  void SplitFusedLinears(const std::vector<NodeId>& outputs);
 
   // Notes an operator that this planner does not know; the importer goes on as if it passed its
   // input through, so that all are listed at once.
@@ -47,9 +57,10 @@ class ImportedGraph {
   // not be a fault of the file.
   Status Fault(const std::string& node, const std::string& what) const;
 
-  // The graph, called `name`, without inputs that nothing uses. Refused: unsupported operators,
+  // The graph, called `name`, without inputs that nothing uses and without nodes that none of
+  // `outputs` needs; where these are empty, all nodes are needed. Refused: unsupported operators,
   // unless they pass through; no layer at all; parts that are not connected.
-  Result<Graph> Finish(const std::string& name) const;
+  Result<Graph> Finish(const std::string& name, const std::vector<NodeId>& outputs = {}) const;
 
  private:
   std::vector<std::string> UnsupportedTexts() const;
@@ -60,6 +71,7 @@ class ImportedGraph {
   std::vector<Node> nodes_;
   std::vector<Shape> shapes_;
   std::vector<int> uses_;
+  std::unordered_set<NodeId> dropped_;
   std::unordered_set<std::string> names_;
   std::map<std::string, int> numbers_;                           // the last one a name got
   std::map<std::string, std::vector<std::string>> unsupported_;  // nodes by operator

@@ -115,6 +115,7 @@ void VisitFields(Dropout& op, Fields& fields) {
 template <typename Fields>
 void VisitFields(Upsampling& op, Fields& fields) {
   fields.RequiredExtents("factor", op.factor, 1);
+  fields.Optional("reach", op.reach);
 }
 template <typename Fields>
 void VisitFields(Padding& op, Fields& fields) {
