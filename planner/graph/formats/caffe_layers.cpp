@@ -736,9 +736,12 @@ Status CaffeImporter::AddSoftmaxLoss() {
                           Axis(Fields("softmax_param").Number("axis", 1), "axis"));
   const __int128 wanted =
       __int128{ElementsOf(dims, 0, axis)} * ElementsOf(dims, axis + 1, dims.size());
-  if (const std::optional<Dims>& labels = Bottom(1).dims;
-      labels && ElementsOf(*labels, 0, labels->size()) != wanted) {
-    return Status::Error("labels of " + DimsText(*labels) + " for " + DimsText(dims) +
+  // What a layer of unknown type gives as labels has extents that nobody knows.
+  const Blob& labels = Bottom(1);
+  const bool is_given =
+      !labels.node || std::holds_alternative<Input>(graph_.NodeOf(*labels.node).op);
+  if (is_given && labels.dims && ElementsOf(*labels.dims, 0, labels.dims->size()) != wanted) {
+    return Status::Error("labels of " + DimsText(*labels.dims) + " for " + DimsText(dims) +
                          "; expected one for each softmax");
   }
   if (!layer_->tops.empty()) PutLabel(0, Dims());
