@@ -161,9 +161,8 @@ Status CaffeImporter::Put(size_t index, const Operator& op, const std::vector<No
                                                         inputs, std::move(parameters)));
   const Shape& shape = graph_.ShapeOf(node);
   Dims dims = {layer_->bottoms.empty() ? 1 : BottomDims(0).front()};
-  const size_t first = rank == 5 ? 0 : 1;
   for (size_t axis = 1; axis < rank; ++axis) {
-    dims.push_back(axis == 1 ? shape.c : shape.extents[first + axis - 2]);
+    dims.push_back(axis == 1 ? shape.c : shape.extents[axis + kMaxSpatial - rank]);
   }
   const bool in_place =
       index < layer_->bottoms.size() && layer_->top_names[index] == layer_->bottom_names[index];
@@ -209,7 +208,7 @@ Status CaffeImporter::PutInput(size_t index, const Dims& dims) {
   }
   Input input{static_cast<int32_t>(dims[1]), {1, 1, 1}, dims.size() == 5 ? 3 : 2};
   for (size_t axis = 2; axis < dims.size(); ++axis) {
-    input.extents[axis - (dims.size() == 5 ? 2 : 1)] = static_cast<int32_t>(dims[axis]);
+    input.extents[axis + kMaxSpatial - dims.size()] = static_cast<int32_t>(dims[axis]);
   }
   UCUDNN_RETURN_IF_ERROR(Put(index, input, {}, dims.size()));
   blobs_[layer_->tops[index]].dims = dims;
@@ -241,7 +240,10 @@ Status CaffeImporter::PutImages(Dims dims) {
 Status CaffeImporter::AddInputLayer() {
   const std::vector<CaffeFields> shapes = Fields("input_param").Messages("shape");
   const size_t tops = layer_->tops.size();
-  if (shapes.empty() && tops == 1 && !options_.input.empty()) return PutImages({1});
+  if (shapes.empty() && !options_.input.empty()) return PutImages({1});
+  if (shapes.empty()) {
+    return Status::Error("no shape of its input; expected one, or --input 3x224x224");
+  }
   if (shapes.size() != 1 && shapes.size() != tops) {
     return Status::Error(std::to_string(shapes.size()) + " shapes of " + std::to_string(tops) +
                          " inputs; expected one each");

@@ -10,10 +10,9 @@
 
 namespace ucudnn::planner {
 
-// The network of the training phase. Labels, losses but the softmax's own, and accuracies are left
-// out; BatchNorm and the Scale behind it are one normalisation. Images come from an Input layer,
-// input_shape, input_dim, or the crop of a data layer (then with three channels). `file` is the
-// name errors show; they name the layer, or the line of what is no prototxt.
+// The network in its own state, or else in the training phase; FORMAT.md says what is read, left
+// out and refused. `file` is the name errors show; they name the layer, or the line of what is no
+// prototxt.
 Result<Graph> ImportCaffe(std::string_view text, const std::string& file,
                           const ImportOptions& options = {});
 

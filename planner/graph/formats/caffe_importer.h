@@ -93,7 +93,7 @@ class CaffeImporter {
   Result<Windows> ReadConvolutionWindows(const CaffeFields& fields, size_t axes) const;
   template <typename AnyConvolution>
   Status PutConvolutions(int32_t groups);
-  Status PutConvolutionAlong(size_t axis);
+  Status PutConvolutionAlong(size_t axis, bool forward);
 
   // Layers, in the order of Kinds().
   Status AddInputLayer();

@@ -26,12 +26,12 @@ std::string DimsText(const std::vector<int64_t>& dims) {
   return Join(texts, "x");
 }
 
-// The position of a Caffe axis, from 2 on, in Spatial.
-size_t PositionOf(size_t axis, size_t rank) { return axis - (rank == 5 ? 2 : 1); }
+// The position of a Caffe axis, from 2 on, in Spatial: the last axis is w.
+size_t PositionOf(size_t axis, size_t rank) { return axis + kMaxSpatial - rank; }
 
 Spatial SpatialOf(const std::vector<int32_t>& numbers, int32_t neutral) {
   Spatial spatial = {neutral, neutral, neutral};
-  const size_t first = numbers.size() == 3 ? 0 : 1;
+  const size_t first = kMaxSpatial - numbers.size();
   for (size_t i = 0; i < numbers.size(); ++i) spatial[first + i] = numbers[i];
   return spatial;
 }
@@ -63,7 +63,8 @@ Opaque CaffeImporter::OpaqueOf(const std::string& kind, const Dims& dims,
   op.spatial_rank = rank == 5 ? 3 : 2;
   op.rows = op.columns = true;
   for (size_t axis = 1; axis < rank; ++axis) {
-    const auto extent = static_cast<int32_t>(std::min<int64_t>(dims[axis], INT32_MAX));
+    // Shapes of no pixels are refused.
+    const auto extent = static_cast<int32_t>(dims[axis] > INT32_MAX ? 0 : dims[axis]);
     if (axis == 1) {
       op.channels = extent;
     } else {
@@ -71,11 +72,11 @@ Opaque CaffeImporter::OpaqueOf(const std::string& kind, const Dims& dims,
     }
   }
   for (const size_t axis : mixed) {
-    if (axis < 2) continue;
+    if (axis < 2 || axis >= rank) continue;
     if (PositionOf(axis, rank) == 1) op.rows = false;
     if (PositionOf(axis, rank) == 2) op.columns = false;
   }
-  op.channel_parts = mixed.contains(1) ? 1 : op.channels;
+  op.channel_parts = mixed.contains(1) ? 1 : std::max(op.channels, 1);
   return op;
 }
 
@@ -143,12 +144,12 @@ Status CaffeImporter::PutConvolutions(int32_t groups) {
   const size_t rank = BottomRank(0);
   UCUDNN_ASSIGN_OR_RETURN(const size_t axis, Axis(fields.Number("axis", 1), "axis"));
   constexpr bool kForward = std::is_same_v<AnyConvolution, Convolution>;
-  if (axis != 1 && (!kForward || groups != 1 || axis == 0 || layers != 1)) {
+  if (axis != 1 && (groups != 1 || axis == 0 || layers != 1)) {
     graph_.NoteUnsupported(layer_->type, layer_->name, "along axis " + std::to_string(axis));
     for (size_t top = 0; top < layers; ++top) PutSame(top, top);
     return Status::Ok();
   }
-  if (axis != 1) return PutConvolutionAlong(axis);
+  if (axis != 1) return PutConvolutionAlong(axis, kForward);
   if (rank < 2) return Status::Error("a bottom of one axis; expected n and c at least");
   UCUDNN_ASSIGN_OR_RETURN(const Windows windows, ReadConvolutionWindows(fields, rank - 2));
   const int64_t channels = BottomDims(0)[1];
@@ -185,7 +186,7 @@ Status CaffeImporter::AddDepthwise() { return PutConvolutions<Convolution>(0); }
 Status CaffeImporter::AddDeconvolution() { return PutConvolutions<TransposedConvolution>(1); }
 
 // A convolution whose channels are another axis: those in front of it count as images.
-Status CaffeImporter::PutConvolutionAlong(size_t axis) {
+Status CaffeImporter::PutConvolutionAlong(size_t axis, bool forward) {
   const CaffeFields fields = Fields("convolution_param");
   UCUDNN_ASSIGN_OR_RETURN(const NodeId bottom, BottomNode(0));
   const size_t rank = BottomRank(0);
@@ -198,28 +199,34 @@ Status CaffeImporter::PutConvolutionAlong(size_t axis) {
                          " group; expected a positive multiple of it, and of it " +
                          std::to_string(dims[axis]) + " channels");
   }
-  Dims weights = {filters, dims[axis] / groups};
+  const int64_t inputs = dims[axis];
+  Dims weights = forward ? Dims{filters, inputs / groups} : Dims{inputs, filters / groups};
   dims[axis] = filters;
   std::set<size_t> mixed = {axis};
   for (size_t i = 0; i < windows.window.size(); ++i) {
+    int64_t& extent = dims[axis + 1 + i];
     const int64_t window = (int64_t{windows.window[i]} - 1) * windows.dilation[i] + 1;
-    const int64_t room = dims[axis + 1 + i] + 2 * int64_t{windows.pad[i]} - window;
-    if (room < 0) {
+    const int64_t pad = windows.pad[i];
+    const int64_t made = forward ? (extent + 2 * pad - window) / windows.stride[i] + 1
+                                 : (extent - 1) * windows.stride[i] + window - 2 * pad;
+    if (made < 1 || (forward && extent + 2 * pad < window)) {
       return Status::Error("a window of " + std::to_string(window) + " over " +
-                           std::to_string(dims[axis + 1 + i]) + " padded by " +
-                           std::to_string(windows.pad[i]) + "; expected one that fits inside");
+                           std::to_string(extent) + " padded by " + std::to_string(pad) +
+                           "; expected one that fits inside");
     }
-    dims[axis + 1 + i] = room / windows.stride[i] + 1;
+    extent = made;
     weights.push_back(windows.window[i]);
     mixed.insert(axis + 1 + i);
   }
-  const double operations = 2.0 * static_cast<double>(ElementsOf(dims, 1, rank)) *
+  const Dims& larger = forward ? dims : BottomDims(0);
+  const double operations = 2.0 * static_cast<double>(ElementsOf(larger, 1, rank)) *
                             static_cast<double>(ElementsOf(weights, 1, weights.size()));
   std::vector<Dims> blobs = {weights};
   if (fields.Flag("bias_term", true)) blobs.push_back({filters});
   UCUDNN_ASSIGN_OR_RETURN(auto parameters, ReadParameters(*layer_, blobs, true));
-  return Put(0, OpaqueOf("Convolution along axis " + std::to_string(axis), dims, mixed, operations),
-             {bottom}, rank, std::move(parameters));
+  return Put(
+      0, OpaqueOf(layer_->type + " along axis " + std::to_string(axis), dims, mixed, operations),
+      {bottom}, rank, std::move(parameters));
 }
 
 Status CaffeImporter::AddPooling() {
@@ -327,13 +334,13 @@ Status CaffeImporter::AddInnerProduct() {
   Dims dims = BottomDims(0);
   std::set<size_t> mixed;
   for (size_t at = axis; at < dims.size(); ++at) mixed.insert(at);
-  const bool is_volume = dims.size() == 5;
   dims.resize(axis);
   dims.push_back(outputs);
   const double operations =
       2.0 * static_cast<double>(ElementsOf(dims, 1, dims.size())) * static_cast<double>(inputs);
   Opaque op = OpaqueOf("InnerProduct along axis " + std::to_string(axis), dims, mixed, operations);
-  if (is_volume && axis != 4) op.rows = op.columns = false;  // h and w are d and h of the top
+  // Where the top has fewer axes, its h is not the bottom's.
+  if (axis + 1 != BottomRank(0)) op.rows = op.columns = false;
   return Put(0, op, {bottom}, axis + 1, std::move(parameters));
 }
 
@@ -492,8 +499,9 @@ Status CaffeImporter::AddScalingByBottom(bool multiplies, const CaffeFields& fie
     return Put(0, Multiply{}, {bottom, other}, rank);
   }
   if (is_whole) return Put(0, Add{}, {bottom, other}, rank);
-  std::set<size_t> mixed;  // where the second bottom numbers its axes otherwise, or has no channels
-  if ((rank == 5 && factor->size() > 2) || factor->size() == 1) mixed = {1, 2, 3, 4};
+  // One that has other axes than n and c has them elsewhere.
+  const std::set<size_t> mixed =
+      factor->size() == 2 ? std::set<size_t>() : std::set<size_t>{1, 2, 3, 4};
   return Put(0, OpaqueOf(layer_->type, dims, mixed, static_cast<double>(ElementsOf(dims, 1, rank))),
              {bottom, other}, rank);
 }
