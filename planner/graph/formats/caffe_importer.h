@@ -123,6 +123,8 @@ class CaffeImporter {
   Status AddCrop();
   Status AddTile();
   Status AddReduction();
+  Status AddNormalize();
+  Status AddPermute();
   Status AddEltwise();
   Status AddFlatten();
   Status AddReshape();

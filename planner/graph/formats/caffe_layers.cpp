@@ -517,6 +517,10 @@ Status CaffeImporter::AddPrelu() {
 
 Status CaffeImporter::AddConcat() {
   const CaffeFields fields = Fields("concat_param");
+  const bool is_label =
+      std::none_of(layer_->bottoms.begin(), layer_->bottoms.end(),
+                   [this](size_t bottom) { return blobs_[bottom].node.has_value(); });
+  if (is_label) return Drop();
   UCUDNN_RETURN_IF_ERROR(BottomNode(0).status());
   if (fields.Has("axis") && fields.Has("concat_dim")) {
     return Status::Error("axis and concat_dim; expected one of them");
@@ -645,6 +649,48 @@ Status CaffeImporter::AddReduction() {
   if (axis == 1) op.channel_parts = 1;
   op.rows = op.columns = false;
   return Put(0, op, {bottom}, axis);
+}
+
+// SSD's: divided by the length of a pixel or of the image, times parameters.
+Status CaffeImporter::AddNormalize() {
+  const CaffeFields fields = Fields("norm_param");
+  UCUDNN_ASSIGN_OR_RETURN(const NodeId bottom, BottomNode(0));
+  const Dims& dims = BottomDims(0);
+  const size_t rank = dims.size();
+  if (rank < 2) return Status::Error("a bottom of one axis; expected n and c at least");
+  const Dims blob = fields.Flag("channel_shared", true) ? Dims{1} : Dims{dims[1]};
+  std::set<size_t> mixed = {1};
+  if (fields.Flag("across_spatial", true)) mixed = {1, 2, 3, 4};
+  UCUDNN_ASSIGN_OR_RETURN(auto parameters, ReadParameters(*layer_, {blob}, true));
+  return Put(
+      0, OpaqueOf("Normalize", dims, mixed, 4.0 * static_cast<double>(ElementsOf(dims, 1, rank))),
+      {bottom}, rank, std::move(parameters));
+}
+
+// SSD's: axes in another order; those that are not named keep theirs, behind the named ones.
+Status CaffeImporter::AddPermute() {
+  UCUDNN_ASSIGN_OR_RETURN(const NodeId bottom, BottomNode(0));
+  const Dims& dims = BottomDims(0);
+  std::vector<int32_t> order = Fields("permute_param").Numbers("order");
+  for (size_t axis = 0; axis < dims.size(); ++axis) {
+    const auto number = static_cast<int32_t>(axis);
+    if (std::find(order.begin(), order.end(), number) == order.end()) order.push_back(number);
+  }
+  std::vector<int32_t> sorted = order;
+  std::sort(sorted.begin(), sorted.end());
+  if (order.size() != dims.size() || sorted.back() >= static_cast<int32_t>(dims.size())) {
+    return Status::Error("order of " + std::to_string(order.size()) + " axes for " +
+                         DimsText(dims) + "; expected each axis once");
+  }
+  if (sorted == order) return AddSplit();
+  if (order.front() != 0) {
+    graph_.NoteUnsupported(layer_->type, layer_->name, "along axis 0, the batch");
+    PutSame(0, 0);
+    return Status::Ok();
+  }
+  Dims permuted;
+  for (const int32_t axis : order) permuted.push_back(dims[static_cast<size_t>(axis)]);
+  return Put(0, OpaqueOf("Permute", permuted, {1, 2, 3, 4}, 0), {bottom}, dims.size());
 }
 
 Status CaffeImporter::AddEltwise() {

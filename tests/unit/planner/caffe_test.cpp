@@ -170,7 +170,7 @@ TEST(Caffe, ImagesOfDataLayersCanBeGiven) {
 
 // The nodes behind the input, and how many parameters are trained; or the error behind
 // "net.prototxt: ".
-std::string Summary(const std::string& layers) {
+std::string WhatIsReadOf(const std::string& layers) {
   const Result<Graph> graph = Import(layers);
   if (!graph.ok()) return graph.message().substr(std::string("net.prototxt: ").size());
   std::string text;
@@ -188,21 +188,21 @@ struct Reading {
 void ExpectReadings(const std::vector<Reading>& readings) {
   for (const auto& [layers, expected] : readings) {
     if (expected.starts_with("...")) {
-      EXPECT_THAT(Summary(layers), HasSubstr(expected.substr(3))) << layers;
+      EXPECT_THAT(WhatIsReadOf(layers), HasSubstr(expected.substr(3))) << layers;
     } else {
-      EXPECT_EQ(Summary(layers), expected) << layers;
+      EXPECT_EQ(WhatIsReadOf(layers), expected) << layers;
     }
   }
 }
 
-std::string Layer(const std::string& type, const std::string& more = "") {
+std::string OneLayer(const std::string& type, const std::string& more = "") {
   return LayerText("y", type, "data", more);
 }
-std::string Conv(const std::string& more) {
-  return Layer("Convolution", "convolution_param { num_output: 2 " + more + " }");
+std::string OneConvolution(const std::string& more) {
+  return OneLayer("Convolution", "convolution_param { num_output: 2 " + more + " }");
 }
-std::string Pool(const std::string& more) {
-  return Layer("Pooling", "pooling_param { " + more + " }");
+std::string OnePooling(const std::string& more) {
+  return OneLayer("Pooling", "pooling_param { " + more + " }");
 }
 
 const std::string kVolume =
@@ -223,39 +223,45 @@ TEST(CaffeLayers, WindowsAreNumbersOfEachAxis) {
        "y: transposed_convolution 2x4x16x18x20(v); 64"},
       {deep("Pooling", "pooling_param { kernel_size: [1, 2, 2] stride: [1, 2, 2] }"),
        "y: pooling 2x2x8x5x5(v); 0"},
-      {Conv("kernel_h: 3 kernel_w: 1 pad_h: 1"), "y: convolution 2x2x9x9(data); 26"},
-      {Conv("kernel_size: 3 hole: 3"), "y: convolution 2x2x3x3(data); 74"},
-      {Conv("kernel_size: 3 dilation: 2 dilation: 1"), "y: convolution 2x2x5x7(data); 74"},
-      {Conv("kernel_size: 3 hole: 3 dilation: 3"), "...hole and dilation; expected one of them"},
-      {Conv("kernel_size: 5 kernel_h: 3 kernel_w: 3"), "...kernel_size, kernel_h and kernel_w"},
-      {Conv("kernel_size: 5 kernel_size: 3 kernel_size: 1"), "...3 kernel_size for 2 spatial axes"},
-      {Conv("kernel_h: 3"), "...kernel_size 0; expected 1 or more"},
-      {Conv("kernel_size: 3 stride: 0"), "...stride 0; expected 1 or more"},
-      {Conv("kernel_size: 3 group: 3"), "...group 3; expected a divisor of 4 channels"},
-      {Layer("Convolution", "convolution_param { kernel_size: 3 }"), "...num_output 0"},
-      {Conv("kernel_size: 3 axis: 2"), "y: opaque 2x4x2x7(data); 56"},
-      {Layer("Deconvolution", "convolution_param { num_output: 2 kernel_size: 3 axis: 2 }"),
+      {OneConvolution("kernel_h: 3 kernel_w: 1 pad_h: 1"), "y: convolution 2x2x9x9(data); 26"},
+      {OneConvolution("kernel_size: 3 hole: 3"), "y: convolution 2x2x3x3(data); 74"},
+      {OneConvolution("kernel_size: 3 dilation: 2 dilation: 1"),
+       "y: convolution 2x2x5x7(data); 74"},
+      {OneConvolution("kernel_size: 3 hole: 3 dilation: 3"),
+       "...hole and dilation; expected one of them"},
+      {OneConvolution("kernel_size: 5 kernel_h: 3 kernel_w: 3"),
+       "...kernel_size, kernel_h and kernel_w"},
+      {OneConvolution("kernel_size: 5 kernel_size: 3 kernel_size: 1"),
+       "...3 kernel_size for 2 spatial axes"},
+      {OneConvolution("kernel_h: 3"), "...kernel_size 0; expected 1 or more"},
+      {OneConvolution("kernel_size: 3 stride: 0"), "...stride 0; expected 1 or more"},
+      {OneConvolution("kernel_size: 3 group: 3"), "...group 3; expected a divisor of 4 channels"},
+      {OneLayer("Convolution", "convolution_param { kernel_size: 3 }"), "...num_output 0"},
+      {OneConvolution("kernel_size: 3 axis: 2"), "y: opaque 2x4x2x7(data); 56"},
+      {OneLayer("Deconvolution", "convolution_param { num_output: 2 kernel_size: 3 axis: 2 }"),
        "y: opaque 2x4x2x11(data); 56"},
   });
 }
 
 TEST(CaffeLayers, PoolingRoundsAsCaffeDoes) {
   ExpectReadings({
-      {Pool("kernel_size: 2 stride: 2"), "y: pooling 2x4x5x5(data); 0"},
-      {Pool("kernel_size: 2 stride: 2 ceil_mode: false"), "y: pooling 2x4x4x4(data); 0"},
-      {Pool("kernel_size: 2 stride: 2 round_mode: FLOOR"), "y: pooling 2x4x4x4(data); 0"},
-      {Pool("kernel_size: 2 round_mode: FLOOR ceil_mode: true"), "...round_mode and ceil_mode"},
+      {OnePooling("kernel_size: 2 stride: 2"), "y: pooling 2x4x5x5(data); 0"},
+      {OnePooling("kernel_size: 2 stride: 2 ceil_mode: false"), "y: pooling 2x4x4x4(data); 0"},
+      {OnePooling("kernel_size: 2 stride: 2 round_mode: FLOOR"), "y: pooling 2x4x4x4(data); 0"},
+      {OnePooling("kernel_size: 2 round_mode: FLOOR ceil_mode: true"),
+       "...round_mode and ceil_mode"},
       // A last window outside the image stays where there is no pad.
-      {Pool("kernel_size: 1 stride: 3 pad: 0"), "y: pooling 2x4x4x4(data); 0"},
-      {Pool("kernel_size: 2 stride: 3 pad: 1"), "y: pooling 2x4x4x4(data); 0"},
-      {Pool("kernel_size: 10 stride: 2"), "y: pooling 2x4x1x1(data); 0"},
-      {Pool("kernel_size: 12 stride: 2"), "...a window of 12 over an image of 9"},
-      {Pool("kernel_h: 2 kernel_w: 3 stride_h: 2 stride_w: 1"), "y: pooling 2x4x5x7(data); 0"},
-      {Pool("kernel_h: 2"), "...kernel_size, kernel_h and kernel_w"},
-      {Pool("kernel_size: 2 pad: 2"), "...pad 2 of a window of 2; expected a smaller one"},
-      {Pool("global_pooling: true kernel_size: 3"), "...global_pooling and a kernel"},
-      {Pool("global_pooling: true stride: 2"), "...global_pooling with a pad or stride"},
-      {Pool("pool: STOCHASTIC kernel_size: 2 stride: 2"), "y: opaque 2x4x5x5(data); 0"},
+      {OnePooling("kernel_size: 1 stride: 3 pad: 0"), "y: pooling 2x4x4x4(data); 0"},
+      {OnePooling("kernel_size: 2 stride: 3 pad: 1"), "y: pooling 2x4x4x4(data); 0"},
+      {OnePooling("kernel_size: 10 stride: 2"), "y: pooling 2x4x1x1(data); 0"},
+      {OnePooling("kernel_size: 12 stride: 2"), "...a window of 12 over an image of 9"},
+      {OnePooling("kernel_h: 2 kernel_w: 3 stride_h: 2 stride_w: 1"),
+       "y: pooling 2x4x5x7(data); 0"},
+      {OnePooling("kernel_h: 2"), "...kernel_size, kernel_h and kernel_w"},
+      {OnePooling("kernel_size: 2 pad: 2"), "...pad 2 of a window of 2; expected a smaller one"},
+      {OnePooling("global_pooling: true kernel_size: 3"), "...global_pooling and a kernel"},
+      {OnePooling("global_pooling: true stride: 2"), "...global_pooling with a pad or stride"},
+      {OnePooling("pool: STOCHASTIC kernel_size: 2 stride: 2"), "y: opaque 2x4x5x5(data); 0"},
   });
   const auto image = Import(
       "layer { name: 'i' type: 'Input' top: 'i' input_param { shape { dim: [1, 3, 56, 56] } } }" +
@@ -265,43 +271,47 @@ TEST(CaffeLayers, PoolingRoundsAsCaffeDoes) {
 
 TEST(CaffeLayers, AxesAreThoseOfTheFile) {
   ExpectReadings({
-      {Layer("InnerProduct", "inner_product_param { num_output: 10 }"),
+      {OneLayer("InnerProduct", "inner_product_param { num_output: 10 }"),
        "y: fully_connected 2x10x1x1(data); 3250"},
-      {Layer("InnerProduct", "inner_product_param { num_output: 10 axis: 3 }"),
+      {OneLayer("InnerProduct", "inner_product_param { num_output: 10 axis: 3 }"),
        "y: opaque 2x4x9x10(data); 100"},
-      {Layer("InnerProduct", "inner_product_param { num_output: 10 axis: -2 bias_term: false }"),
+      {OneLayer("InnerProduct", "inner_product_param { num_output: 10 axis: -2 bias_term: false }"),
        "y: opaque 2x4x1x10(data); 810"},
-      {Layer("InnerProduct", "inner_product_param { num_output: 10 axis: 4 }"),
+      {OneLayer("InnerProduct", "inner_product_param { num_output: 10 axis: 4 }"),
        "...axis 4 of a bottom of 4 axes; expected -4 to 3"},
-      {Layer("InnerProduct", "inner_product_param { num_output: 10 axis: 0 }"),
+      {OneLayer("InnerProduct", "inner_product_param { num_output: 10 axis: 0 }"),
        "...'InnerProduct' (node 'y': along axis 0, the batch)"},
-      {Layer("Softmax"), "y: softmax 2x4x9x9(data); 0"},
-      {Layer("Softmax", "softmax_param { axis: 2 }"), "y: opaque 2x4x9x9(data); 0"},
-      {Layer("LRN", "lrn_param { norm_region: WITHIN_CHANNEL }"), "y: opaque 2x4x9x9(data); 0"},
-      {Layer("LRN", "lrn_param { local_size: 4 }"), "...local_size 4; expected an odd number"},
-      {Layer("Flatten"), "y: flatten 2x324x1x1(data); 0"},
-      {Layer("Flatten", "flatten_param { axis: 2 }"), "y: reshape 2x4x1x81(data); 0"},
-      {Layer("Flatten", "flatten_param { end_axis: 2 }"), "y: reshape 2x36x1x9(data); 0"},
-      {Layer("Flatten", "flatten_param { axis: 0 }"), "..., which moves the batch"},
-      {Layer("Reshape", "reshape_param { shape { dim: [0, 2, -1, 9] } }"),
+      {OneLayer("Softmax"), "y: softmax 2x4x9x9(data); 0"},
+      {OneLayer("Softmax", "softmax_param { axis: 2 }"), "y: opaque 2x4x9x9(data); 0"},
+      {OneLayer("LRN", "lrn_param { norm_region: WITHIN_CHANNEL }"), "y: opaque 2x4x9x9(data); 0"},
+      {OneLayer("LRN", "lrn_param { local_size: 4 }"), "...local_size 4; expected an odd number"},
+      {OneLayer("Flatten"), "y: flatten 2x324x1x1(data); 0"},
+      {OneLayer("Flatten", "flatten_param { axis: 2 }"), "y: reshape 2x4x1x81(data); 0"},
+      {OneLayer("Flatten", "flatten_param { end_axis: 2 }"), "y: reshape 2x36x1x9(data); 0"},
+      {OneLayer("Flatten", "flatten_param { axis: 0 }"), "..., which moves the batch"},
+      {OneLayer("Reshape", "reshape_param { shape { dim: [0, 2, -1, 9] } }"),
        "y: reshape 2x2x18x9(data); 0"},
-      {Layer("Reshape", "reshape_param { shape { dim: [6, -1] } axis: 1 num_axes: 2 }"),
+      {OneLayer("Reshape", "reshape_param { shape { dim: [6, -1] } axis: 1 num_axes: 2 }"),
        "y: reshape 2x6x6x9(data); 0"},
-      {Layer("Reshape", "reshape_param { shape { dim: [0, 5, -1] } }"), "...as many numbers"},
-      {Layer("MVN"), "y: opaque 2x4x9x9(data); 0"},
-      {Layer("Tile", "tile_param { axis: 2 tiles: 3 }"), "y: opaque 2x4x27x9(data); 0"},
-      {Layer("Reduction", "reduction_param { axis: 2 }"), "y: opaque 2x4x1x1(data); 0"},
-      {Layer("PReLU"), "y: activation 2x4x9x9(data); 4"},
-      {Layer("PReLU", "prelu_param { channel_shared: true }"), "y: activation 2x4x9x9(data); 1"},
-      {Layer("Concat", "bottom: 'data' concat_param { axis: 3 }"),
+      {OneLayer("Reshape", "reshape_param { shape { dim: [0, 5, -1] } }"), "...as many numbers"},
+      {OneLayer("MVN"), "y: opaque 2x4x9x9(data); 0"},
+      {OneLayer("Tile", "tile_param { axis: 2 tiles: 3 }"), "y: opaque 2x4x27x9(data); 0"},
+      {OneLayer("Reduction", "reduction_param { axis: 2 }"), "y: opaque 2x4x1x1(data); 0"},
+      {OneLayer("Permute", "permute_param { order: [0, 2, 3, 1] }"), "y: opaque 2x9x9x4(data); 0"},
+      {OneLayer("Permute", "permute_param { order: [0, 2, 4] }"), "...expected each axis once"},
+      {OneLayer("Normalize", "norm_param { across_spatial: false channel_shared: false }"),
+       "y: opaque 2x4x9x9(data); 4"},
+      {OneLayer("PReLU"), "y: activation 2x4x9x9(data); 4"},
+      {OneLayer("PReLU", "prelu_param { channel_shared: true }"), "y: activation 2x4x9x9(data); 1"},
+      {OneLayer("Concat", "bottom: 'data' concat_param { axis: 3 }"),
        "y: concat 2x4x9x18(data, data); 0"},
-      {Layer("Concat", "bottom: 'data' concat_param { axis: 0 }"), "...along axis 0, the batch"},
+      {OneLayer("Concat", "bottom: 'data' concat_param { axis: 0 }"), "...along axis 0, the batch"},
       {"layer { name: 'y' type: 'Slice' bottom: 'data' top: 'p' top: 'q' "
        "slice_param { slice_point: 1 } }",
        "y: padding 2x1x9x9(data); y_1: padding 2x3x9x9(data); 0"},
       {"layer { name: 'y' type: 'Slice' bottom: 'data' top: 'p' top: 'q' slice_param { axis: 2 } }",
        "...0 slice_point of 9 for 2 tops"},
-      {Conv("kernel_size: 5") +
+      {OneConvolution("kernel_size: 5") +
            LayerText("c", "Crop", "data", "bottom: 'y' crop_param { axis: 1 offset: [1, 2, 3] }"),
        "y: convolution 2x2x5x5(data); c: padding 2x2x5x5(data); 202"},
   });
@@ -309,7 +319,7 @@ TEST(CaffeLayers, AxesAreThoseOfTheFile) {
 
 TEST(CaffeLayers, ScalesAndBiases) {
   const auto scale = [](const std::string& more) {
-    return Layer("Scale", "scale_param { " + more + " }");
+    return OneLayer("Scale", "scale_param { " + more + " }");
   };
   const std::string flat =
       LayerText("f", "Pooling", "data", "pooling_param { global_pooling: true }") +
@@ -322,19 +332,21 @@ TEST(CaffeLayers, ScalesAndBiases) {
       {scale("num_axes: 0"), "y: scale 2x4x9x9(data); 1"},
       {scale("axis: 0"), "...axis 0: parameters of each image"},
       {scale("axis: 2 num_axes: 3"), "...num_axes 3 from axis 2 of 2x4x9x9 on"},
-      {Layer("Bias", "bias_param { num_axes: 3 }"), "y: opaque 2x4x9x9(data); 324"},
-      {flat + Layer("Scale", "bottom: 'g' scale_param { axis: 0 }"),
+      {OneLayer("Bias", "bias_param { num_axes: 3 }"), "y: opaque 2x4x9x9(data); 324"},
+      {flat + OneLayer("Scale", "bottom: 'g' scale_param { axis: 0 }"),
        both + "y: multiply 2x4x9x9(data, g); 0"},
-      {flat + Layer("Bias", "bottom: 'g' bias_param { axis: 0 }"),
+      {flat + OneLayer("Bias", "bottom: 'g' bias_param { axis: 0 }"),
        both + "y: opaque 2x4x9x9(data, g); 0"},
-      {Layer("Bias", "bottom: 'data' bias_param { axis: 0 }"), "y: add 2x4x9x9(data, data); 0"},
-      {flat + Layer("Scale", "bottom: 'g'"), "...a second bottom of 2x4 from axis 1 of 2x4x9x9 on"},
-      {flat + Layer("Scale", "bottom: 'g' scale_param { axis: 0 bias_term: true }"),
+      {OneLayer("Bias", "bottom: 'data' bias_param { axis: 0 }"), "y: add 2x4x9x9(data, data); 0"},
+      {flat + OneLayer("Scale", "bottom: 'g'"),
+       "...a second bottom of 2x4 from axis 1 of 2x4x9x9 on"},
+      {flat + OneLayer("Scale", "bottom: 'g' scale_param { axis: 0 bias_term: true }"),
        "...bias_term of a scale that is a bottom"},
-      {Layer("Eltwise", "bottom: 'data' eltwise_param { operation: MAX }"),
+      {OneLayer("Eltwise", "bottom: 'data' eltwise_param { operation: MAX }"),
        "y: opaque 2x4x9x9(data, data); 0"},
-      {Layer("Eltwise", "bottom: 'data' eltwise_param { coeff: 1 }"), "...1 coeff; expected none"},
-      {flat + Layer("Eltwise", "bottom: 'g'"), "...bottoms of 2x4x9x9 and 2x4"},
+      {OneLayer("Eltwise", "bottom: 'data' eltwise_param { coeff: 1 }"),
+       "...1 coeff; expected none"},
+      {flat + OneLayer("Eltwise", "bottom: 'g'"), "...bottoms of 2x4x9x9 and 2x4"},
   });
 }
 
@@ -399,7 +411,7 @@ TEST(CaffeParameters, LayersOfOneNameShareThem) {
 
 TEST(CaffeNets, TheStateSaysWhichLayersRun) {
   const auto runs = [](const std::string& state, const std::string& rules) {
-    const auto graph = Import(state + Layer("ReLU") + LayerText("z", "TanH", "data", rules));
+    const auto graph = Import(state + OneLayer("ReLU") + LayerText("z", "TanH", "data", rules));
     return graph.ok() ? Listing(*graph).size() == 3 : false;
   };
   EXPECT_FALSE(runs("", "include { phase: TEST }"));
@@ -411,8 +423,8 @@ TEST(CaffeNets, TheStateSaysWhichLayersRun) {
   EXPECT_TRUE(runs("state { level: 3 stage: 'big' }", "include { min_level: 1 stage: 'big' }"));
   EXPECT_FALSE(runs("state { level: 3 }", "include { max_level: 2 }"));
   ExpectReadings({
-      {Layer("ReLU", "include { } exclude { }"), "...include and exclude; expected one of them"},
-      {Layer("ReLU", "include { phase: TEST }") + LayerText("z", "ReLU", "y"),
+      {OneLayer("ReLU", "include { } exclude { }"), "...include and exclude; expected one of them"},
+      {OneLayer("ReLU", "include { phase: TEST }") + LayerText("z", "ReLU", "y"),
        "node 'z': bottom 'y'; expected the top of a layer before it: layer 'y' has it, and does "
        "not "
        "run in phase TRAIN without stages"},
@@ -439,25 +451,27 @@ TEST(CaffeNets, LossesMakeTheirTops) {
 
 TEST(CaffeRefusal, WhatCaffeRefuses) {
   ExpectReadings({
-      {Conv("kernel_size: 3 padding: 1"),
+      {OneConvolution("kernel_size: 3 padding: 1"),
        "node 'y': line 1: 'convolution_param' has no field 'padding'"},
-      {Conv("kernel_size: 3 bias_terms: true"), "...'bias_terms'; did you mean bias_term?"},
-      {Conv("kernel_size: 3 num_output: 3"), "...num_output: twice; expected it once"},
-      {Conv("kernel_size: -3"), "...kernel_size: '-3'; expected a whole number from 0"},
-      {Conv("kernel_size: 3 bias_term: maybe"), "...bias_term: 'maybe'; expected true or false"},
-      {Pool("pool: MIDDLE"), "...pool: 'MIDDLE'; expected one of MAX AVE STOCHASTIC"},
-      {Layer("ReLU", "blobs { }"), "...blobs: weights in a text are not read"},
-      {Layer("ReLU", "relu_param: 3"), "...relu_param: '3'; expected a message"},
-      {"base_lr: 0.1" + Layer("ReLU"), "line 1: a network has no field 'base_lr'"},
-      {Layer("ReLU") + LayerText("z", "ReLU", "data", "top: 'x'"), "...2 tops; expected 1"},
-      {Layer("ReLU") + "layer { name: 'z' type: 'TanH' bottom: 'data' top: 'y' }",
+      {OneConvolution("kernel_size: 3 bias_terms: true"),
+       "...'bias_terms'; did you mean bias_term?"},
+      {OneConvolution("kernel_size: 3 num_output: 3"), "...num_output: twice; expected it once"},
+      {OneConvolution("kernel_size: -3"), "...kernel_size: '-3'; expected a whole number from 0"},
+      {OneConvolution("kernel_size: 3 bias_term: maybe"),
+       "...bias_term: 'maybe'; expected true or false"},
+      {OnePooling("pool: MIDDLE"), "...pool: 'MIDDLE'; expected one of MAX AVE STOCHASTIC"},
+      {OneLayer("ReLU", "blobs { }"), "...blobs: weights in a text are not read"},
+      {OneLayer("ReLU", "relu_param: 3"), "...relu_param: '3'; expected a message"},
+      {"base_lr: 0.1" + OneLayer("ReLU"), "line 1: a network has no field 'base_lr'"},
+      {OneLayer("ReLU") + LayerText("z", "ReLU", "data", "top: 'x'"), "...2 tops; expected 1"},
+      {OneLayer("ReLU") + "layer { name: 'z' type: 'TanH' bottom: 'data' top: 'y' }",
        "...top 'y' is the top of a layer before it, too; expected one layer"},
       {"layer { name: 'z' type: 'Pooling' bottom: 'data' top: 'data' "
        "pooling_param { kernel_size: 2 } }",
        "...top 'data' overwrites a bottom of other extents; expected another top"},
-      {Layer("ReLU", "loss_weight: 1 loss_weight: 1"), "...2 loss_weight for 1 tops"},
-      {Layer("ReLU", "propagate_down: true propagate_down: true"), "...2 propagate_down"},
-      {"layers { name: 'v' type: RELU bottom: 'data' top: 'v' }" + Layer("ReLU"),
+      {OneLayer("ReLU", "loss_weight: 1 loss_weight: 1"), "...2 loss_weight for 1 tops"},
+      {OneLayer("ReLU", "propagate_down: true propagate_down: true"), "...2 propagate_down"},
+      {"layers { name: 'v' type: RELU bottom: 'data' top: 'v' }" + OneLayer("ReLU"),
        "layer and layers; expected one syntax"},
       {"layer { name: 'i' type: 'Input' top: 'i' input_param { shape { dim: [-1, 3, 8, 8] } } }",
        "...extent -1 of its input; expected 1 or more"},
@@ -465,12 +479,12 @@ TEST(CaffeRefusal, WhatCaffeRefuses) {
 }
 
 TEST(CaffeRefusal, UnknownLayersAreListedTogether) {
-  const std::string layers = LayerText("n", "Normalize", "data") + LayerText("p", "PriorBox", "n") +
-                             LayerText("q", "PriorBox", "p") +
+  const std::string layers = LayerText("n", "Warp", "data") + LayerText("p", "Interp", "n") +
+                             LayerText("q", "Interp", "p") +
                              LayerText("c", "Concat", "q", "bottom: 'p' concat_param { axis: 0 }");
   EXPECT_EQ(Import(layers).message(),
             "net.prototxt: unsupported operators: 'Concat' (node 'c': along axis 0, the batch); "
-            "'Normalize' (node 'n'); 'PriorBox' (node 'p' and 1 more)");
+            "'Interp' (node 'p' and 1 more); 'Warp' (node 'n')");
   const auto passed = Import(layers + LayerText("r", "ReLU", "c"), {.pass_through = true});
   ASSERT_TRUE(passed.ok()) << passed.message();
   EXPECT_THAT(Listing(*passed),
