@@ -49,6 +49,15 @@ Status ImportedGraph::Fault(const std::string& node, const std::string& what) co
   return Status::Error(file_ + ": node " + Quoted(node) + ": " + what);
 }
 
+Status ImportedGraph::Restate(NodeId id, const Operator& op) {
+  Node& node = nodes_[static_cast<size_t>(id)];
+  std::vector<Shape> shapes;
+  for (const NodeId input : node.inputs) shapes.push_back(ShapeOf(input));
+  UCUDNN_ASSIGN_OR_RETURN(shapes_[static_cast<size_t>(id)], OutputShape(op, shapes, 1));
+  node.op = op;
+  return Status::Ok();
+}
+
 void ImportedGraph::AddParameters(NodeId id, const std::vector<Parameter>& parameters) {
   std::vector<Parameter>& own = nodes_[static_cast<size_t>(id)].parameters;
   own.insert(own.end(), parameters.begin(), parameters.end());
@@ -112,8 +121,8 @@ void ImportedGraph::SplitFusedLinears(const std::vector<NodeId>& outputs) {
   }
 }
 
-Result<Graph> ImportedGraph::Finish(const std::string& name,
-                                    const std::vector<NodeId>& outputs) const {
+Result<Graph> ImportedGraph::Finish(const std::string& name, const std::vector<NodeId>& outputs,
+                                    std::vector<NodeId>* positions) const {
   if (!unsupported_.empty() && !options_.pass_through) return UnsupportedFault();
   std::vector<bool> needed(nodes_.size(), outputs.empty());
   for (const NodeId output : outputs) needed[static_cast<size_t>(output)] = true;
@@ -124,14 +133,18 @@ Result<Graph> ImportedGraph::Finish(const std::string& name,
     }
   }
   GraphBuilder builder(file_);
-  std::vector<NodeId> ids(nodes_.size());
+  std::vector<NodeId> ids(nodes_.size(), -1);
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const Node& node = nodes_[i];
-    if (!needed[i] || (std::holds_alternative<Input>(node.op) && uses_[i] == 0)) continue;
+    const bool is_output =
+        std::find(outputs.begin(), outputs.end(), static_cast<NodeId>(i)) != outputs.end();
+    const bool is_idle = std::holds_alternative<Input>(node.op) && uses_[i] == 0 && !is_output;
+    if (!needed[i] || is_idle) continue;
     std::vector<NodeId> inputs;
     for (const NodeId input : node.inputs) inputs.push_back(ids[static_cast<size_t>(input)]);
     ids[i] = builder.Add(node.name, node.op, inputs, node.parameters);
   }
+  if (positions != nullptr) *positions = ids;
   UCUDNN_ASSIGN_OR_RETURN(Graph graph, builder.Build());
   UCUDNN_RETURN_IF_ERROR(CheckConnected(graph));
   graph.name = name;

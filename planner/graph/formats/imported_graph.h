@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "planner/graph/formats/view.h"
 #include "planner/graph/graph.h"
 #include "planner/graph/shapes.h"
 
@@ -24,6 +25,13 @@ struct ImportOptions {
   // c, d, h, w. Empty: the file says them.
   std::vector<int32_t> input;
 };
+
+// A tensor of a file: a node of the graph, and its axes as digits of the node's axes.
+struct ImportedTensor {
+  NodeId node = 0;
+  View view;
+};
+using ImportedTensors = std::map<std::string, ImportedTensor>;
 
 class ImportedGraph {
  public:
@@ -41,6 +49,9 @@ class ImportedGraph {
   Operator& OperatorOf(NodeId id) { return nodes_[static_cast<size_t>(id)].op; }
   const Node& NodeOf(NodeId id) const { return nodes_[static_cast<size_t>(id)]; }
   int Uses(NodeId id) const { return uses_[static_cast<size_t>(id)]; }
+  // Another operator for a node that no other reads yet.
+  Status Restate(NodeId id, const Operator& op);
+  NodeId Nodes() const { return static_cast<NodeId>(nodes_.size()); }
   void AddParameters(NodeId id, const std::vector<Parameter>& parameters);
   // Leaves a node out that no other reads.
   void DropIfUnused(NodeId id);
@@ -60,7 +71,9 @@ class ImportedGraph {
   // The graph, called `name`, without inputs that nothing uses and without nodes that none of
   // `outputs` needs; where these are empty, all nodes are needed. Refused: unsupported operators,
   // unless they pass through; no layer at all; parts that are not connected.
-  Result<Graph> Finish(const std::string& name, const std::vector<NodeId>& outputs = {}) const;
+  // `ids`, where asked for, holds the position of each node in the graph; -1: it is not there.
+  Result<Graph> Finish(const std::string& name, const std::vector<NodeId>& outputs = {},
+                       std::vector<NodeId>* ids = nullptr) const;
 
  private:
   std::vector<std::string> UnsupportedTexts() const;

@@ -36,7 +36,7 @@ Result<int32_t> Narrow(int64_t number, const std::string& what) {
   return static_cast<int32_t>(number);
 }
 
-Result<Graph> OnnxImporter::Import(const onnx::ModelProto& model) {
+Result<Graph> OnnxImporter::Import(const onnx::ModelProto& model, ImportedTensors* tensors) {
   const onnx::GraphProto& graph = model.graph();
   opset_ = kNewestOpset;
   for (const onnx::OperatorSetIdProto& set : model.opset_import()) {
@@ -46,6 +46,7 @@ Result<Graph> OnnxImporter::Import(const onnx::ModelProto& model) {
   FindLayouts(graph);
   for (const onnx::NodeProto& node : graph.node()) {
     node_ = &node;
+    first_node_ = graph_.Nodes();
     if (const Status added = AddNode(); !added.ok()) {
       return graph_.Fault(node.name().empty() ? FirstOutput() : node.name(), added.message());
     }
@@ -64,7 +65,15 @@ Result<Graph> OnnxImporter::Import(const onnx::ModelProto& model) {
     outputs.push_back(found->second.node);
   }
   graph_.SplitFusedLinears(outputs);
-  return graph_.Finish(std::filesystem::path(file_).stem().string(), outputs);
+  std::vector<NodeId> ids;
+  UCUDNN_ASSIGN_OR_RETURN(
+      Graph made, graph_.Finish(std::filesystem::path(file_).stem().string(), outputs, &ids));
+  for (const auto& [name, tensor] : tensors_) {
+    const NodeId node = ids[static_cast<size_t>(tensor.node)];
+    if (tensors != nullptr && tensor.scores < 0 && node >= 0)
+      (*tensors)[name] = {node, tensor.view};
+  }
+  return made;
 }
 
 void OnnxImporter::ReadNames(const onnx::GraphProto& graph) {
@@ -162,6 +171,12 @@ bool OnnxImporter::Fold() {
   for (int output = 0; output < node_->output_size(); ++output) {
     OnnxConstant& constant = folded[static_cast<size_t>(output)];
     if (constant.tensor < 0) constant.tensor = next_tensor_++;
+    // Copies for each image are no numbers of their own.
+    const bool copies = node_->op_type() == "Expand" || node_->op_type() == "Tile";
+    if (copies && batch_ > 1 && !constant.dims.empty() && constant.dims[0] == batch_ &&
+        inputs[0]->numbers < constant.numbers) {
+      constant.numbers /= batch_;
+    }
     constants_[node_->output(output)] = std::move(constant);
   }
   return true;
@@ -449,7 +464,12 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Changed(
     if (MixesImages(digits)) return {std::nullopt};
     mixed.insert(mixed.end(), digits.begin(), digits.end());
     Digits made;
-    Digit whole = {ViewAxis::kChannel, extent, 0};
+    // A new axis is that of an image at this place, where the node has none there yet.
+    const ViewAxis place = axis < 1 || view.size() > kNodeAxes || axis + kNodeAxes < view.size() + 2
+                               ? ViewAxis::kChannel
+                               : static_cast<ViewAxis>(kNodeAxes - view.size() + axis);
+    const bool is_free = ExtentsOf(tensor)[static_cast<size_t>(place)] == 1;
+    Digit whole = {is_free ? place : ViewAxis::kChannel, extent, 0};
     for (const Digit& digit : digits) {
       if (digit.axis == ViewAxis::kBatch) {
         made.push_back(digit);
@@ -504,13 +524,13 @@ Status OnnxImporter::AddShape() {
 }
 
 Result<Graph> ImportOnnx(const std::string& model, const std::string& file,
-                         const ImportOptions& options) {
+                         const ImportOptions& options, ImportedTensors* tensors) {
   onnx::ModelProto proto;
   // Protocol buffers end at 2 GiB; larger models keep their weights in files of their own.
   if (model.size() > std::numeric_limits<int32_t>::max() || !proto.ParseFromString(model)) {
     return Status::Error(file + ": no ONNX model; expected protocol buffers of at most 2 GiB");
   }
-  return OnnxImporter(file, options).Import(proto);
+  return OnnxImporter(file, options).Import(proto, tensors);
 }
 
 }  // namespace ucudnn::planner

@@ -311,6 +311,19 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Sliced(const OnnxTensor& tensor,
     Padding padding;
     UCUDNN_RETURN_IF_ERROR(AddEdges(outer.axis, -first * outer.stride,
                                     -(outer.size - first - left) * outer.stride, padding));
+    // Cuts of several axes are one node.
+    if (tensor.node >= first_node_ && tensor.is_sole) {
+      if (const auto* cut = std::get_if<Padding>(&graph_.NodeOf(tensor.node).op)) {
+        for (size_t spatial = 0; spatial < kMaxSpatial; ++spatial) {
+          padding.before[spatial] += cut->before[spatial];
+          padding.after[spatial] += cut->after[spatial];
+        }
+        padding.channels_before += cut->channels_before;
+        padding.channels_after += cut->channels_after;
+        UCUDNN_RETURN_IF_ERROR(graph_.Restate(tensor.node, padding));
+        return {OnnxTensor{tensor.node, std::move(view), true}};
+      }
+    }
     UCUDNN_ASSIGN_OR_RETURN(const NodeId node, AddOperator(padding, {tensor.node}, {}, output));
     return {OnnxTensor{node, std::move(view), true}};
   }
@@ -397,8 +410,28 @@ Status OnnxImporter::AddSplit() {
   return Status::Ok();
 }
 
+// Rows of a table: each index becomes as many numbers.
+Status OnnxImporter::AddLookup(const OnnxConstant& table) {
+  if (!table.is_known) return Refuse("of a constant whose shape no rule gives");
+  UCUDNN_ASSIGN_OR_RETURN(const OnnxTensor tensor, TensorInput(1));
+  const auto axis = AxisOf(Attributes().Number("axis", 0), table.dims.size());
+  if (!axis) return Status::Error("no such axis; expected one it has");
+  OnnxTensor indices = tensor;
+  std::map<size_t, int64_t> grown;
+  const auto add_axis = [&](size_t at, int64_t extent) {
+    indices.view.insert(indices.view.begin() + static_cast<std::ptrdiff_t>(at), Digits());
+    grown[at] = extent;
+  };
+  for (size_t at = 0; at < *axis; ++at) add_axis(at, table.dims[at]);
+  for (size_t at = *axis + 1; at < table.dims.size(); ++at) {
+    add_axis(indices.view.size(), table.dims[at]);
+  }
+  if (grown.empty()) return Append(Activation{ActivationKind::kOther}, indices, Trained(table));
+  return AddChanged(indices, grown, 0, Trained(table));
+}
+
 Status OnnxImporter::AddGather() {
-  if (ConstantInput(0) != nullptr) return Refuse("by computed indices");
+  if (ConstantInput(0) != nullptr) return AddLookup(*ConstantInput(0));
   UCUDNN_ASSIGN_OR_RETURN(const OnnxTensor tensor, TensorInput(0));
   const OnnxConstant* indices = ConstantInput(1);
   const auto axis = AxisOf(Attributes().Number("axis", 0), tensor.view.size());
@@ -488,7 +521,7 @@ Status OnnxImporter::AddConcat() {
   if (const auto rolled = parts.size() == constants.size() ? Rolled(parts, *axis) : std::nullopt) {
     return Give(*rolled);
   }
-  if (Holds(parts.front().view[*axis], ViewAxis::kBatch)) return RefuseMixedImages();
+  if (MixesImages(parts.front().view[*axis])) return RefuseMixedImages();
   // The other axes of all parts as those of the first; then each part is whole along one axis.
   std::optional<ViewAxis> label;
   bool is_followed = true;

@@ -101,7 +101,8 @@ OnnxConstant Picked(const OnnxConstant& from, const Sizes& dims, Place place) {
   picked.tensor = -1;
   picked = Bounded(picked);
   if (!picked.is_known) return picked;
-  picked.numbers = std::min(from.numbers, picked.Elements());
+  picked.numbers = picked.Elements();
+  picked.repeated = from.repeated || (from.Elements() == 1 && from.values && picked.numbers > 1);
   if (!from.values || picked.Elements() > kMostValues) return picked;
   picked.values.emplace();
   const Sizes strides = StridesOf(from.dims);
@@ -354,8 +355,8 @@ Folded FoldExpand(const Folding& folding) {
   const bool one = from.values && from.values->size() == 1;
   made.repeated = from.repeated || (one && Product(*dims) != 1);
   made = Bounded(made);
-  // A single number of which nothing is known may be one that is trained for each element.
-  if (from.Elements() == 1 && !made.repeated) made.numbers = made.Elements();
+  if (made.is_known) made.numbers = made.Elements();
+  if (made.dims != from.dims) made.tensor = -1;
   if (made.is_known && made.Elements() <= kMostValues) made.values = Spread(from, *dims);
   return One(made);
 }

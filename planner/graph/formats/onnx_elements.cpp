@@ -91,7 +91,7 @@ Status OnnxImporter::AddElementwise() {
     if (tensor.scores < 0) continue;
     UCUDNN_ASSIGN_OR_RETURN(tensor, NodeOfScores(tensor));
   }
-  if (tensors.size() > 1) return AddOfTensors(std::move(tensors));
+  if (tensors.size() > 1) return AddOfTensors(type, std::move(tensors), Constants());
   UCUDNN_ASSIGN_OR_RETURN(const auto grown, Grown(tensors.front(), extents));
   if (!grown) return RefuseMixedImages();
   if (node_->input_size() == 1) return Give(*grown);
@@ -148,6 +148,8 @@ bool OnnxImporter::IsGateOf(const OnnxTensor& gate, const OnnxTensor& input) {
       graph_.NodeOf(gate.node).inputs.front() != input.node || gate.view != input.view) {
     return false;
   }
+  // Nobody else reads what the gate was before.
+  std::erase_if(tensors_, [&](const auto& named) { return named.second.node == gate.node; });
   switch (activation->kind) {
     case ActivationKind::kSigmoid:
       activation->kind = ActivationKind::kSwish;
@@ -239,12 +241,12 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Conformed(const OnnxTensor& tens
   return {OnnxTensor{node, std::move(left.view), false}};
 }
 
-Status OnnxImporter::AddOfTensors(std::vector<OnnxTensor> tensors) {
-  const std::string& type = node_->op_type();
+Status OnnxImporter::AddOfTensors(const std::string& type, std::vector<OnnxTensor> tensors,
+                                  const std::vector<const OnnxConstant*>& constants) {
   std::vector<int64_t> extents;
   std::vector<Parameter> parameters;
   for (const OnnxTensor& tensor : tensors) extents = *Broadcast(extents, Extents(tensor.view));
-  for (const OnnxConstant* constant : Constants()) {
+  for (const OnnxConstant* constant : constants) {
     if (constant == nullptr) continue;
     extents = *Broadcast(extents, constant->dims);
     for (Parameter parameter : Trained(*constant)) parameters.push_back(parameter);

@@ -3,7 +3,7 @@
 // computes element by element or over some axes), onnx_axes.cpp (what moves axes and edges) and
 // onnx_products.cpp (matrix products and attentions).
 //
-// A tensor is a node and a view of it (onnx_view.h). An operator asks for the view it can follow:
+// A tensor is a node and a view of it (view.h). An operator asks for the view it can follow:
 // an image in the graph's own axes, whole channels in the last axis, and so on. Where it cannot
 // follow, it becomes an Opaque operator that is divided along the images; where not even these stay
 // apart, it is refused.
@@ -19,7 +19,7 @@
 #include "planner/graph/formats/imported_graph.h"
 #include "planner/graph/formats/onnx_attributes.h"
 #include "planner/graph/formats/onnx_constants.h"
-#include "planner/graph/formats/onnx_view.h"
+#include "planner/graph/formats/view.h"
 
 namespace ucudnn::planner {
 
@@ -40,9 +40,6 @@ struct OnnxScores {
   bool is_weight = false;             // a softmax over the keys was taken
 };
 
-// What the tests look at beside the graph: which node each tensor of the file is, in which axes.
-using OnnxTensors = std::map<std::string, OnnxTensor>;
-
 // An error names `what` where a number of the file has more than 32 bits.
 Result<int32_t> Narrow(int64_t number, const std::string& what);
 
@@ -51,10 +48,7 @@ class OnnxImporter {
   OnnxImporter(const std::string& file, const ImportOptions& options)
       : file_(file), options_(options), graph_(file, options) {}
 
-  Result<Graph> Import(const onnx::ModelProto& model);
-  const OnnxTensors& tensors() const { return tensors_; }
-  // The images of one mini-batch in the file.
-  int64_t batch() const { return batch_; }
+  Result<Graph> Import(const onnx::ModelProto& model, ImportedTensors* tensors);
 
  private:
   using Member = Status (OnnxImporter::*)();
@@ -161,7 +155,8 @@ class OnnxImporter {
   Status AddActivation();
   Status AddElementwise();
   Status AddWithConstants(const OnnxTensor& tensor);
-  Status AddOfTensors(std::vector<OnnxTensor> tensors);
+  Status AddOfTensors(const std::string& type, std::vector<OnnxTensor> tensors,
+                      const std::vector<const OnnxConstant*>& constants);
   // The layer's bias, where the constant is one number a channel and nobody else reads the layer.
   bool CompletesLayer(const OnnxTensor& tensor, const OnnxConstant& constant,
                       const std::vector<Parameter>& parameters);
@@ -192,6 +187,7 @@ class OnnxImporter {
   Status AddSlice();
   Status AddSplit();
   Status AddGather();
+  Status AddLookup(const OnnxConstant& table);
   Status AddConcat();
   // A range of an axis, as a node that cuts the rest off; nothing where the images are in the axis
   // or it is no range of one digit.
@@ -208,6 +204,8 @@ class OnnxImporter {
   // tensor x weights over the last axis; `transposed` weights have the outputs first.
   Status AddLinear(OnnxTensor tensor, const OnnxConstant& weights, bool transposed, bool bias,
                    std::vector<Parameter> parameters, bool swaps_axes);
+  // A product with a matrix for each of the leading axes.
+  Status AddMatrices(OnnxTensor tensor, const OnnxConstant& matrices, bool is_first);
   Status AddProductOfTensors(const OnnxTensor& a, const OnnxTensor& b);
   bool AreScores(const OnnxTensor& a, const OnnxTensor& b) const;
   Status GiveScores(const OnnxTensor& a, const OnnxTensor& b);
@@ -223,10 +221,11 @@ class OnnxImporter {
   std::set<std::string> channels_first_;  // of inputs_ with three axes
   std::map<std::string, int> readers_;    // nodes and graph outputs, by tensor
   std::map<std::string, OnnxConstant> constants_;
-  OnnxTensors tensors_;
+  std::map<std::string, OnnxTensor> tensors_;
   std::vector<OnnxScores> scores_;
   int next_tensor_ = 0;
   const onnx::NodeProto* node_ = nullptr;  // being added
+  NodeId first_node_ = 0;                  // of the graph that it may have added
 };
 
 }  // namespace ucudnn::planner

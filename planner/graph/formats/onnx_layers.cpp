@@ -217,11 +217,25 @@ Status OnnxImporter::AddPooling() {
   UCUDNN_ASSIGN_OR_RETURN(pooling.window, ReadSpatial(Attributes().Numbers("kernel_shape"), 0, rank,
                                                       1, "kernel_shape"));
   UCUDNN_ASSIGN_OR_RETURN(const Sliding sliding, ReadSliding(*image, pooling.window));
-  if (sliding.dilation != Spatial{1, 1, 1}) return Refuse("of a dilated window");
   pooling.stride = sliding.stride;
   pooling.pad = sliding.pad;
   UCUDNN_ASSIGN_OR_RETURN(pooling.extra_pad, Difference(sliding.end_pad, sliding.pad));
   pooling.round_up = Attributes().Number("ceil_mode", 0) != 0;
+  if (sliding.dilation != Spatial{1, 1, 1}) {
+    // A window with gaps is as long as one without.
+    for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+      UCUDNN_ASSIGN_OR_RETURN(
+          pooling.window[axis],
+          Narrow((int64_t{pooling.window[axis]} - 1) * sliding.dilation[axis] + 1, "a window"));
+    }
+    UCUDNN_ASSIGN_OR_RETURN(const Shape shape,
+                            OutputShape(pooling, {graph_.ShapeOf(image->node)}, 1));
+    std::map<size_t, int64_t> changed;
+    for (size_t axis = 2; axis < rank; ++axis) {
+      changed[axis] = shape.extents[kMaxSpatial - rank + axis];
+    }
+    return AddChanged(*image, changed);
+  }
   UCUDNN_ASSIGN_OR_RETURN(const NodeId node, AddOperator(pooling, {image->node}));
   return GiveNode(node, PlainView(ExtentsOf({node, {}}), rank));
 }

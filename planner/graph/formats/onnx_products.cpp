@@ -90,7 +90,7 @@ Status OnnxImporter::AddGemm() {
   product.is_sole = false;
   if (added == nullptr) {
     UCUDNN_ASSIGN_OR_RETURN(const OnnxTensor sum, TensorInput(2));
-    return AddOfTensors({product, sum});
+    return AddOfTensors("Add", {product, sum}, {});
   }
   if (!Broadcast(Extents(product.view), added->dims)) {
     return Status::Error("a bias whose extents do not meet; expected equal ones or 1");
@@ -117,11 +117,34 @@ Status OnnxImporter::AddMatMul() {
          matrix.dims.size() <= tensor.view.size()) {
     matrix.dims.erase(matrix.dims.begin());
   }
-  if (matrix.dims.size() != 2 || tensor.view.size() < 2) {
-    return Refuse("of a constant of " + std::to_string(matrix.dims.size()) + " axes");
-  }
+  if (matrix.dims.size() < 2 || tensor.view.size() < 2) return Refuse("of a vector");
+  if (matrix.dims.size() > 2) return AddMatrices(tensor, matrix, second == nullptr);
   return AddLinear(tensor, matrix, second == nullptr, false, std::move(parameters),
                    second == nullptr);
+}
+
+Status OnnxImporter::AddMatrices(OnnxTensor tensor, const OnnxConstant& matrices, bool is_first) {
+  std::vector<int64_t> dims = matrices.dims;
+  if (is_first) {
+    std::iter_swap(tensor.view.end() - 1, tensor.view.end() - 2);
+    std::iter_swap(dims.end() - 1, dims.end() - 2);
+  }
+  const std::vector<int64_t> own = Extents(tensor.view);
+  const int64_t outputs = dims.back();
+  auto extents = Broadcast({own.begin(), own.end() - 2}, {dims.begin(), dims.end() - 2});
+  if (!extents || dims[dims.size() - 2] != own.back()) {
+    return Status::Error("matrices whose extents do not meet; expected as many features");
+  }
+  extents->insert(extents->end(), own.end() - 2, own.end());
+  UCUDNN_ASSIGN_OR_RETURN(const auto grown, Grown(tensor, *extents));
+  if (!grown) return RefuseMixedImages();
+  double operations = 2.0 * static_cast<double>(outputs) / static_cast<double>(batch_);
+  for (const int64_t extent : *extents) operations *= static_cast<double>(extent);
+  UCUDNN_ASSIGN_OR_RETURN(auto made, Changed("MatMul", *grown, {{extents->size() - 1, outputs}}, {},
+                                             operations, Trained(matrices)));
+  if (!made) return RefuseMixedImages();
+  if (is_first) std::iter_swap(made->view.end() - 1, made->view.end() - 2);
+  return Give(*made);
 }
 
 Status OnnxImporter::AddLinear(OnnxTensor tensor, const OnnxConstant& weights, bool transposed,

@@ -91,6 +91,8 @@ def refusal(error, features, may_refuse):
     def is_named(feature):
         return any(re.search(rf"\b{re.escape(word)}\b", error) for word in {feature, feature.split(".")[-1].split("=")[-1]})
 
+    if "are not connected; expected one network" in error:
+        return "parts that are not connected"
     for feature in sorted(features & set(may_refuse)):
         if is_named(feature):
             return feature

@@ -244,6 +244,10 @@ def _resize(opset, attributes, *arrays):
     return list(load_op("", "Resize", opset)(node, parameters).run(*arrays))
 
 
+def _global_max_pool(_, attributes, x):
+    return [x.max(axis=tuple(range(2, x.ndim)), keepdims=True)]
+
+
 def _dropout(_, attributes, x, *ignored):
     return [x, numpy.ones(x.shape, bool)]
 
@@ -251,4 +255,4 @@ def _dropout(_, attributes, x, *ignored):
 OWN = {"Conv": _conv, "ConvTranspose": _conv_transpose, "MaxPool": _max_pool, "AveragePool": _average_pool,
        "BatchNormalization": _batch_normalization, "LRN": _lrn, "GroupNormalization": _group_normalization,
        "Softmax": functools.partial(_softmax, False), "LogSoftmax": functools.partial(_softmax, True), "Pad": _pad,
-       "Upsample": _early_resize, "Resize": _resize, "Dropout": _dropout}
+       "Upsample": _early_resize, "Resize": _resize, "Dropout": _dropout, "GlobalMaxPool": _global_max_pool}

@@ -1,4 +1,4 @@
-#include "planner/graph/formats/onnx_view.h"
+#include "planner/graph/formats/view.h"
 
 #include <algorithm>
 #include <limits>
