@@ -132,6 +132,7 @@ Result<Shape> Padded(const Shape& input, const Padding& padding) {
                          " channels; expected 1 to 2147483647 of them");
   }
   out.c = static_cast<int32_t>(channels);
+  if (out.extents[0] > 1) out.spatial_rank = 3;
   return out;
 }
 
@@ -226,6 +227,7 @@ Result<Shape> Joined(const std::vector<Shape>& inputs, ConcatAxis axis) {
   int64_t extent = 0;
   for (const Shape& input : inputs) {
     Shape rest = input;
+    rest.spatial_rank = out.spatial_rank;
     extent += JoinedExtent(rest, axis);
     JoinedExtent(rest, axis) = JoinedExtent(out, axis);
     if (!(rest == out)) {
@@ -235,6 +237,7 @@ Result<Shape> Joined(const std::vector<Shape>& inputs, ConcatAxis axis) {
   }
   if (extent > kLargest) return Status::Error("joins more than 2147483647 elements of an axis");
   JoinedExtent(out, axis) = static_cast<int32_t>(extent);
+  if (out.extents[0] > 1) out.spatial_rank = 3;
   return out;
 }
 

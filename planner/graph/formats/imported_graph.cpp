@@ -68,6 +68,18 @@ void ImportedGraph::DropIfUnused(NodeId id) {
   for (const NodeId input : NodeOf(id).inputs) --uses_[static_cast<size_t>(input)];
 }
 
+std::vector<bool> ImportedGraph::NeededFor(const std::vector<NodeId>& outputs) const {
+  std::vector<bool> needed(nodes_.size(), outputs.empty());
+  for (const NodeId output : outputs) needed[static_cast<size_t>(output)] = true;
+  for (size_t i = nodes_.size(); i-- > 0;) {
+    if (dropped_.count(static_cast<NodeId>(i)) > 0) needed[i] = false;
+    for (const NodeId input : nodes_[i].inputs) {
+      if (needed[i]) needed[static_cast<size_t>(input)] = true;
+    }
+  }
+  return needed;
+}
+
 void ImportedGraph::SplitFusedLinears(const std::vector<NodeId>& outputs) {
   std::vector<std::vector<NodeId>> readers(nodes_.size());
   std::map<int, int> times;  // a parameter tensor is read
@@ -79,6 +91,7 @@ void ImportedGraph::SplitFusedLinears(const std::vector<NodeId>& outputs) {
     for (const Parameter& parameter : nodes_[id].parameters) ++times[parameter.tensor];
   }
   for (const NodeId output : outputs) readers[static_cast<size_t>(output)].push_back(-1);
+  const std::vector<bool> needed = NeededFor(outputs);
   for (size_t id = 0; id < nodes_.size(); ++id) {
     const Node fused = nodes_[id];
     const auto* linear = std::get_if<Linear>(&fused.op);
@@ -86,7 +99,8 @@ void ImportedGraph::SplitFusedLinears(const std::vector<NodeId>& outputs) {
     std::vector<std::pair<int32_t, int32_t>> ranges;
     for (const NodeId reader : readers[id]) {
       const auto* cut = reader < 0 ? nullptr : std::get_if<Padding>(&NodeOf(reader).op);
-      if (cut == nullptr || cut->before != Spatial{0, 0, 0} || cut->after != Spatial{0, 0, 0} ||
+      if (cut == nullptr || !needed[static_cast<size_t>(reader)] ||
+          cut->before != Spatial{0, 0, 0} || cut->after != Spatial{0, 0, 0} ||
           cut->channels_before > 0 || cut->channels_after > 0) {
         break;
       }
@@ -124,14 +138,7 @@ void ImportedGraph::SplitFusedLinears(const std::vector<NodeId>& outputs) {
 Result<Graph> ImportedGraph::Finish(const std::string& name, const std::vector<NodeId>& outputs,
                                     std::vector<NodeId>* positions) const {
   if (!unsupported_.empty() && !options_.pass_through) return UnsupportedFault();
-  std::vector<bool> needed(nodes_.size(), outputs.empty());
-  for (const NodeId output : outputs) needed[static_cast<size_t>(output)] = true;
-  for (size_t i = nodes_.size(); i-- > 0;) {
-    if (dropped_.count(static_cast<NodeId>(i)) > 0) needed[i] = false;
-    for (const NodeId input : nodes_[i].inputs) {
-      if (needed[i]) needed[static_cast<size_t>(input)] = true;
-    }
-  }
+  const std::vector<bool> needed = NeededFor(outputs);
   GraphBuilder builder(file_);
   std::vector<NodeId> ids(nodes_.size(), -1);
   for (size_t i = 0; i < nodes_.size(); ++i) {

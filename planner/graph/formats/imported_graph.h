@@ -76,6 +76,8 @@ class ImportedGraph {
                        std::vector<NodeId>* ids = nullptr) const;
 
  private:
+  // By node: whether one of `outputs` reads it, by way of others.
+  std::vector<bool> NeededFor(const std::vector<NodeId>& outputs) const;
   std::vector<std::string> UnsupportedTexts() const;
   Status UnsupportedFault() const;
 

@@ -81,12 +81,7 @@ void OnnxImporter::ReadNames(const onnx::GraphProto& graph) {
     constants_[tensor.name()] = ReadConstant(tensor, next_tensor_++);
   }
   for (const onnx::SparseTensorProto& sparse : graph.sparse_initializer()) {
-    onnx::TensorProto dense = sparse.values();
-    dense.clear_dims();
-    for (const int64_t extent : sparse.dims()) dense.add_dims(extent);
-    OnnxConstant constant = ReadConstant(dense, next_tensor_++);
-    constant.values.reset();
-    constants_[sparse.values().name()] = std::move(constant);
+    constants_[sparse.values().name()] = ReadSparseConstant(sparse, next_tensor_++);
   }
   bool is_first = true;
   for (const onnx::ValueInfoProto& input : graph.input()) {

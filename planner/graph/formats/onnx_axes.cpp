@@ -125,9 +125,14 @@ Status OnnxImporter::AddFlatten() {
   const auto axis = given == static_cast<int64_t>(extents.size()) ? extents.size()
                                                                   : AxisOf(given, extents.size());
   if (!axis) return Status::Error("axis " + std::to_string(given) + "; expected one it has");
-  std::vector<int64_t> flat = {1, 1};
-  for (size_t at = 0; at < extents.size(); ++at) flat[at < *axis ? 0 : 1] *= extents[at];
-  return GiveReshaped(tensor, flat);
+  OnnxTensor flat = tensor;
+  flat.view.assign(2, Digits());
+  for (size_t at = 0; at < extents.size(); ++at) {
+    Digits& digits = flat.view[at < *axis ? 0 : 1];
+    digits.insert(digits.end(), tensor.view[at].begin(), tensor.view[at].end());
+  }
+  for (Digits& digits : flat.view) digits = Joined(digits);
+  return Give(flat);
 }
 
 Status OnnxImporter::AddSqueeze() {
@@ -457,10 +462,16 @@ Status OnnxImporter::AddGather() {
   }
   if (!made) return RefuseMixedImages();
   // The axes of the indices take the place of the axis.
-  std::vector<int64_t> extents = Extents(made->view);
-  const auto place = extents.begin() + static_cast<std::ptrdiff_t>(*axis);
-  extents.insert(extents.erase(place), indices->dims.begin(), indices->dims.end());
-  return GiveReshaped(*made, extents);
+  const auto parts = Reshaped({made->view[*axis]}, indices->dims);
+  if (!parts) {
+    std::vector<int64_t> extents = Extents(made->view);
+    const auto place = extents.begin() + static_cast<std::ptrdiff_t>(*axis);
+    extents.insert(extents.erase(place), indices->dims.begin(), indices->dims.end());
+    return GiveReshaped(*made, extents);
+  }
+  const auto place = made->view.begin() + static_cast<std::ptrdiff_t>(*axis);
+  made->view.insert(made->view.erase(place), parts->begin(), parts->end());
+  return Give(*made);
 }
 
 std::optional<OnnxTensor> OnnxImporter::Rolled(const std::vector<OnnxTensor>& parts, size_t axis) {
@@ -532,10 +543,9 @@ Status OnnxImporter::AddConcat() {
     UCUDNN_ASSIGN_OR_RETURN(const auto conformed, Conformed(parts[at], like));
     if (!conformed) return Refuse("of inputs whose axes do not correspond");
     OnnxTensor part = *conformed;
-    if (rank == 2 && *axis == 1) {
+    if (rank == 2 && *axis == 1 && BatchAxis(part) == size_t{0}) {
       UCUDNN_ASSIGN_OR_RETURN(const auto features, Image(part));
-      if (!features) return RefuseMixedImages();
-      part = *features;
+      if (features) part = *features;
     } else if (part.view[*axis].size() > 1) {
       UCUDNN_ASSIGN_OR_RETURN(const auto row, AsRow(part, *axis));
       if (row) part = *row;

@@ -752,6 +752,37 @@ OnnxConstant ReadConstant(const onnx::TensorProto& proto, int tensor) {
   return constant;
 }
 
+OnnxConstant ReadSparseConstant(const onnx::SparseTensorProto& sparse, int tensor) {
+  OnnxConstant constant;
+  constant.dims.assign(sparse.dims().begin(), sparse.dims().end());
+  constant.is_real = IsReal(sparse.values().data_type());
+  constant.tensor = tensor;
+  constant = Bounded(constant);
+  constant.numbers = std::max<int64_t>(0, constant.Elements());
+  const OnnxConstant values = ReadConstant(sparse.values(), -1);
+  const auto places = ReadConstant(sparse.indices(), -1).WholeNumbers();
+  if (!constant.is_known || constant.numbers > kMostValues || !values.values || !places) {
+    return constant;
+  }
+  // One place for each value, or one along each axis.
+  const size_t rank = places->size() == values.values->size() ? 1 : constant.dims.size();
+  if (places->size() != rank * values.values->size()) return constant;
+  const Sizes strides = StridesOf(rank == 1 ? Sizes{constant.numbers} : constant.dims);
+  std::vector<double> dense(static_cast<size_t>(constant.numbers), 0);
+  for (size_t at = 0; at < values.values->size(); ++at) {
+    int64_t place = 0;
+    for (size_t axis = 0; axis < rank; ++axis) {
+      const int64_t index = (*places)[at * rank + axis];
+      if (index < 0 || index >= constant.numbers) return constant;
+      place += index * strides[axis];
+    }
+    if (place >= constant.numbers) return constant;
+    dense[static_cast<size_t>(place)] = (*values.values)[at];
+  }
+  constant.values = std::move(dense);
+  return constant;
+}
+
 OnnxConstant ReadConstantNode(const onnx::NodeProto& node, int tensor) {
   const OnnxAttributes attributes(node);
   const auto made = [&](Sizes dims, std::vector<double> values, bool real) {
@@ -775,12 +806,7 @@ OnnxConstant ReadConstantNode(const onnx::NodeProto& node, int tensor) {
     return made({value->floats_size()}, {value->floats().begin(), value->floats().end()}, true);
   }
   if (const auto* value = attributes.Find("sparse_value")) {
-    onnx::TensorProto dense = value->sparse_tensor().values();
-    dense.clear_dims();
-    for (const int64_t extent : value->sparse_tensor().dims()) dense.add_dims(extent);
-    OnnxConstant constant = ReadConstant(dense, tensor);
-    constant.values.reset();
-    return constant;
+    return ReadSparseConstant(value->sparse_tensor(), tensor);
   }
   return Unknown();
 }

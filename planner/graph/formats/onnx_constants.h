@@ -30,6 +30,8 @@ struct OnnxConstant {
 // `tensor` is to be its identity.
 OnnxConstant ReadConstant(const onnx::TensorProto& proto, int tensor);
 
+OnnxConstant ReadSparseConstant(const onnx::SparseTensorProto& sparse, int tensor);
+
 // What a Constant node gives.
 OnnxConstant ReadConstantNode(const onnx::NodeProto& node, int tensor);
 

@@ -265,15 +265,8 @@ Status OnnxImporter::AddBatchNormalization() {
     const bool is_read = readers_.count(node_->output(output)) > 0;
     if (is_read && opset_ < 14) return Refuse("whose statistics are read");
   }
-  std::optional<OnnxTensor> image = tensor;
-  const bool by_channel =
-      tensor.view.size() > 1 && IsWhole(tensor.view[1], ViewAxis::kChannel, ExtentsOf(tensor));
-  if (!by_channel && tensor.view.size() > 1) {
-    UCUDNN_ASSIGN_OR_RETURN(image, Image(tensor));
-    if (!image) return RefuseMixedImages();
-  }
   const bool scales = !parameters.empty();
-  return Append(BatchNormalization{scales}, *image, std::move(parameters));
+  return Append(BatchNormalization{scales}, tensor, std::move(parameters));
 }
 
 Status OnnxImporter::AddDropout() {
@@ -364,7 +357,12 @@ Status OnnxImporter::AddResize() {
     upsampling.factor[place] = static_cast<int32_t>(factor);
     view[axis][0].size *= upsampling.factor[place];
   }
-  if (mode == "linear" || mode == "bilinear") upsampling.reach = 1;
+  const std::string rounding = attributes.Text("nearest_mode");
+  const bool is_asymmetric = coordinates == "asymmetric" || !is_resize;
+  const bool is_floor = rounding == "floor" || !is_resize;
+  const bool rounds_off = rounding.empty() || rounding.rfind("round", 0) == 0;
+  const bool is_nearest = mode == "nearest" && (is_asymmetric ? is_floor : rounds_off);
+  if (!is_nearest) upsampling.reach = 1;
   if (mode == "cubic") upsampling.reach = 3;
   const bool far = attributes.Number("antialias", 0) != 0 || coordinates == "tf_half_pixel_for_nn";
   const bool shifts = mode == "nearest" && coordinates == "align_corners";

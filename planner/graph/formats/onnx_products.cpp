@@ -201,10 +201,15 @@ bool OnnxImporter::AreScores(const OnnxTensor& a, const OnnxTensor& b) const {
   const Digits& head = a.view[rank - 1];
   const Digits& queries = a.view[rank - 2];
   const Digits& keys = b.view[rank - 1];
-  if (head.empty() || !IsHead(head) || head != b.view[rank - 2]) return false;
+  if (!IsHead(head) || head != b.view[rank - 2]) return false;
   const View groups = Leading(a.view);
   if (groups != Leading(b.view) || !AreGroups(groups)) return false;
   if (!AreAll(queries, IsPosition) || !AreAll(keys, IsPosition)) return false;
+  int64_t channels = Extent(head);
+  for (const Digit& digit : AllOf(groups)) {
+    if (digit.axis == ViewAxis::kChannel) channels *= digit.size;
+  }
+  if (channels != ExtentsOf(a)[1] || channels != ExtentsOf(b)[1]) return false;
   // Windows are those of both, and have as many positions.
   const Digits outer = WithoutBatch(AllOf(groups));
   const bool has_windows = std::any_of(outer.begin(), outer.end(), IsPosition);
@@ -230,7 +235,7 @@ Result<bool> OnnxImporter::AddAttention(const OnnxTensor& weights, const OnnxTen
   const Digits& queries = weights.view[rank - 2];
   const Digits& head = values.view[rank - 1];
   if (!AreAll(keys, IsKey) || AsPositions(keys) != values.view[rank - 2] || !IsHead(head) ||
-      head.empty() || !AreAll(queries, IsPosition)) {
+      !AreAll(queries, IsPosition)) {
     return false;
   }
   // Heads of the values may have another number of channels than those of queries and keys.

@@ -47,7 +47,7 @@ class Onnx:
         return {name: self.made.net[name].at[at].shape for name in self.made.net.order}
 
     def must_be_listed(self):
-        return [name for name in self.made.outputs if self.made.net[name].is_float and not self.made.net[name].is_constant]
+        return [name for name in self.made.outputs if self.made.net[name].is_float and name in self.made.net.depending]
 
     def check_parts(self, dump, at, source, workers):
         Slices(self.made.net, dump, at).check(source, workers)

@@ -231,7 +231,7 @@ class Net:
         """Trained numbers by name of the tensor that has them, of all that the numbers of `outputs` depend on: constants of
         more than one number that a node reads beside what it computes on. A constant that other constants make counts
         with its own shape, and what it was made of does not."""
-        counted, seen, waiting = {}, set(), list(outputs)
+        counted, seen, waiting = {}, set(), [name for name in outputs if name in self.depending]
         while waiting:
             name = waiting.pop()
             if name in seen or name not in self.producers:

@@ -46,7 +46,7 @@ class Slices:
                 begin.add(name)
                 continue
             node = self.net.producers.get(name)
-            if node is None or self.net[name].is_constant or node.output[0] in made:
+            if node is None or self.net[name].is_constant or node.output[0] in made or name not in self.net.depending:
                 continue
             made.add(node.output[0])
             waiting += [n for n in reference.reads_of(node) if n]
