@@ -33,7 +33,7 @@ const std::map<std::string, CaffeImporter::LayerKind>& CaffeImporter::Kinds() {
       {"AbsVal", {&I::AddActivation<K::kOther>, 1, 1, 1, 1}},
       {"Accuracy", {&I::Drop, 2, 2, 0, 2}},
       {"AnnotatedData", {&I::AddData, 0, 0, 1, kAny}},
-      {"ArgMax", {&I::Drop, 1, 1, 1, 1}},
+      {"ArgMax", {&I::AddArgMax, 1, 1, 1, 1}},
       {"BN", {&I::AddWholeNormalization, 1, 1, 1, 1, 4}},
       {"BNLL", {&I::AddActivation<K::kOther>, 1, 1, 1, 1}},
       {"BatchNorm", {&I::AddNormalization, 1, 1, 1, 1, 3}},
@@ -95,7 +95,7 @@ const std::map<std::string, CaffeImporter::LayerKind>& CaffeImporter::Kinds() {
   return *kinds;
 }
 
-Result<Graph> CaffeImporter::Import(TextField net) {
+Result<Graph> CaffeImporter::Import(TextField net, ImportedTensors* tensors) {
   net_ = ReadCaffeNet(net, [](const std::string& type) { return Kinds().contains(type); });
   blobs_.resize(net_.readers.size());
   next_tensor_ = static_cast<int>(net_.tensors.size());
@@ -116,7 +116,20 @@ Result<Graph> CaffeImporter::Import(TextField net) {
     return Status::Error(file_ + ": it has no data layer whose images could be given");
   }
   const std::string name = CaffeFields(&net).Word("name", "");
-  return graph_.Finish(name.empty() ? std::filesystem::path(file_).stem().string() : name);
+  std::vector<NodeId> ids;
+  Result<Graph> graph =
+      graph_.Finish(name.empty() ? std::filesystem::path(file_).stem().string() : name, {}, &ids);
+  if (!graph.ok() || tensors == nullptr) return graph;
+  for (const CaffeLayer& layer : net_.layers) {
+    for (size_t top = 0; top < layer.tops.size(); ++top) {
+      const Blob& blob = blobs_[layer.tops[top]];
+      const NodeId node = blob.node ? ids[static_cast<size_t>(*blob.node)] : -1;
+      if (node < 0) continue;
+      const NodeExtents extents = ExtentsOf(graph_.ShapeOf(*blob.node), 1);
+      (*tensors)[layer.top_names[top]] = {node, PlainView(extents, blob.dims->size())};
+    }
+  }
+  return graph;
 }
 
 Status CaffeImporter::AddLayer() {
@@ -382,10 +395,10 @@ Result<std::vector<Parameter>> CaffeImporter::ReadParameters(const CaffeLayer& l
 }
 
 Result<Graph> ImportCaffe(std::string_view text, const std::string& file,
-                          const ImportOptions& options) {
+                          const ImportOptions& options, ImportedTensors* tensors) {
   Result<TextField> net = ParseTextFormat(text);
   if (!net.ok()) return Status::Error(file + ": " + net.message());
-  return CaffeImporter(file, options).Import(std::move(*net));
+  return CaffeImporter(file, options).Import(std::move(*net), tensors);
 }
 
 }  // namespace ucudnn::planner

@@ -12,8 +12,8 @@ namespace ucudnn::planner {
 
 // The network in its own state, or else in the training phase; FORMAT.md says what is read, left
 // out and refused. `file` is the name errors show; they name the layer, or the line of what is no
-// prototxt.
+// prototxt. `tensors`, where asked for, says where the graph has the blobs of the file.
 Result<Graph> ImportCaffe(std::string_view text, const std::string& file,
-                          const ImportOptions& options = {});
+                          const ImportOptions& options = {}, ImportedTensors* tensors = nullptr);
 
 }  // namespace ucudnn::planner

@@ -23,7 +23,7 @@ class CaffeImporter {
   CaffeImporter(const std::string& file, const ImportOptions& options)
       : file_(file), options_(options), graph_(file, options) {}
 
-  Result<Graph> Import(TextField net);
+  Result<Graph> Import(TextField net, ImportedTensors* tensors);
 
  private:
   // Caffe's extents of a blob, the batch first: n, c and up to three spatial axes.
@@ -123,6 +123,7 @@ class CaffeImporter {
   Status AddCrop();
   Status AddTile();
   Status AddReduction();
+  Status AddArgMax();
   Status AddNormalize();
   Status AddPermute();
   Status AddEltwise();

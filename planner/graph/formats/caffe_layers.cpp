@@ -651,6 +651,36 @@ Status CaffeImporter::AddReduction() {
   return Put(0, op, {bottom}, axis);
 }
 
+// The numbers of the largest along an axis; without one, of each image.
+Status CaffeImporter::AddArgMax() {
+  const CaffeFields fields = Fields("argmax_param");
+  UCUDNN_ASSIGN_OR_RETURN(const NodeId bottom, BottomNode(0));
+  const int64_t largest = fields.Number("top_k", 1);
+  const bool has_axis = fields.Has("axis");
+  UCUDNN_ASSIGN_OR_RETURN(const size_t axis, Axis(fields.Number("axis", 0), "axis"));
+  Dims dims = BottomDims(0);
+  const double operations = static_cast<double>(ElementsOf(dims, 1, dims.size()));
+  const int64_t most = has_axis ? dims[axis] : ElementsOf(dims, 1, dims.size());
+  if (largest < 1 || largest > most) {
+    return Status::Error("top_k " + std::to_string(largest) + " of " + std::to_string(most) +
+                         "; expected 1 or more, and no more than there are");
+  }
+  if (has_axis && axis == 0) {
+    graph_.NoteUnsupported(layer_->type, layer_->name, "along axis 0, the batch");
+    PutSame(0, 0);
+    return Status::Ok();
+  }
+  if (has_axis) {
+    dims[axis] = largest;
+    return Put(0, OpaqueOf("ArgMax", dims, {axis}, operations), {bottom}, dims.size());
+  }
+  dims = Dims(std::max<size_t>(dims.size(), 3), 1);
+  dims[0] = BottomDims(0).front();
+  dims[1] = fields.Flag("out_max_val", false) ? 2 : 1;
+  dims[2] = largest;
+  return Put(0, OpaqueOf("ArgMax", dims, {1, 2, 3, 4}, operations), {bottom}, dims.size());
+}
+
 // SSD's: divided by the length of a pixel or of the image, times parameters.
 Status CaffeImporter::AddNormalize() {
   const CaffeFields fields = Fields("norm_param");

@@ -154,7 +154,7 @@ TEST(Caffe, DataLayersSayTheirChannels) {
 
 TEST(Caffe, ImagesOfDataLayersCanBeGiven) {
   const std::string conv = LayerText("conv", "Convolution", "data",
-                                     "convolution_param { num_output: 2 kernel_h: 3 kernel_w: 1 }");
+                                     "convolution_param { num_output: 2 kernel_size: 3 }");
   const auto shape = [&](const std::string& input, const std::vector<int32_t>& extents) {
     const auto graph = ImportCaffe(input + conv, "net.prototxt", {.input = extents});
     return graph.ok() ? Listing(*graph).front() : graph.message();
@@ -297,6 +297,9 @@ TEST(CaffeLayers, AxesAreThoseOfTheFile) {
       {OneLayer("MVN"), "y: opaque 2x4x9x9(data); 0"},
       {OneLayer("Tile", "tile_param { axis: 2 tiles: 3 }"), "y: opaque 2x4x27x9(data); 0"},
       {OneLayer("Reduction", "reduction_param { axis: 2 }"), "y: opaque 2x4x1x1(data); 0"},
+      {OneLayer("ArgMax"), "y: opaque 2x1x1x1(data); 0"},
+      {OneLayer("ArgMax", "argmax_param { axis: 1 top_k: 2 }"), "y: opaque 2x2x9x9(data); 0"},
+      {OneLayer("ArgMax", "argmax_param { axis: 1 top_k: 5 }"), "...top_k 5 of 4"},
       {OneLayer("Permute", "permute_param { order: [0, 2, 3, 1] }"), "y: opaque 2x9x9x4(data); 0"},
       {OneLayer("Permute", "permute_param { order: [0, 2, 4] }"), "...expected each axis once"},
       {OneLayer("Normalize", "norm_param { across_spatial: false channel_shared: false }"),

@@ -86,7 +86,7 @@ json Dump(const std::string& path, int batch) {
   const std::string content{std::istreambuf_iterator<char>(stream), {}};
   ImportedTensors tensors;
   const Result<Graph> graph = path.ends_with(".onnx") ? ImportOnnx(content, path, {}, &tensors)
-                                                      : ImportCaffe(content, path, {});
+                                                      : ImportCaffe(content, path, {}, &tensors);
   if (!graph.ok()) return {{"error", graph.message()}};
   const auto shapes = InferShapes(*graph, batch);
   if (!shapes.ok()) return {{"error", shapes.message()}};
