@@ -18,6 +18,12 @@
 
 namespace ucudnn::planner {
 
+// The elements along the axes from `begin` up to `end`; 2^62 for more.
+int64_t ElementsOf(const std::vector<int64_t>& dims, size_t begin, size_t end);
+std::string DimsText(const std::vector<int64_t>& dims);  // "2x4x9x9", of eight at most
+// The position of a Caffe axis, from 2 on, in Spatial: the last axis is w.
+inline size_t PositionOf(size_t axis, size_t rank) { return axis + kMaxSpatial - rank; }
+
 class CaffeImporter {
  public:
   CaffeImporter(const std::string& file, const ImportOptions& options)
