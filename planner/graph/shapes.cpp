@@ -132,7 +132,6 @@ Result<Shape> Padded(const Shape& input, const Padding& padding) {
                          " channels; expected 1 to 2147483647 of them");
   }
   out.c = static_cast<int32_t>(channels);
-  if (out.extents[0] > 1) out.spatial_rank = 3;
   return out;
 }
 
@@ -237,7 +236,6 @@ Result<Shape> Joined(const std::vector<Shape>& inputs, ConcatAxis axis) {
   }
   if (extent > kLargest) return Status::Error("joins more than 2147483647 elements of an axis");
   JoinedExtent(out, axis) = static_cast<int32_t>(extent);
-  if (out.extents[0] > 1) out.spatial_rank = 3;
   return out;
 }
 
@@ -374,7 +372,8 @@ Status CheckShape(const Shape& shape) {
 }
 
 Result<Shape> OutputShape(const Operator& op, const std::vector<Shape>& inputs, int batch) {
-  UCUDNN_ASSIGN_OR_RETURN(const Shape shape, UncheckedShape(op, inputs, batch));
+  UCUDNN_ASSIGN_OR_RETURN(Shape shape, UncheckedShape(op, inputs, batch));
+  if (!inputs.empty() && shape.extents[0] > 1) shape.spatial_rank = 3;
   UCUDNN_RETURN_IF_ERROR(CheckShape(shape));
   if (!inputs.empty() && CountParameters(op, inputs.front()) > kMostParameters) {
     return Status::Error("more parameters than expected of any node (2^48)");

@@ -19,6 +19,9 @@ namespace ucudnn::planner {
 struct ImportOptions {
   // Operators this planner does not know give out their first input unchanged.
   bool pass_through = false;
+  // Where an ONNX model's files of numbers lie; only small whole numbers are read, of which
+  // exporters compute shapes. Empty: nowhere.
+  std::string folder;
   // Height and width of images where an ONNX file leaves them open; 0: they stay open.
   std::array<int32_t, 2> size = {0, 0};
   // Channels and extents of the images of Caffe's data layers, which may say none: c, h, w or

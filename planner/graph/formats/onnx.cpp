@@ -10,9 +10,6 @@
 namespace ucudnn::planner {
 namespace {
 
-// A batch of any size. A prime above what networks have otherwise, so that its multiples are told
-// from other extents.
-constexpr int64_t kAnyBatch = 1'000'003;
 constexpr int64_t kNewestOpset = 22;
 
 bool Draws(const std::string& type) {
@@ -78,7 +75,7 @@ Result<Graph> OnnxImporter::Import(const onnx::ModelProto& model, ImportedTensor
 
 void OnnxImporter::ReadNames(const onnx::GraphProto& graph) {
   for (const onnx::TensorProto& tensor : graph.initializer()) {
-    constants_[tensor.name()] = ReadConstant(tensor, next_tensor_++);
+    constants_[tensor.name()] = ReadConstant(tensor, next_tensor_++, options_.folder);
   }
   for (const onnx::SparseTensorProto& sparse : graph.sparse_initializer()) {
     constants_[sparse.values().name()] = ReadSparseConstant(sparse, next_tensor_++);
@@ -147,7 +144,7 @@ Status OnnxImporter::AddNode() {
     return Refuse("of domain " + Quoted(node_->domain()));
   }
   if (type == "Constant") {
-    constants_[FirstOutput()] = ReadConstantNode(*node_, next_tensor_++);
+    constants_[FirstOutput()] = ReadConstantNode(*node_, next_tensor_++, options_.folder);
     return Status::Ok();
   }
   if (type == "Shape" || type == "Size") return AddShape();
@@ -168,8 +165,9 @@ bool OnnxImporter::Fold() {
     if (constant.tensor < 0) constant.tensor = next_tensor_++;
     // Copies for each image are no numbers of their own.
     const bool copies = node_->op_type() == "Expand" || node_->op_type() == "Tile";
-    if (copies && batch_ > 1 && !constant.dims.empty() && constant.dims[0] == batch_ &&
-        inputs[0]->numbers < constant.numbers) {
+    const bool had_one = copies && (inputs[0]->dims.size() < constant.dims.size() ||
+                                    (!inputs[0]->dims.empty() && inputs[0]->dims[0] == 1));
+    if (had_one && batch_ > 1 && !constant.dims.empty() && constant.dims[0] == batch_) {
       constant.numbers /= batch_;
     }
     constants_[node_->output(output)] = std::move(constant);
@@ -292,6 +290,12 @@ std::vector<Parameter> OnnxImporter::Trained(const OnnxConstant& constant) {
   return {{constant.numbers, constant.tensor, true}};
 }
 
+std::vector<Parameter> OnnxImporter::Weight(const OnnxConstant& constant) {
+  std::vector<Parameter> trained = Trained(constant);
+  if (trained.empty()) trained.push_back({0, -1, false});
+  return trained;
+}
+
 Result<OnnxTensor> OnnxImporter::RawInput(int index) {
   if (!HasInput(index)) {
     return Status::Error("no input " + std::to_string(index + 1) + "; expected one");
@@ -321,13 +325,14 @@ Result<OnnxTensor> OnnxImporter::AddInput(const std::string& name,
   const auto refuse = [&](const std::string& what) {
     return Status::Error("input " + Quoted(name) + ": " + what);
   };
-  if (rank < 1 || rank > 5) {
+  if (rank > 5 || !info.type().tensor_type().has_shape()) {
     return refuse(std::to_string(rank) + " axes; expected batch, channels and those of images");
   }
   const auto extent_of = [](const auto& dim) {
     return dim.dim_param().empty() ? std::to_string(dim.dim_value()) : Quoted(dim.dim_param());
   };
-  const int64_t images = shape.dim(0).dim_value();
+  // A number alone belongs to every image.
+  const int64_t images = rank == 0 ? batch_ : shape.dim(0).dim_value();
   if (images < 1 ? batch_ != kAnyBatch : batch_ != images) {
     return refuse("batch " + extent_of(shape.dim(0)) + " beside inputs of another batch");
   }
@@ -356,7 +361,7 @@ Result<OnnxTensor> OnnxImporter::AddInput(const std::string& name,
   }
   UCUDNN_ASSIGN_OR_RETURN(const NodeId node, graph_.Add(name, "input", input, {}));
   OnnxTensor tensor{node, {}};
-  tensor.view = PlainView(ExtentsOf(tensor), rank);
+  if (rank > 0) tensor.view = PlainView(ExtentsOf(tensor), rank);
   if (channels_last)
     std::rotate(tensor.view.begin() + 1, tensor.view.begin() + 2, tensor.view.end());
   return tensors_[name] = tensor;
@@ -465,10 +470,14 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Changed(
                                : static_cast<ViewAxis>(kNodeAxes - view.size() + axis);
     const bool is_free = ExtentsOf(tensor)[static_cast<size_t>(place)] == 1;
     Digit whole = {is_free ? place : ViewAxis::kChannel, extent, 0};
+    // In place of several axes it is the channels, if these are among them.
+    const auto rank_of = [](const Digit& digit) {
+      return std::pair(digit.stride > 0 && digit.axis == ViewAxis::kChannel, digit.stride);
+    };
     for (const Digit& digit : digits) {
       if (digit.axis == ViewAxis::kBatch) {
         made.push_back(digit);
-      } else if (whole.stride < digit.stride) {
+      } else if (rank_of(whole) < rank_of(digit)) {
         whole = {digit.axis, extent, digit.stride};
       }
     }
@@ -508,7 +517,10 @@ Status OnnxImporter::AddChanged(const OnnxTensor& tensor, const std::map<size_t,
 Status OnnxImporter::AddShape() {
   std::vector<int64_t> extents;
   if (const OnnxConstant* const constant = ConstantInput(0)) {
-    if (!constant->is_known) return Refuse("of a constant whose shape no rule gives");
+    if (!constant->is_known) {
+      constants_[FirstOutput()] = *constant;
+      return Status::Ok();
+    }
     extents = constant->dims;
   } else {
     UCUDNN_ASSIGN_OR_RETURN(const OnnxTensor tensor, RawInput(0));

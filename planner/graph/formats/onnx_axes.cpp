@@ -66,7 +66,9 @@ Status OnnxImporter::GiveReshaped(const OnnxTensor& tensor, const std::vector<in
   // Numbers that the digits do not divide: an image of them in order, if the images stay apart.
   UCUDNN_ASSIGN_OR_RETURN(const OnnxTensor node,
                           tensor.scores < 0 ? Result<OnnxTensor>(tensor) : NodeOfScores(tensor));
-  if (extents.empty() || extents[0] != batch_ || BatchAxis(node) != size_t{0}) {
+  const Digits all = AllOf(node.view);
+  if (extents.empty() || extents[0] != batch_ || all.empty() ||
+      !(all.front() == Digit{ViewAxis::kBatch, batch_, 1})) {
     return RefuseMixedImages();
   }
   Reshape reshape;
@@ -84,7 +86,7 @@ Status OnnxImporter::GiveReshaped(const OnnxTensor& tensor, const std::vector<in
   }
   reshape.spatial_rank = spatial == kMaxSpatial ? 3 : 2;
   Operator op = reshape;
-  if (!RunsInOrder(AllOf(node.view), ExtentsOf(node))) {
+  if (!RunsInOrder(all, ExtentsOf(node))) {
     op = Opaque{"Reshape", reshape.channels, reshape.extents, reshape.spatial_rank};
   }
   UCUDNN_ASSIGN_OR_RETURN(const NodeId id, AddOperator(op, {node.node}));
@@ -99,8 +101,28 @@ Status OnnxImporter::AddReshape() {
   if (!shape) return Refuse("to a computed shape");
   const std::vector<int64_t> now = Extents(tensor.view);
   const bool zero_is_zero = Attributes().Number("allowzero", 0) != 0;
+  // A batch of one image is where any number of them would be, if the shape allows it.
+  const bool says_one = !shape->empty() && shape->front() == 1 && BatchAxis(tensor) == size_t{0};
+  if (batch_ == 1 && !says_one) {
+    OnnxTensor many = tensor;
+    for (Digits& digits : many.view) {
+      for (Digit& digit : digits) {
+        if (digit.axis == ViewAxis::kBatch) digit.size = kAnyBatch;
+      }
+    }
+    const auto extents = ReshapedExtents(Extents(many.view), *shape, zero_is_zero);
+    if (auto view = extents ? Reshaped(many.view, *extents) : std::nullopt) {
+      for (Digits& digits : *view) {
+        for (Digit& digit : digits) {
+          if (digit.axis == ViewAxis::kBatch) digit.size = 1;
+        }
+      }
+      many.view = std::move(*view);
+      return Give(many);
+    }
+  }
   const auto extents = ReshapedExtents(now, *shape, zero_is_zero);
-  if (extents) return GiveReshaped(tensor, *extents);
+  if (extents && Reshaped(tensor.view, *extents)) return GiveReshaped(tensor, *extents);
   // An exporter may have written the one image of its example where the batch is any.
   if (!shape->empty() && shape->front() == 1 && batch_ > 1 && BatchAxis(tensor) == size_t{0}) {
     (*shape)[0] = batch_;
@@ -108,10 +130,16 @@ Status OnnxImporter::AddReshape() {
     if (of_batch) return GiveReshaped(tensor, *of_batch);
     (*shape)[0] = 1;
   }
+  if (extents) return GiveReshaped(tensor, *extents);
   const auto text = [](const std::vector<int64_t>& numbers) {
     std::string joined;
-    for (const int64_t number : numbers)
-      joined += (joined.empty() ? "" : "x") + std::to_string(number);
+    for (const int64_t number : numbers) {
+      const bool of_batch = number > 0 && number % kAnyBatch == 0;
+      joined +=
+          (joined.empty() ? "" : "x") + (number == kAnyBatch ? "N"
+                                         : of_batch ? "N*" + std::to_string(number / kAnyBatch)
+                                                    : std::to_string(number));
+    }
     return joined;
   };
   return Status::Error("reshapes " + text(now) + " to " + text(*shape) +
@@ -164,7 +192,7 @@ Status OnnxImporter::AddSqueeze() {
   }
   if (!batch.empty()) {
     if (view.empty()) return RefuseMixedImages();
-    view.front().insert(view.front().begin(), batch.begin(), batch.end());
+    view.front().insert(view.front().begin(), kParked);
   }
   tensor.view = std::move(view);
   return Give(tensor);
@@ -188,11 +216,13 @@ Status OnnxImporter::AddUnsqueeze() {
   for (size_t axis = 0; axis < rank; ++axis) {
     view.push_back(is_new[axis] ? Digits() : tensor.view[next++]);
   }
+  // A number that belongs to every image.
+  if (batch_ == 1 && tensor.view.empty()) view[0] = {{ViewAxis::kBatch, 1, 1}};
   // The only image of a batch, beside others in an axis, is in the new axis in front of it.
   if (batch_ == 1 && is_new[0] && rank > 1) {
     for (size_t axis = 1; axis < rank; ++axis) {
-      if (view[axis].size() < 2 || view[axis][0].axis != ViewAxis::kBatch) continue;
-      view[0] = {view[axis][0]};
+      if (view[axis].empty() || !(view[axis][0] == kParked)) continue;
+      view[0] = {{ViewAxis::kBatch, 1, 1}};
       view[axis].erase(view[axis].begin());
     }
   }
@@ -476,6 +506,7 @@ Status OnnxImporter::AddGather() {
 
 std::optional<OnnxTensor> OnnxImporter::Rolled(const std::vector<OnnxTensor>& parts, size_t axis) {
   if (parts.size() != 2) return std::nullopt;
+  const bool are_sole = parts[0].is_sole && parts[1].is_sole;
   const Node& front = graph_.NodeOf(parts[0].node);
   const Node& back = graph_.NodeOf(parts[1].node);
   const auto* first = std::get_if<Padding>(&front.op);
@@ -506,7 +537,9 @@ std::optional<OnnxTensor> OnnxImporter::Rolled(const std::vector<OnnxTensor>& pa
     if (!node.ok()) return std::nullopt;
     OnnxTensor rolled{*node, parts[0].view, true};
     rolled.view[axis] = {{label, extents[2 + spatial], 1}};
-    for (const OnnxTensor& part : parts) graph_.DropIfUnused(part.node);
+    for (const OnnxTensor& part : parts) {
+      if (are_sole) graph_.DropIfUnused(part.node);
+    }
     return rolled;
   }
   return std::nullopt;

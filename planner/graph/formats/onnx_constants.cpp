@@ -1,8 +1,11 @@
 #include "planner/graph/formats/onnx_constants.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <limits>
 #include <map>
@@ -64,6 +67,32 @@ std::optional<std::vector<double>> FromEither(const Numbers& numbers, const std:
   if (numbers.empty()) return FromBytes<Number>(bytes, count);
   if (numbers.size() != count) return std::nullopt;
   return std::vector<double>(numbers.begin(), numbers.end());
+}
+
+// What the file of its own has for a tensor; empty where there is none in `folder` itself.
+std::string ExternalBytes(const onnx::TensorProto& proto, const std::string& folder,
+                          int64_t length) {
+  std::string location;
+  int64_t offset = 0;
+  for (const onnx::StringStringEntryProto& entry : proto.external_data()) {
+    if (entry.key() == "location") location = entry.value();
+    if (entry.key() == "offset") {
+      const char* const end = entry.value().data() + entry.value().size();
+      const auto [at, error] = std::from_chars(entry.value().data(), end, offset);
+      if (error != std::errc() || at != end || offset < 0) return {};
+    }
+  }
+  const std::filesystem::path path = std::filesystem::path(folder) / location;
+  std::error_code fault;
+  if (folder.empty() || location.empty() || location.find('/') != std::string::npos ||
+      !std::filesystem::is_regular_file(path, fault)) {
+    return {};
+  }
+  std::ifstream stream(path, std::ios::binary);
+  std::string bytes(static_cast<size_t>(length), '\0');
+  stream.seekg(offset);
+  if (!stream.read(bytes.data(), length)) return {};
+  return bytes;
 }
 
 int64_t Product(const Sizes& extents) {
@@ -721,7 +750,7 @@ std::optional<std::vector<int64_t>> OnnxConstant::WholeNumbers() const {
   return numbers;
 }
 
-OnnxConstant ReadConstant(const onnx::TensorProto& proto, int tensor) {
+OnnxConstant ReadConstant(const onnx::TensorProto& proto, int tensor, const std::string& folder) {
   OnnxConstant constant;
   constant.dims.assign(proto.dims().begin(), proto.dims().end());
   constant.is_real = IsReal(proto.data_type());
@@ -730,6 +759,12 @@ OnnxConstant ReadConstant(const onnx::TensorProto& proto, int tensor) {
   constant.numbers = std::max<int64_t>(0, constant.Elements());
   const int64_t count = constant.Elements();
   if (!constant.is_known || count > kMostValues) return constant;
+  if (proto.external_data_size() > 0) {
+    if (proto.data_type() == kInt64) {
+      constant.values = FromBytes<int64_t>(ExternalBytes(proto, folder, 8 * count), count);
+    }
+    return constant;
+  }
   switch (proto.data_type()) {
     case kFloat:
       constant.values = FromEither<float>(proto.float_data(), proto.raw_data(), count);
@@ -783,7 +818,7 @@ OnnxConstant ReadSparseConstant(const onnx::SparseTensorProto& sparse, int tenso
   return constant;
 }
 
-OnnxConstant ReadConstantNode(const onnx::NodeProto& node, int tensor) {
+OnnxConstant ReadConstantNode(const onnx::NodeProto& node, int tensor, const std::string& folder) {
   const OnnxAttributes attributes(node);
   const auto made = [&](Sizes dims, std::vector<double> values, bool real) {
     OnnxConstant constant;
@@ -794,7 +829,7 @@ OnnxConstant ReadConstantNode(const onnx::NodeProto& node, int tensor) {
     constant.numbers = std::max<int64_t>(0, constant.Elements());
     return Bounded(constant);
   };
-  if (const auto* value = attributes.Find("value")) return ReadConstant(value->t(), tensor);
+  if (const auto* value = attributes.Find("value")) return ReadConstant(value->t(), tensor, folder);
   if (const auto* value = attributes.Find("value_int")) {
     return made({}, {static_cast<double>(value->i())}, false);
   }

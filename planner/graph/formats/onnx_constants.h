@@ -27,13 +27,16 @@ struct OnnxConstant {
   std::optional<std::vector<int64_t>> WholeNumbers() const;
 };
 
-// `tensor` is to be its identity.
-OnnxConstant ReadConstant(const onnx::TensorProto& proto, int tensor);
+// `tensor` is to be its identity. Small whole numbers are read from `folder`, if that is not empty,
+// where the tensor says that they lie in a file of its own.
+OnnxConstant ReadConstant(const onnx::TensorProto& proto, int tensor,
+                          const std::string& folder = "");
 
 OnnxConstant ReadSparseConstant(const onnx::SparseTensorProto& sparse, int tensor);
 
 // What a Constant node gives.
-OnnxConstant ReadConstantNode(const onnx::NodeProto& node, int tensor);
+OnnxConstant ReadConstantNode(const onnx::NodeProto& node, int tensor,
+                              const std::string& folder = "");
 
 // What the Shape or Size node `node` gives for a tensor of these extents.
 OnnxConstant ShapeConstant(const onnx::NodeProto& node, const std::vector<int64_t>& extents);

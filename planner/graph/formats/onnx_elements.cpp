@@ -172,8 +172,13 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Grown(OnnxTensor tensor,
   tensor.view = WithRank(tensor.view, extents.size());
   const std::vector<int64_t> now = Extents(tensor.view);
   std::map<size_t, int64_t> grown;
+  const bool has_batch = Holds(AllOf(tensor.view), ViewAxis::kBatch);
   for (size_t axis = 0; axis < extents.size(); ++axis) {
     if (now[axis] == extents[axis]) continue;
+    if (!has_batch && axis == 0 && extents[axis] == batch_) {  // of every image
+      tensor.view[axis] = {{ViewAxis::kBatch, batch_, 1}};
+      continue;
+    }
     // A batch of one image that meets several: images of one mini-batch would differ from others.
     if (Holds(tensor.view[axis], ViewAxis::kBatch)) return {std::nullopt};
     grown[axis] = extents[axis];
@@ -486,7 +491,7 @@ Status OnnxImporter::AddReduction() {
     // A batch of one image goes to another axis, where there is one.
     for (const auto& [axis, extent] : changed) {
       if (!made->view[axis].empty() && left.empty()) return RefuseMixedImages();
-      if (!made->view[axis].empty()) left.front().insert(left.front().begin(), made->view[axis][0]);
+      if (!made->view[axis].empty()) left.front().insert(left.front().begin(), kParked);
     }
     made->view = std::move(left);
   }

@@ -23,6 +23,13 @@
 
 namespace ucudnn::planner {
 
+// A batch of any size. A prime above what networks have otherwise, so that its multiples are told
+// from other extents.
+constexpr int64_t kAnyBatch = 1'000'003;
+
+// The only image of a batch whose axis is gone, in front of the digits of another axis.
+constexpr Digit kParked = {ViewAxis::kBatch, 1, 0};
+
 // What a node of the file gives. Every digit of the graph's node is in the view once.
 struct OnnxTensor {
   NodeId node = 0;
@@ -76,6 +83,8 @@ class OnnxImporter {
   std::optional<std::vector<int64_t>> List(int input, const std::string& attribute) const;
   // The trained numbers of a constant: none of single numbers, repeated ones and integers.
   static std::vector<Parameter> Trained(const OnnxConstant& constant);
+  // As Trained; one tensor of no elements where nothing is trained, which the operator would count.
+  static std::vector<Parameter> Weight(const OnnxConstant& constant);
 
   // What a node reads; scores become a node.
   Result<OnnxTensor> TensorInput(int index);

@@ -79,17 +79,17 @@ Result<Spatial> OnnxImporter::Difference(const Spatial& a, const Spatial& b) {
 Result<std::optional<OnnxImporter::Weights>> OnnxImporter::ReadWeights(size_t rank) {
   Weights weights;
   weights.filter = WeightInput(1);
-  if (weights.filter == nullptr || !weights.filter->is_known ||
-      weights.filter->dims.size() != rank || rank < 3) {
-    return {std::nullopt};
+  if (weights.filter == nullptr || !weights.filter->is_known) return {std::nullopt};
+  if (weights.filter->dims.size() != rank || rank < 3) {
+    return Status::Error("a filter of " + std::to_string(weights.filter->dims.size()) +
+                         " axes over a tensor of " + std::to_string(rank) +
+                         "; expected as many, three to five");
   }
-  weights.parameters = {{weights.filter->numbers, weights.filter->tensor, true}};
+  weights.parameters = Weight(*weights.filter);
   if (!HasInput(2)) return {weights};
   const OnnxConstant* bias = WeightInput(2);
   if (bias == nullptr || !bias->is_known) return {std::nullopt};
-  const std::vector<Parameter> trained = bias->Elements() == 1 && !bias->repeated
-                                             ? std::vector<Parameter>{{1, bias->tensor, true}}
-                                             : Trained(*bias);
+  const std::vector<Parameter> trained = Trained(*bias);
   weights.bias = !trained.empty();
   weights.parameters.insert(weights.parameters.end(), trained.begin(), trained.end());
   return {weights};

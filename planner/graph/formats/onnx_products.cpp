@@ -67,7 +67,7 @@ Status OnnxImporter::AddGemm() {
   if (!weights->is_known || weights->dims.size() != 2) {
     return Refuse("of a matrix whose shape is not given");
   }
-  std::vector<Parameter> parameters = {{weights->numbers, weights->tensor, true}};
+  std::vector<Parameter> parameters = Weight(*weights);
   const bool transposed = attributes.Number("transB", 0) != 0;
   const int64_t outputs = weights->dims[transposed ? 0 : 1];
   if (attributes.Number("transA", 0) != 0) std::swap(tensor.view[0], tensor.view[1]);
@@ -110,7 +110,7 @@ Status OnnxImporter::AddMatMul() {
   }
   if (!weights->is_known) return Refuse("of a matrix whose shape no rule gives");
   UCUDNN_ASSIGN_OR_RETURN(const OnnxTensor tensor, TensorInput(second != nullptr ? 0 : 1));
-  std::vector<Parameter> parameters = {{weights->numbers, weights->tensor, true}};
+  std::vector<Parameter> parameters = Weight(*weights);
   OnnxConstant matrix = *weights;
   // Axes of extent 1 in front say nothing.
   while (matrix.dims.size() > 2 && matrix.dims.front() == 1 &&

@@ -62,6 +62,29 @@ TEST(Strategies, TermsAddUpAndNoneBeatsDeePa) {
   }
 }
 
+TEST(Strategies, BestTotalsAreKnownOfTheLayoutItselfOrOfAll) {
+  const PlanningProblem problem = PaperProblem("alexnet");
+  const ParallelLayout own = *MakeLayout(problem, 16, Strategy::kDeePa);
+  SearchOptions options;
+  options.marginals = true;
+  const ParallelLayout all = *MakeLayout(problem, 16, Strategy::kDeePa, options);
+  EXPECT_EQ(own.assignment, all.assignment);
+  for (size_t layer = 0; layer < problem.graph.layers.size(); ++layer) {
+    for (size_t choice = 0; choice < problem.configurations[layer].size(); ++choice) {
+      const auto& known = own.best_total_ms[layer][choice];
+      ASSERT_EQ(known.has_value(), static_cast<int>(choice) == own.assignment[layer]);
+      ASSERT_TRUE(all.best_total_ms[layer][choice]);
+      EXPECT_GE(*all.best_total_ms[layer][choice], own.cost.total_ms * (1 - 1e-12));
+      if (known) {
+        EXPECT_NEAR(*known, *all.best_total_ms[layer][choice], 1e-9 * *known);
+      }
+    }
+  }
+  const ParallelLayout limited =
+      *MakeLayout(problem, 16, Strategy::kDeePa, options, own.cost.memory_bytes);
+  EXPECT_TRUE(limited.best_total_ms.empty());
+}
+
 TEST(Strategies, ABatchThatDevicesDoNotDivideIsNamed) {
   const auto problem =
       BuildPlanningProblem(*BuildLayerGraph(*BuildNetwork("alexnet"), 24), 16, DeePaPaperModel());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -85,8 +86,11 @@ json Dump(const std::string& path, int batch) {
   std::ifstream stream(path, std::ios::binary);
   const std::string content{std::istreambuf_iterator<char>(stream), {}};
   ImportedTensors tensors;
-  const Result<Graph> graph = path.ends_with(".onnx") ? ImportOnnx(content, path, {}, &tensors)
-                                                      : ImportCaffe(content, path, {}, &tensors);
+  ImportOptions options;
+  options.folder = std::filesystem::path(path).parent_path();
+  const Result<Graph> graph = path.ends_with(".onnx")
+                                  ? ImportOnnx(content, path, options, &tensors)
+                                  : ImportCaffe(content, path, options, &tensors);
   if (!graph.ok()) return {{"error", graph.message()}};
   const auto shapes = InferShapes(*graph, batch);
   if (!shapes.ok()) return {{"error", shapes.message()}};

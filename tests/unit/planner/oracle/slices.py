@@ -106,8 +106,9 @@ class Slices:
         node = self.nodes[index]
         if output in self.net.inputs:
             return
-        nodes, begin = self.between(output, lambda n: n in self.places and self.tensors[n]["node"] != index)
         behind = self.behind_unlisted(node)
+        read = {*node["inputs"], *behind}
+        nodes, begin = self.between(output, lambda n: n in self.places and self.tensors[n]["node"] in read)
         for name in begin:
             if name not in self.places or self.tensors[name]["node"] not in {*node["inputs"], *behind}:
                 raise Wrong(f"inputs of {node['op']}", f"node {node['name']} reads {name}, which is of none of its inputs")
