@@ -120,19 +120,15 @@ Result<Graph> LoadNetwork(const std::string& name_or_file, const ImportOptions& 
                          Join(NetworkNames(), ", "));
   }
   UCUDNN_ASSIGN_OR_RETURN(const std::string text, ReadFile(name_or_file));
-<<<<<<< HEAD
   if (const std::string stray = StrayFile(text, ending); !stray.empty()) {
     return Status::Error(name_or_file + ": " + stray);
   }
-  if (ending == ".onnx") return ImportOnnx(text, name_or_file, options);
-=======
   if (ending == ".onnx") {
     ImportOptions with_folder = options;
     with_folder.folder = std::filesystem::path(name_or_file).parent_path();
     if (with_folder.folder.empty()) with_folder.folder = ".";
     return ImportOnnx(text, name_or_file, with_folder);
   }
->>>>>>> next
   if (ending == ".prototxt") return ImportCaffe(text, name_or_file, options);
   return LoadJson(text, name_or_file);
 }
