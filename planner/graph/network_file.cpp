@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <string_view>
 #include <utility>
 
 #include "base/text.h"
@@ -27,6 +28,71 @@ Result<std::string> ReadFile(const std::string& path) {
   } while (file);
   if (!file.eof()) return Status::Error(path + ": cannot be read: " + std::strerror(errno));
   return text;
+}
+
+// Takes a number of protocol buffers (7 bits a byte) off `bytes`; false where they end inside it.
+bool TakeVarint(std::string_view& bytes, uint64_t& number) {
+  number = 0;
+  for (int shift = 0; shift < 64 && !bytes.empty(); shift += 7) {
+    const auto byte = static_cast<unsigned char>(bytes.front());
+    bytes.remove_prefix(1);
+    number |= uint64_t{byte & 0x7fu} << shift;
+    if (byte < 0x80) return true;
+  }
+  return false;
+}
+
+// Whether the bytes of an ONNX model, which begin with ir_version (field 1), end inside a field.
+bool IsCutOffModel(std::string_view bytes) {
+  if (!bytes.starts_with('\x08')) return false;
+  while (!bytes.empty()) {
+    uint64_t tag = 0, size = 0;
+    if (!TakeVarint(bytes, tag)) return true;
+    switch (tag % 8) {
+      case 0:
+        if (!TakeVarint(bytes, size)) return true;
+        size = 0;
+        break;
+      case 1:
+        size = 8;
+        break;
+      case 2:
+        if (!TakeVarint(bytes, size)) return true;
+        break;
+      case 5:
+        size = 4;
+        break;
+      default:
+        return false;
+    }
+    if (size > bytes.size()) return true;
+    bytes.remove_prefix(size);
+  }
+  return false;
+}
+
+// What a file is that was meant to be a network and is something else; empty: nothing known.
+std::string StrayFile(const std::string& text, const std::string& ending) {
+  const std::string_view start = Trim(std::string_view(text).substr(0, 256));
+  const auto begins = [&](std::string_view with) {
+    return EqualsIgnoreCase(start.substr(0, with.size()), with);
+  };
+  if (text.empty()) return "the file is empty";
+  if (begins("version https://git-lfs.github.com/")) {
+    return "a pointer of git-lfs, in place of the file; `git lfs pull` fetches it";
+  }
+  if (begins("<!doctype html") || begins("<html")) {
+    return "an HTML page, as the download of a page about the file gives";
+  }
+  if (ending == ".onnx" && IsCutOffModel(text)) {
+    return "the file ends inside the model, as a download that broke off leaves it";
+  }
+  if (ending != ".onnx" && text.find('\0') != std::string::npos) {
+    return "bytes that are no text" +
+           std::string(ending == ".prototxt" ? ", as of a .caffemodel; expected the .prototxt"
+                                             : "");
+  }
+  return {};
 }
 
 Result<Graph> LoadJson(const std::string& text, const std::string& path) {
@@ -54,6 +120,9 @@ Result<Graph> LoadNetwork(const std::string& name_or_file, const ImportOptions& 
                          Join(NetworkNames(), ", "));
   }
   UCUDNN_ASSIGN_OR_RETURN(const std::string text, ReadFile(name_or_file));
+  if (const std::string stray = StrayFile(text, ending); !stray.empty()) {
+    return Status::Error(name_or_file + ": " + stray);
+  }
   if (ending == ".onnx") {
     ImportOptions with_folder = options;
     with_folder.folder = std::filesystem::path(name_or_file).parent_path();

@@ -222,6 +222,7 @@ def reshape(net, rng):
     for a in free:
         if written[a] != -1 and a < len(inside) and inside[a] == target[a] and rng.random() < 0.3:
             written[a] = 0
+    need(len(extents) - len(inside) + len(target) <= 5)  # as many axes as graphs have
     fields = [("shape", dims(written))]
     if first:
         fields.append(("axis", first - rank - 1 if rng.random() < 0.3 else first))

@@ -19,6 +19,7 @@ class Made:
     blobs: dict              # name -> extents, of which the first is times the batch
     parameters: int
     features: set
+    inputs: set              # the blobs that the net is given
 
 
 def inputs(net, rng):
@@ -85,7 +86,8 @@ def make(recipe):
     if rng.random() < 0.2:
         net.state = [("level", rng.choice([0, 1, 2])), ("stage", "here")][:rng.choice([1, 2])]
     inputs(net, rng)
+    given = set(net.blobs)
     grow(net, STEPS, recipe.steps)
     blobs = {n: e for n, e in net.blobs.items() if n not in net.unlisted}
     text = text_of(net, random.Random(recipe.seed + 1))
-    return Made(recipe, text, blobs, sum(net.counted.values()), net.features)
+    return Made(recipe, text, blobs, sum(net.counted.values()), net.features, given)

@@ -69,7 +69,7 @@ class Caffe:
         return {name: (extents[0] * BATCHES[at], *extents[1:]) for name, extents in self.made.blobs.items()}
 
     def must_be_listed(self):
-        return list(self.made.blobs)
+        return [name for name in self.made.blobs if name not in self.made.inputs]  # which nothing may read
 
     def check_parts(self, dump, at, source, workers):
         extents = self.extents(at)
@@ -93,6 +93,8 @@ def refusal(error, features, may_refuse):
 
     if "are not connected; expected one network" in error:
         return "parts that are not connected"
+    if "no layers; expected a network" in error:
+        return "nets without layers"
     for feature in sorted(features & set(may_refuse)):
         if is_named(feature):
             return feature

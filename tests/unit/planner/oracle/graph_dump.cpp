@@ -88,8 +88,9 @@ json Dump(const std::string& path, int batch) {
   ImportedTensors tensors;
   ImportOptions options;
   options.folder = std::filesystem::path(path).parent_path();
-  const Result<Graph> graph = path.ends_with(".onnx") ? ImportOnnx(content, path, options, &tensors)
-                                                      : ImportCaffe(content, path, {});
+  const Result<Graph> graph = path.ends_with(".onnx")
+                                  ? ImportOnnx(content, path, options, &tensors)
+                                  : ImportCaffe(content, path, options, &tensors);
   if (!graph.ok()) return {{"error", graph.message()}};
   const auto shapes = InferShapes(*graph, batch);
   if (!shapes.ok()) return {{"error", shapes.message()}};
