@@ -147,6 +147,23 @@ std::vector<ParallelConfiguration> LegalConfigurations(const PlannedLayer& layer
   return all;
 }
 
+std::string WhyImagesAlone(const PlannedLayer& layer,
+                           const std::vector<ParallelConfiguration>& configurations) {
+  const bool has_other = std::any_of(
+      configurations.begin(), configurations.end(), [](const ParallelConfiguration& configuration) {
+        return configuration.degrees.Workers() > configuration.degrees.n;
+      });
+  const bool has_images = std::any_of(
+      configurations.begin(), configurations.end(),
+      [](const ParallelConfiguration& configuration) { return configuration.degrees.n > 1; });
+  if (has_other || !has_images) return "";
+  if (const auto* attention = std::get_if<Attention>(&layer.op)) {
+    return "along images alone: " + std::to_string(attention->heads) + " heads";
+  }
+  const auto* opaque = std::get_if<Opaque>(&layer.op);
+  return opaque == nullptr ? "" : "along images alone: " + opaque->kind;
+}
+
 Result<std::vector<std::vector<ParallelConfiguration>>> LegalConfigurations(
     const LayerGraph& graph, int devices, const ConfigurationOptions& options) {
   std::vector<std::vector<ParallelConfiguration>> all;

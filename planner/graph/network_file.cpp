@@ -103,14 +103,31 @@ Result<Graph> LoadJson(const std::string& text, const std::string& path) {
   return graph;
 }
 
+Result<Graph> LoadOnnx(const std::string& text, const std::string& path, ImportOptions options) {
+  options.folder = std::filesystem::path(path).parent_path();
+  if (options.folder.empty()) options.folder = ".";
+  const std::vector<int32_t>& input = options.input;
+  if (input.size() >= 2) options.size = {input[input.size() - 2], input.back()};
+  UCUDNN_ASSIGN_OR_RETURN(Graph graph, ImportOnnx(text, path, options));
+  if (input.empty()) return graph;
+  for (const Node& node : graph.nodes) {
+    const auto* images = std::get_if<Input>(&node.op);
+    if (images == nullptr || images->channels != input.front()) continue;
+    if (images->extents[1] == options.size[0] && images->extents[2] == options.size[1]) {
+      return graph;
+    }
+  }
+  return Status::Error(path + ": none of its inputs has the channels and the extents given; " +
+                       "expected them where the file leaves extents open");
+}
+
 }  // namespace
 
 Result<Graph> LoadNetwork(const std::string& name_or_file, const ImportOptions& options) {
   const std::string ending = std::filesystem::path(name_or_file).extension();
-  if (!options.input.empty() && ending != ".prototxt") {
+  if (!options.input.empty() && ending != ".prototxt" && ending != ".onnx") {
     return Status::Error(Quoted(name_or_file) +
-                         ": the images of Caffe's data layers can be given, " +
-                         "and this is no .prototxt");
+                         ": images can be given for a .prototxt or a .onnx, and this is none");
   }
   const bool known = ending == ".onnx" || ending == ".prototxt" || ending == ".json";
   if (!known) {
@@ -123,12 +140,7 @@ Result<Graph> LoadNetwork(const std::string& name_or_file, const ImportOptions& 
   if (const std::string stray = StrayFile(text, ending); !stray.empty()) {
     return Status::Error(name_or_file + ": " + stray);
   }
-  if (ending == ".onnx") {
-    ImportOptions with_folder = options;
-    with_folder.folder = std::filesystem::path(name_or_file).parent_path();
-    if (with_folder.folder.empty()) with_folder.folder = ".";
-    return ImportOnnx(text, name_or_file, with_folder);
-  }
+  if (ending == ".onnx") return LoadOnnx(text, name_or_file, options);
   if (ending == ".prototxt") return ImportCaffe(text, name_or_file, options);
   return LoadJson(text, name_or_file);
 }

@@ -250,7 +250,13 @@ std::vector<Exchange> Sums(Pass pass, int64_t numbers) {
 
 std::vector<Exchange> AllOf(const Operator& op, const Placement& input, const Judgement& judgement,
                             const SpatialGrid& grid, int64_t parameters) {
-  if (judgement.verdict == Verdict::kGather) return GatheredWhole(input, grid);
+  if (judgement.verdict == Verdict::kGather) {
+    std::vector<Exchange> exchanges = GatheredWhole(input, grid);
+    if (std::holds_alternative<Attention>(op)) {  // the keys and the values
+      exchanges.front() = Together(exchanges.front(), exchanges.front());
+    }
+    return exchanges;
+  }
   // Sums, or maxima, of each image's channels.
   if (judgement.pools_over_ranks) {
     return Sums(Pass::kForward, int64_t{input.shape.n} * input.shape.c);

@@ -232,10 +232,19 @@ void JudgeInput(const SpatialGrid& grid, int multiple, Judgement& judgement) {
   }
 }
 
+// Each rank gives the rows of the output that it has of the input, where it has the same ones.
+void KeepRows(const Placement& input, Judgement& judgement) {
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    if (input.axes[axis].Whole() == judgement.output.shape.extents[axis]) {
+      judgement.output.axes[axis] = {input.axes[axis].extents};
+    }
+  }
+}
+
 // What keeps its input's positions, and computes each by itself or from sums over all of them.
 void JudgeByPosition(const Operator& op, const Placement& input, Judgement& judgement) {
+  KeepRows(input, judgement);
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
-    judgement.output.axes[axis] = {input.axes[axis].extents};
     // Rows of zeros stay rows of zeros.
     if (std::holds_alternative<Activation>(op) || std::holds_alternative<Dropout>(op)) {
       judgement.output.axes[axis] = input.axes[axis];
@@ -267,11 +276,13 @@ bool MixesPositions(const Operator& op, size_t axis) {
   return opaque != nullptr && !(axis == 1 ? opaque->rows : axis == 2 && opaque->columns);
 }
 
-// Whether one of the inputs is cut along an axis whose positions meet.
+// Whether one of the inputs is cut along an axis whose positions meet. Queries of an attention do
+// not meet each other.
 bool NeedsAllPositions(const Operator& op, const std::vector<Placement>& inputs) {
-  for (const Placement& input : inputs) {
+  const size_t first = std::holds_alternative<Attention>(op) ? 1 : 0;
+  for (size_t at = first; at < inputs.size(); ++at) {
     for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
-      if (input.axes[axis].IsCut() && MixesPositions(op, axis)) return true;
+      if (inputs[at].axes[axis].IsCut() && MixesPositions(op, axis)) return true;
     }
   }
   return false;
@@ -305,6 +316,21 @@ std::vector<int64_t> RowsOfImage(const AxisPlacement& axis) {
   return rows;
 }
 
+SpatialGrid GridOfNode(const Graph& graph, const Node& node, const SpatialGrid& grid) {
+  constexpr std::array<int SpatialGrid::*, kMaxSpatial> kParts = {&SpatialGrid::d, &SpatialGrid::h,
+                                                                  &SpatialGrid::w};
+  SpatialGrid met = grid;
+  const auto* own = std::get_if<Input>(&node.op);
+  if (own == nullptr) return met;
+  for (const Node& other : graph.nodes) {
+    const auto* input = std::get_if<Input>(&other.op);
+    for (size_t axis = 0; input != nullptr && axis < kMaxSpatial; ++axis) {
+      if (own->extents[axis] == 1 && input->extents[axis] > 1) met.*kParts[axis] = 1;
+    }
+  }
+  return met;
+}
+
 Judgement Judge(const Operator& op, const std::vector<Placement>& inputs, const Shape& output,
                 const SpatialGrid& grid, int multiple) {
   Judgement judgement;
@@ -325,6 +351,11 @@ Judgement Judge(const Operator& op, const std::vector<Placement>& inputs, const 
   } else if (NeedsAllPositions(op, inputs)) {
     Worsen(judgement, Verdict::kGather,
            "it needs all positions: the program gathers them before it");
+    const bool keeps = std::holds_alternative<Attention>(op) || std::holds_alternative<Roll>(op) ||
+                       std::holds_alternative<Opaque>(op);
+    if (keeps) KeepRows(input, judgement);
+  } else if (std::holds_alternative<Attention>(op)) {
+    KeepRows(input, judgement);
   } else if (std::holds_alternative<Flatten>(op) || std::holds_alternative<FullyConnected>(op) ||
              std::holds_alternative<Reshape>(op)) {
     // Every rank has the whole of its input, and gives the whole output.

@@ -97,17 +97,19 @@ Result<Striping> StripeNetwork(const Graph& graph, const SpatialGrid& grid, int 
     for (const NodeId input : node.inputs) {
       inputs.push_back(striping.operators[static_cast<size_t>(input)].judgement.output);
     }
-    StripedOperator made{node.name,
-                         kOperatorNames[node.op.index()],
-                         Judge(node.op, inputs, shapes[id], grid, multiple),
-                         {}};
+    StripedOperator made{
+        node.name,
+        kOperatorNames[node.op.index()],
+        Judge(node.op, inputs, shapes[id], GridOfNode(graph, node, grid), multiple),
+        {}};
     if (node.inputs.empty()) {
-      if (striping.operators.empty()) striping.input = shapes[id];
+      const bool is_largest = shapes[id].Features() > striping.input.Features();
+      if (striping.operators.empty() || is_largest) striping.input = shapes[id];
     } else {
       const Node& from = graph.nodes[static_cast<size_t>(node.inputs.front())];
-      made.exchanges =
-          ExchangesOf(node.op, inputs.front(), made.judgement, grid, own[id].trained,
-                      !from.inputs.empty());
+      const bool attends = std::holds_alternative<Attention>(node.op);
+      made.exchanges = ExchangesOf(node.op, attends ? inputs[1] : inputs.front(), made.judgement,
+                                   grid, own[id].trained, !from.inputs.empty());
     }
     striping.operators.push_back(std::move(made));
   }

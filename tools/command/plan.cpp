@@ -96,13 +96,13 @@ void PrintStrategies(const std::vector<ParallelLayout>& layouts) {
   }
 }
 
-void PrintRow(const char* first, const WhatIf& row) {
+void PrintRow(const char* first, const WhatIf& row, const std::string& why = "") {
   const int devices = row.configuration.degrees.Workers();
   std::printf("%-24s %-28s %7d %12.4g %12.4g %12.4g %12.4g", first,
               Describe(row.configuration.degrees).c_str(), devices, row.transfer_ms, row.compute_ms,
               row.update_ms, row.total_ms);
   if (row.best_total_ms) std::printf(" %12.5g", *row.best_total_ms);
-  std::printf("\n");
+  std::printf("%s%s\n", why.empty() ? "" : "  ", why.c_str());
 }
 
 void PrintHeader(const char* first) {
@@ -117,7 +117,8 @@ void PrintLayers(const PlanningProblem& problem, const ParallelLayout& chosen,
     const auto rows =
         WhatIfTable(problem, chosen.assignment, deepa.best_total_ms, static_cast<int>(at));
     PrintRow(problem.graph.layers[at].name.substr(0, 24).c_str(),
-             rows[static_cast<size_t>(chosen.assignment[at])]);
+             rows[static_cast<size_t>(chosen.assignment[at])],
+             planner::WhyImagesAlone(problem.graph.layers[at], problem.configurations[at]));
   }
 }
 
