@@ -142,6 +142,7 @@ struct Opaque {
   int32_t channel_parts = 1;  // equal parts of the channels that do not meet
   bool rows = false;          // does not mix positions along h
   bool columns = false;       // does not mix positions along w
+  bool sums = false;          // mixes positions by means and variances alone
   double operations = 0;      // of one image's forward pass; a multiply-add is two
 };
 

@@ -273,6 +273,14 @@ std::vector<Exchange> AllOf(const Operator& op, const Placement& input, const Ju
     exchanges.push_back(Sums(Pass::kBackward, 2 * int64_t{input.shape.c}).front());
     return exchanges;
   }
+  const auto* opaque = std::get_if<Opaque>(&op);
+  if (opaque != nullptr && opaque->sums && judgement.verdict == Verdict::kConvert) {
+    // Mean and variance of each image's groups of channels, and as many sums of gradients.
+    const int64_t numbers = 2 * int64_t{input.shape.n} * opaque->channel_parts;
+    std::vector<Exchange> exchanges = Sums(Pass::kForward, numbers);
+    exchanges.push_back(Sums(Pass::kBackward, numbers + parameters).front());
+    return exchanges;
+  }
   return parameters > 0 ? Sums(Pass::kBackward, parameters) : std::vector<Exchange>();
 }
 

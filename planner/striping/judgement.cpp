@@ -276,6 +276,11 @@ bool MixesPositions(const Operator& op, size_t axis) {
   return opaque != nullptr && !(axis == 1 ? opaque->rows : axis == 2 && opaque->columns);
 }
 
+bool TakesSums(const Operator& op) {
+  const auto* opaque = std::get_if<Opaque>(&op);
+  return opaque != nullptr && opaque->sums;
+}
+
 // Whether one of the inputs is cut along an axis whose positions meet. Queries of an attention do
 // not meet each other.
 bool NeedsAllPositions(const Operator& op, const std::vector<Placement>& inputs) {
@@ -348,6 +353,9 @@ Judgement Judge(const Operator& op, const std::vector<Placement>& inputs, const 
     for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
       if (input.axes[axis].IsCut()) JudgePooledRows(input.axes[axis], axis, judgement);
     }
+  } else if (NeedsAllPositions(op, inputs) && TakesSums(op)) {
+    NeverAsItIs(judgement, "each rank would take the means and variances of its own positions");
+    KeepRows(input, judgement);
   } else if (NeedsAllPositions(op, inputs)) {
     Worsen(judgement, Verdict::kGather,
            "it needs all positions: the program gathers them before it");

@@ -103,7 +103,8 @@ Result<Striping> StripeNetwork(const Graph& graph, const SpatialGrid& grid, int 
         Judge(node.op, inputs, shapes[id], GridOfNode(graph, node, grid), multiple),
         {}};
     if (node.inputs.empty()) {
-      const bool is_largest = shapes[id].Features() > striping.input.Features();
+      const auto positions = [](const Shape& shape) { return shape.Features() / shape.c; };
+      const bool is_largest = positions(shapes[id]) > positions(striping.input);
       if (striping.operators.empty() || is_largest) striping.input = shapes[id];
     } else {
       const Node& from = graph.nodes[static_cast<size_t>(node.inputs.front())];

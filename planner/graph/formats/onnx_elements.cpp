@@ -329,6 +329,7 @@ Status OnnxImporter::AddMixing(const OnnxTensor& tensor, const std::vector<size_
   opaque.channel_parts = static_cast<int32_t>(separation.channel_parts);
   opaque.rows = separation.rows;
   opaque.columns = separation.columns;
+  opaque.sums = node_->op_type().find("Normalization") != std::string::npos;
   return Append(opaque, tensor, std::move(parameters));
 }
 

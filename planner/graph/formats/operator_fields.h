@@ -157,6 +157,7 @@ void VisitFields(Opaque& op, Fields& fields) {
   fields.Optional("channel_parts", op.channel_parts);
   fields.Optional("rows", op.rows);
   fields.Optional("columns", op.columns);
+  fields.Optional("sums", op.sums);
   fields.Optional("operations", op.operations);
 }
 template <typename Fields>
