@@ -163,13 +163,6 @@ bool OnnxImporter::Fold() {
   for (int output = 0; output < node_->output_size(); ++output) {
     OnnxConstant& constant = folded[static_cast<size_t>(output)];
     if (constant.tensor < 0) constant.tensor = next_tensor_++;
-    // Copies for each image are no numbers of their own.
-    const bool copies = node_->op_type() == "Expand" || node_->op_type() == "Tile";
-    const bool had_one = copies && (inputs[0]->dims.size() < constant.dims.size() ||
-                                    (!inputs[0]->dims.empty() && inputs[0]->dims[0] == 1));
-    if (had_one && batch_ > 1 && !constant.dims.empty() && constant.dims[0] == batch_) {
-      constant.numbers /= batch_;
-    }
     constants_[node_->output(output)] = std::move(constant);
   }
   return true;

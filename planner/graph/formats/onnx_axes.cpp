@@ -475,22 +475,31 @@ Status OnnxImporter::AddGather() {
   if (indices->Elements() < 1) return Refuse("of nothing");
   const int64_t extent = Extent(tensor.view[*axis]);
   const int64_t count = indices->Elements();
-  auto numbers = indices->WholeNumbers();
-  bool is_range = numbers.has_value();
-  for (size_t at = 0; is_range && at < numbers->size(); ++at) {
-    int64_t& index = (*numbers)[at];
-    if (index < 0) index += extent;
-    if (index < 0 || index >= extent) return Status::Error("an index that the axis lacks");
-    is_range = index == numbers->front() + static_cast<int64_t>(at);
+  const auto numbers = indices->WholeNumbers();
+  bool is_range = indices->CountsUp();
+  int64_t begin = 0;
+  const auto is_there = [&](int64_t index) { return index >= -extent && index < extent; };
+  if (numbers) {
+    if (!std::all_of(numbers->begin(), numbers->end(), is_there)) {
+      return Status::Error("an index that the axis lacks");
+    }
+    const auto from_begin = [&](int64_t index) { return index < 0 ? index + extent : index; };
+    begin = from_begin(numbers->front());
+    is_range = true;
+    for (size_t at = 0; at < numbers->size(); ++at) {
+      is_range = is_range && from_begin((*numbers)[at]) == begin + static_cast<int64_t>(at);
+    }
+  } else if (is_range && count > extent) {
+    return Status::Error("an index that the axis lacks");
   }
   std::optional<OnnxTensor> made;
   if (is_range) {
-    UCUDNN_ASSIGN_OR_RETURN(made, Sliced(tensor, *axis, numbers->front(), count));
+    UCUDNN_ASSIGN_OR_RETURN(made, Sliced(tensor, *axis, begin, count));
   }
   if (!made) {
     UCUDNN_ASSIGN_OR_RETURN(made, Changed("Gather", tensor, {{*axis, count}}, {}, 0));
   }
-  if (!made && !numbers) return Refuse("by indices whose numbers are not in the file");
+  if (!made && !numbers && !is_range) return Refuse("by indices whose numbers are not in the file");
   if (!made) return RefuseMixedImages();
   // The axes of the indices take the place of the axis.
   const auto parts = Reshaped({made->view[*axis]}, indices->dims);
