@@ -102,7 +102,9 @@ Status OnnxImporter::AddReshape() {
   const std::vector<int64_t> now = Extents(tensor.view);
   const bool zero_is_zero = Attributes().Number("allowzero", 0) != 0;
   // A batch of one image is where any number of them would be, if the shape allows it.
-  const bool says_one = !shape->empty() && shape->front() == 1 && BatchAxis(tensor) == size_t{0};
+  const Digits all = AllOf(tensor.view);
+  const bool says_one = !shape->empty() && shape->front() == 1 && !all.empty() &&
+                        all.front() == Digit{ViewAxis::kBatch, batch_, 1};
   if (batch_ == 1 && !says_one) {
     OnnxTensor many = tensor;
     for (Digits& digits : many.view) {
@@ -251,7 +253,9 @@ Status OnnxImporter::AddTile() {
     if (times < 1 || times > std::numeric_limits<int32_t>::max()) {
       return Refuse("that leaves nothing");
     }
-    if (times > 1) changed[axis] = extents[axis] * times;
+    if (times > 1 && __builtin_mul_overflow(extents[axis], times, &changed[axis])) {
+      return Status::Error("repeats " + std::to_string(times) + "; expected 32 bits of elements");
+    }
   }
   return changed.empty() ? Give(tensor) : AddChanged(tensor, changed);
 }
@@ -403,6 +407,7 @@ Status OnnxImporter::AddSlice() {
     const int64_t step = steps->empty() ? 1 : (*steps)[i];
     if (!axis || step == 0) return Status::Error("a step of 0, or no such axis");
     const int64_t extent = Extent(tensor.view[*axis]);
+    if (extent < 1) return Status::Error("more elements than expected of an axis (2^48)");
     SlicedAxis part = SliceOf(extent, (*starts)[i], (*ends)[i], step);
     // All images, whatever the batch of the example was.
     const bool is_batch = BatchAxis(tensor) == *axis;

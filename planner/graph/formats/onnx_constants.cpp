@@ -317,7 +317,8 @@ Folded FoldElementwise(const Folding& folding) {
   const std::string& type = folding.node.op_type();
   const bool is_choice = type == "Where";
   if (is_choice) made.is_real = folding.In(1).is_real;
-  if (made.is_known && made.Elements() <= kMostValues) {
+  const auto count = static_cast<int64_t>(std::min<size_t>(folding.inputs.size(), kMostValues));
+  if (made.is_known && made.Elements() * count <= 4 * kMostValues) {
     std::vector<std::vector<double>> rows;
     for (const OnnxConstant* input : folding.inputs) {
       if (auto values = Spread(*input, dims)) rows.push_back(std::move(*values));
@@ -640,7 +641,9 @@ Folded FoldEinsum(const Folding& folding) {
   std::string equation = folding.attributes.Text("equation");
   std::erase(equation, ' ');
   const size_t arrow = equation.find("->");
-  if (arrow == std::string::npos) return One(Unknown());
+  if (arrow == std::string::npos || equation.find('.') != std::string::npos) {
+    return One(Unknown());
+  }
   std::map<char, int64_t> extents;
   size_t at = 0;
   for (const OnnxConstant* input : folding.inputs) {

@@ -149,7 +149,7 @@ bool OnnxImporter::IsGateOf(const OnnxTensor& gate, const OnnxTensor& input) {
     return false;
   }
   // Nobody else reads what the gate was before.
-  std::erase_if(tensors_, [&](const auto& named) { return named.second.node == gate.node; });
+  for (const std::string& name : names_[gate.node]) tensors_.erase(name);
   switch (activation->kind) {
     case ActivationKind::kSigmoid:
       activation->kind = ActivationKind::kSwish;
