@@ -198,7 +198,8 @@ class Net:
         """(root, batch, is_weight, numbers) of an output."""
         if all(t.is_constant for t in given):
             root = given[0].root if op in VIEWS else name
-            numbers = min(given[0].numbers, at[0].size) if op in (*VIEWS, *PICKS) else at[0].size
+            numbers = sum(t.numbers for t in given) if op == "Concat" else at[0].size
+            numbers = min(given[0].numbers, numbers) if op in (*VIEWS, *PICKS) else numbers
             return root, None, any(t.is_weight for t in given), numbers
         axes = [a for a, (x, y) in enumerate(zip(at[0].shape, at[1].shape)) if x != y]
         if len(axes) != 1 or at[0].shape[axes[0]] * BATCHES[1] != at[1].shape[axes[0]] * BATCHES[0]:
