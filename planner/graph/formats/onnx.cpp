@@ -49,8 +49,7 @@ Result<Graph> OnnxImporter::Import(const onnx::ModelProto& model, ImportedTensor
     }
   }
   std::vector<NodeId> outputs;
-  static const onnx::NodeProto kNone;
-  node_ = &kNone;
+  node_ = &no_node_;
   for (const onnx::ValueInfoProto& output : graph.output()) {
     const auto found = tensors_.find(output.name());
     if (found == tensors_.end()) continue;
@@ -60,6 +59,10 @@ Result<Graph> OnnxImporter::Import(const onnx::ModelProto& model, ImportedTensor
       found->second = *made;
     }
     outputs.push_back(found->second.node);
+  }
+  if (outputs.empty() && graph.output_size() > 0 && graph_.Nodes() > 0) {
+    return graph_.Fault(graph.output(0).name(), "no layers; expected a network between an input "
+                                                "and this output");
   }
   graph_.SplitFusedLinears(outputs);
   std::vector<NodeId> ids;
@@ -75,7 +78,12 @@ Result<Graph> OnnxImporter::Import(const onnx::ModelProto& model, ImportedTensor
 
 void OnnxImporter::ReadNames(const onnx::GraphProto& graph) {
   for (const onnx::TensorProto& tensor : graph.initializer()) {
-    constants_[tensor.name()] = ReadConstant(tensor, next_tensor_++, options_.folder);
+    OnnxConstant constant = ReadConstant(tensor, next_tensor_++, options_.folder);
+    if (tensor.external_data_size() > 0) {
+      Keep(tensor.name(), std::move(constant));
+    } else {
+      constants_[tensor.name()] = std::move(constant);
+    }
   }
   for (const onnx::SparseTensorProto& sparse : graph.sparse_initializer()) {
     constants_[sparse.values().name()] = ReadSparseConstant(sparse, next_tensor_++);
@@ -89,13 +97,12 @@ void OnnxImporter::ReadNames(const onnx::GraphProto& graph) {
     batch_ = images < 1 ? kAnyBatch : images;
     is_first = false;
   }
+  // A node's graphs may read any tensor.
+  const bool are_graphs = std::any_of(graph.node().begin(), graph.node().end(), ReadsGraphs);
   for (const onnx::NodeProto& node : graph.node()) {
     for (const std::string& name : node.input()) ++readers_[name];
-    // A node's graphs may read any tensor.
-    if (!ReadsGraphs(node)) continue;
-    for (const onnx::NodeProto& other : graph.node()) {
-      for (const std::string& name : other.output()) ++readers_[name];
-    }
+    if (!are_graphs) continue;
+    for (const std::string& name : node.output()) ++readers_[name];
   }
   for (const onnx::ValueInfoProto& output : graph.output()) ++readers_[output.name()];
 }
@@ -138,13 +145,18 @@ void OnnxImporter::FindLayouts(const onnx::GraphProto& graph) {
 
 Status OnnxImporter::AddNode() {
   const std::string& type = node_->op_type();
+  for (const std::string& name : node_->output()) {
+    if (!name.empty() && tensors_.count(name) + constants_.count(name) + inputs_.count(name) > 0) {
+      return Status::Error("output " + Quoted(name) + " is there already; expected a new name");
+    }
+  }
   if (ReadsGraphs(*node_)) return Refuse("with graphs of its own");
   if (Draws(type)) return Refuse("that draws numbers");
   if (!node_->domain().empty() && node_->domain() != "ai.onnx") {
     return Refuse("of domain " + Quoted(node_->domain()));
   }
   if (type == "Constant") {
-    constants_[FirstOutput()] = ReadConstantNode(*node_, next_tensor_++, options_.folder);
+    Keep(FirstOutput(), ReadConstantNode(*node_, next_tensor_++, options_.folder));
     return Status::Ok();
   }
   if (type == "Shape" || type == "Size") return AddShape();
@@ -163,16 +175,22 @@ bool OnnxImporter::Fold() {
   for (int output = 0; output < node_->output_size(); ++output) {
     OnnxConstant& constant = folded[static_cast<size_t>(output)];
     if (constant.tensor < 0) constant.tensor = next_tensor_++;
-    // Copies for each image are no numbers of their own.
-    const bool copies = node_->op_type() == "Expand" || node_->op_type() == "Tile";
-    const bool had_one = copies && (inputs[0]->dims.size() < constant.dims.size() ||
-                                    (!inputs[0]->dims.empty() && inputs[0]->dims[0] == 1));
-    if (had_one && batch_ > 1 && !constant.dims.empty() && constant.dims[0] == batch_) {
-      constant.numbers /= batch_;
-    }
-    constants_[node_->output(output)] = std::move(constant);
+    Keep(node_->output(output), std::move(constant));
   }
   return true;
+}
+
+void OnnxImporter::Keep(const std::string& name, OnnxConstant constant) {
+  // What exporters compute of shapes is far less; a small file may ask for more.
+  constexpr int64_t kMostValues = 1 << 22;
+  const bool was_spent = kept_values_ > kMostValues;
+  if (constant.values) {
+    kept_values_ += static_cast<int64_t>(constant.values->size()) * (1 + node_->input_size());
+  }
+  if (was_spent) constant.values.reset();
+  constants_[name] = std::move(constant);
+  if (was_spent || kept_values_ <= kMostValues) return;
+  for (auto& [other, kept] : constants_) kept.values.reset();
 }
 
 const std::map<std::string, OnnxImporter::Member>& OnnxImporter::Members() {
@@ -261,15 +279,13 @@ const OnnxConstant* OnnxImporter::WeightInput(int index) {
   const std::string& name = node_->input(index);
   const auto input = inputs_.find(name);
   if (input == inputs_.end() || tensors_.count(name) > 0) return nullptr;
-  OnnxConstant constant;
+  onnx::TensorProto weights;
+  weights.set_data_type(1);  // 32-bit floats
   for (const auto& dim : input->second->type().tensor_type().shape().dim()) {
-    constant.dims.push_back(dim.has_dim_value() ? dim.dim_value() : -1);
+    weights.add_dims(dim.has_dim_value() ? dim.dim_value() : -1);
   }
-  constant.is_real = true;
-  constant.tensor = next_tensor_++;
-  constant.numbers = constant.Elements();
-  if (constant.numbers < 0) return nullptr;
-  return &(constants_[name] = std::move(constant));
+  OnnxConstant constant = ReadConstant(weights, next_tensor_++);
+  return constant.is_known ? &(constants_[name] = std::move(constant)) : nullptr;
 }
 
 std::vector<const OnnxConstant*> OnnxImporter::Constants() const {
@@ -333,7 +349,7 @@ Result<OnnxTensor> OnnxImporter::AddInput(const std::string& name,
   };
   // A number alone belongs to every image.
   const int64_t images = rank == 0 ? batch_ : shape.dim(0).dim_value();
-  if (images < 1 ? batch_ != kAnyBatch : batch_ != images) {
+  if (images < 1 ? batch_ != kAnyBatch : batch_ != images || images > kLargestBatch) {
     return refuse("batch " + extent_of(shape.dim(0)) + " beside inputs of another batch");
   }
   const bool channels_last = (rank > 3 && channels_last_.count(name) > 0) ||
@@ -377,9 +393,14 @@ Status OnnxImporter::Give(OnnxTensor tensor, int output) {
   if (output >= node_->output_size() || node_->output(output).empty()) {
     return output > 0 ? Status::Ok() : Status::Error("no output; expected one");
   }
+  if (tensor.view.size() > kMostAxes) {
+    return Status::Error(std::to_string(tensor.view.size()) + " axes; expected at most " +
+                         std::to_string(kMostAxes));
+  }
   const std::string& name = node_->output(output);
   const auto readers = readers_.find(name);
   tensor.is_sole = tensor.is_sole && readers != readers_.end() && readers->second == 1;
+  names_[tensor.node].push_back(name);
   tensors_[name] = std::move(tensor);
   return Status::Ok();
 }
@@ -429,11 +450,8 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Image(const OnnxTensor& tensor) 
   const size_t rank = tensor.view.size();
   const NodeExtents extents = ExtentsOf(tensor);
   if (rank < 2 || rank > kNodeAxes || BatchAxis(tensor) != size_t{0}) return {std::nullopt};
-  if (tensor.view == PlainView(extents, rank) && Extent(AllOf(tensor.view)) > 0) {
-    int64_t numbers = 1;
-    for (const int64_t extent : extents) numbers *= extent;
-    if (Extent(AllOf(tensor.view)) == numbers) return {tensor};
-  }
+  const View plain = PlainView(extents, rank);
+  if (tensor.view == plain && AllOf(plain) == AllOf(PlainView(extents, kNodeAxes))) return {tensor};
   const std::vector<int64_t> wanted = Extents(tensor.view);
   Reshape reshape;
   UCUDNN_ASSIGN_OR_RETURN(reshape.channels, Narrow(wanted[1], "channels"));
@@ -462,6 +480,8 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Changed(
   for (const auto& [axis, extent] : changed) {
     Digits& digits = view[axis];
     if (MixesImages(digits)) return {std::nullopt};
+    if (extent < 1) return Status::Error("an axis of no elements; expected one or more");
+    UCUDNN_RETURN_IF_ERROR(Narrow(extent, "an extent").status());
     mixed.insert(mixed.end(), digits.begin(), digits.end());
     Digits made;
     // A new axis is that of an image at this place, where the node has none there yet.

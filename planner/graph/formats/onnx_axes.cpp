@@ -102,7 +102,9 @@ Status OnnxImporter::AddReshape() {
   const std::vector<int64_t> now = Extents(tensor.view);
   const bool zero_is_zero = Attributes().Number("allowzero", 0) != 0;
   // A batch of one image is where any number of them would be, if the shape allows it.
-  const bool says_one = !shape->empty() && shape->front() == 1 && BatchAxis(tensor) == size_t{0};
+  const Digits all = AllOf(tensor.view);
+  const bool says_one = !shape->empty() && shape->front() == 1 && !all.empty() &&
+                        all.front() == Digit{ViewAxis::kBatch, batch_, 1};
   if (batch_ == 1 && !says_one) {
     OnnxTensor many = tensor;
     for (Digits& digits : many.view) {
@@ -251,7 +253,9 @@ Status OnnxImporter::AddTile() {
     if (times < 1 || times > std::numeric_limits<int32_t>::max()) {
       return Refuse("that leaves nothing");
     }
-    if (times > 1) changed[axis] = extents[axis] * times;
+    if (times > 1 && __builtin_mul_overflow(extents[axis], times, &changed[axis])) {
+      return Status::Error("repeats " + std::to_string(times) + "; expected 32 bits of elements");
+    }
   }
   return changed.empty() ? Give(tensor) : AddChanged(tensor, changed);
 }
@@ -403,6 +407,7 @@ Status OnnxImporter::AddSlice() {
     const int64_t step = steps->empty() ? 1 : (*steps)[i];
     if (!axis || step == 0) return Status::Error("a step of 0, or no such axis");
     const int64_t extent = Extent(tensor.view[*axis]);
+    if (extent < 1) return Status::Error("more elements than expected of an axis (2^48)");
     SlicedAxis part = SliceOf(extent, (*starts)[i], (*ends)[i], step);
     // All images, whatever the batch of the example was.
     const bool is_batch = BatchAxis(tensor) == *axis;
@@ -475,22 +480,31 @@ Status OnnxImporter::AddGather() {
   if (indices->Elements() < 1) return Refuse("of nothing");
   const int64_t extent = Extent(tensor.view[*axis]);
   const int64_t count = indices->Elements();
-  auto numbers = indices->WholeNumbers();
-  bool is_range = numbers.has_value();
-  for (size_t at = 0; is_range && at < numbers->size(); ++at) {
-    int64_t& index = (*numbers)[at];
-    if (index < 0) index += extent;
-    if (index < 0 || index >= extent) return Status::Error("an index that the axis lacks");
-    is_range = index == numbers->front() + static_cast<int64_t>(at);
+  const auto numbers = indices->WholeNumbers();
+  bool is_range = indices->CountsUp();
+  int64_t begin = 0;
+  const auto is_there = [&](int64_t index) { return index >= -extent && index < extent; };
+  if (numbers) {
+    if (!std::all_of(numbers->begin(), numbers->end(), is_there)) {
+      return Status::Error("an index that the axis lacks");
+    }
+    const auto from_begin = [&](int64_t index) { return index < 0 ? index + extent : index; };
+    begin = from_begin(numbers->front());
+    is_range = true;
+    for (size_t at = 0; at < numbers->size(); ++at) {
+      is_range = is_range && from_begin((*numbers)[at]) == begin + static_cast<int64_t>(at);
+    }
+  } else if (is_range && count > extent) {
+    return Status::Error("an index that the axis lacks");
   }
   std::optional<OnnxTensor> made;
   if (is_range) {
-    UCUDNN_ASSIGN_OR_RETURN(made, Sliced(tensor, *axis, numbers->front(), count));
+    UCUDNN_ASSIGN_OR_RETURN(made, Sliced(tensor, *axis, begin, count));
   }
   if (!made) {
     UCUDNN_ASSIGN_OR_RETURN(made, Changed("Gather", tensor, {{*axis, count}}, {}, 0));
   }
-  if (!made && !numbers) return Refuse("by indices whose numbers are not in the file");
+  if (!made && !numbers && !is_range) return Refuse("by indices whose numbers are not in the file");
   if (!made) return RefuseMixedImages();
   // The axes of the indices take the place of the axis.
   const auto parts = Reshaped({made->view[*axis]}, indices->dims);

@@ -38,10 +38,12 @@ OnnxConstant Unknown() {
 // What is larger is not computed with, so that small files cannot take much memory.
 OnnxConstant Bounded(OnnxConstant constant) {
   if (constant.dims.size() > kMostDimensions) return Unknown();
+  __int128 product = 1;  // also of a part of the axes, where another one has no elements
   for (const int64_t extent : constant.dims) {
     if (extent < 0 || extent > kLargestExtent) return Unknown();
+    product *= std::max<int64_t>(1, extent);
+    if (product > std::numeric_limits<int64_t>::max()) return Unknown();
   }
-  if (constant.Elements() < 0) return Unknown();
   if (constant.values && static_cast<int64_t>(constant.values->size()) != constant.Elements()) {
     constant.values.reset();
   }
@@ -121,17 +123,59 @@ void ForEach(const Sizes& dims, Visit visit) {
   }
 }
 
+// The steps of a constant, or those that its values turn out to have. An axis of one position has
+// the step 0.
+std::optional<Sizes> StepsOf(const OnnxConstant& constant) {
+  const auto numbers = constant.WholeNumbers();
+  if (constant.steps || !numbers || numbers->empty()) return constant.steps;
+  const Sizes strides = StridesOf(constant.dims);
+  Sizes steps(strides.size(), 0);
+  for (size_t axis = 0; axis < steps.size(); ++axis) {
+    if (constant.dims[axis] > 1) steps[axis] = (*numbers)[static_cast<size_t>(strides[axis])];
+  }
+  bool is_sum = true;
+  size_t next = 0;
+  ForEach(constant.dims, [&](const Sizes& at) {
+    __int128 sum = 0;
+    for (size_t axis = 0; axis < at.size(); ++axis) sum += __int128{at[axis]} * steps[axis];
+    is_sum = is_sum && sum == (*numbers)[next++];
+  });
+  return is_sum ? std::optional(steps) : std::nullopt;
+}
+
+// The steps of a + b, or of a x b where b is one number; `rank` is that of the result.
+std::optional<Sizes> StepsOf(const std::string& type, const OnnxConstant& a, const OnnxConstant& b,
+                             size_t rank) {
+  const auto steps = StepsOf(a);
+  const auto others = type == "Add" ? StepsOf(b) : b.WholeNumbers();
+  if (!steps || !others || (type != "Add" && (type != "Mul" || others->size() != 1))) {
+    return std::nullopt;
+  }
+  Sizes made(rank, 0);
+  for (size_t axis = 0; axis < rank; ++axis) {  // from the last one
+    int64_t& step = made[rank - 1 - axis];
+    if (axis < steps->size()) step = (*steps)[steps->size() - 1 - axis];
+    const bool overflows =
+        type == "Mul" ? __builtin_mul_overflow(step, others->front(), &step)
+                      : axis < others->size() &&
+                            __builtin_add_overflow(step, (*others)[others->size() - 1 - axis], &step);
+    if (overflows) return std::nullopt;
+  }
+  return made;
+}
+
 // A tensor of `dims` whose element at each position is that of `from` at `place(position)`.
 template <typename Place>
 OnnxConstant Picked(const OnnxConstant& from, const Sizes& dims, Place place) {
   OnnxConstant picked = from;
   picked.dims = dims;
   picked.values.reset();
+  picked.steps.reset();
   picked.tensor = -1;
   picked = Bounded(picked);
   if (!picked.is_known) return picked;
-  picked.numbers = picked.Elements();
-  picked.repeated = from.repeated || (from.Elements() == 1 && from.values && picked.numbers > 1);
+  picked.numbers = std::min(from.numbers, picked.Elements());  // copies are no numbers of their own
+  picked.repeated = from.repeated || (from.Elements() == 1 && from.values && picked.Elements() > 1);
   if (!from.values || picked.Elements() > kMostValues) return picked;
   picked.values.emplace();
   const Sizes strides = StridesOf(from.dims);
@@ -183,6 +227,7 @@ Folded Seen(const Folding& folding, const std::optional<Sizes>& dims) {
   if (!dims) return One(Unknown());
   OnnxConstant seen = folding.In(0);
   seen.dims = *dims;
+  if (seen.dims != folding.Dims()) seen.steps.reset();
   return One(Bounded(seen));
 }
 
@@ -272,7 +317,8 @@ Folded FoldElementwise(const Folding& folding) {
   const std::string& type = folding.node.op_type();
   const bool is_choice = type == "Where";
   if (is_choice) made.is_real = folding.In(1).is_real;
-  if (made.is_known && made.Elements() <= kMostValues) {
+  const auto count = static_cast<int64_t>(std::min<size_t>(folding.inputs.size(), kMostValues));
+  if (made.is_known && made.Elements() * count <= 4 * kMostValues) {
     std::vector<std::vector<double>> rows;
     for (const OnnxConstant* input : folding.inputs) {
       if (auto values = Spread(*input, dims)) rows.push_back(std::move(*values));
@@ -290,6 +336,10 @@ Folded FoldElementwise(const Folding& folding) {
         }
       }
     }
+  }
+  if (!made.values && made.is_known && folding.inputs.size() == 2) {
+    made.steps = StepsOf(type, folding.In(0), folding.In(1), dims.size());
+    if (!made.steps) made.steps = StepsOf(type, folding.In(1), folding.In(0), dims.size());
   }
   if (GivesTruth(type)) made.is_real = false;
   return One(made);
@@ -360,17 +410,22 @@ Folded FoldUnsqueeze(const Folding& folding) {
   const auto axes = folding.List(1, "axes");
   if (!axes) return One(Unknown());
   const size_t rank = folding.Dims().size() + axes->size();
-  Sizes dims(rank, 0);
+  std::vector<bool> is_new(rank, false);
   for (const int64_t given : *axes) {
     const auto axis = AxisOf(given, rank);
-    if (!axis || dims[*axis] == 1) return One(Unknown());
-    dims[*axis] = 1;
+    if (!axis || is_new[*axis]) return One(Unknown());
+    is_new[*axis] = true;
   }
+  Sizes dims;
   size_t next = 0;
-  for (int64_t& extent : dims) {
-    if (extent == 0) extent = folding.Dims()[next++];
+  for (const bool added : is_new) dims.push_back(added ? 1 : folding.Dims()[next++]);
+  Folded seen = Seen(folding, dims);
+  if (const auto& steps = folding.In(0).steps; steps && seen[0].is_known) {
+    next = 0;
+    seen[0].steps.emplace();
+    for (const bool added : is_new) seen[0].steps->push_back(added ? 0 : (*steps)[next++]);
   }
-  return Seen(folding, dims);
+  return seen;
 }
 
 Folded FoldExpand(const Folding& folding) {
@@ -378,16 +433,15 @@ Folded FoldExpand(const Folding& folding) {
   const auto dims = to ? Broadcast(folding.Dims(), *to) : std::nullopt;
   if (!dims) return One(Unknown());
   const OnnxConstant& from = folding.In(0);
-  OnnxConstant made = from;
-  made.dims = *dims;
-  made.values.reset();
-  const bool one = from.values && from.values->size() == 1;
-  made.repeated = from.repeated || (one && Product(*dims) != 1);
-  made = Bounded(made);
-  if (made.is_known) made.numbers = made.Elements();
-  if (made.dims != from.dims) made.tensor = -1;
-  if (made.is_known && made.Elements() <= kMostValues) made.values = Spread(from, *dims);
-  return One(made);
+  if (*dims == from.dims) return FoldSame(folding);
+  const size_t more = dims->size() - from.dims.size();
+  return One(Picked(from, *dims, [&](const Sizes& at) {
+    Sizes source(from.dims.size());
+    for (size_t axis = 0; axis < source.size(); ++axis) {
+      source[axis] = from.dims[axis] == 1 ? 0 : at[axis + more];
+    }
+    return source;
+  }));
 }
 
 Folded FoldTile(const Folding& folding) {
@@ -435,6 +489,22 @@ Folded FoldGather(const Folding& folding) {
                  at.end());
     return place;
   }));
+}
+
+Folded FoldGatherNd(const Folding& folding) {
+  const OnnxConstant& from = folding.In(0);
+  const Sizes& indices = folding.In(1).dims;
+  const int64_t shared = folding.attributes.Number("batch_dims", 0);
+  const auto rank = static_cast<int64_t>(from.dims.size());
+  if (indices.empty() || shared < 0 || shared >= static_cast<int64_t>(indices.size()) ||
+      indices.back() > rank - shared) {
+    return One(Unknown());
+  }
+  Sizes dims(indices.begin(), indices.end() - 1);
+  dims.insert(dims.end(), from.dims.begin() + shared + indices.back(), from.dims.end());
+  OnnxConstant source = from;
+  source.values.reset();
+  return One(Picked(source, dims, [](const Sizes& at) { return at; }));
 }
 
 Folded FoldSlice(const Folding& folding) {
@@ -532,12 +602,10 @@ Folded FoldPad(const Folding& folding) {
   for (size_t i = 0; i < count; ++i) {
     const auto axis = AxisOf(axes->empty() ? static_cast<int64_t>(i) : (*axes)[i], dims.size());
     if (!axis) return One(Unknown());
-    const int64_t more = (*pads)[i];
-    const int64_t behind = (*pads)[i + count];
-    if (std::abs(more) > kLargestExtent || std::abs(behind) > kLargestExtent) {
-      return One(Unknown());
+    for (const int64_t more : {(*pads)[i], (*pads)[i + count]}) {
+      if (more < -kLargestExtent || more > kLargestExtent) return One(Unknown());
+      dims[*axis] += more;
     }
-    dims[*axis] += more + behind;
   }
   return One(Computed(folding, dims));
 }
@@ -573,7 +641,9 @@ Folded FoldEinsum(const Folding& folding) {
   std::string equation = folding.attributes.Text("equation");
   std::erase(equation, ' ');
   const size_t arrow = equation.find("->");
-  if (arrow == std::string::npos) return One(Unknown());
+  if (arrow == std::string::npos || equation.find('.') != std::string::npos) {
+    return One(Unknown());
+  }
   std::map<char, int64_t> extents;
   size_t at = 0;
   for (const OnnxConstant* input : folding.inputs) {
@@ -630,6 +700,8 @@ Folded FoldRange(const Folding& folding) {
     for (int64_t i = 0; i < made.dims[0]; ++i) {
       made.values->push_back(start + static_cast<double>(i) * delta);
     }
+  } else if (start == 0 && delta == std::floor(delta) && std::abs(delta) < kLargestExtent) {
+    made.steps = Sizes{static_cast<int64_t>(delta)};
   }
   return One(made);
 }
@@ -711,6 +783,7 @@ const std::map<std::string, Rule>& Rules() {
                                                  {"Expand", FoldExpand},
                                                  {"Flatten", FoldFlatten},
                                                  {"Gather", FoldGather},
+                                                 {"GatherND", FoldGatherNd},
                                                  {"Gemm", FoldGemm},
                                                  {"Identity", FoldSame},
                                                  {"MatMul", FoldMatMul},
@@ -772,6 +845,16 @@ std::optional<std::vector<int64_t>> OnnxConstant::WholeNumbers() const {
     }
   }
   return numbers;
+}
+
+bool OnnxConstant::CountsUp() const {
+  const auto own = StepsOf(*this);
+  const Sizes strides = StridesOf(dims);
+  bool counts = own.has_value();
+  for (size_t axis = 0; counts && axis < dims.size(); ++axis) {
+    counts = dims[axis] == 1 || (*own)[axis] == strides[axis];
+  }
+  return counts;
 }
 
 OnnxConstant ReadConstant(const onnx::TensorProto& proto, int tensor, const std::string& folder) {
@@ -896,7 +979,7 @@ std::vector<OnnxConstant> FoldConstants(const onnx::NodeProto& node,
   const bool is_ours = node.domain().empty() || node.domain() == "ai.onnx";
   if (rule == Rules().end() || !is_ours || inputs.empty()) return folded;
   static const auto* const least = new std::map<std::string, size_t>{
-      {"Expand", 2}, {"Gather", 2}, {"Gemm", 2}, {"MatMul", 2}, {"Range", 3}, {"Where", 3}};
+      {"Expand", 2}, {"Gather", 2}, {"GatherND", 2}, {"Gemm", 2}, {"MatMul", 2}, {"Range", 3}, {"Where", 3}};
   const auto found = least->find(node.op_type());
   const size_t needed = found == least->end() ? 1 : found->second;
   if (inputs.size() < needed) return folded;
@@ -931,6 +1014,7 @@ SlicedAxis SliceOf(int64_t extent, int64_t start, int64_t end, int64_t step) {
   };
   SlicedAxis sliced;
   sliced.step = step;
+  if (extent < 1) return sliced;
   if (step > 0) {
     sliced.begin = bounded(start, 0, extent);
     const int64_t length = bounded(end, 0, extent) - sliced.begin;
@@ -939,7 +1023,7 @@ SlicedAxis SliceOf(int64_t extent, int64_t start, int64_t end, int64_t step) {
     sliced.begin = bounded(start, 0, extent - 1);
     const int64_t length = sliced.begin - bounded(end, -1, extent - 1);
     const int64_t back = step == std::numeric_limits<int64_t>::min() ? step + 1 : step;
-    sliced.count = length <= 0 || extent == 0 ? 0 : (length - 1) / -back + 1;
+    sliced.count = length <= 0 ? 0 : (length - 1) / -back + 1;
   }
   return sliced;
 }
@@ -991,7 +1075,7 @@ std::optional<std::vector<int64_t>> SplitExtents(const onnx::NodeProto& node, in
   if (parts.empty()) {
     const int64_t count = std::max<int64_t>(
         1, OnnxAttributes(node).Number("num_outputs", int64_t{node.output_size()}));
-    const int64_t whole = (extent + count - 1) / count;
+    const int64_t whole = extent / count + (extent % count > 0 ? 1 : 0);
     for (int64_t at = 0; at < extent && parts.size() < static_cast<size_t>(node.output_size());
          at += whole) {
       parts.push_back(std::min(whole, extent - at));

@@ -20,11 +20,16 @@ struct OnnxConstant {
   // Which tensor's numbers these are, in an order that may differ; -1: computed ones.
   int tensor = -1;
   int64_t numbers = 0;  // how many different elements of the file they come from, at most
+  // The element at a position is the sum of position x step over all axes, where that is known of a
+  // tensor too large for `values`: numbers that count the images of any batch.
+  std::optional<std::vector<int64_t>> steps = std::nullopt;
 
   // The product of the extents; -1 where it is no count or does not fit.
   int64_t Elements() const;
   // The values as whole numbers, if they are.
   std::optional<std::vector<int64_t>> WholeNumbers() const;
+  // Whether each element is known to be its own position in row-major order.
+  bool CountsUp() const;
 };
 
 // `tensor` is to be its identity. Small whole numbers are read from `folder`, if that is not empty,

@@ -149,7 +149,7 @@ bool OnnxImporter::IsGateOf(const OnnxTensor& gate, const OnnxTensor& input) {
     return false;
   }
   // Nobody else reads what the gate was before.
-  std::erase_if(tensors_, [&](const auto& named) { return named.second.node == gate.node; });
+  for (const std::string& name : names_[gate.node]) tensors_.erase(name);
   switch (activation->kind) {
     case ActivationKind::kSigmoid:
       activation->kind = ActivationKind::kSwish;
@@ -194,6 +194,9 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Conformed(const OnnxTensor& tens
   bool is_alike = true;
   // The digits of both that correspond, those of `like` in front.
   std::vector<std::pair<Digit, Digit>> pairs;
+  const auto images = BatchAxis(conformed);
+  const auto others = BatchAxis(like);
+  if (images && others && images != others) return {std::nullopt};
   for (size_t axis = 0; axis < like.view.size(); ++axis) {
     const Digits own = WithoutBatchOfOne(conformed.view[axis]);
     const Digits other = WithoutBatchOfOne(like.view[axis]);

@@ -9,6 +9,7 @@
 // apart, it is refused.
 #pragma once
 
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -26,6 +27,10 @@ namespace ucudnn::planner {
 // A batch of any size. A prime above what networks have otherwise, so that its multiples are told
 // from other extents.
 constexpr int64_t kAnyBatch = 1'000'003;
+
+// Beyond these sizes a tensor is refused.
+constexpr int64_t kLargestBatch = std::numeric_limits<int32_t>::max();
+constexpr size_t kMostAxes = 16;
 
 // The only image of a batch whose axis is gone, in front of the digits of another axis.
 constexpr Digit kParked = {ViewAxis::kBatch, 1, 0};
@@ -68,6 +73,8 @@ class OnnxImporter {
   void FindLayouts(const onnx::GraphProto& graph);
   Status AddNode();
   bool Fold();
+  // Notes a constant; forgets all values where there are too many.
+  void Keep(const std::string& name, OnnxConstant constant);
   Result<OnnxTensor> AddInput(const std::string& name, const onnx::ValueInfoProto& info);
   Status AddShape();
 
@@ -232,8 +239,11 @@ class OnnxImporter {
   std::map<std::string, OnnxConstant> constants_;
   std::map<std::string, OnnxTensor> tensors_;
   std::vector<OnnxScores> scores_;
+  std::map<NodeId, std::vector<std::string>> names_;  // in tensors_, by node
   int next_tensor_ = 0;
-  const onnx::NodeProto* node_ = nullptr;  // being added
+  int64_t kept_values_ = 0;  // of constants that no bytes of the file stand for, by their cost
+  const onnx::NodeProto no_node_;
+  const onnx::NodeProto* node_ = &no_node_;  // being added
   NodeId first_node_ = 0;                  // of the graph that it may have added
 };
 

@@ -1,6 +1,7 @@
 // The layers of an ONNX model that slide windows, and those on channels of images.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "planner/graph/formats/onnx_importer.h"
 
@@ -99,7 +100,7 @@ Status OnnxImporter::AddConvolution() {
   UCUDNN_ASSIGN_OR_RETURN(const OnnxTensor tensor, TensorInput(0));
   const size_t rank = tensor.view.size();
   UCUDNN_ASSIGN_OR_RETURN(const auto weights, ReadWeights(rank));
-  if (!weights) return Refuse("of a filter or a bias whose shape is not given");
+  if (!weights) return Refuse("of a filter or a bias that is computed, or whose shape is not given");
   UCUDNN_ASSIGN_OR_RETURN(const auto image, Image(tensor));
   if (!image) return RefuseMixedImages();
   const OnnxConstant& filter = *weights->filter;
@@ -130,7 +131,7 @@ Status OnnxImporter::AddTransposedConvolution() {
   UCUDNN_ASSIGN_OR_RETURN(const OnnxTensor tensor, TensorInput(0));
   const size_t rank = tensor.view.size();
   UCUDNN_ASSIGN_OR_RETURN(const auto weights, ReadWeights(rank));
-  if (!weights) return Refuse("of a filter or a bias whose shape is not given");
+  if (!weights) return Refuse("of a filter or a bias that is computed, or whose shape is not given");
   UCUDNN_ASSIGN_OR_RETURN(const auto image, Image(tensor));
   if (!image) return RefuseMixedImages();
   const OnnxConstant& filter = *weights->filter;
@@ -198,7 +199,9 @@ Status OnnxImporter::ReadTransposedExtents(const OnnxTensor& image,
     const int64_t total = (pixels - 1) * stride + more[axis] + window - out;
     // ONNX puts the odd pixel at the beginning unless SAME_UPPER is asked for.
     UCUDNN_RETURN_IF_ERROR(CutTransposed(axis, total, automatic != "SAME_UPPER", layer));
-    layer.extra_extent[axis] += more[axis];
+    UCUDNN_ASSIGN_OR_RETURN(
+        layer.extra_extent[axis],
+        Narrow(int64_t{layer.extra_extent[axis]} + more[axis], "output_padding"));
   }
   return Status::Ok();
 }
@@ -332,6 +335,7 @@ Status OnnxImporter::AddResize() {
     const bool rounds = !sizes->empty();  // sizes are exact, or kept in proportion
     const auto extent =
         static_cast<int64_t>(rounds ? std::floor(wanted + 0.5) : std::floor(wanted));
+    if (extent < 1) return Refuse("to no image");
     if (extent != extents[axis]) changed[axis] = extent;
   }
   if (changed.empty() &&
@@ -384,7 +388,10 @@ Status OnnxImporter::AddDepthToSpace() {
   UCUDNN_ASSIGN_OR_RETURN(OnnxTensor tensor, TensorInput(0));
   const int64_t block = Attributes().Number("blocksize", 0);
   const std::vector<int64_t> extents = Extents(tensor.view);
-  if (extents.size() != 4 || block < 1 || block > 1 << 15) {
+  const bool fits = std::all_of(extents.begin(), extents.end(), [](int64_t extent) {
+    return extent >= 1 && extent <= std::numeric_limits<int32_t>::max();
+  });
+  if (extents.size() != 4 || block < 1 || block > 1 << 15 || !fits) {
     return Status::Error("blocksize " + std::to_string(block) + " over " +
                          std::to_string(extents.size()) + " axes; expected 1 or more over four");
   }

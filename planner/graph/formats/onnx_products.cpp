@@ -90,6 +90,9 @@ Status OnnxImporter::AddGemm() {
   product.is_sole = false;
   if (added == nullptr) {
     UCUDNN_ASSIGN_OR_RETURN(const OnnxTensor sum, TensorInput(2));
+    if (!Broadcast(Extents(product.view), Extents(sum.view))) {
+      return Status::Error("a bias whose extents do not meet; expected equal ones or 1");
+    }
     return AddOfTensors("Add", {product, sum}, {});
   }
   if (!Broadcast(Extents(product.view), added->dims)) {

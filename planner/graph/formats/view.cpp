@@ -22,7 +22,7 @@ NodeExtents ExtentsOf(const Shape& shape, int64_t batch) {
 int64_t Extent(const Digits& digits) {
   int64_t extent = 1;
   for (const Digit& digit : digits) {
-    if (digit.size > std::numeric_limits<int64_t>::max() / extent) return -1;
+    if (digit.size > (int64_t{1} << 48) / extent) return -1;
     extent *= digit.size;
   }
   return extent;
@@ -185,8 +185,12 @@ Remainder Compacted(const View& kept) {
     std::stable_sort(digits.begin(), digits.end(),
                      [](const Digit* a, const Digit* b) { return a->stride < b->stride; });
     for (Digit* digit : digits) {
-      digit->stride = remainder.extents[axis];
-      remainder.extents[axis] *= digit->size;
+      int64_t& extent = remainder.extents[axis];
+      digit->stride = extent;
+      // What does not fit has no 32 bits, either, which a node's extents must have.
+      if (__builtin_mul_overflow(extent, digit->size, &extent)) {
+        extent = std::numeric_limits<int64_t>::max();
+      }
     }
   }
   for (Digits& of_axis : remainder.view) of_axis = Joined(of_axis);

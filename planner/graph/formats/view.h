@@ -37,6 +37,7 @@ using View = std::vector<Digits>;  // by axis of the file
 using NodeExtents = std::array<int64_t, kNodeAxes>;
 NodeExtents ExtentsOf(const Shape& shape, int64_t batch);
 
+// -1 where it is more than any tensor has: 2^48.
 int64_t Extent(const Digits& digits);
 std::vector<int64_t> Extents(const View& view);
 Digits AllOf(const View& view);

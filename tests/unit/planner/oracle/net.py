@@ -18,6 +18,8 @@ NOT_TRAINED = {"BatchNormalization": (3, 4), "Resize": (1, 2), "Upsample": (1,),
                "DequantizeLinear": (1, 2), "Dropout": (1,), "Clip": (1, 2)}
 # Operators whose output has the numbers of their input in the same order, up to a permutation.
 VIEWS = ("Transpose", "Reshape", "Cast", "Identity", "Squeeze", "Unsqueeze")
+# Operators whose output has numbers of their first input, some perhaps several times.
+PICKS = ("Expand", "Gather", "GatherND", "Slice", "Split", "Tile")
 # Operators that read the shape of their input alone.
 SHAPE_READERS = ("Shape", "Size", "RandomNormalLike", "ConstantOfShape", "RandomNormal")
 
@@ -29,10 +31,11 @@ Batch = collections.namedtuple("Batch", "axis outer inner splits")
 
 class Tensor:
     """One tensor of the file. at: its numbers at BATCHES. root: whose numbers a constant has, the name of a tensor, or
-    None. is_weight: some of its numbers were trained."""
+    None. is_weight: some of its numbers were trained. numbers: how many of a constant's elements are no copies of others."""
 
-    def __init__(self, name, at, root=None, batch=None, is_weight=False):
+    def __init__(self, name, at, root=None, batch=None, is_weight=False, numbers=None):
         self.name, self.at, self.root, self.batch, self.is_weight = name, at, root, batch, is_weight
+        self.numbers = at[0].size if numbers is None else numbers
 
     @property
     def is_constant(self):
@@ -192,18 +195,20 @@ class Net:
                 raise Unfit
 
     def _kind(self, op, name, given, at):
-        """(root, batch, is_weight) of an output."""
+        """(root, batch, is_weight, numbers) of an output."""
         if all(t.is_constant for t in given):
             root = given[0].root if op in VIEWS else name
-            return root, None, any(t.is_weight for t in given)
+            numbers = sum(t.numbers for t in given) if op == "Concat" else at[0].size
+            numbers = min(given[0].numbers, numbers) if op in (*VIEWS, *PICKS) else numbers
+            return root, None, any(t.is_weight for t in given), numbers
         axes = [a for a, (x, y) in enumerate(zip(at[0].shape, at[1].shape)) if x != y]
         if len(axes) != 1 or at[0].shape[axes[0]] * BATCHES[1] != at[1].shape[axes[0]] * BATCHES[0]:
-            return None, None, False
+            return None, None, False, None
         size = at[0].shape[axes[0]] // BATCHES[0]
         for source in (t.batch for t in given if t.batch):
             if source.outer * source.inner == size and op != "Reshape":
-                return None, Batch(axes[0], source.outer, source.inner, source.splits), False
-        return None, Batch(axes[0], size, 1, False), False
+                return None, Batch(axes[0], source.outer, source.inner, source.splits), False, None
+        return None, Batch(axes[0], size, 1, False), False, None
 
     def drop_unread(self):
         """Takes out the constants that nothing reads, which attempts that did not fit may have left."""
@@ -230,7 +235,7 @@ class Net:
     def parameters(self, outputs):
         """Trained numbers by name of the tensor that has them, of all that the numbers of `outputs` depend on: constants of
         more than one number that a node reads beside what it computes on. A constant that other constants make counts
-        with its own shape, and what it was made of does not."""
+        with its own shape, but for copies of one number, and what it was made of does not."""
         counted, seen, waiting = {}, set(), [name for name in outputs if name in self.depending]
         while waiting:
             name = waiting.pop()
@@ -246,8 +251,8 @@ class Net:
                 tensor = self[read]
                 if not tensor.is_constant:
                     waiting.append(read)
-                elif tensor.is_float and tensor.is_weight and self[tensor.root].at[0].size > 1:
-                    counted[tensor.root] = self[tensor.root].at[0].size
+                elif tensor.is_float and tensor.is_weight and self[tensor.root].numbers > 1:
+                    counted[tensor.root] = self[tensor.root].numbers
         return counted
 
     # ---- The file.
