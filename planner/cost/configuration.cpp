@@ -15,9 +15,11 @@ bool Divides(int parts, int64_t extent, bool uneven) {
 }
 
 // Output channels that may be divided: a softmax needs all of them, flat features are divided
-// between channels of the image they were.
+// between channels of the image they were, attentions between heads.
 int64_t DivisibleChannels(const PlannedLayer& layer) {
   if (std::holds_alternative<Softmax>(layer.op)) return 1;
+  if (const auto* attention = std::get_if<Attention>(&layer.op)) return attention->heads;
+  if (const auto* opaque = std::get_if<Opaque>(&layer.op)) return opaque->channel_parts;
   if (std::holds_alternative<Flatten>(layer.op)) return layer.inputs.front().shape.c;
   return layer.output.c;
 }
@@ -27,12 +29,19 @@ int64_t DivisibleChannels(const PlannedLayer& layer) {
 int64_t SummedChannels(const PlannedLayer& layer) {
   const auto* const convolution = std::get_if<Convolution>(&layer.op);
   const bool sums = (convolution != nullptr && convolution->groups == 1) ||
-                    std::holds_alternative<FullyConnected>(layer.op);
+                    std::holds_alternative<FullyConnected>(layer.op) ||
+                    std::holds_alternative<Linear>(layer.op);
   return sums ? layer.inputs.front().shape.c : 1;
 }
 
 bool IsLegal(const PlannedLayer& layer, const Degrees& degrees, bool uneven) {
-  const bool whole_channels = std::holds_alternative<Flatten>(layer.op);
+  const auto* opaque = std::get_if<Opaque>(&layer.op);
+  if (opaque != nullptr &&
+      ((degrees.h > 1 && !opaque->rows) || (degrees.w > 1 && !opaque->columns))) {
+    return false;
+  }
+  const bool whole_channels = std::holds_alternative<Flatten>(layer.op) ||
+                              std::holds_alternative<Attention>(layer.op) || opaque != nullptr;
   return Divides(degrees.n, layer.output.n, uneven) &&
          Divides(degrees.c, DivisibleChannels(layer), uneven && !whole_channels) &&
          Divides(degrees.r, SummedChannels(layer), uneven) &&
@@ -136,6 +145,23 @@ std::vector<ParallelConfiguration> LegalConfigurations(const PlannedLayer& layer
     for (int group = 0; group < groups; ++group) all.push_back({degrees, group * workers});
   }
   return all;
+}
+
+std::string WhyImagesAlone(const PlannedLayer& layer,
+                           const std::vector<ParallelConfiguration>& configurations) {
+  const bool has_other = std::any_of(
+      configurations.begin(), configurations.end(), [](const ParallelConfiguration& configuration) {
+        return configuration.degrees.Workers() > configuration.degrees.n;
+      });
+  const bool has_images = std::any_of(
+      configurations.begin(), configurations.end(),
+      [](const ParallelConfiguration& configuration) { return configuration.degrees.n > 1; });
+  if (has_other || !has_images) return "";
+  if (const auto* attention = std::get_if<Attention>(&layer.op)) {
+    return "along images alone: " + std::to_string(attention->heads) + " heads";
+  }
+  const auto* opaque = std::get_if<Opaque>(&layer.op);
+  return opaque == nullptr ? "" : "along images alone: " + opaque->kind;
 }
 
 Result<std::vector<std::vector<ParallelConfiguration>>> LegalConfigurations(

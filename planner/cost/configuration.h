@@ -67,6 +67,11 @@ struct ConfigurationOptions {
 std::vector<ParallelConfiguration> LegalConfigurations(const PlannedLayer& layer, int devices,
                                                        const ConfigurationOptions& options);
 
+// Why a layer is divided along the images alone, in words, where the file's operator or its heads
+// allow nothing else on this machine; empty elsewhere. `configurations` are the layer's.
+std::string WhyImagesAlone(const PlannedLayer& layer,
+                           const std::vector<ParallelConfiguration>& configurations);
+
 // Those of every layer, pins obeyed. An error names the pin whose layer does not exist or whose
 // degrees the layer cannot have.
 Result<std::vector<std::vector<ParallelConfiguration>>> LegalConfigurations(

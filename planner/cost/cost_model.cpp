@@ -45,10 +45,15 @@ TransferTables MachineCostModel::Transfer(const PlannedLayer& consumer, int inpu
 
 int64_t LayerMemoryBytes(const PlannedLayer& layer, const Degrees& degrees, int optimizer_states,
                          int64_t workspace_bytes) {
-  const int64_t parameters = (layer.parameters + degrees.WeightParts() - 1) / degrees.WeightParts();
+  const auto part = [&](int64_t numbers) {
+    return (numbers + degrees.WeightParts() - 1) / degrees.WeightParts();
+  };
+  const int64_t parameters =
+      part(layer.parameters) * (2 + optimizer_states) + part(layer.fixed_parameters);
   const int64_t output = Elements(OutputParts(layer.output, degrees).Of(0));
   const int64_t partial = degrees.r > 1 ? Elements(ComputedParts(layer.output, degrees).Of(0)) : 0;
-  return (parameters * (2 + optimizer_states) + output + partial) * kElementBytes + workspace_bytes;
+  const auto inner = static_cast<int64_t>(InnerElements(layer) * LargestShare(layer, degrees));
+  return (parameters + output + partial + inner) * kElementBytes + workspace_bytes;
 }
 
 }  // namespace ucudnn::planner

@@ -23,6 +23,7 @@ int64_t Biases(const Operator& op) {
   if (const auto* connected = std::get_if<FullyConnected>(&op)) {
     return connected->bias ? connected->outputs : 0;
   }
+  if (const auto* linear = std::get_if<Linear>(&op)) return linear->bias ? linear->outputs : 0;
   return 0;
 }
 
@@ -31,10 +32,18 @@ PlannedLayer MakeLayer(const Node& node, const Shape& output, std::vector<LayerI
   layer.name = node.name;
   layer.op = node.op;
   layer.output = output;
-  layer.parameters = ParameterCount(node, inputs.front().shape);
-  layer.weights = layer.parameters - Biases(node.op);
+  const ParameterCounts read = ParametersOf({"", node.op, {}}, inputs.front().shape);
+  layer.weights = read.trained - Biases(node.op);
   layer.inputs = std::move(inputs);
   return layer;
+}
+
+void AddParameters(const Node& node, const ParameterCounts& own, PlannedLayer& layer) {
+  layer.parameters += own.trained;
+  layer.fixed_parameters += own.fixed;
+  for (const Parameter& parameter : node.parameters) {
+    if (parameter.tensor >= 0) layer.tensors.push_back(parameter.tensor);
+  }
 }
 
 // The longest proper prefix of `inputs` that is the whole of an earlier Concat's; -1: none.
@@ -48,7 +57,9 @@ int PrefixConcat(const LayerGraph& graph, int concat) {
     const auto same = [](const LayerInput& a, const LayerInput& b) {
       return a.producer == b.producer && a.producer != kData;
     };
-    if (std::holds_alternative<Concat>(candidate.op) && count > length && count < inputs.size() &&
+    const auto* joins = std::get_if<Concat>(&candidate.op);
+    if (joins != nullptr && joins->axis == ConcatAxis::kChannels && count > length &&
+        count < inputs.size() &&
         std::equal(candidate.inputs.begin(), candidate.inputs.end(), inputs.begin(), same)) {
       longest = other;
       length = count;
@@ -68,6 +79,7 @@ int LayerGraph::Find(const std::string& layer) const {
 
 Result<LayerGraph> BuildLayerGraph(const Graph& graph, int batch) {
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(graph, batch));
+  const std::vector<ParameterCounts> own = OwnParameters(graph, shapes);
   LayerGraph out;
   out.name = graph.name;
   out.batch = batch;
@@ -86,13 +98,14 @@ Result<LayerGraph> BuildLayerGraph(const Graph& graph, int batch) {
     const int producer = inputs.front().producer;
     if (Follows(node.op) && producer != kData) {
       PlannedLayer& layer = out.layers[static_cast<size_t>(producer)];
-      layer.parameters += ParameterCount(node, inputs.front().shape);
+      AddParameters(node, own[id], layer);
       layer.followers.push_back(node.name);
       layer_of.push_back(producer);
       continue;
     }
     layer_of.push_back(static_cast<int>(out.layers.size()));
     out.layers.push_back(MakeLayer(node, shapes[id], std::move(inputs)));
+    AddParameters(node, own[id], out.layers.back());
   }
   if (out.layers.empty()) {
     return Status::Error(Quoted(graph.name) + " has no layers; expected at least one");
@@ -103,7 +116,8 @@ Result<LayerGraph> BuildLayerGraph(const Graph& graph, int batch) {
 int ChainConcats(LayerGraph& graph) {
   std::vector<int> prefix(graph.layers.size(), -1);
   for (size_t layer = 0; layer < graph.layers.size(); ++layer) {
-    if (std::holds_alternative<Concat>(graph.layers[layer].op)) {
+    const auto* joins = std::get_if<Concat>(&graph.layers[layer].op);
+    if (joins != nullptr && joins->axis == ConcatAxis::kChannels) {
       prefix[layer] = PrefixConcat(graph, static_cast<int>(layer));
     }
   }
@@ -136,7 +150,19 @@ double ForwardOperations(const PlannedLayer& layer) {
   if (std::holds_alternative<FullyConnected>(layer.op)) {
     return 2 * outputs * static_cast<double>(in.Features());
   }
+  if (std::holds_alternative<Linear>(layer.op)) return 2 * outputs * in.c;
+  if (const auto* attention = std::get_if<Attention>(&layer.op)) {
+    return 2 * (inputs + outputs) * attention->keys;  // the first input is the queries
+  }
+  if (const auto* opaque = std::get_if<Opaque>(&layer.op)) return opaque->operations * in.n;
   return 0;
+}
+
+double InnerElements(const PlannedLayer& layer) {
+  const auto* attention = std::get_if<Attention>(&layer.op);
+  if (attention == nullptr) return 0;
+  const double positions = static_cast<double>(layer.output.Features()) / layer.output.c;
+  return positions * layer.output.n * attention->heads * attention->keys;
 }
 
 }  // namespace ucudnn::planner

@@ -26,8 +26,11 @@ struct PlannedLayer {
   Operator op;
   std::vector<LayerInput> inputs;
   Shape output;
-  int64_t weights = 0;     // without biases
-  int64_t parameters = 0;  // all trainable numbers, those of followers too
+  int64_t weights = 0;  // without biases, whoever else reads them
+  // All trained numbers, those of followers too; those that an earlier layer reads count there.
+  int64_t parameters = 0;
+  int64_t fixed_parameters = 0;  // likewise, never updated
+  std::vector<int> tensors;      // that other nodes may read, too: Parameter::tensor
   std::vector<std::string> followers;
 };
 
@@ -53,5 +56,8 @@ int ChainConcats(LayerGraph& graph);
 // Multiply-add operations of a forward pass, counted as two; elementwise followers and joins as
 // none.
 double ForwardOperations(const PlannedLayer& layer);
+
+// Elements that a layer keeps between its passes beside its output: an attention's scores.
+double InnerElements(const PlannedLayer& layer);
 
 }  // namespace ucudnn::planner

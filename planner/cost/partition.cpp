@@ -56,29 +56,73 @@ void GroupChannels(int32_t all_filters, int32_t groups, int64_t input_channels, 
 }
 
 // Each input element is `factor` output elements.
-void Shrink(const Spatial& factor, Parts& parts) {
+void Shrink(const Upsampling& upsampling, const Shape& input, Parts& parts) {
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    const int64_t factor = upsampling.factor[axis];
+    const int64_t reach = factor > 1 ? upsampling.reach : 0;
     for (Interval& interval : parts.axes[kAxisD + axis]) {
-      interval = {interval.begin / factor[axis], CeilDivide(interval.end, factor[axis])};
+      interval = {std::max<int64_t>(0, interval.begin / factor - reach),
+                  std::min<int64_t>(input.extents[axis], CeilDivide(interval.end, factor) + reach)};
     }
   }
 }
 
-void Shift(const Spatial& before, const Shape& input, Parts& parts) {
-  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
-    const int64_t image = input.extents[axis];
-    for (Interval& interval : parts.axes[kAxisD + axis]) {
-      interval = {std::clamp<int64_t>(interval.begin - before[axis], 0, image),
-                  std::clamp<int64_t>(interval.end - before[axis], 0, image)};
+// Of outputs along an axis what lies in an input of `extent` that begins at output `offset`.
+void Shift(std::vector<Interval>& axis, int64_t offset, int64_t extent) {
+  for (Interval& interval : axis) {
+    interval = {std::clamp<int64_t>(interval.begin - offset, 0, extent),
+                std::clamp<int64_t>(interval.end - offset, 0, extent)};
+  }
+}
+
+// What lies around the end of the axis is in two pieces: then the whole axis is needed.
+void Unroll(std::vector<Interval>& axis, int64_t shift, int64_t extent) {
+  shift = (shift % extent + extent) % extent;
+  for (Interval& interval : axis) {
+    if (interval.begin >= shift) {
+      interval = {interval.begin - shift, interval.end - shift};
+    } else if (interval.end <= shift) {
+      interval = {interval.begin + extent - shift, interval.end + extent - shift};
+    } else {
+      interval = {0, extent};
     }
   }
 }
 
-// The part of `outputs` that lies in the input whose channels begin at `offset` of the output.
-Interval ConcatChannels(const Interval& outputs, int64_t offset, int64_t channels) {
-  const int64_t begin = std::clamp<int64_t>(outputs.begin - offset, 0, channels);
-  const int64_t end = std::clamp<int64_t>(outputs.end - offset, 0, channels);
-  return {begin, end};
+// From channels of the output to those of an input that has as many equal groups of them.
+void ScaleChannels(int64_t outputs, int64_t inputs, Parts& parts) {
+  for (Interval& channels : parts.axes[kAxisC]) {
+    channels = {channels.begin * inputs / outputs, CeilDivide(channels.end * inputs, outputs)};
+  }
+}
+
+void NeedAttended(const Attention& attention, int input, const PlannedLayer& layer, Parts& parts) {
+  const Shape& shape = layer.inputs[static_cast<size_t>(input)].shape;
+  ScaleChannels(layer.output.c, shape.c, parts);
+  if (input == 0) return;
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    const int64_t window = attention.window[axis];
+    if (window == 0) {
+      CoverAxis(parts.axes[kAxisD + axis], shape.extents[axis]);
+      continue;
+    }
+    for (Interval& interval : parts.axes[kAxisD + axis]) {
+      interval = {interval.begin / window * window, CeilDivide(interval.end, window) * window};
+    }
+  }
+}
+
+void NeedOpaque(const Opaque& op, const Shape& shape, Parts& parts) {
+  if (shape.c % op.channel_parts == 0) {
+    ScaleChannels(op.channels, shape.c, parts);
+  } else {
+    CoverAxis(parts.axes[kAxisC], shape.c);
+  }
+  const std::array<bool, kMaxSpatial> separate = {false, op.rows, op.columns};
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    if (separate[axis] && shape.extents[axis] == op.extents[axis]) continue;
+    CoverAxis(parts.axes[kAxisD + axis], shape.extents[axis]);
+  }
 }
 
 }  // namespace
@@ -143,9 +187,22 @@ Parts NeededParts(const PlannedLayer& layer, int input, const Degrees& degrees) 
   } else if (std::holds_alternative<GlobalPooling>(layer.op)) {
     WholeImages(shape, parts);
   } else if (const auto* upsampling = std::get_if<Upsampling>(&layer.op)) {
-    Shrink(upsampling->factor, parts);
+    Shrink(*upsampling, shape, parts);
   } else if (const auto* padding = std::get_if<Padding>(&layer.op)) {
-    Shift(padding->before, shape, parts);
+    Shift(parts.axes[kAxisC], padding->channels_before, shape.c);
+    for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+      Shift(parts.axes[kAxisD + axis], padding->before[axis], shape.extents[axis]);
+    }
+  } else if (const auto* roll = std::get_if<Roll>(&layer.op)) {
+    for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+      Unroll(parts.axes[kAxisD + axis], roll->shift[axis], shape.extents[axis]);
+    }
+  } else if (const auto* attention = std::get_if<Attention>(&layer.op)) {
+    NeedAttended(*attention, input, layer, parts);
+  } else if (const auto* opaque = std::get_if<Opaque>(&layer.op)) {
+    NeedOpaque(*opaque, shape, parts);
+  } else if (std::holds_alternative<Linear>(layer.op)) {
+    CoverAxis(parts.axes[kAxisC], shape.c);
   } else if (std::holds_alternative<Multiply>(layer.op)) {
     for (size_t axis = 0; axis < kMaxSpatial; ++axis) {  // a gate of one element is repeated
       if (shape.extents[axis] == 1) CoverAxis(parts.axes[kAxisD + axis], 1);
@@ -158,18 +215,15 @@ Parts NeededParts(const PlannedLayer& layer, int input, const Degrees& degrees) 
     // Of whole output channels: parts of their images are no boxes of the input.
     const int64_t from = shape.Features() / shape.c;
     const int64_t to = layer.output.Features() / layer.output.c;
-    for (Interval& channels : parts.axes[kAxisC]) {
-      channels = {channels.begin * to / from, CeilDivide(channels.end * to, from)};
-    }
+    ScaleChannels(from, to, parts);
     WholeImages(shape, parts);
-  } else if (std::holds_alternative<Concat>(layer.op)) {
+  } else if (const auto* concat = std::get_if<Concat>(&layer.op)) {
+    const size_t axis = kAxisC + static_cast<size_t>(concat->axis);
     int64_t offset = 0;
     for (int before = 0; before < input; ++before) {
-      offset += layer.inputs[static_cast<size_t>(before)].shape.c;
+      offset += ExtentsOf(layer.inputs[static_cast<size_t>(before)].shape)[axis];
     }
-    for (Interval& channels : parts.axes[kAxisC]) {
-      channels = ConcatChannels(channels, offset, shape.c);
-    }
+    Shift(parts.axes[axis], offset, ExtentsOf(shape)[axis]);
   } else if (const auto* norm = std::get_if<LocalResponseNormalization>(&layer.op)) {
     for (Interval& channels : parts.axes[kAxisC]) {
       channels = {std::max<int64_t>(0, channels.begin - norm->size / 2),

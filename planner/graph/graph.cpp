@@ -13,7 +13,10 @@ std::string WrongInputCount(const Operator& op, size_t count) {
   if (std::holds_alternative<Input>(op)) return count == 0 ? "" : "no input";
   if (std::holds_alternative<struct Add>(op)) return count >= 2 ? "" : "two or more inputs";
   if (std::holds_alternative<Multiply>(op)) return count == 2 ? "" : "two inputs";
-  if (std::holds_alternative<Concat>(op)) return count >= 1 ? "" : "one or more inputs";
+  if (std::holds_alternative<Concat>(op) || std::holds_alternative<Opaque>(op)) {
+    return count >= 1 ? "" : "one or more inputs";
+  }
+  if (std::holds_alternative<Attention>(op)) return count == 3 ? "" : "three inputs";
   return count == 1 ? "" : "one input";
 }
 
@@ -25,7 +28,8 @@ const Node* Graph::Find(const std::string& node_name) const {
   return found == nodes.end() ? nullptr : &*found;
 }
 
-NodeId GraphBuilder::Add(const std::string& name, Operator op, const std::vector<NodeId>& inputs) {
+NodeId GraphBuilder::Add(const std::string& name, Operator op, const std::vector<NodeId>& inputs,
+                         std::vector<Parameter> parameters) {
   const auto id = static_cast<NodeId>(graph_.nodes.size());
   const auto refuse = [&](const std::string& what) {
     if (fault_.ok()) fault_ = Status::Error(graph_.name + ": node " + Quoted(name) + ": " + what);
@@ -41,7 +45,13 @@ NodeId GraphBuilder::Add(const std::string& name, Operator op, const std::vector
       return refuse("input " + std::to_string(input) + "; expected an earlier node");
     }
   }
-  graph_.nodes.push_back({name, op, inputs});
+  for (const Parameter& parameter : parameters) {
+    if (parameter.elements < 0 || parameter.elements > kMostParameters) {
+      return refuse(std::to_string(parameter.elements) +
+                    " elements of a parameter; expected 0 to 2^48");
+    }
+  }
+  graph_.nodes.push_back({name, op, inputs, std::move(parameters)});
   return id;
 }
 

@@ -58,6 +58,19 @@ struct FullyConnected {  // flattens its input
   int32_t outputs = 1;
   bool bias = true;
 };
+struct Linear {  // of the channels at each position
+  int32_t outputs = 1;
+  bool bias = true;
+};
+// softmax(q k^T) v over positions, with scaling and biases of the scores. Its three inputs are the
+// queries, the keys and the values; a head has as many adjacent channels of each as another.
+struct Attention {
+  int32_t heads = 1;
+  // Windows that tile queries, keys and values: a query meets keys of its own window alone. 0: the
+  // whole axis.
+  Spatial window = {0, 0, 0};
+  int32_t keys = 1;  // that one query meets
+};
 enum class ActivationKind {
   kRelu,
   kSigmoid,
@@ -68,7 +81,8 @@ enum class ActivationKind {
   kGelu,
   kSwish,
   kHardSigmoid,
-  kHardSwish
+  kHardSwish,
+  kOther  // any other function of one number
 };
 struct Activation {
   ActivationKind kind = ActivationKind::kRelu;
@@ -76,7 +90,7 @@ struct Activation {
 struct BatchNormalization {
   bool scale_and_shift = true;
 };
-struct Scale {  // by trainable numbers, one a channel
+struct Scale {  // by trainable numbers, one a channel unless Node::parameters says otherwise
   bool scale = true;
   bool shift = true;
 };
@@ -91,13 +105,23 @@ struct Dropout {
 };
 struct Add {};       // of two or more inputs of one shape
 struct Multiply {};  // of two inputs of one shape; extents of 1 (a gate) are repeated
-struct Concat {};    // along the channels
+enum class ConcatAxis { kChannels, kDepth, kHeight, kWidth };
+struct Concat {
+  ConcatAxis axis = ConcatAxis::kChannels;
+};
 struct Upsampling {
   Spatial factor = {1, 1, 1};
+  int32_t reach = 0;  // positions beyond the nearest one that interpolation reads, on either side
 };
-struct Padding {  // with zeros; negative numbers cut off
+// With zeros, or with parameters where the node has some; negative numbers cut off.
+struct Padding {
   Spatial before = {0, 0, 0};
   Spatial after = {0, 0, 0};
+  int32_t channels_before = 0;
+  int32_t channels_after = 0;
+};
+struct Roll {  // position i becomes position i + shift, around the end of the axis
+  Spatial shift = {0, 0, 0};
 };
 struct Flatten {};
 // The same numbers as an image, in the order channel, d, h, w.
@@ -106,19 +130,45 @@ struct Reshape {
   Spatial extents = {1, 1, 1};
   int32_t spatial_rank = 2;
 };
-struct Softmax {};
+struct Softmax {};  // over the channels
+// Any other operator on the images of its inputs, each by itself: known by what it gives of one
+// image, and by the axes along which it computes every position from the same position of those
+// inputs that have the axis, and from all of the others.
+struct Opaque {
+  std::string kind;  // the file's name of it
+  int32_t channels = 1;
+  Spatial extents = {1, 1, 1};
+  int32_t spatial_rank = 2;
+  int32_t channel_parts = 1;  // equal parts of the channels that do not meet
+  bool rows = false;          // does not mix positions along h
+  bool columns = false;       // does not mix positions along w
+  bool sums = false;          // mixes positions by means and variances alone
+  double operations = 0;      // of one image's forward pass; a multiply-add is two
+};
 
-using Operator =
-    std::variant<Input, Convolution, Pooling, GlobalPooling, FullyConnected, Activation,
-                 BatchNormalization, LocalResponseNormalization, Dropout, Add, Concat, Flatten,
-                 Softmax, TransposedConvolution, Multiply, Upsampling, Padding, Scale, Reshape>;
+using Operator = std::variant<Input, Convolution, Pooling, GlobalPooling, FullyConnected,
+                              Activation, BatchNormalization, LocalResponseNormalization, Dropout,
+                              Add, Concat, Flatten, Softmax, TransposedConvolution, Multiply,
+                              Upsampling, Padding, Scale, Reshape, Linear, Attention, Roll, Opaque>;
 
 using NodeId = int;  // position in Graph::nodes
+
+// A tensor that a node reads beside its inputs: a filter, a bias, scales.
+struct Parameter {
+  int64_t elements = 0;
+  int tensor = -1;      // nodes that name the same tensor read the same numbers; -1: no other does
+  bool trained = true;  // else the tensor takes memory and is never updated
+
+  bool operator==(const Parameter&) const = default;
+};
 
 struct Node {
   std::string name;
   Operator op;
   std::vector<NodeId> inputs;
+  // Weights (or scales) before biases (or shifts), where a file says which tensors they are. Empty:
+  // as many as the operator has, of no other node.
+  std::vector<Parameter> parameters = {};
 };
 
 struct Graph {
@@ -137,7 +187,8 @@ class GraphBuilder {
  public:
   explicit GraphBuilder(std::string name) { graph_.name = std::move(name); }
 
-  NodeId Add(const std::string& name, Operator op, const std::vector<NodeId>& inputs);
+  NodeId Add(const std::string& name, Operator op, const std::vector<NodeId>& inputs,
+             std::vector<Parameter> parameters = {});
 
   // The graph; an error names the node, its values and what was expected of them: names are unique
   // and not empty, inputs exist and are as many as the operator takes, shapes fit.

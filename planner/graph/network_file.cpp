@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <string_view>
 #include <utility>
 
 #include "base/text.h"
@@ -29,6 +30,71 @@ Result<std::string> ReadFile(const std::string& path) {
   return text;
 }
 
+// Takes a number of protocol buffers (7 bits a byte) off `bytes`; false where they end inside it.
+bool TakeVarint(std::string_view& bytes, uint64_t& number) {
+  number = 0;
+  for (int shift = 0; shift < 64 && !bytes.empty(); shift += 7) {
+    const auto byte = static_cast<unsigned char>(bytes.front());
+    bytes.remove_prefix(1);
+    number |= uint64_t{byte & 0x7fu} << shift;
+    if (byte < 0x80) return true;
+  }
+  return false;
+}
+
+// Whether the bytes of an ONNX model, which begin with ir_version (field 1), end inside a field.
+bool IsCutOffModel(std::string_view bytes) {
+  if (!bytes.starts_with('\x08')) return false;
+  while (!bytes.empty()) {
+    uint64_t tag = 0, size = 0;
+    if (!TakeVarint(bytes, tag)) return true;
+    switch (tag % 8) {
+      case 0:
+        if (!TakeVarint(bytes, size)) return true;
+        size = 0;
+        break;
+      case 1:
+        size = 8;
+        break;
+      case 2:
+        if (!TakeVarint(bytes, size)) return true;
+        break;
+      case 5:
+        size = 4;
+        break;
+      default:
+        return false;
+    }
+    if (size > bytes.size()) return true;
+    bytes.remove_prefix(size);
+  }
+  return false;
+}
+
+// What a file is that was meant to be a network and is something else; empty: nothing known.
+std::string StrayFile(const std::string& text, const std::string& ending) {
+  const std::string_view start = Trim(std::string_view(text).substr(0, 256));
+  const auto begins = [&](std::string_view with) {
+    return EqualsIgnoreCase(start.substr(0, with.size()), with);
+  };
+  if (text.empty()) return "the file is empty";
+  if (begins("version https://git-lfs.github.com/")) {
+    return "a pointer of git-lfs, in place of the file; `git lfs pull` fetches it";
+  }
+  if (begins("<!doctype html") || begins("<html")) {
+    return "an HTML page, as the download of a page about the file gives";
+  }
+  if (ending == ".onnx" && IsCutOffModel(text)) {
+    return "the file ends inside the model, as a download that broke off leaves it";
+  }
+  if (ending != ".onnx" && text.find('\0') != std::string::npos) {
+    return "bytes that are no text" +
+           std::string(ending == ".prototxt" ? ", as of a .caffemodel; expected the .prototxt"
+                                             : "");
+  }
+  return {};
+}
+
 Result<Graph> LoadJson(const std::string& text, const std::string& path) {
   UCUDNN_ASSIGN_OR_RETURN(Graph graph, ParseNetJson(text, path));
   const std::string name = std::exchange(graph.name, path);
@@ -37,14 +103,31 @@ Result<Graph> LoadJson(const std::string& text, const std::string& path) {
   return graph;
 }
 
+Result<Graph> LoadOnnx(const std::string& text, const std::string& path, ImportOptions options) {
+  options.folder = std::filesystem::path(path).parent_path();
+  if (options.folder.empty()) options.folder = ".";
+  const std::vector<int32_t>& input = options.input;
+  if (input.size() >= 2) options.size = {input[input.size() - 2], input.back()};
+  UCUDNN_ASSIGN_OR_RETURN(Graph graph, ImportOnnx(text, path, options));
+  if (input.empty()) return graph;
+  for (const Node& node : graph.nodes) {
+    const auto* images = std::get_if<Input>(&node.op);
+    if (images == nullptr || images->channels != input.front()) continue;
+    if (images->extents[1] == options.size[0] && images->extents[2] == options.size[1]) {
+      return graph;
+    }
+  }
+  return Status::Error(path + ": none of its inputs has the channels and the extents given; " +
+                       "expected them where the file leaves extents open");
+}
+
 }  // namespace
 
 Result<Graph> LoadNetwork(const std::string& name_or_file, const ImportOptions& options) {
   const std::string ending = std::filesystem::path(name_or_file).extension();
-  if (!options.input.empty() && ending != ".prototxt") {
+  if (!options.input.empty() && ending != ".prototxt" && ending != ".onnx") {
     return Status::Error(Quoted(name_or_file) +
-                         ": the images of Caffe's data layers can be given, " +
-                         "and this is no .prototxt");
+                         ": images can be given for a .prototxt or a .onnx, and this is none");
   }
   const bool known = ending == ".onnx" || ending == ".prototxt" || ending == ".json";
   if (!known) {
@@ -54,7 +137,10 @@ Result<Graph> LoadNetwork(const std::string& name_or_file, const ImportOptions& 
                          Join(NetworkNames(), ", "));
   }
   UCUDNN_ASSIGN_OR_RETURN(const std::string text, ReadFile(name_or_file));
-  if (ending == ".onnx") return ImportOnnx(text, name_or_file, options);
+  if (const std::string stray = StrayFile(text, ending); !stray.empty()) {
+    return Status::Error(name_or_file + ": " + stray);
+  }
+  if (ending == ".onnx") return LoadOnnx(text, name_or_file, options);
   if (ending == ".prototxt") return ImportCaffe(text, name_or_file, options);
   return LoadJson(text, name_or_file);
 }

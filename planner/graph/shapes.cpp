@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <unordered_set>
 
 #include "base/text.h"
 
@@ -9,7 +10,6 @@ namespace ucudnn::planner {
 namespace {
 
 constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();
-constexpr int64_t kMostParameters = int64_t{1} << 48;  // of one node
 
 using Count = __int128;
 
@@ -113,18 +113,60 @@ Result<Spatial> Scaled(const Spatial& extents, const Spatial& factor) {
   return out;
 }
 
-Result<Spatial> Padded(const Spatial& extents, const Padding& padding) {
-  Spatial out;
+Result<Shape> Padded(const Shape& input, const Padding& padding) {
+  Shape out = input;
   for (int axis = 0; axis < kMaxSpatial; ++axis) {
-    const int64_t extent = int64_t{extents[axis]} + padding.before[axis] + padding.after[axis];
+    const int64_t extent =
+        int64_t{input.extents[axis]} + padding.before[axis] + padding.after[axis];
     if (extent < 1 || extent > kLargest) {
       return Status::Error("padding by " + Extents(padding.before, kMaxSpatial) + " and " +
                            Extents(padding.after, kMaxSpatial) + "; expected 1 to 2147483647 " +
                            "pixels along each axis");
     }
-    out[axis] = static_cast<int32_t>(extent);
+    out.extents[axis] = static_cast<int32_t>(extent);
   }
+  const int64_t channels = int64_t{input.c} + padding.channels_before + padding.channels_after;
+  if (channels < 1 || channels > kLargest) {
+    return Status::Error("padding by " + std::to_string(padding.channels_before) + " and " +
+                         std::to_string(padding.channels_after) +
+                         " channels; expected 1 to 2147483647 of them");
+  }
+  out.c = static_cast<int32_t>(channels);
   return out;
+}
+
+// The output of an attention: the values' channels at the queries' positions.
+Result<Shape> Attended(const Attention& attention, const Shape& queries, const Shape& keys,
+                       const Shape& values) {
+  const int32_t heads = attention.heads;
+  bool fits = heads >= 1 && attention.keys >= 1 && queries.c == keys.c && queries.c % heads == 0 &&
+              values.c % heads == 0 && keys.extents == values.extents;
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    const int32_t window = attention.window[axis];
+    fits = fits && window >= 0 &&
+           (window == 0 ||
+            (queries.extents[axis] == keys.extents[axis] && queries.extents[axis] % window == 0));
+  }
+  if (!fits) {
+    return Status::Error("an attention of " + std::to_string(heads) + " heads over " +
+                         Describe(queries) + ", " + Describe(keys) + " and " + Describe(values) +
+                         "; expected as many channels of queries and keys, heads that divide "
+                         "them, and windows that tile the positions");
+  }
+  Shape out = queries;
+  out.c = values.c;
+  return out;
+}
+
+Result<Shape> OpaqueShape(const Opaque& op, const Shape& input) {
+  if (op.channel_parts < 1 || op.channels % op.channel_parts != 0 || !(op.operations >= 0) ||
+      op.operations > 1e30) {
+    return Status::Error(std::to_string(op.channel_parts) + " parts of " +
+                         std::to_string(op.channels) + " channels and " +
+                         std::to_string(op.operations) +
+                         " operations; expected a divisor and 0 or more");
+  }
+  return Shape{input.n, op.channels, op.extents, op.spatial_rank};
 }
 
 Status CheckGroups(int32_t groups, int32_t channels, int32_t filters) {
@@ -174,18 +216,26 @@ Result<Shape> Product(const Shape& a, const Shape& b) {
   return gate ? a : b;
 }
 
-Result<Shape> Joined(const std::vector<Shape>& inputs) {
+// The extent that a Concat adds up.
+int32_t& JoinedExtent(Shape& shape, ConcatAxis axis) {
+  return axis == ConcatAxis::kChannels ? shape.c : shape.extents[static_cast<size_t>(axis) - 1];
+}
+
+Result<Shape> Joined(const std::vector<Shape>& inputs, ConcatAxis axis) {
   Shape out = inputs.front();
-  int64_t channels = 0;
+  int64_t extent = 0;
   for (const Shape& input : inputs) {
-    if (input.extents != out.extents || input.spatial_rank != out.spatial_rank) {
+    Shape rest = input;
+    rest.spatial_rank = out.spatial_rank;
+    extent += JoinedExtent(rest, axis);
+    JoinedExtent(rest, axis) = JoinedExtent(out, axis);
+    if (!(rest == out)) {
       return Status::Error("joins " + Describe(out) + " and " + Describe(input) +
                            "; expected equal extents");
     }
-    channels += input.c;
   }
-  if (channels > kLargest) return Status::Error("joins more than 2147483647 channels");
-  out.c = static_cast<int32_t>(channels);
+  if (extent > kLargest) return Status::Error("joins more than 2147483647 elements of an axis");
+  JoinedExtent(out, axis) = static_cast<int32_t>(extent);
   return out;
 }
 
@@ -237,15 +287,25 @@ Result<Shape> UncheckedShape(const Operator& op, const std::vector<Shape>& input
           [&](const Upsampling& upsampling) -> Result<Shape> {
             Shape out = first;
             UCUDNN_ASSIGN_OR_RETURN(out.extents, Scaled(first.extents, upsampling.factor));
+            if (upsampling.reach < 0 || upsampling.reach > kLargest / 2) {
+              return Status::Error("a reach of " + std::to_string(upsampling.reach) +
+                                   "; expected 0 or more");
+            }
             return out;
           },
-          [&](const Padding& padding) -> Result<Shape> {
+          [&](const Padding& padding) { return Padded(first, padding); },
+          [&](const Linear& layer) -> Result<Shape> {
             Shape out = first;
-            UCUDNN_ASSIGN_OR_RETURN(out.extents, Padded(first.extents, padding));
+            out.c = layer.outputs;
             return out;
           },
+          [&](const Attention& attention) {
+            return Attended(attention, inputs[0], inputs[1], inputs[2]);
+          },
+          [&](const Opaque& op) { return OpaqueShape(op, first); },
           [&](const Multiply&) { return Product(inputs[0], inputs[1]); },
-          [&](const Add&) { return Sum(inputs); }, [&](const Concat&) { return Joined(inputs); },
+          [&](const Add&) { return Sum(inputs); },
+          [&](const Concat& concat) { return Joined(inputs, concat.axis); },
           [&](const auto&) -> Result<Shape> { return first; }},  // keeps the shape
       op);
 }
@@ -273,6 +333,9 @@ Count CountParameters(const Operator& op, const Shape& input) {
                  },
                  [&](const FullyConnected& layer) {
                    return Times(layer.outputs, input.Features()) + (layer.bias ? layer.outputs : 0);
+                 },
+                 [&](const Linear& layer) {
+                   return Times(layer.outputs, input.c) + (layer.bias ? layer.outputs : 0);
                  },
                  [&](const BatchNormalization& layer) {
                    return times_channels(layer.scale_and_shift, layer.scale_and_shift);
@@ -309,7 +372,8 @@ Status CheckShape(const Shape& shape) {
 }
 
 Result<Shape> OutputShape(const Operator& op, const std::vector<Shape>& inputs, int batch) {
-  UCUDNN_ASSIGN_OR_RETURN(const Shape shape, UncheckedShape(op, inputs, batch));
+  UCUDNN_ASSIGN_OR_RETURN(Shape shape, UncheckedShape(op, inputs, batch));
+  if (!inputs.empty() && shape.extents[0] > 1) shape.spatial_rank = 3;
   UCUDNN_RETURN_IF_ERROR(CheckShape(shape));
   if (!inputs.empty() && CountParameters(op, inputs.front()) > kMostParameters) {
     return Status::Error("more parameters than expected of any node (2^48)");
@@ -334,17 +398,38 @@ Result<std::vector<Shape>> InferShapes(const Graph& graph, int batch) {
   return shapes;
 }
 
-int64_t ParameterCount(const Node& node, const Shape& input) {
-  return static_cast<int64_t>(CountParameters(node.op, input));
+ParameterCounts ParametersOf(const Node& node, const Shape& input) {
+  if (node.parameters.empty()) return {static_cast<int64_t>(CountParameters(node.op, input)), 0};
+  ParameterCounts counts;
+  for (const Parameter& parameter : node.parameters) {
+    (parameter.trained ? counts.trained : counts.fixed) += parameter.elements;
+  }
+  return counts;
+}
+
+std::vector<ParameterCounts> OwnParameters(const Graph& graph, const std::vector<Shape>& shapes) {
+  std::vector<ParameterCounts> own;
+  std::unordered_set<int> read;
+  for (const Node& node : graph.nodes) {
+    if (node.inputs.empty()) {
+      own.emplace_back();
+      continue;
+    }
+    own.push_back(ParametersOf(node, shapes[static_cast<size_t>(node.inputs.front())]));
+    for (const Parameter& parameter : node.parameters) {
+      if (parameter.tensor < 0 || read.insert(parameter.tensor).second) continue;
+      (parameter.trained ? own.back().trained : own.back().fixed) -= parameter.elements;
+    }
+  }
+  return own;
 }
 
 Result<int64_t> ParameterCount(const Graph& graph) {
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(graph, 1));
   int64_t count = 0;
-  for (const Node& node : graph.nodes) {
-    if (node.inputs.empty()) continue;
-    count += ParameterCount(node, shapes[static_cast<size_t>(node.inputs.front())]);
-    if (count > std::numeric_limits<int64_t>::max() - 2 * kMostParameters) {
+  for (const ParameterCounts& own : OwnParameters(graph, shapes)) {
+    count += own.trained;
+    if (count > std::numeric_limits<int64_t>::max() - 4 * kMostParameters) {
       return Status::Error(graph.name + ": more parameters than 63 bits count");
     }
   }

@@ -34,11 +34,26 @@ Result<Shape> OutputShape(const Operator& op, const std::vector<Shape>& inputs, 
 // node and what of it does not fit.
 Result<std::vector<Shape>> InferShapes(const Graph& graph, int batch);
 
-// Trainable numbers of one node whose first input has shape `input`: weights, biases, scales and
-// shifts.
-int64_t ParameterCount(const Node& node, const Shape& input);
+constexpr int64_t kMostParameters = int64_t{1} << 48;  // of one node
 
-// The number of parameters of all nodes together.
+// Numbers that nodes read beside their inputs.
+struct ParameterCounts {
+  int64_t trained = 0;
+  int64_t fixed = 0;
+
+  bool operator==(const ParameterCounts&) const = default;
+};
+
+// The weights, biases, scales and shifts of one node whose first input has shape `input`, whoever
+// else reads them.
+ParameterCounts ParametersOf(const Node& node, const Shape& input);
+
+// By NodeId; a tensor that several nodes read counts for the first one alone. `shapes` are
+// InferShapes's at any batch.
+std::vector<ParameterCounts> OwnParameters(const Graph& graph, const std::vector<Shape>& shapes);
+
+// The trained parameters of all nodes together. An error: shapes do not fit, or 63 bits do not
+// count them.
 Result<int64_t> ParameterCount(const Graph& graph);
 
 }  // namespace ucudnn::planner

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <utility>
 
+#include "base/text.h"
 #include "planner/cost/transfer.h"
 
 namespace ucudnn::planner {
@@ -43,6 +46,69 @@ Key KeyOf(const PlannedLayer& consumer, int input, const std::vector<ParallelCon
   return key;
 }
 
+using WeightParts = std::pair<int, int>;  // along output and input channels
+
+WeightParts PartsOf(const ParallelConfiguration& configuration) {
+  return {configuration.degrees.c, configuration.degrees.r};
+}
+
+// Layers that read a tensor which an earlier layer reads, each with the first reader; no pair
+// twice.
+std::set<std::pair<int, int>> SharedReaders(const LayerGraph& graph) {
+  std::map<int, int> first;  // reader, by tensor
+  std::set<std::pair<int, int>> pairs;
+  for (int layer = 0; layer < static_cast<int>(graph.layers.size()); ++layer) {
+    for (const int tensor : graph.layers[static_cast<size_t>(layer)].tensors) {
+      const int reader = first.try_emplace(tensor, layer).first->second;
+      if (reader != layer) pairs.emplace(reader, layer);
+    }
+  }
+  return pairs;
+}
+
+// Leaves the two layers' configurations that divide weights as one of the other's does; true where
+// some went.
+bool KeepCommonParts(std::vector<ParallelConfiguration>& a, std::vector<ParallelConfiguration>& b) {
+  const auto keep = [](std::vector<ParallelConfiguration>& mine,
+                       const std::vector<ParallelConfiguration>& others) {
+    std::set<WeightParts> known;
+    for (const ParallelConfiguration& other : others) known.insert(PartsOf(other));
+    return std::erase_if(mine, [&](const ParallelConfiguration& configuration) {
+      return known.count(PartsOf(configuration)) == 0;
+    });
+  };
+  return keep(a, b) + keep(b, a) > 0;
+}
+
+Status KeepCommonParts(const LayerGraph& graph, const std::set<std::pair<int, int>>& readers,
+                       std::vector<std::vector<ParallelConfiguration>>& configurations) {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const auto& [a, b] : readers) {
+      auto& first = configurations[static_cast<size_t>(a)];
+      auto& other = configurations[static_cast<size_t>(b)];
+      changed |= KeepCommonParts(first, other);
+      if (first.empty() || other.empty()) {
+        return Status::Error("layers " + Quoted(graph.layers[static_cast<size_t>(a)].name) +
+                             " and " + Quoted(graph.layers[static_cast<size_t>(b)].name) +
+                             " share parameters; expected pins that divide c and r alike");
+      }
+    }
+  }
+  return Status::Ok();
+}
+
+SearchProblem::Edge EqualParts(const PlanningProblem& problem, int from, int to) {
+  SearchProblem::Edge edge{from, to, {}, {}};
+  for (const auto& a : problem.configurations[static_cast<size_t>(from)]) {
+    for (const auto& b : problem.configurations[static_cast<size_t>(to)]) {
+      edge.ms.push_back(PartsOf(a) == PartsOf(b) ? 0 : kForbiddenMs);
+    }
+  }
+  edge.bytes.assign(edge.ms.size(), 0);
+  return edge;
+}
+
 // One that holds every layer; links do not matter where only volumes are asked for.
 Machine AnyMachine(const PlanningProblem& problem, const Assignment& assignment) {
   int devices = 1;
@@ -60,6 +126,8 @@ Result<PlanningProblem> BuildPlanningProblem(LayerGraph graph, int devices, cons
   PlanningProblem problem;
   UCUDNN_ASSIGN_OR_RETURN(problem.configurations,
                           LegalConfigurations(graph, devices, options.configurations));
+  const std::set<std::pair<int, int>> readers = SharedReaders(graph);
+  UCUDNN_RETURN_IF_ERROR(KeepCommonParts(graph, readers, problem.configurations));
   problem.graph = std::move(graph);
   problem.update = options.update;
   std::map<Key, TransferTables> known;
@@ -93,6 +161,9 @@ Result<PlanningProblem> BuildPlanningProblem(LayerGraph graph, int devices, cons
       problem.inputs.push_back(input);
     }
   }
+  for (const auto& [from, to] : readers) {
+    problem.search.edges.push_back(EqualParts(problem, from, to));
+  }
   return problem;
 }
 
@@ -106,7 +177,7 @@ std::vector<int64_t> TransferBytes(const PlanningProblem& problem, const Assignm
   const Machine machine = AnyMachine(problem, assignment);
   TrafficCounter counter(machine);
   std::vector<int64_t> bytes;
-  for (size_t at = 0; at < problem.search.edges.size(); ++at) {
+  for (size_t at = 0; at < problem.inputs.size(); ++at) {
     const SearchProblem::Edge& edge = problem.search.edges[at];
     const PlannedLayer& consumer = problem.graph.layers[static_cast<size_t>(edge.to)];
     const int input = problem.inputs[at];

@@ -25,12 +25,16 @@ struct PlanningProblem {
   std::vector<std::vector<ComputeModel::Cost>> compute;            // by layer and configuration
   std::vector<std::vector<double>> update_ms;                      // likewise
   std::vector<std::vector<double>> reduction_ms;                   // likewise
+  // Its edges are the tensors between layers; behind these, edges from the first reader of a
+  // parameter tensor to each other one, which cost kForbiddenMs where the two divide it differently.
   SearchProblem search;
-  std::vector<int> inputs;  // by edge of `search`: which input of its consumer it is
+  std::vector<int> inputs;  // by tensor edge of `search`: which input of its consumer it is
   UpdateModel update = UpdateModel::kParameterServer;
 };
 
-// Errors are those of LegalConfigurations. Edges that are alike share one computation.
+// Layers that read one parameter tensor are given the degrees c and r that all of them can have.
+// Errors are those of LegalConfigurations, and pins that leave such layers no common c and r. Edges
+// that are alike share one computation.
 Result<PlanningProblem> BuildPlanningProblem(LayerGraph graph, int devices, const CostModel& model,
                                              const PlanningOptions& options = {});
 

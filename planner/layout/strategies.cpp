@@ -46,6 +46,23 @@ Result<Assignment> ByRule(const PlanningProblem& problem, int devices, Strategy 
   return assignment;
 }
 
+std::vector<std::vector<std::optional<double>>> TotalsOf(const SearchProblem& problem,
+                                                         const SearchResult& result) {
+  std::vector<std::vector<std::optional<double>>> totals;
+  for (size_t layer = 0; layer < problem.layers.size(); ++layer) {
+    if (!result.best_total_ms.empty()) {
+      const std::vector<double>& known = result.best_total_ms[layer];
+      totals.emplace_back(known.begin(), known.end());
+      continue;
+    }
+    totals.emplace_back(problem.layers[layer].ms.size());
+    if (!result.optimal) continue;
+    const Plan& plan = result.plans.front();
+    totals.back()[static_cast<size_t>(plan.assignment[layer])] = plan.total_ms;
+  }
+  return totals;
+}
+
 // The least of equation 1, within the limit where there is one.
 Result<ParallelLayout> Least(const PlanningProblem& problem, const SearchOptions& options,
                              std::optional<int64_t> memory_limit_bytes) {
@@ -57,11 +74,11 @@ Result<ParallelLayout> Least(const PlanningProblem& problem, const SearchOptions
     layout.lower_bound_ms = result.lower_bound_ms;
     layout.optimal = result.optimal;
   } else {
-    UCUDNN_ASSIGN_OR_RETURN(SearchResult result, Search(problem.search, options));
-    layout.assignment = std::move(result.plans.front().assignment);
+    UCUDNN_ASSIGN_OR_RETURN(const SearchResult result, Search(problem.search, options));
+    layout.assignment = result.plans.front().assignment;
     layout.lower_bound_ms = result.lower_bound_ms;
     layout.optimal = result.optimal;
-    layout.best_total_ms = std::move(result.best_total_ms);
+    layout.best_total_ms = TotalsOf(problem.search, result);
   }
   layout.cost = CostOf(problem, layout.assignment);
   return layout;

@@ -30,13 +30,15 @@ struct ParallelLayout {
   LayoutCost cost;
   double lower_bound_ms = 0;  // DeePa's; the others have their own total here
   bool optimal = false;       // proved to be the least, which DeePa's alone can be
-  // SearchResult::best_total_ms of DeePa's, where SearchOptions asks for marginals.
-  std::vector<std::vector<double>> best_total_ms;
+  // DeePa's without a memory limit: SearchResult::best_total_ms where SearchOptions asks for it and
+  // it is known, else the total of an optimal layout for its own configurations. Empty otherwise.
+  // [layer][configuration].
+  std::vector<std::vector<std::optional<double>>> best_total_ms;
 };
 
 // The layout of `strategy` on `devices` devices. An error names the layer that cannot be divided
 // so: a batch that the devices do not divide, a pin against the rule. DeePa's keeps to
-// `memory_limit_bytes` of each device where that is given; then no marginals are known, and an
+// `memory_limit_bytes` of each device where that is given; then no best totals are known, and an
 // error says what the least plan needs where nothing fits.
 Result<ParallelLayout> MakeLayout(const PlanningProblem& problem, int devices, Strategy strategy,
                                   const SearchOptions& options = {},

@@ -2,8 +2,9 @@
 
 namespace ucudnn::planner {
 
-std::vector<WhatIf> WhatIfTable(const PlanningProblem& problem, const Assignment& assignment,
-                                const std::vector<std::vector<double>>& best_total_ms, int layer) {
+std::vector<WhatIf> WhatIfTable(
+    const PlanningProblem& problem, const Assignment& assignment,
+    const std::vector<std::vector<std::optional<double>>>& best_total_ms, int layer) {
   const auto at = static_cast<size_t>(layer);
   std::vector<const SearchProblem::Edge*> inputs;
   for (const SearchProblem::Edge& edge : problem.search.edges) {

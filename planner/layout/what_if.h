@@ -19,9 +19,10 @@ struct WhatIf {
   std::optional<double> best_total_ms;  // of the best whole plan with the layer so; where known
 };
 
-// One row per configuration of `layer`, in its order. `best_total_ms` as ParallelLayout has it, or
+// One row per configuration of `layer`, in its order. `best_total_ms` as DeePa's layout has it, or
 // empty.
-std::vector<WhatIf> WhatIfTable(const PlanningProblem& problem, const Assignment& assignment,
-                                const std::vector<std::vector<double>>& best_total_ms, int layer);
+std::vector<WhatIf> WhatIfTable(
+    const PlanningProblem& problem, const Assignment& assignment,
+    const std::vector<std::vector<std::optional<double>>>& best_total_ms, int layer);
 
 }  // namespace ucudnn::planner

@@ -113,8 +113,9 @@ Element Legend(const LayoutColours& colours) {
 Element DrawNetwork(const PlanningProblem& problem, const ParallelLayout& layout) {
   const LayoutColours colours = ColourLayers(problem, layout.assignment);
   std::vector<std::pair<int, int>> ends;
-  for (const SearchProblem::Edge& edge : problem.search.edges)
-    ends.emplace_back(edge.from, edge.to);
+  for (size_t at = 0; at < problem.inputs.size(); ++at) {
+    ends.emplace_back(problem.search.edges[at].from, problem.search.edges[at].to);
+  }
   const LayeredDrawing drawing = Arrange(static_cast<int>(problem.graph.layers.size()), ends);
   const double width = drawing.width * kPitchX + 2 * kMargin;
   const double height = drawing.rows * kPitchY - (kPitchY - kBoxHeight) + 2 * kMargin;

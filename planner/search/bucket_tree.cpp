@@ -11,47 +11,6 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-double Entries(const std::set<int>& scope, const std::vector<int>& counts) {
-  double entries = 1;
-  for (const int layer : scope) entries *= counts[static_cast<size_t>(layer)];
-  return entries;
-}
-
-// A factor that is known by its scope only: costs of a layer, of an edge or a message.
-struct Symbol {
-  enum class Kind { kLayer, kEdge, kMessage };
-  std::set<int> scope;
-  Kind kind;
-  int source;
-};
-
-// Deals the factors of one layer to groups whose messages have at most `most_entries`.
-std::vector<std::vector<Symbol>> Deal(std::vector<Symbol> symbols, int layer,
-                                      const std::vector<int>& counts, double most_entries) {
-  std::stable_sort(symbols.begin(), symbols.end(), [&](const Symbol& a, const Symbol& b) {
-    return Entries(a.scope, counts) > Entries(b.scope, counts);
-  });
-  std::vector<std::vector<Symbol>> groups;
-  std::vector<std::set<int>> scopes;
-  for (Symbol& symbol : symbols) {
-    size_t group = 0;
-    std::set<int> joined;
-    for (; group < groups.size(); ++group) {
-      joined = scopes[group];
-      joined.insert(symbol.scope.begin(), symbol.scope.end());
-      if (Entries(joined, counts) / counts[static_cast<size_t>(layer)] <= most_entries) break;
-    }
-    if (group == groups.size()) {
-      groups.emplace_back();
-      scopes.push_back(symbol.scope);
-    } else {
-      scopes[group] = joined;
-    }
-    groups[group].push_back(std::move(symbol));
-  }
-  return groups;
-}
-
 // Where the digits of a bucket's scope lead in one of its tables.
 struct Strides {
   std::vector<size_t> others;
@@ -203,6 +162,20 @@ void MinimizeRows(const Slices& slices, double* out) {
   }
 }
 
+double LeastOf(const double* values, size_t count) {
+  constexpr size_t kBlock = 8;
+  double least[kBlock];
+  std::fill(least, least + kBlock, kInfinity);
+  size_t at = 0;
+  for (; at + kBlock <= count; at += kBlock) {
+    for (size_t i = 0; i < kBlock; ++i) {
+      least[i] = values[at + i] < least[i] ? values[at + i] : least[i];
+    }
+  }
+  for (; at < count; ++at) least[0] = std::min(least[0], values[at]);
+  return *std::min_element(least, least + kBlock);
+}
+
 }  // namespace
 
 size_t PositionOf(const std::vector<int>& scope, const std::vector<int>& counts,
@@ -215,64 +188,45 @@ size_t PositionOf(const std::vector<int>& scope, const std::vector<int>& counts,
   return position;
 }
 
-BucketTree::BucketTree(const SearchProblem& problem, const EliminationOrder& order,
-                       double most_entries) {
+BucketTree::BucketTree(const SearchProblem& problem, const std::vector<int>& order)
+    : buckets_(order.size()), bucket_of_layer_(order.size()) {
   for (const auto& layer : problem.layers) counts_.push_back(static_cast<int>(layer.ms.size()));
-  Plan(problem, order, most_entries);
+  Plan(problem, order);
   OrderScopes();
   PlaceProblem(problem);
   for (size_t bucket = 0; bucket < buckets_.size(); ++bucket) Minimize(bucket);
 }
 
-void BucketTree::Plan(const SearchProblem& problem, const EliminationOrder& order,
-                      double most_entries) {
-  bucket_of_layer_.resize(problem.layers.size());
-  bucket_of_edge_.resize(problem.edges.size());
-  std::vector<Symbol> symbols;
-  for (size_t layer = 0; layer < problem.layers.size(); ++layer) {
-    symbols.push_back({{static_cast<int>(layer)}, Symbol::Kind::kLayer, static_cast<int>(layer)});
+void BucketTree::Plan(const SearchProblem& problem, const std::vector<int>& order) {
+  std::vector<std::set<int>> scopes;  // by bucket
+  for (size_t at = 0; at < order.size(); ++at) {
+    buckets_[at].layer = order[at];
+    bucket_of_layer_[static_cast<size_t>(order[at])] = static_cast<int>(at);
+    scopes.push_back({order[at]});
   }
-  for (size_t edge = 0; edge < problem.edges.size(); ++edge) {
-    symbols.push_back({{problem.edges[edge].from, problem.edges[edge].to},
-                       Symbol::Kind::kEdge,
-                       static_cast<int>(edge)});
+  for (const auto& edge : problem.edges) {
+    scopes[static_cast<size_t>(BucketOf(edge))].insert({edge.from, edge.to});
   }
-  for (const int layer : order.layers) {
-    std::vector<Symbol> mine;
-    std::erase_if(symbols, [&](Symbol& symbol) {
-      if (symbol.scope.count(layer) == 0) return false;
-      mine.push_back(std::move(symbol));
-      return true;
-    });
-    const auto groups = Deal(std::move(mine), layer, counts_, most_entries);
-    exact_ = exact_ && groups.size() == 1;
-    for (const std::vector<Symbol>& group : groups) {
-      const auto id = static_cast<int>(buckets_.size());
-      std::set<int> scope;
-      for (const Symbol& symbol : group) {
-        scope.insert(symbol.scope.begin(), symbol.scope.end());
-        const auto source = static_cast<size_t>(symbol.source);
-        switch (symbol.kind) {
-          case Symbol::Kind::kLayer:
-            bucket_of_layer_[source] = id;
-            break;
-          case Symbol::Kind::kEdge:
-            bucket_of_edge_[source] = id;
-            break;
-          case Symbol::Kind::kMessage:
-            buckets_[source].parent = id;
-            break;
-        }
+  for (size_t at = 0; at < buckets_.size(); ++at) {
+    Bucket& bucket = buckets_[at];
+    bucket.scope.assign(scopes[at].begin(), scopes[at].end());
+    bucket.has_row = bucket.scope.size() > 1;
+    for (const int layer : bucket.scope) {
+      const int other = bucket_of_layer_[static_cast<size_t>(layer)];
+      if (layer != bucket.layer && (bucket.parent < 0 || other < bucket.parent)) {
+        bucket.parent = other;
       }
-      Bucket bucket;
-      bucket.layer = layer;
-      bucket.scope.assign(scope.begin(), scope.end());
-      bucket.has_row = scope.size() > 1;
-      scope.erase(layer);
-      if (!scope.empty()) symbols.push_back({scope, Symbol::Kind::kMessage, id});
-      buckets_.push_back(std::move(bucket));
     }
+    if (bucket.parent < 0) continue;
+    scopes[at].erase(bucket.layer);
+    scopes[static_cast<size_t>(bucket.parent)].insert(scopes[at].begin(), scopes[at].end());
   }
+}
+
+// That of the end which is eliminated first.
+int BucketTree::BucketOf(const SearchProblem::Edge& edge) const {
+  return std::min(bucket_of_layer_[static_cast<size_t>(edge.from)],
+                  bucket_of_layer_[static_cast<size_t>(edge.to)]);
 }
 
 // A message is written in the order in which its reader wants it.
@@ -297,9 +251,8 @@ void BucketTree::PlaceProblem(const SearchProblem& problem) {
     buckets_[static_cast<size_t>(bucket_of_layer_[layer])].tables.push_back(
         {{static_cast<int>(layer)}, problem.layers[layer].ms, -1});
   }
-  for (size_t at = 0; at < problem.edges.size(); ++at) {
-    const auto& edge = problem.edges[at];
-    Bucket& bucket = buckets_[static_cast<size_t>(bucket_of_edge_[at])];
+  for (const auto& edge : problem.edges) {
+    Bucket& bucket = buckets_[static_cast<size_t>(BucketOf(edge))];
     const auto from = std::find(bucket.scope.begin(), bucket.scope.end(), edge.from);
     const auto to = std::find(bucket.scope.begin(), bucket.scope.end(), edge.to);
     if (from < to) {
@@ -351,19 +304,16 @@ double BucketTree::LeastMs() const {
 Assignment BucketTree::Decode() const {
   Assignment assignment(counts_.size(), 0);
   std::vector<double> costs;
-  for (size_t at = buckets_.size(); at > 0;) {
-    const int layer = buckets_[at - 1].layer;
-    const auto place = static_cast<size_t>(layer);
-    costs.assign(static_cast<size_t>(counts_[place]), 0);
-    for (; at > 0 && buckets_[at - 1].layer == layer; --at) {
-      for (const CostTable& table : buckets_[at - 1].tables) {
-        for (size_t choice = 0; choice < costs.size(); ++choice) {
-          assignment[place] = static_cast<int>(choice);
-          costs[choice] += table.costs[PositionOf(table.scope, counts_, assignment)];
-        }
+  for (size_t at = buckets_.size(); at-- > 0;) {
+    const auto layer = static_cast<size_t>(buckets_[at].layer);
+    costs.assign(static_cast<size_t>(counts_[layer]), 0);
+    for (const CostTable& table : buckets_[at].tables) {
+      for (size_t choice = 0; choice < costs.size(); ++choice) {
+        assignment[layer] = static_cast<int>(choice);
+        costs[choice] += table.costs[PositionOf(table.scope, counts_, assignment)];
       }
     }
-    assignment[place] =
+    assignment[layer] =
         static_cast<int>(std::min_element(costs.begin(), costs.end()) - costs.begin());
   }
   return assignment;
@@ -391,14 +341,19 @@ std::vector<std::vector<double>> BucketTree::MinMarginals() const {
     const size_t rows = std::max<size_t>(1, slices.rows());
     const double* outside = above[at].data();
     std::vector<double> costs(slices.layers() * rows);
+    std::vector<double> leasts(slices.layers());  // of a slice, by configuration
     do {
       for (size_t choice = 0; choice < slices.layers(); ++choice) {
-        for (size_t row = 0; row < rows; ++row) {
-          const size_t entry = choice * rows + row;
-          const double pair = slices.matrix() == nullptr ? 0 : slices.matrix()[entry];
-          costs[entry] = slices.base()[choice] + pair + outside[row];
-          own[choice] = std::min(own[choice], costs[entry]);
+        double* const row_costs = costs.data() + choice * rows;
+        const double base = slices.base()[choice];
+        if (const double* const matrix = slices.matrix(); matrix == nullptr) {
+          for (size_t row = 0; row < rows; ++row) row_costs[row] = base + outside[row];
+        } else {
+          const double* const pairs = matrix + choice * rows;
+          for (size_t row = 0; row < rows; ++row) row_costs[row] = base + pairs[row] + outside[row];
         }
+        leasts[choice] = LeastOf(row_costs, rows);
+        own[choice] = std::min(own[choice], leasts[choice]);
       }
       for (size_t message = 0; message < messages.size(); ++message) {
         const Strides& step = strides[message];
@@ -406,9 +361,14 @@ std::vector<std::vector<double>> BucketTree::MinMarginals() const {
                             std::inner_product(slices.digits().begin(), slices.digits().end(),
                                                step.others.begin(), size_t{0});
         for (size_t choice = 0; choice < slices.layers(); ++choice) {
+          double* const least = out + choice * step.layer;
+          if (step.row == 0) {
+            *least = std::min(*least, leasts[choice]);
+            continue;
+          }
+          const double* const row_costs = costs.data() + choice * rows;  // where step.row is 1
           for (size_t row = 0; row < rows; ++row) {
-            double& least = out[choice * step.layer + row * step.row];
-            least = std::min(least, costs[choice * rows + row]);
+            least[row] = row_costs[row] < least[row] ? row_costs[row] : least[row];
           }
         }
       }

@@ -1,13 +1,11 @@
-// Elimination of layers one after the other, and its tables: one bucket per layer (several where a
-// table would be too large), each of which sends the least cost over its layer's configurations to
-// the bucket of the neighbour that is eliminated next.
-// Sources: DeePa, section 4; Dechter, bucket elimination and mini-buckets. Thread-compatible.
+// Elimination of layers one after the other, and its tables: one bucket per layer, which sends the
+// least cost over its layer's configurations to the bucket of the neighbour that is eliminated
+// next. Sources: DeePa, section 4; Dechter, bucket elimination. Thread-compatible.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "planner/search/elimination_order.h"
 #include "planner/search/problem.h"
 
 namespace ucudnn::planner {
@@ -31,20 +29,17 @@ struct Bucket {
 
 class BucketTree {
  public:
-  // Exact while no table needs more than `most_entries`. Where one would, the tables of that layer
-  // are dealt to several buckets, each of which takes the minimum for itself: then LeastMs is a
-  // lower bound. A table of the problem itself is never cut.
-  BucketTree(const SearchProblem& problem, const EliminationOrder& order, double most_entries);
+  // `order` has every layer once. Takes the tables and the time that EliminationOrder predicts.
+  BucketTree(const SearchProblem& problem, const std::vector<int>& order);
 
-  bool exact() const { return exact_; }
-  // The minimum of equation 1, or a lower bound where tables were split.
+  // The minimum of equation 1.
   double LeastMs() const;
 
-  // Undoes the eliminations in reverse order. With exact() an assignment of LeastMs, the first
-  // configurations among equals.
+  // Undoes the eliminations in reverse order: an assignment of LeastMs, the first configurations
+  // among equals.
   Assignment Decode() const;
 
-  // best[v][c]: the least cost with layer v in configuration c. Only with exact().
+  // best[v][c]: the least cost with layer v in configuration c.
   std::vector<std::vector<double>> MinMarginals() const;
 
   // In order of elimination: children before parents.
@@ -52,16 +47,15 @@ class BucketTree {
   int Configurations(int layer) const { return counts_[static_cast<size_t>(layer)]; }
 
  private:
-  void Plan(const SearchProblem& problem, const EliminationOrder& order, double most_entries);
+  void Plan(const SearchProblem& problem, const std::vector<int>& order);
+  int BucketOf(const SearchProblem::Edge& edge) const;
   void OrderScopes();
   void PlaceProblem(const SearchProblem& problem);
   void Minimize(size_t bucket);
 
   std::vector<int> counts_;  // configurations, by layer
   std::vector<Bucket> buckets_;
-  std::vector<int> bucket_of_edge_;
-  std::vector<int> bucket_of_layer_;  // that has the layer's own costs
-  bool exact_ = true;
+  std::vector<int> bucket_of_layer_;
 };
 
 // The position of `assignment` in a table of `scope`.

@@ -1,12 +1,20 @@
 #include "planner/search/elimination_order.h"
 
 #include <algorithm>
-#include <map>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <random>
 #include <set>
 #include <tuple>
 
 namespace ucudnn::planner {
 namespace {
+
+constexpr size_t kRandomOrders = 100;
+constexpr double kCheap = 1e8;  // operations: as long as the search for a better order takes
+constexpr double kLuck = 1e4;   // times as many operations as chance is known to save, and more
+constexpr double kNoises[] = {4, 8, 30};  // chance multiplies a fill by up to so much
 
 using Neighbours = std::vector<std::set<int>>;
 
@@ -31,9 +39,13 @@ Weight WeightOf(const SearchProblem& problem, const Neighbours& adjacent, int la
   return weight;
 }
 
-}  // namespace
+struct Chance {
+  std::mt19937 random = std::mt19937(1);
+  double noise = 1;
+};
 
-EliminationOrder OrderElimination(const SearchProblem& problem) {
+// Weighted min-fill, or what `chance` makes of it; stops beyond `most_operations`.
+EliminationOrder Order(const SearchProblem& problem, double most_operations, Chance* chance) {
   const auto count = static_cast<int>(problem.layers.size());
   EliminationOrder order;
   Neighbours adjacent(problem.layers.size());
@@ -44,17 +56,22 @@ EliminationOrder OrderElimination(const SearchProblem& problem) {
     adjacent[static_cast<size_t>(b)].insert(a);
   };
   for (const auto& edge : problem.edges) join(edge.from, edge.to);
+  const auto weigh = [&](int layer) {
+    Weight weight = WeightOf(problem, adjacent, layer);
+    if (chance == nullptr) return weight;
+    const double share = static_cast<double>(chance->random()) / 0x1p32;
+    weight.fill = (weight.fill + 1) * std::pow(chance->noise, share);
+    return weight;
+  };
   std::vector<Weight> weights;
-  for (int layer = 0; layer < count; ++layer) {
-    weights.push_back(WeightOf(problem, adjacent, layer));
-  }
+  for (int layer = 0; layer < count; ++layer) weights.push_back(weigh(layer));
   std::set<std::tuple<double, double, int>> left;  // by fill and entries
   const auto place = [&](int layer) {
     const Weight& weight = weights[static_cast<size_t>(layer)];
     return std::tuple(weight.fill, weight.entries, layer);
   };
   for (int layer = 0; layer < count; ++layer) left.insert(place(layer));
-  while (!left.empty()) {
+  while (!left.empty() && order.operations <= most_operations) {
     const int next = std::get<int>(*left.begin());
     const std::set<int> around = adjacent[static_cast<size_t>(next)];
     const double entries = weights[static_cast<size_t>(next)].entries;
@@ -84,11 +101,33 @@ EliminationOrder OrderElimination(const SearchProblem& problem) {
     }
     for (const int layer : touched) {
       left.erase(place(layer));
-      weights[static_cast<size_t>(layer)] = WeightOf(problem, adjacent, layer);
+      weights[static_cast<size_t>(layer)] = weigh(layer);
       left.insert(place(layer));
     }
   }
   return order;
+}
+
+}  // namespace
+
+EliminationOrder OrderElimination(const SearchProblem& problem) {
+  return Order(problem, std::numeric_limits<double>::infinity(), nullptr);
+}
+
+EliminationOrder CheapestElimination(const SearchProblem& problem, double most_operations) {
+  EliminationOrder cheapest = OrderElimination(problem);
+  if (cheapest.operations <= kCheap || cheapest.operations > kLuck * most_operations) {
+    return cheapest;
+  }
+  Chance chance;
+  for (size_t number = 0; number < kRandomOrders; ++number) {
+    chance.noise = kNoises[number % std::size(kNoises)];
+    EliminationOrder order = Order(problem, cheapest.operations, &chance);
+    if (order.layers.size() == problem.layers.size() && order.operations < cheapest.operations) {
+      cheapest = std::move(order);
+    }
+  }
+  return cheapest;
 }
 
 Kernel DeePaKernel(const SearchProblem& problem) {

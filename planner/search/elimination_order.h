@@ -38,6 +38,11 @@ struct EliminationOrder {
 // combined configuration counts, among equals the one with the smallest table.
 EliminationOrder OrderElimination(const SearchProblem& problem);
 
+// The one with the fewest operations of OrderElimination's and of 100 more, in which chance decides
+// among layers of much the same weight; always the same for a problem. OrderElimination's alone
+// where that is cheap, or so far beyond `most_operations` that no luck helps.
+EliminationOrder CheapestElimination(const SearchProblem& problem, double most_operations);
+
 // What is left when only DeePa's two eliminations are applied as often as possible; the paper
 // enumerates the rest.
 struct Kernel {

@@ -11,7 +11,7 @@ namespace ucudnn::planner {
 
 class KBest {
  public:
-  // `tree` is exact and outlives this.
+  // `tree` outlives this.
   explicit KBest(const BucketTree& tree);
   ~KBest();
 

@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <map>
+#include <utility>
 
 #include "base/byte_size.h"
 #include "planner/search/bucket_tree.h"
 #include "planner/search/k_best.h"
+#include "planner/search/reduction.h"
 #include "planner/search/search.h"
 
 namespace ucudnn::planner {
@@ -42,33 +44,50 @@ struct PricedPoint {
   double bound = 0;  // of time + price * bytes
 };
 
-Result<PricedPoint> SolvePriced(const SearchProblem& problem, double time, double ms_per_byte,
-                                SearchOptions options) {
-  options.plans = 1;
-  options.marginals = false;
-  UCUDNN_ASSIGN_OR_RETURN(const SearchResult result,
-                          Search(Priced(problem, time, ms_per_byte), options));
-  return PricedPoint{PointOf(problem, result.plans.front().assignment), result.lower_bound_ms};
+LimitedResult Found(const FrontPoint& point, double bound_ms) {
+  const double total = point.plan.total_ms;
+  return {point.plan, static_cast<int64_t>(point.bytes), std::min(bound_ms, total),
+          Meets(bound_ms, total)};
 }
 
-LimitedResult Found(const FrontPoint& point, double bound, bool optimal) {
-  return {point.plan, static_cast<int64_t>(point.bytes), bound, optimal};
-}
-
-bool Meets(double bound, double total) { return bound >= total - 1e-9 * std::max(1.0, total); }
-
-}  // namespace
-
-Result<LimitedResult> SearchWithin(const SearchProblem& problem, int64_t limit_bytes,
-                                   const SearchOptions& options, int most_plans) {
-  const auto limit = static_cast<double>(limit_bytes);
-  UCUDNN_ASSIGN_OR_RETURN(const PricedPoint fastest, SolvePriced(problem, 1, 0, options));
-  if (fastest.point.bytes <= limit) {
-    return Found(fastest.point, fastest.bound, Meets(fastest.bound, fastest.point.plan.total_ms));
+// Searches of one problem, whose priced minima serve every limit.
+class LimitedSearch {
+ public:
+  LimitedSearch(const SearchProblem& problem, SearchOptions options)
+      : problem_(problem), options_(options) {
+    options_.plans = 1;
+    options_.marginals = false;
   }
-  UCUDNN_ASSIGN_OR_RETURN(const PricedPoint smallest, SolvePriced(problem, 0, 1, options));
+
+  Result<PricedPoint> Fastest() { return Least(1, 0); }
+  Result<PricedPoint> Smallest() { return Least(0, 1); }
+  Result<LimitedResult> Within(double limit, int most_plans);
+
+ private:
+  // The minimum of `time` * ms + `price` * bytes.
+  Result<PricedPoint> Least(double time, double price) {
+    if (const auto found = known_.find({time, price}); found != known_.end()) return found->second;
+    UCUDNN_ASSIGN_OR_RETURN(const SearchResult result,
+                            Search(Priced(problem_, time, price), options_));
+    const PricedPoint least = {PointOf(problem_, result.plans.front().assignment),
+                               result.lower_bound_ms};
+    known_.emplace(std::pair(time, price), least);
+    return least;
+  }
+  LimitedResult Enumerate(FrontPoint within, double bound, double limit, double price,
+                          int most_plans) const;
+
+  const SearchProblem& problem_;
+  SearchOptions options_;
+  std::map<std::pair<double, double>, PricedPoint> known_;
+};
+
+Result<LimitedResult> LimitedSearch::Within(double limit, int most_plans) {
+  UCUDNN_ASSIGN_OR_RETURN(const PricedPoint fastest, Fastest());
+  if (fastest.point.bytes <= limit) return Found(fastest.point, fastest.bound);
+  UCUDNN_ASSIGN_OR_RETURN(const PricedPoint smallest, Smallest());
   if (smallest.point.bytes > limit) {
-    return Status::Error("no plan fits " + FormatByteSize(static_cast<size_t>(limit_bytes)) +
+    return Status::Error("no plan fits " + FormatByteSize(static_cast<size_t>(limit)) +
                          " on a device; the smallest found needs " +
                          FormatByteSize(static_cast<size_t>(smallest.point.bytes)));
   }
@@ -82,44 +101,66 @@ Result<LimitedResult> SearchWithin(const SearchProblem& problem, int64_t limit_b
     const double next = (within.plan.total_ms - over.plan.total_ms) / (over.bytes - within.bytes);
     if (!(next > price * (1 + 1e-12) || next < price * (1 - 1e-12))) break;
     price = next;
-    UCUDNN_ASSIGN_OR_RETURN(const PricedPoint between, SolvePriced(problem, 1, price, options));
+    UCUDNN_ASSIGN_OR_RETURN(const PricedPoint between, Least(1, price));
     bound = std::max(bound, between.bound - price * limit);
     const double cost = between.point.plan.total_ms + price * between.point.bytes;
     const double known = within.plan.total_ms + price * within.bytes;
     if (cost >= known * (1 - 1e-12)) break;
     (between.point.bytes <= limit ? within : over) = between.point;
   }
-  if (Meets(bound, within.plan.total_ms)) return Found(within, bound, true);
+  if (Meets(bound, within.plan.total_ms)) return Found(within, bound);
+  return Enumerate(within, bound, limit, price, most_plans);
+}
 
-  const SearchProblem priced = Priced(problem, 1, price);
-  const EliminationOrder order = OrderElimination(priced);
-  if (order.entries > options.most_entries || order.operations > options.most_operations) {
-    return Found(within, bound, false);
+// Plans that fit and take less than `within` cost less than that with all of the limit paid for:
+// what the dual bound of such a cost leaves of the problem has all of them.
+LimitedResult LimitedSearch::Enumerate(FrontPoint within, double bound, double limit, double price,
+                                       int most_plans) const {
+  const SearchProblem priced = Priced(problem_, 1, price);
+  const auto take = [&](const Assignment& assignment) {
+    FrontPoint point = PointOf(problem_, assignment);
+    if (point.bytes <= limit && point.plan.total_ms < within.plan.total_ms) {
+      within = std::move(point);
+    }
+    return within.plan.total_ms + price * limit;
+  };
+  const Reduction left = Reduce(priced, take, options_.most_operations);
+  bound = std::max(bound, left.lower_bound_ms - price * limit);
+  if (left.proved || Meets(bound, within.plan.total_ms)) {
+    return Found(within, within.plan.total_ms);
   }
-  const BucketTree tree(priced, order, std::numeric_limits<double>::infinity());
+  if (!Fits(left.order, options_)) return Found(within, bound);
+  const BucketTree tree(left.problem, left.order.layers);
   KBest best(tree);
   for (int plan = 0; plan < most_plans; ++plan) {
     const auto next = best.Next();
-    if (!next) return Found(within, within.plan.total_ms, true);
-    const FrontPoint point = PointOf(problem, *next);
+    if (!next) return Found(within, within.plan.total_ms);
+    const Assignment assignment = Unrestricted(left.kept, *next);
     // What fits and was not seen yet takes at least this.
-    bound = std::max(bound, point.plan.total_ms + price * (point.bytes - limit));
-    if (Meets(bound, within.plan.total_ms)) return Found(within, within.plan.total_ms, true);
-    if (point.bytes <= limit && point.plan.total_ms < within.plan.total_ms) within = point;
+    bound = std::max(bound, TotalMs(priced, assignment) - price * limit);
+    if (Meets(bound, within.plan.total_ms)) return Found(within, within.plan.total_ms);
+    take(assignment);
   }
-  return Found(within, std::min(bound, within.plan.total_ms), false);
+  return Found(within, bound);
+}
+
+}  // namespace
+
+Result<LimitedResult> SearchWithin(const SearchProblem& problem, int64_t limit_bytes,
+                                   const SearchOptions& options, int most_plans) {
+  return LimitedSearch(problem, options).Within(static_cast<double>(limit_bytes), most_plans);
 }
 
 Result<std::vector<ParetoPoint>> TimeMemoryFrontier(const SearchProblem& problem, int points,
                                                     const SearchOptions& options) {
-  UCUDNN_ASSIGN_OR_RETURN(const PricedPoint fastest, SolvePriced(problem, 1, 0, options));
-  UCUDNN_ASSIGN_OR_RETURN(const PricedPoint smallest, SolvePriced(problem, 0, 1, options));
+  LimitedSearch search(problem, options);
+  UCUDNN_ASSIGN_OR_RETURN(const PricedPoint fastest, search.Fastest());
+  UCUDNN_ASSIGN_OR_RETURN(const PricedPoint smallest, search.Smallest());
   std::vector<ParetoPoint> frontier;
   const double step = (fastest.point.bytes - smallest.point.bytes) / std::max(1, points - 1);
   double limit = fastest.point.bytes;
   for (int point = 0; point < points; ++point) {
-    UCUDNN_ASSIGN_OR_RETURN(const LimitedResult found,
-                            SearchWithin(problem, static_cast<int64_t>(limit), options));
+    UCUDNN_ASSIGN_OR_RETURN(const LimitedResult found, search.Within(limit, kMostPlans));
     // Where plans are found without proof, a later one may beat an earlier one.
     std::erase_if(frontier, [&](const ParetoPoint& other) {
       return other.plan.total_ms >= found.plan.total_ms && other.bytes >= found.bytes;

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numeric>
+#include <utility>
 
 #include "base/text.h"
 
@@ -32,17 +35,6 @@ Status CheckNumbers(const std::string& what, const std::vector<double>& ms,
     return Status::Error(what + " takes less than no memory");
   }
   return Status::Ok();
-}
-
-// Keeps row `configuration` (`by_row`) or that column.
-template <typename Number>
-void Keep(std::vector<Number>& table, size_t columns, size_t configuration, bool by_row) {
-  if (table.empty()) return;
-  std::vector<Number> kept;
-  for (size_t entry = 0; entry < table.size(); ++entry) {
-    if ((by_row ? entry / columns : entry % columns) == configuration) kept.push_back(table[entry]);
-  }
-  table = std::move(kept);
 }
 
 }  // namespace
@@ -87,18 +79,48 @@ int64_t TotalBytes(const SearchProblem& problem, const Assignment& assignment) {
   return total;
 }
 
-SearchProblem Restricted(SearchProblem problem, int layer, int configuration) {
-  const auto kept = static_cast<size_t>(configuration);
-  for (auto& edge : problem.edges) {
-    if (edge.from != layer && edge.to != layer) continue;
-    const auto columns = static_cast<size_t>(problem.Configurations(edge.to));
-    Keep(edge.ms, columns, kept, edge.from == layer);
-    Keep(edge.bytes, columns, kept, edge.from == layer);
+Kept KeepAll(const SearchProblem& problem) {
+  Kept kept;
+  for (const auto& layer : problem.layers) {
+    kept.emplace_back(layer.ms.size());
+    std::iota(kept.back().begin(), kept.back().end(), 0);
   }
-  auto& restricted = problem.layers[static_cast<size_t>(layer)];
-  Keep(restricted.ms, restricted.ms.size(), kept, false);
-  Keep(restricted.bytes, restricted.bytes.size(), kept, false);
-  return problem;
+  return kept;
+}
+
+SearchProblem Restricted(const SearchProblem& problem, const Kept& kept) {
+  SearchProblem restricted;
+  for (size_t at = 0; at < problem.layers.size(); ++at) {
+    SearchProblem::Layer layer{problem.layers[at].name, {}, {}};
+    for (const int choice : kept[at]) {
+      layer.ms.push_back(problem.layers[at].ms[static_cast<size_t>(choice)]);
+    }
+    restricted.layers.push_back(std::move(layer));
+  }
+  for (const auto& edge : problem.edges) {
+    const auto columns = static_cast<size_t>(problem.Configurations(edge.to));
+    std::vector<double> ms;
+    for (const int from : kept[static_cast<size_t>(edge.from)]) {
+      const double* const row = edge.ms.data() + static_cast<size_t>(from) * columns;
+      for (const int to : kept[static_cast<size_t>(edge.to)]) ms.push_back(row[to]);
+    }
+    const bool from_is_held = restricted.Configurations(edge.from) == 1;
+    if (!from_is_held && restricted.Configurations(edge.to) > 1) {
+      restricted.edges.push_back({edge.from, edge.to, std::move(ms), {}});
+      continue;
+    }
+    auto& other = restricted.layers[static_cast<size_t>(from_is_held ? edge.to : edge.from)].ms;
+    std::transform(other.begin(), other.end(), ms.begin(), other.begin(), std::plus<>());
+  }
+  return restricted;
+}
+
+Assignment Unrestricted(const Kept& kept, const Assignment& positions) {
+  Assignment assignment;
+  for (size_t layer = 0; layer < kept.size(); ++layer) {
+    assignment.push_back(kept[layer][static_cast<size_t>(positions[layer])]);
+  }
+  return assignment;
 }
 
 }  // namespace ucudnn::planner

@@ -10,6 +10,9 @@
 
 namespace ucudnn::planner {
 
+// The cost of a pair of configurations that no plan may have; far above any time of a step.
+constexpr double kForbiddenMs = 1e9;
+
 struct SearchProblem {
   struct Layer {
     std::string name;
@@ -43,7 +46,18 @@ double TotalMs(const SearchProblem& problem, const Assignment& assignment);
 // Bytes of the layers and edges together: no device needs more where all groups begin at one.
 int64_t TotalBytes(const SearchProblem& problem, const Assignment& assignment);
 
-// The problem with `layer` held to one configuration.
-SearchProblem Restricted(SearchProblem problem, int layer, int configuration);
+// The configurations of each layer that are looked at, rising; no list is empty.
+using Kept = std::vector<std::vector<int>>;
+
+// All configurations of all layers.
+Kept KeepAll(const SearchProblem& problem);
+
+// The times of `problem` with each layer held to the configurations in `kept`; bytes are left out.
+// A layer that keeps one configuration has no edge left: the layer at the other end has its costs.
+// So every assignment of positions in `kept` totals what the configurations there do.
+SearchProblem Restricted(const SearchProblem& problem, const Kept& kept);
+
+// The configurations that positions in `kept` stand for.
+Assignment Unrestricted(const Kept& kept, const Assignment& positions);
 
 }  // namespace ucudnn::planner

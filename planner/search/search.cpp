@@ -1,80 +1,32 @@
 #include "planner/search/search.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
+#include <utility>
 
 #include "planner/search/bucket_tree.h"
 #include "planner/search/k_best.h"
+#include "planner/search/known_plans.h"
+#include "planner/search/reduction.h"
 
 namespace ucudnn::planner {
 namespace {
 
-constexpr double kUnbounded = std::numeric_limits<double>::infinity();
-constexpr int kMostConditioned = 2;
+// An elimination of at most so many operations is as soon done as a search by the dual bound, which
+// visits each entry of the edges' tables some tens of times.
+constexpr double kFewOperations = 1e6;
+constexpr double kFewPasses = 60;
+constexpr double kMarginals = 4;  // eliminations that one takes that is followed by marginals
 
-bool Fits(const EliminationOrder& order, double times, const SearchOptions& options) {
-  return order.entries <= options.most_entries &&
-         order.operations * times <= options.most_operations;
+double FewOperations(const SearchProblem& problem) {
+  double entries = 0;
+  for (const auto& edge : problem.edges) entries += static_cast<double>(edge.ms.size());
+  return std::max(kFewOperations, kFewPasses * entries);
 }
 
-// The problem's graph without its costs: what predicting an elimination looks at.
-SearchProblem Outline(SearchProblem problem) {
-  for (auto& edge : problem.edges) edge.ms.clear();
-  for (auto& edge : problem.edges) edge.bytes.clear();
-  return problem;
-}
-
-// Layers to condition on so that what is left fits; empty: none found.
-std::vector<int> ChooseConditioned(const SearchProblem& problem, const SearchOptions& options) {
-  std::vector<int> chosen;
-  SearchProblem outline = Outline(problem);
-  double times = 1;
-  while (static_cast<int>(chosen.size()) < kMostConditioned) {
-    int best = -1;
-    EliminationOrder least;
-    for (int layer = 0; layer < static_cast<int>(problem.layers.size()); ++layer) {
-      if (outline.Configurations(layer) == 1) continue;
-      EliminationOrder order = OrderElimination(Restricted(outline, layer, 0));
-      if (best < 0 || order.operations * problem.Configurations(layer) <
-                          least.operations * problem.Configurations(best)) {
-        best = layer;
-        least = std::move(order);
-      }
-    }
-    if (best < 0) return {};
-    chosen.push_back(best);
-    outline = Restricted(std::move(outline), best, 0);
-    times *= problem.Configurations(best);
-    if (Fits(least, times, options)) return chosen;
-  }
-  return {};
-}
-
-void Improve(const SearchProblem& problem, Assignment& assignment) {
-  double total = TotalMs(problem, assignment);
-  for (bool improved = true; improved;) {
-    improved = false;
-    for (size_t layer = 0; layer < assignment.size(); ++layer) {
-      const int before = assignment[layer];
-      int best = before;
-      for (int choice = 0; choice < problem.Configurations(static_cast<int>(layer)); ++choice) {
-        assignment[layer] = choice;
-        const double changed = TotalMs(problem, assignment);
-        if (changed < total * (1 - 1e-12)) {
-          total = changed;
-          best = choice;
-        }
-      }
-      assignment[layer] = best;
-      improved = improved || best != before;
-    }
-  }
-}
-
-void SearchExactly(const SearchProblem& problem, const SearchOptions& options,
-                   SearchResult& result) {
-  const BucketTree tree(problem, result.elimination, kUnbounded);
+SearchResult SearchExactly(const SearchProblem& problem, const EliminationOrder& order,
+                           const SearchOptions& options) {
+  SearchResult result;
+  const BucketTree tree(problem, order.layers);
   result.lower_bound_ms = tree.LeastMs();
   if (options.plans == 1) {
     result.plans.push_back({tree.Decode(), 0});
@@ -88,91 +40,94 @@ void SearchExactly(const SearchProblem& problem, const SearchOptions& options,
   }
   if (options.marginals) result.best_total_ms = tree.MinMarginals();
   result.optimal = true;
+  return result;
 }
 
-// Keeps the better of what is known and of what was found with `layer` held to `configuration`.
-void Merge(const SearchResult& part, int layer, int configuration, const SearchOptions& options,
-           SearchResult& whole) {
-  for (Plan plan : part.plans) {
-    plan.assignment[static_cast<size_t>(layer)] = configuration;
-    whole.plans.push_back(std::move(plan));
-  }
-  std::stable_sort(whole.plans.begin(), whole.plans.end(),
-                   [](const Plan& a, const Plan& b) { return a.total_ms < b.total_ms; });
-  if (static_cast<int>(whole.plans.size()) > options.plans) {
-    whole.plans.resize(static_cast<size_t>(options.plans));
-  }
-  whole.lower_bound_ms = std::min(whole.lower_bound_ms, part.lower_bound_ms);
-  for (size_t other = 0; other < part.best_total_ms.size(); ++other) {
-    std::vector<double>& best = whole.best_total_ms[other];
-    const std::vector<double>& found = part.best_total_ms[other];
-    if (static_cast<int>(other) == layer) {
-      best[static_cast<size_t>(configuration)] = found.front();
-    } else {
-      std::transform(best.begin(), best.end(), found.begin(), best.begin(),
-                     [](double a, double b) { return std::min(a, b); });
-    }
-  }
+Status Check(const SearchProblem& problem, const SearchOptions& options) {
+  UCUDNN_RETURN_IF_ERROR(planner::Check(problem));
+  if (options.plans >= 1) return Status::Ok();
+  return Status::Error(std::to_string(options.plans) + " plans; expected 1 or more");
 }
 
-Result<SearchResult> SearchConditioned(const SearchProblem& problem, std::vector<int> layers,
-                                       const SearchOptions& options) {
-  SearchResult result;
-  if (layers.empty()) {
-    result.elimination = OrderElimination(problem);
-    SearchExactly(problem, options, result);
-    for (Plan& plan : result.plans) plan.total_ms = TotalMs(problem, plan.assignment);
-    return result;
+// With totals, summed from scratch, that agree with what the search says of them.
+Result<SearchResult> Checked(const SearchProblem& problem, SearchResult result) {
+  for (Plan& plan : result.plans) plan.total_ms = TotalMs(problem, plan.assignment);
+  const double total = result.plans.front().total_ms;
+  if (!Meets(total, result.lower_bound_ms) ||
+      (result.optimal && !Meets(result.lower_bound_ms, total))) {
+    return Status::Error("the plan takes " + std::to_string(total) + " ms, the search found " +
+                         std::to_string(result.lower_bound_ms));
   }
-  const int layer = layers.back();
-  layers.pop_back();
-  result.lower_bound_ms = kUnbounded;
-  if (options.marginals) {
-    for (const auto& other : problem.layers) {
-      result.best_total_ms.emplace_back(other.ms.size(), kUnbounded);
-    }
-  }
-  for (int choice = 0; choice < problem.Configurations(layer); ++choice) {
-    UCUDNN_ASSIGN_OR_RETURN(const SearchResult part,
-                            SearchConditioned(Restricted(problem, layer, choice), layers, options));
-    Merge(part, layer, choice, options, result);
-    result.elimination = part.elimination;
-  }
-  result.optimal = true;
   return result;
 }
 
 }  // namespace
 
+bool Fits(const EliminationOrder& order, const SearchOptions& options) {
+  return order.entries <= options.most_entries && order.operations <= options.most_operations;
+}
+
 Result<SearchResult> Search(const SearchProblem& problem, const SearchOptions& options) {
-  UCUDNN_RETURN_IF_ERROR(Check(problem));
-  if (options.plans < 1) {
-    return Status::Error(std::to_string(options.plans) + " plans; expected 1 or more");
+  UCUDNN_RETURN_IF_ERROR(Check(problem, options));
+  const EliminationOrder order = OrderElimination(problem);
+  if (Fits(order, options) && order.operations <= FewOperations(problem)) {
+    return Checked(problem, SearchExactly(problem, order, options));
   }
-  SearchResult result;
-  result.elimination = OrderElimination(problem);
-  if (Fits(result.elimination, 1, options)) {
-    SearchExactly(problem, options, result);
-  } else if (const std::vector<int> layers = ChooseConditioned(problem, options); !layers.empty()) {
-    UCUDNN_ASSIGN_OR_RETURN(result, SearchConditioned(problem, layers, options));
-    result.conditioned = layers;
-  } else {
-    const BucketTree tree(problem, result.elimination, options.most_entries_of_bound);
-    result.lower_bound_ms = tree.LeastMs();
-    result.optimal = tree.exact();
-    result.plans.push_back({tree.Decode(), 0});
-    if (!tree.exact()) Improve(problem, result.plans.front().assignment);
+  UCUDNN_ASSIGN_OR_RETURN(SearchResult result, SearchByDual(problem, options));
+  if (options.marginals) {
+    EliminationOrder all = CheapestElimination(problem, options.most_operations);
+    all.operations *= kMarginals;
+    if (Fits(all, options)) result.best_total_ms = BucketTree(problem, all.layers).MinMarginals();
   }
-  for (Plan& plan : result.plans) plan.total_ms = TotalMs(problem, plan.assignment);
-  const double total = result.plans.front().total_ms;
-  const double rounding = 1e-9 * std::max(1.0, total);
-  if (total < result.lower_bound_ms - rounding ||
-      (result.optimal && total > result.lower_bound_ms + rounding)) {
-    return Status::Error("the plan takes " + std::to_string(total) + " ms, the search found " +
-                         std::to_string(result.lower_bound_ms));
-  }
-  result.optimal = result.optimal || total <= result.lower_bound_ms + rounding;
   return result;
+}
+
+Result<SearchResult> SearchByDual(const SearchProblem& problem, const SearchOptions& options) {
+  UCUDNN_RETURN_IF_ERROR(Check(problem, options));
+  KnownPlans known(problem, options.plans);
+  const Reduction left = Reduce(
+      problem,
+      [&](const Assignment& assignment) {
+        known.Offer(assignment);
+        return known.MostMs();
+      },
+      options.most_operations);
+  SearchResult result;
+  if (!left.proved && Fits(left.order, options)) {
+    result = SearchExactly(left.problem, left.order, {.plans = options.plans});
+    for (Plan& plan : result.plans) plan.assignment = Unrestricted(left.kept, plan.assignment);
+  } else {
+    for (const auto& plan : known.plans()) result.plans.push_back({plan.second, 0});
+    if (!left.proved) result.plans.resize(1);
+    result.lower_bound_ms = std::min(left.lower_bound_ms, known.plans().begin()->first);
+    result.optimal = left.proved;
+  }
+  return Checked(problem, std::move(result));
+}
+
+Result<std::vector<std::optional<double>>> BestTotals(const SearchProblem& problem, int layer,
+                                                      SearchOptions options) {
+  UCUDNN_RETURN_IF_ERROR(Check(problem, options));
+  const auto configurations = static_cast<double>(problem.Configurations(layer));
+  EliminationOrder order = OrderElimination(problem);
+  order.operations *= kMarginals;
+  if (Fits(order, options) && order.operations <= configurations * FewOperations(problem)) {
+    const auto all = BucketTree(problem, order.layers).MinMarginals();
+    const std::vector<double>& best = all[static_cast<size_t>(layer)];
+    return std::vector<std::optional<double>>(best.begin(), best.end());
+  }
+  options.plans = 1;
+  options.marginals = false;
+  options.most_operations /= configurations;
+  std::vector<std::optional<double>> totals;
+  Kept kept = KeepAll(problem);
+  for (int choice = 0; choice < problem.Configurations(layer); ++choice) {
+    kept[static_cast<size_t>(layer)] = {choice};
+    UCUDNN_ASSIGN_OR_RETURN(const SearchResult found, Search(Restricted(problem, kept), options));
+    totals.emplace_back();
+    if (found.optimal) totals.back() = found.plans.front().total_ms;
+  }
+  return totals;
 }
 
 }  // namespace ucudnn::planner

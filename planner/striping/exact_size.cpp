@@ -36,7 +36,7 @@ Outcome Try(const Graph& graph, const SpatialGrid& grid, int multiple,
     }
     const Result<Shape> shape = OutputShape(node.op, shapes, 1);
     if (!shape.ok()) return {false, false, false, false};
-    made.push_back(Judge(node.op, inputs, *shape, grid, multiple));
+    made.push_back(Judge(node.op, inputs, *shape, GridOfNode(graph, node, grid), multiple));
     const Judgement& judgement = made.back();
     if (judgement.verdict == Verdict::kRefused) outcome.is_exact = outcome.as_it_is = false;
     if (judgement.verdict == Verdict::kConvert) outcome.as_it_is = false;

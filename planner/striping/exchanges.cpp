@@ -250,7 +250,13 @@ std::vector<Exchange> Sums(Pass pass, int64_t numbers) {
 
 std::vector<Exchange> AllOf(const Operator& op, const Placement& input, const Judgement& judgement,
                             const SpatialGrid& grid, int64_t parameters) {
-  if (judgement.verdict == Verdict::kGather) return GatheredWhole(input, grid);
+  if (judgement.verdict == Verdict::kGather) {
+    std::vector<Exchange> exchanges = GatheredWhole(input, grid);
+    if (std::holds_alternative<Attention>(op)) {  // the keys and the values
+      exchanges.front() = Together(exchanges.front(), exchanges.front());
+    }
+    return exchanges;
+  }
   // Sums, or maxima, of each image's channels.
   if (judgement.pools_over_ranks) {
     return Sums(Pass::kForward, int64_t{input.shape.n} * input.shape.c);
@@ -265,6 +271,14 @@ std::vector<Exchange> AllOf(const Operator& op, const Placement& input, const Ju
     // gradients.
     std::vector<Exchange> exchanges = Sums(Pass::kForward, 2 * int64_t{input.shape.c});
     exchanges.push_back(Sums(Pass::kBackward, 2 * int64_t{input.shape.c}).front());
+    return exchanges;
+  }
+  const auto* opaque = std::get_if<Opaque>(&op);
+  if (opaque != nullptr && opaque->sums && judgement.verdict == Verdict::kConvert) {
+    // Mean and variance of each image's groups of channels, and as many sums of gradients.
+    const int64_t numbers = 2 * int64_t{input.shape.n} * opaque->channel_parts;
+    std::vector<Exchange> exchanges = Sums(Pass::kForward, numbers);
+    exchanges.push_back(Sums(Pass::kBackward, numbers + parameters).front());
     return exchanges;
   }
   return parameters > 0 ? Sums(Pass::kBackward, parameters) : std::vector<Exchange>();

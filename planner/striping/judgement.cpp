@@ -232,10 +232,19 @@ void JudgeInput(const SpatialGrid& grid, int multiple, Judgement& judgement) {
   }
 }
 
+// Each rank gives the rows of the output that it has of the input, where it has the same ones.
+void KeepRows(const Placement& input, Judgement& judgement) {
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    if (input.axes[axis].Whole() == judgement.output.shape.extents[axis]) {
+      judgement.output.axes[axis] = {input.axes[axis].extents};
+    }
+  }
+}
+
 // What keeps its input's positions, and computes each by itself or from sums over all of them.
 void JudgeByPosition(const Operator& op, const Placement& input, Judgement& judgement) {
+  KeepRows(input, judgement);
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
-    judgement.output.axes[axis] = {input.axes[axis].extents};
     // Rows of zeros stay rows of zeros.
     if (std::holds_alternative<Activation>(op) || std::holds_alternative<Dropout>(op)) {
       judgement.output.axes[axis] = input.axes[axis];
@@ -250,6 +259,38 @@ void JudgeByPosition(const Operator& op, const Placement& input, Judgement& judg
     Worsen(judgement, Verdict::kUnvouched,
            "ranks draw other numbers than one process does; nothing is dropped in inference");
   }
+}
+
+// Whether an operator computes positions along a spatial axis from other positions of it, in no
+// windows that slide.
+bool MixesPositions(const Operator& op, size_t axis) {
+  if (std::holds_alternative<FullyConnected>(op) || std::holds_alternative<Flatten>(op) ||
+      std::holds_alternative<Reshape>(op) || std::holds_alternative<Attention>(op)) {
+    return true;
+  }
+  if (const auto* roll = std::get_if<Roll>(&op)) return roll->shift[axis] != 0;
+  if (const auto* concat = std::get_if<Concat>(&op)) {
+    return static_cast<size_t>(concat->axis) == axis + 1;
+  }
+  const auto* opaque = std::get_if<Opaque>(&op);
+  return opaque != nullptr && !(axis == 1 ? opaque->rows : axis == 2 && opaque->columns);
+}
+
+bool TakesSums(const Operator& op) {
+  const auto* opaque = std::get_if<Opaque>(&op);
+  return opaque != nullptr && opaque->sums;
+}
+
+// Whether one of the inputs is cut along an axis whose positions meet. Queries of an attention do
+// not meet each other.
+bool NeedsAllPositions(const Operator& op, const std::vector<Placement>& inputs) {
+  const size_t first = std::holds_alternative<Attention>(op) ? 1 : 0;
+  for (size_t at = first; at < inputs.size(); ++at) {
+    for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+      if (inputs[at].axes[axis].IsCut() && MixesPositions(op, axis)) return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace
@@ -280,6 +321,21 @@ std::vector<int64_t> RowsOfImage(const AxisPlacement& axis) {
   return rows;
 }
 
+SpatialGrid GridOfNode(const Graph& graph, const Node& node, const SpatialGrid& grid) {
+  constexpr std::array<int SpatialGrid::*, kMaxSpatial> kParts = {&SpatialGrid::d, &SpatialGrid::h,
+                                                                  &SpatialGrid::w};
+  SpatialGrid met = grid;
+  const auto* own = std::get_if<Input>(&node.op);
+  if (own == nullptr) return met;
+  for (const Node& other : graph.nodes) {
+    const auto* input = std::get_if<Input>(&other.op);
+    for (size_t axis = 0; input != nullptr && axis < kMaxSpatial; ++axis) {
+      if (own->extents[axis] == 1 && input->extents[axis] > 1) met.*kParts[axis] = 1;
+    }
+  }
+  return met;
+}
+
 Judgement Judge(const Operator& op, const std::vector<Placement>& inputs, const Shape& output,
                 const SpatialGrid& grid, int multiple) {
   Judgement judgement;
@@ -297,12 +353,20 @@ Judgement Judge(const Operator& op, const std::vector<Placement>& inputs, const 
     for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
       if (input.axes[axis].IsCut()) JudgePooledRows(input.axes[axis], axis, judgement);
     }
-  } else if (std::holds_alternative<FullyConnected>(op) || std::holds_alternative<Flatten>(op) ||
+  } else if (NeedsAllPositions(op, inputs) && TakesSums(op)) {
+    NeverAsItIs(judgement, "each rank would take the means and variances of its own positions");
+    KeepRows(input, judgement);
+  } else if (NeedsAllPositions(op, inputs)) {
+    Worsen(judgement, Verdict::kGather,
+           "it needs all positions: the program gathers them before it");
+    const bool keeps = std::holds_alternative<Attention>(op) || std::holds_alternative<Roll>(op) ||
+                       std::holds_alternative<Opaque>(op);
+    if (keeps) KeepRows(input, judgement);
+  } else if (std::holds_alternative<Attention>(op)) {
+    KeepRows(input, judgement);
+  } else if (std::holds_alternative<Flatten>(op) || std::holds_alternative<FullyConnected>(op) ||
              std::holds_alternative<Reshape>(op)) {
-    if (input.IsCut()) {
-      Worsen(judgement, Verdict::kGather,
-             "it needs all positions: the program gathers them before it");
-    }
+    // Every rank has the whole of its input, and gives the whole output.
   } else if (const auto* padding = std::get_if<Padding>(&op)) {
     JudgePadding(*padding, input, judgement);
   } else if (const auto* upsampling = std::get_if<Upsampling>(&op)) {

@@ -36,6 +36,10 @@ struct Judgement {
   Placement output;  // of a refused operator: equal stripes, so that what follows can be judged
 };
 
+// The grid as an input of `graph` meets it: an input of one row, beside images of several, is the
+// same on all ranks.
+SpatialGrid GridOfNode(const Graph& graph, const Node& node, const SpatialGrid& grid);
+
 // `inputs` are those of `op`, of which `output` is the whole result's shape. The network's own
 // inputs lie in equal stripes of multiples of `multiple` rows.
 Judgement Judge(const Operator& op, const std::vector<Placement>& inputs, const Shape& output,

@@ -80,31 +80,37 @@ Result<Striping> StripeNetwork(const Graph& graph, const SpatialGrid& grid, int 
   UCUDNN_RETURN_IF_ERROR(CheckGrid(graph, grid, batch));
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(graph, batch / grid.n));
   UCUDNN_ASSIGN_OR_RETURN(const LayerGraph planned, BuildLayerGraph(graph, batch));
-  UCUDNN_ASSIGN_OR_RETURN(const int64_t parameters, ParameterCount(graph));
+  UCUDNN_RETURN_IF_ERROR(ParameterCount(graph).status());
+  const std::vector<ParameterCounts> own = OwnParameters(graph, shapes);
   Striping striping;
   striping.network = graph.name;
   striping.grid = grid;
   striping.batch = batch;
   striping.multiple = multiple;
   striping.unknown = graph.passed_through;
-  striping.parameter_bytes = parameters * kElementBytes;
+  for (const ParameterCounts& counts : own) {
+    striping.parameter_bytes += (counts.trained + counts.fixed) * kElementBytes;
+  }
   for (size_t id = 0; id < graph.nodes.size(); ++id) {
     const Node& node = graph.nodes[id];
     std::vector<Placement> inputs;
     for (const NodeId input : node.inputs) {
       inputs.push_back(striping.operators[static_cast<size_t>(input)].judgement.output);
     }
-    StripedOperator made{node.name,
-                         kOperatorNames[node.op.index()],
-                         Judge(node.op, inputs, shapes[id], grid, multiple),
-                         {}};
+    StripedOperator made{
+        node.name,
+        kOperatorNames[node.op.index()],
+        Judge(node.op, inputs, shapes[id], GridOfNode(graph, node, grid), multiple),
+        {}};
     if (node.inputs.empty()) {
-      if (striping.operators.empty()) striping.input = shapes[id];
+      const auto positions = [](const Shape& shape) { return shape.Features() / shape.c; };
+      const bool is_largest = positions(shapes[id]) > positions(striping.input);
+      if (striping.operators.empty() || is_largest) striping.input = shapes[id];
     } else {
       const Node& from = graph.nodes[static_cast<size_t>(node.inputs.front())];
-      made.exchanges =
-          ExchangesOf(node.op, inputs.front(), made.judgement, grid,
-                      ParameterCount(node, inputs.front().shape), !from.inputs.empty());
+      const bool attends = std::holds_alternative<Attention>(node.op);
+      made.exchanges = ExchangesOf(node.op, attends ? inputs[1] : inputs.front(), made.judgement,
+                                   grid, own[id].trained, !from.inputs.empty());
     }
     striping.operators.push_back(std::move(made));
   }

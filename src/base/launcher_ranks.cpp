@@ -104,6 +104,15 @@ void FindMeeting(const VariableLookup& lookup, const Launcher& launcher, Launche
   ranks.meeting_port = PortOf(job, master_port);
 }
 
+// SLURM starts a batch script as process 0, beside the tasks that srun starts with a number of
+// their own: the ranks of what the script starts are said by srun or by another launcher. A step of
+// one task is like it.
+bool IsBatchStep(const VariableLookup& lookup, const Launcher& launcher, int rank) {
+  if (std::string_view(launcher.rank) != "SLURM_PROCID" || rank != 0) return false;
+  const std::string tasks = ValueOrEmpty(lookup, "SLURM_STEP_NUM_TASKS");
+  return tasks.empty() || tasks == "1";
+}
+
 // `unreadable` is the first rank that is set and no number, as "RANK='two'"; empty: none.
 std::string FaultOf(const LauncherRanks& ranks, const std::string& size,
                     const std::string& local_rank, const std::string& unreadable) {
@@ -126,12 +135,13 @@ LauncherRanks ReadLauncher(const VariableLookup& lookup) {
   std::string unreadable;
   for (const Launcher& launcher : kLaunchers) {
     const std::string rank = ValueOrEmpty(lookup, launcher.rank);
-    if (rank.empty()) continue;
-    ranks.rank = RankNumber(rank);
-    if (ranks.rank < 0) {
+    const int number = RankNumber(rank);
+    if (rank.empty() || IsBatchStep(lookup, launcher, number)) continue;
+    if (number < 0) {
       if (unreadable.empty()) unreadable = ShownVariable(launcher.rank, rank);
       continue;
     }
+    ranks.rank = number;
     ranks.rank_variable = launcher.rank;
     ranks.size_variable = FirstSet(lookup, launcher.size);
     const std::string size = ValueOrEmpty(lookup, ranks.size_variable.c_str());

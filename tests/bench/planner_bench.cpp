@@ -2,19 +2,24 @@
 // devices, 210 on 64. Random costs: the time depends on the graph and the counts alone. At most 1
 // ms for AlexNet and VGG-16, 20 ms for Inception-v3, 60 ms for ResNet-152, 5 s for NASNet-A; 1 s
 // for Inception-v3 on 64 devices. Plan/: all that `ucudnn plan` computes for 16 devices, cost
-// tables, every strategy and all min-marginals included: at most 300 ms for Inception-v3.
+// tables, every strategy and all min-marginals included: at most 300 ms for Inception-v3. Proof/:
+// the search with the costs that `ucudnn plan` has by default, beside the elimination of the whole
+// network in the cheapest of its orders where that is feasible.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "planner/cost/cost_model.h"
 #include "planner/graph/networks.h"
 #include "planner/layout/strategies.h"
 #include "planner/machine/presets.h"
+#include "planner/search/bucket_tree.h"
 #include "planner/search/search.h"
 #include "tests/bench/statistics.h"
+#include "tests/unit/planner/hrnet.h"
 #include "tests/unit/planner/network_shapes.h"
 
 namespace ucudnn::planner {
@@ -65,6 +70,50 @@ void Planning(benchmark::State& state, const std::string& network, double allowe
   });
 }
 
+Result<Graph> NetworkOf(const std::string& name) {
+  return name == "hrnet-w18-small" ? HrNetW18Small() : BuildNetwork(name);
+}
+
+struct Proof {
+  const char* network;
+  const char* machine;
+  int batch;
+  double allowed_ms;
+};
+
+void Proving(benchmark::State& state, const Proof& proof) {
+  const Machine machine = *MachineByName(proof.machine);
+  const Roofline roofline(machine.device);
+  const MachineCostModel model(machine, UpdateModel::kParameterServer, roofline);
+  const auto problem = BuildPlanningProblem(
+      *BuildLayerGraph(*NetworkOf(proof.network), proof.batch), machine.Devices(), model);
+  SearchResult found;
+  Timed(state, proof.allowed_ms, [&] {
+    auto result = Search(problem->search);
+    if (!result.ok()) return false;
+    found = std::move(*result);
+    return found.optimal;
+  });
+  if (!found.optimal) return;
+  const double total = found.plans.front().total_ms;
+  state.counters["total_ms"] = total;
+  state.counters["lower_bound_ms"] = found.lower_bound_ms;
+  state.counters["gap"] = 1 - found.lower_bound_ms / total;
+  const SearchOptions options;
+  const EliminationOrder order = CheapestElimination(problem->search, options.most_operations);
+  state.counters["elimination_operations"] = order.operations;
+  if (!Fits(order, options)) return;
+  const auto start = std::chrono::steady_clock::now();
+  const double least = BucketTree(problem->search, order.layers).LeastMs();
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  if (least < total * (1 - 1e-9) || least > total * (1 + 1e-9)) {
+    state.SkipWithError("elimination finds another total");
+    return;
+  }
+  state.counters["elimination_ms"] = elapsed.count() * 1e3;
+  state.counters["times_faster"] = elapsed.count() * 1e3 / state.counters["median_ms"];
+}
+
 void Register(const char* name, const NetworkShape& shape, int configurations, double allowed_ms) {
   benchmark::RegisterBenchmark(name, Searching, shape, configurations, allowed_ms)
       ->UseManualTime()
@@ -84,6 +133,16 @@ int main(int argc, char** argv) {
   Register("inception-v3/64", InceptionV3Shape(), 210, 1000);
   for (const char* network : {"alexnet", "vgg16", "resnet50", "inception-v3"}) {
     benchmark::RegisterBenchmark(("Plan/" + std::string(network)).c_str(), Planning, network, 300)
+        ->UseManualTime()
+        ->Unit(benchmark::kMillisecond);
+  }
+  for (const Proof& proof : {Proof{"hrnet-w18-small", "h100x8", 256, 500},
+                             {"nasnet-a", "k80x16", 512, 1000},
+                             {"nasnet-a", "h100x8", 512, 300},
+                             {"densenet121-nary", "k80x16", 512, 1000},
+                             {"inception-v3", "k80x16", 512, 20}}) {
+    const std::string name = "Proof/" + std::string(proof.network) + "/" + proof.machine;
+    benchmark::RegisterBenchmark(name.c_str(), Proving, proof)
         ->UseManualTime()
         ->Unit(benchmark::kMillisecond);
   }

@@ -117,10 +117,10 @@ Result<int> ParseBatch(const std::string& text) {
 }
 
 void AddInput(CLI::App& app, std::string& input) {
-  app.add_option(
-         "--input", input,
-         "channels and extents of the images of a Caffe file's data layers, which say none\n"
-         "beside a crop_size: 3x224x224")
+  app.add_option("--input", input,
+                 "channels and extents of images where a file leaves them open: the data layers of "
+                 "a Caffe\n"
+                 "file, height and width of an ONNX file: 3x224x224")
       ->type_name("CxHxW");
 }
 

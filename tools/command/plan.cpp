@@ -96,13 +96,13 @@ void PrintStrategies(const std::vector<ParallelLayout>& layouts) {
   }
 }
 
-void PrintRow(const char* first, const WhatIf& row) {
+void PrintRow(const char* first, const WhatIf& row, const std::string& why = "") {
   const int devices = row.configuration.degrees.Workers();
   std::printf("%-24s %-28s %7d %12.4g %12.4g %12.4g %12.4g", first,
               Describe(row.configuration.degrees).c_str(), devices, row.transfer_ms, row.compute_ms,
               row.update_ms, row.total_ms);
   if (row.best_total_ms) std::printf(" %12.5g", *row.best_total_ms);
-  std::printf("\n");
+  std::printf("%s%s\n", why.empty() ? "" : "  ", why.c_str());
 }
 
 void PrintHeader(const char* first) {
@@ -117,7 +117,8 @@ void PrintLayers(const PlanningProblem& problem, const ParallelLayout& chosen,
     const auto rows =
         WhatIfTable(problem, chosen.assignment, deepa.best_total_ms, static_cast<int>(at));
     PrintRow(problem.graph.layers[at].name.substr(0, 24).c_str(),
-             rows[static_cast<size_t>(chosen.assignment[at])]);
+             rows[static_cast<size_t>(chosen.assignment[at])],
+             planner::WhyImagesAlone(problem.graph.layers[at], problem.configurations[at]));
   }
 }
 
@@ -228,6 +229,14 @@ Result<PlanningProblem> PoseProblem(const PlanOptions& plan, const Machine& mach
   return BuildPlanningProblem(std::move(layers), machine.Devices(), costs.model(), planning);
 }
 
+// Whether best whole plans are shown of other configurations than the optimal layout's own, whose
+// are known without a further search: of every layer (--what-if's are searched for one by one).
+bool ShowsAllBestPlans(const PlanOptions& plan, Strategy strategy, int what_if) {
+  if (plan.json) return true;
+  const bool layers = plan.html || (!plan.dot && what_if < 0);
+  return layers && strategy != Strategy::kDeePa;
+}
+
 int MakePlan(const CLI::App& app, const PlanOptions& plan) {
   const auto refuse = [&](const Status& status) { return Refuse(app, status.message()); };
   if (Status status = CheckOutput(plan); !status.ok()) return refuse(status);
@@ -255,12 +264,18 @@ int MakePlan(const CLI::App& app, const PlanOptions& plan) {
   }
   const int what_if = plan.what_if.empty() ? -1 : problem->graph.Find(plan.what_if);
   SearchOptions search;
-  search.marginals = true;
-  const Result<std::vector<ParallelLayout>> layouts =
+  search.marginals = ShowsAllBestPlans(plan, *strategy, what_if);
+  Result<std::vector<ParallelLayout>> layouts =
       CompareLayouts(*problem, devices, search, *memory_limit);
   if (!layouts.ok()) {
     return Refuse(app, (*memory_limit ? "--memory-limit " + Quoted(plan.memory_limit) + ": " : "") +
                            layouts.message());
+  }
+  if (what_if >= 0 && !plan.json && !plan.dot && !*memory_limit) {
+    Result<std::vector<std::optional<double>>> totals =
+        BestTotals(problem->search, what_if, search);
+    if (!totals.ok()) return Refuse(app, "--what-if: " + totals.message());
+    layouts->back().best_total_ms[static_cast<size_t>(what_if)] = std::move(*totals);
   }
   const auto chosen =
       std::find_if(layouts->begin(), layouts->end(),

@@ -40,6 +40,7 @@ Status PrintBestPlans(const PlanningProblem& problem, int plans) {
   std::printf("\n%-6s %12s  %s\n", "plan", "total ms", "where it differs from the first");
   int number = 0;
   for (const Plan& plan : found.plans) {
+    if (plan.total_ms >= planner::kForbiddenMs) break;
     std::printf("%-6d %12.6g  %s\n", ++number, plan.total_ms,
                 Differences(problem, found.plans[0].assignment, plan.assignment).c_str());
   }

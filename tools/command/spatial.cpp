@@ -1,4 +1,5 @@
 // `ucudnn spatial`: what splitting a network's images over a grid of ranks would do, without a run.
+#include <array>
 #include <charconv>
 #include <memory>
 #include <string>
@@ -64,6 +65,20 @@ Status ChangeSize(const std::string& text, Graph& graph) {
   return changed.ok() ? changed : Status::Error("--size: " + changed.message());
 }
 
+// --size for a file that leaves the size of its images open, before these are known; zeros where it
+// is none.
+std::array<int32_t, 2> OpenSize(const std::string& text) {
+  std::vector<int32_t> extents;
+  for (const std::string& word : Split(text, 'x')) {
+    int32_t extent = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), extent);
+    if (error != std::errc() || end != word.data() + word.size() || extent < 1) return {0, 0};
+    extents.push_back(extent);
+  }
+  if (extents.empty()) return {0, 0};
+  return {extents[extents.size() < 2 ? 0 : extents.size() - 2], extents.back()};
+}
+
 // --multiple: 1 where it is not given.
 Result<int> ParseMultiple(const std::string& text) {
   if (text.empty()) return 1;
@@ -85,8 +100,9 @@ int TellSpatial(const CLI::App& app, const SpatialWords& words) {
   if (!batch.ok()) return Refuse(app, batch.message());
   const Result<int> multiple = ParseMultiple(words.multiple);
   if (!multiple.ok()) return Refuse(app, multiple.message());
-  const auto reading = ParseImport(words.pass_through, words.input);
+  auto reading = ParseImport(words.pass_through, words.input);
   if (!reading.ok()) return Refuse(app, reading.message());
+  reading->size = OpenSize(words.size);
   Result<Graph> graph = planner::LoadNetwork(words.net, *reading);
   if (!graph.ok()) return Refuse(app, "--net " + graph.message());
   if (Status status = ChangeSize(words.size, *graph); !status.ok()) {

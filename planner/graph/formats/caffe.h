@@ -10,11 +10,10 @@
 
 namespace ucudnn::planner {
 
-// The network of the training phase. Labels, losses but the softmax's own, and accuracies are left
-// out; BatchNorm and the Scale behind it are one normalisation. Images come from an Input layer,
-// input_shape, input_dim, or the crop of a data layer (then with three channels). `file` is the
-// name errors show; they name the layer, or the line of what is no prototxt.
+// The network in its own state, or else in the training phase; FORMAT.md says what is read, left
+// out and refused. `file` is the name errors show; they name the layer, or the line of what is no
+// prototxt. `tensors`, where asked for, says where the graph has the blobs of the file.
 Result<Graph> ImportCaffe(std::string_view text, const std::string& file,
-                          const ImportOptions& options = {});
+                          const ImportOptions& options = {}, ImportedTensors* tensors = nullptr);
 
 }  // namespace ucudnn::planner

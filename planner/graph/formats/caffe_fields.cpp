@@ -3,72 +3,86 @@
 #include <charconv>
 #include <cmath>
 
-#include "base/text.h"
-
 namespace ucudnn::planner {
 
-int32_t CaffeFields::Number(const char* name, int32_t standard) {
-  const std::vector<int32_t> numbers = Numbers(name);
-  return numbers.empty() ? standard : numbers.back();
-}
-
-std::vector<int32_t> CaffeFields::Numbers(const char* name) {
-  std::vector<int32_t> numbers;
-  for (const TextField* field : All(name)) {
-    const char* end = field->value.data() + field->value.size();
-    int32_t number = 0;
-    const auto parsed = std::from_chars(field->value.data(), end, number);
-    if (parsed.ec != std::errc() || parsed.ptr != end) Refuse(*field, "a whole number");
-    numbers.push_back(number);
+std::optional<int32_t> WholeOf(std::string_view text) {
+  const bool negative = text.starts_with('-');
+  if (negative) text.remove_prefix(1);
+  int base = 10;
+  if (text.starts_with("0x") || text.starts_with("0X")) {
+    base = 16;
+    text.remove_prefix(2);
+  } else if (text.size() > 1 && text.starts_with('0')) {
+    base = 8;
   }
-  return numbers;
+  int32_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number, base);
+  if (error != std::errc() || stop != end || number < 0) return std::nullopt;
+  return negative ? -number : number;
 }
 
-double CaffeFields::Real(const char* name, double standard) {
-  const TextField* field = Last(name);
-  if (field == nullptr) return standard;
+std::optional<double> RealOf(std::string_view text) {
   double number = 0;
-  const char* end = field->value.data() + field->value.size();
-  const auto parsed = std::from_chars(field->value.data(), end, number);
-  if (parsed.ec != std::errc() || parsed.ptr != end || !std::isfinite(number)) {
-    Refuse(*field, "a number");
-  }
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  const bool whole = stop == end || (stop + 1 == end && (*stop == 'f' || *stop == 'F'));
+  if (error != std::errc() || !whole || !std::isfinite(number)) return std::nullopt;
   return number;
 }
 
-bool CaffeFields::Flag(const char* name, bool standard) {
-  const TextField* field = Last(name);
-  if (field == nullptr) return standard;
-  const bool yes = field->value == "true" || field->value == "1";
-  if (!yes && field->value != "false" && field->value != "0") Refuse(*field, "true or false");
-  return yes;
-}
-
-int CaffeFields::Choice(const char* name, int standard, const std::vector<std::string>& words) {
-  const TextField* field = Last(name);
-  if (field == nullptr) return standard;
-  for (size_t i = 0; i < words.size(); ++i) {
-    if (field->value == words[i] || field->value == std::to_string(i)) return static_cast<int>(i);
+std::optional<bool> FlagOf(std::string_view text) {
+  for (const char* const word : {"true", "True", "t", "1"}) {
+    if (text == word) return true;
   }
-  Refuse(*field, "one of " + Join(words, ", "));
-  return standard;
-}
-
-std::vector<const TextField*> CaffeFields::All(const char* name) const {
-  return message_ == nullptr ? std::vector<const TextField*>() : message_->FindAll(name);
-}
-
-const TextField* CaffeFields::Last(const char* name) const {
-  const std::vector<const TextField*> all = All(name);
-  return all.empty() ? nullptr : all.back();
-}
-
-void CaffeFields::Refuse(const TextField& field, const std::string& expected) {
-  if (fault_.ok()) {
-    fault_ = Status::Error("line " + std::to_string(field.line) + ": " + field.name + ": " +
-                           (field.is_message ? "a message" : Quoted(field.value)) + "; expected " +
-                           expected);
+  for (const char* const word : {"false", "False", "f", "0"}) {
+    if (text == word) return false;
   }
+  return std::nullopt;
+}
+
+int32_t CaffeFields::Number(const char* name, int32_t standard) const {
+  const TextField* const field = Find(name);
+  return field == nullptr ? standard : WholeOf(field->value).value_or(standard);
+}
+
+std::vector<int32_t> CaffeFields::Numbers(const char* name) const {
+  std::vector<int32_t> numbers;
+  for (const std::string& word : Words(name)) numbers.push_back(WholeOf(word).value_or(0));
+  return numbers;
+}
+
+double CaffeFields::Real(const char* name, double standard) const {
+  const TextField* const field = Find(name);
+  return field == nullptr ? standard : RealOf(field->value).value_or(standard);
+}
+
+bool CaffeFields::Flag(const char* name, bool standard) const {
+  const TextField* const field = Find(name);
+  return field == nullptr ? standard : FlagOf(field->value).value_or(standard);
+}
+
+std::string CaffeFields::Word(const char* name, const char* standard) const {
+  const TextField* const field = Find(name);
+  return field == nullptr ? standard : field->value;
+}
+
+std::vector<std::string> CaffeFields::Words(const char* name) const {
+  std::vector<std::string> words;
+  if (message_ == nullptr) return words;
+  for (const TextField* field : message_->FindAll(name)) words.push_back(field->value);
+  return words;
+}
+
+std::vector<CaffeFields> CaffeFields::Messages(const char* name) const {
+  std::vector<CaffeFields> messages;
+  if (message_ == nullptr) return messages;
+  for (const TextField* field : message_->FindAll(name)) messages.emplace_back(field);
+  return messages;
+}
+
+const TextField* CaffeFields::Find(const char* name) const {
+  return message_ == nullptr ? nullptr : message_->Find(name);
 }
 
 }  // namespace ucudnn::planner

@@ -1,38 +1,43 @@
-// The parameters in a message of a Caffe network, each with the default of Caffe's schema.
+// The values of one message of a Caffe network, each with the default of Caffe's schema.
 // Thread-compatible.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "base/status.h"
 #include "planner/graph/formats/text_format.h"
 
 namespace ucudnn::planner {
 
-// The first fault is kept; what is read after it, or of no message, has its default.
+// What a scalar of protocol buffers' text format says; nothing where the text says none. Whole
+// numbers are of 32 bits, and hexadecimal behind 0x, octal behind 0.
+std::optional<int32_t> WholeOf(std::string_view text);
+std::optional<double> RealOf(std::string_view text);
+std::optional<bool> FlagOf(std::string_view text);
+
+// REQUIRES: CheckCaffeMessage() has accepted the message. A message that is null has no fields.
 class CaffeFields {
  public:
-  // `message` may be null.
   explicit CaffeFields(const TextField* message) : message_(message) {}
 
-  int32_t Number(const char* name, int32_t standard);
-  std::vector<int32_t> Numbers(const char* name);
-  double Real(const char* name, double standard);
-  bool Flag(const char* name, bool standard);
-  // The position in `words` of a field's word, or of its number.
-  int Choice(const char* name, int standard, const std::vector<std::string>& words);
-  // Names the line, the field, its value and what was expected.
-  const Status& fault() const { return fault_; }
+  bool Has(const char* name) const { return Find(name) != nullptr; }
+  int32_t Number(const char* name, int32_t standard) const;
+  std::vector<int32_t> Numbers(const char* name) const;
+  double Real(const char* name, double standard) const;
+  bool Flag(const char* name, bool standard) const;
+  // A string, or the word of an enumeration.
+  std::string Word(const char* name, const char* standard) const;
+  std::vector<std::string> Words(const char* name) const;
+  CaffeFields Message(const char* name) const { return CaffeFields(Find(name)); }
+  std::vector<CaffeFields> Messages(const char* name) const;
 
  private:
-  std::vector<const TextField*> All(const char* name) const;
-  const TextField* Last(const char* name) const;
-  void Refuse(const TextField& field, const std::string& expected);
+  const TextField* Find(const char* name) const;
 
-  const TextField* const message_;
-  Status fault_;
+  const TextField* message_;
 };
 
 }  // namespace ucudnn::planner

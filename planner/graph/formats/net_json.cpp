@@ -25,7 +25,8 @@ bool Fits32Bits(const JsonValue& value) {
 // Fills an operator from the members of its node. The first fault is kept.
 class Reader {
  public:
-  explicit Reader(const JsonValue& node) : node_(node), known_({"name", "op", "inputs"}) {}
+  explicit Reader(const JsonValue& node)
+      : node_(node), known_({"name", "op", "inputs", "parameters"}) {}
 
   void Required(const char* name, int32_t& number) {
     if (Has(name)) return Optional(name, number);
@@ -74,6 +75,19 @@ class Reader {
                               Join({names.begin(), names.end()}, ", "));
     }
     choice = static_cast<Enumeration>(found - names.begin());
+  }
+
+  template <typename Enumeration, size_t kCount>
+  void OptionalChoice(const char* name, Enumeration& choice,
+                      const std::array<const char*, kCount>& names) {
+    if (Has(name)) Choice(name, choice, names);
+  }
+  void Text(const char* name, std::string& text) {
+    const JsonValue* value = Take(name);
+    if (value == nullptr || !value->is(JsonValue::Kind::kText)) {
+      return Refuse(name, (value == nullptr ? "missing" : Shown(*value)) + "; expected text");
+    }
+    text = value->text;
   }
 
   // The fault, or that of a member nobody asked for.
@@ -141,6 +155,12 @@ class Writer {
   void Choice(const char* name, Enumeration choice, const std::array<const char*, kCount>& names) {
     node_[name] = names[static_cast<size_t>(choice)];
   }
+  template <typename Enumeration, size_t kCount>
+  void OptionalChoice(const char* name, Enumeration choice,
+                      const std::array<const char*, kCount>& names) {
+    Choice(name, choice, names);
+  }
+  void Text(const char* name, const std::string& text) { node_[name] = text; }
 
  private:
   void WriteExtents(const char* name, const Spatial& extents, int rank) {
@@ -200,6 +220,30 @@ Result<std::vector<NodeId>> ParseInputs(const JsonValue& node,
   return inputs;
 }
 
+Result<std::vector<Parameter>> ParseParameters(const JsonValue& node) {
+  std::vector<Parameter> parameters;
+  const JsonValue* list = node.Find("parameters");
+  if (list == nullptr) return parameters;
+  const Status fault = Status::Error("'parameters': " + Shown(*list) +
+                                     "; expected objects of 'elements', 'tensor' and 'trained'");
+  if (!list->is(JsonValue::Kind::kArray)) return fault;
+  for (const JsonValue& item : list->items) {
+    const JsonValue* elements = item.Find("elements");
+    const JsonValue* tensor = item.Find("tensor");
+    const JsonValue* trained = item.Find("trained");
+    const size_t known = (tensor != nullptr ? 1 : 0) + (trained != nullptr ? 1 : 0) + 1;
+    if (elements == nullptr || !elements->is(JsonValue::Kind::kInteger) ||
+        item.members.size() != known || (tensor != nullptr && !Fits32Bits(*tensor)) ||
+        (trained != nullptr && !trained->is(JsonValue::Kind::kBoolean))) {
+      return fault;
+    }
+    parameters.push_back({elements->integer,
+                          tensor == nullptr ? -1 : static_cast<int>(tensor->integer),
+                          trained == nullptr || trained->boolean});
+  }
+  return parameters;
+}
+
 }  // namespace
 
 Result<Graph> ParseNetJson(std::string_view text, const std::string& file) {
@@ -230,7 +274,9 @@ Result<Graph> ParseNetJson(std::string_view text, const std::string& file) {
     if (!op.ok()) return refuse("node " + Quoted(name->text) + ": " + op.message());
     const Result<std::vector<NodeId>> inputs = ParseInputs(node, ids);
     if (!inputs.ok()) return refuse("node " + Quoted(name->text) + ": " + inputs.message());
-    ids[name->text] = builder.Add(name->text, *op, *inputs);
+    const Result<std::vector<Parameter>> parameters = ParseParameters(node);
+    if (!parameters.ok()) return refuse("node " + Quoted(name->text) + ": " + parameters.message());
+    ids[name->text] = builder.Add(name->text, *op, *inputs, *parameters);
   }
   UCUDNN_ASSIGN_OR_RETURN(Graph graph, builder.Build());
   const JsonValue* name = root->Find("name");
@@ -252,6 +298,12 @@ std::string WriteNetJson(const Graph& graph) {
       for (const NodeId input : node.inputs) {
         inputs.push_back(graph.nodes[static_cast<size_t>(input)].name);
       }
+    }
+    for (const Parameter& parameter : node.parameters) {
+      nlohmann::ordered_json item = {{"elements", parameter.elements}};
+      if (parameter.tensor >= 0) item["tensor"] = parameter.tensor;
+      if (!parameter.trained) item["trained"] = false;
+      written["parameters"].push_back(std::move(item));
     }
     Writer writer(written);
     std::visit([&](auto op) { VisitFields(op, writer); }, node.op);

@@ -10,10 +10,10 @@
 namespace ucudnn::planner {
 
 // `model` is the file's content. Filters give only their shapes (their values may lie elsewhere);
-// the batch is whatever it is, every other extent of the input must be a number. Tensors whose
-// channels are last, as TensorFlow's, are followed through their transpositions. `file` is the name
-// errors show; they name the node.
+// the batch is whatever it is, every other extent of the input must be a number. Tensors are
+// followed through reshapes and transpositions. `file` is the name errors show; they name the node.
+// `tensors`, where asked for, says where the graph has the tensors of the file.
 Result<Graph> ImportOnnx(const std::string& model, const std::string& file,
-                         const ImportOptions& options = {});
+                         const ImportOptions& options = {}, ImportedTensors* tensors = nullptr);
 
 }  // namespace ucudnn::planner

@@ -1,7 +1,15 @@
-// One ONNX model on its way into a graph. Used by ImportOnnx() only; its parts are in onnx.cpp
-// (walk and tensors), onnx_layers.cpp and onnx_axes.cpp.
+// One ONNX model on its way into a graph. Used by ImportOnnx() only; its parts are in onnx.cpp (the
+// walk, and what every operator needs), onnx_layers.cpp (what computes), onnx_elements.cpp (what
+// computes element by element or over some axes), onnx_axes.cpp (what moves axes and edges) and
+// onnx_products.cpp (matrix products and attentions).
+//
+// A tensor is a node and a view of it (view.h). An operator asks for the view it can follow:
+// an image in the graph's own axes, whole channels in the last axis, and so on. Where it cannot
+// follow, it becomes an Opaque operator that is divided along the images; where not even these stay
+// apart, it is refused.
 #pragma once
 
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -12,26 +20,37 @@
 #include "planner/graph/formats/imported_graph.h"
 #include "planner/graph/formats/onnx_attributes.h"
 #include "planner/graph/formats/onnx_constants.h"
+#include "planner/graph/formats/view.h"
 
 namespace ucudnn::planner {
 
-// A tensor that a node of the graph puts out, in the axes the file gives it.
+// A batch of any size. A prime above what networks have otherwise, so that its multiples are told
+// from other extents.
+constexpr int64_t kAnyBatch = 1'000'003;
+
+// Beyond these sizes a tensor is refused.
+constexpr int64_t kLargestBatch = std::numeric_limits<int32_t>::max();
+constexpr size_t kMostAxes = 16;
+
+// The only image of a batch whose axis is gone, in front of the digits of another axis.
+constexpr Digit kParked = {ViewAxis::kBatch, 1, 0};
+
+// What a node of the file gives. Every digit of the graph's node is in the view once.
 struct OnnxTensor {
   NodeId node = 0;
-  size_t rank = 4;  // 2 (features), 4 or 5
-  bool channels_last = false;
+  View view;
+  bool is_sole = false;  // nothing else reads the node: what follows may complete its operator
+  int scores = -1;       // position in OnnxImporter::scores_: products of queries and keys
 };
 
-// What axis of the graph's own order an axis of the file is.
-enum class Axis { kBatch, kChannel, kSpatial, kNone };
-struct AxisPlace {
-  Axis axis = Axis::kNone;
-  size_t spatial = 0;  // position in a Spatial
+// Scores that wait for the values they weight. They are no node: an attention computes them.
+struct OnnxScores {
+  NodeId queries = 0;
+  NodeId keys = 0;
+  std::string name;
+  std::vector<Parameter> parameters;  // of biases and masks
+  bool is_weight = false;             // a softmax over the keys was taken
 };
-// Negative axes count from the end.
-AxisPlace PlaceOf(const OnnxTensor& tensor, int64_t axis);
-
-bool IsOnePixel(const Shape& shape);
 
 // An error names `what` where a number of the file has more than 32 bits.
 Result<int32_t> Narrow(int64_t number, const std::string& what);
@@ -39,60 +58,84 @@ Result<int32_t> Narrow(int64_t number, const std::string& what);
 class OnnxImporter {
  public:
   OnnxImporter(const std::string& file, const ImportOptions& options)
-      : file_(file), graph_(file, options) {}
+      : file_(file), options_(options), graph_(file, options) {}
 
-  Result<Graph> Import(const onnx::GraphProto& graph);
+  Result<Graph> Import(const onnx::ModelProto& model, ImportedTensors* tensors);
 
  private:
-  // Inputs that are transposed to channels first before anything looks at their axes: as tf2onnx
-  // leaves TensorFlow's.
-  void FindChannelsLast(const onnx::GraphProto& graph);
-
-  std::string FirstOutput() const { return node_->output_size() > 0 ? node_->output(0) : ""; }
-
-  Status AddNode();
-
-  // True where all inputs are constants: the output is one, too.
-  bool Fold();
-
   using Member = Status (OnnxImporter::*)();
   static const std::map<std::string, Member>& Members();
 
-  // What a node takes and gives.
-  bool HasInput(int index) const;
-  const OnnxConstant* ConstantInput(int index) const;
-  // Input 2 of a layer with weights, unless it repeats one number, as torch.export's exporter fills
-  // in.
-  bool HasBias() const;
-  // A list that newer operators take as an input and older ones as an attribute. None where it is
-  // not there, or computed.
-  std::optional<std::vector<int64_t>> List(int input, const std::string& attribute) const;
-
-  Result<OnnxTensor> TensorInput(int index);
-
+  // The walk: onnx.cpp.
+  void ReadNames(const onnx::GraphProto& graph);
+  // Inputs that are transposed to channels first before anything looks at their axes: as tf2onnx
+  // leaves TensorFlow's; and those of three axes that are sequences of tokens.
+  void FindLayouts(const onnx::GraphProto& graph);
+  Status AddNode();
+  bool Fold();
+  // Notes a constant; forgets all values where there are too many.
+  void Keep(const std::string& name, OnnxConstant constant);
   Result<OnnxTensor> AddInput(const std::string& name, const onnx::ValueInfoProto& info);
-
-  Status Give(const OnnxTensor& tensor);
-  // A new node behind `tensor`, whose axes stay.
-  Status Append(const Operator& op, const OnnxTensor& tensor);
-  Status AppendFeatures(const Operator& op, const OnnxTensor& tensor);
-  Status AddNothing();
-  // Lists the operator, and goes on with its first input that is no constant.
-  Status PassUnsupported(const std::string& why);
-  const Shape& ShapeOf(const OnnxTensor& tensor) const { return graph_.ShapeOf(tensor.node); }
-
-  // The extents in the file's axes, the batch as 1.
-  std::vector<int64_t> Extents(const OnnxTensor& tensor) const;
   Status AddShape();
 
-  // Layers: onnx_layers.cpp.
-  Status AddActivation();
-  Status AddNormalization();
-  Status AddLrn();
-  Status AddDropout();
-  Status AddSoftmax();
+  std::string FirstOutput() const { return node_->output_size() > 0 ? node_->output(0) : ""; }
+  OnnxAttributes Attributes() const { return OnnxAttributes(*node_); }
+  bool HasInput(int index) const;
+  // Null where the input is absent or computed.
+  const OnnxConstant* ConstantInput(int index) const;
+  // Of a layer's weights, which may be inputs of the graph that no initializer fills.
+  const OnnxConstant* WeightInput(int index);
+  // Constants by input; null where computed.
+  std::vector<const OnnxConstant*> Constants() const;
+  std::optional<std::vector<int64_t>> List(int input, const std::string& attribute) const;
+  // The trained numbers of a constant: none of single numbers, repeated ones and integers.
+  static std::vector<Parameter> Trained(const OnnxConstant& constant);
+  // As Trained; one tensor of no elements where nothing is trained, which the operator would count.
+  static std::vector<Parameter> Weight(const OnnxConstant& constant);
 
-  // Stride, padding and dilation of a window of `extents` over `tensor`.
+  // What a node reads; scores become a node.
+  Result<OnnxTensor> TensorInput(int index);
+  // Scores stay scores.
+  Result<OnnxTensor> RawInput(int index);
+  Result<OnnxTensor> NodeOfScores(const OnnxTensor& tensor);
+
+  NodeExtents ExtentsOf(const OnnxTensor& tensor) const {
+    return planner::ExtentsOf(graph_.ShapeOf(tensor.node), batch_);
+  }
+  Result<NodeId> AddOperator(const Operator& op, const std::vector<NodeId>& inputs,
+                             std::vector<Parameter> parameters = {}, int output = 0);
+  // The output is another view of an operator that is there.
+  Status Give(OnnxTensor tensor, int output = 0);
+  // The output is a new node.
+  Status GiveNode(NodeId node, View view, int output = 0);
+  // A new node behind `tensor` with the same extents.
+  Status Append(const Operator& op, const OnnxTensor& tensor,
+                std::vector<Parameter> parameters = {});
+  Status AddNothing();
+  // Lists the operator, and goes on with its first input that is no constant.
+  Status Refuse(const std::string& why);
+  Status RefuseUnknown() { return Refuse(""); }
+  Status RefuseMixedImages() { return Refuse("that mixes images"); }
+
+  // Whether an operator that mixes the positions of an axis mixes images: not where an exporter put
+  // the only image of its batch beside something else.
+  bool MixesImages(const Digits& digits) const {
+    return Holds(digits, ViewAxis::kBatch) && (batch_ > 1 || digits.size() == 1);
+  }
+  // The position of the axis that holds the images whole and nothing else; none: they are divided.
+  std::optional<size_t> BatchAxis(const OnnxTensor& tensor) const;
+  // The tensor as the graph's own axes batch, channels and those of images: at most three of these.
+  Result<std::optional<OnnxTensor>> Image(const OnnxTensor& tensor);
+  // An Opaque operator that gives the extents `changed`, by axis, instead of those of its input,
+  // and mixes the positions of these axes; nothing where these hold the images.
+  Result<std::optional<OnnxTensor>> Changed(const std::string& kind, const OnnxTensor& tensor,
+                                            const std::map<size_t, int64_t>& changed,
+                                            const std::vector<NodeId>& others, double operations,
+                                            std::vector<Parameter> parameters = {});
+  Status AddChanged(const OnnxTensor& tensor, const std::map<size_t, int64_t>& changed,
+                    double operations = 0, std::vector<Parameter> parameters = {});
+
+  // Layers: onnx_layers.cpp.
   struct Sliding {
     Spatial stride;
     Spatial pad;
@@ -104,60 +147,104 @@ class OnnxImporter {
   // to the beginning.
   Status PadToSame(const OnnxTensor& tensor, const Spatial& extents, bool lower,
                    Sliding& sliding) const;
+  // A transposed convolution whose output has `wanted` pixels along `axis`.
+  static Status CutTransposed(size_t axis, int64_t total, bool lower, TransposedConvolution& layer);
   static Result<Spatial> Difference(const Spatial& a, const Spatial& b);
-
-  // The filter of a convolution of `tensor`, or null where it is none of ours.
-  const OnnxConstant* Filter(const OnnxTensor& tensor) const;
+  // The filter and the bias; an error names what is computed.
+  struct Weights {
+    const OnnxConstant* filter = nullptr;
+    bool bias = false;
+    std::vector<Parameter> parameters;
+  };
+  Result<std::optional<Weights>> ReadWeights(size_t rank);
   Status AddConvolution();
   Status AddTransposedConvolution();
-  // The output is as large as output_shape says, or as the input times the stride, or as strides,
-  // padding and output_padding make it.
-  Status ReadTransposedExtents(const OnnxTensor& tensor, TransposedConvolution& layer) const;
-
+  Status ReadTransposedExtents(const OnnxTensor& image, TransposedConvolution& layer) const;
   Status AddPooling();
-  Status AddGlobalPooling();
-  // Over all axes of the image: global pooling.
+  Status AddLrn();
+  Status AddBatchNormalization();
+  Status AddDropout();
+  Status AddResize();
+  Status AddDepthToSpace();
+
+  // Element by element, and over some axes: onnx_elements.cpp.
+  Status AddActivation();
+  Status AddElementwise();
+  Status AddWithConstants(const OnnxTensor& tensor);
+  Status AddOfTensors(const std::string& type, std::vector<OnnxTensor> tensors,
+                      const std::vector<const OnnxConstant*>& constants);
+  // The layer's bias, where the constant is one number a channel and nobody else reads the layer.
+  bool CompletesLayer(const OnnxTensor& tensor, const OnnxConstant& constant,
+                      const std::vector<Parameter>& parameters);
+  bool IsGateOf(const OnnxTensor& gate, const OnnxTensor& input);
+  // The tensor with the extents of `extents`, where some are 1 now.
+  Result<std::optional<OnnxTensor>> Grown(OnnxTensor tensor, const std::vector<int64_t>& extents);
+  // `tensor` as a node whose digits are those of `like` where it has the axis; nothing where images
+  // meet others.
+  Result<std::optional<OnnxTensor>> Conformed(const OnnxTensor& tensor, const OnnxTensor& like);
   Status AddReduction();
-
-  Status AddGemm();
-  Status AddMatMul();
-  Status AddFullyConnected(const OnnxTensor& tensor, bool transposed, bool bias);
-
-  // A sum of tensors, or a constant added: a bias where one belongs, else a shift.
-  Status AddSum();
-  // Nodes of several inputs with equal axes.
-  Status Combine(const Operator& op);
-  Status AddConstant(const OnnxTensor& tensor, const OnnxConstant& constant);
-
-  // A product of two tensors, or with a constant.
-  Status AddProduct();
-  // x sigmoid(x) is one activation, swish, which exporters write as two nodes; so is the hard one.
-  bool IsGateOf(NodeId gate, NodeId input);
-
-  Status AddConcat();
+  Status AddGlobalPooling();
+  Status AddSoftmax();
+  Status AddNormalization();
+  // Over the positions of these axes; keeps the extents.
+  Status AddMixing(const OnnxTensor& tensor, const std::vector<size_t>& axes,
+                   std::vector<Parameter> parameters);
 
   // What only moves axes and edges: onnx_axes.cpp.
   Status AddTranspose();
   Status AddFlatten();
   Status AddReshape();
-  // Features as an image with its channels first; `shape` is the operator's input.
-  Status AddImage(const OnnxTensor& tensor, std::vector<int64_t> shape);
+  Status GiveReshaped(const OnnxTensor& tensor, const std::vector<int64_t>& extents);
   Status AddSqueeze();
   Status AddUnsqueeze();
-
-  // Padding by so many pixels at each end; nothing where there are none.
-  Status AddPadding(const OnnxTensor& tensor, const Padding& padding);
+  Status AddExpand();
+  Status AddTile();
   Status AddPad();
   Status AddSlice();
-  Status AddResize();
+  Status AddSplit();
+  Status AddGather();
+  Status AddLookup(const OnnxConstant& table);
+  Status AddConcat();
+  // A range of an axis, as a node that cuts the rest off; nothing where the images are in the axis
+  // or it is no range of one digit.
+  Result<std::optional<OnnxTensor>> Sliced(const OnnxTensor& tensor, size_t axis, int64_t begin,
+                                           int64_t count, int output = 0);
+  // The positions of an axis that holds all of the image as one row.
+  Result<std::optional<OnnxTensor>> AsRow(const OnnxTensor& tensor, size_t axis);
+  // Two ranges of one tensor, the last one first.
+  std::optional<OnnxTensor> Rolled(const std::vector<OnnxTensor>& parts, size_t axis);
+
+  // Products: onnx_products.cpp.
+  Status AddGemm();
+  Status AddMatMul();
+  // tensor x weights over the last axis; `transposed` weights have the outputs first.
+  Status AddLinear(OnnxTensor tensor, const OnnxConstant& weights, bool transposed, bool bias,
+                   std::vector<Parameter> parameters, bool swaps_axes);
+  // A product with a matrix for each of the leading axes.
+  Status AddMatrices(OnnxTensor tensor, const OnnxConstant& matrices, bool is_first);
+  Status AddProductOfTensors(const OnnxTensor& a, const OnnxTensor& b);
+  bool AreScores(const OnnxTensor& a, const OnnxTensor& b) const;
+  Status GiveScores(const OnnxTensor& a, const OnnxTensor& b);
+  Result<bool> AddAttention(const OnnxTensor& weights, const OnnxTensor& values);
 
   const std::string file_;
+  const ImportOptions options_;
   ImportedGraph graph_;
+  int64_t opset_ = 0;
+  int64_t batch_ = 1;
   std::map<std::string, const onnx::ValueInfoProto*> inputs_;
-  std::set<std::string> channels_last_;  // of inputs_
+  std::set<std::string> channels_last_;   // of inputs_
+  std::set<std::string> channels_first_;  // of inputs_ with three axes
+  std::map<std::string, int> readers_;    // nodes and graph outputs, by tensor
   std::map<std::string, OnnxConstant> constants_;
   std::map<std::string, OnnxTensor> tensors_;
-  const onnx::NodeProto* node_ = nullptr;  // being added
+  std::vector<OnnxScores> scores_;
+  std::map<NodeId, std::vector<std::string>> names_;  // in tensors_, by node
+  int next_tensor_ = 0;
+  int64_t kept_values_ = 0;  // of constants that no bytes of the file stand for, by their cost
+  const onnx::NodeProto no_node_;
+  const onnx::NodeProto* node_ = &no_node_;  // being added
+  NodeId first_node_ = 0;                  // of the graph that it may have added
 };
 
 }  // namespace ucudnn::planner

@@ -5,7 +5,8 @@
 //   fields.RequiredExtents("window", Spatial&, neutral), OptionalExtents(...)
 //                                            where the d axis of a two-dimensional operator is
 //                                            neutral
-//   fields.Choice("kind", enumeration&, names of its values in their order)
+//   fields.Choice("kind", enumeration&, names of its values in their order), OptionalChoice(...)
+//   fields.Text("kind", std::string&)
 #pragma once
 
 #include <array>
@@ -35,12 +36,17 @@ inline constexpr std::array<const char*, std::variant_size_v<Operator>> kOperato
     "upsampling",
     "padding",
     "scale",
-    "reshape"};
+    "reshape",
+    "linear",
+    "attention",
+    "roll",
+    "opaque"};
 
 inline constexpr std::array<const char*, 2> kPoolingKindNames = {"maximum", "average"};
-inline constexpr std::array<const char*, 10> kActivationKindNames = {
-    "relu", "sigmoid", "tanh",  "relu6",        "leaky_relu",
-    "elu",  "gelu",    "swish", "hard_sigmoid", "hard_swish"};
+inline constexpr std::array<const char*, 11> kActivationKindNames = {
+    "relu", "sigmoid", "tanh",         "relu6",      "leaky_relu", "elu",
+    "gelu", "swish",   "hard_sigmoid", "hard_swish", "other"};
+inline constexpr std::array<const char*, 4> kConcatAxisNames = {"c", "d", "h", "w"};
 
 template <typename Fields>
 void VisitFields(Convolution& op, Fields& fields) {
@@ -109,11 +115,14 @@ void VisitFields(Dropout& op, Fields& fields) {
 template <typename Fields>
 void VisitFields(Upsampling& op, Fields& fields) {
   fields.RequiredExtents("factor", op.factor, 1);
+  fields.Optional("reach", op.reach);
 }
 template <typename Fields>
 void VisitFields(Padding& op, Fields& fields) {
   fields.RequiredExtents("before", op.before, 0);
   fields.RequiredExtents("after", op.after, 0);
+  fields.Optional("channels_before", op.channels_before);
+  fields.Optional("channels_after", op.channels_after);
 }
 template <typename Fields>
 void VisitFields(Scale& op, Fields& fields) {
@@ -125,13 +134,41 @@ void VisitFields(Reshape& op, Fields& fields) {
   fields.Required("channels", op.channels);
   fields.ImageExtents("extents", op.extents, op.spatial_rank);
 }
+template <typename Fields>
+void VisitFields(Linear& op, Fields& fields) {
+  fields.Required("outputs", op.outputs);
+  fields.Optional("bias", op.bias);
+}
+template <typename Fields>
+void VisitFields(Attention& op, Fields& fields) {
+  fields.Required("heads", op.heads);
+  fields.OptionalExtents("window", op.window, 0);
+  fields.Required("keys", op.keys);
+}
+template <typename Fields>
+void VisitFields(Roll& op, Fields& fields) {
+  fields.RequiredExtents("shift", op.shift, 0);
+}
+template <typename Fields>
+void VisitFields(Opaque& op, Fields& fields) {
+  fields.Text("kind", op.kind);
+  fields.Required("channels", op.channels);
+  fields.ImageExtents("extents", op.extents, op.spatial_rank);
+  fields.Optional("channel_parts", op.channel_parts);
+  fields.Optional("rows", op.rows);
+  fields.Optional("columns", op.columns);
+  fields.Optional("sums", op.sums);
+  fields.Optional("operations", op.operations);
+}
+template <typename Fields>
+void VisitFields(Concat& op, Fields& fields) {
+  fields.OptionalChoice("axis", op.axis, kConcatAxisNames);
+}
 // Operators without members.
 template <typename Fields>
 void VisitFields(Add&, Fields&) {}
 template <typename Fields>
 void VisitFields(Multiply&, Fields&) {}
-template <typename Fields>
-void VisitFields(Concat&, Fields&) {}
 template <typename Fields>
 void VisitFields(Flatten&, Fields&) {}
 template <typename Fields>

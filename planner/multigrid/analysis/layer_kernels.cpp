@@ -209,7 +209,7 @@ class LayerReader {
         sized.reads_data |= chain_.graph.nodes[static_cast<size_t>(input)].inputs.empty();
       }
       if (!node.inputs.empty()) {
-        sized.parameters = planner::ParameterCount(node, sized.inputs.front());
+        sized.parameters = planner::ParametersOf(node, sized.inputs.front()).trained;
       }
       nodes.push_back(std::move(sized));
     }

@@ -174,7 +174,7 @@ Result<MeasuredTimes::Kind> LayerTimer::MeasureStep(const Stage& stage, const Re
     sum.forward += ms.forward;
     sum.transposed += ms.transposed;
     sum.gradient += ms.gradient;
-    parameters += planner::ParameterCount(NodeOf(id), ShapeOf(NodeOf(id).inputs.front()));
+    parameters += planner::ParametersOf(NodeOf(id), ShapeOf(NodeOf(id).inputs.front())).trained;
   }
   // The state that F(u) is added to is copied first; adding takes about as long.
   const double add_ms = 2 * CopyMs(NumbersOf(step.sum));
@@ -198,7 +198,7 @@ Result<MeasuredTimes::Kind> LayerTimer::MeasureSection(const SerialSection& sect
     if (!NodeOf(node.inputs.front()).inputs.empty()) {
       kind.ms[static_cast<size_t>(LayerPass::kAdjoint)] += ms.transposed;
     }
-    parameters += planner::ParameterCount(node, ShapeOf(node.inputs.front()));
+    parameters += planner::ParametersOf(node, ShapeOf(node.inputs.front())).trained;
   }
   kind.ms[static_cast<size_t>(LayerPass::kUpdate)] = UpdateMs(parameters);
   return kind;

@@ -58,6 +58,33 @@ class Plan(CommandTest):
                 self.assertAlmostEqual(terms, other["total_ms"], delta=1e-9 * max(1, terms))
         self.assertAlmostEqual(step, document["total_ms"], delta=1e-6 * step)
 
+    def test_best_plans_of_one_layer_are_those_of_the_json(self):
+        document = json.loads(self.plan(*ALEXNET, "--json"))
+        rows = next(layer["what_if"] for layer in document["layers"] if layer["name"] == "fc6")
+        lines = [line for line in self.plan(*ALEXNET, "--what-if", "fc6").splitlines() if "{n=" in line]
+        self.assertEqual(len(rows), len(lines))
+        for row, line in zip(rows, lines):
+            self.assertAlmostEqual(row["best_total_ms"], float(line.split()[-1]), delta=1e-4 * row["best_total_ms"])
+        image = self.plan(*ALEXNET, "--strategy", "image")
+        fc6 = next(line for line in image.splitlines() if line.startswith("fc6 "))
+        best = next(row["best_total_ms"] for row in rows if row["n"] == 16)
+        self.assertAlmostEqual(best, float(fc6.split()[-1]), delta=1e-4 * best)
+
+    def test_a_dense_block_is_proved_and_its_other_best_plans_are_not_known(self):
+        words = ["plan", "densenet40-nary", "--machine", "k20x8", "--batch", "64"]
+        document = json.loads(self.plan(*words, "--json"))
+        self.assertEqual((True, 0), (document["optimal"], document["gap"]))
+        for layer in document["layers"]:
+            for row in layer["what_if"]:
+                chosen = all(row[axis] == layer["config"][axis] for axis in "nchw")
+                if chosen:
+                    self.assertAlmostEqual(document["total_ms"], row["best_total_ms"], delta=1e-9 * document["total_ms"])
+                else:
+                    self.assertIsNone(row["best_total_ms"])
+        text = self.plan(*words, "--best", "3")
+        self.assertIn("deepa is optimal", text)
+        self.assertRegex(text, r"(?m)^3 +[0-9.]+ ")
+
     def test_another_strategy_states_its_gap(self):
         document = json.loads(self.plan(*ALEXNET, "--strategy", "image", "--json"))
         deepa = next(s["total_ms"] for s in document["strategies"] if s["name"] == "deepa")

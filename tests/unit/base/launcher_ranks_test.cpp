@@ -58,6 +58,19 @@ TEST(LauncherRanks, OneLauncherSaysAll) {
   EXPECT_EQ(ranks.local_rank, -1);
 }
 
+TEST(LauncherRanks, ABatchScriptOfSlurmIsNoRank) {
+  const LauncherVariables scripts[] = {
+      {{"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}},
+      {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}},
+      {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}},
+      {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_STEP_NUM_TASKS", "1"}},
+  };
+  for (const LauncherVariables& variables : scripts) {
+    EXPECT_EQ(RanksSaidBy(variables).rank, -1);
+    EXPECT_EQ(RanksSaidBy(variables).fault, "");
+  }
+}
+
 TEST(LauncherRanks, EmptyVariablesAreUnset) {
   EXPECT_EQ(RanksSaidBy({{"RANK", ""}, {"PMI_RANK", "3"}, {"PMI_SIZE", "4"}}).rank, 3);
   EXPECT_EQ(RanksSaidBy({{"RANK", ""}}).fault, "");
@@ -108,7 +121,7 @@ TEST(LauncherRanks, RanksMeetAtTheLaunchersAddress) {
 TEST(LauncherRanks, SlurmStartsRank0OnItsFirstHost) {
   const auto host = [](const char* list) {
     return RanksSaidBy({{"SLURM_PROCID", "0"},
-                        {"SLURM_NTASKS", "4"},
+                        {"SLURM_STEP_NUM_TASKS", "4"},
                         {"SLURM_NNODES", "2"},
                         {"SLURM_STEP_NODELIST", list}})
         .meeting_host;
@@ -119,9 +132,10 @@ TEST(LauncherRanks, SlurmStartsRank0OnItsFirstHost) {
   EXPECT_EQ(host("gpu[3]-ib,b"), "gpu3-ib");
   EXPECT_EQ(host("rack[1,2]"), "rack1");
   for (const char* broken : {"", "[", "a[", "a[1", "a[1-", ",", "[,", "a[]"}) (void)host(broken);
-  EXPECT_EQ(RanksSaidBy({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_NNODES", "1"}})
-                .meeting_host,
-            "127.0.0.1");
+  EXPECT_EQ(
+      RanksSaidBy({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_NNODES", "1"}})
+          .meeting_host,
+      "127.0.0.1");
 }
 
 TEST(LauncherRanks, JobsMeetAtPortsOfTheirOwn) {
@@ -143,7 +157,8 @@ TEST(LauncherRanks, JobsMeetAtPortsOfTheirOwn) {
   }
   EXPECT_GT(different.size(), 6000u) << "as random numbers would be";
   const auto slurm = [](const char* job) {
-    return RanksSaidBy({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_JOB_ID", job}})
+    return RanksSaidBy(
+               {{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_JOB_ID", job}})
         .meeting_port;
   };
   EXPECT_NE(slurm("1"), slurm("2"));

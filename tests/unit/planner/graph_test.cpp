@@ -150,20 +150,20 @@ TEST(Graph, BranchesJoinAndAdd) {
 TEST(Graph, ParametersAreWeightsBiasesScalesAndShifts) {
   const Shape input{1, 8, {1, 5, 5}, 2};
   Convolution convolution = Conv(6, 3, 1, 0, 2);
-  EXPECT_EQ(ParameterCount(Node{"a", convolution, {}}, input), 6 * (4 * 9 + 1));
+  EXPECT_EQ(ParametersOf(Node{"a", convolution, {}}, input).trained, 6 * (4 * 9 + 1));
   convolution.bias = false;
-  EXPECT_EQ(ParameterCount(Node{"a", convolution, {}}, input), 6 * 4 * 9);
-  EXPECT_EQ(ParameterCount(Node{"a", FullyConnected{10, true}, {}}, input), 10 * (200 + 1));
-  EXPECT_EQ(ParameterCount(Node{"a", FullyConnected{10, false}, {}}, input), 10 * 200);
-  EXPECT_EQ(ParameterCount(Node{"a", BatchNormalization{}, {}}, input), 16);
-  EXPECT_EQ(ParameterCount(Node{"a", BatchNormalization{false}, {}}, input), 0);
-  EXPECT_EQ(ParameterCount(Node{"a", Scale{true, false}, {}}, input), 8);
+  EXPECT_EQ(ParametersOf(Node{"a", convolution, {}}, input).trained, 6 * 4 * 9);
+  EXPECT_EQ(ParametersOf(Node{"a", FullyConnected{10, true}, {}}, input).trained, 10 * (200 + 1));
+  EXPECT_EQ(ParametersOf(Node{"a", FullyConnected{10, false}, {}}, input).trained, 10 * 200);
+  EXPECT_EQ(ParametersOf(Node{"a", BatchNormalization{}, {}}, input).trained, 16);
+  EXPECT_EQ(ParametersOf(Node{"a", BatchNormalization{false}, {}}, input).trained, 0);
+  EXPECT_EQ(ParametersOf(Node{"a", Scale{true, false}, {}}, input).trained, 8);
   TransposedConvolution transposed;
   transposed.filters = 6;
   transposed.window = {1, 3, 3};
   transposed.groups = 2;
-  EXPECT_EQ(ParameterCount(Node{"a", transposed, {}}, input), 8 * 3 * 9 + 6);
-  EXPECT_EQ(ParameterCount(Node{"a", Pooling{}, {}}, input), 0);
+  EXPECT_EQ(ParametersOf(Node{"a", transposed, {}}, input).trained, 8 * 3 * 9 + 6);
+  EXPECT_EQ(ParametersOf(Node{"a", Pooling{}, {}}, input).trained, 0);
 }
 
 TEST(Graph, ThreeDimensionsAreInferredToo) {

@@ -36,6 +36,35 @@ TEST(NetworkFile, WhatIsNeitherIsRefused) {
             "/nowhere/model.onnx: cannot be read: No such file or directory");
 }
 
+TEST(NetworkFile, FilesOfAnotherKindAreCalledByIt) {
+  std::ifstream whole(DataFile("torch_gated.onnx"), std::ios::binary);
+  const std::string model{std::istreambuf_iterator<char>(whole), {}};
+  const struct {
+    const char* ending;
+    std::string content;
+    const char* expected;
+  } cases[] = {
+      {"onnx", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
+       "a pointer of git-lfs"},
+      {"prototxt", "version https://git-lfs.github.com/spec/v1\n", "a pointer of git-lfs"},
+      {"onnx", "\n<!DOCTYPE HTML>\n<html>", "an HTML page"},
+      {"prototxt", "<html lang='en'>", "an HTML page"},
+      {"onnx", model.substr(0, model.size() / 2), "the file ends inside the model"},
+      {"onnx", "", "the file is empty"},
+      {"onnx", "hello", "no ONNX model"},
+      {"prototxt", std::string("\x0a\0\x12", 3), "bytes that are no text, as of a .caffemodel"},
+      {"prototxt", "layer { name: 'a'", "the text ends inside a message"},
+  };
+  for (const auto& [ending, content, expected] : cases) {
+    const std::string path = ::testing::TempDir() + "/network_file_test_stray." + ending;
+    std::ofstream(path, std::ios::binary) << content;
+    const std::string message = LoadNetwork(path).message();
+    EXPECT_TRUE(message.starts_with(path + ": ")) << message;
+    EXPECT_THAT(message, HasSubstr(expected));
+    std::remove(path.c_str());
+  }
+}
+
 TEST(NetworkFile, AFolderIsNoFile) {
   const std::string folder = ::testing::TempDir() + "/network_file_test_folder.json";
   std::filesystem::create_directory(folder);

@@ -1,4 +1,5 @@
-// The search against the enumeration of every assignment.
+// The search against the enumeration of every assignment, and by its dual bound against
+// elimination.
 #include "planner/search/search.h"
 
 #include <gtest/gtest.h>
@@ -10,9 +11,11 @@
 #include <random>
 #include <set>
 
-#include "planner/search/bucket_tree.h"
-#include "planner/search/k_best.h"
+#include "planner/cost/layer_graph.h"
+#include "planner/search/dual_ascent.h"
+#include "planner/search/elimination_order.h"
 #include "tests/unit/planner/enumerate.h"
+#include "tests/unit/planner/hrnet.h"
 #include "tests/unit/planner/network_shapes.h"
 
 namespace ucudnn::planner {
@@ -144,7 +147,7 @@ TEST(Search, FindsTheLeastOfAllAssignments) {
     ASSERT_EQ(result->plans.size(), 1u);
     EXPECT_TRUE(result->optimal);
     EXPECT_EQ(result->plans[0].total_ms, Least(problem, all));
-    EXPECT_EQ(result->lower_bound_ms, result->plans[0].total_ms);
+    EXPECT_EQ(result->lower_bound_ms, result->plans[0].total_ms);  // eliminated: sums are exact
     EXPECT_EQ(TotalMs(problem, result->plans[0].assignment), result->plans[0].total_ms);
   });
 }
@@ -189,43 +192,187 @@ TEST(Search, TheBestPlansComeInOrderAndOnce) {
       });
 }
 
-// Tables too large for the options: conditioned where that is enough, else bounded.
-TEST(Search, WithoutRoomItConditionsOrBounds) {
-  int conditioned = 0;
+// No room for tables: only the dual bound proves anything.
+TEST(Search, WithoutRoomItBounds) {
   int bounded = 0;
-  ForRandomProblems([&](const SearchProblem& problem, const std::vector<Assignment>& all,
-                        RandomProblems& random) {
+  ForRandomProblems([&](const SearchProblem& problem, const std::vector<Assignment>& all, auto&) {
     SearchOptions options;
+    options.most_entries = 0;
     options.marginals = true;
-    options.plans = 3;
-    const EliminationOrder order = OrderElimination(problem);
-    options.most_entries = order.entries - random.Draw(1, 12);
-    options.most_entries_of_bound = random.Draw(1, 4);
     const auto result = Search(problem, options);
     ASSERT_TRUE(result.ok()) << result.message();
     const double least = Least(problem, all);
+    ASSERT_EQ(result->plans.size(), 1u);
+    EXPECT_EQ(result->best_total_ms.size(), 0u);
     EXPECT_LE(result->lower_bound_ms, least);
     EXPECT_GE(result->plans[0].total_ms, least);
     if (result->optimal) {
       EXPECT_EQ(result->plans[0].total_ms, least);
     }
-    if (!result->conditioned.empty()) {
-      ++conditioned;
-      EXPECT_TRUE(result->optimal);
-      SearchOptions roomy = options;
-      roomy.most_entries = kInfinity;
-      const auto direct = Search(problem, roomy);
-      EXPECT_EQ(result->best_total_ms, direct->best_total_ms);
-      ASSERT_EQ(result->plans.size(), direct->plans.size());
-      for (size_t plan = 0; plan < result->plans.size(); ++plan) {
-        EXPECT_EQ(result->plans[plan].total_ms, direct->plans[plan].total_ms);
+    bounded += !result->optimal;
+  });
+  EXPECT_GT(bounded, kGraphs / 100);
+}
+
+// Calls `check` for graphs of every family with costs of every kind, drawn from `seed`.
+void ForPricedProblems(const std::function<void(const SearchProblem&, RandomProblems&)>& check) {
+  constexpr unsigned kSeed = 11;
+  RandomProblems random(kSeed);
+  for (int graph = 0; graph < kGraphs; ++graph) {
+    const int kind = graph % 4;
+    // The last family, where the bound is least often tight, gives every second graph.
+    constexpr int kLast = static_cast<int>(std::size(kFamilies)) - 1;
+    const int family = graph / 4 % 2 == 0 ? kLast : graph / 8 % kLast;
+    SCOPED_TRACE("seed " + std::to_string(kSeed) + ", graph " + std::to_string(graph) + ", " +
+                 kFamilies[family] + ", costs " + std::to_string(kind));
+    SearchProblem problem = random.Next(family);
+    const auto draw = [&](double& cost) {
+      switch (kind) {
+        case 0:  // few values: many ties
+          cost = random.Draw(0, 2);
+          break;
+        case 1:
+          cost = random.Draw(0, 1'000'000) / 7e4;
+          break;
+        case 2:  // as good as forbidden
+          if (random.Draw(0, 2) == 0) cost = 1e15 * random.Draw(1, 9);
+          break;
+        default:
+          cost = random.Draw(0, 20);
       }
-    } else {
-      bounded += !result->optimal;
+    };
+    // Nor is it often tight where layers cost nothing of their own.
+    const bool free_layers = graph / 32 % 2 == 0;
+    for (auto& layer : problem.layers) {
+      std::for_each(layer.ms.begin(), layer.ms.end(), draw);
+      if (free_layers) std::fill(layer.ms.begin(), layer.ms.end(), 0.0);
+    }
+    for (auto& edge : problem.edges) std::for_each(edge.ms.begin(), edge.ms.end(), draw);
+    check(problem, random);
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(SearchByDual, FindsWhatEliminationFinds) {
+  int by_bound = 0;
+  ForPricedProblems([&](const SearchProblem& problem, auto&) {
+    const auto eliminated = Search(problem);
+    const auto found = SearchByDual(problem);
+    ASSERT_TRUE(eliminated.ok()) << eliminated.message();
+    ASSERT_TRUE(found.ok()) << found.message();
+    ASSERT_TRUE(found->optimal);
+    const double least = eliminated->plans[0].total_ms;
+    EXPECT_NEAR(found->plans[0].total_ms, least, 1e-12 * least);
+    EXPECT_LE(found->lower_bound_ms, least * (1 + 1e-12));
+    EXPECT_GE(found->lower_bound_ms, least * (1 - 1e-9));
+    SearchOptions no_room;
+    no_room.most_entries = 0;
+    by_bound += SearchByDual(problem, no_room)->optimal;
+  });
+  EXPECT_GT(by_bound, kGraphs * 4 / 5);
+  EXPECT_LT(by_bound, kGraphs * 97 / 100);
+}
+
+TEST(SearchByDual, TheBestPlansAreThoseOfElimination) {
+  ForPricedProblems([](const SearchProblem& problem, RandomProblems& random) {
+    SearchOptions options;
+    options.plans = random.Draw(0, 9) == 0 ? 3'000 : random.Draw(2, 40);
+    const auto eliminated = Search(problem, options);
+    const auto found = SearchByDual(problem, options);
+    ASSERT_TRUE(found.ok()) << found.message();
+    ASSERT_TRUE(found->optimal);
+    ASSERT_EQ(found->plans.size(), eliminated->plans.size());
+    std::set<Assignment> different;
+    for (size_t plan = 0; plan < found->plans.size(); ++plan) {
+      const double total = eliminated->plans[plan].total_ms;
+      EXPECT_NEAR(found->plans[plan].total_ms, total, 1e-9 * total);
+      different.insert(found->plans[plan].assignment);
+    }
+    EXPECT_EQ(different.size(), found->plans.size());
+  });
+}
+
+// After any number of passes, with costs cut or not.
+TEST(DualAscent, BoundsHoldForEveryConfiguration) {
+  ForPricedProblems([](const SearchProblem& problem, RandomProblems& random) {
+    SearchOptions options;
+    options.marginals = true;
+    const auto eliminated = Search(problem, options);
+    const double least = eliminated->plans[0].total_ms;
+    DualAscent dual(problem, random.Draw(0, 1) == 0 ? 2 * least : kInfinity);
+    dual.Ascend(random.Draw(0, 4));
+    const DualAscent::Bound bound = dual.LowerBound();
+    EXPECT_LE(bound.ms, least);
+    for (size_t layer = 0; layer < problem.layers.size(); ++layer) {
+      for (size_t choice = 0; choice < problem.layers[layer].ms.size(); ++choice) {
+        EXPECT_LE(bound.ms + bound.reduced_ms[layer][choice],
+                  eliminated->best_total_ms[layer][choice] * (1 + 1e-12));
+      }
+    }
+    EXPECT_GE(TotalMs(problem, dual.Decode()), least * (1 - 1e-12));
+  });
+}
+
+// Where the relaxation is tight the bound is the least, and what it decodes has it.
+TEST(DualAscent, OnTreesTheBoundIsTheLeast) {
+  RandomProblems random(3);
+  for (int tree = 0; tree < 200; ++tree) {
+    NetworkShape net;
+    net.Add({});
+    while (net.layers < 12) net.Add({random.Draw(0, net.layers - 1)});
+    const SearchProblem problem = WithRandomCosts(net, 5, static_cast<unsigned>(tree));
+    DualAscent dual(problem, kInfinity);
+    dual.Ascend(20);
+    const double least = Search(problem)->plans[0].total_ms;
+    EXPECT_NEAR(dual.LowerBound().ms, least, 1e-9 * least);
+    EXPECT_NEAR(TotalMs(problem, dual.Decode()), least, 1e-9 * least);
+  }
+}
+
+// Both ways: by marginals, and by a search with each configuration where there is no room for them.
+TEST(BestTotals, AreTheMarginalsOfOneLayer) {
+  int unknown = 0;
+  ForPricedProblems([&](const SearchProblem& problem, RandomProblems& random) {
+    SearchOptions options;
+    options.marginals = true;
+    const auto all = Search(problem, options);
+    const int layer = random.Draw(0, static_cast<int>(problem.layers.size()) - 1);
+    const std::vector<double>& best = all->best_total_ms[static_cast<size_t>(layer)];
+    const auto eliminated = BestTotals(problem, layer);
+    options.most_entries = 0;
+    const auto searched = BestTotals(problem, layer, options);
+    ASSERT_TRUE(eliminated.ok() && searched.ok());
+    ASSERT_EQ(eliminated->size(), best.size());
+    ASSERT_EQ(searched->size(), best.size());
+    for (size_t choice = 0; choice < best.size(); ++choice) {
+      EXPECT_EQ((*eliminated)[choice], best[choice]);
+      const std::optional<double>& total = (*searched)[choice];
+      unknown += !total;
+      if (total) {
+        EXPECT_NEAR(*total, best[choice], 1e-9 * best[choice]);
+      }
     }
   });
-  EXPECT_GT(conditioned, kGraphs / 20);
-  EXPECT_GT(bounded, kGraphs / 50);
+  EXPECT_LT(unknown, kGraphs / 5);
+}
+
+TEST(Restricted, TotalsStayWhatTheyAre) {
+  ForRandomProblems([](const SearchProblem& problem, const auto&, RandomProblems& random) {
+    Kept kept = KeepAll(problem);
+    for (std::vector<int>& choices : kept) {
+      while (choices.size() > 1 && random.Draw(0, 1) == 0) {
+        choices.erase(choices.begin() + random.Draw(0, static_cast<int>(choices.size()) - 1));
+      }
+    }
+    const SearchProblem restricted = Restricted(problem, kept);
+    for (const auto& edge : restricted.edges) {
+      EXPECT_GT(restricted.Configurations(edge.from), 1);
+      EXPECT_GT(restricted.Configurations(edge.to), 1);
+    }
+    for (const Assignment& positions : Enumerate(restricted)) {
+      EXPECT_EQ(TotalMs(restricted, positions), TotalMs(problem, Unrestricted(kept, positions)));
+    }
+  });
 }
 
 TEST(SearchWithin, FindsTheFastestThatFits) {
@@ -355,6 +502,30 @@ TEST(EliminationOrder, OfWellKnownNetworks) {
   }
 }
 
+TEST(EliminationOrder, ChanceFindsCheaperOnesWhereBranchesExchange) {
+  const LayerGraph graph = *BuildLayerGraph(*HrNetW18Small(), 256);
+  SearchProblem problem;
+  for (size_t layer = 0; layer < graph.layers.size(); ++layer) {
+    problem.layers.push_back({"", std::vector<double>(35, 0), {}});
+    for (const auto& input : graph.layers[layer].inputs) {
+      if (input.producer == kData) continue;
+      problem.edges.push_back({input.producer, static_cast<int>(layer), {}, {}});
+    }
+  }
+  EXPECT_EQ(problem.layers.size(), 149u);
+  EXPECT_EQ(problem.edges.size(), 194u);
+  const EliminationOrder greedy = OrderElimination(problem);
+  const EliminationOrder cheapest = CheapestElimination(problem, 1e11);
+  EXPECT_LT(cheapest.operations, greedy.operations / 5);
+  std::vector<int> layers = cheapest.layers;
+  std::sort(layers.begin(), layers.end());
+  for (size_t layer = 0; layer < layers.size(); ++layer) {
+    EXPECT_EQ(layers[layer], static_cast<int>(layer));
+  }
+  EXPECT_EQ(CheapestElimination(problem, 1e11).layers, cheapest.layers);
+  EXPECT_EQ(CheapestElimination(problem, 1).layers, greedy.layers);  // no luck would help
+}
+
 TEST(EliminationOrder, LogsDeePasNames) {
   // 0 -> 1 -> 3, 0 -> 2 -> 3, 0 -> 3: a residual block with a projection.
   SearchProblem problem;
@@ -393,12 +564,31 @@ TEST(Search, ADenseBlockIsBoundedWithItsGap) {
   SearchOptions options;
   options.most_entries = 1e6;
   options.most_operations = 1e8;
-  options.most_entries_of_bound = 2e4;
   const auto result = Search(problem, options);
   ASSERT_TRUE(result.ok()) << result.message();
   EXPECT_FALSE(result->optimal);
   EXPECT_GT(result->lower_bound_ms, 0);
   EXPECT_LT(result->lower_bound_ms, result->plans[0].total_ms);
+}
+
+// Sums of finite costs may be infinite: then every plan is as good as another.
+TEST(Search, TotalsMayOverflow) {
+  SearchProblem problem;
+  for (int layer = 0; layer < 3; ++layer) {
+    problem.layers.push_back({"", {1e308, 1.5e308}, {2, 1}});
+    for (int from = 0; from < layer; ++from) {
+      problem.edges.push_back({from, layer, std::vector<double>(4, 1e308), {0, 0, 0, 0}});
+    }
+  }
+  for (const int plans : {1, 3, 100}) {
+    SearchOptions options;
+    options.plans = plans;
+    const auto found = SearchByDual(problem, options);
+    ASSERT_TRUE(found.ok()) << found.message();
+    EXPECT_EQ(found->plans[0].total_ms, kInfinity);
+    EXPECT_TRUE(Search(problem, options).ok());
+    EXPECT_EQ(SearchWithin(problem, 3, options)->bytes, 3);
+  }
 }
 
 TEST(Search, WrongProblemsAreNamed) {

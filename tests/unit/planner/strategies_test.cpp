@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "planner/cost/compute.h"
+#include "planner/cost/cost_model.h"
 #include "planner/cost/deepa_paper.h"
 #include "planner/cost/transfer.h"
 #include "planner/graph/networks.h"
@@ -47,6 +49,48 @@ TEST(Strategies, FollowTheirRules) {
   EXPECT_EQ(DegreesOf(alexnet, owt.assignment, "fc8"), (Degrees{1, 8}));  // of 1000 outputs
 }
 
+// Two convolutions of one filter, between others that would like them divided differently.
+Graph SharedFilter() {
+  GraphBuilder builder("shared");
+  const NodeId data = builder.Add("data", Input{64, {1, 16, 16}, 2}, {});
+  const Convolution filter{64, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}, 1, false};
+  const std::vector<Parameter> tensor = {{64 * 64 * 9, 7, true}};
+  const NodeId first = builder.Add("first", filter, {data}, tensor);
+  const NodeId pool =
+      builder.Add("pool", Pooling{PoolingKind::kMaximum, {1, 16, 16}, {1, 16, 16}}, {first});
+  const NodeId second = builder.Add("second", filter, {pool}, tensor);
+  builder.Add("fc", FullyConnected{4096, true}, {second});
+  return *builder.Build();
+}
+
+TEST(Strategies, LayersThatShareATensorDivideItAlikeAndUpdateItOnce) {
+  const LayerGraph graph = *BuildLayerGraph(SharedFilter(), 8);
+  EXPECT_EQ(graph.layers[0].parameters, 64 * 64 * 9);
+  EXPECT_EQ(graph.layers[2].parameters, 0);
+  EXPECT_EQ(graph.layers[2].weights, 64 * 64 * 9);
+  const Machine machine = *MachineByName("k80x16");
+  const Roofline roofline(machine.device);
+  const MachineCostModel model(machine, UpdateModel::kParameterServer, roofline);
+  const auto problem = BuildPlanningProblem(graph, 16, model);
+  ASSERT_TRUE(problem.ok()) << problem.message();
+  EXPECT_EQ(problem->search.edges.size(), problem->inputs.size() + 1);
+  const auto found = Search(problem->search, {.plans = 50});
+  ASSERT_TRUE(found.ok()) << found.message();
+  for (const Plan& plan : found->plans) {
+    if (plan.total_ms >= kForbiddenMs) continue;
+    const Degrees first = DegreesOf(*problem, plan.assignment, "first");
+    const Degrees second = DegreesOf(*problem, plan.assignment, "second");
+    EXPECT_EQ(first.c, second.c);
+    EXPECT_EQ(first.r, second.r);
+  }
+  EXPECT_LT(found->plans.front().total_ms, kForbiddenMs);
+  PlanningOptions pinned;
+  pinned.configurations.pins = {{"first", Degrees{1, 4}}, {"second", Degrees{1, 8}}};
+  EXPECT_EQ(
+      BuildPlanningProblem(graph, 16, model, pinned).message(),
+      "layers 'first' and 'second' share parameters; expected pins that divide c and r alike");
+}
+
 TEST(Strategies, TermsAddUpAndNoneBeatsDeePa) {
   for (const std::string name : {"alexnet", "vgg16", "resnet18"}) {
     const PlanningProblem problem = PaperProblem(name);
@@ -60,6 +104,29 @@ TEST(Strategies, TermsAddUpAndNoneBeatsDeePa) {
       EXPECT_GE(cost.total_ms, deepa.cost.total_ms * (1 - 1e-12)) << StrategyName(layout.strategy);
     }
   }
+}
+
+TEST(Strategies, BestTotalsAreKnownOfTheLayoutItselfOrOfAll) {
+  const PlanningProblem problem = PaperProblem("alexnet");
+  const ParallelLayout own = *MakeLayout(problem, 16, Strategy::kDeePa);
+  SearchOptions options;
+  options.marginals = true;
+  const ParallelLayout all = *MakeLayout(problem, 16, Strategy::kDeePa, options);
+  EXPECT_EQ(own.assignment, all.assignment);
+  for (size_t layer = 0; layer < problem.graph.layers.size(); ++layer) {
+    for (size_t choice = 0; choice < problem.configurations[layer].size(); ++choice) {
+      const auto& known = own.best_total_ms[layer][choice];
+      ASSERT_EQ(known.has_value(), static_cast<int>(choice) == own.assignment[layer]);
+      ASSERT_TRUE(all.best_total_ms[layer][choice]);
+      EXPECT_GE(*all.best_total_ms[layer][choice], own.cost.total_ms * (1 - 1e-12));
+      if (known) {
+        EXPECT_NEAR(*known, *all.best_total_ms[layer][choice], 1e-9 * *known);
+      }
+    }
+  }
+  const ParallelLayout limited =
+      *MakeLayout(problem, 16, Strategy::kDeePa, options, own.cost.memory_bytes);
+  EXPECT_TRUE(limited.best_total_ms.empty());
 }
 
 TEST(Strategies, ABatchThatDevicesDoNotDivideIsNamed) {

@@ -1,0 +1,166 @@
+// How a Caffe network becomes a graph, layer by layer: the inside of ImportCaffe().
+// Thread-compatible.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "planner/graph/formats/caffe_fields.h"
+#include "planner/graph/formats/caffe_net.h"
+#include "planner/graph/formats/imported_graph.h"
+#include "planner/graph/formats/text_format.h"
+#include "planner/graph/graph.h"
+
+namespace ucudnn::planner {
+
+// The elements along the axes from `begin` up to `end`; 2^62 for more.
+int64_t ElementsOf(const std::vector<int64_t>& dims, size_t begin, size_t end);
+std::string DimsText(const std::vector<int64_t>& dims);  // "2x4x9x9", of eight at most
+// The position of a Caffe axis, from 2 on, in Spatial: the last axis is w.
+inline size_t PositionOf(size_t axis, size_t rank) { return axis + kMaxSpatial - rank; }
+
+class CaffeImporter {
+ public:
+  CaffeImporter(const std::string& file, const ImportOptions& options)
+      : file_(file), options_(options), graph_(file, options) {}
+
+  Result<Graph> Import(TextField net, ImportedTensors* tensors);
+
+ private:
+  // Caffe's extents of a blob, the batch first: n, c and up to three spatial axes.
+  using Dims = std::vector<int64_t>;
+
+  struct Blob {
+    std::optional<NodeId> node;  // none: a label, a loss or an index, which no layer trains through
+    std::optional<Dims> dims;    // none: not known
+  };
+
+  struct LayerKind {
+    Status (CaffeImporter::*add)();
+    size_t least_bottoms, most_bottoms;
+    size_t least_tops, most_tops;
+    size_t most_params = 0;
+  };
+  static const std::map<std::string, LayerKind>& Kinds();
+
+  Status AddLayer();
+  Status PassThrough();
+
+  // The layer that is being added.
+  CaffeFields Fields(const char* message) const {
+    return CaffeFields(layer_->text).Message(message);
+  }
+  const Blob& Bottom(size_t index) const { return blobs_[layer_->bottoms[index]]; }
+  Result<NodeId> BottomNode(size_t index) const;
+  // REQUIRES: BottomNode(index) is one.
+  const Dims& BottomDims(size_t index) const { return *Bottom(index).dims; }
+  size_t BottomRank(size_t index) const { return BottomDims(index).size(); }
+  // The axis of bottom 0 that `axis` is, counted from its end where it is negative.
+  Result<size_t> Axis(int32_t axis, const char* name) const;
+
+  // Top `index` becomes what a new node gives, as a blob of `rank` axes.
+  Status Put(size_t index, const Operator& op, const std::vector<NodeId>& inputs, size_t rank,
+             std::vector<Parameter> parameters = {});
+  // The node of a layer of one bottom and one top that keeps the number of axes.
+  Status PutUnary(const Operator& op, std::vector<Parameter> parameters = {});
+  void PutLabel(size_t index, std::optional<Dims> dims);
+  void PutSame(size_t index, size_t bottom);
+  // The nodes of all bottoms, which have the extents of bottom 0 but for axis `free`.
+  Result<std::vector<NodeId>> SameBottoms(std::optional<size_t> free) const;
+  // An operator that gives images of `dims` and mixes positions along `mixed`, axes of Caffe.
+  static Opaque OpaqueOf(const std::string& kind, const Dims& dims, const std::set<size_t>& mixed,
+                         double operations);
+
+  // The parameters of `layer`, whose blobs have the extents `blobs`. None where the file neither
+  // shares nor freezes one, unless `always`. `nodes` of the layer read them.
+  Result<std::vector<Parameter>> ReadParameters(const CaffeLayer& layer,
+                                                const std::vector<Dims>& blobs, bool always = false,
+                                                size_t nodes = 1);
+
+  // Caffe's own numbers of a window along each of `axes` spatial axes.
+  struct WindowWords {
+    const char* each;  // once, or once for each axis
+    const char* height;
+    const char* width;
+    int32_t standard;
+    int32_t least;
+    bool needs_both;  // height and width go together
+  };
+  Result<std::vector<int32_t>> ReadWindow(const CaffeFields& fields, const WindowWords& words,
+                                          size_t axes) const;
+  struct Windows {
+    std::vector<int32_t> window, stride, pad, dilation;
+  };
+  Result<Windows> ReadConvolutionWindows(const CaffeFields& fields, size_t axes) const;
+  template <typename AnyConvolution>
+  Status PutConvolutions(int32_t groups);
+  Status PutConvolutionAlong(size_t axis, bool forward);
+
+  // Layers, in the order of Kinds().
+  Status AddInputLayer();
+  Status AddDummyData();
+  Status AddMemoryData();
+  Status AddData();
+  Status PutImages(Dims dims);
+  Status PutInput(size_t index, const Dims& dims);
+
+  Status AddConvolution();
+  Status AddDepthwise();
+  Status AddDeconvolution();
+  Status AddPooling();
+  Status AddInnerProduct();
+  Status AddLrn();
+  Status AddMvn();
+  Status AddDropout();
+  Status AddNormalization();
+  Status AddWholeNormalization();
+  Status AddScale();
+  Status AddBias();
+  Status AddScaling(bool scale, bool shift, const CaffeFields& fields);
+  Status AddScalingByBottom(bool multiplies, const CaffeFields& fields);
+  Status AddPrelu();
+  Status AddConcat();
+  Status AddSlice();
+  Status AddCrop();
+  Status AddTile();
+  Status AddReduction();
+  Status AddArgMax();
+  Status AddNormalize();
+  Status AddPermute();
+  Status AddEltwise();
+  Status AddFlatten();
+  Status AddReshape();
+  Status PutReshaped(const Dims& dims);
+  Status AddSoftmax();
+  Status AddSoftmaxLoss();
+  Status PutSoftmax(size_t top);
+  Status AddLoss();
+  Status AddSplit();
+  Status AddRelu();
+  template <ActivationKind kind>
+  Status AddActivation() {
+    return PutUnary(Activation{kind});
+  }
+  Status Drop();
+
+  // The Scale that completes the BatchNorm whose top is `blob`, where nothing else reads it.
+  const CaffeLayer* CompletingScale(size_t blob) const;
+
+  const std::string file_;
+  const ImportOptions options_;
+  bool input_is_used_ = false;
+  ImportedGraph graph_;
+  CaffeNet net_;
+  std::vector<Blob> blobs_;  // by CaffeNet's numbers
+  const CaffeLayer* layer_ = nullptr;
+  std::set<const CaffeLayer*> merged_;  // Scales that a BatchNorm before them has taken in
+  std::map<std::string, Dims> shared_;  // the extents of parameters that have names
+  int next_tensor_ = 0;
+};
+
+}  // namespace ucudnn::planner

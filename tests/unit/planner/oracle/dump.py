@@ -1,0 +1,81 @@
+"""What the program graph_dump says of a file: its nodes, and which element of which node each element of a tensor of the file
+is. A box is five ranges (begin, end), of n, c, d, h and w."""
+
+import json
+import subprocess
+
+import numpy
+
+LETTERS = "ncdhw"
+
+
+class Wrong(Exception):
+    """The dump contradicts the net. kind: what sort of difference, of few words, the same for every net that shows it."""
+
+    def __init__(self, kind, detail=""):
+        super().__init__(f"{kind}: {detail}" if detail else kind)
+        self.kind = kind
+
+
+def dumps(program, batch, files):
+    """The JSON object of every file, in order. {"crash": how} stands for a file on which the program died."""
+    try:
+        run = subprocess.run([program, "--batch", str(batch), *files], capture_output=True, text=True,
+                             timeout=60 + len(files))
+        died = run.returncode if run.returncode < 0 or "Sanitizer" in run.stderr else 0
+    except subprocess.TimeoutExpired:
+        died = "no end within 60 s"
+        run = None
+    lines = run.stdout.splitlines() if run else []
+    if not died and len(lines) == len(files):
+        return [json.loads(line) for line in lines]
+    if len(files) == 1:
+        return [{"crash": f"{died or run.returncode}: {run.stderr[-300:] if run else ''}"}]
+    half = len(files) // 2
+    return dumps(program, batch, files[:half]) + dumps(program, batch, files[half:])
+
+
+def box(pairs):
+    flat = [int(number) for pair in pairs for number in (pair if isinstance(pair, list) else [pair])]
+    return [(flat[i], flat[i + 1]) for i in range(0, 10, 2)]
+
+
+def inside(places, shape, boxes):
+    """Which elements, given by their places in a node of this shape, lie in one of the boxes."""
+    coordinates = numpy.unravel_index(places, shape)
+    found = numpy.zeros(places.shape, bool)
+    for ranges in boxes:
+        within = numpy.ones(places.shape, bool)
+        for coordinate, (begin, end) in zip(coordinates, ranges):
+            within &= (coordinate >= begin) & (coordinate < end)
+        found |= within
+    return found
+
+
+def places_of(name, entry, node, extents):
+    """For every element of a tensor of these extents its place among the elements of its node, row-major in n, c, d, h, w;
+    raises Wrong where the dump's factors are no such map, one to one and onto."""
+    axes, shape = entry["axes"], node["shape"]
+    sizes = [int(numpy.prod([size for _, size, _ in axis], dtype=numpy.int64)) for axis in axes]
+    if sizes != list(extents):
+        raise Wrong(f"shape of {node['op']}",
+                    f"tensor {name} of node {node['name']} is {list(extents)}, the dump says {sizes}")
+    if numpy.prod(shape) != numpy.prod(extents):
+        raise Wrong(f"size of {node['op']}", f"tensor {name} is {list(extents)}, its node {node['name']} {shape}")
+    coordinates = {letter: numpy.zeros(extents, numpy.int64) for letter in LETTERS}
+    for position, axis in enumerate(axes):
+        index = numpy.arange(extents[position])
+        within = extents[position]
+        for letter, size, stride in axis:
+            within //= size
+            part = (index // within % size) * stride
+            coordinates[letter] += part.reshape([-1 if a == position else 1 for a in range(len(extents))])
+    for letter, extent in zip(LETTERS, shape):
+        if coordinates[letter].size and not (0 <= coordinates[letter].min() and coordinates[letter].max() < extent):
+            raise Wrong(f"factors of {node['op']}",
+                        f"tensor {name} leaves axis {letter} of node {node['name']} {shape}: {axes}")
+    places = numpy.ravel_multi_index([coordinates[letter] for letter in LETTERS], shape)
+    if numpy.bincount(places.reshape(-1), minlength=places.size).max(initial=1) > 1:
+        raise Wrong(f"factors of {node['op']}",
+                    f"two elements of tensor {name} are one of node {node['name']} {shape}: {axes}")
+    return places
