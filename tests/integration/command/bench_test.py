@@ -262,7 +262,7 @@ class Bench(CommandTest):
             'layer { name: "c" type: "Convolution" bottom: "y" top: "c" convolution_param { num_output: 0 } }'
         net = self.write("net.prototxt", layers)
         self.assert_refused(["bench", "--net", net, "--batch", "1"], "unsupported operators: 'Mish' (node 'a')")
-        self.assert_refused(["bench", "--net", net, "--batch", "1", "--pass-through"], "node 'c': window 1x0x0")
+        self.assert_refused(["bench", "--net", net, "--batch", "1", "--pass-through"], "node 'c': kernel_size 0; expected 1 or more")
 
     def test_batch_takes_the_place_of_the_files(self):
         self.assertEqual({7}, {kernel["problem"]["n"] for kernel in self.bench("--batch", "7", "--ops", "forward")["kernels"]})
