@@ -61,8 +61,9 @@ Result<Graph> OnnxImporter::Import(const onnx::ModelProto& model, ImportedTensor
     outputs.push_back(found->second.node);
   }
   if (outputs.empty() && graph.output_size() > 0 && graph_.Nodes() > 0) {
-    return graph_.Fault(graph.output(0).name(), "no layers; expected a network between an input "
-                                                "and this output");
+    return graph_.Fault(graph.output(0).name(),
+                        "no layers; expected a network between an input "
+                        "and this output");
   }
   graph_.SplitFusedLinears(outputs);
   std::vector<NodeId> ids;
@@ -345,7 +346,8 @@ Result<OnnxTensor> OnnxImporter::AddInput(const std::string& name,
     return refuse(std::to_string(rank) + " axes; expected batch, channels and those of images");
   }
   const auto extent_of = [](const auto& dim) {
-    return dim.dim_param().empty() ? std::to_string(dim.dim_value()) : Quoted(dim.dim_param());
+    return dim.dim_value() > 0 || dim.dim_param().empty() ? std::to_string(dim.dim_value())
+                                                          : Quoted(dim.dim_param());
   };
   // A number alone belongs to every image.
   const int64_t images = rank == 0 ? batch_ : shape.dim(0).dim_value();

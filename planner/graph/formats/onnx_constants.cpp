@@ -156,9 +156,10 @@ std::optional<Sizes> StepsOf(const std::string& type, const OnnxConstant& a, con
     int64_t& step = made[rank - 1 - axis];
     if (axis < steps->size()) step = (*steps)[steps->size() - 1 - axis];
     const bool overflows =
-        type == "Mul" ? __builtin_mul_overflow(step, others->front(), &step)
-                      : axis < others->size() &&
-                            __builtin_add_overflow(step, (*others)[others->size() - 1 - axis], &step);
+        type == "Mul"
+            ? __builtin_mul_overflow(step, others->front(), &step)
+            : axis < others->size() &&
+                  __builtin_add_overflow(step, (*others)[others->size() - 1 - axis], &step);
     if (overflows) return std::nullopt;
   }
   return made;
@@ -607,7 +608,10 @@ Folded FoldPad(const Folding& folding) {
       dims[*axis] += more;
     }
   }
-  return One(Computed(folding, dims));
+  OnnxConstant padded = Computed(folding, dims);
+  padded.repeated = false;
+  padded.numbers = std::min(folding.In(0).numbers, padded.numbers);
+  return One(padded);
 }
 
 Folded FoldMatMul(const Folding& folding) {
@@ -978,8 +982,9 @@ std::vector<OnnxConstant> FoldConstants(const onnx::NodeProto& node,
   const auto rule = Rules().find(node.op_type());
   const bool is_ours = node.domain().empty() || node.domain() == "ai.onnx";
   if (rule == Rules().end() || !is_ours || inputs.empty()) return folded;
-  static const auto* const least = new std::map<std::string, size_t>{
-      {"Expand", 2}, {"Gather", 2}, {"GatherND", 2}, {"Gemm", 2}, {"MatMul", 2}, {"Range", 3}, {"Where", 3}};
+  static const auto* const least =
+      new std::map<std::string, size_t>{{"Expand", 2}, {"Gather", 2}, {"GatherND", 2}, {"Gemm", 2},
+                                        {"MatMul", 2}, {"Range", 3},  {"Where", 3}};
   const auto found = least->find(node.op_type());
   const size_t needed = found == least->end() ? 1 : found->second;
   if (inputs.size() < needed) return folded;

@@ -196,7 +196,10 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Conformed(const OnnxTensor& tens
   std::vector<std::pair<Digit, Digit>> pairs;
   const auto images = BatchAxis(conformed);
   const auto others = BatchAxis(like);
-  if (images && others && images != others) return {std::nullopt};
+  // Where an axis of other extent than the images' meets these, only one image fits.
+  if (images && others && images != others && Extent(like.view[*images]) == 1) {
+    return {std::nullopt};
+  }
   for (size_t axis = 0; axis < like.view.size(); ++axis) {
     const Digits own = WithoutBatchOfOne(conformed.view[axis]);
     const Digits other = WithoutBatchOfOne(like.view[axis]);

@@ -244,7 +244,7 @@ class OnnxImporter {
   int64_t kept_values_ = 0;  // of constants that no bytes of the file stand for, by their cost
   const onnx::NodeProto no_node_;
   const onnx::NodeProto* node_ = &no_node_;  // being added
-  NodeId first_node_ = 0;                  // of the graph that it may have added
+  NodeId first_node_ = 0;                    // of the graph that it may have added
 };
 
 }  // namespace ucudnn::planner

@@ -100,7 +100,8 @@ Status OnnxImporter::AddConvolution() {
   UCUDNN_ASSIGN_OR_RETURN(const OnnxTensor tensor, TensorInput(0));
   const size_t rank = tensor.view.size();
   UCUDNN_ASSIGN_OR_RETURN(const auto weights, ReadWeights(rank));
-  if (!weights) return Refuse("of a filter or a bias that is computed, or whose shape is not given");
+  if (!weights)
+    return Refuse("of a filter or a bias that is computed, or whose shape is not given");
   UCUDNN_ASSIGN_OR_RETURN(const auto image, Image(tensor));
   if (!image) return RefuseMixedImages();
   const OnnxConstant& filter = *weights->filter;
@@ -131,7 +132,8 @@ Status OnnxImporter::AddTransposedConvolution() {
   UCUDNN_ASSIGN_OR_RETURN(const OnnxTensor tensor, TensorInput(0));
   const size_t rank = tensor.view.size();
   UCUDNN_ASSIGN_OR_RETURN(const auto weights, ReadWeights(rank));
-  if (!weights) return Refuse("of a filter or a bias that is computed, or whose shape is not given");
+  if (!weights)
+    return Refuse("of a filter or a bias that is computed, or whose shape is not given");
   UCUDNN_ASSIGN_OR_RETURN(const auto image, Image(tensor));
   if (!image) return RefuseMixedImages();
   const OnnxConstant& filter = *weights->filter;

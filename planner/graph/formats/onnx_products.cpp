@@ -372,11 +372,17 @@ Status OnnxImporter::AddProductOfTensors(const OnnxTensor& a, const OnnxTensor& 
   extents.insert(extents.end(), left.end() - 2, left.end());
   UCUDNN_ASSIGN_OR_RETURN(const auto grown, Grown(first, extents));
   if (!grown) return RefuseMixedImages();
-  // The images of both lie in one axis in front, whole.
+  // The images of both are whole and outermost in one axis in front.
   OnnxTensor padded = second;
   padded.view.insert(padded.view.begin(), rank - second.view.size(), Digits());
-  const auto images = BatchAxis(*grown);
-  if (!images || *images + 2 >= rank || BatchAxis(padded) != images) return RefuseMixedImages();
+  bool meet = false;
+  for (size_t axis = 0; axis + 2 < rank; ++axis) {
+    const Digits& own = grown->view[axis];
+    const Digits& other = padded.view[axis];
+    meet = meet || (!own.empty() && !other.empty() && own[0] == other[0] &&
+                    own[0] == Digit{ViewAxis::kBatch, batch_, 1});
+  }
+  if (!meet) return RefuseMixedImages();
   double positions = 1;
   for (const int64_t extent : extents) positions *= static_cast<double>(extent);
   const double operations =

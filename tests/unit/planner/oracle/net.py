@@ -19,7 +19,7 @@ NOT_TRAINED = {"BatchNormalization": (3, 4), "Resize": (1, 2), "Upsample": (1,),
 # Operators whose output has the numbers of their input in the same order, up to a permutation.
 VIEWS = ("Transpose", "Reshape", "Cast", "Identity", "Squeeze", "Unsqueeze")
 # Operators whose output has numbers of their first input, some perhaps several times.
-PICKS = ("Expand", "Gather", "GatherND", "Slice", "Split", "Tile")
+PICKS = ("Expand", "Gather", "GatherND", "Pad", "Slice", "Split", "Tile")
 # Operators that read the shape of their input alone.
 SHAPE_READERS = ("Shape", "Size", "RandomNormalLike", "ConstantOfShape", "RandomNormal")
 
