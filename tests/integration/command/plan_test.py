@@ -234,7 +234,7 @@ class Plan(CommandTest):
         for wrong in ("28x28", "1x28x0", "1x28x28x", "axbxc", "1x2x3x4x5"):
             self.assert_refused([*plan, "--input", wrong], f"--input '{wrong}': expected channels, height and width of an image, as in 3x224x224")
         for net in ("alexnet", "resnet50"):
-            self.assert_refused(["plan", net, *plan[2:], "--input", "1x28x28"], f"'{net}': the images of Caffe's data layers can be given")
+            self.assert_refused(["plan", net, *plan[2:], "--input", "1x28x28"], f"'{net}': images can be given for a .prototxt or a .onnx, and this is none")
 
     def test_memory_can_be_limited(self):
         free = json.loads(self.plan(*ALEXNET, "--json"))["strategies"][-1]
