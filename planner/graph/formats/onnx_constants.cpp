@@ -354,11 +354,9 @@ Folded FoldTranspose(const Folding& folding) {
   }
   Sizes sorted = permutation;
   std::sort(sorted.begin(), sorted.end());
-  for (size_t axis = 0; axis < dims.size(); ++axis) {
-    if (sorted.size() != dims.size() || sorted[axis] != static_cast<int64_t>(axis)) {
-      return One(Unknown());
-    }
-  }
+  Sizes every(dims.size());
+  std::iota(every.begin(), every.end(), 0);
+  if (sorted != every) return One(Unknown());
   Sizes turned;
   for (const int64_t axis : permutation) turned.push_back(dims[static_cast<size_t>(axis)]);
   OnnxConstant made = Picked(folding.In(0), turned, [&](const Sizes& at) {

@@ -145,6 +145,7 @@ TEST(OnnxConstants, WhatDoesNotFitIsUnknown) {
        {}},
       {"Tile", {Floats({2}), Integers({std::numeric_limits<int64_t>::max()})}, {}, {}, 0, {}},
       {"TopK", {Floats({2})}, {}, {}, 0, {}},
+      {"Transpose", {Floats({})}, {{"perm", {0}}}, {}, 0, {}},
       {"Transpose", {Floats({2, 3})}, {{"perm", {0, 0}}}, {}, 0, {}}};
   for (const auto& [type, inputs, attributes, dims, numbers, values, equation] : cases) {
     EXPECT_FALSE(Fold(type, inputs, attributes, equation)[0].is_known) << type;
