@@ -172,16 +172,21 @@ bool OnnxImporter::Fold() {
     if (node_->op_type() == "CastLike" && input == 1) break;  // only the type of the second
     if (inputs[input] == nullptr && HasInput(static_cast<int>(input))) return false;
   }
-  std::vector<OnnxConstant> folded = FoldConstants(*node_, inputs, opset_);
-  for (int output = 0; output < node_->output_size(); ++output) {
-    OnnxConstant& constant = folded[static_cast<size_t>(output)];
-    if (constant.tensor < 0) constant.tensor = next_tensor_++;
-    Keep(node_->output(output), std::move(constant));
-  }
+  const auto keep = [&](ConstantsByName& among, const std::vector<const OnnxConstant*>& of) {
+    std::vector<OnnxConstant> folded = FoldConstants(*node_, of, opset_);
+    for (int output = 0; output < node_->output_size(); ++output) {
+      OnnxConstant& constant = folded[static_cast<size_t>(output)];
+      if (constant.tensor < 0) constant.tensor = next_tensor_++;
+      Keep(among, node_->output(output), std::move(constant));
+    }
+  };
+  const std::vector<const OnnxConstant*> at_any_batch = ConstantsAtAnyBatch();
+  keep(constants_, inputs);
+  if (!at_any_batch.empty()) keep(constants_at_any_batch_, at_any_batch);
   return true;
 }
 
-void OnnxImporter::Keep(const std::string& name, OnnxConstant constant) {
+void OnnxImporter::Keep(ConstantsByName& among, const std::string& name, OnnxConstant constant) {
   // What exporters compute of shapes is far less; a small file may ask for more.
   constexpr int64_t kMostValues = 1 << 22;
   const bool was_spent = kept_values_ > kMostValues;
@@ -189,9 +194,10 @@ void OnnxImporter::Keep(const std::string& name, OnnxConstant constant) {
     kept_values_ += static_cast<int64_t>(constant.values->size()) * (1 + node_->input_size());
   }
   if (was_spent) constant.values.reset();
-  constants_[name] = std::move(constant);
+  among[name] = std::move(constant);
   if (was_spent || kept_values_ <= kMostValues) return;
   for (auto& [other, kept] : constants_) kept.values.reset();
+  for (auto& [other, kept] : constants_at_any_batch_) kept.values.reset();
 }
 
 const std::map<std::string, OnnxImporter::Member>& OnnxImporter::Members() {
@@ -294,6 +300,19 @@ std::vector<const OnnxConstant*> OnnxImporter::Constants() const {
   for (int input = 0; input < node_->input_size(); ++input) {
     constants.push_back(ConstantInput(input));
   }
+  return constants;
+}
+
+std::vector<const OnnxConstant*> OnnxImporter::ConstantsAtAnyBatch() const {
+  std::vector<const OnnxConstant*> constants = Constants();
+  bool are_of_images = false;
+  for (int input = 0; input < node_->input_size(); ++input) {
+    const auto found = constants_at_any_batch_.find(node_->input(input));
+    if (found == constants_at_any_batch_.end()) continue;
+    constants[static_cast<size_t>(input)] = &found->second;
+    are_of_images = true;
+  }
+  if (!are_of_images) constants.clear();
   return constants;
 }
 
@@ -547,6 +566,13 @@ Status OnnxImporter::AddShape() {
   } else {
     UCUDNN_ASSIGN_OR_RETURN(const OnnxTensor tensor, RawInput(0));
     extents = Extents(tensor.view);
+    if (batch_ == 1) {
+      const std::vector<int64_t> at_any_batch = Extents(WithImages(tensor.view, kAnyBatch));
+      OnnxConstant made = ShapeConstant(*node_, at_any_batch);
+      if (made.values != ShapeConstant(*node_, extents).values) {
+        constants_at_any_batch_[FirstOutput()] = std::move(made);
+      }
+    }
   }
   constants_[FirstOutput()] = ShapeConstant(*node_, extents);
   return Status::Ok();

@@ -105,21 +105,16 @@ Status OnnxImporter::AddReshape() {
   const Digits all = AllOf(tensor.view);
   const bool says_one = !shape->empty() && shape->front() == 1 && !all.empty() &&
                         all.front() == Digit{ViewAxis::kBatch, batch_, 1};
-  if (batch_ == 1 && !says_one) {
+  const std::vector<const OnnxConstant*> constants = ConstantsAtAnyBatch();
+  const auto at_any_batch = ListOf(*node_, constants, 1, "shape");
+  const bool is_of_images = !constants.empty() && at_any_batch.has_value();
+  if (batch_ == 1 && (is_of_images || !says_one)) {
     OnnxTensor many = tensor;
-    for (Digits& digits : many.view) {
-      for (Digit& digit : digits) {
-        if (digit.axis == ViewAxis::kBatch) digit.size = kAnyBatch;
-      }
-    }
-    const auto extents = ReshapedExtents(Extents(many.view), *shape, zero_is_zero);
+    many.view = WithImages(tensor.view, kAnyBatch);
+    const auto extents =
+        ReshapedExtents(Extents(many.view), is_of_images ? *at_any_batch : *shape, zero_is_zero);
     if (auto view = extents ? Reshaped(many.view, *extents) : std::nullopt) {
-      for (Digits& digits : *view) {
-        for (Digit& digit : digits) {
-          if (digit.axis == ViewAxis::kBatch) digit.size = 1;
-        }
-      }
-      many.view = std::move(*view);
+      many.view = WithImages(std::move(*view), 1);
       return Give(many);
     }
   }

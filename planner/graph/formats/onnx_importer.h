@@ -73,8 +73,10 @@ class OnnxImporter {
   void FindLayouts(const onnx::GraphProto& graph);
   Status AddNode();
   bool Fold();
+  using ConstantsByName = std::map<std::string, OnnxConstant>;
   // Notes a constant; forgets all values where there are too many.
-  void Keep(const std::string& name, OnnxConstant constant);
+  void Keep(const std::string& name, OnnxConstant constant) { Keep(constants_, name, constant); }
+  void Keep(ConstantsByName& among, const std::string& name, OnnxConstant constant);
   Result<OnnxTensor> AddInput(const std::string& name, const onnx::ValueInfoProto& info);
   Status AddShape();
 
@@ -87,6 +89,8 @@ class OnnxImporter {
   const OnnxConstant* WeightInput(int index);
   // Constants by input; null where computed.
   std::vector<const OnnxConstant*> Constants() const;
+  // As Constants() at kAnyBatch images; empty where none of them depends on the images.
+  std::vector<const OnnxConstant*> ConstantsAtAnyBatch() const;
   std::optional<std::vector<int64_t>> List(int input, const std::string& attribute) const;
   // The trained numbers of a constant: none of single numbers, repeated ones and integers.
   static std::vector<Parameter> Trained(const OnnxConstant& constant);
@@ -236,7 +240,10 @@ class OnnxImporter {
   std::set<std::string> channels_last_;   // of inputs_
   std::set<std::string> channels_first_;  // of inputs_ with three axes
   std::map<std::string, int> readers_;    // nodes and graph outputs, by tensor
-  std::map<std::string, OnnxConstant> constants_;
+  ConstantsByName constants_;
+  // Of a file of one image: those of constants_ that another number of images would change, as
+  // kAnyBatch images make them. They tell which 1 of a computed shape counts the images.
+  ConstantsByName constants_at_any_batch_;
   std::map<std::string, OnnxTensor> tensors_;
   std::vector<OnnxScores> scores_;
   std::map<NodeId, std::vector<std::string>> names_;  // in tensors_, by node

@@ -40,6 +40,15 @@ Digits AllOf(const View& view) {
   return all;
 }
 
+View WithImages(View view, int64_t images) {
+  for (Digits& digits : view) {
+    for (Digit& digit : digits) {
+      if (digit.axis == ViewAxis::kBatch) digit.size = images;
+    }
+  }
+  return view;
+}
+
 bool Holds(const Digits& digits, ViewAxis axis) {
   return std::any_of(digits.begin(), digits.end(),
                      [&](const Digit& digit) { return digit.axis == axis; });

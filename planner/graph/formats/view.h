@@ -42,6 +42,9 @@ int64_t Extent(const Digits& digits);
 std::vector<int64_t> Extents(const View& view);
 Digits AllOf(const View& view);
 
+// The view with `images` as the size of each digit of the batch.
+View WithImages(View view, int64_t images);
+
 bool Holds(const Digits& digits, ViewAxis axis);
 // Whether `digits` are exactly all positions of these axes, in the order of the graph.
 bool AreWhole(const Digits& digits, const std::vector<ViewAxis>& axes, const NodeExtents& extents);

@@ -37,8 +37,9 @@ for block in ("first", "second"):
         "joined": [N, ROWS, ROW, COLUMNS, COLUMN, C], "image": [N, H, W, C], "sum": [N, H, W, C]}.items()})
 for axis in ("rows", "columns"):
     EXPECTED.update({f"roll_{axis}": [N, H, W, C], f"unroll_{axis}": [N, H, W, C]})
-# A reader may keep these inside a node, but where it lists them, so must they be.
-WITHIN = {f"{block}_{name}" for block in ("first", "second") for name in ("parts", "heads", "key_transposed", "beside")}
+# A reader may keep these tensors inside a node, and it may divide the fused linear layer `qkv` into three. Where it lists one
+# of them, the tensor must lie as expected, too.
+WITHIN = {f"{block}_{name}" for block in ("first", "second") for name in ("qkv", "parts", "heads", "key_transposed", "beside")}
 PARAMETERS = 2 * (6 * 18 + 18 + 6 * 6 + 6)
 
 
