@@ -322,7 +322,7 @@ std::optional<std::vector<int64_t>> OnnxImporter::List(int input,
 }
 
 std::vector<Parameter> OnnxImporter::Trained(const OnnxConstant& constant) {
-  if (!constant.is_real || constant.repeated || constant.numbers <= 1) return {};
+  if (!constant.IsReal() || constant.repeated || constant.numbers <= 1) return {};
   return {{constant.numbers, constant.tensor, true}};
 }
 

@@ -67,12 +67,14 @@ Status OnnxImporter::GiveReshaped(const OnnxTensor& tensor, const std::vector<in
   UCUDNN_ASSIGN_OR_RETURN(const OnnxTensor node,
                           tensor.scores < 0 ? Result<OnnxTensor>(tensor) : NodeOfScores(tensor));
   const Digits all = AllOf(node.view);
-  if (extents.empty() || extents[0] != batch_ || all.empty() ||
+  if (extents.empty() || extents[0] % batch_ != 0 || all.empty() ||
       !(all.front() == Digit{ViewAxis::kBatch, batch_, 1})) {
     return RefuseMixedImages();
   }
   Reshape reshape;
-  std::vector<int64_t> rest(extents.begin() + 1, extents.end());
+  std::vector<int64_t> rest = extents;  // of one image
+  rest.front() /= batch_;
+  if (rest.front() == 1) rest.erase(rest.begin());
   const auto product = [](auto begin, auto end) {
     return std::accumulate(begin, end, int64_t{1}, std::multiplies<>());
   };
@@ -102,9 +104,10 @@ Status OnnxImporter::AddReshape() {
   const std::vector<int64_t> now = Extents(tensor.view);
   const bool zero_is_zero = Attributes().Number("allowzero", 0) != 0;
   // A batch of one image is where any number of them would be, if the shape allows it.
-  const Digits all = AllOf(tensor.view);
-  const bool says_one = !shape->empty() && shape->front() == 1 && !all.empty() &&
-                        all.front() == Digit{ViewAxis::kBatch, batch_, 1};
+  const bool leads = !tensor.view.empty() && !tensor.view[0].empty() &&
+                     tensor.view[0].front() == Digit{ViewAxis::kBatch, batch_, 1};
+  const bool says_one = leads && !shape->empty() && shape->front() == 1;
+  bool are_mixed = false;
   const std::vector<const OnnxConstant*> constants = ConstantsAtAnyBatch();
   const auto at_any_batch = ListOf(*node_, constants, 1, "shape");
   const bool is_of_images = !constants.empty() && at_any_batch.has_value();
@@ -117,6 +120,7 @@ Status OnnxImporter::AddReshape() {
       many.view = WithImages(std::move(*view), 1);
       return Give(many);
     }
+    are_mixed = extents && !extents->empty() && extents->front() % kAnyBatch != 0;
   }
   const auto extents = ReshapedExtents(now, *shape, zero_is_zero);
   if (extents && Reshaped(tensor.view, *extents)) return GiveReshaped(tensor, *extents);
@@ -127,6 +131,7 @@ Status OnnxImporter::AddReshape() {
     if (of_batch) return GiveReshaped(tensor, *of_batch);
     (*shape)[0] = 1;
   }
+  if (extents && are_mixed) return RefuseMixedImages();
   if (extents) return GiveReshaped(tensor, *extents);
   const auto text = [](const std::vector<int64_t>& numbers) {
     std::string joined;
@@ -476,7 +481,7 @@ Status OnnxImporter::AddGather() {
   const int64_t extent = Extent(tensor.view[*axis]);
   const int64_t count = indices->Elements();
   const auto numbers = indices->WholeNumbers();
-  bool is_range = indices->CountsUp();
+  bool is_range = CountsUp(*indices);
   int64_t begin = 0;
   const auto is_there = [&](int64_t index) { return index >= -extent && index < extent; };
   if (numbers) {

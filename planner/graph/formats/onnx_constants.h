@@ -10,13 +10,30 @@
 
 namespace ucudnn::planner {
 
+// Beyond these sizes a constant has no values, or is not known.
+constexpr int64_t kMostConstantValues = 4096;
+constexpr size_t kMostConstantAxes = 16;
+constexpr int64_t kLargestConstantExtent = int64_t{1} << 40;  // products of two fit
+
+// Types of elements, as ONNX numbers them.
+enum OnnxType {
+  kFloat = 1,
+  kInt8 = 3,
+  kInt32 = 6,
+  kInt64 = 7,
+  kBool = 9,
+  kHalf = 10,
+  kDouble = 11,
+  kBfloat16 = 16
+};
+
 struct OnnxConstant {
   std::vector<int64_t> dims;
   // In row-major order; none of large tensors, or where they lie elsewhere or cannot be computed.
   std::optional<std::vector<double>> values;
   bool repeated = false;  // one number for all elements: nothing that is trained
   bool is_known = true;   // else no rule says its shape, and `dims` is empty
-  bool is_real = false;   // of a floating-point type
+  int64_t type = kInt64;  // OnnxType or another type of ONNX
   // Which tensor's numbers these are, in an order that may differ; -1: computed ones.
   int tensor = -1;
   int64_t numbers = 0;  // how many different elements of the file they come from, at most
@@ -24,6 +41,8 @@ struct OnnxConstant {
   // tensor too large for `values`: numbers that count the images of any batch.
   std::optional<std::vector<int64_t>> steps = std::nullopt;
 
+  // Of a floating-point type.
+  bool IsReal() const;
   // The product of the extents; -1 where it is no count or does not fit.
   int64_t Elements() const;
   // The values as whole numbers, if they are.
@@ -46,38 +65,11 @@ OnnxConstant ReadConstantNode(const onnx::NodeProto& node, int tensor,
 // What the Shape or Size node `node` gives for a tensor of these extents.
 OnnxConstant ShapeConstant(const onnx::NodeProto& node, const std::vector<int64_t>& extents);
 
-// The outputs of `node` where it computes with constants only, absent ones null. Shapes follow from
-// the operator's rule in operator set `opset`; where there is none the outputs are not known.
-std::vector<OnnxConstant> FoldConstants(const onnx::NodeProto& node,
-                                        const std::vector<const OnnxConstant*>& inputs,
-                                        int64_t opset);
+// A constant of which nothing is known.
+OnnxConstant UnknownConstant();
 
-// The extents that two tensors have when they meet element by element; none where they do not fit.
-std::optional<std::vector<int64_t>> Broadcast(std::vector<int64_t> a, std::vector<int64_t> b);
-
-// Where a slice of an axis of `extent` begins and how many elements it takes; a step is not 0.
-struct SlicedAxis {
-  int64_t begin = 0;
-  int64_t step = 1;
-  int64_t count = 0;
-};
-SlicedAxis SliceOf(int64_t extent, int64_t start, int64_t end, int64_t step);
-
-// The reading of a list that newer operators take as an input and older ones as an attribute; none
-// where it is computed in another way, empty where the node has neither.
-std::optional<std::vector<int64_t>> ListOf(const onnx::NodeProto& node,
-                                           const std::vector<const OnnxConstant*>& inputs,
-                                           size_t input, const std::string& attribute);
-
-// The extents that Reshape makes of those of its input; none where numbers are left.
-std::optional<std::vector<int64_t>> ReshapedExtents(const std::vector<int64_t>& from,
-                                                    std::vector<int64_t> to, bool zero_is_zero);
-
-// Extents of the parts that Split makes of `extent`; none where they do not add up.
-std::optional<std::vector<int64_t>> SplitExtents(const onnx::NodeProto& node, int64_t extent,
-                                                 const std::optional<std::vector<int64_t>>& list);
-
-// The axis `axis` of `rank`, from the end where negative; none outside.
-std::optional<size_t> AxisOf(int64_t axis, size_t rank);
+// The constant without what would make a small file take much memory, and with values as its type
+// holds them: Floor(13 x 1.6153846) is 21 of 32-bit floats, and 20 of longer ones.
+OnnxConstant Bounded(OnnxConstant constant);
 
 }  // namespace ucudnn::planner

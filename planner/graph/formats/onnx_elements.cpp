@@ -409,7 +409,10 @@ Status OnnxImporter::AddNormalization() {
   extents[1] /= groups;
   extents.insert(extents.begin() + 1, groups);
   const auto apart = Reshaped(tensor.view, extents);
-  if (!apart) return Refuse("of groups that are no part of the channels");
+  if (!apart) {  // groups that run across digits: as if there were one
+    axes.push_back(1);
+    return AddMixing(tensor, axes, std::move(parameters));
+  }
   OnnxTensor grouped = tensor;
   grouped.view = *apart;
   axes.push_back(rank);

@@ -20,6 +20,8 @@
 #include "planner/graph/formats/imported_graph.h"
 #include "planner/graph/formats/onnx_attributes.h"
 #include "planner/graph/formats/onnx_constants.h"
+#include "planner/graph/formats/onnx_extents.h"
+#include "planner/graph/formats/onnx_folding.h"
 #include "planner/graph/formats/view.h"
 
 namespace ucudnn::planner {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "planner/graph/formats/onnx_folding.h"
 #include "planner/graph/shapes.h"
 #include "unit/planner/onnx_model.h"
 
@@ -74,6 +75,8 @@ TEST(OnnxConstants, EachOperatorHasItsRule) {
   const std::vector<Case> cases = {
       {"Add", {Floats({2, 1}), Floats({3})}, {}, {2, 3}, 6, {0, 1, 2, 1, 2, 3}},
       {"Cast", {Floats({2})}, {{"to", {7}}}, {2}, 2, {0, 1}},
+      {"Clip", {Floats({3}), Integers({1})}, {}, {3}, 3, {1, 1, 2}},
+      {"Clip", {Floats({3}), Floats({1}), Floats({1})}, {}, {3}, 3, {0, 0, 0}},
       {"Concat", {Floats({2, 1}), Floats({2, 2})}, {{"axis", {1}}}, {2, 3}, 6, {0, 0, 1, 1, 2, 3}},
       {"ConstantOfShape", {Integers({2, 3})}, {}, {2, 3}, 0, {0, 0, 0, 0, 0, 0}},
       {"Einsum", {Floats({2, 3}), Floats({4, 3})}, {}, {4, 2}, 8, {}, "ij,kj->ki"},
@@ -91,6 +94,7 @@ TEST(OnnxConstants, EachOperatorHasItsRule) {
       {"MatMul", {Floats({5, 2, 3}), Floats({3, 4})}, {}, {5, 2, 4}, 40, {}},
       {"MatMul", {Floats({3}), Floats({3, 4})}, {}, {4}, 4, {}},
       {"Pad", {Floats({2, 2}), Integers({0, 1, 0, 2})}, {}, {2, 5}, 4, {}},
+      {"OneHot", {Integers({0, 1}), Integers({3}), Floats({2})}, {}, {2, 3}, 6, {}},
       {"Range", {Floats({}), Integers({3}), Integers({1})}, {}, {3}, 0, {0, 1, 2}},
       {"ReduceMax", {Floats({2, 3}), Integers({1})}, {{"keepdims", {0}}}, {2}, 2, {2, 5}},
       {"Reshape", {Floats({2, 3}), Integers({0, 1, -1})}, {}, {2, 1, 3}, 6, {0, 1, 2, 3, 4, 5}},
@@ -152,18 +156,32 @@ TEST(OnnxConstants, WhatDoesNotFitIsUnknown) {
   }
 }
 
+TEST(OnnxConstants, NumbersAreRoundedAsTheirTypeHasThem) {
+  onnx::TensorProto scale;
+  scale.set_data_type(1);
+  scale.add_float_data(1.6153846F);  // a little less than 21 / 13
+  const auto scaled = [&](int64_t type) {
+    const auto as = [&](const OnnxConstant& of) { return Fold("Cast", {of}, {{"to", {type}}})[0]; };
+    const auto product = Fold("Mul", {as(Integers({13})), as(ReadConstant(scale, 0))})[0];
+    return (*Fold("Floor", {product})[0].values)[0];
+  };
+  EXPECT_EQ(scaled(1), 21);
+  EXPECT_EQ(scaled(11), 20);  // of 64-bit floats
+  EXPECT_EQ(scaled(10), 21);
+}
+
 TEST(OnnxConstants, NumbersThatCountUpAreKnownWhateverTheBatch) {
   const OnnxConstant images =
       Fold("Range", {Integers({0}), Integers({1'000'003}), Integers({1})})[0];
-  EXPECT_TRUE(images.CountsUp());
+  EXPECT_TRUE(CountsUp(images));
   const OnnxConstant starts = Fold("Mul", {Integers({3}), images})[0];
-  EXPECT_FALSE(starts.CountsUp());
+  EXPECT_FALSE(CountsUp(starts));
   const OnnxConstant column = Fold("Unsqueeze", {starts, Integers({1})})[0];
-  EXPECT_TRUE(Fold("Add", {column, Integers({0, 1, 2})})[0].CountsUp());
-  EXPECT_FALSE(Fold("Add", {column, Integers({0, 2, 1})})[0].CountsUp());
-  EXPECT_FALSE(Fold("Add", {column, Integers({1, 2, 3})})[0].CountsUp());
-  EXPECT_FALSE(Fold("Sub", {column, Integers({0, 1, 2})})[0].CountsUp());
-  EXPECT_TRUE(Integers({0, 1, 2, 3}).CountsUp());
+  EXPECT_TRUE(CountsUp(Fold("Add", {column, Integers({0, 1, 2})})[0]));
+  EXPECT_FALSE(CountsUp(Fold("Add", {column, Integers({0, 2, 1})})[0]));
+  EXPECT_FALSE(CountsUp(Fold("Add", {column, Integers({1, 2, 3})})[0]));
+  EXPECT_FALSE(CountsUp(Fold("Sub", {column, Integers({0, 1, 2})})[0]));
+  EXPECT_TRUE(CountsUp(Integers({0, 1, 2, 3})));
 }
 
 // Two layers that read one tensor, directly and turned: its numbers are there once.

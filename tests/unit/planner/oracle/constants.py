@@ -241,6 +241,24 @@ def _range(net, rng, shape, depth):
     return net.add("Add", [count, drawn(net, rng, shape, depth)])
 
 
+def _clipped(net, rng, shape, depth):
+    x = drawn(net, rng, shape, depth)
+    if net.opset < 11:
+        return net.add("Clip", [x], min=-0.5, max=0.5)
+    return net.add("Clip", [x, net.constant(numpy.float32(-0.5)), net.constant(numpy.float32(0.5))])
+
+
+def _one_hot(net, rng, shape, depth):
+    """Rows of a table, as einsum's tables are looked up: its parameters are those of the product."""
+    if net.opset < 9 or len(shape) != 2:
+        raise Unfit
+    rows = rng.choice([2, 3])
+    indices = net.integers(*(rng.randrange(rows) for _ in range(shape[0])))
+    ends = net.constant(numpy.array([0, 1], numpy.float32))
+    chosen = net.add("OneHot", [indices, net.constant(numpy.int64(rows)), ends], axis=-1)
+    return net.add("MatMul", [chosen, drawn(net, rng, (rows, shape[1]), depth)])
+
+
 def _quantized(net, rng, shape, depth):
     if net.opset < 10:
         raise Unfit
@@ -250,4 +268,5 @@ def _quantized(net, rng, shape, depth):
 
 
 EXPRESSIONS = [_split, _slice, _gather, _pad, _expand, _tile, _where, _two, _two, _matmul, _gemm, _reshape, _reshape,
-               _transpose, _transpose, _unsqueeze, _squeeze, _concat, _filled, _same, _reduce, _range, _quantized]
+               _transpose, _transpose, _unsqueeze, _squeeze, _concat, _filled, _same, _reduce, _range, _clipped, _one_hot,
+               _quantized]

@@ -177,8 +177,18 @@ def _resize_to(net, rng, x, roi, target, given):
         sizes = net.sizes([(x, 0), *target[1:]])
     else:
         head = sliced(net, net.add("Shape", [x]), [0], [2], [0])
-        sizes = net.add("Concat", [head, net.integers(*target[2:])], axis=0)
+        tail = _scaled_extents(net, x, target) if rng.random() < 0.5 else net.integers(*target[2:])
+        sizes = net.add("Concat", [head, tail], axis=0)
     return net.add("Resize", [x, roi, scales, sizes], **given)
+
+
+def _scaled_extents(net, x, target):
+    """The extents of an image as a tracer computes them, in 32-bit floats: about those of `target`."""
+    extents = net[x].extents()
+    factors = numpy.array([to / of for to, of in zip(target[2:], extents[2:])], numpy.float32)
+    whole = sliced(net, net.add("Shape", [x]), [2], [len(target)], [0])
+    scaled = net.add("Mul", [net.add("Cast", [whole], to=TensorProto.FLOAT), net.constant(factors)])
+    return net.add("Cast", [net.add("Floor", [scaled])], to=TensorProto.INT64)
 
 
 @step(2)

@@ -1,0 +1,112 @@
+// What the rules of FoldConstants() have in common: used by onnx_folding*.cpp only.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "planner/graph/formats/onnx_attributes.h"
+#include "planner/graph/formats/onnx_constants.h"
+#include "planner/graph/formats/onnx_extents.h"
+
+namespace ucudnn::planner {
+
+using Sizes = std::vector<int64_t>;
+
+// One node and the constants that it reads.
+struct Folding {
+  const onnx::NodeProto& node;
+  const std::vector<const OnnxConstant*>& inputs;
+  int64_t opset;
+  OnnxAttributes attributes;
+
+  bool Has(size_t input) const { return input < inputs.size() && inputs[input] != nullptr; }
+  const OnnxConstant& In(size_t input) const { return *inputs[input]; }
+  const Sizes& Dims() const { return In(0).dims; }
+  std::optional<Sizes> List(size_t input, const char* attribute) const {
+    return ListOf(node, inputs, input, attribute);
+  }
+};
+using Folded = std::vector<OnnxConstant>;
+using Rule = Folded (*)(const Folding&);
+
+inline Folded One(OnnxConstant constant) { return {std::move(constant)}; }
+
+inline Folded NotKnown() { return One(UnknownConstant()); }
+
+inline int64_t Product(const Sizes& extents) {
+  int64_t product = 1;
+  for (const int64_t extent : extents) product *= extent;
+  return product;
+}
+
+// Visits all positions of `dims`, at most kMostConstantValues.
+template <typename Visit>
+void ForEach(const Sizes& dims, Visit visit) {
+  Sizes at(dims.size(), 0);
+  for (int64_t left = Product(dims); left > 0; --left) {
+    visit(at);
+    for (size_t axis = dims.size(); axis-- > 0;) {
+      if (++at[axis] < dims[axis]) break;
+      at[axis] = 0;
+    }
+  }
+}
+
+// A tensor of `dims` whose element at each position is that of `from` at `place(position)`.
+template <typename Place>
+OnnxConstant Picked(const OnnxConstant& from, const Sizes& dims, Place place) {
+  OnnxConstant picked = from;
+  picked.dims = dims;
+  picked.values.reset();
+  picked.steps.reset();
+  picked.tensor = -1;
+  picked = Bounded(picked);
+  if (!picked.is_known) return picked;
+  picked.numbers = std::min(from.numbers, picked.Elements());  // copies are no numbers of their own
+  picked.repeated = from.repeated || (from.Elements() == 1 && from.values && picked.Elements() > 1);
+  if (!from.values || picked.Elements() > kMostConstantValues) return picked;
+  picked.values.emplace();
+  const Sizes strides = StridesOf(from.dims);
+  ForEach(dims, [&](const Sizes& at) {
+    const Sizes source = place(at);
+    int64_t position = 0;
+    for (size_t axis = 0; axis < source.size(); ++axis) position += source[axis] * strides[axis];
+    picked.values->push_back((*from.values)[static_cast<size_t>(position)]);
+  });
+  return picked;
+}
+
+// Numbers that are computed: as many are trained as there are, whatever they come from.
+inline OnnxConstant Computed(const Folding& folding, const Sizes& dims) {
+  OnnxConstant made;
+  made.dims = dims;
+  made.type = 0;
+  bool repeated = true;
+  for (const OnnxConstant* input : folding.inputs) {
+    if (input == nullptr) continue;
+    if (input->IsReal() || made.type == 0) made.type = input->type;
+    repeated = repeated && (input->repeated || input->Elements() == 1);
+  }
+  made = Bounded(made);
+  made.repeated = repeated && made.is_known && made.Elements() != 1;
+  made.numbers = std::max<int64_t>(0, made.Elements());
+  return made;
+}
+
+// The same numbers in other axes.
+inline Folded Seen(const Folding& folding, const std::optional<Sizes>& dims) {
+  if (!dims) return NotKnown();
+  OnnxConstant seen = folding.In(0);
+  seen.dims = *dims;
+  if (seen.dims != folding.Dims()) seen.steps.reset();
+  return One(Bounded(seen));
+}
+
+// Rules of operators that only move and repeat elements: onnx_folding_axes.cpp.
+const std::map<std::string, Rule>& AxisRules();
+
+}  // namespace ucudnn::planner
