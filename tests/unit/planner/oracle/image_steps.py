@@ -3,6 +3,7 @@
 import math
 
 import numpy
+from onnx import TensorProto
 
 from constants import axes_of, drawn, pad, sliced
 from steps import divisors, image, leads, need, pick, step, volume, written
