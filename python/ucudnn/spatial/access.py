@@ -1,13 +1,17 @@
 """What reads or marks a tensor without computing with it."""
+import math
+
 import torch
 
+from .doors import tensor_hook
 from .errors import NotSupported
+from .sizes import sizes_of
 from .stripe import Stripe, RULES, layout_of, named, rule, striped
 
-_SAME = named("size", "dim", "ndimension", "stride", "numel", "is_floating_point", "is_complex", "is_contiguous",
-              "element_size", "data_ptr", "storage_offset", "requires_grad_", "register_hook", "retain_grad", "get_device",
-              "is_signed", "__len__", "__repr__", "__hash__", "type", "is_pinned", "is_same_size",
-              "_is_view", "as_subclass", "untyped_storage", "register_post_accumulate_grad_hook", homes=(torch, torch.Tensor))
+_SAME = named("dim", "ndimension", "stride", "is_floating_point", "is_complex", "is_contiguous",
+              "element_size", "data_ptr", "storage_offset", "requires_grad_", "retain_grad", "get_device",
+              "is_signed", "__repr__", "__hash__", "is_pinned", "is_same_size",
+              "_is_view", "untyped_storage", "register_post_accumulate_grad_hook", homes=(torch, torch.Tensor))
 
 
 @rule(*_SAME)
@@ -15,9 +19,49 @@ def _as_it_is(function, *args, **kwargs):
     return function(*args, **kwargs)
 
 
+@rule(torch.Tensor.register_hook)
+def _register_hook(function, x, hook):
+    return function(x, tensor_hook(hook, x.cut))
+
+
+@rule(torch.Tensor.__deepcopy__)
+def _deepcopy(function, x, memo):
+    return memo.setdefault(id(x), striped(function(x.as_subclass(torch.Tensor), {}), x.cut))
+
+
+@rule(torch.Tensor.__format__)
+def _format(function, x, text):
+    if x.cut.is_cut:
+        raise NotSupported("the values of a stripe are not those of the whole: gather it first")
+    return function(x.as_subclass(torch.Tensor), text)
+
+
+@rule(torch.Tensor.size)
+def _size(function, x, dim=None):
+    sizes = sizes_of(x.shape, x.cut)
+    return sizes if dim is None else sizes[dim]
+
+
+@rule(torch.Tensor.__len__)
+def _len(function, x):
+    return function(x) if x.cut.is_plain(0) else sizes_of(x.shape, x.cut)[0]
+
+
+@rule(*named("numel", "nelement", homes=(torch, torch.Tensor)))
+def _numel(function, x):
+    return math.prod(sizes_of(x.shape, x.cut))
+
+
+@rule(torch.Tensor.type)
+def _type(function, x, dtype=None, **kwargs):
+    return function(x) if dtype is None else striped(function(x, dtype, **kwargs), x.cut)
+
+
 def _attribute(name):
     def read(function, x, *args):
         value = function(x, *args)
+        if name == "shape":
+            return sizes_of(value, x.cut)
         if not isinstance(value, torch.Tensor) or isinstance(value, Stripe):
             return value
         if name == "_base":  # whoever asks wants to know whether there is one; its shape may be another
@@ -28,11 +72,17 @@ def _attribute(name):
     return read
 
 
+def _set_data(function, x, value):
+    if layout_of(value) != layout_of(x) or value.shape != x.shape:
+        raise NotSupported("x.data = what is not cut as x is")
+    return function(x, value)
+
+
 for _name in dir(torch.Tensor):
     _property = getattr(torch.Tensor, _name)
     if hasattr(_property, "__get__") and type(_property).__name__ in ("getset_descriptor", "property"):
         RULES[_property.__get__] = _attribute(_name)
-        RULES[_property.__set__] = _as_it_is
+        RULES[_property.__set__] = _set_data if _name == "data" else _as_it_is
 
 
 @rule(torch.Tensor.item, torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.__float__, torch.Tensor.__bool__,

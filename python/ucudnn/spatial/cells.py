@@ -2,6 +2,7 @@
 import atexit
 import contextlib
 import datetime
+import importlib
 import os
 import time
 import zlib
@@ -197,6 +198,8 @@ def init(grid=None, geometry=None):
     if _current:
         _current.close()
     _current = Ranks(grid, geometry) if grid.cut_axes else None
+    if _current:
+        importlib.import_module(f"{__package__}.doors").close()
     return _current
 
 

@@ -58,10 +58,13 @@ def _name(module, path):
     name = path or name_of(module)
 
     def enter(module, arguments):
+        if module._backward_hooks and not module._is_full_backward_hook:
+            raise NotSupported(f"{name} has a hook of register_backward_hook, which torch has deprecated: use "
+                               "register_full_backward_hook")
         if not torch._C._is_torch_function_enabled():
             raise NotSupported(f"{name} runs where torch calls no __torch_function__: start a backward pass that runs it again "
                                "with the loss's own backward()")
-        stripe._where.append((name, module._ucudnn_trust))
+        stripe._where.append((name, module._ucudnn_trust, module))
 
     def leave(module, arguments, result):
         while stripe._where and stripe._where.pop()[0] != name:  # of modules that an error left
@@ -80,6 +83,9 @@ def _must_be_striped(module, arguments):
 def _must_have_stripes(module, arguments, named):
     if not any(isinstance(x, Stripe) for x in flat((arguments, named))):
         raise NotSupported(f"{name_of(module)} was converted: it takes what shard gives, not a plain tensor")
+    for path, part in module.named_modules():
+        if not hasattr(part, "_ucudnn_trust"):
+            raise NotSupported(f"{path}: {name_of(part)} was added after the model was converted: convert it again")
     ranks().begin()
 
 

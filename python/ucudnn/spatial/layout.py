@@ -13,12 +13,21 @@ from .grid import AXES
 class Extents(tuple):
     """The rows of an axis by part. `image` are those of the image that shard cut, None where it is not known what became of
     them; `multiple` is what strides since then divide in each of its stripes but the last; `padding` are rows of padding
-    before the first one."""
+    before the first one; `apart` is of how many rows each of these consists, where a reshape took them apart."""
 
-    def __new__(cls, rows, image=None, multiple=1, padding=0):
+    def __new__(cls, rows, image=None, multiple=1, padding=0, apart=1):
         made = super().__new__(cls, rows)
-        made.image, made.multiple, made.padding = image and tuple(image), multiple, padding
+        made.image, made.multiple, made.padding, made.apart = image and tuple(image), multiple, padding, apart
         return made
+
+    def taken_apart(self, size):
+        """Each `size` rows as one; NotSupported where a part's rows are no such groups."""
+        if any(rows % size for rows in self):
+            raise NotSupported(f"stripes of {tuple(self)} rows are not multiples of {size}{self.next_size(size)}")
+        return Extents([rows // size for rows in self], self.image, self.multiple, 0, self.apart * size)
+
+    def put_together(self, size):
+        return Extents([rows * size for rows in self], self.image, self.multiple, 0, self.apart // size)
 
     def followed_by(self, rows, padding=0):
         """What a layer makes of them."""
@@ -101,17 +110,25 @@ class Layout:
     def removed(self, dims):
         return Layout([atoms for dim, atoms in enumerate(self.dims) if dim not in dims], self.extents, self.pads)
 
-    def reshaped(self, old, new):
-        """Of a tensor of shape `old` that becomes `new`. What another part's rows would not allow, one row above all, is
-        refused on every rank."""
-        dims = self._reshaped(old, new)
+    def reshaped(self, old, new, rows=()):
+        """Of a tensor of shape `old` that becomes `new`, whose dimensions `rows` are said to be of the stripe's rows: there
+        they may be taken apart. What another part's rows would not allow, one row above all, is refused on every rank."""
+        dims = self._reshaped(old, new, rows)
+        extents = {axis: self._regrouped_rows(axis, dims) for axis in self.extents}
         for own, other in self._differences():
             theirs = Layout(_resized(self.dims, own, other), self.extents)
             expected = _resized(dims, own, other)
-            found = theirs._reshaped(_shape(theirs.dims, old), _shape(expected, new))
+            found = theirs._reshaped(_shape(theirs.dims, old), _shape(expected, new), rows)
             if tuple(found) != expected:
                 raise NotSupported(f"a reshape of {tuple(old)} to {tuple(new)} is another where a part has {other} of the rows")
-        return Layout(dims, self.extents, self.pads)
+        return Layout(dims, extents, {axis: pad for axis, pad in self.pads.items() if extents[axis] is self.extents[axis]})
+
+    def _regrouped_rows(self, axis, dims):
+        """The extents of an axis of which these dimensions have larger or smaller atoms."""
+        before, after = (next(size for atoms in each for a, size in atoms if a == axis) for each in (self.dims, dims))
+        if before > after:
+            return self.extents[axis].taken_apart(before // after)
+        return self.extents[axis].put_together(after // before) if after > before else self.extents[axis]
 
     def _differences(self):
         """({axis: own rows}, {axis: rows}) for every part that has other rows than this one."""
@@ -121,7 +138,7 @@ class Layout:
             if other != own:
                 yield own, other
 
-    def _reshaped(self, old, new):
+    def _reshaped(self, old, new, rows=()):
         dims, i, j = [], 0, 0
         while i < len(old) or j < len(new):
             first_i, first_j = i, j
@@ -138,22 +155,22 @@ class Layout:
             if j < len(new) and new[j] == 1 and j - first_j == 1 == new[first_j] and self.dims[i - 1] and \
                     (i == len(old) or old[i] != 1):
                 raise NotSupported(f"a reshape of {tuple(old)} to {tuple(new)}: which of the ones is the cut one?")
-            dims += self._regrouped(old, first_i, i, new[first_j:j])
+            dims += self._regrouped(old, first_i, i, new[first_j:j], [dim in rows for dim in range(first_j, j)])
         return dims
 
-    def _regrouped(self, old, begin, end, new):
+    def _regrouped(self, old, begin, end, new, of_rows):
         if all(not self.dims[dim] for dim in range(begin, end)):
             return [()] * len(new)
         atoms = []
         for dim in range(begin, end):
             atoms += self.dims[dim] or [(None, old[dim])]
         dims = []
-        for extent in new:
+        for extent, is_of_rows in zip(new, of_rows):
             taken, count = [], 1
             while atoms and (count < extent or not taken and atoms[0][1] == 1):
                 axis, size = atoms.pop(0)
                 wanted = extent // count
-                if axis is None and size > wanted and size % wanted == 0:
+                if (axis is None or is_of_rows) and size > wanted and size % wanted == 0:
                     atoms.insert(0, (None, size // wanted))
                     size = wanted
                 taken.append((axis, size))
@@ -166,22 +183,29 @@ class Layout:
             dims[-1] += atoms
         elif any(axis is not None for axis, _ in atoms):
             raise NotSupported("a reshape drops a cut dimension")
-        return [_tidy(atoms) for atoms in dims]
+        return [self._tidy(atoms) for atoms in dims]
+
+    def _tidy(self, atoms):
+        """Without extents of 1 that are not cut, and with rows that were taken apart as one again; () where nothing is
+        cut."""
+        if all(axis is None for axis, _ in atoms):
+            return ()
+        tidy = []
+        for axis, size in atoms:
+            last = tidy[-1][0] if tidy else None
+            if axis is None and last is not None and size > 1 and self.extents[last].apart % size == 0:
+                tidy[-1] = last, tidy[-1][1] * size
+            elif axis is not None or size != 1:
+                tidy.append((axis, size))
+        return tuple(tidy)
 
 
 def _resized(dims, own, other):
     """These dimensions of a part that has `other` rows in place of `own`."""
-    return tuple(tuple((axis, size if axis is None else size // own[axis] * other[axis]) for axis, size in atoms)
+    return tuple(tuple((axis, size if axis is None else size * other[axis] // own[axis]) for axis, size in atoms)
                  for atoms in dims)
 
 
 def _shape(dims, own):
     """The extents of these dimensions, and `own` ones where nothing is cut."""
     return tuple(prod(size for _, size in atoms) if atoms else extent for atoms, extent in zip(dims, own))
-
-
-def _tidy(atoms):
-    """Without extents of 1 that are not cut; () where nothing is."""
-    if all(axis is None for axis, _ in atoms):
-        return ()
-    return tuple((axis, size) for axis, size in atoms if axis is not None or size != 1)

@@ -8,7 +8,7 @@ from .cells import ranks
 from .stripe import rule, striped
 
 
-@rule(torch.nn.functional.pad, torch._C._nn.pad, torch.constant_pad_nd)
+@rule(torch.nn.functional.pad, torch._C._nn.pad, torch.constant_pad_nd, counts=True)
 def _pad(function, x, pad, mode="constant", value=None):
     pad, own, changed, pads, far = list(pad), list(pad), {}, dict(x.cut.pads), []
     for axis in x.cut.axes:

@@ -54,8 +54,6 @@ def _operands(args, kwargs):
 
 
 def pointwise(function, *args, **kwargs):
-    if kwargs.get("out") is not None:
-        raise NotSupported("out= of a stripe")
     name = name_of(function)
     layout = broadcast(_operands(args, kwargs))
     is_in_place = kwargs.get("inplace") or name.endswith("_") and not name.endswith("__") or \
@@ -73,7 +71,7 @@ def pointwise(function, *args, **kwargs):
     return striped(result, layout)
 
 
-rule(*named(*_NAMES, *(f"{name}_" for name in _NAMES)))(pointwise)
+rule(*named(*_NAMES, *(f"{name}_" for name in _NAMES)), counts=True)(pointwise)
 
 
 @rule(*named("prelu", "__prelu"))

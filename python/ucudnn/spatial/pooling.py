@@ -8,7 +8,7 @@ from .geometry import Window
 from .grid import AXES, owned
 from .layout import Layout
 from .cells import ranks
-from .reduce import axes_in
+from .reduce import amax, axes_in, mean
 from .stripe import count_of, greatest, least, name_of, rule, striped, total
 from .windows import check, extend, output_layout, read, spatial_dims, tuple_of
 
@@ -32,8 +32,21 @@ def _plans(x, windows, pads, ceil_mode):
     return plans
 
 
+def _covers(x, kernel, pads):
+    """Whether one window covers every cut axis, as where a program pools by its own x.shape."""
+    return all(kernel[i] == sum(x.cut.extents[axis]) and not pads[i] for axis, i in spatial_dims(x, len(kernel)).items())
+
+
+def _pooled_whole(function, x, pool, kernel, stride, pads, *rest):
+    """Over all rows by `pool`, and along the other axes by torch."""
+    dims = sorted(2 + i for i in spatial_dims(x, len(kernel)).values())
+    whole = pool(None, x, dims, True)
+    kernel = [1 if 2 + i in dims else extent for i, extent in enumerate(kernel)]
+    return striped(function(whole, kernel, stride, pads, *rest), whole.cut)
+
+
 @rule(torch.max_pool1d, torch.max_pool2d, torch.max_pool3d, functional.max_pool1d, functional.max_pool2d,
-      functional.max_pool3d)
+      functional.max_pool3d, counts=True)
 def _max_pool(function, x, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
     count = x.ndim - 2
     if return_indices:
@@ -41,6 +54,8 @@ def _max_pool(function, x, kernel_size, stride=None, padding=0, dilation=1, ceil
     kernel = tuple_of(kernel_size, count)
     stride = kernel if stride is None or stride == [] else tuple_of(stride, count)
     pads, dilation = tuple_of(padding, count), tuple_of(dilation, count)
+    if _covers(x, kernel, pads) and set(dilation) == {1}:
+        return _pooled_whole(function, x, amax, kernel, stride, pads, dilation, ceil_mode)
     windows = [Window(k, s, 0, d) for k, s, d in zip(kernel, stride, dilation)]
     plans = _plans(x, windows, pads, ceil_mode)
     cut = set(spatial_dims(x, count).values())
@@ -58,13 +73,15 @@ def _counts(x, axis, plan, window):
     return (begin + window.filter).clamp(max=extent) - begin.clamp(min=0)
 
 
-@rule(functional.avg_pool1d, functional.avg_pool2d, functional.avg_pool3d)
+@rule(functional.avg_pool1d, functional.avg_pool2d, functional.avg_pool3d, counts=True)
 def _avg_pool(function, x, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
               divisor_override=None):
     count = x.ndim - 2
     kernel = tuple_of(kernel_size, count)
     stride = kernel if stride is None or stride == [] else tuple_of(stride, count)
     pads = tuple_of(padding, count)
+    if _covers(x, kernel, pads) and divisor_override is None:
+        return _pooled_whole(function, x, mean, kernel, stride, pads, ceil_mode, count_include_pad)
     windows = [Window(k, s) for k, s in zip(kernel, stride)]
     plans = _plans(x, windows, pads, ceil_mode)
     dims = spatial_dims(x, count)

@@ -6,7 +6,8 @@ from .grid import owned, stripes
 from .halo import fetch
 from .layout import Extents, Layout
 from .cells import ranks
-from .stripe import Stripe, count_of, greatest, named, rule, striped, total
+from .sizes import plain, whole_extent
+from .stripe import Stripe, count_of, greatest, layout_of, named, plainly, rule, striped, total
 
 
 class _Cut(torch.autograd.Function):
@@ -54,7 +55,7 @@ def shard(x, dim=None, multiple=1):
     axes = sorted(d % x.ndim - x.ndim + 3 for d in dims)
     if axes != list(grid.cut_axes):
         raise NotSupported(f"dimensions {dims} of a tensor of {x.ndim} are not those that the grid {grid.text} cuts")
-    with torch._C.DisableTorchFunctionSubclass():
+    with plainly():
         layout_dims, extents = [()] * x.ndim, {}
         for axis in axes:
             d, parts = axis + x.ndim - 3, grid.parts[axis]
@@ -69,11 +70,22 @@ def gather(x):
     """The whole x on every rank, as a plain tensor: replicated. Flattened positions are not put in order."""
     if not isinstance(x, Stripe):
         return x
-    with torch._C.DisableTorchFunctionSubclass():
+    with plainly():
         layout = x.cut
         for axis in layout.axes:
             x = _Gather.apply(x, layout.dim_of(axis), axis, layout.extents[axis])
         return x.as_subclass(torch.Tensor)
+
+
+def to_local(x):
+    """This rank's rows of x as a plain tensor, about which nothing is checked from here on."""
+    with plainly():
+        return x.as_subclass(torch.Tensor)
+
+
+def whole_shape(x):
+    """The shape of the whole tensor of which x is a stripe, in plain numbers."""
+    return torch.Size([whole_extent(layout_of(x), dim, extent) for dim, extent in enumerate(plain(tuple(x.shape)))])
 
 
 def dims_of(x, dim):
@@ -127,7 +139,7 @@ class _Extreme(torch.autograd.Function):
 
 
 @rule(*named("amax"))
-def _amax(function, x, dim=(), keepdim=False):
+def amax(function, x, dim=(), keepdim=False):
     dims = dims_of(x, dim)
     result = _Extreme.apply(x, dims, axes_in(x, dims))
     return striped(result if keepdim else result.squeeze(dims), remaining(x, dims, keepdim))

@@ -1,5 +1,5 @@
-"""Interpolation: rows at the cuts read across them, and positions are counted in the whole image. A size that a program names
-is that of its own stripe, which ranks tell each other; a factor is the same on all of them."""
+"""Interpolation: rows at the cuts read across them, and positions are counted in the whole image. A size that comes of the
+stripe's own is one of its stripes (sizes.py); a factor is the same on all ranks."""
 import math
 
 import torch
@@ -9,7 +9,8 @@ from .grid import AXES, owned
 from .halo import fetch
 from .layout import Layout
 from .cells import ranks
-from .stripe import rule, striped, summed
+from .sizes import Own, by_part, plain, whole_of
+from .stripe import rule, running, striped, summed
 
 _MODES = {"nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic"}
 
@@ -87,18 +88,41 @@ def _resized(x, dim, axis, extents, outputs, mode, align):
     return _combined(fetch(x, dim, axis, extents, needed), dim, *spans[part], needed[part][0])
 
 
+def _rows_of(number):
+    """(axis, rows by part) of a number that a program gave as a size of rows."""
+    axis, = number.axes if len(number.axes) == 1 else (None,)
+    rows = () if axis is None else by_part(number, axis)
+    if sum(rows) != number.whole or min(rows, default=0) < 1:
+        raise NotSupported(f"{rows or int(number)} rows on the ranks are not the {number.whole} of the whole")
+    return axis, rows
+
+
 def _spread(function, x, size, mode, align):
-    """What is the same on every rank, as a stripe: the size that a program asks for is that of its other stripes."""
-    dims, extents, result = [()] * x.ndim, {}, summed(x, ranks().grid.cut_axes)
-    for axis in ranks().grid.cut_axes:
-        dim = axis + x.ndim - 3
-        if dim < 2:
-            raise NotSupported(f"{AXES[axis]}: a picture without this axis")
-        outputs = extents[axis] = ranks().told(axis, size[dim - 2])
+    """What is the same on every rank: a stripe where the size that a program asks for is one of its stripes'."""
+    cut = {2 + i: _rows_of(number) for i, number in enumerate(size) if isinstance(number, Own)}
+    dims, extents, result = [()] * x.ndim, {}, summed(x, tuple(sorted(axis for axis, _ in cut.values())))
+    for dim, (axis, outputs) in cut.items():
+        extents[axis] = outputs
         rows = owned(outputs)[ranks().part(axis)]
         result = _combined(result, dim, *_positions(*rows, x.shape[dim], sum(outputs), mode, align), 0)
-        dims[dim] = ((axis, size[dim - 2]),)
-    return striped(_native(function, result, size, dims, mode, align), Layout(dims, extents))
+        dims[dim] = ((axis, outputs[ranks().part(axis)]),)
+    return striped(_native(function, result, plain(size), dims, mode, align), Layout(dims, extents))
+
+
+def _outputs(x, axis, number):
+    """The rows by part of a size that a program gives along a cut axis: of its own rows, or, by a module of torch's that was
+    made with it, the whole's."""
+    extents = x.cut.extents[axis]
+    if isinstance(number, Own):
+        found, rows = _rows_of(number)
+        if found != axis:
+            raise NotSupported(f"{AXES[axis]}: {number} comes of rows along {AXES[found]}")
+        return rows
+    if not isinstance(running(), torch.nn.Upsample):
+        raise NotSupported(f"{AXES[axis]}: size {number} does not say whether it is this rank's or the whole's: use scale_factor, or "
+                           "a size that comes of x.shape")
+    ends = [number * end // sum(extents) for _, end in owned(extents)]
+    return tuple(end - begin for begin, end in zip([0, *ends], ends))
 
 
 def _native(function, x, size, dims, mode, align):
@@ -107,7 +131,7 @@ def _native(function, x, size, dims, mode, align):
     return x if rest == list(x.shape[2:]) else function(x, rest, mode=mode, align_corners=align)
 
 
-@rule(torch.nn.functional.interpolate, torch.nn.functional.upsample)
+@rule(torch.nn.functional.interpolate, torch.nn.functional.upsample, takes_sizes=True)
 def _interpolate(function, x, size=None, scale_factor=None, mode="nearest", align_corners=None,
                  recompute_scale_factor=None, antialias=False):
     if not x.cut.is_cut and size is None:
@@ -118,17 +142,16 @@ def _interpolate(function, x, size=None, scale_factor=None, mode="nearest", alig
     scaled = None
     if size is None:
         size, scaled = _scaled(x, scale_factor, recompute_scale_factor)
-    size = [size] * (x.ndim - 2) if isinstance(size, int) else [int(extent) for extent in size]
+    size = [size] * (x.ndim - 2) if isinstance(size, int) else list(size)
     if not x.cut.is_cut:
         return _spread(function, x, size, mode, align_corners)
     result, changed = x, {}
     for axis in x.cut.axes:
         dim, extents = x.cut.dim_of(axis), x.cut.extents[axis]
-        own = size[dim - 2]
-        outputs = ranks().told(axis, own) if scaled is None else scaled[axis]
+        outputs = _outputs(x, axis, size[dim - 2]) if scaled is None else scaled[axis]
         if min(outputs) < 1:
             raise NotSupported(f"{AXES[axis]}: stripes of {outputs} rows come of stripes of {extents}")
-        changed[axis] = outputs, own
+        changed[axis] = outputs, outputs[ranks().part(axis)]
         result = _resized(result, dim, axis, extents, outputs, mode, align_corners)
-    result = _native(function, result, size, x.cut.dims, mode, align_corners)
+    result = _native(function, result, plain(whole_of(size)), x.cut.dims, mode, align_corners)
     return striped(result, x.cut.with_extents(changed))

@@ -13,6 +13,7 @@ from torch._guards import TracingContext
 from .errors import NotSupported
 from .layout import Layout
 from .cells import ranks
+from .sizes import Own
 from .vouched import COMPILED, is_named
 
 try:
@@ -22,9 +23,11 @@ except ImportError:  # a torch that does not say whether what runs was compiled
         return None
 
 RULES = {}
+_SIZED = set()  # the rules that take sizes of stripes
+_COUNTING = set()  # those for which numbers that come of sizes are operands: the whole's
 _HOMES = ("access", "pointwise", "drawing", "shapes", "reduce", "convolution", "pooling", "norm", "padding", "resize",
           "attention", "losses")
-_where = []  # the modules that run, outermost first: the name of each, for messages, and the classes its model trusts
+_where = []  # the modules that run, outermost first: (the name for messages, the classes its model trusts, the module)
 _trusted = set()  # the classes that any converted model trusts
 
 
@@ -37,18 +40,13 @@ class Stripe(torch.Tensor):
             raise NotSupported(f"{name_of(function)}{place()} {COMPILED}")
         kwargs = kwargs or {}
         if function in (torch.Tensor.backward, torch.autograd.backward):
-            return _backward(*args, **kwargs)
+            return start_backward(*args, **kwargs)
         _load()
         if not args and "input" in kwargs:
             args, kwargs = (kwargs["input"],), {key: value for key, value in kwargs.items() if key != "input"}
-        rule = RULES.get(function)
-        with torch._C.DisableTorchFunctionSubclass():
-            if rule is None and not any(isinstance(x, Stripe) and x.cut.is_cut for x in flat((args, kwargs))):
-                return whole(function(*args, **kwargs), args)
-            if rule is None:
-                raise NotSupported(f"{name_of(function)}{place()} is not known to be right on a stripe")
+        with plainly():
             try:
-                return rule(function, *args, **kwargs)
+                return _answer(function, args, kwargs)
             except NotSupported as refusal:
                 if getattr(refusal, "is_placed", False):
                     raise
@@ -56,12 +54,65 @@ class Stripe(torch.Tensor):
                 placed.is_placed = True
                 raise placed from None
 
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        """Of what no rule runs (`plainly`): a script, vmap or torch.func, which call no __torch_function__, and torch's own
+        backward passes, whose operations are those of gradients that a rule has prepared."""
+        if torch._C._current_autograd_node() is None:
+            raise NotSupported(f"{function}{place()} reached a stripe past the rules of ucudnn.spatial: from a script, vmap, "
+                               "torch.func or a constructor of torch")
+        with plainly():
+            return function(*args, **(kwargs or {}))
 
-def _backward(tensors, gradients=None, *args, **named):
+
+class plainly:
+    """In here stripes are plain tensors to torch."""
+
+    def __enter__(self):
+        self.guards = torch._C.DisableTorchFunctionSubclass(), torch._C._DisableTorchDispatch()
+        for guard in self.guards:
+            guard.__enter__()
+
+    def __exit__(self, *why):
+        for guard in reversed(self.guards):
+            guard.__exit__(*why)
+
+
+def _answer(function, args, kwargs):
+    rule, values = RULES.get(function), list(flat((args, kwargs)))
+    is_cut = any(isinstance(x, Stripe) and x.cut.is_cut for x in values)
+    if rule not in _SIZED and any(isinstance(value, Own) for value in values):
+        if rule not in _COUNTING:
+            number = next(value for value in values if isinstance(value, Own))
+            raise NotSupported(f"{number} comes of this rank's own rows, and the whole has {number.whole}: spatial.whole_shape "
+                               "says what the whole has")
+        args, kwargs = _of_whole(args), _of_whole(kwargs)
+    if rule is None:
+        if is_cut:
+            raise NotSupported("not known to be right on a stripe")
+        return whole(function(*args, **kwargs), args)
+    if is_cut and kwargs.get("out") is not None:
+        raise NotSupported("out= of a stripe")
+    result = rule(function, *args, **kwargs)
+    if is_cut and any(isinstance(x, torch.Tensor) and not isinstance(x, Stripe) for x in flat(result)):
+        raise NotSupported("it would leave a plain tensor, whose rows nobody knows")
+    return result
+
+
+def _of_whole(values):
+    """Arguments with the whole's numbers in place of this rank's."""
+    if isinstance(values, dict):
+        return {key: _of_whole(value) for key, value in values.items()}
+    if isinstance(values, (list, tuple)) and not hasattr(values, "_fields"):
+        return type(values)(map(_of_whole, values))
+    return values.whole if isinstance(values, Own) else values
+
+
+def start_backward(tensors, gradients=None, *args, **named):
     """A backward pass may run parts of the model again, of a checkpoint: it starts from plain tensors, since from a Stripe
     torch would run all of it without __torch_function__."""
     gradients = named.pop("gradient", named.pop("grad_tensors", gradients))
-    with torch._C.DisableTorchFunctionSubclass(), torch.enable_grad():
+    with plainly(), torch.enable_grad():
         tensors, gradients = _plain(tensors), _plain(gradients)
     torch.autograd.backward(tensors, gradients, *args, **named)
 
@@ -86,6 +137,11 @@ def place():
     return f" in {_where[-1][0]}" if _where else ""
 
 
+def running():
+    """The innermost module that runs; None outside of a converted model."""
+    return _where[-1][2] if _where else None
+
+
 def is_trusted(name):
     """Whether the caller vouches for the class of this full name, in the model that runs. Where none does, as in a function
     that a checkpoint runs again in a backward pass, what any converted model trusts counts."""
@@ -102,10 +158,16 @@ def flat(values):
         yield values
 
 
-def rule(*functions):
+def rule(*functions, takes_sizes=False, counts=False):
+    """`takes_sizes`: among its arguments are extents, of which those of a stripe are the rank's own (sizes.py); `counts`: what
+    comes of extents is an operand, which is the whole's."""
     def register(answer):
         for function in functions:
             RULES[function] = answer
+        if takes_sizes:
+            _SIZED.add(answer)
+        if counts:
+            _COUNTING.add(answer)
         return answer
     return register
 

@@ -18,7 +18,7 @@ def check_close(name, found, expected, tolerance=TOLERANCE):
         if found is not expected:
             raise Different(f"{name}: {'none' if found is None else 'one'} instead of {'none' if expected is None else 'one'}")
         return
-    found = found.detach().as_subclass(torch.Tensor)
+    found = spatial.to_local(found.detach())
     if found.shape != expected.shape:
         raise Different(f"{name}: shape {tuple(found.shape)} instead of {tuple(expected.shape)}")
     scale = max(1.0, expected.abs().max().item()) if expected.numel() else 1.0

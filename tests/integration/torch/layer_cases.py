@@ -90,6 +90,7 @@ def cases():
     yield from others()
     yield from pointwise()
     yield from losses(4, 16, 16)
+    yield from _sizes()
 
 
 def windows():
@@ -298,13 +299,50 @@ DRAWN = {
     "drawn by a stripe": (None, lambda x: torch.bernoulli(torch.sigmoid(x))),
     "Gumbel's softmax": (None, lambda x: F.gumbel_softmax(x, dim=1)),
 }
+def _sizes():
+    """What a program computes of x.shape, and decides by it, is the whole's."""
+    yield "rows taken", lambda: Call(lambda x: x[:, :, 1:, 1:])
+    yield "every second row", lambda: Call(lambda x: x[:, :, ::2, 1::2])
+    yield "all but its last rows", lambda: Call(lambda x: x[:, :, :x.shape[2] - 1, :-1])
+    yield "narrow", lambda: Call(lambda x: x.narrow(2, 1, x.size(2) - 2))
+    yield "a mean by sizes", lambda: Call(lambda x: x.sum((2, 3)) / (x.shape[2] * x.shape[3]))
+    yield "a mean by numel", lambda: Call(lambda x: x.sum() / x.numel())
+    yield "a branch by rows", lambda: Call(lambda x: x * 3 if x.shape[2] % 16 == 0 and x.shape[3] > 8 else x)
+    yield "patches", lambda: Call(lambda x: x.view(2, 4, x.shape[2] // 2, 2, x.shape[3] // 2, 2).permute(
+        0, 1, 3, 5, 2, 4).flatten(1, 3))
+    yield "patches and back", lambda: Call(lambda x: (x.unflatten(3, (x.shape[3] // 2, 2)).unflatten(
+        2, (-1, 2)) * 2).view(*x.shape))
+    yield "patches of a padded picture", lambda: Call(lambda x: _in_patches(
+        F.pad(x, (0, -x.shape[3] % 12, 0, -x.shape[2] % 12)), 2)[:, :, :x.shape[2], :x.shape[3]])
+    yield "pooled by its own size", lambda: Call(lambda x: F.avg_pool2d(x, x.size()[2:]) + F.max_pool2d(x, x.shape[2:]))
+    yield "expanded to its rows", lambda: Call(lambda x: F.adaptive_avg_pool2d(x, 1).expand(-1, -1, *x.shape[2:]).sum((2, 3)))
+    yield "expanded as it", lambda: Call(lambda x: x * F.adaptive_avg_pool2d(x, 1).expand_as(x))
+    yield "a small picture to its rows", lambda: Call(lambda x: F.interpolate(F.adaptive_avg_pool2d(x, 3), x.shape[2:]).sum(1))
+    yield "a small picture to a fixed size", lambda: Call(lambda x: F.interpolate(F.adaptive_avg_pool2d(x, 3), (4, 6)).sum())
+    yield "enlarged by its rows", lambda: Call(lambda x: F.interpolate(x, [2 * n for n in x.shape[2:]], mode="bilinear"))
+    yield "layer norm of its own shape", lambda: Call(lambda x: F.layer_norm(x, x.shape[1:]))
+    yield "enlarged to a size", lambda: nn.Upsample(size=(24, 40), mode="bilinear")
+
+
+def _in_patches(x, size):
+    """x, through a view of patches."""
+    n, c, h, w = x.shape
+    return x.view(n, c, h // size, size, w // size, size).square().reshape(n, c, h, w)
+
+
 REFUSED = {
     **{name: lambda function=function: Call(function) for name, (_, function) in DRAWN.items()},
     "too much padding": lambda: nn.Conv2d(4, 4, 3, 1, 2),
     "softmax over rows": lambda: nn.Sequential(nn.Softmax(2), nn.Softmax(3)),
     "around twice": lambda: nn.CircularPad2d(20),
     "flip": lambda: Call(lambda x: x.flip(2).flip(3)),
-    "rows taken": lambda: Call(lambda x: x[:, :, 1:, 1:]),
+    "the first rows, by a bare number": lambda: Call(lambda x: x[:, :, :3, :3]),
+    "rows of its own as a batch": lambda: Call(lambda x: x.view(x.shape[2], 2, 4, -1)),
+    "enlarged to a bare number": lambda: Call(lambda x: F.interpolate(x, size=(32, 32))),
+    "a grid of rows": lambda: Call(lambda x: x.view(2, 4, 2, x.shape[2] // 2, 2, x.shape[3] // 2)),
+    "not as many rows": lambda: Call(lambda x: F.interpolate(x, size=[n + 1 for n in x.shape[2:]])),
+    "a type by a plain tensor": lambda: Call(lambda x: torch.add(x, x, out=torch.empty(0))),
+    "data of another shape": lambda: Call(lambda x: setattr(x, "data", spatial.to_local(x)[:, :1])),
     "a whole picture": lambda: Call(lambda x: x + torch.ones(x.shape)),
     "by a part of a row": lambda: nn.Upsample(scale_factor=1.3),
     "antialias": lambda: Call(lambda x: F.interpolate(x, scale_factor=0.5, mode="bilinear", antialias=True)),

@@ -135,14 +135,14 @@ def nothing_is_drawn_unless_trusted():
             trust = ["Call", getattr(nn, cls)]
             x = spatial.shard(picture())
             y = spatial.convert(Call(function), trust=trust)(x)
-            assert y.cut == x.cut and not torch.equal(y.as_subclass(torch.Tensor), x.as_subclass(torch.Tensor)), name
+            assert y.cut == x.cut and not torch.equal(spatial.to_local(y), spatial.to_local(x)), name
             refused_by_name(spatial.convert(nn.Sequential(nn.AdaptiveAvgPool2d(1), Call(function)), trust=trust),
                             spatial.shard(picture()), "what is the same on all of them")
     for reentrant in (True, False):
         x = spatial.shard(picture()).detach().requires_grad_()
         model = Call(lambda x: checkpoint(lambda x: F.dropout(x * x), x, use_reentrant=reentrant))
         spatial.convert(model, trust=["Call", "Dropout"])(x).sum().backward()
-        dropped = x.grad.as_subclass(torch.Tensor) == 0
+        dropped = spatial.to_local(x.grad) == 0
         assert dropped.any() and not dropped.all()
     later = spatial.convert(nn.Sequential(nn.Dropout()).eval()).train()
     refused_by_name(later, spatial.shard(picture()), "dropout in 0: ", "unless Dropout is named")

@@ -1,0 +1,199 @@
+"""Ways into torch that call no __torch_function__, where stripes must be seen all the same: a backward pass that is started
+from stripes, autograd functions that a program wrote, whose gradients are stripes, too, and hooks of modules. Each is
+replaced once, when a grid is made, by one that does what torch's does with anything but stripes."""
+import functools
+
+import torch
+from torch.autograd import Function
+from torch.nn.modules import module as modules
+from torch.nn.modules._functions import BackwardHookFunction
+from torch.utils.checkpoint import CheckpointFunction
+
+from .errors import NotSupported
+from .stripe import Stripe, flat, layout_of, place, plainly, start_backward, striped
+
+_descriptor = Function.__dict__["apply"]  # a class method, in newer releases one of C
+_backward = torch.autograd.backward
+_script = torch._C.ScriptFunction.__call__
+
+
+@functools.lru_cache(maxsize=None)
+def close():
+    torch.autograd.backward = backward
+    Function.apply = classmethod(apply)
+    modules.BackwardHook = ModuleHook
+    torch._C.ScriptFunction.__call__ = scripted
+    CheckpointFunction.backward = staticmethod(_plain_results(CheckpointFunction.backward))
+
+
+def _apply(cls, *args, **kwargs):
+    return _descriptor.__get__(None, cls)(*args, **kwargs)
+
+
+def _is_cut(x):
+    return isinstance(x, Stripe) and x.cut.is_cut
+
+
+def _local(x):
+    with plainly():
+        return x.as_subclass(torch.Tensor) if isinstance(x, Stripe) else x
+
+
+@functools.wraps(_backward)
+def backward(tensors, grad_tensors=None, *args, **kwargs):
+    if any(isinstance(x, Stripe) for x in flat((tensors, grad_tensors))):
+        return start_backward(tensors, grad_tensors, *args, **kwargs)
+    return _backward(tensors, grad_tensors, *args, **kwargs)
+
+
+def scripted(function, *args, **kwargs):
+    """torch.jit.ScriptFunction's call, whose errors lose the words of what raised them."""
+    if any(_is_cut(x) for x in flat((args, kwargs))):
+        raise NotSupported(f"{function.name}{place()} is a scripted function, whose calls cannot be seen")
+    return _script(function, *args, **kwargs)
+
+
+def _plain_results(function):
+    return lambda *args: tuple(map(_local, function(*args)))
+
+
+def _layouts(values):
+    return [layout_of(x) if isinstance(x, torch.Tensor) else None
+            for x in (values if isinstance(values, (list, tuple)) else (values,))]
+
+
+def _seen(tensors, layouts):
+    """Tensors of these layouts, as stripes."""
+    with plainly():
+        return tuple(striped(x, layout) if isinstance(x, torch.Tensor) and layout is not None and not isinstance(x, Stripe) else x
+                     for x, layout in zip(tensors, layouts))
+
+
+def apply(cls, *args, **kwargs):
+    """autograd.Function.apply. Torch's own functions give what their inputs are; a program's see stripes in their backward, as
+    in their forward, and sum over ranks what they sum."""
+    if not any(_is_cut(x) for x in flat((args, kwargs))):
+        return _apply(cls, *args, **kwargs)
+    if cls is BackwardHookFunction:
+        with torch._C._DisableTorchDispatch():
+            results = _apply(cls, *args)
+        return _seen(results, _layouts(args))
+    if cls.__module__.split(".")[0] in ("torch", "ucudnn"):
+        return _apply(cls, *args, **kwargs)
+    made = _on_stripes(cls)
+    with torch._C._DisableTorchDispatch():  # not in forward: of the results, which torch may make views of
+        results = _apply(made, *args, **kwargs)
+    is_one = isinstance(results, torch.Tensor)
+    found = _seen((results,) if is_one else results, made.results.pop())
+    return found[0] if is_one else found
+
+
+class _seeing:
+    """Inside of _DisableTorchDispatch, as outside."""
+
+    def __enter__(self):
+        keys = torch._C.DispatchKeySet(torch._C.DispatchKey.Python) | \
+            torch._C.DispatchKeySet(torch._C.DispatchKey.PythonTLSSnapshot)
+        excluded = torch._C._dispatch_tls_local_exclude_set() - keys
+        self.guard = torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), excluded)
+        self.guard.__enter__()
+
+    def __exit__(self, *why):
+        self.guard.__exit__(*why)
+
+
+class _Context:
+    """What a program's backward finds in its ctx, with stripes among the saved tensors."""
+
+    def __init__(self, ctx):
+        object.__setattr__(self, "_ctx", ctx)
+
+    def __getattr__(self, name):
+        value = getattr(self._ctx, name)
+        return _seen(value, self._ctx.ucudnn_saved) if name == "saved_tensors" else value
+
+    def __setattr__(self, name, value):
+        setattr(self._ctx, name, value)
+
+
+def _gradient(cls, gradient, layout):
+    """Of an input of this layout, as torch wants it."""
+    if not isinstance(gradient, torch.Tensor) or layout is None:
+        return gradient
+    if layout_of(gradient).extents != layout.extents or layout_of(gradient).dims != layout.dims:
+        raise NotSupported(f"{cls.__name__}.backward gives a gradient that is not cut as the input is")
+    return _local(gradient)
+
+
+@functools.lru_cache(maxsize=None)
+def _on_stripes(cls):
+    """A class that does as `cls` does, whose backward gets stripes. `results`: the layouts of what forward gave last."""
+    kept = []
+
+    def note(ctx, inputs, outputs):
+        ctx.ucudnn_inputs, ctx.ucudnn_outputs = _layouts(inputs), _layouts(outputs)
+        ctx.ucudnn_saved = _layouts(getattr(ctx, "to_save", ()) or ())
+        kept.append(ctx.ucudnn_outputs)
+
+    def forward(ctx, *args):
+        with _seeing():
+            outputs = cls.forward(ctx, *args)
+        note(ctx, args, outputs)
+        return outputs
+
+    def forward_alone(*args):
+        with _seeing():
+            return cls.forward(*args)
+
+    def setup_context(ctx, inputs, output):
+        with _seeing():
+            cls.setup_context(ctx, inputs, output)
+        note(ctx, inputs, output)
+
+    def backward(ctx, *gradients):
+        found = cls.backward(_Context(ctx), *_seen(gradients, ctx.ucudnn_outputs))
+        found = found if isinstance(found, (list, tuple)) else (found,)
+        return tuple(_gradient(cls, each, layout) for each, layout in zip(found, ctx.ucudnn_inputs))
+
+    methods = {"backward": staticmethod(backward), "results": kept, "__module__": cls.__module__}
+    if torch.autograd.function._is_setup_context_defined(cls.setup_context):
+        methods |= {"forward": staticmethod(forward_alone), "setup_context": staticmethod(setup_context)}
+    else:
+        methods["forward"] = staticmethod(forward)
+    return type(cls)(cls.__name__, (cls,), methods)
+
+
+class ModuleHook(modules.BackwardHook):
+    """Of torch.nn.Module's full backward hooks: they see the gradients of stripes as stripes."""
+
+    def __init__(self, module, hooks, pre_hooks):
+        self.given, self.made = [], []
+        super().__init__(module, [self._on_stripes(hook, 2) for hook in hooks],
+                         [self._on_stripes(hook, 1) for hook in pre_hooks])
+
+    def _on_stripes(self, hook, count):
+        def call(module, *gradients):
+            layouts = (self.given, self.made)[2 - count:]
+            found = hook(module, *(_seen(each, of) for each, of in zip(gradients, layouts)))
+            if found is None:
+                return None
+            found = found if isinstance(found, tuple) else (found,)
+            return tuple(_gradient(hook, each, layout) for each, layout in zip(found, layouts[0]))
+        return call
+
+    def setup_input_hook(self, args):
+        self.given = _layouts(args)
+        return super().setup_input_hook(args)
+
+    def setup_output_hook(self, args):
+        self.made = _layouts(args)
+        return super().setup_output_hook(args)
+
+
+def tensor_hook(hook, layout):
+    """Of a stripe's gradient, as torch calls it."""
+    def call(gradient):
+        found = hook(*_seen((gradient,), (layout,)))
+        return None if found is None else _gradient(hook, found, layout)
+    call.may_be_dropped = getattr(hook, "may_be_dropped", False)
+    return call

@@ -1,0 +1,138 @@
+"""Extents of a stripe as a program sees them. Torch reads this rank's number of rows in them; what the program computes of
+them, and decides by them, is what it would be of the whole image. So each such number knows what it is on every part of the
+grid and of the whole, and arithmetic carries that on.
+
+Not followed: int(), float(), the functions of math but ceil, floor and trunc, range(), and what is read out of a tensor."""
+import itertools
+import math
+import operator
+
+import torch
+
+from .cells import ranks
+from .errors import NotSupported
+
+_OPERATIONS = {"truediv": operator.truediv, "floordiv": operator.floordiv, "mod": operator.mod, "add": operator.add,
+               "sub": operator.sub, "mul": operator.mul, "pow": operator.pow, "lshift": operator.lshift,
+               "rshift": operator.rshift, "and": operator.and_, "or": operator.or_, "xor": operator.xor}
+_COMPARISONS = {name: getattr(operator, name) for name in ("lt", "le", "eq", "ne", "gt", "ge")}
+_OF_ONE = {"neg": operator.neg, "pos": operator.pos, "abs": operator.abs, "ceil": math.ceil, "floor": math.floor,
+           "trunc": math.trunc, "invert": operator.invert}
+
+
+class Own:
+    """A number of this rank's rows. `whole`: what it is of the whole image; `by_place`: at every place of the grid along
+    `axes`, the parts along each in their order."""
+    axes, by_place, whole = (), {}, None
+
+    def __hash__(self):
+        return hash(self.whole)
+
+    def __bool__(self):
+        return bool(self.whole)
+
+
+class OwnInt(Own, int):
+    pass
+
+
+class OwnFloat(Own, float):
+    pass
+
+
+def own(axes, number, whole):
+    """The number `number({axis: part})` of this rank, of which the whole has `whole`."""
+    parts = ranks().grid.parts
+    by_place = {place: number(dict(zip(axes, place))) for place in itertools.product(*(range(parts[a]) for a in axes))}
+    value = by_place[tuple(ranks().part(axis) for axis in axes)]
+    made = (OwnInt if isinstance(value, int) else OwnFloat)(value)
+    made.axes, made.by_place, made.whole = tuple(axes), by_place, whole
+    return made
+
+
+def at(value, place):
+    """What a number is at a place {axis: part}."""
+    if isinstance(value, Own):
+        return value.by_place[tuple(place[axis] for axis in value.axes)]
+    return value
+
+
+def by_part(value, axis):
+    """What a number is on every part along one axis."""
+    if value.axes != (axis,):
+        raise NotSupported(f"{value} comes of rows along other axes, too")
+    return tuple(at(value, {axis: part}) for part in range(ranks().grid.parts[axis]))
+
+
+def whole_of(values):
+    """Numbers, also in lists, as the whole has them."""
+    if isinstance(values, (list, tuple)):
+        return [whole_of(value) for value in values]
+    return values.whole if isinstance(values, Own) else values
+
+
+def plain(values):
+    """Numbers, also in lists, as this rank has them, for torch."""
+    if isinstance(values, (list, tuple)):
+        return [plain(value) for value in values]
+    return int(values) if isinstance(values, OwnInt) else float(values) if isinstance(values, OwnFloat) else values
+
+
+def _computed(operation, *operands):
+    whole = operation(*map(whole_of, operands))
+    if isinstance(whole, complex):
+        raise NotSupported(f"{whole} comes of rows")
+    axes = sorted({axis for value in operands if isinstance(value, Own) for axis in value.axes})
+    return own(axes, lambda place: operation(*(at(value, place) for value in operands)), whole)
+
+
+def _binary(operation, is_reversed=False):
+    def compute(self, other):
+        if not isinstance(other, (int, float)):
+            return NotImplemented
+        return _computed(operation, other, self) if is_reversed else _computed(operation, self, other)
+    return compute
+
+
+def _comparison(operation):
+    def compare(self, other):
+        return operation(self.whole, whole_of(other)) if isinstance(other, (int, float)) else NotImplemented
+    return compare
+
+
+for _kind in (OwnInt, OwnFloat):
+    for _name, _operation in _OPERATIONS.items():
+        if hasattr(_kind, f"__{_name}__"):
+            setattr(_kind, f"__{_name}__", _binary(_operation))
+            setattr(_kind, f"__r{_name}__", _binary(_operation, True))
+    for _name, _operation in _COMPARISONS.items():
+        setattr(_kind, f"__{_name}__", _comparison(_operation))
+    for _name, _operation in _OF_ONE.items():
+        if hasattr(_kind, f"__{_name}__"):
+            setattr(_kind, f"__{_name}__", lambda self, _operation=_operation: _computed(_operation, self))
+    _kind.__hash__ = Own.__hash__
+    _kind.__divmod__ = lambda self, other: (self // other, self % other)
+    _kind.__rdivmod__ = lambda self, other: (other // self, other % self)
+    _kind.__round__ = lambda self, digits=None: _computed(lambda value: round(value, digits), self)
+
+
+def whole_extent(layout, dim, extent):
+    """Of one dimension of the whole, of which this rank has `extent`."""
+    for axis, size in layout.dims[dim]:
+        if axis is not None:
+            rows = layout.extents[axis]
+            extent = extent // rows[ranks().part(axis)] * sum(rows)
+    return extent
+
+
+def sizes_of(shape, layout):
+    """A stripe's shape: plain numbers but for cut dimensions."""
+    sizes = []
+    for dim, extent in enumerate(shape):
+        axes = sorted(layout.axes_of(dim))
+
+        def number(place, dim=dim):
+            return math.prod(size if axis is None else size // layout.extents[axis][ranks().part(axis)] *
+                             layout.extents[axis][place[axis]] for axis, size in layout.dims[dim])
+        sizes.append(own(axes, number, whole_extent(layout, dim, extent)) if axes else extent)
+    return torch.Size(sizes)
