@@ -3,9 +3,13 @@ import torch
 
 from . import stripe
 from .errors import NotSupported
+from .factories import Sizes
 from .cells import ranks
 from .stripe import Stripe, flat
 from .vouched import looks_around, message, verdict
+
+
+_sizes = Sizes()  # runs while a converted model does
 
 
 def name_of(module):
@@ -64,11 +68,17 @@ def _name(module, path):
         if not torch._C._is_torch_function_enabled():
             raise NotSupported(f"{name} runs where torch calls no __torch_function__: start a backward pass that runs it again "
                                "with the loss's own backward()")
+        if not stripe._where:
+            _sizes.__enter__()
         stripe._where.append((name, module._ucudnn_trust, module))
 
     def leave(module, arguments, result):
+        if not stripe._where:
+            return
         while stripe._where and stripe._where.pop()[0] != name:  # of modules that an error left
             pass
+        if not stripe._where:
+            _sizes.__exit__(None, None, None)
 
     module.register_forward_pre_hook(enter, prepend=True)
     module.register_forward_hook(leave, always_call=True)

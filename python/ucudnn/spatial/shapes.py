@@ -6,7 +6,7 @@ from .grid import owned
 from .layout import Layout
 from .cells import ranks
 from .pointwise import broadcast, completed
-from .sizes import Own, by_part, plain, whole_extent, whole_of
+from .sizes import Own, plain, rows_of, whole_extent, whole_of
 from .stripe import layout_of, name_of, named, rule, striped, whole
 
 
@@ -92,7 +92,7 @@ def _squeeze(function, x, dim=None):
     return striped(torch.squeeze(x, dims), x.cut.removed(dims))
 
 
-@rule(*named("expand", "broadcast_to"), takes_sizes=True)
+@rule(*named("expand", "broadcast_to"), makes=True)
 def _expand(function, x, *sizes, **kwargs):
     sizes = _list(sizes) or list(kwargs["size"])
     layout, dims, extents = layout_of(x), [()] * len(sizes), {}
@@ -104,11 +104,9 @@ def _expand(function, x, *sizes, **kwargs):
             if own != -1 and (not isinstance(size, Own) or own != x.shape[dim - offset]):
                 raise NotSupported(f"dimension {dim} is cut, and {size} is not its size")
         elif isinstance(size, Own):
-            if len(size.axes) > 1:
-                raise NotSupported(f"dimension {dim} would have rows of several axes")
-            axis, rows = size.axes[0], by_part(size, size.axes[0])
-            if sum(rows) != size.whole or axis in extents or axis in layout.axes:
-                raise NotSupported(f"{rows} rows on the ranks are not {size.whole} of the whole")
+            axis, rows = rows_of(size)
+            if axis in extents or axis in layout.axes:
+                raise NotSupported(f"two dimensions of the same {rows} rows")
             dims[dim], extents[axis] = ((axis, int(size)),), rows
     made = Layout(dims, {**layout.extents, **extents})
     if any(dim >= offset and x.shape[dim - offset] != 1 for axis in extents for dim in [made.dim_of(axis)]):

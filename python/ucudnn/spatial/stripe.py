@@ -24,8 +24,9 @@ except ImportError:  # a torch that does not say whether what runs was compiled
 
 RULES = {}
 _SIZED = set()  # the rules that take sizes of stripes
+_MAKING = set()  # those of them that make stripes of such sizes where they meet none
 _COUNTING = set()  # those for which numbers that come of sizes are operands: the whole's
-_HOMES = ("access", "pointwise", "drawing", "shapes", "reduce", "convolution", "pooling", "norm", "padding", "resize",
+_HOMES = ("access", "factories", "pointwise", "drawing", "shapes", "reduce", "convolution", "pooling", "norm", "padding", "resize",
           "attention", "losses")
 _where = []  # the modules that run, outermost first: (the name for messages, the classes its model trusts, the module)
 _trusted = set()  # the classes that any converted model trusts
@@ -69,7 +70,7 @@ class plainly:
     """In here stripes are plain tensors to torch."""
 
     def __enter__(self):
-        self.guards = torch._C.DisableTorchFunctionSubclass(), torch._C._DisableTorchDispatch()
+        self.guards = torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch()
         for guard in self.guards:
             guard.__enter__()
 
@@ -81,15 +82,15 @@ class plainly:
 def _answer(function, args, kwargs):
     rule, values = RULES.get(function), list(flat((args, kwargs)))
     is_cut = any(isinstance(x, Stripe) and x.cut.is_cut for x in values)
-    if rule not in _SIZED and any(isinstance(value, Own) for value in values):
-        if rule not in _COUNTING:
+    if rule not in (_SIZED if is_cut else _MAKING) and any(isinstance(value, Own) for value in values):
+        if is_cut and rule not in _COUNTING:
             number = next(value for value in values if isinstance(value, Own))
             raise NotSupported(f"{number} comes of this rank's own rows, and the whole has {number.whole}: spatial.whole_shape "
                                "says what the whole has")
         args, kwargs = _of_whole(args), _of_whole(kwargs)
-    if rule is None:
-        if is_cut:
-            raise NotSupported("not known to be right on a stripe")
+    if rule is None and is_cut:
+        raise NotSupported("not known to be right on a stripe")
+    if rule is None or rule not in _MAKING and not any(isinstance(value, Stripe) for value in values):
         return whole(function(*args, **kwargs), args)
     if is_cut and kwargs.get("out") is not None:
         raise NotSupported("out= of a stripe")
@@ -158,14 +159,16 @@ def flat(values):
         yield values
 
 
-def rule(*functions, takes_sizes=False, counts=False):
-    """`takes_sizes`: among its arguments are extents, of which those of a stripe are the rank's own (sizes.py); `counts`: what
-    comes of extents is an operand, which is the whole's."""
+def rule(*functions, takes_sizes=False, makes=False, counts=False):
+    """`takes_sizes`: among its arguments are extents, of which those of a stripe are the rank's own (sizes.py); `makes`: so
+    they are where it meets no stripe; `counts`: what comes of extents is an operand, which is the whole's."""
     def register(answer):
         for function in functions:
             RULES[function] = answer
-        if takes_sizes:
+        if takes_sizes or makes:
             _SIZED.add(answer)
+        if makes:
+            _MAKING.add(answer)
         if counts:
             _COUNTING.add(answer)
         return answer

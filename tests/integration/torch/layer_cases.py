@@ -321,6 +321,11 @@ def _sizes():
     yield "a small picture to a fixed size", lambda: Call(lambda x: F.interpolate(F.adaptive_avg_pool2d(x, 3), (4, 6)).sum())
     yield "enlarged by its rows", lambda: Call(lambda x: F.interpolate(x, [2 * n for n in x.shape[2:]], mode="bilinear"))
     yield "layer norm of its own shape", lambda: Call(lambda x: F.layer_norm(x, x.shape[1:]))
+    yield "coordinates", lambda: Call(lambda x: x * torch.linspace(1, 2, x.shape[2]).view(1, 1, -1, 1) + torch.arange(x.shape[3]))
+    yield "a mesh", lambda: Call(lambda x: x + sum(torch.meshgrid(
+        *(torch.arange(n, dtype=x.dtype) for n in x.shape[2:]), indexing="ij")))
+    yield "a mask of its rows", lambda: Call(lambda x: torch.cat([x, torch.full((2, 1, *x.shape[2:]), 2.0)], 1))
+    yield "plain numbers of sizes", lambda: Call(lambda x: x / torch.tensor([x.shape[2] * 1.0, 1.0]).sum() / (torch.ones(1) * x.shape[3]))
     yield "enlarged to a size", lambda: nn.Upsample(size=(24, 40), mode="bilinear")
 
 
@@ -343,7 +348,8 @@ REFUSED = {
     "not as many rows": lambda: Call(lambda x: F.interpolate(x, size=[n + 1 for n in x.shape[2:]])),
     "a type by a plain tensor": lambda: Call(lambda x: torch.add(x, x, out=torch.empty(0))),
     "data of another shape": lambda: Call(lambda x: setattr(x, "data", spatial.to_local(x)[:, :1])),
-    "a whole picture": lambda: Call(lambda x: x + torch.ones(x.shape)),
+    "a whole picture": lambda: Call(lambda x: x + torch.ones(2, 4, 8, 8)),
+    "noise": lambda: Call(lambda x: x + torch.randn(x.shape)),
     "by a part of a row": lambda: nn.Upsample(scale_factor=1.3),
     "antialias": lambda: Call(lambda x: F.interpolate(x, scale_factor=0.5, mode="bilinear", antialias=True)),
     "by areas": lambda: Call(lambda x: F.interpolate(x, scale_factor=0.5, mode="area")),

@@ -1,0 +1,97 @@
+"""Tensors that a converted model makes by the sizes of its stripes: they are cut as those are, and have the values that the
+whole's would have there. Torch calls no __torch_function__ of a stripe for these; a mode sees them while the model runs."""
+import torch
+from torch.overrides import TorchFunctionMode
+
+from .errors import NotSupported
+from .grid import owned
+from .layout import Layout
+from .cells import ranks
+from .sizes import Own, at, by_part, plain, rows_of, whole_of
+from .stripe import Stripe, flat, rule, striped, whole
+
+
+class Sizes(TorchFunctionMode):
+    """What a stripe's sizes mean to functions that meet no stripe."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        values = list(flat((args, kwargs)))
+        if not any(isinstance(value, Own) for value in values) or any(isinstance(value, Stripe) for value in values):
+            return function(*args, **kwargs)
+        return Stripe.__torch_function__(function, types, args, kwargs)
+
+
+def of_sizes(sizes):
+    """The layout of a tensor of these sizes."""
+    dims, extents = [], {}
+    for size in sizes:
+        axis, rows = rows_of(size) if isinstance(size, Own) else (None, None)
+        if axis in extents:
+            raise NotSupported(f"two dimensions of the same rows, {tuple(plain(sizes))}")
+        dims.append(() if axis is None else ((axis, int(size)),))
+        if axis is not None:
+            extents[axis] = rows
+    return Layout(dims, extents)
+
+
+@rule(torch.zeros, torch.ones, torch.empty, torch.full, makes=True)
+def _filled(function, *args, **kwargs):
+    if "size" in kwargs:
+        args = (kwargs.pop("size"), *args)
+    count = len(args) - 1 if function is torch.full and "fill_value" not in kwargs else len(args)
+    sizes, rest = args[:count], args[count:]
+    sizes = list(sizes[0]) if isinstance(sizes[0], (list, tuple)) else list(sizes)
+    made = function(plain(sizes), *whole_of(rest), **{key: whole_of(value) for key, value in kwargs.items()})
+    return striped(made, of_sizes(sizes))
+
+
+def _own_part(values, axes, count):
+    """Of the whole's values those of this rank, of which each has `count(place)`."""
+    if len(axes) != 1:
+        raise NotSupported("positions along several axes")
+    rows = tuple(count({axes[0]: part}) for part in range(ranks().grid.parts[axes[0]]))
+    if sum(rows) != len(values) or min(rows) < 1:
+        raise NotSupported(f"{rows} positions on the ranks are not the {len(values)} of the whole")
+    begin, end = owned(rows)[ranks().part(axes[0])]
+    return striped(values[begin:end], Layout([((axes[0], end - begin),)], {axes[0]: rows}))
+
+
+@rule(torch.arange, makes=True)
+def _arange(function, *args, **kwargs):
+    bounds = [*args, *(kwargs.pop(key) for key in ("start", "end", "step") if key in kwargs)]
+    axes = sorted({axis for bound in bounds if isinstance(bound, Own) for axis in bound.axes})
+    return _own_part(function(*whole_of(bounds), **kwargs), axes,
+                     lambda place: len(function(*(at(bound, place) for bound in bounds), device="meta")))
+
+
+@rule(torch.linspace, makes=True)
+def _linspace(function, start, end, steps, **kwargs):
+    values = function(*whole_of([start, end, steps]), **kwargs)
+    if not isinstance(steps, Own):
+        return whole(values)
+    return _own_part(values, steps.axes, lambda place: at(steps, place))
+
+
+@rule(torch.tensor, torch.as_tensor)
+def _numbers(function, data, **kwargs):
+    return whole(function(whole_of(data), **kwargs))
+
+
+@rule(torch.rand, torch.randn, torch.randint, torch.randperm, torch.eye)
+def _refused(function, *args, **kwargs):
+    raise NotSupported("a tensor of this rank's own rows, which the whole would not have")
+
+
+@rule(torch.meshgrid)
+def _meshgrid(function, *tensors, indexing="ij"):
+    tensors = list(tensors[0]) if isinstance(tensors[0], (list, tuple)) else list(tensors)
+    layouts = [x.cut if isinstance(x, Stripe) else Layout([()], {}) for x in tensors]
+    order = list(range(len(tensors)))
+    if indexing == "xy" and len(order) > 1:
+        order[:2] = 1, 0
+    extents = {axis: rows for layout in layouts for axis, rows in layout.extents.items()}
+    if sum(layout.is_cut for layout in layouts) != len(extents):
+        raise NotSupported("two dimensions of the same rows")
+    layout = Layout([layouts[at].dims[0] for at in order], extents)
+    return tuple(striped(x, layout) for x in function(tensors, indexing=indexing))
