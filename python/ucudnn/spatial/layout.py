@@ -123,6 +123,17 @@ class Layout:
                 raise NotSupported(f"a reshape of {tuple(old)} to {tuple(new)} is another where a part has {other} of the rows")
         return Layout(dims, extents, {axis: pad for axis, pad in self.pads.items() if extents[axis] is self.extents[axis]})
 
+    def whole_reshaped(self, old, new, rows):
+        """As reshaped, of the whole's shapes: there no extent is 1 because a part has one row."""
+        own = {axis: size for atoms in self.dims for axis, size in atoms if axis is not None}
+        whole = Layout(_resized(self.dims, own, {axis: sum(self.extents[axis]) for axis in own}), self.extents)
+        dims = whole._reshaped(old, new, rows)
+        extents = {axis: whole._regrouped_rows(axis, dims) for axis in self.extents}
+        found = {axis: size for atoms in dims for axis, size in atoms if axis is not None}
+        parts = {axis: own[axis] * found[axis] // sum(self.extents[axis]) for axis in own}
+        return Layout(_resized(dims, found, parts), extents,
+                      {axis: pad for axis, pad in self.pads.items() if extents[axis] is self.extents[axis]})
+
     def _regrouped_rows(self, axis, dims):
         """The extents of an axis of which these dimensions have larger or smaller atoms."""
         before, after = (next(size for atoms in each for a, size in atoms if a == axis) for each in (self.dims, dims))

@@ -1,4 +1,6 @@
 """Functions that move elements without computing."""
+import math
+
 import torch
 
 from .errors import NotSupported
@@ -6,7 +8,7 @@ from .grid import owned
 from .layout import Layout
 from .cells import ranks
 from .pointwise import broadcast, completed
-from .sizes import Own, plain, rows_of, whole_extent, whole_of
+from .sizes import Own, plain, rows_of, sizes_of, whole_extent, whole_of
 from .stripe import layout_of, name_of, named, rule, striped, whole
 
 
@@ -25,15 +27,17 @@ def _reshape(function, x, *shape, **kwargs):
 def _in_sizes(result, x, sizes):
     """x in another shape, of which a program gave these numbers: the stripe's rows are those that come of them."""
     rows = [dim for dim, size in enumerate(sizes) if isinstance(size, Own) or size == -1]
-    layout = x.cut.reshaped(x.shape, result.shape, rows)
+    old = [whole_extent(x.cut, dim, extent) for dim, extent in enumerate(x.shape)]
+    new = whole_of(sizes)
+    if -1 in new:
+        new[new.index(-1)] = math.prod(old) // max(1, math.prod(size for size in new if size != -1))
+    if math.prod(new) != math.prod(old):
+        raise NotSupported(f"the whole of shape {tuple(old)} as {tuple(new)}")
+    layout = x.cut.whole_reshaped(old, new, rows)
     for dim, size in enumerate(sizes):
-        if not isinstance(size, Own):
-            continue
-        if layout.is_plain(dim) and any(size.by_place.values()):
-            raise NotSupported(f"{size} comes of a stripe's rows, where dimension {dim} of the result has none")
-        if whole_extent(layout, dim, result.shape[dim]) != size.whole:
-            raise NotSupported(f"dimension {dim} would have {whole_extent(layout, dim, result.shape[dim])} rows on all ranks, and "
-                               f"{size.whole} in the whole")
+        if not layout.is_plain(dim) and dim not in rows:
+            raise NotSupported(f"{size} as the size of rows does not say whether it is this rank's or the whole's: compute it from "
+                               "x.shape")
     return striped(result, layout)
 
 
@@ -41,7 +45,8 @@ def _in_sizes(result, x, sizes):
 def _unflatten(function, x, dim, sizes):
     dim %= x.ndim
     result = function(x, dim, plain(sizes))
-    return _in_sizes(result, x, [*x.shape[:dim], *sizes, *x.shape[dim + 1:]])
+    others = sizes_of(x.shape, x.cut)
+    return _in_sizes(result, x, [*others[:dim], *sizes, *others[dim + 1:]])
 
 
 @rule(*named("flatten", "view_as", "reshape_as"))
