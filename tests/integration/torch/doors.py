@@ -1,0 +1,150 @@
+"""Ways into torch past __torch_function__, on this rank of UCUDNN_SPATIAL; run by doors_test.py."""
+import copy
+import ctypes
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import gloo
+from comparison import check_close, striped_like_whole
+from layer_cases import Call, picture
+from ucudnn import spatial
+from ucudnn.spatial import stripe
+
+
+def refused(name, call, *kinds):
+    try:
+        found = call()
+    except (spatial.NotSupported, *kinds):
+        return
+    raise AssertionError(f"{name} gave {type(found).__name__}")
+
+
+@torch.jit.script
+def scripted(x: torch.Tensor):
+    return x * torch.sigmoid(x)
+
+
+def nothing_runs_past_the_rules():
+    x = spatial.shard(picture())
+    for name, call in {
+            "a script": lambda: scripted(x), "vmap": lambda: torch.vmap(lambda v: v * 2)(x),
+            "grad": lambda: torch.func.grad(lambda v: (v ** 2).mean())(x),
+            "jvp": lambda: torch.func.jvp(torch.sin, (x,), (x,)),
+            "a script's trace": lambda: torch.jit.trace(lambda v: v.mean() * 2, x),
+            "tensor": lambda: torch.tensor(x), "as_tensor": lambda: torch.as_tensor(x, dtype=torch.float32),
+            "a constructor": lambda: torch.DoubleTensor(x), "as_subclass": lambda: x.as_subclass(torch.Tensor),
+            "dlpack": lambda: torch.from_dlpack(x), "set_": lambda: x.set_(picture()), "numpy": lambda: x.numpy(),
+            "a list": lambda: x.tolist(), "an operator": lambda: torch.ops.aten.relu(x),
+            "data": lambda: setattr(x, "data", picture()), "where": lambda: torch.where(x > 0),
+            "script module": lambda: torch.jit.script(nn.ReLU())(x)}.items():
+        refused(name, call, *([RuntimeError] if "script" in name else []))
+    check_close("its type", spatial.gather(x.type(torch.float32)).double(), spatial.gather(x), 1e-6)
+
+
+def no_rule_leaves_a_plain_tensor():
+    @stripe.rule(ctypes.sizeof)
+    def plain(function, x):
+        return spatial.to_local(x)
+    x = spatial.shard(picture())
+    refused("a rule", lambda: stripe._answer(ctypes.sizeof, (x,), {}))
+    del stripe.RULES[ctypes.sizeof]
+
+
+def no_rule_writes_elsewhere():
+    """Whatever a rule does with `out`, it is refused before."""
+    x, tried = spatial.shard(picture()), 0
+    for function in list(stripe.RULES):
+        with stripe.plainly():
+            refused(stripe.name_of(function), lambda: stripe._answer(function, (x,), {"out": torch.empty(0)}))
+        tried += 1
+    assert tried > 500, tried
+
+
+class Scaled(torch.autograd.Function):
+    """Of a program: it keeps its result, and sums over positions."""
+
+    @staticmethod
+    def forward(ctx, x, weight):
+        y = torch.exp(x * weight)
+        ctx.save_for_backward(x, weight, y)
+        ctx.shift = 1.0
+        return y, y.mean((2, 3), keepdim=True)
+
+    @staticmethod
+    def backward(ctx, gradient, of_mean):
+        x, weight, y = ctx.saved_tensors
+        inner = (gradient + of_mean / (x.shape[2] * x.shape[3])) * y * ctx.shift
+        return inner * weight, (inner * x).sum((0, 2, 3), keepdim=True)
+
+
+class SetUp(torch.autograd.Function):
+    """One with setup_context, which looks beyond one position, and gives its input, too."""
+
+    @staticmethod
+    def forward(x):
+        return x, F.avg_pool2d(x, 3, 1, 1)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.rows = inputs[0].shape[2]
+
+    @staticmethod
+    def backward(ctx, gradient, of_pooled):
+        assert ctx.rows == 16, ctx.rows
+        return gradient + F.avg_pool2d(of_pooled, 3, 1, 1)
+
+
+class Unsummed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        return x * weight
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient, gradient
+
+
+def functions_of_a_program():
+    for call in (lambda x, w: sum(Scaled.apply(x, w)), lambda x, w: sum(SetUp.apply(x * w)) * 2):
+        striped_like_whole(Call(call, w=picture(1, 4, 1, 1)), picture(), trust=["Call"])
+    model = spatial.convert(Call(lambda x, w: Unsummed.apply(x, w), w=picture(1, 4, 1, 1)), trust=["Call"])
+    refused("a gradient that nobody summed", lambda: model(spatial.shard(picture())).sum().backward())
+
+
+def hooks():
+    """Grad-CAM, clipped gradients and a hook that changes them, of modules and tensors."""
+    def cam(model, x, found):
+        model[2].register_full_backward_hook(lambda module, given, made: found.append((made[0] / made[0].square().mean()).mean((2, 3))))
+        model[1].register_full_backward_pre_hook(lambda module, made: (made[0] * 2 / made[0].abs().amax(),))
+        inner = []
+        model[0].register_forward_hook(lambda module, given, made: inner.append(made))
+        y = model(x)
+        inner[0].register_hook(lambda gradient: gradient / gradient.square().sum().sqrt())
+        y.square().mean().backward()
+        return [found[0], *(parameter.grad for parameter in model.parameters())]
+    torch.manual_seed(2)
+    model = nn.Sequential(nn.Conv2d(4, 4, 3, 1, 1), nn.Tanh(), nn.Conv2d(4, 4, 3, 1, 1), nn.ReLU())
+    expected = cam(copy.deepcopy(model), picture(), [])
+    for name, (found, right) in enumerate(zip(cam(spatial.convert(model), spatial.shard(picture()), []), expected)):
+        check_close(f"hook {name}", found, right)
+
+
+def added_later():
+    model = spatial.convert(nn.Sequential(nn.Conv2d(4, 4, 1)))
+    model.add_module("later", nn.ReLU())
+    refused("a module that was added", lambda: model(spatial.shard(picture())))
+    old = spatial.convert(nn.Sequential(nn.Conv2d(4, 4, 1)))
+    old[0].register_backward_hook(lambda *_: None)
+    refused("a hook of long ago", lambda: old(spatial.shard(picture())))
+
+
+if __name__ == "__main__":
+    gloo.join()
+    nothing_runs_past_the_rules()
+    no_rule_leaves_a_plain_tensor()
+    no_rule_writes_elsewhere()
+    functions_of_a_program()
+    hooks()
+    added_later()

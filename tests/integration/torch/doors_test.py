@@ -1,0 +1,23 @@
+"""What reaches torch past __torch_function__ is refused, or sees stripes: scripts, transformations, constructors, a program's
+autograd functions, hooks."""
+import pathlib
+import unittest
+
+import gloo
+
+DOORS = pathlib.Path(__file__).resolve().parent / "doors.py"
+
+
+def setUpModule():
+    gloo.need("torch")
+
+
+class Doors(unittest.TestCase):
+    def test_on_two_and_four_ranks(self):
+        for count, grid in ((2, "h2"), (4, "h2w2")):
+            for rank, (code, output) in enumerate(gloo.start(DOORS, count, grid)):
+                self.assertEqual(0, code, f"rank {rank} of {grid}:\n{output}")
+
+
+if __name__ == "__main__":
+    unittest.main()
