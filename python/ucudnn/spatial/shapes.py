@@ -21,11 +21,20 @@ def _reshape(function, x, *shape, **kwargs):
     sizes = _list(shape) or list(kwargs.pop("shape", kwargs.pop("size", ())))
     if kwargs or len(sizes) == 1 and isinstance(sizes[0], torch.dtype):
         raise NotSupported("a view as another type")
-    return _in_sizes(function(x, plain(sizes)), x, sizes)
+    layout, own = _in_sizes(x, sizes)
+    return striped(function(x, own), layout)
 
 
-def _in_sizes(result, x, sizes):
-    """x in another shape, of which a program gave these numbers: the stripe's rows are those that come of them."""
+@rule(*named("unflatten"), takes_sizes=True)
+def _unflatten(function, x, dim, sizes):
+    dim, others = dim % x.ndim, sizes_of(x.shape, x.cut)
+    layout, own = _in_sizes(x, [*others[:dim], *sizes, *others[dim + 1:]])
+    return striped(function(x, dim, own[dim:dim + len(sizes)]), layout)
+
+
+def _in_sizes(x, sizes):
+    """(layout, shape on this rank) of x in another shape, of which a program gave these numbers: the stripe's rows are those
+    that come of x.shape. All ranks decide by the whole's shapes."""
     rows = [dim for dim, size in enumerate(sizes) if isinstance(size, Own) or size == -1]
     old = [whole_extent(x.cut, dim, extent) for dim, extent in enumerate(x.shape)]
     new = whole_of(sizes)
@@ -38,15 +47,7 @@ def _in_sizes(result, x, sizes):
         if not layout.is_plain(dim) and dim not in rows:
             raise NotSupported(f"{size} as the size of rows does not say whether it is this rank's or the whole's: compute it from "
                                "x.shape")
-    return striped(result, layout)
-
-
-@rule(*named("unflatten"), takes_sizes=True)
-def _unflatten(function, x, dim, sizes):
-    dim %= x.ndim
-    result = function(x, dim, plain(sizes))
-    others = sizes_of(x.shape, x.cut)
-    return _in_sizes(result, x, [*others[:dim], *sizes, *others[dim + 1:]])
+    return layout, [math.prod(size for _, size in atoms) if atoms else extent for atoms, extent in zip(layout.dims, new)]
 
 
 @rule(*named("flatten", "view_as", "reshape_as"))
