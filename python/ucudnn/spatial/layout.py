@@ -56,7 +56,11 @@ class Layout:
 
     def __init__(self, dims, extents, pads=None):
         self.dims = tuple(dims)
-        cut = {axis for dim in self.dims for axis, _ in dim if axis is not None}
+        found = [axis for dim in self.dims for axis, _ in dim if axis is not None]
+        cut = set(found)
+        if len(found) > len(cut):  # each rank would have its own positions beside its own alone
+            raise NotSupported("the positions along an axis are in two places of one tensor, as where each meets each: by a "
+                               "matrix product, each rank's meet all")
         self.extents = {axis: rows if isinstance(rows, Extents) else Extents(rows)
                         for axis, rows in extents.items() if axis in cut}
         # Where padding stands in the first and the last part of an axis: {axis: (rows, rows)}.

@@ -5,6 +5,7 @@ from .errors import NotSupported
 from .grid import owned, stripes
 from .halo import fetch
 from .layout import Extents, Layout
+from .positions import all_of
 from .cells import ranks
 from .sizes import plain, whole_extent
 from .stripe import Stripe, count_of, greatest, layout_of, named, plainly, rule, striped, total
@@ -24,21 +25,6 @@ class _Cut(torch.autograd.Function):
         dim, axis, extents = ctx.arguments
         with torch.no_grad():
             return fetch(gradient, dim, axis, extents, [(0, sum(extents))] * len(extents)), None, None, None
-
-
-class _Gather(torch.autograd.Function):
-    """The whole on every rank. Its gradient is the same on every rank, which keeps its own rows of it."""
-
-    @staticmethod
-    def forward(ctx, x, dim, axis, extents):
-        ctx.arguments = dim, axis, extents
-        return fetch(x, dim, axis, extents, [(0, sum(extents))] * len(extents))
-
-    @staticmethod
-    def backward(ctx, gradient):
-        dim, axis, extents = ctx.arguments
-        begin, end = owned(extents)[ranks().part(axis)]
-        return gradient.narrow(dim, begin, end - begin), None, None, None
 
 
 def shard(x, dim=None, multiple=1):
@@ -67,13 +53,12 @@ def shard(x, dim=None, multiple=1):
 
 
 def gather(x):
-    """The whole x on every rank, as a plain tensor: replicated. Flattened positions are not put in order."""
+    """The whole x on every rank, as a plain tensor: replicated."""
     if not isinstance(x, Stripe):
         return x
     with plainly():
-        layout = x.cut
-        for axis in layout.axes:
-            x = _Gather.apply(x, layout.dim_of(axis), axis, layout.extents[axis])
+        for dim in range(x.ndim):
+            x = all_of(x, dim)
         return x.as_subclass(torch.Tensor)
 
 

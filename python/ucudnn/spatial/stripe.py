@@ -26,7 +26,7 @@ RULES = {}
 _SIZED = set()  # the rules that take sizes of stripes
 _COUNTING = set()  # those for which numbers that come of sizes are operands: the whole's
 _HOMES = ("access", "pointwise", "drawing", "shapes", "reduce", "convolution", "pooling", "norm", "padding", "resize",
-          "attention", "losses")
+          "products", "attention", "losses")
 _where = []  # the modules that run, outermost first: (the name for messages, the classes its model trusts, the module)
 _trusted = set()  # the classes that any converted model trusts
 

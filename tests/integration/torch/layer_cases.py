@@ -91,6 +91,7 @@ def cases():
     yield from pointwise()
     yield from losses(4, 16, 16)
     yield from _sizes()
+    yield from _products()
 
 
 def windows():
@@ -324,6 +325,56 @@ def _sizes():
     yield "enlarged to a size", lambda: nn.Upsample(size=(24, 40), mode="bilinear")
 
 
+def _rows(x, count):
+    """x as (images, positions, channels), `count` of these."""
+    return x[:, :count].flatten(2).transpose(1, 2)
+
+
+def _attended(x, w, q, k, v):
+    """Attention by hand, with a bias of every key, of which all ranks have alike as many as the whole has positions."""
+    q, k, v = (F.linear(_rows(x, 4), each) for each in (q, k, v))
+    scores = q @ k.transpose(-2, -1) * 0.3
+    return (torch.softmax(scores + w.flatten(2), -1) @ v).transpose(1, 2).reshape(x.shape)
+
+
+def _products():
+    weights = {name: picture(4, 4).roll(i) for i, name in enumerate("qkv")}
+    yield "a type as another's", lambda: Call(lambda x: F.max_pool2d(x, 2).type_as(x) + F.avg_pool2d(x.float().to(x), 2))
+    yield "matmul", lambda: Call(lambda x: x @ x.transpose(-1, -2))
+    yield "matmul over channels", lambda: Call(lambda x, q: (x.permute(0, 2, 3, 1) @ q).permute(0, 3, 1, 2), **_of("q", weights))
+    yield "a matrix times channels", lambda: Call(lambda x, q: torch.matmul(q, x.flatten(2)).view(x.shape), **_of("q", weights))
+    yield "channels by channels", lambda: Call(lambda x: torch.bmm(x.flatten(2), x.flatten(2).mT) / (x.shape[2] * x.shape[3]))
+    yield "channels of two pictures", lambda: Call(lambda x: torch.einsum("nchw,nchw->nhw", x, torch.tanh(x)))
+    yield "einsum over channels", lambda: Call(lambda x, q: torch.einsum("n...hw,d...->ndhw", x, q[:, 0]).sum(1)
+                                               + torch.einsum("dc, nc... -> n...d", q, x)[..., 1], **_of("q", weights))
+    yield "einsum without its result", lambda: Call(lambda x, q: torch.einsum("nchw,cd", x, q), **_of("q", weights))
+    yield "tensordot", lambda: Call(lambda x, q: torch.tensordot(q, x, dims=([1], [1])), **_of("q", weights))
+    yield "linear attention", lambda: Call(lambda x, q, k, v: F.relu(_rows(x, 4) @ q) @ (
+        F.relu(_rows(x, 4) @ k).transpose(1, 2) @ (_rows(x, 4) @ v)), **weights)
+    yield "attention by hand", lambda: Call(_attended, w=picture(1, 1, 16, 16), **weights)
+    yield "attention by bmm", lambda: Call(lambda x: torch.bmm(x.flatten(2), torch.softmax(torch.baddbmm(torch.empty(
+        2, 1, 1), _rows(x, 4), x.flatten(2), beta=0, alpha=0.2), 2).permute(0, 2, 1)).reshape(x.shape))
+    yield "attention along an axis", lambda: Call(lambda x: _along(x.permute(0, 3, 2, 1)).permute(0, 3, 2, 1) + _along(
+        x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2))
+    yield "attention with a mask of keys", lambda: Call(lambda x, w: F.scaled_dot_product_attention(
+        *[_rows(x, 4)] * 3, attn_mask=w), w=picture(1, 256))
+    yield "causal attention", lambda: Call(lambda x: F.scaled_dot_product_attention(*[_rows(x, 4)] * 3, is_causal=True))
+    yield "attention of what all ranks have", lambda: Call(lambda x, w: F.scaled_dot_product_attention(
+        w.expand(2, 3, 4), _rows(x, 4), _rows(x, 4)), w=picture(3, 4))
+    yield "addmm", lambda: Call(lambda x, q: torch.addmm(q[0], _rows(x, 4)[0], q, beta=0.5, alpha=2), **_of("q", weights))
+    yield "cdist", lambda: Call(lambda x, q: torch.cdist(_rows(x, 4), q).mT, **_of("q", weights))
+    yield "cdist of positions", lambda: Call(lambda x: torch.cdist(_rows(x, 4)[:1], _rows(x, 4)[1:]).square())
+
+
+def _of(names, values):
+    return {name: values[name] for name in names}
+
+
+def _along(x):
+    n, rows, columns, c = x.shape
+    return F.scaled_dot_product_attention(*[x.reshape(n * rows, columns, c)] * 3).reshape(x.shape)
+
+
 def _in_patches(x, size):
     """x, through a view of patches."""
     n, c, h, w = x.shape
@@ -353,6 +404,8 @@ REFUSED = {
     "size_average": lambda: Call(lambda x: F.mse_loss(x, x, size_average=False)),
     "reduce": lambda: Call(lambda x: F.cross_entropy(x, spatial.shard(torch.zeros(2, 16, 16).long()), reduce=False)),
     "a whole target": lambda: Call(lambda x: F.mse_loss(x, torch.zeros(2, 4, 16, 16))),
-    "matmul": lambda: Call(lambda x: x @ x.transpose(-1, -2)),
-    "attention with a mask": lambda: Call(lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True)),
+    "a plain matrix over positions": lambda: Call(lambda x: torch.ones(256, 256) @ x.flatten(2).mT),
+    "a mask of the whole's queries": lambda: Call(lambda x: F.scaled_dot_product_attention(
+        *[x.flatten(2).mT] * 3, attn_mask=torch.ones(256, 256).bool())),
+    "a matrix of positions by positions": lambda: Call(lambda x: _rows(x, 4).unsqueeze(2) - _rows(x, 4).unsqueeze(1)),
 }
