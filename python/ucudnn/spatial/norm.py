@@ -142,13 +142,13 @@ def _layer_norm(function, x, normalized_shape, weight=None, bias=None, eps=1e-5,
             raise NotSupported(f"over {extent} positions of dimension {dim}, which has {count_of(x, [dim])}")
     result, _, _, _ = normalised(x, dims, eps)
     if weight is not None:
-        result = result * _own_rows(weight, x, dims)
+        result = result * own_rows(weight, x, dims)
     if bias is not None:
-        result = result + _own_rows(bias, x, dims)
+        result = result + own_rows(bias, x, dims)
     return striped(result.to(x.dtype), layout)
 
 
-def _own_rows(weight, x, dims):
+def own_rows(weight, x, dims):
     """Of a parameter with a value for every position, those of the own ones; of its gradient each rank has a part."""
     weight = completed(weight, x.cut)
     for i, dim in enumerate(dims):

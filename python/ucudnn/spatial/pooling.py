@@ -8,8 +8,9 @@ from .geometry import Window
 from .grid import AXES, owned
 from .layout import Layout
 from .cells import ranks
-from .reduce import amax, axes_in, mean
-from .stripe import count_of, greatest, least, name_of, rule, striped, total
+from .extremes import amax, first_largest
+from .reduce import axes_in, mean
+from .stripe import count_of, name_of, rule, striped, total
 from .windows import check, extend, output_layout, read, spatial_dims, tuple_of
 
 
@@ -136,24 +137,6 @@ def _adaptive_avg(function, x, output_size):
     return _without(x, pooled, total(result, tuple(sorted(pooled))))
 
 
-class _FirstLargest(torch.autograd.Function):
-    """From each rank's largest of a window and where in the whole it stands, the largest, whose gradient goes to the first
-    of equal ones, as on one rank."""
-
-    @staticmethod
-    def forward(ctx, values, places, axes):
-        result = greatest(values, axes)
-        far = torch.iinfo(torch.int64).max
-        first = least(torch.where(values == result, places, torch.full_like(places, far)), axes)
-        ctx.save_for_backward((values == result) & (places == first))
-        return result
-
-    @staticmethod
-    def backward(ctx, gradient):
-        is_it, = ctx.saved_tensors
-        return gradient * is_it, None, None
-
-
 @rule(torch.adaptive_max_pool1d, functional.adaptive_max_pool2d, functional.adaptive_max_pool3d,
       functional.adaptive_max_pool1d, *(getattr(torch._C._nn, f"adaptive_max_pool{n}d") for n in (2, 3)))
 def _adaptive_max(function, x, output_size, return_indices=False):
@@ -175,7 +158,7 @@ def _adaptive_max(function, x, output_size, return_indices=False):
         place = place * extent + along.view([-1] + [1] * (count - 1 - i))
         spans.append((begin, begin + x.shape[2 + i], _adaptive_windows(extent, sizes[i] or extent)))
     values, places = _window_maxima(x, place, spans)
-    return _without(x, pooled, _FirstLargest.apply(values, places, tuple(sorted(pooled))))
+    return _without(x, pooled, first_largest(values, places, tuple(sorted(pooled)))[0])
 
 
 def _window_maxima(x, place, spans):

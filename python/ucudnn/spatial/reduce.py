@@ -8,7 +8,7 @@ from .layout import Extents, Layout
 from .positions import all_of
 from .cells import ranks
 from .sizes import plain, whole_extent
-from .stripe import Stripe, count_of, greatest, layout_of, named, plainly, rule, striped, total
+from .stripe import Stripe, count_of, layout_of, named, plainly, rule, striped, total
 
 
 class _Cut(torch.autograd.Function):
@@ -107,31 +107,8 @@ def mean(function, x, dim=None, keepdim=False, *, dtype=None, axis=None):
     return striped(result / count_of(x, dims), result.cut)
 
 
-class _Extreme(torch.autograd.Function):
-    """The largest over dimensions, from each rank's largest; equal ones share the gradient, as torch.amax has it."""
-
-    @staticmethod
-    def forward(ctx, x, dims, axes):
-        result = greatest(torch.amax(x, dims, keepdim=True), axes)
-        is_it = x == result
-        ctx.save_for_backward(is_it, total(is_it.sum(dims, keepdim=True).to(x.dtype), axes))
-        return result
-
-    @staticmethod
-    def backward(ctx, gradient):
-        is_it, count = ctx.saved_tensors
-        return is_it * (gradient / count), None, None
-
-
-@rule(*named("amax"))
-def amax(function, x, dim=(), keepdim=False):
-    dims = dims_of(x, dim)
-    result = _Extreme.apply(x, dims, axes_in(x, dims))
-    return striped(result if keepdim else result.squeeze(dims), remaining(x, dims, keepdim))
-
-
-@rule(*named("amin"))
-def _amin(function, x, dim=(), keepdim=False):
-    dims = dims_of(x, dim)
-    result = -_Extreme.apply(-x, dims, axes_in(x, dims))
-    return striped(result if keepdim else result.squeeze(dims), remaining(x, dims, keepdim))
+def all_striped(result, layout):
+    """One tensor or several, also named ones, of one layout."""
+    if isinstance(result, torch.Tensor):
+        return striped(result, layout)
+    return type(result)([striped(each, layout) for each in result])

@@ -224,23 +224,6 @@ def _number(value):
     return value
 
 
-@rule(*named("softmax", "log_softmax", "softmin", "normalize", "cumsum", "argmax", "glu"))
-def _over_one_dimension(function, x, *args, **kwargs):
-    """Functions over the dimension `dim` alone."""
-    dim = kwargs.get("dim", args[0] if args else None)
-    if name_of(function) == "normalize":
-        dim = kwargs.get("dim", args[1] if len(args) > 1 else 1)
-    if name_of(function) == "glu" and dim is None:
-        dim = -1
-    if not isinstance(dim, int) or not x.cut.is_plain(dim):
-        raise NotSupported(f"over a cut dimension ({dim})")
-    result = function(x, *args, **kwargs)
-    layout = x.cut
-    if result.ndim < x.ndim:
-        layout = layout.removed([dim % x.ndim])
-    return striped(result, layout)
-
-
 @rule(*named("pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "native_channel_shuffle"))
 def _shuffle(function, x, factor):
     changed = {}

@@ -92,6 +92,8 @@ def cases():
     yield from losses(4, 16, 16)
     yield from _sizes()
     yield from _products()
+    yield from _extremes()
+    yield from _moments()
 
 
 def windows():
@@ -366,6 +368,65 @@ def _products():
     yield "cdist of positions", lambda: Call(lambda x: torch.cdist(_rows(x, 4)[:1], _rows(x, 4)[1:]).square())
 
 
+def _over(x, function):
+    """Of channels, of rows, of columns, and of all of these, what `function(x, dim)` gives, beside x."""
+    return sum(function(x, dim) * (1 + torch.tanh(x)) for dim in (1, 2, 3, (1, 2, 3), (2,)))
+
+
+def _in_tenths(x):
+    """x in tenths, of which many are equal; the gradient is that of x."""
+    return x + ((x * 5).round() / 5 - x).detach()
+
+
+def _extremes():
+    one = (1, 2, 3)
+    yield "max of a dimension", lambda: Call(lambda x: sum(x.max(d, keepdim=True)[0] * x for d in one))
+    yield "min of a dimension", lambda: Call(lambda x: sum(torch.min(x, d, True).values * x for d in one))
+    yield "max of equal ones", lambda: Call(lambda x: sum(_in_tenths(x).max(d, True)[0] + _in_tenths(x).min(d, True)[0] * x
+                                                          for d in one))
+    yield "max of equal ones in all", lambda: Call(lambda x: _in_tenths(x).max() * 3 + F.relu(x).min() * x)
+    yield "max of two", lambda: Call(lambda x: torch.max(x, x.mean()) + x.min(torch.zeros(1)))
+    yield "max of flattened positions", lambda: Call(lambda x: x.flatten(2).max(2)[0] + x.flatten(2).argmax(2) * 0.01)
+    yield "where the largest stand", lambda: Call(lambda x: sum((x.argmax(d, keepdim=True) - x.max(d, True)[1] * 2 + x.min(
+        d, True)[1]) * x for d in one) * 0.1)
+    yield "where the smallest stand", lambda: Call(lambda x: (x.argmin() + x.argmax(1).argmin(2)) * x.mean() * 0.1)
+    yield "aminmax", lambda: Call(lambda x: x * sum(
+        x.detach().aminmax().max * y.min + y.max for y in [x.detach().aminmax(dim=2, keepdim=True)]))
+    yield "any, all and how many", lambda: Call(lambda x: x * ((x > 1).any(2, True) | (x > -1).all(1, True)) + (
+        x > 0).any() * x.count_nonzero() + torch.count_nonzero(x.relu(), (1, 3)).sum() + (x < 9).all())
+    yield "ranked channels", lambda: Call(lambda x: x.topk(2, 1)[0] + x.sort(1)[0][:, 1:3] + x.sort(
+        1, descending=True)[1][:, 1:3] + x.median(1, True)[0] + x.kthvalue(2, 1)[0].unsqueeze(1) + x.argsort(1)[:, :2])
+    yield "running sums of channels", lambda: Call(lambda x: x.cumsum(1) + x.cumprod(1) + x.cummax(1)[0] + torch.prod(
+        x, 1, keepdim=True) + x.diff(dim=1).sum(1, True))
+
+
+def _moments():
+    norms = (2, 1, 3, float("inf"))
+    yield "variances", lambda: Call(lambda x: _over(x, lambda x, d: x.var(d, keepdim=True) + x.std(d, keepdim=True)))
+    yield "variances as they are counted", lambda: Call(lambda x: _over(x, lambda x, d: x.var(d, False, True) + torch.std(
+        x, d, correction=0, keepdim=True)) + x.var() + x.std(False) + torch.std_mean(x)[0])
+    yield "variances with their means", lambda: Call(lambda x: _over(x, lambda x, d: torch.var_mean(
+        x, d, keepdim=True)[0] + torch.std_mean(x, d, keepdim=True)[1]) + sum(torch.var_mean(x, (2, 3)))[..., None, None])
+    yield "a deviation of zeros", lambda: Call(lambda x: x + (x * 0).std((2, 3), keepdim=True) + (x * 0).norm())
+    yield "norms", lambda: Call(lambda x: x.norm(dim=1, keepdim=True) + x.norm(dim=(2, 3), keepdim=True) + sum(
+        x.norm(p) + torch.norm(x, p, 2, True) for p in norms))
+    yield "norms of vectors", lambda: Call(lambda x: sum(torch.linalg.vector_norm(x, p, d, True) for p in norms for d in (
+        1, 2, (2, 3))) + torch.linalg.norm(x, dim=1, keepdim=True) * torch.linalg.norm(x) + torch.linalg.vector_norm(x, 0))
+    yield "logsumexp", lambda: Call(lambda x: _over(x, lambda x, d: x.logsumexp(d, keepdim=True)))
+    yield "softmax over positions", lambda: Call(lambda x: sum(
+        torch.softmax(x, d) + x.log_softmax(d) + F.softmin(x, d) for d in (1, 2, 3)))
+    yield "softmax over flattened positions", lambda: Call(lambda x: (F.softmax(x.flatten(2), -1) * x.flatten(2)).sum(-1))
+    yield "normalize", lambda: Call(lambda x: sum(F.normalize(x, dim=d) + F.normalize(x, 1, d) for d in (1, 2, 3)))
+    yield "cosine similarity", lambda: Call(lambda x, w: F.cosine_similarity(x, x.sin()) + F.cosine_similarity(
+        x, w, 1) + F.cosine_similarity(x, x.tanh(), 2).unsqueeze(2).sum(1), w=picture(1, 4, 1, 1))
+    yield "CosineSimilarity", lambda: Call(lambda x: nn.CosineSimilarity()(x, x.sin()))
+    yield "PairwiseDistance", lambda: Call(lambda x: nn.PairwiseDistance()(x, x.sin()) + nn.PairwiseDistance(1, keepdim=True)(
+        x.permute(0, 2, 3, 1), x.sin().permute(0, 2, 3, 1)).mean())
+    yield "RMSNorm", lambda: nn.Sequential(Call(lambda x: x.movedim(1, -1)), nn.RMSNorm(4))
+    yield "RMSNorm over positions", lambda: nn.RMSNorm((16, 16))
+    yield "LocalResponseNorm", lambda: nn.LocalResponseNorm(3, 0.1)
+
+
 def _of(names, values):
     return {name: values[name] for name in names}
 
@@ -384,7 +445,8 @@ def _in_patches(x, size):
 REFUSED = {
     **{name: lambda function=function: Call(function) for name, (_, function) in DRAWN.items()},
     "too much padding": lambda: nn.Conv2d(4, 4, 3, 1, 2),
-    "softmax over rows": lambda: nn.Sequential(nn.Softmax(2), nn.Softmax(3)),
+    "running sums of rows": lambda: Call(lambda x: x.cumsum(2).cumsum(3)),
+    "the largest three of all positions": lambda: Call(lambda x: x.flatten(2).topk(3)),
     "around twice": lambda: nn.CircularPad2d(20),
     "flip": lambda: Call(lambda x: x.flip(2).flip(3)),
     "the first rows, by a bare number": lambda: Call(lambda x: x[:, :, :3, :3]),
