@@ -10,7 +10,10 @@ Softshrink Softsign LogSigmoid Tanhshrink Threshold PReLU GLU Softmax LogSoftmax
 LayerNorm RMSNorm LocalResponseNorm ChannelShuffle CosineSimilarity PairwiseDistance
 """.split()
 _CONTAINERS = "Sequential ModuleList ModuleDict ParameterList ParameterDict".split()
-_LOSSES = "MSELoss L1Loss SmoothL1Loss HuberLoss BCELoss BCEWithLogitsLoss CrossEntropyLoss NLLLoss".split()
+_LOSSES = """
+MSELoss L1Loss SmoothL1Loss HuberLoss BCELoss BCEWithLogitsLoss CrossEntropyLoss NLLLoss KLDivLoss GaussianNLLLoss
+PoissonNLLLoss
+""".split()
 # Those that look beyond one position: they must meet a stripe, or what was one.
 _POSITIONS = """
 Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d MaxPool1d MaxPool2d MaxPool3d AvgPool1d AvgPool2d

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from ucudnn import spatial
 
-TRUST = ["Call", "Attention", "Excitation", "Tied", "Loss"]
+TRUST = ["Call", "Attention", "Excitation", "Tied", "Loss", "WithVariances"]
 
 
 class Call(nn.Module):
@@ -232,10 +232,48 @@ def losses(*shape):
                 nn.CrossEntropyLoss(ignore_index=ignored, reduction=reduction), classes)
             yield f"NLLLoss {reduction} {ignored}", lambda reduction=reduction, ignored=ignored: nn.Sequential(
                 nn.LogSoftmax(1), Loss(nn.NLLLoss(ignore_index=ignored, reduction=reduction), classes))
+        yield from _weighted_losses(reduction, target, classes, shape)
+    for name in ("sum", "mean", "batchmean"):
+        yield f"KLDivLoss {name}", lambda name=name: nn.Sequential(nn.LogSoftmax(1), Loss(nn.KLDivLoss(
+            reduction=name), target.softmax(1)))
     yield "loss of what is the same on all ranks", lambda: Call(lambda x, w: F.mse_loss(w, x), w=picture(1, shape[0], *[1] * (
         len(shape) - 1)))
     yield "loss by a parameter", lambda: Call(lambda x, w: F.l1_loss(x, w), w=picture(1))
     yield "several losses", lambda: Call(lambda x: F.mse_loss(x, torch.zeros_like(x)) + x.sigmoid().sum())
+
+
+class WithVariances(nn.Module):
+    """A loss that takes variances, of every position and class or of every class."""
+
+    def __init__(self, loss, target, variances):
+        super().__init__()
+        self.loss, self.target, self.variances = loss, target, nn.Parameter(variances)
+
+    def forward(self, x):
+        target = spatial.shard(self.target) if isinstance(x, spatial.Stripe) else self.target
+        return self.loss(x, target, x.square() + 0.2) + self.loss(x, target, self.variances.expand_as(x))
+
+
+def _weighted_losses(reduction, target, classes, shape):
+    """Losses with weights of classes and positions, smoothed and soft targets."""
+    weight, ones = picture(shape[0]).sigmoid(), [1] * (len(shape) - 1)
+    for name, options in (("weights", {"weight": weight}), ("smoothed", {"label_smoothing": 0.1}),
+                          ("both", {"weight": weight, "label_smoothing": 0.2, "ignore_index": 1})):
+        loss = nn.CrossEntropyLoss(reduction=reduction, **options)
+        yield f"CrossEntropyLoss, {name}, {reduction}", lambda loss=loss: Loss(loss, classes)
+        yield f"CrossEntropyLoss of probabilities, {name}, {reduction}", lambda options=options: Loss(nn.CrossEntropyLoss(
+            reduction=reduction, **{key: value for key, value in options.items() if key != "ignore_index"}), target.softmax(1))
+    yield f"NLLLoss, weights, {reduction}", lambda: nn.Sequential(nn.LogSoftmax(1), Loss(nn.NLLLoss(
+        weight, reduction=reduction), classes))
+    yield f"BCELoss, weights, {reduction}", lambda: nn.Sequential(nn.Sigmoid(), Loss(nn.BCELoss(
+        weight.view(-1, *ones), reduction=reduction), target.sigmoid()))
+    yield f"BCEWithLogitsLoss, weights, {reduction}", lambda: Loss(nn.BCEWithLogitsLoss(
+        weight.view(-1, *ones), reduction=reduction, pos_weight=weight.view(-1, *ones) * 3), target.sigmoid())
+    yield f"GaussianNLLLoss {reduction}", lambda: WithVariances(nn.GaussianNLLLoss(
+        reduction=reduction, full=True), target, weight.view(-1, *ones))
+    for is_log in (True, False):
+        yield f"PoissonNLLLoss {is_log} {reduction}", lambda is_log=is_log: nn.Sequential(nn.Sigmoid(), Loss(
+            nn.PoissonNLLLoss(is_log, full=True, reduction=reduction), target.exp()))
 
 
 def lines():
@@ -460,9 +498,9 @@ REFUSED = {
     "by a part of a row": lambda: nn.Upsample(scale_factor=1.3),
     "antialias": lambda: Call(lambda x: F.interpolate(x, scale_factor=0.5, mode="bilinear", antialias=True)),
     "by areas": lambda: Call(lambda x: F.interpolate(x, scale_factor=0.5, mode="area")),
-    "weights of classes": lambda: Call(lambda x: F.cross_entropy(x, spatial.shard(torch.zeros(2, 16, 16).long()),
-                                                                 torch.ones(4))),
-    "weights of positives": lambda: Call(lambda x: F.binary_cross_entropy_with_logits(x, x, pos_weight=torch.ones(4, 16, 16))),
+    "weights of all positions": lambda: Call(lambda x: F.binary_cross_entropy_with_logits(
+        x, x, pos_weight=torch.ones(4, 16, 16))),
+    "weights of squares": lambda: Call(lambda x: F.mse_loss(x, x, weight=torch.ones(1))),
     "size_average": lambda: Call(lambda x: F.mse_loss(x, x, size_average=False)),
     "reduce": lambda: Call(lambda x: F.cross_entropy(x, spatial.shard(torch.zeros(2, 16, 16).long()), reduce=False)),
     "a whole target": lambda: Call(lambda x: F.mse_loss(x, torch.zeros(2, 4, 16, 16))),
