@@ -98,7 +98,7 @@ def _softmax(function, x, dim=None, _stacklevel=3, dtype=None):
 
 
 @rule(functional.normalize)
-def _normalize(function, x, p=2.0, dim=1, eps=1e-12, out=None):
+def _normalize(function, x, p=2.0, dim=1, eps=1e-12):
     dims = dims_of(x, dim)
     if not axes_in(x, dims):
         return striped(function(x, p, dim, eps), x.cut)

@@ -101,7 +101,7 @@ def _labels(term, ndim):
 
 
 @rule(*named("tensordot"))
-def _tensordot(function, a, b, dims=2, out=None):
+def _tensordot(function, a, b, dims=2):
     if isinstance(dims, int):
         dims = list(range(a.ndim - dims, a.ndim)), list(range(dims))
     of_a, of_b = ([dim % x.ndim for dim in ([each] if isinstance(each, int) else each)] for x, each in zip((a, b), dims))

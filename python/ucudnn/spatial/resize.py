@@ -9,7 +9,7 @@ from .grid import AXES, owned
 from .halo import fetch
 from .layout import Layout
 from .cells import ranks
-from .sizes import Own, by_part, plain, whole_of
+from .sizes import Own, plain, rows_of, whole_of
 from .stripe import rule, running, striped, summed
 
 _MODES = {"nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic"}
@@ -88,18 +88,9 @@ def _resized(x, dim, axis, extents, outputs, mode, align):
     return _combined(fetch(x, dim, axis, extents, needed), dim, *spans[part], needed[part][0])
 
 
-def _rows_of(number):
-    """(axis, rows by part) of a number that a program gave as a size of rows."""
-    axis, = number.axes if len(number.axes) == 1 else (None,)
-    rows = () if axis is None else by_part(number, axis)
-    if sum(rows) != number.whole or min(rows, default=0) < 1:
-        raise NotSupported(f"{rows or int(number)} rows on the ranks are not the {number.whole} of the whole")
-    return axis, rows
-
-
 def _spread(function, x, size, mode, align):
     """What is the same on every rank: a stripe where the size that a program asks for is one of its stripes'."""
-    cut = {2 + i: _rows_of(number) for i, number in enumerate(size) if isinstance(number, Own)}
+    cut = {2 + i: rows_of(number) for i, number in enumerate(size) if isinstance(number, Own)}
     dims, extents, result = [()] * x.ndim, {}, summed(x, tuple(sorted(axis for axis, _ in cut.values())))
     for dim, (axis, outputs) in cut.items():
         extents[axis] = outputs
@@ -114,7 +105,7 @@ def _outputs(x, axis, number):
     made with it, the whole's."""
     extents = x.cut.extents[axis]
     if isinstance(number, Own):
-        found, rows = _rows_of(number)
+        found, rows = rows_of(number)
         if found != axis:
             raise NotSupported(f"{AXES[axis]}: {number} comes of rows along {AXES[found]}")
         return rows

@@ -64,6 +64,15 @@ def by_part(value, axis):
     return tuple(at(value, {axis: part}) for part in range(ranks().grid.parts[axis]))
 
 
+def rows_of(number):
+    """(axis, rows by part) of a number that a program gave as a size of rows."""
+    axis, = number.axes if len(number.axes) == 1 else (None,)
+    rows = () if axis is None else by_part(number, axis)
+    if sum(rows) != number.whole or min(rows, default=0) < 1:
+        raise NotSupported(f"{rows or int(number)} rows on the ranks are not the {number.whole} of the whole")
+    return axis, rows
+
+
 def whole_of(values):
     """Numbers, also in lists, as the whole has them."""
     if isinstance(values, (list, tuple)):

@@ -25,7 +25,7 @@ except ImportError:  # a torch that does not say whether what runs was compiled
 RULES = {}
 _SIZED = set()  # the rules that take sizes of stripes
 _COUNTING = set()  # those for which numbers that come of sizes are operands: the whole's
-_HOMES = ("access", "pointwise", "drawing", "shapes", "reduce", "extremes", "moments", "convolution", "pooling", "norm", "padding", "resize",
+_HOMES = ("access", "pointwise", "drawing", "shapes", "indexing", "moves", "reduce", "extremes", "moments", "convolution", "pooling", "norm", "padding", "resize",
           "products", "attention", "losses")
 _where = []  # the modules that run, outermost first: (the name for messages, the classes its model trusts, the module)
 _trusted = set()  # the classes that any converted model trusts
@@ -38,7 +38,7 @@ class Stripe(torch.Tensor):
     def __torch_function__(cls, function, types, args=(), kwargs=None):
         if torch.compiler.is_compiling() or get_eval_frame_callback() or TracingContext.try_get():
             raise NotSupported(f"{name_of(function)}{place()} {COMPILED}")
-        kwargs = kwargs or {}
+        kwargs = {name: value for name, value in (kwargs or {}).items() if name != "out" or value is not None}
         if function in (torch.Tensor.backward, torch.autograd.backward):
             return start_backward(*args, **kwargs)
         _load()

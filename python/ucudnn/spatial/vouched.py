@@ -7,7 +7,7 @@ is what its own Python code makes of a stripe's shape, so only classes whose cod
 _POINTWISE = """
 Identity ReLU ReLU6 LeakyReLU ELU CELU SELU GELU SiLU Mish Sigmoid Tanh Hardtanh Hardswish Hardsigmoid Hardshrink Softplus
 Softshrink Softsign LogSigmoid Tanhshrink Threshold PReLU GLU Softmax LogSoftmax Softmax2d Softmin Linear Flatten Unflatten
-LayerNorm RMSNorm LocalResponseNorm ChannelShuffle CosineSimilarity PairwiseDistance
+LayerNorm RMSNorm LocalResponseNorm ChannelShuffle CosineSimilarity PairwiseDistance Embedding
 """.split()
 _CONTAINERS = "Sequential ModuleList ModuleDict ParameterList ParameterDict".split()
 _LOSSES = """

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from ucudnn import spatial
 
-TRUST = ["Call", "Attention", "Excitation", "Tied", "Loss", "WithVariances"]
+TRUST = ["Call", "Attention", "Excitation", "Tied", "Loss", "WithVariances", "LookedUp"]
 
 
 class Call(nn.Module):
@@ -75,6 +75,15 @@ class Loss(nn.Module):
         return self.loss(x, spatial.shard(self.target) if isinstance(x, spatial.Stripe) else self.target)
 
 
+class LookedUp(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(5, 4, padding_idx=2)
+
+    def forward(self, x):
+        return x * self.table((x[:, 0] * 3).round().long().clamp(0, 4)).permute(0, 3, 1, 2)
+
+
 def by_known_statistics(norm):
     """In evaluation, by statistics that are not those of its input."""
     norm.running_mean.copy_(picture(norm.num_features))
@@ -94,6 +103,8 @@ def cases():
     yield from _products()
     yield from _extremes()
     yield from _moments()
+    yield from _indices()
+    yield from _moves()
 
 
 def windows():
@@ -465,6 +476,51 @@ def _moments():
     yield "LocalResponseNorm", lambda: nn.LocalResponseNorm(3, 0.1)
 
 
+def _written(x, w):
+    """A new tensor, of which channels, rows and columns are written by index."""
+    y = x.new_zeros(x.shape)
+    y[:, 1] = x[:, 0] * 2
+    y[:, [0, 2], 1:, :-1] = x[:, 2:, 1:, :-1]
+    y[0, torch.tensor([3])] = w
+    y[:, :, x.shape[2] // 8:, :-1:2] = 3.5
+    y[x > 1] = -1.5
+    return y * x
+
+
+def _indices():
+    table = torch.tensor([[2, 0], [1, 1]])
+    yield "channels by a list", lambda: Call(lambda x: x[:, [2, 0, 1]] + x[:, range(3)])
+    yield "channels by tensors", lambda: Call(lambda x: x[torch.tensor([1, 0]), table[0]] + x[:, table][:, 0, 1] * x[
+        0, :, None][torch.tensor([True, False, True, False])][:, 0])
+    yield "indices apart from each other", lambda: Call(lambda x: x.unsqueeze(2)[torch.tensor([1, 0, 1]), :, [0, 0, 0]])
+    yield "index_select", lambda: Call(lambda x: x.index_select(1, table[0]) + torch.index_select(x, 1, table[1]))
+    yield "gather", lambda: Call(lambda x: x.gather(1, x.argsort(1)[:, :2]) * torch.take_along_dim(
+        x, x.argmax(1, keepdim=True), 1) + torch.take_along_dim(x, table[0].view(1, 2, 1, 1), 1))
+    yield "rows of a table", lambda: Call(lambda x, w: w[(x[:, 0] > 0).long()].permute(0, 3, 1, 2) * x, w=picture(2, 4))
+    yield "Embedding", lambda: LookedUp()
+    yield "one_hot", lambda: Call(lambda x: F.one_hot(x.argmax(1), 5).permute(0, 3, 1, 2)[:, :4] * x + F.one_hot(
+        (x[:, 0] > 0.2).long()).sum(3, keepdim=True).permute(0, 3, 1, 2))
+    yield "written by index", lambda: Call(_written, w=picture(1, 1, 1))
+    yield "new tensors", lambda: Call(lambda x: x.new_ones(x.shape) * x.new_full((1, 4, 1, 1), 2.5) * x + x.new_tensor(
+        [1.0, 2.0, 3.0, 4.0]).view(1, 4, 1, 1) * x.new_full(x.size(), x.shape[2]) + x.new_zeros(1) + x.new_empty(
+        2, 1, *x.shape[2:]).fill_(1.5))
+
+
+def _moves():
+    yield "repeat", lambda: Call(lambda x: x.repeat(1, 2, 1, 1)[:, 2:6] + torch.tile(x, (2, 1, 1))[:, 1:5] + x[:, :1].repeat(
+        2, 1, 4, 1, 1)[1] + F.adaptive_avg_pool2d(x, 1).repeat(1, 1, *x.shape[2:]))
+    yield "repeat_interleave", lambda: Call(lambda x: x.repeat_interleave(2, 1)[:, ::2] * torch.repeat_interleave(
+        x, torch.tensor([1, 2, 0, 1]), dim=1))
+    yield "rows twice", lambda: nn.Sequential(Call(lambda x: x.repeat_interleave(2, dim=2).repeat_interleave(3, -1)), nn.Conv2d(
+        4, 2, 3, 1, 1))
+    yield "flattened positions twice", lambda: Call(lambda x: x.flatten(2).repeat_interleave(2, 2).sum(2))
+    yield "flip", lambda: Call(lambda x: x.flip(1) + x.flip(2) * 2 + torch.flip(x, (2, 3)) + x.fliplr() + x.flatten(2).flip(
+        2).view(x.shape) * x)
+    yield "roll", lambda: Call(lambda x: x.roll(1, 1) + x.roll(3, 2) * 2 + torch.roll(x, (-5, 9), (2, 3)) + x.roll(
+        -x.shape[3] // 2, -1) * x + x.roll((16, 1), dims=(2, 0)))
+    yield "triangles", lambda: Call(lambda x: x.tril() + x.triu(-2) * x + x.permute(0, 2, 3, 1).tril(1).permute(0, 3, 1, 2))
+
+
 def _of(names, values):
     return {name: values[name] for name in names}
 
@@ -486,7 +542,14 @@ REFUSED = {
     "running sums of rows": lambda: Call(lambda x: x.cumsum(2).cumsum(3)),
     "the largest three of all positions": lambda: Call(lambda x: x.flatten(2).topk(3)),
     "around twice": lambda: nn.CircularPad2d(20),
-    "flip": lambda: Call(lambda x: x.flip(2).flip(3)),
+    "rows by a list": lambda: Call(lambda x: x[:, :, [0, 3]][:, :, :, [0, 3]]),
+    "rows by a table": lambda: Call(lambda x: x.gather(2, torch.zeros_like(x).long()).gather(3, torch.zeros_like(x).long())),
+    "elements by a mask": lambda: Call(lambda x: x[x > 0]),
+    "elements selected by a mask": lambda: Call(lambda x: torch.masked_select(x, x > 0)),
+    "a stripe written into a plain tensor": lambda: Call(lambda x: torch.zeros(2, 4, 16, 16).__setitem__(slice(None), x)),
+    "a stripe written into what all have": lambda: Call(lambda x: x.new_zeros(2, 1, 1, 1).__setitem__(slice(None), x)),
+    "rows repeated behind one another": lambda: Call(lambda x: x.repeat(1, 1, 2, 2)),
+    "positions rolled together": lambda: Call(lambda x: x.permute(0, 1, 3, 2).flatten(2).roll(1, 2) + x.flatten(2).roll(1, 2)),
     "the first rows, by a bare number": lambda: Call(lambda x: x[:, :, :3, :3]),
     "rows of its own as a batch": lambda: Call(lambda x: x.view(x.shape[2], 2, 4, -1)),
     "enlarged to a bare number": lambda: Call(lambda x: F.interpolate(x, size=(32, 32))),
