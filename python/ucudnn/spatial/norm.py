@@ -7,7 +7,7 @@ from .grid import owned
 from .layout import Layout
 from .pointwise import completed
 from .cells import ranks
-from .reduce import axes_in
+from .reduce import axes_in, mean as mean_of, remaining
 from .stripe import count_of, plainly, rule, striped
 
 
@@ -97,7 +97,9 @@ def _instance_norm(function, x, running_mean=None, running_var=None, weight=None
     if count < 2:
         raise ValueError(f"instance norm over {count} value of each channel")
     if running_mean is not None:  # torch takes the mean of all images' statistics
-        _update(running_mean, running_var, mean.mean(0), variance.mean(0), count, momentum)
+        layout = remaining(x, range(2, x.ndim), True)
+        mean, variance = (mean_of(None, striped(value, layout), 0) for value in (mean, variance))
+        _update(running_mean, running_var, mean, variance, count, momentum)
     return result
 
 

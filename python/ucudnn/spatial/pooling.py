@@ -4,7 +4,7 @@ import torch
 from torch.nn import functional
 
 from .errors import NotSupported
-from .geometry import Window
+from .geometry import Read, Window
 from .grid import AXES, owned
 from .layout import Layout
 from .cells import ranks
@@ -26,16 +26,33 @@ def _outputs(extent, window, pad, ceil_mode):
 def _plans(x, windows, pads, ceil_mode):
     plans = {}
     for axis, i in spatial_dims(x, len(windows)).items():
-        plans[axis] = read(x, axis, windows[i], pads[i], pads[i])
-        extent = sum(x.cut.extents[axis])
-        if _outputs(extent, windows[i], pads[i], ceil_mode) != sum(plans[axis].outputs):
-            raise NotSupported(f"{AXES[axis]}: ceil_mode adds a window behind the last of {extent} rows")
+        count = _outputs(sum(x.cut.extents[axis]), windows[i], pads[i], ceil_mode)
+        plans[axis] = _read(x, axis, windows[i], pads[i], count)
+        if count != sum(plans[axis].outputs):
+            raise NotSupported(f"{AXES[axis]}: {sum(plans[axis].outputs)} windows are not {count}")
     return plans
+
+
+def _read(x, axis, window, pad, count):
+    """Of `count` windows, of which ceil_mode may have added one that sticks out behind: as if there were so much padding, or,
+    where the others leave no room for it, as the last part's."""
+    extent = sum(x.cut.extents[axis])
+    behind = (count - 1) * window.stride + window.extent - extent - pad
+    if behind <= pad:
+        return read(x, axis, window, pad, pad)
+    try:
+        return read(x, axis, window, pad, behind)
+    except NotSupported:
+        found = read(x, axis, window, pad, pad)
+    last = found.reads[-1][0], found.reads[-1][1] + window.stride
+    needed = found.needed[-1][0], min(last[1], extent)
+    return Read((*found.outputs[:-1], found.outputs[-1] + 1), (*found.reads[:-1], last), (*found.needed[:-1], needed), False)
 
 
 def _covers(x, kernel, pads):
     """Whether one window covers every cut axis, as where a program pools by its own x.shape."""
-    return all(kernel[i] == sum(x.cut.extents[axis]) and not pads[i] for axis, i in spatial_dims(x, len(kernel)).items())
+    dims = spatial_dims(x, len(kernel))
+    return bool(dims) and all(kernel[i] == sum(x.cut.extents[axis]) and not pads[i] for axis, i in dims.items())
 
 
 def _pooled_whole(function, x, pool, kernel, stride, pads, *rest):
@@ -67,11 +84,11 @@ def _max_pool(function, x, kernel_size, stride=None, padding=0, dilation=1, ceil
     return striped(result, layout)
 
 
-def _counts(x, axis, plan, window):
-    """Of the windows of this rank along a cut axis, how many of the rows that they read exist."""
+def _counts(x, axis, plan, window, pad):
+    """Of the windows of this rank along a cut axis, how many of the rows that they read are there, with `pad` of padding."""
     part, extent = ranks().part(axis), sum(x.cut.extents[axis])
     begin = torch.arange(plan.outputs[part]) * window.stride + plan.reads[part][0]
-    return (begin + window.filter).clamp(max=extent) - begin.clamp(min=0)
+    return (begin + window.filter).clamp(max=extent + pad) - begin.clamp(min=-pad)
 
 
 @rule(functional.avg_pool1d, functional.avg_pool2d, functional.avg_pool3d, counts=True)
@@ -94,9 +111,10 @@ def _avg_pool(function, x, kernel_size, stride=None, padding=0, ceil_mode=False,
         result = function(rows, kernel, stride, rest, ceil_mode, count_include_pad, divisor_override)
     layout = output_layout(x, plans)
     check(result, layout, plans)
-    if not count_include_pad and divisor_override is None:
+    if (ceil_mode or not count_include_pad) and divisor_override is None:
         for axis, i in dims.items():
-            scale = windows[i].filter / _counts(x, axis, plans[axis], windows[i]).to(result)
+            counts = _counts(x, axis, plans[axis], windows[i], pads[i] if count_include_pad else 0)
+            scale = windows[i].filter / counts.to(result)
             result = result * scale.view([-1] + [1] * (count - 1 - i))
     return striped(result, layout)
 
@@ -145,7 +163,7 @@ def _adaptive_max(function, x, output_size, return_indices=False):
     count = x.ndim - 2
     pooled, _ = _adaptive_sizes(x, output_size, count)
     sizes = list(output_size) if isinstance(output_size, (list, tuple)) else [output_size] * count
-    if set(pooled) != set(x.cut.axes):
+    if set(pooled) != set(spatial_dims(x, count)):
         raise NotSupported(f"an output size of {sizes} that leaves a cut axis as it is")
     # Where each element stands in the whole picture, row by row.
     place = torch.zeros([1] * count, dtype=torch.int64, device=x.device)

@@ -133,13 +133,25 @@ def windows():
     yield "pad and use", lambda: nn.Sequential(nn.ZeroPad2d(1), nn.ReLU(), nn.AdaptiveAvgPool2d(1))
     for k, s, p, more in ((2, 2, 0, 0), (4, 2, 1, 0), (3, 2, 1, 1), (3, 1, 1, 0)):
         yield f"transposed {k} {s} {p}", lambda k=k, s=s, p=p, more=more: nn.ConvTranspose2d(4, 3, k, s, p, more)
+    for k, s, p, more in ((3, 2, 1, 0), (4, 2, 0, 0), (3, 2, 0, 0), (1, 2, 0, 0), (5, 2, 1, 1), (1, 3, 0, 1), (6, 2, 1, 0)):
+        yield f"transposed more {k} {s} {p}", lambda k=k, s=s, p=p, more=more: nn.ConvTranspose2d(4, 3, k, s, p, more)
+    yield "transposed and cropped", lambda: nn.Sequential(nn.ConvTranspose2d(4, 3, 4, 2), Call(
+        lambda x: x[:, :, 1:-1, 1:-1]), nn.Conv2d(3, 2, 2, 2))
+    yield "transposed and padded", lambda: Call(lambda x, w, v: F.pad(F.conv_transpose2d(x, w, stride=2, padding=1), (
+        1, 0, 1, 0)) + F.pad(F.conv_transpose2d(x, v, stride=2), (1, 0, 1, 0)) * F.interpolate(
+            x[:, :2], scale_factor=2.0), w=picture(4, 2, 3, 3), v=picture(4, 2, 1, 1))
     yield "transposed groups", lambda: nn.ConvTranspose2d(4, 4, 4, 2, 1, groups=2)
     for k, s, p in ((2, 2, 0), (3, 2, 1), (3, 1, 1), (3, 2, 0), (2, 1, 0)):
         yield f"max pool {k} {s} {p}", lambda k=k, s=s, p=p: nn.MaxPool2d(k, s, p)
         for counted in (True, False):
             yield f"avg pool {k} {s} {p} {counted}", \
                 lambda k=k, s=s, p=p, counted=counted: nn.AvgPool2d(k, s, p, count_include_pad=counted)
-    yield "max pool ceil", lambda: nn.MaxPool2d(2, 2, ceil_mode=True)
+    for k, s, p in ((2, 2, 0), (3, 2, 0), (3, 2, 1), (4, 4, 1), (2, 4, 0)):
+        yield f"max pool ceil {k} {s} {p}", lambda k=k, s=s, p=p: nn.MaxPool2d(k, s, p, ceil_mode=True)
+        for counted in (True, False):
+            yield f"avg pool ceil {k} {s} {p} {counted}", lambda k=k, s=s, p=p, counted=counted: nn.AvgPool2d(
+                k, s, p, ceil_mode=True, count_include_pad=counted)
+    yield "avg pool ceil by a divisor", lambda: nn.AvgPool2d(3, 2, ceil_mode=True, divisor_override=5)
     for size in (1, 2, 3, 6, (1, 5)):
         yield f"adaptive avg {size}", lambda size=size: nn.AdaptiveAvgPool2d(size)
         yield f"adaptive max {size}", lambda size=size: nn.AdaptiveMaxPool2d(size)
@@ -312,6 +324,17 @@ def lines():
     yield from losses(4, 16)
 
 
+def _by_time(x):
+    """Of two videos every position, as an image of its own, whose channels and first cut dimension stay: (…, channels, time).
+    The grids of volumes cut d and h; w takes the place of time."""
+    return x.permute(0, 2, 3, 1, 4).flatten(0, 2)
+
+
+def _by_position(x):
+    """Back to (positions, channels, time) beside each other."""
+    return x.permute(1, 0, 2).unsqueeze(0).tanh()
+
+
 def volumes():
     yield "conv 3d", lambda: nn.Conv3d(2, 3, 3, 1, 1)
     yield "conv 3d, depthwise", lambda: nn.Conv3d(2, 2, 3, 1, 1, groups=2)
@@ -326,6 +349,17 @@ def volumes():
     for mode in ("nearest", "nearest-exact", "trilinear"):
         yield f"twice 3d {mode}", lambda mode=mode: nn.Upsample(scale_factor=2, mode=mode)
         yield f"half 3d {mode}", lambda mode=mode: Call(lambda x: F.interpolate(x, scale_factor=0.5, mode=mode))
+    for name, module in (("convolution", lambda: nn.Conv1d(2, 2, 3, padding=1)), ("pool", lambda: nn.MaxPool1d(3, 2, 1)),
+                         ("average", lambda: nn.AvgPool1d(2, ceil_mode=True)), ("norm", lambda: nn.BatchNorm1d(2)),
+                         ("norm by image", lambda: nn.InstanceNorm1d(2, track_running_stats=True)),
+                         ("groups", lambda: nn.GroupNorm(2, 2)), ("pad", lambda: nn.ConstantPad1d((2, 0), 0.5)),
+                         ("reflection", lambda: nn.ReflectionPad1d(2)), ("adaptive", lambda: nn.AdaptiveAvgPool1d(3)),
+                         ("adaptive max", lambda: nn.AdaptiveMaxPool1d(1)), ("adaptive one", lambda: nn.AdaptiveAvgPool1d(1)),
+                         ("enlarged", lambda: nn.Upsample(scale_factor=2, mode="linear")),
+                         ("transposed", lambda: nn.ConvTranspose1d(2, 2, 4, 2, 1))):
+        yield f"{name} along time", lambda module=module: nn.Sequential(Call(_by_time), module(), Call(_by_position))
+    yield "attention along time", lambda: nn.Sequential(Call(_by_time), Call(lambda x: F.scaled_dot_product_attention(
+        *[x.mT] * 3, is_causal=True).mT), Call(_by_position))
     yield "Dropout3d eval", lambda: nn.Dropout3d().eval()
     yield from padding(3)
     yield "adaptive 3d", lambda: nn.AdaptiveAvgPool3d((1, 2, 3))
