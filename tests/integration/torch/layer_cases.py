@@ -502,9 +502,9 @@ def _moments():
     yield "normalize", lambda: Call(lambda x: sum(F.normalize(x, dim=d) + F.normalize(x, 1, d) for d in (1, 2, 3)))
     yield "cosine similarity", lambda: Call(lambda x, w: F.cosine_similarity(x, x.sin()) + F.cosine_similarity(
         x, w, 1) + F.cosine_similarity(x, x.tanh(), 2).unsqueeze(2).sum(1), w=picture(1, 4, 1, 1))
-    yield "CosineSimilarity", lambda: Call(lambda x: nn.CosineSimilarity()(x, x.sin()))
-    yield "PairwiseDistance", lambda: Call(lambda x: nn.PairwiseDistance()(x, x.sin()) + nn.PairwiseDistance(1, keepdim=True)(
-        x.permute(0, 2, 3, 1), x.sin().permute(0, 2, 3, 1)).mean())
+    yield "CosineSimilarity", lambda: Loss(nn.CosineSimilarity(), picture().sin())
+    yield "PairwiseDistance", lambda: Loss(nn.PairwiseDistance(), picture().sin())
+    yield "PairwiseDistance over channels", lambda: Call(lambda x: F.pairwise_distance(x.movedim(1, -1), x.sin().movedim(1, -1)))
     yield "RMSNorm", lambda: nn.Sequential(Call(lambda x: x.movedim(1, -1)), nn.RMSNorm(4))
     yield "RMSNorm over positions", lambda: nn.RMSNorm((16, 16))
     yield "LocalResponseNorm", lambda: nn.LocalResponseNorm(3, 0.1)
@@ -585,7 +585,7 @@ REFUSED = {
     "rows repeated behind one another": lambda: Call(lambda x: x.repeat(1, 1, 2, 2)),
     "positions rolled together": lambda: Call(lambda x: x.permute(0, 1, 3, 2).flatten(2).roll(1, 2) + x.flatten(2).roll(1, 2)),
     "the first rows, by a bare number": lambda: Call(lambda x: x[:, :, :3, :3]),
-    "rows of its own as a batch": lambda: Call(lambda x: x.view(x.shape[2], 2, 4, -1)),
+    "rows of its own as a batch": lambda: Call(lambda x: (x.view(x.shape[2], 2, 4, -1), x.view(x.shape[3], 2, 4, -1))),
     "enlarged to a bare number": lambda: Call(lambda x: F.interpolate(x, size=(32, 32))),
     "a grid of rows": lambda: Call(lambda x: x.view(2, 4, 2, x.shape[2] // 2, 2, x.shape[3] // 2)),
     "not as many rows": lambda: Call(lambda x: F.interpolate(x, size=[n + 1 for n in x.shape[2:]])),
