@@ -10,8 +10,8 @@ from .halo import fetch
 from .layout import Layout
 from .pointwise import completed
 from .cells import ranks
-from .stripe import layout_of, plainly, rule, striped
-from .windows import check, extend, output_layout, read, spatial_dims, tuple_of
+from .stripe import plainly, rule, striped
+from .windows import check, extend, in_rows, output_layout, read, spatial_dims, tuple_of
 
 
 class _Own(torch.autograd.Function):
@@ -81,7 +81,7 @@ def _paddings(padding, window_extents, stride):
 def _convolution(function, x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     count = weight.ndim - 2
     stride, dilation = tuple_of(stride, count), tuple_of(dilation, count)
-    x = x if hasattr(x, "cut") else striped(x, layout_of(x))
+    x = in_rows(x)
     windows = [Window(k, s, 0, d) for k, s, d in zip(weight.shape[2:], stride, dilation)]
     pads = _paddings(padding, [window.extent for window in windows], stride)
     if x.cut.is_cut:
@@ -116,7 +116,7 @@ def _convolution(function, x, weight, bias=None, stride=1, padding=0, dilation=1
 def _transposed(function, x, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
     count = weight.ndim - 2
     stride, padding, dilation, more = (tuple_of(value, count) for value in (stride, padding, dilation, output_padding))
-    x = x if hasattr(x, "cut") else striped(x, layout_of(x))
+    x = in_rows(x)
     plans, changed, aligned = {}, {}, True
     for axis, i in (spatial_dims(x, count).items() if x.cut.is_cut else ()):
         if axis in x.cut.pads:

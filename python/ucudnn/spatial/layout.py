@@ -105,6 +105,19 @@ class Layout:
         return Layout(dims, {axis: rows.followed_by(changed[axis][0], padding.get(axis, 0)) if axis in changed else rows
                              for axis, rows in self.extents.items()}, pads)
 
+    def in_rows(self, dims):
+        """The same, where each of these dimensions of rows that others were flattened into is of so many rows more: as a
+        program that puts pixels between each other by a reshape means them."""
+        found, extents = list(self.dims), dict(self.extents)
+        for dim in set(dims):
+            axes = [axis for axis, _ in self.dims[dim]]
+            if len(axes) > 1 and axes[0] is not None and not any(axis is not None for axis in axes[1:]):
+                size = prod(size for _, size in self.dims[dim])
+                more = size // self.dims[dim][0][1]
+                found[dim] = ((axes[0], size),)
+                extents[axes[0]] = extents[axes[0]].followed_by([rows * more for rows in extents[axes[0]]])
+        return self if found == list(self.dims) else Layout(found, extents)
+
     def permuted(self, order):
         return Layout([self.dims[dim] for dim in order], self.extents, self.pads)
 

@@ -24,6 +24,8 @@ def broadcast(operands):
     """The layout of what comes of these tensors, position by position."""
     layouts = [layout_of(x) for x in operands]
     ndim = max(len(layout.dims) for layout in layouts)
+    if any(len({layout.dims[-dim] for layout in layouts if dim <= len(layout.dims)} - {()}) > 1 for dim in range(1, ndim + 1)):
+        layouts = [layout.in_rows(range(len(layout.dims))) for layout in layouts]  # where some were flattened into rows
     dims, extents, pads = [()] * ndim, {}, {}
     for layout in layouts:
         offset = ndim - len(layout.dims)

@@ -11,7 +11,7 @@ from .cells import ranks
 from .extremes import amax, first_largest
 from .reduce import axes_in, mean
 from .stripe import count_of, name_of, rule, striped, total
-from .windows import check, extend, output_layout, read, spatial_dims, tuple_of
+from .windows import check, extend, in_rows, output_layout, read, spatial_dims, tuple_of
 
 
 def _outputs(extent, window, pad, ceil_mode):
@@ -66,7 +66,7 @@ def _pooled_whole(function, x, pool, kernel, stride, pads, *rest):
 @rule(torch.max_pool1d, torch.max_pool2d, torch.max_pool3d, functional.max_pool1d, functional.max_pool2d,
       functional.max_pool3d, counts=True)
 def _max_pool(function, x, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
-    count = x.ndim - 2
+    x, count = in_rows(x), x.ndim - 2
     if return_indices:
         raise NotSupported("indices of maxima, which count the rank's own rows")
     kernel = tuple_of(kernel_size, count)
@@ -94,7 +94,7 @@ def _counts(x, axis, plan, window, pad):
 @rule(functional.avg_pool1d, functional.avg_pool2d, functional.avg_pool3d, counts=True)
 def _avg_pool(function, x, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
               divisor_override=None):
-    count = x.ndim - 2
+    x, count = in_rows(x), x.ndim - 2
     kernel = tuple_of(kernel_size, count)
     stride = kernel if stride is None or stride == [] else tuple_of(stride, count)
     pads = tuple_of(padding, count)
@@ -138,7 +138,7 @@ def _without(x, axes, result):
 @rule(functional.adaptive_avg_pool1d, functional.adaptive_avg_pool2d, functional.adaptive_avg_pool3d)
 def _adaptive_avg(function, x, output_size):
     """Along a cut axis each rank adds up its rows of every window, weighted; then ranks add up."""
-    count = x.ndim - 2
+    x, count = in_rows(x), x.ndim - 2
     pooled, native = _adaptive_sizes(x, output_size, count)
     if output_size == 1 or isinstance(output_size, (list, tuple)) and set(output_size) == {1}:
         dims = list(range(2, x.ndim))
@@ -160,7 +160,7 @@ def _adaptive_avg(function, x, output_size):
 def _adaptive_max(function, x, output_size, return_indices=False):
     if return_indices:
         raise NotSupported("indices of maxima, which count the rank's own rows")
-    count = x.ndim - 2
+    x, count = in_rows(x), x.ndim - 2
     pooled, _ = _adaptive_sizes(x, output_size, count)
     sizes = list(output_size) if isinstance(output_size, (list, tuple)) else [output_size] * count
     if set(pooled) != set(spatial_dims(x, count)):

@@ -11,7 +11,7 @@ from .layout import Layout
 from .cells import ranks
 from .sizes import Own, plain, rows_of, whole_of
 from .stripe import rule, running, striped, summed
-from .windows import spatial_dims
+from .windows import in_rows, spatial_dims
 
 _MODES = {"nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic"}
 
@@ -126,6 +126,7 @@ def _native(function, x, size, dims, mode, align):
 @rule(torch.nn.functional.interpolate, torch.nn.functional.upsample, takes_sizes=True)
 def _interpolate(function, x, size=None, scale_factor=None, mode="nearest", align_corners=None,
                  recompute_scale_factor=None, antialias=False):
+    x = in_rows(x)
     if not x.cut.is_cut and size is None:
         result = function(x, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
         return striped(result, Layout([()] * x.ndim, {}))

@@ -125,7 +125,7 @@ def _join(function, tensors, dim=0, **kwargs):
     dim %= tensors[0].ndim + stacked
     if not stacked and any(not layout_of(x).is_plain(dim) for x in tensors):
         raise NotSupported(f"joined along the cut dimension {dim}")
-    layout = broadcast([x if stacked else striped(x.narrow(dim, 0, 1), layout_of(x)) for x in tensors])
+    layout = broadcast([x if stacked else striped(x.narrow(dim, 0, min(1, x.shape[dim])), layout_of(x)) for x in tensors])
     result = function([completed(x, layout) for x in tensors], dim)
     return striped(result, layout.inserted(dim) if stacked else Layout(layout.dims, layout.extents))
 

@@ -5,6 +5,7 @@ from .errors import NotSupported
 from .grid import AXES
 from .halo import extended
 from .cells import ranks
+from .stripe import Stripe, layout_of, striped
 
 
 def spatial_dims(x, count):
@@ -15,6 +16,12 @@ def spatial_dims(x, count):
     if not x.cut.is_plain(1):
         raise NotSupported("channels are cut")
     return {axis: x.cut.dim_of(axis) - 2 for axis in x.cut.axes if axis not in x.cut.axes_of(0)}
+
+
+def in_rows(x, dims=None):
+    """x, of whose dimensions (those of positions where none are named) each is of rows (Layout.in_rows)."""
+    layout = layout_of(x).in_rows(range(2, x.ndim) if dims is None else dims)
+    return striped(x, layout) if not isinstance(x, Stripe) or layout is not x.cut else x
 
 
 def tuple_of(value, count):

@@ -188,6 +188,14 @@ def resizing():
     yield "pyramid", lambda: Call(lambda x: x * F.interpolate(F.adaptive_avg_pool2d(x, 3), size=x.shape[-2:], mode="bilinear"))
     yield "pixel shuffle", lambda: nn.Sequential(nn.Conv2d(4, 8, 1), nn.PixelShuffle(2), nn.Conv2d(2, 2, 3, 1, 1))
     yield "pixel shuffle alone", lambda: nn.PixelShuffle(2)
+    shuffled = lambda x: x.reshape(2, 1, 2, 2, *x.shape[2:]).permute(0, 1, 4, 2, 5, 3).flatten(4, 5).flatten(2, 3)
+    for name, layer in (("conv", lambda: nn.Conv2d(1, 2, 3, 1, 1)), ("pool", lambda: nn.MaxPool2d(2)),
+                        ("average", lambda: nn.AvgPool2d(3, 1, 1)), ("pad", lambda: nn.ReflectionPad2d((1, 2, 0, 1))),
+                        ("resize", lambda: nn.Upsample(scale_factor=2, mode="bilinear")),
+                        ("transposed", lambda: nn.ConvTranspose2d(1, 2, 2, 2)), ("adaptive", lambda: nn.AdaptiveAvgPool2d(3)),
+                        ("adaptive max", lambda: nn.AdaptiveMaxPool2d(3))):
+        yield f"pixels shuffled by hand, {name}", lambda layer=layer: nn.Sequential(Call(shuffled), layer())
+    yield "pixels shuffled by hand, add", lambda: Call(lambda x: shuffled(x) * F.pixel_shuffle(x, 2))
     yield "pixel unshuffle", lambda: nn.PixelUnshuffle(2)
 
 
@@ -207,6 +215,7 @@ def others():
     yield "squeeze and excitation", Excitation
     yield "tied", Tied
     yield "scale by position", lambda: Call(lambda x, w: x * w, w=picture(1, 4, 1, 1))
+    yield "concatenated with nothing", lambda: Call(lambda x: torch.cat([x[:, :0], x], 1))
     yield "concatenated", lambda: Call(lambda x: torch.cat([x, F.relu(x)], 1).chunk(2, 1)[1])
     yield "mean", lambda: Call(lambda x: (x * x).mean())
     yield "mean of rows", lambda: Call(lambda x: x.mean(3, keepdim=True) * x + x.sum(2, keepdim=True))
