@@ -12,6 +12,7 @@ _SAME = named("dim", "ndimension", "stride", "is_floating_point", "is_complex", 
               "element_size", "data_ptr", "storage_offset", "requires_grad_", "retain_grad", "get_device",
               "is_signed", "__repr__", "__hash__", "is_pinned", "is_same_size",
               "_is_view", "untyped_storage", "register_post_accumulate_grad_hook", homes=(torch, torch.Tensor))
+_TRANSPOSED = ("T", "mT", "H", "mH")
 
 
 @rule(*_SAME)
@@ -66,7 +67,10 @@ def _attribute(name):
             return value
         if name == "_base":  # whoever asks wants to know whether there is one; its shape may be another
             return x
-        if value.shape != x.shape or name in ("T", "mT", "H", "mH"):
+        if name in _TRANSPOSED:
+            kept = 0 if name in ("T", "H") else x.ndim - 2
+            return striped(value, x.cut.permuted([*range(kept), *reversed(range(kept, x.ndim))]))
+        if value.shape != x.shape:
             raise NotSupported(f"x.{name} of a stripe")
         return striped(value, layout_of(x))
     return read

@@ -10,8 +10,8 @@ from .halo import fetch
 from .layout import Layout
 from .pointwise import completed
 from .cells import ranks
-from .stripe import layout_of, plainly, rule, striped
-from .windows import check, extend, output_layout, read, spatial_dims, tuple_of
+from .stripe import plainly, rule, striped
+from .windows import check, extend, in_rows, output_layout, read, spatial_dims, tuple_of
 
 
 class _Own(torch.autograd.Function):
@@ -56,9 +56,8 @@ def _run(x, weight, bias, arguments):
 def _routed(x, weight, bias, arguments, is_aligned):
     """The same on every rank: torch is asked about the largest stripe, with a window more, so that there is an output."""
     shape = list(x.shape)
-    for axis, rows in x.cut.extents.items():
-        dim = x.cut.dim_of(axis)
-        shape[dim] = max(rows) + arguments[2][dim - 2] * weight.shape[dim]
+    for axis, i in spatial_dims(x, weight.ndim - 2).items():
+        shape[2 + i] = max(x.cut.extents[axis]) + arguments[2][i] * weight.shape[2 + i]
     is_last = x.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
     like = torch.empty(shape, dtype=x.dtype, device=x.device,
                        memory_format=torch.channels_last if is_last else torch.contiguous_format)
@@ -82,7 +81,7 @@ def _paddings(padding, window_extents, stride):
 def _convolution(function, x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     count = weight.ndim - 2
     stride, dilation = tuple_of(stride, count), tuple_of(dilation, count)
-    x = x if hasattr(x, "cut") else striped(x, layout_of(x))
+    x = in_rows(x)
     windows = [Window(k, s, 0, d) for k, s, d in zip(weight.shape[2:], stride, dilation)]
     pads = _paddings(padding, [window.extent for window in windows], stride)
     if x.cut.is_cut:
@@ -117,20 +116,21 @@ def _convolution(function, x, weight, bias=None, stride=1, padding=0, dilation=1
 def _transposed(function, x, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
     count = weight.ndim - 2
     stride, padding, dilation, more = (tuple_of(value, count) for value in (stride, padding, dilation, output_padding))
-    x = x if hasattr(x, "cut") else striped(x, layout_of(x))
-    plans, changed = {}, {}
+    x = in_rows(x)
+    plans, changed, aligned = {}, {}, True
     for axis, i in (spatial_dims(x, count).items() if x.cut.is_cut else ()):
         if axis in x.cut.pads:
             raise NotSupported("a transposed convolution of what was padded along a cut axis")
         window = Window(weight.shape[2 + i], stride[i], padding[i], dilation[i])
         outputs, needed = transposed_windows(ranks().geometry, axis, window, x.cut.extents[axis], more[i])
         plans[axis] = i, outputs, needed
+        aligned = aligned and outputs == tuple(extent * stride[i] for extent in x.cut.extents[axis])
         changed[axis] = outputs, outputs[ranks().part(axis)]
     layout = x.cut.with_extents(changed)
     weight = completed(weight, layout)
     bias = None if bias is None else completed(bias, layout)
     arguments = [list(stride), list(padding), list(dilation), True, list(more), groups]
-    if plans and _routed(x, weight, bias, arguments, True) == UCUDNN:
+    if plans and _routed(x, weight, bias, arguments, aligned) == UCUDNN:
         ranks().sum_alone()
         return striped(torch.convolution(x, weight, bias, *arguments), layout)
     rows, cuts = x, []
@@ -142,15 +142,15 @@ def _transposed(function, x, weight, bias=None, stride=1, padding=0, output_padd
         cuts.append((2 + i, owned(outputs)[part][0] - (stride[i] * needed[part][0] - padding[i]), outputs[part]))
     result = _run(rows, weight, bias, arguments)
     for dim, begin, extent in cuts:
-        missing = begin + extent - result.shape[dim]
-        if missing > 0:  # elements under no window, which output padding names
-            fill = [0, 0] * (result.ndim - 1 - dim) + [0, missing]
+        before, behind = max(0, -begin), max(0, begin + extent - result.shape[dim])
+        if before or behind:  # elements under no window, as output padding names them, and strides larger than windows leave them
+            fill = [0, 0] * (result.ndim - 1 - dim) + [before, behind]
             result = torch.nn.functional.pad(result, fill)
             if bias is not None:
-                ends = torch.zeros(result.shape[dim], dtype=result.dtype, device=result.device)
-                ends[-missing:] = 1
+                ends = torch.ones(result.shape[dim], dtype=result.dtype, device=result.device)
+                ends[before:result.shape[dim] - behind] = 0
                 shape = [1] * result.ndim
                 shape[dim] = -1
                 result = result + ends.view(shape) * bias.view([1, -1] + [1] * count)
-        result = result.narrow(dim, begin, extent)
+        result = result.narrow(dim, begin + before, extent)
     return striped(result, Layout(layout.dims, layout.extents))

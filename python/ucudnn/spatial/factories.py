@@ -7,7 +7,7 @@ from .errors import NotSupported
 from .grid import owned
 from .layout import Layout
 from .cells import ranks
-from .sizes import Own, at, by_part, plain, rows_of, whole_of
+from .sizes import Own, at, plain, rows_of, whole_of
 from .stripe import Stripe, flat, rule, striped, whole
 
 
@@ -24,15 +24,8 @@ class Sizes(TorchFunctionMode):
 
 def of_sizes(sizes):
     """The layout of a tensor of these sizes."""
-    dims, extents = [], {}
-    for size in sizes:
-        axis, rows = rows_of(size) if isinstance(size, Own) else (None, None)
-        if axis in extents:
-            raise NotSupported(f"two dimensions of the same rows, {tuple(plain(sizes))}")
-        dims.append(() if axis is None else ((axis, int(size)),))
-        if axis is not None:
-            extents[axis] = rows
-    return Layout(dims, extents)
+    found = [rows_of(size) if isinstance(size, Own) else None for size in sizes]
+    return Layout([((of[0], int(size)),) if of else () for of, size in zip(found, sizes)], dict(filter(None, found)))
 
 
 @rule(torch.zeros, torch.ones, torch.empty, torch.full, makes=True)
@@ -91,7 +84,5 @@ def _meshgrid(function, *tensors, indexing="ij"):
     if indexing == "xy" and len(order) > 1:
         order[:2] = 1, 0
     extents = {axis: rows for layout in layouts for axis, rows in layout.extents.items()}
-    if sum(layout.is_cut for layout in layouts) != len(extents):
-        raise NotSupported("two dimensions of the same rows")
     layout = Layout([layouts[at].dims[0] for at in order], extents)
     return tuple(striped(x, layout) for x in function(tensors, indexing=indexing))

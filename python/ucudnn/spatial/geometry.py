@@ -165,15 +165,23 @@ def _read(window, front, rows, is_larger=False):
 
 def transposed_windows(geometry, axis, window, extents, output_padding):
     """A transposed convolution, whose input has `extents` and whose output is the x of the convolution that libucudnn
-    knows: (rows of output by part, rows of input needed by part)."""
+    knows: (rows of output by part, rows of input needed by part). Each row of input gives a stride of rows of output. What all
+    together give more or less is at the two ends, half of it at the first, as programs crop or pad it. There libucudnn is asked
+    for the convolution with a window at least as large that gives neither."""
     more = window.extent - 2 * window.pad + output_padding - window.stride
-    if len(extents) > 1 and more != 0:
-        raise NotSupported(f"{AXES[axis]}: a transposed convolution with windows of extent {window.extent}, stride "
-                           f"{window.stride}, pad {window.pad} and output padding {output_padding} gives {more} rows "
-                           f"more on each part than {window.stride} for each row")
-    outputs = tuple(extent * window.stride + more for extent in extents)
+    outputs = tuple(extent * window.stride for extent in extents)
+    if len(extents) == 1 or more == 0:
+        outputs = (*outputs[:-1], outputs[-1] + more)
+        expected, asked = outputs, window
+    else:
+        front = more // 2
+        pad = max(0, window.pad + front, window.extent - window.stride - window.pad - front)
+        expected, asked = outputs, Window(window.stride + 2 * pad, window.stride, pad)
+        outputs = (outputs[0] + front, *outputs[1:-1], outputs[-1] + more - front)
+    if min(outputs) < 1:
+        raise NotSupported(f"{AXES[axis]}: a transposed convolution of {extents} rows gives {outputs} rows")
     try:
-        rows = all_rows(geometry, BACKWARD_DATA, window, outputs)
+        rows = all_rows(geometry, BACKWARD_DATA, asked, expected)
     except NotSupported as refusal:
         raise NotSupported(f"{AXES[axis]}: {refusal}") from None
     if tuple(r.y for r in rows) != tuple(owned(extents)):

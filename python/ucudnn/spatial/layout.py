@@ -56,7 +56,11 @@ class Layout:
 
     def __init__(self, dims, extents, pads=None):
         self.dims = tuple(dims)
-        cut = {axis for dim in self.dims for axis, _ in dim if axis is not None}
+        found = [axis for dim in self.dims for axis, _ in dim if axis is not None]
+        cut = set(found)
+        if len(found) > len(cut):  # each rank would have its own positions beside its own alone
+            raise NotSupported("the positions along an axis are in two places of one tensor, as where each meets each: by a "
+                               "matrix product, each rank's meet all")
         self.extents = {axis: rows if isinstance(rows, Extents) else Extents(rows)
                         for axis, rows in extents.items() if axis in cut}
         # Where padding stands in the first and the last part of an axis: {axis: (rows, rows)}.
@@ -100,6 +104,19 @@ class Layout:
         padding = {axis: rows[0] for axis, rows in (pads or {}).items()}
         return Layout(dims, {axis: rows.followed_by(changed[axis][0], padding.get(axis, 0)) if axis in changed else rows
                              for axis, rows in self.extents.items()}, pads)
+
+    def in_rows(self, dims):
+        """The same, where each of these dimensions of rows that others were flattened into is of so many rows more: as a
+        program that puts pixels between each other by a reshape means them."""
+        found, extents = list(self.dims), dict(self.extents)
+        for dim in set(dims):
+            axes = [axis for axis, _ in self.dims[dim]]
+            if len(axes) > 1 and axes[0] is not None and not any(axis is not None for axis in axes[1:]):
+                size = prod(size for _, size in self.dims[dim])
+                more = size // self.dims[dim][0][1]
+                found[dim] = ((axes[0], size),)
+                extents[axes[0]] = extents[axes[0]].followed_by([rows * more for rows in extents[axes[0]]])
+        return self if found == list(self.dims) else Layout(found, extents)
 
     def permuted(self, order):
         return Layout([self.dims[dim] for dim in order], self.extents, self.pads)

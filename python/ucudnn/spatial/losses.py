@@ -1,4 +1,6 @@
 """Losses: of each position, then summed over all."""
+import inspect
+
 import torch
 from torch.nn import functional
 
@@ -6,46 +8,70 @@ from .errors import NotSupported
 from .layout import Layout
 from .pointwise import broadcast, completed
 from .reduce import added_up, mean
-from .stripe import layout_of, rule, striped
+from .stripe import count_of, greatest, layout_of, rule, striped
+
+
+_WEIGHTS = ("weight", "pos_weight", "var")  # arguments that are tensors beside the input and the target
 
 
 def _reduced(result, reduction):
     if reduction == "none":
         return result
     dims = list(range(result.ndim))
-    return added_up(result, dims, False) if reduction == "sum" else mean(None, result, dims)
+    if reduction == "mean":
+        return mean(None, result, dims)
+    found = added_up(result, dims, False)
+    return found if reduction == "sum" else striped(found / count_of(result, [0]), found.cut)  # batchmean
 
 
-def _only_reduction(size_average, reduce):
-    if size_average is not None or reduce is not None:
+def _options(function, args, kwargs):
+    """The arguments behind a loss's input and target, by name, and the reduction among them."""
+    options = inspect.signature(function).bind(None, None, *args, **kwargs).arguments
+    del options["input"], options["target"]
+    if options.pop("size_average", None) is not None or options.pop("reduce", None) is not None:
         raise NotSupported("size_average and reduce, of which torch says that reduction takes their place")
+    return options, options.pop("reduction", "mean")
 
 
-@rule(functional.mse_loss, functional.l1_loss, functional.smooth_l1_loss, functional.huber_loss,
-      functional.binary_cross_entropy_with_logits, functional.binary_cross_entropy)
-def _elementwise(function, x, target, *args, reduction="mean", size_average=None, reduce=None, **kwargs):
-    if args or any(isinstance(value, torch.Tensor) for value in kwargs.values()):
-        raise NotSupported("weights, or reductions by position")
-    _only_reduction(size_average, reduce)
-    layout = broadcast([x, target])
-    result = function(completed(x, layout), completed(target, layout), reduction="none", **kwargs)
+@rule(functional.mse_loss, functional.l1_loss, functional.smooth_l1_loss, functional.huber_loss, functional.kl_div,
+      functional.binary_cross_entropy_with_logits, functional.binary_cross_entropy, functional.poisson_nll_loss,
+      functional.gaussian_nll_loss)
+def _elementwise(function, x, target, *args, **kwargs):
+    options, reduction = _options(function, args, kwargs)
+    weights = {name: options[name] for name in _WEIGHTS if isinstance(options.get(name), torch.Tensor)}
+    if weights and function in (functional.mse_loss, functional.l1_loss, functional.huber_loss):
+        raise NotSupported("weights, whose sum torch divides by: multiply the loss without a reduction by them")
+    if function is functional.gaussian_nll_loss and weights:
+        _check_variances(weights["var"], x)
+    layout = broadcast([x, target, *weights.values()])
+    options.update({name: completed(value, layout) for name, value in weights.items()})
+    result = function(completed(x, layout), completed(target, layout), reduction="none", **options)
     return _reduced(striped(result, layout), reduction)
 
 
+def _check_variances(variances, x):
+    """As torch checks them, on all ranks alike: one that raised alone would leave the others waiting."""
+    if variances.ndim != x.ndim:
+        raise NotSupported(f"variances of {variances.ndim} dimensions, where the input has {x.ndim}")
+    if greatest((variances < 0).any().to(x.dtype), layout_of(variances).axes):
+        raise ValueError("var has negative entry/entries")
+
+
 @rule(functional.cross_entropy, functional.nll_loss)
-def _classes(function, x, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean",
-             **kwargs):
-    if weight is not None or kwargs.get("label_smoothing"):
-        raise NotSupported("weights of classes, or smoothed labels")
-    _only_reduction(size_average, reduce)
+def _classes(function, x, target, *args, **kwargs):
+    options, reduction = _options(function, args, kwargs)
     layout = layout_of(x)
-    if not layout.is_plain(1) or layout.removed([1]) != layout_of(target):
+    by_class = target.is_floating_point()  # probabilities of every class, in place of its number
+    wanted = layout if by_class else layout.removed([1])
+    if not layout.is_plain(1) or wanted != layout_of(target):
         raise NotSupported(f"targets of shape {tuple(target.shape)} are not cut as the predictions are: shard them, too")
-    each = striped(function(x, target, ignore_index=ignore_index, reduction="none"),
-                   Layout(layout_of(target).dims, layout.extents))
-    if reduction != "mean":
+    weight, ignored = options.pop("weight", None), options.get("ignore_index", -100)
+    each = function(x, target, None if weight is None else completed(weight, layout), reduction="none", **options)
+    each = striped(each, Layout(layout.removed([1]).dims, layout.extents))
+    if by_class or reduction != "mean":
         return _reduced(each, reduction)
-    counted = striped((target != ignore_index).to(each.dtype), each.cut)
+    counts = torch.ones_like(target, dtype=each.dtype) if weight is None else weight[target.clamp(0, len(weight) - 1)]
     dims = list(range(each.ndim))
-    result = added_up(each, dims, False)
-    return striped(result / added_up(counted, dims, False), result.cut)
+    divisor = added_up(striped(counts * (target != ignored), each.cut), dims, False)
+    found = added_up(each, dims, False)
+    return striped(found / divisor, found.cut)

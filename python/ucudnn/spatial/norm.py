@@ -7,7 +7,7 @@ from .grid import owned
 from .layout import Layout
 from .pointwise import completed
 from .cells import ranks
-from .reduce import axes_in
+from .reduce import axes_in, mean as mean_of, remaining
 from .stripe import count_of, plainly, rule, striped
 
 
@@ -97,7 +97,9 @@ def _instance_norm(function, x, running_mean=None, running_var=None, weight=None
     if count < 2:
         raise ValueError(f"instance norm over {count} value of each channel")
     if running_mean is not None:  # torch takes the mean of all images' statistics
-        _update(running_mean, running_var, mean.mean(0), variance.mean(0), count, momentum)
+        layout = remaining(x, range(2, x.ndim), True)
+        mean, variance = (mean_of(None, striped(value, layout), 0) for value in (mean, variance))
+        _update(running_mean, running_var, mean, variance, count, momentum)
     return result
 
 
@@ -142,13 +144,13 @@ def _layer_norm(function, x, normalized_shape, weight=None, bias=None, eps=1e-5,
             raise NotSupported(f"over {extent} positions of dimension {dim}, which has {count_of(x, [dim])}")
     result, _, _, _ = normalised(x, dims, eps)
     if weight is not None:
-        result = result * _own_rows(weight, x, dims)
+        result = result * own_rows(weight, x, dims)
     if bias is not None:
-        result = result + _own_rows(bias, x, dims)
+        result = result + own_rows(bias, x, dims)
     return striped(result.to(x.dtype), layout)
 
 
-def _own_rows(weight, x, dims):
+def own_rows(weight, x, dims):
     """Of a parameter with a value for every position, those of the own ones; of its gradient each rank has a part."""
     weight = completed(weight, x.cut)
     for i, dim in enumerate(dims):

@@ -6,17 +6,21 @@ from .grid import AXES, owned
 from .halo import fetch
 from .cells import ranks
 from .stripe import rule, striped
+from .windows import in_rows
 
 
 @rule(torch.nn.functional.pad, torch._C._nn.pad, torch.constant_pad_nd, counts=True)
 def _pad(function, x, pad, mode="constant", value=None):
-    pad, own, changed, pads, far = list(pad), list(pad), {}, dict(x.cut.pads), []
+    pad = list(pad)
+    x = in_rows(x, [x.ndim - 1 - i // 2 for i, rows in enumerate(pad) if rows])
+    own, changed, pads, far = list(pad), {}, dict(x.cut.pads), []
     for axis in x.cut.axes:
-        dim = x.cut.dim_of(axis)
+        dim = next(dim for dim in range(x.ndim) if axis in x.cut.axes_of(dim))
         at = 2 * (x.ndim - 1 - dim)
         front, back = (pad + [0, 0] * x.ndim)[at:at + 2]
         if not front and not back:
             continue
+        x.cut.dim_of(axis)
         rows = list(x.cut.extents[axis])
         if front < 0 or back < 0:
             raise NotSupported(f"{AXES[axis]}: a pad of {front} and {back} rows takes rows away")

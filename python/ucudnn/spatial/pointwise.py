@@ -3,7 +3,7 @@ import torch
 
 from .errors import NotSupported
 from .layout import Layout
-from .stripe import Stripe, flat, layout_of, name_of, named, rule, striped, summed, whole
+from .stripe import flat, layout_of, name_of, named, rule, striped, summed
 
 _NAMES = """
 abs absolute acos acosh add addcdiv addcmul asin asinh atan atan2 atanh bitwise_and bitwise_not bitwise_or bitwise_xor ceil
@@ -13,7 +13,7 @@ isclose isfinite isinf isnan le leaky_relu lerp less less_equal lgamma log log10
 logical_or logical_xor logit logsigmoid lt masked_fill maximum minimum mish mul multiply nan_to_num ne neg negative not_equal
 positive pow prelu rad2deg reciprocal relu relu6 remainder round rsqrt rsub selu sgn sigmoid sign silu sin sinc sinh
 softplus softshrink softsign sqrt square sub subtract swish tan tanh tanhshrink threshold true_divide trunc where xlogy
-clone contiguous detach to float double half bfloat16 bool int long type_as zeros_like ones_like empty_like full_like cpu
+clone contiguous detach float double half bfloat16 bool int long zeros_like ones_like empty_like full_like cpu
 cuda alias copy_ fill_ zero_ __add__ __radd__ __iadd__ __sub__ __rsub__ __isub__ __mul__ __rmul__ __imul__ __truediv__
 __rtruediv__ __itruediv__ __div__ __rdiv__ __idiv__ __pow__ __rpow__ __ipow__ __neg__ __pos__ __abs__ __eq__ __ne__ __lt__
 __le__ __gt__ __ge__ __and__ __or__ __xor__ __invert__ __mod__ __floordiv__
@@ -24,6 +24,8 @@ def broadcast(operands):
     """The layout of what comes of these tensors, position by position."""
     layouts = [layout_of(x) for x in operands]
     ndim = max(len(layout.dims) for layout in layouts)
+    if any(len({layout.dims[-dim] for layout in layouts if dim <= len(layout.dims)} - {()}) > 1 for dim in range(1, ndim + 1)):
+        layouts = [layout.in_rows(range(len(layout.dims))) for layout in layouts]  # where some were flattened into rows
     dims, extents, pads = [()] * ndim, {}, {}
     for layout in layouts:
         offset = ndim - len(layout.dims)
@@ -53,6 +55,12 @@ def _operands(args, kwargs):
     return [x for x in flat((args, kwargs)) if isinstance(x, torch.Tensor)]
 
 
+def may_be_written(x):
+    """NotSupported where x has hooks, which torch drops from what is written in place, as those of any view."""
+    if any(not getattr(hook, "may_be_dropped", False) for hook in (getattr(x, "_backward_hooks", None) or {}).values()):
+        raise NotSupported("written in place over a tensor with hooks, such as FSDP's of what a layer gives")
+
+
 def pointwise(function, *args, **kwargs):
     name = name_of(function)
     layout = broadcast(_operands(args, kwargs))
@@ -60,9 +68,8 @@ def pointwise(function, *args, **kwargs):
         name in ("__iadd__", "__isub__", "__imul__", "__itruediv__", "__idiv__", "__ipow__")
     if is_in_place and layout != layout_of(args[0]):
         raise NotSupported("a stripe written into a tensor that is not cut alike")
-    hooks = (getattr(args[0], "_backward_hooks", None) or {}).values() if is_in_place else ()
-    if any(not getattr(hook, "may_be_dropped", False) for hook in hooks):  # as torch drops those of any view
-        raise NotSupported("written in place over a tensor with hooks, such as FSDP's of what a layer gives")
+    if is_in_place:
+        may_be_written(args[0])
     convert = lambda x: completed(x, layout) if isinstance(x, torch.Tensor) else x
     first = args[0] if is_in_place else convert(args[0])
     result = function(first, *map(convert, args[1:]), **{key: convert(value) for key, value in kwargs.items()})
@@ -82,12 +89,8 @@ def _prelu(function, x, weight):
     return striped(torch.where(x > 0, x, completed(weight, layout) * x), layout)
 
 
-@rule(torch.nn.functional.linear)
-def _linear(function, x, weight, bias=None):
-    layout = layout_of(x)
-    if not isinstance(x, Stripe) or not layout.is_plain(-1):
-        raise NotSupported("a linear layer over a cut dimension: gather it first, or pool over all positions")
-    if not layout.is_cut:
-        return whole(function(x, weight, bias))
-    return striped(function(x, completed(weight, layout), bias if bias is None else completed(bias, layout)),
-                   Layout(layout.dims, layout.extents))
+@rule(*named("to", "type_as"), counts=True)
+def _as_type(function, x, *args, **kwargs):
+    """In another type or on another device, which may be said by another tensor, cut or not."""
+    result = function(x, *args, **kwargs)
+    return x if result is x else striped(result, layout_of(x))

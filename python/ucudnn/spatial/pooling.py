@@ -4,13 +4,14 @@ import torch
 from torch.nn import functional
 
 from .errors import NotSupported
-from .geometry import Window
+from .geometry import Read, Window
 from .grid import AXES, owned
 from .layout import Layout
 from .cells import ranks
-from .reduce import amax, axes_in, mean
-from .stripe import count_of, greatest, least, name_of, rule, striped, total
-from .windows import check, extend, output_layout, read, spatial_dims, tuple_of
+from .extremes import amax, first_largest
+from .reduce import axes_in, mean
+from .stripe import count_of, name_of, rule, striped, total
+from .windows import check, extend, in_rows, output_layout, read, spatial_dims, tuple_of
 
 
 def _outputs(extent, window, pad, ceil_mode):
@@ -25,16 +26,33 @@ def _outputs(extent, window, pad, ceil_mode):
 def _plans(x, windows, pads, ceil_mode):
     plans = {}
     for axis, i in spatial_dims(x, len(windows)).items():
-        plans[axis] = read(x, axis, windows[i], pads[i], pads[i])
-        extent = sum(x.cut.extents[axis])
-        if _outputs(extent, windows[i], pads[i], ceil_mode) != sum(plans[axis].outputs):
-            raise NotSupported(f"{AXES[axis]}: ceil_mode adds a window behind the last of {extent} rows")
+        count = _outputs(sum(x.cut.extents[axis]), windows[i], pads[i], ceil_mode)
+        plans[axis] = _read(x, axis, windows[i], pads[i], count)
+        if count != sum(plans[axis].outputs):
+            raise NotSupported(f"{AXES[axis]}: {sum(plans[axis].outputs)} windows are not {count}")
     return plans
+
+
+def _read(x, axis, window, pad, count):
+    """Of `count` windows, of which ceil_mode may have added one that sticks out behind: as if there were so much padding, or,
+    where the others leave no room for it, as the last part's."""
+    extent = sum(x.cut.extents[axis])
+    behind = (count - 1) * window.stride + window.extent - extent - pad
+    if behind <= pad:
+        return read(x, axis, window, pad, pad)
+    try:
+        return read(x, axis, window, pad, behind)
+    except NotSupported:
+        found = read(x, axis, window, pad, pad)
+    last = found.reads[-1][0], found.reads[-1][1] + window.stride
+    needed = found.needed[-1][0], min(last[1], extent)
+    return Read((*found.outputs[:-1], found.outputs[-1] + 1), (*found.reads[:-1], last), (*found.needed[:-1], needed), False)
 
 
 def _covers(x, kernel, pads):
     """Whether one window covers every cut axis, as where a program pools by its own x.shape."""
-    return all(kernel[i] == sum(x.cut.extents[axis]) and not pads[i] for axis, i in spatial_dims(x, len(kernel)).items())
+    dims = spatial_dims(x, len(kernel))
+    return bool(dims) and all(kernel[i] == sum(x.cut.extents[axis]) and not pads[i] for axis, i in dims.items())
 
 
 def _pooled_whole(function, x, pool, kernel, stride, pads, *rest):
@@ -48,7 +66,7 @@ def _pooled_whole(function, x, pool, kernel, stride, pads, *rest):
 @rule(torch.max_pool1d, torch.max_pool2d, torch.max_pool3d, functional.max_pool1d, functional.max_pool2d,
       functional.max_pool3d, counts=True)
 def _max_pool(function, x, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
-    count = x.ndim - 2
+    x, count = in_rows(x), x.ndim - 2
     if return_indices:
         raise NotSupported("indices of maxima, which count the rank's own rows")
     kernel = tuple_of(kernel_size, count)
@@ -66,17 +84,17 @@ def _max_pool(function, x, kernel_size, stride=None, padding=0, dilation=1, ceil
     return striped(result, layout)
 
 
-def _counts(x, axis, plan, window):
-    """Of the windows of this rank along a cut axis, how many of the rows that they read exist."""
+def _counts(x, axis, plan, window, pad):
+    """Of the windows of this rank along a cut axis, how many of the rows that they read are there, with `pad` of padding."""
     part, extent = ranks().part(axis), sum(x.cut.extents[axis])
     begin = torch.arange(plan.outputs[part]) * window.stride + plan.reads[part][0]
-    return (begin + window.filter).clamp(max=extent) - begin.clamp(min=0)
+    return (begin + window.filter).clamp(max=extent + pad) - begin.clamp(min=-pad)
 
 
 @rule(functional.avg_pool1d, functional.avg_pool2d, functional.avg_pool3d, counts=True)
 def _avg_pool(function, x, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
               divisor_override=None):
-    count = x.ndim - 2
+    x, count = in_rows(x), x.ndim - 2
     kernel = tuple_of(kernel_size, count)
     stride = kernel if stride is None or stride == [] else tuple_of(stride, count)
     pads = tuple_of(padding, count)
@@ -93,9 +111,10 @@ def _avg_pool(function, x, kernel_size, stride=None, padding=0, ceil_mode=False,
         result = function(rows, kernel, stride, rest, ceil_mode, count_include_pad, divisor_override)
     layout = output_layout(x, plans)
     check(result, layout, plans)
-    if not count_include_pad and divisor_override is None:
+    if (ceil_mode or not count_include_pad) and divisor_override is None:
         for axis, i in dims.items():
-            scale = windows[i].filter / _counts(x, axis, plans[axis], windows[i]).to(result)
+            counts = _counts(x, axis, plans[axis], windows[i], pads[i] if count_include_pad else 0)
+            scale = windows[i].filter / counts.to(result)
             result = result * scale.view([-1] + [1] * (count - 1 - i))
     return striped(result, layout)
 
@@ -119,7 +138,7 @@ def _without(x, axes, result):
 @rule(functional.adaptive_avg_pool1d, functional.adaptive_avg_pool2d, functional.adaptive_avg_pool3d)
 def _adaptive_avg(function, x, output_size):
     """Along a cut axis each rank adds up its rows of every window, weighted; then ranks add up."""
-    count = x.ndim - 2
+    x, count = in_rows(x), x.ndim - 2
     pooled, native = _adaptive_sizes(x, output_size, count)
     if output_size == 1 or isinstance(output_size, (list, tuple)) and set(output_size) == {1}:
         dims = list(range(2, x.ndim))
@@ -136,33 +155,15 @@ def _adaptive_avg(function, x, output_size):
     return _without(x, pooled, total(result, tuple(sorted(pooled))))
 
 
-class _FirstLargest(torch.autograd.Function):
-    """From each rank's largest of a window and where in the whole it stands, the largest, whose gradient goes to the first
-    of equal ones, as on one rank."""
-
-    @staticmethod
-    def forward(ctx, values, places, axes):
-        result = greatest(values, axes)
-        far = torch.iinfo(torch.int64).max
-        first = least(torch.where(values == result, places, torch.full_like(places, far)), axes)
-        ctx.save_for_backward((values == result) & (places == first))
-        return result
-
-    @staticmethod
-    def backward(ctx, gradient):
-        is_it, = ctx.saved_tensors
-        return gradient * is_it, None, None
-
-
 @rule(torch.adaptive_max_pool1d, functional.adaptive_max_pool2d, functional.adaptive_max_pool3d,
       functional.adaptive_max_pool1d, *(getattr(torch._C._nn, f"adaptive_max_pool{n}d") for n in (2, 3)))
 def _adaptive_max(function, x, output_size, return_indices=False):
     if return_indices:
         raise NotSupported("indices of maxima, which count the rank's own rows")
-    count = x.ndim - 2
+    x, count = in_rows(x), x.ndim - 2
     pooled, _ = _adaptive_sizes(x, output_size, count)
     sizes = list(output_size) if isinstance(output_size, (list, tuple)) else [output_size] * count
-    if set(pooled) != set(x.cut.axes):
+    if set(pooled) != set(spatial_dims(x, count)):
         raise NotSupported(f"an output size of {sizes} that leaves a cut axis as it is")
     # Where each element stands in the whole picture, row by row.
     place = torch.zeros([1] * count, dtype=torch.int64, device=x.device)
@@ -175,7 +176,7 @@ def _adaptive_max(function, x, output_size, return_indices=False):
         place = place * extent + along.view([-1] + [1] * (count - 1 - i))
         spans.append((begin, begin + x.shape[2 + i], _adaptive_windows(extent, sizes[i] or extent)))
     values, places = _window_maxima(x, place, spans)
-    return _without(x, pooled, _FirstLargest.apply(values, places, tuple(sorted(pooled))))
+    return _without(x, pooled, first_largest(values, places, tuple(sorted(pooled)))[0])
 
 
 def _window_maxima(x, place, spans):

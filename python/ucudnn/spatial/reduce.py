@@ -5,9 +5,10 @@ from .errors import NotSupported
 from .grid import owned, stripes
 from .halo import fetch
 from .layout import Extents, Layout
+from .positions import all_of
 from .cells import ranks
 from .sizes import plain, whole_extent
-from .stripe import Stripe, count_of, greatest, layout_of, named, plainly, rule, striped, total
+from .stripe import Stripe, count_of, layout_of, named, plainly, rule, striped, total
 
 
 class _Cut(torch.autograd.Function):
@@ -24,21 +25,6 @@ class _Cut(torch.autograd.Function):
         dim, axis, extents = ctx.arguments
         with torch.no_grad():
             return fetch(gradient, dim, axis, extents, [(0, sum(extents))] * len(extents)), None, None, None
-
-
-class _Gather(torch.autograd.Function):
-    """The whole on every rank. Its gradient is the same on every rank, which keeps its own rows of it."""
-
-    @staticmethod
-    def forward(ctx, x, dim, axis, extents):
-        ctx.arguments = dim, axis, extents
-        return fetch(x, dim, axis, extents, [(0, sum(extents))] * len(extents))
-
-    @staticmethod
-    def backward(ctx, gradient):
-        dim, axis, extents = ctx.arguments
-        begin, end = owned(extents)[ranks().part(axis)]
-        return gradient.narrow(dim, begin, end - begin), None, None, None
 
 
 def shard(x, dim=None, multiple=1):
@@ -67,13 +53,12 @@ def shard(x, dim=None, multiple=1):
 
 
 def gather(x):
-    """The whole x on every rank, as a plain tensor: replicated. Flattened positions are not put in order."""
+    """The whole x on every rank, as a plain tensor: replicated."""
     if not isinstance(x, Stripe):
         return x
     with plainly():
-        layout = x.cut
-        for axis in layout.axes:
-            x = _Gather.apply(x, layout.dim_of(axis), axis, layout.extents[axis])
+        for dim in range(x.ndim):
+            x = all_of(x, dim)
         return x.as_subclass(torch.Tensor)
 
 
@@ -122,31 +107,8 @@ def mean(function, x, dim=None, keepdim=False, *, dtype=None, axis=None):
     return striped(result / count_of(x, dims), result.cut)
 
 
-class _Extreme(torch.autograd.Function):
-    """The largest over dimensions, from each rank's largest; equal ones share the gradient, as torch.amax has it."""
-
-    @staticmethod
-    def forward(ctx, x, dims, axes):
-        result = greatest(torch.amax(x, dims, keepdim=True), axes)
-        is_it = x == result
-        ctx.save_for_backward(is_it, total(is_it.sum(dims, keepdim=True).to(x.dtype), axes))
-        return result
-
-    @staticmethod
-    def backward(ctx, gradient):
-        is_it, count = ctx.saved_tensors
-        return is_it * (gradient / count), None, None
-
-
-@rule(*named("amax"))
-def amax(function, x, dim=(), keepdim=False):
-    dims = dims_of(x, dim)
-    result = _Extreme.apply(x, dims, axes_in(x, dims))
-    return striped(result if keepdim else result.squeeze(dims), remaining(x, dims, keepdim))
-
-
-@rule(*named("amin"))
-def _amin(function, x, dim=(), keepdim=False):
-    dims = dims_of(x, dim)
-    result = -_Extreme.apply(-x, dims, axes_in(x, dims))
-    return striped(result if keepdim else result.squeeze(dims), remaining(x, dims, keepdim))
+def all_striped(result, layout):
+    """One tensor or several, also named ones, of one layout."""
+    if isinstance(result, torch.Tensor):
+        return striped(result, layout)
+    return type(result)([striped(each, layout) for each in result])

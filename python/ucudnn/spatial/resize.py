@@ -11,6 +11,7 @@ from .layout import Layout
 from .cells import ranks
 from .sizes import Own, plain, rows_of, whole_of
 from .stripe import layout_of, rule, running, striped, summed
+from .windows import in_rows, spatial_dims
 
 _MODES = {"nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic"}
 
@@ -125,7 +126,7 @@ def _native(function, x, size, dims, mode, align):
 @rule(torch.nn.functional.interpolate, torch.nn.functional.upsample, takes_sizes=True, makes=True)
 def _interpolate(function, x, size=None, scale_factor=None, mode="nearest", align_corners=None,
                  recompute_scale_factor=None, antialias=False):
-    x = x if hasattr(x, "cut") else striped(x, layout_of(x))
+    x = in_rows(x if hasattr(x, "cut") else striped(x, layout_of(x)))
     if not x.cut.is_cut and size is None:
         result = function(x, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
         return striped(result, Layout([()] * x.ndim, {}))
@@ -138,8 +139,8 @@ def _interpolate(function, x, size=None, scale_factor=None, mode="nearest", alig
     if not x.cut.is_cut:
         return _spread(function, x, size, mode, align_corners)
     result, changed = x, {}
-    for axis in x.cut.axes:
-        dim, extents = x.cut.dim_of(axis), x.cut.extents[axis]
+    for axis, i in spatial_dims(x, x.ndim - 2).items():
+        dim, extents = 2 + i, x.cut.extents[axis]
         outputs = _outputs(x, axis, size[dim - 2]) if scaled is None else scaled[axis]
         if min(outputs) < 1:
             raise NotSupported(f"{AXES[axis]}: stripes of {outputs} rows come of stripes of {extents}")

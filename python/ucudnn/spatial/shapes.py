@@ -4,21 +4,20 @@ import math
 import torch
 
 from .errors import NotSupported
-from .grid import owned
 from .layout import Layout
 from .cells import ranks
 from .pointwise import broadcast, completed
 from .sizes import Own, plain, rows_of, sizes_of, whole_extent, whole_of
-from .stripe import layout_of, name_of, named, rule, striped, whole
+from .stripe import layout_of, name_of, named, rule, striped
 
 
-def _list(values):
+def as_list(values):
     return list(values[0]) if len(values) == 1 and isinstance(values[0], (list, tuple, torch.Size)) else list(values)
 
 
 @rule(*named("view", "reshape"), takes_sizes=True)
 def _reshape(function, x, *shape, **kwargs):
-    sizes = _list(shape) or list(kwargs.pop("shape", kwargs.pop("size", ())))
+    sizes = as_list(shape) or list(kwargs.pop("shape", kwargs.pop("size", ())))
     if kwargs or len(sizes) == 1 and isinstance(sizes[0], torch.dtype):
         raise NotSupported("a view as another type")
     layout, own = _in_sizes(x, sizes)
@@ -70,7 +69,7 @@ def _transpose(function, x, dim0, dim1):
 
 @rule(*named("permute"))
 def _permute(function, x, *dims, **kwargs):
-    order = [dim % x.ndim for dim in (kwargs["dims"] if "dims" in kwargs else _list(dims))]
+    order = [dim % x.ndim for dim in (kwargs["dims"] if "dims" in kwargs else as_list(dims))]
     return striped(torch.permute(x, order), x.cut.permuted(order))
 
 
@@ -99,8 +98,8 @@ def _squeeze(function, x, dim=None):
 
 
 @rule(*named("expand", "broadcast_to"), makes=True)
-def _expand(function, x, *sizes, **kwargs):
-    sizes = _list(sizes) or list(kwargs["size"])
+def expand(function, x, *sizes, **kwargs):
+    sizes = as_list(sizes) or list(kwargs["size"])
     layout, dims, extents = layout_of(x), [()] * len(sizes), {}
     offset = len(sizes) - x.ndim
     for dim, size in enumerate(sizes):
@@ -111,8 +110,6 @@ def _expand(function, x, *sizes, **kwargs):
                 raise NotSupported(f"dimension {dim} is cut, and {size} is not its size")
         elif isinstance(size, Own):
             axis, rows = rows_of(size)
-            if axis in extents or axis in layout.axes:
-                raise NotSupported(f"two dimensions of the same {rows} rows")
             dims[dim], extents[axis] = ((axis, int(size)),), rows
     made = Layout(dims, {**layout.extents, **extents})
     if any(dim >= offset and x.shape[dim - offset] != 1 for axis in extents for dim in [made.dim_of(axis)]):
@@ -134,7 +131,7 @@ def _join(function, tensors, dim=0, **kwargs):
     dim %= tensors[0].ndim + stacked
     if not stacked and any(not layout_of(x).is_plain(dim) for x in tensors):
         raise NotSupported(f"joined along the cut dimension {dim}")
-    layout = broadcast([x if stacked else striped(x.narrow(dim, 0, 1), layout_of(x)) for x in tensors])
+    layout = broadcast([x if stacked else striped(x.narrow(dim, 0, min(1, x.shape[dim])), layout_of(x)) for x in tensors])
     result = function([completed(x, layout) for x in tensors], dim)
     return striped(result, layout.inserted(dim) if stacked else Layout(layout.dims, layout.extents))
 
@@ -151,98 +148,6 @@ def _unbind(function, x, dim=0):
     if not x.cut.is_plain(dim):
         raise NotSupported(f"a stripe taken apart along its cut dimension {dim}")
     return tuple(striped(part, x.cut.removed([dim % x.ndim])) for part in function(x, dim))
-
-
-def _of_rows(x, layout, dim, entry):
-    """(the slice of this rank's rows, the rows by part) of a slice of a cut dimension of the whole."""
-    axis = next((axis for axis in layout.axes if layout.dims[dim] == ((axis, x.shape[dim]),)), None)
-    if axis is None:
-        raise NotSupported(f"slice {entry} of positions along several axes")
-    extents, stop = layout.extents[axis], entry.stop
-    if stop is not None and not isinstance(stop, Own) and stop >= 0:
-        raise NotSupported(f"the first {stop} rows, by a number that may be this rank's own or the whole's: count from the end, "
-                           "or with x.shape")
-    taken = range(sum(extents))[slice(*whole_of([entry.start, stop, entry.step]))]
-    parts = [taken[max(0, -(-(begin - taken.start) // taken.step)):max(0, -(-(end - taken.start) // taken.step))]
-             for begin, end in owned(extents)]
-    if min(map(len, parts)) < 1:
-        raise NotSupported(f"slice {entry} leaves {tuple(map(len, parts))} of {tuple(extents)} rows")
-    part = ranks().part(axis)
-    first = parts[part].start - owned(extents)[part][0]
-    own = slice(first, first + (len(parts[part]) - 1) * taken.step + 1, taken.step)
-    return own, axis, tuple(map(len, parts))
-
-
-@rule(*named("narrow"), takes_sizes=True)
-def _narrow(function, x, dim, start, length):
-    if not x.cut.is_plain(dim):
-        return _getitem(torch.Tensor.__getitem__, x, (slice(None),) * (dim % x.ndim) + (slice(start, start + length),))
-    return striped(function(x, dim, *whole_of([start, length])), x.cut)
-
-
-@rule(*named("select"))
-def _select(function, x, dim, index):
-    if not x.cut.is_plain(dim):
-        raise NotSupported(f"a stripe taken apart along its cut dimension {dim}")
-    return striped(function(x, dim, index), x.cut.removed([dim % x.ndim]))
-
-
-@rule(torch.Tensor.__getitem__, takes_sizes=True)
-def _getitem(function, x, index):
-    if not x.cut.is_cut:
-        return whole(function(x, index))
-    entries = list(index) if isinstance(index, tuple) else [index]
-    if any(not (entry is None or entry is Ellipsis or isinstance(entry, (int, slice))) or isinstance(entry, bool)
-           for entry in entries):
-        raise NotSupported("a stripe indexed by a tensor or a list")
-    used = sum(entry is not None and entry is not Ellipsis for entry in entries)
-    if Ellipsis not in entries:
-        entries.append(Ellipsis)
-    at = entries.index(Ellipsis)
-    entries[at:at + 1] = [slice(None)] * (x.ndim - used)
-    dims, dim, extents = [], 0, dict(x.cut.extents)
-    for at, entry in enumerate(entries):
-        if entry is None:
-            dims.append(())
-            continue
-        entries[at] = entry = slice(*map(_number, (entry.start, entry.stop, entry.step))) if isinstance(entry, slice) else entry
-        atoms = x.cut.dims[dim]
-        if atoms and isinstance(entry, int):
-            raise NotSupported(f"the cut dimension {dim} is indexed by {entry}")
-        if atoms and entry != slice(None):
-            entries[at], axis, rows = _of_rows(x, x.cut, dim, entry)
-            extents[axis] = extents[axis].followed_by(rows)
-            atoms = ((axis, rows[ranks().part(axis)]),)
-        elif isinstance(entry, slice):
-            entries[at] = slice(*whole_of([entry.start, entry.stop, entry.step]))
-        if not isinstance(entry, int):
-            dims.append(atoms)
-        dim += 1
-    return striped(function(x, tuple(entries)), Layout(dims, extents))
-
-
-def _number(value):
-    """The start, stop or step of a slice; NotSupported of a tensor."""
-    if value is not None and not isinstance(value, int):
-        raise NotSupported("a slice by a tensor")
-    return value
-
-
-@rule(*named("softmax", "log_softmax", "softmin", "normalize", "cumsum", "argmax", "glu"))
-def _over_one_dimension(function, x, *args, **kwargs):
-    """Functions over the dimension `dim` alone."""
-    dim = kwargs.get("dim", args[0] if args else None)
-    if name_of(function) == "normalize":
-        dim = kwargs.get("dim", args[1] if len(args) > 1 else 1)
-    if name_of(function) == "glu" and dim is None:
-        dim = -1
-    if not isinstance(dim, int) or not x.cut.is_plain(dim):
-        raise NotSupported(f"over a cut dimension ({dim})")
-    result = function(x, *args, **kwargs)
-    layout = x.cut
-    if result.ndim < x.ndim:
-        layout = layout.removed([dim % x.ndim])
-    return striped(result, layout)
 
 
 @rule(*named("pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "native_channel_shuffle"))

@@ -26,8 +26,8 @@ RULES = {}
 _SIZED = set()  # the rules that take sizes of stripes
 _MAKING = set()  # those of them that make stripes of such sizes where they meet none
 _COUNTING = set()  # those for which numbers that come of sizes are operands: the whole's
-_HOMES = ("access", "factories", "pointwise", "drawing", "shapes", "reduce", "convolution", "pooling", "norm", "padding", "resize",
-          "attention", "losses")
+_HOMES = ("access", "factories", "pointwise", "drawing", "shapes", "indexing", "moves", "reduce", "extremes", "moments",
+          "convolution", "pooling", "norm", "padding", "resize", "products", "attention", "losses")
 _where = []  # the modules that run, outermost first: (the name for messages, the classes its model trusts, the module)
 _trusted = set()  # the classes that any converted model trusts
 
@@ -39,7 +39,7 @@ class Stripe(torch.Tensor):
     def __torch_function__(cls, function, types, args=(), kwargs=None):
         if torch.compiler.is_compiling() or get_eval_frame_callback() or TracingContext.try_get():
             raise NotSupported(f"{name_of(function)}{place()} {COMPILED}")
-        kwargs = kwargs or {}
+        kwargs = {name: value for name, value in (kwargs or {}).items() if name != "out" or value is not None}
         if function in (torch.Tensor.backward, torch.autograd.backward):
             return start_backward(*args, **kwargs)
         _load()

@@ -7,10 +7,13 @@ is what its own Python code makes of a stripe's shape, so only classes whose cod
 _POINTWISE = """
 Identity ReLU ReLU6 LeakyReLU ELU CELU SELU GELU SiLU Mish Sigmoid Tanh Hardtanh Hardswish Hardsigmoid Hardshrink Softplus
 Softshrink Softsign LogSigmoid Tanhshrink Threshold PReLU GLU Softmax LogSoftmax Softmax2d Softmin Linear Flatten Unflatten
-LayerNorm ChannelShuffle
+LayerNorm RMSNorm LocalResponseNorm ChannelShuffle CosineSimilarity PairwiseDistance Embedding
 """.split()
 _CONTAINERS = "Sequential ModuleList ModuleDict ParameterList ParameterDict".split()
-_LOSSES = "MSELoss L1Loss SmoothL1Loss HuberLoss BCELoss BCEWithLogitsLoss CrossEntropyLoss NLLLoss".split()
+_LOSSES = """
+MSELoss L1Loss SmoothL1Loss HuberLoss BCELoss BCEWithLogitsLoss CrossEntropyLoss NLLLoss KLDivLoss GaussianNLLLoss
+PoissonNLLLoss
+""".split()
 # Those that look beyond one position: they must meet a stripe, or what was one.
 _POSITIONS = """
 Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d MaxPool1d MaxPool2d MaxPool3d AvgPool1d AvgPool2d
@@ -50,7 +53,7 @@ _WHY = {
     "MultiheadAttention": "its attention is not scaled_dot_product_attention of stripes alone",
     "Fold": "it flattens windows into channels", "Unfold": "it flattens windows into channels",
     "MaxUnpool2d": "its indices count the rank's own rows", "FractionalMaxPool2d": "its windows are drawn at random",
-    "LocalResponseNorm": "not known", "ScriptModule": "a script's calls cannot be seen",
+    "ScriptModule": "a script's calls cannot be seen",
 }
 COMPILED = "runs under torch.compile, whose own kernels (a Triton convolution, say) exchange nothing: leave the converted " \
            "model, and what calls it with stripes, uncompiled"

@@ -5,16 +5,23 @@ from .errors import NotSupported
 from .grid import AXES
 from .halo import extended
 from .cells import ranks
+from .stripe import Stripe, layout_of, striped
 
 
 def spatial_dims(x, count):
-    """{axis: index among the last `count` dimensions} of the cut axes."""
+    """{axis: index among the last `count` dimensions} of the axes that cut these. Images may be cut, too, as where positions of
+    a video are flattened into them: no window looks beyond its image."""
     if x.ndim != count + 2:
         raise NotSupported(f"{count}-dimensional windows over a tensor of {x.ndim} dimensions")
-    found = {axis: x.cut.dim_of(axis) - 2 for axis in x.cut.axes}
-    if any(index < 0 for index in found.values()):
-        raise NotSupported("images or channels are cut, not positions")
-    return found
+    if not x.cut.is_plain(1):
+        raise NotSupported("channels are cut")
+    return {axis: x.cut.dim_of(axis) - 2 for axis in x.cut.axes if axis not in x.cut.axes_of(0)}
+
+
+def in_rows(x, dims=None):
+    """x, of whose dimensions (those of positions where none are named) each is of rows (Layout.in_rows)."""
+    layout = layout_of(x).in_rows(range(2, x.ndim) if dims is None else dims)
+    return striped(x, layout) if not isinstance(x, Stripe) or layout is not x.cut else x
 
 
 def tuple_of(value, count):

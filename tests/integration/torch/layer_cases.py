@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from ucudnn import spatial
 
-TRUST = ["Call", "Attention", "Excitation", "Tied", "Loss"]
+TRUST = ["Call", "Attention", "Excitation", "Tied", "Loss", "WithVariances", "LookedUp"]
 
 
 class Call(nn.Module):
@@ -75,6 +75,15 @@ class Loss(nn.Module):
         return self.loss(x, spatial.shard(self.target) if isinstance(x, spatial.Stripe) else self.target)
 
 
+class LookedUp(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(5, 4, padding_idx=2)
+
+    def forward(self, x):
+        return x * self.table((x[:, 0] * 3).round().long().clamp(0, 4)).permute(0, 3, 1, 2)
+
+
 def by_known_statistics(norm):
     """In evaluation, by statistics that are not those of its input."""
     norm.running_mean.copy_(picture(norm.num_features))
@@ -91,6 +100,11 @@ def cases():
     yield from pointwise()
     yield from losses(4, 16, 16)
     yield from _sizes()
+    yield from _products()
+    yield from _extremes()
+    yield from _moments()
+    yield from _indices()
+    yield from _moves()
 
 
 def windows():
@@ -119,13 +133,25 @@ def windows():
     yield "pad and use", lambda: nn.Sequential(nn.ZeroPad2d(1), nn.ReLU(), nn.AdaptiveAvgPool2d(1))
     for k, s, p, more in ((2, 2, 0, 0), (4, 2, 1, 0), (3, 2, 1, 1), (3, 1, 1, 0)):
         yield f"transposed {k} {s} {p}", lambda k=k, s=s, p=p, more=more: nn.ConvTranspose2d(4, 3, k, s, p, more)
+    for k, s, p, more in ((3, 2, 1, 0), (4, 2, 0, 0), (3, 2, 0, 0), (1, 2, 0, 0), (5, 2, 1, 1), (1, 3, 0, 1), (6, 2, 1, 0)):
+        yield f"transposed more {k} {s} {p}", lambda k=k, s=s, p=p, more=more: nn.ConvTranspose2d(4, 3, k, s, p, more)
+    yield "transposed and cropped", lambda: nn.Sequential(nn.ConvTranspose2d(4, 3, 4, 2), Call(
+        lambda x: x[:, :, 1:-1, 1:-1]), nn.Conv2d(3, 2, 2, 2))
+    yield "transposed and padded", lambda: Call(lambda x, w, v: F.pad(F.conv_transpose2d(x, w, stride=2, padding=1), (
+        1, 0, 1, 0)) + F.pad(F.conv_transpose2d(x, v, stride=2), (1, 0, 1, 0)) * F.interpolate(
+            x[:, :2], scale_factor=2.0), w=picture(4, 2, 3, 3), v=picture(4, 2, 1, 1))
     yield "transposed groups", lambda: nn.ConvTranspose2d(4, 4, 4, 2, 1, groups=2)
     for k, s, p in ((2, 2, 0), (3, 2, 1), (3, 1, 1), (3, 2, 0), (2, 1, 0)):
         yield f"max pool {k} {s} {p}", lambda k=k, s=s, p=p: nn.MaxPool2d(k, s, p)
         for counted in (True, False):
             yield f"avg pool {k} {s} {p} {counted}", \
                 lambda k=k, s=s, p=p, counted=counted: nn.AvgPool2d(k, s, p, count_include_pad=counted)
-    yield "max pool ceil", lambda: nn.MaxPool2d(2, 2, ceil_mode=True)
+    for k, s, p in ((2, 2, 0), (3, 2, 0), (3, 2, 1), (4, 4, 1), (2, 4, 0)):
+        yield f"max pool ceil {k} {s} {p}", lambda k=k, s=s, p=p: nn.MaxPool2d(k, s, p, ceil_mode=True)
+        for counted in (True, False):
+            yield f"avg pool ceil {k} {s} {p} {counted}", lambda k=k, s=s, p=p, counted=counted: nn.AvgPool2d(
+                k, s, p, ceil_mode=True, count_include_pad=counted)
+    yield "avg pool ceil by a divisor", lambda: nn.AvgPool2d(3, 2, ceil_mode=True, divisor_override=5)
     for size in (1, 2, 3, 6, (1, 5)):
         yield f"adaptive avg {size}", lambda size=size: nn.AdaptiveAvgPool2d(size)
         yield f"adaptive max {size}", lambda size=size: nn.AdaptiveMaxPool2d(size)
@@ -162,6 +188,14 @@ def resizing():
     yield "pyramid", lambda: Call(lambda x: x * F.interpolate(F.adaptive_avg_pool2d(x, 3), size=x.shape[-2:], mode="bilinear"))
     yield "pixel shuffle", lambda: nn.Sequential(nn.Conv2d(4, 8, 1), nn.PixelShuffle(2), nn.Conv2d(2, 2, 3, 1, 1))
     yield "pixel shuffle alone", lambda: nn.PixelShuffle(2)
+    shuffled = lambda x: x.reshape(2, 1, 2, 2, *x.shape[2:]).permute(0, 1, 4, 2, 5, 3).flatten(4, 5).flatten(2, 3)
+    for name, layer in (("conv", lambda: nn.Conv2d(1, 2, 3, 1, 1)), ("pool", lambda: nn.MaxPool2d(2)),
+                        ("average", lambda: nn.AvgPool2d(3, 1, 1)), ("pad", lambda: nn.ReflectionPad2d((1, 2, 0, 1))),
+                        ("resize", lambda: nn.Upsample(scale_factor=2, mode="bilinear")),
+                        ("transposed", lambda: nn.ConvTranspose2d(1, 2, 2, 2)), ("adaptive", lambda: nn.AdaptiveAvgPool2d(3)),
+                        ("adaptive max", lambda: nn.AdaptiveMaxPool2d(3))):
+        yield f"pixels shuffled by hand, {name}", lambda layer=layer: nn.Sequential(Call(shuffled), layer())
+    yield "pixels shuffled by hand, add", lambda: Call(lambda x: shuffled(x) * F.pixel_shuffle(x, 2))
     yield "pixel unshuffle", lambda: nn.PixelUnshuffle(2)
 
 
@@ -181,6 +215,7 @@ def others():
     yield "squeeze and excitation", Excitation
     yield "tied", Tied
     yield "scale by position", lambda: Call(lambda x, w: x * w, w=picture(1, 4, 1, 1))
+    yield "concatenated with nothing", lambda: Call(lambda x: torch.cat([x[:, :0], x], 1))
     yield "concatenated", lambda: Call(lambda x: torch.cat([x, F.relu(x)], 1).chunk(2, 1)[1])
     yield "mean", lambda: Call(lambda x: (x * x).mean())
     yield "mean of rows", lambda: Call(lambda x: x.mean(3, keepdim=True) * x + x.sum(2, keepdim=True))
@@ -229,10 +264,48 @@ def losses(*shape):
                 nn.CrossEntropyLoss(ignore_index=ignored, reduction=reduction), classes)
             yield f"NLLLoss {reduction} {ignored}", lambda reduction=reduction, ignored=ignored: nn.Sequential(
                 nn.LogSoftmax(1), Loss(nn.NLLLoss(ignore_index=ignored, reduction=reduction), classes))
+        yield from _weighted_losses(reduction, target, classes, shape)
+    for name in ("sum", "mean", "batchmean"):
+        yield f"KLDivLoss {name}", lambda name=name: nn.Sequential(nn.LogSoftmax(1), Loss(nn.KLDivLoss(
+            reduction=name), target.softmax(1)))
     yield "loss of what is the same on all ranks", lambda: Call(lambda x, w: F.mse_loss(w, x), w=picture(1, shape[0], *[1] * (
         len(shape) - 1)))
     yield "loss by a parameter", lambda: Call(lambda x, w: F.l1_loss(x, w), w=picture(1))
     yield "several losses", lambda: Call(lambda x: F.mse_loss(x, torch.zeros_like(x)) + x.sigmoid().sum())
+
+
+class WithVariances(nn.Module):
+    """A loss that takes variances, of every position and class or of every class."""
+
+    def __init__(self, loss, target, variances):
+        super().__init__()
+        self.loss, self.target, self.variances = loss, target, nn.Parameter(variances)
+
+    def forward(self, x):
+        target = spatial.shard(self.target) if isinstance(x, spatial.Stripe) else self.target
+        return self.loss(x, target, x.square() + 0.2) + self.loss(x, target, self.variances.expand_as(x))
+
+
+def _weighted_losses(reduction, target, classes, shape):
+    """Losses with weights of classes and positions, smoothed and soft targets."""
+    weight, ones = picture(shape[0]).sigmoid(), [1] * (len(shape) - 1)
+    for name, options in (("weights", {"weight": weight}), ("smoothed", {"label_smoothing": 0.1}),
+                          ("both", {"weight": weight, "label_smoothing": 0.2, "ignore_index": 1})):
+        loss = nn.CrossEntropyLoss(reduction=reduction, **options)
+        yield f"CrossEntropyLoss, {name}, {reduction}", lambda loss=loss: Loss(loss, classes)
+        yield f"CrossEntropyLoss of probabilities, {name}, {reduction}", lambda options=options: Loss(nn.CrossEntropyLoss(
+            reduction=reduction, **{key: value for key, value in options.items() if key != "ignore_index"}), target.softmax(1))
+    yield f"NLLLoss, weights, {reduction}", lambda: nn.Sequential(nn.LogSoftmax(1), Loss(nn.NLLLoss(
+        weight, reduction=reduction), classes))
+    yield f"BCELoss, weights, {reduction}", lambda: nn.Sequential(nn.Sigmoid(), Loss(nn.BCELoss(
+        weight.view(-1, *ones), reduction=reduction), target.sigmoid()))
+    yield f"BCEWithLogitsLoss, weights, {reduction}", lambda: Loss(nn.BCEWithLogitsLoss(
+        weight.view(-1, *ones), reduction=reduction, pos_weight=weight.view(-1, *ones) * 3), target.sigmoid())
+    yield f"GaussianNLLLoss {reduction}", lambda: WithVariances(nn.GaussianNLLLoss(
+        reduction=reduction, full=True), target, weight.view(-1, *ones))
+    for is_log in (True, False):
+        yield f"PoissonNLLLoss {is_log} {reduction}", lambda is_log=is_log: nn.Sequential(nn.Sigmoid(), Loss(
+            nn.PoissonNLLLoss(is_log, full=True, reduction=reduction), target.exp()))
 
 
 def lines():
@@ -260,6 +333,17 @@ def lines():
     yield from losses(4, 16)
 
 
+def _by_time(x):
+    """Of two videos every position, as an image of its own, whose channels and first cut dimension stay: (…, channels, time).
+    The grids of volumes cut d and h; w takes the place of time."""
+    return x.permute(0, 2, 3, 1, 4).flatten(0, 2)
+
+
+def _by_position(x):
+    """Back to (positions, channels, time) beside each other."""
+    return x.permute(1, 0, 2).unsqueeze(0).tanh()
+
+
 def volumes():
     yield "conv 3d", lambda: nn.Conv3d(2, 3, 3, 1, 1)
     yield "conv 3d, depthwise", lambda: nn.Conv3d(2, 2, 3, 1, 1, groups=2)
@@ -274,6 +358,17 @@ def volumes():
     for mode in ("nearest", "nearest-exact", "trilinear"):
         yield f"twice 3d {mode}", lambda mode=mode: nn.Upsample(scale_factor=2, mode=mode)
         yield f"half 3d {mode}", lambda mode=mode: Call(lambda x: F.interpolate(x, scale_factor=0.5, mode=mode))
+    for name, module in (("convolution", lambda: nn.Conv1d(2, 2, 3, padding=1)), ("pool", lambda: nn.MaxPool1d(3, 2, 1)),
+                         ("average", lambda: nn.AvgPool1d(2, ceil_mode=True)), ("norm", lambda: nn.BatchNorm1d(2)),
+                         ("norm by image", lambda: nn.InstanceNorm1d(2, track_running_stats=True)),
+                         ("groups", lambda: nn.GroupNorm(2, 2)), ("pad", lambda: nn.ConstantPad1d((2, 0), 0.5)),
+                         ("reflection", lambda: nn.ReflectionPad1d(2)), ("adaptive", lambda: nn.AdaptiveAvgPool1d(3)),
+                         ("adaptive max", lambda: nn.AdaptiveMaxPool1d(1)), ("adaptive one", lambda: nn.AdaptiveAvgPool1d(1)),
+                         ("enlarged", lambda: nn.Upsample(scale_factor=2, mode="linear")),
+                         ("transposed", lambda: nn.ConvTranspose1d(2, 2, 4, 2, 1))):
+        yield f"{name} along time", lambda module=module: nn.Sequential(Call(_by_time), module(), Call(_by_position))
+    yield "attention along time", lambda: nn.Sequential(Call(_by_time), Call(lambda x: F.scaled_dot_product_attention(
+        *[x.mT] * 3, is_causal=True).mT), Call(_by_position))
     yield "Dropout3d eval", lambda: nn.Dropout3d().eval()
     yield from padding(3)
     yield "adaptive 3d", lambda: nn.AdaptiveAvgPool3d((1, 2, 3))
@@ -329,6 +424,160 @@ def _sizes():
     yield "enlarged to a size", lambda: nn.Upsample(size=(24, 40), mode="bilinear")
 
 
+def _rows(x, count):
+    """x as (images, positions, channels), `count` of these."""
+    return x[:, :count].flatten(2).transpose(1, 2)
+
+
+def _attended(x, w, q, k, v):
+    """Attention by hand, with a bias of every key, of which all ranks have alike as many as the whole has positions."""
+    q, k, v = (F.linear(_rows(x, 4), each) for each in (q, k, v))
+    scores = q @ k.transpose(-2, -1) * 0.3
+    return (torch.softmax(scores + w.flatten(2), -1) @ v).transpose(1, 2).reshape(x.shape)
+
+
+def _products():
+    weights = {name: picture(4, 4).roll(i) for i, name in enumerate("qkv")}
+    yield "a type as another's", lambda: Call(lambda x: F.max_pool2d(x, 2).type_as(x) + F.avg_pool2d(x.float().to(x), 2))
+    yield "matmul", lambda: Call(lambda x: x @ x.transpose(-1, -2))
+    yield "matmul over channels", lambda: Call(lambda x, q: (x.permute(0, 2, 3, 1) @ q).permute(0, 3, 1, 2), **_of("q", weights))
+    yield "a matrix times channels", lambda: Call(lambda x, q: torch.matmul(q, x.flatten(2)).view(x.shape), **_of("q", weights))
+    yield "channels by channels", lambda: Call(lambda x: torch.bmm(x.flatten(2), x.flatten(2).mT) / (x.shape[2] * x.shape[3]))
+    yield "channels of two pictures", lambda: Call(lambda x: torch.einsum("nchw,nchw->nhw", x, torch.tanh(x)))
+    yield "einsum over channels", lambda: Call(lambda x, q: torch.einsum("n...hw,d...->ndhw", x, q[:, 0]).sum(1)
+                                               + torch.einsum("dc, nc... -> n...d", q, x)[..., 1], **_of("q", weights))
+    yield "einsum without its result", lambda: Call(lambda x, q: torch.einsum("nchw,cd", x, q), **_of("q", weights))
+    yield "tensordot", lambda: Call(lambda x, q: torch.tensordot(q, x, dims=([1], [1])), **_of("q", weights))
+    yield "linear attention", lambda: Call(lambda x, q, k, v: F.relu(_rows(x, 4) @ q) @ (
+        F.relu(_rows(x, 4) @ k).transpose(1, 2) @ (_rows(x, 4) @ v)), **weights)
+    yield "attention by hand", lambda: Call(_attended, w=picture(1, 1, 16, 16), **weights)
+    yield "attention by bmm", lambda: Call(lambda x: torch.bmm(x.flatten(2), torch.softmax(torch.baddbmm(torch.empty(
+        2, 1, 1), _rows(x, 4), x.flatten(2), beta=0, alpha=0.2), 2).permute(0, 2, 1)).reshape(x.shape))
+    yield "attention along an axis", lambda: Call(lambda x: _along(x.permute(0, 3, 2, 1)).permute(0, 3, 2, 1) + _along(
+        x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2))
+    yield "attention with a mask of keys", lambda: Call(lambda x, w: F.scaled_dot_product_attention(
+        *[_rows(x, 4)] * 3, attn_mask=w), w=picture(1, 256))
+    yield "causal attention", lambda: Call(lambda x: F.scaled_dot_product_attention(*[_rows(x, 4)] * 3, is_causal=True))
+    yield "attention of what all ranks have", lambda: Call(lambda x, w: F.scaled_dot_product_attention(
+        w.expand(2, 3, 4), _rows(x, 4), _rows(x, 4)), w=picture(3, 4))
+    yield "addmm", lambda: Call(lambda x, q: torch.addmm(q[0], _rows(x, 4)[0], q, beta=0.5, alpha=2), **_of("q", weights))
+    yield "cdist", lambda: Call(lambda x, q: torch.cdist(_rows(x, 4), q).mT, **_of("q", weights))
+    yield "cdist of positions", lambda: Call(lambda x: torch.cdist(_rows(x, 4)[:1], _rows(x, 4)[1:]).square())
+
+
+def _over(x, function):
+    """Of channels, of rows, of columns, and of all of these, what `function(x, dim)` gives, beside x."""
+    return sum(function(x, dim) * (1 + torch.tanh(x)) for dim in (1, 2, 3, (1, 2, 3), (2,)))
+
+
+def _in_tenths(x):
+    """x in tenths, of which many are equal; the gradient is that of x."""
+    return x + ((x * 5).round() / 5 - x).detach()
+
+
+def _extremes():
+    one = (1, 2, 3)
+    yield "max of a dimension", lambda: Call(lambda x: sum(x.max(d, keepdim=True)[0] * x for d in one))
+    yield "min of a dimension", lambda: Call(lambda x: sum(torch.min(x, d, True).values * x for d in one))
+    yield "max of equal ones", lambda: Call(lambda x: sum(_in_tenths(x).max(d, True)[0] + _in_tenths(x).min(d, True)[0] * x
+                                                          for d in one))
+    yield "max of equal ones in all", lambda: Call(lambda x: _in_tenths(x).max() * 3 + F.relu(x).min() * x)
+    yield "max of two", lambda: Call(lambda x: torch.max(x, x.mean()) + x.min(torch.zeros(1)))
+    yield "max of flattened positions", lambda: Call(lambda x: x.flatten(2).max(2)[0] + x.flatten(2).argmax(2) * 0.01)
+    yield "where the largest stand", lambda: Call(lambda x: sum((x.argmax(d, keepdim=True) - x.max(d, True)[1] * 2 + x.min(
+        d, True)[1]) * x for d in one) * 0.1)
+    yield "where the smallest stand", lambda: Call(lambda x: (x.argmin() + x.argmax(1).argmin(2)) * x.mean() * 0.1)
+    yield "aminmax", lambda: Call(lambda x: x * sum(
+        x.detach().aminmax().max * y.min + y.max for y in [x.detach().aminmax(dim=2, keepdim=True)]))
+    yield "any, all and how many", lambda: Call(lambda x: x * ((x > 1).any(2, True) | (x > -1).all(1, True)) + (
+        x > 0).any() * x.count_nonzero() + torch.count_nonzero(x.relu(), (1, 3)).sum() + (x < 9).all())
+    yield "ranked channels", lambda: Call(lambda x: x.topk(2, 1)[0] + x.sort(1)[0][:, 1:3] + x.sort(
+        1, descending=True)[1][:, 1:3] + x.median(1, True)[0] + x.kthvalue(2, 1)[0].unsqueeze(1) + x.argsort(1)[:, :2])
+    yield "running sums of channels", lambda: Call(lambda x: x.cumsum(1) + x.cumprod(1) + x.cummax(1)[0] + torch.prod(
+        x, 1, keepdim=True) + x.diff(dim=1).sum(1, True))
+
+
+def _moments():
+    norms = (2, 1, 3, float("inf"))
+    yield "variances", lambda: Call(lambda x: _over(x, lambda x, d: x.var(d, keepdim=True) + x.std(d, keepdim=True)))
+    yield "variances as they are counted", lambda: Call(lambda x: _over(x, lambda x, d: x.var(d, False, True) + torch.std(
+        x, d, correction=0, keepdim=True)) + x.var() + x.std(False) + torch.std_mean(x)[0])
+    yield "variances with their means", lambda: Call(lambda x: _over(x, lambda x, d: torch.var_mean(
+        x, d, keepdim=True)[0] + torch.std_mean(x, d, keepdim=True)[1]) + sum(torch.var_mean(x, (2, 3)))[..., None, None])
+    yield "a deviation of zeros", lambda: Call(lambda x: x + (x * 0).std((2, 3), keepdim=True) + (x * 0).norm())
+    yield "norms", lambda: Call(lambda x: x.norm(dim=1, keepdim=True) + x.norm(dim=(2, 3), keepdim=True) + sum(
+        x.norm(p) + torch.norm(x, p, 2, True) for p in norms))
+    yield "norms of vectors", lambda: Call(lambda x: sum(torch.linalg.vector_norm(x, p, d, True) for p in norms for d in (
+        1, 2, (2, 3))) + torch.linalg.norm(x, dim=1, keepdim=True) * torch.linalg.norm(x) + torch.linalg.vector_norm(x, 0))
+    yield "logsumexp", lambda: Call(lambda x: _over(x, lambda x, d: x.logsumexp(d, keepdim=True)))
+    yield "softmax over positions", lambda: Call(lambda x: sum(
+        torch.softmax(x, d) + x.log_softmax(d) + F.softmin(x, d) for d in (1, 2, 3)))
+    yield "softmax over flattened positions", lambda: Call(lambda x: (F.softmax(x.flatten(2), -1) * x.flatten(2)).sum(-1))
+    yield "normalize", lambda: Call(lambda x: sum(F.normalize(x, dim=d) + F.normalize(x, 1, d) for d in (1, 2, 3)))
+    yield "cosine similarity", lambda: Call(lambda x, w: F.cosine_similarity(x, x.sin()) + F.cosine_similarity(
+        x, w, 1) + F.cosine_similarity(x, x.tanh(), 2).unsqueeze(2).sum(1), w=picture(1, 4, 1, 1))
+    yield "CosineSimilarity", lambda: Loss(nn.CosineSimilarity(), picture().sin())
+    yield "PairwiseDistance", lambda: Loss(nn.PairwiseDistance(), picture().sin())
+    yield "PairwiseDistance over channels", lambda: Call(lambda x: F.pairwise_distance(x.movedim(1, -1), x.sin().movedim(1, -1)))
+    yield "RMSNorm", lambda: nn.Sequential(Call(lambda x: x.movedim(1, -1)), nn.RMSNorm(4))
+    yield "RMSNorm over positions", lambda: nn.RMSNorm((16, 16))
+    yield "LocalResponseNorm", lambda: nn.LocalResponseNorm(3, 0.1)
+
+
+def _written(x, w):
+    """A new tensor, of which channels, rows and columns are written by index."""
+    y = x.new_zeros(x.shape)
+    y[:, 1] = x[:, 0] * 2
+    y[:, [0, 2], 1:, :-1] = x[:, 2:, 1:, :-1]
+    y[0, torch.tensor([3])] = w
+    y[:, :, x.shape[2] // 8:, :-1:2] = 3.5
+    y[x > 1] = -1.5
+    return y * x
+
+
+def _indices():
+    table = torch.tensor([[2, 0], [1, 1]])
+    yield "channels by a list", lambda: Call(lambda x: x[:, [2, 0, 1]] + x[:, range(3)])
+    yield "channels by tensors", lambda: Call(lambda x: x[torch.tensor([1, 0]), table[0]] + x[:, table][:, 0, 1] * x[
+        0, :, None][torch.tensor([True, False, True, False])][:, 0])
+    yield "indices apart from each other", lambda: Call(lambda x: x.unsqueeze(2)[torch.tensor([1, 0, 1]), :, [0, 0, 0]])
+    yield "index_select", lambda: Call(lambda x: x.index_select(1, table[0]) + torch.index_select(x, 1, table[1]))
+    yield "gather", lambda: Call(lambda x: x.gather(1, x.argsort(1)[:, :2]) * torch.take_along_dim(
+        x, x.argmax(1, keepdim=True), 1) + torch.take_along_dim(x, table[0].view(1, 2, 1, 1), 1))
+    yield "rows of a table", lambda: Call(lambda x, w: w[(x[:, 0] > 0).long()].permute(0, 3, 1, 2) * x, w=picture(2, 4))
+    yield "Embedding", lambda: LookedUp()
+    yield "one_hot", lambda: Call(lambda x: F.one_hot(x.argmax(1), 5).permute(0, 3, 1, 2)[:, :4] * x + F.one_hot(
+        (x[:, 0] > 0.2).long()).sum(3, keepdim=True).permute(0, 3, 1, 2))
+    yield "written by index", lambda: Call(_written, w=picture(1, 1, 1))
+    yield "new tensors", lambda: Call(lambda x: x.new_ones(x.shape) * x.new_full((1, 4, 1, 1), 2.5) * x + x.new_tensor(
+        [1.0, 2.0, 3.0, 4.0]).view(1, 4, 1, 1) * x.new_full(x.size(), x.shape[2]) + x.new_zeros(1) + x.new_empty(
+        2, 1, *x.shape[2:]).fill_(1.5))
+
+
+def _moves():
+    yield "repeat", lambda: Call(lambda x: x.repeat(1, 2, 1, 1)[:, 2:6] + torch.tile(x, (2, 1, 1))[:, 1:5] + x[:, :1].repeat(
+        2, 1, 4, 1, 1)[1] + F.adaptive_avg_pool2d(x, 1).repeat(1, 1, *x.shape[2:]))
+    yield "repeat_interleave", lambda: Call(lambda x: x.repeat_interleave(2, 1)[:, ::2] * torch.repeat_interleave(
+        x, torch.tensor([1, 2, 0, 1]), dim=1))
+    yield "rows twice", lambda: nn.Sequential(Call(lambda x: x.repeat_interleave(2, dim=2).repeat_interleave(3, -1)), nn.Conv2d(
+        4, 2, 3, 1, 1))
+    yield "flattened positions twice", lambda: Call(lambda x: x.flatten(2).repeat_interleave(2, 2).sum(2))
+    yield "flip", lambda: Call(lambda x: x.flip(1) + x.flip(2) * 2 + torch.flip(x, (2, 3)) + x.fliplr() + x.flatten(2).flip(
+        2).view(x.shape) * x)
+    yield "roll", lambda: Call(lambda x: x.roll(1, 1) + x.roll(3, 2) * 2 + torch.roll(x, (-5, 9), (2, 3)) + x.roll(
+        -x.shape[3] // 2, -1) * x + x.roll((16, 1), dims=(2, 0)))
+    yield "triangles", lambda: Call(lambda x: x.tril() + x.triu(-2) * x + x.permute(0, 2, 3, 1).tril(1).permute(0, 3, 1, 2))
+
+
+def _of(names, values):
+    return {name: values[name] for name in names}
+
+
+def _along(x):
+    n, rows, columns, c = x.shape
+    return F.scaled_dot_product_attention(*[x.reshape(n * rows, columns, c)] * 3).reshape(x.shape)
+
+
 def _in_patches(x, size):
     """x, through a view of patches."""
     n, c, h, w = x.shape
@@ -338,9 +587,17 @@ def _in_patches(x, size):
 REFUSED = {
     **{name: lambda function=function: Call(function) for name, (_, function) in DRAWN.items()},
     "too much padding": lambda: nn.Conv2d(4, 4, 3, 1, 2),
-    "softmax over rows": lambda: nn.Sequential(nn.Softmax(2), nn.Softmax(3)),
+    "running sums of rows": lambda: Call(lambda x: x.cumsum(2).cumsum(3)),
+    "the largest three of all positions": lambda: Call(lambda x: x.flatten(2).topk(3)),
     "around twice": lambda: nn.CircularPad2d(20),
-    "flip": lambda: Call(lambda x: x.flip(2).flip(3)),
+    "rows by a list": lambda: Call(lambda x: x[:, :, [0, 3]][:, :, :, [0, 3]]),
+    "rows by a table": lambda: Call(lambda x: x.gather(2, torch.zeros_like(x).long()).gather(3, torch.zeros_like(x).long())),
+    "elements by a mask": lambda: Call(lambda x: x[x > 0]),
+    "elements selected by a mask": lambda: Call(lambda x: torch.masked_select(x, x > 0)),
+    "a stripe written into a plain tensor": lambda: Call(lambda x: torch.zeros(2, 4, 16, 16).__setitem__(slice(None), x)),
+    "a stripe written into what all have": lambda: Call(lambda x: x.new_zeros(2, 1, 1, 1).__setitem__(slice(None), x)),
+    "rows repeated behind one another": lambda: Call(lambda x: x.repeat(1, 1, 2, 2)),
+    "positions rolled together": lambda: Call(lambda x: x.permute(0, 1, 3, 2).flatten(2).roll(1, 2) + x.flatten(2).roll(1, 2)),
     "the first rows, by a bare number": lambda: Call(lambda x: x[:, :, :3, :3]),
     "enlarged to a bare number": lambda: Call(lambda x: F.interpolate(x, size=(32, 32))),
     "a grid of rows": lambda: Call(lambda x: x.view(2, 4, 2, x.shape[2] // 2, 2, x.shape[3] // 2)),
@@ -352,12 +609,14 @@ REFUSED = {
     "by a part of a row": lambda: nn.Upsample(scale_factor=1.3),
     "antialias": lambda: Call(lambda x: F.interpolate(x, scale_factor=0.5, mode="bilinear", antialias=True)),
     "by areas": lambda: Call(lambda x: F.interpolate(x, scale_factor=0.5, mode="area")),
-    "weights of classes": lambda: Call(lambda x: F.cross_entropy(x, spatial.shard(torch.zeros(2, 16, 16).long()),
-                                                                 torch.ones(4))),
-    "weights of positives": lambda: Call(lambda x: F.binary_cross_entropy_with_logits(x, x, pos_weight=torch.ones(4, 16, 16))),
+    "weights of all positions": lambda: Call(lambda x: F.binary_cross_entropy_with_logits(
+        x, x, pos_weight=torch.ones(4, 16, 16))),
+    "weights of squares": lambda: Call(lambda x: F.mse_loss(x, x, weight=torch.ones(1))),
     "size_average": lambda: Call(lambda x: F.mse_loss(x, x, size_average=False)),
     "reduce": lambda: Call(lambda x: F.cross_entropy(x, spatial.shard(torch.zeros(2, 16, 16).long()), reduce=False)),
     "a whole target": lambda: Call(lambda x: F.mse_loss(x, torch.zeros(2, 4, 16, 16))),
-    "matmul": lambda: Call(lambda x: x @ x.transpose(-1, -2)),
-    "attention with a mask": lambda: Call(lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True)),
+    "a plain matrix over positions": lambda: Call(lambda x: torch.ones(256, 256) @ x.flatten(2).mT),
+    "a mask of the whole's queries": lambda: Call(lambda x: F.scaled_dot_product_attention(
+        *[x.flatten(2).mT] * 3, attn_mask=torch.ones(256, 256).bool())),
+    "a matrix of positions by positions": lambda: Call(lambda x: _rows(x, 4).unsqueeze(2) - _rows(x, 4).unsqueeze(1)),
 }

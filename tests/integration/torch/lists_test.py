@@ -56,9 +56,8 @@ class Lists(unittest.TestCase):
 
     def test_a_refusal_has_a_reason(self):
         reasons = {re.sub(r"\d+", "N", published.converted(PlainGeometry(), case)) for case in published.physicsnemo()} - {""}
-        self.assertEqual(2, len(reasons), reasons)
-        for words in ("transposed convolution", "go on across a cut"):
-            self.assertTrue(any(words in reason for reason in reasons), words)
+        self.assertEqual(1, len(reasons), reasons)
+        self.assertIn("go on across a cut", reasons.pop())
 
 
 if __name__ == "__main__":

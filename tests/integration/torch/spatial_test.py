@@ -209,8 +209,10 @@ class Windows(unittest.TestCase):
                              geometry.transposed_windows(each, 1, geometry.Window(2, 2), (4, 4), 0))
             self.assertEqual(((8, 8), ((0, 5), (3, 8))),
                              geometry.transposed_windows(each, 1, geometry.Window(4, 2, 1), (4, 4), 0))
-            with self.assertRaises(NotSupported):
-                geometry.transposed_windows(each, 1, geometry.Window(3, 2, 1), (4, 4), 0)
+            self.assertEqual(((7, 8), ((0, 5), (3, 8))),
+                             geometry.transposed_windows(each, 1, geometry.Window(3, 2, 1), (4, 4), 0))
+            self.assertEqual(((9, 9), ((0, 5), (3, 8))),
+                             geometry.transposed_windows(each, 1, geometry.Window(4, 2), (4, 4), 0))
 
 
 class Bindings(unittest.TestCase):

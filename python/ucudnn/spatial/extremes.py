@@ -1,0 +1,139 @@
+"""The largest and smallest over dimensions, and where they stand. Over cut dimensions they come of each rank's own."""
+import torch
+
+from .errors import NotSupported
+from .pointwise import pointwise
+from .positions import places
+from .reduce import added_up, all_striped, axes_in, dims_of, remaining
+from .stripe import count_of, greatest, layout_of, least, name_of, named, rule, striped, total, whole
+
+
+class _Extreme(torch.autograd.Function):
+    """The largest over dimensions, from each rank's largest; equal ones share the gradient, as torch.amax has it."""
+
+    @staticmethod
+    def forward(ctx, x, dims, axes):
+        result = greatest(torch.amax(x, dims, keepdim=True), axes)
+        is_it = x == result
+        ctx.save_for_backward(is_it, total(is_it.sum(dims, keepdim=True).to(x.dtype), axes))
+        return result
+
+    @staticmethod
+    def backward(ctx, gradient):
+        is_it, count = ctx.saved_tensors
+        return is_it * (gradient / count), None, None
+
+
+class _FirstLargest(torch.autograd.Function):
+    """From each rank's largest and where in the whole it stands, the largest and its place. Its gradient goes to the first of
+    equal ones, as on one rank."""
+
+    @staticmethod
+    def forward(ctx, values, places, axes):
+        result = greatest(values, axes)
+        far = torch.iinfo(torch.int64).max
+        first = least(torch.where(values == result, places, torch.full_like(places, far)), axes)
+        ctx.save_for_backward((values == result) & (places == first))
+        ctx.mark_non_differentiable(first)
+        return result, first
+
+    @staticmethod
+    def backward(ctx, gradient, _):
+        is_it, = ctx.saved_tensors
+        return gradient * is_it, None, None
+
+
+first_largest = _FirstLargest.apply
+
+
+@rule(*named("amax"))
+def amax(function, x, dim=(), keepdim=False):
+    dims = dims_of(x, dim)
+    result = _Extreme.apply(x, dims, axes_in(x, dims))
+    return striped(result if keepdim else result.squeeze(dims), remaining(x, dims, keepdim))
+
+
+@rule(*named("amin"))
+def amin(function, x, dim=(), keepdim=False):
+    result = amax(None, striped(-x, x.cut), dim, keepdim)
+    return striped(-result, result.cut)
+
+
+@rule(*named("aminmax"))
+def _aminmax(function, x, *, dim=None, keepdim=False):
+    return torch.return_types.aminmax((amin(None, x, dim, keepdim), amax(None, x, dim, keepdim)))
+
+
+@rule(*named("max", "min"), counts=True)
+def _max(function, x, dim=None, keepdim=False, *, other=None):
+    is_max = name_of(function) == "max"
+    other = dim if isinstance(dim, torch.Tensor) else other
+    if other is not None:
+        return pointwise(torch.maximum if is_max else torch.minimum, x, other)
+    if dim is None:
+        return (amax if is_max else amin)(None, x)
+    dims = dims_of(x, dim)
+    if not axes_in(x, dims):
+        return all_striped(function(x, dim, keepdim), remaining(x, dims, keepdim))
+    found = _first(x if is_max else striped(-x, x.cut), dims, keepdim)
+    values = found[0] if is_max else striped(-found[0], found[0].cut)
+    return getattr(torch.return_types, name_of(function))((values, found[1]))
+
+
+@rule(*named("argmax", "argmin"))
+def _argmax(function, x, dim=None, keepdim=False):
+    dims = dims_of(x, dim)
+    if not axes_in(x, dims):
+        return all_striped(function(x, dim, keepdim), remaining(x, dims, keepdim))
+    return _first(x if name_of(function) == "argmax" else striped(-x, x.cut), dims, keepdim)[1]
+
+
+def _first(x, dims, keepdim):
+    """The largest over dimensions, and the first place in the whole that has it, counted over them row by row."""
+    place = torch.zeros(1, dtype=torch.int64, device=x.device)
+    for dim in dims:
+        place = (place.unsqueeze(1) * count_of(x, [dim]) + places(x, dim)).flatten()
+    own = x.movedim(dims, list(range(-len(dims), 0))).flatten(-len(dims))
+    best = own.argmax(-1, keepdim=True)
+    values, where = first_largest(own.gather(-1, best).squeeze(-1), place[best.squeeze(-1)], axes_in(x, dims))
+    for dim in dims if keepdim else ():
+        values, where = values.unsqueeze(dim), where.unsqueeze(dim)
+    layout = remaining(x, dims, keepdim)
+    return striped(values, layout), striped(where, layout)
+
+
+@rule(*named("count_nonzero"))
+def _count(function, x, dim=None):
+    return added_up(striped((x != 0).long(), x.cut), dims_of(x, dim), False)
+
+
+@rule(*named("any", "all"))
+def _any(function, x, dim=None, keepdim=False):
+    is_any = name_of(function) == "any"
+    found = added_up(striped(((x != 0) == is_any).long(), x.cut), dims_of(x, dim), keepdim)
+    return striped(((found > 0) == is_any).to(torch.uint8 if x.dtype == torch.uint8 else torch.bool), found.cut)
+
+
+# What is done along one dimension: where it stands among the arguments behind the tensor, and what it is where it is not said.
+_ALONG = {"glu": (0, -1), "cumsum": (0, None), "cumprod": (0, None), "cummax": (0, None), "cummin": (0, None),
+          "logcumsumexp": (0, None), "topk": (1, -1), "sort": (0, -1), "msort": (0, 0), "argsort": (0, -1), "kthvalue": (1, -1),
+          "median": (0, None), "nanmedian": (0, None), "mode": (0, -1), "prod": (0, None),
+          "diff": (1, -1)}
+
+
+@rule(*named(*_ALONG), counts=True)
+def _along(function, x, *args, **kwargs):
+    """What needs all positions of a dimension in their order, or ranked: of one that is not cut."""
+    if not layout_of(x).is_cut:
+        return whole(function(x, *args, **kwargs))
+    name = name_of(function)
+    at, dim = _ALONG[name]
+    dim = kwargs.get("dim", args[at] if len(args) > at else dim)
+    if not isinstance(dim, int) or isinstance(dim, bool) or not layout_of(x).is_plain(dim):
+        what = "all dimensions" if dim is None else f"the cut dimension {dim}"
+        raise NotSupported(f"over {what}, of which a rank has a part, and {name} needs all of it: gather it first")
+    if any(isinstance(value, torch.Tensor) for value in (*args, *kwargs.values())):
+        raise NotSupported("with another tensor")
+    result = function(x, *args, **kwargs)
+    is_whole = (result if isinstance(result, torch.Tensor) else result[0]).ndim == x.ndim
+    return all_striped(result, layout_of(x) if is_whole else layout_of(x).removed([dim % x.ndim]))

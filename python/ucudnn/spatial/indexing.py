@@ -1,0 +1,198 @@
+"""Elements by their index: slices, numbers, tables, and what is written there. Cut dimensions have slices alone."""
+import torch
+from torch.nn import functional
+
+from .cells import ranks
+from .errors import NotSupported
+from .grid import owned
+from .layout import Layout
+from .pointwise import broadcast, completed, may_be_written
+from .sizes import Own, whole_of
+from .stripe import greatest, layout_of, name_of, named, rule, striped, whole
+
+
+def _of_rows(x, layout, dim, entry):
+    """(the slice of this rank's rows, the axis, the rows by part) of a slice of a cut dimension of the whole."""
+    axis = next((axis for axis in layout.axes if layout.dims[dim] == ((axis, x.shape[dim]),)), None)
+    if axis is None:
+        raise NotSupported(f"slice {entry} of positions along several axes")
+    extents, stop = layout.extents[axis], entry.stop
+    if stop is not None and not isinstance(stop, Own) and stop >= 0:
+        raise NotSupported(f"the first {stop} rows, by a number that may be this rank's own or the whole's: count from the end, "
+                           "or with x.shape")
+    taken = range(sum(extents))[slice(*whole_of([entry.start, stop, entry.step]))]
+    parts = [taken[max(0, -(-(begin - taken.start) // taken.step)):max(0, -(-(end - taken.start) // taken.step))]
+             for begin, end in owned(extents)]
+    if min(map(len, parts)) < 1:
+        raise NotSupported(f"slice {entry} leaves {tuple(map(len, parts))} of {tuple(extents)} rows")
+    part = ranks().part(axis)
+    first = parts[part].start - owned(extents)[part][0]
+    own = slice(first, first + (len(parts[part]) - 1) * taken.step + 1, taken.step)
+    return own, axis, tuple(map(len, parts))
+
+
+@rule(*named("narrow"), takes_sizes=True)
+def _narrow(function, x, dim, start, length):
+    if not x.cut.is_plain(dim):
+        return _getitem(torch.Tensor.__getitem__, x, (slice(None),) * (dim % x.ndim) + (slice(start, start + length),))
+    return striped(function(x, dim, *whole_of([start, length])), x.cut)
+
+
+@rule(*named("select"), counts=True)
+def _select(function, x, dim, index):
+    if not x.cut.is_plain(dim):
+        raise NotSupported(f"a stripe taken apart along its cut dimension {dim}")
+    return striped(function(x, dim, index), x.cut.removed([dim % x.ndim]))
+
+
+def _entries(x, index):
+    """The entries of an index, one for each dimension and for each new one: numbers, slices, None, and tensors."""
+    entries = []
+    for entry in index if isinstance(index, tuple) else [index]:
+        if isinstance(entry, (list, range)):
+            entry = torch.tensor(whole_of(list(entry)), device=x.device)
+        if isinstance(entry, torch.Tensor) and entry.dtype in (torch.bool, torch.uint8):
+            if entry.ndim == 0 or layout_of(entry).is_cut:
+                raise NotSupported("how many elements a mask takes is known when all ranks have counted: multiply by it, or use "
+                                   "torch.where")
+            entries += entry.nonzero().unbind(1)
+        elif isinstance(entry, bool) or not (entry is None or entry is Ellipsis or isinstance(entry, (int, slice, torch.Tensor))):
+            raise NotSupported(f"an index by {type(entry).__name__}")
+        else:
+            entries.append(entry)
+    at = next((at for at, entry in enumerate(entries) if entry is Ellipsis), len(entries))
+    used = sum(entry is not None and entry is not Ellipsis for entry in entries)
+    return entries[:at] + [slice(None)] * (x.ndim - used) + entries[at + 1:]
+
+
+def _located(x, index):
+    """(the own entries of an index that are slices and numbers, the layout of what they leave, the tensors among the entries by
+    dimension of that)."""
+    layout, entries, dims, dim, tables = layout_of(x), _entries(x, index), [], 0, {}
+    extents = dict(layout.extents)
+    for at, entry in enumerate(entries):
+        if entry is None:
+            dims.append(())
+            continue
+        atoms = layout.dims[dim]
+        if isinstance(entry, slice):
+            entry = slice(*map(_number, (entry.start, entry.stop, entry.step)))
+            entries[at] = entry if atoms else slice(*whole_of([entry.start, entry.stop, entry.step]))
+            if atoms and entry != slice(None):
+                entries[at], axis, rows = _of_rows(x, layout, dim, entry)
+                extents[axis] = extents[axis].followed_by(rows)
+                atoms = ((axis, rows[ranks().part(axis)]),)
+        elif atoms:
+            what = f"by {entry}" if isinstance(entry, int) else "by a tensor, which may name rows of any rank: gather it first"
+            raise NotSupported(f"the cut dimension {dim} is indexed {what}")
+        elif isinstance(entry, torch.Tensor):
+            tables[len(dims)], entries[at] = entry, slice(None)
+        else:
+            entries[at] = whole_of(entry)
+        if not isinstance(entry, int):
+            dims.append(atoms)
+        dim += 1
+    return tuple(entries), Layout(dims, extents), tables
+
+
+def _number(value):
+    """The start, stop or step of a slice; NotSupported of a tensor."""
+    if value is not None and not isinstance(value, int):
+        raise NotSupported("a slice by a tensor")
+    return value
+
+
+def _looked_up(layout, tables):
+    """The index of tensors by dimension, and the layout of what they take from a tensor of this layout."""
+    found, dims = broadcast(list(tables.values())), list(layout.dims)
+    first, last = min(tables), max(tables)
+    is_together = last - first + 1 == len(tables)  # else torch puts their dimensions first
+    rest = [atoms for dim, atoms in enumerate(dims) if dim not in tables]
+    at = first if is_together else 0
+    index = tuple(tables.get(dim, slice(None)) for dim in range(last + 1))
+    return index, Layout([*rest[:at], *found.dims, *rest[at:]], {**found.extents, **layout.extents})
+
+
+@rule(torch.Tensor.__getitem__, takes_sizes=True)
+def _getitem(function, x, index):
+    entries, layout, tables = _located(x, index)
+    result = function(x, entries)
+    if not tables:
+        return striped(result, layout)
+    index, made = _looked_up(layout, tables)
+    return striped(function(completed(striped(result, layout), made), index), made)
+
+
+@rule(torch.Tensor.__setitem__, takes_sizes=True)
+def _setitem(function, x, index, value):
+    may_be_written(x)
+    value = whole_of(value)
+    if isinstance(index, torch.Tensor) and layout_of(index).is_cut and index.dtype == torch.bool:
+        return _masked(x, index, value)
+    entries, layout, tables = _located(x, index)
+    place = torch.Tensor.__getitem__(x, entries)
+    index, made = _looked_up(layout, tables) if tables else ((Ellipsis,), layout)
+    if made.extents.keys() - layout.extents.keys():
+        raise NotSupported("what all ranks have alike is written where a stripe says")
+    if isinstance(value, torch.Tensor):
+        if broadcast([striped(torch.Tensor.__getitem__(place, index), made), value]) != made:
+            raise NotSupported("a stripe written into what is not cut alike")
+        value = completed(value, made)
+    function(place, index, value)
+
+
+def _masked(x, mask, value):
+    layout = layout_of(mask)
+    is_number = not isinstance(value, torch.Tensor) or value.ndim == 0 and not layout_of(value).is_cut
+    if not is_number or Layout(layout_of(x).dims[:mask.ndim], layout_of(x).extents) != layout:
+        raise NotSupported("other than one number written where a stripe that is cut alike says")
+    value = completed(value, layout_of(x)) if isinstance(value, torch.Tensor) else value
+    x.masked_fill_(mask.view(*mask.shape, *[1] * (x.ndim - mask.ndim)), value)
+
+
+@rule(*named("index_select"))
+def _index_select(function, x, dim, index):
+    return _getitem(torch.Tensor.__getitem__, x, (slice(None),) * (dim % x.ndim) + (index,))
+
+
+@rule(*named("gather", "take_along_dim"))
+def _gather(function, x, dim, index, *args, **kwargs):
+    """Along one dimension that is not cut; of the others both have the same rows."""
+    if name_of(function) == "take_along_dim":
+        dim, index = index, dim
+    if not isinstance(dim, int):
+        raise NotSupported("elements counted in the flattened tensor")
+    layouts, ndim = [layout_of(x), layout_of(index)], x.ndim
+    if not all(layout.is_plain(dim) for layout in layouts):
+        raise NotSupported(f"elements taken along the cut dimension {dim}, which may be of any rank: gather it first")
+    if name_of(function) == "gather" and layouts[0] != layouts[1]:
+        raise NotSupported("an index that is not cut as the tensor is")
+    made = broadcast([striped(each.narrow(dim, 0, 1), layout) for each, layout in zip((x, index), layouts)])
+    given = (dim, index) if name_of(function) == "gather" else (index, dim)
+    return striped(function(completed(x, made), *given, *args, **kwargs), Layout(made.dims, made.extents))
+
+
+@rule(functional.embedding)
+def _embedding(function, index, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
+    if max_norm is not None or scale_grad_by_freq or sparse:
+        raise NotSupported("max_norm, scale_grad_by_freq or sparse, which look at what all ranks take")
+    layout = layout_of(index)
+    if layout_of(weight).is_cut:
+        raise NotSupported("a table that is cut: gather it first")
+    return striped(function(index, completed(weight, layout), padding_idx), Layout([*layout.dims, ()], layout.extents))
+
+
+@rule(functional.one_hot)
+def _one_hot(function, x, num_classes=-1):
+    layout = layout_of(x)
+    if num_classes == -1:
+        num_classes = int(greatest(x.max(), layout.axes)) + 1
+    return striped(function(x, num_classes), Layout([*layout.dims, ()], layout.extents))
+
+
+@rule(*named("masked_select", "nonzero", "argwhere", "take", "unique"))
+def _counted(function, x, *args, **kwargs):
+    if layout_of(x).is_cut or any(layout_of(value).is_cut for value in args if isinstance(value, torch.Tensor)):
+        raise NotSupported("how many elements each rank finds depends on their values, so that nothing says where they stand in the "
+                           "whole: gather first, or multiply by the mask")
+    return whole(function(x, *args, **kwargs))

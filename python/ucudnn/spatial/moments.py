@@ -1,0 +1,158 @@
+"""Variances, norms, softmax, similarities: functions whose sums over dimensions are sums over ranks where these are cut."""
+import math
+
+import torch
+from torch.nn import functional
+
+from .errors import NotSupported
+from .extremes import amax, amin
+from .layout import Layout
+from .norm import own_rows
+from .pointwise import broadcast, completed
+from .reduce import added_up, all_striped, axes_in, dims_of, mean, remaining
+from .stripe import count_of, greatest, layout_of, name_of, named, rule, striped, whole
+
+
+def _root(x):
+    """The square root, through which no gradient flows where x is 0, as in torch's norms."""
+    return torch.where(x == 0, 0, torch.where(x == 0, 1, x).sqrt())
+
+
+@rule(*named("var", "std", "var_mean", "std_mean"), counts=True)
+def _variance(function, x, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None):
+    if isinstance(dim, bool):  # var(unbiased)
+        dim, unbiased = None, dim
+    dims, name = dims_of(x, axis if dim is None else dim), name_of(function)
+    correction = correction if correction is not None else 1 if unbiased is None else int(unbiased)
+    if not axes_in(x, dims):
+        return all_striped(function(x, dims, correction=correction, keepdim=keepdim), remaining(x, dims, keepdim))
+    middle = mean(None, x, dims, True)
+    squares = striped((x - completed(middle, x.cut)).square(), x.cut)
+    found = added_up(squares, dims, keepdim)
+    result = found / max(count_of(x, dims) - correction, 0)
+    result = striped(_root(result) if name.startswith("std") else result, found.cut)
+    return result if not name.endswith("mean") else (result, striped(middle if keepdim else middle.squeeze(dims), found.cut))
+
+
+def vector_norm(x, p, dims, keepdim):
+    """(sum of |x|^p)^(1/p)."""
+    size = striped(x.abs(), x.cut)
+    if p in (math.inf, -math.inf):
+        return (amax if p > 0 else amin)(None, size, dims, keepdim)
+    if p == 0:
+        return added_up(striped((x != 0).to(x.dtype), x.cut), dims, keepdim)
+    if p == 1:
+        return added_up(size, dims, keepdim)
+    if p < 1:
+        raise NotSupported(f"a norm of order {p} over cut dimensions")
+    found = added_up(striped(x * x if p == 2 else size ** p, x.cut), dims, keepdim)
+    if p == 2:
+        return striped(_root(found), found.cut)
+    return striped(torch.where(found == 0, 0, torch.where(found == 0, 1, found) ** (1 / p)), found.cut)
+
+
+@rule(*named("norm"), torch.linalg.vector_norm, torch.linalg.norm)
+def _norm(function, x, p="fro", dim=None, keepdim=False, *, ord=None, dtype=None):
+    dims, p = dims_of(x, dim), 2 if p in ("fro", None) else p
+    is_matrix = function is torch.linalg.norm and len(dims) == 2 and (p, ord) != (2, None)
+    if not axes_in(x, dims):
+        given = {"ord" if function in (torch.linalg.vector_norm, torch.linalg.norm) else "p": p if ord is None else ord}
+        return all_striped(function(x, dim=dim, keepdim=keepdim, dtype=dtype, **given), remaining(x, dims, keepdim))
+    p = p if ord is None else ord
+    if is_matrix or isinstance(p, str):
+        raise NotSupported(f"the norm {p} of a matrix that is cut")
+    return vector_norm(x if dtype is None else striped(x.to(dtype), x.cut), p, dims, keepdim)
+
+
+def _exponentials(x, dims):
+    """(e^(x - largest), its sum, the largest), whose gradients need none of the largest."""
+    top = greatest(x.detach().amax(dims, keepdim=True), axes_in(x, dims))
+    top = torch.where(top.isfinite(), top, 0)
+    powers = striped(torch.exp(x - top), x.cut)
+    return powers, added_up(powers, dims, True), top
+
+
+@rule(*named("logsumexp"))
+def _logsumexp(function, x, dim, keepdim=False):
+    dims = dims_of(x, dim)
+    if not axes_in(x, dims):
+        return all_striped(function(x, dim, keepdim), remaining(x, dims, keepdim))
+    _, found, top = _exponentials(x, dims)
+    result = torch.log(found) + top
+    return striped(result if keepdim else result.squeeze(dims), remaining(x, dims, keepdim))
+
+
+@rule(*named("softmax", "log_softmax", "softmin"))
+def _softmax(function, x, dim=None, _stacklevel=3, dtype=None):
+    dtype = _stacklevel if isinstance(_stacklevel, torch.dtype) else dtype  # torch.softmax(x, dim, dtype)
+    if dim is None:
+        raise NotSupported("over a dimension that is not said: pass dim=")
+    layout, name = Layout(layout_of(x).dims, layout_of(x).extents), name_of(function)
+    if layout.is_plain(dim):
+        return striped(function(x, dim, dtype=dtype), layout)
+    x = striped((x if dtype is None else x.to(dtype)) * (-1 if name == "softmin" else 1), layout)
+    powers, found, top = _exponentials(x, [dim % x.ndim])
+    if name == "log_softmax":
+        return striped(x - top - completed(striped(torch.log(found), found.cut), layout), layout)
+    return striped(powers / completed(found, layout), layout)
+
+
+@rule(functional.normalize)
+def _normalize(function, x, p=2.0, dim=1, eps=1e-12):
+    dims = dims_of(x, dim)
+    if not axes_in(x, dims):
+        return striped(function(x, p, dim, eps), x.cut)
+    size = vector_norm(x, p, dims, True)
+    layout = Layout(x.cut.dims, x.cut.extents)
+    return striped(x / completed(striped(size.clamp_min(eps), size.cut), layout), layout)
+
+
+def _of_two(function, a, b, dim, keepdim, own, cut):
+    """A function of two tensors over one dimension of what they broadcast to: torch's, `own`, where it is not cut, else `cut`."""
+    layout = broadcast([a, b])
+    ndim = len(layout.dims)
+    a, b = completed(a, layout), completed(b, layout)
+    if layout.is_plain(dim):
+        kept = Layout(layout.dims, layout.extents)
+        return striped(own(a, b), kept if keepdim else kept.removed([dim % ndim]))
+    a, b = (striped(each, layout) for each in torch.broadcast_tensors(a, b))
+    return cut(a, b, [dim % ndim])
+
+
+@rule(functional.cosine_similarity)
+def _cosine(function, a, b, dim=1, eps=1e-8):
+    def cut(a, b, dims):
+        both = added_up(striped(a * b, a.cut), dims, False)
+        sizes = [vector_norm(each, 2, dims, False).clamp_min(eps) for each in (a, b)]
+        return striped(both / (sizes[0] * sizes[1]), both.cut)
+    return _of_two(function, a, b, dim, False, lambda a, b: function(a, b, dim, eps), cut)
+
+
+@rule(functional.pairwise_distance)
+def _pairwise(function, a, b, p=2.0, eps=1e-6, keepdim=False):
+    return _of_two(function, a, b, -1, keepdim, lambda a, b: function(a, b, p, eps, keepdim),
+                   lambda a, b, dims: vector_norm(striped(a - b + eps, a.cut), p, dims, keepdim))
+
+
+@rule(torch.nn.functional.rms_norm, torch.rms_norm, counts=True)
+def _rms_norm(function, x, normalized_shape, weight=None, eps=None):
+    dims = list(range(x.ndim - len(normalized_shape), x.ndim))
+    layout = Layout(x.cut.dims, x.cut.extents)
+    if not axes_in(x, dims):
+        return striped(function(x, normalized_shape, weight if weight is None else completed(weight, layout), eps), layout)
+    if [count_of(x, [dim]) for dim in dims] != list(normalized_shape):
+        raise NotSupported(f"over {list(normalized_shape)} positions of {[count_of(x, [dim]) for dim in dims]}")
+    squares = mean(None, striped(x * x, layout), dims, True)
+    eps = torch.finfo(x.dtype).eps if eps is None else eps
+    result = x * completed(striped(torch.rsqrt(squares + eps), squares.cut), layout)
+    return striped(result if weight is None else result * own_rows(weight, x, dims), layout)
+
+
+@rule(functional.local_response_norm)
+def _response_norm(function, x, *args, **kwargs):
+    """Over windows of channels, whose steps torch may take on each rank by itself."""
+    layout = layout_of(x)
+    if not layout.is_plain(1):
+        raise NotSupported("channels are cut")
+    return striped(function(x, *args, **kwargs), Layout(layout.dims, layout.extents)) if layout.is_cut else whole(
+        function(x, *args, **kwargs))

@@ -1,0 +1,52 @@
+"""Positions of a dimension, also of one into which several were flattened: where this rank's stand in the whole's, and those of
+all ranks. Both are in the whole's order, so what is computed of all positions meets a plain tensor as it does on one rank."""
+import torch
+
+from .cells import ranks
+from .grid import owned
+from .halo import fetch
+from .layout import Layout
+from .stripe import layout_of, striped
+
+
+class _Gather(torch.autograd.Function):
+    """The whole on every rank. Its gradient is the same on every rank, which keeps its own rows of it."""
+
+    @staticmethod
+    def forward(ctx, x, dim, axis, extents):
+        ctx.arguments = dim, axis, extents
+        return fetch(x, dim, axis, extents, [(0, sum(extents))] * len(extents))
+
+    @staticmethod
+    def backward(ctx, gradient):
+        dim, axis, extents = ctx.arguments
+        begin, end = owned(extents)[ranks().part(axis)]
+        return gradient.narrow(dim, begin, end - begin), None, None, None
+
+
+def all_of(x, dim, apart=()):
+    """x with the positions of all ranks in the dimension `dim`. Along the axes `apart` ranks compute different things with
+    them, whose gradients are added up; along the others they all compute the same."""
+    layout, dim = layout_of(x), dim % x.ndim
+    atoms = layout.dims[dim]
+    if not atoms:
+        return x
+    result = x.unflatten(dim, [size for _, size in atoms])
+    for at, (axis, _) in enumerate(atoms, dim):
+        if axis in apart:
+            extents = layout.extents[axis]
+            result = fetch(result, at, axis, extents, [(0, sum(extents))] * len(extents))
+        elif axis is not None:
+            result = _Gather.apply(result, at, axis, layout.extents[axis])
+    return striped(result.flatten(dim, dim + len(atoms) - 1),
+                   Layout(layout.dims[:dim] + ((),) + layout.dims[dim + 1:], layout.extents))
+
+
+def places(x, dim):
+    """Where each of this rank's positions stands in the whole's dimension `dim`."""
+    layout, found = layout_of(x), torch.zeros(1, dtype=torch.int64)
+    for axis, size in layout.dims[dim] or ((None, x.shape[dim]),):
+        extents = (size,) if axis is None else layout.extents[axis]
+        begin, end = owned(extents)[0 if axis is None else ranks().part(axis)]
+        found = (found.unsqueeze(1) * sum(extents) + torch.arange(begin, end)).flatten()
+    return found.to(x.device)
