@@ -10,7 +10,7 @@ from .halo import fetch
 from .layout import Layout
 from .pointwise import completed
 from .cells import ranks
-from .stripe import layout_of, plainly, rule, striped
+from .stripe import layout_of, place, plainly, rule, striped
 from .windows import check, extend, output_layout, read, spatial_dims, tuple_of
 
 
@@ -28,10 +28,34 @@ class _Own(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):
-        x, weight = ctx.saved_tensors
         wanted = [*ctx.needs_input_grad[:2], ctx.bias is not None and ctx.needs_input_grad[2]]
-        with _unsplit(), plainly():
-            return (*torch.ops.aten.convolution_backward(gradient, x, weight, ctx.bias, *ctx.arguments, wanted), None)
+        return *_OwnBackward.apply(gradient, *ctx.saved_tensors, ctx.bias, ctx.arguments, wanted), None
+
+
+class _OwnBackward(torch.autograd.Function):
+    """The backward pass of _Own, and its own one, which is torch's."""
+
+    @staticmethod
+    def forward(ctx, gradient, x, weight, *arguments):
+        ctx.save_for_backward(gradient, x, weight)
+        ctx.arguments = arguments
+        return _own_backward(gradient, x, weight, *arguments)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        if torch.is_grad_enabled():
+            raise NotSupported("gradients of third order through a convolution of cuDNN")
+        with torch.enable_grad(), plainly():
+            inputs = [tensor.detach().requires_grad_() for tensor in ctx.saved_tensors]
+            outputs = _own_backward(*inputs, *ctx.arguments)
+        pairs = [pair for pair in zip(outputs, gradients) if pair[0] is not None]
+        with _unsplit():
+            return *torch.autograd.grad(*zip(*pairs), allow_unused=True), None, None, None
+
+
+def _own_backward(gradient, x, weight, bias, arguments, wanted):
+    with _unsplit(), plainly():
+        return torch.ops.aten.convolution_backward(gradient, x, weight, bias, *arguments, wanted)
 
 
 class _unsplit:
@@ -44,6 +68,20 @@ class _unsplit:
 
 def _backend(x, weight, bias, arguments):
     return torch._C._select_conv_backend(x, weight, bias, *arguments).name
+
+
+def _split(x, weight, bias, arguments):
+    """A call under which ucudnn exchanges, as it does under the calls of its backward pass. A second derivative would be calls
+    that it does not know to be of stripes."""
+    result, where = torch.convolution(x, weight, bias, *arguments), place()
+
+    def refuse(_):
+        if torch.is_grad_enabled():
+            raise NotSupported(f"create_graph: gradients of gradients of a convolution{where}, under whose calls of cuDNN ucudnn "
+                               "exchanges")
+    if result.grad_fn is not None:
+        result.grad_fn.register_prehook(refuse)
+    return result
 
 
 def _run(x, weight, bias, arguments):
@@ -99,7 +137,7 @@ def _convolution(function, x, weight, bias=None, stride=1, padding=0, dilation=1
     answer = _routed(x, weight, bias, arguments, aligned) if plans else EXCHANGE
     if answer == UCUDNN:
         ranks().sum_alone()
-        result = torch.convolution(x, weight, bias, *arguments)
+        result = _split(x, weight, bias, arguments)
     else:
         rows, fill = extend(x, plans), []
         cut = set(spatial_dims(x, count).values()) if plans else set()
@@ -132,7 +170,7 @@ def _transposed(function, x, weight, bias=None, stride=1, padding=0, output_padd
     arguments = [list(stride), list(padding), list(dilation), True, list(more), groups]
     if plans and _routed(x, weight, bias, arguments, True) == UCUDNN:
         ranks().sum_alone()
-        return striped(torch.convolution(x, weight, bias, *arguments), layout)
+        return striped(_split(x, weight, bias, arguments), layout)
     rows, cuts = x, []
     for axis, (i, outputs, needed) in plans.items():
         rows = fetch(rows, 2 + i, axis, x.cut.extents[axis], needed)

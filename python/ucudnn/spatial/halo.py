@@ -49,23 +49,35 @@ class _Fetch(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):
-        dim, axis, extents, needed = ctx.arguments
+        return _GivenBack.apply(gradient, *ctx.arguments), None, None, None, None
+
+
+class _GivenBack(torch.autograd.Function):
+    """The transpose of _Fetch: rows go back to the ranks that own them, and are added there."""
+
+    @staticmethod
+    def forward(ctx, rows, dim, axis, extents, needed):
+        ctx.arguments = dim, axis, extents, needed
         me, own = ranks().part(axis), owned(extents)[ranks().part(axis)]
-        result = gradient.new_zeros(_empty(gradient, dim, own).shape)
+        result = rows.new_zeros(_empty(rows, dim, own).shape)
         sent, received, places = {}, {}, []
         for part, wanted, given in _pieces(axis, extents, needed):
             if part == me:
-                places.append((_narrow(gradient, dim, wanted, needed[me][0]), wanted))
+                places.append((_narrow(rows, dim, wanted, needed[me][0]), wanted))
                 continue
             if wanted[0] < wanted[1]:
-                sent[part] = _narrow(gradient, dim, wanted, needed[me][0])
+                sent[part] = _narrow(rows, dim, wanted, needed[me][0])
             if given[0] < given[1]:
-                received[part] = _empty(gradient, dim, given)
+                received[part] = _empty(rows, dim, given)
                 places.append((received[part], given))
         ranks().swap(axis, sent, received)
-        for rows, place in places:  # in the order of the parts, on every run
-            _narrow(result, dim, place, own[0]).add_(rows)
-        return result, None, None, None, None
+        for piece, place in places:  # in the order of the parts, on every run
+            _narrow(result, dim, place, own[0]).add_(piece)
+        return result
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return _Fetch.apply(gradient, *ctx.arguments), None, None, None, None
 
 
 def fetch(x, dim, axis, extents, needed):

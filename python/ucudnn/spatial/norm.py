@@ -8,7 +8,7 @@ from .layout import Layout
 from .pointwise import completed
 from .cells import ranks
 from .reduce import axes_in
-from .stripe import count_of, plainly, rule, striped
+from .stripe import count_of, plainly, rule, striped, summed, total
 
 
 def _statistics(x, dims, axes, count):
@@ -33,7 +33,7 @@ class _Normalised(torch.autograd.Function):
         scale = torch.rsqrt(variance + eps)
         factor = scale if weight is None else scale * weight
         shift = -mean * factor if bias is None else bias - mean * factor
-        ctx.arguments = dims, axes, count
+        ctx.arguments, ctx.eps = (dims, axes, count), eps
         ctx.shapes = [None if value is None else value.shape for value in (weight, bias)]
         ctx.save_for_backward(x, weight, mean, scale)
         ctx.mark_non_differentiable(mean, variance)
@@ -42,7 +42,26 @@ class _Normalised(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient, *_):
         with plainly():
-            return _gradients(ctx, gradient)
+            found = (_differentiable if torch.is_grad_enabled() else _gradients)(ctx, gradient)
+        return (*found, None, None, None, None)
+
+
+def _differentiable(ctx, gradient):
+    """What _gradients gives, by operations through which gradients flow: of gradients of gradients. The statistics are
+    computed again, since what was saved of them depends on nothing."""
+    (dims, axes, count), (x, weight, _, _) = ctx.arguments, ctx.saved_tensors
+    average = lambda values: summed(total(values.sum(dims, keepdim=True), axes) / count, axes)
+    wide, by_bias = _wide(x), _wide(gradient)
+    centred = wide - average(wide)
+    scale = torch.rsqrt(average(centred * centred) + ctx.eps)
+    normal, slope = centred * scale, by_bias if weight is None else by_bias * weight
+    result = scale * (slope - average(slope) - normal * average(slope * normal))
+    return result.to(x.dtype), *_like_parameters(ctx, by_bias * normal, by_bias)
+
+
+def _like_parameters(ctx, *values):
+    """Gradients of weight and bias, each of its parameter's shape; None of one that there is not."""
+    return [None if shape is None else value.sum_to_size(shape) for value, shape in zip(values, ctx.shapes)]
 
 
 def _gradients(ctx, gradient):
@@ -58,9 +77,7 @@ def _gradients(ctx, gradient):
     slope = -mean_along * scale * scale
     result = torch.addcmul(-mean_own * scale - mean * slope, x, slope)
     result.addcmul_(gradient, scale if weight is None else scale * weight)
-    by_weight, by_bias = (value.sum_to_size(shape) if shape is not None else None
-                          for value, shape in zip((along, own), ctx.shapes))
-    return result.to(x.dtype), by_weight, by_bias, None, None, None, None
+    return result.to(x.dtype), *_like_parameters(ctx, along, own)
 
 
 def _wide(x):

@@ -9,7 +9,7 @@ from .grid import AXES, owned
 from .layout import Layout
 from .cells import ranks
 from .reduce import amax, axes_in, mean
-from .stripe import count_of, greatest, least, name_of, rule, striped, total
+from .stripe import count_of, greatest, least, name_of, rule, striped, summed, total
 from .windows import check, extend, output_layout, read, spatial_dims, tuple_of
 
 
@@ -142,7 +142,7 @@ class _FirstLargest(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, values, places, axes):
-        result = greatest(values, axes)
+        result, ctx.axes = greatest(values, axes), axes
         far = torch.iinfo(torch.int64).max
         first = least(torch.where(values == result, places, torch.full_like(places, far)), axes)
         ctx.save_for_backward((values == result) & (places == first))
@@ -151,7 +151,7 @@ class _FirstLargest(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         is_it, = ctx.saved_tensors
-        return gradient * is_it, None, None
+        return summed(gradient, ctx.axes) * is_it, None, None
 
 
 @rule(torch.adaptive_max_pool1d, functional.adaptive_max_pool2d, functional.adaptive_max_pool3d,

@@ -7,7 +7,7 @@ from .halo import fetch
 from .layout import Extents, Layout
 from .cells import ranks
 from .sizes import plain, whole_extent
-from .stripe import Stripe, count_of, greatest, layout_of, named, plainly, rule, striped, total
+from .stripe import Stripe, count_of, greatest, layout_of, named, plainly, rule, striped, summed, total
 
 
 class _Cut(torch.autograd.Function):
@@ -17,13 +17,11 @@ class _Cut(torch.autograd.Function):
     def forward(ctx, x, dim, axis, extents):
         ctx.arguments = dim, axis, extents
         begin, end = owned(extents)[ranks().part(axis)]
-        return x.narrow(dim, begin, end - begin).contiguous()
+        return x.narrow(dim, begin, end - begin)
 
     @staticmethod
     def backward(ctx, gradient):
-        dim, axis, extents = ctx.arguments
-        with torch.no_grad():
-            return fetch(gradient, dim, axis, extents, [(0, sum(extents))] * len(extents)), None, None, None
+        return _Gather.apply(gradient, *ctx.arguments), None, None, None
 
 
 class _Gather(torch.autograd.Function):
@@ -36,9 +34,7 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):
-        dim, axis, extents = ctx.arguments
-        begin, end = owned(extents)[ranks().part(axis)]
-        return gradient.narrow(dim, begin, end - begin), None, None, None
+        return _Cut.apply(gradient, *ctx.arguments), None, None, None
 
 
 def shard(x, dim=None, multiple=1):
@@ -61,7 +57,7 @@ def shard(x, dim=None, multiple=1):
             d, parts = axis + x.ndim - 3, grid.parts[axis]
             rows = stripes(axis, x.shape[d], parts, multiple)
             extents[axis] = Extents(rows, rows)
-            x = _Cut.apply(x, d, axis, extents[axis])
+            x = _Cut.apply(x, d, axis, extents[axis]).contiguous()
             layout_dims[d] = ((axis, x.shape[d]),)
         return striped(x, Layout(layout_dims, extents))
 
@@ -128,14 +124,14 @@ class _Extreme(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, dims, axes):
         result = greatest(torch.amax(x, dims, keepdim=True), axes)
-        is_it = x == result
+        is_it, ctx.axes = x == result, axes
         ctx.save_for_backward(is_it, total(is_it.sum(dims, keepdim=True).to(x.dtype), axes))
         return result
 
     @staticmethod
     def backward(ctx, gradient):
         is_it, count = ctx.saved_tensors
-        return is_it * (gradient / count), None, None
+        return is_it * summed(gradient / count, ctx.axes), None, None
 
 
 @rule(*named("amax"))

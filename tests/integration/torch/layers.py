@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 import gloo
-from comparison import check_close, striped_like_whole
+from comparison import check_close, penalty_like_whole, striped_like_whole
 from counting import Calls
 from layer_cases import DRAWN, REFUSED, TRUST, Call, cases, lines, picture, volumes
 from ucudnn import spatial
@@ -26,6 +26,8 @@ def failures(wanted):
         torch.manual_seed(3)
         try:
             striped_like_whole(make(), x, trust=TRUST)
+            torch.manual_seed(3)
+            penalty_like_whole(make(), x, trust=TRUST)
         except Exception:
             yield name, traceback.format_exc()
     for name, make in REFUSED.items() if grid.parts[0] == 1 and not wanted else ():
