@@ -48,9 +48,9 @@ class _OwnBackward(torch.autograd.Function):
         with torch.enable_grad(), plainly():
             inputs = [tensor.detach().requires_grad_() for tensor in ctx.saved_tensors]
             outputs = _own_backward(*inputs, *ctx.arguments)
-        pairs = [pair for pair in zip(outputs, gradients) if pair[0] is not None]
+        outputs, gradients = zip(*[pair for pair in zip(outputs, gradients) if pair[0] is not None])
         with _unsplit():
-            return *torch.autograd.grad(*zip(*pairs), allow_unused=True), None, None, None
+            return *torch.autograd.grad(outputs, inputs, gradients, allow_unused=True), None, None, None
 
 
 def _own_backward(gradient, x, weight, bias, arguments, wanted):

@@ -85,6 +85,37 @@ def norms_of_torch_are_not_called():
         assert norms[0] and not norms[1], f"{name}: {norms}"
 
 
+def second_order_of_calls_of_cudnn():
+    """Where ucudnn exchanges under a convolution, first order alone; where rows were fetched, as torch has it."""
+    from ucudnn.spatial import convolution
+    route, run = convolution.route, convolution._run
+    try:
+        convolution._run = lambda *arguments: convolution._Own.apply(*arguments)
+        for name in ("conv, tanh, conv", "transposed groups", "discriminator"):
+            torch.manual_seed(3)
+            penalty_like_whole(dict(cases())[name](), picture())
+        convolution.route = lambda *_: convolution.UCUDNN
+        for layer in (nn.Conv2d(4, 4, 3, 1, 1), nn.ConvTranspose2d(4, 3, 4, 2, 1)):
+            model, x = spatial.convert(nn.Sequential(layer)), spatial.shard(picture()).detach().requires_grad_()
+            torch.autograd.grad(model(x).sum(), x)
+            refused_by_name(lambda x: torch.autograd.grad(model(x).sum(), x, create_graph=True), x, "convolution in 0", "create_graph")
+    finally:
+        convolution.route, convolution._run = route, run
+
+
+def gradients_of_stripes():
+    """By torch.autograd.grad: cut as these are; from a stripe, by a gradient that is cut as it is."""
+    x = spatial.shard(picture()).detach().requires_grad_()
+    y, unused = x * x, x.detach().clone().requires_grad_()
+    found, none = torch.autograd.grad(y, [x, unused], torch.ones_like(y), retain_graph=True, materialize_grads=True)
+    assert found.cut == x.cut and torch.equal(spatial.to_local(found), 2 * spatial.to_local(x))
+    assert none.cut == x.cut and not spatial.to_local(none).any()
+    for call in (lambda x: torch.autograd.grad(y, x, torch.ones(spatial.to_local(y).shape)),
+                 lambda x: y.backward(torch.ones(spatial.to_local(y).shape))):
+        refused_by_name(call, x, "not cut as the stripe is")
+    refused_by_name(lambda x: torch.autograd.grad(y, x, torch.ones_like(y), is_grads_batched=True), x, "vmap")
+
+
 class OnGpu(nn.Parameter):
     """One that says that it is on a GPU."""
     is_cuda = True
@@ -212,6 +243,8 @@ if __name__ == "__main__":
         nothing_is_drawn_unless_trusted()
         norms_of_torch_are_not_called()
         moved_later()
+        second_order_of_calls_of_cudnn()
+        gradients_of_stripes()
         refused_where_gradients_were_summed()
         in_fp32()
         on_another_device()
