@@ -10,6 +10,7 @@ from .halo import fetch
 from .layout import Layout
 from .pointwise import completed
 from .cells import ranks
+from .precision import lowered
 from .stripe import layout_of, place, plainly, rule, striped
 from .windows import check, extend, output_layout, read, spatial_dims, tuple_of
 
@@ -70,6 +71,11 @@ def _backend(x, weight, bias, arguments):
     return torch._C._select_conv_backend(x, weight, bias, *arguments).name
 
 
+def _operands(x, weight, bias):
+    layout, (x, weight, bias) = layout_of(x), lowered(x, weight, bias)
+    return striped(x, layout), weight, bias
+
+
 def _split(x, weight, bias, arguments):
     """A call under which ucudnn exchanges, as it does under the calls of its backward pass. A second derivative would be calls
     that it does not know to be of stripes."""
@@ -120,7 +126,7 @@ def _paddings(padding, window_extents, stride):
 def _convolution(function, x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     count = weight.ndim - 2
     stride, dilation = tuple_of(stride, count), tuple_of(dilation, count)
-    x = x if hasattr(x, "cut") else striped(x, layout_of(x))
+    x, weight, bias = _operands(x, weight, bias)
     windows = [Window(k, s, 0, d) for k, s, d in zip(weight.shape[2:], stride, dilation)]
     pads = _paddings(padding, [window.extent for window in windows], stride)
     if x.cut.is_cut:
@@ -155,7 +161,7 @@ def _convolution(function, x, weight, bias=None, stride=1, padding=0, dilation=1
 def _transposed(function, x, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
     count = weight.ndim - 2
     stride, padding, dilation, more = (tuple_of(value, count) for value in (stride, padding, dilation, output_padding))
-    x = x if hasattr(x, "cut") else striped(x, layout_of(x))
+    x, weight, bias = _operands(x, weight, bias)
     plans, changed = {}, {}
     for axis, i in (spatial_dims(x, count).items() if x.cut.is_cut else ()):
         if axis in x.cut.pads:

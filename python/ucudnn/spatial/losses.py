@@ -5,6 +5,7 @@ from torch.nn import functional
 from .errors import NotSupported
 from .layout import Layout
 from .pointwise import broadcast, completed
+from .precision import wide_type
 from .reduce import added_up, mean
 from .stripe import layout_of, rule, striped
 
@@ -12,8 +13,7 @@ from .stripe import layout_of, rule, striped
 def _reduced(result, reduction):
     if reduction == "none":
         return result
-    dims = list(range(result.ndim))
-    return added_up(result, dims, False) if reduction == "sum" else mean(None, result, dims)
+    return added_up(result, list(range(result.ndim))) if reduction == "sum" else mean(None, result)
 
 
 def _only_reduction(size_average, reduce):
@@ -45,7 +45,6 @@ def _classes(function, x, target, weight=None, size_average=None, ignore_index=-
                    Layout(layout_of(target).dims, layout.extents))
     if reduction != "mean":
         return _reduced(each, reduction)
-    counted = striped((target != ignore_index).to(each.dtype), each.cut)
-    dims = list(range(each.ndim))
-    result = added_up(each, dims, False)
-    return striped(result / added_up(counted, dims, False), result.cut)
+    counted = striped(target != ignore_index, each.cut)
+    result, count = (added_up(values, list(range(each.ndim)), dtype=wide_type(each.dtype)) for values in (each, counted))
+    return striped((result / count).to(each.dtype), result.cut)

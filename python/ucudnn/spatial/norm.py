@@ -7,6 +7,7 @@ from .grid import owned
 from .layout import Layout
 from .pointwise import completed
 from .cells import ranks
+from .precision import wide
 from .reduce import axes_in
 from .stripe import count_of, plainly, rule, striped, summed, total
 
@@ -29,7 +30,7 @@ class _Normalised(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, weight, bias, dims, axes, count, eps):
-        mean, variance = _statistics(_wide(x), dims, axes, count)
+        mean, variance = _statistics(wide(x), dims, axes, count)
         scale = torch.rsqrt(variance + eps)
         factor = scale if weight is None else scale * weight
         shift = -mean * factor if bias is None else bias - mean * factor
@@ -51,8 +52,8 @@ def _differentiable(ctx, gradient):
     computed again, since what was saved of them depends on nothing."""
     (dims, axes, count), (x, weight, _, _) = ctx.arguments, ctx.saved_tensors
     average = lambda values: summed(total(values.sum(dims, keepdim=True), axes) / count, axes)
-    wide, by_bias = _wide(x), _wide(gradient)
-    centred = wide - average(wide)
+    by_bias = wide(gradient)
+    centred = wide(x) - average(wide(x))
     scale = torch.rsqrt(average(centred * centred) + ctx.eps)
     normal, slope = centred * scale, by_bias if weight is None else by_bias * weight
     result = scale * (slope - average(slope) - normal * average(slope * normal))
@@ -67,8 +68,8 @@ def _like_parameters(ctx, *values):
 def _gradients(ctx, gradient):
     (dims, axes, count), (x, weight, mean, scale) = ctx.arguments, ctx.saved_tensors
     same = [dim for dim in dims if weight is None or weight.shape[dim] == 1]
-    own = _wide(gradient).sum(same, keepdim=True)
-    along = ((_wide(gradient) * x).sum(same, keepdim=True) - mean * own) * scale
+    own = wide(gradient).sum(same, keepdim=True)
+    along = ((wide(gradient) * x).sum(same, keepdim=True) - mean * own) * scale
     sums = [value if weight is None else value * weight for value in (own, along)]
     sums = torch.stack([value.sum(dims, keepdim=True) for value in sums])
     if axes:
@@ -78,10 +79,6 @@ def _gradients(ctx, gradient):
     result = torch.addcmul(-mean_own * scale - mean * slope, x, slope)
     result.addcmul_(gradient, scale if weight is None else scale * weight)
     return result.to(x.dtype), *_like_parameters(ctx, along, own)
-
-
-def _wide(x):
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def normalised(x, dims, eps, weight=None, bias=None, view=None):
@@ -157,7 +154,7 @@ def _layer_norm(function, x, normalized_shape, weight=None, bias=None, eps=1e-5,
     for dim, extent in zip(dims, normalized_shape):
         if count_of(x, [dim]) != extent:
             raise NotSupported(f"over {extent} positions of dimension {dim}, which has {count_of(x, [dim])}")
-    result, _, _, _ = normalised(x, dims, eps)
+    result, _, _, _ = normalised(striped(wide(x), x.cut), dims, eps)
     if weight is not None:
         result = result * _own_rows(weight, x, dims)
     if bias is not None:

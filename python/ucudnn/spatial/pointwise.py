@@ -3,6 +3,7 @@ import torch
 
 from .errors import NotSupported
 from .layout import Layout
+from .precision import lowered
 from .stripe import Stripe, flat, layout_of, name_of, named, rule, striped, summed, whole
 
 _NAMES = """
@@ -76,6 +77,8 @@ rule(*named(*_NAMES, *(f"{name}_" for name in _NAMES)), counts=True)(pointwise)
 
 @rule(*named("prelu", "__prelu"))
 def _prelu(function, x, weight):
+    layout, (x, weight) = layout_of(x), lowered(x, weight)
+    x = striped(x, layout)
     if weight.numel() > 1:
         weight = weight.view([-1] + [1] * (x.ndim - 2))
     layout = broadcast([x, weight])

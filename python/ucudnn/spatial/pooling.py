@@ -8,8 +8,9 @@ from .geometry import Window
 from .grid import AXES, owned
 from .layout import Layout
 from .cells import ranks
-from .reduce import amax, axes_in, mean
-from .stripe import count_of, greatest, least, name_of, rule, striped, summed, total
+from .precision import wide, wide_type
+from .reduce import extreme, mean
+from .stripe import greatest, least, name_of, rule, striped, summed, total
 from .windows import check, extend, output_layout, read, spatial_dims, tuple_of
 
 
@@ -40,9 +41,9 @@ def _covers(x, kernel, pads):
 def _pooled_whole(function, x, pool, kernel, stride, pads, *rest):
     """Over all rows by `pool`, and along the other axes by torch."""
     dims = sorted(2 + i for i in spatial_dims(x, len(kernel)).values())
-    whole = pool(None, x, dims, True)
+    whole = pool(x, dims)
     kernel = [1 if 2 + i in dims else extent for i, extent in enumerate(kernel)]
-    return striped(function(whole, kernel, stride, pads, *rest), whole.cut)
+    return striped(function(whole, kernel, stride, pads, *rest).to(x.dtype), whole.cut)
 
 
 @rule(torch.max_pool1d, torch.max_pool2d, torch.max_pool3d, functional.max_pool1d, functional.max_pool2d,
@@ -55,7 +56,7 @@ def _max_pool(function, x, kernel_size, stride=None, padding=0, dilation=1, ceil
     stride = kernel if stride is None or stride == [] else tuple_of(stride, count)
     pads, dilation = tuple_of(padding, count), tuple_of(dilation, count)
     if _covers(x, kernel, pads) and set(dilation) == {1}:
-        return _pooled_whole(function, x, amax, kernel, stride, pads, dilation, ceil_mode)
+        return _pooled_whole(function, x, lambda x, dims: extreme(torch.amax, x, dims, True), kernel, stride, pads, dilation, ceil_mode)
     windows = [Window(k, s, 0, d) for k, s, d in zip(kernel, stride, dilation)]
     plans = _plans(x, windows, pads, ceil_mode)
     cut = set(spatial_dims(x, count).values())
@@ -81,23 +82,24 @@ def _avg_pool(function, x, kernel_size, stride=None, padding=0, ceil_mode=False,
     stride = kernel if stride is None or stride == [] else tuple_of(stride, count)
     pads = tuple_of(padding, count)
     if _covers(x, kernel, pads) and divisor_override is None:
-        return _pooled_whole(function, x, mean, kernel, stride, pads, ceil_mode, count_include_pad)
+        average = lambda x, dims: mean(None, x, dims, True, dtype=wide_type(x.dtype))
+        return _pooled_whole(function, x, average, kernel, stride, pads, ceil_mode, count_include_pad)
     windows = [Window(k, s) for k, s in zip(kernel, stride)]
     plans = _plans(x, windows, pads, ceil_mode)
     dims = spatial_dims(x, count)
     rest = tuple(0 if i in dims.values() else pad for i, pad in enumerate(pads))
-    rows = extend(x, plans)
+    is_scaled = not count_include_pad and divisor_override is None
+    rows = wide(extend(x, plans)) if is_scaled else extend(x, plans)
     if count == 1:
         result = function(rows, kernel, stride, rest, ceil_mode, count_include_pad)
     else:
         result = function(rows, kernel, stride, rest, ceil_mode, count_include_pad, divisor_override)
     layout = output_layout(x, plans)
     check(result, layout, plans)
-    if not count_include_pad and divisor_override is None:
-        for axis, i in dims.items():
-            scale = windows[i].filter / _counts(x, axis, plans[axis], windows[i]).to(result)
-            result = result * scale.view([-1] + [1] * (count - 1 - i))
-    return striped(result, layout)
+    for axis, i in dims.items() if is_scaled else ():
+        scale = windows[i].filter / _counts(x, axis, plans[axis], windows[i]).to(result)
+        result = result * scale.view([-1] + [1] * (count - 1 - i))
+    return striped(result.to(x.dtype), layout)
 
 
 def _adaptive_windows(extent, outputs):
@@ -122,18 +124,23 @@ def _adaptive_avg(function, x, output_size):
     count = x.ndim - 2
     pooled, native = _adaptive_sizes(x, output_size, count)
     if output_size == 1 or isinstance(output_size, (list, tuple)) and set(output_size) == {1}:
-        dims = list(range(2, x.ndim))
-        result = torch.sum(x, dims, keepdim=True) / count_of(x, dims)
-        return _without(x, pooled, total(result, axes_in(x, dims)))
+        return mean(None, x, list(range(2, x.ndim)), True)
+    with torch.autocast(x.device.type, enabled=False):
+        result = _weighted(function, wide(x), x.cut, pooled, native)
+    return _without(x, pooled, total(result, tuple(sorted(pooled))).to(x.dtype))
+
+
+def _weighted(function, x, layout, pooled, native):
+    """The means over windows along the cut axes, of which this rank has its rows' part, and along the others."""
     result = x if native == list(x.shape[2:]) else function(x, native)
     for axis, (i, size) in pooled.items():
-        extents = x.cut.extents[axis]
+        extents = layout.extents[axis]
         begin, end = owned(extents)[ranks().part(axis)]
         weights = torch.zeros(size, end - begin, dtype=x.dtype, device=x.device)
         for output, (first, last) in enumerate(_adaptive_windows(sum(extents), size)):
             weights[output, max(first, begin) - begin:max(0, min(last, end) - begin)] = 1 / (last - first)
         result = torch.movedim(torch.movedim(result, 2 + i, -1) @ weights.t(), -1, 2 + i)
-    return _without(x, pooled, total(result, tuple(sorted(pooled))))
+    return result
 
 
 class _FirstLargest(torch.autograd.Function):
@@ -144,8 +151,9 @@ class _FirstLargest(torch.autograd.Function):
     def forward(ctx, values, places, axes):
         result, ctx.axes = greatest(values, axes), axes
         far = torch.iinfo(torch.int64).max
-        first = least(torch.where(values == result, places, torch.full_like(places, far)), axes)
-        ctx.save_for_backward((values == result) & (places == first))
+        is_largest = (values == result) | values.isnan()
+        first = least(torch.where(is_largest, places, torch.full_like(places, far)), axes)
+        ctx.save_for_backward(is_largest & (places == first))
         return result
 
     @staticmethod

@@ -6,8 +6,9 @@ from .grid import owned, stripes
 from .halo import fetch
 from .layout import Extents, Layout
 from .cells import ranks
+from .precision import wide_type
 from .sizes import plain, whole_extent
-from .stripe import Stripe, count_of, greatest, layout_of, named, plainly, rule, striped, summed, total
+from .stripe import Stripe, count_of, greatest, layout_of, least, name_of, named, plainly, rule, striped, summed, total
 
 
 class _Cut(torch.autograd.Function):
@@ -100,10 +101,12 @@ def remaining(x, dims, keepdim):
     return Layout([() if dim in dims else atoms for dim, atoms in enumerate(x.cut.dims)], x.cut.extents)
 
 
-def added_up(x, dims, keepdim, dtype=None):
-    """The sum over these dimensions of the whole tensor."""
-    own = torch.sum(x, dims, keepdim=keepdim, dtype=dtype)
-    return striped(total(own, axes_in(x, dims)), remaining(x, dims, keepdim))
+def added_up(x, dims, keepdim=False, dtype=None, count=None):
+    """The sum over these dimensions of the whole tensor; the mean, where `count` says of how many elements. Of 16-bit numbers it
+    is computed in fp32, and rounded once to what torch's own would give."""
+    dtype = (torch.sum if count is None else torch.mean)(x.new_empty(0), dtype=dtype).dtype
+    result = total(torch.sum(x, dims, keepdim=keepdim, dtype=wide_type(dtype)), axes_in(x, dims))
+    return striped((result if count is None else result / count).to(dtype), remaining(x, dims, keepdim))
 
 
 @rule(*named("sum"))
@@ -114,35 +117,31 @@ def _sum(function, x, dim=None, keepdim=False, *, dtype=None, axis=None):
 @rule(*named("mean"))
 def mean(function, x, dim=None, keepdim=False, *, dtype=None, axis=None):
     dims = dims_of(x, axis if dim is None else dim)
-    result = added_up(x, dims, keepdim, dtype)
-    return striped(result / count_of(x, dims), result.cut)
+    return added_up(x, dims, keepdim, dtype, count_of(x, dims))
+
+
+_EXTREMES = {"amax": (torch.amax, greatest), "amin": (torch.amin, least)}
 
 
 class _Extreme(torch.autograd.Function):
-    """The largest over dimensions, from each rank's largest; equal ones share the gradient, as torch.amax has it."""
+    """The largest or smallest over dimensions, from each rank's; equal ones share the gradient, as torch.amax has it."""
 
     @staticmethod
-    def forward(ctx, x, dims, axes):
-        result = greatest(torch.amax(x, dims, keepdim=True), axes)
+    def forward(ctx, x, name, dims, axes):
+        on_rank, between_ranks = _EXTREMES[name]
+        result = between_ranks(on_rank(x, dims, keepdim=True), axes)
         is_it, ctx.axes = x == result, axes
-        ctx.save_for_backward(is_it, total(is_it.sum(dims, keepdim=True).to(x.dtype), axes))
+        ctx.save_for_backward(is_it, total(is_it.sum(dims, keepdim=True), axes))
         return result
 
     @staticmethod
     def backward(ctx, gradient):
         is_it, count = ctx.saved_tensors
-        return is_it * summed(gradient / count, ctx.axes), None, None
+        return is_it * summed(gradient / count, ctx.axes), None, None, None
 
 
-@rule(*named("amax"))
-def amax(function, x, dim=(), keepdim=False):
+@rule(*named(*_EXTREMES))
+def extreme(function, x, dim=(), keepdim=False):
     dims = dims_of(x, dim)
-    result = _Extreme.apply(x, dims, axes_in(x, dims))
-    return striped(result if keepdim else result.squeeze(dims), remaining(x, dims, keepdim))
-
-
-@rule(*named("amin"))
-def _amin(function, x, dim=(), keepdim=False):
-    dims = dims_of(x, dim)
-    result = -_Extreme.apply(-x, dims, axes_in(x, dims))
+    result = _Extreme.apply(x, name_of(function), dims, axes_in(x, dims))
     return striped(result if keepdim else result.squeeze(dims), remaining(x, dims, keepdim))

@@ -7,13 +7,13 @@ import functools
 import importlib
 
 import torch
-import torch.distributed as dist
 from torch._guards import TracingContext
 from torch.autograd.graph import get_gradient_edge
 
 from .errors import NotSupported
 from .layout import Layout
 from .cells import ranks
+from .precision import wide_type
 from .sizes import Own
 from .vouched import COMPILED, is_named
 
@@ -258,7 +258,8 @@ class _Total(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, axes):
         ctx.axes = axes
-        return ranks().all_reduce(x.clone(memory_format=torch.contiguous_format), axes)
+        own = x.to(wide_type(x.dtype), copy=True, memory_format=torch.contiguous_format)
+        return ranks().all_reduce(own, axes).to(x.dtype)
 
     @staticmethod
     def backward(ctx, gradient):
@@ -280,11 +281,12 @@ def total(x, axes):
 
 
 def greatest(x, axes):
-    return ranks().all_reduce(x.clone(), axes, dist.ReduceOp.MAX) if axes else x
+    """The largest of all ranks' x, which is NaN where any is: torch.distributed's own maximum over gloo would lose it."""
+    return ranks().all_gather(x, axes).amax(0) if axes else x
 
 
 def least(x, axes):
-    return ranks().all_reduce(x.clone(), axes, dist.ReduceOp.MIN) if axes else x
+    return ranks().all_gather(x, axes).amin(0) if axes else x
 
 
 def count_of(x, dims):

@@ -1,4 +1,5 @@
 """Every layer alone, on this rank of UCUDNN_SPATIAL; prints what failed. Run by layers_test.py."""
+import copy
 import os
 import sys
 import traceback
@@ -9,7 +10,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 import gloo
-from comparison import check_close, penalty_like_whole, striped_like_whole
+from comparison import check_close, own as striped_part, penalty_like_whole, striped_like_whole
 from counting import Calls
 from layer_cases import DRAWN, REFUSED, TRUST, Call, cases, lines, picture, volumes
 from ucudnn import spatial
@@ -114,6 +115,73 @@ def gradients_of_stripes():
                  lambda x: y.backward(torch.ones(spatial.to_local(y).shape))):
         refused_by_name(call, x, "not cut as the stripe is")
     refused_by_name(lambda x: torch.autograd.grad(y, x, torch.ones_like(y), is_grads_batched=True), x, "vmap")
+
+
+def in_16_bits():
+    """What is added within and between ranks is rounded once. Of whole numbers below 2^24 fp32's sums are exact, and so is the
+    quotient by a power of two: the rounded value is that of fp64. Windows of other sizes have weights that fp32 rounds."""
+    whole = torch.randint(-8, 9, (1, 2, 128, 64), generator=torch.Generator().manual_seed(5)).double()
+    means = {"mean": torch.mean, "adaptive": lambda x: F.adaptive_avg_pool2d(x, 1), "pooled": lambda x: F.avg_pool2d(x, x.shape[2:]),
+             "mse": lambda x: F.mse_loss(x, x * 0), "l1": lambda x: F.l1_loss(x, x * 0, reduction="sum"), "sum": lambda x: x.sum((2, 3))}
+    for dtype, roundoff in ((torch.float16, 2 ** -11), (torch.bfloat16, 2 ** -8)):
+        x = spatial.shard(whole.to(dtype))
+        for name, function in means.items():
+            found, expected = function(x), function(whole).to(dtype)
+            assert found.dtype == dtype and torch.equal(spatial.to_local(found), expected), f"{name} in {dtype}: {found}, {expected}"
+        found, expected = F.adaptive_avg_pool2d(x, (3, 5)), F.adaptive_avg_pool2d(whole, (3, 5))
+        bound = roundoff * expected.abs() + 200 * 2 ** -24 * 8
+        assert found.dtype == dtype and ((spatial.to_local(found) - expected).abs() <= bound).all(), "adaptive"
+        weight = torch.ones(1, 2, 1, 1, dtype=dtype, requires_grad=True)
+        (x * weight).sum().backward()  # of 8192 values on all ranks, of which each rank rounds its own
+        parts = spatial.ranks().all_gather((spatial.to_local(x).double().sum((2, 3), keepdim=True)).to(dtype), x.cut.axes)
+        assert torch.equal(weight.grad, parts.double().sum(0).to(dtype)), "a gradient that ranks add"
+        normed, expected = F.instance_norm(x), F.instance_norm(whole)
+        check_close("norm", spatial.gather(normed).double(), expected, 2 * roundoff)
+
+
+def under_autocast():
+    """Of torch's types, and close to what it computes, forward and backward."""
+    linear = nn.Sequential(Call(lambda x: x.movedim(1, -1)), nn.Linear(4, 4), Call(lambda x: x.movedim(-1, 1)), nn.Conv2d(4, 3, 3, 1, 1))
+    for name, make in [*cases(), ("linear, conv", lambda: linear)]:
+        torch.manual_seed(3)
+        model, x = make().float(), picture().float()
+        whole, striped = copy.deepcopy(model), spatial.convert(model, trust=TRUST)
+        with torch.autocast("cpu", torch.bfloat16):
+            try:
+                y = whole(x)
+            except RuntimeError:
+                continue
+            own = striped(spatial.shard(x))
+        assert own.dtype == y.dtype, f"{name}: {own.dtype} instead of {y.dtype}"
+        check_close(name, spatial.gather(own).float(), y.float(), 2 ** -5)
+        for model, result in ((whole, y), (striped, own)):
+            if result.requires_grad:
+                result.float().sum().backward()
+        parameters = dict(whole.named_parameters())
+        for path, parameter in striped.named_parameters():
+            check_close(f"{name}: {path}", parameter.grad, parameters[path].grad, 2 ** -4)
+
+
+def a_value_of_any_rank_that_is_none():
+    """NaN is the largest and the smallest, wherever it stands; 8-bit numbers have no negatives to go by."""
+    functions = {"amax": lambda x: x.amax((2, 3)), "amin": lambda x: x.amin((2, 3)), "adaptive": lambda x: F.adaptive_max_pool2d(x, 2),
+                 "global": lambda x: F.adaptive_max_pool2d(x, 1), "pooled": lambda x: F.max_pool2d(x, x.shape[2:])}
+    for row, column in ((0, 0), (15, 0), (0, 15), (15, 15), (5, 11)):
+        whole = picture()
+        whole[1, 2, row, column] = float("nan")
+        for name, function in functions.items():
+            x_whole, x = whole.clone().requires_grad_(), spatial.shard(whole).requires_grad_()
+            expected, found = function(x_whole), function(x)
+            assert torch.equal(spatial.to_local(found).nan_to_num(77), expected.nan_to_num(77)), f"{name} at {row}, {column}"
+            expected.sum().backward()
+            found.sum().backward()
+            own, expected = spatial.to_local(x.grad), striped_part(x_whole.grad, x)
+            assert torch.equal(own.nan_to_num(77), expected.nan_to_num(77)), f"gradient of {name}"
+    for dtype in (torch.uint8, torch.int8, torch.bool, torch.int64):
+        whole = torch.randint(-128, 128, (1, 2, 16, 16), generator=torch.Generator().manual_seed(5)).to(dtype)
+        for name in ("amax", "amin"):
+            found, expected = (getattr(x, name)((2, 3)) for x in (spatial.shard(whole), whole))
+            assert torch.equal(spatial.to_local(found), expected), f"{name} of {dtype}"
 
 
 class OnGpu(nn.Parameter):
@@ -245,6 +313,9 @@ if __name__ == "__main__":
         moved_later()
         second_order_of_calls_of_cudnn()
         gradients_of_stripes()
+        in_16_bits()
+        under_autocast()
+        a_value_of_any_rank_that_is_none()
         refused_where_gradients_were_summed()
         in_fp32()
         on_another_device()
