@@ -9,7 +9,7 @@ from .grid import AXES, owned
 from .layout import Layout
 from .cells import ranks
 from .precision import wide, wide_type
-from .reduce import extreme, mean
+from .reduce import mean, whole_shape
 from .stripe import greatest, least, name_of, rule, striped, summed, total
 from .windows import check, extend, output_layout, read, spatial_dims, tuple_of
 
@@ -21,6 +21,12 @@ def _outputs(extent, window, pad, ceil_mode):
         return rows // window.stride + 1
     count = -(-rows // window.stride) + 1
     return count - ((count - 1) * window.stride >= extent + pad)
+
+
+def _slid(extent, window, pad, ceil_mode):
+    """[begin, end) of what windows read of an axis."""
+    begins = [i * window.stride - pad for i in range(_outputs(extent, window, pad, ceil_mode))]
+    return [(max(0, begin), min(extent, begin + window.extent)) for begin in begins]
 
 
 def _plans(x, windows, pads, ceil_mode):
@@ -38,14 +44,6 @@ def _covers(x, kernel, pads):
     return all(kernel[i] == sum(x.cut.extents[axis]) and not pads[i] for axis, i in spatial_dims(x, len(kernel)).items())
 
 
-def _pooled_whole(function, x, pool, kernel, stride, pads, *rest):
-    """Over all rows by `pool`, and along the other axes by torch."""
-    dims = sorted(2 + i for i in spatial_dims(x, len(kernel)).values())
-    whole = pool(x, dims)
-    kernel = [1 if 2 + i in dims else extent for i, extent in enumerate(kernel)]
-    return striped(function(whole, kernel, stride, pads, *rest).to(x.dtype), whole.cut)
-
-
 @rule(torch.max_pool1d, torch.max_pool2d, torch.max_pool3d, functional.max_pool1d, functional.max_pool2d,
       functional.max_pool3d, counts=True)
 def _max_pool(function, x, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
@@ -56,7 +54,8 @@ def _max_pool(function, x, kernel_size, stride=None, padding=0, dilation=1, ceil
     stride = kernel if stride is None or stride == [] else tuple_of(stride, count)
     pads, dilation = tuple_of(padding, count), tuple_of(dilation, count)
     if _covers(x, kernel, pads) and set(dilation) == {1}:
-        return _pooled_whole(function, x, lambda x, dims: extreme(torch.amax, x, dims, True), kernel, stride, pads, dilation, ceil_mode)
+        return _largest(x, [_slid(extent, Window(k, s), pad, ceil_mode)
+                            for extent, k, s, pad in zip(whole_shape(x)[2:], kernel, stride, pads)])
     windows = [Window(k, s, 0, d) for k, s, d in zip(kernel, stride, dilation)]
     plans = _plans(x, windows, pads, ceil_mode)
     cut = set(spatial_dims(x, count).values())
@@ -82,8 +81,10 @@ def _avg_pool(function, x, kernel_size, stride=None, padding=0, ceil_mode=False,
     stride = kernel if stride is None or stride == [] else tuple_of(stride, count)
     pads = tuple_of(padding, count)
     if _covers(x, kernel, pads) and divisor_override is None:
-        average = lambda x, dims: mean(None, x, dims, True, dtype=wide_type(x.dtype))
-        return _pooled_whole(function, x, average, kernel, stride, pads, ceil_mode, count_include_pad)
+        dims = sorted(2 + i for i in spatial_dims(x, count).values())  # the others by torch
+        whole = mean(None, x, dims, True, dtype=wide_type(x.dtype))
+        kernel = [1 if 2 + i in dims else extent for i, extent in enumerate(kernel)]
+        return striped(function(whole, kernel, stride, pads, ceil_mode, count_include_pad).to(x.dtype), whole.cut)
     windows = [Window(k, s) for k, s in zip(kernel, stride)]
     plans = _plans(x, windows, pads, ceil_mode)
     dims = spatial_dims(x, count)
@@ -143,6 +144,9 @@ def _weighted(function, x, layout, pooled, native):
     return result
 
 
+_FAR = torch.iinfo(torch.int64).max
+
+
 class _FirstLargest(torch.autograd.Function):
     """From each rank's largest of a window and where in the whole it stands, the largest, whose gradient goes to the first
     of equal ones, as on one rank."""
@@ -150,9 +154,8 @@ class _FirstLargest(torch.autograd.Function):
     @staticmethod
     def forward(ctx, values, places, axes):
         result, ctx.axes = greatest(values, axes), axes
-        far = torch.iinfo(torch.int64).max
         is_largest = (values == result) | values.isnan()
-        first = least(torch.where(is_largest, places, torch.full_like(places, far)), axes)
+        first = least(torch.where(is_largest, places, torch.full_like(places, _FAR)), axes)
         ctx.save_for_backward(is_largest & (places == first))
         return result
 
@@ -172,22 +175,24 @@ def _adaptive_max(function, x, output_size, return_indices=False):
     sizes = list(output_size) if isinstance(output_size, (list, tuple)) else [output_size] * count
     if set(pooled) != set(x.cut.axes):
         raise NotSupported(f"an output size of {sizes} that leaves a cut axis as it is")
+    return _largest(x, [_adaptive_windows(extent, size or extent) for extent, size in zip(whole_shape(x)[2:], sizes)])
+
+
+def _largest(x, windows):
+    """The largest of each window, the same on every rank. `windows`: by axis, [begin, end) in the whole."""
     # Where each element stands in the whole picture, row by row.
-    place = torch.zeros([1] * count, dtype=torch.int64, device=x.device)
-    spans = []
-    for i in range(count):
-        axis = next((axis for axis, (index, _) in pooled.items() if index == i), None)
-        extent = x.shape[2 + i] if axis is None else sum(x.cut.extents[axis])
-        begin = 0 if axis is None else owned(x.cut.extents[axis])[ranks().part(axis)][0]
+    place, spans, axes = torch.zeros([1] * len(windows), dtype=torch.int64, device=x.device), [], x.cut.axes
+    begins = {x.cut.dim_of(axis): owned(x.cut.extents[axis])[ranks().part(axis)][0] for axis in axes}
+    for i, (extent, found) in enumerate(zip(whole_shape(x)[2:], windows)):
+        begin = begins.get(2 + i, 0)
         along = torch.arange(begin, begin + x.shape[2 + i], device=x.device)
-        place = place * extent + along.view([-1] + [1] * (count - 1 - i))
-        spans.append((begin, begin + x.shape[2 + i], _adaptive_windows(extent, sizes[i] or extent)))
-    values, places = _window_maxima(x, place, spans)
-    return _without(x, pooled, _FirstLargest.apply(values, places, tuple(sorted(pooled))))
+        place = place * extent + along.view([-1] + [1] * (len(windows) - 1 - i))
+        spans.append((begin, begin + x.shape[2 + i], found))
+    return _without(x, axes, _FirstLargest.apply(*_window_maxima(x, place, spans), axes))
 
 
 def _window_maxima(x, place, spans):
-    """Each window's largest among the rank's own elements, -inf where it has none, and its place."""
+    """Each window's largest among the rank's own elements, and its place: -inf, behind all others, where it has none."""
     values, places = [], []
     shape = [len(found) for _, _, found in spans]
     for flat in range(torch.Size(shape).numel()):
@@ -200,7 +205,7 @@ def _window_maxima(x, place, spans):
         where = place[tuple(slices)].flatten()
         if window.shape[2] == 0:
             values.append(x.new_full(x.shape[:2], float("-inf")))
-            places.append(torch.zeros(x.shape[:2], dtype=torch.int64, device=x.device))
+            places.append(torch.full(x.shape[:2], _FAR, dtype=torch.int64, device=x.device))
             continue
         best = window.argmax(2, keepdim=True)
         values.append(window.gather(2, best).squeeze(2))

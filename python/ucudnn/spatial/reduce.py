@@ -141,7 +141,7 @@ class _Extreme(torch.autograd.Function):
 
 
 @rule(*named(*_EXTREMES))
-def extreme(function, x, dim=(), keepdim=False):
+def _extreme(function, x, dim=(), keepdim=False):
     dims = dims_of(x, dim)
     result = _Extreme.apply(x, name_of(function), dims, axes_in(x, dims))
     return striped(result if keepdim else result.squeeze(dims), remaining(x, dims, keepdim))

@@ -251,6 +251,11 @@ def losses(*shape):
     yield "several losses", lambda: Call(lambda x: F.mse_loss(x, torch.zeros_like(x)) + x.sigmoid().sum())
 
 
+def rows():
+    """Where h is all that is cut."""
+    yield "pooled by its own rows", lambda: Call(lambda x: F.max_pool2d(F.relu(x), (x.shape[2], 3), 2, (0, 1), ceil_mode=True))
+
+
 def lines():
     yield "conv 1-D", lambda: nn.Conv1d(4, 3, 3, 1, 1)
     yield "conv 1-D by 2", lambda: nn.Conv1d(4, 3, 4, 2, 1)
@@ -331,6 +336,7 @@ def _sizes():
     yield "patches of a padded picture", lambda: Call(lambda x: _in_patches(
         F.pad(x, (0, -x.shape[3] % 12, 0, -x.shape[2] % 12)), 2)[:, :, :x.shape[2], :x.shape[3]])
     yield "pooled by its own size", lambda: Call(lambda x: F.avg_pool2d(x, x.size()[2:]) + F.max_pool2d(x, x.shape[2:]))
+    yield "pooled by its own size, equal ones", lambda: Call(lambda x: F.max_pool2d(F.relu(x - 2), x.shape[2:]))
     yield "expanded to its rows", lambda: Call(lambda x: F.adaptive_avg_pool2d(x, 1).expand(-1, -1, *x.shape[2:]).sum((2, 3)))
     yield "expanded as it", lambda: Call(lambda x: x * F.adaptive_avg_pool2d(x, 1).expand_as(x))
     yield "a small picture to its rows", lambda: Call(lambda x: F.interpolate(F.adaptive_avg_pool2d(x, 3), x.shape[2:]).sum(1))

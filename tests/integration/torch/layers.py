@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 import gloo
 from comparison import check_close, own as striped_part, penalty_like_whole, striped_like_whole
 from counting import Calls
-from layer_cases import DRAWN, REFUSED, TRUST, Call, cases, lines, picture, volumes
+from layer_cases import DRAWN, REFUSED, TRUST, Call, cases, lines, picture, rows, volumes
 from ucudnn import spatial
 
 
@@ -21,6 +21,7 @@ def failures(wanted):
     chosen = [(name, make, picture()) for name, make in cases()] if grid.parts[0] == 1 else []
     chosen += [(name, make, picture(2, 2, 8, 8, 8)) for name, make in volumes()]
     chosen += [(name, make, picture(2, 4, 16)) for name, make in lines()] if grid.cut_axes == (2,) else []
+    chosen += [(name, make, picture()) for name, make in rows()] if grid.cut_axes == (1,) else []
     for name, make, x in chosen:
         if wanted and name not in wanted:
             continue
