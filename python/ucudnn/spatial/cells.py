@@ -3,6 +3,7 @@ import atexit
 import contextlib
 import datetime
 import importlib
+import json
 import os
 import time
 import zlib
@@ -19,15 +20,17 @@ _current = None
 _made = 0  # grids so far, which is the same on every rank
 
 
-def _is_capturing():
+def is_capturing():
     """Whether what is computed goes into a CUDA graph: the device runs nothing of it yet."""
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 class Ranks:
+    is_checking = False  # whether ranks compare what they do and have at every step, which UCUDNN_CHECK=1 asks for
+
     def __init__(self, grid, geometry):
         self.grid = grid
-        self._geometry = geometry
+        self._geometry, self.is_checking = geometry, os.environ.get("UCUDNN_CHECK") == "1"
         self.rank = dist.get_rank()
         self.group, self.place = grid.place_of(self.rank)
         self._uses = self._stored = 0
@@ -97,7 +100,7 @@ class Ranks:
         """Whether torch.distributed takes it as it is. gloo has host memory alone, as ranks have that share a GPU."""
         if tensor.device.type == self._device():
             return True
-        if _is_capturing():
+        if is_capturing():
             raise NotSupported("the capture of a CUDA graph, in which torch.distributed over gloo would go through the host's "
                                "memory: NCCL, with a GPU for each rank, is captured")
         return False
@@ -117,23 +120,22 @@ class Ranks:
             dist.all_gather(found, there.contiguous(), group=self._groups[tuple(axes)])
         return torch.stack(found).to(tensor.device)
 
-    def _numbers(self, value, axes):
-        """The `value` of each of all these ranks, on the host: in a capture by torch.distributed's store, where ranks wait for
-        each other, too."""
+    def numbers(self, values, axes):
+        """The `values`, equally many integers, of each of all these ranks, on the host: in a capture by torch.distributed's store,
+        where ranks wait for each other, too."""
         axes = tuple(axes)
-        if not _is_capturing():
-            own = torch.tensor([value], dtype=torch.int64, device=self._device())
-            return self.all_gather(own, axes).flatten().tolist()
+        if not is_capturing():
+            return self.all_gather(torch.tensor(values, dtype=torch.int64, device=self._device()), axes).tolist()
         self._stored += 1
         keys = [f"{self._prefix}/numbers/{self._stored}/{rank}" for rank in self.members[axes]]
         with self._with("values", self.members[axes]):
-            self._store.set(f"{self._prefix}/numbers/{self._stored}/{self.rank}", str(value))
+            self._store.set(f"{self._prefix}/numbers/{self._stored}/{self.rank}", json.dumps(values))
             self._store.wait(keys, datetime.timedelta(seconds=self._waiting.seconds))
-            return [int(self._store.get(key)) for key in keys]
+            return [json.loads(self._store.get(key)) for key in keys]
 
     def told(self, axis, value):
         """The `value` of every part along an axis: for what a program may have chosen by its own stripe."""
-        return tuple(self._numbers(value, (axis,)))
+        return tuple(told for told, in self.numbers([value], (axis,)))
 
     def _device(self):
         return "cuda" if dist.get_backend() == "nccl" else "cpu"
@@ -150,7 +152,8 @@ class Ranks:
         uses = self._uses
 
         def compare(*_):
-            if len(set(self._numbers(uses, self.grid.cut_axes))) > 1:
+            told = self.numbers([uses], self.grid.cut_axes)
+            if told.count(told[0]) < len(told):
                 raise NotSupported("ranks of a group have not used the same parameters, in the same order: a gradient would "
                                    "be summed with another's")
         compare.may_be_dropped = True  # where a program writes over the result

@@ -6,6 +6,7 @@ from .grid import owned, stripes
 from .halo import fetch
 from .layout import Extents, Layout
 from .cells import ranks
+from .copies import same_image
 from .precision import wide_type
 from .sizes import plain, whole_extent
 from .stripe import Stripe, count_of, greatest, layout_of, least, name_of, named, plainly, rule, striped, summed, total
@@ -53,6 +54,7 @@ def shard(x, dim=None, multiple=1):
     if axes != list(grid.cut_axes):
         raise NotSupported(f"dimensions {dims} of a tensor of {x.ndim} are not those that the grid {grid.text} cuts")
     with plainly():
+        same_image(x)
         layout_dims, extents = [()] * x.ndim, {}
         for axis in axes:
             d, parts = axis + x.ndim - 3, grid.parts[axis]

@@ -33,8 +33,8 @@ class FakeRanks(Ranks):
         self._count("sums", tensor, others - 1)
         return torch.stack([tensor] * others)
 
-    def told(self, axis, value):
-        return (value,) * self.grid.parts[axis]
+    def numbers(self, values, axes):
+        return [values] * len(self.members[tuple(axes)])
 
     def comparison(self):
         return lambda *_: None

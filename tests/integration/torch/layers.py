@@ -1,6 +1,7 @@
 """Every layer alone, on this rank of UCUDNN_SPATIAL; prints what failed. Run by layers_test.py."""
 import copy
 import os
+import random
 import sys
 import traceback
 
@@ -33,6 +34,7 @@ def failures(wanted):
         except Exception:
             yield name, traceback.format_exc()
     for name, make in REFUSED.items() if grid.parts[0] == 1 and not wanted else ():
+        torch.manual_seed(3)
         try:
             spatial.convert(make(), trust=["Call"])(spatial.shard(picture()))
             yield name, "was not refused"
@@ -63,6 +65,7 @@ def moved_later():
     from ucudnn.spatial import convolution
     ranks, route = spatial.ranks(), convolution.route
     before, ranks._geometry = ranks._geometry, Told(ranks._geometry)
+    torch.manual_seed(3)
     try:
         model = spatial.convert(nn.Sequential(nn.Conv2d(4, 4, 3, 1, 1), nn.Conv2d(4, 4, 3, 1, 1)))
         model(spatial.shard(picture()))
@@ -185,6 +188,44 @@ def a_value_of_any_rank_that_is_none():
             assert torch.equal(spatial.to_local(found), expected), f"{name} of {dtype}"
 
 
+def copies_are_compared():
+    """Weights, buffers, images that shard cuts, and under UCUDNN_CHECK=1 plain operands and random generators. All ranks refuse
+    what the last one has otherwise."""
+    ranks = spatial.ranks()
+    is_last = ranks.place == tuple(parts - 1 for parts in ranks.grid.parts)
+
+    def changed(path):
+        model = nn.Sequential(nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4))
+        with torch.no_grad():
+            for value in model.state_dict(keep_vars=True).values():
+                value.zero_()
+            if is_last:
+                model.state_dict(keep_vars=True)[path].add_(1)
+        return spatial.convert(model)
+    for path in ("0.weight", "1.running_var", "1.num_batches_tracked"):
+        refused_by_name(changed(path), spatial.shard(picture()), path, "is not the same")
+    more = nn.Sequential(*[nn.Conv2d(4, 4, 1)] * (1 + is_last), nn.Conv2d(4, 4, 1, bias=False))
+    refused_by_name(spatial.convert(more), spatial.shard(picture()), "is not the same")
+    refused_by_name(spatial.shard, torch.full((3, 4, 16, 16), float(is_last)), "(3, 4, 16, 16) that shard cuts")
+    spatial.shard(torch.full((3, 4, 16, 16), float(is_last)))  # a shape that was compared
+    ranks.is_checking = True
+    try:
+        refused_by_name(spatial.shard, torch.full((3, 4, 16, 16), float(is_last)), "(3, 4, 16, 16) that shard cuts")
+        x, model = spatial.shard(picture()), spatial.convert(nn.Identity())
+        refused_by_name(lambda x: x * torch.full((4, 1, 1), float(is_last)), x, "(4, 1, 1) that meets a stripe")
+        model(x * torch.ones(4, 1, 1))
+        draws = spatial.convert(Call(lambda x: x * random.choice([1, 1])), trust=["Call"])
+        random.seed(int(is_last))
+        model(x)
+        refused_by_name(draws, x, "Python's random")
+        random.seed(1)
+        draws(x)
+        refused_by_name(spatial.convert(Call(lambda x: x * torch.rand(1 + is_last).numel()), trust=["Call"]), x, "generator of the CPU")
+    finally:
+        ranks.is_checking = False
+        torch.manual_seed(3)
+
+
 class OnGpu(nn.Parameter):
     """One that says that it is on a GPU."""
     is_cuda = True
@@ -276,8 +317,8 @@ def in_a_capture():
     """As in the capture of a CUDA graph, here where torch says that there is one: what ranks compare on the host does not go by
     way of the device, and a step is the whole's; what has to go through the host's memory is refused by name."""
     from ucudnn.spatial import cells
-    ranks, was, gathered = spatial.ranks(), cells._is_capturing, []
-    cells._is_capturing = lambda: True
+    ranks, was, gathered = spatial.ranks(), cells.is_capturing, []
+    cells.is_capturing = lambda: True
     all_gather = ranks.all_gather
     ranks.all_gather = lambda tensor, axes: gathered.append(tensor.dtype) or all_gather(tensor, axes)
     try:
@@ -292,7 +333,7 @@ def in_a_capture():
         for model in (nn.Conv2d(4, 4, 3, 1, 1), nn.BatchNorm2d(4), Call(lambda x: x.sum())):
             refused_by_name(spatial.convert(model, trust=["Call"]), spatial.shard(picture()), "CUDA graph", "NCCL")
     finally:
-        cells._is_capturing = was
+        cells.is_capturing = was
         del ranks.all_gather
         ranks.__dict__.pop("_device", None)
 
@@ -314,6 +355,7 @@ if __name__ == "__main__":
         moved_later()
         second_order_of_calls_of_cudnn()
         gradients_of_stripes()
+        copies_are_compared()
         in_16_bits()
         under_autocast()
         a_value_of_any_rank_that_is_none()
