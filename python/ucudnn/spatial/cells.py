@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from .errors import NotSupported, RankLost
 from .geometry import Library
-from .grid import Grid
+from .grid import AXES, Grid
 from .waiting import Waiting, named, patience
 
 _current = None
@@ -33,7 +33,7 @@ class Ranks:
         self._geometry, self.is_checking = geometry, os.environ.get("UCUDNN_CHECK") == "1"
         self.rank = dist.get_rank()
         self.group, self.place = grid.place_of(self.rank)
-        self._uses = self._stored = 0
+        self._uses = self._stored = self._exchanges = 0
         self._sums_alone = self._is_lost = False
         self._store, self._prefix, self._waiting = self._met()
         timeout = datetime.timedelta(seconds=self._waiting.seconds)
@@ -105,18 +105,40 @@ class Ranks:
                                "memory: NCCL, with a GPU for each rank, is captured")
         return False
 
-    def all_reduce(self, tensor, axes, operation=dist.ReduceOp.SUM):
-        """In place, over the ranks that differ along `axes`."""
+    def _announced(self, kind, axes, shape):
+        """What an exchange is called where ranks wait for it. Under UCUDNN_CHECK=1 all ranks of the group say first which one
+        they begin: all raise unless it is the same, and those that differ along `axes` have the same shape."""
+        if self.is_checking and not is_capturing():
+            self._exchanges += 1
+            own = f"exchange {self._exchanges} is {kind} along {', '.join(AXES[axis] for axis in axes)}", f" of shape {tuple(shape)}"
+            told = self._texts(json.dumps(own))
+            lines = [line for line in self.grid.lines()[tuple(axes)] if line[0] in told]
+            if len({call for call, _ in told.values()}) > 1 or any(len({told[rank][1] for rank in line}) > 1 for line in lines):
+                raise NotSupported("ranks do not make the same calls in the same order: " + "; ".join(
+                    f"of rank {rank} {''.join(call)}" for rank, call in told.items()))
+        return f"{kind} of shape {tuple(shape)}"
+
+    def _texts(self, text):
+        """By rank of the group, its JSON."""
+        axes = self.grid.cut_axes
+        own = torch.tensor(list(text.encode().ljust(400)[:400]), dtype=torch.uint8, device=self._device())
+        found = [torch.empty_like(own) for _ in self.members[axes]]
+        with self._with("a comparison of calls", self.members[axes]):
+            dist.all_gather(found, own, group=self._groups[axes])
+        return {rank: json.loads(bytes(each.tolist())) for rank, each in zip(self.members[axes], found)}
+
+    def all_reduce(self, tensor, axes):
+        """The sum in place, over the ranks that differ along `axes`."""
         there = tensor if self._travels(tensor) else tensor.cpu()
-        with self._with("a sum", self.members[tuple(axes)]):
-            dist.all_reduce(there, operation, group=self._groups[tuple(axes)])
+        with self._with(self._announced("a sum", axes, tensor.shape), self.members[tuple(axes)]):
+            dist.all_reduce(there, group=self._groups[tuple(axes)])
         return tensor if there is tensor else tensor.copy_(there)
 
     def all_gather(self, tensor, axes):
         """Those of all these ranks, of one shape, stacked in their order."""
         there = tensor if self._travels(tensor) else tensor.cpu()
         found = [torch.empty_like(there) for _ in self.members[tuple(axes)]]
-        with self._with("values", self.members[tuple(axes)]):
+        with self._with(self._announced("values", axes, tensor.shape), self.members[tuple(axes)]):
             dist.all_gather(found, there.contiguous(), group=self._groups[tuple(axes)])
         return torch.stack(found).to(tensor.device)
 
@@ -159,8 +181,9 @@ class Ranks:
         compare.may_be_dropped = True  # where a program writes over the result
         return compare
 
-    def swap(self, axis, sent, received):
-        """Sends the tensors `sent` and receives into `received`, both by part along `axis`."""
+    def swap(self, axis, sent, received, shape):
+        """Sends the tensors `sent` and receives into `received`, both by part along `axis`, of this `shape` but for their rows."""
+        what = self._announced("rows", (axis,), shape)
         there = {part: tensor if self._travels(tensor) else torch.empty_like(tensor, device=self._device())
                  for part, tensor in received.items()}
         given = {part: tensor if self._travels(tensor) else tensor.to(self._device()) for part, tensor in sent.items()}
@@ -168,7 +191,7 @@ class Ranks:
         transfers = [dist.P2POp(dist.isend, tensor.contiguous(), members[part], group) for part, tensor in given.items()]
         transfers += [dist.P2POp(dist.irecv, tensor, members[part], group) for part, tensor in there.items()]
         if transfers:
-            with self._with("rows", [members[part] for part in (*sent, *received)]):
+            with self._with(what, [members[part] for part in (*sent, *received)]):
                 self._await(dist.batch_isend_irecv(transfers))
         for part, tensor in there.items():
             if tensor is not received[part]:

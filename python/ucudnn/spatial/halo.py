@@ -29,6 +29,11 @@ def _empty(like, dim, rows):
     return like.new_empty(shape)
 
 
+def _without(x, dim):
+    """The shape but for rows, of which ranks may have different numbers."""
+    return [extent if other != dim else "rows" for other, extent in enumerate(x.shape)]
+
+
 class _Fetch(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, dim, axis, extents, needed):
@@ -44,7 +49,7 @@ class _Fetch(torch.autograd.Function):
             if wanted[0] < wanted[1]:
                 received[part] = _empty(x, dim, wanted)
                 pieces.append(received[part])
-        ranks().swap(axis, sent, received)
+        ranks().swap(axis, sent, received, _without(x, dim))
         return torch.cat(pieces, dim) if pieces else _empty(x, dim, (0, 0))
 
     @staticmethod
@@ -70,7 +75,7 @@ class _GivenBack(torch.autograd.Function):
             if given[0] < given[1]:
                 received[part] = _empty(rows, dim, given)
                 places.append((received[part], given))
-        ranks().swap(axis, sent, received)
+        ranks().swap(axis, sent, received, _without(rows, dim))
         for piece, place in places:  # in the order of the parts, on every run
             _narrow(result, dim, place, own[0]).add_(piece)
         return result

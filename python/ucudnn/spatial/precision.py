@@ -17,7 +17,7 @@ def lowered(*operands):
     """Operands of a function that torch's autocast runs in its lower precision: for those that are computed here by other
     functions than the program called, which autocast may not know."""
     device = operands[0].device.type
-    if not torch.is_autocast_enabled(device):
+    if not torch.amp.is_autocast_available(device) or not torch.is_autocast_enabled(device):
         return operands
     lower = torch.get_autocast_dtype(device)
     return [x.to(lower) if x is not None and x.dtype in (torch.float32, *_WIDE) else x for x in operands]

@@ -188,6 +188,21 @@ def a_value_of_any_rank_that_is_none():
             assert torch.equal(spatial.to_local(found), expected), f"{name} of {dtype}"
 
 
+def other_calls_are_named():
+    """Under UCUDNN_CHECK=1, on all ranks, before anything is exchanged."""
+    ranks, x = spatial.ranks(), spatial.shard(picture())
+    is_last = ranks.place == tuple(parts - 1 for parts in ranks.grid.parts)
+    ranks.is_checking = True
+    try:
+        model = spatial.convert(nn.Sequential(nn.Conv2d(4, 4, 3, 1, 1), nn.BatchNorm2d(4), nn.AdaptiveMaxPool2d(2)))
+        model(x).sum().backward()
+        refused_by_name(lambda x: x.sum() if is_last else F.max_pool2d(x, 3, 1, 1), x, "same calls", "is a sum",
+                        "is rows along")
+        refused_by_name(lambda x: x.sum((0, 2, 3) if is_last else (1, 2, 3)), x, "same calls", "of shape (2,)", "of shape (4,)")
+    finally:
+        ranks.is_checking = False
+
+
 def copies_are_compared():
     """Weights, buffers, images that shard cuts, and under UCUDNN_CHECK=1 plain operands and random generators. All ranks refuse
     what the last one has otherwise."""
@@ -356,6 +371,7 @@ if __name__ == "__main__":
         second_order_of_calls_of_cudnn()
         gradients_of_stripes()
         copies_are_compared()
+        other_calls_are_named()
         in_16_bits()
         under_autocast()
         a_value_of_any_rank_that_is_none()
