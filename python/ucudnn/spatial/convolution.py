@@ -71,9 +71,11 @@ def _backend(x, weight, bias, arguments):
     return torch._C._select_conv_backend(x, weight, bias, *arguments).name
 
 
-def _operands(x, weight, bias):
-    layout, (x, weight, bias) = layout_of(x), lowered(x, weight, bias)
-    return striped(x, layout), weight, bias
+def _operands(x, layout, weight, bias):
+    """What a convolution computes with, whose result has this layout. Gradients are summed before autocast rounds them."""
+    weight, bias = (value if value is None else completed(value, layout) for value in (weight, bias))
+    own, (x, weight, bias) = x.cut, lowered(x, weight, bias)
+    return striped(x, own), weight, bias
 
 
 def _split(x, weight, bias, arguments):
@@ -126,7 +128,7 @@ def _paddings(padding, window_extents, stride):
 def _convolution(function, x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     count = weight.ndim - 2
     stride, dilation = tuple_of(stride, count), tuple_of(dilation, count)
-    x, weight, bias = _operands(x, weight, bias)
+    x = x if hasattr(x, "cut") else striped(x, layout_of(x))
     windows = [Window(k, s, 0, d) for k, s, d in zip(weight.shape[2:], stride, dilation)]
     pads = _paddings(padding, [window.extent for window in windows], stride)
     if x.cut.is_cut:
@@ -137,8 +139,7 @@ def _convolution(function, x, weight, bias=None, stride=1, padding=0, dilation=1
         all(plan.is_own_call for plan in plans.values())
     padded = [front for front, _ in pads]
     layout = output_layout(x, plans)
-    weight = completed(weight, layout)
-    bias = None if bias is None else completed(bias, layout)
+    x, weight, bias = _operands(x, layout, weight, bias)
     arguments = [list(stride), padded, list(dilation), False, [0] * count, groups]
     answer = _routed(x, weight, bias, arguments, aligned) if plans else EXCHANGE
     if answer == UCUDNN:
@@ -161,7 +162,7 @@ def _convolution(function, x, weight, bias=None, stride=1, padding=0, dilation=1
 def _transposed(function, x, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
     count = weight.ndim - 2
     stride, padding, dilation, more = (tuple_of(value, count) for value in (stride, padding, dilation, output_padding))
-    x, weight, bias = _operands(x, weight, bias)
+    x = x if hasattr(x, "cut") else striped(x, layout_of(x))
     plans, changed = {}, {}
     for axis, i in (spatial_dims(x, count).items() if x.cut.is_cut else ()):
         if axis in x.cut.pads:
@@ -171,8 +172,7 @@ def _transposed(function, x, weight, bias=None, stride=1, padding=0, output_padd
         plans[axis] = i, outputs, needed
         changed[axis] = outputs, outputs[ranks().part(axis)]
     layout = x.cut.with_extents(changed)
-    weight = completed(weight, layout)
-    bias = None if bias is None else completed(bias, layout)
+    x, weight, bias = _operands(x, layout, weight, bias)
     arguments = [list(stride), list(padding), list(dilation), True, list(more), groups]
     if plans and _routed(x, weight, bias, arguments, True) == UCUDNN:
         ranks().sum_alone()

@@ -175,6 +175,15 @@ def running():
     return _where[-1][2] if _where else None
 
 
+def is_weight(x):
+    """Whether a plain tensor is a parameter, or in any shape all of a parameter or buffer of the model that runs."""
+    home = x.untyped_storage().data_ptr()
+    model = _where[0][2] if _where else torch.nn.Module()
+    return isinstance(x, torch.nn.Parameter) or any(
+        each.numel() == x.numel() and each.untyped_storage().data_ptr() == home
+        for each in (*model.parameters(), *model.buffers()) if not hasattr(each, "full_tensor"))
+
+
 def is_trusted(name):
     """Whether the caller vouches for the class of this full name, in the model that runs. Where none does, as in a function
     that a checkpoint runs again in a backward pass, what any converted model trusts counts."""

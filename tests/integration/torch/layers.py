@@ -188,6 +188,36 @@ def a_value_of_any_rank_that_is_none():
             assert torch.equal(spatial.to_local(found), expected), f"{name} of {dtype}"
 
 
+def one_row():
+    """Where a part has one row, a plain tensor of one row may be such rows: only what is known to be a weight is not."""
+    class Scaled(nn.Module):
+        def __init__(self, function):
+            super().__init__()
+            self.weight, self.function = nn.Parameter(torch.randn(1, 4, 1, 1)), function
+            self.register_buffer("factors", torch.randn(4))
+            self.positions = nn.Parameter(torch.randn(1, 4, 3, 3))
+
+        def forward(self, x):
+            return self.function(self, x)
+    exact = {"weights": lambda self, x: x * self.weight + self.factors.view(1, -1, 1, 1) + torch.tensor(2.0),
+             "means": lambda self, x: x * x.mean((2, 3), keepdim=True) + F.adaptive_avg_pool2d(x, 1).expand(-1, -1, *x.shape[2:]),
+             "weights by channel": lambda self, x: F.prelu(x, self.factors)}
+    own = lambda x: [int(n) for n in x.shape]
+    refused = {"positions of rows": lambda self, x: x + torch.linspace(0, 1, x.shape[2]).view(1, 1, -1, 1) + torch.linspace(
+                   0, 1, x.shape[3]).view(1, 1, 1, -1),
+               "a part of a weight": lambda self, x: x + self.positions[:, :, :x.shape[2], :x.shape[3]],
+               "rows joined": lambda self, x: torch.cat([x, torch.zeros(own(x))], 1),
+               "a loss": lambda self, x: F.mse_loss(x, torch.zeros(own(x)))}
+    for extent in [2, 3][:1 + all(parts == 2 for parts in spatial.ranks().grid.parts[1:] if parts > 1)]:
+        picture = torch.randn(2, 4, *[extent * max(1, parts // 2) for parts in spatial.ranks().grid.parts[1:]],
+                              generator=torch.Generator().manual_seed(7))
+        for name, function in exact.items():
+            torch.manual_seed(3)
+            striped_like_whole(Scaled(function), picture, trust=["Scaled"])
+        for name, function in refused.items():
+            refused_by_name(spatial.convert(Scaled(function), trust=["Scaled"]), spatial.shard(picture))
+
+
 def other_calls_are_named():
     """Under UCUDNN_CHECK=1, on all ranks, before anything is exchanged."""
     ranks, x = spatial.ranks(), spatial.shard(picture())
@@ -372,6 +402,7 @@ if __name__ == "__main__":
         gradients_of_stripes()
         copies_are_compared()
         other_calls_are_named()
+        one_row()
         in_16_bits()
         under_autocast()
         a_value_of_any_rank_that_is_none()
