@@ -95,8 +95,3 @@ def _value(function, x, *args, **kwargs):
     if x.cut.is_cut:
         raise NotSupported("the values of a stripe are not those of the whole: gather it first")
     return function(x, *args, **kwargs)
-
-
-@rule(torch.autograd.grad)
-def _grad(function, *args, **kwargs):
-    raise NotSupported("use backward, which runs checkpointed parts of a model as they ran before")

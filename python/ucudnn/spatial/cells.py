@@ -3,6 +3,7 @@ import atexit
 import contextlib
 import datetime
 import importlib
+import json
 import os
 import time
 import zlib
@@ -12,25 +13,27 @@ import torch.distributed as dist
 
 from .errors import NotSupported, RankLost
 from .geometry import Library
-from .grid import Grid
+from .grid import AXES, Grid
 from .waiting import Waiting, named, patience
 
 _current = None
 _made = 0  # grids so far, which is the same on every rank
 
 
-def _is_capturing():
+def is_capturing():
     """Whether what is computed goes into a CUDA graph: the device runs nothing of it yet."""
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 class Ranks:
+    is_checking = False  # whether ranks compare what they do and have at every step, which UCUDNN_CHECK=1 asks for
+
     def __init__(self, grid, geometry):
         self.grid = grid
-        self._geometry = geometry
+        self._geometry, self.is_checking = geometry, os.environ.get("UCUDNN_CHECK") == "1"
         self.rank = dist.get_rank()
         self.group, self.place = grid.place_of(self.rank)
-        self._uses = self._stored = 0
+        self._uses = self._stored = self._exchanges = 0
         self._sums_alone = self._is_lost = False
         self._store, self._prefix, self._waiting = self._met()
         timeout = datetime.timedelta(seconds=self._waiting.seconds)
@@ -97,43 +100,64 @@ class Ranks:
         """Whether torch.distributed takes it as it is. gloo has host memory alone, as ranks have that share a GPU."""
         if tensor.device.type == self._device():
             return True
-        if _is_capturing():
+        if is_capturing():
             raise NotSupported("the capture of a CUDA graph, in which torch.distributed over gloo would go through the host's "
                                "memory: NCCL, with a GPU for each rank, is captured")
         return False
 
-    def all_reduce(self, tensor, axes, operation=dist.ReduceOp.SUM):
-        """In place, over the ranks that differ along `axes`."""
+    def _announced(self, kind, axes, shape):
+        """What an exchange is called where ranks wait for it. Under UCUDNN_CHECK=1 all ranks of the group say first which one
+        they begin: all raise unless it is the same, and those that differ along `axes` have the same shape."""
+        if self.is_checking and not is_capturing():
+            self._exchanges += 1
+            own = f"exchange {self._exchanges} is {kind} along {', '.join(AXES[axis] for axis in axes)}", f" of shape {tuple(shape)}"
+            told = self._texts(json.dumps(own))
+            lines = [line for line in self.grid.lines()[tuple(axes)] if line[0] in told]
+            if len({call for call, _ in told.values()}) > 1 or any(len({told[rank][1] for rank in line}) > 1 for line in lines):
+                raise NotSupported("ranks do not make the same calls in the same order: " + "; ".join(
+                    f"of rank {rank} {''.join(call)}" for rank, call in told.items()))
+        return f"{kind} of shape {tuple(shape)}"
+
+    def _texts(self, text):
+        """By rank of the group, its JSON."""
+        axes = self.grid.cut_axes
+        own = torch.tensor(list(text.encode().ljust(400)[:400]), dtype=torch.uint8, device=self._device())
+        found = [torch.empty_like(own) for _ in self.members[axes]]
+        with self._with("a comparison of calls", self.members[axes]):
+            dist.all_gather(found, own, group=self._groups[axes])
+        return {rank: json.loads(bytes(each.tolist())) for rank, each in zip(self.members[axes], found)}
+
+    def all_reduce(self, tensor, axes):
+        """The sum in place, over the ranks that differ along `axes`."""
         there = tensor if self._travels(tensor) else tensor.cpu()
-        with self._with("a sum", self.members[tuple(axes)]):
-            dist.all_reduce(there, operation, group=self._groups[tuple(axes)])
+        with self._with(self._announced("a sum", axes, tensor.shape), self.members[tuple(axes)]):
+            dist.all_reduce(there, group=self._groups[tuple(axes)])
         return tensor if there is tensor else tensor.copy_(there)
 
     def all_gather(self, tensor, axes):
         """Those of all these ranks, of one shape, stacked in their order."""
         there = tensor if self._travels(tensor) else tensor.cpu()
         found = [torch.empty_like(there) for _ in self.members[tuple(axes)]]
-        with self._with("values", self.members[tuple(axes)]):
+        with self._with(self._announced("values", axes, tensor.shape), self.members[tuple(axes)]):
             dist.all_gather(found, there.contiguous(), group=self._groups[tuple(axes)])
         return torch.stack(found).to(tensor.device)
 
-    def _numbers(self, value, axes):
-        """The `value` of each of all these ranks, on the host: in a capture by torch.distributed's store, where ranks wait for
-        each other, too."""
+    def numbers(self, values, axes):
+        """The `values`, equally many integers, of each of all these ranks, on the host: in a capture by torch.distributed's store,
+        where ranks wait for each other, too."""
         axes = tuple(axes)
-        if not _is_capturing():
-            own = torch.tensor([value], dtype=torch.int64, device=self._device())
-            return self.all_gather(own, axes).flatten().tolist()
+        if not is_capturing():
+            return self.all_gather(torch.tensor(values, dtype=torch.int64, device=self._device()), axes).tolist()
         self._stored += 1
         keys = [f"{self._prefix}/numbers/{self._stored}/{rank}" for rank in self.members[axes]]
         with self._with("values", self.members[axes]):
-            self._store.set(f"{self._prefix}/numbers/{self._stored}/{self.rank}", str(value))
+            self._store.set(f"{self._prefix}/numbers/{self._stored}/{self.rank}", json.dumps(values))
             self._store.wait(keys, datetime.timedelta(seconds=self._waiting.seconds))
-            return [int(self._store.get(key)) for key in keys]
+            return [json.loads(self._store.get(key)) for key in keys]
 
     def told(self, axis, value):
         """The `value` of every part along an axis: for what a program may have chosen by its own stripe."""
-        return tuple(self._numbers(value, (axis,)))
+        return tuple(told for told, in self.numbers([value], (axis,)))
 
     def _device(self):
         return "cuda" if dist.get_backend() == "nccl" else "cpu"
@@ -150,14 +174,16 @@ class Ranks:
         uses = self._uses
 
         def compare(*_):
-            if len(set(self._numbers(uses, self.grid.cut_axes))) > 1:
+            told = self.numbers([uses], self.grid.cut_axes)
+            if told.count(told[0]) < len(told):
                 raise NotSupported("ranks of a group have not used the same parameters, in the same order: a gradient would "
                                    "be summed with another's")
         compare.may_be_dropped = True  # where a program writes over the result
         return compare
 
-    def swap(self, axis, sent, received):
-        """Sends the tensors `sent` and receives into `received`, both by part along `axis`."""
+    def swap(self, axis, sent, received, shape):
+        """Sends the tensors `sent` and receives into `received`, both by part along `axis`, of this `shape` but for their rows."""
+        what = self._announced("rows", (axis,), shape)
         there = {part: tensor if self._travels(tensor) else torch.empty_like(tensor, device=self._device())
                  for part, tensor in received.items()}
         given = {part: tensor if self._travels(tensor) else tensor.to(self._device()) for part, tensor in sent.items()}
@@ -165,7 +191,7 @@ class Ranks:
         transfers = [dist.P2POp(dist.isend, tensor.contiguous(), members[part], group) for part, tensor in given.items()]
         transfers += [dist.P2POp(dist.irecv, tensor, members[part], group) for part, tensor in there.items()]
         if transfers:
-            with self._with("rows", [members[part] for part in (*sent, *received)]):
+            with self._with(what, [members[part] for part in (*sent, *received)]):
                 self._await(dist.batch_isend_irecv(transfers))
         for part, tensor in there.items():
             if tensor is not received[part]:

@@ -5,11 +5,13 @@ from . import stripe
 from .errors import NotSupported
 from .factories import Sizes
 from .cells import ranks
+from .copies import random_states, same_draws, same_weights
 from .stripe import Stripe, flat
 from .vouched import looks_around, message, verdict
 
 
 _sizes = Sizes()  # runs while a converted model does
+_states = []  # of random generators, where a program entered the outermost module that runs
 
 
 def name_of(module):
@@ -59,7 +61,7 @@ def convert(model, trust=()):
 
 
 def _name(module, path):
-    name = path or name_of(module)
+    name, module._ucudnn_is_compared = path or name_of(module), False
 
     def enter(module, arguments):
         if module._backward_hooks and not module._is_full_backward_hook:
@@ -68,6 +70,7 @@ def _name(module, path):
         if not torch._C._is_torch_function_enabled():
             raise NotSupported(f"{name} runs where torch calls no __torch_function__: start a backward pass that runs it again "
                                "with the loss's own backward()")
+        _compare_copies(path, module)
         if not stripe._where:
             _sizes.__enter__()
         stripe._where.append((name, module._ucudnn_trust, module))
@@ -77,11 +80,27 @@ def _name(module, path):
             return
         while stripe._where and stripe._where.pop()[0] != name:  # of modules that an error left
             pass
-        if not stripe._where:
-            _sizes.__exit__(None, None, None)
+        if stripe._where:
+            return
+        _sizes.__exit__(None, None, None)
+        if _states:
+            before = _states.pop()
+            if result is not None:  # an error may be this rank's alone
+                same_draws(before, module._ucudnn_trust)
 
     module.register_forward_pre_hook(enter, prepend=True)
     module.register_forward_hook(leave, always_call=True)
+
+
+def _compare_copies(path, module):
+    """What must be the same on all ranks when a program enters this module: the first time, and under UCUDNN_CHECK=1 always."""
+    is_checked_now = ranks().is_checking and not stripe._where
+    if is_checked_now:
+        _states[:] = [random_states()]
+    if is_checked_now or not module._ucudnn_is_compared:
+        for part in module.modules():
+            part._ucudnn_is_compared = True
+        same_weights(path, module)
 
 
 def _must_be_striped(module, arguments):

@@ -10,7 +10,8 @@ from .halo import fetch
 from .layout import Layout
 from .pointwise import completed
 from .cells import ranks
-from .stripe import plainly, rule, striped
+from .precision import lowered
+from .stripe import place, plainly, rule, striped
 from .windows import check, extend, in_rows, output_layout, read, spatial_dims, tuple_of
 
 
@@ -28,10 +29,34 @@ class _Own(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):
-        x, weight = ctx.saved_tensors
         wanted = [*ctx.needs_input_grad[:2], ctx.bias is not None and ctx.needs_input_grad[2]]
-        with _unsplit(), plainly():
-            return (*torch.ops.aten.convolution_backward(gradient, x, weight, ctx.bias, *ctx.arguments, wanted), None)
+        return *_OwnBackward.apply(gradient, *ctx.saved_tensors, ctx.bias, ctx.arguments, wanted), None
+
+
+class _OwnBackward(torch.autograd.Function):
+    """The backward pass of _Own, and its own one, which is torch's."""
+
+    @staticmethod
+    def forward(ctx, gradient, x, weight, *arguments):
+        ctx.save_for_backward(gradient, x, weight)
+        ctx.arguments = arguments
+        return _own_backward(gradient, x, weight, *arguments)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        if torch.is_grad_enabled():
+            raise NotSupported("gradients of third order through a convolution of cuDNN")
+        with torch.enable_grad(), plainly():
+            inputs = [tensor.detach().requires_grad_() for tensor in ctx.saved_tensors]
+            outputs = _own_backward(*inputs, *ctx.arguments)
+        outputs, gradients = zip(*[pair for pair in zip(outputs, gradients) if pair[0] is not None])
+        with _unsplit():
+            return *torch.autograd.grad(outputs, inputs, gradients, allow_unused=True), None, None, None
+
+
+def _own_backward(gradient, x, weight, bias, arguments, wanted):
+    with _unsplit(), plainly():
+        return torch.ops.aten.convolution_backward(gradient, x, weight, bias, *arguments, wanted)
 
 
 class _unsplit:
@@ -44,6 +69,27 @@ class _unsplit:
 
 def _backend(x, weight, bias, arguments):
     return torch._C._select_conv_backend(x, weight, bias, *arguments).name
+
+
+def _operands(x, layout, weight, bias):
+    """What a convolution computes with, whose result has this layout. Gradients are summed before autocast rounds them."""
+    weight, bias = (value if value is None else completed(value, layout) for value in (weight, bias))
+    own, (x, weight, bias) = x.cut, lowered(x, weight, bias)
+    return striped(x, own), weight, bias
+
+
+def _split(x, weight, bias, arguments):
+    """A call under which ucudnn exchanges, as it does under the calls of its backward pass. A second derivative would be calls
+    that it does not know to be of stripes."""
+    result, where = torch.convolution(x, weight, bias, *arguments), place()
+
+    def refuse(_):
+        if torch.is_grad_enabled():
+            raise NotSupported(f"create_graph: gradients of gradients of a convolution{where}, under whose calls of cuDNN ucudnn "
+                               "exchanges")
+    if result.grad_fn is not None:
+        result.grad_fn.register_prehook(refuse)
+    return result
 
 
 def _run(x, weight, bias, arguments):
@@ -92,13 +138,12 @@ def _convolution(function, x, weight, bias=None, stride=1, padding=0, dilation=1
         all(plan.is_own_call for plan in plans.values())
     padded = [front for front, _ in pads]
     layout = output_layout(x, plans)
-    weight = completed(weight, layout)
-    bias = None if bias is None else completed(bias, layout)
+    x, weight, bias = _operands(x, layout, weight, bias)
     arguments = [list(stride), padded, list(dilation), False, [0] * count, groups]
     answer = _routed(x, weight, bias, arguments, aligned) if plans else EXCHANGE
     if answer == UCUDNN:
         ranks().sum_alone()
-        result = torch.convolution(x, weight, bias, *arguments)
+        result = _split(x, weight, bias, arguments)
     else:
         rows, fill = extend(x, plans), []
         cut = set(spatial_dims(x, count).values()) if plans else set()
@@ -127,12 +172,11 @@ def _transposed(function, x, weight, bias=None, stride=1, padding=0, output_padd
         aligned = aligned and outputs == tuple(extent * stride[i] for extent in x.cut.extents[axis])
         changed[axis] = outputs, outputs[ranks().part(axis)]
     layout = x.cut.with_extents(changed)
-    weight = completed(weight, layout)
-    bias = None if bias is None else completed(bias, layout)
+    x, weight, bias = _operands(x, layout, weight, bias)
     arguments = [list(stride), list(padding), list(dilation), True, list(more), groups]
     if plans and _routed(x, weight, bias, arguments, aligned) == UCUDNN:
         ranks().sum_alone()
-        return striped(torch.convolution(x, weight, bias, *arguments), layout)
+        return striped(_split(x, weight, bias, arguments), layout)
     rows, cuts = x, []
     for axis, (i, outputs, needed) in plans.items():
         rows = fetch(rows, 2 + i, axis, x.cut.extents[axis], needed)

@@ -5,23 +5,27 @@ from .errors import NotSupported
 from .pointwise import pointwise
 from .positions import places
 from .reduce import added_up, all_striped, axes_in, dims_of, remaining
-from .stripe import count_of, greatest, layout_of, least, name_of, named, rule, striped, total, whole
+from .stripe import count_of, greatest, layout_of, least, name_of, named, rule, striped, summed, total, whole
+
+
+_EXTREMES = {"amax": (torch.amax, greatest), "amin": (torch.amin, least)}
 
 
 class _Extreme(torch.autograd.Function):
-    """The largest over dimensions, from each rank's largest; equal ones share the gradient, as torch.amax has it."""
+    """The largest or smallest over dimensions, from each rank's; equal ones share the gradient, as torch.amax has it."""
 
     @staticmethod
-    def forward(ctx, x, dims, axes):
-        result = greatest(torch.amax(x, dims, keepdim=True), axes)
-        is_it = x == result
-        ctx.save_for_backward(is_it, total(is_it.sum(dims, keepdim=True).to(x.dtype), axes))
+    def forward(ctx, x, name, dims, axes):
+        on_rank, between_ranks = _EXTREMES[name]
+        result = between_ranks(on_rank(x, dims, keepdim=True), axes)
+        is_it, ctx.axes = x == result, axes
+        ctx.save_for_backward(is_it, total(is_it.sum(dims, keepdim=True), axes))
         return result
 
     @staticmethod
     def backward(ctx, gradient):
         is_it, count = ctx.saved_tensors
-        return is_it * (gradient / count), None, None
+        return is_it * summed(gradient / count, ctx.axes), None, None, None
 
 
 class _FirstLargest(torch.autograd.Function):
@@ -30,38 +34,37 @@ class _FirstLargest(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, values, places, axes):
-        result = greatest(values, axes)
-        far = torch.iinfo(torch.int64).max
-        first = least(torch.where(values == result, places, torch.full_like(places, far)), axes)
-        ctx.save_for_backward((values == result) & (places == first))
+        result, ctx.axes = greatest(values, axes), axes
+        is_largest = (values == result) | values.isnan()
+        first = least(torch.where(is_largest, places, torch.full_like(places, FAR)), axes)
+        ctx.save_for_backward(is_largest & (places == first))
         ctx.mark_non_differentiable(first)
         return result, first
 
     @staticmethod
     def backward(ctx, gradient, _):
         is_it, = ctx.saved_tensors
-        return gradient * is_it, None, None
+        return summed(gradient, ctx.axes) * is_it, None, None
 
 
-first_largest = _FirstLargest.apply
+first_largest = _FirstLargest.apply  # of values, their places (FAR where there is none) and the axes of the ranks
+FAR = torch.iinfo(torch.int64).max
 
 
-@rule(*named("amax"))
-def amax(function, x, dim=(), keepdim=False):
+@rule(*named(*_EXTREMES))
+def _extreme(function, x, dim=(), keepdim=False):
+    return extreme(name_of(function), x, dim, keepdim)
+
+
+def extreme(name, x, dim=None, keepdim=False):
     dims = dims_of(x, dim)
-    result = _Extreme.apply(x, dims, axes_in(x, dims))
+    result = _Extreme.apply(x, name, dims, axes_in(x, dims))
     return striped(result if keepdim else result.squeeze(dims), remaining(x, dims, keepdim))
-
-
-@rule(*named("amin"))
-def amin(function, x, dim=(), keepdim=False):
-    result = amax(None, striped(-x, x.cut), dim, keepdim)
-    return striped(-result, result.cut)
 
 
 @rule(*named("aminmax"))
 def _aminmax(function, x, *, dim=None, keepdim=False):
-    return torch.return_types.aminmax((amin(None, x, dim, keepdim), amax(None, x, dim, keepdim)))
+    return torch.return_types.aminmax([extreme(name, x, dim, keepdim) for name in ("amin", "amax")])
 
 
 @rule(*named("max", "min"), counts=True)
@@ -71,12 +74,12 @@ def _max(function, x, dim=None, keepdim=False, *, other=None):
     if other is not None:
         return pointwise(torch.maximum if is_max else torch.minimum, x, other)
     if dim is None:
-        return (amax if is_max else amin)(None, x)
+        return extreme("amax" if is_max else "amin", x)
     dims = dims_of(x, dim)
     if not axes_in(x, dims):
         return all_striped(function(x, dim, keepdim), remaining(x, dims, keepdim))
-    found = _first(x if is_max else striped(-x, x.cut), dims, keepdim)
-    values = found[0] if is_max else striped(-found[0], found[0].cut)
+    found = _first(x if is_max else _negative(x), dims, keepdim)
+    values = found[0] if is_max else striped((-found[0]).to(x.dtype), found[0].cut)
     return getattr(torch.return_types, name_of(function))((values, found[1]))
 
 
@@ -85,7 +88,12 @@ def _argmax(function, x, dim=None, keepdim=False):
     dims = dims_of(x, dim)
     if not axes_in(x, dims):
         return all_striped(function(x, dim, keepdim), remaining(x, dims, keepdim))
-    return _first(x if name_of(function) == "argmax" else striped(-x, x.cut), dims, keepdim)[1]
+    return _first(x if name_of(function) == "argmax" else _negative(x), dims, keepdim)[1]
+
+
+def _negative(x):
+    """-x, also of whole numbers of 8 bits, whose least has no opposite."""
+    return striped(-(x if x.is_floating_point() else x.long()), x.cut)
 
 
 def _first(x, dims, keepdim):

@@ -29,6 +29,11 @@ def _empty(like, dim, rows):
     return like.new_empty(shape)
 
 
+def _without(x, dim):
+    """The shape but for rows, of which ranks may have different numbers."""
+    return [extent if other != dim else "rows" for other, extent in enumerate(x.shape)]
+
+
 class _Fetch(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, dim, axis, extents, needed):
@@ -44,28 +49,40 @@ class _Fetch(torch.autograd.Function):
             if wanted[0] < wanted[1]:
                 received[part] = _empty(x, dim, wanted)
                 pieces.append(received[part])
-        ranks().swap(axis, sent, received)
+        ranks().swap(axis, sent, received, _without(x, dim))
         return torch.cat(pieces, dim) if pieces else _empty(x, dim, (0, 0))
 
     @staticmethod
     def backward(ctx, gradient):
-        dim, axis, extents, needed = ctx.arguments
+        return _GivenBack.apply(gradient, *ctx.arguments), None, None, None, None
+
+
+class _GivenBack(torch.autograd.Function):
+    """The transpose of _Fetch: rows go back to the ranks that own them, and are added there."""
+
+    @staticmethod
+    def forward(ctx, rows, dim, axis, extents, needed):
+        ctx.arguments = dim, axis, extents, needed
         me, own = ranks().part(axis), owned(extents)[ranks().part(axis)]
-        result = gradient.new_zeros(_empty(gradient, dim, own).shape)
+        result = rows.new_zeros(_empty(rows, dim, own).shape)
         sent, received, places = {}, {}, []
         for part, wanted, given in _pieces(axis, extents, needed):
             if part == me:
-                places.append((_narrow(gradient, dim, wanted, needed[me][0]), wanted))
+                places.append((_narrow(rows, dim, wanted, needed[me][0]), wanted))
                 continue
             if wanted[0] < wanted[1]:
-                sent[part] = _narrow(gradient, dim, wanted, needed[me][0])
+                sent[part] = _narrow(rows, dim, wanted, needed[me][0])
             if given[0] < given[1]:
-                received[part] = _empty(gradient, dim, given)
+                received[part] = _empty(rows, dim, given)
                 places.append((received[part], given))
-        ranks().swap(axis, sent, received)
-        for rows, place in places:  # in the order of the parts, on every run
-            _narrow(result, dim, place, own[0]).add_(rows)
-        return result, None, None, None, None
+        ranks().swap(axis, sent, received, _without(rows, dim))
+        for piece, place in places:  # in the order of the parts, on every run
+            _narrow(result, dim, place, own[0]).add_(piece)
+        return result
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return _Fetch.apply(gradient, *ctx.arguments), None, None, None, None
 
 
 def fetch(x, dim, axis, extents, needed):

@@ -7,6 +7,7 @@ from torch.nn import functional
 from .errors import NotSupported
 from .layout import Layout
 from .pointwise import broadcast, completed
+from .precision import wide_type
 from .reduce import added_up, mean
 from .stripe import count_of, greatest, layout_of, rule, striped
 
@@ -17,10 +18,9 @@ _WEIGHTS = ("weight", "pos_weight", "var")  # arguments that are tensors beside 
 def _reduced(result, reduction):
     if reduction == "none":
         return result
-    dims = list(range(result.ndim))
     if reduction == "mean":
-        return mean(None, result, dims)
-    found = added_up(result, dims, False)
+        return mean(None, result)
+    found = added_up(result, list(range(result.ndim)))
     return found if reduction == "sum" else striped(found / count_of(result, [0]), found.cut)  # batchmean
 
 
@@ -70,8 +70,8 @@ def _classes(function, x, target, *args, **kwargs):
     each = striped(each, Layout(layout.removed([1]).dims, layout.extents))
     if by_class or reduction != "mean":
         return _reduced(each, reduction)
-    counts = torch.ones_like(target, dtype=each.dtype) if weight is None else weight[target.clamp(0, len(weight) - 1)]
+    wide = wide_type(each.dtype)
+    counts = torch.ones_like(target, dtype=wide) if weight is None else weight.to(wide)[target.clamp(0, len(weight) - 1)]
     dims = list(range(each.ndim))
-    divisor = added_up(striped(counts * (target != ignored), each.cut), dims, False)
-    found = added_up(each, dims, False)
-    return striped(found / divisor, found.cut)
+    found, divisor = (added_up(values, dims, dtype=wide) for values in (each, striped(counts * (target != ignored), each.cut)))
+    return striped((found / divisor).to(each.dtype), found.cut)

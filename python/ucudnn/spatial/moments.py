@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional
 
 from .errors import NotSupported
-from .extremes import amax, amin
+from .extremes import extreme
 from .layout import Layout
 from .norm import own_rows
 from .pointwise import broadcast, completed
@@ -38,7 +38,7 @@ def vector_norm(x, p, dims, keepdim):
     """(sum of |x|^p)^(1/p)."""
     size = striped(x.abs(), x.cut)
     if p in (math.inf, -math.inf):
-        return (amax if p > 0 else amin)(None, size, dims, keepdim)
+        return extreme("amax" if p > 0 else "amin", size, dims, keepdim)
     if p == 0:
         return added_up(striped((x != 0).to(x.dtype), x.cut), dims, keepdim)
     if p == 1:

@@ -7,8 +7,9 @@ from .grid import owned
 from .layout import Layout
 from .pointwise import completed
 from .cells import ranks
+from .precision import wide
 from .reduce import axes_in, mean as mean_of, remaining
-from .stripe import count_of, plainly, rule, striped
+from .stripe import count_of, plainly, rule, striped, summed, total
 
 
 def _statistics(x, dims, axes, count):
@@ -29,11 +30,11 @@ class _Normalised(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, weight, bias, dims, axes, count, eps):
-        mean, variance = _statistics(_wide(x), dims, axes, count)
+        mean, variance = _statistics(wide(x), dims, axes, count)
         scale = torch.rsqrt(variance + eps)
         factor = scale if weight is None else scale * weight
         shift = -mean * factor if bias is None else bias - mean * factor
-        ctx.arguments = dims, axes, count
+        ctx.arguments, ctx.eps = (dims, axes, count), eps
         ctx.shapes = [None if value is None else value.shape for value in (weight, bias)]
         ctx.save_for_backward(x, weight, mean, scale)
         ctx.mark_non_differentiable(mean, variance)
@@ -42,14 +43,33 @@ class _Normalised(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient, *_):
         with plainly():
-            return _gradients(ctx, gradient)
+            found = (_differentiable if torch.is_grad_enabled() else _gradients)(ctx, gradient)
+        return (*found, None, None, None, None)
+
+
+def _differentiable(ctx, gradient):
+    """What _gradients gives, by operations through which gradients flow: of gradients of gradients. The statistics are
+    computed again, since what was saved of them depends on nothing."""
+    (dims, axes, count), (x, weight, _, _) = ctx.arguments, ctx.saved_tensors
+    average = lambda values: summed(total(values.sum(dims, keepdim=True), axes) / count, axes)
+    by_bias = wide(gradient)
+    centred = wide(x) - average(wide(x))
+    scale = torch.rsqrt(average(centred * centred) + ctx.eps)
+    normal, slope = centred * scale, by_bias if weight is None else by_bias * weight
+    result = scale * (slope - average(slope) - normal * average(slope * normal))
+    return result.to(x.dtype), *_like_parameters(ctx, by_bias * normal, by_bias)
+
+
+def _like_parameters(ctx, *values):
+    """Gradients of weight and bias, each of its parameter's shape; None of one that there is not."""
+    return [None if shape is None else value.sum_to_size(shape) for value, shape in zip(values, ctx.shapes)]
 
 
 def _gradients(ctx, gradient):
     (dims, axes, count), (x, weight, mean, scale) = ctx.arguments, ctx.saved_tensors
     same = [dim for dim in dims if weight is None or weight.shape[dim] == 1]
-    own = _wide(gradient).sum(same, keepdim=True)
-    along = ((_wide(gradient) * x).sum(same, keepdim=True) - mean * own) * scale
+    own = wide(gradient).sum(same, keepdim=True)
+    along = ((wide(gradient) * x).sum(same, keepdim=True) - mean * own) * scale
     sums = [value if weight is None else value * weight for value in (own, along)]
     sums = torch.stack([value.sum(dims, keepdim=True) for value in sums])
     if axes:
@@ -58,13 +78,7 @@ def _gradients(ctx, gradient):
     slope = -mean_along * scale * scale
     result = torch.addcmul(-mean_own * scale - mean * slope, x, slope)
     result.addcmul_(gradient, scale if weight is None else scale * weight)
-    by_weight, by_bias = (value.sum_to_size(shape) if shape is not None else None
-                          for value, shape in zip((along, own), ctx.shapes))
-    return result.to(x.dtype), by_weight, by_bias, None, None, None, None
-
-
-def _wide(x):
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    return result.to(x.dtype), *_like_parameters(ctx, along, own)
 
 
 def normalised(x, dims, eps, weight=None, bias=None, view=None):
@@ -142,7 +156,7 @@ def _layer_norm(function, x, normalized_shape, weight=None, bias=None, eps=1e-5,
     for dim, extent in zip(dims, normalized_shape):
         if count_of(x, [dim]) != extent:
             raise NotSupported(f"over {extent} positions of dimension {dim}, which has {count_of(x, [dim])}")
-    result, _, _, _ = normalised(x, dims, eps)
+    result, _, _, _ = normalised(striped(wide(x), x.cut), dims, eps)
     if weight is not None:
         result = result * own_rows(weight, x, dims)
     if bias is not None:

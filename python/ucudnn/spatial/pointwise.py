@@ -1,9 +1,12 @@
 """Functions of one position, whose operands broadcast."""
 import torch
 
+from .cells import ranks
+from .copies import same
 from .errors import NotSupported
 from .layout import Layout
-from .stripe import flat, layout_of, name_of, named, rule, striped, summed
+from .precision import lowered
+from .stripe import Stripe, flat, is_weight, layout_of, name_of, named, rule, striped, summed
 
 _NAMES = """
 abs absolute acos acosh add addcdiv addcmul asin asinh atan atan2 atanh bitwise_and bitwise_not bitwise_or bitwise_xor ceil
@@ -43,11 +46,23 @@ def broadcast(operands):
             if dims[offset + dim] and not atoms and x.shape[dim] != 1:
                 raise NotSupported(f"a tensor of shape {tuple(x.shape)}, which is the same on every rank, meets a stripe "
                                    f"that is cut along dimension {offset + dim}: shard it, too")
+            if dims[offset + dim] and not atoms and not isinstance(x, Stripe) and _has_one_row(dims[offset + dim], extents) and \
+                    not is_weight(x):
+                raise NotSupported(f"a tensor of shape {tuple(x.shape)}, which is no parameter or buffer of the model, meets a "
+                                   f"stripe that may have one row in dimension {offset + dim}: it may be such rows, or the same "
+                                   "for all of them. Register it as a buffer")
     return Layout(dims, extents, pads)
+
+
+def _has_one_row(atoms, extents):
+    """Whether any part has: all ranks decide alike."""
+    return all(size == 1 if axis is None else min(extents[axis]) == 1 for axis, size in atoms)
 
 
 def completed(x, layout):
     """x as an operand of what has `layout`: the gradient of what is not cut as that is is summed."""
+    if layout.is_cut and ranks().is_checking and isinstance(x, torch.Tensor) and not isinstance(x, Stripe):
+        same([(f"a tensor of shape {tuple(x.shape)} that meets a stripe", x)], "it counts as the same on all")
     return summed(x, tuple(axis for axis in layout.axes if axis not in layout_of(x).axes))
 
 
@@ -86,7 +101,8 @@ def _prelu(function, x, weight):
     if weight.numel() > 1:
         weight = weight.view([-1] + [1] * (x.ndim - 2))
     layout = broadcast([x, weight])
-    return striped(torch.where(x > 0, x, completed(weight, layout) * x), layout)
+    x, weight = lowered(x, completed(weight, layout))
+    return striped(torch.where(x > 0, x, weight * x), layout)
 
 
 @rule(*named("to", "type_as"), counts=True)

@@ -8,9 +8,10 @@ from .geometry import Read, Window
 from .grid import AXES, owned
 from .layout import Layout
 from .cells import ranks
-from .extremes import amax, first_largest
-from .reduce import axes_in, mean
-from .stripe import count_of, name_of, rule, striped, total
+from .extremes import FAR, first_largest
+from .precision import wide, wide_type
+from .reduce import mean, whole_shape
+from .stripe import name_of, rule, striped, total
 from .windows import check, extend, in_rows, output_layout, read, spatial_dims, tuple_of
 
 
@@ -21,6 +22,12 @@ def _outputs(extent, window, pad, ceil_mode):
         return rows // window.stride + 1
     count = -(-rows // window.stride) + 1
     return count - ((count - 1) * window.stride >= extent + pad)
+
+
+def _slid(extent, window, pad, ceil_mode):
+    """[begin, end) of what windows read of an axis."""
+    begins = [i * window.stride - pad for i in range(_outputs(extent, window, pad, ceil_mode))]
+    return [(max(0, begin), min(extent, begin + window.extent)) for begin in begins]
 
 
 def _plans(x, windows, pads, ceil_mode):
@@ -55,14 +62,6 @@ def _covers(x, kernel, pads):
     return bool(dims) and all(kernel[i] == sum(x.cut.extents[axis]) and not pads[i] for axis, i in dims.items())
 
 
-def _pooled_whole(function, x, pool, kernel, stride, pads, *rest):
-    """Over all rows by `pool`, and along the other axes by torch."""
-    dims = sorted(2 + i for i in spatial_dims(x, len(kernel)).values())
-    whole = pool(None, x, dims, True)
-    kernel = [1 if 2 + i in dims else extent for i, extent in enumerate(kernel)]
-    return striped(function(whole, kernel, stride, pads, *rest), whole.cut)
-
-
 @rule(torch.max_pool1d, torch.max_pool2d, torch.max_pool3d, functional.max_pool1d, functional.max_pool2d,
       functional.max_pool3d, counts=True)
 def _max_pool(function, x, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
@@ -73,7 +72,8 @@ def _max_pool(function, x, kernel_size, stride=None, padding=0, dilation=1, ceil
     stride = kernel if stride is None or stride == [] else tuple_of(stride, count)
     pads, dilation = tuple_of(padding, count), tuple_of(dilation, count)
     if _covers(x, kernel, pads) and set(dilation) == {1}:
-        return _pooled_whole(function, x, amax, kernel, stride, pads, dilation, ceil_mode)
+        return _largest(x, [_slid(extent, Window(k, s), pad, ceil_mode)
+                            for extent, k, s, pad in zip(whole_shape(x)[2:], kernel, stride, pads)])
     windows = [Window(k, s, 0, d) for k, s, d in zip(kernel, stride, dilation)]
     plans = _plans(x, windows, pads, ceil_mode)
     cut = set(spatial_dims(x, count).values())
@@ -99,24 +99,26 @@ def _avg_pool(function, x, kernel_size, stride=None, padding=0, ceil_mode=False,
     stride = kernel if stride is None or stride == [] else tuple_of(stride, count)
     pads = tuple_of(padding, count)
     if _covers(x, kernel, pads) and divisor_override is None:
-        return _pooled_whole(function, x, mean, kernel, stride, pads, ceil_mode, count_include_pad)
+        dims = sorted(2 + i for i in spatial_dims(x, count).values())  # the others by torch
+        whole = mean(None, x, dims, True, dtype=wide_type(x.dtype))
+        kernel = [1 if 2 + i in dims else extent for i, extent in enumerate(kernel)]
+        return striped(function(whole, kernel, stride, pads, ceil_mode, count_include_pad).to(x.dtype), whole.cut)
     windows = [Window(k, s) for k, s in zip(kernel, stride)]
     plans = _plans(x, windows, pads, ceil_mode)
     dims = spatial_dims(x, count)
     rest = tuple(0 if i in dims.values() else pad for i, pad in enumerate(pads))
-    rows = extend(x, plans)
+    is_scaled = (ceil_mode or not count_include_pad) and divisor_override is None
+    rows = wide(extend(x, plans)) if is_scaled else extend(x, plans)
     if count == 1:
         result = function(rows, kernel, stride, rest, ceil_mode, count_include_pad)
     else:
         result = function(rows, kernel, stride, rest, ceil_mode, count_include_pad, divisor_override)
     layout = output_layout(x, plans)
     check(result, layout, plans)
-    if (ceil_mode or not count_include_pad) and divisor_override is None:
-        for axis, i in dims.items():
-            counts = _counts(x, axis, plans[axis], windows[i], pads[i] if count_include_pad else 0)
-            scale = windows[i].filter / counts.to(result)
-            result = result * scale.view([-1] + [1] * (count - 1 - i))
-    return striped(result, layout)
+    for axis, i in dims.items() if is_scaled else ():
+        counts = _counts(x, axis, plans[axis], windows[i], pads[i] if count_include_pad else 0)
+        result = result * (windows[i].filter / counts.to(result)).view([-1] + [1] * (count - 1 - i))
+    return striped(result.to(x.dtype), layout)
 
 
 def _adaptive_windows(extent, outputs):
@@ -141,18 +143,23 @@ def _adaptive_avg(function, x, output_size):
     x, count = in_rows(x), x.ndim - 2
     pooled, native = _adaptive_sizes(x, output_size, count)
     if output_size == 1 or isinstance(output_size, (list, tuple)) and set(output_size) == {1}:
-        dims = list(range(2, x.ndim))
-        result = torch.sum(x, dims, keepdim=True) / count_of(x, dims)
-        return _without(x, pooled, total(result, axes_in(x, dims)))
+        return mean(None, x, list(range(2, x.ndim)), True)
+    with torch.autocast(x.device.type, enabled=False):
+        result = _weighted(function, wide(x), x.cut, pooled, native)
+    return _without(x, pooled, total(result, tuple(sorted(pooled))).to(x.dtype))
+
+
+def _weighted(function, x, layout, pooled, native):
+    """The means over windows along the cut axes, of which this rank has its rows' part, and along the others."""
     result = x if native == list(x.shape[2:]) else function(x, native)
     for axis, (i, size) in pooled.items():
-        extents = x.cut.extents[axis]
+        extents = layout.extents[axis]
         begin, end = owned(extents)[ranks().part(axis)]
         weights = torch.zeros(size, end - begin, dtype=x.dtype, device=x.device)
         for output, (first, last) in enumerate(_adaptive_windows(sum(extents), size)):
             weights[output, max(first, begin) - begin:max(0, min(last, end) - begin)] = 1 / (last - first)
         result = torch.movedim(torch.movedim(result, 2 + i, -1) @ weights.t(), -1, 2 + i)
-    return _without(x, pooled, total(result, tuple(sorted(pooled))))
+    return result
 
 
 @rule(torch.adaptive_max_pool1d, functional.adaptive_max_pool2d, functional.adaptive_max_pool3d,
@@ -165,22 +172,25 @@ def _adaptive_max(function, x, output_size, return_indices=False):
     sizes = list(output_size) if isinstance(output_size, (list, tuple)) else [output_size] * count
     if set(pooled) != set(spatial_dims(x, count)):
         raise NotSupported(f"an output size of {sizes} that leaves a cut axis as it is")
+    return _largest(x, [_adaptive_windows(extent, size or extent) for extent, size in zip(whole_shape(x)[2:], sizes)])
+
+
+def _largest(x, windows):
+    """The largest of each window, the same on every rank. `windows`: by axis, [begin, end) in the whole."""
     # Where each element stands in the whole picture, row by row.
-    place = torch.zeros([1] * count, dtype=torch.int64, device=x.device)
-    spans = []
-    for i in range(count):
-        axis = next((axis for axis, (index, _) in pooled.items() if index == i), None)
-        extent = x.shape[2 + i] if axis is None else sum(x.cut.extents[axis])
-        begin = 0 if axis is None else owned(x.cut.extents[axis])[ranks().part(axis)][0]
+    place, spans = torch.zeros([1] * len(windows), dtype=torch.int64, device=x.device), []
+    dims = spatial_dims(x, len(windows))
+    begins, axes = {2 + i: owned(x.cut.extents[axis])[ranks().part(axis)][0] for axis, i in dims.items()}, tuple(sorted(dims))
+    for i, (extent, found) in enumerate(zip(whole_shape(x)[2:], windows)):
+        begin = begins.get(2 + i, 0)
         along = torch.arange(begin, begin + x.shape[2 + i], device=x.device)
-        place = place * extent + along.view([-1] + [1] * (count - 1 - i))
-        spans.append((begin, begin + x.shape[2 + i], _adaptive_windows(extent, sizes[i] or extent)))
-    values, places = _window_maxima(x, place, spans)
-    return _without(x, pooled, first_largest(values, places, tuple(sorted(pooled)))[0])
+        place = place * extent + along.view([-1] + [1] * (len(windows) - 1 - i))
+        spans.append((begin, begin + x.shape[2 + i], found))
+    return _without(x, axes, first_largest(*_window_maxima(x, place, spans), axes)[0])
 
 
 def _window_maxima(x, place, spans):
-    """Each window's largest among the rank's own elements, -inf where it has none, and its place."""
+    """Each window's largest among the rank's own elements, and its place: -inf, behind all others, where it has none."""
     values, places = [], []
     shape = [len(found) for _, _, found in spans]
     for flat in range(torch.Size(shape).numel()):
@@ -193,7 +203,7 @@ def _window_maxima(x, place, spans):
         where = place[tuple(slices)].flatten()
         if window.shape[2] == 0:
             values.append(x.new_full(x.shape[:2], float("-inf")))
-            places.append(torch.zeros(x.shape[:2], dtype=torch.int64, device=x.device))
+            places.append(torch.full(x.shape[:2], FAR, dtype=torch.int64, device=x.device))
             continue
         best = window.argmax(2, keepdim=True)
         values.append(window.gather(2, best).squeeze(2))

@@ -9,7 +9,21 @@ from .layout import Layout
 from .stripe import layout_of, striped
 
 
-class _Gather(torch.autograd.Function):
+class Cut(torch.autograd.Function):
+    """Of x, which is the same on every rank, this rank's rows; its gradient is put together on every rank."""
+
+    @staticmethod
+    def forward(ctx, x, dim, axis, extents):
+        ctx.arguments = dim, axis, extents
+        begin, end = owned(extents)[ranks().part(axis)]
+        return x.narrow(dim, begin, end - begin)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return Gather.apply(gradient, *ctx.arguments), None, None, None
+
+
+class Gather(torch.autograd.Function):
     """The whole on every rank. Its gradient is the same on every rank, which keeps its own rows of it."""
 
     @staticmethod
@@ -19,9 +33,7 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):
-        dim, axis, extents = ctx.arguments
-        begin, end = owned(extents)[ranks().part(axis)]
-        return gradient.narrow(dim, begin, end - begin), None, None, None
+        return Cut.apply(gradient, *ctx.arguments), None, None, None
 
 
 def all_of(x, dim, apart=()):
@@ -37,7 +49,7 @@ def all_of(x, dim, apart=()):
             extents = layout.extents[axis]
             result = fetch(result, at, axis, extents, [(0, sum(extents))] * len(extents))
         elif axis is not None:
-            result = _Gather.apply(result, at, axis, layout.extents[axis])
+            result = Gather.apply(result, at, axis, layout.extents[axis])
     return striped(result.flatten(dim, dim + len(atoms) - 1),
                    Layout(layout.dims[:dim] + ((),) + layout.dims[dim + 1:], layout.extents))
 

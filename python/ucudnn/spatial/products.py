@@ -7,6 +7,7 @@ from .errors import NotSupported
 from .layout import Layout
 from .pointwise import completed, pointwise
 from .positions import all_of
+from .precision import lowered
 from .stripe import layout_of, named, rule, striped, summed, total, whole
 
 
@@ -67,6 +68,7 @@ def _reflected(function, b, a):
 
 @rule(*named("addmm", "baddbmm", "addmv"), counts=True)
 def _add(function, x, a, b, *, beta=1, alpha=1):
+    x, a, b = (striped(each, layout_of(of)) for each, of in zip(lowered(x, a, b), (x, a, b)))
     result = _matmul(a, b)
     result = result if alpha == 1 else striped(result * alpha, result.cut)
     if beta == 0:  # x may be anything then

@@ -2,29 +2,14 @@
 import torch
 
 from .errors import NotSupported
-from .grid import owned, stripes
-from .halo import fetch
+from .grid import stripes
 from .layout import Extents, Layout
-from .positions import all_of
+from .positions import Cut, all_of
 from .cells import ranks
+from .copies import same_image
+from .precision import wide_type
 from .sizes import plain, whole_extent
 from .stripe import Stripe, count_of, layout_of, named, plainly, rule, striped, total
-
-
-class _Cut(torch.autograd.Function):
-    """Of x, which is the same on every rank, this rank's rows; its gradient is put together on every rank."""
-
-    @staticmethod
-    def forward(ctx, x, dim, axis, extents):
-        ctx.arguments = dim, axis, extents
-        begin, end = owned(extents)[ranks().part(axis)]
-        return x.narrow(dim, begin, end - begin).contiguous()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        dim, axis, extents = ctx.arguments
-        with torch.no_grad():
-            return fetch(gradient, dim, axis, extents, [(0, sum(extents))] * len(extents)), None, None, None
 
 
 def shard(x, dim=None, multiple=1):
@@ -42,12 +27,13 @@ def shard(x, dim=None, multiple=1):
     if axes != list(grid.cut_axes):
         raise NotSupported(f"dimensions {dims} of a tensor of {x.ndim} are not those that the grid {grid.text} cuts")
     with plainly():
+        same_image(x)
         layout_dims, extents = [()] * x.ndim, {}
         for axis in axes:
             d, parts = axis + x.ndim - 3, grid.parts[axis]
             rows = stripes(axis, x.shape[d], parts, multiple)
             extents[axis] = Extents(rows, rows)
-            x = _Cut.apply(x, d, axis, extents[axis])
+            x = Cut.apply(x, d, axis, extents[axis]).contiguous()
             layout_dims[d] = ((axis, x.shape[d]),)
         return striped(x, Layout(layout_dims, extents))
 
@@ -89,10 +75,12 @@ def remaining(x, dims, keepdim):
     return Layout([() if dim in dims else atoms for dim, atoms in enumerate(x.cut.dims)], x.cut.extents)
 
 
-def added_up(x, dims, keepdim, dtype=None):
-    """The sum over these dimensions of the whole tensor."""
-    own = torch.sum(x, dims, keepdim=keepdim, dtype=dtype)
-    return striped(total(own, axes_in(x, dims)), remaining(x, dims, keepdim))
+def added_up(x, dims, keepdim=False, dtype=None, count=None):
+    """The sum over these dimensions of the whole tensor; the mean, where `count` says of how many elements. Of 16-bit numbers it
+    is computed in fp32, and rounded once to what torch's own would give."""
+    dtype = (torch.sum if count is None else torch.mean)(x.new_empty(0), dtype=dtype).dtype
+    result = total(torch.sum(x, dims, keepdim=keepdim, dtype=wide_type(dtype)), axes_in(x, dims))
+    return striped((result if count is None else result / count).to(dtype), remaining(x, dims, keepdim))
 
 
 @rule(*named("sum"))
@@ -103,8 +91,7 @@ def _sum(function, x, dim=None, keepdim=False, *, dtype=None, axis=None):
 @rule(*named("mean"))
 def mean(function, x, dim=None, keepdim=False, *, dtype=None, axis=None):
     dims = dims_of(x, axis if dim is None else dim)
-    result = added_up(x, dims, keepdim, dtype)
-    return striped(result / count_of(x, dims), result.cut)
+    return added_up(x, dims, keepdim, dtype, count_of(x, dims))
 
 
 def all_striped(result, layout):

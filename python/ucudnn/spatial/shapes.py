@@ -132,7 +132,9 @@ def _join(function, tensors, dim=0, **kwargs):
     if not stacked and any(not layout_of(x).is_plain(dim) for x in tensors):
         raise NotSupported(f"joined along the cut dimension {dim}")
     layout = broadcast([x if stacked else striped(x.narrow(dim, 0, min(1, x.shape[dim])), layout_of(x)) for x in tensors])
-    result = function([completed(x, layout) for x in tensors], dim)
+    if any(layout_of(x).axes != layout.axes for x in tensors):
+        raise NotSupported("what is the same on every rank, joined with a stripe: shard it, too")
+    result = function(tensors, dim)
     return striped(result, layout.inserted(dim) if stacked else Layout(layout.dims, layout.extents))
 
 

@@ -7,12 +7,13 @@ import functools
 import importlib
 
 import torch
-import torch.distributed as dist
 from torch._guards import TracingContext
+from torch.autograd.graph import get_gradient_edge
 
 from .errors import NotSupported
 from .layout import Layout
 from .cells import ranks
+from .precision import wide_type
 from .sizes import Own
 from .vouched import COMPILED, is_named
 
@@ -42,6 +43,8 @@ class Stripe(torch.Tensor):
         kwargs = {name: value for name, value in (kwargs or {}).items() if name != "out" or value is not None}
         if function in (torch.Tensor.backward, torch.autograd.backward):
             return start_backward(*args, **kwargs)
+        if function is torch.autograd.grad:
+            return start_grad(*args, **kwargs)
         _load()
         if not args and "input" in kwargs:
             args, kwargs = (kwargs["input"],), {key: value for key, value in kwargs.items() if key != "input"}
@@ -112,10 +115,40 @@ def _of_whole(values):
 def start_backward(tensors, gradients=None, *args, **named):
     """A backward pass may run parts of the model again, of a checkpoint: it starts from plain tensors, since from a Stripe
     torch would run all of it without __torch_function__."""
-    gradients = named.pop("gradient", named.pop("grad_tensors", gradients))
-    with plainly(), torch.enable_grad():
-        tensors, gradients = _plain(tensors), _plain(gradients)
+    tensors, gradients = _roots(tensors, named.pop("gradient", named.pop("grad_tensors", gradients)))
     torch.autograd.backward(tensors, gradients, *args, **named)
+
+
+def start_grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, only_inputs=True, allow_unused=None,
+               is_grads_batched=False, materialize_grads=False):
+    """torch.autograd.grad, which starts from plain tensors as start_backward does. Gradients of stripes are cut as these are."""
+    if is_grads_batched:
+        raise NotSupported("grad with is_grads_batched, which runs a backward pass under vmap")
+    inputs = (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)
+    with plainly():
+        edges = [get_gradient_edge(x) if isinstance(x, Stripe) else x for x in inputs]
+    gradients = torch.autograd.grad(*_roots(outputs, grad_outputs, edges), retain_graph=retain_graph, create_graph=create_graph,
+                                    allow_unused=materialize_grads if allow_unused is None else allow_unused)
+    with plainly():
+        if materialize_grads:
+            gradients = [torch.zeros_like(_plain(x), requires_grad=True) if gradient is None else gradient
+                         for x, gradient in zip(inputs, gradients)]
+        return tuple(striped(gradient, x.cut) if isinstance(x, Stripe) and gradient is not None else gradient
+                     for x, gradient in zip(inputs, gradients))
+
+
+def _roots(tensors, gradients, *between):
+    """Where a backward pass starts, as plain tensors. A gradient of a stripe is one that is cut alike: of a plain one nobody
+    knows the rows, but inside of a backward pass, where torch has made it."""
+    pairs = [(x, gradient) for x, gradient in zip(_listed(tensors), _listed(gradients)) if gradient is not None]
+    if torch._C._current_autograd_node() is None and any(layout_of(x) != layout_of(gradient) for x, gradient in pairs):
+        raise NotSupported("a backward pass from a stripe, with a gradient that is not cut as the stripe is")
+    with plainly(), torch.enable_grad():
+        return _plain(tensors), *between, _plain(gradients)
+
+
+def _listed(values):
+    return values if isinstance(values, (list, tuple)) else [values]
 
 
 def _plain(values):
@@ -141,6 +174,15 @@ def place():
 def running():
     """The innermost module that runs; None outside of a converted model."""
     return _where[-1][2] if _where else None
+
+
+def is_weight(x):
+    """Whether a plain tensor is a parameter, or in any shape all of a parameter or buffer of the model that runs."""
+    home = x.untyped_storage().data_ptr()
+    model = _where[0][2] if _where else torch.nn.Module()
+    return isinstance(x, torch.nn.Parameter) or any(
+        each.numel() == x.numel() and each.untyped_storage().data_ptr() == home
+        for each in (*model.parameters(), *model.buffers()) if not hasattr(each, "full_tensor"))
 
 
 def is_trusted(name):
@@ -219,17 +261,21 @@ class _Summed(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):
-        return ranks().all_reduce(gradient.clone(memory_format=torch.contiguous_format), ctx.axes), None
+        return _Total.apply(gradient, ctx.axes), None
 
 
 class _Total(torch.autograd.Function):
+    """The transpose of _Summed."""
+
     @staticmethod
     def forward(ctx, x, axes):
-        return ranks().all_reduce(x.clone(memory_format=torch.contiguous_format), axes)
+        ctx.axes = axes
+        own = x.to(wide_type(x.dtype), copy=True, memory_format=torch.contiguous_format)
+        return ranks().all_reduce(own, axes).to(x.dtype)
 
     @staticmethod
     def backward(ctx, gradient):
-        return gradient, None
+        return _Summed.apply(gradient, ctx.axes), None
 
 
 def summed(x, axes):
@@ -247,11 +293,12 @@ def total(x, axes):
 
 
 def greatest(x, axes):
-    return ranks().all_reduce(x.clone(), axes, dist.ReduceOp.MAX) if axes else x
+    """The largest of all ranks' x, which is NaN where any is: torch.distributed's own maximum over gloo would lose it."""
+    return ranks().all_gather(x, axes).amax(0) if axes else x
 
 
 def least(x, axes):
-    return ranks().all_reduce(x.clone(), axes, dist.ReduceOp.MIN) if axes else x
+    return ranks().all_gather(x, axes).amin(0) if axes else x
 
 
 def count_of(x, dims):

@@ -24,7 +24,7 @@ ReflectionPad3d ReplicationPad1d ReplicationPad2d ReplicationPad3d CircularPad1d
 PixelUnshuffle
 """.split()
 # Those that draw random numbers in training.
-_DRAWING = "Dropout Dropout1d Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout RReLU".split()
+DRAWING = "Dropout Dropout1d Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout RReLU".split()
 
 # The releases in which the code of others' classes was read, which tools/setup installs for the tests.
 READ = {"torchvision": "0.24.1", "diffusers": "0.42.1"}
@@ -78,7 +78,7 @@ def reason(name, is_drawing=False):
     numbers, a dropout with a probability above 0 or an RReLU, in training."""
     home, short = name.rsplit(".", 1) if "." in name else ("", name)
     if home.startswith("torch.nn.modules."):
-        if short in _DRAWING:
+        if short in DRAWING:
             return f"it {DRAWS}" if is_drawing else None
         if short in _POINTWISE + _CONTAINERS + _LOSSES + _POSITIONS:
             return None

@@ -86,21 +86,22 @@ class Waiting:
 
     def why(self, wait):
         """Of a wait that failed: who has not come, as far as anybody knows. Empty where all failed at once."""
-        told = {self.rank: (wait.seconds(), wait.members)} | self._others(wait)
-        if max(seconds for seconds, _ in told.values()) < self._told_after:
+        told = {self.rank: (wait.seconds(), wait.members, wait.what)} | self._others(wait)
+        if max(seconds for seconds, _, _ in told.values()) < self._told_after:
             return ""
-        if missing := late(self.rank, {rank: members for rank, (_, members) in told.items()}):
+        if missing := late(self.rank, {rank: members for rank, (_, members, _) in told.items()}):
             return f"{named(missing)} did not come"
         others = named(sorted(set(told) - {self.rank}))
         if wait.seconds() < self.seconds / 2:
             return f"rank {self.rank} came too late, {others} had waited for it"
-        return f"{others} waited for something else meanwhile: ranks do not make the same calls in the same order"
+        calls = "; ".join(f"rank {rank} for {what}" for rank, (_, _, what) in sorted(told.items()))
+        return f"{others} waited for something else meanwhile ({calls}): ranks do not make the same calls in the same order"
 
     def _key(self, rank):
         return f"{self._prefix}/waits/{rank}"
 
     def _tell(self, wait):
-        self._store.set(self._key(self.rank), json.dumps([wait.seconds(), wait.members]) if wait else "")
+        self._store.set(self._key(self.rank), json.dumps([wait.seconds(), wait.members, wait.what]) if wait else "")
 
     def _read(self):
         found = {}
@@ -111,7 +112,7 @@ class Waiting:
         return found
 
     def _others(self, wait):
-        """Of the ranks that wait or have given up: for how long, with whom. This one has given up, too."""
+        """Of the ranks that wait or have given up: for how long, with whom, for what. This one has given up, too."""
         found = {}
 
         def ask():
@@ -137,7 +138,7 @@ class Waiting:
                     told = wait
                 if wait and said is not wait and wait.seconds() >= self._said_after:
                     said = wait
-                    missing = late(self.rank, {rank: members for rank, (_, members) in self._read().items()} |
+                    missing = late(self.rank, {rank: members for rank, (_, members, _) in self._read().items()} |
                                    {self.rank: wait.members})
                     print(f"ucudnn.spatial: rank {self.rank} has waited {wait.seconds():.1f} s for {wait.what} with "
                           f"{named(wait.members)}" + (f": {named(missing)} did not come yet" if missing else ""),

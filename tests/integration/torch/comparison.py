@@ -60,3 +60,33 @@ def striped_like_whole(model, x, call=None, multiple=1, trust=(), tolerance=TOLE
     for name, buffer in striped.named_buffers():
         if buffer.is_floating_point():
             check_close(f"buffer {name}", buffer, buffers[name], tolerance)
+
+
+def penalty_like_whole(model, x, trust=(), tolerance=TOLERANCE):
+    """Gradients of a penalty on the gradients of the input and of the parameters: those of second order."""
+    whole, striped = copy.deepcopy(model), spatial.convert(model, trust=trust)
+    x_whole, x_own = x.clone().requires_grad_(), spatial.shard(x).detach().requires_grad_()
+    try:
+        expected = _penalised(whole, x_whole)
+    except RuntimeError as error:  # torch has none
+        assert "is not implemented" in str(error), error
+        return
+    check_close("penalty", _penalised(striped, x_own), expected, tolerance)
+    if x_whole.grad.isnan().any():  # torch's own has none at this point, as of a norm at 0
+        return
+    check_close("second gradient of the input", x_own.grad, own(x_whole.grad, x_own), tolerance)
+    parameters = dict(whole.named_parameters())
+    for name, parameter in striped.named_parameters():
+        check_close(f"second gradient of {name}", parameter.grad, parameters[name].grad, tolerance)
+
+
+def _penalised(model, x):
+    y = spatial.gather(model(x))
+    weights = torch.randn(y.shape, generator=torch.Generator().manual_seed(1), dtype=y.dtype)
+    inputs = [x, *model.parameters()]
+    gradients = torch.autograd.grad((torch.tanh(y) * weights).sum(), inputs, create_graph=True, materialize_grads=True)
+    if isinstance(x, spatial.Stripe):
+        assert gradients[0].cut == x.cut
+    penalty = sum((gradient * gradient).mean() for gradient in gradients)
+    penalty.backward()
+    return penalty

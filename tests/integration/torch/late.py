@@ -31,9 +31,7 @@ def _sleep(here, place, seconds):
 
 class Sleep(nn.Module):
     def forward(self, x):
-        from ucudnn.spatial.stripe import layout_of, striped
-        with torch._C.DisableTorchFunctionSubclass():
-            return striped(_Sleep.apply(x, sys.argv[1], float(sys.argv[2])), layout_of(x))
+        return _Sleep.apply(x, sys.argv[1], float(sys.argv[2]))
 
 
 def run(model, stripe):

@@ -26,10 +26,10 @@ class Late(unittest.TestCase):
             self.assertEqual(3, code, f"rank {rank}:\n{output}")
             self.assertNotIn("a result", output)
             if rank != 1:
-                self.assertRegex(output, f"rank {rank} waited [0-9.]+ s for {what} with .*: rank 1 did not come ")
+                self.assertRegex(output, f"rank {rank} waited [0-9.]+ s for {what} of shape .* with .*: rank 1 did not come ")
                 self.assertLess(float(re.search("after ([0-9.]+) s", output)[1]), 5, output)
         self.assertRegex(found[1][1], "rank 1 came too late, ranks? .*had waited for it")
-        self.assertRegex(found[0][1], f"ucudnn.spatial: rank 0 has waited 1.* s for {what} with .*: rank 1 did not come yet")
+        self.assertRegex(found[0][1], f"ucudnn.spatial: rank 0 has waited 1.* s for {what} of shape .* with .*: rank 1 did not come yet")
 
     def test_forward(self):
         self.is_an_error("forward", "rows")

@@ -64,6 +64,18 @@ class Tied(nn.Module):
         return y + self.layer(y.mean((2, 3), keepdim=True))
 
 
+class Cubed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x ** 3
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, = ctx.saved_tensors
+        return 3 * x * x * gradient
+
+
 class Loss(nn.Module):
     """A loss, whose target is cut as its input is."""
 
@@ -214,6 +226,10 @@ def others():
     yield "attention", Attention
     yield "squeeze and excitation", Excitation
     yield "tied", Tied
+    yield "conv, tanh, conv", lambda: nn.Sequential(nn.Conv2d(4, 4, 3, 1, 1), nn.Tanh(), nn.Conv2d(4, 2, 3, 1, 1))
+    yield "discriminator", lambda: nn.Sequential(nn.Conv2d(4, 6, 4, 2, 1), nn.GroupNorm(2, 6), nn.SiLU(), nn.MaxPool2d(3, 1, 1),
+                                                 nn.Conv2d(6, 4, 3, 1, 1), nn.Tanh(), nn.AdaptiveAvgPool2d(1))
+    yield "cubed by its own backward", lambda: Call(lambda x: Cubed.apply(x).sum((2, 3)))
     yield "scale by position", lambda: Call(lambda x, w: x * w, w=picture(1, 4, 1, 1))
     yield "concatenated with nothing", lambda: Call(lambda x: torch.cat([x[:, :0], x], 1))
     yield "concatenated", lambda: Call(lambda x: torch.cat([x, F.relu(x)], 1).chunk(2, 1)[1])
@@ -306,6 +322,9 @@ def _weighted_losses(reduction, target, classes, shape):
     for is_log in (True, False):
         yield f"PoissonNLLLoss {is_log} {reduction}", lambda is_log=is_log: nn.Sequential(nn.Sigmoid(), Loss(
             nn.PoissonNLLLoss(is_log, full=True, reduction=reduction), target.exp()))
+def rows():
+    """Where h is all that is cut."""
+    yield "pooled by its own rows", lambda: Call(lambda x: F.max_pool2d(F.relu(x), (x.shape[2], 3), 2, (0, 1), ceil_mode=True))
 
 
 def lines():
@@ -410,6 +429,7 @@ def _sizes():
     yield "patches of a padded picture", lambda: Call(lambda x: _in_patches(
         F.pad(x, (0, -x.shape[3] % 12, 0, -x.shape[2] % 12)), 2)[:, :, :x.shape[2], :x.shape[3]])
     yield "pooled by its own size", lambda: Call(lambda x: F.avg_pool2d(x, x.size()[2:]) + F.max_pool2d(x, x.shape[2:]))
+    yield "pooled by its own size, equal ones", lambda: Call(lambda x: F.max_pool2d(F.relu(x - 2), x.shape[2:]))
     yield "expanded to its rows", lambda: Call(lambda x: F.adaptive_avg_pool2d(x, 1).expand(-1, -1, *x.shape[2:]).sum((2, 3)))
     yield "expanded as it", lambda: Call(lambda x: x * F.adaptive_avg_pool2d(x, 1).expand_as(x))
     yield "a small picture to its rows", lambda: Call(lambda x: F.interpolate(F.adaptive_avg_pool2d(x, 3), x.shape[2:]).sum(1))

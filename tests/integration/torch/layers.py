@@ -1,5 +1,7 @@
 """Every layer alone, on this rank of UCUDNN_SPATIAL; prints what failed. Run by layers_test.py."""
+import copy
 import os
+import random
 import sys
 import traceback
 
@@ -9,9 +11,9 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 import gloo
-from comparison import check_close, striped_like_whole
+from comparison import check_close, own as striped_part, penalty_like_whole, striped_like_whole
 from counting import Calls
-from layer_cases import DRAWN, REFUSED, TRUST, Call, cases, lines, picture, volumes
+from layer_cases import DRAWN, REFUSED, TRUST, Call, cases, lines, picture, rows, volumes
 from ucudnn import spatial
 
 
@@ -20,15 +22,19 @@ def failures(wanted):
     chosen = [(name, make, picture()) for name, make in cases()] if grid.parts[0] == 1 else []
     chosen += [(name, make, picture(2, 2, 8, 8, 8)) for name, make in volumes()]
     chosen += [(name, make, picture(2, 4, 16)) for name, make in lines()] if grid.cut_axes == (2,) else []
+    chosen += [(name, make, picture()) for name, make in rows()] if grid.cut_axes == (1,) else []
     for name, make, x in chosen:
         if wanted and name not in wanted:
             continue
         torch.manual_seed(3)
         try:
             striped_like_whole(make(), x, trust=TRUST)
+            torch.manual_seed(3)
+            penalty_like_whole(make(), x, trust=TRUST)
         except Exception:
             yield name, traceback.format_exc()
     for name, make in REFUSED.items() if grid.parts[0] == 1 and not wanted else ():
+        torch.manual_seed(3)
         try:
             spatial.convert(make(), trust=["Call"])(spatial.shard(picture()))
             yield name, "was not refused"
@@ -59,6 +65,7 @@ def moved_later():
     from ucudnn.spatial import convolution
     ranks, route = spatial.ranks(), convolution.route
     before, ranks._geometry = ranks._geometry, Told(ranks._geometry)
+    torch.manual_seed(3)
     try:
         model = spatial.convert(nn.Sequential(nn.Conv2d(4, 4, 3, 1, 1), nn.Conv2d(4, 4, 3, 1, 1)))
         model(spatial.shard(picture()))
@@ -81,6 +88,187 @@ def norms_of_torch_are_not_called():
             model(x).sum().backward()
         norms = [{each for each in calls.counts if "_norm" in each} for calls in (plain, converted)]
         assert norms[0] and not norms[1], f"{name}: {norms}"
+
+
+def second_order_of_calls_of_cudnn():
+    """Where ucudnn exchanges under a convolution, first order alone; where rows were fetched, as torch has it."""
+    from ucudnn.spatial import convolution
+    route, run = convolution.route, convolution._run
+    try:
+        convolution._run = lambda *arguments: convolution._Own.apply(*arguments)
+        for name in ("conv, tanh, conv", "transposed groups", "discriminator"):
+            torch.manual_seed(3)
+            penalty_like_whole(dict(cases())[name](), picture())
+        convolution.route = lambda *_: convolution.UCUDNN
+        for layer in (nn.Conv2d(4, 4, 3, 1, 1), nn.ConvTranspose2d(4, 3, 4, 2, 1)):
+            model, x = spatial.convert(nn.Sequential(layer)), spatial.shard(picture()).detach().requires_grad_()
+            torch.autograd.grad(model(x).sum(), x)
+            refused_by_name(lambda x: torch.autograd.grad(model(x).sum(), x, create_graph=True), x, "convolution in 0", "create_graph")
+    finally:
+        convolution.route, convolution._run = route, run
+
+
+def gradients_of_stripes():
+    """By torch.autograd.grad: cut as these are; from a stripe, by a gradient that is cut as it is."""
+    x = spatial.shard(picture()).detach().requires_grad_()
+    y, unused = x * x, x.detach().clone().requires_grad_()
+    found, none = torch.autograd.grad(y, [x, unused], torch.ones_like(y), retain_graph=True, materialize_grads=True)
+    assert found.cut == x.cut and torch.equal(spatial.to_local(found), 2 * spatial.to_local(x))
+    assert none.cut == x.cut and not spatial.to_local(none).any()
+    for call in (lambda x: torch.autograd.grad(y, x, torch.ones(spatial.to_local(y).shape)),
+                 lambda x: y.backward(torch.ones(spatial.to_local(y).shape))):
+        refused_by_name(call, x, "not cut as the stripe is")
+    refused_by_name(lambda x: torch.autograd.grad(y, x, torch.ones_like(y), is_grads_batched=True), x, "vmap")
+
+
+def in_16_bits():
+    """What is added within and between ranks is rounded once. Of whole numbers below 2^24 fp32's sums are exact, and so is the
+    quotient by a power of two: the rounded value is that of fp64. Windows of other sizes have weights that fp32 rounds."""
+    whole = torch.randint(-8, 9, (1, 2, 128, 64), generator=torch.Generator().manual_seed(5)).double()
+    means = {"mean": torch.mean, "adaptive": lambda x: F.adaptive_avg_pool2d(x, 1), "pooled": lambda x: F.avg_pool2d(x, x.shape[2:]),
+             "mse": lambda x: F.mse_loss(x, x * 0), "l1": lambda x: F.l1_loss(x, x * 0, reduction="sum"), "sum": lambda x: x.sum((2, 3))}
+    for dtype, roundoff in ((torch.float16, 2 ** -11), (torch.bfloat16, 2 ** -8)):
+        x = spatial.shard(whole.to(dtype))
+        for name, function in means.items():
+            found, expected = function(x), function(whole).to(dtype)
+            assert found.dtype == dtype and torch.equal(spatial.to_local(found), expected), f"{name} in {dtype}: {found}, {expected}"
+        found, expected = F.adaptive_avg_pool2d(x, (3, 5)), F.adaptive_avg_pool2d(whole, (3, 5))
+        bound = roundoff * expected.abs() + 200 * 2 ** -24 * 8
+        assert found.dtype == dtype and ((spatial.to_local(found) - expected).abs() <= bound).all(), "adaptive"
+        weight = torch.ones(1, 2, 1, 1, dtype=dtype, requires_grad=True)
+        (x * weight).sum().backward()  # of 8192 values on all ranks, of which each rank rounds its own
+        parts = spatial.ranks().all_gather((spatial.to_local(x).double().sum((2, 3), keepdim=True)).to(dtype), x.cut.axes)
+        assert torch.equal(weight.grad, parts.double().sum(0).to(dtype)), "a gradient that ranks add"
+        normed, expected = F.instance_norm(x), F.instance_norm(whole)
+        check_close("norm", spatial.gather(normed).double(), expected, 2 * roundoff)
+
+
+def under_autocast():
+    """Of torch's types, and close to what it computes, forward and backward."""
+    linear = nn.Sequential(Call(lambda x: x.movedim(1, -1)), nn.Linear(4, 4), Call(lambda x: x.movedim(-1, 1)), nn.Conv2d(4, 3, 3, 1, 1))
+    for name, make in [*cases(), ("linear, conv", lambda: linear)]:
+        torch.manual_seed(3)
+        model, x = make().float(), picture().float()
+        whole, striped = copy.deepcopy(model), spatial.convert(model, trust=TRUST)
+        with torch.autocast("cpu", torch.bfloat16):
+            try:
+                y = whole(x)
+            except RuntimeError:
+                continue
+            own = striped(spatial.shard(x))
+        assert own.dtype == y.dtype, f"{name}: {own.dtype} instead of {y.dtype}"
+        check_close(name, spatial.gather(own).float(), y.float(), 2 ** -5)
+        for model, result in ((whole, y), (striped, own)):
+            if result.requires_grad:
+                result.float().sum().backward()
+        parameters = dict(whole.named_parameters())
+        for path, parameter in striped.named_parameters():
+            check_close(f"{name}: {path}", parameter.grad, parameters[path].grad, 2 ** -4)
+
+
+def a_value_of_any_rank_that_is_none():
+    """NaN is the largest and the smallest, wherever it stands; 8-bit numbers have no negatives to go by."""
+    functions = {"amax": lambda x: x.amax((2, 3)), "amin": lambda x: x.amin((2, 3)), "adaptive": lambda x: F.adaptive_max_pool2d(x, 2),
+                 "global": lambda x: F.adaptive_max_pool2d(x, 1), "pooled": lambda x: F.max_pool2d(x, x.shape[2:])}
+    for row, column in ((0, 0), (15, 0), (0, 15), (15, 15), (5, 11)):
+        whole = picture()
+        whole[1, 2, row, column] = float("nan")
+        for name, function in functions.items():
+            x_whole, x = whole.clone().requires_grad_(), spatial.shard(whole).requires_grad_()
+            expected, found = function(x_whole), function(x)
+            assert torch.equal(spatial.to_local(found).nan_to_num(77), expected.nan_to_num(77)), f"{name} at {row}, {column}"
+            expected.sum().backward()
+            found.sum().backward()
+            own, expected = spatial.to_local(x.grad), striped_part(x_whole.grad, x)
+            assert torch.equal(own.nan_to_num(77), expected.nan_to_num(77)), f"gradient of {name}"
+    for dtype in (torch.uint8, torch.int8, torch.bool, torch.int64):
+        whole = torch.randint(-128, 128, (1, 2, 16, 16), generator=torch.Generator().manual_seed(5)).to(dtype)
+        for name in ("amax", "amin"):
+            found, expected = (getattr(x, name)((2, 3)) for x in (spatial.shard(whole), whole))
+            assert torch.equal(spatial.to_local(found), expected), f"{name} of {dtype}"
+
+
+def one_row():
+    """Where a part has one row, a plain tensor of one row may be such rows: only what is known to be a weight is not."""
+    class Scaled(nn.Module):
+        def __init__(self, function):
+            super().__init__()
+            self.weight, self.function = nn.Parameter(torch.randn(1, 4, 1, 1)), function
+            self.register_buffer("factors", torch.randn(4))
+            self.positions = nn.Parameter(torch.randn(1, 4, 3, 3))
+
+        def forward(self, x):
+            return self.function(self, x)
+    exact = {"weights": lambda self, x: x * self.weight + self.factors.view(1, -1, 1, 1) + torch.tensor(2.0),
+             "means": lambda self, x: x * x.mean((2, 3), keepdim=True) + F.adaptive_avg_pool2d(x, 1).expand(-1, -1, *x.shape[2:]),
+             "weights by channel": lambda self, x: F.prelu(x, self.factors)}
+    own = lambda x: [int(n) for n in x.shape]
+    refused = {"positions of rows": lambda self, x: x + torch.linspace(0, 1, x.shape[2]).view(1, 1, -1, 1) + torch.linspace(
+                   0, 1, x.shape[3]).view(1, 1, 1, -1),
+               "a part of a weight": lambda self, x: x + self.positions[:, :, :x.shape[2], :x.shape[3]],
+               "rows joined": lambda self, x: torch.cat([x, torch.zeros(own(x))], 1),
+               "a loss": lambda self, x: F.mse_loss(x, torch.zeros(own(x)))}
+    for extent in [2, 3][:1 + all(parts == 2 for parts in spatial.ranks().grid.parts[1:] if parts > 1)]:
+        picture = torch.randn(2, 4, *[extent * max(1, parts // 2) for parts in spatial.ranks().grid.parts[1:]],
+                              generator=torch.Generator().manual_seed(7))
+        for name, function in exact.items():
+            torch.manual_seed(3)
+            striped_like_whole(Scaled(function), picture, trust=["Scaled"])
+        for name, function in refused.items():
+            refused_by_name(spatial.convert(Scaled(function), trust=["Scaled"]), spatial.shard(picture))
+
+
+def other_calls_are_named():
+    """Under UCUDNN_CHECK=1, on all ranks, before anything is exchanged."""
+    ranks, x = spatial.ranks(), spatial.shard(picture())
+    is_last = ranks.place == tuple(parts - 1 for parts in ranks.grid.parts)
+    ranks.is_checking = True
+    try:
+        model = spatial.convert(nn.Sequential(nn.Conv2d(4, 4, 3, 1, 1), nn.BatchNorm2d(4), nn.AdaptiveMaxPool2d(2)))
+        model(x).sum().backward()
+        refused_by_name(lambda x: x.sum() if is_last else F.max_pool2d(x, 3, 1, 1), x, "same calls", "is a sum",
+                        "is rows along")
+        refused_by_name(lambda x: x.sum((0, 2, 3) if is_last else (1, 2, 3)), x, "same calls", "of shape (2,)", "of shape (4,)")
+    finally:
+        ranks.is_checking = False
+
+
+def copies_are_compared():
+    """Weights, buffers, images that shard cuts, and under UCUDNN_CHECK=1 plain operands and random generators. All ranks refuse
+    what the last one has otherwise."""
+    ranks = spatial.ranks()
+    is_last = ranks.place == tuple(parts - 1 for parts in ranks.grid.parts)
+
+    def changed(path):
+        model = nn.Sequential(nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4))
+        with torch.no_grad():
+            for value in model.state_dict(keep_vars=True).values():
+                value.zero_()
+            if is_last:
+                model.state_dict(keep_vars=True)[path].add_(1)
+        return spatial.convert(model)
+    for path in ("0.weight", "1.running_var", "1.num_batches_tracked"):
+        refused_by_name(changed(path), spatial.shard(picture()), path, "is not the same")
+    more = nn.Sequential(*[nn.Conv2d(4, 4, 1)] * (1 + is_last), nn.Conv2d(4, 4, 1, bias=False))
+    refused_by_name(spatial.convert(more), spatial.shard(picture()), "is not the same")
+    refused_by_name(spatial.shard, torch.full((3, 4, 16, 16), float(is_last)), "(3, 4, 16, 16) that shard cuts")
+    spatial.shard(torch.full((3, 4, 16, 16), float(is_last)))  # a shape that was compared
+    ranks.is_checking = True
+    try:
+        refused_by_name(spatial.shard, torch.full((3, 4, 16, 16), float(is_last)), "(3, 4, 16, 16) that shard cuts")
+        x, model = spatial.shard(picture()), spatial.convert(nn.Identity())
+        refused_by_name(lambda x: x * torch.full((4, 1, 1), float(is_last)), x, "(4, 1, 1) that meets a stripe")
+        model(x * torch.ones(4, 1, 1))
+        draws = spatial.convert(Call(lambda x: x * random.choice([1, 1])), trust=["Call"])
+        random.seed(int(is_last))
+        model(x)
+        refused_by_name(draws, x, "Python's random")
+        random.seed(1)
+        draws(x)
+        refused_by_name(spatial.convert(Call(lambda x: x * torch.rand(1 + is_last).numel()), trust=["Call"]), x, "generator of the CPU")
+    finally:
+        ranks.is_checking = False
+        torch.manual_seed(3)
 
 
 class OnGpu(nn.Parameter):
@@ -174,8 +362,8 @@ def in_a_capture():
     """As in the capture of a CUDA graph, here where torch says that there is one: what ranks compare on the host does not go by
     way of the device, and a step is the whole's; what has to go through the host's memory is refused by name."""
     from ucudnn.spatial import cells
-    ranks, was, gathered = spatial.ranks(), cells._is_capturing, []
-    cells._is_capturing = lambda: True
+    ranks, was, gathered = spatial.ranks(), cells.is_capturing, []
+    cells.is_capturing = lambda: True
     all_gather = ranks.all_gather
     ranks.all_gather = lambda tensor, axes: gathered.append(tensor.dtype) or all_gather(tensor, axes)
     try:
@@ -190,7 +378,7 @@ def in_a_capture():
         for model in (nn.Conv2d(4, 4, 3, 1, 1), nn.BatchNorm2d(4), Call(lambda x: x.sum())):
             refused_by_name(spatial.convert(model, trust=["Call"]), spatial.shard(picture()), "CUDA graph", "NCCL")
     finally:
-        cells._is_capturing = was
+        cells.is_capturing = was
         del ranks.all_gather
         ranks.__dict__.pop("_device", None)
 
@@ -210,6 +398,14 @@ if __name__ == "__main__":
         nothing_is_drawn_unless_trusted()
         norms_of_torch_are_not_called()
         moved_later()
+        second_order_of_calls_of_cudnn()
+        gradients_of_stripes()
+        copies_are_compared()
+        other_calls_are_named()
+        one_row()
+        in_16_bits()
+        under_autocast()
+        a_value_of_any_rank_that_is_none()
         refused_where_gradients_were_summed()
         in_fp32()
         on_another_device()

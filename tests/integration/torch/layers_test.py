@@ -26,7 +26,7 @@ class Lists(unittest.TestCase):
     def test_every_class_of_torch_that_is_vouched_for_is_tried(self):
         from ucudnn.spatial import vouched
         tried = {type(module).__name__ for model in self.made for module in model.modules()}
-        self.assertEqual(set(), {*vouched._POINTWISE, *vouched._LOSSES, *vouched._DRAWING} - tried)
+        self.assertEqual(set(), {*vouched._POINTWISE, *vouched._LOSSES, *vouched.DRAWING} - tried)
 
 
 class Layers(unittest.TestCase):

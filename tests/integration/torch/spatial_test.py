@@ -357,7 +357,8 @@ class Waits(unittest.TestCase):
     def test_ranks_that_wait_for_each_other_are_told_so(self):
         store = Store()
         self.failed(0, store, [1], after=0.1)
-        self.assertIn("rank 0 waited for something else", self.failed(1, store, [0], after=0.1))
+        self.assertIn("rank 0 waited for something else meanwhile (rank 0 for rows; rank 1 for rows)",
+                      self.failed(1, store, [0], after=0.1))
 
     def test_nobody_is_named_where_all_fail_at_once(self):
         self.assertEqual("", self.failed(0, Store(), [1], after=0))

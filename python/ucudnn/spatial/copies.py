@@ -1,0 +1,70 @@
+"""What has to be the same on every rank of a group: weights and buffers of a model, images before they are cut. Ranks compare
+crc32s, so that all of them refuse what differs. A capture of a CUDA graph compares nothing: no bytes are there yet."""
+import random
+import weakref
+import zlib
+
+import torch
+
+from .cells import is_capturing, ranks
+from .errors import NotSupported
+from .vouched import DRAWING
+
+_shapes = weakref.WeakKeyDictionary()  # by grid, those of which an image was compared
+
+
+def _checksum(value):
+    """Of a tensor, or of what has a repr."""
+    if not isinstance(value, torch.Tensor):
+        return zlib.crc32(repr(value).encode())
+    said = zlib.crc32(repr((tuple(value.shape), value.dtype)).encode())
+    if value.is_meta:
+        return said
+    return zlib.crc32(value.detach().resolve_conj().contiguous().cpu().reshape(-1).view(torch.uint8).numpy(), said)
+
+
+def same(values, why):
+    """Raises NotSupported on all ranks of a group unless all have the same `values`, (name, tensor or state) in one order. It
+    names the first that differs."""
+    if is_capturing():
+        return
+    names, sums = [name for name, _ in values], [_checksum(value) for _, value in values]
+    axes = ranks().grid.cut_axes
+    told = ranks().numbers([zlib.crc32(repr((names, sums)).encode()), len(sums)], axes)
+    if all(each == told[0] for each in told):
+        return
+    longest = max(count for _, count in told)
+    columns = zip(*ranks().numbers([zlib.crc32(repr(each).encode()) for each in zip(names, sums)] + [0] * (longest - len(sums)), axes))
+    first = next(i for i, column in enumerate(columns) if len(set(column)) > 1)
+    raise NotSupported(f"{names[first] if first < len(names) else 'what another rank has more'} is not the same on the ranks of a "
+                       f"group: {why}")
+
+
+def same_image(x):
+    """Of an image before it is cut: the first one of each shape, and under UCUDNN_CHECK=1 each."""
+    shapes = _shapes.setdefault(ranks(), set())
+    if ranks().is_checking or (x.shape, x.dtype) not in shapes:
+        shapes.add((x.shape, x.dtype))
+        same([(f"the tensor of shape {tuple(x.shape)} that shard cuts", x)], "each rank takes its rows of it")
+
+
+def same_weights(path, module):
+    """Of the module at `path` of a converted model, but for parameters that lie in parts on the ranks."""
+    tensors = [*module.named_parameters(path), *module.named_buffers(path)]
+    same([(name, tensor) for name, tensor in tensors if not hasattr(tensor, "full_tensor")],
+         "seed ranks alike before a model is made, or load the same file on all of them")
+
+
+def random_states():
+    return {"torch's generator of the CPU": torch.get_rng_state(), "Python's random": random.getstate()}
+
+
+def same_draws(before, trusted):
+    """What a forward pass drew, of generators that had these states before it: from the same state, and as much. Where the model
+    trusts a class that draws, ranks may draw unlike numbers."""
+    if any(name.rsplit(".", 1)[-1] in DRAWING for name in trusted):
+        return
+    after = random_states()
+    drawn = [(name, before[name], after[name]) for name in before if _checksum(before[name]) != _checksum(after[name])]
+    same([(f"what was drawn by {name}", _checksum((_checksum(old), _checksum(new)))) for name, old, new in drawn],
+         "seed ranks alike, and draw alike on all")
