@@ -23,7 +23,9 @@ def _reshape(function, x, *shape, **kwargs):
 
 def _in_sizes(result, x, sizes):
     """x in another shape, of which a program gave these numbers: the stripe's rows are those that come of them."""
-    rows = [dim for dim, size in enumerate(sizes) if isinstance(size, Own) or size == -1]
+    is_named = any(isinstance(size, Own) for size in sizes)
+    rows = [dim for dim, size in enumerate(sizes)
+            if isinstance(size, Own) or size == -1 and not (is_named and result.shape[dim] == 1)]
     layout = x.cut.reshaped(x.shape, result.shape, rows)
     for dim, size in enumerate(sizes):
         if not isinstance(size, Own):
