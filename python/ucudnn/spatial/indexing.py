@@ -11,7 +11,7 @@ from .sizes import Own, whole_of
 from .stripe import greatest, layout_of, name_of, named, rule, striped, whole
 
 
-def _of_rows(x, layout, dim, entry):
+def _of_rows(x, layout, dim, entry, may_be_none):
     """(the slice of this rank's rows, the axis, the rows by part) of a slice of a cut dimension of the whole."""
     axis = next((axis for axis in layout.axes if layout.dims[dim] == ((axis, x.shape[dim]),)), None)
     if axis is None:
@@ -23,11 +23,11 @@ def _of_rows(x, layout, dim, entry):
     taken = range(sum(extents))[slice(*whole_of([entry.start, stop, entry.step]))]
     parts = [taken[max(0, -(-(begin - taken.start) // taken.step)):max(0, -(-(end - taken.start) // taken.step))]
              for begin, end in owned(extents)]
-    if min(map(len, parts)) < 1:
+    if min(map(len, parts)) < 1 and not may_be_none:
         raise NotSupported(f"slice {entry} leaves {tuple(map(len, parts))} of {tuple(extents)} rows")
     part = ranks().part(axis)
-    first = parts[part].start - owned(extents)[part][0]
-    own = slice(first, first + (len(parts[part]) - 1) * taken.step + 1, taken.step)
+    first = max(0, parts[part].start - owned(extents)[part][0])
+    own = slice(first, first + max(0, (len(parts[part]) - 1) * taken.step + 1), taken.step)
     return own, axis, tuple(map(len, parts))
 
 
@@ -65,9 +65,9 @@ def _entries(x, index):
     return entries[:at] + [slice(None)] * (x.ndim - used) + entries[at + 1:]
 
 
-def _located(x, index):
+def _located(x, index, may_be_none=False):
     """(the own entries of an index that are slices and numbers, the layout of what they leave, the tensors among the entries by
-    dimension of that)."""
+    dimension of that). `may_be_none`: slices may leave a rank no rows."""
     layout, entries, dims, dim, tables = layout_of(x), _entries(x, index), [], 0, {}
     extents = dict(layout.extents)
     for at, entry in enumerate(entries):
@@ -79,7 +79,7 @@ def _located(x, index):
             entry = slice(*map(_number, (entry.start, entry.stop, entry.step)))
             entries[at] = entry if atoms else slice(*whole_of([entry.start, entry.stop, entry.step]))
             if atoms and entry != slice(None):
-                entries[at], axis, rows = _of_rows(x, layout, dim, entry)
+                entries[at], axis, rows = _of_rows(x, layout, dim, entry, may_be_none)
                 extents[axis] = extents[axis].followed_by(rows)
                 atoms = ((axis, rows[ranks().part(axis)]),)
         elif atoms:
@@ -129,7 +129,8 @@ def _setitem(function, x, index, value):
     value = whole_of(value)
     if isinstance(index, torch.Tensor) and layout_of(index).is_cut and index.dtype == torch.bool:
         return _masked(x, index, value)
-    entries, layout, tables = _located(x, index)
+    is_plain = not (isinstance(value, torch.Tensor) and layout_of(value).is_cut)
+    entries, layout, tables = _located(x, index, may_be_none=is_plain)
     place = torch.Tensor.__getitem__(x, entries)
     index, made = _looked_up(layout, tables) if tables else ((Ellipsis,), layout)
     if made.extents.keys() - layout.extents.keys():

@@ -193,9 +193,11 @@ class Layout:
         for dim in range(begin, end):
             atoms += self.dims[dim] or [(None, old[dim])]
         dims = []
-        for extent, is_of_rows in zip(new, of_rows):
+        for at, (extent, is_of_rows) in enumerate(zip(new, of_rows)):
             taken, count = [], 1
-            while atoms and (count < extent or not taken and atoms[0][1] == 1):
+            # An extent of 1 is a part's only row, or only group of rows, where it is said to be of rows, or no other one is.
+            while atoms and (count < extent or not taken and (is_of_rows and atoms[0][0] is not None or atoms[0][1] == 1 and
+                                                              not any(of_rows[at:]))):
                 axis, size = atoms.pop(0)
                 wanted = extent // count
                 if (axis is None or is_of_rows) and size > wanted and size % wanted == 0:

@@ -41,9 +41,11 @@ class OwnFloat(Own, float):
 
 
 def own(axes, number, whole):
-    """The number `number({axis: part})` of this rank, of which the whole has `whole`."""
+    """The number `number({axis: part})` of this rank, of which the whole has `whole`: a plain one where it is the same on all."""
     parts = ranks().grid.parts
     by_place = {place: number(dict(zip(axes, place))) for place in itertools.product(*(range(parts[a]) for a in axes))}
+    if all(value == whole for value in by_place.values()):
+        return whole
     value = by_place[tuple(ranks().part(axis) for axis in axes)]
     made = (OwnInt if isinstance(value, int) else OwnFloat)(value)
     made.axes, made.by_place, made.whole = tuple(axes), by_place, whole

@@ -456,6 +456,26 @@ def _attended(x, w, q, k, v):
     return (torch.softmax(scores + w.flatten(2), -1) @ v).transpose(1, 2).reshape(x.shape)
 
 
+def _in_shifted_windows(x, q, k, v):
+    """Attention in windows of 4 x 4 of a picture that was padded to whole ones and rolled, which sees what was beside each other
+    alone."""
+    n, c, h, w = x.shape
+    y = F.pad(x, (0, -(w + 2) % 4 + 2, 0, -(h + 2) % 4 + 2)).permute(0, 2, 3, 1)
+    _, rows, columns, _ = y.shape
+    mask = x.new_zeros((rows, columns))
+    for i, along in enumerate((slice(0, -4), slice(-4, -2), slice(-2, None))):
+        for j, across in enumerate((slice(0, -4), slice(-4, -2), slice(-2, None))):
+            mask[along, across] = i * 3 + j
+    windows = lambda z: z.view(-1, rows // 4, 4, columns // 4, 4, z.shape[-1]).transpose(2, 3).reshape(-1, 16, z.shape[-1])
+    y, mask = windows(torch.roll(y, (-2, -2), (1, 2))), windows(mask.unsqueeze(-1)).squeeze(-1)
+    count = (rows // 4) * (columns // 4)
+    scores = (y @ q @ (y @ k).mT).view(y.size(0) // count, count, 1, 16, 16)
+    scores = scores.masked_fill((mask.unsqueeze(1) != mask.unsqueeze(2)).unsqueeze(1).unsqueeze(0), -100.0)
+    y = scores.view(-1, 16, 16).softmax(-1) @ y @ v
+    y = y.view(n, rows // 4, columns // 4, 4, 4, c).transpose(2, 3).reshape(n, rows, columns, c)
+    return torch.roll(y, (2, 2), (1, 2))[:, :h, :w].permute(0, 3, 1, 2)
+
+
 def _products():
     weights = {name: picture(4, 4).roll(i) for i, name in enumerate("qkv")}
     yield "a type as another's", lambda: Call(lambda x: F.max_pool2d(x, 2).type_as(x) + F.avg_pool2d(x.float().to(x), 2))
@@ -480,6 +500,16 @@ def _products():
     yield "causal attention", lambda: Call(lambda x: F.scaled_dot_product_attention(*[_rows(x, 4)] * 3, is_causal=True))
     yield "attention of what all ranks have", lambda: Call(lambda x, w: F.scaled_dot_product_attention(
         w.expand(2, 3, 4), _rows(x, 4), _rows(x, 4)), w=picture(3, 4))
+    yield "attention by the transposed scores", lambda: Call(lambda x: x.flatten(2) @ torch.softmax(_rows(x, 4) @ x.flatten(2), 1))
+    yield "rows that attend to positions", lambda: Call(lambda x: torch.softmax(x.mean(3).mT @ x.flatten(2), 2) @ _rows(x, 4))
+    yield "positions that attend to fewer", lambda: Call(lambda x: torch.softmax(_rows(x, 4) @ F.max_pool2d(x, 2).flatten(
+        2), 2) @ _rows(F.avg_pool2d(x, 2), 4))
+    yield "each row by each row", lambda: Call(lambda x: torch.einsum("nhHw,ncHw->nchw", torch.einsum(
+        "nchw,ncHw->nhHw", x, x.sin()).softmax(2), x))
+    yield "scores under their diagonal", lambda: Call(lambda x: (_rows(x, 4) @ x.flatten(2)).tril().sum(2))
+    yield "weights of its own", lambda: Call(lambda x: torch.einsum("ncd,nchw->ndhw", x.mean((2, 3))[:, :, None] * x.amax(
+        (2, 3))[:, None], x))
+    yield "shifted windows", lambda: Call(_in_shifted_windows, **weights)
     yield "addmm", lambda: Call(lambda x, q: torch.addmm(q[0], _rows(x, 4)[0], q, beta=0.5, alpha=2), **_of("q", weights))
     yield "cdist", lambda: Call(lambda x, q: torch.cdist(_rows(x, 4), q).mT, **_of("q", weights))
     yield "cdist of positions", lambda: Call(lambda x: torch.cdist(_rows(x, 4)[:1], _rows(x, 4)[1:]).square())
