@@ -20,7 +20,8 @@ def _checksum(value):
     said = zlib.crc32(repr((tuple(value.shape), value.dtype)).encode())
     if value.is_meta:
         return said
-    return zlib.crc32(value.detach().resolve_conj().contiguous().cpu().reshape(-1).view(torch.uint8).numpy(), said)
+    own = value.detach().resolve_conj().to("cpu", copy=True)  # a storage that numpy saw could not be freed by FSDP any more
+    return zlib.crc32(own.contiguous().reshape(-1).view(torch.uint8).numpy(), said)
 
 
 def same(values, why):
