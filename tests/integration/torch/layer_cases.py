@@ -359,7 +359,8 @@ REFUSED = {
     "around twice": lambda: nn.CircularPad2d(20),
     "flip": lambda: Call(lambda x: x.flip(2).flip(3)),
     "the first rows, by a bare number": lambda: Call(lambda x: x[:, :, :3, :3]),
-    "rows of its own as a batch": lambda: Call(lambda x: x.view(x.shape[2] * x.shape[3], 8)),
+    "rows of its own as a batch": lambda: Call(lambda x: (
+        x.view(x.shape[2], 2, 4, -1), x.transpose(2, 3).reshape(x.shape[3], 2, 4, -1))[1]),
     "enlarged to a bare number": lambda: Call(lambda x: F.interpolate(x, size=(32, 32))),
     "a grid of rows": lambda: Call(lambda x: x.view(2, 4, 2, x.shape[2] // 2, 2, x.shape[3] // 2)),
     "not as many rows": lambda: Call(lambda x: F.interpolate(x, size=[n + 1 for n in x.shape[2:]])),
