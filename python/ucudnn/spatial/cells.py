@@ -110,10 +110,12 @@ class Ranks:
         they begin: all raise unless it is the same, and those that differ along `axes` have the same shape."""
         if self.is_checking and not is_capturing():
             self._exchanges += 1
-            own = f"exchange {self._exchanges} is {kind} along {', '.join(AXES[axis] for axis in axes)}", f" of shape {tuple(shape)}"
+            along = ", ".join(AXES[axis] for axis in axes)
+            own = f"exchange {self._exchanges} is {kind} along {along}", f" of shape {tuple(shape)}"
             told = self._texts(json.dumps(own))
             lines = [line for line in self.grid.lines()[tuple(axes)] if line[0] in told]
-            if len({call for call, _ in told.values()}) > 1 or any(len({told[rank][1] for rank in line}) > 1 for line in lines):
+            if len({call for call, _ in told.values()}) > 1 or \
+                    any(len({told[rank][1] for rank in line}) > 1 for line in lines):
                 raise NotSupported("ranks do not make the same calls in the same order: " + "; ".join(
                     f"of rank {rank} {''.join(call)}" for rank, call in told.items()))
         return f"{kind} of shape {tuple(shape)}"
@@ -143,8 +145,8 @@ class Ranks:
         return torch.stack(found).to(tensor.device)
 
     def numbers(self, values, axes):
-        """The `values`, equally many integers, of each of all these ranks, on the host: in a capture by torch.distributed's store,
-        where ranks wait for each other, too."""
+        """The `values`, equally many integers, of each of all these ranks, on the host: in a capture by torch.distributed's
+        store, where ranks wait for each other, too."""
         axes = tuple(axes)
         if not is_capturing():
             return self.all_gather(torch.tensor(values, dtype=torch.int64, device=self._device()), axes).tolist()
@@ -182,7 +184,7 @@ class Ranks:
         return compare
 
     def swap(self, axis, sent, received, shape):
-        """Sends the tensors `sent` and receives into `received`, both by part along `axis`, of this `shape` but for their rows."""
+        """Sends the tensors `sent` and receives into `received`, both by part along `axis`; `shape` is theirs but for rows."""
         what = self._announced("rows", (axis,), shape)
         there = {part: tensor if self._travels(tensor) else torch.empty_like(tensor, device=self._device())
                  for part, tensor in received.items()}

@@ -85,8 +85,8 @@ def _split(x, weight, bias, arguments):
 
     def refuse(_):
         if torch.is_grad_enabled():
-            raise NotSupported(f"create_graph: gradients of gradients of a convolution{where}, under whose calls of cuDNN ucudnn "
-                               "exchanges")
+            raise NotSupported(f"create_graph: gradients of gradients of a convolution{where}, under whose calls of cuDNN "
+                               "ucudnn exchanges")
     if result.grad_fn is not None:
         result.grad_fn.register_prehook(refuse)
     return result

@@ -20,7 +20,8 @@ def _checksum(value):
     said = zlib.crc32(repr((tuple(value.shape), value.dtype)).encode())
     if value.is_meta:
         return said
-    return zlib.crc32(value.detach().resolve_conj().contiguous().cpu().reshape(-1).view(torch.uint8).numpy(), said)
+    own = value.detach().resolve_conj().to("cpu", copy=True)  # a storage that numpy saw could not be freed by FSDP any more
+    return zlib.crc32(own.contiguous().reshape(-1).view(torch.uint8).numpy(), said)
 
 
 def same(values, why):
@@ -34,10 +35,10 @@ def same(values, why):
     if all(each == told[0] for each in told):
         return
     longest = max(count for _, count in told)
-    columns = zip(*ranks().numbers([zlib.crc32(repr(each).encode()) for each in zip(names, sums)] + [0] * (longest - len(sums)), axes))
-    first = next(i for i, column in enumerate(columns) if len(set(column)) > 1)
-    raise NotSupported(f"{names[first] if first < len(names) else 'what another rank has more'} is not the same on the ranks of a "
-                       f"group: {why}")
+    own = [zlib.crc32(repr(each).encode()) for each in zip(names, sums)] + [0] * (longest - len(sums))
+    first = next(i for i, column in enumerate(zip(*ranks().numbers(own, axes))) if len(set(column)) > 1)
+    name = names[first] if first < len(names) else "what another rank has more"
+    raise NotSupported(f"{name} is not the same on the ranks of a group: {why}")
 
 
 def same_image(x):
@@ -60,8 +61,8 @@ def random_states():
 
 
 def same_draws(before, trusted):
-    """What a forward pass drew, of generators that had these states before it: from the same state, and as much. Where the model
-    trusts a class that draws, ranks may draw unlike numbers."""
+    """What a forward pass drew, of generators that had these states before it: from the same state, and as much. Where the
+    model trusts a class that draws, ranks may draw unlike numbers."""
     if any(name.rsplit(".", 1)[-1] in DRAWING for name in trusted):
         return
     after = random_states()

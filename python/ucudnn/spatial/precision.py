@@ -1,5 +1,5 @@
-"""In which types stripes are computed: what is added of 16-bit numbers, on a rank or between ranks, is added in fp32 and rounded
-once; operands under autocast are what torch makes of them."""
+"""In which types stripes are computed: what is added of 16-bit numbers, on a rank or between ranks, is added in fp32 and
+rounded once; operands under autocast are what torch makes of them."""
 import torch
 
 _WIDE = {torch.float16: torch.float32, torch.bfloat16: torch.float32}

@@ -76,8 +76,8 @@ def remaining(x, dims, keepdim):
 
 
 def added_up(x, dims, keepdim=False, dtype=None, count=None):
-    """The sum over these dimensions of the whole tensor; the mean, where `count` says of how many elements. Of 16-bit numbers it
-    is computed in fp32, and rounded once to what torch's own would give."""
+    """The sum over these dimensions of the whole tensor; the mean, where `count` says of how many elements. Of 16-bit numbers
+    it is computed in fp32, and rounded once to what torch's own would give."""
     dtype = (torch.sum if count is None else torch.mean)(x.new_empty(0), dtype=dtype).dtype
     result = total(torch.sum(x, dims, keepdim=keepdim, dtype=wide_type(dtype)), axes_in(x, dims))
     return striped((result if count is None else result / count).to(dtype), remaining(x, dims, keepdim))

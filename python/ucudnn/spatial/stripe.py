@@ -121,7 +121,7 @@ def start_backward(tensors, gradients=None, *args, **named):
 
 def start_grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, only_inputs=True, allow_unused=None,
                is_grads_batched=False, materialize_grads=False):
-    """torch.autograd.grad, which starts from plain tensors as start_backward does. Gradients of stripes are cut as these are."""
+    """torch.autograd.grad, which starts from plain tensors as start_backward does. Gradients of stripes are cut as they are."""
     if is_grads_batched:
         raise NotSupported("grad with is_grads_batched, which runs a backward pass under vmap")
     inputs = (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)

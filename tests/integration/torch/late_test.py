@@ -29,7 +29,8 @@ class Late(unittest.TestCase):
                 self.assertRegex(output, f"rank {rank} waited [0-9.]+ s for {what} of shape .* with .*: rank 1 did not come ")
                 self.assertLess(float(re.search("after ([0-9.]+) s", output)[1]), 5, output)
         self.assertRegex(found[1][1], "rank 1 came too late, ranks? .*had waited for it")
-        self.assertRegex(found[0][1], f"ucudnn.spatial: rank 0 has waited 1.* s for {what} of shape .* with .*: rank 1 did not come yet")
+        self.assertRegex(found[0][1], f"ucudnn.spatial: rank 0 has waited 1.* s for {what} of shape .* with .*: rank 1 did not "
+                                      "come yet")
 
     def test_forward(self):
         self.is_an_error("forward", "rows")
