@@ -167,6 +167,11 @@ class Layout:
                     right, j = right * new[j], j + 1
                 else:
                     break
+            while i < len(old) and old[i] == 1 and self.dims[i] and j not in rows and any(dim in rows for dim in range(first_j, j)):
+                i += 1  # a part's only row goes where rows are said to be
+            while j < len(new) and new[j] == 1 and j in rows and self.dims[i - 1][-1:] and self.dims[i - 1][-1][0] is not None and \
+                    self.dims[i - 1][-1][1] == 1:
+                j += 1  # and comes from where it was put
             if i == len(old) or j == len(new):  # extents of 1 may be left over
                 i, j = len(old), len(new)
             if j < len(new) and new[j] == 1 and j - first_j == 1 == new[first_j] and self.dims[i - 1] and \
