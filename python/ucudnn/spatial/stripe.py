@@ -25,8 +25,8 @@ except ImportError:  # a torch that does not say whether what runs was compiled
 RULES = {}
 _SIZED = set()  # the rules that take sizes of stripes
 _COUNTING = set()  # those for which numbers that come of sizes are operands: the whole's
-_HOMES = ("access", "pointwise", "drawing", "shapes", "indexing", "moves", "reduce", "extremes", "moments", "convolution", "pooling", "norm", "padding", "resize",
-          "products", "attention", "losses")
+_HOMES = ("access", "pointwise", "drawing", "shapes", "indexing", "moves", "reduce", "extremes", "moments", "convolution",
+          "pooling", "norm", "padding", "resize", "products", "attention", "losses")
 _where = []  # the modules that run, outermost first: (the name for messages, the classes its model trusts, the module)
 _trusted = set()  # the classes that any converted model trusts
 
