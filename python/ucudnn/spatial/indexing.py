@@ -53,10 +53,10 @@ def _entries(x, index):
             entry = torch.tensor(whole_of(list(entry)), device=x.device)
         if isinstance(entry, torch.Tensor) and entry.dtype in (torch.bool, torch.uint8):
             if entry.ndim == 0 or layout_of(entry).is_cut:
-                raise NotSupported("how many elements a mask takes is known when all ranks have counted: multiply by it, or use "
-                                   "torch.where")
+                raise NotSupported("how many elements a mask takes is known when all ranks have counted: multiply by it, or "
+                                   "use torch.where")
             entries += entry.nonzero().unbind(1)
-        elif isinstance(entry, bool) or not (entry is None or entry is Ellipsis or isinstance(entry, (int, slice, torch.Tensor))):
+        elif isinstance(entry, bool) or not isinstance(entry, (int, slice, torch.Tensor, type(None), type(Ellipsis))):
             raise NotSupported(f"an index by {type(entry).__name__}")
         else:
             entries.append(entry)
@@ -174,7 +174,8 @@ def _gather(function, x, dim, index, *args, **kwargs):
 
 
 @rule(functional.embedding)
-def _embedding(function, index, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
+def _embedding(function, index, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False,
+               sparse=False):
     if max_norm is not None or scale_grad_by_freq or sparse:
         raise NotSupported("max_norm, scale_grad_by_freq or sparse, which look at what all ranks take")
     layout = layout_of(index)
@@ -194,6 +195,6 @@ def _one_hot(function, x, num_classes=-1):
 @rule(*named("masked_select", "nonzero", "argwhere", "take", "unique"))
 def _counted(function, x, *args, **kwargs):
     if layout_of(x).is_cut or any(layout_of(value).is_cut for value in args if isinstance(value, torch.Tensor)):
-        raise NotSupported("how many elements each rank finds depends on their values, so that nothing says where they stand in the "
-                           "whole: gather first, or multiply by the mask")
+        raise NotSupported("how many elements each rank finds depends on their values, so that nothing says where they stand in "
+                           "the whole: gather first, or multiply by the mask")
     return whole(function(x, *args, **kwargs))

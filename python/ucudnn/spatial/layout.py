@@ -178,6 +178,12 @@ class Layout:
                     right, j = right * new[j], j + 1
                 else:
                     break
+            is_of_rows = any(dim in rows for dim in range(first_j, j))
+            while i < len(old) and old[i] == 1 and self.dims[i] and is_of_rows and j not in rows:
+                i += 1  # a part's only row goes where rows are said to be
+            ends_in_a_row = self.dims[i - 1] and self.dims[i - 1][-1][0] is not None and self.dims[i - 1][-1][1] == 1
+            while j < len(new) and new[j] == 1 and j in rows and ends_in_a_row:
+                j += 1  # and comes from where it was put
             if i == len(old) or j == len(new):  # extents of 1 may be left over
                 i, j = len(old), len(new)
             if j < len(new) and new[j] == 1 and j - first_j == 1 == new[first_j] and self.dims[i - 1] and \

@@ -25,8 +25,8 @@ def _repeat(function, x, *repeats, **kwargs):
     repeats = [1 if isinstance(number, Own) else number for number in repeats]
     for dim, number in enumerate(repeats):
         if number != 1 and not x.cut.is_plain(dim):
-            raise NotSupported(f"the rows of the cut dimension {dim}, {number} times one behind the other, lie on other ranks: use "
-                               "repeat_interleave, or gather them first")
+            raise NotSupported(f"the rows of the cut dimension {dim}, {number} times one behind the other, lie on other ranks: "
+                               "use repeat_interleave, or gather them first")
     return striped(torch.Tensor.repeat(x, repeats), Layout(x.cut.dims, x.cut.extents))
 
 

@@ -29,7 +29,8 @@ def product(compute, operands, labels, result, uncut=()):
             extents.update(cut[name][1])
     ready = [_operand(x, names, kept, extents) for x, names in zip(operands, labels)]
     contracted = sorted(axis for name in kept - set(result) for axis in cut[name][1])
-    return striped(total(compute(*ready), contracted), Layout([cut[name][0] if name in kept else () for name in result], extents))
+    dims = [cut[name][0] if name in kept else () for name in result]
+    return striped(total(compute(*ready), contracted), Layout(dims, extents))
 
 
 def _operand(x, names, kept, axes):
@@ -39,8 +40,8 @@ def _operand(x, names, kept, axes):
         if name not in kept:
             x = all_of(x, dim, axes)
         elif layout.is_plain(dim) and x.shape[dim] != 1:
-            raise NotSupported(f"a tensor of shape {tuple(x.shape)}, which is the same on every rank, meets a stripe that is cut "
-                               f"along its dimension {dim}: shard it, too")
+            raise NotSupported(f"a tensor of shape {tuple(x.shape)}, which is the same on every rank, meets a stripe that is "
+                               f"cut along its dimension {dim}: shard it, too")
     return summed(x, tuple(sorted(axis for axis in axes if axis not in layout.axes)))
 
 
