@@ -65,7 +65,7 @@ def _layouts(values):
 def _seen(tensors, layouts):
     """Tensors of these layouts, as stripes."""
     with plainly():
-        return tuple(striped(x, layout) if isinstance(x, torch.Tensor) and layout is not None and not isinstance(x, Stripe) else x
+        return tuple(x if layout is None or isinstance(x, Stripe) or not isinstance(x, torch.Tensor) else striped(x, layout)
                      for x, layout in zip(tensors, layouts))
 
 

@@ -45,8 +45,8 @@ def _in_sizes(x, sizes):
     layout = x.cut.whole_reshaped(old, new, rows)
     for dim, size in enumerate(sizes):
         if not layout.is_plain(dim) and dim not in rows:
-            raise NotSupported(f"{size} as the size of rows does not say whether it is this rank's or the whole's: compute it from "
-                               "x.shape")
+            raise NotSupported(f"{size} as the size of rows does not say whether it is this rank's or the whole's: compute it "
+                               "from x.shape")
     return layout, [math.prod(size for _, size in atoms) if atoms else extent for atoms, extent in zip(layout.dims, new)]
 
 

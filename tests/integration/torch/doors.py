@@ -116,7 +116,8 @@ def functions_of_a_program():
 def hooks():
     """Grad-CAM, clipped gradients and a hook that changes them, of modules and tensors."""
     def cam(model, x, found):
-        model[2].register_full_backward_hook(lambda module, given, made: found.append((made[0] / made[0].square().mean()).mean((2, 3))))
+        model[2].register_full_backward_hook(
+            lambda module, given, made: found.append((made[0] / made[0].square().mean()).mean((2, 3))))
         model[1].register_full_backward_pre_hook(lambda module, made: (made[0] * 2 / made[0].abs().amax(),))
         inner = []
         model[0].register_forward_hook(lambda module, given, made: inner.append(made))
