@@ -32,8 +32,9 @@ def _unflatten(function, x, dim, sizes):
 
 
 def _in_sizes(x, sizes):
-    """(layout, shape on this rank) of x in another shape, of which a program gave these numbers: the stripe's rows are those
-    that come of x.shape. All ranks decide by the whole's shapes."""
+    """(layout, shape on this rank) of x in another shape, of which a program gave these numbers. All ranks decide by the whole's
+    shapes. Where no number is left open, those that do not come of x.shape are the whole's, or there would not be as many
+    elements; else the stripe's rows are those that come of x.shape."""
     old = [whole_extent(x.cut, dim, extent) for dim, extent in enumerate(x.shape)]
     new = whole_of(sizes)
     if -1 in new:
@@ -41,7 +42,8 @@ def _in_sizes(x, sizes):
     if math.prod(new) != math.prod(old):
         raise NotSupported(f"the whole of shape {tuple(old)} as {tuple(new)}")
     is_named = any(isinstance(size, Own) for size in sizes)  # the rows, so that -1 need not be of them
-    rows = [dim for dim, size in enumerate(sizes) if isinstance(size, Own) or size == -1 and not (is_named and new[dim] == 1)]
+    rows = [dim for dim, size in enumerate(sizes)
+            if isinstance(size, Own) or (not (is_named and new[dim] == 1) if size == -1 else -1 not in sizes and new[dim] > 1)]
     layout = x.cut.whole_reshaped(old, new, rows)
     for dim, size in enumerate(sizes):
         if not layout.is_plain(dim) and dim not in rows:

@@ -428,6 +428,8 @@ def _sizes():
         2, (-1, 2)) * 2).view(*x.shape))
     yield "patches of a padded picture", lambda: Call(lambda x: _in_patches(
         F.pad(x, (0, -x.shape[3] % 12, 0, -x.shape[2] % 12)), 2)[:, :, :x.shape[2], :x.shape[3]])
+    yield "a grid of rows", lambda: Call(lambda x: x.view(2, 4, 4, x.shape[2] // 4, 4, x.shape[3] // 4).square().sum((3, 5)))
+    yield "a view by the whole's numbers", lambda: Call(lambda x: (x.view(2, 4, 4, 4, 16) * 2).flatten(2).view(2, 4, 16, 16))
     yield "pooled by its own size", lambda: Call(lambda x: F.avg_pool2d(x, x.size()[2:]) + F.max_pool2d(x, x.shape[2:]))
     yield "pooled by its own size, equal ones", lambda: Call(lambda x: F.max_pool2d(F.relu(x - 2), x.shape[2:]))
     yield "expanded to its rows", lambda: Call(lambda x: F.adaptive_avg_pool2d(x, 1).expand(-1, -1, *x.shape[2:]).sum((2, 3)))
@@ -650,7 +652,7 @@ REFUSED = {
     "positions rolled together": lambda: Call(lambda x: x.permute(0, 1, 3, 2).flatten(2).roll(1, 2) + x.flatten(2).roll(1, 2)),
     "the first rows, by a bare number": lambda: Call(lambda x: x[:, :, :3, :3]),
     "enlarged to a bare number": lambda: Call(lambda x: F.interpolate(x, size=(32, 32))),
-    "a grid of rows": lambda: Call(lambda x: x.view(2, 4, 2, x.shape[2] // 2, 2, x.shape[3] // 2)),
+    "a grid of rows, and an open number": lambda: Call(lambda x: x.view(2, -1, 2, x.shape[2] // 2, 2, x.shape[3] // 2)),
     "not as many rows": lambda: Call(lambda x: F.interpolate(x, size=[n + 1 for n in x.shape[2:]])),
     "a type by a plain tensor": lambda: Call(lambda x: torch.add(x, x, out=torch.empty(0))),
     "data of another shape": lambda: Call(lambda x: setattr(x, "data", spatial.to_local(x)[:, :1])),

@@ -88,6 +88,9 @@ def make(recipe):
     inputs(net, rng)
     given = set(net.blobs)
     grow(net, STEPS, recipe.steps)
+    for layer in net.layers:
+        if layer.type == "Split" and layer.bottoms[0] in given:  # which computes nothing
+            given.update(layer.tops)
     blobs = {n: e for n, e in net.blobs.items() if n not in net.unlisted}
     text = text_of(net, random.Random(recipe.seed + 1))
     return Made(recipe, text, blobs, sum(net.counted.values()), net.features, given)
