@@ -9,15 +9,20 @@ from .layout import Layout
 from .cells import ranks
 from .sizes import Own, at, plain, rows_of, whole_of
 from .stripe import Stripe, flat, rule, striped, whole
+from .vouched import DRAWS
+
+
+_DRAWING = (torch.rand, torch.randn, torch.randint, torch.randperm, torch.normal)
 
 
 class Sizes(TorchFunctionMode):
-    """What a stripe's sizes mean to functions that meet no stripe."""
+    """What a stripe's sizes mean to functions that meet no stripe, and that none of them draws."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         values = list(flat((args, kwargs)))
-        if not any(isinstance(value, Own) for value in values) or any(isinstance(value, Stripe) for value in values):
+        is_sized = any(isinstance(value, Own) for value in values) and not any(isinstance(value, Stripe) for value in values)
+        if not is_sized and (function not in _DRAWING or kwargs.get("generator") is not None):
             return function(*args, **kwargs)
         return Stripe.__torch_function__(function, types, args, kwargs)
 
@@ -71,9 +76,9 @@ def _numbers(function, data, **kwargs):
     return whole(function(whole_of(data), **kwargs))
 
 
-@rule(torch.rand, torch.randn, torch.randint, torch.randperm, torch.eye)
-def _refused(function, *args, **kwargs):
-    raise NotSupported("a tensor of this rank's own rows, which the whole would not have")
+@rule(*_DRAWING, makes=True)
+def _drawn(function, *args, **kwargs):
+    raise NotSupported(f"it {DRAWS}: draw it before, the same on all ranks, and shard it")
 
 
 @rule(torch.meshgrid)

@@ -6,7 +6,7 @@ from torch.nn import functional
 
 from .errors import NotSupported
 from .layout import Layout
-from .pointwise import broadcast, completed
+from .pointwise import broadcast, completed, met
 from .precision import wide_type
 from .reduce import added_up, mean
 from .stripe import count_of, greatest, layout_of, rule, striped
@@ -43,9 +43,9 @@ def _elementwise(function, x, target, *args, **kwargs):
         raise NotSupported("weights, whose sum torch divides by: multiply the loss without a reduction by them")
     if function is functional.gaussian_nll_loss and weights:
         _check_variances(weights["var"], x)
-    layout = broadcast([x, target, *weights.values()])
-    options.update({name: completed(value, layout) for name, value in weights.items()})
-    result = function(completed(x, layout), completed(target, layout), reduction="none", **options)
+    layout = broadcast([x, target, *weights.values()], takes_whole=True)
+    options.update({name: met(value, layout) for name, value in weights.items()})
+    result = function(met(x, layout), met(target, layout), reduction="none", **options)
     return _reduced(striped(result, layout), reduction)
 
 

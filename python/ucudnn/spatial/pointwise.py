@@ -1,10 +1,13 @@
 """Functions of one position, whose operands broadcast."""
+import math
+
 import torch
 
 from .cells import ranks
 from .copies import same
 from .errors import NotSupported
 from .layout import Layout
+from .positions import own_part
 from .precision import lowered
 from .stripe import Stripe, flat, is_weight, layout_of, name_of, named, rule, striped, summed
 
@@ -23,8 +26,9 @@ __le__ __gt__ __ge__ __and__ __or__ __xor__ __invert__ __mod__ __floordiv__
 """.split()
 
 
-def broadcast(operands):
-    """The layout of what comes of these tensors, position by position."""
+def broadcast(operands, takes_whole=False):
+    """The layout of what comes of these tensors, position by position. `takes_whole`: what is the same on every rank may have
+    all of the whole's rows, of which `met` takes this rank's."""
     layouts = [layout_of(x) for x in operands]
     ndim = max(len(layout.dims) for layout in layouts)
     if any(len({layout.dims[-dim] for layout in layouts if dim <= len(layout.dims)} - {()}) > 1 for dim in range(1, ndim + 1)):
@@ -43,7 +47,8 @@ def broadcast(operands):
     for x, layout in zip(operands, layouts):
         offset = ndim - len(layout.dims)
         for dim, atoms in enumerate(layout.dims):
-            if dims[offset + dim] and not atoms and x.shape[dim] != 1:
+            if dims[offset + dim] and not atoms and x.shape[dim] != 1 and \
+                    not (takes_whole and x.shape[dim] == whole_size(dims[offset + dim], extents)):
                 raise NotSupported(f"a tensor of shape {tuple(x.shape)}, which is the same on every rank, meets a stripe "
                                    f"that is cut along dimension {offset + dim}: shard it, too")
             if dims[offset + dim] and not atoms and not isinstance(x, Stripe) and \
@@ -66,6 +71,17 @@ def completed(x, layout):
     return summed(x, tuple(axis for axis in layout.axes if axis not in layout_of(x).axes))
 
 
+def whole_size(atoms, extents):
+    """The whole's extent of a dimension of these atoms."""
+    return math.prod(size if axis is None else sum(extents[axis]) for axis, size in atoms)
+
+
+def met(x, layout):
+    """x as an operand of what has `layout`, position by position: of what is the same on every rank and has the whole's rows
+    there, this rank's."""
+    return own_part(completed(x, layout), layout_of(x), layout)
+
+
 def _operands(args, kwargs):
     return [x for x in flat((args, kwargs)) if isinstance(x, torch.Tensor)]
 
@@ -78,14 +94,14 @@ def may_be_written(x):
 
 def pointwise(function, *args, **kwargs):
     name = name_of(function)
-    layout = broadcast(_operands(args, kwargs))
+    layout = broadcast(_operands(args, kwargs), takes_whole=True)
     is_in_place = kwargs.get("inplace") or name.endswith("_") and not name.endswith("__") or \
         name in ("__iadd__", "__isub__", "__imul__", "__itruediv__", "__idiv__", "__ipow__")
     if is_in_place and layout != layout_of(args[0]):
         raise NotSupported("a stripe written into a tensor that is not cut alike")
     if is_in_place:
         may_be_written(args[0])
-    convert = lambda x: completed(x, layout) if isinstance(x, torch.Tensor) else x
+    convert = lambda x: met(x, layout) if isinstance(x, torch.Tensor) else x
     first = args[0] if is_in_place else convert(args[0])
     result = function(first, *map(convert, args[1:]), **{key: convert(value) for key, value in kwargs.items()})
     if not isinstance(result, torch.Tensor) or result is args[0]:

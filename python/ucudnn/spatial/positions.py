@@ -54,11 +54,25 @@ def all_of(x, dim, apart=()):
                    Layout(layout.dims[:dim] + ((),) + layout.dims[dim + 1:], layout.extents))
 
 
+def own_part(x, of_x, layout):
+    """Of x, which has the layout `of_x`, this rank's rows where it has all of the whole's and `layout`, to whose last dimensions
+    it is broadcast, is cut. Its gradient has these rows alone."""
+    for dim, extent in enumerate(x.shape):
+        atoms = layout.dims[len(layout.dims) - x.ndim + dim]
+        if extent != 1 and atoms and of_x.is_plain(dim):
+            x = x.index_select(dim, _places(atoms, layout).to(x.device))
+    return x
+
+
 def places(x, dim):
     """Where each of this rank's positions stands in the whole's dimension `dim`."""
-    layout, found = layout_of(x), torch.zeros(1, dtype=torch.int64)
-    for axis, size in layout.dims[dim] or ((None, x.shape[dim]),):
+    return _places(layout_of(x).dims[dim] or ((None, x.shape[dim]),), layout_of(x)).to(x.device)
+
+
+def _places(atoms, layout):
+    found = torch.zeros(1, dtype=torch.int64)
+    for axis, size in atoms:
         extents = (size,) if axis is None else layout.extents[axis]
         begin, end = owned(extents)[0 if axis is None else ranks().part(axis)]
         found = (found.unsqueeze(1) * sum(extents) + torch.arange(begin, end)).flatten()
-    return found.to(x.device)
+    return found

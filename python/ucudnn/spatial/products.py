@@ -5,8 +5,8 @@ import torch
 
 from .errors import NotSupported
 from .layout import Layout
-from .pointwise import completed, pointwise
-from .positions import all_of
+from .pointwise import completed, pointwise, whole_size
+from .positions import all_of, own_part
 from .precision import lowered
 from .stripe import layout_of, named, rule, striped, summed, total, whole
 
@@ -27,22 +27,24 @@ def product(compute, operands, labels, result, uncut=()):
         if name in cut and name not in kept and name not in uncut and not extents.keys() & cut[name][1].keys():
             kept.add(name)
             extents.update(cut[name][1])
-    ready = [_operand(x, names, kept, extents) for x, names in zip(operands, labels)]
+    ready = [_operand(x, Layout([cut[name][0] if name in kept else () for name in names], extents), extents)
+             for x, names in zip(operands, labels)]
     contracted = sorted(axis for name in kept - set(result) for axis in cut[name][1])
     dims = [cut[name][0] if name in kept else () for name in result]
     return striped(total(compute(*ready), contracted), Layout(dims, extents))
 
 
-def _operand(x, names, kept, axes):
-    """x with all positions of what is not `kept`, for what ranks compute differently along `axes`."""
+def _operand(x, wanted, axes):
+    """x as of the layout `wanted`, for what ranks compute differently along `axes`: with all positions where that is not cut, and
+    this rank's where x has the whole's."""
     layout = layout_of(x)
-    for dim, name in enumerate(names):
-        if name not in kept:
+    for dim, atoms in enumerate(wanted.dims):
+        if not atoms:
             x = all_of(x, dim, axes)
-        elif layout.is_plain(dim) and x.shape[dim] != 1:
+        elif layout.is_plain(dim) and x.shape[dim] not in (1, whole_size(atoms, wanted.extents)):
             raise NotSupported(f"a tensor of shape {tuple(x.shape)}, which is the same on every rank, meets a stripe that is "
                                f"cut along its dimension {dim}: shard it, too")
-    return summed(x, tuple(sorted(axis for axis in axes if axis not in layout.axes)))
+    return own_part(summed(x, tuple(sorted(axis for axis in axes if axis not in layout.axes))), layout, wanted)
 
 
 def batch(count):

@@ -34,7 +34,7 @@ def _unflatten(function, x, dim, sizes):
 def _in_sizes(x, sizes):
     """(layout, shape on this rank) of x in another shape, of which a program gave these numbers. All ranks decide by the whole's
     shapes. Where no number is left open, those that do not come of x.shape are the whole's, or there would not be as many
-    elements; else the stripe's rows are those that come of x.shape."""
+    elements; else the stripe's rows are those that come of x.shape, and dimensions that stay as they are."""
     old = [whole_extent(x.cut, dim, extent) for dim, extent in enumerate(x.shape)]
     new = whole_of(sizes)
     if -1 in new:
@@ -46,7 +46,7 @@ def _in_sizes(x, sizes):
             if isinstance(size, Own) or (not (is_named and new[dim] == 1) if size == -1 else -1 not in sizes and new[dim] > 1)]
     layout = x.cut.whole_reshaped(old, new, rows)
     for dim, size in enumerate(sizes):
-        if not layout.is_plain(dim) and dim not in rows:
+        if not layout.is_plain(dim) and dim not in rows and layout.dims[dim] not in x.cut.dims:
             raise NotSupported(f"{size} as the size of rows does not say whether it is this rank's or the whole's: compute it "
                                "from x.shape")
     return layout, [math.prod(size for _, size in atoms) if atoms else extent for atoms, extent in zip(layout.dims, new)]

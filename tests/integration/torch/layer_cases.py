@@ -428,6 +428,13 @@ def _sizes():
         2, (-1, 2)) * 2).view(*x.shape))
     yield "patches of a padded picture", lambda: Call(lambda x: _in_patches(
         F.pad(x, (0, -x.shape[3] % 12, 0, -x.shape[2] % 12)), 2)[:, :, :x.shape[2], :x.shape[3]])
+    yield "a parameter by position", lambda: Call(lambda x, w: x * w + w.square().mean(1, keepdim=True), w=picture(1, 4, 16, 16))
+    yield "weights of all positions", lambda: Call(lambda x: F.binary_cross_entropy_with_logits(
+        x, x.sigmoid(), pos_weight=picture(4, 16, 16).sigmoid()))
+    yield "a matrix over positions", lambda: Call(lambda x: picture(1, 1, 256, 256)[0, 0] @ x.flatten(2).mT)
+    yield "a bias of the whole's queries", lambda: Call(lambda x, w: F.scaled_dot_product_attention(
+        *[x.flatten(2).mT] * 3, attn_mask=w), w=picture(1, 1, 256, 256)[0, 0])
+    yield "a loss against the whole", lambda: Call(lambda x: F.mse_loss(x, picture()))
     yield "a grid of rows", lambda: Call(lambda x: x.view(2, 4, 4, x.shape[2] // 4, 4, x.shape[3] // 4).square().sum((3, 5)))
     yield "a view by the whole's numbers", lambda: Call(lambda x: (x.view(2, 4, 4, 4, 16) * 2).flatten(2).view(2, 4, 16, 16))
     yield "pooled by its own size", lambda: Call(lambda x: F.avg_pool2d(x, x.size()[2:]) + F.max_pool2d(x, x.shape[2:]))
@@ -661,14 +668,8 @@ REFUSED = {
     "by a part of a row": lambda: nn.Upsample(scale_factor=1.3),
     "antialias": lambda: Call(lambda x: F.interpolate(x, scale_factor=0.5, mode="bilinear", antialias=True)),
     "by areas": lambda: Call(lambda x: F.interpolate(x, scale_factor=0.5, mode="area")),
-    "weights of all positions": lambda: Call(lambda x: F.binary_cross_entropy_with_logits(
-        x, x, pos_weight=torch.ones(4, 16, 16))),
     "weights of squares": lambda: Call(lambda x: F.mse_loss(x, x, weight=torch.ones(1))),
     "size_average": lambda: Call(lambda x: F.mse_loss(x, x, size_average=False)),
     "reduce": lambda: Call(lambda x: F.cross_entropy(x, spatial.shard(torch.zeros(2, 16, 16).long()), reduce=False)),
-    "a whole target": lambda: Call(lambda x: F.mse_loss(x, torch.zeros(2, 4, 16, 16))),
-    "a plain matrix over positions": lambda: Call(lambda x: torch.ones(256, 256) @ x.flatten(2).mT),
-    "a mask of the whole's queries": lambda: Call(lambda x: F.scaled_dot_product_attention(
-        *[x.flatten(2).mT] * 3, attn_mask=torch.ones(256, 256).bool())),
     "a matrix of positions by positions": lambda: Call(lambda x: _rows(x, 4).unsqueeze(2) - _rows(x, 4).unsqueeze(1)),
 }

@@ -208,9 +208,7 @@ def one_row():
                  -1, -1, *x.shape[2:]),
              "weights by channel": lambda self, x: F.prelu(x, self.factors)}
     own = lambda x: [int(n) for n in x.shape]
-    refused = {"positions of rows": lambda self, x: x + torch.linspace(0, 1, x.shape[2]).view(1, 1, -1, 1) + torch.linspace(
-                   0, 1, x.shape[3]).view(1, 1, 1, -1),
-               "a part of a weight": lambda self, x: x + self.positions[:, :, :x.shape[2], :x.shape[3]],
+    refused = {"a part of a weight": lambda self, x: x + self.positions[:, :, :x.shape[2], :x.shape[3]],
                "rows joined": lambda self, x: torch.cat([x, torch.zeros(own(x))], 1),
                "a loss": lambda self, x: F.mse_loss(x, torch.zeros(own(x)))}
     for extent in [2, 3][:1 + all(parts == 2 for parts in spatial.ranks().grid.parts[1:] if parts > 1)]:
@@ -270,7 +268,7 @@ def copies_are_compared():
         refused_by_name(draws, x, "Python's random")
         random.seed(1)
         draws(x)
-        draws = spatial.convert(Call(lambda x: x * torch.rand(1 + is_last).numel()), trust=["Call"])
+        draws = spatial.convert(Call(lambda x: x * torch.empty(1 + is_last).uniform_().numel()), trust=["Call"])
         refused_by_name(draws, x, "generator of the CPU")
     finally:
         ranks.is_checking = False
