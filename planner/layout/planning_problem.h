@@ -26,7 +26,8 @@ struct PlanningProblem {
   std::vector<std::vector<double>> update_ms;                      // likewise
   std::vector<std::vector<double>> reduction_ms;                   // likewise
   // Its edges are the tensors between layers; behind these, edges from the first reader of a
-  // parameter tensor to each other one, which cost kForbiddenMs where the two divide it differently.
+  // parameter tensor to each other one, which cost kForbiddenMs where the two divide it
+  // differently.
   SearchProblem search;
   std::vector<int> inputs;  // by tensor edge of `search`: which input of its consumer it is
   UpdateModel update = UpdateModel::kParameterServer;
