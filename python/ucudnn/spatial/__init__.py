@@ -5,7 +5,7 @@ import sys
 
 _HOMES = {
     "NotSupported": "errors", "RankLost": "errors", "Stripe": "stripe", "convert": "conversion", "gather": "reduce",
-    "init": "cells", "ranks": "cells", "shard": "reduce", "to_local": "reduce", "verdict": "vouched", "whole_shape": "reduce",
+    "init": "cells", "ranks": "cells", "shard": "reduce", "to_local": "stripe", "verdict": "vouched", "whole_shape": "reduce",
 }
 __all__ = sorted(_HOMES)
 

@@ -10,7 +10,7 @@ from torch.nn.modules._functions import BackwardHookFunction
 from torch.utils.checkpoint import CheckpointFunction
 
 from .errors import NotSupported
-from .stripe import Stripe, flat, layout_of, place, plainly, start_backward, striped
+from .stripe import Stripe, flat, layout_of, place, plainly, start_backward, striped, to_local
 
 _descriptor = Function.__dict__["apply"]  # a class method, in newer releases one of C
 _backward = torch.autograd.backward
@@ -34,11 +34,6 @@ def _is_cut(x):
     return isinstance(x, Stripe) and x.cut.is_cut
 
 
-def _local(x):
-    with plainly():
-        return x.as_subclass(torch.Tensor) if isinstance(x, Stripe) else x
-
-
 @functools.wraps(_backward)
 def backward(tensors, grad_tensors=None, *args, **kwargs):
     if any(isinstance(x, Stripe) for x in flat((tensors, grad_tensors))):
@@ -54,7 +49,7 @@ def scripted(function, *args, **kwargs):
 
 
 def _plain_results(function):
-    return lambda *args: tuple(map(_local, function(*args)))
+    return lambda *args: tuple(map(to_local, function(*args)))
 
 
 def _layouts(values):
@@ -122,7 +117,7 @@ def _gradient(cls, gradient, layout):
         return gradient
     if layout_of(gradient).extents != layout.extents or layout_of(gradient).dims != layout.dims:
         raise NotSupported(f"{cls.__name__}.backward gives a gradient that is not cut as the input is")
-    return _local(gradient)
+    return to_local(gradient)
 
 
 @functools.lru_cache(maxsize=None)

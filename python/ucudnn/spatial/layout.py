@@ -89,6 +89,10 @@ class Layout:
     def is_plain(self, dim):
         return not self.dims[dim]
 
+    def whole_extent(self, dim, extent):
+        """The whole's extent of a dimension of which this rank has `extent`."""
+        return prod(size if axis is None else sum(self.extents[axis]) for axis, size in self.dims[dim] or ((None, extent),))
+
     def dim_of(self, axis):
         """The dimension that is this axis and nothing else."""
         for dim, atoms in enumerate(self.dims):

@@ -1,6 +1,4 @@
 """Functions of one position, whose operands broadcast."""
-import math
-
 import torch
 
 from .cells import ranks
@@ -44,11 +42,12 @@ def broadcast(operands, takes_whole=False):
             if extents.setdefault(axis, rows) != rows:
                 raise NotSupported(f"stripes of {extents[axis]} rows meet stripes of {rows} rows")
         pads.update(layout.pads)
+    made = Layout(dims, extents, pads)
     for x, layout in zip(operands, layouts):
         offset = ndim - len(layout.dims)
         for dim, atoms in enumerate(layout.dims):
             if dims[offset + dim] and not atoms and x.shape[dim] != 1 and \
-                    not (takes_whole and x.shape[dim] == whole_size(dims[offset + dim], extents)):
+                    not (takes_whole and x.shape[dim] == made.whole_extent(offset + dim, 1)):
                 raise NotSupported(f"a tensor of shape {tuple(x.shape)}, which is the same on every rank, meets a stripe "
                                    f"that is cut along dimension {offset + dim}: shard it, too")
             if dims[offset + dim] and not atoms and not isinstance(x, Stripe) and \
@@ -56,7 +55,7 @@ def broadcast(operands, takes_whole=False):
                 raise NotSupported(f"a tensor of shape {tuple(x.shape)}, which is no parameter or buffer of the model, meets a "
                                    f"stripe that may have one row in dimension {offset + dim}: it may be such rows, or the "
                                    "same for all of them. Register it as a buffer")
-    return Layout(dims, extents, pads)
+    return made
 
 
 def _has_one_row(atoms, extents):
@@ -69,11 +68,6 @@ def completed(x, layout):
     if layout.is_cut and ranks().is_checking and isinstance(x, torch.Tensor) and not isinstance(x, Stripe):
         same([(f"a tensor of shape {tuple(x.shape)} that meets a stripe", x)], "it counts as the same on all")
     return summed(x, tuple(axis for axis in layout.axes if axis not in layout_of(x).axes))
-
-
-def whole_size(atoms, extents):
-    """The whole's extent of a dimension of these atoms."""
-    return math.prod(size if axis is None else sum(extents[axis]) for axis, size in atoms)
 
 
 def met(x, layout):

@@ -5,7 +5,7 @@ import torch
 
 from .errors import NotSupported
 from .layout import Layout
-from .pointwise import completed, pointwise, whole_size
+from .pointwise import completed, pointwise
 from .positions import all_of, own_part
 from .precision import lowered
 from .stripe import layout_of, named, rule, striped, summed, total, whole
@@ -41,7 +41,7 @@ def _operand(x, wanted, axes):
     for dim, atoms in enumerate(wanted.dims):
         if not atoms:
             x = all_of(x, dim, axes)
-        elif layout.is_plain(dim) and x.shape[dim] not in (1, whole_size(atoms, wanted.extents)):
+        elif layout.is_plain(dim) and x.shape[dim] not in (1, wanted.whole_extent(dim, 1)):
             raise NotSupported(f"a tensor of shape {tuple(x.shape)}, which is the same on every rank, meets a stripe that is "
                                f"cut along its dimension {dim}: shard it, too")
     return own_part(summed(x, tuple(sorted(axis for axis in axes if axis not in layout.axes))), layout, wanted)

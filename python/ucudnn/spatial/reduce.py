@@ -8,7 +8,6 @@ from .positions import Cut, all_of
 from .cells import ranks
 from .copies import same_image
 from .precision import wide_type
-from .sizes import plain, whole_extent
 from .stripe import Stripe, count_of, layout_of, named, plainly, rule, striped, total
 
 
@@ -48,15 +47,10 @@ def gather(x):
         return x.as_subclass(torch.Tensor)
 
 
-def to_local(x):
-    """This rank's rows of x as a plain tensor, about which nothing is checked from here on."""
-    with plainly():
-        return x.as_subclass(torch.Tensor)
-
-
 def whole_shape(x):
     """The shape of the whole tensor of which x is a stripe, in plain numbers."""
-    return torch.Size([whole_extent(layout_of(x), dim, extent) for dim, extent in enumerate(plain(tuple(x.shape)))])
+    with plainly():
+        return torch.Size([layout_of(x).whole_extent(dim, extent) for dim, extent in enumerate(x.shape)])
 
 
 def dims_of(x, dim):

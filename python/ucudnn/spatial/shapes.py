@@ -7,7 +7,7 @@ from .errors import NotSupported
 from .layout import Layout
 from .cells import ranks
 from .pointwise import broadcast, completed
-from .sizes import Own, plain, rows_of, sizes_of, whole_extent, whole_of
+from .sizes import Own, plain, rows_of, sizes_of, whole_of
 from .stripe import layout_of, name_of, named, rule, striped
 
 
@@ -35,8 +35,8 @@ def _in_sizes(x, sizes):
     """(layout, shape on this rank) of x in another shape, of which a program gave these numbers. All ranks decide by the whole's
     shapes. Where no number is left open, those that do not come of x.shape are the whole's, or there would not be as many
     elements; else the stripe's rows are those that come of x.shape, and dimensions that stay as they are."""
-    old = [whole_extent(x.cut, dim, extent) for dim, extent in enumerate(x.shape)]
-    new = whole_of(sizes)
+    old = [x.cut.whole_extent(dim, extent) for dim, extent in enumerate(x.shape)]
+    new = whole_of(list(sizes))
     if -1 in new:
         new[new.index(-1)] = math.prod(old) // max(1, math.prod(size for size in new if size != -1))
     if math.prod(new) != math.prod(old):

@@ -76,9 +76,11 @@ def rows_of(number):
 
 
 def whole_of(values):
-    """Numbers, also in lists, as the whole has them."""
-    if isinstance(values, (list, tuple)):
-        return [whole_of(value) for value in values]
+    """Numbers, also in lists and dictionaries, as the whole has them."""
+    if isinstance(values, dict):
+        return {key: whole_of(value) for key, value in values.items()}
+    if isinstance(values, (list, tuple)) and not hasattr(values, "_fields"):
+        return type(values)(map(whole_of, values))
     return values.whole if isinstance(values, Own) else values
 
 
@@ -127,15 +129,6 @@ for _kind in (OwnInt, OwnFloat):
     _kind.__round__ = lambda self, digits=None: _computed(lambda value: round(value, digits), self)
 
 
-def whole_extent(layout, dim, extent):
-    """Of one dimension of the whole, of which this rank has `extent`."""
-    for axis, size in layout.dims[dim]:
-        if axis is not None:
-            rows = layout.extents[axis]
-            extent = extent // rows[ranks().part(axis)] * sum(rows)
-    return extent
-
-
 def sizes_of(shape, layout):
     """A stripe's shape: plain numbers but for cut dimensions."""
     sizes = []
@@ -145,5 +138,5 @@ def sizes_of(shape, layout):
         def number(place, dim=dim):
             return math.prod(size if axis is None else size // layout.extents[axis][ranks().part(axis)] *
                              layout.extents[axis][place[axis]] for axis, size in layout.dims[dim])
-        sizes.append(own(axes, number, whole_extent(layout, dim, extent)) if axes else extent)
+        sizes.append(own(axes, number, layout.whole_extent(dim, extent)) if axes else extent)
     return torch.Size(sizes)

@@ -5,6 +5,7 @@ A plain tensor, and a Stripe without a cut dimension, are the same on every rank
 is the same everywhere, too: where one meets a cut tensor, what flows back is summed over the ranks (summed)."""
 import functools
 import importlib
+import math
 
 import torch
 from torch._guards import TracingContext
@@ -14,7 +15,7 @@ from .errors import NotSupported
 from .layout import Layout
 from .cells import ranks
 from .precision import wide_type
-from .sizes import Own
+from .sizes import Own, whole_of
 from .vouched import COMPILED, is_named
 
 try:
@@ -90,7 +91,7 @@ def _answer(function, args, kwargs):
             number = next(value for value in values if isinstance(value, Own))
             raise NotSupported(f"{number} comes of this rank's own rows, and the whole has {number.whole}: spatial.whole_shape "
                                "says what the whole has")
-        args, kwargs = _of_whole(args), _of_whole(kwargs)
+        args, kwargs = whole_of(args), whole_of(kwargs)
     if rule is None and is_cut:
         raise NotSupported("not known to be right on a stripe")
     if rule is None or rule not in _MAKING and not any(isinstance(value, Stripe) for value in values):
@@ -103,13 +104,10 @@ def _answer(function, args, kwargs):
     return result
 
 
-def _of_whole(values):
-    """Arguments with the whole's numbers in place of this rank's."""
-    if isinstance(values, dict):
-        return {key: _of_whole(value) for key, value in values.items()}
-    if isinstance(values, (list, tuple)) and not hasattr(values, "_fields"):
-        return type(values)(map(_of_whole, values))
-    return values.whole if isinstance(values, Own) else values
+def to_local(x):
+    """This rank's rows of x as a plain tensor, about which nothing is checked from here on."""
+    with plainly():
+        return x.as_subclass(torch.Tensor) if isinstance(x, Stripe) else x
 
 
 def start_backward(tensors, gradients=None, *args, **named):
@@ -154,7 +152,7 @@ def _listed(values):
 def _plain(values):
     if isinstance(values, (list, tuple)):
         return [_plain(value) for value in values]
-    return values.as_subclass(torch.Tensor) if isinstance(values, Stripe) else values
+    return to_local(values)
 
 
 @functools.lru_cache(maxsize=None)
@@ -303,8 +301,4 @@ def least(x, axes):
 
 def count_of(x, dims):
     """How many elements the whole tensor has in these dimensions."""
-    layout, count = layout_of(x), 1
-    for dim in dims:
-        for axis, size in layout.dims[dim] or ((None, x.shape[dim]),):
-            count *= size if axis is None else sum(layout.extents[axis])
-    return count
+    return math.prod(layout_of(x).whole_extent(dim, x.shape[dim]) for dim in dims)
