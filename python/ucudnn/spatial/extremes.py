@@ -67,7 +67,7 @@ def _aminmax(function, x, *, dim=None, keepdim=False):
     return torch.return_types.aminmax([extreme(name, x, dim, keepdim) for name in ("amin", "amax")])
 
 
-@rule(*named("max", "min"), counts=True)
+@rule(*named("max", "min"), sizes="whole")
 def _max(function, x, dim=None, keepdim=False, *, other=None):
     is_max = name_of(function) == "max"
     other = dim if isinstance(dim, torch.Tensor) else other
@@ -129,7 +129,7 @@ _ALONG = {"glu": (0, -1), "cumsum": (0, None), "cumprod": (0, None), "cummax": (
           "diff": (1, -1)}
 
 
-@rule(*named(*_ALONG), counts=True)
+@rule(*named(*_ALONG), sizes="whole")
 def _along(function, x, *args, **kwargs):
     """What needs all positions of a dimension in their order, or ranked: of one that is not cut."""
     if not layout_of(x).is_cut:

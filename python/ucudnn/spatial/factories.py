@@ -33,7 +33,7 @@ def of_sizes(sizes):
     return Layout([((of[0], int(size)),) if of else () for of, size in zip(found, sizes)], dict(filter(None, found)))
 
 
-@rule(torch.zeros, torch.ones, torch.empty, torch.full, makes=True)
+@rule(torch.zeros, torch.ones, torch.empty, torch.full, sizes="made")
 def _filled(function, *args, **kwargs):
     if "size" in kwargs:
         args = (kwargs.pop("size"), *args)
@@ -55,7 +55,7 @@ def _own_part(values, axes, count):
     return striped(values[begin:end], Layout([((axes[0], end - begin),)], {axes[0]: rows}))
 
 
-@rule(torch.arange, makes=True)
+@rule(torch.arange, sizes="made")
 def _arange(function, *args, **kwargs):
     bounds = [*args, *(kwargs.pop(key) for key in ("start", "end", "step") if key in kwargs)]
     axes = sorted({axis for bound in bounds if isinstance(bound, Own) for axis in bound.axes})
@@ -63,7 +63,7 @@ def _arange(function, *args, **kwargs):
                      lambda place: len(function(*(at(bound, place) for bound in bounds), device="meta")))
 
 
-@rule(torch.linspace, makes=True)
+@rule(torch.linspace, sizes="made")
 def _linspace(function, start, end, steps, **kwargs):
     values = function(*whole_of([start, end, steps]), **kwargs)
     if not isinstance(steps, Own):
@@ -76,7 +76,7 @@ def _numbers(function, data, **kwargs):
     return whole(function(whole_of(data), **kwargs))
 
 
-@rule(*_DRAWING, makes=True)
+@rule(*_DRAWING, sizes="made")
 def _drawn(function, *args, **kwargs):
     raise NotSupported(f"it {DRAWS}: draw it before, the same on all ranks, and shard it")
 

@@ -31,14 +31,14 @@ def _of_rows(x, layout, dim, entry, may_be_none):
     return own, axis, tuple(map(len, parts))
 
 
-@rule(*named("narrow"), takes_sizes=True)
+@rule(*named("narrow"), sizes="own")
 def _narrow(function, x, dim, start, length):
     if not x.cut.is_plain(dim):
         return _getitem(torch.Tensor.__getitem__, x, (slice(None),) * (dim % x.ndim) + (slice(start, start + length),))
     return striped(function(x, dim, *whole_of([start, length])), x.cut)
 
 
-@rule(*named("select"), counts=True)
+@rule(*named("select"), sizes="whole")
 def _select(function, x, dim, index):
     if not x.cut.is_plain(dim):
         raise NotSupported(f"a stripe taken apart along its cut dimension {dim}")
@@ -113,7 +113,7 @@ def _looked_up(layout, tables):
     return index, Layout([*rest[:at], *found.dims, *rest[at:]], {**found.extents, **layout.extents})
 
 
-@rule(torch.Tensor.__getitem__, takes_sizes=True)
+@rule(torch.Tensor.__getitem__, sizes="own")
 def _getitem(function, x, index):
     entries, layout, tables = _located(x, index)
     result = function(x, entries)
@@ -123,7 +123,7 @@ def _getitem(function, x, index):
     return striped(function(completed(striped(result, layout), made), index), made)
 
 
-@rule(torch.Tensor.__setitem__, takes_sizes=True)
+@rule(torch.Tensor.__setitem__, sizes="own")
 def _setitem(function, x, index, value):
     may_be_written(x)
     value = whole_of(value)

@@ -18,7 +18,7 @@ def _root(x):
     return torch.where(x == 0, 0, torch.where(x == 0, 1, x).sqrt())
 
 
-@rule(*named("var", "std", "var_mean", "std_mean"), counts=True)
+@rule(*named("var", "std", "var_mean", "std_mean"), sizes="whole")
 def _variance(function, x, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None):
     if isinstance(dim, bool):  # var(unbiased)
         dim, unbiased = None, dim
@@ -134,7 +134,7 @@ def _pairwise(function, a, b, p=2.0, eps=1e-6, keepdim=False):
                    lambda a, b, dims: vector_norm(striped(a - b + eps, a.cut), p, dims, keepdim))
 
 
-@rule(torch.nn.functional.rms_norm, torch.rms_norm, counts=True)
+@rule(torch.nn.functional.rms_norm, torch.rms_norm, sizes="whole")
 def _rms_norm(function, x, normalized_shape, weight=None, eps=None):
     dims = list(range(x.ndim - len(normalized_shape), x.ndim))
     layout = Layout(x.cut.dims, x.cut.extents)

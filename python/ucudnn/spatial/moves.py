@@ -14,7 +14,7 @@ from .sizes import Own, plain, whole_of
 from .stripe import layout_of, name_of, named, rule, striped
 
 
-@rule(*named("repeat", "tile"), makes=True)
+@rule(*named("repeat", "tile"), sizes="made")
 def _repeat(function, x, *repeats, **kwargs):
     repeats = as_list(repeats) or list(kwargs.get("repeats", kwargs.get("dims", ())))
     repeats = [1] * (x.ndim - len(repeats)) + repeats
@@ -30,7 +30,7 @@ def _repeat(function, x, *repeats, **kwargs):
     return striped(torch.Tensor.repeat(x, repeats), Layout(x.cut.dims, x.cut.extents))
 
 
-@rule(*named("repeat_interleave"), counts=True)
+@rule(*named("repeat_interleave"), sizes="whole")
 def _interleave(function, x, repeats, dim=None, **kwargs):
     layout = layout_of(x)
     if dim is None:
@@ -68,7 +68,7 @@ def _flip(function, x, *dims, **kwargs):
     return striped(result, layout)
 
 
-@rule(*named("roll"), counts=True)
+@rule(*named("roll"), sizes="whole")
 def _roll(function, x, shifts, dims=None):
     if dims is None or dims == ():
         raise NotSupported("all elements of a stripe in a row: pass dims=")
@@ -95,14 +95,14 @@ def _rolled(x, dim, axis, extents, shift):
     return torch.cat([fetch(x, dim, axis, extents, rows) for rows in (around, before)], dim)
 
 
-@rule(*named("tril", "triu"), counts=True)
+@rule(*named("tril", "triu"), sizes="whole")
 def _triangle(function, x, diagonal=0):
     rows, columns = places(x, x.ndim - 2).unsqueeze(1) + diagonal, places(x, x.ndim - 1)
     is_outside = columns > rows if name_of(function) == "tril" else columns < rows
     return striped(x.masked_fill(is_outside, 0), Layout(layout_of(x).dims, layout_of(x).extents))
 
 
-@rule(*named("new_zeros", "new_ones", "new_empty", "new_full"), makes=True)
+@rule(*named("new_zeros", "new_ones", "new_empty", "new_full"), sizes="made")
 def _made(function, x, *sizes, **kwargs):
     """Cut where a size comes of a stripe's rows, else the same on every rank."""
     value = [kwargs.pop("fill_value", None) if len(sizes) < 2 else sizes[1]] if name_of(function) == "new_full" else []

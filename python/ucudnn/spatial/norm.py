@@ -145,7 +145,7 @@ def _update(running_mean, running_var, mean, variance, count, momentum):
         running_var.lerp_((variance.flatten() * (count / (count - 1))).to(running_var.dtype), momentum)
 
 
-@rule(functional.layer_norm, torch.layer_norm, counts=True)
+@rule(functional.layer_norm, torch.layer_norm, sizes="whole")
 def _layer_norm(function, x, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True):
     dims = list(range(x.ndim - len(normalized_shape), x.ndim))
     layout = Layout(x.cut.dims, x.cut.extents)

@@ -9,7 +9,7 @@ from .stripe import rule, striped
 from .windows import in_rows
 
 
-@rule(torch.nn.functional.pad, torch._C._nn.pad, torch.constant_pad_nd, counts=True)
+@rule(torch.nn.functional.pad, torch._C._nn.pad, torch.constant_pad_nd, sizes="whole")
 def _pad(function, x, pad, mode="constant", value=None):
     pad = list(pad)
     x = in_rows(x, [x.ndim - 1 - i // 2 for i, rows in enumerate(pad) if rows])

@@ -103,7 +103,7 @@ def pointwise(function, *args, **kwargs):
     return striped(result, layout)
 
 
-rule(*named(*_NAMES, *(f"{name}_" for name in _NAMES)), counts=True)(pointwise)
+rule(*named(*_NAMES, *(f"{name}_" for name in _NAMES)), sizes="whole")(pointwise)
 
 
 @rule(*named("prelu", "__prelu"))
@@ -115,7 +115,7 @@ def _prelu(function, x, weight):
     return striped(torch.where(x > 0, x, weight * x), layout)
 
 
-@rule(*named("to", "type_as"), counts=True)
+@rule(*named("to", "type_as"), sizes="whole")
 def _as_type(function, x, *args, **kwargs):
     """In another type or on another device, which may be said by another tensor, cut or not."""
     result = function(x, *args, **kwargs)

@@ -63,7 +63,7 @@ def _covers(x, kernel, pads):
 
 
 @rule(torch.max_pool1d, torch.max_pool2d, torch.max_pool3d, functional.max_pool1d, functional.max_pool2d,
-      functional.max_pool3d, counts=True)
+      functional.max_pool3d, sizes="whole")
 def _max_pool(function, x, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
     x, count = in_rows(x), x.ndim - 2
     if return_indices:
@@ -91,7 +91,7 @@ def _counts(x, axis, plan, window, pad):
     return (begin + window.filter).clamp(max=extent + pad) - begin.clamp(min=-pad)
 
 
-@rule(functional.avg_pool1d, functional.avg_pool2d, functional.avg_pool3d, counts=True)
+@rule(functional.avg_pool1d, functional.avg_pool2d, functional.avg_pool3d, sizes="whole")
 def _avg_pool(function, x, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
               divisor_override=None):
     x, count = in_rows(x), x.ndim - 2

@@ -69,7 +69,7 @@ def _reflected(function, b, a):
     return _matmul(a, b)
 
 
-@rule(*named("addmm", "baddbmm", "addmv"), counts=True)
+@rule(*named("addmm", "baddbmm", "addmv"), sizes="whole")
 def _add(function, x, a, b, *, beta=1, alpha=1):
     x, a, b = (striped(each, layout_of(of)) for each, of in zip(lowered(x, a, b), (x, a, b)))
     result = _matmul(a, b)

@@ -123,7 +123,7 @@ def _native(function, x, size, dims, mode, align):
     return x if rest == list(x.shape[2:]) else function(x, rest, mode=mode, align_corners=align)
 
 
-@rule(torch.nn.functional.interpolate, torch.nn.functional.upsample, takes_sizes=True, makes=True)
+@rule(torch.nn.functional.interpolate, torch.nn.functional.upsample, sizes="made")
 def _interpolate(function, x, size=None, scale_factor=None, mode="nearest", align_corners=None,
                  recompute_scale_factor=None, antialias=False):
     x = in_rows(x if hasattr(x, "cut") else striped(x, layout_of(x)))

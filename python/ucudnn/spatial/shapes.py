@@ -15,7 +15,7 @@ def as_list(values):
     return list(values[0]) if len(values) == 1 and isinstance(values[0], (list, tuple, torch.Size)) else list(values)
 
 
-@rule(*named("view", "reshape"), takes_sizes=True)
+@rule(*named("view", "reshape"), sizes="own")
 def _reshape(function, x, *shape, **kwargs):
     sizes = as_list(shape) or list(kwargs.pop("shape", kwargs.pop("size", ())))
     if kwargs or len(sizes) == 1 and isinstance(sizes[0], torch.dtype):
@@ -24,7 +24,7 @@ def _reshape(function, x, *shape, **kwargs):
     return striped(function(x, own), layout)
 
 
-@rule(*named("unflatten"), takes_sizes=True)
+@rule(*named("unflatten"), sizes="own")
 def _unflatten(function, x, dim, sizes):
     dim, others = dim % x.ndim, sizes_of(x.shape, x.cut)
     layout, own = _in_sizes(x, [*others[:dim], *sizes, *others[dim + 1:]])
@@ -100,7 +100,7 @@ def _squeeze(function, x, dim=None):
     return striped(torch.squeeze(x, dims), x.cut.removed(dims))
 
 
-@rule(*named("expand", "broadcast_to"), makes=True)
+@rule(*named("expand", "broadcast_to"), sizes="made")
 def expand(function, x, *sizes, **kwargs):
     sizes = as_list(sizes) or list(kwargs["size"])
     layout, dims, extents = layout_of(x), [()] * len(sizes), {}

@@ -25,9 +25,7 @@ except ImportError:  # a torch that does not say whether what runs was compiled
         return None
 
 RULES = {}
-_SIZED = set()  # the rules that take sizes of stripes
-_MAKING = set()  # those of them that make stripes of such sizes where they meet none
-_COUNTING = set()  # those for which numbers that come of sizes are operands: the whole's
+_SIZES = {}  # what numbers that come of a stripe's sizes are to a rule: see `rule`
 _HOMES = ("access", "factories", "pointwise", "drawing", "shapes", "indexing", "moves", "reduce", "extremes", "moments",
           "convolution", "pooling", "norm", "padding", "resize", "products", "attention", "losses")
 _where = []  # the modules that run, outermost first: (the name for messages, the classes its model trusts, the module)
@@ -86,15 +84,16 @@ class plainly:
 def _answer(function, args, kwargs):
     rule, values = RULES.get(function), list(flat((args, kwargs)))
     is_cut = any(isinstance(x, Stripe) and x.cut.is_cut for x in values)
-    if rule not in (_SIZED if is_cut else _MAKING) and any(isinstance(value, Own) for value in values):
-        if is_cut and rule not in _COUNTING:
+    sizes = _SIZES.get(rule)
+    if not (sizes == "made" or sizes == "own" and is_cut) and any(isinstance(value, Own) for value in values):
+        if is_cut and sizes is None:
             number = next(value for value in values if isinstance(value, Own))
             raise NotSupported(f"{number} comes of this rank's own rows, and the whole has {number.whole}: spatial.whole_shape "
                                "says what the whole has")
         args, kwargs = whole_of(args), whole_of(kwargs)
     if rule is None and is_cut:
         raise NotSupported("not known to be right on a stripe")
-    if rule is None or rule not in _MAKING and not any(isinstance(value, Stripe) for value in values):
+    if rule is None or sizes != "made" and not any(isinstance(value, Stripe) for value in values):
         return whole(function(*args, **kwargs), args)
     if is_cut and kwargs.get("out") is not None:
         raise NotSupported("out= of a stripe")
@@ -199,18 +198,14 @@ def flat(values):
         yield values
 
 
-def rule(*functions, takes_sizes=False, makes=False, counts=False):
-    """`takes_sizes`: among its arguments are extents, of which those of a stripe are the rank's own (sizes.py); `makes`: so
-    they are where it meets no stripe; `counts`: what comes of extents is an operand, which is the whole's."""
+def rule(*functions, sizes=None):
+    """`sizes` says what numbers that come of a stripe's extents (sizes.py) are to the rule. "own": sizes, of which those of a
+    stripe are the rank's own; "made": the same, also where the rule meets no stripe; "whole": operands, which are the whole's;
+    None: the rule takes none."""
     def register(answer):
         for function in functions:
             RULES[function] = answer
-        if takes_sizes or makes:
-            _SIZED.add(answer)
-        if makes:
-            _MAKING.add(answer)
-        if counts:
-            _COUNTING.add(answer)
+        _SIZES[answer] = sizes
         return answer
     return register
 
