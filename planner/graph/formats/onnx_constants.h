@@ -41,7 +41,7 @@ struct OnnxConstant {
   // tensor too large for `values`: numbers that count the images of any batch.
   std::optional<std::vector<int64_t>> steps = std::nullopt;
 
-  // Of a floating-point type.
+  // Whether the elements are floating-point numbers.
   bool IsReal() const;
   // The product of the extents; -1 where it is no count or does not fit.
   int64_t Elements() const;

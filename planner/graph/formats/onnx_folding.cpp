@@ -137,21 +137,6 @@ bool GivesTruth(const std::string& type) {
          type == "GreaterOrEqual" || type == "And" || type == "Or" || type == "Xor";
 }
 
-// The values of an input, repeated to `dims`.
-std::optional<std::vector<double>> Spread(const OnnxConstant& constant, const Sizes& dims) {
-  if (!constant.values) return std::nullopt;
-  const size_t more = dims.size() - constant.dims.size();
-  return Picked(constant, dims,
-                [&](const Sizes& at) {
-                  Sizes source(constant.dims.size());
-                  for (size_t axis = 0; axis < source.size(); ++axis) {
-                    source[axis] = constant.dims[axis] == 1 ? 0 : at[axis + more];
-                  }
-                  return source;
-                })
-      .values;
-}
-
 Folded FoldElementwise(const Folding& folding) {
   Sizes dims;
   for (const OnnxConstant* input : folding.inputs) {
@@ -171,7 +156,7 @@ Folded FoldElementwise(const Folding& folding) {
       made.Elements() * count <= 4 * kMostConstantValues) {
     std::vector<std::vector<double>> rows;
     for (const OnnxConstant* input : folding.inputs) {
-      if (auto values = Spread(*input, dims)) rows.push_back(std::move(*values));
+      if (auto values = Repeated(*input, dims).values) rows.push_back(std::move(*values));
     }
     if (rows.size() == folding.inputs.size() && !rows.empty()) {
       made.values = rows[is_choice ? 2 : 0];
@@ -220,7 +205,7 @@ Folded FoldGemm(const Folding& folding) {
   return One(Computed(folding, {a[turn_a ? 1 : 0], b[turn_b ? 0 : 1]}));
 }
 
-// Of tensors whose axes are single letters.
+// Follows equations whose axes are single letters.
 Folded FoldEinsum(const Folding& folding) {
   std::string equation = folding.attributes.Text("equation");
   std::erase(equation, ' ');

@@ -96,15 +96,7 @@ Folded FoldExpand(const Folding& folding) {
   const auto dims = to ? Broadcast(folding.Dims(), *to) : std::nullopt;
   if (!dims) return NotKnown();
   const OnnxConstant& from = folding.In(0);
-  if (*dims == from.dims) return FoldSame(folding);
-  const size_t more = dims->size() - from.dims.size();
-  return One(Picked(from, *dims, [&](const Sizes& at) {
-    Sizes source(from.dims.size());
-    for (size_t axis = 0; axis < source.size(); ++axis) {
-      source[axis] = from.dims[axis] == 1 ? 0 : at[axis + more];
-    }
-    return source;
-  }));
+  return *dims == from.dims ? FoldSame(folding) : One(Repeated(from, *dims));
 }
 
 Folded FoldTile(const Folding& folding) {

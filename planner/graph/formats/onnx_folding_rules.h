@@ -80,6 +80,18 @@ OnnxConstant Picked(const OnnxConstant& from, const Sizes& dims, Place place) {
   return picked;
 }
 
+// The constant repeated to the extents `dims`, to which it can be broadcast.
+inline OnnxConstant Repeated(const OnnxConstant& constant, const Sizes& dims) {
+  const size_t more = dims.size() - constant.dims.size();
+  return Picked(constant, dims, [&](const Sizes& at) {
+    Sizes source(constant.dims.size());
+    for (size_t axis = 0; axis < source.size(); ++axis) {
+      source[axis] = constant.dims[axis] == 1 ? 0 : at[axis + more];
+    }
+    return source;
+  });
+}
+
 // Numbers that are computed: as many are trained as there are, whatever they come from.
 inline OnnxConstant Computed(const Folding& folding, const Sizes& dims) {
   OnnxConstant made;

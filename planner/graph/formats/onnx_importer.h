@@ -243,8 +243,8 @@ class OnnxImporter {
   std::set<std::string> channels_first_;  // of inputs_ with three axes
   std::map<std::string, int> readers_;    // nodes and graph outputs, by tensor
   ConstantsByName constants_;
-  // Of a file of one image: those of constants_ that another number of images would change, as
-  // kAnyBatch images make them. They tell which 1 of a computed shape counts the images.
+  // Where the file has one image, this map holds each constant of constants_ that depends on the
+  // number of images, computed for kAnyBatch images. It tells which 1 of a shape counts the images.
   ConstantsByName constants_at_any_batch_;
   std::map<std::string, OnnxTensor> tensors_;
   std::vector<OnnxScores> scores_;
