@@ -136,6 +136,23 @@ class Ranks:
             dist.all_reduce(there, group=self._groups[tuple(axes)])
         return tensor if there is tensor else tensor.copy_(there)
 
+    def begin_sum(self, tensor, axes):
+        """all_reduce that goes on meanwhile where that is safe. Returns what waits for it and gives the sum. Of a device's
+        collectives each begins behind what its stream does, and two at a time may wait for each other for ever."""
+        axes = tuple(axes)
+        if tensor.device.type != "cpu" or self._device() != "cpu":
+            summed = self.all_reduce(tensor, axes)
+            return lambda: summed
+        what = self._announced("a sum", axes, tensor.shape)
+        with self._with(what, self.members[axes]):
+            work = dist.all_reduce(tensor, group=self._groups[axes], async_op=True)
+
+        def end():
+            with self._with(what, self.members[axes]):
+                work.wait()
+            return tensor
+        return end
+
     def all_gather(self, tensor, axes):
         """Those of all these ranks, of one shape, stacked in their order."""
         there = tensor if self._travels(tensor) else tensor.cpu()

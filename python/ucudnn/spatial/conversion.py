@@ -1,7 +1,7 @@
 """convert: from here on a model takes stripes and gives stripes, and what cannot be vouched for is refused."""
 import torch
 
-from . import stripe
+from . import stripe, sums
 from .errors import NotSupported
 from .factories import Sizes
 from .cells import ranks
@@ -48,6 +48,7 @@ def convert(model, trust=()):
     stripe._trusted.update(trusted)
     for module in model.modules():
         module._ucudnn_trust = getattr(module, "_ucudnn_trust", frozenset()) | trusted
+    sums.own(model.parameters())
     if getattr(model, "_ucudnn_is_converted", False):
         return model
     model._ucudnn_is_converted = True
@@ -73,6 +74,7 @@ def _name(module, path):
         _compare_copies(path, module)
         if not stripe._where:
             _sizes.__enter__()
+            sums.begin(module)
         stripe._where.append((name, module._ucudnn_trust, module))
 
     def leave(module, arguments, result):
@@ -83,6 +85,7 @@ def _name(module, path):
         if stripe._where:
             return
         _sizes.__exit__(None, None, None)
+        sums.end()
         if _states:
             before = _states.pop()
             if result is not None:  # an error may be this rank's alone

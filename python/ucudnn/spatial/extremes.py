@@ -5,7 +5,8 @@ from .errors import NotSupported
 from .pointwise import pointwise
 from .positions import places
 from .reduce import added_up, all_striped, axes_in, dims_of, remaining
-from .stripe import count_of, greatest, layout_of, least, name_of, named, rule, striped, summed, total, whole
+from .stripe import count_of, layout_of, name_of, named, rule, striped, whole
+from .sums import greatest, least, summed, total
 
 
 _EXTREMES = {"amax": (torch.amax, greatest), "amin": (torch.amin, least)}

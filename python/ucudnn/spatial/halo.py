@@ -34,73 +34,88 @@ def _without(x, dim):
     return [extent if other != dim else "rows" for other, extent in enumerate(x.shape)]
 
 
+def _made(like, dim, extent):
+    """An empty tensor of so many rows, which lies as `like` does."""
+    shape, formats = list(like.shape), {4: torch.channels_last, 5: torch.channels_last_3d}
+    shape[dim] = extent
+    is_last = like.ndim in formats and not like.is_contiguous() and like.is_contiguous(memory_format=formats[like.ndim])
+    return torch.empty(shape, dtype=like.dtype, device=like.device,
+                       memory_format=formats[like.ndim] if is_last else torch.contiguous_format)
+
+
 class _Fetch(torch.autograd.Function):
+    """`pads`: rows of `value` before and behind those that this rank needs."""
+
     @staticmethod
-    def forward(ctx, x, dim, axis, extents, needed):
-        ctx.arguments = dim, axis, extents, needed
+    def forward(ctx, x, dim, axis, extents, needed, pads, value):
+        ctx.arguments = dim, axis, extents, needed, pads
         me, own = ranks().part(axis), owned(extents)[ranks().part(axis)]
-        sent, received, pieces = {}, {}, []
+        begin, end = needed[me][0] - pads[0], needed[me][1] + pads[1]
+        result, sent, received = _made(x, dim, end - begin), {}, {}
+        for rows in ((begin, needed[me][0]), (needed[me][1], end)):
+            _narrow(result, dim, rows, begin).fill_(value)
         for part, wanted, given in _pieces(axis, extents, needed):
             if part == me:
-                pieces.append(_narrow(x, dim, wanted, own[0]))
+                _narrow(result, dim, wanted, begin).copy_(_narrow(x, dim, wanted, own[0]))
                 continue
             if given[0] < given[1]:
                 sent[part] = _narrow(x, dim, given, own[0])
             if wanted[0] < wanted[1]:
-                received[part] = _empty(x, dim, wanted)
-                pieces.append(received[part])
-        ranks().swap(axis, sent, received, _without(x, dim))
-        return torch.cat(pieces, dim) if pieces else _empty(x, dim, (0, 0))
+                received[part] = wanted, _empty(x, dim, wanted)
+        ranks().swap(axis, sent, {part: rows for part, (_, rows) in received.items()}, _without(x, dim))
+        for wanted, rows in received.values():
+            _narrow(result, dim, wanted, begin).copy_(rows)
+        return result
 
     @staticmethod
     def backward(ctx, gradient):
-        return _GivenBack.apply(gradient, *ctx.arguments), None, None, None, None
+        return _GivenBack.apply(gradient, *ctx.arguments), None, None, None, None, None, None
 
 
 class _GivenBack(torch.autograd.Function):
     """The transpose of _Fetch: rows go back to the ranks that own them, and are added there."""
 
     @staticmethod
-    def forward(ctx, rows, dim, axis, extents, needed):
-        ctx.arguments = dim, axis, extents, needed
+    def forward(ctx, rows, dim, axis, extents, needed, pads):
+        ctx.arguments = dim, axis, extents, needed, pads
         me, own = ranks().part(axis), owned(extents)[ranks().part(axis)]
-        result = rows.new_zeros(_empty(rows, dim, own).shape)
-        sent, received, places = {}, {}, []
+        begin, result = needed[me][0] - pads[0], _made(rows, dim, own[1] - own[0])
+        sent, received = {}, {}
+        kept = overlap(own, needed[me])
+        for gap in ((own[0], kept[0]), (kept[1], own[1])) if kept[0] < kept[1] else (own,):
+            _narrow(result, dim, gap, own[0]).zero_()
         for part, wanted, given in _pieces(axis, extents, needed):
             if part == me:
-                places.append((_narrow(rows, dim, wanted, needed[me][0]), wanted))
+                _narrow(result, dim, wanted, own[0]).copy_(_narrow(rows, dim, wanted, begin))
                 continue
             if wanted[0] < wanted[1]:
-                sent[part] = _narrow(rows, dim, wanted, needed[me][0])
+                sent[part] = _narrow(rows, dim, wanted, begin)
             if given[0] < given[1]:
-                received[part] = _empty(rows, dim, given)
-                places.append((received[part], given))
-        ranks().swap(axis, sent, received, _without(rows, dim))
-        for piece, place in places:  # in the order of the parts, on every run
-            _narrow(result, dim, place, own[0]).add_(piece)
+                received[part] = given, _empty(rows, dim, given)
+        ranks().swap(axis, sent, {part: each for part, (_, each) in received.items()}, _without(rows, dim))
+        for given, each in received.values():  # in the order of the parts, on every run
+            _narrow(result, dim, given, own[0]).add_(each)
         return result
 
     @staticmethod
     def backward(ctx, gradient):
-        return _Fetch.apply(gradient, *ctx.arguments), None, None, None, None
+        return _Fetch.apply(gradient, *ctx.arguments, 0.0), None, None, None, None, None
 
 
-def fetch(x, dim, axis, extents, needed):
-    """The rows needed[part] of the whole, where x has this rank's of `extents`; `needed` is that of every part. Its
-    gradient goes back to the ranks that own the rows, and is added there."""
+def fetch(x, dim, axis, extents, needed, pads=(0, 0), value=0.0):
+    """The rows needed[part] of the whole, where x has this rank's of `extents`, with so many rows of `value` before and behind
+    them; `needed` is that of every part. Its gradient goes back to the ranks that own the rows, and is added there."""
     own = owned(extents)
     if all(overlap(rows, own[part]) == tuple(rows) for part, rows in enumerate(needed)):  # on every rank: nothing travels
         me = ranks().part(axis)
-        return _narrow(x, dim, needed[me], own[me][0])
-    return _Fetch.apply(x, dim, axis, tuple(extents), tuple(needed))
+        x = _narrow(x, dim, needed[me], own[me][0])
+        return torch.nn.functional.pad(x, [0, 0] * (x.ndim - 1 - dim) + [*pads], value=value) if any(pads) else x
+    return _Fetch.apply(x, dim, axis, tuple(extents), tuple(needed), pads, value)
 
 
 def extended(x, dim, axis, extents, reads, value=0.0):
     """The rows reads[part] of the whole, `value` for those outside it."""
     total = sum(extents)
     first, last = reads[ranks().part(axis)]
-    x = fetch(x, dim, axis, extents, [overlap(rows, (0, total)) for rows in reads])
-    front, back = max(0, -first), max(0, last - total)
-    if front or back:
-        x = torch.nn.functional.pad(x, [0, 0] * (x.ndim - 1 - dim) + [front, back], value=value)
-    return x
+    needed = [overlap(rows, (0, total)) for rows in reads]
+    return fetch(x, dim, axis, extents, needed, (max(0, -first), max(0, last - total)), value)

@@ -8,7 +8,8 @@ from .grid import owned
 from .layout import Layout
 from .pointwise import broadcast, completed, may_be_written
 from .sizes import Own, whole_of
-from .stripe import greatest, layout_of, name_of, named, rule, striped, whole
+from .stripe import layout_of, name_of, named, rule, striped, whole
+from .sums import greatest
 
 
 def _of_rows(x, layout, dim, entry, may_be_none):

@@ -9,7 +9,8 @@ from .layout import Layout
 from .pointwise import broadcast, completed, met
 from .precision import wide_type
 from .reduce import added_up, mean
-from .stripe import count_of, greatest, layout_of, rule, striped
+from .stripe import count_of, layout_of, rule, striped
+from .sums import greatest
 
 
 _WEIGHTS = ("weight", "pos_weight", "var")  # arguments that are tensors beside the input and the target

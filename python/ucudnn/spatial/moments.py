@@ -10,7 +10,8 @@ from .layout import Layout
 from .norm import own_rows
 from .pointwise import broadcast, completed
 from .reduce import added_up, all_striped, axes_in, dims_of, mean, remaining
-from .stripe import count_of, greatest, layout_of, name_of, named, rule, striped, whole
+from .stripe import count_of, layout_of, name_of, named, rule, striped, whole
+from .sums import greatest
 
 
 def _root(x):

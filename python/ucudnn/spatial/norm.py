@@ -2,6 +2,7 @@
 import torch
 from torch.nn import functional
 
+from . import rows
 from .errors import NotSupported
 from .grid import owned
 from .layout import Layout
@@ -9,12 +10,13 @@ from .pointwise import completed
 from .cells import ranks
 from .precision import wide
 from .reduce import axes_in, mean as mean_of, remaining
-from .stripe import count_of, plainly, rule, striped, summed, total
+from .stripe import count_of, plainly, rule, striped
+from .sums import summed, total
 
 
 def _statistics(x, dims, axes, count):
     """Mean and biased variance over `dims` of the whole: each rank's own, then together, in the order of the ranks."""
-    variance, mean = torch.var_mean(x, dims, correction=0, keepdim=True)
+    mean, variance = rows.moments(x, dims)
     if not axes:
         return mean, variance
     own = torch.full_like(mean, x.numel() / mean.numel())
@@ -38,7 +40,7 @@ class _Normalised(torch.autograd.Function):
         ctx.shapes = [None if value is None else value.shape for value in (weight, bias)]
         ctx.save_for_backward(x, weight, mean, scale)
         ctx.mark_non_differentiable(mean, variance)
-        return torch.addcmul(shift, x, factor, out=torch.empty_like(x)), mean, variance
+        return rows.scaled(x, factor, shift), mean, variance
 
     @staticmethod
     def backward(ctx, gradient, *_):
@@ -68,15 +70,15 @@ def _like_parameters(ctx, *values):
 def _gradients(ctx, gradient):
     (dims, axes, count), (x, weight, mean, scale) = ctx.arguments, ctx.saved_tensors
     same = [dim for dim in dims if weight is None or weight.shape[dim] == 1]
-    own = wide(gradient).sum(same, keepdim=True)
-    along = ((wide(gradient) * x).sum(same, keepdim=True) - mean * own) * scale
+    own, along = rows.sums(wide(gradient), x, mean, same)
+    along = along * scale
     sums = [value if weight is None else value * weight for value in (own, along)]
     sums = torch.stack([value.sum(dims, keepdim=True) for value in sums])
     if axes:
         ranks().all_reduce(sums, axes)
     mean_own, mean_along = sums / count
     slope = -mean_along * scale * scale
-    result = torch.addcmul(-mean_own * scale - mean * slope, x, slope)
+    result = rows.scaled(x, slope, -mean_own * scale - mean * slope)
     result.addcmul_(gradient, scale if weight is None else scale * weight)
     return result.to(x.dtype), *_like_parameters(ctx, along, own)
 

@@ -7,7 +7,8 @@ from .errors import NotSupported
 from .layout import Layout
 from .positions import own_part
 from .precision import lowered
-from .stripe import Stripe, flat, is_weight, layout_of, name_of, named, rule, striped, summed
+from .stripe import Stripe, flat, is_weight, layout_of, name_of, named, rule, striped
+from .sums import summed
 
 _NAMES = """
 abs absolute acos acosh add addcdiv addcmul asin asinh atan atan2 atanh bitwise_and bitwise_not bitwise_or bitwise_xor ceil

@@ -11,7 +11,8 @@ from .cells import ranks
 from .extremes import FAR, first_largest
 from .precision import wide, wide_type
 from .reduce import mean, whole_shape
-from .stripe import name_of, rule, striped, total
+from .stripe import name_of, rule, striped
+from .sums import total
 from .windows import check, extend, in_rows, output_layout, read, spatial_dims, tuple_of
 
 

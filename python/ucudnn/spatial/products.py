@@ -8,7 +8,8 @@ from .layout import Layout
 from .pointwise import completed, pointwise
 from .positions import all_of, own_part
 from .precision import lowered
-from .stripe import layout_of, named, rule, striped, summed, total, whole
+from .stripe import layout_of, named, rule, striped, whole
+from .sums import summed, total
 
 
 def product(compute, operands, labels, result, uncut=()):

@@ -8,7 +8,8 @@ from .positions import Cut, all_of
 from .cells import ranks
 from .copies import same_image
 from .precision import wide_type
-from .stripe import Stripe, count_of, layout_of, named, plainly, rule, striped, total
+from .stripe import Stripe, count_of, layout_of, named, plainly, rule, striped
+from .sums import total
 
 
 def shard(x, dim=None, multiple=1):

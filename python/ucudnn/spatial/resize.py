@@ -10,7 +10,8 @@ from .halo import fetch
 from .layout import Layout
 from .cells import ranks
 from .sizes import Own, plain, rows_of, whole_of
-from .stripe import layout_of, rule, running, striped, summed
+from .stripe import layout_of, rule, running, striped
+from .sums import summed
 from .windows import in_rows, spatial_dims
 
 _MODES = {"nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic"}

@@ -13,8 +13,6 @@ from torch.autograd.graph import get_gradient_edge
 
 from .errors import NotSupported
 from .layout import Layout
-from .cells import ranks
-from .precision import wide_type
 from .sizes import Own, whole_of
 from .vouched import COMPILED, is_named
 
@@ -244,54 +242,6 @@ def whole(result, args=()):
     if isinstance(result, (list, tuple)) and any(isinstance(x, torch.Tensor) for x in result):
         return type(result)(*map(whole, result)) if hasattr(result, "_fields") else type(result)(map(whole, result))
     return result
-
-
-class _Summed(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, axes):
-        ctx.axes = axes
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return _Total.apply(gradient, ctx.axes), None
-
-
-class _Total(torch.autograd.Function):
-    """The transpose of _Summed."""
-
-    @staticmethod
-    def forward(ctx, x, axes):
-        ctx.axes = axes
-        own = x.to(wide_type(x.dtype), copy=True, memory_format=torch.contiguous_format)
-        return ranks().all_reduce(own, axes).to(x.dtype)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return _Summed.apply(gradient, ctx.axes), None
-
-
-def summed(x, axes):
-    """x, replicated along `axes`, where it meets what is cut along them. Its incoming gradient is summed, not a
-    gradient that was accumulated before."""
-    if not axes or not isinstance(x, torch.Tensor) or not (x.requires_grad and torch.is_grad_enabled()):
-        return x
-    ranks().note(x.shape, axes)
-    return _Summed.apply(x, tuple(axes))
-
-
-def total(x, axes):
-    """The sum of all ranks' x: replicated, as its gradient is then."""
-    return _Total.apply(x, tuple(axes)) if axes else x
-
-
-def greatest(x, axes):
-    """The largest of all ranks' x, which is NaN where any is: torch.distributed's own maximum over gloo would lose it."""
-    return ranks().all_gather(x, axes).amax(0) if axes else x
-
-
-def least(x, axes):
-    return ranks().all_gather(x, axes).amin(0) if axes else x
 
 
 def count_of(x, dims):

@@ -1,0 +1,70 @@
+"""Statistics of a tensor, and its scaling, by kernels of torch's own norms where it is rows of numbers that lie behind one another: on the
+CPU each reads the tensor once, and none makes one of its size that nobody keeps. Shapes of statistics are that of the tensor,
+with extent 1 where they are the same."""
+import math
+
+import torch
+
+_CHUNK = 1 << 18  # elements
+
+
+def _first(x, *shapes):
+    """The dimension with which rows of x begin, in which all of these shapes have extent 1; None where x is not such rows."""
+    first = x.ndim
+    while first and all(shape[first - 1] == 1 for shape in shapes):
+        first -= 1
+    is_rows = x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64) and x.is_contiguous()
+    return first if is_rows and math.prod(x.shape[first:]) >= 16 else None
+
+
+def _without(x, dims):
+    return [1 if dim in dims else extent for dim, extent in enumerate(x.shape)]
+
+
+def _by_row(x, first, *values):
+    """x as one image whose channels are its rows, and values of each of them."""
+    of_rows = (*x.shape[:first], *[1] * (x.ndim - first))
+    rows = x.view(1, math.prod(x.shape[:first]), -1)
+    return rows, *(value.expand(of_rows).reshape(-1) for value in values)
+
+
+def moments(x, dims):
+    """Mean and biased variance over `dims`."""
+    first = _first(x, _without(x, dims))
+    if first is None:
+        return torch.var_mean(x, dims, correction=0, keepdim=True)[::-1]
+    (rows,), found = _by_row(x, first)[0], []
+    for part in rows.split(max(1, _CHUNK // rows.shape[1])):
+        found.append(torch.native_group_norm(part, None, None, 1, len(part), part.shape[1], len(part), 0.0)[1:])
+    of_rows = (*x.shape[:first], *[1] * (x.ndim - first))
+    means, scales = (torch.cat([each.view(-1) for each in values]).view(of_rows) for values in zip(*found))
+    variances, rest = scales ** -2, [dim for dim in dims if dim < first]
+    if not rest:
+        return means, variances
+    mean = means.mean(rest, keepdim=True)
+    return mean, (variances + (means - mean) ** 2).mean(rest, keepdim=True)
+
+
+def scaled(x, factor, shift):
+    """x * factor + shift."""
+    first = _first(x, factor.shape, shift.shape)
+    if first is None:
+        return torch.addcmul(shift, x, factor, out=torch.empty_like(x))
+    rows, factor, shift = _by_row(x, first, factor, shift)
+    mean, variance = torch.zeros_like(factor), torch.ones_like(factor)
+    result = torch.native_batch_norm(rows, factor, shift, mean, variance, False, 0.0, 0.0)[0]
+    return torch.ops.aten._unsafe_view(result, x.shape)  # a view may not be written over by a layer in place
+
+
+def sums(gradient, x, mean, dims):
+    """The sums over `dims` of gradient, and of gradient * (x - mean)."""
+    first = _first(x, mean.shape, _without(x, dims))
+    if first is None or gradient.dtype != x.dtype or not gradient.is_contiguous():
+        own = gradient.sum(dims, keepdim=True)
+        return own, (gradient * x).sum(dims, keepdim=True) - mean * own
+    rows, mean = _by_row(x, first, mean)
+    _, along, own = torch.ops.aten.native_batch_norm_backward(gradient.view_as(rows), rows, None, mean, torch.ones_like(mean), None,
+                                                              None, False, 0.0, [False, True, True])
+    of_rows, rest = (*x.shape[:first], *[1] * (x.ndim - first)), [dim for dim in dims if dim < first]
+    own, along = own.view(of_rows), along.view(of_rows)
+    return (own.sum(rest, keepdim=True), along.sum(rest, keepdim=True)) if rest else (own, along)
