@@ -4,8 +4,9 @@ import importlib
 import sys
 
 _HOMES = {
-    "NotSupported": "errors", "RankLost": "errors", "Stripe": "stripe", "convert": "conversion", "gather": "reduce",
-    "init": "cells", "ranks": "cells", "shard": "reduce", "to_local": "stripe", "verdict": "vouched", "whole_shape": "reduce",
+    "NotSupported": "errors", "RankLost": "errors", "Stripe": "stripe", "convert": "conversion", "from_local": "reduce",
+    "gather": "reduce", "init": "cells", "ranks": "cells", "shard": "reduce", "to_local": "stripe", "verdict": "vouched",
+    "whole_shape": "reduce",
 }
 __all__ = sorted(_HOMES)
 

@@ -112,7 +112,7 @@ class Ranks:
             self._exchanges += 1
             along = ", ".join(AXES[axis] for axis in axes)
             own = f"exchange {self._exchanges} is {kind} along {along}", f" of shape {tuple(shape)}"
-            told = self._texts(json.dumps(own))
+            told = self.told_of(own)
             lines = [line for line in self.grid.lines()[tuple(axes)] if line[0] in told]
             if len({call for call, _ in told.values()}) > 1 or \
                     any(len({told[rank][1] for rank in line}) > 1 for line in lines):
@@ -120,10 +120,10 @@ class Ranks:
                     f"of rank {rank} {''.join(call)}" for rank, call in told.items()))
         return f"{kind} of shape {tuple(shape)}"
 
-    def _texts(self, text):
-        """By rank of the group, its JSON."""
+    def told_of(self, values):
+        """By rank of the group, its `values`: what JSON has, in at most 400 bytes."""
         axes = self.grid.cut_axes
-        own = torch.tensor(list(text.encode().ljust(400)[:400]), dtype=torch.uint8, device=self._device())
+        own = torch.tensor(list(json.dumps(values).encode().ljust(400)[:400]), dtype=torch.uint8, device=self._device())
         found = [torch.empty_like(own) for _ in self.members[axes]]
         with self._with("a comparison of calls", self.members[axes]):
             dist.all_gather(found, own, group=self._groups[axes])
@@ -227,19 +227,26 @@ class Ranks:
 
 
 def init(grid=None, geometry=None):
-    """Makes the grid, by default that of UCUDNN_SPATIAL, of all ranks of torch.distributed, which must be initialised.
-    All ranks call it; shard and convert do otherwise. `geometry` stands in for libucudnn in tests."""
+    """Makes the grid of all ranks of torch.distributed, which must be initialised: by default that of UCUDNN_SPATIAL. `grid` is a
+    text such as "h2w2", or a DeviceMesh of all ranks whose dimensions are named n, d, h and w in this order; it must agree with
+    UCUDNN_SPATIAL where that is set. All ranks call it; shard and convert do otherwise. `geometry` stands in for libucudnn in
+    tests."""
     global _current
-    text = grid or os.environ.get("UCUDNN_SPATIAL")
+    told = os.environ.get("UCUDNN_SPATIAL")
     count = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-    if not text:
+    if grid is None and not told:
         if count > 1:
             raise NotSupported(f"{count} ranks, and no UCUDNN_SPATIAL that says how they cut an image")
         _current = None
         return None
-    grid = Grid(text)
+    if hasattr(grid, "mesh_dim_names"):
+        grid = Grid.of_mesh(grid.mesh_dim_names, grid.mesh.shape, grid.mesh.flatten().tolist())
+    elif not isinstance(grid, Grid):
+        grid = Grid(grid or told)
+    if told and grid != Grid(told):
+        raise ValueError(f"the grid {grid.text} is not that of UCUDNN_SPATIAL={told}, which libucudnn splits by")
     if grid.ranks != count:
-        raise NotSupported(f"the grid {text} has {grid.ranks} ranks, but torch.distributed has {count}")
+        raise NotSupported(f"the grid {grid.text} has {grid.ranks} ranks, but torch.distributed has {count}")
     if _current:
         _current.close()
     _current = Ranks(grid, geometry) if grid.cut_axes else None

@@ -1,4 +1,6 @@
 """convert: from here on a model takes stripes and gives stripes, and what cannot be vouched for is refused."""
+import warnings
+
 import torch
 
 from . import stripe, sums
@@ -6,8 +8,8 @@ from .errors import NotSupported
 from .factories import Sizes
 from .cells import ranks
 from .copies import random_states, same_draws, same_weights
-from .stripe import Stripe, flat
-from .vouched import looks_around, message, verdict
+from .stripe import Stripe, flat, to_local
+from .vouched import looks_around, message, newer, verdict
 
 
 _sizes = Sizes()  # runs while a converted model does
@@ -41,6 +43,9 @@ def convert(model, trust=()):
     found = verdict(_listed(model), trusted)
     if found:
         raise NotSupported(message(found))
+    for package, installed, newest in newer(map(name_of, model.modules())):
+        warnings.warn(f"the classes of {package} were read in releases up to {newest}, and {installed} is newer: what they do with "
+                      "a stripe's shape may have changed")  # Python's filter says it once
     if any(hasattr(tensor, "full_tensor") for tensor in model.parameters()):
         raise NotSupported("parameters lie in parts on the ranks already: convert the model first, and fully_shard it then")
     if any(tensor.is_cuda for tensor in model.parameters()):
@@ -61,38 +66,63 @@ def convert(model, trust=()):
     return model
 
 
-def _name(module, path):
-    name, module._ucudnn_is_compared = path or name_of(module), False
+class _Enter:
+    """A hook before a module's forward. Hooks are values, so that a converted model can be pickled as others can."""
 
-    def enter(module, arguments):
+    def __init__(self, path, name):
+        self.path, self.name = path, name
+
+    def __call__(self, module, arguments, named):
+        if ranks() is None:  # a converted model that was saved, and loaded by one process
+            return
         if module._backward_hooks and not module._is_full_backward_hook:
-            raise NotSupported(f"{name} has a hook of register_backward_hook, which torch has deprecated: use "
+            raise NotSupported(f"{self.name} has a hook of register_backward_hook, which torch has deprecated: use "
                                "register_full_backward_hook")
         if not torch._C._is_torch_function_enabled():
-            raise NotSupported(f"{name} runs where torch calls no __torch_function__: start a backward pass that runs it again "
-                               "with the loss's own backward()")
-        _compare_copies(path, module)
+            raise NotSupported(f"{self.name} runs where torch calls no __torch_function__: start a backward pass that runs it "
+                               "again with the loss's own backward()")
+        if any(isinstance(x, Stripe) for x in flat((arguments, named))):  # else other ranks may not come here
+            _compare_copies(self.path, module)
         if not stripe._where:
             _sizes.__enter__()
             sums.begin(module)
-        stripe._where.append((name, module._ucudnn_trust, module))
+        stripe._where.append((self.name, module._ucudnn_trust, module))
 
-    def leave(module, arguments, result):
+
+class _Leave:
+    """A hook behind it, also where it fails: `result` is None then."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __call__(self, module, arguments, result):
         if not stripe._where:
             return
-        while stripe._where and stripe._where.pop()[0] != name:  # of modules that an error left
+        while stripe._where and stripe._where.pop()[0] != self.name:  # of modules that an error left
             pass
         if stripe._where:
             return
         _sizes.__exit__(None, None, None)
         sums.end()
+        _leave_plain_buffers(module)
         if _states:
             before = _states.pop()
             if result is not None:  # an error may be this rank's alone
                 same_draws(before, module._ucudnn_trust)
 
-    module.register_forward_pre_hook(enter, prepend=True)
-    module.register_forward_hook(leave, always_call=True)
+
+def _leave_plain_buffers(model):
+    """A buffer that a module has replaced by what is the same on all ranks, as by a mean, is plain as it was."""
+    for module in model.modules():
+        for name, buffer in module._buffers.items():
+            if isinstance(buffer, Stripe) and not buffer.cut.is_cut:
+                module._buffers[name] = to_local(buffer)
+
+
+def _name(module, path):
+    name, module._ucudnn_is_compared = path or name_of(module), False
+    module.register_forward_pre_hook(_Enter(path, name), prepend=True, with_kwargs=True)
+    module.register_forward_hook(_Leave(name), always_call=True)
 
 
 def _compare_copies(path, module):
@@ -107,14 +137,17 @@ def _compare_copies(path, module):
 
 
 def _must_be_striped(module, arguments):
-    if not any(isinstance(x, Stripe) for x in flat(arguments)):
+    if ranks() and not any(isinstance(x, Stripe) for x in flat(arguments)):
         raise NotSupported(f"{name_of(module)}{stripe.place()} meets a plain tensor: what is made inside a converted model, "
                            "or lost its stripes on the way, is not known to be a stripe")
 
 
 def _must_have_stripes(module, arguments, named):
+    if ranks() is None:
+        return
     if not any(isinstance(x, Stripe) for x in flat((arguments, named))):
-        raise NotSupported(f"{name_of(module)} was converted: it takes what shard gives, not a plain tensor")
+        raise NotSupported(f"{name_of(module)} was converted: it takes what shard gives, not a plain tensor. Keep a copy that "
+                           "was not converted for whole images on one rank")
     for path, part in module.named_modules():
         if not hasattr(part, "_ucudnn_trust"):
             raise NotSupported(f"{path}: {name_of(part)} was added after the model was converted: convert it again")
@@ -122,6 +155,8 @@ def _must_have_stripes(module, arguments, named):
 
 
 def _compares(module, arguments, result):
+    if ranks() is None:
+        return
     for x in flat(result if not hasattr(result, "to_tuple") else result.to_tuple()):
         if isinstance(x, torch.Tensor) and x.requires_grad:
             x.register_hook(ranks().comparison())

@@ -41,10 +41,18 @@ def same(values, why):
     raise NotSupported(f"{name} is not the same on the ranks of a group: {why}")
 
 
-def same_image(x):
-    """Of an image before it is cut: the first one of each shape, and under UCUDNN_CHECK=1 each."""
+def same_image(x, dims):
+    """Of an image before it is cut along `dims`: its shape, and the bytes of the first one of each shape, under UCUDNN_CHECK=1 of
+    each."""
+    if is_capturing():
+        return
     shapes = _shapes.setdefault(ranks(), set())
-    if ranks().is_checking or (x.shape, x.dtype) not in shapes:
+    is_new = ranks().is_checking or (x.shape, x.dtype) not in shapes
+    told = ranks().told_of([f"{x.dtype} of shape {tuple(x.shape)} along {dims}", is_new])
+    if len({what for what, _ in told.values()}) > 1:
+        raise NotSupported("shard cuts different tensors: " +
+                           "; ".join(f"on rank {rank} {what}" for rank, (what, _) in told.items()))
+    if any(is_new for _, is_new in told.values()):
         shapes.add((x.shape, x.dtype))
         same([(f"the tensor of shape {tuple(x.shape)} that shard cuts", x)], "each rank takes its rows of it")
 

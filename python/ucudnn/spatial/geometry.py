@@ -49,7 +49,12 @@ class Library:
     """libucudnn. `rows` answers one part; NotSupported has the reason in the library's words."""
 
     def __init__(self, path=None):
-        self.library = ctypes.CDLL(str(path or _path()))
+        path = str(path or _path())
+        try:
+            self.library = ctypes.CDLL(path)
+        except OSError as error:
+            raise OSError(f"{path} cannot be loaded ({error}): set UCUDNN_LIBRARY to the path of libucudnn.so.1, or install the "
+                          "wheel, which has it") from None
         self._rows = self._function("ucudnnSpatialGetRows", ctypes.POINTER(_Axis), ctypes.c_int, ctypes.POINTER(_Rows))
         self.library.ucudnnGetLastError.restype = ctypes.c_char_p
 

@@ -22,12 +22,9 @@ def shard(x, dim=None, multiple=1):
         return x
     if isinstance(x, Stripe) and x.cut.is_cut:
         raise NotSupported("shard of what is a stripe already")
-    dims = [axis + x.ndim - 3 for axis in grid.cut_axes] if dim is None else [dim] if isinstance(dim, int) else list(dim)
-    axes = sorted(d % x.ndim - x.ndim + 3 for d in dims)
-    if axes != list(grid.cut_axes):
-        raise NotSupported(f"dimensions {dims} of a tensor of {x.ndim} are not those that the grid {grid.text} cuts")
+    axes = _axes(x, dim, grid)
     with plainly():
-        same_image(x)
+        same_image(x, [axis + x.ndim - 3 for axis in axes])
         layout_dims, extents = [()] * x.ndim, {}
         for axis in axes:
             d, parts = axis + x.ndim - 3, grid.parts[axis]
@@ -36,6 +33,49 @@ def shard(x, dim=None, multiple=1):
             x = Cut.apply(x, d, axis, extents[axis]).contiguous()
             layout_dims[d] = ((axis, x.shape[d]),)
         return striped(x, Layout(layout_dims, extents))
+
+
+def _axes(x, dim, grid):
+    """Which axes of the grid cut these dimensions of x."""
+    dims = [axis + x.ndim - 3 for axis in grid.cut_axes] if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    axes = sorted(d % x.ndim - x.ndim + 3 for d in dims)
+    if axes != list(grid.cut_axes):
+        raise NotSupported(f"dimensions {dims} of a tensor of {x.ndim} are not those that the grid {grid.text} cuts")
+    return axes
+
+
+def from_local(x, dim=None):
+    """The stripe of whose rows this rank has x, a plain tensor: the counterpart of to_local, for what each rank has loaded by
+    itself. `dim` as of shard. Ranks tell each other their shapes, which may differ in rows alone. On one rank x itself."""
+    grid = ranks() and ranks().grid
+    if grid is None:
+        return x
+    if isinstance(x, Stripe) and x.cut.is_cut:
+        raise NotSupported("from_local of what is a stripe already")
+    axes = _axes(x, dim, grid)
+    extents = _extents_of(ranks().told_of([str(x.dtype), axes, list(x.shape)]), grid)
+    with plainly():
+        return striped(x, Layout([((dim - x.ndim + 3, rows),) if dim - x.ndim + 3 in axes else ()
+                                  for dim, rows in enumerate(x.shape)], extents))
+
+
+def _extents_of(told, grid):
+    """By axis, the rows of each part. `told`: by rank, [type, axes, shape] of what it has."""
+    shapes = {grid.place_of(rank)[1]: shape for rank, (_, _, shape) in told.items()}
+    (dtype, axes, first), *others = told.values()
+    is_one = all(other[:2] == [dtype, axes] and len(other[2]) == len(first) for other in others)
+    extents = {}
+    for axis in axes if is_one else ():
+        rows = [shapes[tuple(part * (other == axis) for other in range(3))][axis - 3] for part in range(grid.parts[axis])]
+        extents[axis] = Extents(rows, rows)
+        is_one = is_one and min(rows) > 0
+    for place, shape in shapes.items() if is_one else ():
+        kept = [extents[axis][place[axis]] if axis in axes else extent for axis, extent in enumerate(first, 3 - len(first))]
+        is_one = is_one and shape == kept
+    if not is_one:
+        raise NotSupported("what ranks have is not one tensor in stripes: " + "; ".join(
+            f"on rank {rank} {dtype} of shape {tuple(shape)}" for rank, (dtype, _, shape) in told.items()))
+    return extents
 
 
 def gather(x):

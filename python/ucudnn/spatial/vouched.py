@@ -2,6 +2,8 @@
 
 What a module calls is checked when it runs: each function of torch that meets a stripe has a rule or is refused. Not seen
 is what its own Python code makes of a stripe's shape, so only classes whose code was read are vouched for."""
+import importlib.metadata
+import re
 
 # Of torch.nn.modules: those whose work are functions with a rule.
 _POINTWISE = """
@@ -26,17 +28,28 @@ PixelUnshuffle
 # Those that draw random numbers in training.
 DRAWING = "Dropout Dropout1d Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout RReLU".split()
 
-# The releases in which the code of others' classes was read, which tools/setup installs for the tests.
-READ = {"torchvision": "0.24.1", "diffusers": "0.42.1"}
+# The oldest and the newest release in which the code of others' classes was read. tools/setup installs the oldest for the tests.
+READ = {"torchvision": ("0.24.1", "0.29.2"), "diffusers": ("0.42.1", "0.42.1")}
 _OTHERS = {
     "torchvision.models.resnet": "ResNet Bottleneck BasicBlock",
     "torchvision.models.vgg": "VGG",
     "torchvision.models._utils": "IntermediateLayerGetter",
     "torchvision.models.segmentation.deeplabv3": "DeepLabV3 DeepLabHead ASPP ASPPConv ASPPPooling",
     "torchvision.models.segmentation.fcn": "FCN FCNHead",
-    "torchvision.models.mobilenetv2": "InvertedResidual",
+    "torchvision.models.mobilenetv2": "MobileNetV2 InvertedResidual",
     "torchvision.models.mobilenetv3": "MobileNetV3 InvertedResidual",
     "torchvision.models.segmentation.lraspp": "LRASPP LRASPPHead",
+    "torchvision.models.alexnet": "AlexNet",
+    "torchvision.models.convnext": "ConvNeXt CNBlock LayerNorm2d",
+    "torchvision.models.densenet": "DenseNet _DenseBlock _DenseLayer _Transition",
+    "torchvision.models.efficientnet": "EfficientNet MBConv FusedMBConv",
+    "torchvision.models.googlenet": "GoogLeNet Inception InceptionAux BasicConv2d",
+    "torchvision.models.inception": "Inception3 InceptionA InceptionB InceptionC InceptionD InceptionE InceptionAux BasicConv2d",
+    "torchvision.models.mnasnet": "MNASNet _InvertedResidual",
+    "torchvision.models.regnet": "RegNet AnyStage ResBottleneckBlock BottleneckTransform SimpleStemIN",
+    "torchvision.models.shufflenetv2": "ShuffleNetV2 InvertedResidual",
+    "torchvision.models.squeezenet": "SqueezeNet Fire",
+    "torchvision.ops.stochastic_depth": "StochasticDepth",
     "torchvision.ops.misc": "Conv2dNormActivation Conv3dNormActivation SqueezeExcitation FrozenBatchNorm2d Permute",
     "diffusers.models.autoencoders.autoencoder_kl": "AutoencoderKL",
     "diffusers.models.autoencoders.vae": "Encoder Decoder",
@@ -47,6 +60,7 @@ _OTHERS = {
     "diffusers.models.attention_processor": "Attention",
 }
 
+_WRAPPER = "convert the model inside of it first, and wrap what convert gives"
 _WHY = {
     "LSTM": "recurrent", "GRU": "recurrent", "RNN": "recurrent", "LSTMCell": "recurrent", "GRUCell": "recurrent",
     "SyncBatchNorm": "it sums over ranks by itself: use BatchNorm, which is made to count all positions",
@@ -54,6 +68,7 @@ _WHY = {
     "Fold": "it flattens windows into channels", "Unfold": "it flattens windows into channels",
     "MaxUnpool2d": "its indices count the rank's own rows", "FractionalMaxPool2d": "its windows are drawn at random",
     "ScriptModule": "a script's calls cannot be seen",
+    "DistributedDataParallel": _WRAPPER, "DataParallel": _WRAPPER, "FullyShardedDataParallel": _WRAPPER,
 }
 COMPILED = "runs under torch.compile, whose own kernels (a Triton convolution, say) exchange nothing: leave the converted " \
            "model, and what calls it with stripes, uncompiled"
@@ -75,7 +90,7 @@ def is_named(name, trust):
 
 def reason(name, is_drawing=False):
     """Why nobody vouches for a class of this full name; None where somebody does. `is_drawing`: one that draws random
-    numbers, a dropout with a probability above 0 or an RReLU, in training."""
+    numbers, a dropout or a stochastic depth with a probability above 0 or an RReLU, in training."""
     home, short = name.rsplit(".", 1) if "." in name else ("", name)
     if home.startswith("torch.nn.modules."):
         if short in DRAWING:
@@ -85,10 +100,12 @@ def reason(name, is_drawing=False):
         return _WHY.get(short, "not known")
     if home.startswith("torch._dynamo"):
         return COMPILED
+    if home.startswith("torch.") and _WHY.get(short) == _WRAPPER:
+        return _WRAPPER
     if home.startswith("torch.jit"):
         return _WHY["ScriptModule"]
     if short in _OTHERS.get(home, "").split():
-        return None
+        return f"it {DRAWS}" if is_drawing else None
     return "its own code is not known"
 
 
@@ -98,8 +115,23 @@ def verdict(modules, trust=()):
     found = []
     for path, name, is_drawing in modules:
         why = reason(name, is_drawing)
-        if why and not is_named(name, trust):
+        if why and (why == _WRAPPER or not is_named(name, trust)):
             found.append((path, name, why))
+    return found
+
+
+def newer(names):
+    """(package, its release, the newest that was read) of others' classes of these full names, where that is older."""
+    def release(text):
+        return [int(number) for number in re.match(r"[0-9.]*[0-9]", text)[0].split(".")]
+    found = []
+    for package in sorted(READ.keys() & {name.partition(".")[0] for name in names}):
+        try:
+            installed, newest = importlib.metadata.version(package), READ[package][1]
+        except importlib.metadata.PackageNotFoundError:  # it lies somewhere without being installed
+            continue
+        if release(installed) > release(newest):
+            found.append((package, installed, newest))
     return found
 
 

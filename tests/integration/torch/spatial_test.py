@@ -9,6 +9,7 @@ import sys
 import time
 import types
 import unittest
+from unittest import mock
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 sys.path.insert(0, os.path.join(ROOT, "python"))
@@ -34,6 +35,14 @@ class Grids(unittest.TestCase):
         self.assertEqual([[0, 2], [1, 3], [4, 6], [5, 7]], lines[(1,)])
         self.assertEqual([[0, 1], [2, 3], [4, 5], [6, 7]], lines[(2,)])
         self.assertEqual([[0, 1, 2, 3], [4, 5, 6, 7]], lines[(1, 2)])
+
+    def test_a_mesh_is_a_grid_by_its_names_in_their_order(self):
+        self.assertEqual(Grid("n2h3"), Grid.of_mesh(("n", "h"), (2, 3), range(6)))
+        self.assertEqual(Grid("h2"), Grid("n1h2"))
+        self.assertNotEqual(Grid("h2w3"), Grid("h3w2"))
+        for names, ranks in ((("h", "n"), range(6)), (("x", "y"), range(6)), (("n", "h"), (0, 2, 4, 1, 3, 5)), ((), ()), (None, ())):
+            with self.assertRaisesRegex(ValueError, "spatial grid", msg=names):
+                Grid.of_mesh(names, (2, 3), ranks)
 
     def test_what_is_no_grid_is_refused(self):
         for text in ("", "h", "h0", "h4 ", "x2", "h2h2", "4h"):
@@ -304,8 +313,24 @@ class Verdicts(unittest.TestCase):
 
     def test_others_code_was_read_in_the_releases_that_the_tests_run(self):
         setup = pathlib.Path(ROOT, "tools/setup").read_text()
-        for package, version in vouched.READ.items():
+        for package, (version, _) in vouched.READ.items():
             self.assertIn(f" {package}=={version} ", setup)
+
+    def test_a_release_that_nobody_read_is_told(self):
+        names = ["torchvision.models.resnet.ResNet", "torch.nn.modules.conv.Conv2d"]
+        for installed, expected in (("0.29.2", []), ("0.24.1+cpu", []), ("0.29.10", ["torchvision"]), ("1.0a1", ["torchvision"])):
+            with mock.patch("importlib.metadata.version", lambda _: installed):
+                self.assertEqual(expected, [package for package, _, _ in vouched.newer(names)], installed)
+        self.assertEqual([], vouched.newer(["program.Net"]))
+
+    def test_a_wrapper_is_never_trusted(self):
+        name = "torch.nn.parallel.distributed.DistributedDataParallel"
+        [(_, _, why)] = vouched.verdict([("", name, False)], [name])
+        self.assertIn("convert the model inside of it first", why)
+
+    def test_a_library_that_cannot_be_loaded_says_what_to_set(self):
+        with self.assertRaisesRegex(OSError, "/nowhere/libucudnn.so.1 cannot be loaded .*UCUDNN_LIBRARY"):
+            geometry.Library("/nowhere/libucudnn.so.1")
 
     def test_a_subclass_of_a_known_layer_is_not_known(self):
         self.assertIsNotNone(vouched.reason("program.Conv2d"))

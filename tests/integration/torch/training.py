@@ -208,10 +208,91 @@ def losing_stripes_is_refused():
     raise AssertionError("not refused")
 
 
+class Counted:
+    """How many sums of gradients the ranks begin meanwhile."""
+
+    def __enter__(self):
+        self.count, self._call = 0, spatial.ranks().begin_sum
+
+        def begin_sum(*args):
+            self.count += 1
+            return self._call(*args)
+        spatial.ranks().begin_sum = begin_sum
+        return self
+
+    def __exit__(self, *_):
+        del spatial.ranks().begin_sum
+
+
+def deep(count=30):
+    """`count` layers, of which the last but one has a bias without a gradient and the last two are the same; 30 have 2.8 MB."""
+    torch.manual_seed(7)
+    layers = [nn.Conv2d(36, 36, 3, 1, 1) for _ in range(count)]
+    layers[-2].bias.requires_grad_(False)
+    layers[-1] = layers[-2]
+    return nn.Sequential(nn.Conv2d(3, 36, 1), *layers)
+
+
+def in_few_sums():
+    whole, model = deep(), spatial.convert(deep())
+    images = batch(0)[0]
+    for step in range(2):  # the second gradient is added to the first
+        (whole(images) ** 2).sum().backward()
+        with Counted() as sums:
+            (model(spatial.shard(images)) ** 2).sum().backward()
+        assert 1 < sums.count <= 8, sums.count
+        gradients_alike(model, whole, f"step {step}: ")
+    assert not any(parameter.grad._is_view() for parameter in model.parameters() if parameter.grad is not None)
+
+
+def with_weight_decay_in_the_loss():
+    whole, model = deep(3), spatial.convert(deep(3))
+    images = batch(0)[0]
+    for each, x in ((whole, images), (model, spatial.shard(images))):
+        (each(x).mean() + 0.1 * sum((p ** 2).sum() for p in each.parameters())).backward()
+    gradients_alike(model, whole)
+
+
+def with_hooks_of_parameters():
+    """Hooks see the gradient of the whole, once; what a hook returns is the gradient."""
+    whole, model, seen = deep(3), spatial.convert(deep(3)), {}
+    images = batch(0)[0]
+    for each, x in ((whole, images), (model, spatial.shard(images))):
+        found = seen[each] = {"hook": [], "accumulated": []}
+        each[1].weight.register_hook(lambda g, found=found["hook"]: found.append(g.clone()) or g * 2)
+        each[2].weight.register_post_accumulate_grad_hook(lambda p, found=found["accumulated"]: found.append(p.grad.clone()))
+        each(x).square().mean().backward()
+    gradients_alike(model, whole)
+    for name, found in seen[model].items():
+        [mine], [its] = found, seen[whole][name]
+        check_close(f"what a {name} sees", mine, its)
+
+
+def by_autograd_grad():
+    whole, model, found = deep(3), spatial.convert(deep(3)), []
+    images = batch(0)[0]
+    for each, x in ((whole, images), (model, spatial.shard(images))):
+        some = [each[1].weight, each[0].bias]
+        first = torch.autograd.grad(each(x).square().mean(), some, create_graph=True)
+        found.append([*first, *torch.autograd.grad(sum((g ** 2).sum() for g in first), each[2].weight)])
+        assert each[1].weight.grad is None
+    for its, mine in zip(*found):
+        check_close("a gradient by autograd.grad", mine, its)
+
+
+def of_two_passes():
+    """Two passes before the backward pass, as those of a discriminator."""
+    whole, model = deep(3), spatial.convert(deep(3))
+    for each, cut in ((whole, lambda x: x), (model, spatial.shard)):
+        (each(cut(batch(0)[0])).square().mean() - each(cut(batch(1)[0])).mean()).backward()
+    gradients_alike(model, whole)
+
+
 OF_GROUPS = {f"{count} steps": lambda count=count: accumulated(count) for count in (1, 2, 4)}
 OF_GROUPS |= {f"{count} steps without sync": lambda count=count: without_sync(count) for count in (1, 2, 4)}
 ON_MANY = {"frozen": frozen, "reentrant": lambda: checkpointed(True), "not_reentrant": lambda: checkpointed(False),
-           "backward_twice": backward_twice}
+           "backward_twice": backward_twice, "few sums": in_few_sums, "weight decay": with_weight_decay_in_the_loss,
+           "hooks of parameters": with_hooks_of_parameters, "autograd.grad": by_autograd_grad, "two passes": of_two_passes}
 OF_GROUPS |= {"unused, wrapped": lambda: unused(True), "twenty_steps": twenty_steps}
 CASES = {
     **OF_GROUPS, **ON_MANY, "unused": lambda: unused(False), "written_over": written_over,

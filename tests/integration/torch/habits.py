@@ -1,0 +1,141 @@
+"""What programs do with models beside training them, on this rank of UCUDNN_SPATIAL; run by habits_test.py with a folder."""
+import copy
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.nn.parallel import DistributedDataParallel
+
+import gloo
+from comparison import check_close
+from ucudnn import spatial
+
+GRID = os.environ["UCUDNN_SPATIAL"]
+
+
+def picture(seed=0, shape=(2, 3, 8, 8)):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def net():
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Conv2d(3, 4, 3, 1, 1), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(1)).eval()
+
+
+def refused(call, *words):
+    """NotSupported, with all of these words."""
+    try:
+        call()
+    except spatial.NotSupported as refusal:
+        missing = [word for word in words if word not in str(refusal)]
+        assert not missing, f"{missing} not in: {refusal}"
+        return
+    raise AssertionError("not refused")
+
+
+def saved(folder):
+    """A converted model is pickled and loaded as others are, on ranks and in one process (habits_test.py)."""
+    whole, model = net(), spatial.convert(net())
+    model(spatial.shard(picture()))
+    path = f"{folder}/{dist.get_rank()}"
+    torch.save(model, f"{path}.model")
+    torch.save((picture(), whole(picture())), f"{path}.expected")
+    for each in (torch.load(f"{path}.model", weights_only=False), copy.deepcopy(model)):
+        check_close("a copy", each(spatial.shard(picture())), whole(picture()))
+
+
+class Running(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(3))
+        self.register_buffer("last", torch.zeros(3))
+
+    def forward(self, x):
+        self.mean = 0.9 * self.mean + 0.1 * x.mean((0, 2, 3))
+        self.last.copy_(x.amax((0, 2, 3)))
+        return x - self.mean.view(1, -1, 1, 1)
+
+
+def buffers_stay_plain(folder):
+    whole, model = Running(), spatial.convert(Running(), trust=[Running])
+    for seed in range(2):
+        expected = whole(picture(seed))
+        check_close("the result", spatial.gather(model(spatial.shard(picture(seed)))), expected)
+        for name, buffer in model.named_buffers():
+            assert type(buffer) is torch.Tensor, f"{name} is a {type(buffer).__name__}"
+            check_close(name, buffer, getattr(whole, name))
+
+
+def a_plain_tensor_on_one_rank(folder):
+    """It is refused there, and nobody waits: the others make no call."""
+    model = spatial.convert(net())
+    if dist.get_rank() == 0:
+        refused(lambda: model(picture()), "takes what shard gives", "not converted")
+        refused(lambda: model[0](picture()), "plain tensor")
+    check_close("what follows", model(spatial.shard(picture())), net()(picture()))
+
+
+def unlike_images(folder):
+    mine = dist.get_rank() == 0
+    for unlike in ((3, 3, 8, 8), (2, 3, 12, 8)):
+        spatial.shard(picture(0, unlike))  # one that all ranks have met
+        refused(lambda: spatial.shard(picture(0, unlike if mine else (2, 3, 8, 8))), "on rank 0", str(unlike), "on rank 1")
+    refused(lambda: spatial.shard(picture().to(torch.float32 if mine else torch.float64)), "float32", "float64")
+    if len(spatial.ranks().grid.cut_axes) == 1:
+        refused(lambda: spatial.shard(picture() if mine else picture()[0]), "(3, 8, 8)")
+
+
+def own_rows(folder):
+    """What each rank has loaded by itself, in stripes that nobody else would make."""
+    grid, whole = spatial.ranks().grid, picture(0, (2, 3, 9, 8)).requires_grad_()
+    part = spatial.ranks().part(1)
+    rows = (slice(0, 3), slice(3, 9))[part]
+    columns = slice(0, 8) if grid.parts[2] == 1 else (slice(0, 5), slice(5, 8))[spatial.ranks().part(2)]
+    own = whole.detach()[:, :, rows, columns].clone().requires_grad_()
+    stripe = spatial.from_local(own)
+    assert spatial.whole_shape(stripe) == whole.shape and torch.equal(spatial.gather(stripe), whole)
+    model = spatial.convert(nn.Conv2d(3, 2, 3, 1, 1))
+    for parameter in model.parameters():
+        dist.broadcast(parameter.data, 0)
+    plain = copy.deepcopy(model)
+    plain.__dict__.update(_forward_hooks={}, _forward_pre_hooks={})
+    plain(whole).square().sum().backward()
+    model(stripe).square().sum().backward()
+    check_close("the gradient of own rows", own.grad, whole.grad[:, :, rows, columns])
+    unlike = own.detach()[:1] if dist.get_rank() == 1 else own.detach()
+    refused(lambda: spatial.from_local(unlike), "not one tensor in stripes", "on rank 1")
+    refused(lambda: spatial.from_local(stripe), "stripe already")
+
+
+def a_mesh(folder):
+    """init takes a DeviceMesh of the grid."""
+    grid = spatial.ranks().grid
+    cut = {letter: parts for letter, parts in zip("ndhw", (grid.groups, *grid.parts)) if parts > 1}
+    geometry = spatial.ranks().geometry
+    made = spatial.init(init_device_mesh("cpu", tuple(cut.values()), mesh_dim_names=tuple(cut)), geometry)
+    assert made.grid == grid
+    for names in (("x", "y"), ("w", "h")):
+        try:
+            spatial.init(init_device_mesh("cpu", tuple(cut.values()), mesh_dim_names=names[:len(cut)]), geometry)
+        except ValueError as error:
+            assert "spatial grid" in str(error) or "UCUDNN_SPATIAL" in str(error), error
+        else:
+            raise AssertionError(f"a mesh of {names}")
+    check_close("what follows", spatial.convert(net())(spatial.shard(picture())), net()(picture()))
+
+
+def a_wrapped_model(folder):
+    refused(lambda: spatial.convert(DistributedDataParallel(net()), trust=["DistributedDataParallel"]),
+            "DistributedDataParallel", "convert the model inside of it first, and wrap what convert gives")
+
+
+CASES = (saved, buffers_stay_plain, a_plain_tensor_on_one_rank, unlike_images, own_rows, a_mesh, a_wrapped_model)
+
+if __name__ == "__main__":
+    gloo.join()
+    for case in CASES:
+        print(case.__name__, flush=True)
+        case(sys.argv[1])
