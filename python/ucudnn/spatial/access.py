@@ -6,7 +6,7 @@ import torch
 from .doors import tensor_hook
 from .errors import NotSupported
 from .sizes import sizes_of
-from .stripe import Stripe, RULES, layout_of, named, rule, striped
+from .stripe import Stripe, RULES, layout_of, named, rule, striped, to_local
 
 _SAME = named("dim", "ndimension", "stride", "is_floating_point", "is_complex", "is_contiguous",
               "element_size", "data_ptr", "storage_offset", "requires_grad_", "retain_grad", "get_device",
@@ -27,14 +27,14 @@ def _register_hook(function, x, hook):
 
 @rule(torch.Tensor.__deepcopy__)
 def _deepcopy(function, x, memo):
-    return memo.setdefault(id(x), striped(function(x.as_subclass(torch.Tensor), {}), x.cut))
+    return memo.setdefault(id(x), striped(function(to_local(x), {}), x.cut))
 
 
 @rule(torch.Tensor.__format__)
 def _format(function, x, text):
     if x.cut.is_cut:
         raise NotSupported("the values of a stripe are not those of the whole: gather it first")
-    return function(x.as_subclass(torch.Tensor), text)
+    return function(to_local(x), text)
 
 
 @rule(torch.Tensor.size)

@@ -8,7 +8,7 @@ from .positions import Cut, all_of
 from .cells import ranks
 from .copies import same_image
 from .precision import wide_type
-from .stripe import Stripe, count_of, layout_of, named, plainly, rule, striped
+from .stripe import Stripe, count_of, layout_of, named, plainly, rule, striped, to_local
 from .sums import total
 
 
@@ -85,7 +85,7 @@ def gather(x):
     with plainly():
         for dim in range(x.ndim):
             x = all_of(x, dim)
-        return x.as_subclass(torch.Tensor)
+        return to_local(x)
 
 
 def whole_shape(x):

@@ -6,6 +6,7 @@ is the same everywhere, too: where one meets a cut tensor, what flows back is su
 import functools
 import importlib
 import math
+import threading
 
 import torch
 from torch._guards import TracingContext
@@ -59,24 +60,33 @@ class Stripe(torch.Tensor):
     def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
         """Of what no rule runs (`plainly`): a script, vmap or torch.func, which call no __torch_function__, and torch's own
         backward passes, whose operations are those of gradients that a rule has prepared."""
-        if torch._C._current_autograd_node() is None:
+        if not plainly.is_on() and torch._C._current_autograd_node() is None:
             raise NotSupported(f"{function}{place()} reached a stripe past the rules of ucudnn.spatial: from a script, vmap, "
                                "torch.func or a constructor of torch")
-        with plainly():
+        with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
             return function(*args, **(kwargs or {}))
 
 
 class plainly:
-    """In here stripes are plain tensors to torch."""
+    """In here stripes are plain tensors to torch. Where a program runs a TorchDispatchMode, which counts operations, say, it
+    sees them, and __torch_dispatch__ lets them through; else torch calls neither."""
+    _inside = threading.local()
+
+    @classmethod
+    def is_on(cls):
+        return getattr(cls._inside, "depth", 0) > 0
 
     def __enter__(self):
-        self.guards = torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch()
+        self.is_seen = torch._C._len_torch_dispatch_stack() > 0
+        self.guards = [torch._C.DisableTorchFunction()] + ([] if self.is_seen else [torch._C._DisableTorchDispatch()])
+        self._inside.depth = getattr(self._inside, "depth", 0) + self.is_seen
         for guard in self.guards:
             guard.__enter__()
 
     def __exit__(self, *why):
         for guard in reversed(self.guards):
             guard.__exit__(*why)
+        self._inside.depth -= self.is_seen
 
 
 def _answer(function, args, kwargs):
@@ -103,8 +113,12 @@ def _answer(function, args, kwargs):
 
 def to_local(x):
     """This rank's rows of x as a plain tensor, about which nothing is checked from here on."""
-    with plainly():
-        return x.as_subclass(torch.Tensor) if isinstance(x, Stripe) else x
+    return _as(x, torch.Tensor) if isinstance(x, Stripe) else x
+
+
+def _as(x, cls):
+    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():  # a mode would make a tensor of its own class
+        return x.as_subclass(cls)
 
 
 def start_backward(tensors, gradients=None, *args, **named):
@@ -222,7 +236,7 @@ def striped(tensor, layout):
             product *= size
         if atoms and product != extent:
             raise AssertionError(f"{tuple(tensor.shape)} does not fit {layout}")
-    result = tensor.as_subclass(Stripe)
+    result = _as(tensor, Stripe)
     result.cut = layout
     return result
 

@@ -3,8 +3,10 @@ import copy
 import ctypes
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
 
 import gloo
 from comparison import check_close, striped_like_whole
@@ -132,6 +134,20 @@ def hooks():
         check_close(f"hook {name}", found, right)
 
 
+def modes():
+    """A program's mode sees what runs on stripes: of all ranks as much as of the whole."""
+    whole, model, counts = nn.Conv2d(4, 4, 3, 1, 1), spatial.convert(nn.Conv2d(4, 4, 3, 1, 1).requires_grad_(False)), []
+    for run in (lambda: whole(picture()).sum().backward(), lambda: model(spatial.shard(picture()).requires_grad_()).sum().backward()):
+        with FlopCounterMode(display=False) as counted:
+            run()
+        counts.append(counted.get_flop_counts()["Global"])
+    forward = torch.ops.aten.convolution
+    own = torch.tensor([counts[1][forward]])
+    dist.all_reduce(own)
+    assert own == counts[0][forward] > 0, counts
+    assert torch.ops.aten.convolution_backward in counts[1], counts
+
+
 def added_later():
     model = spatial.convert(nn.Sequential(nn.Conv2d(4, 4, 1)))
     model.add_module("later", nn.ReLU())
@@ -148,4 +164,5 @@ if __name__ == "__main__":
     no_rule_writes_elsewhere()
     functions_of_a_program()
     hooks()
+    modes()
     added_later()
