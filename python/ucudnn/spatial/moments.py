@@ -1,4 +1,5 @@
 """Variances, norms, softmax, similarities: functions whose sums over dimensions are sums over ranks where these are cut."""
+import functools
 import math
 
 import torch
@@ -9,6 +10,7 @@ from .extremes import extreme
 from .layout import Layout
 from .norm import own_rows
 from .pointwise import broadcast, completed
+from .precision import wide, wide_type
 from .reduce import added_up, all_striped, axes_in, dims_of, mean, remaining
 from .stripe import count_of, layout_of, name_of, named, rule, striped, whole
 from .sums import greatest
@@ -27,14 +29,33 @@ def _variance(function, x, dim=None, unbiased=None, keepdim=False, *, correction
     correction = correction if correction is not None else 1 if unbiased is None else int(unbiased)
     if not axes_in(x, dims):
         return all_striped(function(x, dims, correction=correction, keepdim=keepdim), remaining(x, dims, keepdim))
+    found, middle = _variance_over(x, dims, keepdim, correction, name.startswith("std"))
+    return (found, middle) if name.endswith("mean") else found
+
+
+def _rounded_once(compute):
+    """`compute`, whose first argument is a stripe, in fp32 where that has 16 bits. What it gives has the stripe's type."""
+    @functools.wraps(compute)
+    def run(x, *args, **kwargs):
+        if wide_type(x.dtype) == x.dtype:
+            return compute(x, *args, **kwargs)
+        found = compute(striped(wide(x), x.cut), *args, **kwargs)
+        found = [striped(each.to(x.dtype), each.cut) for each in (found if isinstance(found, tuple) else (found,))]
+        return tuple(found) if len(found) > 1 else found[0]
+    return run
+
+
+@_rounded_once
+def _variance_over(x, dims, keepdim, correction, is_root):
+    """The variance, or its root, and the mean."""
     middle = mean(None, x, dims, True)
     squares = striped((x - completed(middle, x.cut)).square(), x.cut)
     found = added_up(squares, dims, keepdim)
     result = found / max(count_of(x, dims) - correction, 0)
-    result = striped(_root(result) if name.startswith("std") else result, found.cut)
-    return result if not name.endswith("mean") else (result, striped(middle if keepdim else middle.squeeze(dims), found.cut))
+    return striped(_root(result) if is_root else result, found.cut), striped(middle if keepdim else middle.squeeze(dims), found.cut)
 
 
+@_rounded_once
 def vector_norm(x, p, dims, keepdim):
     """(sum of |x|^p)^(1/p)."""
     size = striped(x.abs(), x.cut)
@@ -78,6 +99,11 @@ def _logsumexp(function, x, dim, keepdim=False):
     dims = dims_of(x, dim)
     if not axes_in(x, dims):
         return all_striped(function(x, dim, keepdim), remaining(x, dims, keepdim))
+    return _logsumexp_over(x, dims, keepdim)
+
+
+@_rounded_once
+def _logsumexp_over(x, dims, keepdim):
     _, found, top = _exponentials(x, dims)
     result = torch.log(found) + top
     return striped(result if keepdim else result.squeeze(dims), remaining(x, dims, keepdim))
@@ -91,11 +117,16 @@ def _softmax(function, x, dim=None, _stacklevel=3, dtype=None):
     layout, name = Layout(layout_of(x).dims, layout_of(x).extents), name_of(function)
     if layout.is_plain(dim):
         return striped(function(x, dim, dtype=dtype), layout)
-    x = striped((x if dtype is None else x.to(dtype)) * (-1 if name == "softmin" else 1), layout)
-    powers, found, top = _exponentials(x, [dim % x.ndim])
+    return _softmax_over(striped(x if dtype is None else x.to(dtype), layout), dim % x.ndim, name)
+
+
+@_rounded_once
+def _softmax_over(x, dim, name):
+    x = striped(-x, x.cut) if name == "softmin" else x
+    powers, found, top = _exponentials(x, [dim])
     if name == "log_softmax":
-        return striped(x - top - completed(striped(torch.log(found), found.cut), layout), layout)
-    return striped(powers / completed(found, layout), layout)
+        return striped(x - top - completed(striped(torch.log(found), found.cut), x.cut), x.cut)
+    return striped(powers / completed(found, x.cut), x.cut)
 
 
 @rule(functional.normalize)
@@ -122,6 +153,7 @@ def _of_two(function, a, b, dim, keepdim, own, cut):
 
 @rule(functional.cosine_similarity)
 def _cosine(function, a, b, dim=1, eps=1e-8):
+    @_rounded_once
     def cut(a, b, dims):
         both = added_up(striped(a * b, a.cut), dims, False)
         sizes = [vector_norm(each, 2, dims, False).clamp_min(eps) for each in (a, b)]
@@ -143,10 +175,14 @@ def _rms_norm(function, x, normalized_shape, weight=None, eps=None):
         return striped(function(x, normalized_shape, weight if weight is None else completed(weight, layout), eps), layout)
     if [count_of(x, [dim]) for dim in dims] != list(normalized_shape):
         raise NotSupported(f"over {list(normalized_shape)} positions of {[count_of(x, [dim]) for dim in dims]}")
-    squares = mean(None, striped(x * x, layout), dims, True)
-    eps = torch.finfo(x.dtype).eps if eps is None else eps
-    result = x * completed(striped(torch.rsqrt(squares + eps), squares.cut), layout)
-    return striped(result if weight is None else result * own_rows(weight, x, dims), layout)
+    result = _rms_normed(striped(x, layout), dims, torch.finfo(x.dtype).eps if eps is None else eps)
+    return result if weight is None else striped(result * own_rows(weight, x, dims), layout)
+
+
+@_rounded_once
+def _rms_normed(x, dims, eps):
+    squares = mean(None, striped(x * x, x.cut), dims, True)
+    return striped(x * completed(striped(torch.rsqrt(squares + eps), squares.cut), x.cut), x.cut)
 
 
 @rule(functional.local_response_norm)

@@ -1,13 +1,15 @@
 """Products of tensors, whose dimensions have labels as those of an einsum. What is contracted over cut positions is summed over
 the ranks; where two labels are cut along one axis, as queries and keys are, the first of the result stays cut, and of the
 other each rank fetches all positions."""
+import functools
+
 import torch
 
 from .errors import NotSupported
 from .layout import Layout
 from .pointwise import completed, pointwise
 from .positions import all_of, own_part
-from .precision import lowered
+from .precision import lowered, wide
 from .stripe import layout_of, named, rule, striped, whole
 from .sums import summed, total
 
@@ -32,7 +34,12 @@ def product(compute, operands, labels, result, uncut=()):
              for x, names in zip(operands, labels)]
     contracted = sorted(axis for name in kept - set(result) for axis in cut[name][1])
     dims = [cut[name][0] if name in kept else () for name in result]
-    return striped(total(compute(*ready), contracted), Layout(dims, extents))
+    if not contracted:
+        return striped(compute(*ready), Layout(dims, extents))
+    ready = lowered(*ready)
+    dtype = functools.reduce(torch.promote_types, (x.dtype for x in ready))
+    with torch.autocast(ready[0].device.type, enabled=False):  # ranks' parts are not rounded
+        return striped(total(compute(*map(wide, ready)), contracted).to(dtype), Layout(dims, extents))
 
 
 def _operand(x, wanted, axes):

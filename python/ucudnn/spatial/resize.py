@@ -149,3 +149,8 @@ def _interpolate(function, x, size=None, scale_factor=None, mode="nearest", alig
         result = _resized(result, dim, axis, extents, outputs, mode, align_corners)
     result = _native(function, result, plain(whole_of(size)), x.cut.dims, mode, align_corners)
     return striped(result, x.cut.with_extents(changed))
+
+
+@rule(torch.nn.functional.grid_sample, torch.grid_sampler, torch.grid_sampler_2d, torch.grid_sampler_3d)
+def _sampled(function, x, grid, *args, **kwargs):
+    raise NotSupported("it reads rows of any rank, wherever its grid points: gather the picture first")

@@ -4,6 +4,7 @@ import os
 import random
 import sys
 import traceback
+from unittest import mock
 
 import torch
 from torch import nn
@@ -15,6 +16,7 @@ from comparison import check_close, own as striped_part, penalty_like_whole, str
 from counting import Calls
 from layer_cases import DRAWN, REFUSED, TRUST, Call, cases, lines, picture, rows, volumes
 from ucudnn import spatial
+from ucudnn.spatial import rows as kernels
 
 
 def failures(wanted):
@@ -77,17 +79,21 @@ def moved_later():
         ranks._geometry, convolution.route = before, route
 
 
-def norms_of_torch_are_not_called():
-    """Those of a converted model, in training: under cuDNN's ucudnn would sum the statistics a second time."""
+def norms_as_on_gpus():
+    """The CPU's kernels that read rows are not used there, nor torch's norms, since under cuDNN's ucudnn would sum the statistics
+    a second time. What comes out is the same."""
     for name in ("batch norm", "instance norm, running", "group norm 2", "layer norm over positions"):
-        make = dict(cases())[name]
-        with Calls() as plain:
-            make()(picture()).sum().backward()
-        model, x = spatial.convert(make()), spatial.shard(picture())
-        with Calls() as converted:
-            model(x).sum().backward()
-        norms = [{each for each in calls.counts if "_norm" in each} for calls in (plain, converted)]
-        assert norms[0] and not norms[1], f"{name}: {norms}"
+        make, found = dict(cases())[name], []
+        for first in (kernels._first, lambda *_: None):
+            torch.manual_seed(3)
+            model, x = spatial.convert(make()), spatial.shard(picture()).requires_grad_()
+            with Calls() as calls, mock.patch.object(kernels, "_first", first):
+                y = model(x)
+                (y ** 3).sum().backward()
+            found.append([spatial.gather(y), x.grad, *(each.grad for each in model.parameters())])
+        assert not [each for each in calls.counts if "_norm" in each], calls.counts
+        for mine, other in zip(*found, strict=True):
+            check_close(f"{name} by rows", spatial.to_local(mine), spatial.to_local(other))
 
 
 def second_order_of_calls_of_cudnn():
@@ -141,6 +147,15 @@ def in_16_bits():
         (x * weight).sum().backward()  # of 8192 values on all ranks, of which each rank rounds its own
         parts = spatial.ranks().all_gather((spatial.to_local(x).double().sum((2, 3), keepdim=True)).to(dtype), x.cut.axes)
         assert torch.equal(weight.grad, parts.double().sum(0).to(dtype)), "a gradient that ranks add"
+        by_positions = {"var": lambda x: x.var((2, 3)), "norm": lambda x: torch.linalg.vector_norm(x, dim=(2, 3)),
+                        "softmax": lambda x: x.flatten(2).softmax(2), "logsumexp": lambda x: x.logsumexp((2, 3)),
+                        "einsum": lambda x: torch.einsum("nchw,ndhw->ncd", x / 16, x / 16),
+                        "cosine": lambda x: F.cosine_similarity(x.flatten(2)[:, :1], x.flatten(2)[:, 1:] + 1, 2)}
+        for name, function in by_positions.items():  # fp32's own roundings are far below one of 16 bits
+            found, expected = function(x), function(whole)
+            bound = (roundoff + 2 ** -14) * expected.abs() + 2 ** -24
+            assert found.dtype == dtype, name
+            assert ((spatial.gather(found).double() - expected).abs() <= bound).all(), f"{name} in {dtype}"
         normed, expected = F.instance_norm(x), F.instance_norm(whole)
         check_close("norm", spatial.gather(normed).double(), expected, 2 * roundoff)
 
@@ -400,7 +415,7 @@ if __name__ == "__main__":
     found = list(failures(sys.argv[1:]))
     if not sys.argv[1:] and spatial.ranks().grid.parts[0] == 1:
         nothing_is_drawn_unless_trusted()
-        norms_of_torch_are_not_called()
+        norms_as_on_gpus()
         moved_later()
         second_order_of_calls_of_cudnn()
         gradients_of_stripes()
