@@ -161,4 +161,7 @@ def begin(model):
 
 
 def end():
+    """Groups keep no tensors behind a pass, which keep them: nobody would see that such a ring is garbage."""
+    for group, _ in _pass.values():
+        group._parameters = group._begun = None
     _pass.clear()
