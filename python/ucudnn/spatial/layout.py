@@ -3,7 +3,6 @@
 A dimension is a tuple of atoms (axis, extent) whose product is its extent on this rank; axis is 0 (d), 1 (h), 2 (w), or
 None for what is not cut. A dimension without a cut atom is `()`. Flattened positions are a dimension of several atoms."""
 from fractions import Fraction
-from itertools import product
 from math import lcm, prod
 
 from .errors import NotSupported
@@ -132,20 +131,8 @@ class Layout:
         return Layout([atoms for dim, atoms in enumerate(self.dims) if dim not in dims], self.extents, self.pads)
 
     def reshaped(self, old, new, rows=()):
-        """Of a tensor of shape `old` that becomes `new`, whose dimensions `rows` are said to be of the stripe's rows: there
-        they may be taken apart. What another part's rows would not allow, one row above all, is refused on every rank."""
-        dims = self._reshaped(old, new, rows)
-        extents = {axis: self._regrouped_rows(axis, dims) for axis in self.extents}
-        for own, other in self._differences():
-            theirs = Layout(_resized(self.dims, own, other), self.extents)
-            expected = _resized(dims, own, other)
-            found = theirs._reshaped(_shape(theirs.dims, old), _shape(expected, new), rows)
-            if tuple(found) != expected:
-                raise NotSupported(f"a reshape of {tuple(old)} to {tuple(new)} is another where a part has {other} of the rows")
-        return Layout(dims, extents, {axis: pad for axis, pad in self.pads.items() if extents[axis] is self.extents[axis]})
-
-    def whole_reshaped(self, old, new, rows):
-        """As reshaped, of the whole's shapes: there no extent is 1 because a part has one row."""
+        """Of a whole tensor of shape `old` that becomes `new`, whose dimensions `rows` are said to be of rows: there they may be
+        taken apart. Of the whole's shapes no extent is 1 because a part has one row."""
         own = {axis: size for atoms in self.dims for axis, size in atoms if axis is not None}
         whole = Layout(_resized(self.dims, own, {axis: sum(self.extents[axis]) for axis in own}), self.extents)
         dims = whole._reshaped(old, new, rows)
@@ -162,15 +149,7 @@ class Layout:
             return self.extents[axis].taken_apart(before // after)
         return self.extents[axis].put_together(after // before) if after > before else self.extents[axis]
 
-    def _differences(self):
-        """({axis: own rows}, {axis: rows}) for every part that has other rows than this one."""
-        own = {axis: size for atoms in self.dims for axis, size in atoms if axis is not None}
-        for rows in product(*(sorted(set(self.extents[axis])) for axis in own)):
-            other = dict(zip(own, rows))
-            if other != own:
-                yield own, other
-
-    def _reshaped(self, old, new, rows=()):
+    def _reshaped(self, old, new, rows):
         dims, i, j = [], 0, 0
         while i < len(old) or j < len(new):
             first_i, first_j = i, j
@@ -182,17 +161,8 @@ class Layout:
                     right, j = right * new[j], j + 1
                 else:
                     break
-            is_of_rows = any(dim in rows for dim in range(first_j, j))
-            while i < len(old) and old[i] == 1 and self.dims[i] and is_of_rows and j not in rows:
-                i += 1  # a part's only row goes where rows are said to be
-            ends_in_a_row = self.dims[i - 1] and self.dims[i - 1][-1][0] is not None and self.dims[i - 1][-1][1] == 1
-            while j < len(new) and new[j] == 1 and j in rows and ends_in_a_row:
-                j += 1  # and comes from where it was put
             if i == len(old) or j == len(new):  # extents of 1 may be left over
                 i, j = len(old), len(new)
-            if j < len(new) and new[j] == 1 and j - first_j == 1 == new[first_j] and self.dims[i - 1] and \
-                    (i == len(old) or old[i] != 1):
-                raise NotSupported(f"a reshape of {tuple(old)} to {tuple(new)}: which of the ones is the cut one?")
             dims += self._regrouped(old, first_i, i, new[first_j:j], [dim in rows for dim in range(first_j, j)])
         return dims
 
@@ -203,11 +173,9 @@ class Layout:
         for dim in range(begin, end):
             atoms += self.dims[dim] or [(None, old[dim])]
         dims = []
-        for at, (extent, is_of_rows) in enumerate(zip(new, of_rows)):
+        for extent, is_of_rows in zip(new, of_rows):
             taken, count = [], 1
-            # An extent of 1 is a part's only row, or only group of rows, where it is said to be of rows, or no other one is.
-            while atoms and (count < extent or not taken and (is_of_rows and atoms[0][0] is not None or atoms[0][1] == 1 and
-                                                              not any(of_rows[at:]))):
+            while atoms and count < extent:
                 axis, size = atoms.pop(0)
                 wanted = extent // count
                 if (axis is None or is_of_rows) and size > wanted and size % wanted == 0:
@@ -244,8 +212,3 @@ def _resized(dims, own, other):
     """These dimensions of a part that has `other` rows in place of `own`."""
     return tuple(tuple((axis, size if axis is None else size * other[axis] // own[axis]) for axis, size in atoms)
                  for atoms in dims)
-
-
-def _shape(dims, own):
-    """The extents of these dimensions, and `own` ones where nothing is cut."""
-    return tuple(prod(size for _, size in atoms) if atoms else extent for atoms, extent in zip(dims, own))

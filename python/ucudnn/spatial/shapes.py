@@ -44,7 +44,7 @@ def _in_sizes(x, sizes):
     is_named = any(isinstance(size, Own) for size in sizes)  # the rows, so that -1 need not be of them
     rows = [dim for dim, size in enumerate(sizes)
             if isinstance(size, Own) or (not (is_named and new[dim] == 1) if size == -1 else -1 not in sizes and new[dim] > 1)]
-    layout = x.cut.whole_reshaped(old, new, rows)
+    layout = x.cut.reshaped(old, new, rows)
     for dim, size in enumerate(sizes):
         if not layout.is_plain(dim) and dim not in rows and layout.dims[dim] not in x.cut.dims:
             raise NotSupported(f"{size} as the size of rows does not say whether it is this rank's or the whole's: compute it "
@@ -52,15 +52,19 @@ def _in_sizes(x, sizes):
     return layout, [math.prod(size for _, size in atoms) if atoms else extent for atoms, extent in zip(layout.dims, new)]
 
 
-@rule(*named("flatten", "view_as", "reshape_as"))
-def _flatten(function, x, *args, **kwargs):
-    result = function(x, *args, **kwargs)
-    others = [layout_of(other) for other in args if isinstance(other, torch.Tensor)]
-    rows = [dim for other in others for dim in range(result.ndim) if not other.is_plain(dim)]
-    layout = x.cut.reshaped(x.shape, result.shape, rows)
-    if any(layout.dims != other.dims for other in others):
+@rule(*named("flatten"))
+def _flatten(function, x, start_dim=0, end_dim=-1):
+    first, last, sizes = start_dim % max(x.ndim, 1), end_dim % max(x.ndim, 1), sizes_of(x.shape, x.cut)
+    layout, _ = _in_sizes(x, [*sizes[:first], math.prod(sizes[first:last + 1]), *sizes[last + 1:]])
+    return striped(function(x, start_dim, end_dim), layout)
+
+
+@rule(*named("view_as", "reshape_as"))
+def _as_other(function, x, other):
+    layout, _ = _in_sizes(x, sizes_of(other.shape, layout_of(other)))
+    if layout.dims != layout_of(other).dims:
         raise NotSupported("the shape of a tensor that is cut in another way")
-    return striped(result, layout)
+    return striped(function(x, other), layout)
 
 
 @rule(*named("transpose", "swapaxes", "swapdims"))

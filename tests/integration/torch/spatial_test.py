@@ -62,43 +62,41 @@ class Grids(unittest.TestCase):
 
 
 class Layouts(unittest.TestCase):
-    def layout(self):
-        return Layout([(), (), ((1, 4),), ()], {1: (4, 4)})
+    """Of 8 rows in two stripes of 4; the shapes are the whole's."""
+
+    def layout(self, rows=(4, 4), part=0):
+        return Layout([(), (), ((1, rows[part]),), ()], {1: rows})
 
     def test_positions_are_flattened_and_come_back(self):
-        flat = self.layout().reshaped((2, 3, 4, 8), (2, 3, 32))
-        self.assertEqual(((), (), ((1, 4), (None, 8))), flat.dims)
-        swapped = flat.permuted((0, 2, 1)).reshaped((2, 32, 3), (2, 32, 3, 1))
-        self.assertEqual(((1, 4), (None, 8)), swapped.dims[1])
-        self.assertEqual(self.layout(), flat.reshaped((2, 3, 32), (2, 3, 4, 8)))
+        for rows in ((4, 4), (7, 1), (1, 7)):
+            for part in (0, 1):
+                layout = self.layout(rows, part)
+                flat = layout.reshaped((2, 3, 8, 8), (2, 3, 64))
+                self.assertEqual(((), (), ((1, rows[part]), (None, 8))), flat.dims)
+                swapped = flat.permuted((0, 2, 1)).reshaped((2, 64, 3), (2, 64, 3, 1))
+                self.assertEqual(((1, rows[part]), (None, 8)), swapped.dims[1])
+                self.assertEqual(layout, flat.reshaped((2, 3, 64), (2, 3, 8, 8)))
 
     def test_channels_are_split_beside_a_cut_dimension(self):
-        self.assertEqual(((), (), (), ((1, 4),), ()), self.layout().reshaped((2, 6, 4, 8), (2, 2, 3, 4, 8)).dims)
+        self.assertEqual(((), (), (), ((1, 4),), ()), self.layout().reshaped((2, 6, 8, 8), (2, 2, 3, 8, 8)).dims)
 
-    def test_an_extent_of_one_before_a_cut_dimension_takes_nothing_of_it(self):
-        self.assertEqual(((), (), (), ((1, 4),), ()), self.layout().reshaped((2, 3, 4, 8), (2, 3, 1, 4, 8)).dims)
-        self.assertEqual(((), (), ((1, 4),), (), ()), self.layout().reshaped((2, 3, 4, 8), (2, 3, 4, 1, 8)).dims)
+    def test_an_extent_of_one_beside_a_cut_dimension_takes_nothing_of_it(self):
+        for rows in ((4, 4), (7, 1)):
+            for part in (0, 1):
+                layout, own = self.layout(rows, part), ((1, rows[part]),)
+                self.assertEqual(((), (), (), own, ()), layout.reshaped((2, 3, 8, 8), (2, 3, 1, 8, 8)).dims)
+                self.assertEqual(((), (), own, (), ()), layout.reshaped((2, 3, 8, 8), (2, 3, 8, 1, 8)).dims)
 
-    def test_one_more_beside_a_cut_row_is_refused(self):
-        layout = Layout([(), (), ((1, 1),), ()], {1: (1, 1)})
-        with self.assertRaises(NotSupported):
-            layout.reshaped((2, 3, 1, 8), (2, 3, 1, 1, 8))
-
-    def test_one_rank_s_single_row_refuses_a_reshape_on_all(self):
-        for rows in (2, 1):
-            layout = Layout([(), (), ((1, rows),), ()], {1: (2, 1)})
-            with self.assertRaises(NotSupported, msg=str(rows)):
-                layout.reshaped((2, 3, rows, 8), (2, 3, rows, 1, 8))
-            flat = layout.reshaped((2, 3, rows, 8), (2, 3, 8 * rows))
-            self.assertEqual(layout, flat.reshaped((2, 3, 8 * rows), (2, 3, rows, 8)))
+    def test_rows_are_taken_apart_where_a_shape_says_so_and_each_part_has_whole_groups(self):
+        found = self.layout().reshaped((2, 3, 8, 8), (2, 3, 4, 2, 8), rows=(2,))
+        self.assertEqual(((), (), ((1, 2),), (), ()), found.dims)
+        self.assertEqual((2, 2), tuple(found.extents[1]))
+        with self.assertRaisesRegex(NotSupported, "not multiples of 2"):
+            self.layout((7, 1)).reshaped((2, 3, 8, 8), (2, 3, 4, 2, 8), rows=(2,))
 
     def test_positions_taken_apart_are_refused(self):
         with self.assertRaises(NotSupported):
-            self.layout().reshaped((2, 3, 4, 8), (2, 3, 2, 16))
-
-    def test_one_row_keeps_its_cut(self):
-        layout = Layout([(), (), ((1, 1),), ()], {1: (1, 1)})
-        self.assertEqual(layout, layout.reshaped((2, 3, 1, 8), (2, 3, 8)).reshaped((2, 3, 8), (2, 3, 1, 8)))
+            self.layout().reshaped((2, 3, 8, 8), (2, 3, 4, 16))
 
 
 class Sizes(unittest.TestCase):
