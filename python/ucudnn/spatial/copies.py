@@ -6,7 +6,8 @@ import zlib
 
 import torch
 
-from .cells import is_capturing, ranks
+from . import cells
+from .cells import ranks
 from .errors import NotSupported
 from .vouched import DRAWING
 
@@ -27,7 +28,7 @@ def _checksum(value):
 def same(values, why):
     """Raises NotSupported on all ranks of a group unless all have the same `values`, (name, tensor or state) in one order. It
     names the first that differs."""
-    if is_capturing():
+    if cells.is_capturing():
         return
     names, sums = [name for name, _ in values], [_checksum(value) for _, value in values]
     axes = ranks().grid.cut_axes
@@ -44,7 +45,7 @@ def same(values, why):
 def same_image(x, dims):
     """Of an image before it is cut along `dims`: its shape, and the bytes of the first one of each shape, under UCUDNN_CHECK=1 of
     each."""
-    if is_capturing():
+    if cells.is_capturing():
         return
     shapes = _shapes.setdefault(ranks(), set())
     is_new = ranks().is_checking or (x.shape, x.dtype) not in shapes
