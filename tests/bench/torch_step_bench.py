@@ -4,11 +4,12 @@ threads, by turns.
 
     torch_step_bench.py [--grid h2] [--size 512] [--rounds 10] [--network resnet18] [--profile FOLDER]
 
-Run by a Python that has torch and torchvision, with UCUDNN_LIBRARY; needs a processor for each rank. Prints the least and the median
-of both, what of its time a rank waits for others, and how many sums and exchanges of rows and statistics a step has."""
+Run by a Python that has torch and torchvision, with UCUDNN_LIBRARY; needs a processor for each rank. Prints the least and the
+median of both, what of its time a rank waits for others, and how many sums and exchanges of rows and statistics a step has."""
 import argparse
 import collections
 import contextlib
+import importlib.util
 import json
 import os
 import pathlib
@@ -26,7 +27,7 @@ IMAGES = 2
 def counted(ranks):
     """How often the ranks exchange, by kind, and for how long, from here on."""
     counts, waited = collections.Counter(), [0.0]
-    for kind in ("all_reduce", "all_gather", "swap", "begin_sum", "end_sum"):
+    for kind in ("all_reduce", "all_gather", "swap", "begin_sum"):
         if not hasattr(ranks, kind):
             continue
 
@@ -119,6 +120,9 @@ def main():
     options = parser.parse_args()
     if options.threads:
         return worker(options)
+    if missing := [name for name in ("torch", "torchvision") if not importlib.util.find_spec(name)]:
+        print(f"torch_step_bench: this Python has no {missing[0]}", file=sys.stderr)
+        return 77
     sys.path.insert(0, str(ROOT / "python"))
     from ucudnn.spatial.grid import Grid
     ranks = Grid(options.grid).ranks
@@ -138,10 +142,11 @@ def main():
                     found[f"{name} waited"].append(min(answer["waited"] for answer in answers))
                 counts = answers[0]["counts"] or counts
     times = {name: (min(found[name]), statistics.median(found[name])) for name in ("alone", "split")}
-    print(f"{options.network}, {IMAGES} images of {options.size}x{options.size}, CPU time of this machine, {options.rounds} rounds")
+    print(f"{options.network}, {IMAGES} images of {options.size}x{options.size}, CPU times of {options.rounds} rounds")
     print(f"one process of {ranks} threads: {times['alone'][0]:.1f} ms, median {times['alone'][1]:.1f}")
-    print(f"{options.grid}, one thread a rank: {times['split'][0]:.1f} ms, median {times['split'][1]:.1f}; the rank that waits least "
-          f"waits {min(found['split waited']):.1f} ms, median {statistics.median(found['split waited']):.1f}")
+    waits = found["split waited"]
+    print(f"{options.grid}, one thread a rank: {times['split'][0]:.1f} ms, median {times['split'][1]:.1f}; the rank that waits "
+          f"least waits {min(waits):.1f} ms, median {statistics.median(waits):.1f}")
     print("a step exchanges " + ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items())))
     ratio = times["split"][0] / times["alone"][0]
     print(f"ratio of the minima {ratio:.3f} (allowed on two ranks: {ALLOWED})")

@@ -227,10 +227,10 @@ class Ranks:
 
 
 def init(grid=None, geometry=None):
-    """Makes the grid of all ranks of torch.distributed, which must be initialised: by default that of UCUDNN_SPATIAL. `grid` is a
-    text such as "h2w2", or a DeviceMesh of all ranks whose dimensions are named n, d, h and w in this order; it must agree with
-    UCUDNN_SPATIAL where that is set. All ranks call it; shard and convert do otherwise. `geometry` stands in for libucudnn in
-    tests."""
+    """Makes the grid of all ranks of torch.distributed, which must be initialised: by default that of UCUDNN_SPATIAL. `grid`
+    is a text such as "h2w2", or a DeviceMesh of all ranks whose dimensions are named n, d, h and w in this order; it must
+    agree with UCUDNN_SPATIAL where that is set (ValueError). All ranks call it; shard and convert do otherwise. `geometry`
+    stands in for libucudnn in tests."""
     global _current
     told = os.environ.get("UCUDNN_SPATIAL")
     count = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1

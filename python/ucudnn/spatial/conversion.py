@@ -44,8 +44,8 @@ def convert(model, trust=()):
     if found:
         raise NotSupported(message(found))
     for package, installed, newest in newer(map(name_of, model.modules())):
-        warnings.warn(f"the classes of {package} were read in releases up to {newest}, and {installed} is newer: what they do with "
-                      "a stripe's shape may have changed")  # Python's filter says it once
+        warnings.warn(f"the classes of {package} were read in releases up to {newest}, and {installed} is newer: what they do "
+                      "with a stripe's shape may have changed")  # Python's filter says it once
     if any(hasattr(tensor, "full_tensor") for tensor in model.parameters()):
         raise NotSupported("parameters lie in parts on the ranks already: convert the model first, and fully_shard it then")
     if any(tensor.is_cuda for tensor in model.parameters()):

@@ -43,8 +43,8 @@ def same(values, why):
 
 
 def same_image(x, dims):
-    """Of an image before it is cut along `dims`: its shape, and the bytes of the first one of each shape, under UCUDNN_CHECK=1 of
-    each."""
+    """Of an image before it is cut along `dims`: its shape, and the bytes of the first one of each shape, of each under
+    UCUDNN_CHECK=1."""
     if cells.is_capturing():
         return
     shapes = _shapes.setdefault(ranks(), set())

@@ -53,8 +53,8 @@ class Library:
         try:
             self.library = ctypes.CDLL(path)
         except OSError as error:
-            raise OSError(f"{path} cannot be loaded ({error}): set UCUDNN_LIBRARY to the path of libucudnn.so.1, or install the "
-                          "wheel, which has it") from None
+            raise OSError(f"{path} cannot be loaded ({error}): set UCUDNN_LIBRARY to the path of libucudnn.so.1, or install "
+                          "the wheel, which has it") from None
         self._rows = self._function("ucudnnSpatialGetRows", ctypes.POINTER(_Axis), ctypes.c_int, ctypes.POINTER(_Rows))
         self.library.ucudnnGetLastError.restype = ctypes.c_char_p
 

@@ -22,11 +22,11 @@ class Grid:
 
     @classmethod
     def of_mesh(cls, names, extents, ranks):
-        """That of a mesh (torch.distributed's DeviceMesh) whose dimensions have these names and extents; `ranks` are its ranks, the
-        last dimension running fastest."""
+        """That of a mesh (torch.distributed's DeviceMesh) whose dimensions have these names and extents; `ranks` are its ranks,
+        the last dimension running fastest."""
         if not names or list(names) != [letter for letter in "n" + AXES if letter in names]:
-            raise ValueError(f"a mesh with the dimensions {names} is no spatial grid: their names are some of n, d, h and w, in "
-                             "this order")
+            raise ValueError(f"a mesh with the dimensions {names} is no spatial grid: their names are some of n, d, h and w, "
+                             "in this order")
         if list(ranks) != list(range(len(ranks))):
             raise ValueError(f"a mesh of the ranks {list(ranks)} is no spatial grid, which has all ranks in their order")
         return cls("".join(f"{name}{extent}" for name, extent in zip(names, extents)))

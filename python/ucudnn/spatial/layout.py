@@ -131,8 +131,8 @@ class Layout:
         return Layout([atoms for dim, atoms in enumerate(self.dims) if dim not in dims], self.extents, self.pads)
 
     def reshaped(self, old, new, rows=()):
-        """Of a whole tensor of shape `old` that becomes `new`, whose dimensions `rows` are said to be of rows: there they may be
-        taken apart. Of the whole's shapes no extent is 1 because a part has one row."""
+        """Of a whole tensor of shape `old` that becomes `new`, whose dimensions `rows` are said to be of rows: there they may
+        be taken apart. Of the whole's shapes no extent is 1 because a part has one row."""
         own = {axis: size for atoms in self.dims for axis, size in atoms if axis is not None}
         whole = Layout(_resized(self.dims, own, {axis: sum(self.extents[axis]) for axis in own}), self.extents)
         dims = whole._reshaped(old, new, rows)

@@ -52,7 +52,8 @@ def _variance_over(x, dims, keepdim, correction, is_root):
     squares = striped((x - completed(middle, x.cut)).square(), x.cut)
     found = added_up(squares, dims, keepdim)
     result = found / max(count_of(x, dims) - correction, 0)
-    return striped(_root(result) if is_root else result, found.cut), striped(middle if keepdim else middle.squeeze(dims), found.cut)
+    middle = middle if keepdim else middle.squeeze(dims)
+    return striped(_root(result) if is_root else result, found.cut), striped(middle, found.cut)
 
 
 @_rounded_once

@@ -1,6 +1,6 @@
-"""Statistics of a tensor, and its scaling, by kernels of torch's own norms where it is rows of numbers that lie behind one another: on the
-CPU each reads the tensor once, and none makes one of its size that nobody keeps. Shapes of statistics are that of the tensor,
-with extent 1 where they are the same."""
+"""Statistics of a tensor, and its scaling, by kernels of torch's own norms where it is rows of numbers that lie behind one
+another: on the CPU each reads the tensor once, and none makes one of its size that nobody keeps. Statistics have the shape of
+the tensor, with extent 1 where they are the same."""
 import math
 
 import torch
@@ -63,8 +63,8 @@ def sums(gradient, x, mean, dims):
         own = gradient.sum(dims, keepdim=True)
         return own, (gradient * x).sum(dims, keepdim=True) - mean * own
     rows, mean = _by_row(x, first, mean)
-    _, along, own = torch.ops.aten.native_batch_norm_backward(gradient.view_as(rows), rows, None, mean, torch.ones_like(mean), None,
-                                                              None, False, 0.0, [False, True, True])
+    _, along, own = torch.ops.aten.native_batch_norm_backward(
+        gradient.view_as(rows), rows, None, mean, torch.ones_like(mean), None, None, False, 0.0, [False, True, True])
     of_rows, rest = (*x.shape[:first], *[1] * (x.ndim - first)), [dim for dim in dims if dim < first]
     own, along = own.view(of_rows), along.view(of_rows)
     return (own.sum(rest, keepdim=True), along.sum(rest, keepdim=True)) if rest else (own, along)

@@ -1,10 +1,11 @@
 """Sums over ranks, through which gradients flow, and the sums of gradients.
 
-Gradients of parameters are summed over ranks in few sums, each of the parameters of some layers that follow one another. While a
-converted model runs, a parameter that meets stripes goes through two functions of autograd: _Ended, made when the model
-begins, whose backward torch therefore runs last, and _Begun, made where the first parameter of its group is used, whose
-backward runs as soon as all gradients of the group are there. One begins the sum, the other waits for it, and what lies
-between is computed meanwhile. Whatever happens to a gradient behind them (accumulation, hooks, wrappers) sees the sum."""
+Gradients of parameters are summed over ranks in few sums, each for the parameters of some layers that follow one another.
+While a converted model runs, a parameter that meets stripes goes through two functions of autograd: _Ended, made when the
+model begins, whose backward torch therefore runs last, and _Begun, made where the first parameter of its group is used,
+whose backward runs as soon as all gradients of the group are there. _Begun begins the sum, _Ended waits for it, and what
+lies between is computed meanwhile. Whatever happens to a gradient behind _Ended (accumulation, hooks, wrappers) sees the
+sum."""
 import torch
 
 from .cells import ranks

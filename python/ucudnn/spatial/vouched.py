@@ -28,7 +28,7 @@ PixelUnshuffle
 # Those that draw random numbers in training.
 DRAWING = "Dropout Dropout1d Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout RReLU".split()
 
-# The oldest and the newest release in which the code of others' classes was read. tools/setup installs the oldest for the tests.
+# The oldest and the newest release in which others' classes were read. tools/setup installs the oldest for the tests.
 READ = {"torchvision": ("0.24.1", "0.29.2"), "diffusers": ("0.42.1", "0.42.1")}
 _OTHERS = {
     "torchvision.models.resnet": "ResNet Bottleneck BasicBlock",
@@ -44,7 +44,8 @@ _OTHERS = {
     "torchvision.models.densenet": "DenseNet _DenseBlock _DenseLayer _Transition",
     "torchvision.models.efficientnet": "EfficientNet MBConv FusedMBConv",
     "torchvision.models.googlenet": "GoogLeNet Inception InceptionAux BasicConv2d",
-    "torchvision.models.inception": "Inception3 InceptionA InceptionB InceptionC InceptionD InceptionE InceptionAux BasicConv2d",
+    "torchvision.models.inception":
+        "Inception3 InceptionA InceptionB InceptionC InceptionD InceptionE InceptionAux BasicConv2d",
     "torchvision.models.mnasnet": "MNASNet _InvertedResidual",
     "torchvision.models.regnet": "RegNet AnyStage ResBottleneckBlock BottleneckTransform SimpleStemIN",
     "torchvision.models.shufflenetv2": "ShuffleNetV2 InvertedResidual",

@@ -137,9 +137,9 @@ def hooks():
 def modes():
     """A program's mode sees what runs on stripes: of all ranks as much as of the whole."""
     whole, model, counts = nn.Conv2d(4, 4, 3, 1, 1), spatial.convert(nn.Conv2d(4, 4, 3, 1, 1).requires_grad_(False)), []
-    for run in (lambda: whole(picture()).sum().backward(), lambda: model(spatial.shard(picture()).requires_grad_()).sum().backward()):
+    for each, x in ((whole, picture()), (model, spatial.shard(picture()).requires_grad_())):
         with FlopCounterMode(display=False) as counted:
-            run()
+            each(x).sum().backward()
         counts.append(counted.get_flop_counts()["Global"])
     forward = torch.ops.aten.convolution
     own = torch.tensor([counts[1][forward]])

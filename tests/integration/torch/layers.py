@@ -80,8 +80,8 @@ def moved_later():
 
 
 def norms_as_on_gpus():
-    """The CPU's kernels that read rows are not used there, nor torch's norms, since under cuDNN's ucudnn would sum the statistics
-    a second time. What comes out is the same."""
+    """The CPU's kernels that read rows are not used there, nor torch's norms, since under cuDNN's ucudnn would sum the
+    statistics a second time. What comes out is the same."""
     for name in ("batch norm", "instance norm, running", "group norm 2", "layer norm over positions"):
         make, found = dict(cases())[name], []
         for first in (kernels._first, lambda *_: None):

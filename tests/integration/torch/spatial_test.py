@@ -40,7 +40,8 @@ class Grids(unittest.TestCase):
         self.assertEqual(Grid("n2h3"), Grid.of_mesh(("n", "h"), (2, 3), range(6)))
         self.assertEqual(Grid("h2"), Grid("n1h2"))
         self.assertNotEqual(Grid("h2w3"), Grid("h3w2"))
-        for names, ranks in ((("h", "n"), range(6)), (("x", "y"), range(6)), (("n", "h"), (0, 2, 4, 1, 3, 5)), ((), ()), (None, ())):
+        for names, ranks in ((("h", "n"), range(6)), (("x", "y"), range(6)), (("n", "h"), (0, 2, 4, 1, 3, 5)), ((), ()),
+                             (None, ())):
             with self.assertRaisesRegex(ValueError, "spatial grid", msg=names):
                 Grid.of_mesh(names, (2, 3), ranks)
 
@@ -316,7 +317,8 @@ class Verdicts(unittest.TestCase):
 
     def test_a_release_that_nobody_read_is_told(self):
         names = ["torchvision.models.resnet.ResNet", "torch.nn.modules.conv.Conv2d"]
-        for installed, expected in (("0.29.2", []), ("0.24.1+cpu", []), ("0.29.10", ["torchvision"]), ("1.0a1", ["torchvision"])):
+        for installed, expected in (("0.29.2", []), ("0.24.1+cpu", []), ("0.29.10", ["torchvision"]),
+                                    ("1.0a1", ["torchvision"])):
             with mock.patch("importlib.metadata.version", lambda _: installed):
                 self.assertEqual(expected, [package for package, _, _ in vouched.newer(names)], installed)
         self.assertEqual([], vouched.newer(["program.Net"]))
