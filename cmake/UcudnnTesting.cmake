@@ -26,7 +26,7 @@ endif()
 # Seconds after which a test hangs.
 set(UCUDNN_TEST_TIMEOUT 300)
 if(UCUDNN_SANITIZE OR CMAKE_BUILD_TYPE STREQUAL "Debug")
-  set(UCUDNN_TEST_TIMEOUT 900)
+  set(UCUDNN_TEST_TIMEOUT 1800)
 endif()
 
 # Tests are compiled more often than they run: what they test is optimised, they are little or not, and a sanitizer names

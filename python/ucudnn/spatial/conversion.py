@@ -54,13 +54,14 @@ def convert(model, trust=()):
     for module in model.modules():
         module._ucudnn_trust = getattr(module, "_ucudnn_trust", frozenset()) | trusted
     sums.own(model.parameters())
+    for path, module in model.named_modules():
+        if not hasattr(module, "_ucudnn_is_compared"):
+            _name(module, path)
+            if looks_around(name_of(module)):
+                module.register_forward_pre_hook(_must_be_striped)
     if getattr(model, "_ucudnn_is_converted", False):
         return model
     model._ucudnn_is_converted = True
-    for path, module in model.named_modules():
-        _name(module, path)
-        if looks_around(name_of(module)):
-            module.register_forward_pre_hook(_must_be_striped)
     model.register_forward_pre_hook(_must_have_stripes, with_kwargs=True)
     model.register_forward_hook(_compares)
     return model

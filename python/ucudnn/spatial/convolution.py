@@ -46,8 +46,9 @@ class _OwnBackward(torch.autograd.Function):
     def backward(ctx, *gradients):
         if torch.is_grad_enabled():
             raise NotSupported("gradients of third order through a convolution of cuDNN")
+        saved = ctx.saved_tensors
         with torch.enable_grad(), plainly():
-            inputs = [tensor.detach().requires_grad_() for tensor in ctx.saved_tensors]
+            inputs = [tensor.detach().requires_grad_() for tensor in saved]
             outputs = _own_backward(*inputs, *ctx.arguments)
         outputs, gradients = zip(*[pair for pair in zip(outputs, gradients) if pair[0] is not None])
         with _unsplit():

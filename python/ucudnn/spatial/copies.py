@@ -42,17 +42,22 @@ def same(values, why):
     raise NotSupported(f"{name} is not the same on the ranks of a group: {why}")
 
 
-def same_image(x, dims):
+def same_image(x, dims, why):
     """Of an image before it is cut along `dims`: its shape, and the bytes of the first one of each shape, of each under
-    UCUDNN_CHECK=1."""
+    UCUDNN_CHECK=1. Where it cannot be cut, `why` is raised when all ranks have been told."""
+    what = f"{x.dtype} of shape {tuple(x.shape)}" + (f", {why}" if why else f" along {dims}")
     if cells.is_capturing():
+        if why:
+            raise NotSupported(f"shard of {what}")
         return
     shapes = _shapes.setdefault(ranks(), set())
     is_new = ranks().is_checking or (x.shape, x.dtype) not in shapes
-    told = ranks().told_of([f"{x.dtype} of shape {tuple(x.shape)} along {dims}", is_new])
+    told = ranks().told_of([what, is_new])
     if len({what for what, _ in told.values()}) > 1:
         raise NotSupported("shard cuts different tensors: " +
                            "; ".join(f"on rank {rank} {what}" for rank, (what, _) in told.items()))
+    if why:
+        raise NotSupported(f"shard of {what}")
     if any(is_new for _, is_new in told.values()):
         shapes.add((x.shape, x.dtype))
         same([(f"the tensor of shape {tuple(x.shape)} that shard cuts", x)], "each rank takes its rows of it")

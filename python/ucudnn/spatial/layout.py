@@ -132,7 +132,7 @@ class Layout:
 
     def reshaped(self, old, new, rows=()):
         """Of a whole tensor of shape `old` that becomes `new`, whose dimensions `rows` are said to be of rows: there they may
-        be taken apart. Of the whole's shapes no extent is 1 because a part has one row."""
+        be taken apart. In the whole's shapes an extent of 1 never means a part's only row."""
         own = {axis: size for atoms in self.dims for axis, size in atoms if axis is not None}
         whole = Layout(_resized(self.dims, own, {axis: sum(self.extents[axis]) for axis in own}), self.extents)
         dims = whole._reshaped(old, new, rows)
@@ -175,7 +175,7 @@ class Layout:
         dims = []
         for extent, is_of_rows in zip(new, of_rows):
             taken, count = [], 1
-            while atoms and count < extent:
+            while atoms and count < extent and extent % count == 0:
                 axis, size = atoms.pop(0)
                 wanted = extent // count
                 if (axis is None or is_of_rows) and size > wanted and size % wanted == 0:
@@ -200,9 +200,10 @@ class Layout:
             return ()
         tidy = []
         for axis, size in atoms:
-            last = tidy[-1][0] if tidy else None
-            if axis is None and last is not None and size > 1 and self.extents[last].apart % size == 0:
-                tidy[-1] = last, tidy[-1][1] * size
+            last, before = tidy[-1] if tidy else (None, 0)
+            is_apart = last is not None and axis is None and size > 1 and self.extents[last].apart % size == 0
+            if before and axis is None and (last is None or is_apart):
+                tidy[-1] = last, before * size
             elif axis is not None or size != 1:
                 tidy.append((axis, size))
         return tuple(tidy)

@@ -34,13 +34,14 @@ def _variance(function, x, dim=None, unbiased=None, keepdim=False, *, correction
 
 
 def _rounded_once(compute):
-    """`compute`, whose first argument is a stripe, in fp32 where that has 16 bits. What it gives has the stripe's type."""
+    """`compute`, whose first argument is a stripe, in fp32 where that has 16 bits; further tensors must be as wide. What it gives
+    has the type `dtype`, by default the stripe's."""
     @functools.wraps(compute)
-    def run(x, *args, **kwargs):
-        if wide_type(x.dtype) == x.dtype:
-            return compute(x, *args, **kwargs)
-        found = compute(striped(wide(x), x.cut), *args, **kwargs)
-        found = [striped(each.to(x.dtype), each.cut) for each in (found if isinstance(found, tuple) else (found,))]
+    def run(x, *args, dtype=None, **kwargs):
+        dtype = dtype or x.dtype
+        found = compute(x if wide_type(x.dtype) == x.dtype else striped(wide(x), x.cut), *args, **kwargs)
+        found = [each if each.dtype == dtype else striped(each.to(dtype), each.cut)
+                 for each in (found if isinstance(found, tuple) else (found,))]
         return tuple(found) if len(found) > 1 else found[0]
     return run
 
@@ -54,6 +55,11 @@ def _variance_over(x, dims, keepdim, correction, is_root):
     result = found / max(count_of(x, dims) - correction, 0)
     middle = middle if keepdim else middle.squeeze(dims)
     return striped(_root(result) if is_root else result, found.cut), striped(middle, found.cut)
+
+
+def _type(function, x, *args):
+    """What torch gives, which autocast may say."""
+    return function(x.new_zeros([1] * max(x.ndim, 1)), *args).dtype
 
 
 @_rounded_once
@@ -84,7 +90,8 @@ def _norm(function, x, p="fro", dim=None, keepdim=False, *, ord=None, dtype=None
     p = p if ord is None else ord
     if is_matrix or isinstance(p, str):
         raise NotSupported(f"the norm {p} of a matrix that is cut")
-    return vector_norm(x if dtype is None else striped(x.to(dtype), x.cut), p, dims, keepdim)
+    x = x if dtype is None else striped(x.to(dtype), x.cut)
+    return vector_norm(x, p, dims, keepdim, dtype=_type(function, x))
 
 
 def _exponentials(x, dims):
@@ -100,7 +107,7 @@ def _logsumexp(function, x, dim, keepdim=False):
     dims = dims_of(x, dim)
     if not axes_in(x, dims):
         return all_striped(function(x, dim, keepdim), remaining(x, dims, keepdim))
-    return _logsumexp_over(x, dims, keepdim)
+    return _logsumexp_over(x, dims, keepdim, dtype=_type(function, x, 0))
 
 
 @_rounded_once
@@ -118,7 +125,8 @@ def _softmax(function, x, dim=None, _stacklevel=3, dtype=None):
     layout, name = Layout(layout_of(x).dims, layout_of(x).extents), name_of(function)
     if layout.is_plain(dim):
         return striped(function(x, dim, dtype=dtype), layout)
-    return _softmax_over(striped(x if dtype is None else x.to(dtype), layout), dim % x.ndim, name)
+    x = striped(x if dtype is None else x.to(dtype), layout)
+    return _softmax_over(x, dim % x.ndim, name, dtype=_type(function, x, 0))
 
 
 @_rounded_once
@@ -154,12 +162,17 @@ def _of_two(function, a, b, dim, keepdim, own, cut):
 
 @rule(functional.cosine_similarity)
 def _cosine(function, a, b, dim=1, eps=1e-8):
-    @_rounded_once
     def cut(a, b, dims):
-        both = added_up(striped(a * b, a.cut), dims, False)
-        sizes = [vector_norm(each, 2, dims, False).clamp_min(eps) for each in (a, b)]
-        return striped(both / (sizes[0] * sizes[1]), both.cut)
+        dtype = function(a.new_zeros(1), b.new_zeros(1), 0).dtype
+        return _cosine_over(a, striped(wide(b), b.cut), dims, eps, dtype=dtype)
     return _of_two(function, a, b, dim, False, lambda a, b: function(a, b, dim, eps), cut)
+
+
+@_rounded_once
+def _cosine_over(a, b, dims, eps):
+    both = added_up(striped(a * b, a.cut), dims, False)
+    sizes = [vector_norm(each, 2, dims, False).clamp_min(eps) for each in (a, b)]
+    return striped(both / (sizes[0] * sizes[1]), both.cut)
 
 
 @rule(functional.pairwise_distance)

@@ -44,15 +44,16 @@ class _Normalised(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient, *_):
+        saved = ctx.saved_tensors  # of a checkpoint, which computes them now, by stripes
         with plainly():
-            found = (_differentiable if torch.is_grad_enabled() else _gradients)(ctx, gradient)
+            found = (_differentiable if torch.is_grad_enabled() else _gradients)(ctx, saved, gradient)
         return (*found, None, None, None, None)
 
 
-def _differentiable(ctx, gradient):
+def _differentiable(ctx, saved, gradient):
     """What _gradients gives, by operations through which gradients flow: of gradients of gradients. The statistics are
     computed again, since what was saved of them depends on nothing."""
-    (dims, axes, count), (x, weight, _, _) = ctx.arguments, ctx.saved_tensors
+    (dims, axes, count), (x, weight, _, _) = ctx.arguments, saved
     average = lambda values: summed(total(values.sum(dims, keepdim=True), axes) / count, axes)
     by_bias = wide(gradient)
     centred = wide(x) - average(wide(x))
@@ -67,8 +68,8 @@ def _like_parameters(ctx, *values):
     return [None if shape is None else value.sum_to_size(shape) for value, shape in zip(values, ctx.shapes)]
 
 
-def _gradients(ctx, gradient):
-    (dims, axes, count), (x, weight, mean, scale) = ctx.arguments, ctx.saved_tensors
+def _gradients(ctx, saved, gradient):
+    (dims, axes, count), (x, weight, mean, scale) = ctx.arguments, saved
     same = [dim for dim in dims if weight is None or weight.shape[dim] == 1]
     own, along = rows.sums(wide(gradient), x, mean, same)
     along = along * scale
@@ -78,7 +79,7 @@ def _gradients(ctx, gradient):
         ranks().all_reduce(sums, axes)
     mean_own, mean_along = sums / count
     slope = -mean_along * scale * scale
-    result = rows.scaled(x, slope, -mean_own * scale - mean * slope)
+    result = rows.scaled(wide(x), slope, -mean_own * scale - mean * slope)
     result.addcmul_(gradient, scale if weight is None else scale * weight)
     return result.to(x.dtype), *_like_parameters(ctx, along, own)
 

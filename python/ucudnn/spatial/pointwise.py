@@ -18,7 +18,7 @@ isclose isfinite isinf isnan le leaky_relu lerp less less_equal lgamma log log10
 logical_or logical_xor logit logsigmoid lt masked_fill maximum minimum mish mul multiply nan_to_num ne neg negative not_equal
 positive pow prelu rad2deg reciprocal relu relu6 remainder round rsqrt rsub selu sgn sigmoid sign silu sin sinc sinh
 softplus softshrink softsign sqrt square sub subtract swish tan tanh tanhshrink threshold true_divide trunc where xlogy
-clone contiguous detach float double half bfloat16 bool int long zeros_like ones_like empty_like full_like cpu
+clone contiguous detach float double half bfloat16 bool byte char short int long zeros_like ones_like empty_like full_like cpu
 cuda alias copy_ fill_ zero_ __add__ __radd__ __iadd__ __sub__ __rsub__ __isub__ __mul__ __rmul__ __imul__ __truediv__
 __rtruediv__ __itruediv__ __div__ __rdiv__ __idiv__ __pow__ __rpow__ __ipow__ __neg__ __pos__ __abs__ __eq__ __ne__ __lt__
 __le__ __gt__ __ge__ __and__ __or__ __xor__ __invert__ __mod__ __floordiv__

@@ -20,11 +20,9 @@ def shard(x, dim=None, multiple=1):
     grid = ranks() and ranks().grid
     if grid is None:
         return x
-    if isinstance(x, Stripe) and x.cut.is_cut:
-        raise NotSupported("shard of what is a stripe already")
-    axes = _axes(x, dim, grid)
+    axes, why = _axes(x, dim, grid)
     with plainly():
-        same_image(x, [axis + x.ndim - 3 for axis in axes])
+        same_image(x, [axis + x.ndim - 3 for axis in axes], why)
         layout_dims, extents = [()] * x.ndim, {}
         for axis in axes:
             d, parts = axis + x.ndim - 3, grid.parts[axis]
@@ -36,12 +34,14 @@ def shard(x, dim=None, multiple=1):
 
 
 def _axes(x, dim, grid):
-    """Which axes of the grid cut these dimensions of x."""
+    """(which axes of the grid cut these dimensions of x, why none do): a refusal that all ranks have to hear."""
+    if isinstance(x, Stripe) and x.cut.is_cut:
+        return [], "it is a stripe already"
     dims = [axis + x.ndim - 3 for axis in grid.cut_axes] if dim is None else [dim] if isinstance(dim, int) else list(dim)
-    axes = sorted(d % x.ndim - x.ndim + 3 for d in dims)
-    if axes != list(grid.cut_axes):
-        raise NotSupported(f"dimensions {dims} of a tensor of {x.ndim} are not those that the grid {grid.text} cuts")
-    return axes
+    axes = sorted(d % x.ndim - x.ndim + 3 for d in dims) if x.ndim else []
+    if axes != list(grid.cut_axes) or -x.ndim > min(axes) - 3:
+        return [], f"dimensions {dims} of a tensor of {x.ndim} are not those that the grid {grid.text} cuts"
+    return axes, ""
 
 
 def from_local(x, dim=None):
@@ -50,10 +50,10 @@ def from_local(x, dim=None):
     grid = ranks() and ranks().grid
     if grid is None:
         return x
-    if isinstance(x, Stripe) and x.cut.is_cut:
-        raise NotSupported("from_local of what is a stripe already")
-    axes = _axes(x, dim, grid)
+    axes, why = _axes(x, dim, grid)
     extents = _extents_of(ranks().told_of([str(x.dtype), axes, list(x.shape)]), grid)
+    if why:
+        raise NotSupported(f"from_local of a tensor of shape {tuple(x.shape)}: {why}")
     with plainly():
         return striped(x, Layout([((dim - x.ndim + 3, rows),) if dim - x.ndim + 3 in axes else ()
                                   for dim, rows in enumerate(x.shape)], extents))

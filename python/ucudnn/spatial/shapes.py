@@ -33,8 +33,8 @@ def _unflatten(function, x, dim, sizes):
 
 def _in_sizes(x, sizes):
     """(layout, shape on this rank) of x in another shape, of which a program gave these numbers. All ranks decide by the whole's
-    shapes. Where no number is left open, those that do not come of x.shape are the whole's, or there would not be as many
-    elements; else the stripe's rows are those that come of x.shape, and dimensions that stay as they are."""
+    shapes, and numbers that do not come of x.shape are the whole's. Rows are taken apart where numbers that come of x.shape say so,
+    or where no number is left open, so that there would not be as many elements if they were this rank's."""
     old = [x.cut.whole_extent(dim, extent) for dim, extent in enumerate(x.shape)]
     new = whole_of(list(sizes))
     if -1 in new:
@@ -45,10 +45,6 @@ def _in_sizes(x, sizes):
     rows = [dim for dim, size in enumerate(sizes)
             if isinstance(size, Own) or (not (is_named and new[dim] == 1) if size == -1 else -1 not in sizes and new[dim] > 1)]
     layout = x.cut.reshaped(old, new, rows)
-    for dim, size in enumerate(sizes):
-        if not layout.is_plain(dim) and dim not in rows and layout.dims[dim] not in x.cut.dims:
-            raise NotSupported(f"{size} as the size of rows does not say whether it is this rank's or the whole's: compute it "
-                               "from x.shape")
     return layout, [math.prod(size for _, size in atoms) if atoms else extent for atoms, extent in zip(layout.dims, new)]
 
 

@@ -38,6 +38,9 @@ class Stripe(torch.Tensor):
     def __torch_function__(cls, function, types, args=(), kwargs=None):
         if torch.compiler.is_compiling() or get_eval_frame_callback() or TracingContext.try_get():
             raise NotSupported(f"{name_of(function)}{place()} {COMPILED}")
+        if isinstance(function, torch._ops.OpOverload) and torch._C._current_autograd_node() is not None:
+            with torch._C.DisableTorchFunction():  # called by a dispatch mode, for torch's own backward pass
+                return function(*args, **(kwargs or {}))
         kwargs = {name: value for name, value in (kwargs or {}).items() if name != "out" or value is not None}
         if function in (torch.Tensor.backward, torch.autograd.backward):
             return start_backward(*args, **kwargs)
@@ -58,8 +61,8 @@ class Stripe(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
-        """Of what no rule runs (`plainly`): a script, vmap or torch.func, which call no __torch_function__, and torch's own
-        backward passes, whose operations are those of gradients that a rule has prepared."""
+        """Called for operations that did not pass a rule. It lets those of a rule (`plainly`) and of torch's backward passes
+        through, whose gradients a rule has prepared, and refuses all others: of scripts, vmap or torch.func."""
         if not plainly.is_on() and torch._C._current_autograd_node() is None:
             raise NotSupported(f"{function}{place()} reached a stripe past the rules of ucudnn.spatial: from a script, vmap, "
                                "torch.func or a constructor of torch")

@@ -1,12 +1,12 @@
 """Sums over ranks, through which gradients flow, and the sums of gradients.
 
 Gradients of parameters are summed over ranks in few sums, each for the parameters of some layers that follow one another.
-While a converted model runs, a parameter that meets stripes goes through two functions of autograd: _Ended, made when the
-model begins, whose backward torch therefore runs last, and _Begun, made where the first parameter of its group is used,
-whose backward runs as soon as all gradients of the group are there. _Begun begins the sum, _Ended waits for it, and what
-lies between is computed meanwhile. Whatever happens to a gradient behind _Ended (accumulation, hooks, wrappers) sees the
-sum."""
+While a converted model runs, two functions of autograd stand between a parameter and its uses on stripes. All parameters go
+through _Ended when the model begins, so that torch runs its backward last; the first use of one of a group sends all of the
+group through _Begun, whose backward runs as soon as their gradients are there. _Begun begins the sum, _Ended waits for it, and
+what lies between is computed meanwhile. Whatever happens to a gradient behind _Ended (accumulation, hooks) sees the sum."""
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
 from .cells import ranks
 from .precision import wide_type
@@ -49,7 +49,7 @@ def summed(x, axes):
         return x
     ranks().note(x.shape, axes)
     group, place = _pass.get(id(x), (None, 0))
-    return group.use(place) if group and group.axes == tuple(axes) else _Summed.apply(x, tuple(axes))
+    return group.use(x, place) if group and group.axes == tuple(axes) else _Summed.apply(x, tuple(axes))
 
 
 def total(x, axes):
@@ -67,30 +67,33 @@ def least(x, axes):
 
 
 class _Group:
-    """Parameters whose gradients are summed together over the ranks that differ along `axes`."""
+    """Parameters whose gradients are summed together over the ranks that differ along `axes`. Their tokens have their shapes and no
+    values: what flows back through them is their gradient, whatever became of the parameter's values since the model began."""
 
     def __init__(self, parameters, axes):
-        self.axes, self._begun, self._pieces, self._wait = axes, None, [], None
-        self._parameters = _Ended.apply(self, *parameters)
+        self.axes, self._begun, self._sums = axes, None, []
+        self._ended = _Ended.apply(self, *parameters)
 
-    def use(self, place):
+    def use(self, x, place):
         if self._begun is None:
-            self._begun = _Begun.apply(self, *self._parameters)
-        return self._begun[place]
+            self._begun = _Begun.apply(self, *self._ended)
+        return _Used.apply(x.detach(), self._begun[place])
 
     def begin(self, gradients):
         """Begins the sum of those that are not None, in the order of the parameters."""
         given = [gradient for gradient in gradients if gradient is not None]
-        self._pieces = [None if gradient is None else (gradient.shape, gradient.dtype) for gradient in gradients]
+        wait = None
         if given:
             wide = wide_type(given[0].dtype)
-            self._wait = ranks().begin_sum(torch.cat([gradient.reshape(-1).to(wide) for gradient in given]), self.axes)
+            wait = ranks().begin_sum(torch.cat([gradient.reshape(-1).to(wide) for gradient in given]), self.axes)
+        pieces = [None if gradient is None else (gradient.shape, gradient.dtype) for gradient in gradients]
+        self._sums.append((wait, pieces))
 
     def end(self):
-        """The sums, in the order of the parameters."""
-        wait, self._wait, at = self._wait, None, 0
-        summed = wait and wait()
-        for piece in self._pieces:
+        """The sums that were begun last, in the order of the parameters."""
+        wait, pieces = self._sums.pop()
+        at, summed = 0, wait and wait()
+        for piece in pieces:
             if piece is None:
                 yield None
                 continue
@@ -98,13 +101,21 @@ class _Group:
             yield summed[at:at + shape.numel()].view(shape).to(dtype).data  # not a view of what torch would keep
             at += shape.numel()
 
+    def close(self):
+        """Drops the tokens behind a pass. Their graph refers to the group, and Python's collector sees no ring through autograd."""
+        self._ended = self._begun = None
+
+
+def _token(x):
+    return torch.zeros((), dtype=x.dtype, device=x.device).expand(x.shape)
+
 
 class _Ended(torch.autograd.Function):
     @staticmethod
     def forward(ctx, group, *parameters):
         ctx.group = group
         ctx.set_materialize_grads(False)
-        return tuple(x.view_as(x) for x in parameters)
+        return tuple(map(_token, parameters))
 
     @staticmethod
     def backward(ctx, *gradients):
@@ -120,19 +131,32 @@ class _Begun(torch.autograd.Function):
         if torch.is_grad_enabled():  # gradients flow through these: each by itself
             return None, *(None if each is None else total(each, group.axes) for each in gradients)
         group.begin(gradients)
-        return None, *(None if each is None else torch.zeros((), dtype=each.dtype, device=each.device).expand(each.shape)
-                       for each in gradients)  # _Ended looks at none of them
+        return None, *(None if each is None else _token(each) for each in gradients)  # _Ended looks at none of them
+
+
+class _Used(torch.autograd.Function):
+    """A parameter as it is now, whose gradient is its token's."""
+
+    @staticmethod
+    def forward(ctx, x, token):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return None, gradient
 
 
 def own(parameters):
-    """Of a model that is converted. What takes their place later on, as FSDP's whole parameters do, is looked at before a
-    backward pass has ended."""
+    """Marks the parameters of a converted model. Those that FSDP puts in their place are not marked: it reads their gradients
+    before _Ended has run."""
     for x in parameters:
         x._ucudnn_is_own = True
 
 
 def _may_wait(x):
-    return x.requires_grad and x.is_leaf and not x._backward_hooks and getattr(x, "_ucudnn_is_own", False)
+    """Whether nobody looks at a parameter's gradient before _Ended has run."""
+    hooks = x._backward_hooks or getattr(x, "_post_accumulate_grad_hooks", None)
+    return x.requires_grad and x.is_leaf and not hooks and getattr(x, "_ucudnn_is_own", False)
 
 
 def _groups(parameters):
@@ -151,9 +175,11 @@ def _groups(parameters):
 
 
 def begin(model):
-    """A pass of a model, in which gradients are recorded."""
+    """A pass of a model, in which gradients are recorded. DistributedDataParallel asks the graph which parameters are used, and
+    waits for each of them: it has no groups."""
     end()
-    if not torch.is_grad_enabled() or torch._C._current_autograd_node() is not None:
+    if not torch.is_grad_enabled() or torch._C._current_autograd_node() is not None or \
+            getattr(DistributedDataParallel, "_active_ddp_module", None) is not None:
         return
     axes = ranks().grid.cut_axes
     for members in _groups([x for x in model.parameters() if _may_wait(x)]):
@@ -162,7 +188,6 @@ def begin(model):
 
 
 def end():
-    """Groups keep no tensors behind a pass, which keep them: nobody would see that such a ring is garbage."""
     for group, _ in _pass.values():
-        group._parameters = group._begun = None
+        group.close()
     _pass.clear()

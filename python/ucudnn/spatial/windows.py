@@ -1,5 +1,7 @@
 """Windows that slide over cut axes, for convolutions and pooling: the rows that they read are fetched, and the padding
 that the image has at its ends is put there, so that what runs on them has no padding along these axes."""
+import contextlib
+
 from . import geometry
 from .errors import NotSupported
 from .grid import AXES
@@ -30,15 +32,19 @@ def tuple_of(value, count):
 
 def read(x, axis, window, front, back):
     """Which rows each part reads, of x as it is: padding that stands in x counts as padding of the window's, whose
-    outputs are what each part would compute without it (geometry.windows)."""
-    rows, (before, behind) = list(x.cut.extents[axis]), x.cut.pads.get(axis, (0, 0))
+    outputs are what each part would compute without it (geometry.windows); where that is more than a window takes, as rows."""
+    extents, (before, behind) = x.cut.extents[axis], x.cut.pads.get(axis, (0, 0))
+    rows = list(extents)
     rows[0] -= before
     rows[-1] -= behind
     try:
         found = geometry.windows(ranks().geometry, axis, window, tuple(rows), front + before, back + behind)
     except NotSupported as refusal:
+        if before or behind:
+            with contextlib.suppress(NotSupported):
+                return geometry.windows(ranks().geometry, axis, window, tuple(extents), front, back)
         is_uneven = any(extent % window.stride for extent in rows[:-1])
-        sizes = x.cut.extents[axis].next_size(window.stride) if is_uneven else ""
+        sizes = extents.next_size(window.stride) if is_uneven else ""
         raise NotSupported(f"{refusal}{sizes}") from None
     reads = tuple((begin + before, end + before) for begin, end in found.reads)
     return geometry.Read(found.outputs, reads, found.needed, found.is_own_call)

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 import gloo
-from comparison import check_close, striped_like_whole
+from comparison import check_close, own, striped_like_whole
 from layer_cases import Call, picture
 from ucudnn import spatial
 from ucudnn.spatial import stripe
@@ -142,10 +142,17 @@ def modes():
             each(x).sum().backward()
         counts.append(counted.get_flop_counts()["Global"])
     forward = torch.ops.aten.convolution
-    own = torch.tensor([counts[1][forward]])
-    dist.all_reduce(own)
-    assert own == counts[0][forward] > 0, counts
+    counted = torch.tensor([counts[1][forward]])
+    dist.all_reduce(counted)
+    assert counted == counts[0][forward] > 0, counts
     assert torch.ops.aten.convolution_backward in counts[1], counts
+    for function in (torch.square, F.silu, torch.abs, lambda x: x * x, lambda x: F.mse_loss(x, x * 2)):
+        x = picture().requires_grad_()
+        function(x).sum().backward()
+        stripe = spatial.shard(picture()).requires_grad_()
+        with FlopCounterMode(display=False):
+            function(stripe).sum().backward()
+        check_close("a gradient under a mode", stripe.grad, own(x.grad, stripe))
 
 
 def added_later():

@@ -84,8 +84,11 @@ def unlike_images(folder):
         spatial.shard(picture(0, unlike))  # one that all ranks have met
         refused(lambda: spatial.shard(picture(0, unlike if mine else (2, 3, 8, 8))), "on rank 0", str(unlike), "on rank 1")
     refused(lambda: spatial.shard(picture().to(torch.float32 if mine else torch.float64)), "float32", "float64")
-    if len(spatial.ranks().grid.cut_axes) == 1:
-        refused(lambda: spatial.shard(picture() if mine else picture()[0]), "(3, 8, 8)")
+    for dim in (None, [axis + 1 for axis in spatial.ranks().grid.cut_axes]):
+        refused(lambda: spatial.shard(picture() if mine else picture()[0], dim), "(3, 8, 8)", "(2, 3, 8, 8)")
+        refused(lambda: spatial.from_local(picture() if mine else picture()[0], dim), "on rank 0", "on rank 1")
+    refused(lambda: spatial.shard(picture(), 0), "dimensions [0] of a tensor of 4")
+    refused(lambda: spatial.shard(spatial.shard(picture()) if mine else picture()), "a stripe already")
 
 
 def own_rows(folder):

@@ -125,6 +125,11 @@ def windows():
         yield f"conv {k} {s} {p} {d}", lambda k=k, s=s, p=p, d=d: nn.Conv2d(4, 6, k, s, p, d)
     for k, s, p, d in ((3, 1, 0, 1), (2, 1, 0, 1), (3, 2, 0, 1), (4, 1, 1, 1), (3, 1, 1, 2), (5, 2, 1, 1)):
         yield f"conv less {k} {s} {p} {d}", lambda k=k, s=s, p=p, d=d: nn.Conv2d(4, 6, k, s, p, d)
+    yield "padding before a padded convolution", lambda: nn.Sequential(
+        nn.ConvTranspose2d(4, 4, 3, 2, 1), nn.ZeroPad2d((1, 0, 1, 0)), nn.Conv2d(4, 4, 3, 1, 1))
+    yield "a wavelet", lambda: Call(lambda x, w: F.conv2d(F.conv2d(F.pad(x, (0, 1, 0, 1), mode="reflect"), w.view(
+        1, 1, 1, 2).expand(4, -1, -1, -1), stride=(1, 2), groups=4), w.view(1, 1, 2, 1).expand(4, -1, -1, -1), stride=(
+            2, 1), groups=4), w=torch.tensor([0.7, 0.7]))
     yield "alexnet", lambda: nn.Sequential(nn.Upsample(scale_factor=4), nn.Conv2d(4, 4, 11, 4, 2), nn.ReLU(), nn.MaxPool2d(3, 1))
     yield "valid twice", lambda: nn.Sequential(nn.Conv2d(4, 6, 3), nn.BatchNorm2d(6), nn.Conv2d(6, 4, 2), nn.ConvTranspose2d(
         4, 2, 2, 2))
@@ -435,6 +440,9 @@ def _sizes():
     yield "a bias of the whole's queries", lambda: Call(lambda x, w: F.scaled_dot_product_attention(
         *[x.flatten(2).mT] * 3, attn_mask=w), w=picture(1, 1, 256, 256)[0, 0])
     yield "a loss against the whole", lambda: Call(lambda x: F.mse_loss(x, picture()))
+    yield "bytes", lambda: Call(lambda x: x * (x * 20 + 128).byte() + x.short() + (x > 0).char())
+    yield "numbers of the whole beside an open one", lambda: Call(lambda x: (x.permute(0, 2, 3, 1).reshape(
+        -1, 256, 4).sum(1) + x.permute(0, 2, 3, 1).reshape(-1, 16, 4).view(2, -1, 16, 4).sum((1, 2))).sum())
     yield "a grid of rows", lambda: Call(lambda x: x.view(2, 4, 4, x.shape[2] // 4, 4, x.shape[3] // 4).square().sum((3, 5)))
     yield "a view by the whole's numbers", lambda: Call(lambda x: (x.view(2, 4, 4, 4, 16) * 2).flatten(2).view(2, 4, 16, 16))
     yield "pooled by its own size", lambda: Call(lambda x: F.avg_pool2d(x, x.size()[2:]) + F.max_pool2d(x, x.shape[2:]))

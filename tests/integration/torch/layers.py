@@ -156,6 +156,8 @@ def in_16_bits():
             bound = (roundoff + 2 ** -14) * expected.abs() + 2 ** -24
             assert found.dtype == dtype, name
             assert ((spatial.gather(found).double() - expected).abs() <= bound).all(), f"{name} in {dtype}"
+        a, b = x.flatten(2)[:, :1], spatial.shard(whole.float()).flatten(2)[:, 1:] + 1
+        assert F.cosine_similarity(a, b, 2).dtype == F.cosine_similarity(b, a, 2).dtype == torch.float32, "two types"
         normed, expected = F.instance_norm(x), F.instance_norm(whole)
         check_close("norm", spatial.gather(normed).double(), expected, 2 * roundoff)
 

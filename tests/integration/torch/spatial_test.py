@@ -98,6 +98,15 @@ class Layouts(unittest.TestCase):
     def test_positions_taken_apart_are_refused(self):
         with self.assertRaises(NotSupported):
             self.layout().reshaped((2, 3, 8, 8), (2, 3, 4, 16))
+        with self.assertRaises(NotSupported):
+            self.layout().reshaped((2, 3, 8, 8), (3, 128), rows=(0,))
+
+    def test_flattened_images_are_one_however_they_came_together(self):
+        once, twice = self.layout().reshaped((2, 3, 8, 8), (6, 8, 8)), self.layout().reshaped((2, 3, 8, 8), (2, 3, 64))
+        once = once.reshaped((6, 8, 8), (48, 8))
+        twice = twice.reshaped((2, 3, 64), (6, 64)).reshaped((6, 64), (48, 8), rows=(0,))
+        self.assertEqual((((None, 6), (1, 4)), ()), once.dims)
+        self.assertEqual(once, twice)
 
 
 class Sizes(unittest.TestCase):

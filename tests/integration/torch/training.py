@@ -1,4 +1,5 @@
 """Training steps on stripes against one process: what becomes of gradients. Run by training_test.py with a case's name."""
+import copy
 import gc
 import sys
 
@@ -294,11 +295,55 @@ def of_two_passes():
     gradients_alike(model, whole)
 
 
+class MaxNorm(nn.Conv2d):
+    """Its weights are made smaller before they are used: by others in their place, or in place."""
+    in_place = False
+
+    def forward(self, x):
+        if self.in_place:
+            with torch.no_grad():
+                self.weight.renorm_(2, 0, 0.1)
+        else:
+            self.weight.data = torch.renorm(self.weight.data, 2, 0, 0.1)
+        return super().forward(x)
+
+
+def weights_that_change(in_place):
+    def made():
+        torch.manual_seed(7)
+        return nn.Sequential(nn.Conv2d(3, 3, 1), MaxNorm(3, 4, 3, 1, 1))
+    whole, model = made(), spatial.convert(made(), trust=[MaxNorm])
+    for each, x in ((whole, batch(0)[0]), (model, spatial.shard(batch(0)[0]))):
+        each[1].in_place = in_place
+        for _ in range(2):
+            each(x).square().mean().backward()
+    gradients_alike(model, whole)
+
+
+class EndsWithNorm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(3, 4, 3, 1, 1), nn.GroupNorm(2, 4))
+
+    def forward(self, x):
+        return checkpoint(self.body, x, use_reentrant=False)
+
+
+def checkpointed_norm():
+    torch.manual_seed(7)
+    whole = EndsWithNorm()
+    model = spatial.convert(copy.deepcopy(whole), trust=[EndsWithNorm])
+    for each, x in ((whole, batch(0)[0]), (model, spatial.shard(batch(0)[0]))):
+        each(x).pow(3).mean().backward()
+    gradients_alike(model, whole)
+
+
 OF_GROUPS = {f"{count} steps": lambda count=count: accumulated(count) for count in (1, 2, 4)}
 OF_GROUPS |= {f"{count} steps without sync": lambda count=count: without_sync(count) for count in (1, 2, 4)}
 ON_MANY = {"frozen": frozen, "reentrant": lambda: checkpointed(True), "not_reentrant": lambda: checkpointed(False),
            "backward_twice": backward_twice, "few sums": in_few_sums, "weight decay": with_weight_decay_in_the_loss,
-           "hooks of parameters": with_hooks_of_parameters, "autograd.grad": by_autograd_grad, "two passes": of_two_passes}
+           "hooks of parameters": with_hooks_of_parameters, "autograd.grad": by_autograd_grad, "two passes": of_two_passes, "weights replaced": lambda: weights_that_change(False),
+           "weights in place": lambda: weights_that_change(True), "a checkpoint that ends with a norm": checkpointed_norm}
 OF_GROUPS |= {"unused, wrapped": lambda: unused(True), "twenty_steps": twenty_steps}
 CASES = {
     **OF_GROUPS, **ON_MANY, "unused": lambda: unused(False), "written_over": written_over,
