@@ -51,9 +51,10 @@ def from_local(x, dim=None):
     if grid is None:
         return x
     axes, why = _axes(x, dim, grid)
-    extents = _extents_of(ranks().told_of([str(x.dtype), axes, list(x.shape)]), grid)
+    told = ranks().told_of([str(x.dtype), axes, list(x.shape)])
     if why:
         raise NotSupported(f"from_local of a tensor of shape {tuple(x.shape)}: {why}")
+    extents = _extents_of(told, grid)
     with plainly():
         return striped(x, Layout([((dim - x.ndim + 3, rows),) if dim - x.ndim + 3 in axes else ()
                                   for dim, rows in enumerate(x.shape)], extents))

@@ -88,7 +88,8 @@ def unlike_images(folder):
         refused(lambda: spatial.shard(picture() if mine else picture()[0], dim), "(3, 8, 8)", "(2, 3, 8, 8)")
         refused(lambda: spatial.from_local(picture() if mine else picture()[0], dim), "on rank 0", "on rank 1")
     refused(lambda: spatial.shard(picture(), 0), "dimensions [0] of a tensor of 4")
-    refused(lambda: spatial.shard(spatial.shard(picture()) if mine else picture()), "a stripe already")
+    stripe = spatial.shard(picture())
+    refused(lambda: spatial.shard(stripe if mine else picture()), "a stripe already")
 
 
 def own_rows(folder):
