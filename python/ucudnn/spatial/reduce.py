@@ -51,20 +51,17 @@ def from_local(x, dim=None):
     if grid is None:
         return x
     axes, why = _axes(x, dim, grid)
-    told = ranks().told_of([str(x.dtype), axes, list(x.shape)])
-    if why:
-        raise NotSupported(f"from_local of a tensor of shape {tuple(x.shape)}: {why}")
-    extents = _extents_of(told, grid)
+    extents = _extents_of(ranks().told_of([str(x.dtype), why or axes, list(x.shape)]), grid)
     with plainly():
         return striped(x, Layout([((dim - x.ndim + 3, rows),) if dim - x.ndim + 3 in axes else ()
                                   for dim, rows in enumerate(x.shape)], extents))
 
 
 def _extents_of(told, grid):
-    """By axis, the rows of each part. `told`: by rank, [type, axes, shape] of what it has."""
+    """By axis, the rows of each part. `told`: by rank, [type, axes or why there are none, shape] of what it has."""
     shapes = {grid.place_of(rank)[1]: shape for rank, (_, _, shape) in told.items()}
     (dtype, axes, first), *others = told.values()
-    is_one = all(other[:2] == [dtype, axes] and len(other[2]) == len(first) for other in others)
+    is_one = isinstance(axes, list) and all(other[:2] == [dtype, axes] and len(other[2]) == len(first) for other in others)
     extents = {}
     for axis in axes if is_one else ():
         rows = [shapes[tuple(part * (other == axis) for other in range(3))][axis - 3] for part in range(grid.parts[axis])]
@@ -75,7 +72,8 @@ def _extents_of(told, grid):
         is_one = is_one and shape == kept
     if not is_one:
         raise NotSupported("what ranks have is not one tensor in stripes: " + "; ".join(
-            f"on rank {rank} {dtype} of shape {tuple(shape)}" for rank, (dtype, _, shape) in told.items()))
+            f"on rank {rank} {dtype} of shape {tuple(shape)}" + (f", {axes}" if isinstance(axes, str) else "")
+            for rank, (dtype, axes, shape) in told.items()))
     return extents
 
 
