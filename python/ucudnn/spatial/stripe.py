@@ -36,7 +36,7 @@ class Stripe(torch.Tensor):
 
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
-        if torch.compiler.is_compiling() or get_eval_frame_callback() or TracingContext.try_get():
+        if is_compiled():
             raise NotSupported(f"{name_of(function)}{place()} {COMPILED}")
         if isinstance(function, torch._ops.OpOverload) and torch._C._current_autograd_node() is not None:
             with torch._C.DisableTorchFunction():  # called by a dispatch mode, for torch's own backward pass
@@ -68,6 +68,11 @@ class Stripe(torch.Tensor):
                                "torch.func or a constructor of torch")
         with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
             return function(*args, **(kwargs or {}))
+
+
+def is_compiled():
+    """Whether what runs now is torch.compile's, or is being compiled."""
+    return torch.compiler.is_compiling() or get_eval_frame_callback() or TracingContext.try_get()
 
 
 class plainly:
