@@ -33,8 +33,9 @@ def _unflatten(function, x, dim, sizes):
 
 def _in_sizes(x, sizes):
     """(layout, shape on this rank) of x in another shape, of which a program gave these numbers. All ranks decide by the whole's
-    shapes, and numbers that do not come of x.shape are the whole's. Rows are taken apart where numbers that come of x.shape say so,
-    or where no number is left open, so that there would not be as many elements if they were this rank's."""
+    shapes. Where no number is left open, those that do not come of x.shape are the whole's, or there would not be as many
+    elements; else the stripe's rows are those that come of x.shape, and dimensions that stay as they are. Of positions that were
+    flattened, a number that comes of x.shape must be this rank's: a quotient by a number of which x.shape was lost is not."""
     old = [x.cut.whole_extent(dim, extent) for dim, extent in enumerate(x.shape)]
     new = whole_of(list(sizes))
     if -1 in new:
@@ -45,7 +46,16 @@ def _in_sizes(x, sizes):
     rows = [dim for dim, size in enumerate(sizes)
             if isinstance(size, Own) or (not (is_named and new[dim] == 1) if size == -1 else -1 not in sizes and new[dim] > 1)]
     layout = x.cut.reshaped(old, new, rows)
-    return layout, [math.prod(size for _, size in atoms) if atoms else extent for atoms, extent in zip(layout.dims, new)]
+    for dim, size in enumerate(sizes):
+        if not layout.is_plain(dim) and dim not in rows and layout.dims[dim] not in x.cut.dims:
+            raise NotSupported(f"{size} as the size of rows does not say whether it is this rank's or the whole's: compute it "
+                               "from x.shape")
+    own = [math.prod(size for _, size in atoms) if atoms else extent for atoms, extent in zip(layout.dims, new)]
+    for size, extent in zip(sizes, own):
+        if isinstance(size, Own) and int(size) != extent and any(len(atoms) > 1 for atoms in x.cut.dims):
+            raise NotSupported(f"{int(size)}, {size.whole} of the whole, as a size beside {extent} positions of this rank: a number "
+                               "that is the whole's, or that lost what it came of, divides it")
+    return layout, own
 
 
 @rule(*named("flatten"))

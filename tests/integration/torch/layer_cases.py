@@ -441,8 +441,6 @@ def _sizes():
         *[x.flatten(2).mT] * 3, attn_mask=w), w=picture(1, 1, 256, 256)[0, 0])
     yield "a loss against the whole", lambda: Call(lambda x: F.mse_loss(x, picture()))
     yield "bytes", lambda: Call(lambda x: x * (x * 20 + 128).byte() + x.short() + (x > 0).char())
-    yield "numbers of the whole beside an open one", lambda: Call(lambda x: (x.permute(0, 2, 3, 1).reshape(
-        -1, 256, 4).sum(1) + x.permute(0, 2, 3, 1).reshape(-1, 16, 4).view(2, -1, 16, 4).sum((1, 2))).sum())
     yield "a grid of rows", lambda: Call(lambda x: x.view(2, 4, 4, x.shape[2] // 4, 4, x.shape[3] // 4).square().sum((3, 5)))
     yield "a view by the whole's numbers", lambda: Call(lambda x: (x.view(2, 4, 4, 4, 16) * 2).flatten(2).view(2, 4, 16, 16))
     yield "pooled by its own size", lambda: Call(lambda x: F.avg_pool2d(x, x.size()[2:]) + F.max_pool2d(x, x.shape[2:]))
@@ -651,6 +649,13 @@ def _in_patches(x, size):
     return x.view(n, c, h // size, size, w // size, size).square().reshape(n, c, h, w)
 
 
+def _counted_windows(x):
+    n, c, h, w = x.shape
+    windows = x.view(n, c, h // 4, 4, w // 4, 4).permute(0, 4, 2, 3, 5, 1).reshape(-1, 16, c)
+    count = (int(h) // 4) * (int(w) // 4)
+    return windows.view(windows.shape[0] // count, count, 16, c)
+
+
 REFUSED = {
     **{name: lambda function=function: Call(function) for name, (_, function) in DRAWN.items()},
     "too much padding": lambda: nn.Conv2d(4, 4, 3, 1, 2),
@@ -667,6 +672,7 @@ REFUSED = {
     "positions rolled together": lambda: Call(lambda x: x.permute(0, 1, 3, 2).flatten(2).roll(1, 2) + x.flatten(2).roll(1, 2)),
     "the first rows, by a bare number": lambda: Call(lambda x: x[:, :, :3, :3]),
     "enlarged to a bare number": lambda: Call(lambda x: F.interpolate(x, size=(32, 32))),
+    "windows, counted by a number that lost its rows": lambda: Call(_counted_windows),
     "a grid of rows, and an open number": lambda: Call(lambda x: x.view(2, -1, 2, x.shape[2] // 2, 2, x.shape[3] // 2)),
     "not as many rows": lambda: Call(lambda x: F.interpolate(x, size=[n + 1 for n in x.shape[2:]])),
     "a type by a plain tensor": lambda: Call(lambda x: torch.add(x, x, out=torch.empty(0))),
