@@ -67,6 +67,10 @@ def convert(model, trust=()):
     return model
 
 
+def _has_stripes(*values):
+    return any(isinstance(x, Stripe) for x in flat(values))
+
+
 class _Enter:
     """A hook before a module's forward. Hooks are values, so that a converted model can be pickled as others can."""
 
@@ -84,7 +88,7 @@ class _Enter:
         if not torch._C._is_torch_function_enabled():
             raise NotSupported(f"{self.name} runs where torch calls no __torch_function__: start a backward pass that runs it "
                                "again with the loss's own backward()")
-        if any(isinstance(x, Stripe) for x in flat((arguments, named))):  # else other ranks may not come here
+        if _has_stripes(arguments, named):  # else other ranks may not come here
             _compare_copies(self.path, module)
         if not stripe._where:
             _sizes.__enter__()
@@ -140,7 +144,7 @@ def _compare_copies(path, module):
 
 
 def _must_be_striped(module, arguments):
-    if ranks() and not any(isinstance(x, Stripe) for x in flat(arguments)):
+    if ranks() and not _has_stripes(arguments):
         raise NotSupported(f"{name_of(module)}{stripe.place()} meets a plain tensor: what is made inside a converted model, "
                            "or lost its stripes on the way, is not known to be a stripe")
 
@@ -148,7 +152,7 @@ def _must_be_striped(module, arguments):
 def _must_have_stripes(module, arguments, named):
     if ranks() is None:
         return
-    if not any(isinstance(x, Stripe) for x in flat((arguments, named))):
+    if not _has_stripes(arguments, named):
         raise NotSupported(f"{name_of(module)} was converted: it takes what shard gives, not a plain tensor. Keep a copy that "
                            "was not converted for whole images on one rank")
     for path, part in module.named_modules():

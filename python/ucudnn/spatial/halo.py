@@ -43,6 +43,16 @@ def _made(like, dim, extent):
                        memory_format=formats[like.ndim] if is_last else torch.contiguous_format)
 
 
+def _swapped(x, dim, axis, first, pieces):
+    """[(rows of the whole, x of them)] as other parts send them. `pieces`: (part, rows that this rank sends, rows that it gets) in
+    the order of the parts; the first row of x is `first`."""
+    others = [piece for piece in pieces if piece[0] != ranks().part(axis)]
+    sent = {part: _narrow(x, dim, rows, first) for part, rows, _ in others if rows[0] < rows[1]}
+    received = {part: (rows, _empty(x, dim, rows)) for part, _, rows in others if rows[0] < rows[1]}
+    ranks().swap(axis, sent, {part: each for part, (_, each) in received.items()}, _without(x, dim))
+    return received.values()
+
+
 class _Fetch(torch.autograd.Function):
     """`pads`: rows of `value` before and behind those that this rank needs."""
 
@@ -50,20 +60,14 @@ class _Fetch(torch.autograd.Function):
     def forward(ctx, x, dim, axis, extents, needed, pads, value):
         ctx.arguments = dim, axis, extents, needed, pads
         me, own = ranks().part(axis), owned(extents)[ranks().part(axis)]
-        begin, end = needed[me][0] - pads[0], needed[me][1] + pads[1]
-        result, sent, received = _made(x, dim, end - begin), {}, {}
+        begin, end, kept = needed[me][0] - pads[0], needed[me][1] + pads[1], overlap(own, needed[me])
+        result = _made(x, dim, end - begin)
         for rows in ((begin, needed[me][0]), (needed[me][1], end)):
             _narrow(result, dim, rows, begin).fill_(value)
-        for part, wanted, given in _pieces(axis, extents, needed):
-            if part == me:
-                _narrow(result, dim, wanted, begin).copy_(_narrow(x, dim, wanted, own[0]))
-                continue
-            if given[0] < given[1]:
-                sent[part] = _narrow(x, dim, given, own[0])
-            if wanted[0] < wanted[1]:
-                received[part] = wanted, _empty(x, dim, wanted)
-        ranks().swap(axis, sent, {part: rows for part, (_, rows) in received.items()}, _without(x, dim))
-        for wanted, rows in received.values():
+        if kept[0] < kept[1]:
+            _narrow(result, dim, kept, begin).copy_(_narrow(x, dim, kept, own[0]))
+        pieces = [(part, given, wanted) for part, wanted, given in _pieces(axis, extents, needed)]
+        for wanted, rows in _swapped(x, dim, axis, own[0], pieces):
             _narrow(result, dim, wanted, begin).copy_(rows)
         return result
 
@@ -79,22 +83,13 @@ class _GivenBack(torch.autograd.Function):
     def forward(ctx, rows, dim, axis, extents, needed, pads):
         ctx.arguments = dim, axis, extents, needed, pads
         me, own = ranks().part(axis), owned(extents)[ranks().part(axis)]
-        begin, result = needed[me][0] - pads[0], _made(rows, dim, own[1] - own[0])
-        sent, received = {}, {}
-        kept = overlap(own, needed[me])
+        begin, kept, result = needed[me][0] - pads[0], overlap(own, needed[me]), _made(rows, dim, own[1] - own[0])
+        if kept[0] < kept[1]:
+            _narrow(result, dim, kept, own[0]).copy_(_narrow(rows, dim, kept, begin))
         for gap in ((own[0], kept[0]), (kept[1], own[1])) if kept[0] < kept[1] else (own,):
             _narrow(result, dim, gap, own[0]).zero_()
-        for part, wanted, given in _pieces(axis, extents, needed):
-            if part == me:
-                _narrow(result, dim, wanted, own[0]).copy_(_narrow(rows, dim, wanted, begin))
-                continue
-            if wanted[0] < wanted[1]:
-                sent[part] = _narrow(rows, dim, wanted, begin)
-            if given[0] < given[1]:
-                received[part] = given, _empty(rows, dim, given)
-        ranks().swap(axis, sent, {part: each for part, (_, each) in received.items()}, _without(rows, dim))
-        for given, each in received.values():  # in the order of the parts, on every run
-            _narrow(result, dim, given, own[0]).add_(each)
+        for given, each in _swapped(rows, dim, axis, begin, _pieces(axis, extents, needed)):
+            _narrow(result, dim, given, own[0]).add_(each)  # in the order of the parts, on every run
         return result
 
     @staticmethod

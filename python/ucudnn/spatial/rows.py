@@ -21,11 +21,15 @@ def _without(x, dims):
     return [1 if dim in dims else extent for dim, extent in enumerate(x.shape)]
 
 
+def _of_rows(x, first):
+    """The shape of what each row has one of."""
+    return *x.shape[:first], *[1] * (x.ndim - first)
+
+
 def _by_row(x, first, *values):
     """x as one image whose channels are its rows, and values of each of them."""
-    of_rows = (*x.shape[:first], *[1] * (x.ndim - first))
     rows = x.view(1, math.prod(x.shape[:first]), -1)
-    return rows, *(value.expand(of_rows).reshape(-1) for value in values)
+    return rows, *(value.expand(_of_rows(x, first)).reshape(-1) for value in values)
 
 
 def moments(x, dims):
@@ -36,8 +40,7 @@ def moments(x, dims):
     (rows,), found = _by_row(x, first)[0], []
     for part in rows.split(max(1, _CHUNK // rows.shape[1])):
         found.append(torch.native_group_norm(part, None, None, 1, len(part), part.shape[1], len(part), 0.0)[1:])
-    of_rows = (*x.shape[:first], *[1] * (x.ndim - first))
-    means, scales = (torch.cat([each.view(-1) for each in values]).view(of_rows) for values in zip(*found))
+    means, scales = (torch.cat([each.view(-1) for each in values]).view(_of_rows(x, first)) for values in zip(*found))
     variances, rest = scales ** -2, [dim for dim in dims if dim < first]
     if not rest:
         return means, variances
@@ -65,6 +68,6 @@ def sums(gradient, x, mean, dims):
     rows, mean = _by_row(x, first, mean)
     _, along, own = torch.ops.aten.native_batch_norm_backward(
         gradient.view_as(rows), rows, None, mean, torch.ones_like(mean), None, None, False, 0.0, [False, True, True])
-    of_rows, rest = (*x.shape[:first], *[1] * (x.ndim - first)), [dim for dim in dims if dim < first]
-    own, along = own.view(of_rows), along.view(of_rows)
+    own, along = (each.view(_of_rows(x, first)) for each in (own, along))
+    rest = [dim for dim in dims if dim < first]
     return (own.sum(rest, keepdim=True), along.sum(rest, keepdim=True)) if rest else (own, along)

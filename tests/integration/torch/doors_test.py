@@ -12,11 +12,12 @@ def setUpModule():
     gloo.need("torch")
 
 
-class Doors(unittest.TestCase):
+class Doors(gloo.RanksTest):
+    script = DOORS
+
     def test_on_two_and_four_ranks(self):
         for count, grid in ((2, "h2"), (4, "h2w2")):
-            for rank, (code, output) in enumerate(gloo.start(DOORS, count, grid)):
-                self.assertEqual(0, code, f"rank {rank} of {grid}:\n{output}")
+            self.on(count, grid)
 
 
 if __name__ == "__main__":

@@ -42,6 +42,15 @@ def start(script, count, grid, *arguments, patience=5):
                 for rank, process in enumerate(processes)]
 
 
+class RanksTest(unittest.TestCase):
+    """Tests that run `script` on the ranks of a grid, none of which may fail."""
+    script = None
+
+    def on(self, count, grid, *arguments):
+        for rank, (code, output) in enumerate(start(self.script, count, grid, *arguments)):
+            self.assertEqual(0, code, f"rank {rank} of {' '.join((grid, *arguments))}:\n{output}")
+
+
 def join(seconds=20):
     """In a rank: torch.distributed, whose ranks wait so long for each other, and the grid, by libucudnn's geometry where
     UCUDNN_TEST_LIBRARY names it."""

@@ -23,20 +23,21 @@ def setUpModule():
     gloo.need("torch")
 
 
-class Habits(unittest.TestCase):
-    def on(self, count, grid):
+class Habits(gloo.RanksTest):
+    script = HABITS
+
+    def saved_on(self, count, grid):
         with tempfile.TemporaryDirectory() as folder:
-            for rank, (code, output) in enumerate(gloo.start(HABITS, count, grid, folder)):
-                self.assertEqual(0, code, f"rank {rank} of {grid}:\n{output}")
+            self.on(count, grid, folder)
             variables = {name: value for name, value in os.environ.items() if name != "UCUDNN_SPATIAL"}
             subprocess.run([sys.executable, "-B", "-c", IN_ONE_PROCESS, f"{folder}/0"], check=True,
                            env=variables | {"PYTHONPATH": str(gloo.ROOT / "python")})
 
     def test_two_ranks(self):
-        self.on(2, "h2")
+        self.saved_on(2, "h2")
 
     def test_four_ranks(self):
-        self.on(4, "h2w2")
+        self.saved_on(4, "h2w2")
 
 
 if __name__ == "__main__":

@@ -29,10 +29,8 @@ class Lists(unittest.TestCase):
         self.assertEqual(set(), {*vouched._POINTWISE, *vouched._LOSSES, *vouched.DRAWING} - tried)
 
 
-class Layers(unittest.TestCase):
-    def on(self, count, grid):
-        for rank, (code, output) in enumerate(gloo.start(LAYERS, count, grid)):
-            self.assertEqual(0, code, f"rank {rank} of {grid}:\n{output}")
+class Layers(gloo.RanksTest):
+    script = LAYERS
 
     def test_two_stripes(self):
         self.on(2, "h2")

@@ -1,7 +1,6 @@
 """The VAE decoder at 1024x1024, of the size that Stable Diffusion has, on four ranks and on meta tensors, of which nothing is
 computed: how much memory activations take on a rank, beside one device's, and how many bytes it receives, beside the
 fewest that do."""
-import importlib.util
 import sys
 import unittest
 from unittest import mock

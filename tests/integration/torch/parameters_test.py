@@ -11,10 +11,8 @@ def setUpModule():
     gloo.need("torch")
 
 
-class Parameters(unittest.TestCase):
-    def on(self, count, grid):
-        for rank, (code, output) in enumerate(gloo.start(PARAMETERS, count, grid)):
-            self.assertEqual(0, code, f"rank {rank} of {grid}:\n{output}")
+class Parameters(gloo.RanksTest):
+    script = PARAMETERS
 
     def test_one_group(self):
         self.on(4, "h4")

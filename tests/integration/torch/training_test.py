@@ -11,10 +11,8 @@ def setUpModule():
     gloo.need("torch")
 
 
-class Training(unittest.TestCase):
-    def on(self, count, grid):
-        for rank, (code, output) in enumerate(gloo.start(TRAINING, count, grid)):
-            self.assertEqual(0, code, f"rank {rank} of {grid}:\n{output}")
+class Training(gloo.RanksTest):
+    script = TRAINING
 
     def test_two_ranks(self):
         self.on(2, "h2")

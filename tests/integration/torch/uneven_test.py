@@ -11,22 +11,20 @@ def setUpModule():
     gloo.need("torch")
 
 
-class Uneven(unittest.TestCase):
-    def on(self, count, rows):
-        for rank, (code, output) in enumerate(gloo.start(UNEVEN, count, f"h{count}", str(rows))):
-            self.assertEqual(0, code, f"rank {rank} of {count}, {rows} rows:\n{output}")
+class Uneven(gloo.RanksTest):
+    script = UNEVEN
 
     def test_two_and_one_row(self):
-        self.on(2, 3)
+        self.on(2, "h2", "3")
 
     def test_four_and_three_rows(self):
-        self.on(2, 7)
+        self.on(2, "h2", "7")
 
     def test_two_rows_and_three_times_one(self):
-        self.on(4, 5)
+        self.on(4, "h4", "5")
 
     def test_three_times_two_rows_and_one(self):
-        self.on(4, 7)
+        self.on(4, "h4", "7")
 
 
 if __name__ == "__main__":
