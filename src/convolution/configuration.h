@@ -18,6 +18,8 @@ struct MicroConfiguration {
   bool deterministic = false;
 
   bool operator==(const MicroConfiguration&) const = default;
+  // Whether it runs a whole mini-batch of `n` images rather than one part of it.
+  bool IsWhole(int n) const { return micro_batch == n; }
 };
 
 // `count` equal micro-batches in a row.
@@ -35,7 +37,8 @@ struct Configuration {
 
   bool operator==(const Configuration&) const = default;
   int Pieces() const;
-  int Images() const;                         // the mini-batch: sum of micro_batch * count
+  bool Covers(int n) const { return Images() == n; }  // a whole mini-batch of `n` images
+  int Images() const;                                 // the mini-batch: sum of micro_batch * count
   double TimeMs() const;                      // sum over the pieces: they run one after the other
   size_t WorkspaceBytes() const;              // maximum over the pieces: they share one workspace
   bool Deterministic() const;                 // all pieces are

@@ -171,27 +171,25 @@ Result<EngineNotes> ConfigurationNotes(const Functions& functions,
   return notes;
 }
 
-cudnnStatus_t ExecutePlan(const Functions& functions, cudnnHandle_t handle,
-                          cudnnBackendDescriptor_t plan, std::span<const int64_t> uids,
-                          std::span<void* const> pointers, void* workspace) {
-  cudnnBackendDescriptor_t pack = nullptr;
+cudnnStatus_t MakePack(const Functions& functions, const PackOperands& operands,
+                       cudnnBackendDescriptor_t& pack) {
   cudnnStatus_t status =
       functions.cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack);
-  if (status != CUDNN_STATUS_SUCCESS) return status;
-  const auto count = static_cast<int64_t>(uids.size());
+  if (status != CUDNN_STATUS_SUCCESS) {
+    pack = nullptr;
+    return status;
+  }
+  const auto count = static_cast<int64_t>(operands.uids.size());
   const auto set = [&](cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                        int64_t elements, const void* values) {
     if (status == CUDNN_STATUS_SUCCESS) {
       status = functions.cudnnBackendSetAttribute(pack, name, type, elements, values);
     }
   };
-  set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, pointers.data());
-  set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, uids.data());
-  set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
-  if (status == CUDNN_STATUS_SUCCESS) status = functions.cudnnBackendFinalize(pack);
-  if (status == CUDNN_STATUS_SUCCESS) status = functions.cudnnBackendExecute(handle, plan, pack);
-  functions.cudnnBackendDestroyDescriptor(pack);
-  return status;
+  set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, operands.pointers.data());
+  set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, operands.uids.data());
+  set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &operands.workspace);
+  return status == CUDNN_STATUS_SUCCESS ? functions.cudnnBackendFinalize(pack) : status;
 }
 
 }  // namespace ucudnn::cudnn

@@ -71,10 +71,26 @@ Result<EngineNotes> ReadNotes(const Functions& functions, cudnnBackendDescriptor
 Result<EngineNotes> ConfigurationNotes(const Functions& functions,
                                        cudnnBackendDescriptor_t configuration);
 
-// Executes `plan` once on the handle's stream; creates, fills and destroys the variant pack for it.
-// Allocates nothing of ours.
-cudnnStatus_t ExecutePlan(const Functions& functions, cudnnHandle_t handle,
-                          cudnnBackendDescriptor_t plan, std::span<const int64_t> uids,
-                          std::span<void* const> pointers, void* workspace);
+// The operands of one execution of a plan. REQUIRES: uids.size() == pointers.size().
+struct PackOperands {
+  std::span<const int64_t> uids;
+  std::span<void* const> pointers;
+  void* workspace = nullptr;
+};
+
+// Makes a finalized variant pack, which the caller destroys whatever is returned; null where it
+// could not be created. Allocates nothing of ours.
+cudnnStatus_t MakePack(const Functions& functions, const PackOperands& operands,
+                       cudnnBackendDescriptor_t& pack);
+
+// Hands such a pack to `use`, whose status it returns. Allocates nothing of ours.
+template <typename Use>
+cudnnStatus_t WithPack(const Functions& functions, const PackOperands& operands, Use use) {
+  cudnnBackendDescriptor_t pack = nullptr;
+  cudnnStatus_t status = MakePack(functions, operands, pack);
+  if (status == CUDNN_STATUS_SUCCESS) status = use(pack);
+  if (pack != nullptr) functions.cudnnBackendDestroyDescriptor(pack);
+  return status;
+}
 
 }  // namespace ucudnn::cudnn

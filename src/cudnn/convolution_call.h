@@ -64,6 +64,18 @@ inline double ScaleOf(const void* scale, DataType type) {
                                    : *static_cast<const float*>(scale);
 }
 
+// Host scales for tensors of `type`. They live as long as the program.
+inline const void* OneOf(DataType type) {
+  static constexpr float kOne = 1;
+  static constexpr double kWideOne = 1;
+  return type == DataType::kDouble ? static_cast<const void*>(&kWideOne) : &kOne;
+}
+inline const void* ZeroOf(DataType type) {
+  static constexpr float kZero = 0;
+  static constexpr double kWideZero = 0;
+  return type == DataType::kDouble ? static_cast<const void*>(&kWideZero) : &kZero;
+}
+
 // The member of the call that an operation writes.
 constexpr void* ConvolutionCall::*OutputOf(Operation operation) {
   switch (operation) {

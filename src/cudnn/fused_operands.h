@@ -32,13 +32,6 @@ struct FusedOperand {
 struct FusedPointers {
   std::span<const FusedOperand> operands;  // at most kMostFusedOperands
   std::array<void*, kMostFusedOperands> pointers = {};
-
-  // Moves on to what lies `images` images behind.
-  void Advance(size_t images) {
-    for (size_t i = 0; i < operands.size(); ++i) {
-      pointers[i] = static_cast<char*>(pointers[i]) + images * operands[i].image_bytes;
-    }
-  }
 };
 
 }  // namespace ucudnn::cudnn

@@ -4,7 +4,6 @@
 #include <array>
 #include <span>
 
-#include "convolution/partial_sums.h"
 #include "cudnn/compiled_plan.h"
 #include "cudnn/descriptors.h"
 #include "cudnn/plan_edit.h"
@@ -53,14 +52,10 @@ class OperandOrder {
   size_t count_ = 0;
 };
 
-bool Accumulates(const ConvolutionProblem& problem) {
-  return problem.operation == Operation::kBackwardFilter;
-}
-
 class GraphPiece : public Piece {
  public:
   GraphPiece(const Functions& functions, const GraphTemplate& original, BackendDescriptor first,
-             BackendDescriptor further)
+             BackendDescriptor further, size_t workspace_bytes)
       : functions_(functions),
         type_(original.convolution.problem.type),
         w_alignment_(original.convolution.w_alignment),
@@ -68,25 +63,44 @@ class GraphPiece : public Piece {
         callers_beta_(original.callers_beta),
         order_(original.convolution),
         first_(std::move(first)),
-        further_(std::move(further)) {}
+        further_(std::move(further)),
+        workspace_bytes_(workspace_bytes) {}
 
-  cudnnStatus_t Run(const ConvolutionCall& call, bool accumulate) const override {
+  cudnnStatus_t Run(const ConvolutionCall& call, bool adds) const override {
+    return WithPlan(call, adds, [&](auto plan, auto pack) {
+      return functions_.cudnnBackendExecute(call.handle, plan, pack);
+    });
+  }
+  cudnnStatus_t Populate(const ConvolutionCall& call, bool adds, cudaGraph_t graph) const override {
+    return WithPlan(call, adds, [&](auto plan, auto pack) {
+      return functions_.cudnnBackendPopulateCudaGraph(call.handle, plan, pack, graph);
+    });
+  }
+  cudnnStatus_t Update(const ConvolutionCall& call, bool adds, cudaGraph_t graph) const override {
+    return WithPlan(call, adds, [&](auto plan, auto pack) {
+      return functions_.cudnnBackendUpdateCudaGraph(call.handle, plan, pack, graph);
+    });
+  }
+
+  size_t workspace_bytes() const override { return workspace_bytes_; }
+  size_t FilterAlignment() const override { return static_cast<size_t>(w_alignment_); }
+
+ private:
+  // Hands the plan that serves, and the call's operands, to `use`.
+  template <typename Use>
+  cudnnStatus_t WithPlan(const ConvolutionCall& call, bool adds, Use use) const {
     if (has_fused_ && call.fused == nullptr) return CUDNN_STATUS_BAD_PARAM;
     std::span<void* const> fused;
     if (call.fused != nullptr) fused = call.fused->pointers;
     OperandOrder::Pointers pointers;
     const auto used = order_.Arrange(call.x, call.w, call.y, fused, pointers);
-    const bool adds = accumulate || (callers_beta_ && ScaleOf(call.beta, type_) != 0);
-    const BackendDescriptor& plan = adds ? further_ : first_;
+    const bool to_output = adds || (callers_beta_ && ScaleOf(call.beta, type_) != 0);
+    const BackendDescriptor& plan = to_output ? further_ : first_;
     if (plan.get() == nullptr) return CUDNN_STATUS_NOT_SUPPORTED;
-    return ExecutePlan(functions_, call.handle, plan.get(), order_.uids(), used, call.workspace);
+    return WithPack(functions_, {order_.uids(), used, call.workspace},
+                    [&](cudnnBackendDescriptor_t pack) { return use(plan.get(), pack); });
   }
 
-  size_t FilterAlignment() const override {
-    return static_cast<size_t>(std::max<int64_t>(kLegacyAlignment, w_alignment_));
-  }
-
- private:
   const Functions& functions_;
   const DataType type_;
   const int64_t w_alignment_;
@@ -94,62 +108,7 @@ class GraphPiece : public Piece {
   const OperandOrder order_;
   const BackendDescriptor first_;    // with the plan's beta
   const BackendDescriptor further_;  // adds to the output; only for filter gradients, which add up
-};
-
-// One engine built for one batch, with alpha = 1.
-struct Built {
-  const GraphTemplate* original;
-  BackendDescriptor replacing;  // beta = 0
-  BackendDescriptor adding;     // beta = 1; only for filter gradients, which add up
-};
-
-class PreparedGraphs : public PreparedProblem {
- public:
-  PreparedGraphs(const Functions& functions, cudnnHandle_t handle, std::vector<Built> built)
-      : functions_(functions), handle_(handle), built_(std::move(built)) {}
-
-  Result<std::vector<EngineChoice>> Engines() override {
-    std::vector<EngineChoice> choices;
-    for (const Built& built : built_) {
-      UCUDNN_ASSIGN_OR_RETURN(size_t bytes, PlanWorkspace(functions_, built.replacing.get()));
-      if (built.adding.get() != nullptr) {
-        UCUDNN_ASSIGN_OR_RETURN(const size_t adding, PlanWorkspace(functions_, built.adding.get()));
-        bytes = std::max(bytes, adding);
-      }
-      choices.push_back({built.original->convolution.engine, built.original->numeric,
-                         built.original->deterministic, bytes});
-    }
-    return choices;
-  }
-
-  Status Run(const EngineChoice& choice, const Buffers& buffers) override {
-    const auto built = std::find_if(built_.begin(), built_.end(), [&](const Built& other) {
-      return other.original->convolution.engine == choice.engine;
-    });
-    if (built == built_.end())
-      return Status::Error("'" + choice.engine.Text() + "' is not prepared");
-    const BackendDescriptor& plan = buffers.accumulate ? built->adding : built->replacing;
-    if (plan.get() == nullptr)
-      return Status::Error("'" + choice.engine.Text() + "' does not accumulate");
-    // A pointer carries no size, so the plan's own need must fit.
-    UCUDNN_ASSIGN_OR_RETURN(const size_t need, PlanWorkspace(functions_, plan.get()));
-    if (need > buffers.workspace_bytes) {
-      return Status::Error("'" + choice.engine.Text() + "' needs " + std::to_string(need) +
-                           " bytes of workspace, not " + std::to_string(buffers.workspace_bytes));
-    }
-    const OperandOrder order(built->original->convolution);
-    OperandOrder::Pointers pointers;
-    const auto used = order.Arrange(buffers.x, buffers.w, buffers.y, buffers.fused, pointers);
-    return CudnnStatus(
-        functions_,
-        ExecutePlan(functions_, handle_, plan.get(), order.uids(), used, buffers.workspace),
-        "running an engine");
-  }
-
- private:
-  const Functions& functions_;
-  const cudnnHandle_t handle_;
-  const std::vector<Built> built_;
+  const size_t workspace_bytes_;     // of both
 };
 
 }  // namespace
@@ -233,72 +192,60 @@ const GraphTemplate* GraphEngines::Find(const EngineId& engine) const {
   return found == templates_.end() ? nullptr : *found;
 }
 
-Result<std::unique_ptr<PreparedProblem>> GraphEngines::Prepare(const ConvolutionProblem& problem) {
-  std::vector<Built> all;
-  Status last = Status::Error("there is no plan for it");
-  for (const GraphTemplate* original : templates_) {
-    if (KernelFamily(original->convolution.problem) != KernelFamily(problem)) {
-      return Status::Error("a plan of another operation graph: " + Describe(problem));
-    }
-    Built built = {original, {}, {}};
-    auto replacing = BuildAtBatch(functions_, device_, *original, problem.n, 1, 0);
-    if (!replacing.ok()) {
-      last = replacing.status();
-      continue;
-    }
-    built.replacing = std::move(*replacing);
-    if (Accumulates(problem)) {
-      auto adding = BuildAtBatch(functions_, device_, *original, problem.n, 1, 1);
-      if (!adding.ok()) {
-        last = adding.status();
-        continue;
-      }
-      built.adding = std::move(*adding);
-    }
-    all.push_back(std::move(built));
+Result<std::unique_ptr<Piece>> GraphEngines::Build(const GraphTemplate& original,
+                                                   const ConvolutionProblem& part,
+                                                   const PieceScales& scales) const {
+  const FusedConvolution& convolution = original.convolution;
+  if (KernelFamily(convolution.problem) != KernelFamily(part)) {
+    return Status::Error("a plan of another operation graph: " + Describe(part));
   }
-  if (all.empty()) return last;
-  return std::unique_ptr<PreparedProblem>(
-      new PreparedGraphs(functions_, device_.handle, std::move(all)));
-}
-
-Result<std::unique_ptr<Piece>> GraphEngines::MakePiece(const ConvolutionProblem& problem,
-                                                       const MicroConfiguration& micro) {
-  const GraphTemplate* const original = Find(micro.engine);
-  if (original == nullptr) return Status::Error("'" + micro.engine.Text() + "' is no plan at hand");
-  if (KernelFamily(original->convolution.problem) != KernelFamily(problem)) {
-    return Status::Error("a plan of another operation graph: " + Describe(problem));
-  }
-  const FusedConvolution& convolution = original->convolution;
-  const bool partial = IsPartial(problem, micro.micro_batch);
-  const bool adds = Accumulates(problem) && !partial &&
-                    (original->callers_beta || micro.micro_batch != problem.n);
-  const bool lies_right =
-      convolution.w_alignment > 0 && int64_t{kPartialSumAlignment} % convolution.w_alignment == 0;
-  if (partial && !lies_right) {
-    return Status::Error("a partial is on " + std::to_string(kPartialSumAlignment) +
-                         " bytes, not on " + std::to_string(convolution.w_alignment));
-  }
-  UCUDNN_ASSIGN_OR_RETURN(
-      BackendDescriptor first,
-      BuildAtBatch(functions_, device_, *original, micro.micro_batch,
-                   partial ? 1 : convolution.alpha, partial ? 0 : convolution.beta));
+  const double alpha = scales.are_plain ? 1 : convolution.alpha;
+  const double beta = scales.are_plain ? 0 : convolution.beta;
+  UCUDNN_ASSIGN_OR_RETURN(BackendDescriptor first,
+                          BuildAtBatch(functions_, device_, original, part.n, alpha, beta));
   UCUDNN_ASSIGN_OR_RETURN(size_t bytes, PlanWorkspace(functions_, first.get()));
+  const bool callers_beta = original.callers_beta && !scales.are_plain;
   BackendDescriptor further;
-  if (adds) {
-    UCUDNN_ASSIGN_OR_RETURN(further, BuildAtBatch(functions_, device_, *original, micro.micro_batch,
-                                                  convolution.alpha, 1));
+  if (part.operation == Operation::kBackwardFilter && (scales.may_add || callers_beta)) {
+    UCUDNN_ASSIGN_OR_RETURN(further, BuildAtBatch(functions_, device_, original, part.n, alpha, 1));
     UCUDNN_ASSIGN_OR_RETURN(const size_t adding, PlanWorkspace(functions_, further.get()));
     bytes = std::max(bytes, adding);
   }
-  // A pointer carries no size: a plan that needs more than was measured would write beyond it.
-  if (bytes > micro.workspace_bytes) {
-    return Status::Error(micro.engine.Text() + " needs " + std::to_string(bytes) + " bytes for " +
-                         std::to_string(micro.micro_batch) + " images, not " +
-                         std::to_string(micro.workspace_bytes));
-  }
   return std::unique_ptr<Piece>(
-      new GraphPiece(functions_, *original, std::move(first), std::move(further)));
+      new GraphPiece(functions_, original, std::move(first), std::move(further), bytes));
+}
+
+Result<std::vector<ListedEngine>> GraphEngines::List(const ConvolutionProblem& part) {
+  std::vector<ListedEngine> all;
+  Status last = Status::Error("there is no plan for it");
+  for (const GraphTemplate* original : templates_) {
+    auto piece = Build(*original, part, {.are_plain = true, .may_add = true});
+    if (!piece.ok()) {
+      last = piece.status();
+      continue;
+    }
+    EngineChoice choice{original->convolution.engine, original->numeric, original->deterministic,
+                        (*piece)->workspace_bytes()};
+    all.push_back({std::move(choice), std::move(*piece)});
+  }
+  if (all.empty()) return last;
+  return all;
+}
+
+Result<std::unique_ptr<Piece>> GraphEngines::MakePiece(const ConvolutionProblem& part,
+                                                       const EngineId& engine,
+                                                       const PieceScales& scales,
+                                                       size_t workspace_bytes) {
+  const GraphTemplate* const original = Find(engine);
+  if (original == nullptr) return Status::Error("'" + engine.Text() + "' is no plan at hand");
+  UCUDNN_ASSIGN_OR_RETURN(std::unique_ptr<Piece> piece, Build(*original, part, scales));
+  // A pointer carries no size: a plan that needs more than was measured would write beyond it.
+  if (piece->workspace_bytes() > workspace_bytes) {
+    return Status::Error(engine.Text() + " needs " + std::to_string(piece->workspace_bytes()) +
+                         " bytes for " + std::to_string(part.n) + " images, not " +
+                         std::to_string(workspace_bytes));
+  }
+  return piece;
 }
 
 }  // namespace ucudnn::cudnn

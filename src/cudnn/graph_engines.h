@@ -55,22 +55,27 @@ Result<BackendDescriptor> BuildAtBatch(const Functions& functions, const PlanDev
 class GraphEngines : public Engines {
  public:
   // `templates` are plans of one operation graph; the caller owns them and keeps them alive. Plans
-  // are built on `device`; where that is a handle, PreparedProblem::Run enqueues on its stream.
+  // are built on `device`.
   GraphEngines(const Functions& functions, const PlanDevice& device,
                std::vector<const GraphTemplate*> templates)
       : functions_(functions), device_(device), templates_(std::move(templates)) {}
 
-  // Each engine that can be built for the batch, with the workspace that it needs whether or not it
-  // accumulates.
-  Result<std::unique_ptr<PreparedProblem>> Prepare(const ConvolutionProblem& problem) override;
-  Result<std::unique_ptr<Piece>> MakePiece(const ConvolutionProblem& problem,
-                                           const MicroConfiguration& micro) override;
+  // Each engine that can be built for the part, with the workspace that it needs whether or not it
+  // adds.
+  Result<std::vector<ListedEngine>> List(const ConvolutionProblem& part) override;
+  // A gradient of the filter whose beta is the call's may always add.
+  Result<std::unique_ptr<Piece>> MakePiece(const ConvolutionProblem& part, const EngineId& engine,
+                                           const PieceScales& scales,
+                                           size_t workspace_bytes) override;
   Result<std::unique_ptr<PartialSum>> MakeSum(const ConvolutionProblem& problem) override {
     return PartialSum::Create(functions_, problem);
   }
 
  private:
   const GraphTemplate* Find(const EngineId& engine) const;
+  Result<std::unique_ptr<Piece>> Build(const GraphTemplate& original,
+                                       const ConvolutionProblem& part,
+                                       const PieceScales& scales) const;
 
   const Functions& functions_;
   const PlanDevice device_;

@@ -11,9 +11,6 @@ namespace {
 
 using Ranking = std::vector<AlgorithmPerformance>;
 
-constexpr float kOneFloat = 1, kZeroFloat = 0;
-constexpr double kOneDouble = 1, kZeroDouble = 0;
-
 // With which math types the library says that it runs `algorithm`.
 std::set<MathType> MathTypesOf(const Ranking& ranking, int algorithm) {
   std::set<MathType> types;
@@ -24,31 +21,83 @@ std::set<MathType> MathTypesOf(const Ranking& ranking, int algorithm) {
   return types;
 }
 
-Status NoLegacyEngine(const EngineId& engine) {
-  return Status::Error("'" + engine.Text() + "' is no legacy engine");
-}
-
-class PreparedLegacyProblem : public PreparedProblem {
+// Descriptors of one problem, by math type. They are never changed, so pieces share them.
+class DescriptorsByMath {
  public:
-  PreparedLegacyProblem(const Functions& functions, cudnnHandle_t handle,
-                        const ConvolutionProblem& problem, OwnedDescriptors descriptors)
-      : functions_(functions),
-        handle_(handle),
-        problem_(problem),
-        descriptors_(std::move(descriptors)) {}
+  DescriptorsByMath(const Functions& functions, const ConvolutionProblem& problem)
+      : functions_(functions), problem_(problem) {}
 
-  Result<std::vector<EngineChoice>> Engines() override {
-    UCUDNN_ASSIGN_OR_RETURN(const Ranking ranking, Rank(problem_.math));
+  Result<std::shared_ptr<const OwnedDescriptors>> Of(MathType math) {
+    std::shared_ptr<const OwnedDescriptors>& known = known_[math];
+    if (known == nullptr) {
+      problem_.math = math;
+      auto made = std::make_shared<OwnedDescriptors>(functions_);
+      UCUDNN_RETURN_IF_ERROR(made->Create(problem_));
+      known = std::move(made);
+    }
+    return known;
+  }
+
+ private:
+  const Functions& functions_;
+  ConvolutionProblem problem_;
+  std::map<MathType, std::shared_ptr<const OwnedDescriptors>> known_;
+};
+
+class LegacyPiece : public Piece {
+ public:
+  LegacyPiece(const Functions& functions, int algorithm, DataType type, size_t workspace_bytes,
+              std::shared_ptr<const OwnedDescriptors> own)
+      : functions_(functions),
+        algorithm_(algorithm),
+        type_(type),
+        workspace_bytes_(workspace_bytes),
+        own_(std::move(own)) {}
+
+  cudnnStatus_t Run(const ConvolutionCall& call, bool adds) const override {
+    ConvolutionCall piece = call;
+    piece.algorithm = algorithm_;
+    if (adds) piece.beta = OneOf(type_);
+    const Descriptors& own = own_->get();
+    if (call.descriptors.w == nullptr) piece.descriptors.w = own.w;
+    if (call.descriptors.convolution == nullptr) piece.descriptors.convolution = own.convolution;
+    if (call.descriptors.x != nullptr) return Convolve(functions_, piece);
+    piece.descriptors.x = own.x;
+    piece.descriptors.y = own.y;
+    if (call.bias == nullptr) return Convolve(functions_, piece);
+    BiasActivation bias = *call.bias;
+    bias.z_descriptor = own.y;
+    piece.bias = &bias;
+    return Convolve(functions_, piece);
+  }
+
+  size_t workspace_bytes() const override { return workspace_bytes_; }
+
+ private:
+  const Functions& functions_;
+  const int algorithm_;
+  const DataType type_;
+  const size_t workspace_bytes_;
+  const std::shared_ptr<const OwnedDescriptors> own_;
+};
+
+// Lists the legacy engines of one part.
+class LegacyList {
+ public:
+  LegacyList(const Functions& functions, cudnnHandle_t handle, const ConvolutionProblem& part)
+      : functions_(functions), handle_(handle), part_(part), descriptors_(functions, part) {}
+
+  Result<std::vector<ListedEngine>> Make() {
+    UCUDNN_ASSIGN_OR_RETURN(const Ranking ranking, Rank(part_.math));
     std::map<MathType, Ranking> others;
-    std::vector<EngineChoice> choices;
     for (const AlgorithmPerformance& ranked : ranking) {
       if (ranked.status != CUDNN_STATUS_SUCCESS) continue;
       const std::set<MathType> types = MathTypesOf(ranking, ranked.algorithm);
       UCUDNN_ASSIGN_OR_RETURN(std::optional<EngineChoice> listed, ChoiceOf(ranked));
       // Callers who set the math type that they were told run `listed`, the others their own.
-      if (!types.contains(problem_.math)) {
+      if (!types.contains(part_.math)) {
         AlgorithmPerformance as_asked = ranked;
-        as_asked.math = static_cast<cudnnMathType_t>(problem_.math);
+        as_asked.math = static_cast<cudnnMathType_t>(part_.math);
         // What the heuristics say is of the other math type.
         as_asked.workspace_bytes = 0;
         UCUDNN_ASSIGN_OR_RETURN(std::optional<EngineChoice> own, ChoiceOf(as_asked));
@@ -60,51 +109,34 @@ class PreparedLegacyProblem : public PreparedProblem {
             listed.reset();
           }
         }
-        Add(std::move(own), choices);
+        UCUDNN_RETURN_IF_ERROR(Add(std::move(own)));
       }
-      Add(std::move(listed), choices);
+      UCUDNN_RETURN_IF_ERROR(Add(std::move(listed)));
     }
-    return choices;
-  }
-
-  Status Run(const EngineChoice& choice, const Buffers& buffers) override {
-    const EngineId::Legacy* const engine = choice.engine.legacy();
-    if (engine == nullptr) return NoLegacyEngine(choice.engine);
-    UCUDNN_RETURN_IF_ERROR(UseMath(engine->math.value_or(problem_.math)));
-    const bool wide = problem_.type == DataType::kDouble;
-    ConvolutionCall call;
-    call.operation = problem_.operation;
-    call.handle = handle_;
-    call.descriptors = descriptors_.get();
-    const void* const one = wide ? static_cast<const void*>(&kOneDouble) : &kOneFloat;
-    const void* const zero = wide ? static_cast<const void*>(&kZeroDouble) : &kZeroFloat;
-    call.alpha = one;
-    call.beta = buffers.accumulate ? one : zero;
-    call.x = buffers.x;
-    call.w = buffers.w;
-    call.y = buffers.y;
-    call.algorithm = engine->algorithm;
-    call.workspace = buffers.workspace;
-    call.workspace_bytes = buffers.workspace_bytes;
-    return CudnnStatus(functions_, Convolve(functions_, call), "running an engine");
+    return std::move(all_);
   }
 
  private:
-  static void Add(std::optional<EngineChoice> choice, std::vector<EngineChoice>& choices) {
-    if (!choice) return;
-    const bool known = std::any_of(choices.begin(), choices.end(), [&](const EngineChoice& other) {
-      return other.engine == choice->engine;
+  Status Add(std::optional<EngineChoice> choice) {
+    if (!choice) return Status::Ok();
+    const bool known = std::any_of(all_.begin(), all_.end(), [&](const ListedEngine& other) {
+      return other.choice.engine == choice->engine;
     });
-    if (!known) choices.push_back(std::move(*choice));
+    if (known) return Status::Ok();
+    const EngineId::Legacy& engine = *choice->engine.legacy();
+    UCUDNN_ASSIGN_OR_RETURN(auto own, descriptors_.Of(engine.math.value_or(part_.math)));
+    auto piece = std::make_unique<LegacyPiece>(functions_, engine.algorithm, part_.type,
+                                               choice->workspace_bytes, std::move(own));
+    all_.push_back({std::move(*choice), std::move(piece)});
+    return Status::Ok();
   }
 
   // The library's answer to a descriptor with `math`.
   Result<Ranking> Rank(MathType math) {
     Ranking ranking;
-    UCUDNN_RETURN_IF_ERROR(UseMath(math));
+    UCUDNN_ASSIGN_OR_RETURN(const auto described, descriptors_.Of(math));
     UCUDNN_RETURN_IF_ERROR(CudnnStatus(
-        functions_,
-        RankAlgorithms(functions_, problem_.operation, handle_, descriptors_.get(), ranking),
+        functions_, RankAlgorithms(functions_, part_.operation, handle_, described->get(), ranking),
         "asking for algorithms"));
     return ranking;
   }
@@ -113,16 +145,16 @@ class PreparedLegacyProblem : public PreparedProblem {
   Result<std::optional<EngineChoice>> ChoiceOf(const AlgorithmPerformance& ranked) {
     EngineId::Legacy engine{ranked.algorithm, std::nullopt};
     const auto math = static_cast<MathType>(ranked.math);
-    if (math != problem_.math) engine.math = math;
+    if (math != part_.math) engine.math = math;
     // The size that execution checks, not only the heuristic's.
     size_t bytes = 0;
-    UCUDNN_RETURN_IF_ERROR(UseMath(math));
-    if (WorkspaceBytes(functions_, problem_.operation, handle_, descriptors_.get(),
-                       ranked.algorithm, &bytes) != CUDNN_STATUS_SUCCESS) {
+    UCUDNN_ASSIGN_OR_RETURN(const auto described, descriptors_.Of(math));
+    if (WorkspaceBytes(functions_, part_.operation, handle_, described->get(), ranked.algorithm,
+                       &bytes) != CUDNN_STATUS_SUCCESS) {
       return std::optional<EngineChoice>();
     }
     return std::optional<EngineChoice>({engine,
-                                        LegacyNumericClass(problem_.operation, ranked.algorithm),
+                                        LegacyNumericClass(part_.operation, ranked.algorithm),
                                         ranked.determinism == CUDNN_DETERMINISTIC,
                                         std::max(ranked.workspace_bytes, bytes),
                                         {}});
@@ -140,45 +172,11 @@ class PreparedLegacyProblem : public PreparedProblem {
     return MathTypesOf(other->second, listed.algorithm) == types;
   }
 
-  Status UseMath(MathType math) {
-    return CudnnStatus(functions_,
-                       functions_.cudnnSetConvolutionMathType(descriptors_.get().convolution,
-                                                              static_cast<cudnnMathType_t>(math)),
-                       "setting the math type");
-  }
-
   const Functions& functions_;
-  cudnnHandle_t handle_;
-  ConvolutionProblem problem_;
-  OwnedDescriptors descriptors_;
-};
-
-class LegacyPiece : public Piece {
- public:
-  // `tensors` without descriptors stand for the call's own.
-  LegacyPiece(const Functions& functions, int algorithm, bool wide, OwnedDescriptors tensors)
-      : functions_(functions), algorithm_(algorithm), wide_(wide), tensors_(std::move(tensors)) {}
-
-  cudnnStatus_t Run(const ConvolutionCall& call, bool accumulate) const override {
-    ConvolutionCall piece = call;
-    piece.algorithm = algorithm_;
-    if (accumulate) piece.beta = wide_ ? static_cast<const void*>(&kOneDouble) : &kOneFloat;
-    const Descriptors& own = tensors_.get();
-    if (own.x == nullptr) return Convolve(functions_, piece);
-    piece.descriptors.x = own.x;
-    piece.descriptors.y = own.y;
-    if (call.bias == nullptr) return Convolve(functions_, piece);
-    BiasActivation bias = *call.bias;
-    bias.z_descriptor = own.y;
-    piece.bias = &bias;
-    return Convolve(functions_, piece);
-  }
-
- private:
-  const Functions& functions_;
-  const int algorithm_;
-  const bool wide_;
-  const OwnedDescriptors tensors_;
+  const cudnnHandle_t handle_;
+  const ConvolutionProblem part_;
+  DescriptorsByMath descriptors_;
+  std::vector<ListedEngine> all_;
 };
 
 }  // namespace
@@ -279,25 +277,19 @@ std::optional<size_t> LegacyNeeds::Of(int images, const EngineId& engine) {
   return std::nullopt;
 }
 
-Result<std::unique_ptr<PreparedProblem>> LegacyEngines::Prepare(const ConvolutionProblem& problem) {
-  OwnedDescriptors descriptors(functions_);
-  UCUDNN_RETURN_IF_ERROR(descriptors.Create(problem));
-  return std::unique_ptr<PreparedProblem>(
-      new PreparedLegacyProblem(functions_, handle_, problem, std::move(descriptors)));
+Result<std::vector<ListedEngine>> LegacyEngines::List(const ConvolutionProblem& part) {
+  return LegacyList(functions_, handle_, part).Make();
 }
 
-Result<std::unique_ptr<Piece>> LegacyEngines::MakePiece(const ConvolutionProblem& problem,
-                                                        const MicroConfiguration& micro) {
-  const EngineId::Legacy* const engine = micro.engine.legacy();
-  if (engine == nullptr) return NoLegacyEngine(micro.engine);
-  OwnedDescriptors tensors(functions_);
-  if (micro.micro_batch != problem.n) {
-    ConvolutionProblem piece = problem;
-    piece.n = micro.micro_batch;
-    UCUDNN_RETURN_IF_ERROR(tensors.CreateTensors(piece));
-  }
-  return std::unique_ptr<Piece>(new LegacyPiece(
-      functions_, engine->algorithm, problem.type == DataType::kDouble, std::move(tensors)));
+Result<std::unique_ptr<Piece>> LegacyEngines::MakePiece(const ConvolutionProblem& part,
+                                                        const EngineId& engine, const PieceScales&,
+                                                        size_t workspace_bytes) {
+  const EngineId::Legacy* const legacy = engine.legacy();
+  if (legacy == nullptr) return Status::Error("'" + engine.Text() + "' is no legacy engine");
+  auto tensors = std::make_shared<OwnedDescriptors>(functions_);
+  UCUDNN_RETURN_IF_ERROR(tensors->CreateTensors(part));
+  return std::unique_ptr<Piece>(new LegacyPiece(functions_, legacy->algorithm, part.type,
+                                                workspace_bytes, std::move(tensors)));
 }
 
 }  // namespace ucudnn::cudnn

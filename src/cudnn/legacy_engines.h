@@ -35,13 +35,14 @@ std::vector<planning::Candidate> OwnMathCandidates(const ConvolutionProblem& pro
 
 class LegacyEngines : public Engines {
  public:
-  // The caller owns `handle` and keeps it alive; Run enqueues on its stream.
+  // The caller owns `handle` and keeps it alive; making pieces needs none.
   LegacyEngines(const Functions& functions, cudnnHandle_t handle)
       : functions_(functions), handle_(handle) {}
-  Result<std::unique_ptr<PreparedProblem>> Prepare(const ConvolutionProblem& problem) override;
-  // `micro` must name an engine with the problem's own math type. Needs no handle.
-  Result<std::unique_ptr<Piece>> MakePiece(const ConvolutionProblem& problem,
-                                           const MicroConfiguration& micro) override;
+  Result<std::vector<ListedEngine>> List(const ConvolutionProblem& part) override;
+  // `engine` has the problem's own math type: that of the call's convolution descriptor counts.
+  Result<std::unique_ptr<Piece>> MakePiece(const ConvolutionProblem& part, const EngineId& engine,
+                                           const PieceScales& scales,
+                                           size_t workspace_bytes) override;
   Result<std::unique_ptr<PartialSum>> MakeSum(const ConvolutionProblem& problem) override {
     return PartialSum::Create(functions_, problem);
   }

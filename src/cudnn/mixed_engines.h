@@ -14,12 +14,13 @@ class MixedEngines : public Engines {
  public:
   using Templates = std::vector<std::shared_ptr<const GraphTemplate>>;
 
-  // The caller owns `handle` and keeps it alive; PreparedProblem::Run enqueues on its stream.
+  // The caller owns `handle` and keeps it alive.
   MixedEngines(const Functions& functions, cudnnHandle_t handle, Templates templates);
 
-  Result<std::unique_ptr<PreparedProblem>> Prepare(const ConvolutionProblem& problem) override;
-  Result<std::unique_ptr<Piece>> MakePiece(const ConvolutionProblem& problem,
-                                           const MicroConfiguration& micro) override;
+  Result<std::vector<ListedEngine>> List(const ConvolutionProblem& part) override;
+  Result<std::unique_ptr<Piece>> MakePiece(const ConvolutionProblem& part, const EngineId& engine,
+                                           const PieceScales& scales,
+                                           size_t workspace_bytes) override;
   Result<std::unique_ptr<PartialSum>> MakeSum(const ConvolutionProblem& problem) override {
     return legacy_.MakeSum(problem);
   }

@@ -1,22 +1,35 @@
-// A piece of a plan: one engine at one micro-batch, whichever API it belongs to, ready to be
-// enqueued any number of times. Immutable and thread-safe as far as cuDNN is; running one allocates
-// nothing of ours.
+// A piece of a plan: one engine for one part of a convolution, whichever API it belongs to, ready
+// to be enqueued any number of times. Immutable and thread-safe as far as cuDNN is; running one
+// allocates nothing of ours.
 #pragma once
 
 #include <cstddef>
 
 #include "cudnn/convolution_call.h"
 #include "cudnn/descriptors.h"
+#include "cudnn/functions.h"
 
 namespace ucudnn::cudnn {
 
 class Piece {
  public:
   virtual ~Piece() = default;
-  // Enqueues the piece on call.handle's stream. The call's pointers are the piece's own, and its
-  // workspace is what the piece may use. A piece that needs descriptors takes those without a batch
-  // from the call. `accumulate`: adds to the output, whatever the call's beta is.
-  virtual cudnnStatus_t Run(const ConvolutionCall& call, bool accumulate) const = 0;
+  // Enqueues the piece on call.handle's stream. The call's pointers are the part's own, and its
+  // workspace is what the piece may use. In place of each descriptor that the call lacks, a piece
+  // that needs it uses its own. `adds`: adds to the output, whatever the call's beta is.
+  virtual cudnnStatus_t Run(const ConvolutionCall& call, bool adds) const = 0;
+
+  // Makes `graph` hold what Run would enqueue, or brings its operands up to date.
+  // CUDNN_STATUS_NOT_SUPPORTED for pieces of the legacy API, which has no such functions.
+  virtual cudnnStatus_t Populate(const ConvolutionCall&, bool /*adds*/, cudaGraph_t) const {
+    return CUDNN_STATUS_NOT_SUPPORTED;
+  }
+  virtual cudnnStatus_t Update(const ConvolutionCall&, bool /*adds*/, cudaGraph_t) const {
+    return CUDNN_STATUS_NOT_SUPPORTED;
+  }
+
+  // Bytes of workspace that Run uses at most.
+  virtual size_t workspace_bytes() const = 0;
   // The alignment in bytes that the pointer to a gradient of the filter must have.
   virtual size_t FilterAlignment() const { return kLegacyAlignment; }
 };

@@ -72,7 +72,7 @@ Configuration Compositions::Divide(int images) const {
     }
     ++configuration.runs.back().count;
   }
-  assert(configuration.Images() == images);
+  assert(configuration.Covers(images));
   return configuration;
 }
 

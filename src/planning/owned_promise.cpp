@@ -18,7 +18,7 @@ const Candidate* FastestWhole(const Candidates& allowed, int n, size_t workspace
   const Candidate* fastest = nullptr;
   for (const Candidate* candidate : allowed) {
     const MicroConfiguration& micro = candidate->micro;
-    if (micro.micro_batch != n || micro.workspace_bytes > workspace_bytes) continue;
+    if (!micro.IsWhole(n) || micro.workspace_bytes > workspace_bytes) continue;
     if (whose == Whose::kNative && !candidate->native) continue;
     if (fastest == nullptr || micro.time_ms < fastest->micro.time_ms) fastest = candidate;
   }
@@ -40,7 +40,7 @@ std::vector<Configuration> OwnedChoices(std::span<const Candidate> measured,
   for (const Candidate* candidate : allowed) {
     const MicroConfiguration& micro = candidate->micro;
     rows.push_back(micro);
-    if (micro.micro_batch != request.n) continue;
+    if (!micro.IsWhole(request.n)) continue;
     const bool serves = candidate->native ||
                         Gains(micro.time_ms, FastestWhole(allowed, request.n, micro.workspace_bytes,
                                                           Whose::kNative));

@@ -78,7 +78,7 @@ template <typename Serves>
 const Candidate* Fastest(const Candidates& allowed, int n, Serves serves) {
   const Candidate* fastest = nullptr;
   for (const Candidate* candidate : allowed) {
-    if (candidate->micro.micro_batch != n || !serves(*candidate)) continue;
+    if (!candidate->micro.IsWhole(n) || !serves(*candidate)) continue;
     if (fastest == nullptr || candidate->micro.time_ms < fastest->micro.time_ms) {
       fastest = candidate;
     }
@@ -103,7 +103,7 @@ class Promisable {
  public:
   Promisable(const Candidates& allowed, int n) {
     for (const Candidate* candidate : allowed) {
-      if (candidate->micro.micro_batch == n && candidate->native) {
+      if (candidate->micro.IsWhole(n) && candidate->native) {
         undivided_.insert(candidate->numeric);
       }
     }
@@ -144,7 +144,7 @@ std::optional<Configuration> BestDivided(const Candidates& allowed, const Promis
                                          double below_ms) {
   const Promisable promisable(allowed, request.n);
   return BestDivision(allowed, request, below_ms, [&](const Candidate& largest) {
-    return largest.micro.micro_batch < request.n && promisable(largest);
+    return !largest.micro.IsWhole(request.n) && promisable(largest);
   });
 }
 
@@ -161,7 +161,7 @@ const Candidate* UndividedFor(const Candidates& allowed, int n, size_t plan_byte
   };
   const Candidate* best = nullptr;
   for (const Candidate* candidate : allowed) {
-    if (candidate->micro.micro_batch != n || !candidate->native || !serves(*candidate)) continue;
+    if (!candidate->micro.IsWhole(n) || !candidate->native || !serves(*candidate)) continue;
     if (best == nullptr || better(*candidate, *best)) best = candidate;
   }
   return best;

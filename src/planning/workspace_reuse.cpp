@@ -94,7 +94,7 @@ std::optional<Configuration> OptimizeWorkspaceReuseByLargest(std::span<const Pie
   } else {
     runs.insert(runs.begin(), {*largest, 1});
   }
-  assert(configuration.Images() == n);
+  assert(configuration.Covers(n));
   return configuration;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/byte_size.h"
+#include "cudnn/part_call.h"
 #include "spatial/scales.h"
 
 namespace ucudnn::spatial {
@@ -32,41 +33,16 @@ bool SumsOverRanks(const GroupStripes& group, bool sums_gradients) {
          group.cuts;
 }
 
-// A call at an image. Filters have no images.
-class ImageCall {
+// The call of the images from `image` on.
+class ImageCall : public cudnn::PartCall {
  public:
   ImageCall(const cudnn::ConvolutionCall& whole, const ConvolutionProblem& problem, int64_t image)
-      : call_(whole) {
-    const auto element = static_cast<int64_t>(ElementBytes(problem.type));
-    const int64_t y_bytes = image * problem.y_strides[0] * element;
-    call_.x = static_cast<char*>(call_.x) + image * problem.x_strides[0] * element;
-    call_.y = static_cast<char*>(call_.y) + y_bytes;
-    if (call_.bias != nullptr) {
-      bias_ = *call_.bias;
-      bias_.z = static_cast<const char*>(bias_.z) + y_bytes;
-      call_.bias = &bias_;
-    }
-    if (call_.fused != nullptr) {
-      fused_ = *call_.fused;
-      fused_.Advance(static_cast<size_t>(image));
-      call_.fused = &fused_;
-    }
-    if (call_.pooling != nullptr) {
-      pooling_.x =
-          static_cast<const char*>(call_.pooling->x) + image * problem.x_strides[0] * element;
-      pooling_.y = static_cast<const char*>(call_.pooling->y) + y_bytes;
-      call_.pooling = &pooling_;
-    }
-  }
-  ImageCall(const ImageCall&) = delete;
-  ImageCall& operator=(const ImageCall&) = delete;
-  const cudnn::ConvolutionCall& get() const { return call_; }
+      : PartCall(whole, AtImage(problem, FusedIn(whole), image)) {}
 
  private:
-  cudnn::ConvolutionCall call_;
-  cudnn::BiasActivation bias_;
-  cudnn::FusedPointers fused_;
-  cudnn::PoolingOperands pooling_;
+  static std::span<const cudnn::FusedOperand> FusedIn(const cudnn::ConvolutionCall& call) {
+    return call.fused != nullptr ? call.fused->operands : std::span<const cudnn::FusedOperand>();
+  }
 };
 
 }  // namespace
@@ -194,7 +170,7 @@ Status HaloKernel::ExchangeAt(int64_t image, const KernelCall& call,
   SlicePlan& plan = PlanAt(image);
   if (!plan.exchanges()) return Status::Ok();
   const CUstream stream = device.stream.get();
-  const ImageCall sliced(own, problem_, image);
+  ImageCall sliced(own, problem_, image);
   // Behind what computed the rows, and behind the slice that was in this room before.
   UCUDNN_RETURN_IF_ERROR(device.entered.Record(call.stream));
   UCUDNN_RETURN_IF_ERROR(device.entered.HoldBack(stream));
@@ -208,7 +184,7 @@ Status HaloKernel::ExchangeAt(int64_t image, const KernelCall& call,
 Status HaloKernel::KeepAll(const KernelCall& call, const cudnn::ConvolutionCall& own,
                            ExchangeResources& device) {
   for (int64_t image = 0; image < problem_.n; image += slice_) {
-    const ImageCall sliced(own, problem_, image);
+    ImageCall sliced(own, problem_, image);
     UCUDNN_RETURN_IF_ERROR(PlanAt(image).Keep(SliceAt(image, call, sliced.get(), device)));
   }
   return Status::Ok();
@@ -244,7 +220,7 @@ Status HaloKernel::CorrectAll(const KernelCall& call, const cudnn::ConvolutionCa
       const SpanScope span(call.times, Span::kAwaitExchange, call.stream);
       UCUDNN_RETURN_IF_ERROR(device.exchanged[RoomOf(image)].HoldBack(call.stream));
     }
-    const ImageCall sliced(own, problem_, image);
+    ImageCall sliced(own, problem_, image);
     UCUDNN_RETURN_IF_ERROR(plan.Correct(SliceAt(image, call, sliced.get(), device)));
     // Into the same room.
     const int64_t next = image + static_cast<int64_t>(rooms_) * slice_;

@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "convolution/problem.h"
+#include "cudnn/convolution_call.h"
 
 namespace ucudnn::spatial {
 
@@ -18,17 +19,8 @@ inline size_t Aligned(size_t bytes) {
 inline CUdeviceptr ToDevice(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
 inline void* ToPointer(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
 
-// Points to a double for double tensors, to a float else.
-inline const void* OneOf(DataType type) {
-  static constexpr float kOne = 1;
-  static constexpr double kWideOne = 1;
-  return type == DataType::kDouble ? static_cast<const void*>(&kWideOne) : &kOne;
-}
-inline const void* ZeroOf(DataType type) {
-  static constexpr float kZero = 0;
-  static constexpr double kWideZero = 0;
-  return type == DataType::kDouble ? static_cast<const void*>(&kWideZero) : &kZero;
-}
+using cudnn::OneOf;
+using cudnn::ZeroOf;
 
 // A factor in the form that cuDNN reads.
 class Factor {

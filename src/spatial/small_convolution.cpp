@@ -112,19 +112,12 @@ Status PlanConvolution::Take(const cudnn::Functions& functions, cudnnHandle_t ha
                              const cudnn::GraphTemplate& plan, const EngineDemand& demand) {
   if (demand.deterministic && !plan.deterministic) return Status::Error("not deterministic");
   UCUDNN_ASSIGN_OR_RETURN(const cudnn::GraphTemplate at, cudnn::AtExtents(plan, problem_));
-  const cudnn::PlanDevice device{handle, nullptr};
-  const cudnn::FusedConvolution& convolution = at.convolution;
+  cudnn::GraphEngines engines(functions, {handle, nullptr}, {&at});
+  ConvolutionProblem part = at.convolution.problem;
+  part.n = problem_.n;
   UCUDNN_ASSIGN_OR_RETURN(
-      const cudnn::BackendDescriptor built,
-      cudnn::BuildAtBatch(functions, device, at, problem_.n, convolution.alpha, convolution.beta));
-  UCUDNN_ASSIGN_OR_RETURN(workspace_bytes_, cudnn::PlanWorkspace(functions, built.get()));
-  if (workspace_bytes_ > demand.most_workspace_bytes) return Status::Error("too much workspace");
-  cudnn::GraphEngines engines(functions, device, {&at});
-  MicroConfiguration whole;
-  whole.engine = convolution.engine;
-  whole.micro_batch = problem_.n;
-  whole.workspace_bytes = workspace_bytes_;
-  UCUDNN_ASSIGN_OR_RETURN(piece_, engines.MakePiece(convolution.problem, whole));
+      piece_, engines.MakePiece(part, at.convolution.engine, {}, demand.most_workspace_bytes));
+  workspace_bytes_ = piece_->workspace_bytes();
   return Status::Ok();
 }
 

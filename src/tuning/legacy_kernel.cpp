@@ -27,7 +27,7 @@ constexpr double kTimeShare = 0.1;
 // the library for the workspace of the whole.
 void KeepServing(int images, cudnn::LegacyNeeds& needs, std::vector<MicroConfiguration>& rows) {
   std::map<EngineId, bool> serves;
-  for (const MicroConfiguration& row : rows) serves[row.engine] |= row.micro_batch == images;
+  for (const MicroConfiguration& row : rows) serves[row.engine] |= row.IsWhole(images);
   for (auto& [engine, whole] : serves) {
     whole = whole || needs.Of(images, engine) != cudnn::LegacyNeeds::kNeverServes;
   }

@@ -104,21 +104,18 @@ class Measurer {
 
   // Adds the measurements at problem.n to `all`.
   Status MeasureAll(const ConvolutionProblem& problem, EngineMeasurements& all) {
-    // Some engines compile kernels when they are prepared, which takes seconds.
+    // Some engines compile kernels when they are listed, which takes seconds.
     if (Clock::now() >= limits_.deadline) {
       all.late_sizes.push_back(problem.n);
       return Status::Ok();
     }
-    UCUDNN_ASSIGN_OR_RETURN(std::shared_ptr<cudnn::PreparedProblem> prepared,
-                            engines_->Prepare(problem));
-    UCUDNN_ASSIGN_OR_RETURN(std::vector<cudnn::EngineChoice> choices, prepared->Engines());
+    UCUDNN_ASSIGN_OR_RETURN(std::vector<cudnn::ListedEngine> engines, engines_->List(problem));
     double best_ms = std::numeric_limits<double>::infinity();
     bool scarce = false, late = false, any = false;
-    step_.engines = choices.size();
-    for (size_t at = 0; at < choices.size(); ++at) {
+    step_.engines = engines.size();
+    for (size_t at = 0; at < engines.size(); ++at) {
       step_.engine = at + 1;
-      const cudnn::EngineChoice& choice = choices[at];
-      const Tried tried = Try({problem, prepared, choice}, best_ms, all);
+      const Tried tried = Try({problem, std::move(engines[at])}, best_ms, all);
       late = tried == Tried::kLate;
       if (late) break;
       scarce |= tried == Tried::kNoMemory;
@@ -169,7 +166,7 @@ class Measurer {
     step_.engines = undivided.size();
     for (const Unit& unit : undivided) {
       ++step_.engine;
-      const EngineId& engine = unit.choice.engine;
+      const EngineId& engine = unit.engine.choice.engine;
       if (tries_whole && Try(unit, best_ms, all) == Tried::kLate) return;
       const auto is_engine = [&](const Measurement& row) { return row.micro.engine == engine; };
       if (is_known_(engine, problem.n) ||
@@ -182,7 +179,7 @@ class Measurer {
       if (size == problem.n) continue;
       if (Clock::now() >= limits_.deadline) return;
       for (Unit& unit : Fitting(problem, size, fit_bytes)) {
-        if (!serve_whole.contains(unit.choice.engine)) pieces.push_back(std::move(unit));
+        if (!serve_whole.contains(unit.engine.choice.engine)) pieces.push_back(std::move(unit));
       }
     }
     // Without it no partial counts.
@@ -203,8 +200,7 @@ class Measurer {
   // One engine at one size, ready to run.
   struct Unit {
     ConvolutionProblem problem;
-    std::shared_ptr<cudnn::PreparedProblem> prepared;
-    cudnn::EngineChoice choice;
+    cudnn::ListedEngine engine;
   };
   enum class Tried { kMeasured, kKnown, kNoMemory, kFailed, kLate };
 
@@ -214,22 +210,19 @@ class Measurer {
     ConvolutionProblem part = problem;
     part.n = size;
     std::vector<Unit> units;
-    auto made = engines_->Prepare(part);
-    if (!made.ok()) return units;
-    const std::shared_ptr<cudnn::PreparedProblem> prepared = std::move(*made);
-    const auto choices = prepared->Engines();
-    if (!choices.ok()) return units;
+    auto listed = engines_->List(part);
+    if (!listed.ok()) return units;
     const size_t sum_bytes = IsPartial(problem, size) ? PartialSumBytes(problem) : 0;
-    for (const cudnn::EngineChoice& choice : *choices) {
-      if (choice.workspace_bytes + sum_bytes <= fit_bytes)
-        units.push_back({part, prepared, choice});
+    for (cudnn::ListedEngine& engine : *listed) {
+      if (engine.choice.workspace_bytes + sum_bytes <= fit_bytes)
+        units.push_back({part, std::move(engine)});
     }
     return units;
   }
 
   static std::vector<Unit> LeastFirst(std::vector<Unit> units) {
     std::stable_sort(units.begin(), units.end(), [](const Unit& a, const Unit& b) {
-      return a.choice.workspace_bytes < b.choice.workspace_bytes;
+      return a.engine.choice.workspace_bytes < b.engine.choice.workspace_bytes;
     });
     return units;
   }
@@ -237,7 +230,7 @@ class Measurer {
   // Adds the measurement of `unit` to `all`, where it is not known and nothing is in the way.
   // `best_ms` is the least time of its size so far.
   Tried Try(const Unit& unit, double& best_ms, EngineMeasurements& all) {
-    const cudnn::EngineChoice& choice = unit.choice;
+    const cudnn::EngineChoice& choice = unit.engine.choice;
     const int size = unit.problem.n;
     const bool twin_known = choice.twin.empty() || is_known_(choice.twin, size);
     if (twin_known && is_known_(choice.engine, size)) return Tried::kKnown;
@@ -247,7 +240,7 @@ class Measurer {
     measurement.micro = {choice.engine, size, 0, choice.workspace_bytes, choice.deterministic};
     Status status = ReserveWorkspace(choice.workspace_bytes);
     const bool reserved = status.ok();
-    const auto run = [&] { return RunEngine(*unit.prepared, choice); };
+    const auto run = [&] { return RunEngine(unit); };
     if (reserved) status = MeasureOne(run, best_ms, measurement);
     if (status.ok()) {
       best_ms = std::min(best_ms, measurement.micro.time_ms);
@@ -287,12 +280,21 @@ class Measurer {
         "filling an operand");
   }
 
-  Status RunEngine(cudnn::PreparedProblem& prepared, const cudnn::EngineChoice& choice) {
-    cudnn::Buffers buffers{x_.data(), w_.data(), y_.data(),
-                           choice.workspace_bytes > 0 ? workspace_.data() : nullptr,
-                           choice.workspace_bytes};
-    for (size_t i = 0; i < read_.size(); ++i) buffers.fused[i] = read_[i].data();
-    return prepared.Run(choice, buffers);
+  Status RunEngine(const Unit& unit) {
+    cudnn::FusedPointers fused{fused_};
+    for (size_t i = 0; i < read_.size(); ++i) fused.pointers[i] = read_[i].data();
+    cudnn::ConvolutionCall call;
+    call.operation = unit.problem.operation;
+    call.handle = handle_.get();
+    call.alpha = cudnn::OneOf(unit.problem.type);
+    call.beta = cudnn::ZeroOf(unit.problem.type);
+    call.x = x_.data();
+    call.w = w_.data();
+    call.y = y_.data();
+    call.workspace_bytes = unit.engine.choice.workspace_bytes;
+    call.workspace = call.workspace_bytes > 0 ? workspace_.data() : nullptr;
+    call.fused = &fused;
+    return cudnn::CudnnStatus(functions_, unit.engine.piece->Run(call, false), "running an engine");
   }
 
   // The mean time of `repeats` runs back to back.

@@ -406,7 +406,7 @@ MeasuredRows MeasuredKernels::Get(const Device& device, const Question& question
   answer.rows = RowsAt(question.problem, known, asked);
   const bool serves =
       std::any_of(answer.rows.begin(), answer.rows.end(), [&](const MicroConfiguration& row) {
-        return row.micro_batch == request.n ||
+        return row.IsWhole(request.n) ||
                (question.must_fit && row.workspace_bytes <= *question.must_fit);
       });
   if (serves) {

@@ -11,6 +11,8 @@
 #include "base/byte_size.h"
 #include "convolution/engine_name.h"
 #include "convolution/partial_sums.h"
+#include "cudnn/descriptors.h"
+#include "execution/schedule.h"
 #include "tuning/guarded_buffer.h"
 #include "tuning/test_operands.h"
 #include "tuning/tuning_handle.h"
@@ -26,12 +28,19 @@ constexpr unsigned char kUnwritten = 0xff;
 struct Division {
   std::string name;  // for messages
   Configuration configuration;
+  std::unique_ptr<execution::Schedule> schedule = nullptr;  // made when it first computes
+
+  int FirstPieceOf(size_t run) const {
+    int pieces = 0;
+    for (size_t at = 0; at < run; ++at) pieces += configuration.runs[at].count;
+    return pieces;
+  }
 };
 
 class Verifier {
  public:
-  Verifier(const Device& device, const ConvolutionProblem& problem, const MeasureLimits& budget,
-           const EngineScope& scope)
+  Verifier(const Device& device, const ConvolutionProblem& problem, Division undivided,
+           Division plan, const MeasureLimits& budget, const EngineScope& scope)
       : problem_(problem),
         budget_(budget),
         scope_(scope),
@@ -39,6 +48,9 @@ class Verifier {
         functions_(*device.functions),
         driver_(*device.driver),
         handle_(driver_, *device.functions),
+        descriptors_(functions_),
+        undivided_(std::move(undivided)),
+        plan_(std::move(plan)),
         result_(ResultTensor(problem)),
         x_(handle_.memory(), driver_),
         w_(handle_.memory(), driver_),
@@ -52,15 +64,15 @@ class Verifier {
     if (handle_.stream().get() != nullptr) (void)handle_.stream().Synchronize();
   }
 
-  Verification Verify(const Division& undivided, const Division& plan) {
-    if (Status status = Prepare(undivided, plan); !status.ok()) return Unknown(status);
-    if (auto outcome = Compute(undivided, Output(), 0)) return *outcome;
+  Verification Verify() {
+    if (Status status = Prepare(); !status.ok()) return Unknown(status);
+    if (auto outcome = Compute(undivided_, Output(), 0)) return *outcome;
     // Where pieces add up, the first one replaces the output; each run of the plan is first in one
     // of the passes.
-    const size_t passes = Accumulates(plan) ? plan.configuration.runs.size() : 1;
+    const size_t passes = PlanAddsUp() ? plan_.configuration.runs.size() : 1;
     for (size_t first = 0; first < passes; ++first) {
-      if (auto outcome = Compute(plan, other_, first)) return *outcome;
-      const Verification compared = Compare(plan);
+      if (auto outcome = Compute(plan_, other_, first)) return *outcome;
+      const Verification compared = Compare();
       if (compared.verdict != Verdict::kEqual) return compared;
     }
     return {Verdict::kEqual, ""};
@@ -91,19 +103,19 @@ class Verifier {
     return problem_.operation == Operation::kBackwardFilter ? y_ : w_;
   }
 
-  Result<NumericClass> CoarsestOf(const Division& undivided, const Division& plan) const {
+  Result<NumericClass> CoarsestOf() const {
     if (const auto* const graph = std::get_if<GraphScope>(&scope_)) return graph->numeric;
     if (const auto* const mixed = std::get_if<MixedScope>(&scope_)) return mixed->numeric;
-    std::vector<Run> runs = undivided.configuration.runs;
-    runs.insert(runs.end(), plan.configuration.runs.begin(), plan.configuration.runs.end());
+    std::vector<Run> runs = undivided_.configuration.runs;
+    runs.insert(runs.end(), plan_.configuration.runs.begin(), plan_.configuration.runs.end());
     return CoarsestClass(problem_.operation, runs);
   }
 
-  Status DeriveTolerance(const Division& undivided, const Division& plan) {
+  Status DeriveTolerance() {
     if (!ImageTensor(problem_).IsNested() || !OutputTensor(problem_).IsNested()) {
       return Status::Error("elements of a tensor share memory");
     }
-    UCUDNN_ASSIGN_OR_RETURN(const NumericClass numeric, CoarsestOf(undivided, plan));
+    UCUDNN_ASSIGN_OR_RETURN(const NumericClass numeric, CoarsestOf());
     const int64_t terms = TestTerms(problem_) * (twice_ ? 2 : 1);
     tolerance_ = IntegerTolerance(problem_, numeric, terms);
     if (!Discriminates(tolerance_, terms)) {
@@ -113,18 +125,19 @@ class Verifier {
     return Status::Ok();
   }
 
-  Status Prepare(const Division& undivided, const Division& plan) {
-    if (plan.configuration.Images() != problem_.n) {
-      return Status::Error("a plan of " + std::to_string(plan.configuration.Images()) +
+  Status Prepare() {
+    if (!plan_.configuration.Covers(problem_.n)) {
+      return Status::Error("a plan of " + std::to_string(plan_.configuration.Images()) +
                            " images is no plan of " + Describe(problem_));
     }
     UCUDNN_RETURN_IF_ERROR(InTime());
-    twice_ = Accumulates(plan) && plan.configuration.Pieces() == 1;
-    size_t workspace = undivided.configuration.WorkspaceBytes();
-    for (const Run& run : plan.configuration.runs) {
+    const bool is_divided = plan_.configuration.Pieces() > 1;
+    twice_ = PlanAddsUp() && !is_divided;
+    size_t workspace = undivided_.configuration.WorkspaceBytes();
+    for (const Run& run : plan_.configuration.runs) {
       workspace = std::max(workspace, EngineBytes(problem_, run.micro));
     }
-    const size_t sum = IsSummed(plan) ? PartialSumBytes(problem_) : 0;
+    const size_t sum = is_divided && SumsPartials(problem_) ? PartialSumBytes(problem_) : 0;
     std::vector<std::pair<GuardedBuffer*, size_t>> buffers = {{&x_, ImageTensor(problem_).Bytes()},
                                                               {&w_, FilterTensor(problem_).Bytes()},
                                                               {&y_, OutputTensor(problem_).Bytes()},
@@ -141,9 +154,13 @@ class Verifier {
       return Status::Error("needs " + FormatByteSize(needed) + " of device memory, more than " +
                            FormatByteSize(budget_.memory_bytes));
     }
-    UCUDNN_RETURN_IF_ERROR(DeriveTolerance(undivided, plan));
+    UCUDNN_RETURN_IF_ERROR(DeriveTolerance());
     operands_ = MakeTestOperands(problem_);
     UCUDNN_RETURN_IF_ERROR(handle_.Create());
+    engines_ = MakeEngines(scope_, functions_, handle_.get());
+    if (!std::holds_alternative<GraphScope>(scope_)) {
+      UCUDNN_RETURN_IF_ERROR(descriptors_.Create(problem_));
+    }
     for (const auto& [buffer, bytes] : buffers) {
       UCUDNN_RETURN_IF_ERROR(buffer->Allocate(bytes));
       UCUDNN_RETURN_IF_ERROR(buffer->Guard(bytes, stream()));
@@ -151,130 +168,93 @@ class Verifier {
     UCUDNN_RETURN_IF_ERROR(Upload(driver_, stream(), operands_.dense, DenseInput().address()));
     UCUDNN_RETURN_IF_ERROR(Upload(driver_, stream(), operands_.sparse, SparseInput().address()));
     read_contents_.reserve(fused_.size());
+    pointers_.operands = fused_;
     for (size_t i = 0; i < fused_.size(); ++i) {
       read_contents_.push_back(MakeFusedOperand(fused_[i].type, read_[i].size(), i));
       UCUDNN_RETURN_IF_ERROR(Upload(driver_, stream(), read_contents_.back(), read_[i].address()));
+      pointers_.pointers[i] = read_[i].data();
     }
     return handle_.stream().Synchronize();
   }
 
-  bool IsSummed(const Division& division) const {
-    return division.configuration.Pieces() > 1 && SumsPartials(problem_);
-  }
-
-  // Whether pieces of the division add to the output: then replacing and adding may be two engines,
-  // and both are compared.
-  bool Accumulates(const Division& division) const {
+  // Whether pieces of the plan add to the output: then replacing and adding may be two engines, and
+  // both are compared.
+  bool PlanAddsUp() const {
     return problem_.operation == Operation::kBackwardFilter && !SumsPartials(problem_) &&
-           !division.configuration.runs.empty();
+           !plan_.configuration.runs.empty();
   }
 
-  // One of a division's pieces, and where its images begin.
-  struct Part {
-    size_t run;
-    int number;     // for messages
-    size_t images;  // before it
-    size_t x_offset, y_offset;
-  };
-  // The pieces in the order in which they are computed, beginning with those of the run `first`.
-  std::vector<Part> PartsOf(const Configuration& configuration, size_t first) const {
-    const size_t element = ElementBytes(problem_.type);
-    std::vector<Part> parts;
-    size_t images = 0, front = 0;
-    for (size_t run = 0; run < configuration.runs.size(); ++run) {
-      if (run == first) front = parts.size();
-      for (int i = 0; i < configuration.runs[run].count; ++i) {
-        parts.push_back({run, static_cast<int>(parts.size()), images,
-                         images * static_cast<size_t>(problem_.x_strides[0]) * element,
-                         images * static_cast<size_t>(problem_.y_strides[0]) * element});
-        images += static_cast<size_t>(configuration.runs[run].micro.micro_batch);
-      }
-    }
-    std::rotate(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(front),
-                parts.begin() + static_cast<std::ptrdiff_t>(front) + 1);
-    // An undivided gradient is computed twice, so that it is added to itself.
-    if (twice_) parts.push_back(parts[0]);
-    return parts;
-  }
-
-  // Runs `division` into `output`. None where nothing is wrong; else the verdict.
-  std::optional<Verification> Compute(const Division& division, GuardedBuffer& output,
-                                      size_t first) {
+  // Runs `division` into `output`, a piece of its run `first` before all others. None where nothing
+  // is wrong; else the verdict.
+  std::optional<Verification> Compute(Division& division, GuardedBuffer& output, size_t first) {
     if (Status status = output.Fill(kUnwritten, stream()); !status.ok()) return Unknown(status);
-    const std::unique_ptr<cudnn::Engines> engines = MakeEngines(scope_, functions_, handle_.get());
-    std::unique_ptr<cudnn::PartialSum> sum;
-    if (IsSummed(division)) {
-      auto made = engines->MakeSum(problem_);
+    if (division.schedule == nullptr) {
+      auto made = execution::Schedule::Make(
+          *engines_,
+          {problem_, division.configuration, {}, fused_, {.are_plain = true, .may_add = twice_}});
       if (!made.ok()) return Unknown(made.status());
-      sum = std::move(*made);
+      division.schedule = std::move(*made);
+    }
+    if (division.schedule->sums_partials()) {
       if (Status status = sum_.Fill(kUnwritten, stream()); !status.ok()) return Unknown(status);
     }
-    std::vector<std::unique_ptr<cudnn::PreparedProblem>> prepared;
-    for (const Run& run : division.configuration.runs) {
-      ConvolutionProblem part = problem_;
-      part.n = run.micro.micro_batch;
-      auto made = engines->Prepare(part);
-      if (!made.ok()) return Unknown(made.status());
-      prepared.push_back(std::move(*made));
-    }
-    void* const result = sum != nullptr ? sum->Partial(sum_.data()) : output.data();
-    bool adds = false;
-    for (const Part& part : PartsOf(division.configuration, first)) {
-      if (Status status = InTime(); !status.ok()) return Unknown(status);
-      const MicroConfiguration& micro = division.configuration.runs[part.run].micro;
-      std::string who = division.name + " by " + EngineName(problem_.operation, micro.engine);
-      if (division.configuration.Pieces() > 1) {
-        who = "piece " + std::to_string(part.number) + " of " + who;
-      }
-      const Destination destination = {output, result, adds && result == output.data()};
-      if (auto outcome = RunPiece(*prepared[part.run], micro, who, part, destination)) {
-        return outcome;
-      }
-      if (sum != nullptr) {
-        const cudnnStatus_t status = sum->Add(handle_.get(), sum_.data(), !adds);
-        if (auto outcome = AfterSum(status, division)) return outcome;
-      }
-      adds = true;
-    }
-    if (sum == nullptr) return std::nullopt;
-    constexpr float kOne = 1, kZero = 0;
-    return AfterSum(sum->Store(handle_.get(), sum_.data(), &kOne, &kZero, output.data()), division);
+    const cudnn::ConvolutionCall call = CallInto(output);
+    std::optional<Verification> outcome;
+    division.schedule->ForEach(
+        [&](execution::Step step) {
+          outcome = Take(division, step, call);
+          if (outcome || !twice_) return !outcome;
+          // So that an undivided gradient is added to itself.
+          step.adds = true;
+          outcome = Take(division, step, call);
+          return !outcome;
+        },
+        static_cast<size_t>(division.FirstPieceOf(first)));
+    return outcome;
   }
 
-  std::optional<Verification> AfterSum(cudnnStatus_t status, const Division& division) {
-    const std::string who = "the sum of partials of " + division.name;
-    if (const Status summed = cudnn::CudnnStatus(functions_, status, "summing partials");
-        !summed.ok()) {
-      return Verification{Verdict::kNotCompared, who + ": " + summed.message()};
-    }
-    return Trespass(who);
-  }
-
-  // Where a piece writes: gradients of the filter go to `filter_gradient`, all else to `output`.
-  struct Destination {
-    GuardedBuffer& output;
-    void* filter_gradient;
-    bool adds;  // to the gradient that is there, as execution does after the first piece
-  };
-  std::optional<Verification> RunPiece(cudnn::PreparedProblem& prepared,
-                                       const MicroConfiguration& micro, const std::string& who,
-                                       const Part& part, const Destination& destination) {
-    const size_t bytes = EngineBytes(problem_, micro);
-    Status status = workspace_.Fill(kUnwritten, stream());
-    if (status.ok()) status = workspace_.Guard(bytes, stream());
-    const auto address = [&](const GuardedBuffer& buffer, size_t offset) -> void* {
-      const GuardedBuffer& used = &buffer == &Output() ? destination.output : buffer;
-      return static_cast<char*>(used.data()) + offset;
+  // The whole problem with its result in `output`.
+  cudnn::ConvolutionCall CallInto(GuardedBuffer& output) {
+    const auto place = [&](GuardedBuffer& own) {
+      return &own == &Output() ? output.data() : own.data();
     };
-    const bool gradient_of_filter = problem_.operation == Operation::kBackwardFilter;
-    cudnn::Buffers buffers{
-        address(x_, part.x_offset), gradient_of_filter ? destination.filter_gradient : w_.data(),
-        address(y_, part.y_offset), bytes > 0 ? workspace_.data() : nullptr, bytes};
-    buffers.accumulate = gradient_of_filter && destination.adds;
-    for (size_t i = 0; i < fused_.size(); ++i) {
-      buffers.fused[i] = static_cast<char*>(read_[i].data()) + part.images * fused_[i].image_bytes;
+    cudnn::ConvolutionCall call;
+    call.operation = problem_.operation;
+    call.handle = handle_.get();
+    call.descriptors = descriptors_.get();
+    call.alpha = cudnn::OneOf(problem_.type);
+    call.beta = cudnn::ZeroOf(problem_.type);
+    call.x = place(x_);
+    call.w = place(w_);
+    call.y = place(y_);
+    call.fused = &pointers_;
+    return call;
+  }
+
+  // Runs one step, a piece in exactly the workspace that it was promised. None where nothing is
+  // wrong; else the verdict.
+  std::optional<Verification> Take(const Division& division, const execution::Step& step,
+                                   const cudnn::ConvolutionCall& call) {
+    const bool is_piece = step.kind == execution::Step::Kind::kPiece;
+    std::string who = "the sum of partials of " + division.name;
+    size_t bytes = 0;
+    Status status;
+    if (is_piece) {
+      if (status = InTime(); !status.ok()) return Unknown(status);
+      const MicroConfiguration& micro = division.configuration.runs[step.part->run].micro;
+      who = division.name + " by " + EngineName(problem_.operation, micro.engine);
+      if (division.configuration.Pieces() > 1) {
+        who = "piece " + std::to_string(step.part->number) + " of " + who;
+      }
+      bytes = EngineBytes(problem_, micro);
+      status = workspace_.Fill(kUnwritten, stream());
+      if (status.ok()) status = workspace_.Guard(bytes, stream());
     }
-    if (status.ok()) status = prepared.Run({micro.engine}, buffers);
+    if (status.ok()) {
+      const execution::Places places = {call, sum_.data(), bytes > 0 ? workspace_.data() : nullptr};
+      status = cudnn::CudnnStatus(functions_, division.schedule->Enqueue(step, places),
+                                  is_piece ? "running an engine" : "summing partials");
+    }
     if (!status.ok()) return Verification{Verdict::kNotCompared, who + ": " + status.message()};
     return Trespass(who);
   }
@@ -298,7 +278,7 @@ class Verifier {
     return std::nullopt;
   }
 
-  Verification Compare(const Division& plan) {
+  Verification Compare() {
     std::vector<std::pair<GuardedBuffer*, const OperandPattern*>> inputs = {
         {&DenseInput(), &operands_.dense}, {&SparseInput(), &operands_.sparse}};
     for (size_t i = 0; i < read_.size(); ++i) inputs.emplace_back(&read_[i], &read_contents_[i]);
@@ -313,20 +293,20 @@ class Verifier {
                         other_.address(), Output().address(), budget_.deadline);
     if (!compared.ok()) return Unknown(compared.status());
     if (compared->count > 0)
-      return {Verdict::kDifferent, Tell(result_, *compared, tolerance_, Whose(plan, *compared))};
+      return {Verdict::kDifferent, Tell(result_, *compared, tolerance_, Whose(*compared))};
     if (compared->gap) {
-      return {Verdict::kTrespassed, plan.name + " wrote byte " + std::to_string(*compared->gap) +
+      return {Verdict::kTrespassed, plan_.name + " wrote byte " + std::to_string(*compared->gap) +
                                         " of the output, between its elements"};
     }
     return {Verdict::kEqual, ""};
   }
 
   // Names the piece that computed the element farthest off; empty for gradients of the filter.
-  std::string Whose(const Division& plan, const Differences& differences) const {
+  std::string Whose(const Differences& differences) const {
     if (problem_.operation == Operation::kBackwardFilter) return "";
     const int64_t image = result_.Position(differences.offset)[0];
     int64_t begin = 0, piece = 0;
-    for (const Run& run : plan.configuration.runs) {
+    for (const Run& run : plan_.configuration.runs) {
       const int64_t end = begin + int64_t{run.micro.micro_batch} * run.count;
       if (image < end) {
         piece += (image - begin) / run.micro.micro_batch;
@@ -346,9 +326,13 @@ class Verifier {
   const cudnn::Functions& functions_;
   const cuda::Driver& driver_;
   TuningHandle handle_;
+  cudnn::OwnedDescriptors descriptors_;  // of the whole problem, for legacy engines
+  std::unique_ptr<cudnn::Engines> engines_;
+  Division undivided_, plan_;
   const Tensor result_;
   TestOperands operands_;
   std::vector<OperandPattern> read_contents_;
+  cudnn::FusedPointers pointers_;
   Tolerance tolerance_;
   // An undivided gradient is added to itself, so that adding is compared, too.
   bool twice_ = false;
@@ -369,8 +353,9 @@ Verification VerifyPlan(const Device& device, const ConvolutionProblem& problem,
   try {
     MicroConfiguration of_all = undivided;
     of_all.micro_batch = problem.n;
-    Verifier verifier(device, problem, budget, scope);
-    return verifier.Verify({"the undivided call", {{{of_all, 1}}}}, {"the plan", configuration});
+    Verifier verifier(device, problem, {"the undivided call", {{{of_all, 1}}}},
+                      {"the plan", configuration}, budget, scope);
+    return verifier.Verify();
   } catch (const std::bad_alloc&) {
     return {Verdict::kNotCompared, "out of host memory"};
   }

@@ -10,7 +10,7 @@
 #include "cuda/resources.h"
 #include "cudnn/descriptors.h"
 #include "cudnn/legacy_engines.h"
-#include "execution/micro_batched_convolution.h"
+#include "execution/schedule.h"
 #include "planning/promise.h"
 #include "tuning/measured_kernels.h"
 
@@ -23,9 +23,6 @@ constexpr double kSampleMs = 5;
 constexpr int kMaxRepeats = 50;
 // 0x3c repeated is a small positive number in every type, neither denormal nor NaN.
 constexpr unsigned char kOperandByte = 0x3c;
-
-constexpr float kOneFloat = 1, kZeroFloat = 0;
-constexpr double kOneDouble = 1, kZeroDouble = 0;
 
 double Median(std::vector<double> values) {
   std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
@@ -79,9 +76,9 @@ class Arena {
     if (contender.configuration.Pieces() == 1) {
       UCUDNN_ASSIGN_OR_RETURN(entry.algorithm, AlgorithmOf(contender.configuration.Largest()));
     } else {
-      UCUDNN_ASSIGN_OR_RETURN(
-          entry.planned, execution::MicroBatchedConvolution::Create(
-                             functions_, problem_, contender.configuration, MicroConfiguration{}));
+      cudnn::LegacyEngines engines(functions_, handle_);
+      UCUDNN_ASSIGN_OR_RETURN(entry.planned, execution::Schedule::Make(
+                                                 engines, {problem_, contender.configuration, {}}));
     }
     entries_.push_back(std::move(entry));
     return Status::Ok();
@@ -112,8 +109,8 @@ class Arena {
   struct Entry {
     Contender* contender;
     size_t workspace_bytes;
-    int algorithm = 0;                                            // of an undivided contender
-    std::unique_ptr<execution::MicroBatchedConvolution> planned;  // null: undivided
+    int algorithm = 0;                             // of an undivided contender
+    std::unique_ptr<execution::Schedule> planned;  // null: undivided
     int repeats = 1;
     std::vector<double> samples_ms;
   };
@@ -127,13 +124,12 @@ class Arena {
   }
 
   Status RunOnce(const Entry& entry) {
-    const bool wide = problem_.type == DataType::kDouble;
     cudnn::ConvolutionCall call;
     call.operation = problem_.operation;
     call.handle = handle_;
     call.descriptors = descriptors_.get();
-    call.alpha = wide ? static_cast<const void*>(&kOneDouble) : &kOneFloat;
-    call.beta = wide ? static_cast<const void*>(&kZeroDouble) : &kZeroFloat;
+    call.alpha = cudnn::OneOf(problem_.type);
+    call.beta = cudnn::ZeroOf(problem_.type);
     call.x = x_.data();
     call.w = w_.data();
     call.y = y_.data();

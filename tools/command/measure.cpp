@@ -32,7 +32,7 @@ std::optional<MicroConfiguration> BestUndivided(const std::vector<planning::Cand
   std::optional<MicroConfiguration> best;
   for (const planning::Candidate* candidate : planning::AllowedCandidates(usable, request)) {
     const MicroConfiguration& micro = candidate->micro;
-    if (micro.micro_batch != request.n) continue;
+    if (!micro.IsWhole(request.n)) continue;
     if (!best || micro.time_ms < best->time_ms) best = micro;
   }
   return best;

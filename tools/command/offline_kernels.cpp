@@ -43,7 +43,7 @@ std::vector<MicroConfiguration> UsableRows(const ConvolutionProblem& problem, Ap
 
 // Those of the whole mini-batch that no other beats in both time and workspace.
 std::vector<MicroConfiguration> UndividedOf(std::vector<MicroConfiguration> usable, int n) {
-  std::erase_if(usable, [&](const MicroConfiguration& row) { return row.micro_batch != n; });
+  std::erase_if(usable, [&](const MicroConfiguration& row) { return !row.IsWhole(n); });
   // The order is complete: among equal rows the same one is kept, in whatever order a store gives
   // them.
   std::sort(usable.begin(), usable.end(), [](const auto& a, const auto& b) {

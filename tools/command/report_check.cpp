@@ -80,7 +80,7 @@ class UndividedNeeds {
     const Result<planning::KernelMeasurements> measured = store_->Read(problem, platform_);
     if (!measured.ok()) return std::nullopt;
     for (const planning::Measurement& row : measured->rows) {
-      if (row.micro.engine == engine && row.micro.micro_batch == problem.n) {
+      if (row.micro.engine == engine && row.micro.IsWhole(problem.n)) {
         return row.micro.workspace_bytes;
       }
     }

@@ -44,12 +44,12 @@ Result<Verification> Compare(const cuda::Driver& driver, const CheckRequest& req
 // Sets `checked.done` as soon as the undivided engine is enqueued, and allocates nothing between
 // that and the synchronisation: an exception in between would make the caller run it again.
 void RunOn(const cuda::Driver& driver, const CheckRequest& request, CheckedCall& checked) {
-  const execution::Runnable& runnable = request.runnable;
+  const execution::Schedule& schedule = request.schedule;
   const cudnn::ConvolutionCall& call = request.call;
   const CUstream stream = request.stream;
   Verification& verification = checked.verification;
   const tuning::Tensor tensor = tuning::ResultTensor(request.problem);
-  if (!runnable.has_pieces() || !runnable.has_undivided() || !tensor.IsNested()) {
+  if (!schedule.has_pieces() || !schedule.has_undivided() || !tensor.IsNested()) {
     verification.message = "there is nothing to compare with";
     return;
   }
@@ -70,8 +70,8 @@ void RunOn(const cuda::Driver& driver, const CheckRequest& request, CheckedCall&
   if (ready.ok()) {
     written = scratch.data();
     execution::Outcome outcome, undivided_outcome;
-    const cudnnStatus_t planned_status = runnable.Run(planned, outcome);
-    checked.done = runnable.RunUndivided(call, undivided_outcome) == CUDNN_STATUS_SUCCESS &&
+    const cudnnStatus_t planned_status = schedule.Run(planned, outcome);
+    checked.done = schedule.RunUndivided(call, undivided_outcome) == CUDNN_STATUS_SUCCESS &&
                    undivided_outcome == execution::Outcome::kUndivided;
     if (!checked.done) {
       failure = "the undivided engine cannot run";

@@ -7,7 +7,7 @@
 #include "convolution/problem.h"
 #include "cuda/driver.h"
 #include "cudnn/convolution_call.h"
-#include "execution/runnable.h"
+#include "execution/schedule.h"
 #include "tuning/verify.h"
 
 namespace ucudnn::interposer {
@@ -27,7 +27,7 @@ struct CheckedCall {
 struct CheckRequest {
   CUcontext context = nullptr;
   CUstream stream = nullptr;
-  const execution::Runnable& runnable;
+  const execution::Schedule& schedule;
   const ConvolutionProblem& problem;
   NumericClass numeric = NumericClass::kDirect;
   const cudnn::ConvolutionCall& call;

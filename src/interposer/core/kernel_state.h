@@ -7,7 +7,7 @@
 #include <memory>
 #include <optional>
 
-#include "execution/runnable.h"
+#include "execution/schedule.h"
 #include "interposer/report/report.h"
 #include "planning/decision/decide.h"
 
@@ -24,7 +24,7 @@ struct OwnedPart {
 
 struct KernelState {
   planning::Decision decision;
-  std::unique_ptr<execution::Runnable> runnable;  // null: the program's own call runs
+  std::unique_ptr<execution::Schedule> schedule;  // null: the program's own call runs
   CountedKernel* record = nullptr;
   OwnedPart owned;
   // Set where calls are checked (UCUDNN_CHECK): the coarsest arithmetic among the pieces and the
@@ -49,7 +49,7 @@ struct KernelState {
     const long due = due_at.load(std::memory_order_relaxed);
     return due != kFinal && calls.load(std::memory_order_relaxed) >= due;
   }
-  bool Divides() const { return runnable != nullptr && runnable->has_pieces() && !*failed; }
+  bool Divides() const { return schedule != nullptr && schedule->has_pieces() && !*failed; }
   // Counts a call that runs undivided although the record's plan has pieces.
   void CountUndivided() const {
     if (record->record.configuration.Pieces() > 1) {

@@ -119,11 +119,11 @@ void Lifecycle::Decide(planning::Facts& facts, KernelState& state) {
   if (stands_) return;
   record_ = RecordOf(facts, decision);
   if (decision.course != planning::Course::kSchedule) return;
-  state.runnable = look_.steps.TakeRunnable();
+  state.schedule = look_.steps.TakeSchedule();
   state.owned.bytes = decision.owned_bytes;
   state.owned.assured = decision.otherwise == planning::Otherwise::kPieces;
   state.ran = decision.ran_here;
-  if (look_.process.options.check && state.runnable != nullptr && state.runnable->has_pieces()) {
+  if (look_.process.options.check && state.schedule != nullptr && state.schedule->has_pieces()) {
     state.checked = look_.steps.CoarsestOf(decision);
   }
 }

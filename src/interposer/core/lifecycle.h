@@ -23,7 +23,7 @@ class Steps {
   // Asked only about plans of the graph API.
   virtual std::vector<MicroConfiguration> Answer(const planning::FindSubstitutes& question) = 0;
   virtual planning::Trust Answer(const planning::Compare& question) = 0;
-  // Keeps what it builds in place of what it built before; the pieces in `runnable_`.
+  // Keeps what it builds in place of what it built before; the pieces in `schedule_`.
   virtual planning::BuildOutcome Answer(const planning::Build& question) = 0;
   // Stores the decision's promise and returns it; returns the earlier one where one was given
   // before.
@@ -32,10 +32,10 @@ class Steps {
   virtual std::optional<NumericClass> CoarsestOf(const planning::Decision& decision) = 0;
 
   // What Answer(Build) made last; null: no pieces.
-  std::unique_ptr<execution::Runnable> TakeRunnable() { return std::move(runnable_); }
+  std::unique_ptr<execution::Schedule> TakeSchedule() { return std::move(schedule_); }
 
  protected:
-  std::unique_ptr<execution::Runnable> runnable_;
+  std::unique_ptr<execution::Schedule> schedule_;
 };
 
 // A decision that breaks an invariant is replaced by the program's own call or, where there is an

@@ -30,7 +30,7 @@ bool RanChecked(const RunRequest& request, const cudnn::ConvolutionCall& call) {
   KernelState& state = request.state;
   const CheckedCall checked =
       RunChecked(*request.process.driver, {request.session.context(), request.session.stream(),
-                                           *state.runnable, request.problem, *state.checked, call});
+                                           *state.schedule, request.problem, *state.checked, call});
   const tuning::Verdict verdict = checked.verification.verdict;
   if (verdict == tuning::Verdict::kDifferent || verdict == tuning::Verdict::kTrespassed) {
     *state.failed = true;
@@ -60,9 +60,9 @@ cudnnStatus_t RunOtherwise(const KernelState& state, OtherWays& other, bool undi
 
 cudnnStatus_t RunSchedule(const RunRequest& request, OtherWays& other) {
   KernelState& state = request.state;
-  assert(state.runnable != nullptr && state.failed != nullptr);
-  const execution::Runnable& runnable = *state.runnable;
-  if (!runnable.has_pieces()) return RunOtherwise(state, other);
+  assert(state.schedule != nullptr && state.failed != nullptr);
+  const execution::Schedule& schedule = *state.schedule;
+  if (!schedule.has_pieces()) return RunOtherwise(state, other);
   const bool capturing = request.process.sessions.Capturing(request.session);
   planning::Obstacles obstacles;
   obstacles.first_in_capture = capturing && !state.ran.load(std::memory_order_relaxed);
@@ -76,7 +76,7 @@ cudnnStatus_t RunSchedule(const RunRequest& request, OtherWays& other) {
     call.workspace = owned.data();
     call.workspace_bytes = state.owned.bytes;
   }
-  obstacles.misaligned = !runnable.Suits(call.workspace);
+  obstacles.misaligned = !schedule.Suits(call.workspace);
   if (!RunsPieces(state.decision, obstacles)) return RunOtherwise(state, other);
   if (state.checked && !capturing && !*state.failed) {
     if (RanChecked(request, call)) return CUDNN_STATUS_SUCCESS;
@@ -84,7 +84,7 @@ cudnnStatus_t RunSchedule(const RunRequest& request, OtherWays& other) {
     if (!RunsPieces(state.decision, obstacles)) return RunOtherwise(state, other);
   }
   Outcome outcome;
-  const cudnnStatus_t status = runnable.Run(call, outcome);
+  const cudnnStatus_t status = schedule.Run(call, outcome);
   switch (outcome) {
     case Outcome::kPlanned:
       if (!capturing) state.ran.store(true, std::memory_order_relaxed);

@@ -12,7 +12,7 @@ class OtherWays {
  public:
   virtual ~OtherWays() = default;
   // Otherwise::kUndivided: runs the undivided engine that keeps the promise. `failed`: the
-  // runnable's own has just failed, and is not tried again.
+  // schedule's own has just failed, and is not tried again.
   virtual cudnnStatus_t Undivided(bool failed) = 0;
   // Otherwise::kReal: runs the program's own call.
   virtual cudnnStatus_t Real() = 0;
@@ -25,7 +25,7 @@ struct RunRequest {
   Process& process;
   Session& session;
   const ConvolutionProblem& problem;
-  KernelState& state;  // has a runnable
+  KernelState& state;  // has a schedule
   const cudnn::ConvolutionCall& call;
 };
 cudnnStatus_t RunSchedule(const RunRequest& request, OtherWays& other);

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "cuda/resources.h"
-#include "execution/micro_batched_convolution.h"
+#include "execution/schedule.h"
 #include "interposer/core/measuring.h"
 
 namespace ucudnn::interposer {
@@ -69,16 +69,10 @@ EngineTemplate GraphSteps::Find(const EngineId& engine) const {
   return known == known_.end() ? nullptr : *known;
 }
 
-EngineTemplates GraphSteps::EnginesOf(const Configuration& configuration) const {
-  EngineTemplates engines;
-  for (const Run& run : configuration.runs) engines.push_back(Find(run.micro.engine));
-  return engines;
-}
-
 EngineTemplates GraphSteps::Used(const Configuration& configuration,
                                  const MicroConfiguration& undivided) const {
-  EngineTemplates used = {kernel_.own}, named = EnginesOf(configuration);
-  named.push_back(Find(undivided.engine));
+  EngineTemplates used = {kernel_.own}, named = {Find(undivided.engine)};
+  for (const Run& run : configuration.runs) named.push_back(Find(run.micro.engine));
   for (EngineTemplate& engine : named) {
     if (engine != nullptr && std::find(used.begin(), used.end(), engine) == used.end()) {
       used.push_back(std::move(engine));
@@ -164,13 +158,14 @@ EngineTemplate GraphSteps::Serving(const EngineId& engine) const {
 }
 
 std::optional<MicroConfiguration> GraphSteps::UndividedOf(const cudnn::GraphTemplate& other,
-                                                          size_t limit_bytes) const {
+                                                          size_t limit_bytes) {
   const cudnn::FusedConvolution& own = kernel_.own->convolution;
-  const auto built = cudnn::BuildAtBatch(process_.functions, {kernel_.handle, nullptr}, other,
-                                         kernel_.problem().n, own.alpha, own.beta);
+  auto built = cudnn::BuildAtBatch(process_.functions, {kernel_.handle, nullptr}, other,
+                                   kernel_.problem().n, own.alpha, own.beta);
   if (!built.ok()) return std::nullopt;
   const auto bytes = cudnn::PlanWorkspace(process_.functions, built->get());
   if (!bytes.ok() || *bytes > limit_bytes) return std::nullopt;
+  undivided_plans_.insert_or_assign(other.convolution.engine, std::move(*built));
   return MicroConfiguration{other.convolution.engine, kernel_.problem().n, kUnknownTime, *bytes,
                             other.deterministic};
 }
@@ -187,8 +182,8 @@ std::vector<EngineId> GraphSteps::MeasuredWhole(size_t limit_bytes) const {
     const MicroConfiguration& micro = row.micro;
     const EngineId::Graph* const graph = micro.engine.graph();
     // Others may have written the store, so its rows may hold anything.
-    const bool fits = micro.micro_batch == kernel_.problem().n &&
-                      micro.workspace_bytes <= limit_bytes && micro.time_ms >= 0;
+    const bool fits = micro.IsWhole(kernel_.problem().n) && micro.workspace_bytes <= limit_bytes &&
+                      micro.time_ms >= 0;
     if (fits && graph != nullptr && graph->fusion == own->fusion) {
       ranked.emplace_back(micro.time_ms, micro.engine.Unfused());
     }
@@ -265,29 +260,33 @@ planning::Trust GraphSteps::Answer(const planning::Compare& question) {
 
 BuildOutcome GraphSteps::Answer(const planning::Build& question) {
   const cudnn::FusedConvolution& own = kernel_.own->convolution;
-  runnable_.reset();
+  schedule_.reset();
   if (question.in_place) {
     const EngineTemplate other = Find(question.undivided.engine);
     if (other == nullptr) return {BuildOutcome::Kind::kNoUndivided, Sentence(Detail::kNoEngine)};
-    auto built = cudnn::BuildAtBatch(process_.functions, {kernel_.handle, nullptr}, *other,
-                                     kernel_.problem().n, own.alpha, own.beta);
-    if (!built.ok()) return {BuildOutcome::Kind::kNoUndivided, built.message()};
-    const auto bytes = cudnn::PlanWorkspace(process_.functions, built->get());
+    cudnn::BackendDescriptor& plan = undivided_plans_[question.undivided.engine];
+    if (plan.get() == nullptr) {
+      auto built = cudnn::BuildAtBatch(process_.functions, {kernel_.handle, nullptr}, *other,
+                                       kernel_.problem().n, own.alpha, own.beta);
+      if (!built.ok()) return {BuildOutcome::Kind::kNoUndivided, built.message()};
+      plan = std::move(*built);
+    }
+    const auto bytes = cudnn::PlanWorkspace(process_.functions, plan.get());
     if (!bytes.ok()) return {BuildOutcome::Kind::kNoUndivided, bytes.message()};
     if (*bytes > question.promised_bytes) {
       return {BuildOutcome::Kind::kNoUndivided,
               Sentence(Detail::kEngineNeedsMore,
                        {*bytes, question.promised_bytes, 0, other->convolution.engine.Text()})};
     }
-    substitute_ = std::move(*built);
+    substitute_ = std::move(plan);
   }
   if (question.configuration.runs.empty()) return {};
   const EngineTemplates used = Used(question.configuration, question.undivided);
   cudnn::GraphEngines engines(process_.functions, {kernel_.handle, nullptr}, Pointers(used));
-  auto pieces = execution::MicroBatchedConvolution::Create(
-      engines, kernel_.problem(), question.configuration, question.undivided);
-  if (!pieces.ok()) return {BuildOutcome::Kind::kNoPieces, pieces.message()};
-  runnable_ = std::move(*pieces);
+  auto schedule = execution::Schedule::Make(
+      engines, {kernel_.problem(), question.configuration, question.undivided, own.operands});
+  if (!schedule.ok()) return {BuildOutcome::Kind::kNoPieces, schedule.message()};
+  schedule_ = std::move(*schedule);
   return {};
 }
 

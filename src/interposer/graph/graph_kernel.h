@@ -86,8 +86,6 @@ class GraphSteps : public Steps {
   void Know(EngineTemplate engine) { known_.push_back(std::move(engine)); }
   // The engine of that name among those known so far; null where it is not.
   EngineTemplate Find(const EngineId& engine) const;
-  // The engine of each run of `configuration`.
-  EngineTemplates EnginesOf(const Configuration& configuration) const;
   // With the plan's own engine.
   std::optional<NumericClass> CoarsestOf(const planning::Decision& decision) override;
   // The substitute's plan that Answer(Build) made last.
@@ -109,7 +107,7 @@ class GraphSteps : public Steps {
   // `other` on the whole mini-batch, with the workspace that the library states; none where that
   // exceeds `limit_bytes`.
   std::optional<MicroConfiguration> UndividedOf(const cudnn::GraphTemplate& other,
-                                                size_t limit_bytes) const;
+                                                size_t limit_bytes);
   // Engines that were measured on the whole mini-batch within `limit_bytes`, the fastest first.
   std::vector<EngineId> MeasuredWhole(size_t limit_bytes) const;
   // Adds `other` to the known engines and to `found`. Returns false where it is null, does not fit,
@@ -130,6 +128,7 @@ class GraphSteps : public Steps {
   FormerSubstitutes& former_;
   KeptPromises& promises_;
   EngineTemplates known_;  // the plan's own engine comes first
+  std::map<EngineId, cudnn::BackendDescriptor> undivided_plans_;  // that may become substitutes
   cudnn::BackendDescriptor substitute_;
 };
 

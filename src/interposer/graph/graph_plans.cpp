@@ -207,7 +207,7 @@ cudnnStatus_t GraphPlans::ExecuteHere(cudnnHandle_t handle, cudnnBackendDescript
   if (state->IsDue(state->record->calls, EpochOf(state->budget))) state = Improve(handle, *state);
   Session* const session = SessionOf(handle, *state);
   Count(session, handle, *state);
-  if (state->runnable != nullptr) {
+  if (state->schedule != nullptr) {
     const MutexLock lock(state->executing);
     return RunPieces(session, handle, plan, pack, *state);
   }
@@ -244,7 +244,7 @@ void GraphPlans::Count(Session* session, cudnnHandle_t handle, const PlanState& 
 }
 
 Session* GraphPlans::SessionOf(cudnnHandle_t handle, const PlanState& state) const noexcept {
-  if (state.runnable == nullptr) return process_.sessions.Find(handle);
+  if (state.schedule == nullptr) return process_.sessions.Find(handle);
   try {
     return process_.sessions.Of(handle);
   } catch (...) {

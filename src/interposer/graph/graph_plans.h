@@ -136,16 +136,11 @@ class GraphPlans : public DivisionChoices {
   cudnnStatus_t BehaviorNotes(cudnnBackendDescriptor_t engine, cudnnBackendAttributeType_t type,
                               int64_t requested, int64_t* count, void* values);
   bool KeepsNativeSupport(const DescriptorShadow& engine);
-  // The operands of a native graph; null where pieces cannot stand in for the plan.
-  const VariantPack* NativeOperands(cudnnHandle_t handle, const PlanState& state,
-                                    cudnnBackendDescriptor_t pack);
-  // Makes the pieces' plans.
-  Status BuildNative(cudnnHandle_t handle, PlanState& state) UCUDNN_REQUIRES(native_mutex_);
-  // Gives each piece's plan with its pack to `take`, in their order, while it succeeds.
-  using TakePiece =
-      std::function<cudnnStatus_t(cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack)>;
-  Status ForEachNative(const PlanState& state, const VariantPack& operands,
-                       const TakePiece& take) const UCUDNN_REQUIRES(native_mutex_);
+  // The call that a native graph of the pieces is, as CallOf; none where pieces cannot stand in for
+  // the plan.
+  std::optional<cudnn::ConvolutionCall> NativeCall(cudnnHandle_t handle, const PlanState& state,
+                                                   cudnnBackendDescriptor_t pack,
+                                                   cudnn::FusedPointers& fused);
   // False: `graph` is as it was.
   bool PopulatePieces(cudnnHandle_t handle, PlanState& state, cudnnBackendDescriptor_t pack,
                       cudaGraph_t graph);
@@ -189,7 +184,6 @@ class GraphPlans : public DivisionChoices {
   std::atomic<Plans*> plans_ = nullptr;  // null until the first plan is decided about
   FormerSubstitutes former_;
   size_t most_kernels_ = kMostKernels;  // plans that are remembered
-  Mutex native_mutex_;                  // of PlanState::native
   Mutex mutex_;
   // Null: left alone. States keep their address.
   std::map<Key, std::unique_ptr<PlanState>> states_ UCUDNN_GUARDED_BY(mutex_);

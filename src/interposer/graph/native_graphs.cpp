@@ -1,20 +1,14 @@
 // Makes native CUDA graphs of execution plans (cudnnBackendPopulateCudaGraph and its update): a
 // divided plan becomes a graph of its pieces, one child behind the other.
 #include <algorithm>
-#include <array>
-#include <cassert>
 
 #include "cuda/child_graphs.h"
-#include "cuda/resources.h"
-#include "cudnn/descriptors.h"
 #include "interposer/core/measuring.h"
 #include "interposer/graph/graph_plans.h"
 #include "planning/decision/otherwise.h"
 
 namespace ucudnn::interposer {
 namespace {
-
-using cudnn::BackendDescriptor;
 
 // The steps of a decision that is only asked for: they measure, compare and build nothing. A
 // comparison that is not made is taken to succeed.
@@ -46,130 +40,76 @@ bool MakesPieces(const PlanState& state) {
   obstacles.failed = *state.failed;
   // A graph may be launched at any time, when another kernel may have ucudnn's workspace.
   obstacles.no_workspace = state.owned.bytes > 0;
-  return state.runnable != nullptr && state.runnable->has_pieces() &&
+  return state.schedule != nullptr && state.schedule->has_pieces() &&
          RunsPieces(state.decision, obstacles);
 }
 
-void* Advance(void* pointer, size_t bytes) { return static_cast<char*>(pointer) + bytes; }
+// Hands each step of `call` and its part's call to `take` while that succeeds; the last status.
+template <typename Take>
+cudnnStatus_t ForEachPiece(const execution::Schedule& schedule, const cudnn::ConvolutionCall& call,
+                           Take take) {
+  const execution::Places places = {call, nullptr, call.workspace};
+  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+  schedule.ForEach([&](const execution::Step& step) {
+    status = schedule.WithCall(
+        step, places, [&](const cudnn::ConvolutionCall& part) { return take(step, part); });
+    return status == CUDNN_STATUS_SUCCESS;
+  });
+  return status;
+}
 
 }  // namespace
 
-Status GraphPlans::BuildNative(cudnnHandle_t handle, PlanState& state) {
-  if (state.native.size() == state.decision.configuration.runs.size()) return Status::Ok();
-  assert(state.engines.size() == state.decision.configuration.runs.size());
-  const cudnn::FusedConvolution& convolution = state.own->convolution;
-  const cudnn::PlanDevice device{handle, nullptr};
-  const cuda::RelaxedCaptureScope relaxed(*process_.driver);
-  const auto build = [&](const cudnn::GraphTemplate& engine, int images, double beta,
-                         BackendDescriptor& to) -> Status {
-    UCUDNN_ASSIGN_OR_RETURN(to, cudnn::BuildAtBatch(process_.functions, device, engine, images,
-                                                    convolution.alpha, beta));
-    UCUDNN_ASSIGN_OR_RETURN(const size_t bytes, cudnn::PlanWorkspace(process_.functions, to.get()));
-    return bytes <= state.decision.promised_bytes ? Status::Ok()
-                                                  : Status::Error("a piece exceeds the promise");
-  };
-  std::vector<NativePieces> native;
-  for (size_t at = 0; at < state.decision.configuration.runs.size(); ++at) {
-    const int images = state.decision.configuration.runs[at].micro.micro_batch;
-    const cudnn::GraphTemplate& engine = *state.engines[at];
-    NativePieces pieces;
-    UCUDNN_RETURN_IF_ERROR(build(engine, images, convolution.beta, pieces.replacing));
-    if (convolution.problem.operation == Operation::kBackwardFilter) {
-      UCUDNN_RETURN_IF_ERROR(build(engine, images, 1, pieces.adding));
-    }
-    native.push_back(std::move(pieces));
-  }
-  state.native = std::move(native);
-  return Status::Ok();
-}
-
-Status GraphPlans::ForEachNative(const PlanState& state, const VariantPack& operands,
-                                 const TakePiece& take) const {
-  const cudnn::FusedConvolution& convolution = state.own->convolution;
-  const int count = std::min(operands.pointer_count, operands.uid_count);
-  std::array<void*, VariantPack::kMost> pointers = operands.pointers;
-  bool adds = false;
-  for (size_t i = 0; i < state.native.size(); ++i) {
-    const Run& run = state.decision.configuration.runs[i];
-    const size_t images = static_cast<size_t>(run.micro.micro_batch);
-    for (int piece = 0; piece < run.count; ++piece) {
-      UCUDNN_ASSIGN_OR_RETURN(
-          BackendDescriptor pack,
-          BackendDescriptor::Create(process_.functions, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR));
-      UCUDNN_RETURN_IF_ERROR(pack.Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
-                                      count, pointers.data()));
-      UCUDNN_RETURN_IF_ERROR(pack.Set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count,
-                                      operands.uids.data()));
-      UCUDNN_RETURN_IF_ERROR(
-          pack.Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &operands.workspace));
-      UCUDNN_RETURN_IF_ERROR(pack.Finalize());
-      const NativePieces& native = state.native[i];
-      const bool accumulates = adds && native.adding.get() != nullptr;
-      UCUDNN_RETURN_IF_ERROR(cudnn::CudnnStatus(
-          process_.functions,
-          take(accumulates ? native.adding.get() : native.replacing.get(), pack.get()),
-          "a piece's native graph"));
-      adds = true;
-      for (int at = 0; at < count; ++at) {
-        pointers[at] = Advance(pointers[at], images * convolution.ImageBytes(operands.uids[at]));
-      }
-    }
-  }
-  return Status::Ok();
-}
-
-const VariantPack* GraphPlans::NativeOperands(cudnnHandle_t handle, const PlanState& state,
-                                              cudnnBackendDescriptor_t pack) {
+std::optional<cudnn::ConvolutionCall> GraphPlans::NativeCall(cudnnHandle_t handle,
+                                                             const PlanState& state,
+                                                             cudnnBackendDescriptor_t pack,
+                                                             cudnn::FusedPointers& fused) {
+  if (!MakesPieces(state)) return std::nullopt;
   // Sums of 16-bit gradients take kernels between the pieces, which no native graph of a plan has.
-  const ConvolutionProblem& problem = state.own->convolution.problem;
-  const bool narrow_sum =
-      problem.operation == Operation::kBackwardFilter && ElementBytes(problem.type) < 4;
-  if (narrow_sum) return nullptr;
+  if (state.schedule->sums_partials()) return std::nullopt;
   const VariantPack* const operands = FindPack(pack);
   const Session* const session = process_.sessions.Of(handle);
   if (operands == nullptr || !operands->plain || session == nullptr ||
       session->context() != state.context) {
-    return nullptr;
+    return std::nullopt;
   }
-  const cudnn::FusedConvolution& convolution = state.own->convolution;
+  if (operands->workspace == nullptr && state.decision.configuration.WorkspaceBytes() > 0) {
+    return std::nullopt;
+  }
   // Packs that lack an operand are the real library's to refuse.
-  for (const int64_t uid : {convolution.x_uid, convolution.w_uid, convolution.y_uid}) {
-    if (operands->Find(uid) == nullptr) return nullptr;
-  }
-  for (const cudnn::FusedOperand& operand : convolution.operands) {
-    if (operands->Find(operand.uid) == nullptr) return nullptr;
-  }
-  return operands->workspace != nullptr || state.decision.configuration.WorkspaceBytes() == 0
-             ? operands
-             : nullptr;
+  return CallOf(handle, state, *operands, fused);
 }
 
 bool GraphPlans::PopulatePieces(cudnnHandle_t handle, PlanState& state,
                                 cudnnBackendDescriptor_t pack, cudaGraph_t graph) {
-  if (!MakesPieces(state)) return false;
-  const VariantPack* const operands = NativeOperands(handle, state, pack);
-  if (operands == nullptr) return false;
-  MutexLock lock(native_mutex_);
-  if (!BuildNative(handle, state).ok()) return false;
+  cudnn::FusedPointers fused;
+  const auto call = NativeCall(handle, state, pack, fused);
+  if (!call) return false;
+  PlanState* chosen = nullptr;
+  if (!state.native->compare_exchange_strong(chosen, &state) && chosen != &state) {
+    return PopulatePieces(handle, *chosen, pack, graph);  // of another thread meanwhile
+  }
   // The application's graph is touched only once every piece has a graph of its own.
   std::vector<cuda::OwnedGraph> children;
-  const Status populated =
-      ForEachNative(state, *operands, [&](auto piece, auto piece_pack) -> cudnnStatus_t {
-        auto child = cuda::NewGraph();
-        if (!child.ok()) return CUDNN_STATUS_NOT_SUPPORTED;
-        children.push_back(std::move(*child));
-        return process_.functions.cudnnBackendPopulateCudaGraph(handle, piece, piece_pack,
-                                                                children.back().get());
-      });
-  return populated.ok() && cuda::AddInARow(graph, children).ok();
+  const auto populate = [&](const execution::Step& step, const cudnn::ConvolutionCall& part) {
+    auto child = cuda::NewGraph();
+    if (!child.ok()) return CUDNN_STATUS_NOT_SUPPORTED;
+    children.push_back(std::move(*child));
+    return step.part->piece->Populate(part, step.adds, children.back().get());
+  };
+  const MutexLock lock(state.executing);
+  return ForEachPiece(*state.schedule, *call, populate) == CUDNN_STATUS_SUCCESS &&
+         cuda::AddInARow(graph, children).ok();
 }
 
 cudnnStatus_t GraphPlans::PopulateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                             cudnnBackendDescriptor_t pack, cudaGraph_t graph) {
   if (process_.splitter.splits() && IsRefusedNative(plan)) return CUDNN_STATUS_NOT_SUPPORTED;
   PlanState* const state = FindPlan(plan);
-  if (state != nullptr) Count(SessionOf(handle, *state), handle, *state);
-  if (state != nullptr && PopulatePieces(handle, *state, pack, graph)) return CUDNN_STATUS_SUCCESS;
+  if (state != nullptr) {
+    Count(SessionOf(handle, *state), handle, *state);
+    if (PopulatePieces(handle, state->Native(), pack, graph)) return CUDNN_STATUS_SUCCESS;
+  }
   return PopulateAsOne(handle, plan, pack, graph);
 }
 
@@ -194,31 +134,23 @@ cudnnStatus_t GraphPlans::PopulateAsOne(cudnnHandle_t handle, cudnnBackendDescri
 cudnnStatus_t GraphPlans::UpdateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                           cudnnBackendDescriptor_t pack, cudaGraph_t graph) {
   if (process_.splitter.splits() && IsRefusedNative(plan)) return CUDNN_STATUS_NOT_SUPPORTED;
-  const Plans* const plans = plans_.load(std::memory_order_acquire);
-  PlanState* state = plans == nullptr ? nullptr : plans->Find(plan);
+  PlanState* const state = FindPlan(plan);
   const std::vector<CUgraph> children =
       state == nullptr ? std::vector<CUgraph>() : cuda::ChildrenInARow(graph);
-  // The graph may be of any earlier state of the plan: the one with as many pieces is updated.
-  for (; state != nullptr && !children.empty(); state = state->better) {
-    MutexLock lock(native_mutex_);
-    if (state->native.empty() || !MakesPieces(*state) ||
-        static_cast<size_t>(state->decision.configuration.Pieces()) != children.size()) {
-      continue;
+  if (!children.empty()) {
+    PlanState& native = state->Native();
+    cudnn::FusedPointers fused;
+    const auto call = NativeCall(handle, native, pack, fused);
+    const bool has_pieces =
+        call && children.size() == static_cast<size_t>(native.decision.configuration.Pieces());
+    if (has_pieces) {
+      const MutexLock lock(native.executing);
+      return ForEachPiece(*native.schedule, *call, [&](const auto& step, const auto& part) {
+        return step.part->piece->Update(part, step.adds, children[step.part->number]);
+      });
     }
-    const VariantPack* const operands = NativeOperands(handle, *state, pack);
-    if (operands == nullptr) break;
-    size_t next = 0;
-    cudnnStatus_t last = CUDNN_STATUS_NOT_SUPPORTED;
-    const Status updated = ForEachNative(*state, *operands, [&](auto piece, auto piece_pack) {
-      last = process_.functions.cudnnBackendUpdateCudaGraph(handle, piece, piece_pack,
-                                                            children[next++]);
-      return last;
-    });
-    return updated.ok()                   ? CUDNN_STATUS_SUCCESS
-           : last == CUDNN_STATUS_SUCCESS ? CUDNN_STATUS_INTERNAL_ERROR
-                                          : last;
   }
-  return WithUndivided(FindPlan(plan), plan, [&](cudnnBackendDescriptor_t whole) {
+  return WithUndivided(state, plan, [&](cudnnBackendDescriptor_t whole) {
     return process_.functions.cudnnBackendUpdateCudaGraph(handle, whole, pack, graph);
   });
 }

@@ -124,11 +124,9 @@ std::unique_ptr<PlanState> GraphPlans::Make(const GraphKernel& kernel, GraphStep
   state->alpha = static_cast<float>(state->wide_alpha);
   state->beta = static_cast<float>(state->wide_beta);
   state->failed = earlier != nullptr ? earlier->failed : std::make_shared<std::atomic<bool>>(false);
+  if (earlier != nullptr) state->native = earlier->native;
   life.Decide(facts, *state);
   const planning::Decision& decision = state->decision;
-  if (decision.course == planning::Course::kSchedule) {
-    state->engines = steps.EnginesOf(decision.configuration);
-  }
   if (decision.promises_less) {
     state->substitute = steps.TakeSubstitute();
     state->other = steps.Find(decision.undivided.engine);

@@ -18,16 +18,8 @@ namespace ucudnn::interposer {
 using EngineTemplate = std::shared_ptr<const cudnn::GraphTemplate>;
 using EngineTemplates = std::vector<EngineTemplate>;
 
-// The plans of equal pieces for native CUDA graphs. A graph may use their kernels at any time, so
-// they are never destroyed.
-struct NativePieces {
-  cudnn::BackendDescriptor replacing;  // with the caller's beta
-  // Adds to the output; only of filter gradients, whose pieces add up.
-  cudnn::BackendDescriptor adding;
-};
-
 // Where more is known later, `better` replaces the state, while other threads may still run this
-// one.
+// one. Never destroyed: native CUDA graphs may use its plans' kernels at any time.
 struct PlanState : KernelState {
   EngineTemplate own;
   CUcontext context = nullptr;
@@ -35,8 +27,10 @@ struct PlanState : KernelState {
   bool is_heuristics_first = false;  // the first of a list of the heuristics
   bool comes_late = false;           // as GraphKernel::comes_late
   size_t limit_bytes = 0;            // the user's, when the plan was finalized
-  EngineTemplates engines;           // of the pieces, by run
-  std::vector<NativePieces> native;  // by run; empty until the first graph is made
+  // The state whose pieces become native CUDA graphs: the first that did, among all that replace
+  // each other. So the update of a graph finds the division that the graph has.
+  std::shared_ptr<std::atomic<PlanState*>> native =
+      std::make_shared<std::atomic<PlanState*>>(nullptr);
   // Set where less was promised than the plan needs: an undivided plan inside the promise, which
   // runs wherever pieces cannot; null where only pieces keep the promise. The application's own
   // plan never runs again.
@@ -59,6 +53,10 @@ struct PlanState : KernelState {
 
   BudgetKernel budget_kernel() const { return {Api::kGraph, own->convolution.problem, number}; }
   bool promises_less() const { return decision.promises_less; }
+  PlanState& Native() {
+    PlanState* const chosen = native->load(std::memory_order_acquire);
+    return chosen != nullptr ? *chosen : *this;
+  }
   PlanState* Latest() {
     PlanState* latest = this;
     while (PlanState* next = latest->better.load(std::memory_order_acquire)) latest = next;

@@ -70,7 +70,7 @@ class LegacyOtherWays : public OtherWays {
   cudnnStatus_t Undivided(bool failed) override {
     execution::Outcome outcome;
     const bool ran = !failed &&
-                     state_.runnable->RunUndivided(call_, outcome) == CUDNN_STATUS_SUCCESS &&
+                     state_.schedule->RunUndivided(call_, outcome) == CUDNN_STATUS_SUCCESS &&
                      outcome == execution::Outcome::kUndivided;
     return ran ? CUDNN_STATUS_SUCCESS : Real();
   }
@@ -194,7 +194,7 @@ cudnnStatus_t LegacyCalls::ConvolveHere(const cudnn::ConvolutionCall& call) {
   if (state == nullptr) return cudnn::Convolve(functions, call);
   state->Count(process_.sessions.LaneOf(*session, call.handle));
   if (state->refused()) return CUDNN_STATUS_NOT_SUPPORTED;
-  if (state->runnable == nullptr) return cudnn::Convolve(functions, call);
+  if (state->schedule == nullptr) return cudnn::Convolve(functions, call);
   LegacyOtherWays other(process_, *session, key, *state, call);
   return RunSchedule({process_, *session, key.problem, *state, call}, other);
 }

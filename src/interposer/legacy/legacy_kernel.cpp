@@ -87,25 +87,20 @@ planning::Trust LegacySteps::Answer(const planning::Compare& question) {
 }
 
 BuildOutcome LegacySteps::Answer(const planning::Build& question) {
-  using execution::MicroBatchedConvolution;
-  runnable_.reset();
+  schedule_.reset();
   const tuning::LegacyKernel kernel = TuningKernel(process_, kernel_);
   cudnn::MixedEngines engines(process_.functions, kernel_.handle,
                               process_.engines.GraphEnginesOf(kernel, question.configuration));
-  const auto build_undivided = [&] {
-    return MicroBatchedConvolution::CreateUndivided(engines, kernel_.problem, question.undivided);
+  const auto make = [&](const Configuration& configuration) {
+    return execution::Schedule::Make(engines, {kernel_.problem, configuration, question.undivided});
   };
-  const bool undivided_only = question.configuration.runs.empty();
-  auto runnable = undivided_only
-                      ? build_undivided()
-                      : MicroBatchedConvolution::Create(engines, kernel_.problem,
-                                                        question.configuration, question.undivided);
-  if (!runnable.ok()) {
-    const bool no_undivided = undivided_only || !build_undivided().ok();
+  auto schedule = make(question.configuration);
+  if (!schedule.ok()) {
+    const bool no_undivided = !make({}).ok();
     return {no_undivided ? BuildOutcome::Kind::kNoUndivided : BuildOutcome::Kind::kNoPieces,
-            runnable.message()};
+            schedule.message()};
   }
-  runnable_ = std::move(*runnable);
+  schedule_ = std::move(*schedule);
   return {};
 }
 

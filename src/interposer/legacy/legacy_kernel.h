@@ -4,7 +4,7 @@
 #include <memory>
 #include <optional>
 
-#include "execution/micro_batched_convolution.h"
+#include "execution/schedule.h"
 #include "interposer/core/lifecycle.h"
 #include "interposer/process.h"
 #include "planning/decision/promises.h"

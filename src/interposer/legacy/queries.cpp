@@ -33,7 +33,7 @@ std::optional<AlgorithmPerformance> MeasuredAs(const AlgorithmPerformance& choic
                                                const std::vector<MicroConfiguration>& measured) {
   for (const cudnn::MathGroup& group : cudnn::GroupByMath(problem, measured)) {
     for (const Candidate& candidate : group.candidates) {
-      if (candidate.micro.micro_batch != problem.n) continue;
+      if (!candidate.micro.IsWhole(problem.n)) continue;
       const AlgorithmPerformance performance = cudnn::PerformanceOf(candidate.micro, group.math);
       if (SameEngine(performance, choice)) return performance;
     }
@@ -83,7 +83,7 @@ std::optional<LegacyKernel> LegacyCalls::Meet(Operation operation, cudnnHandle_t
 
 bool LegacyCalls::Compares(const LegacyKernel& kernel, const tuning::LegacyRows& measured) {
   const auto is_whole = [&](const MicroConfiguration& row) {
-    return row.micro_batch == kernel.problem.n;
+    return row.IsWhole(kernel.problem.n);
   };
   return std::any_of(measured.rows.begin(), measured.rows.end(), is_whole) &&
          (measured.whole_tried || !Tunes(process_, *kernel.session, kernel.problem, Api::kLegacy));
@@ -365,9 +365,9 @@ LegacyCalls::NamedAnswer LegacyCalls::PromiseFor(const LegacyKernel& kernel,
     unmeasured.ranked = true;
     return offer_for(unmeasured, Ranked(kernel, descriptors));
   };
-  const bool knows_whole = std::any_of(
-      candidates.begin(), candidates.end(),
-      [&](const Candidate& candidate) { return candidate.micro.micro_batch == problem.n; });
+  const bool knows_whole =
+      std::any_of(candidates.begin(), candidates.end(),
+                  [&](const Candidate& candidate) { return candidate.micro.IsWhole(problem.n); });
   NamedAnswer answer;
   if (!knows_whole) answer.promise = of_heuristics();
   if (answer.promise) return answer;

@@ -64,7 +64,7 @@ std::optional<LegacyCalls::Performances> LegacyCalls::ConfirmedAnswer(const Lega
   Performances answer = {cudnn::PerformanceOf(promise->reported, problem.math)};
   for (const Candidate& candidate : confirmed->candidates) {
     MicroConfiguration micro = candidate.micro;
-    const bool serves = micro.micro_batch == problem.n && micro.workspace_bytes <= limit_bytes &&
+    const bool serves = micro.IsWhole(problem.n) && micro.workspace_bytes <= limit_bytes &&
                         (micro.deterministic || !process_.options.deterministic);
     if (!serves || micro.engine == promise->reported.engine) continue;
     micro.time_ms = planning::kUnknownTime;

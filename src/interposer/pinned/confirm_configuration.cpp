@@ -10,37 +10,30 @@
 namespace ucudnn::interposer {
 namespace {
 
-using cudnn::EngineChoice;
-
-Result<std::vector<EngineChoice>> Ask(cudnn::Engines& engines, const ConvolutionProblem& problem,
-                                      int images) {
-  ConvolutionProblem part = problem;
-  part.n = images;
-  UCUDNN_ASSIGN_OR_RETURN(const auto prepared, engines.Prepare(part));
-  return prepared->Engines();
-}
-
 // Appends `run` to `confirmed`, as the library says of its piece. An error says what is wrong.
 Status AppendConfirmed(const ConvolutionProblem& problem, const Run& run, cudnn::Engines& engines,
                        ConfirmedConfiguration& confirmed) {
   const MicroConfiguration& named = run.micro;
-  const auto choices = Ask(engines, problem, named.micro_batch);
-  confirmed.unanswered = !choices.ok();
+  ConvolutionProblem part = problem;
+  part.n = named.micro_batch;
+  const auto listed = engines.List(part);
+  confirmed.unanswered = !listed.ok();
   const std::string piece = NameOfPiece(problem.operation, named);
-  if (!choices.ok()) return Status::Error(piece + ": " + choices.message());
-  const auto choice =
-      std::find_if(choices->begin(), choices->end(),
-                   [&](const EngineChoice& other) { return other.engine == named.engine; });
-  if (choice == choices->end()) return Status::Error(piece + ": the library has no such engine");
+  if (!listed.ok()) return Status::Error(piece + ": " + listed.message());
+  const auto found = std::find_if(
+      listed->begin(), listed->end(),
+      [&](const cudnn::ListedEngine& other) { return other.choice.engine == named.engine; });
+  if (found == listed->end()) return Status::Error(piece + ": the library has no such engine");
+  const cudnn::EngineChoice& choice = found->choice;
   MicroConfiguration needed = {named.engine, named.micro_batch, named.time_ms,
-                               choice->workspace_bytes, choice->deterministic};
+                               choice.workspace_bytes, choice.deterministic};
   if (IsPartial(problem, named.micro_batch)) needed = AsPartial(problem, std::move(needed), 0);
   if (needed.workspace_bytes > named.workspace_bytes) {
     return Status::Error(piece + " needs " + std::to_string(needed.workspace_bytes) +
                          " bytes of workspace, not " + std::to_string(named.workspace_bytes));
   }
   confirmed.configuration.runs.push_back({std::move(needed), run.count});
-  confirmed.numeric.push_back(choice->numeric);
+  confirmed.numeric.push_back(choice.numeric);
   return Status::Ok();
 }
 

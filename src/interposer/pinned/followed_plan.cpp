@@ -134,14 +134,12 @@ Result<ConfirmedLegacyKernel> FollowedPlan::ConfirmKernel(const ConvolutionProbl
                                                           cudnnHandle_t handle,
                                                           bool& unanswered) const {
   cudnn::LegacyEngines engines(functions_, handle);
-  const auto prepared = engines.Prepare(problem);
-  const auto choices = prepared.ok() ? (*prepared)->Engines()
-                                     : Result<std::vector<cudnn::EngineChoice>>(prepared.status());
-  unanswered = !choices.ok();
-  UCUDNN_RETURN_IF_ERROR(choices.status());
+  const auto listed = engines.List(problem);
+  unanswered = !listed.ok();
+  UCUDNN_RETURN_IF_ERROR(listed.status());
   ConfirmedLegacyKernel confirmed;
   std::vector<MicroConfiguration> rows;
-  for (const cudnn::EngineChoice& choice : *choices) {
+  for (const auto& [choice, piece] : *listed) {
     rows.push_back({choice.engine, problem.n, static_cast<double>(rows.size()),
                     choice.workspace_bytes, choice.deterministic});
   }

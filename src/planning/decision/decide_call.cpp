@@ -212,9 +212,9 @@ std::optional<Promise> CallDecider::Unasked() {
     promise = PiecesOf(facts_.asked, candidates, request);
     if (promise) promise->reference = decision_.configuration.runs[0].micro;
   }
-  const bool knows_whole = std::any_of(
-      candidates.begin(), candidates.end(),
-      [&](const Candidate& candidate) { return candidate.micro.micro_batch == problem.n; });
+  const bool knows_whole =
+      std::any_of(candidates.begin(), candidates.end(),
+                  [&](const Candidate& candidate) { return candidate.micro.IsWhole(problem.n); });
   if (!promise && !knows_whole) return Unmeasured(need > limit);
   if (!promise) {
     decision_.reason = {late_ ? Because::kNoTimeToFit : Because::kNothingFits};

@@ -14,7 +14,7 @@ using Substitutes = std::vector<MicroConfiguration>;
 const MicroConfiguration* UndividedOf(const std::vector<Candidate>& candidates, int n) {
   for (const Candidate& candidate : candidates) {
     const MicroConfiguration& micro = candidate.micro;
-    if (micro.micro_batch == n && micro.time_ms >= 0) return &micro;
+    if (micro.IsWhole(n) && micro.time_ms >= 0) return &micro;
   }
   return nullptr;
 }
@@ -439,10 +439,10 @@ std::vector<Candidate> CandidatesInBudget(std::vector<Candidate> own,
                                           size_t need_bytes) {
   // The plan's own engine needs `need_bytes` for all images, whatever a store says.
   std::erase_if(own, [&](const Candidate& candidate) {
-    return candidate.micro.micro_batch == n && candidate.micro.workspace_bytes < need_bytes;
+    return candidate.micro.IsWhole(n) && candidate.micro.workspace_bytes < need_bytes;
   });
   for (Candidate candidate : other) {
-    if (candidate.micro.micro_batch != n) continue;
+    if (!candidate.micro.IsWhole(n)) continue;
     candidate.micro.workspace_bytes = 0;
     own.push_back(std::move(candidate));
   }

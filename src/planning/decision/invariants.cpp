@@ -115,7 +115,7 @@ bool Invariants::IsDeterministic() const {
   ForCandidates([&](const Candidate& candidate) {
     const MicroConfiguration& micro = candidate.micro;
     if (micro.engine != facts_.asked) return;
-    known |= micro.micro_batch == facts_.problem.n;
+    known |= micro.IsWhole(facts_.problem.n);
     random |= !micro.deterministic;
   });
   return known && !random;
@@ -140,7 +140,7 @@ Broken Invariants::ExactInCall(const MicroConfiguration& micro) const {
 Broken Invariants::ExactInPlan(const MicroConfiguration& micro) const {
   if (micro.engine == facts_.asked) return nullptr;
   if (plan_->confirmed && HasEngine(plan_->confirmed->configuration, micro.engine)) return nullptr;
-  if (micro.micro_batch < facts_.problem.n) return "1: pieces are not of the plan's own engine";
+  if (!micro.IsWhole(facts_.problem.n)) return "1: pieces are not of the plan's own engine";
   for (const auto& [question, others] : facts_.substitutes.entries()) {
     for (const MicroConfiguration& other : others) {
       if (other.engine == micro.engine) return nullptr;
@@ -210,8 +210,8 @@ Broken Invariants::Ready() const {
 // 4. Alignment.
 Broken Invariants::Legal() const {
   const int n = facts_.problem.n, step = LegalStep(facts_.problem);
-  if (decision_.configuration.Images() != n) return "4: it does not cover the mini-batch";
-  if (has_whole_ && decision_.undivided.micro_batch != n) {
+  if (!decision_.configuration.Covers(n)) return "4: it does not cover the mini-batch";
+  if (has_whole_ && !decision_.undivided.IsWhole(n)) {
     return "4: what takes its place does not cover the mini-batch";
   }
   for (const Run& run : decision_.configuration.runs) {

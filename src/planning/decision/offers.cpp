@@ -53,7 +53,7 @@ std::optional<Promise> AssuredPieces(const EngineId& engine,
 
 bool Serves(const Candidate& candidate, const PromiseRequest& request) {
   const MicroConfiguration& micro = candidate.micro;
-  return micro.micro_batch == request.n && candidate.native &&
+  return micro.IsWhole(request.n) && candidate.native &&
          (!request.deterministic || micro.deterministic);
 }
 

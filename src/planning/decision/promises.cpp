@@ -19,7 +19,7 @@ const Candidate* FindUndivided(const std::vector<Candidate>& candidates, const E
                                int n) {
   const auto found =
       std::find_if(candidates.begin(), candidates.end(), [&](const Candidate& candidate) {
-        return candidate.micro.engine == engine && candidate.micro.micro_batch == n;
+        return candidate.micro.engine == engine && candidate.micro.IsWhole(n);
       });
   return found != candidates.end() ? &*found : nullptr;
 }

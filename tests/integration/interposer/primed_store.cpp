@@ -10,6 +10,7 @@
 #include "db/sqlite_store.h"
 #include "libraries.h"
 #include "suites.h"
+#include "tests/support/engines.h"
 
 namespace ucudnn::test {
 
@@ -22,13 +23,7 @@ std::vector<planning::Measurement> Offered(const ConvolutionProblem& problem,
   for (const int size : sizes) {
     ConvolutionProblem part = problem;
     part.n = size;
-    auto prepared = engines.Prepare(part);
-    EXPECT_TRUE(prepared.ok()) << prepared.message();
-    if (!prepared.ok()) continue;
-    const auto choices = (*prepared)->Engines();
-    EXPECT_TRUE(choices.ok()) << choices.message();
-    if (!choices.ok()) continue;
-    for (const cudnn::EngineChoice& choice : *choices) {
+    for (const cudnn::EngineChoice& choice : Choices(engines, part)) {
       const double time_ms = cost(choice.engine.legacy()->algorithm, size);
       if (time_ms < 0) continue;
       planning::Measurement row;

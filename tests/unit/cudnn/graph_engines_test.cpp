@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/support/deviceless_cudnn.h"
+#include "tests/support/engines.h"
 #include "tests/support/problem.h"
 
 namespace ucudnn::cudnn {
@@ -38,35 +39,33 @@ GraphTemplate WithWorkspace(const Graph& graph) {
   return {};
 }
 
-TEST(GraphEngines, PrepareAnyBatchOfTheirGraph) {
+TEST(GraphEngines, ServeAnyBatchOfTheirGraph) {
   const Graph graph(Problem(Operation::kForward));
   const GraphTemplate fast = Template(graph, 38), slow = Template(graph, 28);
   GraphEngines engines(RealCudnn(), DescribedDevice(), {&fast, &slow});
   ConvolutionProblem part = fast.convolution.problem;
   part.n = 32;
-  const auto prepared = engines.Prepare(part);
-  ASSERT_TRUE(prepared.ok()) << prepared.message();
-  const auto choices = (*prepared)->Engines();
-  ASSERT_TRUE(choices.ok());
-  ASSERT_EQ(choices->size(), 2u);
-  EXPECT_EQ((*choices)[0].engine, "graph:38");
-  EXPECT_TRUE((*choices)[0].deterministic);
-  EXPECT_EQ((*choices)[1].workspace_bytes, 0u);
+  const std::vector<EngineChoice> choices = test::Choices(engines, part);
+  ASSERT_EQ(choices.size(), 2u);
+  EXPECT_EQ(choices[0].engine, "graph:38");
+  EXPECT_TRUE(choices[0].deterministic);
+  EXPECT_EQ(choices[1].workspace_bytes, 0u);
   const Graph part_graph(part);
-  EXPECT_EQ((*choices)[0].workspace_bytes, *PlanWorkspace(RealCudnn(), part_graph.Plan(38)->get()));
+  EXPECT_EQ(choices[0].workspace_bytes, *PlanWorkspace(RealCudnn(), part_graph.Plan(38)->get()));
 }
 
-TEST(GraphEngines, PrepareNothingElse) {
+TEST(GraphEngines, ServeNothingElse) {
   const Graph graph(Problem(Operation::kForward));
   const GraphTemplate plan = Template(graph, 38);
   GraphEngines engines(RealCudnn(), DescribedDevice(), {&plan});
   ConvolutionProblem other = plan.convolution.problem;
   other.pad = {0, 0, 0};
-  EXPECT_FALSE(engines.Prepare(other).ok());
-  EXPECT_FALSE(engines.MakePiece(other, {"graph:38", 32}).ok());
-  EXPECT_THAT(engines.MakePiece(plan.convolution.problem, {"graph:28", 32}).message(),
+  constexpr size_t kAny = size_t{1} << 40;
+  EXPECT_FALSE(engines.List(other).ok());
+  EXPECT_FALSE(engines.MakePiece(other, "graph:38", {}, kAny).ok());
+  EXPECT_THAT(engines.MakePiece(plan.convolution.problem, "graph:28", {}, kAny).message(),
               HasSubstr("no plan at hand"));
-  EXPECT_FALSE(engines.MakePiece(plan.convolution.problem, {"legacy:1", 32}).ok());
+  EXPECT_FALSE(engines.MakePiece(plan.convolution.problem, "legacy:1", {}, kAny).ok());
 }
 
 TEST(GraphEngines, APieceNeverNeedsMoreThanItWasMeasuredWith) {
@@ -77,13 +76,12 @@ TEST(GraphEngines, APieceNeverNeedsMoreThanItWasMeasuredWith) {
     GraphEngines engines(RealCudnn(), DescribedDevice(), {&plan});
     ConvolutionProblem part = plan.convolution.problem;
     part.n = 64;
-    const auto prepared = engines.Prepare(part);
-    ASSERT_TRUE(prepared.ok()) << prepared.message() << " " << plan.convolution.engine;
-    const size_t need = (*prepared.value()->Engines())[0].workspace_bytes;
+    const std::vector<EngineChoice> choices = test::Choices(engines, part);
+    ASSERT_EQ(choices.size(), 1u) << plan.convolution.engine;
+    const size_t need = choices[0].workspace_bytes;
     ASSERT_GT(need, 0u);
     const auto piece = [&](size_t bytes) {
-      return engines.MakePiece(plan.convolution.problem, {plan.convolution.engine, 64, 0, bytes})
-          .ok();
+      return engines.MakePiece(part, plan.convolution.engine, {.may_add = true}, bytes).ok();
     };
     EXPECT_TRUE(piece(need)) << plan.convolution.engine;
     EXPECT_FALSE(piece(need - 1)) << plan.convolution.engine;

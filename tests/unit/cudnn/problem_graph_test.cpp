@@ -5,6 +5,7 @@
 
 #include "cudnn/descriptors.h"
 #include "tests/support/deviceless_cudnn.h"
+#include "tests/support/engines.h"
 #include "tests/support/problem.h"
 
 namespace ucudnn::cudnn {
@@ -122,12 +123,10 @@ TEST(ProblemGraph, GradientsOfTheFilterAreReadyToAdd) {
   const std::vector<GraphTemplate> engines = GraphOf(problem).Heuristics(1);
   ASSERT_EQ(engines.size(), 1u);
   GraphEngines graph(RealCudnn(), DescribedDevice(), {&engines[0]});
-  const auto prepared = graph.Prepare(problem);
-  ASSERT_TRUE(prepared.ok()) << prepared.message();
-  const auto choices = (*prepared)->Engines();
-  ASSERT_TRUE(choices.ok() && choices->size() == 1);
-  const auto piece = graph.MakePiece(
-      problem, {engines[0].convolution.engine, problem.n, 0, (*choices)[0].workspace_bytes});
+  const std::vector<EngineChoice> choices = test::Choices(graph, problem);
+  ASSERT_EQ(choices.size(), 1u);
+  const auto piece =
+      graph.MakePiece(problem, engines[0].convolution.engine, {}, choices[0].workspace_bytes);
   EXPECT_TRUE(piece.ok()) << piece.message();
 }
 

@@ -12,8 +12,8 @@
 #include "convolution/partial_sums.h"
 #include "cudnn/descriptors.h"
 #include "cudnn/legacy_engines.h"
-#include "execution/micro_batched_convolution.h"
 #include "tests/support/device.h"
+#include "tests/support/engines.h"
 #include "tests/support/problem.h"
 #include "tests/support/stand_in.h"
 
@@ -113,13 +113,10 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
     for (const int size : sizes) {
       ConvolutionProblem part = problem_;
       part.n = size;
-      auto prepared = engines.Prepare(part);
-      EXPECT_TRUE(prepared.ok()) << prepared.message();
-      const auto choices = (*prepared)->Engines();
-      EXPECT_TRUE(choices.ok()) << choices.message();
-      const auto choice = std::find_if(choices->begin(), choices->end(),
+      const std::vector<cudnn::EngineChoice> choices = test::Choices(engines, part);
+      const auto choice = std::find_if(choices.begin(), choices.end(),
                                        [&](const auto& other) { return other.engine == engine; });
-      if (choice == choices->end()) return {};
+      if (choice == choices.end()) return {};
       configuration.runs.push_back(
           {AsPartial(problem_, {engine, size, 1, choice->workspace_bytes, true}, 0), 1});
     }
@@ -146,7 +143,7 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
     Memory workspace(configuration.WorkspaceBytes());
     cudnn::OwnedDescriptors descriptors(functions_);
     EXPECT_TRUE(descriptors.Create(problem_).ok());
-    auto made = MicroBatchedConvolution::Create(functions_, problem_, configuration, {});
+    auto made = test::LegacySchedule(functions_, problem_, configuration, {});
     EXPECT_TRUE(made.ok()) << made.message();
     cudnn::ConvolutionCall call;
     call.operation = problem_.operation;

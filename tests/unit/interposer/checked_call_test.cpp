@@ -14,10 +14,10 @@
 #include "convolution/partial_sums.h"
 #include "cudnn/descriptors.h"
 #include "cudnn/legacy_engines.h"
-#include "execution/micro_batched_convolution.h"
 #include "shim/host/hostgpu.h"
 #include "tests/support/compared_problem.h"
 #include "tests/support/device.h"
+#include "tests/support/engines.h"
 #include "tests/support/faulty_cudnn.h"
 #include "tests/support/random_problem.h"
 #include "tests/support/stand_in.h"
@@ -92,11 +92,8 @@ class Caller {
   std::vector<cudnn::EngineChoice> Engines(int images) const {
     ConvolutionProblem part = problem_;
     part.n = images;
-    auto prepared = cudnn::LegacyEngines(real_, handle_.get()).Prepare(part);
-    EXPECT_TRUE(prepared.ok()) << prepared.message();
-    auto choices = (*prepared)->Engines();
-    EXPECT_TRUE(choices.ok()) << choices.message();
-    return *choices;
+    cudnn::LegacyEngines engines(real_, handle_.get());
+    return test::Choices(engines, part);
   }
   MicroConfiguration Micro(const std::string& engine, int images) const {
     for (const cudnn::EngineChoice& choice : Engines(images)) {
@@ -175,8 +172,7 @@ Checked CheckThree(Caller& caller, const Fault& fault, double alpha = 1, double 
   EXPECT_TRUE(numeric.ok());
 
   const cudnn::Functions real = test::StandIn();
-  auto alone =
-      execution::MicroBatchedConvolution::CreateUndivided(real, caller.problem(), undivided);
+  auto alone = test::LegacySchedule(real, caller.problem(), {}, undivided);
   EXPECT_TRUE(alone.ok()) << alone.message();
   Checked checked;
   execution::Outcome outcome;
@@ -185,8 +181,7 @@ Checked CheckThree(Caller& caller, const Fault& fault, double alpha = 1, double 
   checked.undivided = caller.Output(call);
 
   const cudnn::Functions faulty = test::FaultyStandIn(fault);
-  auto made = execution::MicroBatchedConvolution::Create(faulty, caller.problem(), configuration,
-                                                         undivided);
+  auto made = test::LegacySchedule(faulty, caller.problem(), configuration, undivided);
   EXPECT_TRUE(made.ok()) << made.message();
   call = caller.Call(alpha, beta, workspace);
   const size_t before = FreeBytes();
@@ -267,8 +262,8 @@ TEST(RunChecked, WithoutMemoryTheCallIsLeftToTheCaller) {
   Caller caller(ComparedProblem(Operation::kForward), 0);
   const Configuration configuration = {{{caller.Micro("legacy:0", 5), 2}}};
   const cudnn::Functions real = test::StandIn();
-  auto made = execution::MicroBatchedConvolution::Create(real, caller.problem(), configuration,
-                                                         caller.Micro("legacy:0", 10));
+  auto made =
+      test::LegacySchedule(real, caller.problem(), configuration, caller.Micro("legacy:0", 10));
   ASSERT_TRUE(made.ok());
   const cudnn::ConvolutionCall call = caller.Call(1, 0, 0);
   hostgpuInjectFault("alloc", 1);
@@ -285,7 +280,7 @@ TEST(RunChecked, APlanThatNothingCanReplaceIsNotChecked) {
   Caller caller(ComparedProblem(Operation::kForward), 0);
   const Configuration configuration = {{{caller.Micro("legacy:0", 5), 2}}};
   const cudnn::Functions real = test::StandIn();
-  auto made = execution::MicroBatchedConvolution::Create(real, caller.problem(), configuration, {});
+  auto made = test::LegacySchedule(real, caller.problem(), configuration, {});
   ASSERT_TRUE(made.ok());
   const cudnn::ConvolutionCall call = caller.Call(1, 0, 0);
   const CheckedCall checked =
@@ -323,8 +318,7 @@ TEST(RunChecked, ZMayBeTheOutput) {
   const Configuration configuration = {{{caller.Micro("legacy:1", 5), 2}}};
   const MicroConfiguration undivided = caller.Micro("legacy:1", 10);
   const cudnn::Functions real = test::StandIn();
-  auto made =
-      execution::MicroBatchedConvolution::Create(real, caller.problem(), configuration, undivided);
+  auto made = test::LegacySchedule(real, caller.problem(), configuration, undivided);
   ASSERT_TRUE(made.ok());
   const float alpha2 = 1;
   const auto with_bias = [&](cudnn::ConvolutionCall& call, cudnn::BiasActivation& bias) {
@@ -377,7 +371,7 @@ TEST(RunChecked, RandomRightPlansAreNeverReported) {
     if (SumsPartials(problem)) piece = AsPartial(problem, piece, 0);
     const Configuration configuration = {{{piece, 2}}};
     const MicroConfiguration undivided = {a.engine, problem.n, 1, a.workspace_bytes, true};
-    auto made = execution::MicroBatchedConvolution::Create(real, problem, configuration, undivided);
+    auto made = test::LegacySchedule(real, problem, configuration, undivided);
     ASSERT_TRUE(made.ok()) << made.message();
     const auto numeric = a.numeric == NumericClass::kDirect ? b.numeric : a.numeric;
     const cudnn::ConvolutionCall call = caller.Call(

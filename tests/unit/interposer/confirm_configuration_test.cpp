@@ -13,7 +13,6 @@
 namespace ucudnn::interposer {
 namespace {
 
-using cudnn::EngineChoice;
 using testing::HasSubstr;
 
 const EngineId kEngine = EngineId::Legacy{1, std::nullopt};
@@ -21,30 +20,16 @@ constexpr size_t kBytes = 100;  // that the engine needs for each image
 
 class FakeEngines : public cudnn::Engines {
  public:
-  class Prepared : public cudnn::PreparedProblem {
-   public:
-    explicit Prepared(int images) : images_(images) {}
-    Result<std::vector<EngineChoice>> Engines() override {
-      const EngineId other = EngineId::Legacy{0, std::nullopt};
-      return std::vector<EngineChoice>{
-          {other, NumericClass::kDirect, true, 0},
-          {kEngine, NumericClass::kWinograd, true, kBytes * static_cast<size_t>(images_)}};
-    }
-    Status Run(const EngineChoice&, const cudnn::Buffers&) override {
-      return Status::Error("it is only asked");
-    }
-
-   private:
-    const int images_;
-  };
-
-  Result<std::unique_ptr<cudnn::PreparedProblem>> Prepare(
-      const ConvolutionProblem& problem) override {
+  Result<std::vector<cudnn::ListedEngine>> List(const ConvolutionProblem& part) override {
     if (silent) return Status::Error("out of memory");
-    return std::unique_ptr<cudnn::PreparedProblem>(new Prepared(problem.n));
+    std::vector<cudnn::ListedEngine> listed(2);
+    listed[0].choice = {EngineId::Legacy{0, std::nullopt}, NumericClass::kDirect, true, 0};
+    listed[1].choice = {kEngine, NumericClass::kWinograd, true,
+                        kBytes * static_cast<size_t>(part.n)};
+    return listed;
   }
-  Result<std::unique_ptr<cudnn::Piece>> MakePiece(const ConvolutionProblem&,
-                                                  const MicroConfiguration&) override {
+  Result<std::unique_ptr<cudnn::Piece>> MakePiece(const ConvolutionProblem&, const EngineId&,
+                                                  const cudnn::PieceScales&, size_t) override {
     return Status::Error("it is only asked");
   }
   Result<std::unique_ptr<cudnn::PartialSum>> MakeSum(const ConvolutionProblem&) override {

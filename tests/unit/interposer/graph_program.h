@@ -153,8 +153,11 @@ class Operands {
   // The workspace begins `beyond` where it does otherwise: at most its guard.
   cudnnStatus_t Execute(const cudnn::Functions& functions, cudnnHandle_t handle,
                         cudnnBackendDescriptor_t plan, size_t beyond = 0) const {
-    return cudnn::ExecutePlan(functions, handle, plan, uids_, pointers_,
-                              reinterpret_cast<void*>(workspace_ + kGuard + beyond));
+    const cudnn::PackOperands operands = {uids_, pointers_,
+                                          reinterpret_cast<void*>(workspace_ + kGuard + beyond)};
+    return cudnn::WithPack(functions, operands, [&](cudnnBackendDescriptor_t pack) {
+      return functions.cudnnBackendExecute(handle, plan, pack);
+    });
   }
   // Waits.
   Values Output() const { return Content(uids_[out_]); }

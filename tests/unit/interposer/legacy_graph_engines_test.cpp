@@ -7,6 +7,7 @@
 
 #include "cudnn/problem_graph.h"
 #include "legacy_program.h"
+#include "tests/support/engines.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -57,9 +58,7 @@ struct GraphProgram : Program {
     const auto engine = graph->Named(kEngine);
     EXPECT_TRUE(engine.ok()) << engine.message();
     cudnn::GraphEngines engines(functions, {handle(), nullptr}, {&*engine});
-    const auto prepared = engines.Prepare(part);
-    EXPECT_TRUE(prepared.ok()) << prepared.message();
-    return (*(*prepared)->Engines())[0].workspace_bytes;
+    return test::Choices(engines, part).at(0).workspace_bytes;
   }
   void StoreGraph(int images, double time_ms, bool verified = true) {
     StoreRow({{kEngine, images, time_ms, GraphNeed(images), true}, 5, verified});

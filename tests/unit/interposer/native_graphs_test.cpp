@@ -80,6 +80,46 @@ TEST(NativeGraphs, HoldThePieces) {
   }
 }
 
+// The plan has as many pieces of other sizes by then.
+TEST(NativeGraphs, KeepTheirDivisionWhenThePlanGetsAnother) {
+  Options options = test::PlannedSetting::NotMeasuring();
+  options.policy = BatchSizePolicy::kAll;
+  options.tuning.on = true;
+  options.tuning.kernel_seconds = 0;  // the other sizes stay unknown
+  GraphSetting setting(options, GraphSetting::With());
+  const auto plan = setting.Plan();
+  const auto pack = setting.Pack();
+  const auto images_of = [&](const auto& run) {
+    Executions() = {};
+    EXPECT_EQ(run(), CUDNN_STATUS_SUCCESS);
+    std::vector<int64_t> images;
+    for (const RecordedExecution& piece : Executions().calls) images.push_back(piece.images);
+    return images;
+  };
+  GraphPlans& graph = setting.interposer.graph();
+  const NativeGraph before, after;
+  const auto populate = [&](const NativeGraph& native) {
+    return images_of(
+        [&] { return graph.PopulateCudaGraph(setting.handle, plan, pack, native.graph); });
+  };
+  const auto update = [&](const NativeGraph& native) {
+    return images_of(
+        [&] { return graph.UpdateCudaGraph(setting.handle, plan, pack, native.graph); });
+  };
+  const std::vector<int64_t> first = {4, 4, 4, 4}, better = {5, 5, 5, 1};
+  EXPECT_EQ(populate(before), first);
+  setting.Measured("graph:38", 5, 0.1, GraphSetting::kPartBytes);
+  setting.Measured("graph:38", 1, 0.1, GraphSetting::kPartBytes);
+  const auto execute = [&] { return images_of([&] { return setting.Execute(plan); }); };
+  std::vector<int64_t> executed = first;
+  for (int call = 0; call < 200 && executed == first; ++call) executed = execute();
+  ASSERT_EQ(executed, better);
+  EXPECT_EQ(update(before), first);
+  EXPECT_EQ(populate(after), first);
+  EXPECT_EQ(update(after), first);
+  setting.interposer.graph().Destroy(pack);
+}
+
 TEST(NativeGraphs, AreOfAllPiecesOrUndivided) {
   GraphSetting setting;
   const auto plan = setting.Plan();

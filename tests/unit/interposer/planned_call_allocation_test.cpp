@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "convolution/partial_sums.h"
-#include "execution/micro_batched_convolution.h"
 #include "planned_setting.h"
 #include "tests/bench/allocation_count.h"
+#include "tests/support/engines.h"
 
 namespace ucudnn {
 namespace {
@@ -36,9 +36,8 @@ TEST(PlannedCall, SummingPartialsAllocatesNothing) {
   problem.operation = Operation::kBackwardFilter;
   problem.type = DataType::kHalf;
   const MicroConfiguration piece = AsPartial(problem, {"legacy:1", 4, 1, 4096, true}, 0);
-  const auto runnable =
-      execution::MicroBatchedConvolution::Create(functions, problem, {{{piece, 4}}}, {});
-  ASSERT_TRUE(runnable.ok()) << runnable.message();
+  const auto schedule = test::LegacySchedule(functions, problem, {{{piece, 4}}}, {});
+  ASSERT_TRUE(schedule.ok()) << schedule.message();
   cudnn::OwnedDescriptors descriptors(functions);
   ASSERT_TRUE(descriptors.Create(problem).ok());
   const float one = 1, zero = 0;
@@ -54,7 +53,7 @@ TEST(PlannedCall, SummingPartialsAllocatesNothing) {
   call.workspace_bytes = piece.workspace_bytes;
   execution::Outcome outcome = execution::Outcome::kFailed;
   const long before = bench::Allocations();
-  for (int i = 0; i < 100; ++i) (*runnable)->Run(call, outcome);
+  for (int i = 0; i < 100; ++i) (*schedule)->Run(call, outcome);
   EXPECT_EQ(bench::Allocations() - before, 0);
   EXPECT_EQ(outcome, execution::Outcome::kPlanned);
 }

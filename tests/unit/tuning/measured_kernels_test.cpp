@@ -405,14 +405,15 @@ TEST_F(MeasuredKernelsTest, WhatWasComparedElsewhereIsNoProofThatItRanHere) {
 class FewImages : public cudnn::Engines {
  public:
   FewImages(const cudnn::Functions& functions, cudnnHandle_t handle) : all_(functions, handle) {}
-  Result<std::unique_ptr<cudnn::PreparedProblem>> Prepare(
-      const ConvolutionProblem& problem) override {
-    if (problem.n > 4) return Status::Error("too many images");
-    return all_.Prepare(problem);
+  Result<std::vector<cudnn::ListedEngine>> List(const ConvolutionProblem& part) override {
+    if (part.n > 4) return Status::Error("too many images");
+    return all_.List(part);
   }
-  Result<std::unique_ptr<cudnn::Piece>> MakePiece(const ConvolutionProblem& problem,
-                                                  const MicroConfiguration& micro) override {
-    return all_.MakePiece(problem, micro);
+  Result<std::unique_ptr<cudnn::Piece>> MakePiece(const ConvolutionProblem& part,
+                                                  const EngineId& engine,
+                                                  const cudnn::PieceScales& scales,
+                                                  size_t workspace_bytes) override {
+    return all_.MakePiece(part, engine, scales, workspace_bytes);
   }
   Result<std::unique_ptr<cudnn::PartialSum>> MakeSum(const ConvolutionProblem& problem) override {
     return all_.MakeSum(problem);

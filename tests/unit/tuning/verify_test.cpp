@@ -18,6 +18,7 @@
 #include "shim/host/hostgpu.h"
 #include "tests/support/compared_problem.h"
 #include "tests/support/device.h"
+#include "tests/support/engines.h"
 #include "tests/support/faulty_cudnn.h"
 #include "tests/support/random_problem.h"
 #include "tests/support/stand_in.h"
@@ -48,11 +49,8 @@ class VerifyTest : public ::testing::Test {
   std::vector<cudnn::EngineChoice> EnginesOf(const ConvolutionProblem& problem) {
     TuningHandle handle(*device_.driver, functions_);
     EXPECT_TRUE(handle.Create().ok());
-    auto prepared = cudnn::LegacyEngines(functions_, handle.get()).Prepare(problem);
-    EXPECT_TRUE(prepared.ok()) << prepared.message();
-    auto choices = (*prepared)->Engines();
-    EXPECT_TRUE(choices.ok()) << choices.message();
-    return *choices;
+    cudnn::LegacyEngines engines(functions_, handle.get());
+    return test::Choices(engines, problem);
   }
 
   // `engine` at `images`, with the workspace it takes as a piece; no engine when it does not serve.
@@ -281,6 +279,59 @@ TEST_F(VerifyTest, AFilterGradientThatDoesNotAddUpIsDifferent) {
   EXPECT_EQ(verification.verdict, Verdict::kDifferent);
 }
 
+// Writes its images one element too far to the right.
+class ShiftedPiece : public cudnn::Piece {
+ public:
+  explicit ShiftedPiece(std::unique_ptr<cudnn::Piece> right) : right_(std::move(right)) {}
+  cudnnStatus_t Run(const cudnn::ConvolutionCall& call, bool adds) const override {
+    cudnn::ConvolutionCall shifted = call;
+    shifted.x = static_cast<char*>(call.x) + sizeof(float);
+    return right_->Run(shifted, adds);
+  }
+  size_t workspace_bytes() const override { return right_->workspace_bytes(); }
+
+ private:
+  const std::unique_ptr<cudnn::Piece> right_;
+};
+
+// Legacy engines whose pieces are shifted, but not the whole.
+class ShiftedEngines : public cudnn::LegacyEngines {
+ public:
+  ShiftedEngines(const cudnn::Functions& functions, cudnnHandle_t handle, int whole)
+      : LegacyEngines(functions, handle), whole_(whole) {}
+  Result<std::unique_ptr<cudnn::Piece>> MakePiece(const ConvolutionProblem& part,
+                                                  const EngineId& engine,
+                                                  const cudnn::PieceScales& scales,
+                                                  size_t workspace_bytes) override {
+    auto piece = LegacyEngines::MakePiece(part, engine, scales, workspace_bytes);
+    if (!piece.ok() || part.n == whole_) return piece;
+    return std::unique_ptr<cudnn::Piece>(new ShiftedPiece(std::move(*piece)));
+  }
+
+ private:
+  const int whole_;
+};
+
+// What is compared is what executes: the schedule of pieces.
+TEST_F(VerifyTest, AFaultOfPiecesAloneIsFound) {
+  for (const Operation operation : kOperations) {
+    const ConvolutionProblem problem = ComparedProblem(operation);
+    const MixedScope shifted = {NumericClass::kDirect, [&](cudnnHandle_t handle) {
+                                  return std::make_unique<ShiftedEngines>(functions_, handle,
+                                                                          problem.n);
+                                }};
+    const Configuration configuration = {
+        {{Micro(problem, "legacy:0", 4), 2}, {Micro(problem, "legacy:0", 2), 1}}};
+    const MicroConfiguration undivided = Micro(problem, "legacy:0", problem.n);
+    const auto verify = [&](const EngineScope& scope) {
+      return VerifyPlan(device_, problem, configuration, undivided, {}, scope).verdict;
+    };
+    EXPECT_EQ(verify(LegacyScope()), Verdict::kEqual) << OperationName(operation);
+    EXPECT_NE(verify(shifted), Verdict::kEqual) << OperationName(operation);
+    EXPECT_NE(verify(shifted), Verdict::kNotCompared) << OperationName(operation);
+  }
+}
+
 TEST_F(VerifyTest, AnOutputLeftUnwrittenIsDifferent) {
   for (const Operation operation : kOperations) {
     const Verification verification = VerifyFaulty(
@@ -425,13 +476,10 @@ TEST_F(VerifyTest, RandomRightPlansAreNeverRejected) {
     TuningHandle handle(*device_.driver, functions_);
     ASSERT_TRUE(handle.Create().ok());
     cudnn::LegacyEngines engines(functions_, handle.get());
-    auto prepared = engines.Prepare(problem);
-    if (!prepared.ok()) continue;
-    const auto choices = (*prepared)->Engines();
-    ASSERT_TRUE(choices.ok()) << choices.message();
-    if (choices->empty()) continue;
+    const auto listed = engines.List(problem);
+    if (!listed.ok() || listed->empty()) continue;
     ++problems;
-    for (const cudnn::EngineChoice& choice : *choices) {
+    for (const auto& [choice, piece] : *listed) {
       // Boundaries where every piece stays aligned.
       problem.alignment = 16;
       const int step = LegalStep(problem);
@@ -445,7 +493,7 @@ TEST_F(VerifyTest, RandomRightPlansAreNeverRejected) {
         left -= images;
       }
       if (configuration.Images() != problem.n) continue;
-      const cudnn::EngineChoice& undivided = (*choices)[random() % choices->size()];
+      const cudnn::EngineChoice& undivided = (*listed)[random() % listed->size()].choice;
       const Verification verification =
           Verify(problem, configuration, Micro(problem, undivided.engine, problem.n));
       EXPECT_NE(verification.verdict, Verdict::kDifferent)

@@ -1,4 +1,4 @@
-#include "execution/micro_batched_convolution.h"
+#include "execution/schedule.h"
 
 #include <gmock/gmock.h>
 
@@ -9,6 +9,7 @@
 
 #include "convolution/partial_sums.h"
 #include "cudnn/descriptors.h"
+#include "tests/support/engines.h"
 #include "tests/support/problem.h"
 #include "tests/support/recording_cudnn.h"
 
@@ -57,9 +58,9 @@ class Harness {
       : problem_(problem), descriptors_(functions_) {
     ThisRecording() = {};
     EXPECT_TRUE(descriptors_.Create(problem).ok());
-    auto made = MicroBatchedConvolution::Create(functions_, problem, configuration, undivided);
+    auto made = test::LegacySchedule(functions_, problem, configuration, undivided);
     EXPECT_TRUE(made.ok()) << made.message();
-    runnable_ = std::move(*made);
+    schedule_ = std::move(*made);
     call.operation = problem.operation;
     call.descriptors = descriptors_.get();
     call.x = Pointer(0x10000000);
@@ -93,8 +94,8 @@ class Harness {
     call.fused = &fused_;
   }
 
-  cudnnStatus_t Run() { return runnable_->Run(call, outcome); }
-  const MicroBatchedConvolution& runnable() const { return *runnable_; }
+  cudnnStatus_t Run() { return schedule_->Run(call, outcome); }
+  const Schedule& schedule() const { return *schedule_; }
   static const std::vector<RecordedCall>& calls() { return ThisRecording().calls; }
 
   ConvolutionCall call;
@@ -104,7 +105,7 @@ class Harness {
   const cudnn::Functions functions_ = test::RecordingFunctions();
   const ConvolutionProblem problem_;
   cudnn::OwnedDescriptors descriptors_;
-  std::unique_ptr<MicroBatchedConvolution> runnable_;
+  std::unique_ptr<Schedule> schedule_;
   double scales_[2];
   float narrow_scales_[2];
   float alpha2_ = 0;
@@ -150,13 +151,13 @@ void ExpectThreePieces(const ConvolutionProblem& problem) {
   }
 }
 
-TEST(MicroBatchedConvolution, PiecesLieWhereTheirImagesAre) {
+TEST(Schedule, PiecesLieWhereTheirImagesAre) {
   for (const Operation operation : kOperations) {
     for (const DataType type : kTypes) ExpectThreePieces(Problem(operation, type));
   }
 }
 
-TEST(MicroBatchedConvolution, PiecesFollowTheCallersStrides) {
+TEST(Schedule, PiecesFollowTheCallersStrides) {
   for (const Operation operation : kOperations) {
     ConvolutionProblem problem = Problem(operation);
     problem.x_strides[0] += 11;
@@ -165,7 +166,7 @@ TEST(MicroBatchedConvolution, PiecesFollowTheCallersStrides) {
   }
 }
 
-TEST(MicroBatchedConvolution, PiecesOfVolumesAndChannelsLast) {
+TEST(Schedule, PiecesOfVolumesAndChannelsLast) {
   for (const Operation operation : kOperations) {
     ConvolutionProblem problem = Problem(operation);
     problem.layout = Layout::kNhwc;
@@ -180,7 +181,7 @@ TEST(MicroBatchedConvolution, PiecesOfVolumesAndChannelsLast) {
   }
 }
 
-TEST(MicroBatchedConvolution, BackwardFilter_BetaAppliesOnce) {
+TEST(Schedule, BackwardFilter_BetaAppliesOnce) {
   for (const DataType type : {DataType::kFloat, DataType::kDouble}) {
     Harness harness(Problem(Operation::kBackwardFilter, type));
     harness.SetScales(1, 0.25);
@@ -206,7 +207,7 @@ class Summed : public Harness {
 };
 
 // Each piece's partial is added in fp32 behind it; alpha and beta hold for the sum alone.
-TEST(MicroBatchedConvolution, PartialsOfSixteenBitsAreSummedApart) {
+TEST(Schedule, PartialsOfSixteenBitsAreSummedApart) {
   for (const DataType type : {DataType::kHalf, DataType::kBfloat16}) {
     const ConvolutionProblem problem = Problem(Operation::kBackwardFilter, type);
     const cudnnDataType_t narrow = type == DataType::kHalf ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16;
@@ -238,7 +239,45 @@ TEST(MicroBatchedConvolution, PartialsOfSixteenBitsAreSummedApart) {
   }
 }
 
-TEST(MicroBatchedConvolution, OnePieceIsNoPartial) {
+// The steps that a visit sees, as "piece 0", "sum 0 adds", "store".
+std::vector<std::string> StepsOf(const Schedule& schedule, size_t first) {
+  std::vector<std::string> steps;
+  schedule.ForEach(
+      [&](const Step& step) {
+        std::string text = step.kind == Step::Kind::kPiece ? "piece"
+                           : step.kind == Step::Kind::kSum ? "sum"
+                                                           : "store";
+        if (step.part != nullptr) text += " " + std::to_string(step.part->number);
+        steps.push_back(text + (step.adds ? " adds" : ""));
+        return true;
+      },
+      first);
+  return steps;
+}
+
+TEST(Schedule, AnyPieceMayComeFirst) {
+  using ::testing::ElementsAre;
+  const Harness forward(Problem(Operation::kForward));
+  EXPECT_THAT(StepsOf(forward.schedule(), 0), ElementsAre("piece 0", "piece 1", "piece 2"));
+  EXPECT_THAT(StepsOf(forward.schedule(), 2), ElementsAre("piece 2", "piece 0", "piece 1"));
+  const Harness gradient(Problem(Operation::kBackwardFilter));
+  EXPECT_THAT(StepsOf(gradient.schedule(), 1),
+              ElementsAre("piece 1", "piece 0 adds", "piece 2 adds"));
+  const Summed sums;
+  EXPECT_THAT(StepsOf(sums.schedule(), 1), ElementsAre("piece 1", "sum 1", "piece 0", "sum 0 adds",
+                                                       "piece 2", "sum 2 adds", "store"));
+}
+
+TEST(Schedule, AVisitEndsWhereItIsTold) {
+  const Summed sums;
+  for (int most = 1; most <= 7; ++most) {
+    int seen = 0;
+    EXPECT_EQ(sums.schedule().ForEach([&](const Step&) { return ++seen < most; }), false);
+    EXPECT_EQ(seen, most);
+  }
+}
+
+TEST(Schedule, OnePieceIsNoPartial) {
   Harness harness(Problem(Operation::kBackwardFilter, DataType::kHalf), {{{Micro(1, 10, 300), 1}}});
   harness.SetScales(0.5, 2);
   ASSERT_EQ(harness.Run(), CUDNN_STATUS_SUCCESS);
@@ -249,7 +288,7 @@ TEST(MicroBatchedConvolution, OnePieceIsNoPartial) {
   EXPECT_EQ(Harness::calls()[0].beta, 2);
 }
 
-TEST(MicroBatchedConvolution, BetaAppliesToEveryPieceOfABatchedOutput) {
+TEST(Schedule, BetaAppliesToEveryPieceOfABatchedOutput) {
   for (const Operation operation : {Operation::kForward, Operation::kBackwardData}) {
     Harness harness(Problem(operation));
     harness.SetScales(1, 0.25);
@@ -258,7 +297,7 @@ TEST(MicroBatchedConvolution, BetaAppliesToEveryPieceOfABatchedOutput) {
   }
 }
 
-TEST(MicroBatchedConvolution, ZMovesWithY) {
+TEST(Schedule, ZMovesWithY) {
   const ConvolutionProblem problem = Problem(Operation::kForward);
   Harness harness(problem);
   harness.SetBias(1, Pointer(0x50000000));
@@ -269,7 +308,7 @@ TEST(MicroBatchedConvolution, ZMovesWithY) {
   }
 }
 
-TEST(MicroBatchedConvolution, TooLittleWorkspaceIsNotAttempted) {
+TEST(Schedule, TooLittleWorkspaceIsNotAttempted) {
   for (const auto& [workspace, bytes] :
        {std::pair<void*, size_t>{Pointer(0x40000000), kPlannedBytes - 1},
         std::pair<void*, size_t>{nullptr, kPlannedBytes}}) {
@@ -282,7 +321,7 @@ TEST(MicroBatchedConvolution, TooLittleWorkspaceIsNotAttempted) {
   }
 }
 
-TEST(MicroBatchedConvolution, APlanWithoutWorkspaceNeedsNoPointer) {
+TEST(Schedule, APlanWithoutWorkspaceNeedsNoPointer) {
   Harness harness(Problem(Operation::kForward), {{{Micro(0, 5, 0), 2}}}, Micro(0, 10, 0));
   harness.call.workspace = nullptr;
   harness.call.workspace_bytes = 0;
@@ -312,7 +351,7 @@ void ExpectFailedAt(int failed, const Harness& harness, cudnnStatus_t status,
   EXPECT_THAT(Harness::calls(), SizeIs(failed + 1));
 }
 
-TEST(MicroBatchedConvolution, AnyFailedPieceOfAnOverwrittenOutputIsRerunUndivided) {
+TEST(Schedule, AnyFailedPieceOfAnOverwrittenOutputIsRerunUndivided) {
   for (const Operation operation : kOperations) {
     for (const DataType type : {DataType::kFloat, DataType::kDouble}) {
       for (int k = 0; k < 3; ++k) {
@@ -327,7 +366,7 @@ TEST(MicroBatchedConvolution, AnyFailedPieceOfAnOverwrittenOutputIsRerunUndivide
   }
 }
 
-TEST(MicroBatchedConvolution, AnAccumulatedOutputIsRerunOnlyWhileUntouched) {
+TEST(Schedule, AnAccumulatedOutputIsRerunOnlyWhileUntouched) {
   for (const Operation operation : kOperations) {
     for (const DataType type : {DataType::kFloat, DataType::kDouble}) {
       for (int k = 0; k < 3; ++k) {
@@ -348,7 +387,7 @@ TEST(MicroBatchedConvolution, AnAccumulatedOutputIsRerunOnlyWhileUntouched) {
 }
 
 // Until all partials are summed the output is as it was: beta and overlaps forbid nothing.
-TEST(MicroBatchedConvolution, WhateverFailsBeforeASumIsStoredIsRerunUndivided) {
+TEST(Schedule, WhateverFailsBeforeASumIsStoredIsRerunUndivided) {
   for (const bool sum_fails : {false, true}) {
     for (int k = 0; k < (sum_fails ? 4 : 3); ++k) {
       SCOPED_TRACE(std::string(sum_fails ? "sum " : "piece ") + std::to_string(k));
@@ -366,8 +405,7 @@ TEST(MicroBatchedConvolution, WhateverFailsBeforeASumIsStoredIsRerunUndivided) {
   }
 }
 
-TEST(MicroBatchedConvolution,
-     WithoutAnUndividedAlgorithmAFailedSumIsItsErrorBesideAnOutputAsItWas) {
+TEST(Schedule, WithoutAnUndividedAlgorithmAFailedSumIsItsErrorBesideAnOutputAsItWas) {
   for (int k = 0; k < 4; ++k) {
     Summed harness(Problem(Operation::kBackwardFilter, DataType::kHalf), MicroConfiguration{});
     ThisRecording().fail_sum_at = k;
@@ -376,22 +414,21 @@ TEST(MicroBatchedConvolution,
   }
 }
 
-TEST(MicroBatchedConvolution, AMisalignedWorkspaceHoldsNoPartials) {
+TEST(Schedule, AMisalignedWorkspaceHoldsNoPartials) {
   Summed harness;
   harness.call.workspace = Pointer(Address(harness.call.workspace) + 8);
   const cudnnStatus_t status = harness.Run();
   ExpectUndividedAfter(-1, harness, status);
 }
 
-TEST(MicroBatchedConvolution, AWorkspaceWithoutRoomForTheSumIsRefused) {
+TEST(Schedule, AWorkspaceWithoutRoomForTheSumIsRefused) {
   const ConvolutionProblem problem = Problem(Operation::kBackwardFilter, DataType::kBfloat16);
   EXPECT_THAT(
-      MicroBatchedConvolution::Create(test::RecordingFunctions(), problem, ThreePieces(), {})
-          .message(),
+      test::LegacySchedule(test::RecordingFunctions(), problem, ThreePieces(), {}).message(),
       HasSubstr("does not hold the sum"));
 }
 
-TEST(MicroBatchedConvolution, AnInputInTheOutputForbidsARerun) {
+TEST(Schedule, AnInputInTheOutputForbidsARerun) {
   for (const Operation operation : kOperations) {
     for (const bool first_input : {true, false}) {
       Harness harness(Problem(operation));
@@ -409,7 +446,7 @@ TEST(MicroBatchedConvolution, AnInputInTheOutputForbidsARerun) {
   }
 }
 
-TEST(MicroBatchedConvolution, NeighboursInMemoryDoNotForbidARerun) {
+TEST(Schedule, NeighboursInMemoryDoNotForbidARerun) {
   const ConvolutionProblem problem = Problem(Operation::kForward);
   Harness harness(problem);
   harness.call.y = Pointer(Address(harness.call.x) + cudnn::ImageBytes(problem));
@@ -418,7 +455,7 @@ TEST(MicroBatchedConvolution, NeighboursInMemoryDoNotForbidARerun) {
   ExpectUndividedAfter(1, harness, status);
 }
 
-TEST(MicroBatchedConvolution, ZInTheOutputForbidsARerunOnlyWhereItIsRead) {
+TEST(Schedule, ZInTheOutputForbidsARerunOnlyWhereItIsRead) {
   for (const float alpha2 : {0.f, 1.f}) {
     Harness harness(Problem(Operation::kForward));
     harness.SetBias(alpha2, harness.call.y);
@@ -435,7 +472,7 @@ TEST(MicroBatchedConvolution, ZInTheOutputForbidsARerunOnlyWhereItIsRead) {
 
 // What is fused may be wider than the tensors, have strides, and be read at every image's own
 // place.
-TEST(MicroBatchedConvolution, AFusedOperandThatReachesIntoTheOutputForbidsARerun) {
+TEST(Schedule, AFusedOperandThatReachesIntoTheOutputForbidsARerun) {
   for (const Operation operation : {Operation::kForward, Operation::kBackwardData}) {
     const ConvolutionProblem problem = Problem(operation, DataType::kHalf);
     const size_t before = 4096;
@@ -461,10 +498,10 @@ TEST(MicroBatchedConvolution, AFusedOperandThatReachesIntoTheOutputForbidsARerun
   }
 }
 
-TEST(MicroBatchedConvolution, WithoutAnUndividedAlgorithmTheErrorIsTheRealOne) {
+TEST(Schedule, WithoutAnUndividedAlgorithmTheErrorIsTheRealOne) {
   for (int k = 0; k < 3; ++k) {
     Harness harness(Problem(Operation::kForward), ThreePieces(), MicroConfiguration{});
-    EXPECT_FALSE(harness.runnable().has_undivided());
+    EXPECT_FALSE(harness.schedule().has_undivided());
     ThisRecording().fail_at = k;
     // All of the output is written again by whatever runs next.
     const cudnnStatus_t status = harness.Run();
@@ -481,43 +518,43 @@ TEST(MicroBatchedConvolution, WithoutAnUndividedAlgorithmTheErrorIsTheRealOne) {
   }
 }
 
-TEST(MicroBatchedConvolution, AnErrorOfTheUndividedAlgorithmReachesTheCaller) {
+TEST(Schedule, AnErrorOfTheUndividedAlgorithmReachesTheCaller) {
   Harness harness(Problem(Operation::kForward));
   ThisRecording().fail_at = 0;
   ThisRecording().error = CUDNN_STATUS_NOT_SUPPORTED;
   ConvolutionCall call = harness.call;
-  EXPECT_EQ(harness.runnable().RunUndivided(call, harness.outcome), CUDNN_STATUS_NOT_SUPPORTED);
+  EXPECT_EQ(harness.schedule().RunUndivided(call, harness.outcome), CUDNN_STATUS_NOT_SUPPORTED);
   EXPECT_EQ(harness.outcome, Outcome::kUndivided);
 }
 
-TEST(MicroBatchedConvolution, UndividedStaysInsideWhatTheCallerPassed) {
+TEST(Schedule, UndividedStaysInsideWhatTheCallerPassed) {
   Harness harness(Problem(Operation::kForward));
   harness.call.workspace_bytes = kUndividedBytes - 1;
-  EXPECT_EQ(harness.runnable().RunUndivided(harness.call, harness.outcome), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(harness.schedule().RunUndivided(harness.call, harness.outcome), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(harness.outcome, Outcome::kNotAttempted);
   EXPECT_THAT(Harness::calls(), SizeIs(0));
 }
 
-TEST(MicroBatchedConvolution, WhatDoesNotFitTheProblemIsRefused) {
+TEST(Schedule, WhatDoesNotFitTheProblemIsRefused) {
   const cudnn::Functions functions = test::RecordingFunctions();
   const ConvolutionProblem problem = Problem(Operation::kForward);
   const Configuration short_plan{{{Micro(1, 4, 0), 2}}};
-  EXPECT_THAT(MicroBatchedConvolution::Create(functions, problem, short_plan, {}).message(),
+  EXPECT_THAT(test::LegacySchedule(functions, problem, short_plan, {}).message(),
               HasSubstr("8 images"));
   Configuration strange = ThreePieces();
   strange.runs[1].micro.engine = "graph:3";
-  EXPECT_THAT(MicroBatchedConvolution::Create(functions, problem, strange, {}).message(),
+  EXPECT_THAT(test::LegacySchedule(functions, problem, strange, {}).message(),
               HasSubstr("graph:3"));
 }
 
-TEST(MicroBatchedConvolution, ADescriptorThatCannotBeMadeIsAnError) {
+TEST(Schedule, ADescriptorThatCannotBeMadeIsAnError) {
   cudnn::Functions functions = test::RecordingFunctions();
   functions.cudnnSetTensorNdDescriptor = [](cudnnTensorDescriptor_t, cudnnDataType_t, int,
                                             const int*,
                                             const int*) { return CUDNN_STATUS_NOT_SUPPORTED; };
-  const auto runnable =
-      MicroBatchedConvolution::Create(functions, Problem(Operation::kForward), ThreePieces(), {});
-  EXPECT_THAT(runnable.message(), HasSubstr("describing a tensor"));
+  const auto schedule =
+      test::LegacySchedule(functions, Problem(Operation::kForward), ThreePieces(), {});
+  EXPECT_THAT(schedule.message(), HasSubstr("describing a tensor"));
 }
 
 }  // namespace

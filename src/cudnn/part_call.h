@@ -1,0 +1,44 @@
+// A part of a convolution as a call: the whole call with its pointers moved. Plain values.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "convolution/problem.h"
+#include "cudnn/convolution_call.h"
+#include "cudnn/fused_operands.h"
+
+namespace ucudnn::cudnn {
+
+// Where a part begins, in bytes from the first elements of the whole tensors.
+struct Offsets {
+  size_t x = 0, w = 0, y = 0;
+  std::array<size_t, kMostFusedOperands> fused = {};  // in the order of the call's operands
+};
+
+// The offsets of what lies behind the first `images` images of `problem`, whose operations read
+// `fused`. All images share the filter.
+Offsets AtImage(const ConvolutionProblem& problem, std::span<const FusedOperand> fused,
+                int64_t images);
+
+// Refers to the whole call; neither copied nor moved, since the part's call points into it.
+class PartCall {
+ public:
+  // z moves with y, and the tensors of a pooling with x and y. A bias stays where it is.
+  PartCall(const ConvolutionCall& whole, const Offsets& at);
+  PartCall(const PartCall&) = delete;
+  PartCall& operator=(const PartCall&) = delete;
+
+  ConvolutionCall& get() { return call_; }
+
+ private:
+  ConvolutionCall call_;
+  std::optional<BiasActivation> bias_;
+  std::optional<FusedPointers> fused_;
+  std::optional<PoolingOperands> pooling_;
+};
+
+}  // namespace ucudnn::cudnn

@@ -1,0 +1,131 @@
+// One convolution as the pieces that compute it, one after the other in one workspace: where each
+// part lies in the tensors, whether it adds, and what sums partials. Calls, comparisons of plans,
+// UCUDNN_CHECK and native CUDA graphs go over these steps; nothing else does. Immutable once made:
+// a call allocates nothing, takes no lock and does not synchronise.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "convolution/configuration.h"
+#include "convolution/problem.h"
+#include "cudnn/engine.h"
+#include "cudnn/part_call.h"
+
+namespace ucudnn::execution {
+
+enum class Outcome {
+  kPlanned,    // every step was enqueued
+  kUndivided,  // the undivided engine replaced the pieces; the status is its own
+  // A piece failed after others had changed the output, which a rerun would read; the status is the
+  // real error.
+  kFailed,
+  // The output was not touched, because the workspace is missing or too small; or, with its error
+  // as status, a piece failed that no undivided engine replaces, and whatever runs next may write
+  // all of the output again.
+  kNotAttempted,
+};
+
+// One part and the piece that computes it.
+struct Part {
+  const cudnn::Piece* piece = nullptr;
+  size_t run = 0;  // of the configuration
+  int number = 0;  // in the order of the configuration, from 0
+  cudnn::Offsets at;
+};
+
+struct Step {
+  enum class Kind {
+    kPiece,  // computes a part
+    kSum,    // adds the partial that it left to the sum
+    kStore,  // rounds the sum into the output
+  };
+  Kind kind = Kind::kPiece;
+  const Part* part = nullptr;  // null: kStore
+  bool adds = false;           // to the output, or to the sum, instead of replacing it
+};
+
+// Where steps work: the call of the whole problem; the memory for sums, of PartialSumBytes, where
+// partials are summed (convolution/partial_sums.h); and what engines use.
+struct Places {
+  const cudnn::ConvolutionCall& call;
+  void* sums = nullptr;
+  void* workspace = nullptr;
+};
+
+// What a schedule is made of.
+struct Ingredients {
+  const ConvolutionProblem& problem;
+  const Configuration& configuration;   // without runs: `undivided` always runs
+  const MicroConfiguration& undivided;  // without an engine: nothing replaces the pieces
+  std::span<const cudnn::FusedOperand> fused = {};
+  cudnn::PieceScales scales = {};  // pieces of a divided gradient of the filter may always add
+};
+
+class Schedule {
+ public:
+  static Result<std::unique_ptr<Schedule>> Make(cudnn::Engines& engines, const Ingredients& of);
+
+  // Enqueues all steps of `call`, whose descriptors, where it has any, describe the problem. Uses
+  // at most the larger of both workspaces, within what the caller passed. Runs the undivided engine
+  // instead where Suits() is false, and where a piece fails and the output is unchanged or may be
+  // written again. Pieces whose partials are summed leave the output alone until the end.
+  cudnnStatus_t Run(const cudnn::ConvolutionCall& call, Outcome& outcome) const;
+  // Enqueues the undivided engine alone, in the same workspace.
+  cudnnStatus_t RunUndivided(const cudnn::ConvolutionCall& call, Outcome& outcome) const;
+
+  // Calls visit(step) for each step in their order, the piece `first` before all others, until one
+  // returns false. Whether all were visited.
+  template <typename Visit>
+  bool ForEach(Visit visit, size_t first = 0) const {
+    using Kind = Step::Kind;
+    const bool sums = sum_ != nullptr;
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      const Part& part = parts_[i == 0 ? first : i <= first ? i - 1 : i];
+      const bool further = i > 0;
+      if (!visit(Step{Kind::kPiece, &part, further && adds_up_ && !sums})) return false;
+      if (sums && !visit(Step{Kind::kSum, &part, further})) return false;
+    }
+    return !sums || visit(Step{Kind::kStore});
+  }
+  // Enqueues one step of ForEach.
+  cudnnStatus_t Enqueue(const Step& step, const Places& places) const;
+  // Hands the call of the step's part, a piece, to `use`, and returns its status.
+  template <typename Use>
+  cudnnStatus_t WithCall(const Step& step, const Places& places, Use use) const {
+    cudnn::PartCall part(places.call, step.part->at);
+    Complete(*step.part->piece, places, part.get());
+    return use(part.get());
+  }
+
+  // False where the partials in `workspace` would not be aligned as engines expect.
+  bool Suits(const void* workspace) const;
+  bool has_pieces() const { return !parts_.empty(); }
+  bool has_undivided() const { return undivided_ != nullptr; }
+  bool sums_partials() const { return sum_ != nullptr; }
+
+ private:
+  explicit Schedule(const ConvolutionProblem& problem)
+      : problem_(problem), adds_up_(problem.operation == Operation::kBackwardFilter) {}
+  Status MakePieces(cudnn::Engines& engines, const Ingredients& of);
+  void Complete(const cudnn::Piece& piece, const Places& places,
+                cudnn::ConvolutionCall& call) const;
+  bool MayRerun(const cudnn::ConvolutionCall& call) const;
+  // Ends a call whose piece failed with `status`: by the undivided engine where that may run, else
+  // with the error. `untouched`: no piece has changed the output.
+  cudnnStatus_t AfterFailure(const cudnn::ConvolutionCall& call, cudnnStatus_t status,
+                             bool untouched, Outcome& outcome) const;
+
+  const ConvolutionProblem problem_;
+  const bool adds_up_;                                 // pieces add to one gradient
+  std::vector<std::unique_ptr<cudnn::Piece>> pieces_;  // by run of the configuration
+  std::vector<Part> parts_;
+  std::unique_ptr<cudnn::PartialSum> sum_;  // null: pieces write the output themselves
+  size_t partial_alignment_ = cudnn::kLegacyAlignment;
+  size_t workspace_bytes_ = 0;
+  std::unique_ptr<cudnn::Piece> undivided_;
+};
+
+}  // namespace ucudnn::execution

@@ -1,0 +1,34 @@
+// What tests ask engines: which ones serve, and a schedule of legacy ones.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "cudnn/legacy_engines.h"
+#include "execution/schedule.h"
+
+namespace ucudnn::test {
+
+// Every engine that serves `part`; a failure of the test where the library does not list them.
+inline std::vector<cudnn::EngineChoice> Choices(cudnn::Engines& engines,
+                                                const ConvolutionProblem& part) {
+  auto listed = engines.List(part);
+  EXPECT_TRUE(listed.ok()) << listed.message();
+  std::vector<cudnn::EngineChoice> choices;
+  if (!listed.ok()) return choices;
+  for (cudnn::ListedEngine& engine : *listed) choices.push_back(std::move(engine.choice));
+  return choices;
+}
+
+inline Result<std::unique_ptr<execution::Schedule>> LegacySchedule(
+    const cudnn::Functions& functions, const ConvolutionProblem& problem,
+    const Configuration& configuration, const MicroConfiguration& undivided) {
+  // Making pieces needs no handle.
+  cudnn::LegacyEngines engines(functions, nullptr);
+  return execution::Schedule::Make(engines, {problem, configuration, undivided});
+}
+
+}  // namespace ucudnn::test
