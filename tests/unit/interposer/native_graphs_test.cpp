@@ -108,8 +108,8 @@ TEST(NativeGraphs, KeepTheirDivisionWhenThePlanGetsAnother) {
   };
   const std::vector<int64_t> first = {4, 4, 4, 4}, better = {5, 5, 5, 1};
   EXPECT_EQ(populate(before), first);
-  setting.Measured("graph:38", 5, 0.1, GraphSetting::kPartBytes);
-  setting.Measured("graph:38", 1, 0.1, GraphSetting::kPartBytes);
+  setting.Measured("graph:38", 5, 0.1, size_t{5} * 1024);
+  setting.Measured("graph:38", 1, 0.1, 1024);
   const auto execute = [&] { return images_of([&] { return setting.Execute(plan); }); };
   std::vector<int64_t> executed = first;
   for (int call = 0; call < 200 && executed == first; ++call) executed = execute();
