@@ -24,6 +24,7 @@ const std::vector<std::string>& FamilyColumns() {
     auto* all = new std::vector<std::string>{"op"};
     all->insert(all->end(), LayerColumns().begin(), LayerColumns().end());
     all->insert(all->end(), NumericColumns().begin(), NumericColumns().end());
+    all->insert(all->end(), PostPadColumns().begin(), PostPadColumns().end());
     return all;
   }();
   return *columns;
@@ -53,6 +54,10 @@ std::vector<FamilyValue> FamilyValues(const ConvolutionProblem& problem) {
                      : columns[i].first == "align" ? 1
                                                    : 0;
     }
+  }
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    values[values.size() - kMaxSpatial + axis].number =
+        int64_t{problem.pad[axis]} + problem.extra_pad[axis];
   }
   return values;
 }
@@ -86,7 +91,9 @@ Result<ConvolutionProblem> ReadFamily(const Statement& statement, int first) {
   std::map<std::string, std::string> texts;
   for (const std::string& column : FamilyColumns()) texts[column] = statement.Text(first++);
   if (texts["d"] == "0") {
-    for (const char* column : {"d", "t", "pad_d", "stride_d", "dilation_d"}) texts[column].clear();
+    for (const char* column : {"d", "t", "pad_d", "stride_d", "dilation_d", "pad_d_post"}) {
+      texts[column].clear();
+    }
   }
   return FromColumns([&](const std::string& column) -> const std::string* {
     const auto found = texts.find(column);

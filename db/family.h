@@ -12,7 +12,8 @@
 
 namespace ucudnn::db {
 
-// The columns that tell kernel families apart, in table order.
+// The columns that tell kernel families apart, in table order. Those of PostPadColumns() come last;
+// they hold numbers, where the pads are even, too.
 const std::vector<std::string>& FamilyColumns();
 
 // The declared type of one of them.

@@ -33,6 +33,7 @@ Status WithFile(const std::string& path,
     Connection connection;
     UCUDNN_RETURN_IF_ERROR(connection.Open(path, Connection::Access::kRead));
     UCUDNN_ASSIGN_OR_RETURN(const Identity identity, Identify(connection, true));
+    UCUDNN_RETURN_IF_ERROR(ReadAsCurrent(connection, identity.version));
     return use(connection, identity);
   } catch (const std::exception& error) {
     return Status::Error(path + ": " + error.what());

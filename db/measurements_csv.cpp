@@ -36,16 +36,21 @@ CsvColumns FileColumns() {
     }
   }
   columns.optional.insert(columns.optional.end(), NumericColumns().begin(), NumericColumns().end());
+  columns.optional.insert(columns.optional.end(), PostPadColumns().begin(), PostPadColumns().end());
   columns.optional.insert(columns.optional.end(), std::begin(kWhere), std::end(kWhere));
   columns.optional.insert(columns.optional.end(), std::begin(kPromised), std::end(kPromised));
   return columns;
 }
 
-std::vector<std::string> Header(bool promises) {
+// Columns that few files need are there only where a row has them.
+std::vector<std::string> Header(bool uneven_pads, bool promises) {
   std::vector<std::string> header = {"name", "n"};
   header.insert(header.end(), LayerColumns().begin(), LayerColumns().end());
   header.insert(header.end(), std::begin(kMeasured), std::end(kMeasured));
   header.insert(header.end(), NumericColumns().begin(), NumericColumns().end());
+  if (uneven_pads) {
+    header.insert(header.end(), PostPadColumns().begin(), PostPadColumns().end());
+  }
   header.insert(header.end(), std::begin(kWhere), std::end(kWhere));
   if (promises) header.insert(header.end(), std::begin(kPromised), std::end(kPromised));
   return header;
@@ -177,7 +182,11 @@ Result<StoredRows> ReadMeasurementsCsv(const std::string& path, const std::strin
 }
 
 std::string WriteMeasurementsCsv(const StoredRows& rows) {
-  const std::vector<std::string> header = Header(!rows.promises.empty());
+  const auto is_uneven = [](const auto& row) { return !row.problem.HasEvenPads(); };
+  const bool uneven_pads =
+      std::any_of(rows.measurements.begin(), rows.measurements.end(), is_uneven) ||
+      std::any_of(rows.promises.begin(), rows.promises.end(), is_uneven);
+  const std::vector<std::string> header = Header(uneven_pads, !rows.promises.empty());
   std::string text = CsvLine(header);
   // The row of a problem on a platform, with `values` beside them.
   const auto add = [&](const ConvolutionProblem& problem, const planning::Platform& platform,

@@ -3,19 +3,33 @@
 #include <cstdlib>
 
 #include "base/text.h"
+#include "convolution/columns.h"
 #include "db/family.h"
 
 namespace ucudnn::db {
 namespace {
 
+// The table `name` of kernel families with these columns.
+std::string KernelsSql(const char* name, const std::vector<std::string>& columns) {
+  std::string sql = std::string("CREATE TABLE ") + name + "(id INTEGER PRIMARY KEY";
+  for (const std::string& column : columns) {
+    sql += ", " + column + " " + FamilyColumnType(column) + " NOT NULL";
+  }
+  return sql + ", UNIQUE(" + Join(columns, ", ") + "));";
+}
+
+// Up to version 3, pads were as wide behind as before.
+std::vector<std::string> ColumnsOfEvenPads() {
+  std::vector<std::string> columns = FamilyColumns();
+  columns.resize(columns.size() - PostPadColumns().size());
+  return columns;
+}
+constexpr const char* kEvenPads =
+    "pad_d AS pad_d_post, pad_h AS pad_h_post, pad_w AS pad_w_post FROM main.kernels";
+
 // What makes a file of version 1 out of an empty one.
 std::string FirstSql() {
-  std::string kernels = "CREATE TABLE kernels(id INTEGER PRIMARY KEY";
-  for (const std::string& column : FamilyColumns()) {
-    kernels += ", " + column + " " + FamilyColumnType(column) + " NOT NULL";
-  }
-  kernels += ", UNIQUE(" + Join(FamilyColumns(), ", ") + "));";
-  return kernels +
+  return KernelsSql("kernels", ColumnsOfEvenPads()) +
          "CREATE TABLE measurements(id INTEGER PRIMARY KEY,"
          " kernel INTEGER NOT NULL REFERENCES kernels(id),"
          " device TEXT NOT NULL, cudnn INTEGER NOT NULL, driver INTEGER NOT NULL,"
@@ -52,11 +66,19 @@ constexpr const char* kThirdSql =
     " undivided TEXT NOT NULL, any_engine INTEGER NOT NULL,"
     " PRIMARY KEY(kernel, n, device, cudnn, driver, engine, limit_bytes)) WITHOUT ROWID";
 
+// From version 3 to 4. A table's UNIQUE cannot be changed, so the table is made anew; ids stay.
+std::string FourthSql() {
+  return "DROP VIEW IF EXISTS temp.kernels;" + KernelsSql("kernels_4", FamilyColumns()) +
+         "INSERT INTO main.kernels_4 SELECT id, " + Join(ColumnsOfEvenPads(), ", ") + ", " +
+         kEvenPads + ";DROP TABLE main.kernels;ALTER TABLE kernels_4 RENAME TO kernels";
+}
+
 // The tables of a version.
 constexpr const char* kTables[] = {
     "'kernels','measurements'", "'kernels','measurements','complete_sizes','verifications'",
+    "'kernels','measurements','complete_sizes','verifications','promises'",
     "'kernels','measurements','complete_sizes','verifications','promises'"};
-constexpr int kTableCounts[] = {2, 4, 5};
+constexpr int kTableCounts[] = {2, 4, 5, 5};
 
 Identity Unusable(std::string reason) {
   return Identity{Identity::Kind::kUnusable, std::move(reason), 0};
@@ -114,6 +136,16 @@ Result<Identity> Identify(Connection& connection, bool thorough) {
   return identity;
 }
 
+Status ReadAsCurrent(Connection& connection, int64_t version) {
+  const bool lacks_pads = version > 0 && version < 4;
+  // Names without a schema are first looked for among the connection's own.
+  return connection.Execute(
+      lacks_pads ? std::string("PRAGMA temp_store=MEMORY;"
+                               "CREATE TEMP VIEW IF NOT EXISTS kernels AS SELECT *, ") +
+                       kEvenPads
+                 : "DROP VIEW IF EXISTS temp.kernels");
+}
+
 Status BringUpToDate(Connection& connection) {
   Transaction transaction(connection);
   UCUDNN_RETURN_IF_ERROR(transaction.Begin());
@@ -123,6 +155,7 @@ Status BringUpToDate(Connection& connection) {
   if (identity.version < 1) UCUDNN_RETURN_IF_ERROR(connection.Execute(FirstSql()));
   if (identity.version < 2) UCUDNN_RETURN_IF_ERROR(connection.Execute(kSecondSql));
   if (identity.version < 3) UCUDNN_RETURN_IF_ERROR(connection.Execute(kThirdSql));
+  if (identity.version < 4) UCUDNN_RETURN_IF_ERROR(connection.Execute(FourthSql()));
   UCUDNN_RETURN_IF_ERROR(
       connection.Execute("PRAGMA user_version=" + std::to_string(kSchemaVersion)));
   return transaction.Commit();

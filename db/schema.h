@@ -10,7 +10,7 @@
 namespace ucudnn::db {
 
 inline constexpr int64_t kApplicationId = 0x75634477;  // "ucDw"
-inline constexpr int64_t kSchemaVersion = 3;
+inline constexpr int64_t kSchemaVersion = 4;
 
 struct Identity {
   enum class Kind { kOurs, kEmpty, kUnusable };
@@ -22,6 +22,10 @@ struct Identity {
 // What the file behind `connection` is; reads the file and writes nothing. An error is a passing
 // fault (locked, no permission), not a verdict on the file. `thorough` reads every page.
 Result<Identity> Identify(Connection& connection, bool thorough);
+
+// Lets a connection read a file of `version`, which stays as it is, like one of the current version
+// as far as the columns of `kernels` go. Tables that came later are still missing.
+Status ReadAsCurrent(Connection& connection, int64_t version);
 
 // Creates the tables in an empty file, or brings those of an older version up to date, unless
 // another process just did. In one transaction: a process that dies leaves the file as it was.

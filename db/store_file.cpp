@@ -107,7 +107,7 @@ Status StoreFile::OpenCandidate(const std::string& candidate, bool create, bool&
   pid_ = getpid();
   opened_ = candidate;
   version_ = identity->version;
-  return Status::Ok();
+  return ReadAsCurrent(connection_, version_);
 }
 
 Status StoreFile::Open(bool create) {
@@ -141,9 +141,10 @@ Result<Connection*> StoreFile::ForReading() {
 
 Status StoreFile::NoteVersion() {
   UCUDNN_ASSIGN_OR_RETURN(const Identity identity, Identify(connection_, false));
-  if (identity.version != version_) reader_.reset();
+  if (identity.version == version_) return Status::Ok();
+  reader_.reset();
   version_ = identity.version;
-  return Status::Ok();
+  return ReadAsCurrent(connection_, version_);
 }
 
 Result<Connection*> StoreFile::ForWriting() {

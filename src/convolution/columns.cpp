@@ -27,10 +27,11 @@ struct Axis {
   const char* pad;
   const char* stride;
   const char* dilation;
+  const char* pad_post;
 };
-constexpr Axis kAxes[kMaxSpatial] = {{"d", "t", "pad_d", "stride_d", "dilation_d"},
-                                     {"h", "r", "pad_h", "stride_h", "dilation_h"},
-                                     {"w", "s", "pad_w", "stride_w", "dilation_w"}};
+constexpr Axis kAxes[kMaxSpatial] = {{"d", "t", "pad_d", "stride_d", "dilation_d", "pad_d_post"},
+                                     {"h", "r", "pad_h", "stride_h", "dilation_h", "pad_h_post"},
+                                     {"w", "s", "pad_w", "stride_w", "dilation_w", "pad_w_post"}};
 
 Status Refuse(const std::string& column, std::string_view value, const std::string& expected) {
   return Status::Error("column '" + column + "': " + Quoted(value) + "; expected " + expected);
@@ -131,7 +132,7 @@ bool ProductFits63Bits(std::initializer_list<int64_t> factors) {
 Status CheckOutput(const ConvolutionProblem& problem) {
   for (int axis = kMaxSpatial - problem.spatial_rank; axis < kMaxSpatial; ++axis) {
     const Axis& names = kAxes[axis];
-    const int64_t padded = problem.x[axis] + 2 * int64_t{problem.pad[axis]};
+    const int64_t padded = PaddedExtent(problem, static_cast<size_t>(axis));
     const int64_t filter = (int64_t{problem.w[axis]} - 1) * problem.dilation[axis] + 1;
     if (padded > kLargestExtent) {
       return Refuse(names.pad, std::to_string(problem.pad[axis]),
@@ -168,7 +169,8 @@ Status ReadAxes(const FieldLookup& field, ConvolutionProblem& problem) {
   for (int axis = 0; axis < kMaxSpatial; ++axis) {
     const Axis& names = kAxes[axis];
     if (axis < kMaxSpatial - problem.spatial_rank) {
-      for (const char* column : {names.w, names.pad, names.stride, names.dilation}) {
+      for (const char* column :
+           {names.w, names.pad, names.stride, names.dilation, names.pad_post}) {
         if (const std::string* text = field(column); text != nullptr) {
           return Refuse(column, *text, "nothing: the row has no 'd', so it is two-dimensional");
         }
@@ -180,6 +182,9 @@ Status ReadAxes(const FieldLookup& field, ConvolutionProblem& problem) {
     UCUDNN_RETURN_IF_ERROR(ReadInt(field, names.pad, 0, 0, problem.pad[axis]));
     UCUDNN_RETURN_IF_ERROR(ReadInt(field, names.stride, 1, 1, problem.stride[axis]));
     UCUDNN_RETURN_IF_ERROR(ReadInt(field, names.dilation, 1, 1, problem.dilation[axis]));
+    int32_t behind = 0;
+    UCUDNN_RETURN_IF_ERROR(ReadInt(field, names.pad_post, problem.pad[axis], 0, behind));
+    problem.extra_pad[axis] = behind - problem.pad[axis];
   }
   return Status::Ok();
 }
@@ -224,6 +229,15 @@ const std::vector<std::string>& LayerColumns() {
 const std::vector<std::string>& NumericColumns() {
   static const auto* const columns =
       new std::vector<std::string>{"math", "compute", "mode", "x_strides", "y_strides", "align"};
+  return *columns;
+}
+
+const std::vector<std::string>& PostPadColumns() {
+  static const auto* const columns = [] {
+    auto* all = new std::vector<std::string>;
+    for (const Axis& axis : kAxes) all->push_back(axis.pad_post);
+    return all;
+  }();
   return *columns;
 }
 
@@ -273,6 +287,10 @@ std::vector<std::pair<std::string, std::string>> ToColumns(const ConvolutionProb
   text("x_strides", StridesText(problem, problem.x_strides, packed.x_strides));
   text("y_strides", StridesText(problem, problem.y_strides, packed.y_strides));
   text("align", problem.alignment == 1 ? "" : std::to_string(problem.alignment));
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    const int32_t extra = problem.extra_pad[axis];
+    text(kAxes[axis].pad_post, extra == 0 ? "" : std::to_string(problem.pad[axis] + extra));
+  }
   return columns;
 }
 

@@ -32,8 +32,11 @@ const std::vector<std::string>& LayerColumns();
 // strides in `layout`, no alignment demand.
 const std::vector<std::string>& NumericColumns();
 
-// The value of `n`, each layer column and each numeric column, in that order. Empty: `n` of a
-// kernel family (n = 0), 3-D columns in 2-D, numeric columns where the default applies.
+// The padding behind each axis, pad_d_post,pad_h_post,pad_w_post. Absent: as before it.
+const std::vector<std::string>& PostPadColumns();
+
+// The value of `n`, each layer column, each numeric column and each padding behind, in that order.
+// Empty: `n` of a kernel family (n = 0), 3-D columns in 2-D, the others where the default applies.
 std::vector<std::pair<std::string, std::string>> ToColumns(const ConvolutionProblem& problem);
 
 // Reads a problem. `op` absent: forward; `n` absent: a kernel family (n = 0). An error names the

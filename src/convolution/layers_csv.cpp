@@ -17,6 +17,7 @@ CsvColumns LayerFileColumns() {
     const bool needed = std::find(required.begin(), required.end(), column) != required.end();
     (needed ? columns.required : columns.optional).push_back(column);
   }
+  columns.optional.insert(columns.optional.end(), PostPadColumns().begin(), PostPadColumns().end());
   return columns;
 }
 

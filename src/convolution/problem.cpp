@@ -45,7 +45,7 @@ Spatial OutputExtents(const ConvolutionProblem& problem) {
   Spatial y;
   for (int axis = 0; axis < kMaxSpatial; ++axis) {
     const int64_t effective = (problem.w[axis] - int64_t{1}) * problem.dilation[axis] + 1;
-    const int64_t padded = problem.x[axis] + 2 * int64_t{problem.pad[axis]};
+    const int64_t padded = PaddedExtent(problem, static_cast<size_t>(axis));
     // An extent that no int holds is clamped; whoever checks it still finds it too large, or
     // nothing.
     y[axis] = static_cast<int>(std::clamp<int64_t>(1 + (padded - effective) / problem.stride[axis],
@@ -103,6 +103,11 @@ std::string Describe(const ConvolutionProblem& problem) {
                      std::to_string(problem.c) + "x" + Extents(problem.x, rank) + " -> " +
                      std::to_string(problem.k) + ", " + Extents(problem.w, rank) + " pad " +
                      Extents(problem.pad, rank);
+  if (!problem.HasEvenPads()) {
+    Spatial behind = problem.pad;
+    for (int axis = 0; axis < kMaxSpatial; ++axis) behind[axis] += problem.extra_pad[axis];
+    text += " and " + Extents(behind, rank) + " behind";
+  }
   if (problem.stride != Spatial{1, 1, 1}) text += " stride " + Extents(problem.stride, rank);
   if (problem.dilation != Spatial{1, 1, 1}) text += " dilation " + Extents(problem.dilation, rank);
   if (problem.groups != 1) text += " groups " + std::to_string(problem.groups);

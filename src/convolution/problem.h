@@ -31,6 +31,8 @@ struct ConvolutionProblem {
   Spatial x = {1, 1, 1};  // image extents
   Spatial w = {1, 1, 1};  // filter extents
   Spatial pad = {0, 0, 0};
+  // How much wider the padding behind is than `pad`, which is the one before; pad + extra_pad >= 0.
+  Spatial extra_pad = {0, 0, 0};
   Spatial stride = {1, 1, 1};
   Spatial dilation = {1, 1, 1};
   DataType type = DataType::kFloat;     // of x, w and y
@@ -40,16 +42,22 @@ struct ConvolutionProblem {
   MathType math = MathType::kDefault;  // what the caller's convolution descriptor allows
   // Bytes: every piece of a batched tensor must start on a multiple, relative to the tensor.
   int32_t alignment = 1;
-  int32_t reserved = 0;  // keeps the strides on 8 bytes without hidden padding
   Strides x_strides = {};
   Strides y_strides = {};
 
   bool operator==(const ConvolutionProblem&) const = default;
   uint64_t Hash() const;
+  bool HasEvenPads() const { return extra_pad == Spatial{0, 0, 0}; }
 };
 
-// Output extent of one axis: 1 + (x + 2 pad - ((w - 1) dilation + 1)) / stride, rounded down.
+// Output extent of one axis: 1 + (x + 2 pad + extra_pad - ((w - 1) dilation + 1)) / stride, rounded
+// down.
 Spatial OutputExtents(const ConvolutionProblem& problem);
+
+// Extent of the image along axis 0 (d), 1 (h) or 2 (w) with its padding on both sides.
+inline int64_t PaddedExtent(const ConvolutionProblem& problem, size_t axis) {
+  return int64_t{problem.x[axis]} + 2 * int64_t{problem.pad[axis]} + problem.extra_pad[axis];
+}
 
 // Strides of a packed tensor with `channels` channels and `extents` in `layout`.
 Strides PackedStrides(Layout layout, int64_t channels, const Spatial& extents);

@@ -136,6 +136,11 @@ Result<Stripes> Stripes::Make(const ConvolutionProblem& local, const SpatialGrid
                            std::to_string(local.x[axis]) + " is not the " +
                            std::to_string(extents[axis][stripes.part[axis]]) + " of its part");
     }
+    if (local.extra_pad[axis] != 0) {
+      return Status::Error(std::string(1, letter) + ": the pad before it, " +
+                           std::to_string(local.pad[axis]) + ", is not the one behind it, " +
+                           std::to_string(local.pad[axis] + local.extra_pad[axis]));
+    }
     UCUDNN_ASSIGN_OR_RETURN(stripes.cuts[axis],
                             CutAxis(letter, WindowOf(local, axis), extents[axis]));
   }

@@ -301,6 +301,9 @@ Status OwnedDescriptors::CreateTensors(const ConvolutionProblem& problem) {
 
 Status OwnedDescriptors::Create(const ConvolutionProblem& problem) {
   const Functions& f = *functions_;
+  if (!problem.HasEvenPads()) {
+    return Status::Error("describing a convolution: pads of the legacy API are the same behind");
+  }
   UCUDNN_RETURN_IF_ERROR(CreateTensors(problem));
   UCUDNN_RETURN_IF_ERROR(
       CudnnStatus(f, f.cudnnCreateFilterDescriptor(&descriptors_.w), "creating a descriptor"));

@@ -99,13 +99,10 @@ class Reader {
         fused ? mode->text == "CONV_ADD_BIAS_ACT" || mode->text == "GENERIC_CONV_FUSION"
               : mode->text == known->mode;
     if (!is_known_mode) return Unfamiliar("finalizeMode " + mode->text);
-    if (first.Find("pad") == nullptr && first.Find("pad_upper") != nullptr) {
-      return Status::Error("the padding is not the same on both sides");
-    }
     UCUDNN_RETURN_IF_ERROR(
         OnlyKnown(first, "the convolution",
-                  {"operation", "mode", "mathPrec", "alpha", "beta", "pad", "stride", "dilation",
-                   "groupCount", known->x, known->w, known->y}));
+                  {"operation", "mode", "mathPrec", "alpha", "beta", "pad", "pad_lower",
+                   "pad_upper", "stride", "dilation", "groupCount", known->x, known->w, known->y}));
     convolution_.problem.operation = known->operation;
     UCUDNN_ASSIGN_OR_RETURN(int x, Operand(first, known->x));
     UCUDNN_ASSIGN_OR_RETURN(const int w, Operand(first, known->w));
@@ -188,7 +185,7 @@ class Reader {
                                                      : ConvolutionMode::kCrossCorrelation;
     UCUDNN_ASSIGN_OR_RETURN(convolution_.alpha, Number(node, "alpha"));
     UCUDNN_ASSIGN_OR_RETURN(convolution_.beta, Number(node, "beta"));
-    UCUDNN_RETURN_IF_ERROR(ReadSpatial(node, "pad", rank, 0, kMaxExtent, problem.pad));
+    UCUDNN_RETURN_IF_ERROR(ReadPads(node, rank));
     UCUDNN_RETURN_IF_ERROR(ReadSpatial(node, "stride", rank, 1, kMaxExtent, problem.stride));
     UCUDNN_RETURN_IF_ERROR(
         ReadSpatial(node, "dilation", rank, 1, kMaxFilterExtent, problem.dilation));
@@ -216,6 +213,24 @@ class Reader {
       if (y.dims[2 + i] != output[kMaxSpatial - rank + i]) {
         return Unfamiliar("the output's extents");
       }
+    }
+    return Status::Ok();
+  }
+
+  // "pad" where it is the same on both sides, else "pad_lower" before and "pad_upper" behind.
+  Status ReadPads(const JsonValue& node, int rank) {
+    ConvolutionProblem& problem = convolution_.problem;
+    const bool is_even = node.Find("pad") != nullptr;
+    if (is_even && (node.Find("pad_lower") != nullptr || node.Find("pad_upper") != nullptr)) {
+      return Unfamiliar("the padding");
+    }
+    UCUDNN_RETURN_IF_ERROR(
+        ReadSpatial(node, is_even ? "pad" : "pad_lower", rank, 0, kMaxExtent, problem.pad));
+    if (is_even) return Status::Ok();
+    Spatial behind = problem.pad;
+    UCUDNN_RETURN_IF_ERROR(ReadSpatial(node, "pad_upper", rank, 0, kMaxExtent, behind));
+    for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+      problem.extra_pad[axis] = behind[axis] - problem.pad[axis];
     }
     return Status::Ok();
   }

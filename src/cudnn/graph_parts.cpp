@@ -45,9 +45,11 @@ Result<BackendDescriptor> ConvolutionDescriptor(const Functions& functions,
       convolution.Set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute));
   UCUDNN_RETURN_IF_ERROR(
       convolution.Set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode));
+  Spatial behind = problem.pad;
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) behind[axis] += problem.extra_pad[axis];
   for (const auto& [name, values] :
        {std::pair{CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, problem.pad},
-        std::pair{CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, problem.pad},
+        std::pair{CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, behind},
         std::pair{CUDNN_ATTR_CONVOLUTION_DILATIONS, problem.dilation},
         std::pair{CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, problem.stride}}) {
     UCUDNN_RETURN_IF_ERROR(SetIntegers(convolution, name, Axes(problem, values)));

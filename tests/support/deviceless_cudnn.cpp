@@ -267,8 +267,9 @@ Graph::Graph(const ConvolutionProblem& problem, const GraphOptions& options,
   Check(convolution.Set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute));
   Check(convolution.Set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode));
   Check(Set(convolution, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, pad));
-  Check(Set(convolution, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS,
-            options.post_pad.empty() ? pad : options.post_pad));
+  std::vector<int64_t> post_pad = Axes(problem, problem.extra_pad);
+  for (size_t axis = 0; axis < pad.size(); ++axis) post_pad[axis] += pad[axis];
+  Check(Set(convolution, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, post_pad));
   Check(Set(convolution, CUDNN_ATTR_CONVOLUTION_DILATIONS, Axes(problem, problem.dilation)));
   Check(Set(convolution, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, Axes(problem, problem.stride)));
   Check(convolution.Finalize());

@@ -43,7 +43,6 @@ struct FusedStep {
 struct GraphOptions {
   double alpha = 1, beta = 0;
   int64_t x_alignment = 16, w_alignment = 16, y_alignment = 16;
-  std::vector<int64_t> post_pad;  // empty: as the padding before
   bool residual = false, bias = false, relu = false;
   double residual_scale = 1;
   double upper_clip = 0;         // of relu; 0: none

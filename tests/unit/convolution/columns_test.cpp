@@ -77,7 +77,14 @@ TEST(Columns, EveryValidProblemSurvivesTheTextForm) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   for (int i = 0; i < 5000; ++i) {
-    const ConvolutionProblem problem = RandomProblem(random);
+    ConvolutionProblem problem = RandomProblem(random);
+    if (i % 3 == 0) {
+      for (int axis = kMaxSpatial - problem.spatial_rank; axis < kMaxSpatial; ++axis) {
+        problem.extra_pad[axis] = static_cast<int32_t>(random() % 5) - problem.pad[axis];
+        problem.x[axis] += 2 * problem.pad[axis];
+      }
+      SetPackedStrides(problem);
+    }
     Row row = {{"op", OperationName(problem.operation)}};
     for (const auto& [column, value] : ToColumns(problem)) row[column] = value;
     const auto read = Read(row);
@@ -101,7 +108,7 @@ TEST(Columns, TheLargestProblemsSurviveTheTextForm) {
 
 TEST(Columns, ToColumnsNamesExactlyTheDocumentedColumns) {
   std::vector<std::string> expected = {"n"};
-  for (const auto* columns : {&LayerColumns(), &NumericColumns()}) {
+  for (const auto* columns : {&LayerColumns(), &NumericColumns(), &PostPadColumns()}) {
     expected.insert(expected.end(), columns->begin(), columns->end());
   }
   std::vector<std::string> names;

@@ -242,16 +242,20 @@ TEST(FusedConvolution, AnEngineOfHigherPrecisionMayTakeThePlaceOfALower) {
   EXPECT_FALSE(IsExactAs(tf32, strict_tf32));
 }
 
-TEST(FusedConvolution, PaddingOfOneSideIsLeftAlone) {
-  GraphOptions options;
-  options.post_pad = {1, 2};
-  ConvolutionProblem problem = Problem();
-  problem.x[2] = 27;  // one more column of padding makes the output of 28
-  problem.x_strides = PackedStrides(problem.layout, problem.c, problem.x);
-  // The helper derives the output's extents from the problem: an even number of columns less.
-  problem.stride = {1, 1, 2};
-  SetPackedStrides(problem);
-  EXPECT_THAT(Refusal(JsonOf(problem, options)), HasSubstr("not the same on both sides"));
+TEST(FusedConvolution, PaddingMayDifferBehind) {
+  for (const Operation operation :
+       {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
+    ConvolutionProblem problem = Problem(operation);
+    problem.extra_pad = {0, 1, -1};
+    SetPackedStrides(problem);
+    const std::string json = JsonOf(problem);
+    const auto convolution = ReadFusedConvolution(json);
+    ASSERT_TRUE(convolution.ok()) << convolution.message();
+    EXPECT_EQ(convolution->problem, problem) << Describe(convolution->problem);
+    // With both forms at once nobody knows which one counts.
+    EXPECT_THAT(Refusal(With(json, "\"pad_lower\":", "\"pad\":[1,1],\"pad_lower\":")),
+                HasSubstr("the padding"));
+  }
 }
 
 TEST(FusedConvolution, OperationsBeforeTheConvolutionAreLeftAlone) {

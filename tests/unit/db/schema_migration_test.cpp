@@ -165,18 +165,19 @@ TEST_F(SchemaMigrationTest, OneThatIsKilledLeavesTheOldOrTheNew) {
   EXPECT_GE(unfinished, kFewestUnfinished);
 }
 
+planning::EnginePromise KeptPromise() {
+  return {StoredProblem(), kSomeGpu, "graph:38", 8192, 4096, "graph:0", false};
+}
+
 class SecondSchemaTest : public SchemaMigrationTest {
  protected:
   SecondSchemaTest() : SchemaMigrationTest(2) {}
-  planning::EnginePromise Promise() const {
-    return {StoredProblem(), kSomeGpu, "graph:38", 8192, 4096, "graph:0", false};
-  }
 };
 
 TEST_F(SecondSchemaTest, ItHoldsNoPromisesAndIsReadAsItIs) {
   const std::string before = Bytes(Path());
   SqliteStore store({Path()});
-  const auto promise = store.FindPromise(Promise());
+  const auto promise = store.FindPromise(KeptPromise());
   ASSERT_TRUE(promise.ok()) << promise.message();
   EXPECT_FALSE(promise->has_value());
   const auto rows = ReadStore(Path());
@@ -194,9 +195,9 @@ TEST_F(SecondSchemaTest, TheFirstPromiseBringsItUpToDateAndLosesNothing) {
   const auto known = *reader.Read(StoredProblem(), kSomeGpu);
   ASSERT_TRUE(known.rows[2].verified);
   SqliteStore store({Path()});
-  const auto kept = store.KeepPromise(Promise());
+  const auto kept = store.KeepPromise(KeptPromise());
   ASSERT_TRUE(kept.ok()) << kept.message();
-  EXPECT_EQ(*kept, Promise());
+  EXPECT_EQ(*kept, KeptPromise());
   const auto contents = Inspect(Path());
   ASSERT_TRUE(contents.ok()) << contents.message();
   EXPECT_THAT(contents->faults, IsEmpty());
@@ -205,7 +206,58 @@ TEST_F(SecondSchemaTest, TheFirstPromiseBringsItUpToDateAndLosesNothing) {
   EXPECT_EQ(*store.List(), before);
   EXPECT_EQ(*store.Read(StoredProblem(), kSomeGpu), known);
   // The connection that read the old file sees the new one.
-  EXPECT_EQ(**reader.FindPromise(Promise()), Promise());
+  EXPECT_EQ(**reader.FindPromise(KeptPromise()), KeptPromise());
+}
+
+class ThirdSchemaTest : public SchemaMigrationTest {
+ protected:
+  ThirdSchemaTest() : SchemaMigrationTest(3) {}
+  // A row and a column more of padding behind.
+  static ConvolutionProblem UnevenProblem() {
+    ConvolutionProblem problem = StoredProblem();
+    problem.extra_pad = {0, 1, 1};
+    SetPackedStrides(problem);
+    return problem;
+  }
+};
+
+TEST_F(ThirdSchemaTest, ItsPadsAreEvenAndItIsReadAsItIs) {
+  const std::string before = Bytes(Path());
+  SqliteStore store({Path()});
+  EXPECT_EQ(store.Read(StoredProblem(), kSomeGpu)->rows.size(), 3u);
+  EXPECT_EQ(store.Read(UnevenProblem(), kSomeGpu)->rows.size(), 0u);
+  EXPECT_EQ(**store.FindPromise(KeptPromise()), KeptPromise());
+  const auto rows = ReadStore(Path());
+  ASSERT_TRUE(rows.ok()) << rows.message();
+  ASSERT_EQ(rows->measurements.size(), 4u);
+  EXPECT_EQ(rows->measurements[0].problem, StoredProblem());
+  EXPECT_THAT(rows->promises, ElementsAre(KeptPromise()));
+  EXPECT_TRUE(store.Prune("", true).ok());
+  EXPECT_EQ(Bytes(Path()), before);
+}
+
+TEST_F(ThirdSchemaTest, AKernelWithOtherPadsBehindIsAnother) {
+  SqliteStore reader({Path()});
+  const auto known = *reader.Read(StoredProblem(), kSomeGpu);
+  const auto before = *reader.List();
+  SqliteStore store({Path()});
+  ASSERT_TRUE(store.Write(UnevenProblem(), kSomeGpu, {Row("graph:1", 16, 1)}, {16}).ok());
+  const auto contents = Inspect(Path());
+  ASSERT_TRUE(contents.ok()) << contents.message();
+  EXPECT_THAT(contents->faults, IsEmpty());
+  EXPECT_EQ(contents->version, kSchemaVersion);
+  EXPECT_EQ(contents->kernels, 3u);
+  EXPECT_EQ(contents->promises, 1u);
+  auto after = *store.List();
+  ASSERT_EQ(after.size(), before.size() + 1);
+  EXPECT_EQ(after.back().problem.extra_pad, (Spatial{0, 1, 1}));
+  after.pop_back();
+  EXPECT_EQ(after, before);
+  for (SqliteStore* from : {&store, &reader}) {
+    EXPECT_EQ(*from->Read(StoredProblem(), kSomeGpu), known);
+    EXPECT_EQ(from->Read(UnevenProblem(), kSomeGpu)->rows.size(), 1u);
+    EXPECT_EQ(**from->FindPromise(KeptPromise()), KeptPromise());
+  }
 }
 
 }  // namespace

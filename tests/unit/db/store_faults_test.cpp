@@ -165,9 +165,9 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"Newer",
               [](const std::string& path) {
                 FillStore(path);
-                RunSql(path, "PRAGMA user_version=4");
+                RunSql(path, "PRAGMA user_version=5");
               },
-              "its schema version is 4 and this ucudnn knows versions up to 3"}),
+              "its schema version is 5 and this ucudnn knows versions up to 4"}),
     [](const auto& info) { return info.param.name; });
 
 using StoreFaultsTest = StoreTest;
