@@ -76,7 +76,7 @@ int BindFamily(Statement& statement, const ConvolutionProblem& problem) {
 }
 
 std::string FindKernelSql() {
-  return "SELECT id FROM kernels WHERE " + Join(FamilyColumns(), "=? AND ") + "=?";
+  return "SELECT id FROM families WHERE " + Join(FamilyColumns(), "=? AND ") + "=?";
 }
 
 Result<int64_t> FindKernel(Statement& find, const ConvolutionProblem& family) {

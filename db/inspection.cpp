@@ -33,7 +33,9 @@ Status WithFile(const std::string& path,
     Connection connection;
     UCUDNN_RETURN_IF_ERROR(connection.Open(path, Connection::Access::kRead));
     UCUDNN_ASSIGN_OR_RETURN(const Identity identity, Identify(connection, true));
-    UCUDNN_RETURN_IF_ERROR(ReadAsCurrent(connection, identity.version));
+    if (identity.kind == Identity::Kind::kOurs) {
+      UCUDNN_RETURN_IF_ERROR(ReadAsCurrent(connection, identity.version));
+    }
     return use(connection, identity);
   } catch (const std::exception& error) {
     return Status::Error(path + ": " + error.what());
@@ -50,11 +52,12 @@ Status CheckWhole(Connection& connection, StoreContents& contents) {
   }
   UCUDNN_ASSIGN_OR_RETURN(const int64_t lost,
                           connection.Number("SELECT count(*) FROM measurements WHERE kernel NOT IN "
-                                            "(SELECT id FROM kernels)"));
+                                            "(SELECT id FROM families)"));
   if (lost > 0) {
     contents.faults.push_back(std::to_string(lost) + " rows belong to no kernel of the store");
   }
-  UCUDNN_ASSIGN_OR_RETURN(const int64_t kernels, connection.Number("SELECT count(*) FROM kernels"));
+  UCUDNN_ASSIGN_OR_RETURN(const int64_t kernels,
+                          connection.Number("SELECT count(*) FROM families"));
   contents.kernels = static_cast<size_t>(kernels);
   if (contents.version < 2) return Status::Ok();
   UCUDNN_ASSIGN_OR_RETURN(const int64_t verified,
@@ -74,7 +77,7 @@ Status CheckWhole(Connection& connection, StoreContents& contents) {
   contents.promises = static_cast<size_t>(promises);
   UCUDNN_ASSIGN_OR_RETURN(const int64_t nobodys,
                           connection.Number("SELECT count(*) FROM promises WHERE kernel NOT IN "
-                                            "(SELECT id FROM kernels)"));
+                                            "(SELECT id FROM families)"));
   if (nobodys > 0) {
     contents.faults.push_back(std::to_string(nobodys) +
                               " promises belong to no kernel of the store");

@@ -96,7 +96,7 @@ Status VisitPromises(Connection& connection, int64_t version,
       Statement select,
       connection.Prepare(std::string("SELECT ") + kColumns + ", k." +
                          Join(FamilyColumns(), ", k.") +
-                         " FROM promises p JOIN kernels k ON k.id=p.kernel ORDER BY "
+                         " FROM promises p JOIN families k ON k.id=p.kernel ORDER BY "
                          "p.kernel, p.n, p.device, p.cudnn, p.driver, p.engine, "
                          "p.limit_bytes"));
   for (;;) {

@@ -59,7 +59,7 @@ Result<Pruned> FindOldRows(Connection& connection, int64_t version, const std::s
   }
   UCUDNN_ASSIGN_OR_RETURN(
       Statement orphans,
-      connection.Prepare(OldSql(version) + "SELECT count(*) FROM kernels WHERE " +
+      connection.Prepare(OldSql(version) + "SELECT count(*) FROM families WHERE " +
                          OrphanSql(version, " WHERE (device, cudnn, driver) NOT IN old")));
   orphans.Bind(1, std::string_view(device));
   UCUDNN_RETURN_IF_ERROR(orphans.Step().status());
@@ -79,7 +79,7 @@ Result<size_t> RemoveRows(Connection& connection, const Pruned& old) {
       UCUDNN_RETURN_IF_ERROR(remove.Run());
     }
   }
-  UCUDNN_ASSIGN_OR_RETURN(Statement orphans, connection.Prepare("DELETE FROM kernels WHERE " +
+  UCUDNN_ASSIGN_OR_RETURN(Statement orphans, connection.Prepare("DELETE FROM families WHERE " +
                                                                 OrphanSql(kSchemaVersion)));
   UCUDNN_RETURN_IF_ERROR(orphans.Run());
   return static_cast<size_t>(connection.Changes());

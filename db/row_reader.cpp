@@ -158,7 +158,7 @@ Status VisitRows(Connection& connection, int64_t version, const RowVisitor& visi
                          ", m.device, m.cudnn, m.driver, m.name, m.n, " + marks + ", k." +
                          Join(FamilyColumns(), ", k.") + ", m.id, " +
                          (version < 2 ? "0" : "m.imported") +
-                         " FROM measurements m JOIN kernels k ON k.id=m.kernel ORDER BY m.id"));
+                         " FROM measurements m JOIN families k ON k.id=m.kernel ORDER BY m.id"));
   const int after =
       kMeasurementColumnCount + 7 + static_cast<int>(FamilyColumns().size());  // device .. complete
   for (;;) {

@@ -59,7 +59,7 @@ Result<RowWriter> RowWriter::Prepare(Connection& connection) {
   std::string marks = "?";
   for (size_t i = 1; i < FamilyColumns().size(); ++i) marks += ",?";
   UCUDNN_ASSIGN_OR_RETURN(
-      Statement kernel, connection.Prepare("INSERT OR IGNORE INTO kernels(" +
+      Statement kernel, connection.Prepare("INSERT OR IGNORE INTO families(" +
                                            Join(FamilyColumns(), ",") + ") VALUES(" + marks + ")"));
   UCUDNN_ASSIGN_OR_RETURN(Statement find, connection.Prepare(FindKernelSql()));
   UCUDNN_ASSIGN_OR_RETURN(
@@ -87,6 +87,7 @@ Result<int64_t> RowWriter::Kernel(const ConvolutionProblem& problem) {
     BindFamily(kernel_, family);
     UCUDNN_RETURN_IF_ERROR(kernel_.Run());
     UCUDNN_ASSIGN_OR_RETURN(id_, FindKernel(find_, family));
+    if (id_ == 0) return Status::Error("the store took no kernel: " + Describe(family));
   }
   family_ = family;
   return id_;

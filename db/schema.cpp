@@ -24,8 +24,7 @@ std::vector<std::string> ColumnsOfEvenPads() {
   columns.resize(columns.size() - PostPadColumns().size());
   return columns;
 }
-constexpr const char* kEvenPads =
-    "pad_d AS pad_d_post, pad_h AS pad_h_post, pad_w AS pad_w_post FROM main.kernels";
+constexpr const char* kEvenPads = "pad_d AS pad_d_post, pad_h AS pad_h_post, pad_w AS pad_w_post";
 
 // What makes a file of version 1 out of an empty one.
 std::string FirstSql() {
@@ -66,18 +65,21 @@ constexpr const char* kThirdSql =
     " undivided TEXT NOT NULL, any_engine INTEGER NOT NULL,"
     " PRIMARY KEY(kernel, n, device, cudnn, driver, engine, limit_bytes)) WITHOUT ROWID";
 
-// From version 3 to 4. A table's UNIQUE cannot be changed, so the table is made anew; ids stay.
+// From version 3 to 4. A table's UNIQUE cannot be changed, so the table is made anew; ids stay. It
+// has another name, so that a program of an earlier version that has the file open fails to use it,
+// instead of filing rows under no kernel.
 std::string FourthSql() {
-  return "DROP VIEW IF EXISTS temp.kernels;" + KernelsSql("kernels_4", FamilyColumns()) +
-         "INSERT INTO main.kernels_4 SELECT id, " + Join(ColumnsOfEvenPads(), ", ") + ", " +
-         kEvenPads + ";DROP TABLE main.kernels;ALTER TABLE kernels_4 RENAME TO kernels";
+  return "DROP VIEW IF EXISTS temp.families;ALTER TABLE kernels RENAME TO families;" +
+         KernelsSql("families_4", FamilyColumns()) + "INSERT INTO main.families_4 SELECT id, " +
+         Join(ColumnsOfEvenPads(), ", ") + ", " + kEvenPads +
+         " FROM main.families;DROP TABLE main.families;ALTER TABLE families_4 RENAME TO families";
 }
 
 // The tables of a version.
 constexpr const char* kTables[] = {
     "'kernels','measurements'", "'kernels','measurements','complete_sizes','verifications'",
     "'kernels','measurements','complete_sizes','verifications','promises'",
-    "'kernels','measurements','complete_sizes','verifications','promises'"};
+    "'families','measurements','complete_sizes','verifications','promises'"};
 constexpr int kTableCounts[] = {2, 4, 5, 5};
 
 Identity Unusable(std::string reason) {
@@ -137,13 +139,12 @@ Result<Identity> Identify(Connection& connection, bool thorough) {
 }
 
 Status ReadAsCurrent(Connection& connection, int64_t version) {
-  const bool lacks_pads = version > 0 && version < 4;
-  // Names without a schema are first looked for among the connection's own.
+  if (version == 0) return Status::Ok();
   return connection.Execute(
-      lacks_pads ? std::string("PRAGMA temp_store=MEMORY;"
-                               "CREATE TEMP VIEW IF NOT EXISTS kernels AS SELECT *, ") +
-                       kEvenPads
-                 : "DROP VIEW IF EXISTS temp.kernels");
+      version < 4 ? std::string("PRAGMA temp_store=MEMORY;"
+                                "CREATE TEMP VIEW IF NOT EXISTS families AS SELECT *, ") +
+                        kEvenPads + " FROM main.kernels"
+                  : "DROP VIEW IF EXISTS temp.families");
 }
 
 Status BringUpToDate(Connection& connection) {

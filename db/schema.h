@@ -23,8 +23,8 @@ struct Identity {
 // fault (locked, no permission), not a verdict on the file. `thorough` reads every page.
 Result<Identity> Identify(Connection& connection, bool thorough);
 
-// Lets a connection read a file of `version`, which stays as it is, like one of the current version
-// as far as the columns of `kernels` go. Tables that came later are still missing.
+// Lets a connection read a file of `version`, which stays as it is, as if it had the table
+// `families` of the current version. Tables that came later are still missing.
 Status ReadAsCurrent(Connection& connection, int64_t version);
 
 // Creates the tables in an empty file, or brings those of an older version up to date, unless

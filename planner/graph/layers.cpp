@@ -29,8 +29,8 @@ ConvolutionProblem WindowOf(const AnyConvolution& layer) {
   return problem;
 }
 
-// cuDNN pads both ends alike: frameworks pad the difference themselves, and the convolution sees a
-// larger image.
+// cuDNN's legacy API pads both ends alike: frameworks pad the difference themselves, and the
+// convolution sees a larger image.
 Problem ProblemOf(const Convolution& layer, const Shape& input) {
   Problem result{WindowOf(layer)};
   result.problem.c = input.c;

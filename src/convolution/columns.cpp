@@ -135,7 +135,9 @@ Status CheckOutput(const ConvolutionProblem& problem) {
     const int64_t padded = PaddedExtent(problem, static_cast<size_t>(axis));
     const int64_t filter = (int64_t{problem.w[axis]} - 1) * problem.dilation[axis] + 1;
     if (padded > kLargestExtent) {
-      return Refuse(names.pad, std::to_string(problem.pad[axis]),
+      const int32_t extra = problem.extra_pad[axis];
+      return Refuse(extra > 0 ? names.pad_post : names.pad,
+                    std::to_string(problem.pad[axis] + std::max(extra, 0)),
                     std::string("a padded image of at most 2147483647, but '") + names.x + "' is " +
                         std::to_string(problem.x[axis]));
     }

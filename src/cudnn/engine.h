@@ -46,9 +46,9 @@ class Engines {
   virtual ~Engines() = default;
   // Every engine that serves the part, unfiltered, each in at most its choice's workspace.
   virtual Result<std::vector<ListedEngine>> List(const ConvolutionProblem& part) = 0;
-  // Makes `engine` ready for the part; an error where it needs more than `workspace_bytes`. Plans
-  // without plain scales have their own, legacy engines always the call's. A piece of a legacy
-  // engine owns descriptors of x and y alone.
+  // Makes `engine` ready for the part, in at most `workspace_bytes`: an error where a plan needs
+  // more; of a legacy engine cuDNN says so when it runs. Plans without plain scales have their own,
+  // legacy engines always the call's. A piece of a legacy engine owns descriptors of x and y alone.
   virtual Result<std::unique_ptr<Piece>> MakePiece(const ConvolutionProblem& part,
                                                    const EngineId& engine,
                                                    const PieceScales& scales,

@@ -264,15 +264,6 @@ class Reader {
 
 }  // namespace
 
-size_t FusedConvolution::ImageBytes(int64_t uid) const {
-  const size_t element = ElementBytes(problem.type);
-  if (uid == x_uid) return static_cast<size_t>(problem.x_strides[0]) * element;
-  if (uid == y_uid) return static_cast<size_t>(problem.y_strides[0]) * element;
-  const auto found = std::find_if(operands.begin(), operands.end(),
-                                  [&](const FusedOperand& one) { return one.uid == uid; });
-  return found == operands.end() ? 0 : found->image_bytes;
-}
-
 bool HoldsConvolution(std::string_view json) {
   return json.find("\"CUDNN_BACKEND_OPERATION_CONVOLUTION_") != std::string_view::npos;
 }

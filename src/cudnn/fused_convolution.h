@@ -36,9 +36,6 @@ struct FusedConvolution {
   uint64_t batched = 0;
   int tensors = 0;
 
-  // Bytes from one image to the next of the tensor `uid`; 0 where all images share it.
-  size_t ImageBytes(int64_t uid) const;
-
   bool operator==(const FusedConvolution&) const = default;
 };
 

@@ -192,7 +192,7 @@ class Verifier {
       auto made = execution::Schedule::Make(
           *engines_,
           {problem_, division.configuration, {}, fused_, {.are_plain = true, .may_add = twice_}});
-      if (!made.ok()) return Unknown(made.status());
+      if (!made.ok()) return Unknown(Status::Error(division.name + ": " + made.message()));
       division.schedule = std::move(*made);
     }
     if (division.schedule->sums_partials()) {

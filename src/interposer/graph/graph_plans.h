@@ -7,7 +7,6 @@
 #include <cuda.h>
 
 #include <atomic>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>

@@ -85,10 +85,6 @@ bool GraphPlans::PopulatePieces(cudnnHandle_t handle, PlanState& state,
   cudnn::FusedPointers fused;
   const auto call = NativeCall(handle, state, pack, fused);
   if (!call) return false;
-  PlanState* chosen = nullptr;
-  if (!state.native->compare_exchange_strong(chosen, &state) && chosen != &state) {
-    return PopulatePieces(handle, *chosen, pack, graph);  // of another thread meanwhile
-  }
   // The application's graph is touched only once every piece has a graph of its own.
   std::vector<cuda::OwnedGraph> children;
   const auto populate = [&](const execution::Step& step, const cudnn::ConvolutionCall& part) {
@@ -97,9 +93,15 @@ bool GraphPlans::PopulatePieces(cudnnHandle_t handle, PlanState& state,
     children.push_back(std::move(*child));
     return step.part->piece->Populate(part, step.adds, children.back().get());
   };
-  const MutexLock lock(state.executing);
-  return ForEachPiece(*state.schedule, *call, populate) == CUDNN_STATUS_SUCCESS &&
-         cuda::AddInARow(graph, children).ok();
+  {
+    const MutexLock lock(state.executing);
+    if (ForEachPiece(*state.schedule, *call, populate) != CUDNN_STATUS_SUCCESS) return false;
+  }
+  PlanState* chosen = nullptr;
+  if (!state.native->compare_exchange_strong(chosen, &state) && chosen != &state) {
+    return PopulatePieces(handle, *chosen, pack, graph);  // another thread's was first
+  }
+  return cuda::AddInARow(graph, children).ok();
 }
 
 cudnnStatus_t GraphPlans::PopulateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
@@ -137,15 +139,15 @@ cudnnStatus_t GraphPlans::UpdateCudaGraph(cudnnHandle_t handle, cudnnBackendDesc
   PlanState* const state = FindPlan(plan);
   const std::vector<CUgraph> children =
       state == nullptr ? std::vector<CUgraph>() : cuda::ChildrenInARow(graph);
-  if (!children.empty()) {
-    PlanState& native = state->Native();
+  PlanState* const native = children.empty() ? nullptr : state->native->load();
+  if (native != nullptr) {
     cudnn::FusedPointers fused;
-    const auto call = NativeCall(handle, native, pack, fused);
+    const auto call = NativeCall(handle, *native, pack, fused);
     const bool has_pieces =
-        call && children.size() == static_cast<size_t>(native.decision.configuration.Pieces());
+        call && children.size() == static_cast<size_t>(native->decision.configuration.Pieces());
     if (has_pieces) {
-      const MutexLock lock(native.executing);
-      return ForEachPiece(*native.schedule, *call, [&](const auto& step, const auto& part) {
+      const MutexLock lock(native->executing);
+      return ForEachPiece(*native->schedule, *call, [&](const auto& step, const auto& part) {
         return step.part->piece->Update(part, step.adds, children[step.part->number]);
       });
     }

@@ -77,6 +77,9 @@ const char* WhyNotSplit(const PlanState* state) {
   const cudnn::FusedConvolution& convolution = state->own->convolution;
   const EngineId::Graph* const engine = convolution.engine.graph();
   if (engine == nullptr) return "a plan of an unknown engine is not split";
+  if (!convolution.problem.HasEvenPads()) {
+    return "a convolution whose padding differs before and behind is not split";
+  }
   // What the text says in full is neither one value for each channel nor laid out like the output.
   if (engine->fusion.find("shared") != std::string::npos) {
     return "a convolution of the graph API is not split whose fused operations read a tensor that "

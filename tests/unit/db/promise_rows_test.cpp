@@ -166,7 +166,7 @@ TEST_F(PromiseRowsTest, ARowEditedByHandIsNoneAndAFault) {
     EXPECT_THAT(Inspect(Path())->faults, ElementsAre(HasSubstr("promise")));
     EXPECT_THAT(ReadStore(Path())->promises, IsEmpty());
   }
-  RunSql(Path(), "PRAGMA foreign_keys=0; DELETE FROM kernels");
+  RunSql(Path(), "PRAGMA foreign_keys=0; DELETE FROM families");
   EXPECT_THAT(Inspect(Path())->faults, ElementsAre(HasSubstr("belong to no kernel")));
 }
 

@@ -2,6 +2,7 @@
 // never left in between.
 #include <gmock/gmock.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -234,6 +235,21 @@ TEST_F(ThirdSchemaTest, ItsPadsAreEvenAndItIsReadAsItIs) {
   EXPECT_THAT(rows->promises, ElementsAre(KeptPromise()));
   EXPECT_TRUE(store.Prune("", true).ok());
   EXPECT_EQ(Bytes(Path()), before);
+}
+
+// A program of the third version looks at the version when it opens the file, and not again.
+TEST_F(ThirdSchemaTest, AProgramOfItsVersionThatHasItOpenCannotWriteToTheNewOne) {
+  sqlite3* old = nullptr;
+  ASSERT_EQ(sqlite3_open(Path().c_str(), &old), SQLITE_OK);
+  const auto run = [&](const char* sql) {
+    return sqlite3_exec(old, sql, nullptr, nullptr, nullptr);
+  };
+  ASSERT_EQ(run("SELECT id FROM kernels"), SQLITE_OK);
+  SqliteStore store({Path()});
+  ASSERT_TRUE(store.Write(StoredProblem(), kSomeGpu, {Row("graph:1", 16, 1)}, {16}).ok());
+  EXPECT_EQ(run("INSERT OR IGNORE INTO kernels(op) VALUES('forward')"), SQLITE_ERROR);
+  EXPECT_EQ(run("SELECT id FROM kernels WHERE op='forward'"), SQLITE_ERROR);
+  sqlite3_close(old);
 }
 
 TEST_F(ThirdSchemaTest, AKernelWithOtherPadsBehindIsAnother) {

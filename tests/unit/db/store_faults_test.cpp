@@ -315,7 +315,7 @@ TEST_F(StoreFaultsTest, RowsEditedToNonsenseAreLeftOut) {
   RowStore store({Path()});
   EXPECT_EQ(store.Rows(Problem(), kPlatform)->size(), 395u);
   EXPECT_EQ(store.List()->size(), 395u);
-  RunSql(Path(), "UPDATE kernels SET stride_h=0");
+  RunSql(Path(), "UPDATE families SET stride_h=0");
   EXPECT_THAT(*store.List(), IsEmpty());
 }
 
