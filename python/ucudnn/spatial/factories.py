@@ -30,7 +30,7 @@ class Sizes(TorchFunctionMode):
 def of_sizes(sizes):
     """The layout of a tensor of these sizes."""
     found = [rows_of(size) if isinstance(size, Own) else None for size in sizes]
-    return Layout([((of[0], int(size)),) if of else () for of, size in zip(found, sizes)], dict(filter(None, found)))
+    return Layout([((of[0], plain(size)),) if of else () for of, size in zip(found, sizes)], dict(filter(None, found)))
 
 
 @rule(torch.zeros, torch.ones, torch.empty, torch.full, sizes="made")

@@ -52,8 +52,8 @@ def _in_sizes(x, sizes):
                                "from x.shape")
     own = [math.prod(size for _, size in atoms) if atoms else extent for atoms, extent in zip(layout.dims, new)]
     for size, extent in zip(sizes, own):
-        if isinstance(size, Own) and int(size) != extent and any(len(atoms) > 1 for atoms in x.cut.dims):
-            raise NotSupported(f"{int(size)}, {size.whole} of the whole, as a size beside {extent} positions of this rank: a number "
+        if isinstance(size, Own) and size.here != extent and any(len(atoms) > 1 for atoms in x.cut.dims):
+            raise NotSupported(f"{size.here}, {size.whole} of the whole, as a size beside {extent} positions of this rank: a number "
                                "that is the whole's, or that lost what it came of, divides it")
     return layout, own
 
@@ -123,7 +123,7 @@ def expand(function, x, *sizes, **kwargs):
                 raise NotSupported(f"dimension {dim} is cut, and {size} is not its size")
         elif isinstance(size, Own):
             axis, rows = rows_of(size)
-            dims[dim], extents[axis] = ((axis, int(size)),), rows
+            dims[dim], extents[axis] = ((axis, size.here),), rows
     made = Layout(dims, {**layout.extents, **extents})
     if any(dim >= offset and x.shape[dim - offset] != 1 for axis in extents for dim in [made.dim_of(axis)]):
         raise NotSupported("what is the same on every rank has as many rows as a stripe: shard it, too")

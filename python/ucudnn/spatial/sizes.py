@@ -1,8 +1,9 @@
 """Extents of a stripe as a program sees them. Torch reads this rank's number of rows in them; what the program computes of
 them, and decides by them, is what it would be of the whole image. So each such number knows what it is on every part of the
-grid and of the whole, and arithmetic carries that on.
+grid and of the whole, and arithmetic carries that on. Where Python or numpy makes a number of its own of one (int(), float(),
+the functions of math), that is the whole's, too.
 
-Not followed: int(), float(), the functions of math but ceil, floor and trunc, range(), and what is read out of a tensor."""
+Not followed: range(), torch.Size.numel(), formatted text, and what is read out of a tensor."""
 import itertools
 import math
 import operator
@@ -21,9 +22,19 @@ _OF_ONE = {"neg": operator.neg, "pos": operator.pos, "abs": operator.abs, "ceil"
 
 
 class Own:
-    """A number of this rank's rows. `whole`: what it is of the whole image; `by_place`: at every place of the grid along
-    `axes`, the parts along each in their order."""
-    axes, by_place, whole = (), {}, None
+    """A number of this rank's rows, `here`. `whole`: what it is of the whole image; `by_place`: at every place of the grid
+    along `axes`, the parts along each in their order."""
+    axes, by_place, here, whole = (), {}, None, None
+
+    def __int__(self):
+        return int(self.whole)
+
+    def __float__(self):
+        return float(self.whole)
+
+    def __array__(self, dtype=None, copy=None):
+        import numpy
+        return numpy.asarray(self.whole, dtype=dtype)
 
     def __hash__(self):
         return hash(self.whole)
@@ -33,11 +44,11 @@ class Own:
 
 
 class OwnInt(Own, int):
-    pass
+    """Torch reads `here` in it, past all methods."""
 
 
 class OwnFloat(Own, float):
-    pass
+    """No size, so what is read in it past all methods is `whole`."""
 
 
 def own(axes, number, whole):
@@ -46,9 +57,9 @@ def own(axes, number, whole):
     by_place = {place: number(dict(zip(axes, place))) for place in itertools.product(*(range(parts[a]) for a in axes))}
     if all(value == whole for value in by_place.values()):
         return whole
-    value = by_place[tuple(ranks().part(axis) for axis in axes)]
-    made = (OwnInt if isinstance(value, int) else OwnFloat)(value)
-    made.axes, made.by_place, made.whole = tuple(axes), by_place, whole
+    here = by_place[tuple(ranks().part(axis) for axis in axes)]
+    made = OwnInt(here) if isinstance(here, int) else OwnFloat(whole)
+    made.axes, made.by_place, made.here, made.whole = tuple(axes), by_place, here, whole
     return made
 
 
@@ -71,7 +82,7 @@ def rows_of(number):
     axis, = number.axes if len(number.axes) == 1 else (None,)
     rows = () if axis is None else by_part(number, axis)
     if sum(rows) != number.whole or min(rows, default=0) < 1:
-        raise NotSupported(f"{rows or int(number)} rows on the ranks are not the {number.whole} of the whole")
+        raise NotSupported(f"{rows or number.here} rows on the ranks are not the {number.whole} of the whole")
     return axis, rows
 
 
@@ -88,7 +99,7 @@ def plain(values):
     """Numbers, also in lists, as this rank has them, for torch."""
     if isinstance(values, (list, tuple)):
         return [plain(value) for value in values]
-    return int(values) if isinstance(values, OwnInt) else float(values) if isinstance(values, OwnFloat) else values
+    return values.here if isinstance(values, Own) else values
 
 
 def _computed(operation, *operands):

@@ -1,5 +1,8 @@
 """Layers and losses to be tried on stripes, each by itself: {name: what makes it}. Pictures are 16 x 16, lines 16 long, volumes
 8 x 8 x 8. layers.py runs them; layers_test.py holds the lists to ucudnn.spatial.vouched."""
+import math
+
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -457,6 +460,8 @@ def _sizes():
     yield "a mask of its rows", lambda: Call(lambda x: torch.cat([x, torch.full((2, 1, *x.shape[2:]), 2.0)], 1))
     yield "plain numbers of sizes", lambda: Call(lambda x: x / torch.tensor([x.shape[2] * 1.0, 1.0]).sum() / (torch.ones(1) * x.shape[3]))
     yield "enlarged to a size", lambda: nn.Upsample(size=(24, 40), mode="bilinear")
+    yield "by numbers of Python's and of numpy's", lambda: Call(lambda x: x.view(2, 4, int(x.shape[2]) * int(x.shape[3])).sum(2) / (
+        float(x.shape[2]) * math.sqrt(x.shape[3] * 4) + np.prod(x.shape[2:]) + np.ceil(x.shape[3] / 3) + math.sqrt(x.shape[2] / 5)))
 
 
 def _rows(x, count):
