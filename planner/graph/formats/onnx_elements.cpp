@@ -70,8 +70,8 @@ Status OnnxImporter::AddElementwise() {
       UCUDNN_ASSIGN_OR_RETURN(const OnnxTensor tensor, RawInput(input));
       dims = Extents(tensor.view);
       tensors.push_back(tensor);
-      are_same_scores = are_same_scores && tensor.scores >= 0 &&
-                        tensor.scores == tensors.front().scores &&
+      are_same_scores = are_same_scores && tensor.scores >= 0 && tensors.front().scores >= 0 &&
+                        ScoresOf(tensor).product == ScoresOf(tensors.front()).product &&
                         tensor.view == tensors.front().view;
     }
     const auto met = Broadcast(extents, dims);
@@ -80,12 +80,20 @@ Status OnnxImporter::AddElementwise() {
   }
   if (tensors.empty()) return Status::Error("no inputs; expected one or more");
   if (are_same_scores && extents == Extents(tensors.front().view)) {
-    OnnxScores& scores = scores_[static_cast<size_t>(tensors.front().scores)];
+    OnnxScores scores = ScoresOf(tensors.front());
+    for (const OnnxTensor& tensor : tensors) {
+      const OnnxScores& met = ScoresOf(tensor);
+      scores.is_weight = scores.is_weight || met.is_weight;
+      // Both begin with the parameters that they have in common.
+      const auto [own, others] = std::mismatch(scores.parameters.begin(), scores.parameters.end(),
+                                               met.parameters.begin(), met.parameters.end());
+      scores.parameters.insert(scores.parameters.end(), others, met.parameters.end());
+    }
     for (const OnnxConstant* constant : Constants()) {
       if (constant == nullptr) continue;
       for (Parameter parameter : Trained(*constant)) scores.parameters.push_back(parameter);
     }
-    return Give(tensors.front());
+    return GiveAsScores(tensors.front(), std::move(scores));
   }
   for (OnnxTensor& tensor : tensors) {
     if (tensor.scores < 0) continue;
@@ -357,8 +365,9 @@ Status OnnxImporter::AddSoftmax() {
     if (!over.empty() && std::all_of(over.begin(), over.end(), is_key) &&
         std::count_if(all.begin(), all.end(), is_key) == static_cast<ptrdiff_t>(over.size()) &&
         node_->op_type() == "Softmax") {
-      scores_[static_cast<size_t>(raw.scores)].is_weight = true;
-      return Give(raw);
+      OnnxScores scores = ScoresOf(raw);
+      scores.is_weight = true;
+      return GiveAsScores(raw, std::move(scores));
     }
   }
   UCUDNN_ASSIGN_OR_RETURN(const OnnxTensor tensor, TensorInput(0));

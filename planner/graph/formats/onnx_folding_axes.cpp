@@ -268,18 +268,32 @@ Folded FoldPad(const Folding& folding) {
   return One(padded);
 }
 
+// To sizes alone, whatever is between the elements.
+Folded FoldResize(const Folding& folding) {
+  const auto sizes = folding.List(3, "");
+  const bool is_plain = folding.attributes.Find("axes") == nullptr &&
+                        folding.attributes.Find("keep_aspect_ratio_policy") == nullptr;
+  if (!sizes || !is_plain || sizes->size() != folding.Dims().size()) return NotKnown();
+  for (const int64_t size : *sizes) {
+    if (size < 1 || size > kLargestConstantExtent) return NotKnown();
+  }
+  OnnxConstant resized = Computed(folding, *sizes);
+  resized.type = folding.In(0).type;
+  resized.repeated = folding.In(0).repeated || folding.In(0).Elements() == 1;
+  resized.numbers = std::min(folding.In(0).numbers, resized.numbers);
+  return One(resized);
+}
+
 }  // namespace
 
 const std::map<std::string, Rule>& AxisRules() {
-  static const auto* const rules =
-      new std::map<std::string, Rule>{{"Concat", FoldConcat},      {"Dropout", FoldSame},
-                                      {"Expand", FoldExpand},      {"Flatten", FoldFlatten},
-                                      {"Gather", FoldGather},      {"GatherND", FoldGatherNd},
-                                      {"Identity", FoldSame},      {"Pad", FoldPad},
-                                      {"Reshape", FoldReshape},    {"Slice", FoldSlice},
-                                      {"Split", FoldSplit},        {"Squeeze", FoldSqueeze},
-                                      {"Tile", FoldTile},          {"Transpose", FoldTranspose},
-                                      {"Unsqueeze", FoldUnsqueeze}};
+  static const auto* const rules = new std::map<std::string, Rule>{
+      {"Concat", FoldConcat},      {"Dropout", FoldSame},  {"Expand", FoldExpand},
+      {"Flatten", FoldFlatten},    {"Gather", FoldGather}, {"GatherND", FoldGatherNd},
+      {"Identity", FoldSame},      {"Pad", FoldPad},       {"Reshape", FoldReshape},
+      {"Resize", FoldResize},      {"Slice", FoldSlice},   {"Split", FoldSplit},
+      {"Squeeze", FoldSqueeze},    {"Tile", FoldTile},     {"Transpose", FoldTranspose},
+      {"Unsqueeze", FoldUnsqueeze}};
   return *rules;
 }
 

@@ -46,7 +46,9 @@ struct OnnxTensor {
 };
 
 // Scores that wait for the values they weight. They are no node: an attention computes them.
+// Of one tensor: what is added to it, or taken of it, makes other scores of the same product.
 struct OnnxScores {
+  int product = 0;  // position of the product itself in OnnxImporter::scores_
   NodeId queries = 0;
   NodeId keys = 0;
   std::string name;
@@ -104,6 +106,11 @@ class OnnxImporter {
   // Scores stay scores.
   Result<OnnxTensor> RawInput(int index);
   Result<OnnxTensor> NodeOfScores(const OnnxTensor& tensor);
+  const OnnxScores& ScoresOf(const OnnxTensor& tensor) const {
+    return scores_[static_cast<size_t>(tensor.scores)];
+  }
+  // Gives `tensor` as these scores.
+  Status GiveAsScores(OnnxTensor tensor, OnnxScores scores);
 
   NodeExtents ExtentsOf(const OnnxTensor& tensor) const {
     return planner::ExtentsOf(graph_.ShapeOf(tensor.node), batch_);

@@ -415,10 +415,13 @@ Status OnnxImporter::AddDepthToSpace() {
     order = {0, 3, 5, 1, 2, 4};
     joined = {n, c * block * block, h / block, w / block};
   }
-  const auto parts = Reshaped(tensor.view, apart);
-  if (!parts) {
+  const bool divides = to_space ? c % (block * block) == 0 : h % block == 0 && w % block == 0;
+  if (!divides) {
     return Status::Error("blocksize " + std::to_string(block) + "; expected one that divides");
   }
+  const auto parts = Reshaped(tensor.view, apart);
+  // Numbers of which earlier reshapes made digits that the blocks do not divide.
+  if (!parts) return AddChanged(tensor, {{1, joined[1]}, {2, joined[2]}, {3, joined[3]}});
   View turned;
   for (const size_t axis : order) turned.push_back((*parts)[axis]);
   const auto view = Reshaped(turned, joined);

@@ -221,17 +221,23 @@ bool OnnxImporter::AreScores(const OnnxTensor& a, const OnnxTensor& b) const {
 
 Status OnnxImporter::GiveScores(const OnnxTensor& a, const OnnxTensor& b) {
   OnnxScores scores;
+  scores.product = static_cast<int>(scores_.size());
   scores.queries = a.node;
   scores.keys = b.node;
   scores.name = node_->name().empty() ? FirstOutput() : node_->name();
-  OnnxTensor tensor{a.node, a.view, false, static_cast<int>(scores_.size())};
+  OnnxTensor tensor{a.node, a.view};
   tensor.view.back() = AsKeys(b.view.back());
+  return GiveAsScores(std::move(tensor), std::move(scores));
+}
+
+Status OnnxImporter::GiveAsScores(OnnxTensor tensor, OnnxScores scores) {
+  tensor.scores = static_cast<int>(scores_.size());
   scores_.push_back(std::move(scores));
   return Give(tensor);
 }
 
 Result<bool> OnnxImporter::AddAttention(const OnnxTensor& weights, const OnnxTensor& values) {
-  const OnnxScores& scores = scores_[static_cast<size_t>(weights.scores)];
+  const OnnxScores scores = ScoresOf(weights);
   const size_t rank = weights.view.size();
   if (!scores.is_weight || values.scores >= 0 || values.view.size() != rank) return false;
   const Digits& keys = weights.view[rank - 1];
@@ -289,7 +295,7 @@ Result<bool> OnnxImporter::AddAttention(const OnnxTensor& weights, const OnnxTen
 }
 
 Result<OnnxTensor> OnnxImporter::NodeOfScores(const OnnxTensor& tensor) {
-  const OnnxScores scores = scores_[static_cast<size_t>(tensor.scores)];
+  const OnnxScores scores = ScoresOf(tensor);
   // As many channels as there are heads and windows, and a position for each pair.
   Digits queries;
   Digits keys;

@@ -42,7 +42,8 @@ def box(pairs):
 
 def inside(places, shape, boxes):
     """Which elements, given by their places in a node of this shape, lie in one of the boxes."""
-    coordinates = numpy.unravel_index(places, shape)
+    # numpy 2.4 is wrong on an array of several axes and more than 8,192 elements.
+    coordinates = [of_axis.reshape(places.shape) for of_axis in numpy.unravel_index(places.reshape(-1), shape)]
     found = numpy.zeros(places.shape, bool)
     for ranges in boxes:
         within = numpy.ones(places.shape, bool)
