@@ -235,7 +235,7 @@ class Cache(CommandTest):
                 os.remove(path)
         path = self.store_with("kernel", ROWS)
         with sqlite3.connect(path) as store:
-            store.execute("UPDATE kernels SET stride_h=0")
+            store.execute("UPDATE families SET stride_h=0")
         store.close()
         self.assertIn("'stride_h'", self.run_command("cache", "verify", "--db", path).stdout)
 
@@ -294,7 +294,7 @@ class Cache(CommandTest):
         self.assertEqual((0, ""), (result.returncode, result.stderr))
         os.chmod(store, 0o644)
         self.assertIn("3 measurements and 1 kernel without any removed; ", self.cache("prune", "--db", store))
-        self.assertIn("schema 3, 1 kernel, 3 measurements", self.cache("verify", "--db", store))
+        self.assertIn("schema 4, 1 kernel, 3 measurements", self.cache("verify", "--db", store))
 
     def test_prune_tells_the_size_of_the_file_it_pruned(self):
         with open(self.store, "w") as file:

@@ -33,7 +33,7 @@ def reshaped(net, rng, x, dims, batch):
         rows = []
         # A file of one image does not tell whether an open number counts the images, or another but a leading 1; nor which of
         # a 1 and a number behind it does.
-        need(net.batch > 1 or dims[batch.axis] == 1 or 1 not in dims[:batch.axis])
+        need(net.batch > 1 or 1 not in dims[:batch.axis])
         is_told = net.batch > 1 or batch.axis == 0 and dims[0] == 1
         hole = rng.choice([None] + [a for a in range(len(dims)) if a != batch.axis and is_told])
         for size in (2, 4, net.batch):
