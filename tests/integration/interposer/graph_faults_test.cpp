@@ -206,8 +206,9 @@ TEST_F(GraphPlans, EveryAllocationMayFailWhileANativeGraphIsMade) {
     program.Check();
     EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
   }
-  // Under a budget nothing is allocated: a native graph cannot have ucudnn's workspace.
-  EXPECT_GT(kth, InBudget() ? 1 : 20);
+  // The pieces exist; their graphs are allocated. Under a budget nothing is: a native graph cannot
+  // have ucudnn's workspace.
+  EXPECT_GT(kth, InBudget() ? 1 : 3);
 }
 
 }  // namespace
