@@ -175,9 +175,8 @@ def make_lists(folder, seconds=120):
             json.dump(profile, file)
             file.flush()
             told = ask("plans", seconds, "--profile", file.name, on_device=False)
-            if told.crashes and not told.late:  # cuDNN 9.19 divides by zero now and then, in one of some hundred runs
-                told = ask("plans", seconds, "--profile", file.name, on_device=False)
-        if told.crashes or told.not_run or not told.cases:
+        # A graph in which cuDNN itself crashes is listed as failed: 9.10 divides by zero where it plans 2^31 elements.
+        if told.late or told.not_run or not told.cases:
             raise machine.Failed(f"plans for {name}: {'; '.join(told.crashes) or f'not run: {told.not_run}'}")
         text = json.dumps({"profile": profile, "graphs": told.cases}, separators=(",", ":")).encode()
         machine.write_whole(folder / f"{name}.json.gz", gzip.compress(text, mtime=0))
