@@ -46,7 +46,8 @@ struct OnnxTensor {
 };
 
 // Scores that wait for the values they weight. They are no node: an attention computes them.
-// Of one tensor: what is added to it, or taken of it, makes other scores of the same product.
+// Each tensor of scores has its own: adding a bias, or taking a softmax, makes other scores of the
+// same product.
 struct OnnxScores {
   int product = 0;  // position of the product itself in OnnxImporter::scores_
   NodeId queries = 0;
