@@ -3,10 +3,10 @@
 namespace ucudnn::cudnn {
 namespace {
 
-void Move(void*& pointer, size_t bytes) { pointer = static_cast<char*>(pointer) + bytes; }
+void* Behind(void* pointer, size_t bytes) { return static_cast<char*>(pointer) + bytes; }
 
-void Move(const void*& pointer, size_t bytes) {
-  if (pointer != nullptr) pointer = static_cast<const char*>(pointer) + bytes;
+const void* Behind(const void* pointer, size_t bytes) {
+  return pointer != nullptr ? static_cast<const char*>(pointer) + bytes : nullptr;
 }
 
 }  // namespace
@@ -23,25 +23,25 @@ Offsets AtImage(const ConvolutionProblem& problem, std::span<const FusedOperand>
   return at;
 }
 
-PartCall::PartCall(const ConvolutionCall& whole, const Offsets& at) : call_(whole) {
-  Move(call_.x, at.x);
-  Move(call_.w, at.w);
-  Move(call_.y, at.y);
-  if (whole.bias != nullptr) {
-    bias_ = *whole.bias;
-    Move(bias_->z, at.y);
-    call_.bias = &*bias_;
+PartCall::PartCall(const ConvolutionCall& whole) : whole_(whole), call_(whole) {
+  if (whole.bias != nullptr) call_.bias = &bias_.emplace(*whole.bias);
+  if (whole.fused != nullptr) call_.fused = &fused_.emplace(*whole.fused);
+  if (whole.pooling != nullptr) call_.pooling = &pooling_.emplace(*whole.pooling);
+}
+
+void PartCall::MoveTo(const Offsets& at) {
+  call_.x = Behind(whole_.x, at.x);
+  call_.w = Behind(whole_.w, at.w);
+  call_.y = Behind(whole_.y, at.y);
+  if (bias_) bias_->z = Behind(whole_.bias->z, at.y);
+  if (fused_) {
+    for (size_t i = 0; i < fused_->operands.size(); ++i) {
+      fused_->pointers[i] = Behind(whole_.fused->pointers[i], at.fused[i]);
+    }
   }
-  if (whole.fused != nullptr) {
-    fused_ = *whole.fused;
-    for (size_t i = 0; i < fused_->operands.size(); ++i) Move(fused_->pointers[i], at.fused[i]);
-    call_.fused = &*fused_;
-  }
-  if (whole.pooling != nullptr) {
-    pooling_ = *whole.pooling;
-    Move(pooling_->x, at.x);
-    Move(pooling_->y, at.y);
-    call_.pooling = &*pooling_;
+  if (pooling_) {
+    pooling_->x = Behind(whole_.pooling->x, at.x);
+    pooling_->y = Behind(whole_.pooling->y, at.y);
   }
 }
 

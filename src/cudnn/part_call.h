@@ -27,14 +27,20 @@ Offsets AtImage(const ConvolutionProblem& problem, std::span<const FusedOperand>
 // Refers to the whole call; neither copied nor moved, since the part's call points into it.
 class PartCall {
  public:
-  // z moves with y, and the tensors of a pooling with x and y. A bias stays where it is.
-  PartCall(const ConvolutionCall& whole, const Offsets& at);
+  // The call of the part that begins where the whole does.
+  explicit PartCall(const ConvolutionCall& whole);
+  PartCall(const ConvolutionCall& whole, const Offsets& at) : PartCall(whole) { MoveTo(at); }
   PartCall(const PartCall&) = delete;
   PartCall& operator=(const PartCall&) = delete;
+
+  // Sets the pointers to where the part at `at` begins, wherever they were. z moves with y, and the
+  // tensors of a pooling with x and y. A bias stays where it is.
+  void MoveTo(const Offsets& at);
 
   ConvolutionCall& get() { return call_; }
 
  private:
+  const ConvolutionCall& whole_;
   ConvolutionCall call_;
   std::optional<BiasActivation> bias_;
   std::optional<FusedPointers> fused_;

@@ -82,34 +82,40 @@ bool Schedule::Suits(const void* workspace) const {
   return sum_ == nullptr || reinterpret_cast<uintptr_t>(workspace) % partial_alignment_ == 0;
 }
 
-void Schedule::Complete(const cudnn::Piece& piece, const Places& places,
-                        cudnn::ConvolutionCall& call) const {
-  call.workspace = places.workspace;
-  call.workspace_bytes = piece.workspace_bytes();
-  if (parts_.size() > 1) {
+Schedule::Work::Work(const Schedule& schedule, const cudnn::ConvolutionCall& call, void* sums,
+                     void* workspace)
+    : schedule_(schedule), whole_(call), sums_(sums), part_(call) {
+  cudnn::ConvolutionCall& part = part_.get();
+  part.workspace = workspace;
+  if (schedule.parts_.size() > 1) {
     // The caller's describe all images.
-    call.descriptors.x = nullptr;
-    call.descriptors.y = nullptr;
+    part.descriptors.x = nullptr;
+    part.descriptors.y = nullptr;
   }
-  if (sum_ == nullptr) return;
-  call.alpha = cudnn::OneOf(problem_.type);
-  call.beta = cudnn::ZeroOf(problem_.type);
-  call.w = sum_->Partial(places.sums);
+  if (schedule.sums_partials()) {
+    part.alpha = cudnn::OneOf(schedule.problem_.type);
+    part.beta = cudnn::ZeroOf(schedule.problem_.type);
+  }
 }
 
-cudnnStatus_t Schedule::Enqueue(const Step& step, const Places& places) const {
-  const cudnn::ConvolutionCall& call = places.call;
+const cudnn::ConvolutionCall& Schedule::Work::CallOf(const Part& part) {
+  part_.MoveTo(part.at);
+  cudnn::ConvolutionCall& call = part_.get();
+  call.workspace_bytes = part.piece->workspace_bytes();
+  if (schedule_.sums_partials()) call.w = schedule_.sum_->Partial(sums_);
+  return call;
+}
+
+cudnnStatus_t Schedule::Work::Enqueue(const Step& step) {
   switch (step.kind) {
     case Step::Kind::kSum:
-      return sum_->Add(call.handle, places.sums, !step.adds);
+      return schedule_.sum_->Add(whole_.handle, sums_, !step.adds);
     case Step::Kind::kStore:
-      return sum_->Store(call.handle, places.sums, call.alpha, call.beta, call.w);
+      return schedule_.sum_->Store(whole_.handle, sums_, whole_.alpha, whole_.beta, whole_.w);
     case Step::Kind::kPiece:
       break;
   }
-  return WithCall(step, places, [&](const cudnn::ConvolutionCall& part) {
-    return step.part->piece->Run(part, step.adds);
-  });
+  return step.part->piece->Run(CallOf(*step.part), step.adds);
 }
 
 // Whether the undivided engine may run after pieces have changed the output: only if it neither
@@ -158,12 +164,12 @@ cudnnStatus_t Schedule::Run(const cudnn::ConvolutionCall& call, Outcome& outcome
     return CUDNN_STATUS_SUCCESS;
   }
   if (!Suits(call.workspace)) return RunUndivided(call, outcome);
-  const Places places = {call, call.workspace,
-                         sums_partials() ? sum_->EngineWorkspace(call.workspace) : call.workspace};
+  Work work(*this, call, call.workspace,
+            sums_partials() ? sum_->EngineWorkspace(call.workspace) : call.workspace);
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
   bool untouched = true;
   const bool all = ForEach([&](const Step& step) {
-    status = Enqueue(step, places);
+    status = work.Enqueue(step);
     if (status != CUDNN_STATUS_SUCCESS) return false;
     untouched = sums_partials();
     return true;

@@ -47,14 +47,6 @@ struct Step {
   bool adds = false;           // to the output, or to the sum, instead of replacing it
 };
 
-// Where steps work: the call of the whole problem; the memory for sums, of PartialSumBytes, where
-// partials are summed (convolution/partial_sums.h); and what engines use.
-struct Places {
-  const cudnn::ConvolutionCall& call;
-  void* sums = nullptr;
-  void* workspace = nullptr;
-};
-
 // What a schedule is made of.
 struct Ingredients {
   const ConvolutionProblem& problem;
@@ -66,6 +58,8 @@ struct Ingredients {
 
 class Schedule {
  public:
+  class Work;
+
   static Result<std::unique_ptr<Schedule>> Make(cudnn::Engines& engines, const Ingredients& of);
 
   // Enqueues all steps of `call`, whose descriptors, where it has any, describe the problem. Uses
@@ -90,16 +84,6 @@ class Schedule {
     }
     return !sums || visit(Step{Kind::kStore});
   }
-  // Enqueues one step of ForEach.
-  cudnnStatus_t Enqueue(const Step& step, const Places& places) const;
-  // Hands the call of the step's part, a piece, to `use`, and returns its status.
-  template <typename Use>
-  cudnnStatus_t WithCall(const Step& step, const Places& places, Use use) const {
-    cudnn::PartCall part(places.call, step.part->at);
-    Complete(*step.part->piece, places, part.get());
-    return use(part.get());
-  }
-
   // False where the partials in `workspace` would not be aligned as engines expect.
   bool Suits(const void* workspace) const;
   bool has_pieces() const { return !parts_.empty(); }
@@ -110,8 +94,6 @@ class Schedule {
   explicit Schedule(const ConvolutionProblem& problem)
       : problem_(problem), adds_up_(problem.operation == Operation::kBackwardFilter) {}
   Status MakePieces(cudnn::Engines& engines, const Ingredients& of);
-  void Complete(const cudnn::Piece& piece, const Places& places,
-                cudnn::ConvolutionCall& call) const;
   bool MayRerun(const cudnn::ConvolutionCall& call) const;
   // Ends a call whose piece failed with `status`: by the undivided engine where that may run, else
   // with the error. `untouched`: no piece has changed the output.
@@ -126,6 +108,25 @@ class Schedule {
   size_t partial_alignment_ = cudnn::kLegacyAlignment;
   size_t workspace_bytes_ = 0;
   std::unique_ptr<cudnn::Piece> undivided_;
+};
+
+// A schedule at work on one call of the whole problem, which it refers to.
+class Schedule::Work {
+ public:
+  // `sums` has PartialSumBytes where partials are summed (convolution/partial_sums.h); engines use
+  // `workspace`.
+  Work(const Schedule& schedule, const cudnn::ConvolutionCall& call, void* sums, void* workspace);
+
+  // Enqueues one step of ForEach.
+  cudnnStatus_t Enqueue(const Step& step);
+  // The call of a part, until that of the next is asked for.
+  const cudnn::ConvolutionCall& CallOf(const Part& part);
+
+ private:
+  const Schedule& schedule_;
+  const cudnn::ConvolutionCall& whole_;
+  void* const sums_;
+  cudnn::PartCall part_;
 };
 
 }  // namespace ucudnn::execution

@@ -251,8 +251,9 @@ class Verifier {
       if (status.ok()) status = workspace_.Guard(bytes, stream());
     }
     if (status.ok()) {
-      const execution::Places places = {call, sum_.data(), bytes > 0 ? workspace_.data() : nullptr};
-      status = cudnn::CudnnStatus(functions_, division.schedule->Enqueue(step, places),
+      execution::Schedule::Work work(*division.schedule, call, sum_.data(),
+                                     bytes > 0 ? workspace_.data() : nullptr);
+      status = cudnn::CudnnStatus(functions_, work.Enqueue(step),
                                   is_piece ? "running an engine" : "summing partials");
     }
     if (!status.ok()) return Verification{Verdict::kNotCompared, who + ": " + status.message()};

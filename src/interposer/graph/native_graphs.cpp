@@ -48,11 +48,10 @@ bool MakesPieces(const PlanState& state) {
 template <typename Take>
 cudnnStatus_t ForEachPiece(const execution::Schedule& schedule, const cudnn::ConvolutionCall& call,
                            Take take) {
-  const execution::Places places = {call, nullptr, call.workspace};
+  execution::Schedule::Work work(schedule, call, nullptr, call.workspace);
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
   schedule.ForEach([&](const execution::Step& step) {
-    status = schedule.WithCall(
-        step, places, [&](const cudnn::ConvolutionCall& part) { return take(step, part); });
+    status = take(step, work.CallOf(*step.part));
     return status == CUDNN_STATUS_SUCCESS;
   });
   return status;
