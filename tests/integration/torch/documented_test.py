@@ -51,7 +51,9 @@ class Documented(unittest.TestCase):
             result = subprocess.run([sys.executable, "-B", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
                                      str(RANKS), path], env=variables, capture_output=True, text=True, timeout=600)
         self.assertEqual(0, result.returncode, result.stderr)
-        found = sorted(line for line in result.stdout.splitlines() if line.startswith("rank "))
+        # A rank's line and its end are written apart, so another rank's line may come between them.
+        lines = re.split(r"\n|(?=rank \d)", result.stdout)
+        found = sorted(line for line in lines if line.startswith("rank "))
         print(*found, sep="\n")
         self.assertEqual(RANKS, len(expected))
         self.assertEqual([parted(line)[0] for line in expected], [parted(line)[0] for line in found])
