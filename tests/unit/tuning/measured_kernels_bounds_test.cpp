@@ -294,7 +294,7 @@ TEST_F(MeasuredKernelsBoundsTest, WhatIsCutShortIsMeasuredAtALaterCall) {
 TEST_F(MeasuredKernelsBoundsTest, SmallKernelsTakeShorterTurns) {
   MeasuredKernels kernels(&store_, Seconds(1e6, 4000), kNoFolder);
   const auto turn = [&](int images) {
-    // Before the turn begins, so that no time is lost: half a second is rounded up.
+    // The clock is read before the turn begins, so half a second is never rounded down.
     const Clock::time_point now = Clock::now();
     return std::chrono::round<std::chrono::seconds>(kernels.EndOfTurn(Problem(images)) - now)
         .count();
