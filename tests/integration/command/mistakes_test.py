@@ -21,7 +21,7 @@ ROW = LAYER | {"op": "forward", "engine": "legacy:1", "micro_batch": "8", "time_
 
 SIZE = "(accepted: caller, auto or a size: bytes, or with KiB, MiB, GiB)"
 GRID = "(accepted: n, d, h and w, each at most once and with its number of parts, as in h4, h2w2, d2h2w2 or n2h4)"
-NETWORKS = "expected one of alexnet, … unet, or a file that ends in .onnx, .prototxt or .json"
+NETWORKS = "expected one of alexnet, … video-vae, or a file that ends in .onnx, .prototxt or .json"
 SOURCES = "exactly one of --layers FILE.csv, --net NAME|FILE and --trace FILE.json is needed"
 WRITTEN_REPORT = "expected what --report or `ucudnn workspace --json` wrote"
 BENCH, WORKSPACE = "bench --layers layers.csv", "workspace --layers layers.csv --ops forward --db s.db"
@@ -199,6 +199,8 @@ MISTAKES = [
     (f"{BENCH} --net alexnet", 2, SOURCES),
     (f"{BENCH} --pass-through", 2, "--pass-through: is for the operators of --net FILE, which is missing"),
     (f"{BENCH} --input 3x8x8", 2, "--input: is for the images of --net FILE, which is missing"),
+    (f"{BENCH} --size 64", 2, "--size: is for the images of --net, which is missing"),
+    ("bench --net vae-decoder --size 8x8x8", 2, "--size '8x8x8': expected rows and columns, as in 256x256, or one number for all of them"),
     (f"{BENCH} --cliff --workspace-limit 1MiB", 2, "--workspace-limit: --cliff sets each kernel's limit itself"),
     ("bench --net alexnet", 2, "--net needs the mini-batch: --batch N"),
     (f"{WORKSPACE} --solver glpk", 2, "--solver: solves the division of --total-workspace SIZE, which is missing"),
