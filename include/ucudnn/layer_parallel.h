@@ -178,11 +178,6 @@ typedef enum {
 } ucudnnLayerParallelStart_t;
 
 typedef enum {
-  UCUDNN_LAYER_PARALLEL_CYCLE_V = 0, /* each coarser level once */
-  UCUDNN_LAYER_PARALLEL_CYCLE_F = 1, /* each coarser level by an F-cycle and then a V-cycle */
-} ucudnnLayerParallelCycle_t;
-
-typedef enum {
   UCUDNN_LAYER_PARALLEL_SCALE_ABSOLUTE = 0,
   UCUDNN_LAYER_PARALLEL_SCALE_LARGEST_STATE = 1, /* residuals are divided by the norm of the largest
                                                   * state: for states that grow */
@@ -199,7 +194,7 @@ typedef struct {
    * tolerance. */
   int cycles;
   ucudnnLayerParallelStart_t start;
-  ucudnnLayerParallelCycle_t cycle;
+  int reserved_cycle; /* of an earlier version; anything but 0 is BAD_PARAM */
   /* F-relaxation and then c_sweeps[l] times C- and F-relaxation on level l: 0 is F, 1 FCF, 2 FCFCF.
    * C-relaxation is weighted by c_weights[l], above 0 and below 2; null: by 1. The last of
    * relaxation_count levels holds for all that follow. None: FCF. */

@@ -50,7 +50,7 @@ class Cycles {
     return all[std::min<size_t>(level, all.size() - 1)];
   }
   Status Descend(int level, bool relaxes);
-  Status Cycle(int level, CycleKind kind, bool relaxes);
+  Status Cycle(int level, bool relaxes);
   Status StartNested();
 
   LayerSystem& system_;
@@ -105,13 +105,11 @@ Status Cycles::Descend(int level, bool relaxes) {
   return system_.StepLead(level + 1, Source::kRestricted);
 }
 
-Status Cycles::Cycle(int level, CycleKind kind, bool relaxes) {
+// A V-cycle: each coarser level is visited once.
+Status Cycles::Cycle(int level, bool relaxes) {
   if (level == hierarchy_.coarsest()) return system_.SolveSerially(level, Source::kRestricted);
   UCUDNN_RETURN_IF_ERROR(Descend(level, relaxes));
-  UCUDNN_RETURN_IF_ERROR(Cycle(level + 1, kind, relaxes));
-  if (kind == CycleKind::kF && level + 1 < hierarchy_.coarsest()) {
-    UCUDNN_RETURN_IF_ERROR(Cycle(level + 1, CycleKind::kV, true));
-  }
+  UCUDNN_RETURN_IF_ERROR(Cycle(level + 1, relaxes));
   UCUDNN_RETURN_IF_ERROR(system_.Correct(level));
   is_relaxed_[level] = true;
   return system_.RelaxF(level, Source::kRestricted);
@@ -121,8 +119,7 @@ Status Cycles::Run(int number) {
   const bool relaxes = !(options_.skips_first_down && number == 1);
   // What a cycle does depends on that, and leaves the same behind: a relaxed finest level.
   const int kind = (relaxes ? 1 : 0) + (is_relaxed_[0] ? 2 : 0) + (is_advanced_ ? 4 : 0);
-  UCUDNN_RETURN_IF_ERROR(
-      system_.RunCycle(kind, [this, relaxes] { return Cycle(0, options_.cycle, relaxes); }));
+  UCUDNN_RETURN_IF_ERROR(system_.RunCycle(kind, [this, relaxes] { return Cycle(0, relaxes); }));
   is_relaxed_[0] = true;
   is_advanced_ = false;
   return Status::Ok();

@@ -20,11 +20,6 @@ struct Relaxation {
   double c_weight = 1;  // of the C-relaxation, above 0 and below 2
 };
 
-enum class CycleKind {
-  kV,  // each coarser level once
-  kF   // each coarser level by an F-cycle and then a V-cycle
-};
-
 enum class Start {
   kBroadcast,  // every state is the first one
   kPrevious,   // as the states are, of an earlier solve of nearly the same system
@@ -39,7 +34,6 @@ enum class ResidualScale {
 struct SolveOptions {
   // Of each level but the coarsest; the last is repeated.
   std::vector<Relaxation> relaxation = std::vector<Relaxation>(1);
-  CycleKind cycle = CycleKind::kV;
   Start start = Start::kBroadcast;
   bool skips_first_down = false;  // the first cycle goes down without relaxing
   // The residual at which the solve ends; without one it ends after `cycles` (early stopping).

@@ -12,7 +12,6 @@ namespace ucudnn::layer_parallel {
 namespace {
 
 using multigrid::CoarseOperator;
-using multigrid::CycleKind;
 using multigrid::Outcome;
 using multigrid::ResidualScale;
 using multigrid::Start;
@@ -36,7 +35,6 @@ constexpr CoarseOperator kCoarse[] = {CoarseOperator::kInject, CoarseOperator::k
 constexpr Storage kStorage[] = {Storage::kAll, Storage::kCPoints};
 constexpr Threads kThreads[] = {Threads::kOneEach, Threads::kCallersAlone};
 constexpr Start kStarts[] = {Start::kBroadcast, Start::kNested, Start::kPrevious};
-constexpr CycleKind kCycles[] = {CycleKind::kV, CycleKind::kF};
 constexpr ResidualScale kScales[] = {ResidualScale::kAbsolute, ResidualScale::kLargestState};
 
 std::string Number(double value) {
@@ -163,7 +161,10 @@ Result<multigrid::SolveOptions> ReadSolveOptions(const ucudnnLayerParallelSolveO
     read.cycles = read.tolerance ? kCyclesToTolerance : kCyclesWithoutTolerance;
   }
   UCUDNN_ASSIGN_OR_RETURN(read.start, ValueOf("start", given.start, kStarts));
-  UCUDNN_ASSIGN_OR_RETURN(read.cycle, ValueOf("cycle", given.cycle, kCycles));
+  if (given.reserved_cycle != 0) {
+    return Status::Error("reserved_cycle is " + std::to_string(given.reserved_cycle) +
+                         "; 0 is expected: all cycles are V-cycles");
+  }
   UCUDNN_ASSIGN_OR_RETURN(read.relaxation, ReadRelaxation(given));
   read.skips_first_down = given.skips_first_down != 0;
   read.measures_start = given.measures_start != 0;

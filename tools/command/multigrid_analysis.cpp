@@ -49,10 +49,6 @@ Status CheckAnalysis(const CLI::App& app, const MultigridWords& words) {
   }
   UCUDNN_RETURN_IF_ERROR(refuse({"--c-weight", "--skip-first-down", "--storage"},
                                 "is not modelled; expected --analyse without it"));
-  if (words.cycle != "V") {
-    return Status::Error("--cycle " + Quoted(words.cycle) +
-                         " is not modelled; expected --analyse with V-cycles");
-  }
   if (words.relaxation.find(',') != std::string::npos) {
     return Status::Error("--relaxation " + Quoted(words.relaxation) +
                          ": --analyse models one relaxation for all levels; expected F, FCF or "

@@ -59,7 +59,6 @@ ordered_json HeadOf(const MultigridWords& words, const ProblemFacts& facts,
   head["most_cycles"] = settings.forward.cycles;
   head["coarse"] = multigrid::NameOf(settings.coarse);
   head["relaxation"] = RelaxationText(settings.forward);
-  head["cycle"] = words.cycle;
   head["start"] = StartText(words);
   head["storage"] = words.storage;
   head["state_bytes"] =

@@ -66,7 +66,7 @@ void PrintMethod(const MultigridWords& words, const multigrid::NetworkSettings& 
     return;
   }
   if (settings.levels == 1) return;
-  std::printf("%s-cycle, relaxation %s, coarse operator %s, start %s\n", words.cycle.c_str(),
+  std::printf("V-cycle, relaxation %s, coarse operator %s, start %s\n",
               RelaxationText(settings.forward).c_str(), multigrid::NameOf(settings.coarse),
               StartText(words).c_str());
 }

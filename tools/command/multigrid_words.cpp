@@ -174,10 +174,6 @@ Result<multigrid::SolveOptions> ReadSolve(const MultigridWords& words) {
                          ": expected a number above 0 and below 2");
   }
   UCUDNN_ASSIGN_OR_RETURN(options.relaxation, ParseRelaxation(words.relaxation, weight));
-  UCUDNN_ASSIGN_OR_RETURN(options.cycle,
-                          Choose<multigrid::CycleKind>(
-                              "--cycle", words.cycle,
-                              {{"V", multigrid::CycleKind::kV}, {"F", multigrid::CycleKind::kF}}));
   UCUDNN_ASSIGN_OR_RETURN(options.start,
                           Choose<multigrid::Start>("--start", StartText(words),
                                                    {{"broadcast", multigrid::Start::kBroadcast},

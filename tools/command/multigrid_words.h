@@ -44,7 +44,6 @@ struct MultigridWords {
   std::string levels;
   std::string relaxation = "FCF";
   std::string weight = "1";
-  std::string cycle = "V";
   std::string coarse;
   std::string start;  // empty: previous with --repeat, else broadcast
   std::string storage = "all";

@@ -165,7 +165,6 @@ class MultigridAnalysis(CommandTest):
                 ((*analyse, "--devices", "1,,2"), "--devices '': ..."),
                 (("kirby-3m", "--layers", "2", "--coarsening", "2", "--analyse", "--machine", self.machine("m16.json", 16), "--devices", "5"),
                  "--devices '5': expected a whole number from 1 to 4, as 'kirby-3m' has layers"),
-                ((*analyse, "--cycle", "F"), "--cycle 'F' is not modelled; expected --analyse with V-cycles"),
                 ((*analyse, "--storage", "c-points"), "--storage: is not modelled; expected --analyse without it"),
                 ((*analyse, "--c-weight", "1.2"), "--c-weight: is not modelled; expected --analyse without it"),
                 ((*analyse, "--relaxation", "F,FCF"), "--relaxation 'F,FCF': --analyse models one relaxation for all levels; ..."),

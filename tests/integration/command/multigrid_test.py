@@ -115,10 +115,10 @@ class Multigrid(CommandTest):
         document = self.document("kirby-3m", "--layers", "64", "--check", "once", "--threads", "1")
         self.assertEqual(("ucudnn-multigrid", 1, "kirby-3m", 67, 7 * 7 * 4 + 4 + 64 * (7 * 7 * 16 + 4) + 2304 * 10 + 10),
                          tuple(document[key] for key in ("format", "version", "network", "layers", "parameters")))
-        self.assertEqual(("drawn", "cpu64", "fp64", 1, 1, "L2, absolute", None, 2, "inject", "FCF", "V", "broadcast", "all"),
+        self.assertEqual(("drawn", "cpu64", "fp64", 1, 1, "L2, absolute", None, 2, "inject", "FCF", "broadcast", "all"),
                          tuple(document[key] for key in (
                              "weights", "backend", "precision", "threads", "batch", "norm", "tolerance", "most_cycles", "coarse",
-                             "relaxation", "cycle", "start", "storage")))
+                             "relaxation", "start", "storage")))
         self.assertEqual((3, 2, "early"), (len(document["residuals"]), document["cycles"], document["status"]))
         self.assertLess(document["residuals"][2], document["residuals"][0])
         self.assertTrue(0 < document["output_error"] < 0.1, document["output_error"])
@@ -200,7 +200,7 @@ class Multigrid(CommandTest):
     def test_options_reach_the_solver(self):
         residuals = {}
         for words in ((), ("--coarse", "sum"), ("--coarse", "mid"), ("--coarse", "mean"), ("--coarse", "sum2"), ("--relaxation", "F"),
-                      ("--relaxation", "FCFCF,F"), ("--c-weight", "1.3"), ("--cycle", "F"), ("--start", "nested"), ("--skip-first-down",),
+                      ("--relaxation", "FCFCF,F"), ("--c-weight", "1.3"), ("--start", "nested"), ("--skip-first-down",),
                       ("--levels", "2"), ("--coarsening", "4,2"), ("--time", "3"), ("--step", "0.02"), ("--seed", "7"), ("--batch", "3"),
                       ("--norm", "relative")):
             coarsening = () if "--coarsening" in words else ("--coarsening", "4")
@@ -209,10 +209,10 @@ class Multigrid(CommandTest):
             residuals[" ".join(words)] = document["residuals"][-1]
         self.assertEqual(len(residuals), len(set(residuals.values())), residuals)
         self.assertLess(residuals["--coarse sum"], residuals[""])
-        document = self.document(*self.SMALL, "--norm", "relative", "--coarse", "sum2", "--relaxation", "FCFCF,F", "--cycle", "F",
-                                 "--start", "nested", "--cycles", "3")
-        self.assertEqual(("L2, relative to the largest state", "sum2", "FCFCF,F", "F", "nested", 3),
-                         tuple(document[key] for key in ("norm", "coarse", "relaxation", "cycle", "start", "cycles")))
+        document = self.document(*self.SMALL, "--norm", "relative", "--coarse", "sum2", "--relaxation", "FCFCF,F", "--start", "nested",
+                                 "--cycles", "3")
+        self.assertEqual(("L2, relative to the largest state", "sum2", "FCFCF,F", "nested", 3),
+                         tuple(document[key] for key in ("norm", "coarse", "relaxation", "start", "cycles")))
 
     def test_several_depths_stand_side_by_side(self):
         words = ("kirby-3m", "--depths", "64,16,32", "--coarsening", "4", "--check", "once")
@@ -341,7 +341,7 @@ class Multigrid(CommandTest):
                 ("--c-weight", "0", "expected a number above 0 and below 2"),
                 ("--relaxation", "CF", "expected F, FCF or FCFCF, or one for each level with commas between"),
                 ("--relaxation", "FCF,f", "expected F, FCF or FCFCF, or one for each level with commas between"),
-                ("--norm", "max", "expected one of absolute, relative"), ("--cycle", "W", "expected one of V, F"),
+                ("--norm", "max", "expected one of absolute, relative"),
                 ("--start", "last", "expected one of broadcast, nested, previous"), ("--storage", "none", "expected one of all, c-points"),
                 ("--backend", "cuda", "expected ..."), ("--check", "every:3", "expected once; every:K is of training"),
                 ("--check", "often", "expected once; every:K is of training")):

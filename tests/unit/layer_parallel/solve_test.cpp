@@ -20,7 +20,6 @@ struct Case {
   ucudnnLayerParallelCoarse_t coarse = UCUDNN_LAYER_PARALLEL_COARSE_INJECT;
   ucudnnLayerParallelStorage_t storage = UCUDNN_LAYER_PARALLEL_STORE_ALL;
   ucudnnLayerParallelStart_t start = UCUDNN_LAYER_PARALLEL_START_BROADCAST;
-  ucudnnLayerParallelCycle_t cycle = UCUDNN_LAYER_PARALLEL_CYCLE_V;
   ucudnnLayerParallelScale_t scale = UCUDNN_LAYER_PARALLEL_SCALE_ABSOLUTE;
   std::vector<int> c_sweeps = {1};
   std::vector<double> c_weights;
@@ -48,7 +47,6 @@ std::vector<Case> Cases() {
        .coarse = UCUDNN_LAYER_PARALLEL_COARSE_SUM2,
        .storage = UCUDNN_LAYER_PARALLEL_STORE_C_POINTS},
       {.name = "Nested", .levels = 3, .start = UCUDNN_LAYER_PARALLEL_START_NESTED},
-      {.name = "FCycle", .layers = 256, .levels = 4, .cycle = UCUDNN_LAYER_PARALLEL_CYCLE_F},
       {.name = "OfTheLargestState", .scale = UCUDNN_LAYER_PARALLEL_SCALE_LARGEST_STATE},
       {.name = "F", .c_sweeps = {0}},
       {.name = "FCFCFThenF", .levels = 3, .c_sweeps = {2, 0}},
@@ -71,7 +69,6 @@ ucudnnLayerParallelOptions_t OptionsOf(const Case& of, int lanes = 1) {
 ucudnnLayerParallelSolveOptions_t SolveOptionsOf(const Case& of) {
   ucudnnLayerParallelSolveOptions_t options = SolveOptions(kTolerance);
   options.start = of.start;
-  options.cycle = of.cycle;
   options.scale = of.scale;
   options.relaxation_count = static_cast<int>(of.c_sweeps.size());
   options.c_sweeps = of.c_sweeps.data();

@@ -36,7 +36,6 @@ NetworkSettings DrawnSettings(std::mt19937& random, int steps) {
   for (SolveOptions* const options : {&settings.forward, &settings.backward}) {
     options->relaxation = OneOf<std::vector<Relaxation>>(
         random, {{{0, 1}}, {{1, 1}}, {{1, 1.3}}, {{2, 1}}, {{1, 1}, {0, 1}}});
-    options->cycle = OneOf(random, {CycleKind::kV, CycleKind::kF});
     options->start = OneOf(random, {Start::kBroadcast, Start::kNested, Start::kPrevious});
     options->skips_first_down = random() % 4 == 0;
     options->measures_start = true;

@@ -26,7 +26,6 @@ DrawnSolve DrawSolve(std::mt19937_64& random, int most_steps, Weights weights) {
     const double weight = weights == Weights::kOne ? 1 : 0.25 * DrawNumber(random, 2, 6);
     drawn.options.relaxation.push_back({DrawNumber(random, 0, 2), weight});
   }
-  drawn.options.cycle = DrawNumber(random, 0, 1) == 0 ? CycleKind::kV : CycleKind::kF;
   drawn.options.skips_first_down = DrawNumber(random, 0, 3) == 0;
   drawn.options.cycles = 1;
   drawn.options.measures_cycles = false;
@@ -39,7 +38,7 @@ std::string DrawnSolve::Text() const {
   std::ostringstream text;
   text << hierarchy.level(0).steps << " layers, c =";
   for (const int factor : coarsening) text << ' ' << factor;
-  text << (options.cycle == CycleKind::kV ? ", V" : ", F") << ", relaxation";
+  text << ", relaxation";
   for (const Relaxation& relaxation : options.relaxation) {
     text << ' ' << relaxation.c_sweeps << '*' << relaxation.c_weight;
   }

@@ -174,12 +174,12 @@ class PredictedSteps {
 
   std::vector<int64_t> OfCycles(int cycles) {
     steps_.assign(drawn_.hierarchy.levels(), 0);
-    for (int i = 0; i < cycles; ++i) Cycle(0, drawn_.options.cycle, i > 0);
+    for (int i = 0; i < cycles; ++i) Cycle(0, i > 0);
     return steps_;
   }
 
  private:
-  void Cycle(int number, CycleKind kind, bool is_relaxed) {
+  void Cycle(int number, bool is_relaxed) {
     const Level& level = drawn_.hierarchy.level(number);
     if (number == drawn_.hierarchy.coarsest()) {
       steps_[number] += level.steps;
@@ -191,10 +191,7 @@ class PredictedSteps {
     if (!is_relaxed) steps_[number] += f_points;
     steps_[number] += sweeps * int64_t{level.steps} + level.blocks();
     steps_[number + 1] += level.blocks();  // of the right side
-    Cycle(number + 1, kind, false);
-    if (kind == CycleKind::kF && number + 1 < drawn_.hierarchy.coarsest()) {
-      Cycle(number + 1, CycleKind::kV, true);
-    }
+    Cycle(number + 1, false);
     steps_[number] += f_points;
   }
 
