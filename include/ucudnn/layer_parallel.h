@@ -196,11 +196,10 @@ typedef struct {
   ucudnnLayerParallelStart_t start;
   int reserved_cycle; /* of an earlier version; anything but 0 is BAD_PARAM */
   /* F-relaxation and then c_sweeps[l] times C- and F-relaxation on level l: 0 is F, 1 FCF, 2 FCFCF.
-   * C-relaxation is weighted by c_weights[l], above 0 and below 2; null: by 1. The last of
-   * relaxation_count levels holds for all that follow. None: FCF. */
+   * The last of relaxation_count levels holds for all that follow. None: FCF. */
   int relaxation_count;
   const int* c_sweeps;
-  const double* c_weights;
+  const void* reserved_c_weights; /* of an earlier version; anything but null is BAD_PARAM */
   /* Not 0: the first cycle goes down without relaxing. */
   int skips_first_down;
   /* Not 0: residuals[0] is measured, which costs a step of every layer. */

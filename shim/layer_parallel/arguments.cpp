@@ -63,15 +63,15 @@ Status CheckCount(const char* array, int count, const void* values) {
   return Status::Ok();
 }
 
-Result<std::vector<multigrid::Relaxation>> ReadRelaxation(
-    const ucudnnLayerParallelSolveOptions_t& given) {
-  UCUDNN_RETURN_IF_ERROR(CheckCount("relaxation", given.relaxation_count, given.c_sweeps));
-  std::vector<multigrid::Relaxation> relaxation(std::max(given.relaxation_count, 1));
-  for (int level = 0; level < given.relaxation_count; ++level) {
-    relaxation[level].c_sweeps = given.c_sweeps[level];
-    if (given.c_weights != nullptr) relaxation[level].c_weight = given.c_weights[level];
+// Members that earlier versions had, whose values other than 0 would change results in silence.
+Status CheckReserved(const ucudnnLayerParallelSolveOptions_t& given) {
+  if (given.reserved_cycle != 0) {
+    return Status::Error("reserved_cycle is " + std::to_string(given.reserved_cycle) +
+                         "; 0 is expected: all cycles are V-cycles");
   }
-  return relaxation;
+  if (given.reserved_c_weights == nullptr) return Status::Ok();
+  return Status::Error(
+      "reserved_c_weights is no null pointer; one is expected: C-relaxation has no weights");
 }
 
 ucudnnLayerParallelOutcome_t OutcomeInC(Outcome outcome) {
@@ -161,11 +161,11 @@ Result<multigrid::SolveOptions> ReadSolveOptions(const ucudnnLayerParallelSolveO
     read.cycles = read.tolerance ? kCyclesToTolerance : kCyclesWithoutTolerance;
   }
   UCUDNN_ASSIGN_OR_RETURN(read.start, ValueOf("start", given.start, kStarts));
-  if (given.reserved_cycle != 0) {
-    return Status::Error("reserved_cycle is " + std::to_string(given.reserved_cycle) +
-                         "; 0 is expected: all cycles are V-cycles");
+  UCUDNN_RETURN_IF_ERROR(CheckReserved(given));
+  UCUDNN_RETURN_IF_ERROR(CheckCount("relaxation", given.relaxation_count, given.c_sweeps));
+  if (given.relaxation_count > 0) {
+    read.c_sweeps.assign(given.c_sweeps, given.c_sweeps + given.relaxation_count);
   }
-  UCUDNN_ASSIGN_OR_RETURN(read.relaxation, ReadRelaxation(given));
   read.skips_first_down = given.skips_first_down != 0;
   read.measures_start = given.measures_start != 0;
   read.measures_cycles = given.skips_residuals == 0;

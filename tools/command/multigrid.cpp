@@ -41,8 +41,8 @@ Status CheckUse(const CLI::App& app, const MultigridWords& words) {
   }
   if (words.method == "partitioned") {
     UCUDNN_RETURN_IF_ERROR(
-        refuse({"--cycles", "--tolerance", "--norm", "--relaxation", "--c-weight", "--coarse",
-                "--start", "--skip-first-down", "--backward-cycles"},
+        refuse({"--cycles", "--tolerance", "--norm", "--relaxation", "--coarse", "--start",
+                "--skip-first-down", "--backward-cycles"},
                "is of multigrid; --method partitioned runs one layer after the other"));
   }
   if (words.net != "chain") {
@@ -208,8 +208,6 @@ void AddSolveOptions(CLI::App& app, MultigridWords& words) {
       ->type_name("L");
   app.add_option("--relaxation", words.relaxation, "F, FCF or FCFCF, for each level (default: FCF)")
       ->type_name("NAME,...");
-  app.add_option("--c-weight", words.weight, "the weight of C-relaxation, below 2 (default: 1)")
-      ->type_name("W");
   app.add_option(
          "--coarse", words.coarse,
          "what a coarse layer computes: inject, mid, mean, sum or sum2 (default: inject; of a\n"

@@ -275,9 +275,9 @@ const char* NormText(const multigrid::SolveOptions& options) {
 
 std::string RelaxationText(const multigrid::SolveOptions& options) {
   std::vector<std::string> texts;
-  for (const multigrid::Relaxation& relaxation : options.relaxation) {
+  for (const int sweeps : options.c_sweeps) {
     std::string text = "F";
-    for (int sweep = 0; sweep < relaxation.c_sweeps; ++sweep) text += "CF";
+    for (int sweep = 0; sweep < sweeps; ++sweep) text += "CF";
     texts.push_back(text);
   }
   return Join(texts, ",");

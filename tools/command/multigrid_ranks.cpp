@@ -25,7 +25,7 @@ std::vector<transport::Term> TermsOf(const MultigridWords& words) {
       {"--cycles", words.cycles + " " + words.backward_cycles},
       {"--tolerance", words.tolerance + " " + words.norm},
       {"--coarsening", words.coarsening + " " + words.levels},
-      {"--relaxation", words.relaxation + " " + words.weight + " " + words.coarse},
+      {"--relaxation", words.relaxation + " " + words.coarse},
       {"--start", words.start + (words.skip_first_down ? " skipped" : "")},
       {"--storage", words.storage},
       {"--backend", words.backend + " " + words.way + " " + words.precision + " " + words.streams +

@@ -76,9 +76,9 @@ Result<std::vector<int>> ParseList(const std::string& option, const std::string&
   return numbers;
 }
 
-// F, FCF, FCFCF, ... for each level.
-Result<std::vector<multigrid::Relaxation>> ParseRelaxation(const std::string& text, double weight) {
-  std::vector<multigrid::Relaxation> levels;
+// How often F, FCF, FCFCF, ... have C-relaxation, of each level.
+Result<std::vector<int>> ParseRelaxation(const std::string& text) {
+  std::vector<int> levels;
   for (const std::string& word : Split(text, ',')) {
     int sweeps = 0;
     std::string rest = word;
@@ -90,7 +90,7 @@ Result<std::vector<multigrid::Relaxation>> ParseRelaxation(const std::string& te
       return Status::Error("--relaxation " + Quoted(text) +
                            ": expected F, FCF or FCFCF, or one for each level with commas between");
     }
-    levels.push_back({sweeps, weight});
+    levels.push_back(sweeps);
   }
   return levels;
 }
@@ -168,12 +168,7 @@ Status SetTime(const MultigridWords& words, Problem& problem) {
 
 Result<multigrid::SolveOptions> ReadSolve(const MultigridWords& words) {
   multigrid::SolveOptions options;
-  const double weight = NumberOf(words.weight).value_or(0);
-  if (!(weight > 0 && weight < 2)) {
-    return Status::Error("--c-weight " + Quoted(words.weight) +
-                         ": expected a number above 0 and below 2");
-  }
-  UCUDNN_ASSIGN_OR_RETURN(options.relaxation, ParseRelaxation(words.relaxation, weight));
+  UCUDNN_ASSIGN_OR_RETURN(options.c_sweeps, ParseRelaxation(words.relaxation));
   UCUDNN_ASSIGN_OR_RETURN(options.start,
                           Choose<multigrid::Start>("--start", StartText(words),
                                                    {{"broadcast", multigrid::Start::kBroadcast},

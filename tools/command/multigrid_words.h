@@ -43,7 +43,6 @@ struct MultigridWords {
   std::string coarsening;  // empty: 8, or half of fewer than 16 layers
   std::string levels;
   std::string relaxation = "FCF";
-  std::string weight = "1";
   std::string coarse;
   std::string start;  // empty: previous with --repeat, else broadcast
   std::string storage = "all";

@@ -443,10 +443,9 @@ Status GroupedSystem::Advance(int level) {
   return Combine(1, {grid.sources[place].data(), grid.blocks(), grid.blocks()}, 1, out);
 }
 
-Status GroupedSystem::RelaxC(int level, double weight) {
+Status GroupedSystem::RelaxC(int level) {
   const Grid& grid = *grids_[level];
-  return Combine(weight, Computed(level, *grid.advanced), 1 - weight,
-                 Computed(level, *grid.c_points));
+  return Combine(1, Computed(level, *grid.advanced), 0, Computed(level, *grid.c_points));
 }
 
 // g = A - Phi_H(U) of the steps at a place, over what is restricted already.

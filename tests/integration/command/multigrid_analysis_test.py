@@ -166,7 +166,6 @@ class MultigridAnalysis(CommandTest):
                 (("kirby-3m", "--layers", "2", "--coarsening", "2", "--analyse", "--machine", self.machine("m16.json", 16), "--devices", "5"),
                  "--devices '5': expected a whole number from 1 to 4, as 'kirby-3m' has layers"),
                 ((*analyse, "--storage", "c-points"), "--storage: is not modelled; expected --analyse without it"),
-                ((*analyse, "--c-weight", "1.2"), "--c-weight: is not modelled; expected --analyse without it"),
                 ((*analyse, "--relaxation", "F,FCF"), "--relaxation 'F,FCF': --analyse models one relaxation for all levels; ..."),
                 ((*analyse, "--report", "x.json"), "--report: --analyse models one forward pass and one training step; ..."),
                 ((*analyse, "--levels", "1"), "'kirby-3m': its longest stage has 64 steps, too few for two levels; ..."),

@@ -200,7 +200,7 @@ class Multigrid(CommandTest):
     def test_options_reach_the_solver(self):
         residuals = {}
         for words in ((), ("--coarse", "sum"), ("--coarse", "mid"), ("--coarse", "mean"), ("--coarse", "sum2"), ("--relaxation", "F"),
-                      ("--relaxation", "FCFCF,F"), ("--c-weight", "1.3"), ("--start", "nested"), ("--skip-first-down",),
+                      ("--relaxation", "FCFCF,F"), ("--start", "nested"), ("--skip-first-down",),
                       ("--levels", "2"), ("--coarsening", "4,2"), ("--time", "3"), ("--step", "0.02"), ("--seed", "7"), ("--batch", "3"),
                       ("--norm", "relative")):
             coarsening = () if "--coarsening" in words else ("--coarsening", "4")
@@ -337,8 +337,7 @@ class Multigrid(CommandTest):
                 ("--tolerance", "0", positive), ("--tolerance", "-1", positive), ("--tolerance", "nan", positive),
                 ("--tolerance", "1e-9x", positive), ("--time", "0", positive), ("--step", "inf", positive),
                 ("--coarsening", "1", listed), ("--coarsening", "8,", listed), ("--coarsening", "8;4", listed),
-                ("--depths", "64,1", listed), ("--c-weight", "2", "expected a number above 0 and below 2"),
-                ("--c-weight", "0", "expected a number above 0 and below 2"),
+                ("--depths", "64,1", listed),
                 ("--relaxation", "CF", "expected F, FCF or FCFCF, or one for each level with commas between"),
                 ("--relaxation", "FCF,f", "expected F, FCF or FCFCF, or one for each level with commas between"),
                 ("--norm", "max", "expected one of absolute, relative"),

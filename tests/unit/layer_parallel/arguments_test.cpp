@@ -28,7 +28,7 @@ struct CreateCase {
   std::string words;
 };
 
-const int kOne = 1, kTwo = 2, kEighty = 80;
+const int kOne = 1, kEighty = 80;
 
 std::vector<CreateCase> WrongCreates() {
   using Callbacks = ucudnnLayerParallelCallbacks_t;
@@ -149,7 +149,7 @@ struct SolveCase {
 };
 
 const int kNegativeSweeps = -1;
-const double kNoWeight = 0, kHeavy = 2;
+const double kWeight = 0.9;
 
 std::vector<SolveCase> WrongSolves() {
   using Given = ucudnnLayerParallelSolveOptions_t;
@@ -175,12 +175,8 @@ std::vector<SolveCase> WrongSolves() {
        "relaxation_count is 1 without values: a null pointer"},
       {[](Given& o) { o.c_sweeps = &kNegativeSweeps, o.relaxation_count = 1; },
        "-1 sweeps of C-relaxation; 0 (F), 1 (FCF) and more are expected"},
-      {[](Given& o) { o.c_sweeps = &kOne, o.c_weights = &kNoWeight, o.relaxation_count = 1; },
-       "C-relaxation weighted by 0; a weight above 0 and below 2 is expected"},
-      {[](Given& o) { o.c_sweeps = &kTwo, o.c_weights = &kHeavy, o.relaxation_count = 1; },
-       "C-relaxation weighted by 2; a weight above 0 and below 2 is expected"},
-      {[](Given& o) { o.c_sweeps = &kTwo, o.c_weights = &kNaN, o.relaxation_count = 1; },
-       "C-relaxation weighted by nan; a weight above 0 and below 2 is expected"},
+      {[](Given& o) { o.reserved_c_weights = &kWeight; },
+       "reserved_c_weights is no null pointer; one is expected: C-relaxation has no weights"},
   };
 }
 

@@ -22,7 +22,6 @@ struct Case {
   ucudnnLayerParallelStart_t start = UCUDNN_LAYER_PARALLEL_START_BROADCAST;
   ucudnnLayerParallelScale_t scale = UCUDNN_LAYER_PARALLEL_SCALE_ABSOLUTE;
   std::vector<int> c_sweeps = {1};
-  std::vector<double> c_weights;
   bool skips_first_down = false;
 };
 
@@ -50,7 +49,6 @@ std::vector<Case> Cases() {
       {.name = "OfTheLargestState", .scale = UCUDNN_LAYER_PARALLEL_SCALE_LARGEST_STATE},
       {.name = "F", .c_sweeps = {0}},
       {.name = "FCFCFThenF", .levels = 3, .c_sweeps = {2, 0}},
-      {.name = "Weights", .levels = 3, .c_sweeps = {1, 1}, .c_weights = {0.9, 1.1}},
       {.name = "SkippedDown", .levels = 3, .skips_first_down = true},
   };
 }
@@ -72,7 +70,6 @@ ucudnnLayerParallelSolveOptions_t SolveOptionsOf(const Case& of) {
   options.scale = of.scale;
   options.relaxation_count = static_cast<int>(of.c_sweeps.size());
   options.c_sweeps = of.c_sweeps.data();
-  options.c_weights = of.c_weights.empty() ? nullptr : of.c_weights.data();
   options.skips_first_down = of.skips_first_down ? 1 : 0;
   return options;
 }

@@ -54,7 +54,7 @@ static_assert(offsetof(ucudnnLayerParallelOptions_t, coarse) == 24);
 static_assert(UCUDNN_LAYER_PARALLEL_COARSE_SUM == 2);
 static_assert(sizeof(ucudnnLayerParallelSolveOptions_t) == 72);
 static_assert(offsetof(ucudnnLayerParallelSolveOptions_t, reserved_cycle) == 28);
-static_assert(offsetof(ucudnnLayerParallelSolveOptions_t, c_weights) == 48);
+static_assert(offsetof(ucudnnLayerParallelSolveOptions_t, reserved_c_weights) == 48);
 static_assert(offsetof(ucudnnLayerParallelSolveOptions_t, skips_residuals) == 64);
 
 }  // namespace

@@ -133,7 +133,7 @@ TEST(Adjoint, OfAnyNetAndOptionsIsTheTransposedChain) {
                                            CoarseOperator::kSum, CoarseOperator::kSum2};
   int given_up = 0;
   for (int draw = 0; draw < 300; ++draw) {
-    const DrawnSolve drawn = DrawSolve(random, 30, Weights::kAny);
+    const DrawnSolve drawn = DrawSolve(random, 30);
     const int steps = drawn.hierarchy.level(0).steps;
     const NetShape shape = DrawNetShape(random, steps);
     const SolveSetting setting = SettingOf(drawn, kOperators[draw % 4], 1.5 / steps);
@@ -176,7 +176,7 @@ TEST(Adjoint, OfAnyNetAndOptionsIsTheTransposedChain) {
 TEST(Adjoint, LanesAndStorageChangeNothing) {
   std::mt19937_64 random(24);
   for (int draw = 0; draw < 100; ++draw) {
-    const DrawnSolve drawn = DrawSolve(random, 40, Weights::kAny);
+    const DrawnSolve drawn = DrawSolve(random, 40);
     const int steps = drawn.hierarchy.level(0).steps;
     const NetShape shape = DrawNetShape(random, steps);
     SCOPED_TRACE("draw " + std::to_string(draw) + ": " + TextOf(shape) + "; " + drawn.Text());

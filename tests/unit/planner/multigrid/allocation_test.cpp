@@ -37,7 +37,7 @@ std::vector<Setting> Settings() {
 SolveOptions Cycles(int cycles) {
   SolveOptions options;
   options.start = Start::kPrevious;
-  options.relaxation = {{1, 0.9}, {1, 1}};
+  options.c_sweeps = {1, 0};
   options.cycles = cycles;
   return options;
 }

@@ -152,18 +152,16 @@ TEST_F(DeviceRanks, SideBySideTheyComeToTheSameStates) {
     const struct {
       CoarseOperator coarse;
       Start start;
-      double weight;
-    } solves[] = {{CoarseOperator::kInject, Start::kPrevious, 1},
-                  {CoarseOperator::kMean, Start::kNested, 1.2},
-                  {CoarseOperator::kSum, Start::kBroadcast, 1},
-                  {CoarseOperator::kSum2, Start::kBroadcast, 1}};
+    } solves[] = {{CoarseOperator::kInject, Start::kPrevious},
+                  {CoarseOperator::kMean, Start::kNested},
+                  {CoarseOperator::kSum, Start::kBroadcast},
+                  {CoarseOperator::kSum2, Start::kBroadcast}};
     for (const auto& solve : solves) {
       NetworkSettings settings = SettingsOf(net);
       settings.coarse = solve.coarse;
       for (SolveOptions* const options : {&settings.forward, &settings.backward}) {
         options->start = solve.start;
         options->cycles = 3;
-        options->relaxation = {{1, solve.weight}};
       }
       const Result<PassResults> alone = Run(1, Way::kGrouped, true, net, settings);
       ASSERT_TRUE(alone.ok()) << alone.message();

@@ -25,7 +25,7 @@ struct Draw {
 };
 
 Draw DrawOne(std::mt19937_64& random) {
-  Draw draw = {.solve = DrawSolve(random, 48, Weights::kAny)};
+  Draw draw = {.solve = DrawSolve(random, 48)};
   const int steps = draw.solve.hierarchy.level(0).steps;
   draw.shape = DrawNetShape(random, steps);
   draw.gain = 0.25 * DrawNumber(random, 2, 4);

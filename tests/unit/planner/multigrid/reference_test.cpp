@@ -63,7 +63,7 @@ CoarseOperator CoarseOf(const nlohmann::json& row) {
 
 SolveOptions OptionsOf(const nlohmann::json& row) {
   SolveOptions options;
-  options.relaxation = {{row["relaxation"] == "F" ? 0 : 1, 1}};
+  options.c_sweeps = {row["relaxation"] == "F" ? 0 : 1};
   options.start = row["start"] == "nested" ? Start::kNested : Start::kBroadcast;
   options.tolerance = 1e-9;
   options.cycles = 30;
@@ -204,7 +204,7 @@ TEST(Reference, CyclesDoNotDependOnDepth) {
       SolveOptions options;
       options.tolerance = 1e-9;
       options.cycles = 30;
-      options.relaxation = {{row.c_sweeps, 1}};
+      options.c_sweeps = {row.c_sweeps};
       const Result<Solution> solved = forward.Solve(options);
       ASSERT_TRUE(solved.ok()) << solved.message();
       EXPECT_EQ(solved->outcome, Outcome::kConverged);
