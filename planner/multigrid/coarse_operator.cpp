@@ -8,8 +8,7 @@ namespace ucudnn::multigrid {
 namespace {
 
 constexpr CoarseOperator kOperators[] = {CoarseOperator::kInject, CoarseOperator::kMid,
-                                         CoarseOperator::kMean, CoarseOperator::kSum,
-                                         CoarseOperator::kSum2};
+                                         CoarseOperator::kSum, CoarseOperator::kSum2};
 
 LayerRanges LayersFrom(int begin, int span, CoarseOperator coarse, double h) {
   const int end = begin + span;
@@ -19,8 +18,6 @@ LayerRanges LayersFrom(int begin, int span, CoarseOperator coarse, double h) {
       return {{{begin, begin + 1, h * span}}};
     case CoarseOperator::kMid:
       return {{{begin + span / 2, begin + span / 2 + 1, h * span}}};
-    case CoarseOperator::kMean:
-      return {{{begin, end, h * span, true}}};
     case CoarseOperator::kSum:
       return {{{begin, end, h}}};
     case CoarseOperator::kSum2:
@@ -37,8 +34,6 @@ const char* NameOf(CoarseOperator coarse) {
       return "inject";
     case CoarseOperator::kMid:
       return "mid";
-    case CoarseOperator::kMean:
-      return "mean";
     case CoarseOperator::kSum:
       return "sum";
     case CoarseOperator::kSum2:

@@ -14,12 +14,11 @@ namespace ucudnn::multigrid {
 enum class CoarseOperator {
   kInject,  // u + H F_0(u), as Kirby et al. have it (equation 25)
   kMid,     // u + H F_s/2(u)
-  kMean,    // u + H F(u) with the mean of the layers' weights
   kSum,     // u + h sum of all F_n(u): one input, so they can run at once
   kSum2     // the same of the first half, then of the second on what that gave
 };
 
-const char* NameOf(CoarseOperator coarse);  // inject, mid, mean, sum, sum2
+const char* NameOf(CoarseOperator coarse);  // inject, mid, sum, sum2
 Result<CoarseOperator> ParseCoarseOperator(const std::string& name);
 
 // Layers begin..end - 1, each weighted by `factor`, of one input.
@@ -27,7 +26,6 @@ struct LayerRange {
   int begin = 0;
   int end = 0;
   double factor = 1;
-  bool is_mean = false;  // one layer with the mean of their weights instead
 };
 // One range, or two that follow each other.
 struct LayerRanges {

@@ -208,10 +208,9 @@ void AddSolveOptions(CLI::App& app, MultigridWords& words) {
       ->type_name("L");
   app.add_option("--relaxation", words.relaxation, "F, FCF or FCFCF, for each level (default: FCF)")
       ->type_name("NAME,...");
-  app.add_option(
-         "--coarse", words.coarse,
-         "what a coarse layer computes: inject, mid, mean, sum or sum2 (default: inject; of a\n"
-         "GPU sum where the layers of a block at once take at most twice as long as one)")
+  app.add_option("--coarse", words.coarse,
+                 "what a coarse layer computes: inject, mid, sum or sum2 (default: inject; of a\n"
+                 "GPU sum where the layers of a block at once take at most twice as long as one)")
       ->type_name("NAME");
   app.add_option(
          "--start", words.start,

@@ -44,7 +44,7 @@ RunCost LevelCosts::StepCost(int level, const std::vector<int>& steps) const {
     for (int part = 0; part < ranges.count; ++part) {
       const LayerRange& range = ranges.parts[part];
       const auto begin = static_cast<size_t>(range.begin);
-      const auto end = range.is_mean ? begin + 1 : static_cast<size_t>(range.end);
+      const auto end = static_cast<size_t>(range.end);
       for (size_t kind = 0; kind < counts_.size(); ++kind) {
         const int count = counts_[kind][end] - counts_[kind][begin];
         if (count == 0) continue;

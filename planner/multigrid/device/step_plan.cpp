@@ -23,8 +23,8 @@ bool Continues(const std::vector<Arrangement>& parts, const std::vector<Arrangem
   return std::equal(parts.begin(), parts.end(), next.begin(), next.end(),
                     [](const Arrangement& a, const Arrangement& b) {
                       const int distance = b.first - a.first - (a.count - 1) * a.distance;
-                      return a.kind == b.kind && a.fan == b.fan && a.mean_of == b.mean_of &&
-                             distance > 0 && (a.count == 1 || distance == a.distance);
+                      return a.kind == b.kind && a.fan == b.fan && distance > 0 &&
+                             (a.count == 1 || distance == a.distance);
                     });
 }
 
@@ -33,11 +33,6 @@ bool Continues(const std::vector<Arrangement>& parts, const std::vector<Arrangem
 Result<std::unique_ptr<StepRunner>> StepRunner::Make(const DeviceTarget& target,
                                                      const DeviceStage& stage, int lanes) {
   UCUDNN_ASSIGN_OR_RETURN(StageShapes shapes, ShapesOf(stage.chain, stage.stage, stage.used));
-  if (stage.coarse == CoarseOperator::kMean && shapes.kinds.size() > 1) {
-    return Status::Error("the mean of weights needs layers of one kind, and this stage's are of " +
-                         std::to_string(shapes.kinds.size()) +
-                         "; another coarse operator is expected");
-  }
   std::unique_ptr<StepRunner> runner(new StepRunner(target, stage, std::move(shapes)));
   // Each lane runs every kernel, so concurrent Workspace Division has a slot of one size for each,
   // in which each kernel has the fastest algorithm that fits (planning/network_division.h).
@@ -52,12 +47,6 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Make(const DeviceTarget& target,
 
 std::vector<Arrangement> StepRunner::PartsOf(const LayerRange& range) const {
   std::vector<Arrangement> parts;
-  if (range.is_mean) {
-    parts.push_back({.kind = shapes_.kind_of[range.begin],
-                     .first = shapes_.number_of[range.begin],
-                     .mean_of = range.end - range.begin});
-    return parts;
-  }
   for (int layer = range.begin; layer < range.end; ++layer) {
     const int kind = shapes_.kind_of[layer];
     const int number = shapes_.number_of[layer];

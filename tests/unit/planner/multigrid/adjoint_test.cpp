@@ -205,25 +205,6 @@ TEST(Adjoint, LanesAndStorageChangeNothing) {
   }
 }
 
-// Means of blocks that are counted from the end, of depths that the factors do not divide.
-TEST(Adjoint, OfMeansConvergesForAnyDepth) {
-  std::mt19937_64 random(25);
-  for (const int steps : {64, 65, 70, 79}) {
-    const WeightedChain chain = DrawnChain({.steps = steps, .extent = 4}, random, 0.5, 6);
-    const SolveSetting setting = {.levels = 3, .coarse = CoarseOperator::kMean, .h = 1.0 / steps};
-    HostSolve forward(chain, setting);
-    ASSERT_TRUE(forward.system().SolveSerially(0, Source::kNone).ok());
-    const Vector last = DrawVector(random, forward.stage().state_size());
-    AdjointSolve adjoint(forward, setting, last);
-    const Result<Solution> solved = adjoint.Solve(ToTolerance({}, 1e-11));
-    ASSERT_TRUE(solved.ok()) << solved.message();
-    EXPECT_EQ(solved->fallback, "");
-    EXPECT_LT(solved->cycles, 8);
-    const DenseChain dense(chain, setting.h);
-    EXPECT_LT(RelativeError(adjoint.Lambda(0), DenseAdjoint(dense, chain.first, last)), 1e-10);
-  }
-}
-
 double LossOf(const WeightedChain& chain, double h, const Vector& last) {
   HostSolve solve(chain, {.levels = 1, .h = h});
   return Dot(last, solve.Serial().back());
@@ -370,10 +351,9 @@ TEST(Adjoint, RecomputesStatesForRelaxationAlone) {
       ASSERT_TRUE(forward.SolveSerially(0, Source::kNone).ok());
       Trajectory trajectory =
           std::move(*Trajectory::Make(forward, host.hierarchy(), host.propagator(), lanes));
-      const auto adjoint =
-          std::move(*HostAdjoint::Make(host.stage(), host.mirrored(), coarse, 0.03));
-      adjoint->LineariseAt(trajectory);
-      BlockSystem system = std::move(*BlockSystem::Make(*adjoint, host.mirrored(), host.lanes(),
+      HostAdjoint adjoint(host.stage(), host.mirrored(), coarse, 0.03);
+      adjoint.LineariseAt(trajectory);
+      BlockSystem system = std::move(*BlockSystem::Make(adjoint, host.mirrored(), host.lanes(),
                                                         Storage::kAll, forward.last()));
       counting.steps = 0;
       SolveOptions options;

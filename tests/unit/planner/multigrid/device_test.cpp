@@ -630,23 +630,6 @@ TEST_F(DeviceChains, TheCoarseOperatorFollowsFromWhatIsMeasured) {
   EXPECT_TRUE(measured == CoarseOperator::kInject || measured == CoarseOperator::kSum);
 }
 
-// Whose step has the mean of its layers' weights, summed in single precision.
-TEST_F(DeviceChains, TheMeanOfWeightsIsTheHosts) {
-  std::mt19937_64 random(34);
-  const WeightedChain chain = DrawnChain({.steps = 37, .extent = 4}, random, 1, std::nullopt, 2);
-  const std::vector<double> last = Drawn(chain.first.size(), random);
-  const SolveSetting setting = {
-      .coarsening = {4}, .levels = 3, .coarse = CoarseOperator::kMean, .h = 1.0 / 37};
-  const BothWays expected = OnTheHost(chain, setting, last, 2);
-  for (const Way way : {Way::kOneByOne, Way::kStreams, Way::kGrouped, Way::kGroupedRecorded}) {
-    SCOPED_TRACE(NameOf(way));
-    const BothWays found = DeviceWay(target, chain, setting, way).Solve(chain, last, 2);
-    EXPECT_LT(RelativeError(found.last, expected.last), kRounding);
-    EXPECT_LT(RelativeError(found.first, expected.first), kRounding);
-    EXPECT_LT(RelativeError(found.gradient, expected.gradient), kRounding);
-  }
-}
-
 TEST_F(DeviceChains, WeightsThatChangeAreThoseOfTheNextSolve) {
   std::mt19937_64 random(30);
   WeightedChain chain = DrawnChain({.steps = 16, .extent = 4}, random);
