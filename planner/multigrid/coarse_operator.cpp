@@ -7,8 +7,8 @@
 namespace ucudnn::multigrid {
 namespace {
 
-constexpr CoarseOperator kOperators[] = {CoarseOperator::kInject, CoarseOperator::kMid,
-                                         CoarseOperator::kSum, CoarseOperator::kSum2};
+constexpr CoarseOperator kOperators[] = {CoarseOperator::kInject, CoarseOperator::kSum,
+                                         CoarseOperator::kSum2};
 
 LayerRanges LayersFrom(int begin, int span, CoarseOperator coarse, double h) {
   const int end = begin + span;
@@ -16,8 +16,6 @@ LayerRanges LayersFrom(int begin, int span, CoarseOperator coarse, double h) {
   switch (coarse) {
     case CoarseOperator::kInject:
       return {{{begin, begin + 1, h * span}}};
-    case CoarseOperator::kMid:
-      return {{{begin + span / 2, begin + span / 2 + 1, h * span}}};
     case CoarseOperator::kSum:
       return {{{begin, end, h}}};
     case CoarseOperator::kSum2:
@@ -32,8 +30,6 @@ const char* NameOf(CoarseOperator coarse) {
   switch (coarse) {
     case CoarseOperator::kInject:
       return "inject";
-    case CoarseOperator::kMid:
-      return "mid";
     case CoarseOperator::kSum:
       return "sum";
     case CoarseOperator::kSum2:

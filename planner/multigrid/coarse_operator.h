@@ -13,12 +13,11 @@ namespace ucudnn::multigrid {
 // With F_n the layers of a block of `s` from n = 0 on, h the chain's step and H = sh:
 enum class CoarseOperator {
   kInject,  // u + H F_0(u), as Kirby et al. have it (equation 25)
-  kMid,     // u + H F_s/2(u)
   kSum,     // u + h sum of all F_n(u): one input, so they can run at once
   kSum2     // the same of the first half, then of the second on what that gave
 };
 
-const char* NameOf(CoarseOperator coarse);  // inject, mid, sum, sum2
+const char* NameOf(CoarseOperator coarse);  // inject, sum, sum2
 Result<CoarseOperator> ParseCoarseOperator(const std::string& name);
 
 // Layers begin..end - 1, each weighted by `factor`, of one input.

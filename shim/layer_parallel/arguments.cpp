@@ -30,8 +30,6 @@ constexpr int kCyclesWithoutTolerance = 2;  // the early stopping of Kirby et al
 constexpr int kCyclesToTolerance = 50;
 
 // By the numbers of the C API.
-constexpr CoarseOperator kCoarse[] = {CoarseOperator::kInject, CoarseOperator::kMid,
-                                      CoarseOperator::kSum, CoarseOperator::kSum2};
 constexpr Storage kStorage[] = {Storage::kAll, Storage::kCPoints};
 constexpr Threads kThreads[] = {Threads::kOneEach, Threads::kCallersAlone};
 constexpr Start kStarts[] = {Start::kBroadcast, Start::kNested, Start::kPrevious};
@@ -61,6 +59,15 @@ Status CheckCount(const char* array, int count, const void* values) {
                          " without values: a null pointer");
   }
   return Status::Ok();
+}
+
+// The number 1 was another operator's.
+Result<CoarseOperator> ReadCoarse(int number) {
+  if (number == UCUDNN_LAYER_PARALLEL_COARSE_INJECT) return CoarseOperator::kInject;
+  if (number == UCUDNN_LAYER_PARALLEL_COARSE_SUM) return CoarseOperator::kSum;
+  if (number == UCUDNN_LAYER_PARALLEL_COARSE_SUM2) return CoarseOperator::kSum2;
+  return Status::Error("coarse is " + std::to_string(number) +
+                       "; 0 (inject), 2 (sum) or 3 (sum2) is expected");
 }
 
 // Members that earlier versions had, whose values other than 0 would change results in silence.
@@ -130,7 +137,7 @@ Result<Setting> ReadOptions(int layers, const ucudnnLayerParallelOptions_t* opti
   UCUDNN_ASSIGN_OR_RETURN(setting.hierarchy,
                           multigrid::Hierarchy::Make(layers, coarsening, given.levels));
   setting.mirrored = setting.hierarchy.Mirrored();
-  UCUDNN_ASSIGN_OR_RETURN(setting.coarse, ValueOf("coarse", given.coarse, kCoarse));
+  UCUDNN_ASSIGN_OR_RETURN(setting.coarse, ReadCoarse(given.coarse));
   UCUDNN_ASSIGN_OR_RETURN(setting.storage, ValueOf("storage", given.storage, kStorage));
   if (given.lanes < 0 || given.lanes > UCUDNN_LAYER_PARALLEL_MOST_LANES) {
     return Status::Error("lanes is " + std::to_string(given.lanes) + "; 1 to " +

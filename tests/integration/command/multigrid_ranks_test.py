@@ -19,7 +19,7 @@ TRAINED = ("kirby-3m", "--layers", "10", "--coarsening", "3", "--train", "few", 
 SHARED = (
     (NET, {"--weights": "other.npz", "--seed": "1", "--frozen-norms": None, "--time": "2", "--step": "2", "--cycles": "3",
            "--tolerance": "1", "--norm": "relative", "--levels": "2", "--relaxation": "F",
-           "--coarse": "mid", "--start": "nested", "--skip-first-down": None, "--storage": "c-points", "--backend": "cudnn",
+           "--coarse": "sum", "--start": "nested", "--skip-first-down": None, "--storage": "c-points", "--backend": "cudnn",
            "--batch": "2", "--check": "once", "--method": "partitioned", "--train": "few"}),
     (NET[:1], {"--layers": "10", "--depths": "4,8", "--coarsening": "4"}),
     (("chain", "--weights", "chain.npz"), {"--activation": "tanh"}),

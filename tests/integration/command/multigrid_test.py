@@ -199,7 +199,7 @@ class Multigrid(CommandTest):
 
     def test_options_reach_the_solver(self):
         residuals = {}
-        for words in ((), ("--coarse", "sum"), ("--coarse", "mid"), ("--coarse", "sum2"), ("--relaxation", "F"),
+        for words in ((), ("--coarse", "sum"), ("--coarse", "sum2"), ("--relaxation", "F"),
                       ("--relaxation", "FCFCF,F"), ("--start", "nested"), ("--skip-first-down",),
                       ("--levels", "2"), ("--coarsening", "4,2"), ("--time", "3"), ("--step", "0.02"), ("--seed", "7"), ("--batch", "3"),
                       ("--norm", "relative")):
@@ -346,7 +346,7 @@ class Multigrid(CommandTest):
                 ("--check", "often", "expected once; every:K is of training")):
             with self.subTest(option, value=value):
                 self.refused(("kirby-3m", f"{option}={value}"), f"{option} '{value}': {line}")
-        self.refused(("kirby-3m", "--coarse", "max"), "--coarse 'max' is no coarse operator; expected one of inject, mid, sum, sum2")
+        self.refused(("kirby-3m", "--coarse", "max"), "--coarse 'max' is no coarse operator; expected one of inject, sum, sum2")
         for option, value, line in (("--way", "blocks", "expected one of auto, one, streams, threads, grouped, one-recorded, streams-recorded, "
                                      "grouped-recorded"),
                                     ("--precision", "fp8", "expected one of fp32, tf32, fp16, bf16"),

@@ -31,7 +31,6 @@ std::vector<Case> Cases() {
       {.name = "ManyLevels", .layers = 256, .levels = 0},
       {.name = "FactorsOfTheirOwn", .layers = 60, .coarsening = {2, 3, 5}, .levels = 4},
       {.name = "DepthThatTheFactorDoesNotDivide", .layers = 61, .coarsening = {4}, .levels = 3},
-      {.name = "Mid", .coarse = UCUDNN_LAYER_PARALLEL_COARSE_MID},
       {.name = "Sum", .coarse = UCUDNN_LAYER_PARALLEL_COARSE_SUM},
       {.name = "Sum2", .levels = 3, .coarse = UCUDNN_LAYER_PARALLEL_COARSE_SUM2},
       {.name = "Sum2OfOddBlocks",
@@ -404,7 +403,6 @@ TEST(LayerParallelSolve, StepsAreAskedForTheirLayers) {
   // Ten layers by four: blocks 0-3 and 4-7.
   const std::vector<Expected> all = {
       {UCUDNN_LAYER_PARALLEL_COARSE_INJECT, 4, {{0, 1}, {4, 1}}},
-      {UCUDNN_LAYER_PARALLEL_COARSE_MID, 4, {{2, 1}, {6, 1}}},
       {UCUDNN_LAYER_PARALLEL_COARSE_SUM, 1, {{0, 4}, {4, 4}}},
       {UCUDNN_LAYER_PARALLEL_COARSE_SUM2, 1, {{0, 2}, {2, 2}, {4, 2}, {6, 2}}}};
   Layers each;

@@ -222,7 +222,6 @@ TEST(LevelCosts, CoarseStepsApplyWhatTheirOperatorSays) {
   const CountingTimes times;
   const auto hierarchy = Hierarchy::Make(17, {4}, 2);
   for (const auto& [coarse, layers] : {std::pair(CoarseOperator::kInject, 1),
-                                       {CoarseOperator::kMid, 1},
                                        {CoarseOperator::kSum, 4},
                                        {CoarseOperator::kSum2, 4}}) {
     const LevelCosts costs(times, LayerPass::kForward, std::vector<int>(17, 0), *hierarchy, coarse);

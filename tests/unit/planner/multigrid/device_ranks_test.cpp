@@ -85,7 +85,7 @@ TEST_F(DeviceRanks, TheirNumberChangesNoBit) {
     Storage storage;
     Start start;
   } solves[] = {{CoarseOperator::kInject, Storage::kAll, Start::kPrevious},
-                {CoarseOperator::kMid, Storage::kCPoints, Start::kNested},
+                {CoarseOperator::kSum, Storage::kCPoints, Start::kNested},
                 {CoarseOperator::kSum2, Storage::kAll, Start::kBroadcast}};
   const Way ways[] = {Way::kOneByOne, Way::kStreams, Way::kThreads};
   int compared = 0;
@@ -153,8 +153,7 @@ TEST_F(DeviceRanks, SideBySideTheyComeToTheSameStates) {
       CoarseOperator coarse;
       Start start;
     } solves[] = {{CoarseOperator::kInject, Start::kPrevious},
-                  {CoarseOperator::kMid, Start::kNested},
-                  {CoarseOperator::kSum, Start::kBroadcast},
+                  {CoarseOperator::kSum, Start::kNested},
                   {CoarseOperator::kSum2, Start::kBroadcast}};
     for (const auto& solve : solves) {
       NetworkSettings settings = SettingsOf(net);
