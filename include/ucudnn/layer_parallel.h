@@ -112,7 +112,6 @@ typedef enum {
   UCUDNN_LAYER_PARALLEL_COARSE_INJECT = 0, /* the first of them, with factor s: a step of H = sh */
   UCUDNN_LAYER_PARALLEL_COARSE_SUM = 2,    /* all of them, with factor 1: for a caller that averages
                                             * their weights, say, or runs them side by side */
-  UCUDNN_LAYER_PARALLEL_COARSE_SUM2 = 3,   /* the first half, then the second on its result */
 } ucudnnLayerParallelCoarse_t;
 
 typedef enum {

@@ -61,13 +61,12 @@ Status CheckCount(const char* array, int count, const void* values) {
   return Status::Ok();
 }
 
-// The number 1 was another operator's.
+// Numbers between and behind them were other operators'.
 Result<CoarseOperator> ReadCoarse(int number) {
   if (number == UCUDNN_LAYER_PARALLEL_COARSE_INJECT) return CoarseOperator::kInject;
   if (number == UCUDNN_LAYER_PARALLEL_COARSE_SUM) return CoarseOperator::kSum;
-  if (number == UCUDNN_LAYER_PARALLEL_COARSE_SUM2) return CoarseOperator::kSum2;
   return Status::Error("coarse is " + std::to_string(number) +
-                       "; 0 (inject), 2 (sum) or 3 (sum2) is expected");
+                       "; 0 (inject) or 2 (sum) is expected");
 }
 
 // Members that earlier versions had, whose values other than 0 would change results in silence.
@@ -198,7 +197,6 @@ void WriteResult(const multigrid::Solution& solution, ucudnnLayerParallelResult_
 
 int64_t StatesOf(const Setting& setting, const multigrid::Hierarchy& hierarchy) {
   int64_t states = multigrid::BlockSystem::StatesFor(hierarchy, setting.lanes, setting.storage);
-  if (setting.HasHalves()) states += setting.lanes;
   if (setting.storage == multigrid::Storage::kCPoints) {
     states += int64_t{setting.lanes} * (hierarchy.level(0).coarsening - 1);
   }

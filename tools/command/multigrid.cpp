@@ -209,7 +209,7 @@ void AddSolveOptions(CLI::App& app, MultigridWords& words) {
   app.add_option("--relaxation", words.relaxation, "F, FCF or FCFCF, for each level (default: FCF)")
       ->type_name("NAME,...");
   app.add_option("--coarse", words.coarse,
-                 "what a coarse layer computes: inject, sum or sum2 (default: inject; of a\n"
+                 "what a coarse layer computes: inject or sum (default: inject; of a\n"
                  "GPU sum where the layers of a block at once take at most twice as long as one)")
       ->type_name("NAME");
   app.add_option(

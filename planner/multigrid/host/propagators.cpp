@@ -44,23 +44,19 @@ Status HostStates::SquaredDistance(State x, State y, double* result, int) {
 double HostStates::UnitRoundoff() const { return std::numeric_limits<double>::epsilon() / 2; }
 
 Status HostChain::Step(int level, int step, State from, State to, int lane) {
-  const LayerRanges ranges = LayersOf(coarse_, hierarchy_.level(level), step, h_);
+  const LayerRange range = LayersOf(coarse_, hierarchy_.level(level), step, h_);
   double* const out = Numbers(to);
   std::copy_n(Numbers(from), size(), out);
-  stage_.AddTransformed(ranges.parts[0], Numbers(from), out, lane);
-  if (ranges.count == 2) stage_.AddTransformed(ranges.parts[1], out, out, lane);
+  stage_.AddTransformed(range, Numbers(from), out, lane);
   return Status::Ok();
 }
 
 Status HostAdjoint::Step(int level, int step, State from, State to, int lane) {
-  const LayerRanges ranges = AdjointLayersOf(coarse_, hierarchy_.level(level), step, h_);
+  const LayerRange range = AdjointLayersOf(coarse_, hierarchy_.level(level), step, h_);
+  UCUDNN_ASSIGN_OR_RETURN(const State state, trajectory_->At(range.begin, lane));
   double* const out = Numbers(to);
   std::copy_n(Numbers(from), size(), out);
-  for (int i = 0; i < ranges.count; ++i) {
-    const LayerRange& range = ranges.parts[i];
-    UCUDNN_ASSIGN_OR_RETURN(const State state, trajectory_->At(range.begin, lane));
-    stage_.AddTransposed(range, Numbers(state), i == 0 ? Numbers(from) : out, out, lane);
-  }
+  stage_.AddTransposed(range, Numbers(state), Numbers(from), out, lane);
   return Status::Ok();
 }
 

@@ -199,7 +199,7 @@ class Multigrid(CommandTest):
 
     def test_options_reach_the_solver(self):
         residuals = {}
-        for words in ((), ("--coarse", "sum"), ("--coarse", "sum2"), ("--relaxation", "F"),
+        for words in ((), ("--coarse", "sum"), ("--relaxation", "F"),
                       ("--relaxation", "FCFCF,F"), ("--start", "nested"), ("--skip-first-down",),
                       ("--levels", "2"), ("--coarsening", "4,2"), ("--time", "3"), ("--step", "0.02"), ("--seed", "7"), ("--batch", "3"),
                       ("--norm", "relative")):
@@ -209,9 +209,9 @@ class Multigrid(CommandTest):
             residuals[" ".join(words)] = document["residuals"][-1]
         self.assertEqual(len(residuals), len(set(residuals.values())), residuals)
         self.assertLess(residuals["--coarse sum"], residuals[""])
-        document = self.document(*self.SMALL, "--norm", "relative", "--coarse", "sum2", "--relaxation", "FCFCF,F", "--start", "nested",
+        document = self.document(*self.SMALL, "--norm", "relative", "--coarse", "sum", "--relaxation", "FCFCF,F", "--start", "nested",
                                  "--cycles", "3")
-        self.assertEqual(("L2, relative to the largest state", "sum2", "FCFCF,F", "nested", 3),
+        self.assertEqual(("L2, relative to the largest state", "sum", "FCFCF,F", "nested", 3),
                          tuple(document[key] for key in ("norm", "coarse", "relaxation", "start", "cycles")))
 
     def test_several_depths_stand_side_by_side(self):
@@ -346,7 +346,7 @@ class Multigrid(CommandTest):
                 ("--check", "often", "expected once; every:K is of training")):
             with self.subTest(option, value=value):
                 self.refused(("kirby-3m", f"{option}={value}"), f"{option} '{value}': {line}")
-        self.refused(("kirby-3m", "--coarse", "max"), "--coarse 'max' is no coarse operator; expected one of inject, sum, sum2")
+        self.refused(("kirby-3m", "--coarse", "max"), "--coarse 'max' is no coarse operator; expected one of inject, sum")
         for option, value, line in (("--way", "blocks", "expected one of auto, one, streams, threads, grouped, one-recorded, streams-recorded, "
                                      "grouped-recorded"),
                                     ("--precision", "fp8", "expected one of fp32, tf32, fp16, bf16"),

@@ -32,17 +32,16 @@ std::vector<Case> Cases() {
       {.name = "FactorsOfTheirOwn", .layers = 60, .coarsening = {2, 3, 5}, .levels = 4},
       {.name = "DepthThatTheFactorDoesNotDivide", .layers = 61, .coarsening = {4}, .levels = 3},
       {.name = "Sum", .coarse = UCUDNN_LAYER_PARALLEL_COARSE_SUM},
-      {.name = "Sum2", .levels = 3, .coarse = UCUDNN_LAYER_PARALLEL_COARSE_SUM2},
-      {.name = "Sum2OfOddBlocks",
+      {.name = "SumOfOddBlocks",
        .layers = 47,
        .coarsening = {3},
        .levels = 3,
-       .coarse = UCUDNN_LAYER_PARALLEL_COARSE_SUM2},
+       .coarse = UCUDNN_LAYER_PARALLEL_COARSE_SUM},
       {.name = "CPoints", .storage = UCUDNN_LAYER_PARALLEL_STORE_C_POINTS},
       {.name = "CPointsOfShorterLastBlock",
        .layers = 47,
        .levels = 3,
-       .coarse = UCUDNN_LAYER_PARALLEL_COARSE_SUM2,
+       .coarse = UCUDNN_LAYER_PARALLEL_COARSE_SUM,
        .storage = UCUDNN_LAYER_PARALLEL_STORE_C_POINTS},
       {.name = "Nested", .levels = 3, .start = UCUDNN_LAYER_PARALLEL_START_NESTED},
       {.name = "OfTheLargestState", .scale = UCUDNN_LAYER_PARALLEL_SCALE_LARGEST_STATE},
@@ -179,7 +178,7 @@ TEST(LayerParallelSolve, OneLevelIsSerialPropagationBitForBit) {
 }
 
 TEST(LayerParallelSolve, LanesAndStorageChangeNoBit) {
-  Case of = {.layers = 61, .levels = 3, .coarse = UCUDNN_LAYER_PARALLEL_COARSE_SUM2};
+  Case of = {.layers = 61, .levels = 3, .coarse = UCUDNN_LAYER_PARALLEL_COARSE_SUM};
   std::vector<Vector> states, adjoints;
   std::vector<double> residuals;
   for (const int lanes : {1, 2, 3, 5, 20}) {
@@ -401,10 +400,8 @@ TEST(LayerParallelSolve, StepsAreAskedForTheirLayers) {
     Layers layers;  // both ways
   };
   // Ten layers by four: blocks 0-3 and 4-7.
-  const std::vector<Expected> all = {
-      {UCUDNN_LAYER_PARALLEL_COARSE_INJECT, 4, {{0, 1}, {4, 1}}},
-      {UCUDNN_LAYER_PARALLEL_COARSE_SUM, 1, {{0, 4}, {4, 4}}},
-      {UCUDNN_LAYER_PARALLEL_COARSE_SUM2, 1, {{0, 2}, {2, 2}, {4, 2}, {6, 2}}}};
+  const std::vector<Expected> all = {{UCUDNN_LAYER_PARALLEL_COARSE_INJECT, 4, {{0, 1}, {4, 1}}},
+                                     {UCUDNN_LAYER_PARALLEL_COARSE_SUM, 1, {{0, 4}, {4, 4}}}};
   Layers each;
   for (int layer = 0; layer < 10; ++layer) each.emplace_back(layer, 1);
   for (const Expected& expected : all) {

@@ -25,8 +25,7 @@ std::vector<Setting> Settings() {
   std::vector<Setting> all;
   for (const Storage storage : {Storage::kAll, Storage::kCPoints}) {
     for (const int lanes : {1, 3}) {
-      for (const CoarseOperator coarse :
-           {CoarseOperator::kInject, CoarseOperator::kSum, CoarseOperator::kSum2}) {
+      for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kSum}) {
         all.push_back({storage, lanes, coarse});
       }
     }

@@ -78,8 +78,7 @@ class DeviceCalls : public test::DeviceTest {
 
 TEST_F(DeviceCalls, ACycleAllocatesNothing) {
   for (const Way way : AllWays()) {
-    for (const CoarseOperator coarse :
-         {CoarseOperator::kInject, CoarseOperator::kSum, CoarseOperator::kSum2}) {
+    for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kSum}) {
       SCOPED_TRACE(std::string(NameOf(way)) + ", " + NameOf(coarse));
       const std::unique_ptr<StageSolver> solver = Solver(way, coarse);
       Warm(*solver, true);

@@ -86,7 +86,7 @@ TEST_F(DeviceRanks, TheirNumberChangesNoBit) {
     Start start;
   } solves[] = {{CoarseOperator::kInject, Storage::kAll, Start::kPrevious},
                 {CoarseOperator::kSum, Storage::kCPoints, Start::kNested},
-                {CoarseOperator::kSum2, Storage::kAll, Start::kBroadcast}};
+                {CoarseOperator::kSum, Storage::kAll, Start::kBroadcast}};
   const Way ways[] = {Way::kOneByOne, Way::kStreams, Way::kThreads};
   int compared = 0;
   for (const auto& solve : solves) {
@@ -154,7 +154,7 @@ TEST_F(DeviceRanks, SideBySideTheyComeToTheSameStates) {
       Start start;
     } solves[] = {{CoarseOperator::kInject, Start::kPrevious},
                   {CoarseOperator::kSum, Start::kNested},
-                  {CoarseOperator::kSum2, Start::kBroadcast}};
+                  {CoarseOperator::kSum, Start::kBroadcast}};
     for (const auto& solve : solves) {
       NetworkSettings settings = SettingsOf(net);
       settings.coarse = solve.coarse;

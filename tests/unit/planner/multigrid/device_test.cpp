@@ -75,8 +75,7 @@ TEST_F(DeviceChains, SolveToTheHostsStates) {
   for (const auto activation : {planner::ActivationKind::kRelu, planner::ActivationKind::kTanh}) {
     const WeightedChain chain =
         DrawnChain({.steps = 40, .activation = activation}, random, 1, std::nullopt, 2);
-    for (const CoarseOperator coarse :
-         {CoarseOperator::kInject, CoarseOperator::kSum, CoarseOperator::kSum2}) {
+    for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kSum}) {
       const SolveSetting setting = {
           .coarsening = {4}, .levels = 0, .coarse = coarse, .h = 1.0 / 40};
       HostSolve host(chain, setting);
@@ -308,8 +307,7 @@ TEST_F(DeviceChains, AdjointsAndGradientsAreTheHostsInEveryWay) {
     const WeightedChain chain = DrawnChain({.steps = 32, .extent = 5, .activation = activation},
                                            random, 1, std::nullopt, 2);
     const std::vector<double> last = Drawn(chain.first.size(), random);
-    for (const CoarseOperator coarse :
-         {CoarseOperator::kInject, CoarseOperator::kSum, CoarseOperator::kSum2}) {
+    for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kSum}) {
       for (const int levels : {1, 3}) {
         const SolveSetting setting = {
             .coarsening = {4}, .levels = levels, .coarse = coarse, .h = 1.0 / 32};
@@ -358,7 +356,7 @@ TEST_F(DeviceChains, StepsOfEveryKindAreTheHosts) {
     for (const NetShape& net : NetsOfAllKinds(activation)) {
       const WeightedChain chain = DrawnNet(net, random, 1);
       const std::vector<double> last = Drawn(chain.first.size(), random);
-      for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kSum2}) {
+      for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kSum}) {
         const SolveSetting setting = {
             .coarsening = {4, 2}, .levels = 2, .coarse = coarse, .h = 1.0 / 16};
         const BothWays expected = OnTheHost(chain, setting, last, 2);
@@ -382,8 +380,7 @@ TEST_F(DeviceChains, DepthsThatTheCoarseningDoesNotDivideAreTheHosts) {
         DrawnChain({.steps = steps, .extent = 4, .activation = planner::ActivationKind::kTanh},
                    random, 1, std::nullopt, 2);
     const std::vector<double> last = Drawn(chain.first.size(), random);
-    for (const CoarseOperator coarse :
-         {CoarseOperator::kInject, CoarseOperator::kSum, CoarseOperator::kSum2}) {
+    for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kSum}) {
       const SolveSetting setting = {
           .coarsening = {3}, .levels = 0, .coarse = coarse, .h = 1.0 / steps};
       const BothWays expected = OnTheHost(chain, setting, last, 3);
@@ -462,8 +459,7 @@ TEST_F(DeviceChains, SideBySideIsBlockByBlockBitForBitWithOneEngine) {
   std::mt19937_64 random(26);
   const WeightedChain chain = DrawnChain({.steps = 32, .extent = 4}, random, 1, std::nullopt, 2);
   const std::vector<double> last = Drawn(chain.first.size(), random);
-  for (const CoarseOperator coarse :
-       {CoarseOperator::kInject, CoarseOperator::kSum, CoarseOperator::kSum2}) {
+  for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kSum}) {
     SCOPED_TRACE(NameOf(coarse));
     const SolveSetting setting = {
         .coarsening = {4, 2}, .levels = 3, .coarse = coarse, .h = 1.0 / 32};
@@ -480,27 +476,24 @@ TEST_F(DeviceChains, SideBySideIsBlockByBlockBitForBitWithOneEngine) {
 TEST_F(DeviceChains, ACoarseSumIsOneConvolutionOfAllItsLayers) {
   std::mt19937_64 random(27);
   const WeightedChain chain = DrawnChain({.steps = 64, .extent = 4}, random);
-  for (const auto& [coarse, calls] :
-       {std::pair(CoarseOperator::kSum, 1), std::pair(CoarseOperator::kSum2, 2)}) {
-    const SolveSetting setting = {
-        .coarsening = {4}, .levels = 3, .coarse = coarse, .h = 1.0 / 64, .lanes = 2};
-    DeviceSolve lanes(target, chain, setting, Lanes::Threads::kCallersAlone);
-    GroupedSolve all(target, chain, setting);
-    for (LayerSystem* system :
-         {static_cast<LayerSystem*>(&*lanes.system), static_cast<LayerSystem*>(all.system.get())}) {
-      ASSERT_TRUE(system->Broadcast().ok());
-      ASSERT_TRUE(system->RelaxF(0, LayerSystem::Source::kNone).ok());
-      ASSERT_TRUE(system->Advance(0).ok());
-      ASSERT_TRUE(system->Restrict(0).ok());
-    }
-    // Level 1 has 16 steps of 4 layers in blocks of 4.
-    const int64_t before = lanes.propagator->convolution_calls();
-    ASSERT_TRUE(lanes.system->RelaxF(1, LayerSystem::Source::kRestricted).ok());
-    EXPECT_EQ(lanes.propagator->convolution_calls() - before, 4 * 3 * calls);
-    const int64_t before_all = all.system->convolution_calls();
-    ASSERT_TRUE(all.system->RelaxF(1, LayerSystem::Source::kRestricted).ok());
-    EXPECT_EQ(all.system->convolution_calls() - before_all, 3 * calls);
+  const SolveSetting setting = {
+      .coarsening = {4}, .levels = 3, .coarse = CoarseOperator::kSum, .h = 1.0 / 64, .lanes = 2};
+  DeviceSolve lanes(target, chain, setting, Lanes::Threads::kCallersAlone);
+  GroupedSolve all(target, chain, setting);
+  for (LayerSystem* system :
+       {static_cast<LayerSystem*>(&*lanes.system), static_cast<LayerSystem*>(all.system.get())}) {
+    ASSERT_TRUE(system->Broadcast().ok());
+    ASSERT_TRUE(system->RelaxF(0, LayerSystem::Source::kNone).ok());
+    ASSERT_TRUE(system->Advance(0).ok());
+    ASSERT_TRUE(system->Restrict(0).ok());
   }
+  // Level 1 has 16 steps of 4 layers in blocks of 4.
+  const int64_t before = lanes.propagator->convolution_calls();
+  ASSERT_TRUE(lanes.system->RelaxF(1, LayerSystem::Source::kRestricted).ok());
+  EXPECT_EQ(lanes.propagator->convolution_calls() - before, 4 * 3);
+  const int64_t before_all = all.system->convolution_calls();
+  ASSERT_TRUE(all.system->RelaxF(1, LayerSystem::Source::kRestricted).ok());
+  EXPECT_EQ(all.system->convolution_calls() - before_all, 3);
 }
 
 TEST_F(DeviceChains, EveryPrecisionSolvesAsWellAsItRounds) {

@@ -28,8 +28,7 @@ NetworkSettings DrawnSettings(std::mt19937& random, int steps) {
   NetworkSettings settings;
   settings.time = OneOf(random, {1.0, 3.0});
   settings.coarsening = OneOf<std::vector<int>>(random, {{2}, {3}, {4}, {4, 2}, {2, 3}});
-  settings.coarse =
-      OneOf(random, {CoarseOperator::kInject, CoarseOperator::kSum, CoarseOperator::kSum2});
+  settings.coarse = OneOf(random, {CoarseOperator::kInject, CoarseOperator::kSum});
   settings.storage = OneOf(random, {Storage::kAll, Storage::kCPoints});
   settings.lanes = OneOf(random, {1, 1, 2});
   for (SolveOptions* const options : {&settings.forward, &settings.backward}) {

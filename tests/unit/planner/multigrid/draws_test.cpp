@@ -29,13 +29,12 @@ Draw DrawOne(std::mt19937_64& random) {
   const int steps = draw.solve.hierarchy.level(0).steps;
   draw.shape = DrawNetShape(random, steps);
   draw.gain = 0.25 * DrawNumber(random, 2, 4);
-  constexpr CoarseOperator kOperators[] = {CoarseOperator::kInject, CoarseOperator::kSum,
-                                           CoarseOperator::kSum2};
+  constexpr CoarseOperator kOperators[] = {CoarseOperator::kInject, CoarseOperator::kSum};
   // T of up to 3, or up to 48: some of the latter are given up.
   const int stretch = DrawNumber(random, 0, 7) == 0 ? 16 : 1;
   draw.setting = {.coarsening = draw.solve.coarsening,
                   .levels = draw.solve.hierarchy.levels(),
-                  .coarse = kOperators[DrawNumber(random, 0, 2)],
+                  .coarse = kOperators[DrawNumber(random, 0, 1)],
                   .h = 0.25 * DrawNumber(random, 1, 12) * stretch / steps,
                   .storage = draw.solve.storage,
                   .lanes = draw.solve.lanes};

@@ -87,7 +87,7 @@ const std::vector<Complex> kEigenvalues = {{-0.1, 0}, {-0.5, 0}, {-1, 0},    {-2
 Mode Injected(const Complex& eigenvalue, double h, int coarsening) {
   return {1.0 + h * eigenvalue, 1.0 + h * coarsening * eigenvalue};
 }
-// The coarse operator of two half sums, of equal layers.
+// A coarse step that is two halves of a block, one behind the other.
 Mode Halved(const Complex& eigenvalue, double h, int coarsening) {
   return {1.0 + h * eigenvalue, std::pow(1.0 + h * coarsening / 2 * eigenvalue, 2)};
 }

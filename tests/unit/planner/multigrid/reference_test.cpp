@@ -164,7 +164,7 @@ TEST(Reference, ResidualHistoriesAreThoseOfNumPy) {
       }
     }
   }
-  EXPECT_EQ(rows, 72);
+  EXPECT_EQ(rows, 66);
   // T = 10, c = 16, F, with inject: residuals that hardly fall.
   EXPECT_EQ(given_up, 1);
 }
