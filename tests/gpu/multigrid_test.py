@@ -6,7 +6,7 @@ import unittest
 
 import machine
 
-WAYS = ("one", "streams", "threads", "grouped", "one-recorded", "streams-recorded", "grouped-recorded")
+WAYS = ("one", "streams", "grouped", "one-recorded", "streams-recorded", "grouped-recorded")
 DEPTHS = (64, 256) if machine.HOST else (64, 256, 1024, 4093)
 # Single precision: states are rounded at every step, to 2^-24 of their largest numbers.
 ROUNDING = 1e-5
@@ -86,7 +86,7 @@ class Multigrid(unittest.TestCase):
     def test_how_many_blocks_run_at_once(self):
         """Figure 5: the device's own events say when each stream runs which block; side by side all blocks of a level are one call."""
         shown = {}
-        for way in ("one", "streams", "threads"):
+        for way in ("one", "streams"):
             stage = only(solve("--layers", str(DEPTHS[-1]), "--way", way, "--streams", "64", "--timeline"))["stages"][0]
             timeline = stage["timeline"]
             self.assertEqual(1 if way == "one" else 64, timeline["lanes"])

@@ -236,16 +236,14 @@ void AddMachineOptions(CLI::App& app, MultigridWords& words) {
       ->disable_flag_override();
   app.add_option(
          "--way", words.way,
-         "how a device runs the blocks of a level: one (after the other), streams, threads (a\n"
-         "stream and a thread each), grouped (as one convolution of many groups), with -recorded\n"
-         "(but for threads) each cycle as one CUDA graph, or auto, the fastest measured\n"
-         "(default: auto)")
+         "how a device runs the blocks of a level: one (after the other), streams, grouped (as\n"
+         "one convolution of many groups), with -recorded each cycle as one CUDA graph, or auto,\n"
+         "the fastest measured (default: auto)")
       ->type_name("NAME");
   app.add_option("--precision", words.precision,
                  "of a device's numbers: " + multigrid::PrecisionNames() + " (default: fp32)")
       ->type_name("NAME");
-  app.add_option("--streams", words.streams,
-                 "how many streams the ways streams and threads take (default: 8)")
+  app.add_option("--streams", words.streams, "how many streams the way streams takes (default: 8)")
       ->type_name("N");
   app.add_option("--workspace-limit", words.workspace_limit,
                  "workspace of all blocks at once (default: 64MiB)")

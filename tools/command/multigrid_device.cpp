@@ -73,9 +73,8 @@ Result<std::shared_ptr<MultigridDevice>> MultigridDevice::Open(const MultigridWo
                                                                const MultigridRanks& ranks) {
   UCUDNN_ASSIGN_OR_RETURN(const std::optional<Way> way, ParseWay(words.way));
   if (words.timeline && way && !HasTimeline(*way)) {
-    return Status::Error(
-        "--timeline: shows streams; expected --way one, streams or threads, and not " +
-        std::string(NameOf(*way)));
+    return Status::Error("--timeline: shows streams; expected --way one or streams, and not " +
+                         std::string(NameOf(*way)));
   }
   constexpr int kMostStreams = 1024;
   UCUDNN_ASSIGN_OR_RETURN(const int streams,

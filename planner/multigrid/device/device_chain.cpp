@@ -54,9 +54,7 @@ Status DeviceStates::Mark(int lane_number, double* ms) {
     UCUDNN_RETURN_IF_ERROR(event->Create());
     return event->Record(stream);
   };
-  Status recorded;
-  std::call_once(has_epoch_, [&] { recorded = record(epoch_); });
-  UCUDNN_RETURN_IF_ERROR(recorded);
+  if (!epoch_) UCUDNN_RETURN_IF_ERROR(record(epoch_));
   Marked mark = {.event = nullptr, .ms = ms};
   UCUDNN_RETURN_IF_ERROR(record(mark.event));
   marks_[lane_number].push_back(std::move(mark));

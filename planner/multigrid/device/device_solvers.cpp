@@ -11,7 +11,6 @@
 #include "planner/multigrid/device/device_layers.h"
 #include "planner/multigrid/device/grouped_layers.h"
 #include "planner/multigrid/distributed/stage_on_ranks.h"
-#include "planner/multigrid/lanes.h"
 
 namespace ucudnn::multigrid {
 namespace {
@@ -21,19 +20,16 @@ struct WayRow {
   const char* name;
   bool is_grouped;
   bool has_lanes;
-  Lanes::Threads threads;
   bool is_recorded;
 };
 
-constexpr auto kOneThread = Lanes::Threads::kCallersAlone;
 constexpr WayRow kWays[] = {
-    {Way::kOneByOne, "one", false, false, kOneThread, false},
-    {Way::kStreams, "streams", false, true, kOneThread, false},
-    {Way::kThreads, "threads", false, true, Lanes::Threads::kOneEach, false},
-    {Way::kGrouped, "grouped", true, false, kOneThread, false},
-    {Way::kOneByOneRecorded, "one-recorded", false, false, kOneThread, true},
-    {Way::kStreamsRecorded, "streams-recorded", false, true, kOneThread, true},
-    {Way::kGroupedRecorded, "grouped-recorded", true, false, kOneThread, true},
+    {Way::kOneByOne, "one", false, false, false},
+    {Way::kStreams, "streams", false, true, false},
+    {Way::kGrouped, "grouped", true, false, false},
+    {Way::kOneByOneRecorded, "one-recorded", false, false, true},
+    {Way::kStreamsRecorded, "streams-recorded", false, true, true},
+    {Way::kGroupedRecorded, "grouped-recorded", true, false, true},
 };
 
 const WayRow& RowOf(Way way) {
@@ -107,7 +103,7 @@ Status Serves(Way way, const StageToSolve& stage, RankChannel* channel) {
   const WayRow& row = RowOf(way);
   if (row.is_grouped && stage.storage == Storage::kCPoints) {
     return Status::Error(std::string("--storage c-points: --way ") + row.name +
-                         " keeps all states, side by side; one, streams or threads is expected");
+                         " keeps all states, side by side; one or streams is expected");
   }
   return row.is_recorded && channel != nullptr ? channel->channel().CanBeCaptured() : Status::Ok();
 }
@@ -127,7 +123,6 @@ Result<std::unique_ptr<StageSolver>> DeviceSolvers::MakeOf(
   } else {
     UCUDNN_ASSIGN_OR_RETURN(maker, DeviceMaker::Make(target_, stage,
                                                      {.lanes = row.has_lanes ? setting_.lanes : 1,
-                                                      .threads = row.threads,
                                                       .is_recorded = row.is_recorded,
                                                       .workspace_limit = setting_.workspace_limit},
                                                      std::move(channel)));

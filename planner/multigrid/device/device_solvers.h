@@ -18,16 +18,14 @@ namespace ucudnn::multigrid {
 enum class Way {
   kOneByOne,  // blocks one after the other
   kStreams,   // a stream for each lane, all from one host thread
-  kThreads,   // a stream and a host thread for each lane, as Kirby et al. have it
   kGrouped,   // side by side, as one grouped convolution
-  // The same, each cycle recorded as a CUDA graph and launched as one. Graphs of streams from
-  // threads are those of streams.
+  // The same, each cycle recorded as a CUDA graph and launched as one.
   kOneByOneRecorded,
   kStreamsRecorded,
   kGroupedRecorded
 };
 
-// one, streams, threads, grouped; one-recorded, streams-recorded, grouped-recorded
+// one, streams, grouped; one-recorded, streams-recorded, grouped-recorded
 const char* NameOf(Way way);
 // All, in the order of the enumeration.
 const std::vector<Way>& AllWays();
@@ -43,7 +41,7 @@ struct DeviceSetting {
   // None: each stage's way is the fastest of all that serve it, measured on solves of one cycle,
   // and in training on their adjoint's, too.
   std::optional<Way> way;
-  int lanes = 8;  // of streams and threads
+  int lanes = 8;  // of streams
   // Of all lanes of a stage together, bytes.
   size_t workspace_limit = 64 << 20;
   RankTransport transport;

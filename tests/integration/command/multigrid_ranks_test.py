@@ -130,7 +130,7 @@ class MultigridRanks(CommandTest):
         self.assertTrue(together["machine"].endswith("3 devices (threads of this process), blocks run: streams, states go by peer"))
         self.assertEqual(computed(alone), computed(together))
         chosen = self.document(*NET, "--backend", "cudnn", "--host", "--devices", "2")
-        self.assertEqual({"one", "streams", "threads", "grouped"}, set(chosen["ways"]))
+        self.assertEqual({"one", "streams", "grouped"}, set(chosen["ways"]))
 
     def test_replicas_of_devices_add_their_gradients(self):
         words = (*TRAINED, "--levels", "1", "--backend", "cudnn", "--host")

@@ -42,11 +42,10 @@ DeviceStage StageOf(const WeightedChain& chain, const SolveSetting& setting,
 
 // A solve of a drawn chain on the device.
 struct DeviceSolve {
-  DeviceSolve(const DeviceTarget& target, const WeightedChain& chain, const SolveSetting& setting,
-              Lanes::Threads threads)
+  DeviceSolve(const DeviceTarget& target, const WeightedChain& chain, const SolveSetting& setting)
       : hierarchy(*Hierarchy::Make(static_cast<int>(chain.stage().steps.size()), setting.coarsening,
                                    setting.levels)),
-        lanes(std::move(*Lanes::Start(setting.lanes, threads))),
+        lanes(std::move(*Lanes::Start(setting.lanes, Lanes::Threads::kCallersAlone))),
         propagator(
             std::move(*DeviceChain::Make(target, StageOf(chain, setting, hierarchy),
                                          std::move(*DeviceLanes::Make(target, setting.lanes))))),
@@ -79,7 +78,7 @@ TEST_F(DeviceChains, SolveToTheHostsStates) {
       const SolveSetting setting = {
           .coarsening = {4}, .levels = 0, .coarse = coarse, .h = 1.0 / 40};
       HostSolve host(chain, setting);
-      DeviceSolve device(target, chain, setting, Lanes::Threads::kOneEach);
+      DeviceSolve device(target, chain, setting);
       SolveOptions options;
       options.cycles = 3;
       options.measures_start = true;
@@ -102,16 +101,13 @@ TEST_F(DeviceChains, LanesAndStorageChangeNoBit) {
   const WeightedChain chain = DrawnChain({.steps = 37}, random);
   std::vector<double> first;
   for (const Storage storage : {Storage::kAll, Storage::kCPoints}) {
-    for (const Lanes::Threads threads : {Lanes::Threads::kCallersAlone, Lanes::Threads::kOneEach}) {
-      for (const int lanes : {1, 2, 5}) {
-        DeviceSolve device(
-            target, chain,
-            {.coarsening = {4}, .levels = 0, .h = 1.0 / 37, .storage = storage, .lanes = lanes},
-            threads);
-        ASSERT_TRUE(Solve(*device.system, device.hierarchy, {}).ok());
-        if (first.empty()) first = device.Last();
-        EXPECT_EQ(device.Last(), first) << lanes << " lanes";
-      }
+    for (const int lanes : {1, 2, 5}) {
+      DeviceSolve device(
+          target, chain,
+          {.coarsening = {4}, .levels = 0, .h = 1.0 / 37, .storage = storage, .lanes = lanes});
+      ASSERT_TRUE(Solve(*device.system, device.hierarchy, {}).ok());
+      if (first.empty()) first = device.Last();
+      EXPECT_EQ(device.Last(), first) << lanes << " lanes";
     }
   }
 }
@@ -119,8 +115,7 @@ TEST_F(DeviceChains, LanesAndStorageChangeNoBit) {
 TEST_F(DeviceChains, OneLevelIsSerialPropagation) {
   std::mt19937_64 random(9);
   const WeightedChain chain = DrawnChain({.steps = 20}, random);
-  DeviceSolve device(target, chain, {.coarsening = {4}, .levels = 1, .h = 1.0 / 20},
-                     Lanes::Threads::kOneEach);
+  DeviceSolve device(target, chain, {.coarsening = {4}, .levels = 1, .h = 1.0 / 20});
   ASSERT_TRUE(Solve(*device.system, device.hierarchy, {}).ok());
   HostSolve host(chain, {.h = 1.0 / 20});
   EXPECT_LT(RelativeError(device.Last(), host.Serial().back()), 1e-5);
@@ -167,7 +162,7 @@ TEST_F(DeviceChains, SideBySideSolveToTheSameStates) {
                        std::to_string(levels) + " levels");
           const SolveSetting setting = {
               .coarsening = {4}, .levels = levels, .coarse = coarse, .h = 1.0 / steps};
-          DeviceSolve one(target, chain, setting, Lanes::Threads::kOneEach);
+          DeviceSolve one(target, chain, setting);
           GroupedSolve all(target, chain, setting);
           SolveOptions options;
           options.cycles = 2;
@@ -313,7 +308,7 @@ TEST_F(DeviceChains, AdjointsAndGradientsAreTheHostsInEveryWay) {
             .coarsening = {4}, .levels = levels, .coarse = coarse, .h = 1.0 / 32};
         const BothWays expected = OnTheHost(chain, setting, last, 2);
         // Recorded cycles change no bit: below.
-        for (const Way way : {Way::kOneByOne, Way::kStreams, Way::kThreads, Way::kGrouped}) {
+        for (const Way way : {Way::kOneByOne, Way::kStreams, Way::kGrouped}) {
           SCOPED_TRACE(std::string(NameOf(coarse)) + ", " + std::to_string(levels) + " levels, " +
                        NameOf(way));
           DeviceWay device(target, chain, setting, way);
@@ -384,7 +379,7 @@ TEST_F(DeviceChains, DepthsThatTheCoarseningDoesNotDivideAreTheHosts) {
       const SolveSetting setting = {
           .coarsening = {3}, .levels = 0, .coarse = coarse, .h = 1.0 / steps};
       const BothWays expected = OnTheHost(chain, setting, last, 3);
-      for (const Way way : {Way::kThreads, Way::kGrouped, Way::kStreamsRecorded}) {
+      for (const Way way : {Way::kStreams, Way::kGrouped, Way::kStreamsRecorded}) {
         SCOPED_TRACE(std::to_string(steps) + " steps, " + NameOf(coarse) + ", " + NameOf(way));
         DeviceWay device(target, chain, setting, way);
         const BothWays found = device.Solve(chain, last, 3);
@@ -430,7 +425,7 @@ TEST_F(DeviceChains, StorageOfCPointsChangesNoBitOfAdjointsAndGradients) {
   const std::vector<double> last = Drawn(chain.first.size(), random);
   std::optional<BothWays> first;
   for (const Storage storage : {Storage::kAll, Storage::kCPoints}) {
-    for (const Way way : {Way::kOneByOne, Way::kStreams, Way::kThreads}) {
+    for (const Way way : {Way::kOneByOne, Way::kStreams}) {
       const SolveSetting setting = {
           .coarsening = {4}, .levels = 0, .h = 1.0 / 37, .storage = storage};
       DeviceWay device(target, chain, setting, way);
@@ -478,7 +473,7 @@ TEST_F(DeviceChains, ACoarseSumIsOneConvolutionOfAllItsLayers) {
   const WeightedChain chain = DrawnChain({.steps = 64, .extent = 4}, random);
   const SolveSetting setting = {
       .coarsening = {4}, .levels = 3, .coarse = CoarseOperator::kSum, .h = 1.0 / 64, .lanes = 2};
-  DeviceSolve lanes(target, chain, setting, Lanes::Threads::kCallersAlone);
+  DeviceSolve lanes(target, chain, setting);
   GroupedSolve all(target, chain, setting);
   for (LayerSystem* system :
        {static_cast<LayerSystem*>(&*lanes.system), static_cast<LayerSystem*>(all.system.get())}) {
@@ -663,8 +658,8 @@ TEST_F(DeviceChains, CPointsAloneAreOfLanes) {
   const auto refused = DeviceSolvers(target, {.way = Way::kGrouped}).Make(stage.ToSolve());
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.message(),
-            "--storage c-points: --way grouped keeps all states, side by side; one, streams or "
-            "threads is expected");
+            "--storage c-points: --way grouped keeps all states, side by side; one or streams "
+            "is expected");
   // The others are what the fastest is chosen of.
   DeviceSolvers solvers(target, {.lanes = 2});
   ASSERT_TRUE(solvers.Make(stage.ToSolve()).ok());
@@ -674,8 +669,7 @@ TEST_F(DeviceChains, CPointsAloneAreOfLanes) {
 TEST_F(DeviceChains, ATolerancePastSinglePrecisionIsRefused) {
   std::mt19937_64 random(10);
   const WeightedChain chain = DrawnChain({.steps = 64}, random);
-  DeviceSolve device(target, chain, {.coarsening = {4}, .levels = 0, .h = 1.0 / 64},
-                     Lanes::Threads::kOneEach);
+  DeviceSolve device(target, chain, {.coarsening = {4}, .levels = 0, .h = 1.0 / 64});
   SolveOptions options;
   options.tolerance = 1e-9;
   options.cycles = 30;
