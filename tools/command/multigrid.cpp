@@ -236,9 +236,9 @@ void AddMachineOptions(CLI::App& app, MultigridWords& words) {
       ->disable_flag_override();
   app.add_option(
          "--way", words.way,
-         "how a device runs the blocks of a level: one (after the other), streams, grouped (as\n"
-         "one convolution of many groups), with -recorded each cycle as one CUDA graph, or auto,\n"
-         "the fastest measured (default: auto)")
+         "how a device runs the blocks of a level: streams, grouped (as one convolution of many\n"
+         "groups), with -recorded each cycle as one CUDA graph, or auto, the fastest measured\n"
+         "(default: auto)")
       ->type_name("NAME");
   app.add_option("--precision", words.precision,
                  "of a device's numbers: " + multigrid::PrecisionNames() + " (default: fp32)")

@@ -73,7 +73,7 @@ Result<std::shared_ptr<MultigridDevice>> MultigridDevice::Open(const MultigridWo
                                                                const MultigridRanks& ranks) {
   UCUDNN_ASSIGN_OR_RETURN(const std::optional<Way> way, ParseWay(words.way));
   if (words.timeline && way && !HasTimeline(*way)) {
-    return Status::Error("--timeline: shows streams; expected --way one or streams, and not " +
+    return Status::Error("--timeline: shows streams; expected --way streams, and not " +
                          std::string(NameOf(*way)));
   }
   constexpr int kMostStreams = 1024;

@@ -19,17 +19,14 @@ struct WayRow {
   Way way;
   const char* name;
   bool is_grouped;
-  bool has_lanes;
   bool is_recorded;
 };
 
 constexpr WayRow kWays[] = {
-    {Way::kOneByOne, "one", false, false, false},
-    {Way::kStreams, "streams", false, true, false},
-    {Way::kGrouped, "grouped", true, false, false},
-    {Way::kOneByOneRecorded, "one-recorded", false, false, true},
-    {Way::kStreamsRecorded, "streams-recorded", false, true, true},
-    {Way::kGroupedRecorded, "grouped-recorded", true, false, true},
+    {Way::kStreams, "streams", false, false},
+    {Way::kGrouped, "grouped", true, false},
+    {Way::kStreamsRecorded, "streams-recorded", false, true},
+    {Way::kGroupedRecorded, "grouped-recorded", true, true},
 };
 
 const WayRow& RowOf(Way way) {
@@ -103,7 +100,7 @@ Status Serves(Way way, const StageToSolve& stage, RankChannel* channel) {
   const WayRow& row = RowOf(way);
   if (row.is_grouped && stage.storage == Storage::kCPoints) {
     return Status::Error(std::string("--storage c-points: --way ") + row.name +
-                         " keeps all states, side by side; one or streams is expected");
+                         " keeps all states, side by side; streams is expected");
   }
   return row.is_recorded && channel != nullptr ? channel->channel().CanBeCaptured() : Status::Ok();
 }
@@ -121,11 +118,12 @@ Result<std::unique_ptr<StageSolver>> DeviceSolvers::MakeOf(
                                                        .workspace_limit = setting_.workspace_limit},
                                                       std::move(channel)));
   } else {
-    UCUDNN_ASSIGN_OR_RETURN(maker, DeviceMaker::Make(target_, stage,
-                                                     {.lanes = row.has_lanes ? setting_.lanes : 1,
-                                                      .is_recorded = row.is_recorded,
-                                                      .workspace_limit = setting_.workspace_limit},
-                                                     std::move(channel)));
+    UCUDNN_ASSIGN_OR_RETURN(
+        maker, DeviceMaker::Make(target_, stage,
+                                 {.lanes = stage.hierarchy.levels() > 1 ? setting_.lanes : 1,
+                                  .is_recorded = row.is_recorded,
+                                  .workspace_limit = setting_.workspace_limit},
+                                 std::move(channel)));
   }
   UCUDNN_ASSIGN_OR_RETURN(auto made, StageOnRanks::Make(stage, std::move(maker)));
   return std::unique_ptr<StageSolver>(std::move(made));
@@ -144,7 +142,7 @@ Result<DeviceSolvers::Choice> DeviceSolvers::Choose(const StageToSolve& stage,
   Status refusal;
   for (const Way way : AllWays()) {
     const WayRow& row = RowOf(way);
-    if (choice.levels == 1 && (row.is_grouped || row.has_lanes)) continue;  // there are no blocks
+    if (choice.levels == 1 && row.is_grouped) continue;  // there are no blocks
     if (stage.notes_timeline && !HasTimeline(way)) continue;
     const Status serves = Serves(way, stage, channel.get());
     // One at a time: together they may not fit the device.

@@ -16,16 +16,14 @@
 namespace ucudnn::multigrid {
 
 enum class Way {
-  kOneByOne,  // blocks one after the other
-  kStreams,   // a stream for each lane, all from one host thread
-  kGrouped,   // side by side, as one grouped convolution
+  kStreams,  // a stream for each lane; one for serial propagation
+  kGrouped,  // side by side, as one grouped convolution
   // The same, each cycle recorded as a CUDA graph and launched as one.
-  kOneByOneRecorded,
   kStreamsRecorded,
   kGroupedRecorded
 };
 
-// one, streams, grouped; one-recorded, streams-recorded, grouped-recorded
+// streams, grouped, streams-recorded, grouped-recorded
 const char* NameOf(Way way);
 // All, in the order of the enumeration.
 const std::vector<Way>& AllWays();
@@ -87,7 +85,7 @@ class DeviceSolvers : public StageSolvers {
                                               std::shared_ptr<RankChannel> channel) const;
   struct Choice {
     int levels = 0;
-    Way way = Way::kOneByOne;
+    Way way = Way::kStreams;
     std::vector<Measured> measured;
   };
   Result<Choice> Choose(const StageToSolve& stage, std::shared_ptr<RankChannel> channel) const;

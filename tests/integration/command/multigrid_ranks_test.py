@@ -25,7 +25,7 @@ SHARED = (
     (("chain", "--weights", "chain.npz"), {"--activation": "tanh"}),
     ((*NET, "--backend", "cudnn"), {"--host": None}),
     ((*NET, "--backend", "cudnn", "--host"),
-     {"--way": "one", "--precision": "tf32", "--streams": "4", "--workspace-limit": "1MiB"}),
+     {"--way": "streams", "--precision": "tf32", "--streams": "4", "--workspace-limit": "1MiB"}),
     (TRAINED[:-2], {"--epochs": "2", "--examples": "4", "--rate": "1", "--momentum": "0", "--repeat": "2",
                     "--backward-cycles": "3", "--data-parallel": "2"}))
 # What is each rank's own, is refused on several ranks, or needs none.
@@ -130,12 +130,12 @@ class MultigridRanks(CommandTest):
         self.assertTrue(together["machine"].endswith("3 devices (threads of this process), blocks run: streams, states go by peer"))
         self.assertEqual(computed(alone), computed(together))
         chosen = self.document(*NET, "--backend", "cudnn", "--host", "--devices", "2")
-        self.assertEqual({"one", "streams", "grouped"}, set(chosen["ways"]))
+        self.assertEqual({"streams", "grouped"}, set(chosen["ways"]))
 
     def test_replicas_of_devices_add_their_gradients(self):
         words = (*TRAINED, "--levels", "1", "--backend", "cudnn", "--host")
         replicas = self.document(*words, "--batch", "2", "--devices", "2", "--data-parallel", "2", "--way", "streams")
-        together = self.document(*words, "--batch", "4", "--way", "one")
+        together = self.document(*words, "--batch", "4", "--way", "streams")
         self.assertEqual((2, 2), (replicas["devices"], replicas["training"]["replicas"]))
         self.assertAlmostEqual(together["training"]["epochs"][0]["loss"], replicas["training"]["epochs"][0]["loss"], delta=1e-6)
 
@@ -217,7 +217,7 @@ class MultigridRanks(CommandTest):
                 (("--method", "partitioned", "--cycles", "3"), "--cycles: is of multigrid; --method partitioned runs one layer after the other"),
                 (("--method", "serial"), "--method 'serial': expected one of multigrid, partitioned"),
                 (("--data-parallel", "2"), "--data-parallel: says how to train; expected --train FOLDER with it"),
-                (("--backend", "cudnn", "--host", "--devices", "2", "--way", "one-recorded"), "ranks whose exchanges go between the devices "
+                (("--backend", "cudnn", "--host", "--devices", "2", "--way", "streams-recorded"), "ranks whose exchanges go between the devices "
                  "of one process cannot be captured in a CUDA graph; ranks that are processes can"),
                 (("--devices", "2", "--train", "few", "--data-parallel", "3", "--batch", "4"),
                  "--batch 4: there are 8 images to train on; expected at most as many in 3 mini-batches at once"),

@@ -87,14 +87,13 @@ TEST_F(DeviceRanks, TheirNumberChangesNoBit) {
   } solves[] = {{CoarseOperator::kInject, Storage::kAll, Start::kPrevious},
                 {CoarseOperator::kSum, Storage::kCPoints, Start::kNested},
                 {CoarseOperator::kSum, Storage::kAll, Start::kBroadcast}};
-  const Way ways[] = {Way::kOneByOne, Way::kStreams};
   int compared = 0;
   for (const auto& solve : solves) {
     NetworkSettings settings = SettingsOf(net);
     settings.coarse = solve.coarse;
     settings.storage = solve.storage;
     settings.forward.start = settings.backward.start = solve.start;
-    const Result<PassResults> alone = Run(1, Way::kOneByOne, true, net, settings);
+    const Result<PassResults> alone = Run(1, Way::kStreams, true, net, settings);
     ASSERT_TRUE(alone.ok()) << alone.message();
     EXPECT_EQ(transport, "");
     for (int ranks = 2; ranks <= 5; ++ranks) {
@@ -102,10 +101,9 @@ TEST_F(DeviceRanks, TheirNumberChangesNoBit) {
         settings.distributed = distributed;
         if (distributed == 2 && ranks > 2) continue;  // 11 coarse layers are two blocks of four
         const bool share = (ranks + distributed) % 2 == 0;
-        const Way way = ways[compared % 2];
-        SCOPED_TRACE(std::string(NameOf(way)) + " on " + std::to_string(ranks) + ", " +
-                     NameOf(solve.coarse) + ", distributed " + std::to_string(distributed));
-        const Result<PassResults> passes = Run(ranks, way, share, net, settings);
+        SCOPED_TRACE(std::to_string(ranks) + " ranks, " + NameOf(solve.coarse) + ", distributed " +
+                     std::to_string(distributed));
+        const Result<PassResults> passes = Run(ranks, Way::kStreams, share, net, settings);
         ASSERT_TRUE(passes.ok()) << passes.message();
         EXPECT_TRUE(*passes == *alone);
         EXPECT_EQ(transport, "peer");
@@ -121,7 +119,7 @@ TEST_F(DeviceRanks, OneLayerAfterTheOtherIsSerialPropagation) {
   const WeightedChain net = DrawnChain({.steps = 22, .channels = 2, .extent = 4}, random);
   NetworkSettings settings = SettingsOf(net);
   settings.method = Method::kPartitioned;
-  const Result<PassResults> alone = Run(1, Way::kOneByOne, true, net, settings);
+  const Result<PassResults> alone = Run(1, Way::kStreams, true, net, settings);
   ASSERT_TRUE(alone.ok()) << alone.message();
   for (const int ranks : {2, 3}) {
     const Result<PassResults> passes = Run(ranks, Way::kStreams, false, net, settings);
@@ -136,9 +134,9 @@ TEST_F(DeviceRanks, InHalfPrecisionAllScaleAlike) {
   const WeightedChain net = DrawnChain({.steps = 16, .channels = 2, .extent = 4}, random);
   NetworkSettings settings = SettingsOf(net);
   const Precision& half = **ParsePrecision("fp16");
-  const Result<PassResults> alone = Run(1, Way::kOneByOne, true, net, settings, half);
+  const Result<PassResults> alone = Run(1, Way::kStreams, true, net, settings, half);
   ASSERT_TRUE(alone.ok()) << alone.message();
-  const Result<PassResults> passes = Run(3, Way::kOneByOne, false, net, settings, half);
+  const Result<PassResults> passes = Run(3, Way::kStreams, false, net, settings, half);
   ASSERT_TRUE(passes.ok()) << passes.message();
   EXPECT_TRUE(*passes == *alone);
 }

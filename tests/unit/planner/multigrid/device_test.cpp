@@ -308,7 +308,7 @@ TEST_F(DeviceChains, AdjointsAndGradientsAreTheHostsInEveryWay) {
             .coarsening = {4}, .levels = levels, .coarse = coarse, .h = 1.0 / 32};
         const BothWays expected = OnTheHost(chain, setting, last, 2);
         // Recorded cycles change no bit: below.
-        for (const Way way : {Way::kOneByOne, Way::kStreams, Way::kGrouped}) {
+        for (const Way way : {Way::kStreams, Way::kGrouped}) {
           SCOPED_TRACE(std::string(NameOf(coarse)) + ", " + std::to_string(levels) + " levels, " +
                        NameOf(way));
           DeviceWay device(target, chain, setting, way);
@@ -399,8 +399,7 @@ TEST_F(DeviceChains, RecordedCyclesChangeNoBit) {
                                         std::pair(CoarseOperator::kSum, Storage::kAll)}) {
     const SolveSetting setting = {
         .coarsening = {3}, .levels = 0, .coarse = coarse, .h = 1.0 / 20, .storage = storage};
-    for (const auto& [plain, recorded] : {std::pair(Way::kOneByOne, Way::kOneByOneRecorded),
-                                          std::pair(Way::kStreams, Way::kStreamsRecorded),
+    for (const auto& [plain, recorded] : {std::pair(Way::kStreams, Way::kStreamsRecorded),
                                           std::pair(Way::kGrouped, Way::kGroupedRecorded)}) {
       if (plain == Way::kGrouped && storage == Storage::kCPoints) continue;
       DeviceWay one(target, chain, setting, plain);
@@ -425,16 +424,14 @@ TEST_F(DeviceChains, StorageOfCPointsChangesNoBitOfAdjointsAndGradients) {
   const std::vector<double> last = Drawn(chain.first.size(), random);
   std::optional<BothWays> first;
   for (const Storage storage : {Storage::kAll, Storage::kCPoints}) {
-    for (const Way way : {Way::kOneByOne, Way::kStreams}) {
-      const SolveSetting setting = {
-          .coarsening = {4}, .levels = 0, .h = 1.0 / 37, .storage = storage};
-      DeviceWay device(target, chain, setting, way);
-      const BothWays found = device.Solve(chain, last, 2);
-      if (!first) first = found;
-      EXPECT_EQ(found.last, first->last) << NameOf(way);
-      EXPECT_EQ(found.first, first->first) << NameOf(way);
-      EXPECT_EQ(found.gradient, first->gradient) << NameOf(way);
-    }
+    const SolveSetting setting = {
+        .coarsening = {4}, .levels = 0, .h = 1.0 / 37, .storage = storage};
+    DeviceWay device(target, chain, setting, Way::kStreams);
+    const BothWays found = device.Solve(chain, last, 2);
+    if (!first) first = found;
+    EXPECT_EQ(found.last, first->last);
+    EXPECT_EQ(found.first, first->first);
+    EXPECT_EQ(found.gradient, first->gradient);
   }
 }
 
@@ -610,7 +607,7 @@ TEST_F(DeviceChains, TheCoarseOperatorFollowsFromWhatIsMeasured) {
   EXPECT_EQ(FittingOperator(2), CoarseOperator::kSum);
   EXPECT_EQ(FittingOperator(2.1), CoarseOperator::kInject);
   EXPECT_EQ(FittingOperator(4), CoarseOperator::kInject);
-  const DeviceSolvers solvers(target, {.way = Way::kOneByOne});
+  const DeviceSolvers solvers(target, {.way = Way::kStreams});
   // Nothing of a block that is more than half the stage is measured.
   EXPECT_EQ(solvers.MeasureOperator(chain.chain, chain.stage(), 1, 9), CoarseOperator::kInject);
   const CoarseOperator measured = solvers.MeasureOperator(chain.chain, chain.stage(), 1, 4);
@@ -658,8 +655,8 @@ TEST_F(DeviceChains, CPointsAloneAreOfLanes) {
   const auto refused = DeviceSolvers(target, {.way = Way::kGrouped}).Make(stage.ToSolve());
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.message(),
-            "--storage c-points: --way grouped keeps all states, side by side; one or streams "
-            "is expected");
+            "--storage c-points: --way grouped keeps all states, side by side; streams is "
+            "expected");
   // The others are what the fastest is chosen of.
   DeviceSolvers solvers(target, {.lanes = 2});
   ASSERT_TRUE(solvers.Make(stage.ToSolve()).ok());
