@@ -64,8 +64,9 @@ Status CheckUse(const CLI::App& app, const MultigridWords& words) {
   } else {
     UCUDNN_RETURN_IF_ERROR(
         refuse({"--host"}, "is cudnn on the CPU stand-in, and not of --backend " + words.backend));
-    UCUDNN_RETURN_IF_ERROR(refuse({"--way", "--precision", "--streams", "--workspace-limit"},
-                                  "is of a device; expected --backend cudnn with it"));
+    UCUDNN_RETURN_IF_ERROR(
+        refuse({"--way", "--launch", "--precision", "--streams", "--workspace-limit"},
+               "is of a device; expected --backend cudnn with it"));
   }
   if (!words.depths.empty()) {
     return refuse({"--layers", "--weights", "--train"},
@@ -237,8 +238,12 @@ void AddMachineOptions(CLI::App& app, MultigridWords& words) {
   app.add_option(
          "--way", words.way,
          "how a device runs the blocks of a level: streams, grouped (as one convolution of many\n"
-         "groups), with -recorded each cycle as one CUDA graph, or auto, the fastest measured\n"
-         "(default: auto)")
+         "groups), or auto, the faster one as measured (default: auto)")
+      ->type_name("NAME");
+  app.add_option(
+         "--launch", words.launch,
+         "how a device is given a cycle: each call, as one CUDA graph, or auto, a graph where\n"
+         "cycles can be recorded (default: auto)")
       ->type_name("NAME");
   app.add_option("--precision", words.precision,
                  "of a device's numbers: " + multigrid::PrecisionNames() + " (default: fp32)")

@@ -28,8 +28,9 @@ std::vector<transport::Term> TermsOf(const MultigridWords& words) {
       {"--relaxation", words.relaxation + " " + words.coarse},
       {"--start", words.start + (words.skip_first_down ? " skipped" : "")},
       {"--storage", words.storage},
-      {"--backend", words.backend + " " + words.way + " " + words.precision + " " + words.streams +
-                        " " + words.workspace_limit + (words.host ? " on the host" : "")},
+      {"--backend", words.backend + " " + words.way + " " + words.launch + " " + words.precision +
+                        " " + words.streams + " " + words.workspace_limit +
+                        (words.host ? " on the host" : "")},
 
       {"--batch", words.batch},
       {"--check", words.check},

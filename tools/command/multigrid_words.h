@@ -30,6 +30,7 @@ struct MultigridWords {
   std::string backend;  // empty: cudnn with --host, else cpu64
   bool host = false;
   std::string way = "auto";
+  std::string launch = "auto";
   std::string precision = "fp32";
   std::string streams = "8";
   std::string workspace_limit = "64MiB";

@@ -347,7 +347,8 @@ class Multigrid(CommandTest):
             with self.subTest(option, value=value):
                 self.refused(("kirby-3m", f"{option}={value}"), f"{option} '{value}': {line}")
         self.refused(("kirby-3m", "--coarse", "max"), "--coarse 'max' is no coarse operator; expected one of inject, sum")
-        for option, value, line in (("--way", "blocks", "expected one of auto, streams, grouped, streams-recorded, grouped-recorded"),
+        for option, value, line in (("--way", "blocks", "expected one of auto, streams, grouped"),
+                                    ("--launch", "graphs", "expected one of auto, each, graph"),
                                     ("--precision", "fp8", "expected one of fp32, tf32, fp16, bf16"),
                                     ("--streams", "0", "expected a whole number from 1 to 1024"),
                                     ("--workspace-limit", "64mb", "expected bytes, as in 64MiB")):
@@ -420,7 +421,7 @@ class Multigrid(CommandTest):
             self.refused(("kirby-3m", "--depths", "8,16", *words),
                          f"{words[0]}: --depths solves networks of several depths, with drawn weights")
         self.refused((*self.SMALL, "--backend", "cpu64", "--host"), "--host: is cudnn on the CPU stand-in, and not of --backend cpu64")
-        for words in (("--way", "streams"), ("--precision", "fp16"), ("--streams", "2"), ("--workspace-limit", "1MiB")):
+        for words in (("--way", "streams"), ("--launch", "graph"), ("--precision", "fp16"), ("--streams", "2"), ("--workspace-limit", "1MiB")):
             self.refused((*self.SMALL, *words), f"{words[0]}: is of a device; expected --backend cudnn with it")
         device = (*self.SMALL, "--backend", "cudnn")
         self.refused((*device, "--threads", "2"), "--threads: is of the host; expected --streams of a device")
@@ -429,6 +430,8 @@ class Multigrid(CommandTest):
             self.refused(words, "--timeline: shows a cycle of one solve; expected neither --train nor --levels 1")
         self.refused((*self.SMALL, "--backend", "cudnn", "--way", "grouped", "--timeline"),
                      "--timeline: shows streams; expected --way streams, and not grouped")
+        self.refused((*self.SMALL, "--backend", "cudnn", "--launch", "graph", "--timeline"),
+                     "--timeline: marks each call; expected --launch each, and not graph")
         self.refused((*self.SMALL, "--devices", "2", "--timeline"), "--timeline: shows the threads or streams of one device; "
                      "expected no other")
         self.refused((*self.TRAIN, "--start", "previous"), "--start previous: no mini-batch is solved twice; expected --repeat 2 or more with it")
@@ -515,14 +518,15 @@ class Multigrid(CommandTest):
             return [epoch["loss"] for epoch in self.document(*self.TRAIN, "--epochs", "2", *words)["training"]["epochs"]]
         self.command = COMMAND  # with the stand-ins beside it
         host = losses()
-        for way in ("grouped", "streams-recorded"):
-            for expected, loss in zip(host, losses("--backend", "cudnn", "--host", "--way", way), strict=True):
+        for way, launch in (("grouped", "each"), ("streams", "graph")):
+            for expected, loss in zip(host, losses("--backend", "cudnn", "--host", "--way", way, "--launch", launch), strict=True):
                 self.assertAlmostEqual(1, loss / expected, delta=1e-5)  # single precision
         text = self.multigrid(*self.TRAIN, "--epochs", "1", "--backend", "cudnn", "--host", "--way", "grouped", "--precision", "tf32")
-        self.assertIn("\nsingle precision (convolutions in TF32) on the CPU stand-in, blocks run: grouped, mini-batch of 6\n", text)
+        self.assertIn("\nsingle precision (convolutions in TF32) on the CPU stand-in, blocks run: grouped, cycles as graphs, "
+                      "mini-batch of 6\n", text)
         document = self.document("kirby-3m", "--layers", "16", "--coarsening", "4", "--backend", "cudnn", "--host", "--precision", "bf16")
         self.assertEqual("bf16", document["precision"])
-        self.assertEqual(4, len(document["ways"]))
+        self.assertEqual(({"streams", "grouped"}, "graph"), (set(document["ways"]), document["launch"]))
         self.assertEqual(min(document["ways"], key=document["ways"].get), document["way"])
 
     def test_a_device_with_too_little_memory_is_told_of(self):
@@ -544,8 +548,9 @@ class Multigrid(CommandTest):
         self.assertEqual(set(range(len(stage["levels"]))), {span["level"] for span in timeline["spans"]})
         for span in timeline["spans"]:
             self.assertTrue(0 <= span["begin_ms"] <= span["end_ms"] <= timeline["ms"])
-        # Without a way, one that has streams to show.
-        self.assertEqual({"streams"}, set(self.document(*words)["ways"]))
+        # Without a way and a launch, those that have streams to show.
+        document = self.document(*words)
+        self.assertEqual(({"streams"}, "each"), (set(document["ways"]), document["launch"]))
         self.assertRegex(self.multigrid(*words, "--way", "streams"), r"\nin cycle 2, of \S+ ms, \d\.\d\d of 8 streams run a layer on average\n")
 
     def test_a_fallback_in_training_is_told_once(self):

@@ -49,12 +49,13 @@ class DeviceRanks : public ::testing::Test {
   // Rank r's solvers, on device r, or all on the first.
   Result<PassResults> Run(int ranks, Way way, bool share, const WeightedChain& net,
                           const NetworkSettings& settings,
-                          const Precision& precision = kSinglePrecision) {
+                          const Precision& precision = kSinglePrecision,
+                          std::optional<Launch> launch = std::nullopt) {
     std::vector<std::unique_ptr<DeviceSolvers>> solvers;
     for (int rank = 0; rank < ranks; ++rank) {
       solvers.push_back(std::make_unique<DeviceSolvers>(
           devices.Target(share ? 0 : rank, precision),
-          DeviceSetting{.way = way, .lanes = 3, .workspace_limit = 1 << 20}));
+          DeviceSetting{.way = way, .launch = launch, .lanes = 3, .workspace_limit = 1 << 20}));
     }
     Result<PassResults> passes =
         RunOn(ranks, net, settings, nullptr, [&](int rank) { return solvers[rank].get(); });
@@ -190,8 +191,9 @@ TEST_F(DeviceRanks, SideBySideTheyComeToTheSameStates) {
 TEST_F(DeviceRanks, WhatThreadsCannotRecordIsRefusedByAll) {
   std::mt19937_64 random(43);
   const WeightedChain net = DrawnChain({.steps = 16, .channels = 2, .extent = 4}, random);
-  for (const Way way : {Way::kStreamsRecorded, Way::kGroupedRecorded}) {
-    const Result<PassResults> recorded = Run(2, way, false, net, SettingsOf(net));
+  for (const Way way : kWays) {
+    const Result<PassResults> recorded =
+        Run(2, way, false, net, SettingsOf(net), kSinglePrecision, Launch::kGraph);
     ASSERT_FALSE(recorded.ok());
     EXPECT_NE(recorded.message().find("cannot be captured in a CUDA graph"), std::string::npos);
   }

@@ -245,9 +245,10 @@ BothWays OnTheHost(const WeightedChain& chain, const SolveSetting& setting,
 
 struct DeviceWay {
   DeviceWay(const DeviceTarget& target, const WeightedChain& chain, const SolveSetting& setting,
-            Way way)
+            Way way, Launch launch = Launch::kEach)
       : stage(chain, setting) {
-    DeviceSolvers solvers(target, {.way = way, .lanes = 3, .workspace_limit = 1 << 20});
+    DeviceSolvers solvers(target,
+                          {.way = way, .launch = launch, .lanes = 3, .workspace_limit = 1 << 20});
     Result<std::unique_ptr<StageSolver>> made = solvers.Make(stage.ToSolve());
     EXPECT_TRUE(made.ok()) << made.message();
     solver = std::move(*made);
@@ -308,7 +309,7 @@ TEST_F(DeviceChains, AdjointsAndGradientsAreTheHostsInEveryWay) {
             .coarsening = {4}, .levels = levels, .coarse = coarse, .h = 1.0 / 32};
         const BothWays expected = OnTheHost(chain, setting, last, 2);
         // Recorded cycles change no bit: below.
-        for (const Way way : {Way::kStreams, Way::kGrouped}) {
+        for (const Way way : kWays) {
           SCOPED_TRACE(std::string(NameOf(coarse)) + ", " + std::to_string(levels) + " levels, " +
                        NameOf(way));
           DeviceWay device(target, chain, setting, way);
@@ -355,7 +356,7 @@ TEST_F(DeviceChains, StepsOfEveryKindAreTheHosts) {
         const SolveSetting setting = {
             .coarsening = {4, 2}, .levels = 2, .coarse = coarse, .h = 1.0 / 16};
         const BothWays expected = OnTheHost(chain, setting, last, 2);
-        for (const Way way : {Way::kStreams, Way::kGrouped}) {
+        for (const Way way : kWays) {
           SCOPED_TRACE(TextOf(net) + "; " + NameOf(coarse) + ", " + NameOf(way));
           DeviceWay device(target, chain, setting, way);
           const BothWays found = device.Solve(chain, last, 2);
@@ -379,7 +380,7 @@ TEST_F(DeviceChains, DepthsThatTheCoarseningDoesNotDivideAreTheHosts) {
       const SolveSetting setting = {
           .coarsening = {3}, .levels = 0, .coarse = coarse, .h = 1.0 / steps};
       const BothWays expected = OnTheHost(chain, setting, last, 3);
-      for (const Way way : {Way::kStreams, Way::kGrouped, Way::kStreamsRecorded}) {
+      for (const Way way : kWays) {
         SCOPED_TRACE(std::to_string(steps) + " steps, " + NameOf(coarse) + ", " + NameOf(way));
         DeviceWay device(target, chain, setting, way);
         const BothWays found = device.Solve(chain, last, 3);
@@ -399,14 +400,13 @@ TEST_F(DeviceChains, RecordedCyclesChangeNoBit) {
                                         std::pair(CoarseOperator::kSum, Storage::kAll)}) {
     const SolveSetting setting = {
         .coarsening = {3}, .levels = 0, .coarse = coarse, .h = 1.0 / 20, .storage = storage};
-    for (const auto& [plain, recorded] : {std::pair(Way::kStreams, Way::kStreamsRecorded),
-                                          std::pair(Way::kGrouped, Way::kGroupedRecorded)}) {
-      if (plain == Way::kGrouped && storage == Storage::kCPoints) continue;
-      DeviceWay one(target, chain, setting, plain);
-      DeviceWay other(target, chain, setting, recorded);
+    for (const Way way : kWays) {
+      if (way == Way::kGrouped && storage == Storage::kCPoints) continue;
+      DeviceWay one(target, chain, setting, way, Launch::kEach);
+      DeviceWay other(target, chain, setting, way, Launch::kGraph);
       // The first solve records, the others replay, with the room of the adjoint as well.
       for (int solve = 0; solve < 3; ++solve) {
-        SCOPED_TRACE(std::string(NameOf(recorded)) + ", solve " + std::to_string(solve));
+        SCOPED_TRACE(std::string(NameOf(way)) + ", solve " + std::to_string(solve));
         const BothWays expected = one.Solve(chain, last, 4);
         const BothWays found = other.Solve(chain, last, 4);
         EXPECT_EQ(found.last, expected.last);
@@ -500,7 +500,7 @@ TEST_F(DeviceChains, EveryPrecisionSolvesAsWellAsItRounds) {
     narrow.precision = *ParsePrecision(name);
     // A state is rounded at each step, and what is added to it once more.
     const double rounding = 2 * 32 * narrow.precision->unit_roundoff;
-    for (const Way way : {Way::kStreams, Way::kGrouped}) {
+    for (const Way way : kWays) {
       SCOPED_TRACE(std::string(name) + ", " + NameOf(way));
       DeviceWay device(narrow, chain, setting, way);
       const BothWays found = device.Solve(chain, last, 2);
@@ -591,9 +591,13 @@ TEST_F(DeviceChains, StartsFromThePreviousStatesAsTheHostDoes) {
     return found;
   };
   const std::vector<double> expected = solve(*host_solvers);
-  for (const Way way : AllWays()) {
-    DeviceSolvers solvers(target, {.way = way, .lanes = 3, .workspace_limit = 1 << 20});
-    EXPECT_LT(RelativeError(solve(solvers), expected), kRounding) << NameOf(way);
+  for (const Way way : kWays) {
+    for (const Launch launch : kLaunches) {
+      DeviceSolvers solvers(target,
+                            {.way = way, .launch = launch, .lanes = 3, .workspace_limit = 1 << 20});
+      EXPECT_LT(RelativeError(solve(solvers), expected), kRounding)
+          << NameOf(way) << ", " << NameOf(launch);
+    }
   }
 }
 
@@ -620,9 +624,11 @@ TEST_F(DeviceChains, WeightsThatChangeAreThoseOfTheNextSolve) {
   const std::vector<double> last = Drawn(chain.first.size(), random);
   const SolveSetting setting = {
       .coarsening = {4}, .levels = 2, .coarse = CoarseOperator::kSum, .h = 1.0 / 16};
-  for (const Way way : {Way::kStreams, Way::kGrouped, Way::kGroupedRecorded}) {
-    SCOPED_TRACE(NameOf(way));
-    DeviceWay device(target, chain, setting, way);
+  for (const auto& [way, launch] :
+       {std::pair(Way::kStreams, Launch::kEach), std::pair(Way::kGrouped, Launch::kEach),
+        std::pair(Way::kGrouped, Launch::kGraph)}) {
+    SCOPED_TRACE(std::string(NameOf(way)) + ", " + NameOf(launch));
+    DeviceWay device(target, chain, setting, way, launch);
     for (int change = 0; change < 4; ++change) {
       for (int step = 0; step < 16; ++step) {
         for (double& weight : chain.step(step).weights) weight *= -0.7;
@@ -657,10 +663,31 @@ TEST_F(DeviceChains, CPointsAloneAreOfLanes) {
   EXPECT_EQ(refused.message(),
             "--storage c-points: --way grouped keeps all states, side by side; streams is "
             "expected");
-  // The others are what the fastest is chosen of.
+  // So without a way there is one.
   DeviceSolvers solvers(target, {.lanes = 2});
   ASSERT_TRUE(solvers.Make(stage.ToSolve()).ok());
-  EXPECT_EQ(solvers.measured().size(), AllWays().size() - 2);
+  EXPECT_EQ(solvers.chosen().measured.size(), 1U);
+  EXPECT_EQ(solvers.chosen().way, Way::kStreams);
+}
+
+// What is not told by itself is measured, or follows from what can be recorded.
+TEST_F(DeviceChains, WayAndLaunchFitTheStage) {
+  std::mt19937_64 random(37);
+  const WeightedChain chain = DrawnChain({.steps = 16, .extent = 4}, random);
+  AloneStage alone(chain, {.coarsening = {4}, .h = 1.0 / 16});
+  StageToSolve stage = alone.ToSolve();
+  DeviceSolvers solvers(target, {.lanes = 2});
+  ASSERT_TRUE(solvers.Make(stage).ok());
+  EXPECT_EQ(solvers.chosen().measured.size(), std::size(kWays));
+  EXPECT_EQ(solvers.chosen().launch, Launch::kGraph);
+  stage.notes_timeline = true;
+  ASSERT_TRUE(solvers.Make(stage).ok());
+  EXPECT_EQ(solvers.chosen().way, Way::kStreams);
+  EXPECT_EQ(solvers.chosen().launch, Launch::kEach);
+  EXPECT_EQ(DeviceSolvers(target, {.way = Way::kGrouped}).Make(stage).message(),
+            "--timeline: shows streams; expected --way streams, and not grouped");
+  EXPECT_EQ(DeviceSolvers(target, {.launch = Launch::kGraph}).Make(stage).message(),
+            "--timeline: marks each call; expected --launch each, and not graph");
 }
 
 TEST_F(DeviceChains, ATolerancePastSinglePrecisionIsRefused) {
