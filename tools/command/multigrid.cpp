@@ -162,9 +162,9 @@ void AddProblemOptions(CLI::App& app, MultigridWords& words) {
       ->required()
       ->type_name("");
   app.add_option("--weights", words.weights,
-                 "weights from NumPy's npz: arrays named like the network's layers, or of a chain\n"
+                 "weights from safetensors: arrays named like the network's layers, or of a chain\n"
                  "K [N,C,C,k,k], b [N,C] and u0 [C,H,W] (default: drawn by --seed)")
-      ->type_name("FILE.npz");
+      ->type_name("FILE.safetensors");
   app.add_option("--activation", words.activation,
                  "the activation of a chain: relu or tanh (default: relu)")
       ->type_name("NAME");

@@ -14,7 +14,6 @@
 #include "planner/graph/network_file.h"
 #include "planner/graph/networks/families.h"
 #include "planner/graph/shapes.h"
-#include "planner/multigrid/data/byte_source.h"
 
 namespace ucudnn::command {
 namespace {
@@ -113,7 +112,8 @@ Result<planner::Graph> LoadNet(const MultigridWords& words) {
 
 Result<Problem> ReadChain(const MultigridWords& words) {
   if (words.weights.empty()) {
-    return Status::Error("chain: --weights FILE.npz is expected, with its arrays K, b and u0");
+    return Status::Error(
+        "chain: --weights FILE.safetensors is expected, with its arrays K, b and u0");
   }
   UCUDNN_ASSIGN_OR_RETURN(const auto activation, Choose<planner::ActivationKind>(
                                                      "--activation", words.activation,
@@ -246,8 +246,8 @@ Result<Problem> ReadProblem(const MultigridWords& words) {
   if (!drawn.ok()) return WithFrozenNorms(graph, words, drawn.status());
   Problem problem = std::move(*drawn);
   if (!words.weights.empty()) {
-    UCUDNN_ASSIGN_OR_RETURN(const auto file, multigrid::OpenByteSource(words.weights));
-    UCUDNN_ASSIGN_OR_RETURN(const auto arrays, multigrid::ReadNpz(*file));
+    UCUDNN_ASSIGN_OR_RETURN(const auto file, multigrid::DataFile::Open(words.weights));
+    UCUDNN_ASSIGN_OR_RETURN(const auto arrays, multigrid::ReadSafetensors(file));
     UCUDNN_RETURN_IF_ERROR(multigrid::TakeWeights(arrays, words.weights, problem));
   }
   UCUDNN_RETURN_IF_ERROR(SetTime(words, problem));

@@ -17,12 +17,12 @@ NET = ("kirby-3m", "--layers", "21", "--coarsening", "3")
 TRAINED = ("kirby-3m", "--layers", "10", "--coarsening", "3", "--train", "few", "--epochs", "1")
 # What the first rank is asked, and options that the last one has besides: they must be the same on all ranks.
 SHARED = (
-    (NET, {"--weights": "other.npz", "--seed": "1", "--frozen-norms": None, "--time": "2", "--step": "2", "--cycles": "3",
+    (NET, {"--weights": "other.safetensors", "--seed": "1", "--frozen-norms": None, "--time": "2", "--step": "2", "--cycles": "3",
            "--tolerance": "1", "--norm": "relative", "--levels": "2", "--relaxation": "F",
            "--coarse": "sum", "--start": "nested", "--skip-first-down": None, "--storage": "c-points", "--backend": "cudnn",
            "--batch": "2", "--check": "once", "--method": "partitioned", "--train": "few"}),
     (NET[:1], {"--layers": "10", "--depths": "4,8", "--coarsening": "4"}),
-    (("chain", "--weights", "chain.npz"), {"--activation": "tanh"}),
+    (("chain", "--weights", "chain.safetensors"), {"--activation": "tanh"}),
     ((*NET, "--backend", "cudnn"), {"--host": None}),
     ((*NET, "--backend", "cudnn", "--host"),
      {"--way": "streams", "--launch": "each", "--precision": "tf32", "--streams": "4", "--workspace-limit": "1MiB"}),

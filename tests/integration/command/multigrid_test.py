@@ -3,12 +3,12 @@
 import json
 import math
 import os
+import pathlib
 import random
 import re
 import struct
 import subprocess
 import unittest
-import zipfile
 
 from command import COMMAND, CommandTest
 from digits_net import digits_net
@@ -20,18 +20,30 @@ NAMES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3
 STATUSES = ("converged", "rounding", "early", "direct", "serial")
 
 
-def npy(shape, values):
-    """NumPy's file of doubles, format 1.0."""
-    head = f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({''.join(f'{extent}, ' for extent in shape)}), }}".encode()
-    head += b" " * (63 - (10 + len(head)) % 64) + b"\n"
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head + struct.pack(f"<{len(values)}d", *values)
+def safetensors(path, arrays):
+    """`arrays`: shape and values by name, which become doubles."""
+    header, data = {}, b""
+    for name, (shape, values) in arrays.items():
+        own = struct.pack(f"<{len(values)}d", *values)
+        header[name] = {"dtype": "F64", "shape": shape, "data_offsets": [len(data), len(data) + len(own)]}
+        data += own
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
 
 
-def npz(path, arrays):
-    """`arrays`: shape and values by name."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, (shape, values) in arrays.items():
-            file.writestr(f"{name}.npy", npy(shape, values))
+class Array:
+    """What of NumPy's arrays the page's program uses."""
+
+    def __init__(self, shape, values):
+        self.shape, self.values = shape, values
+
+    def astype(self, kind):
+        assert kind == "<f4"
+        return self
+
+    def tobytes(self):
+        return struct.pack(f"<{len(self.values)}f", *self.values)
 
 
 def idx(magic, extents, values):
@@ -104,7 +116,7 @@ class Multigrid(CommandTest):
         """A file with a chain's weights; `changes` replace its arrays (None: leaves them out)."""
         made = PixelChain(steps)
         arrays = {name: array for name, array in (made.arrays() | changes).items() if array is not None}
-        npz(f"{self.folder}/w.npz", arrays)
+        safetensors(f"{self.folder}/w.safetensors", arrays)
         return made
 
     SMALL = ("kirby-3m", "--layers", "16", "--coarsening", "4")
@@ -146,7 +158,7 @@ class Multigrid(CommandTest):
 
     def test_each_way_to_end_has_its_status(self):
         self.chain(64)
-        solve = ("chain", "--weights", "w.npz", "--time", "1")
+        solve = ("chain", "--weights", "w.safetensors", "--time", "1")
         # A little above what is refused.
         refused = self.run_command("multigrid", *solve, "--coarsening", "2", "--levels", "2", "--tolerance", "1e-99").stderr
         reachable = str(1.2 * float(re.search(r"about ([\d.e-]+):", refused)[1]))
@@ -180,8 +192,8 @@ class Multigrid(CommandTest):
             self.assertEqual(("serial", 0), (document["status"], document["output_error"]))
             self.assertIn("the residual ", document["stages"][0]["fallback"])
         with self.subTest("no number is left"):
-            npz(f"{self.folder}/w.npz", {"K": ((64, 1, 1, 1, 1), [1e9] * 64), "b": ((64, 1), [1] * 64), "u0": ((1, 1, 1), [1])})
-            result = self.run_command("multigrid", "chain", "--weights", "w.npz", "--check", "once", "--json")
+            safetensors(f"{self.folder}/w.safetensors", {"K": ((64, 1, 1, 1, 1), [1e9] * 64), "b": ((64, 1), [1] * 64), "u0": ((1, 1, 1), [1])})
+            result = self.run_command("multigrid", "chain", "--weights", "w.safetensors", "--check", "once", "--json")
             self.assertEqual("ucudnn multigrid: 'chain', 64 steps: the states of serial propagation are not finite; a smaller h may "
                              "help (--time, --step)\n", result.stderr)
             self.assertIsNone(json.loads(result.stdout)["output_error"])
@@ -244,15 +256,15 @@ class Multigrid(CommandTest):
     def test_a_chain_from_anywhere_is_solved(self):
         made = self.chain(32)
         h = 0.05
-        document = self.document("chain", "--weights", "w.npz", "--step", str(h), "--coarsening", "4", "--tolerance", "1e-12",
+        document = self.document("chain", "--weights", "w.safetensors", "--step", str(h), "--coarsening", "4", "--tolerance", "1e-12",
                                  "--check", "once")
-        self.assertEqual(("chain", "w.npz", 32, 64), tuple(document[key] for key in ("network", "weights", "layers", "parameters")))
+        self.assertEqual(("chain", "w.safetensors", 32, 64), tuple(document[key] for key in ("network", "weights", "layers", "parameters")))
         self.assertLess(document["output_error"], 1e-11)
         self.assertAlmostEqual(1, document["residuals"][0] / made.first_residual(h), delta=1e-12)
         states = [norm(state) for state in made.states(h)]
         self.assertEqual(max(states), states[-1])
         self.assertAlmostEqual(1, document["stages"][0]["largest_state"] / states[-1], delta=1e-9)
-        tanh = self.document("chain", "--weights", "w.npz", "--step", str(h), "--coarsening", "4", "--activation", "tanh")
+        tanh = self.document("chain", "--weights", "w.safetensors", "--step", str(h), "--coarsening", "4", "--activation", "tanh")
         expected = norm([h * math.tanh(k * u + b) for k, b in zip(made.k, made.b) for u in made.u0])
         self.assertAlmostEqual(1, tanh["residuals"][0] / expected, delta=1e-12)
 
@@ -263,21 +275,32 @@ class Multigrid(CommandTest):
         for step in range(1, 9):
             arrays[f"step{step}.conv.weight"] = ((4, 4, 7, 7), [0] * 784)
             arrays[f"step{step}.conv.bias"] = ((4,), [-1 if step < 8 else 2] * 4)
-        npz(f"{self.folder}/w.npz", arrays)
-        document = self.document("kirby-3m", "--layers", "8", "--coarsening", "2", "--weights", "w.npz")
+        safetensors(f"{self.folder}/w.safetensors", arrays)
+        document = self.document("kirby-3m", "--layers", "8", "--coarsening", "2", "--weights", "w.safetensors")
         # One step of the eight changes its state: by h * 2 at each of 2304 places.
         self.assertAlmostEqual(2 / 8 * 48, document["residuals"][0], delta=1e-12)
-        self.assertEqual("w.npz", document["weights"])
+        self.assertEqual("w.safetensors", document["weights"])
         arrays["step3.conv.bias"] = ((3,), [0] * 3)
-        npz(f"{self.folder}/w.npz", arrays)
-        words = ("kirby-3m", "--layers", "8", "--weights", "w.npz")
-        self.refused(words, "w.npz: 'step3.conv.bias' has 3 values; 4 are expected")
+        safetensors(f"{self.folder}/w.safetensors", arrays)
+        words = ("kirby-3m", "--layers", "8", "--weights", "w.safetensors")
+        self.refused(words, "w.safetensors: 'step3.conv.bias' has 3 values; 4 are expected")
         del arrays["step3.conv.bias"]
-        npz(f"{self.folder}/w.npz", arrays)
-        self.refused(words, "w.npz: there is no array 'step3.conv.bias', of 4 values")
+        safetensors(f"{self.folder}/w.safetensors", arrays)
+        self.refused(words, "w.safetensors: there is no array 'step3.conv.bias', of 4 values")
         arrays["step3.conv.bias"] = ((4,), [0, 0, math.nan, 0])
-        npz(f"{self.folder}/w.npz", arrays)
-        self.refused(words, "w.npz: 'step3.conv.bias' is not finite at value 2")
+        safetensors(f"{self.folder}/w.safetensors", arrays)
+        self.refused(words, "w.safetensors: 'step3.conv.bias' is not finite at value 2")
+
+    def test_a_file_that_the_pages_program_writes_is_read(self):
+        with open(f"{ROOT}/docs/multigrid.md", encoding="utf-8") as page:
+            program, = re.findall(r"```python\n(def save.*?)```", page.read(), re.DOTALL)
+        names = {"json": json, "pathlib": pathlib, "struct": struct}
+        exec(program, names)  # what the page shows
+        arrays = {"u0": ((1, 2, 3), [1, 2, 3, 4, 5, 6]), "K": ((16, 1, 1, 1, 1), [0.5] * 16), "b": ((16, 1), [0.25] * 16)}
+        names["save"]({name: Array(*array) for name, array in arrays.items()}, f"{self.folder}/page.safetensors")
+        safetensors(f"{self.folder}/doubles.safetensors", arrays)
+        page, doubles = (self.document("chain", "--weights", f"{name}.safetensors", "--time", "1") for name in ("page", "doubles"))
+        self.assertEqual(doubles["residuals"], page["residuals"])
 
     def test_frozen_norms_are_folded_into_the_steps(self):
         net = self.net(8, norms=True)
@@ -291,37 +314,38 @@ class Multigrid(CommandTest):
             arrays |= {f"a{step}.norm.weight": ((2,), [1] * 2), f"a{step}.norm.bias": ((2,), [0] * 2),
                        f"a{step}.norm.running_mean": ((2,), [1e9] * 2), f"a{step}.norm.running_var": ((2,), [1] * 2),
                        f"a{step}.conv.weight": ((2, 2, 1, 1), [0] * 4), f"a{step}.conv.bias": ((2,), [2] * 2)}
-        npz(f"{self.folder}/w.npz", arrays)
+        safetensors(f"{self.folder}/w.safetensors", arrays)
         # 2 - 1e9 is cut off by the activation: no step changes its state.
-        document = self.document(net, "--coarsening", "2", "--frozen-norms", "--weights", "w.npz")
+        document = self.document(net, "--coarsening", "2", "--frozen-norms", "--weights", "w.safetensors")
         self.assertEqual(0, document["residuals"][0])
 
     def test_faults_of_weights_are_one_line(self):
-        words = ("chain", "--weights", "w.npz")
+        words = ("chain", "--weights", "w.safetensors")
         one = PixelChain(16).arrays()
         expected = "expected 'K' [N, C, C, k, k], 'b' [N, C] and 'u0' [C, H, W]"
         for changes, line in (
-                ({"K": None}, f"w.npz: no array 'K' among 'b', 'u0'; {expected}"),
-                ({"b": ((16, 2), [0] * 32)}, "w.npz: 'b' is [16, 2]; expected [16, 1], as 'K' is [16, 1, 1, 1, 1]"),
-                ({"u0": ((2, 1, 3), [0] * 6)}, "w.npz: 'u0' is [2, 1, 3]; expected [1, H, W], as 'K' is [16, 1, 1, 1, 1]"),
-                ({"K": ((16, 1, 1, 2, 2), [0] * 64)}, "w.npz: 'K' is [16, 1, 1, 2, 2]; expected [N, C, C, k, k] with k odd"),
+                ({"K": None}, f"w.safetensors: no array 'K' among 'b', 'u0'; {expected}"),
+                ({"b": ((16, 2), [0] * 32)}, "w.safetensors: 'b' is [16, 2]; expected [16, 1], as 'K' is [16, 1, 1, 1, 1]"),
+                ({"u0": ((2, 1, 3), [0] * 6)}, "w.safetensors: 'u0' is [2, 1, 3]; expected [1, H, W], as 'K' is [16, 1, 1, 1, 1]"),
+                ({"K": ((16, 1, 1, 2, 2), [0] * 64)}, "w.safetensors: 'K' is [16, 1, 1, 2, 2]; expected [N, C, C, k, k] with k odd"),
                 ({"K": ((16, 1, 1, 1, 1), [0] * 9 + [math.inf] + [0] * 6)},
-                 "w.npz: 'K' is inf at [9, 0, 0, 0, 0]; expected finite values"),
-                ({"u0": ((1, 2, 3), [0, 1, math.nan, 0, 1, 2])}, "w.npz: 'u0' is nan at [0, 0, 2]; expected finite values"),
+                 "w.safetensors: 'K' is inf at [9, 0, 0, 0, 0]; expected finite values"),
+                ({"u0": ((1, 2, 3), [0, 1, math.nan, 0, 1, 2])}, "w.safetensors: 'u0' is nan at [0, 0, 2]; expected finite values"),
                 ({name: (shape[:0] + (1,) + shape[1:], values[:1]) for name, (shape, values) in one.items() if name != "u0"},
                  "chain: ...'step1.add'...no residual step follows it at once, nor any other; expected two or more of one shape in a row")):
             with self.subTest(line):
                 self.chain(**changes)
                 self.refused(words, line)
         self.chain()
-        with open(f"{self.folder}/w.npz", "rb") as file:
+        with open(f"{self.folder}/w.safetensors", "rb") as file:
             whole = file.read()
-        for name, data in (("none", b""), ("half", whole[:len(whole) // 2]), ("text", b"K = 1\n" * 40)):
-            with open(f"{self.folder}/{name}.npz", "wb") as file:
+        for name, data in (("none", b""), ("half", whole[:len(whole) // 2]), ("text", b"K = 1\n" * 40),
+                           ("zipped", b"PK\3\4" + bytes(60))):
+            with open(f"{self.folder}/{name}.safetensors", "wb") as file:
                 file.write(data)
-            self.refused(("chain", "--weights", f"{name}.npz"), f"{name}.npz: ...")
-        self.refused(("chain", "--weights", "nowhere.npz"), "nowhere.npz: cannot be opened: No such file or directory")
-        self.refused(("chain",), "chain: --weights FILE.npz is expected, with its arrays K, b and u0")
+            self.refused(("chain", "--weights", f"{name}.safetensors"), f"{name}.safetensors: ...")
+        self.refused(("chain", "--weights", "nowhere.safetensors"), "nowhere.safetensors: cannot be opened: No such file or directory")
+        self.refused(("chain",), "chain: --weights FILE.safetensors is expected, with its arrays K, b and u0")
 
     # What is refused.
 
@@ -353,7 +377,7 @@ class Multigrid(CommandTest):
                                     ("--streams", "0", "expected a whole number from 1 to 1024"),
                                     ("--workspace-limit", "64mb", "expected bytes, as in 64MiB")):
             self.refused((*self.SMALL, "--backend", "cudnn", option, value), f"{option} '{value}': {line}")
-        self.refused(("chain", "--weights", "w.npz", "--activation", "gelu"), "--activation 'gelu': expected one of relu, tanh")
+        self.refused(("chain", "--weights", "w.safetensors", "--activation", "gelu"), "--activation 'gelu': expected one of relu, tanh")
         for option, value in (("--rate", "0"), ("--epochs", "0"), ("--examples", "0"), ("--momentum", "1"), ("--momentum", "-0.1"),
                               ("--backward-cycles", "0"), ("--check", "every:0"), ("--check", "every:"), ("--check", "once")):
             with self.subTest(option, value=value):
@@ -413,11 +437,11 @@ class Multigrid(CommandTest):
         for option in ("--epochs", "--examples", "--rate", "--momentum", "--backward-cycles", "--repeat"):
             self.refused((*self.SMALL, option, "3"), f"{option}: says how to train; expected --train FOLDER with it")
         self.refused((*self.SMALL, "--activation", "tanh"), "--activation: is of a chain; 'kirby-3m' has its own activations")
-        chain = ("chain", "--weights", "w.npz")
+        chain = ("chain", "--weights", "w.safetensors")
         for words in (("--layers", "8"), ("--depths", "8,16"), ("--frozen-norms",), ("--train", DIGITS)):
             self.refused((*chain, *words), f"{words[0]}: a chain is what --weights holds, and nothing else")
         self.refused((*chain, "--seed", "1"), "--seed: nothing of a chain is drawn; --weights holds all of it")
-        for words in (("--layers", "8"), ("--weights", "w.npz"), ("--train", DIGITS)):
+        for words in (("--layers", "8"), ("--weights", "w.safetensors"), ("--train", DIGITS)):
             self.refused(("kirby-3m", "--depths", "8,16", *words),
                          f"{words[0]}: --depths solves networks of several depths, with drawn weights")
         self.refused((*self.SMALL, "--backend", "cpu64", "--host"), "--host: is cudnn on the CPU stand-in, and not of --backend cpu64")
