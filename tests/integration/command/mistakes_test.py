@@ -88,7 +88,7 @@ MISTAKES = [
     ("spatial h2 --net alexnet", 2, "--batch is required; usage: ucudnn spatial GRID --net FILE|NAME --batch N [OPTIONS]"),
     ("multigrid", 2, "NET is required; usage: ucudnn multigrid NET [OPTIONS]"),
     ("multigrid kirby-3m chain", 2, "'chain' is not expected; usage: ucudnn multigrid NET [OPTIONS]"),
-    ("multigrid kirby-3m --cycle", 2, "--cycle …"),
+    ("multigrid kirby-3m --cycle", 2, "--cycle is not an option; did you mean --cycles?"),
     ("multigrid kirby-3m --procesors 4", 2, "--procesors is not an option; …"),
     ("multigrid kirby-3m --machine k80x16", 2, "--machine: says where to model solves; expected --analyse"),
     ("multigrid kirby-3m --weights ''", 2, "--weights '' is empty; it needs a value: …"),
