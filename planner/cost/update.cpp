@@ -9,7 +9,8 @@
 namespace ucudnn::planner {
 namespace {
 
-constexpr const char* kNames[] = {"parameter-server", "ring", "tree", "hierarchical", "owner"};
+constexpr const char* kUpdateNames[] = {"parameter-server", "ring", "tree", "hierarchical",
+                                        "owner"};
 
 using Replicas = std::vector<int>;  // devices that hold the same parameters, rising
 
@@ -137,15 +138,15 @@ double HierarchicalMs(const Machine& machine, const std::vector<Replicas>& group
 
 }  // namespace
 
-const char* UpdateName(UpdateModel model) { return kNames[static_cast<size_t>(model)]; }
+const char* UpdateName(UpdateModel model) { return kUpdateNames[static_cast<size_t>(model)]; }
 
 Result<UpdateModel> ParseUpdate(const std::string& name) {
-  const auto found = std::find(std::begin(kNames), std::end(kNames), name);
-  if (found == std::end(kNames)) {
+  const auto found = std::find(std::begin(kUpdateNames), std::end(kUpdateNames), name);
+  if (found == std::end(kUpdateNames)) {
     return Status::Error(Quoted(name) + ": expected one of " +
-                         Join({std::begin(kNames), std::end(kNames)}, ", "));
+                         Join({std::begin(kUpdateNames), std::end(kUpdateNames)}, ", "));
   }
-  return static_cast<UpdateModel>(found - std::begin(kNames));
+  return static_cast<UpdateModel>(found - std::begin(kUpdateNames));
 }
 
 std::vector<std::vector<int>> ReplicaDevices(const ParallelConfiguration& configuration) {

@@ -12,11 +12,11 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kStatisticsNames[] = {"batch_normalization", "softmax", "classifier", "loss"};
 constexpr const char* kStepNames[] = {"forward", "exchange", "wait", "statistics", "backward"};
 
-Json IntervalJson(const Interval& interval) { return {interval.begin, interval.end}; }
+Json RangeJson(const Interval& interval) { return {interval.begin, interval.end}; }
 
-Json IntervalsJson(const std::vector<Interval>& intervals) {
+Json RangesJson(const std::vector<Interval>& intervals) {
   Json json = Json::array();
-  for (const Interval& interval : intervals) json.push_back(IntervalJson(interval));
+  for (const Interval& interval : intervals) json.push_back(RangeJson(interval));
   return json;
 }
 
@@ -26,7 +26,7 @@ Json BoxesJson(const std::vector<DeviceBox>& boxes, bool depth) {
   for (const DeviceBox& one : boxes) {
     Json box = {{"device", one.device}};
     for (size_t axis = 0; axis < kTensorAxes; ++axis) {
-      if (axis != kAxisD || depth) box[kAxes[axis]] = IntervalJson(one.box[axis]);
+      if (axis != kAxisD || depth) box[kAxes[axis]] = RangeJson(one.box[axis]);
     }
     json.push_back(std::move(box));
   }
@@ -59,7 +59,7 @@ Json ParametersJson(const ScheduledNode& node) {
     if (parameter.tensor >= 0) entry["tensor"] = parameter.tensor;
     entry["parts"] = Json::array();
     for (const ParameterPart& part : parameter.parts) {
-      entry["parts"].push_back({{"device", part.device}, {"ranges", IntervalsJson(part.ranges)}});
+      entry["parts"].push_back({{"device", part.device}, {"ranges", RangesJson(part.ranges)}});
     }
     json.push_back(std::move(entry));
   }
@@ -123,7 +123,7 @@ Json LabelsJson(const Schedule& schedule, size_t at) {
   return {{"node", NodeOf(schedule, labels.output).name},
           {"from", labels.from},
           {"to", labels.to},
-          {"n", IntervalJson(labels.images)}};
+          {"n", RangeJson(labels.images)}};
 }
 
 Json StepJson(const Schedule& schedule, size_t at) {
@@ -145,7 +145,7 @@ Json PassesJson(const Schedule& schedule) {
                {"nodes", Json::array()},
                {"images", Json::array()}};
   for (const NodeId node : passes.nodes) json["nodes"].push_back(NodeOf(schedule, node).name);
-  for (const auto& images : passes.images) json["images"].push_back(IntervalsJson(images));
+  for (const auto& images : passes.images) json["images"].push_back(RangesJson(images));
   return json;
 }
 
