@@ -33,8 +33,8 @@ GRID_FORM = "expected n, d, h and w, each at most once and with its number of pa
 # What is typed, the exit code, and the line behind "ucudnn: " or "ucudnn COMMAND: "; … stands for any text.
 MISTAKES = [
     # Words that are no command, or stand in the wrong place.
-    ("", 2, "which command? One of run, bench, plan, spatial, multigrid, cache, workspace, report and doctor; see --help"),
-    ("rum -- true", 2, "'rum' is not a command; the commands are run, bench, plan, spatial, multigrid, cache, workspace, report and doctor"),
+    ("", 2, "which command? One of run, bench, net, plan, spatial, multigrid, cache, workspace, report and doctor; see --help"),
+    ("rum -- true", 2, "'rum' is not a command; the commands are run, bench, net, plan, spatial, multigrid, cache, workspace, report and doctor"),
     ("--hepl", 2, "--hepl is not an option; did you mean --help?"),
     ("--policy all run -- true", 2, "--policy is an option of `ucudnn run`, and is written behind that"),
     ("cache", 2, "which command? One of show, import, export, merge, verify and prune; see --help"),

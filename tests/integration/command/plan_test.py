@@ -301,6 +301,16 @@ class Plan(CommandTest):
         self.assert_refused(["plan", "alexnet", "--machine", "k20x8", "--batch", "4", "--db", store, "--device", "Toy"],
                             "'Toy' has no measurements of a share of alexnet's convolutions at 4 images")
 
+    def test_a_network_is_written_as_a_file_that_is_planned_alike(self):
+        self.plan("net", "resnet18-v2", "-o", "net.json")
+        with open(f"{self.folder}/net.json", encoding="utf-8") as file:
+            net = json.load(file)
+        self.assertEqual(("ucudnn-net", 1, "resnet18-v2"), tuple(net[k] for k in ("format", "version", "name")))
+        words = ["--machine", "k20x8", "--batch", "32", "--schedule"]
+        self.assertEqual(self.plan("plan", "resnet18-v2", *words), self.plan("plan", "net.json", *words))
+        self.assertEqual(self.plan("net", "net.json"), self.plan("net", "resnet18-v2"))
+        self.assert_refused(["net", "lenet"], "ucudnn net", "'lenet'")
+
     def test_a_schedule_is_what_its_format_says(self):
         words = ["plan", "resnet18-v2", "--machine", "k20x8", "--batch", "32", "--update", "owner"]
         schedule = json.loads(self.plan(*words, "--schedule"))
