@@ -301,8 +301,11 @@ int MakePlan(const CLI::App& app, const PlanOptions& plan) {
   PlanCosts costs;
   if (Status status = costs.Choose(words, *machine); !status.ok()) return refuse(status);
   const int devices = machine->Devices();
-  LayoutSetting setting{machine->name, devices,   costs.name(), UpdateName(*update), "",
+  LayoutSetting setting{machine->name, devices,   costs.name(), words.update, "",
                         *memory_limit, plan.boxes};
+  if (words.update != UpdateName(*update)) {
+    setting.update += std::string(", executed as ") + UpdateName(*update);
+  }
   const Result<Question> question = PoseProblem(plan, *machine, costs.model(), *update);
   if (!question.ok()) return refuse(question.status());
   const PlanningProblem* const problem = &question->problem;

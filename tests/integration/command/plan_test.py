@@ -374,6 +374,8 @@ class Plan(CommandTest):
         self.assertLess(overlapped, added)
         row = next(line for line in text.splitlines() if line.startswith("deepa "))
         self.assertAlmostEqual(float(row.split()[1]), added, delta=0.005)
+        text = self.plan(*ALEXNET, "--simulate", "--cost", "deepa-paper")
+        self.assertIn("costs: deepa-paper, update: parameter-server, executed as owner", text)
 
     def test_what_is_wrong_is_named(self):
         for words, expected in (
