@@ -65,7 +65,7 @@ Status CheckRule(const PlannedLayer& layer, const Degrees& degrees) {
                        " computes of some channels is not known; expected c of 1");
 }
 
-// Devices by which a tensor's part is held, to compare its readers.
+// Refuses two readers of one tensor that have it on other devices or in other parts.
 Status CheckSharedTensors(const std::vector<ScheduledNode>& nodes) {
   std::map<int, std::pair<const ScheduledNode*, const ScheduledParameter*>> first;  // by tensor
   for (const ScheduledNode& node : nodes) {

@@ -38,6 +38,7 @@ std::vector<StatisticsGroup> GroupsOf(const ScheduledNode& node, const IsShared&
 bool IsChannels(size_t axis) { return axis == kAxisC; }
 bool IsPosition(size_t axis) { return axis != kAxisC; }
 
+// Outputs that a cross-entropy may follow.
 bool IsClassifier(const ScheduledNode& node) {
   return node.op == "softmax" || node.op == "fully_connected" || node.op == "linear" ||
          node.op == "convolution";
