@@ -9,36 +9,39 @@
 namespace ucudnn::planner {
 namespace {
 
-// Bundles that may still grow, by their devices, and those that are complete.
-class Bundles {
- public:
-  void Add(const GradientSum::Member& member, const std::vector<int>& devices, int64_t elements) {
-    GradientSum& open = open_[devices];
-    if (!open.parameters.empty() && open.elements + elements > kBundledElements) {
-      done_.push_back(std::exchange(open, {}));
-    }
-    open.parameters.push_back(member);
-    open.devices = devices;
-    open.elements += elements;
-  }
-
-  // In the order in which their last member was added.
-  std::vector<GradientSum> Take() {
-    for (auto& [devices, sum] : open_) done_.push_back(std::move(sum));
-    std::sort(done_.begin(), done_.end(), [](const GradientSum& a, const GradientSum& b) {
-      const auto last = [](const GradientSum& sum) {
-        return std::tuple(-sum.parameters.back().node, sum.parameters.back().parameter,
-                          sum.devices.front());
-      };
-      return last(a) < last(b);
-    });
-    return std::move(done_);
-  }
-
- private:
-  std::map<std::vector<int>, GradientSum> open_;
-  std::vector<GradientSum> done_;
+// A part of a parameter that several devices have, and its elements.
+struct SharedPart {
+  GradientSum::Member member;
+  std::vector<int> devices;
+  int64_t elements = 0;
 };
+
+// Puts parts of the same devices together, in their order.
+std::vector<GradientSum> Bundled(const std::vector<SharedPart>& parts) {
+  std::map<std::vector<int>, int64_t> totals;
+  for (const SharedPart& part : parts) totals[part.devices] += part.elements;
+  std::map<std::vector<int>, GradientSum> open;
+  std::vector<GradientSum> sums;
+  for (const SharedPart& part : parts) {
+    const int64_t share = CeilDivide(totals[part.devices], kBundles);
+    const int64_t most = std::clamp(share, kLeastBundled, kMostBundled);
+    GradientSum& sum = open[part.devices];
+    if (!sum.parameters.empty() && sum.elements + part.elements > most) {
+      sums.push_back(std::exchange(sum, {}));
+    }
+    sum.parameters.push_back(part.member);
+    sum.devices = part.devices;
+    sum.elements += part.elements;
+  }
+  for (auto& [devices, sum] : open) sums.push_back(std::move(sum));
+  return sums;
+}
+
+// When the last gradient of a sum is there, in the order of the backward pass.
+auto ReadyAt(const GradientSum& sum) {
+  const GradientSum::Member& last = sum.parameters.back();
+  return std::tuple(-last.node, last.parameter, sum.devices.front());
+}
 
 // An interval of the numbers that are added up, and who has their sum so far in each subgroup.
 struct Owned {
@@ -106,7 +109,7 @@ std::vector<GradientSum> SumsOf(const std::vector<ScheduledNode>& nodes) {
       counts.back().push_back(first && parameter.trained);
     }
   }
-  Bundles bundles;
+  std::vector<SharedPart> parts;
   for (size_t id = nodes.size(); id-- > 0;) {
     for (size_t at = 0; at < nodes[id].parameters.size(); ++at) {
       if (!counts[id][at]) continue;
@@ -124,12 +127,16 @@ std::vector<GradientSum> SumsOf(const std::vector<ScheduledNode>& nodes) {
       }
       for (const auto& [part, devices] : groups) {
         if (devices.size() < 2) continue;
-        bundles.Add({static_cast<NodeId>(id), static_cast<int>(at)}, devices,
-                    Elements(parameter.shape, part));
+        parts.push_back({{static_cast<NodeId>(id), static_cast<int>(at)},
+                         devices,
+                         Elements(parameter.shape, part)});
       }
     }
   }
-  return bundles.Take();
+  std::vector<GradientSum> sums = Bundled(parts);
+  std::sort(sums.begin(), sums.end(),
+            [](const GradientSum& a, const GradientSum& b) { return ReadyAt(a) < ReadyAt(b); });
+  return sums;
 }
 
 std::vector<std::vector<SumMessage>> PhasesOf(const Schedule& schedule, const GradientSum& sum) {

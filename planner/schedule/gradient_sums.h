@@ -9,7 +9,8 @@ namespace ucudnn::planner {
 
 // The sums of all trained parameters that several devices hold, in the order in which the backward
 // pass completes them: parameters of the same devices follow each other in one sum as long as that
-// stays within kBundledElements. A tensor that several nodes read is summed for the first one.
+// stays within the bounds of a bundle. A tensor that several nodes read is summed for the first
+// one.
 std::vector<GradientSum> SumsOf(const std::vector<ScheduledNode>& nodes);
 
 // Of the gradients that a sum adds up, one behind the other.

@@ -73,8 +73,12 @@ struct GradientSum {
   int64_t elements = 0;      // on one device
 };
 
-// Gradients are bundled up to so many elements: 25 MiB of fp32.
-constexpr int64_t kBundledElements = int64_t{25} * (1 << 20) / 4;
+// Gradients of the same devices are bundled up to so many elements, 25 MiB of fp32, and up to a
+// quarter of all that these devices add up, lest nothing is sent before the last one is ready; but
+// bundles of 1 MiB are small enough.
+constexpr int64_t kMostBundled = int64_t{25} * (1 << 20) / 4;
+constexpr int64_t kLeastBundled = int64_t{1} * (1 << 20) / 4;
+constexpr int64_t kBundles = 4;
 
 enum class StatisticsKind { kBatchNormalization, kSoftmax, kClassifier, kLoss };
 

@@ -113,7 +113,7 @@ TEST(GradientSums, AddUpOverExactlyTheDevicesThatShare) {
         }
       }
       EXPECT_EQ(sum.elements, elements);
-      EXPECT_LE(sum.elements, kBundledElements);
+      EXPECT_LE(sum.elements, kMostBundled);
     }
     for (size_t id = 0; id < schedule->nodes.size(); ++id) {
       const auto& parameters = schedule->nodes[id].parameters;
@@ -208,28 +208,41 @@ TEST(GradientSums, LevelByLevelLeastCrossesNodes) {
 
 TEST(GradientSums, AreBundledPerDevicesAndTakenAsTheBackwardPassMakesThemReady) {
   GraphBuilder net("bundles");
-  NodeId last = net.Add("data", Input{4, {1, 4, 4}}, {});
-  for (int at = 0; at < 4; ++at) {
-    last = net.Add("fc" + std::to_string(at), FullyConnected{2048, false}, {last});
-  }
+  NodeId last = net.Add("data", Input{512, {1, 1, 1}}, {});
+  const auto append = [&](const std::string& name, int outputs) {
+    last = net.Add(name, FullyConnected{outputs, false}, {last});
+  };
+  for (const char* name : {"a", "b", "c", "d", "e"}) append(name, 512);  // 1 MiB each
+  append("wide", 16384);                                                 // 32 MiB
+  append("narrow", 512);                                                 // 32 MiB
   Planned planned = Pose(*net.Build(), 8, FlatMachine(4));
-  for (size_t at = 0; at < planned.problem.configurations.size(); ++at) {
-    const auto& all = planned.problem.configurations[at];
-    const Degrees wanted = at == 1 ? Degrees{2} : Degrees{4};
-    const auto found = std::find(all.begin(), all.end(), ParallelConfiguration{wanted, 0});
-    planned.assignment.push_back(static_cast<int>(found - all.begin()));
-  }
-  const Result<Schedule> schedule = planned.Scheduled();
-  ASSERT_TRUE(schedule.ok()) << schedule.message();
-  // 2048 x 2048 weights are 16 MiB: two of them exceed a bundle, the first layer's 512 KiB fit.
-  std::vector<std::string> sums;
-  for (const GradientSum& sum : schedule->sums) {
-    sums.push_back(std::to_string(sum.devices.size()) + ":");
-    for (const auto& member : sum.parameters) {
-      sums.back() += " " + NodeOf(*schedule, member.node).name;
+  const auto sums = [&](const std::string& halved) {
+    planned.assignment.clear();
+    for (size_t at = 0; at < planned.problem.configurations.size(); ++at) {
+      const auto& all = planned.problem.configurations[at];
+      const bool by_two = halved.find(planned.problem.graph.layers[at].name) != std::string::npos;
+      const auto found =
+          std::find(all.begin(), all.end(), ParallelConfiguration{{by_two ? 2 : 4}, 0});
+      planned.assignment.push_back(static_cast<int>(found - all.begin()));
     }
-  }
-  EXPECT_EQ(sums, (std::vector<std::string>{"4: fc3", "2: fc1", "4: fc2 fc0"}));
+    const Result<Schedule> schedule = planned.Scheduled();
+    std::vector<std::string> text;
+    for (const GradientSum& sum : schedule->sums) {
+      text.push_back(std::to_string(sum.devices.size()) + ":");
+      for (const auto& member : sum.parameters) {
+        text.back() += " " + NodeOf(*schedule, member.node).name;
+      }
+    }
+    return text;
+  };
+  // Four devices add up 69 MiB, and bundle a quarter of that.
+  EXPECT_EQ(sums(""), (std::vector<std::string>{"4: narrow", "4: wide", "4: e d c b a"}));
+  // Two of them add up 5 MiB: a second layer would exceed a quarter of that.
+  EXPECT_EQ(sums("a b c d e"), (std::vector<std::string>{"4: narrow", "4: wide", "2: e", "2: d",
+                                                         "2: c", "2: b", "2: a"}));
+  // A bundle waits for the last of its layers, whatever others are ready between them.
+  EXPECT_EQ(sums("b d"),
+            (std::vector<std::string>{"4: narrow", "4: wide", "2: d", "2: b", "4: e c a"}));
 }
 
 }  // namespace
