@@ -71,7 +71,9 @@ TEST(Parameters, ADeviceHasTheWeightsThatItMultiplies) {
           if (parameter.shape.size() == 1) {  // a bias or a scale: of the channels that it keeps
             const DeviceBox* const kept = BoxOn(node.boxes, device);
             ASSERT_EQ(own != nullptr, kept != nullptr) << node.name;
-            if (own != nullptr) EXPECT_EQ(own->ranges[0], kept->box[kAxisC]) << node.name;
+            if (own != nullptr) {
+              EXPECT_EQ(own->ranges[0], kept->box[kAxisC]) << node.name;
+            }
             continue;
           }
           std::set<Index> has;
@@ -126,7 +128,9 @@ TEST(GradientSums, AddUpOverExactlyTheDevicesThatShare) {
           const auto found =
               summed.find({static_cast<NodeId>(id), static_cast<int>(at), part.device});
           ASSERT_EQ(found != summed.end(), sharing.size() > 1);
-          if (found != summed.end()) EXPECT_EQ(found->second, sharing);
+          if (found != summed.end()) {
+            EXPECT_EQ(found->second, sharing);
+          }
         }
       }
     }
