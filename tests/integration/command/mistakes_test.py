@@ -33,8 +33,8 @@ GRID_FORM = "expected n, d, h and w, each at most once and with its number of pa
 # What is typed, the exit code, and the line behind "ucudnn: " or "ucudnn COMMAND: "; … stands for any text.
 MISTAKES = [
     # Words that are no command, or stand in the wrong place.
-    ("", 2, "which command? One of run, bench, plan, spatial, multigrid, cache, workspace, report and doctor; see --help"),
-    ("rum -- true", 2, "'rum' is not a command; the commands are run, bench, plan, spatial, multigrid, cache, workspace, report and doctor"),
+    ("", 2, "which command? One of run, bench, net, plan, spatial, multigrid, cache, workspace, report and doctor; see --help"),
+    ("rum -- true", 2, "'rum' is not a command; the commands are run, bench, net, plan, spatial, multigrid, cache, workspace, report and doctor"),
     ("--hepl", 2, "--hepl is not an option; did you mean --help?"),
     ("--policy all run -- true", 2, "--policy is an option of `ucudnn run`, and is written behind that"),
     ("cache", 2, "which command? One of show, import, export, merge, verify and prune; see --help"),
@@ -148,7 +148,7 @@ MISTAKES = [
     ("plan alexnet --machine k80x16 --batch ten", 2, "--batch 'ten': not a mini-batch (accepted: 1 or more)"),
     (f"{PLAN} --strategy deep", 2, "--strategy 'deep' is no strategy; expected one of image, model, owt, deepa"),
     (f"{PLAN} --cost rofline", 2, "--cost rofline: cannot be opened: …; it is neither roofline nor deepa-paper nor measured"),
-    (f"{PLAN} --update rin", 2, "--update 'rin': expected one of parameter-server, ring, tree, hierarchical"),
+    (f"{PLAN} --update rin", 2, "--update 'rin': expected one of parameter-server, ring, tree, hierarchical, owner"),
     (f"{PLAN} --memory-limit lots", 2, "--memory-limit 'lots': expected device or a size from 1 B: …"),
     (f"{PLAN} --pin fc6", 2, "--pin 'fc6'; expected a layer and its degrees, as fc6=c4 or conv1=n4h2w2"),
     (f"{PLAN} --pin fc66=c4", 2, "--pin 'fc66': alexnet has no such layer; did you mean fc6?"),
@@ -204,9 +204,9 @@ MISTAKES = [
     (f"{BENCH} --cliff --workspace-limit 1MiB", 2, "--workspace-limit: --cliff sets each kernel's limit itself"),
     ("bench --net alexnet", 2, "--net needs the mini-batch: --batch N"),
     (f"{WORKSPACE} --solver glpk", 2, "--solver: solves the division of --total-workspace SIZE, which is missing"),
-    (f"{PLAN} --json --dot", 2, "--json, --dot and --html: one of them at a time"),
+    (f"{PLAN} --json --dot", 2, "--json, --dot, --html and --schedule: one of them at a time"),
     (f"{PLAN} --boxes", 2, "--boxes: adds to --json, which is missing"),
-    (f"{PLAN} -o plan.json", 2, "-o 'plan.json': writes what --json, --dot or --html print; one of them is missing"),
+    (f"{PLAN} -o plan.json", 2, "-o 'plan.json': writes what --json, --dot, --html or --schedule print; one of them is missing"),
     (f"{PLAN} --db s.db", 2, "--db: belongs to --cost measured, which --db and --device together mean"),
     ("doctor --host", 2, "--host is for a program; it is written behind --"),
     ("doctor --pid 1 -- true", 2, "--pid and a program: one of them"),
