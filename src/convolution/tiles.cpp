@@ -189,7 +189,13 @@ class TileCutter {
       problem.pad[axis] = part.pad;
       problem.extra_pad[axis] = part.extra_pad;
       outputs[axis] = static_cast<int32_t>(part.windows.Length());
+      if (grid_.spatial[axis] > 1) {
+        const bool by_elements = whole_.operation == Operation::kBackwardData;
+        kind.lengths.spatial[axis] = by_elements ? problem.x[axis] : outputs[axis];
+      }
     }
+    if (grid_.groups > 1) kind.lengths.groups = problem.groups;
+    if (grid_.k > 1) kind.lengths.k = problem.k;
     kind.packs_x = SetViewStrides(problem, problem.c, problem.x, most_span_, problem.x_strides);
     kind.packs_y = SetViewStrides(problem, problem.k, outputs, most_span_, problem.y_strides);
     tile.x_offset = OffsetOf(tile.x, whole_.x_strides);
@@ -245,6 +251,51 @@ class TileCutter {
 int Tiles::CountOf(size_t kind) const {
   return static_cast<int>(std::count_if(tiles.begin(), tiles.end(),
                                         [&](const Tile& tile) { return tile.kind == kind; }));
+}
+
+bool Tiles::AddUp() const {
+  for (size_t i = 0; i < tiles.size(); ++i) {
+    if (tiles[i].result != i) return true;
+  }
+  return false;
+}
+
+size_t PackedImageBytes(const TileKind& kind) {
+  const ConvolutionProblem& problem = kind.problem;
+  if (!kind.packs_x) return 0;
+  return InWorkspace(static_cast<size_t>(problem.n * problem.x_strides[0]) *
+                     ElementBytes(problem.type));
+}
+
+size_t PackedBytes(const TileKind& kind) {
+  const ConvolutionProblem& problem = kind.problem;
+  const size_t image_bytes = PackedImageBytes(kind);
+  if (!kind.packs_y) return image_bytes;
+  return image_bytes + InWorkspace(static_cast<size_t>(problem.n * problem.y_strides[0]) *
+                                   ElementBytes(problem.type));
+}
+
+Status Division::CheckCovers(const ConvolutionProblem& problem) const {
+  const std::vector<Run>& runs = configuration.runs;
+  if (tiles == nullptr) {
+    if (configuration.Covers(problem.n)) return Status::Ok();
+    return Status::Error("a configuration of " + std::to_string(configuration.Images()) +
+                         " images does not divide " + Describe(problem));
+  }
+  if (runs.size() != tiles->kinds.size()) {
+    return Status::Error(std::to_string(runs.size()) + " runs for " +
+                         std::to_string(tiles->kinds.size()) + " kinds of tiles of " +
+                         Describe(problem));
+  }
+  for (size_t kind = 0; kind < runs.size(); ++kind) {
+    const TileKind& of = tiles->kinds[kind];
+    if (runs[kind].count != tiles->CountOf(kind) || runs[kind].micro.tile != of.lengths ||
+        runs[kind].micro.micro_batch != of.problem.n) {
+      return Status::Error("run " + std::to_string(kind) + " does not compute the tiles " +
+                           Describe(of.problem) + " of " + Describe(problem));
+    }
+  }
+  return Status::Ok();
 }
 
 int64_t ViewSpan(int64_t n, int64_t channels, const Spatial& extents, const Strides& strides) {

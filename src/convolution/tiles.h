@@ -11,9 +11,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
+#include "convolution/configuration.h"
 #include "convolution/partition.h"
 #include "convolution/problem.h"
 
@@ -48,9 +51,14 @@ struct TileKind {
   // The view's span exceeds what engines take, so the tile has to be computed on a packed copy.
   bool packs_x = false;
   bool packs_y = false;
+  TileLengths lengths;
 
   bool operator==(const TileKind&) const = default;
 };
+
+// Workspace for the packed copies of a tile, x before y; multiples of kPartialSumAlignment.
+size_t PackedImageBytes(const TileKind& kind);  // 0: x is a view
+size_t PackedBytes(const TileKind& kind);       // of both
 
 struct Tile {
   size_t kind = 0;  // its index
@@ -68,6 +76,22 @@ struct Tiles {
   std::vector<Tile> tiles;  // those of one kind side by side, by rising kind
 
   int CountOf(size_t kind) const;
+  // Whether tiles add to what others leave.
+  bool AddUp() const;
+};
+
+// How a convolution is divided. With tiles, the configuration has one run for each of their kinds,
+// in the same order; without, it divides n alone. Tiles are immutable, so copies share them.
+struct Division {
+  Division(Configuration of, std::shared_ptr<const Tiles> cut = nullptr)  // NOLINT: implicit
+      : configuration(std::move(of)), tiles(std::move(cut)) {}
+
+  // An error that names what the division leaves out of `problem`, or computes beside it.
+  Status CheckCovers(const ConvolutionProblem& problem) const;
+  bool is_divided() const { return configuration.Pieces() > 1; }
+
+  Configuration configuration;
+  std::shared_ptr<const Tiles> tiles;
 };
 
 // Cuts `whole` into the tiles of `grid`. Packs a tensor of a tile whose view spans more than
