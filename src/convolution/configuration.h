@@ -6,8 +6,19 @@
 #include <vector>
 
 #include "convolution/engine_id.h"
+#include "convolution/problem.h"
 
 namespace ucudnn {
+
+// How long a part is along the axes other than n, in elements of what it computes; 0: as long as
+// the whole. Of a gradient of the filter spatial lengths are those of the dy that it sums over.
+struct TileLengths {
+  int32_t groups = 0;
+  int32_t k = 0;
+  Spatial spatial = {0, 0, 0};
+
+  bool operator==(const TileLengths&) const = default;
+};
 
 // One engine at one micro-batch, as measured (or about to run).
 struct MicroConfiguration {
@@ -16,10 +27,11 @@ struct MicroConfiguration {
   double time_ms = 0;
   size_t workspace_bytes = 0;
   bool deterministic = false;
+  TileLengths tile = {};
 
   bool operator==(const MicroConfiguration&) const = default;
   // Whether it runs a whole mini-batch of `n` images rather than one part of it.
-  bool IsWhole(int n) const { return micro_batch == n; }
+  bool IsWhole(int n) const { return micro_batch == n && tile == TileLengths{}; }
 };
 
 // `count` equal micro-batches in a row.

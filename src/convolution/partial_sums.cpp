@@ -10,22 +10,28 @@ size_t FilterElements(const ConvolutionProblem& problem) {
          problem.w[1] * problem.w[2];
 }
 
-size_t RoundUp(size_t bytes) {
+}  // namespace
+
+size_t InWorkspace(size_t bytes) {
   return (bytes + kPartialSumAlignment - 1) / kPartialSumAlignment * kPartialSumAlignment;
 }
 
-}  // namespace
+bool IsPartial(const ConvolutionProblem& problem, const MicroConfiguration& micro) {
+  return IsPartial(problem, micro.micro_batch) ||
+         (micro.tile.spatial != Spatial{0, 0, 0} && SumsPartials(problem));
+}
 
 bool SumsPartials(const ConvolutionProblem& problem) {
   return problem.operation == Operation::kBackwardFilter && ElementBytes(problem.type) == 2;
 }
 
 size_t AccumulatorBytes(const ConvolutionProblem& problem) {
-  return RoundUp(FilterElements(problem) * sizeof(float));
+  return InWorkspace(FilterElements(problem) * sizeof(float));
 }
 
 size_t PartialSumBytes(const ConvolutionProblem& problem) {
-  return AccumulatorBytes(problem) + RoundUp(FilterElements(problem) * ElementBytes(problem.type));
+  return AccumulatorBytes(problem) +
+         InWorkspace(FilterElements(problem) * ElementBytes(problem.type));
 }
 
 MicroConfiguration AsPartial(const ConvolutionProblem& problem, MicroConfiguration measured,
@@ -36,7 +42,7 @@ MicroConfiguration AsPartial(const ConvolutionProblem& problem, MicroConfigurati
 }
 
 size_t EngineBytes(const ConvolutionProblem& problem, const MicroConfiguration& micro) {
-  if (!IsPartial(problem, micro.micro_batch)) return micro.workspace_bytes;
+  if (!IsPartial(problem, micro)) return micro.workspace_bytes;
   const size_t sum_bytes = PartialSumBytes(problem);
   return micro.workspace_bytes < sum_bytes ? 0 : micro.workspace_bytes - sum_bytes;
 }

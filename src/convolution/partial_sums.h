@@ -26,12 +26,16 @@ inline constexpr int kPartialSumBatch = 1;  // the micro-batch under which it is
 
 // Sums, partials and what engines use behind them are aligned as the workspace is, up to this.
 inline constexpr size_t kPartialSumAlignment = 256;
+// `bytes` with what is left free behind them, so that the next ones are aligned again.
+size_t InWorkspace(size_t bytes);
 
 // Whether pieces of `problem` write partials that are summed apart from them.
 bool SumsPartials(const ConvolutionProblem& problem);
 inline bool IsPartial(const ConvolutionProblem& problem, int micro_batch) {
   return micro_batch < problem.n && SumsPartials(problem);
 }
+// Parts of some filters alone are no partials of theirs.
+bool IsPartial(const ConvolutionProblem& problem, const MicroConfiguration& micro);
 
 // Workspace for the sum in fp32, then for one partial; multiples of kPartialSumAlignment.
 size_t AccumulatorBytes(const ConvolutionProblem& problem);

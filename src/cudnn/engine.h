@@ -48,7 +48,7 @@ class Engines {
   virtual Result<std::vector<ListedEngine>> List(const ConvolutionProblem& part) = 0;
   // Makes `engine` ready for the part, in at most `workspace_bytes`: an error where a plan needs
   // more; of a legacy engine cuDNN says so when it runs. Plans without plain scales have their own,
-  // legacy engines always the call's. A piece of a legacy engine owns descriptors of x and y alone.
+  // legacy engines always the call's.
   virtual Result<std::unique_ptr<Piece>> MakePiece(const ConvolutionProblem& part,
                                                    const EngineId& engine,
                                                    const PieceScales& scales,

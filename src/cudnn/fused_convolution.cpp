@@ -156,11 +156,13 @@ class Reader {
     convolution_.problem.alignment = static_cast<int32_t>(alignment);
     // A batch boundary is where both the image and the output are aligned. An operand of a narrower
     // type may not be.
-    const auto step = static_cast<size_t>(LegalStep(convolution_.problem));
+    if (convolution_.problem.n == 1) return Status::Ok();  // which has no boundary
+    const int64_t step = LegalStep(convolution_.problem);
     for (const FusedOperand& operand : convolution_.operands) {
       const auto tensor = std::find_if(tensors_.begin(), tensors_.end(),
                                        [&](const Tensor& one) { return one.uid == operand.uid; });
-      if (step * operand.image_bytes % static_cast<size_t>(tensor->alignment) != 0) {
+      const auto element = static_cast<int64_t>(ElementBytes(operand.type));
+      if (step * operand.strides[0] * element % tensor->alignment != 0) {
         return Status::Error("an operand's images are less aligned than the output's");
       }
     }

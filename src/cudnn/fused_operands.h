@@ -17,13 +17,15 @@ constexpr size_t kMostFusedOperands = 8;
 struct FusedOperand {
   int64_t uid = 0;
   DataType type = DataType::kFloat;
-  // Bytes from one image to the next; 0 where all images read the same elements.
-  size_t image_bytes = 0;
+  // In elements; 0 along an axis of which all places read the same element.
+  Strides strides = {};
   size_t span_bytes = 0;  // from the first to the last element that one image reads
 
+  // Whether images read elements of their own.
+  bool is_batched() const { return strides[0] > 0; }
   // The memory that `images` images read.
   size_t Bytes(int64_t images) const {
-    return static_cast<size_t>(images - 1) * image_bytes + span_bytes;
+    return static_cast<size_t>((images - 1) * strides[0]) * ElementBytes(type) + span_bytes;
   }
   bool operator==(const FusedOperand&) const = default;
 };

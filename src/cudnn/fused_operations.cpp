@@ -38,6 +38,19 @@ Status UnlikeOutput() {
 
 }  // namespace
 
+FusedOperand OperandOf(const Tensor& tensor, bool is_batched) {
+  FusedOperand operand = {tensor.uid, tensor.type};
+  int64_t last = 0;
+  for (size_t i = 0; i < tensor.dims.size(); ++i) {
+    const size_t axis = i < 2 ? i : operand.strides.size() - tensor.dims.size() + i;
+    const bool moves = is_batched || (i > 0 && tensor.dims[i] > 1);
+    if (moves) operand.strides[axis] = tensor.strides[i];
+    if (i > 0) last += (tensor.dims[i] - 1) * tensor.strides[i];
+  }
+  operand.span_bytes = static_cast<size_t>(last + 1) * ElementBytes(tensor.type);
+  return operand;
+}
+
 Result<int> FusedOperations::Find(const JsonValue& node, const char* role) {
   UCUDNN_ASSIGN_OR_RETURN(const JsonValue* name, Member(node, role, Kind::kText));
   for (size_t i = 0; i < tensors_.size(); ++i) {
@@ -63,7 +76,7 @@ Result<std::string> FusedOperations::FromMemory(int index) {
     const auto same = std::find_if(like_->begin(), like_->end(),
                                    [&](const auto& other) { return other.uid == tensor.uid; });
     if (same == like_->end()) return Unfamiliar("another operand");
-    is_batched = tensor.dims == whole && same->image_bytes > 0;
+    is_batched = tensor.dims == whole && same->is_batched();
   }
   if (!is_batched && !IsShared(tensor)) return UnlikeOutput();
   if (is_batched) batched_ |= uint64_t{1} << index;
@@ -175,14 +188,7 @@ Result<std::vector<FusedOperand>> FusedOperations::Operands() const {
     const Tensor& tensor = tensors_[index];
     const bool is_batched = (batched_ >> index & 1) != 0;
     if (is_batched && tensor.strides != output.strides) return UnlikeOutput();
-    const size_t element = ElementBytes(tensor.type);
-    int64_t last = 0;
-    for (size_t i = 1; i < tensor.dims.size(); ++i) {
-      last += (tensor.dims[i] - 1) * tensor.strides[i];
-    }
-    operands.push_back({tensor.uid, tensor.type,
-                        is_batched ? static_cast<size_t>(tensor.strides[0]) * element : 0,
-                        static_cast<size_t>(last + 1) * element});
+    operands.push_back(OperandOf(tensor, is_batched));
   }
   return operands;
 }

@@ -14,6 +14,9 @@
 
 namespace ucudnn::cudnn {
 
+// What is read of `tensor`. Images have elements of their own where `is_batched`.
+FusedOperand OperandOf(const plan_json::Tensor& tensor, bool is_batched);
+
 class FusedOperations {
  public:
   // `tensors` are all of the plan's; the caller keeps them alive. `convolution` is the index of the

@@ -6,7 +6,6 @@
 
 #include "cudnn/compiled_plan.h"
 #include "cudnn/descriptors.h"
-#include "cudnn/plan_edit.h"
 
 namespace ucudnn::cudnn {
 namespace {
@@ -156,18 +155,10 @@ Result<GraphTemplate> ReadTemplate(const Functions& functions, cudnnBackendDescr
   return read;
 }
 
-Result<GraphTemplate> AtExtents(const GraphTemplate& original, const ConvolutionProblem& problem) {
-  GraphTemplate at = original;
-  UCUDNN_ASSIGN_OR_RETURN(at.json, WithExtents(original.json, original.convolution, problem));
-  UCUDNN_ASSIGN_OR_RETURN(at.convolution, ReadFusedConvolution(at.json, &original.convolution));
-  return at;
-}
-
-Result<BackendDescriptor> BuildAtBatch(const Functions& functions, const PlanDevice& device,
-                                       const GraphTemplate& original, int n, double alpha,
-                                       double beta) {
+Result<BackendDescriptor> BuildPart(const Functions& functions, const PlanDevice& device,
+                                    const GraphTemplate& original, const PlanEdit& edit) {
   UCUDNN_ASSIGN_OR_RETURN(const std::string json,
-                          EditPlan(original.json, original.convolution, {n, alpha, beta}));
+                          EditPlan(original.json, original.convolution, edit));
   if (!original.convolution.compiled) return BuildPlan(functions, device, json);
   UCUDNN_ASSIGN_OR_RETURN(BackendDescriptor built, CompilePlan(functions, device, json));
   UCUDNN_ASSIGN_OR_RETURN(const std::string says, PlanJson(functions, built.get()));
@@ -196,18 +187,15 @@ Result<std::unique_ptr<Piece>> GraphEngines::Build(const GraphTemplate& original
                                                    const ConvolutionProblem& part,
                                                    const PieceScales& scales) const {
   const FusedConvolution& convolution = original.convolution;
-  if (KernelFamily(convolution.problem) != KernelFamily(part)) {
-    return Status::Error("a plan of another operation graph: " + Describe(part));
-  }
   const double alpha = scales.are_plain ? 1 : convolution.alpha;
   const double beta = scales.are_plain ? 0 : convolution.beta;
   UCUDNN_ASSIGN_OR_RETURN(BackendDescriptor first,
-                          BuildAtBatch(functions_, device_, original, part.n, alpha, beta));
+                          BuildPart(functions_, device_, original, {part, alpha, beta}));
   UCUDNN_ASSIGN_OR_RETURN(size_t bytes, PlanWorkspace(functions_, first.get()));
   const bool callers_beta = original.callers_beta && !scales.are_plain;
   BackendDescriptor further;
   if (part.operation == Operation::kBackwardFilter && (scales.may_add || callers_beta)) {
-    UCUDNN_ASSIGN_OR_RETURN(further, BuildAtBatch(functions_, device_, original, part.n, alpha, 1));
+    UCUDNN_ASSIGN_OR_RETURN(further, BuildPart(functions_, device_, original, {part, alpha, 1}));
     UCUDNN_ASSIGN_OR_RETURN(const size_t adding, PlanWorkspace(functions_, further.get()));
     bytes = std::max(bytes, adding);
   }

@@ -1,5 +1,5 @@
 // Execution plans of the graph API as engines: "graph:38[k2=1]" is engine 38 of the plan's own
-// operation graph with knob 2 at 1. A plan serves its own graph at any batch, through its JSON.
+// operation graph with knob 2 at 1. A plan serves any part of its own graph, through its JSON.
 #pragma once
 
 #include <optional>
@@ -9,6 +9,7 @@
 #include "cudnn/backend.h"
 #include "cudnn/engine.h"
 #include "cudnn/fused_convolution.h"
+#include "cudnn/plan_edit.h"
 
 namespace ucudnn::cudnn {
 
@@ -43,14 +44,10 @@ Result<GraphTemplate> ReadTemplate(const Functions& functions, cudnnBackendDescr
 Result<GraphTemplate> WithOtherEngine(const Functions& functions, const PlanDevice& device,
                                       const GraphTemplate& original, const EngineId& engine);
 
-// The same graph on images of other extents (WithExtents says of which ones).
-Result<GraphTemplate> AtExtents(const GraphTemplate& original, const ConvolutionProblem& problem);
-
-// Builds `original` for another batch and other scales, finalized. An error when the library
-// refuses it, or when what it built does not say what was asked for.
-Result<BackendDescriptor> BuildAtBatch(const Functions& functions, const PlanDevice& device,
-                                       const GraphTemplate& original, int n, double alpha,
-                                       double beta);
+// Builds `original` as `edit` says, finalized. An error when the library refuses it, or when what
+// it built does not say what was asked for.
+Result<BackendDescriptor> BuildPart(const Functions& functions, const PlanDevice& device,
+                                    const GraphTemplate& original, const PlanEdit& edit);
 
 class GraphEngines : public Engines {
  public:

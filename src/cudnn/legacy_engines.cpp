@@ -286,10 +286,10 @@ Result<std::unique_ptr<Piece>> LegacyEngines::MakePiece(const ConvolutionProblem
                                                         size_t workspace_bytes) {
   const EngineId::Legacy* const legacy = engine.legacy();
   if (legacy == nullptr) return Status::Error("'" + engine.Text() + "' is no legacy engine");
-  auto tensors = std::make_shared<OwnedDescriptors>(functions_);
-  UCUDNN_RETURN_IF_ERROR(tensors->CreateTensors(part));
-  return std::unique_ptr<Piece>(new LegacyPiece(functions_, legacy->algorithm, part.type,
-                                                workspace_bytes, std::move(tensors)));
+  auto own = std::make_shared<OwnedDescriptors>(functions_);
+  UCUDNN_RETURN_IF_ERROR(own->Create(part));
+  return std::unique_ptr<Piece>(
+      new LegacyPiece(functions_, legacy->algorithm, part.type, workspace_bytes, std::move(own)));
 }
 
 }  // namespace ucudnn::cudnn

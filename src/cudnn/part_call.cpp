@@ -18,7 +18,27 @@ Offsets AtImage(const ConvolutionProblem& problem, std::span<const FusedOperand>
   at.x = static_cast<size_t>(images * problem.x_strides[0] * element);
   at.y = static_cast<size_t>(images * problem.y_strides[0] * element);
   for (size_t i = 0; i < fused.size(); ++i) {
-    at.fused[i] = static_cast<size_t>(images) * fused[i].image_bytes;
+    at.fused[i] = static_cast<size_t>(images * fused[i].strides[0]) * ElementBytes(fused[i].type);
+  }
+  return at;
+}
+
+Offsets AtTile(const ConvolutionProblem& whole, std::span<const FusedOperand> fused,
+               const Tile& tile) {
+  const auto bytes = [](int64_t elements, DataType type) {
+    return static_cast<size_t>(elements) * ElementBytes(type);
+  };
+  Offsets at;
+  at.x = bytes(tile.x_offset, whole.type);
+  at.w = bytes(tile.w_offset, whole.type);
+  at.y = bytes(tile.y_offset, whole.type);
+  const Box& result = whole.operation == Operation::kBackwardData ? tile.x : tile.y;
+  for (size_t i = 0; i < fused.size(); ++i) {
+    int64_t offset = 0;
+    for (size_t axis = 0; axis < kTensorAxes; ++axis) {
+      offset += result[axis].begin * fused[i].strides[axis];
+    }
+    at.fused[i] = bytes(offset, fused[i].type);
   }
   return at;
 }

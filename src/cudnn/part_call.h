@@ -8,6 +8,7 @@
 #include <span>
 
 #include "convolution/problem.h"
+#include "convolution/tiles.h"
 #include "cudnn/convolution_call.h"
 #include "cudnn/fused_operands.h"
 
@@ -23,6 +24,10 @@ struct Offsets {
 // `fused`. All images share the filter.
 Offsets AtImage(const ConvolutionProblem& problem, std::span<const FusedOperand> fused,
                 int64_t images);
+
+// The offsets of a tile of `whole`. Tensors that it packs are moved to their copies beside that.
+Offsets AtTile(const ConvolutionProblem& whole, std::span<const FusedOperand> fused,
+               const Tile& tile);
 
 // Refers to the whole call; neither copied nor moved, since the part's call points into it.
 class PartCall {

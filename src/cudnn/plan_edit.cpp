@@ -1,11 +1,18 @@
 #include "cudnn/plan_edit.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
+#include <map>
+#include <numeric>
 #include <optional>
+#include <utility>
 #include <vector>
 
+#include "cudnn/fused_operations.h"
+#include "cudnn/graph_parts.h"
 #include "cudnn/knobs.h"
+#include "cudnn/plan_json.h"
 
 namespace ucudnn::cudnn {
 namespace {
@@ -35,156 +42,316 @@ std::string NumberText(double value) {
   return text;
 }
 
-// Copies of a text with some numbers replaced, from front to back.
+using Numbers = std::vector<int64_t>;
+
+std::string Text(const Numbers& numbers) {
+  std::string text;
+  for (const int64_t number : numbers) text += (text.empty() ? "" : ",") + std::to_string(number);
+  return text;
+}
+
+// A text in which pieces are replaced, each named by its place in the original.
 class Splice {
  public:
   explicit Splice(std::string_view text) : text_(text) {}
 
-  // Replaces the number that begins at `from`.
-  bool Replace(size_t from, std::string_view number) {
-    if (from == std::string_view::npos || from < copied_) return false;
-    const size_t end = NumberEnd(text_, from);
-    if (end == std::string_view::npos || end == from) return false;
-    result_.append(text_.substr(copied_, from - copied_)).append(number);
-    copied_ = end;
-    return true;
+  void Replace(size_t begin, size_t end, std::string with) {
+    pieces_[begin] = {end, std::move(with)};
   }
-  // Replaces the numbers of the list whose first one begins at `from`.
-  bool ReplaceAll(size_t from, const std::vector<int64_t>& numbers) {
-    const size_t end = from == std::string_view::npos ? from : text_.find(']', from);
-    if (end == std::string_view::npos || from < copied_) return false;
-    result_.append(text_.substr(copied_, from - copied_));
-    for (size_t i = 0; i < numbers.size(); ++i) {
-      if (i > 0) result_ += ',';
-      result_ += std::to_string(numbers[i]);
+  std::string Finish() const {
+    std::string result;
+    size_t copied = 0;
+    for (const auto& [begin, piece] : pieces_) {
+      result.append(text_.substr(copied, begin - copied)).append(piece.second);
+      copied = piece.first;
     }
-    copied_ = end;
-    return true;
+    return result.append(text_.substr(copied));
   }
-  std::string Finish() { return std::move(result_.append(text_.substr(copied_))); }
 
  private:
-  std::string_view text_;
-  std::string result_;
-  size_t copied_ = 0;
+  const std::string_view text_;
+  std::map<size_t, std::pair<size_t, std::string>> pieces_;  // by begin: end, and what replaces it
+};
+
+// An object of the JSON without objects inside, as tensors and operations are. Members are named
+// with all that stands before their value, which is a number or a list of numbers.
+class FlatObject {
+ public:
+  FlatObject(std::string_view text, size_t begin)
+      : text_(text), begin_(begin), end_(begin < text.size() ? text.find('}', begin) : begin) {}
+
+  bool ok() const { return end_ < text_.size(); }
+  size_t end() const { return end_; }
+  // Where the value begins; npos where there is no such member.
+  size_t Find(std::string_view name) const {
+    const size_t at = Behind(text_, name, begin_);
+    return at < end_ ? at : std::string_view::npos;
+  }
+  // The end of the value that begins at `at`: that of a list is its bracket.
+  size_t ValueEnd(size_t at) const {
+    return text_[at - 1] == '[' ? text_.find(']', at) : NumberEnd(text_, at);
+  }
+  // The value's numbers; none where it has any that is not whole.
+  Numbers Read(std::string_view name) const {
+    const size_t at = Find(name);
+    if (at >= end_) return {};
+    const char* from = text_.data() + at;
+    const char* const end = text_.data() + std::min(ValueEnd(at), end_);
+    for (Numbers numbers;;) {
+      int64_t number = 0;
+      const auto [stop, error] = std::from_chars(from, end, number);
+      if (error != std::errc() || (stop != end && *stop != ',')) return {};
+      numbers.push_back(number);
+      if (stop == end) return numbers;
+      from = stop + 1;
+    }
+  }
+
+ private:
+  const std::string_view text_;
+  const size_t begin_, end_;
 };
 
 // The extents and strides of a tensor of the convolution, as its JSON lists them.
-struct Shape {
-  std::vector<int64_t> dims, strides;
-};
-
-template <typename Values>
-void AppendAxes(const ConvolutionProblem& problem, const Values& values, std::vector<int64_t>& to) {
-  to.insert(to.end(), values.end() - problem.spatial_rank, values.end());
-}
-
-Shape ShapeOf(const ConvolutionProblem& problem, bool is_image) {
+plan_json::Tensor TensorOf(const ConvolutionProblem& problem, bool is_image) {
   const Strides& strides = is_image ? problem.x_strides : problem.y_strides;
-  Shape shape{{problem.n, is_image ? problem.c : problem.k}, {strides[0], strides[1]}};
-  AppendAxes(problem, is_image ? problem.x : OutputExtents(problem), shape.dims);
-  AppendAxes(problem, strides, shape.strides);
-  return shape;
+  const Numbers extents = Axes(problem, is_image ? problem.x : OutputExtents(problem));
+  plan_json::Tensor tensor;
+  tensor.dims = {problem.n, is_image ? problem.c : problem.k};
+  tensor.dims.insert(tensor.dims.end(), extents.begin(), extents.end());
+  tensor.strides = {strides[0], strides[1]};
+  tensor.strides.insert(tensor.strides.end(), strides.end() - problem.spatial_rank, strides.end());
+  return tensor;
 }
 
-// What reading the edited plan must give.
-FusedConvolution AtExtents(const FusedConvolution& convolution, const ConvolutionProblem& problem) {
-  FusedConvolution expected = convolution;
-  ConvolutionProblem& at = expected.problem;
-  at.n = problem.n;
-  at.x = problem.x;
-  at.pad = problem.pad;
-  at.x_strides = problem.x_strides;
-  at.y_strides = problem.y_strides;
-  const Shape result = ShapeOf(at, at.operation == Operation::kBackwardData);
-  for (FusedOperand& operand : expected.operands) {
-    if (operand.image_bytes == 0) continue;
-    const size_t element = ElementBytes(operand.type);
-    int64_t last = 0;
-    for (size_t i = 1; i < result.dims.size(); ++i) {
-      last += (result.dims[i] - 1) * result.strides[i];
-    }
-    operand.image_bytes = static_cast<size_t>(result.strides[0]) * element;
-    operand.span_bytes = static_cast<size_t>(last + 1) * element;
+// `whole` with all that may differ in a part of it.
+ConvolutionProblem WithPart(ConvolutionProblem whole, const ConvolutionProblem& part) {
+  whole.n = part.n;
+  whole.c = part.c;
+  whole.k = part.k;
+  whole.groups = part.groups;
+  whole.x = part.x;
+  whole.pad = part.pad;
+  whole.extra_pad = part.extra_pad;
+  whole.x_strides = part.x_strides;
+  whole.y_strides = part.y_strides;
+  return whole;
+}
+
+// One edit of one plan. What reading the edited plan must give is put together beside it.
+class PlanEditor {
+ public:
+  PlanEditor(std::string_view json, const FusedConvolution& convolution, const PlanEdit& edit)
+      : json_(json), convolution_(convolution), edit_(edit), expected_(convolution), splice_(json) {
+    const bool to_image = convolution.problem.operation == Operation::kBackwardData;
+    whole_result_ = TensorOf(convolution.problem, to_image);
+    result_ = TensorOf(edit.problem, to_image);
+    expected_.problem = WithPart(convolution.problem, edit.problem);
+    expected_.alpha = edit.alpha;
+    expected_.beta = edit.beta;
   }
-  return expected;
-}
 
-Status Check(std::string_view json, const FusedConvolution& expected) {
-  UCUDNN_ASSIGN_OR_RETURN(const FusedConvolution edited, ReadFusedConvolution(json, &expected));
-  return edited == expected ? Status::Ok() : Unfamiliar("it does not say what was written");
-}
+  Result<std::string> Edit() {
+    if (expected_ == convolution_) return std::string(json_);  // which says so already
+    UCUDNN_RETURN_IF_ERROR(EditTensors());
+    UCUDNN_RETURN_IF_ERROR(EditConvolution());
+    std::string edited = splice_.Finish();
+    UCUDNN_ASSIGN_OR_RETURN(const FusedConvolution read, ReadFusedConvolution(edited, &expected_));
+    // The text of a tensor that all images share has its extents in it.
+    if (IsSameEngine(read.engine)) expected_.engine = read.engine;
+    if (read != expected_) return Unfamiliar("it does not say what was written");
+    return edited;
+  }
+
+ private:
+  using Tensor = plan_json::Tensor;
+
+  Status EditTensors() {
+    expected_.problem.alignment = 1;
+    size_t at = Behind(json_, "\"tensors\":[", 0);
+    for (int i = 0; i < convolution_.tensors; ++i) {
+      const FlatObject object(json_, at);
+      if (!object.ok()) return Unfamiliar("a tensor is missing");
+      UCUDNN_RETURN_IF_ERROR(EditTensor(object, (convolution_.batched >> i & 1) != 0));
+      at = object.end() + 1;
+    }
+    tensors_end_ = std::min(at, json_.size());
+    return Status::Ok();
+  }
+
+  Status EditTensor(const FlatObject& object, bool is_batched) {
+    const Numbers uid = object.Read("\"name\":\""), alignment = object.Read("\"ptrAlignment\":");
+    Tensor tensor;
+    tensor.dims = object.Read("\"dim\":[");
+    tensor.strides = object.Read("\"stride\":[");
+    if (uid.size() != 1 || alignment.size() != 1 || tensor.dims.size() != result_.dims.size() ||
+        tensor.strides.size() != tensor.dims.size()) {
+      return Unfamiliar("a tensor's members");
+    }
+    tensor.uid = uid[0];
+    tensor.alignment = alignment[0];
+    tensor.is_virtual = object.Find("\"isVirtual\":true") != std::string_view::npos;
+    const Numbers whole_dims = tensor.dims;
+    UCUDNN_RETURN_IF_ERROR(Shrink(tensor, is_batched));
+    const auto operand =
+        std::find_if(expected_.operands.begin(), expected_.operands.end(),
+                     [&](const FusedOperand& one) { return one.uid == tensor.uid; });
+    if (tensor.dims != whole_dims && !tensor.is_virtual) {
+      tensor.alignment = std::min(tensor.alignment, int64_t{edit_.problem.alignment});
+      if (operand != expected_.operands.end()) {
+        tensor.alignment = OperandAlignment(tensor, operand->type, is_batched, whole_dims);
+      }
+    }
+    if (operand != expected_.operands.end()) {
+      tensor.type = operand->type;
+      *operand = OperandOf(tensor, is_batched);
+    }
+    if (is_batched && !tensor.is_virtual) {
+      expected_.problem.alignment =
+          std::max(expected_.problem.alignment, static_cast<int32_t>(tensor.alignment));
+    }
+    if (tensor.uid == convolution_.w_uid) expected_.w_alignment = tensor.alignment;
+    Set(object, "\"dim\":[", tensor.dims);
+    Set(object, "\"stride\":[", tensor.strides);
+    Set(object, "\"ptrAlignment\":", {tensor.alignment});
+    return Status::Ok();
+  }
+
+  // Gives a tensor of the whole plan the extents and strides that it has in the part.
+  Status Shrink(Tensor& tensor, bool is_batched) const {
+    if (tensor.uid == convolution_.w_uid) {
+      tensor.dims[0] = edit_.problem.k;
+      return Status::Ok();
+    }
+    const bool is_image = tensor.uid == convolution_.x_uid;
+    if (is_image || tensor.uid == convolution_.y_uid) {
+      const Tensor part = TensorOf(edit_.problem, is_image);
+      tensor.dims = part.dims;
+      tensor.strides = part.strides;
+      return Status::Ok();
+    }
+    if (is_batched) {
+      tensor.dims = result_.dims;
+      if (result_.strides != whole_result_.strides) tensor.strides = result_.strides;
+      return Status::Ok();
+    }
+    if (tensor.dims[1] > 1) tensor.dims[1] = result_.dims[1];
+    for (size_t axis = 2; axis < tensor.dims.size(); ++axis) {
+      if (tensor.dims[axis] > 1 && result_.dims[axis] != whole_result_.dims[axis]) {
+        return Status::Error("tensor " + std::to_string(tensor.uid) +
+                             ", which all images share, differs from place to place");
+      }
+    }
+    return Status::Ok();
+  }
+
+  // What is fused has elements of its own type where the result has its elements. A value for each
+  // channel begins at a multiple of the part's channels if all parts have so many.
+  int64_t OperandAlignment(const Tensor& tensor, DataType type, bool is_batched,
+                           const Numbers& whole_dims) const {
+    const auto element = static_cast<int64_t>(ElementBytes(type));
+    const auto result = static_cast<int64_t>(ElementBytes(edit_.problem.type));
+    if (is_batched) {
+      return std::min(tensor.alignment, std::max<int64_t>(1, tensor.alignment * element / result));
+    }
+    const bool are_even = whole_dims[1] % tensor.dims[1] == 0;
+    const int64_t step = are_even ? tensor.dims[1] * tensor.strides[1] : 1;
+    return std::gcd(tensor.alignment, step * element);
+  }
+
+  // The convolution is the first node.
+  Status EditConvolution() {
+    const FlatObject node(json_, Behind(json_, "\"nodes\":[", tensors_end_));
+    if (!node.ok()) return Unfamiliar("no nodes");
+    UCUDNN_RETURN_IF_ERROR(SetScale(node, "\"alpha\":", convolution_.alpha, edit_.alpha));
+    UCUDNN_RETURN_IF_ERROR(SetScale(node, "\"beta\":", convolution_.beta, edit_.beta));
+    UCUDNN_RETURN_IF_ERROR(SetPads(node));
+    return SetGroups(node);
+  }
+
+  // Scales that do not change keep cuDNN's text.
+  Status SetScale(const FlatObject& node, const char* name, double before, double value) {
+    if (value == before) return Status::Ok();
+    const size_t at = node.Find(name);
+    if (at >= node.end() || node.ValueEnd(at) == at) return Unfamiliar("a scale");
+    splice_.Replace(at, node.ValueEnd(at), NumberText(value));
+    return Status::Ok();
+  }
+
+  // Padding that is the same on both sides is one member, else two, side by side.
+  Status SetPads(const FlatObject& node) {
+    const ConvolutionProblem& whole = convolution_.problem;
+    const ConvolutionProblem& part = edit_.problem;
+    if (part.pad == whole.pad && part.extra_pad == whole.extra_pad) return Status::Ok();
+    constexpr std::string_view kEven = "\"pad\":[", kBehind = "\"pad_upper\":[",
+                               kBefore = "\"pad_lower\":[";
+    const std::string_view first = whole.HasEvenPads() ? kEven : kBehind;
+    size_t at = node.Find(first);
+    if (at >= node.end()) return Unfamiliar("the padding");
+    const size_t begin = at - first.size();
+    if (!whole.HasEvenPads()) {
+      at = node.ValueEnd(at) + 2;
+      if (node.Find(kBefore) != at + kBefore.size()) return Unfamiliar("the padding");
+      at += kBefore.size();
+    }
+    Spatial behind = part.pad;
+    for (size_t axis = 0; axis < kMaxSpatial; ++axis) behind[axis] += part.extra_pad[axis];
+    const std::string before = Text(Axes(part, part.pad));
+    const auto member = [](std::string_view name, const std::string& values) {
+      return std::string(name) + values + "]";
+    };
+    splice_.Replace(begin, node.ValueEnd(at) + 1,
+                    part.HasEvenPads() ? member(kEven, before)
+                                       : member(kBehind, Text(Axes(part, behind))) + "," +
+                                             member(kBefore, before));
+    return Status::Ok();
+  }
+
+  // Of a single group there is no word.
+  Status SetGroups(const FlatObject& node) {
+    if (edit_.problem.groups == convolution_.problem.groups) return Status::Ok();
+    constexpr std::string_view kGroups = ",\"groupCount\":";
+    const size_t at = node.Find(kGroups);
+    if (at >= node.end()) return Unfamiliar("the groups");
+    const bool stays = edit_.problem.groups > 1;
+    splice_.Replace(stays ? at : at - kGroups.size(), node.ValueEnd(at),
+                    stays ? std::to_string(edit_.problem.groups) : "");
+    return Status::Ok();
+  }
+
+  void Set(const FlatObject& object, std::string_view name, const Numbers& numbers) {
+    if (object.Read(name) == numbers) return;
+    const size_t at = object.Find(name);
+    splice_.Replace(at, object.ValueEnd(at), Text(numbers));
+  }
+
+  bool IsSameEngine(const EngineId& engine) const {
+    const EngineId::Graph* const own = convolution_.engine.graph();
+    const EngineId::Graph* const other = engine.graph();
+    return own != nullptr && other != nullptr && own->index == other->index &&
+           own->knobs == other->knobs;
+  }
+
+  const std::string_view json_;
+  const FusedConvolution& convolution_;
+  const PlanEdit& edit_;
+  FusedConvolution expected_;
+  Tensor whole_result_, result_;
+  Splice splice_;
+  size_t tensors_end_ = 0;
+};
 
 }  // namespace
 
 Result<std::string> EditPlan(std::string_view json, const FusedConvolution& convolution,
                              const PlanEdit& edit) {
-  FusedConvolution expected = convolution;
-  expected.problem.n = edit.n;
-  expected.alpha = edit.alpha;
-  expected.beta = edit.beta;
-  if (expected == convolution) return std::string(json);  // which says so already
-  Splice splice(json);
-  // Numbers are replaced from front to back only, so the text must have its members in cuDNN's
-  // order: tensors, then nodes.
-  size_t at = Behind(json, "\"tensors\":[", 0);
-  const std::string batch = std::to_string(edit.n);
-  for (int tensor = 0; tensor < convolution.tensors; ++tensor) {
-    if (at == std::string_view::npos) return Unfamiliar("a tensor is missing");
-    at = Behind(json, "\"dim\":[", at);
-    if ((convolution.batched >> tensor & 1) != 0 && !splice.Replace(at, batch)) {
-      return Unfamiliar("a tensor's extents");
-    }
+  ConvolutionProblem same = WithPart(convolution.problem, edit.problem);
+  same.alignment = edit.problem.alignment;
+  same.math = edit.problem.math;  // of the legacy API alone
+  if (same != edit.problem) {
+    return Status::Error("a plan of another operation graph: " + Describe(edit.problem));
   }
-  at = Behind(json, "\"nodes\":[", at == std::string_view::npos ? json.size() : at);
-  if (at == std::string_view::npos) return Unfamiliar("no nodes");
-  // The convolution is the first node. Scales that do not change keep cuDNN's text.
-  const bool scaled = edit.alpha == convolution.alpha ||
-                      splice.Replace(Behind(json, "\"alpha\":", at), NumberText(edit.alpha));
-  if (!scaled || (edit.beta != convolution.beta &&
-                  !splice.Replace(Behind(json, "\"beta\":", at), NumberText(edit.beta)))) {
-    return Unfamiliar("a scale");
-  }
-  std::string edited = splice.Finish();
-  UCUDNN_RETURN_IF_ERROR(Check(edited, expected));
-  return edited;
-}
-
-Result<std::string> WithExtents(std::string_view json, const FusedConvolution& convolution,
-                                const ConvolutionProblem& problem) {
-  const FusedConvolution expected = AtExtents(convolution, problem);
-  const bool forward = problem.operation == Operation::kForward;
-  // The convolution reads one tensor of its own extents; all others of the batch are its result's.
-  const std::string read =
-      "\"name\":\"" + std::to_string(forward ? convolution.x_uid : convolution.y_uid) + "\"";
-  const Shape exchanged = ShapeOf(expected.problem, forward);
-  const Shape result = ShapeOf(expected.problem, !forward);
-  Splice splice(json);
-  size_t at = Behind(json, "\"tensors\":[", 0);
-  for (int tensor = 0; tensor < convolution.tensors; ++tensor) {
-    if (at == std::string_view::npos) return Unfamiliar("a tensor is missing");
-    const size_t end = json.find('}', at);
-    const bool is_read = end != std::string_view::npos &&
-                         json.substr(at, end - at).find(read) != std::string_view::npos;
-    const Shape& shape = is_read ? exchanged : result;
-    const size_t dims = Behind(json, "\"dim\":[", at);
-    const size_t strides = Behind(json, "\"stride\":[", dims);
-    const bool changes = (convolution.batched >> tensor & 1) != 0;
-    if (changes &&
-        !(splice.ReplaceAll(dims, shape.dims) && splice.ReplaceAll(strides, shape.strides))) {
-      return Unfamiliar("a tensor's extents");
-    }
-    at = end == std::string_view::npos ? end : end + 1;
-  }
-  at = Behind(json, "\"nodes\":[", at == std::string_view::npos ? json.size() : at);
-  std::vector<int64_t> pad;
-  AppendAxes(problem, problem.pad, pad);
-  if (at == std::string_view::npos || !splice.ReplaceAll(Behind(json, "\"pad\":[", at), pad)) {
-    return Unfamiliar("the padding");
-  }
-  std::string edited = splice.Finish();
-  UCUDNN_RETURN_IF_ERROR(Check(edited, expected));
-  return edited;
+  return PlanEditor(json, convolution, edit).Edit();
 }
 
 Result<std::string> WithEngine(std::string_view json, const FusedConvolution& convolution,
@@ -211,7 +378,8 @@ Result<std::string> WithEngine(std::string_view json, const FusedConvolution& co
   std::string edited(json.substr(0, id));
   edited += std::to_string(named->index);
   edited.append(json.substr(id_end, knobs - id_end)).append(choices).append(json.substr(end));
-  UCUDNN_RETURN_IF_ERROR(Check(edited, expected));
+  UCUDNN_ASSIGN_OR_RETURN(const FusedConvolution read, ReadFusedConvolution(edited, &expected));
+  if (read != expected) return Unfamiliar("it does not say what was written");
   return edited;
 }
 

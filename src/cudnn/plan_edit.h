@@ -1,5 +1,5 @@
-// Makes the same execution plan for another mini-batch, other scales, other extents or another
-// engine by replacing single values of cuDNN's plan JSON. The result is read back and must say
+// Makes the same execution plan for a part of its convolution, for other scales or for another
+// engine, by replacing single values of cuDNN's plan JSON. The result is read back and must say
 // exactly what was wanted; the rest of the text stays byte for byte. Pure functions.
 #pragma once
 
@@ -12,19 +12,18 @@
 namespace ucudnn::cudnn {
 
 struct PlanEdit {
-  int n = 1;  // images
+  // What the plan computes then: the convolution's own problem with other images, channels, groups,
+  // extents, paddings and strides.
+  ConvolutionProblem problem;
   double alpha = 1, beta = 0;
 };
 
-// `json`, whose content is `convolution`, with the batch and scales of `edit`.
+// `json`, whose content is `convolution`, as `edit` says, with the same engine and knobs. A tensor
+// whose extents change may begin anywhere that problem.alignment allows, so no more than that is
+// declared for it; all others stay as aligned as they are. An error where the part cannot read what
+// is fused behind the convolution.
 Result<std::string> EditPlan(std::string_view json, const FusedConvolution& convolution,
                              const PlanEdit& edit);
-
-// `json` for images of other extents: `problem` differs from the convolution's in mini-batch,
-// extents, padding and strides, and all of its tensors are packed. What is fused must read nothing
-// but one value for each channel, and tensors that are laid out like the output.
-Result<std::string> WithExtents(std::string_view json, const FusedConvolution& convolution,
-                                const ConvolutionProblem& problem);
 
 // `json` with `engine`, which is unfused, and everything else unchanged. Knobs that the engine does
 // not name are left at their default.

@@ -32,21 +32,23 @@ Result<std::unique_ptr<Schedule>> Schedule::Make(cudnn::Engines& engines, const 
                             engines.MakePiece(of.problem, of.undivided.engine, of.scales,
                                               of.undivided.workspace_bytes));
   }
-  if (!of.configuration.runs.empty()) {
+  if (!of.division.configuration.runs.empty()) {
     UCUDNN_RETURN_IF_ERROR(schedule->MakePieces(engines, of));
   }
   return schedule;
 }
 
 Status Schedule::MakePieces(cudnn::Engines& engines, const Ingredients& of) {
-  if (!of.configuration.Covers(problem_.n)) {
-    return Status::Error("a configuration of " + std::to_string(of.configuration.Images()) +
-                         " images does not divide " + Describe(problem_));
-  }
-  workspace_bytes_ = of.configuration.WorkspaceBytes();
+  UCUDNN_RETURN_IF_ERROR(of.division.CheckCovers(problem_));
+  const Configuration& configuration = of.division.configuration;
+  const Tiles* const tiles = of.division.tiles.get();
+  has_tiles_ = tiles != nullptr;
+  workspace_bytes_ = configuration.WorkspaceBytes();
   cudnn::PieceScales scales = of.scales;
-  if (of.configuration.Pieces() > 1) {
-    scales.may_add = adds_up_;
+  const bool adds_up = problem_.operation == Operation::kBackwardFilter &&
+                       (tiles != nullptr ? tiles->AddUp() : configuration.Pieces() > 1);
+  if (adds_up) {
+    scales.may_add = true;
     if (SumsPartials(problem_)) {
       scales = {.are_plain = true, .may_add = false};
       if (workspace_bytes_ < PartialSumBytes(problem_)) {
@@ -55,59 +57,123 @@ Status Schedule::MakePieces(cudnn::Engines& engines, const Ingredients& of) {
       }
       UCUDNN_ASSIGN_OR_RETURN(sum_, engines.MakeSum(problem_));
     }
+  } else if (configuration.Pieces() > 1) {
+    scales.may_add = false;
+  }
+  plain_scales_ = scales.are_plain;
+  if (tiles != nullptr && std::any_of(tiles->kinds.begin(), tiles->kinds.end(),
+                                      [](const TileKind& kind) { return PackedBytes(kind) > 0; })) {
+    packings_.resize(configuration.runs.size());
+  }
+  for (size_t run = 0; run < configuration.runs.size(); ++run) {
+    UCUDNN_RETURN_IF_ERROR(MakeRun(engines, of, scales, run));
   }
   int64_t images = 0;
-  for (size_t run = 0; run < of.configuration.runs.size(); ++run) {
-    const auto& [micro, count] = of.configuration.runs[run];
-    assert(count >= 1 && micro.micro_batch >= 1);
-    ConvolutionProblem part = problem_;
-    part.n = micro.micro_batch;
-    UCUDNN_ASSIGN_OR_RETURN(
-        std::unique_ptr<cudnn::Piece> piece,
-        engines.MakePiece(part, micro.engine, scales, EngineBytes(problem_, micro)));
-    if (sum_ != nullptr) {
-      UCUDNN_RETURN_IF_ERROR(CheckPartialAlignment(piece->FilterAlignment()));
-      partial_alignment_ = std::max(partial_alignment_, piece->FilterAlignment());
-    }
+  for (size_t run = 0; run < configuration.runs.size(); ++run) {
+    const auto& [micro, count] = configuration.runs[run];
     for (int i = 0; i < count; ++i, images += micro.micro_batch) {
-      parts_.push_back({piece.get(), run, static_cast<int>(parts_.size()),
-                        cudnn::AtImage(problem_, of.fused, images)});
+      const auto number = static_cast<int>(parts_.size());
+      Part part = {pieces_[run].get(), run, number};
+      if (tiles != nullptr) {
+        const Tile& tile = tiles->tiles[parts_.size()];
+        part.at = cudnn::AtTile(problem_, of.fused, tile);
+        part.result = static_cast<int>(tile.result);
+      } else {
+        part.at = cudnn::AtImage(problem_, of.fused, images);
+        part.result = adds_up ? 0 : number;
+      }
+      if (packs_tiles() && packings_[run].packs()) part.packing = &packings_[run];
+      takes_bias_ = takes_bias_ && part.at.w == 0;
+      parts_.push_back(part);
     }
-    pieces_.push_back(std::move(piece));
   }
   return Status::Ok();
 }
 
+Status Schedule::MakeRun(cudnn::Engines& engines, const Ingredients& of,
+                         const cudnn::PieceScales& scales, size_t run) {
+  const MicroConfiguration& micro = of.division.configuration.runs[run].micro;
+  ConvolutionProblem part = problem_;
+  part.n = micro.micro_batch;
+  size_t bytes = EngineBytes(problem_, micro);
+  if (of.division.tiles != nullptr) {
+    const TileKind& kind = of.division.tiles->kinds[run];
+    part = kind.problem;
+    const bool packs_output =
+        problem_.operation == Operation::kForward ? kind.packs_y : kind.packs_x;
+    if (packs_output && std::any_of(of.fused.begin(), of.fused.end(),
+                                    [](const auto& operand) { return operand.is_batched(); })) {
+      return Status::Error("what is fused reads a tensor that is not packed with the output of " +
+                           Describe(part));
+    }
+    if (bytes < PackedBytes(kind)) {
+      return Status::Error("a workspace of " + std::to_string(bytes) +
+                           " bytes does not hold the copies of " + Describe(part));
+    }
+    bytes -= PackedBytes(kind);
+    if (packs_tiles()) {
+      UCUDNN_ASSIGN_OR_RETURN(packings_[run], TilePacking::Make(problem_, kind, of.copier));
+      partial_alignment_ = std::max(partial_alignment_, static_cast<size_t>(part.alignment));
+      takes_bias_ = takes_bias_ && !kind.packs_y;
+    }
+  }
+  UCUDNN_ASSIGN_OR_RETURN(std::unique_ptr<cudnn::Piece> piece,
+                          engines.MakePiece(part, micro.engine, scales, bytes));
+  if (sum_ != nullptr) {
+    UCUDNN_RETURN_IF_ERROR(CheckPartialAlignment(piece->FilterAlignment()));
+    partial_alignment_ = std::max(partial_alignment_, piece->FilterAlignment());
+  }
+  pieces_.push_back(std::move(piece));
+  return Status::Ok();
+}
+
 bool Schedule::Suits(const void* workspace) const {
-  return sum_ == nullptr || reinterpret_cast<uintptr_t>(workspace) % partial_alignment_ == 0;
+  return (sum_ == nullptr && !packs_tiles()) ||
+         reinterpret_cast<uintptr_t>(workspace) % partial_alignment_ == 0;
 }
 
 Schedule::Work::Work(const Schedule& schedule, const cudnn::ConvolutionCall& call, void* sums,
                      void* workspace)
-    : schedule_(schedule), whole_(call), sums_(sums), part_(call) {
+    : schedule_(schedule), whole_(call), sums_(sums), workspace_(workspace), part_(call) {
   cudnn::ConvolutionCall& part = part_.get();
-  part.workspace = workspace;
+  // The caller's describe the whole; the filter and the convolution are those of all images, too.
   if (schedule.parts_.size() > 1) {
-    // The caller's describe all images.
     part.descriptors.x = nullptr;
     part.descriptors.y = nullptr;
   }
+  if (schedule.has_tiles_) part.descriptors = {};
   if (schedule.sums_partials()) {
     part.alpha = cudnn::OneOf(schedule.problem_.type);
     part.beta = cudnn::ZeroOf(schedule.problem_.type);
   }
 }
 
-const cudnn::ConvolutionCall& Schedule::Work::CallOf(const Part& part) {
+cudnn::ConvolutionCall& Schedule::Work::InPlace(const Part& part) {
   part_.MoveTo(part.at);
   cudnn::ConvolutionCall& call = part_.get();
+  call.workspace = workspace_;
   call.workspace_bytes = part.piece->workspace_bytes();
   if (schedule_.sums_partials()) call.w = schedule_.sum_->Partial(sums_);
   return call;
 }
 
+const cudnn::ConvolutionCall& Schedule::Work::CallOf(const Part& part) {
+  cudnn::ConvolutionCall& call = InPlace(part);
+  if (part.packing != nullptr) part.packing->MoveToCopies(call);
+  return call;
+}
+
+// A plan of the graph API has its own beta, which is not known here.
+bool Schedule::MayKeepOutput(const cudnn::ConvolutionCall& call) const {
+  return !plain_scales_ && (call.beta == nullptr || cudnn::ScaleOf(call.beta, problem_.type) != 0);
+}
+
 cudnnStatus_t Schedule::Work::Enqueue(const Step& step) {
   switch (step.kind) {
+    case Step::Kind::kPack:
+      return step.part->packing->Pack(InPlace(*step.part), schedule_.MayKeepOutput(whole_));
+    case Step::Kind::kUnpack:
+      return step.part->packing->Unpack(InPlace(*step.part));
     case Step::Kind::kSum:
       return schedule_.sum_->Add(whole_.handle, sums_, !step.adds);
     case Step::Kind::kStore:
@@ -163,7 +229,9 @@ cudnnStatus_t Schedule::Run(const cudnn::ConvolutionCall& call, Outcome& outcome
     outcome = Outcome::kNotAttempted;
     return CUDNN_STATUS_SUCCESS;
   }
-  if (!Suits(call.workspace)) return RunUndivided(call, outcome);
+  if (!Suits(call.workspace) || (call.bias != nullptr && !takes_bias_)) {
+    return RunUndivided(call, outcome);
+  }
   Work work(*this, call, call.workspace,
             sums_partials() ? sum_->EngineWorkspace(call.workspace) : call.workspace);
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;

@@ -1,5 +1,6 @@
 // One convolution as the pieces that compute it, one after the other in one workspace: where each
-// part lies in the tensors, whether it adds, and what sums partials. Calls, comparisons of plans,
+// part lies in the tensors, whether it adds, what packs tiles and what sums partials. Calls,
+// comparisons of plans,
 // UCUDNN_CHECK and native CUDA graphs go over these steps; nothing else does. Immutable once made:
 // a call allocates nothing, takes no lock and does not synchronise.
 #pragma once
@@ -11,8 +12,10 @@
 #include "base/status.h"
 #include "convolution/configuration.h"
 #include "convolution/problem.h"
+#include "convolution/tiles.h"
 #include "cudnn/engine.h"
 #include "cudnn/part_call.h"
+#include "execution/tile_packing.h"
 
 namespace ucudnn::execution {
 
@@ -34,13 +37,19 @@ struct Part {
   size_t run = 0;  // of the configuration
   int number = 0;  // in the order of the configuration, from 0
   cudnn::Offsets at;
+  // The number of the first part with the same output, to which the others add; its own where no
+  // other has it.
+  int result = 0;
+  const TilePacking* packing = nullptr;  // null: the part is computed where it lies
 };
 
 struct Step {
   enum class Kind {
-    kPiece,  // computes a part
-    kSum,    // adds the partial that it left to the sum
-    kStore,  // rounds the sum into the output
+    kPack,    // copies what a part reads into the workspace
+    kPiece,   // computes a part
+    kUnpack,  // copies what it computed to where it belongs
+    kSum,     // adds the partial that it left to the sum
+    kStore,   // rounds the sum into the output
   };
   Kind kind = Kind::kPiece;
   const Part* part = nullptr;  // null: kStore
@@ -50,10 +59,11 @@ struct Step {
 // What a schedule is made of.
 struct Ingredients {
   const ConvolutionProblem& problem;
-  const Configuration& configuration;   // without runs: `undivided` always runs
+  const Division& division;             // without runs: `undivided` always runs
   const MicroConfiguration& undivided;  // without an engine: nothing replaces the pieces
   std::span<const cudnn::FusedOperand> fused = {};
   cudnn::PieceScales scales = {};  // pieces of a divided gradient of the filter may always add
+  Copier copier = {};              // needed where tiles are packed
 };
 
 class Schedule {
@@ -78,31 +88,47 @@ class Schedule {
     const bool sums = sum_ != nullptr;
     for (size_t i = 0; i < parts_.size(); ++i) {
       const Part& part = parts_[i == 0 ? first : i <= first ? i - 1 : i];
-      const bool further = i > 0;
-      if (!visit(Step{Kind::kPiece, &part, further && adds_up_ && !sums})) return false;
-      if (sums && !visit(Step{Kind::kSum, &part, further})) return false;
+      const bool packs = part.packing != nullptr;
+      const bool adds = i > 0 && !sums && Adds(part, parts_[first]);
+      if (packs && !visit(Step{Kind::kPack, &part})) return false;
+      if (!visit(Step{Kind::kPiece, &part, adds})) return false;
+      if (packs && part.packing->unpacks() && !visit(Step{Kind::kUnpack, &part})) return false;
+      if (sums && !visit(Step{Kind::kSum, &part, i > 0})) return false;
     }
     return !sums || visit(Step{Kind::kStore});
   }
-  // False where the partials in `workspace` would not be aligned as engines expect.
+  // False where partials or copies in `workspace` would not be aligned as engines expect.
   bool Suits(const void* workspace) const;
   bool has_pieces() const { return !parts_.empty(); }
   bool has_undivided() const { return undivided_ != nullptr; }
   bool sums_partials() const { return sum_ != nullptr; }
+  bool packs_tiles() const { return !packings_.empty(); }
 
  private:
-  explicit Schedule(const ConvolutionProblem& problem)
-      : problem_(problem), adds_up_(problem.operation == Operation::kBackwardFilter) {}
+  explicit Schedule(const ConvolutionProblem& problem) : problem_(problem) {}
+  // Whether a part that comes after `first` finds its output begun: by that one, or by another
+  // before it in the order of the configuration.
+  static bool Adds(const Part& part, const Part& first) {
+    return part.result != part.number || part.result == first.result;
+  }
   Status MakePieces(cudnn::Engines& engines, const Ingredients& of);
+  Status MakeRun(cudnn::Engines& engines, const Ingredients& of, const cudnn::PieceScales& scales,
+                 size_t run);
   bool MayRerun(const cudnn::ConvolutionCall& call) const;
+  // Whether pieces of `call` may read what their output holds.
+  bool MayKeepOutput(const cudnn::ConvolutionCall& call) const;
   // Ends a call whose piece failed with `status`: by the undivided engine where that may run, else
   // with the error. `untouched`: no piece has changed the output.
   cudnnStatus_t AfterFailure(const cudnn::ConvolutionCall& call, cudnnStatus_t status,
                              bool untouched, Outcome& outcome) const;
 
   const ConvolutionProblem problem_;
-  const bool adds_up_;                                 // pieces add to one gradient
+  bool plain_scales_ = false;
+  bool has_tiles_ = false;
+  // Whether every part could read the bias and z of a legacy call where it lies.
+  bool takes_bias_ = true;
   std::vector<std::unique_ptr<cudnn::Piece>> pieces_;  // by run of the configuration
+  std::vector<TilePacking> packings_;                  // likewise; empty where no tile is packed
   std::vector<Part> parts_;
   std::unique_ptr<cudnn::PartialSum> sum_;  // null: pieces write the output themselves
   size_t partial_alignment_ = cudnn::kLegacyAlignment;
@@ -113,19 +139,23 @@ class Schedule {
 // A schedule at work on one call of the whole problem, which it refers to.
 class Schedule::Work {
  public:
-  // `sums` has PartialSumBytes where partials are summed (convolution/partial_sums.h); engines use
-  // `workspace`.
+  // `sums` has PartialSumBytes where partials are summed (convolution/partial_sums.h); copies of
+  // tiles and engines use `workspace`.
   Work(const Schedule& schedule, const cudnn::ConvolutionCall& call, void* sums, void* workspace);
 
   // Enqueues one step of ForEach.
   cudnnStatus_t Enqueue(const Step& step);
-  // The call of a part, until that of the next is asked for.
+  // The call of a part's piece, until that of the next is asked for.
   const cudnn::ConvolutionCall& CallOf(const Part& part);
 
  private:
+  // The call of a part where it lies.
+  cudnn::ConvolutionCall& InPlace(const Part& part);
+
   const Schedule& schedule_;
   const cudnn::ConvolutionCall& whole_;
   void* const sums_;
+  void* const workspace_;
   cudnn::PartCall part_;
 };
 

@@ -257,7 +257,7 @@ void ConvolutionSlice::FetchFused(const PlanContext& context, const BoxExtents& 
   const std::vector<cudnn::FusedOperand>& operands =
       context.demand.fused_plan->convolution.operands;
   for (size_t i = 0; i < operands.size(); ++i) {
-    if (operands[i].image_bytes > 0) add(i, operands[i].type);
+    if (operands[i].is_batched()) add(i, operands[i].type);
   }
 }
 

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "base/status.h"
+#include "cuda/box_copy.h"
 #include "cuda/driver.h"
 #include "cudnn/convolution_call.h"
 #include "cudnn/partial_sum.h"
-#include "spatial/box_copy.h"
 #include "spatial/call_form.h"
 #include "spatial/group_stripes.h"
 #include "spatial/small_convolution.h"
@@ -26,6 +26,14 @@
 #include "transport/channel.h"
 
 namespace ucudnn::spatial {
+
+using cuda::BoxCopy;
+using cuda::BoxExtents;
+using cuda::DeviceBox;
+using cuda::Elements;
+using cuda::Fill;
+using cuda::kNanByte;
+using cuda::PackedStrides;
 
 // What is of all plans of a rank.
 struct PlanContext {

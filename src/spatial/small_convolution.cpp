@@ -111,12 +111,15 @@ class PlanConvolution : public SmallConvolution {
 Status PlanConvolution::Take(const cudnn::Functions& functions, cudnnHandle_t handle,
                              const cudnn::GraphTemplate& plan, const EngineDemand& demand) {
   if (demand.deterministic && !plan.deterministic) return Status::Error("not deterministic");
-  UCUDNN_ASSIGN_OR_RETURN(const cudnn::GraphTemplate at, cudnn::AtExtents(plan, problem_));
-  cudnn::GraphEngines engines(functions, {handle, nullptr}, {&at});
-  ConvolutionProblem part = at.convolution.problem;
+  cudnn::GraphEngines engines(functions, {handle, nullptr}, {&plan});
+  ConvolutionProblem part = plan.convolution.problem;
   part.n = problem_.n;
+  part.x = problem_.x;
+  part.pad = problem_.pad;
+  part.x_strides = problem_.x_strides;
+  part.y_strides = problem_.y_strides;
   UCUDNN_ASSIGN_OR_RETURN(
-      piece_, engines.MakePiece(part, at.convolution.engine, {}, demand.most_workspace_bytes));
+      piece_, engines.MakePiece(part, plan.convolution.engine, {}, demand.most_workspace_bytes));
   workspace_bytes_ = piece_->workspace_bytes();
   return Status::Ok();
 }

@@ -19,7 +19,8 @@ double Milliseconds(const GraphTemplate& plan, size_t& largest) {
   const auto begin = std::chrono::steady_clock::now();
   largest = 0;
   for (int n = 1; n <= 256; ++n) {
-    const auto built = BuildAtBatch(test::RealCudnn(), test::DescribedDevice(), plan, n, 1, 0);
+    const auto built = BuildPart(test::RealCudnn(), test::DescribedDevice(), plan,
+                                 test::AtBatch(plan.convolution, n));
     const auto bytes = built.ok() ? PlanWorkspace(test::RealCudnn(), built->get())
                                   : Result<size_t>(built.status());
     if (!bytes.ok()) {

@@ -11,12 +11,21 @@
 #include "convolution/problem.h"
 #include "cudnn/backend.h"
 #include "cudnn/functions.h"
+#include "cudnn/plan_edit.h"
 
 namespace ucudnn::test {
 
 const cudnn::Functions& RealCudnn();
 // An H200 as the driver describes it.
 cudnn::PlanDevice DescribedDevice();
+
+// The convolution at another batch.
+inline cudnn::PlanEdit AtBatch(const cudnn::FusedConvolution& convolution, int n, double alpha = 1,
+                               double beta = 0) {
+  cudnn::PlanEdit edit = {convolution.problem, alpha, beta};
+  edit.problem.n = n;
+  return edit;
+}
 
 constexpr int64_t kUidX = 120, kUidW = 119, kUidY = 121, kUidResidual = 122, kUidBias = 98;
 constexpr int64_t kUidStep = 300;  // of the first step's operand; the next one's follows

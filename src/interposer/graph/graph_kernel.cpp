@@ -160,8 +160,8 @@ EngineTemplate GraphSteps::Serving(const EngineId& engine) const {
 std::optional<MicroConfiguration> GraphSteps::UndividedOf(const cudnn::GraphTemplate& other,
                                                           size_t limit_bytes) {
   const cudnn::FusedConvolution& own = kernel_.own->convolution;
-  auto built = cudnn::BuildAtBatch(process_.functions, {kernel_.handle, nullptr}, other,
-                                   kernel_.problem().n, own.alpha, own.beta);
+  auto built = cudnn::BuildPart(process_.functions, {kernel_.handle, nullptr}, other,
+                                {kernel_.problem(), own.alpha, own.beta});
   if (!built.ok()) return std::nullopt;
   const auto bytes = cudnn::PlanWorkspace(process_.functions, built->get());
   if (!bytes.ok() || *bytes > limit_bytes) return std::nullopt;
@@ -266,8 +266,8 @@ BuildOutcome GraphSteps::Answer(const planning::Build& question) {
     if (other == nullptr) return {BuildOutcome::Kind::kNoUndivided, Sentence(Detail::kNoEngine)};
     cudnn::BackendDescriptor& plan = undivided_plans_[question.undivided.engine];
     if (plan.get() == nullptr) {
-      auto built = cudnn::BuildAtBatch(process_.functions, {kernel_.handle, nullptr}, *other,
-                                       kernel_.problem().n, own.alpha, own.beta);
+      auto built = cudnn::BuildPart(process_.functions, {kernel_.handle, nullptr}, *other,
+                                    {kernel_.problem(), own.alpha, own.beta});
       if (!built.ok()) return {BuildOutcome::Kind::kNoUndivided, built.message()};
       plan = std::move(*built);
     }

@@ -64,8 +64,9 @@ std::optional<cudnn::ConvolutionCall> GraphPlans::NativeCall(cudnnHandle_t handl
                                                              cudnnBackendDescriptor_t pack,
                                                              cudnn::FusedPointers& fused) {
   if (!MakesPieces(state)) return std::nullopt;
-  // Sums of 16-bit gradients take kernels between the pieces, which no native graph of a plan has.
-  if (state.schedule->sums_partials()) return std::nullopt;
+  // Sums of 16-bit gradients and copies of tiles stand between the pieces; no native graph of a
+  // plan has them.
+  if (state.schedule->sums_partials() || state.schedule->packs_tiles()) return std::nullopt;
   const VariantPack* const operands = FindPack(pack);
   const Session* const session = process_.sessions.Of(handle);
   if (operands == nullptr || !operands->plain || session == nullptr ||

@@ -1,7 +1,7 @@
 #include "interposer/spatial/row_exchange.h"
 
+#include "cuda/box_copy.h"
 #include "cudnn/descriptors.h"
-#include "spatial/box_copy.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -16,15 +16,14 @@ class OwnRows : public spatial::LocalCall {
     const size_t element = ElementBytes(p.type);
     const Spatial extents = spatial::WithRowsBeside(p);
     const auto y = reinterpret_cast<CUdeviceptr>(call.y);
-    const spatial::DeviceBox all = {
+    const cuda::DeviceBox all = {
         {p.n, p.c, extents[0], extents[1], extents[2]}, p.y_strides, element, y};
     int64_t begin = 0;
     for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
       begin += p.pad[axis] * p.y_strides[kAxisD + axis];
     }
-    const spatial::BoxCopy own({p.n, p.c, p.x[0], p.x[1], p.x[2]}, p.x_strides, p.y_strides,
-                               element);
-    const bool enqueued = spatial::Fill(driver_, all, 0, stream_).ok() &&
+    const cuda::BoxCopy own({p.n, p.c, p.x[0], p.x[1], p.x[2]}, p.x_strides, p.y_strides, element);
+    const bool enqueued = cuda::Fill(driver_, all, 0, stream_).ok() &&
                           own.Enqueue(driver_, reinterpret_cast<CUdeviceptr>(call.x),
                                       y + static_cast<size_t>(begin) * element, stream_)
                               .ok();

@@ -91,7 +91,8 @@ TEST_P(CompiledPlans, AtAnotherBatchIsTheNativePlan) {
   const Graph other(Problem(GetParam().operation, kOtherBatch), options);
   const auto native = other.Plan(static_cast<int>(engine), knobs);
   ASSERT_TRUE(native);
-  const auto rebatched = BuildAtBatch(RealCudnn(), DescribedDevice(), *read, kOtherBatch, 1, 0);
+  const auto rebatched = BuildPart(RealCudnn(), DescribedDevice(), *read,
+                                   test::AtBatch(read->convolution, kOtherBatch));
   ASSERT_TRUE(rebatched.ok()) << rebatched.message();
   EXPECT_EQ(*PlanWorkspace(RealCudnn(), rebatched->get()),
             *PlanWorkspace(RealCudnn(), native->get()));
@@ -99,7 +100,8 @@ TEST_P(CompiledPlans, AtAnotherBatchIsTheNativePlan) {
 
   // cuDNN takes the kernels of one batch for another without a word, and they would write all of
   // their own images: so what is edited has none.
-  const auto edited = EditPlan(read->json, read->convolution, {kOtherBatch, 1, 0});
+  const auto edited =
+      EditPlan(read->json, read->convolution, test::AtBatch(read->convolution, kOtherBatch));
   ASSERT_TRUE(edited.ok()) << edited.message();
   EXPECT_FALSE(BuildPlan(RealCudnn(), DescribedDevice(), *edited).ok());
 }

@@ -139,8 +139,10 @@ TEST(FusedConvolution, ReadsWhatIsFused) {
   EXPECT_THAT(convolution->engine.Text(), HasSubstr("+residual[1,0.5]+bias+relu"));
   EXPECT_EQ(convolution->y_uid, test::kUidY);
   const size_t image_bytes = size_t{64} * 28 * 28 * 2;
-  const FusedOperand residual = {test::kUidResidual, DataType::kHalf, image_bytes, image_bytes};
-  const FusedOperand bias = {test::kUidBias, DataType::kHalf, 0, 64 * 2};
+  Strides strides = problem.y_strides;
+  strides[2] = 0;  // it has no axis d
+  const FusedOperand residual = {test::kUidResidual, DataType::kHalf, strides, image_bytes};
+  const FusedOperand bias = {test::kUidBias, DataType::kHalf, {0, 1}, 64 * 2};
   EXPECT_EQ(convolution->operands, (std::vector<FusedOperand>{residual, bias}));
   EXPECT_EQ(residual.Bytes(64), 64 * image_bytes);
   EXPECT_EQ(bias.Bytes(64), size_t{64 * 2});
@@ -174,10 +176,7 @@ TEST(FusedConvolution, ThePlanAtOtherExtentsIsTheOneThatTheLibraryBuilds) {
         ASSERT_TRUE(read.ok()) << read.message();
         const auto& [engine, knobs, fusion] = *read->convolution.engine.graph();
         const auto native = other.Plan(static_cast<int>(engine), knobs);
-        const auto at = AtExtents(*read, rows);
-        ASSERT_TRUE(at.ok()) << at.message();
-        EXPECT_EQ(at->convolution.problem, rows);
-        const auto plan_at = BuildAtBatch(RealCudnn(), test::DescribedDevice(), *at, rows.n, 1, 0);
+        const auto plan_at = BuildPart(RealCudnn(), test::DescribedDevice(), *read, {rows});
         ASSERT_EQ(native.has_value(), plan_at.ok()) << read->convolution.engine;
         if (!native) continue;
         EXPECT_EQ(*PlanJson(RealCudnn(), plan_at->get()), *PlanJson(RealCudnn(), native->get()));
@@ -375,7 +374,7 @@ TEST(PlanEdit, ChangesTheBatchAndNothingElse) {
   const std::string json = JsonOf(problem);
   const auto convolution = ReadFusedConvolution(json);
   ASSERT_TRUE(convolution.ok());
-  const auto edited = EditPlan(json, *convolution, {7, convolution->alpha, convolution->beta});
+  const auto edited = EditPlan(json, *convolution, test::AtBatch(*convolution, 7));
   ASSERT_TRUE(edited.ok()) << edited.message();
   std::string expected = With(json, "\"dim\":[64,32,28,28]", "\"dim\":[7,32,28,28]");
   expected = With(expected, "\"dim\":[64,64,28,28]", "\"dim\":[7,64,28,28]");
@@ -387,7 +386,7 @@ TEST(PlanEdit, ChangesTheScales) {
   options.alpha = 0.5;
   const std::string json = JsonOf(Problem(Operation::kBackwardFilter), options);
   const auto convolution = ReadFusedConvolution(json);
-  const auto edited = EditPlan(json, *convolution, {8, 0.5, 1});
+  const auto edited = EditPlan(json, *convolution, test::AtBatch(*convolution, 8, 0.5, 1));
   ASSERT_TRUE(edited.ok()) << edited.message();
   const auto read = ReadFusedConvolution(*edited);
   EXPECT_EQ(read->alpha, 0.5);
@@ -413,14 +412,14 @@ TEST(PlanEdit, TellsAResidualFromABiasAtASingleImage) {
     ++read;
     const auto convolution = ReadFusedConvolution(json);
     ASSERT_TRUE(convolution.ok()) << convolution.message();
-    const auto edited = EditPlan(json, *convolution, {1, convolution->alpha, convolution->beta});
+    const auto edited = EditPlan(json, *convolution, test::AtBatch(*convolution, 1));
     ASSERT_TRUE(edited.ok()) << edited.message();
     const auto again = ReadFusedConvolution(*edited, &*convolution);
     ASSERT_TRUE(again.ok()) << again.message();
     EXPECT_EQ(again->operands, convolution->operands);
     ASSERT_EQ(again->operands.size(), bias ? 2u : 1u);
     EXPECT_EQ(again->operands[0].uid, test::kUidResidual);
-    EXPECT_GT(again->operands[0].image_bytes, 0u);
+    EXPECT_TRUE(again->operands[0].is_batched());
     EXPECT_EQ(again->problem.n, 1);
   }
   EXPECT_GT(read, 0);
@@ -431,7 +430,7 @@ TEST(PlanEdit, AnotherOrderOfMembersIsNotEdited) {
   const auto convolution = ReadFusedConvolution(json);
   const std::string spaced = With(json, "\"dim\":[", "\"dim\": [");
   ASSERT_TRUE(ReadFusedConvolution(spaced).ok());
-  EXPECT_FALSE(EditPlan(spaced, *convolution, {7, 1, 0}).ok());
+  EXPECT_FALSE(EditPlan(spaced, *convolution, test::AtBatch(*convolution, 7)).ok());
 }
 
 TEST(PlanEdit, ExchangesTheEngine) {

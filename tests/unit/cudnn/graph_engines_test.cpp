@@ -106,7 +106,8 @@ TEST(GraphEngines, TensorsBeyondTwoToThe31AreBuiltAtAnyBatch) {
       ConvolutionProblem part = problem;
       part.n = images;
       const auto native = Graph(part).Plan(engine);
-      const auto rebatched = BuildAtBatch(RealCudnn(), DescribedDevice(), *original, images, 1, 0);
+      const auto rebatched = BuildPart(RealCudnn(), DescribedDevice(), *original,
+                                       test::AtBatch(original->convolution, images));
       ASSERT_EQ(rebatched.ok(), native.has_value())
           << original->convolution.engine << " at " << images;
       if (!native) continue;

@@ -73,8 +73,9 @@ class Rebatching : public ::testing::Test {
     }
     for (size_t i = 0; i < others.size(); ++i) {
       const auto native = others[i]->Plan(engine, knobs);
-      const auto rebatched = BuildAtBatch(RealCudnn(), DescribedDevice(), *read, kBatches[i],
-                                          options.alpha, options.beta);
+      const auto rebatched =
+          BuildPart(RealCudnn(), DescribedDevice(), *read,
+                    test::AtBatch(read->convolution, kBatches[i], options.alpha, options.beta));
       const std::string who = read->convolution.engine.Text() + " at " +
                               std::to_string(kBatches[i]) + " of " + Describe(problem);
       if (native.has_value() != rebatched.ok()) {

@@ -478,10 +478,12 @@ TEST(Schedule, AFusedOperandThatReachesIntoTheOutputForbidsARerun) {
     const size_t before = 4096;
     const auto n = static_cast<size_t>(problem.n);
     const size_t image = (before - 64) / (n - 1);
-    const cudnn::FusedOperand operands[] = {{1, DataType::kHalf, 0, before},
-                                            {1, DataType::kHalf, 0, before + 1},
-                                            {1, DataType::kFloat, image, before - (n - 1) * image},
-                                            {1, DataType::kFloat, image + 16, image}};
+    const auto elements = static_cast<int64_t>(image / sizeof(float));
+    const cudnn::FusedOperand operands[] = {
+        {1, DataType::kHalf, {}, before},
+        {1, DataType::kHalf, {}, before + 1},
+        {1, DataType::kFloat, {elements}, before - (n - 1) * image},
+        {1, DataType::kFloat, {elements + 4}, image}};
     for (const cudnn::FusedOperand& operand : operands) {
       SCOPED_TRACE(operand.Bytes(problem.n));
       Harness harness(problem);

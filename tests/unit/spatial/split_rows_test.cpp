@@ -1,5 +1,5 @@
 // A stripe with the rows that lie beside it on other ranks, against the whole image.
-#include "spatial/box_copy.h"
+#include "cuda/box_copy.h"
 
 #include <numeric>
 
@@ -103,10 +103,10 @@ TEST_P(RowsBeside, AreThoseOfTheWholeImage) {
         const auto to = reinterpret_cast<CUdeviceptr>(given.y);
         int64_t begin = 0;
         for (size_t axis = 0; axis < 3; ++axis) begin += own.pad[axis] * own.y_strides[2 + axis];
-        const spatial::DeviceBox all = {expected.extents, own.y_strides, element, to};
-        const spatial::BoxCopy copy({own.n, own.c, own.x[0], own.x[1], own.x[2]}, own.x_strides,
-                                    own.y_strides, element);
-        EXPECT_TRUE(spatial::Fill(*cuda::GetDriver(), all, 0, rank.stream).ok());
+        const cuda::DeviceBox all = {expected.extents, own.y_strides, element, to};
+        const cuda::BoxCopy copy({own.n, own.c, own.x[0], own.x[1], own.x[2]}, own.x_strides,
+                                 own.y_strides, element);
+        EXPECT_TRUE(cuda::Fill(*cuda::GetDriver(), all, 0, rank.stream).ok());
         EXPECT_TRUE(copy.Enqueue(*cuda::GetDriver(), reinterpret_cast<CUdeviceptr>(given.x),
                                  to + static_cast<size_t>(begin) * element, rank.stream)
                         .ok());

@@ -1,10 +1,10 @@
-#include "spatial/box_copy.h"
+#include "cuda/box_copy.h"
 
 #include <algorithm>
 
 #include "cuda/resources.h"
 
-namespace ucudnn::spatial {
+namespace ucudnn::cuda {
 namespace {
 
 // The largest distance between rows that drivers take (CU_DEVICE_ATTRIBUTE_MAX_PITCH).
@@ -95,7 +95,7 @@ bool BoxCopy::CanStack(const CopyAxis& rows, const CopyAxis& slices) const {
   return fits(rows.from, slices.from) && fits(rows.to, slices.to);
 }
 
-Status BoxCopy::EnqueueSlab(const cuda::Driver& driver, CUdeviceptr from, CUdeviceptr to,
+Status BoxCopy::EnqueueSlab(const Driver& driver, CUdeviceptr from, CUdeviceptr to,
                             CUstream stream) const {
   CUresult result = CUDA_SUCCESS;
   if (rows_.extent == 1) {
@@ -115,10 +115,10 @@ Status BoxCopy::EnqueueSlab(const cuda::Driver& driver, CUdeviceptr from, CUdevi
     copy.Depth = static_cast<size_t>(slices_.extent);
     result = driver.cuMemcpy3DAsync(&copy, stream);
   }
-  return cuda::DriverStatus(driver, result, "copying rows of an image");
+  return DriverStatus(driver, result, "copying rows of an image");
 }
 
-Status BoxCopy::Enqueue(const cuda::Driver& driver, CUdeviceptr from, CUdeviceptr to,
+Status BoxCopy::Enqueue(const Driver& driver, CUdeviceptr from, CUdeviceptr to,
                         CUstream stream) const {
   for (int64_t copy = 0; copy < copies_; ++copy) {
     int64_t rest = copy, from_offset = 0, to_offset = 0;
@@ -134,7 +134,7 @@ Status BoxCopy::Enqueue(const cuda::Driver& driver, CUdeviceptr from, CUdevicept
   return Status::Ok();
 }
 
-Status Fill(const cuda::Driver& driver, const DeviceBox& box, unsigned char byte, CUstream stream) {
+Status Fill(const Driver& driver, const DeviceBox& box, unsigned char byte, CUstream stream) {
   if (Elements(box.extents) == 0) return Status::Ok();
   int64_t run_bytes = 0;
   std::vector<CopyAxis> axes = JoinedAxes(box.extents, box.strides, box.strides,
@@ -152,7 +152,7 @@ Status Fill(const cuda::Driver& driver, const DeviceBox& box, unsigned char byte
       offset += rest % axis.extent * axis.from;
       rest /= axis.extent;
     }
-    UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(
+    UCUDNN_RETURN_IF_ERROR(DriverStatus(
         driver,
         driver.cuMemsetD2D8Async(
             box.first + static_cast<size_t>(offset), static_cast<size_t>(rows.from), byte,
@@ -162,4 +162,4 @@ Status Fill(const cuda::Driver& driver, const DeviceBox& box, unsigned char byte
   return Status::Ok();
 }
 
-}  // namespace ucudnn::spatial
+}  // namespace ucudnn::cuda

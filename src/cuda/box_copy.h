@@ -13,7 +13,7 @@
 #include "convolution/problem.h"
 #include "cuda/driver.h"
 
-namespace ucudnn::spatial {
+namespace ucudnn::cuda {
 
 using BoxExtents = std::array<int64_t, kMaxSpatial + 2>;  // in elements, order n, c, d, h, w
 
@@ -36,15 +36,13 @@ class BoxCopy {
 
   // Enqueues on `stream`. `from` and `to` are the addresses of the box's first element. An error
   // carries the driver's name of it.
-  Status Enqueue(const cuda::Driver& driver, CUdeviceptr from, CUdeviceptr to,
-                 CUstream stream) const;
+  Status Enqueue(const Driver& driver, CUdeviceptr from, CUdeviceptr to, CUstream stream) const;
   // How many copies one call of Enqueue enqueues.
   int64_t copies() const { return copies_; }
 
  private:
   bool CanStack(const CopyAxis& rows, const CopyAxis& slices) const;
-  Status EnqueueSlab(const cuda::Driver& driver, CUdeviceptr from, CUdeviceptr to,
-                     CUstream stream) const;
+  Status EnqueueSlab(const Driver& driver, CUdeviceptr from, CUdeviceptr to, CUstream stream) const;
 
   int64_t run_bytes_ = 0;   // that lie side by side in both tensors; 0: nothing is copied
   CopyAxis rows_, slices_;  // what one copy covers
@@ -64,6 +62,6 @@ struct DeviceBox {
 inline constexpr unsigned char kNanByte = 0xFF;
 // Enqueues on `stream` that every byte of a box's elements becomes `byte`, and nothing between them
 // changes. May allocate host memory.
-Status Fill(const cuda::Driver& driver, const DeviceBox& box, unsigned char byte, CUstream stream);
+Status Fill(const Driver& driver, const DeviceBox& box, unsigned char byte, CUstream stream);
 
-}  // namespace ucudnn::spatial
+}  // namespace ucudnn::cuda

@@ -1,0 +1,109 @@
+// One convolution as a grid of smaller ones, its tiles: each is a convolution of its own on views
+// of the whole tensors, and together they compute what the whole does. Plain values and pure
+// functions; thread-compatible.
+//
+// Forward and backward_filter are cut in windows (rows of y and dy). backward_data is cut in
+// elements (rows of dx), at the first elements of windows alone: cut anywhere, a tile may need
+// negative padding, which cuDNN refuses, or no window at all. The tiles of backward_filter that
+// have the same filters add to one result, in their order. What is summed over inside one result of
+// forward (c) or backward_data (k) is never cut.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "convolution/configuration.h"
+#include "convolution/partition.h"
+#include "convolution/problem.h"
+
+namespace ucudnn {
+
+// Each tile is a launch of its own in every call, and at least one node of a captured graph.
+constexpr int kMostTiles = 256;
+// Elements from the first to the last of a view. cuDNN's engines count them in 32 bits, and cuDNN
+// itself looks at the stride of n alone.
+constexpr int64_t kMostViewSpan = (int64_t{1} << 31) - 1;
+// Bytes. With channels last, engines that need no workspace are lost below it.
+constexpr int32_t kChannelsLastAlignment = 16;
+
+// How many parts each axis has. Parts of one axis have equal lengths, but for one window (n,
+// groups, k: for one element) that the first of them have more; in backward_data the first and the
+// last part are what the cuts leave.
+struct TileGrid {
+  int n = 1;
+  int groups = 1;  // whole groups
+  int k = 1;       // output channels of the only group
+  Spatial spatial = {1, 1, 1};
+
+  bool operator==(const TileGrid&) const = default;
+};
+
+// What tiles that differ in their places alone have in common.
+struct TileKind {
+  // The strides are those of the whole tensors, or of a packed copy. The stride of n is, for a
+  // single image, the span of the view. The alignment is that of all tiles of the grid: what all of
+  // their places in x, w and y are multiples of, and at most the whole problem's.
+  ConvolutionProblem problem;
+  // The view's span exceeds what engines take, so the tile has to be computed on a packed copy.
+  bool packs_x = false;
+  bool packs_y = false;
+  TileLengths lengths;
+
+  bool operator==(const TileKind&) const = default;
+};
+
+// Workspace for the packed copies of a tile, x before y; multiples of kPartialSumAlignment.
+size_t PackedImageBytes(const TileKind& kind);  // 0: x is a view
+size_t PackedBytes(const TileKind& kind);       // of both
+
+struct Tile {
+  size_t kind = 0;  // its index
+  Box x, y;         // of the whole tensors; the channels of y are its filters, too
+  // Elements from the beginnings of the whole tensors. Filters are packed.
+  int64_t x_offset = 0, w_offset = 0, y_offset = 0;
+  // The index of the first tile with the same result, which a gradient of the filter replaces and
+  // later tiles add to. Its own in all other operations.
+  size_t result = 0;
+};
+
+struct Tiles {
+  TileGrid grid;
+  std::vector<TileKind> kinds;
+  std::vector<Tile> tiles;  // those of one kind side by side, by rising kind
+
+  int CountOf(size_t kind) const;
+  // Whether tiles add to what others leave.
+  bool AddUp() const;
+};
+
+// How a convolution is divided. With tiles, the configuration has one run for each of their kinds,
+// in the same order; without, it divides n alone. Tiles are immutable, so copies share them.
+struct Division {
+  Division(Configuration of, std::shared_ptr<const Tiles> cut = nullptr)  // NOLINT: implicit
+      : configuration(std::move(of)), tiles(std::move(cut)) {}
+
+  // An error that names what the division leaves out of `problem`, or computes beside it.
+  Status CheckCovers(const ConvolutionProblem& problem) const;
+  bool is_divided() const { return configuration.Pieces() > 1; }
+
+  Configuration configuration;
+  std::shared_ptr<const Tiles> tiles;
+};
+
+// Cuts `whole` into the tiles of `grid`. Packs a tensor of a tile whose view spans more than
+// `most_span` elements. The error names the axis and what prevents the cut: more parts than the
+// axis has places to cut at, more than kMostTiles, padding as wide as the dilated filter, an axis
+// that the operation sums over, groups or filters of a 16-bit gradient beside an axis over which
+// tiles add up, or, with channels last, places below kChannelsLastAlignment.
+// REQUIRES: whole.n >= 1, and all parts >= 1.
+Result<Tiles> CutIntoTiles(const ConvolutionProblem& whole, const TileGrid& grid,
+                           int64_t most_span = kMostViewSpan);
+
+// Elements from the first to the last of a tensor with n images, its spans along each axis added.
+int64_t ViewSpan(int64_t n, int64_t channels, const Spatial& extents, const Strides& strides);
+
+}  // namespace ucudnn

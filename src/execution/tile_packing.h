@@ -1,0 +1,51 @@
+// Packed copies of the tensors of a tile whose views engines do not take, in the workspace in front
+// of the engine's own. Immutable and thread-safe as far as the driver is; a call allocates nothing.
+#pragma once
+
+#include <cstddef>
+
+#include "base/status.h"
+#include "convolution/tiles.h"
+#include "cuda/box_copy.h"
+#include "cuda/driver.h"
+#include "cudnn/convolution_call.h"
+#include "cudnn/functions.h"
+
+namespace ucudnn::execution {
+
+// What enqueues copies. The caller owns both and keeps them alive.
+struct Copier {
+  const cuda::Driver* driver = nullptr;
+  const cudnn::Functions* functions = nullptr;
+};
+
+class TilePacking {
+ public:
+  TilePacking() = default;  // of tiles that are views
+  // An error where the driver lacks what copies.
+  static Result<TilePacking> Make(const ConvolutionProblem& whole, const TileKind& kind,
+                                  const Copier& copier);
+
+  bool packs() const { return bytes_ > 0; }
+  bool unpacks() const { return unpack_.copies() > 0; }
+
+  // `call` is that of a tile whose pointers are at its views; its workspace begins with bytes().
+  // Copies what the engine reads, with the old content of the output where `keeps_output`.
+  cudnnStatus_t Pack(const cudnn::ConvolutionCall& call, bool keeps_output) const;
+  // Copies a packed output back.
+  cudnnStatus_t Unpack(const cudnn::ConvolutionCall& call) const;
+  // Moves the call to the copies, and its workspace behind them.
+  void MoveToCopies(cudnn::ConvolutionCall& call) const;
+
+ private:
+  cudnnStatus_t Copy(const cudnn::ConvolutionCall& call, const cuda::BoxCopy& copy,
+                     const void* from, void* to) const;
+
+  Copier copier_;
+  Operation operation_ = Operation::kForward;
+  bool packs_x_ = false, packs_y_ = false;
+  cuda::BoxCopy pack_x_, pack_y_, unpack_;
+  size_t image_bytes_ = 0, bytes_ = 0;
+};
+
+}  // namespace ucudnn::execution

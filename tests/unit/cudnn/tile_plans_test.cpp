@@ -1,0 +1,246 @@
+// A tile's plan through the JSON of the whole's plan is the one that the library itself builds:
+// same engine, same knobs, same workspace, same text. The real library, without a GPU.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <vector>
+
+#include "convolution/tiles.h"
+#include "cudnn/graph_engines.h"
+#include "tests/support/deviceless_cudnn.h"
+#include "tests/support/problem.h"
+
+namespace ucudnn::cudnn {
+namespace {
+
+using test::DescribedDevice;
+using test::FusedStep;
+using test::Graph;
+using test::GraphOptions;
+using test::ProblemWith;
+using test::RealCudnn;
+
+constexpr int kAlignment = 16;
+
+struct Case {
+  ConvolutionProblem whole;  // in any type, layout and operation
+  TileGrid grid;
+};
+
+// Tiles along h, of strides and dilations, along groups and k, and of volumes along d and h.
+std::vector<Case> Cases() {
+  return {
+      {ProblemWith({.n = 1, .c = 64, .k = 64, .x = {1, 56, 56}}), {.spatial = {1, 4, 1}}},
+      {ProblemWith({.n = 2,
+                    .c = 32,
+                    .k = 64,
+                    .x = {1, 57, 64},
+                    .w = {1, 5, 5},
+                    .pad = {0, 2, 2},
+                    .stride = {1, 2, 2}}),
+       {.n = 2, .spatial = {1, 3, 1}}},
+      {ProblemWith(
+           {.n = 1, .c = 64, .k = 32, .x = {1, 48, 48}, .pad = {0, 2, 2}, .dilation = {1, 2, 2}}),
+       {.spatial = {1, 3, 2}}},
+      {ProblemWith({.n = 1, .c = 64, .k = 64, .groups = 4, .x = {1, 28, 28}}),
+       {.groups = 4, .spatial = {1, 2, 1}}},
+      {ProblemWith({.n = 4, .c = 64, .k = 128, .x = {1, 28, 28}}), {.k = 4}},
+      {ProblemWith({.spatial_rank = 3,
+                    .n = 1,
+                    .c = 32,
+                    .k = 32,
+                    .x = {16, 32, 32},
+                    .w = {3, 3, 3},
+                    .pad = {1, 1, 1}}),
+       {.spatial = {4, 2, 1}}},
+  };
+}
+
+struct Kind {
+  DataType type;
+  Layout layout;
+};
+constexpr Kind kKinds[] = {{DataType::kFloat, Layout::kNchw},
+                           {DataType::kFloat, Layout::kNhwc},
+                           {DataType::kBfloat16, Layout::kNchw},
+                           {DataType::kBfloat16, Layout::kNhwc}};
+
+class TilePlans : public ::testing::Test {
+ protected:
+  // Visits each case in each type, layout and operation with its tiles, where it can be cut.
+  template <typename Visit>
+  void ForEachCut(const Visit& visit) {
+    for (const Case& one : Cases()) {
+      for (const Kind& kind : kKinds) {
+        for (const Operation operation : test::kOperations) {
+          ConvolutionProblem whole = one.whole;
+          whole.operation = operation;
+          whole.type = kind.type;
+          whole.layout = kind.layout;
+          whole.alignment = kAlignment;
+          SetPackedStrides(whole);
+          const auto cut = CutIntoTiles(whole, one.grid);
+          if (cut.ok()) visit(whole, *cut);
+        }
+      }
+    }
+  }
+
+  // Compares the plans of one engine for each kind of tile. False where the library has none for
+  // the whole.
+  bool Compare(const Graph& whole, const Tiles& cut, const std::vector<Graph>& tiles, int engine,
+               const Graph::Knobs& knobs, const GraphOptions& options) {
+    const auto plan = whole.Plan(engine, knobs);
+    if (!plan) return false;
+    const auto read = ReadTemplate(RealCudnn(), plan->get());
+    if (!read.ok()) {
+      ADD_FAILURE() << read.message();
+      return false;
+    }
+    for (size_t kind = 0; kind < cut.kinds.size(); ++kind) {
+      const ConvolutionProblem& problem = cut.kinds[kind].problem;
+      const auto native = tiles[kind].Plan(engine, knobs);
+      const auto edited =
+          BuildPart(RealCudnn(), DescribedDevice(), *read, {problem, options.alpha, options.beta});
+      const std::string who = read->convolution.engine.Text() + " of " + Describe(problem);
+      EXPECT_EQ(native.has_value(), edited.ok()) << who << ": " << edited.message();
+      ++(native ? plans_ : refused_);
+      if (!native || !edited.ok()) continue;
+      EXPECT_EQ(*PlanJson(RealCudnn(), edited->get()), *PlanJson(RealCudnn(), native->get()))
+          << who;
+      EXPECT_EQ(*PlanWorkspace(RealCudnn(), edited->get()),
+                *PlanWorkspace(RealCudnn(), native->get()))
+          << who;
+    }
+    return true;
+  }
+
+  // The graphs that a program would make for each kind of tile.
+  static std::vector<Graph> GraphsOf(const ConvolutionProblem& whole, const Tiles& cut,
+                                     const GraphOptions& options) {
+    std::vector<Graph> graphs;
+    for (const TileKind& kind : cut.kinds) {
+      GraphOptions declared = options;
+      const ConvolutionProblem& problem = kind.problem;
+      if (problem.x != whole.x || problem.c != whole.c) declared.x_alignment = problem.alignment;
+      if (OutputExtents(problem) != OutputExtents(whole) || problem.k != whole.k) {
+        declared.y_alignment = problem.alignment;
+        for (FusedStep& step : declared.steps) {
+          if (step.reads == FusedStep::Reads::kWhole) step.alignment = problem.alignment;
+        }
+      }
+      if (problem.k != whole.k) declared.w_alignment = problem.alignment;
+      graphs.emplace_back(problem, declared);
+    }
+    return graphs;
+  }
+
+  int plans_ = 0;
+  int refused_ = 0;  // by the library, in both ways
+};
+
+TEST_F(TilePlans, OfEveryEngineAreTheNativeOnes) {
+  int engines = 0;
+  ForEachCut([&](const ConvolutionProblem& whole, const Tiles& cut) {
+    const Graph graph(whole);
+    if (!graph.ok()) return;
+    const std::vector<Graph> tiles = GraphsOf(whole, cut, {});
+    for (int engine = 0; engine < graph.EngineCount(); ++engine) {
+      engines += Compare(graph, cut, tiles, engine, {}, {});
+    }
+  });
+  std::printf("%d engines of wholes: %d plans of tiles, %d refused in both ways\n", engines, plans_,
+              refused_);
+  EXPECT_GE(engines, 500);
+  EXPECT_GE(plans_, 1500);
+  // Engines that do not take padding on one side alone.
+  EXPECT_GT(refused_, 0);
+}
+
+TEST_F(TilePlans, KeepTheKnobsThatHeuristicsChose) {
+  int chosen = 0;
+  ForEachCut([&](const ConvolutionProblem& whole, const Tiles& cut) {
+    for (const bool fuses : {false, true}) {
+      // A channel operand of native tiles along k and groups would have other strides.
+      if (fuses && (whole.operation != Operation::kForward || cut.kinds[0].problem.k != whole.k)) {
+        continue;
+      }
+      GraphOptions options;
+      if (fuses) {
+        options.steps = {{CUDNN_POINTWISE_ADD, FusedStep::Reads::kWhole, {}, kAlignment},
+                         {CUDNN_POINTWISE_ADD, FusedStep::Reads::kChannel, {}},
+                         {CUDNN_POINTWISE_RELU_FWD, FusedStep::Reads::kNothing, {}}};
+      }
+      options.beta = whole.operation == Operation::kBackwardFilter ? 1 : 0;
+      const Graph graph(whole, options);
+      if (!graph.ok()) continue;
+      const std::vector<Graph> tiles = GraphsOf(whole, cut, options);
+      for (const BackendDescriptor& plan : graph.HeuristicPlans(CUDNN_HEUR_MODE_A, 3)) {
+        const auto read = ReadTemplate(RealCudnn(), plan.get());
+        ASSERT_TRUE(read.ok()) << read.message();
+        const auto& [engine, knobs, fusion] = *read->convolution.engine.graph();
+        EXPECT_TRUE(Compare(graph, cut, tiles, static_cast<int>(engine), knobs, options));
+        chosen += !knobs.empty();
+      }
+    }
+  });
+  std::printf("%d plans with chosen knobs: %d plans of tiles, %d refused in both ways\n", chosen,
+              plans_, refused_);
+  EXPECT_GE(chosen, 100);
+  EXPECT_GE(plans_, 300);
+}
+
+// 190 columns of 16 bits: no row but each fourth begins on 16 bytes.
+TEST_F(TilePlans, DeclareTheAlignmentOfTheirPlaces) {
+  for (const Operation operation : test::kOperations) {
+    const ConvolutionProblem whole = ProblemWith({.operation = operation,
+                                                  .n = 1,
+                                                  .c = 64,
+                                                  .k = 64,
+                                                  .x = {1, 64, 190},
+                                                  .type = DataType::kBfloat16,
+                                                  .alignment = kAlignment});
+    const auto cut = CutIntoTiles(whole, {.spatial = {1, 8, 1}});
+    ASSERT_TRUE(cut.ok()) << cut.message();
+    ASSERT_EQ(cut->kinds[0].problem.alignment, 4);
+    const Graph graph(whole);
+    const std::vector<Graph> tiles = GraphsOf(whole, *cut, {});
+    for (int engine = 0; engine < graph.EngineCount(); ++engine) {
+      Compare(graph, *cut, tiles, engine, {}, {});
+    }
+  }
+  EXPECT_GE(plans_, 60);
+}
+
+TEST_F(TilePlans, RefuseWhatDiffersFromPlaceToPlaceForAllImages) {
+  const ConvolutionProblem whole = ProblemWith({.n = 2,
+                                                .c = 64,
+                                                .k = 64,
+                                                .x = {1, 28, 32},
+                                                .type = DataType::kBfloat16,
+                                                .layout = Layout::kNhwc,
+                                                .alignment = kAlignment});
+  GraphOptions options;
+  options.bias = options.relu = true;
+  const auto cut = CutIntoTiles(whole, {.spatial = {1, 1, 2}});
+  ASSERT_TRUE(cut.ok()) << cut.message();
+  const auto plans = Graph(whole, options).HeuristicPlans(CUDNN_HEUR_MODE_A, 1);
+  ASSERT_EQ(plans.size(), 1u);
+  auto json = PlanJson(RealCudnn(), plans[0].get());
+  ASSERT_TRUE(json.ok()) << json.message();
+  const PlanEdit edit = {cut->kinds[0].problem};
+  // A value for each channel is the same everywhere, one for each channel and column is not.
+  EXPECT_TRUE(EditPlan(*json, *ReadFusedConvolution(*json), edit).ok());
+  const std::string values = "\"dim\":[1,64,1,1]";
+  const size_t at = json->find(values);
+  ASSERT_NE(at, std::string::npos) << *json;
+  json->replace(at, values.size(), "\"dim\":[1,64,1,32]");
+  const auto read = ReadFusedConvolution(*json);
+  ASSERT_TRUE(read.ok()) << read.message();
+  EXPECT_EQ(EditPlan(*json, *read, edit).message(),
+            "tensor " + std::to_string(test::kUidBias) +
+                ", which all images share, differs from place to place");
+}
+
+}  // namespace
+}  // namespace ucudnn::cudnn
