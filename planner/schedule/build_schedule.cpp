@@ -57,10 +57,11 @@ std::string CalledLayer(const PlannedLayer& layer, const ParallelConfiguration& 
 }
 
 // Whether there is a rule for each box of the layer. Of a file's own operators, positions that do
-// not meet are computed by the operator itself; nobody knows what it is of some channels.
+// not meet are computed by the operator itself, and so are whole groups of a normalization; nobody
+// knows what another operator is of some channels.
 Status CheckRule(const PlannedLayer& layer, const Degrees& degrees) {
   const auto* opaque = std::get_if<Opaque>(&layer.op);
-  if (opaque == nullptr || degrees.c == 1) return Status::Ok();
+  if (opaque == nullptr || opaque->sums || degrees.c == 1) return Status::Ok();
   return Status::Error("what a " + Quoted(opaque->kind) +
                        " computes of some channels is not known; expected c of 1");
 }
@@ -149,6 +150,8 @@ Result<std::vector<ScheduledNode>> NodesOf(const Graph& graph, const std::vector
       scheduled.configuration = configuration;
       scheduled.boxes = OutputBoxes(layer, configuration);
       if (layer.name == node.name) {
+        scheduled.inner =
+            InnerElements(layer) / (static_cast<double>(layer.output.Features()) * layer.output.n);
         for (const PartialBox& one : PartialBoxes(layer, configuration)) {
           scheduled.partial.push_back({one.device, one.box});
         }

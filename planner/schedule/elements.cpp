@@ -133,8 +133,13 @@ class Counter {
       if (node.IsInput() || node.layer != self) continue;
       for (const auto* boxes : {&node.boxes, &node.partial}) {
         for (const DeviceBox& one : *boxes) {
-          Of(one.device).outputs +=
+          const int64_t elements =
               Elements(one.box) / one.box[kAxisN].Length() * MostImages(self, one.box);
+          Of(one.device).outputs += elements;
+          if (boxes == &node.boxes) {
+            Of(one.device).outputs +=
+                static_cast<int64_t>(static_cast<double>(elements) * node.inner);
+          }
         }
       }
     }

@@ -20,7 +20,7 @@ struct DeviceElements {
   MovedElements statistics;
   MovedElements labels;    // images whose label travels
   int64_t parameters = 0;  // values alone, without gradients
-  int64_t outputs = 0;     // of layers until their backward pass, partial sums among them
+  int64_t outputs = 0;     // of layers until their backward pass, with partial sums and scores
   int64_t copies = 0;      // of inputs that arrive, likewise; in passes, of two at a time
 };
 

@@ -65,8 +65,9 @@ Division MatrixOf(int64_t outputs, int64_t channels, int64_t positions) {
           }};
 }
 
-// The parameters that the operator has of itself, weights first.
-std::vector<Division> DivisionsOf(const Operator& op, const Shape& input) {
+// The parameters that the node's operator has of itself, weights first.
+std::vector<Division> DivisionsOf(const Node& node, const Shape& input) {
+  const Operator& op = node.op;
   std::vector<Division> divisions;
   const auto add = [&](bool has, Division division) {
     if (has) divisions.push_back(std::move(division));
@@ -89,6 +90,10 @@ std::vector<Division> DivisionsOf(const Operator& op, const Shape& input) {
   } else if (const auto* scale = std::get_if<Scale>(&op)) {
     add(scale->scale, OfKept("weight", input.c));
     add(scale->shift, OfKept("bias", input.c));
+  } else if (const auto* opaque = std::get_if<Opaque>(&op)) {
+    const bool has = opaque->sums && node.parameters.size() == 2;
+    add(has, OfKept("weight", input.c));
+    add(has, OfKept("bias", input.c));
   }
   return divisions;
 }
@@ -123,7 +128,7 @@ Result<std::vector<ScheduledParameter>> DivideParameters(
     const Node& node, const Shape& input, const PlannedLayer& layer,
     const ParallelConfiguration& configuration) {
   const Degrees& degrees = configuration.degrees;
-  std::vector<Division> divisions = DivisionsOf(node.op, input);
+  std::vector<Division> divisions = DivisionsOf(node, input);
   if (!node.parameters.empty() && !AreThoseOf(node.parameters, divisions)) {
     if (degrees.WeightParts() > 1) {
       return Status::Error("its parameters are not those of its operator; expected " +

@@ -48,6 +48,8 @@ struct ScheduledNode {
   std::vector<std::vector<DeviceBox>> needs;  // of layers, by input
   std::vector<DeviceBox> partial;             // of layers whose degree r is more than 1
   std::vector<ScheduledParameter> parameters;
+  // Elements kept until the backward pass beside each element of the output: an attention's scores.
+  double inner = 0;
 
   bool IsInput() const { return inputs.empty(); }
 };

@@ -75,6 +75,7 @@ Json NodeJson(const Schedule& schedule, NodeId id) {
   if (!node.IsInput()) json["config"] = ConfigurationJson(node.configuration);
   json["boxes"] = BoxesJson(node.boxes, HasDepth(node));
   if (!node.partial.empty()) json["partial"] = BoxesJson(node.partial, HasDepth(node));
+  if (node.inner > 0) json["inner"] = node.inner;
   for (size_t input = 0; input < node.needs.size(); ++input) {
     json["needs"].push_back(
         BoxesJson(node.needs[input], HasDepth(NodeOf(schedule, node.inputs[input]))));

@@ -108,6 +108,7 @@ class Counted:
                 self.devices[one["device"]]["memory"]["parameters"] += rest * math.prod(b - a for a, b in one["ranges"])
         if node["op"] == "input" or "layer" in node:
             return
-        for box in node["boxes"] + node.get("partial", []):
-            kept = [sum(volume(box | {"n": overlap(box["n"], one)}) for one in images) for images in self.images(node["name"])]
-            self.devices[box["device"]]["memory"]["outputs"] += max(kept)
+        kept = [(box, 1 + node.get("inner", 0)) for box in node["boxes"]] + [(box, 1) for box in node.get("partial", [])]
+        for box, times in kept:
+            elements = [sum(volume(box | {"n": overlap(box["n"], one)}) for one in images) for images in self.images(node["name"])]
+            self.devices[box["device"]]["memory"]["outputs"] += int(max(elements) * times)

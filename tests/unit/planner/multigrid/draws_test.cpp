@@ -128,10 +128,11 @@ TEST(Draws, ReachWhatSerialPropagationGives) {
     ExpectTheSameWithOtherLanesAndStorage(chain, draw, states, *solved);
     if (HasFatalFailure()) return;
   }
-  // Both ends are met, and most solves converge.
+  // All three ends are met. Relaxation makes short nets exact before their residual tells it.
   EXPECT_GT(given_up, 0);
   EXPECT_LT(given_up, kDraws / 10);
-  EXPECT_LT(direct, kDraws / 2);
+  EXPECT_GT(direct, kDraws / 4);
+  EXPECT_GT(kDraws - direct - given_up, kDraws / 4);
 }
 
 }  // namespace

@@ -38,7 +38,9 @@ int64_t PlannedMemory(const Schedule& schedule) {
       const ScheduledNode& node = schedule.nodes[layer];
       if (node.IsInput() || node.layer != static_cast<NodeId>(layer)) return;
       for (const DeviceBox& one : node.boxes) {
-        elements[static_cast<size_t>(one.device)] += Elements(one.box);
+        const auto scores =
+            static_cast<int64_t>(static_cast<double>(Elements(one.box)) * node.inner);
+        elements[static_cast<size_t>(one.device)] += Elements(one.box) + scores;
       }
       for (const DeviceBox& one : node.partial) {
         elements[static_cast<size_t>(one.device)] += Elements(one.box);
