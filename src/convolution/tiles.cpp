@@ -298,6 +298,11 @@ Status Division::CheckCovers(const ConvolutionProblem& problem) const {
   return Status::Ok();
 }
 
+bool Division::AddsUp(const ConvolutionProblem& problem) const {
+  if (problem.operation != Operation::kBackwardFilter) return false;
+  return tiles != nullptr ? tiles->AddUp() : configuration.Pieces() > 1;
+}
+
 int64_t ViewSpan(int64_t n, int64_t channels, const Spatial& extents, const Strides& strides) {
   return 1 + (n - 1) * strides[0] + (channels - 1) * strides[1] + (extents[0] - 1) * strides[2] +
          (extents[1] - 1) * strides[3] + (extents[2] - 1) * strides[4];

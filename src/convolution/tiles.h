@@ -88,7 +88,8 @@ struct Division {
 
   // An error that names what the division leaves out of `problem`, or computes beside it.
   Status CheckCovers(const ConvolutionProblem& problem) const;
-  bool is_divided() const { return configuration.Pieces() > 1; }
+  // Whether parts add to what others leave.
+  bool AddsUp(const ConvolutionProblem& problem) const;
 
   Configuration configuration;
   std::shared_ptr<const Tiles> tiles;

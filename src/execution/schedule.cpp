@@ -45,8 +45,7 @@ Status Schedule::MakePieces(cudnn::Engines& engines, const Ingredients& of) {
   has_tiles_ = tiles != nullptr;
   workspace_bytes_ = configuration.WorkspaceBytes();
   cudnn::PieceScales scales = of.scales;
-  const bool adds_up = problem_.operation == Operation::kBackwardFilter &&
-                       (tiles != nullptr ? tiles->AddUp() : configuration.Pieces() > 1);
+  const bool adds_up = of.division.AddsUp(problem_);
   if (adds_up) {
     scales.may_add = true;
     if (SumsPartials(problem_)) {

@@ -24,23 +24,25 @@ namespace {
 // so an element that is read before it is written, or is never written, shows.
 constexpr unsigned char kUnwritten = 0xff;
 
-// One division of the whole batch, undivided included.
-struct Division {
+// One side of the comparison.
+struct Side {
   std::string name;  // for messages
-  Configuration configuration;
+  Division division;
   std::unique_ptr<execution::Schedule> schedule = nullptr;  // made when it first computes
 
+  const std::vector<Run>& runs() const { return division.configuration.runs; }
+  bool is_divided() const { return division.configuration.Pieces() > 1; }
   int FirstPieceOf(size_t run) const {
     int pieces = 0;
-    for (size_t at = 0; at < run; ++at) pieces += configuration.runs[at].count;
+    for (size_t at = 0; at < run; ++at) pieces += runs()[at].count;
     return pieces;
   }
 };
 
 class Verifier {
  public:
-  Verifier(const Device& device, const ConvolutionProblem& problem, Division undivided,
-           Division plan, const MeasureLimits& budget, const EngineScope& scope)
+  Verifier(const Device& device, const ConvolutionProblem& problem, Side undivided, Side plan,
+           const MeasureLimits& budget, const EngineScope& scope)
       : problem_(problem),
         budget_(budget),
         scope_(scope),
@@ -69,7 +71,7 @@ class Verifier {
     if (auto outcome = Compute(undivided_, Output(), 0)) return *outcome;
     // Where pieces add up, the first one replaces the output; each run of the plan is first in one
     // of the passes.
-    const size_t passes = PlanAddsUp() ? plan_.configuration.runs.size() : 1;
+    const size_t passes = PlanAddsUp() ? plan_.runs().size() : 1;
     for (size_t first = 0; first < passes; ++first) {
       if (auto outcome = Compute(plan_, other_, first)) return *outcome;
       const Verification compared = Compare();
@@ -106,8 +108,8 @@ class Verifier {
   Result<NumericClass> CoarsestOf() const {
     if (const auto* const graph = std::get_if<GraphScope>(&scope_)) return graph->numeric;
     if (const auto* const mixed = std::get_if<MixedScope>(&scope_)) return mixed->numeric;
-    std::vector<Run> runs = undivided_.configuration.runs;
-    runs.insert(runs.end(), plan_.configuration.runs.begin(), plan_.configuration.runs.end());
+    std::vector<Run> runs = undivided_.runs();
+    runs.insert(runs.end(), plan_.runs().begin(), plan_.runs().end());
     return CoarsestClass(problem_.operation, runs);
   }
 
@@ -126,18 +128,15 @@ class Verifier {
   }
 
   Status Prepare() {
-    if (!plan_.configuration.Covers(problem_.n)) {
-      return Status::Error("a plan of " + std::to_string(plan_.configuration.Images()) +
-                           " images is no plan of " + Describe(problem_));
-    }
+    UCUDNN_RETURN_IF_ERROR(plan_.division.CheckCovers(problem_));
     UCUDNN_RETURN_IF_ERROR(InTime());
-    const bool is_divided = plan_.configuration.Pieces() > 1;
-    twice_ = PlanAddsUp() && !is_divided;
-    size_t workspace = undivided_.configuration.WorkspaceBytes();
-    for (const Run& run : plan_.configuration.runs) {
+    twice_ = PlanAddsUp() && !plan_.is_divided();
+    size_t workspace = undivided_.division.configuration.WorkspaceBytes();
+    for (const Run& run : plan_.runs()) {
       workspace = std::max(workspace, EngineBytes(problem_, run.micro));
     }
-    const size_t sum = is_divided && SumsPartials(problem_) ? PartialSumBytes(problem_) : 0;
+    const bool sums = plan_.division.AddsUp(problem_) && SumsPartials(problem_);
+    const size_t sum = sums ? PartialSumBytes(problem_) : 0;
     std::vector<std::pair<GuardedBuffer*, size_t>> buffers = {{&x_, ImageTensor(problem_).Bytes()},
                                                               {&w_, FilterTensor(problem_).Bytes()},
                                                               {&y_, OutputTensor(problem_).Bytes()},
@@ -181,35 +180,38 @@ class Verifier {
   // both are compared.
   bool PlanAddsUp() const {
     return problem_.operation == Operation::kBackwardFilter && !SumsPartials(problem_) &&
-           !plan_.configuration.runs.empty();
+           !plan_.runs().empty();
   }
 
-  // Runs `division` into `output`, a piece of its run `first` before all others. None where nothing
-  // is wrong; else the verdict.
-  std::optional<Verification> Compute(Division& division, GuardedBuffer& output, size_t first) {
+  // Runs `side` into `output`, a piece of its run `first` before all others. None where nothing is
+  // wrong; else the verdict.
+  std::optional<Verification> Compute(Side& side, GuardedBuffer& output, size_t first) {
     if (Status status = output.Fill(kUnwritten, stream()); !status.ok()) return Unknown(status);
-    if (division.schedule == nullptr) {
-      auto made = execution::Schedule::Make(
-          *engines_,
-          {problem_, division.configuration, {}, fused_, {.are_plain = true, .may_add = twice_}});
-      if (!made.ok()) return Unknown(Status::Error(division.name + ": " + made.message()));
-      division.schedule = std::move(*made);
+    if (side.schedule == nullptr) {
+      auto made = execution::Schedule::Make(*engines_, {problem_,
+                                                        side.division,
+                                                        {},
+                                                        fused_,
+                                                        {.are_plain = true, .may_add = twice_},
+                                                        {&driver_, &functions_}});
+      if (!made.ok()) return Unknown(Status::Error(side.name + ": " + made.message()));
+      side.schedule = std::move(*made);
     }
-    if (division.schedule->sums_partials()) {
+    if (side.schedule->sums_partials()) {
       if (Status status = sum_.Fill(kUnwritten, stream()); !status.ok()) return Unknown(status);
     }
     const cudnn::ConvolutionCall call = CallInto(output);
     std::optional<Verification> outcome;
-    division.schedule->ForEach(
+    side.schedule->ForEach(
         [&](execution::Step step) {
-          outcome = Take(division, step, call);
+          outcome = Take(side, step, call);
           if (outcome || !twice_) return !outcome;
           // So that an undivided gradient is added to itself.
           step.adds = true;
-          outcome = Take(division, step, call);
+          outcome = Take(side, step, call);
           return !outcome;
         },
-        static_cast<size_t>(division.FirstPieceOf(first)));
+        static_cast<size_t>(side.FirstPieceOf(first)));
     return outcome;
   }
 
@@ -233,28 +235,32 @@ class Verifier {
 
   // Runs one step, a piece in exactly the workspace that it was promised. None where nothing is
   // wrong; else the verdict.
-  std::optional<Verification> Take(const Division& division, const execution::Step& step,
+  std::optional<Verification> Take(const Side& side, const execution::Step& step,
                                    const cudnn::ConvolutionCall& call) {
-    const bool is_piece = step.kind == execution::Step::Kind::kPiece;
-    std::string who = "the sum of partials of " + division.name;
+    using Kind = execution::Step::Kind;
+    const bool is_sum = step.kind == Kind::kSum || step.kind == Kind::kStore;
+    std::string who = "the sum of partials of " + side.name;
     size_t bytes = 0;
     Status status;
-    if (is_piece) {
+    if (!is_sum) {
       if (status = InTime(); !status.ok()) return Unknown(status);
-      const MicroConfiguration& micro = division.configuration.runs[step.part->run].micro;
-      who = division.name + " by " + EngineName(problem_.operation, micro.engine);
-      if (division.configuration.Pieces() > 1) {
-        who = "piece " + std::to_string(step.part->number) + " of " + who;
-      }
+      const MicroConfiguration& micro = side.runs()[step.part->run].micro;
+      who = side.name + " by " + EngineName(problem_.operation, micro.engine);
+      if (side.is_divided()) who = "piece " + std::to_string(step.part->number) + " of " + who;
       bytes = EngineBytes(problem_, micro);
-      status = workspace_.Fill(kUnwritten, stream());
-      if (status.ok()) status = workspace_.Guard(bytes, stream());
+      const bool packs = step.part->packing != nullptr;
+      if (step.kind == (packs ? Kind::kPack : Kind::kPiece)) {
+        status = workspace_.Fill(kUnwritten, stream());
+        if (status.ok()) status = workspace_.Guard(bytes, stream());
+      }
     }
     if (status.ok()) {
-      execution::Schedule::Work work(*division.schedule, call, sum_.data(),
+      execution::Schedule::Work work(*side.schedule, call, sum_.data(),
                                      bytes > 0 ? workspace_.data() : nullptr);
       status = cudnn::CudnnStatus(functions_, work.Enqueue(step),
-                                  is_piece ? "running an engine" : "summing partials");
+                                  is_sum                      ? "summing partials"
+                                  : step.kind == Kind::kPiece ? "running an engine"
+                                                              : "copying a tile");
     }
     if (!status.ok()) return Verification{Verdict::kNotCompared, who + ": " + status.message()};
     return Trespass(who);
@@ -305,9 +311,11 @@ class Verifier {
   // Names the piece that computed the element farthest off; empty for gradients of the filter.
   std::string Whose(const Differences& differences) const {
     if (problem_.operation == Operation::kBackwardFilter) return "";
-    const int64_t image = result_.Position(differences.offset)[0];
+    const auto position = result_.Position(differences.offset);
+    if (plan_.division.tiles != nullptr) return WhoseTile(*plan_.division.tiles, position);
+    const int64_t image = position[0];
     int64_t begin = 0, piece = 0;
-    for (const Run& run : plan_.configuration.runs) {
+    for (const Run& run : plan_.runs()) {
       const int64_t end = begin + int64_t{run.micro.micro_batch} * run.count;
       if (image < end) {
         piece += (image - begin) / run.micro.micro_batch;
@@ -316,6 +324,21 @@ class Verifier {
       }
       begin = end;
       piece += run.count;
+    }
+    return "";
+  }
+
+  std::string WhoseTile(const Tiles& tiles, const TensorExtents& position) const {
+    for (size_t i = 0; i < tiles.tiles.size(); ++i) {
+      const Tile& tile = tiles.tiles[i];
+      const Box& box = problem_.operation == Operation::kForward ? tile.y : tile.x;
+      bool holds = true;
+      for (size_t axis = 0; axis < kTensorAxes; ++axis) {
+        holds &= box[axis].begin <= position[axis] && position[axis] < box[axis].end;
+      }
+      if (!holds) continue;
+      return " of piece " + std::to_string(i) + " by " +
+             EngineName(problem_.operation, plan_.runs()[tile.kind].micro.engine);
     }
     return "";
   }
@@ -329,7 +352,7 @@ class Verifier {
   TuningHandle handle_;
   cudnn::OwnedDescriptors descriptors_;  // of the whole problem, for legacy engines
   std::unique_ptr<cudnn::Engines> engines_;
-  Division undivided_, plan_;
+  Side undivided_, plan_;
   const Tensor result_;
   TestOperands operands_;
   std::vector<OperandPattern> read_contents_;
@@ -347,15 +370,15 @@ class Verifier {
 }  // namespace
 
 Verification VerifyPlan(const Device& device, const ConvolutionProblem& problem,
-                        const Configuration& configuration, const MicroConfiguration& undivided,
+                        const Division& division, const MicroConfiguration& undivided,
                         const MeasureLimits& budget, const EngineScope& scope) {
   const cuda::ContextScope context(*device.driver, device.context);
   const cuda::RelaxedCaptureScope relaxed(*device.driver);
   try {
     MicroConfiguration of_all = undivided;
     of_all.micro_batch = problem.n;
-    Verifier verifier(device, problem, {"the undivided call", {{{of_all, 1}}}},
-                      {"the plan", configuration}, budget, scope);
+    Verifier verifier(device, problem, {"the undivided call", Configuration{{{of_all, 1}}}},
+                      {"the plan", division}, budget, scope);
     return verifier.Verify();
   } catch (const std::bad_alloc&) {
     return {Verdict::kNotCompared, "out of host memory"};

@@ -7,6 +7,7 @@
 
 #include "convolution/configuration.h"
 #include "convolution/problem.h"
+#include "convolution/tiles.h"
 #include "tuning/comparison.h"
 #include "tuning/engine_scope.h"
 #include "tuning/measure.h"
@@ -26,7 +27,7 @@ struct Verification {
   std::string message;  // empty when equal; else who did what, with values
 };
 
-// Runs `undivided` and then `configuration`, as execution does, on integer operands with alpha = 1
+// Runs `undivided` and then `division`, as execution does, on integer operands with alpha = 1
 // and beta = 0, each in exactly the workspace that it was promised. Both hold engines of `scope`;
 // legacy ones have the problem's own math type.
 //
@@ -38,7 +39,7 @@ struct Verification {
 // gives all of it back. May be called from any thread, also while others capture. The deadline is
 // looked at between pieces and between chunks of what is compared.
 Verification VerifyPlan(const Device& device, const ConvolutionProblem& problem,
-                        const Configuration& configuration, const MicroConfiguration& undivided,
+                        const Division& division, const MicroConfiguration& undivided,
                         const MeasureLimits& budget, const EngineScope& scope);
 
 }  // namespace ucudnn::tuning

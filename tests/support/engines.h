@@ -24,11 +24,11 @@ inline std::vector<cudnn::EngineChoice> Choices(cudnn::Engines& engines,
 }
 
 inline Result<std::unique_ptr<execution::Schedule>> LegacySchedule(
-    const cudnn::Functions& functions, const ConvolutionProblem& problem,
-    const Configuration& configuration, const MicroConfiguration& undivided) {
+    const cudnn::Functions& functions, const ConvolutionProblem& problem, const Division& division,
+    const MicroConfiguration& undivided) {
   // Making pieces needs no handle.
   cudnn::LegacyEngines engines(functions, nullptr);
-  return execution::Schedule::Make(engines, {problem, configuration, undivided});
+  return execution::Schedule::Make(engines, {problem, division, undivided});
 }
 
 }  // namespace ucudnn::test

@@ -6,10 +6,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
+#include <optional>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "convolution/partial_sums.h"
+#include "convolution/tiles.h"
 #include "cudnn/descriptors.h"
 #include "cudnn/legacy_engines.h"
 #include "tests/support/device.h"
@@ -49,31 +53,38 @@ uint16_t Encode(DataType type, double value) {
          static_cast<uint16_t>(exponent << 10 | (bits >> 13 & 1023));
 }
 
-constexpr size_t kPixels = 80;
-
-ConvolutionProblem Problem(DataType type) {
+// 8 x 10 elements of y. Without padding along h its rows can be cut for the legacy API.
+ConvolutionProblem Problem(DataType type, int images, int pad_h = 1) {
   return test::ProblemWith({.operation = Operation::kBackwardFilter,
-                            .n = 10,
+                            .n = images,
                             .k = 6,
-                            .x = {1, 8, 10},
+                            .x = {1, 10 - 2 * pad_h, 10},
+                            .pad = {0, pad_h, 1},
                             .type = type,
                             .alignment = 16});
 }
 
-// sum over images [begin, end) of x * dy, exactly: the filter's gradient as k, c, h, w.
-Values Gradient(const ConvolutionProblem& p, const Values& x, const Values& y, int begin, int end) {
+// Images, and rows of y.
+struct Part {
+  Interval images, rows;
+};
+
+// sum over a part of x * dy, exactly: the filter's gradient as k, c, h, w.
+Values Gradient(const ConvolutionProblem& p, const Values& x, const Values& y, const Part& part) {
   Values w(size_t(p.k) * p.c * 9);
-  for (int n = begin; n < end; ++n)
+  const Spatial outputs = OutputExtents(p);
+  for (int64_t n = part.images.begin; n < part.images.end; ++n)
     for (int k = 0; k < p.k; ++k)
       for (int c = 0; c < p.c; ++c)
         for (int r = 0; r < 3; ++r)
           for (int s = 0; s < 3; ++s)
-            for (int i = 0; i < p.x[1]; ++i)
-              for (int j = 0; j < p.x[2]; ++j) {
-                const int h = i + r - 1, v = j + s - 1;
+            for (int64_t i = part.rows.begin; i < part.rows.end; ++i)
+              for (int j = 0; j < outputs[2]; ++j) {
+                const int64_t h = i + r - p.pad[1], v = j + s - p.pad[2];
                 if (h < 0 || v < 0 || h >= p.x[1] || v >= p.x[2]) continue;
-                w[((k * p.c + c) * 3 + r) * 3 + s] += x[((n * p.c + c) * p.x[1] + h) * p.x[2] + v] *
-                                                      y[((n * p.k + k) * p.x[1] + i) * p.x[2] + j];
+                w[((k * p.c + c) * 3 + r) * 3 + s] +=
+                    x[((n * p.c + c) * p.x[1] + h) * p.x[2] + v] *
+                    y[((n * p.k + k) * outputs[1] + i) * outputs[2] + j];
               }
   return w;
 }
@@ -106,29 +117,52 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
   }
   ~PartialSumsBound() override { functions_.cudnnDestroy(handle_); }
 
+  // What `engine` takes for a partial of `problem`; none where it does not serve the part.
+  std::optional<MicroConfiguration> Partial(const ConvolutionProblem& problem,
+                                            const std::string& engine,
+                                            const ConvolutionProblem& part) {
+    cudnn::LegacyEngines engines(functions_, handle_);
+    const std::vector<cudnn::EngineChoice> choices = test::Choices(engines, part);
+    const auto choice = std::find_if(choices.begin(), choices.end(),
+                                     [&](const auto& other) { return other.engine == engine; });
+    if (choice == choices.end()) return std::nullopt;
+    return AsPartial(problem, {engine, part.n, 1, choice->workspace_bytes, true}, 0);
+  }
+
   // `engine` in pieces of these sizes; without runs where it does not serve one.
   Configuration Plan(const std::string& engine, const std::vector<int>& sizes) {
     Configuration configuration;
-    cudnn::LegacyEngines engines(functions_, handle_);
     for (const int size : sizes) {
       ConvolutionProblem part = problem_;
       part.n = size;
-      const std::vector<cudnn::EngineChoice> choices = test::Choices(engines, part);
-      const auto choice = std::find_if(choices.begin(), choices.end(),
-                                       [&](const auto& other) { return other.engine == engine; });
-      if (choice == choices.end()) return {};
-      configuration.runs.push_back(
-          {AsPartial(problem_, {engine, size, 1, choice->workspace_bytes, true}, 0), 1});
+      const auto partial = Partial(problem_, engine, part);
+      if (!partial) return {};
+      configuration.runs.push_back({*partial, 1});
     }
     return configuration;
   }
 
-  // What `configuration` makes of `before`, in a filter that begins on an odd element.
-  Bits Run(const Configuration& configuration, const Values& x, const Values& y, float alpha,
-           float beta, const Bits& before) {
+  // `engine` on so many parts of the rows of y; without runs where it does not serve them.
+  Division Rows(const ConvolutionProblem& problem, const std::string& engine, int parts) {
+    auto cut = CutIntoTiles(problem, {.spatial = {1, parts, 1}});
+    EXPECT_TRUE(cut.ok()) << cut.message();
+    Division division({}, std::make_shared<const Tiles>(std::move(*cut)));
+    for (size_t kind = 0; kind < division.tiles->kinds.size(); ++kind) {
+      const TileKind& of = division.tiles->kinds[kind];
+      auto partial = Partial(problem, engine, of.problem);
+      if (!partial) return Configuration();
+      partial->tile = of.lengths;
+      division.configuration.runs.push_back({*partial, division.tiles->CountOf(kind)});
+    }
+    return division;
+  }
+
+  // What `division` makes of `before`, in a filter that begins on an odd element.
+  Bits Run(const ConvolutionProblem& problem, const Division& division, const Values& x,
+           const Values& y, float alpha, float beta, const Bits& before) {
     const auto encoded = [&](const Values& values) {
       Bits bits;
-      for (const double value : values) bits.push_back(Encode(problem_.type, value));
+      for (const double value : values) bits.push_back(Encode(problem.type, value));
       return bits;
     };
     Memory x_memory(2 * x.size()), y_memory(2 * y.size()), w_memory(2 * before.size() + 4);
@@ -140,13 +174,13 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
     guarded.push_back(kGuard);
     w_memory.Upload(guarded);
     // The stand-in faults on the byte behind.
-    Memory workspace(configuration.WorkspaceBytes());
+    Memory workspace(division.configuration.WorkspaceBytes());
     cudnn::OwnedDescriptors descriptors(functions_);
-    EXPECT_TRUE(descriptors.Create(problem_).ok());
-    auto made = test::LegacySchedule(functions_, problem_, configuration, {});
+    EXPECT_TRUE(descriptors.Create(problem).ok());
+    auto made = test::LegacySchedule(functions_, problem, division, {});
     EXPECT_TRUE(made.ok()) << made.message();
     cudnn::ConvolutionCall call;
-    call.operation = problem_.operation;
+    call.operation = problem.operation;
     call.handle = handle_;
     call.descriptors = descriptors.get();
     call.alpha = &alpha;
@@ -155,7 +189,7 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
     call.y = y_memory.data();
     call.w = w_memory.data(2);
     call.workspace = workspace.data();
-    call.workspace_bytes = configuration.WorkspaceBytes();
+    call.workspace_bytes = division.configuration.WorkspaceBytes();
     Outcome outcome;
     EXPECT_EQ((*made)->Run(call, outcome), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(outcome, Outcome::kPlanned);
@@ -166,67 +200,97 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
     return {after.begin() + 1, after.end() - 1};
   }
 
+  // Multiples of 1/64 up to 1: every sum is exact in fp32, so that engines round nothing but their
+  // results. `parts` are those of the division, in any order.
+  void CheckBound(const ConvolutionProblem& problem, const Division& division,
+                  const std::vector<Part>& parts) {
+    const DataType type = problem.type;
+    const bool half = type == DataType::kHalf;
+    const double u = half ? 0x1p-11 : 0x1p-8, s = half ? 0x1p-25 : 0x1p-126;
+    const auto draw = [&] { return static_cast<int>(random_() % 129) / 64.0 - 1; };
+    Values x(size_t(problem.n) * problem.x_strides[0]), y(size_t(problem.n) * problem.y_strides[0]);
+    for (const auto& [alpha, beta] :
+         {std::pair{1.f, 0.f}, {1.f, 1.f}, {-0.3f, 1.7f}, {0x1p-9f, -0.01f}}) {
+      std::generate(x.begin(), x.end(), draw);
+      std::generate(y.begin(), y.end(), draw);
+      Values sum(size_t(problem.k) * problem.c * 9), magnitude(sum.size());
+      for (const Part& part : parts) {
+        const Values partial = Gradient(problem, x, y, part);
+        for (size_t i = 0; i < sum.size(); ++i) {
+          sum[i] += partial[i];
+          magnitude[i] += std::abs(partial[i]);
+        }
+      }
+      Bits before(sum.size());
+      for (uint16_t& bits : before) {
+        // Without beta it is not even read.
+        bits = beta == 0 ? 0x7fff : Encode(type, 8 * draw());
+      }
+      const Bits after = Run(problem, division, x, y, alpha, beta, before);
+      const auto m = static_cast<double>(parts.size());
+      const double a = std::abs(double{alpha});
+      for (size_t i = 0; i < sum.size(); ++i) {
+        const double old = beta == 0 ? 0 : beta * Decode(type, before[i]);
+        const double result = Decode(type, after[i]);
+        const double bound =
+            (1 + u) * (a * (u + (m + 3) * 0x1p-24) * magnitude[i] + 0x1p-22 * std::abs(old) +
+                       u * std::abs(result) + (m * a + 1) * s);
+        const double error = std::abs(result - (alpha * sum[i] + old));
+        ASSERT_LE(error, bound) << m << " parts, alpha " << alpha << ", beta " << beta
+                                << ", element " << i;
+        largest_ = std::max(largest_, error / bound);
+      }
+    }
+  }
+
   const cudnn::Functions functions_ = test::StandIn();
-  const ConvolutionProblem problem_ = Problem(GetParam());
+  const ConvolutionProblem problem_ = Problem(GetParam(), 10);
   cudnnHandle_t handle_ = nullptr;
+  std::mt19937 random_{20181210};
+  double largest_ = 0;  // of all errors, in units of their bound
 };
 
-// Multiples of 1/64 up to 1: every sum is exact in fp32, so that engines round nothing but their
-// results.
 TEST_P(PartialSumsBound, HoldsForAnyAlphaAndBeta) {
-  const DataType type = GetParam();
-  const bool half = type == DataType::kHalf;
-  const double u = half ? 0x1p-11 : 0x1p-8, s = half ? 0x1p-25 : 0x1p-126;
-  std::mt19937 random(20181210);
-  const auto draw = [&] { return static_cast<int>(random() % 129) / 64.0 - 1; };
-  Values x(size_t(problem_.n) * problem_.c * kPixels), y(size_t(problem_.n) * problem_.k * kPixels);
   int plans = 0;
-  double largest = 0;  // of all errors, in units of their bound
   for (const char* engine : {"legacy:0", "legacy:1"}) {
     for (const std::vector<int>& sizes :
          {std::vector<int>{4, 4, 2}, {9, 1}, {1, 1, 1, 1, 1, 1, 1, 1, 1, 1}}) {
       const Configuration configuration = Plan(engine, sizes);
       if (configuration.runs.empty()) continue;
       ++plans;
-      for (const auto& [alpha, beta] :
-           {std::pair{1.f, 0.f}, {1.f, 1.f}, {-0.3f, 1.7f}, {0x1p-9f, -0.01f}}) {
-        std::generate(x.begin(), x.end(), draw);
-        std::generate(y.begin(), y.end(), draw);
-        Values sum(size_t(problem_.k) * problem_.c * 9), magnitude(sum.size());
-        int begin = 0;
-        for (const int size : sizes) {
-          const Values partial = Gradient(problem_, x, y, begin, begin + size);
-          for (size_t i = 0; i < sum.size(); ++i) {
-            sum[i] += partial[i];
-            magnitude[i] += std::abs(partial[i]);
-          }
-          begin += size;
-        }
-        Bits before(sum.size());
-        for (uint16_t& bits : before) {
-          // Without beta it is not even read.
-          bits = beta == 0 ? 0x7fff : Encode(type, 8 * draw());
-        }
-        const Bits after = Run(configuration, x, y, alpha, beta, before);
-        const auto m = static_cast<double>(sizes.size());
-        const double a = std::abs(double{alpha});
-        for (size_t i = 0; i < sum.size(); ++i) {
-          const double old = beta == 0 ? 0 : beta * Decode(type, before[i]);
-          const double result = Decode(type, after[i]);
-          const double bound =
-              (1 + u) * (a * (u + (m + 3) * 0x1p-24) * magnitude[i] + 0x1p-22 * std::abs(old) +
-                         u * std::abs(result) + (m * a + 1) * s);
-          const double error = std::abs(result - (alpha * sum[i] + old));
-          ASSERT_LE(error, bound) << engine << " in " << m << " pieces, alpha " << alpha
-                                  << ", beta " << beta << ", element " << i;
-          largest = std::max(largest, error / bound);
-        }
+      std::vector<Part> parts;
+      int64_t begin = 0;
+      for (const int size : sizes) {
+        parts.push_back({{begin, begin + size}, {0, 8}});
+        begin += size;
       }
+      SCOPED_TRACE(engine);
+      CheckBound(problem_, configuration, parts);
     }
   }
   EXPECT_GE(plans, 3);
   // Not by far.
-  EXPECT_GT(largest, 0.2);
+  EXPECT_GT(largest_, 0.2);
+}
+
+// One image is a sum of partials, too, where its rows are.
+TEST_P(PartialSumsBound, HoldsForTilesOfOneImage) {
+  const ConvolutionProblem problem = Problem(GetParam(), 1, 0);
+  int plans = 0;
+  for (const char* engine : {"legacy:0", "legacy:1"}) {
+    for (const int count : {2, 3, 8}) {
+      const Division division = Rows(problem, engine, count);
+      if (division.tiles == nullptr) continue;
+      ++plans;
+      std::vector<Part> parts;
+      for (const Tile& tile : division.tiles->tiles) parts.push_back({{0, 1}, tile.y[kAxisH]});
+      ASSERT_EQ(static_cast<int>(parts.size()), count);
+      SCOPED_TRACE(engine);
+      CheckBound(problem, division, parts);
+    }
+  }
+  EXPECT_GE(plans, 3);
+  EXPECT_GT(largest_, 0.2);
 }
 
 TEST_P(PartialSumsBound, APartialBeyondItsTypeIsNeverLostInTheSum) {
@@ -235,16 +299,16 @@ TEST_P(PartialSumsBound, APartialBeyondItsTypeIsNeverLostInTheSum) {
   ASSERT_FALSE(configuration.runs.empty());
   // Both partials overflow, with opposite signs.
   const double big = half ? 128 : 0x1p63, small = half ? 16 : 0x1p60;
-  Values x(size_t(problem_.n) * problem_.c * kPixels, big),
-      y(size_t(problem_.n) * problem_.k * kPixels);
+  Values x(size_t(problem_.n) * problem_.x_strides[0], big),
+      y(size_t(problem_.n) * problem_.y_strides[0]);
   for (size_t i = 0; i < y.size(); ++i) y[i] = i < y.size() * 4 / 10 ? small : -small;
   const Bits before(size_t(problem_.k) * problem_.c * 9);
-  for (const uint16_t bits : Run(configuration, x, y, 1, 0, before)) {
+  for (const uint16_t bits : Run(problem_, configuration, x, y, 1, 0, before)) {
     EXPECT_FALSE(std::isfinite(Decode(GetParam(), bits)));
   }
   // One alone stays an infinity.
   for (size_t i = y.size() * 4 / 10; i < y.size(); ++i) y[i] = 0;
-  for (const uint16_t bits : Run(configuration, x, y, 1, 0, before)) {
+  for (const uint16_t bits : Run(problem_, configuration, x, y, 1, 0, before)) {
     EXPECT_EQ(Decode(GetParam(), bits), INFINITY);
   }
 }

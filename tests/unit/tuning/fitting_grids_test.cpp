@@ -1,0 +1,130 @@
+// Grids that fit a limit, by the workspaces of the real library, without a GPU.
+#include "tuning/fitting_grids.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "cudnn/graph_engines.h"
+#include "tests/support/deviceless_cudnn.h"
+#include "tests/support/problem.h"
+
+namespace ucudnn::tuning {
+namespace {
+
+using test::DescribedDevice;
+using test::Graph;
+using test::ProblemWith;
+using test::RealCudnn;
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+int TilesOf(const TileGrid& grid) {
+  return grid.n * grid.groups * grid.k * grid.spatial[0] * grid.spatial[1] * grid.spatial[2];
+}
+
+TEST(Grids, DoubleTheTilesAlongTheOutermostAxis) {
+  const std::vector<TileGrid> grids = GridsOf(ProblemWith({.n = 1, .x = {1, 1024, 1024}}));
+  ASSERT_EQ(grids.size(), 8u);
+  for (size_t i = 0; i < grids.size(); ++i) {
+    EXPECT_EQ(grids[i], (TileGrid{.spatial = {1, 2 << i, 1}}));
+  }
+}
+
+// 17 frames in at most 16 parts, and 16 of each of these along h.
+TEST(Grids, GoOnAlongTheNextAxisWherePlacesToCutRunOut) {
+  const std::vector<TileGrid> grids = GridsOf(ProblemWith(
+      {.spatial_rank = 3, .n = 1, .x = {17, 480, 832}, .w = {3, 3, 3}, .pad = {1, 1, 1}}));
+  ASSERT_EQ(grids.size(), 8u);
+  EXPECT_EQ(grids[3], (TileGrid{.spatial = {16, 1, 1}}));
+  EXPECT_EQ(grids[4], (TileGrid{.spatial = {16, 2, 1}}));
+  EXPECT_EQ(grids[7], (TileGrid{.spatial = {16, 16, 1}}));
+}
+
+TEST(Grids, CutSingleImages) {
+  const std::vector<TileGrid> grids = GridsOf(ProblemWith({.n = 3, .x = {1, 64, 64}}));
+  ASSERT_FALSE(grids.empty());
+  EXPECT_EQ(grids[0], (TileGrid{.n = 3, .spatial = {1, 2, 1}}));
+  for (const TileGrid& grid : grids) EXPECT_LE(TilesOf(grid), kMostTiles);
+}
+
+// Padding as wide as the filter leaves channels alone.
+TEST(Grids, CutChannelsWhereNoRowsCanBeCut) {
+  const std::vector<TileGrid> grids =
+      GridsOf(ProblemWith({.n = 1, .c = 8, .k = 8, .groups = 4, .w = {1, 1, 1}, .pad = {0, 1, 1}}));
+  ASSERT_EQ(grids.size(), 2u);
+  EXPECT_EQ(grids[1], (TileGrid{.groups = 4}));
+}
+
+// The largest kernels of a VAE decoder at 2048 x 2048: engine 62 takes what it says whole, and fits
+// as so many rows of tiles.
+TEST(Grids, BringTheKernelsOfADecoderUnderALimit) {
+  struct Row {
+    int channels, extent;
+    double whole_mib;
+    int tiles_of_64_mib;
+    double mib_of_them;
+    int tiles_of_512_mib;
+  };
+  constexpr Row kRows[] = {{512, 512, 516, 16, 38.5, 2},
+                           {256, 1024, 1025, 32, 34, 4},
+                           {128, 1024, 512.3, 16, 33, 2},
+                           {512, 1024, 2053, 64, 39.5, 8},
+                           {256, 2048, 4097, 128, 35, 16}};
+  for (const Row& row : kRows) {
+    const ConvolutionProblem problem = ProblemWith({.n = 1,
+                                                    .c = row.channels,
+                                                    .k = row.channels,
+                                                    .x = {1, row.extent, row.extent},
+                                                    .type = DataType::kBfloat16,
+                                                    .alignment = 16});
+    SCOPED_TRACE(Describe(problem));
+    const auto plan = Graph(problem).Plan(62);
+    ASSERT_TRUE(plan);
+    const auto read = cudnn::ReadTemplate(RealCudnn(), plan->get());
+    ASSERT_TRUE(read.ok()) << read.message();
+    EXPECT_NEAR(static_cast<double>(*cudnn::PlanWorkspace(RealCudnn(), plan->get())) / kMiB,
+                row.whole_mib, 0.5);
+    cudnn::GraphEngines engines(RealCudnn(), DescribedDevice(), {&*read});
+    const ConvolutionProblem& whole = read->convolution.problem;
+    const auto of_64 = FittingGrids(engines, whole, read->convolution.engine, 64 * kMiB, 50 * kMiB);
+    ASSERT_FALSE(of_64.empty());
+    EXPECT_EQ(TilesOf(of_64[0].tiles->grid), row.tiles_of_64_mib);
+    EXPECT_NEAR(static_cast<double>(of_64[0].configuration.WorkspaceBytes()) / kMiB,
+                row.mib_of_them, 0.5);
+    EXPECT_EQ(of_64[0].tiles->kinds.size(), 3u);
+    EXPECT_TRUE(of_64[0].CheckCovers(whole).ok());
+    ASSERT_GE(of_64.size(), 2u);
+    EXPECT_EQ(TilesOf(of_64[1].tiles->grid), 2 * row.tiles_of_64_mib);
+    const auto of_512 =
+        FittingGrids(engines, whole, read->convolution.engine, 512 * kMiB, 50 * kMiB);
+    ASSERT_GE(of_512.size(), 3u);
+    EXPECT_LE(of_512.size(), 4u);
+    EXPECT_EQ(TilesOf(of_512[0].tiles->grid), row.tiles_of_512_mib);
+    EXPECT_LE(of_512[2].configuration.WorkspaceBytes(), 50 * kMiB);
+    EXPECT_LE(of_512.back().configuration.WorkspaceBytes(), 25 * kMiB);
+  }
+}
+
+TEST(Grids, NoneFitsWhereOneWindowDoesNot) {
+  const ConvolutionProblem problem = ProblemWith({.n = 1,
+                                                  .c = 256,
+                                                  .k = 256,
+                                                  .x = {1, 256, 256},
+                                                  .type = DataType::kBfloat16,
+                                                  .alignment = 16});
+  const auto plan = Graph(problem).Plan(62);
+  ASSERT_TRUE(plan);
+  const auto read = cudnn::ReadTemplate(RealCudnn(), plan->get());
+  ASSERT_TRUE(read.ok()) << read.message();
+  cudnn::GraphEngines engines(RealCudnn(), DescribedDevice(), {&*read});
+  const ConvolutionProblem& whole = read->convolution.problem;
+  EXPECT_TRUE(FittingGrids(engines, whole, read->convolution.engine, 1024, 50 * kMiB).empty());
+  const auto refused =
+      DivideBy({.spatial = {1, 2, 1}}, engines, whole, read->convolution.engine, 1024);
+  EXPECT_NE(refused.message().find("graph:62"), std::string::npos) << refused.message();
+}
+
+}  // namespace
+}  // namespace ucudnn::tuning
