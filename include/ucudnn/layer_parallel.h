@@ -110,10 +110,8 @@ typedef struct {
  * adjoint has the same blocks; what s does not divide is the last layers. */
 typedef enum {
   UCUDNN_LAYER_PARALLEL_COARSE_INJECT = 0, /* the first of them, with factor s: a step of H = sh */
-  UCUDNN_LAYER_PARALLEL_COARSE_MID = 1,    /* the one in the middle, with factor s */
   UCUDNN_LAYER_PARALLEL_COARSE_SUM = 2,    /* all of them, with factor 1: for a caller that averages
                                             * their weights, say, or runs them side by side */
-  UCUDNN_LAYER_PARALLEL_COARSE_SUM2 = 3,   /* the first half, then the second on its result */
 } ucudnnLayerParallelCoarse_t;
 
 typedef enum {
@@ -178,11 +176,6 @@ typedef enum {
 } ucudnnLayerParallelStart_t;
 
 typedef enum {
-  UCUDNN_LAYER_PARALLEL_CYCLE_V = 0, /* each coarser level once */
-  UCUDNN_LAYER_PARALLEL_CYCLE_F = 1, /* each coarser level by an F-cycle and then a V-cycle */
-} ucudnnLayerParallelCycle_t;
-
-typedef enum {
   UCUDNN_LAYER_PARALLEL_SCALE_ABSOLUTE = 0,
   UCUDNN_LAYER_PARALLEL_SCALE_LARGEST_STATE = 1, /* residuals are divided by the norm of the largest
                                                   * state: for states that grow */
@@ -199,13 +192,12 @@ typedef struct {
    * tolerance. */
   int cycles;
   ucudnnLayerParallelStart_t start;
-  ucudnnLayerParallelCycle_t cycle;
+  int reserved_cycle; /* of an earlier version; anything but 0 is BAD_PARAM */
   /* F-relaxation and then c_sweeps[l] times C- and F-relaxation on level l: 0 is F, 1 FCF, 2 FCFCF.
-   * C-relaxation is weighted by c_weights[l], above 0 and below 2; null: by 1. The last of
-   * relaxation_count levels holds for all that follow. None: FCF. */
+   * The last of relaxation_count levels holds for all that follow. None: FCF. */
   int relaxation_count;
   const int* c_sweeps;
-  const double* c_weights;
+  const void* reserved_c_weights; /* of an earlier version; anything but null is BAD_PARAM */
   /* Not 0: the first cycle goes down without relaxing. */
   int skips_first_down;
   /* Not 0: residuals[0] is measured, which costs a step of every layer. */

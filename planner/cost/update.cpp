@@ -1,10 +1,16 @@
 #include "planner/cost/update.h"
 
 #include <algorithm>
+#include <iterator>
 #include <vector>
+
+#include "base/text.h"
 
 namespace ucudnn::planner {
 namespace {
+
+constexpr const char* kUpdateNames[] = {"parameter-server", "ring", "tree", "hierarchical",
+                                        "owner"};
 
 using Replicas = std::vector<int>;  // devices that hold the same parameters, rising
 
@@ -71,6 +77,19 @@ double RingMs(const Machine& machine, const std::vector<Replicas>& groups, doubl
          (loads.Ms(bytes / static_cast<double>(replicas)) + LatencyMs(machine, loads.outermost()));
 }
 
+double OwnerMs(const Machine& machine, const std::vector<Replicas>& groups, double bytes) {
+  PortLoads loads(machine);
+  for (const Replicas& group : groups) {
+    for (const int from : group) {
+      for (const int to : group) {
+        if (from != to) loads.Add(from, to);
+      }
+    }
+  }
+  return 2 * (loads.Ms(bytes / static_cast<double>(groups.front().size())) +
+              LatencyMs(machine, loads.outermost()));
+}
+
 double TreeMs(const Machine& machine, const std::vector<Replicas>& groups, double bytes) {
   double ms = 0;
   for (size_t reach = 1; reach < groups.front().size(); reach *= 2) {
@@ -119,6 +138,17 @@ double HierarchicalMs(const Machine& machine, const std::vector<Replicas>& group
 
 }  // namespace
 
+const char* UpdateName(UpdateModel model) { return kUpdateNames[static_cast<size_t>(model)]; }
+
+Result<UpdateModel> ParseUpdate(const std::string& name) {
+  const auto found = std::find(std::begin(kUpdateNames), std::end(kUpdateNames), name);
+  if (found == std::end(kUpdateNames)) {
+    return Status::Error(Quoted(name) + ": expected one of " +
+                         Join({std::begin(kUpdateNames), std::end(kUpdateNames)}, ", "));
+  }
+  return static_cast<UpdateModel>(found - std::begin(kUpdateNames));
+}
+
 std::vector<std::vector<int>> ReplicaDevices(const ParallelConfiguration& configuration) {
   const Degrees& degrees = configuration.degrees;
   const int image = degrees.h * degrees.w;
@@ -147,6 +177,8 @@ double UpdateMs(const Machine& machine, UpdateModel model,
       return TreeMs(machine, groups, share);
     case UpdateModel::kHierarchical:
       return HierarchicalMs(machine, groups, share);
+    case UpdateModel::kOwner:
+      return OwnerMs(machine, groups, share);
   }
   return 0;
 }

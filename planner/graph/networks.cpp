@@ -9,6 +9,7 @@ namespace {
 struct Network {
   const char* name;
   Result<Graph> (*build)(const std::string& name);
+  int usual_batch = 0;  // 0: none
 };
 
 // The filters whose parameters agree with the paper's comparison to the two-tower network; those in
@@ -85,6 +86,9 @@ constexpr Network kNetworks[] = {
        return Kirby(name, {20, 257, 15, true});
      }},
     {"unet", UNet},
+    {"unet-3d", UNet3d, 1},
+    {"vae-decoder", VaeDecoder, 1},
+    {"video-vae", VideoVae, 1},
 };
 
 }  // namespace
@@ -96,6 +100,13 @@ const std::vector<std::string>& NetworkNames() {
     return all;
   }();
   return *names;
+}
+
+std::optional<int> UsualBatch(const std::string& name) {
+  for (const Network& network : kNetworks) {
+    if (name == network.name && network.usual_batch > 0) return network.usual_batch;
+  }
+  return std::nullopt;
 }
 
 Result<Graph> BuildNetwork(const std::string& name) {

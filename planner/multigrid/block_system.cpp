@@ -151,12 +151,10 @@ Status BlockSystem::Advance(int level) {
       blocks, [&](int task, int lane) { return AdvanceBlock(level, BlockAt(task, blocks), lane); });
 }
 
-Status BlockSystem::RelaxC(int level, double weight) {
+Status BlockSystem::RelaxC(int level) {
   std::vector<State>& advanced = grids_[level + 1].source;
-  return ForEach(hierarchy_->level(level).blocks(), [&](int block, int lane) -> Status {
-    State& point = CPoint(level, block + 1);
-    if (weight == 1) return propagator_->Take(point, advanced[block + 1], lane);
-    return propagator_->Combine(point, 1 - weight, weight, advanced[block + 1], lane);
+  return ForEach(hierarchy_->level(level).blocks(), [&](int block, int lane) {
+    return propagator_->Take(CPoint(level, block + 1), advanced[block + 1], lane);
   });
 }
 

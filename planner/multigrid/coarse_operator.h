@@ -13,13 +13,10 @@ namespace ucudnn::multigrid {
 // With F_n the layers of a block of `s` from n = 0 on, h the chain's step and H = sh:
 enum class CoarseOperator {
   kInject,  // u + H F_0(u), as Kirby et al. have it (equation 25)
-  kMid,     // u + H F_s/2(u)
-  kMean,    // u + H F(u) with the mean of the layers' weights
-  kSum,     // u + h sum of all F_n(u): one input, so they can run at once
-  kSum2     // the same of the first half, then of the second on what that gave
+  kSum      // u + h sum of all F_n(u): one input, so they can run at once
 };
 
-const char* NameOf(CoarseOperator coarse);  // inject, mid, mean, sum, sum2
+const char* NameOf(CoarseOperator coarse);  // inject, sum
 Result<CoarseOperator> ParseCoarseOperator(const std::string& name);
 
 // Layers begin..end - 1, each weighted by `factor`, of one input.
@@ -27,18 +24,12 @@ struct LayerRange {
   int begin = 0;
   int end = 0;
   double factor = 1;
-  bool is_mean = false;  // one layer with the mean of their weights instead
-};
-// One range, or two that follow each other.
-struct LayerRanges {
-  LayerRange parts[2];
-  int count = 1;
 };
 
 // What step `step` of `level` applies, with factors for a chain of step h.
-LayerRanges LayersOf(CoarseOperator coarse, const Level& level, int step, double h);
+LayerRange LayersOf(CoarseOperator coarse, const Level& level, int step, double h);
 // The same for the adjoint, whose step 0 is that of the level's last step. `level` is of the
-// chain's hierarchy, mirrored; halves come in their reverse order.
-LayerRanges AdjointLayersOf(CoarseOperator coarse, const Level& level, int step, double h);
+// chain's hierarchy, mirrored.
+LayerRange AdjointLayersOf(CoarseOperator coarse, const Level& level, int step, double h);
 
 }  // namespace ucudnn::multigrid

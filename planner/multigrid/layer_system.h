@@ -40,9 +40,8 @@ class LayerSystem {
   // them: A[j] = Phi(U[jc - 1]) + g[jc]. REQUIRES: F-points are relaxed, unless the solve skips its
   // first relaxation.
   virtual Status Advance(int level) = 0;
-  // C-points become weight * A + (1 - weight) * U (C-relaxation). REQUIRES: Advance, just before;
-  // what it computed is used up.
-  virtual Status RelaxC(int level, double weight) = 0;
+  // C-points become A (C-relaxation). REQUIRES: Advance, just before; what it computed is used up.
+  virtual Status RelaxC(int level) = 0;
   // Starts level + 1 from the C-points of `level` (equation 23), with the right side of equation
   // 24: g[j] = A[j] - Phi_level+1(U[(j - 1)c]). REQUIRES: Advance, just before; it is used up.
   virtual Status Restrict(int level) = 0;

@@ -16,12 +16,12 @@ constexpr double kNormEpsilon = 1e-5;  // torch's default
 
 class Arrays {
  public:
-  Arrays(const std::vector<NpzArray>& arrays, const std::string& file)
+  Arrays(const std::vector<NamedArray>& arrays, const std::string& file)
       : arrays_(arrays), file_(file) {}
 
   // The values of the array called one of `names`, which are `count`.
   Result<std::vector<double>> Take(const std::vector<std::string>& names, int64_t count) const {
-    for (const NpzArray& array : arrays_) {
+    for (const NamedArray& array : arrays_) {
       if (std::find(names.begin(), names.end(), array.name) == names.end()) continue;
       const auto have = static_cast<int64_t>(array.values.size());
       if (have != count) {
@@ -41,7 +41,7 @@ class Arrays {
   }
 
  private:
-  const std::vector<NpzArray>& arrays_;
+  const std::vector<NamedArray>& arrays_;
   const std::string& file_;
 };
 
@@ -144,7 +144,8 @@ Result<Problem> ProblemOf(const ChainWeights& weights, planner::ActivationKind a
   return problem;
 }
 
-Status TakeWeights(const std::vector<NpzArray>& arrays, const std::string& file, Problem& problem) {
+Status TakeWeights(const std::vector<NamedArray>& arrays, const std::string& file,
+                   Problem& problem) {
   const Arrays all(arrays, file);
   const std::vector<planner::Node>& nodes = problem.chain.graph.nodes;
   for (size_t id = 0; id < nodes.size(); ++id) {

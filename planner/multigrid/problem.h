@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "planner/graph/graph.h"
 #include "planner/multigrid/data/chain_weights.h"
-#include "planner/multigrid/data/npz.h"
+#include "planner/multigrid/data/safetensors.h"
 #include "planner/multigrid/host/placement.h"
 #include "planner/multigrid/host/stage.h"
 #include "planner/multigrid/residual_chain.h"
@@ -48,6 +48,7 @@ Result<Problem> ProblemOf(const ChainWeights& weights, planner::ActivationKind a
 // weights); of a batch normalisation running_mean and running_var as well, which are folded in with
 // an epsilon of 1e-5. The error is one line that begins with `file` and names the array: missing,
 // of another number of values, or not finite.
-Status TakeWeights(const std::vector<NpzArray>& arrays, const std::string& file, Problem& problem);
+Status TakeWeights(const std::vector<NamedArray>& arrays, const std::string& file,
+                   Problem& problem);
 
 }  // namespace ucudnn::multigrid

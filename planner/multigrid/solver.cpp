@@ -45,12 +45,11 @@ class Cycles {
   Result<double> Residual();
 
  private:
-  const Relaxation& RelaxationOf(int level) const {
-    const auto& all = options_.relaxation;
-    return all[std::min<size_t>(level, all.size() - 1)];
+  int SweepsOf(int level) const {
+    return options_.c_sweeps[std::min<size_t>(level, options_.c_sweeps.size() - 1)];
   }
   Status Descend(int level, bool relaxes);
-  Status Cycle(int level, CycleKind kind, bool relaxes);
+  Status Cycle(int level, bool relaxes);
   Status StartNested();
 
   LayerSystem& system_;
@@ -85,15 +84,14 @@ Status Cycles::StartNested() {
 // Relaxes `level` and makes level + 1's equations.
 Status Cycles::Descend(int level, bool relaxes) {
   const bool is_finest = level == 0;
-  const Relaxation& relaxation = RelaxationOf(level);
   if (relaxes) {
     if (!is_relaxed_[level]) {
       UCUDNN_RETURN_IF_ERROR(system_.RelaxF(level, Source::kRestricted));
       if (is_finest) is_advanced_ = false;
     }
-    for (int sweep = 0; sweep < relaxation.c_sweeps; ++sweep) {
+    for (int sweep = 0; sweep < SweepsOf(level); ++sweep) {
       if (!(is_finest && is_advanced_)) UCUDNN_RETURN_IF_ERROR(system_.Advance(level));
-      UCUDNN_RETURN_IF_ERROR(system_.RelaxC(level, relaxation.c_weight));
+      UCUDNN_RETURN_IF_ERROR(system_.RelaxC(level));
       UCUDNN_RETURN_IF_ERROR(system_.RelaxF(level, Source::kRestricted));
       if (is_finest) is_advanced_ = false;
     }
@@ -105,13 +103,11 @@ Status Cycles::Descend(int level, bool relaxes) {
   return system_.StepLead(level + 1, Source::kRestricted);
 }
 
-Status Cycles::Cycle(int level, CycleKind kind, bool relaxes) {
+// A V-cycle: each coarser level is visited once.
+Status Cycles::Cycle(int level, bool relaxes) {
   if (level == hierarchy_.coarsest()) return system_.SolveSerially(level, Source::kRestricted);
   UCUDNN_RETURN_IF_ERROR(Descend(level, relaxes));
-  UCUDNN_RETURN_IF_ERROR(Cycle(level + 1, kind, relaxes));
-  if (kind == CycleKind::kF && level + 1 < hierarchy_.coarsest()) {
-    UCUDNN_RETURN_IF_ERROR(Cycle(level + 1, CycleKind::kV, true));
-  }
+  UCUDNN_RETURN_IF_ERROR(Cycle(level + 1, relaxes));
   UCUDNN_RETURN_IF_ERROR(system_.Correct(level));
   is_relaxed_[level] = true;
   return system_.RelaxF(level, Source::kRestricted);
@@ -121,8 +117,7 @@ Status Cycles::Run(int number) {
   const bool relaxes = !(options_.skips_first_down && number == 1);
   // What a cycle does depends on that, and leaves the same behind: a relaxed finest level.
   const int kind = (relaxes ? 1 : 0) + (is_relaxed_[0] ? 2 : 0) + (is_advanced_ ? 4 : 0);
-  UCUDNN_RETURN_IF_ERROR(
-      system_.RunCycle(kind, [this, relaxes] { return Cycle(0, options_.cycle, relaxes); }));
+  UCUDNN_RETURN_IF_ERROR(system_.RunCycle(kind, [this, relaxes] { return Cycle(0, relaxes); }));
   is_relaxed_[0] = true;
   is_advanced_ = false;
   return Status::Ok();
@@ -188,7 +183,7 @@ class Run {
  private:
   bool IsDirect() const {
     const int relaxed = solution_.cycles - (options_.skips_first_down ? 1 : 0);
-    return relaxed >= CyclesOfDirectSolve(hierarchy_.level(0), options_.relaxation.front());
+    return relaxed >= CyclesOfDirectSolve(hierarchy_.level(0), options_.c_sweeps.front());
   }
   // Records the residual of the last cycle; true where the solve is over.
   Result<bool> Look();
@@ -337,16 +332,11 @@ const char* NameOf(Outcome outcome) {
 }
 
 Status CheckOptions(const SolveOptions& options) {
-  if (options.relaxation.empty()) return Status::Error("no relaxation; F or FCF is expected");
-  for (const Relaxation& relaxation : options.relaxation) {
-    if (relaxation.c_sweeps < 0) {
-      return Status::Error(std::to_string(relaxation.c_sweeps) +
-                           " sweeps of C-relaxation; 0 (F), 1 (FCF) and more are expected");
-    }
-    if (!(relaxation.c_weight > 0 && relaxation.c_weight < 2)) {
-      return Status::Error("C-relaxation weighted by " + Number(relaxation.c_weight) +
-                           "; a weight above 0 and below 2 is expected");
-    }
+  if (options.c_sweeps.empty()) return Status::Error("no relaxation; F or FCF is expected");
+  for (const int sweeps : options.c_sweeps) {
+    if (sweeps >= 0) continue;
+    return Status::Error(std::to_string(sweeps) +
+                         " sweeps of C-relaxation; 0 (F), 1 (FCF) and more are expected");
   }
   if (options.cycles < 1) {
     return Status::Error(std::to_string(options.cycles) + " cycles; 1 and more are expected");
@@ -369,10 +359,10 @@ bool IsFarAway(const Solution& solution, ResidualScale scale) {
   return solution.outcome == Outcome::kEarly && RelativeResidual(solution, scale) > kFarAway;
 }
 
-int CyclesOfDirectSolve(const Level& finest, const Relaxation& relaxation) {
+int CyclesOfDirectSolve(const Level& finest, int c_sweeps) {
   // Each F-relaxation with the C-relaxation before it, or with the correction, makes one more block
-  // exact; a C-relaxation that is weighted does not.
-  const int blocks_a_cycle = relaxation.c_weight == 1 ? relaxation.c_sweeps + 1 : 1;
+  // exact.
+  const int blocks_a_cycle = c_sweeps + 1;
   return (finest.blocks() + blocks_a_cycle - 1) / blocks_a_cycle;
 }
 

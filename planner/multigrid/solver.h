@@ -14,17 +14,6 @@
 
 namespace ucudnn::multigrid {
 
-// F-relaxation, then `c_sweeps` times C- and F-relaxation: 0 is F, 1 FCF, 2 FCFCF.
-struct Relaxation {
-  int c_sweeps = 1;
-  double c_weight = 1;  // of the C-relaxation, above 0 and below 2
-};
-
-enum class CycleKind {
-  kV,  // each coarser level once
-  kF   // each coarser level by an F-cycle and then a V-cycle
-};
-
 enum class Start {
   kBroadcast,  // every state is the first one
   kPrevious,   // as the states are, of an earlier solve of nearly the same system
@@ -37,9 +26,9 @@ enum class ResidualScale {
 };
 
 struct SolveOptions {
-  // Of each level but the coarsest; the last is repeated.
-  std::vector<Relaxation> relaxation = std::vector<Relaxation>(1);
-  CycleKind cycle = CycleKind::kV;
+  // Each level but the coarsest has F-relaxation, then c_sweeps[level] times C- and F-relaxation: 0
+  // is F, 1 FCF, 2 FCFCF. The last holds for all levels that follow.
+  std::vector<int> c_sweeps = {1};
   Start start = Start::kBroadcast;
   bool skips_first_down = false;  // the first cycle goes down without relaxing
   // The residual at which the solve ends; without one it ends after `cycles` (early stopping).
@@ -89,7 +78,7 @@ Status CheckOptions(const SolveOptions& options);
 
 // How many cycles make relaxation on the finest level alone exact. A first cycle that does not
 // relax is not one of them.
-int CyclesOfDirectSolve(const Level& finest, const Relaxation& relaxation);
+int CyclesOfDirectSolve(const Level& finest, int c_sweeps);
 
 // Solves the finest level of `system`. When it returns Ok, the states are those of the outcome: a
 // solve that diverges or stalls ends in serial propagation. An error is the system's, or a

@@ -84,6 +84,33 @@ std::vector<std::string> OtherWeights(const Graph& before, const Graph& after) {
   return names;
 }
 
+int64_t Positions(const Shape& shape) {
+  return int64_t{shape.extents[0]} * shape.extents[1] * shape.extents[2];
+}
+
+// Operators that say the extents of their output, or how many keys a query meets, say those of the
+// new size, where they kept their input's or met all keys: `before` are the shapes of that time.
+void FollowExtents(Graph& graph, const std::vector<Shape>& before) {
+  std::vector<Shape> now;
+  for (Node& node : graph.nodes) {
+    std::vector<Shape> inputs;
+    for (const NodeId input : node.inputs) inputs.push_back(now[static_cast<size_t>(input)]);
+    if (auto* const opaque = std::get_if<Opaque>(&node.op)) {
+      const Shape& input = before[static_cast<size_t>(node.inputs.front())];
+      if (opaque->extents == input.extents) opaque->extents = inputs.front().extents;
+    } else if (auto* const attention = std::get_if<Attention>(&node.op)) {
+      const Shape& keys = before[static_cast<size_t>(node.inputs[1])];
+      if (attention->keys == Positions(keys)) {
+        attention->keys = static_cast<int32_t>(
+            std::min<int64_t>(Positions(inputs[1]), std::numeric_limits<int32_t>::max()));
+      }
+    }
+    const Result<Shape> shape = OutputShape(node.op, inputs, 1);
+    if (!shape.ok()) return;  // whoever infers shapes tells it
+    now.push_back(*shape);
+  }
+}
+
 }  // namespace
 
 Status SetInputExtents(Graph& graph, const Spatial& extents) {
@@ -100,11 +127,13 @@ Status SetInputExtents(Graph& graph, const Spatial& extents) {
     first = &input->extents;
     inputs.push_back(input);
   }
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<Shape> before, InferShapes(graph, 1));
   for (Input* const input : inputs) {
     for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
       if (extents[axis] != 0) input->extents[axis] = extents[axis];
     }
   }
+  FollowExtents(graph, before);
   return Status::Ok();
 }
 

@@ -12,8 +12,9 @@
 
 namespace ucudnn::planner {
 
-// Gives every input of `graph` these extents along the axes where they are not 0. An error: it has
-// inputs of different extents there, or shapes do not fit then.
+// Gives every input of `graph` these extents along the axes where they are not 0; operators that
+// keep their input's extents keep them, and an attention over all keys is over all. An error: the
+// graph has inputs of different extents there.
 Status SetInputExtents(Graph& graph, const Spatial& extents);
 
 struct ExactSize {

@@ -12,7 +12,6 @@ namespace ucudnn::layer_parallel {
 namespace {
 
 using multigrid::CoarseOperator;
-using multigrid::CycleKind;
 using multigrid::Outcome;
 using multigrid::ResidualScale;
 using multigrid::Start;
@@ -31,12 +30,9 @@ constexpr int kCyclesWithoutTolerance = 2;  // the early stopping of Kirby et al
 constexpr int kCyclesToTolerance = 50;
 
 // By the numbers of the C API.
-constexpr CoarseOperator kCoarse[] = {CoarseOperator::kInject, CoarseOperator::kMid,
-                                      CoarseOperator::kSum, CoarseOperator::kSum2};
 constexpr Storage kStorage[] = {Storage::kAll, Storage::kCPoints};
 constexpr Threads kThreads[] = {Threads::kOneEach, Threads::kCallersAlone};
 constexpr Start kStarts[] = {Start::kBroadcast, Start::kNested, Start::kPrevious};
-constexpr CycleKind kCycles[] = {CycleKind::kV, CycleKind::kF};
 constexpr ResidualScale kScales[] = {ResidualScale::kAbsolute, ResidualScale::kLargestState};
 
 std::string Number(double value) {
@@ -65,15 +61,23 @@ Status CheckCount(const char* array, int count, const void* values) {
   return Status::Ok();
 }
 
-Result<std::vector<multigrid::Relaxation>> ReadRelaxation(
-    const ucudnnLayerParallelSolveOptions_t& given) {
-  UCUDNN_RETURN_IF_ERROR(CheckCount("relaxation", given.relaxation_count, given.c_sweeps));
-  std::vector<multigrid::Relaxation> relaxation(std::max(given.relaxation_count, 1));
-  for (int level = 0; level < given.relaxation_count; ++level) {
-    relaxation[level].c_sweeps = given.c_sweeps[level];
-    if (given.c_weights != nullptr) relaxation[level].c_weight = given.c_weights[level];
+// Numbers between and behind them were other operators'.
+Result<CoarseOperator> ReadCoarse(int number) {
+  if (number == UCUDNN_LAYER_PARALLEL_COARSE_INJECT) return CoarseOperator::kInject;
+  if (number == UCUDNN_LAYER_PARALLEL_COARSE_SUM) return CoarseOperator::kSum;
+  return Status::Error("coarse is " + std::to_string(number) +
+                       "; 0 (inject) or 2 (sum) is expected");
+}
+
+// Members that earlier versions had, whose values other than 0 would change results in silence.
+Status CheckReserved(const ucudnnLayerParallelSolveOptions_t& given) {
+  if (given.reserved_cycle != 0) {
+    return Status::Error("reserved_cycle is " + std::to_string(given.reserved_cycle) +
+                         "; 0 is expected: all cycles are V-cycles");
   }
-  return relaxation;
+  if (given.reserved_c_weights == nullptr) return Status::Ok();
+  return Status::Error(
+      "reserved_c_weights is no null pointer; one is expected: C-relaxation has no weights");
 }
 
 ucudnnLayerParallelOutcome_t OutcomeInC(Outcome outcome) {
@@ -132,7 +136,7 @@ Result<Setting> ReadOptions(int layers, const ucudnnLayerParallelOptions_t* opti
   UCUDNN_ASSIGN_OR_RETURN(setting.hierarchy,
                           multigrid::Hierarchy::Make(layers, coarsening, given.levels));
   setting.mirrored = setting.hierarchy.Mirrored();
-  UCUDNN_ASSIGN_OR_RETURN(setting.coarse, ValueOf("coarse", given.coarse, kCoarse));
+  UCUDNN_ASSIGN_OR_RETURN(setting.coarse, ReadCoarse(given.coarse));
   UCUDNN_ASSIGN_OR_RETURN(setting.storage, ValueOf("storage", given.storage, kStorage));
   if (given.lanes < 0 || given.lanes > UCUDNN_LAYER_PARALLEL_MOST_LANES) {
     return Status::Error("lanes is " + std::to_string(given.lanes) + "; 1 to " +
@@ -163,8 +167,11 @@ Result<multigrid::SolveOptions> ReadSolveOptions(const ucudnnLayerParallelSolveO
     read.cycles = read.tolerance ? kCyclesToTolerance : kCyclesWithoutTolerance;
   }
   UCUDNN_ASSIGN_OR_RETURN(read.start, ValueOf("start", given.start, kStarts));
-  UCUDNN_ASSIGN_OR_RETURN(read.cycle, ValueOf("cycle", given.cycle, kCycles));
-  UCUDNN_ASSIGN_OR_RETURN(read.relaxation, ReadRelaxation(given));
+  UCUDNN_RETURN_IF_ERROR(CheckReserved(given));
+  UCUDNN_RETURN_IF_ERROR(CheckCount("relaxation", given.relaxation_count, given.c_sweeps));
+  if (given.relaxation_count > 0) {
+    read.c_sweeps.assign(given.c_sweeps, given.c_sweeps + given.relaxation_count);
+  }
   read.skips_first_down = given.skips_first_down != 0;
   read.measures_start = given.measures_start != 0;
   read.measures_cycles = given.skips_residuals == 0;
@@ -190,7 +197,6 @@ void WriteResult(const multigrid::Solution& solution, ucudnnLayerParallelResult_
 
 int64_t StatesOf(const Setting& setting, const multigrid::Hierarchy& hierarchy) {
   int64_t states = multigrid::BlockSystem::StatesFor(hierarchy, setting.lanes, setting.storage);
-  if (setting.HasHalves()) states += setting.lanes;
   if (setting.storage == multigrid::Storage::kCPoints) {
     states += int64_t{setting.lanes} * (hierarchy.level(0).coarsening - 1);
   }

@@ -24,10 +24,6 @@ struct Setting {
   double unit_roundoff = 0;
 
   int layers() const { return hierarchy.level(0).steps; }
-  // Whether a step of a coarse level is two calls, with a state between them.
-  bool HasHalves() const {
-    return coarse == multigrid::CoarseOperator::kSum2 && hierarchy.levels() > 1;
-  }
 };
 
 Result<ucudnnLayerParallelCallbacks_t> ReadCallbacks(

@@ -56,50 +56,22 @@ Status CallerStates::SquaredDistance(State x, State y, double* result, int lane)
   });
 }
 
-Status CallerStates::Prepare() {
-  if (!setting_.HasHalves()) return Status::Ok();
-  between_.reserve(setting_.lanes);
-  for (int lane = 0; lane < setting_.lanes; ++lane) {
-    UCUDNN_ASSIGN_OR_RETURN(const State made, Create());
-    between_.push_back(made);
-  }
-  return Status::Ok();
-}
-
-template <typename Apply>
-Status CallerStates::RunRanges(const multigrid::LayerRanges& ranges, State from, State to, int lane,
-                               Apply&& apply) {
-  if (ranges.count == 1) return apply(ranges.parts[0], from, to);
-  UCUDNN_RETURN_IF_ERROR(apply(ranges.parts[0], from, between_[lane]));
-  return apply(ranges.parts[1], between_[lane], to);
-}
-
 Status CallerChain::Step(int level, int step, State from, State to, int lane) {
   const ucudnnLayerParallelCallbacks_t& callbacks = caller().callbacks();
-  const multigrid::LayerRanges ranges =
-      LayersOf(setting().coarse, setting().hierarchy.level(level), step, 1);
-  return RunRanges(ranges, from, to, lane,
-                   [&](const multigrid::LayerRange& part, State read, State written) {
-                     const ucudnnLayerParallelRange_t range = RangeInC(part, level);
-                     return caller().Run("step", SubjectOf(range), lane, [&] {
-                       return callbacks.step(callbacks.user, &range, read, written, lane);
-                     });
-                   });
+  const ucudnnLayerParallelRange_t range =
+      RangeInC(LayersOf(setting().coarse, setting().hierarchy.level(level), step, 1), level);
+  return caller().Run("step", SubjectOf(range), lane,
+                      [&] { return callbacks.step(callbacks.user, &range, from, to, lane); });
 }
 
 Status CallerAdjoint::Step(int level, int step, State from, State to, int lane) {
   const ucudnnLayerParallelCallbacks_t& callbacks = caller().callbacks();
-  const multigrid::LayerRanges ranges =
-      AdjointLayersOf(setting().coarse, setting().hierarchy.level(level), step, 1);
-  return RunRanges(
-      ranges, from, to, lane,
-      [&](const multigrid::LayerRange& part, State read, State written) -> Status {
-        const ucudnnLayerParallelRange_t range = RangeInC(part, level);
-        UCUDNN_ASSIGN_OR_RETURN(const State state, trajectory_.At(range.first_layer, lane));
-        return caller().Run("adjoint_step", SubjectOf(range), lane, [&] {
-          return callbacks.adjoint_step(callbacks.user, &range, state, read, written, lane);
-        });
-      });
+  const ucudnnLayerParallelRange_t range =
+      RangeInC(AdjointLayersOf(setting().coarse, setting().hierarchy.level(level), step, 1), level);
+  UCUDNN_ASSIGN_OR_RETURN(const State state, trajectory_.At(range.first_layer, lane));
+  return caller().Run("adjoint_step", SubjectOf(range), lane, [&] {
+    return callbacks.adjoint_step(callbacks.user, &range, state, from, to, lane);
+  });
 }
 
 }  // namespace ucudnn::layer_parallel

@@ -29,24 +29,16 @@ class CallerStates : public multigrid::Propagator {
   Status Wait() override { return caller_.Wait(); }
   double UnitRoundoff() const override { return setting_.unit_roundoff; }
 
-  // Creates the states that steps need between their halves.
-  Status Prepare();
-
  protected:
   CallerStates(Caller& caller, const Setting& setting) : caller_(caller), setting_(setting) {}
 
   Caller& caller() { return caller_; }
   const Setting& setting() const { return setting_; }
-  // Applies `ranges` one after the other: apply(range, from, to).
-  template <typename Apply>
-  Status RunRanges(const multigrid::LayerRanges& ranges, State from, State to, int lane,
-                   Apply&& apply);
 
  private:
   Caller& caller_;
   const Setting& setting_;
   std::vector<State> states_;
-  std::vector<State> between_;  // by lane; empty where no step has halves
 };
 
 class CallerChain final : public CallerStates {

@@ -18,7 +18,6 @@ Status Solver::Prepare(Direction& direction, const multigrid::Hierarchy& hierarc
   direction.hierarchy = &hierarchy;
   direction.propagator = std::move(propagator);
   CallerStates& states = *direction.propagator;
-  UCUDNN_RETURN_IF_ERROR(states.Prepare());
   UCUDNN_ASSIGN_OR_RETURN(
       direction.system,
       multigrid::BlockSystem::Make(states, hierarchy, lanes_, setting_.storage, nullptr));

@@ -43,13 +43,17 @@ class Builder {
   bool binary(nlohmann::json::binary_t&) { return false; }
   bool start_object(size_t) { return Open(JsonValue::Kind::kObject); }
   bool start_array(size_t) { return Open(JsonValue::Kind::kArray); }
-  bool end_object() { return Close(); }
+  bool end_object() {
+    std::vector<std::string_view> names;
+    for (const JsonMember& member : open_.back()->members) names.push_back(member.name);
+    std::sort(names.begin(), names.end());
+    const auto twice = std::adjacent_find(names.begin(), names.end());
+    if (twice == names.end()) return Close();
+    error = Quoted(*twice) + " is there twice";
+    return false;
+  }
   bool end_array() { return Close(); }
   bool key(std::string& name) {
-    if (open_.back()->Find(name) != nullptr) {
-      error = Quoted(name) + " is there twice";
-      return false;
-    }
     open_.back()->members.push_back({std::move(name), {}});
     return true;
   }

@@ -1,7 +1,7 @@
 // Solves of layer-parallel multigrid on the CPU stand-in, in each of the ways in which blocks run
-// at once, beside serial propagation; and what a library call costs the host, on a device that does
-// nothing. `multigrid_bench [MOST_LAYERS]`; times are what all threads of the process had of the
-// processors, so that other programs beside it do not count.
+// at once, launched call by call and as graphs, beside serial propagation; and what a library call
+// costs the host, on a device that does nothing. `multigrid_bench [MOST_LAYERS]`; times are what
+// all threads of the process had of the processors, so that other programs beside it do not count.
 #include <cuda.h>
 
 #include <cstdio>
@@ -61,11 +61,12 @@ struct Chain {
 
 class Solver {
  public:
-  Solver(const DeviceTarget& target, const Chain& chain, Way way, int levels)
+  Solver(const DeviceTarget& target, const Chain& chain, Way way, Launch launch, int levels)
       : stage_(chain.chain, {.coarsening = {8}, .levels = levels, .h = 1.0 / chain.layers}),
         chain_(chain),
         last_(chain.chain.first.size()) {
-    DeviceSolvers solvers(target, {.way = way, .lanes = kLanes, .workspace_limit = kWorkspace});
+    DeviceSolvers solvers(
+        target, {.way = way, .launch = launch, .lanes = kLanes, .workspace_limit = kWorkspace});
     solver_ = Get(solvers.Make(stage_.ToSolve()));
     if (!solver_->LoadWeights().ok()) std::abort();
   }
@@ -97,16 +98,27 @@ class Solver {
   std::vector<double> last_;
 };
 
+struct Run {
+  Way way;
+  Launch launch;
+  std::string Name() const { return std::string(NameOf(way)) + ", " + NameOf(launch); }
+};
+constexpr Run kRuns[] = {{Way::kStreams, Launch::kEach},
+                         {Way::kGrouped, Launch::kEach},
+                         {Way::kStreams, Launch::kGraph},
+                         {Way::kGrouped, Launch::kGraph}};
+
 void PrintWays(const DeviceTarget& target, int most_layers) {
   std::printf("processor ms of a solve of two cycles on the CPU stand-in, coarsening 8, FCF\n");
   std::printf("%-8s%18s", "layers", "serial");
-  for (const Way way : AllWays()) std::printf("%18s", NameOf(way));
+  for (const Run& run : kRuns) std::printf("%18s", run.Name().c_str());
   std::printf("\n");
   for (int layers = 64; layers <= most_layers; layers *= 4) {
     const Chain chain(layers);
-    std::printf("%-8d%18.1f", layers, Solver(target, chain, Way::kOneByOne, 1).Time(kCycles) * 1e3);
-    for (const Way way : AllWays()) {
-      std::printf("%18.1f", Solver(target, chain, way, 0).Time(kCycles) * 1e3);
+    Solver serial(target, chain, Way::kStreams, Launch::kEach, 1);
+    std::printf("%-8d%18.1f", layers, serial.Time(kCycles) * 1e3);
+    for (const Run& run : kRuns) {
+      std::printf("%18.1f", Solver(target, chain, run.way, run.launch, 0).Time(kCycles) * 1e3);
       std::fflush(stdout);
     }
     std::printf("\n");
@@ -119,8 +131,8 @@ void PrintHostTimes(const DeviceTarget& target, int layers) {
   std::printf("%-18s%10s%12s%18s\n", "way", "calls", "us", "us for a call");
   const Chain chain(layers);
   constexpr int kMore = 48;  // fewer than make relaxation exact, so that nothing is measured
-  for (const Way way : AllWays()) {
-    Solver solver(target, chain, way, 0);
+  for (const Run& run : kRuns) {
+    Solver solver(target, chain, run.way, run.launch, 0);
     double seconds[2];
     double calls[2];
     for (const int more : {0, 1}) {
@@ -132,7 +144,8 @@ void PrintHostTimes(const DeviceTarget& target, int layers) {
     }
     const double us = (seconds[1] - seconds[0]) * 1e6 / kMore;
     const double calls_of_cycle = (calls[1] - calls[0]) / kMore;
-    std::printf("%-18s%10.0f%12.2f%18.3f\n", NameOf(way), calls_of_cycle, us, us / calls_of_cycle);
+    std::printf("%-18s%10.0f%12.2f%18.3f\n", run.Name().c_str(), calls_of_cycle, us,
+                us / calls_of_cycle);
   }
 }
 

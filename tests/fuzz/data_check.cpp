@@ -5,17 +5,15 @@
 #include <set>
 #include <vector>
 
-#include "planner/multigrid/data/byte_source.h"
 #include "planner/multigrid/data/chain_weights.h"
 #include "planner/multigrid/data/labelled_images.h"
-#include "planner/multigrid/data/npz.h"
-#include "tests/support/zip_file.h"
+#include "planner/multigrid/data/safetensors.h"
+#include "tests/support/made_file.h"
 
 namespace ucudnn::fuzz {
 namespace {
 
-using multigrid::MemoryBytes;
-using multigrid::NpzArray;
+using multigrid::NamedArray;
 
 constexpr uint64_t kMostBytes = uint64_t{64} << 20;
 
@@ -25,8 +23,8 @@ std::string CheckImages(const multigrid::Images& images, const std::string& byte
     return "images with pixels of other ones";
   }
   if (bytes.front() != 0) return "";  // they were compressed
-  const std::string packed = test::GzipOf(bytes);
-  const auto unpacked = multigrid::ReadIdxImages(MemoryBytes(kFuzzedFile, packed));
+  const test::MadeFile packed(test::GzipOf(bytes));
+  const auto unpacked = multigrid::ReadIdxImages(packed.path());
   if (!unpacked.ok()) return "images that are refused compressed: " + unpacked.message();
   return unpacked->pixels == images.pixels ? "" : "images that are others when compressed";
 }
@@ -37,29 +35,33 @@ std::string CheckLabels(const std::vector<uint8_t>& labels) {
   return digits && !labels.empty() ? "" : "labels that are no digits";
 }
 
-bool Same(const NpzArray& a, const NpzArray& b) {
+bool Same(const NamedArray& a, const NamedArray& b) {
   return a.name == b.name && a.shape == b.shape && a.values.size() == b.values.size() &&
          (a.values.empty() ||
           std::memcmp(a.values.data(), b.values.data(), a.values.size() * sizeof(double)) == 0);
 }
 
-std::string CheckComesBack(const std::vector<NpzArray>& arrays) {
-  std::vector<test::ZipPart> parts;
-  for (const NpzArray& array : arrays) {
-    parts.push_back(
-        {array.name + ".npy", test::NpyOf(array.shape, array.values), parts.size() % 2 == 1});
+Result<std::vector<NamedArray>> ReadArrays(const std::string& path, uint64_t most_bytes) {
+  UCUDNN_ASSIGN_OR_RETURN(const multigrid::DataFile file, multigrid::DataFile::Open(path));
+  return multigrid::ReadSafetensors(file, most_bytes);
+}
+
+std::string CheckComesBack(const std::vector<NamedArray>& arrays) {
+  std::vector<test::MadeArray> made;
+  for (const NamedArray& array : arrays) {
+    made.push_back(test::DoublesOf(array.name, array.shape, array.values));
   }
-  const std::string file = test::ZipOf(parts);
-  const auto read = multigrid::ReadNpz(MemoryBytes(kFuzzedFile, file), 2 * kMostBytes);
+  const test::MadeFile file(test::SafetensorsOf(made));
+  const auto read = ReadArrays(file.path(), 2 * kMostBytes);
   if (!read.ok()) return "arrays that another file does not bring back: " + read.message();
   const bool same = std::equal(read->begin(), read->end(), arrays.begin(), arrays.end(), Same);
   return same ? "" : "arrays that another file brings back otherwise";
 }
 
-std::string CheckArrays(const std::vector<NpzArray>& arrays) {
+std::string CheckArrays(const std::vector<NamedArray>& arrays) {
   std::set<std::string> names;
-  for (const NpzArray& array : arrays) {
-    if (array.name.empty() || !names.insert(array.name).second) return "a name of two arrays";
+  for (const NamedArray& array : arrays) {
+    if (!names.insert(array.name).second) return "a name of two arrays";
     // A zero first: other extents of an empty array may overflow.
     const bool is_empty = std::count(array.shape.begin(), array.shape.end(), 0) > 0;
     size_t count = is_empty ? 0 : 1;
@@ -82,19 +84,20 @@ std::string CheckArrays(const std::vector<NpzArray>& arrays) {
 }  // namespace
 
 ImportCheck CheckData(FileFormat format, const std::string& bytes) {
-  const MemoryBytes file(kFuzzedFile, bytes);
+  const test::MadeFile file(bytes);
+  // What `read` gives, and what is wrong with it.
+  const auto checked = [&](const auto& read, const auto& check) -> ImportCheck {
+    if (read.ok()) return {true, check(*read)};
+    return {false, CheckLine(read.status(), "the file", file.path())};
+  };
   if (format == FileFormat::kImages) {
-    const auto images = multigrid::ReadIdxImages(file);
-    return {images.ok(),
-            images.ok() ? CheckImages(*images, bytes) : CheckLine(images.status(), "the file")};
+    return checked(multigrid::ReadIdxImages(file.path()),
+                   [&](const multigrid::Images& images) { return CheckImages(images, bytes); });
   }
   if (format == FileFormat::kLabels) {
-    const auto labels = multigrid::ReadIdxLabels(file);
-    return {labels.ok(),
-            labels.ok() ? CheckLabels(*labels) : CheckLine(labels.status(), "the file")};
+    return checked(multigrid::ReadIdxLabels(file.path()), CheckLabels);
   }
-  const auto arrays = multigrid::ReadNpz(file, kMostBytes);
-  return {arrays.ok(), arrays.ok() ? CheckArrays(*arrays) : CheckLine(arrays.status(), "the file")};
+  return checked(ReadArrays(file.path(), kMostBytes), CheckArrays);
 }
 
 }  // namespace ucudnn::fuzz

@@ -11,7 +11,7 @@ namespace ucudnn::fuzz {
 // must be as many bytes as they say, and the same when they are compressed; labels must be digits.
 // Arrays must have names of their own and as many values as their shapes say, come back from
 // another file to the bit, and be weights of a chain or be refused in a line. REQUIRES: `format` is
-// kImages, kLabels or kNpz.
+// kImages, kLabels or kSafetensors.
 ImportCheck CheckData(FileFormat format, const std::string& bytes);
 
 }  // namespace ucudnn::fuzz

@@ -60,12 +60,12 @@ std::string CheckGraph(Graph graph) {
 
 }  // namespace
 
-std::string CheckLine(const Status& status, const std::string& of) {
+std::string CheckLine(const Status& status, const std::string& of, const std::string& file) {
   const std::string& message = status.message();
   const bool printable = std::all_of(message.begin(), message.end(),
                                      [](char c) { return static_cast<unsigned char>(c) >= 0x20; });
   if (message.empty() || !printable) return of + " gives an error that is no line: " + message;
-  const bool names_file = message.rfind(kFuzzedFile, 0) == 0;
+  const bool names_file = message.starts_with(file);
   return names_file ? "" : of + " gives an error without the file: " + message;
 }
 

@@ -7,8 +7,8 @@
 
 namespace ucudnn::fuzz {
 
-// Networks, and the data that multigrid reads: IDX files of images and of labels, NumPy's arrays.
-enum class FileFormat { kOnnx, kCaffe, kJson, kImages, kLabels, kNpz };
+// Networks, and the data that multigrid reads: IDX files of images and of labels, and arrays.
+enum class FileFormat { kOnnx, kCaffe, kJson, kImages, kLabels, kSafetensors };
 
 // What importers are told that the file is called.
 inline constexpr const char* kFuzzedFile = "fuzzed";
@@ -25,6 +25,7 @@ struct ImportCheck {
 ImportCheck CheckImport(FileFormat format, const std::string& bytes);
 
 // Empty when the error is one line that names the file; else the fault, which begins with `of`.
-std::string CheckLine(const Status& status, const std::string& of);
+std::string CheckLine(const Status& status, const std::string& of,
+                      const std::string& file = kFuzzedFile);
 
 }  // namespace ucudnn::fuzz

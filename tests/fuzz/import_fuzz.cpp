@@ -74,7 +74,8 @@ std::vector<Seed> NetworkSeeds() {
 }
 
 std::vector<Seed> DataSeeds() {
-  std::vector<Seed> seeds = ReadSeeds(IMPORT_FUZZ_ARRAYS, {{".npz", FileFormat::kNpz}});
+  std::vector<Seed> seeds =
+      ReadSeeds(IMPORT_FUZZ_ARRAYS, {{".safetensors", FileFormat::kSafetensors}});
   std::string images("\0\0\x8\x3\0\0\0\5\0\0\0\x8\0\0\0\x6", 16);
   for (int pixel = 0; pixel < 5 * 8 * 6; ++pixel) images += static_cast<char>(pixel);
   std::string labels("\0\0\x8\1\0\0\0\x14", 8);
@@ -92,7 +93,9 @@ Seed Draw(const std::vector<Seed>& seeds, uint64_t seed, long index) {
   Random random(seed, {static_cast<uint64_t>(index)});
   const Seed& chosen = random.OneOf(seeds);
   const Seed& other = random.OneOf(seeds);
-  if (chosen.format == FileFormat::kNpz) return {chosen.format, MutateNpz(chosen.bytes, random)};
+  if (chosen.format == FileFormat::kSafetensors) {
+    return {chosen.format, MutateSafetensors(chosen.bytes, random)};
+  }
   if (chosen.format == FileFormat::kImages || chosen.format == FileFormat::kLabels) {
     return {chosen.format, MutateIdx(chosen.bytes, random)};
   }

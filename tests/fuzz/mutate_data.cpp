@@ -1,17 +1,15 @@
 #include "mutate_data.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <string>
 #include <vector>
 
 #include "mutate.h"
-#include "planner/multigrid/data/byte_source.h"
-#include "planner/multigrid/data/zip_directory.h"
-#include "tests/support/zip_file.h"
+#include "tests/support/made_file.h"
 
 namespace ucudnn::fuzz {
 namespace {
-
-constexpr size_t kLongestZipRecord = 56;
 
 uint64_t EdgeOf(size_t width, Random& random) {
   const auto any = random.OneOf<uint64_t>({0,
@@ -48,48 +46,21 @@ void ChangeIdxHeader(std::string& bytes, Random& random) {
                bytes.begin() + static_cast<ptrdiff_t>(at + 4));
 }
 
-void ChangeZipRecord(std::string& bytes, Random& random) {
-  std::vector<size_t> records;
-  for (size_t at = bytes.find("PK"); at != std::string::npos; at = bytes.find("PK", at + 1)) {
-    records.push_back(at);
+// A number in a text: near what it is, or at an edge.
+void ChangeDigits(std::string& text, Random& random) {
+  constexpr const char* kDigits = "0123456789";
+  std::vector<size_t> begins;
+  for (size_t at = text.find_first_of(kDigits); at != std::string::npos;
+       at = text.find_first_of(kDigits, text.find_first_not_of(kDigits, at))) {
+    begins.push_back(at);
   }
-  if (records.empty()) return;
-  const auto width = static_cast<size_t>(random.OneOf({2, 4, 4, 8}));
-  const size_t at =
-      random.OneOf(records) + static_cast<size_t>(random.Between(0, kLongestZipRecord));
-  if (at + width > bytes.size()) return;
-  const uint64_t old = multigrid::LittleEndian(std::string_view(bytes).substr(at, width));
-  const uint64_t near = old + static_cast<uint64_t>(random.Between(-3, 3));
-  test::PutNumber(bytes, at, width, random.Chance(40) ? near : EdgeOf(width, random));
-}
-
-// The members of a file that is right.
-std::vector<test::ZipPart> Unzipped(const std::string& bytes) {
-  const multigrid::MemoryBytes file("seed", bytes);
-  const auto members = multigrid::ReadZipDirectory(file);
-  std::vector<test::ZipPart> parts;
-  if (!members.ok()) return parts;
-  for (const multigrid::ZipMember& member : *members) {
-    test::ZipPart part = {member.name, std::string(member.bytes, '\0')};
-    if (!multigrid::ZipMemberStream(file, member).Read(part.bytes).ok()) continue;
-    parts.push_back(std::move(part));
-  }
-  return parts;
-}
-
-std::string ChangeArray(const std::string& bytes, Random& random) {
-  std::vector<test::ZipPart> parts = Unzipped(bytes);
-  if (parts.empty()) return bytes;
-  const auto any = [&]() -> test::ZipPart& {
-    return parts[static_cast<size_t>(random.Between(0, static_cast<int64_t>(parts.size()) - 1))];
-  };
-  test::ZipPart& part = any();
-  part.bytes = Mutate(part.bytes, any().bytes, random);
-  if (random.Chance(5)) part.name = any().name;
-  if (random.Chance(5)) part.name = Mutate(part.name, any().name, random);
-  if (part.name.size() > 0xffff) part.name.resize(0xffff);
-  for (test::ZipPart& other : parts) other.deflated = random.Chance(50);
-  return test::ZipOf(parts);
+  if (begins.empty()) return;
+  const size_t begin = random.OneOf(begins);
+  const size_t length = text.find_first_not_of(kDigits, begin) - begin;
+  const long long old = std::atoll(text.substr(begin, std::min<size_t>(length, 18)).c_str());
+  text.replace(begin, length,
+               random.Chance(50) ? std::to_string(old + random.Between(-3, 3))
+                                 : std::to_string(EdgeOf(8, random)));
 }
 
 }  // namespace
@@ -103,15 +74,25 @@ std::string MutateIdx(std::string bytes, Random& random) {
   return random.Chance(40) ? Mutate(packed, bytes, random) : packed;
 }
 
-std::string MutateNpz(std::string bytes, Random& random) {
-  const int64_t kind = random.Between(0, 2);
-  if (kind == 0) return Mutate(bytes, bytes, random);
-  if (kind == 2) bytes = ChangeArray(bytes, random);
-  const bool of_records = kind == 1 || random.Chance(20);
-  for (int64_t i = of_records ? random.Between(1, 3) : 0; i > 0; --i) {
-    ChangeZipRecord(bytes, random);
+std::string MutateSafetensors(std::string bytes, Random& random) {
+  uint64_t size = 0;
+  for (size_t i = std::min<size_t>(bytes.size(), 8); i-- > 0;) {
+    size = size << 8 | static_cast<unsigned char>(bytes[i]);
   }
-  return bytes;
+  if (bytes.size() < 8 || size > bytes.size() - 8 || random.Chance(20)) {
+    return Mutate(bytes, bytes, random);
+  }
+  std::string header = bytes.substr(8, size);
+  const std::string values = bytes.substr(8 + size);
+  if (random.Chance(60)) {
+    for (int64_t i = random.Between(1, 3); i > 0; --i) ChangeDigits(header, random);
+  } else {
+    header = Mutate(header, header, random);
+  }
+  std::string file =
+      test::SafetensorsOf(header, random.Chance(20) ? Mutate(values, values, random) : values);
+  if (random.Chance(5)) test::PutNumber(file, 0, 8, EdgeOf(8, random));
+  return file;
 }
 
 }  // namespace ucudnn::fuzz

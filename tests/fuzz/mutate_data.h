@@ -11,8 +11,8 @@ namespace ucudnn::fuzz {
 // compressed, and changed once more.
 std::string MutateIdx(std::string bytes, Random& random);
 
-// The .npz file in `bytes`, as NumPy wrote it: changed anywhere, with a number of zip's records at
-// an edge, or with one array changed in a file that is otherwise right, checksums included.
-std::string MutateNpz(std::string bytes, Random& random);
+// The file of safetensors in `bytes`: changed anywhere, or with a number of its header, or anything
+// of it, changed in a file that is otherwise right.
+std::string MutateSafetensors(std::string bytes, Random& random);
 
 }  // namespace ucudnn::fuzz

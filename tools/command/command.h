@@ -32,6 +32,7 @@ struct Command {
 
 Command AddRun(CLI::App& ucudnn);
 Command AddBench(CLI::App& ucudnn);
+Command AddNet(CLI::App& ucudnn);
 Command AddPlan(CLI::App& ucudnn);
 Command AddCache(CLI::App& ucudnn);
 Command AddWorkspace(CLI::App& ucudnn);

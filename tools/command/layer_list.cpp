@@ -1,6 +1,7 @@
 #include "command/layer_list.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <map>
 #include <unordered_map>
@@ -14,6 +15,7 @@
 #include "planner/graph/layers.h"
 #include "planner/graph/network_file.h"
 #include "planner/graph/networks.h"
+#include "planner/striping/exact_size.h"
 
 namespace ucudnn::command {
 namespace {
@@ -28,6 +30,50 @@ Result<ConvolutionProblem> AtBatch(ConvolutionProblem problem, int batch) {
     const auto field = fields.find(column);
     return field == fields.end() || field->second.empty() ? nullptr : &field->second;
   });
+}
+
+// The axes of the network's images: 2 or 3.
+size_t AxesOf(const planner::Graph& graph) {
+  const auto* const input = std::get_if<planner::Input>(&graph.nodes.front().op);
+  return input != nullptr ? static_cast<size_t>(input->spatial_rank) : 2;
+}
+
+// --size: an extent of the images for each of their axes, or one for all.
+Status ChangeSize(const std::string& text, planner::Graph& graph) {
+  if (text.empty()) return Status::Ok();
+  const size_t axes = AxesOf(graph);
+  const std::vector<std::string> words = Split(text, 'x');
+  bool is_size = words.size() == 1 || words.size() == axes;
+  Spatial extents = {0, 0, 0};
+  for (size_t i = 0; is_size && i < axes; ++i) {
+    const std::string& word = words[words.size() == 1 ? 0 : i];
+    int32_t extent = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), extent);
+    is_size = error == std::errc() && end == word.data() + word.size() && extent >= 1;
+    extents[kMaxSpatial - axes + i] = extent;
+  }
+  if (!is_size) {
+    return Status::Error("--size " + Quoted(text) + ": expected " +
+                         (axes == 2 ? "rows and columns, as in 256x256"
+                                    : "depth, rows and columns, as in 64x128x128") +
+                         ", or one number for all of them");
+  }
+  const Status changed = planner::SetInputExtents(graph, extents);
+  return changed.ok() ? changed : Status::Error("--size: " + changed.message());
+}
+
+// --size for a file that leaves the size of its images open, before these are known; zeros where it
+// is none.
+std::array<int32_t, 2> OpenSize(const std::string& text) {
+  std::vector<int32_t> extents;
+  for (const std::string& word : Split(text, 'x')) {
+    int32_t extent = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), extent);
+    if (error != std::errc() || end != word.data() + word.size() || extent < 1) return {0, 0};
+    extents.push_back(extent);
+  }
+  if (extents.empty()) return {0, 0};
+  return {extents[extents.size() < 2 ? 0 : extents.size() - 2], extents.back()};
 }
 
 Result<std::vector<Layer>> FromFile(const LayerSource& source,
@@ -46,11 +92,17 @@ Result<std::vector<Layer>> FromFile(const LayerSource& source,
 Result<std::vector<Layer>> FromNetwork(const LayerSource& source,
                                        const std::vector<Operation>& operations) {
   UCUDNN_ASSIGN_OR_RETURN(const auto reading, ParseImport(source.pass_through, source.input));
-  const Result<planner::Graph> graph = planner::LoadNetwork(source.net, reading);
-  if (!graph.ok()) return Status::Error("--net " + graph.message());
-  if (source.batch.empty()) return Status::Error("--net needs the mini-batch: --batch N");
-  UCUDNN_ASSIGN_OR_RETURN(const int batch, ParseBatch(source.batch));
-  Result<std::vector<Layer>> layers = planner::ConvolutionLayers(*graph, batch, operations);
+  UCUDNN_ASSIGN_OR_RETURN(const planner::Graph graph,
+                          LoadNetworkOfSize(source.net, reading, source.size));
+  const std::optional<int> usual = planner::UsualBatch(source.net);
+  if (source.batch.empty() && !usual) {
+    return Status::Error("--net needs the mini-batch: --batch N");
+  }
+  int batch = usual.value_or(0);
+  if (!source.batch.empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(batch, ParseBatch(source.batch));
+  }
+  Result<std::vector<Layer>> layers = planner::ConvolutionLayers(graph, batch, operations);
   if (!layers.ok()) return Status::Error("--net '" + source.net + "': " + layers.message());
   return layers;
 }
@@ -124,6 +176,22 @@ void AddInput(CLI::App& app, std::string& input) {
       ->type_name("CxHxW");
 }
 
+void AddSize(CLI::App& app, std::string& size) {
+  app.add_option(
+         "--size", size,
+         "the size of the network's images in place of its own: 256x256, or 256 for all axes")
+      ->type_name("SIZE");
+}
+
+Result<planner::Graph> LoadNetworkOfSize(const std::string& net, planner::ImportOptions reading,
+                                         const std::string& size) {
+  reading.size = OpenSize(size);
+  Result<planner::Graph> graph = planner::LoadNetwork(net, reading);
+  if (!graph.ok()) return Status::Error("--net " + graph.message());
+  UCUDNN_RETURN_IF_ERROR(ChangeSize(size, *graph));
+  return graph;
+}
+
 Result<planner::ImportOptions> ParseImport(bool pass_through, const std::string& input) {
   planner::ImportOptions options = {.pass_through = pass_through, .input = {}};
   if (input.empty()) return options;
@@ -151,10 +219,13 @@ void LayerSource::AddTo(CLI::App& app) {
                "operators of --net FILE that are not known pass their input through")
       ->disable_flag_override();
   AddInput(app, input);
+  AddSize(app, size);
   app.add_option("--trace", trace, "kernels of a report that a run wrote with --report")
       ->type_name("FILE.json");
-  app.add_option("--batch", batch,
-                 "images in a mini-batch: needed with --net, else in place of the file's")
+  app.add_option(
+         "--batch", batch,
+         "images in a mini-batch: needed with --net (unet-3d, vae-decoder, video-vae: 1), else\n"
+         "in place of the file's")
       ->type_name("N");
   app.add_option("--ops", ops, "operations, separated by commas (" + ops + ")")->type_name("LIST");
 }
@@ -169,6 +240,9 @@ Result<std::vector<Layer>> ListLayers(const LayerSource& source) {
   }
   if (!source.input.empty() && source.net.empty()) {
     return Status::Error("--input: is for the images of --net FILE, which is missing");
+  }
+  if (!source.size.empty() && source.net.empty()) {
+    return Status::Error("--size: is for the images of --net, which is missing");
   }
   const Result<std::vector<Operation>> operations = ParseOperations(source.ops);
   if (!operations.ok()) return Status::Error("--ops '" + source.ops + "': " + operations.message());

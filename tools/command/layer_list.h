@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "convolution/layer.h"
 #include "planner/graph/formats/imported_graph.h"
+#include "planner/graph/graph.h"
 
 namespace ucudnn::command {
 
@@ -18,12 +19,13 @@ struct LayerSource {
   std::string net;
   bool pass_through = false;
   std::string input;
+  std::string size;
   std::string trace;
   std::string batch;
   std::string ops = "forward,backward_data,backward_filter";
 
-  // Adds --layers, --net, --pass-through, --input, --trace, --batch and --ops; `app` and this
-  // object live as long as each other.
+  // Adds --layers, --net, --pass-through, --input, --size, --trace, --batch and --ops; `app` and
+  // this object live as long as each other.
   void AddTo(CLI::App& app);
 };
 
@@ -35,6 +37,14 @@ void AddInput(CLI::App& app, std::string& input);
 
 // How a network's file is read.
 Result<planner::ImportOptions> ParseImport(bool pass_through, const std::string& input);
+
+// --size, of a network's images.
+void AddSize(CLI::App& app, std::string& size);
+
+// The network of --net with images of --size, where that is not empty: an extent for each of their
+// axes, or one for all. The error names the option.
+Result<planner::Graph> LoadNetworkOfSize(const std::string& net, planner::ImportOptions reading,
+                                         const std::string& size);
 
 // Each layer once per operation. The error is bad usage: it names the option or the place in the
 // file.

@@ -51,9 +51,9 @@ int Main(int argc, char** argv) {
   app.get_help_ptr()->description("print this text");
   app.set_version_flag("--version", std::string("ucudnn ") + kVersion)
       ->description("print the version");
-  const std::vector<Command> commands = {AddRun(app),       AddBench(app),     AddPlan(app),
-                                         AddSpatial(app),   AddMultigrid(app), AddCache(app),
-                                         AddWorkspace(app), AddReport(app),    AddDoctor(app)};
+  const std::vector<Command> commands = {
+      AddRun(app),       AddBench(app), AddNet(app),       AddPlan(app),   AddSpatial(app),
+      AddMultigrid(app), AddCache(app), AddWorkspace(app), AddReport(app), AddDoctor(app)};
 
   std::reverse(ours.begin(), ours.end());  // CLI11 takes words from the end
   try {

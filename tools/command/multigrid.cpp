@@ -41,8 +41,8 @@ Status CheckUse(const CLI::App& app, const MultigridWords& words) {
   }
   if (words.method == "partitioned") {
     UCUDNN_RETURN_IF_ERROR(
-        refuse({"--cycles", "--tolerance", "--norm", "--relaxation", "--c-weight", "--cycle",
-                "--coarse", "--start", "--skip-first-down", "--backward-cycles"},
+        refuse({"--cycles", "--tolerance", "--norm", "--relaxation", "--coarse", "--start",
+                "--skip-first-down", "--backward-cycles"},
                "is of multigrid; --method partitioned runs one layer after the other"));
   }
   if (words.net != "chain") {
@@ -64,8 +64,9 @@ Status CheckUse(const CLI::App& app, const MultigridWords& words) {
   } else {
     UCUDNN_RETURN_IF_ERROR(
         refuse({"--host"}, "is cudnn on the CPU stand-in, and not of --backend " + words.backend));
-    UCUDNN_RETURN_IF_ERROR(refuse({"--way", "--precision", "--streams", "--workspace-limit"},
-                                  "is of a device; expected --backend cudnn with it"));
+    UCUDNN_RETURN_IF_ERROR(
+        refuse({"--way", "--launch", "--precision", "--streams", "--workspace-limit"},
+               "is of a device; expected --backend cudnn with it"));
   }
   if (!words.depths.empty()) {
     return refuse({"--layers", "--weights", "--train"},
@@ -161,9 +162,9 @@ void AddProblemOptions(CLI::App& app, MultigridWords& words) {
       ->required()
       ->type_name("");
   app.add_option("--weights", words.weights,
-                 "weights from NumPy's npz: arrays named like the network's layers, or of a chain\n"
+                 "weights from safetensors: arrays named like the network's layers, or of a chain\n"
                  "K [N,C,C,k,k], b [N,C] and u0 [C,H,W] (default: drawn by --seed)")
-      ->type_name("FILE.npz");
+      ->type_name("FILE.safetensors");
   app.add_option("--activation", words.activation,
                  "the activation of a chain: relu or tanh (default: relu)")
       ->type_name("NAME");
@@ -208,13 +209,9 @@ void AddSolveOptions(CLI::App& app, MultigridWords& words) {
       ->type_name("L");
   app.add_option("--relaxation", words.relaxation, "F, FCF or FCFCF, for each level (default: FCF)")
       ->type_name("NAME,...");
-  app.add_option("--c-weight", words.weight, "the weight of C-relaxation, below 2 (default: 1)")
-      ->type_name("W");
-  app.add_option("--cycle", words.cycle, "V or F (default: V)")->type_name("NAME");
-  app.add_option(
-         "--coarse", words.coarse,
-         "what a coarse layer computes: inject, mid, mean, sum or sum2 (default: inject; of a\n"
-         "GPU sum where the layers of a block at once take at most twice as long as one)")
+  app.add_option("--coarse", words.coarse,
+                 "what a coarse layer computes: inject or sum (default: inject; of a\n"
+                 "GPU sum where the layers of a block at once take at most twice as long as one)")
       ->type_name("NAME");
   app.add_option(
          "--start", words.start,
@@ -240,16 +237,18 @@ void AddMachineOptions(CLI::App& app, MultigridWords& words) {
       ->disable_flag_override();
   app.add_option(
          "--way", words.way,
-         "how a device runs the blocks of a level: one (after the other), streams, threads (a\n"
-         "stream and a thread each), grouped (as one convolution of many groups), with -recorded\n"
-         "(but for threads) each cycle as one CUDA graph, or auto, the fastest measured\n"
-         "(default: auto)")
+         "how a device runs the blocks of a level: streams, grouped (as one convolution of many\n"
+         "groups), or auto, the faster one as measured (default: auto)")
+      ->type_name("NAME");
+  app.add_option(
+         "--launch", words.launch,
+         "how a device is given a cycle: each call, as one CUDA graph, or auto, a graph where\n"
+         "cycles can be recorded (default: auto)")
       ->type_name("NAME");
   app.add_option("--precision", words.precision,
                  "of a device's numbers: " + multigrid::PrecisionNames() + " (default: fp32)")
       ->type_name("NAME");
-  app.add_option("--streams", words.streams,
-                 "how many streams the ways streams and threads take (default: 8)")
+  app.add_option("--streams", words.streams, "how many streams the way streams takes (default: 8)")
       ->type_name("N");
   app.add_option("--workspace-limit", words.workspace_limit,
                  "workspace of all blocks at once (default: 64MiB)")

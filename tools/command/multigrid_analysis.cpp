@@ -47,12 +47,8 @@ Status CheckAnalysis(const CLI::App& app, const MultigridWords& words) {
         "--backend cudnn: layers are measured on a device, and --machine says how many there are "
         "and what joins them; expected --machine with it");
   }
-  UCUDNN_RETURN_IF_ERROR(refuse({"--c-weight", "--skip-first-down", "--storage"},
-                                "is not modelled; expected --analyse without it"));
-  if (words.cycle != "V") {
-    return Status::Error("--cycle " + Quoted(words.cycle) +
-                         " is not modelled; expected --analyse with V-cycles");
-  }
+  UCUDNN_RETURN_IF_ERROR(
+      refuse({"--skip-first-down", "--storage"}, "is not modelled; expected --analyse without it"));
   if (words.relaxation.find(',') != std::string::npos) {
     return Status::Error("--relaxation " + Quoted(words.relaxation) +
                          ": --analyse models one relaxation for all levels; expected F, FCF or "
@@ -90,7 +86,7 @@ AnalysisChoices ChoicesOf(const CLI::App& app, const MultigridSettings& settings
   if (app.count("--levels") > 0) choices.levels = {network.levels};
   if (app.count("--coarse") > 0) choices.coarse = {network.coarse};
   if (app.count("--relaxation") > 0) {
-    choices.c_sweeps = {network.forward.relaxation.front().c_sweeps};
+    choices.c_sweeps = {network.forward.c_sweeps.front()};
   }
   choices.start = network.forward.start;
   choices.measures_residuals = network.forward.tolerance.has_value();
@@ -108,7 +104,7 @@ MultigridSetting SettingOf(const multigrid::NetworkSettings& network) {
   setting.coarsening = network.coarsening;
   setting.levels = network.levels;
   setting.coarse = network.coarse;
-  setting.solve.c_sweeps = network.forward.relaxation.front().c_sweeps;
+  setting.solve.c_sweeps = network.forward.c_sweeps.front();
   setting.solve.start = network.forward.start;
   return setting;
 }
@@ -347,7 +343,7 @@ Result<bool> Analyst::Verify(const TriedSetting& tried) {
   network.coarsening = setting.coarsening;
   network.levels = setting.levels;
   network.coarse = setting.coarse;
-  network.forward.relaxation = {{setting.solve.c_sweeps, 1}};
+  network.forward.c_sweeps = {setting.solve.c_sweeps};
   network.forward.tolerance.reset();
   network.forward.cycles = VerifiedCycles(tried);
   network.backward = network.forward;

@@ -19,16 +19,17 @@
 namespace ucudnn::command {
 namespace {
 
-using multigrid::Way;
-
-// None: whichever is measured to be the fastest.
-Result<std::optional<Way>> ParseWay(const std::string& text) {
-  if (text == "auto") return std::optional<Way>();
-  for (const Way way : multigrid::AllWays()) {
-    if (text == NameOf(way)) return std::optional<Way>(way);
+// The value of that name, or none: `by_itself`.
+template <typename T, size_t N>
+Result<std::optional<T>> ParseOne(const std::string& option, const std::string& text,
+                                  const char* by_itself, const T (&values)[N]) {
+  std::vector<std::string> names = {by_itself};
+  if (text == by_itself) return std::optional<T>();
+  for (const T value : values) {
+    if (text == NameOf(value)) return std::optional<T>(value);
+    names.emplace_back(NameOf(value));
   }
-  return Status::Error("--way " + Quoted(text) + ": expected one of auto, " +
-                       multigrid::WayNames());
+  return Status::Error(option + " " + Quoted(text) + ": expected one of " + Join(names, ", "));
 }
 
 // The devices of ranks with these numbers on this machine, in turn where there are fewer.
@@ -71,12 +72,10 @@ Status MultigridDevice::FindFunctions() {
 
 Result<std::shared_ptr<MultigridDevice>> MultigridDevice::Open(const MultigridWords& words,
                                                                const MultigridRanks& ranks) {
-  UCUDNN_ASSIGN_OR_RETURN(const std::optional<Way> way, ParseWay(words.way));
-  if (words.timeline && way && !HasTimeline(*way)) {
-    return Status::Error(
-        "--timeline: shows streams; expected --way one, streams or threads, and not " +
-        std::string(NameOf(*way)));
-  }
+  UCUDNN_ASSIGN_OR_RETURN(const auto way, ParseOne("--way", words.way, "auto", multigrid::kWays));
+  UCUDNN_ASSIGN_OR_RETURN(const auto launch,
+                          ParseOne("--launch", words.launch, "auto", multigrid::kLaunches));
+  if (words.timeline) UCUDNN_RETURN_IF_ERROR(multigrid::CheckTimeline(way, launch));
   constexpr int kMostStreams = 1024;
   UCUDNN_ASSIGN_OR_RETURN(const int streams,
                           ParseWhole("--streams", words.streams, 1, kMostStreams));
@@ -98,7 +97,8 @@ Result<std::shared_ptr<MultigridDevice>> MultigridDevice::Open(const MultigridWo
   }
   UCUDNN_RETURN_IF_ERROR(device->FindFunctions());
   const SpatialOptions& job = ProcessOptions().spatial;
-  multigrid::DeviceSetting setting = {.way = way, .lanes = streams, .workspace_limit = *limit};
+  multigrid::DeviceSetting setting = {
+      .way = way, .launch = launch, .lanes = streams, .workspace_limit = *limit};
   setting.transport.wanted = transport::WantedOf(job.transport);
   setting.transport.timeout = std::chrono::milliseconds(std::lround(job.timeout_seconds * 1e3));
   setting.transport.cudnn_file =
@@ -122,10 +122,12 @@ std::string MultigridDevice::DeviceText() const {
 
 std::string MultigridDevice::Text(const MultigridRanks& ranks) const {
   const std::string& transport = solvers_.front()->transport();
-  return DeviceText() + (ranks.all() > 1 ? ", " + ranks.Text() : std::string()) +
-         ", blocks run: " + WayText() + (transport.empty() ? "" : ", states go by " + transport);
+  const multigrid::DeviceSolvers::Choice& chosen = solvers_.front()->chosen();
+  std::string text = DeviceText();
+  if (ranks.all() > 1) text += ", " + ranks.Text();
+  if (chosen.levels > 1) text += std::string(", blocks run: ") + NameOf(chosen.way);
+  if (chosen.launch == multigrid::Launch::kGraph) text += ", cycles as graphs";
+  return text + (transport.empty() ? "" : ", states go by " + transport);
 }
-
-std::string MultigridDevice::WayText() const { return NameOf(solvers_.front()->chosen()); }
 
 }  // namespace ucudnn::command

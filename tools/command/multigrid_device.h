@@ -24,10 +24,9 @@ class MultigridDevice {
 
   // Of one rank of this process.
   multigrid::DeviceSolvers& solvers(int rank) { return *solvers_[rank - first_rank_]; }
-  // "single precision on the CPU stand-in, blocks run: grouped"; of several ranks which, and how
-  // they exchange.
+  // "single precision on the CPU stand-in, blocks run: grouped, cycles as graphs", as its stages
+  // were made; of several ranks which, and how they exchange.
   std::string Text(const MultigridRanks& ranks) const;
-  std::string WayText() const;
   // "single precision on the CPU stand-in".
   std::string DeviceText() const;
   bool is_stand_in() const { return is_stand_in_; }

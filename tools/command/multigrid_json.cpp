@@ -44,8 +44,10 @@ ordered_json HeadOf(const MultigridWords& words, const ProblemFacts& facts,
   head["machine"] = all.MachineText();
   head["cpu_times"] = all.RunsOnCpu();
   if (all.device) {
-    head["way"] = all.device->WayText();
-    for (const auto& measured : all.device->solvers(all.ranks->first_here()).measured()) {
+    const auto& chosen = all.device->solvers(all.ranks->first_here()).chosen();
+    head["way"] = multigrid::NameOf(chosen.way);
+    head["launch"] = multigrid::NameOf(chosen.launch);
+    for (const auto& measured : chosen.measured) {
       head["ways"][multigrid::NameOf(measured.way)] = measured.seconds;
     }
   } else {
@@ -59,7 +61,6 @@ ordered_json HeadOf(const MultigridWords& words, const ProblemFacts& facts,
   head["most_cycles"] = settings.forward.cycles;
   head["coarse"] = multigrid::NameOf(settings.coarse);
   head["relaxation"] = RelaxationText(settings.forward);
-  head["cycle"] = words.cycle;
   head["start"] = StartText(words);
   head["storage"] = words.storage;
   head["state_bytes"] =

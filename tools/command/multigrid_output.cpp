@@ -66,7 +66,7 @@ void PrintMethod(const MultigridWords& words, const multigrid::NetworkSettings& 
     return;
   }
   if (settings.levels == 1) return;
-  std::printf("%s-cycle, relaxation %s, coarse operator %s, start %s\n", words.cycle.c_str(),
+  std::printf("V-cycle, relaxation %s, coarse operator %s, start %s\n",
               RelaxationText(settings.forward).c_str(), multigrid::NameOf(settings.coarse),
               StartText(words).c_str());
 }
@@ -275,9 +275,9 @@ const char* NormText(const multigrid::SolveOptions& options) {
 
 std::string RelaxationText(const multigrid::SolveOptions& options) {
   std::vector<std::string> texts;
-  for (const multigrid::Relaxation& relaxation : options.relaxation) {
+  for (const int sweeps : options.c_sweeps) {
     std::string text = "F";
-    for (int sweep = 0; sweep < relaxation.c_sweeps; ++sweep) text += "CF";
+    for (int sweep = 0; sweep < sweeps; ++sweep) text += "CF";
     texts.push_back(text);
   }
   return Join(texts, ",");

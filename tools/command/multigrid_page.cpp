@@ -133,9 +133,8 @@ std::vector<SolveRow> SolveRowsOf(const std::vector<MultigridReport>& reports) {
         rows.push_back({&report, &solve, &stage, ""});
         const std::string number = "stage " + std::to_string(at + 1);
         attributes.push_back({DepthName(stage.steps), report.network, number, CoarseningText(stage),
-                              report.coarse, report.relaxation, report.cycle + "-cycle",
-                              "start " + report.start, report.norm, report.precision,
-                              DevicesText(report),
+                              report.coarse, report.relaxation, "start " + report.start,
+                              report.norm, report.precision, DevicesText(report),
                               stage.step ? Formatted("h = %.3g", *stage.step) : ""});
         // h follows from the depth where time is fixed, and tells nothing then.
         if (stage.step) {
@@ -218,8 +217,8 @@ Element AboutList(const std::vector<MultigridReport>& reports) {
   });
   add("weights", [](const MultigridReport& report) { return report.weights; });
   add("method", [](const MultigridReport& report) {
-    return report.cycle + "-cycle, relaxation " + report.relaxation + ", coarse operator " +
-           report.coarse + ", start " + report.start;
+    return "V-cycle, relaxation " + report.relaxation + ", coarse operator " + report.coarse +
+           ", start " + report.start;
   });
   add("precision",
       [](const MultigridReport& report) { return report.precision + " (" + report.backend + ")"; });

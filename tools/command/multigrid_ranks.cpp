@@ -25,12 +25,12 @@ std::vector<transport::Term> TermsOf(const MultigridWords& words) {
       {"--cycles", words.cycles + " " + words.backward_cycles},
       {"--tolerance", words.tolerance + " " + words.norm},
       {"--coarsening", words.coarsening + " " + words.levels},
-      {"--relaxation",
-       words.relaxation + " " + words.weight + " " + words.cycle + " " + words.coarse},
+      {"--relaxation", words.relaxation + " " + words.coarse},
       {"--start", words.start + (words.skip_first_down ? " skipped" : "")},
       {"--storage", words.storage},
-      {"--backend", words.backend + " " + words.way + " " + words.precision + " " + words.streams +
-                        " " + words.workspace_limit + (words.host ? " on the host" : "")},
+      {"--backend", words.backend + " " + words.way + " " + words.launch + " " + words.precision +
+                        " " + words.streams + " " + words.workspace_limit +
+                        (words.host ? " on the host" : "")},
 
       {"--batch", words.batch},
       {"--check", words.check},

@@ -189,7 +189,6 @@ void ReadMultigridHead(const JsonPlace& root, MultigridReport& report) {
   report.most_cycles = root.Member("most_cycles").Integer(1, kMostCount);
   report.coarse = root.Member("coarse").Text();
   report.relaxation = root.Member("relaxation").Text();
-  report.cycle = root.Member("cycle").Text();
   report.start = root.Member("start").Text();
   report.storage = root.Member("storage").TextIfThere();
   report.state_bytes = root.Member("state_bytes").IntegerIfThere(kMostJsonBytes);

@@ -99,7 +99,6 @@ struct MultigridReport {
   int64_t most_cycles = 0;
   std::string coarse;
   std::string relaxation;
-  std::string cycle;
   std::string start;
   std::string storage;
   std::optional<int64_t> state_bytes;  // none: on a device, or an older ucudnn wrote it

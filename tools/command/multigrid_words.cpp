@@ -14,7 +14,6 @@
 #include "planner/graph/network_file.h"
 #include "planner/graph/networks/families.h"
 #include "planner/graph/shapes.h"
-#include "planner/multigrid/data/byte_source.h"
 
 namespace ucudnn::command {
 namespace {
@@ -76,9 +75,9 @@ Result<std::vector<int>> ParseList(const std::string& option, const std::string&
   return numbers;
 }
 
-// F, FCF, FCFCF, ... for each level.
-Result<std::vector<multigrid::Relaxation>> ParseRelaxation(const std::string& text, double weight) {
-  std::vector<multigrid::Relaxation> levels;
+// How often F, FCF, FCFCF, ... have C-relaxation, of each level.
+Result<std::vector<int>> ParseRelaxation(const std::string& text) {
+  std::vector<int> levels;
   for (const std::string& word : Split(text, ',')) {
     int sweeps = 0;
     std::string rest = word;
@@ -90,7 +89,7 @@ Result<std::vector<multigrid::Relaxation>> ParseRelaxation(const std::string& te
       return Status::Error("--relaxation " + Quoted(text) +
                            ": expected F, FCF or FCFCF, or one for each level with commas between");
     }
-    levels.push_back({sweeps, weight});
+    levels.push_back(sweeps);
   }
   return levels;
 }
@@ -113,7 +112,8 @@ Result<planner::Graph> LoadNet(const MultigridWords& words) {
 
 Result<Problem> ReadChain(const MultigridWords& words) {
   if (words.weights.empty()) {
-    return Status::Error("chain: --weights FILE.npz is expected, with its arrays K, b and u0");
+    return Status::Error(
+        "chain: --weights FILE.safetensors is expected, with its arrays K, b and u0");
   }
   UCUDNN_ASSIGN_OR_RETURN(const auto activation, Choose<planner::ActivationKind>(
                                                      "--activation", words.activation,
@@ -168,16 +168,7 @@ Status SetTime(const MultigridWords& words, Problem& problem) {
 
 Result<multigrid::SolveOptions> ReadSolve(const MultigridWords& words) {
   multigrid::SolveOptions options;
-  const double weight = NumberOf(words.weight).value_or(0);
-  if (!(weight > 0 && weight < 2)) {
-    return Status::Error("--c-weight " + Quoted(words.weight) +
-                         ": expected a number above 0 and below 2");
-  }
-  UCUDNN_ASSIGN_OR_RETURN(options.relaxation, ParseRelaxation(words.relaxation, weight));
-  UCUDNN_ASSIGN_OR_RETURN(options.cycle,
-                          Choose<multigrid::CycleKind>(
-                              "--cycle", words.cycle,
-                              {{"V", multigrid::CycleKind::kV}, {"F", multigrid::CycleKind::kF}}));
+  UCUDNN_ASSIGN_OR_RETURN(options.c_sweeps, ParseRelaxation(words.relaxation));
   UCUDNN_ASSIGN_OR_RETURN(options.start,
                           Choose<multigrid::Start>("--start", StartText(words),
                                                    {{"broadcast", multigrid::Start::kBroadcast},
@@ -255,8 +246,8 @@ Result<Problem> ReadProblem(const MultigridWords& words) {
   if (!drawn.ok()) return WithFrozenNorms(graph, words, drawn.status());
   Problem problem = std::move(*drawn);
   if (!words.weights.empty()) {
-    UCUDNN_ASSIGN_OR_RETURN(const auto file, multigrid::OpenByteSource(words.weights));
-    UCUDNN_ASSIGN_OR_RETURN(const auto arrays, multigrid::ReadNpz(*file));
+    UCUDNN_ASSIGN_OR_RETURN(const auto file, multigrid::DataFile::Open(words.weights));
+    UCUDNN_ASSIGN_OR_RETURN(const auto arrays, multigrid::ReadSafetensors(file));
     UCUDNN_RETURN_IF_ERROR(multigrid::TakeWeights(arrays, words.weights, problem));
   }
   UCUDNN_RETURN_IF_ERROR(SetTime(words, problem));

@@ -30,6 +30,7 @@ struct MultigridWords {
   std::string backend;  // empty: cudnn with --host, else cpu64
   bool host = false;
   std::string way = "auto";
+  std::string launch = "auto";
   std::string precision = "fp32";
   std::string streams = "8";
   std::string workspace_limit = "64MiB";
@@ -43,8 +44,6 @@ struct MultigridWords {
   std::string coarsening;  // empty: 8, or half of fewer than 16 layers
   std::string levels;
   std::string relaxation = "FCF";
-  std::string weight = "1";
-  std::string cycle = "V";
   std::string coarse;
   std::string start;  // empty: previous with --repeat, else broadcast
   std::string storage = "all";

@@ -18,6 +18,7 @@
 #include "command/output_file.h"
 #include "command/plan_alternatives.h"
 #include "command/plan_costs.h"
+#include "command/plan_schedule.h"
 #include "planner/graph/network_file.h"
 #include "planner/layout/strategies.h"
 #include "planner/layout/what_if.h"
@@ -25,6 +26,7 @@
 #include "planner/report/layout_dot.h"
 #include "planner/report/layout_json.h"
 #include "planner/report/layout_page.h"
+#include "planner/schedule/schedule_json.h"
 
 namespace ucudnn::command {
 namespace {
@@ -40,6 +42,7 @@ struct PlanOptions {
   std::string frontier;
   std::string strategy = "deepa";
   CostWords costs;
+  ScheduleWords schedule;
   std::string memory_limit;
   std::string what_if;
   std::string output;
@@ -142,21 +145,24 @@ void PrintMemory(const ParallelLayout& chosen, const Machine& machine) {
 
 // One of the documents, or none: tables on the terminal.
 Status CheckOutput(const PlanOptions& plan) {
-  if (plan.json + plan.dot + plan.html > 1) {
-    return Status::Error("--json, --dot and --html: one of them at a time");
+  const int documents = plan.json + plan.dot + plan.html + plan.schedule.schedule;
+  if (documents > 1) {
+    return Status::Error("--json, --dot, --html and --schedule: one of them at a time");
   }
-  const bool document = plan.json || plan.dot || plan.html;
-  for (const auto& [option, text] :
-       {std::pair("--best", plan.best), std::pair("--frontier", plan.frontier)}) {
-    if (document && !text.empty()) {
-      return Status::Error(std::string(option) +
-                           ": prints a table, which --json, --dot and --html do not have");
+  for (const auto& [option, given] :
+       {std::pair("--best", !plan.best.empty()), std::pair("--frontier", !plan.frontier.empty()),
+        std::pair("--simulate", plan.schedule.simulate)}) {
+    if (documents > 0 && given) {
+      return Status::Error(
+          std::string(option) +
+          ": prints a table, which --json, --dot, --html and --schedule do not have");
     }
   }
   if (plan.boxes && !plan.json) return Status::Error("--boxes: adds to --json, which is missing");
-  if (!plan.output.empty() && !document) {
-    return Status::Error("-o " + Quoted(plan.output) +
-                         ": writes what --json, --dot or --html print; one of them is missing");
+  if (!plan.output.empty() && documents == 0) {
+    return Status::Error(
+        "-o " + Quoted(plan.output) +
+        ": writes what --json, --dot, --html or --schedule print; one of them is missing");
   }
   return Status::Ok();
 }
@@ -209,13 +215,18 @@ Status CheckLayers(const PlanOptions& plan, const std::vector<Pin>& pins,
 }
 
 // What the command line asks for.
-Result<PlanningProblem> PoseProblem(const PlanOptions& plan, const Machine& machine,
-                                    const PlanCosts& costs) {
+struct Question {
+  Graph graph;
+  PlanningProblem problem;
+};
+
+Result<Question> PoseProblem(const PlanOptions& plan, const Machine& machine,
+                             const CostModel& model, UpdateModel update) {
   UCUDNN_ASSIGN_OR_RETURN(const auto reading, ParseImport(plan.pass_through, plan.input));
-  UCUDNN_ASSIGN_OR_RETURN(const Graph graph, LoadNetwork(plan.net, reading));
+  UCUDNN_ASSIGN_OR_RETURN(Graph graph, LoadNetwork(plan.net, reading));
   UCUDNN_ASSIGN_OR_RETURN(const int batch, ParseBatch(plan.batch));
   PlanningOptions planning;
-  planning.update = costs.update();
+  planning.update = update;
   planning.configurations.uneven = plan.uneven;
   planning.configurations.placements = plan.placements;
   planning.configurations.reduction = plan.reduction;
@@ -226,13 +237,45 @@ Result<PlanningProblem> PoseProblem(const PlanOptions& plan, const Machine& mach
   }
   UCUDNN_ASSIGN_OR_RETURN(LayerGraph layers, BuildLayerGraph(graph, batch));
   UCUDNN_RETURN_IF_ERROR(CheckLayers(plan, planning.configurations.pins, layers));
-  return BuildPlanningProblem(std::move(layers), machine.Devices(), costs.model(), planning);
+  UCUDNN_ASSIGN_OR_RETURN(
+      PlanningProblem problem,
+      BuildPlanningProblem(std::move(layers), machine.Devices(), model, planning));
+  return Question{std::move(graph), std::move(problem)};
+}
+
+// How gradients are summed. A schedule executes another model than deepa-paper counts with.
+Result<UpdateModel> ChooseUpdate(const PlanOptions& plan, CostWords& costs) {
+  if (!plan.schedule.IsAsked()) {
+    if (costs.update.empty()) costs.update = UpdateName(UpdateModel::kParameterServer);
+    const Result<UpdateModel> update = ParseUpdate(costs.update);
+    if (!update.ok()) return Status::Error("--update " + update.message());
+    return update;
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const UpdateModel update, plan.schedule.Update(costs.update));
+  costs.update = UpdateName(costs.cost == "deepa-paper" ? UpdateModel::kParameterServer : update);
+  return update;
+}
+
+// What is printed behind the tables.
+Status PrintMore(const PlanningProblem& problem, int best, int frontier) {
+  if (best > 0) {
+    if (const Status status = PrintBestPlans(problem, best); !status.ok()) {
+      return Status::Error("--best: " + status.message());
+    }
+  }
+  if (frontier > 0) {
+    if (const Status status = PrintFrontier(problem, frontier); !status.ok()) {
+      return Status::Error("--frontier: " + status.message());
+    }
+  }
+  return Status::Ok();
 }
 
 // Whether best whole plans are shown of other configurations than the optimal layout's own, whose
 // are known without a further search: of every layer (--what-if's are searched for one by one).
 bool ShowsAllBestPlans(const PlanOptions& plan, Strategy strategy, int what_if) {
   if (plan.json) return true;
+  if (plan.schedule.schedule) return false;
   const bool layers = plan.html || (!plan.dot && what_if < 0);
   return layers && strategy != Strategy::kDeePa;
 }
@@ -250,13 +293,22 @@ int MakePlan(const CLI::App& app, const PlanOptions& plan) {
   if (!best.ok()) return refuse(best.status());
   const Result<int> frontier = ParseCount("--frontier", plan.frontier, 100);
   if (!frontier.ok()) return refuse(frontier.status());
+  CostWords words = plan.costs;
+  const Result<UpdateModel> update = ChooseUpdate(plan, words);
+  if (!update.ok()) return refuse(update.status());
+  const Result<ScheduleOptions> scheduling = plan.schedule.Options(*strategy, *update);
+  if (!scheduling.ok()) return refuse(scheduling.status());
   PlanCosts costs;
-  if (Status status = costs.Choose(plan.costs, *machine); !status.ok()) return refuse(status);
+  if (Status status = costs.Choose(words, *machine); !status.ok()) return refuse(status);
   const int devices = machine->Devices();
-  LayoutSetting setting{machine->name, devices,   costs.name(), plan.costs.update, "",
+  LayoutSetting setting{machine->name, devices,   costs.name(), words.update, "",
                         *memory_limit, plan.boxes};
-  const Result<PlanningProblem> problem = PoseProblem(plan, *machine, costs);
-  if (!problem.ok()) return refuse(problem.status());
+  if (words.update != UpdateName(*update)) {
+    setting.update += std::string(", executed as ") + UpdateName(*update);
+  }
+  const Result<Question> question = PoseProblem(plan, *machine, costs.model(), *update);
+  if (!question.ok()) return refuse(question.status());
+  const PlanningProblem* const problem = &question->problem;
   if (!costs.measured_on().empty()) {
     Result<std::string> measured = MeasuredText(*problem, costs.measured_on());
     if (!measured.ok()) return refuse(measured.status());
@@ -291,18 +343,19 @@ int MakePlan(const CLI::App& app, const PlanOptions& plan) {
     return WriteOutput(app, FormatLayoutPage(*problem, setting, *layouts, *chosen, what_if),
                        plan.output);
   }
+  if (!plan.schedule.IsAsked()) {
+    PrintTables(*problem, setting, *layouts, *chosen, *machine, what_if);
+    const Status status = PrintMore(*problem, *best, *frontier);
+    return status.ok() ? 0 : refuse(status);
+  }
+  const Result<Schedule> schedule =
+      BuildSchedule(question->graph, *problem, chosen->assignment, *machine, *scheduling);
+  if (!schedule.ok()) return refuse(schedule.status());
+  if (plan.schedule.schedule) return WriteOutput(app, FormatSchedule(*schedule), plan.output);
   PrintTables(*problem, setting, *layouts, *chosen, *machine, what_if);
-  if (*best > 0) {
-    if (const Status status = PrintBestPlans(*problem, *best); !status.ok()) {
-      return Refuse(app, "--best: " + status.message());
-    }
-  }
-  if (*frontier > 0) {
-    if (const Status status = PrintFrontier(*problem, *frontier); !status.ok()) {
-      return Refuse(app, "--frontier: " + status.message());
-    }
-  }
-  return 0;
+  Status status = PrintMore(*problem, *best, *frontier);
+  if (status.ok()) status = PrintSimulation(*schedule, *problem, *chosen, *machine);
+  return status.ok() ? 0 : refuse(status);
 }
 
 }  // namespace
@@ -330,6 +383,7 @@ Command AddPlan(CLI::App& ucudnn) {
                   "the layout that is shown layer by layer: image, model, owt or deepa (deepa)")
       ->type_name("NAME");
   options->costs.AddTo(*app);
+  options->schedule.AddTo(*app);
   app->add_option("--memory-limit", options->memory_limit,
                   "the most memory that deepa's layout may take on a device: a size, or device for "
                   "all it has")
@@ -361,7 +415,8 @@ Command AddPlan(CLI::App& ucudnn) {
       ->disable_flag_override();
   app->add_flag("--html", options->html, "print a page that draws the network instead of tables")
       ->disable_flag_override();
-  app->add_option("-o", options->output, "write what --json, --dot or --html print to a file")
+  app->add_option("-o", options->output,
+                  "write what --json, --dot, --html or --schedule print\nto a file")
       ->type_name("FILE");
   return {app, [app, options](const ProgramWords&) { return MakePlan(*app, *options); }};
 }

@@ -20,15 +20,6 @@ using namespace ucudnn::planner;
 
 constexpr const char* kMeasured = "measured";
 
-Result<UpdateModel> ParseUpdate(const std::string& name) {
-  const std::vector<std::string> names = {"parameter-server", "ring", "tree", "hierarchical"};
-  const auto found = std::find(names.begin(), names.end(), name);
-  if (found == names.end()) {
-    return Status::Error("--update " + Quoted(name) + ": expected one of " + Join(names, ", "));
-  }
-  return static_cast<UpdateModel>(found - names.begin());
-}
-
 // The model's name; options of measurements need one that uses them.
 Result<std::string> CostName(const CostWords& words) {
   const bool db = words.variables.Given("UCUDNN_DATABASE");
@@ -59,7 +50,7 @@ void CostWords::AddTo(CLI::App& app) {
   variables.AddOnly(app, "UCUDNN_DATABASE");
   variables.AddOnly(app, "UCUDNN_WORKSPACE_LIMIT");
   app.add_option("--update", update,
-                 "how gradients are summed: parameter-server, ring, tree or hierarchical "
+                 "how gradients are summed: parameter-server, ring, tree, hierarchical or owner\n"
                  "(parameter-server)")
       ->type_name("NAME");
 }
@@ -89,10 +80,11 @@ Status PlanCosts::Measured(const CostWords& words) {
 }
 
 Status PlanCosts::Choose(const CostWords& words, const Machine& machine) {
-  UCUDNN_ASSIGN_OR_RETURN(update_, ParseUpdate(words.update));
+  const Result<UpdateModel> update = ParseUpdate(words.update);
+  if (!update.ok()) return Status::Error("--update " + update.message());
   UCUDNN_ASSIGN_OR_RETURN(name_, CostName(words));
   if (name_ == "deepa-paper") {
-    if (update_ != UpdateModel::kParameterServer) {
+    if (*update != UpdateModel::kParameterServer) {
       return Status::Error("--update " + words.update +
                            ": deepa-paper knows parameter-server only");
     }
@@ -112,7 +104,7 @@ Status PlanCosts::Choose(const CostWords& words, const Machine& machine) {
     if (!table.ok()) return Status::Error("--cost " + table.message());
     compute_ = &table_.emplace(std::move(*table));
   }
-  model_ = std::make_unique<MachineCostModel>(machine, update_, *compute_);
+  model_ = std::make_unique<MachineCostModel>(machine, *update, *compute_);
   return Status::Ok();
 }
 

@@ -19,8 +19,8 @@ namespace ucudnn::command {
 
 // What the command line says; the members are CLI11's to fill.
 struct CostWords {
-  std::string cost;  // empty: what follows from the others
-  std::string update = "parameter-server";
+  std::string cost;    // empty: what follows from the others
+  std::string update;  // empty: what follows from the others
   std::string device;
   VariableOptions variables;  // --db and --workspace-limit
 
@@ -30,11 +30,10 @@ struct CostWords {
 // A cost model and all it refers to. Does not move.
 class PlanCosts {
  public:
-  // `machine` outlives this. The error is bad usage.
+  // `machine` outlives this. The error is bad usage. REQUIRES: words.update says a model.
   Status Choose(const CostWords& words, const planner::Machine& machine);
 
   const planner::CostModel& model() const { return *model_; }
-  planner::UpdateModel update() const { return update_; }
   const std::string& name() const { return name_; }
   // Whose measurements; empty where none are used.
   const std::string& measured_on() const { return rows_.device; }
@@ -43,7 +42,6 @@ class PlanCosts {
   Status Measured(const CostWords& words);
 
   std::string name_;
-  planner::UpdateModel update_ = planner::UpdateModel::kParameterServer;
   std::optional<planner::Roofline> roofline_;
   std::optional<planner::ComputeTable> table_;
   OfflineRows rows_;

@@ -1,5 +1,7 @@
 #include "planner/graph/networks/chain.h"
 
+#include <utility>
+
 namespace ucudnn::planner {
 
 Convolution Square(int32_t filters, int32_t window, int32_t stride, int32_t pad, bool bias) {
@@ -23,14 +25,26 @@ Pooling SquarePooling(PoolingKind kind, int32_t window, int32_t stride, int32_t 
   return {kind, {1, window, window}, {1, stride, stride}, {0, pad, pad}, round_up};
 }
 
-Chain::Chain(const std::string& network, int32_t channels, int32_t extent) : builder_(network) {
-  last_ = builder_.Add("data", Input{channels, {1, extent, extent}, 2}, {});
+Chain::Chain(const std::string& network, int32_t channels, int32_t extent)
+    : Chain(network, Input{channels, {1, extent, extent}, 2}) {}
+
+Chain::Chain(const std::string& network, const Input& images) : builder_(network) {
+  Join("data", images, {});
 }
 
 void Chain::Append(const std::string& name, const Operator& op) { Join(name, op, {last_}); }
 
 void Chain::Join(const std::string& name, const Operator& op, const std::vector<NodeId>& inputs) {
-  last_ = builder_.Add(name, op, inputs);
+  Put(name, op, inputs, {});
+}
+
+void Chain::Put(const std::string& name, const Operator& op, const std::vector<NodeId>& inputs,
+                std::vector<Parameter> parameters) {
+  std::vector<Shape> shapes;
+  for (const NodeId input : inputs) shapes.push_back(shapes_[static_cast<size_t>(input)]);
+  const Result<Shape> shape = OutputShape(op, shapes, 1);
+  last_ = builder_.Add(name, op, inputs, std::move(parameters));
+  shapes_.push_back(shape.ok() ? *shape : Shape{});
 }
 
 void Chain::MaxPool(const std::string& name, int32_t window, int32_t stride, int32_t pad,
@@ -40,6 +54,17 @@ void Chain::MaxPool(const std::string& name, int32_t window, int32_t stride, int
 
 void Chain::AveragePool(const std::string& name, int32_t window, int32_t stride, int32_t pad) {
   Append(name, SquarePooling(PoolingKind::kAverage, window, stride, pad));
+}
+
+void Chain::NormaliseGroups(const std::string& name, int32_t groups) {
+  Opaque norm{"GroupNormalization", shape().c, shape().extents, shape().spatial_rank, groups};
+  norm.sums = true;
+  Put(name, norm, {last_}, {{shape().c}, {shape().c}});
+}
+
+int32_t Chain::Positions() const {
+  const Spatial& extents = shape().extents;
+  return extents[0] * extents[1] * extents[2];
 }
 
 void Chain::Normalised(const std::string& name, const Convolution& convolution) {

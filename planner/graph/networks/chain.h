@@ -1,4 +1,4 @@
-// What the descriptions of the built-in networks share: a chain of two-dimensional layers. Every
+// What the descriptions of the built-in networks share: a chain of layers. Every
 // call adds a node behind the last one. Names are the caller's. Thread-compatible.
 #pragma once
 
@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "planner/graph/graph.h"
+#include "planner/graph/shapes.h"
 
 namespace ucudnn::planner {
 
@@ -22,6 +23,7 @@ class Chain {
  public:
   // Images of `extent` x `extent` pixels.
   Chain(const std::string& network, int32_t channels, int32_t extent);
+  Chain(const std::string& network, const Input& images);
 
   NodeId last() const { return last_; }
   void ContinueFrom(NodeId node) { last_ = node; }
@@ -33,6 +35,10 @@ class Chain {
   void MaxPool(const std::string& name, int32_t window, int32_t stride, int32_t pad = 0,
                bool round_up = false);
   void AveragePool(const std::string& name, int32_t window, int32_t stride, int32_t pad = 0);
+  // The mean and variance of each of `groups` groups of channels are taken over one image.
+  void NormaliseGroups(const std::string& name, int32_t groups);
+  // How many positions the last node's output has.
+  int32_t Positions() const;
   // A convolution, its normalisation and its activation: `name`, `name`.bn and `name`.act.
   void Unit(const std::string& name, const Convolution& convolution,
             ActivationKind activation = ActivationKind::kRelu);
@@ -46,7 +52,12 @@ class Chain {
   Result<Graph> Build() const { return builder_.Build(); }
 
  private:
+  void Put(const std::string& name, const Operator& op, const std::vector<NodeId>& inputs,
+           std::vector<Parameter> parameters);
+  const Shape& shape() const { return shapes_[static_cast<size_t>(last_)]; }
+
   GraphBuilder builder_;
+  std::vector<Shape> shapes_;  // of the nodes' outputs; where a node does not fit, an empty one
   NodeId last_ = 0;
 };
 

@@ -13,6 +13,23 @@ void TwoConvolutions(Chain& net, const std::string& name, int32_t filters) {
   }
 }
 
+void NormalisedConvolution(Chain& net, const std::string& name, int32_t filters, int32_t stride) {
+  Convolution convolution;
+  convolution.filters = filters;
+  convolution.window = {3, 3, 3};
+  convolution.stride = {stride, stride, stride};
+  convolution.pad = {1, 1, 1};
+  convolution.bias = false;
+  net.Append(name, convolution);
+  net.NormaliseGroups(name + ".norm", filters);
+  net.Append(name + ".act", Activation{ActivationKind::kLeakyRelu});
+}
+
+void TwoNormalised(Chain& net, const std::string& block, int32_t filters, int32_t stride) {
+  NormalisedConvolution(net, block + ".conv1", filters, stride);
+  NormalisedConvolution(net, block + ".conv2", filters, 1);
+}
+
 }  // namespace
 
 Result<Graph> UNet(const std::string& name) {
@@ -45,6 +62,33 @@ Result<Graph> UNet(const std::string& name) {
   }
   net.Append("classes", Square(2, 1, 1, 0, true));
   net.Append("prob", Softmax{});
+  return net.Build();
+}
+
+Result<Graph> UNet3d(const std::string& name) {
+  constexpr int32_t kFilters[] = {32, 64, 128, 256, 320};
+  Chain net(name, Input{1, {128, 128, 128}, 3});
+  std::vector<NodeId> skips;
+  for (size_t level = 0; level < std::size(kFilters); ++level) {
+    const std::string block =
+        level == 0 ? "input_block" : "downsample." + std::to_string(level - 1);
+    TwoNormalised(net, block, kFilters[level], level == 0 ? 1 : 2);
+    skips.push_back(net.last());
+  }
+  TwoNormalised(net, "bottleneck", kFilters[std::size(kFilters) - 1], 2);
+  for (size_t level = std::size(kFilters); level-- > 0;) {
+    const std::string block = "upsample." + std::to_string(std::size(kFilters) - 1 - level);
+    TransposedConvolution up;
+    up.filters = kFilters[level];
+    up.window = {2, 2, 2};
+    up.stride = {2, 2, 2};
+    net.Append(block + ".upsample_conv", up);
+    net.Join(block + ".concat", Concat{}, {net.last(), skips[level]});
+    TwoNormalised(net, block, kFilters[level], 1);
+  }
+  Convolution classes;
+  classes.filters = 3;
+  net.Append("output", classes);
   return net.Build();
 }
 

@@ -169,8 +169,7 @@ std::vector<MultigridSetting> CandidatesFor(const NetworkLayers& network,
 }
 
 double LayersApplied(const MultigridSetting& setting, const Hierarchy& hierarchy, int cycles) {
-  const bool sums =
-      setting.coarse == CoarseOperator::kSum || setting.coarse == CoarseOperator::kSum2;
+  const bool sums = setting.coarse == CoarseOperator::kSum;
   const auto layers_of = [&](int level) {
     const Level& shape = hierarchy.level(level);
     return static_cast<double>(shape.steps) * (sums ? shape.span : 1);

@@ -27,40 +27,32 @@ LevelCosts::LevelCosts(const LayerTimes& times, LayerPass pass, std::vector<int>
   }
 }
 
-// Of these steps at once. The parts of a step (halves of kSum2) follow each other, and so do layers
-// of different kinds.
+// Of these steps at once. Layers of different kinds follow each other.
 RunCost LevelCosts::StepCost(int level, const std::vector<int>& steps) const {
   struct Counted {
     double groups = 0;
     double layers = 0;
   };
-  std::vector<Counted> counted[2];
-  for (auto& part : counted) part.resize(counts_.size());
+  std::vector<Counted> counted(counts_.size());
   for (const int step : steps) {
     const Level& shape = hierarchy_.level(level);
-    const LayerRanges ranges = pass_ == LayerPass::kAdjoint
-                                   ? AdjointLayersOf(coarse_, shape, step, 1)
-                                   : LayersOf(coarse_, shape, step, 1);
-    for (int part = 0; part < ranges.count; ++part) {
-      const LayerRange& range = ranges.parts[part];
-      const auto begin = static_cast<size_t>(range.begin);
-      const auto end = range.is_mean ? begin + 1 : static_cast<size_t>(range.end);
-      for (size_t kind = 0; kind < counts_.size(); ++kind) {
-        const int count = counts_[kind][end] - counts_[kind][begin];
-        if (count == 0) continue;
-        counted[part][kind].groups += 1;
-        counted[part][kind].layers += count;
-      }
+    const LayerRange range = pass_ == LayerPass::kAdjoint ? AdjointLayersOf(coarse_, shape, step, 1)
+                                                          : LayersOf(coarse_, shape, step, 1);
+    const auto begin = static_cast<size_t>(range.begin);
+    const auto end = static_cast<size_t>(range.end);
+    for (size_t kind = 0; kind < counts_.size(); ++kind) {
+      const int count = counts_[kind][end] - counts_[kind][begin];
+      if (count == 0) continue;
+      counted[kind].groups += 1;
+      counted[kind].layers += count;
     }
   }
   RunCost cost;
-  for (const auto& part : counted) {
-    for (size_t kind = 0; kind < part.size(); ++kind) {
-      const Counted& of_kind = part[kind];
-      if (of_kind.layers == 0) continue;
-      cost += times_.Cost(
-          pass_, {static_cast<int>(kind), of_kind.groups, of_kind.layers / of_kind.groups});
-    }
+  for (size_t kind = 0; kind < counted.size(); ++kind) {
+    const Counted& of_kind = counted[kind];
+    if (of_kind.layers == 0) continue;
+    cost += times_.Cost(pass_,
+                        {static_cast<int>(kind), of_kind.groups, of_kind.layers / of_kind.groups});
   }
   return cost;
 }

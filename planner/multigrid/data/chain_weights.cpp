@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <utility>
 
 #include "base/text.h"
-#include "planner/multigrid/data/byte_source.h"
-#include "planner/multigrid/data/npy_header.h"
 
 namespace ucudnn::multigrid {
 namespace {
@@ -31,13 +28,13 @@ std::vector<int64_t> IndicesOf(size_t place, const std::vector<int64_t>& shape) 
 
 class ChainArrays {
  public:
-  ChainArrays(std::vector<NpzArray> arrays, const std::string& file)
+  ChainArrays(std::vector<NamedArray> arrays, const std::string& file)
       : arrays_(std::move(arrays)), file_(file) {}
 
   Result<ChainWeights> Take() {
-    UCUDNN_ASSIGN_OR_RETURN(NpzArray* const kernels, Find("K"));
-    UCUDNN_ASSIGN_OR_RETURN(NpzArray* const biases, Find("b"));
-    UCUDNN_ASSIGN_OR_RETURN(NpzArray* const state, Find("u0"));
+    UCUDNN_ASSIGN_OR_RETURN(NamedArray* const kernels, Find("K"));
+    UCUDNN_ASSIGN_OR_RETURN(NamedArray* const biases, Find("b"));
+    UCUDNN_ASSIGN_OR_RETURN(NamedArray* const state, Find("u0"));
     const std::vector<int64_t>& k = kernels->shape;
     if (k.size() != 5 || HasNoValue(k) || k[1] != k[2] || k[3] != k[4] || k[3] % 2 == 0) {
       return Fault("'K' is " + ShapeText(k) + "; expected [N, C, C, k, k] with k odd");
@@ -52,7 +49,7 @@ class ChainArrays {
       return Fault("'u0' is " + ShapeText(u) + "; expected [" + std::to_string(k[1]) +
                    ", H, W], as 'K' is " + ShapeText(k));
     }
-    for (const NpzArray* const array : {kernels, biases, state}) {
+    for (const NamedArray* const array : {kernels, biases, state}) {
       UCUDNN_RETURN_IF_ERROR(CheckFinite(*array));
     }
     return ChainWeights{k[0],
@@ -68,9 +65,9 @@ class ChainArrays {
  private:
   Status Fault(const std::string& what) const { return Status::Error(file_ + ": " + what); }
 
-  Result<NpzArray*> Find(const std::string& name) {
+  Result<NamedArray*> Find(const std::string& name) {
     std::vector<std::string> names;
-    for (NpzArray& array : arrays_) {
+    for (NamedArray& array : arrays_) {
       if (array.name == name) return &array;
       if (names.size() < 8) names.push_back(Quoted(array.name));
     }
@@ -82,7 +79,7 @@ class ChainArrays {
     return std::find(shape.begin(), shape.end(), 0) != shape.end();
   }
 
-  Status CheckFinite(const NpzArray& array) const {
+  Status CheckFinite(const NamedArray& array) const {
     const auto found = std::find_if(array.values.begin(), array.values.end(),
                                     [](double value) { return !std::isfinite(value); });
     if (found == array.values.end()) return Status::Ok();
@@ -91,19 +88,19 @@ class ChainArrays {
                  ShapeText(IndicesOf(place, array.shape)) + "; expected finite values");
   }
 
-  std::vector<NpzArray> arrays_;
+  std::vector<NamedArray> arrays_;
   const std::string& file_;
 };
 
 }  // namespace
 
-Result<ChainWeights> TakeChainWeights(std::vector<NpzArray> arrays, const std::string& file) {
+Result<ChainWeights> TakeChainWeights(std::vector<NamedArray> arrays, const std::string& file) {
   return ChainArrays(std::move(arrays), file).Take();
 }
 
 Result<ChainWeights> LoadChainWeights(const std::string& path) {
-  UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<ByteSource> file, OpenByteSource(path));
-  UCUDNN_ASSIGN_OR_RETURN(std::vector<NpzArray> arrays, ReadNpz(*file));
+  UCUDNN_ASSIGN_OR_RETURN(const DataFile file, DataFile::Open(path));
+  UCUDNN_ASSIGN_OR_RETURN(std::vector<NamedArray> arrays, ReadSafetensors(file));
   return TakeChainWeights(std::move(arrays), path);
 }
 

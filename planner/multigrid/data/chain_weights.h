@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "planner/multigrid/data/npz.h"
+#include "planner/multigrid/data/safetensors.h"
 
 namespace ucudnn::multigrid {
 
@@ -25,9 +25,9 @@ struct ChainWeights {
 // Takes the arrays `K`, `b` and `u0` and leaves any others alone. The error is one line that begins
 // with `file`: an array is missing, which one's shape is wrong and what would be right, or where a
 // value is that is not finite.
-Result<ChainWeights> TakeChainWeights(std::vector<NpzArray> arrays, const std::string& file);
+Result<ChainWeights> TakeChainWeights(std::vector<NamedArray> arrays, const std::string& file);
 
-// The same of a file (ReadNpz).
+// The same of a file (ReadSafetensors).
 Result<ChainWeights> LoadChainWeights(const std::string& path);
 
 }  // namespace ucudnn::multigrid

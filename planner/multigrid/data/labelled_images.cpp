@@ -1,13 +1,19 @@
 #include "planner/multigrid/data/labelled_images.h"
 
+#include <unistd.h>
+#include <zlib.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <utility>
 
-#include "planner/multigrid/data/byte_stream.h"
+#include "planner/multigrid/data/data_file.h"
 
 namespace ucudnn::multigrid {
 namespace {
@@ -17,6 +23,8 @@ constexpr uint32_t kIdxMagicOfImages = 0x00000803;
 constexpr uint32_t kIdxMagicOfLabels = 0x00000801;
 
 constexpr uint64_t kMostIdxBytes = uint64_t{16} << 30;
+// Deflate's shortest code for its longest match: two bits that stand for 258 bytes.
+constexpr uint64_t kMostInflation = 1032;
 
 std::string IdxMagicText(uint32_t magic) {
   char text[11];
@@ -24,18 +32,72 @@ std::string IdxMagicText(uint32_t magic) {
   return text;
 }
 
-Result<uint32_t> ReadBigEndian(ByteStream& stream) {
+// A file, plain or compressed by gzip, from its first byte to its last.
+class IdxStream {
+ public:
+  static Result<IdxStream> Open(const std::string& path) {
+    UCUDNN_ASSIGN_OR_RETURN(DataFile file, DataFile::Open(path));
+    IdxStream made(path, file.size());
+    const int descriptor = file.Release();
+    made.file_.reset(gzdopen(descriptor, "rb"));
+    if (made.file_) return made;
+    close(descriptor);
+    return made.Fault("zlib has no memory to read it");
+  }
+
+  uint64_t file_bytes() const { return file_bytes_; }
+  bool is_plain() const { return gzdirect(file_.get()) != 0; }
+  Status Fault(const std::string& what) const { return Status::Error(path_ + ": " + what); }
+
+  Status Read(std::span<char> bytes) {
+    constexpr size_t kMostAtOnce = size_t{1} << 30;
+    while (!bytes.empty()) {
+      const auto most = static_cast<unsigned>(std::min(bytes.size(), kMostAtOnce));
+      const int length = gzread(file_.get(), bytes.data(), most);
+      if (length <= 0) return Damage(std::to_string(bytes.size()) + " bytes are missing");
+      bytes = bytes.subspan(static_cast<size_t>(length));
+    }
+    return Status::Ok();
+  }
+
+  // Ok when nothing is left, and what was compressed was whole.
+  Status Close() {
+    char beyond = 0;
+    const int length = gzread(file_.get(), &beyond, 1);
+    if (length > 0) return Fault("holds more bytes than its header says");
+    if (length < 0) return Damage("");
+    return gzclose_r(file_.release()) == Z_OK ? Status::Ok() : Fault(kTruncated);
+  }
+
+ private:
+  struct Closer {
+    void operator()(gzFile file) const { gzclose_r(file); }
+  };
+  static constexpr const char* kTruncated = "its compressed data is truncated";
+
+  IdxStream(std::string path, uint64_t bytes) : path_(std::move(path)), file_bytes_(bytes) {}
+
+  // Why zlib gives no more bytes; `end` where the file ends.
+  Status Damage(const std::string& end) const {
+    int state = Z_OK;
+    gzerror(file_.get(), &state);
+    if (state == Z_OK) return Fault(end);
+    if (state == Z_BUF_ERROR) return Fault(kTruncated);
+    if (state == Z_ERRNO) return Fault(std::string("cannot be read: ") + std::strerror(errno));
+    return Fault("its compressed data is damaged");
+  }
+
+  std::string path_;
+  uint64_t file_bytes_;
+  std::unique_ptr<gzFile_s, Closer> file_;
+};
+
+Result<uint32_t> ReadBigEndian(IdxStream& file) {
   std::array<char, 4> bytes;
-  UCUDNN_RETURN_IF_ERROR(stream.Read(bytes));
+  UCUDNN_RETURN_IF_ERROR(file.Read(bytes));
   uint32_t number = 0;
   for (const char byte : bytes) number = number << 8 | static_cast<unsigned char>(byte);
   return number;
-}
-
-Result<Packing> IdxPacking(const ByteSource& file) {
-  std::array<char, 2> first = {};
-  UCUDNN_RETURN_IF_ERROR(file.Read(0, first));
-  return first[0] == '\x1f' && first[1] == '\x8b' ? Packing::kGzip : Packing::kNone;
 }
 
 struct IdxArray {
@@ -44,8 +106,7 @@ struct IdxArray {
 };
 
 // Checks what the header promises against the size of the file.
-Status CheckIdxSize(const ByteSource& file, Packing packing, const IdxArray& array) {
-  const uint64_t header = 4 + 4 * array.extents.size();
+Status CheckIdxSize(const IdxStream& file, const IdxArray& array) {
   std::string text;
   for (const int64_t extent : array.extents) {
     text += (text.empty() ? "" : " x ") + std::to_string(extent);
@@ -58,64 +119,66 @@ Status CheckIdxSize(const ByteSource& file, Packing packing, const IdxArray& arr
     }
     values *= static_cast<uint64_t>(extent);
   }
-  if (CanHold(packing, file.size(), header + values)) return Status::Ok();
-  return file.Fault(std::to_string(file.size()) + " bytes; expected " +
-                    (packing == Packing::kNone ? "" : "compressed ") +
-                    std::to_string(header + values) + " for its header and " + text + " values");
+  const uint64_t bytes = 4 + 4 * array.extents.size() + values;
+  const bool is_plain = file.is_plain();
+  if (is_plain ? file.file_bytes() == bytes : bytes / kMostInflation <= file.file_bytes()) {
+    return Status::Ok();
+  }
+  return file.Fault(std::to_string(file.file_bytes()) + " bytes; expected " +
+                    (is_plain ? "" : "compressed ") + std::to_string(bytes) +
+                    " for its header and " + text + " values");
 }
 
-Result<IdxArray> ReadIdx(const ByteSource& file, uint32_t expected, const char* of) {
+Result<IdxArray> ReadIdx(const std::string& path, uint32_t expected, const char* of) {
+  UCUDNN_ASSIGN_OR_RETURN(IdxStream file, IdxStream::Open(path));
   const uint64_t header = 4 + 4 * (expected & 0xff);
-  if (file.size() < header) {
-    return file.Fault(std::to_string(file.size()) + " bytes; expected more than the " +
+  if (file.file_bytes() < header) {
+    return file.Fault(std::to_string(file.file_bytes()) + " bytes; expected more than the " +
                       std::to_string(header) + " of an IDX file's header, with " + of);
   }
-  UCUDNN_ASSIGN_OR_RETURN(const Packing packing, IdxPacking(file));
-  const std::unique_ptr<ByteStream> stream = MakeByteStream(file, packing);
-  UCUDNN_ASSIGN_OR_RETURN(const uint32_t magic, ReadBigEndian(*stream));
+  UCUDNN_ASSIGN_OR_RETURN(const uint32_t magic, ReadBigEndian(file));
   if (magic != expected) {
     return file.Fault("magic number " + IdxMagicText(magic) + "; expected " +
                       IdxMagicText(expected) + ", that of IDX files of " + of);
   }
   IdxArray array;
   for (uint32_t axis = 0; axis < (expected & 0xff); ++axis) {
-    UCUDNN_ASSIGN_OR_RETURN(const uint32_t extent, ReadBigEndian(*stream));
+    UCUDNN_ASSIGN_OR_RETURN(const uint32_t extent, ReadBigEndian(file));
     array.extents.push_back(extent);
   }
-  UCUDNN_RETURN_IF_ERROR(CheckIdxSize(file, packing, array));
+  UCUDNN_RETURN_IF_ERROR(CheckIdxSize(file, array));
   size_t values = 1;
   for (const int64_t extent : array.extents) values *= static_cast<size_t>(extent);
   array.values.resize(values);
-  UCUDNN_RETURN_IF_ERROR(stream->Read({reinterpret_cast<char*>(array.values.data()), values}));
-  UCUDNN_RETURN_IF_ERROR(stream->Finish());
+  UCUDNN_RETURN_IF_ERROR(file.Read({reinterpret_cast<char*>(array.values.data()), values}));
+  UCUDNN_RETURN_IF_ERROR(file.Close());
   return array;
 }
 
-// The file that MNIST calls `name`, or its compressed form.
-Result<std::unique_ptr<ByteSource>> OpenIdx(const std::string& folder, const std::string& name) {
+// The path of the file that MNIST calls `name`, or of its compressed form.
+Result<std::string> FindIdx(const std::string& folder, const std::string& name) {
   const std::string path = (std::filesystem::path(folder) / name).string();
-  Result<std::unique_ptr<ByteSource>> file = OpenByteSource(path);
-  if (file.ok()) return file;
   std::error_code unknown;
-  if (std::filesystem::exists(path, unknown)) return file.status();
-  if (std::filesystem::exists(path + ".gz", unknown)) return OpenByteSource(path + ".gz");
-  return Status::Error(file.message() + "; expected it or " + name +
-                       ".gz, two of the names of MNIST's files");
+  for (const std::string& found : {path, path + ".gz"}) {
+    if (std::filesystem::exists(found, unknown)) return found;
+  }
+  return Status::Error(path + ": cannot be opened: " + std::strerror(ENOENT) + "; expected it or " +
+                       name + ".gz, two of the names of MNIST's files");
 }
 
 Result<LabelledImages> LoadLabelledImages(const std::string& folder, const std::string& part) {
-  UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<ByteSource> image_file,
-                          OpenIdx(folder, part + "-images-idx3-ubyte"));
-  UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<ByteSource> label_file,
-                          OpenIdx(folder, part + "-labels-idx1-ubyte"));
+  UCUDNN_ASSIGN_OR_RETURN(const std::string image_file,
+                          FindIdx(folder, part + "-images-idx3-ubyte"));
+  UCUDNN_ASSIGN_OR_RETURN(const std::string label_file,
+                          FindIdx(folder, part + "-labels-idx1-ubyte"));
   LabelledImages data;
-  UCUDNN_ASSIGN_OR_RETURN(data.images, ReadIdxImages(*image_file));
-  UCUDNN_ASSIGN_OR_RETURN(data.labels, ReadIdxLabels(*label_file));
+  UCUDNN_ASSIGN_OR_RETURN(data.images, ReadIdxImages(image_file));
+  UCUDNN_ASSIGN_OR_RETURN(data.labels, ReadIdxLabels(label_file));
   const auto labels = static_cast<int64_t>(data.labels.size());
   if (labels != data.images.count) {
-    return label_file->Fault(std::to_string(labels) + " labels; expected " +
-                             std::to_string(data.images.count) + ", one for each image of " +
-                             image_file->name());
+    return Status::Error(label_file + ": " + std::to_string(labels) + " labels; expected " +
+                         std::to_string(data.images.count) + ", one for each image of " +
+                         image_file);
   }
   return data;
 }
@@ -126,18 +189,18 @@ std::string IdxImageSize(const Images& images) {
 
 }  // namespace
 
-Result<Images> ReadIdxImages(const ByteSource& file) {
-  UCUDNN_ASSIGN_OR_RETURN(IdxArray array, ReadIdx(file, kIdxMagicOfImages, "images"));
+Result<Images> ReadIdxImages(const std::string& path) {
+  UCUDNN_ASSIGN_OR_RETURN(IdxArray array, ReadIdx(path, kIdxMagicOfImages, "images"));
   return Images{array.extents[0], array.extents[1], array.extents[2], std::move(array.values)};
 }
 
-Result<std::vector<uint8_t>> ReadIdxLabels(const ByteSource& file) {
-  UCUDNN_ASSIGN_OR_RETURN(IdxArray array, ReadIdx(file, kIdxMagicOfLabels, "labels"));
+Result<std::vector<uint8_t>> ReadIdxLabels(const std::string& path) {
+  UCUDNN_ASSIGN_OR_RETURN(IdxArray array, ReadIdx(path, kIdxMagicOfLabels, "labels"));
   const auto beyond = std::find_if(array.values.begin(), array.values.end(),
                                    [](uint8_t label) { return label >= kLabels; });
   if (beyond != array.values.end()) {
-    return file.Fault("label " + std::to_string(*beyond) + " of image " +
-                      std::to_string(beyond - array.values.begin()) + "; expected 0 to 9");
+    return Status::Error(path + ": label " + std::to_string(*beyond) + " of image " +
+                         std::to_string(beyond - array.values.begin()) + "; expected 0 to 9");
   }
   return std::move(array.values);
 }

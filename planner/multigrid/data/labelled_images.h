@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/status.h"
-#include "planner/multigrid/data/byte_source.h"
 
 namespace ucudnn::multigrid {
 
@@ -29,10 +28,11 @@ struct DataSet {
   int full_scale = 0;             // the largest pixel of the training images: 255 of MNIST's
 };
 
-// Each error is one line with the file, what it holds, and what would be right. A file whose size
-// cannot hold what its header promises is refused before memory is taken for it.
-Result<Images> ReadIdxImages(const ByteSource& file);
-Result<std::vector<uint8_t>> ReadIdxLabels(const ByteSource& file);
+// Each error is one line with the file, what it holds, and what would be right: a file that ends
+// early, or compressed data that is damaged, among others. A file whose size cannot hold what its
+// header promises is refused before memory is taken for it.
+Result<Images> ReadIdxImages(const std::string& path);
+Result<std::vector<uint8_t>> ReadIdxLabels(const std::string& path);
 
 // The four files of `folder`, named as MNIST's are: {train,t10k}-images-idx3-ubyte and
 // {train,t10k}-labels-idx1-ubyte, each as it is or, where that is missing, with ".gz" appended.

@@ -54,9 +54,7 @@ Status DeviceStates::Mark(int lane_number, double* ms) {
     UCUDNN_RETURN_IF_ERROR(event->Create());
     return event->Record(stream);
   };
-  Status recorded;
-  std::call_once(has_epoch_, [&] { recorded = record(epoch_); });
-  UCUDNN_RETURN_IF_ERROR(recorded);
+  if (!epoch_) UCUDNN_RETURN_IF_ERROR(record(epoch_));
   Marked mark = {.event = nullptr, .ms = ms};
   UCUDNN_RETURN_IF_ERROR(record(mark.event));
   marks_[lane_number].push_back(std::move(mark));
@@ -165,7 +163,7 @@ Result<std::unique_ptr<DeviceAdjoint>> DeviceAdjoint::Make(DeviceChain& chain) {
   };
   UCUDNN_ASSIGN_OR_RETURN(adjoint->plans_, PlanSteps(runner, ranges, Pass::kAdjoint));
   for (int layer = 0; layer < layers; ++layer) {
-    UCUDNN_ASSIGN_OR_RETURN(StepPlan plan, runner.Plan({{{{layer, layer + 1, stage.h}}}}));
+    UCUDNN_ASSIGN_OR_RETURN(StepPlan plan, runner.Plan({{layer, layer + 1, stage.h}}));
     UCUDNN_RETURN_IF_ERROR(runner.Prepare(plan, {1}, Pass::kGradient));
     adjoint->single_.push_back(std::move(plan));
   }
@@ -183,12 +181,9 @@ Result<std::unique_ptr<DeviceAdjoint>> DeviceAdjoint::Make(DeviceChain& chain) {
 
 Status DeviceAdjoint::Step(int level, int step, State from, State to, int lane) {
   const StepPlan& plan = plans_[level][step];
-  for (size_t phase = 0; phase < plan.size(); ++phase) {
-    UCUDNN_ASSIGN_OR_RETURN(const State state, trajectory_->At(plan[phase].begin, lane));
-    UCUDNN_RETURN_IF_ERROR(run().runner->AdjointPhase(
-        plan, static_cast<int>(phase), {}, {At(state), At(from), At(to)}, run().lanes->lane(lane)));
-  }
-  return Status::Ok();
+  UCUDNN_ASSIGN_OR_RETURN(const State state, trajectory_->At(plan.begin, lane));
+  return run().runner->AdjointStep(plan, {}, {At(state), At(from), At(to)},
+                                   run().lanes->lane(lane));
 }
 
 // What is computed again of the states belongs to each cycle, since a graph has it all.

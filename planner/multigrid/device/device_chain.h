@@ -1,10 +1,8 @@
-// The chain of a stage on a device and its adjoint, as propagators: each lane is a stream. With one
-// lane blocks run one after the other, with more at once, from a host thread each or from one
-// (Lanes::Threads).
+// The chain of a stage on a device and its adjoint, as propagators: each lane is a stream, all from
+// one host thread (Lanes::Threads::kCallersAlone). With one lane blocks run one after the other.
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -43,7 +41,7 @@ class DeviceStates : public Propagator {
   Status Upload(const double* numbers, State to);
   Status Download(State from, double* numbers);
 
-  // From now on cycles are recorded and run as graphs. REQUIRES: lanes of one host thread.
+  // From now on cycles are recorded and run as graphs.
   Status RecordCycles();
   const Precision& precision() const { return *run_.runner->target().precision; }
 
@@ -73,8 +71,7 @@ class DeviceStates : public Propagator {
   std::vector<std::vector<Pending>> pending_;  // by lane
   std::vector<double> downloaded_[2];
   std::optional<CycleGraphs> graphs_;
-  std::unique_ptr<cuda::Event> epoch_;  // of marks; null: there were none
-  std::once_flag has_epoch_;
+  std::unique_ptr<cuda::Event> epoch_;      // of marks; null: there were none
   std::vector<std::vector<Marked>> marks_;  // by lane
 };
 

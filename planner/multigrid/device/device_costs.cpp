@@ -107,8 +107,8 @@ Result<double> TimedSteps::SideBySideMs(LayerPass pass) {
   DeviceRun& run = chain->shared();
   StepRunner& runner = *run.runner;
   const int layers = static_cast<int>(stage.steps.size());
-  std::vector<LayerRanges> ranges;
-  for (int layer = 0; layer < layers; ++layer) ranges.push_back({{{layer, layer + 1, 1}}});
+  std::vector<LayerRange> ranges;
+  for (int layer = 0; layer < layers; ++layer) ranges.push_back({layer, layer + 1, 1});
   UCUDNN_ASSIGN_OR_RETURN(const StepPlan plan, runner.Plan(ranges));
   UCUDNN_RETURN_IF_ERROR(runner.Prepare(plan, {layers}, Pass::kGradient));
   UCUDNN_RETURN_IF_ERROR(run.lanes->Reserve(runner.needs()));
@@ -122,14 +122,14 @@ Result<double> TimedSteps::SideBySideMs(LayerPass pass) {
   const auto states = [&](int i) { return StepRunner::States{numbers[i].data(), layers}; };
   UCUDNN_ASSIGN_OR_RETURN(
       const DeviceGradients gradients,
-      DeviceGradients::Make(runner.target(), runner.shapes(), plan.front().calls.front().steps));
+      DeviceGradients::Make(runner.target(), runner.shapes(), plan.calls.front().steps));
   DeviceLane& lane = run.lanes->first();
   return LeastMs(*chain, [&]() -> Status {
     switch (pass) {
       case LayerPass::kForward:
         return runner.Step(plan, {0, layers}, states(0), states(1), lane);
       case LayerPass::kAdjoint:
-        return runner.AdjointPhase(plan, 0, {0, layers}, {states(2), states(0), states(1)}, lane);
+        return runner.AdjointStep(plan, {0, layers}, {states(2), states(0), states(1)}, lane);
       default:
         return runner.Gradient(plan, states(0), states(1), {gradients.numbers()}, lane);
     }

@@ -62,7 +62,7 @@ Result<std::unique_ptr<DeviceMaker>> DeviceMaker::Make(const DeviceTarget& targe
                                                        const StageToSolve& stage,
                                                        const LaneSetting& setting,
                                                        std::shared_ptr<RankChannel> channel) {
-  UCUDNN_ASSIGN_OR_RETURN(Lanes lanes, Lanes::Start(setting.lanes, setting.threads));
+  UCUDNN_ASSIGN_OR_RETURN(Lanes lanes, Lanes::Start(setting.lanes, Lanes::Threads::kCallersAlone));
   std::unique_ptr<DeviceMaker> made(new DeviceMaker(target, setting, std::move(lanes)));
   UCUDNN_ASSIGN_OR_RETURN(made->streams_,
                           DeviceLanes::Make(target, setting.lanes, channel != nullptr));

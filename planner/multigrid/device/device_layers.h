@@ -14,7 +14,6 @@ namespace ucudnn::multigrid {
 
 struct LaneSetting {
   int lanes = 1;
-  Lanes::Threads threads = Lanes::Threads::kCallersAlone;
   bool is_recorded = false;    // cycles as graphs
   size_t workspace_limit = 0;  // of all lanes together, bytes
 };

@@ -3,43 +3,15 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
-#include <string>
 #include <utility>
 
-#include "base/text.h"
 #include "planner/multigrid/device/device_costs.h"
 #include "planner/multigrid/device/device_layers.h"
 #include "planner/multigrid/device/grouped_layers.h"
 #include "planner/multigrid/distributed/stage_on_ranks.h"
-#include "planner/multigrid/lanes.h"
 
 namespace ucudnn::multigrid {
 namespace {
-
-struct WayRow {
-  Way way;
-  const char* name;
-  bool is_grouped;
-  bool has_lanes;
-  Lanes::Threads threads;
-  bool is_recorded;
-};
-
-constexpr auto kOneThread = Lanes::Threads::kCallersAlone;
-constexpr WayRow kWays[] = {
-    {Way::kOneByOne, "one", false, false, kOneThread, false},
-    {Way::kStreams, "streams", false, true, kOneThread, false},
-    {Way::kThreads, "threads", false, true, Lanes::Threads::kOneEach, false},
-    {Way::kGrouped, "grouped", true, false, kOneThread, false},
-    {Way::kOneByOneRecorded, "one-recorded", false, false, kOneThread, true},
-    {Way::kStreamsRecorded, "streams-recorded", false, true, kOneThread, true},
-    {Way::kGroupedRecorded, "grouped-recorded", true, false, kOneThread, true},
-};
-
-const WayRow& RowOf(Way way) {
-  return *std::find_if(std::begin(kWays), std::end(kWays),
-                       [way](const WayRow& row) { return row.way == way; });
-}
 
 // Of one cycle, or of both ways'.
 SolveOptions OneCycle(const SolveOptions& of) {
@@ -80,57 +52,57 @@ Result<double> TimeOf(StageSolver& solver, const StageToSolve& stage) {
 
 }  // namespace
 
-const char* NameOf(Way way) { return RowOf(way).name; }
+const char* NameOf(Way way) { return way == Way::kStreams ? "streams" : "grouped"; }
+const char* NameOf(Launch launch) { return launch == Launch::kEach ? "each" : "graph"; }
 
-const std::vector<Way>& AllWays() {
-  static const auto* const ways = [] {
-    auto* all = new std::vector<Way>();
-    for (const WayRow& row : kWays) all->push_back(row.way);
-    return all;
-  }();
-  return *ways;
+Status CheckTimeline(std::optional<Way> way, std::optional<Launch> launch) {
+  if (way == Way::kGrouped) {
+    return Status::Error("--timeline: shows streams; expected --way streams, and not grouped");
+  }
+  if (launch != Launch::kGraph) return Status::Ok();
+  return Status::Error("--timeline: marks each call; expected --launch each, and not graph");
 }
-
-std::string WayNames() {
-  std::vector<std::string> names;
-  for (const WayRow& row : kWays) names.emplace_back(row.name);
-  return Join(names, ", ");
-}
-
-bool HasTimeline(Way way) { return !RowOf(way).is_grouped && !RowOf(way).is_recorded; }
 
 namespace {
 
-// Ok, or why ranks with this channel cannot solve a stage so: the same on all of them. None: one
-// rank.
-Status Serves(Way way, const StageToSolve& stage, RankChannel* channel) {
-  const WayRow& row = RowOf(way);
-  if (row.is_grouped && stage.storage == Storage::kCPoints) {
-    return Status::Error(std::string("--storage c-points: --way ") + row.name +
-                         " keeps all states, side by side; one, streams or threads is expected");
+// Ok, or why a stage cannot be solved so: the same on all ranks.
+Status Serves(Way way, const StageToSolve& stage) {
+  if (way == Way::kStreams) return Status::Ok();
+  if (stage.storage == Storage::kCPoints) {
+    return Status::Error(
+        "--storage c-points: --way grouped keeps all states, side by side; streams is expected");
   }
-  return row.is_recorded && channel != nullptr ? channel->channel().CanBeCaptured() : Status::Ok();
+  return stage.notes_timeline ? CheckTimeline(way, std::nullopt) : Status::Ok();
 }
 
 }  // namespace
 
+// Of ranks, of which this channel is, the same on all of them.
+Result<Launch> DeviceSolvers::LaunchOf(const StageToSolve& stage, RankChannel* channel) const {
+  Status recordable = channel != nullptr ? channel->channel().CanBeCaptured() : Status::Ok();
+  if (stage.notes_timeline) recordable = CheckTimeline(std::nullopt, Launch::kGraph);
+  if (setting_.launch == Launch::kGraph) UCUDNN_RETURN_IF_ERROR(recordable);
+  const bool fits = recordable.ok() && target_.driver->MissingForGraphs() == nullptr;
+  return setting_.launch.value_or(fits ? Launch::kGraph : Launch::kEach);
+}
+
 Result<std::unique_ptr<StageSolver>> DeviceSolvers::MakeOf(
-    const StageToSolve& stage, Way way, std::shared_ptr<RankChannel> channel) const {
-  UCUDNN_RETURN_IF_ERROR(Serves(way, stage, channel.get()));
-  const WayRow& row = RowOf(way);
+    const StageToSolve& stage, const Choice& choice, std::shared_ptr<RankChannel> channel) const {
+  UCUDNN_RETURN_IF_ERROR(Serves(choice.way, stage));
+  const bool is_recorded = choice.launch == Launch::kGraph;
   std::unique_ptr<StageMaker> maker;
-  if (row.is_grouped) {
+  if (choice.way == Way::kGrouped) {
     UCUDNN_ASSIGN_OR_RETURN(maker, GroupedMaker::Make(target_, stage,
-                                                      {.is_recorded = row.is_recorded,
+                                                      {.is_recorded = is_recorded,
                                                        .workspace_limit = setting_.workspace_limit},
                                                       std::move(channel)));
   } else {
-    UCUDNN_ASSIGN_OR_RETURN(maker, DeviceMaker::Make(target_, stage,
-                                                     {.lanes = row.has_lanes ? setting_.lanes : 1,
-                                                      .threads = row.threads,
-                                                      .is_recorded = row.is_recorded,
-                                                      .workspace_limit = setting_.workspace_limit},
-                                                     std::move(channel)));
+    UCUDNN_ASSIGN_OR_RETURN(maker,
+                            DeviceMaker::Make(target_, stage,
+                                              {.lanes = choice.levels > 1 ? setting_.lanes : 1,
+                                               .is_recorded = is_recorded,
+                                               .workspace_limit = setting_.workspace_limit},
+                                              std::move(channel)));
   }
   UCUDNN_ASSIGN_OR_RETURN(auto made, StageOnRanks::Make(stage, std::move(maker)));
   return std::unique_ptr<StageSolver>(std::move(made));
@@ -141,23 +113,23 @@ Result<std::unique_ptr<StageSolver>> DeviceSolvers::MakeOf(
 Result<DeviceSolvers::Choice> DeviceSolvers::Choose(const StageToSolve& stage,
                                                     std::shared_ptr<RankChannel> channel) const {
   Choice choice = {.levels = stage.hierarchy.levels()};
+  UCUDNN_ASSIGN_OR_RETURN(choice.launch, LaunchOf(stage, channel.get()));
   if (setting_.way) {
     choice.way = *setting_.way;
     return choice;
   }
   double fastest = std::numeric_limits<double>::infinity();
   Status refusal;
-  for (const Way way : AllWays()) {
-    const WayRow& row = RowOf(way);
-    if (choice.levels == 1 && (row.is_grouped || row.has_lanes)) continue;  // there are no blocks
-    if (stage.notes_timeline && !HasTimeline(way)) continue;
-    const Status serves = Serves(way, stage, channel.get());
+  for (const Way way : kWays) {
+    if (choice.levels == 1 && way == Way::kGrouped) continue;  // there are no blocks
+    if (!Serves(way, stage).ok()) continue;
+    Choice tried = choice;
+    tried.way = way;
     // One at a time: together they may not fit the device.
-    Result<std::unique_ptr<StageSolver>> solver =
-        serves.ok() ? MakeOf(stage, way, channel) : Result<std::unique_ptr<StageSolver>>(serves);
+    Result<std::unique_ptr<StageSolver>> solver = MakeOf(stage, tried, channel);
     Result<double> own = solver.ok() ? TimeOf(**solver, stage) : Result<double>(solver.status());
     if (!own.ok()) {
-      if (serves.ok() && channel) return own.status();
+      if (channel) return own.status();
       refusal = own.status();
       continue;
     }
@@ -181,10 +153,9 @@ Result<std::unique_ptr<StageSolver>> DeviceSolvers::Make(const StageToSolve& sta
         RankChannel::Open(target_, stage.peers, stage.partition.ranks(), setting_.transport));
     transport_ = channel->Text();
   }
-  UCUDNN_ASSIGN_OR_RETURN(Choice choice, Choose(stage, channel));
-  const Way way = choice.way;
-  if (choice.levels >= chosen_.levels) chosen_ = std::move(choice);
-  return MakeOf(stage, way, std::move(channel));
+  UCUDNN_ASSIGN_OR_RETURN(const Choice choice, Choose(stage, channel));
+  if (choice.levels >= chosen_.levels) chosen_ = choice;
+  return MakeOf(stage, choice, std::move(channel));
 }
 
 Result<std::vector<std::vector<double>>> DeviceSolvers::MeasureSteps(const ResidualChain& chain,

@@ -15,25 +15,24 @@
 
 namespace ucudnn::multigrid {
 
+// How the blocks of a level run at once.
 enum class Way {
-  kOneByOne,  // blocks one after the other
-  kStreams,   // a stream for each lane, all from one host thread
-  kThreads,   // a stream and a host thread for each lane, as Kirby et al. have it
-  kGrouped,   // side by side, as one grouped convolution
-  // The same, each cycle recorded as a CUDA graph and launched as one. Graphs of streams from
-  // threads are those of streams.
-  kOneByOneRecorded,
-  kStreamsRecorded,
-  kGroupedRecorded
+  kStreams,  // a stream for each lane; one for serial propagation
+  kGrouped   // side by side, as one grouped convolution
 };
+inline constexpr Way kWays[] = {Way::kStreams, Way::kGrouped};
+const char* NameOf(Way way);  // streams, grouped
 
-// one, streams, threads, grouped; one-recorded, streams-recorded, grouped-recorded
-const char* NameOf(Way way);
-// All, in the order of the enumeration.
-const std::vector<Way>& AllWays();
-std::string WayNames();  // with commas between
-// Whether solves can note when lanes run which steps (StageToSolve::notes_timeline).
-bool HasTimeline(Way way);
+// How the device is given the work of a cycle.
+enum class Launch {
+  kEach,  // call by call
+  kGraph  // recorded as a CUDA graph, which is launched from the third cycle of a kind on
+};
+inline constexpr Launch kLaunches[] = {Launch::kEach, Launch::kGraph};
+const char* NameOf(Launch launch);  // each, graph
+
+// Ok where solves that run so can note when lanes run which steps (StageToSolve::notes_timeline).
+Status CheckTimeline(std::optional<Way> way, std::optional<Launch> launch);
 
 // The coarse operator for a device on which the layers of a block at once take `sum_cost` times as
 // long as one (MeasureSumCost): sum where single layers leave it idle, so that it is 2 at most.
@@ -43,7 +42,9 @@ struct DeviceSetting {
   // None: each stage's way is the fastest of all that serve it, measured on solves of one cycle,
   // and in training on their adjoint's, too.
   std::optional<Way> way;
-  int lanes = 8;  // of streams and threads
+  // None: graphs where cycles can be recorded.
+  std::optional<Launch> launch;
+  int lanes = 8;  // of streams
   // Of all lanes of a stage together, bytes.
   size_t workspace_limit = 64 << 20;
   RankTransport transport;
@@ -72,26 +73,28 @@ class DeviceSolvers : public StageSolvers {
   CoarseOperator MeasureOperator(const ResidualChain& chain, const Stage& stage, int batch,
                                  int layers) const;
 
-  // What was chosen for the stage made last, of those with most levels, and of which: seconds of
-  // one cycle, or of serial propagation of one level, on the slowest rank. Empty where the way was
-  // given.
-  Way chosen() const { return chosen_.way; }
-  struct Measured {
-    Way way;
-    double seconds;
+  // How a stage runs.
+  struct Choice {
+    int levels = 0;
+    Way way = Way::kStreams;
+    Launch launch = Launch::kEach;
+    // Of which the way was chosen: seconds of one cycle, or of serial propagation of one level, on
+    // the slowest rank. Empty where the way was given.
+    struct Measured {
+      Way way;
+      double seconds;
+    };
+    std::vector<Measured> measured;
   };
-  const std::vector<Measured>& measured() const { return chosen_.measured; }
+  // That of the stage made last, of those with most levels.
+  const Choice& chosen() const { return chosen_; }
   // How ranks of the stage made last exchange; empty where there is one.
   const std::string& transport() const { return transport_; }
 
  private:
-  Result<std::unique_ptr<StageSolver>> MakeOf(const StageToSolve& stage, Way way,
+  Result<std::unique_ptr<StageSolver>> MakeOf(const StageToSolve& stage, const Choice& choice,
                                               std::shared_ptr<RankChannel> channel) const;
-  struct Choice {
-    int levels = 0;
-    Way way = Way::kOneByOne;
-    std::vector<Measured> measured;
-  };
+  Result<Launch> LaunchOf(const StageToSolve& stage, RankChannel* channel) const;
   Result<Choice> Choose(const StageToSolve& stage, std::shared_ptr<RankChannel> channel) const;
 
   DeviceTarget target_;

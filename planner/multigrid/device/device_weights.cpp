@@ -52,8 +52,8 @@ DeviceStage OnDevice(const StagePart& part, size_t workspace_limit) {
 }
 
 bool Arrangement::operator<(const Arrangement& other) const {
-  return std::tie(kind, first, distance, count, fan, mean_of) <
-         std::tie(other.kind, other.first, other.distance, other.count, other.fan, other.mean_of);
+  return std::tie(kind, first, distance, count, fan) <
+         std::tie(other.kind, other.first, other.distance, other.count, other.fan);
 }
 
 Result<std::unique_ptr<DeviceWeights>> DeviceWeights::Make(const DeviceTarget& target,
@@ -92,7 +92,7 @@ Status DeviceWeights::Gather(DeviceLane& lane, const Arrangement& arrangement,
   const StepShape& shape = shapes_.kinds[arrangement.kind];
   const ArrangedNumbers from =
       MovedBehind(target_, shape, in_order_[arrangement.kind], arrangement.first);
-  const float share = 1.0F / static_cast<float>(arrangement.mean_of);
+  const float one = 1, zero = 0;
   const auto gather = [&](int64_t size, Address source, Address destination) -> Status {
     if (size == 0) return Status::Ok();
     const int64_t group = arrangement.fan * size;
@@ -104,16 +104,10 @@ Status DeviceWeights::Gather(DeviceLane& lane, const Arrangement& arrangement,
     };
     UCUDNN_ASSIGN_OR_RETURN(const Tensor apart, tensor(arrangement.distance * size));
     UCUDNN_ASSIGN_OR_RETURN(const Tensor together, tensor(group));
-    for (int i = 0; i < arrangement.mean_of; ++i) {
-      const float before = i == 0 ? 0 : 1;
-      UCUDNN_RETURN_IF_ERROR(
-          CudnnStatus(functions,
-                      functions.cudnnAddTensor(lane.handle(), &share, apart.get(),
-                                               target_.Behind(source, i * size), &before,
-                                               together.get(), destination),
-                      "cudnnAddTensor"));
-    }
-    return Status::Ok();
+    return CudnnStatus(functions,
+                       functions.cudnnAddTensor(lane.handle(), &one, apart.get(), source, &zero,
+                                                together.get(), destination),
+                       "cudnnAddTensor");
   };
   for (size_t i = 0; i < shape.layers.size(); ++i) {
     const LayerNumbers& to = arranged.numbers[i];

@@ -45,13 +45,10 @@ struct Arrangement {
   int distance = 1;
   int count = 1;
   int fan = 1;
-  // Of a group that is one step: its numbers are the mean of those of so many that follow each
-  // other.
-  int mean_of = 1;
 
   bool operator<(const Arrangement& other) const;
   // Whether the groups lie one behind the other as they are.
-  bool is_contiguous() const { return mean_of == 1 && (count == 1 || distance == fan); }
+  bool is_contiguous() const { return count == 1 || distance == fan; }
 };
 
 // By layer of the kind; the numbers of a group's steps one behind the other, and so the groups.

@@ -32,8 +32,8 @@ struct GroupedSystem::Grid {
   // Of the steps at each place of all blocks, and of each of the tail.
   std::vector<StepPlan> plans, tail_plans;
   // Of an adjoint's level whose steps stand for several layers: what its steps are linearised at,
-  // by place and phase.
-  std::vector<std::vector<DeviceNumbers>> linear, tail_linear;
+  // by place.
+  std::vector<DeviceNumbers> linear, tail_linear;
   // Of an adjoint's finest level, by place and call of its plan.
   std::vector<std::vector<DeviceGradients>> gradients, tail_gradients;
 

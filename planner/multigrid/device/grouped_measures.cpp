@@ -125,11 +125,11 @@ Status GroupedSystem::AddGradient(double factor, Parameters& gradient) {
   const auto add = [&](const StepPlan& plan, const StatesView& states, const StatesView& adjoints,
                        std::vector<DeviceGradients>& gradients) -> Status {
     std::vector<ArrangedNumbers> numbers;
-    for (size_t call = 0; call < plan.front().calls.size(); ++call) {
+    for (size_t call = 0; call < plan.calls.size(); ++call) {
       if (gradients.size() == call) {
         UCUDNN_ASSIGN_OR_RETURN(
             DeviceGradients made,
-            DeviceGradients::Make(steps.target(), steps.shapes(), plan.front().calls[call].steps));
+            DeviceGradients::Make(steps.target(), steps.shapes(), plan.calls[call].steps));
         gradients.push_back(std::move(made));
       }
       numbers.push_back(gradients[call].numbers());

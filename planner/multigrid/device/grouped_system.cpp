@@ -24,12 +24,9 @@ Status GroupedSystem::Combine(double a, const StatesView& x, double b, const Sta
 
 Result<StepPlan> GroupedSystem::PlanOf(int level, const std::vector<int>& steps) {
   const DeviceStage& stage = runner().stage();
-  std::vector<LayerRanges> ranges;
+  std::vector<LayerRange> ranges;
   for (const int step : steps) {
-    LayerRanges one = LayersOf(stage.coarse, LevelOf(level), step, stage.h);
-    // Of the same layers the adjoint begins with the last.
-    if (is_adjoint() && one.count == 2) std::swap(one.parts[0], one.parts[1]);
-    ranges.push_back(one);
+    ranges.push_back(LayersOf(stage.coarse, LevelOf(level), step, stage.h));
   }
   return runner().Plan(ranges);
 }
@@ -81,25 +78,17 @@ Status GroupedSystem::MakeGrid(int level) {
 }
 
 Status GroupedSystem::MakeLinear(Grid& grid) {
-  const auto make = [&](const StepPlan& plan, int states) -> Result<std::vector<DeviceNumbers>> {
-    std::vector<DeviceNumbers> phases;
-    for (size_t phase = 0; phase < plan.size(); ++phase) {
+  const auto add = [&](std::vector<DeviceNumbers>& to, size_t places, int states) -> Status {
+    for (size_t place = 0; place < places; ++place) {
       UCUDNN_ASSIGN_OR_RETURN(
           DeviceNumbers made,
           DeviceNumbers::Make(runner().target(), states * runner().StateSize() * runner().batch()));
-      phases.push_back(std::move(made));
+      to.push_back(std::move(made));
     }
-    return phases;
+    return Status::Ok();
   };
-  for (const StepPlan& plan : grid.plans) {
-    UCUDNN_ASSIGN_OR_RETURN(std::vector<DeviceNumbers> phases, make(plan, grid.blocks()));
-    grid.linear.push_back(std::move(phases));
-  }
-  for (const StepPlan& plan : grid.tail_plans) {
-    UCUDNN_ASSIGN_OR_RETURN(std::vector<DeviceNumbers> phases, make(plan, 1));
-    grid.tail_linear.push_back(std::move(phases));
-  }
-  return Status::Ok();
+  UCUDNN_RETURN_IF_ERROR(add(grid.linear, grid.plans.size(), grid.blocks()));
+  return add(grid.tail_linear, grid.tail_plans.size(), 1);
 }
 
 Result<std::shared_ptr<GroupedSystem::Run>> GroupedSystem::MakeRun(
@@ -228,40 +217,28 @@ StatesView GroupedSystem::Given(int level) const {
   return {grid.c_points->data(), 1, grid.blocks() + 1};
 }
 
-GroupedSystem::Linearised GroupedSystem::LinearOf(int level, int place) const {
+StatesView GroupedSystem::LinearOf(int level, int place) const {
   if (!is_adjoint()) return {};
   const Grid& grid = *grids_[level];
-  if (grid.level.span == 1) return {states_->Place(0, place)};
-  Linearised phases;
-  for (size_t phase = 0; phase < grid.linear[place].size(); ++phase) {
-    phases[phase] = {grid.linear[place][phase].data(), grid.blocks(), grid.blocks()};
-  }
-  return phases;
+  if (grid.level.span == 1) return states_->Place(0, place);
+  return {grid.linear[place].data(), grid.blocks(), grid.blocks()};
 }
 
-GroupedSystem::Linearised GroupedSystem::LinearOfTail(int level, int place) const {
+StatesView GroupedSystem::LinearOfTail(int level, int place) const {
   if (!is_adjoint()) return {};
-  if (LevelOf(level).span == 1) return {states_->TailPlace(0, place)};
-  Linearised phases;
-  const std::vector<DeviceNumbers>& numbers = grids_[level]->tail_linear[place];
-  for (size_t phase = 0; phase < numbers.size(); ++phase) phases[phase] = {numbers[phase].data()};
-  return phases;
+  if (LevelOf(level).span == 1) return states_->TailPlace(0, place);
+  return {grids_[level]->tail_linear[place].data()};
 }
 
 Status GroupedSystem::StepPlanned(const StepPlan& plan, const StepRunner::Positions& positions,
-                                  const Linearised& linearised, const StatesView& from,
+                                  const StatesView& linearised, const StatesView& from,
                                   const StatesView& out) {
   if (!is_adjoint()) {
     return runner().Step(plan, positions, Grid::StatesOf(from), Grid::StatesOf(out), lane());
   }
-  for (size_t phase = 0; phase < plan.size(); ++phase) {
-    const StatesView states =
-        Part(linearised[phase], positions.begin, positions.end - positions.begin);
-    UCUDNN_RETURN_IF_ERROR(runner().AdjointPhase(
-        plan, static_cast<int>(phase), positions,
-        {Grid::StatesOf(states), Grid::StatesOf(from), Grid::StatesOf(out)}, lane()));
-  }
-  return Status::Ok();
+  const StatesView states = Part(linearised, positions.begin, positions.end - positions.begin);
+  return runner().AdjointStep(
+      plan, positions, {Grid::StatesOf(states), Grid::StatesOf(from), Grid::StatesOf(out)}, lane());
 }
 
 Status GroupedSystem::StepBlocks(int level, int place, const StatesView& from,
@@ -300,18 +277,14 @@ Status GroupedSystem::Linearise() {
   for (size_t level = 1; level < grids_.size(); ++level) {
     const Grid& grid = *grids_[level];
     const int distance = grid.places() * grid.level.span;
-    for (int place = 0; place < grid.places(); ++place) {
-      for (size_t phase = 0; phase < grid.linear[place].size(); ++phase) {
-        UCUDNN_RETURN_IF_ERROR(
-            GatherStates(grid.plans[place][phase].begin, distance,
-                         {grid.linear[place][phase].data(), grid.blocks(), grid.blocks()}));
-      }
+    for (size_t place = 0; place < grid.linear.size(); ++place) {
+      UCUDNN_RETURN_IF_ERROR(
+          GatherStates(grid.plans[place].begin, distance,
+                       {grid.linear[place].data(), grid.blocks(), grid.blocks()}));
     }
-    for (int place = 0; place < grid.tail; ++place) {
-      for (size_t phase = 0; phase < grid.tail_linear[place].size(); ++phase) {
-        UCUDNN_RETURN_IF_ERROR(GatherStates(grid.tail_plans[place][phase].begin, distance,
-                                            {grid.tail_linear[place][phase].data()}));
-      }
+    for (size_t place = 0; place < grid.tail_linear.size(); ++place) {
+      UCUDNN_RETURN_IF_ERROR(
+          GatherStates(grid.tail_plans[place].begin, distance, {grid.tail_linear[place].data()}));
     }
   }
   return Status::Ok();
@@ -324,20 +297,14 @@ Status GroupedSystem::LineariseOnOthers(StateReader& states) {
   };
   for (const auto& grid : grids_) {
     const int distance = grid->places() * grid->level.span;
-    for (int place = 0; place < grid->places(); ++place) {
-      for (size_t phase = 0; phase < grid->linear[place].size(); ++phase) {
-        const int begin = grid->plans[place][phase].begin;
-        for (int block = 0; block < grid->blocks(); ++block) {
-          UCUDNN_RETURN_IF_ERROR(
-              copy(begin + block * distance, grid->linear[place][phase], block, grid->blocks()));
-        }
+    for (size_t place = 0; place < grid->linear.size(); ++place) {
+      for (int block = 0; block < grid->blocks(); ++block) {
+        UCUDNN_RETURN_IF_ERROR(copy(grid->plans[place].begin + block * distance,
+                                    grid->linear[place], block, grid->blocks()));
       }
     }
-    for (int place = 0; place < grid->tail; ++place) {
-      for (size_t phase = 0; phase < grid->tail_linear[place].size(); ++phase) {
-        UCUDNN_RETURN_IF_ERROR(
-            copy(grid->tail_plans[place][phase].begin, grid->tail_linear[place][phase], 0, 1));
-      }
+    for (size_t place = 0; place < grid->tail_linear.size(); ++place) {
+      UCUDNN_RETURN_IF_ERROR(copy(grid->tail_plans[place].begin, grid->tail_linear[place], 0, 1));
     }
   }
   return Status::Ok();
@@ -443,10 +410,9 @@ Status GroupedSystem::Advance(int level) {
   return Combine(1, {grid.sources[place].data(), grid.blocks(), grid.blocks()}, 1, out);
 }
 
-Status GroupedSystem::RelaxC(int level, double weight) {
+Status GroupedSystem::RelaxC(int level) {
   const Grid& grid = *grids_[level];
-  return Combine(weight, Computed(level, *grid.advanced), 1 - weight,
-                 Computed(level, *grid.c_points));
+  return Combine(1, Computed(level, *grid.advanced), 0, Computed(level, *grid.c_points));
 }
 
 // g = A - Phi_H(U) of the steps at a place, over what is restricted already.

@@ -5,7 +5,6 @@
 // network: its blocks are those of the states, passed through backwards.
 #pragma once
 
-#include <array>
 #include <functional>
 #include <map>
 #include <memory>
@@ -74,7 +73,7 @@ class GroupedSystem : public ChainPart {
   Status StepLead(int level, Source source) override;
   Status RelaxF(int level, Source source) override;
   Status Advance(int level) override;
-  Status RelaxC(int level, double weight) override;
+  Status RelaxC(int level) override;
   Status Restrict(int level) override;
   Status SolveSerially(int level, Source source) override;
   Status Correct(int level) override;
@@ -86,7 +85,6 @@ class GroupedSystem : public ChainPart {
 
  private:
   struct Grid;
-  using Linearised = std::array<StatesView, 2>;  // by phase; not used by states
 
   // Which of a level's states, by its number in the network.
   enum class Kind { kState, kSource };
@@ -140,10 +138,10 @@ class GroupedSystem : public ChainPart {
   Status StepBlocks(int level, int place, const StatesView& from, const StatesView& out, int block);
   Status StepTail(int level, int place, const StatesView& from, const StatesView& out);
   Status StepPlanned(const StepPlan& plan, const StepRunner::Positions& positions,
-                     const Linearised& linearised, const StatesView& from, const StatesView& out);
+                     const StatesView& linearised, const StatesView& from, const StatesView& out);
   // What a step at a place of all blocks, or of the tail, is linearised at.
-  Linearised LinearOf(int level, int place) const;
-  Linearised LinearOfTail(int level, int place) const;
+  StatesView LinearOf(int level, int place) const;
+  StatesView LinearOfTail(int level, int place) const;
   // The steps behind the last C-point, one after the other; `adds` the right side.
   Status RelaxTail(int level, bool adds);
   Status Combine(double a, const StatesView& x, double b, const StatesView& y);

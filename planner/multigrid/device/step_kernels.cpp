@@ -34,7 +34,6 @@ Result<Tensor> StatesTensor(const DeviceTarget& target, int batch, int64_t size,
 }  // namespace
 
 Result<cudnnTensorDescriptor_t> StateSums::TensorOf(const StatesView& view) {
-  MutexLock lock(mutex_);
   const std::array<int64_t, 3> key = {view.count, view.image_distance, view.distance};
   const auto known = tensors_.find(key);
   if (known != tensors_.end()) return known->second.get();
@@ -264,7 +263,6 @@ Status StepKernels::Prepare(const Width& width, Pass pass) {
 
 Result<cudnnTensorDescriptor_t> StepKernels::StateTensor(int count, int64_t distance) {
   if (batch_ == 1) distance = count;
-  MutexLock lock(mutex_);
   const auto known = states_.find({count, distance});
   if (known != states_.end()) return known->second.get();
   UCUDNN_ASSIGN_OR_RETURN(Tensor tensor, StatesTensor(target_, batch_, shape_.StateSize(),

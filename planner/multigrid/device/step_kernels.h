@@ -4,13 +4,11 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <vector>
 
-#include "base/mutex.h"
 #include "base/status.h"
 #include "planner/multigrid/device/device_memory.h"
 #include "planner/multigrid/device/step_shape.h"
@@ -44,9 +42,8 @@ class StateSums {
   DeviceTarget target_;
   int64_t state_size_;
   int batch_;
-  Mutex mutex_;
   // By count and the distances of images and states.
-  std::map<std::array<int64_t, 3>, Tensor> tensors_ UCUDNN_GUARDED_BY(mutex_);
+  std::map<std::array<int64_t, 3>, Tensor> tensors_;
 };
 
 // What steps side by side are asked for; each asks for those before it, too.
@@ -152,11 +149,10 @@ class StepKernels {
   ReductionDescriptor sum_;
   // By count, fan and the distance of x.
   std::map<std::array<int64_t, 3>, std::unique_ptr<Prepared>> prepared_;
-  Mutex mutex_;
   // By count and distance.
-  std::map<std::array<int64_t, 2>, Tensor> states_ UCUDNN_GUARDED_BY(mutex_);
-  std::atomic<int64_t> convolution_calls_ = 0;
-  std::atomic<int64_t> backward_calls_ = 0;
+  std::map<std::array<int64_t, 2>, Tensor> states_;
+  int64_t convolution_calls_ = 0;
+  int64_t backward_calls_ = 0;
 };
 
 }  // namespace ucudnn::multigrid

@@ -6,25 +6,14 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// A multiple of it keeps what lies behind aligned.
-constexpr int64_t kRoomUnit = 64;  // numbers
-
-int PositionsOf(const StepPlan& plan) {
-  int positions = 0;
-  for (const StepCall& call : plan.front().calls) {
-    positions = std::max(positions, call.first + call.steps.count);
-  }
-  return positions;
-}
-
 // Whether groups that begin with `next` lie as far behind `parts` as those before, which `parts`
 // counts.
 bool Continues(const std::vector<Arrangement>& parts, const std::vector<Arrangement>& next) {
   return std::equal(parts.begin(), parts.end(), next.begin(), next.end(),
                     [](const Arrangement& a, const Arrangement& b) {
                       const int distance = b.first - a.first - (a.count - 1) * a.distance;
-                      return a.kind == b.kind && a.fan == b.fan && a.mean_of == b.mean_of &&
-                             distance > 0 && (a.count == 1 || distance == a.distance);
+                      return a.kind == b.kind && a.fan == b.fan && distance > 0 &&
+                             (a.count == 1 || distance == a.distance);
                     });
 }
 
@@ -33,11 +22,6 @@ bool Continues(const std::vector<Arrangement>& parts, const std::vector<Arrangem
 Result<std::unique_ptr<StepRunner>> StepRunner::Make(const DeviceTarget& target,
                                                      const DeviceStage& stage, int lanes) {
   UCUDNN_ASSIGN_OR_RETURN(StageShapes shapes, ShapesOf(stage.chain, stage.stage, stage.used));
-  if (stage.coarse == CoarseOperator::kMean && shapes.kinds.size() > 1) {
-    return Status::Error("the mean of weights needs layers of one kind, and this stage's are of " +
-                         std::to_string(shapes.kinds.size()) +
-                         "; another coarse operator is expected");
-  }
   std::unique_ptr<StepRunner> runner(new StepRunner(target, stage, std::move(shapes)));
   // Each lane runs every kernel, so concurrent Workspace Division has a slot of one size for each,
   // in which each kernel has the fastest algorithm that fits (planning/network_division.h).
@@ -52,12 +36,6 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Make(const DeviceTarget& target,
 
 std::vector<Arrangement> StepRunner::PartsOf(const LayerRange& range) const {
   std::vector<Arrangement> parts;
-  if (range.is_mean) {
-    parts.push_back({.kind = shapes_.kind_of[range.begin],
-                     .first = shapes_.number_of[range.begin],
-                     .mean_of = range.end - range.begin});
-    return parts;
-  }
   for (int layer = range.begin; layer < range.end; ++layer) {
     const int kind = shapes_.kind_of[layer];
     const int number = shapes_.number_of[layer];
@@ -71,15 +49,15 @@ std::vector<Arrangement> StepRunner::PartsOf(const LayerRange& range) const {
   return parts;
 }
 
-Status StepRunner::PlanPhase(const std::vector<LayerRanges>& ranges, int phase, StepPhase& made) {
-  made.begin = ranges.front().parts[phase].begin;
+Result<StepPlan> StepRunner::Plan(const std::vector<LayerRange>& ranges) {
+  StepPlan plan = {.begin = ranges.front().begin, .calls = {}};
   const int positions = static_cast<int>(ranges.size());
   for (int begin = 0; begin < positions;) {
-    const LayerRange& range = ranges[begin].parts[phase];
+    const LayerRange& range = ranges[begin];
     std::vector<Arrangement> parts = PartsOf(range);
     int end = begin + 1;
     for (; end < positions; ++end) {
-      const std::vector<Arrangement> next = PartsOf(ranges[end].parts[phase]);
+      const std::vector<Arrangement> next = PartsOf(ranges[end]);
       if (!Continues(parts, next)) break;
       for (size_t i = 0; i < parts.size(); ++i) {
         Arrangement& part = parts[i];
@@ -88,52 +66,28 @@ Status StepRunner::PlanPhase(const std::vector<LayerRanges>& ranges, int phase, 
     }
     for (const Arrangement& part : parts) {
       UCUDNN_ASSIGN_OR_RETURN(const ArrangedNumbers* numbers, weights_->Arrange(part));
-      made.calls.push_back({part, begin, range.factor, &part == &parts.front(), numbers});
+      plan.calls.push_back({part, begin, range.factor, &part == &parts.front(), numbers});
     }
     begin = end;
-  }
-  return Status::Ok();
-}
-
-Result<StepPlan> StepRunner::Plan(const std::vector<LayerRanges>& ranges) {
-  StepPlan plan(ranges.front().count);
-  for (size_t phase = 0; phase < plan.size(); ++phase) {
-    UCUDNN_RETURN_IF_ERROR(PlanPhase(ranges, static_cast<int>(phase), plan[phase]));
   }
   return plan;
 }
 
 Status StepRunner::Prepare(const StepPlan& plan, const std::vector<int64_t>& distances, Pass pass) {
-  const int64_t positions = PositionsOf(plan);
-  if (plan.size() > 1) {
-    const int64_t numbers = positions * StateSize() * batch();
-    middle_ = std::max(middle_, (numbers + kRoomUnit - 1) / kRoomUnit * kRoomUnit);
-  }
-  for (const StepPhase& phase : plan) {
-    for (const StepCall& call : phase.calls) {
-      StepKernels& kernels = *kernels_[call.steps.kind];
-      for (const int count : {call.steps.count, 1}) {
-        for (const int64_t distance : distances) {
-          UCUDNN_RETURN_IF_ERROR(kernels.Prepare({count, call.steps.fan, distance}, pass));
-        }
-        // What lies in the middle is packed.
-        UCUDNN_RETURN_IF_ERROR(
-            kernels.Prepare({count, call.steps.fan, count == 1 ? 1 : positions}, pass));
+  for (const StepCall& call : plan.calls) {
+    StepKernels& kernels = *kernels_[call.steps.kind];
+    for (const int count : {call.steps.count, 1}) {
+      for (const int64_t distance : distances) {
+        UCUDNN_RETURN_IF_ERROR(kernels.Prepare({count, call.steps.fan, distance}, pass));
       }
     }
   }
-  for (const auto& kernels : kernels_) {
-    needs_.Include({middle_ + kernels->needs().room, kernels->needs().workspace});
-  }
+  for (const auto& kernels : kernels_) needs_.Include(kernels->needs());
   return Status::Ok();
 }
 
 StepRunner::States StepRunner::Moved(const States& states, int positions) const {
   return {target_.Behind(states.data, positions * StateSize()), states.distance};
-}
-
-StepRunner::States StepRunner::Middle(const Positions& positions, const DeviceLane& lane) const {
-  return {lane.room(), positions.end - positions.begin};
 }
 
 StepKernels::Operands StepRunner::OperandsOf(const StepCall& call, const Positions& positions,
@@ -146,41 +100,33 @@ StepKernels::Operands StepRunner::OperandsOf(const StepCall& call, const Positio
   operands.numbers = call.numbers;
   operands.first = (begin - call.first) * call.steps.fan;
   operands.factor = call.factor;
-  operands.room = target_.Behind(lane.room(), middle_);
+  operands.room = lane.room();
   return operands;
 }
 
 Status StepRunner::Step(const StepPlan& plan, const Positions& positions, const States& from,
                         const States& out, DeviceLane& lane) {
-  States input = from;
-  for (size_t phase = 0; phase < plan.size(); ++phase) {
-    const States result = phase + 1 < plan.size() ? Middle(positions, lane) : out;
-    for (const StepCall& call : plan[phase].calls) {
-      StepKernels::Operands operands = OperandsOf(call, positions, lane);
-      if (operands.count == 0) continue;
-      const int moved = std::max(call.first - positions.begin, 0);
-      operands.x = Moved(input, moved);
-      operands.out = Moved(result, moved);
-      operands.from = call.is_first ? operands.x : operands.out;
-      UCUDNN_RETURN_IF_ERROR(kernels_[call.steps.kind]->Step(lane, operands));
-    }
-    input = result;
+  for (const StepCall& call : plan.calls) {
+    StepKernels::Operands operands = OperandsOf(call, positions, lane);
+    if (operands.count == 0) continue;
+    const int moved = std::max(call.first - positions.begin, 0);
+    operands.x = Moved(from, moved);
+    operands.out = Moved(out, moved);
+    operands.from = call.is_first ? operands.x : operands.out;
+    UCUDNN_RETURN_IF_ERROR(kernels_[call.steps.kind]->Step(lane, operands));
   }
   return Status::Ok();
 }
 
-Status StepRunner::AdjointPhase(const StepPlan& plan, int phase, const Positions& positions,
-                                const AdjointStates& states, DeviceLane& lane) {
-  const bool is_last = phase + 1 == static_cast<int>(plan.size());
-  const States input = phase == 0 ? states.from : Middle(positions, lane);
-  const States result = is_last ? states.out : Middle(positions, lane);
-  for (const StepCall& call : plan[phase].calls) {
+Status StepRunner::AdjointStep(const StepPlan& plan, const Positions& positions,
+                               const AdjointStates& states, DeviceLane& lane) {
+  for (const StepCall& call : plan.calls) {
     StepKernels::Operands operands = OperandsOf(call, positions, lane);
     if (operands.count == 0) continue;
     const int moved = std::max(call.first - positions.begin, 0);
     operands.x = Moved(states.linearised, moved);
-    operands.input = Moved(input, moved);
-    operands.out = Moved(result, moved);
+    operands.input = Moved(states.from, moved);
+    operands.out = Moved(states.out, moved);
     operands.from = call.is_first ? operands.input : operands.out;
     UCUDNN_RETURN_IF_ERROR(kernels_[call.steps.kind]->AdjointStep(lane, operands));
   }
@@ -189,7 +135,7 @@ Status StepRunner::AdjointPhase(const StepPlan& plan, int phase, const Positions
 
 Status StepRunner::Gradient(const StepPlan& plan, const States& states, const States& adjoints,
                             const std::vector<ArrangedNumbers>& gradients, DeviceLane& lane) {
-  const std::vector<StepCall>& calls = plan.front().calls;
+  const std::vector<StepCall>& calls = plan.calls;
   for (size_t i = 0; i < calls.size(); ++i) {
     StepKernels::Operands operands =
         OperandsOf(calls[i], {calls[i].first, calls[i].first + calls[i].steps.count}, lane);

@@ -22,14 +22,11 @@ struct StepCall {
   const ArrangedNumbers* numbers = nullptr;
 };
 
-// What is applied to one input.
-struct StepPhase {
+// What steps at some positions apply, each to its input.
+struct StepPlan {
   int begin = 0;  // the first layer of position 0
   std::vector<StepCall> calls;
 };
-
-// Phases follow each other: one, or two of sum2.
-using StepPlan = std::vector<StepPhase>;
 
 // Runs plans of one stage. Thread-compatible; lanes run at once.
 class StepRunner {
@@ -40,7 +37,7 @@ class StepRunner {
                                                   const DeviceStage& stage, int lanes);
 
   // The plan of steps that apply `ranges`, one of each position.
-  Result<StepPlan> Plan(const std::vector<LayerRanges>& ranges);
+  Result<StepPlan> Plan(const std::vector<LayerRange>& ranges);
   // Makes ready for `pass` of the plan's positions all at once or one by one, with states of an
   // image behind those of the image before by any of `distances` (all at once; alone as far as
   // well).
@@ -58,10 +55,9 @@ class StepRunner {
   // out = Phi(from).
   Status Step(const StepPlan& plan, const Positions& positions, const States& from,
               const States& out, DeviceLane& lane);
-  // out = (dPhi)^T from, one phase of it, linearised at `states`. The phases are run in order, with
-  // the same states otherwise, and what is between them is the lane's.
-  Status AdjointPhase(const StepPlan& plan, int phase, const Positions& positions,
-                      const AdjointStates& states, DeviceLane& lane);
+  // out = (dPhi)^T from, linearised at `states`.
+  Status AdjointStep(const StepPlan& plan, const Positions& positions, const AdjointStates& states,
+                     DeviceLane& lane);
   // Of the plan of single steps: what is written into `gradients`, one for each call of the plan.
   Status Gradient(const StepPlan& plan, const States& states, const States& adjoints,
                   const std::vector<ArrangedNumbers>& gradients, DeviceLane& lane);
@@ -85,13 +81,10 @@ class StepRunner {
         sums_(target, shapes_.StateSize(), stage.batch) {}
   // The runs of one kind in a range of layers, as a call with the numbers of one group each.
   std::vector<Arrangement> PartsOf(const LayerRange& range) const;
-  Status PlanPhase(const std::vector<LayerRanges>& ranges, int phase, StepPhase& made);
   // What a call works on, of those of its positions that are asked for; none: count 0.
   StepKernels::Operands OperandsOf(const StepCall& call, const Positions& positions,
                                    const DeviceLane& lane) const;
   States Moved(const States& states, int positions) const;
-  // What lies between two phases, in the lane's room.
-  States Middle(const Positions& positions, const DeviceLane& lane) const;
 
   DeviceTarget target_;
   DeviceStage stage_;
@@ -100,7 +93,6 @@ class StepRunner {
   std::unique_ptr<DeviceWeights> weights_;
   std::vector<std::unique_ptr<StepKernels>> kernels_;  // by kind
   LaneNeeds needs_;
-  int64_t middle_ = 0;  // numbers in front of the kernels' room
 };
 
 }  // namespace ucudnn::multigrid

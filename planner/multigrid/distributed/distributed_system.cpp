@@ -67,11 +67,11 @@ Status DistributedSystem::Advance(int level) {
   return is_gatherer() ? coarse_->Advance(level - part_.distributed) : Status::Ok();
 }
 
-Status DistributedSystem::RelaxC(int level, double weight) {
+Status DistributedSystem::RelaxC(int level) {
   if (IsGathered(level)) {
-    return is_gatherer() ? coarse_->RelaxC(level - part_.distributed, weight) : Status::Ok();
+    return is_gatherer() ? coarse_->RelaxC(level - part_.distributed) : Status::Ok();
   }
-  UCUDNN_RETURN_IF_ERROR(local_->RelaxC(level, weight));
+  UCUDNN_RETURN_IF_ERROR(local_->RelaxC(level));
   is_awaited_[level] = part_.position > 0;
   const State first = local_->c_point(level, 0);
   const State last = local_->c_point(level, part_.hierarchy->level(level).blocks());

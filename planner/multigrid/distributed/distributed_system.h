@@ -65,7 +65,7 @@ class DistributedSystem : public SummedNorms, private Inlet {
   Status StepLead(int level, Source source) override;
   Status RelaxF(int level, Source source) override;
   Status Advance(int level) override;
-  Status RelaxC(int level, double weight) override;
+  Status RelaxC(int level) override;
   Status Restrict(int level) override;
   Status SolveSerially(int level, Source source) override;
   Status Correct(int level) override;

@@ -14,12 +14,9 @@ GatheredNeeds NeedsOf(CoarseOperator coarse, const Hierarchy& gathered) {
   for (int number = 0; number < gathered.levels(); ++number) {
     const Level& level = gathered.level(number);
     for (int step = 0; step < level.steps; ++step) {
-      const LayerRanges ranges = LayersOf(coarse, level, step, 1);
-      for (int i = 0; i < ranges.count; ++i) {
-        const LayerRange& range = ranges.parts[i];
-        for (int layer = range.begin; layer < range.end; ++layer) needs.layers.push_back(layer);
-        needs.states.push_back(range.begin);
-      }
+      const LayerRange range = LayersOf(coarse, level, step, 1);
+      for (int layer = range.begin; layer < range.end; ++layer) needs.layers.push_back(layer);
+      needs.states.push_back(range.begin);
     }
   }
   for (std::vector<int>* const numbers : {&needs.layers, &needs.states}) {

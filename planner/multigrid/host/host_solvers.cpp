@@ -18,13 +18,11 @@ class HostLayers : public BlockLayers {
     std::unique_ptr<HostLayers> made(new HostLayers(part, lanes));
     UCUDNN_ASSIGN_OR_RETURN(made->stage_, HostStage::Make(part.chain, part.stage, part.parameters,
                                                           part.batch, lanes.count(), part.used));
-    UCUDNN_ASSIGN_OR_RETURN(made->chain_,
-                            HostChain::Make(*made->stage_, part.hierarchy, part.coarse, part.h));
+    made->chain_.emplace(*made->stage_, part.hierarchy, part.coarse, part.h);
     return std::unique_ptr<StageLayers>(std::move(made));
   }
 
-  // The adjoint's means are the chain's.
-  Status LoadWeights() override { return chain_->WeightsChanged(); }
+  Status LoadWeights() override { return Status::Ok(); }  // they are read where they are
 
   Status Upload(const double* numbers, State to) override {
     std::copy_n(numbers, stage_->state_size(), HostStates::Numbers(to));
@@ -52,11 +50,8 @@ class HostLayers : public BlockLayers {
  protected:
   Propagator& chain() override { return *chain_; }
   Result<Propagator*> Adjoint() override {
-    if (!adjoint_) {
-      UCUDNN_ASSIGN_OR_RETURN(adjoint_,
-                              HostAdjoint::Make(*stage_, part().mirrored, part().coarse, part().h));
-    }
-    return static_cast<Propagator*>(adjoint_.get());
+    if (!adjoint_) adjoint_.emplace(*stage_, part().mirrored, part().coarse, part().h);
+    return static_cast<Propagator*>(&*adjoint_);
   }
   void LineariseAdjointAt(StateReader& states) override { adjoint_->LineariseAt(states); }
 
@@ -64,8 +59,8 @@ class HostLayers : public BlockLayers {
   HostLayers(const StagePart& part, Lanes& lanes) : BlockLayers(part, lanes) {}
 
   std::optional<HostStage> stage_;
-  std::unique_ptr<HostChain> chain_;
-  std::unique_ptr<HostAdjoint> adjoint_;
+  std::optional<HostChain> chain_;
+  std::optional<HostAdjoint> adjoint_;
 };
 
 // States as messages of numbers, one behind the other.

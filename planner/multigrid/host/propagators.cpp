@@ -5,19 +5,6 @@
 #include <new>
 
 namespace ucudnn::multigrid {
-namespace {
-
-// What kMean needs beside the layers themselves, for the blocks of every coarse level.
-Status Average(HostStage& stage, const Hierarchy& hierarchy) {
-  UCUDNN_RETURN_IF_ERROR(stage.CheckCanAverage());
-  for (int level = 0; level < hierarchy.levels(); ++level) {
-    const int span = hierarchy.level(level).span;
-    if (span > 1) stage.AverageBlocks(span);
-  }
-  return Status::Ok();
-}
-
-}  // namespace
 
 Result<State> HostStates::Create() {
   std::unique_ptr<double[]> made(new (std::nothrow) double[size_]);
@@ -56,41 +43,20 @@ Status HostStates::SquaredDistance(State x, State y, double* result, int) {
 
 double HostStates::UnitRoundoff() const { return std::numeric_limits<double>::epsilon() / 2; }
 
-Result<std::unique_ptr<HostChain>> HostChain::Make(HostStage& stage, const Hierarchy& hierarchy,
-                                                   CoarseOperator coarse, double h) {
-  std::unique_ptr<HostChain> chain(new HostChain(stage, hierarchy, coarse, h));
-  UCUDNN_RETURN_IF_ERROR(chain->WeightsChanged());
-  return chain;
-}
-
-Status HostChain::WeightsChanged() {
-  return coarse_ == CoarseOperator::kMean ? Average(stage_, hierarchy_) : Status::Ok();
-}
-
 Status HostChain::Step(int level, int step, State from, State to, int lane) {
-  const LayerRanges ranges = LayersOf(coarse_, hierarchy_.level(level), step, h_);
+  const LayerRange range = LayersOf(coarse_, hierarchy_.level(level), step, h_);
   double* const out = Numbers(to);
   std::copy_n(Numbers(from), size(), out);
-  stage_.AddTransformed(ranges.parts[0], Numbers(from), out, lane);
-  if (ranges.count == 2) stage_.AddTransformed(ranges.parts[1], out, out, lane);
+  stage_.AddTransformed(range, Numbers(from), out, lane);
   return Status::Ok();
 }
 
-Result<std::unique_ptr<HostAdjoint>> HostAdjoint::Make(HostStage& stage, const Hierarchy& hierarchy,
-                                                       CoarseOperator coarse, double h) {
-  if (coarse == CoarseOperator::kMean) UCUDNN_RETURN_IF_ERROR(Average(stage, hierarchy));
-  return std::unique_ptr<HostAdjoint>(new HostAdjoint(stage, hierarchy, coarse, h));
-}
-
 Status HostAdjoint::Step(int level, int step, State from, State to, int lane) {
-  const LayerRanges ranges = AdjointLayersOf(coarse_, hierarchy_.level(level), step, h_);
+  const LayerRange range = AdjointLayersOf(coarse_, hierarchy_.level(level), step, h_);
+  UCUDNN_ASSIGN_OR_RETURN(const State state, trajectory_->At(range.begin, lane));
   double* const out = Numbers(to);
   std::copy_n(Numbers(from), size(), out);
-  for (int i = 0; i < ranges.count; ++i) {
-    const LayerRange& range = ranges.parts[i];
-    UCUDNN_ASSIGN_OR_RETURN(const State state, trajectory_->At(range.begin, lane));
-    stage_.AddTransposed(range, Numbers(state), i == 0 ? Numbers(from) : out, out, lane);
-  }
+  stage_.AddTransposed(range, Numbers(state), Numbers(from), out, lane);
   return Status::Ok();
 }
 

@@ -34,24 +34,18 @@ class HostStates : public Propagator {
 // Phi(u) = u + h F(u), and its coarse versions.
 class HostChain : public HostStates {
  public:
-  // `stage` and `hierarchy` outlive it. An error where the coarse operator does not fit the steps.
-  static Result<std::unique_ptr<HostChain>> Make(HostStage& stage, const Hierarchy& hierarchy,
-                                                 CoarseOperator coarse, double h);
-
-  // The parameters have other values than at the last call: what is made of them is made again.
-  Status WeightsChanged();
-
-  Status Step(int level, int step, State from, State to, int lane) override;
-
- private:
-  HostChain(HostStage& stage, const Hierarchy& hierarchy, CoarseOperator coarse, double h)
+  // `stage` and `hierarchy` outlive it.
+  HostChain(const HostStage& stage, const Hierarchy& hierarchy, CoarseOperator coarse, double h)
       : HostStates(stage.state_size()),
         stage_(stage),
         hierarchy_(hierarchy),
         coarse_(coarse),
         h_(h) {}
 
-  HostStage& stage_;
+  Status Step(int level, int step, State from, State to, int lane) override;
+
+ private:
+  const HostStage& stage_;
   const Hierarchy& hierarchy_;
   CoarseOperator coarse_;
   double h_;
@@ -60,10 +54,13 @@ class HostChain : public HostStates {
 // The adjoint chain w[j] = lambda[N - j]: Phi(w) = w + h J_F(u)^T w, linearised at a trajectory.
 class HostAdjoint : public HostStates {
  public:
-  // `stage` and `hierarchy`, that of the chain mirrored, outlive it. What is made of the parameters
-  // is the chain's, whose stage it is.
-  static Result<std::unique_ptr<HostAdjoint>> Make(HostStage& stage, const Hierarchy& hierarchy,
-                                                   CoarseOperator coarse, double h);
+  // `stage` and `hierarchy`, that of the chain mirrored, outlive it.
+  HostAdjoint(const HostStage& stage, const Hierarchy& hierarchy, CoarseOperator coarse, double h)
+      : HostStates(stage.state_size()),
+        stage_(stage),
+        hierarchy_(hierarchy),
+        coarse_(coarse),
+        h_(h) {}
 
   // `trajectory`, of the chain's states, outlives the solves that follow.
   void LineariseAt(StateReader& trajectory) { trajectory_ = &trajectory; }
@@ -72,14 +69,7 @@ class HostAdjoint : public HostStates {
   Status Step(int level, int step, State from, State to, int lane) override;
 
  private:
-  HostAdjoint(HostStage& stage, const Hierarchy& hierarchy, CoarseOperator coarse, double h)
-      : HostStates(stage.state_size()),
-        stage_(stage),
-        hierarchy_(hierarchy),
-        coarse_(coarse),
-        h_(h) {}
-
-  HostStage& stage_;
+  const HostStage& stage_;
   const Hierarchy& hierarchy_;
   CoarseOperator coarse_;
   double h_;

@@ -45,7 +45,7 @@ Result<ConvergenceEstimate> RateProbe::Estimate(const MultigridSetting& setting)
   network_settings.coarsening = setting.coarsening;
   network_settings.levels = setting.levels;
   network_settings.coarse = setting.coarse;
-  network_settings.forward.relaxation = {{setting.solve.c_sweeps, 1}};
+  network_settings.forward.c_sweeps = {setting.solve.c_sweeps};
   network_settings.forward.start = setting.solve.start;
   network_settings.forward.scale = settings_.scale;
   network_settings.forward.cycles = 2;
@@ -60,7 +60,7 @@ Result<ConvergenceEstimate> RateProbe::Estimate(const MultigridSetting& setting)
       Hierarchy::Make(stand_in_.stage_steps, setting.coarsening, setting.levels));
   ConvergenceEstimate estimate =
       EstimateOf(network->forward_solutions().front().solution,
-                 CyclesOfDirectSolve(hierarchy.level(0), {setting.solve.c_sweeps, 1}));
+                 CyclesOfDirectSolve(hierarchy.level(0), setting.solve.c_sweeps));
   if (settings_.scale == ResidualScale::kAbsolute) {
     estimate.first *= std::sqrt(stand_in_.state_factor);
     estimate.second *= std::sqrt(stand_in_.state_factor);

@@ -2,48 +2,7 @@
 
 #include <algorithm>
 
-#include "base/text.h"
-
 namespace ucudnn::multigrid {
-namespace {
-
-bool AreEqual(const planner::Convolution& a, const planner::Convolution& b) {
-  return a.window == b.window && a.stride == b.stride && a.pad == b.pad &&
-         a.dilation == b.dilation && a.groups == b.groups && a.extra_pad == b.extra_pad;
-}
-
-bool AreEqual(const planner::Pooling& a, const planner::Pooling& b) {
-  return a.kind == b.kind && a.window == b.window && a.stride == b.stride && a.pad == b.pad &&
-         a.round_up == b.round_up && a.extra_pad == b.extra_pad;
-}
-
-// Whether the layers compute the same of the same numbers.
-bool HaveEqualLayers(const HostLayer& a, const HostLayer& b) {
-  if (a.op.index() != b.op.index() || !(a.input == b.input) || !(a.output == b.output)) {
-    return false;
-  }
-  const WeightCounts counts_a = WeightCountsOf(a);
-  const WeightCounts counts_b = WeightCountsOf(b);
-  if (counts_a.weights != counts_b.weights || counts_a.bias != counts_b.bias) return false;
-  if (const auto* op = std::get_if<planner::Convolution>(&a.op)) {
-    return AreEqual(*op, std::get<planner::Convolution>(b.op));
-  }
-  if (const auto* op = std::get_if<planner::Pooling>(&a.op)) {
-    return AreEqual(*op, std::get<planner::Pooling>(b.op));
-  }
-  if (const auto* op = std::get_if<planner::GlobalPooling>(&a.op)) {
-    return op->kind == std::get<planner::GlobalPooling>(b.op).kind;
-  }
-  const auto* activation = std::get_if<planner::Activation>(&a.op);
-  return activation == nullptr || activation->kind == std::get<planner::Activation>(b.op).kind;
-}
-
-void AddScaled(const std::vector<double>& from, double factor, std::vector<double>& to) {
-  if (to.empty()) to.resize(from.size());
-  for (size_t i = 0; i < from.size(); ++i) to[i] += factor * from[i];
-}
-
-}  // namespace
 
 Result<HostStage> HostStage::Make(const ResidualChain& chain, const Stage& stage,
                                   const Parameters& parameters, int batch, int lanes,
@@ -84,72 +43,23 @@ Result<HostStage> HostStage::Make(const ResidualChain& chain, const Stage& stage
   return made;
 }
 
-Status HostStage::CheckCanAverage() const {
-  for (size_t i = 1; i < steps_.size(); ++i) {
-    const auto& layers = steps_[i].layers;
-    const auto& first = steps_[0].layers;
-    if (!std::equal(layers.begin(), layers.end(), first.begin(), first.end(), HaveEqualLayers)) {
-      return Status::Error("the mean of weights needs layers of one kind, and step " +
-                           std::to_string(i) +
-                           " differs from the first; another coarse operator "
-                           "is expected");
-    }
-  }
-  return Status::Ok();
-}
-
-void HostStage::AverageBlocks(int span) {
-  MeanBlocks mean = {.span = span, .blocks = {}};
-  const size_t layers = steps_[0].layers.size();
-  for (int block = 0; block + span <= steps(); block += span) {
-    std::vector<NodeWeights> sums(layers);
-    for (int step = block; step < block + span; ++step) {
-      for (size_t layer = 0; layer < layers; ++layer) {
-        AddScaled(steps_[step].weights[layer]->weights, 1.0 / span, sums[layer].weights);
-        AddScaled(steps_[step].weights[layer]->bias, 1.0 / span, sums[layer].bias);
-      }
-    }
-    mean.blocks.push_back(std::move(sums));
-  }
-  std::erase_if(means_, [&](const MeanBlocks& old) { return old.span == span; });
-  means_.push_back(std::move(mean));
-}
-
-template <typename Visit>
-void HostStage::ForEach(const LayerRange& range, Visit&& visit) const {
-  if (!range.is_mean) {
-    for (int i = range.begin; i < range.end; ++i) {
-      const Step& step = steps_[i];
-      visit(step, [&](size_t layer) -> const NodeWeights& { return *step.weights[layer]; });
-    }
-    return;
-  }
-  const int span = range.end - range.begin;
-  const auto mean = std::find_if(means_.begin(), means_.end(),
-                                 [&](const MeanBlocks& blocks) { return blocks.span == span; });
-  const auto& weights = mean->blocks[range.begin / span];
-  visit(steps_[range.begin], [&](size_t layer) -> const NodeWeights& { return weights[layer]; });
-}
-
-template <typename Weights>
-const double* HostStage::RunForward(const Step& step, const Weights& weights, const double* u,
-                                    Scratch& scratch) const {
+const double* HostStage::RunForward(const Step& step, const double* u, Scratch& scratch) const {
   const double* x = u;
   for (size_t i = 0; i < step.layers.size(); ++i) {
     double* const y = scratch.values[i].data();
-    Forward({step.layers[i], weights(i), batch_, scratch.loops.data()}, x, y);
+    Forward({step.layers[i], *step.weights[i], batch_, scratch.loops.data()}, x, y);
     x = y;
   }
   return x;
 }
 
-template <typename Weights, typename Visit>
-const double* HostStage::RunBackward(const Step& step, const Weights& weights, const double* u,
-                                     const double* lambda, Scratch& scratch, Visit&& visit) const {
+template <typename Visit>
+const double* HostStage::RunBackward(const Step& step, const double* u, const double* lambda,
+                                     Scratch& scratch, Visit&& visit) const {
   const double* dy = lambda;
   for (size_t i = step.layers.size(); i-- > 0;) {
     const double* const x = i == 0 ? u : scratch.values[i - 1].data();
-    const LayerCall call = {step.layers[i], weights(i), batch_, scratch.loops.data()};
+    const LayerCall call = {step.layers[i], *step.weights[i], batch_, scratch.loops.data()};
     if (!visit(i, call, x, dy)) return nullptr;
     double* const dx = scratch.gradients[i % 2].data();
     TransposedJacobian(call, x, scratch.values[i].data(), dy, dx);
@@ -168,10 +78,10 @@ void HostStage::AddTransformed(const LayerRange& range, const double* u, double*
                                int lane) const {
   Scratch& scratch = scratch_[lane];
   u = Apart(u, out, scratch);
-  ForEach(range, [&](const Step& step, const auto& weights) {
-    const double* const value = RunForward(step, weights, u, scratch);
+  for (int step = range.begin; step < range.end; ++step) {
+    const double* const value = RunForward(steps_[step], u, scratch);
     for (int64_t i = 0; i < state_size_; ++i) out[i] += range.factor * value[i];
-  });
+  }
 }
 
 void HostStage::AddTransposed(const LayerRange& range, const double* u, const double* lambda,
@@ -181,20 +91,19 @@ void HostStage::AddTransposed(const LayerRange& range, const double* u, const do
   const auto passes_on = [](size_t, const LayerCall&, const double*, const double*) {
     return true;
   };
-  ForEach(range, [&](const Step& step, const auto& weights) {
-    RunForward(step, weights, u, scratch);
-    const double* const dx = RunBackward(step, weights, u, lambda, scratch, passes_on);
+  for (int step = range.begin; step < range.end; ++step) {
+    RunForward(steps_[step], u, scratch);
+    const double* const dx = RunBackward(steps_[step], u, lambda, scratch, passes_on);
     for (int64_t i = 0; i < state_size_; ++i) out[i] += range.factor * dx[i];
-  });
+  }
 }
 
 void HostStage::AddStepGradient(int number, double factor, const double* u, const double* lambda,
                                 Parameters& gradient, int lane) const {
   Scratch& scratch = scratch_[lane];
   const Step& step = steps_[number];
-  const auto weights = [&](size_t layer) -> const NodeWeights& { return *step.weights[layer]; };
-  RunForward(step, weights, u, scratch);
-  RunBackward(step, weights, u, lambda, scratch,
+  RunForward(step, u, scratch);
+  RunBackward(step, u, lambda, scratch,
               [&](size_t i, const LayerCall& call, const double* x, const double* dy) {
                 AddGradient(call, x, dy, factor, gradient[step.nodes[i]]);
                 return i > 0;

@@ -28,12 +28,6 @@ class HostStage {
   int64_t state_size() const { return state_size_; }  // numbers of one state, all images together
   int batch() const { return batch_; }
 
-  // Keeps the mean weights of each block of `span` steps from k * span on, for ranges with is_mean.
-  // REQUIRES: CheckCanAverage().
-  void AverageBlocks(int span);
-  // Ok where all steps have the same layers, as their mean needs.
-  Status CheckCanAverage() const;
-
   // out += factor * F(u), of each layer of `range`; `out` may be `u`.
   void AddTransformed(const LayerRange& range, const double* u, double* out, int lane) const;
   // out += factor * J_F(u)^T lambda; `out` may be `lambda`.
@@ -49,10 +43,6 @@ class HostStage {
     std::vector<const NodeWeights*> weights;  // one for each layer
     std::vector<planner::NodeId> nodes;
   };
-  struct MeanBlocks {
-    int span = 1;
-    std::vector<std::vector<NodeWeights>> blocks;  // [block][layer]
-  };
   struct Scratch {
     std::vector<std::vector<double>> values;  // what each layer of a step gives
     std::vector<double> gradients[2];         // two that backward passes alternate between
@@ -63,21 +53,15 @@ class HostStage {
   HostStage() = default;
   // `input`, or a copy of it where `out` is the same state.
   const double* Apart(const double* input, const double* out, Scratch& scratch) const;
-  // Calls visit(step, weights of its layer i) for each layer of a range.
-  template <typename Visit>
-  void ForEach(const LayerRange& range, Visit&& visit) const;
   // F(u), in the scratch, which keeps what each layer gives.
-  template <typename Weights>
-  const double* RunForward(const Step& step, const Weights& weights, const double* u,
-                           Scratch& scratch) const;
+  const double* RunForward(const Step& step, const double* u, Scratch& scratch) const;
   // J_F(u)^T lambda, in the scratch, after RunForward. Calls visit(i, call, input, gradient of the
   // output) for each layer from the last to the first, and ends where that is false.
-  template <typename Weights, typename Visit>
-  const double* RunBackward(const Step& step, const Weights& weights, const double* u,
-                            const double* lambda, Scratch& scratch, Visit&& visit) const;
+  template <typename Visit>
+  const double* RunBackward(const Step& step, const double* u, const double* lambda,
+                            Scratch& scratch, Visit&& visit) const;
 
   std::vector<Step> steps_;
-  std::vector<MeanBlocks> means_;
   int64_t state_size_ = 0;
   int64_t intermediate_size_ = 0;  // of the largest value inside a step
   int batch_ = 1;

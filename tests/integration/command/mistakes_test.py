@@ -21,7 +21,7 @@ ROW = LAYER | {"op": "forward", "engine": "legacy:1", "micro_batch": "8", "time_
 
 SIZE = "(accepted: caller, auto or a size: bytes, or with KiB, MiB, GiB)"
 GRID = "(accepted: n, d, h and w, each at most once and with its number of parts, as in h4, h2w2, d2h2w2 or n2h4)"
-NETWORKS = "expected one of alexnet, … unet, or a file that ends in .onnx, .prototxt or .json"
+NETWORKS = "expected one of alexnet, … video-vae, or a file that ends in .onnx, .prototxt or .json"
 SOURCES = "exactly one of --layers FILE.csv, --net NAME|FILE and --trace FILE.json is needed"
 WRITTEN_REPORT = "expected what --report or `ucudnn workspace --json` wrote"
 BENCH, WORKSPACE = "bench --layers layers.csv", "workspace --layers layers.csv --ops forward --db s.db"
@@ -33,8 +33,8 @@ GRID_FORM = "expected n, d, h and w, each at most once and with its number of pa
 # What is typed, the exit code, and the line behind "ucudnn: " or "ucudnn COMMAND: "; … stands for any text.
 MISTAKES = [
     # Words that are no command, or stand in the wrong place.
-    ("", 2, "which command? One of run, bench, plan, spatial, multigrid, cache, workspace, report and doctor; see --help"),
-    ("rum -- true", 2, "'rum' is not a command; the commands are run, bench, plan, spatial, multigrid, cache, workspace, report and doctor"),
+    ("", 2, "which command? One of run, bench, net, plan, spatial, multigrid, cache, workspace, report and doctor; see --help"),
+    ("rum -- true", 2, "'rum' is not a command; the commands are run, bench, net, plan, spatial, multigrid, cache, workspace, report and doctor"),
     ("--hepl", 2, "--hepl is not an option; did you mean --help?"),
     ("--policy all run -- true", 2, "--policy is an option of `ucudnn run`, and is written behind that"),
     ("cache", 2, "which command? One of show, import, export, merge, verify and prune; see --help"),
@@ -88,7 +88,7 @@ MISTAKES = [
     ("spatial h2 --net alexnet", 2, "--batch is required; usage: ucudnn spatial GRID --net FILE|NAME --batch N [OPTIONS]"),
     ("multigrid", 2, "NET is required; usage: ucudnn multigrid NET [OPTIONS]"),
     ("multigrid kirby-3m chain", 2, "'chain' is not expected; usage: ucudnn multigrid NET [OPTIONS]"),
-    ("multigrid kirby-3m --cycle", 2, "--cycle …"),
+    ("multigrid kirby-3m --cycle", 2, "--cycle is not an option; did you mean --cycles?"),
     ("multigrid kirby-3m --procesors 4", 2, "--procesors is not an option; …"),
     ("multigrid kirby-3m --machine k80x16", 2, "--machine: says where to model solves; expected --analyse"),
     ("multigrid kirby-3m --weights ''", 2, "--weights '' is empty; it needs a value: …"),
@@ -148,7 +148,7 @@ MISTAKES = [
     ("plan alexnet --machine k80x16 --batch ten", 2, "--batch 'ten': not a mini-batch (accepted: 1 or more)"),
     (f"{PLAN} --strategy deep", 2, "--strategy 'deep' is no strategy; expected one of image, model, owt, deepa"),
     (f"{PLAN} --cost rofline", 2, "--cost rofline: cannot be opened: …; it is neither roofline nor deepa-paper nor measured"),
-    (f"{PLAN} --update rin", 2, "--update 'rin': expected one of parameter-server, ring, tree, hierarchical"),
+    (f"{PLAN} --update rin", 2, "--update 'rin': expected one of parameter-server, ring, tree, hierarchical, owner"),
     (f"{PLAN} --memory-limit lots", 2, "--memory-limit 'lots': expected device or a size from 1 B: …"),
     (f"{PLAN} --pin fc6", 2, "--pin 'fc6'; expected a layer and its degrees, as fc6=c4 or conv1=n4h2w2"),
     (f"{PLAN} --pin fc66=c4", 2, "--pin 'fc66': alexnet has no such layer; did you mean fc6?"),
@@ -199,12 +199,14 @@ MISTAKES = [
     (f"{BENCH} --net alexnet", 2, SOURCES),
     (f"{BENCH} --pass-through", 2, "--pass-through: is for the operators of --net FILE, which is missing"),
     (f"{BENCH} --input 3x8x8", 2, "--input: is for the images of --net FILE, which is missing"),
+    (f"{BENCH} --size 64", 2, "--size: is for the images of --net, which is missing"),
+    ("bench --net vae-decoder --size 8x8x8", 2, "--size '8x8x8': expected rows and columns, as in 256x256, or one number for all of them"),
     (f"{BENCH} --cliff --workspace-limit 1MiB", 2, "--workspace-limit: --cliff sets each kernel's limit itself"),
     ("bench --net alexnet", 2, "--net needs the mini-batch: --batch N"),
     (f"{WORKSPACE} --solver glpk", 2, "--solver: solves the division of --total-workspace SIZE, which is missing"),
-    (f"{PLAN} --json --dot", 2, "--json, --dot and --html: one of them at a time"),
+    (f"{PLAN} --json --dot", 2, "--json, --dot, --html and --schedule: one of them at a time"),
     (f"{PLAN} --boxes", 2, "--boxes: adds to --json, which is missing"),
-    (f"{PLAN} -o plan.json", 2, "-o 'plan.json': writes what --json, --dot or --html print; one of them is missing"),
+    (f"{PLAN} -o plan.json", 2, "-o 'plan.json': writes what --json, --dot, --html or --schedule print; one of them is missing"),
     (f"{PLAN} --db s.db", 2, "--db: belongs to --cost measured, which --db and --device together mean"),
     ("doctor --host", 2, "--host is for a program; it is written behind --"),
     ("doctor --pid 1 -- true", 2, "--pid and a program: one of them"),

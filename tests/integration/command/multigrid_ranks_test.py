@@ -17,21 +17,21 @@ NET = ("kirby-3m", "--layers", "21", "--coarsening", "3")
 TRAINED = ("kirby-3m", "--layers", "10", "--coarsening", "3", "--train", "few", "--epochs", "1")
 # What the first rank is asked, and options that the last one has besides: they must be the same on all ranks.
 SHARED = (
-    (NET, {"--weights": "other.npz", "--seed": "1", "--frozen-norms": None, "--time": "2", "--step": "2", "--cycles": "3",
-           "--tolerance": "1", "--norm": "relative", "--levels": "2", "--relaxation": "F", "--c-weight": "0.9", "--cycle": "F",
-           "--coarse": "mid", "--start": "nested", "--skip-first-down": None, "--storage": "c-points", "--backend": "cudnn",
+    (NET, {"--weights": "other.safetensors", "--seed": "1", "--frozen-norms": None, "--time": "2", "--step": "2", "--cycles": "3",
+           "--tolerance": "1", "--norm": "relative", "--levels": "2", "--relaxation": "F",
+           "--coarse": "sum", "--start": "nested", "--skip-first-down": None, "--storage": "c-points", "--backend": "cudnn",
            "--batch": "2", "--check": "once", "--method": "partitioned", "--train": "few"}),
     (NET[:1], {"--layers": "10", "--depths": "4,8", "--coarsening": "4"}),
-    (("chain", "--weights", "chain.npz"), {"--activation": "tanh"}),
+    (("chain", "--weights", "chain.safetensors"), {"--activation": "tanh"}),
     ((*NET, "--backend", "cudnn"), {"--host": None}),
     ((*NET, "--backend", "cudnn", "--host"),
-     {"--way": "one", "--precision": "tf32", "--streams": "4", "--workspace-limit": "1MiB"}),
+     {"--way": "streams", "--launch": "each", "--precision": "tf32", "--streams": "4", "--workspace-limit": "1MiB"}),
     (TRAINED[:-2], {"--epochs": "2", "--examples": "4", "--rate": "1", "--momentum": "0", "--repeat": "2",
                     "--backward-cycles": "3", "--data-parallel": "2"}))
 # What is each rank's own, is refused on several ranks, or needs none.
 OWN_OPTIONS = {"--help", "--threads", "--timeline", "--json", "--report", "--analyse", "--machine", "--devices"}
 # What a run says of itself, and not of what it computed.
-OWN = ("machine", "threads", "devices", "state_bytes", "seconds", "serial_seconds")
+OWN = ("machine", "threads", "launch", "devices", "state_bytes", "seconds", "serial_seconds")
 
 
 def computed(document):
@@ -125,28 +125,28 @@ class MultigridRanks(CommandTest):
     def test_devices_that_run_cudnn_change_no_bit(self):
         words = (*TRAINED, "--batch", "4", "--check", "every:2", "--backend", "cudnn", "--host", "--way", "streams")
         alone = self.document(*words)
-        self.assertTrue(alone["machine"].endswith("blocks run: streams"))
+        self.assertTrue(alone["machine"].endswith("blocks run: streams, cycles as graphs"))
         together = self.document(*words, "--devices", "3")
         self.assertTrue(together["machine"].endswith("3 devices (threads of this process), blocks run: streams, states go by peer"))
         self.assertEqual(computed(alone), computed(together))
         chosen = self.document(*NET, "--backend", "cudnn", "--host", "--devices", "2")
-        self.assertEqual({"one", "streams", "threads", "grouped"}, set(chosen["ways"]))
+        self.assertEqual({"streams", "grouped"}, set(chosen["ways"]))
 
     def test_replicas_of_devices_add_their_gradients(self):
         words = (*TRAINED, "--levels", "1", "--backend", "cudnn", "--host")
         replicas = self.document(*words, "--batch", "2", "--devices", "2", "--data-parallel", "2", "--way", "streams")
-        together = self.document(*words, "--batch", "4", "--way", "one")
+        together = self.document(*words, "--batch", "4", "--way", "streams")
         self.assertEqual((2, 2), (replicas["devices"], replicas["training"]["replicas"]))
         self.assertAlmostEqual(together["training"]["epochs"][0]["loss"], replicas["training"]["epochs"][0]["loss"], delta=1e-6)
 
     def test_states_of_devices_go_by_every_transport(self):
         words = (*TRAINED, "--batch", "4", "--backend", "cudnn", "--host")
-        for way in ("streams-recorded", "grouped-recorded"):
+        for way in ("streams", "grouped"):
             alone = self.document(*words, "--way", way)
             for size, transport in ((2, "loopback"), (3, "loopback"), (3, "nccl")):
                 document = self.document_of_processes(size, *words, "--way", way, HOSTGPU_DEVICES="3", UCUDNN_SPATIAL_TRANSPORT=transport)
-                self.assertIn(f"states go by {transport}", document["machine"])
-                if way == "streams-recorded":
+                self.assertIn(f"cycles as graphs, states go by {transport}", document["machine"])
+                if way == "streams":
                     self.assertEqual(computed(alone), computed(document), transport)
                 else:  # fewer blocks side by side may be another engine
                     loss, expected = (one["training"]["epochs"][0]["loss"] for one in (document, alone))
@@ -183,7 +183,7 @@ class MultigridRanks(CommandTest):
         self.kill_one()
 
     def test_a_killed_process_is_named_where_streams_wait_for_it(self):
-        self.kill_one("--backend", "cudnn", "--host", "--way", "streams-recorded")
+        self.kill_one("--backend", "cudnn", "--host", "--way", "streams", "--launch", "graph")
 
     def kill_one(self, *words):
         processes = self.start(3, *NET, "--train", DIGITS, "--epochs", "100", "--examples", "64", *words)
@@ -217,8 +217,8 @@ class MultigridRanks(CommandTest):
                 (("--method", "partitioned", "--cycles", "3"), "--cycles: is of multigrid; --method partitioned runs one layer after the other"),
                 (("--method", "serial"), "--method 'serial': expected one of multigrid, partitioned"),
                 (("--data-parallel", "2"), "--data-parallel: says how to train; expected --train FOLDER with it"),
-                (("--backend", "cudnn", "--host", "--devices", "2", "--way", "one-recorded"), "ranks whose exchanges go between the devices "
-                 "of one process cannot be captured in a CUDA graph; ranks that are processes can"),
+                (("--backend", "cudnn", "--host", "--devices", "2", "--launch", "graph"), "ranks whose exchanges go between the devices of "
+                 "one process cannot be captured in a CUDA graph; ranks that are processes can"),
                 (("--devices", "2", "--train", "few", "--data-parallel", "3", "--batch", "4"),
                  "--batch 4: there are 8 images to train on; expected at most as many in 3 mini-batches at once"),
                 (("--devices", "3", "--batch", "1048576"), "layers and states of 3 devices on this machine take ... and ... of memory are "

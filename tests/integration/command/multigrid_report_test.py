@@ -17,7 +17,7 @@ def stage(steps=64, levels=(64, 16, 4), coarsening=(4, 4), **changes):
 HEAD = {"format": "ucudnn-multigrid", "version": 1, "ucudnn": "0.1.0", "network": "kirby-3m", "layers": 67, "parameters": 73682,
         "weights": "drawn", "backend": "cpu64", "precision": "fp64", "machine": "double precision on the host, 2 threads",
         "cpu_times": True, "threads": 2, "method": "multigrid", "devices": 1, "batch": 1,
-        "norm": "L2, absolute", "tolerance": None, "most_cycles": 2, "coarse": "inject", "relaxation": "FCF,F", "cycle": "V", "start": "broadcast", "storage": "all"}
+        "norm": "L2, absolute", "tolerance": None, "most_cycles": 2, "coarse": "inject", "relaxation": "FCF,F", "start": "broadcast", "storage": "all"}
 
 
 def solve(*stages, **changes):

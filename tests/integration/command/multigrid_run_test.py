@@ -11,7 +11,8 @@ class MultigridRun(CommandTest):
         self.command = COMMAND  # with the stand-ins that it is built with
 
     def test_convolutions_are_divided_within_the_limit(self):
-        net = ("multigrid", "kirby-3m", "--layers", "16", "--coarsening", "4", "--host", "--way", "streams", "--batch", "16", "--json")
+        net = ("multigrid", "kirby-3m", "--layers", "16", "--coarsening", "4", "--host", "--way", "streams", "--launch", "each", "--batch", "16",
+               "--json")
         alone = self.run_command(*net)
         self.assertEqual((0, ""), (alone.returncode, alone.stderr))
         run = self.run_command("run", "--workspace-limit", "256KiB", "--report", "report.json", "--", COMMAND, *net)

@@ -3,12 +3,12 @@
 import json
 import math
 import os
+import pathlib
 import random
 import re
 import struct
 import subprocess
 import unittest
-import zipfile
 
 from command import COMMAND, CommandTest
 from digits_net import digits_net
@@ -20,18 +20,30 @@ NAMES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3
 STATUSES = ("converged", "rounding", "early", "direct", "serial")
 
 
-def npy(shape, values):
-    """NumPy's file of doubles, format 1.0."""
-    head = f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({''.join(f'{extent}, ' for extent in shape)}), }}".encode()
-    head += b" " * (63 - (10 + len(head)) % 64) + b"\n"
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head + struct.pack(f"<{len(values)}d", *values)
+def safetensors(path, arrays):
+    """`arrays`: shape and values by name, which become doubles."""
+    header, data = {}, b""
+    for name, (shape, values) in arrays.items():
+        own = struct.pack(f"<{len(values)}d", *values)
+        header[name] = {"dtype": "F64", "shape": shape, "data_offsets": [len(data), len(data) + len(own)]}
+        data += own
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
 
 
-def npz(path, arrays):
-    """`arrays`: shape and values by name."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, (shape, values) in arrays.items():
-            file.writestr(f"{name}.npy", npy(shape, values))
+class Array:
+    """What of NumPy's arrays the page's program uses."""
+
+    def __init__(self, shape, values):
+        self.shape, self.values = shape, values
+
+    def astype(self, kind):
+        assert kind == "<f4"
+        return self
+
+    def tobytes(self):
+        return struct.pack(f"<{len(self.values)}f", *self.values)
 
 
 def idx(magic, extents, values):
@@ -104,7 +116,7 @@ class Multigrid(CommandTest):
         """A file with a chain's weights; `changes` replace its arrays (None: leaves them out)."""
         made = PixelChain(steps)
         arrays = {name: array for name, array in (made.arrays() | changes).items() if array is not None}
-        npz(f"{self.folder}/w.npz", arrays)
+        safetensors(f"{self.folder}/w.safetensors", arrays)
         return made
 
     SMALL = ("kirby-3m", "--layers", "16", "--coarsening", "4")
@@ -115,10 +127,10 @@ class Multigrid(CommandTest):
         document = self.document("kirby-3m", "--layers", "64", "--check", "once", "--threads", "1")
         self.assertEqual(("ucudnn-multigrid", 1, "kirby-3m", 67, 7 * 7 * 4 + 4 + 64 * (7 * 7 * 16 + 4) + 2304 * 10 + 10),
                          tuple(document[key] for key in ("format", "version", "network", "layers", "parameters")))
-        self.assertEqual(("drawn", "cpu64", "fp64", 1, 1, "L2, absolute", None, 2, "inject", "FCF", "V", "broadcast", "all"),
+        self.assertEqual(("drawn", "cpu64", "fp64", 1, 1, "L2, absolute", None, 2, "inject", "FCF", "broadcast", "all"),
                          tuple(document[key] for key in (
                              "weights", "backend", "precision", "threads", "batch", "norm", "tolerance", "most_cycles", "coarse",
-                             "relaxation", "cycle", "start", "storage")))
+                             "relaxation", "start", "storage")))
         self.assertEqual((3, 2, "early"), (len(document["residuals"]), document["cycles"], document["status"]))
         self.assertLess(document["residuals"][2], document["residuals"][0])
         self.assertTrue(0 < document["output_error"] < 0.1, document["output_error"])
@@ -146,7 +158,7 @@ class Multigrid(CommandTest):
 
     def test_each_way_to_end_has_its_status(self):
         self.chain(64)
-        solve = ("chain", "--weights", "w.npz", "--time", "1")
+        solve = ("chain", "--weights", "w.safetensors", "--time", "1")
         # A little above what is refused.
         refused = self.run_command("multigrid", *solve, "--coarsening", "2", "--levels", "2", "--tolerance", "1e-99").stderr
         reachable = str(1.2 * float(re.search(r"about ([\d.e-]+):", refused)[1]))
@@ -180,8 +192,8 @@ class Multigrid(CommandTest):
             self.assertEqual(("serial", 0), (document["status"], document["output_error"]))
             self.assertIn("the residual ", document["stages"][0]["fallback"])
         with self.subTest("no number is left"):
-            npz(f"{self.folder}/w.npz", {"K": ((64, 1, 1, 1, 1), [1e9] * 64), "b": ((64, 1), [1] * 64), "u0": ((1, 1, 1), [1])})
-            result = self.run_command("multigrid", "chain", "--weights", "w.npz", "--check", "once", "--json")
+            safetensors(f"{self.folder}/w.safetensors", {"K": ((64, 1, 1, 1, 1), [1e9] * 64), "b": ((64, 1), [1] * 64), "u0": ((1, 1, 1), [1])})
+            result = self.run_command("multigrid", "chain", "--weights", "w.safetensors", "--check", "once", "--json")
             self.assertEqual("ucudnn multigrid: 'chain', 64 steps: the states of serial propagation are not finite; a smaller h may "
                              "help (--time, --step)\n", result.stderr)
             self.assertIsNone(json.loads(result.stdout)["output_error"])
@@ -199,8 +211,8 @@ class Multigrid(CommandTest):
 
     def test_options_reach_the_solver(self):
         residuals = {}
-        for words in ((), ("--coarse", "sum"), ("--coarse", "mid"), ("--coarse", "mean"), ("--coarse", "sum2"), ("--relaxation", "F"),
-                      ("--relaxation", "FCFCF,F"), ("--c-weight", "1.3"), ("--cycle", "F"), ("--start", "nested"), ("--skip-first-down",),
+        for words in ((), ("--coarse", "sum"), ("--relaxation", "F"),
+                      ("--relaxation", "FCFCF,F"), ("--start", "nested"), ("--skip-first-down",),
                       ("--levels", "2"), ("--coarsening", "4,2"), ("--time", "3"), ("--step", "0.02"), ("--seed", "7"), ("--batch", "3"),
                       ("--norm", "relative")):
             coarsening = () if "--coarsening" in words else ("--coarsening", "4")
@@ -209,10 +221,10 @@ class Multigrid(CommandTest):
             residuals[" ".join(words)] = document["residuals"][-1]
         self.assertEqual(len(residuals), len(set(residuals.values())), residuals)
         self.assertLess(residuals["--coarse sum"], residuals[""])
-        document = self.document(*self.SMALL, "--norm", "relative", "--coarse", "sum2", "--relaxation", "FCFCF,F", "--cycle", "F",
-                                 "--start", "nested", "--cycles", "3")
-        self.assertEqual(("L2, relative to the largest state", "sum2", "FCFCF,F", "F", "nested", 3),
-                         tuple(document[key] for key in ("norm", "coarse", "relaxation", "cycle", "start", "cycles")))
+        document = self.document(*self.SMALL, "--norm", "relative", "--coarse", "sum", "--relaxation", "FCFCF,F", "--start", "nested",
+                                 "--cycles", "3")
+        self.assertEqual(("L2, relative to the largest state", "sum", "FCFCF,F", "nested", 3),
+                         tuple(document[key] for key in ("norm", "coarse", "relaxation", "start", "cycles")))
 
     def test_several_depths_stand_side_by_side(self):
         words = ("kirby-3m", "--depths", "64,16,32", "--coarsening", "4", "--check", "once")
@@ -244,15 +256,15 @@ class Multigrid(CommandTest):
     def test_a_chain_from_anywhere_is_solved(self):
         made = self.chain(32)
         h = 0.05
-        document = self.document("chain", "--weights", "w.npz", "--step", str(h), "--coarsening", "4", "--tolerance", "1e-12",
+        document = self.document("chain", "--weights", "w.safetensors", "--step", str(h), "--coarsening", "4", "--tolerance", "1e-12",
                                  "--check", "once")
-        self.assertEqual(("chain", "w.npz", 32, 64), tuple(document[key] for key in ("network", "weights", "layers", "parameters")))
+        self.assertEqual(("chain", "w.safetensors", 32, 64), tuple(document[key] for key in ("network", "weights", "layers", "parameters")))
         self.assertLess(document["output_error"], 1e-11)
         self.assertAlmostEqual(1, document["residuals"][0] / made.first_residual(h), delta=1e-12)
         states = [norm(state) for state in made.states(h)]
         self.assertEqual(max(states), states[-1])
         self.assertAlmostEqual(1, document["stages"][0]["largest_state"] / states[-1], delta=1e-9)
-        tanh = self.document("chain", "--weights", "w.npz", "--step", str(h), "--coarsening", "4", "--activation", "tanh")
+        tanh = self.document("chain", "--weights", "w.safetensors", "--step", str(h), "--coarsening", "4", "--activation", "tanh")
         expected = norm([h * math.tanh(k * u + b) for k, b in zip(made.k, made.b) for u in made.u0])
         self.assertAlmostEqual(1, tanh["residuals"][0] / expected, delta=1e-12)
 
@@ -263,21 +275,32 @@ class Multigrid(CommandTest):
         for step in range(1, 9):
             arrays[f"step{step}.conv.weight"] = ((4, 4, 7, 7), [0] * 784)
             arrays[f"step{step}.conv.bias"] = ((4,), [-1 if step < 8 else 2] * 4)
-        npz(f"{self.folder}/w.npz", arrays)
-        document = self.document("kirby-3m", "--layers", "8", "--coarsening", "2", "--weights", "w.npz")
+        safetensors(f"{self.folder}/w.safetensors", arrays)
+        document = self.document("kirby-3m", "--layers", "8", "--coarsening", "2", "--weights", "w.safetensors")
         # One step of the eight changes its state: by h * 2 at each of 2304 places.
         self.assertAlmostEqual(2 / 8 * 48, document["residuals"][0], delta=1e-12)
-        self.assertEqual("w.npz", document["weights"])
+        self.assertEqual("w.safetensors", document["weights"])
         arrays["step3.conv.bias"] = ((3,), [0] * 3)
-        npz(f"{self.folder}/w.npz", arrays)
-        words = ("kirby-3m", "--layers", "8", "--weights", "w.npz")
-        self.refused(words, "w.npz: 'step3.conv.bias' has 3 values; 4 are expected")
+        safetensors(f"{self.folder}/w.safetensors", arrays)
+        words = ("kirby-3m", "--layers", "8", "--weights", "w.safetensors")
+        self.refused(words, "w.safetensors: 'step3.conv.bias' has 3 values; 4 are expected")
         del arrays["step3.conv.bias"]
-        npz(f"{self.folder}/w.npz", arrays)
-        self.refused(words, "w.npz: there is no array 'step3.conv.bias', of 4 values")
+        safetensors(f"{self.folder}/w.safetensors", arrays)
+        self.refused(words, "w.safetensors: there is no array 'step3.conv.bias', of 4 values")
         arrays["step3.conv.bias"] = ((4,), [0, 0, math.nan, 0])
-        npz(f"{self.folder}/w.npz", arrays)
-        self.refused(words, "w.npz: 'step3.conv.bias' is not finite at value 2")
+        safetensors(f"{self.folder}/w.safetensors", arrays)
+        self.refused(words, "w.safetensors: 'step3.conv.bias' is not finite at value 2")
+
+    def test_a_file_that_the_pages_program_writes_is_read(self):
+        with open(f"{ROOT}/docs/multigrid.md", encoding="utf-8") as page:
+            program, = re.findall(r"```python\n(def save.*?)```", page.read(), re.DOTALL)
+        names = {"json": json, "pathlib": pathlib, "struct": struct}
+        exec(program, names)  # what the page shows
+        arrays = {"u0": ((1, 2, 3), [1, 2, 3, 4, 5, 6]), "K": ((16, 1, 1, 1, 1), [0.5] * 16), "b": ((16, 1), [0.25] * 16)}
+        names["save"]({name: Array(*array) for name, array in arrays.items()}, f"{self.folder}/page.safetensors")
+        safetensors(f"{self.folder}/doubles.safetensors", arrays)
+        page, doubles = (self.document("chain", "--weights", f"{name}.safetensors", "--time", "1") for name in ("page", "doubles"))
+        self.assertEqual(doubles["residuals"], page["residuals"])
 
     def test_frozen_norms_are_folded_into_the_steps(self):
         net = self.net(8, norms=True)
@@ -291,37 +314,38 @@ class Multigrid(CommandTest):
             arrays |= {f"a{step}.norm.weight": ((2,), [1] * 2), f"a{step}.norm.bias": ((2,), [0] * 2),
                        f"a{step}.norm.running_mean": ((2,), [1e9] * 2), f"a{step}.norm.running_var": ((2,), [1] * 2),
                        f"a{step}.conv.weight": ((2, 2, 1, 1), [0] * 4), f"a{step}.conv.bias": ((2,), [2] * 2)}
-        npz(f"{self.folder}/w.npz", arrays)
+        safetensors(f"{self.folder}/w.safetensors", arrays)
         # 2 - 1e9 is cut off by the activation: no step changes its state.
-        document = self.document(net, "--coarsening", "2", "--frozen-norms", "--weights", "w.npz")
+        document = self.document(net, "--coarsening", "2", "--frozen-norms", "--weights", "w.safetensors")
         self.assertEqual(0, document["residuals"][0])
 
     def test_faults_of_weights_are_one_line(self):
-        words = ("chain", "--weights", "w.npz")
+        words = ("chain", "--weights", "w.safetensors")
         one = PixelChain(16).arrays()
         expected = "expected 'K' [N, C, C, k, k], 'b' [N, C] and 'u0' [C, H, W]"
         for changes, line in (
-                ({"K": None}, f"w.npz: no array 'K' among 'b', 'u0'; {expected}"),
-                ({"b": ((16, 2), [0] * 32)}, "w.npz: 'b' is [16, 2]; expected [16, 1], as 'K' is [16, 1, 1, 1, 1]"),
-                ({"u0": ((2, 1, 3), [0] * 6)}, "w.npz: 'u0' is [2, 1, 3]; expected [1, H, W], as 'K' is [16, 1, 1, 1, 1]"),
-                ({"K": ((16, 1, 1, 2, 2), [0] * 64)}, "w.npz: 'K' is [16, 1, 1, 2, 2]; expected [N, C, C, k, k] with k odd"),
+                ({"K": None}, f"w.safetensors: no array 'K' among 'b', 'u0'; {expected}"),
+                ({"b": ((16, 2), [0] * 32)}, "w.safetensors: 'b' is [16, 2]; expected [16, 1], as 'K' is [16, 1, 1, 1, 1]"),
+                ({"u0": ((2, 1, 3), [0] * 6)}, "w.safetensors: 'u0' is [2, 1, 3]; expected [1, H, W], as 'K' is [16, 1, 1, 1, 1]"),
+                ({"K": ((16, 1, 1, 2, 2), [0] * 64)}, "w.safetensors: 'K' is [16, 1, 1, 2, 2]; expected [N, C, C, k, k] with k odd"),
                 ({"K": ((16, 1, 1, 1, 1), [0] * 9 + [math.inf] + [0] * 6)},
-                 "w.npz: 'K' is inf at [9, 0, 0, 0, 0]; expected finite values"),
-                ({"u0": ((1, 2, 3), [0, 1, math.nan, 0, 1, 2])}, "w.npz: 'u0' is nan at [0, 0, 2]; expected finite values"),
+                 "w.safetensors: 'K' is inf at [9, 0, 0, 0, 0]; expected finite values"),
+                ({"u0": ((1, 2, 3), [0, 1, math.nan, 0, 1, 2])}, "w.safetensors: 'u0' is nan at [0, 0, 2]; expected finite values"),
                 ({name: (shape[:0] + (1,) + shape[1:], values[:1]) for name, (shape, values) in one.items() if name != "u0"},
                  "chain: ...'step1.add'...no residual step follows it at once, nor any other; expected two or more of one shape in a row")):
             with self.subTest(line):
                 self.chain(**changes)
                 self.refused(words, line)
         self.chain()
-        with open(f"{self.folder}/w.npz", "rb") as file:
+        with open(f"{self.folder}/w.safetensors", "rb") as file:
             whole = file.read()
-        for name, data in (("none", b""), ("half", whole[:len(whole) // 2]), ("text", b"K = 1\n" * 40)):
-            with open(f"{self.folder}/{name}.npz", "wb") as file:
+        for name, data in (("none", b""), ("half", whole[:len(whole) // 2]), ("text", b"K = 1\n" * 40),
+                           ("zipped", b"PK\3\4" + bytes(60))):
+            with open(f"{self.folder}/{name}.safetensors", "wb") as file:
                 file.write(data)
-            self.refused(("chain", "--weights", f"{name}.npz"), f"{name}.npz: ...")
-        self.refused(("chain", "--weights", "nowhere.npz"), "nowhere.npz: cannot be opened: No such file or directory")
-        self.refused(("chain",), "chain: --weights FILE.npz is expected, with its arrays K, b and u0")
+            self.refused(("chain", "--weights", f"{name}.safetensors"), f"{name}.safetensors: ...")
+        self.refused(("chain", "--weights", "nowhere.safetensors"), "nowhere.safetensors: cannot be opened: No such file or directory")
+        self.refused(("chain",), "chain: --weights FILE.safetensors is expected, with its arrays K, b and u0")
 
     # What is refused.
 
@@ -337,24 +361,23 @@ class Multigrid(CommandTest):
                 ("--tolerance", "0", positive), ("--tolerance", "-1", positive), ("--tolerance", "nan", positive),
                 ("--tolerance", "1e-9x", positive), ("--time", "0", positive), ("--step", "inf", positive),
                 ("--coarsening", "1", listed), ("--coarsening", "8,", listed), ("--coarsening", "8;4", listed),
-                ("--depths", "64,1", listed), ("--c-weight", "2", "expected a number above 0 and below 2"),
-                ("--c-weight", "0", "expected a number above 0 and below 2"),
+                ("--depths", "64,1", listed),
                 ("--relaxation", "CF", "expected F, FCF or FCFCF, or one for each level with commas between"),
                 ("--relaxation", "FCF,f", "expected F, FCF or FCFCF, or one for each level with commas between"),
-                ("--norm", "max", "expected one of absolute, relative"), ("--cycle", "W", "expected one of V, F"),
+                ("--norm", "max", "expected one of absolute, relative"),
                 ("--start", "last", "expected one of broadcast, nested, previous"), ("--storage", "none", "expected one of all, c-points"),
                 ("--backend", "cuda", "expected ..."), ("--check", "every:3", "expected once; every:K is of training"),
                 ("--check", "often", "expected once; every:K is of training")):
             with self.subTest(option, value=value):
                 self.refused(("kirby-3m", f"{option}={value}"), f"{option} '{value}': {line}")
-        self.refused(("kirby-3m", "--coarse", "max"), "--coarse 'max' is no coarse operator; expected one of inject, mid, mean, sum, sum2")
-        for option, value, line in (("--way", "blocks", "expected one of auto, one, streams, threads, grouped, one-recorded, streams-recorded, "
-                                     "grouped-recorded"),
+        self.refused(("kirby-3m", "--coarse", "max"), "--coarse 'max' is no coarse operator; expected one of inject, sum")
+        for option, value, line in (("--way", "blocks", "expected one of auto, streams, grouped"),
+                                    ("--launch", "graphs", "expected one of auto, each, graph"),
                                     ("--precision", "fp8", "expected one of fp32, tf32, fp16, bf16"),
                                     ("--streams", "0", "expected a whole number from 1 to 1024"),
                                     ("--workspace-limit", "64mb", "expected bytes, as in 64MiB")):
             self.refused((*self.SMALL, "--backend", "cudnn", option, value), f"{option} '{value}': {line}")
-        self.refused(("chain", "--weights", "w.npz", "--activation", "gelu"), "--activation 'gelu': expected one of relu, tanh")
+        self.refused(("chain", "--weights", "w.safetensors", "--activation", "gelu"), "--activation 'gelu': expected one of relu, tanh")
         for option, value in (("--rate", "0"), ("--epochs", "0"), ("--examples", "0"), ("--momentum", "1"), ("--momentum", "-0.1"),
                               ("--backward-cycles", "0"), ("--check", "every:0"), ("--check", "every:"), ("--check", "once")):
             with self.subTest(option, value=value):
@@ -414,15 +437,15 @@ class Multigrid(CommandTest):
         for option in ("--epochs", "--examples", "--rate", "--momentum", "--backward-cycles", "--repeat"):
             self.refused((*self.SMALL, option, "3"), f"{option}: says how to train; expected --train FOLDER with it")
         self.refused((*self.SMALL, "--activation", "tanh"), "--activation: is of a chain; 'kirby-3m' has its own activations")
-        chain = ("chain", "--weights", "w.npz")
+        chain = ("chain", "--weights", "w.safetensors")
         for words in (("--layers", "8"), ("--depths", "8,16"), ("--frozen-norms",), ("--train", DIGITS)):
             self.refused((*chain, *words), f"{words[0]}: a chain is what --weights holds, and nothing else")
         self.refused((*chain, "--seed", "1"), "--seed: nothing of a chain is drawn; --weights holds all of it")
-        for words in (("--layers", "8"), ("--weights", "w.npz"), ("--train", DIGITS)):
+        for words in (("--layers", "8"), ("--weights", "w.safetensors"), ("--train", DIGITS)):
             self.refused(("kirby-3m", "--depths", "8,16", *words),
                          f"{words[0]}: --depths solves networks of several depths, with drawn weights")
         self.refused((*self.SMALL, "--backend", "cpu64", "--host"), "--host: is cudnn on the CPU stand-in, and not of --backend cpu64")
-        for words in (("--way", "streams"), ("--precision", "fp16"), ("--streams", "2"), ("--workspace-limit", "1MiB")):
+        for words in (("--way", "streams"), ("--launch", "graph"), ("--precision", "fp16"), ("--streams", "2"), ("--workspace-limit", "1MiB")):
             self.refused((*self.SMALL, *words), f"{words[0]}: is of a device; expected --backend cudnn with it")
         device = (*self.SMALL, "--backend", "cudnn")
         self.refused((*device, "--threads", "2"), "--threads: is of the host; expected --streams of a device")
@@ -430,7 +453,9 @@ class Multigrid(CommandTest):
         for words in ((*self.TRAIN, "--timeline"), (*self.SMALL, "--levels", "1", "--timeline")):
             self.refused(words, "--timeline: shows a cycle of one solve; expected neither --train nor --levels 1")
         self.refused((*self.SMALL, "--backend", "cudnn", "--way", "grouped", "--timeline"),
-                     "--timeline: shows streams; expected --way one, streams or threads, and not grouped")
+                     "--timeline: shows streams; expected --way streams, and not grouped")
+        self.refused((*self.SMALL, "--backend", "cudnn", "--launch", "graph", "--timeline"),
+                     "--timeline: marks each call; expected --launch each, and not graph")
         self.refused((*self.SMALL, "--devices", "2", "--timeline"), "--timeline: shows the threads or streams of one device; "
                      "expected no other")
         self.refused((*self.TRAIN, "--start", "previous"), "--start previous: no mini-batch is solved twice; expected --repeat 2 or more with it")
@@ -517,19 +542,21 @@ class Multigrid(CommandTest):
             return [epoch["loss"] for epoch in self.document(*self.TRAIN, "--epochs", "2", *words)["training"]["epochs"]]
         self.command = COMMAND  # with the stand-ins beside it
         host = losses()
-        for way in ("grouped", "streams-recorded"):
-            for expected, loss in zip(host, losses("--backend", "cudnn", "--host", "--way", way), strict=True):
+        for way, launch in (("grouped", "each"), ("streams", "graph")):
+            for expected, loss in zip(host, losses("--backend", "cudnn", "--host", "--way", way, "--launch", launch), strict=True):
                 self.assertAlmostEqual(1, loss / expected, delta=1e-5)  # single precision
         text = self.multigrid(*self.TRAIN, "--epochs", "1", "--backend", "cudnn", "--host", "--way", "grouped", "--precision", "tf32")
-        self.assertIn("\nsingle precision (convolutions in TF32) on the CPU stand-in, blocks run: grouped, mini-batch of 6\n", text)
+        self.assertIn("\nsingle precision (convolutions in TF32) on the CPU stand-in, blocks run: grouped, cycles as graphs, "
+                      "mini-batch of 6\n", text)
         document = self.document("kirby-3m", "--layers", "16", "--coarsening", "4", "--backend", "cudnn", "--host", "--precision", "bf16")
         self.assertEqual("bf16", document["precision"])
-        self.assertEqual(7, len(document["ways"]))
+        self.assertEqual(({"streams", "grouped"}, "graph"), (set(document["ways"]), document["launch"]))
         self.assertEqual(min(document["ways"], key=document["ways"].get), document["way"])
 
     def test_a_device_with_too_little_memory_is_told_of(self):
         self.command = COMMAND
-        result = self.run_command("multigrid", "kirby-3m", "--layers", "64", "--host", "--way", "one", "--batch", "16", HOSTGPU_MEMORY="1MiB")
+        result = self.run_command("multigrid", "kirby-3m", "--layers", "64", "--host", "--way", "streams", "--streams", "1", "--batch", "16",
+                                  HOSTGPU_MEMORY="1MiB")
         self.assertRegex(result.stderr, r"\Aucudnn multigrid: no device memory for \d+ bytes more: a smaller mini-batch, C-points alone or more "
                                         r"devices are expected \(.*\)\n\Z")
         self.assertEqual((2, ""), (result.returncode, result.stdout))
@@ -537,7 +564,7 @@ class Multigrid(CommandTest):
     def test_a_device_has_a_timeline_of_its_streams(self):
         self.command = COMMAND
         words = ("kirby-3m", "--layers", "32", "--coarsening", "4", "--backend", "cudnn", "--host", "--timeline")
-        stage = self.document(*words, "--way", "threads", "--streams", "3")["stages"][0]
+        stage = self.document(*words, "--way", "streams", "--streams", "3")["stages"][0]
         timeline = stage["timeline"]
         self.assertEqual((2, 3), (timeline["cycle"], timeline["lanes"]))
         self.assertTrue(0 < timeline["concurrency"] <= 3)
@@ -545,8 +572,9 @@ class Multigrid(CommandTest):
         self.assertEqual(set(range(len(stage["levels"]))), {span["level"] for span in timeline["spans"]})
         for span in timeline["spans"]:
             self.assertTrue(0 <= span["begin_ms"] <= span["end_ms"] <= timeline["ms"])
-        # Without a way, one that has streams to show.
-        self.assertEqual({"one", "streams", "threads"}, set(self.document(*words)["ways"]))
+        # Without a way and a launch, those that have streams to show.
+        document = self.document(*words)
+        self.assertEqual(({"streams"}, "each"), (set(document["ways"]), document["launch"]))
         self.assertRegex(self.multigrid(*words, "--way", "streams"), r"\nin cycle 2, of \S+ ms, \d\.\d\d of 8 streams run a layer on average\n")
 
     def test_a_fallback_in_training_is_told_once(self):

@@ -2,11 +2,14 @@
 
 import json
 import math
+import re
 import unittest
 
 from command import CommandTest
+from schedule_reader import Counted
 
 ALEXNET = ["plan", "alexnet", "--machine", "k80x16", "--batch", "512"]
+OWT = [*ALEXNET, "--strategy", "owt", "--schedule"]
 
 
 class Plan(CommandTest):
@@ -299,6 +302,88 @@ class Plan(CommandTest):
         self.assert_refused(["plan", "alexnet", "--machine", "k20x8", "--batch", "4", "--db", store, "--device", "Toy"],
                             "'Toy' has no measurements of a share of alexnet's convolutions at 4 images")
 
+    def test_a_network_is_written_as_a_file_that_is_planned_alike(self):
+        self.plan("net", "resnet18-v2", "-o", "net.json")
+        with open(f"{self.folder}/net.json", encoding="utf-8") as file:
+            net = json.load(file)
+        self.assertEqual(("ucudnn-net", 1, "resnet18-v2"), tuple(net[k] for k in ("format", "version", "name")))
+        words = ["--machine", "k20x8", "--batch", "32", "--schedule"]
+        self.assertEqual(self.plan("plan", "resnet18-v2", *words), self.plan("plan", "net.json", *words))
+        self.assertEqual(self.plan("net", "net.json"), self.plan("net", "resnet18-v2"))
+        self.assert_refused(["net", "lenet"], "ucudnn net", "'lenet'")
+
+    def test_a_schedule_is_what_its_format_says(self):
+        words = ["plan", "resnet18-v2", "--machine", "k20x8", "--batch", "32", "--update", "owner"]
+        schedule = json.loads(self.plan(*words, "--schedule"))
+        self.assertEqual(("ucudnn-schedule", 1, "resnet18-v2", 32, 8, "owner", [4, 2]),
+                         tuple(schedule[k] for k in ("format", "version", "name", "batch", "devices", "update", "levels")))
+        nodes = {node["name"]: node for node in schedule["nodes"]}
+        text = ""
+        for node in schedule["nodes"]:
+            self.assertTrue(all(name in nodes for name in node["inputs"]), node["name"])
+            trained = sum(math.prod(parameter["shape"]) for parameter in node.get("parameters", []))
+            image = "x".join(map(str, node["shape"][1:]))
+            text += "\t".join((node["name"], node["op"], ",".join(node["inputs"]), image, str(trained))) + "\n"
+            if "config" in node:
+                covered = sum(math.prod(box[axis][1] - box[axis][0] for axis in "nchw") for box in node["boxes"])
+                self.assertEqual(math.prod(node["shape"]), covered, node["name"])
+        digest = 0xcbf29ce484222325
+        for byte in text.encode():
+            digest = (digest ^ byte) * 0x100000001b3 % 2 ** 64
+        self.assertEqual(f"{digest:016x}", schedule["network"])
+
+        elements = schedule["elements"]
+        self.assertEqual(elements["transfer"], 2 * sum(exchange["elements"] for exchange in schedule["exchanges"]))
+        self.assertEqual(elements["update"], sum(2 * (len(one["devices"]) - 1) * one["elements"] for one in schedule["sums"]))
+        layout = json.loads(self.plan(*words, "--json"))
+        deepa = next(strategy for strategy in layout["strategies"] if strategy["name"] == "deepa")
+        self.assertEqual((deepa["transfer_bytes"], deepa["update_bytes"]), (4 * elements["transfer"], 4 * elements["update"]))
+        self.assertEqual([["forward", nodes[name]["name"]] for name in nodes if nodes[name]["inputs"]],
+                         [step for step in schedule["order"] if step[0] == "forward"])
+
+    def test_devices_move_and_keep_what_the_format_lets_them(self):
+        pins = ("--pin", "layer1.0.conv1=n2r4", "--pin", "layer2.0.conv1=c2h2r2", "--uneven", "--placements")
+        alexnet = ("alexnet", "--machine", "k20x8", "--batch", "64", "--strategy", "owt")
+        for words in (("resnet18", "--machine", "k20x8", "--batch", "18", *pins),
+                      ("resnet18", "--machine", "k20x8", "--batch", "18", *pins, "--update", "hierarchical"),
+                      ("vgg16", "--machine", "p100x4x4", "--batch", "64", "--update", "hierarchical"),
+                      alexnet, (*alexnet, "--scheme", "b"), (*alexnet, "--scheme", "c", "--passes", "3")):
+            schedule = json.loads(self.plan("plan", *words, "--schedule"))
+            counted = Counted(schedule).devices
+            self.assertEqual(schedule["elements"]["by_device"], counted, words)
+            for kind in ("transfer", "update", "statistics", "labels"):
+                self.assertEqual(schedule["elements"][kind], sum(device[kind][0] for device in counted), (words, kind))
+
+    def test_the_largest_schedule_of_the_paper_is_small(self):
+        text = self.plan("plan", "inception-v3", "--machine", "k80x16", "--batch", "512", "--schedule")
+        self.assertLess(len(text), 1 << 20)
+
+    def test_owts_passes_are_scheduled(self):
+        once = json.loads(self.plan(*OWT))
+        self.assertNotIn("passes", once)
+        for scheme, first in (("b", [[0, 32]]), ("c", [[32 * worker, 32 * worker + 2] for worker in range(16)])):
+            schedule = json.loads(self.plan(*OWT, "--scheme", scheme, "--update-every", "pass"))
+            passes = schedule["passes"]
+            self.assertEqual((scheme, "pass", 16, first),
+                             (passes["scheme"], passes["update_every"], len(passes["images"]), passes["images"][0]))
+            self.assertEqual("fc6", passes["nodes"][0])
+            backward = [step for step in schedule["order"] if step[0] == "backward"]
+            self.assertEqual([["backward", number] for number in range(16)], backward)
+            self.assertEqual(once["elements"]["transfer"], schedule["elements"]["transfer"])
+
+    def test_a_step_is_simulated(self):
+        text = self.plan(*ALEXNET, "--simulate")
+        self.assertIn("update: owner", text)
+        found = re.search(r"a step of deepa, modelled: ([\d.]+) ms with overlap, ([\d.]+) ms without, "
+                          r"([\d.]+) ms as equation 1", text)
+        overlapped, alone, added = (float(number) for number in found.groups())
+        self.assertLess(overlapped, alone)
+        self.assertLess(overlapped, added)
+        row = next(line for line in text.splitlines() if line.startswith("deepa "))
+        self.assertAlmostEqual(float(row.split()[1]), added, delta=0.005)
+        text = self.plan(*ALEXNET, "--simulate", "--cost", "deepa-paper")
+        self.assertIn("costs: deepa-paper, update: parameter-server, executed as owner", text)
+
     def test_what_is_wrong_is_named(self):
         for words, expected in (
                 (["plan"], "NET"),
@@ -313,7 +398,20 @@ class Plan(CommandTest):
                 ([*ALEXNET, "--memory-limit", "much"], "--memory-limit 'much': expected device or a size"),
                 ([*ALEXNET, "--json", "--dot"], "one of them at a time"),
                 ([*ALEXNET, "--boxes"], "--boxes: adds to --json"),
-                ([*ALEXNET, "-o", "x"], "-o 'x': writes what --json, --dot or --html print"),
+                ([*ALEXNET, "-o", "x"], "-o 'x': writes what --json, --dot, --html or --schedule print"),
+                ([*ALEXNET, "--schedule", "--json"], "one of them at a time"),
+                ([*ALEXNET, "--schedule", "--simulate"], "--simulate: prints a table"),
+                ([*ALEXNET, "--schedule", "--update", "ring"],
+                 "--update ring: is a model that no schedule executes; --schedule takes owner or hierarchical"),
+                ([*ALEXNET, "--simulate", "--update", "tree"], "--simulate takes owner or hierarchical"),
+                ([*ALEXNET, "--schedule", "--update", "gossip"], "--update 'gossip'"),
+                ([*ALEXNET, "--scheme", "b"], "--scheme: belongs to --schedule or --simulate, which are missing"),
+                ([*ALEXNET, "--schedule", "--scheme", "b"], "--scheme: belongs to --strategy owt"),
+                ([*OWT, "--scheme", "d"], "--scheme 'd': expected a, b or c"),
+                ([*OWT, "--passes", "4"], "--passes: belongs to --scheme b or c"),
+                ([*OWT, "--scheme", "c", "--passes", "33"], "scheme c: 33 passes; expected 1 to 32, the images of one worker"),
+                ([*OWT, "--scheme", "b", "--passes", "none"], "--passes 'none': expected 1 to"),
+                ([*OWT, "--scheme", "b", "--update-every", "step"], "--update-every 'step': expected pass or batch"),
                 ([*ALEXNET, "--cost", "none.csv"], "none.csv"),
                 ([*ALEXNET, "--update", "gossip"], "--update 'gossip'"),
                 ([*ALEXNET, "--pin", "fc6=x2"], "--pin 'fc6=x2'"),

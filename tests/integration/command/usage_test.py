@@ -11,10 +11,10 @@ ROOT = os.path.realpath(f"{os.path.dirname(__file__)}/../../..")
 
 class Usage(CommandTest):
     def test_without_a_command_the_commands_are_named(self):
-        self.assert_refused([], "ucudnn: ", "run, bench, plan, spatial, multigrid, cache, workspace, report and doctor")
+        self.assert_refused([], "ucudnn: ", "run, bench, net, plan, spatial, multigrid, cache, workspace, report and doctor")
 
     def test_unknown_command_is_named(self):
-        self.assert_refused(["rum", "--", "true"], "ucudnn: 'rum'", "run, bench, plan, spatial, multigrid, cache, workspace, report and doctor")
+        self.assert_refused(["rum", "--", "true"], "ucudnn: 'rum'", "run, bench, net, plan, spatial, multigrid, cache, workspace, report and doctor")
 
     def test_unknown_option_is_named(self):
         self.assert_refused(["run", "--polcy", "all", "--", "true"], "ucudnn run: --polcy ")
@@ -101,7 +101,7 @@ class Usage(CommandTest):
         self.assertEqual([], [name for name in options if name not in texts["docs/commands.md"] and name != "--help"])
 
     def test_help_of_every_command(self):
-        for words in ([], ["run"], ["bench"], ["plan"], ["spatial"], ["multigrid"], ["cache"], ["cache", "show"], ["cache", "import"], ["cache", "export"],
+        for words in ([], ["run"], ["bench"], ["net"], ["plan"], ["spatial"], ["multigrid"], ["cache"], ["cache", "show"], ["cache", "import"], ["cache", "export"],
                       ["workspace"], ["report"], ["doctor"]):
             result = self.run_command(*words, "--help")
             self.assertEqual((0, ""), (result.returncode, result.stderr), words)

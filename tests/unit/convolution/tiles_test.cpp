@@ -30,14 +30,14 @@ Numbers RandomNumbers(size_t count, std::mt19937_64& random) {
 }
 
 // A tensor's memory, and how often each of its elements was written.
-struct Memory {
+struct TileMemory {
   Numbers values;
   std::vector<int> writes;
 };
 
 // x, w and y of a convolution.
-struct Operands {
-  Memory x, w, y;
+struct TileOperands {
+  TileMemory x, w, y;
 };
 
 // Where a convolution begins in each of them.
@@ -71,7 +71,8 @@ void ForEachProduct(const ConvolutionProblem& problem, const Visit& visit) {
 
 // Computes `problem` in `operands` from its own fields: its output is replaced, or added to.
 // A test failure where it reaches beyond the memory.
-void Compute(const ConvolutionProblem& problem, Operands& operands, const Offsets& at, bool adds) {
+void Compute(const ConvolutionProblem& problem, TileOperands& operands, const Offsets& at,
+             bool adds) {
   const int64_t channels = problem.c / problem.groups, filters = problem.k / problem.groups;
   const int64_t taps = int64_t{problem.w[0]} * problem.w[1] * problem.w[2];
   const auto place = [](const Strides& strides, int64_t n, int64_t c,
@@ -79,9 +80,9 @@ void Compute(const ConvolutionProblem& problem, Operands& operands, const Offset
     return n * strides[0] + c * strides[1] + s[0] * strides[2] + s[1] * strides[3] +
            s[2] * strides[4];
   };
-  Memory& result = problem.operation == Operation::kForward        ? operands.y
-                   : problem.operation == Operation::kBackwardData ? operands.x
-                                                                   : operands.w;
+  TileMemory& result = problem.operation == Operation::kForward        ? operands.y
+                       : problem.operation == Operation::kBackwardData ? operands.x
+                                                                       : operands.w;
   const auto write = [&](int64_t index) {
     ASSERT_LT(static_cast<size_t>(index), result.values.size());
     ++result.writes[static_cast<size_t>(index)];
@@ -132,10 +133,10 @@ void Compute(const ConvolutionProblem& problem, Operands& operands, const Offset
   });
 }
 
-Operands RandomOperands(const ConvolutionProblem& problem, std::mt19937_64& random) {
+TileOperands RandomOperands(const ConvolutionProblem& problem, std::mt19937_64& random) {
   const auto memory = [&](int64_t elements) {
     const auto count = static_cast<size_t>(elements);
-    return Memory{RandomNumbers(count, random), std::vector<int>(count)};
+    return TileMemory{RandomNumbers(count, random), std::vector<int>(count)};
   };
   return {memory(ViewSpan(problem.n, problem.c, problem.x, problem.x_strides)),
           memory(int64_t{problem.k} * (problem.c / problem.groups) * problem.w[0] * problem.w[1] *
@@ -173,10 +174,10 @@ bool CheckTiles(const ConvolutionProblem& whole, const TileGrid& grid, std::mt19
                 size_t& tiles) {
   const auto cut = CutIntoTiles(whole, grid);
   if (!cut.ok()) return false;
-  const Operands before = RandomOperands(whole, random);
-  Operands expected = before;
+  const TileOperands before = RandomOperands(whole, random);
+  TileOperands expected = before;
   Compute(whole, expected, {}, false);
-  Operands computed = before;
+  TileOperands computed = before;
   for (size_t i = 0; i < cut->tiles.size(); ++i) {
     const Tile& tile = cut->tiles[i];
     CheckProblem(whole, *cut, tile);
@@ -223,7 +224,7 @@ std::vector<std::string> RowsOf(const Tiles& cut, Box Tile::*tensor) {
   return rows;
 }
 
-using Rows = std::vector<std::string>;
+using RowTexts = std::vector<std::string>;
 
 TEST(Tiles, AreKindsOfCells) {
   const ConvolutionProblem whole = ProblemWith({.n = 1, .c = 64, .k = 64, .x = {1, 1024, 1024}});
@@ -247,8 +248,8 @@ TEST(Tiles, AreKindsOfCells) {
 TEST(Tiles, HaveEqualLengthsButForOneRow) {
   const auto cut = CutIntoTiles(ProblemWith({.x = {1, 11, 8}}), {.spatial = {1, 4, 1}});
   ASSERT_TRUE(cut.ok()) << cut.message();
-  EXPECT_EQ(RowsOf(*cut, &Tile::y), (Rows{"0-3", "3-6", "6-9", "9-11"}));
-  EXPECT_EQ(RowsOf(*cut, &Tile::x), (Rows{"0-4", "2-7", "5-10", "8-11"}));
+  EXPECT_EQ(RowsOf(*cut, &Tile::y), (RowTexts{"0-3", "3-6", "6-9", "9-11"}));
+  EXPECT_EQ(RowsOf(*cut, &Tile::x), (RowTexts{"0-4", "2-7", "5-10", "8-11"}));
 }
 
 // Windows of stride 2 and pad 1 begin at rows -1, 1, 3, 5 of the image.
@@ -257,7 +258,7 @@ TEST(Tiles, OfBackwardDataBeginWhereWindowsDo) {
       ProblemWith({.operation = Operation::kBackwardData, .x = {1, 8, 8}, .stride = {1, 2, 2}});
   const auto cut = CutIntoTiles(whole, {.spatial = {1, 4, 1}});
   ASSERT_TRUE(cut.ok()) << cut.message();
-  EXPECT_EQ(RowsOf(*cut, &Tile::x), (Rows{"0-1", "1-3", "3-5", "5-8"}));
+  EXPECT_EQ(RowsOf(*cut, &Tile::x), (RowTexts{"0-1", "1-3", "3-5", "5-8"}));
   const auto more = CutIntoTiles(whole, {.spatial = {1, 5, 1}});
   EXPECT_EQ(more.message(), "h cannot be cut into 5 parts: there are 3 places to cut it");
 }

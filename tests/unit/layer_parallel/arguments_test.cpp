@@ -28,7 +28,7 @@ struct CreateCase {
   std::string words;
 };
 
-const int kOne = 1, kTwo = 2, kEighty = 80;
+const int kOne = 1, kEighty = 80;
 
 std::vector<CreateCase> WrongCreates() {
   using Callbacks = ucudnnLayerParallelCallbacks_t;
@@ -80,10 +80,12 @@ std::vector<CreateCase> WrongCreates() {
        "coarsening by 1; 2 and more are expected"},
       {[](Callbacks&, Given& o, int&) { o.coarsening = &kEighty, o.coarsening_count = 1; },
        "coarsening by 80 of 64 layers leaves fewer than 2; at most 32 is expected"},
-      {[](Callbacks&, Given& o, int&) { o.coarse = static_cast<ucudnnLayerParallelCoarse_t>(4); },
-       "coarse is 4; 0 to 3 are expected"},
+      {[](Callbacks&, Given& o, int&) { o.coarse = static_cast<ucudnnLayerParallelCoarse_t>(3); },
+       "coarse is 3; 0 (inject) or 2 (sum) is expected"},
+      {[](Callbacks&, Given& o, int&) { o.coarse = static_cast<ucudnnLayerParallelCoarse_t>(1); },
+       "coarse is 1; 0 (inject) or 2 (sum) is expected"},
       {[](Callbacks&, Given& o, int&) { o.coarse = static_cast<ucudnnLayerParallelCoarse_t>(-1); },
-       "coarse is -1; 0 to 3 are expected"},
+       "coarse is -1; 0 (inject) or 2 (sum) is expected"},
       {[](Callbacks&, Given& o, int&) { o.storage = static_cast<ucudnnLayerParallelStorage_t>(2); },
        "storage is 2; 0 to 1 are expected"},
       {[](Callbacks&, Given& o, int&) { o.lanes = -1; },
@@ -149,7 +151,7 @@ struct SolveCase {
 };
 
 const int kNegativeSweeps = -1;
-const double kNoWeight = 0, kHeavy = 2;
+const double kWeight = 0.9;
 
 std::vector<SolveCase> WrongSolves() {
   using Given = ucudnnLayerParallelSolveOptions_t;
@@ -167,20 +169,16 @@ std::vector<SolveCase> WrongSolves() {
       {[](Given& o) { o.cycles = -2; }, "-2 cycles; 1 and more are expected"},
       {[](Given& o) { o.start = static_cast<ucudnnLayerParallelStart_t>(3); },
        "start is 3; 0 to 2 are expected"},
-      {[](Given& o) { o.cycle = static_cast<ucudnnLayerParallelCycle_t>(-7); },
-       "cycle is -7; 0 to 1 are expected"},
+      {[](Given& o) { o.reserved_cycle = 1; },
+       "reserved_cycle is 1; 0 is expected: all cycles are V-cycles"},
       {[](Given& o) { o.relaxation_count = -1; },
        "relaxation_count is -1; 0 and more are expected"},
       {[](Given& o) { o.relaxation_count = 1; },
        "relaxation_count is 1 without values: a null pointer"},
       {[](Given& o) { o.c_sweeps = &kNegativeSweeps, o.relaxation_count = 1; },
        "-1 sweeps of C-relaxation; 0 (F), 1 (FCF) and more are expected"},
-      {[](Given& o) { o.c_sweeps = &kOne, o.c_weights = &kNoWeight, o.relaxation_count = 1; },
-       "C-relaxation weighted by 0; a weight above 0 and below 2 is expected"},
-      {[](Given& o) { o.c_sweeps = &kTwo, o.c_weights = &kHeavy, o.relaxation_count = 1; },
-       "C-relaxation weighted by 2; a weight above 0 and below 2 is expected"},
-      {[](Given& o) { o.c_sweeps = &kTwo, o.c_weights = &kNaN, o.relaxation_count = 1; },
-       "C-relaxation weighted by nan; a weight above 0 and below 2 is expected"},
+      {[](Given& o) { o.reserved_c_weights = &kWeight; },
+       "reserved_c_weights is no null pointer; one is expected: C-relaxation has no weights"},
   };
 }
 

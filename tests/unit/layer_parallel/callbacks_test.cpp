@@ -21,7 +21,7 @@ Chain::Shape Short() { return {.layers = 61, .h = 1.0 / 61}; }
 ucudnnLayerParallelOptions_t ThreeLevels(int lanes) {
   ucudnnLayerParallelOptions_t options = Options();
   options.levels = 3;
-  options.coarse = UCUDNN_LAYER_PARALLEL_COARSE_SUM2;
+  options.coarse = UCUDNN_LAYER_PARALLEL_COARSE_SUM;
   options.storage = UCUDNN_LAYER_PARALLEL_STORE_C_POINTS;
   options.lanes = lanes;
   return options;

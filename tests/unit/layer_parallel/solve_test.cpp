@@ -20,10 +20,8 @@ struct Case {
   ucudnnLayerParallelCoarse_t coarse = UCUDNN_LAYER_PARALLEL_COARSE_INJECT;
   ucudnnLayerParallelStorage_t storage = UCUDNN_LAYER_PARALLEL_STORE_ALL;
   ucudnnLayerParallelStart_t start = UCUDNN_LAYER_PARALLEL_START_BROADCAST;
-  ucudnnLayerParallelCycle_t cycle = UCUDNN_LAYER_PARALLEL_CYCLE_V;
   ucudnnLayerParallelScale_t scale = UCUDNN_LAYER_PARALLEL_SCALE_ABSOLUTE;
   std::vector<int> c_sweeps = {1};
-  std::vector<double> c_weights;
   bool skips_first_down = false;
 };
 
@@ -33,26 +31,22 @@ std::vector<Case> Cases() {
       {.name = "ManyLevels", .layers = 256, .levels = 0},
       {.name = "FactorsOfTheirOwn", .layers = 60, .coarsening = {2, 3, 5}, .levels = 4},
       {.name = "DepthThatTheFactorDoesNotDivide", .layers = 61, .coarsening = {4}, .levels = 3},
-      {.name = "Mid", .coarse = UCUDNN_LAYER_PARALLEL_COARSE_MID},
       {.name = "Sum", .coarse = UCUDNN_LAYER_PARALLEL_COARSE_SUM},
-      {.name = "Sum2", .levels = 3, .coarse = UCUDNN_LAYER_PARALLEL_COARSE_SUM2},
-      {.name = "Sum2OfOddBlocks",
+      {.name = "SumOfOddBlocks",
        .layers = 47,
        .coarsening = {3},
        .levels = 3,
-       .coarse = UCUDNN_LAYER_PARALLEL_COARSE_SUM2},
+       .coarse = UCUDNN_LAYER_PARALLEL_COARSE_SUM},
       {.name = "CPoints", .storage = UCUDNN_LAYER_PARALLEL_STORE_C_POINTS},
       {.name = "CPointsOfShorterLastBlock",
        .layers = 47,
        .levels = 3,
-       .coarse = UCUDNN_LAYER_PARALLEL_COARSE_SUM2,
+       .coarse = UCUDNN_LAYER_PARALLEL_COARSE_SUM,
        .storage = UCUDNN_LAYER_PARALLEL_STORE_C_POINTS},
       {.name = "Nested", .levels = 3, .start = UCUDNN_LAYER_PARALLEL_START_NESTED},
-      {.name = "FCycle", .layers = 256, .levels = 4, .cycle = UCUDNN_LAYER_PARALLEL_CYCLE_F},
       {.name = "OfTheLargestState", .scale = UCUDNN_LAYER_PARALLEL_SCALE_LARGEST_STATE},
       {.name = "F", .c_sweeps = {0}},
       {.name = "FCFCFThenF", .levels = 3, .c_sweeps = {2, 0}},
-      {.name = "Weights", .levels = 3, .c_sweeps = {1, 1}, .c_weights = {0.9, 1.1}},
       {.name = "SkippedDown", .levels = 3, .skips_first_down = true},
   };
 }
@@ -71,11 +65,9 @@ ucudnnLayerParallelOptions_t OptionsOf(const Case& of, int lanes = 1) {
 ucudnnLayerParallelSolveOptions_t SolveOptionsOf(const Case& of) {
   ucudnnLayerParallelSolveOptions_t options = SolveOptions(kTolerance);
   options.start = of.start;
-  options.cycle = of.cycle;
   options.scale = of.scale;
   options.relaxation_count = static_cast<int>(of.c_sweeps.size());
   options.c_sweeps = of.c_sweeps.data();
-  options.c_weights = of.c_weights.empty() ? nullptr : of.c_weights.data();
   options.skips_first_down = of.skips_first_down ? 1 : 0;
   return options;
 }
@@ -186,7 +178,7 @@ TEST(LayerParallelSolve, OneLevelIsSerialPropagationBitForBit) {
 }
 
 TEST(LayerParallelSolve, LanesAndStorageChangeNoBit) {
-  Case of = {.layers = 61, .levels = 3, .coarse = UCUDNN_LAYER_PARALLEL_COARSE_SUM2};
+  Case of = {.layers = 61, .levels = 3, .coarse = UCUDNN_LAYER_PARALLEL_COARSE_SUM};
   std::vector<Vector> states, adjoints;
   std::vector<double> residuals;
   for (const int lanes : {1, 2, 3, 5, 20}) {
@@ -408,11 +400,8 @@ TEST(LayerParallelSolve, StepsAreAskedForTheirLayers) {
     Layers layers;  // both ways
   };
   // Ten layers by four: blocks 0-3 and 4-7.
-  const std::vector<Expected> all = {
-      {UCUDNN_LAYER_PARALLEL_COARSE_INJECT, 4, {{0, 1}, {4, 1}}},
-      {UCUDNN_LAYER_PARALLEL_COARSE_MID, 4, {{2, 1}, {6, 1}}},
-      {UCUDNN_LAYER_PARALLEL_COARSE_SUM, 1, {{0, 4}, {4, 4}}},
-      {UCUDNN_LAYER_PARALLEL_COARSE_SUM2, 1, {{0, 2}, {2, 2}, {4, 2}, {6, 2}}}};
+  const std::vector<Expected> all = {{UCUDNN_LAYER_PARALLEL_COARSE_INJECT, 4, {{0, 1}, {4, 1}}},
+                                     {UCUDNN_LAYER_PARALLEL_COARSE_SUM, 1, {{0, 4}, {4, 4}}}};
   Layers each;
   for (int layer = 0; layer < 10; ++layer) each.emplace_back(layer, 1);
   for (const Expected& expected : all) {

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "ucudnn/layer_parallel.h"
+
 namespace ucudnn::layer_parallel_test {
 namespace {
 
@@ -45,6 +47,15 @@ TEST(LayerParallelVersions, ASizeThatNoVersionHadIsRefused) {
               "grown->struct_size is " + std::to_string(size) + "; 16 or 24 is expected");
   }
 }
+
+// Programs compiled with version 0.1 of the header have these sizes and places in them.
+static_assert(sizeof(ucudnnLayerParallelOptions_t) == 48);
+static_assert(offsetof(ucudnnLayerParallelOptions_t, coarse) == 24);
+static_assert(UCUDNN_LAYER_PARALLEL_COARSE_SUM == 2);
+static_assert(sizeof(ucudnnLayerParallelSolveOptions_t) == 72);
+static_assert(offsetof(ucudnnLayerParallelSolveOptions_t, reserved_cycle) == 28);
+static_assert(offsetof(ucudnnLayerParallelSolveOptions_t, reserved_c_weights) == 48);
+static_assert(offsetof(ucudnnLayerParallelSolveOptions_t, skips_residuals) == 64);
 
 }  // namespace
 }  // namespace ucudnn::layer_parallel_test

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <numeric>
+#include <tuple>
 
 #include "planner/graph/networks.h"
 #include "tests/unit/planner/layers_of.h"
@@ -87,8 +88,9 @@ TEST(LayerGraph, ANetworkWithoutLayersIsRefused) {
   EXPECT_FALSE(BuildLayerGraph(*BuildNetwork("alexnet"), 0).ok());
 }
 
-// Every tuple of degrees up to `devices`, tried one by one.
-size_t CountLegal(const Shape& output, int devices, bool uneven) {
+// Every tuple of degrees up to `devices`, tried one by one. `whole`: parts of the channels that are
+// never divided; a normalization of groups of channels has whole images of each, too. 0: any layer.
+size_t CountLegal(const Shape& output, int devices, bool uneven, int whole, bool whole_images) {
   size_t count = 0;
   const auto divides = [&](int parts, int extent) {
     return uneven ? parts <= extent : extent % parts == 0;
@@ -98,8 +100,9 @@ size_t CountLegal(const Shape& output, int devices, bool uneven) {
       for (int h = 1; h <= devices; ++h) {
         for (int w = 1; w <= devices; ++w) {
           count += n * c * h * w <= devices && devices % (n * c * h * w) == 0 &&
-                   divides(n, output.n) && divides(c, output.c) && divides(h, output.extents[1]) &&
-                   divides(w, output.extents[2]);
+                   divides(n, output.n) && (whole > 0 ? whole % c == 0 : divides(c, output.c)) &&
+                   divides(h, whole_images ? 1 : output.extents[1]) &&
+                   divides(w, whole_images ? 1 : output.extents[2]);
         }
       }
     }
@@ -114,11 +117,18 @@ TEST(Configurations, AreAllThatDivideTheOutput) {
       for (const bool uneven : {false, true}) {
         ConfigurationOptions options;
         options.uneven = uneven;
-        std::map<std::string, size_t> legal;  // by shape: deep networks have the same ones often
+        // By shape: deep networks have the same ones often.
+        std::map<std::tuple<std::string, int, bool>, size_t> legal;
         for (const PlannedLayer& layer : graph.layers) {
           const auto configurations = LegalConfigurations(layer, devices, options);
-          const auto [known, added] = legal.try_emplace(Describe(layer.output));
-          if (added) known->second = CountLegal(layer.output, devices, uneven);
+          const auto* const norm = std::get_if<Opaque>(&layer.op);
+          const auto* const attention = std::get_if<Attention>(&layer.op);
+          const int whole = norm ? norm->channel_parts : attention ? attention->heads : 0;
+          const auto [known, added] =
+              legal.try_emplace({Describe(layer.output), whole, norm != nullptr});
+          if (added) {
+            known->second = CountLegal(layer.output, devices, uneven, whole, norm != nullptr);
+          }
           EXPECT_EQ(configurations.size(), known->second)
               << name << " " << layer.name << " " << devices << " devices";
           for (const ParallelConfiguration& configuration : configurations) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "planner/multigrid/data/labelled_images.h"
-#include "planner/multigrid/data/npz.h"
+#include "planner/multigrid/data/safetensors.h"
 
 namespace ucudnn::multigrid {
 namespace {
@@ -78,11 +78,11 @@ TEST(ImageScaler, AgreesWithHatFunctionsForAnySize) {
 // make_arrays.py computed the file by NumPy's interpolation.
 TEST(ImageScaler, DigitsAreAsNumPyScalesThem) {
   const auto digits = LoadDataSet(PLANNER_TEST_FOLDER "/digits");
-  const auto file = OpenByteSource(PLANNER_TEST_FOLDER "/npz/scaled_digits.npz");
+  const auto file = DataFile::Open(PLANNER_TEST_FOLDER "/safetensors/scaled_digits.safetensors");
   ASSERT_TRUE(digits.ok() && file.ok());
-  const auto arrays = ReadNpz(**file);
+  const auto arrays = ReadSafetensors(*file);
   ASSERT_TRUE(arrays.ok()) << arrays.message();
-  const NpzArray& expected = arrays->front();
+  const NamedArray& expected = arrays->front();
   ASSERT_THAT(expected.shape, ElementsAre(3, 28, 28));
   const ImageScaler scaler({8, 8}, {28, 28}, digits->full_scale);
   std::vector<double> scaled(28 * 28);

@@ -8,6 +8,7 @@
 #include "planner/graph/layers.h"
 #include "planner/graph/networks/families.h"
 #include "planner/graph/shapes.h"
+#include "planner/striping/exact_size.h"
 
 namespace ucudnn::planner {
 namespace {
@@ -48,7 +49,8 @@ TEST_P(NetworkParameters, AreAsPublished) {
 }
 
 // Trained numbers as torchvision and Caffe count them; nasnet-a as pretrained-models and Keras do;
-// U-Net as its re-implementations in torch and Keras do.
+// U-Net as its re-implementations in torch and Keras do, unet-3d as MLPerf's, and the decoders as
+// those of diffusers' AutoencoderKL and AutoencoderKLHunyuanVideo.
 INSTANTIATE_TEST_SUITE_P(
     Networks, NetworkParameters,
     ::testing::Values(Published{"alexnet", 61'100'840}, Published{"alexnet-footnote", 61'838'248},
@@ -58,8 +60,9 @@ INSTANTIATE_TEST_SUITE_P(
                       Published{"densenet121", 7'978'856}, Published{"densenet121-nary", 7'978'856},
                       Published{"nasnet-a", 5'289'978}, Published{"nasnet-a-large", 88'753'150},
                       Published{"efficientnet-b0", 5'288'548}, Published{"unet", 31'030'658},
-                      Published{"kirby-3m", 3'248'534}, Published{"kirby-3m-nobias", 3'248'524},
-                      Published{"kirby-2b", 2'071'328'150},
+                      Published{"unet-3d", 31'190'243}, Published{"vae-decoder", 49'490'179},
+                      Published{"video-vae", 146'136'067}, Published{"kirby-3m", 3'248'534},
+                      Published{"kirby-3m-nobias", 3'248'524}, Published{"kirby-2b", 2'071'328'150},
                       // Keras's, which trains biases of the stem, the projections and each block's
                       // last convolution, too.
                       Published{"resnet50-v2", 25'568'360 - 19'008},
@@ -285,7 +288,14 @@ INSTANTIATE_TEST_SUITE_P(
                       NodeShape{"efficientnet-b0", "head", "2x1280x7x7"},
                       NodeShape{"unet", "bottom.conv2", "2x1024x28x28"},
                       NodeShape{"unet", "up4.concat", "2x1024x56x56"},
-                      NodeShape{"unet", "classes", "2x2x388x388"}));
+                      NodeShape{"unet", "classes", "2x2x388x388"},
+                      NodeShape{"unet-3d", "bottleneck.conv2", "2x320x4x4x4"},
+                      NodeShape{"unet-3d", "output", "2x3x128x128x128"},
+                      NodeShape{"vae-decoder", "up_blocks.2.upsamplers.0.conv", "2x256x1024x1024"},
+                      NodeShape{"vae-decoder", "conv_out", "2x3x1024x1024"},
+                      NodeShape{"video-vae", "up_blocks.1.resnets.0.add", "2x512x5x120x208"},
+                      NodeShape{"video-vae", "up_blocks.2.resnets.0.add", "2x256x9x240x416"},
+                      NodeShape{"video-vae", "conv_out", "2x3x17x480x832"}));
 
 TEST(Networks, InputsOfANaryDenseLayerAreAllBefore) {
   const auto graph = BuildNetwork("densenet40-nary");
@@ -299,6 +309,30 @@ TEST(Networks, ATransposedConvolutionIsAskedForAsAGradient) {
   EXPECT_EQ(layers[10],
             "up4.up backward_data 4x512x56x56 -> 1024, 2x2 pad 0x0 stride 2x2 fp32 nchw");
   EXPECT_EQ(layers[11], "up4.conv1 forward 4x1024x56x56 -> 512, 3x3 pad 0x0 fp32 nchw");
+}
+
+// A convolution that is causal in time sees two frames of padding before the first and none behind
+// the last: cuDNN's legacy API is given an image padded before.
+TEST(Networks, CausalConvolutionsReadNoLaterFrame) {
+  const std::vector<std::string> layers = Convolutions("video-vae", 1);
+  EXPECT_EQ(layers.front(), "conv_in forward 1x16x7x60x104 -> 512, 3x3x3 pad 0x1x1 fp32 nchw");
+  EXPECT_EQ(layers.back(), "conv_out forward 1x128x19x480x832 -> 3, 3x3x3 pad 0x1x1 fp32 nchw");
+}
+
+TEST(Networks, OfSingleImagesSayTheirBatch) {
+  for (const char* name : {"unet-3d", "vae-decoder", "video-vae"}) EXPECT_EQ(UsualBatch(name), 1);
+  for (const char* name : {"unet", "alexnet", "no-network"})
+    EXPECT_EQ(UsualBatch(name), std::nullopt);
+}
+
+TEST(Networks, NormalizationsAndAttentionFollowTheSizeOfTheImages) {
+  Graph graph = *BuildNetwork("vae-decoder");
+  ASSERT_TRUE(SetInputExtents(graph, {0, 8, 16}).ok());
+  const auto shapes = InferShapes(graph, 1);
+  ASSERT_TRUE(shapes.ok()) << shapes.message();
+  EXPECT_EQ(Describe(shapes->back()), "1x3x64x128");
+  EXPECT_EQ(std::get<Attention>(graph.Find("mid_block.attentions.0")->op).keys, 8 * 16);
+  EXPECT_EQ(std::get<Opaque>(graph.Find("conv_norm_out")->op).extents, (Spatial{1, 64, 128}));
 }
 
 TEST(Networks, EachOperationIsALayer) {
@@ -326,7 +360,7 @@ TEST(Networks, AnUnknownNameListsTheKnownOnes) {
             "resnet34-v2, resnet50-v2, resnet101-v2, resnet152-v2, inception-v3, "
             "inception-v3-22k, densenet40, densenet40-nary, densenet121, densenet121-nary, "
             "nasnet-a, nasnet-a-large, efficientnet-b0, kirby-3m, kirby-3m-nobias, kirby-2b, unet, "
-            "or a file that ends in .onnx, .prototxt or .json");
+            "unet-3d, vae-decoder, video-vae, or a file that ends in .onnx, .prototxt or .json");
 }
 
 }  // namespace

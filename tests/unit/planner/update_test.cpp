@@ -22,7 +22,7 @@ double Ms(const Machine& machine, UpdateModel model, const Degrees& degrees) {
 }
 
 const UpdateModel kModels[] = {UpdateModel::kParameterServer, UpdateModel::kRing,
-                               UpdateModel::kTree, UpdateModel::kHierarchical};
+                               UpdateModel::kTree, UpdateModel::kHierarchical, UpdateModel::kOwner};
 
 TEST(Update, OneReplicaNeedsNone) {
   for (const UpdateModel model : kModels) {
@@ -41,7 +41,9 @@ TEST(Update, OnOneLevel) {
     EXPECT_DOUBLE_EQ(Ms(kFlat, UpdateModel::kHierarchical, {r}),
                      Ms(kFlat, UpdateModel::kRing, {r}));
     EXPECT_NEAR(Ms(kFlat, UpdateModel::kTree, {r}), 2 * std::log2(r) * (w + kFlatLatency), 1e-9);
+    EXPECT_DOUBLE_EQ(Ms(kFlat, UpdateModel::kOwner, {r}), 2.0 * (r - 1) / r * w + 2 * kFlatLatency);
     EXPECT_EQ(UpdateBytes(UpdateModel::kParameterServer, {r}, kBytes), 2 * r * kBytes);
+    EXPECT_EQ(UpdateBytes(UpdateModel::kOwner, {r}, kBytes), 2 * (r - 1) * kBytes);
     EXPECT_EQ(UpdateBytes(UpdateModel::kRing, {r}, kBytes), 2 * (r - 1) * kBytes);
   }
   const Machine six = MadeMachine({{"bus", 6, 8, 0}});
@@ -70,6 +72,8 @@ TEST(Update, OverNodesThePortsOfTheNodesDecide) {
                    2.0 * 3 / 4 * inner + 6 * 0.005 + 2.0 * 3 / 4 * outer + 6 * 0.02);
   EXPECT_DOUBLE_EQ(Ms(kNodes, UpdateModel::kTree, {16}),
                    2 * 2 * (inner + 0.005) + 2 * 2 * (outer + 0.02));
+  // Twelve of each device's sixteen parts go to other nodes, through one port for four devices.
+  EXPECT_DOUBLE_EQ(Ms(kNodes, UpdateModel::kOwner, {16}), 2 * 4 * 12.0 / 16 * outer + 2 * 0.02);
   EXPECT_DOUBLE_EQ(Ms(kNodes, UpdateModel::kParameterServer, {16}), 32 * outer + 2 * 0.02);
   EXPECT_DOUBLE_EQ(Ms(kNodes, UpdateModel::kParameterServer, {4}), 8 * inner + 2 * 0.005);
 }

@@ -129,14 +129,13 @@ SolveOptions ToTolerance(SolveOptions options, double tolerance) {
 // <lambda_N, J delta> = <J^T lambda_N, delta>, the left side by dense matrices.
 TEST(Adjoint, OfAnyNetAndOptionsIsTheTransposedChain) {
   std::mt19937_64 random(23);
-  constexpr CoarseOperator kOperators[] = {CoarseOperator::kInject, CoarseOperator::kMid,
-                                           CoarseOperator::kSum, CoarseOperator::kSum2};
+  constexpr CoarseOperator kOperators[] = {CoarseOperator::kInject, CoarseOperator::kSum};
   int given_up = 0;
   for (int draw = 0; draw < 300; ++draw) {
-    const DrawnSolve drawn = DrawSolve(random, 30, Weights::kAny);
+    const DrawnSolve drawn = DrawSolve(random, 30);
     const int steps = drawn.hierarchy.level(0).steps;
     const NetShape shape = DrawNetShape(random, steps);
-    const SolveSetting setting = SettingOf(drawn, kOperators[draw % 4], 1.5 / steps);
+    const SolveSetting setting = SettingOf(drawn, kOperators[draw % 2], 1.5 / steps);
     SCOPED_TRACE("draw " + std::to_string(draw) + ": " + TextOf(shape) + "; " + drawn.Text() +
                  ", " + NameOf(setting.coarse));
     const WeightedChain chain = DrawnNet(shape, random, 1);
@@ -176,7 +175,7 @@ TEST(Adjoint, OfAnyNetAndOptionsIsTheTransposedChain) {
 TEST(Adjoint, LanesAndStorageChangeNothing) {
   std::mt19937_64 random(24);
   for (int draw = 0; draw < 100; ++draw) {
-    const DrawnSolve drawn = DrawSolve(random, 40, Weights::kAny);
+    const DrawnSolve drawn = DrawSolve(random, 40);
     const int steps = drawn.hierarchy.level(0).steps;
     const NetShape shape = DrawNetShape(random, steps);
     SCOPED_TRACE("draw " + std::to_string(draw) + ": " + TextOf(shape) + "; " + drawn.Text());
@@ -188,7 +187,7 @@ TEST(Adjoint, LanesAndStorageChangeNothing) {
     Vector expected;
     for (int lanes = 1; lanes <= 4; lanes += draw % 3 + 1) {
       for (const Storage storage : {Storage::kAll, Storage::kCPoints}) {
-        SolveSetting setting = SettingOf(drawn, CoarseOperator::kSum2, 1.0 / steps);
+        SolveSetting setting = SettingOf(drawn, CoarseOperator::kSum, 1.0 / steps);
         setting.lanes = lanes;
         setting.storage = storage;
         HostSolve forward(chain, setting);
@@ -202,25 +201,6 @@ TEST(Adjoint, LanesAndStorageChangeNothing) {
                   0);
       }
     }
-  }
-}
-
-// Means of blocks that are counted from the end, of depths that the factors do not divide.
-TEST(Adjoint, OfMeansConvergesForAnyDepth) {
-  std::mt19937_64 random(25);
-  for (const int steps : {64, 65, 70, 79}) {
-    const WeightedChain chain = DrawnChain({.steps = steps, .extent = 4}, random, 0.5, 6);
-    const SolveSetting setting = {.levels = 3, .coarse = CoarseOperator::kMean, .h = 1.0 / steps};
-    HostSolve forward(chain, setting);
-    ASSERT_TRUE(forward.system().SolveSerially(0, Source::kNone).ok());
-    const Vector last = DrawVector(random, forward.stage().state_size());
-    AdjointSolve adjoint(forward, setting, last);
-    const Result<Solution> solved = adjoint.Solve(ToTolerance({}, 1e-11));
-    ASSERT_TRUE(solved.ok()) << solved.message();
-    EXPECT_EQ(solved->fallback, "");
-    EXPECT_LT(solved->cycles, 8);
-    const DenseChain dense(chain, setting.h);
-    EXPECT_LT(RelativeError(adjoint.Lambda(0), DenseAdjoint(dense, chain.first, last)), 1e-10);
   }
 }
 
@@ -370,10 +350,9 @@ TEST(Adjoint, RecomputesStatesForRelaxationAlone) {
       ASSERT_TRUE(forward.SolveSerially(0, Source::kNone).ok());
       Trajectory trajectory =
           std::move(*Trajectory::Make(forward, host.hierarchy(), host.propagator(), lanes));
-      const auto adjoint =
-          std::move(*HostAdjoint::Make(host.stage(), host.mirrored(), coarse, 0.03));
-      adjoint->LineariseAt(trajectory);
-      BlockSystem system = std::move(*BlockSystem::Make(*adjoint, host.mirrored(), host.lanes(),
+      HostAdjoint adjoint(host.stage(), host.mirrored(), coarse, 0.03);
+      adjoint.LineariseAt(trajectory);
+      BlockSystem system = std::move(*BlockSystem::Make(adjoint, host.mirrored(), host.lanes(),
                                                         Storage::kAll, forward.last()));
       counting.steps = 0;
       SolveOptions options;

@@ -203,7 +203,7 @@ TEST(AnalysisSchedules, NothingTakesLessThanItsBound) {
   for (int draw = 0; draw < 300; ++draw) {
     const int steps = pick(8, 200);
     MultigridSetting setting = Setting(pick(2, 4), pick(2, 3), pick(0, 2), pick(1, 3));
-    setting.coarse = pick(0, 1) == 0 ? CoarseOperator::kInject : CoarseOperator::kSum2;
+    setting.coarse = pick(0, 1) == 0 ? CoarseOperator::kInject : CoarseOperator::kSum;
     setting.solve.start = pick(0, 1) == 0 ? Start::kBroadcast : Start::kNested;
     setting.solve.blocks = pick(0, 1) == 0 ? BlocksAtOnce::kStreams : BlocksAtOnce::kGrouped;
     setting.solve.coarse = static_cast<CoarsePlace>(pick(0, 2));

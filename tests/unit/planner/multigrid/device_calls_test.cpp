@@ -15,10 +15,12 @@ constexpr int kLanes = 3;
 
 class DeviceCalls : public test::DeviceTest {
  protected:
-  std::unique_ptr<StageSolver> Solver(Way way, CoarseOperator coarse = CoarseOperator::kInject) {
+  std::unique_ptr<StageSolver> Solver(Way way, Launch launch,
+                                      CoarseOperator coarse = CoarseOperator::kInject) {
     stage.emplace(chain, SolveSetting{.levels = 2, .coarse = coarse, .h = 1.0 / 64});
-    DeviceSolvers solvers({&device.driver, &device.functions, context},
-                          {.way = way, .lanes = kLanes, .workspace_limit = 1 << 20});
+    DeviceSolvers solvers(
+        {&device.driver, &device.functions, context},
+        {.way = way, .launch = launch, .lanes = kLanes, .workspace_limit = 1 << 20});
     Result<std::unique_ptr<StageSolver>> made = solvers.Make(stage->ToSolve());
     EXPECT_TRUE(made.ok()) << made.message();
     EXPECT_TRUE((*made)->LoadWeights().ok());
@@ -76,22 +78,36 @@ class DeviceCalls : public test::DeviceTest {
   std::vector<double> last = std::vector<double>(chain.first.size());
 };
 
-TEST_F(DeviceCalls, ACycleAllocatesNothing) {
-  for (const Way way : AllWays()) {
-    for (const CoarseOperator coarse :
-         {CoarseOperator::kInject, CoarseOperator::kSum, CoarseOperator::kSum2}) {
-      SCOPED_TRACE(std::string(NameOf(way)) + ", " + NameOf(coarse));
-      const std::unique_ptr<StageSolver> solver = Solver(way, coarse);
-      Warm(*solver, true);
-      EXPECT_EQ(AllocationsOf([&] { Solve(*solver, 7, true); }),
-                AllocationsOf([&] { Solve(*solver, 3, true); }));
-      for (int solve = 0; solve < 2; ++solve) SolveBackward(*solver, 4);
-      Warm(*solver, true);  // with the adjoint's room
-      EXPECT_EQ(AllocationsOf([&] { SolveBackward(*solver, 7); }),
-                AllocationsOf([&] { SolveBackward(*solver, 3); }));
-      EXPECT_EQ(AllocationsOf([&] { Solve(*solver, 7, true); }),
-                AllocationsOf([&] { Solve(*solver, 3, true); }));
+struct Run {
+  Way way;
+  Launch launch;
+  CoarseOperator coarse;
+};
+std::vector<Run> AllRuns() {
+  std::vector<Run> runs;
+  for (const Way way : kWays) {
+    for (const Launch launch : kLaunches) {
+      for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kSum}) {
+        runs.push_back({way, launch, coarse});
+      }
     }
+  }
+  return runs;
+}
+
+TEST_F(DeviceCalls, ACycleAllocatesNothing) {
+  for (const auto& [way, launch, coarse] : AllRuns()) {
+    SCOPED_TRACE(std::string(NameOf(way)) + ", " + NameOf(launch) + ", " + NameOf(coarse));
+    const std::unique_ptr<StageSolver> solver = Solver(way, launch, coarse);
+    Warm(*solver, true);
+    EXPECT_EQ(AllocationsOf([&] { Solve(*solver, 7, true); }),
+              AllocationsOf([&] { Solve(*solver, 3, true); }));
+    for (int solve = 0; solve < 2; ++solve) SolveBackward(*solver, 4);
+    Warm(*solver, true);  // with the adjoint's room
+    EXPECT_EQ(AllocationsOf([&] { SolveBackward(*solver, 7); }),
+              AllocationsOf([&] { SolveBackward(*solver, 3); }));
+    EXPECT_EQ(AllocationsOf([&] { Solve(*solver, 7, true); }),
+              AllocationsOf([&] { Solve(*solver, 3, true); }));
   }
 }
 
@@ -104,18 +120,16 @@ TEST_F(DeviceCalls, ACycleSideBySideIsSoManyCalls) {
   constexpr int kRestriction = kStep + kStep + 3;  // Advance; states, right sides, their difference
   constexpr int kCoarse = 16 * (kStep + 1);        // with the right side
   constexpr int kCorrection = 1;
-  const std::unique_ptr<StageSolver> solver = Solver(Way::kGrouped);
+  const std::unique_ptr<StageSolver> solver = Solver(Way::kGrouped, Launch::kEach);
   EXPECT_EQ(CallsOfACycle(*solver),
             kCRelaxation + kRelaxation + kRestriction + kCoarse + kCorrection + kRelaxation);
 }
 
 TEST_F(DeviceCalls, ARecordedCycleIsOneLaunch) {
-  for (const Way way : {Way::kOneByOneRecorded, Way::kGroupedRecorded}) {
-    const std::unique_ptr<StageSolver> solver = Solver(way);
-    EXPECT_EQ(CallsOfACycle(*solver), 1) << NameOf(way);
-  }
+  const std::unique_ptr<StageSolver> grouped = Solver(Way::kGrouped, Launch::kGraph);
+  EXPECT_EQ(CallsOfACycle(*grouped), 1);
   // And the other streams wait for it.
-  const std::unique_ptr<StageSolver> solver = Solver(Way::kStreamsRecorded);
+  const std::unique_ptr<StageSolver> solver = Solver(Way::kStreams, Launch::kGraph);
   EXPECT_EQ(CallsOfACycle(*solver), 1 + 1 + (kLanes - 1));
   const long before = test::NullGraphLaunches();
   Solve(*solver, 5, false);

@@ -49,12 +49,13 @@ class DeviceRanks : public ::testing::Test {
   // Rank r's solvers, on device r, or all on the first.
   Result<PassResults> Run(int ranks, Way way, bool share, const WeightedChain& net,
                           const NetworkSettings& settings,
-                          const Precision& precision = kSinglePrecision) {
+                          const Precision& precision = kSinglePrecision,
+                          std::optional<Launch> launch = std::nullopt) {
     std::vector<std::unique_ptr<DeviceSolvers>> solvers;
     for (int rank = 0; rank < ranks; ++rank) {
       solvers.push_back(std::make_unique<DeviceSolvers>(
           devices.Target(share ? 0 : rank, precision),
-          DeviceSetting{.way = way, .lanes = 3, .workspace_limit = 1 << 20}));
+          DeviceSetting{.way = way, .launch = launch, .lanes = 3, .workspace_limit = 1 << 20}));
     }
     Result<PassResults> passes =
         RunOn(ranks, net, settings, nullptr, [&](int rank) { return solvers[rank].get(); });
@@ -85,16 +86,15 @@ TEST_F(DeviceRanks, TheirNumberChangesNoBit) {
     Storage storage;
     Start start;
   } solves[] = {{CoarseOperator::kInject, Storage::kAll, Start::kPrevious},
-                {CoarseOperator::kMean, Storage::kCPoints, Start::kNested},
-                {CoarseOperator::kSum2, Storage::kAll, Start::kBroadcast}};
-  const Way ways[] = {Way::kOneByOne, Way::kStreams, Way::kThreads};
+                {CoarseOperator::kSum, Storage::kCPoints, Start::kNested},
+                {CoarseOperator::kSum, Storage::kAll, Start::kBroadcast}};
   int compared = 0;
   for (const auto& solve : solves) {
     NetworkSettings settings = SettingsOf(net);
     settings.coarse = solve.coarse;
     settings.storage = solve.storage;
     settings.forward.start = settings.backward.start = solve.start;
-    const Result<PassResults> alone = Run(1, Way::kOneByOne, true, net, settings);
+    const Result<PassResults> alone = Run(1, Way::kStreams, true, net, settings);
     ASSERT_TRUE(alone.ok()) << alone.message();
     EXPECT_EQ(transport, "");
     for (int ranks = 2; ranks <= 5; ++ranks) {
@@ -102,10 +102,9 @@ TEST_F(DeviceRanks, TheirNumberChangesNoBit) {
         settings.distributed = distributed;
         if (distributed == 2 && ranks > 2) continue;  // 11 coarse layers are two blocks of four
         const bool share = (ranks + distributed) % 2 == 0;
-        const Way way = ways[compared % 3];
-        SCOPED_TRACE(std::string(NameOf(way)) + " on " + std::to_string(ranks) + ", " +
-                     NameOf(solve.coarse) + ", distributed " + std::to_string(distributed));
-        const Result<PassResults> passes = Run(ranks, way, share, net, settings);
+        SCOPED_TRACE(std::to_string(ranks) + " ranks, " + NameOf(solve.coarse) + ", distributed " +
+                     std::to_string(distributed));
+        const Result<PassResults> passes = Run(ranks, Way::kStreams, share, net, settings);
         ASSERT_TRUE(passes.ok()) << passes.message();
         EXPECT_TRUE(*passes == *alone);
         EXPECT_EQ(transport, "peer");
@@ -121,7 +120,7 @@ TEST_F(DeviceRanks, OneLayerAfterTheOtherIsSerialPropagation) {
   const WeightedChain net = DrawnChain({.steps = 22, .channels = 2, .extent = 4}, random);
   NetworkSettings settings = SettingsOf(net);
   settings.method = Method::kPartitioned;
-  const Result<PassResults> alone = Run(1, Way::kOneByOne, true, net, settings);
+  const Result<PassResults> alone = Run(1, Way::kStreams, true, net, settings);
   ASSERT_TRUE(alone.ok()) << alone.message();
   for (const int ranks : {2, 3}) {
     const Result<PassResults> passes = Run(ranks, Way::kStreams, false, net, settings);
@@ -136,9 +135,9 @@ TEST_F(DeviceRanks, InHalfPrecisionAllScaleAlike) {
   const WeightedChain net = DrawnChain({.steps = 16, .channels = 2, .extent = 4}, random);
   NetworkSettings settings = SettingsOf(net);
   const Precision& half = **ParsePrecision("fp16");
-  const Result<PassResults> alone = Run(1, Way::kOneByOne, true, net, settings, half);
+  const Result<PassResults> alone = Run(1, Way::kStreams, true, net, settings, half);
   ASSERT_TRUE(alone.ok()) << alone.message();
-  const Result<PassResults> passes = Run(3, Way::kOneByOne, false, net, settings, half);
+  const Result<PassResults> passes = Run(3, Way::kStreams, false, net, settings, half);
   ASSERT_TRUE(passes.ok()) << passes.message();
   EXPECT_TRUE(*passes == *alone);
 }
@@ -152,18 +151,15 @@ TEST_F(DeviceRanks, SideBySideTheyComeToTheSameStates) {
     const struct {
       CoarseOperator coarse;
       Start start;
-      double weight;
-    } solves[] = {{CoarseOperator::kInject, Start::kPrevious, 1},
-                  {CoarseOperator::kMean, Start::kNested, 1.2},
-                  {CoarseOperator::kSum, Start::kBroadcast, 1},
-                  {CoarseOperator::kSum2, Start::kBroadcast, 1}};
+    } solves[] = {{CoarseOperator::kInject, Start::kPrevious},
+                  {CoarseOperator::kSum, Start::kNested},
+                  {CoarseOperator::kSum, Start::kBroadcast}};
     for (const auto& solve : solves) {
       NetworkSettings settings = SettingsOf(net);
       settings.coarse = solve.coarse;
       for (SolveOptions* const options : {&settings.forward, &settings.backward}) {
         options->start = solve.start;
         options->cycles = 3;
-        options->relaxation = {{1, solve.weight}};
       }
       const Result<PassResults> alone = Run(1, Way::kGrouped, true, net, settings);
       ASSERT_TRUE(alone.ok()) << alone.message();
@@ -195,8 +191,9 @@ TEST_F(DeviceRanks, SideBySideTheyComeToTheSameStates) {
 TEST_F(DeviceRanks, WhatThreadsCannotRecordIsRefusedByAll) {
   std::mt19937_64 random(43);
   const WeightedChain net = DrawnChain({.steps = 16, .channels = 2, .extent = 4}, random);
-  for (const Way way : {Way::kStreamsRecorded, Way::kGroupedRecorded}) {
-    const Result<PassResults> recorded = Run(2, way, false, net, SettingsOf(net));
+  for (const Way way : kWays) {
+    const Result<PassResults> recorded =
+        Run(2, way, false, net, SettingsOf(net), kSinglePrecision, Launch::kGraph);
     ASSERT_FALSE(recorded.ok());
     EXPECT_NE(recorded.message().find("cannot be captured in a CUDA graph"), std::string::npos);
   }

@@ -42,11 +42,10 @@ DeviceStage StageOf(const WeightedChain& chain, const SolveSetting& setting,
 
 // A solve of a drawn chain on the device.
 struct DeviceSolve {
-  DeviceSolve(const DeviceTarget& target, const WeightedChain& chain, const SolveSetting& setting,
-              Lanes::Threads threads)
+  DeviceSolve(const DeviceTarget& target, const WeightedChain& chain, const SolveSetting& setting)
       : hierarchy(*Hierarchy::Make(static_cast<int>(chain.stage().steps.size()), setting.coarsening,
                                    setting.levels)),
-        lanes(std::move(*Lanes::Start(setting.lanes, threads))),
+        lanes(std::move(*Lanes::Start(setting.lanes, Lanes::Threads::kCallersAlone))),
         propagator(
             std::move(*DeviceChain::Make(target, StageOf(chain, setting, hierarchy),
                                          std::move(*DeviceLanes::Make(target, setting.lanes))))),
@@ -75,12 +74,11 @@ TEST_F(DeviceChains, SolveToTheHostsStates) {
   for (const auto activation : {planner::ActivationKind::kRelu, planner::ActivationKind::kTanh}) {
     const WeightedChain chain =
         DrawnChain({.steps = 40, .activation = activation}, random, 1, std::nullopt, 2);
-    for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kMid,
-                                        CoarseOperator::kSum, CoarseOperator::kSum2}) {
+    for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kSum}) {
       const SolveSetting setting = {
           .coarsening = {4}, .levels = 0, .coarse = coarse, .h = 1.0 / 40};
       HostSolve host(chain, setting);
-      DeviceSolve device(target, chain, setting, Lanes::Threads::kOneEach);
+      DeviceSolve device(target, chain, setting);
       SolveOptions options;
       options.cycles = 3;
       options.measures_start = true;
@@ -103,16 +101,13 @@ TEST_F(DeviceChains, LanesAndStorageChangeNoBit) {
   const WeightedChain chain = DrawnChain({.steps = 37}, random);
   std::vector<double> first;
   for (const Storage storage : {Storage::kAll, Storage::kCPoints}) {
-    for (const Lanes::Threads threads : {Lanes::Threads::kCallersAlone, Lanes::Threads::kOneEach}) {
-      for (const int lanes : {1, 2, 5}) {
-        DeviceSolve device(
-            target, chain,
-            {.coarsening = {4}, .levels = 0, .h = 1.0 / 37, .storage = storage, .lanes = lanes},
-            threads);
-        ASSERT_TRUE(Solve(*device.system, device.hierarchy, {}).ok());
-        if (first.empty()) first = device.Last();
-        EXPECT_EQ(device.Last(), first) << lanes << " lanes";
-      }
+    for (const int lanes : {1, 2, 5}) {
+      DeviceSolve device(
+          target, chain,
+          {.coarsening = {4}, .levels = 0, .h = 1.0 / 37, .storage = storage, .lanes = lanes});
+      ASSERT_TRUE(Solve(*device.system, device.hierarchy, {}).ok());
+      if (first.empty()) first = device.Last();
+      EXPECT_EQ(device.Last(), first) << lanes << " lanes";
     }
   }
 }
@@ -120,8 +115,7 @@ TEST_F(DeviceChains, LanesAndStorageChangeNoBit) {
 TEST_F(DeviceChains, OneLevelIsSerialPropagation) {
   std::mt19937_64 random(9);
   const WeightedChain chain = DrawnChain({.steps = 20}, random);
-  DeviceSolve device(target, chain, {.coarsening = {4}, .levels = 1, .h = 1.0 / 20},
-                     Lanes::Threads::kOneEach);
+  DeviceSolve device(target, chain, {.coarsening = {4}, .levels = 1, .h = 1.0 / 20});
   ASSERT_TRUE(Solve(*device.system, device.hierarchy, {}).ok());
   HostSolve host(chain, {.h = 1.0 / 20});
   EXPECT_LT(RelativeError(device.Last(), host.Serial().back()), 1e-5);
@@ -162,14 +156,13 @@ TEST_F(DeviceChains, SideBySideSolveToTheSameStates) {
   for (const int steps : {16, 37, 64, 100}) {
     for (const int batch : {1, 3}) {
       const WeightedChain chain = DrawnChain({.steps = steps}, random, 1, std::nullopt, batch);
-      for (const CoarseOperator coarse :
-           {CoarseOperator::kInject, CoarseOperator::kMid, CoarseOperator::kSum}) {
+      for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kSum}) {
         for (const int levels : {1, 2, 0}) {
           SCOPED_TRACE(std::to_string(steps) + " steps, " + NameOf(coarse) + ", " +
                        std::to_string(levels) + " levels");
           const SolveSetting setting = {
               .coarsening = {4}, .levels = levels, .coarse = coarse, .h = 1.0 / steps};
-          DeviceSolve one(target, chain, setting, Lanes::Threads::kOneEach);
+          DeviceSolve one(target, chain, setting);
           GroupedSolve all(target, chain, setting);
           SolveOptions options;
           options.cycles = 2;
@@ -252,9 +245,10 @@ BothWays OnTheHost(const WeightedChain& chain, const SolveSetting& setting,
 
 struct DeviceWay {
   DeviceWay(const DeviceTarget& target, const WeightedChain& chain, const SolveSetting& setting,
-            Way way)
+            Way way, Launch launch = Launch::kEach)
       : stage(chain, setting) {
-    DeviceSolvers solvers(target, {.way = way, .lanes = 3, .workspace_limit = 1 << 20});
+    DeviceSolvers solvers(target,
+                          {.way = way, .launch = launch, .lanes = 3, .workspace_limit = 1 << 20});
     Result<std::unique_ptr<StageSolver>> made = solvers.Make(stage.ToSolve());
     EXPECT_TRUE(made.ok()) << made.message();
     solver = std::move(*made);
@@ -309,14 +303,13 @@ TEST_F(DeviceChains, AdjointsAndGradientsAreTheHostsInEveryWay) {
     const WeightedChain chain = DrawnChain({.steps = 32, .extent = 5, .activation = activation},
                                            random, 1, std::nullopt, 2);
     const std::vector<double> last = Drawn(chain.first.size(), random);
-    for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kMid,
-                                        CoarseOperator::kSum, CoarseOperator::kSum2}) {
+    for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kSum}) {
       for (const int levels : {1, 3}) {
         const SolveSetting setting = {
             .coarsening = {4}, .levels = levels, .coarse = coarse, .h = 1.0 / 32};
         const BothWays expected = OnTheHost(chain, setting, last, 2);
         // Recorded cycles change no bit: below.
-        for (const Way way : {Way::kOneByOne, Way::kStreams, Way::kThreads, Way::kGrouped}) {
+        for (const Way way : kWays) {
           SCOPED_TRACE(std::string(NameOf(coarse)) + ", " + std::to_string(levels) + " levels, " +
                        NameOf(way));
           DeviceWay device(target, chain, setting, way);
@@ -359,11 +352,11 @@ TEST_F(DeviceChains, StepsOfEveryKindAreTheHosts) {
     for (const NetShape& net : NetsOfAllKinds(activation)) {
       const WeightedChain chain = DrawnNet(net, random, 1);
       const std::vector<double> last = Drawn(chain.first.size(), random);
-      for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kSum2}) {
+      for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kSum}) {
         const SolveSetting setting = {
             .coarsening = {4, 2}, .levels = 2, .coarse = coarse, .h = 1.0 / 16};
         const BothWays expected = OnTheHost(chain, setting, last, 2);
-        for (const Way way : {Way::kStreams, Way::kGrouped}) {
+        for (const Way way : kWays) {
           SCOPED_TRACE(TextOf(net) + "; " + NameOf(coarse) + ", " + NameOf(way));
           DeviceWay device(target, chain, setting, way);
           const BothWays found = device.Solve(chain, last, 2);
@@ -383,12 +376,11 @@ TEST_F(DeviceChains, DepthsThatTheCoarseningDoesNotDivideAreTheHosts) {
         DrawnChain({.steps = steps, .extent = 4, .activation = planner::ActivationKind::kTanh},
                    random, 1, std::nullopt, 2);
     const std::vector<double> last = Drawn(chain.first.size(), random);
-    for (const CoarseOperator coarse :
-         {CoarseOperator::kMid, CoarseOperator::kSum, CoarseOperator::kSum2}) {
+    for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kSum}) {
       const SolveSetting setting = {
           .coarsening = {3}, .levels = 0, .coarse = coarse, .h = 1.0 / steps};
       const BothWays expected = OnTheHost(chain, setting, last, 3);
-      for (const Way way : {Way::kThreads, Way::kGrouped, Way::kStreamsRecorded}) {
+      for (const Way way : kWays) {
         SCOPED_TRACE(std::to_string(steps) + " steps, " + NameOf(coarse) + ", " + NameOf(way));
         DeviceWay device(target, chain, setting, way);
         const BothWays found = device.Solve(chain, last, 3);
@@ -408,15 +400,13 @@ TEST_F(DeviceChains, RecordedCyclesChangeNoBit) {
                                         std::pair(CoarseOperator::kSum, Storage::kAll)}) {
     const SolveSetting setting = {
         .coarsening = {3}, .levels = 0, .coarse = coarse, .h = 1.0 / 20, .storage = storage};
-    for (const auto& [plain, recorded] : {std::pair(Way::kOneByOne, Way::kOneByOneRecorded),
-                                          std::pair(Way::kStreams, Way::kStreamsRecorded),
-                                          std::pair(Way::kGrouped, Way::kGroupedRecorded)}) {
-      if (plain == Way::kGrouped && storage == Storage::kCPoints) continue;
-      DeviceWay one(target, chain, setting, plain);
-      DeviceWay other(target, chain, setting, recorded);
+    for (const Way way : kWays) {
+      if (way == Way::kGrouped && storage == Storage::kCPoints) continue;
+      DeviceWay one(target, chain, setting, way, Launch::kEach);
+      DeviceWay other(target, chain, setting, way, Launch::kGraph);
       // The first solve records, the others replay, with the room of the adjoint as well.
       for (int solve = 0; solve < 3; ++solve) {
-        SCOPED_TRACE(std::string(NameOf(recorded)) + ", solve " + std::to_string(solve));
+        SCOPED_TRACE(std::string(NameOf(way)) + ", solve " + std::to_string(solve));
         const BothWays expected = one.Solve(chain, last, 4);
         const BothWays found = other.Solve(chain, last, 4);
         EXPECT_EQ(found.last, expected.last);
@@ -434,16 +424,14 @@ TEST_F(DeviceChains, StorageOfCPointsChangesNoBitOfAdjointsAndGradients) {
   const std::vector<double> last = Drawn(chain.first.size(), random);
   std::optional<BothWays> first;
   for (const Storage storage : {Storage::kAll, Storage::kCPoints}) {
-    for (const Way way : {Way::kOneByOne, Way::kStreams, Way::kThreads}) {
-      const SolveSetting setting = {
-          .coarsening = {4}, .levels = 0, .h = 1.0 / 37, .storage = storage};
-      DeviceWay device(target, chain, setting, way);
-      const BothWays found = device.Solve(chain, last, 2);
-      if (!first) first = found;
-      EXPECT_EQ(found.last, first->last) << NameOf(way);
-      EXPECT_EQ(found.first, first->first) << NameOf(way);
-      EXPECT_EQ(found.gradient, first->gradient) << NameOf(way);
-    }
+    const SolveSetting setting = {
+        .coarsening = {4}, .levels = 0, .h = 1.0 / 37, .storage = storage};
+    DeviceWay device(target, chain, setting, Way::kStreams);
+    const BothWays found = device.Solve(chain, last, 2);
+    if (!first) first = found;
+    EXPECT_EQ(found.last, first->last);
+    EXPECT_EQ(found.first, first->first);
+    EXPECT_EQ(found.gradient, first->gradient);
   }
 }
 
@@ -463,8 +451,7 @@ TEST_F(DeviceChains, SideBySideIsBlockByBlockBitForBitWithOneEngine) {
   std::mt19937_64 random(26);
   const WeightedChain chain = DrawnChain({.steps = 32, .extent = 4}, random, 1, std::nullopt, 2);
   const std::vector<double> last = Drawn(chain.first.size(), random);
-  for (const CoarseOperator coarse :
-       {CoarseOperator::kInject, CoarseOperator::kSum, CoarseOperator::kSum2}) {
+  for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kSum}) {
     SCOPED_TRACE(NameOf(coarse));
     const SolveSetting setting = {
         .coarsening = {4, 2}, .levels = 3, .coarse = coarse, .h = 1.0 / 32};
@@ -481,27 +468,24 @@ TEST_F(DeviceChains, SideBySideIsBlockByBlockBitForBitWithOneEngine) {
 TEST_F(DeviceChains, ACoarseSumIsOneConvolutionOfAllItsLayers) {
   std::mt19937_64 random(27);
   const WeightedChain chain = DrawnChain({.steps = 64, .extent = 4}, random);
-  for (const auto& [coarse, calls] :
-       {std::pair(CoarseOperator::kSum, 1), std::pair(CoarseOperator::kSum2, 2)}) {
-    const SolveSetting setting = {
-        .coarsening = {4}, .levels = 3, .coarse = coarse, .h = 1.0 / 64, .lanes = 2};
-    DeviceSolve lanes(target, chain, setting, Lanes::Threads::kCallersAlone);
-    GroupedSolve all(target, chain, setting);
-    for (LayerSystem* system :
-         {static_cast<LayerSystem*>(&*lanes.system), static_cast<LayerSystem*>(all.system.get())}) {
-      ASSERT_TRUE(system->Broadcast().ok());
-      ASSERT_TRUE(system->RelaxF(0, LayerSystem::Source::kNone).ok());
-      ASSERT_TRUE(system->Advance(0).ok());
-      ASSERT_TRUE(system->Restrict(0).ok());
-    }
-    // Level 1 has 16 steps of 4 layers in blocks of 4.
-    const int64_t before = lanes.propagator->convolution_calls();
-    ASSERT_TRUE(lanes.system->RelaxF(1, LayerSystem::Source::kRestricted).ok());
-    EXPECT_EQ(lanes.propagator->convolution_calls() - before, 4 * 3 * calls);
-    const int64_t before_all = all.system->convolution_calls();
-    ASSERT_TRUE(all.system->RelaxF(1, LayerSystem::Source::kRestricted).ok());
-    EXPECT_EQ(all.system->convolution_calls() - before_all, 3 * calls);
+  const SolveSetting setting = {
+      .coarsening = {4}, .levels = 3, .coarse = CoarseOperator::kSum, .h = 1.0 / 64, .lanes = 2};
+  DeviceSolve lanes(target, chain, setting);
+  GroupedSolve all(target, chain, setting);
+  for (LayerSystem* system :
+       {static_cast<LayerSystem*>(&*lanes.system), static_cast<LayerSystem*>(all.system.get())}) {
+    ASSERT_TRUE(system->Broadcast().ok());
+    ASSERT_TRUE(system->RelaxF(0, LayerSystem::Source::kNone).ok());
+    ASSERT_TRUE(system->Advance(0).ok());
+    ASSERT_TRUE(system->Restrict(0).ok());
   }
+  // Level 1 has 16 steps of 4 layers in blocks of 4.
+  const int64_t before = lanes.propagator->convolution_calls();
+  ASSERT_TRUE(lanes.system->RelaxF(1, LayerSystem::Source::kRestricted).ok());
+  EXPECT_EQ(lanes.propagator->convolution_calls() - before, 4 * 3);
+  const int64_t before_all = all.system->convolution_calls();
+  ASSERT_TRUE(all.system->RelaxF(1, LayerSystem::Source::kRestricted).ok());
+  EXPECT_EQ(all.system->convolution_calls() - before_all, 3);
 }
 
 TEST_F(DeviceChains, EveryPrecisionSolvesAsWellAsItRounds) {
@@ -516,7 +500,7 @@ TEST_F(DeviceChains, EveryPrecisionSolvesAsWellAsItRounds) {
     narrow.precision = *ParsePrecision(name);
     // A state is rounded at each step, and what is added to it once more.
     const double rounding = 2 * 32 * narrow.precision->unit_roundoff;
-    for (const Way way : {Way::kStreams, Way::kGrouped}) {
+    for (const Way way : kWays) {
       SCOPED_TRACE(std::string(name) + ", " + NameOf(way));
       DeviceWay device(narrow, chain, setting, way);
       const BothWays found = device.Solve(chain, last, 2);
@@ -607,9 +591,13 @@ TEST_F(DeviceChains, StartsFromThePreviousStatesAsTheHostDoes) {
     return found;
   };
   const std::vector<double> expected = solve(*host_solvers);
-  for (const Way way : AllWays()) {
-    DeviceSolvers solvers(target, {.way = way, .lanes = 3, .workspace_limit = 1 << 20});
-    EXPECT_LT(RelativeError(solve(solvers), expected), kRounding) << NameOf(way);
+  for (const Way way : kWays) {
+    for (const Launch launch : kLaunches) {
+      DeviceSolvers solvers(target,
+                            {.way = way, .launch = launch, .lanes = 3, .workspace_limit = 1 << 20});
+      EXPECT_LT(RelativeError(solve(solvers), expected), kRounding)
+          << NameOf(way) << ", " << NameOf(launch);
+    }
   }
 }
 
@@ -623,28 +611,11 @@ TEST_F(DeviceChains, TheCoarseOperatorFollowsFromWhatIsMeasured) {
   EXPECT_EQ(FittingOperator(2), CoarseOperator::kSum);
   EXPECT_EQ(FittingOperator(2.1), CoarseOperator::kInject);
   EXPECT_EQ(FittingOperator(4), CoarseOperator::kInject);
-  const DeviceSolvers solvers(target, {.way = Way::kOneByOne});
+  const DeviceSolvers solvers(target, {.way = Way::kStreams});
   // Nothing of a block that is more than half the stage is measured.
   EXPECT_EQ(solvers.MeasureOperator(chain.chain, chain.stage(), 1, 9), CoarseOperator::kInject);
   const CoarseOperator measured = solvers.MeasureOperator(chain.chain, chain.stage(), 1, 4);
   EXPECT_TRUE(measured == CoarseOperator::kInject || measured == CoarseOperator::kSum);
-}
-
-// Whose step has the mean of its layers' weights, summed in single precision.
-TEST_F(DeviceChains, TheMeanOfWeightsIsTheHosts) {
-  std::mt19937_64 random(34);
-  const WeightedChain chain = DrawnChain({.steps = 37, .extent = 4}, random, 1, std::nullopt, 2);
-  const std::vector<double> last = Drawn(chain.first.size(), random);
-  const SolveSetting setting = {
-      .coarsening = {4}, .levels = 3, .coarse = CoarseOperator::kMean, .h = 1.0 / 37};
-  const BothWays expected = OnTheHost(chain, setting, last, 2);
-  for (const Way way : {Way::kOneByOne, Way::kStreams, Way::kGrouped, Way::kGroupedRecorded}) {
-    SCOPED_TRACE(NameOf(way));
-    const BothWays found = DeviceWay(target, chain, setting, way).Solve(chain, last, 2);
-    EXPECT_LT(RelativeError(found.last, expected.last), kRounding);
-    EXPECT_LT(RelativeError(found.first, expected.first), kRounding);
-    EXPECT_LT(RelativeError(found.gradient, expected.gradient), kRounding);
-  }
 }
 
 TEST_F(DeviceChains, WeightsThatChangeAreThoseOfTheNextSolve) {
@@ -653,9 +624,11 @@ TEST_F(DeviceChains, WeightsThatChangeAreThoseOfTheNextSolve) {
   const std::vector<double> last = Drawn(chain.first.size(), random);
   const SolveSetting setting = {
       .coarsening = {4}, .levels = 2, .coarse = CoarseOperator::kSum, .h = 1.0 / 16};
-  for (const Way way : {Way::kStreams, Way::kGrouped, Way::kGroupedRecorded}) {
-    SCOPED_TRACE(NameOf(way));
-    DeviceWay device(target, chain, setting, way);
+  for (const auto& [way, launch] :
+       {std::pair(Way::kStreams, Launch::kEach), std::pair(Way::kGrouped, Launch::kEach),
+        std::pair(Way::kGrouped, Launch::kGraph)}) {
+    SCOPED_TRACE(std::string(NameOf(way)) + ", " + NameOf(launch));
+    DeviceWay device(target, chain, setting, way, launch);
     for (int change = 0; change < 4; ++change) {
       for (int step = 0; step < 16; ++step) {
         for (double& weight : chain.step(step).weights) weight *= -0.7;
@@ -688,19 +661,39 @@ TEST_F(DeviceChains, CPointsAloneAreOfLanes) {
   const auto refused = DeviceSolvers(target, {.way = Way::kGrouped}).Make(stage.ToSolve());
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.message(),
-            "--storage c-points: --way grouped keeps all states, side by side; one, streams or "
-            "threads is expected");
-  // The others are what the fastest is chosen of.
+            "--storage c-points: --way grouped keeps all states, side by side; streams is "
+            "expected");
+  // So without a way there is one.
   DeviceSolvers solvers(target, {.lanes = 2});
   ASSERT_TRUE(solvers.Make(stage.ToSolve()).ok());
-  EXPECT_EQ(solvers.measured().size(), AllWays().size() - 2);
+  EXPECT_EQ(solvers.chosen().measured.size(), 1U);
+  EXPECT_EQ(solvers.chosen().way, Way::kStreams);
+}
+
+// What is not told by itself is measured, or follows from what can be recorded.
+TEST_F(DeviceChains, WayAndLaunchFitTheStage) {
+  std::mt19937_64 random(37);
+  const WeightedChain chain = DrawnChain({.steps = 16, .extent = 4}, random);
+  AloneStage alone(chain, {.coarsening = {4}, .h = 1.0 / 16});
+  StageToSolve stage = alone.ToSolve();
+  DeviceSolvers solvers(target, {.lanes = 2});
+  ASSERT_TRUE(solvers.Make(stage).ok());
+  EXPECT_EQ(solvers.chosen().measured.size(), std::size(kWays));
+  EXPECT_EQ(solvers.chosen().launch, Launch::kGraph);
+  stage.notes_timeline = true;
+  ASSERT_TRUE(solvers.Make(stage).ok());
+  EXPECT_EQ(solvers.chosen().way, Way::kStreams);
+  EXPECT_EQ(solvers.chosen().launch, Launch::kEach);
+  EXPECT_EQ(DeviceSolvers(target, {.way = Way::kGrouped}).Make(stage).message(),
+            "--timeline: shows streams; expected --way streams, and not grouped");
+  EXPECT_EQ(DeviceSolvers(target, {.launch = Launch::kGraph}).Make(stage).message(),
+            "--timeline: marks each call; expected --launch each, and not graph");
 }
 
 TEST_F(DeviceChains, ATolerancePastSinglePrecisionIsRefused) {
   std::mt19937_64 random(10);
   const WeightedChain chain = DrawnChain({.steps = 64}, random);
-  DeviceSolve device(target, chain, {.coarsening = {4}, .levels = 0, .h = 1.0 / 64},
-                     Lanes::Threads::kOneEach);
+  DeviceSolve device(target, chain, {.coarsening = {4}, .levels = 0, .h = 1.0 / 64});
   SolveOptions options;
   options.tolerance = 1e-9;
   options.cycles = 30;

@@ -28,15 +28,11 @@ NetworkSettings DrawnSettings(std::mt19937& random, int steps) {
   NetworkSettings settings;
   settings.time = OneOf(random, {1.0, 3.0});
   settings.coarsening = OneOf<std::vector<int>>(random, {{2}, {3}, {4}, {4, 2}, {2, 3}});
-  settings.coarse =
-      OneOf(random, {CoarseOperator::kInject, CoarseOperator::kMid, CoarseOperator::kMean,
-                     CoarseOperator::kSum, CoarseOperator::kSum2});
+  settings.coarse = OneOf(random, {CoarseOperator::kInject, CoarseOperator::kSum});
   settings.storage = OneOf(random, {Storage::kAll, Storage::kCPoints});
   settings.lanes = OneOf(random, {1, 1, 2});
   for (SolveOptions* const options : {&settings.forward, &settings.backward}) {
-    options->relaxation = OneOf<std::vector<Relaxation>>(
-        random, {{{0, 1}}, {{1, 1}}, {{1, 1.3}}, {{2, 1}}, {{1, 1}, {0, 1}}});
-    options->cycle = OneOf(random, {CycleKind::kV, CycleKind::kF});
+    options->c_sweeps = OneOf<std::vector<int>>(random, {{0}, {1}, {2}, {1, 0}});
     options->start = OneOf(random, {Start::kBroadcast, Start::kNested, Start::kPrevious});
     options->skips_first_down = random() % 4 == 0;
     options->measures_start = true;
@@ -128,7 +124,7 @@ TEST(Distributed, OneStateCrossesABoundaryForEachCRelaxation) {
   settings.levels = 3;
   settings.distributed = 2;
   settings.coarse = CoarseOperator::kInject;
-  settings.forward.relaxation = settings.backward.relaxation = {{1, 1}, {2, 1}};
+  settings.forward.c_sweeps = settings.backward.c_sweeps = {1, 2};
   settings.forward.cycles = settings.backward.cycles = kCycles;
   settings.forward.measures_cycles = settings.backward.measures_cycles = false;
   settings.forward.start = settings.backward.start = Start::kPrevious;
@@ -274,7 +270,7 @@ class NotingPart : public ChainPart {
     return Status::Ok();
   }
   Status Advance(int) override { return Status::Ok(); }
-  Status RelaxC(int, double) override {
+  Status RelaxC(int) override {
     log_.push_back("relaxes C-points");
     return Status::Ok();
   }
@@ -330,7 +326,7 @@ TEST(Distributed, BoundariesAreSentBeforeTheRestIsRelaxed) {
                        .hierarchy = &hierarchy,
                        .distributed = 2};
       DistributedSystem system(part, std::make_unique<NotingPart>(log), nullptr);
-      ASSERT_TRUE(system.RelaxC(0, 1).ok());
+      ASSERT_TRUE(system.RelaxC(0).ok());
       ASSERT_TRUE(system.RelaxF(0, LayerSystem::Source::kRestricted).ok());
       Log expected = {"relaxes C-points"};
       const auto rank = [&](int at) { return std::to_string(is_reversed ? 2 - at : at); };

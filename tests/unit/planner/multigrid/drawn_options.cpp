@@ -9,7 +9,7 @@ int DrawNumber(std::mt19937_64& random, int low, int high) {
   return low + static_cast<int>(random() % static_cast<uint64_t>(high - low + 1));
 }
 
-DrawnSolve DrawSolve(std::mt19937_64& random, int most_steps, Weights weights) {
+DrawnSolve DrawSolve(std::mt19937_64& random, int most_steps) {
   DrawnSolve drawn;
   const int steps = DrawNumber(random, 4, most_steps);
   const int wanted = DrawNumber(random, 2, 4);
@@ -21,12 +21,10 @@ DrawnSolve DrawSolve(std::mt19937_64& random, int most_steps, Weights weights) {
   }
   const int levels = static_cast<int>(drawn.coarsening.size()) + 1;
   drawn.hierarchy = *Hierarchy::Make(steps, drawn.coarsening, levels);
-  drawn.options.relaxation.clear();
+  drawn.options.c_sweeps.clear();
   for (int level = DrawNumber(random, 1, levels - 1); level > 0; --level) {
-    const double weight = weights == Weights::kOne ? 1 : 0.25 * DrawNumber(random, 2, 6);
-    drawn.options.relaxation.push_back({DrawNumber(random, 0, 2), weight});
+    drawn.options.c_sweeps.push_back(DrawNumber(random, 0, 2));
   }
-  drawn.options.cycle = DrawNumber(random, 0, 1) == 0 ? CycleKind::kV : CycleKind::kF;
   drawn.options.skips_first_down = DrawNumber(random, 0, 3) == 0;
   drawn.options.cycles = 1;
   drawn.options.measures_cycles = false;
@@ -39,10 +37,8 @@ std::string DrawnSolve::Text() const {
   std::ostringstream text;
   text << hierarchy.level(0).steps << " layers, c =";
   for (const int factor : coarsening) text << ' ' << factor;
-  text << (options.cycle == CycleKind::kV ? ", V" : ", F") << ", relaxation";
-  for (const Relaxation& relaxation : options.relaxation) {
-    text << ' ' << relaxation.c_sweeps << '*' << relaxation.c_weight;
-  }
+  text << ", sweeps of C-relaxation";
+  for (const int sweeps : options.c_sweeps) text << ' ' << sweeps;
   if (options.start == Start::kNested) text << ", nested";
   if (options.skips_first_down) text << ", skips first down";
   text << (storage == Storage::kAll ? ", all states" : ", C-points") << ", " << lanes << " lanes";

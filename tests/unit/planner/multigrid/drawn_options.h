@@ -10,8 +10,6 @@
 
 namespace ucudnn::multigrid {
 
-enum class Weights { kOne, kAny };
-
 struct DrawnSolve {
   Hierarchy hierarchy;
   std::vector<int> coarsening;
@@ -23,7 +21,7 @@ struct DrawnSolve {
 };
 
 // Of 4 to `most_steps` layers and two levels or more; factors need not divide.
-DrawnSolve DrawSolve(std::mt19937_64& random, int most_steps, Weights weights);
+DrawnSolve DrawSolve(std::mt19937_64& random, int most_steps);
 
 // A number from `low` to `high`, both included.
 int DrawNumber(std::mt19937_64& random, int low, int high);

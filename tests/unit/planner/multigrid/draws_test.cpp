@@ -25,20 +25,16 @@ struct Draw {
 };
 
 Draw DrawOne(std::mt19937_64& random) {
-  Draw draw = {.solve = DrawSolve(random, 48, Weights::kAny)};
+  Draw draw = {.solve = DrawSolve(random, 48)};
   const int steps = draw.solve.hierarchy.level(0).steps;
   draw.shape = DrawNetShape(random, steps);
   draw.gain = 0.25 * DrawNumber(random, 2, 4);
-  bool is_of_one_kind = true;
-  for (const StepKind kind : draw.shape.kinds) is_of_one_kind &= kind == draw.shape.kinds[0];
-  constexpr CoarseOperator kOperators[] = {CoarseOperator::kInject, CoarseOperator::kMid,
-                                           CoarseOperator::kSum, CoarseOperator::kSum2,
-                                           CoarseOperator::kMean};
+  constexpr CoarseOperator kOperators[] = {CoarseOperator::kInject, CoarseOperator::kSum};
   // T of up to 3, or up to 48: some of the latter are given up.
   const int stretch = DrawNumber(random, 0, 7) == 0 ? 16 : 1;
   draw.setting = {.coarsening = draw.solve.coarsening,
                   .levels = draw.solve.hierarchy.levels(),
-                  .coarse = kOperators[DrawNumber(random, 0, is_of_one_kind ? 4 : 3)],
+                  .coarse = kOperators[DrawNumber(random, 0, 1)],
                   .h = 0.25 * DrawNumber(random, 1, 12) * stretch / steps,
                   .storage = draw.solve.storage,
                   .lanes = draw.solve.lanes};
@@ -132,10 +128,11 @@ TEST(Draws, ReachWhatSerialPropagationGives) {
     ExpectTheSameWithOtherLanesAndStorage(chain, draw, states, *solved);
     if (HasFatalFailure()) return;
   }
-  // Both ends are met, and most solves converge.
+  // All three ends are met. Relaxation makes short nets exact before their residual tells it.
   EXPECT_GT(given_up, 0);
   EXPECT_LT(given_up, kDraws / 10);
-  EXPECT_LT(direct, kDraws / 2);
+  EXPECT_GT(direct, kDraws / 4);
+  EXPECT_GT(kDraws - direct - given_up, kDraws / 4);
 }
 
 }  // namespace

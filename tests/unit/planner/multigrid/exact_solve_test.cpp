@@ -31,7 +31,7 @@ RingResult SolveRing(const DrawnSolve& drawn, uint64_t seed, int cycles) {
 DrawnSolve Two(int steps, int coarsening, int sweeps) {
   DrawnSolve made = {.hierarchy = *Hierarchy::Make(steps, {coarsening}, 2),
                      .coarsening = {coarsening}};
-  made.options.relaxation = {{sweeps, 1}};
+  made.options.c_sweeps = {sweeps};
   made.options.measures_cycles = false;
   return made;
 }
@@ -39,7 +39,7 @@ DrawnSolve Two(int steps, int coarsening, int sweeps) {
 TEST(ExactSolve, TheSolutionIsAFixedPointOfEveryCycle) {
   std::mt19937_64 random(1);
   for (uint64_t draw = 0; draw < 500; ++draw) {
-    DrawnSolve drawn = DrawSolve(random, 60, Weights::kAny);
+    DrawnSolve drawn = DrawSolve(random, 60);
     drawn.options.start = Start::kPrevious;
     SCOPED_TRACE("draw " + std::to_string(draw) + ": " + drawn.Text());
     RingSolve solve(drawn.hierarchy, draw, drawn.storage, drawn.lanes);
@@ -64,7 +64,7 @@ TEST(ExactSolve, RelaxationIsExactAfterAsManyCyclesAsItHasBlocksToPass) {
           const DrawnSolve drawn = Two(steps, coarsening, sweeps);
           SCOPED_TRACE(drawn.Text());
           const int cycles = (blocks + sweeps) / (sweeps + 1);
-          EXPECT_EQ(CyclesOfDirectSolve(drawn.hierarchy.level(0), {sweeps, 1}), cycles);
+          EXPECT_EQ(CyclesOfDirectSolve(drawn.hierarchy.level(0), sweeps), cycles);
           const auto serial = RingChain(7).Serial(steps);
           const RingResult exact = SolveRing(drawn, 7, cycles);
           EXPECT_EQ(exact.states, serial);
@@ -79,11 +79,11 @@ TEST(ExactSolve, RelaxationIsExactAfterAsManyCyclesAsItHasBlocksToPass) {
   }
 }
 
-// With any options: more levels, cycles, weights and starts.
+// With any options: more levels, cycles and starts.
 TEST(ExactSolve, DirectMeansExactAndIsSaidAsSoonAsItIs) {
   std::mt19937_64 random(2);
   for (uint64_t draw = 0; draw < 200; ++draw) {
-    DrawnSolve drawn = DrawSolve(random, 40, Weights::kAny);
+    DrawnSolve drawn = DrawSolve(random, 40);
     if (DrawNumber(random, 0, 1) == 0) drawn.options.start = Start::kNested;
     SCOPED_TRACE("draw " + std::to_string(draw) + ": " + drawn.Text());
     const auto serial = RingChain(draw).Serial(drawn.hierarchy.level(0).steps);
@@ -119,7 +119,7 @@ TEST(ExactSolve, AnUnmeasuredDirectSolveMeasuresItsLastResidual) {
 TEST(ExactSolve, LanesAndStorageChangeNothing) {
   std::mt19937_64 random(3);
   for (uint64_t draw = 0; draw < 100; ++draw) {
-    DrawnSolve drawn = DrawSolve(random, 60, Weights::kAny);
+    DrawnSolve drawn = DrawSolve(random, 60);
     if (DrawNumber(random, 0, 1) == 0) drawn.options.start = Start::kNested;
     SCOPED_TRACE("draw " + std::to_string(draw) + ": " + drawn.Text());
     const int cycles = DrawNumber(random, 1, 3);
@@ -157,7 +157,7 @@ TEST(ExactSolve, OneLevelIsSerialPropagation) {
 TEST(ExactSolve, ASystemHasAsManyStatesAsItSaysInAdvance) {
   std::mt19937_64 random(4);
   for (uint64_t draw = 0; draw < 200; ++draw) {
-    const DrawnSolve drawn = DrawSolve(random, 200, Weights::kOne);
+    const DrawnSolve drawn = DrawSolve(random, 200);
     SCOPED_TRACE(drawn.Text());
     RingSolve solve(drawn.hierarchy, draw, drawn.storage, drawn.lanes);
     const int64_t made = solve.chain.created();
@@ -174,27 +174,24 @@ class PredictedSteps {
 
   std::vector<int64_t> OfCycles(int cycles) {
     steps_.assign(drawn_.hierarchy.levels(), 0);
-    for (int i = 0; i < cycles; ++i) Cycle(0, drawn_.options.cycle, i > 0);
+    for (int i = 0; i < cycles; ++i) Cycle(0, i > 0);
     return steps_;
   }
 
  private:
-  void Cycle(int number, CycleKind kind, bool is_relaxed) {
+  void Cycle(int number, bool is_relaxed) {
     const Level& level = drawn_.hierarchy.level(number);
     if (number == drawn_.hierarchy.coarsest()) {
       steps_[number] += level.steps;
       return;
     }
-    const auto& relaxation = drawn_.options.relaxation;
-    const int sweeps = relaxation[std::min<size_t>(number, relaxation.size() - 1)].c_sweeps;
+    const auto& each = drawn_.options.c_sweeps;
+    const int sweeps = each[std::min<size_t>(number, each.size() - 1)];
     const int64_t f_points = level.steps - level.blocks();
     if (!is_relaxed) steps_[number] += f_points;
     steps_[number] += sweeps * int64_t{level.steps} + level.blocks();
     steps_[number + 1] += level.blocks();  // of the right side
-    Cycle(number + 1, kind, false);
-    if (kind == CycleKind::kF && number + 1 < drawn_.hierarchy.coarsest()) {
-      Cycle(number + 1, CycleKind::kV, true);
-    }
+    Cycle(number + 1, false);
     steps_[number] += f_points;
   }
 
@@ -218,11 +215,11 @@ std::vector<int64_t> CountedSteps(const DrawnSolve& drawn, int cycles) {
 TEST(ExactSolve, ACycleStepsThroughEachLayerAsOftenAsItMust) {
   std::mt19937_64 random(5);
   for (int draw = 0; draw < 100; ++draw) {
-    DrawnSolve drawn = DrawSolve(random, 200, Weights::kOne);
+    DrawnSolve drawn = DrawSolve(random, 200);
     drawn.storage = Storage::kAll;
     drawn.options.skips_first_down = false;
     const int cycles = 3;
-    const Relaxation& finest = drawn.options.relaxation.front();
+    const int finest = drawn.options.c_sweeps.front();
     if (CyclesOfDirectSolve(drawn.hierarchy.level(0), finest) <= cycles) continue;
     SCOPED_TRACE(drawn.Text());
     ASSERT_EQ(CountedSteps(drawn, cycles), PredictedSteps(drawn).OfCycles(cycles));

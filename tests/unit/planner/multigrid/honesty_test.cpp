@@ -171,7 +171,7 @@ TEST(Honesty, AResidualThatRisesTwiceIsGivenUp) {
   ASSERT_TRUE(solve.system.SetFirst(&near).ok());
   SolveOptions options = WithTolerance(1e-14, 30, kAbsolute);
   options.start = Start::kPrevious;
-  options.relaxation = {{0, 1}};
+  options.c_sweeps = {0};
   const Result<Solution> solved = solve.Solve(options);
   ASSERT_TRUE(solved.ok()) << solved.message();
   EXPECT_EQ(solved->outcome, Outcome::kSerial);
@@ -186,7 +186,7 @@ TEST(Honesty, AResidualThatRisesTwiceIsGivenUp) {
 TEST(Honesty, AResidualThatFallsSlowlyIsGivenUpAfterThreeJudgedCycles) {
   VectorSolve<double> solve = Scaling(*Hierarchy::Make(1024, {4}, 2), std::pow(0.9, 0.25), 0.3);
   SolveOptions options = WithTolerance(1e-9, 100, kAbsolute);
-  options.relaxation = {{0, 1}};
+  options.c_sweeps = {0};
   const Result<Solution> solved = solve.Solve(options);
   ASSERT_TRUE(solved.ok()) << solved.message();
   EXPECT_EQ(solved->fallback, kSlow);
@@ -245,7 +245,7 @@ TEST(Honesty, ATailThatRelaxationMakesExactIsDirectNotConverged) {
 TEST(Honesty, DirectIsNotSaidWhereTheCoarseOperatorAmplifiesRounding) {
   VectorSolve<double> solve = Scaling(*Hierarchy::Make(320, {4}, 2), 0.9, kUnstable);
   SolveOptions options;
-  options.cycles = CyclesOfDirectSolve(solve.hierarchy.level(0), {});
+  options.cycles = CyclesOfDirectSolve(solve.hierarchy.level(0), 1);
   options.measures_cycles = false;
   const Result<Solution> solved = solve.Solve(options);
   ASSERT_TRUE(solved.ok()) << solved.message();
@@ -342,7 +342,7 @@ TEST(Honesty, AStateThatGrowsDoesNotHideTheResidualsOfEarlyOnes) {
   for (const ResidualScale scale : {kAbsolute, kRelative}) {
     VectorSolve<double> solve(*Hierarchy::Make(1024, {4}, 2), {0, 1}, step);
     SolveOptions options = WithTolerance(1e-9, 100, scale);
-    options.relaxation = {{0, 1}};
+    options.c_sweeps = {0};
     const Result<Solution> solved = solve.Solve(options);
     ASSERT_TRUE(solved.ok()) << solved.message();
     EXPECT_GT(solved->largest_state, 1e22);
@@ -370,7 +370,7 @@ TEST(Honesty, AFirstCycleThatRaisesTheResidualIsNotHeldAgainstASolve) {
   const WeightedChain chain = SmoothChain(256, 0.5);
   HostSolve solve(chain, {.coarsening = {16}, .h = 10.0 / 256});
   SolveOptions options = WithTolerance(1e-9, 30, kAbsolute);
-  options.relaxation = {{0, 1}};
+  options.c_sweeps = {0};
   options.measures_start = true;
   const Result<Solution> solved = solve.Solve(options);
   ASSERT_TRUE(solved.ok()) << solved.message();

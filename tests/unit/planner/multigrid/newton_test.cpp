@@ -36,7 +36,7 @@ TEST(Newton, SolvesWhatTheSolverSolves) {
   std::mt19937_64 random(11);
   int converged = 0;
   for (int draw = 0; draw < 100; ++draw) {
-    const DrawnSolve drawn = DrawSolve(random, 12, Weights::kAny);
+    const DrawnSolve drawn = DrawSolve(random, 12);
     const int steps = drawn.hierarchy.level(0).steps;
     const NetShape shape = DrawNetShape(random, steps);
     SCOPED_TRACE("draw " + std::to_string(draw) + ": " + TextOf(shape) + "; " + drawn.Text());

@@ -104,7 +104,7 @@ HostSolve::HostSolve(const WeightedChain& chain, const SolveSetting& setting)
   lanes_.emplace(Get(Lanes::Start(setting.lanes)));
   stage_.emplace(Get(
       HostStage::Make(chain.chain, chain.stage(), chain.parameters, chain.batch, setting.lanes)));
-  propagator_ = Get(HostChain::Make(*stage_, hierarchy_, setting.coarse, setting.h));
+  propagator_ = std::make_unique<HostChain>(*stage_, hierarchy_, setting.coarse, setting.h);
   const multigrid::State first = Get(propagator_->Create());
   std::copy(chain.first.begin(), chain.first.end(), HostStates::Numbers(first));
   system_.emplace(

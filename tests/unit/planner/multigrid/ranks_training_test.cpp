@@ -94,7 +94,7 @@ TEST(TrainingOnRanks, TrainsTheSameParametersOnAnyNumberOfRanks) {
   const WeightedChain net = DrawnStages();
   const Examples examples = DrawnExamples(net, 9);
   TrainingSettings settings = Settings();
-  for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kMean}) {
+  for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kSum}) {
     SCOPED_TRACE(NameOf(coarse));
     settings.network.coarse = coarse;
     settings.network.distributed = std::nullopt;

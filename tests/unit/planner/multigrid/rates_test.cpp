@@ -4,7 +4,7 @@
 // C-point (of M, without u0), the C-points solve A u = f with A = 1 - lambda^c S, and a coarse
 // solve inverts B = 1 - mu S. A cycle of F-relaxation changes their error by
 //     E = 1 - B^-1 A = B^-1 (B - A) = (lambda^c - mu) sum_k mu^k S^(k + 1),
-// each C-relaxation of weight w before it by (1 - w) + w lambda^c S. All are polynomials in S, so
+// each C-relaxation before it by lambda^c S. All are polynomials in S, so
 // they commute and the residual A e changes by the same factor; |S| = 1 and S^M = 0 give
 //     |E| <= |lambda^c - mu| (1 - |mu|^(M - 1)) / (1 - |mu|),
 // the bound of Dobrev, Kolev, Petersson, Schroder, "Two-level convergence theory for multigrid
@@ -25,7 +25,7 @@ using Complex = std::complex<double>;
 struct Setting {
   int blocks = 64;
   int coarsening = 4;
-  Relaxation relaxation = {0, 1};
+  int c_sweeps = 0;
 };
 
 // The factors of one step and of one coarse step.
@@ -39,10 +39,8 @@ double BoundOf(const Mode& mode, const Setting& setting) {
   const double mu = std::abs(mode.mu);
   double sum = 0;
   for (int k = 0; k + 1 < setting.blocks; ++k) sum += std::pow(mu, k);
-  const Relaxation& relaxation = setting.relaxation;
-  const double sweep = std::abs(1 - relaxation.c_weight) + relaxation.c_weight * block;
   return std::abs(std::pow(mode.lambda, setting.coarsening) - mode.mu) * sum *
-         std::pow(sweep, relaxation.c_sweeps);
+         std::pow(block, setting.c_sweeps);
 }
 
 // Residuals above what rounding leaves, of a solve of all `modes` at once from a broadcast.
@@ -63,7 +61,7 @@ std::vector<double> ResidualsOf(const std::vector<Mode>& modes, const Setting& s
         }
       });
   SolveOptions options;
-  options.relaxation = {setting.relaxation};
+  options.c_sweeps = {setting.c_sweeps};
   options.cycles = 12;
   const Result<Solution> solved = solve.Solve(options);
   EXPECT_TRUE(solved.ok()) << solved.message();
@@ -89,26 +87,23 @@ const std::vector<Complex> kEigenvalues = {{-0.1, 0}, {-0.5, 0}, {-1, 0},    {-2
 Mode Injected(const Complex& eigenvalue, double h, int coarsening) {
   return {1.0 + h * eigenvalue, 1.0 + h * coarsening * eigenvalue};
 }
-// The coarse operator of two half sums, of equal layers.
+// A coarse step that is two halves of a block, one behind the other.
 Mode Halved(const Complex& eigenvalue, double h, int coarsening) {
   return {1.0 + h * eigenvalue, std::pow(1.0 + h * coarsening / 2 * eigenvalue, 2)};
 }
-
-const std::vector<Relaxation> kRelaxations = {{0, 1}, {1, 1}, {2, 1}, {1, 0.7}, {1, 1.3}, {2, 1.2}};
 
 // What rounding adds to a ratio of residuals: 1e-15 in each of them, above 1e-10.
 constexpr double kRounding = 2e-5;
 
 TEST(Rates, OfEachModeAreBounded) {
   for (const int coarsening : {2, 4, 8}) {
-    for (const Relaxation& relaxation : kRelaxations) {
-      const Setting setting = {.coarsening = coarsening, .relaxation = relaxation};
+    for (const int c_sweeps : {0, 1, 2}) {
+      const Setting setting = {.coarsening = coarsening, .c_sweeps = c_sweeps};
       for (const Complex& eigenvalue : kEigenvalues) {
         for (const auto& coarse : {Injected, Halved}) {
           const Mode mode = coarse(eigenvalue, 0.05, coarsening);
           EXPECT_LE(LargestRate(ResidualsOf({mode}, setting)), BoundOf(mode, setting) + kRounding)
-              << "c = " << coarsening << ", " << relaxation.c_sweeps << " sweeps weighted by "
-              << relaxation.c_weight << ", eigenvalue " << eigenvalue;
+              << "c = " << coarsening << ", " << c_sweeps << " sweeps, eigenvalue " << eigenvalue;
         }
       }
     }
@@ -116,8 +111,8 @@ TEST(Rates, OfEachModeAreBounded) {
 }
 
 TEST(Rates, OfAWholeSpectrumAreAtMostThatOfItsSlowestMode) {
-  for (const Relaxation& relaxation : kRelaxations) {
-    const Setting setting = {.relaxation = relaxation};
+  for (const int c_sweeps : {0, 1, 2}) {
+    const Setting setting = {.c_sweeps = c_sweeps};
     std::vector<Mode> modes;
     double bound = 0;
     for (const Complex& eigenvalue : kEigenvalues) {
@@ -133,8 +128,8 @@ TEST(Rates, OfAWholeSpectrumAreAtMostThatOfItsSlowestMode) {
 TEST(Rates, ReachTheirBound) {
   for (const Complex eigenvalue : {-0.5, -1.0, -2.0, -4.0}) {
     const Mode mode = Injected(eigenvalue, 0.05, 4);
-    const Setting f = {.relaxation = {0, 1}};
-    const Setting fcf = {.relaxation = {1, 1}};
+    const Setting f = {.c_sweeps = 0};
+    const Setting fcf = {.c_sweeps = 1};
     const double rate = LargestRate(ResidualsOf({mode}, f));
     EXPECT_GT(rate, 0.85 * BoundOf(mode, f));
     EXPECT_GT(LargestRate(ResidualsOf({mode}, fcf)), 0.85 * BoundOf(mode, fcf));

@@ -84,9 +84,9 @@ std::string RefusalOfTolerance(double tolerance) {
   options.tolerance = tolerance;
   return RefusalOf(options);
 }
-std::string RefusalOfRelaxation(const std::vector<Relaxation>& relaxation) {
+std::string RefusalOfRelaxation(const std::vector<int>& c_sweeps) {
   SolveOptions options;
-  options.relaxation = relaxation;
+  options.c_sweeps = c_sweeps;
   return RefusalOf(options);
 }
 
@@ -98,12 +98,8 @@ TEST(SolveOptions, AreRefusedWithTheirValueBeforeAnythingRuns) {
   EXPECT_EQ(RefusalOfTolerance(kInfinity), "tolerance inf; a number above 0 is expected");
   EXPECT_NE(RefusalOfTolerance(kNan), "");
   EXPECT_EQ(RefusalOfRelaxation({}), "no relaxation; F or FCF is expected");
-  EXPECT_EQ(RefusalOfRelaxation({{-1, 1}}),
+  EXPECT_EQ(RefusalOfRelaxation({1, -1}),
             "-1 sweeps of C-relaxation; 0 (F), 1 (FCF) and more are expected");
-  EXPECT_EQ(RefusalOfRelaxation({{1, 1}, {1, 2}}),
-            "C-relaxation weighted by 2; a weight above 0 and below 2 is expected");
-  EXPECT_NE(RefusalOfRelaxation({{1, 0}}), "");
-  EXPECT_NE(RefusalOfRelaxation({{1, kNan}}), "");
   SolveOptions options;
   options.cycles = 0;
   EXPECT_EQ(RefusalOf(options), "0 cycles; 1 and more are expected");

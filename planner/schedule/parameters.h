@@ -1,0 +1,20 @@
+// Which part of a node's parameters each device has. Pure function.
+#pragma once
+
+#include <vector>
+
+#include "base/status.h"
+#include "planner/cost/layer_graph.h"
+#include "planner/schedule/schedule.h"
+
+namespace ucudnn::planner {
+
+// Those of `node`, which `layer` is or is followed by, on the devices of `configuration`; `input`
+// is the shape of the node's first input. Weights are divided as the channels that a device
+// computes and sums over, biases and scales as the channels that it keeps. The error says why the
+// parameters cannot be divided so.
+Result<std::vector<ScheduledParameter>> DivideParameters(
+    const Node& node, const Shape& input, const PlannedLayer& layer,
+    const ParallelConfiguration& configuration);
+
+}  // namespace ucudnn::planner

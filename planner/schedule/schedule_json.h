@@ -1,0 +1,16 @@
+// Schedules as JSON (format `ucudnn-schedule`, described in FORMAT.md beside this file). Pure
+// function.
+#pragma once
+
+#include <string>
+
+#include "planner/schedule/schedule.h"
+
+namespace ucudnn::planner {
+
+const char* StatisticsName(StatisticsKind kind);  // batch_normalization, softmax, ...
+
+// One node, exchange or sum a line.
+std::string FormatSchedule(const Schedule& schedule);
+
+}  // namespace ucudnn::planner

@@ -1,0 +1,39 @@
+// `ucudnn plan --schedule` and `--simulate`: the plan as a schedule, and how long a step of it
+// takes. Used from main's thread only.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "base/status.h"
+#include "planner/layout/strategies.h"
+#include "planner/machine/machine.h"
+#include "planner/schedule/build_schedule.h"
+
+namespace ucudnn::command {
+
+// What the command line says; the members are CLI11's to fill.
+struct ScheduleWords {
+  bool schedule = false;
+  bool simulate = false;
+  std::string scheme;
+  std::string passes;
+  std::string update_every;
+
+  void AddTo(CLI::App& app);
+
+  bool IsAsked() const { return schedule || simulate; }
+  // The update of a plan that is executed: `update`, or owner where that is empty. The error is one
+  // that is a model alone.
+  Result<planner::UpdateModel> Update(const std::string& update) const;
+  // The error names the option that does not fit the others.
+  Result<planner::ScheduleOptions> Options(planner::Strategy strategy,
+                                           planner::UpdateModel update) const;
+};
+
+// Prints the time of a step, simulated with and without overlap, and as equation 1 adds it up. The
+// error says why a schedule stalls.
+Status PrintSimulation(const planner::Schedule& schedule, const planner::PlanningProblem& problem,
+                       const planner::ParallelLayout& layout, const planner::Machine& machine);
+
+}  // namespace ucudnn::command
