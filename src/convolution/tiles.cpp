@@ -298,6 +298,28 @@ Status Division::CheckCovers(const ConvolutionProblem& problem) const {
   return Status::Ok();
 }
 
+ConvolutionProblem SlackTwin(const TileKind& kind) {
+  ConvolutionProblem twin = kind.problem;
+  const auto element = static_cast<int32_t>(ElementBytes(twin.type));
+  const int32_t side_by_side = std::max(1, twin.alignment / element);
+  const bool channels_last = twin.layout == Layout::kNhwc;
+  const bool cuts_channels = kind.lengths.groups > 0 || kind.lengths.k > 0;
+  const auto loosen = [&](Strides& strides, int32_t channels, bool is_cut, const Spatial& extents) {
+    Spatial wider = extents;
+    for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+      if (kind.lengths.spatial[axis] == 0) continue;
+      wider[axis] += axis + 1 == kMaxSpatial && !channels_last ? side_by_side : 1;
+    }
+    const int32_t more = !is_cut ? 0 : channels_last ? side_by_side : 1;
+    strides = PackedStrides(twin.layout, channels + more, wider);
+    if (twin.spatial_rank == 2) strides[2] = strides[3] * extents[1];
+    if (twin.n == 1) strides[0] = ViewSpan(1, channels, extents, strides);
+  };
+  if (!kind.packs_x) loosen(twin.x_strides, twin.c, kind.lengths.groups > 0, twin.x);
+  if (!kind.packs_y) loosen(twin.y_strides, twin.k, cuts_channels, OutputExtents(twin));
+  return twin;
+}
+
 bool Division::AddsUp(const ConvolutionProblem& problem) const {
   if (problem.operation != Operation::kBackwardFilter) return false;
   return tiles != nullptr ? tiles->AddUp() : configuration.Pieces() > 1;

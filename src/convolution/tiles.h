@@ -60,6 +60,12 @@ struct TileKind {
 size_t PackedImageBytes(const TileKind& kind);  // 0: x is a view
 size_t PackedBytes(const TileKind& kind);       // of both
 
+// The tile as a part of tensors that are hardly larger than it: packed, but for one place more
+// along each axis that is cut (so many as keep the alignment where they lie side by side). Plans of
+// it need the workspace of plans of the tile itself, which those of a packed tensor do not: engines
+// are measured on it, whatever the whole takes.
+ConvolutionProblem SlackTwin(const TileKind& kind);
+
 struct Tile {
   size_t kind = 0;  // its index
   Box x, y;         // of the whole tensors; the channels of y are its filters, too

@@ -1,7 +1,6 @@
 #include "execution/schedule.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cstdint>
 #include <string>
 

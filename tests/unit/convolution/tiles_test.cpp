@@ -328,6 +328,27 @@ TEST(Tiles, ArePackedWhereTheirViewsSpanTooMuch) {
   for (const TileKind& kind : last->kinds) EXPECT_FALSE(kind.packs_x || kind.packs_y);
 }
 
+// Rows of a tile lie as far apart as rows of the whole, its channels by one row more than it has.
+TEST(Tiles, HaveTwinsWithOneRowMore) {
+  for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
+    const ConvolutionProblem whole =
+        ProblemWith({.n = 1, .c = 8, .k = 8, .x = {1, 64, 32}, .layout = layout, .alignment = 16});
+    const auto cut = CutIntoTiles(whole, {.spatial = {1, 4, 1}});
+    ASSERT_TRUE(cut.ok()) << cut.message();
+    ConvolutionProblem twin = SlackTwin(cut->kinds[1]);
+    EXPECT_EQ(twin.x[1], 18);
+    if (layout == Layout::kNhwc) {
+      EXPECT_EQ(twin, cut->kinds[1].problem);  // one row more lies behind all others
+      continue;
+    }
+    EXPECT_EQ(twin.x_strides, (Strides{7 * 19 * 32 + 18 * 32, 19 * 32, 18 * 32, 32, 1}));
+    EXPECT_EQ(twin.y_strides, (Strides{7 * 17 * 32 + 16 * 32, 17 * 32, 16 * 32, 32, 1}));
+    twin.x_strides = cut->kinds[1].problem.x_strides;
+    twin.y_strides = cut->kinds[1].problem.y_strides;
+    EXPECT_EQ(twin, cut->kinds[1].problem);
+  }
+}
+
 // cuDNN refuses fast engines for the stride of an n of one image.
 TEST(Tiles, OfOneImageHaveItsSpanAsStride) {
   const auto cut =

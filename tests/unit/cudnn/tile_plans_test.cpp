@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <optional>
 #include <vector>
 
 #include "convolution/tiles.h"
@@ -188,6 +189,37 @@ TEST_F(TilePlans, KeepTheKnobsThatHeuristicsChose) {
               plans_, refused_);
   EXPECT_GE(chosen, 100);
   EXPECT_GE(plans_, 300);
+}
+
+// What is measured on little memory has the workspace of what runs, whole memory or not.
+TEST_F(TilePlans, NeedTheWorkspaceOfTheirSlackTwins) {
+  int packed_differ = 0;
+  ForEachCut([&](const ConvolutionProblem& whole, const Tiles& cut) {
+    const Graph graph(whole);
+    if (!graph.ok()) return;
+    for (const BackendDescriptor& plan : graph.HeuristicPlans(CUDNN_HEUR_MODE_A, 4)) {
+      const auto read = ReadTemplate(RealCudnn(), plan.get());
+      ASSERT_TRUE(read.ok()) << read.message();
+      for (const TileKind& kind : cut.kinds) {
+        const auto workspace = [&](const ConvolutionProblem& problem) -> std::optional<size_t> {
+          const auto built = BuildPart(RealCudnn(), DescribedDevice(), *read, {problem});
+          if (!built.ok()) return std::nullopt;
+          return *PlanWorkspace(RealCudnn(), built->get());
+        };
+        const std::optional<size_t> needed = workspace(kind.problem);
+        EXPECT_EQ(workspace(SlackTwin(kind)), needed)
+            << read->convolution.engine << " of " << Describe(kind.problem);
+        ConvolutionProblem packed = kind.problem;
+        SetPackedStrides(packed);
+        packed_differ += workspace(packed) != needed;
+        plans_ += needed.has_value();
+      }
+    }
+  });
+  std::printf("%d plans of tiles and of their twins; %d of packed tensors need another workspace\n",
+              plans_, packed_differ);
+  EXPECT_GE(plans_, 300);
+  EXPECT_GT(packed_differ, 0);
 }
 
 // 190 columns of 16 bits: no row but each fourth begins on 16 bytes.

@@ -330,8 +330,8 @@ void WriteToTheNextChannel(const ConvolutionProblem& part, cudnn::ConvolutionCal
 void WriteToTheNextChannelOfDx(const ConvolutionProblem& part, cudnn::ConvolutionCall& call) {
   call.x = Elements(call.x, part, part.x_strides[1]);
 }
-void WriteToTheNextTap(const ConvolutionProblem& part, cudnn::ConvolutionCall& call) {
-  call.w = Elements(call.w, part, 1);
+void WriteTwoTapsBeyond(const ConvolutionProblem& part, cudnn::ConvolutionCall& call) {
+  call.w = Elements(call.w, part, 2);
 }
 
 class TiledFaults : public TiledRuns {
@@ -359,7 +359,7 @@ TEST_F(TiledFaults, AreFoundInEveryKindOfTile) {
             ? std::vector<Spoil>{ReadTheRowsBeyond, WriteToTheNextChannel}
         : operation == Operation::kBackwardData
             ? std::vector<Spoil>{ReadTheRowsOfDyBeyond, WriteToTheNextChannelOfDx}
-            : std::vector<Spoil>{ReadTheRowsBeyond, ReadTheRowsOfDyBeyond, WriteToTheNextTap};
+            : std::vector<Spoil>{ReadTheRowsBeyond, ReadTheRowsOfDyBeyond, WriteTwoTapsBeyond};
     for (const DataType type : {DataType::kFloat, DataType::kBfloat16}) {
       for (const int64_t most_span : {kMostViewSpan, int64_t{0}}) {
         const ConvolutionProblem problem = test::ProblemWith({.operation = operation,
