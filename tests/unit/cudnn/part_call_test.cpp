@@ -14,7 +14,7 @@ TEST(Offsets, AreThoseOfTheImagesBefore) {
   problem.type = DataType::kHalf;
   problem.x_strides[0] = 200;
   problem.y_strides[0] = 300;
-  const FusedOperand operands[] = {{7, DataType::kFloat, 0, 20}, {8, DataType::kHalf, 64, 64}};
+  const FusedOperand operands[] = {{7, DataType::kFloat, {}, 20}, {8, DataType::kHalf, {32}, 64}};
   const Offsets at = AtImage(problem, operands, 3);
   EXPECT_EQ(at.x, 3u * 200 * 2);
   EXPECT_EQ(at.w, 0u);
