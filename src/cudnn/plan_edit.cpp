@@ -42,9 +42,9 @@ std::string NumberText(double value) {
   return text;
 }
 
-using Numbers = std::vector<int64_t>;
+using NumberList = std::vector<int64_t>;
 
-std::string Text(const Numbers& numbers) {
+std::string Text(const NumberList& numbers) {
   std::string text;
   for (const int64_t number : numbers) text += (text.empty() ? "" : ",") + std::to_string(number);
   return text;
@@ -92,12 +92,12 @@ class FlatObject {
     return text_[at - 1] == '[' ? text_.find(']', at) : NumberEnd(text_, at);
   }
   // The value's numbers; none where it has any that is not whole.
-  Numbers Read(std::string_view name) const {
+  NumberList Read(std::string_view name) const {
     const size_t at = Find(name);
     if (at >= end_) return {};
     const char* from = text_.data() + at;
     const char* const end = text_.data() + std::min(ValueEnd(at), end_);
-    for (Numbers numbers;;) {
+    for (NumberList numbers;;) {
       int64_t number = 0;
       const auto [stop, error] = std::from_chars(from, end, number);
       if (error != std::errc() || (stop != end && *stop != ',')) return {};
@@ -115,7 +115,7 @@ class FlatObject {
 // The extents and strides of a tensor of the convolution, as its JSON lists them.
 plan_json::Tensor TensorOf(const ConvolutionProblem& problem, bool is_image) {
   const Strides& strides = is_image ? problem.x_strides : problem.y_strides;
-  const Numbers extents = Axes(problem, is_image ? problem.x : OutputExtents(problem));
+  const NumberList extents = Axes(problem, is_image ? problem.x : OutputExtents(problem));
   plan_json::Tensor tensor;
   tensor.dims = {problem.n, is_image ? problem.c : problem.k};
   tensor.dims.insert(tensor.dims.end(), extents.begin(), extents.end());
@@ -180,7 +180,7 @@ class PlanEditor {
   }
 
   Status EditTensor(const FlatObject& object, bool is_batched) {
-    const Numbers uid = object.Read("\"name\":\""), alignment = object.Read("\"ptrAlignment\":");
+    const NumberList uid = object.Read("\"name\":\""), alignment = object.Read("\"ptrAlignment\":");
     Tensor tensor;
     tensor.dims = object.Read("\"dim\":[");
     tensor.strides = object.Read("\"stride\":[");
@@ -191,7 +191,7 @@ class PlanEditor {
     tensor.uid = uid[0];
     tensor.alignment = alignment[0];
     tensor.is_virtual = object.Find("\"isVirtual\":true") != std::string_view::npos;
-    const Numbers whole_dims = tensor.dims;
+    const NumberList whole_dims = tensor.dims;
     UCUDNN_RETURN_IF_ERROR(Shrink(tensor, is_batched));
     const auto operand =
         std::find_if(expected_.operands.begin(), expected_.operands.end(),
@@ -248,7 +248,7 @@ class PlanEditor {
   // What is fused has elements of its own type where the result has its elements. A value for each
   // channel begins at a multiple of the part's channels if all parts have so many.
   int64_t OperandAlignment(const Tensor& tensor, DataType type, bool is_batched,
-                           const Numbers& whole_dims) const {
+                           const NumberList& whole_dims) const {
     const auto element = static_cast<int64_t>(ElementBytes(type));
     const auto result = static_cast<int64_t>(ElementBytes(edit_.problem.type));
     if (is_batched) {
@@ -319,7 +319,7 @@ class PlanEditor {
     return Status::Ok();
   }
 
-  void Set(const FlatObject& object, std::string_view name, const Numbers& numbers) {
+  void Set(const FlatObject& object, std::string_view name, const NumberList& numbers) {
     if (object.Read(name) == numbers) return;
     const size_t at = object.Find(name);
     splice_.Replace(at, object.ValueEnd(at), Text(numbers));
