@@ -192,7 +192,7 @@ class PlanEditor {
     tensor.alignment = alignment[0];
     tensor.is_virtual = object.Find("\"isVirtual\":true") != std::string_view::npos;
     const NumberList whole_dims = tensor.dims;
-    UCUDNN_RETURN_IF_ERROR(Shrink(tensor, is_batched));
+    Shrink(tensor, is_batched);
     const auto operand =
         std::find_if(expected_.operands.begin(), expected_.operands.end(),
                      [&](const FusedOperand& one) { return one.uid == tensor.uid; });
@@ -218,31 +218,26 @@ class PlanEditor {
   }
 
   // Gives a tensor of the whole plan the extents and strides that it has in the part.
-  Status Shrink(Tensor& tensor, bool is_batched) const {
+  void Shrink(Tensor& tensor, bool is_batched) const {
     if (tensor.uid == convolution_.w_uid) {
       tensor.dims[0] = edit_.problem.k;
-      return Status::Ok();
+      return;
     }
     const bool is_image = tensor.uid == convolution_.x_uid;
     if (is_image || tensor.uid == convolution_.y_uid) {
       const Tensor part = TensorOf(edit_.problem, is_image);
       tensor.dims = part.dims;
       tensor.strides = part.strides;
-      return Status::Ok();
+      return;
     }
     if (is_batched) {
       tensor.dims = result_.dims;
       if (result_.strides != whole_result_.strides) tensor.strides = result_.strides;
-      return Status::Ok();
+      return;
     }
-    if (tensor.dims[1] > 1) tensor.dims[1] = result_.dims[1];
-    for (size_t axis = 2; axis < tensor.dims.size(); ++axis) {
-      if (tensor.dims[axis] > 1 && result_.dims[axis] != whole_result_.dims[axis]) {
-        return Status::Error("tensor " + std::to_string(tensor.uid) +
-                             ", which all images share, differs from place to place");
-      }
+    for (size_t axis = 1; axis < tensor.dims.size(); ++axis) {
+      if (tensor.dims[axis] > 1) tensor.dims[axis] = result_.dims[axis];
     }
-    return Status::Ok();
   }
 
   // What is fused has elements of its own type where the result has its elements. A value for each
@@ -254,7 +249,9 @@ class PlanEditor {
     if (is_batched) {
       return std::min(tensor.alignment, std::max<int64_t>(1, tensor.alignment * element / result));
     }
-    const bool are_even = whole_dims[1] % tensor.dims[1] == 0;
+    NumberList channels = whole_dims;
+    channels[1] = tensor.dims[1];
+    const bool are_even = channels == tensor.dims && whole_dims[1] % tensor.dims[1] == 0;
     const int64_t step = are_even ? tensor.dims[1] * tensor.strides[1] : 1;
     return std::gcd(tensor.alignment, step * element);
   }
