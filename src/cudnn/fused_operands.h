@@ -23,6 +23,10 @@ struct FusedOperand {
 
   // Whether images read elements of their own.
   bool is_batched() const { return strides[0] > 0; }
+  // Whether all images share elements that differ from place to place.
+  bool differs_by_place() const {
+    return !is_batched() && (strides[2] > 0 || strides[3] > 0 || strides[4] > 0);
+  }
   // The memory that `images` images read.
   size_t Bytes(int64_t images) const {
     return static_cast<size_t>((images - 1) * strides[0]) * ElementBytes(type) + span_bytes;

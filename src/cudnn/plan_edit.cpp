@@ -42,9 +42,9 @@ std::string NumberText(double value) {
   return text;
 }
 
-using Numbers = std::vector<int64_t>;
+using NumberList = std::vector<int64_t>;
 
-std::string Text(const Numbers& numbers) {
+std::string Text(const NumberList& numbers) {
   std::string text;
   for (const int64_t number : numbers) text += (text.empty() ? "" : ",") + std::to_string(number);
   return text;
@@ -92,12 +92,12 @@ class FlatObject {
     return text_[at - 1] == '[' ? text_.find(']', at) : NumberEnd(text_, at);
   }
   // The value's numbers; none where it has any that is not whole.
-  Numbers Read(std::string_view name) const {
+  NumberList Read(std::string_view name) const {
     const size_t at = Find(name);
     if (at >= end_) return {};
     const char* from = text_.data() + at;
     const char* const end = text_.data() + std::min(ValueEnd(at), end_);
-    for (Numbers numbers;;) {
+    for (NumberList numbers;;) {
       int64_t number = 0;
       const auto [stop, error] = std::from_chars(from, end, number);
       if (error != std::errc() || (stop != end && *stop != ',')) return {};
@@ -115,7 +115,7 @@ class FlatObject {
 // The extents and strides of a tensor of the convolution, as its JSON lists them.
 plan_json::Tensor TensorOf(const ConvolutionProblem& problem, bool is_image) {
   const Strides& strides = is_image ? problem.x_strides : problem.y_strides;
-  const Numbers extents = Axes(problem, is_image ? problem.x : OutputExtents(problem));
+  const NumberList extents = Axes(problem, is_image ? problem.x : OutputExtents(problem));
   plan_json::Tensor tensor;
   tensor.dims = {problem.n, is_image ? problem.c : problem.k};
   tensor.dims.insert(tensor.dims.end(), extents.begin(), extents.end());
@@ -180,7 +180,7 @@ class PlanEditor {
   }
 
   Status EditTensor(const FlatObject& object, bool is_batched) {
-    const Numbers uid = object.Read("\"name\":\""), alignment = object.Read("\"ptrAlignment\":");
+    const NumberList uid = object.Read("\"name\":\""), alignment = object.Read("\"ptrAlignment\":");
     Tensor tensor;
     tensor.dims = object.Read("\"dim\":[");
     tensor.strides = object.Read("\"stride\":[");
@@ -191,8 +191,8 @@ class PlanEditor {
     tensor.uid = uid[0];
     tensor.alignment = alignment[0];
     tensor.is_virtual = object.Find("\"isVirtual\":true") != std::string_view::npos;
-    const Numbers whole_dims = tensor.dims;
-    UCUDNN_RETURN_IF_ERROR(Shrink(tensor, is_batched));
+    const NumberList whole_dims = tensor.dims;
+    Shrink(tensor, is_batched);
     const auto operand =
         std::find_if(expected_.operands.begin(), expected_.operands.end(),
                      [&](const FusedOperand& one) { return one.uid == tensor.uid; });
@@ -218,43 +218,40 @@ class PlanEditor {
   }
 
   // Gives a tensor of the whole plan the extents and strides that it has in the part.
-  Status Shrink(Tensor& tensor, bool is_batched) const {
+  void Shrink(Tensor& tensor, bool is_batched) const {
     if (tensor.uid == convolution_.w_uid) {
       tensor.dims[0] = edit_.problem.k;
-      return Status::Ok();
+      return;
     }
     const bool is_image = tensor.uid == convolution_.x_uid;
     if (is_image || tensor.uid == convolution_.y_uid) {
       const Tensor part = TensorOf(edit_.problem, is_image);
       tensor.dims = part.dims;
       tensor.strides = part.strides;
-      return Status::Ok();
+      return;
     }
     if (is_batched) {
       tensor.dims = result_.dims;
       if (result_.strides != whole_result_.strides) tensor.strides = result_.strides;
-      return Status::Ok();
+      return;
     }
-    if (tensor.dims[1] > 1) tensor.dims[1] = result_.dims[1];
-    for (size_t axis = 2; axis < tensor.dims.size(); ++axis) {
-      if (tensor.dims[axis] > 1 && result_.dims[axis] != whole_result_.dims[axis]) {
-        return Status::Error("tensor " + std::to_string(tensor.uid) +
-                             ", which all images share, differs from place to place");
-      }
+    for (size_t axis = 1; axis < tensor.dims.size(); ++axis) {
+      if (tensor.dims[axis] > 1) tensor.dims[axis] = result_.dims[axis];
     }
-    return Status::Ok();
   }
 
   // What is fused has elements of its own type where the result has its elements. A value for each
   // channel begins at a multiple of the part's channels if all parts have so many.
   int64_t OperandAlignment(const Tensor& tensor, DataType type, bool is_batched,
-                           const Numbers& whole_dims) const {
+                           const NumberList& whole_dims) const {
     const auto element = static_cast<int64_t>(ElementBytes(type));
     const auto result = static_cast<int64_t>(ElementBytes(edit_.problem.type));
     if (is_batched) {
       return std::min(tensor.alignment, std::max<int64_t>(1, tensor.alignment * element / result));
     }
-    const bool are_even = whole_dims[1] % tensor.dims[1] == 0;
+    NumberList channels = whole_dims;
+    channels[1] = tensor.dims[1];
+    const bool are_even = channels == tensor.dims && whole_dims[1] % tensor.dims[1] == 0;
     const int64_t step = are_even ? tensor.dims[1] * tensor.strides[1] : 1;
     return std::gcd(tensor.alignment, step * element);
   }
@@ -319,7 +316,7 @@ class PlanEditor {
     return Status::Ok();
   }
 
-  void Set(const FlatObject& object, std::string_view name, const Numbers& numbers) {
+  void Set(const FlatObject& object, std::string_view name, const NumberList& numbers) {
     if (object.Read(name) == numbers) return;
     const size_t at = object.Find(name);
     splice_.Replace(at, object.ValueEnd(at), Text(numbers));

@@ -20,8 +20,9 @@ struct PlanEdit {
 
 // `json`, whose content is `convolution`, as `edit` says, with the same engine and knobs. A tensor
 // whose extents change may begin anywhere that problem.alignment allows, so no more than that is
-// declared for it; all others stay as aligned as they are. An error where the part cannot read what
-// is fused behind the convolution.
+// declared for it; all others stay as aligned as they are. What is fused reads the part of each of
+// its tensors that belongs to the part of the output. An error where one tensor is several, which
+// have other parts.
 Result<std::string> EditPlan(std::string_view json, const FusedConvolution& convolution,
                              const PlanEdit& edit);
 

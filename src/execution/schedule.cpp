@@ -97,6 +97,11 @@ Status Schedule::MakeRun(cudnn::Engines& engines, const Ingredients& of,
   if (of.division.tiles != nullptr) {
     const TileKind& kind = of.division.tiles->kinds[run];
     part = kind.problem;
+    if (micro.engine.legacy() != nullptr && part.alignment < problem_.alignment) {
+      return Status::Error(micro.engine.Text() + " may expect " +
+                           std::to_string(problem_.alignment) + " bytes of alignment, and " +
+                           Describe(part) + " begins on " + std::to_string(part.alignment));
+    }
     const bool packs_output =
         problem_.operation == Operation::kForward ? kind.packs_y : kind.packs_x;
     if (packs_output && std::any_of(of.fused.begin(), of.fused.end(),

@@ -111,6 +111,9 @@ class PlanConvolution : public SmallConvolution {
 Status PlanConvolution::Take(const cudnn::Functions& functions, cudnnHandle_t handle,
                              const cudnn::GraphTemplate& plan, const EngineDemand& demand) {
   if (demand.deterministic && !plan.deterministic) return Status::Error("not deterministic");
+  for (const cudnn::FusedOperand& operand : plan.convolution.operands) {
+    if (operand.differs_by_place()) return Status::Error("an operand is not cut with the rows");
+  }
   cudnn::GraphEngines engines(functions, {handle, nullptr}, {&plan});
   ConvolutionProblem part = plan.convolution.problem;
   part.n = problem_.n;

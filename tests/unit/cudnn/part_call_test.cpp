@@ -26,6 +26,29 @@ TEST(Offsets, AreThoseOfTheImagesBefore) {
   EXPECT_EQ(AtImage(problem, {}, 5).x, size_t{10} << 40);
 }
 
+// Rows 3 to 5 of the image and the output, and the second half of what is cut by channels.
+TEST(Offsets, OfATileAreThoseOfItsFirstElements) {
+  const ConvolutionProblem whole =
+      test::ProblemWith({.n = 1, .c = 3, .k = 4, .x = {1, 6, 8}, .type = DataType::kHalf});
+  const auto cut = CutIntoTiles(whole, {.k = 2, .spatial = {1, 2, 1}});
+  ASSERT_TRUE(cut.ok()) << cut.message();
+  const FusedOperand operands[] = {
+      {7, DataType::kFloat, whole.y_strides, 4 * 48 * 4},  // like y
+      {8, DataType::kHalf, {0, 1}, 4 * 2},                 // a value for each channel
+      {9, DataType::kHalf, {0, 0, 0, 8, 1}, 48 * 2}};      // one for each place
+  const Tile& last = cut->tiles.back();
+  ASSERT_EQ(last.y[kAxisC], (Interval{2, 4}));
+  ASSERT_EQ(last.y[kAxisH], (Interval{3, 6}));
+  ASSERT_EQ(last.x[kAxisH], (Interval{2, 6}));
+  const Offsets at = AtTile(whole, operands, last);
+  EXPECT_EQ(at.x, 2u * 8 * 2);
+  EXPECT_EQ(at.w, 2u * 3 * 9 * 2);
+  EXPECT_EQ(at.y, (2u * 48 + 3 * 8) * 2);
+  EXPECT_EQ(at.fused[0], (2u * 48 + 3 * 8) * 4);
+  EXPECT_EQ(at.fused[1], 2u * 2);
+  EXPECT_EQ(at.fused[2], 3u * 8 * 2);
+}
+
 class PartCallTest : public ::testing::Test {
  protected:
   PartCallTest() {

@@ -53,12 +53,13 @@ uint16_t Encode(DataType type, double value) {
          static_cast<uint16_t>(exponent << 10 | (bits >> 13 & 1023));
 }
 
-// 8 x 10 elements of y. Without padding along h its rows can be cut for the legacy API.
+// 8 x 8 elements of y, whose rows keep an alignment of 16 bytes. Without padding along h they can
+// be cut for the legacy API.
 ConvolutionProblem Problem(DataType type, int images, int pad_h = 1) {
   return test::ProblemWith({.operation = Operation::kBackwardFilter,
                             .n = images,
                             .k = 6,
-                            .x = {1, 10 - 2 * pad_h, 10},
+                            .x = {1, 10 - 2 * pad_h, 8},
                             .pad = {0, pad_h, 1},
                             .type = type,
                             .alignment = 16});

@@ -120,6 +120,7 @@ class TiledRuns : public test::DeviceTest {
       if (grids_.Draw(0, 1) == 0) aligned({CUDNN_POINTWISE_MUL, Reads::kChannel, {}});
       if (grids_.Draw(0, 1) == 0) aligned({CUDNN_POINTWISE_ADD, Reads::kWhole, {}});
       if (grids_.Draw(0, 1) == 0) aligned({CUDNN_POINTWISE_ADD, Reads::kChannel, {}});
+      if (grids_.Draw(0, 2) == 0) aligned({CUDNN_POINTWISE_ADD, Reads::kRow, {}});
       if (grids_.Draw(0, 2) == 0) aligned({CUDNN_POINTWISE_RELU_BWD, Reads::kWhole, {}});
       aligned({CUDNN_POINTWISE_RELU_FWD, Reads::kNothing, {}});
       return options;
