@@ -211,8 +211,12 @@ Result<double> Analyst::MessageMs() {
 Status Analyst::MeasureOnDevice() {
   progress_.Show("timing one layer of each kind, and several at once");
   MultigridDevice& device = *analysis_.settings.device;
-  UCUDNN_ASSIGN_OR_RETURN(auto kinds,
-                          device.solvers(0).MeasureLayers(problem_.chain, analysis_.layers));
+  constexpr multigrid::LayerPass kPasses[] = {multigrid::LayerPass::kForward,
+                                              multigrid::LayerPass::kAdjoint,
+                                              multigrid::LayerPass::kGradient};
+  UCUDNN_ASSIGN_OR_RETURN(
+      auto kinds, device.solvers(0).MeasureLayers(problem_.chain, analysis_.layers,
+                                                  multigrid::StepsAtOnce::kSeveral, kPasses));
   analysis_.modelled = std::move(analysis_.times);
   analysis_.times =
       std::make_unique<multigrid::MeasuredBatches>(std::move(kinds), *analysis_.modelled);

@@ -121,8 +121,15 @@ Result<multigrid::Placement> PlaceOnRanks(const Problem& problem, const Multigri
   multigrid::RankMeasures measures;
   if (settings.device) {
     const multigrid::DeviceSolvers& solvers = settings.device->solvers(all.rank());
-    measures.steps = [&](int batch, bool trains) {
-      return solvers.MeasureSteps(problem.chain, batch, trains);
+    measures.layers = [&](const multigrid::NetworkLayers& layers,
+                          std::span<const multigrid::LayerPass> timed)
+        -> Result<std::vector<std::array<double, multigrid::kLayerPasses>>> {
+      UCUDNN_ASSIGN_OR_RETURN(
+          const auto kinds,
+          solvers.MeasureLayers(problem.chain, layers, multigrid::StepsAtOnce::kOne, timed));
+      std::vector<std::array<double, multigrid::kLayerPasses>> ms;
+      for (const auto& kind : kinds) ms.push_back(kind.ms);
+      return ms;
     };
     measures.messages = [&](int64_t numbers) { return solvers.MeasureMessages(all, numbers); };
   }
