@@ -424,7 +424,8 @@ class Multigrid(CommandTest):
     def test_options_that_would_change_nothing_are_refused(self):
         self.chain()
         for option in ("--epochs", "--examples", "--rate", "--momentum", "--backward-cycles", "--repeat"):
-            self.refused((*self.SMALL, option, "3"), f"{option}: says how to train; expected --train FOLDER with it")
+            value = "0.5" if option == "--momentum" else "3"
+            self.refused((*self.SMALL, option, value), f"{option}: says how to train; expected --train FOLDER with it")
         self.refused((*self.SMALL, "--activation", "tanh"), "--activation: is of a chain; 'kirby-3m' has its own activations")
         chain = ("chain", "--weights", "w.safetensors")
         for words in (("--layers", "8"), ("--depths", "8,16"), ("--frozen-norms",), ("--train", DIGITS)):
