@@ -684,7 +684,6 @@ REFUSED = {
     "the largest three of all positions": lambda: Call(lambda x: x.flatten(2).topk(3)),
     "the largest singular value of rows": lambda: Call(lambda x: torch.linalg.norm(x, 2, (2, 3))),
     "rows in order, by numpy's name": lambda: Call(lambda x: x.sort(axis=2)[0].sort(axis=3)[0]),
-    "an argument that torch does not know either": lambda: Call(lambda x: x.softmax(dimension=1)),
     "around twice": lambda: nn.CircularPad2d(20),
     "rows by a list": lambda: Call(lambda x: x[:, :, [0, 3]][:, :, :, [0, 3]]),
     "rows by a table": lambda: Call(lambda x: x.gather(2, torch.zeros_like(x).long()).gather(3, torch.zeros_like(x).long())),
