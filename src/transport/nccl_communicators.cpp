@@ -169,10 +169,12 @@ Status Communicators::AllReduce(CUdeviceptr from, CUdeviceptr to, size_t count, 
 }
 
 Status Communicators::Check() {
+  const auto aborted = [] { return Status::Error("the exchange was aborted"); };
+  if (ended_) return aborted();  // whoever aborts takes the lock for a moment, too
   // A call that is under way returns its own error, and may wait for other ranks.
   if (!mutex_.TryLock()) return Status::Ok();
   MutexLock lock(mutex_, MutexLock::kAdopt);
-  if (ended_) return Status::Error("the exchange was aborted");
+  if (ended_) return aborted();
   for (Communicator* const communicator : {exchanges_.load(), reductions_.load()}) {
     int error = kSuccess;
     UCUDNN_RETURN_IF_ERROR(functions_.StatusOf(functions_.CommGetAsyncError(communicator, &error),
