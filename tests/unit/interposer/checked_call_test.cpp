@@ -172,7 +172,7 @@ Checked CheckThree(Caller& caller, const Fault& fault, double alpha = 1, double 
   EXPECT_TRUE(numeric.ok());
 
   const cudnn::Functions real = test::StandIn();
-  auto alone = test::LegacySchedule(real, caller.problem(), {}, undivided);
+  auto alone = test::LegacySchedule(real, caller.problem(), Configuration{}, undivided);
   EXPECT_TRUE(alone.ok()) << alone.message();
   Checked checked;
   execution::Outcome outcome;

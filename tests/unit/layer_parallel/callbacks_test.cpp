@@ -150,7 +150,7 @@ TEST(LayerParallelCallbacks, AFailedStepSaysItsLayers) {
   chain.Fail({"step", first_coarse + 1, 9});
   EXPECT_EQ(SolveForward(solver, chain), UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED);
   EXPECT_STREQ(ucudnnLayerParallelGetLastError(),
-               "ucudnnLayerParallelSolveForward: the step callback returned 9 for layers 0 to 1 of "
+               "ucudnnLayerParallelSolveForward: the step callback returned 9 for layers 0 to 3 of "
                "level 1");
 }
 
