@@ -6,7 +6,7 @@ namespace ucudnn::transport {
 
 Status CheckMeeting(const Meeting& meeting) {
   constexpr int kMostRanks = 1 << 16;
-  constexpr size_t kLongestText = 200, kMostTerms = 16;
+  constexpr size_t kLongestText = 200, kMostTermBytes = 8192;  // in one greeting
   const Membership& mine = meeting.membership;
   const auto refused = [&mine](const std::string& why) {
     return Status::Error("rank " + std::to_string(mine.rank) + " cannot join: " + why);
@@ -26,10 +26,13 @@ Status CheckMeeting(const Meeting& meeting) {
   for (const char c : meeting.token) {
     if (c <= ' ' || c > '~') return refused("UCUDNN_RENDEZVOUS_TOKEN holds more than ASCII text");
   }
-  bool short_texts = meeting.version.size() <= kLongestText && meeting.terms.size() <= kMostTerms;
+  bool short_texts = meeting.version.size() <= kLongestText;
+  size_t bytes = 0;
   for (const Term& term : meeting.terms) {
     short_texts &= term.name.size() <= kLongestText && term.value.size() <= kLongestText;
+    bytes += term.name.size() + term.value.size();
   }
+  short_texts &= bytes <= kMostTermBytes;
   if (!short_texts) return refused("a text to compare is longer than 200 bytes, or there are many");
   if (!meeting.place.in_file() && meeting.token.empty() && meeting.local_size > 0 &&
       meeting.local_size < mine.size) {

@@ -32,25 +32,25 @@ constexpr double kVerifiedOperations = 4e10;
 constexpr int64_t kVerifiedParameters = 20'000'000;
 
 // Refuses what changes nothing, and what the models do not know.
-Status CheckAnalysis(const CLI::App& app, const MultigridWords& words) {
+Status CheckAnalysis(const SolveSpec& spec) {
   const auto refuse = [&](const std::vector<const char*>& options, const std::string& why) {
     for (const char* option : options) {
-      if (app.count(option) > 0) return Status::Error(option + (": " + why));
+      if (spec.IsGiven(option)) return Status::Error(option + (": " + why));
     }
     return Status::Ok();
   };
   UCUDNN_RETURN_IF_ERROR(refuse({"--train", "--depths", "--check", "--report"},
                                 "--analyse models one forward pass and one training step; "
                                 "expected --json for a document"));
-  if (words.backend == "cudnn" && words.machine.empty()) {
+  if (*spec.on_device && spec.machine.empty()) {
     return Status::Error(
         "--backend cudnn: layers are measured on a device, and --machine says how many there are "
         "and what joins them; expected --machine with it");
   }
   UCUDNN_RETURN_IF_ERROR(
       refuse({"--skip-first-down", "--storage"}, "is not modelled; expected --analyse without it"));
-  if (words.relaxation.find(',') != std::string::npos) {
-    return Status::Error("--relaxation " + Quoted(words.relaxation) +
+  if (spec.network().forward.c_sweeps.size() > 1) {
+    return Status::Error("--relaxation " + Quoted(spec.Text("--relaxation")) +
                          ": --analyse models one relaxation for all levels; expected F, FCF or "
                          "FCFCF");
   }
@@ -58,15 +58,15 @@ Status CheckAnalysis(const CLI::App& app, const MultigridWords& words) {
 }
 
 // As many as the machine has, and as the network's layers can be divided over.
-Result<std::vector<int>> ReadDevices(const MultigridWords& words, const NetworkAnalysis& analysis) {
+Result<std::vector<int>> ReadDevices(const SolveSpec& spec, const NetworkAnalysis& analysis) {
   std::vector<int> devices;
   const int of_machine = analysis.is_measured ? kMostListed : analysis.machine.Devices();
   const int most = std::min(of_machine, analysis.layers.Layers());
-  if (words.devices.empty()) {
+  if (spec.devices.empty()) {
     for (int count = 1; count <= std::min(most, kMostListed); count *= 2) devices.push_back(count);
     return devices;
   }
-  for (const std::string& word : Split(words.devices, ',')) {
+  for (const std::string& word : Split(spec.devices, ',')) {
     const Result<int> count = ParseWhole("--devices", word, 1, most);
     if (!count.ok()) {
       return Status::Error(count.message() + ", as " +
@@ -78,14 +78,14 @@ Result<std::vector<int>> ReadDevices(const MultigridWords& words, const NetworkA
   return devices;
 }
 
-AnalysisChoices ChoicesOf(const CLI::App& app, const MultigridSettings& settings,
+AnalysisChoices ChoicesOf(const SolveSpec& spec, const MultigridSettings& settings,
                           bool is_measured) {
   const multigrid::NetworkSettings& network = settings.network;
   AnalysisChoices choices;
-  if (app.count("--coarsening") > 0) choices.coarsening = {network.coarsening};
-  if (app.count("--levels") > 0) choices.levels = {network.levels};
-  if (app.count("--coarse") > 0) choices.coarse = {network.coarse};
-  if (app.count("--relaxation") > 0) {
+  if (spec.IsGiven("--coarsening")) choices.coarsening = {network.coarsening};
+  if (spec.IsGiven("--levels")) choices.levels = {network.levels};
+  if (spec.IsGiven("--coarse")) choices.coarse = {network.coarse};
+  if (spec.IsGiven("--relaxation")) {
     choices.c_sweeps = {network.forward.c_sweeps.front()};
   }
   choices.start = network.forward.start;
@@ -130,7 +130,7 @@ planner::Machine CoresOf(double copy_gb_per_s) {
 
 class Analyst {
  public:
-  Analyst(const CLI::App& app, const MultigridWords& words) : app_(app), words_(words) {}
+  explicit Analyst(const SolveSpec& spec) : spec_(spec) {}
 
   Result<NetworkAnalysis> Run();
 
@@ -162,10 +162,8 @@ class Analyst {
   // True where the setting needs other cycles than the stand-in told.
   Result<bool> Verify(const TriedSetting& tried);
 
-  const CLI::App& app_;
-  const MultigridWords& words_;
+  const SolveSpec& spec_;
   MultigridProgress progress_;
-  uint64_t seed_ = 0;
   Problem problem_;
   std::unique_ptr<multigrid::RateProbe> probe_;
   bool has_one_candidate_ = false;
@@ -173,12 +171,12 @@ class Analyst {
 };
 
 Status Analyst::ReadTimes() {
-  analysis_.is_measured = words_.machine.empty();
+  analysis_.is_measured = spec_.machine.empty();
   const int element_bytes = analysis_.is_measured ? 8 : 4;
   analysis_.layers =
       multigrid::LayersOfNetwork(problem_.chain, analysis_.settings.network.batch, element_bytes);
   if (!analysis_.is_measured) {
-    UCUDNN_ASSIGN_OR_RETURN(analysis_.machine, LoadMachine(words_.machine));
+    UCUDNN_ASSIGN_OR_RETURN(analysis_.machine, LoadMachine(spec_.machine));
     analysis_.times = std::make_unique<multigrid::RooflineTimes>(analysis_.machine.device,
                                                                  analysis_.layers.kinds);
     return analysis_.settings.device ? MeasureOnDevice() : Status::Ok();
@@ -213,8 +211,12 @@ Result<double> Analyst::MessageMs() {
 Status Analyst::MeasureOnDevice() {
   progress_.Show("timing one layer of each kind, and several at once");
   MultigridDevice& device = *analysis_.settings.device;
-  UCUDNN_ASSIGN_OR_RETURN(auto kinds,
-                          device.solvers(0).MeasureLayers(problem_.chain, analysis_.layers));
+  constexpr multigrid::LayerPass kPasses[] = {multigrid::LayerPass::kForward,
+                                              multigrid::LayerPass::kAdjoint,
+                                              multigrid::LayerPass::kGradient};
+  UCUDNN_ASSIGN_OR_RETURN(
+      auto kinds, device.solvers(0).MeasureLayers(problem_.chain, analysis_.layers,
+                                                  multigrid::StepsAtOnce::kSeveral, kPasses));
   analysis_.modelled = std::move(analysis_.times);
   analysis_.times =
       std::make_unique<multigrid::MeasuredBatches>(std::move(kinds), *analysis_.modelled);
@@ -276,7 +278,7 @@ Status Analyst::EstimateRates(const AnalysisChoices& choices) {
   has_one_candidate_ = candidates.size() == 1;
   multigrid::ProbeSettings settings;
   settings.h = StepOf(LongestStage());
-  settings.seed = seed_;
+  settings.seed = spec_.training.seed;
   settings.lanes = network.lanes;
   settings.scale = network.forward.scale;
   UCUDNN_ASSIGN_OR_RETURN(
@@ -332,7 +334,8 @@ Result<bool> Analyst::Verify(const TriedSetting& tried) {
   if (problem_.parameters.empty()) {
     const multigrid::ResidualChain& chain = problem_.chain;
     UCUDNN_ASSIGN_OR_RETURN(
-        Problem drawn, multigrid::DrawnProblem(chain.graph, multigrid::BatchNorms::kFrozen, seed_));
+        Problem drawn,
+        multigrid::DrawnProblem(chain.graph, multigrid::BatchNorms::kFrozen, spec_.training.seed));
     problem_.parameters = std::move(drawn.parameters);
     problem_.input = std::move(drawn.input);
   }
@@ -368,16 +371,15 @@ Result<bool> Analyst::Verify(const TriedSetting& tried) {
 }
 
 Result<NetworkAnalysis> Analyst::Run() {
-  UCUDNN_ASSIGN_OR_RETURN(seed_, ReadSeed(words_));
-  UCUDNN_ASSIGN_OR_RETURN(problem_, ReadUndrawnProblem(words_));
+  UCUDNN_ASSIGN_OR_RETURN(problem_, ReadUndrawnProblem(spec_));
   UCUDNN_ASSIGN_OR_RETURN(analysis_.settings,
-                          ReadSettings(words_, problem_, std::make_shared<MultigridRanks>()));
+                          SettingsOf(spec_, problem_, std::make_shared<MultigridRanks>()));
   UCUDNN_RETURN_IF_ERROR(CheckOptions(analysis_.settings.network.forward));
   analysis_.facts = FactsOf(problem_, analysis_.settings.network);
   UCUDNN_ASSIGN_OR_RETURN(analysis_.parameters, planner::ParameterCount(problem_.chain.graph));
   UCUDNN_RETURN_IF_ERROR(ReadTimes());
-  UCUDNN_ASSIGN_OR_RETURN(const std::vector<int> devices, ReadDevices(words_, analysis_));
-  const AnalysisChoices choices = ChoicesOf(app_, analysis_.settings, analysis_.is_measured);
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<int> devices, ReadDevices(spec_, analysis_));
+  const AnalysisChoices choices = ChoicesOf(spec_, analysis_.settings, analysis_.is_measured);
   UCUDNN_RETURN_IF_ERROR(EstimateRates(choices));
   const multigrid::NetworkModel model(analysis_.layers, *analysis_.times, analysis_.machine);
   const auto analyse = [&] {
@@ -401,13 +403,13 @@ Result<NetworkAnalysis> Analyst::Run() {
 
 }  // namespace
 
-int AnalyseMultigrid(const CLI::App& app, const MultigridWords& words) {
-  if (const Status status = CheckAnalysis(app, words); !status.ok()) {
+int AnalyseMultigrid(const CLI::App& app, const SolveSpec& spec) {
+  if (const Status status = CheckAnalysis(spec); !status.ok()) {
     return Refuse(app, status.message());
   }
-  const Result<NetworkAnalysis> analysis = Analyst(app, words).Run();
+  const Result<NetworkAnalysis> analysis = Analyst(spec).Run();
   if (!analysis.ok()) return Refuse(app, analysis.message());
-  if (words.json) return WriteOutput(app, FormatAnalysis(*analysis), "");
+  if (spec.json) return WriteOutput(app, FormatAnalysis(*analysis), "");
   PrintAnalysis(*analysis);
   return 0;
 }

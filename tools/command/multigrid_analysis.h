@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "command/command.h"
 #include "command/multigrid_facts.h"
-#include "command/multigrid_words.h"
+#include "command/multigrid_settings.h"
 #include "planner/machine/machine.h"
 #include "planner/multigrid/analysis/analysis.h"
 #include "planner/multigrid/analysis/convergence.h"
@@ -49,6 +49,6 @@ struct NetworkAnalysis {
 };
 
 // The exit code.
-int AnalyseMultigrid(const CLI::App& app, const MultigridWords& words);
+int AnalyseMultigrid(const CLI::App& app, const SolveSpec& spec);
 
 }  // namespace ucudnn::command

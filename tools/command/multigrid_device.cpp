@@ -3,34 +3,18 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <optional>
 #include <utility>
 #include <vector>
 
-#include "base/byte_size.h"
 #include "base/options.h"
 #include "base/shared_library.h"
-#include "base/text.h"
-#include "command/multigrid_words.h"
+#include "command/solve_spec.h"
 #include "command/stand_ins.h"
 #include "cuda/driver.h"
 #include "cudnn/real_library.h"
 
 namespace ucudnn::command {
 namespace {
-
-// The value of that name, or none: `by_itself`.
-template <typename T, size_t N>
-Result<std::optional<T>> ParseOne(const std::string& option, const std::string& text,
-                                  const char* by_itself, const T (&values)[N]) {
-  std::vector<std::string> names = {by_itself};
-  if (text == by_itself) return std::optional<T>();
-  for (const T value : values) {
-    if (text == NameOf(value)) return std::optional<T>(value);
-    names.emplace_back(NameOf(value));
-  }
-  return Status::Error(option + " " + Quoted(text) + ": expected one of " + Join(names, ", "));
-}
 
 // The devices of ranks with these numbers on this machine, in turn where there are fewer.
 BenchmarkDevices DevicesOf(const MultigridRanks& ranks) {
@@ -70,26 +54,16 @@ Status MultigridDevice::FindFunctions() {
       functions_);
 }
 
-Result<std::shared_ptr<MultigridDevice>> MultigridDevice::Open(const MultigridWords& words,
+Result<std::shared_ptr<MultigridDevice>> MultigridDevice::Open(const SolveSpec& spec,
                                                                const MultigridRanks& ranks) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto way, ParseOne("--way", words.way, "auto", multigrid::kWays));
-  UCUDNN_ASSIGN_OR_RETURN(const auto launch,
-                          ParseOne("--launch", words.launch, "auto", multigrid::kLaunches));
-  if (words.timeline) UCUDNN_RETURN_IF_ERROR(multigrid::CheckTimeline(way, launch));
-  constexpr int kMostStreams = 1024;
-  UCUDNN_ASSIGN_OR_RETURN(const int streams,
-                          ParseWhole("--streams", words.streams, 1, kMostStreams));
-  const Result<size_t> limit = ParseByteSize(words.workspace_limit);
-  if (!limit.ok()) {
-    return Status::Error("--workspace-limit " + Quoted(words.workspace_limit) +
-                         ": expected bytes, as in 64MiB");
+  multigrid::DeviceSetting setting = spec.device;
+  if (spec.network().notes_timeline) {
+    UCUDNN_RETURN_IF_ERROR(multigrid::CheckTimeline(setting.way, setting.launch));
   }
-  const Result<const multigrid::Precision*> precision = multigrid::ParsePrecision(words.precision);
-  if (!precision.ok()) return Status::Error("--precision " + precision.message());
   auto device = std::make_shared<MultigridDevice>();
-  device->precision_ = *precision;
-  device->is_stand_in_ = words.host;
-  if (words.host) UCUDNN_RETURN_IF_ERROR(UseStandIns());
+  device->precision_ = spec.precision;
+  device->is_stand_in_ = spec.host;
+  if (spec.host) UCUDNN_RETURN_IF_ERROR(UseStandIns());
   std::vector<std::string> refused;
   if (Status opened = device->devices_.Open(ProcessOptions(), DevicesOf(ranks), refused);
       !opened.ok()) {
@@ -97,8 +71,6 @@ Result<std::shared_ptr<MultigridDevice>> MultigridDevice::Open(const MultigridWo
   }
   UCUDNN_RETURN_IF_ERROR(device->FindFunctions());
   const SpatialOptions& job = ProcessOptions().spatial;
-  multigrid::DeviceSetting setting = {
-      .way = way, .launch = launch, .lanes = streams, .workspace_limit = *limit};
   setting.transport.wanted = transport::WantedOf(job.transport);
   setting.transport.timeout = std::chrono::milliseconds(std::lround(job.timeout_seconds * 1e3));
   setting.transport.cudnn_file =
@@ -107,7 +79,8 @@ Result<std::shared_ptr<MultigridDevice>> MultigridDevice::Open(const MultigridWo
   for (int i = 0; i < ranks.here(); ++i) {
     const auto& held = device->devices_.devices();
     const multigrid::DeviceTarget target = {cuda::GetDriver(), &device->functions_,
-                                            held[i % held.size()]->device().context, *precision};
+                                            held[i % held.size()]->device().context,
+                                            spec.precision};
     device->solvers_.push_back(std::make_unique<multigrid::DeviceSolvers>(target, setting));
   }
   return device;

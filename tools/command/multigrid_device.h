@@ -13,13 +13,13 @@
 
 namespace ucudnn::command {
 
-struct MultigridWords;  // multigrid_words.h
+struct SolveSpec;  // solve_spec.h
 
 class MultigridDevice {
  public:
   // This machine's devices, or the stand-in's with --host: each rank of this process has one, and
   // where there are fewer several share one. An error names the option.
-  static Result<std::shared_ptr<MultigridDevice>> Open(const MultigridWords& words,
+  static Result<std::shared_ptr<MultigridDevice>> Open(const SolveSpec& spec,
                                                        const MultigridRanks& ranks);
 
   // Of one rank of this process.

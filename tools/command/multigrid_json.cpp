@@ -27,10 +27,9 @@ ordered_json NumbersOrNulls(const std::vector<double>& numbers) {
   return array;
 }
 
-// What a document begins with: the network and how it is solved.
-ordered_json HeadOf(const MultigridWords& words, const ProblemFacts& facts,
+// What a document begins with: the network, where it is solved, and what the options said.
+ordered_json HeadOf(const SolveSpec& spec, const ProblemFacts& facts,
                     const MultigridSettings& all) {
-  const multigrid::NetworkSettings& settings = all.network;
   ordered_json head;
   head["format"] = "ucudnn-multigrid";
   head["version"] = 1;
@@ -38,11 +37,9 @@ ordered_json HeadOf(const MultigridWords& words, const ProblemFacts& facts,
   head["network"] = facts.network;
   head["layers"] = facts.layers;
   head["parameters"] = facts.parameters;
-  head["weights"] = facts.has_drawn_weights ? "drawn" : words.weights;
-  head["backend"] = words.backend;
-  head["precision"] = all.device ? all.device->precision().name : "fp64";
   head["machine"] = all.MachineText();
   head["cpu_times"] = all.RunsOnCpu();
+  head["devices"] = all.ranks->devices();
   if (all.device) {
     const auto& chosen = all.device->solvers(all.ranks->first_here()).chosen();
     head["way"] = multigrid::NameOf(chosen.way);
@@ -51,18 +48,11 @@ ordered_json HeadOf(const MultigridWords& words, const ProblemFacts& facts,
       head["ways"][multigrid::NameOf(measured.way)] = measured.seconds;
     }
   } else {
-    head["threads"] = settings.lanes;
+    head["threads"] = all.network.lanes;
   }
-  head["method"] = words.method;
-  head["devices"] = all.ranks->devices();
-  head["batch"] = settings.batch;
-  head["norm"] = NormText(settings.forward);
-  head["tolerance"] = NumberOrNull(settings.forward.tolerance);
-  head["most_cycles"] = settings.forward.cycles;
-  head["coarse"] = multigrid::NameOf(settings.coarse);
-  head["relaxation"] = RelaxationText(settings.forward);
-  head["start"] = StartText(words);
-  head["storage"] = words.storage;
+  for (const SpecOption& option : SpecOptions()) {
+    if (option.member != nullptr) head[option.member] = option.document(spec, all.network);
+  }
   head["state_bytes"] =
       facts.state_bytes ? ordered_json(*facts.state_bytes) : ordered_json(nullptr);
   return head;
@@ -151,13 +141,13 @@ ordered_json EpochJson(const TrainedEpoch& trained) {
 
 }  // namespace
 
-std::string FormatSolves(const MultigridWords& words, const std::vector<SolvedNetwork>& solves) {
+std::string FormatSolves(const SolveSpec& spec, const std::vector<SolvedNetwork>& solves) {
   const SolvedNetwork& deepest = *std::max_element(
       solves.begin(), solves.end(),
       [](const auto& a, const auto& b) { return a.facts.layers < b.facts.layers; });
-  ordered_json json = HeadOf(words, deepest.facts, deepest.settings);
+  ordered_json json = HeadOf(spec, deepest.facts, deepest.settings);
   AddSolve(deepest, json);
-  if (!words.depths.empty()) {
+  if (!spec.depths.empty()) {
     ordered_json depths = ordered_json::array();
     for (const SolvedNetwork& solved : solves) {
       ordered_json depth;
@@ -171,18 +161,17 @@ std::string FormatSolves(const MultigridWords& words, const std::vector<SolvedNe
   return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
-std::string FormatTraining(const MultigridWords& words, const TrainingFacts& facts,
+std::string FormatTraining(const SolveSpec& spec, const TrainingFacts& facts,
                            const std::vector<TrainedEpoch>& epochs) {
-  const multigrid::TrainingSettings& settings = facts.training.settings;
-  ordered_json json =
-      HeadOf(words, facts.problem, {settings.network, false, facts.training.device, facts.ranks});
-  json["most_backward_cycles"] = settings.network.backward.cycles;
+  const multigrid::TrainingSettings& settings = spec.training;
+  ordered_json json = HeadOf(spec, facts.problem, facts.settings);
+  json["most_backward_cycles"] = facts.settings.network.backward.cycles;
   ordered_json stages = ordered_json::array();
   for (const StageFacts& stage : facts.problem.stages) stages.push_back(StageJson(stage));
   json["stages"] = std::move(stages);
   ordered_json training;
-  training["data"] = words.train;
-  training["replicas"] = facts.replicas;
+  training["data"] = spec.train;
+  training["replicas"] = spec.replicas;
   training["examples"] = facts.examples;
   training["test_examples"] = facts.test_examples;
   training["rate"] = settings.learning_rate;

@@ -6,14 +6,14 @@
 
 #include "command/multigrid_solve.h"
 #include "command/multigrid_training.h"
-#include "command/multigrid_words.h"
+#include "command/solve_spec.h"
 
 namespace ucudnn::command {
 
 // Of one solve, or of one at each depth with --depths. REQUIRES: there is one.
-std::string FormatSolves(const MultigridWords& words, const std::vector<SolvedNetwork>& solves);
+std::string FormatSolves(const SolveSpec& spec, const std::vector<SolvedNetwork>& solves);
 
-std::string FormatTraining(const MultigridWords& words, const TrainingFacts& facts,
+std::string FormatTraining(const SolveSpec& spec, const TrainingFacts& facts,
                            const std::vector<TrainedEpoch>& epochs);
 
 }  // namespace ucudnn::command

@@ -46,18 +46,18 @@ std::string LevelsText(const std::vector<int>& levels) {
          LayersText(levels) + " layers";
 }
 
-void PrintNetwork(const MultigridWords& words, const ProblemFacts& facts) {
-  std::printf("%s: %s layers, %s parameters%s\n", facts.network.c_str(),
-              Grouped(facts.layers).c_str(), Grouped(facts.parameters).c_str(),
-              facts.has_drawn_weights ? (", drawn (seed " + words.seed + ")").c_str() : "");
+void PrintNetwork(const SolveSpec& spec, const ProblemFacts& facts) {
+  std::printf(
+      "%s: %s layers, %s parameters%s\n", facts.network.c_str(), Grouped(facts.layers).c_str(),
+      Grouped(facts.parameters).c_str(),
+      facts.has_drawn_weights ? (", drawn (seed " + spec.Text("--seed") + ")").c_str() : "");
   for (const StageFacts& stage : facts.stages) {
     std::printf("stage of %s residual steps, states of %s, h = %.4g\n",
                 Grouped(stage.steps).c_str(), ShapeText(stage.shape).c_str(), stage.h);
   }
 }
 
-void PrintMethod(const MultigridWords& words, const multigrid::NetworkSettings& settings,
-                 const std::string& machine) {
+void PrintMethod(const multigrid::NetworkSettings& settings, const std::string& machine) {
   std::printf(
       "%s%s\n", machine.c_str(),
       settings.batch == 1 ? "" : (", mini-batch of " + std::to_string(settings.batch)).c_str());
@@ -68,7 +68,7 @@ void PrintMethod(const MultigridWords& words, const multigrid::NetworkSettings& 
   if (settings.levels == 1) return;
   std::printf("V-cycle, relaxation %s, coarse operator %s, start %s\n",
               RelaxationText(settings.forward).c_str(), multigrid::NameOf(settings.coarse),
-              StartText(words).c_str());
+              StartText(settings.forward.start));
 }
 
 // `lane` is what one is called: thread, stream.
@@ -179,21 +179,21 @@ void PrintResiduals(const std::vector<SolvedNetwork>& solves) {
 
 }  // namespace
 
-void PrintSolve(const MultigridWords& words, const SolvedNetwork& solved) {
-  PrintNetwork(words, solved.facts);
-  PrintMethod(words, solved.settings.network, solved.machine);
+void PrintSolve(const SolveSpec& spec, const SolvedNetwork& solved) {
+  PrintNetwork(spec, solved.facts);
+  PrintMethod(solved.settings.network, solved.machine);
   PrintPlacement(solved.placement);
   for (size_t at = 0; at < solved.stages.size(); ++at) PrintStage(solved, at);
   PrintCheck(solved);
 }
 
-void PrintDepths(const MultigridWords& words, const std::vector<SolvedNetwork>& solves) {
+void PrintDepths(const SolveSpec& spec, const std::vector<SolvedNetwork>& solves) {
   const SolvedNetwork& first = solves.front();
   const multigrid::SolveOptions& options = first.settings.network.forward;
   std::printf("%s at %zu depths, weights drawn (seed %s), states of %s\n",
-              first.facts.network.c_str(), solves.size(), words.seed.c_str(),
+              first.facts.network.c_str(), solves.size(), spec.Text("--seed").c_str(),
               ShapeText(first.facts.LongestStage().shape).c_str());
-  PrintMethod(words, first.settings.network, first.machine);
+  PrintMethod(first.settings.network, first.machine);
   std::printf("residuals in %s\n\n", NormText(options));
   PrintRow("steps", solves,
            [](const SolvedNetwork& solved) { return Grouped(solved.facts.LongestStage().steps); });
@@ -222,11 +222,10 @@ void PrintDepths(const MultigridWords& words, const std::vector<SolvedNetwork>& 
   }
 }
 
-void PrintTraining(const MultigridWords& words, const TrainingFacts& facts) {
-  const multigrid::TrainingSettings& settings = facts.training.settings;
-  PrintNetwork(words, facts.problem);
-  const MultigridSettings where = {settings.network, false, facts.training.device, facts.ranks};
-  PrintMethod(words, settings.network, where.MachineText());
+void PrintTraining(const SolveSpec& spec, const TrainingFacts& facts) {
+  const MultigridSettings& settings = facts.settings;
+  PrintNetwork(spec, facts.problem);
+  PrintMethod(settings.network, settings.MachineText());
   PrintPlacement(facts.placement);
   const StageFacts& longest = facts.problem.LongestStage();
   std::printf("%s; ", LevelsText(longest.levels).c_str());
@@ -242,16 +241,17 @@ void PrintTraining(const MultigridWords& words, const TrainingFacts& facts) {
   }
   std::printf(
       "%s images of %s, %s to test; mini-batches of %d%s, learning rate %.3g, momentum %.3g\n",
-      Grouped(facts.examples).c_str(), words.train.c_str(), Grouped(facts.test_examples).c_str(),
+      Grouped(facts.examples).c_str(), spec.train.c_str(), Grouped(facts.test_examples).c_str(),
       settings.network.batch,
-      settings.repeats == 1 ? ""
-                            : (", " + std::to_string(settings.repeats) + " steps each").c_str(),
-      settings.learning_rate, settings.momentum);
-  if (facts.replicas > 1) {
+      spec.training.repeats == 1
+          ? ""
+          : (", " + std::to_string(spec.training.repeats) + " steps each").c_str(),
+      spec.training.learning_rate, spec.training.momentum);
+  if (spec.replicas > 1) {
     std::printf("each step trains on a mini-batch of each replica, and sums their gradients\n");
   }
   std::printf("\n%5s  %9s  %7s  %9s  %9s  %9s\n", "epoch", "loss", "top-1", "cycles", "fell back",
-              where.RunsOnCpu() ? "CPU s" : "s");
+              settings.RunsOnCpu() ? "CPU s" : "s");
   std::fflush(stdout);
 }
 
@@ -266,21 +266,6 @@ void PrintEpoch(int number, const TrainedEpoch& trained) {
                 check.step, check.output_error, check.gradient_error);
   }
   std::fflush(stdout);
-}
-
-const char* NormText(const multigrid::SolveOptions& options) {
-  return options.scale == multigrid::ResidualScale::kAbsolute ? "L2, absolute"
-                                                              : "L2, relative to the largest state";
-}
-
-std::string RelaxationText(const multigrid::SolveOptions& options) {
-  std::vector<std::string> texts;
-  for (const int sweeps : options.c_sweeps) {
-    std::string text = "F";
-    for (int sweep = 0; sweep < sweeps; ++sweep) text += "CF";
-    texts.push_back(text);
-  }
-  return Join(texts, ",");
 }
 
 }  // namespace ucudnn::command

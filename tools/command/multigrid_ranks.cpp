@@ -4,9 +4,8 @@
 #include <optional>
 
 #include "base/options.h"
-#include "base/text.h"
 #include "base/version.h"
-#include "command/multigrid_words.h"
+#include "command/solve_spec.h"
 #include "planner/multigrid/distributed/thread_ranks.h"
 
 namespace ucudnn::command {
@@ -14,33 +13,7 @@ namespace {
 
 constexpr int kMostRanks = 1024;
 
-// All that ranks must be asked alike: one line for each option that says what is computed.
-std::vector<transport::Term> TermsOf(const MultigridWords& words) {
-  return {
-      {"the network", words.net + " " + words.weights + " " + words.activation + " " +
-                          (words.depths.empty() ? words.layers : "depths " + words.depths) +
-                          (words.frozen_norms ? " with frozen norms" : "")},
-      {"--seed", words.seed},
-      {"--time and --step", words.time + " " + words.step},
-      {"--cycles", words.cycles + " " + words.backward_cycles},
-      {"--tolerance", words.tolerance + " " + words.norm},
-      {"--coarsening", words.coarsening + " " + words.levels},
-      {"--relaxation", words.relaxation + " " + words.coarse},
-      {"--start", words.start + (words.skip_first_down ? " skipped" : "")},
-      {"--storage", words.storage},
-      {"--backend", words.backend + " " + words.way + " " + words.launch + " " + words.precision +
-                        " " + words.streams + " " + words.workspace_limit +
-                        (words.host ? " on the host" : "")},
-
-      {"--batch", words.batch},
-      {"--check", words.check},
-      {"--method", words.method},
-      {"--train", words.train.empty() ? "" : words.epochs + " " + words.examples},
-      {"--rate, --momentum and --repeat", words.rate + " " + words.momentum + " " + words.repeat},
-      {"--data-parallel", words.data_parallel}};
-}
-
-Result<transport::Meeting> MeetingOf(const MultigridWords& words, const SpatialOptions& job) {
+Result<transport::Meeting> MeetingOf(const SolveSpec& spec, const SpatialOptions& job) {
   if (!job.launcher.fault.empty()) return Status::Error(job.launcher.fault);
   if (!job.rendezvous) {
     return Status::Error(
@@ -52,7 +25,7 @@ Result<transport::Meeting> MeetingOf(const MultigridWords& words, const SpatialO
   meeting.token = job.token;
   meeting.local_size = job.launcher.local_size;
   meeting.version = kVersion;
-  meeting.terms = TermsOf(words);
+  meeting.terms = TermsOf(spec);
   meeting.times.timeout = transport::Milliseconds(static_cast<long>(job.timeout_seconds * 1e3));
   meeting.times.warning = std::min(meeting.times.warning, meeting.times.timeout / 2);
   return meeting;
@@ -60,17 +33,14 @@ Result<transport::Meeting> MeetingOf(const MultigridWords& words, const SpatialO
 
 }  // namespace
 
-Result<std::shared_ptr<MultigridRanks>> MultigridRanks::Open(const MultigridWords& words) {
+Result<std::shared_ptr<MultigridRanks>> MultigridRanks::Open(const SolveSpec& spec) {
   auto ranks = std::make_shared<MultigridRanks>();
-  if (!words.data_parallel.empty()) {
-    UCUDNN_ASSIGN_OR_RETURN(ranks->replicas_,
-                            ParseWhole("--data-parallel", words.data_parallel, 1, kMostRanks));
-  }
+  ranks->replicas_ = spec.replicas;
   const SpatialOptions& job = ProcessOptions().spatial;
   const int processes =
       job.launcher.rank >= 0 || !job.launcher.fault.empty() ? job.launcher.size : 1;
-  if (!words.devices.empty()) {
-    UCUDNN_ASSIGN_OR_RETURN(ranks->devices_, ParseWhole("--devices", words.devices, 1, kMostRanks));
+  if (!spec.devices.empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(ranks->devices_, ParseWhole("--devices", spec.devices, 1, kMostRanks));
   } else if (processes > 1) {
     ranks->devices_ = std::max(1, processes / ranks->replicas_);
   }
@@ -81,7 +51,7 @@ Result<std::shared_ptr<MultigridRanks>> MultigridRanks::Open(const MultigridWord
                          " processes, and --devices and --data-parallel ask for " +
                          std::to_string(ranks->all()) + "; expected numbers that fit");
   }
-  UCUDNN_ASSIGN_OR_RETURN(const transport::Meeting meeting, MeetingOf(words, job));
+  UCUDNN_ASSIGN_OR_RETURN(const transport::Meeting meeting, MeetingOf(spec, job));
   UCUDNN_ASSIGN_OR_RETURN(ranks->process_, multigrid::ProcessRanks::Join(meeting));
   ranks->on_this_host_ = std::max(1, job.launcher.local_size);
   ranks->local_rank_ = std::max(0, job.local_rank);

@@ -12,13 +12,13 @@
 
 namespace ucudnn::command {
 
-struct MultigridWords;  // multigrid_words.h
+struct SolveSpec;  // solve_spec.h
 
 class MultigridRanks {
  public:
   // By --devices, --data-parallel and the launcher's variables; processes meet here. An error names
   // the option or the variable.
-  static Result<std::shared_ptr<MultigridRanks>> Open(const MultigridWords& words);
+  static Result<std::shared_ptr<MultigridRanks>> Open(const SolveSpec& spec);
 
   int devices() const { return devices_; }    // of one replica of the network
   int replicas() const { return replicas_; }  // that train together

@@ -121,8 +121,15 @@ Result<multigrid::Placement> PlaceOnRanks(const Problem& problem, const Multigri
   multigrid::RankMeasures measures;
   if (settings.device) {
     const multigrid::DeviceSolvers& solvers = settings.device->solvers(all.rank());
-    measures.steps = [&](int batch, bool trains) {
-      return solvers.MeasureSteps(problem.chain, batch, trains);
+    measures.layers = [&](const multigrid::NetworkLayers& layers,
+                          std::span<const multigrid::LayerPass> timed)
+        -> Result<std::vector<std::array<double, multigrid::kLayerPasses>>> {
+      UCUDNN_ASSIGN_OR_RETURN(
+          const auto kinds,
+          solvers.MeasureLayers(problem.chain, layers, multigrid::StepsAtOnce::kOne, timed));
+      std::vector<std::array<double, multigrid::kLayerPasses>> ms;
+      for (const auto& kind : kinds) ms.push_back(kind.ms);
+      return ms;
     };
     measures.messages = [&](int64_t numbers) { return solvers.MeasureMessages(all, numbers); };
   }
@@ -141,8 +148,8 @@ Result<multigrid::Placement> PlaceOnRanks(const Problem& problem, const Multigri
 namespace {
 
 // The solve as one rank does it, with the ranks of `all`; rank 0 fills `solved`.
-Status SolveOnRank(Problem& problem, const MultigridSettings& settings, multigrid::Peers& all,
-                   SolvedNetwork& solved) {
+Status SolveOnRank(Problem& problem, const MultigridSettings& settings, bool checks,
+                   multigrid::Peers& all, SolvedNetwork& solved) {
   multigrid::NetworkSettings network = settings.network;
   network.forward.measures_start = true;
   if (settings.device) network.stage_solvers = &settings.device->solvers(all.rank());
@@ -177,7 +184,7 @@ Status SolveOnRank(Problem& problem, const MultigridSettings& settings, multigri
     solved.machine = settings.MachineText();
     solved.placement = placement;
   }
-  if (!settings.checks) return Status::Ok();
+  if (!checks) return Status::Ok();
   network.method = multigrid::Method::kPartitioned;
   show("serial propagation, to compare with");
   UCUDNN_ASSIGN_OR_RETURN(const Pass serial, RunForward(problem, *parameters, network, images));
@@ -191,7 +198,7 @@ Status SolveOnRank(Problem& problem, const MultigridSettings& settings, multigri
 
 }  // namespace
 
-Result<SolvedNetwork> SolveOnce(Problem& problem, const MultigridSettings& settings) {
+Result<SolvedNetwork> SolveOnce(Problem& problem, const MultigridSettings& settings, bool checks) {
   SolvedNetwork solved = {.facts = FactsOf(problem, settings.network),
                           .settings = settings,
                           .stages = {},
@@ -206,7 +213,7 @@ Result<SolvedNetwork> SolveOnce(Problem& problem, const MultigridSettings& setti
     solved.facts.state_bytes = StateBytes(problem.chain, settings.network, passes);
   }
   UCUDNN_RETURN_IF_ERROR(settings.ranks->Run(
-      [&](multigrid::Peers& all) { return SolveOnRank(problem, settings, all, solved); }));
+      [&](multigrid::Peers& all) { return SolveOnRank(problem, settings, checks, all, solved); }));
   return solved;
 }
 

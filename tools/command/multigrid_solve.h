@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 #include "command/multigrid_facts.h"
-#include "command/multigrid_words.h"
+#include "command/multigrid_settings.h"
 
 namespace ucudnn::command {
 
@@ -36,9 +36,11 @@ struct SolvedNetwork {
   const multigrid::StageSolution& LongestStage() const;
 };
 
-// An error in one line: options that do not fit the problem, or that ask for more than the
-// precision or this machine's memory has. Several devices use the problem's parameters up.
-Result<SolvedNetwork> SolveOnce(multigrid::Problem& problem, const MultigridSettings& settings);
+// `checks`: compared with serial propagation. An error in one line: options that do not fit the
+// problem, or that ask for more than the precision or this machine's memory has. Several devices
+// use the problem's parameters up.
+Result<SolvedNetwork> SolveOnce(multigrid::Problem& problem, const MultigridSettings& settings,
+                                bool checks);
 
 // Refuses states that this machine has no memory for.
 Status CheckStateMemory(const multigrid::Problem& problem,

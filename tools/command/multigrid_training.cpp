@@ -46,8 +46,7 @@ struct DigitSets {
   multigrid::Examples test;
 };
 
-Result<DigitSets> ReadDigits(const std::string& folder, const MultigridTraining& training,
-                             const Problem& problem, int replicas) {
+Result<DigitSets> ReadDigits(const SolveSpec& spec, const Problem& problem) {
   const planner::Shape& input = problem.chain.shapes.front();
   const planner::Shape& output = problem.chain.shapes.back();
   if (input.c != 1 || input.spatial_rank != 2 || output.Features() != multigrid::kLabels) {
@@ -56,11 +55,12 @@ Result<DigitSets> ReadDigits(const std::string& folder, const MultigridTraining&
                          " and gives " + std::to_string(output.Features()) +
                          " numbers; expected a network for digits, of one channel and 10 classes");
   }
-  Result<multigrid::DataSet> data = multigrid::LoadDataSet(folder);
+  Result<multigrid::DataSet> data = multigrid::LoadDataSet(spec.train);
   if (!data.ok()) return Status::Error("--train " + data.message());
-  DigitSets digits = {ExamplesOf(data->training, data->full_scale, input, training.most_examples),
+  DigitSets digits = {ExamplesOf(data->training, data->full_scale, input, spec.most_examples),
                       ExamplesOf(data->test, data->full_scale, input, 0)};
-  const int batch = training.settings.network.batch;
+  const int batch = spec.network().batch;
+  const int replicas = spec.replicas;
   if (digits.training.count() >= batch * replicas) return digits;
   return Status::Error(
       "--batch " + std::to_string(batch) + ": there are " +
@@ -108,9 +108,8 @@ std::string EpochText(int number, int epochs) {
 
 // One epoch and its test. `show` says how far it is.
 using ShowProgress = std::function<void(const std::string& text, double done)>;
-Result<TrainedEpoch> RunEpoch(Trainer& trainer, const DigitSets& digits, int number,
-                              const TrainingFacts& facts, const ShowProgress& show) {
-  const int epochs = facts.training.epochs;
+Result<TrainedEpoch> RunEpoch(Trainer& trainer, const DigitSets& digits, int number, int epochs,
+                              const ShowProgress& show) {
   const int steps = trainer.StepsOf(digits.training);
   const Stopwatch stopwatch;
   TrainedEpoch epoch;
@@ -130,27 +129,27 @@ Result<TrainedEpoch> RunEpoch(Trainer& trainer, const DigitSets& digits, int num
 // What the rank that speaks says of training, and writes.
 class Reporter {
  public:
-  Reporter(const CLI::App& app, const MultigridWords& words, TrainingFacts& facts)
-      : app_(app), words_(words), facts_(facts), notices_(app) {}
+  Reporter(const CLI::App& app, const SolveSpec& spec, TrainingFacts& facts)
+      : app_(app), spec_(spec), facts_(facts), notices_(app) {}
 
   // Writes the report without an epoch, too: a file that cannot be is not found out after hours.
   Status Begin(const multigrid::Placement& placement) {
     has_begun_ = true;
     facts_.placement = placement;
-    if (!words_.json) PrintTraining(words_, facts_);
+    if (!spec_.json) PrintTraining(spec_, facts_);
     return Write();
   }
   void Show(const std::string& text, double done) { progress_.Show(text, done); }
   Status Add(int number, TrainedEpoch epoch) {
     progress_.Clear();
     notices_.Look(number, epoch.result);
-    if (!words_.json) PrintEpoch(number, epoch);
+    if (!spec_.json) PrintEpoch(number, epoch);
     epochs_.push_back(std::move(epoch));
     return Write();
   }
   void End() {
     progress_.Clear();
-    if (words_.json) code_ = WriteOutput(app_, FormatTraining(words_, facts_, epochs_), "");
+    if (spec_.json) code_ = WriteOutput(app_, FormatTraining(spec_, facts_, epochs_), "");
   }
   void Clear() { progress_.Clear(); }
   int code() const { return code_; }
@@ -159,13 +158,13 @@ class Reporter {
  private:
   // An error where the report cannot be written: code() says more.
   Status Write() {
-    if (words_.report.empty()) return Status::Ok();
-    code_ = WriteOutput(app_, FormatTraining(words_, facts_, epochs_), words_.report);
+    if (spec_.report.empty()) return Status::Ok();
+    code_ = WriteOutput(app_, FormatTraining(spec_, facts_, epochs_), spec_.report);
     return code_ == 0 ? Status::Ok() : Status::Error("the report cannot be written");
   }
 
   const CLI::App& app_;
-  const MultigridWords& words_;
+  const SolveSpec& spec_;
   TrainingFacts& facts_;
   Notices notices_;
   MultigridProgress progress_;
@@ -175,28 +174,27 @@ class Reporter {
 };
 
 // Training as one rank does it; null where another speaks.
-Status TrainOnRank(Problem& problem, const TrainingFacts& facts, const DigitSets& digits,
-                   multigrid::Peers& all, Reporter* reporter) {
+Status TrainOnRank(Problem& problem, const SolveSpec& spec, const MultigridSettings& of_all,
+                   const DigitSets& digits, multigrid::Peers& all, Reporter* reporter) {
   constexpr auto kPasses = multigrid::Passes::kForwardAndBackward;
-  multigrid::ReplicaPeers peers(all, facts.replicas);
-  multigrid::TrainingSettings settings = facts.training.settings;
+  multigrid::ReplicaPeers peers(all, spec.replicas);
+  multigrid::TrainingSettings settings = spec.training;
+  settings.network = of_all.network;
   multigrid::Placement placement;
   multigrid::Parameters parameters;
-  const std::shared_ptr<MultigridDevice>& device = facts.training.device;
-  if (device) settings.network.stage_solvers = &device->solvers(all.rank());
+  if (of_all.device) settings.network.stage_solvers = &of_all.device->solvers(all.rank());
   if (all.size() == 1) {
-    if (!device) {
+    if (!of_all.device) {
       UCUDNN_RETURN_IF_ERROR(CheckStateMemory(problem, settings.network, kPasses));
     }
     parameters = std::move(problem.parameters);
   } else {
     settings.network.peers = &peers.network;
-    if (facts.replicas > 1) settings.replicas = &peers.same_layers;
-    MultigridSettings of_all = {settings.network, false, device, facts.ranks};
+    if (spec.replicas > 1) settings.replicas = &peers.same_layers;
     UCUDNN_ASSIGN_OR_RETURN(placement,
                             PlaceOnRanks(problem, of_all, kPasses, all, settings.network));
-    parameters = TakeParameters(peers.network.rank(), placement, facts.replicas > 1, problem);
-    if (facts.ranks->are_processes()) problem.parameters = {};  // those of others
+    parameters = TakeParameters(peers.network.rank(), placement, spec.replicas > 1, problem);
+    if (of_all.ranks->are_processes()) problem.parameters = {};  // those of others
   }
   UCUDNN_ASSIGN_OR_RETURN(const auto trainer,
                           Trainer::Make(problem.chain, std::move(parameters), settings));
@@ -204,8 +202,9 @@ Status TrainOnRank(Problem& problem, const TrainingFacts& facts, const DigitSets
   const auto show = [&](const std::string& text, double done) {
     if (reporter != nullptr) reporter->Show(text, done);
   };
-  for (int number = 1; number <= facts.training.epochs; ++number) {
-    UCUDNN_ASSIGN_OR_RETURN(TrainedEpoch epoch, RunEpoch(*trainer, digits, number, facts, show));
+  for (int number = 1; number <= spec.epochs; ++number) {
+    UCUDNN_ASSIGN_OR_RETURN(TrainedEpoch epoch,
+                            RunEpoch(*trainer, digits, number, spec.epochs, show));
     if (reporter != nullptr) UCUDNN_RETURN_IF_ERROR(reporter->Add(number, std::move(epoch)));
   }
   return Status::Ok();
@@ -213,28 +212,24 @@ Status TrainOnRank(Problem& problem, const TrainingFacts& facts, const DigitSets
 
 }  // namespace
 
-int Train(const CLI::App& app, const MultigridWords& words, Problem& problem,
+int Train(const CLI::App& app, const SolveSpec& spec, Problem& problem,
           const MultigridSettings& settings) {
-  const Result<MultigridTraining> training = ReadTraining(words, settings);
-  if (!training.ok()) return Refuse(app, training.message());
   MultigridRanks& ranks = *settings.ranks;
-  const Result<DigitSets> digits = ReadDigits(words.train, *training, problem, ranks.replicas());
+  const Result<DigitSets> digits = ReadDigits(spec, problem);
   if (!digits.ok()) return Refuse(app, digits.message());
-  TrainingFacts facts = {.problem = FactsOf(problem, training->settings.network),
-                         .training = *training,
+  TrainingFacts facts = {.problem = FactsOf(problem, settings.network),
+                         .settings = settings,
                          .examples = digits->training.count(),
                          .test_examples = digits->test.count(),
-                         .replicas = ranks.replicas(),
-                         .ranks = settings.ranks,
                          .placement = {}};
   if (ranks.all() == 1 && !settings.device) {
-    facts.problem.state_bytes = StateBytes(problem.chain, training->settings.network,
-                                           multigrid::Passes::kForwardAndBackward);
+    facts.problem.state_bytes =
+        StateBytes(problem.chain, settings.network, multigrid::Passes::kForwardAndBackward);
   }
-  Reporter reporter(app, words, facts);
+  Reporter reporter(app, spec, facts);
   const Status status = ranks.Run([&](multigrid::Peers& all) {
     const bool speaks = all.rank() == 0 && ranks.speaks();
-    return TrainOnRank(problem, facts, *digits, all, speaks ? &reporter : nullptr);
+    return TrainOnRank(problem, spec, settings, *digits, all, speaks ? &reporter : nullptr);
   });
   reporter.Clear();
   if (reporter.code() != 0) return reporter.code();
@@ -242,7 +237,7 @@ int Train(const CLI::App& app, const MultigridWords& words, Problem& problem,
     // What is wrong with options is noticed before the first step, or, of a tolerance below what
     // the states can reach, by the first solve.
     const bool asks_too_much =
-        !reporter.has_begun() || training->settings.network.forward.tolerance.has_value();
+        !reporter.has_begun() || settings.network.forward.tolerance.has_value();
     return Refuse(app, status.message(),
                   asks_too_much && !ranks.others_failed() ? kBadUsage : kFailed);
   }

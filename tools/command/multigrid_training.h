@@ -8,7 +8,7 @@
 #include "command/command.h"
 #include "command/multigrid_facts.h"
 #include "command/multigrid_ranks.h"
-#include "command/multigrid_words.h"
+#include "command/multigrid_settings.h"
 #include "planner/multigrid/host/training.h"
 
 namespace ucudnn::command {
@@ -16,11 +16,9 @@ namespace ucudnn::command {
 // What was trained on, and how.
 struct TrainingFacts {
   ProblemFacts problem;
-  MultigridTraining training;
+  MultigridSettings settings;
   int examples = 0;
   int test_examples = 0;
-  int replicas = 1;
-  std::shared_ptr<MultigridRanks> ranks;
   multigrid::Placement placement;  // where there are several devices
 };
 
@@ -29,9 +27,9 @@ struct TrainedEpoch {
   double seconds = 0;  // of the epoch and its test, by the clock
 };
 
-// Trains `problem` as the words say, prints the table or the JSON, and writes --report after each
+// Trains `problem` as the spec says, prints the table or the JSON, and writes --report after each
 // epoch. The exit code. Uses the problem's parameters up.
-int Train(const CLI::App& app, const MultigridWords& words, multigrid::Problem& problem,
+int Train(const CLI::App& app, const SolveSpec& spec, multigrid::Problem& problem,
           const MultigridSettings& settings);
 
 }  // namespace ucudnn::command

@@ -11,16 +11,6 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// One state for all.
-class OneState : public StateReader {
- public:
-  explicit OneState(State state) : state_(state) {}
-  Result<State> At(int, int) override { return state_; }
-
- private:
-  State state_;
-};
-
 // The parameters of a stage's steps as zeros.
 Parameters ZerosOf(const ResidualChain& chain, const Stage& stage) {
   Parameters parameters(chain.graph.nodes.size());
@@ -79,19 +69,6 @@ struct TimedSteps {
   Result<double> ForwardMs(int level) {
     return LeastMs(*chain, [&] { return chain->Step(level, 0, from, to, 0); });
   }
-  // Of the adjoint of layer 0, and its gradient.
-  Result<double> BackwardMs() {
-    UCUDNN_ASSIGN_OR_RETURN(const auto adjoint, DeviceAdjoint::Make(*chain));
-    UCUDNN_ASSIGN_OR_RETURN(Lanes host, Lanes::Start(1, Lanes::Threads::kCallersAlone));
-    OneState state(from);
-    adjoint->LineariseAt(state);
-    Parameters gradient = ZerosLike(parameters);
-    return LeastMs(*chain, [&]() -> Status {
-      UCUDNN_RETURN_IF_ERROR(adjoint->Step(0, 0, from, to, 0));
-      return adjoint->AddGradient({0, 1}, state, state, host, 1, gradient);
-    });
-  }
-
   // Of one pass of all layers side by side.
   Result<double> SideBySideMs(LayerPass pass);
 
@@ -110,7 +87,10 @@ Result<double> TimedSteps::SideBySideMs(LayerPass pass) {
   std::vector<LayerRange> ranges;
   for (int layer = 0; layer < layers; ++layer) ranges.push_back({layer, layer + 1, 1});
   UCUDNN_ASSIGN_OR_RETURN(const StepPlan plan, runner.Plan(ranges));
-  UCUDNN_RETURN_IF_ERROR(runner.Prepare(plan, {layers}, Pass::kGradient));
+  const Pass prepared = pass == LayerPass::kForward   ? Pass::kForward
+                        : pass == LayerPass::kAdjoint ? Pass::kAdjoint
+                                                      : Pass::kGradient;
+  UCUDNN_RETURN_IF_ERROR(runner.Prepare(plan, {layers}, prepared));
   UCUDNN_RETURN_IF_ERROR(run.lanes->Reserve(runner.needs()));
   std::vector<DeviceNumbers> numbers;
   for (int i = 0; i < 3; ++i) {
@@ -174,69 +154,69 @@ Result<double> MessageMs(const DeviceTarget& target, const std::shared_ptr<RankC
   return least;
 }
 
-// `count` times the step at a place of the chain.
-Stage Repeated(const ResidualChain& chain, const LayerKind& kind, int count) {
-  const auto& stage = std::get<Stage>(chain.sections[static_cast<size_t>(kind.section)]);
-  Stage repeated = {.input = stage.input, .shape = stage.shape, .steps = {}};
-  repeated.steps.assign(count, stage.steps[static_cast<size_t>(kind.position)]);
-  return repeated;
-}
-
-constexpr LayerPass kTimedPasses[] = {LayerPass::kForward, LayerPass::kAdjoint,
-                                      LayerPass::kGradient};
-
 // How many layers of a kind are timed of one input; twice as many side by side. 1 where the weights
 // of more would take long to bring to the device.
-int TimedTogether(const LayerKind& kind) {
+int TimedTogether(int64_t parameters) {
   constexpr int64_t kMostTogether = 8;
   constexpr int64_t kMostNumbers = int64_t{1} << 27;
-  const int64_t fitting = kMostNumbers / std::max<int64_t>(1, 2 * kind.parameters);
+  const int64_t fitting = kMostNumbers / std::max<int64_t>(1, 2 * parameters);
   return fitting < 2 ? 1 : static_cast<int>(std::min(fitting, kMostTogether));
 }
 
-// Steps `begin`..`end` - 1 of a stage.
-Stage PartOf(const Stage& stage, int begin, int end) {
-  Stage part = {.input = stage.input, .shape = stage.shape, .steps = {}};
-  part.steps.assign(stage.steps.begin() + begin, stage.steps.begin() + end);
-  return part;
+// What of a step is timed: `together` of one input, and twice as many side by side.
+struct TimedKind {
+  const Stage& stage;
+  int position = 0;  // of the step
+  int batch = 1;
+  int together = 1;
+};
+
+Result<MeasuredBatches::Kind> TimeKind(const DeviceTarget& target, const ResidualChain& chain,
+                                       const TimedKind& kind, std::span<const LayerPass> passes,
+                                       size_t workspace_limit) {
+  const auto repeated = [&](int count) {
+    Stage stage = {.input = kind.stage.input, .shape = kind.stage.shape, .steps = {}};
+    stage.steps.assign(count, kind.stage.steps[static_cast<size_t>(kind.position)]);
+    return stage;
+  };
+  const auto timed = [&](int layers, const Hierarchy& hierarchy) {
+    return TimedSteps::Make(target, chain, repeated(layers), hierarchy, kind.batch,
+                            workspace_limit);
+  };
+  MeasuredBatches::Kind made;
+  made.is_measured = true;
+  UCUDNN_ASSIGN_OR_RETURN(const Hierarchy alone, Hierarchy::Make(1, {}, 1));
+  UCUDNN_ASSIGN_OR_RETURN(const auto one, timed(1, alone));
+  for (const LayerPass pass : passes) {
+    UCUDNN_ASSIGN_OR_RETURN(made.ms[static_cast<size_t>(pass)], one->SideBySideMs(pass));
+  }
+  if (kind.together == 1) {  // one fills the device
+    for (size_t at = 0; at < made.ms.size(); ++at) made.side_by_side[at].ms = 2 * made.ms[at];
+    made.together.ms = 2 * made.ms[0];
+    return made;
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const Hierarchy two_blocks,
+                          Hierarchy::Make(2 * kind.together, {kind.together}, 2));
+  UCUDNN_ASSIGN_OR_RETURN(const auto many, timed(2 * kind.together, two_blocks));
+  for (const LayerPass pass : passes) {
+    MeasuredBatches::Batch& batch = made.side_by_side[static_cast<size_t>(pass)];
+    batch.layers = 2 * kind.together;
+    UCUDNN_ASSIGN_OR_RETURN(batch.ms, many->SideBySideMs(pass));
+  }
+  made.together.layers = kind.together;
+  UCUDNN_ASSIGN_OR_RETURN(made.together.ms, many->ForwardMs(1));
+  return made;
 }
 
 }  // namespace
 
-Result<std::vector<std::vector<double>>> MeasureDeviceSteps(const DeviceTarget& target,
-                                                            const ResidualChain& chain, int batch,
-                                                            bool trains, size_t workspace_limit) {
-  std::vector<std::vector<double>> all(chain.sections.size());
-  for (size_t at = 0; at < chain.sections.size(); ++at) {
-    const auto* stage = std::get_if<Stage>(&chain.sections[at]);
-    if (stage == nullptr) continue;
-    UCUDNN_ASSIGN_OR_RETURN(const StageShapes shapes, ShapesOf(chain, *stage));
-    std::vector<double> of_kinds;
-    UCUDNN_ASSIGN_OR_RETURN(const Hierarchy alone, Hierarchy::Make(1, {}, 1));
-    for (const std::vector<int>& steps : shapes.steps) {
-      const Stage one = PartOf(*stage, steps.front(), steps.front() + 1);
-      UCUDNN_ASSIGN_OR_RETURN(const auto timed,
-                              TimedSteps::Make(target, chain, one, alone, batch, workspace_limit));
-      UCUDNN_ASSIGN_OR_RETURN(of_kinds.emplace_back(), timed->ForwardMs(0));
-      if (!trains) continue;
-      UCUDNN_ASSIGN_OR_RETURN(const double backward, timed->BackwardMs());
-      of_kinds.back() += backward;
-    }
-    for (const int kind : shapes.kind_of) all[at].push_back(of_kinds[kind]);
-  }
-  return all;
-}
-
 Result<double> MeasureSumCost(const DeviceTarget& target, const ResidualChain& chain,
                               const Stage& stage, int batch, int layers, size_t workspace_limit) {
-  constexpr int kCoarseSteps = 2;
-  const int steps = kCoarseSteps * layers;
-  UCUDNN_ASSIGN_OR_RETURN(const Hierarchy hierarchy, Hierarchy::Make(steps, {layers}, 2));
-  UCUDNN_ASSIGN_OR_RETURN(const auto timed, TimedSteps::Make(target, chain, PartOf(stage, 0, steps),
-                                                             hierarchy, batch, workspace_limit));
-  UCUDNN_ASSIGN_OR_RETURN(const double one, timed->ForwardMs(0));
-  UCUDNN_ASSIGN_OR_RETURN(const double sum, timed->ForwardMs(1));
-  return sum / one;
+  constexpr LayerPass kForward[] = {LayerPass::kForward};
+  UCUDNN_ASSIGN_OR_RETURN(
+      const MeasuredBatches::Kind kind,
+      TimeKind(target, chain, {stage, 0, batch, layers}, kForward, workspace_limit));
+  return kind.together.ms / kind.ms[static_cast<size_t>(LayerPass::kForward)];
 }
 
 Result<MessageCosts> MeasureDeviceMessages(const DeviceTarget& target, Peers& peers,
@@ -251,40 +231,18 @@ Result<MessageCosts> MeasureDeviceMessages(const DeviceTarget& target, Peers& pe
   return costs;
 }
 
-Result<std::vector<MeasuredBatches::Kind>> MeasureDeviceLayers(const DeviceTarget& target,
-                                                               const ResidualChain& chain,
-                                                               const NetworkLayers& network,
-                                                               size_t workspace_limit) {
+Result<std::vector<MeasuredBatches::Kind>> MeasureDeviceLayers(
+    const DeviceTarget& target, const ResidualChain& chain, const NetworkLayers& network,
+    StepsAtOnce at_once, std::span<const LayerPass> passes, size_t workspace_limit) {
   std::vector<MeasuredBatches::Kind> kinds;
   for (const LayerKind& kind : network.kinds) {
     MeasuredBatches::Kind& made = kinds.emplace_back();
-    if (!network.sections[static_cast<size_t>(kind.section)].is_stage) continue;
-    const auto timed = [&](int layers, const Hierarchy& hierarchy) {
-      return TimedSteps::Make(target, chain, Repeated(chain, kind, layers), hierarchy,
-                              network.batch, workspace_limit);
-    };
-    UCUDNN_ASSIGN_OR_RETURN(const Hierarchy alone, Hierarchy::Make(1, {}, 1));
-    UCUDNN_ASSIGN_OR_RETURN(const auto one, timed(1, alone));
-    made.is_measured = true;
-    for (const LayerPass pass : kTimedPasses) {
-      UCUDNN_ASSIGN_OR_RETURN(made.ms[static_cast<size_t>(pass)], one->SideBySideMs(pass));
-    }
-    const int together = TimedTogether(kind);
-    if (together == 1) {  // one fills the device
-      for (size_t at = 0; at < made.ms.size(); ++at) made.side_by_side[at].ms = 2 * made.ms[at];
-      made.together.ms = 2 * made.ms[0];
-      continue;
-    }
-    UCUDNN_ASSIGN_OR_RETURN(const Hierarchy two_blocks,
-                            Hierarchy::Make(2 * together, {together}, 2));
-    UCUDNN_ASSIGN_OR_RETURN(const auto many, timed(2 * together, two_blocks));
-    for (const LayerPass pass : kTimedPasses) {
-      MeasuredBatches::Batch& batch = made.side_by_side[static_cast<size_t>(pass)];
-      batch.layers = 2 * together;
-      UCUDNN_ASSIGN_OR_RETURN(batch.ms, many->SideBySideMs(pass));
-    }
-    made.together.layers = together;
-    UCUDNN_ASSIGN_OR_RETURN(made.together.ms, many->ForwardMs(1));
+    const auto* stage = std::get_if<Stage>(&chain.sections[static_cast<size_t>(kind.section)]);
+    if (stage == nullptr) continue;
+    const int together = at_once == StepsAtOnce::kOne ? 1 : TimedTogether(kind.parameters);
+    UCUDNN_ASSIGN_OR_RETURN(
+        made, TimeKind(target, chain, {*stage, kind.position, network.batch, together}, passes,
+                       workspace_limit));
   }
   return kinds;
 }

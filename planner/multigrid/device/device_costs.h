@@ -1,6 +1,7 @@
-// What steps cost a device, measured: by what layers are shared out over ranks with one each.
+// What steps and messages cost a device, measured.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "base/status.h"
@@ -13,13 +14,6 @@
 
 namespace ucudnn::multigrid {
 
-// ms of each section's steps, of the layers' pass forward and, in training, of the adjoint and the
-// gradient as well; empty for serial sections. One step of each kind is timed, with numbers of 0:
-// kinds are few.
-Result<std::vector<std::vector<double>>> MeasureDeviceSteps(const DeviceTarget& target,
-                                                            const ResidualChain& chain, int batch,
-                                                            bool trains, size_t workspace_limit);
-
 // How many times as long as one of its steps a coarse step takes that applies `layers` of them to
 // one input (CoarseOperator::kSum), measured: 1 where a single layer leaves the device idle,
 // `layers` where it fills it. The stage has at least twice as many steps.
@@ -31,12 +25,12 @@ Result<double> MeasureSumCost(const DeviceTarget& target, const ResidualChain& c
 Result<MessageCosts> MeasureDeviceMessages(const DeviceTarget& target, Peers& peers,
                                            const RankTransport& how, int64_t state_numbers);
 
-// One step of each kind of the stages of `network`, of `chain`, alone and several at once, both
-// side by side and of one input: forward, adjoint and gradient. Takes a fraction of a second for
-// each.
-Result<std::vector<MeasuredBatches::Kind>> MeasureDeviceLayers(const DeviceTarget& target,
-                                                               const ResidualChain& chain,
-                                                               const NetworkLayers& network,
-                                                               size_t workspace_limit);
+enum class StepsAtOnce { kOne, kSeveral };
+// Times one step of each kind of the stages of `network`, of `chain`, in these passes; with
+// kSeveral also several steps at once, both side by side and of one input. Takes a fraction of a
+// second for each.
+Result<std::vector<MeasuredBatches::Kind>> MeasureDeviceLayers(
+    const DeviceTarget& target, const ResidualChain& chain, const NetworkLayers& network,
+    StepsAtOnce at_once, std::span<const LayerPass> passes, size_t workspace_limit);
 
 }  // namespace ucudnn::multigrid

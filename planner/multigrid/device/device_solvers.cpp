@@ -5,7 +5,6 @@
 #include <limits>
 #include <utility>
 
-#include "planner/multigrid/device/device_costs.h"
 #include "planner/multigrid/device/device_layers.h"
 #include "planner/multigrid/device/grouped_layers.h"
 #include "planner/multigrid/distributed/stage_on_ranks.h"
@@ -158,18 +157,14 @@ Result<std::unique_ptr<StageSolver>> DeviceSolvers::Make(const StageToSolve& sta
   return MakeOf(stage, choice, std::move(channel));
 }
 
-Result<std::vector<std::vector<double>>> DeviceSolvers::MeasureSteps(const ResidualChain& chain,
-                                                                     int batch, bool trains) const {
-  return MeasureDeviceSteps(target_, chain, batch, trains, setting_.workspace_limit);
-}
-
 Result<MessageCosts> DeviceSolvers::MeasureMessages(Peers& peers, int64_t state_numbers) const {
   return MeasureDeviceMessages(target_, peers, setting_.transport, state_numbers);
 }
 
 Result<std::vector<MeasuredBatches::Kind>> DeviceSolvers::MeasureLayers(
-    const ResidualChain& chain, const NetworkLayers& network) const {
-  return MeasureDeviceLayers(target_, chain, network, setting_.workspace_limit);
+    const ResidualChain& chain, const NetworkLayers& network, StepsAtOnce at_once,
+    std::span<const LayerPass> passes) const {
+  return MeasureDeviceLayers(target_, chain, network, at_once, passes, setting_.workspace_limit);
 }
 
 CoarseOperator FittingOperator(double sum_cost) {

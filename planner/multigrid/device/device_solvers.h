@@ -4,11 +4,13 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "planner/multigrid/analysis/layer_times.h"
+#include "planner/multigrid/device/device_costs.h"
 #include "planner/multigrid/device/device_exchange.h"
 #include "planner/multigrid/device/device_memory.h"
 #include "planner/multigrid/stage_solver.h"
@@ -59,15 +61,13 @@ class DeviceSolvers : public StageSolvers {
 
   Result<std::unique_ptr<StageSolver>> Make(const StageToSolve& stage) override;
 
-  // As MeasureDeviceSteps has it.
-  Result<std::vector<std::vector<double>>> MeasureSteps(const ResidualChain& chain, int batch,
-                                                        bool trains) const;
-
   // As MeasureDeviceMessages has it.
   Result<MessageCosts> MeasureMessages(Peers& peers, int64_t state_numbers) const;
   // As MeasureDeviceLayers has it.
   Result<std::vector<MeasuredBatches::Kind>> MeasureLayers(const ResidualChain& chain,
-                                                           const NetworkLayers& network) const;
+                                                           const NetworkLayers& network,
+                                                           StepsAtOnce at_once,
+                                                           std::span<const LayerPass> passes) const;
   // The coarse operator that fits the device by what the first `layers` of `stage` cost at once;
   // inject where they cannot be measured.
   CoarseOperator MeasureOperator(const ResidualChain& chain, const Stage& stage, int batch,

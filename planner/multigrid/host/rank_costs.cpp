@@ -42,8 +42,19 @@ Result<double> MessageMs(Peers& peers, size_t numbers) {
   return least;
 }
 
-Result<std::vector<std::vector<double>>> StepMs(const ResidualChain& chain, int batch,
-                                                bool trains) {
+using LayersMs = std::vector<std::array<double, kLayerPasses>>;
+
+Result<LayersMs> HostLayersMs(const ResidualChain& chain, const NetworkLayers& network) {
+  UCUDNN_ASSIGN_OR_RETURN(const HostMeasurement measured, MeasureLayers(chain, network));
+  LayersMs all;
+  for (const MeasuredTimes::Kind& kind : measured.kinds) all.push_back(kind.ms);
+  return all;
+}
+
+Result<std::vector<std::vector<double>>> StepMs(const ResidualChain& chain, int batch, bool trains,
+                                                const RankMeasures& measures) {
+  constexpr LayerPass kPasses[] = {LayerPass::kForward, LayerPass::kAdjoint, LayerPass::kGradient};
+  const std::span<const LayerPass> passes = std::span(kPasses).first(trains ? 3 : 1);
   const NetworkLayers all = LayersOfNetwork(chain, batch, sizeof(double));
   NetworkLayers of_stages = all;
   of_stages.kinds.clear();
@@ -52,15 +63,15 @@ Result<std::vector<std::vector<double>>> StepMs(const ResidualChain& chain, int 
     numbers.push_back(static_cast<int>(of_stages.kinds.size()));
     if (all.sections[kind.section].is_stage) of_stages.kinds.push_back(kind);
   }
-  UCUDNN_ASSIGN_OR_RETURN(const HostMeasurement measured, MeasureLayers(chain, of_stages));
+  UCUDNN_ASSIGN_OR_RETURN(const LayersMs measured, measures.layers
+                                                       ? measures.layers(of_stages, passes)
+                                                       : HostLayersMs(chain, of_stages));
   std::vector<std::vector<double>> steps(chain.sections.size());
   for (size_t at = 0; at < steps.size(); ++at) {
     if (!all.sections[at].is_stage) continue;
     for (const int kind : all.sections[at].kinds) {
-      const auto& ms = measured.kinds[numbers[kind]].ms;
-      const auto of = [&](LayerPass pass) { return ms[static_cast<size_t>(pass)]; };
-      steps[at].push_back(of(LayerPass::kForward) +
-                          (trains ? of(LayerPass::kAdjoint) + of(LayerPass::kGradient) : 0));
+      double& ms = steps[at].emplace_back(0);
+      for (const LayerPass pass : passes) ms += measured[numbers[kind]][static_cast<size_t>(pass)];
     }
   }
   return steps;
@@ -94,8 +105,7 @@ Result<RankCosts> MeasureRankCosts(const ResidualChain& chain, int batch, bool t
                                    const RankMeasures& measures) {
   RankCosts costs;
   if (peers.rank() == 0) {
-    UCUDNN_ASSIGN_OR_RETURN(
-        costs.steps, measures.steps ? measures.steps(batch, trains) : StepMs(chain, batch, trains));
+    UCUDNN_ASSIGN_OR_RETURN(costs.steps, StepMs(chain, batch, trains, measures));
   }
   if (peers.size() == 1) return costs;
   if (measures.messages) {

@@ -1,11 +1,14 @@
 // What layers and messages cost the ranks of a job, measured: by what layers are shared out.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "base/status.h"
+#include "planner/multigrid/analysis/layer_kernels.h"
 #include "planner/multigrid/distributed/partition.h"
 #include "planner/multigrid/distributed/peers.h"
 #include "planner/multigrid/residual_chain.h"
@@ -21,7 +24,10 @@ struct RankCosts {
 
 // Who measures instead of the host.
 struct RankMeasures {
-  std::function<Result<std::vector<std::vector<double>>>(int batch, bool trains)> steps;
+  // ms of one layer of each kind, in these passes.
+  std::function<Result<std::vector<std::array<double, kLayerPasses>>>(
+      const NetworkLayers& network, std::span<const LayerPass> passes)>
+      layers;
   // Called by all ranks, with the numbers of the largest state; rank 0's result counts.
   std::function<Result<MessageCosts>(int64_t state_numbers)> messages;
 };

@@ -22,10 +22,10 @@ def _root(x):
 
 
 @rule(*named("var", "std", "var_mean", "std_mean"), sizes="whole")
-def _variance(function, x, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None):
+def _variance(function, x, dim=None, unbiased=None, keepdim=False, *, correction=None):
     if isinstance(dim, bool):  # var(unbiased)
         dim, unbiased = None, dim
-    dims, name = dims_of(x, axis if dim is None else dim), name_of(function)
+    dims, name = dims_of(x, dim), name_of(function)
     correction = correction if correction is not None else 1 if unbiased is None else int(unbiased)
     if not axes_in(x, dims):
         return all_striped(function(x, dims, correction=correction, keepdim=keepdim), remaining(x, dims, keepdim))
@@ -81,15 +81,15 @@ def vector_norm(x, p, dims, keepdim):
 
 
 @rule(*named("norm"), torch.linalg.vector_norm, torch.linalg.norm)
-def _norm(function, x, p="fro", dim=None, keepdim=False, *, ord=None, dtype=None):
-    dims, p = dims_of(x, dim), 2 if p in ("fro", None) else p
-    is_matrix = function is torch.linalg.norm and len(dims) == 2 and (p, ord) != (2, None)
+def _norm(function, x, p=None, dim=None, keepdim=False, *, ord=None, dtype=None):
+    dims, p = dims_of(x, dim), p if ord is None else ord
     if not axes_in(x, dims):
-        given = {"ord" if function in (torch.linalg.vector_norm, torch.linalg.norm) else "p": p if ord is None else ord}
+        given = {} if p is None else {"ord" if function in (torch.linalg.vector_norm, torch.linalg.norm) else "p": p}
         return all_striped(function(x, dim=dim, keepdim=keepdim, dtype=dtype, **given), remaining(x, dims, keepdim))
-    p = p if ord is None else ord
-    if is_matrix or isinstance(p, str):
+    is_matrix = function is torch.linalg.norm and len(dims) == 2
+    if isinstance(p, str) and p != "fro" or is_matrix and p not in ("fro", None):
         raise NotSupported(f"the norm {p} of a matrix that is cut")
+    p = 2 if p in ("fro", None) else p
     x = x if dtype is None else striped(x.to(dtype), x.cut)
     return vector_norm(x, p, dims, keepdim, dtype=_type(function, x))
 
@@ -161,11 +161,11 @@ def _of_two(function, a, b, dim, keepdim, own, cut):
 
 
 @rule(functional.cosine_similarity)
-def _cosine(function, a, b, dim=1, eps=1e-8):
+def _cosine(function, x1, x2, dim=1, eps=1e-8):
     def cut(a, b, dims):
         dtype = function(a.new_zeros(1), b.new_zeros(1), 0).dtype
         return _cosine_over(a, striped(wide(b), b.cut), dims, eps, dtype=dtype)
-    return _of_two(function, a, b, dim, False, lambda a, b: function(a, b, dim, eps), cut)
+    return _of_two(function, x1, x2, dim, False, lambda a, b: function(a, b, dim, eps), cut)
 
 
 @_rounded_once
@@ -176,8 +176,8 @@ def _cosine_over(a, b, dims, eps):
 
 
 @rule(functional.pairwise_distance)
-def _pairwise(function, a, b, p=2.0, eps=1e-6, keepdim=False):
-    return _of_two(function, a, b, -1, keepdim, lambda a, b: function(a, b, p, eps, keepdim),
+def _pairwise(function, x1, x2, p=2.0, eps=1e-6, keepdim=False):
+    return _of_two(function, x1, x2, -1, keepdim, lambda a, b: function(a, b, p, eps, keepdim),
                    lambda a, b, dims: vector_norm(striped(a - b + eps, a.cut), p, dims, keepdim))
 
 

@@ -68,7 +68,8 @@ def _matmul(a, b, compute=torch.matmul):
 
 
 @rule(*named("matmul", "mm", "bmm", "mv", "dot", "vdot", "__matmul__"))
-def _multiply(function, a, b):
+def _multiply(function, a, *others, **named):
+    b, = *others, *named.values()  # which torch calls other, mat2 or vec
     return _matmul(a, b)
 
 

@@ -118,13 +118,13 @@ def added_up(x, dims, keepdim=False, dtype=None, count=None):
 
 
 @rule(*named("sum"))
-def _sum(function, x, dim=None, keepdim=False, *, dtype=None, axis=None):
-    return added_up(x, dims_of(x, axis if dim is None else dim), keepdim, dtype)
+def _sum(function, x, dim=None, keepdim=False, *, dtype=None):
+    return added_up(x, dims_of(x, dim), keepdim, dtype)
 
 
 @rule(*named("mean"))
-def mean(function, x, dim=None, keepdim=False, *, dtype=None, axis=None):
-    dims = dims_of(x, axis if dim is None else dim)
+def mean(function, x, dim=None, keepdim=False, *, dtype=None):
+    dims = dims_of(x, dim)
     return added_up(x, dims, keepdim, dtype, count_of(x, dims))
 
 

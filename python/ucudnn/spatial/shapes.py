@@ -139,7 +139,7 @@ def _expand_as(function, x, other):
 
 
 @rule(*named("cat", "concat", "concatenate", "stack"))
-def _join(function, tensors, dim=0, **kwargs):
+def _join(function, tensors, dim=0):
     stacked = name_of(function) == "stack"
     dim %= tensors[0].ndim + stacked
     if not stacked and any(not layout_of(x).is_plain(dim) for x in tensors):
@@ -152,10 +152,11 @@ def _join(function, tensors, dim=0, **kwargs):
 
 
 @rule(*named("chunk", "split", "tensor_split", "split_with_sizes"))
-def _split(function, x, sizes, dim=0):
+def _split(function, x, *args, **kwargs):
+    dim = kwargs.get("dim", args[1] if len(args) > 1 else 0)
     if not x.cut.is_plain(dim):
         raise NotSupported(f"a stripe taken apart along its cut dimension {dim}")
-    return tuple(striped(part, x.cut) for part in function(x, sizes, dim))
+    return tuple(striped(part, x.cut) for part in function(x, *args, **kwargs))
 
 
 @rule(*named("unbind"))
@@ -166,8 +167,8 @@ def _unbind(function, x, dim=0):
 
 
 @rule(*named("pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "native_channel_shuffle"))
-def _shuffle(function, x, factor):
-    changed = {}
+def _shuffle(function, x, *factors, **named):
+    changed, (factor,) = {}, (*factors, *named.values())
     for axis, rows in x.cut.extents.items():
         x.cut.dim_of(axis)
         if name_of(function) == "pixel_shuffle":

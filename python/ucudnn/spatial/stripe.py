@@ -27,6 +27,7 @@ RULES = {}
 _SIZES = {}  # what numbers that come of a stripe's sizes are to a rule: see `rule`
 _HOMES = ("access", "factories", "pointwise", "drawing", "shapes", "indexing", "moves", "reduce", "extremes", "moments",
           "convolution", "pooling", "norm", "padding", "resize", "products", "attention", "losses")
+_NAMES = {"axis": "dim", "keepdims": "keepdim"}  # numpy's names of arguments, which torch takes, too
 _where = []  # the modules that run, outermost first: (the name for messages, the classes its model trusts, the module)
 _trusted = set()  # the classes that any converted model trusts
 
@@ -41,14 +42,15 @@ class Stripe(torch.Tensor):
         if isinstance(function, torch._ops.OpOverload) and torch._C._current_autograd_node() is not None:
             with torch._C.DisableTorchFunction():  # called by a dispatch mode, for torch's own backward pass
                 return function(*args, **(kwargs or {}))
-        kwargs = {name: value for name, value in (kwargs or {}).items() if name != "out" or value is not None}
+        kwargs = {_NAMES.get(name, name): value for name, value in (kwargs or {}).items() if name != "out" or value is not None}
         if function in (torch.Tensor.backward, torch.autograd.backward):
             return start_backward(*args, **kwargs)
         if function is torch.autograd.grad:
             return start_grad(*args, **kwargs)
         _load()
-        if not args and "input" in kwargs:
-            args, kwargs = (kwargs["input"],), {key: value for key, value in kwargs.items() if key != "input"}
+        first = next((name for name in ("condition", "input") if name in kwargs), None)
+        if not args and first:
+            args = (kwargs.pop(first),)
         with plainly():
             try:
                 return _answer(function, args, kwargs)
@@ -109,11 +111,16 @@ def _answer(function, args, kwargs):
         args, kwargs = whole_of(args), whole_of(kwargs)
     if rule is None and is_cut:
         raise NotSupported("not known to be right on a stripe")
-    if rule is None or sizes != "made" and not any(isinstance(value, Stripe) for value in values):
-        return whole(function(*args, **kwargs), args)
-    if is_cut and kwargs.get("out") is not None:
+    if is_cut and "out" in kwargs:
         raise NotSupported("out= of a stripe")
-    result = rule(function, *args, **kwargs)
+    if rule is None or "out" in kwargs or sizes != "made" and not any(isinstance(value, Stripe) for value in values):
+        return whole(function(*args, **kwargs), args)
+    try:
+        result = rule(function, *args, **kwargs)
+    except TypeError as error:
+        if error.__traceback__.tb_next:  # of what the rule does
+            raise
+        raise NotSupported(f"arguments that are not known here: {error}") from None
     if is_cut and any(isinstance(x, torch.Tensor) and not isinstance(x, Stripe) for x in flat(result)):
         raise NotSupported("it would leave a plain tensor, whose rows nobody knows")
     return result

@@ -55,10 +55,11 @@ class _Wait:
 
 class Waiting:
     """Of one rank. `store` is that of torch.distributed, `prefix` begins its keys there, which are the same on all ranks and
-    new for each grid. A thread looks every now and then; a wait that is short costs two assignments."""
+    new for each grid. A thread looks every now and then; a wait that is short costs two assignments. `module`: whose waits these
+    are, for what is printed."""
 
-    def __init__(self, rank, count, store, prefix, seconds):
-        self.rank, self.seconds = rank, seconds
+    def __init__(self, rank, count, store, prefix, seconds, module="ucudnn.spatial"):
+        self.rank, self.seconds, self._module = rank, seconds, module
         self._count, self._store, self._prefix = count, store, prefix
         self._told_after, self._said_after = min(60.0, seconds) / 10, min(60.0, seconds / 2)
         self._current = self._thread = None
@@ -74,7 +75,7 @@ class Waiting:
 
     def begin(self, what, members):
         if self._thread is None:
-            self._thread = threading.Thread(target=self._watch, name="ucudnn.spatial", daemon=True)
+            self._thread = threading.Thread(target=self._watch, name=self._module, daemon=True)
             self._thread.start()
             atexit.register(self.close)
         self._current = _Wait(what, members)
@@ -140,6 +141,6 @@ class Waiting:
                     said = wait
                     missing = late(self.rank, {rank: members for rank, (_, members, _) in self._read().items()} |
                                    {self.rank: wait.members})
-                    print(f"ucudnn.spatial: rank {self.rank} has waited {wait.seconds():.1f} s for {wait.what} with "
+                    print(f"{self._module}: rank {self.rank} has waited {wait.seconds():.1f} s for {wait.what} with "
                           f"{named(wait.members)}" + (f": {named(missing)} did not come yet" if missing else ""),
                           file=sys.stderr, flush=True)

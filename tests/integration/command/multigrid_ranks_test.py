@@ -10,6 +10,7 @@ import subprocess
 import unittest
 
 from command import COMMAND, CommandTest
+from weights_file import safetensors
 
 ROOT = os.path.realpath(f"{os.path.dirname(__file__)}/../../..")
 DIGITS = f"{ROOT}/tests/unit/planner/digits"
@@ -74,8 +75,8 @@ class MultigridRanks(CommandTest):
         self.assertRegex(result.stderr, rf"\Aucudnn multigrid: {pattern}\n\Z")
         self.assertEqual((2, ""), (result.returncode, result.stdout), words)
 
-    def start(self, size, *words, last=(), **variables):
-        """As torchrun starts processes; the last one is given more words."""
+    def start(self, size, *words, first=(), last=(), **variables):
+        """As torchrun starts processes; the first and the last one are given more words."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -84,7 +85,7 @@ class MultigridRanks(CommandTest):
             environment = {key: value for key, value in os.environ.items() if not key.startswith(("UCUDNN_", "HOSTGPU_", "LD_"))}
             environment |= {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(size),
                             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)} | variables
-            own = last if rank + 1 == size else ()
+            own = last if rank + 1 == size else () if rank else first
             process = subprocess.Popen([self.command, "multigrid", *words, *own], env=environment, cwd=self.folder,
                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             self.addCleanup(process.communicate)
@@ -209,6 +210,19 @@ class MultigridRanks(CommandTest):
                         output, errors = process.communicate(timeout=60)
                         self.assertRegex(errors, r"\Aucudnn multigrid: ranks differ in .*: rank 1 has .*, rank 0 has .*\n\Z")
                         self.assertEqual((2, ""), (process.returncode, output))
+
+    def test_weights_are_the_same_by_their_contents(self):
+        """Ranks may have a file of their own, but not weights of their own."""
+        chain = {"K": ((21, 1, 1, 1, 1), [0.5] * 21), "b": ((21, 1), [0.25] * 21), "u0": ((1, 2, 3), [1, 2, 3, 4, 5, 6])}
+        for name, first in (("one", 1), ("copy", 1), ("other", 2)):
+            safetensors(f"{self.folder}/{name}.safetensors", chain | {"u0": ((1, 2, 3), [first, 2, 3, 4, 5, 6])})
+        words = ("chain", "--coarsening", "3", "--time", "1", "--json")
+        for name, code in (("copy", 0), ("other", 2)):
+            for process in self.start(2, *words, first=("--weights", "one.safetensors"), last=("--weights", f"{name}.safetensors")):
+                output, errors = process.communicate(timeout=60)
+                self.assertEqual(code, process.returncode, errors)
+                if code:
+                    self.assertRegex(errors, r"\Aucudnn multigrid: ranks differ in --weights: rank 1 has '\w{16}', rank 0 has '\w{16}'\n\Z")
 
     def test_what_is_refused(self):
         for words, line in (

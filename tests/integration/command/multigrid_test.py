@@ -13,23 +13,12 @@ import unittest
 from command import COMMAND, CommandTest
 from digits_net import digits_net
 import terminal
+from weights_file import safetensors
 
 ROOT = os.path.realpath(f"{os.path.dirname(__file__)}/../../..")
 DIGITS = f"{ROOT}/tests/unit/planner/digits"
 NAMES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 STATUSES = ("converged", "rounding", "early", "direct", "serial")
-
-
-def safetensors(path, arrays):
-    """`arrays`: shape and values by name, which become doubles."""
-    header, data = {}, b""
-    for name, (shape, values) in arrays.items():
-        own = struct.pack(f"<{len(values)}d", *values)
-        header[name] = {"dtype": "F64", "shape": shape, "data_offsets": [len(data), len(data) + len(own)]}
-        data += own
-    text = json.dumps(header).encode()
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + data)
 
 
 class Array:
@@ -435,7 +424,8 @@ class Multigrid(CommandTest):
     def test_options_that_would_change_nothing_are_refused(self):
         self.chain()
         for option in ("--epochs", "--examples", "--rate", "--momentum", "--backward-cycles", "--repeat"):
-            self.refused((*self.SMALL, option, "3"), f"{option}: says how to train; expected --train FOLDER with it")
+            value = "0.5" if option == "--momentum" else "3"
+            self.refused((*self.SMALL, option, value), f"{option}: says how to train; expected --train FOLDER with it")
         self.refused((*self.SMALL, "--activation", "tanh"), "--activation: is of a chain; 'kirby-3m' has its own activations")
         chain = ("chain", "--weights", "w.safetensors")
         for words in (("--layers", "8"), ("--depths", "8,16"), ("--frozen-norms",), ("--train", DIGITS)):

@@ -241,6 +241,17 @@ def others():
     yield "scale by position", lambda: Call(lambda x, w: x * w, w=picture(1, 4, 1, 1))
     yield "concatenated with nothing", lambda: Call(lambda x: torch.cat([x[:, :0], x], 1))
     yield "concatenated", lambda: Call(lambda x: torch.cat([x, F.relu(x)], 1).chunk(2, 1)[1])
+    yield "joined along what numpy calls an axis", lambda: Call(
+        lambda x: torch.cat([x, F.relu(x)], axis=1) * torch.stack([x, x * x], axis=1).flatten(1, 2))
+    yield "sums by numpy's names", lambda: Call(
+        lambda x: x.mean(axis=(2, 3), keepdims=True) * x.softmax(axis=1) + x.max(axis=1, keepdims=True)[0] * x.var(
+            axis=1, keepdims=True))
+    yield "operands by name", lambda: Call(
+        lambda x, w: torch.matmul(x.movedim(1, -1), other=w).mean((1, 2)) + torch.bmm(
+            x.flatten(2), mat2=x.flatten(2).mT).sum(2), w=picture(4, 4))
+    yield "parts by name", lambda: Call(
+        lambda x: F.pixel_shuffle(torch.chunk(x, chunks=1, dim=1)[0], upscale_factor=2) * F.cosine_similarity(
+            x1=x, x2=x * x, dim=1).mean() + torch.where(condition=x > 0, input=x, other=x * x).mean())
     yield "mean", lambda: Call(lambda x: (x * x).mean())
     yield "mean of rows", lambda: Call(lambda x: x.mean(3, keepdim=True) * x + x.sum(2, keepdim=True))
     yield "amax", lambda: Call(lambda x: F.relu(x).amax((2, 3)))
@@ -577,6 +588,11 @@ def _moments():
     yield "a deviation of zeros", lambda: Call(lambda x: x + (x * 0).std((2, 3), keepdim=True) + (x * 0).norm())
     yield "norms", lambda: Call(lambda x: x.norm(dim=1, keepdim=True) + x.norm(dim=(2, 3), keepdim=True) + sum(
         x.norm(p) + torch.norm(x, p, 2, True) for p in norms))
+    yield "norms of matrices", lambda: Call(lambda x: torch.linalg.norm(x.mean((2, 3))) + torch.linalg.norm(
+        x.mean((2, 3)), 2) + torch.linalg.norm(x, "fro", (2, 3)) + torch.linalg.norm(x.mean((0, 1))))
+    yield "pooled without a batch", lambda: Call(lambda x: torch.stack([
+        F.max_pool2d(each, 2).mean() + F.avg_pool2d(each, 3, 1, 1).amax((1, 2)) + F.adaptive_avg_pool2d(each, 1).flatten() +
+        F.adaptive_max_pool2d(each, (2, 3)).sum((1, 2)) for each in x]))
     yield "norms of vectors", lambda: Call(lambda x: sum(torch.linalg.vector_norm(x, p, d, True) for p in norms for d in (
         1, 2, (2, 3))) + torch.linalg.norm(x, dim=1, keepdim=True) * torch.linalg.norm(x) + torch.linalg.vector_norm(x, 0))
     yield "logsumexp", lambda: Call(lambda x: _over(x, lambda x, d: x.logsumexp(d, keepdim=True)))
@@ -666,6 +682,8 @@ REFUSED = {
     "too much padding": lambda: nn.Conv2d(4, 4, 3, 1, 2),
     "running sums of rows": lambda: Call(lambda x: x.cumsum(2).cumsum(3)),
     "the largest three of all positions": lambda: Call(lambda x: x.flatten(2).topk(3)),
+    "the largest singular value of rows": lambda: Call(lambda x: torch.linalg.norm(x, 2, (2, 3))),
+    "rows in order, by numpy's name": lambda: Call(lambda x: x.sort(axis=2)[0].sort(axis=3)[0]),
     "around twice": lambda: nn.CircularPad2d(20),
     "rows by a list": lambda: Call(lambda x: x[:, :, [0, 3]][:, :, :, [0, 3]]),
     "rows by a table": lambda: Call(lambda x: x.gather(2, torch.zeros_like(x).long()).gather(3, torch.zeros_like(x).long())),

@@ -1,0 +1,139 @@
+"""Boxes of tensors: an interval [begin, end) for each of the axes n, c, d, h, w; and which box of an input an operator reads
+for a box of its output, by the rules of planner/cost/partition.cpp. Pure functions, without torch."""
+import math
+
+from .errors import NotSupported
+
+N, C, D, H, W = range(5)
+
+
+def part(extent, parts, index):
+    """Interval `index` of `extent` elements in `parts` parts, the first of which have one element more."""
+    each, more = divmod(extent, parts)
+    begin = index * each + min(index, more)
+    return begin, begin + each + (index < more)
+
+
+def meet(a, b):
+    return tuple((max(i[0], j[0]), min(i[1], j[1])) for i, j in zip(a, b))
+
+
+def hull(a, b):
+    return tuple((min(i[0], j[0]), max(i[1], j[1])) for i, j in zip(a, b))
+
+
+def elements(box):
+    return math.prod(max(end - begin, 0) for begin, end in box)
+
+
+def holds(a, b):
+    """Whether b lies in a."""
+    return all(i[0] <= j[0] and j[1] <= i[1] for i, j in zip(a, b))
+
+
+def whole(shape, batch):
+    """The box of a whole tensor. `shape` is that of one image: channels, (d,) h, w."""
+    extents = (1,) * (4 - len(shape)) + tuple(shape[1:])
+    return ((0, batch), (0, shape[0]), *((0, extent) for extent in extents))
+
+
+def axes_of(rank):
+    """Of a tensor with so many spatial axes, the axes of its dimensions."""
+    return (N, C, H, W) if rank == 2 else (N, C, D, H, W)
+
+
+def spatial(members, name, neutral, rank):
+    """By axis d, h, w: a member of a convolution or a pooling."""
+    values = members.get(name) or [neutral] * rank
+    return [neutral] * (3 - len(values)) + list(values)
+
+
+def window_of(node, rank):
+    """By spatial axis: (extent of the dilated window, stride, pad, dilation)."""
+    columns = [spatial(node.members, name, neutral, rank)
+               for name, neutral in (("window", 1), ("stride", 1), ("pad", 0), ("dilation", 1))]
+    return [((k - 1) * d + 1, s, p, d) for k, s, p, d in zip(*columns)]
+
+
+def read_under(interval, window):
+    """Positions that windows read for these outputs, also outside of the input."""
+    extent, stride, pad, _ = window
+    return interval[0] * stride - pad, (interval[1] - 1) * stride - pad + extent
+
+
+def clip(interval, extent):
+    begin, end = max(0, min(interval[0], extent)), max(0, min(interval[1], extent))
+    return (begin, end)
+
+
+def _under(interval, window, extent):
+    begin, end = read_under(interval, window)
+    begin = min(max(begin, 0), extent)
+    return begin, max(begin, min(end, extent))
+
+
+def _over(interval, window, extent):
+    """Inputs of a transposed convolution that reach these outputs."""
+    size, stride, pad, _ = window
+    begin = -(-(interval[0] + pad - size + 1) // stride)
+    end = (interval[1] - 1 + pad) // stride + 1
+    begin = min(max(begin, 0), extent)
+    return begin, max(begin, min(end, extent))
+
+
+def groups_of(channels, filters, groups):
+    """Groups of a convolution that compute these output channels."""
+    each = filters // groups
+    return channels[0] // each, -(-channels[1] // each)
+
+
+def needed(node, place, box, shapes, summed=None):
+    """The box of input `place` that is read for `box` of the output. `shapes`: of the inputs' images. `summed`: the channels
+    that a part of a reduction sums over."""
+    shape = shapes[place]
+    rank = len(shape) - 1
+    full = whole(shape, 1)
+    out, op = list(box), node.op
+    if op in ("convolution", "transposed_convolution"):
+        groups = node.members.get("groups", 1)
+        first, last = groups_of(box[C], node.members["filters"], groups)
+        out[C] = (first * shape[0] // groups, last * shape[0] // groups)
+    if op in ("convolution", "pooling", "transposed_convolution"):
+        rule = _over if op == "transposed_convolution" else _under
+        for axis, window in zip((D, H, W), window_of(node, rank)):
+            out[axis] = rule(box[axis], window, full[axis][1])
+    elif op in ("global_pooling", "opaque"):
+        out[D:] = full[D:]
+        if op == "opaque":
+            out[C] = full[C]
+    elif op in ("fully_connected", "linear"):
+        out[C] = full[C]
+        if op == "fully_connected":
+            out[D:] = full[D:]
+    elif op == "upsampling":
+        for axis, factor in zip((D, H, W), spatial(node.members, "factor", 1, rank)):
+            out[axis] = (box[axis][0] // factor, min(-(-box[axis][1] // factor), full[axis][1]))
+    elif op == "padding":
+        before = [node.members.get("channels_before", 0), *spatial(node.members, "before", 0, rank)]
+        for axis, offset in zip((C, D, H, W), before):
+            out[axis] = clip((box[axis][0] - offset, box[axis][1] - offset), full[axis][1])
+    elif op == "multiply":
+        for axis in (D, H, W):
+            out[axis] = full[axis] if full[axis] == (0, 1) else box[axis]
+    elif op == "flatten":
+        positions = math.prod(shape[1:])
+        out[C] = (box[C][0] // positions, -(-box[C][1] // positions))
+        out[D:] = full[D:]
+    elif op == "concat":
+        axis = {"c": C, "d": D, "h": H, "w": W}[node.members.get("axis", "c")]
+        extents = [whole(other, 1)[axis][1] for other in shapes]
+        offset = sum(extents[:place])
+        out[axis] = clip((box[axis][0] - offset, box[axis][1] - offset), extents[place])
+    elif op == "lrn":
+        reach = node.members.get("size", 5) // 2
+        out[C] = (max(box[C][0] - reach, 0), min(box[C][1] + reach, shape[0]))
+    elif op not in ("activation", "batch_normalization", "scale", "dropout", "add", "softmax"):
+        raise NotSupported(f"{node.name}: {op} has no rule")
+    if summed is not None:
+        out[C] = summed
+    return tuple(out)

@@ -1,0 +1,72 @@
+"""A module built from a description: `module(net.json)`, for networks that `ucudnn net NAME -o net.json` writes and no program
+defines."""
+import math
+import pathlib
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from . import boxes as b
+from .operators import Call, compute
+from .reading import network_in
+
+
+def module(path):
+    """The module of a ucudnn-net file. Its weights are drawn as torch's own layers draw them; its outputs are those of the
+    nodes that nothing reads. A softmax among these is left to the loss, F.cross_entropy."""
+    return Built(network_in(pathlib.Path(path).read_text()))
+
+
+class Built(nn.Module):
+    """Runs a Network node by node."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+        for name, parameter in network.parameters.items():
+            self._holder(name).register_parameter(name.rpartition(".")[2],
+                                                  nn.Parameter(torch.empty(parameter.shape), parameter.trained))
+        for node in network.nodes:
+            for key, start in zip(node.call.get("statistics", ()), (torch.zeros, torch.ones)):
+                self._holder(key).register_buffer(key.rpartition(".")[2], start(node.shape[0]))
+        self.reset_parameters()
+
+    def _holder(self, name):
+        path = name.rpartition(".")[0]
+        if path not in self._modules:
+            self.add_module(path, nn.Module())
+        return self._modules[path]
+
+    def reset_parameters(self):
+        for node in self.network.nodes:
+            for name in node.parameters:
+                parameter = self.get_parameter(name)
+                if node.op in ("batch_normalization", "scale"):
+                    nn.init.ones_(parameter) if name.endswith("weight") else nn.init.zeros_(parameter)
+                elif parameter.ndim > 1:
+                    nn.init.kaiming_uniform_(parameter, a=math.sqrt(5))
+                else:
+                    nn.init.zeros_(parameter)
+
+    def forward(self, images):
+        network, values = self.network, {}
+        for place, node in enumerate(network.nodes):
+            box = b.whole(node.shape, len(images))
+            if not node.inputs:
+                values[node.name] = images if images.ndim > 2 else images.reshape(*images.shape, *[1] * (len(node.shape) - 1))
+                continue
+            shapes = [network.by_name[source].shape for source in node.inputs]
+            parameters = [self.get_parameter(name) for name in node.parameters]
+            if node.op == "batch_normalization":
+                running = [self.get_buffer(name) for name in node.call["statistics"]]
+                values[node.name] = F.batch_norm(values[node.inputs[0]], *running, *(parameters or (None, None)), self.training,
+                                                 0.1, node.call["eps"])
+            elif node.op == "dropout":
+                values[node.name] = F.dropout(values[node.inputs[0]], node.members.get("rate", 0.5), self.training)
+            else:
+                values[node.name] = compute(
+                    Call(node, box, [values[source] for source in node.inputs],
+                         [b.whole(shape, len(images)) for shape in shapes], shapes, parameters, len(images), self.training))
+        found = [values[output.node].flatten(1) if output.dims == 2 else values[output.node] for output in network.outputs]
+        return found[0] if len(found) == 1 else found

@@ -1,0 +1,32 @@
+"""What a training step would move, counted by the code that would run it, on meta tensors: without memory, messages or other
+ranks."""
+import copy
+
+import torch
+import torch.nn.functional as F
+
+from . import schedule as schedules
+from .executor import Executor
+from .model import divide, fitting
+from .report import report
+from .transport import MetaTransport
+
+
+def count(model, plan, rank, loss=F.cross_entropy):
+    """The Report of one step of `model` by the schedule in the file `plan`, as the rank `rank` of its devices would run it.
+    `loss` is apply's; labels are one class for each image."""
+    schedule = plan if isinstance(plan, schedules.Schedule) else schedules.read(plan)
+    network, losses = fitting(model, schedule, loss)
+    transport, summing = (MetaTransport(rank, schedule.devices) for _ in range(2))
+    executor = Executor(network, schedule, transport, summing, losses, torch.device("meta"), is_beside=False)
+    model = copy.deepcopy(model).to("meta").train()
+    divide(model, executor, lambda tensor: tensor)
+    data = executor.network.nodes[0]
+    rows = executor.rows(schedule.batch)
+    images = rows[1] - rows[0] if rows else 1
+    shape = data.shape[:1] if len(data.shape) > 1 and max(data.shape[1:]) == 1 else data.shape
+    floating = next(parameter.dtype for parameter in model.parameters())
+    loss = model(torch.empty(images, *shape, dtype=floating, device="meta"),
+                 torch.empty(images, dtype=torch.int64, device="meta"))
+    loss.backward()
+    return report(model)

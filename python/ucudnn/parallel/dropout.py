@@ -1,0 +1,34 @@
+"""Masks of random numbers that no partition changes: each is a function of the seed, the step, the node and the element's place
+in the whole tensor."""
+import torch
+
+_A, _B, _C = -7046029254386353131, -4658895280553007687, -7723592293110705685  # those of splitmix64, as signed numbers
+
+
+def _mixed(x):
+    """splitmix64's output function; shifts are logical."""
+    x = (x ^ ((x >> 30) & (1 << 34) - 1)) * _B
+    x = (x ^ ((x >> 27) & (1 << 37) - 1)) * _C
+    return x ^ ((x >> 31) & (1 << 33) - 1)
+
+
+def kept(seed, step, node, box, whole, axes, rate, per, device, images=None):
+    """Which elements of `box` of a tensor with the box `whole` stay: true with probability 1 - rate. `per`: element, channel or
+    image, each of which is kept as one. `images`: which of the whole tensor those are that the box counts; all of them by
+    default."""
+    key = torch.zeros((), dtype=torch.int64, device=device)
+    for number in (seed, step, node):
+        key = _mixed(key + torch.tensor(((number + 2**63) % 2**64) - 2**63, device=device) + _A)
+    counted = {"element": len(axes), "channel": 2, "image": 1}[per]
+    place = torch.zeros((), dtype=torch.int64, device=device)
+    for dim, axis in enumerate(axes):
+        if dim >= counted:
+            place = place.unsqueeze(-1)
+            continue
+        begin, end = box[axis]
+        own = torch.arange(begin, end, device=device)
+        if axis == 0 and images is not None:
+            own = torch.tensor(images, device=device)[own]
+        place = place.unsqueeze(-1) * (whole[axis][1] - whole[axis][0]) + own
+    numbers = (_mixed(_mixed(place * _A + key)) >> 11) & ((1 << 53) - 1)
+    return numbers >= int(rate * (1 << 53))

@@ -1,0 +1,553 @@
+"""One rank's part of a schedule, step by step: the network runs forward on boxes, and torch's own engine runs it backward."""
+import contextlib
+import copy
+
+import torch
+import torch.nn.functional as F
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils import _pytree as pytree
+from torch.utils.checkpoint import checkpoint
+
+from . import boxes as b
+from .errors import NotSupported
+from .losses import Mean, SplitCrossEntropy, Sum, Total, named
+from .moves import Meeting, Move, Post, Wait, cut, shape_of
+from .norm import Normalized, counts_of
+from .operators import Call, compute
+from .passes import PassesRun, schedule_of
+from .sums import Pass, Summed, Worker
+
+
+class Labels:
+    """Who brings labels to whom: `rows` are the images that each device loads, `wanted` those whose labels it needs. Who needs
+    a label that it has not loaded has it from the first device that has."""
+
+    def __init__(self, rank, rows, wanted):
+        self.rows, self.wanted = rows.get(rank), wanted.get(rank)
+        self.receives = self._sources(rank, rows, wanted)
+        self.sends = {}
+        for device in wanted:
+            for source, intervals in self._sources(device, rows, wanted).items():
+                if source == rank and device != rank:
+                    self.sends[device] = intervals
+
+    def _sources(self, device, rows, wanted):
+        """By source, intervals of the images."""
+        if device not in wanted:
+            return {}
+        left, found = [wanted[device]], {}
+        for source in [device, *sorted(set(rows) - {device})]:
+            if source not in rows:
+                continue
+            low, high = rows[source]
+            rest = []
+            for begin, end in left:
+                inner = (max(begin, low), min(end, high))
+                if inner[0] >= inner[1]:
+                    rest.append((begin, end))
+                    continue
+                found.setdefault(source, []).append(inner)
+                rest += [piece for piece in ((begin, inner[0]), (inner[1], end)) if piece[0] < piece[1]]
+            left = rest
+        return found
+
+    def elements(self, each):
+        """[sent, received], with `each` numbers for an image."""
+        def count(found, own):
+            return each * sum(end - begin for device, pieces in found.items() if device != own for begin, end in pieces)
+        return [count(self.sends, None), count(self.receives, None)]
+
+    def bring(self, transport, labels, rank):
+        """`labels`: of `rows` (of others where that is None: for their type). Returns those of `wanted`, or None."""
+        rest, device = labels.shape[1:], labels.device
+
+        def packed(pieces):
+            return torch.cat([labels[begin - self.rows[0]:end - self.rows[0]] for begin, end in pieces])
+        receives = {source: ((sum(end - begin for begin, end in pieces), *rest), labels.dtype)
+                    for source, pieces in self.receives.items() if source != rank}
+        sends = {peer: packed(pieces) for peer, pieces in self.sends.items()}
+        arrived = transport.post("labels", "labels", sends, receives, device).wait() if sends or receives else {}
+        if self.wanted is None:
+            return None
+        result = labels.new_empty((self.wanted[1] - self.wanted[0], *rest))
+        for source, pieces in self.receives.items():
+            values, at = packed(pieces) if source == rank else arrived[source], 0
+            for begin, end in pieces:
+                result[begin - self.wanted[0]:end - self.wanted[0]] = values[at:at + end - begin]
+                at += end - begin
+        return result
+
+
+class Plan:
+    """A schedule for one size of batch, on one rank: what each step needs to know."""
+
+    def __init__(self, executor, schedule):
+        self.schedule, rank, transport = schedule, executor.rank, executor.transport
+        self.moves, self.returning, self.passes = {}, executor.returning(), {}
+        for exchange in schedule.exchanges.values():
+            held, needed = schedule.boxes_of(exchange)
+            axes = b.axes_of(len(schedule.nodes[exchange.node].shape) - 1)
+            move = Move(f"exchange {exchange.id} ({exchange.node} for {exchange.consumer})", transport, held, needed, axes,
+                        exchange.input is None, exchange.node in self.returning)
+            if move.is_part:
+                self.moves[exchange.id] = move
+        self.meetings, self.classifiers, self.loss = {}, {}, {}
+        for one in schedule.statistics.values():
+            group = next((group for group in one.groups if rank in group.devices), None)
+            if group:
+                meeting = Meeting(f"statistics {one.id} ({one.kind} of {one.node})", transport, group.devices)
+                {"classifier": self.classifiers, "loss": self.loss}.get(one.kind, self.meetings)[one.node] = meeting
+        everybody = tuple(range(schedule.devices))
+        data = next(node for node in schedule.nodes.values() if not node.inputs)
+        self.input = data
+        rows = {device: box[b.N] for device, box in data.boxes.items()}
+        self.rows, self.labels = rows.get(rank), {}
+        for output in executor.network.outputs:
+            name = output.node
+            self.loss.setdefault(name, Meeting(f"the loss of {name}", transport, everybody))
+            wanted = {device: box[b.N] for device, box in schedule.nodes[name].boxes.items()}
+            self.labels[name] = Labels(rank, rows, wanted)
+
+
+class Executor:
+    """Of one rank. It keeps nothing of a model but what its ranks agree on; parameters, buffers and `training` are the model's
+    at each call. `losses`: (function, weight) for each output, or None."""
+
+    def __init__(self, network, schedule, transport, summing, losses, device, seed=0, is_beside=True, checkpointed=()):
+        self.network, self.schedule, self.transport, self.summing = network, schedule, transport, summing
+        self.rank, self.device, self.seed, self.step = transport.rank, device, seed, 0
+        self.worker, self.is_synchronous, self.checkpointed = Worker(is_beside), True, frozenset(checkpointed)
+        self.losses = losses and [(named(loss) or (loss if isinstance(loss, Sum) else Mean(loss)), weight)
+                                  for loss, weight in losses]
+        self.places = {node.name: place for place, node in enumerate(network.nodes)}
+        self.parameters, self.accumulated, self.evaluated = {}, {}, None
+        self.plans, self.types_by_state, self.trained = {}, {}, None
+        self.sizes = {schedule.batch}  # of batches that a sampler gives
+        self.label_elements, self.steps_counted = 1, 0
+        self.between_passes, self.pass_scale = None, 1.0
+        self.sums = []
+        for one in schedule.sums:
+            if self.rank in one.devices:
+                summed = Summed(schedule, one, summing)
+                summed.names = tuple(self._model_name(node, name) for node, name in one.parameters)
+                self.sums.append(summed)
+
+    def __deepcopy__(self, memo):
+        other = copy.copy(self)
+        other.parameters, other.accumulated, other.worker = {}, {}, Worker(self.worker.is_beside)
+        return other
+
+    def _model_name(self, node, name):
+        place = [parameter.name for parameter in self.schedule.nodes[node].parameters].index(name)
+        return self.network.by_name[node].parameters[place]
+
+    # Gradients that wait for a synchronous pass
+
+    def keep(self, gradients):
+        self.accumulated.update(gradients)
+
+    def kept(self, name):
+        """The gradient of earlier passes that were not summed, unless it was set to None since."""
+        gradient = self.accumulated.pop(name, None)
+        return gradient if self.parameters[name].grad is not None else None
+
+    # What a pass is about
+
+    def returning(self):
+        """Nodes whose output's gradient somebody reads: what they are computed from is trained."""
+        found = set()
+        for node in self.network.nodes:
+            if any(source in found for source in node.inputs) or any(self.is_trained[name] for name in node.parameters):
+                found.add(node.name)
+        return found
+
+    def plan(self, batch):
+        trained = {name: parameter.requires_grad for name, parameter in self.parameters.items()}
+        if trained != self.trained:
+            self.trained, self.is_trained, self.plans = trained, trained, {}
+        if batch not in self.plans:
+            self.plans[batch] = Plan(self, self.schedule.with_batch(batch))
+        return self.plans[batch]
+
+    def read_model(self, model):
+        hooked = [name or type(model).__name__ for name, module in model.named_modules() if module is not model and (
+            module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks)]
+        if hooked:
+            raise NotSupported(f"hooks of {', '.join(hooked)}: modules are not called by themselves here")
+        self.parameters = {name: model.get_parameter(name) for name in self.network.parameters}
+        self.model = model
+        self.device = next(iter(self.parameters.values())).device
+
+    def types(self, like):
+        """By node, the type of its output under the present autocast."""
+        kind = "cpu" if self.device.type == "meta" else self.device.type
+        state = (like, torch.is_autocast_enabled(kind),
+                 torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None)
+        if state not in self.types_by_state:
+            if not state[1] and {p.dtype for p in self.parameters.values()} <= {like}:
+                self.types_by_state[state] = dict.fromkeys(self.places, like)
+            else:
+                self.types_by_state[state] = self._computed_types(like)
+        return self.types_by_state[state]
+
+    def _computed_types(self, like):
+        types, values = {}, {}
+        with FakeTensorMode(), torch.no_grad():
+            device = self.device if self.device.type != "meta" else torch.device("cpu")
+            for node in self.network.nodes:
+                box = b.whole(node.shape, 2)
+                if not node.inputs:
+                    values[node.name] = torch.empty(shape_of(box, b.axes_of(len(node.shape) - 1)), dtype=like, device=device)
+                else:
+                    parameters = [
+                        torch.empty(self.network.parameters[name].shape, dtype=self.parameters[name].dtype, device=device)
+                        for name in node.parameters
+                    ]
+                    if node.op == "batch_normalization":
+                        values[node.name] = torch.empty_like(values[node.inputs[0]])
+                    else:
+                        shapes = [self.network.by_name[source].shape for source in node.inputs]
+                        call = Call(node, box, [values[source] for source in node.inputs],
+                                    [b.whole(shape, 2) for shape in shapes], shapes, parameters, 2, True)
+                        values[node.name] = compute(call)
+                types[node.name] = values[node.name].dtype
+        return types
+
+    @contextlib.contextmanager
+    def no_sync(self):
+        before, self.is_synchronous = self.is_synchronous, False
+        try:
+            yield
+        finally:
+            self.is_synchronous = before
+
+    # A pass
+
+    def forward(self, model, images, labels):
+        self.read_model(model)
+        plan = self.plan(self._batch(images))
+        if labels is not None and self.losses is None:
+            raise NotSupported("labels, and no loss: parallel.apply(model, plan, loss=...) is told one")
+        run = Run(self, plan, images)
+        run.forward(None if labels is None else self._own_rows(plan, labels, "labels").to(self.device))
+        return run.outputs() if labels is None else run.total()
+
+    def pass_plan(self, plan, number):
+        """The Plan of one pass."""
+        if number not in plan.passes:
+            plan.passes[number] = Plan(self, schedule_of(plan.schedule, plan.schedule.passes.images[number]))
+        return plan.passes[number]
+
+    def _batch(self, images):
+        """How many images the batch has. Where a sampler gives batches of two sizes, ranks agree on what their rows allow."""
+        if len(self.sizes) == 1:
+            return self.schedule.batch
+        sizes = sorted(self.sizes)
+        fits = [size for size in sizes if len(images) == size or self._rows(size) in (None, len(images))]
+        if self.transport.world == 1:
+            return fits[-1] if fits else self.schedule.batch
+        told = torch.tensor([size in fits for size in sizes], dtype=torch.int32, device=self.device)
+        meeting = Meeting("the size of the batch", self.transport, range(self.transport.world), "control")
+        agreed = meeting.bring(told, lambda stacked: stacked.amin(0)).tolist()
+        if not any(agreed):
+            raise NotSupported(f"{len(images)} images on rank {self.rank}: batches of {sizes} images are expected")
+        return max(size for size, fits_all in zip(sizes, agreed) if fits_all)
+
+    def rows(self, batch):
+        """Which images of a batch of so many this rank reads: (begin, end), or None. For samplers, which may run in another
+        thread."""
+        schedule = self.schedule.with_batch(batch)
+        data = next(node for node in schedule.nodes.values() if not node.inputs)
+        box = data.boxes.get(self.rank)
+        return box and box[b.N]
+
+    def _rows(self, batch):
+        rows = self.rows(batch)
+        return rows and rows[1] - rows[0]
+
+    def _own_rows(self, plan, tensor, what):
+        """Of images or labels: those of this rank, given alone or in the whole batch."""
+        if plan.rows is None:
+            return tensor
+        begin, end = plan.rows
+        if len(tensor) == end - begin:
+            return tensor
+        if len(tensor) == plan.schedule.batch:
+            return tensor[begin:end]
+        raise NotSupported(
+            f"{len(tensor)} {what} on rank {self.rank}: {end - begin} are expected, which are {begin} to {end} of a batch "
+            f"of {plan.schedule.batch}, or all of these")
+
+    def close(self):
+        self.worker.close()
+        self.transport.close()
+        self.summing.close()
+
+
+class Run:
+    """One forward pass."""
+
+    def __init__(self, executor, plan, images):
+        self.executor, self.plan, self.schedule = executor, plan, plan.schedule
+        self.rank, self.model = executor.rank, executor.model
+        self.is_recording = torch.is_grad_enabled()
+        self.training = self.model.training
+        floating = next((p.dtype for p in executor.parameters.values() if p.dtype.is_floating_point), images.dtype)
+        self.types = executor.types(floating)
+        self.token = torch.zeros((), device=executor.device, requires_grad=self.is_recording)
+        if elsewhere := [p for p in executor.parameters.values() if self.is_recording and p.requires_grad and p.numel() == 0]:
+            self.token = Elsewhere.apply(self.token, *elsewhere)
+        self.parameters = Pass(executor, self.is_recording)
+        self.values, self.arrived, self.flights = {}, {}, {}
+        self.images = self.numbers = self.in_passes = None
+        self.load(images)
+        if self.training:
+            executor.step += 1
+
+    def for_pass(self, plan, images, parameters):
+        """A Run of a part of the network over these images."""
+        other = copy.copy(self)
+        other.plan, other.schedule, other.images = plan, plan.schedule, images
+        other.values, other.arrived, other.flights = {}, {}, {}
+        other.token = other.root = torch.zeros((), device=self.executor.device, requires_grad=self.is_recording)
+        other.parameters = Pass(self.executor, False)
+        other.parameters.values.update(parameters)
+        return other
+
+    def load(self, images):
+        data, plan = self.plan.input, self.plan
+        if plan.rows is None:
+            return
+        images = self.executor._own_rows(plan, images, "images").to(self.executor.device)
+        shape = data.shape
+        expected = shape if images.ndim > 2 else (shape[0],)
+        if tuple(images.shape[1:]) != tuple(expected):
+            raise NotSupported(f"images of shape {tuple(images.shape[1:])}: {tuple(expected)} is expected")
+        if images.ndim == 2:
+            images = images.reshape(*images.shape, *[1] * (len(shape) - 1))
+        box = data.boxes[self.rank]
+        base = (plan.rows, *b.whole(shape, 1)[1:])
+        self.values[data.name] = (cut(images, box, base, b.axes_of(len(shape) - 1)), box)
+
+    def forward(self, labels):
+        """`labels`: of the images that this rank has loaded; None: outputs are asked for."""
+        executor, places = self.executor, [place for place, step in enumerate(self.schedule.order) if step[0] == "backward"]
+        if labels is not None:
+            executor.label_elements = labels[:1].numel()
+            executor.steps_counted += self.is_recording and self.training
+            self.labels = {output.node: self.plan.labels[output.node].bring(executor.transport, labels, self.rank)
+                           for output in executor.network.outputs}
+        if places and torch.float16 in self.types.values() and self.is_recording and executor.pass_scale == 1.0:
+            raise NotSupported(
+                "fp16 in passes, whose backward pass begins before the loss is scaled: model.step(images, labels, "
+                "optimizer, scaler)")
+        for kind, what, *number in self.schedule.order:
+            run = self
+            if number or kind == "backward":
+                self.in_passes = self.in_passes or PassesRun(self, None if labels is None else self.labels)
+                run = self.in_passes.of(number[0] if number else what)
+            if kind == "forward":
+                run.compute(what)
+            elif kind == "exchange":
+                run.post(what)
+            elif kind == "wait":
+                run.wait(what)
+            elif kind == "backward":
+                self.in_passes.backward(what)
+
+    def post(self, what):
+        move = self.plan.moves.get(what)
+        if move is None:
+            return
+        node = self.schedule.exchanges[what].node
+        x = self.values[node][0] if move.held else None
+        state = {}
+        self.token = Post.apply(self.token, x if move.returns or x is None else x.detach(), move, state, self.types[node],
+                                self.executor.device)
+        self.flights[what] = state
+
+    def wait(self, what):
+        exchange, move = self.schedule.exchanges[what], self.plan.moves.get(what)
+        if move is None:
+            if exchange.input is None:
+                self.keep_sum(exchange.node)
+            return
+        self.token, y = Wait.apply(self.token, move, self.flights.pop(what), self.types[exchange.node], self.executor.device)
+        if move.needed is None:
+            return
+        if exchange.input is None:
+            self.values[exchange.node] = (y, move.needed)
+            self.keep_sum(exchange.node)
+        else:
+            self.arrived[exchange.consumer, exchange.input] = (y, move.needed)
+
+    def keep_sum(self, name):
+        """The bias of a reduction is added once, to what this rank keeps of the sum."""
+        node, scheduled = self.executor.network.by_name[name], self.schedule.nodes[name]
+        box = scheduled.boxes.get(self.rank)
+        if box is None:
+            self.values.pop(name, None)
+            return
+        x = self.values[name][0]
+        if len(node.parameters) > 1:
+            self.token, (bias,) = self.parameters.use(self.token, node.parameters[1:])
+            x = x + bias.to(x.dtype).reshape(1, -1, *[1] * (x.ndim - 2))
+        self.values[name] = (x, box)
+
+    def compute(self, name):
+        executor, scheduled = self.executor, self.schedule.nodes[name]
+        box = scheduled.partial.get(self.rank) if scheduled.partial else scheduled.boxes.get(self.rank)
+        node = executor.network.by_name[name]
+        module = self.model.get_submodule(node.module) if not executor.network.is_built else self.model
+        if node.op == "batch_normalization" and module.training and getattr(module, "num_batches_tracked", None) is not None:
+            module.num_batches_tracked.add_(1)  # also where other ranks compute it
+        if box is None:
+            return
+        inputs, bases = [], []
+        for place, source in enumerate(node.inputs):
+            x, base = self.arrived.pop((name, place), None) or self.values.get(source, (None, None))
+            inputs.append(x)
+            bases.append(base)
+        self.token, parameters = self.parameters.use(self.token, node.parameters)
+        if node.op == "batch_normalization":
+            y = self.normalize(node, scheduled, module, inputs[0], bases[0], box, parameters)
+        else:
+            shapes = [executor.network.by_name[source].shape for source in node.inputs]
+            summed = None
+            if scheduled.partial:
+                summed = scheduled.needs[0][self.rank][b.C]
+            call = Call(node, box, inputs, bases, shapes, parameters, self.schedule.batch, module.training, module,
+                        executor.seed, executor.step, executor.places[name], summed, not scheduled.partial, self.images)
+            if name in executor.checkpointed and self.is_recording:
+                y = checkpoint(_checkpointed, call, *inputs, use_reentrant=False)
+            else:
+                y = compute(call)
+        if tuple(y.shape) != tuple(
+                shape_of(box, call.axes if node.op != "batch_normalization" else b.axes_of(len(node.shape) - 1))):
+            raise NotSupported(f"{name}: {node.op} gave {tuple(y.shape)} for the box {list(box)}")
+        self.values[name] = (y, box)
+
+    def normalize(self, node, scheduled, module, x, base, box, parameters):
+        weight, bias = parameters if parameters else (None, None)
+        mean_name, variance_name = node.call.get("statistics", (None, None))
+        running = [self.model.get_buffer(name) if name else None for name in (mean_name, variance_name)]
+        eps, tracks = node.call.get("eps", 1e-5), running[0] is not None
+        x = x if base == box else cut(x, box, base, b.axes_of(x.ndim - 2))
+        if not module.training and tracks:
+            return F.batch_norm(x, *running, weight, bias, False, 0.0, eps)
+        momentum = getattr(module, "momentum", 0.1)
+        if tracks and momentum is None and module.num_batches_tracked is not None:
+            momentum = 1.0 / float(module.num_batches_tracked)
+        meeting = self.plan.meetings.get(node.name)
+        if meeting is None or len(meeting.devices) < 2:
+            return F.batch_norm(x, *(running if tracks else (None, None)), weight, bias, True, momentum or 0.0, eps)
+        counts = counts_of(meeting.devices, scheduled.boxes)
+        self.token, y, mean, variance = Normalized.apply(self.token, x, weight, bias, meeting, counts, eps,
+                                                           node.name in self.plan.returning)
+        if tracks and momentum is not None:
+            with torch.no_grad():
+                count = sum(counts)
+                running[0].lerp_(mean.to(running[0].dtype), momentum)
+                running[1].lerp_((variance * (count / max(count - 1, 1))).to(running[1].dtype), momentum)
+        return y
+
+    # Outputs
+
+    def output(self, output):
+        x, box = self.values[output.node]
+        return (x.flatten(1) if output.dims == 2 else x), box
+
+    def outputs(self):
+        """All outputs, whole, on every rank; no gradient flows through them."""
+        executor, found = self.executor, []
+        for output in executor.network.outputs:
+            scheduled = self.schedule.nodes[output.node]
+            axes = b.axes_of(len(scheduled.shape) - 1)
+            whole = b.whole(scheduled.shape, self.schedule.batch)
+            needed = {device: whole for device in range(self.schedule.devices)}
+            move = Move(f"output {output.node}", executor.transport, scheduled.boxes, needed, axes, returns=False)
+            like = self.types[output.node]
+            if self.in_passes and move.held:
+                self.gather_passes(output.node, move.held)
+            x = self.values[output.node][0].detach() if move.held else None
+            flight = executor.transport.post(move.name, "outputs", {
+                peer: cut(x, box, move.held, axes) for peer, box in move.sends.items()}, {
+                peer: (shape_of(box, axes), like) for peer, box in move.receives.items()}, executor.device)
+            y = move.collected(flight, x, move.held, whole, move.receives, False, like, executor.device)
+            found.append(y.flatten(1) if output.dims == 2 else y)
+        structure = executor.network.structure
+        if not self.training and executor.evaluated is not None:
+            names, structure = executor.evaluated
+            by_name = dict(zip((output.node for output in executor.network.outputs), found))
+            found = [by_name[name] for name in names]
+        return found[0] if structure is None else pytree.tree_unflatten(found, structure)
+
+    def total(self):
+        """The loss of the whole batch, the same on every rank."""
+        executor, total = self.executor, None
+        passed = self.in_passes.end() if self.in_passes else None
+        for place, (output, (loss, weight)) in enumerate(zip(executor.network.outputs, executor.losses)):
+            if self.in_passes:
+                number = passed if place == 0 else torch.zeros((), device=executor.device)  # that of all outputs
+            elif output.node in self.values:
+                number = self.own_loss(output, loss, self.labels[output.node]) * weight
+            else:
+                number = torch.zeros((), device=executor.device)
+            like = torch.float64 if self.types[output.node] == torch.float64 else torch.float32
+            self.token, one = Total.apply(self.token, number.to(like), self.plan.loss[output.node])
+            total = one if total is None else total + one
+        return total + 0 * self.token.to(total.dtype)
+
+    def gather_passes(self, name, box):
+        """Puts this rank's part of an output together from those of all passes."""
+        for images, (x, _) in self.in_passes.outputs[name]:
+            if name not in self.values:
+                self.values[name] = (x.new_empty((box[b.N][1] - box[b.N][0], *x.shape[1:])), box)
+            self.values[name][0][[image - box[b.N][0] for image in images]] = x.detach()
+
+    def own_loss(self, output, loss, labels):
+        x, box = self.output(output)
+        scheduled, batch = self.schedule.nodes[output.node], self.schedule.batch
+        whole = b.whole(scheduled.shape, batch)
+        if box[b.H] != whole[b.H] or box[b.W] != whole[b.W]:
+            raise NotSupported(f"{output.node}: the loss of an output that is divided along h or w")
+        if box[b.C] == whole[b.C]:
+            if isinstance(loss, Sum):
+                return loss(x, labels)
+            function = {"cross_entropy": F.cross_entropy, "logistic": F.binary_cross_entropy_with_logits}.get(loss, loss)
+            return function(x, labels) * (len(x) / batch)
+        begin, end = box[b.C]
+        if loss == "logistic":
+            own = F.binary_cross_entropy_with_logits(x, labels[:, begin:end], reduction="sum")
+            return own / (batch * scheduled.shape[0])
+        if loss != "cross_entropy" or x.ndim != 2:
+            raise NotSupported(
+                f"{output.node}: classes {begin} to {end} of {scheduled.shape[0]} are on rank {self.rank}, where "
+                "F.cross_entropy and F.binary_cross_entropy_with_logits have rules, and other losses have none")
+        meeting = self.plan.classifiers.get(output.node)
+        if meeting is None:
+            raise NotSupported(f"{output.node}: a plan without statistics of a classifier whose classes are divided")
+        if labels.is_floating_point():
+            raise NotSupported(f"{output.node}: labels that are probabilities, where classes are divided")
+        self.token, number = SplitCrossEntropy.apply(self.token, x, labels, begin, meeting, 1 / batch)
+        return number
+
+
+class Elsewhere(torch.autograd.Function):
+    """Parameters of other ranks: every rank has gradients of all, empty ones of these, so that all make the same calls with
+    them."""
+
+    @staticmethod
+    def forward(ctx, token, *parameters):
+        ctx.likes = [(parameter.shape, parameter.dtype, parameter.device) for parameter in parameters]
+        return token.clone()
+
+    @staticmethod
+    def backward(ctx, token):
+        return token, *[torch.zeros(shape, dtype=dtype, device=device) for shape, dtype, device in ctx.likes]
+
+
+def _checkpointed(call, *inputs):
+    again = copy.copy(call)
+    again.inputs = list(inputs)
+    return compute(again)

@@ -1,0 +1,108 @@
+"""Losses of a whole batch from what each rank has of the outputs: sums over images divided by all of them, never means of
+means."""
+import torch
+import torch.nn.functional as F
+from torch.autograd.function import once_differentiable
+
+from .errors import NotSupported
+
+
+def named(loss):
+    """cross_entropy or logistic where torch's own function or module is given with its defaults; else None: a function of one
+    rank's images."""
+    if loss in (F.cross_entropy, "cross_entropy") or isinstance(loss, torch.nn.CrossEntropyLoss) and loss.weight is None and \
+            loss.reduction == "mean" and loss.ignore_index == -100 and loss.label_smoothing == 0:
+        return "cross_entropy"
+    if loss in (F.binary_cross_entropy_with_logits, "logistic") or isinstance(loss, torch.nn.BCEWithLogitsLoss) and \
+            loss.weight is None and loss.pos_weight is None and loss.reduction == "mean":
+        return "logistic"
+    if isinstance(loss, str) or not callable(loss):
+        raise NotSupported(f"loss {loss!r}: cross_entropy, logistic or a function of outputs and labels is expected")
+    return None
+
+
+class Total(torch.autograd.Function):
+    """The sum of all ranks' numbers: the same on each. Its gradient is each rank's own."""
+
+    @staticmethod
+    def forward(ctx, token, number, meeting):
+        def merge(stacked):
+            total = stacked[0].clone()
+            for each in stacked[1:]:
+                total += each
+            return total
+        return token.clone(), meeting.bring(number.reshape(1), merge).reshape(())
+
+    @staticmethod
+    def backward(ctx, token, gradient):
+        if torch.is_grad_enabled():  # the first that every rank's backward pass runs, so that all refuse
+            raise NotSupported("create_graph: messages between ranks are differentiated once")
+        return token, gradient, None
+
+
+class SplitCrossEntropy(torch.autograd.Function):
+    """Of outputs whose classes are divided: the sum over this rank's images (zero but on the first rank of a group), times
+    `factor`. `begin`: the first class that this rank has."""
+
+    @staticmethod
+    def forward(ctx, token, x, labels, begin, meeting, factor):
+        wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+        greatest = wide.amax(1)
+        total = (wide - greatest[:, None]).exp().sum(1)
+        place = labels - begin
+        mine = (place >= 0) & (place < x.shape[1])
+        logit = torch.where(mine, wide.gather(1, place.clamp(0, x.shape[1] - 1)[:, None])[:, 0], torch.zeros_like(greatest))
+
+        def merge(stacked):
+            most = stacked[:, 0].amax(0)
+            sums, logits = torch.zeros_like(most), torch.zeros_like(most)
+            for each in stacked:
+                sums = sums + each[1] * (each[0] - most).exp()
+                logits = logits + each[2]
+            return torch.stack([most, sums, logits])
+        most, sums, logits = meeting.bring(torch.stack([greatest, total, logit]), merge)
+        ctx.save_for_backward(x, labels, most, sums)
+        ctx.begin, ctx.factor = begin, factor
+        value = ((sums.log() + most - logits).sum() * factor).reshape(())
+        return token.clone(), value if meeting.devices[0] == meeting.transport.rank else torch.zeros_like(value)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, token, gradient):
+        x, labels, most, sums = ctx.saved_tensors
+        wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+        dx = (wide - most[:, None]).exp() / sums[:, None]
+        own = torch.arange(ctx.begin, ctx.begin + x.shape[1], device=x.device)
+        dx -= (own == labels[:, None]).to(dx.dtype)
+        return token, (dx * (gradient * ctx.factor)).to(x.dtype), None, None, None, None
+
+
+class Sum:
+    """A loss that is a sum over images: that of a batch is the sum of its parts'."""
+
+    def __init__(self, loss):
+        self.loss = loss
+
+    def __call__(self, outputs, labels):
+        return self.loss(outputs, labels)
+
+
+class Mean:
+    """Refuses a function that is not a mean over images, at its first two images or more."""
+
+    def __init__(self, loss):
+        self.loss, self.is_known = loss, False
+
+    def __call__(self, outputs, labels):
+        if not self.is_known and len(outputs) > 1 and isinstance(labels, torch.Tensor):
+            self.is_known = True
+            with torch.no_grad():
+                whole = self.loss(outputs, labels)
+                parts = [self.loss(outputs[:1], labels[:1]), self.loss(outputs[1:], labels[1:])]
+                if whole.ndim:
+                    raise NotSupported(f"a loss of shape {tuple(whole.shape)}: one number is expected")
+                mean = (parts[0] + (len(outputs) - 1) * parts[1]) / len(outputs)
+                if not torch.allclose(whole, mean, rtol=1e-3, atol=1e-5, equal_nan=True):
+                    raise NotSupported(
+                        "a loss that is no mean over images: the loss of a batch cannot be told from those of its parts")
+        return self.loss(outputs, labels)

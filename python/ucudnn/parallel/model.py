@@ -1,0 +1,291 @@
+"""A model that runs by a plan: `apply`."""
+import copy
+import functools
+
+import torch
+import torch.distributed as dist
+
+from . import boxes as b
+from . import schedule as schedules
+from .errors import NotSupported
+from .executor import Executor
+from .gradients import Parts, mark
+from .losses import named
+from .moves import Meeting
+from .passes import between
+from .tracing import describe
+from .transport import Transport
+
+
+class Parallel:
+    """What `apply` adds to a model's class. `model(images, labels)` is the loss of the whole batch, the same on every rank;
+    `model(images)` the outputs, whole."""
+
+    def forward(self, images, labels=None):
+        passes = self._ucudnn.schedule.passes
+        if passes and passes.update_every == "pass" and labels is not None and torch.is_grad_enabled() and \
+                self._ucudnn.between_passes is None:
+            raise NotSupported("a plan that updates after each pass: model.step(images, labels, optimizer) runs it")
+        return self._ucudnn.forward(self, images, labels)
+
+    def no_sync(self):
+        """Gradients of passes in this context are summed with those of the next pass outside of it."""
+        return self._ucudnn.no_sync()
+
+    def step(self, images, labels, optimizer, scaler=None):
+        """One step of training; the loss before it. The only way by which a plan that updates after each pass is run."""
+        executor = self._ucudnn
+        passes = executor.schedule.passes
+        optimizer.zero_grad()
+        if passes and passes.update_every == "pass":
+            if scaler is not None:
+                raise NotSupported("a scaler, and updates after each pass")
+            executor.between_passes = between(executor, optimizer)
+        if passes and scaler is not None:
+            executor.pass_scale = scaler.get_scale()
+        try:
+            loss = self(images, labels)
+            (loss if scaler is None else scaler.scale(loss)).backward()
+        finally:
+            executor.between_passes, executor.pass_scale = None, 1.0
+        if scaler is None:
+            optimizer.step()
+        else:
+            scaler.step(optimizer)
+            scaler.update()
+        return loss.detach()
+
+    def state_dict(self, *arguments, **named):
+        raise NotSupported("state_dict: a rank has parts of parameters; parallel.state_dict(model, optimizer) has their boxes")
+
+    def load_state_dict(self, *arguments, **named):
+        raise NotSupported(
+            "load_state_dict: a rank has parts of parameters; parallel.load_state_dict(model, state, optimizer) loads "
+            "them")
+
+    def __deepcopy__(self, memo):
+        other = type(self).__new__(type(self))
+        memo[id(self)] = other
+        other.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        watch_gradients(other)
+        return other
+
+    def __reduce_ex__(self, protocol):
+        raise NotSupported("pickling a model of which each rank has parts: parallel.state_dict(model, optimizer) is saved")
+
+
+@functools.cache
+def _class_of(base):
+    return type(f"Parallel{base.__name__}", (Parallel, base), {"__module__": __name__})
+
+
+class Shard:
+    """Which part of a tensor of the model this rank has. `ranges`: of its axes, or None where it is elsewhere."""
+
+    def __init__(self, shape, ranges, is_first):
+        self.shape, self.ranges, self.is_first = tuple(shape), ranges, is_first
+
+    def of(self, whole):
+        if self.ranges is None:
+            return whole.new_empty((0, *whole.shape[1:]))
+        return whole[tuple(slice(begin, end) for begin, end in self.ranges)].clone(memory_format=torch.contiguous_format)
+
+
+def apply(model, plan, loss=None, *, overlap=True, timeout_s=600.0, checkpoint=(), group=None,
+          network=None):
+    """Makes `model`, an ordinary module that is the same on every rank of torch.distributed but for its values, run by the
+    schedule in the file `plan`: rank 0's values are scattered, each rank keeps its parts, and parameters keep their names.
+    `loss`: a function of outputs and labels that is a mean over images, or one for each output in a list, alone or with its
+    weight. All ranks call it, and all of them refuse what does not fit (NotSupported, ValueError) before anything is
+    changed."""
+    if not dist.is_initialized():
+        raise NotSupported("torch.distributed is not initialised: torch.distributed.init_process_group comes first")
+    if isinstance(model, Parallel):
+        raise NotSupported("a model that runs by a plan already")
+    schedule, network, losses = _agreed(model, plan, loss, network)
+    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+    transport = Transport(group or dist.group.WORLD, timeout_s)
+    summing = Transport(dist.new_group(), timeout_s)
+    seed = [torch.initial_seed()]
+    dist.broadcast_object_list(seed, 0, group=group)
+    executor = Executor(network, schedule, transport, summing, losses, device, seed[0], overlap, checkpoint)
+    if len(network.outputs) > 1:
+        executor.evaluated = _evaluated(model, network)
+    divide(model, executor, lambda tensor: _from_first(tensor, executor, group))
+    watch_gradients(model)
+    return model
+
+
+def model_refusals(model):
+    from torch.nn.parallel import DistributedDataParallel
+    if isinstance(model, DistributedDataParallel):
+        raise NotSupported(
+            "DistributedDataParallel: the plan divides batches and sums gradients itself; apply takes the module in it")
+    if any(type(parameter).__name__ == "DTensor" for parameter in model.parameters()):
+        raise NotSupported("parameters that are DTensors, as fully_shard makes them: the plan divides parameters itself")
+
+
+def network_of(model, schedule):
+    built = getattr(model, "network", None)
+    if getattr(built, "is_built", False):
+        return built
+    data = next(node for node in schedule.nodes.values() if not node.inputs)
+    features = max(
+        data.shape[1:]) == 1 and not any(isinstance(module, (torch.nn.Conv2d, torch.nn.Conv3d)) for module in model.modules())
+    return describe(model, data.shape[:1] if features else data.shape)
+
+
+def _checked(model, plan, loss, network):
+    model_refusals(model)
+    schedule = schedules.read(plan)
+    world = dist.get_world_size()
+    if schedule.devices != world:
+        raise schedules.ScheduleError(
+            f"{plan}: a plan for {schedule.devices} devices; torch.distributed has {world} ranks: start "
+            "as many")
+    return schedule, *fitting(model, schedule, loss, network)
+
+
+def fitting(model, schedule, loss, network=None):
+    """(the network, losses with their weights) of a model that the schedule is for."""
+    network = network or network_of(model, schedule)
+    schedules.compare(schedule, network)
+    inner = schedule.passes.nodes if schedule.passes else ()
+    for node in network.nodes:
+        if node.name in inner and node.op == "batch_normalization":
+            raise NotSupported(f"{node.name}: batch normalization in passes, which would be over the images of one pass")
+    if loss is None:
+        return network, None
+    given = loss if isinstance(loss, (list, tuple)) else [loss]
+    if len(given) != len(network.outputs):
+        raise NotSupported(f"{len(given)} losses of a model with {len(network.outputs)} outputs: one for each is expected, as "
+                           "[(F.cross_entropy, 1.0), (F.cross_entropy, 0.4)]")
+    losses = [one if isinstance(one, tuple) else (one, 1.0) for one in given]
+    for one, _ in losses:
+        named(one)
+    return network, losses
+
+
+def _agreed(model, plan, loss, network):
+    """All ranks refuse where one does, and where plans, networks, types or versions differ."""
+    told = refusal = result = None
+    try:
+        result = schedule, network, losses = _checked(model, plan, loss, network)
+        told = {"the plan": schedule.digest, "the network": network.hash(), "the version of torch": torch.__version__,
+                "types of parameters": sorted({str(parameter.dtype) for parameter in model.parameters()}),
+                "losses": str(losses and [(getattr(one, "__name__", type(one).__name__), weight) for one, weight in losses])}
+    except (NotSupported, ValueError) as error:
+        refusal = error
+    answers = [None] * dist.get_world_size()
+    dist.all_gather_object(answers, (told, refusal and str(refusal)))
+    if refusal is not None:
+        raise refusal
+    for rank, (_, text) in enumerate(answers):
+        if text is not None:
+            raise NotSupported(f"rank {rank} refuses: {text}")
+    for key in told:
+        for rank, (other, _) in enumerate(answers):
+            if other[key] != answers[0][0][key]:
+                raise NotSupported(f"ranks differ in {key}: {answers[0][0][key]} on rank 0, {other[key]} on rank {rank}")
+    return result
+
+
+def _evaluated(model, network):
+    """(names of the outputs, their structure) that the model gives in evaluation, where these are others than in training."""
+    modes = {module: module.training for module in model.modules()}
+    try:
+        model.eval()
+        data = network.nodes[0]
+        parameter = next(model.parameters())
+        example = torch.empty(2, *data.shape, dtype=parameter.dtype, device="meta")
+        with torch.no_grad():
+            found = torch.nn.utils.stateless.functional_call(model, {
+                name: value.to("meta")
+                for name, value in (*model.named_parameters(), *model.named_buffers())
+            }, (example, ))
+    except Exception:  # it computes with values: outputs are those of training
+        return None
+    finally:
+        for module, training in modes.items():
+            module.training = training
+    values, structure = torch.utils._pytree.tree_flatten(found)
+    return [output.node for output in network.outputs[:len(values)]], structure
+
+
+def shards_of(network, schedule, rank):
+    """By name, the Shard of each parameter and of each normalization's running statistics on a rank."""
+    found = {}
+    for node in network.nodes:
+        scheduled = schedule.nodes[node.name]
+        for name, parameter in zip(node.parameters, scheduled.parameters):
+            shape, ranges = network.parameters[name].shape, parameter.parts.get(rank)
+            first = min((device for device, other in parameter.parts.items() if other == ranges), default=None)
+            if ranges is not None and shape != parameter.shape:
+                ranges = _ranges_in(shape, parameter.shape, ranges)
+            found[name] = Shard(shape, ranges, first == rank)
+        for name in node.call.get("statistics", ()):
+            if name:
+                box = scheduled.boxes.get(rank)
+                channels = box and box[b.C]
+                first = min((device for device, other in scheduled.boxes.items() if other[b.C] == channels), default=None)
+                found[name] = Shard((node.shape[0],), channels and (channels,), first == rank)
+    return found
+
+
+def _ranges_in(shape, planned, ranges):
+    """Of a parameter that has more axes, of extent 1, than the plan says, or that the plan has as a row of numbers."""
+    if len(planned) == 1 and ranges[0] == (0, planned[0]):
+        return tuple((0, extent) for extent in shape)
+    axis = next(axis for axis, extent in enumerate(shape) if extent == planned[0])
+    return tuple((0, 1) for _ in shape[:axis]) + ranges
+
+
+def divide(model, executor, whole_of):
+    """Puts this rank's parts in the places of the model's parameters and buffers. `whole_of`: the whole tensor, from the
+    model's."""
+    shards = executor.shards = shards_of(executor.network, executor.schedule, executor.rank)
+    with torch.no_grad():
+        for name, parameter in list(model.named_parameters()):
+            part = torch.nn.Parameter(shards[name].of(whole_of(parameter)), parameter.requires_grad)
+            path, _, last = name.rpartition(".")
+            model.get_submodule(path)._parameters[last] = part
+        for name, buffer in list(model.named_buffers()):
+            whole = whole_of(buffer)
+            path, _, last = name.rpartition(".")
+            model.get_submodule(path)._buffers[last] = shards[name].of(whole) if name in shards else whole
+    model.__class__ = _class_of(type(model))
+    model.__dict__["_ucudnn"] = executor
+
+
+def _from_first(tensor, executor, group):
+    whole = tensor.detach()
+    if whole.is_meta:
+        if executor.rank == 0:
+            raise NotSupported("rank 0's model is on meta: it has the values that are scattered")
+        whole = torch.empty_like(whole, device=executor.device)
+    whole = whole.contiguous().clone()
+    dist.broadcast(whole, 0, group=group)
+    return whole
+
+
+def watch_gradients(model):
+    """Marks gradients as parts, as soon as they are there."""
+    executor = model.__dict__["_ucudnn"]
+    everybody = _Everybody(executor.transport)
+    for name, parameter in model.named_parameters():
+        if executor.transport.world > 1:
+            parts = Parts(executor.shards[name].is_first, everybody)
+            parameter.register_post_accumulate_grad_hook(functools.partial(_mark, parts))
+
+
+class _Everybody:
+    def __init__(self, transport):
+        self.transport = transport
+
+    def meeting(self, what):
+        return Meeting(what, self.transport, range(self.transport.world), "control")
+
+
+def _mark(parts, parameter):
+    if parameter.grad is not None and not hasattr(parameter.grad, "_parts"):
+        parameter.grad = mark(parameter.grad, parts)

@@ -1,0 +1,139 @@
+"""What moves between ranks in a pass, as functions of autograd chained by a token: torch's engine runs their backward in
+exactly reversed order, which is the order of all exchanges on every rank."""
+import torch
+from torch.autograd.function import once_differentiable
+
+from . import boxes as b
+
+
+def cut(x, box, base, axes):
+    """The part `box` of x, which is the part `base` of a tensor."""
+    return x[tuple(slice(box[axis][0] - base[axis][0], box[axis][1] - base[axis][0]) for axis in axes)]
+
+
+def shape_of(box, axes):
+    return [box[axis][1] - box[axis][0] for axis in axes]
+
+
+def pieces(mine, others, rank):
+    """By other rank, what of its box lies in `mine`."""
+    if mine is None:
+        return {}
+    found = {peer: b.meet(mine, box) for peer, box in others.items() if peer != rank}
+    return {peer: box for peer, box in found.items() if b.elements(box)}
+
+
+class Move:
+    """One exchange on one rank: `held` and `needed` by device. `adds`: what arrives is added up (partial sums), and the
+    gradient is spread; else the other way round. `returns`: the gradients travel, since somebody trains what they lead to."""
+
+    def __init__(self, name, transport, held, needed, axes, adds=False, returns=True):
+        rank = transport.rank
+        self.name, self.transport, self.axes, self.adds, self.returns = name, transport, axes, adds, returns
+        self.held, self.needed = held.get(rank), needed.get(rank)
+        self.sends = pieces(self.held, needed, rank)
+        self.receives = pieces(self.needed, held, rank)
+        own = b.meet(self.held, self.needed) if self.held and self.needed else None
+        self.own = own if own and b.elements(own) else None
+        self.is_part = bool(self.held or self.needed) and bool(self.sends or self.receives)
+
+    def post(self, x, base, sends, receives, like, device):
+        return self.transport.post(self.name, "transfer", {peer: cut(x, box, base, self.axes) for peer, box in sends.items()},
+                                   {peer: (shape_of(box, self.axes), like) for peer, box in receives.items()}, device)
+
+    def collected(self, flight, own, base, target, boxes, adds, like, device):
+        """The box `target` from what has arrived and the rank's own piece of `own`, whose box is `base`."""
+        arrived = flight.wait()
+        if not arrived and own is not None and self.own == target:
+            return cut(own, target, base, self.axes)
+        make = torch.zeros if adds else torch.empty
+        result = make(shape_of(target, self.axes), dtype=like, device=device)
+        parts = {peer: (boxes[peer], tensor) for peer, tensor in arrived.items()}
+        if self.own is not None and own is not None:
+            parts[self.transport.rank] = (self.own, cut(own, self.own, base, self.axes))
+        for _, (box, tensor) in sorted(parts.items()):
+            place = cut(result, box, target, self.axes)
+            place.add_(tensor) if adds else place.copy_(tensor)
+        return result
+
+
+class Post(torch.autograd.Function):
+    """Posts the messages of a move; backward waits for the gradients' messages."""
+
+    @staticmethod
+    def forward(ctx, token, x, move, state, dtype, device):
+        ctx.move, ctx.state, ctx.dtype, ctx.device = move, state, dtype, device
+        ctx.set_materialize_grads(False)
+        state["x"] = None if move.held is None else x.detach()
+        state["flight"] = move.post(state["x"], move.held, move.sends, move.receives, dtype, device)
+        return token.clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, token):
+        move, state = ctx.move, ctx.state
+        gradient = None
+        if move.returns:
+            flight, own = state.pop("back")
+            if move.held is not None:
+                gradient = move.collected(flight, own, move.needed, move.held, move.sends, not move.adds, ctx.dtype, ctx.device)
+            else:
+                flight.wait()
+        return token, gradient, None, None, None, None
+
+
+class Wait(torch.autograd.Function):
+    """What the rank needs; backward posts the messages of its gradient."""
+
+    @staticmethod
+    def forward(ctx, token, move, state, dtype, device):
+        ctx.move, ctx.state, ctx.dtype, ctx.device = move, state, dtype, device
+        ctx.set_materialize_grads(False)
+        flight, x = state.pop("flight"), state.pop("x")
+        if move.needed is None:
+            flight.wait()
+            result = torch.empty(0, dtype=dtype, device=device)
+        else:
+            result = move.collected(flight, x, move.held, move.needed, move.receives, move.adds, dtype, device)
+        if not move.returns:
+            ctx.mark_non_differentiable(result)
+        return token.clone(), result
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, token, gradient):
+        move = ctx.move
+        if move.returns:
+            if gradient is None and move.needed is not None:
+                gradient = torch.zeros(shape_of(move.needed, move.axes), dtype=ctx.dtype, device=ctx.device)
+            flight = move.post(gradient, move.needed, move.receives, move.sends, ctx.dtype, ctx.device)
+            ctx.state["back"] = (flight, gradient if move.needed is not None else None)
+        return token, None, None, None, None
+
+
+class Meeting:
+    """Devices that merge numbers: all but the first send theirs to the first, which sends the result back."""
+
+    def __init__(self, name, transport, devices, kind="statistics"):
+        self.name, self.transport, self.devices, self.kind = name, transport, tuple(devices), kind
+
+    def bring(self, numbers, merge):
+        first, rank = self.devices[0], self.transport.rank
+        if len(self.devices) == 1:
+            return merge(numbers.unsqueeze(0))
+        like = (numbers.shape, numbers.dtype)
+        if rank != first:
+            self._swap({first: numbers}, {}, numbers.device)
+            return self._swap({}, {first: None}, numbers.device, merge, like)[first]
+        arrived = self._swap({}, {peer: like for peer in self.devices[1:]}, numbers.device)
+        arrived[rank] = numbers
+        merged = merge(torch.stack([arrived[device] for device in self.devices])).contiguous()
+        self._swap({peer: merged for peer in self.devices[1:]}, {}, numbers.device)
+        return merged
+
+    def _swap(self, sends, receives, device, merge=None, like=None):
+        if merge is not None:  # the result may have another shape
+            shape, dtype = like
+            result = merge(torch.empty((len(self.devices), *shape), dtype=dtype, device="meta"))
+            receives = {peer: (result.shape, result.dtype) for peer in receives}
+        return self.transport.post(self.name, self.kind, sends, receives, device).wait()

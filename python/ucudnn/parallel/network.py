@@ -1,0 +1,90 @@
+"""A network as the planner knows it (planner/graph/FORMAT.md, `ucudnn-net`), with what is needed beside it to compute each
+node: which parameters of the model it reads, and torch's own arguments. Plain values, without torch."""
+import json
+import math
+from dataclasses import dataclass, field
+
+FORMAT, VERSION = "ucudnn-net", 1
+
+
+@dataclass
+class Node:
+    name: str
+    op: str
+    inputs: tuple = ()
+    members: dict = field(default_factory=dict)  # of the file: filters, window, ...
+    shape: tuple = ()  # of one image: channels, (d,) h, w; features have h = w = 1
+    parameters: tuple = ()  # names in the model, weights before biases
+    has_shift: bool = False  # a single parameter that is a bias and no weight
+    module: str = ""  # path of the module whose `training` and buffers count
+    call: dict = field(default_factory=dict)  # what torch is told beside `members`
+
+
+@dataclass
+class Parameter:
+    shape: tuple
+    trained: bool = True
+
+    @property
+    def elements(self):
+        return math.prod(self.shape)
+
+
+@dataclass
+class Output:
+    """One of a model's outputs: a node's, of so many dimensions (2: features without positions)."""
+    node: str
+    dims: int
+
+
+@dataclass
+class Network:
+    name: str
+    nodes: list
+    parameters: dict  # by name in the model
+    outputs: list
+    structure: object = None  # torch's pytree of the outputs
+    is_built: bool = False  # by `module`: its nodes are no modules of their own
+
+    def __post_init__(self):
+        self.by_name = {node.name: node for node in self.nodes}
+
+    def readers(self):
+        """By parameter's name, the nodes that read it."""
+        found = {}
+        for node in self.nodes:
+            for name in node.parameters:
+                found.setdefault(name, []).append(node.name)
+        return found
+
+    def text(self):
+        """As a file. Parameters are written where their operator would not say them: shared or frozen ones, and those of other
+        operators."""
+        shared = {name for name, nodes in self.readers().items() if len(nodes) > 1}
+        tensors = {name: number for number, name in enumerate(self.parameters) if name in shared}
+        lines = []
+        for node in self.nodes:
+            written = {"name": node.name, "op": node.op}
+            if node.inputs:
+                written["inputs"] = list(node.inputs)
+            named = [self.parameters[name] for name in node.parameters]
+            if node.op == "opaque" or any(name in shared or not self.parameters[name].trained for name in node.parameters):
+                written["parameters"] = [
+                    {"elements": parameter.elements} | ({"tensor": tensors[name]} if name in tensors else {}) |
+                    ({} if parameter.trained else {"trained": False}) for name, parameter in zip(node.parameters, named)]
+                if not written["parameters"]:
+                    del written["parameters"]
+            lines.append(json.dumps(written | node.members))
+        head = f'{{"format": "{FORMAT}", "version": {VERSION}, "name": {json.dumps(self.name)}, "nodes": [\n  '
+        return head + ",\n  ".join(lines) + "\n]}\n"
+
+    def hash(self, is_all_trained=False):
+        """As a schedule's `network` (planner/schedule/FORMAT.md). `is_all_trained`: as if nothing were frozen."""
+        value = 0xcbf29ce484222325
+        for node in self.nodes:
+            trained = sum(self.parameters[name].elements for name in node.parameters
+                          if is_all_trained or self.parameters[name].trained)
+            line = "\t".join((node.name, node.op, ",".join(node.inputs), "x".join(map(str, node.shape)), str(trained))) + "\n"
+            for byte in line.encode():
+                value = (value ^ byte) * 0x100000001b3 % 2**64
+        return f"{value:016x}"

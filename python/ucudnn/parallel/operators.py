@@ -1,0 +1,341 @@
+"""Each operator on a box of its output, from what it reads of its inputs. A rule gets a Call and returns the box of the output;
+statistics that ranks bring together are in norm.py and losses.py."""
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+
+from . import boxes as b
+from .dropout import kept
+from .errors import NotSupported
+from .moves import cut, shape_of
+
+
+@dataclass
+class Call:
+    node: object  # of the Network
+    box: tuple  # of the output, which is computed
+    inputs: list  # tensors, None where nothing is read
+    bases: list  # their boxes
+    shapes: list  # of the inputs' images
+    parameters: list  # this rank's parts
+    batch: int
+    training: bool
+    module: object = None
+    seed: int = 0
+    step: int = 0
+    place: int = 0  # of the node in the network
+    summed: tuple | None = None  # input channels that a part of a reduction sums over
+    with_bias: bool = True
+    images: list | None = None  # of a pass: which images of the batch these are
+
+    @property
+    def rank(self):
+        return len(self.node.shape) - 1
+
+    @property
+    def axes(self):
+        return b.axes_of(self.rank)
+
+    def read(self, place=0):
+        """What the rule reads of an input, and its box."""
+        box = b.needed(self.node, place, self.box, self.shapes, self.summed)
+        if not b.elements(box):
+            return None, box
+        base = self.bases[place]
+        x = self.inputs[place]
+        return (x if box == base else cut(x, box, base, self.axes)), box
+
+    def spatial(self):
+        return self.axes[2:]
+
+
+RULES = {}
+
+
+def rule(*names):
+    def add(function):
+        RULES.update(dict.fromkeys(names, function))
+        return function
+    return add
+
+
+def compute(call):
+    function = RULES.get(call.node.op)
+    if function is None:
+        raise NotSupported(f"{call.node.name}: {call.node.op} has no rule at run time")
+    return function(call)
+
+
+def _across(parameter, rank):
+    return parameter.reshape(1, -1, *[1] * rank)
+
+
+def _pads(call, windows, read):
+    """By spatial axis of the tensor: padding before and behind what is read."""
+    found = []
+    for axis in call.spatial():
+        begin, end = b.read_under(call.box[axis], windows[axis - b.D])
+        found.append((read[axis][0] - begin, end - read[axis][1]))
+    return found
+
+
+def _flat(pads):
+    """As F.pad has them, from the last axis."""
+    return [extent for pair in reversed(pads) for extent in pair]
+
+
+def _of_axes(call, values):
+    return [values[axis - b.D] for axis in call.spatial()]
+
+
+@rule("convolution")
+def _convolution(call):
+    x, read = call.read()
+    members, rank = call.node.members, call.rank
+    windows = b.window_of(call.node, rank)
+    pads = _pads(call, windows, read)
+    stride, dilation = (_of_axes(call, [window[at] for window in windows]) for at in (1, 3))
+    if all(before == behind >= 0 for before, behind in pads):
+        padding = [before for before, _ in pads]
+    else:
+        x, padding = F.pad(x, _flat(pads)), 0
+    weight, *bias = call.parameters
+    bias = bias[0] if bias and call.with_bias else None
+    function = F.conv3d if rank == 3 else F.conv2d
+    groups, filters = members.get("groups", 1), members["filters"]
+    if groups == 1:
+        return function(x, weight, bias, stride, padding, dilation)
+    outputs = []
+    first = b.groups_of(call.box[b.C], filters, groups)[0]
+    width, inputs = filters // groups, call.shapes[0][0] // groups
+    for begin, end, count in _runs(call.box[b.C], width):
+        at = begin // width - first
+        rows = slice(begin - call.box[b.C][0], end - call.box[b.C][0])
+        part = x[:, at * inputs:(at + count) * inputs]
+        outputs.append(function(part, weight[rows], None if bias is None else bias[rows], stride, padding, dilation, count))
+    return outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1)
+
+
+def _runs(channels, width):
+    """Channels as (begin, end, groups): what is of a group that is cut, and the whole groups between."""
+    begin, end = channels
+    found = []
+    while begin < end:
+        inner = begin % width
+        if inner or end - begin < width:
+            upto = min(end, begin - inner + width)
+            found.append((begin, upto, 1))
+        else:
+            upto = begin + (end - begin) // width * width
+            found.append((begin, upto, (upto - begin) // width))
+        begin = upto
+    return found
+
+
+@rule("transposed_convolution")
+def _transposed(call):
+    x, read = call.read()
+    rank, windows = call.rank, b.window_of(call.node, call.rank)
+    weight, *bias = call.parameters
+    stride, dilation = (_of_axes(call, [window[at] for window in windows]) for at in (1, 3))
+    function = F.conv_transpose3d if rank == 3 else F.conv_transpose2d
+    groups = call.node.members.get("groups", 1)
+    first, last = b.groups_of(call.box[b.C], call.node.members["filters"], groups)
+    y = function(x, weight, None, stride, 0, 0, last - first, dilation)
+    pads = []  # negative ones cut off
+    for axis in call.spatial():
+        extent, step, pad, _ = windows[axis - b.D]
+        begin, end = read[axis][0] * step - pad, (read[axis][1] - 1) * step - pad + extent
+        pads.append((begin - call.box[axis][0], call.box[axis][1] - end))
+    if any(extent for pair in pads for extent in pair):
+        y = F.pad(y, _flat(pads))
+    return y + _across(bias[0], rank) if bias and call.with_bias else y
+
+
+@rule("pooling")
+def _pooling(call):
+    x, read = call.read()
+    node, rank = call.node, call.rank
+    windows = b.window_of(node, rank)
+    pads = _pads(call, windows, read)
+    window, stride = (_of_axes(call, [each[at] for each in windows]) for at in (0, 1))
+    if node.members["kind"] == "maximum":
+        function = F.max_pool3d if rank == 3 else F.max_pool2d
+        if all(before == behind and 0 <= before <= k // 2 for (before, behind), k in zip(pads, window)):
+            return function(x, window, stride, [before for before, _ in pads])
+        return function(F.pad(x, _flat(pads), value=-math.inf), window, stride)
+    function = F.avg_pool3d if rank == 3 else F.avg_pool2d
+    if any(extent for pair in pads for extent in pair):
+        x = F.pad(x, _flat(pads))
+    divisor = node.call.get("divisor")
+    counts = [_counts(call, axis, windows[axis - b.D]) for axis in call.spatial()]
+    if divisor or all(min(each) == max(each) for each in counts):
+        return function(x, window, stride, divisor_override=divisor or math.prod(each[0] for each in counts))
+    total = function(x, window, stride, divisor_override=1)
+    divisors = torch.ones((), dtype=total.dtype, device=total.device)
+    for each in counts:
+        divisors = divisors.unsqueeze(-1) * torch.tensor(each, dtype=total.dtype, device=total.device)
+    return total / divisors
+
+
+def _counts(call, axis, window):
+    """Of how many elements each output along an axis is the average, as torch counts them."""
+    extent, pad = b.whole(call.shapes[0], 1)[axis][1], window[2]
+    low, high = (-pad, extent + pad) if call.node.call.get("counts_padding", True) else (0, extent)
+    reads = [b.read_under((at, at + 1), window) for at in range(*call.box[axis])]
+    return [min(end, high) - max(begin, low) for begin, end in reads]
+
+
+@rule("global_pooling")
+def _global_pooling(call):
+    x, _ = call.read()
+    dims = list(range(2, 2 + call.rank))
+    return x.amax(dims, keepdim=True) if call.node.members["kind"] == "maximum" else x.mean(dims, keepdim=True)
+
+
+@rule("fully_connected")
+def _fully_connected(call):
+    x, _ = call.read()
+    weight, *bias = call.parameters
+    y = F.linear(x.flatten(1), weight, bias[0] if bias and call.with_bias else None)
+    return y.reshape(*y.shape, *[1] * call.rank)
+
+
+@rule("linear")
+def _linear(call):
+    x, _ = call.read()
+    weight, *bias = call.parameters
+    return F.linear(x.movedim(1, -1), weight, bias[0] if bias and call.with_bias else None).movedim(-1, 1)
+
+
+@rule("activation")
+def _activation(call):
+    x, _ = call.read()
+    name = call.node.call.get("function") or call.node.members["kind"]
+    packet = getattr(torch.ops.aten, {
+        "swish": "silu",
+        "hard_sigmoid": "hardsigmoid",
+        "hard_swish": "hardswish"
+    }.get(name, name))
+    return packet(x, *call.node.call.get("arguments", ()), **call.node.call.get("named", {}))
+
+
+@rule("scale")
+def _scale(call):
+    x, _ = call.read()
+    parameters = [_across(parameter, call.rank) for parameter in call.parameters]
+    if call.node.has_shift:
+        return x + parameters[0]
+    y = x * parameters[0]
+    return y + parameters[1] if len(parameters) > 1 else y
+
+
+@rule("lrn")
+def _lrn(call):
+    x, read = call.read()
+    members = call.node.members
+    y = F.local_response_norm(x, members.get("size", 5), members.get("alpha", 1e-4), members.get("beta", 0.75),
+                              members.get("k", 1))
+    return y if read == call.box else cut(y, call.box, read, call.axes)
+
+
+@rule("dropout")
+def _dropout(call):
+    x, _ = call.read()
+    rate = call.node.members.get("rate", 0.5)
+    if not call.training or rate == 0:
+        return x
+    mask = kept(call.seed, call.step, call.place, call.box, b.whole(call.node.shape, call.batch), call.axes, rate,
+                call.node.call.get("per", "element"), x.device, call.images)
+    return x * (mask.to(x.dtype) * (1 / (1 - rate) if rate < 1 else 0))
+
+
+@rule("add")
+def _add(call):
+    total, _ = call.read(0)
+    for place in range(1, len(call.inputs)):
+        total = total + call.read(place)[0]
+    return total
+
+
+@rule("multiply")
+def _multiply(call):
+    return call.read(0)[0] * call.read(1)[0]
+
+
+@rule("concat")
+def _concat(call):
+    parts = [x for x, _ in map(call.read, range(len(call.inputs))) if x is not None]
+    dim = call.axes.index({"c": b.C, "d": b.D, "h": b.H, "w": b.W}[call.node.members.get("axis", "c")])
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
+
+
+@rule("flatten")
+def _flatten(call):
+    x, read = call.read()
+    positions = math.prod(call.shapes[0][1:])
+    y = x.flatten(1)
+    begin = call.box[b.C][0] - read[b.C][0] * positions
+    y = y[:, begin:begin + call.box[b.C][1] - call.box[b.C][0]]
+    return y.reshape(*y.shape, *[1] * call.rank)
+
+
+@rule("softmax")
+def _softmax(call):
+    x, _ = call.read()
+    if call.node.call.get("is_in_loss"):
+        return x
+    if call.box[b.C] != (0, call.node.shape[0]):
+        raise NotSupported(f"{call.node.name}: a softmax over divided channels that a layer reads")
+    return x.softmax(1)
+
+
+@rule("upsampling")
+def _upsampling(call):
+    x, read = call.read()
+    factors = b.spatial(call.node.members, "factor", 1, call.rank)
+    large = list(read)
+    for dim, axis in enumerate(call.spatial(), 2):
+        factor = factors[axis - b.D]
+        x = x.repeat_interleave(factor, dim) if factor > 1 else x
+        large[axis] = (read[axis][0] * factor, read[axis][1] * factor)
+    return cut(x, call.box, tuple(large), call.axes)
+
+
+@rule("padding")
+def _padding(call):
+    x, read = call.read()
+    if x is None:
+        return next(x for x in call.inputs).new_zeros(shape_of(call.box, call.axes))
+    before = [call.node.members.get("channels_before", 0), *b.spatial(call.node.members, "before", 0, call.rank)]
+    pads = []
+    for axis in call.axes[1:]:
+        offset = before[axis - b.C]
+        pads.append((read[axis][0] + offset - call.box[axis][0], call.box[axis][1] - read[axis][1] - offset))
+    return F.pad(x, _flat(pads))
+
+
+@rule("opaque")
+def _opaque(call):
+    x, _ = call.read()
+    told = call.node.call
+    function = told.get("function")
+    weight = bias = None
+    if told.get("has_weight") is not None:
+        parameters = list(call.parameters)
+        weight = parameters.pop(0) if told["has_weight"] else None
+        bias = parameters.pop(0) if parameters else None
+    if function == "layer_norm":
+        dims = [call.axes.index({"n": b.N, "c": b.C, "d": b.D, "h": b.H, "w": b.W}[axis]) for axis in told["order"]]
+        rest = [dim for dim in range(x.ndim) if dim not in dims]  # of extent 1
+        y = x.permute(*dims, *rest).reshape([x.shape[dim] for dim in dims])
+        y = F.layer_norm(y, told["normalized"], weight, bias, told["eps"])
+        y = y.reshape([x.shape[dim] for dim in (*dims, *rest)])
+        return y.permute([(*dims, *rest).index(dim) for dim in range(x.ndim)])
+    if function == "group_norm":
+        return F.group_norm(x, told["groups"], weight, bias, told["eps"])
+    if function is None:
+        raise NotSupported(f"{call.node.name}: opaque operator {call.node.members.get('kind')!r} has no rule at run time")
+    return getattr(torch.ops.aten, function)(x, *told["arguments"])

@@ -1,0 +1,118 @@
+"""What a step moved beside what the plan predicts."""
+from dataclasses import dataclass, field
+
+from . import boxes as b
+from .schedule import phases_of
+
+KINDS = ("transfer", "update", "statistics", "labels")
+
+
+@dataclass
+class Report:
+    """Of one rank and one pass forward and backward. Elements: [sent, received] by kind and peer."""
+    rank: int
+    predicted: dict
+    counted: dict
+    waited_ms: dict = field(default_factory=dict)
+    hidden_ms: dict = field(default_factory=dict)
+    boxes_bytes: int = 0
+    steps: int = 1
+
+    def difference(self):
+        """Elements by which what was counted differs from what was predicted, over all kinds and peers."""
+        total = 0
+        for kind in KINDS:
+            peers = {*self.predicted.get(kind, {}), *self.counted.get(kind, {})}
+            for peer in peers:
+                predicted = self.predicted.get(kind, {}).get(peer, [0, 0])
+                counted = self.counted.get(kind, {}).get(peer, [0, 0])
+                total += sum(abs(c - p * self.steps) for c, p in zip(counted, predicted))
+        return total
+
+    def __str__(self):
+        lines = [f"rank {self.rank}, elements of {self.steps} step{'s' if self.steps != 1 else ''}: sent and received"]
+        for kind in KINDS:
+            told = [_total(found.get(kind, {})) for found in (self.predicted, self.counted)]
+            told[0] = [count * self.steps for count in told[0]]
+            lines.append(
+                f"  {kind:<10} predicted {told[0][0]:>12} {told[0][1]:>12}   counted {told[1][0]:>12} {told[1][1]:>12}   "
+                f"waited {self.waited_ms.get(kind, 0.0):8.1f} ms, under way meanwhile {self.hidden_ms.get(kind, 0.0):8.1f} ms")
+        lines.append(f"  difference {self.difference()}")
+        lines.append(f"  outputs of layers {self.boxes_bytes / 2**20:.1f} MiB")
+        return "\n".join(lines)
+
+
+def _total(pairs):
+    return [sum(pair[0] for pair in pairs.values()), sum(pair[1] for pair in pairs.values())]
+
+
+def _add(found, kind, peer, sent, received):
+    pair = found.setdefault(kind, {}).setdefault(peer, [0, 0])
+    pair[0] += sent
+    pair[1] += received
+
+
+def predicted(executor, batch=None, label_elements=1):
+    """By kind and peer, [sent, received] of one training step of this rank, from the schedule's boxes alone. What is not
+    trained is not summed, and gradients that nobody reads do not travel."""
+    plan = executor.plan(batch or executor.schedule.batch)
+    schedule, rank, found = plan.schedule, executor.rank, {}
+    for exchange in schedule.exchanges.values():
+        held, needed = schedule.boxes_of(exchange)
+        returns = exchange.node in plan.returning
+        for source, have in held.items():
+            for target, need in needed.items():
+                if source == target or rank not in (source, target):
+                    continue
+                count = b.elements(b.meet(have, need))
+                if count:
+                    back = count if returns else 0
+                    if rank == source:
+                        _add(found, "transfer", target, count, back)
+                    else:
+                        _add(found, "transfer", source, back, count)
+    for summed in executor.sums:
+        elements = sum(executor.parameters[name].numel() for name in summed.names if executor.parameters[name].requires_grad)
+        for phase in phases_of(schedule, summed.devices, elements):
+            for sender, to, (begin, end) in phase:
+                if rank in (sender, to):
+                    _add(found, "update", to if rank == sender else sender, end - begin, end - begin)
+    for one in schedule.statistics.values():
+        returns = one.kind != "batch_normalization" or one.node in plan.returning
+        for group in one.groups:
+            if rank in group.devices and len(group.devices) > 1:
+                count = group.forward + (group.backward if returns else 0)
+                others = group.devices[1:] if rank == group.devices[0] else group.devices[:1]
+                for peer in others:
+                    _add(found, "statistics", peer, count, count)
+    for output in executor.network.outputs:
+        labels = plan.labels[output.node]
+        for source, pieces in labels.receives.items():
+            if source != rank:
+                _add(found, "labels", source, 0, label_elements * sum(end - begin for begin, end in pieces))
+        for target, pieces in labels.sends.items():
+            _add(found, "labels", target, label_elements * sum(end - begin for begin, end in pieces), 0)
+    return found
+
+
+def report(model):
+    """What this rank has sent and received since the last report, or since `apply`, beside what the plan predicts of as many
+    training steps: elements, counted around torch.distributed. Evaluations in between are counted, and not predicted."""
+    executor = model._ucudnn
+    executor.read_model(model)
+    counts = executor.transport.counts
+    counted = {kind: {peer: list(pair) for peer, pair in found.items()} for kind, found in counts.elements.items()}
+    for kind, found in executor.summing.counts.elements.items():
+        counted[kind] = {peer: list(pair) for peer, pair in found.items()}
+    waited = dict(counts.waited_ms) | dict(executor.summing.counts.waited_ms)
+    hidden = dict(counts.hidden_ms) | dict(executor.summing.counts.hidden_ms)
+    size = next(iter(executor.parameters.values())).element_size()
+    plan = executor.plan(executor.schedule.batch)
+    boxes = sum(b.elements(node.boxes[executor.rank]) for node in plan.schedule.nodes.values()
+                if node.inputs and executor.rank in node.boxes)
+    found = Report(executor.rank, predicted(executor, label_elements=executor.label_elements), counted, waited, hidden,
+                   boxes * size, max(executor.steps_counted, 1))
+    counts.clear()
+    executor.summing.counts.clear()
+    executor.steps_counted = 0
+    return found

@@ -1,0 +1,43 @@
+"""Which images of a data set a rank reads: those that its part of the first layers needs."""
+import torch
+
+from .errors import NotSupported
+
+
+class BatchSampler:
+    """Indices of each batch's images for this rank's DataLoader, in an order that is the same on all ranks: that of `seed` and
+    the epoch (0, 1, ... by each iteration, or as set_epoch says), or the data set's own where `shuffle` is false. A rank that
+    needs no image reads the batch's first, for its shape. The last batch, where the data set is no multiple of the plan's, has
+    the images that are left, or is left out with `drop_last`."""
+
+    def __init__(self, dataset, model, seed=0, shuffle=True, drop_last=False):
+        self.count, self.executor = len(dataset), model._ucudnn
+        self.seed, self.shuffle, self.drop_last, self.epoch = seed, shuffle, drop_last, 0
+        self.batch = self.executor.schedule.batch
+        rest = self.count % self.batch
+        if rest and not drop_last:
+            if self.executor.schedule.passes:
+                raise NotSupported(
+                    f"a last batch of {rest} images in passes of a plan for {self.batch}: drop_last=True leaves it out")
+            self.executor.sizes.add(rest)
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def __len__(self):
+        return self.count // self.batch if self.drop_last else -(-self.count // self.batch)
+
+    def __iter__(self):
+        order = list(range(self.count))
+        if self.shuffle:
+            generator = torch.Generator().manual_seed(hash((self.seed, self.epoch)) % 2**63)
+            order = torch.randperm(self.count, generator=generator).tolist()
+        self.epoch += 1
+        for number in range(len(self)):
+            images = order[number * self.batch:(number + 1) * self.batch]
+            rows = self.executor.rows(len(images))
+            yield images[rows[0]:rows[1]] if rows else images[:1]
+
+
+def batch_sampler(dataset, model, seed=0, shuffle=True, drop_last=False):
+    return BatchSampler(dataset, model, seed, shuffle, drop_last)

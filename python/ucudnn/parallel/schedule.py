@@ -1,0 +1,409 @@
+"""A schedule as `ucudnn plan --schedule` writes it (planner/schedule/FORMAT.md): read, and compared with the network that is to
+run by it. Plain values, without torch."""
+import hashlib
+import json
+import math
+import pathlib
+from dataclasses import dataclass, field, replace
+
+from . import boxes as b
+from .errors import NotSupported
+
+UPDATES = ("owner", "hierarchical")
+
+
+class ScheduleError(ValueError):
+    """A file that is no schedule, or none of this model: one line with the value that is wrong and what would be right."""
+
+
+@dataclass
+class ParameterParts:
+    name: str
+    shape: tuple
+    parts: dict  # by device, ranges of the first axes
+    trained: bool = True
+
+
+@dataclass
+class ScheduledNode:
+    name: str
+    op: str
+    inputs: tuple
+    layer: str  # its own name where it is a layer
+    shape: tuple  # of one image: channels, (d,) h, w
+    degrees: dict  # n, c, h, w, r
+    first_device: int
+    boxes: dict  # by device
+    needs: list = field(default_factory=list)  # by input, by device
+    partial: dict = field(default_factory=dict)  # by device
+    parameters: list = field(default_factory=list)
+
+    @property
+    def is_layer(self):
+        return self.layer == self.name
+
+
+@dataclass(frozen=True)
+class Exchange:
+    id: int
+    node: str
+    consumer: str
+    input: int | None  # None: partial sums
+
+
+@dataclass(frozen=True)
+class Sum:
+    id: int
+    parameters: tuple  # (node, name)
+    devices: tuple
+    elements: int
+
+
+@dataclass(frozen=True)
+class Group:
+    devices: tuple
+    forward: int
+    backward: int
+
+
+@dataclass(frozen=True)
+class Statistics:
+    id: int
+    node: str
+    kind: str
+    groups: tuple
+
+
+@dataclass(frozen=True)
+class Passes:
+    scheme: str
+    update_every: str
+    nodes: frozenset
+    images: tuple  # by pass, intervals
+
+
+@dataclass
+class Schedule:
+    name: str
+    network: str
+    batch: int
+    devices: int
+    update: str
+    levels: tuple
+    nodes: dict  # by name
+    exchanges: dict  # by id
+    sums: tuple
+    statistics: dict  # by id
+    order: tuple
+    elements: dict
+    passes: Passes | None = None
+    digest: str = ""
+
+    def boxes_of(self, exchange):
+        """(by device what it has, by device what it needs)."""
+        node = self.nodes[exchange.node]
+        if exchange.input is None:
+            return node.partial, node.boxes
+        return node.boxes, self.nodes[exchange.consumer].needs[exchange.input]
+
+    def with_batch(self, batch):
+        """The same configurations for another number of images."""
+        if batch == self.batch:
+            return self
+        if self.passes:
+            raise NotSupported(f"a batch of {batch} images in passes of a schedule for {self.batch}")
+        nodes = {}
+        for name, node in self.nodes.items():
+            if node.inputs:
+                images = {
+                    device: b.part(batch, node.degrees["n"], self._place(node, device))
+                    for device in node.boxes | node.partial
+                }
+                nodes[name] = replace(node, boxes=_with_images(node.boxes, images), partial=_with_images(node.partial, images),
+                                      needs=[_with_images(needs, images) for needs in node.needs])
+        for name, node in self.nodes.items():
+            if not node.inputs:
+                loaded = {}
+                for reader in nodes.values():
+                    for source, needs in zip(reader.inputs, reader.needs):
+                        if source == name:
+                            for device, box in needs.items():
+                                loaded[device] = b.hull(loaded.get(device, box), box)
+                nodes[name] = replace(node, boxes=loaded)
+        statistics = {}
+        for key, one in self.statistics.items():
+            has = nodes[one.node].boxes
+            groups = [replace(group, devices=tuple(d for d in group.devices if one.kind == "loss" or d in has))
+                      for group in one.groups]
+            statistics[key] = replace(one, groups=tuple(groups))
+        return replace(self, batch=batch, nodes={name: nodes[name] for name in self.nodes}, statistics=statistics)
+
+    def _place(self, node, device):
+        """Which part of the images a device has."""
+        degrees = node.degrees
+        return (device - node.first_device) // (degrees["c"] * degrees["h"] * degrees["w"] * degrees["r"])
+
+
+def _with_images(found, images):
+    return {device: (images[device], *box[1:]) for device, box in found.items() if images[device][1] > images[device][0]}
+
+
+def read(path):
+    """The schedule in a file. ScheduleError says what of it is wrong."""
+    try:
+        text = pathlib.Path(path).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ScheduleError(f"{path}: {error}") from None
+    return parse(text, str(path))
+
+
+def parse(text, path="schedule"):
+    try:
+        root = json.loads(text)
+        if not isinstance(root, dict) or root.get("format") != "ucudnn-schedule":
+            found = root.get("format") if isinstance(root, dict) else type(root).__name__
+            raise ScheduleError(f"'format': {found!r}; expected 'ucudnn-schedule', as `ucudnn plan --schedule` writes")
+        if root["version"] != 1:
+            raise ScheduleError(f"'version': {root['version']!r}; expected 1")
+        schedule = _Reader(root).schedule()
+        _check(schedule)
+    except ScheduleError as error:
+        raise ScheduleError(f"{path}: {error}") from None
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError) as error:
+        raise ScheduleError(f"{path}: {type(error).__name__} of {error}: not as planner/schedule/FORMAT.md has it") from None
+    schedule.digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return schedule
+
+
+def _whole(value, least=0):
+    if type(value) is not int or value < least:
+        raise ScheduleError(f"{value!r}; expected a whole number of at least {least}")
+    return value
+
+
+def _text(value):
+    if not isinstance(value, str):
+        raise ScheduleError(f"{value!r}; expected text")
+    return value
+
+
+def _interval(value):
+    begin, end = map(_whole, value)
+    return begin, end
+
+
+def _boxes(values, shape, what):
+    depth = shape[1] if len(shape) == 4 else 1
+    found = {}
+    for one in values:
+        box = tuple(_interval(one[axis]) if axis != "d" else (0, depth) for axis in "ncdhw")
+        found[_whole(one["device"])] = box
+        if b.elements(box) == 0:
+            raise ScheduleError(f"{what}: the box of device {one['device']} is empty")
+    return found
+
+
+class _Reader:
+    def __init__(self, root):
+        self.root = root
+
+    def schedule(self):
+        root = self.root
+        nodes = {}
+        for one in root["nodes"]:
+            node = self.node(one, nodes)
+            if node.name in nodes:
+                raise ScheduleError(f"two nodes {node.name!r}")
+            if any(source not in nodes for source in node.inputs):
+                raise ScheduleError(f"node {node.name!r} has an input that is not before it")
+            nodes[node.name] = node
+        exchanges = {}
+        for one in root["exchanges"]:
+            place = one["input"] if one["input"] is None else _whole(one["input"])
+            exchanges[_whole(one["id"])] = Exchange(one["id"], _text(one["node"]), _text(one["consumer"]), place)
+        sums = tuple(Sum(_whole(one["id"]), tuple((_text(node), _text(name)) for node, name in one["parameters"]),
+                         tuple(map(_whole, one["devices"])), _whole(one["elements"])) for one in root["sums"])
+        statistics = {}
+        for one in root["statistics"]:
+            groups = tuple(Group(tuple(map(_whole, group["devices"])), _whole(group["forward"]), _whole(group["backward"]))
+                           for group in one["groups"])
+            statistics[_whole(one["id"])] = Statistics(one["id"], _text(one["node"]), _text(one["kind"]), groups)
+        return Schedule(_text(root["name"]), _text(root["network"]), _whole(root["batch"], 1), _whole(root["devices"], 1),
+                        root["update"], tuple(_whole(level, 1) for level in root["levels"]), nodes, exchanges, sums, statistics,
+                        tuple(tuple(step) for step in root["order"]), root["elements"], self.passes())
+
+    def node(self, one, nodes):
+        name = _text(one["name"])
+        batch, *shape = (_whole(extent, 1) for extent in one["shape"])
+        if len(shape) not in (3, 4):
+            raise ScheduleError(f"node {name!r}: shape {one['shape']}; expected n, c, (d,) h, w")
+        config = one.get("config", {})
+        degrees = {axis: _whole(config.get(axis, 1), 1) for axis in "nchwr"}
+        parameters = [ParameterParts(_text(p["name"]), tuple(_whole(extent, 1) for extent in p["shape"]),
+                                     {_whole(each["device"]): tuple(map(_interval, each["ranges"])) for each in p["parts"]},
+                                     bool(p.get("trained", True))) for p in one.get("parameters", [])]
+        inputs = tuple(map(_text, one["inputs"]))
+        needs = [
+            _boxes(each, nodes[source].shape, name)
+            for source, each in zip(inputs, one.get("needs", []), strict=bool(one.get("needs")))
+        ]
+        return ScheduledNode(name, _text(one["op"]), inputs, _text(one.get("layer", name)), tuple(shape),
+                             degrees, _whole(config.get("first_device", 0)), _boxes(one["boxes"], shape, name),
+                             needs, _boxes(one.get("partial", []), shape, name), parameters)
+
+    def passes(self):
+        one = self.root.get("passes")
+        if not one:
+            return None
+        return Passes(_text(one["scheme"]), _text(one["update_every"]), frozenset(map(_text, one["nodes"])),
+                      tuple(tuple(map(_interval, images)) for images in one["images"]))
+
+
+def _check(schedule):
+    """What the executor takes for granted: no message may be waited for that nobody sends."""
+    if schedule.update not in UPDATES:
+        raise ScheduleError(f"'update': {schedule.update!r}; expected one of {', '.join(UPDATES)}: others are not executed")
+    if math.prod(schedule.levels) < schedule.devices:
+        raise ScheduleError(f"'levels': {schedule.levels}; expected a product of at least {schedule.devices} devices")
+    for node in schedule.nodes.values():
+        _check_node(schedule, node)
+    steps = {"forward": schedule.nodes, "exchange": schedule.exchanges, "wait": schedule.exchanges,
+             "statistics": schedule.statistics, "backward": range(len(schedule.passes.images) if schedule.passes else 0)}
+    for step in schedule.order:
+        if step[0] not in steps or step[1] not in steps[step[0]]:
+            raise ScheduleError(f"'order': {list(step)}; no such step")
+    _check_order(schedule)
+    for exchange in schedule.exchanges.values():
+        node, consumer = schedule.nodes[exchange.node], schedule.nodes[exchange.consumer]
+        if exchange.input is None:
+            if node is not consumer or not node.partial:
+                raise ScheduleError(f"exchange {exchange.id}: {node.name!r} has no partial sums")
+        elif exchange.input >= len(consumer.needs) or consumer.inputs[exchange.input] != node.name:
+            raise ScheduleError(f"exchange {exchange.id}: {node.name!r} is not input {exchange.input} of {consumer.name!r}")
+    for one in schedule.sums:
+        if len(set(one.devices)) < len(one.devices) or list(one.devices) != sorted(one.devices) or \
+                one.devices[-1] >= schedule.devices:
+            raise ScheduleError(f"sum {one.id}: devices {list(one.devices)}; expected rising ones below {schedule.devices}")
+        for node, name in one.parameters:
+            parameter = next((p for p in schedule.nodes[node].parameters if p.name == name), None)
+            if parameter is None or len({parameter.parts.get(device) for device in one.devices}) != 1:
+                raise ScheduleError(f"sum {one.id}: {name!r} of {node!r} is not the same part on devices {list(one.devices)}")
+
+
+def _check_order(schedule):
+    """Every step once (in passes once each), a wait behind its exchange, a node behind what it reads."""
+    done = set()
+    for kind, of, *number in schedule.order:
+        step = (kind, of, *number)
+        if step in done:
+            raise ScheduleError(f"'order': {list(step)} twice")
+        if kind == "wait" and ("exchange", of, *number) not in done:
+            raise ScheduleError(f"'order': {list(step)} before its exchange")
+        if kind == "forward":
+            for source in schedule.nodes[of].inputs:
+                if schedule.nodes[source].inputs and not {("forward", source), ("forward", source, *number)} & done:
+                    raise ScheduleError(f"'order': {list(step)} before {source!r}")
+        if kind == "exchange" and not {("forward", schedule.exchanges[of].node),
+                                       ("forward", schedule.exchanges[of].node, *number)} & done:
+            raise ScheduleError(f"'order': {list(step)} before its node")
+        done.add(step)
+    counts = range(len(schedule.passes.images)) if schedule.passes else ()
+    inner = schedule.passes.nodes if schedule.passes else ()
+    for kind, names in (("forward", [name for name, node in schedule.nodes.items()
+                                     if node.inputs]), ("exchange", schedule.exchanges), ("wait", schedule.exchanges)):
+        for name in names:
+            node = name if kind == "forward" else schedule.exchanges[name].consumer
+            for step in [(kind, name, number) for number in counts] if node in inner else [(kind, name)]:
+                if step not in done:
+                    raise ScheduleError(f"'order': {list(step)} is missing")
+
+
+def _check_node(schedule, node):
+    whole = b.whole(node.shape, schedule.batch)
+    for what, found in (("boxes", node.boxes), ("partial", node.partial)):
+        for device, box in found.items():
+            if device >= schedule.devices or not b.holds(whole, box):
+                raise ScheduleError(f"node {node.name!r}: '{what}' of device {device} is {list(box)}; expected a box of "
+                                    f"{node.shape} on one of {schedule.devices} devices")
+    if not node.inputs:
+        return
+    covered = list(node.boxes.values())
+    if sum(map(b.elements, covered)) != b.elements(whole) or \
+            any(b.elements(b.meet(box, other)) for at, box in enumerate(covered) for other in covered[:at]):
+        raise ScheduleError(f"node {node.name!r}: its boxes do not cover {node.shape} once")
+    if schedule.nodes.get(node.layer) is None:
+        raise ScheduleError(f"node {node.name!r}: 'layer': {node.layer!r}; expected a node")
+    if node.is_layer:
+        if len(node.needs) != len(node.inputs):
+            raise ScheduleError(f"node {node.name!r}: 'needs' of {len(node.needs)} inputs; expected {len(node.inputs)}")
+    elif node.boxes != schedule.nodes[node.inputs[0]].boxes or len(node.inputs) != 1:
+        raise ScheduleError(f"node {node.name!r}: its boxes differ from those of {node.inputs[0]!r}, with which it is computed")
+    for parameter in node.parameters:
+        for device, ranges in parameter.parts.items():
+            if len(ranges) > len(parameter.shape) or any(begin >= end or end > extent
+                                                         for (begin, end), extent in zip(ranges, parameter.shape)):
+                raise ScheduleError(f"node {node.name!r}: the part {list(ranges)} of {parameter.name!r} on device {device}; "
+                                    f"expected one of {parameter.shape}")
+
+
+def compare(schedule, network):
+    """Refuses a schedule of another network, and boxes that do not hold what an operator reads for them."""
+    if schedule.network not in (network.hash(), network.hash(is_all_trained=True)):
+        names = [node.name for node in network.nodes]
+        other = next((f"its node {ours!r} where the plan has {theirs!r}" for ours, theirs in zip(names, schedule.nodes)
+                      if ours != theirs), f"{len(names)} nodes where the plan has {len(schedule.nodes)}"
+                     if len(names) != len(schedule.nodes) else "the same names with other shapes, inputs or parameters")
+        raise ScheduleError(
+            f"a plan of the network {schedule.network} ({schedule.name}); this model is {network.hash()}, with {other}")
+    for node in network.nodes:
+        scheduled = schedule.nodes.get(node.name)
+        if scheduled is None or scheduled.op != node.op or scheduled.inputs != node.inputs or scheduled.shape != node.shape:
+            raise ScheduleError(f"node {node.name!r} is not that of the model")
+        if len(scheduled.parameters) != len(node.parameters):
+            raise ScheduleError(f"node {node.name!r}: {len(scheduled.parameters)} parameters; expected {len(node.parameters)}")
+        for ours, theirs in zip(node.parameters, scheduled.parameters):
+            shape = network.parameters[ours].shape
+            if math.prod(shape) != math.prod(theirs.shape):
+                raise ScheduleError(f"node {node.name!r}: {theirs.name!r} of shape {theirs.shape}; expected {shape}")
+        if not node.inputs:
+            continue
+        shapes = [network.by_name[source].shape for source in node.inputs]
+        computed = scheduled.partial or scheduled.boxes
+        for place in range(len(node.inputs)):
+            source = schedule.nodes[node.inputs[place]]
+            for device, box in computed.items():
+                has = scheduled.needs[place].get(device) if scheduled.is_layer else source.boxes.get(device)
+                summed = has[b.C] if has and scheduled.partial else None
+                reads = b.needed(node, place, box, shapes, summed)
+                if b.elements(reads) and (has is None or not b.holds(has, reads)):
+                    raise ScheduleError(f"node {node.name!r}: device {device} reads {list(reads)} of {source.name!r} for "
+                                        f"{list(box)}; the plan gives it {has and list(has)}")
+
+
+def phases_of(schedule, devices, elements):
+    """The messages of a sum by phase, each a list of (from, to, interval): first to those who add up, level by level, and then
+    back, in reversed order (planner/schedule/FORMAT.md, "Sums")."""
+    levels = schedule.levels if schedule.update == "hierarchical" else (schedule.devices,)
+    pieces = [((0, elements), device) for device in devices]  # whose sum so far is on which device
+    phases, size = [], 1
+    for groups in levels:
+        parent, owned, messages = size * groups, [], []
+        for first in range(0, schedule.devices, parent):
+            subgroups = [[piece for piece in pieces if piece[1] // size == port]
+                         for port in range(first // size, (first + parent) // size)]
+            _give(list(filter(None, subgroups)), owned, messages)
+        phases.append(messages)
+        pieces, size = owned, parent
+    return phases
+
+
+def _give(subgroups, owned, messages):
+    cuts = sorted({end for subgroup in subgroups for interval, _ in subgroup for end in interval})
+    for begin, end in zip(cuts, cuts[1:]):
+        owners = [next(device for interval, device in subgroup if interval[0] <= begin < interval[1]) for subgroup in subgroups]
+        for place, owner in enumerate(owners):
+            low, high = b.part(end - begin, len(owners), place)
+            if high > low:
+                interval = (begin + low, begin + high)
+                owned.append((interval, owner))
+                messages += [(other, owner, interval) for other in owners if other != owner]

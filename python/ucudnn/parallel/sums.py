@@ -1,0 +1,180 @@
+"""Sums of gradients over the devices that share parameters, beside the order of exchanges: in bundles, one after the other, in
+a process group of their own, by a worker thread while backward goes on. Every device of a sum ends with the same bits.
+
+While a model runs, two functions of autograd stand between a parameter and its uses. All parameters of a sum go through Ended
+when the pass begins, so that torch runs its backward last; the first use of one of them sends all through Begun, whose backward
+runs as soon as their gradients are there. Begun begins the sum, Ended waits for it. Whatever happens to a gradient behind Ended
+sees the sum."""
+import queue
+import threading
+
+import torch
+
+from .schedule import phases_of
+
+
+class Summed:
+    """One sum on this rank."""
+
+    def __init__(self, schedule, one, transport):
+        self.id, self.devices, self.transport = one.id, one.devices, transport
+        self.names, self.elements, self.phases = (), 0, ()  # names: of parameters in the model
+        self.schedule, self.rank = schedule, transport.rank
+
+    def _plan(self, elements):
+        if elements != self.elements:  # the first time, or because other parameters are trained
+            self.elements = elements
+            self.phases = [[message for message in phase if self.rank in message[:2]]
+                           for phase in phases_of(self.schedule, self.devices, elements)]
+
+    def run(self, flat):
+        """Adds up in place."""
+        self._plan(flat.numel())
+        for number, phase in enumerate(self.phases):
+            self._phase(flat, phase, f"sum {self.id}, phase {number + 1}", adds=True)
+        for number, phase in enumerate(reversed(self.phases)):
+            self._phase(flat, [(to, sender, interval) for sender, to, interval in phase],
+                        f"sum {self.id}, phase {len(self.phases) + number + 1}", adds=False)
+
+    def _phase(self, flat, messages, what, adds):
+        """What is of one pair is one message: intervals one behind the other."""
+        sends, receives = {}, {}
+        for sender, to, interval in sorted(messages, key=lambda message: message[2]):
+            found, peer = (sends, to) if sender == self.rank else (receives, sender)
+            found.setdefault(peer, []).append(interval)
+        packed = {peer: torch.cat([flat[begin:end] for begin, end in intervals]) for peer, intervals in sends.items()}
+        counts = {peer: sum(end - begin for begin, end in intervals) for peer, intervals in receives.items()}
+        arrived = self.transport.post(what, "update", packed, {peer: ((count,), flat.dtype) for peer, count in counts.items()},
+                                      flat.device).wait()
+        for interval in sorted({interval for intervals in receives.values() for interval in intervals}):
+            values = {self.rank: flat[interval[0]:interval[1]].clone()} if adds else {}
+            for peer, intervals in receives.items():
+                at = 0
+                for begin, end in intervals:
+                    if (begin, end) == interval:
+                        values[peer] = arrived[peer][at:at + end - begin]
+                    at += end - begin
+            ordered = [tensor for _, tensor in sorted(values.items())]
+            place = flat[interval[0]:interval[1]].copy_(ordered[0])
+            for tensor in ordered[1:]:
+                place.add_(tensor)
+
+
+class Worker:
+    """Runs sums one after the other. `is_beside`: in a thread; else at once."""
+
+    def __init__(self, is_beside):
+        self.is_beside, self.queue, self.thread = is_beside, queue.SimpleQueue(), None
+
+    def begin(self, summed, flat):
+        job = _Job(summed, flat)
+        if not self.is_beside:
+            job.run()
+            return job
+        if self.thread is None:
+            self.thread = threading.Thread(target=self._work, name="ucudnn.parallel", daemon=True)
+            self.thread.start()
+        self.queue.put(job)
+        return job
+
+    def _work(self):
+        while (job := self.queue.get()) is not None:
+            job.run()
+
+    def close(self):
+        if self.thread:
+            self.queue.put(None)
+            self.thread.join()
+            self.thread = None
+
+
+class _Job:
+    def __init__(self, summed, flat):
+        self.summed, self.flat, self.error, self.done = summed, flat, None, threading.Event()
+
+    def run(self):
+        try:
+            with torch.no_grad():
+                self.summed.run(self.flat)
+        except BaseException as error:  # raised again where it is waited for
+            self.error = error
+        self.done.set()
+
+    def wait(self):
+        self.done.wait()
+        if self.error:
+            raise self.error
+        return self.flat
+
+
+class Pass:
+    """The parameters of one forward pass, by name, as layers read them."""
+
+    def __init__(self, executor, is_recording):
+        self.executor, self.states = executor, {}
+        self.values = dict(executor.parameters)
+        if not is_recording:
+            return
+        for summed in executor.sums:
+            names = [name for name in summed.names if executor.parameters[name].requires_grad]
+            if names:
+                state = {"summed": summed, "names": names, "is_synchronous": executor.is_synchronous, "jobs": []}
+                state["ended"] = Ended.apply(state, executor, *[executor.parameters[name] for name in names])
+                for name in names:
+                    self.states[name] = state
+
+    def use(self, token, names):
+        """(token, the parameters of these names)."""
+        for name in names:
+            state = self.states.get(name)
+            if state and "ended" in state:
+                token, *values = Begun.apply(token, state, self.executor, *state.pop("ended"))
+                self.values.update(zip(state["names"], values))
+        return token, [self.values[name] for name in names]
+
+
+class Ended(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, state, executor, *parameters):
+        ctx.state = state
+        ctx.set_materialize_grads(False)
+        return tuple(parameter.view_as(parameter) for parameter in parameters)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, *_):
+        job, shapes = ctx.state["jobs"].pop(0)
+        if job is None:
+            return None, None, *shapes
+        flat, at, gradients = job.wait(), 0, []
+        for shape, dtype in shapes:
+            gradients.append(flat[at:at + shape.numel()].view(shape).to(dtype).clone())
+            at += shape.numel()
+        return None, None, *gradients
+
+
+class Begun(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, token, state, executor, *parameters):
+        ctx.state, ctx.executor = state, executor
+        ctx.likes = [(parameter.shape, parameter.dtype, parameter.device) for parameter in parameters]
+        ctx.set_materialize_grads(False)
+        return token.clone(), *[parameter.view_as(parameter) for parameter in parameters]
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, token, *gradients):
+        state, executor = ctx.state, ctx.executor
+        gradients = [torch.zeros(shape, dtype=dtype, device=device) if gradient is None else gradient
+                     for gradient, (shape, dtype, device) in zip(gradients, ctx.likes)]
+        tokens = [torch.zeros((), dtype=dtype, device=device).expand(shape) for shape, dtype, device in ctx.likes]
+        kept = [executor.kept(name) for name in state["names"]]
+        gradients = [gradient if old is None else gradient + old for gradient, old in zip(gradients, kept)]
+        if state["is_synchronous"]:
+            flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
+            job = executor.worker.begin(state["summed"], flat)
+            state["jobs"].append((job, [(shape, dtype) for shape, dtype, _ in ctx.likes]))
+        else:  # the next synchronous pass adds them
+            executor.keep(dict(zip(state["names"], gradients)))
+            state["jobs"].append((None, [torch.zeros(shape, dtype=dtype, device=device) for shape, dtype, device in ctx.likes]))
+        return token, None, None, *tokens

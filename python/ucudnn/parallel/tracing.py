@@ -1,0 +1,597 @@
+"""A model as a Network: torch.export's graph, of which each operator becomes a node named by its module's path. Nodes have the
+axes n, c, (d,) h, w whatever order torch's tensors have: a permutation is bookkeeping, and no node."""
+import itertools
+from dataclasses import dataclass
+
+import torch
+
+from .errors import NotSupported
+from .network import Network, Node, Output, Parameter
+
+BATCH = 7  # images of the example: a constant of the program is unlikely to be the same
+
+ACTIVATIONS = {"relu": "relu", "sigmoid": "sigmoid", "tanh": "tanh", "relu6": "relu6", "leaky_relu": "leaky_relu", "elu": "elu",
+               "gelu": "gelu", "silu": "swish", "hardsigmoid": "hard_sigmoid", "hardswish": "hard_swish"}
+OTHER_ACTIVATIONS = ("hardtanh", "softplus", "mish", "selu", "celu", "exp", "abs", "neg", "square", "log_sigmoid", "softsign",
+                     "clamp", "clamp_min", "clamp_max", "hardshrink", "softshrink", "sqrt", "rsqrt", "log", "sin", "cos",
+                     "reciprocal")
+IDENTITIES = ("alias", "detach", "clone", "contiguous", "to", "lift_fresh_copy", "_to_copy")
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A tensor of the program: the output of a node, its dimensions in the order `layout` of n, c, d, h, w (those that are
+    missing have extent 1), in memory that it shares with all of the same `storage`."""
+    node: str
+    layout: str
+    storage: int
+
+
+@dataclass(frozen=True)
+class Named:
+    kind: str  # parameter, buffer
+    name: str
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Random numbers for each image, zero at `rate` of them."""
+    rate: float
+    scaled: bool = False
+
+
+def describe(model, input_shape, name=None):
+    """The Network of `model`, which is called with one tensor of images of `input_shape`: (channels, (d,) h, w), or
+    (features,). NotSupported names what has no rule."""
+    parameter = next(iter(model.parameters()), torch.empty(0))
+    dtype = parameter.dtype if parameter.dtype.is_floating_point else torch.get_default_dtype()
+    example = torch.empty(BATCH, *input_shape, dtype=dtype, device=parameter.device)
+    modes = {module: module.training for module in model.modules()}
+    try:
+        model.train()
+        program = torch.export.export(model, (example,))
+    except NotSupported:
+        raise
+    except Exception as error:  # torch raises many kinds here
+        first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise NotSupported(f"{type(model).__name__} cannot be exported: {first.strip()}") from error
+    finally:
+        for module, training in modes.items():
+            module.training = training
+    return Tracer(model, program, tuple(input_shape)).network(name or type(model).__name__)
+
+
+class Tracer:
+    def __init__(self, model, program, input_shape):
+        self.model, self.program, self.input_shape = model, program, input_shape
+        self.nodes, self.by_name, self.env, self.storages = [], {}, {}, itertools.count()
+        self.parameters = {}
+        self.fx = None  # the node of torch's graph under way
+
+    def network(self, name):
+        signature = self.program.graph_signature
+        by_input = {key: Named("parameter", value) for key, value in signature.inputs_to_parameters.items()}
+        by_input |= {key: Named("buffer", value) for key, value in signature.inputs_to_buffers.items()}
+        by_input |= {key: Named("constant", value) for key, value in signature.inputs_to_lifted_tensor_constants.items()}
+        inputs = [key for key in signature.user_inputs]
+        if len(inputs) != 1:
+            raise NotSupported(f"a model that is called with {len(inputs)} tensors: one of images is expected")
+        graph = self.program.graph_module.graph
+        self.position = {node: place for place, node in enumerate(graph.nodes)}
+        for self.fx in graph.nodes:
+            if self.fx.op == "placeholder":
+                self.env[self.fx] = by_input.get(self.fx.name) or self.input(self.fx.name)
+            elif self.fx.op == "call_function":
+                self.env[self.fx] = self.call()
+            elif self.fx.op == "output":
+                outputs = [self.output(self.env.get(value, value) if isinstance(value, torch.fx.Node) else value, spec)
+                           for value, spec in zip(self.fx.args[0], signature.output_specs)]
+            elif self.fx.op != "get_attr":
+                self.refuse(f"{self.fx.op} {self.fx.target}")
+        outputs = [output for output in outputs if output]
+        if unread := [key for key, _ in self.model.named_parameters(remove_duplicate=False) if key not in self.parameters]:
+            raise NotSupported(f"parameters that no layer reads: {', '.join(unread)}")
+        order = [key for key, _ in self.model.named_parameters()]
+        parameters = {key: self.parameters[key] for key in order}
+        return Network(name, self.nodes, parameters, outputs, self.program.call_spec.out_spec)
+
+    # Nodes
+
+    def path(self):
+        stack = self.fx.meta.get("nn_module_stack") or {}
+        path = list(stack.values())[-1][0].split("@")[0] if stack else ""
+        return path
+
+    def add(self, op, inputs, shape, members=None, kind=None, layout=None, parameters=(), storage=None, **call):
+        """A node called by its module, or by that and `kind` where the module has others in it."""
+        path = self.path()
+        module = self.model.get_submodule(path)
+        name = path
+        if not path or any(True for _ in module.children()):
+            name = ".".join(filter(None, (path, kind or op)))
+        unique, again = name, 0
+        while unique in self.by_name:
+            again += 1
+            unique = f"{name}@{again}"
+        has_shift = op == "scale" and not (members or {}).get("scale", True)
+        node = Node(unique, op, tuple(ref.node for ref in inputs), members or {}, tuple(int(extent) for extent in shape),
+                    tuple(parameters), has_shift, path, call)
+        for key in parameters:
+            value = self.model.get_parameter(key)
+            self.parameters[key] = Parameter(tuple(value.shape), value.requires_grad)
+        self.nodes.append(node)
+        self.by_name[unique] = node
+        return Ref(unique, layout or inputs[0].layout, next(self.storages) if storage is None else storage)
+
+    def input(self, name):
+        channels, *extents = self.input_shape
+        if len(extents) not in (0, 2, 3):
+            raise NotSupported(
+                f"images of shape {self.input_shape}: channels and 2 or 3 extents are expected, or features alone")
+        extents = extents or [1, 1]
+        node = Node(name, "input", (), {"channels": channels, "extents": list(extents)}, (channels, *extents))
+        self.nodes.append(node)
+        self.by_name[name] = node
+        layout = {1: "nc", 3: "nchw", 4: "ncdhw"}[len(self.input_shape)]
+        return Ref(name, layout, next(self.storages))
+
+    def output(self, value, spec):
+        if spec.kind != torch.export.graph_signature.OutputKind.USER_OUTPUT:
+            return None  # a buffer that the program writes: its module does
+        if not isinstance(value, Ref) or value.layout not in ("nc", "nchw", "ncdhw"):
+            raise NotSupported(
+                f"an output that is {value}: outputs are those of layers, their images first and channels second")
+        return Output(value.node, len(value.layout))
+
+    def shape_of(self, ref):
+        return self.by_name[ref.node].shape
+
+    def extent(self, ref, axis):
+        shape = self.shape_of(ref)
+        axes = "ncdhw" if len(shape) == 4 else "nchw"
+        return BATCH if axis == "n" else shape[axes.index(axis) - 1] if axis in axes else 1
+
+    def refuse(self, what):
+        where = self.path() or type(self.model).__name__
+        raise NotSupported(f"{where}: {what}")
+
+    # Calls
+
+    def arguments(self):
+        """By name of the operator's schema, defaults filled in; tensors as values of this trace."""
+        found = {}
+        schema = self.fx.target._schema.arguments
+        for place, argument in enumerate(schema):
+            value = self.fx.args[place] if place < len(self.fx.args) else self.fx.kwargs.get(
+                argument.name, argument.default_value)
+            found[argument.name] = torch.fx.node.map_arg(value, lambda node: self.env.get(node, node))
+        return found
+
+    def call(self):
+        target = self.fx.target
+        if getattr(target, "__name__", "") == "getitem":
+            value = self.env[self.fx.args[0]]
+            if isinstance(value, Ref) and self.fx.args[1] == 0:
+                return value  # values of a maximum, whose indices nobody reads
+            self.refuse("one of several results is read")
+        if not isinstance(target, torch._ops.OpOverload):
+            self.refuse(f"{target} is no operator of torch")
+        full = target._schema.name.split("::")[1]
+        base = full[:-1] if full.endswith("_") and not full.endswith("__") else full
+        values = self.arguments()
+        if base.startswith("_assert") or base == "sym_constrain_range_for_size":
+            return None
+        module = self.model.get_submodule(self.path())
+        if isinstance(module, torch.nn.LocalResponseNorm):
+            return self.lrn(values, module)
+        first = next((value for value in values.values() if isinstance(value, (Ref, Named, Mask))), None)
+        if base == "cat":
+            first = values["tensors"][0]
+        rule = getattr(self, f"op_{base}",
+                       None) or (self.activation if base in ACTIVATIONS or base in OTHER_ACTIVATIONS else None)
+        if isinstance(first, Named) and first.kind == "buffer" and base == "add" and base != full:
+            return None  # batches that a normalisation has seen
+        if base in ("empty", "new_empty", "rand"):
+            return Mask(-1.0)
+        if rule is None or first is None:
+            self.refuse(f"torch.ops.aten.{full} has no rule")
+        result = rule(base, values)
+        if base != full and isinstance(result, Ref):
+            result = self.overwritten(values.get("self", values.get("input")), result)
+        return result
+
+    def overwritten(self, old, new):
+        """Behind an operator that writes into its argument, whoever reads that argument reads the result."""
+        if not isinstance(old, Ref):
+            return new
+        new = Ref(new.node, new.layout, old.storage)
+        for other, value in list(self.env.items()):
+            if not isinstance(value, Ref) or value.storage != old.storage:
+                continue
+            is_read = any(self.position[user] > self.position[self.fx] for user in other.users)
+            if value.node == old.node:
+                self.env[other] = Ref(new.node, value.layout, old.storage)
+            elif is_read:
+                self.refuse(f"{self.fx.target} writes into a view of {value.node}, which is read again")
+        return new
+
+    def reading(self, value, what="its input"):
+        if not isinstance(value, Ref):
+            self.refuse(f"{what} is {value}, which no layer computes")
+        return value
+
+    def parameter(self, value, what):
+        if value is None:
+            return None
+        if not isinstance(value, Named) or value.kind != "parameter":
+            self.refuse(f"{what} is computed or is no parameter")
+        return value.name
+
+    def standard(self, ref, op):
+        ref = self.reading(ref)
+        if ref.layout not in ("nchw", "ncdhw"):
+            self.refuse(f"{op} of dimensions in the order {ref.layout}")
+        return ref
+
+    def spatial(self, value, ref, neutral=None):
+        """One number for each spatial axis."""
+        rank = len(self.shape_of(ref)) - 1
+        value = [value] if isinstance(value, int) else list(value)
+        if not value and neutral is not None:
+            return list(neutral)
+        return value * rank if len(value) == 1 else value
+
+    def op_conv2d(self, base, a):
+        x = self.standard(a["input"], "a convolution")
+        weight = self.parameter(a["weight"], "the filter")
+        bias = self.parameter(a["bias"], "the bias")
+        filters, _, *window = self.model.get_parameter(weight).shape
+        stride, dilation = self.spatial(a["stride"], x), self.spatial(a["dilation"], x)
+        extra = [0] * len(window)
+        if isinstance(a["padding"], str):
+            totals = [(k - 1) * d if a["padding"] == "same" else 0 for k, d in zip(window, dilation)]
+            pad = [total // 2 for total in totals]
+            extra = [total - 2 * p for total, p in zip(totals, pad)]
+        else:
+            pad = self.spatial(a["padding"], x)
+        members = {
+            "filters": filters,
+            "window": window,
+            "stride": stride,
+            "pad": pad,
+            "dilation": dilation,
+            "groups": a["groups"],
+            "bias": bias is not None
+        }
+        if any(extra):
+            members["extra_pad"] = extra
+        extents = [(extent + 2 * p + e - (k - 1) * d - 1) // s + 1
+                   for extent, p, e, k, d, s in zip(self.shape_of(x)[1:], pad, extra, window, dilation, stride)]
+        return self.add("convolution", [x], (filters, *extents), members, "conv", parameters=[n for n in (weight, bias) if n])
+
+    op_conv3d = op_conv2d
+
+    def op_conv_transpose2d(self, base, a):
+        x = self.standard(a["input"], "a convolution")
+        weight = self.parameter(a["weight"], "the filter")
+        bias = self.parameter(a["bias"], "the bias")
+        _, filters, *window = self.model.get_parameter(weight).shape
+        filters *= a["groups"]
+        stride, dilation, pad, extra = (self.spatial(a[key], x) for key in ("stride", "dilation", "padding", "output_padding"))
+        members = {
+            "filters": filters,
+            "window": window,
+            "stride": stride,
+            "pad": pad,
+            "dilation": dilation,
+            "groups": a["groups"],
+            "bias": bias is not None,
+            "extra_extent": extra
+        }
+        extents = [(extent - 1) * s - 2 * p + (k - 1) * d + 1 + e
+                   for extent, s, p, k, d, e in zip(self.shape_of(x)[1:], stride, pad, window, dilation, extra)]
+        return self.add("transposed_convolution", [x], (filters, *extents), members, "conv",
+                        parameters=[n for n in (weight, bias) if n])
+
+    op_conv_transpose3d = op_conv_transpose2d
+
+    def op_linear(self, base, a):
+        x = self.reading(a["input"])
+        names = [n for n in (self.parameter(a["weight"], "the matrix"), self.parameter(a["bias"], "the bias")) if n]
+        outputs = self.model.get_parameter(names[0]).shape[0]
+        members = {"outputs": outputs, "bias": len(names) == 2}
+        if x.layout == "nc":
+            return self.add("fully_connected", [x], (outputs, 1, 1), members, "linear", parameters=names)
+        if x.layout[-1] != "c":
+            self.refuse(f"a linear layer over {x.layout[-1]} of dimensions {x.layout}")
+        return self.add("linear", [x], (outputs, *self.shape_of(x)[1:]), members, parameters=names)
+
+    def op_batch_norm(self, base, a):
+        x = self.reading(a["input"])
+        if x.layout[1] != "c":
+            self.refuse(f"batch normalization of dimensions in the order {x.layout}")
+        names = [n for n in (self.parameter(a["weight"], "the scale"), self.parameter(a["bias"], "the shift")) if n]
+        if len(names) == 1:
+            self.refuse("batch normalization with a scale and no shift, or the other way round")
+        statistics = [value.name if isinstance(value, Named) else None for value in (a["running_mean"], a["running_var"])]
+        return self.add("batch_normalization", [x], self.shape_of(x), {"scale_and_shift": bool(names)}, parameters=names,
+                        eps=a["eps"], statistics=statistics)
+
+    def op_layer_norm(self, base, a):
+        x = self.reading(a["input"])
+        axes = x.layout[-len(a["normalized_shape"]):]
+        if "n" in axes or "c" not in axes or ("h" in axes) != ("w" in axes) and "h" in x.layout:
+            self.refuse(f"layer normalization over {axes} of dimensions {x.layout}")
+        names = [n for n in (self.parameter(a["weight"], "the scale"), self.parameter(a["bias"], "the shift")) if n]
+        shape = self.shape_of(x)
+        members = {"kind": "layer_normalization", "channels": shape[0], "extents": list(shape[1:])}
+        return self.add("opaque", [x],
+                        shape,
+                        members,
+                        "layer_norm",
+                        parameters=names,
+                        function="layer_norm",
+                        axes=axes,
+                        order=x.layout,
+                        normalized=list(a["normalized_shape"]),
+                        eps=a["eps"],
+                        has_weight=a["weight"] is not None)
+
+    def op_group_norm(self, base, a):
+        x = self.reading(a["input"])
+        if x.layout[1] != "c":
+            self.refuse(f"group normalization of dimensions in the order {x.layout}")
+        names = [n for n in (self.parameter(a["weight"], "the scale"), self.parameter(a["bias"], "the shift")) if n]
+        shape = self.shape_of(x)
+        members = {"kind": "group_normalization", "channels": shape[0], "extents": list(shape[1:])}
+        return self.add("opaque", [x], shape, members, "group_norm", parameters=names, function="group_norm",
+                        groups=a["num_groups"], eps=a["eps"], has_weight=a["weight"] is not None)
+
+    def lrn(self, a, module):
+        """torch computes it by a dozen operators: the first of them stands for all, and the others give what it gives."""
+        refs = [value for value in a.values() if isinstance(value, Ref)]
+        for ref in refs:
+            if self.by_name[ref.node].op == "lrn" and self.by_name[ref.node].module == self.path():
+                return ref
+        if not refs:
+            return None
+        members = {"size": module.size, "alpha": module.alpha, "beta": module.beta, "k": module.k}
+        return self.add("lrn", [self.standard(refs[0], "normalization")], self.shape_of(refs[0]), members)
+
+    def activation(self, base, a):
+        (key, x), *rest = a.items()
+        x = self.reading(x)
+        kind = ACTIVATIONS.get(base, "other")
+        named = {argument.name: a[argument.name] for argument in self.fx.target._schema.arguments if argument.kwarg_only}
+        rest = [value for other, value in rest if other not in named]
+        if base == "hardtanh" and rest == [0, 6]:
+            kind = "relu6"
+        if any(isinstance(value, (Ref, Named, Mask)) for value in rest):
+            self.refuse(f"torch.ops.aten.{base} of two tensors")
+        return self.add("activation", [x], self.shape_of(x), {"kind": kind}, base, function=base, arguments=rest, named=named)
+
+    def pooled(self, op, x, kind, window, stride, pad, ceil, **call):
+        shape, extents = self.shape_of(x), []
+        for extent, k, s, p in zip(shape[1:], window, stride, pad):
+            rest = extent + 2 * p - k
+            count = (-(-rest // s) if ceil else rest // s) + 1
+            if ceil and (count - 1) * s >= extent + p:
+                count -= 1
+            extents.append(count)
+        members = {"kind": kind, "window": window, "stride": stride, "pad": pad, "round_up": bool(ceil)}
+        return self.add("pooling", [x], (shape[0], *extents), members, op, **call)
+
+    def op_max_pool2d(self, base, a):
+        x = self.standard(a["self"], "pooling")
+        window = self.spatial(a["kernel_size"], x)
+        if any(d != 1 for d in self.spatial(a["dilation"], x)):
+            self.refuse("pooling with dilation")
+        return self.pooled(base, x, "maximum", window, self.spatial(a["stride"], x, window), self.spatial(a["padding"], x),
+                           a["ceil_mode"])
+
+    op_max_pool3d = op_max_pool2d_with_indices = op_max_pool3d_with_indices = op_max_pool2d
+
+    def op_avg_pool2d(self, base, a):
+        x = self.standard(a["self"], "pooling")
+        window = self.spatial(a["kernel_size"], x)
+        return self.pooled(base, x, "average", window, self.spatial(a["stride"], x, window), self.spatial(a["padding"], x),
+                           a["ceil_mode"], counts_padding=a["count_include_pad"], divisor=a["divisor_override"])
+
+    op_avg_pool3d = op_avg_pool2d
+
+    def op_adaptive_avg_pool2d(self, base, a):
+        x = self.standard(a["self"], "pooling")
+        kind = "maximum" if "max" in base else "average"
+        shape, wanted = self.shape_of(x), self.spatial(a["output_size"], x)
+        if all(extent == 1 for extent in wanted):
+            return self.add("global_pooling", [x], (shape[0], *wanted), {"kind": kind}, base)
+        if all(extent % count == 0 for extent, count in zip(shape[1:], wanted)):
+            window = [extent // count for extent, count in zip(shape[1:], wanted)]
+            call = {} if kind == "maximum" else {"counts_padding": True, "divisor": None}
+            return self.pooled(base, x, kind, window, window, [0] * len(window), False, **call)
+        members = {"kind": base, "channels": shape[0], "extents": wanted}
+        return self.add("opaque", [x], (shape[0], *wanted), members, base, function=base, arguments=[wanted])
+
+    op_adaptive_avg_pool3d = op_adaptive_max_pool2d = op_adaptive_max_pool3d = op_adaptive_avg_pool2d
+
+    def op_mean(self, base, a):
+        x = self.reading(a["self"])
+        dims = sorted(dim % len(x.layout) for dim in a.get("dim") or range(len(x.layout)))
+        if {x.layout[dim] for dim in dims} != set(x.layout) - {"n", "c"} or a.get("dtype") is not None:
+            self.refuse(f"a mean over dimensions {dims} of {x.layout}: over all positions is expected")
+        shape = self.shape_of(x)
+        layout = x.layout if a["keepdim"] else "nc"
+        return self.add("global_pooling", [x], (shape[0], *[1] * (len(shape) - 1)), {"kind": "average"}, "mean", layout)
+
+    def op_dropout(self, base, a):
+        x = self.reading(a.get("input", a.get("self")))
+        per = "channel" if base == "feature_dropout" else "element"
+        return self.add("dropout", [x], self.shape_of(x), {"rate": a["p"]}, per=per)
+
+    op_feature_dropout = op_dropout
+
+    def op_bernoulli(self, base, a):
+        if not isinstance(a["self"], Mask) or not isinstance(a.get("p"), float):
+            self.refuse("random numbers that are no mask of images")
+        shape = list(self.fx.meta["val"].shape)
+        if shape[0] != BATCH or any(extent != 1 for extent in shape[1:]):
+            self.refuse(f"random numbers of shape {shape}: one for each image is expected")
+        return Mask(1 - a["p"])
+
+    def op_div(self, base, a):
+        x, other = a["self"], a["other"]
+        if isinstance(x, Mask) and isinstance(other, float) and abs(other + x.rate - 1) < 1e-9:
+            return Mask(x.rate, True)
+        return self.by_number("div", self.reading(x), other)
+
+    def by_number(self, base, x, number):
+        if isinstance(number, (bool, int, float)):
+            return self.add("activation", [x], self.shape_of(x), {"kind": "other"}, base, function=base, arguments=[number])
+        self.refuse(f"torch.ops.aten.{base} of {number}")
+
+    def op_mul(self, base, a):
+        x, other = a["self"], a["other"]
+        if isinstance(x, (Named, Mask)) or isinstance(x, Ref) and isinstance(other, Ref) and \
+                self.shape_of(x) != self.shape_of(other) and max(self.shape_of(x)[1:]) == 1:
+            x, other = other, x
+        x = self.reading(x)
+        if isinstance(other, Mask):
+            if not other.scaled:
+                self.refuse("a mask of images that is not divided by how many it keeps")
+            return self.add("dropout", [x], self.shape_of(x), {"rate": other.rate}, per="image")
+        if isinstance(other, Named):
+            return self.scaled(x, other, {"scale": True, "shift": False})
+        if not isinstance(other, Ref):
+            return self.by_number("mul", x, other)
+        shape, gate = self.shape_of(x), self.shape_of(other)
+        if gate[0] != shape[0] or x.layout != other.layout or gate[1:] != shape[1:] and max(gate[1:]) > 1:
+            self.refuse(f"a product of shapes {shape} and {gate}")
+        return self.add("multiply", [x, other], shape, kind="mul")
+
+    def scaled(self, x, parameter, members):
+        name = self.parameter(parameter, "what is multiplied or added")
+        shape = tuple(self.model.get_parameter(name).shape)
+        padded = (1,) * (len(x.layout) - len(shape)) + shape
+        for axis, extent in zip(x.layout, padded):
+            if extent != (self.extent(x, "c") if axis == "c" else 1):
+                self.refuse(f"a parameter of shape {shape} along dimensions {x.layout}: one number a channel is expected")
+        return self.add("scale", [x], self.shape_of(x), members, "mul" if members["scale"] else "add", parameters=[name])
+
+    def op_add(self, base, a):
+        x, other = a["self"], a["other"]
+        if a.get("alpha", 1) != 1:
+            self.refuse("a sum with alpha")
+        if isinstance(x, Named):
+            x, other = other, x
+        x = self.reading(x)
+        if isinstance(other, Named):
+            return self.scaled(x, other, {"scale": False, "shift": True})
+        if not isinstance(other, Ref):
+            return self.by_number("add", x, other)
+        if self.shape_of(x) != self.shape_of(other) or x.layout != other.layout:
+            self.refuse(f"a sum of shapes {self.shape_of(x)} and {self.shape_of(other)}")
+        return self.add("add", [x, other], self.shape_of(x))
+
+    def op_sub(self, base, a):
+        return self.by_number("sub", self.reading(a["self"]), a["other"])
+
+    def op_pow(self, base, a):
+        return self.by_number("pow", self.reading(a["self"]), a["exponent"])
+
+    def op_cat(self, base, a):
+        refs = [self.reading(value) for value in a["tensors"]]
+        axis = refs[0].layout[a["dim"] % len(refs[0].layout)]
+        if axis == "n" or any(ref.layout != refs[0].layout for ref in refs):
+            self.refuse(f"a concatenation along {axis} of dimensions {[ref.layout for ref in refs]}")
+        shape = list(self.shape_of(refs[0]))
+        place = ("cdhw" if len(shape) == 4 else "chw").index(axis)
+        shape[place] = sum(self.shape_of(ref)[place] for ref in refs)
+        return self.add("concat", refs, shape, {"axis": axis}, "cat")
+
+    def op_softmax(self, base, a):
+        x = self.reading(a["self"])
+        if x.layout[a["dim"] % len(x.layout)] != "c":
+            self.refuse("a softmax over positions")
+        return self.add("softmax", [x], self.shape_of(x))
+
+    op__softmax = op_softmax
+
+    def op_log_softmax(self, base, a):
+        x = self.reading(a["self"])
+        if x.layout[a["dim"] % len(x.layout)] != "c":
+            self.refuse("a softmax over positions")
+        shape = self.shape_of(x)
+        members = {"kind": "log_softmax", "channels": shape[0], "extents": list(shape[1:])}
+        return self.add("opaque", [x], shape, members, base, function="log_softmax", arguments=[1])
+
+    def op_constant_pad_nd(self, base, a):
+        x = self.standard(a["self"], "padding")
+        if a["value"]:
+            self.refuse(f"padding with {a['value']}")
+        rank = len(self.shape_of(x)) - 1
+        pads = list(a["pad"]) + [0] * (2 * (rank + 1) - len(a["pad"]))
+        if len(pads) > 2 * (rank + 1):
+            self.refuse("padding of the batch")
+        ends = [(pads[2 * i], pads[2 * i + 1]) for i in range(rank + 1)]  # from the last axis
+        before = [ends[rank - 1 - i][0] for i in range(rank)]
+        after = [ends[rank - 1 - i][1] for i in range(rank)]
+        members = {"before": before, "after": after, "channels_before": ends[rank][0], "channels_after": ends[rank][1]}
+        channels, *extents = self.shape_of(x)
+        shape = (channels + sum(ends[rank]), *[extent + b + e for extent, b, e in zip(extents, before, after)])
+        return self.add("padding", [x], shape, members, "pad")
+
+    op_pad = op_constant_pad_nd
+
+    def op_upsample_nearest2d(self, base, a):
+        x = self.standard(a.get("self", a.get("input")), "resizing")
+        channels, *extents = self.shape_of(x)
+        wanted = list(self.fx.meta["val"].shape[2:])
+        if any(new % old for new, old in zip(wanted, extents)):
+            self.refuse(f"resizing of {extents} to {wanted}: whole factors are expected")
+        factor = [new // old for new, old in zip(wanted, extents)]
+        return self.add("upsampling", [x], (channels, *wanted), {"factor": factor}, "upsample")
+
+    op_upsample_nearest3d = op_upsample_nearest2d
+
+    # Views
+
+    def identity(self, base, a):
+        x = next(iter(a.values()))
+        if base == "to" and isinstance(x, Ref) and a.get("dtype") not in (None, self.fx.args[0].meta["val"].dtype):
+            self.refuse(f"a conversion to {a['dtype']}")
+        return Ref(x.node, x.layout, next(self.storages)) if isinstance(x, Ref) and base in ("clone", "_to_copy") else x
+
+    op_alias = op_detach = op_clone = op_contiguous = op_to = op_lift_fresh_copy = op__to_copy = identity
+
+    def op_permute(self, base, a):
+        x = self.reading(a["self"])
+        return Ref(x.node, "".join(x.layout[dim] for dim in a["dims"]), x.storage)
+
+    def op_transpose(self, base, a):
+        x = self.reading(a["self"])
+        layout = list(x.layout)
+        i, j = a["dim0"] % len(layout), a["dim1"] % len(layout)
+        layout[i], layout[j] = layout[j], layout[i]
+        return Ref(x.node, "".join(layout), x.storage)
+
+    def op_view(self, base, a):
+        """Whatever makes a tensor of the same numbers: its result's shape says what became of them."""
+        if isinstance(a["self"], Named):
+            self.refuse("a view of a parameter")
+        x = self.reading(a["self"])
+        shape = tuple(self.fx.meta["val"].shape)
+        channels, *extents = self.shape_of(x)
+        if shape == tuple(self.fx.args[0].meta["val"].shape):
+            return x
+        is_plain = x.layout in ("nc", "nchw", "ncdhw") or max(extents) == 1
+        if shape[0] != BATCH or not is_plain:
+            self.refuse(f"a view of {tuple(self.fx.args[0].meta['val'].shape)} as {shape}, which mixes images or positions")
+        if len(shape) in (4, 5) and shape[1:] == (channels, *[1] * (len(shape) - 2)) and len(shape) == len(extents) + 2:
+            return Ref(x.node, "nchw" if len(shape) == 4 else "ncdhw", x.storage)
+        if len(shape) != 2:
+            self.refuse(f"a view of {tuple(self.fx.args[0].meta['val'].shape)} as {shape}: flattening is expected")
+        if x.layout == "nc" or max(extents) == 1 and self.by_name[x.node].op in ("flatten", "fully_connected"):
+            return Ref(x.node, "nc", x.storage)
+        return self.add("flatten", [x], (shape[1], *[1] * len(extents)), layout="nc", storage=x.storage)
+
+    op_flatten = op_reshape = op__unsafe_view = op_squeeze = op_unsqueeze = op_view

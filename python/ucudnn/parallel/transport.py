@@ -1,0 +1,152 @@
+"""Messages between ranks, over gloo or NCCL: posted in the one order of the schedule, waited for where they are needed. What is
+sent is counted here, around torch.distributed, and nowhere read from the schedule."""
+import collections
+import contextlib
+import datetime
+import time
+
+import torch
+import torch.distributed as dist
+
+from ucudnn.spatial.waiting import Waiting, named
+
+from .errors import RankLost
+
+_made = 0  # transports so far, which is the same on every rank
+
+
+class Counts:
+    """Elements that this rank has sent and received since the last `clear`: [kind][peer] = [sent, received]."""
+
+    def __init__(self):
+        self.clear()
+
+    def clear(self):
+        self.elements = collections.defaultdict(lambda: collections.defaultdict(lambda: [0, 0]))
+        self.messages = 0
+        self.waited_ms = collections.defaultdict(float)
+        self.hidden_ms = collections.defaultdict(float)
+
+    def add(self, kind, peer, direction, elements):
+        self.elements[kind][peer][direction] += elements
+        self.messages += 1
+
+    def total(self, kind):
+        """[sent, received]."""
+        pairs = self.elements[kind].values()
+        return [sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)]
+
+
+class Flight:
+    """Messages under way. `wait` returns, by peer, what has arrived."""
+
+    def __init__(self, transport, what, kind, works, arriving, kept, peers):
+        self.transport, self.what, self.kind, self.works = transport, what, kind, works
+        self.arriving, self.kept, self.peers, self.posted = arriving, kept, peers, time.monotonic()
+
+    def wait(self):
+        began = time.monotonic()
+        self.transport.await_works(self.what, self.works, self.peers)
+        now = time.monotonic()
+        self.transport.counts.waited_ms[self.kind] += (now - began) * 1e3
+        self.transport.counts.hidden_ms[self.kind] += (began - self.posted) * 1e3
+        arrived = {peer: buffer.to(device) for peer, (buffer, device) in self.arriving.items()}
+        self.works = self.arriving = self.kept = ()
+        return arrived
+
+
+class Transport:
+    """Of one rank in one process group. Two of them may work at the same time, as those of exchanges and of sums do."""
+
+    def __init__(self, group, timeout_s):
+        global _made
+        _made += 1
+        self.group, self.seconds, self.counts = group, timeout_s, Counts()
+        self.rank, self.world = dist.get_rank(), dist.get_world_size()
+        self.is_nccl = dist.get_backend(group) == "nccl"
+        self.tags = {True: collections.Counter(), False: collections.Counter()}  # messages so far, by peer
+        store = dist.distributed_c10d._get_default_store()
+        self.waiting = Waiting(self.rank, self.world, store, f"ucudnn/parallel/{_made}", timeout_s, "ucudnn.parallel")
+
+    def _tag(self, is_sent, peer):
+        self.tags[is_sent][peer] += 1
+        return self.tags[is_sent][peer] % (1 << 30)
+
+    def post(self, what, kind, sends, receives, device):
+        """`sends`: by peer, a tensor; `receives`: by peer, (shape, type). One message of each pair. Both are contiguous on the
+        wire; what is sent is kept until it has left."""
+        staged = torch.device("cpu") if device.type == "cuda" and not self.is_nccl else device
+        kept, operations, arriving, works = [], [], {}, []
+        with self._named(what, [*sends, *receives]):
+            for peer in sorted({*sends, *receives}):
+                if peer in sends:
+                    tensor = sends[peer].detach().to(staged).contiguous()
+                    kept.append(tensor)
+                    self.counts.add(kind, peer, 0, tensor.numel())
+                    operations.append((dist.isend, tensor, peer, True))
+                if peer in receives:
+                    shape, dtype = receives[peer]
+                    buffer = torch.empty(shape, dtype=dtype, device=staged)
+                    arriving[peer] = (buffer, device)
+                    self.counts.add(kind, peer, 1, buffer.numel())
+                    operations.append((dist.irecv, buffer, peer, False))
+            if self.is_nccl:
+                if operations:
+                    works = dist.batch_isend_irecv([dist.P2POp(call, tensor, peer, self.group)
+                                                    for call, tensor, peer, _ in operations])
+            else:
+                works = [call(_bytes(tensor), peer, group=self.group, tag=self._tag(is_sent, peer))
+                         for call, tensor, peer, is_sent in operations]
+        return Flight(self, what, kind, works, arriving, kept, [*sends, *receives])
+
+    def await_works(self, what, works, peers):
+        ends = time.monotonic() + self.seconds
+        with self._named(what, list(peers)):
+            for work in works:
+                if self.is_nccl:
+                    work.wait()
+                else:  # gloo has no time-out of its own for these
+                    work.wait(datetime.timedelta(seconds=max(ends - time.monotonic(), 0.001)))
+
+    @contextlib.contextmanager
+    def _named(self, what, members):
+        members = sorted(set(members) - {self.rank})
+        wait = self.waiting.begin(what, members)
+        try:
+            yield
+        except RuntimeError as error:
+            why = self.waiting.why(wait) or "one ended, failed or came too late"
+            raise RankLost(
+                f"rank {self.rank} waited {wait.seconds():.1f} s for {what} with {named(members or [self.rank])}: {why} "
+                f"(the time-out is {self.seconds:g} s; {error})") from error
+        self.waiting.end()
+
+    def close(self):
+        self.waiting.close()
+
+
+def _bytes(tensor):
+    """gloo carries bytes: any type, as many as there are."""
+    return tensor.reshape(-1).view(torch.uint8) if tensor.numel() else tensor.new_empty(0, dtype=torch.uint8)
+
+
+class MetaTransport:
+    """Counts and sends nothing: a rank on meta tensors, alone in its process."""
+
+    def __init__(self, rank, world):
+        self.rank, self.world, self.counts = rank, world, Counts()
+
+    def post(self, what, kind, sends, receives, device):
+        for peer, tensor in sends.items():
+            self.counts.add(kind, peer, 0, tensor.numel())
+        arriving = {}
+        for peer, (shape, dtype) in receives.items():
+            arriving[peer] = (torch.empty(shape, dtype=dtype, device=device), device)
+            self.counts.add(kind, peer, 1, arriving[peer][0].numel())
+        return Flight(self, what, kind, (), arriving, (), [])
+
+    def await_works(self, what, works, peers):
+        pass
+
+    def close(self):
+        pass

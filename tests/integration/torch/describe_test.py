@@ -1,0 +1,125 @@
+"""Models as networks: every operator has a node of the right shape, called by its module, and the planner's own format reads
+it. What has no rule is refused by name."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import gloo
+
+gloo.need("torch")
+sys.path.insert(0, str(gloo.ROOT / "python"))
+import torch  # noqa: E402
+from torch import nn  # noqa: E402
+from ucudnn import parallel  # noqa: E402
+
+COMMAND = os.environ.get("UCUDNN_TEST_COMMAND")
+TORCHVISION = {"alexnet": (23, 61100840), "vgg11": (31, 132863336), "resnet18": (70, 11689512), "densenet121": (432, 7978856),
+               "mobilenet_v3_small": (None, 2542856), "efficientnet_b0": (None, 5288548), "convnext_tiny": (None, 28589128)}
+
+
+class Branches(nn.Module):
+    def __init__(self, forward):
+        super().__init__()
+        self.conv, self.relu = nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(inplace=True)
+        self.run = forward
+
+    def forward(self, x):
+        return self.run(self, x)
+
+
+def network(forward, shape=(3, 8, 8)):
+    return parallel.describe(Branches(forward), shape)
+
+
+class Describe(unittest.TestCase):
+    def test_TorchvisionNets_HaveAllParameters(self):
+        gloo.need("torchvision")
+        import torchvision
+        for name, (count, parameters) in TORCHVISION.items():
+            with torch.device("meta"):
+                model = getattr(torchvision.models, name)()
+            found = parallel.describe(model, (3, 224, 224))
+            self.assertEqual(parameters, sum(parameter.elements for parameter in found.parameters.values()), name)
+            self.assertEqual(set(dict(model.named_parameters())), set(found.parameters), name)
+            self.assertEqual(count or len(found.nodes), len(found.nodes), name)
+            self.assertEqual((1000, 1, 1), found.by_name[found.outputs[0].node].shape, name)
+
+    def test_Inception_HasItsAuxiliaryHeadOnRequest(self):
+        gloo.need("torchvision")
+        import torchvision
+        for with_head, parameters in ((True, 27161264), (False, 23834568)):
+            with torch.device("meta"):
+                model = torchvision.models.inception_v3(aux_logits=with_head, init_weights=False)
+            found = parallel.describe(model, (3, 299, 299))
+            self.assertEqual(parameters, sum(parameter.elements for parameter in found.parameters.values()))
+            self.assertEqual(["fc", "AuxLogits.fc"][:1 + with_head], [output.node for output in found.outputs])
+
+    def test_ASecondUse_IsANodeOfItsOwn(self):
+        found = network(lambda m, x: m.relu(m.conv(x) + m.relu(m.conv(x) * 2)))
+        self.assertEqual(["x", "conv", "conv@1", "mul", "relu", "add", "relu@1"], [node.name for node in found.nodes])
+        text = json.loads(found.text())["nodes"]
+        self.assertEqual([[0, 1], [0, 1]],
+                         [[p["tensor"] for p in node["parameters"]] for node in text if "conv" in node["name"]])
+
+    def test_AWriteInPlace_IsReadByWhoeverReadsTheTensorLater(self):
+        def forward(m, x):
+            y = m.conv(x)
+            z = m.relu(y)  # in place
+            return y + z
+        found = network(forward)
+        self.assertEqual(("relu", "relu"), found.by_name["add"].inputs)
+
+    def test_AWriteThroughAView_IsRefused(self):
+        def forward(m, x):
+            y = m.conv(x)
+            torch.relu_(y.flatten(1))
+            return y
+        with self.assertRaisesRegex(parallel.NotSupported, "writes into a view of conv, which is read again"):
+            network(forward)
+
+    def test_AViewThatNamesTheBatch_IsFlatten(self):
+        found = network(lambda m, x: m.conv(x).view(x.size(0), -1))
+        self.assertEqual(["x", "conv", "flatten"], [node.name for node in found.nodes])
+        with self.assertRaisesRegex(parallel.NotSupported, "mixes images"):
+            network(lambda m, x: m.conv(x).view(-1, 4 * 8))
+
+    def test_WhatHasNoRule_IsNamed(self):
+        with self.assertRaisesRegex(parallel.NotSupported, "Branches: torch.ops.aten.fft_fft2 has no rule"):
+            network(lambda m, x: torch.fft.fft2(m.conv(x)).real)
+        with self.assertRaisesRegex(parallel.NotSupported, "cannot be exported"):
+            network(lambda m, x: m.conv(x) if x.sum() > 0 else x)
+
+    def test_UnusedParameters_AreNamed(self):
+        with self.assertRaisesRegex(parallel.NotSupported, "parameters that no layer reads: conv.weight, conv.bias"):
+            network(lambda m, x: m.relu(x))
+
+    def test_TrainingModes_AreLeftAsTheyAre(self):
+        model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.ReLU())
+        model[1].eval()
+        parallel.describe(model, (3, 4, 4))
+        self.assertEqual([True, True, False, True], [module.training for module in model.modules()])
+
+    def test_TheCommand_WritesAFileThatThePlannerReads(self):
+        if not COMMAND:
+            self.skipTest("UCUDNN_TEST_COMMAND names no command")
+        gloo.need("torchvision")
+        with tempfile.TemporaryDirectory() as folder:
+            file = f"{folder}/net.json"
+            subprocess.run([
+                sys.executable, "-m", "ucudnn.parallel", "describe", "torchvision.models:alexnet", "--input", "3x224x224", "-o",
+                file
+            ],
+                           check=True,
+                           env=os.environ | {"PYTHONPATH": str(gloo.ROOT / "python")})
+            told = subprocess.run([COMMAND, "plan", file, "--machine", "k80x16", "--batch", "128"],
+                                  capture_output=True,
+                                  text=True,
+                                  check=True).stdout
+            self.assertIn("classifier.6", told)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,78 @@
+"""What the executor's own code counts on meta tensors, rank by rank, at the papers' sizes, is what the planner predicts: of each device
+and kind, difference 0."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import gloo
+
+gloo.need("torch")
+sys.path.insert(0, str(gloo.ROOT / "python"))
+import torch  # noqa: E402
+from ucudnn import parallel  # noqa: E402
+
+COMMAND = os.environ.get("UCUDNN_TEST_COMMAND")
+NETS = os.environ.get("UCUDNN_TEST_NETS",
+                      "alexnet vgg16 resnet18 resnet50 resnet18-v2 densenet121 inception-v3 efficientnet-b0").split()
+MACHINE = {"format": "ucudnn-machine", "version": 1, "name": "p100x4",
+           "device": {"name": "Tesla P100-SXM2-16GB", "memory_bytes": 17179869184, "tflops": 10.6, "memory_gb_per_s": 732},
+           "levels": [{"name": "NVLink", "count": 4, "gb_per_s": 80, "latency_us": 10}]}
+STRATEGIES = {"image": ["--strategy", "image"], "model": ["--strategy", "model"], "deepa": ["--strategy", "deepa"],
+              "owt a": ["--strategy", "owt", "--scheme", "a"], "owt b": ["--strategy", "owt", "--scheme", "b"],
+              "owt c": ["--strategy", "owt", "--scheme", "c"]}
+
+
+class Counting(unittest.TestCase):
+    def setUp(self):
+        if not COMMAND:
+            self.skipTest("UCUDNN_TEST_COMMAND names no command")
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def run_command(self, *arguments):
+        return subprocess.run([COMMAND, *arguments], capture_output=True, text=True)
+
+    def counted(self, net, devices, strategy):
+        """Whether there is such a plan; its counts are compared."""
+        file, plan = f"{self.folder.name}/{net}.json", f"{self.folder.name}/plan.json"
+        if not os.path.exists(file):
+            self.assertEqual(0, self.run_command("net", net, "-o", file).returncode)
+        machine = "p100x4x4"
+        if devices == 4:
+            machine = f"{self.folder.name}/p100x4.json"
+            with open(machine, "w") as output:
+                json.dump(MACHINE, output)
+        told = self.run_command("plan", file, "--machine", machine, "--batch", "128", "--update", "owner", "--schedule",
+                                *STRATEGIES[strategy])
+        if told.returncode:
+            return told.stderr
+        with open(plan, "w") as output:
+            output.write(told.stdout)
+        predicted = json.loads(told.stdout)["elements"]
+        with torch.device("meta"):
+            model = parallel.module(file)
+        for one in predicted["by_device"]:
+            report = parallel.count(model, plan, one["device"])
+            self.assertEqual(0, report.difference(), f"{net} on {devices}, {strategy}:\n{report}")
+            for kind in ("transfer", "update", "statistics"):
+                pairs = report.counted.get(kind, {}).values()
+                self.assertEqual(one[kind], [sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)],
+                                 f"{net} on {devices}, {strategy}, device {one['device']}: {kind}")
+        return ""
+
+    def test_CountsArePredicted(self):
+        refused = {}
+        for net in NETS:
+            for devices in (4, 16):
+                for strategy in STRATEGIES:
+                    if why := self.counted(net, devices, strategy):
+                        refused[net, devices, strategy] = why
+        print("refused by the planner:", *(f"\n  {key}: {why.strip()}" for key, why in refused.items()), file=sys.stderr)
+        self.assertTrue(all("owt" in strategy for _, _, strategy in refused), refused)
+
+
+if __name__ == "__main__":
+    unittest.main()

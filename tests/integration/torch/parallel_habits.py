@@ -1,0 +1,464 @@
+"""On each rank of parallel_habits_test.py: what programs do with a model, compared with the same program on one device."""
+import contextlib
+import copy
+import json
+import os
+import pathlib
+import random
+import sys
+
+import parallel_ranks
+import schedules
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from parallel_ranks import RANK, WORLD, part, plan_file
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from ucudnn import parallel
+from ucudnn.parallel.tracing import describe
+
+
+class Net(nn.Module):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(3, 6, 3, padding=1), nn.BatchNorm2d(6)
+        self.conv2, self.bn2 = nn.Conv2d(6, 6, 3, padding=1), nn.BatchNorm2d(6)
+        self.relu, self.pool, self.drop = nn.ReLU(inplace=True), nn.MaxPool2d(2), nn.Dropout(dropout)
+        self.fc1, self.fc2 = nn.Linear(6 * 4 * 4, 9), nn.Linear(9, 5)
+
+    def forward(self, x):
+        x = self.relu(self.bn1(self.conv1(x)))
+        x = self.relu(self.bn2(self.conv2(x)) + x)
+        x = torch.flatten(self.pool(x), 1)
+        return self.fc2(self.drop(self.relu(self.fc1(x))))
+
+
+BATCH = 8
+NETWORKS = {}
+
+
+def network_of(dropout=0.0):
+    """A description is made once for each model, by rank 0: it takes longer than anything else here."""
+    if dropout not in NETWORKS:
+        told = [describe(Net(dropout), (3, 8, 8)) if RANK == 0 else None]
+        dist.broadcast_object_list(told, 0)
+        NETWORKS[dropout] = told[0]
+    return NETWORKS[dropout]
+
+
+def apply(model, plan, loss=F.cross_entropy, **arguments):
+    return parallel.apply(model, plan, loss=loss, network=network_of(model.drop.p), **arguments)
+
+
+def made(seed=0, batch=BATCH, **arguments):
+    torch.manual_seed(seed)
+    model = Net(**arguments)
+    generator = torch.Generator().manual_seed(seed)
+    return model, torch.randn(batch, 3, 8, 8, generator=generator), torch.randint(0, 5, (batch,), generator=generator)
+
+
+def random_plan(seed, batch=BATCH, change=None, **arguments):
+    rng, network = random.Random(seed), network_of(**arguments)
+    allowed = {"fc2": "ncr"}
+    written = schedules.Writer(
+        network, batch, WORLD,
+        lambda node: schedules.degrees_of(rng, network, node, WORLD, allowed.get(node.name, "nchwr"))).schedule()
+    if change:
+        change(written)
+    return plan_file(json.dumps(written), f"habits{seed}_{batch}_{len(arguments)}_{random_plan.count}")
+
+
+random_plan.count = 0
+
+
+def pair(seed=0, loss=F.cross_entropy, plan=None, **arguments):
+    """(the divided model, the single one, images, labels)."""
+    random_plan.count += 1
+    model, x, y = made(seed, **arguments)
+    single = copy.deepcopy(model)
+    return apply(model, plan or random_plan(seed, **arguments), loss=loss), single, x, y
+
+
+def plain(x):
+    return x.as_subclass(torch.Tensor)
+
+
+def same(divided, single, within=1e-12, gradients=False):
+    for name, parameter in single.named_parameters():
+        own, whole = divided.get_parameter(name), parameter
+        if gradients:
+            if parameter.grad is None:
+                assert own.grad is None or not own.grad.abs().as_subclass(torch.Tensor).numel() or not plain(
+                    own.grad).any(), name
+                continue
+            own, whole = plain(own.grad), parameter.grad
+        wanted = part(divided, name, whole)
+        assert own.shape == wanted.shape, (name, own.shape, wanted.shape)
+        error = (own.detach() - wanted.detach()).abs().max().item() if own.numel() else 0.0
+        assert error <= within * (1 + whole.abs().max().item()), f"rank {RANK}: {name} differs by {error}"
+
+
+def sgd(model):
+    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+
+def two_forwards():
+    divided, single, x, y = pair(1)
+    (divided(x, y) + 2 * divided(x, y)).backward()
+    (F.cross_entropy(single(x), y) + 2 * F.cross_entropy(single(x), y)).backward()
+    same(divided, single, gradients=True)
+
+
+def second_backward():
+    divided, single, x, y = pair(2)
+    loss = divided(x, y)
+    loss.backward(retain_graph=True)
+    loss.backward()
+    loss = F.cross_entropy(single(x), y)
+    loss.backward(retain_graph=True)
+    loss.backward()
+    same(divided, single, gradients=True)
+
+
+def double_backward():
+    divided, _, x, y = pair(3)
+    loss = divided(x, y)
+    try:
+        torch.autograd.grad(loss, [p for p in divided.parameters() if p.numel()], create_graph=True, allow_unused=True)
+    except parallel.NotSupported as error:
+        assert "create_graph" in str(error), error
+    else:
+        raise AssertionError("no refusal")
+
+
+def accumulation():
+    divided, single, x, y = pair(4)
+    optimizers = sgd(divided), sgd(single)
+    for step in range(2):
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        for micro in range(3):
+            with contextlib.nullcontext() if micro == 2 else divided.no_sync():
+                (divided(x + micro, y) / 3).backward()
+            (F.cross_entropy(single(x + micro), y) / 3).backward()
+        for optimizer in optimizers:
+            optimizer.step()
+    same(divided, single)
+    with divided.no_sync():
+        divided(x, y).backward()
+    for optimizer in optimizers:
+        optimizer.zero_grad()  # also what waits for a sum
+    divided(x, y).backward()
+    single(x)  # running statistics
+    F.cross_entropy(single(x), y).backward()
+    same(divided, single, gradients=True)
+
+
+def frozen():
+    divided, single, x, y = pair(5)
+    for model in (divided, single):
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(not name.startswith(("conv", "bn")))
+    divided(x, y).backward()
+    F.cross_entropy(single(x), y).backward()
+    same(divided, single, gradients=True)
+    report = parallel.report(divided)
+    assert report.difference() == 0, report
+    for model in (divided, single):
+        model.zero_grad()
+        model.conv2.requires_grad_(True)
+    divided(x, y).backward()
+    F.cross_entropy(single(x), y).backward()
+    same(divided, single, gradients=True)
+    assert parallel.report(divided).difference() == 0
+
+
+def clipping():
+    divided, single, x, y = pair(6)
+    for order in (2.0, 1.0, float("inf")):
+        for foreach in (None, False):
+            divided.zero_grad(), single.zero_grad()
+            divided(x, y).backward()
+            F.cross_entropy(single(x), y).backward()
+            found = torch.nn.utils.clip_grad_norm_(divided.parameters(), 0.1, order, foreach=foreach)
+            wanted = torch.nn.utils.clip_grad_norm_(single.parameters(), 0.1, order, foreach=foreach)
+            assert abs(found.item() - wanted.item()) < 1e-12 * wanted.item(), (order, found, wanted)
+            same(divided, single, gradients=True)
+    try:
+        divided.fc1.weight.grad.max()
+    except parallel.NotSupported as error:
+        assert "max of a gradient of which this rank has a part" in str(error)
+    else:
+        raise AssertionError("no refusal")
+
+
+def scaler():
+    """What overflows on one rank is skipped on all."""
+    divided, single, x, y = pair(7)
+    divided.float(), single.float()
+    scalers = [torch.amp.GradScaler("cpu", init_scale=2.0**10) for _ in range(2)]
+    optimizers = sgd(divided), sgd(single)
+    for step in range(4):
+        data = x.float().clone()
+        if step == 1:
+            data[0, 0, 0, 0] = float("inf")
+        losses = divided(data, y), F.cross_entropy(single(data), y)
+        for scaled, optimizer, loss in zip(scalers, optimizers, losses):
+            optimizer.zero_grad()
+            scaled.scale(loss).backward()
+            scaled.unscale_(optimizer)
+        for model, scaled, optimizer in zip((divided, single), scalers, optimizers):
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            scaled.step(optimizer)
+            scaled.update()
+        assert scalers[0].get_scale() == scalers[1].get_scale(), (step, scalers[0].get_scale(), scalers[1].get_scale())
+    same(divided, single, 1e-3)
+
+
+def autocast():
+    divided, single, x, y = pair(8)
+    divided.float(), single.float()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found, wanted = divided(x.float(), y), F.cross_entropy(single(x.float()), y)
+    found.backward()
+    wanted.backward()
+    assert abs(found.item() - wanted.item()) < 0.05, (found, wanted)
+    same(divided, single, 0.05, gradients=True)
+
+
+def evaluation():
+    """In the middle, outputs whole on every rank, and running statistics."""
+    divided, single, x, y = pair(9, dropout=0.0)
+    optimizers = sgd(divided), sgd(single)
+    for step in range(3):
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        divided(x, y).backward()
+        F.cross_entropy(single(x), y).backward()
+        for optimizer in optimizers:
+            optimizer.step()
+        divided.eval(), single.eval()
+        with torch.no_grad():
+            found, wanted = divided(x), single(x)
+            assert (found - wanted).abs().max() < 1e-11, (found - wanted).abs().max()
+            assert abs(divided(x, y).item() - F.cross_entropy(wanted, y).item()) < 1e-12
+        divided.train(), single.train()
+    for name, buffer in single.named_buffers():
+        shard = divided._ucudnn.shards.get(name)
+        own, wanted = divided.get_buffer(name), shard.of(buffer) if shard else buffer
+        assert own.shape == wanted.shape and torch.allclose(own, wanted, rtol=1e-12), name
+
+
+def averaged():
+    """EMA by deepcopy."""
+    divided, single, x, y = pair(10)
+    averages = [torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.5))
+                for model in (divided, single)]
+    optimizers = sgd(divided), sgd(single)
+    for step in range(3):
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        divided(x, y).backward()
+        F.cross_entropy(single(x), y).backward()
+        for optimizer, average, model in zip(optimizers, averages, (divided, single)):
+            optimizer.step()
+            average.update_parameters(model)
+    same(averages[0].module, averages[1].module)
+    for average in averages:
+        average.eval()
+    with torch.no_grad():
+        assert (averages[0](x) - averages[1](x)).abs().max() < 1e-11
+
+
+def loader():
+    """A data set that is no multiple of the batch, two epochs, read by each rank for itself."""
+    divided, single, _, _ = pair(11)
+    generator = torch.Generator().manual_seed(3)
+    images, labels = torch.randn(21, 3, 8, 8, generator=generator), torch.randint(0, 5, (21,), generator=generator)
+    data = TensorDataset(images, labels)
+    sampler = parallel.batch_sampler(data, divided, seed=5)
+    orders = []
+    for epoch in range(2):
+        shuffle = torch.Generator().manual_seed(hash((5, epoch)) % 2**63)
+        orders.append(torch.randperm(21, generator=shuffle).tolist())
+    optimizers = sgd(divided), sgd(single)
+    read = 0
+    for epoch in range(2):
+        for number, (x, y) in enumerate(DataLoader(data, batch_sampler=sampler)):
+            read += len(x)
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            divided(x, y).backward()
+            chosen = orders[epoch][number * BATCH:(number + 1) * BATCH]
+            F.cross_entropy(single(images[chosen]), labels[chosen]).backward()
+            for optimizer in optimizers:
+                optimizer.step()
+        assert number == 2
+    same(divided, single, 1e-11)
+    rows = divided._ucudnn.rows(BATCH)
+    assert read <= 2 * 3 * max(1, rows[1] - rows[0] if rows else 1)
+
+
+def dropout():
+    """No partition changes the mask; a rate of nearly 1/2 drops half."""
+    random_plan.count += 1
+    model, x, y = made(12, dropout=0.5)
+    other = copy.deepcopy(model)
+    torch.manual_seed(99)
+    first = apply(model, random_plan(12, dropout=0.5), loss=F.cross_entropy)
+    torch.manual_seed(99)
+    random_plan.count += 1
+    second = apply(other, random_plan(13, dropout=0.5), loss=F.cross_entropy)
+    for step in range(3):
+        losses = first(x, y).item(), second(x, y).item()
+        assert abs(losses[0] - losses[1]) < 1e-12, losses
+    from ucudnn.parallel.dropout import kept
+    box = ((0, 64), (0, 100), (0, 1), (0, 1), (0, 1))
+    mask = kept(1, 2, 3, box, box, (0, 1, 3, 4), 0.25, "element", torch.device("cpu"))
+    assert abs(mask.double().mean().item() - 0.75) < 0.03
+    inner = ((3, 9), (20, 31), (0, 1), (0, 1), (0, 1))
+    assert torch.equal(mask[3:9, 20:31], kept(1, 2, 3, inner, box, (0, 1, 3, 4), 0.25, "element", torch.device("cpu")))
+    assert not torch.equal(mask, kept(1, 3, 3, box, box, (0, 1, 3, 4), 0.25, "element", torch.device("cpu")))
+
+
+def unlike_weights():
+    """Rank 0's values win."""
+    model, x, y = made(14)
+    single = copy.deepcopy(model)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(RANK)
+    random_plan.count += 1
+    divided = apply(model, random_plan(14), loss=F.cross_entropy)
+    same(divided, single, 0.0)
+
+
+def checkpointed():
+    random_plan.count += 1
+    model, x, y = made(15)
+    single = copy.deepcopy(model)
+    divided = apply(model, random_plan(15), loss=F.cross_entropy, checkpoint=["conv1", "conv2", "pool", "relu"])
+    divided(x, y).backward()
+    F.cross_entropy(single(x), y).backward()
+    same(divided, single, gradients=True)
+
+
+def replicas():
+    """Those that share a parameter have the same bits after several steps."""
+    divided, _, x, y = pair(16)
+    optimizer = sgd(divided)
+    for step in range(5):
+        optimizer.zero_grad()
+        divided(x, y).backward()
+        optimizer.step()
+    told = [None] * WORLD
+    dist.all_gather_object(told, {name: (divided._ucudnn.shards[name].ranges, parameter.detach().clone())
+                                  for name, parameter in divided.named_parameters()})
+    for name in told[0]:
+        seen = {}
+        for each in told:
+            ranges, values = each[name]
+            if ranges is not None:
+                assert torch.equal(seen.setdefault(ranges, values), values), name
+
+
+def overlap_off():
+    random_plan.count += 1
+    model, x, y = made(17)
+    other = copy.deepcopy(model)
+    plan = random_plan(17)
+    models = [
+        apply(each, plan, loss=F.cross_entropy, overlap=overlap) for each, overlap in ((model, True), (other, False))
+    ]
+    for each in models:
+        each(x, y).backward()
+    for a, b in zip(*(each.parameters() for each in models)):
+        assert torch.equal(plain(a.grad), plain(b.grad))
+
+
+def refusals():
+    divided, _, x, y = pair(18)
+    model, _, _ = made(18)
+
+    def refused(call, kind, text):
+        try:
+            call()
+        except kind as error:
+            assert text in str(error), (text, error)
+        else:
+            raise AssertionError(f"no refusal: {text}")
+    for call in (divided.state_dict, lambda: divided.load_state_dict({})):
+        refused(call, parallel.NotSupported, "a rank has parts of parameters")
+    refused(lambda: torch.save(divided, "/dev/null"), parallel.NotSupported, "pickling a model")
+    refused(lambda: nn.parallel.DistributedDataParallel(divided), Exception, "")
+    refused(lambda: parallel.apply(divided, "none.json"), parallel.NotSupported, "runs by a plan already")
+    refused(lambda: parallel.apply(model, "none.json"), ValueError, "none.json")
+
+    def other_world(written):
+        written["devices"] += 1
+        written["levels"] = [WORLD + 1]
+    random_plan.count += 1
+    refused(lambda: parallel.apply(model, random_plan(18, change=other_world), loss=F.cross_entropy), ValueError,
+            f"a plan for {WORLD + 1} devices; torch.distributed has {WORLD} ranks")
+    random_plan.count += 1
+    refused(lambda: parallel.apply(nn.Sequential(nn.Conv2d(3, 4, 3)), random_plan(18)), ValueError, "a plan of the network")
+    random_plan.count += 1
+    plan = random_plan(18)
+    mine = model if RANK else nn.Sequential(nn.Conv2d(3, 4, 3))
+    refused(lambda: parallel.apply(mine, plan), (ValueError, parallel.NotSupported),
+            "a plan of the network")  # rank 0's refusal, on all
+    refused(lambda: parallel.apply(model, plan, loss=[F.cross_entropy] * 2), parallel.NotSupported,
+            "2 losses of a model with 1 outputs")
+    handle = divided.conv1.register_forward_hook(lambda *a: None)
+    refused(lambda: divided(x, y), parallel.NotSupported, "hooks of conv1")
+    handle.remove()
+    rows = divided._ucudnn.rows(BATCH)
+    if rows:
+        refused(lambda: divided(torch.randn(BATCH + 1, 3, 8, 8), y), parallel.NotSupported,
+                f"{BATCH + 1} images on rank {RANK}")
+        refused(lambda: divided(torch.randn(BATCH, 3, 8, 9), y), parallel.NotSupported, "images of shape")
+
+
+def states():
+    """Into another plan, and into one process: every bit."""
+    parent = pathlib.Path(os.environ["UCUDNN_TEST_RENDEZVOUS"].removeprefix("file://")).parent
+    divided, single, x, y = pair(19)
+    for kind in (sgd, lambda model: torch.optim.AdamW(model.parameters(), lr=0.01)):
+        optimizer, folder = kind(divided), str(parent / kind.__name__.strip("<>"))
+        for step in range(2):
+            optimizer.zero_grad()
+            divided(x, y).backward()
+            optimizer.step()
+        parallel.save(divided, folder, optimizer)
+        whole = parallel.whole_state_dict(divided, optimizer)
+        random_plan.count += 1
+        other = apply(made(20)[0], random_plan(21), loss=F.cross_entropy)
+        others = kind(other)
+        parallel.load(other, folder, others)
+        again = parallel.whole_state_dict(other, others)
+        for key in ("model", "optimizer"):
+            assert set(whole[key]) == set(again[key])
+            for name, value in whole[key].items():
+                assert torch.equal(torch.as_tensor(value), torch.as_tensor(again[key][name])), name
+        single.load_state_dict(whole["model"])
+        same(divided, single, 0.0)
+        plain_state = {name: torch.zeros_like(value) for name, value in single.state_dict().items()}
+        torch.distributed.checkpoint.load({"model": plain_state}, checkpoint_id=folder)  # as one process reads it
+        for name, value in single.state_dict().items():
+            assert torch.equal(plain_state[name], value), name
+        optimizer.zero_grad(), others.zero_grad()
+        divided(x, y).backward(), other(x, y).backward()
+        optimizer.step(), others.step()
+        a, b = parallel.whole_state_dict(divided), parallel.whole_state_dict(other)
+        for name, value in a["model"].items():
+            assert torch.allclose(value.double(), b["model"][name].double(), rtol=1e-9, atol=1e-11), name
+
+
+if __name__ == "__main__":
+    parallel_ranks.join()
+    for name in sys.argv[1:]:
+        globals()[name]()
+        dist.barrier()
+        print(f"{name} done", flush=True)
+    dist.destroy_process_group()

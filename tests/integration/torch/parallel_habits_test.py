@@ -1,0 +1,42 @@
+"""What programs do with a divided model gives what it gives on one device, or is refused by name, on every rank."""
+import pathlib
+import unittest
+
+import gloo
+
+gloo.need("torch")
+
+
+class Habits(gloo.RanksTest):
+    script = str(pathlib.Path(__file__).with_name("parallel_habits.py"))
+
+    def test_Backward_OfSeveralPasses_AddsUp(self):
+        self.on(3, "", "two_forwards", "second_backward", "double_backward", "accumulation", "checkpointed")
+
+    def test_FrozenLayers_MoveNothing(self):
+        self.on(4, "", "frozen")
+
+    def test_NormsAndScalers_AreThoseOfTheWholeModel(self):
+        self.on(3, "", "clipping", "scaler", "autocast")
+
+    def test_EvaluationAndAverages_AreThoseOfOneDevice(self):
+        self.on(3, "", "evaluation", "averaged", "unlike_weights")
+
+    def test_Loaders_ReadWhatTheirRankNeeds(self):
+        self.on(3, "", "loader")
+
+    def test_Dropout_IsTheSameInEveryPartition(self):
+        self.on(4, "", "dropout")
+
+    def test_Replicas_HaveTheSameBits(self):
+        self.on(4, "", "replicas", "overlap_off")
+
+    def test_States_GoIntoOtherPlansAndOneProcess(self):
+        self.on(3, "", "states")
+
+    def test_WhatDoesNotFit_IsRefusedOnAllRanks(self):
+        self.on(3, "", "refusals")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,27 @@
+"""A rank that ends, or lives and does not come, is an error on all others within the time-out, which names it."""
+import pathlib
+import unittest
+
+import gloo
+
+gloo.need("torch")
+SCRIPT = str(pathlib.Path(__file__).with_name("parallel_lost.py"))
+
+
+class Lost(unittest.TestCase):
+    def test_AKilledRank_IsNamed(self):
+        for rank, (code, output) in enumerate(gloo.start(SCRIPT, 3, "", "killed", patience=60)):
+            if rank != 1:
+                self.assertEqual(3, code, output)
+                self.assertRegex(
+                    output, r"after [0-9.]+ s: rank [02] waited .* for .* with rank.*: .*rank.* 1.* did not come|one ended")
+
+    def test_ALateRank_IsNamed(self):
+        for rank, (code, output) in enumerate(gloo.start(SCRIPT, 3, "", "late", patience=60)):
+            self.assertEqual(3, code, f"rank {rank}: {output}")
+            if rank != 1:
+                self.assertRegex(output, r"rank [02] waited .* for .* with rank.*1.*: rank 1 did not come")
+
+
+if __name__ == "__main__":
+    unittest.main()

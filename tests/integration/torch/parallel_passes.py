@@ -1,0 +1,152 @@
+"""On each rank of parallel_passes_test.py: Krizhevsky's schemes with passes, compared with one device."""
+import copy
+import json
+import sys
+
+import parallel_ranks
+import schedules
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from parallel_habits import apply, made, network_of, same, sgd
+from parallel_ranks import WORLD, plan_file
+from ucudnn import parallel
+from ucudnn.parallel.boxes import part
+
+COUNT = [0]
+
+
+def scheme(model, batch, letter, count, update_every="batch"):
+    """Images by workers in front of the fully connected part, classes by workers in it; (b): the images of a worker after those of
+    another; (c): a share of every worker's."""
+    network = network_of()
+    connected = schedules.Writer(network, batch, 1, lambda node: ({axis: 1 for axis in "nchwr"}, 0)).connected()
+
+    def choose(node):
+        axis = "c" if node.name in connected else "n"
+        return {each: WORLD if each == axis else 1 for each in "nchwr"}, 0
+    if letter == "b":
+        images = [[part(batch, count, number)] for number in range(count)]
+    else:
+        images = []
+        for number in range(count):
+            images.append([])
+            for worker in range(WORLD):
+                begin, end = part(batch, WORLD, worker)
+                low, high = part(end - begin, count, number)
+                images[-1].append([begin + low, begin + high])
+    COUNT[0] += 1
+    passes = (letter, images, update_every) if letter != "a" else None
+    text = schedules.Writer(network, batch, WORLD, choose, passes=passes).text()
+    return plan_file(text, f"owt{COUNT[0]}")
+
+
+def synchronous():
+    """(b) and (c) are plain SGD: three steps, and outputs in evaluation."""
+    for letter, count in (("a", 1), ("b", WORLD), ("c", WORLD), ("b", 3), ("c", 2)):
+        for loss in (F.cross_entropy, F.binary_cross_entropy_with_logits):
+            model, x, y = made(1, 4 * WORLD)
+            if loss is not F.cross_entropy:
+                y = F.one_hot(y, 5).double()
+            single = copy.deepcopy(model)
+            divided = apply(model, scheme(model, 4 * WORLD, letter, count), loss=loss)
+            optimizers = sgd(divided), sgd(single)
+            for step in range(3):
+                for optimizer in optimizers:
+                    optimizer.zero_grad()
+                found, wanted = divided(x, y), loss(single(x), y)
+                assert abs(found.item() - wanted.item()) < 1e-11, (letter, count, found, wanted)
+                (2 * found).backward()
+                (2 * wanted).backward()
+                for optimizer in optimizers:
+                    optimizer.step()
+            same(divided, single, 1e-11)
+            divided.eval(), single.eval()
+            with torch.no_grad():
+                assert (divided(x) - single(x)).abs().max() < 1e-10
+            divided._ucudnn.close()
+
+
+def counted():
+    """What moves is what the schedule says; the busiest port of a pass has (K - 1) B in (b) and (K - 1) B / K in (c)."""
+    batch = 4 * WORLD
+    for letter in "bc":
+        model, x, y = made(2, batch)
+        plan = scheme(model, batch, letter, WORLD)
+        text = json.loads(plan.read_text())
+        divided = apply(model, plan, loss=F.cross_entropy)
+        divided(x, y).backward()
+        report = parallel.report(divided)
+        assert report.difference() == 0, report
+        feeds = 6 * 4 * 4 * batch // WORLD  # B: numbers of one worker's images
+        sent = sum(pair[0] for pair in report.counted["transfer"].values())
+        total = torch.tensor(float(sent))
+        dist.all_reduce(total)
+        assert total.item() == text["elements"]["transfer"], (total, text["elements"])
+        assert any(one["elements"] == (WORLD - 1) * WORLD * feeds for one in text["exchanges"])
+
+
+def each_pass():
+    """Variable batch: the fully connected part takes a step after each pass."""
+    batch = 4 * WORLD
+    for letter in "bc":
+        model, x, y = made(3, batch)
+        single = copy.deepcopy(model)
+        plan = scheme(model, batch, letter, WORLD, "pass")
+        images = json.loads(plan.read_text())["passes"]["images"]
+        divided = apply(model, plan, loss=F.cross_entropy)
+        try:
+            divided(x, y)
+        except parallel.NotSupported as error:
+            assert "model.step(images, labels, optimizer) runs it" in str(error)
+        else:
+            raise AssertionError("no refusal")
+        optimizer = sgd(divided)
+        connected = [p for name, p in single.named_parameters() if name.startswith("fc")]
+        rest = [p for name, p in single.named_parameters() if not name.startswith("fc")]
+        inner, outer = (torch.optim.SGD(group, lr=0.1, momentum=0.9) for group in (connected, rest))
+        for step in range(3):
+            found = divided.step(x, y, optimizer)
+            total = torch.zeros(())
+            features = single.relu(single.bn1(single.conv1(x)))
+            features = torch.flatten(single.pool(single.relu(single.bn2(single.conv2(features)) + features)), 1)
+            held = features.detach().requires_grad_()
+            for intervals in images:
+                chosen = [image for begin, end in intervals for image in range(begin, end)]
+                inner.zero_grad()
+                loss = F.cross_entropy(single.fc2(single.drop(single.relu(single.fc1(held[chosen])))), y[chosen])
+                share = len(chosen) / batch
+                gradients = torch.autograd.grad(loss, [held, *connected])
+                held.grad = gradients[0] * share if held.grad is None else held.grad + gradients[0] * share
+                for parameter, gradient in zip(connected, gradients[1:]):
+                    parameter.grad = gradient
+                inner.step()
+                total = total + loss.detach() * share
+            outer.zero_grad()
+            features.backward(held.grad)
+            outer.step()
+            assert abs(found.item() - total.item()) < 1e-11, (letter, step, found, total)
+        same(divided, single, 1e-10)
+
+
+def half_precision():
+    """fp16 needs its scale before the passes' own backward."""
+    batch = 4 * WORLD
+    model, x, y = made(4, batch)
+    divided = apply(model.float(), scheme(model, batch, "b", WORLD), loss=F.cross_entropy)
+    with torch.autocast("cpu", dtype=torch.float16):
+        try:
+            divided(x.float(), y)
+        except parallel.NotSupported as error:
+            assert "model.step(images, labels, optimizer, scaler)" in str(error)
+        else:
+            raise AssertionError("no refusal")
+
+
+if __name__ == "__main__":
+    parallel_ranks.join()
+    for name in sys.argv[1:]:
+        globals()[name]()
+        dist.barrier()
+        print(f"{name} done", flush=True)
+    dist.destroy_process_group()

@@ -1,0 +1,22 @@
+"""Krizhevsky's schemes: passes of the fully connected part are synchronous SGD, or SGD with two sizes of batches."""
+import pathlib
+import unittest
+
+import gloo
+
+gloo.need("torch")
+
+
+class Passes(gloo.RanksTest):
+    script = str(pathlib.Path(__file__).with_name("parallel_passes.py"))
+
+    def test_Schemes_AreSynchronous(self):
+        self.on(2, "", "synchronous")
+        self.on(4, "", "counted", "half_precision")
+
+    def test_UpdatesAfterEachPass_AreThoseOfAPlainLoop(self):
+        self.on(3, "", "each_pass")
+
+
+if __name__ == "__main__":
+    unittest.main()

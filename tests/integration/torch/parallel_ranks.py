@@ -1,0 +1,132 @@
+"""On each rank of parallel_test.py: random networks by random plans, compared with one device."""
+import copy
+import datetime
+import os
+import pathlib
+import random
+import sys
+import time
+
+import random_nets
+import schedules
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from ucudnn import parallel
+from ucudnn.parallel.building import Built
+from ucudnn.parallel.reading import network_in
+
+RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+
+
+def join(seconds=600):
+    torch.set_num_threads(1)
+    torch.set_default_dtype(torch.float64)
+    dist.init_process_group("gloo", init_method=os.environ["UCUDNN_TEST_RENDEZVOUS"], rank=RANK, world_size=WORLD,
+                            timeout=datetime.timedelta(seconds=seconds))
+
+
+def plan_file(text, name):
+    path = pathlib.Path(os.environ["UCUDNN_TEST_RENDEZVOUS"].removeprefix("file://")).parent / f"{name}.json"
+    if RANK == 0:
+        path.write_text(text)
+    dist.barrier()
+    return path
+
+
+def part(model, name, whole):
+    """What this rank has of a whole tensor."""
+    return model._ucudnn.shards[name].of(whole)
+
+
+def case(seed, is_exact):
+    rng = random.Random(seed)
+    rank = 3 if rng.random() < 0.15 else 2
+    text = random_nets.Maker(rng, is_exact, rank).network()
+    network = network_in(text)
+    torch.manual_seed(seed)
+    model = Built(network)
+    if is_exact:
+        for parameter in model.parameters():
+            parameter.data = torch.randint(-2, 3, parameter.shape).double()
+    else:
+        for parameter in model.parameters():
+            parameter.data += 0.1 * torch.randn(parameter.shape)
+    batch = rng.randint(2, 5)
+    last = network.outputs[0].node
+    allowed = {last: "n" if is_exact else "ncr"}  # a linear loss has no rule for divided classes
+    choose = (lambda node: schedules.degrees_of(rng, network, node, WORLD, allowed.get(node.name, "nchwr")))
+    schedule = schedules.Writer(network, batch, WORLD, choose,
+                                rng.choice(["owner", "owner", "hierarchical"]), {4: [2, 2]}.get(WORLD)).text()
+    shape = network.nodes[0].shape
+    x = torch.randint(-2, 3, (batch, *shape)).double() if is_exact else torch.randn(batch, *shape)
+    return text, model, schedule, x, network.by_name[last].shape[0], rng
+
+
+def whole_numbers(seeds):
+    """One step on whole numbers, with a loss that is linear: every bit is that of one device."""
+    for seed in seeds:
+        most = [2**53]
+        for attempt in range(9):  # until every number, also within the sums, is whole in fp64
+            text, model, schedule, x, classes, rng = case(seed + 10**6 * attempt, True)
+            labels = torch.randint(-2, 3, (len(x), classes)).double()
+            single, sums = copy.deepcopy(model), copy.deepcopy(model)
+            loss = (random_nets.plain(single, text, x) * labels).sum()
+            loss.backward()
+            for parameter in sums.parameters():
+                parameter.data.abs_()
+            most = []
+            (random_nets.plain(sums, text, x.abs(), most) * labels.abs()).sum().backward()
+            most += [parameter.grad.abs().max().item() for parameter in sums.parameters()]
+            if max(most) < 2**53:
+                break
+        assert max(most) < 2**53, f"seed {seed}: {max(most)}"
+        divided = parallel.apply(model, plan_file(schedule, f"exact{seed}"), loss=parallel.Sum(lambda y, t: (y * t).sum()),
+                                 overlap=rng.random() < 0.7)
+        time.sleep(random.Random(seed * 8 + RANK).random() * 0.003)
+        optimizer, other = (torch.optim.SGD(m.parameters(), lr=1.0) for m in (divided, single))
+        found = divided(x, labels)
+        found.backward()
+        assert found.item() == loss.item(), f"seed {seed}: loss {found.item()}, {loss.item()}"
+        optimizer.step()
+        other.step()
+        for name, parameter in single.named_parameters():
+            assert torch.equal(divided.get_parameter(name), part(divided, name, parameter)), f"seed {seed}, rank {RANK}: {name}"
+        difference = parallel.report(divided).difference()
+        assert difference == 0, f"seed {seed}: {difference} elements more or less than predicted"
+        divided._ucudnn.close()
+
+
+def real_numbers(seeds):
+    """Three steps."""
+    for seed in seeds:
+        text, model, schedule, x, classes, rng = case(seed, False)
+        labels = torch.randint(0, classes, (len(x),))
+        single = copy.deepcopy(model)
+        divided = parallel.apply(model, plan_file(schedule, f"real{seed}"), loss=F.cross_entropy)
+        optimizer, other = (torch.optim.SGD(m.parameters(), lr=0.05, momentum=0.9) for m in (divided, single))
+        for step in range(3):
+            for o in (optimizer, other):
+                o.zero_grad()
+            found = divided(x, labels)
+            found.backward()
+            loss = F.cross_entropy(random_nets.plain(single, text, x), labels)
+            loss.backward()
+            optimizer.step()
+            other.step()
+            assert abs(found.item() - loss.item()) <= 1e-9 * abs(loss.item()), f"seed {seed}: {found.item()}, {loss.item()}"
+        for name, parameter in single.named_parameters():
+            own, wanted = divided.get_parameter(name), part(divided, name, parameter)
+            error = (own - wanted).abs().max().item() if own.numel() else 0
+            assert error <= 1e-9 * parameter.abs().max().item(), f"seed {seed}, rank {RANK}: {name} differs by {error}"
+        report = parallel.report(divided)
+        assert report.difference() == 0, f"seed {seed}: {report}"
+        divided._ucudnn.close()
+
+
+if __name__ == "__main__":
+    join()
+    {"whole_numbers": whole_numbers, "real_numbers": real_numbers}[sys.argv[1]](range(int(sys.argv[2]), int(sys.argv[3])))
+    dist.barrier()
+    dist.destroy_process_group()
+    print("done")

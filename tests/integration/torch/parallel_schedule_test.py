@@ -1,0 +1,119 @@
+"""Schedules are read without torch. A file that was changed at random is read, or refused in one line; it never crashes or hangs."""
+import json
+import pathlib
+import random
+import sys
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "python"))
+
+import schedules  # noqa: E402
+from ucudnn.parallel import boxes, schedule  # noqa: E402
+from ucudnn.parallel.reading import network_in  # noqa: E402
+
+MUTATIONS = 2000  # ten times as many in a minute
+
+NET = """{"format": "ucudnn-net", "version": 1, "name": "tiny", "nodes": [
+  {"name": "data", "op": "input", "channels": 3, "extents": [9, 8]},
+  {"name": "conv", "op": "convolution", "inputs": ["data"], "filters": 6, "window": [3, 3], "pad": [1, 1]},
+  {"name": "bn", "op": "batch_normalization", "inputs": ["conv"]},
+  {"name": "next", "op": "convolution", "inputs": ["bn"], "filters": 6, "window": [3, 3], "pad": [1, 1], "groups": 2},
+  {"name": "sum", "op": "add", "inputs": ["next", "bn"]},
+  {"name": "pool", "op": "pooling", "inputs": ["sum"], "kind": "maximum", "window": [2, 2], "stride": [2, 2]},
+  {"name": "fc", "op": "fully_connected", "inputs": ["pool"], "outputs": 5}]}"""
+
+
+def written(seed, devices=4, batch=6, update="owner", levels=None):
+    network, rng = network_in(NET), random.Random(seed)
+    return network, schedules.Writer(network, batch, devices, lambda node: schedules.degrees_of(
+        rng, network, node, devices, "ncr" if node.name == "fc" else "nchwr"), update, levels).text()
+
+
+def mutated(rng, value):
+    """The value with one change somewhere in it."""
+    if isinstance(value, dict) and value and rng.random() < 0.95:
+        key = rng.choice(sorted(value))
+        if rng.random() < 0.1:
+            return {other: value[other] for other in value if other != key}
+        return {**value, key: mutated(rng, value[key])}
+    if isinstance(value, list) and value and rng.random() < 0.95:
+        place = rng.randrange(len(value))
+        if rng.random() < 0.1:
+            return value[:place] + value[place + 1:] + rng.choice([[], [value[place]] * 2])
+        return value[:place] + [mutated(rng, value[place])] + value[place + 1:]
+    return rng.choice([None, True, -1, 0, 1, 2, 7, 10**30, 1.5, "", "conv", "x", [], {}, [0, 1], [[0, 1]]])
+
+
+class Schedules(unittest.TestCase):
+    def test_AWrittenSchedule_IsThatOfItsNetwork(self):
+        for seed in range(30):
+            network, text = written(seed)
+            found = schedule.parse(text)
+            schedule.compare(found, network)
+            self.assertEqual(6, found.batch)
+
+    def test_ChangedFiles_AreReadOrRefused(self):
+        rng, refused = random.Random(1), 0
+        sources = [written(seed) for seed in range(10)]
+        began = time.monotonic()
+        for _ in range(MUTATIONS):
+            network, text = rng.choice(sources)
+            if rng.random() < 0.1:  # not JSON any more, or other numbers
+                at = rng.randrange(len(text))
+                text = text[:at] + rng.choice(["", "9", "]", '"', "\x00"]) + text[at + 1:]
+            else:
+                text = json.dumps(mutated(rng, json.loads(text)))
+            try:
+                schedule.compare(schedule.parse(text), network)
+            except schedule.ScheduleError as error:
+                self.assertNotIn("\n", str(error))
+                refused += 1
+        self.assertGreater(refused, MUTATIONS // 2)
+        self.assertLess(time.monotonic() - began, 600)
+
+    def test_AnotherNetwork_IsNamed(self):
+        network, text = written(1)
+        other = network_in(NET.replace('"next"', '"second"'))
+        with self.assertRaisesRegex(schedule.ScheduleError, "its node 'second' where the plan has 'next'"):
+            schedule.compare(schedule.parse(text), other)
+
+    def test_AnotherVersion_IsNamed(self):
+        _, text = written(1)
+        with self.assertRaisesRegex(schedule.ScheduleError, "'version': 2; expected 1"):
+            schedule.parse(text.replace('"version": 1', '"version": 2'))
+        with self.assertRaisesRegex(schedule.ScheduleError, "'update': 'ring'; expected one of owner, hierarchical"):
+            schedule.parse(text.replace('"update": "owner"', '"update": "ring"'))
+
+    def test_ADividedBatch_HasTheSameConfigurations(self):
+        """A schedule for other images is the one that is written for them."""
+        for seed in range(20):
+            for batch in (1, 2, 5, 11):
+                network, rng = network_in(NET), random.Random(seed)
+                choices = {node.name: schedules.degrees_of(rng, network, node, 4) for node in network.nodes if node.inputs}
+                if batch < max(degrees["n"] for degrees, _ in choices.values()):
+                    continue  # the writer gives such layers another configuration
+                ours, theirs = (schedule.parse(schedules.Writer(network, each, 4, lambda node: choices[node.name]).text())
+                                for each in (12, batch))
+                ours = ours.with_batch(batch)
+                for name in ours.nodes:
+                    for what in ("boxes", "needs", "partial"):
+                        self.assertEqual(getattr(theirs.nodes[name], what), getattr(ours.nodes[name], what), (name, what))
+
+    def test_Sums_MoveTwiceTheReplicasLessOne(self):
+        """Of every update, and each device ends with all parts."""
+        for update, levels in (("owner", [8]), ("hierarchical", [2, 4]), ("hierarchical", [4, 2]), ("hierarchical", [2, 2, 2])):
+            found = schedule.parse(written(1, 8, 8, update, levels)[1])
+            for devices in ((0, 1), (0, 3, 5), (1, 2, 3, 4, 6, 7), tuple(range(8))):
+                for elements in (1, 5, 64):
+                    phases = schedule.phases_of(found, devices, elements)
+                    moved = sum(end - begin for phase in phases for _, _, (begin, end) in phase)
+                    self.assertEqual((len(devices) - 1) * elements, moved)
+
+    def test_Parts_AreTheFirstOnesLarger(self):
+        self.assertEqual([(0, 3), (3, 6), (6, 8)], [boxes.part(8, 3, place) for place in range(3)])
+
+
+if __name__ == "__main__":
+    unittest.main()
