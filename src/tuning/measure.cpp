@@ -45,6 +45,7 @@ class Measurer {
            const MeasuringTask& task)
       : limits_(limits),
         is_known_(task.is_known),
+        are_partials_(task.are_partials),
         progress_(task.progress),
         step_{Activity::kMeasuring, &task.problem},
         fused_(FusedIn(task.scope)),
@@ -134,7 +135,7 @@ class Measurer {
   // The same at every size of `sizes`, and what sums partials.
   Status MeasureSizes(const ConvolutionProblem& problem, const std::vector<int>& sizes,
                       EngineMeasurements& all) {
-    if (problem.n > 1 && SumsPartials(problem)) {
+    if ((problem.n > 1 || are_partials_) && SumsPartials(problem)) {
       if (const Status status = MeasureSum(problem, all);
           !status.ok() && LogEnabled(LogLevel::kInfo)) {
         Log(LogLevel::kInfo, Describe(problem) + " stays whole: " + status.message());
@@ -159,6 +160,9 @@ class Measurer {
   void MeasureFitting(const ConvolutionProblem& problem, const std::vector<int>& sizes,
                       size_t fit_bytes, EngineMeasurements& all) {
     if (Clock::now() >= limits_.deadline) return;
+    // Without it no partial counts.
+    const bool sums = SumsPartials(problem);
+    if (are_partials_ && sums && !MeasureSum(problem, all).ok()) return;
     const bool tries_whole = std::find(sizes.begin(), sizes.end(), problem.n) != sizes.end();
     std::set<EngineId> serve_whole;
     double best_ms = std::numeric_limits<double>::infinity();
@@ -182,8 +186,7 @@ class Measurer {
         if (!serve_whole.contains(unit.engine.choice.engine)) pieces.push_back(std::move(unit));
       }
     }
-    // Without it no partial counts.
-    if (!pieces.empty() && SumsPartials(problem) && !MeasureSum(problem, all).ok()) return;
+    if (!pieces.empty() && sums && !MeasureSum(problem, all).ok()) return;
     pieces = LeastFirst(std::move(pieces));
     step_.engine = 0;
     step_.engines = pieces.size();
@@ -331,6 +334,7 @@ class Measurer {
 
   const MeasureLimits& limits_;
   const IsKnown& is_known_;
+  const bool are_partials_;
   MeasuringProgress& progress_;
   MeasuringStep step_;  // what is measured now
   const FusedOperands fused_;

@@ -77,6 +77,8 @@ struct MeasuringTask {
   EngineScope scope;
   IsKnown is_known;
   MeasuringProgress& progress = MeasuringProgress::None();
+  // Whole problems of one image are partials, too: tiles of an image.
+  bool are_partials = false;
 };
 
 // Measures every engine of `task` at each of its sizes, in that order: the median of repeated runs,
