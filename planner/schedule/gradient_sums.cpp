@@ -68,7 +68,7 @@ int OwnerOf(const Pieces& pieces, int64_t element) {
   return found->device;
 }
 
-// Of one group: every subgroup has sums of all elements, and gives each of them to one owner.
+// Every subgroup of a group has sums of all elements, and gives each of them to one owner.
 // Appends the new owners' pieces and the messages that bring them all parts.
 void GiveToOwners(const std::vector<Pieces>& subgroups, Pieces& owned,
                   std::vector<SumMessage>& messages) {

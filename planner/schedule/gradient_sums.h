@@ -13,7 +13,8 @@ namespace ucudnn::planner {
 // one.
 std::vector<GradientSum> SumsOf(const std::vector<ScheduledNode>& nodes);
 
-// Of the gradients that a sum adds up, one behind the other.
+// One device sends another an interval of the gradients that a sum adds up, which lie one behind
+// the other.
 struct SumMessage {
   int from = 0;
   int to = 0;

@@ -27,7 +27,7 @@ LevelCosts::LevelCosts(const LayerTimes& times, LayerPass pass, std::vector<int>
   }
 }
 
-// Of these steps at once. Layers of different kinds follow each other.
+// Says what these steps cost when they run at once. Layers of different kinds follow each other.
 RunCost LevelCosts::StepCost(int level, const std::vector<int>& steps) const {
   struct Counted {
     double groups = 0;

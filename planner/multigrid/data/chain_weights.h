@@ -27,7 +27,7 @@ struct ChainWeights {
 // value is that is not finite.
 Result<ChainWeights> TakeChainWeights(std::vector<NamedArray> arrays, const std::string& file);
 
-// The same of a file (ReadSafetensors).
+// Reads the weights of a chain from a file (ReadSafetensors).
 Result<ChainWeights> LoadChainWeights(const std::string& path);
 
 }  // namespace ucudnn::multigrid

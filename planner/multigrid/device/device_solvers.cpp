@@ -76,7 +76,7 @@ Status Serves(Way way, const StageToSolve& stage) {
 
 }  // namespace
 
-// Of ranks, of which this channel is, the same on all of them.
+// Chooses how cycles are launched. All ranks of `channel` choose the same.
 Result<Launch> DeviceSolvers::LaunchOf(const StageToSolve& stage, RankChannel* channel) const {
   Status recordable = channel != nullptr ? channel->channel().CanBeCaptured() : Status::Ok();
   if (stage.notes_timeline) recordable = CheckTimeline(std::nullopt, Launch::kGraph);

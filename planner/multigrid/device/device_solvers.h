@@ -78,15 +78,15 @@ class DeviceSolvers : public StageSolvers {
     int levels = 0;
     Way way = Way::kStreams;
     Launch launch = Launch::kEach;
-    // Of which the way was chosen: seconds of one cycle, or of serial propagation of one level, on
-    // the slowest rank. Empty where the way was given.
+    // The way was chosen by these seconds, which one cycle (of one level: serial propagation) takes
+    // on the slowest rank. Empty where the way was given.
     struct Measured {
       Way way;
       double seconds;
     };
     std::vector<Measured> measured;
   };
-  // That of the stage made last, of those with most levels.
+  // The choice for the stage made last, among the stages with most levels.
   const Choice& chosen() const { return chosen_; }
   // How ranks of the stage made last exchange; empty where there is one.
   const std::string& transport() const { return transport_; }
