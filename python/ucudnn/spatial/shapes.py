@@ -58,11 +58,11 @@ def _in_sizes(x, sizes):
     return layout, own
 
 
-@rule(*named("flatten"))
+@rule(*named("flatten", "ravel"))
 def _flatten(function, x, start_dim=0, end_dim=-1):
     first, last, sizes = start_dim % max(x.ndim, 1), end_dim % max(x.ndim, 1), sizes_of(x.shape, x.cut)
     layout, _ = _in_sizes(x, [*sizes[:first], math.prod(sizes[first:last + 1]), *sizes[last + 1:]])
-    return striped(function(x, start_dim, end_dim), layout)
+    return striped(x.flatten(start_dim, end_dim), layout)
 
 
 @rule(*named("view_as", "reshape_as"))
@@ -78,6 +78,11 @@ def _transpose(function, x, dim0, dim1):
     order = list(range(x.ndim))
     order[dim0], order[dim1] = order[dim1], order[dim0]
     return striped(function(x, dim0, dim1), x.cut.permuted(order))
+
+
+@rule(*named("t"))
+def _transpose_matrix(function, x):
+    return striped(function(x), x.cut.permuted(reversed(range(x.ndim))))
 
 
 @rule(*named("permute"))

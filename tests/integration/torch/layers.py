@@ -254,8 +254,8 @@ def other_calls_are_named():
 
 
 def copies_are_compared():
-    """Weights, buffers, images that shard cuts, and under UCUDNN_CHECK=1 plain operands and random generators. All ranks refuse
-    what the last one has otherwise."""
+    """Weights, buffers, images that shard cuts, what the first pass draws, and under UCUDNN_CHECK=1 plain operands and what each
+    pass draws. All ranks refuse what the last one has otherwise."""
     ranks = spatial.ranks()
     is_last = ranks.place == tuple(parts - 1 for parts in ranks.grid.parts)
 
@@ -273,6 +273,14 @@ def copies_are_compared():
     refused_by_name(spatial.convert(more), spatial.shard(picture()), "is not the same")
     refused_by_name(spatial.shard, torch.full((3, 4, 16, 16), float(is_last)), "(3, 4, 16, 16) that shard cuts")
     spatial.shard(torch.full((3, 4, 16, 16), float(is_last)))  # a shape that was compared
+    draws, x = spatial.convert(Call(lambda x: x * torch.empty(2, 1, 1, 1).bernoulli_(0.5)), trust=["Call"]), spatial.shard(picture())
+    for is_training in (True, False):
+        torch.manual_seed(int(is_last))
+        refused_by_name(draws.train(is_training), x, "drawn by torch's generator of the CPU")
+        torch.manual_seed(3)
+        draws(x)
+    torch.manual_seed(int(is_last))
+    draws(x)  # in a mode that was compared
     ranks.is_checking = True
     try:
         refused_by_name(spatial.shard, torch.full((3, 4, 16, 16), float(is_last)), "(3, 4, 16, 16) that shard cuts")
