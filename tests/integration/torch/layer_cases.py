@@ -507,7 +507,16 @@ def _in_shifted_windows(x, q, k, v):
     return torch.roll(y, (2, 2), (1, 2))[:, :h, :w].permute(0, 3, 1, 2)
 
 
+def _by_pairs(x):
+    """Attention whose weights add up to one over all pairs of positions."""
+    n, c, h, w = x.shape
+    pairs = torch.matmul(x.flatten(2).transpose(1, 2), x.sin().flatten(2))
+    weights = torch.softmax(pairs.view(n, -1), 1).view(n, h * w, h * w)
+    return torch.matmul(weights, x.flatten(2).transpose(1, 2)).transpose(1, 2).reshape(n, c, h, w)
+
+
 def _products():
+    yield "attention by pairs", lambda: Call(_by_pairs)
     weights = {name: picture(4, 4).roll(i) for i, name in enumerate("qkv")}
     yield "a type as another's", lambda: Call(lambda x: F.max_pool2d(x, 2).type_as(x) + F.avg_pool2d(x.float().to(x), 2))
     yield "matmul", lambda: Call(lambda x: x @ x.transpose(-1, -2))
