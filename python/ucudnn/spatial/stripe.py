@@ -15,7 +15,7 @@ from torch.autograd.graph import get_gradient_edge
 from .errors import NotSupported
 from .layout import Layout
 from .sizes import Own, whole_of
-from .vouched import COMPILED, is_named
+from .vouched import COMPILED, is_named, is_read
 
 try:
     from torch._C._dynamo.eval_frame import get_eval_frame_callback
@@ -201,7 +201,10 @@ def running():
 
 
 def is_weight(x):
-    """Whether a plain tensor is a parameter, or in any shape all of a parameter or buffer of the model that runs."""
+    """Whether a plain tensor is a parameter, or in any shape all of a parameter or buffer of the model that runs. A module of
+    others whose code was read makes plain tensors of these alone."""
+    if _where and is_read(f"{type(running()).__module__}.{type(running()).__qualname__}"):
+        return True
     home = x.untyped_storage().data_ptr()
     model = _where[0][2] if _where else torch.nn.Module()
     return isinstance(x, torch.nn.Parameter) or any(

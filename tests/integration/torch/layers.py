@@ -273,7 +273,8 @@ def copies_are_compared():
     refused_by_name(spatial.convert(more), spatial.shard(picture()), "is not the same")
     refused_by_name(spatial.shard, torch.full((3, 4, 16, 16), float(is_last)), "(3, 4, 16, 16) that shard cuts")
     spatial.shard(torch.full((3, 4, 16, 16), float(is_last)))  # a shape that was compared
-    draws, x = spatial.convert(Call(lambda x: x * torch.empty(2, 1, 1, 1).bernoulli_(0.5)), trust=["Call"]), spatial.shard(picture())
+    x = spatial.shard(picture())
+    draws = spatial.convert(Call(lambda x: x * torch.empty(2, 1, 1, 1).bernoulli_(0.5)), trust=["Call"])
     for is_training in (True, False):
         torch.manual_seed(int(is_last))
         refused_by_name(draws.train(is_training), x, "drawn by torch's generator of the CPU")
