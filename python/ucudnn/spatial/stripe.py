@@ -106,8 +106,8 @@ def _answer(function, args, kwargs):
     if not (sizes == "made" or sizes == "own" and is_cut) and any(isinstance(value, Own) for value in values):
         if is_cut and sizes is None:
             number = next(value for value in values if isinstance(value, Own))
-            raise NotSupported(f"{number} comes of this rank's own rows, and the whole has {number.whole}: spatial.whole_shape "
-                               "says what the whole has")
+            raise NotSupported(f"{number.here} comes of this rank's own rows, and the whole has {number.whole}: "
+                               "spatial.whole_shape says what the whole has")
         args, kwargs = whole_of(args), whole_of(kwargs)
     if rule is None and is_cut:
         raise NotSupported("not known to be right on a stripe")

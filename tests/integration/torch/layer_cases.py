@@ -471,6 +471,10 @@ def _sizes():
     yield "a mask of its rows", lambda: Call(lambda x: torch.cat([x, torch.full((2, 1, *x.shape[2:]), 2.0)], 1))
     yield "plain numbers of sizes", lambda: Call(lambda x: x / torch.tensor([x.shape[2] * 1.0, 1.0]).sum() / (torch.ones(1) * x.shape[3]))
     yield "enlarged to a size", lambda: nn.Upsample(size=(24, 40), mode="bilinear")
+    yield "by what reads a number past its methods", lambda: Call(lambda x: x * torch.tensor(
+        [math.log(x.shape[2]), math.isqrt(x.shape[3]), len(range(x.shape[2])), x.shape.numel(), float(f"{x.shape[3]}"),
+         np.zeros(x.shape[2]).size, len(x.flatten(2).permute(2, 0, 1)), (x.shape[2] - 1).bit_length()]).view(2, 4, 1, 1))
+    yield "a part of a table", lambda: Call(lambda x, w: x * w[:, :x.shape[2], :x.shape[3]], w=picture(4, 20, 24))
     yield "by numbers of Python's and of numpy's", lambda: Call(lambda x: x.view(2, 4, int(x.shape[2]) * int(x.shape[3])).sum(2) / (
         float(x.shape[2]) * math.sqrt(x.shape[3] * 4) + np.prod(x.shape[2:]) + np.ceil(x.shape[3] / 3) + math.sqrt(x.shape[2] / 5)))
 

@@ -210,24 +210,26 @@ def a_value_of_any_rank_that_is_none():
 
 
 def one_row():
-    """Where a part has one row, a plain tensor of one row may be such rows: only what is known to be a weight is not."""
+    """Where a part has one row, a plain tensor of one row may be such rows unless it is known to be a weight."""
     class Scaled(nn.Module):
         def __init__(self, function):
             super().__init__()
             self.weight, self.function = nn.Parameter(torch.randn(1, 4, 1, 1)), function
             self.register_buffer("factors", torch.randn(4))
-            self.positions = nn.Parameter(torch.randn(1, 4, 3, 3))
+            self.positions = nn.Parameter(torch.randn(1, 4, 8, 8))
 
         def forward(self, x):
             return self.function(self, x)
+    plain = lambda x: [int(n) for n in x.shape]
     exact = {"weights": lambda self, x: x * self.weight + self.factors.view(1, -1, 1, 1) + torch.tensor(2.0),
+             "a part of a weight": lambda self, x: x + self.positions[:, :, :x.shape[2], :x.shape[3]],
+             "a loss": lambda self, x: F.mse_loss(x, torch.zeros(plain(x))),
              "means": lambda self, x: x * x.mean((2, 3), keepdim=True) + F.adaptive_avg_pool2d(x, 1).expand(
                  -1, -1, *x.shape[2:]),
              "weights by channel": lambda self, x: F.prelu(x, self.factors)}
-    own = lambda x: [int(n) for n in x.shape]
-    refused = {"a part of a weight": lambda self, x: x + self.positions[:, :, :x.shape[2], :x.shape[3]],
-               "rows joined": lambda self, x: torch.cat([x, torch.zeros(own(x))], 1),
-               "a loss": lambda self, x: F.mse_loss(x, torch.zeros(own(x)))}
+    refused = {"a row of a weight": lambda self, x: x + self.positions[:, :, :1, :1],
+               "rows joined": lambda self, x: torch.cat([x, torch.zeros(plain(x))], 1),
+               "a row in a loss": lambda self, x: F.mse_loss(x, torch.zeros(2, 4, 1, 1))}
     for extent in [2, 3][:1 + all(parts == 2 for parts in spatial.ranks().grid.parts[1:] if parts > 1)]:
         picture = torch.randn(2, 4, *[extent * max(1, parts // 2) for parts in spatial.ranks().grid.parts[1:]],
                               generator=torch.Generator().manual_seed(7))
