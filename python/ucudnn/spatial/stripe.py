@@ -15,7 +15,7 @@ from torch.autograd.graph import get_gradient_edge
 from .errors import NotSupported
 from .layout import Layout
 from .sizes import Own, whole_of
-from .vouched import COMPILED, is_named, is_read
+from .vouched import COMPILED, is_named
 
 try:
     from torch._C._dynamo.eval_frame import get_eval_frame_callback
@@ -201,13 +201,11 @@ def running():
 
 
 def is_weight(x):
-    """Whether a plain tensor is a parameter, or in any shape all of a parameter or buffer of the model that runs. A module of
-    others whose code was read makes plain tensors of these alone."""
-    if _where and is_read(f"{type(running()).__module__}.{type(running()).__qualname__}"):
-        return True
+    """Whether a plain tensor is a parameter, in any shape all of a parameter or buffer of the model that runs, or computed of
+    these alone while it runs (factories.py)."""
     home = x.untyped_storage().data_ptr()
     model = _where[0][2] if _where else torch.nn.Module()
-    return isinstance(x, torch.nn.Parameter) or any(
+    return isinstance(x, torch.nn.Parameter) or getattr(x, "_ucudnn_is_of_weights", False) or any(
         each.numel() == x.numel() and each.untyped_storage().data_ptr() == home
         for each in (*model.parameters(), *model.buffers()) if not hasattr(each, "full_tensor"))
 

@@ -89,12 +89,6 @@ def is_named(name, trust):
     return name in trust or _short(name) in trust
 
 
-def is_read(name):
-    """Whether the code of this class of others was read."""
-    home, _, short = name.rpartition(".")
-    return short in _OTHERS.get(home, "").split()
-
-
 def reason(name, is_drawing=False):
     """Why nobody vouches for a class of this full name; None where somebody does. `is_drawing`: one that draws random
     numbers, a dropout or a stochastic depth with a probability above 0 or an RReLU, in training."""
@@ -111,7 +105,7 @@ def reason(name, is_drawing=False):
         return _WRAPPER
     if home.startswith("torch.jit"):
         return _WHY["ScriptModule"]
-    if is_read(name):
+    if short in _OTHERS.get(home, "").split():
         return f"it {DRAWS}" if is_drawing else None
     return "its own code is not known"
 
