@@ -53,18 +53,23 @@ def _in_sizes(x, sizes):
             raise NotSupported(f"{size} as the size of rows does not say whether it is this rank's or the whole's: compute it "
                                "from x.shape")
     own = [math.prod(size for _, size in atoms) if atoms else extent for atoms, extent in zip(layout.dims, new)]
-    may_be_own = -1 in sizes or _agree(math.prod(sizes), math.prod(sizes_of(x.shape, x.cut)))
     for size, extent in zip(sizes, own):
-        if isinstance(size, Own) and size.here != extent and may_be_own and any(len(atoms) > 1 for atoms in x.cut.dims):
+        if isinstance(size, Own) and size.here != extent and any(len(atoms) > 1 for atoms in x.cut.dims) and \
+                _may_be_own(x, sizes):
             raise NotSupported(f"{size.here}, {size.whole} of the whole, as a size beside {extent} positions of this rank: a number "
                                "that is the whole's, or that lost what it came of, divides it")
     return layout, own
 
 
-def _agree(a, b):
-    """Whether two numbers are the same anywhere on the grid."""
-    places = itertools.product(*map(range, ranks().grid.parts))
-    return any(at(a, place) == at(b, place) for place in places)
+def _may_be_own(x, sizes):
+    """Whether numbers that a program gives as x's sizes may be a rank's own: on any rank they multiply to its elements, or one
+    is 0, as a quotient of too few rows."""
+    count = math.prod(sizes_of(x.shape, x.cut))
+    for place in itertools.product(*map(range, ranks().grid.parts)):
+        said = [at(size, place) for size in sizes]
+        if -1 in said or 0 in said or math.prod(said) == at(count, place):
+            return True
+    return False
 
 
 @rule(*named("flatten", "ravel"))
