@@ -201,10 +201,11 @@ def running():
 
 
 def is_weight(x):
-    """Whether a plain tensor is a parameter, or in any shape all of a parameter or buffer of the model that runs."""
+    """Whether a plain tensor is a parameter, in any shape all of a parameter or buffer of the model that runs, or computed of
+    these alone while it runs (factories.py)."""
     home = x.untyped_storage().data_ptr()
     model = _where[0][2] if _where else torch.nn.Module()
-    return isinstance(x, torch.nn.Parameter) or any(
+    return isinstance(x, torch.nn.Parameter) or getattr(x, "_ucudnn_is_of_weights", False) or any(
         each.numel() == x.numel() and each.untyped_storage().data_ptr() == home
         for each in (*model.parameters(), *model.buffers()) if not hasattr(each, "full_tensor"))
 

@@ -511,7 +511,16 @@ def _in_shifted_windows(x, q, k, v):
     return torch.roll(y, (2, 2), (1, 2))[:, :h, :w].permute(0, 3, 1, 2)
 
 
+def _by_pairs(x):
+    """Attention whose weights add up to one over all pairs of positions."""
+    n, c, h, w = x.shape
+    pairs = torch.matmul(x.flatten(2).transpose(1, 2), x.sin().flatten(2))
+    weights = torch.softmax(pairs.view(n, -1), 1).view(n, h * w, h * w)
+    return torch.matmul(weights, x.flatten(2).transpose(1, 2)).transpose(1, 2).reshape(n, c, h, w)
+
+
 def _products():
+    yield "attention by pairs", lambda: Call(_by_pairs)
     weights = {name: picture(4, 4).roll(i) for i, name in enumerate("qkv")}
     yield "a type as another's", lambda: Call(lambda x: F.max_pool2d(x, 2).type_as(x) + F.avg_pool2d(x.float().to(x), 2))
     yield "matmul", lambda: Call(lambda x: x @ x.transpose(-1, -2))
@@ -597,6 +606,10 @@ def _moments():
     yield "pooled without a batch", lambda: Call(lambda x: torch.stack([
         F.max_pool2d(each, 2).mean() + F.avg_pool2d(each, 3, 1, 1).amax((1, 2)) + F.adaptive_avg_pool2d(each, 1).flatten() +
         F.adaptive_max_pool2d(each, (2, 3)).sum((1, 2)) for each in x]))
+    yield "convolutions without a batch", lambda: Call(_without_a_batch, w=picture(6, 4, 3, 3), b=picture(6))
+    yield "transposed matrices", lambda: Call(lambda x: x.flatten(2)[0].t() @ torch.t(x.mean((2, 3))) + (
+        x[0, 0].t() @ x[1, 0]).square().mean() + x[0, 0].mean(0).t().mean())
+    yield "all in a row", lambda: Call(lambda x: x.ravel() * torch.ravel(x.sin()) + x.mean((2, 3)).ravel().sum())
     yield "norms of vectors", lambda: Call(lambda x: sum(torch.linalg.vector_norm(x, p, d, True) for p in norms for d in (
         1, 2, (2, 3))) + torch.linalg.norm(x, dim=1, keepdim=True) * torch.linalg.norm(x) + torch.linalg.vector_norm(x, 0))
     yield "logsumexp", lambda: Call(lambda x: _over(x, lambda x, d: x.logsumexp(d, keepdim=True)))
@@ -612,6 +625,12 @@ def _moments():
     yield "RMSNorm", lambda: nn.Sequential(Call(lambda x: x.movedim(1, -1)), nn.RMSNorm(4))
     yield "RMSNorm over positions", lambda: nn.RMSNorm((16, 16))
     yield "LocalResponseNorm", lambda: nn.LocalResponseNorm(3, 0.1)
+
+
+def _without_a_batch(x, w, b):
+    each = torch.stack([F.conv2d(F.pad(picture, (1, 1, 1, 1), "reflect"), w, b, padding=0) for picture in x])
+    up = torch.stack([F.conv_transpose2d(picture, w[:4], stride=2, padding=1, output_padding=1) for picture in x])
+    return each[:, :4] * F.avg_pool2d(up, 2) + F.conv1d(x.mean(3)[0], w[:, :, 0], padding="same")[:4].unsqueeze(2).mean(2, True)
 
 
 def _written(x, w):
@@ -656,6 +675,9 @@ def _moves():
         2).view(x.shape) * x)
     yield "roll", lambda: Call(lambda x: x.roll(1, 1) + x.roll(3, 2) * 2 + torch.roll(x, (-5, 9), (2, 3)) + x.roll(
         -x.shape[3] // 2, -1) * x + x.roll((16, 1), dims=(2, 0)))
+    yield "turned by 90 degrees", lambda: Call(lambda x: x.rot90(1, (2, 3)).transpose(2, 3) + x.rot90(-1, (-1, -2)).mT * 2 +
+                                               torch.rot90(x, 2, (2, 3)) * x + x.rot90(4, (1, 2)) + x.rot90(1, (0, 1)).rot90(3))
+    yield "a turned picture, convolution", lambda: nn.Sequential(Call(lambda x: x.rot90(dims=(2, 3))), nn.Conv2d(4, 2, 3, 1, 1))
     yield "triangles", lambda: Call(lambda x: x.tril() + x.triu(-2) * x + x.permute(0, 2, 3, 1).tril(1).permute(0, 3, 1, 2))
 
 
