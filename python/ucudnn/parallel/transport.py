@@ -8,7 +8,7 @@ import time
 import torch
 import torch.distributed as dist
 
-from ucudnn.spatial.waiting import Waiting, named
+from ucudnn.spatial import waiting
 
 from .errors import RankLost
 
@@ -66,7 +66,7 @@ class Transport:
         self.is_nccl = dist.get_backend(group) == "nccl"
         self.tags = {True: collections.Counter(), False: collections.Counter()}  # messages so far, by peer
         store = dist.distributed_c10d._get_default_store()
-        self.waiting = Waiting(self.rank, self.world, store, f"ucudnn/parallel/{_made}", timeout_s, "ucudnn.parallel")
+        self.waiting = waiting.Waiting(self.rank, self.world, store, f"ucudnn/parallel/{_made}", timeout_s, "ucudnn.parallel")
 
     def _tag(self, is_sent, peer):
         self.tags[is_sent][peer] += 1
@@ -77,7 +77,7 @@ class Transport:
         wire; what is sent is kept until it has left."""
         staged = torch.device("cpu") if device.type == "cuda" and not self.is_nccl else device
         kept, operations, arriving, works = [], [], {}, []
-        with self._named(what, [*sends, *receives]):
+        with self.named(what, [*sends, *receives]):
             for peer in sorted({*sends, *receives}):
                 if peer in sends:
                     tensor = sends[peer].detach().to(staged).contiguous()
@@ -101,7 +101,7 @@ class Transport:
 
     def await_works(self, what, works, peers):
         ends = time.monotonic() + self.seconds
-        with self._named(what, list(peers)):
+        with self.named(what, list(peers)):
             for work in works:
                 if self.is_nccl:
                     work.wait()
@@ -109,7 +109,8 @@ class Transport:
                     work.wait(datetime.timedelta(seconds=max(ends - time.monotonic(), 0.001)))
 
     @contextlib.contextmanager
-    def _named(self, what, members):
+    def named(self, what, members):
+        """Errors of torch.distributed in this context are RankLost, which says what was waited for with whom."""
         members = sorted(set(members) - {self.rank})
         wait = self.waiting.begin(what, members)
         try:
@@ -117,8 +118,8 @@ class Transport:
         except RuntimeError as error:
             why = self.waiting.why(wait) or "one ended, failed or came too late"
             raise RankLost(
-                f"rank {self.rank} waited {wait.seconds():.1f} s for {what} with {named(members or [self.rank])}: {why} "
-                f"(the time-out is {self.seconds:g} s; {error})") from error
+                f"rank {self.rank} waited {wait.seconds():.1f} s for {what} with {waiting.named(members or [self.rank])}: "
+                f"{why} (the time-out is {self.seconds:g} s; {error})") from error
         self.waiting.end()
 
     def close(self):

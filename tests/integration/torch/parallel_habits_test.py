@@ -35,7 +35,7 @@ class Habits(gloo.RanksTest):
         self.on(3, "", "states")
 
     def test_WhatDoesNotFit_IsRefusedOnAllRanks(self):
-        self.on(3, "", "refusals")
+        self.on(3, "", "refusals", "rules", "calls")
 
 
 if __name__ == "__main__":

@@ -272,6 +272,8 @@ class Writer:
         for node in nodes:
             if node["op"] == "batch_normalization" and (id := add(node, "batch_normalization", "c", 2, 2)) is not None:
                 first[node["name"]] = [id]
+            if node["op"] == "softmax" and node["name"] in read:
+                add(node, "softmax", "nhw", 2, 1)
         for node in nodes:
             if node["name"] in read or not node["inputs"]:
                 continue
