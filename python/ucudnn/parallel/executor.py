@@ -10,6 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 from . import boxes as b
 from .errors import NotSupported
+from .ledger import Ledger
 from .losses import Mean, SplitCrossEntropy, Sum, Total, named
 from .moves import Meeting, Move, Post, Wait, cut, shape_of
 from .norm import Normalized, counts_of
@@ -127,7 +128,7 @@ class Executor:
         self.label_elements, self.steps_counted = 1, 0
         self.between_passes, self.pass_scale = None, 1.0
         self.agreement, self.compared = agreement, set()  # outputs whose losses were found to be means
-        self.schedules, self.sums = {schedule.batch: schedule}, []
+        self.schedules, self.sums, self.ledger = {schedule.batch: schedule}, [], Ledger()
         for one in schedule.sums:
             if self.rank in one.devices:
                 summed = Summed(schedule, one, summing)
@@ -137,6 +138,7 @@ class Executor:
     def __deepcopy__(self, memo):
         other = copy.copy(self)
         other.parameters, other.accumulated, other.worker = {}, {}, Worker(self.worker.is_beside)
+        other.ledger = Ledger()
         return other
 
     def _model_name(self, node, name):
@@ -225,6 +227,7 @@ class Executor:
 
     def forward(self, model, images, labels):
         plan = self.plan(self._agreed_batch(model, images, labels))
+        self.ledger.begin()
         run = Run(self, plan, images)
         run.forward(None if labels is None else self._own_rows(plan, labels).to(self.device))
         return run.outputs() if labels is None else run.total()
@@ -399,13 +402,18 @@ class Run:
             if exchange.input is None:
                 self.keep_sum(exchange.node)
             return
-        self.token, y = Wait.apply(self.token, move, self.flights.pop(what), self.types[exchange.node], self.executor.device)
+        state, ledger, like = self.flights.pop(what), self.executor.ledger, self.types[exchange.node]
+        received = state["flight"].received
+        self.token, y = Wait.apply(self.token, move, state, like, self.executor.device)
         if move.needed is None:
             return
         if exchange.input is None:
+            ledger.add("outputs", y)
             self.values[exchange.node] = (y, move.needed)
             self.keep_sum(exchange.node)
         else:
+            ledger.count("copies", received, like.itemsize)
+            ledger.count("assembled", y.numel() if received else 0, like.itemsize)
             self.arrived[exchange.consumer, exchange.input] = (y, move.needed)
 
     def keep_sum(self, name):
@@ -452,6 +460,7 @@ class Run:
         if tuple(y.shape) != tuple(
                 shape_of(box, call.axes if node.op != "batch_normalization" else b.axes_of(len(node.shape) - 1))):
             raise NotSupported(f"{name}: {node.op} gave {tuple(y.shape)} for the box {list(box)}")
+        executor.ledger.add("outputs" if scheduled.is_layer else "followers", y)
         self.values[name] = (y, box)
 
     def normalize(self, node, scheduled, module, x, base, box, parameters):

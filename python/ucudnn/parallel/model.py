@@ -69,7 +69,7 @@ class Parallel:
     @property
     def _ddp_params_and_buffers_to_ignore(self):
         """DistributedDataParallel reads it before it exchanges anything."""
-        raise NotSupported("DistributedDataParallel of a model that runs by a plan, which sums gradients itself; it is left out")
+        raise NotSupported("DistributedDataParallel of a model that runs by a plan, which sums gradients itself")
 
     @property
     def _is_fsdp_managed_module(self):
@@ -78,7 +78,7 @@ class Parallel:
     @_is_fsdp_managed_module.setter
     def _is_fsdp_managed_module(self, value):
         """fully_shard sets it."""
-        raise NotSupported("fully_shard of a model that runs by a plan, which divides parameters itself; it is left out")
+        raise NotSupported("fully_shard of a model that runs by a plan, which divides parameters itself")
 
     def __deepcopy__(self, memo):
         other = type(self).__new__(type(self))

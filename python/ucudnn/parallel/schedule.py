@@ -490,8 +490,8 @@ def _compare_parts(node, scheduled, source, layer):
             has = parameter.parts.get(device)
             has = has and (*has, *((0, extent) for extent in parameter.shape[len(has):]))
             if (b.elements(wanted) or has) and has != wanted:
-                raise ScheduleError(f"node {node.name!r}: device {device} has {has and list(has)} of {parameter.name!r}; its box "
-                                    f"needs {list(wanted)}")
+                raise ScheduleError(f"node {node.name!r}: device {device} has {has and list(has)} of {parameter.name!r}; its "
+                                    f"box needs {list(wanted)}")
         if any(device not in scheduled.boxes | scheduled.partial for device in parameter.parts):
             raise ScheduleError(f"node {node.name!r}: a part of {parameter.name!r} on a device without a box")
 

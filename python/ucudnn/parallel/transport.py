@@ -19,6 +19,7 @@ class Counts:
     """Elements that this rank has sent and received since the last `clear`: [kind][peer] = [sent, received]."""
 
     def __init__(self):
+        self.under_way = [0, 0]
         self.clear()
 
     def clear(self):
@@ -26,10 +27,16 @@ class Counts:
         self.messages = 0
         self.waited_ms = collections.defaultdict(float)
         self.hidden_ms = collections.defaultdict(float)
+        self.most_under_way = [0, 0]
 
     def add(self, kind, peer, direction, elements):
         self.elements[kind][peer][direction] += elements
         self.messages += 1
+
+    def fly(self, elements, size):
+        """So many elements of messages are kept from now on, or, below zero, no longer."""
+        self.under_way = [self.under_way[0] + elements, self.under_way[1] + elements * size]
+        self.most_under_way = max(self.most_under_way, self.under_way)
 
     def total(self, kind):
         """[sent, received]."""
@@ -43,6 +50,12 @@ class Flight:
     def __init__(self, transport, what, kind, works, arriving, kept, peers):
         self.transport, self.what, self.kind, self.works = transport, what, kind, works
         self.arriving, self.kept, self.peers, self.posted = arriving, kept, peers, time.monotonic()
+        self.received = sum(buffer.numel() for buffer, _ in arriving.values())
+        self._fly(1)
+
+    def _fly(self, sign):
+        for tensor in (*self.kept, *(buffer for buffer, _ in self.arriving.values())):
+            self.transport.counts.fly(sign * tensor.numel(), tensor.element_size())
 
     def wait(self):
         began = time.monotonic()
@@ -51,7 +64,8 @@ class Flight:
         self.transport.counts.waited_ms[self.kind] += (now - began) * 1e3
         self.transport.counts.hidden_ms[self.kind] += (began - self.posted) * 1e3
         arrived = {peer: buffer.to(device) for peer, (buffer, device) in self.arriving.items()}
-        self.works = self.arriving = self.kept = ()
+        self._fly(-1)
+        self.works, self.kept, self.arriving = (), (), {}
         return arrived
 
 

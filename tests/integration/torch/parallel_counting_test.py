@@ -1,5 +1,5 @@
-"""What the executor's own code counts on meta tensors, rank by rank, at the papers' sizes, is what the planner predicts: of each device
-and kind, difference 0."""
+"""What the executor's own code counts on meta tensors, rank by rank, at the papers' sizes, is what the planner predicts: of
+each device and kind, difference 0; and so is what it keeps, where there are no passes."""
 import json
 import os
 import subprocess
@@ -61,6 +61,10 @@ class Counting(unittest.TestCase):
                 pairs = report.counted.get(kind, {}).values()
                 self.assertEqual(one[kind], [sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)],
                                  f"{net} on {devices}, {strategy}, device {one['device']}: {kind}")
+            self.assertEqual(strategy not in ("owt b", "owt c"), bool(report.planned), f"{net} on {devices}, {strategy}")
+            for what in report.planned:
+                self.assertEqual(one["memory"][what], report.kept.get(what, [0, 0])[0],
+                                 f"{net} on {devices}, {strategy}, device {one['device']}: {what}")
         return ""
 
     def test_CountsArePredicted(self):

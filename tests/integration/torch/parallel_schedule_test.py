@@ -1,5 +1,5 @@
-"""Schedules are read without torch. A file that was changed at random is refused in one line, or no rank that runs it waits for a
-message that nobody sends."""
+"""Schedules are read without torch. A file that was changed at random is refused in one line, or no rank that runs it waits for
+a message that nobody sends."""
 import json
 import pathlib
 import random
@@ -48,8 +48,8 @@ def mutated(rng, value):
 
 
 def stalled(found):
-    """The ranks that do not come to the end of a schedule's order. A step waits for what its rank reads; a batch normalization and
-    the loss for all ranks of their group."""
+    """The ranks that do not come to the end of a schedule's order. A step waits for what its rank reads; a batch normalization
+    for all ranks of its group."""
     meetings = {one.node: one.groups for one in found.statistics.values() if one.kind == "batch_normalization"}
     places, posted, arrived = [0] * found.devices, set(), set()
 
