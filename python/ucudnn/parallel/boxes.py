@@ -92,7 +92,7 @@ def part_of_parameter(node, place, shape, source, computed, kept, summed):
     of the input (of shape `source`) that are summed over (planner/schedule/parameters.cpp)."""
     rest, groups = tuple((0, extent) for extent in shape[2:]), node.members.get("groups", 1)
     if node.op == "opaque":
-        return tuple((0, extent) for extent in shape)
+        return (kept,) if node.members.get("sums") and len(node.parameters) == 2 else tuple((0, extent) for extent in shape)
     if place == 1 or node.op in ("batch_normalization", "scale"):
         return (kept,)
     if node.op == "transposed_convolution":
@@ -121,10 +121,15 @@ def needed(node, place, box, shapes, summed=None):
         rule = _over if op == "transposed_convolution" else _under
         for axis, window in zip((D, H, W), window_of(node, rank)):
             out[axis] = rule(box[axis], window, full[axis][1])
-    elif op in ("global_pooling", "opaque"):
+    elif op == "global_pooling":
         out[D:] = full[D:]
-        if op == "opaque":
-            out[C] = full[C]
+    elif op == "opaque":
+        parts, own = node.members.get("channel_parts", 1), whole(node.shape, 1)
+        out[C] = full[C]
+        if shape[0] % parts == 0:
+            out[C] = (box[C][0] * shape[0] // node.shape[0], -(-box[C][1] * shape[0] // node.shape[0]))
+        for axis, key in ((D, None), (H, "rows"), (W, "columns")):
+            out[axis] = box[axis] if node.members.get(key) and full[axis] == own[axis] else full[axis]
     elif op in ("fully_connected", "linear"):
         out[C] = full[C]
         if op == "fully_connected":

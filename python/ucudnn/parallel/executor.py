@@ -94,7 +94,7 @@ class Plan:
                 self.moves[exchange.id] = move
         self.meetings, self.classifiers, self.loss = {}, {}, {}
         for one in schedule.statistics.values():
-            group = next((group for group in one.groups if rank in group.devices), None)
+            group = next((group for group in executor.groups_of(one) if rank in group.devices), None)
             if group:
                 meeting = Meeting(f"statistics {one.id} ({one.kind} of {one.node})", transport, group.devices)
                 {"classifier": self.classifiers, "loss": self.loss}.get(one.kind, self.meetings)[one.node] = meeting
@@ -115,7 +115,7 @@ class Executor:
     at each call. `losses`: (function, weight) for each output, or None."""
 
     def __init__(self, network, schedule, transport, summing, losses, device, seed=0, is_beside=True, checkpointed=(),
-                 agreement=None):
+                 agreement=None, is_local=False):
         self.network, self.schedule, self.transport, self.summing = network, schedule, transport, summing
         self.rank, self.device, self.seed, self.step = transport.rank, device, seed, 0
         self.worker, self.is_synchronous, self.checkpointed = Worker(is_beside), True, frozenset(checkpointed)
@@ -128,6 +128,7 @@ class Executor:
         self.label_elements, self.steps_counted = 1, 0
         self.between_passes, self.pass_scale = None, 1.0
         self.agreement, self.compared = agreement, set()  # outputs whose losses were found to be means
+        self.is_local = is_local  # batch normalization has the statistics of each rank's own box
         self.schedules, self.sums, self.ledger = {schedule.batch: schedule}, [], Ledger()
         for one in schedule.sums:
             if self.rank in one.devices:
@@ -156,6 +157,9 @@ class Executor:
         return gradient if self.parameters[name].grad is not None else None
 
     # What a pass is about
+
+    def groups_of(self, statistics):
+        return () if self.is_local and statistics.kind == "batch_normalization" else statistics.groups
 
     def returning(self):
         """Nodes whose output's gradient somebody reads: what they are computed from is trained."""

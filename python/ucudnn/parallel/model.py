@@ -108,25 +108,27 @@ class Shard:
         return whole[tuple(slice(begin, end) for begin, end in self.ranges)].clone(memory_format=torch.contiguous_format)
 
 
-def apply(model, plan, loss=None, *, overlap=True, timeout_s=600.0, checkpoint=(), group=None,
-          network=None):
+def apply(model, plan, loss=None, *, overlap=True, timeout_s=600.0, checkpoint=(), group=None, network=None,
+          batch_norm="all"):
     """Makes `model`, an ordinary module that is the same on every rank of torch.distributed but for its values, run by the
     schedule in the file `plan`: rank 0's values are scattered, each rank keeps its parts, and parameters keep their names.
     `loss`: a function of outputs and labels that is a mean over images, or one for each output in a list, alone or with its
-    weight. All ranks call it, and all of them refuse what does not fit (NotSupported, ValueError) before anything is
-    changed."""
+    weight. `batch_norm`: statistics of a layer's whole batch ("all"), or of each rank's own box ("local"), whose running
+    statistics are its own and of which the first rank's are saved. All ranks call it, and all of them refuse what does not fit
+    (NotSupported, ValueError) before anything is changed."""
     if not dist.is_initialized():
         raise NotSupported("torch.distributed is not initialised: torch.distributed.init_process_group comes first")
     if isinstance(model, Parallel):
         raise NotSupported("a model that runs by a plan already")
     device = _device(model, group)
-    schedule, network, losses = _agreed(model, plan, loss, network, checkpoint, device, group)
+    schedule, network, losses = _agreed(model, plan, loss, network, checkpoint, device, group, batch_norm)
     transport = Transport(group or dist.group.WORLD, timeout_s)
     agreement = Agreement(timeout_s) if dist.get_world_size() > 1 else None
     summing = Transport(dist.new_group(), timeout_s)
     seed = [torch.initial_seed()]
     dist.broadcast_object_list(seed, 0, group=group)
-    executor = Executor(network, schedule, transport, summing, losses, device, seed[0], overlap, checkpoint, agreement)
+    executor = Executor(network, schedule, transport, summing, losses, device, seed[0], overlap, checkpoint, agreement,
+                        batch_norm == "local")
     if len(network.outputs) > 1:
         executor.evaluated = _evaluated(model, network)
     divide(model, executor, lambda tensor: _from_first(tensor, executor, group))
@@ -216,13 +218,16 @@ def _losses(loss, network):
     return losses
 
 
-def _agreed(model, plan, loss, network, checkpoint, device, group):
+def _agreed(model, plan, loss, network, checkpoint, device, group, batch_norm):
     """All ranks refuse where one does, and where plans, networks, types or versions differ."""
     told = refusal = result = None
     try:
+        if batch_norm not in ("all", "local"):
+            raise NotSupported(f"batch_norm={batch_norm!r}; 'all' or 'local' is expected")
         result = schedule, network, losses = _checked(model, plan, loss, network, checkpoint)
         told = {"the plan": schedule.digest, "the network": network.hash(), "the version of torch": torch.__version__,
                 "types of parameters": sorted({str(parameter.dtype) for parameter in model.parameters()}),
+                "batch_norm": batch_norm,
                 "losses": str(losses and [(getattr(one, "__name__", type(one).__name__), weight) for one, weight in losses])}
     except Exception as error:  # the others must hear of it, whatever it is
         refusal = error

@@ -330,5 +330,5 @@ def _opaque(call):
         y = y.reshape([x.shape[dim] for dim in (*dims, *rest)])
         return y.permute([(*dims, *rest).index(dim) for dim in range(x.ndim)])
     if function == "group_norm":
-        return F.group_norm(x, told["groups"], weight, bias, told["eps"])
+        return F.group_norm(x, told["groups"] * x.shape[1] // call.node.shape[0], weight, bias, told["eps"])
     return getattr(torch.ops.aten, function)(x, *told["arguments"])

@@ -32,8 +32,13 @@ def _check_node(node, scheduled, is_in_passes):
     elif node.op == "opaque":
         if node.call["function"] is None:
             raise NotSupported(f"{node.name}: the opaque operator {node.members.get('kind')!r} has no rule at run time")
-        if any(box[b.C:] != whole[b.C:] for box in boxes):
-            raise NotSupported(f"{node.name}: {node.members.get('kind')} divided along c, h or w; along n alone it has a rule")
+        each = node.shape[0] // node.members.get("channel_parts", 1)
+        for box in boxes:
+            held = {"c": box[b.C] != whole[b.C] and (box[b.C][0] % each or box[b.C][1] % each),
+                    "h": box[b.H] != whole[b.H] and not node.members.get("rows"),
+                    "w": box[b.W] != whole[b.W] and not node.members.get("columns")}
+            if axes := [axis for axis, is_cut in held.items() if is_cut]:
+                raise NotSupported(f"{node.name}: {node.members.get('kind')} whose parts meet is divided along {axes[0]}")
     elif node.op == "softmax" and not node.call.get("is_in_loss") and any(box[b.C] != whole[b.C] for box in boxes):
         raise NotSupported(f"{node.name}: a softmax over divided channels that a layer reads; undivided ones have a rule")
 

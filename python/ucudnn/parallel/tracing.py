@@ -15,6 +15,7 @@ ACTIVATIONS = {"relu": "relu", "sigmoid": "sigmoid", "tanh": "tanh", "relu6": "r
 OTHER_ACTIVATIONS = ("hardtanh", "softplus", "mish", "selu", "celu", "exp", "abs", "neg", "square", "log_sigmoid", "softsign",
                      "clamp", "clamp_min", "clamp_max", "hardshrink", "softshrink", "sqrt", "rsqrt", "log", "sin", "cos",
                      "reciprocal")
+SEPARATE_POSITIONS = {"rows": True, "columns": True}  # of an opaque operator, whose positions do not meet
 IDENTITIES = ("alias", "detach", "clone", "contiguous", "to", "lift_fresh_copy", "_to_copy")
 
 
@@ -305,7 +306,8 @@ class Tracer:
             self.refuse(f"layer normalization over {axes} of dimensions {x.layout}")
         names = [n for n in (self.parameter(a["weight"], "the scale"), self.parameter(a["bias"], "the shift")) if n]
         shape = self.shape_of(x)
-        members = {"kind": "layer_normalization", "channels": shape[0], "extents": list(shape[1:])}
+        members = {"kind": "layer_normalization", "channels": shape[0], "extents": list(shape[1:])} | (
+            SEPARATE_POSITIONS if axes == "c" else {})
         return self.add("opaque", [x],
                         shape,
                         members,
@@ -324,7 +326,8 @@ class Tracer:
             self.refuse(f"group normalization of dimensions in the order {x.layout}")
         names = [n for n in (self.parameter(a["weight"], "the scale"), self.parameter(a["bias"], "the shift")) if n]
         shape = self.shape_of(x)
-        members = {"kind": "group_normalization", "channels": shape[0], "extents": list(shape[1:])}
+        members = {"kind": "group_normalization", "channels": shape[0], "extents": list(shape[1:]),
+                   "channel_parts": a["num_groups"], "sums": True}
         return self.add("opaque", [x], shape, members, "group_norm", parameters=names, function="group_norm",
                         groups=a["num_groups"], eps=a["eps"], has_weight=a["weight"] is not None)
 
@@ -502,7 +505,7 @@ class Tracer:
         if x.layout[a["dim"] % len(x.layout)] != "c":
             self.refuse("a softmax over positions")
         shape = self.shape_of(x)
-        members = {"kind": "log_softmax", "channels": shape[0], "extents": list(shape[1:])}
+        members = {"kind": "log_softmax", "channels": shape[0], "extents": list(shape[1:])} | SEPARATE_POSITIONS
         return self.add("opaque", [x], shape, members, base, function="log_softmax", arguments=[1])
 
     def op_constant_pad_nd(self, base, a):

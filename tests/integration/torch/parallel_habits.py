@@ -464,6 +464,64 @@ def rules():
             "a loss that is no mean over images")
 
 
+class Norms(nn.Module):
+    """Group and layer normalization between convolutions."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.group, self.next = nn.Conv2d(3, 6, 3, padding=1), nn.GroupNorm(3, 6), nn.Conv2d(6, 6, 3, padding=1)
+        self.layer, self.plain, self.last = nn.LayerNorm(6), nn.GroupNorm(2, 6, affine=False), nn.Linear(6, 5)
+        for norm in (self.group, self.layer):
+            nn.init.normal_(norm.weight), nn.init.normal_(norm.bias)
+
+    def forward(self, x):
+        x = torch.relu(self.next(torch.relu(self.group(self.conv(x)))))
+        x = self.plain(self.layer(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2))
+        return self.last(torch.square(x).mean((2, 3)))
+
+
+def norms():
+    """Group normalization divided along whole groups, layer normalization along positions."""
+    torch.manual_seed(23)
+    model, (_, x, y) = Norms(), made(23)
+    network, single = describe(model, (3, 8, 8)), copy.deepcopy(model)
+    degrees = {"group": {"c": 3}, "layer": {"h": 3}, "plain": {"n": 2}, "conv": {"w": 2}}
+    plan = plan_file(schedules.Writer(network, BATCH, WORLD, lambda node: (
+        dict.fromkeys("nchwr", 1) | degrees.get(node.name, {}), 0)).text(), "norms")
+    divided = parallel.apply(model, plan, loss=F.cross_entropy)
+    assert divided.group.weight.shape == (2,) and divided.layer.weight.shape == (6,)
+    divided(x, y).backward()
+    F.cross_entropy(single(x), y).backward()
+    same(divided, single, gradients=True)
+    assert parallel.report(divided).difference() == 0
+
+
+def local_batch_norm():
+    """Each part of the images has its own statistics, as if it were a batch of its own."""
+    random_plan.count += 1
+    model, x, y = made(24)
+    single, network = copy.deepcopy(model), network_of()
+    plan = plan_file(schedules.Writer(network, BATCH, WORLD, lambda node: (
+        dict.fromkeys("nchwr", 1) | {"n": WORLD}, 0)).text(), "local")
+    divided = apply(model, plan, batch_norm="local")
+    divided(x, y).backward()
+    rows = [divided._ucudnn.schedule.nodes["conv1"].boxes[rank][0] for rank in range(WORLD)]
+    buffers = {}
+    for rank, (begin, end) in enumerate(rows):
+        replica = copy.deepcopy(single)
+        (F.cross_entropy(replica(x[begin:end]), y[begin:end]) * ((end - begin) / BATCH)).backward()
+        for parameter, other in zip(single.parameters(), replica.parameters()):
+            parameter.grad = other.grad if parameter.grad is None else parameter.grad + other.grad
+        buffers[rank] = dict(replica.named_buffers())
+    same(divided, single, gradients=True)
+    for name, buffer in divided.named_buffers():
+        assert torch.allclose(buffer, buffers[RANK][name], rtol=1e-12), name
+    report = parallel.report(divided)
+    moved = [sum(pair[way] for pair in report.counted["statistics"].values()) for way in (0, 1)]  # of the loss alone
+    assert report.difference() == 0 and moved == ([1, 1] if RANK else [WORLD - 1] * 2), report
+    refused(lambda: apply(made(24)[0], plan, batch_norm="global"), parallel.NotSupported, "batch_norm='global'; 'all' or")
+
+
 def calls():
     """What one rank's call alone forbids is refused by all ranks, and the next call is as if it had not been."""
     divided, single, x, y = pair(22)
