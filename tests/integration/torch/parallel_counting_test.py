@@ -11,15 +11,13 @@ import gloo
 
 gloo.need("torch")
 sys.path.insert(0, str(gloo.ROOT / "python"))
+import schedules  # noqa: E402
 import torch  # noqa: E402
 from ucudnn import parallel  # noqa: E402
 
 COMMAND = os.environ.get("UCUDNN_TEST_COMMAND")
 NETS = os.environ.get("UCUDNN_TEST_NETS",
                       "alexnet vgg16 resnet18 resnet50 resnet18-v2 densenet121 inception-v3 efficientnet-b0").split()
-MACHINE = {"format": "ucudnn-machine", "version": 1, "name": "p100x4",
-           "device": {"name": "Tesla P100-SXM2-16GB", "memory_bytes": 17179869184, "tflops": 10.6, "memory_gb_per_s": 732},
-           "levels": [{"name": "NVLink", "count": 4, "gb_per_s": 80, "latency_us": 10}]}
 STRATEGIES = {"image": ["--strategy", "image"], "model": ["--strategy", "model"], "deepa": ["--strategy", "deepa"],
               "owt a": ["--strategy", "owt", "--scheme", "a"], "owt b": ["--strategy", "owt", "--scheme", "b"],
               "owt c": ["--strategy", "owt", "--scheme", "c"]}
@@ -44,7 +42,7 @@ class Counting(unittest.TestCase):
         if devices == 4:
             machine = f"{self.folder.name}/p100x4.json"
             with open(machine, "w") as output:
-                json.dump(MACHINE, output)
+                output.write(schedules.machine(4))
         told = self.run_command("plan", file, "--machine", machine, "--batch", "128", "--update", "owner", "--schedule",
                                 *STRATEGIES[strategy])
         if told.returncode:

@@ -9,6 +9,13 @@ FOLLOWERS = ("activation", "batch_normalization", "scale", "dropout", "softmax")
 BUNDLE = 25 * (1 << 20) // 4
 
 
+def machine(count):
+    """So many P100s behind one NVLink, as a ucudnn-machine file."""
+    device = {"name": "Tesla P100-SXM2-16GB", "memory_bytes": 17179869184, "tflops": 10.6, "memory_gb_per_s": 732}
+    return json.dumps({"format": "ucudnn-machine", "version": 1, "name": f"p100x{count}", "device": device,
+                       "levels": [{"name": "NVLink", "count": count, "gb_per_s": 80, "latency_us": 10}]})
+
+
 def degrees_of(rng, network, node, devices, allowed="nchwr"):
     """Random parts of a layer on so many devices, and the first of these."""
     shape, op = node.shape, node.op
