@@ -47,12 +47,13 @@ class Report:
                 f"  {kind:<10} predicted {told[0][0]:>12} {told[0][1]:>12}   counted {told[1][0]:>12} {told[1][1]:>12}   "
                 f"waited {self.waited_ms.get(kind, 0.0):8.1f} ms, under way meanwhile {self.hidden_ms.get(kind, 0.0):8.1f} ms")
         lines.append(f"  difference {self.difference()}")
+        lines.append("  kept by one step, at most")
         for what, text in WHAT.items():
             elements, size = self.kept.get(what, [0, 0])
             plan = f"predicted {self.planned[what]:>12}   " if what in self.planned else " " * 25
-            lines.append(f"  {text:<44} {plan}counted {elements:>12}   {size / 2**20:8.1f} MiB")
+            lines.append(f"    {text:<42} {plan}counted {elements:>12}   {size / 2**20:8.1f} MiB")
         of = "the process" if self.is_peak_of_process else "torch"
-        lines.append(f"  {f'peak of {of}':<44} {self.peak_bytes / 2**20:58.1f} MiB")
+        lines.append(f"    {f'peak of {of}':<42} {self.peak_bytes / 2**20:58.1f} MiB")
         return "\n".join(lines)
 
 

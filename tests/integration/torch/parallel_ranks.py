@@ -61,8 +61,8 @@ def planned(rng, text, network, batch, last):
         while told[0] is None:
             words = [f"--pin={name}={''.join(f'{axis}{count}' for axis, count in found.items())}"
                      for name, found in pins.items()]
-            words = ["--machine", folder / "machine.json", "--batch", str(batch), "--update", "owner", "--uneven", "--placements",
-                     "--reduction", "--schedule", *words]
+            words += ["--machine", folder / "machine.json", "--batch", str(batch), "--update", "owner", "--schedule"]
+            words += ["--uneven", "--placements", "--reduction"]
             made = subprocess.run([COMMAND, "plan", folder / "net.json", *words], capture_output=True, text=True)
             if made.returncode:
                 refused = [name for name in pins if f"'{name}'" in made.stderr]
