@@ -14,6 +14,7 @@ sys.path.insert(0, str(gloo.ROOT / "python"))
 import schedules  # noqa: E402
 import torch  # noqa: E402
 from ucudnn import parallel  # noqa: E402
+from ucudnn.parallel.schedule import read  # noqa: E402
 
 COMMAND = os.environ.get("UCUDNN_TEST_COMMAND")
 NETS = os.environ.get("UCUDNN_TEST_NETS",
@@ -52,8 +53,9 @@ class Counting(unittest.TestCase):
         predicted = json.loads(told.stdout)["elements"]
         with torch.device("meta"):
             model = parallel.module(file)
+        schedule = read(plan)
         for one in predicted["by_device"]:
-            report = parallel.count(model, plan, one["device"])
+            report = parallel.count(model, schedule, one["device"])
             self.assertEqual(0, report.difference(), f"{net} on {devices}, {strategy}:\n{report}")
             for kind in ("transfer", "update", "statistics"):
                 pairs = report.counted.get(kind, {}).values()

@@ -425,6 +425,14 @@ def refusals():
             "checkpoint=['conv9']: names of nodes are expected")
     loss = F.cross_entropy if RANK else F.binary_cross_entropy_with_logits
     refused(lambda: parallel.apply(model, plan, loss=loss), parallel.NotSupported, "ranks differ in losses: ")
+    random_plan.count += 1
+    plans = plan, random_plan(19)
+    refused(lambda: parallel.apply(model, plans[RANK == 1], loss=F.cross_entropy), parallel.NotSupported,
+            "ranks differ in the plan: ")
+    version, torch.__version__ = torch.__version__, f"2.{RANK}"
+    refused(lambda: parallel.apply(model, plan, loss=F.cross_entropy), parallel.NotSupported,
+            "ranks differ in the version of torch: 2.0 on rank 0, 2.1 on rank 1; the same is expected")
+    torch.__version__ = version
 
     def other_version(written):
         written["version"] = 2
