@@ -1,6 +1,5 @@
 """What the executor's own code counts on meta tensors, rank by rank, at the papers' sizes, is what the planner predicts: of
 each device and kind, difference 0; and so is what it keeps, where there are no passes."""
-import json
 import os
 import subprocess
 import sys
@@ -50,22 +49,44 @@ class Counting(unittest.TestCase):
             return told.stderr
         with open(plan, "w") as output:
             output.write(told.stdout)
-        predicted = json.loads(told.stdout)["elements"]
         with torch.device("meta"):
             model = parallel.module(file)
+        self.compare(model, plan, f"{net} on {devices}, {strategy}", strategy not in ("owt b", "owt c"))
+        return ""
+
+    def compare(self, model, plan, what, says_what_is_kept):
         schedule = read(plan)
-        for one in predicted["by_device"]:
+        for one in schedule.elements["by_device"]:
             report = parallel.count(model, schedule, one["device"])
-            self.assertEqual(0, report.difference(), f"{net} on {devices}, {strategy}:\n{report}")
+            self.assertEqual(0, report.difference(), f"{what}:\n{report}")
             for kind in ("transfer", "update", "statistics"):
                 pairs = report.counted.get(kind, {}).values()
                 self.assertEqual(one[kind], [sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)],
-                                 f"{net} on {devices}, {strategy}, device {one['device']}: {kind}")
-            self.assertEqual(strategy not in ("owt b", "owt c"), bool(report.planned), f"{net} on {devices}, {strategy}")
-            for what in report.planned:
-                self.assertEqual(one["memory"][what], report.kept.get(what, [0, 0])[0],
-                                 f"{net} on {devices}, {strategy}, device {one['device']}: {what}")
-        return ""
+                                 f"{what}, device {one['device']}: {kind}")
+            self.assertEqual(says_what_is_kept, bool(report.planned), what)
+            for kind in report.planned:
+                self.assertEqual(one["memory"][kind], report.kept.get(kind, [0])[0], f"{what}, device {one['device']}: {kind}")
+
+    def test_NormsAreDividedWhereTheirPartsDoNotMeet(self):
+        gloo.need("torchvision")
+        from torch import nn
+        from torchvision.models.convnext import LayerNorm2d
+        model = nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), nn.GroupNorm(3, 6), nn.ReLU(), nn.Conv2d(6, 6, 3, padding=1),
+                              LayerNorm2d(6), nn.Flatten(), nn.Linear(384, 5))
+        file, machine, plan = (f"{self.folder.name}/{name}.json" for name in ("net", "machine", "plan"))
+        for name, text in ((file, parallel.describe(model, (3, 8, 8)).text()), (machine, schedules.machine(6))):
+            with open(name, "w") as output:
+                output.write(text)
+        for pins, refused in ((("1=c3", "4=h2"), ""), (("4=w2",), ""), (("1=c2",), "pin '1'"), (("1=h2",), "pin '1'"),
+                              (("4=c2",), "pin '4'")):
+            told = self.run_command("plan", file, "--machine", machine, "--batch", "8", "--update", "owner", "--schedule",
+                                    *(f"--pin={pin}" for pin in pins))
+            self.assertIn(refused, told.stderr)
+            self.assertEqual(bool(refused), bool(told.returncode), told.stderr)
+            if not refused:
+                with open(plan, "w") as output:
+                    output.write(told.stdout)
+                self.compare(model, plan, str(pins), True)
 
     def test_CountsArePredicted(self):
         refused = {}
