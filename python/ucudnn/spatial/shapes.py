@@ -1,5 +1,4 @@
 """Functions that move elements without computing."""
-import itertools
 import math
 
 import torch
@@ -8,7 +7,7 @@ from .errors import NotSupported
 from .layout import Layout
 from .cells import ranks
 from .pointwise import broadcast, completed
-from .sizes import Own, at, plain, rows_of, sizes_of, whole_of
+from .sizes import Own, plain, rows_of, sizes_of, whole_of
 from .stripe import layout_of, name_of, named, rule, striped
 
 
@@ -35,9 +34,7 @@ def _unflatten(function, x, dim, sizes):
 def _in_sizes(x, sizes):
     """(layout, shape on this rank) of x in another shape, of which a program gave these numbers. All ranks decide by the whole's
     shapes. Where no number is left open, those that do not come of x.shape are the whole's, or there would not be as many
-    elements; else the stripe's rows are those that come of x.shape, and dimensions that stay as they are. Of positions that were
-    flattened, a number that comes of x.shape must be this rank's: a quotient by a number of which x.shape was lost is not, unless
-    this rank's numbers are not those of its elements, so that all can only be the whole's."""
+    elements; else the stripe's rows are those that come of x.shape, and dimensions that stay as they are."""
     old = [x.cut.whole_extent(dim, extent) for dim, extent in enumerate(x.shape)]
     new = whole_of(list(sizes))
     if -1 in new:
@@ -53,23 +50,7 @@ def _in_sizes(x, sizes):
             raise NotSupported(f"{size} as the size of rows does not say whether it is this rank's or the whole's: compute it "
                                "from x.shape")
     own = [math.prod(size for _, size in atoms) if atoms else extent for atoms, extent in zip(layout.dims, new)]
-    for size, extent in zip(sizes, own):
-        if isinstance(size, Own) and size.here != extent and any(len(atoms) > 1 for atoms in x.cut.dims) and \
-                _may_be_own(x, sizes):
-            raise NotSupported(f"{size.here}, {size.whole} of the whole, as a size beside {extent} positions of this rank: a number "
-                               "that is the whole's, or that lost what it came of, divides it")
     return layout, own
-
-
-def _may_be_own(x, sizes):
-    """Whether numbers that a program gives as x's sizes may be a rank's own: on any rank they multiply to its elements, or one
-    is 0, as a quotient of too few rows."""
-    count = math.prod(sizes_of(x.shape, x.cut))
-    for place in itertools.product(*map(range, ranks().grid.parts)):
-        said = [at(size, place) for size in sizes]
-        if -1 in said or 0 in said or math.prod(said) == at(count, place):
-            return True
-    return False
 
 
 @rule(*named("flatten", "ravel"))

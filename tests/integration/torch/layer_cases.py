@@ -474,6 +474,7 @@ def _sizes():
     yield "by what reads a number past its methods", lambda: Call(lambda x: x * torch.tensor(
         [math.log(x.shape[2]), math.isqrt(x.shape[3]), len(range(x.shape[2])), x.shape.numel(), float(f"{x.shape[3]}"),
          np.zeros(x.shape[2]).size, len(x.flatten(2).permute(2, 0, 1)), (x.shape[2] - 1).bit_length()]).view(2, 4, 1, 1))
+    yield "windows, counted by a number that lost its rows", lambda: Call(_counted_windows)
     yield "a part of a table", lambda: Call(lambda x, w: x * w[:, :x.shape[2], :x.shape[3]], w=picture(4, 20, 24))
     yield "by numbers of Python's and of numpy's", lambda: Call(lambda x: x.view(2, 4, int(x.shape[2]) * int(x.shape[3])).sum(2) / (
         float(x.shape[2]) * math.sqrt(x.shape[3] * 4) + np.prod(x.shape[2:]) + np.ceil(x.shape[3] / 3) + math.sqrt(x.shape[2] / 5)))
@@ -721,7 +722,6 @@ REFUSED = {
     "positions rolled together": lambda: Call(lambda x: x.permute(0, 1, 3, 2).flatten(2).roll(1, 2) + x.flatten(2).roll(1, 2)),
     "the first rows, by a bare number": lambda: Call(lambda x: x[:, :, :3, :3]),
     "enlarged to a bare number": lambda: Call(lambda x: F.interpolate(x, size=(32, 32))),
-    "windows, counted by a number that lost its rows": lambda: Call(_counted_windows),
     "a grid of rows, and an open number": lambda: Call(lambda x: x.view(2, -1, 2, x.shape[2] // 2, 2, x.shape[3] // 2)),
     "not as many rows": lambda: Call(lambda x: F.interpolate(x, size=[n + 1 for n in x.shape[2:]])),
     "a type by a plain tensor": lambda: Call(lambda x: torch.add(x, x, out=torch.empty(0))),
