@@ -260,8 +260,8 @@ def other_calls_are_named():
 
 
 def copies_are_compared():
-    """Weights, buffers, images that shard cuts, what the first pass draws, and under UCUDNN_CHECK=1 plain operands and what each
-    pass draws. All ranks refuse what the last one has otherwise."""
+    """Weights, buffers, images that shard cuts, what the first pass draws, and under UCUDNN_CHECK=1 plain operands and what
+    each pass draws. All ranks refuse what the last one has otherwise."""
     ranks = spatial.ranks()
     is_last = ranks.place == tuple(parts - 1 for parts in ranks.grid.parts)
 
