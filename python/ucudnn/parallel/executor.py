@@ -254,7 +254,7 @@ class Executor:
             if None not in misfits:
                 raise NotSupported("; or ".join(misfits))
             fits = sum(1 << place for place, misfit in enumerate(misfits) if misfit is None)
-            facts = self._facts(labels)
+            facts = {} if self.agreement is None else self._facts(labels)
         except NotSupported as error:
             refusal = error
         if self.agreement is not None:

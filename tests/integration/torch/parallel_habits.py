@@ -409,6 +409,8 @@ def refusals():
     def other_world(written):
         written["devices"] += 1
         written["levels"] = [WORLD + 1]
+        loss = next(one for one in written["statistics"] if one["kind"] == "loss")
+        loss["groups"][0]["devices"] = list(range(WORLD + 1))
     random_plan.count += 1
     refused(lambda: parallel.apply(model, random_plan(18, change=other_world), loss=F.cross_entropy), ValueError,
             f"a plan for {WORLD + 1} devices; torch.distributed has {WORLD} ranks")
