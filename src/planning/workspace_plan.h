@@ -4,6 +4,7 @@
 // is checked later.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include "convolution/api.h"
 #include "convolution/configuration.h"
 #include "convolution/problem.h"
+#include "convolution/tiles.h"
 
 namespace ucudnn::planning {
 
@@ -22,9 +24,11 @@ constexpr size_t kMostPlanKernels = 10000;
 constexpr size_t kMostPlanLanes = 4096;
 
 struct WorkspacePlanKernel {
-  ConvolutionProblem problem;   // with its mini-batch
-  Api api = Api::kLegacy;       // that it is called through
-  Configuration configuration;  // of n images
+  ConvolutionProblem problem;  // with its mini-batch
+  Api api = Api::kLegacy;      // that it is called through
+  // Of n images, or one run for each kind of `tiles`: together they are a Division.
+  Configuration configuration;
+  std::shared_ptr<const Tiles> tiles;  // null: n alone is divided
   // A position in WorkspacePlan::segments; -1: the kernel uses its caller's workspace.
   int segment = -1;
   size_t lanes = 1;  // on which kernels of its segment run, as far as this entry knows

@@ -15,6 +15,7 @@
 #include "base/file_size_limit.h"
 #include "base/folders.h"
 #include "base/version.h"
+#include "convolution/json_kernel.h"
 #include "interposer/report/json_text.h"
 #include "interposer/session/lanes.h"
 
@@ -33,15 +34,10 @@ using json::Scalar;
 
 std::string TimeText(double time_ms) { return time_ms < 0 ? "null" : Scalar(time_ms); }
 
-std::string PlanText(const Configuration& configuration, int depth) {
+std::string PlanText(const Division& division, int depth) {
   std::vector<std::string> runs;
-  for (const Run& run : configuration.runs) {
-    runs.push_back(Object({{"engine", Scalar(run.micro.engine.Text())},
-                           {"micro_batch", Scalar(run.micro.micro_batch)},
-                           {"count", Scalar(run.count)},
-                           {"workspace_bytes", Scalar(run.micro.workspace_bytes)},
-                           {"piece_ms", TimeText(run.micro.time_ms)}},
-                          depth + 1));
+  for (size_t run = 0; run < division.configuration.runs.size(); ++run) {
+    runs.push_back(Object(RunMembers(division, run), depth + 1));
   }
   return Array(runs, depth);
 }
