@@ -51,7 +51,6 @@ WorkspacePlanKernel ReadKernel(const JsonPlace& place, const WorkspacePlan& file
   Division division({});
   if (!ReadPlan(plan, kernel.problem, division)) plan.Refuse("runs that all have a time");
   kernel.configuration = std::move(division.configuration);
-  kernel.tiles = std::move(division.tiles);
   for (const Run& run : kernel.configuration.runs) {
     if (run.micro.engine.Text().size() > kLongestEngine) {
       plan.Refuse("engines of at most " + std::to_string(kLongestEngine) + " characters");

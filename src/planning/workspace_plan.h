@@ -4,7 +4,6 @@
 // is checked later.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,7 +15,6 @@
 #include "convolution/api.h"
 #include "convolution/configuration.h"
 #include "convolution/problem.h"
-#include "convolution/tiles.h"
 
 namespace ucudnn::planning {
 
@@ -26,9 +24,7 @@ constexpr size_t kMostPlanLanes = 4096;
 struct WorkspacePlanKernel {
   ConvolutionProblem problem;  // with its mini-batch
   Api api = Api::kLegacy;      // that it is called through
-  // Of n images, or one run for each kind of `tiles`: together they are a Division.
-  Configuration configuration;
-  std::shared_ptr<const Tiles> tiles;  // null: n alone is divided
+  Configuration configuration;  // of n images, or of the tiles of its grid
   // A position in WorkspacePlan::segments; -1: the kernel uses its caller's workspace.
   int segment = -1;
   size_t lanes = 1;  // on which kernels of its segment run, as far as this entry knows

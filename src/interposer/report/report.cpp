@@ -16,6 +16,7 @@
 #include "base/folders.h"
 #include "base/version.h"
 #include "convolution/json_kernel.h"
+#include "convolution/tiles.h"
 #include "interposer/report/json_text.h"
 #include "interposer/session/lanes.h"
 
@@ -40,6 +41,12 @@ std::string PlanText(const Division& division, int depth) {
     runs.push_back(Object(RunMembers(division, run), depth + 1));
   }
   return Array(runs, depth);
+}
+
+// What runs, with its tiles where it has some.
+Division DivisionIn(const KernelRecord& record) {
+  auto division = DivisionOf(record.problem, record.configuration);
+  return division.ok() ? std::move(*division) : Division(record.configuration);
 }
 
 // The time of the whole mini-batch as JSON; null where the time of a piece is unknown.
@@ -85,7 +92,7 @@ std::string KernelText(const CountedKernel& kernel, const std::set<std::string>*
                    {"limit_bytes", Scalar(record.limit_bytes)},
                    {"workspace_bytes", Scalar(record.workspace_bytes)},
                    {"owned_workspace_bytes", Scalar(record.owned_bytes)},
-                   {"plan", PlanText(record.configuration, depth + 1)},
+                   {"plan", PlanText(DivisionIn(record), depth + 1)},
                    {"total_ms", TotalText(record.configuration)},
                    {"undivided", UndividedText(record.baselines.own_api, depth + 1)},
                    {"best_undivided", UndividedText(record.baselines.any_api, depth + 1)},

@@ -6,6 +6,8 @@
 
 #include <fstream>
 
+#include "convolution/tiles.h"
+
 namespace ucudnn::planning {
 namespace {
 
@@ -44,7 +46,7 @@ TEST(WorkspacePlan, ReadsWhatWorkspaceWrites) {
   EXPECT_EQ(plan->division, WorkspaceDivision::kShared);
   ASSERT_EQ(plan->kernels.size(), 3u);
   EXPECT_EQ(plan->kernels[0].configuration.Images(), 8);
-  EXPECT_EQ(plan->kernels[0].tiles, nullptr);
+  EXPECT_FALSE(plan->kernels[0].configuration.IsTiled());
   EXPECT_EQ(plan->kernels[0].configuration.runs[1].micro.engine, "legacy:0");
   EXPECT_EQ(plan->kernels[0].segment, plan->kernels[2].segment);
   ASSERT_EQ(plan->segments.size(), 2u);
@@ -71,10 +73,10 @@ TEST(WorkspacePlan, ReadsTiles) {
   const auto plan = ParseWorkspacePlan(File(R"("total_bytes":1000)", TiledKernel()));
   ASSERT_TRUE(plan.ok()) << plan.message();
   const WorkspacePlanKernel& kernel = plan->kernels[0];
-  ASSERT_NE(kernel.tiles, nullptr);
-  EXPECT_EQ(kernel.tiles->grid, (TileGrid{.n = 8, .spatial = {1, 4, 1}}));
-  EXPECT_EQ(kernel.tiles->tiles.size(), 32u);
-  EXPECT_TRUE(Division(kernel.configuration, kernel.tiles).CheckCovers(kernel.problem).ok());
+  EXPECT_EQ(kernel.configuration.grid, (TileGrid{.n = 8, .spatial = {1, 4, 1}}));
+  const auto division = DivisionOf(kernel.problem, kernel.configuration);
+  ASSERT_TRUE(division.ok()) << division.message();
+  EXPECT_EQ(division->tiles->tiles.size(), 32u);
   EXPECT_EQ(kernel.configuration.TimeMs(), 8 * 0.5 + 16 * 0.25 + 8 * 0.5);
   EXPECT_EQ(plan->reserved_bytes, 70u);
 }
