@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <utility>
+#include <variant>
 
 #include "convolution/partial_sums.h"
 #include "planning/tile_divisions.h"
@@ -13,9 +14,10 @@ namespace {
 using planning::Measurement;
 using KindRows = std::vector<Measurement>;
 
-bool IsOf(const std::vector<EngineId>& engines, const EngineId& engine) {
-  return engine.is_partial_sum() ||
-         std::find(engines.begin(), engines.end(), engine) != engines.end();
+bool IsOf(const TileEngines& engines, const EngineId& engine) {
+  if (engine.is_partial_sum()) return true;
+  if (engine.legacy() != nullptr) return !std::holds_alternative<GraphScope>(engines.scope);
+  return std::find(engines.names.begin(), engines.names.end(), engine) != engines.names.end();
 }
 
 // What the store has of these engines; nothing where it cannot be read.
@@ -26,7 +28,7 @@ KindRows ReadRows(const TileEngines& engines, const ConvolutionProblem& twin,
   if (!known.ok()) return {};
   std::erase_if(known->rows, [&](const Measurement& row) {
     const int size = row.micro.engine.is_partial_sum() ? kPartialSumBatch : twin.n;
-    return row.micro.micro_batch != size || !IsOf(engines.names, row.micro.engine);
+    return row.micro.micro_batch != size || !IsOf(engines, row.micro.engine);
   });
   return std::move(known->rows);
 }
@@ -76,6 +78,7 @@ Result<RowsOfKinds> MeasureStoredKinds(const Device& device, const ConvolutionPr
       const std::vector<Measurement>& fresh = measured.measurements;
       all.measured += static_cast<long>(fresh.size());
       const bool written = store != nullptr && store->Write(twin, device.platform, fresh, {}).ok();
+      all.unstored |= store != nullptr && !written;
       // Who wrote first wins.
       KindRows kept = written ? ReadRows(engines, twin, device.platform) : KindRows();
       known.insert(known.end(), fresh.begin(), fresh.end());

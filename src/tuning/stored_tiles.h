@@ -15,12 +15,13 @@ namespace ucudnn::tuning {
 struct RowsOfKinds {
   std::vector<std::vector<MicroConfiguration>> rows;  // of each kind, in the order of Tiles::kinds
   long measured = 0;                                  // rows that were measured now
+  bool unstored = false;                              // the store did not take them
 };
 
 // What tiles may run, and where measurements are kept.
 struct TileEngines {
   EngineScope scope;
-  std::vector<EngineId> names;                  // of all engines of the scope
+  std::vector<EngineId> names;                  // of all engines of the scope but legacy ones
   planning::MeasurementStore* store = nullptr;  // null: none
 };
 
