@@ -43,6 +43,10 @@ Status ApplyPolicy(std::string_view text, Options& options) {
                      options.policy);
 }
 
+Status ApplyTiles(std::string_view text, Options& options) {
+  return ParseChoice(text, {"auto", "off"}, {true, false}, options.tiles);
+}
+
 Status ApplyWorkspaceLimit(std::string_view text, Options& options) {
   options.workspace_limit_auto = EqualsIgnoreCase(Trim(text), "auto");
   if (options.workspace_limit_auto || EqualsIgnoreCase(Trim(text), "caller")) {
@@ -261,6 +265,8 @@ constexpr Variable kVariables[] = {
      "observe records and never changes a call; off forwards everything", ApplyMode},
     {"UCUDNN_BATCH_SIZE_POLICY", nullptr, "policy", false, "auto, undivided, powerOfTwo, all",
      "micro-batch sizes that are measured", ApplyPolicy},
+    {"UCUDNN_TILES", nullptr, "tiles", false, "auto, off",
+     "whether a single image that does not fit may run as tiles", ApplyTiles},
     {"UCUDNN_WORKSPACE_LIMIT", "UCUDNN_DEFAULT_WORKSPACE_LIMIT", "workspace-limit", false,
      "caller, auto or a size: bytes, or with KiB, MiB, GiB", "workspace ceiling of each kernel",
      ApplyWorkspaceLimit},

@@ -55,6 +55,7 @@ const char* WorkspaceDivisionName(WorkspaceDivision division);
 struct Options {
   Mode mode = Mode::kOn;
   BatchSizePolicy policy = BatchSizePolicy::kAuto;
+  bool tiles = true;                      // single images may run as tiles
   std::optional<size_t> workspace_limit;  // bytes for each kernel; none: `caller` or `auto`
   bool workspace_limit_auto = false;      // it is taken from free memory
   std::optional<size_t> total_workspace;  // bytes for all kernels together; none: each has its own

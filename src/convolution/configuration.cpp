@@ -14,7 +14,7 @@ int Configuration::Pieces() const {
 int Configuration::Images() const {
   int images = 0;
   for (const Run& run : runs) images += run.micro.micro_batch * run.count;
-  return images;
+  return images / grid.PartsOfImages();
 }
 
 double Configuration::TimeMs() const {

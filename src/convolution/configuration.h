@@ -34,6 +34,21 @@ struct MicroConfiguration {
   bool IsWhole(int n) const { return micro_batch == n && tile == TileLengths{}; }
 };
 
+// How many parts each axis has. Parts of one axis have equal lengths, but for one window (n,
+// groups, k: for one element) that the first of them have more; in backward_data the first and the
+// last part are what the cuts leave.
+struct TileGrid {
+  int n = 1;
+  int groups = 1;  // whole groups
+  int k = 1;       // output channels of the only group
+  Spatial spatial = {1, 1, 1};
+
+  bool operator==(const TileGrid&) const = default;
+  int Parts() const { return n * PartsOfImages(); }
+  // Of what n parts the grid makes of the mini-batch, each is cut into so many tiles.
+  int PartsOfImages() const { return groups * k * spatial[0] * spatial[1] * spatial[2]; }
+};
+
 // `count` equal micro-batches in a row.
 struct Run {
   MicroConfiguration micro;
@@ -43,14 +58,17 @@ struct Run {
 };
 
 // A division of a whole mini-batch, in the order of execution. All micro-batches but the last have
-// a legal size (multiples of the problem's step), so every piece starts aligned.
+// a legal size (multiples of the problem's step), so every piece starts aligned. Of tiles there is
+// one run for each kind, in the order of Tiles::kinds (tiles.h), and the grid says where they lie.
 struct Configuration {
   std::vector<Run> runs;
+  TileGrid grid = {};  // its default: n alone is divided
 
   bool operator==(const Configuration&) const = default;
+  bool IsTiled() const { return grid != TileGrid{}; }
   int Pieces() const;
   bool Covers(int n) const { return Images() == n; }  // a whole mini-batch of `n` images
-  int Images() const;                                 // the mini-batch: sum of micro_batch * count
+  int Images() const;                         // the mini-batch: all images that the pieces compute
   double TimeMs() const;                      // sum over the pieces: they run one after the other
   size_t WorkspaceBytes() const;              // maximum over the pieces: they share one workspace
   bool Deterministic() const;                 // all pieces are

@@ -278,6 +278,8 @@ size_t PackedBytes(const TileKind& kind) {
 Status Division::CheckCovers(const ConvolutionProblem& problem) const {
   const std::vector<Run>& runs = configuration.runs;
   if (tiles == nullptr) {
+    if (configuration.IsTiled())
+      return Status::Error("tiles of " + Describe(problem) + " lack places");
     if (configuration.Covers(problem.n)) return Status::Ok();
     return Status::Error("a configuration of " + std::to_string(configuration.Images()) +
                          " images does not divide " + Describe(problem));
@@ -341,6 +343,14 @@ Result<Tiles> CutIntoTiles(const ConvolutionProblem& whole, const TileGrid& grid
     }
   }
   return TileCutter(whole, grid, most_span).Cut();
+}
+
+Result<Division> DivisionOf(const ConvolutionProblem& whole, const Configuration& configuration) {
+  if (!configuration.IsTiled()) return Division(configuration);
+  UCUDNN_ASSIGN_OR_RETURN(Tiles cut, CutIntoTiles(whole, configuration.grid));
+  Division division(configuration, std::make_shared<const Tiles>(std::move(cut)));
+  UCUDNN_RETURN_IF_ERROR(division.CheckCovers(whole));
+  return division;
 }
 
 }  // namespace ucudnn

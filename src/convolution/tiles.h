@@ -30,18 +30,6 @@ constexpr int64_t kMostViewSpan = (int64_t{1} << 31) - 1;
 // Bytes. With channels last, engines that need no workspace are lost below it.
 constexpr int32_t kChannelsLastAlignment = 16;
 
-// How many parts each axis has. Parts of one axis have equal lengths, but for one window (n,
-// groups, k: for one element) that the first of them have more; in backward_data the first and the
-// last part are what the cuts leave.
-struct TileGrid {
-  int n = 1;
-  int groups = 1;  // whole groups
-  int k = 1;       // output channels of the only group
-  Spatial spatial = {1, 1, 1};
-
-  bool operator==(const TileGrid&) const = default;
-};
-
 // What tiles that differ in their places alone have in common.
 struct TileKind {
   // The strides are those of the whole tensors, or of a packed copy. The stride of n is, for a
@@ -86,11 +74,14 @@ struct Tiles {
   bool AddUp() const;
 };
 
-// How a convolution is divided. With tiles, the configuration has one run for each of their kinds,
-// in the same order; without, it divides n alone. Tiles are immutable, so copies share them.
+// How a convolution is divided: a configuration and, where that has tiles, where they lie. Tiles
+// are immutable, so copies share them.
 struct Division {
+  // REQUIRES: with `cut`, the configuration has one run for each of its kinds, in the same order.
   Division(Configuration of, std::shared_ptr<const Tiles> cut = nullptr)  // NOLINT: implicit
-      : configuration(std::move(of)), tiles(std::move(cut)) {}
+      : configuration(std::move(of)), tiles(std::move(cut)) {
+    if (tiles != nullptr) configuration.grid = tiles->grid;
+  }
 
   // An error that names what the division leaves out of `problem`, or computes beside it.
   Status CheckCovers(const ConvolutionProblem& problem) const;
@@ -109,6 +100,9 @@ struct Division {
 // REQUIRES: whole.n >= 1, and all parts >= 1.
 Result<Tiles> CutIntoTiles(const ConvolutionProblem& whole, const TileGrid& grid,
                            int64_t most_span = kMostViewSpan);
+
+// `configuration` of `whole`, cut where it has tiles. An error where its grid cannot cut it.
+Result<Division> DivisionOf(const ConvolutionProblem& whole, const Configuration& configuration);
 
 // Elements from the first to the last of a tensor with n images, its spans along each axis added.
 int64_t ViewSpan(int64_t n, int64_t channels, const Spatial& extents, const Strides& strides);

@@ -21,11 +21,13 @@ MixedEngines::MixedEngines(const Functions& functions, cudnnHandle_t handle, Tem
       graph_(functions, {handle, nullptr}, Pointers(templates_)) {}
 
 Result<std::vector<ListedEngine>> MixedEngines::List(const ConvolutionProblem& part) {
-  UCUDNN_ASSIGN_OR_RETURN(std::vector<ListedEngine> listed, legacy_.List(part));
-  // Where no plan serves the part, the legacy engines are all.
-  if (auto graph = graph_.List(part); graph.ok()) {
-    std::move(graph->begin(), graph->end(), std::back_inserter(listed));
-  }
+  auto listed = legacy_.List(part);
+  // Where no plan serves the part, the legacy engines are all; where its paddings are uneven, the
+  // plans are.
+  auto graph = graph_.List(part);
+  if (!graph.ok()) return listed;
+  if (!listed.ok()) return graph;
+  std::move(graph->begin(), graph->end(), std::back_inserter(*listed));
   return listed;
 }
 

@@ -167,20 +167,19 @@ const Candidate* UndividedFor(const Candidates& allowed, int n, size_t plan_byte
   return best;
 }
 
-// The promise of `configuration`, with its own workspace or, where no undivided engine fits that,
-// with a little more. A deterministic plan that only a non-deterministic engine can replace is
-// promised as not deterministic. None when no undivided engine within the limit is as exact as the
-// plan.
-std::optional<Promise> PromiseOf(const Configuration& configuration, const Candidates& allowed,
+// The promise of `configuration`, whose largest piece is given, with its own workspace or, where no
+// undivided engine fits that, with a little more. A deterministic plan that only a
+// non-deterministic engine can replace is promised as not deterministic. None when no undivided
+// engine within the limit is as exact as the plan.
+std::optional<Promise> PromiseOf(const Configuration& configuration,
+                                 const Candidate& largest_candidate, const Candidates& allowed,
                                  const PromiseRequest& request) {
-  const MicroConfiguration& largest = configuration.Largest();
-  const Candidate* const largest_candidate = Find(allowed, largest);
-  assert(largest_candidate != nullptr);
+  const MicroConfiguration& largest = largest_candidate.micro;
   const size_t plan_bytes = configuration.WorkspaceBytes();
   bool deterministic = configuration.Deterministic();
   const auto serves = [&](const Candidate& candidate) {
     if (deterministic && !candidate.micro.deterministic) return false;
-    return Replaces(candidate.numeric, *largest_candidate);
+    return Replaces(candidate.numeric, largest_candidate);
   };
   const Candidate* undivided = UndividedFor(allowed, request.n, plan_bytes, serves);
   if (undivided == nullptr && deterministic) {
@@ -190,7 +189,7 @@ std::optional<Promise> PromiseOf(const Configuration& configuration, const Candi
   if (undivided == nullptr) return std::nullopt;
   Promise promise;
   promise.workspace_bytes = std::max(plan_bytes, undivided->micro.workspace_bytes);
-  promise.reported = {largest_candidate->native ? largest.engine : undivided->micro.engine,
+  promise.reported = {largest_candidate.native ? largest.engine : undivided->micro.engine,
                       request.n, configuration.TimeMs(), promise.workspace_bytes, deterministic};
   promise.configuration = configuration;
   promise.undivided = undivided->micro;
@@ -198,6 +197,36 @@ std::optional<Promise> PromiseOf(const Configuration& configuration, const Candi
   promise.limit_bytes = request.limit_bytes;
   assert(promise.workspace_bytes <= request.limit_bytes);
   return promise;
+}
+// The same of a configuration of allowed candidates.
+std::optional<Promise> PromiseOf(const Configuration& configuration, const Candidates& allowed,
+                                 const PromiseRequest& request) {
+  const Candidate* const largest = Find(allowed, configuration.Largest());
+  assert(largest != nullptr);
+  return PromiseOf(configuration, *largest, allowed, request);
+}
+
+// The fastest allowed candidate of a kind of tile that is no coarser than `coarsest`.
+const Candidate* FastestOf(const Tiling::Kind& kind, const PromiseRequest& request,
+                           NumericClass coarsest) {
+  const Candidate* fastest = nullptr;
+  for (const Candidate* candidate : AllowedCandidates(kind.candidates, request)) {
+    if (!IsExactAs(candidate->numeric, coarsest)) continue;
+    if (fastest == nullptr || candidate->micro.time_ms < fastest->micro.time_ms) {
+      fastest = candidate;
+    }
+  }
+  return fastest;
+}
+
+// The promise of the fastest tiles none of which is coarser than `coarsest`.
+std::optional<Promise> PromiseOfTiles(std::span<const Tiling> tilings, const Candidates& allowed,
+                                      const PromiseRequest& request, NumericClass coarsest) {
+  auto configuration = FastestTiles(tilings, request, coarsest);
+  if (!configuration) return std::nullopt;
+  // A program asks the library about what it is told, which knows tiles no more than engines that
+  // the program's API lacks.
+  return PromiseOf(*configuration, {configuration->Largest(), coarsest, false}, allowed, request);
 }
 
 }  // namespace
@@ -259,6 +288,39 @@ std::optional<Promise> DividedPromise(std::span<const Candidate> measured,
   const std::optional<Configuration> division = BestDivided(allowed, request, kNever);
   if (!division) return std::nullopt;
   return PromiseOf(*division, allowed, request);
+}
+
+std::optional<Configuration> FastestTiles(std::span<const Tiling> tilings,
+                                          const PromiseRequest& request, NumericClass coarsest) {
+  std::optional<Configuration> best;
+  for (const Tiling& tiling : tilings) {
+    Configuration configuration{{}, tiling.grid};
+    for (const Tiling::Kind& kind : tiling.kinds) {
+      const Candidate* const fastest = FastestOf(kind, request, coarsest);
+      if (fastest != nullptr) configuration.runs.push_back({fastest->micro, kind.count});
+    }
+    if (configuration.runs.empty() || configuration.runs.size() < tiling.kinds.size()) continue;
+    const bool better =
+        !best || configuration.TimeMs() < best->TimeMs() ||
+        (configuration.TimeMs() == best->TimeMs() && configuration.Pieces() < best->Pieces());
+    if (better) best = std::move(configuration);
+  }
+  return best;
+}
+
+std::optional<Promise> OrInTiles(std::optional<Promise> promise, std::span<const Tiling> tilings,
+                                 std::span<const Candidate> measured,
+                                 const PromiseRequest& request) {
+  const Candidates allowed = AllowedCandidates(measured, request);
+  for (const NumericClass coarsest :
+       {NumericClass::kDirect, NumericClass::kFft, NumericClass::kWinograd}) {
+    std::optional<Promise> in_tiles = PromiseOfTiles(tilings, allowed, request, coarsest);
+    if (!in_tiles) continue;
+    const double time_ms = in_tiles->configuration.TimeMs();
+    const double share = promise && promise->configuration.IsTiled() ? 1 : 1 - kHysteresis;
+    if (!promise || time_ms < share * promise->configuration.TimeMs()) promise = in_tiles;
+  }
+  return promise;
 }
 
 bool Allows(std::span<const Candidate> measured, const PromiseRequest& request,

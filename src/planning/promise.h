@@ -29,6 +29,17 @@ struct Candidate {
   bool native = true;
 };
 
+// What was measured of one grid of tiles, kind by kind: of its problem's own engines, with the
+// workspace and the time that one tile takes beside all others, so what sums partials is included.
+struct Tiling {
+  struct Kind {
+    int count = 0;                      // tiles
+    std::vector<Candidate> candidates;  // all of the kind's images and lengths
+  };
+  TileGrid grid;
+  std::vector<Kind> kinds;  // in the order of Tiles::kinds
+};
+
 // Both `configuration` and `undivided` compute the kernel within `workspace_bytes`. `undivided`
 // does so in one piece, by an engine of the caller's API; it runs where the plan may not, after a
 // fault or inside a capture. Both are at least as exact and as deterministic as `reported`, which
@@ -110,6 +121,18 @@ std::optional<Promise> DividedPromise(std::span<const Candidate> measured,
 std::optional<Promise> MakePromiseOf(const Configuration& configuration,
                                      std::span<const Candidate> measured,
                                      const PromiseRequest& request);
+// The division into tiles that takes least time, of all that the request allows; among equals the
+// one of fewest tiles. Each kind of tile has the engine that is the fastest there. None of them is
+// coarser than `coarsest`.
+std::optional<Configuration> FastestTiles(std::span<const Tiling> tilings,
+                                          const PromiseRequest& request, NumericClass coarsest);
+// `promise` (none: nothing undivided fits, nor a division of the mini-batch) or, where tiles take
+// less time by kHysteresis, the promise of these. It has an undivided engine of the caller's API
+// among `measured`, which serves what tiles cannot, and of which it tells.
+std::optional<Promise> OrInTiles(std::optional<Promise> promise, std::span<const Tiling> tilings,
+                                 std::span<const Candidate> measured,
+                                 const PromiseRequest& request);
+
 // Whether the request allows every piece of `configuration`.
 bool Allows(std::span<const Candidate> measured, const PromiseRequest& request,
             const Configuration& configuration);

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
+#include "base/options.h"
 #include "base/status.h"
 #include "convolution/tiles.h"
 #include "cudnn/engine.h"
@@ -13,9 +15,10 @@ namespace ucudnn::tuning {
 
 // The grids that are looked at, by rising number of tiles: single images, cut into 2, 4, 8, ...
 // parts of their outermost spatial axis, then of the next ones, where places to cut run out; of
-// groups, then of k, where no spatial axis can be cut. The same in every process, so that one finds
-// the measurements of another without asking cuDNN.
-std::vector<TileGrid> GridsOf(const ConvolutionProblem& problem);
+// groups, then of k, where no spatial axis can be cut. Policy powerOfTwo cuts one axis alone. The
+// same in every process, so that one finds the measurements of another without asking cuDNN.
+std::vector<TileGrid> GridsOf(const ConvolutionProblem& problem,
+                              BatchSizePolicy policy = BatchSizePolicy::kAuto);
 
 // `engine` on every kind of tile of `grid`, each with its workspace in bytes (copies and partial
 // sums included) and without a time. An error where the grid cannot cut `problem`, or the engine
@@ -24,10 +27,23 @@ Result<Division> DivideBy(const TileGrid& grid, cudnn::Engines& engines,
                           const ConvolutionProblem& problem, const EngineId& engine,
                           size_t limit_bytes);
 
-// At most four divisions of GridsOf within `limit_bytes`: the fewest tiles that fit, twice as many,
-// and the fewest whose workspace is at most `cache_bytes` and half of that, by rising number of
-// tiles. Empty where no grid fits.
-std::vector<Division> FittingGrids(cudnn::Engines& engines, const ConvolutionProblem& problem,
-                                   const EngineId& engine, size_t limit_bytes, size_t cache_bytes);
+// What tiles have to fit.
+struct GridLimits {
+  size_t workspace_bytes = 0;
+  size_t cache_bytes = 0;  // of the device; 0: unknown
+  BatchSizePolicy policy = BatchSizePolicy::kAuto;
+};
+
+struct FoundGrids {
+  // At most four, within the workspace: the fewest tiles that fit, twice as many, and the fewest
+  // whose workspace is at most the cache and half of that, by rising number of tiles.
+  std::vector<Division> fitting;
+  size_t least_bytes =
+      0;            // where none fits: what the grid that needs least needs; 0: none is served
+  std::string why;  // where none is served: what prevents the last one
+};
+// `engine` in the grids of GridsOf.
+FoundGrids FittingGrids(cudnn::Engines& engines, const ConvolutionProblem& problem,
+                        const EngineId& engine, const GridLimits& limits);
 
 }  // namespace ucudnn::tuning

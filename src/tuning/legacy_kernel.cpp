@@ -4,9 +4,11 @@
 #include <map>
 #include <utility>
 
+#include "convolution/tiles.h"
 #include "cuda/resources.h"
 #include "cudnn/legacy_engines.h"
 #include "cudnn/problem_graph.h"
+#include "tuning/fitting_grids.h"
 #include "tuning/tolerance.h"
 
 namespace ucudnn::tuning {
@@ -168,12 +170,95 @@ void LegacyKernels::AddGraphEngines(const LegacyKernel& kernel, const Question& 
   }
 }
 
+std::vector<GraphChoices::Template> LegacyKernels::EnginesOfTiles(const LegacyKernel& kernel) {
+  std::vector<GraphChoices::Template> engines;
+  if (options_.engines == EngineSet::kLegacy || !functions_.HasGraphApi()) return engines;
+  std::vector<ConvolutionProblem> asked = {kernel.problem};
+  const std::vector<TileGrid> grids = GridsOf(kernel.problem, options_.policy);
+  if (!grids.empty()) {
+    const auto tiles = CutIntoTiles(kernel.problem, grids.front());
+    if (tiles.ok()) asked.insert(asked.begin(), tiles->kinds.front().problem);
+  }
+  const auto in_time = [&] { return kernels_.HasTime(kernel.device, kernel.problem); };
+  for (const ConvolutionProblem& problem : asked) {
+    for (auto& engine : choices_.Heuristics(kernel.platform, problem, kernel.handle, in_time)) {
+      const bool known = std::any_of(engines.begin(), engines.end(), [&](const auto& other) {
+        return other->convolution.engine == engine->convolution.engine;
+      });
+      if (!known && engines.size() < kMostGraphEngines) engines.push_back(std::move(engine));
+    }
+  }
+  return engines;
+}
+
+std::vector<EngineId> LegacyKernels::AlgorithmsOver(const LegacyKernel& kernel,
+                                                    const Question& question) {
+  Question known = question;
+  known.may_measure = false;
+  std::vector<std::pair<double, EngineId>> over;
+  for (const Candidate& candidate :
+       cudnn::OwnMathCandidates(kernel.problem, kernels_.Get(kernel.device, known).rows)) {
+    const MicroConfiguration& micro = candidate.micro;
+    const bool fits = micro.workspace_bytes <= question.request.limit_bytes;
+    if (micro.IsWhole(kernel.problem.n) && !fits) over.emplace_back(micro.time_ms, micro.engine);
+  }
+  std::sort(over.begin(), over.end());
+  over.resize(std::min(over.size(), kMostGraphEngines));
+  std::vector<EngineId> engines;
+  for (auto& [time_ms, engine] : over) engines.push_back(std::move(engine));
+  return engines;
+}
+
+planning::Tilings LegacyKernels::GetTilings(const LegacyKernel& kernel,
+                                            const planning::PromiseRequest& request) {
+  Question question{kernel.problem, options_.policy, request};
+  // Plans are built where tiles are measured.
+  question.may_measure = kernel.may_measure && !kernel.capturing && kernel.handle != nullptr;
+  TilingTask task;
+  if (!question.may_measure) return kernels_.GetTilings(kernel.device, question, task);
+  question.until = kernels_.EndOfTurn(kernel.problem);
+  const cuda::RelaxedCaptureScope relaxed(*kernel.device.driver);
+  const Clock::time_point begin = Clock::now();
+  const cudnn::MixedEngines::Templates engines = EnginesOfTiles(kernel);
+  kernels_.Spend(kernel.device, kernel.problem, Clock::now() - begin);
+  for (const auto& engine : engines) task.engines.push_back(engine->convolution.engine);
+  if (task.engines.empty()) task.engines = AlgorithmsOver(kernel, question);
+  MixedScope scope;
+  scope.make = [functions = &functions_, engines](cudnnHandle_t of_ours) {
+    return std::make_unique<cudnn::MixedEngines>(*functions, of_ours, engines);
+  };
+  question.scope = std::move(scope);
+  task.candidates = [&](const ConvolutionProblem& tile,
+                        const std::vector<MicroConfiguration>& rows) {
+    std::vector<Candidate> candidates;
+    // Legacy algorithms may expect the alignment of the whole.
+    const bool legacy =
+        options_.engines != EngineSet::kGraph && tile.alignment == kernel.problem.alignment;
+    if (legacy) candidates = cudnn::OwnMathCandidates(tile, rows);
+    for (const MicroConfiguration& row : rows) {
+      for (const auto& engine : engines) {
+        if (engine->convolution.engine != row.engine) continue;
+        candidates.push_back({row, engine->numeric, false});
+      }
+    }
+    return candidates;
+  };
+  return kernels_.GetTilings(kernel.device, question, task);
+}
+
 cudnn::MixedEngines::Templates LegacyKernels::GraphEnginesOf(const LegacyKernel& kernel,
                                                              const Configuration& configuration) {
   cudnn::MixedEngines::Templates engines;
-  for (const Run& run : configuration.runs) {
-    if (!run.micro.engine.of_graph_api()) continue;
-    auto engine = choices_.Named(kernel.platform, kernel.problem, run.micro.engine, kernel.handle);
+  const auto tiles = DivisionOf(kernel.problem, configuration);
+  for (size_t run = 0; run < configuration.runs.size(); ++run) {
+    const EngineId& named = configuration.runs[run].micro.engine;
+    if (!named.of_graph_api()) continue;
+    auto engine = choices_.Named(kernel.platform, kernel.problem, named, kernel.handle);
+    // The whole's own graph may lack what a tile's has.
+    if (engine == nullptr && tiles.ok() && tiles->tiles != nullptr) {
+      engine =
+          choices_.Named(kernel.platform, tiles->tiles->kinds[run].problem, named, kernel.handle);
+    }
     if (engine != nullptr) engines.push_back(std::move(engine));
   }
   return engines;

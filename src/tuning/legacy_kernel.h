@@ -57,6 +57,11 @@ class LegacyKernels {
   // that says why, when the undivided kernel is not among them.
   LegacyRows Get(const LegacyKernel& kernel, const planning::PromiseRequest& request);
 
+  // Grids of tiles within request.limit_bytes, with the engines that serve plain calls: those that
+  // the heuristics choose for a tile and for the whole, and legacy algorithms on tiles of even
+  // paddings.
+  planning::Tilings GetTilings(const LegacyKernel& kernel, const planning::PromiseRequest& request);
+
   // Templates of the graph engines in `configuration`.
   cudnn::MixedEngines::Templates GraphEnginesOf(const LegacyKernel& kernel,
                                                 const Configuration& configuration);
@@ -74,6 +79,11 @@ class LegacyKernels {
   // Measures what the heuristics choose, on the whole mini-batch. Returns false when a later call
   // may measure more.
   bool MeasureGraphEngines(const LegacyKernel& kernel, const Question& question);
+  // The graph engines that tiles of the kernel may have. Without a `handle` that may build plans
+  // (null), those that are known.
+  std::vector<GraphChoices::Template> EnginesOfTiles(const LegacyKernel& kernel);
+  // The kernel's own algorithms that exceed `limit_bytes` undivided, the fastest first.
+  std::vector<EngineId> AlgorithmsOver(const LegacyKernel& kernel, const Question& question);
   // Adds the rows of graph engines that were measured on the whole mini-batch, at the policy's
   // micro-batch sizes.
   void AddGraphEngines(const LegacyKernel& kernel, const Question& question, LegacyRows& measured);

@@ -371,6 +371,18 @@ Result<planning::Platform> DescribePlatform(const cuda::Driver& driver,
   return platform;
 }
 
+size_t L2Bytes(const Device& device) {
+  const cuda::ContextScope context(*device.driver, device.context);
+  CUdevice ordinal = 0;
+  int bytes = 0;
+  if (device.driver->cuCtxGetDevice(&ordinal) != CUDA_SUCCESS ||
+      device.driver->cuDeviceGetAttribute(&bytes, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, ordinal) !=
+          CUDA_SUCCESS) {
+    return 0;
+  }
+  return static_cast<size_t>(std::max(bytes, 0));
+}
+
 Result<std::string> DeviceName(const Device& device) {
   const cuda::ContextScope context(*device.driver, device.context);
   CUdevice ordinal = 0;

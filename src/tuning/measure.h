@@ -39,6 +39,9 @@ Result<planning::Platform> DescribePlatform(const cuda::Driver& driver,
 // of the host.
 Result<std::string> DeviceName(const Device& device);
 
+// Bytes of the device's L2 cache; 0 when the driver does not say.
+size_t L2Bytes(const Device& device);
+
 // Bounds of one measurement. It exceeds them by at most one run of one engine, or by preparing the
 // engines of one size.
 struct MeasureLimits {

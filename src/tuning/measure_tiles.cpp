@@ -14,31 +14,22 @@ namespace {
 
 using planning::Measurement;
 
-// The fastest engine of `rows` that takes at most `limit_bytes`; none where there is no row.
-std::optional<MicroConfiguration> Fastest(const std::vector<Measurement>& rows,
-                                          size_t limit_bytes) {
-  std::optional<MicroConfiguration> fastest;
-  for (const Measurement& row : rows) {
-    if (row.micro.engine.is_partial_sum() || row.micro.workspace_bytes > limit_bytes) continue;
-    if (!fastest || row.micro.time_ms < fastest->time_ms) fastest = row.micro;
-  }
-  return fastest;
+bool IsFaster(const MicroConfiguration& a, const MicroConfiguration& b) {
+  return a.time_ms < b.time_ms;
 }
 
 }  // namespace
 
-Result<Division> MeasureTiles(const Device& device, const ConvolutionProblem& problem,
-                              const TileGrid& grid, const EngineScope& scope,
-                              const MeasureLimits& limits) {
-  UCUDNN_ASSIGN_OR_RETURN(Tiles cut, CutIntoTiles(problem, grid));
-  Division division({}, std::make_shared<const Tiles>(std::move(cut)));
-  const Tiles& tiles = *division.tiles;
+Result<KindMeasurements> MeasureKinds(const Device& device, const ConvolutionProblem& problem,
+                                      const TileGrid& grid, const EngineScope& scope,
+                                      const MeasureLimits& limits) {
+  UCUDNN_ASSIGN_OR_RETURN(const Tiles tiles, CutIntoTiles(problem, grid));
   const bool sums = SumsPartials(problem) && tiles.AddUp();
   const size_t beside = sums ? PartialSumBytes(problem) : 0;
   const size_t limit_bytes = limits.fit_bytes.value_or(std::numeric_limits<size_t>::max());
+  KindMeasurements kinds;
   std::optional<double> sum_ms;
-  for (size_t kind = 0; kind < tiles.kinds.size(); ++kind) {
-    const TileKind& of = tiles.kinds[kind];
+  for (const TileKind& of : tiles.kinds) {
     const std::string tile = Describe(of.problem);
     if (PackedBytes(of) > 0) return Status::Error("copies are not timed: " + tile + " is packed");
     if (beside > limit_bytes) {
@@ -62,16 +53,34 @@ Result<Division> MeasureTiles(const Device& device, const ConvolutionProblem& pr
       if (row.micro.engine.is_partial_sum()) sum_ms = row.micro.time_ms;
     }
     if (sums && !sum_ms) return Status::Error("what sums partials was not measured");
-    auto fastest = Fastest(measured.measurements, limit_bytes - beside);
-    if (!fastest) {
+    std::vector<MicroConfiguration>& rows = kinds.emplace_back();
+    for (const Measurement& row : measured.measurements) {
+      if (row.micro.engine.is_partial_sum() || row.micro.workspace_bytes > limit_bytes - beside) {
+        continue;
+      }
+      rows.push_back(sums ? AsPartial(problem, row.micro, *sum_ms) : row.micro);
+      rows.back().tile = of.lengths;
+    }
+    if (rows.empty()) {
       return Status::Error("no engine was measured within " + std::to_string(limit_bytes - beside) +
                            " bytes for " + tile);
     }
-    fastest->tile = of.lengths;
-    if (sums) *fastest = AsPartial(problem, *fastest, *sum_ms);
-    division.configuration.runs.push_back({*fastest, tiles.CountOf(kind)});
   }
-  return division;
+  return kinds;
+}
+
+Result<Division> MeasureTiles(const Device& device, const ConvolutionProblem& problem,
+                              const TileGrid& grid, const EngineScope& scope,
+                              const MeasureLimits& limits) {
+  UCUDNN_ASSIGN_OR_RETURN(Tiles cut, CutIntoTiles(problem, grid));
+  UCUDNN_ASSIGN_OR_RETURN(const KindMeasurements kinds,
+                          MeasureKinds(device, problem, grid, scope, limits));
+  Configuration fastest;
+  for (size_t kind = 0; kind < kinds.size(); ++kind) {
+    const auto best = std::min_element(kinds[kind].begin(), kinds[kind].end(), IsFaster);
+    fastest.runs.push_back({*best, cut.CountOf(kind)});
+  }
+  return Division(std::move(fastest), std::make_shared<const Tiles>(std::move(cut)));
 }
 
 }  // namespace ucudnn::tuning

@@ -15,19 +15,6 @@
 namespace ucudnn::tuning {
 namespace {
 
-// Bytes of the device's L2 cache; 0 when the driver does not say.
-size_t L2Bytes(const Device& device) {
-  const cuda::ContextScope context(*device.driver, device.context);
-  CUdevice ordinal = 0;
-  int bytes = 0;
-  if (device.driver->cuCtxGetDevice(&ordinal) != CUDA_SUCCESS ||
-      device.driver->cuDeviceGetAttribute(&bytes, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, ordinal) !=
-          CUDA_SUCCESS) {
-    return 0;
-  }
-  return static_cast<size_t>(std::max(bytes, 0));
-}
-
 // The engine among whose measurements `micro` of `configuration` is filed: what sums partials is
 // measured with every engine.
 const EngineId& Measurer(const Configuration& configuration, const MicroConfiguration& micro) {
@@ -446,10 +433,29 @@ bool MeasuredKernels::FindUntried(const Device& device, const ConvolutionProblem
   return true;
 }
 
+Verification MeasuredKernels::CompareNow(const Device& device, const ConvolutionProblem& problem,
+                                         const Division& division,
+                                         const MicroConfiguration& undivided,
+                                         const MeasuringTurns::Turn& turn, const EngineScope& scope,
+                                         Known& known) {
+  const Clock::time_point begin = Clock::now();
+  progress_.Tell({Activity::kComparing, &problem});
+  const Verification verification = VerifyPlan(device, problem, division, undivided,
+                                               turns_.LimitsNow(device, turn.deadline), scope);
+  const Clock::duration taken = Clock::now() - begin;
+  turns_.Spend(Use::kComparing, taken);
+  MutexLock lock(mutex_);
+  known.verifying[problem.n] += taken;
+  return verification;
+}
+
 Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& problem,
                               const Configuration& configuration,
                               const MicroConfiguration& undivided, planning::Proof proof,
                               const EngineScope& scope) {
+  if (configuration.IsTiled()) {
+    return VerifyTiles(device, problem, configuration, undivided, proof, scope);
+  }
   Known& known = Meet(FamilyOf(problem, device.platform, configuration.Largest().engine));
   std::vector<MicroConfiguration> untried;
   Clock::duration spent;
@@ -472,17 +478,8 @@ Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& pr
   }
   if (untried.empty()) return {};
   if (!turn->lock) return {Trust::Kind::kUnknown, turn->why};
-  const Clock::time_point begin = Clock::now();
-  progress_.Tell({Activity::kComparing, &problem});
-  const Verification verification = VerifyPlan(device, problem, configuration, undivided,
-                                               turns_.LimitsNow(device, turn->deadline), scope);
-  const Clock::duration taken = Clock::now() - begin;
-  turns_.Spend(Use::kComparing, taken);
-  {
-    MutexLock lock(mutex_);
-    known.verifying[problem.n] += taken;
-  }
-
+  const Verification verification =
+      CompareNow(device, problem, configuration, undivided, *turn, scope, known);
   const bool equal = verification.verdict == Verdict::kEqual;
   if (!equal && verification.verdict == Verdict::kNotCompared) {
     return {Trust::Kind::kUnknown, verification.message};

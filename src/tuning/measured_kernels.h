@@ -18,6 +18,7 @@
 #include "base/mutex.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "planning/decision/facts.h"
 #include "planning/measurement_store.h"
 #include "planning/promise.h"
 #include "planning/trust.h"
@@ -25,6 +26,7 @@
 #include "tuning/measure.h"
 #include "tuning/measuring_progress.h"
 #include "tuning/measuring_turns.h"
+#include "tuning/verify.h"
 
 namespace ucudnn::tuning {
 
@@ -67,6 +69,16 @@ struct MeasuredRows {
   bool late = false;
 };
 
+// How grids of tiles are found and measured, beside what a Question says.
+struct TilingTask {
+  // By whose workspaces grids are chosen, the most promising first.
+  std::vector<EngineId> engines;
+  // Those of an engine's measurements on `tile` that may be planned with.
+  std::function<std::vector<planning::Candidate>(const ConvolutionProblem& tile,
+                                                 const std::vector<MicroConfiguration>& rows)>
+      candidates;
+};
+
 using planning::Trust;
 
 class MeasuredKernels {
@@ -91,6 +103,13 @@ class MeasuredKernels {
   // workspace. Does nothing without must_fit, and nothing twice. An error when measuring failed or
   // did not come about.
   Status MeasureFitting(const Device& device, const Question& question);
+
+  // In measured_tilings.cpp. Grids of tiles within question.request's limit, each with the engines
+  // of the question's scope, a MixedScope too, on every kind of its tiles. From memory or, where
+  // the question allows it, the store and the device: kinds of tiles are measured on twins of
+  // little memory, within the budget of the kernel. What was found wrong is left out.
+  planning::Tilings GetTilings(const Device& device, const Question& question,
+                               const TilingTask& task);
 
   // Whether `configuration` may take the place of `undivided`; compares their outputs where `proof`
   // demands it, within the budget of one kernel and of the process. `scope` holds the engines of
@@ -165,6 +184,19 @@ class MeasuredKernels {
     std::map<EngineId, double> graph_engines;
   };
 
+  struct TilesOfFamily {
+    std::vector<planning::Tiling> measured;
+    // By the limits for which all grids were tried: why none was found there, as Tilings has it.
+    std::map<size_t, std::pair<size_t, std::string>> tried;
+  };
+  // Tiles that were compared with the whole, without their times.
+  struct ComparedTiles {
+    ConvolutionProblem problem;
+    planning::Platform platform;
+    Configuration configuration;
+    Trust trust;
+  };
+
   static Family LegacyFamily(const ConvolutionProblem& problem, const planning::Platform& platform);
   // The family whose measurements `engine` belongs to.
   static Family FamilyOf(const ConvolutionProblem& problem, const planning::Platform& platform,
@@ -206,6 +238,22 @@ class MeasuredKernels {
   bool FindUntried(const Device& device, const ConvolutionProblem& problem,
                    const Configuration& configuration, planning::Proof proof, bool reread,
                    std::vector<MicroConfiguration>& untried);
+  // Compares outputs in the time of `turn`, which is charged to `known`.
+  Verification CompareNow(const Device& device, const ConvolutionProblem& problem,
+                          const Division& division, const MicroConfiguration& undivided,
+                          const MeasuringTurns::Turn& turn, const EngineScope& scope, Known& known);
+  // In measured_tilings.cpp, as are the next three: Verify of tiles, whose trust lives as long as
+  // the process.
+  Trust VerifyTiles(const Device& device, const ConvolutionProblem& problem,
+                    const Configuration& configuration, const MicroConfiguration& undivided,
+                    planning::Proof proof, const EngineScope& scope);
+  // What is known of `family`, whose problem has all its images, within `limit_bytes`.
+  planning::Tilings KnownTilings(const Family& family, size_t limit_bytes);
+  // Measures grids of tiles until `limits`' deadline, and notes what came of it.
+  void MeasureTilings(const Device& device, const Question& question, const TilingTask& task,
+                      const Family& family, const MeasureLimits& limits);
+  // Leaves the engines of `configuration` out of what is known of its grid.
+  void DropTiles(const ConvolutionProblem& problem, const Configuration& configuration);
   // The sizes that policy auto asks for next; rising, empty when it is done.
   std::vector<int> NextSizes(const Question& question, size_t l2_bytes, Known& known,
                              const std::vector<int>& asked);
@@ -218,6 +266,8 @@ class MeasuredKernels {
   std::atomic<bool> unstored_ = false;  // a write to the store failed
   Mutex mutex_;                         // of known_; held for moments
   std::unordered_map<Family, Known, FamilyHash> known_ UCUDNN_GUARDED_BY(mutex_);
+  std::unordered_map<Family, TilesOfFamily, FamilyHash> tilings_ UCUDNN_GUARDED_BY(mutex_);
+  std::vector<ComparedTiles> compared_tiles_ UCUDNN_GUARDED_BY(mutex_);
 };
 
 }  // namespace ucudnn::tuning

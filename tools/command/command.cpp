@@ -25,6 +25,7 @@ class HelpText : public CLI::Formatter {
 const char* DefaultOf(const std::string& variable) {
   static constexpr std::pair<std::string_view, const char*> kDefaults[] = {
       {"UCUDNN_BATCH_SIZE_POLICY", "auto"},
+      {"UCUDNN_TILES", "auto"},
       {"UCUDNN_WORKSPACE_LIMIT", "caller, what the program grants"},
       {"UCUDNN_TOTAL_WORKSPACE", "none, each kernel has its own"},
       {"UCUDNN_DIVISION", "concurrent"},

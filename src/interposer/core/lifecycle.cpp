@@ -21,6 +21,10 @@ struct AnswerStep {
     planning::Rows rows = steps.Answer(question);
     facts.measured.Add(std::move(question), std::move(rows));
   }
+  void operator()(planning::FindTilings& question) {
+    planning::Tilings tilings = steps.Answer(question);
+    facts.tilings.Add(std::move(question), std::move(tilings));
+  }
   void operator()(planning::FindSubstitutes& question) {
     facts.substitutes.Add(question, steps.Answer(question));
   }
@@ -32,6 +36,7 @@ struct AnswerStep {
       if (reporter != nullptr) reporter->Fallback(facts.problem, cause, trust.message);
       // The rows of the wrong plan's pieces were dropped, so measurements are asked for again.
       facts.measured.Clear();
+      facts.tilings.Clear();
     }
     facts.compared.Add(std::move(question), std::move(trust));
   }

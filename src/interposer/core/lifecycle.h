@@ -20,6 +20,7 @@ class Steps {
  public:
   virtual ~Steps() = default;
   virtual planning::Rows Answer(const planning::Measure& question) = 0;
+  virtual planning::Tilings Answer(const planning::FindTilings& question) = 0;
   // Asked only about plans of the graph API.
   virtual std::vector<MicroConfiguration> Answer(const planning::FindSubstitutes& question) = 0;
   virtual planning::Trust Answer(const planning::Compare& question) = 0;

@@ -38,6 +38,18 @@ planning::Facts FactsOfKernel(Process& process, const Session& session,
   return facts;
 }
 
+planning::TileUse UseOfTiles(Process& process, const Session& session,
+                             const ConvolutionProblem& problem, size_t need_bytes) {
+  const Options& options = process.options;
+  // Under one budget kernels are planned together, by divisions of their mini-batches.
+  if (options.total_workspace || session.budget() != nullptr) return planning::TileUse::kNone;
+  // Ranks plan from what they share, and what tiles take lives as long as the process.
+  if (options.rank >= 0) return planning::TileUse::kNone;
+  return planning::UseOfTiles(
+      problem, {options.tiles, options.policy, need_bytes, UserLimit(process, session),
+                tuning::L2Bytes(process.sessions.DeviceOf(session))});
+}
+
 planning::PromiseRequest RequestFor(const Process& process, const ConvolutionProblem& problem,
                                     size_t limit_bytes) {
   return planning::RequestFor(problem, limit_bytes, process.options.deterministic);

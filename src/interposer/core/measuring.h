@@ -19,6 +19,10 @@ size_t UserLimit(Process& process, const Session& session);
 // The facts about a kernel that do not depend on what the program named.
 planning::Facts FactsOfKernel(Process& process, const Session& session,
                               const ConvolutionProblem& problem, Api api);
+// What the kernel may be cut into tiles for, where the program would run what needs `need_bytes`
+// undivided.
+planning::TileUse UseOfTiles(Process& process, const Session& session,
+                             const ConvolutionProblem& problem, size_t need_bytes);
 planning::PromiseRequest RequestFor(const Process& process, const ConvolutionProblem& problem,
                                     size_t limit_bytes);
 // Reports once for each kernel that the followed workspace plan does not have it.

@@ -23,10 +23,10 @@ std::vector<const cudnn::GraphTemplate*> Pointers(const EngineTemplates& engines
   return pointers;
 }
 
-std::vector<planning::Candidate> CandidatesOf(const tuning::MeasuredRows& measured,
+std::vector<planning::Candidate> CandidatesOf(const std::vector<MicroConfiguration>& rows,
                                               const cudnn::GraphTemplate& engine) {
   std::vector<planning::Candidate> candidates;
-  for (const MicroConfiguration& row : measured.rows) candidates.push_back({row, engine.numeric});
+  for (const MicroConfiguration& row : rows) candidates.push_back({row, engine.numeric});
   return candidates;
 }
 
@@ -125,7 +125,26 @@ planning::Rows GraphSteps::Answer(const planning::Measure& question) {
                                measured.status.message());
   }
   process_.reporter.NoteUnlikeRanks();
-  return {CandidatesOf(measured, *engine), measured.settled, measured.late};
+  return {CandidatesOf(measured.rows, *engine), measured.settled, measured.late};
+}
+
+planning::Tilings GraphSteps::Answer(const planning::FindTilings& question) {
+  tuning::Question asked;
+  asked.problem = kernel_.problem();
+  asked.policy = process_.options.policy;
+  asked.request = question.request;
+  asked.may_measure = kernel_.is_measured();
+  asked.scope = ScopeOf({kernel_.own});
+  if (kernel_.is_measured()) asked.until = process_.kernels.EndOfTurn(asked.problem);
+  const tuning::TilingTask task = {
+      {kernel_.own->convolution.engine},
+      [&](const ConvolutionProblem&, const std::vector<MicroConfiguration>& rows) {
+        return CandidatesOf(rows, *kernel_.own);
+      }};
+  planning::Tilings tilings =
+      process_.kernels.GetTilings(process_.sessions.DeviceOf(*kernel_.session), asked, task);
+  process_.reporter.NoteUnlikeRanks();
+  return tilings;
 }
 
 void GraphSteps::CompareKnown(tuning::Question question) {
@@ -137,7 +156,7 @@ void GraphSteps::CompareKnown(tuning::Question question) {
   if (known.settled) return;
   const cudnn::GraphTemplate& own = *kernel_.own;
   const auto pieces =
-      planning::PiecesOf(own.convolution.engine, CandidatesOf(known, own), question.request);
+      planning::PiecesOf(own.convolution.engine, CandidatesOf(known.rows, own), question.request);
   if (!pieces || pieces->configuration.Pieces() == 1) return;
   const MicroConfiguration undivided = {own.convolution.engine, kernel_.problem().n, kUnknownTime,
                                         kernel_.need_bytes, own.deterministic};
@@ -283,8 +302,10 @@ BuildOutcome GraphSteps::Answer(const planning::Build& question) {
   if (question.configuration.runs.empty()) return {};
   const EngineTemplates used = Used(question.configuration, question.undivided);
   cudnn::GraphEngines engines(process_.functions, {kernel_.handle, nullptr}, Pointers(used));
+  const auto division = DivisionOf(kernel_.problem(), question.configuration);
+  if (!division.ok()) return {BuildOutcome::Kind::kNoPieces, division.message()};
   auto schedule = execution::Schedule::Make(
-      engines, {kernel_.problem(), question.configuration, question.undivided, own.operands});
+      engines, {kernel_.problem(), *division, question.undivided, own.operands});
   if (!schedule.ok()) return {BuildOutcome::Kind::kNoPieces, schedule.message()};
   schedule_ = std::move(*schedule);
   return {};

@@ -71,6 +71,7 @@ class GraphSteps : public Steps {
         known_({kernel.own}) {}
 
   planning::Rows Answer(const planning::Measure& question) override;
+  planning::Tilings Answer(const planning::FindTilings& question) override;
   std::vector<MicroConfiguration> Answer(const planning::FindSubstitutes& question) override;
   planning::Trust Answer(const planning::Compare& question) override;
   planning::BuildOutcome Answer(const planning::Build& question) override;

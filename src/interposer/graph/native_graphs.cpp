@@ -23,6 +23,11 @@ class AskedOnly : public GraphSteps {
     settled_ &= rows.settled;
     return rows;
   }
+  planning::Tilings Answer(const planning::FindTilings& question) override {
+    planning::Tilings tilings = GraphSteps::Answer(question);
+    settled_ &= tilings.settled;
+    return tilings;
+  }
   planning::Trust Answer(const planning::Compare&) override { return {}; }
   planning::BuildOutcome Answer(const planning::Build&) override { return {}; }
 
@@ -197,8 +202,10 @@ bool GraphPlans::KeepsNativeSupport(const DescriptorShadow& engine) {
   const planning::Decision decision = DecideBy(facts, steps, nullptr);
   if (!decision.promises_less) {
     // What is measured when the plan is finalized may show that its pieces keep the limit alone.
-    const bool only_pieces_may_fit = kernel.need_bytes > kernel.limit_bytes && !facts.share &&
-                                     kernel.problem().n > 1 && steps.known().size() == 1;
+    const bool only_pieces_may_fit =
+        kernel.need_bytes > kernel.limit_bytes && !facts.share &&
+        (kernel.problem().n > 1 || facts.tiles != planning::TileUse::kNone) &&
+        steps.known().size() == 1;
     return !only_pieces_may_fit || steps.settled() ||
            !MeasuresBeforePromising(process_, *kernel.session, kernel.problem(), Api::kGraph);
   }

@@ -55,6 +55,7 @@ planning::Facts GraphPlans::FactsOf(const GraphKernel& kernel, GraphSteps& steps
   facts.numeric = kernel.own->numeric;
   facts.user_limit = kernel.limit_bytes;
   facts.tunes = facts.tunes && !kernel.comes_late;
+  facts.tiles = UseOfTiles(process_, *kernel.session, problem, kernel.need_bytes);
 
   planning::PlanFacts plan;
   plan.need_bytes = kernel.need_bytes;

@@ -66,6 +66,11 @@ planning::Facts LegacyCalls::FactsOf(const cudnn::ConvolutionCall& call, const L
     asked.confirmed = std::move(confirmed.choice);
     asked.confirmed_later = confirmed.unanswered;
   }
+  // What was told with more room than it needs undivided waits for something that needs the room.
+  const bool waits = asked.told && asked.told->provisional &&
+                     asked.told->workspace_bytes > asked.told->undivided.workspace_bytes;
+  facts.tiles = UseOfTiles(process_, *kernel.session, problem,
+                           waits ? kNoLimit : asked.need_bytes.value_or(0));
   facts.program = std::move(asked);
   return facts;
 }

@@ -72,8 +72,18 @@ class LegacyCalls : public DivisionChoices {
   // The answer from measurements: every algorithm and math type that fits, once and at its fastest,
   // undivided or as a promise; the promises are entered into the book. Empty when none fits. Under
   // a budget: every algorithm that an engine without workspace can keep.
-  Performances AnswerWithin(const LegacyKernel& kernel, const tuning::LegacyRows& measured,
-                            size_t limit_bytes);
+  Performances AnswerWithin(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
+                            const tuning::LegacyRows& measured, size_t limit_bytes);
+  // Grids of tiles for callers with the problem's own math type, of which `candidates` are known,
+  // where the program would run what needs `need_bytes` undivided, and tiles may serve in its
+  // place.
+  planning::Tilings FindTilings(const LegacyKernel& kernel,
+                                const std::vector<planning::Candidate>& candidates,
+                                size_t need_bytes, const planning::PromiseRequest& request);
+  // The workspace of the fastest undivided engine among `candidates` or, where one that was not
+  // measured may be faster, of what the real library's heuristics rank first.
+  size_t NeedOfChoice(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
+                      const std::vector<planning::Candidate>& candidates);
   // The answer without measurements: the heuristics' ranking without what the user forbids. None
   // where the user forbids nothing, or nothing is left.
   std::optional<Performances> AnswerUnmeasured(const LegacyKernel& kernel,

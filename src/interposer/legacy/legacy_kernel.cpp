@@ -6,6 +6,7 @@
 
 namespace ucudnn::interposer {
 
+using execution::Schedule;
 using planning::BuildOutcome;
 
 tuning::LegacyKernel TuningKernel(Process& process, const LegacyKernel& kernel) {
@@ -52,6 +53,13 @@ tuning::LegacyRows Measured(Process& process, const LegacyKernel& kernel,
   return measured;
 }
 
+planning::Tilings TilingsOf(Process& process, const LegacyKernel& kernel,
+                            const planning::PromiseRequest& request) {
+  planning::Tilings tilings = process.engines.GetTilings(TuningKernel(process, kernel), request);
+  process.reporter.NoteUnlikeRanks();
+  return tilings;
+}
+
 Confirmation FindConfirmed(Process& process, const LegacyKernel& kernel) {
   if (process.options.workspace_plan.empty() || process.options.mode != Mode::kOn) return {};
   const Session& session = *kernel.session;
@@ -91,8 +99,9 @@ BuildOutcome LegacySteps::Answer(const planning::Build& question) {
   const tuning::LegacyKernel kernel = TuningKernel(process_, kernel_);
   cudnn::MixedEngines engines(process_.functions, kernel_.handle,
                               process_.engines.GraphEnginesOf(kernel, question.configuration));
-  const auto make = [&](const Configuration& configuration) {
-    return execution::Schedule::Make(engines, {kernel_.problem, configuration, question.undivided});
+  const auto make = [&](const Configuration& pieces) -> Result<std::unique_ptr<Schedule>> {
+    UCUDNN_ASSIGN_OR_RETURN(const Division division, DivisionOf(kernel_.problem, pieces));
+    return Schedule::Make(engines, {kernel_.problem, division, question.undivided});
   };
   auto schedule = make(question.configuration);
   if (!schedule.ok()) {

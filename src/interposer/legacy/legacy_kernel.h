@@ -29,6 +29,10 @@ tuning::LegacyKernel TuningKernel(Process& process, const LegacyKernel& kernel);
 tuning::LegacyRows Measured(Process& process, const LegacyKernel& kernel,
                             const planning::PromiseRequest& request);
 
+// Its grids of tiles for what `request` asks.
+planning::Tilings TilingsOf(Process& process, const LegacyKernel& kernel,
+                            const planning::PromiseRequest& request);
+
 // What a workspace plan says of the kernel. `unanswered`: the library could not confirm it now and
 // may later.
 struct Confirmation {
@@ -42,6 +46,9 @@ class LegacySteps : public Steps {
   LegacySteps(Process& process, const LegacyKernel& kernel) : process_(process), kernel_(kernel) {}
 
   planning::Rows Answer(const planning::Measure& question) override;
+  planning::Tilings Answer(const planning::FindTilings& question) override {
+    return TilingsOf(process_, kernel_, question.request);
+  }
   std::vector<MicroConfiguration> Answer(const planning::FindSubstitutes&) override { return {}; }
   planning::Trust Answer(const planning::Compare& question) override;
   planning::BuildOutcome Answer(const planning::Build& question) override;

@@ -8,6 +8,7 @@
 #include "cudnn/legacy_engines.h"
 #include "interposer/core/measuring.h"
 #include "interposer/legacy/legacy_calls.h"
+#include "planning/decision/decide.h"
 #include "planning/decision/offers.h"
 
 namespace ucudnn::interposer {
@@ -94,17 +95,47 @@ size_t LegacyCalls::MeasuredLimit(const LegacyKernel& kernel, size_t limit_bytes
   return budget == nullptr ? limit_bytes : process_.budgets.LimitOf(*budget);
 }
 
+planning::Tilings LegacyCalls::FindTilings(const LegacyKernel& kernel,
+                                           const std::vector<Candidate>& candidates,
+                                           size_t need_bytes,
+                                           const planning::PromiseRequest& request) {
+  const planning::TileUse use = UseOfTiles(process_, *kernel.session, kernel.problem, need_bytes);
+  if (!planning::MayTile(use, candidates, request)) return {};
+  return TilingsOf(process_, kernel, request);
+}
+
+size_t LegacyCalls::NeedOfChoice(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
+                                 const std::vector<Candidate>& candidates) {
+  const ConvolutionProblem& problem = kernel.problem;
+  const MicroConfiguration fastest =
+      planning::FindBaselines(candidates, RequestFor(process_, problem, kNoLimit)).any_api;
+  if (process_.kernels.HasAllEngines(process_.sessions.DeviceOf(*kernel.session), problem)) {
+    return fastest.workspace_bytes;
+  }
+  Performances ranking;
+  const bool ranks = cudnn::RankAlgorithms(process_.functions, problem.operation, kernel.handle,
+                                           descriptors, ranking) == CUDNN_STATUS_SUCCESS &&
+                     !ranking.empty() && ranking[0].status == CUDNN_STATUS_SUCCESS;
+  return std::max(fastest.workspace_bytes, ranks ? ranking[0].workspace_bytes : 0);
+}
+
 LegacyCalls::Performances LegacyCalls::AnswerWithin(const LegacyKernel& kernel,
+                                                    const cudnn::Descriptors& descriptors,
                                                     const tuning::LegacyRows& measured,
                                                     size_t limit_bytes) {
   const ConvolutionProblem& problem = kernel.problem;
   const planning::PromiseRequest request =
       RequestFor(process_, problem, MeasuredLimit(kernel, limit_bytes));
-  const auto add =
-      kernel.session->budget() == nullptr ? planning::AddOffers : planning::AddOffersInBudget;
+  const bool in_budget = kernel.session->budget() != nullptr;
+  const auto add = in_budget ? planning::AddOffersInBudget : planning::AddOffers;
   std::vector<planning::Offer> offers;
   for (const cudnn::MathGroup& group : tuning::Groups(problem, measured)) {
     add(problem.operation, group.math, group.candidates, request, offers);
+    if (in_budget || group.math != problem.math) continue;
+    const planning::Tilings tilings = FindTilings(
+        kernel, group.candidates, NeedOfChoice(kernel, descriptors, group.candidates), request);
+    planning::AddTiles(problem.operation, group.math, group.candidates, tilings.measured, request,
+                       offers);
   }
   return Told(kernel, planning::BestFirst(std::move(offers)), measured.settled);
 }
@@ -247,7 +278,7 @@ std::optional<LegacyCalls::Performances> LegacyCalls::FindAlgorithms(
   if (limit == kNoLimit) {
     limit = NeedOfFastest(problem, measured, RequestFor(process_, problem, kNoLimit));
   }
-  Performances answer = AnswerWithin(*kernel, measured, limit);
+  Performances answer = AnswerWithin(*kernel, descriptors, measured, limit);
   if (answer.empty()) answer = AnswerOfPieces(*kernel, descriptors, measured, limit, caller);
   if (!answer.empty()) return answer;
   // Where the caller's own workspace is too small, the real library answers that it is.
@@ -270,7 +301,7 @@ std::optional<LegacyCalls::Performances> LegacyCalls::GetAlgorithms(
     const tuning::LegacyRows measured =
         Measured(process_, *kernel, RequestFor(process_, problem, MeasuredLimit(*kernel, limit)));
     if (!Compares(*kernel, measured)) return AnswerUnmeasured(*kernel, descriptors, limit);
-    Performances answer = AnswerWithin(*kernel, measured, limit);
+    Performances answer = AnswerWithin(*kernel, descriptors, measured, limit);
     if (answer.empty()) answer = AnswerOfPieces(*kernel, descriptors, measured, limit, caller);
     if (!answer.empty()) return answer;
     // Where the caller's own limit is too low, the real library answers that it is.
@@ -290,7 +321,7 @@ std::optional<LegacyCalls::Performances> LegacyCalls::GetAlgorithms(
   if (measured.rows.empty()) return AnswerUnmeasured(*kernel, descriptors, kNoLimit);
   const std::optional<AlgorithmPerformance> choice = MeasuredAs(ranking[0], problem, measured.rows);
   if (!choice) return std::nullopt;
-  Performances answer = AnswerWithin(*kernel, measured, choice->workspace_bytes);
+  Performances answer = AnswerWithin(*kernel, descriptors, measured, choice->workspace_bytes);
   const auto listed = [&](const AlgorithmPerformance& ranked) {
     return std::find_if(answer.begin(), answer.end(),
                         [&](const auto& other) { return SameEngine(other, ranked); });
@@ -350,9 +381,11 @@ LegacyCalls::NamedAnswer LegacyCalls::PromiseFor(const LegacyKernel& kernel,
   offer.settled = measured.settled;
   offer.tunes = Tunes(process_, *kernel.session, problem, Api::kLegacy);
   offer.budget_bytes = MeasuredLimit(kernel, 0);
+  const planning::Tilings tilings = FindTilings(kernel, candidates, need_bytes, request);
+  offer.settled &= tilings.settled;
   const auto offer_for = [&](const planning::NamedOffer& asked,
                              const std::vector<Candidate>& known) -> std::optional<Promise> {
-    std::optional<Promise> promise = planning::OfferFor(asked, known);
+    std::optional<Promise> promise = planning::OfferFor(asked, known, tilings.measured);
     if (!promise || Assure(kernel, planning::AssuredBytes(*promise))) return promise;
     planning::NamedOffer without = asked;
     without.budget_bytes = 0;
@@ -369,6 +402,7 @@ LegacyCalls::NamedAnswer LegacyCalls::PromiseFor(const LegacyKernel& kernel,
       std::any_of(candidates.begin(), candidates.end(),
                   [&](const Candidate& candidate) { return candidate.micro.IsWhole(problem.n); });
   NamedAnswer answer;
+  answer.why_none.detail = planning::WhyNoTiles(tilings);
   if (!knows_whole) answer.promise = of_heuristics();
   if (answer.promise) return answer;
   if (measured.late) answer.why_none.cause = Cause::kNotMeasuredOverLimit;

@@ -16,6 +16,9 @@ class Asker {
   explicit Asker(const Facts& facts) : facts_(facts) {}
 
   const Rows& operator()(Measure question) { return Ask(facts_.measured, std::move(question)); }
+  const Tilings& operator()(FindTilings question) {
+    return Ask(facts_.tilings, std::move(question));
+  }
   const std::vector<MicroConfiguration>& operator()(FindSubstitutes question) {
     return Ask(facts_.substitutes, std::move(question));
   }

@@ -34,4 +34,19 @@ Decision AsAsked(const Facts& facts, Because because) {
   return decision;
 }
 
+bool MayTile(TileUse tiles, const std::vector<Candidate>& candidates,
+             const PromiseRequest& request) {
+  if (tiles != TileUse::kToFit) return tiles == TileUse::kToGain;
+  std::vector<Candidate> pieces = candidates;
+  std::erase_if(pieces, [&](const Candidate& piece) { return piece.micro.IsWhole(request.n); });
+  return !FastestDivision(pieces, request);
+}
+
+std::string WhyNoTiles(const Tilings& tilings) {
+  if (!tilings.measured.empty()) return Sentence(Detail::kOnlyTilesFit);
+  if (!tilings.settled) return {};
+  if (tilings.least_bytes == 0) return tilings.why;
+  return Sentence(Detail::kTilesNeedMore, {.bytes = tilings.least_bytes});
+}
+
 }  // namespace ucudnn::planning

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -56,7 +57,7 @@ struct Decision {
   bool operator==(const Decision&) const = default;
 };
 
-using Step = std::variant<Measure, FindSubstitutes, Compare, Build, Decision>;
+using Step = std::variant<Measure, FindTilings, FindSubstitutes, Compare, Build, Decision>;
 
 Step Decide(const Facts& facts);
 
@@ -70,6 +71,14 @@ std::vector<Candidate> CandidatesInBudget(std::vector<Candidate> own,
                                           const std::vector<Candidate>& other, int n,
                                           size_t need_bytes);
 
+// Whether tiles of a kernel are looked for: to gain time, or to fit the request's limit where no
+// division of the mini-batch into pieces of `candidates` does.
+bool MayTile(TileUse tiles, const std::vector<Candidate>& candidates,
+             const PromiseRequest& request);
+// Why a program that nothing else serves within a limit is not served by `tilings`, which were
+// asked for under it; empty where more may be known later.
+std::string WhyNoTiles(const Tilings& tilings);
+
 // The postcondition that `decision` breaks, in words (static text) that begin with the invariant's
 // number in docs/design.md; null where it keeps all of them.
 //  1. No engine is coarser or less deterministic than what was asked or told. A plan of the graph
@@ -78,7 +87,7 @@ std::vector<Candidate> CandidatesInBudget(std::vector<Candidate> own,
 //     undivided engine inside the promise keeps it, or pieces that nothing can replace. What was
 //     promised less than it needs never runs as it was asked.
 //  3. All that runs was built.
-//  4. Pieces are multiples of the legal step and cover the mini-batch.
+//  4. Pieces are multiples of the legal step, or tiles, and cover the mini-batch.
 //  7. Without a need to fit, nothing is slower than what was asked, as far as both are measured.
 //     Nothing is refused that no user demands to be.
 //  8. Workspace that was not promised earlier, plus ucudnn's own, stays within the limit.

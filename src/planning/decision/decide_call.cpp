@@ -65,6 +65,10 @@ class CallDecider {
   // names. None when the call should run as it is; the decision's reason then says why.
   std::optional<Promise> Unasked();
   std::optional<Promise> Unmeasured(bool over_limit);
+  // `promise`, what `candidates` can promise without tiles, or one in tiles that takes less time.
+  std::optional<Promise> OrTiles(std::optional<Promise> promise,
+                                 const std::vector<Candidate>& candidates,
+                                 const PromiseRequest& request);
   void NoteUnmeasured(bool over_limit);
   // Whether the plan of `promise_` may run. Where it was found wrong and nothing can take its
   // place, `promise_` becomes none.
@@ -90,7 +94,8 @@ class CallDecider {
   bool in_budget_ = false;
   bool file_is_wrong_ = false;  // the workspace plan's pieces were told, and found wrong
   bool settled_ = true;
-  bool late_ = false;  // what is not settled, there was no time to measure
+  bool late_ = false;     // what is not settled, there was no time to measure
+  std::string no_tiles_;  // why tiles do not fit; empty: nobody looked for any
 };
 
 std::optional<Promise> CallDecider::InBudget() {
@@ -106,6 +111,21 @@ std::optional<Promise> CallDecider::InBudget() {
   return MakeOwnedPromise(rows.candidates, request);
 }
 
+std::optional<Promise> CallDecider::OrTiles(std::optional<Promise> promise,
+                                            const std::vector<Candidate>& candidates,
+                                            const PromiseRequest& request) {
+  // Their engines replace the output by what they compute, or add to it.
+  if (!call_.graph_engines || facts_.share || !MayTile(facts_.tiles, candidates, request)) {
+    return promise;
+  }
+  const Tilings& tilings = ask_(FindTilings{{}, request});
+  settled_ &= tilings.settled;
+  late_ |= tilings.late;
+  promise = OrInTiles(std::move(promise), tilings.measured, candidates, request);
+  if (!promise || tilings.measured.empty()) no_tiles_ = WhyNoTiles(tilings);
+  return promise;
+}
+
 Promise CallDecider::Improved(Promise promise) {
   // What was told may exceed the limit: pieces of the named algorithm for an identity activation.
   PromiseRequest request = RequestFor(
@@ -115,12 +135,13 @@ Promise CallDecider::Improved(Promise promise) {
   request.chosen = facts_.numeric;
   const Rows rows = Measured(request);
   const int n = facts_.problem.n;
-  if (UsesGraph(promise.configuration) &&
+  if (!promise.configuration.IsTiled() && UsesGraph(promise.configuration) &&
       FindUndivided(rows.candidates, promise.configuration.runs[0].micro.engine, n) == nullptr) {
     // The graph engine was found wrong, and its rows were dropped.
     promise = UndividedAlone(std::move(promise));
   }
   std::optional<Promise> better = MakePromise(rows.candidates, request);
+  better = OrTiles(std::move(better), rows.candidates, request);
   if (!better) return promise;
   if (promise.configuration.Pieces() == 1) {
     // A replacement needs the present engine's time to be compared with.
@@ -193,6 +214,7 @@ std::optional<Promise> CallDecider::Unasked() {
   request = RequestForNamed(candidates, Named(limit));
   decision_.baselines = FindBaselines(candidates, request);
   std::optional<Promise> promise = MakePromise(candidates, request);
+  promise = OrTiles(std::move(promise), candidates, request);
   const bool own_serves =
       need <= limit && own != nullptr && (own->micro.deterministic || !facts_.deterministic);
   if (promise && own_serves) {
@@ -219,6 +241,7 @@ std::optional<Promise> CallDecider::Unasked() {
   if (!promise) {
     decision_.reason = {late_ ? Because::kNoTimeToFit : Because::kNothingFits};
     decision_.reason.limit_bytes = limit;
+    decision_.reason.no_tiles = no_tiles_;
     if (late_) {
       NoteUnmeasured(need > limit);
     } else if (need <= call_.passed_bytes && (need > limit || facts_.deterministic)) {
@@ -229,6 +252,8 @@ std::optional<Promise> CallDecider::Unasked() {
   }
   const int pieces = promise->configuration.Pieces();
   decision_.reason = {pieces > 1 ? Because::kDivided : Because::kInPlaceOf, pieces};
+  decision_.reason.in_tiles = promise->configuration.IsTiled();
+  if (pieces == 1) decision_.reason.no_tiles = no_tiles_;
   decision_.reason.detail = EngineName(facts_.problem.operation, facts_.asked);
   return promise;
 }
@@ -240,7 +265,9 @@ void CallDecider::Choose() {
     if (!promise_ && Holds(call_.told)) promise_ = call_.told;
   }
   told_ = promise_.has_value();
-  const bool without_graph = promise_ && UsesGraph(promise_->configuration) && !call_.graph_engines;
+  const bool without_graph =
+      promise_ && !call_.graph_engines &&
+      (UsesGraph(promise_->configuration) || promise_->configuration.IsTiled());
   const bool wrong = promise_ && ask_.WasWrong(promise_->configuration);
   if (without_graph || wrong) promise_ = UndividedAlone(std::move(*promise_));
   file_is_wrong_ = wrong && promise_->of_workspace_plan;
@@ -261,7 +288,8 @@ void CallDecider::Choose() {
   if (!Holds(call_.told_alone)) return;
   promise_ = call_.told_alone;
   told_ = true;
-  if (UsesGraph(promise_->configuration) || ask_.WasWrong(promise_->configuration)) {
+  const Configuration& told = promise_->configuration;
+  if (UsesGraph(told) || told.IsTiled() || ask_.WasWrong(told)) {
     promise_ = UndividedAlone(std::move(*promise_));
   }
 }
@@ -296,6 +324,7 @@ void CallDecider::Explain() {
                           : promise_->owned_bytes > 0          ? Because::kOwnWorkspace
                                                                : Because::kAsTold;
   decision_.reason = {because, pieces};
+  decision_.reason.in_tiles = promise_->configuration.IsTiled();
 }
 
 bool CallDecider::AskedServes() const {

@@ -61,6 +61,10 @@ class PlanDecider {
   // Pieces of the plan's own engine that keep a promise alone; for plans that no undivided engine
   // can replace within the limit.
   std::optional<Promise> PiecesAlone(const KeptPromise* told, const PromiseRequest& request);
+  // The fastest pieces of the plan's own engine or, where none fits, tiles of it.
+  std::optional<Promise> OwnPieces(const KeptPromise* told, const PromiseRequest& request);
+  // Grids of tiles of the plan's own engine.
+  const Tilings& AskTilings(const PromiseRequest& request);
   std::optional<MicroConfiguration> BestSubstitute(const KeptPromise* told,
                                                    const PromiseRequest& request);
   Promise InBudget(const MicroConfiguration& other);
@@ -84,6 +88,7 @@ class PlanDecider {
   bool measured_ = true;  // some row of the plan's own engine is known
   bool late_ = false;     // there was no time to measure all of the plan's own engine
   bool compared_ = true;  // the plan's division was compared, and could be built
+  std::string no_tiles_;  // why tiles do not fit; empty: nobody looked for any
 };
 
 void PlanDecider::Stay(Reason why) {
@@ -162,6 +167,32 @@ Promise PlanDecider::InBudget(const MicroConfiguration& other) {
   return promise;
 }
 
+const Tilings& PlanDecider::AskTilings(const PromiseRequest& request) {
+  const Tilings& tilings = ask_(FindTilings{facts_.asked, request});
+  settled_ &= tilings.settled;
+  late_ |= tilings.late;
+  if (tilings.measured.empty()) no_tiles_ = WhyNoTiles(tilings);
+  return tilings;
+}
+
+std::optional<Promise> PlanDecider::OwnPieces(const KeptPromise* told,
+                                              const PromiseRequest& request) {
+  const Rows rows = Measured(facts_.asked, request);
+  std::optional<Promise> promise = PiecesOf(facts_.asked, rows.candidates, request);
+  // Whatever allows tiles now, what only pieces keep is kept by them.
+  const bool by_pieces = told != nullptr && told->undivided.empty();
+  if (promise || (facts_.tiles == TileUse::kNone && !by_pieces)) return promise;
+  auto tiles = FastestTiles(AskTilings(request).measured, request, facts_.numeric);
+  if (!tiles) return std::nullopt;
+  promise.emplace();
+  promise->workspace_bytes = tiles->WorkspaceBytes();
+  promise->reported = {facts_.asked, facts_.problem.n, tiles->TimeMs(), promise->workspace_bytes,
+                       tiles->Deterministic()};
+  promise->configuration = std::move(*tiles);
+  promise->limit_bytes = request.limit_bytes;
+  return promise;
+}
+
 std::optional<Promise> PlanDecider::Within(const KeptPromise* told) {
   const size_t limit = told != nullptr && !facts_.share ? told->workspace_bytes : limit_;
   const PromiseRequest request = Request(limit);
@@ -172,10 +203,11 @@ std::optional<Promise> PlanDecider::Within(const KeptPromise* told) {
   if (!other) {
     why_ = {Because::kNoSubstituteFits};
     why_.limit_bytes = limit;
+    why_.no_tiles = no_tiles_;
     return std::nullopt;
   }
   if (facts_.share) return InBudget(*other);
-  const Rows pieces = Measured(facts_.asked, request);
+  std::optional<Promise> promise = OwnPieces(told, request);
   const Rows undivided_rows = Measured(other->engine, request);
   // Where nobody timed the substitute, it runs with the workspace that the library states for it.
   const MicroConfiguration* const timed = UndividedOf(undivided_rows.candidates, facts_.problem.n);
@@ -184,19 +216,22 @@ std::optional<Promise> PlanDecider::Within(const KeptPromise* told) {
   // and build the fastest again from its engine and knobs, also in another process. The first plan
   // of a list is what applications take that time nothing, so it alone may change its engine.
   const bool any_engine = told != nullptr ? told->any_engine : plan_.is_heuristics_first;
-  std::optional<Promise> promise = PiecesOf(facts_.asked, pieces.candidates, request);
+  // Tiles must gain over what replaces them; pieces of the mini-batch need not lose.
   const bool other_is_faster =
       promise && undivided.time_ms >= 0 &&
-      undivided.time_ms < (1 - kHysteresis) * promise->configuration.TimeMs();
+      (promise->configuration.IsTiled()
+           ? (1 - kHysteresis) * undivided.time_ms <= promise->configuration.TimeMs()
+           : undivided.time_ms < (1 - kHysteresis) * promise->configuration.TimeMs());
   const size_t pieces_bytes = promise ? promise->configuration.WorkspaceBytes() : 0;
   // A plan promises nothing that only another engine could keep. An application that times plans
   // would otherwise time that engine under many names, and a promise, once given, would leave no
   // room for pieces later.
   if (!promise && !any_engine && told == nullptr) {
-    why_ = {late_                       ? Because::kNoTimeForDivisions
-            : pieces.candidates.empty() ? Because::kDivisionsNotMeasured
-                                        : Because::kNoDivisionFits};
+    why_ = {late_        ? Because::kNoTimeForDivisions
+            : !measured_ ? Because::kDivisionsNotMeasured
+                         : Because::kNoDivisionFits};
     why_.limit_bytes = limit;
+    why_.no_tiles = no_tiles_;
     return std::nullopt;
   }
   // The first plan of a list must run something inside the limit; a plan that was told a workspace
@@ -216,8 +251,7 @@ std::optional<Promise> PlanDecider::Within(const KeptPromise* told) {
 
 std::optional<Promise> PlanDecider::PiecesAlone(const KeptPromise* told,
                                                 const PromiseRequest& request) {
-  std::optional<Promise> promise =
-      PiecesOf(facts_.asked, Measured(facts_.asked, request).candidates, request);
+  std::optional<Promise> promise = OwnPieces(told, request);
   if (!promise) return std::nullopt;
   promise->reference = AsAsked(facts_, Because::kObserved).configuration.runs[0].micro;
   promise->ran_here = true;
@@ -294,7 +328,11 @@ bool PlanDecider::FollowFile() {
 void PlanDecider::GainTime() {
   const PromiseRequest request = Request(limit_);
   const Rows rows = Measured(facts_.asked, request);
-  const std::optional<Promise> promise = MakePromise(rows.candidates, request);
+  std::optional<Promise> promise = MakePromise(rows.candidates, request);
+  // Without the time of the whole nobody knows what tiles gain.
+  if (promise && facts_.tiles == TileUse::kToGain) {
+    promise = OrInTiles(std::move(promise), AskTilings(request).measured, rows.candidates, request);
+  }
   if (promise) decision_.baselines = promise->baselines;
   if (!promise || promise->configuration.Pieces() == 1) {
     if (promise) decision_.configuration = promise->configuration;
@@ -321,6 +359,7 @@ void PlanDecider::GainTime() {
   }
   Schedule(*promise, false);
   decision_.reason = {Because::kDivided, promise->configuration.Pieces()};
+  decision_.reason.in_tiles = promise->configuration.IsTiled();
 }
 
 void PlanDecider::RunAlone(const Promise& promise, const KeptPromise* told, const Trust& trust) {
@@ -340,6 +379,7 @@ void PlanDecider::RunAlone(const Promise& promise, const KeptPromise* told, cons
   decision_.promise = told != nullptr ? *told : KeptPromise{promise.workspace_bytes, {}, false};
   decision_.gives_promise = told == nullptr;
   decision_.reason = {Because::kDivided, promise.configuration.Pieces()};
+  decision_.reason.in_tiles = promise.configuration.IsTiled();
 }
 
 void PlanDecider::FitUnder() {
@@ -391,6 +431,8 @@ void PlanDecider::FitUnder() {
                                                  : Because::kSubstituted,
                       pieces};
   decision_.reason.detail = unknown ? trust.message : facts_.asked.Text();
+  decision_.reason.in_tiles = promise->configuration.IsTiled();
+  if (pieces == 1) decision_.reason.no_tiles = no_tiles_;
 }
 
 void PlanDecider::LookAgain() {
@@ -411,7 +453,8 @@ Decision PlanDecider::Decide() {
   }
   const bool follows = plan_.in_workspace_plan && !plan_.file_waits && FollowFile();
   if (!follows) {
-    if (facts_.problem.n == 1 && !must_shrink_) {
+    const bool may_gain = facts_.problem.n > 1 || facts_.tiles == TileUse::kToGain;
+    if (!may_gain && !must_shrink_) {
       decision_.reason = {Because::kCannotBeDivided};
     } else if (must_shrink_) {
       FitUnder();

@@ -19,6 +19,7 @@
 #include "convolution/numeric_class.h"
 #include "convolution/problem.h"
 #include "planning/decision/reason.h"
+#include "planning/decision/tile_use.h"
 #include "planning/promise.h"
 #include "planning/trust.h"
 
@@ -56,6 +57,23 @@ struct Measure {
   EngineId engine;
   PromiseRequest request;
   bool operator==(const Measure&) const = default;
+};
+
+// Asks for grids of tiles that were measured within `request`'s limit: of the plan's own engine or,
+// where `engine` is empty, of all that may serve plain calls of a legacy kernel. Asked only where
+// Facts::tiles allows it, or such a promise was given.
+struct Tilings {
+  std::vector<Tiling> measured;
+  size_t least_bytes = 0;  // where none fits: what the grid that needs least would need; 0: unknown
+  std::string why;         // no grid is served at all: what prevents the last one
+  bool settled = true;     // as Rows::settled
+  bool late = false;       // as Rows::late
+};
+struct FindTilings {
+  using Answer = Tilings;
+  EngineId engine;
+  PromiseRequest request;
+  bool operator==(const FindTilings&) const = default;
 };
 
 // Asks for engines that may replace a plan undivided within `limit_bytes`, as exact and as
@@ -197,7 +215,8 @@ struct Facts {
   bool strict_limit = false;
   bool tunes = true;  // this process measures the kernel, now or later
   bool capturing = false;
-  bool failed = false;  // a piece failed, or the plan that runs was found wrong
+  bool failed = false;             // a piece failed, or the plan that runs was found wrong
+  TileUse tiles = TileUse::kNone;  // what the kernel may be cut into tiles for
   std::optional<BudgetShare> share;
   // Any call can have so much of ucudnn's own workspace; it is there for kernels that no engine
   // serves without workspace.
@@ -206,6 +225,7 @@ struct Facts {
   std::variant<CallFacts, PlanFacts> program;
 
   Answers<Measure> measured;
+  Answers<FindTilings> tilings;
   Answers<FindSubstitutes> substitutes;
   Answers<Compare> compared;
   Answers<Build> built;

@@ -64,6 +64,13 @@ class Invariants {
     for (const auto& [question, rows] : facts_.measured.entries()) {
       for (const Candidate& candidate : rows.candidates) each(candidate);
     }
+    for (const auto& [question, tilings] : facts_.tilings.entries()) {
+      for (const Tiling& tiling : tilings.measured) {
+        for (const Tiling::Kind& kind : tiling.kinds) {
+          for (const Candidate& candidate : kind.candidates) each(candidate);
+        }
+      }
+    }
     if (call_ == nullptr || !call_->confirmed) return;
     for (const Candidate& candidate : call_->confirmed->candidates) each(candidate);
   }
@@ -216,6 +223,8 @@ Broken Invariants::Legal() const {
   }
   for (const Run& run : decision_.configuration.runs) {
     if (run.count < 1 || run.micro.micro_batch < 1) return "4: a piece has no images";
+    // Plans of tiles declare the alignment of their own places.
+    if (decision_.configuration.IsTiled()) continue;
     const bool last = &run == &decision_.configuration.runs.back() && run.count == 1;
     if (run.micro.micro_batch % step != 0 && !last) return "4: a piece begins on no legal step";
   }

@@ -108,6 +108,20 @@ void AddOffers(Operation operation, MathType math, const std::vector<Candidate>&
   }
 }
 
+void AddTiles(Operation operation, MathType math, const std::vector<Candidate>& candidates,
+              std::span<const Tiling> tilings, const PromiseRequest& request,
+              std::vector<Offer>& offers) {
+  PromiseRequest stricter = request;
+  for (const bool deterministic : {false, true}) {
+    stricter.deterministic |= deterministic;
+    auto promise = OrInTiles(MakePromise(candidates, stricter), tilings, candidates, stricter);
+    if (!promise || !promise->configuration.IsTiled()) continue;
+    const EngineId engine = promise->reported.engine;
+    if (!MakeKeepableAlone(operation, candidates, engine, stricter, *promise)) continue;
+    offers.push_back({math, std::move(*promise)});
+  }
+}
+
 void AddOffersInBudget(Operation operation, MathType math, const std::vector<Candidate>& candidates,
                        const PromiseRequest& request, std::vector<Offer>& offers) {
   std::map<std::pair<NumericClass, bool>, std::optional<Promise>> plans;
@@ -149,10 +163,12 @@ std::vector<Offer> BestFirst(std::vector<Offer> offers) {
   return best;
 }
 
-std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candidate>& candidates) {
+std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candidate>& candidates,
+                                std::span<const Tiling> tilings) {
   const NamedRequest& named = offer.named;
   const PromiseRequest request = RequestForNamed(candidates, named);
-  std::optional<Promise> promise = MakePromise(candidates, request);
+  std::optional<Promise> promise =
+      OrInTiles(MakePromise(candidates, request), tilings, candidates, request);
   if (!promise) return std::nullopt;
   PromiseRequest alone = request;
   // An identity activation may need more than the limit: workspace that is set aside, or what

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "planning/decision/promises.h"
@@ -34,6 +35,12 @@ void AddOffers(Operation operation, MathType math, const std::vector<Candidate>&
 void AddOffersInBudget(Operation operation, MathType math, const std::vector<Candidate>& candidates,
                        const PromiseRequest& request, std::vector<Offer>& offers);
 
+// Adds the promises in tiles of `tilings` that are faster than those of AddOffers: the fastest and
+// the fastest deterministic one.
+void AddTiles(Operation operation, MathType math, const std::vector<Candidate>& candidates,
+              std::span<const Tiling> tilings, const PromiseRequest& request,
+              std::vector<Offer>& offers);
+
 // Each pair of engine and math type once, with its fastest offer; the fastest first.
 std::vector<Offer> BestFirst(std::vector<Offer> offers);
 
@@ -47,9 +54,10 @@ struct NamedOffer {
   // Under one budget: the budget, of which a part may be assured to the kernel.
   size_t budget_bytes = 0;
 };
-// The promise for such a caller; none when no engine is as exact, as deterministic and within the
-// limit, and runs undivided.
-std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candidate>& candidates);
+// The promise for such a caller, in tiles where those of `tilings` gain; none when no engine is as
+// exact, as deterministic and within the limit, and runs undivided.
+std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candidate>& candidates,
+                                std::span<const Tiling> tilings = {});
 
 // A promise that `pieces` of one engine keep alone, for kernels that no undivided engine serves
 // within the limit. It may be given once the pieces have run in this process and were compared with

@@ -5,8 +5,7 @@
 namespace ucudnn::planning {
 namespace {
 
-// The sentence, with places {pieces}, {bytes}, {limit}, {detail} and {divided} that Sentence fills
-// in.
+// The sentence, with places {bytes}, {limit}, {detail} and {divided} that Sentence fills in.
 const char* Template(Because because) {
   switch (because) {
     case Because::kObserved:
@@ -50,7 +49,7 @@ const char* Template(Because because) {
     case Because::kOverStrictLimit:
       return "needs {bytes}, over the limit of {limit}: refused";
     case Because::kDivided:
-      return "divided into {pieces} micro-batches";
+      return "{divided}";
     case Because::kInPlaceOf:
       return "a faster engine that fits, in place of {detail}";
     case Because::kSubstituted:
@@ -120,6 +119,10 @@ const char* Template(Detail detail) {
              "limit}";
     case Detail::kWorkspacePlanOfOtherBatches:
       return "it has it for {words} images, not for {images}";
+    case Detail::kTilesNeedMore:
+      return "tiles need {bytes} at least";
+    case Detail::kOnlyTilesFit:
+      return "tiles fit, and no undivided algorithm that serves the calls which tiles cannot";
   }
   return "";
 }
@@ -133,12 +136,13 @@ void Fill(std::string& words, const char* place, const std::string& value) {
 
 std::string Sentence(const Reason& reason) {
   std::string words = Template(reason.because);
-  const std::string divided = "divided into " + std::to_string(reason.pieces) + " micro-batches";
+  const std::string divided = "divided into " + std::to_string(reason.pieces) +
+                              (reason.in_tiles ? " tiles" : " micro-batches");
   Fill(words, "{divided}", reason.pieces > 1 ? divided : "undivided");
-  Fill(words, "{pieces}", std::to_string(reason.pieces));
   Fill(words, "{bytes}", FormatByteSize(reason.bytes));
   Fill(words, "{limit}", FormatByteSize(reason.limit_bytes));
   Fill(words, "{detail}", reason.detail);
+  if (!reason.no_tiles.empty()) words += "; " + reason.no_tiles;
   return words;
 }
 

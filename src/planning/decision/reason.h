@@ -55,6 +55,8 @@ struct Reason {
   int pieces = 1;
   size_t bytes = 0, limit_bytes = 0;
   std::string detail;
+  bool in_tiles = false;  // the pieces are tiles
+  std::string no_tiles;   // why there are none; empty: nobody looked for any
 
   bool operator==(const Reason&) const = default;
 };
@@ -108,6 +110,8 @@ enum class Detail {
   kWorkspacePlanWithoutTotal,
   kWorkspacePlanTooLarge,
   kWorkspacePlanOfOtherBatches,
+  kTilesNeedMore,  // than the limit, the least that any grid does
+  kOnlyTilesFit,   // and nothing undivided that serves other calls
 };
 // What a sentence has places for. `words` are an engine, a message or a list.
 struct Particulars {

@@ -19,6 +19,7 @@ constexpr size_t kPlanLimit = 4, kPlanNeed = 8;
 class OutbidSteps : public Steps {
  public:
   planning::Rows Answer(const planning::Measure&) override { return {{}, true, false}; }
+  planning::Tilings Answer(const planning::FindTilings&) override { return {}; }
   std::vector<MicroConfiguration> Answer(const planning::FindSubstitutes& question) override {
     return {MicroConfiguration{"graph:2", 8, kUnknownTime, question.limit_bytes, true}};
   }

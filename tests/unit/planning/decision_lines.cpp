@@ -92,6 +92,10 @@ std::string NameOf(const World& world, const Configuration& configuration) {
   std::string text;
   for (const Run& run : configuration.runs) {
     if (!text.empty()) text += "+";
+    if (configuration.IsTiled()) {
+      text += NameOf(world, run.micro.engine) + "#" + std::to_string(run.count);
+      continue;
+    }
     text += NameOf(world, run.micro);
     if (run.count > 1) text += "x" + std::to_string(run.count);
   }
@@ -122,12 +126,14 @@ EngineId NamedEngine(const std::string& name) {
 
 std::string NameOf(const World& world, const Reason& reason) {
   std::string text = Name(reason.because);
+  if (reason.in_tiles) text += " InTiles";
   if (reason.pieces > 1) text += " " + std::to_string(reason.pieces);
   if (reason.bytes > 0) text += " " + std::to_string(reason.bytes);
   if (reason.limit_bytes > 0) text += " <=" + std::to_string(reason.limit_bytes);
   const bool of_engine =
       reason.because == Because::kInPlaceOf || reason.because == Because::kSubstituted;
   if (of_engine) text += " " + NameOf(world, NamedEngine(reason.detail));
+  if (!reason.no_tiles.empty()) text += " (" + reason.no_tiles + ")";
   return text;
 }
 

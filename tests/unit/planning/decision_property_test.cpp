@@ -65,6 +65,7 @@ class Drawing {
     if (!facts.observes && Once(5)) call.confirmed = DrawConfirmed(all, facts);
     if (Once(3)) facts.earlier = {Once(2), Once(2), false, Bytes()};
     DrawTrouble(all, world);
+    if (Once(2)) DrawTiles(world);
     return world;
   }
 
@@ -101,6 +102,7 @@ class Drawing {
     if (plan.in_workspace_plan && !plan.file_waits) DrawConfirmed(all, facts, plan);
     DrawPromised(world, facts, plan);
     DrawTrouble(all, world);
+    if (Once(2)) DrawTiles(world);
     return world;
   }
 
@@ -148,6 +150,41 @@ class Drawing {
       }
     }
     return rows;
+  }
+
+  // Up to three grids of tiles, each with one or two kinds, and engines for these.
+  void DrawTiles(World& world) {
+    Facts& facts = world.facts;
+    facts.tiles = static_cast<TileUse>(Int(0, 2));
+    world.tilings.settled = !Once(4);
+    world.tilings.least_bytes = Bytes();
+    const bool graph = std::holds_alternative<PlanFacts>(facts.program);
+    for (int grid = Int(0, 3); grid > 0; --grid) {
+      Tiling tiling{{.n = facts.problem.n, .spatial = {1, 2 * grid, 1}}, {}};
+      for (int kind = Int(1, 2); kind > 0; --kind) {
+        Tiling::Kind& of = tiling.kinds.emplace_back();
+        of.count = facts.problem.n * (kind == 2 ? 2 * grid - 1 : 1);
+        if (tiling.kinds.size() == 1 && kind == 1) of.count = tiling.grid.Parts();
+        for (int engine = graph ? 0 : Int(0, 2); engine >= 0; --engine) {
+          Candidate row;
+          row.micro.engine = graph ? facts.asked : "graph:" + std::to_string(4 + engine);
+          row.native = graph;
+          row.numeric = graph ? facts.numeric : static_cast<NumericClass>(engine);
+          row.micro.micro_batch = 1;
+          row.micro.tile.spatial[1] = 1;
+          row.micro.time_ms = Int(1, 60) / 10.0;
+          row.micro.workspace_bytes = Bytes();
+          row.micro.deterministic =
+              graph ? std::get<PlanFacts>(facts.program).deterministic : Once(2);
+          of.candidates.push_back(std::move(row));
+        }
+      }
+      if (Once(3)) {
+        const EngineId& engine = tiling.kinds[0].candidates[0].micro.engine;
+        (Once(2) ? world.wrong : world.uncompared).emplace_back(engine, -tiling.grid.Parts());
+      }
+      world.tilings.measured.push_back(std::move(tiling));
+    }
   }
 
   // What a program was told of the algorithm it names, when less or more was measured.

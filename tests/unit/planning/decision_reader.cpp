@@ -55,8 +55,27 @@ class Reader {
   }
   PieceName Piece() {
     const EngineId engine = Engine().micro.engine;
+    if (Skip("#")) return {engine, -Int()};
     Expect("@");
     return {engine, Int()};
+  }
+  // "ENGINE#TILES:MS/BYTES+ENGINE:MS/BYTES": the tiles that an image is cut into, of which two are
+  // edges where what these take is there.
+  Tiling Tiles(int n) {
+    Tiling tiling;
+    Candidate tile = Engine();
+    Expect("#");
+    const int of_image = Int();
+    tiling.grid = {.n = n, .spatial = {1, of_image, 1}};
+    TileRow(tile);
+    tiling.kinds.push_back({n * of_image, {tile}});
+    if (Skip("+")) {
+      Candidate edge = Engine();
+      TileRow(edge);
+      tiling.kinds.push_back({2 * n, {edge}});
+      tiling.kinds[0].count -= 2 * n;
+    }
+    return tiling;
   }
   // "ENGINE@IMAGES:MS/BYTES", with a d where it is deterministic, "?" for times that nobody
   // measured.
@@ -81,6 +100,16 @@ class Reader {
     } while (Skip("+"));
     return configuration;
   }
+  // The same, or the tiles of an image among `n`.
+  Configuration PlanOf(int n) {
+    if (text_.find('#') == std::string_view::npos) return Plan();
+    const Tiling tiling = Tiles(n);
+    Configuration configuration{{}, tiling.grid};
+    for (const Tiling::Kind& kind : tiling.kinds) {
+      configuration.runs.push_back({kind.candidates[0].micro, kind.count});
+    }
+    return configuration;
+  }
   // "BYTES/ENGINE", with a * where another engine may serve in place of pieces; without an engine
   // only pieces keep it.
   KeptPromise Kept() {
@@ -94,6 +123,17 @@ class Reader {
   }
 
  private:
+  // ":MS/BYTES" of one tile, with a d where it is deterministic.
+  void TileRow(Candidate& tile) {
+    Expect(":");
+    tile.micro.micro_batch = 1;
+    tile.micro.tile.spatial[1] = 1;
+    tile.micro.time_ms = Number();
+    Expect("/");
+    tile.micro.workspace_bytes = Bytes();
+    tile.micro.deterministic = Skip("d");
+  }
+
   const std::string_view whole_;
   std::string_view text_;
   const bool graph_;
@@ -132,7 +172,11 @@ class WorldReader {
     for (size_t at = 1; at < kernel.size(); ++at) Fact(kernel[at]);
     for (const std::string_view word : Words(parts[1])) {
       Reader reader(word, graph());
-      world_.rows.push_back(reader.Row());
+      if (word.find('#') != std::string_view::npos) {
+        AddTiles(reader.Tiles(world_.facts.problem.n));
+      } else {
+        world_.rows.push_back(reader.Row());
+      }
       reader.ExpectEnd();
     }
     for (const std::string_view word : Words(parts[2])) Fact(word);
@@ -142,6 +186,18 @@ class WorldReader {
 
  private:
   bool graph() const { return call_ == nullptr; }
+
+  // Rows of one grid are of its kinds, in their order.
+  void AddTiles(Tiling tiling) {
+    for (Tiling& known : world_.tilings.measured) {
+      if (known.grid != tiling.grid || known.kinds.size() != tiling.kinds.size()) continue;
+      for (size_t kind = 0; kind < known.kinds.size(); ++kind) {
+        known.kinds[kind].candidates.push_back(tiling.kinds[kind].candidates[0]);
+      }
+      return;
+    }
+    world_.tilings.measured.push_back(std::move(tiling));
+  }
 
   void Begin(std::string_view kind) {
     Facts& facts = world_.facts;
@@ -200,6 +256,9 @@ class WorldReader {
     } else if (word == "late") {
       world_.settled = false;
       world_.late = true;
+    } else if (word == "tiles-unsettled" || word == "tiles-late") {
+      world_.tilings.settled = false;
+      world_.tilings.late = word == "tiles-late";
     } else if (word == "refuses") {
       refuses_ = true;
     } else if (word == "random" && graph()) {
@@ -223,6 +282,13 @@ class WorldReader {
     } else if (name == "step") {
       // One image takes 64 bytes.
       facts.problem.alignment = 64 * value.Int();
+    } else if (name == "tiles") {
+      facts.tiles = value.Skip("fit") ? TileUse::kToFit : TileUse::kToGain;
+      if (facts.tiles == TileUse::kToGain) value.Expect("gain");
+    } else if (name == "tiles-need") {
+      world_.tilings.least_bytes = value.Bytes();
+    } else if (name == "no-tiles") {
+      world_.tilings.why = value.Rest();
     } else if (name == "need") {
       need_ = value.Bytes();
     } else if (name == "passes") {
@@ -252,7 +318,7 @@ class WorldReader {
   // "PLAN~WHOLE": what runs and, where that is not it, what takes its place.
   Promise ReadPromise(Reader& value) {
     Promise promise;
-    promise.configuration = value.Plan();
+    promise.configuration = value.PlanOf(world_.facts.problem.n);
     promise.undivided = value.Skip("~") ? value.Row().micro : promise.configuration.runs[0].micro;
     promise.baselines = {promise.undivided, promise.undivided};
     promise.reference = promise.undivided;

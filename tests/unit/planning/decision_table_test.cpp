@@ -14,9 +14,11 @@
 //   need=B        what that needs; `refuses`: the library refuses it
 //   passes=B      what a call passes, or else its need
 //   limit=B       what the user allows
+//   tiles=fit, tiles=gain  it may be cut into tiles to fit, or to gain time, too
+//   tiles-need=B, no-tiles=WHY  where no tiles fit: the least that any need, or what prevents them
 //   n=I, step=I   the images, or else 8; pieces begin at multiples of the step
 //   with-graph    engines of the graph API may serve the call
-//   told=PLAN~WHOLE  what the program was told: what runs, and what takes its place
+//   told=PLAN~WHOLE  what the program was told: what runs, tiles too, and what takes its place
 //   room=B, provisional, from-file  it has room for more; was told before all was measured; is a
 //                 workspace plan's
 //   serves=PLAN   pieces that serve, in the same room, calls that only the named algorithm serves
@@ -35,18 +37,21 @@
 //   share=B/B     what a budget has for this kernel, and at most for any
 //   assured=B     what it sets aside for any call; pieces alone were told as run in that
 //   divided, ran, lost  what runs until now: pieces, or not; its share is divided anew
-// ROWS are ENGINE@IMAGES:MS/BYTES of what was measured, with a d where it is deterministic.
+// ROWS are ENGINE@IMAGES:MS/BYTES of what was measured, with a d where it is deterministic, and
+// ENGINE#TILES:MS/BYTES of each of the tiles that an image is cut into; behind a + comes what each
+// of two edges takes instead.
 // ELSE says what else is so:
 //   observes, deterministic, strict  the user demands it
 //   untuned, unsettled, store  nothing is measured here; more will be known; others may measure
 //   late          measuring found no time for more
 //   capturing, more-outside  a stream is captured; that hides something
 //   failed        a piece failed before
-//   wrong=E@I, uncompared=E@I  such pieces are found wrong; are not compared now
+//   tiles-unsettled, tiles-late  the same of tiles
+//   wrong=E@I, uncompared=E@I  such pieces are found wrong; are not compared now; E#I such tiles
 //   no-pieces, no-whole  they cannot be built
 //
 // RUNS is `asked`, the program's own call, `refused`, `stands`, what runs until now, or a plan and
-// what runs in its place; `or fails` says that nothing does.
+// what runs in its place; `or fails` says that nothing does. E#I are I tiles of one kind.
 // BYTES are promised of the caller's workspace; those behind a + are ucudnn's own.
 // WHY is the reason, with its number of pieces or its limit. Behind it is what is not always so:
 // the promise that a plan gives, keeps or replaces; `next` or `later`, the call at which it is
@@ -417,6 +422,87 @@ plan need=0 share=4/8 file=not:x | 1@8:4/0 1@4:1/4 | -> 1@4x2 else 1@8; 0+4; Div
 plan need=0 share=4/8 | 1@8:4/0 1@4:1/4 | -> asked; 0; NothingFasterAnywhere
 # What it gives of one budget is known only when the plan runs.
 plan need=8 share=0/8 file=not: file-waits others=2/0 | | -> 2@8; 0; Substituted 1; gives 0/2*
+
+# Tiles serve calls whose algorithm the limit excludes, where not even one image of it fits.
+plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3 | -> g5#4 else 0@1; 3; Divided InTiles 4
+plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3 | strict -> g5#4 else 0@1; 3; Divided InTiles 4
+plain n=1 need=8 limit=4 with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3 | -> 0@1; 0; InPlaceOf 1
+plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3 | observes -> asked; 8; Observed
+adding n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3 | -> g5#4 else 0@1; 3; Divided InTiles 4
+plain need=8 limit=4 tiles=fit with-graph | 1@8:4/8 0@8:9/0 1@4:3/4 g5#2:0.1/3 | -> 1@4x2 else 0@8; 4; Divided 2
+plain need=8 limit=4 tiles=fit with-graph | 1@8:4/8 0@8:9/0 1@1:2/4 g5#2:0.1/3 | -> 0@8; 0; InPlaceOf 1
+plain need=8 limit=4 tiles=fit with-graph | 1@8:4/8 0@8:9/0 1@1:3/5 g5#2:0.1/3 | -> g5#16 else 0@8; 3; Divided InTiles 16
+# They gain 3 % over what fits undivided.
+plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:2.2/3 | -> 0@1; 0; InPlaceOf 1
+plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5@1:3.9/4 g5#4:1/3 | -> g5@1 else 0@1; 4; InPlaceOf 1
+# The least sum over all kinds of tiles wins, the fewest tiles among equals; each kind has its engine.
+plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3+g5:3/3 g5#8:0.5/2+g5:1/2 | -> g5#6+g5#2 else 0@1; 2; Divided InTiles 8
+plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#8:0.5/2 g5#4:1/3 | -> g5#4 else 0@1; 3; Divided InTiles 4
+plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3+g5:3/3 g6#4:2/3+g6:1/3 | -> g5#2+g6#2 else 0@1; 3; Divided InTiles 4
+plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3 2#4:0.9/1 | -> 2#4 else 0@1; 1; Divided InTiles 4
+# Where none fits, the least that would do is said, or what prevents them.
+plain n=1 need=8 limit=4 tiles=fit tiles-need=5 with-graph | 1@1:4/8 0@1:9/0 g5#4:1/5 | -> 0@1; 0; InPlaceOf 1 (tiles need 5 B at least)
+plain n=1 need=8 limit=4 tiles=fit no-tiles=edges with-graph | 1@1:4/8 0@1:9/0 | -> 0@1; 0; InPlaceOf 1 (edges)
+plain n=1 need=8 limit=4 tiles=fit tiles-need=5 with-graph | 1@1:4/8 | -> asked; 8; NothingFits <=4 (tiles need 5 B at least); !OverLimit
+plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0 | tiles-unsettled -> 0@1; 0; InPlaceOf 1; later
+plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0 | tiles-late -> 0@1; 0; InPlaceOf 1; later
+# Something undivided of the legacy API waits for calls that tiles cannot serve; without it there are none.
+plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 g5#4:1/3 | -> asked; 8; NothingFits <=4 (tiles fit, and no undivided algorithm that serves the calls which tiles cannot); !OverLimit
+plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 g5#4:1/3 | strict -> refused; 8; OverStrictLimit 8 <=4; !OverLimit; !OverStrictLimit
+scaled n=1 need=8 limit=4 tiles=fit | 1@1:4/8 0@1:9/0 g5#4:1/3 | -> 0@1; 0; InPlaceOf 1
+activation n=1 need=8 limit=4 tiles=fit | 1@1:4/8 0@1:9/0 g5#4:1/3 | -> 0@1; 0; InPlaceOf 1
+misaligned n=1 need=8 limit=4 tiles=fit | 1@1:4/8 0@1:9/0 g5#4:1/3 | -> asked; 8; NothingFits <=4; !OverLimit
+identity n=1 need=8 limit=4 tiles=fit | 1@1:4/8 0@1:9/0 g5#4:1/3 | -> asked; 8; NothingFits <=4; !OverLimit
+plain n=1 need=8 passes=0 share=4/8 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3 | -> 0@1; 0; AsTold
+# They are as exact and as deterministic as what was asked.
+plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5w#4:1/3 | -> 0@1; 0; InPlaceOf 1
+plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8d 0@1:9/0d g5#4:1/3 g5#8:0.9/2d | -> g5#8 else 0@1; 2; Divided InTiles 8
+plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0d g5#4:1/3 g5#8:0.9/2d | deterministic -> g5#8 else 0@1; 2; Divided InTiles 8
+# Only what was compared runs; where one grid is wrong, the next one may be right.
+plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3 g5#8:0.6/2 | wrong=g5#4 -> g5#8 else 0@1; 2; Divided InTiles 8; !DivisionWrong
+plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3 | wrong=g5#4 -> 0@1; 0; InPlaceOf 1; !DivisionWrong
+plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3 | uncompared=g5#4 -> 0@1; 0; UndividedNotCompared; later
+plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3 | no-pieces -> 0@1; 0; NotPrepared; !NotPrepared
+plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3 | failed -> 0@1; 0; UndividedAfterFailure
+# What was told in tiles runs so, whatever the user allows by now; other calls run what waits.
+plain n=1 need=8 passes=3 limit=4 told=g5#4:1/3~0@1:9/0 with-graph | | -> g5#4 else 0@1; 3; Divided InTiles 4
+plain n=1 need=8 passes=3 limit=4 told=g5#4:1/3~0@1:9/0 | | capturing more-outside -> 0@1; 3; AsTold; next
+scaled n=1 need=8 passes=3 limit=4 told=g5#4:1/3~0@1:9/0 | 0@1:9/0 | -> 0@1; 3; AsTold
+activation n=1 need=8 passes=3 limit=4 told=g5#4:1/3~0@1:9/0 | 0@1:9/0 | -> 0@1; 3; AsTold
+misaligned n=1 need=8 passes=3 limit=4 told=g5#4:1/3~0@1:9/0 | 0@1:9/0 1@1:4/8 | -> 0@1; 3; AsTold
+plain n=1 need=8 passes=4 limit=4 told=0@1:9/0 room=4 provisional tiles=fit with-graph | 0@1:9/0 g5#4:1/3 | -> g5#4 else 0@1; 4; Divided InTiles 4
+# Without a need to fit they gain over what was asked, whose time is known.
+plain n=1 need=8 tiles=gain with-graph | 1@1:4/8 g5#4:0.9/8 | -> g5#4 else 1@1; 8; Divided InTiles 4
+plain n=1 need=8 tiles=gain with-graph | 1@1:4/8 g5#4:0.98/8 | -> asked; 8; NothingFaster
+plain n=1 need=8 tiles=gain with-graph | g5#4:0.9/8 | -> asked; 8; NotMeasured
+
+# Plans of the graph API are cut into tiles of their own engine.
+plan n=1 need=8 limit=4 tiles=fit others=2/0 | 1@1:4/8 1#4:1/3 | -> 1#4 else 2@1; 3; Divided InTiles 4; gives 3/2
+plan n=1 need=8 limit=4 others=2/0 | 1@1:4/8 1#4:1/3 | -> asked; 8; NoDivisionFits <=4; !OverLimit
+plan need=8 limit=4 tiles=fit others=2/0 | 1@8:4/8 1@1:1/4 1#4:0.1/3 | -> 1@1x8 else 2@8; 4; Divided 8; gives 4/2
+first n=1 need=8 limit=4 tiles=fit others=2/0 | 1@1:4/8 2@1:9/0 1#4:1/3 | -> 1#4 else 2@1; 3; Divided InTiles 4; gives 3/2*
+first n=1 need=8 limit=4 tiles=fit others=2/0 | 1@1:4/8 2@1:4.1/0 1#4:1/3 | -> 2@1; 3; Substituted 1; gives 3/2*
+first n=1 need=8 limit=4 tiles=fit others=2/0 | 1@1:4/8 1#4:1/3 | -> 1#4 else 2@1; 3; Divided InTiles 4; gives 3/2*
+first n=1 need=8 limit=4 tiles=fit no-tiles=edges others=2/0 | 1@1:4/8 | -> 2@1; 0; Substituted 1 (edges); gives 0/2*
+plan n=1 need=8 limit=4 tiles=fit tiles-need=5 others=2/0 | 1@1:4/8 1#4:1/5 | -> asked; 8; NoDivisionFits <=4 (tiles need 5 B at least); !OverLimit
+plan n=1 need=8 limit=4 tiles=fit tiles-need=5 | 1@1:4/8 1#4:1/5 | strict -> refused; 8; NoSubstituteFits <=4 (tiles need 5 B at least); !OverLimit
+plan n=1 need=8 limit=4 tiles=fit others=2/0 | 1@1:4/8 | tiles-late -> asked; 8; NoTimeForDivisions <=4; !OverLimit
+# Where nothing undivided fits, tiles that ran here keep the promise alone, in later processes, too.
+plan n=1 need=8 limit=4 tiles=fit | 1@1:4/8 1#4:1/3 | -> 1#4 or fails; 3; Divided InTiles 4; gives 3/
+plan n=1 need=8 limit=4 tiles=fit | 1@1:4/8 1#4:1/3 | uncompared=1#4 -> asked; 8; NoSubstituteFits <=4; !OverLimit
+plan n=1 need=8 limit=4 tiles=fit | 1@1:4/8 1#4:1/3 | wrong=1#4 -> asked; 8; NoSubstituteFits <=4; !DivisionWrong; !OverLimit
+plan n=1 need=8 limit=4 stored=3/ | 1@1:4/8 1#4:1/3 | -> 1#4 or fails; 3; Divided InTiles 4; keeps 3/
+plan n=1 need=8 limit=4 told=3/ divided | 1@1:4/8 1#4:1/3 | -> 1#4 or fails; 3; Divided InTiles 4; keeps 3/
+plan n=1 need=8 limit=4 told=3/2 others=2/0 | 1@1:4/8 1#4:1/3 | -> 2@1; 3; Substituted 1; keeps 3/2
+plan n=1 need=8 limit=4 told=3/2 tiles=fit others=2/0 | 1@1:4/8 1#4:1/3 1#2:1/4 | -> 1#4 else 2@1; 3; Divided InTiles 4; keeps 3/2
+plan n=1 need=8 limit=4 tiles=fit others=2/0 | 1@1:4/8 1#4:1/3 1#8:1/2 | wrong=1#4 -> 1#8 else 2@1; 2; Divided InTiles 8; gives 2/2; !DivisionWrong
+plan n=1 need=8 limit=4 tiles=fit others=2/0 | 1@1:4/8 1#4:1/3 | no-pieces -> asked; 8; NotPrepared; !NotPrepared; !OverLimit
+# A plan that fits is cut for a gain of 3 %.
+plan n=1 need=8 tiles=gain | 1@1:4/8 1#4:0.9/8 | -> 1#4 else asked; 8; Divided InTiles 4
+plan n=1 need=8 tiles=gain | 1@1:4/8 1#4:0.9/9 | -> asked; 8; NothingFasterAnywhere
+plan n=1 need=8 tiles=gain | 1@1:4/8 1#4:0.98/8 | -> asked; 8; NothingFasterAnywhere
+plan n=1 need=8 tiles=gain | 1#4:0.9/8 | -> asked; 8; NotMeasured
+plan n=1 need=8 tiles=fit limit=8 | 1@1:4/8 1#4:0.9/8 | -> asked; 8; CannotBeDivided
 )";
 
 // Calls `each` with every row, its two sides and its line in this file.

@@ -8,14 +8,36 @@ namespace {
 
 constexpr size_t kMostSubstitutes = 3;  // that are timed against each other
 
-bool IsAmong(const std::vector<PieceName>& pieces, const MicroConfiguration& micro) {
-  return std::find(pieces.begin(), pieces.end(), PieceName(micro.engine, micro.micro_batch)) !=
-         pieces.end();
+bool IsAmong(const std::vector<PieceName>& pieces, const EngineId& engine, int number) {
+  return std::find(pieces.begin(), pieces.end(), PieceName(engine, number)) != pieces.end();
 }
 
 bool HasAny(const Configuration& configuration, const std::vector<PieceName>& pieces) {
-  return std::any_of(configuration.runs.begin(), configuration.runs.end(),
-                     [&](const Run& run) { return IsAmong(pieces, run.micro); });
+  return std::any_of(configuration.runs.begin(), configuration.runs.end(), [&](const Run& run) {
+    const bool tiled = configuration.IsTiled();
+    return IsAmong(pieces, run.micro.engine,
+                   tiled ? -configuration.Pieces() : run.micro.micro_batch);
+  });
+}
+
+bool Fits(const Tiling& tiling, size_t limit_bytes) {
+  return std::all_of(tiling.kinds.begin(), tiling.kinds.end(), [&](const Tiling::Kind& kind) {
+    return std::any_of(kind.candidates.begin(), kind.candidates.end(), [&](const Candidate& one) {
+      return one.micro.workspace_bytes <= limit_bytes;
+    });
+  });
+}
+
+// Leaves the engines of `configuration` out of its grid.
+void Drop(const Configuration& configuration, std::vector<Tiling>& tilings) {
+  for (Tiling& tiling : tilings) {
+    if (tiling.grid != configuration.grid) continue;
+    for (size_t kind = 0; kind < tiling.kinds.size(); ++kind) {
+      std::erase_if(tiling.kinds[kind].candidates, [&](const Candidate& one) {
+        return one.micro.engine == configuration.runs[kind].micro.engine;
+      });
+    }
+  }
 }
 
 // Adds to the world's facts what each question is answered with.
@@ -36,6 +58,14 @@ struct Answerer {
       rows.candidates.push_back(row);
     }
     world.facts.measured.Add(question, std::move(rows));
+  }
+
+  void operator()(const FindTilings& question) {
+    Tilings tilings = world.tilings;
+    std::erase_if(tilings.measured, [&](const Tiling& tiling) {
+      return !Fits(tiling, question.request.limit_bytes);
+    });
+    world.facts.tilings.Add(question, std::move(tilings));
   }
 
   void operator()(const FindSubstitutes& question) {
@@ -67,11 +97,13 @@ struct Answerer {
       const bool divides = question.configuration.Pieces() > 1;
       world.fallbacks.push_back({divides ? Cause::kDivisionWrong : Cause::kGraphEngineWrong, {}});
       std::erase_if(world.rows, [&](const Candidate& row) {
-        return IsAmong(world.wrong, row.micro) &&
+        return IsAmong(world.wrong, row.micro.engine, row.micro.micro_batch) &&
                HasAny(question.configuration, {{row.micro.engine, row.micro.micro_batch}});
       });
+      if (question.configuration.IsTiled()) Drop(question.configuration, world.tilings.measured);
       // Its pieces are no longer among the measurements.
       world.facts.measured.Clear();
+      world.facts.tilings.Clear();
     }
     world.facts.compared.Add(question, std::move(trust));
   }

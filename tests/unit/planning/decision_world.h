@@ -10,12 +10,13 @@
 
 namespace ucudnn::planning {
 
-// An engine and the number of images that a piece of it takes.
+// An engine and the number of images that a piece of it takes or, below zero, the number of tiles.
 using PieceName = std::pair<EngineId, int>;
 
 struct World {
   Facts facts;
   std::vector<Candidate> rows;             // measured
+  Tilings tilings;                         // the same of grids of tiles
   bool settled = true;                     // no more will be
   bool late = false;                       // there is no time to measure more
   std::vector<MicroConfiguration> others;  // may take a plan's place, best first

@@ -20,10 +20,6 @@ using test::RealCudnn;
 
 constexpr size_t kMiB = size_t{1} << 20;
 
-int TilesOf(const TileGrid& grid) {
-  return grid.n * grid.groups * grid.k * grid.spatial[0] * grid.spatial[1] * grid.spatial[2];
-}
-
 TEST(Grids, DoubleTheTilesAlongTheOutermostAxis) {
   const std::vector<TileGrid> grids = GridsOf(ProblemWith({.n = 1, .x = {1, 1024, 1024}}));
   ASSERT_EQ(grids.size(), 8u);
@@ -46,7 +42,17 @@ TEST(Grids, CutSingleImages) {
   const std::vector<TileGrid> grids = GridsOf(ProblemWith({.n = 3, .x = {1, 64, 64}}));
   ASSERT_FALSE(grids.empty());
   EXPECT_EQ(grids[0], (TileGrid{.n = 3, .spatial = {1, 2, 1}}));
-  for (const TileGrid& grid : grids) EXPECT_LE(TilesOf(grid), kMostTiles);
+  for (const TileGrid& grid : grids) EXPECT_LE(grid.Parts(), kMostTiles);
+}
+
+TEST(Grids, CutOneAxisWherePolicyPowerOfTwoDoes) {
+  const ConvolutionProblem problem = ProblemWith(
+      {.spatial_rank = 3, .n = 1, .x = {17, 480, 832}, .w = {3, 3, 3}, .pad = {1, 1, 1}});
+  const std::vector<TileGrid> grids = GridsOf(problem, BatchSizePolicy::kPowerOfTwo);
+  ASSERT_EQ(grids.size(), 4u);
+  for (size_t i = 0; i < grids.size(); ++i) {
+    EXPECT_EQ(grids[i], (TileGrid{.spatial = {2 << i, 1, 1}}));
+  }
 }
 
 // Padding as wide as the filter leaves channels alone.
@@ -92,20 +98,21 @@ TEST(Grids, BringTheKernelsOfADecoderUnderALimit) {
                 CopiesOf(problem, row.extent), kBeside);
     cudnn::GraphEngines engines(RealCudnn(), DescribedDevice(), {&*read});
     const ConvolutionProblem& whole = read->convolution.problem;
-    const auto of_64 = FittingGrids(engines, whole, read->convolution.engine, 64 * kMiB, 50 * kMiB);
+    const auto of_64 =
+        FittingGrids(engines, whole, read->convolution.engine, {64 * kMiB, 50 * kMiB}).fitting;
     ASSERT_FALSE(of_64.empty());
-    EXPECT_EQ(TilesOf(of_64[0].tiles->grid), row.tiles_of_64_mib);
+    EXPECT_EQ(of_64[0].tiles->grid.Parts(), row.tiles_of_64_mib);
     EXPECT_NEAR(static_cast<double>(of_64[0].configuration.WorkspaceBytes()),
                 CopiesOf(problem, row.extent / row.tiles_of_64_mib), kBeside);
     EXPECT_EQ(of_64[0].tiles->kinds.size(), 3u);
     EXPECT_TRUE(of_64[0].CheckCovers(whole).ok());
     ASSERT_GE(of_64.size(), 2u);
-    EXPECT_EQ(TilesOf(of_64[1].tiles->grid), 2 * row.tiles_of_64_mib);
+    EXPECT_EQ(of_64[1].tiles->grid.Parts(), 2 * row.tiles_of_64_mib);
     const auto of_512 =
-        FittingGrids(engines, whole, read->convolution.engine, 512 * kMiB, 50 * kMiB);
+        FittingGrids(engines, whole, read->convolution.engine, {512 * kMiB, 50 * kMiB}).fitting;
     ASSERT_GE(of_512.size(), 3u);
     EXPECT_LE(of_512.size(), 4u);
-    EXPECT_EQ(TilesOf(of_512[0].tiles->grid), row.tiles_of_512_mib);
+    EXPECT_EQ(of_512[0].tiles->grid.Parts(), row.tiles_of_512_mib);
     EXPECT_LE(of_512[2].configuration.WorkspaceBytes(), 50 * kMiB);
     EXPECT_LE(of_512.back().configuration.WorkspaceBytes(), 25 * kMiB);
   }
@@ -124,10 +131,32 @@ TEST(Grids, NoneFitsWhereOneWindowDoesNot) {
   ASSERT_TRUE(read.ok()) << read.message();
   cudnn::GraphEngines engines(RealCudnn(), DescribedDevice(), {&*read});
   const ConvolutionProblem& whole = read->convolution.problem;
-  EXPECT_TRUE(FittingGrids(engines, whole, read->convolution.engine, 1024, 50 * kMiB).empty());
+  const FoundGrids found =
+      FittingGrids(engines, whole, read->convolution.engine, {1024, 50 * kMiB});
+  EXPECT_TRUE(found.fitting.empty());
+  // One row of y and the three rows of x under it.
+  EXPECT_NEAR(static_cast<double>(found.least_bytes), CopiesOf(problem, 1), 4096.0);
+  EXPECT_EQ(found.why, "");
   const auto refused =
       DivideBy({.spatial = {1, 2, 1}}, engines, whole, read->convolution.engine, 1024);
   EXPECT_NE(refused.message().find("graph:62"), std::string::npos) << refused.message();
+}
+
+// Engine 28 takes even paddings alone, which tiles at an edge do not have.
+TEST(Grids, NameTheTilesThatAnEngineDoesNotServe) {
+  const ConvolutionProblem problem =
+      ProblemWith({.n = 1, .c = 64, .k = 64, .x = {1, 64, 64}, .alignment = 16});
+  const auto plan = Graph(problem).Plan(28);
+  ASSERT_TRUE(plan);
+  const auto read = cudnn::ReadTemplate(RealCudnn(), plan->get());
+  ASSERT_TRUE(read.ok()) << read.message();
+  cudnn::GraphEngines engines(RealCudnn(), DescribedDevice(), {&*read});
+  const FoundGrids found = FittingGrids(engines, read->convolution.problem,
+                                        read->convolution.engine, {512 * kMiB, 50 * kMiB});
+  EXPECT_TRUE(found.fitting.empty());
+  EXPECT_EQ(found.least_bytes, 0u);
+  EXPECT_NE(found.why.find("graph:28 does not serve its tiles forward"), std::string::npos)
+      << found.why;
 }
 
 }  // namespace

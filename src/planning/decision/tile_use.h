@@ -1,0 +1,33 @@
+// What a kernel may be cut into tiles for (convolution/tiles.h). A pure function.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/options.h"
+#include "convolution/problem.h"
+
+namespace ucudnn::planning {
+
+enum class TileUse : int32_t {
+  kNone,
+  kToFit,   // the user's limit, where no division of the mini-batch does
+  kToGain,  // time
+};
+
+// What tiles depend on beside the problem.
+struct TileConditions {
+  bool allowed = true;  // by UCUDNN_TILES
+  BatchSizePolicy policy = BatchSizePolicy::kAuto;
+  size_t need_bytes = 0;  // of what the program would run undivided
+  size_t user_limit = 0;  // of its workspace
+  size_t l2_bytes = 0;    // of the device; 0: unknown
+};
+
+// Tiles need a limit that excludes what the program would run, or a reason why they may be faster:
+// the policy looks everywhere; engines that count elements in 32 bits serve parts of one image
+// alone; or, of channels that come first, fast engines convert x and y in the workspace, and the
+// copies of not even one image stay in the L2 cache. Everything else would be measured in vain.
+TileUse UseOfTiles(const ConvolutionProblem& problem, const TileConditions& conditions);
+
+}  // namespace ucudnn::planning

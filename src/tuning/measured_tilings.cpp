@@ -1,0 +1,227 @@
+// Grids of tiles in MeasuredKernels: found by the workspaces of engines, measured kind by kind, and
+// compared with the whole.
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "base/log.h"
+#include "convolution/tiles.h"
+#include "cuda/resources.h"
+#include "tuning/fitting_grids.h"
+#include "tuning/measured_kernels.h"
+#include "tuning/stored_tiles.h"
+#include "tuning/tuning_handle.h"
+
+namespace ucudnn::tuning {
+namespace {
+
+using planning::Tiling;
+using planning::Tilings;
+
+// Each costs measurements of all its kinds of tiles.
+constexpr size_t kMostGrids = 4;
+
+struct Grids {
+  std::vector<TileGrid> fitting;
+  size_t least_bytes = 0;  // as FoundGrids has it, of all engines
+  std::string why;
+};
+
+// Those that `engines` find within `limits`, on a handle of ours.
+Grids FindGrids(const Device& device, const Question& question,
+                const std::vector<EngineId>& engines, const GridLimits& limits) {
+  const cuda::ContextScope context(*device.driver, device.context);
+  const cuda::RelaxedCaptureScope relaxed(*device.driver);
+  Grids grids;
+  TuningHandle handle(*device.driver, *device.functions);
+  if (engines.empty()) grids.why = "no engine is known that could serve tiles";
+  if (const Status status = handle.Create(); !status.ok()) {
+    grids.why = status.message();
+    return grids;
+  }
+  const auto made = MakeEngines(question.scope, *device.functions, handle.get());
+  for (const EngineId& engine : engines) {
+    FoundGrids found = FittingGrids(*made, question.problem, engine, limits);
+    for (const Division& division : found.fitting) {
+      const TileGrid& grid = division.configuration.grid;
+      const bool known =
+          std::find(grids.fitting.begin(), grids.fitting.end(), grid) != grids.fitting.end();
+      if (!known && grids.fitting.size() < kMostGrids) grids.fitting.push_back(grid);
+    }
+    const bool less = grids.least_bytes == 0 || found.least_bytes < grids.least_bytes;
+    if (found.least_bytes > 0 && less) grids.least_bytes = found.least_bytes;
+    if (grids.why.empty()) grids.why = std::move(found.why);
+  }
+  return grids;
+}
+
+// An error that names a kind of which nothing was measured.
+Status CheckAll(const Tiles& tiles, const std::vector<std::vector<MicroConfiguration>>& rows,
+                const MeasureLimits& limits) {
+  for (size_t kind = 0; kind < rows.size(); ++kind) {
+    if (!rows[kind].empty()) continue;
+    return Status::Error("no engine was measured within " + std::to_string(*limits.fit_bytes) +
+                         " bytes for " + Describe(tiles.kinds[kind].problem));
+  }
+  return Status::Ok();
+}
+
+// Whether every kind of its tiles has an engine within `limit_bytes`.
+bool Fits(const Tiling& tiling, size_t limit_bytes) {
+  return std::all_of(tiling.kinds.begin(), tiling.kinds.end(), [&](const Tiling::Kind& kind) {
+    return std::any_of(kind.candidates.begin(), kind.candidates.end(), [&](const auto& candidate) {
+      return candidate.micro.workspace_bytes <= limit_bytes;
+    });
+  });
+}
+
+// `configuration` without what differs from measurement to measurement.
+Configuration Untimed(Configuration configuration) {
+  for (Run& run : configuration.runs) run.micro.time_ms = 0;
+  return configuration;
+}
+
+}  // namespace
+
+Tilings MeasuredKernels::KnownTilings(const Family& family, size_t limit_bytes) {
+  MutexLock lock(mutex_);
+  const TilesOfFamily& known = tilings_[family];
+  Tilings tilings;
+  std::copy_if(known.measured.begin(), known.measured.end(), std::back_inserter(tilings.measured),
+               [&](const Tiling& tiling) { return Fits(tiling, limit_bytes); });
+  const auto tried = known.tried.find(limit_bytes);
+  tilings.settled = tried != known.tried.end() || !tilings.measured.empty();
+  if (tried != known.tried.end()) std::tie(tilings.least_bytes, tilings.why) = tried->second;
+  return tilings;
+}
+
+Tilings MeasuredKernels::GetTilings(const Device& device, const Question& question,
+                                    const TilingTask& task) {
+  Family family = FamilyAsked(device, question);
+  Known& account = AccountOf(device, question, Meet(family));
+  family.problem = question.problem;
+  const size_t limit_bytes = question.request.limit_bytes;
+  Tilings tilings = KnownTilings(family, limit_bytes);
+  if (tilings.settled || !question.may_measure) return tilings;
+  const int n = question.problem.n;
+  const Waiting waiting(progress_);
+  Clock::duration spent;
+  {
+    MutexLock lock(mutex_);
+    spent = account.spent[n];
+  }
+  const auto turn = turns_.Take(Use::kMeasuring, device, spent, question.until);
+  if (turn.ok() && turn->lock) {
+    const Clock::time_point begin = Clock::now();
+    MeasureLimits limits = turns_.LimitsNow(device, turn->deadline);
+    limits.fit_bytes = limit_bytes;
+    MeasureTilings(device, question, task, family, limits);
+    const Clock::duration taken = Clock::now() - begin;
+    turns_.Spend(Use::kMeasuring, taken);
+    MutexLock lock(mutex_);
+    account.spent[n] += taken;
+  }
+  tilings = KnownTilings(family, limit_bytes);
+  tilings.late = !tilings.settled && !HasTimeFor(n, account);
+  return tilings;
+}
+
+void MeasuredKernels::MeasureTilings(const Device& device, const Question& question,
+                                     const TilingTask& task, const Family& family,
+                                     const MeasureLimits& limits) {
+  const ConvolutionProblem& problem = question.problem;
+  Log(LogLevel::kInfo, "measuring tiles of " + Describe(problem));
+  progress_.Tell({Activity::kBuildingEngines, &problem});
+  Grids grids = FindGrids(device, question, task.engines,
+                          {question.request.limit_bytes, L2Bytes(device), question.policy});
+  std::vector<Tiling> measured;
+  bool late = false;
+  for (const TileGrid& grid : grids.fitting) {
+    const auto tiles = CutIntoTiles(problem, grid);
+    if (!tiles.ok()) continue;
+    const auto kinds =
+        MeasureStoredKinds(device, problem, *tiles, {question.scope, task.engines, store_}, limits);
+    late = Clock::now() >= limits.deadline;
+    const Status missing = kinds.ok() ? CheckAll(*tiles, kinds->rows, limits) : kinds.status();
+    if (kinds.ok()) {
+      measured_ += kinds->measured;
+      if (kinds->unstored) unstored_ = true;
+    }
+    if (!missing.ok()) {
+      grids.why = missing.message();
+      Log(LogLevel::kInfo, Describe(problem) + " is not tiled: " + grids.why);
+      if (late) break;
+      continue;
+    }
+    Tiling& tiling = measured.emplace_back(Tiling{grid, {}});
+    for (size_t kind = 0; kind < kinds->rows.size(); ++kind) {
+      tiling.kinds.push_back(
+          {tiles->CountOf(kind), task.candidates(tiles->kinds[kind].problem, kinds->rows[kind])});
+    }
+    if (late) break;
+  }
+  MutexLock lock(mutex_);
+  TilesOfFamily& known = tilings_[family];
+  for (Tiling& tiling : measured) {
+    std::erase_if(known.measured, [&](const Tiling& other) { return other.grid == tiling.grid; });
+    known.measured.push_back(std::move(tiling));
+  }
+  if (!late) known.tried[question.request.limit_bytes] = {grids.least_bytes, std::move(grids.why)};
+}
+
+void MeasuredKernels::DropTiles(const ConvolutionProblem& problem,
+                                const Configuration& configuration) {
+  MutexLock lock(mutex_);
+  for (auto& [family, known] : tilings_) {
+    if (family.problem != problem) continue;
+    for (Tiling& tiling : known.measured) {
+      if (tiling.grid != configuration.grid) continue;
+      for (size_t kind = 0; kind < tiling.kinds.size(); ++kind) {
+        std::erase_if(tiling.kinds[kind].candidates, [&](const planning::Candidate& candidate) {
+          return candidate.micro.engine == configuration.runs[kind].micro.engine;
+        });
+      }
+    }
+  }
+}
+
+Trust MeasuredKernels::VerifyTiles(const Device& device, const ConvolutionProblem& problem,
+                                   const Configuration& configuration,
+                                   const MicroConfiguration& undivided, planning::Proof proof,
+                                   const EngineScope& scope) {
+  ComparedTiles compared{problem, device.platform, Untimed(configuration), {}};
+  const auto find = [&]() UCUDNN_REQUIRES(mutex_) {
+    return std::find_if(compared_tiles_.begin(), compared_tiles_.end(), [&](const auto& other) {
+      return other.problem == problem && other.platform == device.platform &&
+             other.configuration == compared.configuration;
+    });
+  };
+  Known& known = Meet(FamilyOf(problem, device.platform, configuration.Largest().engine));
+  Clock::duration spent;
+  {
+    MutexLock lock(mutex_);
+    if (const auto before = find(); before != compared_tiles_.end()) return before->trust;
+    spent = known.verifying[problem.n];
+  }
+  if (!MayCompare(proof)) return {Trust::Kind::kUnknown, "not now"};
+  const auto division = DivisionOf(problem, configuration);
+  if (!division.ok()) return {Trust::Kind::kUnknown, division.message()};
+  const Waiting waiting(progress_);
+  const Result<MeasuringTurns::Turn> turn = turns_.Take(Use::kComparing, device, spent);
+  if (!turn.ok()) return {Trust::Kind::kUnknown, turn.message()};
+  if (!turn->lock) return {Trust::Kind::kUnknown, turn->why};
+  const Verification verification =
+      CompareNow(device, problem, *division, undivided, *turn, scope, known);
+  if (verification.verdict == Verdict::kNotCompared) {
+    return {Trust::Kind::kUnknown, verification.message};
+  }
+  if (verification.verdict != Verdict::kEqual) {
+    compared.trust = {Trust::Kind::kWrong, verification.message};
+    DropTiles(problem, configuration);
+  }
+  MutexLock lock(mutex_);
+  if (find() == compared_tiles_.end()) compared_tiles_.push_back(compared);
+  return compared.trust;
+}
+
+}  // namespace ucudnn::tuning

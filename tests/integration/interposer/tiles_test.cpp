@@ -1,0 +1,246 @@
+// One image whose algorithm needs more than the user's limit: it runs as tiles, in the workspace
+// that the program is told, and gives the same result, in both APIs.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "cases.h"
+#include "cudnn/backend.h"
+#include "cudnn/legacy_engines.h"
+#include "layer.h"
+#include "libraries.h"
+#include "primed_store.h"
+#include "protocol.h"
+#include "queries.h"
+#include "report_file.h"
+#include "suites.h"
+#include "tests/support/deviceless_cudnn.h"
+
+namespace ucudnn::test {
+namespace {
+
+using cudnn::BackendDescriptor;
+
+// Less than algorithm and engine 1 of any operation need, more than some tiles of them do.
+constexpr size_t kLimit = size_t{768} << 10;
+constexpr int kFast = 1;  // the stand-in's direct convolution: whole numbers are exact
+
+// 32 channels, 3x3 filters to 32 channels of 128x128.
+ConvolutionProblem Image(Operation operation, int pad = 1) {
+  const int extent = 130 - 2 * pad;
+  return ProblemWith({.operation = operation,
+                      .n = 1,
+                      .c = 32,
+                      .k = 32,
+                      .x = {1, extent, extent},
+                      .pad = {0, pad, pad}});
+}
+
+// The same as another kernel: one image's elements end farther on.
+ConvolutionProblem AnotherImage(Operation operation) {
+  ConvolutionProblem problem = Image(operation);
+  problem.x_strides[0] += 4;
+  return problem;
+}
+
+std::vector<nlohmann::json> ReportedOf(const Convolution& convolution, const char* api) {
+  std::vector<nlohmann::json> kernels = KernelsOf(ReadReport(), convolution.problem());
+  std::erase_if(kernels, [&](const auto& kernel) { return kernel["api"] != api; });
+  return kernels;
+}
+
+bool IsTiled(const nlohmann::json& kernel) {
+  return kernel["reason"].get<std::string>().find("tiles") != std::string::npos &&
+         Pieces(kernel) > 1;
+}
+
+// The report has a kernel in as many tiles as ran, inside the limit.
+void ExpectTiles(const Convolution& convolution, const char* api, long pieces) {
+  EXPECT_GT(pieces, 1);
+  const auto kernels = ReportedOf(convolution, api);
+  EXPECT_TRUE(std::any_of(kernels.begin(), kernels.end(), [&](const auto& kernel) {
+    return IsTiled(kernel) && Pieces(kernel) == pieces && kernel["workspace_bytes"] <= kLimit;
+  })) << ReadReport().dump(1);
+}
+
+class Tiles : public Protocol {
+ protected:
+  // The whole takes far longer than it does, so that tiles gain on every machine. Their own times
+  // are real.
+  static void SetUpTestSuite() {
+    PrimedStore store;
+    for (const Operation operation : kOperations) {
+      for (const ConvolutionProblem& problem :
+           {Image(operation), Image(operation, 0), AnotherImage(operation)}) {
+        store.Add(AsRead(problem), {1},
+                  [](int algorithm, int) { return algorithm == kFast ? 1e4 : 1e5 + algorithm; });
+      }
+    }
+    store.Write(false);
+  }
+
+  // The number of convolutions that a call runs once all is measured and compared.
+  static long Run(Convolution& convolution, int algorithm, size_t bytes,
+                  const Scales& scales = {}) {
+    RunAndCompare(convolution, algorithm, bytes, scales);
+    return RunAndCompare(convolution, algorithm, bytes, scales);
+  }
+
+  // Makes a plan of engine `number` and runs it in exactly what it says that it needs, within
+  // `limit`; the number of convolutions that ran.
+  static long RunPlan(Convolution& convolution, int number, size_t limit) {
+    const Graph graph(convolution.problem(), {}, DropIn(), {convolution.handle(), nullptr});
+    const auto plan = graph.Plan(number);
+    if (!plan) return 0;
+    const auto bytes = cudnn::PlanWorkspace(DropIn(), plan->get());
+    EXPECT_TRUE(bytes.ok()) << bytes.message();
+    EXPECT_LE(*bytes, limit);
+    std::mt19937 random(21);
+    convolution.FillIntegers(random);
+    const Bytes expected = convolution.Expected();
+    const GuardedMemory workspace(*bytes);
+    auto pack = BackendDescriptor::Create(DropIn(), CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    const std::array<int64_t, 3> uids = {kUidX, kUidW, kUidY};
+    const std::array<void*, 3> pointers = {convolution.x.memory.data(), convolution.w.memory.data(),
+                                           convolution.y.memory.data()};
+    void* const scratch = workspace.data();
+    EXPECT_TRUE(
+        pack->Set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, uids.data()).ok());
+    EXPECT_TRUE(
+        pack->Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, pointers.data())
+            .ok());
+    EXPECT_TRUE(
+        pack->Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &scratch).ok());
+    EXPECT_TRUE(pack->Finalize().ok());
+    ConvolutionsRun();
+    EXPECT_EQ(cudnnBackendExecute(convolution.handle(), plan->get(), pack->get()),
+              CUDNN_STATUS_SUCCESS);
+    const long ran = ConvolutionsRun();
+    EXPECT_TRUE(convolution.OutputEquals(expected, convolution.TakeOutput()));
+    EXPECT_TRUE(convolution.NothingElseWasWritten());
+    EXPECT_TRUE(workspace.GuardsAreIntact());
+    return ran;
+  }
+};
+
+// Forward, an identity activation may follow, which nothing but the algorithm serves: its need is
+// told, and not used where none follows.
+TEST_F(Tiles, ServeAnAlgorithmThatTheProgramNames) {
+  Convolution convolution(Image(Operation::kForward));
+  const size_t need = RealNeed(convolution, kFast).value();
+  ASSERT_GT(need, kLimit);
+  EXPECT_EQ(ReportedNeed(convolution, kFast), need);
+  ExpectTiles(convolution, "legacy", Run(convolution, kFast, need));
+  // What the graph API cannot scale runs undivided.
+  EXPECT_EQ(Run(convolution, kFast, need, {2, 1}), 1);
+}
+
+// No other algorithm of a gradient is as deterministic, so none could serve scaled calls.
+TEST_F(Tiles, LeaveANamedAlgorithmThatNothingReplaces) {
+  for (const Operation operation : {Operation::kBackwardData, Operation::kBackwardFilter}) {
+    SCOPED_TRACE(OperationName(operation));
+    Convolution convolution(Image(operation));
+    const size_t need = RealNeed(convolution, kFast).value();
+    EXPECT_GT(need, kLimit);
+    EXPECT_EQ(ReportedNeed(convolution, kFast), need);
+    EXPECT_EQ(Run(convolution, kFast, need), 1);
+  }
+  EXPECT_NE(ReadReport()["fallbacks"].dump().find("tiles fit, and no undivided algorithm"),
+            std::string::npos)
+      << ReadReport().dump(1);
+}
+
+TEST_F(Tiles, ServeWhatTheProgramIsTold) {
+  for (const Operation operation : kOperations) {
+    SCOPED_TRACE(OperationName(operation));
+    Convolution convolution(AnotherImage(operation));
+    const Answer answer = Ask(DropIn(), Question::kFind, convolution, kAlgorithms);
+    ASSERT_EQ(answer.status, CUDNN_STATUS_SUCCESS);
+    ASSERT_FALSE(answer.algorithms.empty());
+    long most = 0;
+    size_t room = 0;
+    for (const auto& told : answer.algorithms) {
+      EXPECT_LE(told.workspace_bytes, kLimit);
+      // Whole numbers are exact in such an algorithm.
+      if (cudnn::LegacyNumericClass(operation, told.algorithm) != NumericClass::kDirect) continue;
+      const long pieces = Run(convolution, told.algorithm, told.workspace_bytes);
+      most = std::max(most, pieces);
+      if (pieces == 1) continue;
+      room = told.workspace_bytes;
+      EXPECT_EQ(ReportedNeed(convolution, told.algorithm), room);
+      // What waits for calls that tiles cannot serve fits the same room.
+      EXPECT_EQ(Run(convolution, told.algorithm, room, {2, 1}), 1);
+    }
+    ExpectTiles(convolution, "legacy", most);
+    EXPECT_GT(room, 0u);
+  }
+}
+
+TEST_F(Tiles, ServeAPlanByItsOwnEngine) {
+  for (const Operation operation : kOperations) {
+    SCOPED_TRACE(OperationName(operation));
+    Convolution convolution(AsRead(Image(operation)));
+    const long pieces = RunPlan(convolution, kFast, kLimit);
+    ExpectTiles(convolution, "graph", pieces);
+    for (const auto& kernel : ReportedOf(convolution, "graph")) {
+      for (const std::string& engine : Engines(kernel)) EXPECT_TRUE(engine.starts_with("graph:1"));
+    }
+  }
+}
+
+class TilesOff : public Tiles {};
+
+TEST_F(TilesOff, NothingRunsInTiles) {
+  Convolution convolution(Image(Operation::kForward));
+  EXPECT_EQ(Run(convolution, kFast, RealNeed(convolution, kFast).value()), 1);
+  for (const auto& kernel : KernelsOf(ReadReport(), convolution.problem())) {
+    EXPECT_FALSE(IsTiled(kernel)) << kernel.dump(1);
+  }
+}
+
+// Descriptors of the legacy API have the same padding on both sides, and tiles at an edge do not.
+class TilesOfLegacyEngines : public Tiles {};
+
+TEST_F(TilesOfLegacyEngines, AreNotOfferedWherePaddingIsCut) {
+  Convolution convolution(Image(Operation::kForward));
+  EXPECT_EQ(Run(convolution, kFast, RealNeed(convolution, kFast).value()), 1);
+}
+
+TEST_F(TilesOfLegacyEngines, ServeWhereNoneIs) {
+  Convolution convolution(Image(Operation::kForward, 0));
+  const size_t need = RealNeed(convolution, kFast).value();
+  ASSERT_GT(need, kLimit);
+  ExpectTiles(convolution, "legacy", Run(convolution, kFast, need));
+}
+
+class NoRoomForTiles : public Tiles {};
+
+TEST_F(NoRoomForTiles, TheLeastThatWouldDoIsSaid) {
+  Convolution convolution(Image(Operation::kForward));
+  EXPECT_EQ(Run(convolution, kFast, RealNeed(convolution, kFast).value()), 1);
+  bool said = false;
+  for (const auto& kernel : KernelsOf(ReadReport(), convolution.problem())) {
+    said |= kernel["reason"].get<std::string>().find("tiles need ") != std::string::npos;
+  }
+  EXPECT_TRUE(said) << ReadReport().dump(1);
+}
+
+}  // namespace
+}  // namespace ucudnn::test
+
+int main(int argc, char** argv) {
+  using ucudnn::test::Environment;
+  const auto with = [](const char* engines, Environment environment) {
+    environment.emplace_back("UCUDNN_ENGINES", engines);
+    return environment;
+  };
+  const std::string limit = std::to_string(ucudnn::test::kLimit);
+  return ucudnn::test::RunSuites(
+      argc, argv,
+      {{"Tiles", with("both", {{"UCUDNN_WORKSPACE_LIMIT", limit}})},
+       {"TilesOff", with("both", {{"UCUDNN_WORKSPACE_LIMIT", limit}, {"UCUDNN_TILES", "off"}})},
+       {"NoRoomForTiles", with("both", {{"UCUDNN_WORKSPACE_LIMIT", "0"}})},
+       {"TilesOfLegacyEngines", with("legacy", {{"UCUDNN_WORKSPACE_LIMIT", limit}})}});
+}

@@ -1,0 +1,160 @@
+// Execution plans of one image that exceed the limit, on the stand-in's real arithmetic: tiles of
+// their own engine compute the same, also inside captures and where operations are fused, and
+// faults of one kind of tile are found before a program is told of any.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <string>
+
+#include "graph_program.h"
+#include "tests/support/options.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+ConvolutionProblem Image(Operation operation, DataType type = DataType::kFloat) {
+  return test::ProblemWith(
+      {.operation = operation, .n = 1, .c = 16, .k = 16, .x = {1, 64, 64}, .type = type});
+}
+
+size_t NeedOf(const ConvolutionProblem& problem, const GraphOptions& graph_options) {
+  const Program program{Options()};
+  const test::Graph graph(problem, graph_options, program.real, {program.handle});
+  return *cudnn::PlanWorkspace(program.real, graph.Plan(kEngine)->get());
+}
+
+// Plans are measured before they are told what they need.
+Options Measuring(size_t limit_bytes) {
+  Options options = test::Within(limit_bytes);
+  options.tuning.on = true;
+  options.tuning.kernel_seconds = options.tuning.process_seconds = 600;
+  return options;
+}
+
+class TiledPlan : public OnePlan {
+ public:
+  TiledPlan(const ConvolutionProblem& problem, const GraphOptions& graph_options,
+            const Options& options,
+            decltype(cudnn::Functions::cudnnBackendExecute) execute = nullptr,
+            decltype(cudnn::Functions::cudnnBackendFinalize) finalize = nullptr,
+            planning::MeasurementStore* shared = nullptr)
+      : OnePlan(problem, graph_options, options, execute, shared) {
+    if (finalize != nullptr) program_.under.cudnnBackendFinalize = finalize;
+    MakePlans();
+  }
+  nlohmann::json Kernel() { return program_.Report()["kernels"][0]; }
+  std::string Reason() { return Kernel()["reason"]; }
+  int Pieces() {
+    int pieces = 0;
+    const nlohmann::json kernel = Kernel();
+    for (const auto& run : kernel["plan"]) pieces += run["count"].get<int>();
+    return pieces;
+  }
+  // A few calls, each with operands of its own.
+  void ExpectRight() {
+    const auto memory = Memory();
+    for (int seed = 1; seed <= 3; ++seed) {
+      memory->Fill(seed);
+      Run(*memory);
+      EXPECT_EQ(memory->Output(), Undivided(seed)) << Reason();
+      EXPECT_TRUE(memory->GuardsAreIntact());
+    }
+  }
+};
+
+TEST(GraphTiles, ComputeWhatThePlanDoes) {
+  for (const Operation operation : test::kOperations) {
+    for (const bool fused : {false, true}) {
+      if (fused && operation != Operation::kForward) continue;
+      const ConvolutionProblem problem = Image(operation);
+      SCOPED_TRACE(Describe(problem) + (fused ? " fused" : ""));
+      const size_t limit = NeedOf(problem, Fused(fused)) / 3;
+      TiledPlan plan(problem, Fused(fused), Measuring(limit));
+      EXPECT_LE(plan.Told(), limit);
+      plan.ExpectRight();
+      EXPECT_THAT(plan.Reason(), HasSubstr("tiles"));
+      EXPECT_GT(plan.Pieces(), 1);
+    }
+  }
+}
+
+TEST(GraphTiles, RunInCaptures) {
+  const ConvolutionProblem problem = Image(Operation::kForward);
+  TiledPlan plan(problem, {}, Measuring(NeedOf(problem, {}) / 3));
+  plan.ExpectRight();
+  ASSERT_GE(plan.Pieces(), 4);
+  CaptureSetting(plan).ExpectReplaysBesideCalls();
+}
+
+TEST(GraphTiles, WhatWasPromisedIsPromisedWithoutThemToo) {
+  const ConvolutionProblem problem = Image(Operation::kForward);
+  Options options = Measuring(NeedOf(problem, {}) / 3);
+  test::MemoryStore store;
+  size_t told = 0;
+  {
+    TiledPlan plan(problem, {}, options, nullptr, nullptr, &store);
+    told = plan.Told();
+    ASSERT_GT(plan.Pieces(), 1);
+  }
+  options.tiles = false;
+  TiledPlan plan(problem, {}, options, nullptr, nullptr, &store);
+  EXPECT_EQ(plan.Told(), told);
+  plan.ExpectRight();
+  EXPECT_EQ(plan.Pieces(), 1);
+}
+
+TEST(GraphTiles, AnotherProcessFindsThemInTheStore) {
+  const ConvolutionProblem problem = Image(Operation::kForward);
+  const Options options = Measuring(NeedOf(problem, {}) / 3);
+  test::MemoryStore store;
+  nlohmann::json first;
+  {
+    TiledPlan plan(problem, {}, options, nullptr, nullptr, &store);
+    first = plan.Kernel()["plan"];
+    ASSERT_GT(plan.program().Report()["measured"].get<long>(), 0);
+    ASSERT_EQ(first[0]["border"], "h-") << first;
+    ASSERT_TRUE(first[0]["tile"].contains("h")) << first;
+  }
+  TiledPlan plan(problem, {}, options, nullptr, nullptr, &store);
+  EXPECT_EQ(plan.program().Report()["measured"].get<long>(), 0);
+  EXPECT_EQ(plan.Kernel()["plan"], first);
+  plan.ExpectRight();
+}
+
+// Whether the plan computes a tile at the lower edge.
+bool IsLowerEdge(cudnnBackendDescriptor_t plan) {
+  const auto read = cudnn::ReadTemplate(test::StandInGraphs(), plan);
+  return read.ok() && read->convolution.problem.extra_pad[1] > 0;
+}
+
+// An engine that does not serve one kind of tile leaves the plan whole, and the reason names it.
+TEST(GraphTiles, AreNotOfferedWhereAnEdgeIsNotServed) {
+  const ConvolutionProblem problem = Image(Operation::kForward);
+  const size_t need = NeedOf(problem, {});
+  TiledPlan plan(problem, {}, Measuring(need / 3), nullptr, [](auto descriptor) {
+    const cudnnStatus_t status = test::StandInGraphs().cudnnBackendFinalize(descriptor);
+    if (status != CUDNN_STATUS_SUCCESS) return status;
+    return IsLowerEdge(descriptor) ? CUDNN_STATUS_NOT_SUPPORTED : status;
+  });
+  EXPECT_EQ(plan.Told(), need);
+  plan.ExpectRight();
+  EXPECT_THAT(plan.Reason(), HasSubstr("does not serve its tiles forward"));
+}
+
+// The tiles at one edge are left unwritten: no grid is trusted.
+TEST(GraphTiles, OfWhichOneKindIsWrongNeverRun) {
+  const ConvolutionProblem problem = Image(Operation::kForward);
+  const size_t limit = NeedOf(problem, {}) / 3;
+  TiledPlan plan(problem, {}, Measuring(limit), [](auto handle, auto plan, auto pack) {
+    return IsLowerEdge(plan) ? CUDNN_STATUS_SUCCESS : ::cudnnBackendExecute(handle, plan, pack);
+  });
+  plan.ExpectRight();
+  EXPECT_THAT(plan.Reason(), Not(HasSubstr("tiles")));
+  EXPECT_THAT(plan.program().Report()["fallbacks"].dump(), HasSubstr("a divided plan is wrong"));
+}
+
+}  // namespace
+}  // namespace ucudnn::interposer
