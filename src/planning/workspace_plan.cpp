@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "base/csv.h"
 #include "base/json_place.h"
@@ -47,8 +48,9 @@ WorkspacePlanKernel ReadKernel(const JsonPlace& place, const WorkspacePlan& file
   if (kernel.api == Api::kGraph && api != "graph")
     place.Member("api").Refuse("\"legacy\" or \"graph\"");
   const JsonPlace plan = place.Member("plan");
-  if (!ReadPlan(plan, kernel.problem.n, kernel.configuration))
-    plan.Refuse("runs that all have a time");
+  Division division({});
+  if (!ReadPlan(plan, kernel.problem, division)) plan.Refuse("runs that all have a time");
+  kernel.configuration = std::move(division.configuration);
   for (const Run& run : kernel.configuration.runs) {
     if (run.micro.engine.Text().size() > kLongestEngine) {
       plan.Refuse("engines of at most " + std::to_string(kLongestEngine) + " characters");

@@ -106,9 +106,8 @@ class MeasuredKernels {
 
   // In measured_tilings.cpp. Grids of tiles within question.request's limit, each with the engines
   // of the question's scope, a MixedScope too, on every kind of its tiles. From memory or, where
-  // the question allows it, the device: kinds of tiles are measured on twins of little memory,
-  // within the budget of the kernel. What was found wrong is left out. Lives as long as the
-  // process.
+  // the question allows it, the store and the device: kinds of tiles are measured on twins of
+  // little memory, within the budget of the kernel. What was found wrong is left out.
   planning::Tilings GetTilings(const Device& device, const Question& question,
                                const TilingTask& task);
 

@@ -8,8 +8,8 @@
 #include "convolution/tiles.h"
 #include "cuda/resources.h"
 #include "tuning/fitting_grids.h"
-#include "tuning/measure_tiles.h"
 #include "tuning/measured_kernels.h"
+#include "tuning/stored_tiles.h"
 #include "tuning/tuning_handle.h"
 
 namespace ucudnn::tuning {
@@ -53,6 +53,17 @@ Grids FindGrids(const Device& device, const Question& question,
     if (grids.why.empty()) grids.why = std::move(found.why);
   }
   return grids;
+}
+
+// An error that names a kind of which nothing was measured.
+Status CheckAll(const Tiles& tiles, const std::vector<std::vector<MicroConfiguration>>& rows,
+                const MeasureLimits& limits) {
+  for (size_t kind = 0; kind < rows.size(); ++kind) {
+    if (!rows[kind].empty()) continue;
+    return Status::Error("no engine was measured within " + std::to_string(*limits.fit_bytes) +
+                         " bytes for " + Describe(tiles.kinds[kind].problem));
+  }
+  return Status::Ok();
 }
 
 // Whether every kind of its tiles has an engine within `limit_bytes`.
@@ -126,20 +137,26 @@ void MeasuredKernels::MeasureTilings(const Device& device, const Question& quest
   std::vector<Tiling> measured;
   bool late = false;
   for (const TileGrid& grid : grids.fitting) {
-    auto kinds = MeasureKinds(device, problem, grid, question.scope, limits);
-    late = Clock::now() >= limits.deadline;
     const auto tiles = CutIntoTiles(problem, grid);
-    if (!kinds.ok() || !tiles.ok()) {
-      grids.why = kinds.ok() ? tiles.message() : kinds.message();
+    if (!tiles.ok()) continue;
+    const auto kinds =
+        MeasureStoredKinds(device, problem, *tiles, {question.scope, task.engines, store_}, limits);
+    late = Clock::now() >= limits.deadline;
+    const Status missing = kinds.ok() ? CheckAll(*tiles, kinds->rows, limits) : kinds.status();
+    if (kinds.ok()) {
+      measured_ += kinds->measured;
+      if (kinds->unstored) unstored_ = true;
+    }
+    if (!missing.ok()) {
+      grids.why = missing.message();
       Log(LogLevel::kInfo, Describe(problem) + " is not tiled: " + grids.why);
       if (late) break;
       continue;
     }
     Tiling& tiling = measured.emplace_back(Tiling{grid, {}});
-    for (size_t kind = 0; kind < kinds->size(); ++kind) {
-      measured_ += static_cast<long>((*kinds)[kind].size());
+    for (size_t kind = 0; kind < kinds->rows.size(); ++kind) {
       tiling.kinds.push_back(
-          {tiles->CountOf(kind), task.candidates(tiles->kinds[kind].problem, (*kinds)[kind])});
+          {tiles->CountOf(kind), task.candidates(tiles->kinds[kind].problem, kinds->rows[kind])});
     }
     if (late) break;
   }

@@ -40,8 +40,8 @@ Json ToJson(const MeasuredLayer& measured) {
   json["best_undivided"] = measured.best_undivided ? EngineJson(*measured.best_undivided) : Json();
   json["divided"] = Json();
   if (measured.divided) {
-    json["divided"] = {{"time_ms", measured.divided->TimeMs()},
-                       {"workspace_bytes", measured.divided->WorkspaceBytes()},
+    json["divided"] = {{"time_ms", measured.divided->configuration.TimeMs()},
+                       {"workspace_bytes", measured.divided->configuration.WorkspaceBytes()},
                        {"plan", PlanJson(*measured.divided)},
                        {"verified", measured.verified}};
   }
@@ -103,17 +103,18 @@ void PrintTable(const Measured& measured, const Options& options) {
     PrintTime(layer.best_undivided, 10);
     const double best_ms = layer.best_undivided ? layer.best_undivided->time_ms : 0;
     if (layer.divided) {
-      std::printf(" %10.4g", layer.divided->TimeMs());
+      std::printf(" %10.4g", layer.divided->configuration.TimeMs());
     } else {
       std::printf(" %10s", "-");
     }
     PrintGain(layer.undivided ? layer.undivided->time_ms : 0, best_ms);
-    PrintGain(best_ms, layer.divided ? layer.divided->TimeMs() : 0);
+    PrintGain(best_ms, layer.divided ? layer.divided->configuration.TimeMs() : 0);
     if (layer.divided) {
       const Operation operation = layer.layer.problem.operation;
-      std::printf("  %-10s %-20s %s", FormatByteSize(layer.divided->WorkspaceBytes()).c_str(),
+      std::printf("  %-10s %-20s %s",
+                  FormatByteSize(layer.divided->configuration.WorkspaceBytes()).c_str(),
                   DivisionText(*layer.divided).c_str(),
-                  EngineNames(operation, *layer.divided).c_str());
+                  EngineNames(operation, layer.divided->configuration).c_str());
     }
     std::printf("\n");
   }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "command/bench_device.h"
+#include "command/bench_tiles.h"
 #include "command/plan_output.h"
 #include "cuda/resources.h"
 #include "cudnn/descriptors.h"
@@ -44,8 +45,10 @@ MeasuredLayer Choose(const Layer& layer, const std::vector<planning::Candidate>&
                        BestUndivided(usable, request), std::nullopt};
   std::vector<MicroConfiguration> rows;
   for (const planning::Candidate& candidate : usable) rows.push_back(candidate.micro);
-  chosen.divided =
-      planning::OptimizeWorkspaceReuse(rows, request.n, request.step, request.limit_bytes);
+  if (auto divided =
+          planning::OptimizeWorkspaceReuse(rows, request.n, request.step, request.limit_bytes)) {
+    chosen.divided = std::move(*divided);
+  }
   return chosen;
 }
 
@@ -56,6 +59,19 @@ std::optional<MicroConfiguration> Reference(const MeasuredLayer& chosen,
   if (chosen.undivided) return chosen.undivided;
   request.limit_bytes = std::numeric_limits<size_t>::max();
   return planning::FastestUndivided(usable, request);
+}
+
+// Whether the limit excludes the engine that is the fastest on the whole mini-batch, and pieces of
+// that engine down to single images.
+bool IsExcluded(const std::vector<planning::Candidate>& usable,
+                const planning::PromiseRequest& request) {
+  planning::PromiseRequest any = request;
+  any.limit_bytes = std::numeric_limits<size_t>::max();
+  const auto fastest = BestUndivided(usable, any);
+  return fastest && std::none_of(usable.begin(), usable.end(), [&](const auto& candidate) {
+           return candidate.micro.engine == fastest->engine &&
+                  candidate.micro.workspace_bytes <= request.limit_bytes;
+         });
 }
 
 // Chooses what a run with these options would, and compares its output once.
@@ -73,11 +89,12 @@ Result<MeasuredLayer> ChooseVerified(const tuning::LegacyKernel& kernel, const L
     MeasuredLayer chosen = Choose(layer, usable, request);
     chosen.wrong = wrong;
     if (!chosen.divided) return chosen;
-    if (chosen.divided->Pieces() == 1 && !planning::UsesGraph(*chosen.divided)) return chosen;
+    const Configuration& divided = chosen.divided->configuration;
+    if (divided.Pieces() == 1 && !planning::UsesGraph(divided)) return chosen;
     const std::optional<MicroConfiguration> reference = Reference(chosen, usable, request);
     const auto proof = options.tuning.on ? planning::Proof::kOnce : planning::Proof::kKnown;
     const tuning::Trust trust =
-        reference ? kernels.Verify(kernel, *chosen.divided, *reference, proof)
+        reference ? kernels.Verify(kernel, divided, *reference, proof)
                   : tuning::Trust{tuning::Trust::Kind::kUnknown, "no undivided engine serves it"};
     chosen.verified = trust.kind == tuning::Trust::Kind::kTrusted;
     if (trust.kind != tuning::Trust::Kind::kWrong) {
@@ -134,7 +151,31 @@ struct DeviceBench {
     kernel.catch_up = true;
     Result<MeasuredLayer> chosen = ChooseVerified(kernel, layer, options, legacy);
     if (!chosen.ok()) return Status::Error(layer.name + ": " + chosen.message());
+    AddTiles(kernel, options, *chosen);
     return chosen;
+  }
+  // Replaces the division by tiles where these are faster and the limit excludes what is fastest.
+  void AddTiles(const tuning::LegacyKernel& kernel, const Options& options, MeasuredLayer& chosen) {
+    if (!options.workspace_limit || !kernel.may_measure ||
+        options.policy == BatchSizePolicy::kUndivided || options.engines == EngineSet::kLegacy) {
+      return;
+    }
+    const planning::PromiseRequest request =
+        planning::RequestFor(kernel.problem, *options.workspace_limit, options.deterministic);
+    const std::vector<planning::Candidate> usable =
+        Usable(kernel.problem, options, legacy.Get(kernel, request));
+    if (!IsExcluded(usable, request)) return;
+    BenchedTiles tiles = BenchTiles(kernel.device, kernel.handle, kernel.problem, options,
+                                    request.limit_bytes, kernels.store());
+    measured_tiles += tiles.measured;
+    if (!tiles.wrong.empty()) chosen.wrong.push_back("tiles: " + tiles.wrong);
+    const bool is_faster =
+        tiles.division && (!chosen.divided || tiles.division->configuration.TimeMs() <
+                                                  chosen.divided->configuration.TimeMs());
+    if (!is_faster) return;
+    chosen.divided = std::move(tiles.division);
+    chosen.verified = tiles.verified;
+    chosen.unverified = tiles.unverified;
   }
   // Whether the device still does as it is told: what it cannot measure then is no fault of its.
   bool Works() const {
@@ -152,6 +193,7 @@ struct DeviceBench {
   tuning::HeldDevice& held;
   tuning::MeasuredKernels kernels;
   tuning::LegacyKernels legacy;
+  long measured_tiles = 0;
 };
 
 // A layer that a device which works could not measure.
@@ -217,7 +259,9 @@ Result<Measured> MeasureLayers(const std::vector<Layer>& asked, const Options& o
   Measured result;
   result.platform = devices.first().device().platform;
   result.devices = benches.size();
-  for (const auto& bench : benches) result.measured += bench->kernels.measured();
+  for (const auto& bench : benches) {
+    result.measured += bench->kernels.measured() + bench->measured_tiles;
+  }
   for (std::optional<MeasuredLayer>& layer : measured) result.layers.push_back(std::move(*layer));
   return result;
 }

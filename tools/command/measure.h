@@ -11,6 +11,7 @@
 #include "command/progress.h"
 #include "convolution/configuration.h"
 #include "convolution/layer.h"
+#include "convolution/tiles.h"
 #include "planning/measurement_store.h"
 
 namespace ucudnn::command {
@@ -18,10 +19,11 @@ namespace ucudnn::command {
 struct MeasuredLayer {
   Layer layer;
   // Within the workspace limit: the fastest legacy algorithm and the fastest engine of any API,
-  // undivided, and the fastest division (WR), which may be one graph engine. None: nothing fits, or
-  // (divided) a division would change the numerics.
+  // undivided, and the fastest division (WR), which may be one graph engine, or tiles where the
+  // limit excludes the fastest engine even for single images. None: nothing fits, or (divided) a
+  // division would change the numerics.
   std::optional<MicroConfiguration> undivided, best_undivided;
-  std::optional<Configuration> divided;
+  std::optional<Division> divided;
   // Whether the output of `divided` was compared with an undivided engine's and is equal, now or
   // before, as a run demands; why not, where it is not. True where nothing is divided.
   bool verified = true;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <iterator>
 #include <limits>
+#include <memory>
 #include <tuple>
 #include <utility>
 
@@ -12,6 +14,8 @@
 #include "cudnn/descriptors.h"
 #include "planning/desirable_set.h"
 #include "planning/micro_batch_sizes.h"
+#include "planning/tile_divisions.h"
+#include "tuning/fitting_grids.h"
 
 namespace ucudnn::command {
 namespace {
@@ -57,6 +61,37 @@ std::vector<MicroConfiguration> UndividedOf(std::vector<MicroConfiguration> usab
   return front;
 }
 
+// Divisions into the tiles of a grid of which every kind was measured, by engines of the API.
+std::vector<Division> TiledDivisions(const ConvolutionProblem& problem, Api api,
+                                     const Options& options, const Measurements& measurements) {
+  std::vector<Division> divisions;
+  if (options.policy == BatchSizePolicy::kUndivided) return divisions;
+  for (const TileGrid& grid : tuning::GridsOf(problem)) {
+    auto cut = CutIntoTiles(problem, grid);
+    if (!cut.ok()) continue;
+    const auto tiles = std::make_shared<const Tiles>(std::move(*cut));
+    std::vector<std::vector<MicroConfiguration>> rows;
+    for (size_t kind = 0; kind < tiles->kinds.size(); ++kind) {
+      const TileKind& of = tiles->kinds[kind];
+      const auto known = measurements.find(KernelFamily(SlackTwin(of)));
+      if (known == measurements.end() || PackedBytes(of) > 0) break;
+      std::vector<MicroConfiguration> usable;
+      for (MicroConfiguration row : known->second) {
+        const bool serves =
+            row.engine.is_partial_sum() ||
+            (row.micro_batch == of.problem.n && (row.deterministic || !options.deterministic) &&
+             ServesApi(problem, api, row));
+        if (serves) usable.push_back(std::move(row));
+      }
+      rows.push_back(planning::RowsOfTiles(problem, *tiles, kind, usable));
+    }
+    if (rows.size() != tiles->kinds.size()) continue;
+    std::vector<Division> of_grid = planning::DesirableTiles(tiles, rows);
+    std::move(of_grid.begin(), of_grid.end(), std::back_inserter(divisions));
+  }
+  return divisions;
+}
+
 // Plans with the first alignment, and with it the first API, that measurements are there for. The
 // kernel's desirable set is empty where nothing is known.
 OfflineKernel PlanOffline(const Layer& layer, const Options& options,
@@ -67,12 +102,18 @@ OfflineKernel PlanOffline(const Layer& layer, const Options& options,
   for (const int alignment : alignments) {
     problem.alignment = alignment;
     const auto rows = measurements.find(KernelFamily(problem));
-    if (rows == measurements.end()) continue;
     for (const Api api : apis) {
       kernel.api = api == Api::kLegacy ? "legacy" : "graph";
-      std::vector<MicroConfiguration> usable = UsableRows(problem, api, options, rows->second);
-      kernel.desirable_set = planning::DesirableSet(usable, problem.n, LegalStep(problem),
-                                                    std::numeric_limits<size_t>::max());
+      std::vector<MicroConfiguration> usable;
+      if (rows != measurements.end()) usable = UsableRows(problem, api, options, rows->second);
+      std::vector<Division> divisions;
+      for (Configuration& configuration : planning::DesirableSet(
+               usable, problem.n, LegalStep(problem), std::numeric_limits<size_t>::max())) {
+        divisions.emplace_back(std::move(configuration));
+      }
+      std::vector<Division> tiled = TiledDivisions(problem, api, options, measurements);
+      std::move(tiled.begin(), tiled.end(), std::back_inserter(divisions));
+      kernel.desirable_set = planning::Desirable(std::move(divisions));
       kernel.undivided = UndividedOf(std::move(usable), problem.n);
       if (!kernel.desirable_set.empty()) return kernel;
     }
@@ -125,12 +166,12 @@ Result<OfflineKernels> ReadOfflineKernels(const std::vector<Layer>& layers, cons
   return Status::Error(newest_lacks);
 }
 
-Result<std::vector<std::vector<Configuration>>> ReadDesirableSets(
-    const std::vector<ApiKernel>& kernels, const Options& options, const std::string& device,
-    int cudnn) {
+Result<std::vector<std::vector<Division>>> ReadDesirableSets(const std::vector<ApiKernel>& kernels,
+                                                             const Options& options,
+                                                             const std::string& device, int cudnn) {
   UCUDNN_ASSIGN_OR_RETURN(const OfflineRows rows,
                           ReadOfflineRows(options, device, "the report's device"));
-  std::vector<std::vector<Configuration>> sets(kernels.size());
+  std::vector<std::vector<Division>> sets(kernels.size());
   for (size_t at = 0; at < kernels.size(); ++at) {
     for (const auto& [versions, measurements] : rows.platforms) {
       if (cudnn != 0 && versions.first != cudnn) continue;

@@ -10,6 +10,7 @@
 #include "convolution/api.h"
 #include "convolution/configuration.h"
 #include "convolution/layer.h"
+#include "convolution/tiles.h"
 #include "planning/measurement_store.h"
 
 namespace ucudnn::command {
@@ -17,7 +18,8 @@ namespace ucudnn::command {
 struct OfflineKernel {
   Layer layer;  // with the alignment that its measurements were made under
   const char* api = "legacy";
-  std::vector<Configuration> desirable_set;  // without any limit; not empty
+  // Without any limit, not empty: by rising workspace and falling time.
+  std::vector<Division> desirable_set;
   // The whole mini-batch by one engine: by rising workspace and falling time.
   std::vector<MicroConfiguration> undivided;
 };
@@ -45,9 +47,9 @@ struct ApiKernel {
 // The desirable set of each kernel on `device`, from engines of its own API, on the platform with
 // this cuDNN (0: any) and the newest driver that has rows of it; empty where there are none that
 // make up the mini-batch.
-Result<std::vector<std::vector<Configuration>>> ReadDesirableSets(
-    const std::vector<ApiKernel>& kernels, const Options& options, const std::string& device,
-    int cudnn);
+Result<std::vector<std::vector<Division>>> ReadDesirableSets(const std::vector<ApiKernel>& kernels,
+                                                             const Options& options,
+                                                             const std::string& device, int cudnn);
 
 // "1 row differs from the first store's, which counts".
 std::string Disagreement(size_t rows);

@@ -2,8 +2,10 @@
 
 #include <charconv>
 #include <cstdint>
+#include <utility>
 
 #include "convolution/columns.h"
+#include "convolution/json_kernel.h"
 
 namespace ucudnn::command {
 
@@ -25,26 +27,15 @@ Json EngineJson(const MicroConfiguration& micro) {
           {"time_ms", micro.time_ms}};
 }
 
-Json PlanJson(const Configuration& configuration) {
+Json PlanJson(const Division& division) {
   Json json = Json::array();
-  for (const Run& run : configuration.runs) {
-    json.push_back({{"engine", run.micro.engine.Text()},
-                    {"workspace_bytes", run.micro.workspace_bytes},
-                    {"piece_ms", run.micro.time_ms},
-                    {"micro_batch", run.micro.micro_batch},
-                    {"count", run.count}});
+  for (size_t run = 0; run < division.configuration.runs.size(); ++run) {
+    // The order of members that these files have always had.
+    Json members = {{"engine", {}}, {"workspace_bytes", {}}, {"piece_ms", {}}, {"micro_batch", {}}};
+    for (const auto& [name, text] : RunMembers(division, run)) members[name] = Json::parse(text);
+    json.push_back(std::move(members));
   }
   return json;
-}
-
-std::string DivisionText(const Configuration& configuration) {
-  std::string text;
-  for (const Run& run : configuration.runs) {
-    if (!text.empty()) text += " + ";
-    if (run.count > 1) text += std::to_string(run.count) + " x ";
-    text += std::to_string(run.micro.micro_batch);
-  }
-  return text;
 }
 
 std::string JsonText(const Json& json) {

@@ -4,8 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "convolution/configuration.h"
+#include "convolution/division_text.h"
 #include "convolution/problem.h"
+#include "convolution/tiles.h"
 
 namespace ucudnn::command {
 
@@ -17,12 +18,8 @@ Json ProblemJson(const ConvolutionProblem& problem);
 // An engine that takes the whole mini-batch, as engine, workspace_bytes and time_ms.
 Json EngineJson(const MicroConfiguration& micro);
 
-// Runs of equal micro-batches: engine, workspace_bytes, piece_ms (of one of them), micro_batch and
-// count.
-Json PlanJson(const Configuration& configuration);
-
-// "128 + 2 x 64": the micro-batches in their order.
-std::string DivisionText(const Configuration& configuration);
+// Runs of equal micro-batches, or of the kinds of tiles, as files have them (RunMembers).
+Json PlanJson(const Division& division);
 
 // One line of JSON text per member, whatever bytes a name holds.
 std::string JsonText(const Json& json);

@@ -11,12 +11,15 @@
 #include <utility>
 
 #include "base/byte_size.h"
+#include "base/json_place.h"
 #include "base/text.h"
 #include "base/version.h"
 #include "command/report_file.h"
 #include "command/spatial_check.h"
 #include "convolution/columns.h"
+#include "convolution/division_text.h"
 #include "convolution/engine_name.h"
+#include "convolution/json_kernel.h"
 #include "db/sqlite_store.h"
 #include "db/store_choice.h"
 
@@ -92,16 +95,16 @@ class UndividedNeeds {
   std::unique_ptr<db::SqliteStore> store_;
 };
 
-// "4 x 32 + 8": as DivisionText, from a report.
-std::string DivisionWords(const Json& plan) {
-  std::string text;
-  for (const Json& run : plan) {
-    const int64_t count = CountOf(run, "count");
-    if (!text.empty()) text += " + ";
-    if (count > 1) text += std::to_string(count) + " x ";
-    text += std::to_string(CountOf(run, "micro_batch"));
-  }
-  return text;
+// DivisionText of a kernel's plan; empty where the report's plan is none.
+std::string DivisionWords(const Json& kernel) {
+  const Result<JsonValue> value = ParseJson(kernel.dump());
+  if (!value.ok()) return {};
+  Status fault;
+  const JsonPlace place(&*value, "", fault);
+  const ConvolutionProblem problem = ReadProblem(place);
+  Division division = Configuration{};
+  if (fault.ok()) ReadPlan(place.Member("plan"), problem, division);
+  return fault.ok() ? DivisionText(division) : std::string();
 }
 
 // Milliseconds of the whole plan; none when nobody measured it.
@@ -152,7 +155,8 @@ std::string WhyDivided(const Json& kernel, const std::optional<ConvolutionProble
     text = EngineText(kernel, problem) + " needs " + FormatByteSize(*need) + ", limit " +
            FormatByteSize(limit) + ": ";
   }
-  text += "divided into " + DivisionWords(plan) + " in " +
+  const std::string division = DivisionWords(kernel);
+  text += (division.empty() ? "divided" : "divided into " + division) + " in " +
           FormatByteSize(BytesOf(kernel, "workspace_bytes"));
   const std::string times = TimesText(kernel);
   return times.empty() ? text : text + "; " + times;

@@ -58,12 +58,14 @@ std::string PieceTip(Operation operation, const Run& run) {
          FormatByteSize(run.micro.workspace_bytes);
 }
 
-Bar PlanBar(const std::string& label, Operation operation, const Configuration& configuration,
-            double plan_ms, Colours& engines) {
+Bar PlanBar(const std::string& label, Operation operation, const Division& division, double plan_ms,
+            Colours& engines) {
+  const Configuration& configuration = division.configuration;
+  const char* const pieces = division.tiles != nullptr ? " tiles" : " micro-batches";
   Bar bar{label, {}, Milliseconds(plan_ms)};
   if (configuration.runs.size() > kMostPieces) {
     bar.segments.push_back({plan_ms, engines.Of("more than can be drawn"), "",
-                            std::to_string(configuration.Pieces()) + " micro-batches"});
+                            std::to_string(configuration.Pieces()) + pieces});
     return bar;
   }
   for (const Run& run : configuration.runs) {
@@ -161,27 +163,29 @@ void AddDesirableSet(const RunReport& report, size_t at, Element& section) {
   const std::string id = "desirable-" + std::to_string(at + 1);
   PointChart chart;
   chart.id = id.c_str();
-  const auto tip = [](const Configuration& configuration, double ms, size_t bytes) {
-    return FormatByteSize(bytes) + ", " + Milliseconds(ms) + ": " + DivisionText(configuration);
+  const auto tip = [](const Division& division, double ms, size_t bytes) {
+    return FormatByteSize(bytes) + ", " + Milliseconds(ms) + ": " + DivisionText(division);
   };
   const size_t workspace = kernel.all_workspace_bytes();
   chart.title = KernelLabel(report, at);
-  if (kernel.plan_ms) chart.title += ": " + tip(kernel.configuration, *kernel.plan_ms, workspace);
+  if (kernel.plan_ms) chart.title += ": " + tip(kernel.division, *kernel.plan_ms, workspace);
   bool on_it = false;
-  for (const Configuration& one : kernel.desirable_set) {
-    const bool chosen = one.WorkspaceBytes() == workspace && kernel.plan_ms == one.TimeMs();
+  for (const Division& one : kernel.desirable_set) {
+    const size_t bytes = one.configuration.WorkspaceBytes();
+    const double ms = one.configuration.TimeMs();
+    const bool chosen = bytes == workspace && kernel.plan_ms == ms;
     on_it = on_it || chosen;
     if (chart.points.size() == kMostPoints && !chosen) continue;
-    chart.points.push_back({static_cast<double>(one.WorkspaceBytes()), one.TimeMs(), chosen,
-                            tip(one, one.TimeMs(), one.WorkspaceBytes())});
+    chart.points.push_back({static_cast<double>(bytes), ms, chosen, tip(one, ms, bytes)});
   }
   if (!on_it && kernel.plan_ms) {
     chart.apart = Point{static_cast<double>(workspace), *kernel.plan_ms, true,
-                        "what runs: " + tip(kernel.configuration, *kernel.plan_ms, workspace)};
+                        "what runs: " + tip(kernel.division, *kernel.plan_ms, workspace)};
   }
   // A limit far off would press all points together.
-  const double most = std::max(static_cast<double>(workspace),
-                               static_cast<double>(kernel.desirable_set.back().WorkspaceBytes()));
+  const double most =
+      std::max(static_cast<double>(workspace),
+               static_cast<double>(kernel.desirable_set.back().configuration.WorkspaceBytes()));
   if (kernel.limit_bytes && static_cast<double>(*kernel.limit_bytes) <= 1.5 * most) {
     chart.limit_x = static_cast<double>(*kernel.limit_bytes);
   }
@@ -230,7 +234,7 @@ Element TimelineSection(const RunReport& report) {
           PlanBar(label, operation, whole, *kernel.best_undivided->total_ms, engines));
       label = "divided";
     }
-    chart.bars.push_back(PlanBar(label, operation, kernel.configuration, *kernel.plan_ms, engines));
+    chart.bars.push_back(PlanBar(label, operation, kernel.division, *kernel.plan_ms, engines));
   }
   chart.legend = engines.names();
   return std::move(section.Add(Draw(chart)));
@@ -251,7 +255,7 @@ Element DesirableSetsSection(const RunReport& report) {
       Paragraph("The ways to run a kernel that no other beats in both time and workspace. The "
                 "ringed one is what was chosen; a dashed red line is the kernel's limit."));
   const auto workspace = [&](size_t at) {
-    return report.kernels[at].desirable_set.back().WorkspaceBytes();
+    return report.kernels[at].desirable_set.back().configuration.WorkspaceBytes();
   };
   for (const size_t at : Heaviest(std::move(with_sets), workspace, "workspace", section)) {
     AddDesirableSet(report, at, section);

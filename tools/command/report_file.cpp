@@ -62,7 +62,7 @@ ReportedKernel ReadRunKernel(const JsonPlace& place) {
   kernel.limit_bytes = place.Member("limit_bytes").Limit();
   kernel.workspace_bytes = place.Member("workspace_bytes").Bytes();
   kernel.owned_workspace_bytes = place.Member("owned_workspace_bytes").BytesIfThere();
-  kernel.plan_ms = ReadPlan(place.Member("plan"), kernel.problem.n, kernel.configuration);
+  kernel.plan_ms = ReadPlan(place.Member("plan"), kernel.problem, kernel.division);
   kernel.undivided = ReadUndivided(place.Member("undivided"), "total_ms", kernel);
   kernel.best_undivided = ReadUndivided(place.Member("best_undivided"), "total_ms", kernel);
   kernel.reason = place.Member("reason").TextIfThere();
@@ -79,17 +79,18 @@ ReportedKernel ReadOfflineKernel(const JsonPlace& place, const RunReport& report
   const JsonPlace chosen = place.Member("chosen");
   chosen.Object();
   kernel.workspace_bytes = chosen.Member("workspace_bytes").Bytes();
-  kernel.plan_ms = ReadPlan(chosen.Member("plan"), kernel.problem.n, kernel.configuration);
+  kernel.plan_ms = ReadPlan(chosen.Member("plan"), kernel.problem, kernel.division);
   for (const JsonPlace& one : place.Member("desirable_set").Items()) {
     if (!one.ok()) break;
-    Configuration configuration;
+    Division division = Configuration{};
     const JsonPlace plan = one.Member("plan");
-    if (!ReadPlan(plan, kernel.problem.n, configuration)) plan.Refuse("runs that all have a time");
+    if (!ReadPlan(plan, kernel.problem, division)) plan.Refuse("runs that all have a time");
     if (!kernel.desirable_set.empty() &&
-        configuration.WorkspaceBytes() <= kernel.desirable_set.back().WorkspaceBytes()) {
+        division.configuration.WorkspaceBytes() <=
+            kernel.desirable_set.back().configuration.WorkspaceBytes()) {
       one.Fault("does not need more workspace than the one before it");
     }
-    kernel.desirable_set.push_back(std::move(configuration));
+    kernel.desirable_set.push_back(std::move(division));
   }
   return kernel;
 }
@@ -129,14 +130,15 @@ void ReadHead(const JsonPlace& root, RunReport& report) {
 
 std::optional<double> ReportedKernel::UndividedMs() const {
   if (undivided) return undivided->total_ms;
-  const bool own_api = configuration.Pieces() == 1 &&
-                       configuration.runs[0].micro.engine.of_graph_api() == (api == "graph");
+  const bool own_api =
+      division.configuration.Pieces() == 1 &&
+      division.configuration.runs[0].micro.engine.of_graph_api() == (api == "graph");
   return own_api ? plan_ms : std::nullopt;
 }
 
 std::optional<double> ReportedKernel::BestUndividedMs(bool offline) const {
   if (best_undivided) return best_undivided->total_ms;
-  return !offline && configuration.Pieces() == 1 ? plan_ms : std::nullopt;
+  return !offline && division.configuration.Pieces() == 1 ? plan_ms : std::nullopt;
 }
 
 Result<RunReport> ParseReport(const std::string& json) {

@@ -11,6 +11,7 @@
 #include "command/spatial_report.h"
 #include "convolution/configuration.h"
 #include "convolution/problem.h"
+#include "convolution/tiles.h"
 
 namespace ucudnn::command {
 
@@ -29,19 +30,19 @@ struct ReportedKernel {
   uint64_t lanes = 0;            // a bit for each that it ran on; none: not known
   EngineId asked;                // that the program named; empty offline
   std::optional<size_t> limit_bytes;
-  size_t workspace_bytes = 0;        // the caller's
-  size_t owned_workspace_bytes = 0;  // ucudnn's own
-  Configuration configuration;       // no runs: not known
-  std::optional<double> plan_ms;     // of the whole mini-batch; none: not measured
+  size_t workspace_bytes = 0;           // the caller's
+  size_t owned_workspace_bytes = 0;     // ucudnn's own
+  Division division = Configuration{};  // no runs: not known
+  std::optional<double> plan_ms;        // of the whole mini-batch; none: not measured
   // The fastest within the limit, of the API that the program calls and of any API; offline only
   // the latter.
   std::optional<ReportedUndivided> undivided, best_undivided;
   std::string reason;
-  std::vector<Configuration> desirable_set;  // rising workspace, falling time; empty: not there
+  std::vector<Division> desirable_set;  // rising workspace, falling time; empty: not there
   std::optional<int64_t> segment;  // of an offline plan: kernels with the same one share workspace
   int64_t copies = 1;              // of its segment: one for each lane
 
-  bool divided() const { return configuration.Pieces() > 1; }
+  bool divided() const { return division.configuration.Pieces() > 1; }
   size_t all_workspace_bytes() const { return workspace_bytes + owned_workspace_bytes; }
   // Milliseconds of `undivided` and of `best_undivided`. In a run either may be the configuration
   // itself.

@@ -219,8 +219,8 @@ std::vector<Cell> KernelRow(const RunReport& report, size_t at) {
   row.push_back(times ? GainCell(times->Division()) : Cell(""));
   row.push_back(BytesCell(kernel.all_workspace_bytes()));
   row.push_back(kernel.limit_bytes ? BytesCell(*kernel.limit_bytes) : Cell("none"));
-  row.emplace_back(DivisionText(kernel.configuration));
-  row.emplace_back(EngineNames(operation, kernel.configuration));
+  row.emplace_back(DivisionText(kernel.division));
+  row.emplace_back(EngineNames(operation, kernel.division.configuration));
   if (!report.offline) row.emplace_back(kernel.reason);
   return row;
 }

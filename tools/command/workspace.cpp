@@ -51,7 +51,7 @@ Status CheckMeaning(const WorkspaceOptions& words, const Options& options) {
 }
 
 size_t LeastBytes(const OfflineKernel& kernel) {
-  return kernel.desirable_set.front().WorkspaceBytes();
+  return kernel.desirable_set.front().configuration.WorkspaceBytes();
 }
 
 // Takes what exceeds the limit out of the desirable sets.
@@ -70,8 +70,8 @@ Status KeepWithin(size_t limit_bytes, OfflineKernels& network) {
                          std::to_string(least_limit) + " bytes are enough");
   }
   for (OfflineKernel& kernel : network.kernels) {
-    std::erase_if(kernel.desirable_set, [&](const Configuration& configuration) {
-      return configuration.WorkspaceBytes() > limit_bytes;
+    std::erase_if(kernel.desirable_set, [&](const Division& division) {
+      return division.configuration.WorkspaceBytes() > limit_bytes;
     });
   }
   return Status::Ok();
@@ -99,7 +99,8 @@ DistinctKernels DistinctOf(const OfflineKernels& network, const std::vector<size
   for (size_t i = 0; i < numbers.size(); ++i) {
     const OfflineKernel& kernel = network.kernels[i];
     if (numbers[i] == kernels.sets.size()) {
-      kernels.sets.push_back(kernel.desirable_set);
+      planning::DesirableConfigurations& set = kernels.sets.emplace_back();
+      for (const Division& division : kernel.desirable_set) set.push_back(division.configuration);
       kernels.firsts.push_back(&kernel.layer);
       kernels.layers.push_back(0);
       kernels.lanes.push_back(0);
@@ -110,16 +111,16 @@ DistinctKernels DistinctOf(const OfflineKernels& network, const std::vector<size
   return kernels;
 }
 
-// What a division says of distinct kernels.
-struct Division {
+// What a division of the budget says of distinct kernels.
+struct Shares {
   std::vector<size_t> chosen;
   std::vector<size_t> segments;
   std::vector<size_t> copies;  // of its segment
 };
 
 // All kernels run one after the other.
-Result<Division> DivideOneLane(const DistinctKernels& kernels, const Options& options,
-                               planning::DivisionSolver& solver, WorkspaceTable& plan) {
+Result<Shares> DivideOneLane(const DistinctKernels& kernels, const Options& options,
+                             planning::DivisionSolver& solver, WorkspaceTable& plan) {
   const size_t budget = *options.total_workspace;
   if (const auto shortage = planning::FindShortage(kernels.sets, budget, options.division)) {
     return ShortOf(*shortage, budget, kernels.firsts);
@@ -130,7 +131,7 @@ Result<Division> DivideOneLane(const DistinctKernels& kernels, const Options& op
   plan.optimal = divided.optimal;
   plan.gap_ms = divided.gap_ms;
   plan.total_workspace_bytes = divided.total_bytes;
-  Division division{std::move(divided.chosen), {}, std::vector<size_t>(kernels.sets.size(), 1)};
+  Shares division{std::move(divided.chosen), {}, std::vector<size_t>(kernels.sets.size(), 1)};
   const bool disjoint = options.division == WorkspaceDivision::kDisjoint;
   for (size_t kernel = 0; kernel < kernels.sets.size(); ++kernel) {
     division.segments.push_back(disjoint ? kernel : 0);
@@ -141,8 +142,8 @@ Result<Division> DivideOneLane(const DistinctKernels& kernels, const Options& op
 
 // As a run divides that sees the kernels on these lanes (a bit each; none: the first that any is
 // on).
-Result<Division> DivideLanes(const DistinctKernels& kernels, uint64_t all, const Options& options,
-                             planning::DivisionSolver& solver, WorkspaceTable& plan) {
+Result<Shares> DivideLanes(const DistinctKernels& kernels, uint64_t all, const Options& options,
+                           planning::DivisionSolver& solver, WorkspaceTable& plan) {
   const size_t budget = *options.total_workspace;
   std::vector<planning::NetworkKernel> network;
   size_t slots = 0;
@@ -164,7 +165,7 @@ Result<Division> DivideLanes(const DistinctKernels& kernels, uint64_t all, const
   plan.optimal = divided.optimal;
   plan.gap_ms = divided.gap_ms;
   plan.shares = options.division == WorkspaceDivision::kDisjoint ? slots : plan.lanes;
-  Division division;
+  Shares division;
   division.chosen.resize(network.size());
   division.segments.resize(network.size());
   division.copies.resize(network.size());
@@ -188,16 +189,16 @@ Result<Division> DivideLanes(const DistinctKernels& kernels, uint64_t all, const
 }
 
 // WD. A plug-in that is missing or fails costs a line, and the built-in solver takes its place.
-Result<Division> Divide(const CLI::App& app, const DistinctKernels& kernels, const Options& options,
-                        WorkspaceTable& plan) {
+Result<Shares> Divide(const CLI::App& app, const DistinctKernels& kernels, const Options& options,
+                      WorkspaceTable& plan) {
   uint64_t all = 0;
   for (const uint64_t lanes : kernels.lanes) all |= lanes;
   plan.lanes = std::max<size_t>(static_cast<size_t>(std::popcount(all)), 1);
   planning::PreferredSolver solver(
       options.solver == Solver::kGlpk ? FindInstallation().glpk_solver : std::string(), "glpk",
       planning::PreferredSolver::kOffline);
-  Result<Division> divided = plan.lanes > 1 ? DivideLanes(kernels, all, options, solver, plan)
-                                            : DivideOneLane(kernels, options, solver, plan);
+  Result<Shares> divided = plan.lanes > 1 ? DivideLanes(kernels, all, options, solver, plan)
+                                          : DivideOneLane(kernels, options, solver, plan);
   if (!solver.why().empty()) {
     Tell(app, "the exact solver takes the place of glpk: " + solver.why());
   }
@@ -239,7 +240,7 @@ Result<WorkspaceTable> MakePlan(const CLI::App& app, OfflineKernels network,
     UCUDNN_RETURN_IF_ERROR(KeepWithin(*options.workspace_limit, network));
   }
   const DistinctKernels kernels = DistinctOf(network, plan.numbers);
-  Division divided;
+  Shares divided;
   if (options.total_workspace) {
     UCUDNN_ASSIGN_OR_RETURN(divided, Divide(app, kernels, options, plan));
   } else {

@@ -12,10 +12,10 @@
 namespace ucudnn::command {
 namespace {
 
-Json ConfigurationJson(const Configuration& configuration) {
-  return {{"time_ms", configuration.TimeMs()},
-          {"workspace_bytes", configuration.WorkspaceBytes()},
-          {"plan", PlanJson(configuration)}};
+Json DivisionJson(const Division& division) {
+  return {{"time_ms", division.configuration.TimeMs()},
+          {"workspace_bytes", division.configuration.WorkspaceBytes()},
+          {"plan", PlanJson(division)}};
 }
 
 // The budget of all, or the limit of each (null: none).
@@ -48,10 +48,11 @@ Json UndividedJson(const OfflineKernel& kernel, const std::optional<size_t>& lim
   return fastest;
 }
 
-void PrintRow(const char* layer, const char* operation, const Configuration& configuration) {
-  std::printf("%-20.20s %-16s %12.4g  %-12s %s\n", layer, operation, configuration.TimeMs(),
-              FormatByteSize(configuration.WorkspaceBytes()).c_str(),
-              DivisionText(configuration).c_str());
+void PrintRow(const char* layer, const char* operation, const Division& division) {
+  std::printf("%-20.20s %-16s %12.4g  %-12s %s\n", layer, operation,
+              division.configuration.TimeMs(),
+              FormatByteSize(division.configuration.WorkspaceBytes()).c_str(),
+              DivisionText(division).c_str());
 }
 
 }  // namespace
@@ -80,8 +81,8 @@ Json WorkspaceTableJson(const WorkspaceTable& plan, const Options& options) {
   for (size_t i = 0; i < plan.chosen.size(); ++i) {
     const OfflineKernel& kernel = plan.network.kernels[i];
     Json desirable = Json::array();
-    for (const Configuration& choice : kernel.desirable_set) {
-      desirable.push_back(ConfigurationJson(choice));
+    for (const Division& choice : kernel.desirable_set) {
+      desirable.push_back(DivisionJson(choice));
     }
     Json one = {{"name", kernel.layer.name},
                 {"op", OperationName(kernel.layer.problem.operation)},

@@ -55,9 +55,11 @@ ConfirmedConfiguration ConfirmConfiguration(const ConvolutionProblem& problem,
     const bool last = at + 1 == configuration.runs.size() && run.count == 1;
     const bool legal = run.micro.micro_batch % step == 0 || last;
     confirmed.status =
-        legal ? AppendConfirmed(problem, run, *engines[at], confirmed)
-              : Status::Error(NameOfPiece(problem.operation, run.micro) +
-                              ": pieces here have a multiple of " + std::to_string(step));
+        run.micro.tile != TileLengths{}
+            ? Status::Error(NameOfPiece(problem.operation, run.micro) + ": tiles are not followed")
+        : legal ? AppendConfirmed(problem, run, *engines[at], confirmed)
+                : Status::Error(NameOfPiece(problem.operation, run.micro) +
+                                ": pieces here have a multiple of " + std::to_string(step));
   }
   return confirmed;
 }

@@ -2,11 +2,11 @@
 // end the application's process when memory is out. Single values do not. Pure functions.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/json_scalar.h"
 #include "convolution/problem.h"
 
 namespace ucudnn::interposer::json {
@@ -16,7 +16,7 @@ using Fields = std::vector<std::pair<std::string, std::string>>;
 
 template <typename Value>
 std::string Scalar(const Value& value) {
-  return nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return JsonScalar(value);
 }
 
 // At nesting depth `depth`, a member in each line.

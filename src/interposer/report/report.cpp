@@ -15,6 +15,8 @@
 #include "base/file_size_limit.h"
 #include "base/folders.h"
 #include "base/version.h"
+#include "convolution/json_kernel.h"
+#include "convolution/tiles.h"
 #include "interposer/report/json_text.h"
 #include "interposer/session/lanes.h"
 
@@ -33,17 +35,18 @@ using json::Scalar;
 
 std::string TimeText(double time_ms) { return time_ms < 0 ? "null" : Scalar(time_ms); }
 
-std::string PlanText(const Configuration& configuration, int depth) {
+std::string PlanText(const Division& division, int depth) {
   std::vector<std::string> runs;
-  for (const Run& run : configuration.runs) {
-    runs.push_back(Object({{"engine", Scalar(run.micro.engine.Text())},
-                           {"micro_batch", Scalar(run.micro.micro_batch)},
-                           {"count", Scalar(run.count)},
-                           {"workspace_bytes", Scalar(run.micro.workspace_bytes)},
-                           {"piece_ms", TimeText(run.micro.time_ms)}},
-                          depth + 1));
+  for (size_t run = 0; run < division.configuration.runs.size(); ++run) {
+    runs.push_back(Object(RunMembers(division, run), depth + 1));
   }
   return Array(runs, depth);
+}
+
+// What runs, with its tiles where it has some.
+Division DivisionIn(const KernelRecord& record) {
+  auto division = DivisionOf(record.problem, record.configuration);
+  return division.ok() ? std::move(*division) : Division(record.configuration);
 }
 
 // The time of the whole mini-batch as JSON; null where the time of a piece is unknown.
@@ -89,7 +92,7 @@ std::string KernelText(const CountedKernel& kernel, const std::set<std::string>*
                    {"limit_bytes", Scalar(record.limit_bytes)},
                    {"workspace_bytes", Scalar(record.workspace_bytes)},
                    {"owned_workspace_bytes", Scalar(record.owned_bytes)},
-                   {"plan", PlanText(record.configuration, depth + 1)},
+                   {"plan", PlanText(DivisionIn(record), depth + 1)},
                    {"total_ms", TotalText(record.configuration)},
                    {"undivided", UndividedText(record.baselines.own_api, depth + 1)},
                    {"best_undivided", UndividedText(record.baselines.any_api, depth + 1)},

@@ -1,11 +1,14 @@
 """`ucudnn bench` on the CPU stand-in: what it measures, stores and refuses."""
 
+import csv
 import json
+import math
 import os
 import pty
 import select
 import subprocess
 import unittest
+from fractions import Fraction
 
 import command
 from command import CommandTest
@@ -191,9 +194,14 @@ class Bench(CommandTest):
         limit = 32 << 10
         for kernel in self.bench("--policy", "all", "--workspace-limit", "32KiB")["kernels"]:
             plan = kernel["divided"]["plan"]
-            self.assertEqual(kernel["problem"]["n"], sum(piece["micro_batch"] * piece["count"] for piece in plan))
+            self.assertEqual(kernel["problem"]["n"], self.images(kernel["problem"], plan))
             self.assertLessEqual(max(piece["workspace_bytes"] for piece in plan), limit)
             self.assertLessEqual(kernel["divided"]["time_ms"], kernel["undivided"]["time_ms"] * (1 + 1e-9))
+
+    def images(self, problem, plan):
+        """Images that the runs of a plan compute together, of layers that keep their images' size."""
+        return sum(run["micro_batch"] * run["count"] *
+                   math.prod(Fraction(length, problem[axis]) for axis, length in run.get("tile", {}).items()) for run in plan)
 
     def divided_by_hand(self):
         """A store in which pieces of the first layer's forward pass win."""
@@ -211,6 +219,37 @@ class Bench(CommandTest):
         self.assertGreater(sum(piece["count"] for piece in kernel["divided"]["plan"]), 1)
         shown = json.loads(self.run_command("cache", "show", "--json", "--db", self.store).stdout)["measurements"]
         self.assertEqual(pieces, {(row["engine"], row["micro_batch"]) for row in shown if row["verified"]})
+
+    def test_tiles_of_a_single_image_bring_its_fastest_engine_under_the_limit(self):
+        self.write("layers.csv", "name,n,c,h,w,k,r,s,pad_h,pad_w\nimage,1,32,64,64,32,3,3,1,1\n")
+        # Made up: the limit leaves an engine that takes a thousand times as long as the fastest.
+        with open(f"{self.folder}/rows.csv", "w") as file:
+            file.write("op,n,c,h,w,k,r,s,pad_h,pad_w,align,engine,micro_batch,time_ms,workspace_bytes,deterministic,cudnn,"
+                       "driver,device\n")
+            for engine, time, workspace in (("legacy:0", 1000, 0), ("legacy:1", 1, 8 << 20)):
+                file.write(f"forward,1,32,64,64,32,3,3,1,1,16,{engine},1,{time},{workspace},1,{self.platform()}\n")
+        self.assertEqual(0, self.run_command("cache", "import", f"{self.folder}/rows.csv", "--db", self.store).returncode)
+        words = ("--ops", "forward", "--workspace-limit", "512KiB")
+        kernel, = self.bench(*words)["kernels"]
+        plan = kernel["divided"]["plan"]
+        self.assertEqual((1, True), (self.images(kernel["problem"], plan), kernel["divided"]["verified"]))
+        self.assertEqual(("h-", "h+"), (plan[0]["border"], plan[-1]["border"]))
+        self.assertTrue(all(run["engine"].startswith("graph:") and run["workspace_bytes"] <= 512 << 10 for run in plan))
+        self.assertEqual(kernel["divided"]["time_ms"], sum(run["piece_ms"] * run["count"] for run in plan))
+        again = self.bench(*words)
+        self.assertEqual((0, kernel), (again["measured"], again["kernels"][0]))
+        table = self.run_command("bench", "--layers", self.layers, "--host", "--db", self.store, *words).stdout
+        self.assertRegex(table.splitlines()[-1], r" h \d+x\d+ \+ 2 edges +graph:")
+        # The rows of the tiles of that plan are verified; they are CSV like any others, and tell edges apart.
+        self.run_command("cache", "export", f"{self.folder}/out.csv", "--db", self.store)
+        with open(f"{self.folder}/out.csv", newline="") as file:
+            tiles = [row for row in csv.DictReader(file) if row["verified"] == "1"]
+        pads = {(row["pad_h"], row["pad_h_post"] or row["pad_h"]) for row in tiles}
+        self.assertEqual({("1", "0"), ("0", "0"), ("0", "1")}, pads)
+        # No tiles where the user wants none.
+        for policy in (("--policy", "undivided"), ("--engines", "legacy")):
+            kernel, = self.bench(*words, *policy)["kernels"]
+            self.assertEqual("legacy:0", kernel["divided"]["plan"][0]["engine"])
 
     def test_division_that_computes_something_else_is_told_of(self):
         self.divided_by_hand()

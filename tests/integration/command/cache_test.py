@@ -131,6 +131,22 @@ class Cache(CommandTest):
         self.assertEqual(f"{second}: 0 new measurements, 3 known before\n",
                          self.cache("merge", second, "--db", self.store))
 
+    def test_edges_of_an_image_are_kernels_of_their_own(self):
+        inner = {**ROWS[0], "n": "1", "micro_batch": "1", "pad_h": "0"}
+        edges = [{**inner, "time_ms": "1", "pad_h": "2", "pad_h_post": "0"}, {**inner, "time_ms": "2", "pad_h_post": "2"},
+                 {**inner, "time_ms": "4", "pad_h_post": ""}]
+        self.assertEqual("3 measurements imported\n", self.cache("import", self.write("edges.csv", edges), "--db", self.store))
+        self.cache("import", self.file, "--db", self.store)
+        rows = self.exported()
+        self.assertEqual([("2", "0"), ("0", "2"), ("0", ""), ("2", "")],
+                         [(row["pad_h"], row["pad_h_post"]) for row in rows[:4]])
+        self.assertEqual({""}, {row["pad_w_post"] for row in rows})
+        self.assertIn("4 kernels, 6 measurements", self.cache("verify", "--db", self.store))
+        other = f"{self.folder}/edges.db"
+        self.cache("import", self.write("edge.csv", [{**edges[0], "device": "Other GPU"}]), "--db", other)
+        self.assertEqual(f"{other}: 1 new measurement, 0 known before\n", self.cache("merge", other, "--db", self.store))
+        self.assertIn("-> 192, 5x5 pad 2x2 and 0x2 behind", self.cache("show", "--db", self.store))
+
     def test_merge_and_prune_look_after_promises(self):
         first, second = self.store_with("first", ROWS), self.store_with("second", ROWS)
         for store, cudnn, bytes_ in ((first, 91900, 4096), (first, 90000, 4096), (second, 91900, 2048)):
@@ -238,6 +254,10 @@ class Cache(CommandTest):
             store.execute("UPDATE families SET stride_h=0")
         store.close()
         self.assertIn("'stride_h'", self.run_command("cache", "verify", "--db", path).stdout)
+        with sqlite3.connect(path) as store:
+            store.execute("UPDATE families SET stride_h=1, pad_h_post=-1")
+        store.close()
+        self.assertIn("'pad_h_post'", self.run_command("cache", "verify", "--db", path).stdout)
 
     def test_verify_names_foreign_newer_and_damaged_files(self):
         self.cache("import", self.file, "--db", self.store)

@@ -270,6 +270,72 @@ class Workspace(CommandTest):
             plan = json.load(file)
         self.assertEqual((5 * MIB, [None, None]), (plan["limit_bytes"], [k["segment"] for k in plan["kernels"]]))
 
+    def tiles_of_an_image(self, time, bytes_, sizes=(2,)):
+        """Rows of the kinds of tiles of 1x4x16x16 -> 8, 3x3 pad 1x1, in so many parts of its rows: what a store has of
+        the tile in tensors with a row more."""
+        lines = ["c,h,w,k,r,s,pad_h,pad_w,pad_h_post,x_strides,y_strides,op,engine,micro_batch,time_ms,workspace_bytes,"
+                 "deterministic,align,cudnn,driver,device"]
+        for parts in sizes:
+            rows = 16 // parts
+            for before, behind in {(1, 0), (0, 1)} | ({(0, 0)} if parts > 2 else set()):
+                read = rows + 2 - before - behind
+                strides = [":".join(map(str, (1 + (channels - 1) * (own + 1) * 16 + own * 16 - 1, (own + 1) * 16, 16, 1)))
+                           for channels, own in ((4, read), (8, rows))]
+                lines.append(f"4,{read},16,8,3,3,{before},1,{behind},{strides[0]},{strides[1]},forward,graph:62,1,{time},"
+                             f"{bytes_},1,16,91900,13000,Toy")
+        return "\n".join(lines) + "\n"
+
+    def image(self, rows):
+        self.layers = self.write("image.csv", "name,n,c,h,w,k,r,s,pad_h,pad_w\nimage,1,4,16,16,8,3,3,1,1\n")
+        self.measure("c,h,w,k,r,s,pad_h,pad_w,op,engine,micro_batch,time_ms,workspace_bytes,deterministic,align,cudnn,driver,"
+                     "device\n" + "".join(f"4,16,16,8,3,3,1,1,forward,{engine},1,{time},{bytes_},1,16,91900,13000,Toy\n"
+                                          for engine, time, bytes_ in rows))
+
+    def test_tiles_that_were_measured_may_be_chosen(self):
+        self.image([("graph:0", 40, 0), ("graph:62", 8, 6 * MIB)])
+        self.measure(self.tiles_of_an_image(5, 2 * MIB, sizes=(2,)))
+        self.measure(self.tiles_of_an_image(4, MIB, sizes=(4,)))
+        kernel = self.plan()["kernels"][0]
+        self.assertEqual([(0, 40), (MIB, 16), (2 * MIB, 10), (6 * MIB, 8)],
+                         [(one["workspace_bytes"], one["time_ms"]) for one in kernel["desirable_set"]])
+        self.assertNotIn("tile", kernel["chosen"]["plan"][0])
+        report = self.plan("--workspace-limit", "1MiB", "-o", "tiles.json")
+        tile = {"engine": "graph:62", "workspace_bytes": MIB, "piece_ms": 4, "micro_batch": 1, "tile": {"h": 4}}
+        self.assertEqual([{**tile, "border": "h-", "count": 1}, {**tile, "count": 2}, {**tile, "border": "h+", "count": 1}],
+                         report["kernels"][0]["chosen"]["plan"])
+        with open(f"{self.folder}/tiles.json", encoding="utf-8") as file:
+            self.assertEqual(report["kernels"][0]["chosen"]["plan"], json.load(file)["kernels"][0]["plan"])
+        self.assertIn("h 2x4 + 2 edges\n", self.run_command(*self.words("--workspace-limit", "1MiB")).stdout)
+        # A page is made of such a table, which is read with every check.
+        with open(f"{self.folder}/table.json", "w", encoding="utf-8") as file:
+            json.dump(report, file)
+        page = self.run_command("report", f"{self.folder}/table.json", "-o", f"{self.folder}/page.html")
+        self.assertEqual((0, ""), (page.returncode, page.stderr))
+        with open(f"{self.folder}/page.html", encoding="utf-8") as file:
+            self.assertIn("h 2x4 + 2 edges", file.read())
+
+    def test_tiles_share_a_budget(self):
+        self.image([("graph:0", 40, 0), ("graph:62", 9, 6 * MIB)])
+        self.layers = self.write("images.csv", "name,n,c,h,w,k,r,s,pad_h,pad_w\nimage,1,4,16,16,8,3,3,1,1\n"
+                                               "a,4,4,9,9,8,3,3,1,1\n")
+        self.measure(csv({"a": ROWS["a"]}))
+        self.measure(self.tiles_of_an_image(5, 2 * MIB))
+        # Beside the 8 MiB of the other kernel's fastest engine there is room for tiles.
+        report = self.plan("--total-workspace", "10MiB", "--division", "disjoint")
+        self.assertEqual([(2 * MIB, 10), (8 * MIB, 10)], self.chosen(report))
+
+    def test_tiles_of_which_a_kind_is_unknown_are_none(self):
+        self.image([("graph:0", 40, 0)])
+        rows = self.tiles_of_an_image(5, 0).splitlines()
+        self.measure("\n".join(rows[:2]) + "\n")
+        self.assertEqual([(0, 40)], self.chosen(self.plan()))
+        self.measure("\n".join(rows[:1] + rows[2:]) + "\n")
+        self.assertEqual([(0, 10)], self.chosen(self.plan()))
+        self.assertEqual([(0, 40)], self.chosen(self.plan("--policy", "undivided")))
+        # Nobody knows from rows alone whether a graph engine's arithmetic may serve a legacy kernel.
+        self.image([("legacy:0", 30, 0)])
+        self.assertEqual([(0, 30)], self.chosen(self.plan()))
+
     TWINS = LAYERS.replace("b,", "twin,4,4,9,9,8,3,3,1,1\nb,")
 
     def test_layers_of_one_shape_are_one_kernel(self):

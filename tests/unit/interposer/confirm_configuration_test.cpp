@@ -61,6 +61,14 @@ ConfirmedConfiguration Confirm(const std::vector<Run>& runs, FakeEngines& engine
   return ConfirmConfiguration(problem, {runs}, std::vector<cudnn::Engines*>(runs.size(), &engines));
 }
 
+// An engine without workspace would run the whole image once for each tile.
+TEST(ConfirmConfiguration, TilesAreNotFollowed) {
+  FakeEngines engines;
+  auto tiles = Pieces(8, 3, 0, EngineId::Legacy{0, std::nullopt});
+  tiles.micro.tile.spatial = {0, 0, 1};
+  EXPECT_THAT(Confirm({tiles}, engines).status.message(), HasSubstr("tiles are not followed"));
+}
+
 TEST(ConfirmConfiguration, TakesFromTheLibraryWhatItSaysOfEveryPiece) {
   FakeEngines engines;
   const ConfirmedConfiguration confirmed = Confirm({Pieces(2, 2, 900), Pieces(4, 1, 400)}, engines);

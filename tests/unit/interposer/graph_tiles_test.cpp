@@ -106,6 +106,24 @@ TEST(GraphTiles, WhatWasPromisedIsPromisedWithoutThemToo) {
   EXPECT_EQ(plan.Pieces(), 1);
 }
 
+TEST(GraphTiles, AnotherProcessFindsThemInTheStore) {
+  const ConvolutionProblem problem = Image(Operation::kForward);
+  const Options options = Measuring(NeedOf(problem, {}) / 3);
+  test::MemoryStore store;
+  nlohmann::json first;
+  {
+    TiledPlan plan(problem, {}, options, nullptr, nullptr, &store);
+    first = plan.Kernel()["plan"];
+    ASSERT_GT(plan.program().Report()["measured"].get<long>(), 0);
+    ASSERT_EQ(first[0]["border"], "h-") << first;
+    ASSERT_TRUE(first[0]["tile"].contains("h")) << first;
+  }
+  TiledPlan plan(problem, {}, options, nullptr, nullptr, &store);
+  EXPECT_EQ(plan.program().Report()["measured"].get<long>(), 0);
+  EXPECT_EQ(plan.Kernel()["plan"], first);
+  plan.ExpectRight();
+}
+
 // Whether the plan computes a tile at the lower edge.
 bool IsLowerEdge(cudnnBackendDescriptor_t plan) {
   const auto read = cudnn::ReadTemplate(test::StandInGraphs(), plan);

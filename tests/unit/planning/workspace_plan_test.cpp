@@ -6,6 +6,8 @@
 
 #include <fstream>
 
+#include "convolution/tiles.h"
+
 namespace ucudnn::planning {
 namespace {
 
@@ -44,11 +46,55 @@ TEST(WorkspacePlan, ReadsWhatWorkspaceWrites) {
   EXPECT_EQ(plan->division, WorkspaceDivision::kShared);
   ASSERT_EQ(plan->kernels.size(), 3u);
   EXPECT_EQ(plan->kernels[0].configuration.Images(), 8);
+  EXPECT_FALSE(plan->kernels[0].configuration.IsTiled());
   EXPECT_EQ(plan->kernels[0].configuration.runs[1].micro.engine, "legacy:0");
   EXPECT_EQ(plan->kernels[0].segment, plan->kernels[2].segment);
   ASSERT_EQ(plan->segments.size(), 2u);
   EXPECT_EQ(plan->segments[plan->kernels[0].segment].bytes, 100u);
   EXPECT_EQ(plan->reserved_bytes, 100u);
+}
+
+// 16 rows of 9 in 4 parts: an edge of 3 rows, 2 rows twice, an edge of 2.
+constexpr const char* kTiles =
+    R"({"engine":"graph:62","micro_batch":1,"tile":{"h":3},"border":"h-","count":8,)"
+    R"("workspace_bytes":50,"piece_ms":0.5},)"
+    R"({"engine":"graph:1","micro_batch":1,"tile":{"h":2},"count":16,)"
+    R"("workspace_bytes":70,"piece_ms":0.25},)"
+    R"({"engine":"graph:62","micro_batch":1,"tile":{"h":2},"border":"h+","count":8,)"
+    R"("workspace_bytes":60,"piece_ms":0.5})";
+
+std::string TiledKernel(std::string tiles = kTiles) {
+  std::string kernel = Kernel(3, std::move(tiles), "0");
+  kernel.replace(kernel.find("\"s\":3"), 5, "\"s\":3,\"pad_h\":1,\"pad_w\":1");
+  return kernel;
+}
+
+TEST(WorkspacePlan, ReadsTiles) {
+  const auto plan = ParseWorkspacePlan(File(R"("total_bytes":1000)", TiledKernel()));
+  ASSERT_TRUE(plan.ok()) << plan.message();
+  const WorkspacePlanKernel& kernel = plan->kernels[0];
+  EXPECT_EQ(kernel.configuration.grid, (TileGrid{.n = 8, .spatial = {1, 4, 1}}));
+  const auto division = DivisionOf(kernel.problem, kernel.configuration);
+  ASSERT_TRUE(division.ok()) << division.message();
+  EXPECT_EQ(division->tiles->tiles.size(), 32u);
+  EXPECT_EQ(kernel.configuration.TimeMs(), 8 * 0.5 + 16 * 0.25 + 8 * 0.5);
+  EXPECT_EQ(plan->reserved_bytes, 70u);
+}
+
+TEST(WorkspacePlan, TilesThatAreNoDivisionAreRefused) {
+  const auto refusal = [](const std::string& was, const std::string& is) {
+    std::string tiles = kTiles;
+    tiles.replace(tiles.find(was), was.size(), is);
+    return ParseWorkspacePlan(File(R"("total_bytes":1000)", TiledKernel(tiles))).message();
+  };
+  EXPECT_THAT(refusal("\"count\":16", "\"count\":15"), HasSubstr("kernels[0].plan has tiles"));
+  EXPECT_THAT(refusal("{\"h\":3}", "{\"h\":2}"), HasSubstr("kernels[0].plan has tiles"));
+  EXPECT_THAT(refusal("{\"h\":3}", "{\"h\":0}"), HasSubstr("kernels[0].plan[0].tile.h"));
+  EXPECT_THAT(refusal("{\"h\":3}", "3"), HasSubstr("kernels[0].plan[0].tile"));
+  EXPECT_THAT(refusal("{\"h\":3}", "{\"w\":3}"), HasSubstr("kernels[0].plan"));
+  EXPECT_THAT(refusal("\"tile\":{\"h\":3},", ""), HasSubstr("kernels[0].plan[0].tile"));
+  EXPECT_THAT(refusal("h-", "h+"), HasSubstr("kernels[0].plan[0].border"));
+  EXPECT_THAT(refusal("\"count\":16", "\"count\":257"), HasSubstr("kernels[0].plan[1].count"));
 }
 
 TEST(WorkspacePlan, FindsAKernelWhateverItsAlignment) {

@@ -9,8 +9,10 @@
 #include "cudnn/graph_engines.h"
 #include "tests/support/device.h"
 #include "tests/support/deviceless_cudnn.h"
+#include "tests/support/memory_store.h"
 #include "tests/support/problem.h"
 #include "tests/support/stand_in.h"
+#include "tuning/stored_tiles.h"
 #include "tuning/verify.h"
 
 namespace ucudnn::tuning {
@@ -102,6 +104,48 @@ TEST_F(MeasureTilesTest, OnlyEnginesWithinTheLimitAreTaken) {
   const auto none = MeasureTiles(device(), whole, {.spatial = {1, 4, 1}}, ScopeOf(one), limits);
   ASSERT_FALSE(none.ok());
   EXPECT_NE(none.message().find("within 0 bytes"), std::string::npos) << none.message();
+}
+
+// The second process measures nothing, and other images that are cut into the same tiles find them.
+TEST_F(MeasureTilesTest, WhatAStoreHoldsIsNotMeasuredAgain) {
+  for (const Operation operation : test::kOperations) {
+    const ConvolutionProblem problem = Image(operation, DataType::kBfloat16);
+    SCOPED_TRACE(Describe(problem));
+    const std::vector<cudnn::GraphTemplate> plans = {PlanOf(problem, 0), PlanOf(problem, 1)};
+    const ConvolutionProblem& whole = plans[0].convolution.problem;
+    test::MemoryStore store;
+    const TileEngines engines = {
+        ScopeOf(plans), {plans[0].convolution.engine, plans[1].convolution.engine}, &store};
+    const auto measure = [&](const ConvolutionProblem& of, int parts) {
+      const auto tiles = CutIntoTiles(of, {.spatial = {1, parts, 1}});
+      EXPECT_TRUE(tiles.ok()) << tiles.message();
+      return MeasureStoredKinds(device(), of, *tiles, engines, {});
+    };
+    const auto first = measure(whole, 4);
+    ASSERT_TRUE(first.ok()) << first.message();
+    ASSERT_EQ(first->rows.size(), 3u);
+    const bool sums = SumsPartials(whole);
+    EXPECT_EQ(first->measured, 3 * (2 + (sums ? 1 : 0)));
+    for (const auto& kind : first->rows) {
+      ASSERT_EQ(kind.size(), 2u);
+      for (const MicroConfiguration& row : kind) {
+        EXPECT_EQ(row.tile.spatial[1], 16);
+        EXPECT_GE(row.workspace_bytes, sums ? PartialSumBytes(whole) : 0);
+      }
+    }
+    const auto second = measure(whole, 4);
+    ASSERT_TRUE(second.ok()) << second.message();
+    EXPECT_EQ(second->measured, 0);
+    EXPECT_EQ(second->rows, first->rows);
+    ConvolutionProblem taller = whole;
+    taller.x[1] = 128;
+    SetPackedStrides(taller);
+    const auto of_other = measure(taller, 8);
+    ASSERT_TRUE(of_other.ok()) << of_other.message();
+    EXPECT_EQ(of_other->measured, 0);
+    EXPECT_EQ(of_other->rows, first->rows);
+    EXPECT_GT(measure(whole, 2)->measured, 0) << "tiles of other extents are other kernels";
+  }
 }
 
 // The whole does not fit into what measuring may take, its tiles do.

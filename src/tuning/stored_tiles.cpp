@@ -1,0 +1,97 @@
+#include "tuning/stored_tiles.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+#include <variant>
+
+#include "convolution/partial_sums.h"
+#include "planning/tile_divisions.h"
+
+namespace ucudnn::tuning {
+namespace {
+
+using planning::Measurement;
+using KindRows = std::vector<Measurement>;
+
+bool IsOf(const TileEngines& engines, const EngineId& engine) {
+  if (engine.is_partial_sum()) return true;
+  if (engine.legacy() != nullptr) return !std::holds_alternative<GraphScope>(engines.scope);
+  return std::find(engines.names.begin(), engines.names.end(), engine) != engines.names.end();
+}
+
+// What the store has of these engines; nothing where it cannot be read.
+KindRows ReadRows(const TileEngines& engines, const ConvolutionProblem& twin,
+                  const planning::Platform& platform) {
+  if (engines.store == nullptr) return {};
+  auto known = engines.store->Read(twin, platform);
+  if (!known.ok()) return {};
+  std::erase_if(known->rows, [&](const Measurement& row) {
+    const int size = row.micro.engine.is_partial_sum() ? kPartialSumBatch : twin.n;
+    return row.micro.micro_batch != size || !IsOf(engines, row.micro.engine);
+  });
+  return std::move(known->rows);
+}
+
+bool Has(const KindRows& rows, const EngineId& engine) {
+  return std::any_of(rows.begin(), rows.end(),
+                     [&](const Measurement& row) { return row.micro.engine == engine; });
+}
+
+}  // namespace
+
+Result<RowsOfKinds> MeasureStoredKinds(const Device& device, const ConvolutionProblem& problem,
+                                       const Tiles& tiles, const TileEngines& engines,
+                                       const MeasureLimits& limits) {
+  planning::MeasurementStore* const store = engines.store;
+
+  const bool sums = SumsPartials(problem) && tiles.AddUp();
+  const size_t beside = sums ? PartialSumBytes(problem) : 0;
+  const size_t limit_bytes = limits.fit_bytes.value_or(std::numeric_limits<size_t>::max());
+  if (beside > limit_bytes) {
+    return Status::Error("partial sums take " + std::to_string(beside) + " bytes, more than " +
+                         std::to_string(limit_bytes));
+  }
+  MeasureLimits own = limits;
+  if (limits.fit_bytes) own.fit_bytes = limit_bytes - beside;
+  RowsOfKinds all;
+  for (size_t kind = 0; kind < tiles.kinds.size(); ++kind) {
+    const TileKind& of = tiles.kinds[kind];
+    if (PackedBytes(of) > 0) {
+      return Status::Error("copies are not timed: " + Describe(of.problem) + " is packed");
+    }
+    const ConvolutionProblem twin = SlackTwin(of);
+    KindRows known = ReadRows(engines, twin, device.platform);
+    const bool all_known = (!sums || Has(known, kPartialSum)) &&
+                           std::all_of(engines.names.begin(), engines.names.end(),
+                                       [&](const EngineId& engine) { return Has(known, engine); });
+    if (!all_known) {
+      const IsKnown is_known = [&](const EngineId& engine, int) { return Has(known, engine); };
+      UCUDNN_ASSIGN_OR_RETURN(const EngineMeasurements measured,
+                              MeasureEngines(device,
+                                             {.problem = twin,
+                                              .sizes = {twin.n},
+                                              .scope = engines.scope,
+                                              .is_known = is_known,
+                                              .are_partials = sums},
+                                             own));
+      const std::vector<Measurement>& fresh = measured.measurements;
+      all.measured += static_cast<long>(fresh.size());
+      const bool written = store != nullptr && store->Write(twin, device.platform, fresh, {}).ok();
+      all.unstored |= store != nullptr && !written;
+      // Who wrote first wins.
+      KindRows kept = written ? ReadRows(engines, twin, device.platform) : KindRows();
+      known.insert(known.end(), fresh.begin(), fresh.end());
+      if (!kept.empty()) known = std::move(kept);
+    }
+    std::vector<MicroConfiguration> fitting;
+    for (const Measurement& row : known) {
+      const bool fits = row.micro.workspace_bytes <= limit_bytes - beside;
+      if (fits || row.micro.engine.is_partial_sum()) fitting.push_back(row.micro);
+    }
+    all.rows.push_back(planning::RowsOfTiles(problem, tiles, kind, fitting));
+  }
+  return all;
+}
+
+}  // namespace ucudnn::tuning
