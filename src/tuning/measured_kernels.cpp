@@ -436,14 +436,15 @@ bool MeasuredKernels::FindUntried(const Device& device, const ConvolutionProblem
 Verification MeasuredKernels::CompareNow(const Device& device, const ConvolutionProblem& problem,
                                          const Division& division,
                                          const MicroConfiguration& undivided,
-                                         const MeasuringTurns::Turn& turn, const EngineScope& scope,
-                                         Known& known) {
+                                         const MeasuringTurns::Turn& turn,
+                                         const EngineScope& scope) {
   const Clock::time_point begin = Clock::now();
   progress_.Tell({Activity::kComparing, &problem});
   const Verification verification = VerifyPlan(device, problem, division, undivided,
                                                turns_.LimitsNow(device, turn.deadline), scope);
   const Clock::duration taken = Clock::now() - begin;
   turns_.Spend(Use::kComparing, taken);
+  Known& known = Meet(FamilyOf(problem, device.platform, division.configuration.Largest().engine));
   MutexLock lock(mutex_);
   known.verifying[problem.n] += taken;
   return verification;
@@ -479,7 +480,7 @@ Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& pr
   if (untried.empty()) return {};
   if (!turn->lock) return {Trust::Kind::kUnknown, turn->why};
   const Verification verification =
-      CompareNow(device, problem, configuration, undivided, *turn, scope, known);
+      CompareNow(device, problem, configuration, undivided, *turn, scope);
   const bool equal = verification.verdict == Verdict::kEqual;
   if (!equal && verification.verdict == Verdict::kNotCompared) {
     return {Trust::Kind::kUnknown, verification.message};

@@ -238,10 +238,11 @@ class MeasuredKernels {
   bool FindUntried(const Device& device, const ConvolutionProblem& problem,
                    const Configuration& configuration, planning::Proof proof, bool reread,
                    std::vector<MicroConfiguration>& untried);
-  // Compares outputs in the time of `turn`, which is charged to `known`.
+  // Compares outputs in the time of `turn`, which is charged to the kernel of the division's
+  // engine.
   Verification CompareNow(const Device& device, const ConvolutionProblem& problem,
                           const Division& division, const MicroConfiguration& undivided,
-                          const MeasuringTurns::Turn& turn, const EngineScope& scope, Known& known);
+                          const MeasuringTurns::Turn& turn, const EngineScope& scope);
   // In measured_tilings.cpp, as are the next three: Verify of tiles, whose trust lives as long as
   // the process.
   Trust VerifyTiles(const Device& device, const ConvolutionProblem& problem,

@@ -210,8 +210,7 @@ Trust MeasuredKernels::VerifyTiles(const Device& device, const ConvolutionProble
   const Result<MeasuringTurns::Turn> turn = turns_.Take(Use::kComparing, device, spent);
   if (!turn.ok()) return {Trust::Kind::kUnknown, turn.message()};
   if (!turn->lock) return {Trust::Kind::kUnknown, turn->why};
-  const Verification verification =
-      CompareNow(device, problem, *division, undivided, *turn, scope, known);
+  const Verification verification = CompareNow(device, problem, *division, undivided, *turn, scope);
   if (verification.verdict == Verdict::kNotCompared) {
     return {Trust::Kind::kUnknown, verification.message};
   }

@@ -37,6 +37,7 @@ TEST(Options, DefaultsNeedNoVariable) {
   EXPECT_THAT(parsed.warnings, IsEmpty());
   EXPECT_EQ(parsed.options.mode, Mode::kOn);
   EXPECT_EQ(parsed.options.policy, BatchSizePolicy::kAuto);
+  EXPECT_TRUE(parsed.options.tiles);
   EXPECT_FALSE(parsed.options.workspace_limit.has_value());
   EXPECT_FALSE(parsed.options.deterministic);
   EXPECT_THAT(parsed.options.stores, IsEmpty());
@@ -46,11 +47,13 @@ TEST(Options, DefaultsNeedNoVariable) {
 TEST(Options, ValuesAreReadInAnyCase) {
   const Parsed parsed = ParseEnvironment({{"UCUDNN_MODE", "Observe"},
                                           {"UCUDNN_BATCH_SIZE_POLICY", "ALL"},
+                                          {"UCUDNN_TILES", "Off"},
                                           {"UCUDNN_DETERMINISTIC", "1"},
                                           {"UCUDNN_LOG", "debug"}});
   EXPECT_THAT(parsed.warnings, IsEmpty());
   EXPECT_EQ(parsed.options.mode, Mode::kObserve);
   EXPECT_EQ(parsed.options.policy, BatchSizePolicy::kAll);
+  EXPECT_FALSE(parsed.options.tiles);
   EXPECT_TRUE(parsed.options.deterministic);
   EXPECT_EQ(parsed.options.log_level, LogLevel::kDebug);
 }
@@ -130,6 +133,7 @@ TEST_P(UnreadableValue, KeepsTheDefaultAndWarnsWithNameValueAndAccepted) {
   const Options defaults = ParseEnvironment({}).options;
   EXPECT_EQ(parsed.options.mode, defaults.mode);
   EXPECT_EQ(parsed.options.policy, defaults.policy);
+  EXPECT_EQ(parsed.options.tiles, defaults.tiles);
   EXPECT_EQ(parsed.options.workspace_limit, defaults.workspace_limit);
   EXPECT_EQ(parsed.options.stores, defaults.stores);
   EXPECT_EQ(parsed.options.log_level, defaults.log_level);
@@ -139,7 +143,7 @@ INSTANTIATE_TEST_SUITE_P(
     Options, UnreadableValue,
     ::testing::Values(
         std::pair{"UCUDNN_MODE", "maybe"}, std::pair{"UCUDNN_BATCH_SIZE_POLICY", "powerofthree"},
-        std::pair{"UCUDNN_WORKSPACE_LIMIT", "64MB"},
+        std::pair{"UCUDNN_TILES", "4"}, std::pair{"UCUDNN_WORKSPACE_LIMIT", "64MB"},
         std::pair{"UCUDNN_DEFAULT_WORKSPACE_LIMIT", "-1"}, std::pair{"UCUDNN_DATABASE", "/a::/b"},
         std::pair{"UCUDNN_LOG", "loud"}, std::pair{"UCUDNN_DETERMINISTIC", "2"},
         std::pair{"UCUDNN_WORKSPACE_LIMIT", "automatic"}, std::pair{"UCUDNN_TUNE", "later"},
