@@ -21,32 +21,43 @@ Result<BlockSystem> BlockSystem::Make(Propagator& propagator, const Hierarchy& h
 Result<BlockSystem> BlockSystem::MakePart(Propagator& propagator, const Hierarchy& hierarchy,
                                           Lanes& lanes, Storage storage, const PartTraits& traits) {
   BlockSystem system(propagator, hierarchy, lanes, storage, traits);
-  const auto create = [&](std::vector<State>& states, size_t count) -> Status {
-    states.reserve(count);
-    for (size_t i = 0; i < count; ++i) {
+  system.grids_.resize(hierarchy.levels());
+  for (int level = 0; level < hierarchy.levels(); ++level) {
+    UCUDNN_RETURN_IF_ERROR(system.MakeGrid(level));
+  }
+  system.scratch_.resize(system.runs_side_by_side_ ? 0 : lanes.count());
+  for (auto& of_lane : system.scratch_) {
+    for (int i = 0; i < kScratch; ++i) {
       UCUDNN_ASSIGN_OR_RETURN(const State made, propagator.Create());
+      of_lane.push_back(made);
+    }
+  }
+  system.parts_.resize(static_cast<size_t>(hierarchy.level(0).steps) + 2);
+  system.sizes_.resize(hierarchy.level(0).blocks());
+  return system;
+}
+
+Status BlockSystem::MakeGrid(int level) {
+  const Level& shape = hierarchy_->level(level);
+  Grid& grid = grids_[level];
+  const auto create = [&](std::vector<State>& states, StatePlace::Role role, int end) -> Status {
+    states.reserve(end);
+    for (int i = static_cast<int>(states.size()); i < end; ++i) {
+      UCUDNN_ASSIGN_OR_RETURN(const State made, propagator_->CreateAt({level, role, i}));
       states.push_back(made);
     }
     return Status::Ok();
   };
-  system.grids_.resize(hierarchy.levels());
-  for (int level = 0; level < hierarchy.levels(); ++level) {
-    const Level& shape = hierarchy.level(level);
-    Grid& grid = system.grids_[level];
-    const size_t behind_first =
-        system.KeepsF(level) ? shape.steps : shape.blocks() + 1 + (shape.lead > 0 ? 1 : 0);
-    const bool has_first = level == 0 || traits.has_inlet;
-    if (!has_first) grid.states.push_back(system.CPoint(level - 1, 0));
-    UCUDNN_RETURN_IF_ERROR(create(grid.states, has_first ? behind_first + 1 : behind_first));
-    if (level == 0 && !traits.has_source) continue;
-    grid.source.push_back(nullptr);
-    UCUDNN_RETURN_IF_ERROR(create(grid.source, shape.steps));
+  if (level > 0 && !HasOwnFirst()) grid.states.push_back(CPoint(level - 1, 0));
+  const int behind_first =
+      KeepsF(level) ? shape.steps : shape.blocks() + 1 + (shape.lead > 0 ? 1 : 0);
+  UCUDNN_RETURN_IF_ERROR(create(grid.states, StatePlace::Role::kState, behind_first + 1));
+  if (runs_side_by_side_) {
+    UCUDNN_RETURN_IF_ERROR(create(grid.scratch, StatePlace::Role::kScratch, shape.steps));
   }
-  system.scratch_.resize(lanes.count());
-  for (auto& of_lane : system.scratch_) UCUDNN_RETURN_IF_ERROR(create(of_lane, kScratch));
-  system.parts_.resize(static_cast<size_t>(hierarchy.level(0).steps) + 2);
-  system.sizes_.resize(hierarchy.level(0).blocks());
-  return system;
+  if (level == 0 && !traits_.has_source) return Status::Ok();
+  grid.source.push_back(nullptr);
+  return create(grid.source, StatePlace::Role::kSource, shape.steps + 1);
 }
 
 int64_t BlockSystem::StatesFor(const Hierarchy& hierarchy, int lanes, Storage storage) {
@@ -67,15 +78,43 @@ Status BlockSystem::SetFirst(State first) {
 
 Status BlockSystem::Broadcast() {
   std::vector<State>& states = grids_[0].states;
-  return ForEach(static_cast<int>(states.size()) - 1, [&](int i, int lane) {
+  return Run({kBroadcast}, static_cast<int>(states.size()) - 1, [&](int i, int lane) {
     return propagator_->Combine(states[i + 1], 0, 1, states[0], lane);
+  });
+}
+
+Status BlockSystem::CarryOver(const FirstStateChange& change) {
+  std::vector<State>& states = grids_[0].states;
+  const int count = static_cast<int>(states.size()) - (KeepsF(0) ? 0 : 1);
+  return Run({kCarry}, count, [&](int i, int lane) -> Status {
+    if (states[i] == change.from) return Status::Ok();
+    UCUDNN_RETURN_IF_ERROR(propagator_->Combine(states[i], 1, 1, change.to, lane));
+    return propagator_->Combine(states[i], 1, -1, change.from, lane);
+  });
+}
+
+template <typename Chain>
+Status BlockSystem::RunBlocks(const RunKey& key, int blocks, const Chain& chain) {
+  if (runs_side_by_side_) UCUDNN_RETURN_IF_ERROR(AwaitFirst(key.level, 0));
+  return Run(key, blocks, [&](int task, int lane) -> Status {
+    const int block = traits_.has_inlet ? (task + 1) % blocks : task;
+    if (block == 0) UCUDNN_RETURN_IF_ERROR(AwaitFirst(key.level, lane));
+    return chain(block, lane);
   });
 }
 
 Status BlockSystem::Step(int level, int step, State from, State to, Source source, int lane) {
   UCUDNN_RETURN_IF_ERROR(propagator_->Step(level, step, from, to, lane));
-  if (source == Source::kNone || grids_[level].source.empty()) return Status::Ok();
+  if (!Adds(level, source)) return Status::Ok();
   return propagator_->Combine(to, 1, 1, grids_[level].source[step + 1], lane);
+}
+
+Status BlockSystem::Steps(int level, int begin, int end, Source source, int lane) {
+  std::vector<State>& states = grids_[level].states;
+  for (int step = begin; step < end; ++step) {
+    UCUDNN_RETURN_IF_ERROR(Step(level, step, states[step], states[step + 1], source, lane));
+  }
+  return Status::Ok();
 }
 
 Status BlockSystem::StepThrough(int block, int end, State to, int lane) {
@@ -90,21 +129,19 @@ Status BlockSystem::StepThrough(int block, int end, State to, int lane) {
 }
 
 Status BlockSystem::StepLead(int level, Source source) {
-  // Corrections exchange states between levels, the first C-point of a level among them.
-  if (level < hierarchy_->coarsest() && !traits_.has_inlet) {
-    grids_[level + 1].states[0] = CPoint(level, 0);
-  }
   const int lead = hierarchy_->level(level).lead;
-  if (lead == 0) return Status::Ok();
-  if (KeepsF(level)) {
-    std::vector<State>& states = grids_[level].states;
-    for (int step = 0; step < lead; ++step) {
-      UCUDNN_RETURN_IF_ERROR(Step(level, step, states[step], states[step + 1], source, 0));
-    }
-  } else {
-    UCUDNN_RETURN_IF_ERROR(StepThrough(-1, lead, CPoint(0, 0), 0));
-  }
-  return propagator_->Join();
+  // Corrections exchange states between levels, the first C-point of a level among them.
+  const bool is_shared = level < hierarchy_->coarsest() && !traits_.has_inlet;
+  if (is_shared && !HasOwnFirst()) grids_[level + 1].states[0] = CPoint(level, 0);
+  // Else Restrict brings it, but for the coarse levels of a nested start.
+  const bool copies = is_shared && HasOwnFirst() && source == Source::kNone;
+  if (lead == 0 && !copies) return Status::Ok();
+  return Run({kLead, level, Adds(level, source)}, 1, [&](int, int lane) -> Status {
+    UCUDNN_RETURN_IF_ERROR(KeepsF(level) ? Steps(level, 0, lead, source, lane)
+                                         : StepThrough(-1, lead, CPoint(0, 0), lane));
+    if (!copies) return Status::Ok();
+    return propagator_->Combine(grids_[level + 1].states[0], 0, 1, CPoint(level, 0), lane);
+  });
 }
 
 Status BlockSystem::RelaxF(int level, Source source) {
@@ -112,79 +149,60 @@ Status BlockSystem::RelaxF(int level, Source source) {
   if (!KeepsF(level)) {
     // F-points follow when they are read; the last state is one of them or the last C-point.
     const int last = shape.blocks();
-    if (shape.last_c_point() == shape.steps) {
-      UCUDNN_RETURN_IF_ERROR(
-          propagator_->Combine(grids_[0].states.back(), 0, 1, CPoint(0, last), 0));
-      return propagator_->Join();
-    }
-    UCUDNN_RETURN_IF_ERROR(StepThrough(last, shape.steps, grids_[0].states.back(), 0));
+    UCUDNN_RETURN_IF_ERROR(shape.last_c_point() == shape.steps
+                               ? propagator_->Combine(this->last(), 0, 1, CPoint(0, last), 0)
+                               : StepThrough(last, shape.steps, this->last(), 0));
     return propagator_->Join();
   }
-  std::vector<State>& states = grids_[level].states;
   // The last block is the shorter one that no C-point ends.
-  const int blocks = shape.blocks() + 1;
-  return ForEach(blocks, [&](int task, int lane) -> Status {
-    const int block = BlockAt(task, blocks);
-    UCUDNN_RETURN_IF_ERROR(AwaitFirst(level, block, lane));
-    const int begin = shape.c_point(block);
-    const int end = std::min(begin + shape.coarsening - 1, shape.steps);
-    for (int step = begin; step < end; ++step) {
-      UCUDNN_RETURN_IF_ERROR(Step(level, step, states[step], states[step + 1], source, lane));
-    }
-    return Status::Ok();
-  });
-}
-
-Status BlockSystem::AdvanceBlock(int level, int block, int lane) {
-  const int end = hierarchy_->level(level).c_point(block + 1);
-  const State advanced = grids_[level + 1].source[block + 1];
-  if (KeepsF(level)) {
-    return Step(level, end - 1, grids_[level].states[end - 1], advanced, Source::kRestricted, lane);
-  }
-  UCUDNN_RETURN_IF_ERROR(AwaitFirst(level, block, lane));
-  return StepThrough(block, end, advanced, lane);
+  return RunBlocks({kRelaxF, level, Adds(level, source)}, shape.blocks() + 1,
+                   [&](int block, int lane) {
+                     const int begin = shape.c_point(block);
+                     const int end = std::min(begin + shape.coarsening - 1, shape.steps);
+                     return Steps(level, begin, end, source, lane);
+                   });
 }
 
 Status BlockSystem::Advance(int level) {
-  const int blocks = hierarchy_->level(level).blocks();
-  return ForEach(
-      blocks, [&](int task, int lane) { return AdvanceBlock(level, BlockAt(task, blocks), lane); });
+  const Level& shape = hierarchy_->level(level);
+  return RunBlocks({kAdvance, level}, shape.blocks(), [&](int block, int lane) {
+    const int end = shape.c_point(block + 1);
+    const State advanced = grids_[level + 1].source[block + 1];
+    if (!KeepsF(level)) return StepThrough(block, end, advanced, lane);
+    return Step(level, end - 1, grids_[level].states[end - 1], advanced, Source::kRestricted, lane);
+  });
 }
 
 Status BlockSystem::RelaxC(int level) {
   std::vector<State>& advanced = grids_[level + 1].source;
-  return ForEach(hierarchy_->level(level).blocks(), [&](int block, int lane) {
+  return Run({kRelaxC, level}, hierarchy_->level(level).blocks(), [&](int block, int lane) {
     return propagator_->Take(CPoint(level, block + 1), advanced[block + 1], lane);
   });
 }
 
 Status BlockSystem::Restrict(int level) {
   Grid& coarse = grids_[level + 1];
-  const bool is_solved_next = level + 1 == hierarchy_->coarsest();
+  // The coarsest level is solved from its first state on.
+  const bool copies = runs_side_by_side_ || level + 1 < hierarchy_->coarsest();
   const int blocks = hierarchy_->level(level).blocks();
-  return ForEach(blocks, [&](int task, int lane) -> Status {
-    const int block = BlockAt(task, blocks);
-    UCUDNN_RETURN_IF_ERROR(AwaitFirst(level, block, lane));
-    const State stepped = scratch_[lane].back();
-    UCUDNN_RETURN_IF_ERROR(
-        propagator_->Step(level + 1, block, CPoint(level, block), stepped, lane));
-    UCUDNN_RETURN_IF_ERROR(propagator_->Combine(coarse.source[block + 1], 1, -1, stepped, lane));
-    if (is_solved_next) return Status::Ok();  // from its first state on
-    if (traits_.has_inlet && block == 0) {
-      UCUDNN_RETURN_IF_ERROR(propagator_->Combine(coarse.states[0], 0, 1, CPoint(level, 0), lane));
+  return RunBlocks({kRestrict, level}, blocks + 1, [&](int block, int lane) -> Status {
+    State from = CPoint(level, block);
+    if (copies && (block > 0 || HasOwnFirst())) {
+      UCUDNN_RETURN_IF_ERROR(propagator_->Combine(coarse.states[block], 0, 1, from, lane));
     }
-    return propagator_->Combine(coarse.states[block + 1], 0, 1, CPoint(level, block + 1), lane);
+    if (block == blocks) return Status::Ok();
+    if (runs_side_by_side_) from = coarse.states[block];  // where it lies beside others
+    const State stepped = Scratch(level + 1, block, lane);
+    UCUDNN_RETURN_IF_ERROR(propagator_->Step(level + 1, block, from, stepped, lane));
+    return propagator_->Combine(coarse.source[block + 1], 1, -1, stepped, lane);
   });
 }
 
 Status BlockSystem::SolveSerially(int level, Source source) {
   const Level& shape = hierarchy_->level(level);
-  std::vector<State>& states = grids_[level].states;
   if (KeepsF(level)) {
-    for (int step = 0; step < shape.steps; ++step) {
-      UCUDNN_RETURN_IF_ERROR(Step(level, step, states[step], states[step + 1], source, 0));
-    }
-    return propagator_->Join();
+    return Run({kSerial, level, Adds(level, source)}, 1,
+               [&](int, int lane) { return Steps(level, 0, shape.steps, source, lane); });
   }
   UCUDNN_RETURN_IF_ERROR(StepLead(0, source));
   for (int block = 0; block < shape.blocks(); ++block) {
@@ -195,16 +213,33 @@ Status BlockSystem::SolveSerially(int level, Source source) {
 
 Status BlockSystem::Correct(int level) {
   const int first = traits_.has_inlet ? 0 : 1;
-  for (int block = first; block <= hierarchy_->level(level).blocks(); ++block) {
-    UCUDNN_RETURN_IF_ERROR(
-        propagator_->Take(CPoint(level, block), grids_[level + 1].states[block], 0));
+  return Run(
+      {kCorrect, level}, hierarchy_->level(level).blocks() + 1 - first, [&](int task, int lane) {
+        const int block = first + task;
+        return propagator_->Take(CPoint(level, block), grids_[level + 1].states[block], lane);
+      });
+}
+
+Status BlockSystem::RunPhases() {
+  UCUDNN_RETURN_IF_ERROR(Broadcast());
+  for (int level = 0; level < hierarchy_->levels(); ++level) {
+    const bool is_coarsest = level == hierarchy_->coarsest();
+    for (const Source source : {Source::kNone, Source::kRestricted}) {
+      UCUDNN_RETURN_IF_ERROR(StepLead(level, source));
+      UCUDNN_RETURN_IF_ERROR(is_coarsest ? SolveSerially(level, source) : RelaxF(level, source));
+    }
+    if (is_coarsest) return Status::Ok();
+    UCUDNN_RETURN_IF_ERROR(Advance(level));
+    UCUDNN_RETURN_IF_ERROR(RelaxC(level));
+    UCUDNN_RETURN_IF_ERROR(Restrict(level));
+    UCUDNN_RETURN_IF_ERROR(Correct(level));
   }
-  return propagator_->Join();
+  return Status::Ok();
 }
 
 Status BlockSystem::MeasureResidual(bool by_state) {
   const int blocks = hierarchy_->level(0).blocks();
-  UCUDNN_RETURN_IF_ERROR(ForEach(blocks, [&](int block, int lane) -> Status {
+  UCUDNN_RETURN_IF_ERROR(lanes_->ForEach(blocks, [&](int block, int lane) -> Status {
     const State point = CPoint(0, block + 1);
     UCUDNN_RETURN_IF_ERROR(
         propagator_->SquaredDistance(grids_[1].source[block + 1], point, &parts_[block], lane));
@@ -221,22 +256,28 @@ Status BlockSystem::MeasureResidual(bool by_state) {
 
 Status BlockSystem::MeasureFullResidual(int parts) {
   const Level& shape = hierarchy_->level(0);
-  // A lane compares in its scratch, which holds until the next Wait.
-  for (int begin = 0; begin < parts; begin += lanes_->count()) {
-    const int count = std::min(lanes_->count(), parts - begin);
-    UCUDNN_RETURN_IF_ERROR(ForEach(count, [&](int task, int lane) -> Status {
-      const int part = begin + task;
-      UCUDNN_RETURN_IF_ERROR(AwaitFirst(0, part, lane));
-      const State stepped = scratch_[lane].back();
-      if (KeepsF(0)) {
-        std::vector<State>& states = grids_[0].states;
-        UCUDNN_RETURN_IF_ERROR(propagator_->Step(0, part, states[part], stepped, lane));
-        return propagator_->SquaredDistance(stepped, states[part + 1], &parts_[part], lane);
-      }
-      UCUDNN_RETURN_IF_ERROR(StepThrough(part, shape.c_point(part + 1), stepped, lane));
-      return propagator_->SquaredDistance(stepped, CPoint(0, part + 1), &parts_[part], lane);
-    }));
-    UCUDNN_RETURN_IF_ERROR(propagator_->Wait());
+  // A lane compares in its scratch, which holds until the next Wait, and so does that of a block.
+  const int distance = runs_side_by_side_ ? shape.coarsening : 1;
+  const int at_once = runs_side_by_side_ ? parts : lanes_->count();
+  if (runs_side_by_side_) UCUDNN_RETURN_IF_ERROR(AwaitFirst(0, 0));
+  for (int place = 0; place < distance; ++place) {
+    for (int begin = place; begin < parts; begin += at_once * distance) {
+      const int count = std::min(at_once, (parts - begin + distance - 1) / distance);
+      const auto part_of = [&](int task) { return begin + task * distance; };
+      UCUDNN_RETURN_IF_ERROR(Run({kMeasure, 0, place}, count, [&](int task, int lane) -> Status {
+        const int part = part_of(task);
+        if (part == 0) UCUDNN_RETURN_IF_ERROR(AwaitFirst(0, lane));
+        const State stepped = Scratch(0, part, lane);
+        if (!KeepsF(0)) return StepThrough(part, shape.c_point(part + 1), stepped, lane);
+        return propagator_->Step(0, part, grids_[0].states[part], stepped, lane);
+      }));
+      UCUDNN_RETURN_IF_ERROR(lanes_->ForEach(count, [&](int task, int lane) {
+        const int part = part_of(task);
+        const State state = KeepsF(0) ? grids_[0].states[part + 1] : CPoint(0, part + 1);
+        return propagator_->SquaredDistance(Scratch(0, part, lane), state, &parts_[part], lane);
+      }));
+      UCUDNN_RETURN_IF_ERROR(propagator_->Wait());
+    }
   }
   return Status::Ok();
 }
@@ -256,7 +297,7 @@ Result<std::span<const double>> BlockSystem::Parts(NormParts parts) {
   const int in_front = StatesInFront();
   const int c_points = shape.blocks() + 1;
   const int count = in_front + c_points + (shape.last_c_point() == shape.steps ? 0 : 1);
-  UCUDNN_RETURN_IF_ERROR(ForEach(count, [&](int i, int lane) {
+  UCUDNN_RETURN_IF_ERROR(lanes_->ForEach(count, [&](int i, int lane) {
     const int number = i - in_front;
     const State state = number < 0 ? first() : number < c_points ? CPoint(0, number) : last();
     return propagator_->SquaredDistance(state, nullptr, &parts_[i], lane);
@@ -264,15 +305,6 @@ Result<std::span<const double>> BlockSystem::Parts(NormParts parts) {
   UCUDNN_RETURN_IF_ERROR(propagator_->Wait());
   const int skipped = traits_.has_inlet ? 1 : 0;
   return std::span<const double>(parts_.data() + skipped, count - skipped);
-}
-
-Status BlockSystem::ReadBlock(int block, const std::vector<State>& scratch, int lane,
-                              std::vector<State>& states) {
-  const Level& shape = hierarchy_->level(0);
-  const int begin = shape.FirstStateOf(block);
-  const int end = block < 0 ? shape.lead : std::min(begin + shape.coarsening, shape.steps + 1);
-  states.clear();
-  return ReadOn(block, end - begin, scratch, lane, states);
 }
 
 Status BlockSystem::ReadOn(int block, int count, const std::vector<State>& scratch, int lane,

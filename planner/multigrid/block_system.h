@@ -1,5 +1,6 @@
-// The states of a chain in blocks that run on lanes, on top of any Propagator. Results do not
-// depend on the number of lanes, to the bit.
+// The states of a chain, or of the run of its blocks that one rank has, on top of any Propagator,
+// which runs the blocks of a level as chains. Results do not depend on the number of lanes, to the
+// bit. Numbers count in the direction of the chain: an adjoint's from its own first state on.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +24,29 @@ enum class Storage {
   kCPoints  // N/c + 2; the others are computed again when they are read
 };
 
-class BlockSystem : public ChainPart {
+class BlockSystem : public SummedNorms {
  public:
+  // The phases of keys; others may have keys from kPhases on.
+  enum Phase {
+    kBroadcast,
+    kLead,
+    kRelaxF,
+    kAdvance,
+    kRelaxC,
+    kRestrict,
+    kSerial,
+    kCorrect,
+    kCarry,
+    kMeasure,
+    kPhases
+  };
+
   // `first` is u0, of `propagator`; it is copied. Null: SetFirst comes before the first solve.
   // `propagator`, `hierarchy` and `lanes` outlive the system.
   static Result<BlockSystem> Make(Propagator& propagator, const Hierarchy& hierarchy, Lanes& lanes,
                                   Storage storage, State first);
 
-  // The same of a part; without first states.
+  // Builds the system for one rank's blocks. Call SetFirst before solving.
   static Result<BlockSystem> MakePart(Propagator& propagator, const Hierarchy& hierarchy,
                                       Lanes& lanes, Storage storage, const PartTraits& traits);
 
@@ -45,6 +61,7 @@ class BlockSystem : public ChainPart {
   Status RunCycle(int kind, const std::function<Status()>& cycle) override {
     return propagator_->RunCycle(kind, cycle);
   }
+  // Of its own blocks; with an inlet without its first state, which another system has.
   // kFullResidual: of each step, with Storage::kCPoints of each block.
   Result<std::span<const double>> Parts(NormParts parts) override;
   double UnitRoundoff() const override { return propagator_->UnitRoundoff(); }
@@ -52,25 +69,36 @@ class BlockSystem : public ChainPart {
   // How many states Make creates.
   static int64_t StatesFor(const Hierarchy& hierarchy, int lanes, Storage storage);
 
-  void SetInlet(Inlet& inlet) override { inlet_ = &inlet; }
-  Status SetFirst(State first) override;
+  // Runs each phase that a cycle may have: for Propagator::Prepare.
+  Status RunPhases();
+
+  // REQUIRES: a part with an inlet. It outlives the part; before the first solve.
+  void SetInlet(Inlet& inlet) { inlet_ = &inlet; }
+  // The first state becomes `first`, on all levels that share it.
+  Status SetFirst(State first);
+  // Adds `change` to every state of the finest level that is kept, but for `change.from` itself
+  // where it is one of them: layers that go a small way hand a change on nearly as it is.
+  // Start::kPrevious then begins with what a broadcast would leave of the change alone. REQUIRES:
+  // some solve has computed the states.
+  Status CarryOver(const FirstStateChange& change);
 
   Storage storage() const { return storage_; }
-  State first() override { return grids_[0].states.front(); }
-  State last() override { return grids_[0].states.back(); }
-  State c_point(int level, int number) override { return CPoint(level, number); }
-  State state(int level, int number) override { return grids_[level].states[number]; }
-  State source(int level, int number) override { return grids_[level].source[number]; }
-  Status Copy(State from, State to) override { return propagator_->Combine(to, 0, 1, from, 0); }
-  Status Join() override { return propagator_->Join(); }
+  // States of the finest level; the last one is the chain's output.
+  State first() { return grids_[0].states.front(); }
+  State last() { return grids_[0].states.back(); }
+  // The C-point behind block `number` - 1 of `level`, counted from 0.
+  State c_point(int level, int number) { return CPoint(level, number); }
+  // State and right side of a step's end on `level`, which is not the finest of a chain.
+  State state(int level, int number) { return grids_[level].states[number]; }
+  State source(int level, int number) { return grids_[level].source[number]; }
+  // `to` becomes `from`, of this system or another one of this rank, on lane 0.
+  Status Copy(State from, State to) { return propagator_->Combine(to, 0, 1, from, 0); }
+  Status Join() { return propagator_->Join(); }
 
-  // The states of the finest level from C-point `block` on, up to the next one or, in the last
-  // block, with the last state; of block -1 those in front of the first C-point. F-points are as
-  // they follow from the C-point. What is not kept is computed into `scratch`, which has as many
-  // states as the block F-points.
-  Status ReadBlock(int block, const std::vector<State>& scratch, int lane,
-                   std::vector<State>& states);
-  // The first `count` of them; `states` has none or some already, which are not computed again.
+  // Makes `states` the first `count` states of the finest level from C-point `block` on; of block
+  // -1 those in front of the first C-point. F-points are as they follow from the C-point: what is
+  // not kept is computed into `scratch`, which has as many states as the block F-points. Those that
+  // `states` has already are not computed again.
   Status ReadOn(int block, int count, const std::vector<State>& scratch, int lane,
                 std::vector<State>& states);
 
@@ -78,9 +106,10 @@ class BlockSystem : public ChainPart {
   // The states of one level and what restriction made of the one below.
   struct Grid {
     // By state; of the finest level with Storage::kCPoints u0, the C-points and the last state.
-    // Without an inlet the first one is the C-point of the level before that it stands for.
+    // Where levels share their first state, it is the C-point of the finer level.
     std::vector<State> states;
-    std::vector<State> source;  // g by state; [0] is not used. Empty on the finest level
+    std::vector<State> source;   // g by state; [0] is not used. Empty on the finest level
+    std::vector<State> scratch;  // by step, where chains run side by side
   };
 
   BlockSystem(Propagator& propagator, const Hierarchy& hierarchy, Lanes& lanes, Storage storage,
@@ -89,34 +118,44 @@ class BlockSystem : public ChainPart {
         hierarchy_(&hierarchy),
         lanes_(&lanes),
         storage_(storage),
-        traits_(traits) {}
+        traits_(traits),
+        runs_side_by_side_(propagator.RunsSideBySide()) {}
 
   bool KeepsF(int level) const { return level > 0 || storage_ == Storage::kAll; }
+  // Whether coarse levels have a first state of their own.
+  bool HasOwnFirst() const { return traits_.has_inlet || runs_side_by_side_; }
   // Where a grid has C-point `number`.
   size_t At(int level, int number) const {
     const Level& shape = hierarchy_->level(level);
     return KeepsF(level) ? shape.c_point(number) : number + (shape.lead > 0 ? 1 : 0);
   }
   State& CPoint(int level, int number) { return grids_[level].states[At(level, number)]; }
+  State Scratch(int level, int step, int lane) {
+    return runs_side_by_side_ ? grids_[level].scratch[step] : scratch_[lane].back();
+  }
+  bool Adds(int level, Source source) const {
+    return source == Source::kRestricted && !grids_[level].source.empty();
+  }
+  Status MakeGrid(int level);
   // The number of states in front of the C-points of which norms are made.
   int StatesInFront() const { return hierarchy_->level(0).lead > 0 ? 1 : 0; }
-  // Lanes take blocks in this order: the first one, which may have to wait for its state, last.
-  int BlockAt(int task, int blocks) const { return traits_.has_inlet ? (task + 1) % blocks : task; }
-  Status AwaitFirst(int level, int block, int lane) {
-    return traits_.has_inlet && block == 0 ? inlet_->AwaitFirst(level, lane) : Status::Ok();
+  Status AwaitFirst(int level, int lane) {
+    return inlet_ != nullptr ? inlet_->AwaitFirst(level, lane) : Status::Ok();
   }
+  // Runs steps begin..end - 1 of a level that keeps all its states, into those.
+  Status Steps(int level, int begin, int end, Source source, int lane);
   // to = Phi(from) + g[step + 1].
   Status Step(int level, int step, State from, State to, Source source, int lane);
   // Runs the steps of the finest level from the first state of `block` on up to, not including,
   // `end`, in the lane's scratch, the last one into `to`.
   Status StepThrough(int block, int end, State to, int lane);
-  // work(task, lane) on the lanes, and then joins them.
-  template <typename Work>
-  Status ForEach(int tasks, Work&& work) {
-    UCUDNN_RETURN_IF_ERROR(lanes_->ForEach(tasks, work));
-    return propagator_->Join();
+  Status Run(const RunKey& key, int chains, LaneWork chain) {
+    return propagator_->Run(key, chains, chain, *lanes_);
   }
-  Status AdvanceBlock(int level, int block, int lane);
+  // Runs chain(block, lane) for each block below `blocks`, the first one, which may have to wait
+  // for its state, last.
+  template <typename Chain>
+  Status RunBlocks(const RunKey& key, int blocks, const Chain& chain);
   Status MeasureResidual(bool by_state);
   Status MeasureFullResidual(int parts);
 
@@ -125,6 +164,7 @@ class BlockSystem : public ChainPart {
   Lanes* lanes_;
   Storage storage_;
   PartTraits traits_;
+  bool runs_side_by_side_;
   Inlet* inlet_ = nullptr;
   std::vector<Grid> grids_;                  // one for each level
   std::vector<std::vector<State>> scratch_;  // by lane

@@ -1,6 +1,4 @@
-// The states of a chain, or of the run of its blocks that one rank has: a LayerSystem whose states
-// others can read and give. Numbers count in the direction of the chain: an adjoint's from its own
-// first state on.
+// What a system is told of the part of a chain that it has, and norms as sums over such parts.
 #pragma once
 
 #include <span>
@@ -29,6 +27,12 @@ struct PartTraits {
   bool has_source = false;
 };
 
+// What the first state of the whole chain becomes, and what it is.
+struct FirstStateChange {
+  State to = nullptr;
+  State from = nullptr;
+};
+
 // What norms are made of: one number for each block, step or state, in their order.
 enum class NormParts {
   kResidual,         // |A - U|^2 of each C-point behind the first
@@ -46,29 +50,6 @@ class SummedNorms : public LayerSystem {
   Result<double> ResidualNormByState() override;
   Result<double> FullResidualNorm() override;
   Result<StateNorms> Norms() override;
-};
-
-// Parts are those of its own blocks; with an inlet without its first state, which another has.
-class ChainPart : public SummedNorms {
- public:
-  // REQUIRES: a part with an inlet. It outlives the part; before the first solve.
-  virtual void SetInlet(Inlet& inlet) = 0;
-  // The first state becomes `first`, on all levels that share it.
-  virtual Status SetFirst(State first) = 0;
-
-  // States of the finest level; the last one is the chain's output.
-  virtual State first() = 0;
-  virtual State last() = 0;
-  // The C-point behind block `number` - 1 of `level`, counted from 0.
-  virtual State c_point(int level, int number) = 0;
-  // State and right side of a step's end on `level`, which is not the finest of a chain.
-  virtual State state(int level, int number) = 0;
-  virtual State source(int level, int number) = 0;
-
-  // `to` becomes `from`, of this part or another one of this rank, on lane 0.
-  virtual Status Copy(State from, State to) = 0;
-  // What lanes are given from now on is behind all that any of them was given.
-  virtual Status Join() = 0;
 };
 
 }  // namespace ucudnn::multigrid

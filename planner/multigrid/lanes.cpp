@@ -25,8 +25,7 @@ struct Lanes::Pool {
   int running UCUDNN_GUARDED_BY(mutex) = 0;
   // Of the round; written before it begins.
   int tasks = 0;
-  void* work = nullptr;
-  Call call = nullptr;
+  const LaneWork* work = nullptr;
   std::vector<Status> results;       // one for each lane
   std::vector<std::thread> threads;  // lane i + 1 is thread i
 
@@ -34,7 +33,7 @@ struct Lanes::Pool {
     results[lane] = Status::Ok();
     const auto [begin, end] = TasksOf(lane, lanes, tasks);
     for (int task = begin; task < end && results[lane].ok(); ++task) {
-      results[lane] = call(work, task, lane);
+      results[lane] = (*work)(task, lane);
     }
   }
 
@@ -94,20 +93,20 @@ Result<Lanes> Lanes::Start(int count, Threads threads) {
   return Lanes(count, std::move(pool));
 }
 
-Status Lanes::Run(int tasks, void* work, Call call) {
+Status Lanes::ForEach(int tasks, LaneWork work) {
+  if (tasks == 1) return work(0, 0);
   if (!pool_) {
     for (int lane = 0; lane < count_; ++lane) {
       const auto [begin, end] = TasksOf(lane, count_, tasks);
       for (int task = begin; task < end; ++task) {
-        UCUDNN_RETURN_IF_ERROR(call(work, task, lane));
+        UCUDNN_RETURN_IF_ERROR(work(task, lane));
       }
     }
     return Status::Ok();
   }
   Pool& pool = *pool_;
   pool.tasks = tasks;
-  pool.work = work;
-  pool.call = call;
+  pool.work = &work;
   {
     MutexLock lock(pool.mutex);
     ++pool.round;

@@ -11,6 +11,22 @@
 
 namespace ucudnn::multigrid {
 
+// Refers to work(task, lane), which outlives it.
+class LaneWork {
+ public:
+  template <typename Work>
+  requires(!std::is_same_v<std::remove_cvref_t<Work>, LaneWork>) LaneWork(Work&& work)
+      : work_(const_cast<void*>(static_cast<const void*>(&work))),
+        call_([](void* function, int task, int lane) -> Status {
+          return (*static_cast<std::remove_reference_t<Work>*>(function))(task, lane);
+        }) {}
+  Status operator()(int task, int lane) const { return call_(work_, task, lane); }
+
+ private:
+  void* work_;
+  Status (*call_)(void* work, int task, int lane);
+};
+
 class Lanes {
  public:
   enum class Threads { kOneEach, kCallersAlone };
@@ -24,22 +40,14 @@ class Lanes {
   int count() const { return count_; }
 
   // work(task, lane) for each task below `tasks`, and waits for all. A lane has tasks that follow
-  // each other, in rising order. The error is that of the first task that fails in its lane; later
-  // ones of that lane do not begin. Allocates nothing.
-  template <typename Work>
-  Status ForEach(int tasks, Work&& work) {
-    using Function = std::remove_reference_t<Work>;
-    return Run(tasks, &work, [](void* function, int task, int lane) {
-      return (*static_cast<Function*>(function))(task, lane);
-    });
-  }
+  // each other, in rising order; a single task is the first lane's. The error is that of the first
+  // task that fails in its lane; later ones of that lane do not begin. Allocates nothing.
+  Status ForEach(int tasks, LaneWork work);
 
  private:
-  using Call = Status (*)(void* work, int task, int lane);
   struct Pool;
 
   Lanes(int count, std::unique_ptr<Pool> pool);
-  Status Run(int tasks, void* work, Call call);
 
   int count_ = 1;
   std::unique_ptr<Pool> pool_;  // null where the caller's thread serves all

@@ -4,14 +4,37 @@
 #pragma once
 
 #include <chrono>
+#include <compare>
 #include <functional>
 #include <utility>
 
 #include "base/status.h"
+#include "planner/multigrid/lanes.h"
 
 namespace ucudnn::multigrid {
 
 using State = void*;  // its propagator's; never null
+
+// Which state of a system is created.
+struct StatePlace {
+  enum class Role {
+    kState,   // state `number` of the level
+    kSource,  // the right side of the equation of state `number`
+    kScratch  // what step `number` gives for the time being
+  };
+  int level = 0;
+  Role role = Role::kState;
+  int number = 0;
+};
+
+// Names chains that a system runs again and again, always on the same states.
+struct RunKey {
+  int phase = 0;
+  int level = 0;
+  int variant = 0;
+
+  auto operator<=>(const RunKey&) const = default;
+};
 
 class Propagator {
  public:
@@ -19,6 +42,28 @@ class Propagator {
 
   // A state of unspecified value. It is the propagator's and lives as long.
   virtual Result<State> Create() = 0;
+  // The state of a system at `place`, each asked for once: near others where that is of use.
+  virtual Result<State> CreateAt(const StatePlace& place) {
+    static_cast<void>(place);
+    return Create();
+  }
+  // Whether the k-th operations of all chains run as one, so that each chain needs scratch of its
+  // own, and each level its own first state; else lanes run whole chains.
+  virtual bool RunsSideBySide() const { return false; }
+  // Reads the chains that phases() runs, where they run side by side: it runs none of them.
+  virtual Status Prepare(const std::function<Status()>& phases) {
+    static_cast<void>(phases);
+    return Status::Ok();
+  }
+  // Runs `count` chains: chain(number, lane) makes the Step, Combine and Take calls of one, in
+  // their order. No chain reads what another one writes. What lanes are given afterwards is behind
+  // all of it. Where chains run side by side, those of a `key` are read at its first run, if
+  // Prepare has not read them, and kept.
+  virtual Status Run(const RunKey& key, int count, LaneWork chain, Lanes& lanes) {
+    static_cast<void>(key);
+    UCUDNN_RETURN_IF_ERROR(lanes.ForEach(count, chain));
+    return Join();
+  }
 
   // The other functions are called by several threads at once, each with a `lane` of its own, and
   // with states that no two of them write.

@@ -373,4 +373,14 @@ Result<Solution> Solve(LayerSystem& system, const Hierarchy& hierarchy,
   return Run(system, hierarchy, options).Solve();
 }
 
+Status RunCycles(LayerSystem& system, const Hierarchy& hierarchy, const SolveOptions& options) {
+  Cycles cycles(system, hierarchy, options);
+  UCUDNN_RETURN_IF_ERROR(cycles.Begin());
+  for (int number = 1; number <= options.cycles; ++number) {
+    UCUDNN_RETURN_IF_ERROR(cycles.Run(number));
+    if (options.measures_cycles) UCUDNN_RETURN_IF_ERROR(cycles.Residual().status());
+  }
+  return Status::Ok();
+}
+
 }  // namespace ucudnn::multigrid

@@ -86,4 +86,8 @@ int CyclesOfDirectSolve(const Level& finest, int c_sweeps);
 Result<Solution> Solve(LayerSystem& system, const Hierarchy& hierarchy,
                        const SolveOptions& options);
 
+// Runs the cycles of a solve that stops early, each with its residual where that is measured,
+// whatever it is: for systems that show what a solve does. REQUIRES: several levels.
+Status RunCycles(LayerSystem& system, const Hierarchy& hierarchy, const SolveOptions& options);
+
 }  // namespace ucudnn::multigrid

@@ -1,6 +1,5 @@
 // `ucudnn doctor`: what was found on this machine, how a program uses cuDNN, what works, what does
 // not and why.
-#include <charconv>
 #include <csignal>
 #include <memory>
 #include <optional>
@@ -19,6 +18,7 @@
 #include "command/program.h"
 #include "command/report_check.h"
 #include "command/spatial_check.h"
+#include "command/whole_number.h"
 
 namespace ucudnn::command {
 namespace {
@@ -251,21 +251,18 @@ void DiagnoseMachine(Diagnosis& diagnosis) {
 
 // The process that --pid names; 0 where it is not given.
 Result<pid_t> ParsePid(const DoctorOptions& options, const ProgramWords& words) {
-  pid_t pid = 0;
-  if (options.pid.empty()) return pid;
-  const char* const end = options.pid.data() + options.pid.size();
-  const auto [stop, error] = std::from_chars(options.pid.data(), end, pid);
-  if (error != std::errc() || stop != end || pid < 1) {
+  if (options.pid.empty()) return pid_t{0};
+  const auto pid = WholeNumber<pid_t>(options.pid, 1);
+  if (!pid)
     return Status::Error("--pid '" + options.pid + "': not a process id; `ps -e` lists them");
-  }
   if (!words.empty()) return Status::Error("--pid and a program: one of them");
   if (const auto flags = options.variables.GivenFlags(); !flags.empty()) {
     return Status::Error(flags.front() +
                          ": is for a program that is started; a running one has its own settings");
   }
-  const Status there = CheckProcess(pid);
+  const Status there = CheckProcess(*pid);
   if (!there.ok()) return Status::Error("--pid: " + there.message() + "; `ps -e` lists them");
-  return pid;
+  return *pid;
 }
 
 Status CheckOptions(const DoctorOptions& options, const ProgramWords& words) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <map>
 #include <unordered_map>
 #include <utility>
@@ -10,6 +9,7 @@
 #include "base/text.h"
 #include "command/offline_rows.h"
 #include "command/report_file.h"
+#include "command/whole_number.h"
 #include "convolution/columns.h"
 #include "convolution/layers_csv.h"
 #include "planner/graph/layers.h"
@@ -46,11 +46,9 @@ Status ChangeSize(const std::string& text, planner::Graph& graph) {
   bool is_size = words.size() == 1 || words.size() == axes;
   Spatial extents = {0, 0, 0};
   for (size_t i = 0; is_size && i < axes; ++i) {
-    const std::string& word = words[words.size() == 1 ? 0 : i];
-    int32_t extent = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), extent);
-    is_size = error == std::errc() && end == word.data() + word.size() && extent >= 1;
-    extents[kMaxSpatial - axes + i] = extent;
+    const auto extent = WholeNumber<int32_t>(words[words.size() == 1 ? 0 : i], 1);
+    is_size = extent.has_value();
+    extents[kMaxSpatial - axes + i] = extent.value_or(0);
   }
   if (!is_size) {
     return Status::Error("--size " + Quoted(text) + ": expected " +
@@ -67,10 +65,9 @@ Status ChangeSize(const std::string& text, planner::Graph& graph) {
 std::array<int32_t, 2> OpenSize(const std::string& text) {
   std::vector<int32_t> extents;
   for (const std::string& word : Split(text, 'x')) {
-    int32_t extent = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), extent);
-    if (error != std::errc() || end != word.data() + word.size() || extent < 1) return {0, 0};
-    extents.push_back(extent);
+    const auto extent = WholeNumber<int32_t>(word, 1);
+    if (!extent) return {0, 0};
+    extents.push_back(*extent);
   }
   if (extents.empty()) return {0, 0};
   return {extents[extents.size() < 2 ? 0 : extents.size() - 2], extents.back()};
@@ -160,12 +157,8 @@ std::string Networks() {
 }  // namespace
 
 Result<int> ParseBatch(const std::string& text) {
-  int batch = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), batch);
-  if (error != std::errc() || end != text.data() + text.size() || batch < 1) {
-    return Status::Error("--batch '" + text + "': not a mini-batch (accepted: 1 or more)");
-  }
-  return batch;
+  if (const auto batch = WholeNumber<int>(text, 1)) return *batch;
+  return Status::Error("--batch '" + text + "': not a mini-batch (accepted: 1 or more)");
 }
 
 void AddInput(CLI::App& app, std::string& input) {
@@ -197,10 +190,7 @@ Result<planner::ImportOptions> ParseImport(bool pass_through, const std::string&
   if (input.empty()) return options;
   const std::vector<std::string> extents = Split(input, 'x');
   for (const std::string& extent : extents) {
-    int32_t number = 0;
-    const char* const last = extent.data() + extent.size();
-    const auto [end, error] = std::from_chars(extent.data(), last, number);
-    if (error == std::errc() && end == last && number >= 1) options.input.push_back(number);
+    if (const auto number = WholeNumber<int32_t>(extent, 1)) options.input.push_back(*number);
   }
   const size_t count = options.input.size();
   if (count == extents.size() && (count == 3 || count == 4)) return options;

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -16,6 +15,7 @@
 
 #include "command/installation.h"
 #include "command/launch.h"
+#include "command/whole_number.h"
 
 namespace ucudnn::command {
 namespace {
@@ -139,9 +139,7 @@ Result<Observation> Observe(const std::string& program, const ProgramWords& word
   for (const auto& entry : std::filesystem::directory_iterator(folder.path(), error)) {
     const std::string name = entry.path().filename();
     if (!name.starts_with(kLog)) continue;
-    pid_t of = 0;
-    const std::string number = name.substr(name.rfind('.') + 1);
-    std::from_chars(number.data(), number.data() + number.size(), of);
+    const pid_t of = WholeNumber<pid_t>(name.substr(name.rfind('.') + 1), 1).value_or(0);
     observation.processes.push_back(ReadProcess(of, entry.path(), report));
   }
   std::sort(observation.processes.begin(), observation.processes.end(),

@@ -1,6 +1,5 @@
 // `ucudnn plan`: how to divide a network's layers over a machine's devices.
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -19,6 +18,7 @@
 #include "command/plan_alternatives.h"
 #include "command/plan_costs.h"
 #include "command/plan_schedule.h"
+#include "command/whole_number.h"
 #include "planner/graph/network_file.h"
 #include "planner/layout/strategies.h"
 #include "planner/layout/what_if.h"
@@ -58,18 +58,10 @@ struct PlanOptions {
   bool html = false;
 };
 
-std::optional<int> ParseInt(const std::string& text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 // The number that `text` says; 0 where the option is not given.
 Result<int> ParseCount(const char* option, const std::string& text, int most) {
   if (text.empty()) return 0;
-  const std::optional<int> count = ParseInt(text);
-  if (count && *count >= 1 && *count <= most) return *count;
+  if (const auto count = WholeNumber<int>(text, 1, most)) return *count;
   return Status::Error(std::string(option) + " '" + text + "': accepted: 1 to " +
                        std::to_string(most));
 }

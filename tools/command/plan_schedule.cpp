@@ -1,10 +1,10 @@
 #include "command/plan_schedule.h"
 
-#include <charconv>
 #include <cstdio>
 #include <utility>
 
 #include "base/text.h"
+#include "command/whole_number.h"
 #include "planner/schedule/simulate_step.h"
 
 namespace ucudnn::command {
@@ -16,14 +16,9 @@ using planner::ParallelLayout;  // not that of tensors
 constexpr int kMostPasses = 4096;
 
 Result<int> ParsePasses(const std::string& text) {
-  int passes = 0;
-  const char* const end = text.data() + text.size();
-  const auto [after, error] = std::from_chars(text.data(), end, passes);
-  if (error != std::errc() || after != end || passes < 1 || passes > kMostPasses) {
-    return Status::Error("--passes " + Quoted(text) + ": expected 1 to " +
-                         std::to_string(kMostPasses));
-  }
-  return passes;
+  if (const auto passes = WholeNumber<int>(text, 1, kMostPasses)) return *passes;
+  return Status::Error("--passes " + Quoted(text) + ": expected 1 to " +
+                       std::to_string(kMostPasses));
 }
 
 }  // namespace

@@ -3,13 +3,13 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <sstream>
 #include <string>
 #include <system_error>
 
 #include "base/text_file.h"
+#include "command/whole_number.h"
 
 namespace ucudnn::command {
 namespace {
@@ -40,9 +40,9 @@ std::vector<SessionMember> MembersOf(const std::vector<pid_t>& sessions) {
   for (std::filesystem::directory_iterator at("/proc", error); !error && at != end;
        at.increment(error)) {
     const std::string name = at->path().filename();
-    SessionMember member{-1, -1};
-    const auto [stop, bad] = std::from_chars(name.data(), name.data() + name.size(), member.pid);
-    if (bad != std::errc() || stop != name.data() + name.size()) continue;
+    const auto pid = WholeNumber<pid_t>(name, 1);
+    if (!pid) continue;
+    SessionMember member{*pid, -1};
     pid_t session = -1;
     if (!ReadStat(at->path(), member.group, session)) continue;
     if (std::find(sessions.begin(), sessions.end(), session) != sessions.end()) {

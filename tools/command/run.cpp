@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "command/program.h"
 #include "command/ranks.h"
 #include "command/split_check.h"
+#include "command/whole_number.h"
 
 namespace ucudnn::command {
 namespace {
@@ -33,10 +33,7 @@ struct RunOptions {
 };
 
 Result<int> CheckCount(const std::string& option, const std::string& text, int most) {
-  int count = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, count);
-  if (error == std::errc() && stop == end && count >= 1 && count <= most) return count;
+  if (const auto count = WholeNumber<int>(text, 1, most)) return *count;
   return Status::Error(option + " '" + text + "': not a number from 1 to " + std::to_string(most));
 }
 

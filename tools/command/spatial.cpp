@@ -1,5 +1,4 @@
 // `ucudnn spatial`: what splitting a network's images over a grid of ranks would do, without a run.
-#include <charconv>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "command/layer_list.h"
 #include "command/output_file.h"
 #include "command/spatial_table.h"
+#include "command/whole_number.h"
 #include "planner/graph/networks.h"
 #include "planner/report/striping_json.h"
 #include "planner/striping/exact_size.h"
@@ -36,13 +36,8 @@ struct SpatialWords {
 // --multiple: 1 where it is not given.
 Result<int> ParseMultiple(const std::string& text) {
   if (text.empty()) return 1;
-  int multiple = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), multiple);
   constexpr int kMost = 1 << 20;
-  if (error == std::errc() && end == text.data() + text.size() && multiple >= 1 &&
-      multiple <= kMost) {
-    return multiple;
-  }
+  if (const auto multiple = WholeNumber<int>(text, 1, kMost)) return *multiple;
   return Status::Error("--multiple " + Quoted(text) + ": not a number of rows (accepted: 1 to " +
                        std::to_string(kMost) + ")");
 }

@@ -212,10 +212,10 @@ class MultigridModel::Builder {
 
   void GoTo(int device, double bytes);
   void RunHere(const std::vector<int>& layers, LayerPass pass);
-  void Forward(size_t section);
-  void Backward(size_t section);
-  void Solve(const StageLevels& levels, size_t section);
-  void SolveAdjoint(const StageLevels& levels, size_t section);
+  Status Forward(size_t section);
+  Status Backward(size_t section);
+  Status Solve(const StageLevels& levels, size_t section);
+  Status SolveAdjoint(const StageLevels& levels, size_t section);
   void AddGradients(int device, const std::vector<int>& layers, const TaskList& after);
   int64_t MemoryBytes() const;
 
@@ -250,13 +250,13 @@ void MultigridModel::Builder::RunHere(const std::vector<int>& layers, LayerPass 
                         std::move(ready_));
 }
 
-void MultigridModel::Builder::Forward(size_t section) {
+Status MultigridModel::Builder::Forward(size_t section) {
   const std::vector<int>& kinds = network_.sections[section].kinds;
   const double bytes = network_.StateBytes(static_cast<int>(section));
   solved_.emplace_back();
   if (const auto& levels = owner_.stages_[section]) {
     GoTo(0, bytes);
-    Solve(*levels, section);
+    UCUDNN_RETURN_IF_ERROR(Solve(*levels, section));
   } else {
     RunHere(kinds, LayerPass::kForward);
     std::vector<int>& own = layers_[static_cast<size_t>(here_)];
@@ -264,9 +264,10 @@ void MultigridModel::Builder::Forward(size_t section) {
     state_bytes_[static_cast<size_t>(here_)] += bytes * static_cast<double>(kinds.size());
   }
   places_.push_back(here_);
+  return Status::Ok();
 }
 
-void MultigridModel::Builder::Solve(const StageLevels& levels, size_t section) {
+Status MultigridModel::Builder::Solve(const StageLevels& levels, size_t section) {
   const LayerSection& stage = network_.sections[section];
   const Level& finest = levels.hierarchy.level(0);
   const double bytes = network_.StateBytes(static_cast<int>(section));
@@ -276,7 +277,7 @@ void MultigridModel::Builder::Solve(const StageLevels& levels, size_t section) {
   solved.begins = BalancedBlocks(levels.forward, device_.launch_us, devices);
   solved.forward = std::make_unique<SolveTasks>(cluster_, device_, levels.forward, plan_, bytes,
                                                 BlockRuns{solved.devices, solved.begins});
-  solved.forward->Add(ready_);
+  UCUDNN_RETURN_IF_ERROR(solved.forward->Add(ready_));
   here_ = devices - 1;
   ready_ = solved.forward->Ready(here_);
   const auto states =
@@ -290,6 +291,7 @@ void MultigridModel::Builder::Solve(const StageLevels& levels, size_t section) {
     layers_[at].insert(layers_[at].end(), stage.kinds.begin() + begin, stage.kinds.begin() + end);
     state_bytes_[at] += bytes * (trains_ ? 2 : 1) * states * blocks / finest.blocks();
   }
+  return Status::Ok();
 }
 
 void MultigridModel::Builder::AddGradients(int device, const std::vector<int>& layers,
@@ -307,7 +309,7 @@ void MultigridModel::Builder::AddGradients(int device, const std::vector<int>& l
   }
 }
 
-void MultigridModel::Builder::SolveAdjoint(const StageLevels& levels, size_t section) {
+Status MultigridModel::Builder::SolveAdjoint(const StageLevels& levels, size_t section) {
   const SolvedStage& solved = solved_[section];
   const LayerSection& stage = network_.sections[section];
   const Level& finest = levels.hierarchy.level(0);
@@ -316,7 +318,7 @@ void MultigridModel::Builder::SolveAdjoint(const StageLevels& levels, size_t sec
   SolveTasks adjoint(cluster_, device_, levels.adjoint, plan_,
                      network_.StateBytes(static_cast<int>(section)),
                      {reversed, BalancedBlocks(levels.adjoint, device_.launch_us, devices)});
-  adjoint.Add(ready_);
+  UCUDNN_RETURN_IF_ERROR(adjoint.Add(ready_));
   for (int device = 0; device < devices; ++device) {
     const auto at = static_cast<size_t>(device);
     TaskList after = adjoint.Ready(devices - 1 - device);
@@ -328,18 +330,19 @@ void MultigridModel::Builder::SolveAdjoint(const StageLevels& levels, size_t sec
   }
   here_ = 0;
   ready_ = adjoint.Ready(devices - 1);
+  return Status::Ok();
 }
 
-void MultigridModel::Builder::Backward(size_t section) {
+Status MultigridModel::Builder::Backward(size_t section) {
   GoTo(places_[section], network_.StateBytes(static_cast<int>(section)));
   if (const auto& levels = owner_.stages_[section]) {
-    SolveAdjoint(*levels, section);
-    return;
+    return SolveAdjoint(*levels, section);
   }
   const std::vector<int>& kinds = network_.sections[section].kinds;
   RunHere(kinds, LayerPass::kAdjoint);
   RunHere(kinds, LayerPass::kGradient);
   AppendTasks(gradients_[static_cast<size_t>(here_)], ready_);
+  return Status::Ok();
 }
 
 int64_t MultigridModel::Builder::MemoryBytes() const {
@@ -353,8 +356,12 @@ int64_t MultigridModel::Builder::MemoryBytes() const {
 
 Result<ModelledRun> MultigridModel::Builder::Build() {
   const size_t sections = network_.sections.size();
-  for (size_t section = 0; section < sections; ++section) Forward(section);
-  for (size_t section = sections; trains_ && section-- > 0;) Backward(section);
+  for (size_t section = 0; section < sections; ++section) {
+    UCUDNN_RETURN_IF_ERROR(Forward(section));
+  }
+  for (size_t section = sections; trains_ && section-- > 0;) {
+    UCUDNN_RETURN_IF_ERROR(Backward(section));
+  }
   for (int device = 0; trains_ && device < cluster_.devices(); ++device) {
     const auto at = static_cast<size_t>(device);
     cluster_.Run(device, cluster_.Stream(device, kMainStream),

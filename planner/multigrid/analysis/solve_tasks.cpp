@@ -112,8 +112,16 @@ void SolveTasks::CostUnit(int level, Unit& unit) const {
   unit.restrict_ = costs_.InRow(level + 1, unit.begin, full_end);
 }
 
-void SolveTasks::Run(int level, const Phase& phase) {
-  std::vector<Share>& shares = levels_[static_cast<size_t>(level)];
+SolveTasks::Phase& SolveTasks::PhaseOf(int level) {
+  if (phase_level_ != level) RunPhase();
+  phase_level_ = level;
+  return phase_;
+}
+
+void SolveTasks::RunPhase() {
+  if (phase_level_ == kNoLevel) return;
+  const Phase phase = std::exchange(phase_, Phase());
+  std::vector<Share>& shares = levels_[static_cast<size_t>(std::exchange(phase_level_, kNoLevel))];
   std::vector<TaskList> arriving(shares.size());
   for (size_t i = 0; i < shares.size(); ++i) {
     Share& share = shares[i];
@@ -139,9 +147,29 @@ void SolveTasks::Run(int level, const Phase& phase) {
   for (size_t i = 0; i < shares.size(); ++i) shares[i].arrived = std::move(arriving[i]);
 }
 
+Status SolveTasks::RelaxF(int level, Source) {
+  PhaseOf(level).relaxes = true;
+  return Status::Ok();
+}
+
+Status SolveTasks::Advance(int level) {
+  PhaseOf(level).advances = true;
+  return Status::Ok();
+}
+
+// What was advanced before its residual was measured has been sent.
+Status SolveTasks::RelaxC(int level) {
+  if (phase_level_ != level) return Status::Ok();
+  phase_.sends = true;
+  RunPhase();
+  return Status::Ok();
+}
+
 // The right sides of the next level go to the devices that have its blocks; where it is relaxed,
 // too, their first states go with them.
-void SolveTasks::Restrict(int level) {
+Status SolveTasks::Restrict(int level) {
+  PhaseOf(level).restricts = true;
+  RunPhase();
   const Level& next = costs_.hierarchy().level(level + 1);
   const bool takes_states = level + 1 < costs_.hierarchy().coarsest();
   for (Share& coarse : levels_[static_cast<size_t>(level) + 1]) {
@@ -159,10 +187,13 @@ void SolveTasks::Restrict(int level) {
     }
     coarse.ready = cluster_.Join(std::move(coarse.ready));
   }
+  return Status::Ok();
 }
 
-void SolveTasks::SolveCoarsest() {
-  const int level = costs_.hierarchy().coarsest();
+// The coarsest level, which a nested start begins with.
+Status SolveTasks::SolveSerially(int level, Source source) {
+  RunPhase();
+  if (source == Source::kNone) levels_.back().front().ready = first_;
   std::vector<Share>& shares = levels_[static_cast<size_t>(level)];
   for (size_t i = 0; i < shares.size(); ++i) {
     Share& share = shares[i];
@@ -176,9 +207,11 @@ void SolveTasks::SolveCoarsest() {
         cluster_.Join(cluster_.Run(share.device, cluster_.Stream(share.device, 0),
                                    costs_.InRow(level, share.begin, share.end), std::move(after)));
   }
+  return Status::Ok();
 }
 
-void SolveTasks::Correct(int level) {
+Status SolveTasks::Correct(int level) {
+  RunPhase();
   const Level& next = costs_.hierarchy().level(level + 1);
   const std::vector<Share>& coarse_shares = levels_[static_cast<size_t>(level) + 1];
   for (Share& fine : levels_[static_cast<size_t>(level)]) {
@@ -197,25 +230,17 @@ void SolveTasks::Correct(int level) {
     fine.ready = cluster_.Join(std::move(ready));
     fine.arrived.clear();
   }
+  return Status::Ok();
 }
 
-void SolveTasks::Start(const TaskList& first) {
+// The first state goes to all devices along a tree, and becomes all of their states.
+Status SolveTasks::Broadcast() {
   std::vector<Share>& finest = levels_[0];
-  if (plan_.start == multigrid::Start::kNested) {
-    levels_.back().front().ready = first;
-    SolveCoarsest();
-    for (int level = costs_.hierarchy().coarsest() - 1; level >= 0; --level) {
-      Correct(level);
-      if (level > 0) Run(level, {});
-    }
-    return;
-  }
-  // The first state goes to all devices along a tree, and becomes all of their states.
   const double bandwidth = device_.memory_gb_per_s * 1e6;
   std::vector<TaskList> has_first(finest.size());
   for (size_t i = 0; i < finest.size(); ++i) {
     const size_t parent = i & (i - 1);
-    has_first[i] = i == 0 ? first
+    has_first[i] = i == 0 ? first_
                           : cluster_.Send(finest[parent].device, finest[i].device, state_bytes_,
                                           Port::kOfSender, has_first[parent]);
     const int states = (finest[i].end - finest[i].begin) * costs_.hierarchy().level(0).coarsening;
@@ -224,28 +249,13 @@ void SolveTasks::Start(const TaskList& first) {
         cluster_.Run(finest[i].device, cluster_.Stream(finest[i].device, 0),
                      {device_.kernel_us / 1e3 + write_ms, write_ms, 1}, has_first[i]));
   }
+  return Status::Ok();
 }
 
-void SolveTasks::Cycle(int level, bool relaxed) {
-  if (level == costs_.hierarchy().coarsest()) {
-    SolveCoarsest();
-    return;
-  }
-  const int sweeps = plan_.c_sweeps;
-  if (relaxed && sweeps == 0) Run(level, {.relaxes = false, .restricts = true});
-  for (int sweep = relaxed ? 1 : 0; sweep <= sweeps; ++sweep) {
-    const bool is_last = sweep == sweeps;
-    Run(level, {.advances = true, .restricts = is_last, .sends = !is_last});
-  }
-  Restrict(level);
-  Cycle(level + 1, false);
-  Correct(level);
-  // The finest level is relaxed by what follows: the next cycle, or the end.
-  if (level > 0) Run(level, {});
-}
-
-// Every device compares its C-points, and all of them learn the sum along a tree.
-void SolveTasks::MeasureResidual() {
+Result<double> SolveTasks::ResidualNorm() {
+  // The next C-relaxation needs nothing more.
+  if (phase_level_ == 0) phase_.sends = plan_.c_sweeps > 0;
+  RunPhase();
   constexpr double kSumBytes = 8;
   constexpr int kKernels = 2;  // the residual, and the norm of the states
   std::vector<Share>& finest = levels_[0];
@@ -267,19 +277,29 @@ void SolveTasks::MeasureResidual() {
     finest[i].ready =
         cluster_.Send(parent.device, finest[i].device, kSumBytes, Port::kOfSender, parent.ready);
   }
+  return 0.0;
 }
 
-void SolveTasks::Add(const TaskList& first) {
+void SolveTasks::BeginGraphs() {
   for (const Share& share : levels_[0]) cluster_.BeginGraph(share.device);
-  Start(first);
-  for (int cycle = 0; cycle < plan_.cycles; ++cycle) {
-    for (const Share& share : levels_[0]) cluster_.BeginGraph(share.device);
-    Cycle(0, plan_.measures_residuals && cycle > 0);
-    if (!plan_.measures_residuals) continue;
-    Run(0, {.advances = true, .sends = plan_.c_sweeps > 0});
-    MeasureResidual();
-  }
-  if (!plan_.measures_residuals) Run(0, {});
+}
+
+Status SolveTasks::RunCycle(int, const std::function<Status()>& cycle) {
+  BeginGraphs();
+  return cycle();
+}
+
+Status SolveTasks::Add(const TaskList& first) {
+  first_ = first;
+  BeginGraphs();
+  SolveOptions options;
+  options.c_sweeps = {plan_.c_sweeps};
+  options.start = plan_.start;
+  options.cycles = plan_.cycles;
+  options.measures_cycles = plan_.measures_residuals;
+  UCUDNN_RETURN_IF_ERROR(RunCycles(*this, costs_.hierarchy(), options));
+  RunPhase();
+  return Status::Ok();
 }
 
 std::vector<int> BalancedBlocks(const LevelCosts& costs, double launch_us, int devices) {

@@ -1,6 +1,6 @@
 // The tasks of one multigrid solve of a stage on several devices: what runs where, what waits for
-// what, which states travel. Follows solver.cpp and block_system.cpp phase by phase.
-// Thread-compatible.
+// what, which states travel. A LayerSystem without states, which the solver's own cycles drive: so
+// what is modelled is what is solved. Thread-compatible.
 #pragma once
 
 #include <vector>
@@ -41,17 +41,34 @@ struct BlockRuns {
   std::vector<int> begins;
 };
 
-// V-cycles.
-class SolveTasks {
+class SolveTasks final : public LayerSystem {
  public:
   // All but the runs outlive it. `state_bytes` are those of one state of the mini-batch.
   SolveTasks(Cluster& cluster, const planner::Device& device, const LevelCosts& costs,
              const SolvePlan& plan, double state_bytes, BlockRuns runs);
 
   // The first state is on the first device once `first` have ended.
-  void Add(const TaskList& first);
+  Status Add(const TaskList& first);
   // What those wait for that read device p's states of the finest level.
   const TaskList& Ready(int p) const { return levels_[0][static_cast<size_t>(p)].ready; }
+
+  // Phases of one level that follow each other are run together, block by block: a relaxation waits
+  // for what comes behind it.
+  Status Broadcast() override;
+  Status RelaxF(int level, Source source) override;
+  Status Advance(int level) override;
+  Status RelaxC(int level) override;
+  Status Restrict(int level) override;
+  Status SolveSerially(int level, Source source) override;
+  Status Correct(int level) override;
+  Status RunCycle(int kind, const std::function<Status()>& cycle) override;
+  // Every device compares its C-points, and all of them learn the sum along a tree.
+  Result<double> ResidualNorm() override;
+  // What the cycles of a solve do not ask for.
+  Result<double> ResidualNormByState() override { return 0.0; }
+  Result<double> FullResidualNorm() override { return 0.0; }
+  Result<StateNorms> Norms() override { return StateNorms(); }
+  double UnitRoundoff() const override { return 0; }
 
  private:
   struct Unit {  // blocks that one stream runs, or that are grouped
@@ -71,7 +88,7 @@ class SolveTasks {
     TaskList arrived;  // and its first block beside
   };
   struct Phase {
-    bool relaxes = true;
+    bool relaxes = false;
     bool advances = false;
     bool restricts = false;
     bool sends = false;  // what the last block advanced goes to the next device
@@ -83,14 +100,12 @@ class SolveTasks {
   void MakeShares(int level);
   void MakeUnits(int level, Share& share, bool has_before, bool has_behind);
   void CostUnit(int level, Unit& unit) const;
-  void Start(const TaskList& first);
-  // `relaxed`: the finest level's first relaxation is done, with Advance.
-  void Cycle(int level, bool relaxed);
-  void MeasureResidual();
-  void Run(int level, const Phase& phase);
-  void Restrict(int level);
-  void SolveCoarsest();
-  void Correct(int level);
+  void BeginGraphs();
+  // The phase of `level` that is to be run; that of another level is run before.
+  Phase& PhaseOf(int level);
+  void RunPhase();
+
+  static constexpr int kNoLevel = -1;
 
   Cluster& cluster_;
   const planner::Device& device_;
@@ -100,6 +115,9 @@ class SolveTasks {
   const std::vector<int> devices_;
   const std::vector<int> begins_;
   std::vector<std::vector<Share>> levels_;
+  TaskList first_;
+  int phase_level_ = kNoLevel;  // of `phase_`
+  Phase phase_;
 };
 
 // Where each device's run of blocks begins, and the end, balanced by what blocks cost one device

@@ -4,24 +4,50 @@
 
 namespace ucudnn::multigrid {
 
-DeviceStates::DeviceStates(DeviceRun& run)
+DeviceStates::DeviceStates(DeviceRun& run, Direction direction)
     : run_(run), size_(run.runner->StateSize() * run.runner->batch()) {
   pending_.resize(run.lanes->count());
   marks_.resize(run.lanes->count());
-  for (auto& numbers : downloaded_) numbers.resize(size_);
+  if (run.way == Way::kGrouped) {
+    side_by_side_ = std::make_unique<SideBySide>(*run.runner, *run.lanes, direction);
+  }
 }
 
 Result<State> DeviceStates::Create() {
-  UCUDNN_ASSIGN_OR_RETURN(DeviceNumbers made, DeviceNumbers::Make(run_.runner->target(), size_));
-  states_.push_back(std::move(made));
-  return State{states_.back().data()};
+  UCUDNN_ASSIGN_OR_RETURN(DeviceNumbers numbers, DeviceNumbers::Make(run_.runner->target(), size_));
+  const StatesArray& array =
+      arrays_.emplace_back(StatesArray{std::move(numbers), static_cast<int>(arrays_.size())});
+  return State{&states_.emplace_back(PlacedState{&array, 0, {array.numbers.data()}})};
+}
+
+Result<State> DeviceStates::CreateAt(const StatePlace& place) {
+  return side_by_side_ ? side_by_side_->Create(place) : Create();
+}
+
+Status DeviceStates::Prepare(const std::function<Status()>& phases) {
+  return side_by_side_ ? side_by_side_->Prepare(phases) : Status::Ok();
+}
+
+Status DeviceStates::Run(const RunKey& key, int count, LaneWork chain, Lanes& lanes) {
+  return side_by_side_ ? side_by_side_->Run(key, count, chain)
+                       : Propagator::Run(key, count, chain, lanes);
+}
+
+bool DeviceStates::Reads(const SideBySide::Operation& operation) {
+  if (!side_by_side_ || !side_by_side_->reads()) return false;
+  side_by_side_->Read(operation);
+  return true;
 }
 
 Status DeviceStates::Combine(State to, double b, double a, State x, int lane_number) {
+  if (Reads({.a = a, .b = b, .from = x, .to = to})) return Status::Ok();
   DeviceLane& lane = run_.lanes->lane(lane_number);
-  const Address from = At(x).data;
-  if (b == 0 && a == 1) return lane.Copy(from, At(to).data, size_);
-  return run_.runner->sums().Combine(lane, a, {.data = from}, b, {.data = At(to).data});
+  const StatesView& from = PlacedState::Of(x).view;
+  const StatesView& sum = PlacedState::Of(to).view;
+  if (b == 0 && a == 1 && IsPacked(from) && IsPacked(sum)) {
+    return lane.Copy(from.data, sum.data, size_);
+  }
+  return run_.runner->sums().Combine(lane, a, from, b, sum);
 }
 
 Status DeviceStates::SquaredDistance(State x, State y, double* result, int lane) {
@@ -29,10 +55,11 @@ Status DeviceStates::SquaredDistance(State x, State y, double* result, int lane)
   return Status::Ok();
 }
 
-// A graph has the addresses of what it was recorded of: so states that a cycle leaves are where the
-// one before left them.
+// A graph, or a run that is read once, has the addresses of what it was made of: so states that a
+// cycle leaves are where the one before left them.
 Status DeviceStates::Take(State& to, State& from, int lane) {
-  return graphs_ ? Combine(to, 0, 1, from, lane) : Propagator::Take(to, from, lane);
+  return graphs_ || side_by_side_ ? Combine(to, 0, 1, from, lane)
+                                  : Propagator::Take(to, from, lane);
 }
 
 Status DeviceStates::RunCycle(int kind, const std::function<Status()>& cycle) {
@@ -72,24 +99,54 @@ Status DeviceStates::TellMarks(int lane) {
   return Status::Ok();
 }
 
+Result<const DeviceStates::Downloaded*> DeviceStates::Read(DeviceLane& lane, State state,
+                                                           const Downloaded* kept) {
+  const StatesArray* const array = PlacedState::Of(state).array;
+  for (const Downloaded& held : downloaded_) {
+    if (held.array == array) return &held;
+  }
+  Downloaded& read = downloaded_[kept == &downloaded_[0] ? 1 : 0];
+  read.array = array;
+  read.numbers.resize(array->numbers.count());
+  UCUDNN_RETURN_IF_ERROR(
+      lane.Download(array->numbers.data(), read.numbers.data(), array->numbers.count()));
+  return static_cast<const Downloaded*>(&read);
+}
+
 // Sums in double precision on the host: a residual is a small difference of large numbers.
+Status DeviceStates::Measure(DeviceLane& lane, const Pending& pending) {
+  const Downloaded* y = nullptr;
+  UCUDNN_ASSIGN_OR_RETURN(const Downloaded* const x, Read(lane, pending.x, nullptr));
+  if (pending.y != nullptr) {
+    UCUDNN_ASSIGN_OR_RETURN(y, Read(lane, pending.y, x));
+  }
+  const bool is_alone = x->array->count == 1 && (y == nullptr || y->array->count == 1);
+  const int64_t size = is_alone ? size_ : run_.runner->StateSize();
+  const auto numbers_of = [&](const Downloaded* read, State state, int64_t image) {
+    return read->numbers.data() +
+           (image * read->array->count + PlacedState::Of(state).index) * size;
+  };
+  *pending.result = 0;
+  for (int64_t image = 0; image < size_ / size; ++image) {
+    const double* const first = numbers_of(x, pending.x, image);
+    const double* const second = y != nullptr ? numbers_of(y, pending.y, image) : nullptr;
+    double sum = 0;
+    for (int64_t k = 0; k < size; ++k) {
+      const double difference = first[k] - (second != nullptr ? second[k] : 0);
+      sum += difference * difference;
+    }
+    *pending.result += sum;
+  }
+  return Status::Ok();
+}
+
 Status DeviceStates::Wait() {
+  UCUDNN_RETURN_IF_ERROR(run_.lanes->Wait());
+  for (Downloaded& read : downloaded_) read.array = nullptr;
   for (int i = 0; i < run_.lanes->count(); ++i) {
-    DeviceLane& lane = run_.lanes->lane(i);
-    UCUDNN_RETURN_IF_ERROR(lane.Wait());
     UCUDNN_RETURN_IF_ERROR(TellMarks(i));
     for (const Pending& pending : pending_[i]) {
-      std::vector<double>& x = downloaded_[0];
-      std::vector<double>& y = downloaded_[1];
-      UCUDNN_RETURN_IF_ERROR(lane.Download(At(pending.x).data, x.data(), size_));
-      if (pending.y != nullptr) {
-        UCUDNN_RETURN_IF_ERROR(lane.Download(At(pending.y).data, y.data(), size_));
-      } else {
-        std::fill(y.begin(), y.end(), 0.0);
-      }
-      double sum = 0;
-      for (int64_t k = 0; k < size_; ++k) sum += (x[k] - y[k]) * (x[k] - y[k]);
-      *pending.result = sum;
+      UCUDNN_RETURN_IF_ERROR(Measure(run_.lanes->lane(i), pending));
     }
     pending_[i].clear();
   }
@@ -103,6 +160,13 @@ Status DeviceStates::Upload(const double* numbers, State to) {
 }
 
 Status DeviceStates::Download(State from, double* numbers) {
+  if (!IsPacked(PlacedState::Of(from).view)) {
+    if (packed_ == nullptr) {
+      UCUDNN_ASSIGN_OR_RETURN(packed_, Create());
+    }
+    UCUDNN_RETURN_IF_ERROR(Combine(packed_, 0, 1, from, 0));
+    from = packed_;
+  }
   return run_.lanes->first().Download(At(from).data, numbers, size_);
 }
 
@@ -110,15 +174,18 @@ namespace {
 
 // By level and step: the plan of what `ranges` says of a step.
 template <typename Ranges>
-Result<std::vector<std::vector<StepPlan>>> PlanSteps(StepRunner& runner, const Ranges& ranges,
+Result<std::vector<std::vector<StepPlan>>> PlanSteps(DeviceRun& run, const Ranges& ranges,
                                                      Pass pass) {
+  StepRunner& runner = *run.runner;
   const Hierarchy& hierarchy = runner.stage().hierarchy;
-  std::vector<std::vector<StepPlan>> plans(hierarchy.levels());
-  for (int level = 0; level < hierarchy.levels(); ++level) {
-    for (int step = 0; step < hierarchy.level(level).steps; ++step) {
-      UCUDNN_ASSIGN_OR_RETURN(StepPlan plan, runner.Plan({ranges(hierarchy.level(level), step)}));
-      UCUDNN_RETURN_IF_ERROR(runner.Prepare(plan, {1}, pass));
-      plans[level].push_back(std::move(plan));
+  std::vector<std::vector<StepPlan>> plans(run.way == Way::kStreams ? hierarchy.levels() : 0);
+  for (size_t number = 0; number < plans.size(); ++number) {
+    const Level& level = hierarchy.level(static_cast<int>(number));
+    for (int step = 0; step < level.steps; ++step) {
+      UCUDNN_ASSIGN_OR_RETURN(StepPlan plan,
+                              runner.Plan({ranges(level, step)}, run.lanes->first()));
+      UCUDNN_RETURN_IF_ERROR(runner.Prepare(plan, 1, pass));
+      plans[number].push_back(std::move(plan));
     }
   }
   return plans;
@@ -128,16 +195,18 @@ Result<std::vector<std::vector<StepPlan>>> PlanSteps(StepRunner& runner, const R
 
 Result<std::unique_ptr<DeviceChain>> DeviceChain::Make(const DeviceTarget& target,
                                                        const DeviceStage& stage,
-                                                       std::shared_ptr<DeviceLanes> lanes) {
+                                                       std::shared_ptr<DeviceLanes> lanes,
+                                                       Way way) {
   auto run = std::make_unique<DeviceRun>();
   UCUDNN_ASSIGN_OR_RETURN(run->runner, StepRunner::Make(target, stage, lanes->count()));
   run->lanes = std::move(lanes);
+  run->way = way;
   std::unique_ptr<DeviceChain> chain(new DeviceChain(std::move(run)));
   DeviceRun& shared = *chain->owned_;
   const auto ranges = [&](const Level& level, int step) {
     return LayersOf(stage.coarse, level, step, stage.h);
   };
-  UCUDNN_ASSIGN_OR_RETURN(chain->plans_, PlanSteps(*shared.runner, ranges, Pass::kForward));
+  UCUDNN_ASSIGN_OR_RETURN(chain->plans_, PlanSteps(shared, ranges, Pass::kForward));
   UCUDNN_RETURN_IF_ERROR(shared.lanes->Reserve(shared.runner->needs()));
   UCUDNN_RETURN_IF_ERROR(chain->WeightsChanged());
   return chain;
@@ -149,40 +218,64 @@ Status DeviceChain::WeightsChanged() {
 }
 
 Status DeviceChain::Step(int level, int step, State from, State to, int lane) {
-  return owned_->runner->Step(plans_[level][step], {}, At(from), At(to), owned_->lanes->lane(lane));
+  const DeviceStage& stage = owned_->runner->stage();
+  if (Reads({.kind = SideBySide::Operation::Kind::kStep,
+             .layers = LayersOf(stage.coarse, stage.hierarchy.level(level), step, stage.h),
+             .from = from,
+             .to = to})) {
+    return Status::Ok();
+  }
+  return owned_->runner->Step(plans_[level][step], At(from), At(to), owned_->lanes->lane(lane));
 }
 
 Result<std::unique_ptr<DeviceAdjoint>> DeviceAdjoint::Make(DeviceChain& chain) {
   DeviceRun& run = chain.shared();
-  StepRunner& runner = *run.runner;
   std::unique_ptr<DeviceAdjoint> adjoint(new DeviceAdjoint(run));
-  const DeviceStage& stage = runner.stage();
-  const int layers = stage.has_gradients ? static_cast<int>(stage.stage.steps.size()) : 0;
+  if (run.way == Way::kGrouped) return adjoint;
+  const DeviceStage& stage = run.runner->stage();
   const auto ranges = [&](const Level& level, int step) {
     return AdjointLayersOf(stage.coarse, level, step, stage.h);
   };
-  UCUDNN_ASSIGN_OR_RETURN(adjoint->plans_, PlanSteps(runner, ranges, Pass::kAdjoint));
+  UCUDNN_ASSIGN_OR_RETURN(adjoint->plans_, PlanSteps(run, ranges, Pass::kAdjoint));
+  if (stage.has_gradients) UCUDNN_RETURN_IF_ERROR(adjoint->PlanGradients());
+  UCUDNN_RETURN_IF_ERROR(run.lanes->Reserve(run.runner->needs()));
+  return adjoint;
+}
+
+Status DeviceAdjoint::PlanGradients() {
+  StepRunner& runner = *run().runner;
+  const int layers = static_cast<int>(runner.stage().stage.steps.size());
   for (int layer = 0; layer < layers; ++layer) {
-    UCUDNN_ASSIGN_OR_RETURN(StepPlan plan, runner.Plan({{layer, layer + 1, stage.h}}));
-    UCUDNN_RETURN_IF_ERROR(runner.Prepare(plan, {1}, Pass::kGradient));
-    adjoint->single_.push_back(std::move(plan));
+    UCUDNN_ASSIGN_OR_RETURN(
+        StepPlan plan, runner.Plan({{layer, layer + 1, runner.stage().h}}, run().lanes->first()));
+    UCUDNN_RETURN_IF_ERROR(runner.Prepare(plan, 1, Pass::kGradient));
+    single_.push_back(std::move(plan));
   }
   const StageShapes& shapes = runner.shapes();
-  for (size_t kind = 0; stage.has_gradients && kind < shapes.kinds.size(); ++kind) {
+  for (size_t kind = 0; kind < shapes.kinds.size(); ++kind) {
     const Arrangement in_order = {.kind = static_cast<int>(kind),
                                   .count = static_cast<int>(shapes.steps[kind].size())};
     UCUDNN_ASSIGN_OR_RETURN(DeviceGradients gradients,
                             DeviceGradients::Make(runner.target(), shapes, in_order));
-    adjoint->gradients_.push_back(std::move(gradients));
+    gradients_.push_back(std::move(gradients));
   }
-  UCUDNN_RETURN_IF_ERROR(run.lanes->Reserve(runner.needs()));
-  return adjoint;
+  return Status::Ok();
 }
 
 Status DeviceAdjoint::Step(int level, int step, State from, State to, int lane) {
-  const StepPlan& plan = plans_[level][step];
-  UCUDNN_ASSIGN_OR_RETURN(const State state, trajectory_->At(plan.begin, lane));
-  return run().runner->AdjointStep(plan, {}, {At(state), At(from), At(to)},
+  const DeviceStage& stage = run().runner->stage();
+  const LayerRange range =
+      AdjointLayersOf(stage.coarse, stage.hierarchy.level(level), step, stage.h);
+  UCUDNN_ASSIGN_OR_RETURN(const State state, trajectory_->At(range.begin, lane));
+  if (Reads({.kind = SideBySide::Operation::Kind::kAdjointStep,
+             .pass = stage.has_gradients && level == 0 ? Pass::kGradient : Pass::kAdjoint,
+             .layers = range,
+             .from = from,
+             .to = to,
+             .linearised = state})) {
+    return Status::Ok();
+  }
+  return run().runner->AdjointStep(plans_[level][step], {At(state), At(from), At(to)},
                                    run().lanes->lane(lane));
 }
 
@@ -194,25 +287,27 @@ Status DeviceAdjoint::RunCycle(int kind, const std::function<Status()>& cycle) {
   return ran;
 }
 
-Status DeviceAdjoint::AddGradient(LayerSpan layers, StateReader& states, StateReader& adjoints,
-                                  Lanes& lanes, double factor, Parameters& gradient) {
+Status DeviceAdjoint::Gradient(int layer, State state, State adjoint, int lane) {
+  StepRunner& runner = *run().runner;
+  if (Reads({.kind = SideBySide::Operation::Kind::kGradient,
+             .pass = Pass::kGradient,
+             .layers = {layer, layer + 1, runner.stage().h},
+             .from = adjoint,
+             .linearised = state})) {
+    return Status::Ok();
+  }
+  const StageShapes& shapes = runner.shapes();
+  return runner.Gradient(single_[layer], At(state), At(adjoint),
+                         {gradients_[shapes.kind_of[layer]].Behind(shapes.number_of[layer])},
+                         run().lanes->lane(lane));
+}
+
+Status DeviceAdjoint::AddGradients(LayerSpan layers, double factor, Parameters& gradient) {
+  if (side_by_side()) {
+    return side_by_side()->AddGradients(StageLayers::kGradients, factor, gradient);
+  }
   StepRunner& runner = *run().runner;
   const StageShapes& shapes = runner.shapes();
-  const int steps = static_cast<int>(single_.size());
-  const int coarsening = runner.stage().hierarchy.level(0).coarsening;
-  const int blocks = (layers.end - layers.begin + coarsening - 1) / coarsening;
-  UCUDNN_RETURN_IF_ERROR(lanes.ForEach(blocks, [&](int block, int lane) -> Status {
-    const int begin = layers.begin + block * coarsening;
-    for (int n = begin; n < std::min(begin + coarsening, layers.end); ++n) {
-      // Layer n's gradient needs the state before it and the adjoint behind it.
-      UCUDNN_ASSIGN_OR_RETURN(const State state, states.At(n, lane));
-      UCUDNN_ASSIGN_OR_RETURN(const State adjoint, adjoints.At(steps - 1 - n, lane));
-      UCUDNN_RETURN_IF_ERROR(runner.Gradient(
-          single_[n], At(state), At(adjoint),
-          {gradients_[shapes.kind_of[n]].Behind(shapes.number_of[n])}, run().lanes->lane(lane)));
-    }
-    return Status::Ok();
-  }));
   UCUDNN_RETURN_IF_ERROR(run().lanes->Wait());
   for (size_t kind = 0; kind < gradients_.size(); ++kind) {
     const std::vector<int>& of_kind = shapes.steps[kind];

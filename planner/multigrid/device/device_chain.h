@@ -1,32 +1,44 @@
 // The chain of a stage on a device and its adjoint, as propagators: each lane is a stream, all from
-// one host thread (Lanes::Threads::kCallersAlone). With one lane blocks run one after the other.
+// one host thread (Lanes::Threads::kCallersAlone), or all blocks run side by side on one.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "base/status.h"
 #include "planner/multigrid/device/cycle_graphs.h"
+#include "planner/multigrid/device/placed_state.h"
+#include "planner/multigrid/device/side_by_side.h"
 #include "planner/multigrid/device/step_plan.h"
 #include "planner/multigrid/distributed/stage_layers.h"
-#include "planner/multigrid/hierarchy.h"
-#include "planner/multigrid/lanes.h"
 #include "planner/multigrid/propagator.h"
 #include "planner/multigrid/trajectory.h"
 
 namespace ucudnn::multigrid {
 
+// How the blocks of a level run at once.
+enum class Way {
+  kStreams,  // a stream for each lane; one for serial propagation
+  kGrouped   // side by side, as one grouped convolution
+};
+
 // What a chain and its adjoint share; lanes also with the chains of other levels.
 struct DeviceRun {
   std::unique_ptr<StepRunner> runner;
   std::shared_ptr<DeviceLanes> lanes;
+  Way way = Way::kStreams;
 };
 
-// States are numbers of the device, [batch, C, H, W].
+// States are PlacedStates.
 class DeviceStates : public Propagator {
  public:
   Result<State> Create() override;
+  Result<State> CreateAt(const StatePlace& place) override;
+  bool RunsSideBySide() const override { return side_by_side_ != nullptr; }
+  Status Prepare(const std::function<Status()>& phases) override;
+  Status Run(const RunKey& key, int count, LaneWork chain, Lanes& lanes) override;
   Status Combine(State to, double b, double a, State x, int lane) override;
   Status SquaredDistance(State x, State y, double* result, int lane) override;
   // REQUIRES: cycles are not recorded.
@@ -37,7 +49,7 @@ class DeviceStates : public Propagator {
   Status Wait() override;
   double UnitRoundoff() const override;
 
-  // Between host and device; wait.
+  // Between host and device; wait. `to` is of Create().
   Status Upload(const double* numbers, State to);
   Status Download(State from, double* numbers);
 
@@ -46,15 +58,27 @@ class DeviceStates : public Propagator {
   const Precision& precision() const { return *run_.runner->target().precision; }
 
  protected:
-  explicit DeviceStates(DeviceRun& run);
+  DeviceStates(DeviceRun& run, Direction direction);
   DeviceRun& run() { return run_; }
-  StepRunner::States At(State state) const { return {static_cast<Address>(state), 1}; }
+  // Null where lanes are streams.
+  SideBySide* side_by_side() { return side_by_side_.get(); }
+  // Whether `operation` is read, and not to be run.
+  bool Reads(const SideBySide::Operation& operation);
+  static StepRunner::States At(State state) {
+    const StatesView& view = PlacedState::Of(state).view;
+    return {view.data, view.image_distance};
+  }
 
  private:
   struct Pending {
     State x = nullptr;
     State y = nullptr;
     double* result = nullptr;
+  };
+  // An array's numbers on the host, until the next Wait.
+  struct Downloaded {
+    const StatesArray* array = nullptr;
+    std::vector<double> numbers;
   };
 
   // A moment of a lane that somebody asks for.
@@ -64,12 +88,21 @@ class DeviceStates : public Propagator {
   };
   // Of all marks of a lane, once it has been waited for.
   Status TellMarks(int lane);
+  bool IsPacked(const StatesView& view) const {
+    return view.image_distance == 1 || run_.runner->batch() == 1;
+  }
+  // The numbers of the state's array; not in the place of those of `kept`.
+  Result<const Downloaded*> Read(DeviceLane& lane, State state, const Downloaded* kept);
+  Status Measure(DeviceLane& lane, const Pending& pending);
 
   DeviceRun& run_;
   int64_t size_;
-  std::vector<DeviceNumbers> states_;
+  std::unique_ptr<SideBySide> side_by_side_;
+  std::deque<StatesArray> arrays_;  // of one state each
+  std::deque<PlacedState> states_;
+  State packed_ = nullptr;  // what is downloaded is copied into it, where it is not together
   std::vector<std::vector<Pending>> pending_;  // by lane
-  std::vector<double> downloaded_[2];
+  Downloaded downloaded_[2];
   std::optional<CycleGraphs> graphs_;
   std::unique_ptr<cuda::Event> epoch_;      // of marks; null: there were none
   std::vector<std::vector<Marked>> marks_;  // by lane
@@ -78,9 +111,11 @@ class DeviceStates : public Propagator {
 class DeviceChain : public DeviceStates {
  public:
   // What `stage` refers to outlives the chain. All lanes together use at most its workspace limit.
+  // Side by side `lanes` are one.
   static Result<std::unique_ptr<DeviceChain>> Make(const DeviceTarget& target,
                                                    const DeviceStage& stage,
-                                                   std::shared_ptr<DeviceLanes> lanes);
+                                                   std::shared_ptr<DeviceLanes> lanes,
+                                                   Way way = Way::kStreams);
 
   // The parameters as they are now are what the chain has from now on; Make has done it.
   Status WeightsChanged();
@@ -93,10 +128,10 @@ class DeviceChain : public DeviceStates {
 
  private:
   explicit DeviceChain(std::unique_ptr<DeviceRun> run)
-      : DeviceStates(*run), owned_(std::move(run)) {}
+      : DeviceStates(*run, Direction::kForward), owned_(std::move(run)) {}
 
   std::unique_ptr<DeviceRun> owned_;
-  std::vector<std::vector<StepPlan>> plans_;  // by level and step
+  std::vector<std::vector<StepPlan>> plans_;  // by level and step, of streams
 };
 
 // The adjoint chain w[j] = lambda[N - j], as HostAdjoint has it, on the chain's hierarchy mirrored.
@@ -107,22 +142,25 @@ class DeviceAdjoint : public DeviceStates {
 
   // `states`, of the chain, outlive the solves that follow.
   void LineariseAt(StateReader& states) { trajectory_ = &states; }
+  // The states have changed; behind Prepare.
+  Status Linearise() { return side_by_side() ? side_by_side()->Linearise() : Status::Ok(); }
 
   // REQUIRES: LineariseAt.
   Status Step(int level, int step, State from, State to, int lane) override;
   Status RunCycle(int kind, const std::function<Status()>& cycle) override;
 
-  // gradient of the nodes of the layers begin..end - 1 += factor * what `states` and `adjoints`
-  // give, block by block on `lanes`; waits. REQUIRES: the stage has gradients.
-  Status AddGradient(LayerSpan layers, StateReader& states, StateReader& adjoints, Lanes& lanes,
-                     double factor, Parameters& gradient);
+  // Computes the gradient of a layer, in a run of StageLayers::kGradients, and adds those of
+  // `layers` to `gradient`; waits. REQUIRES: the stage has gradients.
+  Status Gradient(int layer, State state, State adjoint, int lane);
+  Status AddGradients(LayerSpan layers, double factor, Parameters& gradient);
 
  private:
-  explicit DeviceAdjoint(DeviceRun& run) : DeviceStates(run) {}
+  explicit DeviceAdjoint(DeviceRun& run) : DeviceStates(run, Direction::kAdjoint) {}
+  Status PlanGradients();
 
-  std::vector<std::vector<StepPlan>> plans_;  // by level and step
-  std::vector<StepPlan> single_;              // by layer
-  std::vector<DeviceGradients> gradients_;    // by kind
+  std::vector<std::vector<StepPlan>> plans_;  // by level and step, of streams
+  std::vector<StepPlan> single_;              // by layer, and
+  std::vector<DeviceGradients> gradients_;    // by kind, of streams
   StateReader* trajectory_ = nullptr;
 };
 

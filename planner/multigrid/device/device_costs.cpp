@@ -86,11 +86,11 @@ Result<double> TimedSteps::SideBySideMs(LayerPass pass) {
   const int layers = static_cast<int>(stage.steps.size());
   std::vector<LayerRange> ranges;
   for (int layer = 0; layer < layers; ++layer) ranges.push_back({layer, layer + 1, 1});
-  UCUDNN_ASSIGN_OR_RETURN(const StepPlan plan, runner.Plan(ranges));
+  UCUDNN_ASSIGN_OR_RETURN(const StepPlan plan, runner.Plan(ranges, run.lanes->first()));
   const Pass prepared = pass == LayerPass::kForward   ? Pass::kForward
                         : pass == LayerPass::kAdjoint ? Pass::kAdjoint
                                                       : Pass::kGradient;
-  UCUDNN_RETURN_IF_ERROR(runner.Prepare(plan, {layers}, prepared));
+  UCUDNN_RETURN_IF_ERROR(runner.Prepare(plan, layers, prepared));
   UCUDNN_RETURN_IF_ERROR(run.lanes->Reserve(runner.needs()));
   std::vector<DeviceNumbers> numbers;
   for (int i = 0; i < 3; ++i) {
@@ -107,9 +107,9 @@ Result<double> TimedSteps::SideBySideMs(LayerPass pass) {
   return LeastMs(*chain, [&]() -> Status {
     switch (pass) {
       case LayerPass::kForward:
-        return runner.Step(plan, {0, layers}, states(0), states(1), lane);
+        return runner.Step(plan, states(0), states(1), lane);
       case LayerPass::kAdjoint:
-        return runner.AdjointStep(plan, {0, layers}, {states(2), states(0), states(1)}, lane);
+        return runner.AdjointStep(plan, {states(2), states(0), states(1)}, lane);
       default:
         return runner.Gradient(plan, states(0), states(1), {gradients.numbers()}, lane);
     }
@@ -121,15 +121,12 @@ Result<double> MessageMs(const DeviceTarget& target, const std::shared_ptr<RankC
                          Peers& peers, int64_t numbers) {
   UCUDNN_ASSIGN_OR_RETURN(auto made, DeviceLanes::Make(target, 1, true));
   const std::shared_ptr<DeviceLanes> lanes = std::move(made);
-  DeviceExchange exchange(
-      target, channel, lanes,
-      {.peers = peers,
-       .ranks = {0, peers.size()},
-       .state_size = numbers,
-       .view_of = [](State state) { return StatesView{static_cast<Address>(state)}; }});
+  DeviceExchange exchange(target, channel, lanes,
+                          {.peers = peers, .ranks = {0, peers.size()}, .state_size = numbers});
   UCUDNN_RETURN_IF_ERROR(exchange.Reserve({.message = 1, .sent = 1, .received = 1}));
   UCUDNN_ASSIGN_OR_RETURN(const DeviceNumbers memory, DeviceNumbers::Make(target, numbers));
-  const State state = memory.data();
+  PlacedState placed = {.view = {memory.data()}};
+  const State state = &placed;
   if (peers.rank() > 1) return 0.0;
   const auto there_and_back = [&]() -> Status {
     if (peers.rank() == 0) {

@@ -108,7 +108,7 @@ Status DeviceExchange::Pack(std::span<const StateMessage> sends) {
     }
     sends_.push_back(MessageOf(message.rank, Behind(sent_, packed), message.states.size()));
     for (const State state : message.states) {
-      UCUDNN_RETURN_IF_ERROR(Copy(lane, setting_.view_of(state), {Behind(sent_, packed++)}));
+      UCUDNN_RETURN_IF_ERROR(Copy(lane, PlacedState::Of(state).view, {Behind(sent_, packed++)}));
     }
   }
   return Status::Ok();
@@ -125,7 +125,7 @@ Status DeviceExchange::LayOut(std::span<const StateMessage> receives) {
   receives_.clear();
   landed_.clear();
   for (const StateMessage& message : receives) {
-    const StatesView first = setting_.view_of(message.states[0]);
+    const StatesView first = PlacedState::Of(message.states[0]).view;
     if (message.states.size() == 1 && IsPacked(first)) {
       receives_.push_back(MessageOf(message.rank, first.data, 1));
       continue;
@@ -160,7 +160,7 @@ Status DeviceExchange::Finish(int lane_number) {
   DeviceLane& lane = lanes_->lane(lane_number);
   UCUDNN_RETURN_IF_ERROR(lanes_->exchange().LetFollow(lane));
   for (const Landed& state : landed_) {
-    UCUDNN_RETURN_IF_ERROR(Copy(lane, {state.from}, setting_.view_of(state.to)));
+    UCUDNN_RETURN_IF_ERROR(Copy(lane, {state.from}, PlacedState::Of(state.to).view));
   }
   return Status::Ok();
 }

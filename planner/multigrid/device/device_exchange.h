@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 #include "planner/multigrid/device/cycle_graphs.h"
-#include "planner/multigrid/device/step_kernels.h"
+#include "planner/multigrid/device/placed_state.h"
 #include "planner/multigrid/distributed/peers.h"
 #include "planner/multigrid/distributed/state_exchange.h"
 #include "transport/opening.h"
@@ -50,13 +50,12 @@ class RankChannel {
 
 class DeviceExchange : public StateExchange {
  public:
-  // Whose states.
+  // Whose states, which are PlacedStates.
   struct Setting {
     Peers& peers;
     RankRange ranks;
     int64_t state_size = 0;  // numbers of one image
     int batch = 1;
-    StatesView (*view_of)(State state) = nullptr;  // where a state's numbers are
   };
   // A null channel is of a rank alone. `lanes` have one for it where it is not alone; what `target`
   // and the setting refer to outlives it.

@@ -2,13 +2,10 @@
 
 #include <utility>
 
-#include "planner/multigrid/device/device_chain.h"
-#include "planner/multigrid/distributed/block_layers.h"
-
 namespace ucudnn::multigrid {
 namespace {
 
-class DeviceLayers : public BlockLayers {
+class DeviceLayers : public StageLayers {
  public:
   static Result<std::unique_ptr<StageLayers>> Make(const DeviceTarget& target,
                                                    const StagePart& part,
@@ -17,7 +14,8 @@ class DeviceLayers : public BlockLayers {
                                                    Lanes& lanes) {
     std::unique_ptr<DeviceLayers> made(new DeviceLayers(part, setting, streams, lanes));
     UCUDNN_ASSIGN_OR_RETURN(
-        made->chain_, DeviceChain::Make(target, OnDevice(part, setting.workspace_limit), streams));
+        made->chain_,
+        DeviceChain::Make(target, OnDevice(part, setting.workspace_limit), streams, setting.way));
     if (setting.is_recorded) UCUDNN_RETURN_IF_ERROR(made->chain_->RecordCycles());
     return std::unique_ptr<StageLayers>(std::move(made));
   }
@@ -28,8 +26,11 @@ class DeviceLayers : public BlockLayers {
 
   bool scales_adjoints() const override { return chain_->precision().has_few_exponents; }
 
+  // Side by side all are computed at once.
   Status AddGradients(LayerSpan span, double factor, Parameters& gradient) override {
-    return adjoint_->AddGradient(span, states(), adjoints(), lanes(), factor, gradient);
+    if (!chain_->RunsSideBySide()) return StageLayers::AddGradients(span, factor, gradient);
+    if (span.begin > 0) return Status::Ok();
+    return StageLayers::AddGradients({0, layers()}, factor, gradient);
   }
 
  protected:
@@ -43,12 +44,19 @@ class DeviceLayers : public BlockLayers {
     }
     return static_cast<Propagator*>(adjoint_.get());
   }
-  void LineariseAdjointAt(StateReader& states) override { adjoint_->LineariseAt(states); }
+  void ReadLinearised(StateReader& states) override { adjoint_->LineariseAt(states); }
+  Status Linearise() override { return adjoint_->Linearise(); }
+  Status AddGradient(int layer, State state, State adjoint, const GradientSum&, int lane) override {
+    return adjoint_->Gradient(layer, state, adjoint, lane);
+  }
+  Status FinishGradients(LayerSpan layers, const GradientSum& sum) override {
+    return adjoint_->AddGradients(layers, sum.factor, sum.gradient);
+  }
 
  private:
   DeviceLayers(const StagePart& part, const LaneSetting& setting,
                std::shared_ptr<DeviceLanes> streams, Lanes& lanes)
-      : BlockLayers(part, lanes), is_recorded_(setting.is_recorded), streams_(std::move(streams)) {}
+      : StageLayers(part, lanes), is_recorded_(setting.is_recorded), streams_(std::move(streams)) {}
 
   const bool is_recorded_;
   std::shared_ptr<DeviceLanes> streams_;
@@ -66,12 +74,10 @@ Result<std::unique_ptr<DeviceMaker>> DeviceMaker::Make(const DeviceTarget& targe
   std::unique_ptr<DeviceMaker> made(new DeviceMaker(target, setting, std::move(lanes)));
   UCUDNN_ASSIGN_OR_RETURN(made->streams_,
                           DeviceLanes::Make(target, setting.lanes, channel != nullptr));
-  const DeviceExchange::Setting states = {
-      .peers = stage.peers,
-      .ranks = stage.partition.ranks(),
-      .state_size = stage.stage.shape.Features(),
-      .batch = stage.batch,
-      .view_of = [](State state) { return StatesView{static_cast<Address>(state)}; }};
+  const DeviceExchange::Setting states = {.peers = stage.peers,
+                                          .ranks = stage.partition.ranks(),
+                                          .state_size = stage.stage.shape.Features(),
+                                          .batch = stage.batch};
   made->exchange_ =
       std::make_unique<DeviceExchange>(target, std::move(channel), made->streams_, states);
   return made;

@@ -1,10 +1,11 @@
-// The layers of a rank's part of a stage on its device, block by block on lanes that are streams.
+// The layers of a rank's part of a stage on its device: blocks on lanes that are streams, or side
+// by side.
 #pragma once
 
 #include <memory>
 
 #include "base/status.h"
-#include "planner/multigrid/device/cycle_graphs.h"
+#include "planner/multigrid/device/device_chain.h"
 #include "planner/multigrid/device/device_exchange.h"
 #include "planner/multigrid/device/device_memory.h"
 #include "planner/multigrid/distributed/stage_layers.h"
@@ -13,7 +14,8 @@
 namespace ucudnn::multigrid {
 
 struct LaneSetting {
-  int lanes = 1;
+  Way way = Way::kStreams;
+  int lanes = 1;               // one where blocks run side by side
   bool is_recorded = false;    // cycles as graphs
   size_t workspace_limit = 0;  // of all lanes together, bytes
 };

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "planner/multigrid/device/device_layers.h"
-#include "planner/multigrid/device/grouped_layers.h"
 #include "planner/multigrid/distributed/stage_on_ranks.h"
 
 namespace ucudnn::multigrid {
@@ -88,21 +87,13 @@ Result<Launch> DeviceSolvers::LaunchOf(const StageToSolve& stage, RankChannel* c
 Result<std::unique_ptr<StageSolver>> DeviceSolvers::MakeOf(
     const StageToSolve& stage, const Choice& choice, std::shared_ptr<RankChannel> channel) const {
   UCUDNN_RETURN_IF_ERROR(Serves(choice.way, stage));
-  const bool is_recorded = choice.launch == Launch::kGraph;
-  std::unique_ptr<StageMaker> maker;
-  if (choice.way == Way::kGrouped) {
-    UCUDNN_ASSIGN_OR_RETURN(maker, GroupedMaker::Make(target_, stage,
-                                                      {.is_recorded = is_recorded,
-                                                       .workspace_limit = setting_.workspace_limit},
-                                                      std::move(channel)));
-  } else {
-    UCUDNN_ASSIGN_OR_RETURN(maker,
-                            DeviceMaker::Make(target_, stage,
-                                              {.lanes = choice.levels > 1 ? setting_.lanes : 1,
-                                               .is_recorded = is_recorded,
-                                               .workspace_limit = setting_.workspace_limit},
-                                              std::move(channel)));
-  }
+  const bool has_lanes = choice.way == Way::kStreams && choice.levels > 1;
+  const LaneSetting setting = {.way = choice.way,
+                               .lanes = has_lanes ? setting_.lanes : 1,
+                               .is_recorded = choice.launch == Launch::kGraph,
+                               .workspace_limit = setting_.workspace_limit};
+  UCUDNN_ASSIGN_OR_RETURN(auto maker,
+                          DeviceMaker::Make(target_, stage, setting, std::move(channel)));
   UCUDNN_ASSIGN_OR_RETURN(auto made, StageOnRanks::Make(stage, std::move(maker)));
   return std::unique_ptr<StageSolver>(std::move(made));
 }

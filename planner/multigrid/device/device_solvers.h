@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "planner/multigrid/analysis/layer_times.h"
+#include "planner/multigrid/device/device_chain.h"
 #include "planner/multigrid/device/device_costs.h"
 #include "planner/multigrid/device/device_exchange.h"
 #include "planner/multigrid/device/device_memory.h"
@@ -17,11 +18,6 @@
 
 namespace ucudnn::multigrid {
 
-// How the blocks of a level run at once.
-enum class Way {
-  kStreams,  // a stream for each lane; one for serial propagation
-  kGrouped   // side by side, as one grouped convolution
-};
 inline constexpr Way kWays[] = {Way::kStreams, Way::kGrouped};
 const char* NameOf(Way way);  // streams, grouped
 

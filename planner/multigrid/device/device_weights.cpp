@@ -69,7 +69,8 @@ Result<std::unique_ptr<DeviceWeights>> DeviceWeights::Make(const DeviceTarget& t
   return made;
 }
 
-Result<const ArrangedNumbers*> DeviceWeights::Arrange(const Arrangement& arrangement) {
+Result<const ArrangedNumbers*> DeviceWeights::Arrange(const Arrangement& arrangement,
+                                                      DeviceLane& lane) {
   std::unique_ptr<Arranged>& slot = arranged_[arrangement];
   if (slot) return static_cast<const ArrangedNumbers*>(&slot->numbers);
   auto made = std::make_unique<Arranged>();
@@ -80,6 +81,7 @@ Result<const ArrangedNumbers*> DeviceWeights::Arrange(const Arrangement& arrange
     UCUDNN_ASSIGN_OR_RETURN(
         made->numbers,
         TakeMemory(target_, shape, arrangement.count * arrangement.fan, made->memory));
+    UCUDNN_RETURN_IF_ERROR(Gather(lane, arrangement, *made));
   }
   slot = std::move(made);
   return static_cast<const ArrangedNumbers*>(&slot->numbers);
@@ -88,6 +90,7 @@ Result<const ArrangedNumbers*> DeviceWeights::Arrange(const Arrangement& arrange
 Status DeviceWeights::Gather(DeviceLane& lane, const Arrangement& arrangement,
                              Arranged& arranged) const {
   if (arrangement.is_contiguous()) return Status::Ok();
+  const cuda::ContextScope scope(*target_.driver, target_.context);
   const cudnn::Functions& functions = *target_.functions;
   const StepShape& shape = shapes_.kinds[arrangement.kind];
   const ArrangedNumbers from =

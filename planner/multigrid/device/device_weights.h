@@ -60,9 +60,9 @@ class DeviceWeights {
                                                      const DeviceStage& stage,
                                                      const StageShapes& shapes);
 
-  // The numbers in that arrangement, from the next Upload on. They are the weights' and live as
-  // long.
-  Result<const ArrangedNumbers*> Arrange(const Arrangement& arrangement);
+  // The numbers in that arrangement, as those of the last Upload are: of what `lane` is given from
+  // now on. They are the weights' and live as long.
+  Result<const ArrangedNumbers*> Arrange(const Arrangement& arrangement, DeviceLane& lane);
 
   // Brings the parameters, as they are now, to the device; waits.
   Status Upload(DeviceLane& lane);

@@ -92,12 +92,7 @@ struct StepKernels::Call {
     return dy == Room(prepared.gradients[0]) || dy == Room(prepared.gradients[1]);
   }
   int copies() const { return operands.count * operands.fan; }
-  Address Weights(size_t layer, int64_t size) const {
-    return target.Behind((*operands.numbers)[layer].weights, operands.first * size);
-  }
-  Address Bias(size_t layer, int64_t size) const {
-    return target.Behind((*operands.numbers)[layer].bias, operands.first * size);
-  }
+  const LayerNumbers& Numbers(size_t layer) const { return (*operands.numbers)[layer]; }
 };
 
 StepKernels::StepKernels(const DeviceTarget& target, const StepShape& shape, int batch,
@@ -284,10 +279,9 @@ Result<StepKernels::Call> StepKernels::CallOf(DeviceLane& lane, const Operands& 
 Status StepKernels::Convolve(const Call& call, size_t number, Address x, Address y,
                              bool with_relu) {
   const cudnn::Functions& functions = *target_.functions;
-  const StepLayer& layer = shape_.layers[number];
   const PreparedLayer& made = call.prepared.layers[number];
   const cudnnHandle_t handle = call.lane.handle();
-  const Address weights = call.Weights(number, layer.weights);
+  const Address weights = call.Numbers(number).weights;
   const auto algorithm = static_cast<cudnnConvolutionFwdAlgo_t>(made.algorithms[0]);
   ++convolution_calls_;
   if (with_relu) {
@@ -296,7 +290,7 @@ Status StepKernels::Convolve(const Call& call, size_t number, Address x, Address
         functions.cudnnConvolutionBiasActivationForward(
             handle, &kOne, made.x.get(), x, made.weights.get(), weights, made.convolution.get(),
             algorithm, call.lane.workspace(), made.workspace[0], &kZero, made.y.get(), y,
-            made.numbers.get(), call.Bias(number, layer.bias), relu_.get(), made.y.get(), y),
+            made.numbers.get(), call.Numbers(number).bias, relu_.get(), made.y.get(), y),
         "cudnnConvolutionBiasActivationForward");
   }
   UCUDNN_RETURN_IF_ERROR(CudnnStatus(
@@ -316,7 +310,7 @@ Status StepKernels::Scale(const Call& call, size_t number, Address x, Address y)
   const cudnnStatus_t scaled =
       layer.weights > 0
           ? functions.cudnnOpTensor(handle, multiply_.get(), &kOne, made.x.get(), x, &kOne,
-                                    made.numbers.get(), call.Weights(number, layer.weights), &kZero,
+                                    made.numbers.get(), call.Numbers(number).weights, &kZero,
                                     made.y.get(), y)
           : functions.cudnnAddTensor(handle, &kOne, made.x.get(), x, &kZero, made.y.get(), y);
   UCUDNN_RETURN_IF_ERROR(CudnnStatus(functions, scaled, "cudnnOpTensor"));
@@ -328,11 +322,10 @@ Status StepKernels::AddBias(const Call& call, size_t number, Address y) {
   const StepLayer& layer = shape_.layers[number];
   const PreparedLayer& made = call.prepared.layers[number];
   if (layer.bias == 0) return Status::Ok();
-  return CudnnStatus(
-      functions,
-      functions.cudnnAddTensor(call.lane.handle(), &kOne, made.numbers.get(),
-                               call.Bias(number, layer.bias), &kOne, made.y.get(), y),
-      "cudnnAddTensor");
+  return CudnnStatus(functions,
+                     functions.cudnnAddTensor(call.lane.handle(), &kOne, made.numbers.get(),
+                                              call.Numbers(number).bias, &kOne, made.y.get(), y),
+                     "cudnnAddTensor");
 }
 
 Result<Address> StepKernels::Transform(const Call& call) {
@@ -453,16 +446,15 @@ Result<Address> StepKernels::Back(const Call& call, size_t number, Address dy) {
     UCUDNN_RETURN_IF_ERROR(
         CudnnStatus(functions,
                     functions.cudnnOpTensor(handle, multiply_.get(), &kOne, made.y.get(), dy, &kOne,
-                                            made.numbers.get(), call.Weights(number, layer.weights),
+                                            made.numbers.get(), call.Numbers(number).weights,
                                             &kZero, made.dx.get(), dx),
                     "cudnnOpTensor"));
     return dx;
   }
-  ++backward_calls_;
   UCUDNN_RETURN_IF_ERROR(CudnnStatus(
       functions,
       functions.cudnnConvolutionBackwardData(
-          handle, &kOne, made.weights.get(), call.Weights(number, layer.weights), made.y.get(), dy,
+          handle, &kOne, made.weights.get(), call.Numbers(number).weights, made.y.get(), dy,
           made.convolution.get(), static_cast<cudnnConvolutionBwdDataAlgo_t>(made.algorithms[1]),
           call.lane.workspace(), made.workspace[1], &kZero, made.dx.get(), dx),
       "cudnnConvolutionBackwardData"));
@@ -490,15 +482,13 @@ Status StepKernels::LayerGradient(const Call& call, size_t number, Address dy,
   const Operands& operands = call.operands;
   const Address x =
       number == 0 ? operands.x.data : call.Room(call.prepared.layers[number - 1].value);
-  const Address weights = target_.Behind(gradient.weights, operands.first * layer.weights);
   if (layer.kind == Kind::kConvolution) {
-    ++backward_calls_;
     UCUDNN_RETURN_IF_ERROR(CudnnStatus(
         functions,
         functions.cudnnConvolutionBackwardFilter(
             handle, &kOne, made.x.get(), x, made.y.get(), dy, made.convolution.get(),
             static_cast<cudnnConvolutionBwdFilterAlgo_t>(made.algorithms[2]), call.lane.workspace(),
-            made.workspace[2], &kZero, made.weights.get(), weights),
+            made.workspace[2], &kZero, made.weights.get(), gradient.weights),
         "cudnnConvolutionBackwardFilter"));
   } else if (layer.weights > 0) {
     const Address products = call.Other(dy);
@@ -507,17 +497,16 @@ Status StepKernels::LayerGradient(const Call& call, size_t number, Address dy,
                     functions.cudnnOpTensor(handle, multiply_.get(), &kOne, made.y.get(), dy, &kOne,
                                             made.x.get(), x, &kZero, made.y.get(), products),
                     "cudnnOpTensor"));
-    UCUDNN_RETURN_IF_ERROR(
-        CudnnStatus(functions,
-                    functions.cudnnConvolutionBackwardBias(handle, &kOne, made.y.get(), products,
-                                                           &kZero, made.numbers.get(), weights),
-                    "cudnnConvolutionBackwardBias"));
+    UCUDNN_RETURN_IF_ERROR(CudnnStatus(
+        functions,
+        functions.cudnnConvolutionBackwardBias(handle, &kOne, made.y.get(), products, &kZero,
+                                               made.numbers.get(), gradient.weights),
+        "cudnnConvolutionBackwardBias"));
   }
   if (layer.bias == 0) return Status::Ok();
   return CudnnStatus(functions,
-                     functions.cudnnConvolutionBackwardBias(
-                         handle, &kOne, made.y.get(), dy, &kZero, made.numbers.get(),
-                         target_.Behind(gradient.bias, operands.first * layer.bias)),
+                     functions.cudnnConvolutionBackwardBias(handle, &kOne, made.y.get(), dy, &kZero,
+                                                            made.numbers.get(), gradient.bias),
                      "cudnnConvolutionBackwardBias");
 }
 

@@ -88,9 +88,8 @@ class StepKernels {
     int count = 1;
     int fan = 1;
     const std::vector<LayerNumbers>* numbers = nullptr;  // by layer
-    int first = 0;  // step of `numbers` that the first group begins with
-    States x;       // what goes into the steps
-    States input;   // of the adjoint and the gradient: what comes back to the steps
+    States x;                                            // what goes into the steps
+    States input;  // of the adjoint and the gradient: what comes back to the steps
     double factor = 1;
     States from, out;  // out = from + ...; they may be the same
     Address room = nullptr;
@@ -105,9 +104,8 @@ class StepKernels {
                   const std::vector<LayerNumbers>& gradient);
 
   const StepShape& shape() const { return shape_; }
-  // Of all passes; of forward convolutions.
+  // Of forward convolutions, in all passes.
   int64_t convolution_calls() const { return convolution_calls_; }
-  int64_t backward_calls() const { return backward_calls_; }
 
  private:
   struct Prepared;
@@ -152,7 +150,6 @@ class StepKernels {
   // By count and distance.
   std::map<std::array<int64_t, 2>, Tensor> states_;
   int64_t convolution_calls_ = 0;
-  int64_t backward_calls_ = 0;
 };
 
 }  // namespace ucudnn::multigrid

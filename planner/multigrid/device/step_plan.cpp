@@ -49,8 +49,8 @@ std::vector<Arrangement> StepRunner::PartsOf(const LayerRange& range) const {
   return parts;
 }
 
-Result<StepPlan> StepRunner::Plan(const std::vector<LayerRange>& ranges) {
-  StepPlan plan = {.begin = ranges.front().begin, .calls = {}};
+Result<StepPlan> StepRunner::Plan(const std::vector<LayerRange>& ranges, DeviceLane& lane) {
+  StepPlan plan;
   const int positions = static_cast<int>(ranges.size());
   for (int begin = 0; begin < positions;) {
     const LayerRange& range = ranges[begin];
@@ -65,7 +65,7 @@ Result<StepPlan> StepRunner::Plan(const std::vector<LayerRange>& ranges) {
       }
     }
     for (const Arrangement& part : parts) {
-      UCUDNN_ASSIGN_OR_RETURN(const ArrangedNumbers* numbers, weights_->Arrange(part));
+      UCUDNN_ASSIGN_OR_RETURN(const ArrangedNumbers* numbers, weights_->Arrange(part, lane));
       plan.calls.push_back({part, begin, range.factor, &part == &parts.front(), numbers});
     }
     begin = end;
@@ -73,13 +73,11 @@ Result<StepPlan> StepRunner::Plan(const std::vector<LayerRange>& ranges) {
   return plan;
 }
 
-Status StepRunner::Prepare(const StepPlan& plan, const std::vector<int64_t>& distances, Pass pass) {
+Status StepRunner::Prepare(const StepPlan& plan, int64_t distance, Pass pass) {
   for (const StepCall& call : plan.calls) {
     StepKernels& kernels = *kernels_[call.steps.kind];
     for (const int count : {call.steps.count, 1}) {
-      for (const int64_t distance : distances) {
-        UCUDNN_RETURN_IF_ERROR(kernels.Prepare({count, call.steps.fan, distance}, pass));
-      }
+      UCUDNN_RETURN_IF_ERROR(kernels.Prepare({count, call.steps.fan, distance}, pass));
     }
   }
   for (const auto& kernels : kernels_) needs_.Include(kernels->needs());
@@ -90,43 +88,35 @@ StepRunner::States StepRunner::Moved(const States& states, int positions) const 
   return {target_.Behind(states.data, positions * StateSize()), states.distance};
 }
 
-StepKernels::Operands StepRunner::OperandsOf(const StepCall& call, const Positions& positions,
-                                             const DeviceLane& lane) const {
-  const int begin = std::max(call.first, positions.begin);
-  const int end = std::min(call.first + call.steps.count, positions.end);
+StepKernels::Operands StepRunner::OperandsOf(const StepCall& call, const DeviceLane& lane) const {
   StepKernels::Operands operands;
-  operands.count = std::max(end - begin, 0);
+  operands.count = call.steps.count;
   operands.fan = call.steps.fan;
   operands.numbers = call.numbers;
-  operands.first = (begin - call.first) * call.steps.fan;
   operands.factor = call.factor;
   operands.room = lane.room();
   return operands;
 }
 
-Status StepRunner::Step(const StepPlan& plan, const Positions& positions, const States& from,
-                        const States& out, DeviceLane& lane) {
+Status StepRunner::Step(const StepPlan& plan, const States& from, const States& out,
+                        DeviceLane& lane) {
   for (const StepCall& call : plan.calls) {
-    StepKernels::Operands operands = OperandsOf(call, positions, lane);
-    if (operands.count == 0) continue;
-    const int moved = std::max(call.first - positions.begin, 0);
-    operands.x = Moved(from, moved);
-    operands.out = Moved(out, moved);
+    StepKernels::Operands operands = OperandsOf(call, lane);
+    operands.x = Moved(from, call.first);
+    operands.out = Moved(out, call.first);
     operands.from = call.is_first ? operands.x : operands.out;
     UCUDNN_RETURN_IF_ERROR(kernels_[call.steps.kind]->Step(lane, operands));
   }
   return Status::Ok();
 }
 
-Status StepRunner::AdjointStep(const StepPlan& plan, const Positions& positions,
-                               const AdjointStates& states, DeviceLane& lane) {
+Status StepRunner::AdjointStep(const StepPlan& plan, const AdjointStates& states,
+                               DeviceLane& lane) {
   for (const StepCall& call : plan.calls) {
-    StepKernels::Operands operands = OperandsOf(call, positions, lane);
-    if (operands.count == 0) continue;
-    const int moved = std::max(call.first - positions.begin, 0);
-    operands.x = Moved(states.linearised, moved);
-    operands.input = Moved(states.from, moved);
-    operands.out = Moved(states.out, moved);
+    StepKernels::Operands operands = OperandsOf(call, lane);
+    operands.x = Moved(states.linearised, call.first);
+    operands.input = Moved(states.from, call.first);
+    operands.out = Moved(states.out, call.first);
     operands.from = call.is_first ? operands.input : operands.out;
     UCUDNN_RETURN_IF_ERROR(kernels_[call.steps.kind]->AdjointStep(lane, operands));
   }
@@ -135,13 +125,12 @@ Status StepRunner::AdjointStep(const StepPlan& plan, const Positions& positions,
 
 Status StepRunner::Gradient(const StepPlan& plan, const States& states, const States& adjoints,
                             const std::vector<ArrangedNumbers>& gradients, DeviceLane& lane) {
-  const std::vector<StepCall>& calls = plan.calls;
-  for (size_t i = 0; i < calls.size(); ++i) {
-    StepKernels::Operands operands =
-        OperandsOf(calls[i], {calls[i].first, calls[i].first + calls[i].steps.count}, lane);
-    operands.x = Moved(states, calls[i].first);
-    operands.input = Moved(adjoints, calls[i].first);
-    UCUDNN_RETURN_IF_ERROR(kernels_[calls[i].steps.kind]->Gradient(lane, operands, gradients[i]));
+  for (size_t i = 0; i < plan.calls.size(); ++i) {
+    const StepCall& call = plan.calls[i];
+    StepKernels::Operands operands = OperandsOf(call, lane);
+    operands.x = Moved(states, call.first);
+    operands.input = Moved(adjoints, call.first);
+    UCUDNN_RETURN_IF_ERROR(kernels_[call.steps.kind]->Gradient(lane, operands, gradients[i]));
   }
   return Status::Ok();
 }
@@ -149,12 +138,6 @@ Status StepRunner::Gradient(const StepPlan& plan, const States& states, const St
 int64_t StepRunner::convolution_calls() const {
   int64_t calls = 0;
   for (const auto& kernels : kernels_) calls += kernels->convolution_calls();
-  return calls;
-}
-
-int64_t StepRunner::backward_calls() const {
-  int64_t calls = 0;
-  for (const auto& kernels : kernels_) calls += kernels->backward_calls();
   return calls;
 }
 

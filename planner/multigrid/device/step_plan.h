@@ -24,7 +24,6 @@ struct StepCall {
 
 // What steps at some positions apply, each to its input.
 struct StepPlan {
-  int begin = 0;  // the first layer of position 0
   std::vector<StepCall> calls;
 };
 
@@ -37,27 +36,19 @@ class StepRunner {
                                                   const DeviceStage& stage, int lanes);
 
   // The plan of steps that apply `ranges`, one of each position.
-  Result<StepPlan> Plan(const std::vector<LayerRange>& ranges);
-  // Makes ready for `pass` of the plan's positions all at once or one by one, with states of an
-  // image behind those of the image before by any of `distances` (all at once; alone as far as
-  // well).
-  Status Prepare(const StepPlan& plan, const std::vector<int64_t>& distances, Pass pass);
+  Result<StepPlan> Plan(const std::vector<LayerRange>& ranges, DeviceLane& lane);
+  // Makes ready for `pass` of the plan's positions all at once or one by one, with inputs of an
+  // image `distance` states behind those of the image before.
+  Status Prepare(const StepPlan& plan, int64_t distance, Pass pass);
   const LaneNeeds& needs() const { return needs_; }
 
-  // Positions begin..end - 1 of a plan; states begin with those of position `begin`.
-  struct Positions {
-    int begin = 0;
-    int end = 1;
-  };
   struct AdjointStates {
     States linearised, from, out;
   };
   // out = Phi(from).
-  Status Step(const StepPlan& plan, const Positions& positions, const States& from,
-              const States& out, DeviceLane& lane);
+  Status Step(const StepPlan& plan, const States& from, const States& out, DeviceLane& lane);
   // out = (dPhi)^T from, linearised at `states`.
-  Status AdjointStep(const StepPlan& plan, const Positions& positions, const AdjointStates& states,
-                     DeviceLane& lane);
+  Status AdjointStep(const StepPlan& plan, const AdjointStates& states, DeviceLane& lane);
   // Of the plan of single steps: what is written into `gradients`, one for each call of the plan.
   Status Gradient(const StepPlan& plan, const States& states, const States& adjoints,
                   const std::vector<ArrangedNumbers>& gradients, DeviceLane& lane);
@@ -71,7 +62,6 @@ class StepRunner {
   int batch() const { return stage_.batch; }
 
   int64_t convolution_calls() const;
-  int64_t backward_calls() const;
 
  private:
   StepRunner(const DeviceTarget& target, const DeviceStage& stage, StageShapes shapes)
@@ -81,9 +71,7 @@ class StepRunner {
         sums_(target, shapes_.StateSize(), stage.batch) {}
   // The runs of one kind in a range of layers, as a call with the numbers of one group each.
   std::vector<Arrangement> PartsOf(const LayerRange& range) const;
-  // What a call works on, of those of its positions that are asked for; none: count 0.
-  StepKernels::Operands OperandsOf(const StepCall& call, const Positions& positions,
-                                   const DeviceLane& lane) const;
+  StepKernels::Operands OperandsOf(const StepCall& call, const DeviceLane& lane) const;
   States Moved(const States& states, int positions) const;
 
   DeviceTarget target_;

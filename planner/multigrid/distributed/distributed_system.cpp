@@ -4,8 +4,8 @@
 
 namespace ucudnn::multigrid {
 
-DistributedSystem::DistributedSystem(const RankPart& part, std::unique_ptr<ChainPart> local,
-                                     std::unique_ptr<ChainPart> coarse)
+DistributedSystem::DistributedSystem(const RankPart& part, std::unique_ptr<BlockSystem> local,
+                                     std::unique_ptr<BlockSystem> coarse)
     : part_(part),
       local_(std::move(local)),
       coarse_(std::move(coarse)),

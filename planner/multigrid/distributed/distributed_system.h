@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "planner/multigrid/chain_part.h"
+#include "planner/multigrid/block_system.h"
 #include "planner/multigrid/distributed/peers.h"
 #include "planner/multigrid/distributed/state_exchange.h"
 #include "planner/multigrid/hierarchy.h"
@@ -58,8 +58,8 @@ class DistributedSystem : public SummedNorms, private Inlet {
   // `local` has this rank's blocks, with an inlet where that is not the first; `coarse`, on the
   // gatherer alone, all steps of the levels from Hierarchy::CoarseLevels, whose finest has a
   // source. Without first state: SetFirst comes before the first solve, on the rank of position 0.
-  DistributedSystem(const RankPart& part, std::unique_ptr<ChainPart> local,
-                    std::unique_ptr<ChainPart> coarse);
+  DistributedSystem(const RankPart& part, std::unique_ptr<BlockSystem> local,
+                    std::unique_ptr<BlockSystem> coarse);
 
   Status Broadcast() override;
   Status StepLead(int level, Source source) override;
@@ -77,7 +77,7 @@ class DistributedSystem : public SummedNorms, private Inlet {
   double UnitRoundoff() const override { return local_->UnitRoundoff(); }
 
   // This rank's states. The first one is the last one of the rank before.
-  ChainPart& local() { return *local_; }
+  BlockSystem& local() { return *local_; }
   bool has_first() const { return part_.position == 0; }
   bool has_last() const { return part_.position + 1 == part_.line.ranks.count; }
 
@@ -99,8 +99,8 @@ class DistributedSystem : public SummedNorms, private Inlet {
   Status CopyAll(std::span<const State> from, std::span<const State> to);
 
   RankPart part_;
-  std::unique_ptr<ChainPart> local_;
-  std::unique_ptr<ChainPart> coarse_;  // the gatherer's
+  std::unique_ptr<BlockSystem> local_;
+  std::unique_ptr<BlockSystem> coarse_;  // the gatherer's
   std::vector<double> all_parts_;
   std::vector<bool> is_awaited_;  // by level: a first state is on its way
 };

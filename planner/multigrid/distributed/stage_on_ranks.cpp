@@ -139,11 +139,10 @@ RankPart StageOnRanks::PartOf(Direction direction) const {
 }
 
 Status StageOnRanks::MakeWay(Direction direction, Way& way) {
-  way.direction = direction;
   way.part = PartOf(direction);
   UCUDNN_ASSIGN_OR_RETURN(auto local,
                           layers_->MakeSystem(direction, {.has_inlet = way.part.position > 0}));
-  std::unique_ptr<ChainPart> coarse;
+  std::unique_ptr<BlockSystem> coarse;
   if (is_gatherer()) {
     UCUDNN_ASSIGN_OR_RETURN(coarse, gathered_layers_->MakeSystem(direction, {.has_source = true}));
   }
@@ -201,7 +200,7 @@ Status StageOnRanks::GatherWeights() {
 }
 
 Status StageOnRanks::GatherStates() {
-  ChainPart& local = forward_.system->local();
+  BlockSystem& local = forward_.system->local();
   for (const int number : needs_.states) {
     const int owner = OwnerOf(number);
     const State gathered = is_gatherer() ? gathered_states_.states[number] : nullptr;
@@ -235,7 +234,7 @@ Status StageOnRanks::SetFirst(Start start, Way& way) {
       sends.push_back({way.part.line.RankOf(p), states});
     }
     UCUDNN_RETURN_IF_ERROR(exchange().Begin(sends, {}));
-    UCUDNN_RETURN_IF_ERROR(layers_->CarryOver(way.direction, {way.given, states[1]}));
+    UCUDNN_RETURN_IF_ERROR(system.local().CarryOver({way.given, states[1]}));
     return system.local().SetFirst(way.given);
   }
   if (way.before == nullptr) {
@@ -244,7 +243,7 @@ Status StageOnRanks::SetFirst(Start start, Way& way) {
   const State states[] = {way.given, way.before};
   UCUDNN_RETURN_IF_ERROR(exchange().Receive(way.part.line.RankOf(0), states));
   UCUDNN_RETURN_IF_ERROR(system.local().Join());
-  return layers_->CarryOver(way.direction, {way.given, way.before});
+  return system.local().CarryOver({way.given, way.before});
 }
 
 std::optional<CycleTimeline> StageOnRanks::Timeline() const {

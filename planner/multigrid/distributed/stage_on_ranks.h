@@ -47,7 +47,6 @@ class StageOnRanks : public StageSolver {
   };
   // One way of solving: the chain's states, or its adjoint's.
   struct Way {
-    Direction direction = Direction::kForward;
     RankPart part;
     std::unique_ptr<DistributedSystem> system;
     State given = nullptr;   // what solves begin with is copied into it

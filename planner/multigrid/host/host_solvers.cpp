@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "planner/multigrid/distributed/block_layers.h"
 #include "planner/multigrid/distributed/stage_on_ranks.h"
 #include "planner/multigrid/host/propagators.h"
 #include "planner/multigrid/host/stage.h"
@@ -12,7 +11,7 @@
 namespace ucudnn::multigrid {
 namespace {
 
-class HostLayers : public BlockLayers {
+class HostLayers : public StageLayers {
  public:
   static Result<std::unique_ptr<StageLayers>> Make(const StagePart& part, Lanes& lanes) {
     std::unique_ptr<HostLayers> made(new HostLayers(part, lanes));
@@ -33,30 +32,22 @@ class HostLayers : public BlockLayers {
     return Status::Ok();
   }
 
-  Status AddGradients(LayerSpan span, double factor, Parameters& gradient) override {
-    const int blocks = (span.end - span.begin + coarsening() - 1) / coarsening();
-    return lanes().ForEach(blocks, [&](int block, int lane) -> Status {
-      const int begin = span.begin + block * coarsening();
-      for (int n = begin; n < std::min(begin + coarsening(), span.end); ++n) {
-        UCUDNN_ASSIGN_OR_RETURN(const State state, states().At(n, lane));
-        UCUDNN_ASSIGN_OR_RETURN(const State adjoint, adjoints().At(layers() - 1 - n, lane));
-        stage_->AddStepGradient(n, factor, HostStates::Numbers(state), HostStates::Numbers(adjoint),
-                                gradient, lane);
-      }
-      return Status::Ok();
-    });
-  }
-
  protected:
   Propagator& chain() override { return *chain_; }
   Result<Propagator*> Adjoint() override {
     if (!adjoint_) adjoint_.emplace(*stage_, part().mirrored, part().coarse, part().h);
     return static_cast<Propagator*>(&*adjoint_);
   }
-  void LineariseAdjointAt(StateReader& states) override { adjoint_->LineariseAt(states); }
+  void ReadLinearised(StateReader& states) override { adjoint_->LineariseAt(states); }
+  Status AddGradient(int layer, State state, State adjoint, const GradientSum& sum,
+                     int lane) override {
+    stage_->AddStepGradient(layer, sum.factor, HostStates::Numbers(state),
+                            HostStates::Numbers(adjoint), sum.gradient, lane);
+    return Status::Ok();
+  }
 
  private:
-  HostLayers(const StagePart& part, Lanes& lanes) : BlockLayers(part, lanes) {}
+  HostLayers(const StagePart& part, Lanes& lanes) : StageLayers(part, lanes) {}
 
   std::optional<HostStage> stage_;
   std::optional<HostChain> chain_;

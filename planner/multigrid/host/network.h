@@ -87,7 +87,7 @@ class HostNetwork {
 
   // Makes the next pass start from a broadcast where it would start from the states as they are
   // (Start::kPrevious): the caller says it of a mini-batch that it has not just run. Of one that it
-  // has, what the first states changed by is added to all others (carried_start.h).
+  // has, what the first states changed by is added to all others (BlockSystem::CarryOver).
   void ForgetStates() { knows_states_ = false; }
 
   // The logits of `images`, [batch, input_size]: what goes into the closing softmax, or what the

@@ -87,6 +87,25 @@ def groups_of(channels, filters, groups):
     return channels[0] // each, -(-channels[1] // each)
 
 
+def part_of_parameter(node, place, shape, source, computed, kept, summed):
+    """Ranges of a parameter (number `place`, of this `shape`) for these intervals of the output's channels, and of the channels
+    of the input (of shape `source`) that are summed over (planner/schedule/parameters.cpp)."""
+    rest, groups = tuple((0, extent) for extent in shape[2:]), node.members.get("groups", 1)
+    if node.op == "opaque":
+        return (kept,) if node.members.get("sums") and len(node.parameters) == 2 else tuple((0, extent) for extent in shape)
+    if place == 1 or node.op in ("batch_normalization", "scale"):
+        return (kept,)
+    if node.op == "transposed_convolution":
+        first, last = groups_of(computed, node.members["filters"], groups)
+        inputs = summed if groups == 1 else (first * source[0] // groups, last * source[0] // groups)
+        offset = first * shape[1] if last == first + 1 else computed[0]
+        return (inputs, (computed[0] - offset, min(computed[1] - offset, shape[1])), *rest)
+    if groups > 1:
+        return (computed, (0, shape[1]), *rest)
+    positions = math.prod(source[1:]) if node.op == "fully_connected" else 1
+    return (computed, (summed[0] * positions, summed[1] * positions), *rest)
+
+
 def needed(node, place, box, shapes, summed=None):
     """The box of input `place` that is read for `box` of the output. `shapes`: of the inputs' images. `summed`: the channels
     that a part of a reduction sums over."""
@@ -102,10 +121,15 @@ def needed(node, place, box, shapes, summed=None):
         rule = _over if op == "transposed_convolution" else _under
         for axis, window in zip((D, H, W), window_of(node, rank)):
             out[axis] = rule(box[axis], window, full[axis][1])
-    elif op in ("global_pooling", "opaque"):
+    elif op == "global_pooling":
         out[D:] = full[D:]
-        if op == "opaque":
-            out[C] = full[C]
+    elif op == "opaque":
+        parts, own = node.members.get("channel_parts", 1), whole(node.shape, 1)
+        out[C] = full[C]
+        if shape[0] % parts == 0:
+            out[C] = (box[C][0] * shape[0] // node.shape[0], -(-box[C][1] * shape[0] // node.shape[0]))
+        for axis, key in ((D, None), (H, "rows"), (W, "columns")):
+            out[axis] = box[axis] if node.members.get(key) and full[axis] == own[axis] else full[axis]
     elif op in ("fully_connected", "linear"):
         out[C] = full[C]
         if op == "fully_connected":

@@ -10,6 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 from . import boxes as b
 from .errors import NotSupported
+from .ledger import Ledger
 from .losses import Mean, SplitCrossEntropy, Sum, Total, named
 from .moves import Meeting, Move, Post, Wait, cut, shape_of
 from .norm import Normalized, counts_of
@@ -93,7 +94,7 @@ class Plan:
                 self.moves[exchange.id] = move
         self.meetings, self.classifiers, self.loss = {}, {}, {}
         for one in schedule.statistics.values():
-            group = next((group for group in one.groups if rank in group.devices), None)
+            group = next((group for group in executor.groups_of(one) if rank in group.devices), None)
             if group:
                 meeting = Meeting(f"statistics {one.id} ({one.kind} of {one.node})", transport, group.devices)
                 {"classifier": self.classifiers, "loss": self.loss}.get(one.kind, self.meetings)[one.node] = meeting
@@ -113,7 +114,8 @@ class Executor:
     """Of one rank. It keeps nothing of a model but what its ranks agree on; parameters, buffers and `training` are the model's
     at each call. `losses`: (function, weight) for each output, or None."""
 
-    def __init__(self, network, schedule, transport, summing, losses, device, seed=0, is_beside=True, checkpointed=()):
+    def __init__(self, network, schedule, transport, summing, losses, device, seed=0, is_beside=True, checkpointed=(),
+                 agreement=None, is_local=False):
         self.network, self.schedule, self.transport, self.summing = network, schedule, transport, summing
         self.rank, self.device, self.seed, self.step = transport.rank, device, seed, 0
         self.worker, self.is_synchronous, self.checkpointed = Worker(is_beside), True, frozenset(checkpointed)
@@ -125,7 +127,9 @@ class Executor:
         self.sizes = {schedule.batch}  # of batches that a sampler gives
         self.label_elements, self.steps_counted = 1, 0
         self.between_passes, self.pass_scale = None, 1.0
-        self.sums = []
+        self.agreement, self.compared = agreement, set()  # outputs whose losses were found to be means
+        self.is_local = is_local  # batch normalization has the statistics of each rank's own box
+        self.schedules, self.sums, self.ledger = {schedule.batch: schedule}, [], Ledger()
         for one in schedule.sums:
             if self.rank in one.devices:
                 summed = Summed(schedule, one, summing)
@@ -135,6 +139,7 @@ class Executor:
     def __deepcopy__(self, memo):
         other = copy.copy(self)
         other.parameters, other.accumulated, other.worker = {}, {}, Worker(self.worker.is_beside)
+        other.ledger = Ledger()
         return other
 
     def _model_name(self, node, name):
@@ -153,6 +158,9 @@ class Executor:
 
     # What a pass is about
 
+    def groups_of(self, statistics):
+        return () if self.is_local and statistics.kind == "batch_normalization" else statistics.groups
+
     def returning(self):
         """Nodes whose output's gradient somebody reads: what they are computed from is trained."""
         found = set()
@@ -166,7 +174,7 @@ class Executor:
         if trained != self.trained:
             self.trained, self.is_trained, self.plans = trained, trained, {}
         if batch not in self.plans:
-            self.plans[batch] = Plan(self, self.schedule.with_batch(batch))
+            self.plans[batch] = Plan(self, self.schedule_for(batch))
         return self.plans[batch]
 
     def read_model(self, model):
@@ -180,11 +188,9 @@ class Executor:
 
     def types(self, like):
         """By node, the type of its output under the present autocast."""
-        kind = "cpu" if self.device.type == "meta" else self.device.type
-        state = (like, torch.is_autocast_enabled(kind),
-                 torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None)
+        state = (like, autocast_of(self.device))
         if state not in self.types_by_state:
-            if not state[1] and {p.dtype for p in self.parameters.values()} <= {like}:
+            if state[1] is None and {p.dtype for p in self.parameters.values()} <= {like}:
                 self.types_by_state[state] = dict.fromkeys(self.places, like)
             else:
                 self.types_by_state[state] = self._computed_types(like)
@@ -224,12 +230,10 @@ class Executor:
     # A pass
 
     def forward(self, model, images, labels):
-        self.read_model(model)
-        plan = self.plan(self._batch(images))
-        if labels is not None and self.losses is None:
-            raise NotSupported("labels, and no loss: parallel.apply(model, plan, loss=...) is told one")
+        plan = self.plan(self._agreed_batch(model, images, labels))
+        self.ledger.begin()
         run = Run(self, plan, images)
-        run.forward(None if labels is None else self._own_rows(plan, labels, "labels").to(self.device))
+        run.forward(None if labels is None else self._own_rows(plan, labels).to(self.device))
         return run.outputs() if labels is None else run.total()
 
     def pass_plan(self, plan, number):
@@ -238,50 +242,84 @@ class Executor:
             plan.passes[number] = Plan(self, schedule_of(plan.schedule, plan.schedule.passes.images[number]))
         return plan.passes[number]
 
-    def _batch(self, images):
-        """How many images the batch has. Where a sampler gives batches of two sizes, ranks agree on what their rows allow."""
-        if len(self.sizes) == 1:
-            return self.schedule.batch
-        sizes = sorted(self.sizes)
-        fits = [size for size in sizes if len(images) == size or self._rows(size) in (None, len(images))]
-        if self.transport.world == 1:
-            return fits[-1] if fits else self.schedule.batch
-        told = torch.tensor([size in fits for size in sizes], dtype=torch.int32, device=self.device)
-        meeting = Meeting("the size of the batch", self.transport, range(self.transport.world), "control")
-        agreed = meeting.bring(told, lambda stacked: stacked.amin(0)).tolist()
-        if not any(agreed):
-            raise NotSupported(f"{len(images)} images on rank {self.rank}: batches of {sizes} images are expected")
-        return max(size for size, fits_all in zip(sizes, agreed) if fits_all)
+    def _agreed_batch(self, model, images, labels):
+        """How many images the batch has: where a sampler gives batches of two sizes, what the rows of all ranks allow. All
+        ranks refuse what does not fit on one."""
+        sizes, fits, facts, refusal = sorted(self.sizes), 0, {}, None
+        try:
+            self.read_model(model)
+            if labels is not None and self.losses is None:
+                raise NotSupported("labels, and no loss: parallel.apply(model, plan, loss=...) is told one")
+            misfits = [self._misfit(size, images, labels) for size in sizes]
+            if None not in misfits:
+                raise NotSupported("; or ".join(misfits))
+            fits = sum(1 << place for place, misfit in enumerate(misfits) if misfit is None)
+            facts = {} if self.agreement is None else self._facts(labels)
+        except NotSupported as error:
+            refusal = error
+        if self.agreement is not None:
+            fits = self.agreement.bring("the size of the batch", fits, f"{len(images)} images", facts, refusal)
+        elif refusal is not None:
+            raise refusal
+        return sizes[fits.bit_length() - 1]
+
+    def _facts(self, labels):
+        """What decides which messages a pass has, and their types."""
+        return {"sizes of batches": sorted(self.sizes), "labels": None if labels is None else str(labels.dtype),
+                "no_sync": not self.is_synchronous, "recorded gradients": torch.is_grad_enabled(),
+                "autocast": str(autocast_of(self.device)),
+                "parameters that are not trained": [name for name, one in self.parameters.items() if not one.requires_grad],
+                "modules in evaluation": [name for name, module in self.model.named_modules() if not module.training]}
+
+    def schedule_for(self, batch):
+        if batch not in self.schedules:
+            self.schedules[batch] = self.schedule.with_batch(batch)
+        return self.schedules[batch]
 
     def rows(self, batch):
         """Which images of a batch of so many this rank reads: (begin, end), or None. For samplers, which may run in another
         thread."""
-        schedule = self.schedule.with_batch(batch)
-        data = next(node for node in schedule.nodes.values() if not node.inputs)
-        box = data.boxes.get(self.rank)
+        box = self.schedule_for(batch).nodes[self.network.nodes[0].name].boxes.get(self.rank)
         return box and box[b.N]
 
-    def _rows(self, batch):
-        rows = self.rows(batch)
-        return rows and rows[1] - rows[0]
+    def _misfit(self, batch, images, labels):
+        """Why this rank's images and labels are none of a batch of so many images, or None."""
+        rows, shape = self.rows(batch), self.network.nodes[0].shape
+        if rows is None:
+            return None
+        begin, end = rows
+        for what, tensor in (("images", images), ("labels", labels)):
+            if tensor is not None and len(tensor) not in (end - begin, batch):
+                return (f"{len(tensor)} {what} on rank {self.rank}: {end - begin} are expected, which are {begin} to {end} of "
+                        f"a batch of {batch}, or all of these")
+        expected = shape if images.ndim > 2 else shape[:1]
+        if tuple(images.shape[1:]) != tuple(expected):
+            return f"images of shape {tuple(images.shape[1:])} on rank {self.rank}: {tuple(expected)} is expected"
+        if labels is not None and labels.is_floating_point():
+            for output, (loss, _) in zip(self.network.outputs, self.losses):
+                boxes = self.schedule.nodes[output.node].boxes.values()
+                if loss == "cross_entropy" and any(box[b.C] != (0, self.schedule.nodes[output.node].shape[0]) for box in boxes):
+                    return f"{output.node}: labels that are probabilities; whole numbers are expected, as classes are divided"
+        return None
 
-    def _own_rows(self, plan, tensor, what):
+    def _own_rows(self, plan, tensor):
         """Of images or labels: those of this rank, given alone or in the whole batch."""
-        if plan.rows is None:
+        if plan.rows is None or len(tensor) == plan.rows[1] - plan.rows[0]:
             return tensor
-        begin, end = plan.rows
-        if len(tensor) == end - begin:
-            return tensor
-        if len(tensor) == plan.schedule.batch:
-            return tensor[begin:end]
-        raise NotSupported(
-            f"{len(tensor)} {what} on rank {self.rank}: {end - begin} are expected, which are {begin} to {end} of a batch "
-            f"of {plan.schedule.batch}, or all of these")
+        return tensor[slice(*plan.rows)]
 
     def close(self):
         self.worker.close()
         self.transport.close()
         self.summing.close()
+        if self.agreement is not None:
+            self.agreement.close()
+
+
+def autocast_of(device):
+    """The type of the present autocast, or None."""
+    kind = "cpu" if device.type == "meta" else device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
 
 
 class Run:
@@ -318,11 +356,7 @@ class Run:
         data, plan = self.plan.input, self.plan
         if plan.rows is None:
             return
-        images = self.executor._own_rows(plan, images, "images").to(self.executor.device)
-        shape = data.shape
-        expected = shape if images.ndim > 2 else (shape[0],)
-        if tuple(images.shape[1:]) != tuple(expected):
-            raise NotSupported(f"images of shape {tuple(images.shape[1:])}: {tuple(expected)} is expected")
+        images, shape = self.executor._own_rows(plan, images).to(self.executor.device), data.shape
         if images.ndim == 2:
             images = images.reshape(*images.shape, *[1] * (len(shape) - 1))
         box = data.boxes[self.rank]
@@ -372,13 +406,18 @@ class Run:
             if exchange.input is None:
                 self.keep_sum(exchange.node)
             return
-        self.token, y = Wait.apply(self.token, move, self.flights.pop(what), self.types[exchange.node], self.executor.device)
+        state, ledger, like = self.flights.pop(what), self.executor.ledger, self.types[exchange.node]
+        received = state["flight"].received
+        self.token, y = Wait.apply(self.token, move, state, like, self.executor.device)
         if move.needed is None:
             return
         if exchange.input is None:
+            ledger.add("outputs", y)
             self.values[exchange.node] = (y, move.needed)
             self.keep_sum(exchange.node)
         else:
+            ledger.count("copies", received, like.itemsize)
+            ledger.count("assembled", y.numel() if received else 0, like.itemsize)
             self.arrived[exchange.consumer, exchange.input] = (y, move.needed)
 
     def keep_sum(self, name):
@@ -425,6 +464,7 @@ class Run:
         if tuple(y.shape) != tuple(
                 shape_of(box, call.axes if node.op != "batch_normalization" else b.axes_of(len(node.shape) - 1))):
             raise NotSupported(f"{name}: {node.op} gave {tuple(y.shape)} for the box {list(box)}")
+        executor.ledger.add("outputs" if scheduled.is_layer else "followers", y)
         self.values[name] = (y, box)
 
     def normalize(self, node, scheduled, module, x, base, box, parameters):
@@ -489,10 +529,8 @@ class Run:
         for place, (output, (loss, weight)) in enumerate(zip(executor.network.outputs, executor.losses)):
             if self.in_passes:
                 number = passed if place == 0 else torch.zeros((), device=executor.device)  # that of all outputs
-            elif output.node in self.values:
-                number = self.own_loss(output, loss, self.labels[output.node]) * weight
             else:
-                number = torch.zeros((), device=executor.device)
+                number = self.agreed_loss(output, loss) * weight
             like = torch.float64 if self.types[output.node] == torch.float64 else torch.float32
             self.token, one = Total.apply(self.token, number.to(like), self.plan.loss[output.node])
             total = one if total is None else total + one
@@ -505,13 +543,25 @@ class Run:
                 self.values[name] = (x.new_empty((box[b.N][1] - box[b.N][0], *x.shape[1:])), box)
             self.values[name][0][[image - box[b.N][0] for image in images]] = x.detach()
 
+    def agreed_loss(self, output, loss):
+        """This rank's part of a loss. Some ranks alone find, at the first batch, that a function is no mean; all refuse it."""
+        executor, number, refusal = self.executor, torch.zeros((), device=self.executor.device), None
+        try:
+            if output.node in self.values:
+                number = self.own_loss(output, loss, self.labels[output.node])
+        except NotSupported as error:
+            refusal = error
+        if executor.agreement is not None and isinstance(loss, Mean) and output.node not in executor.compared:
+            executor.compared.add(output.node)
+            executor.agreement.bring(f"the loss of {output.node}", 1, refusal=refusal)
+        elif refusal is not None:
+            raise refusal
+        return number
+
     def own_loss(self, output, loss, labels):
         x, box = self.output(output)
         scheduled, batch = self.schedule.nodes[output.node], self.schedule.batch
-        whole = b.whole(scheduled.shape, batch)
-        if box[b.H] != whole[b.H] or box[b.W] != whole[b.W]:
-            raise NotSupported(f"{output.node}: the loss of an output that is divided along h or w")
-        if box[b.C] == whole[b.C]:
+        if box[b.C] == (0, scheduled.shape[0]):
             if isinstance(loss, Sum):
                 return loss(x, labels)
             function = {"cross_entropy": F.cross_entropy, "logistic": F.binary_cross_entropy_with_logits}.get(loss, loss)
@@ -520,16 +570,8 @@ class Run:
         if loss == "logistic":
             own = F.binary_cross_entropy_with_logits(x, labels[:, begin:end], reduction="sum")
             return own / (batch * scheduled.shape[0])
-        if loss != "cross_entropy" or x.ndim != 2:
-            raise NotSupported(
-                f"{output.node}: classes {begin} to {end} of {scheduled.shape[0]} are on rank {self.rank}, where "
-                "F.cross_entropy and F.binary_cross_entropy_with_logits have rules, and other losses have none")
-        meeting = self.plan.classifiers.get(output.node)
-        if meeting is None:
-            raise NotSupported(f"{output.node}: a plan without statistics of a classifier whose classes are divided")
-        if labels.is_floating_point():
-            raise NotSupported(f"{output.node}: labels that are probabilities, where classes are divided")
-        self.token, number = SplitCrossEntropy.apply(self.token, x, labels, begin, meeting, 1 / batch)
+        self.token, number = SplitCrossEntropy.apply(self.token, x, labels, begin,
+                                                          self.plan.classifiers[output.node], 1 / batch)
         return number
 
 

@@ -1,18 +1,21 @@
 """A model that runs by a plan: `apply`."""
 import copy
 import functools
+import socket
 
 import torch
 import torch.distributed as dist
 
 from . import boxes as b
 from . import schedule as schedules
+from .agreement import Agreement, differing
 from .errors import NotSupported
 from .executor import Executor
 from .gradients import Parts, mark
 from .losses import named
 from .moves import Meeting
 from .passes import between
+from .refusals import check
 from .tracing import describe
 from .transport import Transport
 
@@ -63,6 +66,20 @@ class Parallel:
             "load_state_dict: a rank has parts of parameters; parallel.load_state_dict(model, state, optimizer) loads "
             "them")
 
+    @property
+    def _ddp_params_and_buffers_to_ignore(self):
+        """DistributedDataParallel reads it before it exchanges anything."""
+        raise NotSupported("DistributedDataParallel of a model that runs by a plan, which sums gradients itself")
+
+    @property
+    def _is_fsdp_managed_module(self):
+        return False
+
+    @_is_fsdp_managed_module.setter
+    def _is_fsdp_managed_module(self, value):
+        """fully_shard sets it."""
+        raise NotSupported("fully_shard of a model that runs by a plan, which divides parameters itself")
+
     def __deepcopy__(self, memo):
         other = type(self).__new__(type(self))
         memo[id(self)] = other
@@ -91,24 +108,27 @@ class Shard:
         return whole[tuple(slice(begin, end) for begin, end in self.ranges)].clone(memory_format=torch.contiguous_format)
 
 
-def apply(model, plan, loss=None, *, overlap=True, timeout_s=600.0, checkpoint=(), group=None,
-          network=None):
+def apply(model, plan, loss=None, *, overlap=True, timeout_s=600.0, checkpoint=(), group=None, network=None,
+          batch_norm="all"):
     """Makes `model`, an ordinary module that is the same on every rank of torch.distributed but for its values, run by the
     schedule in the file `plan`: rank 0's values are scattered, each rank keeps its parts, and parameters keep their names.
     `loss`: a function of outputs and labels that is a mean over images, or one for each output in a list, alone or with its
-    weight. All ranks call it, and all of them refuse what does not fit (NotSupported, ValueError) before anything is
-    changed."""
+    weight. `batch_norm`: statistics of a layer's whole batch ("all"), or of each rank's own box ("local"), whose running
+    statistics are its own and of which the first rank's are saved. All ranks call it, and all of them refuse what does not fit
+    (NotSupported, ValueError) before anything is changed."""
     if not dist.is_initialized():
         raise NotSupported("torch.distributed is not initialised: torch.distributed.init_process_group comes first")
     if isinstance(model, Parallel):
         raise NotSupported("a model that runs by a plan already")
-    schedule, network, losses = _agreed(model, plan, loss, network)
-    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+    device = _device(model, group)
+    schedule, network, losses = _agreed(model, plan, loss, network, checkpoint, device, group, batch_norm)
     transport = Transport(group or dist.group.WORLD, timeout_s)
+    agreement = Agreement(timeout_s) if dist.get_world_size() > 1 else None
     summing = Transport(dist.new_group(), timeout_s)
     seed = [torch.initial_seed()]
     dist.broadcast_object_list(seed, 0, group=group)
-    executor = Executor(network, schedule, transport, summing, losses, device, seed[0], overlap, checkpoint)
+    executor = Executor(network, schedule, transport, summing, losses, device, seed[0], overlap, checkpoint, agreement,
+                        batch_norm == "local")
     if len(network.outputs) > 1:
         executor.evaluated = _evaluated(model, network)
     divide(model, executor, lambda tensor: _from_first(tensor, executor, group))
@@ -135,27 +155,59 @@ def network_of(model, schedule):
     return describe(model, data.shape[:1] if features else data.shape)
 
 
-def _checked(model, plan, loss, network):
+def _device(model, group):
+    """Where this rank computes: a model on meta has no device of its own."""
+    found = next((tensor.device for tensor in model.parameters()), torch.device("cpu"))
+    if found.type != "meta":
+        return found
+    return torch.device("cuda", torch.cuda.current_device()) if dist.get_backend(group) == "nccl" else torch.device("cpu")
+
+
+def _place_of(device):
+    """(kind of device, a name that no other device of any machine has)."""
+    if device.type != "cuda":
+        return device.type, ""
+    return device.type, f"{device} of {socket.gethostname()} ({torch.cuda.get_device_properties(device).uuid})"
+
+
+def refused_places(places, backend):
+    """Why ranks with these devices cannot exchange tensors over `backend`, or None."""
+    if backend != "nccl":
+        return None
+    for rank, (kind, place) in enumerate(places):
+        if kind != "cuda":
+            return f"the model of rank {rank} is on {kind}; nccl expects it on a GPU, gloo does not"
+        first = places.index((kind, place))
+        if first != rank:
+            return (f"ranks {first} and {rank} share {place}: nccl needs a GPU for each rank "
+                    "(torch.cuda.set_device(local_rank)); gloo does not")
+    return None
+
+
+def _checked(model, plan, loss, network, checkpoint):
     model_refusals(model)
+    if dist.get_rank() == 0 and any(parameter.is_meta for parameter in model.parameters()):
+        raise NotSupported("rank 0's model is on meta; the values that are scattered are expected there")
     schedule = schedules.read(plan)
     world = dist.get_world_size()
     if schedule.devices != world:
         raise schedules.ScheduleError(
             f"{plan}: a plan for {schedule.devices} devices; torch.distributed has {world} ranks: start "
             "as many")
-    return schedule, *fitting(model, schedule, loss, network)
+    return schedule, *fitting(model, schedule, loss, network, checkpoint)
 
 
-def fitting(model, schedule, loss, network=None):
+def fitting(model, schedule, loss, network=None, checkpoint=()):
     """(the network, losses with their weights) of a model that the schedule is for."""
     network = network or network_of(model, schedule)
     schedules.compare(schedule, network)
-    inner = schedule.passes.nodes if schedule.passes else ()
-    for node in network.nodes:
-        if node.name in inner and node.op == "batch_normalization":
-            raise NotSupported(f"{node.name}: batch normalization in passes, which would be over the images of one pass")
-    if loss is None:
-        return network, None
+    losses = None if loss is None else _losses(loss, network)
+    check(network, schedule, losses, checkpoint)
+    return network, losses
+
+
+def _losses(loss, network):
+    """(function, weight) of each output."""
     given = loss if isinstance(loss, (list, tuple)) else [loss]
     if len(given) != len(network.outputs):
         raise NotSupported(f"{len(given)} losses of a model with {len(network.outputs)} outputs: one for each is expected, as "
@@ -163,30 +215,32 @@ def fitting(model, schedule, loss, network=None):
     losses = [one if isinstance(one, tuple) else (one, 1.0) for one in given]
     for one, _ in losses:
         named(one)
-    return network, losses
+    return losses
 
 
-def _agreed(model, plan, loss, network):
+def _agreed(model, plan, loss, network, checkpoint, device, group, batch_norm):
     """All ranks refuse where one does, and where plans, networks, types or versions differ."""
     told = refusal = result = None
     try:
-        result = schedule, network, losses = _checked(model, plan, loss, network)
+        if batch_norm not in ("all", "local"):
+            raise NotSupported(f"batch_norm={batch_norm!r}; 'all' or 'local' is expected")
+        result = schedule, network, losses = _checked(model, plan, loss, network, checkpoint)
         told = {"the plan": schedule.digest, "the network": network.hash(), "the version of torch": torch.__version__,
                 "types of parameters": sorted({str(parameter.dtype) for parameter in model.parameters()}),
+                "batch_norm": batch_norm,
                 "losses": str(losses and [(getattr(one, "__name__", type(one).__name__), weight) for one, weight in losses])}
-    except (NotSupported, ValueError) as error:
+    except Exception as error:  # the others must hear of it, whatever it is
         refusal = error
     answers = [None] * dist.get_world_size()
-    dist.all_gather_object(answers, (told, refusal and str(refusal)))
+    dist.all_gather_object(answers, (told, refusal and str(refusal), _place_of(device)))
     if refusal is not None:
         raise refusal
-    for rank, (_, text) in enumerate(answers):
+    for rank, (_, text, _) in enumerate(answers):
         if text is not None:
             raise NotSupported(f"rank {rank} refuses: {text}")
-    for key in told:
-        for rank, (other, _) in enumerate(answers):
-            if other[key] != answers[0][0][key]:
-                raise NotSupported(f"ranks differ in {key}: {answers[0][0][key]} on rank 0, {other[key]} on rank {rank}")
+    if text := differing([facts for facts, _, _ in answers]) or refused_places([place for _, _, place in answers],
+                                                                               dist.get_backend(group)):
+        raise NotSupported(text)
     return result
 
 
@@ -260,8 +314,6 @@ def divide(model, executor, whole_of):
 def _from_first(tensor, executor, group):
     whole = tensor.detach()
     if whole.is_meta:
-        if executor.rank == 0:
-            raise NotSupported("rank 0's model is on meta: it has the values that are scattered")
         whole = torch.empty_like(whole, device=executor.device)
     whole = whole.contiguous().clone()
     dist.broadcast(whole, 0, group=group)

@@ -112,7 +112,8 @@ class Wait(torch.autograd.Function):
 
 
 class Meeting:
-    """Devices that merge numbers: all but the first send theirs to the first, which sends the result back."""
+    """Devices that merge numbers: all but the first send theirs to the first, which sends back the result. That has the shape of
+    each one's."""
 
     def __init__(self, name, transport, devices, kind="statistics"):
         self.name, self.transport, self.devices, self.kind = name, transport, tuple(devices), kind
@@ -124,16 +125,13 @@ class Meeting:
         like = (numbers.shape, numbers.dtype)
         if rank != first:
             self._swap({first: numbers}, {}, numbers.device)
-            return self._swap({}, {first: None}, numbers.device, merge, like)[first]
+            return self._swap({}, {first: like}, numbers.device)[first]
         arrived = self._swap({}, {peer: like for peer in self.devices[1:]}, numbers.device)
         arrived[rank] = numbers
-        merged = merge(torch.stack([arrived[device] for device in self.devices])).contiguous()
+        stacked = torch.stack([arrived[device] for device in self.devices])
+        merged = numbers if numbers.is_meta else merge(stacked).contiguous()
         self._swap({peer: merged for peer in self.devices[1:]}, {}, numbers.device)
         return merged
 
-    def _swap(self, sends, receives, device, merge=None, like=None):
-        if merge is not None:  # the result may have another shape
-            shape, dtype = like
-            result = merge(torch.empty((len(self.devices), *shape), dtype=dtype, device="meta"))
-            receives = {peer: (result.shape, result.dtype) for peer in receives}
+    def _swap(self, sends, receives, device):
         return self.transport.post(self.name, self.kind, sends, receives, device).wait()

@@ -8,7 +8,6 @@ import torch.nn.functional as F
 
 from . import boxes as b
 from .dropout import kept
-from .errors import NotSupported
 from .moves import cut, shape_of
 
 
@@ -62,10 +61,7 @@ def rule(*names):
 
 
 def compute(call):
-    function = RULES.get(call.node.op)
-    if function is None:
-        raise NotSupported(f"{call.node.name}: {call.node.op} has no rule at run time")
-    return function(call)
+    return RULES[call.node.op](call)
 
 
 def _across(parameter, rank):
@@ -210,16 +206,17 @@ def _linear(call):
     return F.linear(x.movedim(1, -1), weight, bias[0] if bias and call.with_bias else None).movedim(-1, 1)
 
 
+def activation_of(node):
+    """torch's function, or None."""
+    name = node.call.get("function") or node.members["kind"]
+    others = {"swish": "silu", "hard_sigmoid": "hardsigmoid", "hard_swish": "hardswish"}
+    return getattr(torch.ops.aten, others.get(name, name), None)
+
+
 @rule("activation")
 def _activation(call):
     x, _ = call.read()
-    name = call.node.call.get("function") or call.node.members["kind"]
-    packet = getattr(torch.ops.aten, {
-        "swish": "silu",
-        "hard_sigmoid": "hardsigmoid",
-        "hard_swish": "hardswish"
-    }.get(name, name))
-    return packet(x, *call.node.call.get("arguments", ()), **call.node.call.get("named", {}))
+    return activation_of(call.node)(x, *call.node.call.get("arguments", ()), **call.node.call.get("named", {}))
 
 
 @rule("scale")
@@ -287,8 +284,6 @@ def _softmax(call):
     x, _ = call.read()
     if call.node.call.get("is_in_loss"):
         return x
-    if call.box[b.C] != (0, call.node.shape[0]):
-        raise NotSupported(f"{call.node.name}: a softmax over divided channels that a layer reads")
     return x.softmax(1)
 
 
@@ -335,7 +330,5 @@ def _opaque(call):
         y = y.reshape([x.shape[dim] for dim in (*dims, *rest)])
         return y.permute([(*dims, *rest).index(dim) for dim in range(x.ndim)])
     if function == "group_norm":
-        return F.group_norm(x, told["groups"], weight, bias, told["eps"])
-    if function is None:
-        raise NotSupported(f"{call.node.name}: opaque operator {call.node.members.get('kind')!r} has no rule at run time")
+        return F.group_norm(x, told["groups"] * x.shape[1] // call.node.shape[0], weight, bias, told["eps"])
     return getattr(torch.ops.aten, function)(x, *told["arguments"])

@@ -1,7 +1,11 @@
-"""What a step moved beside what the plan predicts."""
+"""What a step moved, and what it kept, beside what the plan predicts."""
+import resource
 from dataclasses import dataclass, field
 
+import torch
+
 from . import boxes as b
+from .ledger import WHAT
 from .schedule import phases_of
 
 KINDS = ("transfer", "update", "statistics", "labels")
@@ -9,13 +13,18 @@ KINDS = ("transfer", "update", "statistics", "labels")
 
 @dataclass
 class Report:
-    """Of one rank and one pass forward and backward. Elements: [sent, received] by kind and peer."""
+    """Of one rank and one pass forward and backward. Elements: [sent, received] by kind and peer. `kept`: by what it is (see
+    ledger.WHAT), [elements, bytes]; `planned`: elements of the same by the plan, where it says so. `peak_bytes`: of torch's
+    allocator, or of the whole process where torch counts none."""
     rank: int
     predicted: dict
     counted: dict
     waited_ms: dict = field(default_factory=dict)
     hidden_ms: dict = field(default_factory=dict)
-    boxes_bytes: int = 0
+    kept: dict = field(default_factory=dict)
+    planned: dict = field(default_factory=dict)
+    peak_bytes: int = 0
+    is_peak_of_process: bool = True
     steps: int = 1
 
     def difference(self):
@@ -38,7 +47,13 @@ class Report:
                 f"  {kind:<10} predicted {told[0][0]:>12} {told[0][1]:>12}   counted {told[1][0]:>12} {told[1][1]:>12}   "
                 f"waited {self.waited_ms.get(kind, 0.0):8.1f} ms, under way meanwhile {self.hidden_ms.get(kind, 0.0):8.1f} ms")
         lines.append(f"  difference {self.difference()}")
-        lines.append(f"  outputs of layers {self.boxes_bytes / 2**20:.1f} MiB")
+        lines.append("  kept by one step, at most")
+        for what, text in WHAT.items():
+            elements, size = self.kept.get(what, [0, 0])
+            plan = f"predicted {self.planned[what]:>12}   " if what in self.planned else " " * 25
+            lines.append(f"    {text:<42} {plan}counted {elements:>12}   {size / 2**20:8.1f} MiB")
+        of = "the process" if self.is_peak_of_process else "torch"
+        lines.append(f"    {f'peak of {of}':<42} {self.peak_bytes / 2**20:58.1f} MiB")
         return "\n".join(lines)
 
 
@@ -79,7 +94,7 @@ def predicted(executor, batch=None, label_elements=1):
                     _add(found, "update", to if rank == sender else sender, end - begin, end - begin)
     for one in schedule.statistics.values():
         returns = one.kind != "batch_normalization" or one.node in plan.returning
-        for group in one.groups:
+        for group in executor.groups_of(one):
             if rank in group.devices and len(group.devices) > 1:
                 count = group.forward + (group.backward if returns else 0)
                 others = group.devices[1:] if rank == group.devices[0] else group.devices[:1]
@@ -95,6 +110,29 @@ def predicted(executor, batch=None, label_elements=1):
     return found
 
 
+def _kept(executor):
+    executor.ledger.begin()
+    parameters = executor.parameters.values()
+    most = [sum(found) for found in zip(executor.transport.counts.most_under_way, executor.summing.counts.most_under_way)]
+    return executor.ledger.most | {"messages": most, "parameters": [
+        sum(parameter.numel() for parameter in parameters),
+        sum(parameter.numel() * parameter.element_size() for parameter in parameters)]}
+
+
+def _planned(schedule, rank):
+    """What the plan's file says of a device's memory: that of a step without passes."""
+    try:
+        return next(one["memory"] for one in schedule.elements["by_device"] if one["device"] == rank and not schedule.passes)
+    except (AttributeError, KeyError, StopIteration, TypeError):
+        return {}
+
+
+def _peak(device):
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device), False
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, True
+
+
 def report(model):
     """What this rank has sent and received since the last report, or since `apply`, beside what the plan predicts of as many
     training steps: elements, counted around torch.distributed. Evaluations in between are counted, and not predicted."""
@@ -106,12 +144,10 @@ def report(model):
         counted[kind] = {peer: list(pair) for peer, pair in found.items()}
     waited = dict(counts.waited_ms) | dict(executor.summing.counts.waited_ms)
     hidden = dict(counts.hidden_ms) | dict(executor.summing.counts.hidden_ms)
-    size = next(iter(executor.parameters.values())).element_size()
-    plan = executor.plan(executor.schedule.batch)
-    boxes = sum(b.elements(node.boxes[executor.rank]) for node in plan.schedule.nodes.values()
-                if node.inputs and executor.rank in node.boxes)
     found = Report(executor.rank, predicted(executor, label_elements=executor.label_elements), counted, waited, hidden,
-                   boxes * size, max(executor.steps_counted, 1))
+                   _kept(executor), _planned(executor.schedule, executor.rank), *_peak(executor.device),
+                   max(executor.steps_counted, 1))
+    executor.ledger.clear()
     counts.clear()
     executor.summing.counts.clear()
     executor.steps_counted = 0

@@ -22,6 +22,15 @@ class ParameterParts:
     shape: tuple
     parts: dict  # by device, ranges of the first axes
     trained: bool = True
+    tensor: int | None = None  # other nodes that name the same number read the same values
+
+
+    def replicas(self):
+        """By ranges, the devices that have them."""
+        found = {}
+        for device, ranges in self.parts.items():
+            found[ranges] = (*found.get(ranges, ()), device)
+        return found
 
 
 @dataclass
@@ -241,7 +250,8 @@ class _Reader:
         degrees = {axis: _whole(config.get(axis, 1), 1) for axis in "nchwr"}
         parameters = [ParameterParts(_text(p["name"]), tuple(_whole(extent, 1) for extent in p["shape"]),
                                      {_whole(each["device"]): tuple(map(_interval, each["ranges"])) for each in p["parts"]},
-                                     bool(p.get("trained", True))) for p in one.get("parameters", [])]
+                                     bool(p.get("trained", True)), None if p.get("tensor") is None else _whole(p["tensor"]))
+                      for p in one.get("parameters", [])]
         inputs = tuple(map(_text, one["inputs"]))
         needs = [
             _boxes(each, nodes[source].shape, name)
@@ -272,50 +282,138 @@ def _check(schedule):
     for step in schedule.order:
         if step[0] not in steps or step[1] not in steps[step[0]]:
             raise ScheduleError(f"'order': {list(step)}; no such step")
+    _check_exchanges(schedule)
     _check_order(schedule)
+    _check_sums(schedule)
+    _check_statistics(schedule)
+
+
+def _check_exchanges(schedule):
+    """One for each input that is not where it is needed, and for each layer whose sums are in parts."""
+    found = set()
     for exchange in schedule.exchanges.values():
         node, consumer = schedule.nodes[exchange.node], schedule.nodes[exchange.consumer]
         if exchange.input is None:
             if node is not consumer or not node.partial:
                 raise ScheduleError(f"exchange {exchange.id}: {node.name!r} has no partial sums")
-        elif exchange.input >= len(consumer.needs) or consumer.inputs[exchange.input] != node.name:
+        elif exchange.input >= len(consumer.needs) or consumer.inputs[exchange.input] != node.name or not node.inputs:
             raise ScheduleError(f"exchange {exchange.id}: {node.name!r} is not input {exchange.input} of {consumer.name!r}")
+        if (consumer.name, exchange.input) in found:
+            raise ScheduleError(f"exchange {exchange.id}: a second one of {node.name!r} for {consumer.name!r}; one is expected")
+        found.add((consumer.name, exchange.input))
+    for name, node in schedule.nodes.items():
+        if node.partial and (name, None) not in found and node.partial != node.boxes:
+            raise ScheduleError(f"node {name!r}: no exchange of its partial sums")
+        for place, (source, needs) in enumerate(zip(node.inputs, node.needs)):
+            has = schedule.nodes[source].boxes
+            lacking = [device for device, box in needs.items() if device not in has or not b.holds(has[device], box)]
+            if lacking and (not schedule.nodes[source].inputs or (name, place) not in found):
+                raise ScheduleError(f"node {name!r}: device {lacking[0]} needs {list(needs[lacking[0]])} of {source!r}, which "
+                                    "no exchange brings")
+
+
+def _check_sums(schedule):
+    """Every trained part that several devices have is summed over them, once."""
+    summed = {}
     for one in schedule.sums:
         if len(set(one.devices)) < len(one.devices) or list(one.devices) != sorted(one.devices) or \
                 one.devices[-1] >= schedule.devices:
             raise ScheduleError(f"sum {one.id}: devices {list(one.devices)}; expected rising ones below {schedule.devices}")
         for node, name in one.parameters:
             parameter = next((p for p in schedule.nodes[node].parameters if p.name == name), None)
-            if parameter is None or len({parameter.parts.get(device) for device in one.devices}) != 1:
-                raise ScheduleError(f"sum {one.id}: {name!r} of {node!r} is not the same part on devices {list(one.devices)}")
+            if parameter is None or parameter.replicas().get(parameter.parts.get(one.devices[0])) != one.devices:
+                raise ScheduleError(f"sum {one.id}: {name!r} of {node!r} is not the part of devices {list(one.devices)} alone")
+            key = (node, name) if parameter.tensor is None else parameter.tensor
+            if one.devices in summed.setdefault(key, set()):
+                raise ScheduleError(f"sum {one.id}: {name!r} of {node!r} is summed over devices {list(one.devices)} twice")
+            summed[key].add(one.devices)
+    for node in schedule.nodes.values():
+        for parameter in node.parameters:
+            key = (node.name, parameter.name) if parameter.tensor is None else parameter.tensor
+            for devices in parameter.replicas().values() if parameter.trained else ():
+                if len(devices) > 1 and devices not in summed.get(key, ()):
+                    raise ScheduleError(f"'sums': none of {parameter.name!r} of {node.name!r} over devices {list(devices)}")
+
+
+def _check_statistics(schedule):
+    """The groups are those that follow from the boxes."""
+    read = {source for node in schedule.nodes.values() for source in node.inputs}
+    expected = {}
+    for name, node in schedule.nodes.items():
+        if not node.inputs:
+            continue
+        if node.op == "batch_normalization":
+            expected["batch_normalization", name] = _groups(node, lambda box: (box[b.C],), 2, 2)
+        elif node.op == "softmax" and name in read:
+            expected["softmax", name] = _groups(node, lambda box: (box[b.N], *box[b.D:]), 2, 1)
+        if name not in read:
+            if node.op in ("softmax", "fully_connected", "linear", "convolution"):
+                expected["classifier", name] = _groups(node, lambda box: (box[b.N], *box[b.D:]), 3, 0)
+            expected["loss", name] = {(tuple(range(schedule.devices)), 1, 0)}
+    found = {}
+    for one in schedule.statistics.values():
+        groups = {(group.devices, group.forward, group.backward) for group in one.groups}
+        if (one.kind, one.node) in found or expected.get((one.kind, one.node)) != groups:
+            raise ScheduleError(f"statistics {one.id}: {one.kind} of {one.node!r} over {sorted(groups)}; "
+                                f"{sorted(expected.get((one.kind, one.node)) or ()) or 'none'} follow from the boxes")
+        found[one.kind, one.node] = groups
+    for (kind, name), groups in expected.items():
+        if groups and (kind, name) not in found:
+            raise ScheduleError(f"'statistics': {kind} of {name!r} is missing")
+
+
+def _groups(node, shared, forward, backward):
+    """{(devices, numbers of the forward pass, of the backward pass)} of the devices whose boxes share what `shared` says of
+    them."""
+    found = {}
+    for device, box in node.boxes.items():
+        found.setdefault(shared(box), []).append(device)
+    counts = {key: b.elements(key) for key in found}
+    return {(tuple(devices), forward * counts[key], backward * counts[key])
+            for key, devices in found.items() if len(devices) > 1}
 
 
 def _check_order(schedule):
-    """Every step once (in passes once each), a wait behind its exchange, a node behind what it reads."""
+    """Every step once (in passes once each) and no other, a wait behind its exchange, a node behind what it reads."""
+    waits = {name: [] for name in schedule.nodes}  # by node, exchanges that bring what it reads
+    for exchange in schedule.exchanges.values():
+        readers = [exchange.consumer] if exchange.input is not None else [
+            name for name, node in schedule.nodes.items() if exchange.node in node.inputs]
+        for reader in readers:
+            waits[reader].append(exchange.id)
+    inner, counts = (schedule.passes.nodes, range(len(schedule.passes.images))) if schedule.passes else ((), ())
     done = set()
     for kind, of, *number in schedule.order:
         step = (kind, of, *number)
+
+        def require(kind, of):
+            if not {(kind, of), (kind, of, *number)} & done:
+                raise ScheduleError(f"'order': {list(step)} before {[kind, of, *number]}")
         if step in done:
             raise ScheduleError(f"'order': {list(step)} twice")
-        if kind == "wait" and ("exchange", of, *number) not in done:
-            raise ScheduleError(f"'order': {list(step)} before its exchange")
-        if kind == "forward":
+        if kind == "wait":
+            require("exchange", of)
+        elif kind == "forward":
             for source in schedule.nodes[of].inputs:
-                if schedule.nodes[source].inputs and not {("forward", source), ("forward", source, *number)} & done:
-                    raise ScheduleError(f"'order': {list(step)} before {source!r}")
-        if kind == "exchange" and not {("forward", schedule.exchanges[of].node),
-                                       ("forward", schedule.exchanges[of].node, *number)} & done:
-            raise ScheduleError(f"'order': {list(step)} before its node")
+                if schedule.nodes[source].inputs:
+                    require("forward", source)
+            for exchange in waits[of]:
+                require("wait", exchange)
+        elif kind == "exchange":
+            require("forward", schedule.exchanges[of].node)
+        elif kind == "backward":
+            number = (of,)
+            for name in inner:
+                require("forward", name)
         done.add(step)
-    counts = range(len(schedule.passes.images)) if schedule.passes else ()
-    inner = schedule.passes.nodes if schedule.passes else ()
+    expected = {("backward", number) for number in counts}
     for kind, names in (("forward", [name for name, node in schedule.nodes.items()
                                      if node.inputs]), ("exchange", schedule.exchanges), ("wait", schedule.exchanges)):
         for name in names:
             node = name if kind == "forward" else schedule.exchanges[name].consumer
-            for step in [(kind, name, number) for number in counts] if node in inner else [(kind, name)]:
-                if step not in done:
-                    raise ScheduleError(f"'order': {list(step)} is missing")
+            expected |= {(kind, name, number) for number in counts} if node in inner else {(kind, name)}
+    for step in expected ^ {step for step in done if step[0] != "statistics"}:
+        raise ScheduleError(f"'order': {list(step)} {'is missing' if step in expected else 'does not belong there'}")
 
 
 def _check_node(schedule, node):
@@ -368,6 +466,7 @@ def compare(schedule, network):
         if not node.inputs:
             continue
         shapes = [network.by_name[source].shape for source in node.inputs]
+        _compare_parts(node, scheduled, shapes[0], schedule.nodes[scheduled.layer])
         computed = scheduled.partial or scheduled.boxes
         for place in range(len(node.inputs)):
             source = schedule.nodes[node.inputs[place]]
@@ -378,6 +477,23 @@ def compare(schedule, network):
                 if b.elements(reads) and (has is None or not b.holds(has, reads)):
                     raise ScheduleError(f"node {node.name!r}: device {device} reads {list(reads)} of {source.name!r} for "
                                         f"{list(box)}; the plan gives it {has and list(has)}")
+
+
+def _compare_parts(node, scheduled, source, layer):
+    """Refuses parts of parameters that are not what the boxes of their devices need. `source`: the shape of the input."""
+    for place, parameter in enumerate(scheduled.parameters):
+        for device in scheduled.boxes | scheduled.partial:
+            computed, kept = ((found.get(device) or ((0, 0),) * 5)[b.C] for found in (
+                scheduled.partial or scheduled.boxes, scheduled.boxes))
+            wanted = b.part_of_parameter(node, place, parameter.shape, source, computed, kept,
+                                         layer.needs[0][device][b.C] if scheduled.partial else (0, source[0]))
+            has = parameter.parts.get(device)
+            has = has and (*has, *((0, extent) for extent in parameter.shape[len(has):]))
+            if (b.elements(wanted) or has) and has != wanted:
+                raise ScheduleError(f"node {node.name!r}: device {device} has {has and list(has)} of {parameter.name!r}; its "
+                                    f"box needs {list(wanted)}")
+        if any(device not in scheduled.boxes | scheduled.partial for device in parameter.parts):
+            raise ScheduleError(f"node {node.name!r}: a part of {parameter.name!r} on a device without a box")
 
 
 def phases_of(schedule, devices, elements):

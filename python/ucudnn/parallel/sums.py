@@ -172,6 +172,7 @@ class Begun(torch.autograd.Function):
         gradients = [gradient if old is None else gradient + old for gradient, old in zip(gradients, kept)]
         if state["is_synchronous"]:
             flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
+            executor.ledger.add("sums", flat)
             job = executor.worker.begin(state["summed"], flat)
             state["jobs"].append((job, [(shape, dtype) for shape, dtype, _ in ctx.likes]))
         else:  # the next synchronous pass adds them

@@ -15,6 +15,7 @@ ACTIVATIONS = {"relu": "relu", "sigmoid": "sigmoid", "tanh": "tanh", "relu6": "r
 OTHER_ACTIVATIONS = ("hardtanh", "softplus", "mish", "selu", "celu", "exp", "abs", "neg", "square", "log_sigmoid", "softsign",
                      "clamp", "clamp_min", "clamp_max", "hardshrink", "softshrink", "sqrt", "rsqrt", "log", "sin", "cos",
                      "reciprocal")
+SEPARATE_POSITIONS = {"rows": True, "columns": True}  # of an opaque operator, whose positions do not meet
 IDENTITIES = ("alias", "detach", "clone", "contiguous", "to", "lift_fresh_copy", "_to_copy")
 
 
@@ -241,57 +242,38 @@ class Tracer:
             return list(neutral)
         return value * rank if len(value) == 1 else value
 
-    def op_conv2d(self, base, a):
+    def convolved(self, a):
+        """(input, filter's shape, names of the parameters, members) of a convolution, transposed or not."""
         x = self.standard(a["input"], "a convolution")
-        weight = self.parameter(a["weight"], "the filter")
-        bias = self.parameter(a["bias"], "the bias")
-        filters, _, *window = self.model.get_parameter(weight).shape
-        stride, dilation = self.spatial(a["stride"], x), self.spatial(a["dilation"], x)
-        extra = [0] * len(window)
+        weight, bias = self.parameter(a["weight"], "the filter"), self.parameter(a["bias"], "the bias")
+        shape = self.model.get_parameter(weight).shape
+        members = {"window": list(shape[2:]), "groups": a["groups"], "bias": bias is not None}
+        members |= {key: self.spatial(a[key], x) for key in ("stride", "dilation")}
+        return x, shape, [name for name in (weight, bias) if name], members
+
+    def op_conv2d(self, base, a):
+        x, shape, names, members = self.convolved(a)
+        extra = [0] * len(members["window"])
         if isinstance(a["padding"], str):
-            totals = [(k - 1) * d if a["padding"] == "same" else 0 for k, d in zip(window, dilation)]
+            totals = [(k - 1) * d if a["padding"] == "same" else 0 for k, d in zip(members["window"], members["dilation"])]
             pad = [total // 2 for total in totals]
             extra = [total - 2 * p for total, p in zip(totals, pad)]
         else:
             pad = self.spatial(a["padding"], x)
-        members = {
-            "filters": filters,
-            "window": window,
-            "stride": stride,
-            "pad": pad,
-            "dilation": dilation,
-            "groups": a["groups"],
-            "bias": bias is not None
-        }
-        if any(extra):
-            members["extra_pad"] = extra
-        extents = [(extent + 2 * p + e - (k - 1) * d - 1) // s + 1
-                   for extent, p, e, k, d, s in zip(self.shape_of(x)[1:], pad, extra, window, dilation, stride)]
-        return self.add("convolution", [x], (filters, *extents), members, "conv", parameters=[n for n in (weight, bias) if n])
+        members |= {"filters": shape[0], "pad": pad} | ({"extra_pad": extra} if any(extra) else {})
+        rows = zip(self.shape_of(x)[1:], pad, extra, *(members[key] for key in ("window", "dilation", "stride")))
+        extents = [(extent + 2 * p + e - (k - 1) * d - 1) // s + 1 for extent, p, e, k, d, s in rows]
+        return self.add("convolution", [x], (shape[0], *extents), members, "conv", parameters=names)
 
     op_conv3d = op_conv2d
 
     def op_conv_transpose2d(self, base, a):
-        x = self.standard(a["input"], "a convolution")
-        weight = self.parameter(a["weight"], "the filter")
-        bias = self.parameter(a["bias"], "the bias")
-        _, filters, *window = self.model.get_parameter(weight).shape
-        filters *= a["groups"]
-        stride, dilation, pad, extra = (self.spatial(a[key], x) for key in ("stride", "dilation", "padding", "output_padding"))
-        members = {
-            "filters": filters,
-            "window": window,
-            "stride": stride,
-            "pad": pad,
-            "dilation": dilation,
-            "groups": a["groups"],
-            "bias": bias is not None,
-            "extra_extent": extra
-        }
-        extents = [(extent - 1) * s - 2 * p + (k - 1) * d + 1 + e
-                   for extent, s, p, k, d, e in zip(self.shape_of(x)[1:], stride, pad, window, dilation, extra)]
-        return self.add("transposed_convolution", [x], (filters, *extents), members, "conv",
-                        parameters=[n for n in (weight, bias) if n])
+        x, shape, names, members = self.convolved(a)
+        filters, pad, extra = shape[1] * a["groups"], self.spatial(a["padding"], x), self.spatial(a["output_padding"], x)
+        members |= {"filters": filters, "pad": pad, "extra_extent": extra}
+        rows = zip(self.shape_of(x)[1:], pad, extra, *(members[key] for key in ("window", "dilation", "stride")))
+        extents = [(extent - 1) * s - 2 * p + (k - 1) * d + 1 + e for extent, p, e, k, d, s in rows]
+        return self.add("transposed_convolution", [x], (filters, *extents), members, "conv", parameters=names)
 
     op_conv_transpose3d = op_conv_transpose2d
 
@@ -324,7 +306,8 @@ class Tracer:
             self.refuse(f"layer normalization over {axes} of dimensions {x.layout}")
         names = [n for n in (self.parameter(a["weight"], "the scale"), self.parameter(a["bias"], "the shift")) if n]
         shape = self.shape_of(x)
-        members = {"kind": "layer_normalization", "channels": shape[0], "extents": list(shape[1:])}
+        members = {"kind": "layer_normalization", "channels": shape[0], "extents": list(shape[1:])} | (
+            SEPARATE_POSITIONS if axes == "c" else {})
         return self.add("opaque", [x],
                         shape,
                         members,
@@ -343,7 +326,8 @@ class Tracer:
             self.refuse(f"group normalization of dimensions in the order {x.layout}")
         names = [n for n in (self.parameter(a["weight"], "the scale"), self.parameter(a["bias"], "the shift")) if n]
         shape = self.shape_of(x)
-        members = {"kind": "group_normalization", "channels": shape[0], "extents": list(shape[1:])}
+        members = {"kind": "group_normalization", "channels": shape[0], "extents": list(shape[1:]),
+                   "channel_parts": a["num_groups"], "sums": True}
         return self.add("opaque", [x], shape, members, "group_norm", parameters=names, function="group_norm",
                         groups=a["num_groups"], eps=a["eps"], has_weight=a["weight"] is not None)
 
@@ -521,7 +505,7 @@ class Tracer:
         if x.layout[a["dim"] % len(x.layout)] != "c":
             self.refuse("a softmax over positions")
         shape = self.shape_of(x)
-        members = {"kind": "log_softmax", "channels": shape[0], "extents": list(shape[1:])}
+        members = {"kind": "log_softmax", "channels": shape[0], "extents": list(shape[1:])} | SEPARATE_POSITIONS
         return self.add("opaque", [x], shape, members, base, function="log_softmax", arguments=[1])
 
     def op_constant_pad_nd(self, base, a):

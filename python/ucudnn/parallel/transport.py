@@ -8,7 +8,7 @@ import time
 import torch
 import torch.distributed as dist
 
-from ucudnn.spatial.waiting import Waiting, named
+from ucudnn.spatial import waiting
 
 from .errors import RankLost
 
@@ -19,6 +19,7 @@ class Counts:
     """Elements that this rank has sent and received since the last `clear`: [kind][peer] = [sent, received]."""
 
     def __init__(self):
+        self.under_way = [0, 0]
         self.clear()
 
     def clear(self):
@@ -26,10 +27,16 @@ class Counts:
         self.messages = 0
         self.waited_ms = collections.defaultdict(float)
         self.hidden_ms = collections.defaultdict(float)
+        self.most_under_way = [0, 0]
 
     def add(self, kind, peer, direction, elements):
         self.elements[kind][peer][direction] += elements
         self.messages += 1
+
+    def fly(self, elements, size):
+        """So many elements of messages are kept from now on, or, below zero, no longer."""
+        self.under_way = [self.under_way[0] + elements, self.under_way[1] + elements * size]
+        self.most_under_way = max(self.most_under_way, self.under_way)
 
     def total(self, kind):
         """[sent, received]."""
@@ -43,6 +50,12 @@ class Flight:
     def __init__(self, transport, what, kind, works, arriving, kept, peers):
         self.transport, self.what, self.kind, self.works = transport, what, kind, works
         self.arriving, self.kept, self.peers, self.posted = arriving, kept, peers, time.monotonic()
+        self.received = sum(buffer.numel() for buffer, _ in arriving.values())
+        self._fly(1)
+
+    def _fly(self, sign):
+        for tensor in (*self.kept, *(buffer for buffer, _ in self.arriving.values())):
+            self.transport.counts.fly(sign * tensor.numel(), tensor.element_size())
 
     def wait(self):
         began = time.monotonic()
@@ -51,7 +64,8 @@ class Flight:
         self.transport.counts.waited_ms[self.kind] += (now - began) * 1e3
         self.transport.counts.hidden_ms[self.kind] += (began - self.posted) * 1e3
         arrived = {peer: buffer.to(device) for peer, (buffer, device) in self.arriving.items()}
-        self.works = self.arriving = self.kept = ()
+        self._fly(-1)
+        self.works, self.kept, self.arriving = (), (), {}
         return arrived
 
 
@@ -66,7 +80,7 @@ class Transport:
         self.is_nccl = dist.get_backend(group) == "nccl"
         self.tags = {True: collections.Counter(), False: collections.Counter()}  # messages so far, by peer
         store = dist.distributed_c10d._get_default_store()
-        self.waiting = Waiting(self.rank, self.world, store, f"ucudnn/parallel/{_made}", timeout_s, "ucudnn.parallel")
+        self.waiting = waiting.Waiting(self.rank, self.world, store, f"ucudnn/parallel/{_made}", timeout_s, "ucudnn.parallel")
 
     def _tag(self, is_sent, peer):
         self.tags[is_sent][peer] += 1
@@ -77,7 +91,7 @@ class Transport:
         wire; what is sent is kept until it has left."""
         staged = torch.device("cpu") if device.type == "cuda" and not self.is_nccl else device
         kept, operations, arriving, works = [], [], {}, []
-        with self._named(what, [*sends, *receives]):
+        with self.named(what, [*sends, *receives]):
             for peer in sorted({*sends, *receives}):
                 if peer in sends:
                     tensor = sends[peer].detach().to(staged).contiguous()
@@ -101,7 +115,7 @@ class Transport:
 
     def await_works(self, what, works, peers):
         ends = time.monotonic() + self.seconds
-        with self._named(what, list(peers)):
+        with self.named(what, list(peers)):
             for work in works:
                 if self.is_nccl:
                     work.wait()
@@ -109,7 +123,8 @@ class Transport:
                     work.wait(datetime.timedelta(seconds=max(ends - time.monotonic(), 0.001)))
 
     @contextlib.contextmanager
-    def _named(self, what, members):
+    def named(self, what, members):
+        """Errors of torch.distributed in this context are RankLost, which says what was waited for with whom."""
         members = sorted(set(members) - {self.rank})
         wait = self.waiting.begin(what, members)
         try:
@@ -117,8 +132,8 @@ class Transport:
         except RuntimeError as error:
             why = self.waiting.why(wait) or "one ended, failed or came too late"
             raise RankLost(
-                f"rank {self.rank} waited {wait.seconds():.1f} s for {what} with {named(members or [self.rank])}: {why} "
-                f"(the time-out is {self.seconds:g} s; {error})") from error
+                f"rank {self.rank} waited {wait.seconds():.1f} s for {what} with {waiting.named(members or [self.rank])}: "
+                f"{why} (the time-out is {self.seconds:g} s; {error})") from error
         self.waiting.end()
 
     def close(self):

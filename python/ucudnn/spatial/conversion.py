@@ -116,6 +116,8 @@ class _Leave:
             before = _states.pop()
             if result is not None:  # an error may be this rank's alone
                 same_draws(before, module._ucudnn_trust)
+                for part in module.modules():
+                    part._ucudnn_modes = getattr(part, "_ucudnn_modes", frozenset()) | {part.training}
 
 
 def _leave_plain_buffers(model):
@@ -133,10 +135,12 @@ def _name(module, path):
 
 
 def _compare_copies(path, module):
-    """What must be the same on all ranks when a program enters this module: the first time, and under UCUDNN_CHECK=1 always."""
+    """What must be the same on all ranks when a program enters this module: the first time, and under UCUDNN_CHECK=1 always.
+    What it draws is compared when it is left, the first time in training and in evaluation."""
     is_checked_now = ranks().is_checking and not stripe._where
-    if is_checked_now:
-        _states[:] = [random_states()]
+    if not stripe._where:
+        is_new = module.training not in getattr(module, "_ucudnn_modes", ())
+        _states[:] = [random_states()] if is_checked_now or is_new else []
     if is_checked_now or not module._ucudnn_is_compared:
         for part in module.modules():
             part._ucudnn_is_compared = True

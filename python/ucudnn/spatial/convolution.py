@@ -12,7 +12,7 @@ from .pointwise import completed
 from .cells import ranks
 from .precision import lowered
 from .stripe import place, plainly, rule, striped
-from .windows import check, extend, in_rows, output_layout, read, spatial_dims, tuple_of
+from .windows import check, extend, in_rows, of_batches, output_layout, read, spatial_dims, tuple_of
 
 
 class _Own(torch.autograd.Function):
@@ -125,6 +125,7 @@ def _paddings(padding, window_extents, stride):
 
 
 @rule(torch.conv1d, torch.conv2d, torch.conv3d)
+@of_batches
 def _convolution(function, x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     count = weight.ndim - 2
     stride, dilation = tuple_of(stride, count), tuple_of(dilation, count)
@@ -159,6 +160,7 @@ def _convolution(function, x, weight, bias=None, stride=1, padding=0, dilation=1
 
 
 @rule(torch.conv_transpose1d, torch.conv_transpose2d, torch.conv_transpose3d)
+@of_batches
 def _transposed(function, x, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
     count = weight.ndim - 2
     stride, padding, dilation, more = (tuple_of(value, count) for value in (stride, padding, dilation, output_padding))

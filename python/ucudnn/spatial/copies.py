@@ -71,7 +71,10 @@ def same_weights(path, module):
 
 
 def random_states():
-    return {"torch's generator of the CPU": torch.get_rng_state(), "Python's random": random.getstate()}
+    states = {"torch's generator of the CPU": torch.get_rng_state(), "Python's random": random.getstate()}
+    if torch.cuda.is_initialized() and not cells.is_capturing():
+        states["torch's generator of the GPU"] = torch.cuda.get_rng_state()
+    return states
 
 
 def same_draws(before, trusted):

@@ -8,23 +8,59 @@ from .grid import owned
 from .layout import Layout
 from .cells import ranks
 from .sizes import Own, at, plain, rows_of, whole_of
-from .stripe import Stripe, flat, rule, striped, whole
+from .stripe import Stripe, _where, flat, name_of, rule, striped, whole
 from .vouched import DRAWS
 
 
 _DRAWING = (torch.rand, torch.randn, torch.randint, torch.randperm, torch.normal)
+_PARTS = "__getitem__ narrow split chunk tensor_split split_with_sizes index_select".split()
 
 
 class Sizes(TorchFunctionMode):
-    """What a stripe's sizes mean to functions that meet no stripe, and that none of them draws."""
+    """What a stripe's sizes mean to functions that meet no stripe, that none of them draws, and which tensors are computed of
+    weights alone."""
+    _buffers = None  # of the model that runs, by id
+
+    def __exit__(self, *why):
+        self._buffers = None
+        return super().__exit__(*why)
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         values = list(flat((args, kwargs)))
         is_sized = any(isinstance(value, Own) for value in values) and not any(isinstance(value, Stripe) for value in values)
         if not is_sized and (function not in _DRAWING or kwargs.get("generator") is not None):
-            return function(*args, **kwargs)
+            result = function(*args, **kwargs)
+            if isinstance(result, (torch.Tensor, tuple, list)) and args:
+                self._note(function, args, values, result)
+            return result
         return Stripe.__torch_function__(function, types, args, kwargs)
+
+    def _note(self, function, args, values, result):
+        """A part of a weight with one row may be a stripe's row."""
+        tensors = [value for value in values if isinstance(value, torch.Tensor) and value.ndim]
+        is_of_weights = bool(tensors) and all(map(self._is_of_weights, tensors))
+        for each in flat(result):
+            if isinstance(each, torch.Tensor) and not isinstance(each, (Stripe, torch.nn.Parameter)):
+                is_row = is_of_weights and name_of(function) in _PARTS and _ones(each) > _ones(args[0]) + _added(args[1:])
+                if is_of_weights or self._is_of_weights(each):
+                    each._ucudnn_is_of_weights = is_of_weights and not is_row
+
+    def _is_of_weights(self, x):
+        if isinstance(x, torch.nn.Parameter) or hasattr(x, "_ucudnn_is_of_weights"):
+            return getattr(x, "_ucudnn_is_of_weights", True)
+        if self._buffers is None and _where:
+            self._buffers = {id(buffer): buffer for buffer in _where[0][2].buffers()}
+        return id(x) in (self._buffers or {})
+
+
+def _ones(x):
+    return sum(extent == 1 for extent in x.shape)
+
+
+def _added(index):
+    """How many dimensions an index adds."""
+    return sum(entry is None for entry in flat(index))
 
 
 def of_sizes(sizes):

@@ -137,18 +137,19 @@ def windows(geometry, axis, window, extents, front, back):
             rows = tuple(Rows(_mirror(r.x, total), _mirror(r.y, count), _mirror(r.needed, total))
                          for r in reversed(rows))
         return _read(window, front, rows)
+    if all(extent % window.stride == 0 for extent in extents[:-1]) and sum(extents[:-1]) // window.stride >= count:
+        raise NotSupported(f"{AXES[axis]}: {count} windows of extent {window.extent} and stride {window.stride} over {total} rows "
+                           f"with {front} rows of padding before and {back} behind them leave none to the last of "
+                           f"{len(extents)} parts, of {extents[-1]} rows: use larger images or fewer ranks")
+    is_small = front + back < window.extent - window.stride  # a larger window has all the padding that it needs
     behind = max(back, window.extent - window.stride - front)
     pad = max(front, behind)
     larger = Window(window.extent + 2 * pad - front - behind, window.stride, pad)
     try:
         rows = all_rows(geometry, FORWARD, larger, extents)
     except NotSupported as refusal:
-        raise NotSupported(why or f"{AXES[axis]}: {refusal}") from None
+        raise NotSupported(why if why and not is_small else f"{AXES[axis]}: {refusal}") from None
     last = rows[-1]
-    if last.y[0] >= count:
-        raise NotSupported(f"{AXES[axis]}: windows of extent {window.extent} and stride {window.stride} over {total} rows "
-                           f"with {front} rows of padding before and {back} behind them leave nothing to the last part, "
-                           f"of {extents[-1]} rows")
     rows = (*rows[:-1], Rows(last.x, (last.y[0], min(last.y[1], count)), last.needed))
     return _read(window, front, rows, is_larger=True)
 

@@ -54,9 +54,9 @@ _FLIPPED = {"fliplr": (1,), "flipud": (0,)}
 @rule(*named("flip", *_FLIPPED))
 def _flip(function, x, *dims, **kwargs):
     """Along a cut axis each rank fetches the rows that stand as far from the other end as its own do from the first."""
-    dims = _FLIPPED.get(name_of(function)) or as_list(dims) or kwargs["dims"]
-    layout, result = Layout(x.cut.dims, x.cut.extents), x
-    for dim in dims_of(x, dims):
+    dims = _FLIPPED.get(name_of(function)) or as_list(dims) or kwargs.get("dims", ())
+    layout, result = Layout(x.cut.dims, x.cut.extents), x if len(dims) else x.clone()
+    for dim in dims_of(x, dims) if len(dims) else ():
         atoms = layout.dims[dim] or ((None, x.shape[dim]),)
         result = result.unflatten(dim, [size for _, size in atoms])
         for at, (axis, _) in enumerate(atoms, dim):
@@ -66,6 +66,16 @@ def _flip(function, x, *dims, **kwargs):
             result = result.flip(at)
         result = result.flatten(dim, dim + len(atoms) - 1)
     return striped(result, layout)
+
+
+@rule(*named("rot90"))
+def _rotate(function, x, k=1, dims=(0, 1)):
+    first, second = (dim % x.ndim for dim in dims)
+    result = _flip(torch.flip, x, [[], [second], [first, second], [first]][k % 4])
+    order = list(range(x.ndim))
+    if k % 2:
+        order[first], order[second] = second, first
+    return striped(torch.permute(result, order), result.cut.permuted(order))
 
 
 @rule(*named("roll"), sizes="whole")

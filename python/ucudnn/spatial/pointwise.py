@@ -51,7 +51,7 @@ def broadcast(operands, takes_whole=False):
                     not (takes_whole and x.shape[dim] == made.whole_extent(offset + dim, 1)):
                 raise NotSupported(f"a tensor of shape {tuple(x.shape)}, which is the same on every rank, meets a stripe "
                                    f"that is cut along dimension {offset + dim}: shard it, too")
-            if dims[offset + dim] and not atoms and not isinstance(x, Stripe) and \
+            if dims[offset + dim] and not atoms and x.shape[dim] == 1 and not isinstance(x, Stripe) and \
                     _has_one_row(dims[offset + dim], extents) and not is_weight(x):
                 raise NotSupported(f"a tensor of shape {tuple(x.shape)}, which is no parameter or buffer of the model, meets a "
                                    f"stripe that may have one row in dimension {offset + dim}: it may be such rows, or the "

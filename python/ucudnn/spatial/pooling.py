@@ -1,8 +1,5 @@
 """Pooling. Windows that go on across a cut read the rows that lie there; pooling to a fixed number of windows (adaptive,
 global) gives what is the same on every rank."""
-import functools
-import re
-
 import torch
 from torch.nn import functional
 
@@ -16,18 +13,7 @@ from .precision import wide, wide_type
 from .reduce import mean, whole_shape
 from .stripe import name_of, rule, striped
 from .sums import total
-from .windows import check, extend, in_rows, output_layout, read, spatial_dims, tuple_of
-
-
-def _of_batches(pool):
-    """A rule for pictures of a batch, and for one without a batch."""
-    @functools.wraps(pool)
-    def run(function, x, *args, **kwargs):
-        if x.ndim == int(re.search(r"(\d)d", name_of(function))[1]) + 2:
-            return pool(function, x, *args, **kwargs)
-        found = pool(function, striped(x.unsqueeze(0), x.cut.inserted(0)), *args, **kwargs)
-        return striped(found.squeeze(0), found.cut.removed([0]))
-    return run
+from .windows import check, extend, in_rows, of_batches, output_layout, read, spatial_dims, tuple_of
 
 
 def _outputs(extent, window, pad, ceil_mode):
@@ -79,7 +65,7 @@ def _covers(x, kernel, pads):
 
 @rule(torch.max_pool1d, torch.max_pool2d, torch.max_pool3d, functional.max_pool1d, functional.max_pool2d,
       functional.max_pool3d, sizes="whole")
-@_of_batches
+@of_batches
 def _max_pool(function, x, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
     x, count = in_rows(x), x.ndim - 2
     if return_indices:
@@ -108,7 +94,7 @@ def _counts(x, axis, plan, window, pad):
 
 
 @rule(functional.avg_pool1d, functional.avg_pool2d, functional.avg_pool3d, sizes="whole")
-@_of_batches
+@of_batches
 def _avg_pool(function, x, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
               divisor_override=None):
     x, count = in_rows(x), x.ndim - 2
@@ -155,7 +141,7 @@ def _without(x, axes, result):
 
 
 @rule(functional.adaptive_avg_pool1d, functional.adaptive_avg_pool2d, functional.adaptive_avg_pool3d)
-@_of_batches
+@of_batches
 def _adaptive_avg(function, x, output_size):
     """Along a cut axis each rank adds up its rows of every window, weighted; then ranks add up."""
     x, count = in_rows(x), x.ndim - 2
@@ -182,7 +168,7 @@ def _weighted(function, x, layout, pooled, native):
 
 @rule(torch.adaptive_max_pool1d, functional.adaptive_max_pool2d, functional.adaptive_max_pool3d,
       functional.adaptive_max_pool1d, *(getattr(torch._C._nn, f"adaptive_max_pool{n}d") for n in (2, 3)))
-@_of_batches
+@of_batches
 def _adaptive_max(function, x, output_size, return_indices=False):
     if return_indices:
         raise NotSupported("indices of maxima, which count the rank's own rows")

@@ -34,8 +34,7 @@ def _unflatten(function, x, dim, sizes):
 def _in_sizes(x, sizes):
     """(layout, shape on this rank) of x in another shape, of which a program gave these numbers. All ranks decide by the whole's
     shapes. Where no number is left open, those that do not come of x.shape are the whole's, or there would not be as many
-    elements; else the stripe's rows are those that come of x.shape, and dimensions that stay as they are. Of positions that were
-    flattened, a number that comes of x.shape must be this rank's: a quotient by a number of which x.shape was lost is not."""
+    elements; else the stripe's rows are those that come of x.shape, and dimensions that stay as they are."""
     old = [x.cut.whole_extent(dim, extent) for dim, extent in enumerate(x.shape)]
     new = whole_of(list(sizes))
     if -1 in new:
@@ -51,18 +50,14 @@ def _in_sizes(x, sizes):
             raise NotSupported(f"{size} as the size of rows does not say whether it is this rank's or the whole's: compute it "
                                "from x.shape")
     own = [math.prod(size for _, size in atoms) if atoms else extent for atoms, extent in zip(layout.dims, new)]
-    for size, extent in zip(sizes, own):
-        if isinstance(size, Own) and size.here != extent and any(len(atoms) > 1 for atoms in x.cut.dims):
-            raise NotSupported(f"{size.here}, {size.whole} of the whole, as a size beside {extent} positions of this rank: a number "
-                               "that is the whole's, or that lost what it came of, divides it")
     return layout, own
 
 
-@rule(*named("flatten"))
+@rule(*named("flatten", "ravel"))
 def _flatten(function, x, start_dim=0, end_dim=-1):
     first, last, sizes = start_dim % max(x.ndim, 1), end_dim % max(x.ndim, 1), sizes_of(x.shape, x.cut)
     layout, _ = _in_sizes(x, [*sizes[:first], math.prod(sizes[first:last + 1]), *sizes[last + 1:]])
-    return striped(function(x, start_dim, end_dim), layout)
+    return striped(x.flatten(start_dim, end_dim), layout)
 
 
 @rule(*named("view_as", "reshape_as"))
@@ -78,6 +73,11 @@ def _transpose(function, x, dim0, dim1):
     order = list(range(x.ndim))
     order[dim0], order[dim1] = order[dim1], order[dim0]
     return striped(function(x, dim0, dim1), x.cut.permuted(order))
+
+
+@rule(*named("t"))
+def _transpose_matrix(function, x):
+    return striped(function(x), x.cut.permuted(reversed(range(x.ndim))))
 
 
 @rule(*named("permute"))

@@ -1,9 +1,5 @@
-"""Extents of a stripe as a program sees them. Torch reads this rank's number of rows in them; what the program computes of
-them, and decides by them, is what it would be of the whole image. So each such number knows what it is on every part of the
-grid and of the whole, and arithmetic carries that on. Where Python or numpy makes a number of its own of one (int(), float(),
-the functions of math), that is the whole's, too.
-
-Not followed: range(), torch.Size.numel(), formatted text, and what is read out of a tensor."""
+"""Extents of a stripe as a program sees them: numbers of the whole image that know what they are on every part of the grid,
+which arithmetic carries on. What Python, numpy and torch read in one past all that is the whole's."""
 import itertools
 import math
 import operator
@@ -16,39 +12,22 @@ from .errors import NotSupported
 _OPERATIONS = {"truediv": operator.truediv, "floordiv": operator.floordiv, "mod": operator.mod, "add": operator.add,
                "sub": operator.sub, "mul": operator.mul, "pow": operator.pow, "lshift": operator.lshift,
                "rshift": operator.rshift, "and": operator.and_, "or": operator.or_, "xor": operator.xor}
-_COMPARISONS = {name: getattr(operator, name) for name in ("lt", "le", "eq", "ne", "gt", "ge")}
 _OF_ONE = {"neg": operator.neg, "pos": operator.pos, "abs": operator.abs, "ceil": math.ceil, "floor": math.floor,
            "trunc": math.trunc, "invert": operator.invert}
 
 
 class Own:
-    """A number of this rank's rows, `here`. `whole`: what it is of the whole image; `by_place`: at every place of the grid
-    along `axes`, the parts along each in their order."""
+    """A number that comes of rows, of which this rank has `here`. `whole`: what it is of the whole image; `by_place`: at every
+    place of the grid along `axes`, the parts along each in their order."""
     axes, by_place, here, whole = (), {}, None, None
-
-    def __int__(self):
-        return int(self.whole)
-
-    def __float__(self):
-        return float(self.whole)
-
-    def __array__(self, dtype=None, copy=None):
-        import numpy
-        return numpy.asarray(self.whole, dtype=dtype)
-
-    def __hash__(self):
-        return hash(self.whole)
-
-    def __bool__(self):
-        return bool(self.whole)
 
 
 class OwnInt(Own, int):
-    """Torch reads `here` in it, past all methods."""
+    pass
 
 
 class OwnFloat(Own, float):
-    """No size, so what is read in it past all methods is `whole`."""
+    pass
 
 
 def own(axes, number, whole):
@@ -57,9 +36,9 @@ def own(axes, number, whole):
     by_place = {place: number(dict(zip(axes, place))) for place in itertools.product(*(range(parts[a]) for a in axes))}
     if all(value == whole for value in by_place.values()):
         return whole
-    here = by_place[tuple(ranks().part(axis) for axis in axes)]
-    made = OwnInt(here) if isinstance(here, int) else OwnFloat(whole)
-    made.axes, made.by_place, made.here, made.whole = tuple(axes), by_place, here, whole
+    made = (OwnInt if isinstance(whole, int) else OwnFloat)(whole)
+    made.axes, made.by_place, made.whole = tuple(axes), by_place, whole
+    made.here = by_place[tuple(ranks().part(axis) for axis in axes)]
     return made
 
 
@@ -118,23 +97,14 @@ def _binary(operation, is_reversed=False):
     return compute
 
 
-def _comparison(operation):
-    def compare(self, other):
-        return operation(self.whole, whole_of(other)) if isinstance(other, (int, float)) else NotImplemented
-    return compare
-
-
 for _kind in (OwnInt, OwnFloat):
     for _name, _operation in _OPERATIONS.items():
         if hasattr(_kind, f"__{_name}__"):
             setattr(_kind, f"__{_name}__", _binary(_operation))
             setattr(_kind, f"__r{_name}__", _binary(_operation, True))
-    for _name, _operation in _COMPARISONS.items():
-        setattr(_kind, f"__{_name}__", _comparison(_operation))
     for _name, _operation in _OF_ONE.items():
         if hasattr(_kind, f"__{_name}__"):
             setattr(_kind, f"__{_name}__", lambda self, _operation=_operation: _computed(_operation, self))
-    _kind.__hash__ = Own.__hash__
     _kind.__divmod__ = lambda self, other: (self // other, self % other)
     _kind.__rdivmod__ = lambda self, other: (other // self, other % self)
     _kind.__round__ = lambda self, digits=None: _computed(lambda value: round(value, digits), self)

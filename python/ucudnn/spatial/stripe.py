@@ -106,8 +106,8 @@ def _answer(function, args, kwargs):
     if not (sizes == "made" or sizes == "own" and is_cut) and any(isinstance(value, Own) for value in values):
         if is_cut and sizes is None:
             number = next(value for value in values if isinstance(value, Own))
-            raise NotSupported(f"{number} comes of this rank's own rows, and the whole has {number.whole}: spatial.whole_shape "
-                               "says what the whole has")
+            raise NotSupported(f"{number.here} comes of this rank's own rows, and the whole has {number.whole}: "
+                               "spatial.whole_shape says what the whole has")
         args, kwargs = whole_of(args), whole_of(kwargs)
     if rule is None and is_cut:
         raise NotSupported("not known to be right on a stripe")
@@ -201,10 +201,11 @@ def running():
 
 
 def is_weight(x):
-    """Whether a plain tensor is a parameter, or in any shape all of a parameter or buffer of the model that runs."""
+    """Whether a plain tensor is a parameter, in any shape all of a parameter or buffer of the model that runs, or computed of
+    these alone while it runs (factories.py)."""
     home = x.untyped_storage().data_ptr()
     model = _where[0][2] if _where else torch.nn.Module()
-    return isinstance(x, torch.nn.Parameter) or any(
+    return isinstance(x, torch.nn.Parameter) or getattr(x, "_ucudnn_is_of_weights", False) or any(
         each.numel() == x.numel() and each.untyped_storage().data_ptr() == home
         for each in (*model.parameters(), *model.buffers()) if not hasattr(each, "full_tensor"))
 

@@ -1,13 +1,26 @@
 """Windows that slide over cut axes, for convolutions and pooling: the rows that they read are fetched, and the padding
 that the image has at its ends is put there, so that what runs on them has no padding along these axes."""
 import contextlib
+import functools
+import re
 
 from . import geometry
 from .errors import NotSupported
 from .grid import AXES
 from .halo import extended
 from .cells import ranks
-from .stripe import Stripe, layout_of, striped
+from .stripe import Stripe, layout_of, name_of, striped
+
+
+def of_batches(layer):
+    """A rule for pictures of a batch, and for one without a batch."""
+    @functools.wraps(layer)
+    def run(function, x, *args, **kwargs):
+        if x.ndim == int(re.search(r"(\d)d", name_of(function))[1]) + 2:
+            return layer(function, x, *args, **kwargs)
+        found = layer(function, striped(x.unsqueeze(0), layout_of(x).inserted(0)), *args, **kwargs)
+        return striped(found.squeeze(0), found.cut.removed([0]))
+    return run
 
 
 def spatial_dims(x, count):

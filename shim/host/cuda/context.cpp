@@ -41,7 +41,7 @@ std::shared_ptr<Stream> PerThreadStream(Context& context) {
   auto& streams = per_thread.by_device;
   if (streams.empty()) streams.resize(TheState().contexts.size());
   auto& stream = streams[context.device];
-  if (!stream) stream = context.CreateStream(true, CU_STREAM_DEFAULT, 0);
+  if (!stream) stream = context.CreateStream(true, 0);
   return stream;
 }
 
@@ -50,7 +50,7 @@ std::shared_ptr<Stream> PerThreadStream(Context& context) {
 Context::Context(int device, size_t memory_bytes)
     : device(device),
       memory(memory_bytes),
-      legacy(std::make_shared<Stream>(*this, true, CU_STREAM_DEFAULT, 0)),
+      legacy(std::make_shared<Stream>(*this, true, 0)),
       id(NextContextId()) {}
 
 Ticket Context::Enqueue(Stream& stream, std::function<void()> run, std::vector<Ticket> after) {
@@ -66,8 +66,8 @@ Ticket Context::Enqueue(Stream& stream, std::function<void()> run, std::vector<T
   return stream.Enqueue(std::move(run), std::move(after));
 }
 
-std::shared_ptr<Stream> Context::CreateStream(bool blocking, unsigned flags, int priority) {
-  auto stream = std::make_shared<Stream>(*this, blocking, flags, priority);
+std::shared_ptr<Stream> Context::CreateStream(bool blocking, int priority) {
+  auto stream = std::make_shared<Stream>(*this, blocking, priority);
   std::lock_guard lock(order_);
   std::erase_if(streams_, [](const auto& other) { return other->Drained(); });
   streams_.push_back(stream);

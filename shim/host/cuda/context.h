@@ -28,7 +28,7 @@ struct Context {
   // tasks follow everything in blocking streams and everything in blocking streams follows its
   // tasks.
   Ticket Enqueue(Stream& stream, std::function<void()> run, std::vector<Ticket> after = {});
-  std::shared_ptr<Stream> CreateStream(bool blocking, unsigned flags, int priority);
+  std::shared_ptr<Stream> CreateStream(bool blocking, int priority);
   // What synchronising with `stream` waits for: the legacy stream stands for all blocking ones.
   std::vector<Ticket> Outstanding(const Stream& stream);
   std::vector<Ticket> Outstanding();
@@ -63,7 +63,6 @@ struct Context {
 // Page-locked host memory: ours, the application's (registered), or managed.
 struct HostAllocation {
   size_t bytes = 0;
-  unsigned flags = 0;
   enum class Kind { kAllocated, kRegistered, kManaged } kind = Kind::kAllocated;
   Context* context = nullptr;
 };

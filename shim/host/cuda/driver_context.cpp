@@ -125,25 +125,6 @@ CUresult cuCtxGetId(CUcontext handle, unsigned long long* id) {
   });
 }
 
-CUresult cuCtxGetFlags(unsigned* flags) {
-  return CallInContext([&](Context& context) {
-    if (!flags) return CUDA_ERROR_INVALID_VALUE;
-    *flags = context.flags;
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult cuCtxGetApiVersion(CUcontext handle, unsigned* version) {
-  return Call([&] {
-    if (!version) return CUDA_ERROR_INVALID_VALUE;
-    if (handle ? !FindContext(handle) : !hostgpu::CurrentContext()) {
-      return CUDA_ERROR_INVALID_CONTEXT;
-    }
-    *version = 3020;
-    return CUDA_SUCCESS;
-  });
-}
-
 CUresult cuCtxSynchronize() {
   return CallInContext([](Context& context) -> CUresult {
     if (const CUresult refused = RefuseIfCapturing(context)) return refused;
@@ -172,16 +153,5 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
     return TheState().peers.emplace(context.device, other->device).second
                ? CUDA_SUCCESS
                : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
-  });
-}
-
-CUresult cuCtxDisablePeerAccess(CUcontext peer) {
-  return CallInContext([&](Context& context) {
-    const Context* other = FindContext(peer);
-    if (!other) return CUDA_ERROR_INVALID_CONTEXT;
-    std::lock_guard lock(TheState().mutex);
-    return TheState().peers.erase({context.device, other->device}) == 1
-               ? CUDA_SUCCESS
-               : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
   });
 }

@@ -159,46 +159,11 @@ Operand OperandOf(CUmemorytype type) {
   return type == CU_MEMORYTYPE_DEVICE ? Operand::kOnDevice : Operand::kAny;
 }
 
-CUresult Copy2D(const CUDA_MEMCPY2D* copy, CUstream handle, Wait wait) {
-  return CallOnStream(handle, [&](Context&, Stream& stream) {
-    if (!copy) return CUDA_ERROR_INVALID_VALUE;
-    const auto from = Start(copy->srcMemoryType, copy->srcHost, copy->srcDevice,
-                            copy->srcY * copy->srcPitch + copy->srcXInBytes);
-    const auto to = Start(copy->dstMemoryType, copy->dstHost, copy->dstDevice,
-                          copy->dstY * copy->dstPitch + copy->dstXInBytes);
-    if (!from || !to) return CUDA_ERROR_NOT_SUPPORTED;
-    const Rows rows{copy->WidthInBytes, copy->Height, {copy->srcPitch, 0}, {copy->dstPitch, 0}};
-    return Copy(stream, *to, OperandOf(copy->dstMemoryType), *from, OperandOf(copy->srcMemoryType),
-                rows, wait);
-  });
-}
-
 // As documented, pitch and height of an operand hold the origin, too; either may be left 0 where no
 // second row, or no second plane, is copied.
 bool HoldsOrigin(const Strides& strides, size_t x_end, size_t y_end) {
   return (strides.pitch == 0 || strides.pitch >= x_end) &&
          (strides.height == 0 || strides.height >= y_end);
-}
-
-CUresult Copy3D(const CUDA_MEMCPY3D* copy, CUstream handle, Wait wait) {
-  return CallOnStream(handle, [&](Context&, Stream& stream) {
-    if (!copy || copy->reserved0 || copy->reserved1) return CUDA_ERROR_INVALID_VALUE;
-    if (copy->srcLOD != 0 || copy->dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
-    const Strides from{copy->srcPitch, copy->srcHeight}, to{copy->dstPitch, copy->dstHeight};
-    if (!HoldsOrigin(from, copy->srcXInBytes + copy->WidthInBytes, copy->srcY + copy->Height) ||
-        !HoldsOrigin(to, copy->dstXInBytes + copy->WidthInBytes, copy->dstY + copy->Height)) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    const auto read =
-        Start(copy->srcMemoryType, copy->srcHost, copy->srcDevice,
-              (copy->srcZ * from.height + copy->srcY) * from.pitch + copy->srcXInBytes);
-    const auto write = Start(copy->dstMemoryType, copy->dstHost, copy->dstDevice,
-                             (copy->dstZ * to.height + copy->dstY) * to.pitch + copy->dstXInBytes);
-    if (!read || !write) return CUDA_ERROR_NOT_SUPPORTED;
-    const Rows rows{copy->WidthInBytes, copy->Height, from, to, copy->Depth};
-    return Copy(stream, *write, OperandOf(copy->dstMemoryType), *read,
-                OperandOf(copy->srcMemoryType), rows, wait);
-  });
 }
 
 }  // namespace
@@ -227,23 +192,42 @@ CUresult cuMemcpyDtoD(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
 CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
   return Copy(stream, to, Operand::kOnDevice, from, Operand::kOnDevice, bytes, Wait::kNo);
 }
-CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, size_t bytes) {
-  return Copy(nullptr, to, Operand::kOnDevice, from, Operand::kOnDevice, bytes, Wait::kYes);
-}
 CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, size_t bytes,
                            CUstream stream) {
   return Copy(stream, to, Operand::kOnDevice, from, Operand::kOnDevice, bytes, Wait::kNo);
 }
-CUresult cuMemcpy2D(const CUDA_MEMCPY2D* copy) { return Copy2D(copy, nullptr, Wait::kYes); }
-CUresult cuMemcpy2DUnaligned(const CUDA_MEMCPY2D* copy) {
-  return Copy2D(copy, nullptr, Wait::kYes);
+CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D* copy, CUstream handle) {
+  return CallOnStream(handle, [&](Context&, Stream& stream) {
+    if (!copy) return CUDA_ERROR_INVALID_VALUE;
+    const auto from = Start(copy->srcMemoryType, copy->srcHost, copy->srcDevice,
+                            copy->srcY * copy->srcPitch + copy->srcXInBytes);
+    const auto to = Start(copy->dstMemoryType, copy->dstHost, copy->dstDevice,
+                          copy->dstY * copy->dstPitch + copy->dstXInBytes);
+    if (!from || !to) return CUDA_ERROR_NOT_SUPPORTED;
+    const Rows rows{copy->WidthInBytes, copy->Height, {copy->srcPitch, 0}, {copy->dstPitch, 0}};
+    return Copy(stream, *to, OperandOf(copy->dstMemoryType), *from, OperandOf(copy->srcMemoryType),
+                rows, Wait::kNo);
+  });
 }
-CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D* copy, CUstream stream) {
-  return Copy2D(copy, stream, Wait::kNo);
-}
-CUresult cuMemcpy3D(const CUDA_MEMCPY3D* copy) { return Copy3D(copy, nullptr, Wait::kYes); }
-CUresult cuMemcpy3DAsync(const CUDA_MEMCPY3D* copy, CUstream stream) {
-  return Copy3D(copy, stream, Wait::kNo);
+CUresult cuMemcpy3DAsync(const CUDA_MEMCPY3D* copy, CUstream handle) {
+  return CallOnStream(handle, [&](Context&, Stream& stream) {
+    if (!copy || copy->reserved0 || copy->reserved1) return CUDA_ERROR_INVALID_VALUE;
+    if (copy->srcLOD != 0 || copy->dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
+    const Strides from{copy->srcPitch, copy->srcHeight}, to{copy->dstPitch, copy->dstHeight};
+    if (!HoldsOrigin(from, copy->srcXInBytes + copy->WidthInBytes, copy->srcY + copy->Height) ||
+        !HoldsOrigin(to, copy->dstXInBytes + copy->WidthInBytes, copy->dstY + copy->Height)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    const auto read =
+        Start(copy->srcMemoryType, copy->srcHost, copy->srcDevice,
+              (copy->srcZ * from.height + copy->srcY) * from.pitch + copy->srcXInBytes);
+    const auto write = Start(copy->dstMemoryType, copy->dstHost, copy->dstDevice,
+                             (copy->dstZ * to.height + copy->dstY) * to.pitch + copy->dstXInBytes);
+    if (!read || !write) return CUDA_ERROR_NOT_SUPPORTED;
+    const Rows rows{copy->WidthInBytes, copy->Height, from, to, copy->Depth};
+    return Copy(stream, *write, OperandOf(copy->dstMemoryType), *read,
+                OperandOf(copy->srcMemoryType), rows, Wait::kNo);
+  });
 }
 
 CUresult cuMemsetD8(CUdeviceptr to, unsigned char value, size_t count) {
@@ -252,21 +236,8 @@ CUresult cuMemsetD8(CUdeviceptr to, unsigned char value, size_t count) {
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream) {
   return Fill(stream, to, value, count, 1, 0);
 }
-CUresult cuMemsetD16(CUdeviceptr to, unsigned short value, size_t count) {
-  return Fill(nullptr, to, value, count, 1, 0);
-}
-CUresult cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count, CUstream stream) {
-  return Fill(stream, to, value, count, 1, 0);
-}
-CUresult cuMemsetD32(CUdeviceptr to, unsigned value, size_t count) {
-  return Fill(nullptr, to, value, count, 1, 0);
-}
 CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream stream) {
   return Fill(stream, to, value, count, 1, 0);
-}
-CUresult cuMemsetD2D8(CUdeviceptr to, size_t pitch, unsigned char value, size_t width,
-                      size_t height) {
-  return Fill(nullptr, to, value, width, height, pitch);
 }
 CUresult cuMemsetD2D8Async(CUdeviceptr to, size_t pitch, unsigned char value, size_t width,
                            size_t height, CUstream stream) {

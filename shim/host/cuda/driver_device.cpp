@@ -182,9 +182,6 @@ CUresult cuDeviceCanAccessPeer(int* can, CUdevice device, CUdevice peer) {
   });
 }
 
-CUresult cuProfilerStart() { return CUDA_SUCCESS; }
-CUresult cuProfilerStop() { return CUDA_SUCCESS; }
-
 #undef cuDeviceGetUuid
 extern "C" [[gnu::visibility("default")]] CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
   return cuDeviceGetUuid_v2(uuid, device);

@@ -24,21 +24,14 @@ struct Introduction {
   int version;
 };
 constexpr Introduction kIntroductions[] = {
-    {"cuDeviceGetUuid_v2", 11040},
-    {"cuDevicePrimaryCtxRelease_v2", 11000},
-    {"cuDevicePrimaryCtxReset_v2", 11000},
-    {"cuDevicePrimaryCtxSetFlags_v2", 11000},
-    {"cuEventElapsedTime_v2", 12080},
-    {"cuGetProcAddress_v2", 12000},
-    {"cuGraphExecUpdate_v2", 12000},
-    {"cuGraphNodeGetDependencies_v2", 12030},
+    {"cuDeviceGetUuid_v2", 11040},         {"cuDevicePrimaryCtxRelease_v2", 11000},
+    {"cuDevicePrimaryCtxReset_v2", 11000}, {"cuDevicePrimaryCtxSetFlags_v2", 11000},
+    {"cuEventElapsedTime_v2", 12080},      {"cuGetProcAddress_v2", 12000},
+    {"cuGraphExecUpdate_v2", 12000},       {"cuGraphNodeGetDependencies_v2", 12030},
     {"cuGraphNodeGetDependentNodes_v2", 12030},
-    {"cuMemHostRegister_v2", 6050},
-    {"cuStreamBeginCapture_v2", 10010},
-    {"cuStreamGetCaptureInfo_v2", 11030},
-    {"cuStreamGetCaptureInfo_v3", 12030},
-    {"cuStreamWaitValue32_v2", 11070},
-    {"cuStreamWriteValue32_v2", 11070},
+    {"cuMemHostRegister_v2", 6050},        {"cuStreamBeginCapture_v2", 10010},
+    {"cuStreamGetCaptureInfo_v2", 11030},  {"cuStreamGetCaptureInfo_v3", 12030},
+    {"cuStreamWaitValue32_v2", 11070},     {"cuStreamWriteValue32_v2", 11070},
 };
 
 bool Introduced(const std::string& name, int version) {
@@ -63,12 +56,10 @@ void* Implemented(const std::string& name) {
   return byte >= __start_hostgpu_stubs && byte < __stop_hostgpu_stubs ? nullptr : address;
 }
 
-void* Find(const std::string& symbol, int version, bool per_thread, bool* too_new) {
+void* Find(const std::string& symbol, int version, bool* too_new) {
   for (const char* suffix : {"_v3", "_v2", ""}) {
     const std::string name = symbol + suffix;
-    void* address = per_thread ? Implemented(name + "_ptsz") : nullptr;
-    if (!address && per_thread) address = Implemented(name + "_ptds");
-    if (!address) address = Implemented(name);
+    void* const address = Implemented(name);
     if (!address) continue;
     if (Introduced(name, version)) return address;
     *too_new = true;
@@ -78,14 +69,15 @@ void* Find(const std::string& symbol, int version, bool per_thread, bool* too_ne
 
 }  // namespace
 
-CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t flags,
+// Per-thread default streams are not implemented: who asks for them by the flags gets the functions
+// of the legacy one, which wait for more.
+CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t,
                              CUdriverProcAddressQueryResult* status) {
   if (!symbol || !function || version > CUDA_VERSION) return CUDA_ERROR_INVALID_VALUE;
   bool too_new = false;
   // The private symbols of the stand-ins are nobody's business here.
   const bool driver_name = std::strncmp(symbol, "cu", 2) == 0;
-  const bool per_thread = flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
-  *function = driver_name ? Find(symbol, version, per_thread, &too_new) : nullptr;
+  *function = driver_name ? Find(symbol, version, &too_new) : nullptr;
   if (status) {
     *status = *function ? CU_GET_PROC_ADDRESS_SUCCESS
               : too_new ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT

@@ -41,45 +41,29 @@ CUresult Destroy(Table State::*table, Handle handle) {
   });
 }
 
-CUresult Instantiate(CUgraphExec* out, CUgraph handle, unsigned long long flags,
-                     unsigned long long accepted) {
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
-  *out = nullptr;
-  const std::shared_ptr<Graph> graph = FindGraph(handle);
-  if (!graph || (flags & ~accepted)) return CUDA_ERROR_INVALID_VALUE;
-  if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) return CUDA_ERROR_NOT_SUPPORTED;
-  auto exec = std::make_shared<GraphExec>();
-  exec->nodes = hostgpu::WithoutChildren(graph->nodes);
-  exec->topology = hostgpu::TopologyOf(*graph);
-  exec->objects = graph->objects;
-  State& state = TheState();
-  std::lock_guard lock(state.mutex);
-  *out = reinterpret_cast<CUgraphExec>(exec.get());
-  state.graph_execs.emplace(exec.get(), std::move(exec));
-  return CUDA_SUCCESS;
-}
-
-// All but UPLOAD, which belongs to cuGraphInstantiateWithParams.
+// All but UPLOAD, which cuGraphInstantiateWithParams alone would take.
 constexpr unsigned long long kFlags = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |
                                       CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH |
                                       CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
 
 }  // namespace
 
-CUresult cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph graph, unsigned long long flags) {
-  return Call([&] { return Instantiate(out, graph, flags, kFlags); });
-}
-
-CUresult cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph graph,
-                                      CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
+CUresult cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph handle, unsigned long long flags) {
   return Call([&]() -> CUresult {
-    if (!parameters) return CUDA_ERROR_INVALID_VALUE;
-    const CUresult result =
-        Instantiate(out, graph, parameters->flags, kFlags | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD);
-    parameters->hErrNode_out = nullptr;
-    parameters->result_out =
-        result == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
-    return result;
+    if (!out) return CUDA_ERROR_INVALID_VALUE;
+    *out = nullptr;
+    const std::shared_ptr<Graph> graph = FindGraph(handle);
+    if (!graph || (flags & ~kFlags)) return CUDA_ERROR_INVALID_VALUE;
+    if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) return CUDA_ERROR_NOT_SUPPORTED;
+    auto exec = std::make_shared<GraphExec>();
+    exec->nodes = hostgpu::WithoutChildren(graph->nodes);
+    exec->topology = hostgpu::TopologyOf(*graph);
+    exec->objects = graph->objects;
+    State& state = TheState();
+    std::lock_guard lock(state.mutex);
+    *out = reinterpret_cast<CUgraphExec>(exec.get());
+    state.graph_execs.emplace(exec.get(), std::move(exec));
+    return CUDA_SUCCESS;
   });
 }
 
@@ -102,13 +86,6 @@ CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream_handle) {
     const CUresult result = Submit(stream, std::move(work), &issued);
     if (issued.progress) exec->last = issued;
     return result;
-  });
-}
-
-// There is nowhere to upload to.
-CUresult cuGraphUpload(CUgraphExec handle, CUstream stream) {
-  return CallOnStream(stream, [&](Context&, Stream&) {
-    return FindExec(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   });
 }
 

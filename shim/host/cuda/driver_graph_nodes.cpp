@@ -63,17 +63,6 @@ CUresult GiveDependencies(CUgraphNode node, CUgraphNode* nodes, CUgraphEdgeData*
   });
 }
 
-CUresult GiveDependents(CUgraphNode node, CUgraphNode* nodes, CUgraphEdgeData* edges,
-                        size_t* count) {
-  return Call([&] {
-    State& state = TheState();
-    std::lock_guard lock(state.mutex);
-    const Graph* const graph = GraphOf(state, node);
-    if (!graph) return CUDA_ERROR_INVALID_VALUE;
-    return GiveEdges(Dependents(*graph, NodeOf(node)), nodes, edges, count);
-  });
-}
-
 // What a node made of `work` runs: released by the last that holds it.
 Node KernelNode(const hostgpuWork& work, unsigned long long kernel) {
   const std::shared_ptr<void> argument(work.argument, [release = work.release](void* held) {
@@ -192,7 +181,13 @@ CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode* nodes, CUgrap
 
 CUresult cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode* nodes, CUgraphEdgeData* edges,
                                       size_t* count) {
-  return GiveDependents(node, nodes, edges, count);
+  return Call([&] {
+    State& state = TheState();
+    std::lock_guard lock(state.mutex);
+    const Graph* const graph = GraphOf(state, node);
+    if (!graph) return CUDA_ERROR_INVALID_VALUE;
+    return GiveEdges(Dependents(*graph, NodeOf(node)), nodes, edges, count);
+  });
 }
 
 int hostgpuAddToGraph(void* handle, const hostgpuWork* work, unsigned long long kernel) try {
@@ -223,16 +218,11 @@ int hostgpuUpdateInGraph(void* handle, const hostgpuWork* work, unsigned long lo
 
 // Earlier versions, without data of edges, which the header no longer declares.
 #undef cuGraphNodeGetDependencies
-#undef cuGraphNodeGetDependentNodes
 #pragma GCC visibility push(default)
 extern "C" {
 
 CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode* nodes, size_t* count) {
   return GiveDependencies(node, nodes, nullptr, count);
-}
-
-CUresult cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode* nodes, size_t* count) {
-  return GiveDependents(node, nodes, nullptr, count);
 }
 
 }  // extern "C"

@@ -40,8 +40,7 @@ CUresult AllocateDevice(Context& context, CUdeviceptr* out, size_t bytes) {
   return CUDA_SUCCESS;
 }
 
-CUresult AllocateHost(Context& context, void** out, size_t bytes, unsigned flags,
-                      HostAllocation::Kind kind) {
+CUresult AllocateHost(Context& context, void** out, size_t bytes, HostAllocation::Kind kind) {
   if (!out || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   *out = nullptr;
   const size_t rounded = (bytes + kPage - 1) / kPage * kPage;
@@ -50,7 +49,7 @@ CUresult AllocateHost(Context& context, void** out, size_t bytes, unsigned flags
   if (!address) return CUDA_ERROR_OUT_OF_MEMORY;
   State& state = TheState();
   std::lock_guard lock(state.mutex);
-  state.host[reinterpret_cast<uintptr_t>(address)] = {bytes, flags, kind, &context};
+  state.host[reinterpret_cast<uintptr_t>(address)] = {bytes, kind, &context};
   *out = address;
   return CUDA_SUCCESS;
 }
@@ -136,18 +135,6 @@ CUresult cuMemAlloc(CUdeviceptr* out, size_t bytes) {
   return CallUnsafe([&](Context& context) { return AllocateDevice(context, out, bytes); });
 }
 
-CUresult cuMemAllocPitch(CUdeviceptr* out, size_t* pitch, size_t width, size_t height,
-                         unsigned element_bytes) {
-  return CallUnsafe([&](Context& context) {
-    if (!pitch || width == 0 || height == 0) return CUDA_ERROR_INVALID_VALUE;
-    if (element_bytes != 4 && element_bytes != 8 && element_bytes != 16) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    *pitch = (width + 511) / 512 * 512;
-    return AllocateDevice(context, out, *pitch * height);
-  });
-}
-
 // Waits for the device: pieces of work may still use the memory, and freeing is documented to wait;
 // for memory of a pool it is documented not to.
 CUresult cuMemFree(CUdeviceptr address) {
@@ -171,7 +158,7 @@ CUresult cuMemAllocManaged(CUdeviceptr* out, size_t bytes, unsigned flags) {
     }
     void* address = nullptr;
     const CUresult result =
-        AllocateHost(context, out ? &address : nullptr, bytes, 0, HostAllocation::Kind::kManaged);
+        AllocateHost(context, out ? &address : nullptr, bytes, HostAllocation::Kind::kManaged);
     if (out) *out = reinterpret_cast<CUdeviceptr>(address);
     return result;
   });
@@ -180,12 +167,9 @@ CUresult cuMemAllocManaged(CUdeviceptr* out, size_t bytes, unsigned flags) {
 CUresult cuMemHostAlloc(void** out, size_t bytes, unsigned flags) {
   return CallUnsafe([&](Context& context) {
     if (flags & ~7u) return CUDA_ERROR_INVALID_VALUE;
-    return AllocateHost(context, out, bytes, flags | CU_MEMHOSTALLOC_DEVICEMAP,
-                        HostAllocation::Kind::kAllocated);
+    return AllocateHost(context, out, bytes, HostAllocation::Kind::kAllocated);
   });
 }
-
-CUresult cuMemAllocHost(void** out, size_t bytes) { return cuMemHostAlloc(out, bytes, 0); }
 
 CUresult cuMemFreeHost(void* address) {
   return CallUnsafe([&](Context&) {
@@ -199,7 +183,7 @@ CUresult cuMemFreeHost(void* address) {
   });
 }
 
-CUresult cuMemHostRegister(void* address, size_t bytes, unsigned flags) {
+CUresult cuMemHostRegister(void* address, size_t bytes, unsigned) {
   return CallUnsafe([&](Context& context) {
     if (!address || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
     const auto start = reinterpret_cast<uintptr_t>(address);
@@ -210,8 +194,7 @@ CUresult cuMemHostRegister(void* address, size_t bytes, unsigned flags) {
     const bool in_previous = next != state.host.begin() &&
                              start - std::prev(next)->first < std::prev(next)->second.bytes;
     if (covers_next || in_previous) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-    state.host[start] = {bytes, flags | CU_MEMHOSTALLOC_DEVICEMAP,
-                         HostAllocation::Kind::kRegistered, &context};
+    state.host[start] = {bytes, HostAllocation::Kind::kRegistered, &context};
     return CUDA_SUCCESS;
   });
 }
@@ -234,18 +217,6 @@ CUresult cuMemHostGetDevicePointer(CUdeviceptr* out, void* host, unsigned flags)
       return CUDA_ERROR_INVALID_VALUE;
     }
     *out = reinterpret_cast<CUdeviceptr>(host);
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult cuMemHostGetFlags(unsigned* flags, void* host) {
-  return CallInContext([&](Context&) {
-    if (!flags) return CUDA_ERROR_INVALID_VALUE;
-    State& state = TheState();
-    std::lock_guard lock(state.mutex);
-    const auto found = state.host.find(reinterpret_cast<uintptr_t>(host));
-    if (found == state.host.end()) return CUDA_ERROR_INVALID_VALUE;
-    *flags = found->second.flags;
     return CUDA_SUCCESS;
   });
 }

@@ -67,15 +67,6 @@ Field FieldOf(CUmemPool_attribute attribute) {
   }
 }
 
-template <class Body>
-CUresult CallWithDevice(const void* argument, CUdevice device, Body body) {
-  return Call([&]() -> CUresult {
-    Context* context = FindDevice(device);
-    if (!context) return CUDA_ERROR_INVALID_DEVICE;
-    return argument ? body(*context) : CUDA_ERROR_INVALID_VALUE;
-  });
-}
-
 // Of the device `owner`'s memory, for work on `stream`, which may be another device's.
 CUresult Allocate(Context& owner, MemoryPool* pool, Stream& stream, size_t bytes,
                   CUdeviceptr* out) {
@@ -98,7 +89,7 @@ CUresult cuMemAllocAsync(CUdeviceptr* out, size_t bytes, CUstream handle) {
   return CallOnStream(handle, [&](Context&, Stream& stream) -> CUresult {
     if (!out || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
     if (const CUresult refused = RefuseIfCapturing(stream)) return refused;
-    return Allocate(stream.context, stream.context.pools.Current(), stream, bytes, out);
+    return Allocate(stream.context, stream.context.pools.Default(), stream, bytes, out);
   });
 }
 
@@ -140,22 +131,12 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
 }
 
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice device) {
-  return CallWithDevice(pool, device, [&](Context& context) {
-    *pool = Handle(context.pools.Default());
+  return Call([&] {
+    const Context* context = FindDevice(device);
+    if (!context) return CUDA_ERROR_INVALID_DEVICE;
+    if (!pool) return CUDA_ERROR_INVALID_VALUE;
+    *pool = Handle(context->pools.Default());
     return CUDA_SUCCESS;
-  });
-}
-
-CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice device) {
-  return CallWithDevice(pool, device, [&](Context& context) {
-    *pool = Handle(context.pools.Current());
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool) {
-  return CallWithDevice(pool, device, [&](Context& context) {
-    return context.pools.SetCurrent(Pool(pool)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   });
 }
 

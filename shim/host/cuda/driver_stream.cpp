@@ -30,7 +30,7 @@ CUresult cuStreamCreateWithPriority(CUstream* out, unsigned flags, int priority)
     int least = 0, greatest = 0;
     cuCtxGetStreamPriorityRange(&least, &greatest);
     const bool blocking = !(flags & CU_STREAM_NON_BLOCKING);
-    auto stream = context.CreateStream(blocking, flags, std::clamp(priority, greatest, least));
+    auto stream = context.CreateStream(blocking, std::clamp(priority, greatest, least));
     State& state = TheState();
     std::lock_guard lock(state.mutex);
     *out = reinterpret_cast<CUstream>(stream.get());
@@ -92,22 +92,6 @@ CUresult cuStreamGetCtx(CUstream handle, CUcontext* out) {
     const auto found = state.streams.find(reinterpret_cast<Stream*>(handle));
     if (found == state.streams.end()) return CUDA_ERROR_INVALID_HANDLE;
     *out = found->second->context.Handle();
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult cuStreamGetDevice(CUstream handle, CUdevice* device) {
-  return CallOnStream(handle, [&](Context&, Stream& stream) {
-    if (!device) return CUDA_ERROR_INVALID_VALUE;
-    *device = stream.context.device;
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult cuStreamGetFlags(CUstream handle, unsigned* flags) {
-  return CallOnStream(handle, [&](Context&, Stream& stream) {
-    if (!flags) return CUDA_ERROR_INVALID_VALUE;
-    *flags = stream.flags;
     return CUDA_SUCCESS;
   });
 }

@@ -64,17 +64,6 @@ CUresult cuUserObjectCreate(CUuserObject* out, void* data, CUhostFn destroy, uns
   });
 }
 
-CUresult cuUserObjectRetain(CUuserObject handle, unsigned count) {
-  return Call([&]() -> CUresult {
-    Objects& objects = TheObjects();
-    std::lock_guard lock(objects.mutex);
-    const auto found = objects.held.find(Of(handle));
-    if (found == objects.held.end() || count == 0) return CUDA_ERROR_INVALID_VALUE;
-    found->second.insert(found->second.end(), count, HeldObject(found->second.front()));
-    return CUDA_SUCCESS;
-  });
-}
-
 CUresult cuUserObjectRelease(CUuserObject handle, unsigned count) {
   std::vector<HeldObject> taken;  // destroyed outside the lock
   return Call([&] {
@@ -101,23 +90,6 @@ CUresult cuGraphRetainUserObject(CUgraph graph_handle, CUuserObject handle, unsi
       taken.assign(count, found->second.front());
     }
     graph->objects.insert(graph->objects.end(), taken.begin(), taken.end());
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult cuGraphReleaseUserObject(CUgraph graph_handle, CUuserObject handle, unsigned count) {
-  std::vector<HeldObject> released;
-  return Call([&]() -> CUresult {
-    const std::shared_ptr<Graph> graph = GraphOf(graph_handle);
-    if (!graph || count == 0) return CUDA_ERROR_INVALID_VALUE;
-    const auto is_it = [&](const HeldObject& one) { return one.get() == Of(handle); };
-    const auto held = std::count_if(graph->objects.begin(), graph->objects.end(), is_it);
-    if (held < static_cast<long>(count)) return CUDA_ERROR_INVALID_VALUE;
-    for (unsigned i = 0; i < count; ++i) {
-      const auto one = std::find_if(graph->objects.begin(), graph->objects.end(), is_it);
-      released.push_back(std::move(*one));
-      graph->objects.erase(one);
-    }
     return CUDA_SUCCESS;
   });
 }

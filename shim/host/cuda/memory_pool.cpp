@@ -46,24 +46,12 @@ void AddUnused(MemoryPool& pool, uintptr_t address, MemoryPool::Unused added) {
 }  // namespace
 
 StreamOrderedMemory::StreamOrderedMemory(DeviceMemory& memory) : memory_(memory) {
-  default_ = current_ = Create(0);
+  default_ = Create(0);
 }
 
 bool StreamOrderedMemory::Live(MemoryPool* pool) const {
   const auto found = pools_.find(pool);
   return found != pools_.end() && !found->second->destroyed;
-}
-
-MemoryPool* StreamOrderedMemory::Current() {
-  std::lock_guard lock(mutex_);
-  return current_;
-}
-
-bool StreamOrderedMemory::SetCurrent(MemoryPool* pool) {
-  std::lock_guard lock(mutex_);
-  if (!Live(pool)) return false;
-  current_ = pool;
-  return true;
 }
 
 MemoryPool* StreamOrderedMemory::Create(size_t limit) {
@@ -79,7 +67,6 @@ bool StreamOrderedMemory::Destroy(MemoryPool* pool) {
   std::lock_guard lock(mutex_);
   if (!Live(pool) || pool == default_) return false;
   pool->destroyed = true;
-  if (current_ == pool) current_ = default_;
   DropDestroyed();
   return true;
 }

@@ -41,9 +41,7 @@ class StreamOrderedMemory {
   explicit StreamOrderedMemory(DeviceMemory& memory);
 
   MemoryPool* Default() const { return default_; }
-  MemoryPool* Current();
-  bool SetCurrent(MemoryPool* pool);  // false when it is no live pool of this device
-  MemoryPool* Create(size_t limit);   // `limit` bytes at most are reserved; 0: no limit
+  MemoryPool* Create(size_t limit);  // `limit` bytes at most are reserved; 0: no limit
   // Memory of it that is out stays valid until it is freed. False for what is no live pool, and for
   // the default one.
   bool Destroy(MemoryPool* pool);
@@ -88,7 +86,6 @@ class StreamOrderedMemory {
   std::map<MemoryPool*, std::unique_ptr<MemoryPool>> pools_;
   std::map<uintptr_t, MemoryPool*> owners_;  // of live allocations
   MemoryPool* default_ = nullptr;
-  MemoryPool* current_ = nullptr;
 };
 
 }  // namespace hostgpu

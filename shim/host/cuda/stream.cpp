@@ -60,8 +60,8 @@ void Ticket::Wait() const {
   progress->changed.wait(lock, [this] { return progress->completed >= number; });
 }
 
-Stream::Stream(Context& context, bool blocking, unsigned flags, int priority)
-    : context(context), blocking(blocking), flags(flags), priority(priority), id(NextStreamId()) {}
+Stream::Stream(Context& context, bool blocking, int priority)
+    : context(context), blocking(blocking), priority(priority), id(NextStreamId()) {}
 
 Ticket Stream::Enqueue(std::function<void()> run, std::vector<Ticket> after) {
   std::lock_guard lock(mutex_);

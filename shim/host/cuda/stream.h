@@ -35,7 +35,7 @@ struct Ticket {
 
 class Stream : public std::enable_shared_from_this<Stream> {
  public:
-  Stream(Context& context, bool blocking, unsigned flags, int priority);
+  Stream(Context& context, bool blocking, int priority);
 
   // Callers hold the context's order lock, which makes "enqueued before" one order over its
   // streams.
@@ -50,7 +50,6 @@ class Stream : public std::enable_shared_from_this<Stream> {
 
   Context& context;
   const bool blocking;  // ordered with the legacy default stream
-  const unsigned flags;
   const int priority;
   const uint64_t id;
 

@@ -88,27 +88,6 @@ cudaError_t cudaGetDevice(int* device) {
 }
 
 cudaError_t cudaSetDevice(int device) { return Recorded(SelectDevice(device)); }
-cudaError_t cudaInitDevice(int device, unsigned, unsigned) {
-  return Initialised([&] {
-    const int before = SelectedDevice();
-    CUcontext current = nullptr;
-    cuCtxGetCurrent(&current);
-    const CUresult result = SelectDevice(device);
-    if (result == CUDA_SUCCESS && current) SelectDevice(before);
-    return result;
-  });
-}
-
-cudaError_t cudaSetDeviceFlags(unsigned flags) {
-  return Initialised([&] { return cuDevicePrimaryCtxSetFlags(SelectedDevice(), flags); });
-}
-
-cudaError_t cudaGetDeviceFlags(unsigned* flags) {
-  return Initialised([&] {
-    int active = 0;
-    return cuDevicePrimaryCtxGetState(SelectedDevice(), flags, &active);
-  });
-}
 
 cudaError_t cudaDeviceReset() {
   return Initialised([] {
@@ -169,10 +148,6 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
   return Bound([&] {
     return WithPeer(peer, [&](CUcontext context) { return cuCtxEnablePeerAccess(context, flags); });
   });
-}
-
-cudaError_t cudaDeviceDisablePeerAccess(int peer) {
-  return Bound([&] { return WithPeer(peer, cuCtxDisablePeerAccess); });
 }
 
 cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned version,

@@ -44,24 +44,8 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exec, cudaGraph_t gra
                                           unsigned long long flags) {
   return cudaGraphInstantiate(exec, graph, flags);
 }
-cudaError_t cudaGraphInstantiateWithParams(cudaGraphExec_t* exec, cudaGraph_t graph,
-                                           cudaGraphInstantiateParams* parameters) {
-  return Bound([&] {
-    if (!parameters) return CUDA_ERROR_INVALID_VALUE;
-    CUDA_GRAPH_INSTANTIATE_PARAMS driver{};
-    driver.flags = parameters->flags;
-    driver.hUploadStream = parameters->uploadStream;
-    const CUresult result = cuGraphInstantiateWithParams(exec, graph, &driver);
-    parameters->errNode_out = driver.hErrNode_out;
-    parameters->result_out = static_cast<cudaGraphInstantiateResult>(driver.result_out);
-    return result;
-  });
-}
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   return Bound([&] { return cuGraphLaunch(exec, stream); });
-}
-cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream) {
-  return Bound([&] { return cuGraphUpload(exec, stream); });
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   return Bound([&] { return cuGraphDestroy(graph); });
@@ -85,9 +69,6 @@ cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t* node, cudaGraph_t graph,
 }
 cudaError_t cudaGraphChildGraphNodeGetGraph(cudaGraphNode_t node, cudaGraph_t* graph) {
   return Bound([&] { return cuGraphChildGraphNodeGetGraph(node, graph); });
-}
-cudaError_t cudaGraphDestroyNode(cudaGraphNode_t node) {
-  return Bound([&] { return cuGraphDestroyNode(node); });
 }
 cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node, cudaGraphNode_t* nodes,
                                          cudaGraphEdgeData* edges, size_t* count) {

@@ -127,19 +127,6 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3, dim3, void** arguments
                                cudaStream_t stream) {
   return Launch(kernel, arguments, stream);
 }
-cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3, dim3, void** arguments, size_t,
-                                    cudaStream_t stream) {
-  return Launch(kernel, arguments, Own(stream));
-}
-cudaError_t cudaLaunchKernel_ptsz(const void* function, dim3, dim3, void** arguments, size_t,
-                                  cudaStream_t stream) {
-  return Launch(function, arguments, Own(stream));
-}
-cudaError_t cudaLaunchKernelExC_ptsz(const cudaLaunchConfig_t* config, const void* function,
-                                     void** arguments) {
-  if (!config) return Recorded(cudaErrorInvalidValue);
-  return Launch(function, arguments, Own(config->stream));
-}
 
 }  // extern "C"
 #pragma GCC visibility pop

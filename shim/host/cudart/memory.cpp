@@ -61,10 +61,6 @@ cudaError_t cudaMalloc(void** pointer, size_t bytes) {
   });
 }
 
-cudaError_t cudaMallocPitch(void** pointer, size_t* pitch, size_t width, size_t height) {
-  return Bound([&] { return cuMemAllocPitch(Out(pointer), pitch, width, height, 4); });
-}
-
 cudaError_t cudaFree(void* pointer) {
   return Bound([&] { return cuMemFree(Device(pointer)); });
 }
@@ -116,14 +112,6 @@ cudaError_t cudaHostRegister(void* pointer, size_t bytes, unsigned flags) {
 
 cudaError_t cudaHostUnregister(void* pointer) {
   return Bound([&] { return cuMemHostUnregister(pointer); });
-}
-
-cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned flags) {
-  return Bound([&] { return cuMemHostGetDevicePointer(Out(device), host, flags); });
-}
-
-cudaError_t cudaHostGetFlags(unsigned* flags, void* host) {
-  return Bound([&] { return cuMemHostGetFlags(flags, host); });
 }
 
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
@@ -183,16 +171,6 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   return Recorded(cudaErrorInvalidMemcpyDirection);
 }
 
-cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch,
-                         size_t width, size_t height, cudaMemcpyKind kind) {
-  CUmemorytype to_type, from_type;
-  if (!Types(kind, &to_type, &from_type)) return Recorded(cudaErrorInvalidMemcpyDirection);
-  if (width > to_pitch || width > from_pitch) return Recorded(cudaErrorInvalidPitchValue);
-  const CUDA_MEMCPY2D copy =
-      Copy2D(to, to_pitch, to_type, from, from_pitch, from_type, width, height);
-  return Bound([&] { return cuMemcpy2DUnaligned(&copy); });
-}
-
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch,
                               size_t width, size_t height, cudaMemcpyKind kind,
                               cudaStream_t stream) {
@@ -202,10 +180,6 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
   const CUDA_MEMCPY2D copy =
       Copy2D(to, to_pitch, to_type, from, from_pitch, from_type, width, height);
   return Bound([&] { return cuMemcpy2DAsync(&copy, stream); });
-}
-
-cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_t bytes) {
-  return Bound([&] { return cuMemcpyPeer(Device(to), nullptr, Device(from), nullptr, bytes); });
 }
 
 cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes,
@@ -221,19 +195,5 @@ cudaError_t cudaMemset(void* to, int value, size_t bytes) {
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
   return Bound([&] {
     return cuMemsetD8Async(Device(to), static_cast<unsigned char>(value), bytes, stream);
-  });
-}
-
-cudaError_t cudaMemset2D(void* to, size_t pitch, int value, size_t width, size_t height) {
-  return Bound([&] {
-    return cuMemsetD2D8(Device(to), pitch, static_cast<unsigned char>(value), width, height);
-  });
-}
-
-cudaError_t cudaMemset2DAsync(void* to, size_t pitch, int value, size_t width, size_t height,
-                              cudaStream_t stream) {
-  return Bound([&] {
-    return cuMemsetD2D8Async(Device(to), pitch, static_cast<unsigned char>(value), width, height,
-                             stream);
   });
 }

@@ -7,14 +7,6 @@ cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
   return Initialised([&] { return cuDeviceGetDefaultMemPool(pool, device); });
 }
 
-cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* pool, int device) {
-  return Initialised([&] { return cuDeviceGetMemPool(pool, device); });
-}
-
-cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t pool) {
-  return Initialised([&] { return cuDeviceSetMemPool(device, pool); });
-}
-
 cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps* properties) {
   return Initialised([&] {
     if (!properties) return CUDA_ERROR_INVALID_VALUE;

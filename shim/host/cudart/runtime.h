@@ -33,10 +33,6 @@ cudaError_t Initialised(Body body) {
   return Recorded(ready == CUDA_SUCCESS ? body() : ready);
 }
 
-// What a stream means to code built with --default-stream=per-thread: null is the calling thread's
-// own.
-inline cudaStream_t Own(cudaStream_t stream) { return stream ? stream : cudaStreamPerThread; }
-
 inline CUdeviceptr Device(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
 
 }  // namespace hostgpu::runtime

@@ -18,15 +18,6 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
   return Bound([&] { return cuStreamGetPriority(stream, priority); });
 }
-cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned* flags) {
-  return Bound([&] { return cuStreamGetFlags(stream, flags); });
-}
-cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long* id) {
-  return Bound([&] { return cuStreamGetId(stream, id); });
-}
-cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device) {
-  return Bound([&] { return cuStreamGetDevice(stream, device); });
-}
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return Bound([&] { return cuStreamSynchronize(stream); });
 }

@@ -15,40 +15,24 @@ uint64_t Draw(Place place, uint64_t i) {
   return z ^ (z >> 31);
 }
 
-// With as many random bits as the type has.
-float InUnit(uint64_t draw, float) { return static_cast<float>((draw >> 40) + 1) * 0x1p-24f; }
-double InUnit(uint64_t draw, double) { return static_cast<double>((draw >> 11) + 1) * 0x1p-53; }
-
-template <class T>
-void FillUniform(Place place, T* output, size_t count) {
-  for (size_t i = 0; i < count; ++i) output[i] = InUnit(Draw(place, i), T{});
-}
-
-// Box and Muller's.
-template <class T>
-void FillNormal(Place place, T mean, T deviation, T* output, size_t count) {
-  for (size_t i = 0; i + 1 < count; i += 2) {
-    const double radius = std::sqrt(-2 * std::log(InUnit(Draw(place, i), double{})));
-    const double angle = 2 * std::numbers::pi * InUnit(Draw(place, i + 1), double{});
-    output[i] = static_cast<T>(mean + deviation * radius * std::cos(angle));
-    output[i + 1] = static_cast<T>(mean + deviation * radius * std::sin(angle));
-  }
-}
+double InUnit(uint64_t draw) { return static_cast<double>((draw >> 11) + 1) * 0x1p-53; }
 
 }  // namespace
 
-void Bits(Place place, uint32_t* output, size_t count) {
-  for (size_t i = 0; i < count; ++i) output[i] = static_cast<uint32_t>(Draw(place, i) >> 32);
+void Uniform(Place place, float* output, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    output[i] = static_cast<float>((Draw(place, i) >> 40) + 1) * 0x1p-24f;
+  }
 }
 
-void Uniform(Place place, float* output, size_t count) { FillUniform(place, output, count); }
-void Uniform(Place place, double* output, size_t count) { FillUniform(place, output, count); }
-
+// Box and Muller's.
 void Normal(Place place, float mean, float deviation, float* output, size_t count) {
-  FillNormal(place, mean, deviation, output, count);
-}
-void Normal(Place place, double mean, double deviation, double* output, size_t count) {
-  FillNormal(place, mean, deviation, output, count);
+  for (size_t i = 0; i + 1 < count; i += 2) {
+    const double radius = std::sqrt(-2 * std::log(InUnit(Draw(place, i))));
+    const double angle = 2 * std::numbers::pi * InUnit(Draw(place, i + 1));
+    output[i] = static_cast<float>(mean + deviation * radius * std::cos(angle));
+    output[i + 1] = static_cast<float>(mean + deviation * radius * std::sin(angle));
+  }
 }
 
 }  // namespace hostgpu::random

@@ -13,14 +13,10 @@ struct Place {
   uint64_t first = 0;
 };
 
-void Bits(Place place, uint32_t* output, size_t count);
-
 // In (0, 1].
 void Uniform(Place place, float* output, size_t count);
-void Uniform(Place place, double* output, size_t count);
 
 // `count` is even: numbers come in pairs, of two draws.
 void Normal(Place place, float mean, float deviation, float* output, size_t count);
-void Normal(Place place, double mean, double deviation, double* output, size_t count);
 
 }  // namespace hostgpu::random

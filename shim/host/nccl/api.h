@@ -21,7 +21,7 @@ extern "C" {
 using ncclComm_t = ncclComm*;
 using cudaStream_t = CUstream_st*;
 
-enum { NCCL_UNIQUE_ID_BYTES = 128, NCCL_SPLIT_NOCOLOR = -1, NCCL_CONFIG_UNDEF_INT = INT_MIN };
+enum { NCCL_UNIQUE_ID_BYTES = 128, NCCL_CONFIG_UNDEF_INT = INT_MIN };
 struct ncclUniqueId {
   char internal[NCCL_UNIQUE_ID_BYTES];
 };
@@ -95,15 +95,12 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId id, int
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId id, int rank,
                                     ncclConfig_t* config);
 ncclResult_t ncclCommInitAll(ncclComm_t* comms, int count, const int* devices);
-ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* new_comm,
-                           ncclConfig_t* config);
 ncclResult_t ncclCommFinalize(ncclComm_t comm);
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
 ncclResult_t ncclCommAbort(ncclComm_t comm);
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error);
 ncclResult_t ncclCommCount(const ncclComm_t comm, int* count);
-ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int* device);
 ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank);
 
 ncclResult_t ncclGroupStart();
@@ -128,9 +125,3 @@ ncclResult_t ncclReduce(const void* from, void* to, size_t count, ncclDataType_t
 #pragma GCC visibility pop
 
 }  // extern "C"
-
-// The name under which a profiler that takes the place of nccl##function calls it itself. Follows
-// the definition.
-#define HOSTGPU_NCCL_PROFILED(function)            \
-  extern "C" __attribute__((visibility("default"), \
-                            alias("nccl" #function))) decltype(nccl##function) pnccl##function

@@ -28,7 +28,7 @@ int64_t NowNs() {
 
 size_t Board::Bytes(int ranks) {
   const auto n = static_cast<size_t>(ranks);
-  return sizeof(Seat) * n + sizeof(Channel) * kKinds * n * n;
+  return kRollBytes + sizeof(Seat) * n + sizeof(Channel) * kKinds * n * n;
 }
 
 Board::Board(const File& file, int ranks) : memory_(file, Mapping::Access::kWrite), ranks_(ranks) {

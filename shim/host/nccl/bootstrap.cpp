@@ -1,44 +1,28 @@
 #include "shim/host/nccl/bootstrap.h"
 
-#include <poll.h>
 #include <sys/random.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
 #include <cerrno>
+#include <cstring>
+#include <map>
 #include <mutex>
-#include <new>
+#include <string>
 #include <system_error>
 #include <utility>
 
 #include "shim/host/hostgpu.h"
-#include "shim/host/nccl/bootstrap_root.h"
 #include "shim/host/nccl/process_watch.h"
-#include "shim/host/nccl/quiet_thread.h"
 
 namespace hostgpu::nccl {
 namespace {
 
-constexpr int kLookMs = 100;  // between looks at whether to go on waiting
-constexpr uint32_t kIdMagic = 0x4844494e;
-
-bool Random(void* to, size_t bytes) {
-  return getrandom(to, bytes, 0) == static_cast<ssize_t>(bytes);
-}
-
-// An abstract name: it is no file, and ends with its socket.
-socklen_t AddressOf(const IdContent& id, sockaddr_un* address) {
-  constexpr char kPrefix[] = "hostgpu-nccl-", kDigits[] = "0123456789abcdef";
-  *address = {};
-  address->sun_family = AF_UNIX;
-  char* to = address->sun_path + 1;
-  for (const char* from = kPrefix; *from; ++from) *to++ = *from;
-  for (const unsigned char byte : id.name) {
-    *to++ = kDigits[byte >> 4];
-    *to++ = kDigits[byte & 15];
-  }
-  return static_cast<socklen_t>(to - reinterpret_cast<char*>(address));
-}
+// What an ncclUniqueId holds. The magic changes with the board's structures.
+struct IdContent {
+  uint32_t magic;
+  SharedFile board;
+};
+static_assert(sizeof(IdContent) <= NCCL_UNIQUE_ID_BYTES);
+constexpr uint32_t kIdMagic = 0x48474e32;
 
 IdContent ContentOf(const ncclUniqueId& id) {
   IdContent content;
@@ -46,93 +30,186 @@ IdContent ContentOf(const ncclUniqueId& id) {
   return content;
 }
 
-File NewSocket() { return File(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)); }
+// The boards that this process made and keeps open, by inode.
+struct Boards {
+  std::mutex mutex;
+  std::map<uint64_t, File> open;
+};
 
-void StartRoot(File listener, const IdContent& id) {
-  QuietThread([root = BootstrapRoot(std::move(listener), id)]() mutable {
-    try {
-      root.Serve();
-    } catch (const std::bad_alloc&) {
-      // Its ranks see their sockets closed.
-    }
-  }).detach();
+// Leaked: background threads may join while the process exits.
+Boards& TheBoards() {
+  static Boards* const boards = new Boards;
+  return *boards;
 }
 
-// One message from the root, once it comes.
-Outcome Await(const File& root, const std::atomic<bool>& cancelled, void* data, size_t bytes,
-              Received* received) {
-  // The process that made the id: sockets that its children inherited do not speak for it.
-  ucred maker{};
-  socklen_t maker_bytes = sizeof maker;
-  getsockopt(root.number(), SOL_SOCKET, SO_PEERCRED, &maker, &maker_bytes);
-  const ProcessWatch watch(maker.pid);
+// One rank's way through the making of its communicator.
+class Joining {
+ public:
+  Joining(const Place& place, const std::atomic<bool>& cancelled, Membership& membership)
+      : place_(place), cancelled_(cancelled), board_(membership.board), membership_(membership) {}
+
+  Outcome Run(const SharedFile& board);
+
+ private:
+  Outcome OpenBoard(const SharedFile& board);
+  Outcome TakeSeat(const File& memory);
+  // Until every rank has come to `state`.
+  Outcome Await(SeatState state);
+  // An error where the rank is gone, or can come no more.
+  Outcome CheckAlive(int rank);
+  Outcome CheckDevices() const;
+  Outcome OpenMemories();
+  // Has all ranks fail for this reason, unless they do for another.
+  void RefuseAll(const Outcome& outcome);
+
+  const Place place_;
+  const std::atomic<bool>& cancelled_;
+  Board& board_;
+  Membership& membership_;
+  ProcessWatch maker_;
+  std::map<int, ProcessWatch> watches_;  // by rank, of other processes
+};
+
+Outcome Joining::Run(const SharedFile& board) {
+  const File memory(hostgpuDeviceFile(place_.device));
+  if (!memory.open()) {
+    return {ncclUnhandledCudaError,
+            "the memory of device " + std::to_string(place_.device) + " cannot be shared"};
+  }
+  if (Outcome o = OpenBoard(board); !o.ok()) return o;
+  Outcome outcome = TakeSeat(memory);
+  if (outcome.ok()) outcome = Await(SeatState::kSeated);
+  if (outcome.ok()) outcome = CheckDevices();
+  if (outcome.ok()) outcome = OpenMemories();
+  if (outcome.ok()) {
+    board_.seat(place_.rank).state = SeatState::kReady;
+    board_.RingAll();
+    outcome = Await(SeatState::kReady);
+  }
+  if (!outcome.ok()) RefuseAll(outcome);
+  Boards& boards = TheBoards();
+  const std::lock_guard lock(boards.mutex);
+  boards.open.erase(board.inode);
+  return outcome;
+}
+
+Outcome Joining::OpenBoard(const SharedFile& board) {
+  maker_ = ProcessWatch(board.process);
+  const File file = OpenShared(board, Mapping::Access::kWrite);
+  board_ = Board(file, place_.ranks);
+  if (board_) return {};
+  return {
+      ncclSystemError,
+      "nobody answers for the unique id (it is used, its process has ended, or it is of another "
+      "machine): " +
+          std::generic_category().message(errno)};
+}
+
+Outcome Joining::TakeSeat(const File& memory) {
+  int32_t ranks = 0;
+  if (!board_.roll().ranks.compare_exchange_strong(ranks, place_.ranks) && ranks != place_.ranks) {
+    return {ncclInvalidUsage, NameOf(place_.rank) + " joins a communicator of " +
+                                  std::to_string(place_.ranks) + " ranks, another rank one of " +
+                                  std::to_string(ranks)};
+  }
+  Seat& seat = board_.seat(place_.rank);
+  const SharedFile shared = SharedFileOf(memory);
+  if (int32_t nobody = 0; !seat.pid.compare_exchange_strong(nobody, shared.process)) {
+    return {ncclInvalidUsage, NameOf(place_.rank) + " joined twice"};
+  }
+  seat.member = {ThisProcess(), place_.device, shared};
+  seat.state = SeatState::kSeated;
+  board_.RingAll();
+  return {};
+}
+
+Outcome Joining::Await(SeatState state) {
+  Roll& roll = board_.roll();
   for (;;) {
-    pollfd watched{root.number(), POLLIN, 0};
-    const int ready = poll(&watched, 1, kLookMs);
-    if (cancelled.load()) return {ncclInvalidUsage, "the communicator was aborted"};
-    if (ready > 0) break;
-    if (watch.Gone()) return {ncclRemoteError, "the process that made the unique id has ended"};
+    const uint32_t seen = board_.seat(place_.rank).bell.load();
+    if (roll.refusal == Refusal::kTold)
+      return {static_cast<ncclResult_t>(roll.result), roll.reason};
+    bool all = true;
+    for (int rank = 0; rank < place_.ranks; ++rank) all &= board_.seat(rank).state.load() >= state;
+    if (all) return {};
+    for (int rank = 0; rank < place_.ranks; ++rank) {
+      if (Outcome o = CheckAlive(rank); !o.ok()) return o;
+    }
+    if (cancelled_) return {ncclInvalidUsage, "the communicator was aborted"};
+    board_.AwaitBell(place_.rank, seen, NowNs() + kLookNs);
   }
-  auto message = ReceiveMessage(root, data, bytes);
-  if (!message) return {ncclRemoteError, "the root of the communicator has gone"};
-  *received = std::move(*message);
+}
+
+Outcome Joining::CheckAlive(int rank) {
+  const int32_t pid = board_.seat(rank).pid.load();
+  if (pid == 0) {
+    if (!maker_.Gone()) return {};
+    return {ncclRemoteError, "the process that made the unique id has ended"};
+  }
+  if (pid == getpid()) return {};
+  const auto watch = watches_.try_emplace(rank, pid).first;
+  if (!watch->second.Gone()) return {};
+  return {ncclRemoteError, NameOf(rank) + " left while the communicator was made"};
+}
+
+Outcome Joining::CheckDevices() const {
+  for (int b = 0; b < place_.ranks; ++b) {
+    for (int a = 0; a < b; ++a) {
+      const Member &first = board_.seat(a).member, &second = board_.seat(b).member;
+      if (first.process != second.process || first.device != second.device) continue;
+      return {ncclInvalidUsage, "Duplicate GPU detected : " + NameOf(a) + " and " + NameOf(b) +
+                                    " both on CUDA device " + std::to_string(first.device) +
+                                    " of process " + std::to_string(first.memory.process)};
+    }
+  }
   return {};
 }
 
-Outcome ToOutcome(const Ready& ready, size_t bytes) {
-  if (bytes != sizeof ready || ready.magic != kBootstrapMagic || ready.result < 0 ||
-      ready.result >= ncclNumResults) {
-    return {ncclInternalError, "the root of the communicator speaks another language"};
+Outcome Joining::OpenMemories() {
+  for (int rank = 0; rank < place_.ranks; ++rank) {
+    const File file = OpenShared(board_.seat(rank).member.memory, Mapping::Access::kRead);
+    membership_.memories.emplace_back(file, Mapping::Access::kRead);
+    if (!membership_.memories.back().data()) {
+      return {ncclSystemError, "the memory of " + NameOf(rank) + " could not be mapped: " +
+                                   std::generic_category().message(errno)};
+    }
   }
-  return {static_cast<ncclResult_t>(ready.result),
-          std::string(ready.reason, strnlen(ready.reason, sizeof ready.reason))};
+  return {};
 }
 
-Outcome TakeAnswer(const Answer& answer, Received received, int ranks, Membership* membership) {
-  if (received.bytes != sizeof answer) {
-    Ready refusal;
-    std::memcpy(&refusal, &answer, sizeof refusal);
-    Outcome refused = ToOutcome(refusal, received.bytes);
-    if (refused.ok()) return {ncclInternalError, "an answer of the root is incomplete"};
-    return refused;
+void Joining::RefuseAll(const Outcome& outcome) {
+  Roll& roll = board_.roll();
+  if (Refusal none = Refusal::kNone;
+      roll.refusal.compare_exchange_strong(none, Refusal::kBeingTold)) {
+    // What concerns this rank alone is a lost rank to the others.
+    const bool usage = outcome.result == ncclInvalidUsage && !cancelled_;
+    roll.result = usage ? ncclInvalidUsage : ncclRemoteError;
+    const std::string reason = usage ? outcome.reason : NameOf(place_.rank) + ": " + outcome.reason;
+    std::strncpy(roll.reason, reason.c_str(), sizeof roll.reason - 1);
+    roll.refusal = Refusal::kTold;
   }
-  if (answer.magic != kBootstrapMagic || received.files.size() != static_cast<size_t>(ranks) + 1) {
-    return {ncclSystemError, "descriptors for the memory of all ranks could not be had"};
+  // Whoever found all ranks ready before learns it from the seat.
+  if (board_.seat(place_.rank).pid == getpid()) {
+    board_.seat(place_.rank).presence = Presence::kFailed;
   }
-  membership->board = Board(received.files[0], ranks);
-  bool mapped{membership->board};
-  for (int rank = 0; rank < ranks; ++rank) {
-    membership->members.push_back(answer.members[rank]);
-    membership->memories.emplace_back(received.files[rank + 1], Mapping::Access::kRead);
-    mapped = mapped && membership->memories.back().data();
-  }
-  if (!mapped) return {ncclSystemError, "the memory of all ranks could not be mapped"};
-  return {};
+  board_.RingAll();
 }
 
 }  // namespace
 
-Outcome NewUniqueId(ncclUniqueId* id) try {
-  IdContent content{};
-  content.magic = kIdMagic;
-  if (!Random(content.name, sizeof content.name) || !Random(content.token, sizeof content.token)) {
-    return {ncclSystemError, "the system gives no random numbers"};
+Outcome NewUniqueId(ncclUniqueId* id) {
+  File board = NewSharedFile(Board::Bytes(kMaxRanks));
+  if (!board.open()) {
+    return {ncclSystemError, "no shared memory for the ranks of a communicator: " +
+                                 std::generic_category().message(errno)};
   }
-  File listener = NewSocket();
-  sockaddr_un address;
-  const socklen_t bytes = AddressOf(content, &address);
-  if (!listener.open() ||
-      bind(listener.number(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0 ||
-      listen(listener.number(), kMaxRanks) != 0) {
-    return {ncclSystemError,
-            "no socket for the ranks of a communicator: " + std::generic_category().message(errno)};
-  }
-  StartRoot(std::move(listener), content);
+  const IdContent content{kIdMagic, SharedFileOf(board)};
   *id = {};
   std::memcpy(id->internal, &content, sizeof content);
+  Boards& boards = TheBoards();
+  const std::lock_guard lock(boards.mutex);
+  boards.open.emplace(content.board.inode, std::move(board));
   return {};
-} catch (const std::system_error&) {
-  return {ncclSystemError, "no thread for the ranks of a communicator"};
 }
 
 bool IsUniqueId(const ncclUniqueId& id) { return ContentOf(id).magic == kIdMagic; }
@@ -142,45 +219,13 @@ uint64_t ThisProcess() {
   static pid_t owner = 0;
   static uint64_t number = 0;
   std::lock_guard lock(mutex);
-  if (owner != getpid() && Random(&number, sizeof number)) owner = getpid();
+  if (owner != getpid() && getrandom(&number, sizeof number, 0) == sizeof number) owner = getpid();
   return number;
 }
 
 Outcome Join(const ncclUniqueId& id, const Place& place, const std::atomic<bool>& cancelled,
              Membership* membership) {
-  const IdContent content = ContentOf(id);
-  const File memory(hostgpuDeviceFile(place.device));
-  if (!memory.open()) {
-    return {ncclUnhandledCudaError,
-            "the memory of device " + std::to_string(place.device) + " cannot be shared"};
-  }
-  const File root = NewSocket();
-  sockaddr_un address;
-  const socklen_t bytes = AddressOf(content, &address);
-  if (!root.open() ||
-      connect(root.number(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0) {
-    return {ncclSystemError,
-            "nobody answers for the unique id (it is used, its process has ended, or it is of "
-            "another machine): " +
-                std::generic_category().message(errno)};
-  }
-  Hello hello{kBootstrapMagic, place.ranks, place.rank, place.device, ThisProcess(), {}};
-  std::memcpy(hello.token, content.token, sizeof hello.token);
-  if (!SendMessage(root, &hello, sizeof hello, {memory.number()})) {
-    return {ncclSystemError, "the root of the communicator does not listen"};
-  }
-  Answer answer;
-  Received received;
-  if (Outcome o = Await(root, cancelled, &answer, sizeof answer, &received); !o.ok()) return o;
-  Outcome taken = TakeAnswer(answer, std::move(received), place.ranks, membership);
-  Ready ready{kBootstrapMagic, taken.result, {}};
-  SetReason(ready.reason, taken.reason);
-  if (!SendMessage(root, &ready, sizeof ready, {}) && taken.ok()) {
-    return {ncclRemoteError, "the root of the communicator has gone"};
-  }
-  if (!taken.ok()) return taken;
-  if (Outcome o = Await(root, cancelled, &ready, sizeof ready, &received); !o.ok()) return o;
-  return ToOutcome(ready, received.bytes);
+  return Joining(place, cancelled, *membership).Run(ContentOf(id).board);
 }
 
 }  // namespace hostgpu::nccl

@@ -1,17 +1,18 @@
-// How the ranks of a communicator find each other. Whoever makes the unique id starts a thread that
-// is their root: it takes nobody's word without the id's token, waits for all ranks, checks that
-// they agree, hands everybody the board and the others' memory, and is gone. Thread-safe.
+// How the ranks of a communicator find each other: whoever makes the unique id makes the board,
+// which every rank opens as a file of that process. A rank takes its seat there, waits for all
+// others, checks that they agree, and opens the memory of each. Thread-safe.
 #pragma once
 
 #include <atomic>
 #include <vector>
 
-#include "shim/host/nccl/bootstrap_messages.h"
+#include "shim/host/nccl/board.h"
 #include "shim/host/nccl/outcome.h"
 
 namespace hostgpu::nccl {
 
-// One communicator can be made with an id, while this process lives.
+// One communicator can be made with an id, while this process lives. It keeps the board open until
+// a rank of this process has joined.
 Outcome NewUniqueId(ncclUniqueId* id);
 bool IsUniqueId(const ncclUniqueId& id);
 
@@ -28,7 +29,6 @@ struct Place {
 // What a rank knows of its communicator once all ranks know theirs.
 struct Membership {
   Board board;
-  std::vector<Member> members;
   std::vector<Mapping> memories;  // the device memory of each
 };
 

@@ -264,7 +264,6 @@ ncclResult_t ncclSend(const void* from, size_t count, ncclDataType_t type, int p
     return {};
   });
 }
-HOSTGPU_NCCL_PROFILED(Send);
 
 ncclResult_t ncclRecv(void* to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
@@ -276,46 +275,39 @@ ncclResult_t ncclRecv(void* to, size_t count, ncclDataType_t type, int peer, ncc
     return {};
   });
 }
-HOSTGPU_NCCL_PROFILED(Recv);
 
 ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataType_t type,
                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
   return Communicate({from, to, count, type, comm, stream},
                      [&](Builder& call) { return BuildAllReduce(call, op); });
 }
-HOSTGPU_NCCL_PROFILED(AllReduce);
 
 ncclResult_t ncclReduceScatter(const void* from, void* to, size_t count, ncclDataType_t type,
                                ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
   return Communicate({from, to, count, type, comm, stream},
                      [&](Builder& call) { return BuildReduceScatter(call, op); });
 }
-HOSTGPU_NCCL_PROFILED(ReduceScatter);
 
 ncclResult_t ncclAllGather(const void* from, void* to, size_t count, ncclDataType_t type,
                            ncclComm_t comm, cudaStream_t stream) {
   return Communicate({from, to, count, type, comm, stream},
                      [&](Builder& call) { return BuildAllGather(call); });
 }
-HOSTGPU_NCCL_PROFILED(AllGather);
 
 ncclResult_t ncclBroadcast(const void* from, void* to, size_t count, ncclDataType_t type, int root,
                            ncclComm_t comm, cudaStream_t stream) {
   return Communicate({from, to, count, type, comm, stream},
                      [&](Builder& call) { return BuildBroadcast(call, root); });
 }
-HOSTGPU_NCCL_PROFILED(Broadcast);
 
 ncclResult_t ncclBcast(void* buffer, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
                        cudaStream_t stream) {
   return Communicate({buffer, buffer, count, type, comm, stream},
                      [&](Builder& call) { return BuildBroadcast(call, root); });
 }
-HOSTGPU_NCCL_PROFILED(Bcast);
 
 ncclResult_t ncclReduce(const void* from, void* to, size_t count, ncclDataType_t type,
                         ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
   return Communicate({from, to, count, type, comm, stream},
                      [&](Builder& call) { return BuildReduce(call, op, root); });
 }
-HOSTGPU_NCCL_PROFILED(Reduce);

@@ -20,8 +20,6 @@ Communicators& TheCommunicators() {
   return *communicators;
 }
 
-std::string NameOf(int rank) { return "rank " + std::to_string(rank); }
-
 }  // namespace
 
 Communicator::Communicator(const Place& place, CUctx_st* context, bool blocking)
@@ -30,20 +28,15 @@ Communicator::Communicator(const Place& place, CUctx_st* context, bool blocking)
 void Communicator::Settle(ncclResult_t result, Membership membership) {
   if (result == ncclSuccess) {
     membership_ = std::move(membership);
-    for (const Member& member : membership_.members) {
+    for (int rank = 0; rank < ranks(); ++rank) {
+      const Member& member = board().seat(rank).member;
       const bool same = member.process == ThisProcess();
-      watches_.push_back(same ? ProcessWatch() : ProcessWatch(member.pid));
+      watches_.push_back(same ? ProcessWatch() : ProcessWatch(member.memory.process));
     }
     settled_ = true;
   }
   state_ = result;
   if (GivenUp() && settled_) Abort();  // aborted meanwhile: the others may learn of it now
-}
-
-void Communicator::SetFinalizing(bool under_way) {
-  finalized_ = true;
-  ncclResult_t from = under_way ? ncclSuccess : ncclInProgress;
-  state_.compare_exchange_strong(from, under_way ? ncclInProgress : ncclSuccess);
 }
 
 Outcome Communicator::CheckUsable() const {

@@ -21,8 +21,6 @@ struct CUctx_st;
 
 namespace hostgpu::nccl {
 
-constexpr int64_t kLookNs = 100'000'000;  // between looks at the processes waited for
-
 class Communicator {
  public:
   // `context` is the device's, retained by the maker.
@@ -39,14 +37,11 @@ class Communicator {
 
   // The communicator becomes usable (of `membership`), or fails. Once.
   void Settle(ncclResult_t result, Membership membership);
-  // A split's rank and size, which are known later than the handle. Before Settle.
-  void TakePlace(int ranks, int rank) { place_.ranks = ranks, place_.rank = rank; }
-  // A finalisation is under way, or over.
-  void SetFinalizing(bool under_way);
+
+  void SetFinalized() { finalized_ = true; }
 
   // Success, in progress, or the error that made it useless.
   ncclResult_t State() const { return state_.load(); }
-  bool finalized() const { return finalized_.load(); }
   // Whether a call may use it: only in the state of success, and before its end.
   Outcome CheckUsable() const;
 
@@ -67,8 +62,6 @@ class Communicator {
   // How many operations of it graphs hold. NCCL ends no communicator before the last is gone.
   void AddHeld(int change);
   void AwaitNoneHeld();
-  // The number of a split, from 1: they are called in the same order on all ranks.
-  uint64_t NextSplit() { return ++splits_; }
 
   // For those who exchange messages.
   const Board& board() const { return membership_.board; }
@@ -81,7 +74,7 @@ class Communicator {
   std::vector<char>& scratch() { return scratch_; }
 
  private:
-  Place place_;
+  const Place place_;
   const uint64_t process_ = ThisProcess();
   CUctx_st* const context_;
   const bool blocking_;
@@ -92,7 +85,6 @@ class Communicator {
   Membership membership_;              // constant once settled
   std::vector<ProcessWatch> watches_;  // of the ranks' processes; of nobody for this one
   Turns turns_;
-  std::atomic<uint64_t> splits_{0};
   std::vector<char> scratch_;
   std::mutex held_mutex_;
   std::condition_variable held_changed_;

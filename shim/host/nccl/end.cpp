@@ -7,31 +7,25 @@
 namespace hostgpu::nccl {
 namespace {
 
+// The calls before it are on their streams: it waits for them, whatever group it is called in.
 Outcome Finalize(ncclComm_t comm) {
   if (!comm) return {};
   const auto communicator = Find(comm);
   if (!communicator) return {ncclInvalidArgument, "comm argument is no communicator"};
   if (Outcome o = communicator->CheckUsable(); !o.ok()) return o;
-  communicator->SetFinalizing(true);
-  const auto finish = [communicator]() -> Outcome {
-    communicator->AwaitEnd();
-    communicator->SayGoodbye();
-    communicator->SetFinalizing(false);
-    const ncclResult_t state = communicator->State();
-    if (state == ncclSuccess) return {};
-    return {state, "the communicator failed before it was finalized"};
-  };
-  // Not a part of a group: the calls before it are on their streams.
-  return communicator->blocking() ? finish() : InBackground(finish);
+  communicator->SetFinalized();
+  communicator->AwaitEnd();
+  communicator->SayGoodbye();
+  const ncclResult_t state = communicator->State();
+  if (state == ncclSuccess) return {};
+  return {state, "the communicator failed before it was finalized"};
 }
 
 Outcome Destroy(ncclComm_t comm) {
   if (!comm) return {};
   const auto communicator = Find(comm);
   if (!communicator) return {ncclInvalidArgument, "comm argument is no communicator"};
-  if (communicator->State() == ncclInProgress && !communicator->finalized()) {
-    return communicator->CheckUsable();
-  }
+  if (communicator->State() == ncclInProgress) return communicator->CheckUsable();
   communicator->AwaitEnd();
   communicator->AwaitNoneHeld();
   if (!Unregister(comm)) return {ncclInvalidArgument, "another thread ended the communicator"};
@@ -60,14 +54,11 @@ using hostgpu::nccl::Guarded;
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   return Guarded([&] { return hostgpu::nccl::Finalize(comm); });
 }
-HOSTGPU_NCCL_PROFILED(CommFinalize);
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   return Guarded([&] { return hostgpu::nccl::Destroy(comm); });
 }
-HOSTGPU_NCCL_PROFILED(CommDestroy);
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   return Guarded([&] { return hostgpu::nccl::AbortNow(comm); });
 }
-HOSTGPU_NCCL_PROFILED(CommAbort);

@@ -3,6 +3,9 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <cerrno>
+#include <string>
+
 namespace hostgpu::nccl {
 
 Mapping::Mapping(const File& file, Access access) {
@@ -29,6 +32,24 @@ File NewSharedFile(size_t bytes) {
     return File();
   }
   return file;
+}
+
+SharedFile SharedFileOf(const File& file) {
+  struct stat status = {};
+  fstat(file.number(), &status);
+  return {getpid(), file.number(), status.st_ino};
+}
+
+File OpenShared(const SharedFile& shared, Mapping::Access access) {
+  const std::string path =
+      "/proc/" + std::to_string(shared.process) + "/fd/" + std::to_string(shared.number);
+  const int mode = access == Mapping::Access::kWrite ? O_RDWR : O_RDONLY;
+  File file(open(path.c_str(), mode | O_CLOEXEC | O_NONBLOCK));
+  struct stat status = {};
+  if (!file.open() || fstat(file.number(), &status) != 0) return File();
+  if (status.st_ino == shared.inode) return file;
+  errno = ESTALE;
+  return File();
 }
 
 }  // namespace hostgpu::nccl

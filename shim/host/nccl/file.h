@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 namespace hostgpu::nccl {
@@ -53,5 +54,15 @@ class Mapping {
 
 // A new sealed file of `bytes` zeros that no file system knows. Not open when the system refuses.
 File NewSharedFile(size_t bytes);
+
+// What other processes of this user open such a file by, while this one has it open.
+struct SharedFile {
+  int32_t process;
+  int32_t number;
+  uint64_t inode;
+};
+SharedFile SharedFileOf(const File& file);
+// Not open, and errno says why, when the process has no such file any more.
+File OpenShared(const SharedFile& shared, Mapping::Access access);
 
 }  // namespace hostgpu::nccl

@@ -88,12 +88,6 @@ Outcome Submit(Job job) {
   return RunAll(std::move(jobs));
 }
 
-Outcome InBackground(std::function<Outcome()> run) {
-  std::vector<Job> jobs;
-  jobs.push_back({std::move(run), false});
-  return RunAll(std::move(jobs));
-}
-
 Outcome BeginGroup() {
   ++group.depth;
   return {};
@@ -120,7 +114,5 @@ Outcome EndGroup() {
 }  // namespace hostgpu::nccl
 
 ncclResult_t ncclGroupStart() { return hostgpu::nccl::Guarded(hostgpu::nccl::BeginGroup); }
-HOSTGPU_NCCL_PROFILED(GroupStart);
 
 ncclResult_t ncclGroupEnd() { return hostgpu::nccl::Guarded(hostgpu::nccl::EndGroup); }
-HOSTGPU_NCCL_PROFILED(GroupEnd);

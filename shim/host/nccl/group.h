@@ -36,9 +36,6 @@ struct Job {
 };
 Outcome Submit(Job job);
 
-// On a thread of its own, which nobody waits for: in progress.
-Outcome InBackground(std::function<Outcome()> run);
-
 Outcome BeginGroup();
 // The group comes to nothing, for this reason unless it had one before.
 void FailGroup(const Outcome& outcome);

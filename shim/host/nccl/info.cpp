@@ -34,11 +34,6 @@ ncclResult_t Tell(ncclComm_t comm, const void* to, const Body& body) {
   });
 }
 
-Outcome CheckSettled(const Communicator& communicator) {
-  if (communicator.finalized() || communicator.State() != ncclInProgress) return {};
-  return communicator.CheckUsable();
-}
-
 }  // namespace
 
 ncclResult_t Recorded(const Outcome& outcome) {
@@ -63,7 +58,6 @@ ncclResult_t ncclGetVersion(int* version) {
   *version = hostgpu::nccl::TheSettings().version;
   return ncclSuccess;
 }
-HOSTGPU_NCCL_PROFILED(GetVersion);
 
 const char* ncclGetErrorString(ncclResult_t result) {
   switch (static_cast<int>(result)) {
@@ -87,7 +81,6 @@ const char* ncclGetErrorString(ncclResult_t result) {
       return "unknown result code";
   }
 }
-HOSTGPU_NCCL_PROFILED(GetErrorString);
 
 // The process's last error, whichever communicator is asked, as in the real library. Valid until
 // the thread's next call.
@@ -98,7 +91,6 @@ const char* ncclGetLastError(ncclComm_t) {
   std::memcpy(text, last.text, sizeof text);
   return text;
 }
-HOSTGPU_NCCL_PROFILED(GetLastError);
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
   return hostgpu::nccl::Tell(comm, error, [&](const auto& communicator) -> Outcome {
@@ -106,31 +98,19 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
     return {};
   });
 }
-HOSTGPU_NCCL_PROFILED(CommGetAsyncError);
-
-ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
-  return hostgpu::nccl::Tell(comm, count, [&](const auto& communicator) -> Outcome {
-    if (Outcome o = hostgpu::nccl::CheckSettled(communicator); !o.ok()) return o;
-    *count = communicator.ranks();
-    return {};
-  });
-}
-HOSTGPU_NCCL_PROFILED(CommCount);
-
-ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int* device) {
-  return hostgpu::nccl::Tell(comm, device, [&](const auto& communicator) -> Outcome {
-    if (Outcome o = hostgpu::nccl::CheckSettled(communicator); !o.ok()) return o;
-    *device = communicator.device();
-    return {};
-  });
-}
-HOSTGPU_NCCL_PROFILED(CommCuDevice);
 
 ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
   return hostgpu::nccl::Tell(comm, rank, [&](const auto& communicator) -> Outcome {
-    if (Outcome o = hostgpu::nccl::CheckSettled(communicator); !o.ok()) return o;
+    if (communicator.State() == ncclInProgress) return communicator.CheckUsable();
     *rank = communicator.rank();
     return {};
   });
 }
-HOSTGPU_NCCL_PROFILED(CommUserRank);
+
+ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
+  return hostgpu::nccl::Tell(comm, count, [&](const auto& communicator) -> Outcome {
+    if (communicator.State() == ncclInProgress) return communicator.CheckUsable();
+    *count = communicator.ranks();
+    return {};
+  });
+}

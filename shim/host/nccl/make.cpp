@@ -9,20 +9,16 @@
 
 namespace hostgpu::nccl {
 
-Making::Handle Making::HandleOf(const Communicator& communicator) {
-  return communicator.blocking() ? Handle::kWhenUsable : Handle::kAtOnce;
-}
-
-Making::Making(std::shared_ptr<Communicator> communicator, ncclComm_t* to, Handle handle)
-    : communicator_(std::move(communicator)), to_(to), handle_(handle) {
+Making::Making(std::shared_ptr<Communicator> communicator, ncclComm_t* to)
+    : communicator_(std::move(communicator)), to_(to) {
   *to_ = nullptr;
-  if (handle_ != Handle::kAtOnce) return;
+  if (communicator_->blocking()) return;
   Register(communicator_);
   *to_ = communicator_->Handle();
 }
 
 Making::~Making() {
-  if (!settled_) (void)GiveUp({ncclInvalidUsage, "the group of its making failed"});
+  if (!settled_) (void)Settle({ncclInvalidUsage, "the group of its making failed"}, {});
 }
 
 Outcome Making::Join(const ncclUniqueId& id) {
@@ -32,20 +28,17 @@ Outcome Making::Join(const ncclUniqueId& id) {
   return Settle(std::move(outcome), std::move(membership));
 }
 
-Outcome Making::GiveUp(Outcome outcome) { return Settle(std::move(outcome), {}); }
-
 Outcome Making::Settle(Outcome outcome, Membership membership) {
   settled_ = true;
-  const bool usable = membership.board && outcome.ok();
   Recorded(outcome);
-  communicator_->Settle(usable || !outcome.ok() ? outcome.result : ncclInvalidUsage,
-                        std::move(membership));
-  if (usable && handle_ == Handle::kWhenUsable) {
+  communicator_->Settle(outcome.result, std::move(membership));
+  if (!communicator_->blocking()) return outcome;  // whoever has a handle ends the communicator
+  if (outcome.ok()) {
     Register(communicator_);
     *to_ = communicator_->Handle();
+  } else {
+    ReleaseContext(communicator_->device());
   }
-  // Whoever has a handle ends the communicator with it.
-  if (!usable && handle_ != Handle::kAtOnce) ReleaseContext(communicator_->device());
   return outcome;
 }
 
@@ -66,22 +59,16 @@ Outcome CheckArguments(const ncclComm_t* to, const ncclUniqueId& id, const Place
   return {};
 }
 
-// A communicator of the device, with its context retained.
-Outcome Prepare(const Place& place, bool blocking, std::shared_ptr<Communicator>* communicator) {
-  CUcontext context = nullptr;
-  if (Outcome o = RetainContext(place.device, &context); !o.ok()) return o;
-  *communicator = std::make_shared<Communicator>(place, context, blocking);
-  return {};
-}
-
 Outcome MakeRank(ncclComm_t* to, const ncclUniqueId& id, const Place& place,
                  const ncclConfig_t* given) {
   if (Outcome o = CheckArguments(to, id, place); !o.ok()) return o;
   Config config;
   if (Outcome o = ReadConfig(given, &config); !o.ok()) return o;
-  std::shared_ptr<Communicator> communicator;
-  if (Outcome o = Prepare(place, config.blocking.value_or(true), &communicator); !o.ok()) return o;
-  const auto making = std::make_shared<Making>(communicator, to, Making::HandleOf(*communicator));
+  CUcontext context = nullptr;
+  if (Outcome o = RetainContext(place.device, &context); !o.ok()) return o;
+  const auto communicator =
+      std::make_shared<Communicator>(place, context, config.blocking.value_or(true));
+  const auto making = std::make_shared<Making>(communicator, to);
   return Submit(Job{[making, id] { return making->Join(id); }, communicator->blocking()});
 }
 
@@ -129,31 +116,6 @@ Outcome MakeAll(ncclComm_t* to, int count, const int* devices) {
   return EndGroup();
 }
 
-struct Color {
-  int color;
-  int key;
-};
-
-Outcome MakeSplit(ncclComm_t comm, const Color& wanted, ncclComm_t* to, const ncclConfig_t* given) {
-  const auto parent = Find(comm);
-  if (!parent) return {ncclInvalidArgument, "comm argument is no communicator"};
-  if (!to) return {ncclInvalidArgument, "newcomm argument is NULL"};
-  if (Outcome o = parent->CheckUsable(); !o.ok()) return o;
-  if (wanted.color < 0 && wanted.color != NCCL_SPLIT_NOCOLOR) {
-    return {ncclInvalidArgument, "Invalid color " + std::to_string(wanted.color)};
-  }
-  Config config;
-  if (Outcome o = ReadConfig(given, &config); !o.ok()) return o;
-  std::shared_ptr<Communicator> communicator;
-  const bool blocking = config.blocking.value_or(parent->blocking());
-  if (Outcome o = Prepare({1, 0, parent->device()}, blocking, &communicator); !o.ok()) return o;
-  const Making::Handle handle =
-      wanted.color == NCCL_SPLIT_NOCOLOR ? Making::Handle::kNever : Making::HandleOf(*communicator);
-  const auto making = std::make_shared<Making>(communicator, to, handle);
-  const auto part = std::make_shared<SplitPart>(parent, wanted.color, wanted.key);
-  return Submit(Job{[part, making] { return part->Run(*making); }, blocking});
-}
-
 }  // namespace
 }  // namespace hostgpu::nccl
 
@@ -166,26 +128,16 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
     return hostgpu::nccl::NewUniqueId(id);
   });
 }
-HOSTGPU_NCCL_PROFILED(GetUniqueId);
 
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId id, int rank) {
   return Guarded([&] { return hostgpu::nccl::MakeRankHere(comm, id, nranks, rank, nullptr); });
 }
-HOSTGPU_NCCL_PROFILED(CommInitRank);
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId id, int rank,
                                     ncclConfig_t* config) {
   return Guarded([&] { return hostgpu::nccl::MakeRankHere(comm, id, nranks, rank, config); });
 }
-HOSTGPU_NCCL_PROFILED(CommInitRankConfig);
 
 ncclResult_t ncclCommInitAll(ncclComm_t* comms, int count, const int* devices) {
   return Guarded([&] { return hostgpu::nccl::MakeAll(comms, count, devices); });
 }
-HOSTGPU_NCCL_PROFILED(CommInitAll);
-
-ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* new_comm,
-                           ncclConfig_t* config) {
-  return Guarded([&] { return hostgpu::nccl::MakeSplit(comm, {color, key}, new_comm, config); });
-}
-HOSTGPU_NCCL_PROFILED(CommSplit);

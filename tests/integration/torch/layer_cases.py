@@ -471,6 +471,11 @@ def _sizes():
     yield "a mask of its rows", lambda: Call(lambda x: torch.cat([x, torch.full((2, 1, *x.shape[2:]), 2.0)], 1))
     yield "plain numbers of sizes", lambda: Call(lambda x: x / torch.tensor([x.shape[2] * 1.0, 1.0]).sum() / (torch.ones(1) * x.shape[3]))
     yield "enlarged to a size", lambda: nn.Upsample(size=(24, 40), mode="bilinear")
+    yield "by what reads a number past its methods", lambda: Call(lambda x: x * torch.tensor(
+        [math.log(x.shape[2]), math.isqrt(x.shape[3]), len(range(x.shape[2])), x.shape.numel(), float(f"{x.shape[3]}"),
+         np.zeros(x.shape[2]).size, len(x.flatten(2).permute(2, 0, 1)), (x.shape[2] - 1).bit_length()]).view(2, 4, 1, 1))
+    yield "windows, counted by a number that lost its rows", lambda: Call(_counted_windows)
+    yield "a part of a table", lambda: Call(lambda x, w: x * w[:, :x.shape[2], :x.shape[3]], w=picture(4, 20, 24))
     yield "by numbers of Python's and of numpy's", lambda: Call(lambda x: x.view(2, 4, int(x.shape[2]) * int(x.shape[3])).sum(2) / (
         float(x.shape[2]) * math.sqrt(x.shape[3] * 4) + np.prod(x.shape[2:]) + np.ceil(x.shape[3] / 3) + math.sqrt(x.shape[2] / 5)))
 
@@ -507,7 +512,16 @@ def _in_shifted_windows(x, q, k, v):
     return torch.roll(y, (2, 2), (1, 2))[:, :h, :w].permute(0, 3, 1, 2)
 
 
+def _by_pairs(x):
+    """Attention whose weights add up to one over all pairs of positions."""
+    n, c, h, w = x.shape
+    pairs = torch.matmul(x.flatten(2).transpose(1, 2), x.sin().flatten(2))
+    weights = torch.softmax(pairs.view(n, -1), 1).view(n, h * w, h * w)
+    return torch.matmul(weights, x.flatten(2).transpose(1, 2)).transpose(1, 2).reshape(n, c, h, w)
+
+
 def _products():
+    yield "attention by pairs", lambda: Call(_by_pairs)
     weights = {name: picture(4, 4).roll(i) for i, name in enumerate("qkv")}
     yield "a type as another's", lambda: Call(lambda x: F.max_pool2d(x, 2).type_as(x) + F.avg_pool2d(x.float().to(x), 2))
     yield "matmul", lambda: Call(lambda x: x @ x.transpose(-1, -2))
@@ -593,6 +607,10 @@ def _moments():
     yield "pooled without a batch", lambda: Call(lambda x: torch.stack([
         F.max_pool2d(each, 2).mean() + F.avg_pool2d(each, 3, 1, 1).amax((1, 2)) + F.adaptive_avg_pool2d(each, 1).flatten() +
         F.adaptive_max_pool2d(each, (2, 3)).sum((1, 2)) for each in x]))
+    yield "convolutions without a batch", lambda: Call(_without_a_batch, w=picture(6, 4, 3, 3), b=picture(6))
+    yield "transposed matrices", lambda: Call(lambda x: x.flatten(2)[0].t() @ torch.t(x.mean((2, 3))) + (
+        x[0, 0].t() @ x[1, 0]).square().mean() + x[0, 0].mean(0).t().mean())
+    yield "all in a row", lambda: Call(lambda x: x.ravel() * torch.ravel(x.sin()) + x.mean((2, 3)).ravel().sum())
     yield "norms of vectors", lambda: Call(lambda x: sum(torch.linalg.vector_norm(x, p, d, True) for p in norms for d in (
         1, 2, (2, 3))) + torch.linalg.norm(x, dim=1, keepdim=True) * torch.linalg.norm(x) + torch.linalg.vector_norm(x, 0))
     yield "logsumexp", lambda: Call(lambda x: _over(x, lambda x, d: x.logsumexp(d, keepdim=True)))
@@ -608,6 +626,12 @@ def _moments():
     yield "RMSNorm", lambda: nn.Sequential(Call(lambda x: x.movedim(1, -1)), nn.RMSNorm(4))
     yield "RMSNorm over positions", lambda: nn.RMSNorm((16, 16))
     yield "LocalResponseNorm", lambda: nn.LocalResponseNorm(3, 0.1)
+
+
+def _without_a_batch(x, w, b):
+    each = torch.stack([F.conv2d(F.pad(picture, (1, 1, 1, 1), "reflect"), w, b, padding=0) for picture in x])
+    up = torch.stack([F.conv_transpose2d(picture, w[:4], stride=2, padding=1, output_padding=1) for picture in x])
+    return each[:, :4] * F.avg_pool2d(up, 2) + F.conv1d(x.mean(3)[0], w[:, :, 0], padding="same")[:4].unsqueeze(2).mean(2, True)
 
 
 def _written(x, w):
@@ -652,6 +676,9 @@ def _moves():
         2).view(x.shape) * x)
     yield "roll", lambda: Call(lambda x: x.roll(1, 1) + x.roll(3, 2) * 2 + torch.roll(x, (-5, 9), (2, 3)) + x.roll(
         -x.shape[3] // 2, -1) * x + x.roll((16, 1), dims=(2, 0)))
+    yield "turned by 90 degrees", lambda: Call(lambda x: x.rot90(1, (2, 3)).transpose(2, 3) + x.rot90(-1, (-1, -2)).mT * 2 +
+                                               torch.rot90(x, 2, (2, 3)) * x + x.rot90(4, (1, 2)) + x.rot90(1, (0, 1)).rot90(3))
+    yield "a turned picture, convolution", lambda: nn.Sequential(Call(lambda x: x.rot90(dims=(2, 3))), nn.Conv2d(4, 2, 3, 1, 1))
     yield "triangles", lambda: Call(lambda x: x.tril() + x.triu(-2) * x + x.permute(0, 2, 3, 1).tril(1).permute(0, 3, 1, 2))
 
 
@@ -695,7 +722,6 @@ REFUSED = {
     "positions rolled together": lambda: Call(lambda x: x.permute(0, 1, 3, 2).flatten(2).roll(1, 2) + x.flatten(2).roll(1, 2)),
     "the first rows, by a bare number": lambda: Call(lambda x: x[:, :, :3, :3]),
     "enlarged to a bare number": lambda: Call(lambda x: F.interpolate(x, size=(32, 32))),
-    "windows, counted by a number that lost its rows": lambda: Call(_counted_windows),
     "a grid of rows, and an open number": lambda: Call(lambda x: x.view(2, -1, 2, x.shape[2] // 2, 2, x.shape[3] // 2)),
     "not as many rows": lambda: Call(lambda x: F.interpolate(x, size=[n + 1 for n in x.shape[2:]])),
     "a type by a plain tensor": lambda: Call(lambda x: torch.add(x, x, out=torch.empty(0))),

@@ -210,24 +210,30 @@ def a_value_of_any_rank_that_is_none():
 
 
 def one_row():
-    """Where a part has one row, a plain tensor of one row may be such rows: only what is known to be a weight is not."""
+    """Where a part has one row, a plain tensor of one row may be such rows unless it is known to be a weight."""
     class Scaled(nn.Module):
         def __init__(self, function):
             super().__init__()
             self.weight, self.function = nn.Parameter(torch.randn(1, 4, 1, 1)), function
-            self.register_buffer("factors", torch.randn(4))
-            self.positions = nn.Parameter(torch.randn(1, 4, 3, 3))
+            self.register_buffer("factors", torch.rand(4) + 0.5)
+            self.positions = nn.Parameter(torch.randn(1, 4, 8, 8))
 
         def forward(self, x):
             return self.function(self, x)
+    plain = lambda x: [int(n) for n in x.shape]
     exact = {"weights": lambda self, x: x * self.weight + self.factors.view(1, -1, 1, 1) + torch.tensor(2.0),
+             "a part of a weight": lambda self, x: x + self.positions[:, :, :x.shape[2], :x.shape[3]],
+             "a loss": lambda self, x: F.mse_loss(x, torch.zeros(plain(x))),
+             "computed of weights": lambda self, x: x * (1 + self.weight.exp()) + (self.factors * 2).rsqrt()[:, None, None] +
+             self.positions[:, [2, 3, 0, 1]].mean((2, 3), keepdim=True),
              "means": lambda self, x: x * x.mean((2, 3), keepdim=True) + F.adaptive_avg_pool2d(x, 1).expand(
                  -1, -1, *x.shape[2:]),
              "weights by channel": lambda self, x: F.prelu(x, self.factors)}
-    own = lambda x: [int(n) for n in x.shape]
-    refused = {"a part of a weight": lambda self, x: x + self.positions[:, :, :x.shape[2], :x.shape[3]],
-               "rows joined": lambda self, x: torch.cat([x, torch.zeros(own(x))], 1),
-               "a loss": lambda self, x: F.mse_loss(x, torch.zeros(own(x)))}
+    refused = {"a row of a weight": lambda self, x: x + self.positions[:, :, :1, :1],
+               "a row of a weight, computed": lambda self, x: x + self.positions.narrow(2, 0, 1).narrow(3, 0, 1).sin(),
+               "a weight and what is none": lambda self, x: x + self.weight * torch.ones(4, 1, 1),
+               "rows joined": lambda self, x: torch.cat([x, torch.zeros(plain(x))], 1),
+               "a row in a loss": lambda self, x: F.mse_loss(x, torch.zeros(2, 4, 1, 1))}
     for extent in [2, 3][:1 + all(parts == 2 for parts in spatial.ranks().grid.parts[1:] if parts > 1)]:
         picture = torch.randn(2, 4, *[extent * max(1, parts // 2) for parts in spatial.ranks().grid.parts[1:]],
                               generator=torch.Generator().manual_seed(7))
@@ -254,8 +260,8 @@ def other_calls_are_named():
 
 
 def copies_are_compared():
-    """Weights, buffers, images that shard cuts, and under UCUDNN_CHECK=1 plain operands and random generators. All ranks refuse
-    what the last one has otherwise."""
+    """Weights, buffers, images that shard cuts, what the first pass draws, and under UCUDNN_CHECK=1 plain operands and what
+    each pass draws. All ranks refuse what the last one has otherwise."""
     ranks = spatial.ranks()
     is_last = ranks.place == tuple(parts - 1 for parts in ranks.grid.parts)
 
@@ -273,6 +279,15 @@ def copies_are_compared():
     refused_by_name(spatial.convert(more), spatial.shard(picture()), "is not the same")
     refused_by_name(spatial.shard, torch.full((3, 4, 16, 16), float(is_last)), "(3, 4, 16, 16) that shard cuts")
     spatial.shard(torch.full((3, 4, 16, 16), float(is_last)))  # a shape that was compared
+    x = spatial.shard(picture())
+    draws = spatial.convert(Call(lambda x: x * torch.empty(2, 1, 1, 1).bernoulli_(0.5)), trust=["Call"])
+    for is_training in (True, False):
+        torch.manual_seed(int(is_last))
+        refused_by_name(draws.train(is_training), x, "drawn by torch's generator of the CPU")
+        torch.manual_seed(3)
+        draws(x)
+    torch.manual_seed(int(is_last))
+    draws(x)  # in a mode that was compared
     ranks.is_checking = True
     try:
         refused_by_name(spatial.shard, torch.full((3, 4, 16, 16), float(is_last)), "(3, 4, 16, 16) that shard cuts")

@@ -76,6 +76,16 @@ def resnet_at_224_in_multiples():
     striped_like_whole(resnet50(num_classes=10, width_per_group=16), picture(1, 3, 224, 224), multiple=32, tolerance=DEEP)
 
 
+def frozen_norms_of_one_row():
+    """Their factors are computed of buffers, and none is a row."""
+    from torchvision.ops import FrozenBatchNorm2d
+    torch.manual_seed(5)
+    norm = FrozenBatchNorm2d(4)
+    for buffer in norm.buffers():
+        buffer.add_(torch.rand(4))
+    striped_like_whole(nn.Sequential(nn.Conv2d(3, 4, 3, 1, 1), norm), picture(2, 3, *spatial.ranks().grid.parts[1:]))
+
+
 def segmenter(name, **options):
     from torchvision.models import segmentation
     torch.manual_seed(5)
@@ -148,7 +158,7 @@ def unknown():
 if __name__ == "__main__":
     gloo.join()
     functions = {f.__name__: f for f in (vae_decoder, vae_encoder, resnet, resnet_at_224, resnet_at_224_in_multiples,
-                                         segmentation_refused, unet, unknown)}
+                                         frozen_norms_of_one_row, segmentation_refused, unet, unknown)}
     functions |= {name: lambda name=name: segmentation(name) for name in (
         "deeplabv3_resnet50", "deeplabv3_mobilenet_v3_large", "lraspp_mobilenet_v3_large")}
     functions["fcn_resnet50"] = lambda: segmentation("fcn_resnet50", aux_loss=True)

@@ -51,6 +51,10 @@ class Models(unittest.TestCase):
     def test_resnet_50_at_224_in_stripes_of_multiples(self):
         self.on(4, "h4", "resnet_at_224_in_multiples", "torchvision")
 
+    def test_frozen_norms_of_one_row(self):
+        for count, grid in GRIDS:
+            self.on(count, grid, "frozen_norms_of_one_row", "torchvision")
+
     def test_deeplab(self):
         for count, grid in GRIDS:
             self.on(count, grid, "deeplabv3_resnet50", "torchvision")

@@ -1,6 +1,5 @@
-"""What the executor's own code counts on meta tensors, rank by rank, at the papers' sizes, is what the planner predicts: of each device
-and kind, difference 0."""
-import json
+"""What the executor's own code counts on meta tensors, rank by rank, at the papers' sizes, is what the planner predicts: of
+each device and kind, difference 0; and so is what it keeps, where there are no passes."""
 import os
 import subprocess
 import sys
@@ -11,15 +10,14 @@ import gloo
 
 gloo.need("torch")
 sys.path.insert(0, str(gloo.ROOT / "python"))
+import schedules  # noqa: E402
 import torch  # noqa: E402
 from ucudnn import parallel  # noqa: E402
+from ucudnn.parallel.schedule import read  # noqa: E402
 
 COMMAND = os.environ.get("UCUDNN_TEST_COMMAND")
 NETS = os.environ.get("UCUDNN_TEST_NETS",
                       "alexnet vgg16 resnet18 resnet50 resnet18-v2 densenet121 inception-v3 efficientnet-b0").split()
-MACHINE = {"format": "ucudnn-machine", "version": 1, "name": "p100x4",
-           "device": {"name": "Tesla P100-SXM2-16GB", "memory_bytes": 17179869184, "tflops": 10.6, "memory_gb_per_s": 732},
-           "levels": [{"name": "NVLink", "count": 4, "gb_per_s": 80, "latency_us": 10}]}
 STRATEGIES = {"image": ["--strategy", "image"], "model": ["--strategy", "model"], "deepa": ["--strategy", "deepa"],
               "owt a": ["--strategy", "owt", "--scheme", "a"], "owt b": ["--strategy", "owt", "--scheme", "b"],
               "owt c": ["--strategy", "owt", "--scheme", "c"]}
@@ -44,24 +42,51 @@ class Counting(unittest.TestCase):
         if devices == 4:
             machine = f"{self.folder.name}/p100x4.json"
             with open(machine, "w") as output:
-                json.dump(MACHINE, output)
+                output.write(schedules.machine(4))
         told = self.run_command("plan", file, "--machine", machine, "--batch", "128", "--update", "owner", "--schedule",
                                 *STRATEGIES[strategy])
         if told.returncode:
             return told.stderr
         with open(plan, "w") as output:
             output.write(told.stdout)
-        predicted = json.loads(told.stdout)["elements"]
         with torch.device("meta"):
             model = parallel.module(file)
-        for one in predicted["by_device"]:
-            report = parallel.count(model, plan, one["device"])
-            self.assertEqual(0, report.difference(), f"{net} on {devices}, {strategy}:\n{report}")
+        self.compare(model, plan, f"{net} on {devices}, {strategy}", strategy not in ("owt b", "owt c"))
+        return ""
+
+    def compare(self, model, plan, what, says_what_is_kept):
+        schedule = read(plan)
+        for one in schedule.elements["by_device"]:
+            report = parallel.count(model, schedule, one["device"])
+            self.assertEqual(0, report.difference(), f"{what}:\n{report}")
             for kind in ("transfer", "update", "statistics"):
                 pairs = report.counted.get(kind, {}).values()
                 self.assertEqual(one[kind], [sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)],
-                                 f"{net} on {devices}, {strategy}, device {one['device']}: {kind}")
-        return ""
+                                 f"{what}, device {one['device']}: {kind}")
+            self.assertEqual(says_what_is_kept, bool(report.planned), what)
+            for kind in report.planned:
+                self.assertEqual(one["memory"][kind], report.kept.get(kind, [0])[0], f"{what}, device {one['device']}: {kind}")
+
+    def test_NormsAreDividedWhereTheirPartsDoNotMeet(self):
+        gloo.need("torchvision")
+        from torch import nn
+        from torchvision.models.convnext import LayerNorm2d
+        model = nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), nn.GroupNorm(3, 6), nn.ReLU(), nn.Conv2d(6, 6, 3, padding=1),
+                              LayerNorm2d(6), nn.Flatten(), nn.Linear(384, 5))
+        file, machine, plan = (f"{self.folder.name}/{name}.json" for name in ("net", "machine", "plan"))
+        for name, text in ((file, parallel.describe(model, (3, 8, 8)).text()), (machine, schedules.machine(6))):
+            with open(name, "w") as output:
+                output.write(text)
+        for pins, refused in ((("1=c3", "4=h2"), ""), (("4=w2",), ""), (("1=c2",), "pin '1'"), (("1=h2",), "pin '1'"),
+                              (("4=c2",), "pin '4'")):
+            told = self.run_command("plan", file, "--machine", machine, "--batch", "8", "--update", "owner", "--schedule",
+                                    *(f"--pin={pin}" for pin in pins))
+            self.assertIn(refused, told.stderr)
+            self.assertEqual(bool(refused), bool(told.returncode), told.stderr)
+            if not refused:
+                with open(plan, "w") as output:
+                    output.write(told.stdout)
+                self.compare(model, plan, str(pins), True)
 
     def test_CountsArePredicted(self):
         refused = {}

@@ -323,15 +323,21 @@ def dropout():
 
 
 def unlike_weights():
-    """Rank 0's values win."""
-    model, x, y = made(14)
-    single = copy.deepcopy(model)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(RANK)
-    random_plan.count += 1
-    divided = apply(model, random_plan(14), loss=F.cross_entropy)
-    same(divided, single, 0.0)
+    """Rank 0's values win; others need have none."""
+    for is_meta in (False, True):
+        model, x, y = made(14)
+        single = copy.deepcopy(model)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(RANK)
+        if is_meta and RANK:
+            model = model.to("meta")
+        random_plan.count += 1
+        divided = apply(model, random_plan(14), loss=F.cross_entropy)
+        same(divided, single, 0.0)
+        divided(x, y).backward()
+    meta, _, _ = made(14)
+    refused(lambda: apply(meta.to("meta"), random_plan(14)), parallel.NotSupported, "rank 0's model is on meta")
 
 
 def checkpointed():
@@ -377,27 +383,34 @@ def overlap_off():
         assert torch.equal(plain(a.grad), plain(b.grad))
 
 
+def refused(call, kind, text):
+    try:
+        call()
+    except kind as error:
+        assert text in str(error) and "\n" not in str(error), (text, error)
+    else:
+        raise AssertionError(f"no refusal: {text}")
+
+
 def refusals():
     divided, _, x, y = pair(18)
     model, _, _ = made(18)
-
-    def refused(call, kind, text):
-        try:
-            call()
-        except kind as error:
-            assert text in str(error), (text, error)
-        else:
-            raise AssertionError(f"no refusal: {text}")
     for call in (divided.state_dict, lambda: divided.load_state_dict({})):
         refused(call, parallel.NotSupported, "a rank has parts of parameters")
     refused(lambda: torch.save(divided, "/dev/null"), parallel.NotSupported, "pickling a model")
-    refused(lambda: nn.parallel.DistributedDataParallel(divided), Exception, "")
+    refused(lambda: nn.parallel.DistributedDataParallel(divided), parallel.NotSupported, "DistributedDataParallel of a model")
+    from torch.distributed.fsdp import fully_shard
+    mesh = dist.device_mesh.init_device_mesh("cpu", (WORLD,))
+    refused(lambda: fully_shard(divided, mesh=mesh), parallel.NotSupported, "fully_shard of a model that runs by a plan")
+    divided, _, x, y = pair(18)
     refused(lambda: parallel.apply(divided, "none.json"), parallel.NotSupported, "runs by a plan already")
     refused(lambda: parallel.apply(model, "none.json"), ValueError, "none.json")
 
     def other_world(written):
         written["devices"] += 1
         written["levels"] = [WORLD + 1]
+        loss = next(one for one in written["statistics"] if one["kind"] == "loss")
+        loss["groups"][0]["devices"] = list(range(WORLD + 1))
     random_plan.count += 1
     refused(lambda: parallel.apply(model, random_plan(18, change=other_world), loss=F.cross_entropy), ValueError,
             f"a plan for {WORLD + 1} devices; torch.distributed has {WORLD} ranks")
@@ -410,14 +423,143 @@ def refusals():
             "a plan of the network")  # rank 0's refusal, on all
     refused(lambda: parallel.apply(model, plan, loss=[F.cross_entropy] * 2), parallel.NotSupported,
             "2 losses of a model with 1 outputs")
-    handle = divided.conv1.register_forward_hook(lambda *a: None)
-    refused(lambda: divided(x, y), parallel.NotSupported, "hooks of conv1")
-    handle.remove()
-    rows = divided._ucudnn.rows(BATCH)
-    if rows:
-        refused(lambda: divided(torch.randn(BATCH + 1, 3, 8, 8), y), parallel.NotSupported,
-                f"{BATCH + 1} images on rank {RANK}")
-        refused(lambda: divided(torch.randn(BATCH, 3, 8, 9), y), parallel.NotSupported, "images of shape")
+    refused(lambda: parallel.apply(model, plan, loss=F.cross_entropy, checkpoint=["conv9"]), parallel.NotSupported,
+            "checkpoint=['conv9']: names of nodes are expected")
+    loss = F.cross_entropy if RANK else F.binary_cross_entropy_with_logits
+    refused(lambda: parallel.apply(model, plan, loss=loss), parallel.NotSupported, "ranks differ in losses: ")
+    random_plan.count += 1
+    plans = plan, random_plan(19)
+    refused(lambda: parallel.apply(model, plans[RANK == 1], loss=F.cross_entropy), parallel.NotSupported,
+            "ranks differ in the plan: ")
+    version, torch.__version__ = torch.__version__, f"2.{RANK}"
+    refused(lambda: parallel.apply(model, plan, loss=F.cross_entropy), parallel.NotSupported,
+            "ranks differ in the version of torch: 2.0 on rank 0, 2.1 on rank 1; the same is expected")
+    torch.__version__ = version
+
+    def other_version(written):
+        written["version"] = 2
+    random_plan.count += 1
+    refused(lambda: parallel.apply(model, random_plan(18, change=other_version)), ValueError, "'version': 2; expected 1")
+    from ucudnn.parallel.model import refused_places
+    assert refused_places([("cuda", "a"), ("cuda", "b")], "nccl") is refused_places([("cuda", "a")] * 2, "gloo") is None
+    assert "ranks 1 and 2 share b" in refused_places([("cuda", "a"), ("cuda", "b"), ("cuda", "b")], "nccl")
+    assert "the model of rank 1 is on cpu" in refused_places([("cuda", "a"), ("cpu", "")], "nccl")
+
+
+class Odd(nn.Module):
+    """A softmax in the middle, and an output of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.last = nn.Conv2d(3, 6, 3, padding=1), nn.Linear(6, 5)
+
+    def forward(self, x):
+        return self.last(torch.softmax(self.conv(x), 1).mean((2, 3)))
+
+
+def rules():
+    """What the plan alone forbids is refused by all ranks, also by those that would not run into it."""
+    network = describe(Odd(), (3, 8, 8))
+
+    def plan(**degrees):
+        random_plan.count += 1
+        return plan_file(schedules.Writer(network, BATCH, WORLD, lambda node: (
+            dict.fromkeys("nchwr", 1) | {"c": degrees.get(node.name, 1)}, 0)).text(), f"rules{random_plan.count}")
+    refused(lambda: parallel.apply(Odd(), plan(conv=2)), parallel.NotSupported, "a softmax over divided channels")
+    refused(lambda: parallel.apply(Odd(), plan(last=2), loss=lambda y, t: y.mean()), parallel.NotSupported,
+            "last: classes 0 to 3 of 5 are on rank 0, where F.cross_entropy and")
+    parallel.apply(Odd(), plan(last=2), loss=F.cross_entropy)._ucudnn.close()
+    divided = parallel.apply(Odd(), plan(), loss=lambda y, t: y.sum())
+    refused(lambda: divided(torch.randn(BATCH, 3, 8, 8), torch.zeros(BATCH)), parallel.NotSupported,
+            "a loss that is no mean over images")
+
+
+class Norms(nn.Module):
+    """Group and layer normalization between convolutions."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.group, self.next = nn.Conv2d(3, 6, 3, padding=1), nn.GroupNorm(3, 6), nn.Conv2d(6, 6, 3, padding=1)
+        self.layer, self.plain, self.last = nn.LayerNorm(6), nn.GroupNorm(2, 6, affine=False), nn.Linear(6, 5)
+        for norm in (self.group, self.layer):
+            nn.init.normal_(norm.weight), nn.init.normal_(norm.bias)
+
+    def forward(self, x):
+        x = torch.relu(self.next(torch.relu(self.group(self.conv(x)))))
+        x = self.plain(self.layer(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2))
+        return self.last(torch.square(x).mean((2, 3)))
+
+
+def norms():
+    """Group normalization divided along whole groups, layer normalization along positions."""
+    torch.manual_seed(23)
+    model, (_, x, y) = Norms(), made(23)
+    network, single = describe(model, (3, 8, 8)), copy.deepcopy(model)
+    degrees = {"group": {"c": 3}, "layer": {"h": 3}, "plain": {"n": 2}, "conv": {"w": 2}}
+    plan = plan_file(schedules.Writer(network, BATCH, WORLD, lambda node: (
+        dict.fromkeys("nchwr", 1) | degrees.get(node.name, {}), 0)).text(), "norms")
+    divided = parallel.apply(model, plan, loss=F.cross_entropy)
+    assert divided.group.weight.shape == (2,) and divided.layer.weight.shape == (6,)
+    divided(x, y).backward()
+    F.cross_entropy(single(x), y).backward()
+    same(divided, single, gradients=True)
+    assert parallel.report(divided).difference() == 0
+
+
+def local_batch_norm():
+    """Each part of the images has its own statistics, as if it were a batch of its own."""
+    random_plan.count += 1
+    model, x, y = made(24)
+    single, network = copy.deepcopy(model), network_of()
+    plan = plan_file(schedules.Writer(network, BATCH, WORLD, lambda node: (
+        dict.fromkeys("nchwr", 1) | {"n": WORLD}, 0)).text(), "local")
+    divided = apply(model, plan, batch_norm="local")
+    divided(x, y).backward()
+    rows = [divided._ucudnn.schedule.nodes["conv1"].boxes[rank][0] for rank in range(WORLD)]
+    buffers = {}
+    for rank, (begin, end) in enumerate(rows):
+        replica = copy.deepcopy(single)
+        (F.cross_entropy(replica(x[begin:end]), y[begin:end]) * ((end - begin) / BATCH)).backward()
+        for parameter, other in zip(single.parameters(), replica.parameters()):
+            parameter.grad = other.grad if parameter.grad is None else parameter.grad + other.grad
+        buffers[rank] = dict(replica.named_buffers())
+    same(divided, single, gradients=True)
+    for name, buffer in divided.named_buffers():
+        assert torch.allclose(buffer, buffers[RANK][name], rtol=1e-12), name
+    report = parallel.report(divided)
+    moved = [sum(pair[way] for pair in report.counted["statistics"].values()) for way in (0, 1)]  # of the loss alone
+    assert report.difference() == 0 and moved == ([1, 1] if RANK else [WORLD - 1] * 2), report
+    refused(lambda: apply(made(24)[0], plan, batch_norm="global"), parallel.NotSupported, "batch_norm='global'; 'all' or")
+
+
+def calls():
+    """What one rank's call alone forbids is refused by all ranks, and the next call is as if it had not been."""
+    divided, single, x, y = pair(22)
+    rank = next(rank for rank in range(WORLD - 1, -1, -1)
+                if rank in divided._ucudnn.schedule.nodes[divided._ucudnn.network.nodes[0].name].boxes)
+    mine, whose = RANK == rank, "" if RANK == rank else f"rank {rank} refuses: "
+    refused(lambda: divided(torch.randn(BATCH + 1, 3, 8, 8) if mine else x, y), parallel.NotSupported,
+            f"{whose}{BATCH + 1} images on rank {rank}: ")
+    refused(lambda: divided(x, y[1:] if mine else y), parallel.NotSupported, f"{whose}{BATCH - 1} labels on rank {rank}: ")
+    refused(lambda: divided(torch.randn(BATCH, 3, 8, 9) if mine else x, y), parallel.NotSupported,
+            f"{whose}images of shape (3, 8, 9) on rank {rank}: (3, 8, 8) is expected")
+    handle = divided.conv1.register_forward_hook(lambda *a: None) if mine else None
+    refused(lambda: divided(x, y), parallel.NotSupported, f"{whose}hooks of conv1")
+    if handle:
+        handle.remove()
+    divided.bn1.train(not RANK)
+    refused(lambda: divided(x, y), parallel.NotSupported,
+            "ranks differ in modules in evaluation: [] on rank 0, ['bn1'] on rank 1; the same is expected")
+    divided.bn1.train()
+    divided.fc1.bias.requires_grad_(mine)
+    refused(lambda: divided(x, y), parallel.NotSupported, "ranks differ in parameters that are not trained")
+    divided.fc1.bias.requires_grad_(True)
+    refused(lambda: divided(x, y) if mine else divided(x), parallel.NotSupported, "ranks differ in labels")
+    with torch.autocast("cpu", enabled=mine):
+        refused(lambda: divided(x, y), parallel.NotSupported, "ranks differ in autocast")
+    divided(x, y).backward()
+    F.cross_entropy(single(x), y).backward()
+    same(divided, single, gradients=True)
 
 
 def states():

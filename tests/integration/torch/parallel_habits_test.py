@@ -22,6 +22,9 @@ class Habits(gloo.RanksTest):
     def test_EvaluationAndAverages_AreThoseOfOneDevice(self):
         self.on(3, "", "evaluation", "averaged", "unlike_weights")
 
+    def test_Norms_AreDividedWhereTheirPartsDoNotMeet(self):
+        self.on(3, "", "norms", "local_batch_norm")
+
     def test_Loaders_ReadWhatTheirRankNeeds(self):
         self.on(3, "", "loader")
 
@@ -35,7 +38,7 @@ class Habits(gloo.RanksTest):
         self.on(3, "", "states")
 
     def test_WhatDoesNotFit_IsRefusedOnAllRanks(self):
-        self.on(3, "", "refusals")
+        self.on(3, "", "refusals", "rules", "calls")
 
 
 if __name__ == "__main__":

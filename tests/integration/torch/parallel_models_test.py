@@ -1,4 +1,5 @@
 """Published models by random plans are the plain modules, and every element that moves was predicted."""
+import importlib.util
 import pathlib
 import unittest
 
@@ -8,11 +9,29 @@ gloo.need("torch")
 gloo.need("torchvision")
 
 
+TIMM = ("timm convnext", "timm regnet") if importlib.util.find_spec("timm") else ()
+
+
 class Models(gloo.RanksTest):
     script = str(pathlib.Path(__file__).with_name("parallel_models.py"))
 
-    def test_TorchvisionAndTimm_OnThreeRanks(self):
-        self.on(3, "", "10")
+    def compare(self, *models):
+        self.on(3, "", "10", *models)
+
+    def test_AlexNet(self):
+        self.compare("alexnet")
+
+    def test_VggAndResNet(self):
+        self.compare("vgg11", "resnet18")
+
+    def test_DenseNetAndMobileNet(self):
+        self.compare("densenet", "mobilenet_v3_small")
+
+    def test_Inception(self):
+        self.compare("inception_v3")
+
+    def test_EfficientNetAndConvNeXt(self):
+        self.compare("efficientnet_b0", "convnext", *TIMM)
 
 
 if __name__ == "__main__":

@@ -121,9 +121,11 @@ class Maker:
         return self.text()
 
     def text(self):
-        read = {i for node in self.nodes for i in node.get("inputs", ())}
-        last = self.nodes[-1]["name"]
-        nodes = [node for node in self.nodes if node["name"] in read or node["name"] == last]
+        nodes, read = [], {self.nodes[-1]["name"]}
+        for node in reversed(self.nodes):  # those that lead to the last one
+            if node["name"] in read:
+                nodes.insert(0, node)
+                read.update(node.get("inputs", ()))
         return json.dumps({"format": "ucudnn-net", "version": 1, "name": "random", "nodes": nodes})
 
 

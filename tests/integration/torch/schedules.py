@@ -9,14 +9,22 @@ FOLLOWERS = ("activation", "batch_normalization", "scale", "dropout", "softmax")
 BUNDLE = 25 * (1 << 20) // 4
 
 
+def machine(count):
+    """So many P100s behind one NVLink, as a ucudnn-machine file."""
+    device = {"name": "Tesla P100-SXM2-16GB", "memory_bytes": 17179869184, "tflops": 10.6, "memory_gb_per_s": 732}
+    return json.dumps({"format": "ucudnn-machine", "version": 1, "name": f"p100x{count}", "device": device,
+                       "levels": [{"name": "NVLink", "count": count, "gb_per_s": 80, "latency_us": 10}]})
+
+
 def degrees_of(rng, network, node, devices, allowed="nchwr"):
     """Random parts of a layer on so many devices, and the first of these."""
     shape, op = node.shape, node.op
     extents = {"n": 1 << 30, "c": shape[0], "h": shape[-2], "w": shape[-1], "r": 1}
     if op in ("convolution", "fully_connected", "linear") and node.members.get("groups", 1) == 1:
         extents["r"] = network.by_name[node.inputs[0]].shape[0]
+    parts = node.members.get("channel_parts", 1)
     if op == "opaque":
-        extents |= {"c": 1, "h": 1, "w": 1}
+        extents |= {"c": parts} | {axis: 1 for axis, key in (("h", "rows"), ("w", "columns")) if not node.members.get(key)}
     if op == "flatten":
         extents |= {"h": 1, "w": 1}
     if op == "transposed_convolution" and node.members.get("groups", 1) > 1:
@@ -25,7 +33,7 @@ def degrees_of(rng, network, node, devices, allowed="nchwr"):
         degrees = {axis: rng.choice([1, 1, 2, 3, devices]) if axis in allowed else 1 for axis in "nchwr"}
         workers = math.prod(degrees.values())
         if workers <= devices and all(degrees[axis] <= extents[axis] for axis in "chwr") and \
-                degrees["c"] * degrees["r"] <= max(shape[0], 1):
+                degrees["c"] * degrees["r"] <= max(shape[0], 1) and (op != "opaque" or parts % degrees["c"] == 0):
             return degrees, rng.randint(0, devices - workers)
 
 
@@ -71,9 +79,9 @@ class Writer:
     def ranges(self, node, place, name, device, parts):
         kept, computed, summed = parts[device]
         shape = self.network.parameters[name].shape
-        if node.op == "opaque":
+        if node.op == "opaque" and not node.members.get("sums"):
             return (math.prod(shape),), ((0, math.prod(shape)),)
-        if node.op in ("batch_normalization", "scale") or place == 1:
+        if node.op in ("batch_normalization", "scale", "opaque") or place == 1:
             return (math.prod(shape),), (kept[b.C],)
         if node.op == "transposed_convolution":
             whole = node.members.get("groups", 1) > 1
@@ -104,7 +112,8 @@ class Writer:
                 written["config"]["first_device"] = self.configs[node.name][1]
             written["boxes"] = [_box(device, kept) for device, (kept, _, _) in parts.items() if b.elements(kept)]
             written["parameters"] = []
-            names = ["weight", "bias"] if node.op != "opaque" else [f"parameter{i}" for i in range(9)]
+            is_named = node.op != "opaque" or node.members.get("sums")
+            names = ["weight", "bias"] if is_named else [f"parameter{i}" for i in range(9)]
             for place, name in enumerate(node.parameters):
                 bias_alone = node.op == "scale" and node.has_shift
                 each = {"name": "bias" if bias_alone else names[place], "shape": [], "parts": []}
@@ -272,6 +281,8 @@ class Writer:
         for node in nodes:
             if node["op"] == "batch_normalization" and (id := add(node, "batch_normalization", "c", 2, 2)) is not None:
                 first[node["name"]] = [id]
+            if node["op"] == "softmax" and node["name"] in read:
+                add(node, "softmax", "nhw", 2, 1)
         for node in nodes:
             if node["name"] in read or not node["inputs"]:
                 continue

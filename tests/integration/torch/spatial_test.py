@@ -194,11 +194,15 @@ class Windows(unittest.TestCase):
                                  (geometry.Window(4), (2, 3)), (geometry.Window(1), (1, 0))):
                 with self.assertRaises(NotSupported, msg=str(window)):
                     geometry.windows(each, 1, window, (16, 3), *pads)
+            with self.assertRaisesRegex(NotSupported, "leave none to the last of 4 parts, of 1 rows: use larger images"):
+                geometry.windows(each, 1, geometry.Window(3, 2), (2, 2, 2, 1), 0, 0)
 
     def test_an_odd_stripe_under_a_stride_names_its_extent(self):
         for each in geometries():
             with self.assertRaisesRegex(NotSupported, "h: .*extent 7.*stride 2"):
                 geometry.windows(each, 1, geometry.Window(3, 2), (7, 7), 1, 1)
+            with self.assertRaisesRegex(NotSupported, "h: .*extent 7.*stride 2"):  # also with too little padding
+                geometry.windows(each, 1, geometry.Window(3, 2), (7, 7), 0, 0)
 
     def test_random_windows_read_what_one_device_reads(self):
         for each in geometries():

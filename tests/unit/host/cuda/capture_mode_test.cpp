@@ -31,11 +31,6 @@ struct PreparedCall {
 // "Potentially unsafe": what the modes are about.
 const PreparedCall kUnsafe[] = {
     {"cuMemAlloc", [](Objects& o) { return cuMemAlloc(&o.memory, 64); }},
-    {"cuMemAllocPitch",
-     [](Objects& o) {
-       size_t pitch = 0;
-       return cuMemAllocPitch(&o.memory, &pitch, 64, 2, 4);
-     }},
     {"cuMemAllocManaged",
      [](Objects& o) { return cuMemAllocManaged(&o.memory, 64, CU_MEM_ATTACH_GLOBAL); }},
     {"cuMemFree",

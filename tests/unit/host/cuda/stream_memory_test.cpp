@@ -107,7 +107,7 @@ TEST_F(StreamMemory, WaitsWhereTheConditionDoesNotHold) {
 TEST_F(StreamMemory, WorksOnDeviceMemory) {
   CUdeviceptr word = 0;
   ASSERT_OK(cuMemAlloc(&word, 8));
-  ASSERT_OK(cuMemsetD32(word, 0, 2));
+  ASSERT_OK(cuMemsetD8(word, 0, 8));
   ASSERT_OK(cudaDeviceSynchronize());
   ASSERT_OK(cuStreamWaitValue32(waiter(), word + 4, 1, CU_STREAM_WAIT_VALUE_GEQ));
   ASSERT_OK(cuMemsetD32Async(word, 9, 1, waiter()));

@@ -44,23 +44,15 @@ class GraphConformance : public RandomCalls {
     return twin;
   }
   void Destroy(const GraphTwin& twin) {
-    Compare("Destroy", [&](const Library& l, const int* side) -> Outcome {
-      return {l.cudnnBackendDestroyDescriptor(On(twin, side))};
-    });
+    Call("Destroy", &Library::cudnnBackendDestroyDescriptor, twin);
   }
   void Finalize(const GraphTwin& twin, const char* what) {
-    Compare(what, [&](const Library& l, const int* side) -> Outcome {
-      return {l.cudnnBackendFinalize(On(twin, side))};
-    });
+    Call(what, &Library::cudnnBackendFinalize, twin);
   }
   void Set(const GraphTwin& twin, int name, int type, int64_t count, const void* values,
            const char* what) {
-    Compare(what, [&](const Library& l, const int* side) -> Outcome {
-      return {
-          l.cudnnBackendSetAttribute(On(twin, side), static_cast<cudnnBackendAttributeName_t>(name),
-                                     static_cast<cudnnBackendAttributeType_t>(type), count, values),
-          name, type, count};
-    });
+    SCOPED_TRACE(std::to_string(name) + " " + std::to_string(type) + " " + std::to_string(count));
+    Call(what, &Library::cudnnBackendSetAttribute, twin, name, type, count, values);
   }
   void SetChild(const GraphTwin& twin, int name, int64_t count, GraphTwin child, const char* what) {
     Compare(what, [&](const Library& l, const int* side) -> Outcome {
@@ -238,9 +230,7 @@ void GraphConformance::RandomGet(Kind kind) {
 void GraphConformance::Renew(Kind kind) {
   GraphTwin& twin = Any(kind);
   if (kind != kKnobChoice && Chance(50)) {
-    return Compare("Initialize", [&](const Library& l, const int* side) -> Outcome {
-      return {l.cudnnBackendInitialize(On(twin, side))};
-    });
+    return Call("Initialize", &Library::cudnnBackendInitialize, twin);
   }
   Destroy(twin);
   twin = Create(kind);

@@ -26,6 +26,15 @@ struct Twin {
 // What a call answered: its status, then every value it may have written.
 using Outcome = std::vector<int64_t>;
 
+// An argument that a call writes: an array of `count` values, of which that at `unread` is not
+// compared.
+template <class T>
+struct Out {
+  int count = 1;
+  int unread = -1;
+  std::array<T, 12> values = {};
+};
+
 class RandomCalls : public LibraryPair {
  protected:
   void SetUp() override {
@@ -111,9 +120,53 @@ class RandomCalls : public LibraryPair {
     return *side == Sides::kReal ? twin.real : twin.ours;
   }
 
+  // Calls `function` of both libraries without comparing.
+  template <class... Parameters, class... Arguments>
+  void OnBoth(cudnnStatus_t (*Library::*function)(Parameters...), Arguments... arguments) {
+    (real_.*function)(Passed<Parameters>(arguments, &Sides::kReal)...);
+    (ours_.*function)(Passed<Parameters>(arguments, &Sides::kOurs)...);
+  }
+  // Calls `function` of both libraries with these arguments, and compares: descriptors as Twin,
+  // arrays that it reads as std::array, what it writes as Out, all else by value.
+  template <class... Parameters, class... Arguments>
+  void Call(const char* what, cudnnStatus_t (*Library::*function)(Parameters...),
+            Arguments... arguments) {
+    Compare(what, [&](const Library& l, const int* side) {
+      Outcome outcome{(l.*function)(Passed<Parameters>(arguments, side)...)};
+      (AppendWritten(outcome, arguments), ...);
+      return outcome;
+    });
+  }
+
   void ReportCalls() const {
     for (const auto& [name, count] : per_function_) std::printf("%6d %s\n", count, name.c_str());
     std::printf("%d calls, %d of them refused by the real library\n", calls_, refused_);
+  }
+
+  template <class Parameter, class T>
+  static Parameter Passed(const Twin<T>& twin, const int* side) {
+    return On(twin, side);
+  }
+  template <class Parameter, class T>
+  static Parameter Passed(Out<T>& out, const int*) {
+    out.values.fill(static_cast<T>(kUntouched));
+    return out.values.data();
+  }
+  template <class Parameter, size_t N>
+  static Parameter Passed(const std::array<int, N>& values, const int*) {
+    return values.data();
+  }
+  template <class Parameter, class T>
+  static Parameter Passed(const T& value, const int*) {
+    return static_cast<Parameter>(value);
+  }
+  template <class T>
+  static void AppendWritten(Outcome&, const T&) {}
+  template <class T>
+  static void AppendWritten(Outcome& outcome, const Out<T>& out) {
+    for (int i = 0; i < out.count; ++i) {
+      if (i != out.unread) outcome.push_back(static_cast<int64_t>(out.values[i]));
+    }
   }
 
   unsigned seed_ = 0;
@@ -122,7 +175,3 @@ class RandomCalls : public LibraryPair {
   int refused_ = 0;
   std::map<std::string, int> per_function_;
 };
-
-inline void Append(Outcome& outcome, const int* values, int count) {
-  outcome.insert(outcome.end(), values, values + count);
-}

@@ -1,14 +1,8 @@
 // Making and ending communicators, and what is left behind of them.
 #include <dirent.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <set>
 #include <string>
 #include <thread>
@@ -18,12 +12,6 @@
 namespace hostgpu::nccl::testing {
 namespace {
 
-ncclUniqueId NewId() {
-  ncclUniqueId id;
-  EXPECT_NCCL(ncclGetUniqueId(&id));
-  return id;
-}
-
 ncclComm_t Alone(ncclConfig_t* config = nullptr) {
   ncclComm_t comm = nullptr;
   EXPECT_NCCL(ncclCommInitRankConfig(&comm, 1, NewId(), 0, config));
@@ -32,12 +20,10 @@ ncclComm_t Alone(ncclConfig_t* config = nullptr) {
 
 TEST(Communicator, KnowsItsPlace) {
   WithRanks(3, [](Rank& rank) {
-    int count = 0, device = -1, number = -1;
+    int count = 0, number = -1;
     EXPECT_NCCL(ncclCommCount(rank.comm, &count));
-    EXPECT_NCCL(ncclCommCuDevice(rank.comm, &device));
     EXPECT_NCCL(ncclCommUserRank(rank.comm, &number));
     EXPECT_EQ(count, 3);
-    EXPECT_EQ(device, rank.rank);
     EXPECT_EQ(number, rank.rank);
     EXPECT_EQ(ncclCommCount(rank.comm, nullptr), ncclInvalidArgument);
   });
@@ -47,11 +33,6 @@ TEST(Communicator, OneThreadMakesAllOfItsDevices) {
   const int devices[] = {2, 0, 1};
   ncclComm_t comms[3];
   EXPECT_NCCL(ncclCommInitAll(comms, 3, devices));
-  for (int rank = 0; rank < 3; ++rank) {
-    int device = -1;
-    EXPECT_NCCL(ncclCommCuDevice(comms[rank], &device));
-    EXPECT_EQ(device, devices[rank]);
-  }
   std::vector<std::unique_ptr<Array<float>>> arrays;
   std::vector<cudaStream_t> streams(3);
   EXPECT_NCCL(ncclGroupStart());
@@ -262,58 +243,18 @@ TEST(Communicator, IsNotThatOfAForkedChild) {
   EXPECT_NCCL(ncclCommDestroy(comm));
 }
 
-// The abstract name of an id's socket, whose distinctive part is in the id.
-std::string SocketName(const ncclUniqueId& id) {
-  std::string name = "hostgpu-nccl-";
-  char digits[3];
-  for (int i = 8; i < 24; ++i) {
-    std::snprintf(digits, sizeof digits, "%02x", static_cast<unsigned char>(id.internal[i]));
-    name += digits;
-  }
-  return name;
-}
-
-bool IsOpen(const ncclUniqueId& id) {
-  std::ifstream names("/proc/net/unix");
-  for (std::string line; std::getline(names, line);) {
-    if (line.find("@" + SocketName(id)) != std::string::npos) return true;
-  }
-  return false;
-}
-
-// Says to an id's socket what it does not expect.
-void Bother(const ncclUniqueId& id, const std::string& message) {
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  const std::string name = SocketName(id);
-  std::memcpy(address.sun_path + 1, name.data(), name.size());
-  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  const int stranger = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-  EXPECT_EQ(connect(stranger, reinterpret_cast<sockaddr*>(&address), bytes), 0);
-  EXPECT_EQ(send(stranger, message.data(), message.size(), MSG_NOSIGNAL),
-            static_cast<ssize_t>(message.size()));
-  close(stranger);
-}
-
-TEST(Communicator, StrangersDisturbNobody) {
+// Behind its magic number an id names a process, that one's number of the board's file, and an
+// inode.
+TEST(Communicator, AnIdOfNoOpenBoardIsRefused) {
   const ncclUniqueId id = NewId();
-  EXPECT_TRUE(IsOpen(id));
-  for (int size = 1; size < 4000; size *= 2)
-    Bother(id, std::string(static_cast<size_t>(size), 'x'));
-  for (int size = 52; size < 70; ++size) Bother(id, std::string(static_cast<size_t>(size), '\0'));
-  ncclComm_t comm = nullptr;
   EXPECT_CUDA(cudaSetDevice(0));
-  EXPECT_NCCL(ncclCommInitRank(&comm, 1, id, 0));
-  EXPECT_NCCL(ncclCommDestroy(comm));
-}
-
-TEST(Communicator, AnIdWithoutTheTokenIsRefused) {
-  const ncclUniqueId id = NewId();
-  ncclUniqueId forged = id;
-  forged.internal[24] ^= 1;  // the token's first byte
+  for (const int byte : {8, 12, 16}) {
+    ncclUniqueId forged = id;
+    forged.internal[byte] ^= 64;
+    ncclComm_t comm = nullptr;
+    EXPECT_EQ(ncclCommInitRank(&comm, 1, forged, 0), ncclSystemError) << byte;
+  }
   ncclComm_t comm = nullptr;
-  EXPECT_CUDA(cudaSetDevice(0));
-  EXPECT_EQ(ncclCommInitRank(&comm, 1, forged, 0), ncclRemoteError);
   EXPECT_NCCL(ncclCommInitRank(&comm, 1, id, 0));
   EXPECT_NCCL(ncclCommDestroy(comm));
 }
@@ -339,13 +280,7 @@ int LeaveNothing(Part& part) {
   });
   EXPECT_NCCL(ncclCommInitRank(&part.rank.comm, 1, part.id, 0));
   EXPECT_NCCL(ncclCommDestroy(part.rank.comm));
-  // Roots leave after their ranks have what they need.
-  for (int look = 0; look < 100 && (FilesIn("/proc/self/fd").size() != open || IsOpen(part.id));
-       ++look) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
   EXPECT_EQ(FilesIn("/proc/self/fd").size(), open);
-  EXPECT_FALSE(IsOpen(part.id));
   for (const std::string& name : FilesIn("/dev/shm")) {
     const bool ours = name.find("hostgpu") != std::string::npos;
     EXPECT_TRUE(shared.count(name) > 0 || !ours) << name;

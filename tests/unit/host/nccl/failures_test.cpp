@@ -191,8 +191,7 @@ int DieWhileItIsMade(Part& part) {
 const NamedRole die_while_it_is_made("die while it is made", DieWhileItIsMade);
 
 TEST(Failures, AProcessKilledWhileTheCommunicatorIsMadeFailsTheOthers) {
-  ncclUniqueId id;
-  EXPECT_NCCL(ncclGetUniqueId(&id));
+  const ncclUniqueId id = NewId();
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   Rank rank{0, 3, nullptr, nullptr};

@@ -83,9 +83,9 @@ TEST(Links, AddDelayAndTime) {
 
 // Two communicators of the same two ranks, each with a stream.
 struct Pair {
-  explicit Pair(const Rank& rank) : first(rank), second(rank), a(100, 1), b(100, 1) {
+  Pair(const Rank& rank, const ncclUniqueId& id) : first(rank), second(rank), a(100, 1), b(100, 1) {
     EXPECT_CUDA(cudaStreamCreateWithFlags(&second.stream, cudaStreamNonBlocking));
-    EXPECT_NCCL(ncclCommSplit(rank.comm, 0, rank.rank, &second.comm, nullptr));
+    EXPECT_NCCL(ncclCommInitRank(&second.comm, 2, id, rank.rank));
   }
   void ReduceOnFirst() { Reduce(first, a); }
   void ReduceOnSecond() { Reduce(second, b); }
@@ -101,8 +101,9 @@ struct Pair {
 int TakeTurns(Part& part) {
   const bool serial = part.argument == "serial";
   Barrier barrier(2);
+  const ncclUniqueId id = NewId();
   WithRanks(2, [&](Rank& rank) {
-    Pair pair(rank);
+    Pair pair(rank, id);
     if (rank.rank == 0) pair.ReduceOnFirst();
     std::this_thread::sleep_for(4 * kMoment);  // that one has begun
     pair.ReduceOnSecond();
@@ -137,8 +138,9 @@ TEST(Links, OfOneDeviceServeOneOperationAtATimeWhereSerial) {
 }
 
 int KeepOrder(Part&) {
-  WithRanks(2, [](Rank& rank) {
-    Pair pair(rank);
+  const ncclUniqueId id = NewId();
+  WithRanks(2, [&](Rank& rank) {
+    Pair pair(rank, id);
     for (int round = 0; round < 20; ++round) {
       pair.ReduceOnFirst();
       pair.first.Synchronize();

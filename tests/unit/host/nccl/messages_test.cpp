@@ -166,11 +166,12 @@ TEST(Messages, OfOneGroupOnTwoStreamsHoldBoth) {
 
 // Two communicators, whose operations the two ranks enqueue in opposite orders, on two streams.
 TEST(Messages, OfSeveralCommunicatorsDoNotWaitForEachOther) {
-  WithRanks(2, [](Rank& rank) {
+  const ncclUniqueId id = NewId();
+  WithRanks(2, [&](Rank& rank) {
     ncclComm_t second = nullptr;
     cudaStream_t other;
     EXPECT_CUDA(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
-    EXPECT_NCCL(ncclCommSplit(rank.comm, 0, rank.rank, &second, nullptr));
+    EXPECT_NCCL(ncclCommInitRank(&second, 2, id, rank.rank));
     const Array<float> a(1000, 1.0f), b(1000, 2.0f);
     const auto on_first = [&] {
       EXPECT_NCCL(

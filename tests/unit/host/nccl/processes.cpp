@@ -88,8 +88,7 @@ int Process::Wait() {
 
 std::vector<int> RunRanks(const std::string& role, int ranks, const std::string& argument,
                           const Environment& environment) {
-  ncclUniqueId id;
-  EXPECT_NCCL(ncclGetUniqueId(&id));
+  const ncclUniqueId id = NewId();
   std::vector<Process> processes;
   for (int rank = 0; rank < ranks; ++rank) {
     processes.emplace_back(Process::Start{role, rank, ranks, argument, environment}, id);

@@ -33,6 +33,12 @@ struct Rank {
   }
 };
 
+inline ncclUniqueId NewId() {
+  ncclUniqueId id = {};
+  EXPECT_NCCL(ncclGetUniqueId(&id));
+  return id;
+}
+
 // Runs `body` for each rank on a thread of its own; the communicator is destroyed after, unless the
 // body took it (set it to null).
 void WithRanks(int ranks, const std::function<void(Rank&)>& body);

@@ -20,14 +20,9 @@ AdjointSolve::AdjointSolve(HostSolve& forward, const SolveSetting& setting,
 }
 
 std::vector<double> AdjointSolve::Lambda(int number) {
-  const Level& finest = forward_.mirrored().level(0);
-  const int at = forward_.stage().steps() - number;
-  std::vector<State> scratch;
-  for (int i = 1; i < finest.coarsening; ++i) scratch.push_back(*adjoint_->Create());
-  std::vector<State> states;
-  if (!system_->ReadBlock(finest.BlockOf(at), scratch, 0, states).ok()) std::abort();
+  Trajectory adjoints = std::move(*Trajectory::Make(*system_, forward_.mirrored(), *adjoint_, 1));
   const double* const numbers =
-      HostStates::Numbers(states[at - finest.FirstStateOf(finest.BlockOf(at))]);
+      HostStates::Numbers(*adjoints.At(forward_.stage().steps() - number, 0));
   return {numbers, numbers + forward_.stage().state_size()};
 }
 

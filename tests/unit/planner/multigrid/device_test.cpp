@@ -8,7 +8,6 @@
 #include "planner/multigrid/device/device_chain.h"
 #include "planner/multigrid/device/device_costs.h"
 #include "planner/multigrid/device/device_solvers.h"
-#include "planner/multigrid/device/grouped_system.h"
 #include "planner/multigrid/host/host_solvers.h"
 #include "planner/multigrid/host/network.h"
 #include "planner/multigrid/problem.h"
@@ -42,23 +41,27 @@ DeviceStage StageOf(const WeightedChain& chain, const SolveSetting& setting,
 
 // A solve of a drawn chain on the device.
 struct DeviceSolve {
-  DeviceSolve(const DeviceTarget& target, const WeightedChain& chain, const SolveSetting& setting)
+  DeviceSolve(const DeviceTarget& target, const WeightedChain& chain, const SolveSetting& setting,
+              Way way = Way::kStreams)
       : hierarchy(*Hierarchy::Make(static_cast<int>(chain.stage().steps.size()), setting.coarsening,
                                    setting.levels)),
         lanes(std::move(*Lanes::Start(setting.lanes, Lanes::Threads::kCallersAlone))),
-        propagator(
-            std::move(*DeviceChain::Make(target, StageOf(chain, setting, hierarchy),
-                                         std::move(*DeviceLanes::Make(target, setting.lanes))))),
+        propagator(std::move(
+            *DeviceChain::Make(target, StageOf(chain, setting, hierarchy),
+                               std::move(*DeviceLanes::Make(target, setting.lanes)), way))),
         size(chain.first.size()) {
     const State first = *propagator->Create();
     EXPECT_TRUE(propagator->Upload(chain.first.data(), first).ok());
     system.emplace(
         std::move(*BlockSystem::Make(*propagator, hierarchy, lanes, setting.storage, first)));
   }
-  std::vector<double> Last() {
+  // State `number` of the finest level, all of which are kept.
+  std::vector<double> Read(int number) { return Read(system->state(0, number)); }
+  std::vector<double> Last() { return Read(system->last()); }
+  std::vector<double> Read(State state) {
     std::vector<double> numbers(size);
     EXPECT_TRUE(propagator->Wait().ok());
-    EXPECT_TRUE(propagator->Download(system->last(), numbers.data()).ok());
+    EXPECT_TRUE(propagator->Download(state, numbers.data()).ok());
     return numbers;
   }
 
@@ -122,35 +125,6 @@ TEST_F(DeviceChains, OneLevelIsSerialPropagation) {
   EXPECT_EQ(device.propagator->convolution_calls(), 20);
 }
 
-// The same solve with all blocks side by side.
-struct GroupedSolve {
-  GroupedSolve(const DeviceTarget& target, const WeightedChain& chain, const SolveSetting& setting)
-      : hierarchy(*Hierarchy::Make(static_cast<int>(chain.stage().steps.size()), setting.coarsening,
-                                   setting.levels)),
-        numbers(std::move(*DeviceNumbers::Make(target, static_cast<int64_t>(chain.first.size())))),
-        packed{numbers.data()} {
-    lanes = std::move(*DeviceLanes::Make(target, 1));
-    run = *GroupedSystem::MakeRun(target, StageOf(chain, setting, hierarchy), lanes);
-    system = std::move(*GroupedSystem::Make(run, PartTraits()));
-    EXPECT_TRUE(lanes->first()
-                    .Upload(chain.first.data(), packed.data, static_cast<int64_t>(numbers.count()))
-                    .ok());
-    EXPECT_TRUE(system->SetFirst(&packed).ok());
-  }
-  std::vector<double> Read(int number) {
-    std::vector<double> read(numbers.count());
-    EXPECT_TRUE(system->Copy(system->ReadState(number), &packed).ok());
-    EXPECT_TRUE(lanes->first().Download(packed.data, read.data(), numbers.count()).ok());
-    return read;
-  }
-  Hierarchy hierarchy;
-  DeviceNumbers numbers;
-  StatesView packed;
-  std::shared_ptr<DeviceLanes> lanes;
-  std::shared_ptr<GroupedSystem::Run> run;
-  std::unique_ptr<GroupedSystem> system;
-};
-
 TEST_F(DeviceChains, SideBySideSolveToTheSameStates) {
   std::mt19937_64 random(11);
   for (const int steps : {16, 37, 64, 100}) {
@@ -163,7 +137,7 @@ TEST_F(DeviceChains, SideBySideSolveToTheSameStates) {
           const SolveSetting setting = {
               .coarsening = {4}, .levels = levels, .coarse = coarse, .h = 1.0 / steps};
           DeviceSolve one(target, chain, setting);
-          GroupedSolve all(target, chain, setting);
+          DeviceSolve all(target, chain, setting, Way::kGrouped);
           SolveOptions options;
           options.cycles = 2;
           options.measures_start = true;
@@ -177,16 +151,8 @@ TEST_F(DeviceChains, SideBySideSolveToTheSameStates) {
                         1e-5 * expected->largest_state);
           }
           for (const int number : {0, 3, 4, steps - 1, steps}) {
-            const std::vector<double> state = all.Read(number);
-            std::vector<double> other(chain.first.size());
-            const int block = number / one.hierarchy.level(0).coarsening;
-            std::vector<State> states;
-            ASSERT_TRUE(one.system->ReadBlock(block, {}, 0, states).ok());
-            ASSERT_TRUE(
-                one.propagator
-                    ->Download(states[number % one.hierarchy.level(0).coarsening], other.data())
-                    .ok());
-            EXPECT_LT(RelativeError(state, other), 1e-5) << "state " << number;
+            EXPECT_LT(RelativeError(all.Read(number), one.Read(number)), 1e-5)
+                << "state " << number;
           }
         }
       }
@@ -199,11 +165,12 @@ TEST_F(DeviceChains, AnFRelaxationSideBySideIsOneCallForEachPlace) {
   for (const int steps : {16, 64, 256}) {
     const WeightedChain chain = DrawnChain({.steps = steps}, random);
     for (const int coarsening : {2, 4, 8}) {
-      GroupedSolve all(target, chain, {.coarsening = {coarsening}, .levels = 2, .h = 1.0 / steps});
+      DeviceSolve all(target, chain, {.coarsening = {coarsening}, .levels = 2, .h = 1.0 / steps},
+                      Way::kGrouped);
       ASSERT_TRUE(all.system->Broadcast().ok());
-      const int64_t before = all.system->convolution_calls();
+      const int64_t before = all.propagator->convolution_calls();
       ASSERT_TRUE(all.system->RelaxF(0, LayerSystem::Source::kNone).ok());
-      EXPECT_EQ(all.system->convolution_calls() - before, coarsening - 1);
+      EXPECT_EQ(all.propagator->convolution_calls() - before, coarsening - 1);
     }
   }
 }
@@ -471,9 +438,8 @@ TEST_F(DeviceChains, ACoarseSumIsOneConvolutionOfAllItsLayers) {
   const SolveSetting setting = {
       .coarsening = {4}, .levels = 3, .coarse = CoarseOperator::kSum, .h = 1.0 / 64, .lanes = 2};
   DeviceSolve lanes(target, chain, setting);
-  GroupedSolve all(target, chain, setting);
-  for (LayerSystem* system :
-       {static_cast<LayerSystem*>(&*lanes.system), static_cast<LayerSystem*>(all.system.get())}) {
+  DeviceSolve all(target, chain, setting, Way::kGrouped);
+  for (BlockSystem* const system : {&*lanes.system, &*all.system}) {
     ASSERT_TRUE(system->Broadcast().ok());
     ASSERT_TRUE(system->RelaxF(0, LayerSystem::Source::kNone).ok());
     ASSERT_TRUE(system->Advance(0).ok());
@@ -483,9 +449,9 @@ TEST_F(DeviceChains, ACoarseSumIsOneConvolutionOfAllItsLayers) {
   const int64_t before = lanes.propagator->convolution_calls();
   ASSERT_TRUE(lanes.system->RelaxF(1, LayerSystem::Source::kRestricted).ok());
   EXPECT_EQ(lanes.propagator->convolution_calls() - before, 4 * 3);
-  const int64_t before_all = all.system->convolution_calls();
+  const int64_t before_all = all.propagator->convolution_calls();
   ASSERT_TRUE(all.system->RelaxF(1, LayerSystem::Source::kRestricted).ok());
-  EXPECT_EQ(all.system->convolution_calls() - before_all, 3);
+  EXPECT_EQ(all.propagator->convolution_calls() - before_all, 3);
 }
 
 TEST_F(DeviceChains, EveryPrecisionSolvesAsWellAsItRounds) {
@@ -647,8 +613,8 @@ TEST_F(DeviceChains, WhatDevicesDoNotRunIsRefusedByName) {
       DrawnNet({.kinds = std::vector<StepKind>(8, StepKind::kPooled), .channels = 2, .extent = 3},
                random, 1);
   const Hierarchy hierarchy = *Hierarchy::Make(8, {4}, 2);
-  const auto refused = GroupedSystem::MakeRun(target, StageOf(pooled, {}, hierarchy),
-                                              std::move(*DeviceLanes::Make(target, 1)));
+  const auto refused = DeviceChain::Make(target, StageOf(pooled, {}, hierarchy),
+                                         std::move(*DeviceLanes::Make(target, 1)));
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.message().find("is in a step that devices do not run: "), std::string::npos)
       << refused.message();

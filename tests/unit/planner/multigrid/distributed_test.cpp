@@ -14,6 +14,7 @@
 #include "unit/planner/multigrid/drawn_net.h"
 #include "unit/planner/multigrid/plain_chain.h"
 #include "unit/planner/multigrid/rank_passes.h"
+#include "unit/planner/multigrid/ring_chain.h"
 #include "unit/planner/multigrid/staged_net.h"
 
 namespace ucudnn::multigrid {
@@ -246,43 +247,18 @@ TEST(Distributed, AllRanksFallBackToSerialPropagationTogether) {
 
 using Log = std::vector<std::string>;
 
-// A rank's states that note what is done with them.
-class NotingPart : public ChainPart {
+// Notes the first step of each block.
+class NotingChain : public RingChain {
  public:
-  explicit NotingPart(Log& log) : log_(log) {}
+  explicit NotingChain(Log& log) : RingChain(1), log_(log) {}
 
-  void SetInlet(Inlet& inlet) override { inlet_ = &inlet; }
-  Status SetFirst(State) override { return Status::Ok(); }
-  Result<std::span<const double>> Parts(NormParts) override { return std::span<const double>(); }
-  State first() override { return &state_; }
-  State last() override { return &state_; }
-  State c_point(int, int) override { return &state_; }
-  State state(int, int) override { return &state_; }
-  State source(int, int) override { return &state_; }
-  Status Copy(State, State) override { return Status::Ok(); }
-  Status Join() override { return Status::Ok(); }
-  Status Broadcast() override { return Status::Ok(); }
-  Status RelaxF(int, Source) override {
-    log_.push_back("relaxes the other blocks");
-    if (inlet_ == nullptr) return Status::Ok();
-    UCUDNN_RETURN_IF_ERROR(inlet_->AwaitFirst(0, 0));
-    log_.push_back("relaxes the first block");
-    return Status::Ok();
+  Status Step(int level, int step, State from, State to, int lane) override {
+    if (step % 4 == 0) log_.push_back("relaxes block " + std::to_string(step / 4));
+    return RingChain::Step(level, step, from, to, lane);
   }
-  Status Advance(int) override { return Status::Ok(); }
-  Status RelaxC(int) override {
-    log_.push_back("relaxes C-points");
-    return Status::Ok();
-  }
-  Status Restrict(int) override { return Status::Ok(); }
-  Status SolveSerially(int, Source) override { return Status::Ok(); }
-  Status Correct(int) override { return Status::Ok(); }
-  double UnitRoundoff() const override { return 0; }
 
  private:
   Log& log_;
-  Inlet* inlet_ = nullptr;
-  int state_ = 0;
 };
 
 class NotingExchange : public StateExchange {
@@ -325,17 +301,21 @@ TEST(Distributed, BoundariesAreSentBeforeTheRestIsRelaxed) {
                        .position = position,
                        .hierarchy = &hierarchy,
                        .distributed = 2};
-      DistributedSystem system(part, std::make_unique<NotingPart>(log), nullptr);
+      NotingChain chain(log);
+      Lanes lanes = std::move(*Lanes::Start(1));
+      auto local = std::make_unique<BlockSystem>(std::move(*BlockSystem::MakePart(
+          chain, hierarchy, lanes, Storage::kAll, {.has_inlet = position > 0})));
+      DistributedSystem system(part, std::move(local), nullptr);
       ASSERT_TRUE(system.RelaxC(0).ok());
       ASSERT_TRUE(system.RelaxF(0, LayerSystem::Source::kRestricted).ok());
-      Log expected = {"relaxes C-points"};
+      Log expected;
       const auto rank = [&](int at) { return std::to_string(is_reversed ? 2 - at : at); };
       if (position < 2) expected.push_back("sends to " + rank(position + 1));
       if (position > 0) expected.push_back("awaits " + rank(position - 1));
-      expected.push_back("relaxes the other blocks");
-      if (position > 0) {
-        expected.push_back("has received");
-        expected.push_back("relaxes the first block");
+      if (position == 0) {
+        expected.insert(expected.end(), {"relaxes block 0", "relaxes block 1"});
+      } else {
+        expected.insert(expected.end(), {"relaxes block 1", "has received", "relaxes block 0"});
       }
       EXPECT_EQ(log, expected);
     }

@@ -117,13 +117,8 @@ std::vector<double> HostSolve::Copy(multigrid::State state) const {
 }
 
 std::vector<double> HostSolve::State(int number) {
-  const Level& finest = hierarchy_.level(0);
-  std::vector<multigrid::State> scratch;
-  for (int i = 1; i < finest.coarsening; ++i) scratch.push_back(Get(propagator_->Create()));
-  std::vector<multigrid::State> states;
-  const Status read = system_->ReadBlock(finest.BlockOf(number), scratch, 0, states);
-  if (!read.ok()) std::abort();
-  return Copy(states[number - finest.FirstStateOf(finest.BlockOf(number))]);
+  Trajectory states = Get(Trajectory::Make(*system_, hierarchy_, *propagator_, 1));
+  return Copy(Get(states.At(number, 0)));
 }
 
 std::vector<std::vector<double>> HostSolve::Serial() {

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "planner/multigrid/trajectory.h"
+
 namespace ucudnn::multigrid {
 namespace {
 
@@ -97,15 +99,10 @@ RingSolve::RingSolve(const Hierarchy& levels, uint64_t seed, Storage storage, in
       system(MakeSystem(chain, hierarchy, lanes, storage, seed)) {}
 
 std::vector<RingChain::Numbers> RingSolve::States() {
-  const Level& finest = hierarchy.level(0);
-  std::vector<RingChain::Numbers> held(finest.coarsening, RingChain::Numbers(kWidth));
-  std::vector<State> scratch;
-  for (int i = 1; i < finest.coarsening; ++i) scratch.push_back(&held[i]);
+  Trajectory states = std::move(*Trajectory::Make(system, hierarchy, chain, 1));
   std::vector<RingChain::Numbers> all;
-  for (int block = 0; block <= finest.blocks(); ++block) {
-    std::vector<State> states;
-    if (!system.ReadBlock(block, scratch, 0, states).ok()) return {};
-    for (const State state : states) all.push_back(RingChain::Of(state));
+  for (int number = 0; number <= hierarchy.level(0).steps; ++number) {
+    all.push_back(RingChain::Of(*states.At(number, 0)));
   }
   return all;
 }

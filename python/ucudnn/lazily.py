@@ -1,0 +1,21 @@
+"""Names of a package that needs torch, which is imported with the first of them and not before."""
+import importlib
+import sys
+
+
+def getter(package, homes):
+    """The `__getattr__` of `package`, whose names are in its modules as `homes` says: {name: module}. What is imported is an
+    attribute of the package from then on. ImportError where this Python has no torch."""
+    def get(name):
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        try:
+            value = getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "torch":
+                raise
+            raise ImportError(f"{package}.{name} needs torch, and this Python ({sys.executable}) has none that it finds: "
+                              "pip install torch") from error
+        setattr(sys.modules[package], name, value)
+        return value
+    return get

@@ -1,0 +1,53 @@
+"""What one rank refuses at a call, all ranks refuse: they agree before anything else is exchanged."""
+import datetime
+import zlib
+
+import torch
+import torch.distributed as dist
+
+from .errors import NotSupported
+from .transport import Transport
+
+
+def differing(all_facts):
+    """Which of the facts ({what: value}, of each rank) are not the same everywhere, in words; None where all are."""
+    for what, first in all_facts[0].items():
+        for rank, facts in enumerate(all_facts):
+            if facts[what] != first:
+                told = [text if len(text) <= 60 else f"{text[:57]}..." for text in (str(first), str(facts[what]))]
+                return f"ranks differ in {what}: {told[0]} on rank 0, {told[1]} on rank {rank}; the same is expected"
+    return None
+
+
+class Agreement:
+    """Of all ranks of torch.distributed, in a gloo group of its own: what is agreed on are numbers of the host."""
+
+    def __init__(self, timeout_s):
+        group = dist.new_group(backend="gloo", timeout=datetime.timedelta(seconds=timeout_s))
+        self.transport = Transport(group, timeout_s)
+
+    def bring(self, what, allowed, told="", facts=None, refusal=None):
+        """The bits that `allowed`, a number above 0, has on all ranks. Where a rank has a `refusal`, facts differ or no bit is
+        left, every rank raises: its own refusal, or NotSupported with that of another one, with the facts, or with what ranks
+        have `told`."""
+        facts = facts or {}
+        digest = zlib.crc32(repr(facts).encode())
+        own = torch.tensor([0 if refusal else allowed, digest, ~digest])
+        common, everybody = own.clone(), range(self.transport.world)
+        with self.transport.named(f"agreement on {what}", everybody):
+            dist.all_reduce(common, dist.ReduceOp.BAND, group=self.transport.group)
+            if common[0] and torch.equal(common[1:], own[1:]):
+                return int(common[0])
+            answers = [None] * len(everybody)
+            dist.all_gather_object(answers, (refusal and str(refusal), facts, told), group=self.transport.group)
+        if refusal is not None:
+            raise refusal
+        for rank, (text, _, _) in enumerate(answers):
+            if text is not None:
+                raise NotSupported(f"rank {rank} refuses: {text}")
+        raise NotSupported(differing([facts for _, facts, _ in answers]) or
+                           f"{what}: {', '.join(f'{text} on rank {rank}' for rank, (_, _, text) in enumerate(answers))}")
+
+    def close(self):
+        self.transport.close()
+        dist.destroy_process_group(self.transport.group)
