@@ -215,8 +215,8 @@ typedef struct {
 /* How the legacy convolution of these descriptors runs, as it was decided last: the first
  * `requested` of its `*returned` kinds of micro-batches, whose images add up to the mini-batch; of
  * tiles, kinds of tiles of `micro_batch` images each, as many times the mini-batch as an image has
- * tiles. `batches` may be null where `requested` is 0; struct_size of its first element holds for all.
- * CUDNN_STATUS_NOT_SUPPORTED: none was called yet. */
+ * tiles. `batches` may be null where `requested` is 0; struct_size of its first element holds for
+ * all. CUDNN_STATUS_NOT_SUPPORTED: none was called yet. */
 cudnnStatus_t ucudnnGetPlan(ucudnnOperation_t operation, cudnnTensorDescriptor_t x,
                             cudnnFilterDescriptor_t w, cudnnConvolutionDescriptor_t convolution,
                             cudnnTensorDescriptor_t y, int requested, int* returned,

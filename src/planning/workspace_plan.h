@@ -22,8 +22,8 @@ constexpr size_t kMostPlanKernels = 10000;
 constexpr size_t kMostPlanLanes = 4096;
 
 struct WorkspacePlanKernel {
-  ConvolutionProblem problem;  // with its mini-batch
-  Api api = Api::kLegacy;      // that it is called through
+  ConvolutionProblem problem;   // with its mini-batch
+  Api api = Api::kLegacy;       // that it is called through
   Configuration configuration;  // of n images, or of the tiles of its grid
   // A position in WorkspacePlan::segments; -1: the kernel uses its caller's workspace.
   int segment = -1;

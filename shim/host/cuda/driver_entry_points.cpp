@@ -24,14 +24,21 @@ struct Introduction {
   int version;
 };
 constexpr Introduction kIntroductions[] = {
-    {"cuDeviceGetUuid_v2", 11040},         {"cuDevicePrimaryCtxRelease_v2", 11000},
-    {"cuDevicePrimaryCtxReset_v2", 11000}, {"cuDevicePrimaryCtxSetFlags_v2", 11000},
-    {"cuEventElapsedTime_v2", 12080},      {"cuGetProcAddress_v2", 12000},
-    {"cuGraphExecUpdate_v2", 12000},       {"cuGraphNodeGetDependencies_v2", 12030},
+    {"cuDeviceGetUuid_v2", 11040},
+    {"cuDevicePrimaryCtxRelease_v2", 11000},
+    {"cuDevicePrimaryCtxReset_v2", 11000},
+    {"cuDevicePrimaryCtxSetFlags_v2", 11000},
+    {"cuEventElapsedTime_v2", 12080},
+    {"cuGetProcAddress_v2", 12000},
+    {"cuGraphExecUpdate_v2", 12000},
+    {"cuGraphNodeGetDependencies_v2", 12030},
     {"cuGraphNodeGetDependentNodes_v2", 12030},
-    {"cuMemHostRegister_v2", 6050},        {"cuStreamBeginCapture_v2", 10010},
-    {"cuStreamGetCaptureInfo_v2", 11030},  {"cuStreamGetCaptureInfo_v3", 12030},
-    {"cuStreamWaitValue32_v2", 11070},     {"cuStreamWriteValue32_v2", 11070},
+    {"cuMemHostRegister_v2", 6050},
+    {"cuStreamBeginCapture_v2", 10010},
+    {"cuStreamGetCaptureInfo_v2", 11030},
+    {"cuStreamGetCaptureInfo_v3", 12030},
+    {"cuStreamWaitValue32_v2", 11070},
+    {"cuStreamWriteValue32_v2", 11070},
 };
 
 bool Introduced(const std::string& name, int version) {
