@@ -106,21 +106,23 @@ TEST(GraphTiles, WhatWasPromisedIsPromisedWithoutThemToo) {
   EXPECT_EQ(plan.Pieces(), 1);
 }
 
+// The second process looks for grids within what the first one promised, and may measure one that
+// was not among those of the user's limit. From then on all are in the store.
 TEST(GraphTiles, AnotherProcessFindsThemInTheStore) {
   const ConvolutionProblem problem = Image(Operation::kForward);
   const Options options = Measuring(NeedOf(problem, {}) / 3);
   test::MemoryStore store;
-  nlohmann::json first;
-  {
+  nlohmann::json plans[2];
+  for (nlohmann::json& known : plans) {
     TiledPlan plan(problem, {}, options, nullptr, nullptr, &store);
-    first = plan.Kernel()["plan"];
-    ASSERT_GT(plan.program().Report()["measured"].get<long>(), 0);
-    ASSERT_EQ(first[0]["border"], "h-") << first;
-    ASSERT_TRUE(first[0]["tile"].contains("h")) << first;
+    known = plan.Kernel()["plan"];
+    ASSERT_EQ(known[0]["border"], "h-") << known;
+    ASSERT_TRUE(known[0]["tile"].contains("h")) << known;
+    ASSERT_TRUE(&known != plans || plan.program().Report()["measured"].get<long>() > 0);
   }
   TiledPlan plan(problem, {}, options, nullptr, nullptr, &store);
   EXPECT_EQ(plan.program().Report()["measured"].get<long>(), 0);
-  EXPECT_EQ(plan.Kernel()["plan"], first);
+  EXPECT_EQ(plan.Kernel()["plan"], plans[1]);
   plan.ExpectRight();
 }
 
