@@ -156,7 +156,7 @@ struct DeviceBench {
   }
   // Replaces the division by tiles where these are faster and the limit excludes what is fastest.
   void AddTiles(const tuning::LegacyKernel& kernel, const Options& options, MeasuredLayer& chosen) {
-    if (!options.workspace_limit || !kernel.may_measure ||
+    if (!options.workspace_limit || !kernel.may_measure || !options.tiles ||
         options.policy == BatchSizePolicy::kUndivided || options.engines == EngineSet::kLegacy) {
       return;
     }

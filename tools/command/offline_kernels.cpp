@@ -65,7 +65,7 @@ std::vector<MicroConfiguration> UndividedOf(std::vector<MicroConfiguration> usab
 std::vector<Division> TiledDivisions(const ConvolutionProblem& problem, Api api,
                                      const Options& options, const Measurements& measurements) {
   std::vector<Division> divisions;
-  if (options.policy == BatchSizePolicy::kUndivided) return divisions;
+  if (!options.tiles || options.policy == BatchSizePolicy::kUndivided) return divisions;
   for (const TileGrid& grid : tuning::GridsOf(problem)) {
     auto cut = CutIntoTiles(problem, grid);
     if (!cut.ok()) continue;

@@ -247,7 +247,7 @@ class Bench(CommandTest):
         pads = {(row["pad_h"], row["pad_h_post"] or row["pad_h"]) for row in tiles}
         self.assertEqual({("1", "0"), ("0", "0"), ("0", "1")}, pads)
         # No tiles where the user wants none.
-        for policy in (("--policy", "undivided"), ("--engines", "legacy")):
+        for policy in (("--policy", "undivided"), ("--engines", "legacy"), ("--tiles", "off")):
             kernel, = self.bench(*words, *policy)["kernels"]
             self.assertEqual("legacy:0", kernel["divided"]["plan"][0]["engine"])
 
