@@ -4,8 +4,8 @@
 #pragma once
 
 #include <chrono>
-#include <compare>
 #include <functional>
+#include <tuple>
 #include <utility>
 
 #include "base/status.h"
@@ -33,7 +33,9 @@ struct RunKey {
   int level = 0;
   int variant = 0;
 
-  auto operator<=>(const RunKey&) const = default;
+  bool operator<(const RunKey& other) const {
+    return std::tie(phase, level, variant) < std::tie(other.phase, other.level, other.variant);
+  }
 };
 
 class Propagator {
