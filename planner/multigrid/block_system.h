@@ -61,7 +61,8 @@ class BlockSystem : public SummedNorms {
   Status RunCycle(int kind, const std::function<Status()>& cycle) override {
     return propagator_->RunCycle(kind, cycle);
   }
-  // Of its own blocks; with an inlet without its first state, which another system has.
+  // The parts are those of its own blocks. A system with an inlet leaves out its first state, which
+  // another system has.
   // kFullResidual: of each step, with Storage::kCPoints of each block.
   Result<std::span<const double>> Parts(NormParts parts) override;
   double UnitRoundoff() const override { return propagator_->UnitRoundoff(); }

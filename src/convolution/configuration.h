@@ -45,7 +45,7 @@ struct TileGrid {
 
   bool operator==(const TileGrid&) const = default;
   int Parts() const { return n * PartsOfImages(); }
-  // Of what n parts the grid makes of the mini-batch, each is cut into so many tiles.
+  // Into how many tiles the grid cuts each of its n parts of the mini-batch.
   int PartsOfImages() const { return groups * k * spatial[0] * spatial[1] * spatial[2]; }
 };
 

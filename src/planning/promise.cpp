@@ -198,7 +198,8 @@ std::optional<Promise> PromiseOf(const Configuration& configuration,
   assert(promise.workspace_bytes <= request.limit_bytes);
   return promise;
 }
-// The same of a configuration of allowed candidates.
+
+// The promise of `configuration`, whose runs are all among `allowed`.
 std::optional<Promise> PromiseOf(const Configuration& configuration, const Candidates& allowed,
                                  const PromiseRequest& request) {
   const Candidate* const largest = Find(allowed, configuration.Largest());

@@ -18,15 +18,15 @@ std::vector<MicroConfiguration> RowsOfTiles(const ConvolutionProblem& problem, c
                                             size_t kind,
                                             std::span<const MicroConfiguration> measured);
 
-// Of divisions into `tiles`, for every workspace the fastest that fits it: each kind of tile has
-// the engine that is the fastest there. `rows` are what was measured of each kind, in the order of
-// tiles->kinds, with all that it takes beside the engine; the order of a kind's rows does not
+// Returns, for every workspace, the fastest division into `tiles` that fits it: each kind of tile
+// has the engine that is the fastest there. `rows` are what was measured of each kind, in the order
+// of tiles->kinds, with all that it takes beside the engine; the order of a kind's rows does not
 // matter. By rising workspace and falling time; empty where a kind has no row.
 // REQUIRES: rows.size() == tiles->kinds.size().
 std::vector<Division> DesirableTiles(const std::shared_ptr<const Tiles>& tiles,
                                      std::span<const std::vector<MicroConfiguration>> rows);
 
-// Those of `divisions` that no other beats in both time and workspace, by rising workspace and
+// Returns the divisions that no other beats in both time and workspace, by rising workspace and
 // falling time, each workspace and each time once. Among equal ones the one of fewer pieces stays,
 // then the one that comes first.
 std::vector<Division> Desirable(std::vector<Division> divisions);

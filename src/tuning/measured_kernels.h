@@ -73,7 +73,7 @@ struct MeasuredRows {
 struct TilingTask {
   // By whose workspaces grids are chosen, the most promising first.
   std::vector<EngineId> engines;
-  // Those of an engine's measurements on `tile` that may be planned with.
+  // Returns the measurements of an engine on `tile` that may be planned with.
   std::function<std::vector<planning::Candidate>(const ConvolutionProblem& tile,
                                                  const std::vector<MicroConfiguration>& rows)>
       candidates;

@@ -190,7 +190,7 @@ Result<SideBySide::Call> SideBySide::CallOf(std::span<const Operation> operation
   return call;
 }
 
-// Those of a coarse level lie blocks apart.
+// The linearised states of a coarse level lie blocks apart.
 Result<StatesView> SideBySide::LinearisedOf(std::span<const Operation> operations) {
   const Operation& first = operations.front();
   bool are_beside = true;

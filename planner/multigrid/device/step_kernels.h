@@ -104,7 +104,7 @@ class StepKernels {
                   const std::vector<LayerNumbers>& gradient);
 
   const StepShape& shape() const { return shape_; }
-  // Of forward convolutions, in all passes.
+  // Counts the calls of forward convolutions, in all passes.
   int64_t convolution_calls() const { return convolution_calls_; }
 
  private:

@@ -76,8 +76,8 @@ void* Find(const std::string& symbol, int version, bool* too_new) {
 
 }  // namespace
 
-// Per-thread default streams are not implemented: who asks for them by the flags gets the functions
-// of the legacy one, which wait for more.
+// The stand-in has no per-thread default streams: a program that asks for them by the flags gets
+// the functions of the legacy default stream, which wait for more.
 CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t,
                              CUdriverProcAddressQueryResult* status) {
   if (!symbol || !function || version > CUDA_VERSION) return CUDA_ERROR_INVALID_VALUE;
