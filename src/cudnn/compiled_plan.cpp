@@ -23,10 +23,9 @@ class Builder {
   Builder(const Functions& functions, const PlanDevice& device, const FusedConvolution& convolution)
       : functions_(functions), device_(device), convolution_(convolution) {}
 
-  Result<BackendDescriptor> Build(const JsonValue& root) {
-    const EngineId::Graph* const engine = convolution_.engine.graph();
+  Result<BackendDescriptor> BuildGraph(const JsonValue& root) {
     const JsonValue* const graph = root.Find("operationGraph");
-    if (engine == nullptr || graph == nullptr) return Unfamiliar("no graph");
+    if (graph == nullptr) return Unfamiliar("no graph");
     UCUDNN_ASSIGN_OR_RETURN(const JsonValue* tensors, Member(*graph, "tensors", Kind::kArray));
     UCUDNN_ASSIGN_OR_RETURN(const JsonValue* nodes, Member(*graph, "nodes", Kind::kArray));
     for (const JsonValue& item : tensors->items) UCUDNN_RETURN_IF_ERROR(AddTensor(item));
@@ -37,8 +36,13 @@ class Builder {
       parts_.push_back(std::move(*operation));
       operations_.push_back(parts_.back().get());
     }
-    UCUDNN_ASSIGN_OR_RETURN(const BackendDescriptor built,
-                            MakeGraph(functions_, device_, operations_));
+    return MakeGraph(functions_, device_, operations_);
+  }
+
+  Result<BackendDescriptor> BuildPlanOf(const JsonValue& root) {
+    const EngineId::Graph* const engine = convolution_.engine.graph();
+    if (engine == nullptr) return Unfamiliar("no engine");
+    UCUDNN_ASSIGN_OR_RETURN(const BackendDescriptor built, BuildGraph(root));
     UCUDNN_ASSIGN_OR_RETURN(const BackendDescriptor configuration,
                             MakeConfiguration(functions_, device_, built.get(), *engine));
     return MakePlan(functions_, device_, configuration.get());
@@ -134,11 +138,18 @@ class Builder {
 
 }  // namespace
 
+Result<BackendDescriptor> GraphOfPlan(const Functions& functions, const PlanDevice& device,
+                                      std::string_view json) {
+  UCUDNN_ASSIGN_OR_RETURN(const FusedConvolution convolution, ReadFusedConvolution(json));
+  UCUDNN_ASSIGN_OR_RETURN(const JsonValue root, ParseJson(json));
+  return Builder(functions, device, convolution).BuildGraph(root);
+}
+
 Result<BackendDescriptor> CompilePlan(const Functions& functions, const PlanDevice& device,
                                       std::string_view json) {
   UCUDNN_ASSIGN_OR_RETURN(const FusedConvolution convolution, ReadFusedConvolution(json));
   UCUDNN_ASSIGN_OR_RETURN(const JsonValue root, ParseJson(json));
-  return Builder(functions, device, convolution).Build(root);
+  return Builder(functions, device, convolution).BuildPlanOf(root);
 }
 
 }  // namespace ucudnn::cudnn

@@ -9,8 +9,12 @@
 
 namespace ucudnn::cudnn {
 
-// Builds the graph that `json` describes, a convolution with pointwise operations behind it, and
-// the finalized plan of its engine. May take half a second.
+// Builds the operation graph that `json` describes: a convolution with pointwise operations behind
+// it.
+Result<BackendDescriptor> GraphOfPlan(const Functions& functions, const PlanDevice& device,
+                                      std::string_view json);
+
+// Builds the same and the finalized plan of its engine. May take half a second.
 Result<BackendDescriptor> CompilePlan(const Functions& functions, const PlanDevice& device,
                                       std::string_view json);
 

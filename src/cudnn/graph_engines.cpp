@@ -112,25 +112,30 @@ class GraphPiece : public Piece {
 
 }  // namespace
 
+bool RoundsNoWorse(const EngineNotes& engine, const EngineNotes& other) {
+  return std::all_of(engine.numerical.begin(), engine.numerical.end(), [&](int note) {
+    const auto numeric = static_cast<cudnnBackendNumericalNote_t>(note);
+    return numeric == CUDNN_NUMERICAL_NOTE_TENSOR_CORE ||
+           numeric == CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP || other.Has(numeric);
+  });
+}
+
 bool IsExactAs(const EngineNotes& engine, const EngineNotes& other) {
   // This note alone promises something; all others warn.
   constexpr auto kHandsOnNan = CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP;
   if (other.Has(kHandsOnNan) && !engine.Has(kHandsOnNan)) return false;
-  return std::all_of(engine.numerical.begin(), engine.numerical.end(), [&](int note) {
-    const auto numeric = static_cast<cudnnBackendNumericalNote_t>(note);
-    return numeric == CUDNN_NUMERICAL_NOTE_TENSOR_CORE || numeric == kHandsOnNan ||
-           other.Has(numeric);
-  });
+  return RoundsNoWorse(engine, other);
+}
+
+bool FallsToTf32(const EngineNotes& other, const GraphTemplate& own) {
+  // For fp32, tensor cores compute in TF32.
+  return own.convolution.problem.type == DataType::kFloat &&
+         other.Has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) &&
+         !own.notes.Has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
 }
 
 bool MayReplace(const GraphTemplate& other, const GraphTemplate& own) {
-  if (!IsExactAs(other.notes, own.notes)) return false;
-  // For fp32, tensor cores compute in TF32.
-  const auto in_tf32 = [](const GraphTemplate& one) {
-    return one.convolution.problem.type == DataType::kFloat &&
-           one.notes.Has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
-  };
-  if (in_tf32(other) && !in_tf32(own)) return false;
+  if (!IsExactAs(other.notes, own.notes) || FallsToTf32(other.notes, own)) return false;
   FusedConvolution same = other.convolution;
   same.engine = own.convolution.engine;
   same.compiled = own.convolution.compiled;

@@ -24,12 +24,16 @@ struct GraphTemplate {
   bool callers_beta = false;
 };
 
-// Whether `engine` may replace `other`: it rounds no worse, is deterministic if that one is, and
-// hands on NaNs if that one does. Unless the other does the same, it converts nothing to a narrower
-// type, sums nothing in lower precision and transforms nothing (Winograd, FFT). Tensor cores as
-// such are no loss.
+// Whether `engine` rounds no worse than `other`, and is deterministic if that one is. Unless the
+// other does the same, it converts nothing to a narrower type, sums nothing in lower precision and
+// transforms nothing (Winograd, FFT). Tensor cores as such are no loss.
+bool RoundsNoWorse(const EngineNotes& engine, const EngineNotes& other);
+// Whether `engine` may replace `other`: it rounds no worse, and hands on NaNs if that one does.
 bool IsExactAs(const EngineNotes& engine, const EngineNotes& other);
 
+// Whether an engine with the notes `other` computes in TF32 where `own`, whose notes are its
+// engine's, computes in fp32.
+bool FallsToTf32(const EngineNotes& other, const GraphTemplate& own);
 // Whether `other` computes what `own` does, as exactly (IsExactAs), and not in TF32 instead of
 // fp32.
 bool MayReplace(const GraphTemplate& other, const GraphTemplate& own);

@@ -1,5 +1,6 @@
 #include "cudnn/graph_parts.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "cudnn/descriptors.h"
@@ -171,6 +172,39 @@ Result<BackendDescriptor> MakeConfiguration(const Functions& functions, const Pl
   }
   UCUDNN_RETURN_IF_ERROR(configuration.Finalize());
   return configuration;
+}
+
+std::vector<BackendDescriptor> ChosenConfigurations(const Functions& functions,
+                                                    const PlanDevice& device,
+                                                    cudnnBackendDescriptor_t graph, int64_t most) {
+  auto heuristics = BackendDescriptor::Create(functions, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  if (!heuristics.ok()) return {};
+  const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_B;
+  Status status = SetPart(*heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+  if (status.ok()) {
+    status = heuristics->Set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+  }
+  if (status.ok() && device.properties != nullptr) {
+    status = SetPart(*heuristics, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, device.properties);
+  }
+  if (status.ok()) status = heuristics->Finalize();
+  if (!status.ok()) return {};
+  std::vector<BackendDescriptor> configurations;
+  std::vector<cudnnBackendDescriptor_t> filled;
+  for (int64_t i = 0; i < most; ++i) {
+    auto configuration = BackendDescriptor::Create(functions, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    if (!configuration.ok()) return {};
+    filled.push_back(configuration->get());
+    configurations.push_back(std::move(*configuration));
+  }
+  int64_t count = 0;
+  if (functions.cudnnBackendGetAttribute(heuristics->get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                         CUDNN_TYPE_BACKEND_DESCRIPTOR, most, &count,
+                                         filled.data()) != CUDNN_STATUS_SUCCESS) {
+    return {};
+  }
+  configurations.resize(static_cast<size_t>(std::clamp<int64_t>(count, 0, most)));
+  return configurations;
 }
 
 Result<BackendDescriptor> MakePlan(const Functions& functions, const PlanDevice& device,

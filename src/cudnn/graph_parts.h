@@ -47,6 +47,12 @@ Result<BackendDescriptor> MakeConfiguration(const Functions& functions, const Pl
                                             cudnnBackendDescriptor_t graph,
                                             const EngineId::Graph& engine);
 
+// The configurations that the heuristics (mode B) choose for `graph`, at most `most` and the best
+// first; empty where they have none.
+std::vector<BackendDescriptor> ChosenConfigurations(const Functions& functions,
+                                                    const PlanDevice& device,
+                                                    cudnnBackendDescriptor_t graph, int64_t most);
+
 // The finalized plan of a configuration.
 Result<BackendDescriptor> MakePlan(const Functions& functions, const PlanDevice& device,
                                    cudnnBackendDescriptor_t configuration);

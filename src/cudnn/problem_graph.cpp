@@ -111,35 +111,10 @@ Result<GraphTemplate> ProblemGraph::TemplateOf(cudnnBackendDescriptor_t configur
 std::vector<GraphTemplate> ProblemGraph::Heuristics(size_t most,
                                                     const std::function<bool()>& in_time) const {
   std::vector<GraphTemplate> best;
-  auto heuristics = BackendDescriptor::Create(*functions_, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-  if (!heuristics.ok()) return best;
-  const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_B;
-  Status status = SetPart(*heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph_.get());
-  if (status.ok()) {
-    status = heuristics->Set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
-  }
-  if (status.ok() && device_.properties != nullptr) {
-    status = SetPart(*heuristics, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, device_.properties);
-  }
-  if (status.ok()) status = heuristics->Finalize();
-  if (!status.ok()) return best;
-  std::vector<BackendDescriptor> configurations;
-  std::vector<cudnnBackendDescriptor_t> filled;
-  for (int i = 0; i < kLookedAt; ++i) {
-    auto configuration = BackendDescriptor::Create(*functions_, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-    if (!configuration.ok()) return best;
-    filled.push_back(configuration->get());
-    configurations.push_back(std::move(*configuration));
-  }
-  int64_t count = 0;
-  if (functions_->cudnnBackendGetAttribute(heuristics->get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                           CUDNN_TYPE_BACKEND_DESCRIPTOR, kLookedAt, &count,
-                                           filled.data()) != CUDNN_STATUS_SUCCESS) {
-    return best;
-  }
-  for (int64_t i = 0; i < std::min<int64_t>(count, kLookedAt); ++i) {
+  for (const BackendDescriptor& configuration :
+       ChosenConfigurations(*functions_, device_, graph_.get(), kLookedAt)) {
     if (best.size() == most || (!best.empty() && !in_time())) break;
-    auto read = TemplateOf(filled[static_cast<size_t>(i)]);
+    auto read = TemplateOf(configuration.get());
     if (read.ok()) best.push_back(std::move(*read));
   }
   return best;

@@ -2,10 +2,12 @@
 // nothing. shim/ makes it and never destroys it. Thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "base/mutex.h"
 #include "base/options.h"
+#include "convolution/tiles.h"
 #include "cuda/driver.h"
 #include "cudnn/functions.h"
 #include "interposer/budget/budgets.h"
@@ -48,6 +50,8 @@ struct Process {
   Budgets budgets;
   Sessions sessions;
   Splitter splitter;
+  // What spans more elements is vast (planning::IsVast). Tests set it before the first call.
+  int64_t most_span = kMostViewSpan;
 
  private:
   Mutex report_mutex_;  // one writer of the file at a time

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "convolution/partial_sums.h"
+#include "planning/decision/tile_use.h"
 
 namespace ucudnn::tuning {
 namespace {
@@ -70,6 +71,27 @@ std::vector<TileGrid> GridsOf(const ConvolutionProblem& problem, BatchSizePolicy
   }
   if (policy == BatchSizePolicy::kPowerOfTwo) std::erase_if(grids, CutsSeveral);
   return grids;
+}
+
+std::vector<ConvolutionProblem> TypicalTiles(const ConvolutionProblem& problem,
+                                             BatchSizePolicy policy, int64_t most_span) {
+  std::vector<std::pair<int, ConvolutionProblem>> kinds;  // with their numbers of tiles
+  for (const TileGrid& grid : GridsOf(problem, policy)) {
+    const auto tiles = CutIntoTiles(problem, grid, most_span);
+    if (!tiles.ok()) continue;
+    kinds.clear();
+    bool any_vast = false;
+    for (size_t kind = 0; kind < tiles->kinds.size(); ++kind) {
+      kinds.emplace_back(tiles->CountOf(kind), tiles->kinds[kind].problem);
+      any_vast |= planning::IsVast(tiles->kinds[kind].problem, most_span);
+    }
+    std::stable_sort(kinds.begin(), kinds.end(),
+                     [](const auto& a, const auto& b) { return a.first > b.first; });
+    if (!any_vast && 2 * kinds.front().first > grid.Parts()) break;
+  }
+  std::vector<ConvolutionProblem> typical;
+  for (auto& [count, tile] : kinds) typical.push_back(tile);
+  return typical;
 }
 
 Result<Division> DivideBy(const TileGrid& grid, cudnn::Engines& engines,

@@ -20,6 +20,13 @@ namespace ucudnn::tuning {
 std::vector<TileGrid> GridsOf(const ConvolutionProblem& problem,
                               BatchSizePolicy policy = BatchSizePolicy::kAuto);
 
+// Tiles whose engines stand for those of all grids of GridsOf: every kind of the first grid in
+// which most tiles are of one kind and none is vast, else of the last grid; the commonest first.
+// Empty where nothing can be cut. `most_span` is that of planning::IsVast and CutIntoTiles.
+std::vector<ConvolutionProblem> TypicalTiles(const ConvolutionProblem& problem,
+                                             BatchSizePolicy policy,
+                                             int64_t most_span = kMostViewSpan);
+
 // `engine` on every kind of tile of `grid`, each with its workspace in bytes (copies and partial
 // sums included) and without a time. An error where the grid cannot cut `problem`, or the engine
 // does not serve a kind within `limit_bytes`, names that kind.

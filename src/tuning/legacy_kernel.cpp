@@ -18,6 +18,8 @@ using planning::Candidate;
 
 // Only so many of the best engines that were measured, by others too, are considered.
 constexpr size_t kMostGraphEngines = 3;
+// Of those, tiles have so many at most: all that one kind chooses, and the first of another.
+constexpr size_t kMostTileEngines = 4;
 // A graph engine that is so many times slower on the whole mini-batch than what it could replace is
 // not measured at other sizes.
 constexpr double kHopeless = 1.25;
@@ -173,19 +175,19 @@ void LegacyKernels::AddGraphEngines(const LegacyKernel& kernel, const Question& 
 std::vector<GraphChoices::Template> LegacyKernels::EnginesOfTiles(const LegacyKernel& kernel) {
   std::vector<GraphChoices::Template> engines;
   if (options_.engines == EngineSet::kLegacy || !functions_.HasGraphApi()) return engines;
-  std::vector<ConvolutionProblem> asked = {kernel.problem};
-  const std::vector<TileGrid> grids = GridsOf(kernel.problem, options_.policy);
-  if (!grids.empty()) {
-    const auto tiles = CutIntoTiles(kernel.problem, grids.front());
-    if (tiles.ok()) asked.insert(asked.begin(), tiles->kinds.front().problem);
-  }
   const auto in_time = [&] { return kernels_.HasTime(kernel.device, kernel.problem); };
+  std::vector<ConvolutionProblem> asked = TypicalTiles(kernel.problem, options_.policy);
+  asked.push_back(kernel.problem);
   for (const ConvolutionProblem& problem : asked) {
+    // An edge may lack what tiles inside have, and the whole may have what fits here, too.
+    const size_t most = engines.empty() ? kMostGraphEngines : 1;
+    const size_t before = engines.size();
     for (auto& engine : choices_.Heuristics(kernel.platform, problem, kernel.handle, in_time)) {
       const bool known = std::any_of(engines.begin(), engines.end(), [&](const auto& other) {
         return other->convolution.engine == engine->convolution.engine;
       });
-      if (!known && engines.size() < kMostGraphEngines) engines.push_back(std::move(engine));
+      const bool few = engines.size() < before + most && engines.size() < kMostTileEngines;
+      if (!known && few) engines.push_back(std::move(engine));
     }
   }
   return engines;

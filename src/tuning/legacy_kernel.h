@@ -58,7 +58,7 @@ class LegacyKernels {
   LegacyRows Get(const LegacyKernel& kernel, const planning::PromiseRequest& request);
 
   // Grids of tiles within request.limit_bytes, with the engines that serve plain calls: those that
-  // the heuristics choose for a tile and for the whole, and legacy algorithms on tiles of even
+  // the heuristics choose for tiles and for the whole, and legacy algorithms on tiles of even
   // paddings.
   planning::Tilings GetTilings(const LegacyKernel& kernel, const planning::PromiseRequest& request);
 

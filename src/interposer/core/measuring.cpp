@@ -1,6 +1,7 @@
 #include "interposer/core/measuring.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace ucudnn::interposer {
 
@@ -38,16 +39,52 @@ planning::Facts FactsOfKernel(Process& process, const Session& session,
   return facts;
 }
 
-planning::TileUse UseOfTiles(Process& process, const Session& session,
-                             const ConvolutionProblem& problem, size_t need_bytes) {
+namespace {
+
+// None where no kernel of the process is cut.
+std::optional<planning::TileConditions> ConditionsOfTiles(Process& process, const Session& session,
+                                                          size_t need_bytes) {
   const Options& options = process.options;
   // Under one budget kernels are planned together, by divisions of their mini-batches.
-  if (options.total_workspace || session.budget() != nullptr) return planning::TileUse::kNone;
+  if (options.total_workspace || session.budget() != nullptr) return std::nullopt;
   // Ranks plan from what they share, and what tiles take lives as long as the process.
-  if (options.rank >= 0) return planning::TileUse::kNone;
-  return planning::UseOfTiles(
-      problem, {options.tiles, options.policy, need_bytes, UserLimit(process, session),
-                tuning::L2Bytes(process.sessions.DeviceOf(session))});
+  if (options.rank >= 0) return std::nullopt;
+  return planning::TileConditions{options.tiles,
+                                  options.policy,
+                                  need_bytes,
+                                  UserLimit(process, session),
+                                  tuning::L2Bytes(process.sessions.DeviceOf(session)),
+                                  process.most_span};
+}
+
+}  // namespace
+
+planning::TileUse UseOfTiles(Process& process, const Session& session,
+                             const ConvolutionProblem& problem, size_t need_bytes) {
+  const auto conditions = ConditionsOfTiles(process, session, need_bytes);
+  return conditions ? planning::UseOfTiles(problem, *conditions) : planning::TileUse::kNone;
+}
+
+bool MayUseTiles(Process& process, const Session& session, double span, size_t need_bytes) {
+  constexpr double kMostBytes = 16;  // of an element of x and one of y
+  const auto conditions = ConditionsOfTiles(process, session, need_bytes);
+  if (!conditions || !conditions->allowed) return false;
+  const size_t cache = conditions->l2_bytes;
+  switch (conditions->policy) {
+    case BatchSizePolicy::kUndivided:
+      return false;
+    case BatchSizePolicy::kAll:
+      return true;
+    case BatchSizePolicy::kAuto:
+      // Copies of x and y that the cache does not hold.
+      if (cache > 0 && need_bytes > cache && kMostBytes * span > static_cast<double>(cache)) {
+        return true;
+      }
+      break;
+    case BatchSizePolicy::kPowerOfTwo:
+      break;
+  }
+  return need_bytes > conditions->user_limit || span > static_cast<double>(conditions->most_span);
 }
 
 planning::PromiseRequest RequestFor(const Process& process, const ConvolutionProblem& problem,

@@ -23,6 +23,9 @@ planning::Facts FactsOfKernel(Process& process, const Session& session,
 // undivided.
 planning::TileUse UseOfTiles(Process& process, const Session& session,
                              const ConvolutionProblem& problem, size_t need_bytes);
+// What can be said of that before the problem is known, but for the elements that an image of x or
+// of y spans: false where UseOfTiles will say kNone.
+bool MayUseTiles(Process& process, const Session& session, double span, size_t need_bytes);
 planning::PromiseRequest RequestFor(const Process& process, const ConvolutionProblem& problem,
                                     size_t limit_bytes);
 // Reports once for each kernel that the followed workspace plan does not have it.

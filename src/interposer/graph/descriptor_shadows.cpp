@@ -1,5 +1,7 @@
 #include "interposer/graph/descriptor_shadows.h"
 
+#include <algorithm>
+
 namespace ucudnn::interposer {
 namespace {
 
@@ -16,6 +18,23 @@ bool IsConvolution(GraphKind kind) {
 template <typename Value>
 Value First(const void* values) {
   return *static_cast<const Value*>(values);
+}
+
+using Axes = std::array<int64_t, CUDNN_DIM_MAX>;
+
+Axes ByAxis(int64_t count, const void* values) {
+  Axes axes = {};
+  std::copy_n(static_cast<const int64_t*>(values), std::min<int64_t>(count, axes.size()),
+              axes.begin());
+  return axes;
+}
+
+double ImageSpan(const Axes& extents, const Axes& strides) {
+  double span = 1;
+  for (size_t axis = 1; axis < extents.size() && extents[axis] > 0; ++axis) {
+    span += static_cast<double>(extents[axis] - 1) * static_cast<double>(strides[axis]);
+  }
+  return span;
 }
 
 }  // namespace
@@ -39,6 +58,7 @@ void DescriptorShadows::Inherit(DescriptorShadow& to, cudnnBackendDescriptor_t f
   to.kind = other != nullptr ? other->kind : GraphKind::kUnknown;
   to.is_pointwise = other != nullptr && other->is_pointwise;
   to.wide = other != nullptr ? other->wide : std::nullopt;
+  to.span = other != nullptr ? other->span : 0;
   to.is_heuristics_first = other != nullptr && other->is_heuristics_first;
   to.list = other != nullptr ? other->list : nullptr;
   if (to.handle == nullptr && other != nullptr) to.handle = other->handle;
@@ -64,6 +84,7 @@ void DescriptorShadows::TakeOperations(DescriptorShadow& graph, int64_t count,
       return;
     }
     if (!IsConvolution(operation->type)) continue;
+    graph.span = operation->span;
     if (operation->ragged || graph.dynamic) {
       graph.kind = GraphKind::kUnfamiliar;
       return;
@@ -81,6 +102,12 @@ void DescriptorShadows::OnSet(cudnnBackendDescriptor_t descriptor, cudnnBackendA
   switch (name) {
     case CUDNN_ATTR_TENSOR_DIMENSIONS:
       shadow->batch = First<int64_t>(values);
+      shadow->extents = ByAxis(count, values);
+      shadow->span = ImageSpan(shadow->extents, shadow->strides);
+      break;
+    case CUDNN_ATTR_TENSOR_STRIDES:
+      shadow->strides = ByAxis(count, values);
+      shadow->span = ImageSpan(shadow->extents, shadow->strides);
       break;
     case CUDNN_ATTR_TENSOR_RAGGED_OFFSET_DESC:
       shadow->ragged = true;
@@ -91,6 +118,7 @@ void DescriptorShadows::OnSet(cudnnBackendDescriptor_t descriptor, cudnnBackendA
       if (const DescriptorShadow* image = At(First<cudnnBackendDescriptor_t>(values))) {
         shadow->batch = image->batch;
         shadow->ragged |= image->ragged;
+        shadow->span = std::max(shadow->span, image->span);
       }
       break;
     case CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y:
@@ -98,6 +126,7 @@ void DescriptorShadows::OnSet(cudnnBackendDescriptor_t descriptor, cudnnBackendA
     case CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY:
       if (const DescriptorShadow* output = At(First<cudnnBackendDescriptor_t>(values))) {
         shadow->ragged |= output->ragged;
+        shadow->span = std::max(shadow->span, output->span);
       }
       break;
     case CUDNN_ATTR_POINTWISE_MODE:

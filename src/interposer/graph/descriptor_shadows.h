@@ -4,6 +4,7 @@
 // are made, never while they run.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -51,6 +52,10 @@ struct DescriptorShadow {
   // Tensors have these two members, and convolutions have those of their image.
   int64_t batch = 0;
   bool ragged = false;
+  std::array<int64_t, CUDNN_DIM_MAX> extents = {}, strides = {};  // of tensors; 0 behind the last
+  // Elements from the first to the last of one image: of a convolution, and of what is made of it,
+  // those of x or of y, whichever has more.
+  double span = 0;
   bool dynamic = false;  // the operation graph was made with dynamic shapes
   // Engines have the configuration that they were read from (null: that exists no more), and what
   // was answered about native CUDA graphs of their plans, which must not change.

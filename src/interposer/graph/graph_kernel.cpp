@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "cuda/resources.h"
+#include "cudnn/part_engines.h"
 #include "execution/schedule.h"
 #include "interposer/core/measuring.h"
+#include "tuning/fitting_grids.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -15,6 +17,8 @@ using planning::Detail;
 // So many configurations of a heuristics' list are looked at, and timed against each other, as
 // substitutes.
 constexpr size_t kMostCompared = 3;
+// So many engines beside their own are tried for the tiles of a vast plan.
+constexpr size_t kMostTileEngines = 4;
 constexpr int kMostEngines = 128;
 
 std::vector<const cudnn::GraphTemplate*> Pointers(const EngineTemplates& engines) {
@@ -128,19 +132,52 @@ planning::Rows GraphSteps::Answer(const planning::Measure& question) {
   return {CandidatesOf(measured.rows, *engine), measured.settled, measured.late};
 }
 
+const EngineTemplates& GraphSteps::EnginesOfTiles() {
+  if (!tile_engines_.empty()) return tile_engines_;
+  tile_engines_ = {kernel_.own};
+  for (const ConvolutionProblem& tile :
+       tuning::TypicalTiles(kernel_.problem(), process_.options.policy, process_.most_span)) {
+    // An edge may lack what tiles inside have.
+    const size_t most = tile_engines_.size() == 1 ? kMostCompared : 1;
+    for (cudnn::GraphTemplate& other : cudnn::EnginesOfPart(
+             process_.functions, {kernel_.handle, nullptr}, *kernel_.own, tile, most)) {
+      EngineTemplate known = Find(other.convolution.engine);
+      if (known == nullptr) {
+        known = std::make_shared<const cudnn::GraphTemplate>(std::move(other));
+        known_.push_back(known);
+      }
+      const bool again =
+          std::find(tile_engines_.begin(), tile_engines_.end(), known) != tile_engines_.end();
+      if (!again && tile_engines_.size() <= kMostTileEngines) tile_engines_.push_back(known);
+    }
+  }
+  return tile_engines_;
+}
+
 planning::Tilings GraphSteps::Answer(const planning::FindTilings& question) {
   tuning::Question asked;
   asked.problem = kernel_.problem();
   asked.policy = process_.options.policy;
   asked.request = question.request;
   asked.may_measure = kernel_.is_measured();
-  asked.scope = ScopeOf({kernel_.own});
+  const EngineTemplates engines =
+      question.engine.empty() ? EnginesOfTiles() : EngineTemplates{kernel_.own};
+  asked.scope = ScopeOf(engines);
   if (kernel_.is_measured()) asked.until = process_.kernels.EndOfTurn(asked.problem);
-  const tuning::TilingTask task = {
-      {kernel_.own->convolution.engine},
-      [&](const ConvolutionProblem&, const std::vector<MicroConfiguration>& rows) {
-        return CandidatesOf(rows, *kernel_.own);
-      }};
+  tuning::TilingTask task;
+  for (const EngineTemplate& engine : engines) {
+    task.engines.push_back(engine->convolution.engine);
+  }
+  // A vast plan's own engine is the slowest.
+  std::rotate(task.engines.begin(), task.engines.begin() + 1, task.engines.end());
+  task.candidates = [&](const ConvolutionProblem&, const std::vector<MicroConfiguration>& rows) {
+    std::vector<planning::Candidate> candidates;
+    for (const MicroConfiguration& row : rows) {
+      const EngineTemplate engine = Find(row.engine);
+      if (engine != nullptr) candidates.push_back({row, engine->numeric});
+    }
+    return candidates;
+  };
   planning::Tilings tilings =
       process_.kernels.GetTilings(process_.sessions.DeviceOf(*kernel_.session), asked, task);
   process_.reporter.NoteUnlikeRanks();

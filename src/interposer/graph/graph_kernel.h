@@ -83,7 +83,7 @@ class GraphSteps : public Steps {
   Result<planning::ConfirmedGraphKernel> ConfirmKernel(const planning::WorkspacePlanKernel& kernel,
                                                        size_t limit_bytes);
 
-  // Adds an engine that may become a substitute.
+  // Adds an engine that may become a substitute, or serve tiles.
   void Know(EngineTemplate engine) { known_.push_back(std::move(engine)); }
   // The engine of that name among those known so far; null where it is not.
   EngineTemplate Find(const EngineId& engine) const;
@@ -98,6 +98,9 @@ class GraphSteps : public Steps {
   EngineTemplates Used(const Configuration& configuration,
                        const MicroConfiguration& undivided) const;
   tuning::GraphScope ScopeOf(const EngineTemplates& engines) const;
+  // What tiles of a vast plan may run: its own engine, then those that the heuristics choose for
+  // typical tiles.
+  const EngineTemplates& EnginesOfTiles();
   // Compares the division that the known rows of the plan's own engine give, where more rows are
   // still to be measured for `question`: should time run out, that division may run.
   void CompareKnown(tuning::Question question);
@@ -131,6 +134,7 @@ class GraphSteps : public Steps {
   EngineTemplates known_;  // the plan's own engine comes first
   std::map<EngineId, cudnn::BackendDescriptor> undivided_plans_;  // that may become substitutes
   cudnn::BackendDescriptor substitute_;
+  EngineTemplates tile_engines_;  // EnginesOfTiles; empty: not asked yet
 };
 
 }  // namespace ucudnn::interposer

@@ -109,7 +109,7 @@ cudnnStatus_t GraphPlans::Get(cudnnBackendDescriptor_t descriptor, cudnnBackendA
   if (count == nullptr) given = requested;
   if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) {
     const PlanState* const state = FindPlan(descriptor);
-    if (state != nullptr && state->promises_less()) {
+    if (state != nullptr && state->promises_other()) {
       *static_cast<int64_t*>(values) = static_cast<int64_t>(state->decision.promised_bytes);
     }
   } else if (name == CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE) {
@@ -136,7 +136,7 @@ std::optional<size_t> GraphPlans::PromiseOf(cudnnBackendDescriptor_t configurati
     const auto plan = PlanOf(process_, configuration, shadow->handle);
     if (!plan.ok()) return std::nullopt;
     const PlanState* const state = Decide(plan->get(), *shadow);
-    if (state == nullptr || !state->promises_less()) return std::nullopt;
+    if (state == nullptr || !state->promises_other()) return std::nullopt;
     return state->decision.promised_bytes;
   } catch (...) {
     return std::nullopt;
@@ -288,6 +288,11 @@ cudnnStatus_t GraphPlans::RunPieces(Session* session, cudnnHandle_t handle,
       session->context() != state.context) {
     return RunOtherwise(state, other);
   }
+  // A program that passes nothing remembers the plan's own need, as a process without a limit has
+  // told it.
+  if (state.decision.promises_more && operands->workspace == nullptr) {
+    return RunOtherwise(state, other);
+  }
   cudnn::FusedPointers fused;
   const std::optional<cudnn::ConvolutionCall> call = CallOf(handle, state, *operands, fused);
   // Packs that lack an operand are the real library's to refuse.
@@ -298,7 +303,7 @@ cudnnStatus_t GraphPlans::RunPieces(Session* session, cudnnHandle_t handle,
 cudnnStatus_t GraphPlans::WorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                         cudnnBackendDescriptor_t pack, size_t* bytes) {
   const PlanState* const state = FindPlan(plan);
-  const bool less = state != nullptr && state->promises_less();
+  const bool other = state != nullptr && state->promises_other();
   const VariantPack* const operands = FindPack(pack);
   const cudnnBackendDescriptor_t whole = state != nullptr ? state->Undivided(plan) : plan;
   if (whole == nullptr && (operands == nullptr || !operands->plain)) {
@@ -306,7 +311,7 @@ cudnnStatus_t GraphPlans::WorkspaceSize(cudnnHandle_t handle, cudnnBackendDescri
   }
   const cudnnStatus_t status = process_.functions.cudnnGetExecutionPlanWorkspaceSize(
       handle, whole != nullptr ? whole : plan, pack, bytes);
-  if (status != CUDNN_STATUS_SUCCESS || !less || bytes == nullptr) return status;
+  if (status != CUDNN_STATUS_SUCCESS || !other || bytes == nullptr) return status;
   // A pack with other shapes runs undivided, in the workspace that those need.
   if (operands != nullptr && operands->plain) *bytes = state->decision.promised_bytes;
   return status;

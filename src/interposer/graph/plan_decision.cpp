@@ -61,6 +61,7 @@ planning::Facts GraphPlans::FactsOf(const GraphKernel& kernel, GraphSteps& steps
   plan.need_bytes = kernel.need_bytes;
   plan.deterministic = kernel.own->deterministic;
   plan.is_heuristics_first = kernel.is_heuristics_first;
+  plan.is_vast = planning::IsVast(problem, process_.most_span);
   plan.store = process_.kernels.store() != nullptr;
   if (budget != nullptr) {
     // The share of a budget is known only when the plan runs, on its handle and stream.
@@ -100,7 +101,9 @@ planning::Facts GraphPlans::FactsOf(const GraphKernel& kernel, GraphSteps& steps
   }
   const bool may_shrink = on && (kernel.need_bytes > kernel.limit_bytes ||
                                  (budget != nullptr && plan.in_workspace_plan));
-  if (may_shrink && !plan.told) {
+  const bool may_grow = on && plan.is_vast && earlier == nullptr && budget == nullptr &&
+                        kernel.limit_bytes != kNoLimit;
+  if ((may_shrink || may_grow) && !plan.told) {
     const auto kept =
         promises_.Find({problem, platform, kernel.own->convolution.engine, kernel.limit_bytes});
     if (kept) plan.told = {kept->workspace_bytes, kept->undivided, kept->any_engine};
@@ -241,9 +244,14 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
   const bool undividable = shadow.kind == GraphKind::kUndividable;
   if (undividable && !process_.splitter.splits() && !process_.options.deterministic &&
       !process_.TellsAll()) {
-    // No limit bites, so the report says nothing of it.
+    // Where no limit bites and tiles gain nothing, the report says nothing of it. A vast plan may
+    // have been promised room before, whatever allows tiles now.
     const auto bytes = cudnn::PlanWorkspace(functions, plan);
-    if (!bytes.ok() || *bytes <= limit) return nullptr;
+    const bool vast = shadow.span > static_cast<double>(process_.most_span);
+    const bool matters =
+        bytes.ok() &&
+        (*bytes > limit || vast || MayUseTiles(process_, *kernel.session, shadow.span, *bytes));
+    if (!matters) return nullptr;
   }
   auto json = cudnn::PlanJson(functions, plan);
   if (!json.ok()) {

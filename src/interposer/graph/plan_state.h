@@ -53,6 +53,8 @@ struct PlanState : KernelState {
 
   BudgetKernel budget_kernel() const { return {Api::kGraph, own->convolution.problem, number}; }
   bool promises_less() const { return decision.promises_less; }
+  // The program is told of Decision::promised_bytes, not of what the plan needs.
+  bool promises_other() const { return decision.promises_less || decision.promises_more; }
   PlanState& Native() {
     PlanState* const chosen = native->load(std::memory_order_acquire);
     return chosen != nullptr ? *chosen : *this;

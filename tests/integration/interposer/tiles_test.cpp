@@ -172,6 +172,13 @@ TEST_F(Tiles, ServeWhatTheProgramIsTold) {
       EXPECT_EQ(ReportedNeed(convolution, told.algorithm), room);
       // What waits for calls that tiles cannot serve fits the same room.
       EXPECT_EQ(Run(convolution, told.algorithm, room, {2, 1}), 1);
+      Placements odd;
+      odd.x.offset = odd.y.offset = sizeof(float);
+      Convolution misaligned(AnotherImage(operation), Extra::kNone, false, odd);
+      EXPECT_EQ(Run(misaligned, told.algorithm, room), 1);
+      if (operation != Operation::kForward) continue;
+      Convolution activated(AnotherImage(operation), Extra::kRelu);
+      EXPECT_EQ(Run(activated, told.algorithm, room), 1);
     }
     ExpectTiles(convolution, "legacy", most);
     EXPECT_GT(room, 0u);

@@ -153,11 +153,12 @@ class Operands {
   // The workspace begins `beyond` where it does otherwise: at most its guard.
   cudnnStatus_t Execute(const cudnn::Functions& functions, cudnnHandle_t handle,
                         cudnnBackendDescriptor_t plan, size_t beyond = 0) const {
-    const cudnn::PackOperands operands = {uids_, pointers_,
-                                          reinterpret_cast<void*>(workspace_ + kGuard + beyond)};
-    return cudnn::WithPack(functions, operands, [&](cudnnBackendDescriptor_t pack) {
-      return functions.cudnnBackendExecute(handle, plan, pack);
-    });
+    return ExecuteIn(functions, handle, plan,
+                     reinterpret_cast<void*>(workspace_ + kGuard + beyond));
+  }
+  cudnnStatus_t ExecuteWithoutWorkspace(const cudnn::Functions& functions, cudnnHandle_t handle,
+                                        cudnnBackendDescriptor_t plan) const {
+    return ExecuteIn(functions, handle, plan, nullptr);
   }
   // Waits.
   Values Output() const { return Content(uids_[out_]); }
@@ -189,6 +190,13 @@ class Operands {
   }
 
  private:
+  cudnnStatus_t ExecuteIn(const cudnn::Functions& functions, cudnnHandle_t handle,
+                          cudnnBackendDescriptor_t plan, void* workspace) const {
+    return cudnn::WithPack(functions, {uids_, pointers_, workspace},
+                           [&](cudnnBackendDescriptor_t pack) {
+                             return functions.cudnnBackendExecute(handle, plan, pack);
+                           });
+  }
   void Add(int64_t uid, DataType type, size_t elements) {
     CUdeviceptr address = 0;
     EXPECT_EQ(cuMemAlloc(&address, elements * ElementBytes(type)), CUDA_SUCCESS);

@@ -1,9 +1,11 @@
 // Execution plans of one image that exceed the limit, on the stand-in's real arithmetic: tiles of
 // their own engine compute the same, also inside captures and where operations are fused, and
-// faults of one kind of tile are found before a program is told of any.
+// faults of one kind of tile are found before a program is told of any. Plans of too many elements
+// for fast engines run such engines in tiles.
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 
 #include "graph_program.h"
@@ -156,6 +158,209 @@ TEST(GraphTiles, OfWhichOneKindIsWrongNeverRun) {
   plan.ExpectRight();
   EXPECT_THAT(plan.Reason(), Not(HasSubstr("tiles")));
   EXPECT_THAT(plan.program().Report()["fallbacks"].dump(), HasSubstr("a divided plan is wrong"));
+}
+
+// Vast plans: the library has but its implicit GEMM for the whole, which propagates NaNs strictly,
+// and does not have that for tiles where a test says so.
+struct VastLibrary {
+  int64_t whole_rows = 0;
+  bool gemm_serves_tiles = false;
+};
+VastLibrary& TheVastLibrary() {
+  static VastLibrary library;
+  return library;
+}
+
+cudnnStatus_t FinalizeInVastLibrary(cudnnBackendDescriptor_t descriptor) {
+  const cudnnStatus_t status = test::StandInGraphs().cudnnBackendFinalize(descriptor);
+  if (status != CUDNN_STATUS_SUCCESS) return status;
+  const auto read = cudnn::ReadTemplate(test::StandInGraphs(), descriptor);
+  if (!read.ok()) return status;  // no plan
+  const bool gemm = read->convolution.engine.graph()->index == 0;
+  const bool whole = read->convolution.problem.x[1] == TheVastLibrary().whole_rows;
+  const bool serves = whole ? gemm : !gemm || TheVastLibrary().gemm_serves_tiles;
+  return serves ? status : CUDNN_STATUS_NOT_SUPPORTED;
+}
+
+cudnnStatus_t GetFromVastLibrary(cudnnBackendDescriptor_t const from,
+                                 cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                                 int64_t requested, int64_t* count, void* values) {
+  const cudnn::Functions real = test::StandInGraphs();
+  const cudnnStatus_t status =
+      real.cudnnBackendGetAttribute(from, name, type, requested, count, values);
+  if (status != CUDNN_STATUS_SUCCESS || name != CUDNN_ATTR_ENGINE_NUMERICAL_NOTE) return status;
+  int64_t index = -1, one = 0;
+  real.cudnnBackendGetAttribute(from, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &one,
+                                &index);
+  if (index != 0 || values == nullptr || *count >= requested) return status;
+  static_cast<cudnnBackendNumericalNote_t*>(values)[(*count)++] =
+      CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP;
+  return status;
+}
+
+// The whole takes far longer than it does, so that tiles gain on every machine.
+class VastPlan : public OnePlan {
+ public:
+  VastPlan(const ConvolutionProblem& problem, const Options& options, bool fused = false,
+           planning::MeasurementStore* shared = nullptr,
+           decltype(cudnn::Functions::cudnnBackendExecute) execute = nullptr)
+      : OnePlan(problem, fused, options, execute, shared) {
+    TheVastLibrary().whole_rows = problem.x[1];
+    PartsMeasured(0, 1e4, problem.n);
+    program_.under.cudnnBackendFinalize = FinalizeInVastLibrary;
+    program_.under.cudnnBackendGetAttribute = GetFromVastLibrary;
+    // A fourth of an image is not vast.
+    program_.interposer.process().most_span = int64_t{problem.c} * problem.x[1] * problem.x[2] / 2;
+    undivided_ = whole_.Plan(0);
+    plan_ = hooked_.Plan(0);
+    EXPECT_TRUE(plan_ && undivided_);
+  }
+  ~VastPlan() { TheVastLibrary() = {}; }
+  nlohmann::json Kernel() { return program_.Report()["kernels"][0]; }
+  void ExpectRight() {
+    const auto memory = Memory();
+    for (int seed = 1; seed <= 2; ++seed) {
+      memory->Fill(seed);
+      Run(*memory);
+      EXPECT_EQ(memory->Output(), Undivided(seed)) << Kernel();
+      EXPECT_TRUE(memory->GuardsAreIntact());
+    }
+  }
+  // Runs in pieces, each of an engine that begins with `engine`.
+  void ExpectTilesOf(const std::string& engine) {
+    const nlohmann::json plan = Kernel()["plan"];
+    EXPECT_TRUE(plan.size() > 1 || plan[0]["count"] > 1) << Kernel();
+    for (const auto& run : plan) {
+      EXPECT_TRUE(run["engine"].get<std::string>().starts_with(engine)) << Kernel();
+    }
+  }
+  void ExpectWhole() {
+    const nlohmann::json plan = Kernel()["plan"];
+    EXPECT_TRUE(plan.size() == 1 && plan[0]["count"] == 1) << Kernel();
+  }
+  std::optional<planning::EnginePromise> Promise(size_t limit_bytes) {
+    const auto read = cudnn::ReadTemplate(program_.real, undivided_->get());
+    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), program_.real);
+    const auto& convolution = read->convolution;
+    const auto found = program_.store.FindPromise(
+        {convolution.problem, *platform, convolution.engine, limit_bytes});
+    EXPECT_TRUE(found.ok()) << found.message();
+    return *found;
+  }
+};
+
+TEST(VastPlans, NeedNoMoreInTilesWithoutALimit) {
+  const ConvolutionProblem problem = Image(Operation::kForward);
+  Options options = Measuring(0);
+  options.workspace_limit.reset();
+  for (const bool gemm : {false, true}) {
+    SCOPED_TRACE(gemm);
+    TheVastLibrary().gemm_serves_tiles = gemm;
+    VastPlan plan(problem, options);
+    EXPECT_EQ(plan.Told(), 0u);
+    plan.ExpectRight();
+    // All other engines of the stand-in need workspace.
+    gemm ? plan.ExpectTilesOf("graph:0") : plan.ExpectWhole();
+  }
+}
+
+TEST(VastPlans, RunEnginesOfTheirTilesWithinALimit) {
+  for (const Operation operation : test::kOperations) {
+    for (const bool fused : {false, true}) {
+      if (fused && operation != Operation::kForward) continue;
+      const ConvolutionProblem problem = Image(operation);
+      SCOPED_TRACE(Describe(problem) + (fused ? " fused" : ""));
+      const size_t limit = NeedOf(problem, Fused(fused)) / 3;
+      VastPlan plan(problem, Measuring(limit), fused);
+      EXPECT_GT(plan.Told(), 0u);
+      EXPECT_LE(plan.Told(), limit);
+      plan.ExpectRight();
+      plan.ExpectTilesOf("graph:1");
+      const auto promise = plan.Promise(limit);
+      ASSERT_TRUE(promise);
+      EXPECT_EQ(promise->workspace_bytes, plan.Told());
+      EXPECT_EQ(promise->undivided, promise->engine);
+    }
+  }
+}
+
+TEST(VastPlans, AreToldTheSameWhateverTilesAndPolicySay) {
+  const ConvolutionProblem problem = Image(Operation::kForward);
+  const size_t limit = NeedOf(problem, {}) / 3;
+  test::MemoryStore store;
+  size_t told = 0;
+  {
+    VastPlan plan(problem, Measuring(limit), false, &store);
+    told = plan.Told();
+    ASSERT_GT(told, 0u);
+  }
+  {
+    VastPlan plan(problem, Measuring(limit), false, &store);
+    EXPECT_EQ(plan.Told(), told);
+    plan.ExpectRight();
+    plan.ExpectTilesOf("graph:1");
+  }
+  for (const bool policy : {false, true}) {
+    Options options = Measuring(limit);
+    options.tiles = policy;
+    if (policy) options.policy = BatchSizePolicy::kUndivided;
+    VastPlan plan(problem, options, false, &store);
+    EXPECT_EQ(plan.Told(), told);
+    plan.ExpectRight();
+    plan.ExpectWhole();
+  }
+}
+
+// What the program remembers from elsewhere is the plan's own need: none.
+TEST(VastPlans, RunAsTheyAreWhereNoWorkspaceIsPassed) {
+  const ConvolutionProblem problem = Image(Operation::kForward);
+  VastPlan plan(problem, Measuring(NeedOf(problem, {}) / 3));
+  ASSERT_GT(plan.Told(), 0u);
+  const auto memory = plan.Memory();
+  memory->Fill(3);
+  EXPECT_EQ(
+      memory->ExecuteWithoutWorkspace(plan.program().hooked, plan.program().handle, plan.plan()),
+      CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(memory->Output(), plan.Undivided(3));
+}
+
+TEST(VastPlans, WhoseTilesAreWrongStayWholeAndAreToldTheirNeed) {
+  const ConvolutionProblem problem = Image(Operation::kForward);
+  VastPlan plan(problem, Measuring(NeedOf(problem, {}) / 3), false, nullptr,
+                [](auto handle, auto plan, auto pack) {
+                  return IsLowerEdge(plan) ? CUDNN_STATUS_SUCCESS
+                                           : ::cudnnBackendExecute(handle, plan, pack);
+                });
+  EXPECT_EQ(plan.Told(), 0u);
+  plan.ExpectRight();
+  plan.ExpectWhole();
+}
+
+// A plan of one image that the library serves, within a limit or without one.
+class PlanThatFits : public OnePlan {
+ public:
+  explicit PlanThatFits(const Options& options)
+      : OnePlan(Image(Operation::kForward), false, options) {
+    PartsMeasured(kEngine, 1e4, 1);
+    MakePlans();
+  }
+  nlohmann::json Kernels() { return program_.Report()["kernels"]; }
+};
+
+TEST(GraphTiles, GainWhereThePolicyLooksEverywhere) {
+  Options options = Measuring(0);
+  options.workspace_limit.reset();
+  EXPECT_TRUE(PlanThatFits(options).Kernels().empty()) << "it is not even read";
+  options.policy = BatchSizePolicy::kAll;
+  const size_t need = NeedOf(Image(Operation::kForward), {});
+  PlanThatFits plan(options);
+  EXPECT_EQ(plan.Told(), need);
+  const auto memory = plan.Memory();
+  memory->Fill(1);
+  plan.Run(*memory);
+  EXPECT_EQ(memory->Output(), plan.Undivided(1));
+  ASSERT_EQ(plan.Kernels().size(), 1u);
+  EXPECT_THAT(plan.Kernels()[0]["reason"].get<std::string>(), HasSubstr("tiles"));
 }
 
 }  // namespace

@@ -63,6 +63,26 @@ TEST(Grids, CutChannelsWhereNoRowsCanBeCut) {
   EXPECT_EQ(grids[1], (TileGrid{.groups = 4}));
 }
 
+// Inside there is no padding; edges have it on one side.
+TEST(Grids, HaveTypicalTilesOfEveryKindAndTheCommonestFirst) {
+  const ConvolutionProblem problem =
+      ProblemWith({.n = 1, .c = 32, .k = 32, .x = {1, 1024, 1024}, .alignment = 16});
+  const std::vector<ConvolutionProblem> tiles = TypicalTiles(problem, BatchSizePolicy::kAuto);
+  ASSERT_EQ(tiles.size(), 3u);
+  EXPECT_EQ(tiles[0].pad[1], 0);
+  EXPECT_TRUE(tiles[0].HasEvenPads());
+  EXPECT_EQ(OutputExtents(tiles[0])[1], 1024 / 8);
+  for (size_t kind : {1, 2}) EXPECT_FALSE(tiles[kind].HasEvenPads());
+  // 10 rows of x, which are under 8 of y.
+  const int64_t few = int64_t{32} * 1024 * 10;
+  EXPECT_EQ(OutputExtents(TypicalTiles(problem, BatchSizePolicy::kAuto, few)[0])[1], 8);
+  // None is so small: those of the last grid.
+  EXPECT_EQ(OutputExtents(TypicalTiles(problem, BatchSizePolicy::kAuto, 1)[0])[1], 4);
+  EXPECT_TRUE(TypicalTiles(ProblemWith({.n = 1, .c = 1, .k = 1, .w = {1, 1, 1}, .pad = {0, 1, 1}}),
+                           BatchSizePolicy::kAuto)
+                  .empty());
+}
+
 // The copies that engine 62 makes in another layout: of `rows` rows of y, of the rows of x under
 // them, and of the filter.
 double CopiesOf(const ConvolutionProblem& problem, int rows) {

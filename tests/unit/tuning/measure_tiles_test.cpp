@@ -12,6 +12,7 @@
 #include "tests/support/memory_store.h"
 #include "tests/support/problem.h"
 #include "tests/support/stand_in.h"
+#include "tuning/legacy_kernel.h"
 #include "tuning/stored_tiles.h"
 #include "tuning/verify.h"
 
@@ -161,6 +162,47 @@ TEST_F(MeasureTilesTest, TakesTheMemoryOfOneTile) {
       MeasureTiles(device(), whole, {.spatial = {1, 4, 1}}, ScopeOf(plans), limits);
   EXPECT_TRUE(division.ok()) << division.message();
   EXPECT_EQ(test::FreeBytes(), before);
+}
+
+// Of the graph API, the whole has the implicit GEMM alone.
+cudnnStatus_t FinalizeWithoutOthersForTheWhole(cudnnBackendDescriptor_t descriptor) {
+  const cudnnStatus_t status = test::StandInGraphs().cudnnBackendFinalize(descriptor);
+  if (status != CUDNN_STATUS_SUCCESS) return status;
+  const auto read = cudnn::ReadTemplate(test::StandInGraphs(), descriptor);
+  const bool refused = read.ok() && read->convolution.problem.x[1] == 64 &&
+                       read->convolution.engine.graph()->index > 0;
+  return refused ? CUDNN_STATUS_NOT_SUPPORTED : status;
+}
+
+TEST_F(MeasureTilesTest, LegacyTilesHaveEnginesOfTheirOwnGraph) {
+  cudnn::Functions functions = functions_;
+  functions.cudnnBackendFinalize = FinalizeWithoutOthersForTheWhole;
+  const Options options;
+  for (const Operation operation : test::kOperations) {
+    SCOPED_TRACE(OperationName(operation));
+    MeasuredKernels kernels(nullptr, std::nullopt, "/nonexistent");
+    LegacyKernels engines(functions, options, kernels);
+    LegacyKernel kernel{device(), Image(operation, DataType::kFloat), 0, handle_};
+    kernel.device.functions = &functions;
+    kernel.may_measure = true;
+    const planning::Tilings tilings =
+        engines.GetTilings(kernel, planning::RequestFor(kernel.problem, size_t{1} << 24, false));
+    ASSERT_FALSE(tilings.measured.empty()) << tilings.why;
+    Configuration configuration{{}, tilings.measured[0].grid};
+    for (const planning::Tiling::Kind& kind : tilings.measured[0].kinds) {
+      for (const planning::Candidate& candidate : kind.candidates) {
+        const EngineId::Graph* const graph = candidate.micro.engine.graph();
+        if (graph == nullptr || graph->index == 0) continue;
+        configuration.runs.push_back({candidate.micro, kind.count});
+        break;
+      }
+    }
+    ASSERT_EQ(configuration.runs.size(), tilings.measured[0].kinds.size());
+    EXPECT_EQ(engines.GraphEnginesOf(kernel, configuration).size(), configuration.runs.size());
+    const MicroConfiguration undivided = {EngineId::Legacy{0, std::nullopt}, 1, 0, 0, true};
+    const Trust trust = engines.Verify(kernel, configuration, undivided, planning::Proof::kOnce);
+    EXPECT_EQ(trust.kind, Trust::Kind::kTrusted) << trust.message;
+  }
 }
 
 }  // namespace

@@ -1,0 +1,61 @@
+#include "cudnn/part_engines.h"
+
+#include <string>
+#include <utility>
+
+#include "cudnn/compiled_plan.h"
+#include "cudnn/graph_parts.h"
+#include "cudnn/plan_edit.h"
+
+namespace ucudnn::cudnn {
+namespace {
+
+// So many of the heuristics' choices are looked at, since many may be coarser.
+constexpr int64_t kChoicesLookedAt = 16;
+
+// `own` with the engine of a plan of one of its parts, which `plan` is.
+Result<GraphTemplate> WithEngineOf(const GraphTemplate& plan, const GraphTemplate& own) {
+  GraphTemplate other = own;
+  const EngineId engine = plan.convolution.engine.Unfused();
+  UCUDNN_ASSIGN_OR_RETURN(other.json, WithEngine(own.json, own.convolution, engine));
+  UCUDNN_ASSIGN_OR_RETURN(other.convolution, ReadFusedConvolution(other.json));
+  other.numeric = plan.numeric;
+  other.deterministic = plan.deterministic;
+  other.notes = plan.notes;
+  return other;
+}
+
+}  // namespace
+
+std::vector<GraphTemplate> EnginesOfPart(const Functions& functions, const PlanDevice& device,
+                                         const GraphTemplate& own, const ConvolutionProblem& part,
+                                         size_t most) {
+  std::vector<GraphTemplate> engines;
+  const FusedConvolution& convolution = own.convolution;
+  const auto json = EditPlan(own.json, convolution, {part, convolution.alpha, convolution.beta});
+  if (!json.ok()) return engines;
+  const auto graph = GraphOfPlan(functions, device, *json);
+  if (!graph.ok()) return engines;
+  for (const BackendDescriptor& configuration :
+       ChosenConfigurations(functions, device, graph->get(), kChoicesLookedAt)) {
+    if (engines.size() == most) break;
+    // Notes are read before the plan is built, which may take long.
+    const auto notes = ConfigurationNotes(functions, configuration.get());
+    if (!notes.ok() || !RoundsNoWorse(*notes, own.notes) || FallsToTf32(*notes, own)) continue;
+    const auto plan = MakePlan(functions, device, configuration.get());
+    if (!plan.ok()) continue;
+    const auto read = ReadTemplate(functions, plan->get());
+    if (!read.ok() || read->convolution.compiled != convolution.compiled) continue;
+    auto other = WithEngineOf(*read, own);
+    if (!other.ok()) continue;
+    // What is built for the part has to say what the library itself built for it.
+    const auto edited =
+        EditPlan(other->json, other->convolution, {part, convolution.alpha, convolution.beta});
+    if (!edited.ok()) continue;
+    const auto says = ReadFusedConvolution(*edited);
+    if (says.ok() && *says == read->convolution) engines.push_back(std::move(*other));
+  }
+  return engines;
+}
+
+}  // namespace ucudnn::cudnn

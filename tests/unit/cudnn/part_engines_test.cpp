@@ -1,0 +1,119 @@
+// Convolutions of 2^31 elements, for which the library has engine 0 alone, and what it has for
+// their tiles. The real library, without a GPU.
+#include "cudnn/part_engines.h"
+
+#include <gmock/gmock.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "convolution/tiles.h"
+#include "tests/support/deviceless_cudnn.h"
+#include "tests/support/problem.h"
+
+namespace ucudnn::cudnn {
+namespace {
+
+using test::DescribedDevice;
+using test::Graph;
+using test::GraphOptions;
+using test::ProblemWith;
+using test::RealCudnn;
+
+// 2^31 elements in x and in y.
+ConvolutionProblem Vast(Operation operation, DataType type = DataType::kBfloat16) {
+  return ProblemWith({.operation = operation,
+                      .n = 1,
+                      .c = 128,
+                      .k = 128,
+                      .x = {1, 4096, 4096},
+                      .type = type,
+                      .layout = Layout::kNhwc,
+                      .alignment = 16});
+}
+
+GraphOptions Fused(bool fused) {
+  GraphOptions options;
+  options.bias = options.relu = fused;
+  return options;
+}
+
+// The only engine that the library has for the whole.
+GraphTemplate OwnOf(const ConvolutionProblem& whole, const GraphOptions& options = {}) {
+  const Graph graph(whole, options);
+  std::optional<GraphTemplate> own;
+  for (int engine = 0; engine < graph.EngineCount(); ++engine) {
+    const auto plan = graph.Plan(engine);
+    if (!plan) continue;
+    auto read = ReadTemplate(RealCudnn(), plan->get());
+    EXPECT_TRUE(read.ok()) << read.message();
+    EXPECT_FALSE(own) << "engine " << engine << " serves it, too";
+    if (!own) own = std::move(*read);
+  }
+  EXPECT_TRUE(own);
+  return own.value_or(GraphTemplate());
+}
+
+Tiles FourOf(const ConvolutionProblem& whole) {
+  auto tiles = CutIntoTiles(whole, {.spatial = {1, 4, 1}});
+  EXPECT_TRUE(tiles.ok()) << tiles.message();
+  return std::move(*tiles);
+}
+
+TEST(PartEngines, ServeTilesOfWhatEngine0AloneServes) {
+  for (const Operation operation : test::kOperations) {
+    for (const bool fused : {false, true}) {
+      if (fused && operation != Operation::kForward) continue;
+      SCOPED_TRACE(OperationName(operation) + std::string(fused ? " fused" : ""));
+      const ConvolutionProblem whole = Vast(operation);
+      const GraphOptions options = Fused(fused);
+      const GraphTemplate own = OwnOf(whole, options);
+      EXPECT_TRUE(own.notes.Has(CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP));
+      const Tiles tiles = FourOf(own.convolution.problem);
+      const auto engines =
+          EnginesOfPart(RealCudnn(), DescribedDevice(), own, tiles.kinds.back().problem, 3);
+      EXPECT_FALSE(engines.empty());
+      for (const GraphTemplate& engine : engines) {
+        EXPECT_TRUE(RoundsNoWorse(engine.notes, own.notes));
+        EXPECT_FALSE(MayReplace(engine, own)) << "it would, but for NaNs";
+        EXPECT_EQ(engine.deterministic, true);
+        const auto whole_plan =
+            BuildPart(RealCudnn(), DescribedDevice(), engine, {own.convolution.problem});
+        EXPECT_FALSE(whole_plan.ok()) << engine.convolution.engine;
+        for (const TileKind& kind : tiles.kinds) {
+          const auto built = BuildPart(RealCudnn(), DescribedDevice(), engine, {kind.problem});
+          ASSERT_TRUE(built.ok()) << engine.convolution.engine << ": " << built.message();
+          // In place.
+          EXPECT_LE(*PlanWorkspace(RealCudnn(), built->get()), size_t{1} << 20);
+          const auto& [index, knobs, fusion] = *engine.convolution.engine.graph();
+          const auto native = Graph(kind.problem, options).Plan(static_cast<int>(index), knobs);
+          ASSERT_TRUE(native);
+          EXPECT_EQ(*PlanJson(RealCudnn(), built->get()), *PlanJson(RealCudnn(), native->get()));
+        }
+      }
+    }
+  }
+}
+
+TEST(PartEngines, DoNotFallToTf32) {
+  for (const Operation operation : test::kOperations) {
+    const ConvolutionProblem whole = Vast(operation, DataType::kFloat);
+    const GraphTemplate own = OwnOf(whole);
+    const Tiles tiles = FourOf(own.convolution.problem);
+    for (const GraphTemplate& engine :
+         EnginesOfPart(RealCudnn(), DescribedDevice(), own, tiles.kinds.back().problem, 16)) {
+      EXPECT_FALSE(engine.notes.Has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE)) << engine.convolution.engine;
+    }
+  }
+}
+
+TEST(PartEngines, AreNoneOfWhatIsNoPart) {
+  const GraphTemplate own = OwnOf(Vast(Operation::kForward));
+  ConvolutionProblem other = own.convolution.problem;
+  other.stride[1] = 2;
+  EXPECT_TRUE(EnginesOfPart(RealCudnn(), DescribedDevice(), own, other, 3).empty());
+}
+
+}  // namespace
+}  // namespace ucudnn::cudnn
