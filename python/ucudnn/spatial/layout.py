@@ -53,7 +53,7 @@ class Uneven(NotSupported):
 
     def __init__(self, axis, extents, size):
         count, ranks = sum(extents) // size, len(extents)
-        few = f"; {count} such groups are fewer than {ranks} ranks: take fewer, or an image that has more" if count < ranks else ""
+        few = f"; {count} such groups are fewer than {ranks} ranks: take fewer, or a larger image" if count < ranks else ""
         super().__init__(f"stripes of {tuple(extents)} rows are not multiples of {size}{few}{extents.next_size(size)}")
         self.axis, self.size = axis, size
 

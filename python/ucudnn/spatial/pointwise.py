@@ -28,8 +28,8 @@ __le__ __gt__ __ge__ __and__ __or__ __xor__ __invert__ __mod__ __floordiv__
 
 def broadcast(operands, takes_whole=False, keeps_first=False):
     """The layout of what comes of these tensors, position by position, into whose stripes `completed` brings each: those of the
-    first one, or those that are `agreed`. `takes_whole`: what is the same on every rank may have all of the whole's rows, of which `met`
-    takes this rank's."""
+    first one, or those that are `agreed`. `takes_whole`: what is the same on every rank may have all of the whole's rows, of
+    which `met` takes this rank's."""
     layouts = [layout_of(x) for x in operands]
     ndim = max(len(layout.dims) for layout in layouts)
     stripes = agreed(layouts, keeps_first)
@@ -89,11 +89,11 @@ def _operands(args, kwargs):
 
 
 def may_be_written(x):
-    """NotSupported where x has hooks, which torch drops from what is written in place, as those of any view, and where what torch
-    has as a view of x is a copy."""
+    """NotSupported where x has hooks, which torch drops from what is written in place, as those of any view, and where torch has
+    one memory for x and what is a copy here."""
     if is_shared(x):
-        raise NotSupported("written in place where torch has one memory with a view in groups of rows, for which rows came from "
-                           "other ranks: write into a clone")
+        raise NotSupported("written in place where torch has one memory with a view in groups of rows, for which rows came "
+                           "from other ranks: write into a clone")
     if any(not getattr(hook, "may_be_dropped", False) for hook in (getattr(x, "_backward_hooks", None) or {}).values()):
         raise NotSupported("written in place over a tensor with hooks, such as FSDP's of what a layer gives")
 

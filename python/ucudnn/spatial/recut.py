@@ -10,8 +10,8 @@ from .stripe import layout_of, striped
 
 
 def agreed(layouts, keeps_first):
-    """{axis: (rows by part, own rows)} of the axes along which these have different stripes of as many rows: the stripes of which
-    the largest is the smallest, or those of the first layout. All ranks decide alike."""
+    """{axis: (rows by part, own rows)} of the axes along which these have different stripes of as many rows: the stripes of
+    which the largest is the smallest, or those of the first layout. All ranks decide alike."""
     met = {}
     for layout in layouts:
         for axis, rows in layout.extents.items():
@@ -45,7 +45,8 @@ def brought(x, layout):
 
 
 def in_groups(layout, axis, size):
-    """The same in stripes of whole groups of `size` rows, as near to its own as there are; Uneven where a rank would have none."""
+    """The same in stripes of whole groups of `size` rows, as near to its own as there are. Raises Uneven where a rank would
+    have none."""
     extents = layout.extents[axis]
     count, ends = sum(extents) // size, [0]
     if sum(extents) % size or count < len(extents):

@@ -33,10 +33,10 @@ def _unflatten(function, x, dim, sizes):
 
 
 def _in_sizes(x, sizes):
-    """(x, layout, shape on this rank) of x in another shape, of which a program gave these numbers: of x in other stripes where its
-    own are no groups of the rows that are taken apart. All ranks decide by the whole's shapes. Where no number is left open, those
-    that do not come of x.shape are the whole's, or there would not be as many elements; else the stripe's rows are those that come
-    of x.shape, and dimensions that stay as they are."""
+    """(x, layout, shape on this rank) of x in another shape, of which a program gave these numbers: of x in other stripes where
+    its own are no groups of the rows that are taken apart. All ranks decide by the whole's shapes. Where no number is left open,
+    or one of channels alone, those that do not come of x.shape are the whole's, or there would not be as many elements; else the stripe's rows are those
+    that come of x.shape, and dimensions that stay as they are."""
     old = [x.cut.whole_extent(dim, extent) for dim, extent in enumerate(x.shape)]
     new = whole_of(list(sizes))
     if -1 in new:
@@ -44,8 +44,9 @@ def _in_sizes(x, sizes):
     if math.prod(new) != math.prod(old):
         raise NotSupported(f"the whole of shape {tuple(old)} as {tuple(new)}")
     is_named = any(isinstance(size, Own) for size in sizes)  # the rows, so that -1 need not be of them
+    is_clear = -1 not in sizes or not is_named and _is_of_plain(x.cut, old, new, list(sizes).index(-1))
     rows = [dim for dim, size in enumerate(sizes)
-            if isinstance(size, Own) or (not (is_named and new[dim] == 1) if size == -1 else -1 not in sizes and new[dim] > 1)]
+            if isinstance(size, Own) or (not (is_named and new[dim] == 1) if size == -1 else is_clear and new[dim] > 1)]
     cut, layout = x.cut, None
     while layout is None:
         try:
@@ -61,6 +62,14 @@ def _in_sizes(x, sizes):
         share(given, x)
     own = [math.prod(size for _, size in atoms) if atoms else extent for atoms, extent in zip(layout.dims, new)]
     return x, layout, own
+
+
+def _is_of_plain(cut, old, new, dim):
+    """Whether the dimension `dim` of `new` comes of such alone that are not cut."""
+    ends = [math.prod(old[:count]) for count in range(len(old) + 1)]
+    first = max((end for count in range(dim + 1) if (end := math.prod(new[:count])) in ends))
+    last = min((end for count in range(dim + 1, len(new) + 1) if (end := math.prod(new[:count])) in ends))
+    return all(cut.is_plain(at) for at in range(len(old)) if first <= ends[at] and ends[at + 1] <= last)
 
 
 @rule(*named("flatten", "ravel"))

@@ -457,6 +457,7 @@ def _sizes():
     yield "a loss against the whole", lambda: Call(lambda x: F.mse_loss(x, picture()))
     yield "bytes", lambda: Call(lambda x: x * (x * 20 + 128).byte() + x.short() + (x > 0).char())
     yield "a grid of rows", lambda: Call(lambda x: x.view(2, 4, 4, x.shape[2] // 4, 4, x.shape[3] // 4).square().sum((3, 5)))
+    yield "heads of the whole's numbers", lambda: Call(lambda x: x.reshape(2, 2, -1, 256).softmax(2).view(2, -1, 16, 16))
     yield "a view by the whole's numbers", lambda: Call(lambda x: (x.view(2, 4, 4, 4, 16) * 2).flatten(2).view(2, 4, 16, 16))
     yield "pooled by its own size", lambda: Call(lambda x: F.avg_pool2d(x, x.size()[2:]) + F.max_pool2d(x, x.shape[2:]))
     yield "pooled by its own size, equal ones", lambda: Call(lambda x: F.max_pool2d(F.relu(x - 2), x.shape[2:]))
@@ -713,7 +714,8 @@ def _other_stripes():
     yield "merged patches", lambda: Call(lambda x: _merged_patches(F.pad(x, (2, 2, 2, 2))))
     yield "windows of five", lambda: Call(lambda x: x * _in_fives(_for_fives(x))[:, :, 1:-3, 1:-3])
     yield "written into windows of five", lambda: Call(_written_fives)
-    yield "unshuffled by five", lambda: nn.Sequential(nn.ReflectionPad2d((1, 3, 1, 3)), nn.PixelUnshuffle(5), nn.Tanh(), nn.PixelShuffle(5))
+    yield "unshuffled by five", lambda: nn.Sequential(nn.ReflectionPad2d((1, 3, 1, 3)), nn.PixelUnshuffle(5), nn.Tanh(),
+                                                     nn.PixelShuffle(5))
 
 
 def _for_fives(x):
