@@ -11,6 +11,7 @@
 #include "tuning/fitting_grids.h"
 #include "tuning/stored_tiles.h"
 #include "tuning/verify.h"
+#include "tuning/verify_tile.h"
 
 namespace ucudnn::command {
 namespace {
@@ -72,11 +73,19 @@ FittingEngines FindFitting(const cudnn::Functions& functions, const cudnn::PlanD
   return fitting;
 }
 
-// Compares the division with its whole by one of the scope's engines, whatever workspace that
-// takes.
+// Compares each kind of tile, and all of them in place with the whole by one of the scope's
+// engines, whatever workspace that takes.
 void Compare(const tuning::Device& device, const ConvolutionProblem& problem,
              const tuning::GraphScope& scope, cudnnHandle_t handle,
              planning::MeasurementStore* store, BenchedTiles& tiles) {
+  for (size_t kind = 0; kind < tiles.division->tiles->kinds.size(); ++kind) {
+    const tuning::Verification of_kind = tuning::VerifyTile(
+        device, tuning::ComparedTileOf(problem, *tiles.division, kind), {}, scope);
+    if (of_kind.verdict == tuning::Verdict::kEqual) continue;
+    const bool is_wrong = of_kind.verdict != tuning::Verdict::kNotCompared;
+    (is_wrong ? tiles.wrong : tiles.unverified) = of_kind.message;
+    return;
+  }
   const std::unique_ptr<cudnn::Engines> engines = scope.make(handle);
   const auto whole = engines->MakePiece(problem, scope.engine, {.are_plain = true},
                                         std::numeric_limits<size_t>::max());
