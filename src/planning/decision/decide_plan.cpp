@@ -120,7 +120,7 @@ Trust PlanDecider::Compared(const Promise& promise, bool engines_differ) {
   if (promise.ran_here) {
     return ask_(Compare{promise.configuration, promise.reference, Proof::kHere});
   }
-  return ask_(Compare{promise.configuration, promise.undivided});
+  return ask_(Compare{promise.configuration, promise.undivided, Proof::kOnce, !must_shrink_});
 }
 
 // `in_place`: less is promised than the plan needs, so the undivided engine replaces the plan.
