@@ -292,8 +292,9 @@ void TilesOverDirect(benchmark::State& state) {
   for (auto iteration : state) {
     direct_ns.push_back(Nanoseconds(parts, [&] { program.Execute(plan); }));
     const long before_round = bench::Allocations();
-    planned_ns.push_back(Nanoseconds(1, run));
+    const double round_ns = Nanoseconds(1, run);
     allocations += bench::Allocations() - before_round;
+    planned_ns.push_back(round_ns);
     over_ns.push_back(planned_ns.back() - direct_ns.back());
     state.SetIterationTime(planned_ns.back() * 1e-9);
   }
