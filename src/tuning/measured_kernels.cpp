@@ -29,6 +29,7 @@ size_t MeasuredKernels::FamilyHash::operator()(const Family& family) const {
 }
 
 bool MeasuredKernels::Family::Holds(const EngineId& engine) const {
+  if (engine.is_packing()) return false;  // of tiles alone
   return graph_engine ? engine == *graph_engine || engine.is_partial_sum() : !engine.of_graph_api();
 }
 

@@ -77,7 +77,7 @@ bool Fits(const Tiling& tiling, size_t limit_bytes) {
 
 // `configuration` without what differs from measurement to measurement.
 Configuration Untimed(Configuration configuration) {
-  for (Run& run : configuration.runs) run.micro.time_ms = 0;
+  for (Run& run : configuration.runs) run.micro.time_ms = run.micro.pack_ms = 0;
   return configuration;
 }
 

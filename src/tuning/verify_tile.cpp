@@ -15,6 +15,7 @@
 #include "convolution/partial_sums.h"
 #include "cuda/box_copy.h"
 #include "cudnn/legacy_engines.h"
+#include "execution/tile_packing.h"
 #include "tuning/guarded_buffer.h"
 #include "tuning/test_operands.h"
 #include "tuning/tuning_handle.h"
@@ -92,16 +93,16 @@ class TileVerifier {
   TileVerifier(const Device& device, const ComparedTile& tile, const MeasureLimits& budget,
                const EngineScope& scope)
       : tile_(tile),
-        packed_(Packed(tile.part)),
-        unpadded_(WithoutPadding(tile.part)),
+        packed_(Packed(tile.kind.problem)),
+        unpadded_(WithoutPadding(tile.kind.problem)),
         budget_(budget),
         scope_(scope),
         functions_(*device.functions),
         driver_(*device.driver),
         handle_(driver_, functions_),
-        x_(ImageTensor(tile.part), handle_.memory(), driver_),
-        w_(FilterTensor(tile.part), handle_.memory(), driver_),
-        y_(OutputTensor(tile.part), handle_.memory(), driver_),
+        x_(ImageTensor(tile.around), handle_.memory(), driver_),
+        w_(FilterTensor(tile.around), handle_.memory(), driver_),
+        y_(OutputTensor(tile.around), handle_.memory(), driver_),
         packed_x_(handle_.memory(), driver_),
         padded_x_(handle_.memory(), driver_),
         packed_y_(handle_.memory(), driver_),
@@ -134,10 +135,11 @@ class TileVerifier {
                                            : Status::Error("verifying takes too long");
   }
   CUstream stream() { return handle_.stream().get(); }
-  Operation operation() const { return tile_.part.operation; }
+  const ConvolutionProblem& part() const { return tile_.kind.problem; }
+  Operation operation() const { return part().operation; }
   bool Writes(Operation of) const { return operation() == of; }
   std::string Who() const {
-    return EngineName(operation(), tile_.engine) + " on a tile, " + Describe(tile_.part);
+    return EngineName(operation(), tile_.engine) + " on a tile, " + Describe(part());
   }
   Surrounded& Output() {
     return Writes(Operation::kForward) ? y_ : Writes(Operation::kBackwardData) ? x_ : w_;
@@ -174,6 +176,9 @@ class TileVerifier {
 
   Status Prepare() {
     UCUDNN_RETURN_IF_ERROR(InTime());
+    if (tile_.workspace_bytes < PackedBytes(tile_.kind)) {
+      return Status::Error("its workspace does not hold its copies");
+    }
     if (driver_.cuMemcpy3DAsync == nullptr || driver_.cuMemsetD2D8Async == nullptr) {
       return Status::Error("nothing copies tiles");
     }
@@ -190,7 +195,7 @@ class TileVerifier {
     const size_t sum_bytes =
         tile_.effect == ComparedTile::Effect::kIsSummed ? PartialSumBytes(packed_) : 0;
     needed_ = x_.Bytes() + w_.Bytes() + y_.Bytes() + GuardedBuffer::Footprint(sum_bytes) +
-              GuardedBuffer::Footprint(tile_.engine_bytes);
+              GuardedBuffer::Footprint(tile_.workspace_bytes);
     for (const auto& [buffer, bytes] : buffers) needed_ += bytes;
     UCUDNN_RETURN_IF_ERROR(CheckMemory(0));
     UCUDNN_RETURN_IF_ERROR(handle_.Create());
@@ -201,7 +206,7 @@ class TileVerifier {
       UCUDNN_RETURN_IF_ERROR(tensor->Clear(stream()));
     }
     for (const auto& [buffer, bytes] :
-         {std::pair{&sum_, sum_bytes}, {&workspace_, tile_.engine_bytes}}) {
+         {std::pair{&sum_, sum_bytes}, {&workspace_, tile_.workspace_bytes}}) {
       UCUDNN_RETURN_IF_ERROR(buffer->Allocate(bytes));
       UCUDNN_RETURN_IF_ERROR(buffer->Guard(bytes, stream()));
       UCUDNN_RETURN_IF_ERROR(buffer->Fill(cuda::kNanByte, stream()));
@@ -232,9 +237,9 @@ class TileVerifier {
   CUdeviceptr InsidePadding() const {
     int64_t offset = 0;
     for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
-      offset += int64_t{tile_.part.pad[axis]} * unpadded_.x_strides[axis + 2];
+      offset += int64_t{part().pad[axis]} * unpadded_.x_strides[axis + 2];
     }
-    return padded_x_.address() + static_cast<size_t>(offset) * ElementBytes(tile_.part.type);
+    return padded_x_.address() + static_cast<size_t>(offset) * ElementBytes(part().type);
   }
 
   Status PlaceInputs() {
@@ -315,8 +320,8 @@ class TileVerifier {
     cudnn::ConvolutionCall call;
     call.operation = operation();
     call.handle = handle_.get();
-    call.alpha = cudnn::OneOf(tile_.part.type);
-    call.beta = cudnn::ZeroOf(tile_.part.type);
+    call.alpha = cudnn::OneOf(part().type);
+    call.beta = cudnn::ZeroOf(part().type);
     call.fused = &nothing_fused_;
     return call;
   }
@@ -327,32 +332,51 @@ class TileVerifier {
   Status RunTile() {
     UCUDNN_RETURN_IF_ERROR(InTime());
     const bool adds = tile_.effect == ComparedTile::Effect::kAdds;
+    const size_t copies = PackedBytes(tile_.kind);
+    UCUDNN_ASSIGN_OR_RETURN(
+        const execution::TilePacking packing,
+        execution::TilePacking::Make(tile_.around, tile_.kind, {&driver_, &functions_}));
     UCUDNN_ASSIGN_OR_RETURN(
         const std::unique_ptr<cudnn::Piece> piece,
-        engines_->MakePiece(tile_.part, tile_.engine, {.are_plain = true, .may_add = adds},
-                            tile_.engine_bytes));
-    cudnn::ConvolutionCall call = Call();
-    call.x = x_.data();
-    call.w = w_.data();
-    call.y = y_.data();
-    call.workspace_bytes = tile_.engine_bytes;
-    call.workspace = call.workspace_bytes > 0 ? workspace_.data() : nullptr;
+        engines_->MakePiece(part(), tile_.engine, {.are_plain = true, .may_add = adds},
+                            tile_.workspace_bytes - copies));
+    cudnn::ConvolutionCall in_place = Call();
+    in_place.x = x_.data();
+    in_place.w = w_.data();
+    in_place.y = y_.data();
+    in_place.workspace = tile_.workspace_bytes > 0 ? workspace_.data() : nullptr;
+    in_place.workspace_bytes = tile_.workspace_bytes;
+    cudnn::ConvolutionCall call = in_place;
+    const auto copied = [&](cudnnStatus_t status) {
+      return cudnn::CudnnStatus(functions_, status, "copying a tile");
+    };
+    if (packing.packs()) {
+      UCUDNN_RETURN_IF_ERROR(copied(packing.Pack(in_place, false)));
+      packing.MoveToCopies(call);
+      call.workspace_bytes -= copies;
+    }
     if (tile_.effect == ComparedTile::Effect::kIsSummed) {
-      UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<cudnn::PartialSum> sum,
-                              engines_->MakeSum(tile_.part));
-      call.w = sum->Partial(sum_.data());
-      UCUDNN_RETURN_IF_ERROR(RunPiece(*piece, call, false));
-      cudnnStatus_t status = sum->Add(handle_.get(), sum_.data(), true);
-      if (status == CUDNN_STATUS_SUCCESS) {
-        constexpr float kOne = 1, kZero = 0;
-        status = sum->Store(handle_.get(), sum_.data(), &kOne, &kZero, w_.data());
-      }
-      UCUDNN_RETURN_IF_ERROR(cudnn::CudnnStatus(functions_, status, "summing partials"));
+      UCUDNN_RETURN_IF_ERROR(RunSummed(*piece, call));
     } else {
       UCUDNN_RETURN_IF_ERROR(RunPiece(*piece, call, false));
       if (adds) UCUDNN_RETURN_IF_ERROR(RunPiece(*piece, call, true));
     }
+    if (packing.unpacks()) UCUDNN_RETURN_IF_ERROR(copied(packing.Unpack(in_place)));
     return handle_.stream().Synchronize();
+  }
+
+  // Runs the piece as the only partial of a sum.
+  Status RunSummed(const cudnn::Piece& piece, cudnn::ConvolutionCall call) {
+    UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<cudnn::PartialSum> sum,
+                            engines_->MakeSum(part()));
+    call.w = sum->Partial(sum_.data());
+    UCUDNN_RETURN_IF_ERROR(RunPiece(piece, call, false));
+    cudnnStatus_t status = sum->Add(handle_.get(), sum_.data(), true);
+    if (status == CUDNN_STATUS_SUCCESS) {
+      constexpr float kOne = 1, kZero = 0;
+      status = sum->Store(handle_.get(), sum_.data(), &kOne, &kZero, w_.data());
+    }
+    return cudnn::CudnnStatus(functions_, status, "summing partials");
   }
 
   Verification Compare() {
@@ -440,13 +464,19 @@ ComparedTile ComparedTileOf(const ConvolutionProblem& problem, const Division& d
   assert(division.tiles != nullptr);
   const TileKind& of = division.tiles->kinds[kind];
   const MicroConfiguration& micro = division.configuration.runs[kind].micro;
-  const bool is_long = IsLong(ImageTensor(of.problem)) || IsLong(OutputTensor(of.problem));
   const bool adds = division.AddsUp(problem);
-  const size_t bytes = EngineBytes(problem, micro), copies = PackedBytes(of);
-  return {is_long ? of.problem : SlackTwin(of), micro.engine, bytes < copies ? 0 : bytes - copies,
-          !adds                   ? ComparedTile::Effect::kReplaces
-          : SumsPartials(problem) ? ComparedTile::Effect::kIsSummed
-                                  : ComparedTile::Effect::kAdds};
+  ComparedTile tile = {of, SlackViews(of), micro.engine, EngineBytes(problem, micro),
+                       !adds                   ? ComparedTile::Effect::kReplaces
+                       : SumsPartials(problem) ? ComparedTile::Effect::kIsSummed
+                                               : ComparedTile::Effect::kAdds};
+  ConvolutionProblem& part = tile.kind.problem;
+  part = SlackTwin(of);
+  // What is packed is short.
+  if (IsLong(ImageTensor(of.problem)) || IsLong(OutputTensor(of.problem))) {
+    if (!of.packs_x) part.x_strides = tile.around.x_strides = of.problem.x_strides;
+    if (!of.packs_y) part.y_strides = tile.around.y_strides = of.problem.y_strides;
+  }
+  return tile;
 }
 
 Verification VerifyTile(const Device& device, const ComparedTile& tile, const MeasureLimits& budget,

@@ -19,9 +19,10 @@ struct ComparedTile {
   // What becomes of the tile's result.
   enum class Effect { kReplaces, kAdds, kIsSummed };
 
-  ConvolutionProblem part;  // of the tensors that it is compared in
+  TileKind kind;              // with the strides that its engine gets
+  ConvolutionProblem around;  // the same tile, with the strides of the tensors that it lies in
   EngineId engine;
-  size_t engine_bytes = 0;  // of workspace, without copies of tiles and sums of partials
+  size_t workspace_bytes = 0;  // with copies of the tile, without sums of partials
   Effect effect = Effect::kReplaces;
 
   bool operator==(const ComparedTile&) const = default;
@@ -29,16 +30,16 @@ struct ComparedTile {
 
 // How `kind` of a division of `problem` is compared: in tensors that are hardly larger than it
 // (SlackTwin); where a view of it spans 2^31 bytes or more, with the strides that it has in the
-// whole. REQUIRES: the division has tiles.
+// whole. A packed tile is copied from such tensors. REQUIRES: the division has tiles.
 ComparedTile ComparedTileOf(const ConvolutionProblem& problem, const Division& division,
                             size_t kind);
 
 // Runs the tile's engine, which `scope` has with nothing fused, on integer operands, in exactly its
-// workspace. A gradient that adds up is added to itself, one that is summed runs through the sum.
-// Compares with an engine that computes the tile as a convolution of its own: on packed tensors,
-// with zeros in place of the padding, by an undivided algorithm of the legacy API or, where none
-// serves, by another engine of `scope`, at last by the same one. Bounds, memory and threads are
-// VerifyPlan's.
+// workspace, between the copies of a packed tile. A gradient that adds up is added to itself, one
+// that is summed runs through the sum. Compares with an engine that computes the tile as a
+// convolution of its own: on packed tensors, with zeros in place of the padding, by an undivided
+// algorithm of the legacy API or, where none serves, by another engine of `scope`, at last by the
+// same one. Bounds, memory and threads are VerifyPlan's.
 Verification VerifyTile(const Device& device, const ComparedTile& tile, const MeasureLimits& budget,
                         const EngineScope& scope);
 

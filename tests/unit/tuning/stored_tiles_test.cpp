@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "convolution/partial_sums.h"
 #include "planning/tile_divisions.h"
 #include "tests/support/memory_store.h"
@@ -115,6 +117,62 @@ TEST_F(StoredTilesTest, WhatAStoreHoldsIsNotMeasuredAgain) {
     EXPECT_EQ(of_other->measured, 0);
     EXPECT_EQ(of_other->rows, first->rows);
     EXPECT_GT(measure(whole, 2)->measured, 0) << "tiles of other extents are other kernels";
+  }
+}
+
+// Tiles whose views span more than engines count, as if they counted to few: each is packed, and
+// its copies are measured under their own name.
+TEST_F(StoredTilesTest, CopiesOfPackedTilesAreMeasuredAndCounted) {
+  for (const Operation operation : test::kOperations) {
+    for (const DataType type : {DataType::kFloat, DataType::kBfloat16}) {
+      const ConvolutionProblem problem = Image(operation, type);
+      SCOPED_TRACE(Describe(problem));
+      const std::vector<cudnn::GraphTemplate> plans = {PlanOf(problem, 0), PlanOf(problem, 1)};
+      const ConvolutionProblem& whole = plans[0].convolution.problem;
+      constexpr int64_t kSpan = 16 * 64 * 32;
+      auto cut = CutIntoTiles(whole, {.spatial = {1, 4, 1}}, kSpan);
+      ASSERT_TRUE(cut.ok()) << cut.message();
+      const auto tiles = std::make_shared<const Tiles>(std::move(*cut));
+      ASSERT_TRUE(tiles->kinds[1].packs_x && tiles->kinds[1].packs_y);
+      test::MemoryStore store;
+      const TileEngines engines = {
+          ScopeOf(plans), {plans[0].convolution.engine, plans[1].convolution.engine}, &store};
+      const auto first = MeasureStoredKinds(device(), whole, *tiles, engines, {});
+      ASSERT_TRUE(first.ok()) << first.message();
+      const bool sums = SumsPartials(whole);
+      // Each kind has copies of its own, and a gradient of 16 bits its sum.
+      EXPECT_EQ(first->measured, 3 * (2 + 1 + (sums ? 1 : 0)));
+      for (size_t kind = 0; kind < tiles->kinds.size(); ++kind) {
+        ASSERT_EQ(first->rows[kind].size(), 2u);
+        const TileKind& of = tiles->kinds[kind];
+        const auto stored = store.Read(SlackTwin(of), device().platform);
+        ASSERT_TRUE(stored.ok());
+        const auto pack = std::find_if(stored->rows.begin(), stored->rows.end(),
+                                       [](const auto& row) { return row.micro.engine == "pack"; });
+        ASSERT_NE(pack, stored->rows.end());
+        EXPECT_EQ(pack->micro.workspace_bytes, PackedBytes(of));
+        EXPECT_GT(pack->micro.time_ms, 0);
+        for (const MicroConfiguration& row : first->rows[kind]) {
+          EXPECT_EQ(row.pack_ms, pack->micro.time_ms);
+          EXPECT_GT(row.time_ms, row.pack_ms);
+          EXPECT_GE(row.workspace_bytes, PackedBytes(of) + (sums ? PartialSumBytes(whole) : 0));
+        }
+      }
+      const auto second = MeasureStoredKinds(device(), whole, *tiles, engines, {});
+      ASSERT_TRUE(second.ok()) << second.message();
+      EXPECT_EQ(second->measured, 0);
+      EXPECT_EQ(second->rows, first->rows);
+      MeasureLimits limits;
+      limits.fit_bytes = PackedBytes(tiles->kinds[1]) - 1;
+      EXPECT_FALSE(MeasureStoredKinds(device(), whole, *tiles, engines, limits).ok());
+      // What fits is what is left beside the copies.
+      limits.fit_bytes = PackedBytes(tiles->kinds[1]) + (sums ? PartialSumBytes(whole) : 0);
+      const auto fitting = MeasureStoredKinds(device(), whole, *tiles, engines, limits);
+      ASSERT_TRUE(fitting.ok()) << fitting.message();
+      for (const MicroConfiguration& row : fitting->rows[1]) {
+        EXPECT_LE(row.workspace_bytes, *limits.fit_bytes);
+      }
+    }
   }
 }
 
