@@ -133,7 +133,7 @@ planning::Tilings GraphSteps::Answer(const planning::FindTilings& question) {
   asked.problem = kernel_.problem();
   asked.policy = process_.options.policy;
   asked.request = question.request;
-  asked.may_measure = kernel_.is_measured();
+  asked.may_measure = kernel_.is_measured() && question.may_measure;
   asked.scope = ScopeOf({kernel_.own});
   if (kernel_.is_measured()) asked.until = process_.kernels.EndOfTurn(asked.problem);
   const tuning::TilingTask task = {

@@ -77,6 +77,12 @@ std::vector<Candidate> CandidatesInBudget(std::vector<Candidate> own,
 // division of the mini-batch into pieces of `candidates` does.
 bool MayTile(TileUse tiles, const std::vector<Candidate>& candidates,
              const PromiseRequest& request);
+// Whether they are measured under one budget, where the kernel may use `limit_bytes`: to fit only
+// what needs more, `need_bytes`, where it runs without any limit.
+bool MayMeasureTiles(TileUse tiles, size_t need_bytes, size_t limit_bytes);
+// The workspace of the fastest undivided engine among `candidates`, whatever it takes.
+size_t WorkspaceOfFastest(const std::vector<Candidate>& candidates,
+                          const ConvolutionProblem& problem);
 // Why a program that nothing else serves within a limit is not served by `tilings`, which were
 // asked for under it; empty where more may be known later.
 std::string WhyNoTiles(const Tilings& tilings);

@@ -73,6 +73,7 @@ struct FindTilings {
   using Answer = Tilings;
   EngineId engine;
   PromiseRequest request;
+  bool may_measure = true;  // else what is known by now is all
   bool operator==(const FindTilings&) const = default;
 };
 
