@@ -92,8 +92,7 @@ std::string WhyNoTiles(const Tilings& tilings);
 //  1. No engine is coarser or less deterministic than what was asked or told. A plan of the graph
 //     API is divided with its own engine; only a substitute or the workspace plan takes its place,
 //     and, in tiles of a vast one, engines as exact.
-//  2. Nothing exceeds what the caller passes, or what a plan promises: its need, less, or more
-//  where
+//  2. Nothing exceeds what the caller passes, or what a plan promises: its need, less, or more where
 //     the user has a limit. An undivided engine inside the promise keeps it, or pieces that nothing
 //     can replace. What was promised less than it needs never runs as it was asked.
 //  3. All that runs was built.
