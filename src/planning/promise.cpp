@@ -333,7 +333,8 @@ bool Allows(std::span<const Candidate> measured, const PromiseRequest& request,
   return std::all_of(configuration.runs.begin(), configuration.runs.end(), [&](const Run& run) {
     return std::any_of(allowed.begin(), allowed.end(), [&](const Candidate* candidate) {
       return candidate->micro.engine == run.micro.engine &&
-             candidate->micro.micro_batch == run.micro.micro_batch;
+             candidate->micro.micro_batch == run.micro.micro_batch &&
+             candidate->micro.tile == run.micro.tile;
     });
   });
 }
@@ -374,7 +375,9 @@ std::optional<Promise> PiecesOf(const EngineId& engine, std::span<const Candidat
                                 const PromiseRequest& request) {
   std::vector<MicroConfiguration> usable;
   for (const Candidate* candidate : AllowedCandidates(measured, request)) {
-    if (candidate->micro.engine == engine) usable.push_back(candidate->micro);
+    // Of a workspace plan there may be tiles, which are not whole images.
+    const bool images = candidate->micro.tile == TileLengths{};
+    if (candidate->micro.engine == engine && images) usable.push_back(candidate->micro);
   }
   std::optional<Configuration> configuration =
       OptimizeWorkspaceReuse(usable, request.n, request.step, request.limit_bytes);

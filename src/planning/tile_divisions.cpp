@@ -18,12 +18,23 @@ std::vector<MicroConfiguration> RowsOfTiles(const ConvolutionProblem& problem, c
   const bool sums = SumsPartials(problem) && tiles.AddUp();
   const auto sum = std::find_if(measured.begin(), measured.end(),
                                 [](const auto& row) { return row.engine.is_partial_sum(); });
+  const size_t packed_bytes = PackedBytes(tiles.kinds[kind]);
+  // Another tensor of a tile like this may be the packed one.
+  const auto pack = std::find_if(measured.begin(), measured.end(), [&](const auto& row) {
+    return row.engine.is_packing() && row.workspace_bytes == packed_bytes;
+  });
   std::vector<MicroConfiguration> rows;
   if (sums && sum == measured.end()) return rows;
+  if (packed_bytes > 0 && pack == measured.end()) return rows;
   for (MicroConfiguration row : measured) {
-    if (row.engine.is_partial_sum()) continue;
+    if (row.engine.is_auxiliary()) continue;
     if (sums) row = AsPartial(problem, std::move(row), sum->time_ms);
     row.tile = tiles.kinds[kind].lengths;
+    if (packed_bytes > 0) {
+      row.workspace_bytes += packed_bytes;
+      row.time_ms += pack->time_ms;
+      row.pack_ms = pack->time_ms;
+    }
     rows.push_back(std::move(row));
   }
   return rows;

@@ -100,7 +100,7 @@ Result<MeasuredLayer> ChooseVerified(const tuning::LegacyKernel& kernel, const L
     const std::optional<MicroConfiguration> reference = Reference(chosen, usable, request);
     const auto proof = options.tuning.on ? planning::Proof::kOnce : planning::Proof::kKnown;
     const tuning::Trust trust =
-        reference ? kernels.Verify(kernel, divided, *reference, proof)
+        reference ? kernels.Verify(kernel, {divided, *reference, proof})
                   : tuning::Trust{tuning::Trust::Kind::kUnknown, "no undivided engine serves it"};
     chosen.verified = trust.kind == tuning::Trust::Kind::kTrusted;
     if (chosen.verified) MarkTiles(kernel, *chosen.divided, store);

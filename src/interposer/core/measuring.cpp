@@ -41,13 +41,20 @@ planning::Facts FactsOfKernel(Process& process, const Session& session,
 planning::TileUse UseOfTiles(Process& process, const Session& session,
                              const ConvolutionProblem& problem, size_t need_bytes) {
   const Options& options = process.options;
-  // Under one budget kernels are planned together, by divisions of their mini-batches.
-  if (options.total_workspace || session.budget() != nullptr) return planning::TileUse::kNone;
-  // Ranks plan from what they share, and what tiles take lives as long as the process.
-  if (options.rank >= 0) return planning::TileUse::kNone;
-  return planning::UseOfTiles(
-      problem, {options.tiles, options.policy, need_bytes, UserLimit(process, session),
-                tuning::L2Bytes(process.sessions.DeviceOf(session))});
+  planning::TileConditions conditions = {options.tiles, options.policy, need_bytes,
+                                         UserLimit(process, session),
+                                         tuning::L2Bytes(process.sessions.DeviceOf(session))};
+  if (session.budget() == nullptr) {
+    // A kernel without a part in the total workspace has none at all.
+    if (options.total_workspace) return planning::TileUse::kNone;
+    return planning::UseOfTiles(problem, conditions);
+  }
+  conditions.user_limit = planning::kNoLimit;
+  const planning::TileUse without_limit = planning::UseOfTiles(problem, conditions);
+  if (without_limit != planning::TileUse::kNone) return without_limit;
+  conditions.user_limit = 0;
+  conditions.need_bytes = planning::kNoLimit;
+  return planning::UseOfTiles(problem, conditions);
 }
 
 planning::PromiseRequest RequestFor(const Process& process, const ConvolutionProblem& problem,

@@ -20,7 +20,8 @@ size_t UserLimit(Process& process, const Session& session);
 planning::Facts FactsOfKernel(Process& process, const Session& session,
                               const ConvolutionProblem& problem, Api api);
 // What the kernel may be cut into tiles for, where the program would run what needs `need_bytes`
-// undivided.
+// undivided. Under one budget kToFit says that nothing forbids tiles: planning::MayMeasureTiles
+// knows whether the kernel's share demands any.
 planning::TileUse UseOfTiles(Process& process, const Session& session,
                              const ConvolutionProblem& problem, size_t need_bytes);
 planning::PromiseRequest RequestFor(const Process& process, const ConvolutionProblem& problem,

@@ -81,6 +81,20 @@ TEST(GraphTiles, ComputeWhatThePlanDoes) {
   }
 }
 
+// The whole is too large to be compared in the memory for measuring, its tiles are not.
+TEST(GraphTiles, FitALimitWhereTheWholeCannotBeCompared) {
+  for (const Operation operation : test::kOperations) {
+    const ConvolutionProblem problem = Image(operation);
+    SCOPED_TRACE(Describe(problem));
+    Options options = Measuring(NeedOf(problem, {}) / 3);
+    options.tuning.memory_bytes = 5 * cudnn::ImageBytes(problem) / 2;
+    TiledPlan plan(problem, {}, options);
+    plan.ExpectRight();
+    EXPECT_THAT(plan.Reason(), HasSubstr("tiles"));
+    EXPECT_GT(plan.Pieces(), 1);
+  }
+}
+
 TEST(GraphTiles, RunInCaptures) {
   const ConvolutionProblem problem = Image(Operation::kForward);
   TiledPlan plan(problem, {}, Measuring(NeedOf(problem, {}) / 3));
