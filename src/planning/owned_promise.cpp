@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <set>
 
 #include "planning/desirable_set.h"
 
@@ -29,10 +30,54 @@ bool Gains(double time_ms, const Candidate* over) {
   return over == nullptr || time_ms < (1 - kHysteresis) * over->micro.time_ms;
 }
 
+// The fastest tiles in every workspace that the request allows.
+std::vector<Configuration> DesirableTilings(std::span<const Tiling> tilings,
+                                            PromiseRequest request) {
+  std::set<size_t> sizes;
+  for (const Tiling& tiling : tilings) {
+    for (const Tiling::Kind& kind : tiling.kinds) {
+      for (const Candidate* candidate : AllowedCandidates(kind.candidates, request)) {
+        sizes.insert(candidate->micro.workspace_bytes);
+      }
+    }
+  }
+  std::vector<Configuration> found;
+  for (const size_t bytes : sizes) {
+    request.limit_bytes = bytes;
+    for (const NumericClass coarsest :
+         {NumericClass::kDirect, NumericClass::kFft, NumericClass::kWinograd}) {
+      auto tiles = FastestTiles(tilings, request, coarsest);
+      if (tiles) found.push_back(std::move(*tiles));
+    }
+  }
+  return found;
+}
+
+// The promise of `configuration`, which the request allows; none where no engine of the caller's
+// API runs undivided without workspace.
+std::optional<Promise> OwnedPromiseOf(const Configuration& configuration, const Candidates& allowed,
+                                      const PromiseRequest& request) {
+  const Candidate* const without = FastestWhole(allowed, request.n, 0, Whose::kNative);
+  if (without == nullptr) return std::nullopt;
+  Promise promise;
+  promise.undivided = without->micro;
+  const auto fastest = [&](Whose whose) {
+    return FastestWhole(allowed, request.n, request.limit_bytes, whose)->micro;
+  };
+  promise.baselines = {fastest(Whose::kNative), fastest(Whose::kAny)};
+  promise.configuration = configuration;
+  promise.reported = promise.undivided;
+  promise.reported.time_ms = promise.configuration.TimeMs();
+  promise.limit_bytes = request.limit_bytes;
+  promise.owned_bytes = promise.configuration.WorkspaceBytes();
+  return promise;
+}
+
 }  // namespace
 
 std::vector<Configuration> OwnedChoices(std::span<const Candidate> measured,
-                                        const PromiseRequest& request) {
+                                        const PromiseRequest& request,
+                                        std::span<const Tiling> tilings) {
   const Candidates allowed = AllowedCandidates(measured, request);
   const Candidate* const without = FastestWhole(allowed, request.n, 0, Whose::kNative);
   if (without == nullptr) return {};
@@ -48,7 +93,12 @@ std::vector<Configuration> OwnedChoices(std::span<const Candidate> measured,
   }
   std::vector<Configuration> found =
       DesirableSet(undivided_rows, request.n, request.step, request.limit_bytes);
-  for (Configuration& one : DesirableSet(rows, request.n, request.step, request.limit_bytes)) {
+  std::vector<Configuration> divided =
+      DesirableSet(rows, request.n, request.step, request.limit_bytes);
+  for (Configuration& tiles : DesirableTilings(tilings, request)) {
+    divided.push_back(std::move(tiles));
+  }
+  for (Configuration& one : divided) {
     const Candidate* const undivided =
         FastestWhole(allowed, request.n, one.WorkspaceBytes(), Whose::kAny);
     if (one.Pieces() > 1 && Gains(one.TimeMs(), undivided)) found.push_back(std::move(one));
@@ -67,30 +117,18 @@ std::vector<Configuration> OwnedChoices(std::span<const Candidate> measured,
 }
 
 std::optional<Promise> MakeOwnedPromise(std::span<const Candidate> measured,
-                                        const PromiseRequest& request) {
-  const std::vector<Configuration> choices = OwnedChoices(measured, request);
+                                        const PromiseRequest& request,
+                                        std::span<const Tiling> tilings) {
+  const std::vector<Configuration> choices = OwnedChoices(measured, request, tilings);
   if (choices.empty()) return std::nullopt;
-  return MakeOwnedPromiseOf(choices.back(), measured, request);
+  return OwnedPromiseOf(choices.back(), AllowedCandidates(measured, request), request);
 }
 
 std::optional<Promise> MakeOwnedPromiseOf(const Configuration& configuration,
                                           std::span<const Candidate> measured,
                                           const PromiseRequest& request) {
-  const Candidates allowed = AllowedCandidates(measured, request);
-  const Candidate* const without = FastestWhole(allowed, request.n, 0, Whose::kNative);
-  if (without == nullptr || !Allows(measured, request, configuration)) return std::nullopt;
-  Promise promise;
-  promise.undivided = without->micro;
-  const auto fastest = [&](Whose whose) {
-    return FastestWhole(allowed, request.n, request.limit_bytes, whose)->micro;
-  };
-  promise.baselines = {fastest(Whose::kNative), fastest(Whose::kAny)};
-  promise.configuration = configuration;
-  promise.reported = promise.undivided;
-  promise.reported.time_ms = promise.configuration.TimeMs();
-  promise.limit_bytes = request.limit_bytes;
-  promise.owned_bytes = promise.configuration.WorkspaceBytes();
-  return promise;
+  if (!Allows(measured, request, configuration)) return std::nullopt;
+  return OwnedPromiseOf(configuration, AllowedCandidates(measured, request), request);
 }
 
 Promise UndividedAlone(Promise promise) {

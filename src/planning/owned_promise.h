@@ -13,16 +13,18 @@
 namespace ucudnn::planning {
 
 // The configurations that Workspace Division may choose from, by rising workspace and falling time;
-// the first needs no workspace. They are undivided ones, and those of the desirable set that are
-// faster by kHysteresis than every undivided one in as much workspace. Empty when no engine of the
-// caller's API runs undivided without workspace.
+// the first needs no workspace. They are undivided ones, and those of the desirable set and of
+// `tilings` that are faster by kHysteresis than every undivided one in as much workspace. Empty
+// when no engine of the caller's API runs undivided without workspace.
 std::vector<Configuration> OwnedChoices(std::span<const Candidate> measured,
-                                        const PromiseRequest& request);
+                                        const PromiseRequest& request,
+                                        std::span<const Tiling> tilings = {});
 
 // The fastest of OwnedChoices as a promise: workspace_bytes is 0, owned_bytes what the plan
 // needs, at most the request's limit. `reported` is the undivided engine, with the plan's time.
 std::optional<Promise> MakeOwnedPromise(std::span<const Candidate> measured,
-                                        const PromiseRequest& request);
+                                        const PromiseRequest& request,
+                                        std::span<const Tiling> tilings = {});
 
 // The same promise for a given plan, whose pieces are among `measured`.
 std::optional<Promise> MakeOwnedPromiseOf(const Configuration& configuration,

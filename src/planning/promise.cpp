@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <tuple>
 
 #include "planning/workspace_reuse.h"
 
@@ -207,15 +208,17 @@ std::optional<Promise> PromiseOf(const Configuration& configuration, const Candi
   return PromiseOf(configuration, *largest, allowed, request);
 }
 
-// The fastest allowed candidate of a kind of tile that is no coarser than `coarsest`.
+// The fastest allowed candidate of a kind of tile that is no coarser than `coarsest`, the same in
+// whatever order they come.
 const Candidate* FastestOf(const Tiling::Kind& kind, const PromiseRequest& request,
                            NumericClass coarsest) {
+  const auto costs = [](const MicroConfiguration& micro) {
+    return std::tie(micro.time_ms, micro.workspace_bytes, micro.engine);
+  };
   const Candidate* fastest = nullptr;
   for (const Candidate* candidate : AllowedCandidates(kind.candidates, request)) {
     if (!IsExactAs(candidate->numeric, coarsest)) continue;
-    if (fastest == nullptr || candidate->micro.time_ms < fastest->micro.time_ms) {
-      fastest = candidate;
-    }
+    if (fastest == nullptr || costs(candidate->micro) < costs(fastest->micro)) fastest = candidate;
   }
   return fastest;
 }
@@ -330,7 +333,8 @@ bool Allows(std::span<const Candidate> measured, const PromiseRequest& request,
   return std::all_of(configuration.runs.begin(), configuration.runs.end(), [&](const Run& run) {
     return std::any_of(allowed.begin(), allowed.end(), [&](const Candidate* candidate) {
       return candidate->micro.engine == run.micro.engine &&
-             candidate->micro.micro_batch == run.micro.micro_batch;
+             candidate->micro.micro_batch == run.micro.micro_batch &&
+             candidate->micro.tile == run.micro.tile;
     });
   });
 }
@@ -371,7 +375,9 @@ std::optional<Promise> PiecesOf(const EngineId& engine, std::span<const Candidat
                                 const PromiseRequest& request) {
   std::vector<MicroConfiguration> usable;
   for (const Candidate* candidate : AllowedCandidates(measured, request)) {
-    if (candidate->micro.engine == engine) usable.push_back(candidate->micro);
+    // Of a workspace plan there may be tiles, which are not whole images.
+    const bool images = candidate->micro.tile == TileLengths{};
+    if (candidate->micro.engine == engine && images) usable.push_back(candidate->micro);
   }
   std::optional<Configuration> configuration =
       OptimizeWorkspaceReuse(usable, request.n, request.step, request.limit_bytes);

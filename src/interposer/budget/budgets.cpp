@@ -1,6 +1,7 @@
 #include "interposer/budget/budgets.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/byte_size.h"
 #include "base/log.h"
@@ -159,16 +160,30 @@ Status Budgets::EndRecording(cudnnHandle_t handle) {
   }
 }
 
+size_t Budgets::PartOf(const WorkspaceBudget& budget,
+                       const std::vector<BudgetKernel>& kernels) const {
+  std::set<int> lanes;
+  size_t parts = 0;
+  for (const BudgetKernel& kernel : kernels) {
+    lanes.insert(kernel.use.lanes.begin(), kernel.use.lanes.end());
+    parts += kernel.use.lanes.size();
+  }
+  if (budget.division() != WorkspaceDivision::kDisjoint) parts = lanes.size();
+  return LimitOf(budget) / std::max<size_t>(parts, 1);
+}
+
 void Budgets::Divide(WorkspaceBudget& budget, Session& session, cudnnHandle_t handle,
                      KernelSequence::Known known) {
   const std::vector<BudgetKernel> kernels = budget.Kernels();
+  const size_t part_bytes = PartOf(budget, kernels);
   std::vector<std::vector<Configuration>> choices;
   for (const BudgetKernel& met : kernels) {
     const bool legacy = met.api == Api::kLegacy;
     // Applications make many plans to choose from; most never run and are not worth measuring.
     const bool may_run = legacy || known == KernelSequence::Known::kRepeated;
     const bool may_measure = may_run && Tunes(process_, session, met.problem, met.api);
-    choices.push_back((legacy ? legacy_ : graph_)->ChoicesOf({met, session, handle, may_measure}));
+    choices.push_back(
+        (legacy ? legacy_ : graph_)->ChoicesOf({met, session, handle, may_measure, part_bytes}));
     // What cannot do without has some set aside, and no share.
     const auto told =
         process_.promises.LastReported({session.platform(), met.algorithm, met.problem});

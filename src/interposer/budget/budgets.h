@@ -24,6 +24,8 @@ struct DivisionQuestion {
   Session& session;
   cudnnHandle_t handle;
   bool may_measure;  // what nobody knows is measured
+  // What the kernel may use where all have equal parts. Tiles are looked for where it needs more.
+  size_t part_bytes;
 };
 
 // Tells what a division may choose from for a kernel; each API has its own. Returns no
@@ -68,6 +70,8 @@ class Budgets {
   void NoteAll();
 
  private:
+  // An equal part of the budget for each of `kernels`, on each of its lanes.
+  size_t PartOf(const WorkspaceBudget& budget, const std::vector<BudgetKernel>& kernels) const;
   void Divide(WorkspaceBudget& budget, Session& session, cudnnHandle_t handle,
               KernelSequence::Known known);
   std::unique_ptr<WorkspaceBudget> Make(CUcontext context,

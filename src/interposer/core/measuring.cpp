@@ -1,7 +1,6 @@
 #include "interposer/core/measuring.h"
 
 #include <algorithm>
-#include <optional>
 
 namespace ucudnn::interposer {
 
@@ -41,36 +40,43 @@ planning::Facts FactsOfKernel(Process& process, const Session& session,
 
 namespace {
 
-// None where no kernel of the process is cut.
-std::optional<planning::TileConditions> ConditionsOfTiles(Process& process, const Session& session,
-                                                          size_t need_bytes) {
+planning::TileConditions ConditionsOfTiles(Process& process, const Session& session,
+                                           size_t need_bytes) {
   const Options& options = process.options;
-  // Under one budget kernels are planned together, by divisions of their mini-batches.
-  if (options.total_workspace || session.budget() != nullptr) return std::nullopt;
-  // Ranks plan from what they share, and what tiles take lives as long as the process.
-  if (options.rank >= 0) return std::nullopt;
-  return planning::TileConditions{options.tiles,
-                                  options.policy,
-                                  need_bytes,
-                                  UserLimit(process, session),
-                                  tuning::L2Bytes(process.sessions.DeviceOf(session)),
-                                  process.most_span};
+  return {options.tiles,
+          options.policy,
+          need_bytes,
+          UserLimit(process, session),
+          tuning::L2Bytes(process.sessions.DeviceOf(session)),
+          process.most_span};
+}
+
+// A kernel without a part in the total workspace has none at all.
+bool LacksWorkspace(const Process& process, const Session& session) {
+  return process.options.total_workspace && session.budget() == nullptr;
 }
 
 }  // namespace
 
 planning::TileUse UseOfTiles(Process& process, const Session& session,
                              const ConvolutionProblem& problem, size_t need_bytes) {
-  const auto conditions = ConditionsOfTiles(process, session, need_bytes);
-  return conditions ? planning::UseOfTiles(problem, *conditions) : planning::TileUse::kNone;
+  planning::TileConditions conditions = ConditionsOfTiles(process, session, need_bytes);
+  if (LacksWorkspace(process, session)) return planning::TileUse::kNone;
+  if (session.budget() == nullptr) return planning::UseOfTiles(problem, conditions);
+  conditions.user_limit = planning::kNoLimit;
+  const planning::TileUse without_limit = planning::UseOfTiles(problem, conditions);
+  if (without_limit != planning::TileUse::kNone) return without_limit;
+  conditions.user_limit = 0;
+  conditions.need_bytes = planning::kNoLimit;
+  return planning::UseOfTiles(problem, conditions);
 }
 
 bool MayUseTiles(Process& process, const Session& session, double span, size_t need_bytes) {
   constexpr double kMostBytes = 16;  // of an element of x and one of y
-  const auto conditions = ConditionsOfTiles(process, session, need_bytes);
-  if (!conditions || !conditions->allowed) return false;
-  const size_t cache = conditions->l2_bytes;
-  switch (conditions->policy) {
+  const planning::TileConditions conditions = ConditionsOfTiles(process, session, need_bytes);
+  if (!conditions.allowed || LacksWorkspace(process, session)) return false;
+  const size_t cache = conditions.l2_bytes;
+  switch (conditions.policy) {
     case BatchSizePolicy::kUndivided:
       return false;
     case BatchSizePolicy::kAll:
@@ -84,7 +90,7 @@ bool MayUseTiles(Process& process, const Session& session, double span, size_t n
     case BatchSizePolicy::kPowerOfTwo:
       break;
   }
-  return need_bytes > conditions->user_limit || span > static_cast<double>(conditions->most_span);
+  return need_bytes > conditions.user_limit || span > static_cast<double>(conditions.most_span);
 }
 
 planning::PromiseRequest RequestFor(const Process& process, const ConvolutionProblem& problem,

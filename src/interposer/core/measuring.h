@@ -20,7 +20,8 @@ size_t UserLimit(Process& process, const Session& session);
 planning::Facts FactsOfKernel(Process& process, const Session& session,
                               const ConvolutionProblem& problem, Api api);
 // What the kernel may be cut into tiles for, where the program would run what needs `need_bytes`
-// undivided.
+// undivided. Under one budget kToFit says that nothing forbids tiles: planning::MayMeasureTiles
+// knows whether the kernel's share demands any.
 planning::TileUse UseOfTiles(Process& process, const Session& session,
                              const ConvolutionProblem& problem, size_t need_bytes);
 // What can be said of that before the problem is known, but for the elements that an image of x or

@@ -340,9 +340,17 @@ std::vector<Configuration> GraphPlans::ChoicesOf(const DivisionQuestion& questio
       steps.Answer(planning::Measure{state.own->convolution.engine, request});
   const planning::Rows other =
       steps.Answer(planning::Measure{state.other->convolution.engine, request});
-  return planning::OwnedChoices(planning::CandidatesInBudget(own.candidates, other.candidates,
-                                                             met.problem.n, state.need_bytes),
-                                request);
+  const std::vector<planning::Candidate> candidates = planning::CandidatesInBudget(
+      own.candidates, other.candidates, met.problem.n, state.need_bytes);
+  planning::Tilings tilings;
+  const planning::TileUse use =
+      UseOfTiles(process_, question.session, met.problem, state.need_bytes);
+  if (planning::MayTile(use, candidates, RequestFor(process_, met.problem, question.part_bytes))) {
+    tilings = steps.Answer(planning::FindTilings{
+        state.own->convolution.engine, request,
+        planning::MayMeasureTiles(use, state.need_bytes, question.part_bytes)});
+  }
+  return planning::OwnedChoices(candidates, request, tilings.measured);
 }
 
 }  // namespace ucudnn::interposer

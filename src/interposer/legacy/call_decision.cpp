@@ -123,8 +123,12 @@ std::vector<Configuration> LegacyCalls::ChoicesOf(const DivisionQuestion& questi
   const tuning::LegacyRows measured =
       Measured(process_, kernel, RequestFor(process_, met.problem, limit));
   const std::vector<planning::Candidate> candidates = tuning::OwnCandidates(met.problem, measured);
-  return planning::OwnedChoices(
-      candidates, planning::RequestForNamed(candidates, Named(kernel, met.algorithm, limit)));
+  const planning::PromiseRequest request =
+      planning::RequestForNamed(candidates, Named(kernel, met.algorithm, limit));
+  const planning::Tilings tilings =
+      TilingsInBudget(kernel, candidates, planning::WorkspaceOfFastest(candidates, met.problem),
+                      question.part_bytes);
+  return planning::OwnedChoices(candidates, request, tilings.measured);
 }
 
 }  // namespace ucudnn::interposer

@@ -80,6 +80,10 @@ class LegacyCalls : public DivisionChoices {
   planning::Tilings FindTilings(const LegacyKernel& kernel,
                                 const std::vector<planning::Candidate>& candidates,
                                 size_t need_bytes, const planning::PromiseRequest& request);
+  // The same under one budget, where `part_bytes` of it may be the kernel's.
+  planning::Tilings TilingsInBudget(LegacyKernel kernel,
+                                    const std::vector<planning::Candidate>& candidates,
+                                    size_t need_bytes, size_t part_bytes);
   // The workspace of the fastest undivided engine among `candidates` or, where one that was not
   // measured may be faster, of what the real library's heuristics rank first.
   size_t NeedOfChoice(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,

@@ -47,7 +47,9 @@ class LegacySteps : public Steps {
 
   planning::Rows Answer(const planning::Measure& question) override;
   planning::Tilings Answer(const planning::FindTilings& question) override {
-    return TilingsOf(process_, kernel_, question.request);
+    LegacyKernel kernel = kernel_;
+    kernel.may_measure &= question.may_measure;
+    return TilingsOf(process_, kernel, question.request);
   }
   std::vector<MicroConfiguration> Answer(const planning::FindSubstitutes&) override { return {}; }
   planning::Trust Answer(const planning::Compare& question) override;

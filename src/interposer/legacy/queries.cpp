@@ -99,9 +99,21 @@ planning::Tilings LegacyCalls::FindTilings(const LegacyKernel& kernel,
                                            const std::vector<Candidate>& candidates,
                                            size_t need_bytes,
                                            const planning::PromiseRequest& request) {
+  // What ucudnn brings is planned where the budget is divided.
+  if (kernel.session->budget() != nullptr) return {};
   const planning::TileUse use = UseOfTiles(process_, *kernel.session, kernel.problem, need_bytes);
   if (!planning::MayTile(use, candidates, request)) return {};
   return TilingsOf(process_, kernel, request);
+}
+
+planning::Tilings LegacyCalls::TilingsInBudget(LegacyKernel kernel,
+                                               const std::vector<Candidate>& candidates,
+                                               size_t need_bytes, size_t part_bytes) {
+  const ConvolutionProblem& problem = kernel.problem;
+  const planning::TileUse use = UseOfTiles(process_, *kernel.session, problem, need_bytes);
+  if (!planning::MayTile(use, candidates, RequestFor(process_, problem, part_bytes))) return {};
+  kernel.may_measure &= planning::MayMeasureTiles(use, need_bytes, part_bytes);
+  return TilingsOf(process_, kernel, RequestFor(process_, problem, MeasuredLimit(kernel, 0)));
 }
 
 size_t LegacyCalls::NeedOfChoice(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
@@ -127,14 +139,23 @@ LegacyCalls::Performances LegacyCalls::AnswerWithin(const LegacyKernel& kernel,
   const planning::PromiseRequest request =
       RequestFor(process_, problem, MeasuredLimit(kernel, limit_bytes));
   const bool in_budget = kernel.session->budget() != nullptr;
-  const auto add = in_budget ? planning::AddOffersInBudget : planning::AddOffers;
   std::vector<planning::Offer> offers;
   for (const cudnn::MathGroup& group : tuning::Groups(problem, measured)) {
-    add(problem.operation, group.math, group.candidates, request, offers);
-    if (in_budget || group.math != problem.math) continue;
-    const planning::Tilings tilings = FindTilings(
-        kernel, group.candidates, NeedOfChoice(kernel, descriptors, group.candidates), request);
-    planning::AddTiles(problem.operation, group.math, group.candidates, tilings.measured, request,
+    const std::vector<Candidate>& candidates = group.candidates;
+    const bool own = group.math == problem.math;
+    const size_t need = own ? NeedOfChoice(kernel, descriptors, candidates) : 0;
+    if (in_budget) {
+      const planning::Tilings tilings =
+          own ? TilingsInBudget(kernel, candidates, need, request.limit_bytes)
+              : planning::Tilings{};
+      planning::AddOffersInBudget(problem.operation, group.math, candidates, request, offers,
+                                  tilings.measured);
+      continue;
+    }
+    planning::AddOffers(problem.operation, group.math, candidates, request, offers);
+    if (!own) continue;
+    const planning::Tilings tilings = FindTilings(kernel, candidates, need, request);
+    planning::AddTiles(problem.operation, group.math, candidates, tilings.measured, request,
                        offers);
   }
   return Told(kernel, planning::BestFirst(std::move(offers)), measured.settled);
@@ -431,8 +452,8 @@ bool LegacyCalls::Assure(const LegacyKernel& kernel, size_t bytes) const {
 
 planning::Trust LegacyCalls::Prove(const LegacyKernel& kernel, const Promise& pieces) {
   const planning::Trust trust =
-      process_.engines.Verify(TuningKernel(process_, kernel), pieces.configuration,
-                              pieces.reference, planning::Proof::kHere);
+      process_.engines.Verify(TuningKernel(process_, kernel),
+                              {pieces.configuration, pieces.reference, planning::Proof::kHere});
   if (trust.kind == planning::Trust::Kind::kWrong) {
     process_.reporter.Fallback(kernel.problem, Cause::kDivisionWrong, trust.message);
   }

@@ -159,7 +159,8 @@ Result<ConfirmedLegacyKernel> FollowedPlan::ConfirmKernel(const ConvolutionProbl
   for (size_t at = 0; at < confirmed.configuration.runs.size(); ++at) {
     const MicroConfiguration& micro = confirmed.configuration.runs[at].micro;
     std::erase_if(confirmed.candidates, [&](const Candidate& other) {
-      return other.micro.engine == micro.engine && other.micro.micro_batch == micro.micro_batch;
+      return other.micro.engine == micro.engine && other.micro.micro_batch == micro.micro_batch &&
+             other.micro.tile == micro.tile;
     });
     confirmed.candidates.push_back({micro, answer.numeric[at]});
   }

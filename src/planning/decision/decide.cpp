@@ -42,6 +42,15 @@ bool MayTile(TileUse tiles, const std::vector<Candidate>& candidates,
   return !FastestDivision(pieces, request);
 }
 
+bool MayMeasureTiles(TileUse tiles, size_t need_bytes, size_t limit_bytes) {
+  return tiles == TileUse::kToGain || (limit_bytes > 0 && need_bytes > limit_bytes);
+}
+
+size_t WorkspaceOfFastest(const std::vector<Candidate>& candidates,
+                          const ConvolutionProblem& problem) {
+  return FindBaselines(candidates, RequestFor(problem, kNoLimit, false)).any_api.workspace_bytes;
+}
+
 std::string WhyNoTiles(const Tilings& tilings) {
   if (!tilings.measured.empty()) return Sentence(Detail::kOnlyTilesFit);
   if (!tilings.settled) return {};

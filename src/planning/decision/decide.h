@@ -77,6 +77,12 @@ std::vector<Candidate> CandidatesInBudget(std::vector<Candidate> own,
 // division of the mini-batch into pieces of `candidates` does.
 bool MayTile(TileUse tiles, const std::vector<Candidate>& candidates,
              const PromiseRequest& request);
+// Whether they are measured under one budget, where the kernel may use `limit_bytes`: to fit only
+// what needs more, `need_bytes`, where it runs without any limit.
+bool MayMeasureTiles(TileUse tiles, size_t need_bytes, size_t limit_bytes);
+// The workspace of the fastest undivided engine among `candidates`, whatever it takes.
+size_t WorkspaceOfFastest(const std::vector<Candidate>& candidates,
+                          const ConvolutionProblem& problem);
 // Why a program that nothing else serves within a limit is not served by `tilings`, which were
 // asked for under it; empty where more may be known later.
 std::string WhyNoTiles(const Tilings& tilings);
@@ -86,8 +92,7 @@ std::string WhyNoTiles(const Tilings& tilings);
 //  1. No engine is coarser or less deterministic than what was asked or told. A plan of the graph
 //     API is divided with its own engine; only a substitute or the workspace plan takes its place,
 //     and, in tiles of a vast one, engines as exact.
-//  2. Nothing exceeds what the caller passes, or what a plan promises: its need, less, or more
-//  where
+//  2. Nothing exceeds what the caller passes, or what a plan promises: its need, less, or more where
 //     the user has a limit. An undivided engine inside the promise keeps it, or pieces that nothing
 //     can replace. What was promised less than it needs never runs as it was asked.
 //  3. All that runs was built.

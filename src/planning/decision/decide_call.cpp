@@ -34,6 +34,10 @@ class CallDecider {
   bool any_engine() const {
     return call_.kind != CallKind::kMisaligned && call_.kind != CallKind::kIdentity;
   }
+  // Some calls only undivided algorithms of the legacy API and pieces of the mini-batch serve.
+  bool MayRun(const Configuration& configuration) const {
+    return call_.graph_engines || !(UsesGraph(configuration) || configuration.IsTiled());
+  }
   NamedRequest Named(size_t limit_bytes) const {
     return {facts_.problem, facts_.asked,         facts_.numeric,
             limit_bytes,    facts_.deterministic, facts_.share.has_value()};
@@ -58,6 +62,9 @@ class CallDecider {
   // did not ask.
   void Choose();
   std::optional<Promise> InBudget();
+  // What tiles the kernel may run in within its share, which is the limit of `request`.
+  std::vector<Tiling> TilingsInShare(const std::vector<Candidate>& candidates,
+                                     const PromiseRequest& request);
   // Requires a promise that was made before everything was measured, or whose plan cannot run.
   // Returns it with the fastest plan inside it that is known by now.
   Promise Improved(Promise promise);
@@ -66,10 +73,16 @@ class CallDecider {
   std::optional<Promise> Unasked();
   std::optional<Promise> Unmeasured(bool over_limit);
   // `promise`, what `candidates` can promise without tiles, or one in tiles that takes less time.
+  // Grids are asked for within `limit_bytes`, or the request's limit where that is more.
   std::optional<Promise> OrTiles(std::optional<Promise> promise,
                                  const std::vector<Candidate>& candidates,
-                                 const PromiseRequest& request);
+                                 const PromiseRequest& request, size_t limit_bytes);
   void NoteUnmeasured(bool over_limit);
+  // Whether `promise` is kept by pieces of an algorithm other than the named one alone.
+  bool OnlyOthersPiecesFit(const Promise& promise) const {
+    return promise.undivided.engine.empty() &&
+           promise.configuration.Largest().engine != facts_.asked;
+  }
   // Whether the plan of `promise_` may run. Where it was found wrong and nothing can take its
   // place, `promise_` becomes none.
   Trust Trusted();
@@ -108,17 +121,37 @@ std::optional<Promise> CallDecider::InBudget() {
       Measured(RequestFor(facts_.problem, facts_.share->limit_bytes, facts_.deterministic));
   PromiseRequest request = RequestForNamed(rows.candidates, Named(limit));
   request.deterministic |= call_.told && call_.told->reported.deterministic;
-  return MakeOwnedPromise(rows.candidates, request);
+  return MakeOwnedPromise(rows.candidates, request, TilingsInShare(rows.candidates, request));
+}
+
+std::vector<Tiling> CallDecider::TilingsInShare(const std::vector<Candidate>& candidates,
+                                                const PromiseRequest& request) {
+  // As in OrTiles.
+  if (!call_.graph_engines || !MayTile(facts_.tiles, candidates, request)) return {};
+  const size_t need =
+      std::max(call_.need_bytes.value_or(0), WorkspaceOfFastest(candidates, facts_.problem));
+  // Whatever the share is, the grids are the same. What the budget was divided by is known by then.
+  const bool measures = MayMeasureTiles(facts_.tiles, need, request.limit_bytes);
+  const Tilings& tilings = ask_(FindTilings{
+      {}, RequestFor(facts_.problem, facts_.share->limit_bytes, facts_.deterministic), measures});
+  if (measures) {
+    settled_ &= tilings.settled;
+    late_ |= tilings.late;
+  }
+  return tilings.measured;
 }
 
 std::optional<Promise> CallDecider::OrTiles(std::optional<Promise> promise,
                                             const std::vector<Candidate>& candidates,
-                                            const PromiseRequest& request) {
+                                            const PromiseRequest& request, size_t limit_bytes) {
   // Their engines replace the output by what they compute, or add to it.
   if (!call_.graph_engines || facts_.share || !MayTile(facts_.tiles, candidates, request)) {
     return promise;
   }
-  const Tilings& tilings = ask_(FindTilings{{}, request});
+  // Those within what was told are among the grids within the limit that it was told under.
+  FindTilings question{{}, request};
+  question.request.limit_bytes = std::max(request.limit_bytes, limit_bytes);
+  const Tilings& tilings = ask_(std::move(question));
   settled_ &= tilings.settled;
   late_ |= tilings.late;
   promise = OrInTiles(std::move(promise), tilings.measured, candidates, request);
@@ -141,7 +174,7 @@ Promise CallDecider::Improved(Promise promise) {
     promise = UndividedAlone(std::move(promise));
   }
   std::optional<Promise> better = MakePromise(rows.candidates, request);
-  better = OrTiles(std::move(better), rows.candidates, request);
+  better = OrTiles(std::move(better), rows.candidates, request, promise.limit_bytes);
   if (!better) return promise;
   if (promise.configuration.Pieces() == 1) {
     // A replacement needs the present engine's time to be compared with.
@@ -190,8 +223,10 @@ std::optional<Promise> CallDecider::Unasked() {
   const size_t need = *call_.need_bytes, limit = decision_.limit_bytes;
   if (any_engine() && !facts_.share && call_.confirmed) {
     if (auto promise = PromiseOfWorkspacePlan(*call_.confirmed, Named(limit))) {
+      if (!MayRun(promise->configuration)) promise = UndividedAlone(std::move(*promise));
       decision_.baselines = promise->baselines;
       decision_.reason = {Because::kWorkspacePlan, promise->configuration.Pieces()};
+      decision_.reason.in_tiles = promise->configuration.IsTiled();
       return promise;
     }
   }
@@ -214,7 +249,7 @@ std::optional<Promise> CallDecider::Unasked() {
   request = RequestForNamed(candidates, Named(limit));
   decision_.baselines = FindBaselines(candidates, request);
   std::optional<Promise> promise = MakePromise(candidates, request);
-  promise = OrTiles(std::move(promise), candidates, request);
+  promise = OrTiles(std::move(promise), candidates, request, limit);
   const bool own_serves =
       need <= limit && own != nullptr && (own->micro.deterministic || !facts_.deterministic);
   if (promise && own_serves) {
@@ -265,9 +300,7 @@ void CallDecider::Choose() {
     if (!promise_ && Holds(call_.told)) promise_ = call_.told;
   }
   told_ = promise_.has_value();
-  const bool without_graph =
-      promise_ && !call_.graph_engines &&
-      (UsesGraph(promise_->configuration) || promise_->configuration.IsTiled());
+  const bool without_graph = promise_ && !MayRun(promise_->configuration);
   const bool wrong = promise_ && ask_.WasWrong(promise_->configuration);
   if (without_graph || wrong) promise_ = UndividedAlone(std::move(*promise_));
   file_is_wrong_ = wrong && promise_->of_workspace_plan;
@@ -301,7 +334,8 @@ Trust CallDecider::Trusted() {
   // These pieces keep the promise alone: there is nothing to compare them with.
   if (against.engine.empty()) return {};
   const Proof proof = ask_.wrong_plans() < kMostWrong ? Proof::kOnce : Proof::kKnown;
-  Trust trust = ask_(Compare{promise_->configuration, against, proof});
+  Trust trust =
+      ask_(Compare{promise_->configuration, against, proof, facts_.tiles == TileUse::kToGain});
   if (trust.kind != Trust::Kind::kWrong) return trust;
   if (alone) {
     promise_.reset();
@@ -319,12 +353,16 @@ void CallDecider::Explain() {
   const Because because = file_is_wrong_                       ? Because::kWorkspacePlanWrong
                           : promise_->of_workspace_plan        ? Because::kWorkspacePlan
                           : room_for_identity                  ? Because::kAsToldForIdentity
+                          : OnlyOthersPiecesFit(*promise_)     ? Because::kDividedByAnother
                           : pieces > 1                         ? Because::kDivided
                           : UsesGraph(promise_->configuration) ? Because::kGraphEngine
                           : promise_->owned_bytes > 0          ? Because::kOwnWorkspace
                                                                : Because::kAsTold;
   decision_.reason = {because, pieces};
   decision_.reason.in_tiles = promise_->configuration.IsTiled();
+  if (because == Because::kDividedByAnother) {
+    decision_.reason.detail = EngineName(facts_.problem.operation, facts_.asked);
+  }
 }
 
 bool CallDecider::AskedServes() const {

@@ -73,7 +73,7 @@ class PlanDecider {
   // The fastest pieces of the plan's own engine or, where none fits, tiles of it.
   std::optional<Promise> OwnPieces(const KeptPromise* told, const PromiseRequest& request);
   // Grids of tiles of the plan's own engine or, of a vast plan, of any that may serve its tiles.
-  const Tilings& AskTilings(const PromiseRequest& request);
+  const Tilings& AskTilings(const PromiseRequest& request, bool may_measure = true);
   std::optional<MicroConfiguration> BestSubstitute(const KeptPromise* told,
                                                    const PromiseRequest& request);
   Promise InBudget(const MicroConfiguration& other);
@@ -120,7 +120,7 @@ Trust PlanDecider::Compared(const Promise& promise, bool engines_differ) {
   if (promise.ran_here) {
     return ask_(Compare{promise.configuration, promise.reference, Proof::kHere});
   }
-  return ask_(Compare{promise.configuration, promise.undivided});
+  return ask_(Compare{promise.configuration, promise.undivided, Proof::kOnce, !must_shrink_});
 }
 
 // `in_place`: less is promised than the plan needs, so the undivided engine replaces the plan.
@@ -167,7 +167,14 @@ Promise PlanDecider::InBudget(const MicroConfiguration& other) {
   const std::vector<Candidate> candidates =
       CandidatesInBudget(Measured(facts_.asked, request).candidates,
                          Measured(other.engine, request).candidates, n, plan_.need_bytes);
-  if (auto promise = MakeOwnedPromise(candidates, Request(limit))) return std::move(*promise);
+  std::vector<Tiling> tilings;
+  if (MayTile(facts_.tiles, candidates, Request(limit))) {
+    const bool measures = MayMeasureTiles(facts_.tiles, plan_.need_bytes, limit);
+    tilings = AskTilings(request, measures).measured;
+  }
+  if (auto promise = MakeOwnedPromise(candidates, Request(limit), tilings)) {
+    return std::move(*promise);
+  }
   // The undivided engine runs, although nobody timed it.
   Promise promise;
   promise.undivided = {other.engine, n, kUnknownTime, 0, other.deterministic};
@@ -176,9 +183,10 @@ Promise PlanDecider::InBudget(const MicroConfiguration& other) {
   return promise;
 }
 
-const Tilings& PlanDecider::AskTilings(const PromiseRequest& request) {
+const Tilings& PlanDecider::AskTilings(const PromiseRequest& request, bool may_measure) {
   const EngineId engine = plan_.is_vast ? EngineId() : facts_.asked;
-  const Tilings& tilings = ask_(FindTilings{engine, request});
+  const Tilings& tilings = ask_(FindTilings{engine, request, may_measure});
+  if (!may_measure) return tilings;
   settled_ &= tilings.settled;
   late_ |= tilings.late;
   if (tilings.measured.empty()) no_tiles_ = WhyNoTiles(tilings);
@@ -192,7 +200,10 @@ std::optional<Promise> PlanDecider::OwnPieces(const KeptPromise* told,
   // Whatever allows tiles now, what only pieces keep is kept by them.
   const bool by_pieces = told != nullptr && told->undivided.empty();
   if (promise || (facts_.tiles == TileUse::kNone && !by_pieces)) return promise;
-  auto tiles = FastestTiles(AskTilings(request).measured, request, facts_.numeric);
+  // What an earlier process promised is among the grids within the limit that it promised under, so
+  // their measurements are in the store.
+  auto tiles = FastestTiles(AskTilings(Request(limit_)).measured, request, facts_.numeric);
+  if (!tiles) tiles = FastestTiles(AskTilings(request).measured, request, facts_.numeric);
   if (!tiles) return std::nullopt;
   promise.emplace();
   promise->workspace_bytes = tiles->WorkspaceBytes();
@@ -332,6 +343,7 @@ bool PlanDecider::FollowFile() {
     decision_.reason = {Because::kWorkspacePlanWrong};
   }
   decision_.reason.pieces = promise.configuration.Pieces();
+  decision_.reason.in_tiles = promise.configuration.IsTiled();
   return true;
 }
 

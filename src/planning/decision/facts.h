@@ -73,6 +73,7 @@ struct FindTilings {
   using Answer = Tilings;
   EngineId engine;
   PromiseRequest request;
+  bool may_measure = true;  // else what is known by now is all
   bool operator==(const FindTilings&) const = default;
 };
 
@@ -86,12 +87,15 @@ struct FindSubstitutes {
   bool operator==(const FindSubstitutes&) const = default;
 };
 
-// Asks whether `configuration` computes the same as the undivided engine `against`.
+// Asks whether `configuration` computes the same as the undivided engine `against`. Tiles of a
+// whole that exceeds the memory for measuring are compared one by one, or, where they `need_whole`,
+// not at all: what must not be slower is compared in place.
 struct Compare {
   using Answer = Trust;
   Configuration configuration;
   MicroConfiguration against;
   Proof proof = Proof::kOnce;
+  bool need_whole = false;
   bool operator==(const Compare&) const = default;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "planning/owned_promise.h"
@@ -55,6 +56,31 @@ bool Serves(const Candidate& candidate, const PromiseRequest& request) {
   const MicroConfiguration& micro = candidate.micro;
   return micro.IsWhole(request.n) && candidate.native &&
          (!request.deterministic || micro.deterministic);
+}
+
+// Pieces by `pieces_of` of the named engine or, where it has none, of the one that is the fastest.
+template <typename PiecesOfEngine>
+std::optional<Promise> PiecesAsNamed(PiecesOfEngine pieces_of, const NamedRequest& named,
+                                     const std::vector<Candidate>& candidates,
+                                     PromiseRequest request) {
+  std::optional<Promise> best = pieces_of(named.engine, candidates, request);
+  if (best || MayServeIdentity(named.problem.operation, named.engine)) return best;
+  request.deterministic |= RequestForNamed(candidates, named).deterministic;
+  std::set<EngineId> engines;
+  for (const Candidate& candidate : candidates) {
+    if (candidate.native) engines.insert(candidate.micro.engine);
+  }
+  for (const EngineId& engine : engines) {
+    std::optional<Promise> pieces = pieces_of(engine, candidates, request);
+    const bool better = pieces && (!best || pieces->reported.time_ms < best->reported.time_ms);
+    if (better) best = std::move(pieces);
+  }
+  if (best) {
+    // Told is what the named algorithm is, since that may come to run, too.
+    best->reported.engine = named.engine;
+    best->reported.deterministic = request.deterministic;
+  }
+  return best;
 }
 
 template <typename PiecesOfEngine>
@@ -123,7 +149,8 @@ void AddTiles(Operation operation, MathType math, const std::vector<Candidate>& 
 }
 
 void AddOffersInBudget(Operation operation, MathType math, const std::vector<Candidate>& candidates,
-                       const PromiseRequest& request, std::vector<Offer>& offers) {
+                       const PromiseRequest& request, std::vector<Offer>& offers,
+                       std::span<const Tiling> tilings) {
   std::map<std::pair<NumericClass, bool>, std::optional<Promise>> plans;
   std::vector<Offer> others;
   for (const Candidate& candidate : candidates) {
@@ -133,7 +160,7 @@ void AddOffersInBudget(Operation operation, MathType math, const std::vector<Can
     as_exact.chosen = candidate.numeric;
     as_exact.deterministic = micro.deterministic;
     const auto [plan, fresh] = plans.try_emplace(std::pair(candidate.numeric, micro.deterministic));
-    if (fresh) plan->second = MakeOwnedPromise(candidates, as_exact);
+    if (fresh) plan->second = MakeOwnedPromise(candidates, as_exact, tilings);
     if (!plan->second) continue;
     Promise promise = *plan->second;
     // Among offers of equal time, the algorithm of the largest piece comes first.
@@ -205,8 +232,9 @@ std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candi
 Promise PiecesAlone(Operation operation, Promise pieces, MicroConfiguration undivided) {
   pieces.reference = std::move(undivided);
   pieces.ran_here = true;
-  // These pieces are of the engine alone, so they serve an identity activation, too.
-  if (operation == Operation::kForward) pieces.alone = pieces.configuration;
+  // Pieces of the engine alone serve an identity activation, too.
+  const bool own = pieces.configuration.Largest().engine == pieces.reference.engine;
+  if (operation == Operation::kForward && own) pieces.alone = pieces.configuration;
   return pieces;
 }
 
@@ -216,8 +244,8 @@ std::optional<Promise> PiecesFor(const NamedOffer& offer,
   const size_t limit = named.in_budget ? offer.budget_bytes : named.limit_bytes;
   PromiseRequest request = RequestFor(named.problem, limit, named.deterministic);
   request.chosen = named.numeric;
-  auto pieces = named.in_budget ? AssuredPieces(named.engine, candidates, request)
-                                : PiecesOf(named.engine, candidates, request);
+  auto pieces = named.in_budget ? PiecesAsNamed(AssuredPieces, named, candidates, request)
+                                : PiecesAsNamed(PiecesOf, named, candidates, request);
   if (!pieces) return std::nullopt;
   const Candidate* const measured = FindUndivided(candidates, named.engine, request.n);
   const MicroConfiguration undivided =

@@ -28,12 +28,13 @@ bool MakeKeepableAlone(Operation operation, const std::vector<Candidate>& candid
 // faster: the fastest, and the fastest deterministic one, for callers that choose by determinism.
 //
 // AddOffersInBudget: each algorithm that an engine without workspace can keep, with the time of the
-// best plan in ucudnn's own workspace. The promise is that engine until the kernel's share is
-// known.
+// best plan in ucudnn's own workspace, in `tilings` too. The promise is that engine until the
+// kernel's share is known.
 void AddOffers(Operation operation, MathType math, const std::vector<Candidate>& candidates,
                const PromiseRequest& request, std::vector<Offer>& offers);
 void AddOffersInBudget(Operation operation, MathType math, const std::vector<Candidate>& candidates,
-                       const PromiseRequest& request, std::vector<Offer>& offers);
+                       const PromiseRequest& request, std::vector<Offer>& offers,
+                       std::span<const Tiling> tilings = {});
 
 // Adds the promises in tiles of `tilings` that are faster than those of AddOffers: the fastest and
 // the fastest deterministic one.
@@ -63,8 +64,11 @@ std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candi
 // within the limit. It may be given once the pieces have run in this process and were compared with
 // `reference`, which becomes `undivided`: the engine itself on the whole mini-batch.
 Promise PiecesAlone(Operation operation, Promise pieces, MicroConfiguration undivided);
-// Such a promise for the algorithm that a caller named; AddPieces adds such promises of every
-// algorithm, for callers that are yet to be told of one.
+// Such a promise for the algorithm that a caller named, by its own pieces or, where these do not
+// fit, by those of another one of the caller's API that is as exact and as deterministic. Only the
+// algorithm itself serves an identity activation; whether the other one serves pointers that are
+// aligned to less than 16 bytes is known when it runs. AddPieces adds such promises of every
+// algorithm, by its own pieces, for callers that are yet to be told of one.
 std::optional<Promise> PiecesFor(const NamedOffer& offer, const std::vector<Candidate>& candidates);
 void AddPieces(Operation operation, MathType math, const std::vector<Candidate>& candidates,
                const PromiseRequest& request, std::vector<Offer>& offers);

@@ -50,6 +50,10 @@ const char* Template(Because because) {
       return "needs {bytes}, over the limit of {limit}: refused";
     case Because::kDivided:
       return "{divided}";
+    case Because::kDividedByAnother:
+      return "{divided} of an engine in place of {detail}, of which no pieces fit; pointers that "
+             "are "
+             "aligned to less than 16 bytes it may refuse";
     case Because::kInPlaceOf:
       return "a faster engine that fits, in place of {detail}";
     case Because::kSubstituted:

@@ -29,8 +29,9 @@ enum class Because {
   kNotDeterministic,   // the plan is refused
   kOverStrictLimit,    // the call is refused
   kDivided,
-  kInPlaceOf,    // a faster engine that fits, in place of `detail`
-  kSubstituted,  // an engine that fits, in place of `detail`
+  kDividedByAnother,  // by an algorithm in place of `detail`, of which no pieces fit
+  kInPlaceOf,         // a faster engine that fits, in place of `detail`
+  kSubstituted,       // an engine that fits, in place of `detail`
   kGraphEngine,
   kOwnWorkspace,       // undivided, in ucudnn's own workspace
   kAsTold,             // undivided, as ucudnn answered when it was asked

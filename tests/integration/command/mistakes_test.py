@@ -201,7 +201,6 @@ MISTAKES = [
     (f"{BENCH} --input 3x8x8", 2, "--input: is for the images of --net FILE, which is missing"),
     (f"{BENCH} --size 64", 2, "--size: is for the images of --net, which is missing"),
     ("bench --net vae-decoder --size 8x8x8", 2, "--size '8x8x8': expected rows and columns, as in 256x256, or one number for all of them"),
-    (f"{BENCH} --cliff --workspace-limit 1MiB", 2, "--workspace-limit: --cliff sets each kernel's limit itself"),
     ("bench --net alexnet", 2, "--net needs the mini-batch: --batch N"),
     (f"{WORKSPACE} --solver glpk", 2, "--solver: solves the division of --total-workspace SIZE, which is missing"),
     (f"{PLAN} --json --dot", 2, "--json, --dot, --html and --schedule: one of them at a time"),

@@ -103,6 +103,25 @@ class NamedAlgorithms(unittest.TestCase):
             self.assertIn("divided into", kernel["reason"])
             self.assertLessEqual(kernel["workspace_bytes"], limit)
 
+    def test_pieces_of_another_algorithm_serve_where_none_of_its_own_fit(self):
+        limit = 30000  # less than algorithm 1 needs undivided
+        # Algorithm 0 of gradients is not deterministic, so it may not serve; single images of algorithm 1 need less.
+        calls = [call for call, least in self.least.items()
+                 if call[0] != "forward" and least > limit and self.least[call[0], 1, call[2]] <= limit]
+        if not calls:
+            self.skipTest("every algorithm of this processor fits in single images")
+        with tempfile.TemporaryDirectory() as folder:
+            lines = run("--workspace-limit", str(limit), "--report", f"{folder}/report.json")
+            with open(f"{folder}/report.json") as file:
+                report = json.load(file)
+        self.expect_right(lines)
+        self.expect_kept(lines, limit, calls)
+        reasons = {kernel["reason"] for kernel in report["kernels"]
+                   if (kernel["op"], kernel["asked"]) in {(op, f"legacy:{algorithm}") for op, algorithm, _ in calls}}
+        for reason in reasons:
+            self.assertIn("of an engine in place of", reason)
+            self.assertIn("aligned to less than 16 bytes it may refuse", reason)
+
     def test_under_one_budget_nothing_is_asked_of_the_program(self):
         lines = run("--total-workspace", "16MiB")
         self.expect_right(lines)

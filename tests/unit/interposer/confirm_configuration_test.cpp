@@ -62,11 +62,45 @@ ConfirmedConfiguration Confirm(const std::vector<Run>& runs, FakeEngines& engine
 }
 
 // An engine without workspace would run the whole image once for each tile.
-TEST(ConfirmConfiguration, TilesAreNotFollowed) {
+TEST(ConfirmConfiguration, TilesOfNoGridAreNotFollowed) {
   FakeEngines engines;
   auto tiles = Pieces(8, 3, 0, EngineId::Legacy{0, std::nullopt});
   tiles.micro.tile.spatial = {0, 0, 1};
-  EXPECT_THAT(Confirm({tiles}, engines).status.message(), HasSubstr("tiles are not followed"));
+  EXPECT_THAT(Confirm({tiles}, engines).status.message(), HasSubstr("no grid's"));
+}
+
+// Two tiles, of which the legacy API has the paddings, unless there are any.
+TEST(ConfirmConfiguration, EveryKindOfTileIsAsked) {
+  for (const int pad : {0, 1}) {
+    const ConvolutionProblem problem = test::ProblemWith({.n = 1, .pad = {0, pad, pad}});
+    const TileGrid grid = {.spatial = {1, 2, 1}};
+    const auto tiles = CutIntoTiles(problem, grid);
+    ASSERT_TRUE(tiles.ok()) << tiles.message();
+    Configuration configuration{{}, grid};
+    for (size_t kind = 0; kind < tiles->kinds.size(); ++kind) {
+      configuration.runs.push_back(Pieces(1, tiles->CountOf(kind), kBytes));
+      configuration.runs.back().micro.tile = tiles->kinds[kind].lengths;
+    }
+    FakeEngines engines;
+    const auto confirm = [&] {
+      return ConfirmConfiguration(
+          problem, configuration,
+          std::vector<cudnn::Engines*>(configuration.runs.size(), &engines));
+    };
+    const ConfirmedConfiguration confirmed = confirm();
+    EXPECT_FALSE(confirmed.unanswered);
+    EXPECT_EQ(confirmed.status.ok(), pad == 0) << confirmed.status.message();
+    if (pad > 0) {
+      EXPECT_THAT(confirmed.status.message(), HasSubstr("the same padding on both sides"));
+      continue;
+    }
+    EXPECT_EQ(confirmed.configuration.grid, grid);
+    EXPECT_EQ(confirmed.configuration.runs[0].micro.tile, tiles->kinds[0].lengths);
+    configuration.runs.back().micro.workspace_bytes = kBytes - 1;
+    EXPECT_THAT(confirm().status.message(), HasSubstr("needs 100 bytes of workspace, not 99"));
+    configuration.runs.back().count += 1;
+    EXPECT_FALSE(confirm().status.ok());
+  }
 }
 
 TEST(ConfirmConfiguration, TakesFromTheLibraryWhatItSaysOfEveryPiece) {

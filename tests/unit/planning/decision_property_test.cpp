@@ -197,8 +197,11 @@ class Drawing {
     if (Once(2)) {
       std::vector<Offer> offers;
       const PromiseRequest request = RequestFor(facts.problem, limit, facts.deterministic);
-      (in_budget ? AddOffersInBudget : AddOffers)(facts.problem.operation, MathType::kDefault, rows,
-                                                  request, offers);
+      if (in_budget) {
+        AddOffersInBudget(facts.problem.operation, MathType::kDefault, rows, request, offers);
+      } else {
+        AddOffers(facts.problem.operation, MathType::kDefault, rows, request, offers);
+      }
       if (offers.empty()) {
         (in_budget ? AddPiecesInBudget : AddPieces)(facts.problem.operation, MathType::kDefault,
                                                     rows, request, offers);

@@ -137,6 +137,11 @@ plain need=8 limit=4 | 1@8:4/8 1@4:3/4 | -> 1@4x2 else asked; 4; Divided 2
 plain need=8 limit=4 | 1@8:4/8 1@4:3/4 | uncompared=1@4 -> asked; 8; AskedNotCompared; later
 plain need=8 limit=4 | 1@8:4/8 1@4:3/4 | wrong=1@4 -> asked; 8; NothingFits <=4; !DivisionWrong; !OverLimit
 plain need=8 limit=4 | 1@8:4/8 1@4:3/4 | strict -> 1@4x2 or fails; 4; Divided 2
+# What was told may be kept by pieces of another one that is as exact; misaligned pointers may be refused.
+plain asks=2 need=8 passes=4 told=1@4:3/4x2~2@8:4/8 pieces-alone | 2@8:4/8 | -> 1@4x2 or fails; 4; DividedByAnother 2
+misaligned asks=2 need=8 passes=4 told=1@4:3/4x2~2@8:4/8 pieces-alone | 2@8:4/8 | -> 1@4x2 or fails; 4; DividedByAnother 2
+scaled asks=2 need=8 passes=4 told=1@4:3/4x2~2@8:4/8 pieces-alone | 2@8:4/8 | -> 1@4x2 or fails; 4; DividedByAnother 2
+plain asks=2 need=8 passes=4 told=1@4:3/4x2~2@8:4/8 pieces-alone | 2@8:4/8 1@4:3/4 | wrong=1@4 -> asked; 8; NothingFits <=4; !DivisionWrong
 plain need=8 limit=2 | 1@8:4/8 1@4:3/4 | strict -> refused; 8; OverStrictLimit 8 <=2; !OverLimit; !OverStrictLimit
 
 # Pieces begin on legal steps.
@@ -455,7 +460,6 @@ scaled n=1 need=8 limit=4 tiles=fit | 1@1:4/8 0@1:9/0 g5#4:1/3 | -> 0@1; 0; InPl
 activation n=1 need=8 limit=4 tiles=fit | 1@1:4/8 0@1:9/0 g5#4:1/3 | -> 0@1; 0; InPlaceOf 1
 misaligned n=1 need=8 limit=4 tiles=fit | 1@1:4/8 0@1:9/0 g5#4:1/3 | -> asked; 8; NothingFits <=4; !OverLimit
 identity n=1 need=8 limit=4 tiles=fit | 1@1:4/8 0@1:9/0 g5#4:1/3 | -> asked; 8; NothingFits <=4; !OverLimit
-plain n=1 need=8 passes=0 share=4/8 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3 | -> 0@1; 0; AsTold
 # They are as exact and as deterministic as what was asked.
 plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5w#4:1/3 | -> 0@1; 0; InPlaceOf 1
 plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8d 0@1:9/0d g5#4:1/3 g5#8:0.9/2d | -> g5#8 else 0@1; 2; Divided InTiles 8
@@ -477,6 +481,26 @@ plain n=1 need=8 passes=4 limit=4 told=0@1:9/0 room=4 provisional tiles=fit with
 plain n=1 need=8 tiles=gain with-graph | 1@1:4/8 g5#4:0.9/8 | -> g5#4 else 1@1; 8; Divided InTiles 4
 plain n=1 need=8 tiles=gain with-graph | 1@1:4/8 g5#4:0.98/8 | -> asked; 8; NothingFaster
 plain n=1 need=8 tiles=gain with-graph | g5#4:0.9/8 | -> asked; 8; NotMeasured
+# Under one budget they serve within the kernel's share, where that is less than what is fastest needs.
+plain n=1 need=8 passes=0 share=4/8 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3 | -> g5#4 else 0@1; 0+3; Divided InTiles 4
+plain n=1 asks=0 need=0 passes=0 share=4/8 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3 | -> g5#4 else 0@1; 0+3; Divided InTiles 4
+plain n=1 need=8 passes=0 share=4/8 with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3 | -> 0@1; 0; AsTold
+plain n=1 need=8 passes=0 share=2/8 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3 | -> 0@1; 0; AsTold
+plain n=1 need=8 passes=0 share=2/8 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3 g5#8:0.9/1 | -> g5#8 else 0@1; 0+1; Divided InTiles 8
+plain n=1 need=8 passes=0 share=0/8 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3 | -> 0@1; 0; AsTold
+# What is known counts in a larger share, too, which does not demand that any are measured.
+plain n=1 need=8 passes=0 share=8/8 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:0.1/3 | -> g5#4 else 0@1; 0+3; Divided InTiles 4
+plain n=1 need=8 passes=0 share=8/8 tiles=fit with-graph | 1@1:4/8 0@1:9/0 | tiles-unsettled -> 1@1 else 0@1; 0+8; OwnWorkspace
+plain n=1 need=8 passes=0 share=8/8 tiles=gain with-graph | 1@1:4/8 0@1:9/0 g5#4:0.9/6 | -> g5#4 else 0@1; 0+6; Divided InTiles 4
+plain n=1 need=8 passes=0 share=8/8 tiles=gain with-graph | 1@1:4/8 0@1:9/0 g5#4:0.98/8 | -> 1@1 else 0@1; 0+8; OwnWorkspace
+plain need=8 passes=0 share=4/8 tiles=fit with-graph | 1@8:4/8 0@8:9/0 1@4:3/4 g5#2:0.1/3 | -> 1@4x2 else 0@8; 0+4; Divided 2
+scaled n=1 need=8 passes=0 share=4/8 tiles=fit | 1@1:4/8 0@1:9/0 g5#4:1/3 | -> 0@1; 0; AsTold
+plain n=1 need=8 passes=0 share=4/8 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5w#4:1/3 | -> 0@1; 0; AsTold
+plain n=1 need=8 passes=0 share=4/8 tiles=fit with-graph | 1@1:4/8 g5#4:1/3 | -> asked; 8; NothingFits
+plain n=1 need=8 passes=0 share=4/8 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3 | wrong=g5#4 -> 0@1; 0; AsTold; !DivisionWrong
+plain n=1 need=8 passes=0 share=4/8 tiles=fit with-graph divided | 1@1:4/8 0@1:9/0 g5#4:1/3 | uncompared=g5#4 -> stands; later
+plain n=1 need=8 passes=0 share=4/8 tiles=fit with-graph divided lost | 1@1:4/8 0@1:9/0 g5#4:1/3 | uncompared=g5#4 -> 0@1; 0; UndividedNotCompared; later
+plain n=1 need=8 passes=0 share=4/8 tiles=fit with-graph | 1@1:4/8 0@1:9/0 | tiles-unsettled -> 0@1; 0; AsTold; later
 
 # Plans of the graph API are cut into tiles of their own engine.
 plan n=1 need=8 limit=4 tiles=fit others=2/0 | 1@1:4/8 1#4:1/3 | -> 1#4 else 2@1; 3; Divided InTiles 4; gives 3/2
@@ -561,6 +585,16 @@ plan n=1 need=8 limit=4 vast stored=3/ | 1@1:40/8 5#4:1/3 | -> 5#4 or fails; 3; 
 plan n=1 need=0 share=4/8 tiles=gain vast | 1@1:40/0 5#4:1/0 | -> 5#4 else asked; 0; Divided InTiles 4
 plan n=1 need=0 share=4/8 tiles=gain vast | 1@1:40/0 5#4:1/3 | -> asked; 0; NothingFasterAnywhere
 plan need=8 limit=9 tiles=gain vast file=1@4:?/4x2 | 5#1:1/6 | -> 1@4x2 else asked; 8; PlanFile 2
+# Under one budget it is cut where its share is less than its need.
+plan n=1 need=8 share=4/8 tiles=fit others=2/0 | 1@1:4/8 2@1:9/0 1#4:1/3 | -> 1#4 else 2@1; 0+3; Divided InTiles 4; gives 0/2
+plan n=1 need=8 share=4/8 others=2/0 | 1@1:4/8 2@1:9/0 1#4:1/3 | -> 2@1; 0; Substituted 1; gives 0/2*
+plan n=1 need=8 share=0/8 tiles=fit others=2/0 | 1@1:4/8 2@1:9/0 1#4:1/3 | -> 2@1; 0; Substituted 1; gives 0/2*
+plan n=1 need=8 share=8/8 tiles=fit others=2/0 | 1@1:4/8 2@1:9/0 1#4:0.1/3 | -> 1#4 else 2@1; 0+3; Divided InTiles 4; gives 0/2
+plan n=1 need=8 share=8/8 tiles=fit others=2/0 | 1@1:4/8 2@1:9/0 | tiles-unsettled -> 1@1 else 2@1; 0+8; OwnWorkspace; gives 0/2
+plan n=1 need=8 share=8/8 tiles=gain others=2/0 | 1@1:4/8 2@1:9/0 1#4:0.9/6 | -> 1#4 else 2@1; 0+6; Divided InTiles 4; gives 0/2
+plan n=1 need=8 share=2/8 told=0/2 tiles=fit others=2/0 divided lost | 1@1:4/8 2@1:9/0 1#4:1/3 1#8:0.9/2 | -> 1#8 else 2@1; 0+2; Divided InTiles 8; keeps 0/2
+plan n=1 need=8 share=4/8 told=0/2 tiles=fit others=2/0 divided | 1@1:4/8 2@1:9/0 1#4:1/3 | uncompared=1#4 -> stands; later
+plan n=1 need=8 share=4/8 tiles=fit others=2/0 | 1@1:4/8 2@1:9/0 1#4:1/3 | no-pieces -> 2@1; 0; Substituted 1; gives 0/2; later; !NotPrepared
 )";
 
 // Calls `each` with every row, its two sides and its line in this file.

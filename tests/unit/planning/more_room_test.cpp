@@ -98,7 +98,12 @@ TEST(MoreRoom, NeverGivesSlowerPiecesOfOneEngine) {
       });
 }
 
-TEST(MoreRoom, NeverGivesASlowerOwnedPromise) { ExpectNoSlowerWithMoreRoom(0, MakeOwnedPromise); }
+TEST(MoreRoom, NeverGivesASlowerOwnedPromise) {
+  ExpectNoSlowerWithMoreRoom(
+      0, [](const std::vector<Candidate>& measured, const PromiseRequest& request) {
+        return MakeOwnedPromise(measured, request);
+      });
+}
 
 bool IsExactAs(NumericClass engine, NumericClass asked) {
   return engine == NumericClass::kDirect || engine == asked;

@@ -237,6 +237,30 @@ TEST(OfferFor, IsNoneWhereAnIdentityActivationCouldNotKeepIt) {
   EXPECT_EQ(least->workspace_bytes, 4u);
 }
 
+// Nothing undivided is as exact within 8 bytes, and no pieces of algorithm 3 fit.
+TEST(PiecesFor, AreOfAnotherAlgorithmThatIsAsExactAndAsDeterministic) {
+  const ConvolutionProblem forward = ProblemOf(kForward);
+  const auto ask = [&](const char* engine, const char* rows) {
+    return PiecesFor({{forward, engine, NumericClass::kDirect, 8}, 16}, Rows(rows));
+  };
+  const char* const measured = "3@8:4/16 3@4:3/12 1@4:5/8 2@4:4/8 1w@4:1/8 g5@4:1/8";
+  const auto promise = ask("legacy:3", measured);
+  ASSERT_TRUE(promise);
+  EXPECT_EQ(promise->configuration.Largest().engine, "legacy:2");
+  EXPECT_EQ(promise->configuration.Pieces(), 2);
+  EXPECT_EQ(promise->reported.engine, "legacy:3");
+  EXPECT_EQ(promise->workspace_bytes, 8u);
+  EXPECT_EQ(promise->reference.engine, "legacy:3");
+  EXPECT_TRUE(promise->undivided.engine.empty());
+  EXPECT_TRUE(promise->alone.runs.empty()) << "an identity activation runs by algorithm 1 alone";
+  const auto own = ask("legacy:3", "3@8:4/16 3@4:9/8 2@4:4/8");
+  ASSERT_TRUE(own);
+  EXPECT_EQ(own->configuration.Largest().engine, "legacy:3") << "its own pieces serve all calls";
+  EXPECT_FALSE(ask("legacy:3", "3@8:4/16d 3@4:3/12d 2@4:4/8")) << "less deterministic";
+  EXPECT_TRUE(ask("legacy:3", "3@8:4/16d 3@4:3/12d 2@4:4/8d"));
+  EXPECT_FALSE(ask("legacy:1", "1@8:4/16 1@4:3/12 2@4:4/8")) << "an identity activation may follow";
+}
+
 TEST(OfferFor, HasRoomForWhatIsMeasuredLater) {
   const std::vector<Candidate> rows = Rows("0@8:9/0 1@8:4/16");
   NamedOffer offer = Named();

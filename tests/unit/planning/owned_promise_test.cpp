@@ -61,6 +61,27 @@ TEST(OwnedPromise, ADivisionMustGain) {
   EXPECT_THAT(OwnedChoices(measured, Within(1000)), SizeIs(2)) << "the caller's API has it";
 }
 
+// A grid of four tiles, and one of eight whose edges take long.
+TEST(OwnedPromise, TilesAreChoicesWhereTheyGain) {
+  const std::vector<Candidate> measured = {Row("legacy:0", 8, 100, 0), Row("legacy:1", 8, 40, 800)};
+  const std::vector<Tiling> tilings = {
+      {{.n = 8, .spatial = {1, 4, 1}},
+       {{32, {Row("graph:1", 1, 2, 200), Row("graph:2", 1, 1.5, 300)}}}},
+      {{.n = 8, .spatial = {1, 8, 1}},
+       {{48, {Row("graph:1", 1, 0.5, 100)}}, {16, {Row("graph:1", 1, 4, 100)}}}}};
+  const std::vector<Configuration> choices = OwnedChoices(measured, Within(1000), tilings);
+  std::vector<std::pair<size_t, double>> costs;
+  for (const Configuration& choice : choices) {
+    costs.emplace_back(choice.WorkspaceBytes(), choice.TimeMs());
+  }
+  EXPECT_THAT(costs, testing::ElementsAre(std::pair(0, 100), std::pair(100, 88), std::pair(200, 64),
+                                          std::pair(300, 48), std::pair(800, 40)));
+  EXPECT_EQ(MakeOwnedPromise(measured, Within(250), tilings)->configuration, choices[2]);
+  EXPECT_TRUE(choices[1].IsTiled());
+  EXPECT_EQ(choices[1].grid, tilings[1].grid);
+  EXPECT_THAT(OwnedChoices(measured, Within(250, NumericClass::kDirect), tilings), SizeIs(3));
+}
+
 // Against Workspace Reuse, where every gain is large.
 TEST(OwnedPromise, ChoicesRiseAndFallAndHoldTheBestOfEveryLimit) {
   for (unsigned seed = 0; seed < 200; ++seed) {

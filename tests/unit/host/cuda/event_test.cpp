@@ -1,5 +1,8 @@
 // Events: order between streams, and time.
+#include <stdlib.h>
+
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 
 #include "tests/unit/host/cuda/testing.h"
@@ -39,6 +42,24 @@ TEST_F(Events, ElapsedTimeIsTheStreamsNotTheCallers) {
   EXPECT_GE(milliseconds, 30.0f);
   ASSERT_OK(cudaEventElapsedTime(&backwards, second_, first_));
   EXPECT_FLOAT_EQ(backwards, -milliseconds);
+}
+
+// In a process of its own, since the clock is chosen once.
+TEST_F(Events, OfProcessorTimeDoNotCountWaiting) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        setenv("HOSTGPU_CLOCK", "processor", 1);
+        const auto sleep = [](void*) { std::this_thread::sleep_for(std::chrono::seconds(1)); };
+        cudaEventRecord(first_, stream_);
+        cudaLaunchHostFunc(stream_, sleep, nullptr);
+        cudaEventRecord(second_, stream_);
+        cudaEventSynchronize(second_);
+        float milliseconds = -1;
+        cudaEventElapsedTime(&milliseconds, first_, second_);
+        std::exit(milliseconds >= 0 && milliseconds < 500 ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
 }
 
 TEST_F(Events, ElapsedTimeRefusesWhatIsUnrecordedUntimedOrUnfinished) {
