@@ -1,9 +1,11 @@
 #include "tuning/fitting_grids.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -29,6 +31,11 @@ std::vector<int*> AxesOf(const ConvolutionProblem& problem, TileGrid& grid) {
 bool CutsSeveral(const TileGrid& grid) {
   const int parts[] = {grid.groups, grid.k, grid.spatial[0], grid.spatial[1], grid.spatial[2]};
   return std::count_if(std::begin(parts), std::end(parts), [](int of) { return of > 1; }) > 1;
+}
+
+// With which scales pieces of `tiles` run.
+cudnn::PieceScales ScalesOf(const ConvolutionProblem& problem, const Tiles& tiles) {
+  return {.are_plain = true, .may_add = !SumsPartials(problem) && tiles.AddUp()};
 }
 
 // The workspace that `engine` needs for `part`, at most `limit_bytes`.
@@ -101,7 +108,7 @@ Result<Division> DivideBy(const TileGrid& grid, cudnn::Engines& engines,
   Division division({}, std::make_shared<const Tiles>(std::move(cut)));
   const Tiles& tiles = *division.tiles;
   const bool sums = SumsPartials(problem) && tiles.AddUp();
-  const cudnn::PieceScales scales = {.are_plain = true, .may_add = !sums && tiles.AddUp()};
+  const cudnn::PieceScales scales = ScalesOf(problem, tiles);
   for (size_t kind = 0; kind < tiles.kinds.size(); ++kind) {
     const TileKind& of = tiles.kinds[kind];
     const size_t beside = PackedBytes(of) + (sums ? PartialSumBytes(problem) : 0);
@@ -121,42 +128,169 @@ Result<Division> DivideBy(const TileGrid& grid, cudnn::Engines& engines,
   return division;
 }
 
+namespace {
+
+// What engines need is affine in the elements of a tile, within this share.
+constexpr double kLawError = 0.02;
+// With fewer grids a law saves no plans.
+constexpr size_t kFewestForLaw = 4;
+
+double ElementsOf(const ConvolutionProblem& part) {
+  const auto elements = [](double channels, const Spatial& extents) {
+    return channels * extents[0] * extents[1] * extents[2];
+  };
+  return part.n * (elements(part.c, part.x) + elements(part.k, OutputExtents(part))) +
+         part.k * elements(static_cast<double>(part.c) / part.groups, part.w);
+}
+
+// One engine on grids of rising number of tiles. Plans take long to be made, so a division is made
+// once, and none where two plans say that it does not fit.
+class GridSearch {
+ public:
+  // `why` gets what prevents the grid that was last refused.
+  GridSearch(cudnn::Engines& engines, const ConvolutionProblem& problem, const EngineId& engine,
+             const GridLimits& limits, std::string& why)
+      : engines_(engines),
+        problem_(problem),
+        engine_(engine),
+        grids_(GridsOf(problem, limits.policy)),
+        deadline_(limits.deadline),
+        divisions_(grids_.size()),
+        why_(why) {
+    FindLaw();
+  }
+
+  size_t size() const { return grids_.size(); }
+  // The first grid from `begin` on that needs at most `bytes`; none: there is none.
+  std::optional<size_t> First(size_t begin, size_t bytes) {
+    for (size_t i = begin; i < grids_.size(); ++i) {
+      const double estimate = estimates_.empty() ? 0 : estimates_[i];
+      if ((1 - kLawError) * estimate - kSmall > static_cast<double>(bytes)) continue;
+      const std::optional<size_t> need = NeedOfGrid(i);
+      if (!need) continue;
+      // Where the law does not hold, it may have left out a grid before.
+      if (!estimates_.empty() && !Confirms(i, *need)) return First(begin, bytes);
+      if (*need <= bytes) return i;
+    }
+    return std::nullopt;
+  }
+  // What the grid needs that needs least; 0: none is served.
+  size_t Least() {
+    size_t least = 0;
+    const auto take = [&](size_t i) {
+      const std::optional<size_t> need = NeedOfGrid(i);
+      if (need && (least == 0 || *need < least)) least = *need;
+      return need;
+    };
+    if (!estimates_.empty()) {
+      const auto fewest = std::min_element(estimates_.begin(), estimates_.end());
+      const auto i = static_cast<size_t>(fewest - estimates_.begin());
+      const std::optional<size_t> need = take(i);
+      if (need && Confirms(i, *need)) return least;
+    }
+    for (size_t i = 0; i < grids_.size(); ++i) take(i);
+    return least;
+  }
+  Division Take(size_t i) { return std::move(**divisions_[i]); }
+
+ private:
+  // Finds the law by the largest tiles of the first and the last grid.
+  void FindLaw() {
+    if (grids_.size() < kFewestForLaw) return;
+    struct Point {
+      double elements = 0, beside = 0;
+    };
+    std::vector<Point> points;
+    double needs[2] = {};
+    for (size_t i = 0; i < grids_.size(); ++i) {
+      const auto tiles = CutIntoTiles(problem_, grids_[i]);
+      if (!tiles.ok()) return;
+      const auto largest = std::max_element(tiles->kinds.begin(), tiles->kinds.end(),
+                                            [](const TileKind& a, const TileKind& b) {
+                                              return ElementsOf(a.problem) < ElementsOf(b.problem);
+                                            });
+      const size_t sum = SumsPartials(problem_) && tiles->AddUp() ? PartialSumBytes(problem_) : 0;
+      points.push_back(
+          {ElementsOf(largest->problem), static_cast<double>(PackedBytes(*largest) + sum)});
+      if (i > 0 && i + 1 < grids_.size()) continue;
+      if (Clock::now() >= deadline_) return;
+      const auto need = NeedOf(engines_, largest->problem, engine_, ScalesOf(problem_, *tiles),
+                               std::numeric_limits<size_t>::max());
+      if (!need.ok()) return;
+      needs[i == 0 ? 0 : 1] = static_cast<double>(*need);
+    }
+    if (points.front().elements == points.back().elements) return;
+    const double slope = (needs[0] - needs[1]) / (points.front().elements - points.back().elements);
+    for (const Point& point : points) {
+      estimates_.push_back(needs[1] + slope * (point.elements - points.back().elements) +
+                           point.beside);
+    }
+  }
+  // Whether a third plan is as the law says; else there is none from now on.
+  bool Confirms(size_t i, size_t need) {
+    const double actual = static_cast<double>(need);
+    if (std::abs(actual - estimates_[i]) <= kLawError * actual + kSmall) return true;
+    estimates_.clear();
+    return false;
+  }
+  std::optional<size_t> NeedOfGrid(size_t i) {
+    if (!divisions_[i]) {
+      if (Clock::now() >= deadline_) {
+        why_ = "finding tiles takes too long";
+        return std::nullopt;
+      }
+      divisions_[i] =
+          DivideBy(grids_[i], engines_, problem_, engine_, std::numeric_limits<size_t>::max());
+    }
+    const Result<Division>& division = *divisions_[i];
+    if (division.ok()) return division->configuration.WorkspaceBytes();
+    why_ = division.message();
+    return std::nullopt;
+  }
+
+  // Bytes that engines may take beside what is affine.
+  static constexpr double kSmall = 4096;
+
+  cudnn::Engines& engines_;
+  const ConvolutionProblem& problem_;
+  const EngineId& engine_;
+  const std::vector<TileGrid> grids_;
+  const Clock::time_point deadline_;
+  std::vector<std::optional<Result<Division>>> divisions_;  // those that were made
+  std::vector<double> estimates_;  // bytes that the grids need; empty: no law is known
+  std::string& why_;
+};
+
+}  // namespace
+
 FoundGrids FittingGrids(cudnn::Engines& engines, const ConvolutionProblem& problem,
                         const EngineId& engine, const GridLimits& limits) {
-  constexpr size_t kAny = std::numeric_limits<size_t>::max();
   FoundGrids found;
-  std::vector<Division> all;
-  const std::vector<TileGrid> grids = GridsOf(problem, limits.policy);
-  if (grids.empty()) {
+  GridSearch search(engines, problem, engine, limits, found.why);
+  if (search.size() == 0) {
     const int outermost = kMaxSpatial - problem.spatial_rank;
     TileGrid halves;
     halves.spatial[static_cast<size_t>(outermost)] = 2;
     found.why = CutIntoTiles(problem, halves).status().message();
   }
-  for (const TileGrid& grid : grids) {
-    auto division = DivideBy(grid, engines, problem, engine, kAny);
-    if (!division.ok()) {
-      found.why = division.message();
-      continue;
-    }
-    const size_t bytes = division->configuration.WorkspaceBytes();
-    if (bytes <= limits.workspace_bytes) {
-      all.push_back(std::move(*division));
-    } else if (found.least_bytes == 0 || bytes < found.least_bytes) {
-      found.least_bytes = bytes;
-    }
+  const std::optional<size_t> first = search.First(0, limits.workspace_bytes);
+  if (!first) {
+    found.least_bytes = search.Least();
+    if (found.least_bytes > 0) found.why.clear();
+    return found;
   }
-  std::set<size_t> chosen;
-  for (size_t i = 0; i < std::min<size_t>(2, all.size()); ++i) chosen.insert(i);
-  for (const size_t bytes : {limits.cache_bytes, limits.cache_bytes / 2}) {
-    const auto fits = std::find_if(all.begin(), all.end(), [&](const Division& division) {
-      return division.configuration.WorkspaceBytes() <= bytes;
-    });
-    if (fits != all.end()) chosen.insert(static_cast<size_t>(fits - all.begin()));
+  std::set<size_t> chosen = {*first};
+  const auto choose = [&](size_t begin, size_t bytes) {
+    const auto grid = search.First(begin, std::min(bytes, limits.workspace_bytes));
+    if (grid) chosen.insert(*grid);
+  };
+  choose(*first + 1, limits.workspace_bytes);
+  if (limits.cache_bytes > 0) {
+    choose(*first, limits.cache_bytes);
+    choose(*first, limits.cache_bytes / 2);
   }
-  for (const size_t i : chosen) found.fitting.push_back(std::move(all[i]));
-  if (!found.fitting.empty()) found.least_bytes = 0;
-  if (!found.fitting.empty() || found.least_bytes > 0) found.why.clear();
+  for (const size_t i : chosen) found.fitting.push_back(search.Take(i));
+  found.why.clear();
   return found;
 }
 

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "convolution/tiles.h"
 #include "cudnn/engine.h"
+#include "tuning/budget.h"
 
 namespace ucudnn::tuning {
 
@@ -39,6 +40,8 @@ struct GridLimits {
   size_t workspace_bytes = 0;
   size_t cache_bytes = 0;  // of the device; 0: unknown
   BatchSizePolicy policy = BatchSizePolicy::kAuto;
+  // No plan is begun behind it, and what was not looked at is left out.
+  Clock::time_point deadline = Clock::time_point::max();
 };
 
 struct FoundGrids {
@@ -49,7 +52,9 @@ struct FoundGrids {
       0;            // where none fits: what the grid that needs least needs; 0: none is served
   std::string why;  // where none is served: what prevents the last one
 };
-// `engine` in the grids of GridsOf.
+// `engine` in the grids of GridsOf. The workspaces of two of them say, by an affine law, which
+// others may fit; plans are made for those alone and, where what they need is not as the law says,
+// for all.
 FoundGrids FittingGrids(cudnn::Engines& engines, const ConvolutionProblem& problem,
                         const EngineId& engine, const GridLimits& limits);
 

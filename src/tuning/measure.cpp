@@ -205,7 +205,10 @@ class Measurer {
                       size_t fit_bytes, EngineMeasurements& all) {
     if (Clock::now() >= limits_.deadline) return;
     // Without it no packed tile counts.
-    if (!MeasurePacking(all).ok()) return;
+    if (const Status packing = MeasurePacking(all); !packing.ok()) {
+      Log(LogLevel::kInfo, Describe(problem) + " is not measured: " + packing.message());
+      return;
+    }
     // Without it no partial counts.
     const bool sums = SumsPartials(problem);
     if (are_partials_ && sums && !MeasureSum(problem, all).ok()) return;

@@ -132,10 +132,11 @@ void MeasuredKernels::MeasureTilings(const Device& device, const Question& quest
   const ConvolutionProblem& problem = question.problem;
   Log(LogLevel::kInfo, "measuring tiles of " + Describe(problem));
   progress_.Tell({Activity::kBuildingEngines, &problem});
-  Grids grids = FindGrids(device, question, task.engines,
-                          {question.request.limit_bytes, L2Bytes(device), question.policy});
+  Grids grids =
+      FindGrids(device, question, task.engines,
+                {question.request.limit_bytes, L2Bytes(device), question.policy, limits.deadline});
   std::vector<Tiling> measured;
-  bool late = false;
+  bool late = Clock::now() >= limits.deadline;
   for (const TileGrid& grid : grids.fitting) {
     const auto tiles = CutIntoTiles(problem, grid);
     if (!tiles.ok()) continue;

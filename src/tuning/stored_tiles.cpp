@@ -66,24 +66,25 @@ Result<RowsOfKinds> MeasureStoredKinds(const Device& device, const ConvolutionPr
     if (limits.fit_bytes) own.fit_bytes = engine_limit;
     const ConvolutionProblem twin = SlackTwin(of);
     KindRows known = ReadRows(engines, twin, device.platform);
-    const bool packing_known = std::any_of(known.begin(), known.end(), [&](const Measurement& row) {
-      return row.micro.engine.is_packing() && row.micro.workspace_bytes == packed;
-    });
-    const bool all_known = (!sums || Has(known, kPartialSum)) && (packed == 0 || packing_known) &&
+    const auto knows_packing = [&] {
+      return packed == 0 || std::any_of(known.begin(), known.end(), [&](const Measurement& row) {
+               return row.micro.engine.is_packing() && row.micro.workspace_bytes == packed;
+             });
+    };
+    const bool all_known = (!sums || Has(known, kPartialSum)) && knows_packing() &&
                            std::all_of(engines.names.begin(), engines.names.end(),
                                        [&](const EngineId& engine) { return Has(known, engine); });
     if (!all_known) {
       const IsKnown is_known = [&](const EngineId& engine, int) { return Has(known, engine); };
-      UCUDNN_ASSIGN_OR_RETURN(
-          const EngineMeasurements measured,
-          MeasureEngines(device,
-                         {.problem = twin,
-                          .sizes = {twin.n},
-                          .scope = engines.scope,
-                          .is_known = is_known,
-                          .are_partials = sums,
-                          .packed = packed > 0 && !packing_known ? &of : nullptr},
-                         own));
+      UCUDNN_ASSIGN_OR_RETURN(const EngineMeasurements measured,
+                              MeasureEngines(device,
+                                             {.problem = twin,
+                                              .sizes = {twin.n},
+                                              .scope = engines.scope,
+                                              .is_known = is_known,
+                                              .are_partials = sums,
+                                              .packed = knows_packing() ? nullptr : &of},
+                                             own));
       const std::vector<Measurement>& fresh = measured.measurements;
       all.measured += static_cast<long>(fresh.size());
       const bool written = store != nullptr && store->Write(twin, device.platform, fresh, {}).ok();
@@ -97,6 +98,9 @@ Result<RowsOfKinds> MeasureStoredKinds(const Device& device, const ConvolutionPr
         std::copy_if(fresh.begin(), fresh.end(), std::back_inserter(known),
                      [&](const Measurement& row) { return row.micro.engine.is_packing(); });
       }
+    }
+    if (!knows_packing()) {
+      return Status::Error("the copies of " + Describe(of.problem) + " could not be measured");
     }
     std::vector<MicroConfiguration> fitting;
     for (const Measurement& row : known) {

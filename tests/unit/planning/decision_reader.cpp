@@ -235,6 +235,7 @@ class WorldReader {
         {"capturing", &facts.capturing},
         {"failed", &facts.failed},
         {"no-pieces", &world_.breaks_pieces},
+        {"too-large", &world_.is_too_large},
         {"no-whole", &world_.breaks_whole},
         {"provisional", &provisional_},
         {"from-file", &from_file_},

@@ -50,6 +50,7 @@
 //   failed        a piece failed before
 //   tiles-unsettled, tiles-late  the same of tiles
 //   wrong=E@I, uncompared=E@I  such pieces are found wrong; are not compared now; E#I such tiles
+//   too-large     the whole exceeds the memory for measuring, so tiles are compared one by one
 //   no-pieces, no-whole  they cannot be built
 //
 // RUNS is `asked`, the program's own call, `refused`, `stands`, what runs until now, or a plan and
@@ -501,6 +502,10 @@ plain n=1 need=8 passes=0 share=4/8 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:
 plain n=1 need=8 passes=0 share=4/8 tiles=fit with-graph divided | 1@1:4/8 0@1:9/0 g5#4:1/3 | uncompared=g5#4 -> stands; later
 plain n=1 need=8 passes=0 share=4/8 tiles=fit with-graph divided lost | 1@1:4/8 0@1:9/0 g5#4:1/3 | uncompared=g5#4 -> 0@1; 0; UndividedNotCompared; later
 plain n=1 need=8 passes=0 share=4/8 tiles=fit with-graph | 1@1:4/8 0@1:9/0 | tiles-unsettled -> 0@1; 0; AsTold; later
+# What exceeds the memory for measuring is cut to fit, never to gain.
+plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3 | too-large -> g5#4 else 0@1; 3; Divided InTiles 4
+plain n=1 need=8 tiles=gain with-graph | 1@1:4/8 g5#4:0.9/8 | too-large -> asked; 8; AskedNotCompared; later
+plain need=8 passes=4 | 1@8:4/8 0@8:9/0 1@4:3/4 | too-large -> 1@4x2 else 0@8; 4; Divided 2
 
 # Plans of the graph API are cut into tiles of their own engine.
 plan n=1 need=8 limit=4 tiles=fit others=2/0 | 1@1:4/8 1#4:1/3 | -> 1#4 else 2@1; 3; Divided InTiles 4; gives 3/2
@@ -523,6 +528,9 @@ plan n=1 need=8 limit=4 told=3/2 others=2/0 | 1@1:4/8 1#4:1/3 | -> 2@1; 3; Subst
 plan n=1 need=8 limit=4 told=3/2 tiles=fit others=2/0 | 1@1:4/8 1#4:1/3 1#2:1/4 | -> 1#4 else 2@1; 3; Divided InTiles 4; keeps 3/2
 plan n=1 need=8 limit=4 tiles=fit others=2/0 | 1@1:4/8 1#4:1/3 1#8:1/2 | wrong=1#4 -> 1#8 else 2@1; 2; Divided InTiles 8; gives 2/2; !DivisionWrong
 plan n=1 need=8 limit=4 tiles=fit others=2/0 | 1@1:4/8 1#4:1/3 | no-pieces -> asked; 8; NotPrepared; !NotPrepared; !OverLimit
+plan n=1 need=8 limit=4 tiles=fit others=2/0 | 1@1:4/8 1#4:1/3 | too-large -> 1#4 else 2@1; 3; Divided InTiles 4; gives 3/2
+plan n=1 need=8 limit=4 tiles=fit | 1@1:4/8 1#4:1/3 | too-large -> 1#4 or fails; 3; Divided InTiles 4; gives 3/
+plan n=1 need=8 tiles=gain | 1@1:4/8 1#4:0.9/8 | too-large -> asked; 8; AskedNotCompared; later
 # A plan that fits is cut for a gain of 3 %.
 plan n=1 need=8 tiles=gain | 1@1:4/8 1#4:0.9/8 | -> 1#4 else asked; 8; Divided InTiles 4
 plan n=1 need=8 tiles=gain | 1@1:4/8 1#4:0.9/9 | -> asked; 8; NothingFasterAnywhere

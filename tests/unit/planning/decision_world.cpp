@@ -97,7 +97,10 @@ struct Answerer {
 
   void operator()(const Compare& question) {
     Trust trust;
-    if (question.proof == Proof::kKnown || HasAny(question.configuration, world.uncompared)) {
+    const bool too_large =
+        world.is_too_large && question.configuration.IsTiled() && question.need_whole;
+    if (question.proof == Proof::kKnown || too_large ||
+        HasAny(question.configuration, world.uncompared)) {
       trust = {Trust::Kind::kUnknown, "not now"};
     } else if (HasAny(question.configuration, world.wrong)) {
       trust = {Trust::Kind::kWrong, "wrong"};

@@ -22,6 +22,7 @@ struct World {
   std::vector<MicroConfiguration> others;  // may take a plan's place, best first
   std::vector<PieceName> wrong;            // compared and found wrong
   std::vector<PieceName> uncompared;       // and not to be compared now
+  bool is_too_large = false;               // the whole, to be compared with its tiles
   bool breaks_pieces = false;              // no plan in pieces can be built
   bool breaks_whole = false;               // nothing undivided can be
   std::optional<KeptPromise> rival;        // another process promises it first

@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cudnn/graph_engines.h"
@@ -83,6 +86,21 @@ TEST(Grids, HaveTypicalTilesOfEveryKindAndTheCommonestFirst) {
                   .empty());
 }
 
+// Counts the plans that a search makes.
+class CountingEngines : public cudnn::GraphEngines {
+ public:
+  explicit CountingEngines(const cudnn::GraphTemplate& plan)
+      : GraphEngines(RealCudnn(), DescribedDevice(), {&plan}) {}
+  Result<std::unique_ptr<cudnn::Piece>> MakePiece(const ConvolutionProblem& part,
+                                                  const EngineId& engine,
+                                                  const cudnn::PieceScales& scales,
+                                                  size_t workspace_bytes) override {
+    ++plans;
+    return GraphEngines::MakePiece(part, engine, scales, workspace_bytes);
+  }
+  size_t plans = 0;
+};
+
 // The copies that engine 62 makes in another layout: of `rows` rows of y, of the rows of x under
 // them, and of the filter.
 double CopiesOf(const ConvolutionProblem& problem, int rows) {
@@ -116,7 +134,7 @@ TEST(Grids, BringTheKernelsOfADecoderUnderALimit) {
     ASSERT_TRUE(read.ok()) << read.message();
     EXPECT_NEAR(static_cast<double>(*cudnn::PlanWorkspace(RealCudnn(), plan->get())),
                 CopiesOf(problem, row.extent), kBeside);
-    cudnn::GraphEngines engines(RealCudnn(), DescribedDevice(), {&*read});
+    CountingEngines engines(*read);
     const ConvolutionProblem& whole = read->convolution.problem;
     const auto of_64 =
         FittingGrids(engines, whole, read->convolution.engine, {64 * kMiB, 50 * kMiB}).fitting;
@@ -128,6 +146,9 @@ TEST(Grids, BringTheKernelsOfADecoderUnderALimit) {
     EXPECT_TRUE(of_64[0].CheckCovers(whole).ok());
     ASSERT_GE(of_64.size(), 2u);
     EXPECT_EQ(of_64[1].tiles->grid.Parts(), 2 * row.tiles_of_64_mib);
+    // Three kinds of each grid that was found, and of one that is about as large as a limit; two
+    // plans of the law.
+    EXPECT_LE(engines.plans, 2 + 3 * (of_64.size() + 1));
     const auto of_512 =
         FittingGrids(engines, whole, read->convolution.engine, {512 * kMiB, 50 * kMiB}).fitting;
     ASSERT_GE(of_512.size(), 3u);
@@ -136,6 +157,76 @@ TEST(Grids, BringTheKernelsOfADecoderUnderALimit) {
     EXPECT_LE(of_512[2].configuration.WorkspaceBytes(), 50 * kMiB);
     EXPECT_LE(of_512.back().configuration.WorkspaceBytes(), 25 * kMiB);
   }
+}
+
+// What FittingGrids finds, by plans of all grids.
+std::vector<TileGrid> FoundByAllPlans(CountingEngines& engines, const ConvolutionProblem& whole,
+                                      const EngineId& engine, const GridLimits& limits) {
+  std::vector<std::pair<TileGrid, size_t>> fitting;
+  for (const TileGrid& grid : GridsOf(whole)) {
+    const auto division =
+        DivideBy(grid, engines, whole, engine, std::numeric_limits<size_t>::max());
+    if (!division.ok()) continue;
+    const size_t bytes = division->configuration.WorkspaceBytes();
+    if (bytes <= limits.workspace_bytes) fitting.emplace_back(grid, bytes);
+  }
+  std::vector<TileGrid> chosen;
+  bool of_cache = false, of_half = false;
+  for (size_t i = 0; i < fitting.size(); ++i) {
+    const auto& [grid, bytes] = fitting[i];
+    const bool first_of_cache = !of_cache && bytes <= limits.cache_bytes;
+    const bool first_of_half = !of_half && bytes <= limits.cache_bytes / 2;
+    of_cache |= first_of_cache;
+    of_half |= first_of_half;
+    if (i < 2 || first_of_cache || first_of_half) chosen.push_back(grid);
+  }
+  return chosen;
+}
+
+// Two plans give the law, a third confirms it: those of grids that do not fit are not made.
+TEST(Grids, AFewPlansFindWhatAllPlansFind) {
+  size_t few = 0, all = 0;
+  for (const Operation operation : test::kOperations) {
+    for (const DataType type : {DataType::kBfloat16, DataType::kFloat}) {
+      for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
+        for (const bool volume : {false, true}) {
+          const ConvolutionProblem problem =
+              ProblemWith({.operation = operation,
+                           .spatial_rank = volume ? 3 : 2,
+                           .n = 1,
+                           .c = 64,
+                           .k = 64,
+                           .x = {volume ? 12 : 1, volume ? 96 : 512, volume ? 96 : 512},
+                           .w = {volume ? 3 : 1, 3, 3},
+                           .pad = {volume ? 1 : 0, 1, 1},
+                           .type = type,
+                           .layout = layout,
+                           .alignment = 16});
+          SCOPED_TRACE(Describe(problem));
+          const auto plans = Graph(problem).HeuristicPlans(CUDNN_HEUR_MODE_A, 1);
+          ASSERT_FALSE(plans.empty());
+          const auto read = cudnn::ReadTemplate(RealCudnn(), plans[0].get());
+          ASSERT_TRUE(read.ok()) << read.message();
+          const size_t need = *cudnn::PlanWorkspace(RealCudnn(), plans[0].get());
+          const ConvolutionProblem& whole = read->convolution.problem;
+          for (const size_t share : {2, 8, 40, 1000}) {
+            const GridLimits limits = {need / share, 8 * kMiB};
+            CountingEngines engines(*read);
+            const FoundGrids found = FittingGrids(engines, whole, read->convolution.engine, limits);
+            few += std::exchange(engines.plans, 0);
+            std::vector<TileGrid> grids;
+            for (const Division& division : found.fitting) grids.push_back(division.tiles->grid);
+            EXPECT_EQ(grids, FoundByAllPlans(engines, whole, read->convolution.engine, limits))
+                << limits.workspace_bytes;
+            all += engines.plans;
+          }
+        }
+      }
+    }
+  }
+  RecordProperty("few", static_cast<int>(few));
+  RecordProperty("all", static_cast<int>(all));
+  EXPECT_LE(2 * few, all) << few << " plans instead of " << all;
 }
 
 TEST(Grids, NoneFitsWhereOneWindowDoesNot) {
@@ -157,6 +248,13 @@ TEST(Grids, NoneFitsWhereOneWindowDoesNot) {
   // One row of y and the three rows of x under it.
   EXPECT_NEAR(static_cast<double>(found.least_bytes), CopiesOf(problem, 1), 4096.0);
   EXPECT_EQ(found.why, "");
+  CountingEngines counted(*read);
+  GridLimits late = {64 * kMiB, 50 * kMiB};
+  late.deadline = Clock::now();
+  const FoundGrids none = FittingGrids(counted, whole, read->convolution.engine, late);
+  EXPECT_TRUE(none.fitting.empty());
+  EXPECT_EQ(none.why, "finding tiles takes too long");
+  EXPECT_EQ(counted.plans, 0u);
   const auto refused =
       DivideBy({.spatial = {1, 2, 1}}, engines, whole, read->convolution.engine, 1024);
   EXPECT_NE(refused.message().find("graph:62"), std::string::npos) << refused.message();
