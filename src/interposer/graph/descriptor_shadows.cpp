@@ -1,5 +1,9 @@
 #include "interposer/graph/descriptor_shadows.h"
 
+#include <algorithm>
+
+#include "convolution/tiles.h"
+
 namespace ucudnn::interposer {
 namespace {
 
@@ -7,6 +11,19 @@ bool IsConvolution(cudnnBackendDescriptorType_t type) {
   return type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR ||
          type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR ||
          type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR;
+}
+
+// In place of the images of a tensor of which one spans more elements than engines count in 32
+// bits: tiles serve it better, however few images there are.
+constexpr int64_t kVast = -1;
+
+int64_t BatchOf(const int64_t* dims, int64_t count) {
+  int64_t elements = 1;
+  for (int64_t axis = 1; axis < count; ++axis) {
+    if (dims[axis] > kMostViewSpan / std::max<int64_t>(elements, 1)) return kVast;
+    elements *= dims[axis];
+  }
+  return dims[0];
 }
 
 bool IsConvolution(GraphKind kind) {
@@ -80,7 +97,7 @@ void DescriptorShadows::OnSet(cudnnBackendDescriptor_t descriptor, cudnnBackendA
   if (shadow == nullptr) return;
   switch (name) {
     case CUDNN_ATTR_TENSOR_DIMENSIONS:
-      shadow->batch = First<int64_t>(values);
+      shadow->batch = BatchOf(static_cast<const int64_t*>(values), count);
       break;
     case CUDNN_ATTR_TENSOR_RAGGED_OFFSET_DESC:
       shadow->ragged = true;
@@ -89,7 +106,7 @@ void DescriptorShadows::OnSet(cudnnBackendDescriptor_t descriptor, cudnnBackendA
     case CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX:
     case CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X:
       if (const DescriptorShadow* image = At(First<cudnnBackendDescriptor_t>(values))) {
-        shadow->batch = image->batch;
+        if (shadow->batch != kVast) shadow->batch = image->batch;
         shadow->ragged |= image->ragged;
       }
       break;
@@ -98,6 +115,7 @@ void DescriptorShadows::OnSet(cudnnBackendDescriptor_t descriptor, cudnnBackendA
     case CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY:
       if (const DescriptorShadow* output = At(First<cudnnBackendDescriptor_t>(values))) {
         shadow->ragged |= output->ragged;
+        if (output->batch == kVast) shadow->batch = kVast;
       }
       break;
     case CUDNN_ATTR_POINTWISE_MODE:

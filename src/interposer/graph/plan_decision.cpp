@@ -28,6 +28,17 @@ class Looking {
   std::atomic<bool>& looking_;
 };
 
+// Whether the plan of a single image, which needs `need_bytes` within its limit, may be run in
+// another way all the same: as a workspace plan says, or in tiles that gain.
+bool MayChange(Process& process, const Session& session, size_t need_bytes) {
+  const Options& options = process.options;
+  if (options.mode != Mode::kOn) return false;
+  if (!options.workspace_plan.empty()) return true;
+  const size_t l2 = tuning::L2Bytes(process.sessions.DeviceOf(session));
+  const bool copies = options.policy == BatchSizePolicy::kAuto && l2 > 0 && need_bytes > l2;
+  return options.tiles && (copies || options.policy == BatchSizePolicy::kAll);
+}
+
 }  // namespace
 
 GraphKernel GraphPlans::KernelOf(const PlanState& state, Session& session,
@@ -243,7 +254,8 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
       !process_.TellsAll()) {
     // No limit bites, so the report says nothing of it.
     const auto bytes = cudnn::PlanWorkspace(functions, plan);
-    if (!bytes.ok() || *bytes <= limit) return nullptr;
+    if (!bytes.ok()) return nullptr;
+    if (*bytes <= limit && !MayChange(process_, *kernel.session, *bytes)) return nullptr;
   }
   auto json = cudnn::PlanJson(functions, plan);
   if (!json.ok()) {
