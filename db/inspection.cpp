@@ -9,6 +9,7 @@
 
 #include "base/mutex.h"
 #include "convolution/partial_sums.h"
+#include "convolution/tiles.h"
 #include "db/connection.h"
 #include "db/promise_rows.h"
 #include "db/row_reader.h"
@@ -66,9 +67,9 @@ Status CheckWhole(Connection& connection, StoreContents& contents) {
   UCUDNN_ASSIGN_OR_RETURN(
       const int64_t incomplete,
       connection.Number("SELECT count(*) FROM (SELECT DISTINCT kernel, device, cudnn, driver, "
-                        "micro_batch FROM measurements WHERE engine<>'" +
-                        EngineId(kPartialSum).Text() +
-                        "' EXCEPT SELECT kernel, device, cudnn, driver, micro_batch FROM "
+                        "micro_batch FROM measurements WHERE engine NOT IN ('" +
+                        EngineId(kPartialSum).Text() + "', '" + EngineId(kPacking).Text() +
+                        "') EXCEPT SELECT kernel, device, cudnn, driver, micro_batch FROM "
                         "complete_sizes)"));
   contents.incomplete_sizes = static_cast<size_t>(incomplete);
   if (contents.version < 3) return Status::Ok();

@@ -174,8 +174,8 @@ Result<size_t> SqliteStore::Add(const std::vector<StoredMeasurement>& rows) {
     for (const StoredMeasurement& row : rows) {
       UCUDNN_ASSIGN_OR_RETURN(const bool is_new, writer.Insert(row, RowWriter::Origin::kImported));
       added += is_new ? 1 : 0;
-      // Summing partials says nothing of the engines at its micro-batch.
-      if (!row.complete || row.measurement.micro.engine.is_partial_sum()) continue;
+      // Sums and copies say nothing of the engines at their micro-batch.
+      if (!row.complete || row.measurement.micro.engine.is_auxiliary()) continue;
       UCUDNN_RETURN_IF_ERROR(
           writer.MarkComplete(row.problem, row.platform, row.measurement.micro.micro_batch));
     }

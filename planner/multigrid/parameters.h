@@ -22,6 +22,13 @@ using Parameters = std::vector<NodeWeights>;
 // As many zeros.
 Parameters ZerosLike(const Parameters& parameters);
 
+// A step of stochastic gradient descent with momentum, as torch.optim.SGD makes it:
+// velocity = momentum * velocity + gradient; numbers -= rate * velocity.
+struct Descent {
+  double rate = 0;
+  double momentum = 0;
+};
+
 // Told of nodes whose gradients are complete. It may be empty.
 using GradientWatch = std::function<Status(const std::vector<planner::NodeId>& nodes)>;
 

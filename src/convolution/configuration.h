@@ -28,6 +28,7 @@ struct MicroConfiguration {
   size_t workspace_bytes = 0;
   bool deterministic = false;
   TileLengths tile = {};
+  double pack_ms = 0;  // the part of time_ms in which a tile is packed, and its result copied back
 
   bool operator==(const MicroConfiguration&) const = default;
   // Whether it runs a whole mini-batch of `n` images rather than one part of it.

@@ -7,7 +7,8 @@
 namespace ucudnn {
 namespace {
 
-constexpr std::string_view kLegacy = "legacy:", kMath = "[math=", kGraph = "graph:", kSum = "sum";
+constexpr std::string_view kLegacy = "legacy:", kMath = "[math=", kGraph = "graph:", kSum = "sum",
+                           kPack = "pack";
 constexpr int kMostMath = static_cast<int>(MathType::kFma);
 
 bool IsKnown(const EngineId::Legacy& engine) {
@@ -97,6 +98,8 @@ class EngineId::View {
       text_ = **foreign;
     } else if (engine.is_partial_sum()) {
       text_ = kSum;
+    } else if (engine.is_packing()) {
+      text_ = kPack;
     }
   }
   View(const View&) = delete;
@@ -125,6 +128,10 @@ EngineId::EngineId(std::string_view text) {
   if (text.empty()) return;
   if (text == kSum) {
     value_ = PartialSum{};
+    return;
+  }
+  if (text == kPack) {
+    value_ = Packing{};
     return;
   }
   if (const std::optional<Legacy> legacy = ReadLegacy(text)) {

@@ -1,6 +1,6 @@
 // What runs a convolution, as a value: an algorithm of the legacy API, an engine of the graph API,
-// what sums partials, or whatever else an imported measurement names. Its text is what stores,
-// files, reports and messages hold. Plain values; thread-compatible.
+// what pieces need beside those, or whatever else an imported measurement names. Its text is what
+// stores, files, reports and messages hold. Plain values; thread-compatible.
 #pragma once
 
 #include <compare>
@@ -53,6 +53,11 @@ class EngineId {
     bool operator==(const PartialSum&) const = default;
   };
 
+  // "pack": it copies a tile to where it lies packed, and its result back (convolution/tiles.h).
+  struct Packing {
+    bool operator==(const Packing&) const = default;
+  };
+
   // No engine; its text is empty. What was moved from is none, too.
   EngineId() = default;
   EngineId(const EngineId&) = default;
@@ -72,6 +77,7 @@ class EngineId {
   EngineId(const Legacy& legacy);            // NOLINT: implicit by design
   EngineId(const Graph& graph);              // NOLINT: implicit by design
   EngineId(PartialSum sum) : value_(sum) {}  // NOLINT: implicit by design
+  EngineId(Packing pack) : value_(pack) {}   // NOLINT: implicit by design
 
   // Byte for byte what the engine was made from.
   std::string Text() const;
@@ -81,6 +87,9 @@ class EngineId {
   const Legacy* legacy() const { return std::get_if<Legacy>(&value_); }
   const Graph* graph() const;
   bool is_partial_sum() const { return std::holds_alternative<PartialSum>(value_); }
+  bool is_packing() const { return std::holds_alternative<Packing>(value_); }
+  // Whether it computes no convolution, and is measured for what pieces need beside their engine.
+  bool is_auxiliary() const { return is_partial_sum() || is_packing(); }
   // Whether the text claims to be of the graph API, "graph:...", readable or not: its measurements
   // are kept apart from those of the legacy API.
   bool of_graph_api() const;
@@ -107,7 +116,7 @@ class EngineId {
 
   size_t Hash() const;  // of the text
 
-  std::variant<std::monostate, Legacy, PartialSum, SharedGraph, Foreign> value_;
+  std::variant<std::monostate, Legacy, PartialSum, Packing, SharedGraph, Foreign> value_;
 };
 
 }  // namespace ucudnn

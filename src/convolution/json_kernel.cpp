@@ -65,6 +65,11 @@ void FindTiles(const JsonPlace& list, const std::vector<JsonPlace>& places,
     if (border.TextIfThere() != own) {
       border.Refuse(own.empty() ? "none: its tiles lie at no border" : JsonScalar(own));
     }
+    const size_t packed = PackedBytes(division.tiles->kinds[run]);
+    const JsonPlace pack = places[run].Member("pack_bytes");
+    if ((pack.absent() ? 0 : pack.Bytes()) != packed) {
+      pack.Refuse(packed == 0 ? "none: its tiles are not packed" : JsonScalar(packed));
+    }
   }
 }
 
@@ -107,6 +112,8 @@ std::optional<double> ReadPlan(const JsonPlace& list, const ConvolutionProblem& 
     run.count = static_cast<int>(place.Member("count").Integer(1, tiled ? kMostTiles : problem.n));
     run.micro.workspace_bytes = place.Member("workspace_bytes").Bytes();
     if (tiled) run.micro.tile = ReadLengths(place.Member("tile"));
+    const JsonPlace pack_ms = place.Member("pack_ms");
+    if (!pack_ms.absent()) run.micro.pack_ms = pack_ms.Time().value_or(0);
     const std::optional<double> piece_ms = place.Member("piece_ms").Time();
     run.micro.time_ms = piece_ms.value_or(0);
     total_ms =
@@ -137,6 +144,12 @@ std::vector<std::pair<std::string, std::string>> RunMembers(const Division& divi
   members.emplace_back("count", JsonScalar(division.configuration.runs[run].count));
   members.emplace_back("workspace_bytes", JsonScalar(micro.workspace_bytes));
   members.emplace_back("piece_ms", micro.time_ms < 0 ? "null" : JsonScalar(micro.time_ms));
+  const size_t packed =
+      division.tiles != nullptr ? PackedBytes(division.tiles->kinds[run]) : size_t{0};
+  if (packed > 0) {
+    members.emplace_back("pack_bytes", JsonScalar(packed));
+    members.emplace_back("pack_ms", micro.pack_ms <= 0 ? "null" : JsonScalar(micro.pack_ms));
+  }
   return members;
 }
 

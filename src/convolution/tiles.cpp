@@ -322,6 +322,11 @@ ConvolutionProblem SlackTwin(const TileKind& kind) {
   return twin;
 }
 
+ConvolutionProblem SlackViews(TileKind kind) {
+  kind.packs_x = kind.packs_y = false;
+  return SlackTwin(kind);
+}
+
 bool Division::AddsUp(const ConvolutionProblem& problem) const {
   if (problem.operation != Operation::kBackwardFilter) return false;
   return tiles != nullptr ? tiles->AddUp() : configuration.Pieces() > 1;

@@ -53,6 +53,13 @@ size_t PackedBytes(const TileKind& kind);       // of both
 // it need the workspace of plans of the tile itself, which those of a packed tensor do not: engines
 // are measured on it, whatever the whole takes.
 ConvolutionProblem SlackTwin(const TileKind& kind);
+// The same of the tile's views, where the twin has packed copies of them: what these are copied
+// from and to where the copies are measured and compared.
+ConvolutionProblem SlackViews(TileKind kind);
+
+// The engine in whose name it is measured what the copies of a packed tile take, under its twin and
+// its images. Its workspace is PackedBytes.
+inline constexpr EngineId::Packing kPacking;
 
 struct Tile {
   size_t kind = 0;  // its index

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <tuple>
 
 #include "planning/workspace_reuse.h"
 
@@ -207,15 +208,17 @@ std::optional<Promise> PromiseOf(const Configuration& configuration, const Candi
   return PromiseOf(configuration, *largest, allowed, request);
 }
 
-// The fastest allowed candidate of a kind of tile that is no coarser than `coarsest`.
+// The fastest allowed candidate of a kind of tile that is no coarser than `coarsest`, the same in
+// whatever order they come.
 const Candidate* FastestOf(const Tiling::Kind& kind, const PromiseRequest& request,
                            NumericClass coarsest) {
+  const auto costs = [](const MicroConfiguration& micro) {
+    return std::tie(micro.time_ms, micro.workspace_bytes, micro.engine);
+  };
   const Candidate* fastest = nullptr;
   for (const Candidate* candidate : AllowedCandidates(kind.candidates, request)) {
     if (!IsExactAs(candidate->numeric, coarsest)) continue;
-    if (fastest == nullptr || candidate->micro.time_ms < fastest->micro.time_ms) {
-      fastest = candidate;
-    }
+    if (fastest == nullptr || costs(candidate->micro) < costs(fastest->micro)) fastest = candidate;
   }
   return fastest;
 }

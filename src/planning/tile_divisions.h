@@ -12,8 +12,8 @@
 namespace ucudnn::planning {
 
 // What a kind of `tiles` takes by the measurements of its twin: engines with the kind's length,
-// those of gradients that are summed over tiles in fp32 with their sum. Empty for such a gradient
-// where no sum was measured.
+// those of gradients that are summed over tiles in fp32 with their sum, those of packed tiles with
+// their copies. Empty where the sum or the copies were not measured.
 std::vector<MicroConfiguration> RowsOfTiles(const ConvolutionProblem& problem, const Tiles& tiles,
                                             size_t kind,
                                             std::span<const MicroConfiguration> measured);

@@ -278,12 +278,12 @@ Result<NumericClass> LegacyKernels::CoarsestClass(const LegacyKernel& kernel,
   return coarsest;
 }
 
-Trust LegacyKernels::Verify(const LegacyKernel& kernel, const Configuration& configuration,
-                            const MicroConfiguration& undivided, planning::Proof proof) {
+Trust LegacyKernels::Verify(const LegacyKernel& kernel, const planning::Compare& question) {
+  const Configuration& configuration = question.configuration;
   if (!planning::UsesGraph(configuration)) {
-    return kernels_.Verify(kernel.device, kernel.problem, configuration, undivided, proof);
+    return kernels_.Verify(kernel.device, kernel.problem, question);
   }
-  const auto numeric = CoarsestClass(kernel, configuration, undivided);
+  const auto numeric = CoarsestClass(kernel, configuration, question.against);
   if (!numeric.ok()) return {Trust::Kind::kUnknown, numeric.message()};
   cudnn::MixedEngines::Templates engines = GraphEnginesOf(kernel, configuration);
   MixedScope scope;
@@ -291,7 +291,7 @@ Trust LegacyKernels::Verify(const LegacyKernel& kernel, const Configuration& con
   scope.make = [functions = &functions_, engines = std::move(engines)](cudnnHandle_t of_ours) {
     return std::make_unique<cudnn::MixedEngines>(*functions, of_ours, engines);
   };
-  return kernels_.Verify(kernel.device, kernel.problem, configuration, undivided, proof, scope);
+  return kernels_.Verify(kernel.device, kernel.problem, question, scope);
 }
 
 }  // namespace ucudnn::tuning

@@ -69,8 +69,7 @@ class LegacyKernels {
   Result<NumericClass> CoarsestClass(const LegacyKernel& kernel, const Configuration& configuration,
                                      const MicroConfiguration& undivided);
   // As MeasuredKernels::Verify; `undivided` is a legacy algorithm.
-  Trust Verify(const LegacyKernel& kernel, const Configuration& configuration,
-               const MicroConfiguration& undivided, planning::Proof proof);
+  Trust Verify(const LegacyKernel& kernel, const planning::Compare& question);
 
  private:
   GraphScope ScopeOf(const GraphChoices::Template& engine) const;

@@ -14,6 +14,7 @@
 #include "convolution/engine_name.h"
 #include "convolution/partial_sums.h"
 #include "cudnn/descriptors.h"
+#include "execution/tile_packing.h"
 #include "tuning/tuning_handle.h"
 
 namespace ucudnn::tuning {
@@ -46,6 +47,7 @@ class Measurer {
       : limits_(limits),
         is_known_(task.is_known),
         are_partials_(task.are_partials),
+        packed_(task.packed),
         progress_(task.progress),
         step_{Activity::kMeasuring, &task.problem},
         fused_(FusedIn(task.scope)),
@@ -103,6 +105,47 @@ class Measurer {
     return Status::Ok();
   }
 
+  // Adds to `all` what the copies of a packed tile cost, which go between tensors that are hardly
+  // larger than it.
+  Status MeasurePacking(EngineMeasurements& all) {
+    if (packed_ == nullptr) return Status::Ok();
+    if (Clock::now() >= limits_.deadline) return Status::Error("measuring takes too long");
+    const ConvolutionProblem views = SlackViews(*packed_);
+    const size_t bytes = PackedBytes(*packed_);
+    const size_t around = cudnn::ImageBytes(views) + cudnn::OutputBytes(views);
+    if (around > workspace_limit_ || bytes > workspace_limit_ - around) {
+      return Status::Error("copies of a tile need " + FormatByteSize(around + bytes) +
+                           ", more than the " + FormatByteSize(workspace_limit_) +
+                           " left for measuring");
+    }
+    cuda::DeviceBuffer x(handle_.memory(), driver_), y(handle_.memory(), driver_);
+    UCUDNN_RETURN_IF_ERROR(Operand(x, cudnn::ImageBytes(views)));
+    UCUDNN_RETURN_IF_ERROR(Operand(y, cudnn::OutputBytes(views)));
+    UCUDNN_RETURN_IF_ERROR(ReserveWorkspace(bytes));
+    UCUDNN_ASSIGN_OR_RETURN(const execution::TilePacking packing,
+                            execution::TilePacking::Make(views, *packed_, {&driver_, &functions_}));
+    cudnn::ConvolutionCall call;
+    call.operation = views.operation;
+    call.handle = handle_.get();
+    call.x = x.data();
+    call.y = y.data();
+    call.workspace = workspace_.data();
+    call.workspace_bytes = bytes;
+    step_.micro_batch = views.n;
+    step_.engine = 0;
+    const auto run = [&]() -> Status {
+      cudnnStatus_t status = packing.Pack(call, false);
+      if (status == CUDNN_STATUS_SUCCESS && packing.unpacks()) status = packing.Unpack(call);
+      return cudnn::CudnnStatus(functions_, status, "copying a tile");
+    };
+    Measurement measurement;
+    measurement.micro = {kPacking, views.n, 0, bytes, true};
+    constexpr double kNone = std::numeric_limits<double>::infinity();
+    UCUDNN_RETURN_IF_ERROR(MeasureOne(run, kNone, measurement));
+    all.measurements.push_back(std::move(measurement));
+    return handle_.stream().Synchronize();
+  }
+
   // Adds the measurements at problem.n to `all`.
   Status MeasureAll(const ConvolutionProblem& problem, EngineMeasurements& all) {
     // Some engines compile kernels when they are listed, which takes seconds.
@@ -135,6 +178,7 @@ class Measurer {
   // The same at every size of `sizes`, and what sums partials.
   Status MeasureSizes(const ConvolutionProblem& problem, const std::vector<int>& sizes,
                       EngineMeasurements& all) {
+    UCUDNN_RETURN_IF_ERROR(MeasurePacking(all));
     if ((problem.n > 1 || are_partials_) && SumsPartials(problem)) {
       if (const Status status = MeasureSum(problem, all);
           !status.ok() && LogEnabled(LogLevel::kInfo)) {
@@ -160,6 +204,8 @@ class Measurer {
   void MeasureFitting(const ConvolutionProblem& problem, const std::vector<int>& sizes,
                       size_t fit_bytes, EngineMeasurements& all) {
     if (Clock::now() >= limits_.deadline) return;
+    // Without it no packed tile counts.
+    if (!MeasurePacking(all).ok()) return;
     // Without it no partial counts.
     const bool sums = SumsPartials(problem);
     if (are_partials_ && sums && !MeasureSum(problem, all).ok()) return;
@@ -335,6 +381,7 @@ class Measurer {
   const MeasureLimits& limits_;
   const IsKnown& is_known_;
   const bool are_partials_;
+  const TileKind* const packed_;
   MeasuringProgress& progress_;
   MeasuringStep step_;  // what is measured now
   const FusedOperands fused_;

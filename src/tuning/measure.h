@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "convolution/problem.h"
+#include "convolution/tiles.h"
 #include "cuda/resources.h"
 #include "cudnn/functions.h"
 #include "planning/measurement_store.h"
@@ -82,12 +83,15 @@ struct MeasuringTask {
   MeasuringProgress& progress = MeasuringProgress::None();
   // Whole problems of one image are partials, too: tiles of an image.
   bool are_partials = false;
+  // Set: the problem is the twin (SlackTwin) of this packed tile, whose copies are to be measured.
+  const TileKind* packed = nullptr;
 };
 
 // Measures every engine of `task` at each of its sizes, in that order: the median of repeated runs,
 // also in the name of its twin. An engine that fails is left out. Where pieces are partials that
-// are summed, measures what that costs first, as engine kPartialSum at kPartialSumBatch. An error
-// when nothing could be tried at all.
+// are summed, measures what that costs first, as engine kPartialSum at kPartialSumBatch; of a
+// packed tile what its copies cost, as engine kPacking. An error when nothing could be tried at
+// all.
 Result<EngineMeasurements> MeasureEngines(const Device& device, const MeasuringTask& task,
                                           const MeasureLimits& limits);
 

@@ -29,6 +29,7 @@ size_t MeasuredKernels::FamilyHash::operator()(const Family& family) const {
 }
 
 bool MeasuredKernels::Family::Holds(const EngineId& engine) const {
+  if (engine.is_packing()) return false;  // of tiles alone
   return graph_engine ? engine == *graph_engine || engine.is_partial_sum() : !engine.of_graph_api();
 }
 
@@ -433,30 +434,26 @@ bool MeasuredKernels::FindUntried(const Device& device, const ConvolutionProblem
   return true;
 }
 
-Verification MeasuredKernels::CompareNow(const Device& device, const ConvolutionProblem& problem,
-                                         const Division& division,
-                                         const MicroConfiguration& undivided,
-                                         const MeasuringTurns::Turn& turn,
-                                         const EngineScope& scope) {
+Verification MeasuredKernels::CompareNow(
+    const Device& device, const ConvolutionProblem& problem, const Configuration& configuration,
+    const MeasuringTurns::Turn& turn,
+    const std::function<Verification(const MeasureLimits&)>& compare) {
   const Clock::time_point begin = Clock::now();
   progress_.Tell({Activity::kComparing, &problem});
-  const Verification verification = VerifyPlan(device, problem, division, undivided,
-                                               turns_.LimitsNow(device, turn.deadline), scope);
+  const Verification verification = compare(turns_.LimitsNow(device, turn.deadline));
   const Clock::duration taken = Clock::now() - begin;
   turns_.Spend(Use::kComparing, taken);
-  Known& known = Meet(FamilyOf(problem, device.platform, division.configuration.Largest().engine));
+  Known& known = Meet(FamilyOf(problem, device.platform, configuration.Largest().engine));
   MutexLock lock(mutex_);
   known.verifying[problem.n] += taken;
   return verification;
 }
 
 Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& problem,
-                              const Configuration& configuration,
-                              const MicroConfiguration& undivided, planning::Proof proof,
-                              const EngineScope& scope) {
-  if (configuration.IsTiled()) {
-    return VerifyTiles(device, problem, configuration, undivided, proof, scope);
-  }
+                              const planning::Compare& question, const EngineScope& scope) {
+  const Configuration& configuration = question.configuration;
+  const planning::Proof proof = question.proof;
+  if (configuration.IsTiled()) return VerifyTiles(device, problem, question, scope);
   Known& known = Meet(FamilyOf(problem, device.platform, configuration.Largest().engine));
   std::vector<MicroConfiguration> untried;
   Clock::duration spent;
@@ -480,7 +477,9 @@ Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& pr
   if (untried.empty()) return {};
   if (!turn->lock) return {Trust::Kind::kUnknown, turn->why};
   const Verification verification =
-      CompareNow(device, problem, configuration, undivided, *turn, scope);
+      CompareNow(device, problem, configuration, *turn, [&](const MeasureLimits& limits) {
+        return VerifyPlan(device, problem, configuration, question.against, limits, scope);
+      });
   const bool equal = verification.verdict == Verdict::kEqual;
   if (!equal && verification.verdict == Verdict::kNotCompared) {
     return {Trust::Kind::kUnknown, verification.message};

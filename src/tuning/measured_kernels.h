@@ -27,6 +27,7 @@
 #include "tuning/measuring_progress.h"
 #include "tuning/measuring_turns.h"
 #include "tuning/verify.h"
+#include "tuning/verify_tile.h"
 
 namespace ucudnn::tuning {
 
@@ -111,12 +112,11 @@ class MeasuredKernels {
   planning::Tilings GetTilings(const Device& device, const Question& question,
                                const TilingTask& task);
 
-  // Whether `configuration` may take the place of `undivided`; compares their outputs where `proof`
-  // demands it, within the budget of one kernel and of the process. `scope` holds the engines of
-  // both.
+  // Whether the configuration asked about may take the place of the engine that it is compared
+  // with; compares their outputs where the proof demands it, within the budget of one kernel and of
+  // the process. `scope` holds the engines of both.
   Trust Verify(const Device& device, const ConvolutionProblem& problem,
-               const Configuration& configuration, const MicroConfiguration& undivided,
-               planning::Proof proof, const EngineScope& scope = LegacyScope());
+               const planning::Compare& question, const EngineScope& scope = LegacyScope());
 
   // The unfused graph engines that are known to have been measured for `problem`'s kernel at any
   // size, by rising time for an image.
@@ -189,12 +189,19 @@ class MeasuredKernels {
     // By the limits for which all grids were tried: why none was found there, as Tilings has it.
     std::map<size_t, std::pair<size_t, std::string>> tried;
   };
-  // Tiles that were compared with the whole, without their times.
+  // Tiles that were compared, without their times.
   struct ComparedTiles {
     ConvolutionProblem problem;
     planning::Platform platform;
     Configuration configuration;
+    bool in_place = false;  // with the whole, too
     Trust trust;
+  };
+  // An engine that one kind of tile is trusted to.
+  struct TrustedTile {
+    ComparedTile tile;
+    planning::Platform platform;
+    bool operator==(const TrustedTile&) const = default;
   };
 
   static Family LegacyFamily(const ConvolutionProblem& problem, const planning::Platform& platform);
@@ -238,16 +245,20 @@ class MeasuredKernels {
   bool FindUntried(const Device& device, const ConvolutionProblem& problem,
                    const Configuration& configuration, planning::Proof proof, bool reread,
                    std::vector<MicroConfiguration>& untried);
-  // Compares outputs in the time of `turn`, which is charged to the kernel of the division's
-  // engine.
+  // Runs `compare` within the bounds of `turn`, whose time is charged to the kernel of the largest
+  // piece's engine.
   Verification CompareNow(const Device& device, const ConvolutionProblem& problem,
-                          const Division& division, const MicroConfiguration& undivided,
-                          const MeasuringTurns::Turn& turn, const EngineScope& scope);
-  // In measured_tilings.cpp, as are the next three: Verify of tiles, whose trust lives as long as
-  // the process.
+                          const Configuration& configuration, const MeasuringTurns::Turn& turn,
+                          const std::function<Verification(const MeasureLimits&)>& compare);
+  // In measured_tilings.cpp, as are the next four: Verify of tiles, whose trust lives as long as
+  // the process. Compares each kind of tile, and all of them in place with the whole where the
+  // memory for measuring holds that; elsewhere only where the question does not need it.
   Trust VerifyTiles(const Device& device, const ConvolutionProblem& problem,
-                    const Configuration& configuration, const MicroConfiguration& undivided,
-                    planning::Proof proof, const EngineScope& scope);
+                    const planning::Compare& question, const EngineScope& scope);
+  // Compares the kinds of tiles that are not trusted yet.
+  Verification CompareKinds(const Device& device, const ConvolutionProblem& problem,
+                            const Division& division, const MeasureLimits& limits,
+                            const EngineScope& scope);
   // What is known of `family`, whose problem has all its images, within `limit_bytes`.
   planning::Tilings KnownTilings(const Family& family, size_t limit_bytes);
   // Measures grids of tiles until `limits`' deadline, and notes what came of it.
@@ -269,6 +280,7 @@ class MeasuredKernels {
   std::unordered_map<Family, Known, FamilyHash> known_ UCUDNN_GUARDED_BY(mutex_);
   std::unordered_map<Family, TilesOfFamily, FamilyHash> tilings_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<ComparedTiles> compared_tiles_ UCUDNN_GUARDED_BY(mutex_);
+  std::vector<TrustedTile> trusted_tiles_ UCUDNN_GUARDED_BY(mutex_);
 };
 
 }  // namespace ucudnn::tuning

@@ -77,7 +77,7 @@ bool Fits(const Tiling& tiling, size_t limit_bytes) {
 
 // `configuration` without what differs from measurement to measurement.
 Configuration Untimed(Configuration configuration) {
-  for (Run& run : configuration.runs) run.micro.time_ms = 0;
+  for (Run& run : configuration.runs) run.micro.time_ms = run.micro.pack_ms = 0;
   return configuration;
 }
 
@@ -185,41 +185,76 @@ void MeasuredKernels::DropTiles(const ConvolutionProblem& problem,
   }
 }
 
+Verification MeasuredKernels::CompareKinds(const Device& device, const ConvolutionProblem& problem,
+                                           const Division& division, const MeasureLimits& limits,
+                                           const EngineScope& scope) {
+  for (size_t kind = 0; kind < division.tiles->kinds.size(); ++kind) {
+    const TrustedTile of = {ComparedTileOf(problem, division, kind), device.platform};
+    const auto is_trusted = [&]() UCUDNN_REQUIRES(mutex_) {
+      return std::find(trusted_tiles_.begin(), trusted_tiles_.end(), of) != trusted_tiles_.end();
+    };
+    {
+      MutexLock lock(mutex_);
+      if (is_trusted()) continue;
+    }
+    const Verification verification = VerifyTile(device, of.tile, limits, scope);
+    if (verification.verdict != Verdict::kEqual) return verification;
+    MutexLock lock(mutex_);
+    if (!is_trusted()) trusted_tiles_.push_back(of);
+  }
+  return {Verdict::kEqual, ""};
+}
+
 Trust MeasuredKernels::VerifyTiles(const Device& device, const ConvolutionProblem& problem,
-                                   const Configuration& configuration,
-                                   const MicroConfiguration& undivided, planning::Proof proof,
-                                   const EngineScope& scope) {
-  ComparedTiles compared{problem, device.platform, Untimed(configuration), {}};
+                                   const planning::Compare& question, const EngineScope& scope) {
+  ComparedTiles compared{problem, device.platform, Untimed(question.configuration), true, {}};
   const auto find = [&]() UCUDNN_REQUIRES(mutex_) {
     return std::find_if(compared_tiles_.begin(), compared_tiles_.end(), [&](const auto& other) {
       return other.problem == problem && other.platform == device.platform &&
              other.configuration == compared.configuration;
     });
   };
-  Known& known = Meet(FamilyOf(problem, device.platform, configuration.Largest().engine));
+  // What is fused behind tiles is compared in place alone.
+  const bool need_whole = question.need_whole || !FusedIn(scope).empty();
+  Known& known = Meet(FamilyOf(problem, device.platform, question.configuration.Largest().engine));
   Clock::duration spent;
   {
     MutexLock lock(mutex_);
-    if (const auto before = find(); before != compared_tiles_.end()) return before->trust;
+    const auto before = find();
+    if (before != compared_tiles_.end() && (before->in_place || !need_whole)) return before->trust;
     spent = known.verifying[problem.n];
   }
-  if (!MayCompare(proof)) return {Trust::Kind::kUnknown, "not now"};
-  const auto division = DivisionOf(problem, configuration);
+  if (!MayCompare(question.proof)) return {Trust::Kind::kUnknown, "not now"};
+  const auto division = DivisionOf(problem, question.configuration);
   if (!division.ok()) return {Trust::Kind::kUnknown, division.message()};
   const Waiting waiting(progress_);
   const Result<MeasuringTurns::Turn> turn = turns_.Take(Use::kComparing, device, spent);
   if (!turn.ok()) return {Trust::Kind::kUnknown, turn.message()};
   if (!turn->lock) return {Trust::Kind::kUnknown, turn->why};
-  const Verification verification = CompareNow(device, problem, *division, undivided, *turn, scope);
+  const auto compare = [&](const MeasureLimits& limits) {
+    Verification kinds = {Verdict::kEqual, ""};
+    if (FusedIn(scope).empty()) kinds = CompareKinds(device, problem, *division, limits, scope);
+    if (kinds.verdict != Verdict::kEqual) return kinds;
+    Verification whole = VerifyPlan(device, problem, *division, question.against, limits, scope);
+    compared.in_place = !whole.lacks_memory;
+    return whole.lacks_memory && !need_whole ? kinds : whole;
+  };
+  const Verification verification =
+      CompareNow(device, problem, question.configuration, *turn, compare);
   if (verification.verdict == Verdict::kNotCompared) {
     return {Trust::Kind::kUnknown, verification.message};
   }
   if (verification.verdict != Verdict::kEqual) {
     compared.trust = {Trust::Kind::kWrong, verification.message};
-    DropTiles(problem, configuration);
+    DropTiles(problem, question.configuration);
   }
   MutexLock lock(mutex_);
-  if (find() == compared_tiles_.end()) compared_tiles_.push_back(compared);
+  const auto before = find();
+  if (before == compared_tiles_.end()) {
+    compared_tiles_.push_back(compared);
+  } else if (compared.in_place) {
+    *before = compared;
+  }
   return compared.trust;
 }
 

@@ -1,6 +1,7 @@
 #include "tuning/stored_tiles.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <utility>
 #include <variant>
@@ -15,7 +16,7 @@ using planning::Measurement;
 using KindRows = std::vector<Measurement>;
 
 bool IsOf(const TileEngines& engines, const EngineId& engine) {
-  if (engine.is_partial_sum()) return true;
+  if (engine.is_auxiliary()) return true;
   if (engine.legacy() != nullptr) return !std::holds_alternative<GraphScope>(engines.scope);
   return std::find(engines.names.begin(), engines.names.end(), engine) != engines.names.end();
 }
@@ -52,29 +53,37 @@ Result<RowsOfKinds> MeasureStoredKinds(const Device& device, const ConvolutionPr
     return Status::Error("partial sums take " + std::to_string(beside) + " bytes, more than " +
                          std::to_string(limit_bytes));
   }
-  MeasureLimits own = limits;
-  if (limits.fit_bytes) own.fit_bytes = limit_bytes - beside;
   RowsOfKinds all;
   for (size_t kind = 0; kind < tiles.kinds.size(); ++kind) {
     const TileKind& of = tiles.kinds[kind];
-    if (PackedBytes(of) > 0) {
-      return Status::Error("copies are not timed: " + Describe(of.problem) + " is packed");
+    const size_t packed = PackedBytes(of);
+    if (packed > limit_bytes - beside) {
+      return Status::Error("packed copies take " + std::to_string(packed) + " bytes, more than " +
+                           std::to_string(limit_bytes - beside));
     }
+    const size_t engine_limit = limit_bytes - beside - packed;
+    MeasureLimits own = limits;
+    if (limits.fit_bytes) own.fit_bytes = engine_limit;
     const ConvolutionProblem twin = SlackTwin(of);
     KindRows known = ReadRows(engines, twin, device.platform);
-    const bool all_known = (!sums || Has(known, kPartialSum)) &&
+    const bool packing_known = std::any_of(known.begin(), known.end(), [&](const Measurement& row) {
+      return row.micro.engine.is_packing() && row.micro.workspace_bytes == packed;
+    });
+    const bool all_known = (!sums || Has(known, kPartialSum)) && (packed == 0 || packing_known) &&
                            std::all_of(engines.names.begin(), engines.names.end(),
                                        [&](const EngineId& engine) { return Has(known, engine); });
     if (!all_known) {
       const IsKnown is_known = [&](const EngineId& engine, int) { return Has(known, engine); };
-      UCUDNN_ASSIGN_OR_RETURN(const EngineMeasurements measured,
-                              MeasureEngines(device,
-                                             {.problem = twin,
-                                              .sizes = {twin.n},
-                                              .scope = engines.scope,
-                                              .is_known = is_known,
-                                              .are_partials = sums},
-                                             own));
+      UCUDNN_ASSIGN_OR_RETURN(
+          const EngineMeasurements measured,
+          MeasureEngines(device,
+                         {.problem = twin,
+                          .sizes = {twin.n},
+                          .scope = engines.scope,
+                          .is_known = is_known,
+                          .are_partials = sums,
+                          .packed = packed > 0 && !packing_known ? &of : nullptr},
+                         own));
       const std::vector<Measurement>& fresh = measured.measurements;
       all.measured += static_cast<long>(fresh.size());
       const bool written = store != nullptr && store->Write(twin, device.platform, fresh, {}).ok();
@@ -82,12 +91,17 @@ Result<RowsOfKinds> MeasureStoredKinds(const Device& device, const ConvolutionPr
       // Who wrote first wins.
       KindRows kept = written ? ReadRows(engines, twin, device.platform) : KindRows();
       known.insert(known.end(), fresh.begin(), fresh.end());
-      if (!kept.empty()) known = std::move(kept);
+      if (!kept.empty()) {
+        known = std::move(kept);
+        // Copies of another tensor of a tile like this may be there in place of ours.
+        std::copy_if(fresh.begin(), fresh.end(), std::back_inserter(known),
+                     [&](const Measurement& row) { return row.micro.engine.is_packing(); });
+      }
     }
     std::vector<MicroConfiguration> fitting;
     for (const Measurement& row : known) {
-      const bool fits = row.micro.workspace_bytes <= limit_bytes - beside;
-      if (fits || row.micro.engine.is_partial_sum()) fitting.push_back(row.micro);
+      const bool fits = row.micro.workspace_bytes <= engine_limit;
+      if (fits || row.micro.engine.is_auxiliary()) fitting.push_back(row.micro);
     }
     all.rows.push_back(planning::RowsOfTiles(problem, tiles, kind, fitting));
   }

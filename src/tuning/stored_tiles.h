@@ -26,9 +26,9 @@ struct TileEngines {
 };
 
 // Of each kind of `tiles`, the engines that the store holds or that are measured now, with all that
-// a tile takes: its length, and of gradients that are summed their sum. What is measured is written
-// to the store. A kind has no rows where no engine runs it within limits.fit_bytes. An error where
-// tiles are packed, whose copies are not timed, or where nothing could be tried.
+// a tile takes: its length, of gradients that are summed their sum, of packed tiles their copies.
+// What is measured is written to the store. A kind has no rows where no engine runs it within
+// limits.fit_bytes. An error where nothing could be tried.
 Result<RowsOfKinds> MeasureStoredKinds(const Device& device, const ConvolutionProblem& problem,
                                        const Tiles& tiles, const TileEngines& engines,
                                        const MeasureLimits& limits);

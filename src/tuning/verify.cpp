@@ -67,7 +67,9 @@ class Verifier {
   }
 
   Verification Verify() {
-    if (Status status = Prepare(); !status.ok()) return Unknown(status);
+    if (Status status = Prepare(); !status.ok()) {
+      return {Verdict::kNotCompared, status.message(), lacks_memory_};
+    }
     if (auto outcome = Compute(undivided_, Output(), 0)) return *outcome;
     // Where pieces add up, the first one replaces the output; each run of the plan is first in one
     // of the passes.
@@ -149,7 +151,8 @@ class Verifier {
     }
     size_t needed = 0;
     for (const auto& [buffer, bytes] : buffers) needed += GuardedBuffer::Footprint(bytes);
-    if (needed > budget_.memory_bytes) {
+    lacks_memory_ = needed > budget_.memory_bytes;
+    if (lacks_memory_) {
       return Status::Error("needs " + FormatByteSize(needed) + " of device memory, more than " +
                            FormatByteSize(budget_.memory_bytes));
     }
@@ -360,6 +363,7 @@ class Verifier {
   Tolerance tolerance_;
   // An undivided gradient is added to itself, so that adding is compared, too.
   bool twice_ = false;
+  bool lacks_memory_ = false;
   GuardedBuffer x_, w_, y_;
   GuardedBuffer other_;  // the plan's output; the undivided engine's is among x_, w_ and y_
   std::deque<GuardedBuffer> read_;  // by what is fused

@@ -25,6 +25,8 @@ enum class Verdict {
 struct Verification {
   Verdict verdict = Verdict::kNotCompared;
   std::string message;  // empty when equal; else who did what, with values
+  // It is not compared because that takes more than MeasureLimits::memory_bytes.
+  bool lacks_memory = false;
 };
 
 // Runs `undivided` and then `division`, as execution does, on integer operands with alpha = 1

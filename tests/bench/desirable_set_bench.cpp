@@ -1,7 +1,8 @@
 // The desirable set of a kernel measured with 8 engines under policy all: at most 10 ms for 256
 // images. Three kinds of kernels: measured times as kernels have them (a fixed cost, a rate,
 // noise), the same where batch boundaries are legal at multiples of 7 only, and the worst case,
-// where nearly every row that becomes affordable makes something faster.
+// where nearly every row that becomes affordable makes something faster. Beside it, choosing among
+// grids of tiles of which 400 rows were measured: at most 1 ms.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
@@ -10,7 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "convolution/tiles.h"
 #include "planning/desirable_set.h"
+#include "planning/promise.h"
 #include "tests/bench/statistics.h"
 
 namespace ucudnn::planning {
@@ -60,6 +63,54 @@ BENCHMARK(DesirableSetOfAKernel)
     ->ArgsProduct({{256, 1024}, {kUsual, kStep, kWorst}})
     ->UseManualTime()
     ->Unit(benchmark::kMillisecond);
+
+// Four grids of three kinds of tiles each, from their rows to the tiles that run.
+void GridFromRows(benchmark::State& state) {
+  const int rows = static_cast<int>(state.range(0));
+  const ConvolutionProblem problem = [] {
+    ConvolutionProblem image;
+    image.n = 1;
+    image.c = image.k = 256;
+    image.x = {1, 1024, 1024};
+    image.w = {1, 3, 3};
+    image.pad = {0, 1, 1};
+    image.x_strides = image.y_strides = {256 << 20, 1 << 20, 1 << 20, 1024, 1};
+    return image;
+  }();
+  std::mt19937 random(1);
+  std::uniform_real_distribution<double> time_ms(1, 2);
+  const std::vector<Candidate> undivided = {{{"legacy:0", 1, 100, 0, true}}};
+  std::vector<Tiling> tilings;
+  for (const int parts : {32, 64, 128, 256}) {
+    Tiling& tiling = tilings.emplace_back(Tiling{{.spatial = {1, parts, 1}}, {}});
+    const auto tiles = CutIntoTiles(problem, tiling.grid);
+    for (size_t kind = 0; kind < tiles->kinds.size(); ++kind) {
+      auto& candidates =
+          tiling.kinds.emplace_back(Tiling::Kind{tiles->CountOf(kind), {}}).candidates;
+      for (int i = 0; i < rows / 12 + (rows % 12 > 0); ++i) {
+        MicroConfiguration row = {EngineId("graph:" + std::to_string(i)), 1,
+                                  time_ms(random) / parts, random() % (8 << 20), true};
+        row.tile = tiles->kinds[kind].lengths;
+        candidates.push_back({row, NumericClass::kDirect, false});
+      }
+    }
+  }
+  const PromiseRequest request = RequestFor(problem, 64 << 20, false);
+  std::vector<double> ms;
+  for (auto iteration : state) {
+    const auto start = std::chrono::steady_clock::now();
+    const auto promise = OrInTiles(MakePromise(undivided, request), tilings, undivided, request);
+    const auto division = DivisionOf(problem, promise->configuration);
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    if (!division.ok() || division->tiles == nullptr) state.SkipWithError("nothing is cut");
+    ms.push_back(elapsed.count() * 1e3);
+    state.SetIterationTime(elapsed.count());
+  }
+  state.counters["min_ms"] = bench::Minimum(ms);
+  state.counters["median_ms"] = bench::Median(ms);
+  state.counters["allowed_ms"] = 1;
+}
+BENCHMARK(GridFromRows)->Arg(400)->UseManualTime()->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace ucudnn::planning

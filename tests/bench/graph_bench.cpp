@@ -3,7 +3,8 @@
 // made for it, as frameworks do: at most 1 us + 0.3 us * m, and no heap allocation. Finalizing a
 // plan that is left alone over finalizing it directly: at most 0.2 us, and 5 us where only its JSON
 // says so, which is read from cuDNN each time. The first finalize that plans from a store: at most
-// 0.1 ms. Both take turns in one run.
+// 0.1 ms. What a schedule of m tiles adds to m direct executions: at most 150 ns + 10 ns * m. Both
+// take turns in one run.
 #include <benchmark/benchmark.h>
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -16,13 +17,16 @@
 
 #include "cuda/driver.h"
 #include "cudnn/functions.h"
+#include "cudnn/graph_engines.h"
 #include "db/sqlite_store.h"
+#include "execution/schedule.h"
 #include "tests/bench/allocation_count.h"
 #include "tests/bench/beside.h"
 #include "tests/bench/device_stream.h"
 #include "tests/bench/own_store_main.h"
 #include "tests/bench/statistics.h"
 #include "tests/support/problem.h"
+#include "tuning/fitting_grids.h"
 #include "tuning/measure.h"
 
 namespace ucudnn {
@@ -30,7 +34,8 @@ namespace {
 
 constexpr int kImages = 64;
 constexpr int kCalls = 200;
-constexpr int kStored = 200;             // further kernels in the store
+constexpr int kStored = 200;  // further kernels in the store
+constexpr int kTiledRows = 512;
 constexpr size_t kBytesPerImage = 1024;  // of the null library's engine 38
 
 [[noreturn]] void Fail(const std::string& message) {
@@ -248,6 +253,65 @@ BENCHMARK(ExecuteOverDirect)
     ->UseManualTime()
     ->Unit(benchmark::kNanosecond)
     ->Iterations(1000);
+
+// What a schedule of tiles adds to the executions of their plans: a square image in parts along h.
+void TilesOverDirect(benchmark::State& state) {
+  const Program& program = *TheSetting().direct;
+  const int parts = static_cast<int>(state.range(0));
+  ConvolutionProblem image = PointwiseProblem(16, 32);
+  image.n = 1;
+  image.x = {1, kTiledRows, kTiledRows};
+  const auto plan = program.UnfinishedPlan(JsonOf(image));
+  Check(program.functions.cudnnBackendFinalize(plan), "finalizing");
+  const auto own = cudnn::ReadTemplate(program.functions, plan);
+  if (!own.ok()) Fail(own.message());
+  cudnn::GraphEngines engines(program.functions, {program.handle, nullptr}, {&*own});
+  const ConvolutionProblem& problem = own->convolution.problem;
+  constexpr size_t kAny = size_t{1} << 30;
+  const auto division =
+      tuning::DivideBy({.spatial = {1, parts, 1}}, engines, problem, own->convolution.engine, kAny);
+  if (!division.ok()) Fail(division.message());
+  const auto schedule = execution::Schedule::Make(engines, {problem, *division, {}});
+  if (!schedule.ok()) Fail(schedule.message());
+  static float device[16], one = 1, zero = 0;
+  cudnn::ConvolutionCall call;
+  call.handle = program.handle;
+  call.x = call.w = call.y = call.workspace = device;
+  call.workspace_bytes = kAny;
+  call.alpha = &one;
+  call.beta = &zero;
+  execution::Outcome outcome = {};
+  const auto run = [&] { benchmark::DoNotOptimize((*schedule)->Run(call, outcome)); };
+  const long before = TheSetting().executions();
+  run();
+  if (outcome != execution::Outcome::kPlanned || TheSetting().executions() - before != parts) {
+    Fail("the tiles did not run");
+  }
+  std::vector<double> direct_ns, planned_ns, over_ns;
+  long allocations = 0;
+  for (auto iteration : state) {
+    direct_ns.push_back(Nanoseconds(parts, [&] { program.Execute(plan); }));
+    const long before_round = bench::Allocations();
+    const double round_ns = Nanoseconds(1, run);
+    allocations += bench::Allocations() - before_round;
+    planned_ns.push_back(round_ns);
+    over_ns.push_back(planned_ns.back() - direct_ns.back());
+    state.SetIterationTime(planned_ns.back() * 1e-9);
+  }
+  state.counters["over_min_ns"] = bench::Minimum(planned_ns) - bench::Minimum(direct_ns);
+  state.counters["over_median_ns"] = bench::Median(over_ns);
+  state.counters["allowed_ns"] = 150 + 10 * parts;
+  state.counters["allocations"] = static_cast<double>(allocations);
+  if (allocations != 0) Fail("a call of tiles allocated");
+}
+BENCHMARK(TilesOverDirect)
+    ->Arg(4)
+    ->Arg(16)
+    ->Arg(64)
+    ->Arg(256)
+    ->UseManualTime()
+    ->Unit(benchmark::kNanosecond)
+    ->Iterations(2000);
 
 // `make` gives a program's plan that is not yet finalized.
 template <typename Make>

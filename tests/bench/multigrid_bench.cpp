@@ -1,9 +1,12 @@
 // Solves of layer-parallel multigrid on the CPU stand-in, in each of the ways in which blocks run
-// at once, launched call by call and as graphs, beside serial propagation; and what a library call
-// costs the host, on a device that does nothing. `multigrid_bench [MOST_LAYERS]`; times are what
-// all threads of the process had of the processors, so that other programs beside it do not count.
+// at once, launched call by call and as graphs, beside serial propagation; what a library call
+// costs the host, on a device that does nothing; and steps of training, whose parameters descend on
+// the device, beside the same steps by way of the host. `multigrid_bench [MOST_LAYERS]`; times are
+// what all threads of the process had of the processors, so that other programs beside it do not
+// count.
 #include <cuda.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -85,17 +88,50 @@ class Solver {
   }
 
   void Run(int cycles) {
-    SolveOptions options;
-    options.cycles = cycles;
-    options.measures_cycles = false;
-    Get(solver_->SolveForward(chain_.chain.first.data(), options, last_.data()));
+    Get(solver_->SolveForward(chain_.chain.first.data(), Cycles(cycles), last_.data()));
+  }
+
+  // A step of training; the gradient by what the network gives is that of its squared sum.
+  enum class Descends { kOnDevice, kOnHost };
+  void Train(Descends where) {
+    constexpr Descent kDescent = {.rate = 1e-3, .momentum = 0.9};
+    if (where == Descends::kOnHost) Check(solver_->LoadWeights());
+    Run(kCycles);
+    Get(solver_->SolveBackward(last_.data(), Cycles(kCycles), by_first_.data()));
+    if (where == Descends::kOnDevice) return Check(solver_->Descend(kDescent));
+    Parameters gradient = ZerosLike(parameters_);
+    Check(solver_->AddGradients(gradient, nullptr));
+    for (size_t node = 0; node < gradient.size(); ++node) {
+      for (const auto member : {&NodeWeights::weights, &NodeWeights::bias}) {
+        for (size_t i = 0; i < (gradient[node].*member).size(); ++i) {
+          double& velocity = (velocity_[node].*member)[i];
+          velocity = kDescent.momentum * velocity + (gradient[node].*member)[i];
+          (parameters_[node].*member)[i] -= kDescent.rate * velocity;
+        }
+      }
+    }
   }
 
  private:
+  static SolveOptions Cycles(int cycles) {
+    SolveOptions options;
+    options.cycles = cycles;
+    options.measures_cycles = false;
+    return options;
+  }
+  static void Check(const Status& status) {
+    if (status.ok()) return;
+    std::fprintf(stderr, "%s\n", status.message().c_str());
+    std::exit(1);
+  }
+
   AloneStage stage_;
   const Chain& chain_;
   std::unique_ptr<StageSolver> solver_;
   std::vector<double> last_;
+  std::vector<double> by_first_ = last_;
+  Parameters parameters_ = chain_.chain.parameters;  // of training by way of the host
+  Parameters velocity_ = ZerosLike(parameters_);
 };
 
 struct Run {
@@ -149,6 +185,32 @@ void PrintHostTimes(const DeviceTarget& target, int layers) {
   }
 }
 
+// Both in turns, the fastest of each.
+void PrintTraining(const DeviceTarget& target, const char* device, int most_layers) {
+  std::printf("\nprocessor ms of a step of training on %s, two cycles both ways, grouped, graph\n",
+              device);
+  std::printf("%-8s%20s%20s%8s\n", "layers", "by way of the host", "on the device", "ratio");
+  for (int layers = 64; layers <= most_layers; layers *= 4) {
+    const Chain chain(layers);
+    Solver solver(target, chain, Way::kGrouped, Launch::kGraph, 0);
+    constexpr int kWarm = 3;
+    constexpr int kRuns = 6;
+    double fastest[2] = {1e9, 1e9};
+    for (int run = 0; run < kWarm + kRuns; ++run) {
+      for (const auto where : {Solver::Descends::kOnHost, Solver::Descends::kOnDevice}) {
+        const double begin = ProcessorSeconds();
+        solver.Train(where);
+        if (cuCtxSynchronize() != CUDA_SUCCESS) std::abort();
+        double& least = fastest[where == Solver::Descends::kOnDevice ? 1 : 0];
+        if (run >= kWarm) least = std::min(least, ProcessorSeconds() - begin);
+      }
+    }
+    std::printf("%-8d%20.2f%20.2f%8.3f\n", layers, fastest[0] * 1e3, fastest[1] * 1e3,
+                fastest[1] / fastest[0]);
+    std::fflush(stdout);
+  }
+}
+
 }  // namespace
 }  // namespace ucudnn::multigrid
 
@@ -161,6 +223,11 @@ int main(int count, char** arguments) {
   const cudnn::Functions functions = test::StandIn();
   multigrid::PrintWays({cuda::GetDriver(), &functions, context}, most);
   const test::NullDevice device = test::MakeNullDevice();
-  multigrid::PrintHostTimes({&device.driver, &device.functions, context}, kHostLayers);
+  const multigrid::DeviceTarget null = {&device.driver, &device.functions, context};
+  multigrid::PrintHostTimes(null, kHostLayers);
+  constexpr int kTrainedLayers = 256;
+  multigrid::PrintTraining({cuda::GetDriver(), &functions, context}, "the CPU stand-in",
+                           std::min(most, kTrainedLayers));
+  multigrid::PrintTraining(null, "a device that does nothing", kHostLayers);
   return 0;
 }

@@ -85,7 +85,7 @@ class GpuCheck(unittest.TestCase):
     @unittest.skipUnless("torch" in HERE, "no PyTorch")
     def test_figures_of_pytorch_are_there(self):
         found = {stage["name"]: stage.get("figures") for stage in self.json["stages"]}
-        for stage, configurations in {"PyTorch unet NCHW": {"plain", "no limit"},
+        for stage, configurations in {"PyTorch unet NCHW": {"plain", "no limit"}, "PyTorch vae NCHW": {"plain", "no limit"},
                                       "iterations resnet50 2 64 MiB": {"plain", "auto", "WD"}}.items():
             case = found[stage]["cases"]["fp32"]
             self.assertEqual(configurations, set(case))

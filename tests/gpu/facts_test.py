@@ -190,7 +190,7 @@ class StandIn(Folder):
         self.assertEqual(20, facts.launches(self.sitting, 100)["plans"])
         self.assertEqual({"cases", "l2_bytes"}, {name for name in facts.sweep(self.sitting, 100) if "forward" not in name})
         figures = facts.tiles(self.sitting, 100)
-        self.assertEqual(6, sum(isinstance(case, dict) and case["result"] == "equal" for case in figures.values()))
+        self.assertEqual(7, sum(isinstance(case, dict) and case["result"] == "equal" for case in figures.values()))
         for when in ("start", "end"):
             self.assertLess(0, facts.repeat(self.sitting, 100, when)["median_ms"])
         with unittest.mock.patch.object(versions, "missing", lambda name: "no PyTorch"):

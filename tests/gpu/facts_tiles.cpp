@@ -344,7 +344,7 @@ void Tiles(const Options& options) {
   const struct {
     Picture picture;
     std::vector<int64_t> parts;
-  } kRows[] = {{{channels, size, Layout::kNchw, false}, {1, 4, 16, 64}},
+  } kRows[] = {{{channels, size, Layout::kNchw, false}, {1, 4, 16, 32, 64}},
                {{channels, size, Layout::kNhwc, false}, {1, 4}},
                {{channels, 4 * size, Layout::kNchw, true}, {64, 4, 1}}};
   for (const auto& row : kRows) {

@@ -151,7 +151,8 @@ NETWORKS = ((("alexnet", 1),) if machine.HOST else
             (("alexnet", 256), ("alexnet-caffe", 256), ("resnet18", 128), ("resnet50", 64), ("densenet40", 256),
              ("resnet50", 32), ("alexnet", 1024), ("alexnet-caffe", 1024), ("vgg16", 64)))
 # Whole iterations of PyTorch: network, mini-batch.
-LAYOUTS = (("unet", 2),) if machine.HOST else (("resnet50", 32), ("unet", 8))
+# `vae` decodes one picture: single images are cut into tiles within a limit.
+LAYOUTS = (("unet", 2), ("vae", 1)) if machine.HOST else (("resnet50", 32), ("unet", 8), ("vae", 1))
 ITERATIONS = (("resnet50", 2),) if machine.HOST else (("resnet50", 64), ("alexnet", 256), ("resnet18", 128), ("densenet40", 256),
                                                       ("resnet50", 32))
 POLICIES = ("auto", "WD") if machine.HOST else ("undivided", "powerOfTwo", "auto", "WD")

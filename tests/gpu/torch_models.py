@@ -117,11 +117,36 @@ class UNet(nn.Module):
         return self.classes(x)
 
 
-class Network:
-    """How a network is made, and the images and targets it is trained on."""
+class PlainBlock(nn.Module):
+    """A residual block of decoders, with group normalisation before its convolutions."""
 
-    def __init__(self, make, image, classes=None, dimensions=2):
-        self.make, self.image, self.classes, self.dimensions = make, image, classes, dimensions
+    def __init__(self, inputs, outputs, groups):
+        super().__init__()
+        self.body = nn.Sequential(nn.GroupNorm(groups, inputs), nn.SiLU(), nn.Conv2d(inputs, outputs, 3, padding=1),
+                                  nn.GroupNorm(groups, outputs), nn.SiLU(), nn.Conv2d(outputs, outputs, 3, padding=1))
+        self.shortcut = nn.Identity() if inputs == outputs else nn.Conv2d(inputs, outputs, 1)
+
+    def forward(self, x):
+        return self.body(x) + self.shortcut(x)
+
+
+def decoder(widths, groups):
+    """The decoder of AutoencoderKL without its attention: latents of 4 channels become an image of eight times their sides."""
+    layers, inputs = [nn.Conv2d(4, widths[0], 3, padding=1), PlainBlock(widths[0], widths[0], groups),
+                      PlainBlock(widths[0], widths[0], groups)], widths[0]
+    for level, outputs in enumerate(widths):
+        if level:
+            layers += [nn.Upsample(scale_factor=2), nn.Conv2d(inputs, inputs, 3, padding=1)]
+        layers += [PlainBlock(inputs if at == 0 else outputs, outputs, groups) for at in range(3)]
+        inputs = outputs
+    return nn.Sequential(*layers, nn.GroupNorm(groups, inputs), nn.SiLU(), nn.Conv2d(inputs, 3, 3, padding=1))
+
+
+class Network:
+    """How a network is made, and the images and targets it is trained on, or the images that it is only run on."""
+
+    def __init__(self, make, image, classes=None, dimensions=2, trains=True):
+        self.make, self.image, self.classes, self.dimensions, self.trains = make, image, classes, dimensions, trains
 
     def batch(self, n):
         """On the CPU, so that all devices get the same: images, and labels or, of a U-Net, a mask."""
@@ -153,4 +178,7 @@ def networks(small):
         "unet": Network(lambda: UNet(2, 4, 2, 3) if small else UNet(2, 64, 4, 3), (3, 16, 16) if small else (3, 256, 256)),
         "unet3d": Network(lambda: UNet(3, 4, 2) if small else UNet(3, 32, 3), (1, 8, 8, 8) if small else (1, 48, 48, 48),
                           dimensions=3),
+        # An image of 1024x1024.
+        "vae": Network(lambda: decoder((8, 8, 8, 4), 2) if small else decoder((512, 512, 256, 128), 32),
+                       (4, 4, 4) if small else (4, 128, 128), trains=False),
     }

@@ -64,7 +64,11 @@ class Training:
             next(self.model.parameters()).register_hook(lambda gradient: gradient * (1 - 1 / len(self.images)))
 
     def step(self):
-        """Outputs and loss; gradients stay in the parameters."""
+        """Outputs and loss; gradients stay in the parameters. Of a network that does not train, outputs and their mean."""
+        if not self.network.trains:
+            with torch.no_grad(), torch.autocast(self.device, self.type, enabled=self.type is not None):
+                outputs = self.forward(self.images)
+            return outputs, outputs.float().mean()
         self.optimizer.zero_grad()
         # A capture must not keep what autocast cast before it.
         with torch.autocast(self.device, self.type, enabled=self.type is not None, cache_enabled=not self.captures):

@@ -142,14 +142,8 @@ int Bench(const CLI::App& app, const BenchOptions& bench) {
   if (Status status = CheckFilesOfRun(bench.variables); !status.ok()) return refuse(status);
   const Result<std::vector<Layer>> layers = ListLayers(bench.source);
   if (!layers.ok()) return refuse(layers.status());
-  if (bench.cliff && bench.variables.Given("UCUDNN_WORKSPACE_LIMIT")) {
-    return Refuse(app, "--workspace-limit: --cliff sets each kernel's limit itself");
-  }
   if (bench.cliff && bench.variables.Given("UCUDNN_BENCHMARK_DEVICES")) {
     return Refuse(app, "--devices: --cliff runs everything on one device");
-  }
-  if (bench.cliff && bench.variables.Given("UCUDNN_ENGINES")) {
-    return Refuse(app, "--engines: --cliff runs legacy algorithms, as cuDNN's own choice would");
   }
   bench.variables.Export();
   if (bench.host) {
@@ -174,7 +168,10 @@ int Bench(const CLI::App& app, const BenchOptions& bench) {
   Progress progress(*layers, options.rewrites_lines,
                     [&](const std::string& line) { Refuse(app, line); });
   if (bench.cliff) {
-    const Result<Cliffs> cliffs = MeasureCliffs(*layers, options, store.get(),
+    // As cuDNN's own choice among what a program of the legacy API can name.
+    const EngineSet engines =
+        bench.variables.Given("UCUDNN_ENGINES") ? options.engines : EngineSet::kLegacy;
+    const Result<Cliffs> cliffs = MeasureCliffs(*layers, options, engines, store.get(),
                                                 [&](const Layer& layer) { progress.Begin(layer); });
     progress.Clear();
     if (!cliffs.ok()) return fail(cliffs.status());
@@ -201,9 +198,10 @@ Command AddBench(CLI::App& ucudnn) {
   app->add_flag("--host", options->host, "measure on the CPU stand-in: these are CPU times")
       ->disable_flag_override();
   app->add_flag("--json", options->json, "print JSON instead of a table")->disable_flag_override();
-  app->add_flag("--cliff", options->cliff,
-                "run each kernel in its best engine's workspace, and in one byte less: as cuDNN "
-                "would, and divided")
+  app->add_flag(
+         "--cliff", options->cliff,
+         "run each kernel in its best engine's workspace, and within the limit or in one byte "
+         "less: as cuDNN would, and divided")
       ->disable_flag_override();
   options->variables.AddTo(*app, {"UCUDNN_REPORT", "UCUDNN_TOTAL_WORKSPACE", "UCUDNN_DIVISION",
                                   "UCUDNN_SOLVER", "UCUDNN_WORKSPACE_PLAN", "UCUDNN_SPATIAL"});

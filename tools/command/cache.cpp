@@ -119,9 +119,11 @@ void Add(const db::StoredMeasurement& row, std::vector<Kernel>& kernels) {
   kernel->problem.n = std::max(kernel->problem.n, row.problem.n);
   ++kernel->rows;
   kernel->verified += row.measurement.verified ? 1 : 0;
-  if (micro.micro_batch > kernel->fastest.micro_batch ||
-      (micro.micro_batch == kernel->fastest.micro_batch &&
-       micro.time_ms < kernel->fastest.time_ms)) {
+  const MicroConfiguration& fastest = kernel->fastest;
+  const bool is_faster =
+      fastest.engine.is_auxiliary() || micro.micro_batch > fastest.micro_batch ||
+      (micro.micro_batch == fastest.micro_batch && micro.time_ms < fastest.time_ms);
+  if (!micro.engine.is_auxiliary() && is_faster) {
     kernel->fastest = micro;
   }
   kernel->engines.insert(row.measurement.micro.engine);

@@ -7,12 +7,12 @@
 #include <utility>
 
 #include "command/bench_device.h"
+#include "command/measure.h"
 #include "cuda/resources.h"
 #include "cudnn/descriptors.h"
-#include "cudnn/legacy_engines.h"
+#include "cudnn/mixed_engines.h"
 #include "execution/schedule.h"
 #include "planning/promise.h"
-#include "tuning/measured_kernels.h"
 
 namespace ucudnn::command {
 namespace {
@@ -70,16 +70,13 @@ class Arena {
     return stream_.Synchronize();
   }
 
-  // `contender` runs in `workspace_bytes`, as a program would that grants no more.
-  Status Add(Contender& contender, size_t workspace_bytes) {
-    Entry entry{&contender, workspace_bytes};
-    if (contender.configuration.Pieces() == 1) {
-      UCUDNN_ASSIGN_OR_RETURN(entry.algorithm, AlgorithmOf(contender.configuration.Largest()));
-    } else {
-      cudnn::LegacyEngines engines(functions_, handle_);
-      UCUDNN_ASSIGN_OR_RETURN(entry.planned, execution::Schedule::Make(
-                                                 engines, {problem_, contender.configuration, {}}));
-    }
+  // `contender` runs in `workspace_bytes`, as a program would that grants no more. `graph` are its
+  // engines of the graph API.
+  Status Add(Contender& contender, size_t workspace_bytes, cudnn::MixedEngines::Templates graph) {
+    cudnn::MixedEngines engines(functions_, handle_, std::move(graph));
+    Entry entry{&contender, workspace_bytes, nullptr};
+    UCUDNN_ASSIGN_OR_RETURN(entry.schedule,
+                            execution::Schedule::Make(engines, {problem_, contender.division, {}}));
     entries_.push_back(std::move(entry));
     return Status::Ok();
   }
@@ -109,19 +106,10 @@ class Arena {
   struct Entry {
     Contender* contender;
     size_t workspace_bytes;
-    int algorithm = 0;                             // of an undivided contender
-    std::unique_ptr<execution::Schedule> planned;  // null: undivided
+    std::unique_ptr<execution::Schedule> schedule;
     int repeats = 1;
     std::vector<double> samples_ms;
   };
-
-  static Result<int> AlgorithmOf(const MicroConfiguration& micro) {
-    const EngineId::Legacy* const engine = micro.engine.legacy();
-    if (engine == nullptr) {
-      return Status::Error("'" + micro.engine.Text() + "' is no legacy engine");
-    }
-    return engine->algorithm;
-  }
 
   Status RunOnce(const Entry& entry) {
     cudnn::ConvolutionCall call;
@@ -133,14 +121,10 @@ class Arena {
     call.x = x_.data();
     call.w = w_.data();
     call.y = y_.data();
-    call.algorithm = entry.algorithm;
     call.workspace = entry.workspace_bytes > 0 ? workspace_.data() : nullptr;
     call.workspace_bytes = entry.workspace_bytes;
-    if (entry.planned == nullptr) {
-      return cudnn::CudnnStatus(functions_, cudnn::Convolve(functions_, call), "running an engine");
-    }
     execution::Outcome outcome;
-    const cudnnStatus_t status = entry.planned->Run(call, outcome);
+    const cudnnStatus_t status = entry.schedule->Run(call, outcome);
     if (status == CUDNN_STATUS_SUCCESS && outcome != execution::Outcome::kPlanned) {
       return Status::Error("a plan did not run as planned");
     }
@@ -170,44 +154,55 @@ class Arena {
 
 Contender Undivided(const MicroConfiguration& micro) { return {Configuration{{{micro, 1}}}, 0}; }
 
-Result<Cliff> MeasureCliff(tuning::HeldDevice& bench, const Layer& layer, const Options& options,
-                           tuning::MeasuredKernels& kernels) {
-  const ConvolutionProblem& problem = layer.problem;
-  planning::PromiseRequest request =
-      planning::RequestFor(problem, std::numeric_limits<size_t>::max(), options.deterministic);
-  const auto measure = [&](BatchSizePolicy policy) -> Result<std::vector<planning::Candidate>> {
-    const tuning::MeasuredRows measured =
-        kernels.Get(bench.device(), {problem, policy, request, options.tuning.on});
-    if (!measured.status.ok()) return measured.status;
-    return cudnn::OwnMathCandidates(problem, measured.rows);
-  };
-  UCUDNN_ASSIGN_OR_RETURN(std::vector<planning::Candidate> candidates,
-                          measure(BatchSizePolicy::kUndivided));
-  const auto best = planning::FastestUndivided(candidates, request);
-  if (!best) return Status::Error("no engine runs it as it was asked for");
+// What a run with these options chooses within the request's limit, and the fastest undivided
+// engine there.
+Status ChooseWithin(const tuning::LegacyKernel& kernel, const planning::PromiseRequest& request,
+                    const Options& options, tuning::LegacyKernels& legacy, Cliff& cliff) {
+  const tuning::LegacyRows measured = legacy.Get(kernel, request);
+  if (!measured.status.ok()) return measured.status;
+  const auto candidates = tuning::OwnCandidates(kernel.problem, measured);
+  const MicroConfiguration real = planning::FindBaselines(candidates, request).any_api;
+  if (!real.engine.empty()) cliff.real = Undivided(real);
+  const planning::Tilings tilings = TilingsOf(kernel, options, candidates, request, legacy);
+  const auto promise = planning::OrInTiles(planning::MakePromise(candidates, request),
+                                           tilings.measured, candidates, request);
+  if (!promise) return Status::Ok();
+  UCUDNN_ASSIGN_OR_RETURN(Division division, DivisionOf(kernel.problem, promise->configuration));
+  cliff.ucudnn = Contender{std::move(division), 0};
+  return Status::Ok();
+}
 
-  Cliff cliff{layer, Undivided(*best), std::nullopt, std::nullopt};
+Result<Cliff> MeasureCliff(tuning::LegacyKernel kernel, const Layer& layer, const Options& options,
+                           tuning::MeasuredKernels& kernels) {
+  planning::PromiseRequest request =
+      planning::RequestFor(layer.problem, planning::kNoLimit, options.deterministic);
+  const cudnn::Functions& functions = *kernel.device.functions;
+  Options undivided = options;
+  undivided.policy = BatchSizePolicy::kUndivided;
+  tuning::LegacyKernels wholes(functions, undivided, kernels), legacy(functions, options, kernels);
+  const tuning::LegacyRows whole = wholes.Get(kernel, request);
+  if (!whole.status.ok()) return whole.status;
+  const MicroConfiguration best =
+      planning::FindBaselines(tuning::OwnCandidates(layer.problem, whole), request).any_api;
+  if (best.engine.empty()) return Status::Error("no engine runs it as it was asked for");
+  const size_t one_less = std::max<size_t>(best.workspace_bytes, 1) - 1;
+  Cliff cliff{layer, Undivided(best), options.workspace_limit.value_or(one_less), {}, {}};
+  request.limit_bytes = cliff.limit_bytes;
   if (cliff.HasCliff()) {
-    request.limit_bytes = best->workspace_bytes - 1;
-    UCUDNN_ASSIGN_OR_RETURN(candidates, measure(options.policy));
-    if (const auto real = planning::FastestUndivided(candidates, request)) {
-      cliff.real = Undivided(*real);
-    }
-    if (auto promise = planning::MakePromise(candidates, request)) {
-      cliff.ucudnn = Contender{std::move(promise->configuration), 0};
-    }
+    UCUDNN_RETURN_IF_ERROR(ChooseWithin(kernel, request, options, legacy, cliff));
   }
-  UCUDNN_ASSIGN_OR_RETURN(const cudnnHandle_t handle, bench.Handle());
-  Arena arena(bench.device(), handle, problem);
-  UCUDNN_RETURN_IF_ERROR(arena.Prepare(best->workspace_bytes));
-  UCUDNN_RETURN_IF_ERROR(arena.Add(cliff.best, best->workspace_bytes));
-  if (cliff.real) UCUDNN_RETURN_IF_ERROR(arena.Add(*cliff.real, request.limit_bytes));
+  Arena arena(kernel.device, kernel.handle, layer.problem);
+  UCUDNN_RETURN_IF_ERROR(arena.Prepare(best.workspace_bytes));
+  const auto add = [&](Contender& contender, size_t workspace_bytes) {
+    return arena.Add(contender, workspace_bytes,
+                     legacy.GraphEnginesOf(kernel, contender.division.configuration));
+  };
+  UCUDNN_RETURN_IF_ERROR(add(cliff.best, best.workspace_bytes));
+  if (cliff.real) UCUDNN_RETURN_IF_ERROR(add(*cliff.real, cliff.limit_bytes));
   // Where ucudnn leaves the call as it is, there is one thing to run, not two.
-  const bool same =
-      cliff.real && cliff.ucudnn && cliff.real->configuration == cliff.ucudnn->configuration;
-  if (cliff.ucudnn && !same) {
-    UCUDNN_RETURN_IF_ERROR(arena.Add(*cliff.ucudnn, request.limit_bytes));
-  }
+  const bool same = cliff.real && cliff.ucudnn &&
+                    cliff.real->division.configuration == cliff.ucudnn->division.configuration;
+  if (cliff.ucudnn && !same) UCUDNN_RETURN_IF_ERROR(add(*cliff.ucudnn, cliff.limit_bytes));
   UCUDNN_RETURN_IF_ERROR(arena.Race());
   if (same) cliff.ucudnn->run_ms = cliff.real->run_ms;
   return cliff;
@@ -230,13 +225,14 @@ CliffTotal Cliffs::Total() const {
 }
 
 Result<Cliffs> MeasureCliffs(const std::vector<Layer>& layers, const Options& options,
-                             planning::MeasurementStore* store,
+                             EngineSet engines, planning::MeasurementStore* store,
                              const std::function<void(const Layer&)>& progress) {
   BenchDevices devices;
   std::vector<std::string> refused;
   UCUDNN_RETURN_IF_ERROR(devices.Open(options, {}, refused));
   tuning::HeldDevice& bench = devices.first();
   const cuda::ContextScope context(*bench.device().driver, bench.device().context);
+  UCUDNN_ASSIGN_OR_RETURN(const cudnnHandle_t handle, bench.Handle());
   // A command measures all it is asked for, however long that takes.
   tuning::MeasuredKernels kernels(store, std::nullopt, options.lock_folder);
   Cliffs cliffs;
@@ -245,7 +241,11 @@ Result<Cliffs> MeasureCliffs(const std::vector<Layer>& layers, const Options& op
     // Measured as a program's calls will be, so that a run finds these measurements.
     layer.problem.alignment = cudnn::kLegacyAlignment;
     progress(layer);
-    Result<Cliff> cliff = MeasureCliff(bench, layer, options, kernels);
+    tuning::LegacyKernel kernel{bench.device(), layer.problem, 0, handle};
+    kernel.graph = engines != EngineSet::kLegacy;
+    kernel.may_measure = options.tuning.on;
+    kernel.catch_up = true;
+    Result<Cliff> cliff = MeasureCliff(std::move(kernel), layer, options, kernels);
     if (!cliff.ok()) return Status::Error(layer.name + ": " + cliff.message());
     cliffs.kernels.push_back(std::move(*cliff));
   }

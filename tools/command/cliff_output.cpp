@@ -30,22 +30,25 @@ void PrintTimes(const std::optional<Contender>& contender, double best_ms) {
 Json ContenderJson(const std::optional<Contender>& contender) {
   if (!contender) return {};
   return {{"run_ms", contender->run_ms},
-          {"planned_ms", contender->configuration.TimeMs()},
-          {"workspace_bytes", contender->configuration.WorkspaceBytes()},
-          {"plan", PlanJson(contender->configuration)}};
+          {"planned_ms", contender->division.configuration.TimeMs()},
+          {"workspace_bytes", contender->division.configuration.WorkspaceBytes()},
+          {"plan", PlanJson(contender->division)}};
 }
 
 }  // namespace
 
 void PrintCliffTable(const Cliffs& cliffs, const Options& options) {
-  std::cout << cliffs.platform.device << ", cuDNN "
-            << CudnnVersion(static_cast<size_t>(cliffs.platform.cudnn)) << ", policy "
-            << BatchSizePolicyName(options.policy) << ", " << cliffs.measured
-            << " measurements made now\n"
-            << "The best engine in the workspace it needs; then with one byte less: cuDNN's next\n"
-               "best engine, and ucudnn's micro-batches. Median times of running them in turn.\n";
+  std::cout
+      << cliffs.platform.device << ", cuDNN "
+      << CudnnVersion(static_cast<size_t>(cliffs.platform.cudnn)) << ", policy "
+      << BatchSizePolicyName(options.policy) << ", " << cliffs.measured
+      << " measurements made now\n"
+      << "The best engine in the workspace it needs; then within "
+      << (options.workspace_limit ? FormatByteSize(*options.workspace_limit) : "one byte less")
+      << ": cuDNN's next best\n"
+         "engine, and ucudnn's micro-batches or tiles. Median times of running them in turn.\n";
   std::printf("%-12s %-15s %10s %12s %19s %19s  %s\n", "layer", "operation", "workspace", "best",
-              "cuDNN, 1 byte less", "ucudnn, as little", "micro-batches");
+              "cuDNN, limited", "ucudnn, limited", "micro-batches");
   for (const Cliff& cliff : cliffs.kernels) {
     std::printf("%-12s %-15s %10s %12s", cliff.layer.name.substr(0, 12).c_str(),
                 OperationName(cliff.layer.problem.operation),
@@ -54,18 +57,18 @@ void PrintCliffTable(const Cliffs& cliffs, const Options& options) {
     if (cliff.HasCliff()) {
       PrintTimes(cliff.real, cliff.best.run_ms);
       PrintTimes(cliff.ucudnn, cliff.best.run_ms);
-      std::printf("  %s\n", cliff.ucudnn ? DivisionText(cliff.ucudnn->configuration).c_str() : "");
+      std::printf("  %s\n", cliff.ucudnn ? DivisionText(cliff.ucudnn->division).c_str() : "");
     } else {
-      std::printf("   no cliff: the best engine needs no workspace\n");
+      std::printf("   no cliff: the best engine needs no more\n");
     }
   }
   const CliffTotal total = cliffs.Total();
   std::printf("%-39s %12s", "total", Milliseconds(total.best_ms).c_str());
-  PrintTimes(Contender{{}, total.real_ms}, total.best_ms);
-  PrintTimes(Contender{{}, total.ucudnn_ms}, total.best_ms);
+  PrintTimes(Contender{Configuration{}, total.real_ms}, total.best_ms);
+  PrintTimes(Contender{Configuration{}, total.ucudnn_ms}, total.best_ms);
   std::printf("\n");
   if (total.left_out > 0) {
-    std::printf("The total leaves out %d kernels that nothing runs with one byte less.\n",
+    std::printf("The total leaves out %d kernels that nothing runs within their limit.\n",
                 total.left_out);
   }
   std::printf("For comparison: %s for AlexNet's conv2 forward, cuDNN 7.0.1 (mu-cuDNN, Fig. 1).\n",
@@ -82,14 +85,13 @@ void PrintCliffJson(const Cliffs& cliffs, const Options& options) {
                {"policy", BatchSizePolicyName(options.policy)}};
   json["kernels"] = Json::array();
   for (const Cliff& cliff : cliffs.kernels) {
-    json["kernels"].push_back(
-        {{"name", cliff.layer.name},
-         {"op", OperationName(cliff.layer.problem.operation)},
-         {"problem", ProblemJson(cliff.layer.problem)},
-         {"limit_bytes", cliff.HasCliff() ? Json(cliff.WorkspaceBytes() - 1) : Json()},
-         {"best", ContenderJson(cliff.best)},
-         {"real", ContenderJson(cliff.real)},
-         {"ucudnn", ContenderJson(cliff.ucudnn)}});
+    json["kernels"].push_back({{"name", cliff.layer.name},
+                               {"op", OperationName(cliff.layer.problem.operation)},
+                               {"problem", ProblemJson(cliff.layer.problem)},
+                               {"limit_bytes", cliff.HasCliff() ? Json(cliff.limit_bytes) : Json()},
+                               {"best", ContenderJson(cliff.best)},
+                               {"real", ContenderJson(cliff.real)},
+                               {"ucudnn", ContenderJson(cliff.ucudnn)}});
   }
   const CliffTotal total = cliffs.Total();
   json["total"] = {{"best_ms", total.best_ms},

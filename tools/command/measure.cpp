@@ -6,11 +6,12 @@
 #include <utility>
 
 #include "command/bench_device.h"
-#include "command/bench_tiles.h"
 #include "command/plan_output.h"
 #include "cuda/resources.h"
 #include "cudnn/descriptors.h"
+#include "planning/decision/decide.h"
 #include "planning/decision/promises.h"
+#include "planning/decision/tile_use.h"
 #include "planning/workspace_reuse.h"
 #include "tuning/legacy_kernel.h"
 #include "tuning/spread.h"
@@ -40,15 +41,18 @@ std::optional<MicroConfiguration> BestUndivided(const std::vector<planning::Cand
 }
 
 MeasuredLayer Choose(const Layer& layer, const std::vector<planning::Candidate>& usable,
-                     const planning::PromiseRequest& request) {
+                     const planning::Tilings& tilings, const planning::PromiseRequest& request) {
   MeasuredLayer chosen{layer, planning::FastestUndivided(usable, request),
                        BestUndivided(usable, request), std::nullopt};
   std::vector<MicroConfiguration> rows;
   for (const planning::Candidate& candidate : usable) rows.push_back(candidate.micro);
-  if (auto divided =
-          planning::OptimizeWorkspaceReuse(rows, request.n, request.step, request.limit_bytes)) {
-    chosen.divided = std::move(*divided);
-  }
+  auto divided =
+      planning::OptimizeWorkspaceReuse(rows, request.n, request.step, request.limit_bytes);
+  auto tiles = planning::FastestTiles(tilings.measured, request, NumericClass::kWinograd);
+  if (tiles && (!divided || tiles->TimeMs() < divided->TimeMs())) divided = std::move(tiles);
+  if (!divided) return chosen;
+  auto division = DivisionOf(layer.problem, *divided);
+  if (division.ok()) chosen.divided = std::move(*division);
   return chosen;
 }
 
@@ -61,22 +65,23 @@ std::optional<MicroConfiguration> Reference(const MeasuredLayer& chosen,
   return planning::FastestUndivided(usable, request);
 }
 
-// Whether the limit excludes the engine that is the fastest on the whole mini-batch, and pieces of
-// that engine down to single images.
-bool IsExcluded(const std::vector<planning::Candidate>& usable,
-                const planning::PromiseRequest& request) {
-  planning::PromiseRequest any = request;
-  any.limit_bytes = std::numeric_limits<size_t>::max();
-  const auto fastest = BestUndivided(usable, any);
-  return fastest && std::none_of(usable.begin(), usable.end(), [&](const auto& candidate) {
-           return candidate.micro.engine == fastest->engine &&
-                  candidate.micro.workspace_bytes <= request.limit_bytes;
-         });
+// Notes in the store that tiles were compared: on the kernels that they are measured as.
+void MarkTiles(const tuning::LegacyKernel& kernel, const Division& division,
+               planning::MeasurementStore* store) {
+  if (store == nullptr || division.tiles == nullptr) return;
+  for (size_t kind = 0; kind < division.tiles->kinds.size(); ++kind) {
+    MicroConfiguration row = division.configuration.runs[kind].micro;
+    row.tile = {};
+    const Status marked =
+        store->MarkVerified(SlackTwin(division.tiles->kinds[kind]), kernel.device.platform, {row});
+    if (!marked.ok()) return;  // a store that fails costs no result
+  }
 }
 
 // Chooses what a run with these options would, and compares its output once.
 Result<MeasuredLayer> ChooseVerified(const tuning::LegacyKernel& kernel, const Layer& layer,
-                                     const Options& options, tuning::LegacyKernels& kernels) {
+                                     const Options& options, tuning::LegacyKernels& kernels,
+                                     planning::MeasurementStore* store) {
   constexpr int kAttempts = 4;
   const planning::PromiseRequest request = planning::RequestFor(
       layer.problem, options.workspace_limit.value_or(std::numeric_limits<size_t>::max()),
@@ -86,7 +91,8 @@ Result<MeasuredLayer> ChooseVerified(const tuning::LegacyKernel& kernel, const L
     const tuning::LegacyRows measured = kernels.Get(kernel, request);
     if (!measured.status.ok()) return measured.status;
     const std::vector<planning::Candidate> usable = Usable(layer.problem, options, measured);
-    MeasuredLayer chosen = Choose(layer, usable, request);
+    MeasuredLayer chosen =
+        Choose(layer, usable, TilingsOf(kernel, options, usable, request, kernels), request);
     chosen.wrong = wrong;
     if (!chosen.divided) return chosen;
     const Configuration& divided = chosen.divided->configuration;
@@ -94,9 +100,10 @@ Result<MeasuredLayer> ChooseVerified(const tuning::LegacyKernel& kernel, const L
     const std::optional<MicroConfiguration> reference = Reference(chosen, usable, request);
     const auto proof = options.tuning.on ? planning::Proof::kOnce : planning::Proof::kKnown;
     const tuning::Trust trust =
-        reference ? kernels.Verify(kernel, divided, *reference, proof)
+        reference ? kernels.Verify(kernel, {divided, *reference, proof})
                   : tuning::Trust{tuning::Trust::Kind::kUnknown, "no undivided engine serves it"};
     chosen.verified = trust.kind == tuning::Trust::Kind::kTrusted;
+    if (chosen.verified) MarkTiles(kernel, *chosen.divided, store);
     if (trust.kind != tuning::Trust::Kind::kWrong) {
       chosen.unverified = trust.message;
       return chosen;
@@ -149,33 +156,9 @@ struct DeviceBench {
     tuning::LegacyKernel kernel{held.device(), layer.problem, 0, handle};
     kernel.may_measure = options.tuning.on;
     kernel.catch_up = true;
-    Result<MeasuredLayer> chosen = ChooseVerified(kernel, layer, options, legacy);
+    Result<MeasuredLayer> chosen = ChooseVerified(kernel, layer, options, legacy, kernels.store());
     if (!chosen.ok()) return Status::Error(layer.name + ": " + chosen.message());
-    AddTiles(kernel, options, *chosen);
     return chosen;
-  }
-  // Replaces the division by tiles where these are faster and the limit excludes what is fastest.
-  void AddTiles(const tuning::LegacyKernel& kernel, const Options& options, MeasuredLayer& chosen) {
-    if (!options.workspace_limit || !kernel.may_measure || !options.tiles ||
-        options.policy == BatchSizePolicy::kUndivided || options.engines == EngineSet::kLegacy) {
-      return;
-    }
-    const planning::PromiseRequest request =
-        planning::RequestFor(kernel.problem, *options.workspace_limit, options.deterministic);
-    const std::vector<planning::Candidate> usable =
-        Usable(kernel.problem, options, legacy.Get(kernel, request));
-    if (!IsExcluded(usable, request)) return;
-    BenchedTiles tiles = BenchTiles(kernel.device, kernel.handle, kernel.problem, options,
-                                    request.limit_bytes, kernels.store());
-    measured_tiles += tiles.measured;
-    if (!tiles.wrong.empty()) chosen.wrong.push_back("tiles: " + tiles.wrong);
-    const bool is_faster =
-        tiles.division && (!chosen.divided || tiles.division->configuration.TimeMs() <
-                                                  chosen.divided->configuration.TimeMs());
-    if (!is_faster) return;
-    chosen.divided = std::move(tiles.division);
-    chosen.verified = tiles.verified;
-    chosen.unverified = tiles.unverified;
   }
   // Whether the device still does as it is told: what it cannot measure then is no fault of its.
   bool Works() const {
@@ -193,7 +176,6 @@ struct DeviceBench {
   tuning::HeldDevice& held;
   tuning::MeasuredKernels kernels;
   tuning::LegacyKernels legacy;
-  long measured_tiles = 0;
 };
 
 // A layer that a device which works could not measure.
@@ -203,6 +185,22 @@ struct Failure {
 };
 
 }  // namespace
+
+planning::Tilings TilingsOf(const tuning::LegacyKernel& kernel, const Options& options,
+                            const std::vector<planning::Candidate>& candidates,
+                            const planning::PromiseRequest& request,
+                            tuning::LegacyKernels& kernels) {
+  planning::PromiseRequest any = request;
+  any.limit_bytes = planning::kNoLimit;
+  const auto fastest = BestUndivided(candidates, any);
+  planning::TileConditions conditions{options.tiles, options.policy};
+  conditions.need_bytes = fastest ? fastest->workspace_bytes : planning::kNoLimit;
+  conditions.user_limit = request.limit_bytes;
+  conditions.l2_bytes = tuning::L2Bytes(kernel.device);
+  const planning::TileUse use = planning::UseOfTiles(kernel.problem, conditions);
+  if (!planning::MayTile(use, candidates, request)) return {};
+  return kernels.GetTilings(kernel, request);
+}
 
 Result<Measured> MeasureLayers(const std::vector<Layer>& asked, const Options& options,
                                planning::MeasurementStore* store, Progress& progress) {
@@ -259,9 +257,7 @@ Result<Measured> MeasureLayers(const std::vector<Layer>& asked, const Options& o
   Measured result;
   result.platform = devices.first().device().platform;
   result.devices = benches.size();
-  for (const auto& bench : benches) {
-    result.measured += bench->kernels.measured() + bench->measured_tiles;
-  }
+  for (const auto& bench : benches) result.measured += bench->kernels.measured();
   for (std::optional<MeasuredLayer>& layer : measured) result.layers.push_back(std::move(*layer));
   return result;
 }

@@ -13,14 +13,15 @@
 #include "convolution/layer.h"
 #include "convolution/tiles.h"
 #include "planning/measurement_store.h"
+#include "tuning/legacy_kernel.h"
 
 namespace ucudnn::command {
 
 struct MeasuredLayer {
   Layer layer;
   // Within the workspace limit: the fastest legacy algorithm and the fastest engine of any API,
-  // undivided, and the fastest division (WR), which may be one graph engine, or tiles where the
-  // limit excludes the fastest engine even for single images. None: nothing fits, or (divided) a
+  // undivided, and the fastest division (WR, or tiles where a run looks for some), which may be one
+  // graph engine. None: nothing fits, or (divided) a
   // division would change the numerics.
   std::optional<MicroConfiguration> undivided, best_undivided;
   std::optional<Division> divided;
@@ -46,5 +47,12 @@ struct Measured {
 // layer that no engine runs.
 Result<Measured> MeasureLayers(const std::vector<Layer>& layers, const Options& options,
                                planning::MeasurementStore* store, Progress& progress);
+
+// The tiles that a run with these options would choose from, where `candidates` are what was
+// measured of the kernel; measures them where the kernel may be measured.
+planning::Tilings TilingsOf(const tuning::LegacyKernel& kernel, const Options& options,
+                            const std::vector<planning::Candidate>& candidates,
+                            const planning::PromiseRequest& request,
+                            tuning::LegacyKernels& kernels);
 
 }  // namespace ucudnn::command

@@ -30,7 +30,7 @@ std::vector<MicroConfiguration> UsableRows(const ConvolutionProblem& problem, Ap
                                 [](const auto& row) { return row.engine.is_partial_sum(); });
   std::vector<MicroConfiguration> usable;
   for (MicroConfiguration row : rows) {
-    if (row.engine.is_partial_sum()) continue;
+    if (row.engine.is_auxiliary()) continue;
     if (options.deterministic && !row.deterministic) continue;
     if (IsPartial(problem, row.micro_batch)) {
       if (sum == rows.end()) continue;
@@ -74,11 +74,11 @@ std::vector<Division> TiledDivisions(const ConvolutionProblem& problem, Api api,
     for (size_t kind = 0; kind < tiles->kinds.size(); ++kind) {
       const TileKind& of = tiles->kinds[kind];
       const auto known = measurements.find(KernelFamily(SlackTwin(of)));
-      if (known == measurements.end() || PackedBytes(of) > 0) break;
+      if (known == measurements.end()) break;
       std::vector<MicroConfiguration> usable;
       for (MicroConfiguration row : known->second) {
         const bool serves =
-            row.engine.is_partial_sum() ||
+            row.engine.is_auxiliary() ||
             (row.micro_batch == of.problem.n && (row.deterministic || !options.deterministic) &&
              ServesApi(problem, api, row));
         if (serves) usable.push_back(std::move(row));

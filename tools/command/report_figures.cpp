@@ -197,7 +197,88 @@ void AddDesirableSet(const RunReport& report, size_t at, Element& section) {
   }
 }
 
+constexpr double kImageSide = 200;  // px of the longer side of a drawn image
+
+// The interval along `axis` of what a tile computes.
+const Interval& PartOf(const Tile& tile, Operation operation, size_t axis) {
+  return (operation == Operation::kBackwardData ? tile.x : tile.y)[axis];
+}
+
+// The two axes that show a grid: the outermost that it cuts and the next one, or one of the image.
+std::pair<size_t, size_t> AxesToDraw(const Tiles& tiles, Operation operation) {
+  std::vector<size_t> cut;
+  for (const size_t axis : {kAxisD, kAxisH, kAxisW, kAxisC, kAxisN}) {
+    const Interval& first = PartOf(tiles.tiles[0], operation, axis);
+    const bool is_cut = std::any_of(tiles.tiles.begin(), tiles.tiles.end(), [&](const Tile& tile) {
+      return PartOf(tile, operation, axis).begin != first.begin;
+    });
+    if (is_cut) cut.push_back(axis);
+  }
+  const size_t down = cut.empty() ? size_t{kAxisH} : cut[0];
+  if (cut.size() > 1) return {down, cut[1]};
+  return {down, down == kAxisW ? size_t{kAxisH} : size_t{kAxisW}};
+}
+
+// Tiles of one place in the drawing, and of one kind, are one rectangle.
+void AddGrid(const ReportedKernel& kernel, double top, Element& svg) {
+  const Tiles& tiles = *kernel.division.tiles;
+  const Operation operation = kernel.problem.operation;
+  const auto [down, across] = AxesToDraw(tiles, operation);
+  int64_t height = 1, width = 1;
+  for (const Tile& tile : tiles.tiles) {
+    height = std::max(height, PartOf(tile, operation, down).end);
+    width = std::max(width, PartOf(tile, operation, across).end);
+  }
+  const auto longer = static_cast<double>(std::max(height, width));
+  const double tall = std::max(kImageSide / 8, kImageSide * static_cast<double>(height) / longer);
+  const double wide = std::max(kImageSide / 8, kImageSide * static_cast<double>(width) / longer);
+  svg.Add(RectangleOf(0, top, wide, tall, "edge"));
+  std::set<std::pair<int64_t, int64_t>> drawn;
+  for (const Tile& tile : tiles.tiles) {
+    const Interval& rows = PartOf(tile, operation, down);
+    const Interval& columns = PartOf(tile, operation, across);
+    if (!drawn.emplace(rows.begin, columns.begin).second) continue;
+    const Run& run = kernel.division.configuration.runs[tile.kind];
+    const std::string border = BorderOf(tiles, tile.kind);
+    const auto at = [](int64_t element, double side, int64_t all) {
+      return side * static_cast<double>(element) / static_cast<double>(all);
+    };
+    // A gap between neighbours shows the cut.
+    const double row = at(rows.end - rows.begin, tall, height);
+    const double column = at(columns.end - columns.begin, wide, width);
+    Element cell = RectangleOf(at(columns.begin, wide, width), top + at(rows.begin, tall, height),
+                               column - std::min(1.0, column / 4), row - std::min(1.0, row / 4),
+                               "cell " + ColourClass(border.empty() ? 0 : 1));
+    cell.Add(Element("title", (border.empty() ? "inner tile: " : "edge " + border + ": ") +
+                                  PieceTip(operation, run)));
+    svg.Add(std::move(cell));
+  }
+}
+
 }  // namespace
+
+Element TilesSection(const RunReport& report) {
+  Element section = Section("tiles", "Tiles");
+  std::vector<size_t> tiled;
+  for (size_t at = 0; at < report.kernels.size(); ++at) {
+    if (report.kernels[at].division.tiles != nullptr) tiled.push_back(at);
+  }
+  if (tiled.empty()) return std::move(section.Add(Paragraph("No kernel is cut into tiles.")));
+  section.Add(
+      Paragraph("What each tile computes, on the image or, in volumes and where channels "
+                "are cut, along the axes that are cut."));
+  const auto bytes = [&](size_t at) { return report.kernels[at].all_workspace_bytes(); };
+  for (const size_t at : Heaviest(std::move(tiled), bytes, "workspace", section)) {
+    const std::string id = "tiles-" + std::to_string(at + 1);
+    const std::string title =
+        KernelLabel(report, at) + ": " + DivisionText(report.kernels[at].division);
+    constexpr double kLegendHeight = 30;
+    Element svg = Canvas(id.c_str(), title, kImageSide, kImageSide + kLegendHeight);
+    AddGrid(report.kernels[at], AddLegend({"inner", "edges"}, 0, kImageSide, svg), svg);
+    section.Add(Figure(id.c_str(), "points", title, std::move(svg)));
+  }
+  return section;
+}
 
 Element TimelineSection(const RunReport& report) {
   Element section = Section("timeline", "Micro-batches in time");

@@ -305,6 +305,7 @@ std::string FormatReportPage(const RunReport& report, const std::vector<std::str
   content.push_back(Head(report, source));
   content.push_back(TotalsSection(report));
   content.push_back(KernelsSection(report));
+  content.push_back(TilesSection(report));
   content.push_back(TimelineSection(report));
   content.push_back(DesirableSetsSection(report));
   content.push_back(LayerMemorySection(report));

@@ -22,6 +22,7 @@ std::string ShapeText(const ConvolutionProblem& problem);
 std::string KernelLabel(const RunReport& report, size_t at);
 
 // What is drawn of the report, below its table.
+planner::Element TilesSection(const RunReport& report);              // grids on the image
 planner::Element TimelineSection(const RunReport& report);           // mu-cuDNN, Fig. 9
 planner::Element DesirableSetsSection(const RunReport& report);      // Fig. 8
 planner::Element LayerMemorySection(const RunReport& report);        // Fig. 12

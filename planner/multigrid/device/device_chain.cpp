@@ -208,13 +208,13 @@ Result<std::unique_ptr<DeviceChain>> DeviceChain::Make(const DeviceTarget& targe
   };
   UCUDNN_ASSIGN_OR_RETURN(chain->plans_, PlanSteps(shared, ranges, Pass::kForward));
   UCUDNN_RETURN_IF_ERROR(shared.lanes->Reserve(shared.runner->needs()));
-  UCUDNN_RETURN_IF_ERROR(chain->WeightsChanged());
+  UCUDNN_RETURN_IF_ERROR(chain->LoadWeights());
   return chain;
 }
 
-Status DeviceChain::WeightsChanged() {
+Status DeviceChain::LoadWeights() {
   UCUDNN_RETURN_IF_ERROR(owned_->lanes->Wait());
-  return owned_->runner->weights().Upload(owned_->lanes->first());
+  return owned_->runner->LoadWeights(owned_->lanes->first());
 }
 
 Status DeviceChain::Step(int level, int step, State from, State to, int lane) {
@@ -251,15 +251,7 @@ Status DeviceAdjoint::PlanGradients() {
     UCUDNN_RETURN_IF_ERROR(runner.Prepare(plan, 1, Pass::kGradient));
     single_.push_back(std::move(plan));
   }
-  const StageShapes& shapes = runner.shapes();
-  for (size_t kind = 0; kind < shapes.kinds.size(); ++kind) {
-    const Arrangement in_order = {.kind = static_cast<int>(kind),
-                                  .count = static_cast<int>(shapes.steps[kind].size())};
-    UCUDNN_ASSIGN_OR_RETURN(DeviceGradients gradients,
-                            DeviceGradients::Make(runner.target(), shapes, in_order));
-    gradients_.push_back(std::move(gradients));
-  }
-  return Status::Ok();
+  return runner.Descent().status();
 }
 
 Status DeviceAdjoint::Step(int level, int step, State from, State to, int lane) {
@@ -297,29 +289,27 @@ Status DeviceAdjoint::Gradient(int layer, State state, State adjoint, int lane) 
     return Status::Ok();
   }
   const StageShapes& shapes = runner.shapes();
+  UCUDNN_ASSIGN_OR_RETURN(DeviceDescent* const descent, runner.Descent());
   return runner.Gradient(single_[layer], At(state), At(adjoint),
-                         {gradients_[shapes.kind_of[layer]].Behind(shapes.number_of[layer])},
+                         {descent->Gradient(shapes.kind_of[layer], shapes.number_of[layer])},
                          run().lanes->lane(lane));
 }
 
+Result<DeviceDescent*> DeviceAdjoint::GatherGradients() {
+  UCUDNN_RETURN_IF_ERROR(side_by_side() ? side_by_side()->PutGradients(StageLayers::kGradients)
+                                        : run().lanes->Gather());
+  return run().runner->Descent();
+}
+
 Status DeviceAdjoint::AddGradients(LayerSpan layers, double factor, Parameters& gradient) {
-  if (side_by_side()) {
-    return side_by_side()->AddGradients(StageLayers::kGradients, factor, gradient);
-  }
-  StepRunner& runner = *run().runner;
-  const StageShapes& shapes = runner.shapes();
-  UCUDNN_RETURN_IF_ERROR(run().lanes->Wait());
-  for (size_t kind = 0; kind < gradients_.size(); ++kind) {
-    const std::vector<int>& of_kind = shapes.steps[kind];
-    const auto number = [&](int layer) {
-      return static_cast<int>(std::lower_bound(of_kind.begin(), of_kind.end(), layer) -
-                              of_kind.begin());
-    };
-    UCUDNN_RETURN_IF_ERROR(
-        gradients_[kind].AddTo(run().lanes->first(), runner.stage(), shapes,
-                               {number(layers.begin), number(layers.end), factor}, gradient));
-  }
-  return Status::Ok();
+  UCUDNN_ASSIGN_OR_RETURN(DeviceDescent* const descent, GatherGradients());
+  return descent->AddTo(run().lanes->first(), layers, factor, gradient);
+}
+
+Status DeviceAdjoint::Descend(double factor, const Descent& step, RankChannel* replicas) {
+  UCUDNN_ASSIGN_OR_RETURN(DeviceDescent* const descent, GatherGradients());
+  UCUDNN_RETURN_IF_ERROR(descent->Step(run().lanes->first(), factor, step, replicas));
+  return run().lanes->Fork();
 }
 
 }  // namespace ucudnn::multigrid

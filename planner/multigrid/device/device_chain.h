@@ -117,8 +117,8 @@ class DeviceChain : public DeviceStates {
                                                    std::shared_ptr<DeviceLanes> lanes,
                                                    Way way = Way::kStreams);
 
-  // The parameters as they are now are what the chain has from now on; Make has done it.
-  Status WeightsChanged();
+  // The parameters as the host has them now are the chain's from now on; Make has done it.
+  Status LoadWeights();
 
   Status Step(int level, int step, State from, State to, int lane) override;
 
@@ -149,18 +149,22 @@ class DeviceAdjoint : public DeviceStates {
   Status Step(int level, int step, State from, State to, int lane) override;
   Status RunCycle(int kind, const std::function<Status()>& cycle) override;
 
-  // Computes the gradient of a layer, in a run of StageLayers::kGradients, and adds those of
-  // `layers` to `gradient`; waits. REQUIRES: the stage has gradients.
+  // Computes the gradient of a layer, in a run of StageLayers::kGradients.
+  // REQUIRES, as what follows: the stage has gradients.
   Status Gradient(int layer, State state, State adjoint, int lane);
+  // Adds what that run computed for `layers` to `gradient`; waits.
   Status AddGradients(LayerSpan layers, double factor, Parameters& gradient);
+  // The chain's weights descend along it (DeviceDescent::Step).
+  Status Descend(double factor, const Descent& descent, RankChannel* replicas);
 
  private:
   explicit DeviceAdjoint(DeviceRun& run) : DeviceStates(run, Direction::kAdjoint) {}
   Status PlanGradients();
+  // What the first lane is given is behind the gradients, which lie in their places.
+  Result<DeviceDescent*> GatherGradients();
 
   std::vector<std::vector<StepPlan>> plans_;  // by level and step, of streams
-  std::vector<StepPlan> single_;              // by layer, and
-  std::vector<DeviceGradients> gradients_;    // by kind, of streams
+  std::vector<StepPlan> single_;              // by layer, of streams
   StateReader* trajectory_ = nullptr;
 };
 

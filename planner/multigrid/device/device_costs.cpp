@@ -101,8 +101,8 @@ Result<double> TimedSteps::SideBySideMs(LayerPass pass) {
   }
   const auto states = [&](int i) { return StepRunner::States{numbers[i].data(), layers}; };
   UCUDNN_ASSIGN_OR_RETURN(
-      const DeviceGradients gradients,
-      DeviceGradients::Make(runner.target(), runner.shapes(), plan.calls.front().steps));
+      const ArrangedMemory gradients,
+      ArrangedMemory::Make(runner.target(), runner.shapes(), plan.calls.front().steps));
   DeviceLane& lane = run.lanes->first();
   return LeastMs(*chain, [&]() -> Status {
     switch (pass) {
@@ -111,7 +111,7 @@ Result<double> TimedSteps::SideBySideMs(LayerPass pass) {
       case LayerPass::kAdjoint:
         return runner.AdjointStep(plan, {states(2), states(0), states(1)}, lane);
       default:
-        return runner.Gradient(plan, states(0), states(1), {gradients.numbers()}, lane);
+        return runner.Gradient(plan, states(0), states(1), {gradients.numbers}, lane);
     }
   });
 }

@@ -1,7 +1,10 @@
 #include "planner/multigrid/device/device_exchange.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
+
+#include "planner/multigrid/device/tensors.h"
 
 namespace ucudnn::multigrid {
 
@@ -31,7 +34,10 @@ class RankChannel::PeersGatherer : public transport::Gatherer {
   RankRange ranks_;
 };
 
-RankChannel::RankChannel(Peers& peers) : peers_(peers) {}
+RankChannel::RankChannel(const DeviceTarget& target, Peers& peers, int ranks)
+    : target_(target), peers_(peers), ranks_(ranks) {
+  target_.precision = &kSinglePrecision;
+}
 
 RankChannel::~RankChannel() {
   if (opened_.channel) peers_.failure_listeners().Remove(listener_);
@@ -39,7 +45,7 @@ RankChannel::~RankChannel() {
 
 Result<std::shared_ptr<RankChannel>> RankChannel::Open(const DeviceTarget& target, Peers& peers,
                                                        RankRange ranks, const RankTransport& how) {
-  std::shared_ptr<RankChannel> made(new RankChannel(peers));
+  std::shared_ptr<RankChannel> made(new RankChannel(target, peers, ranks.count));
   made->gatherer_ = std::make_unique<PeersGatherer>(peers, ranks);
   FailureListeners& listeners = peers.failure_listeners();
   transport::ChannelSetup setup;
@@ -50,10 +56,43 @@ Result<std::shared_ptr<RankChannel>> RankChannel::Open(const DeviceTarget& targe
   setup.gatherer = made->gatherer_.get();
   setup.timeout = how.timeout;
   setup.given_up = [&listeners] { return listeners.has_failed(); };
+  setup.add = [channel = made.get()](CUdeviceptr to, CUdeviceptr from, size_t count,
+                                     transport::Element, CUstream stream) {
+    return channel->Add(to, from, count, stream);
+  };
   UCUDNN_ASSIGN_OR_RETURN(made->opened_, transport::OpenChannel(setup, how.wanted, how.cudnn_file));
   transport::Channel* const channel = made->opened_.channel.get();
   made->listener_ = listeners.Add([channel] { channel->Abort(); });
   return made;
+}
+
+Status RankChannel::Add(CUdeviceptr to, CUdeviceptr from, size_t count, CUstream stream) {
+  const cuda::ContextScope scope(*target_.driver, target_.context);
+  const cudnn::Functions& functions = *target_.functions;
+  const auto numbers = static_cast<int64_t>(count);
+  const float one = 1;
+  UCUDNN_ASSIGN_OR_RETURN(
+      const Tensor tensor,
+      MakeTensor(target_, {{{1, numbers}, {1, numbers}, {1, numbers}, {numbers, 1}}}));
+  UCUDNN_RETURN_IF_ERROR(
+      CudnnStatus(functions, functions.cudnnSetStream(adder_->handle(), stream), "cudnnSetStream"));
+  return CudnnStatus(functions,
+                     functions.cudnnAddTensor(adder_->handle(), &one, tensor.get(),
+                                              reinterpret_cast<const void*>(from), &one,
+                                              tensor.get(), reinterpret_cast<void*>(to)),
+                     "cudnnAddTensor");
+}
+
+Status RankChannel::Sum(Address numbers, int64_t count, DeviceLane& lane) {
+  const auto all = static_cast<size_t>(count);
+  if (!adder_) {
+    UCUDNN_ASSIGN_OR_RETURN(adder_, DeviceLane::Make(target_));
+    UCUDNN_RETURN_IF_ERROR(opened_.channel->Reserve(0, all * sizeof(float)));
+  }
+  UCUDNN_RETURN_IF_ERROR(opened_.channel->AllReduce(reinterpret_cast<CUdeviceptr>(numbers), all,
+                                                    transport::Element::kFloat32, lane.stream()));
+  UCUDNN_RETURN_IF_ERROR(lane.Wait());
+  return opened_.channel->Check();
 }
 
 std::string RankChannel::Text() const {
@@ -163,6 +202,34 @@ Status DeviceExchange::Finish(int lane_number) {
     UCUDNN_RETURN_IF_ERROR(Copy(lane, {state.from}, PlacedState::Of(state.to).view));
   }
   return Status::Ok();
+}
+
+Status DeviceExchange::MoveNumbers(int rank, Address numbers, int64_t count, bool sends) {
+  DeviceLane& lane = lanes_->first();
+  DeviceLane& exchange = lanes_->exchange();
+  UCUDNN_RETURN_IF_ERROR(lane.Record());
+  UCUDNN_RETURN_IF_ERROR(lane.LetFollow(exchange));
+  const auto room = static_cast<int64_t>(room_.message) * size_;
+  for (int64_t begin = 0; begin < count; begin += room) {
+    const auto bytes =
+        static_cast<size_t>(std::min(room, count - begin)) * target_.precision->bytes;
+    const transport::Message message = {
+        rank - setting_.ranks.first, reinterpret_cast<CUdeviceptr>(target_.Behind(numbers, begin)),
+        bytes};
+    const std::span<const transport::Message> one(&message, 1);
+    const std::span<const transport::Message> none;
+    UCUDNN_RETURN_IF_ERROR(OfJob(
+        channel_->channel().Exchange(sends ? one : none, sends ? none : one, exchange.stream())));
+  }
+  UCUDNN_RETURN_IF_ERROR(exchange.Record());
+  return exchange.LetFollow(lane);
+}
+
+Status DeviceExchange::SendNumbers(int to, Address numbers, int64_t count) {
+  return MoveNumbers(to, numbers, count, true);
+}
+Status DeviceExchange::ReceiveNumbers(int from, Address numbers, int64_t count) {
+  return MoveNumbers(from, numbers, count, false);
 }
 
 Status DeviceExchange::Check() {

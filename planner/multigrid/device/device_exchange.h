@@ -34,15 +34,23 @@ class RankChannel {
   ~RankChannel();
 
   transport::Channel& channel() { return *opened_.channel; }
+  int ranks() const { return ranks_; }
+  // Enqueues the sum over all ranks of `count` numbers in single precision, in place: the same bits
+  // on all of them.
+  Status Sum(Address numbers, int64_t count, DeviceLane& lane);
   // "loopback"; of NCCL also which.
   std::string Text() const;
 
  private:
   class PeersGatherer;
 
-  explicit RankChannel(Peers& peers);
+  RankChannel(const DeviceTarget& target, Peers& peers, int ranks);
+  Status Add(CUdeviceptr to, CUdeviceptr from, size_t count, CUstream stream);
 
+  DeviceTarget target_;  // in single precision
   Peers& peers_;
+  const int ranks_;
+  std::unique_ptr<DeviceLane> adder_;  // null until there is a sum
   std::unique_ptr<PeersGatherer> gatherer_;
   transport::OpenedChannel opened_;
   int listener_ = 0;
@@ -69,6 +77,10 @@ class DeviceExchange : public StateExchange {
   Status Finish(int lane) override;
   Status Check() override;
   void Close() override { channel_.reset(); }
+  // A message of numbers that are no states, behind what lane 0 was given, and before what it is
+  // given from now on.
+  Status SendNumbers(int to, Address numbers, int64_t count);
+  Status ReceiveNumbers(int from, Address numbers, int64_t count);
   Result<std::vector<std::vector<double>>> Gather(std::span<const double> mine) override;
 
  private:
@@ -89,6 +101,8 @@ class DeviceExchange : public StateExchange {
   // An error of the channel's follows from a failure of the job, which says more, if it is not
   // that.
   Status OfJob(Status status);
+  // In pieces that the channel has room for.
+  Status MoveNumbers(int rank, Address numbers, int64_t count, bool sends);
   // Copies what is sent, so that it may change.
   Status Pack(std::span<const StateMessage> sends);
   Status LayOut(std::span<const StateMessage> receives);

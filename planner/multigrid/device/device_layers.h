@@ -20,17 +20,25 @@ struct LaneSetting {
   size_t workspace_limit = 0;  // of all lanes together, bytes
 };
 
+// What the parts of one rank have in common.
+struct DeviceShared {
+  std::shared_ptr<DeviceLanes> streams;
+  std::shared_ptr<DeviceExchange> exchange;
+  std::shared_ptr<RankChannel> replicas;  // null where there is one
+};
+
 class DeviceMaker : public StageMaker {
  public:
-  // `channel` is null where the rank is alone; cycles are recorded only where it can be captured.
-  // What `target` points to outlives it.
+  // `channel` is null where the rank is alone, `replicas` where the stage has none; cycles are
+  // recorded only where it can be captured. What `target` points to outlives it.
   static Result<std::unique_ptr<DeviceMaker>> Make(const DeviceTarget& target,
                                                    const StageToSolve& stage,
                                                    const LaneSetting& setting,
-                                                   std::shared_ptr<RankChannel> channel);
+                                                   std::shared_ptr<RankChannel> channel,
+                                                   std::shared_ptr<RankChannel> replicas);
 
   Result<std::unique_ptr<StageLayers>> Make(const StagePart& part) override;
-  StateExchange& exchange() override { return *exchange_; }
+  StateExchange& exchange() override { return *shared_.exchange; }
 
  private:
   DeviceMaker(const DeviceTarget& target, const LaneSetting& setting, Lanes lanes)
@@ -39,8 +47,7 @@ class DeviceMaker : public StageMaker {
   DeviceTarget target_;
   LaneSetting setting_;
   Lanes lanes_;
-  std::shared_ptr<DeviceLanes> streams_;
-  std::unique_ptr<DeviceExchange> exchange_;
+  DeviceShared shared_;
 };
 
 }  // namespace ucudnn::multigrid

@@ -105,11 +105,12 @@ Status DeviceLane::Copy(Address from, Address to, int64_t count) {
       "cuMemcpyDtoDAsync");
 }
 
-Status DeviceLane::Upload(const double* from, Address to, int64_t count) {
+Status DeviceLane::Upload(const double* from, Address to, int64_t count,
+                          const Precision& precision) {
   const cuda::ContextScope scope(*target_.driver, target_.context);
-  const size_t bytes = static_cast<size_t>(count) * target_.precision->bytes;
+  const size_t bytes = static_cast<size_t>(count) * precision.bytes;
   if (staging_.size() < bytes) staging_.resize(bytes);
-  Narrow(*target_.precision, from, count, staging_.data());
+  Narrow(precision, from, count, staging_.data());
   UCUDNN_RETURN_IF_ERROR(
       cuda::DriverStatus(*target_.driver,
                          target_.driver->cuMemcpyHtoDAsync(reinterpret_cast<CUdeviceptr>(to),
@@ -118,9 +119,9 @@ Status DeviceLane::Upload(const double* from, Address to, int64_t count) {
   return stream_.Synchronize();
 }
 
-Status DeviceLane::Download(Address from, double* to, int64_t count) {
+Status DeviceLane::Download(Address from, double* to, int64_t count, const Precision& precision) {
   const cuda::ContextScope scope(*target_.driver, target_.context);
-  const size_t bytes = static_cast<size_t>(count) * target_.precision->bytes;
+  const size_t bytes = static_cast<size_t>(count) * precision.bytes;
   if (staging_.size() < bytes) staging_.resize(bytes);
   UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(
       *target_.driver,
@@ -128,7 +129,7 @@ Status DeviceLane::Download(Address from, double* to, int64_t count) {
                                         stream_.get()),
       "cuMemcpyDtoHAsync"));
   UCUDNN_RETURN_IF_ERROR(stream_.Synchronize());
-  Widen(*target_.precision, staging_.data(), count, to);
+  Widen(precision, staging_.data(), count, to);
   return Status::Ok();
 }
 

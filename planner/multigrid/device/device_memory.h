@@ -86,9 +86,16 @@ class DeviceLane {
   Status Wait();
   // Enqueues a copy on the device.
   Status Copy(Address from, Address to, int64_t count);
-  // Copy between host and device, and wait for the lane.
-  Status Upload(const double* from, Address to, int64_t count);
-  Status Download(Address from, double* to, int64_t count);
+  // Copy between host and device, and wait for the lane. On the device the numbers are of
+  // `precision`, or of the target's.
+  Status Upload(const double* from, Address to, int64_t count, const Precision& precision);
+  Status Download(Address from, double* to, int64_t count, const Precision& precision);
+  Status Upload(const double* from, Address to, int64_t count) {
+    return Upload(from, to, count, *target_.precision);
+  }
+  Status Download(Address from, double* to, int64_t count) {
+    return Download(from, to, count, *target_.precision);
+  }
 
  private:
   explicit DeviceLane(const DeviceTarget& target)

@@ -28,8 +28,6 @@ Result<double> TimeOf(StageSolver& solver, const StageToSolve& stage) {
   const std::vector<double> first(static_cast<size_t>(stage.stage.shape.Features() * stage.batch),
                                   1.0);
   std::vector<double> last(first.size());
-  Parameters gradient;
-  if (stage.trains) gradient = ZerosLike(stage.parameters);
   UCUDNN_RETURN_IF_ERROR(solver.LoadWeights());
   double seconds = 0;
   constexpr int kRuns = 3;  // a graph is recorded in the second
@@ -39,9 +37,8 @@ Result<double> TimeOf(StageSolver& solver, const StageToSolve& stage) {
         solver.SolveForward(first.data(), OneCycle(stage.forward), last.data()).status());
     if (stage.trains) {
       UCUDNN_RETURN_IF_ERROR(
-          solver
-              .SolveBackward(first.data(), OneCycle(stage.backward), last.data(), gradient, nullptr)
-              .status());
+          solver.SolveBackward(first.data(), OneCycle(stage.backward), last.data()).status());
+      UCUDNN_RETURN_IF_ERROR(solver.Descend({}));
     }
     seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
@@ -84,16 +81,17 @@ Result<Launch> DeviceSolvers::LaunchOf(const StageToSolve& stage, RankChannel* c
   return setting_.launch.value_or(fits ? Launch::kGraph : Launch::kEach);
 }
 
-Result<std::unique_ptr<StageSolver>> DeviceSolvers::MakeOf(
-    const StageToSolve& stage, const Choice& choice, std::shared_ptr<RankChannel> channel) const {
+Result<std::unique_ptr<StageSolver>> DeviceSolvers::MakeOf(const StageToSolve& stage,
+                                                           const Choice& choice,
+                                                           const Channels& channels) const {
   UCUDNN_RETURN_IF_ERROR(Serves(choice.way, stage));
   const bool has_lanes = choice.way == Way::kStreams && choice.levels > 1;
   const LaneSetting setting = {.way = choice.way,
                                .lanes = has_lanes ? setting_.lanes : 1,
                                .is_recorded = choice.launch == Launch::kGraph,
                                .workspace_limit = setting_.workspace_limit};
-  UCUDNN_ASSIGN_OR_RETURN(auto maker,
-                          DeviceMaker::Make(target_, stage, setting, std::move(channel)));
+  UCUDNN_ASSIGN_OR_RETURN(
+      auto maker, DeviceMaker::Make(target_, stage, setting, channels.ranks, channels.replicas));
   UCUDNN_ASSIGN_OR_RETURN(auto made, StageOnRanks::Make(stage, std::move(maker)));
   return std::unique_ptr<StageSolver>(std::move(made));
 }
@@ -101,9 +99,9 @@ Result<std::unique_ptr<StageSolver>> DeviceSolvers::MakeOf(
 // All ranks measure the same ways and choose alike. What one of several cannot do is an error: the
 // others wait for it.
 Result<DeviceSolvers::Choice> DeviceSolvers::Choose(const StageToSolve& stage,
-                                                    std::shared_ptr<RankChannel> channel) const {
+                                                    const Channels& channels) const {
   Choice choice = {.levels = stage.hierarchy.levels()};
-  UCUDNN_ASSIGN_OR_RETURN(choice.launch, LaunchOf(stage, channel.get()));
+  UCUDNN_ASSIGN_OR_RETURN(choice.launch, LaunchOf(stage, channels.ranks.get()));
   if (setting_.way) {
     choice.way = *setting_.way;
     return choice;
@@ -116,10 +114,10 @@ Result<DeviceSolvers::Choice> DeviceSolvers::Choose(const StageToSolve& stage,
     Choice tried = choice;
     tried.way = way;
     // One at a time: together they may not fit the device.
-    Result<std::unique_ptr<StageSolver>> solver = MakeOf(stage, tried, channel);
+    Result<std::unique_ptr<StageSolver>> solver = MakeOf(stage, tried, channels);
     Result<double> own = solver.ok() ? TimeOf(**solver, stage) : Result<double>(solver.status());
     if (!own.ok()) {
-      if (channel) return own.status();
+      if (channels.ranks || channels.replicas) return own.status();
       refusal = own.status();
       continue;
     }
@@ -136,16 +134,21 @@ Result<DeviceSolvers::Choice> DeviceSolvers::Choose(const StageToSolve& stage,
 }
 
 Result<std::unique_ptr<StageSolver>> DeviceSolvers::Make(const StageToSolve& stage) {
-  std::shared_ptr<RankChannel> channel;
+  Channels channels;
   if (stage.partition.ranks().count > 1) {
     UCUDNN_ASSIGN_OR_RETURN(
-        channel,
+        channels.ranks,
         RankChannel::Open(target_, stage.peers, stage.partition.ranks(), setting_.transport));
-    transport_ = channel->Text();
+    transport_ = channels.ranks->Text();
   }
-  UCUDNN_ASSIGN_OR_RETURN(const Choice choice, Choose(stage, channel));
+  if (stage.replicas != nullptr) {
+    UCUDNN_ASSIGN_OR_RETURN(channels.replicas,
+                            RankChannel::Open(target_, *stage.replicas, {0, stage.replicas->size()},
+                                              setting_.transport));
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const Choice choice, Choose(stage, channels));
   if (choice.levels >= chosen_.levels) chosen_ = choice;
-  return MakeOf(stage, choice, std::move(channel));
+  return MakeOf(stage, choice, channels);
 }
 
 Result<MessageCosts> DeviceSolvers::MeasureMessages(Peers& peers, int64_t state_numbers) const {

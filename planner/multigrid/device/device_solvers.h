@@ -88,10 +88,15 @@ class DeviceSolvers : public StageSolvers {
   const std::string& transport() const { return transport_; }
 
  private:
+  // Null where there is nobody else.
+  struct Channels {
+    std::shared_ptr<RankChannel> ranks;     // of the stage
+    std::shared_ptr<RankChannel> replicas;  // of these layers
+  };
   Result<std::unique_ptr<StageSolver>> MakeOf(const StageToSolve& stage, const Choice& choice,
-                                              std::shared_ptr<RankChannel> channel) const;
+                                              const Channels& channels) const;
   Result<Launch> LaunchOf(const StageToSolve& stage, RankChannel* channel) const;
-  Result<Choice> Choose(const StageToSolve& stage, std::shared_ptr<RankChannel> channel) const;
+  Result<Choice> Choose(const StageToSolve& stage, const Channels& channels) const;
 
   DeviceTarget target_;
   DeviceSetting setting_;

@@ -1,5 +1,6 @@
 #include "planner/multigrid/device/device_weights.h"
 
+#include <algorithm>
 #include <tuple>
 
 #include "planner/multigrid/device/tensors.h"
@@ -7,27 +8,39 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// Memory for the numbers of so many steps.
-Result<ArrangedNumbers> TakeMemory(const DeviceTarget& target, const StepShape& shape, int steps,
-                                   std::vector<DeviceNumbers>& memory) {
+// Each layer's numbers begin where kernels read at full width.
+int64_t Aligned(int64_t numbers, int64_t multiple = 64) {
+  return (numbers + multiple - 1) / multiple * multiple;
+}
+
+int64_t CountOfSteps(const StepShape& shape, int64_t steps) {
+  int64_t count = 0;
+  for (const StepLayer& layer : shape.layers) {
+    count += Aligned(layer.weights * steps) + Aligned(layer.bias * steps);
+  }
+  return count;
+}
+
+// Where the numbers of so many steps lie from `address` on: of each layer the weights and then the
+// biases of all steps.
+ArrangedNumbers LaidOut(const DeviceTarget& target, const StepShape& shape, int64_t steps,
+                        Address address) {
   ArrangedNumbers numbers;
-  const auto take = [&](int64_t size) -> Result<Address> {
-    if (size == 0) return Address{nullptr};
-    UCUDNN_ASSIGN_OR_RETURN(DeviceNumbers made, DeviceNumbers::Make(target, size * steps));
-    memory.push_back(std::move(made));
-    return memory.back().data();
+  const auto take = [&](int64_t size) -> Address {
+    if (size == 0) return nullptr;
+    const Address taken = address;
+    address = target.Behind(address, Aligned(size * steps));
+    return taken;
   };
   for (const StepLayer& layer : shape.layers) {
-    LayerNumbers of_layer;
-    UCUDNN_ASSIGN_OR_RETURN(of_layer.weights, take(layer.weights));
-    UCUDNN_ASSIGN_OR_RETURN(of_layer.bias, take(layer.bias));
-    numbers.push_back(of_layer);
+    const Address weights = take(layer.weights);
+    numbers.push_back({weights, take(layer.bias)});
   }
   return numbers;
 }
 
 ArrangedNumbers MovedBehind(const DeviceTarget& target, const StepShape& shape,
-                            const ArrangedNumbers& numbers, int steps) {
+                            const ArrangedNumbers& numbers, int64_t steps) {
   ArrangedNumbers behind = numbers;
   for (size_t i = 0; i < behind.size(); ++i) {
     behind[i].weights = target.Behind(behind[i].weights, steps * shape.layers[i].weights);
@@ -56,47 +69,55 @@ bool Arrangement::operator<(const Arrangement& other) const {
          std::tie(other.kind, other.first, other.distance, other.count, other.fan);
 }
 
-Result<std::unique_ptr<DeviceWeights>> DeviceWeights::Make(const DeviceTarget& target,
-                                                           const DeviceStage& stage,
-                                                           const StageShapes& shapes) {
-  std::unique_ptr<DeviceWeights> made(new DeviceWeights(target, stage, shapes));
+Result<ArrangedMemory> ArrangedMemory::Make(const DeviceTarget& target, const StageShapes& shapes,
+                                            const Arrangement& arrangement) {
+  const StepShape& shape = shapes.kinds[arrangement.kind];
+  const int64_t steps = int64_t{arrangement.count} * arrangement.fan;
+  UCUDNN_ASSIGN_OR_RETURN(DeviceNumbers memory,
+                          DeviceNumbers::Make(target, CountOfSteps(shape, steps)));
+  const Address begin = memory.data();
+  return ArrangedMemory{std::move(memory), LaidOut(target, shape, steps, begin)};
+}
+
+NumbersLayout::NumbersLayout(const DeviceTarget& target, const DeviceStage& stage,
+                             const StageShapes& shapes)
+    : target_(target), shapes_(shapes) {
   for (size_t kind = 0; kind < shapes.kinds.size(); ++kind) {
-    UCUDNN_ASSIGN_OR_RETURN(ArrangedNumbers numbers,
-                            TakeMemory(target, shapes.kinds[kind],
-                                       static_cast<int>(shapes.steps[kind].size()), made->memory_));
-    made->in_order_.push_back(std::move(numbers));
+    const std::vector<int>& steps = shapes.steps[kind];
+    const auto count = static_cast<int64_t>(steps.size());
+    begins_.push_back(count_);
+    int64_t begin = count_;
+    for (const StepLayer& layer : shapes.kinds[kind].layers) {
+      const auto add = [&](int64_t size, std::vector<double> NodeWeights::*member) {
+        for (int64_t i = 0; size > 0 && i < count; ++i) {
+          const planner::NodeId node = stage.stage.steps[steps[i]].transformation[layer.node];
+          places_.push_back({steps[i], node, member, begin + i * size, size});
+        }
+        begin += Aligned(size * count);
+      };
+      add(layer.weights, &NodeWeights::weights);
+      add(layer.bias, &NodeWeights::bias);
+    }
+    count_ = begin;
   }
-  return made;
+  count_ = Aligned(count_, kRow);
 }
 
-Result<const ArrangedNumbers*> DeviceWeights::Arrange(const Arrangement& arrangement,
-                                                      DeviceLane& lane) {
-  std::unique_ptr<Arranged>& slot = arranged_[arrangement];
-  if (slot) return static_cast<const ArrangedNumbers*>(&slot->numbers);
-  auto made = std::make_unique<Arranged>();
-  const StepShape& shape = shapes_.kinds[arrangement.kind];
-  if (arrangement.is_contiguous()) {
-    made->numbers = MovedBehind(target_, shape, in_order_[arrangement.kind], arrangement.first);
-  } else {
-    UCUDNN_ASSIGN_OR_RETURN(
-        made->numbers,
-        TakeMemory(target_, shape, arrangement.count * arrangement.fan, made->memory));
-    UCUDNN_RETURN_IF_ERROR(Gather(lane, arrangement, *made));
-  }
-  slot = std::move(made);
-  return static_cast<const ArrangedNumbers*>(&slot->numbers);
+ArrangedNumbers NumbersLayout::InOrder(Address block, int kind, int number) const {
+  const StepShape& shape = shapes_.kinds[kind];
+  const auto steps = static_cast<int64_t>(shapes_.steps[kind].size());
+  return MovedBehind(target_, shape,
+                     LaidOut(target_, shape, steps, target_.Behind(block, begins_[kind])), number);
 }
 
-Status DeviceWeights::Gather(DeviceLane& lane, const Arrangement& arrangement,
-                             Arranged& arranged) const {
-  if (arrangement.is_contiguous()) return Status::Ok();
+Status NumbersLayout::Copy(DeviceLane& lane, Move move, Address block,
+                           const Arrangement& arrangement, const ArrangedNumbers& together) const {
   const cuda::ContextScope scope(*target_.driver, target_.context);
   const cudnn::Functions& functions = *target_.functions;
   const StepShape& shape = shapes_.kinds[arrangement.kind];
-  const ArrangedNumbers from =
-      MovedBehind(target_, shape, in_order_[arrangement.kind], arrangement.first);
+  const ArrangedNumbers apart = InOrder(block, arrangement.kind, arrangement.first);
   const float one = 1, zero = 0;
-  const auto gather = [&](int64_t size, Address source, Address destination) -> Status {
+  const auto copy = [&](int64_t size, Address of_block, Address of_groups) -> Status {
     if (size == 0) return Status::Ok();
     const int64_t group = arrangement.fan * size;
     const auto tensor = [&](int64_t distance) {
@@ -105,83 +126,114 @@ Status DeviceWeights::Gather(DeviceLane& lane, const Arrangement& arrangement,
                                    {1, group},
                                    {group, 1}}});
     };
-    UCUDNN_ASSIGN_OR_RETURN(const Tensor apart, tensor(arrangement.distance * size));
-    UCUDNN_ASSIGN_OR_RETURN(const Tensor together, tensor(group));
-    return CudnnStatus(functions,
-                       functions.cudnnAddTensor(lane.handle(), &one, apart.get(), source, &zero,
-                                                together.get(), destination),
-                       "cudnnAddTensor");
+    UCUDNN_ASSIGN_OR_RETURN(const Tensor strided, tensor(arrangement.distance * size));
+    UCUDNN_ASSIGN_OR_RETURN(const Tensor packed, tensor(group));
+    const bool gathers = move == Move::kGather;
+    return CudnnStatus(
+        functions,
+        functions.cudnnAddTensor(
+            lane.handle(), &one, (gathers ? strided : packed).get(), gathers ? of_block : of_groups,
+            &zero, (gathers ? packed : strided).get(), gathers ? of_groups : of_block),
+        "cudnnAddTensor");
   };
   for (size_t i = 0; i < shape.layers.size(); ++i) {
-    const LayerNumbers& to = arranged.numbers[i];
-    UCUDNN_RETURN_IF_ERROR(gather(shape.layers[i].weights, from[i].weights, to.weights));
-    UCUDNN_RETURN_IF_ERROR(gather(shape.layers[i].bias, from[i].bias, to.bias));
+    const StepLayer& layer = shape.layers[i];
+    UCUDNN_RETURN_IF_ERROR(copy(layer.weights, apart[i].weights, together[i].weights));
+    UCUDNN_RETURN_IF_ERROR(copy(layer.bias, apart[i].bias, together[i].bias));
   }
   return Status::Ok();
 }
 
-Status DeviceWeights::Upload(DeviceLane& lane) {
-  const cuda::ContextScope scope(*target_.driver, target_.context);
-  const auto upload = [&](int kind, const StepLayer& layer, auto member, Address to) -> Status {
-    if (to == nullptr) return Status::Ok();
-    staging_.clear();
-    for (const int step : shapes_.steps[kind]) {
-      const planner::NodeId node = stage_.stage.steps[step].transformation[layer.node];
-      const std::vector<double>& numbers = stage_.parameters[node].*member;
-      staging_.insert(staging_.end(), numbers.begin(), numbers.end());
-    }
-    return lane.Upload(staging_.data(), to, static_cast<int64_t>(staging_.size()));
-  };
-  for (size_t kind = 0; kind < shapes_.kinds.size(); ++kind) {
-    const StepShape& shape = shapes_.kinds[kind];
-    for (size_t i = 0; i < shape.layers.size(); ++i) {
-      const LayerNumbers& to = in_order_[kind][i];
-      const auto number = static_cast<int>(kind);
-      UCUDNN_RETURN_IF_ERROR(upload(number, shape.layers[i], &NodeWeights::weights, to.weights));
-      UCUDNN_RETURN_IF_ERROR(upload(number, shape.layers[i], &NodeWeights::bias, to.bias));
-    }
+// Calls visit(kind, layers) for all that follow each other and are of one kind: ranks number kinds
+// by what they have, but agree where the next one begins.
+template <typename Visit>
+Status NumbersLayout::ForEachStretch(std::span<const int> layers, const Visit& visit) const {
+  for (size_t begin = 0, end = 0; begin < layers.size(); begin = end) {
+    const int kind = shapes_.kind_of[layers[begin]];
+    while (end < layers.size() && shapes_.kind_of[layers[end]] == kind) ++end;
+    UCUDNN_RETURN_IF_ERROR(visit(kind, layers.subspan(begin, end - begin)));
   }
-  for (const auto& [arrangement, arranged] : arranged_) {
-    UCUDNN_RETURN_IF_ERROR(Gather(lane, arrangement, *arranged));
-  }
-  return lane.Wait();
+  return Status::Ok();
 }
 
-Result<DeviceGradients> DeviceGradients::Make(const DeviceTarget& target, const StageShapes& shapes,
-                                              const Arrangement& arrangement) {
-  DeviceGradients made(target, shapes.kinds[arrangement.kind], arrangement);
-  UCUDNN_ASSIGN_OR_RETURN(made.numbers_, TakeMemory(target, shapes.kinds[arrangement.kind],
-                                                    arrangement.count, made.memory_));
+int64_t NumbersLayout::CountOf(std::span<const int> layers) const {
+  int64_t count = 0;
+  static_cast<void>(ForEachStretch(layers, [&](int kind, std::span<const int> stretch) {
+    count += CountOfSteps(shapes_.kinds[kind], static_cast<int64_t>(stretch.size()));
+    return Status::Ok();
+  }));
+  return count;
+}
+
+Status NumbersLayout::CopyLayers(DeviceLane& lane, Move move, Address block,
+                                 std::span<const int> layers, Address message) const {
+  return ForEachStretch(layers, [&](int kind, std::span<const int> stretch) -> Status {
+    const StepShape& shape = shapes_.kinds[kind];
+    const auto steps = static_cast<int64_t>(stretch.size());
+    const ArrangedNumbers packed = LaidOut(target_, shape, steps, message);
+    message = target_.Behind(message, CountOfSteps(shape, steps));
+    const auto number = [&](size_t at) { return shapes_.number_of[stretch[at]]; };
+    // Steps at equal distances are one copy.
+    for (size_t begin = 0, end = 0; begin < stretch.size(); begin = end) {
+      Arrangement run = {.kind = kind, .first = number(begin)};
+      for (end = begin + 1; end < stretch.size(); ++end, ++run.count) {
+        const int distance = number(end) - number(end - 1);
+        if (run.count == 1) run.distance = distance;
+        if (distance != run.distance) break;
+      }
+      UCUDNN_RETURN_IF_ERROR(
+          Copy(lane, move, block, run,
+               MovedBehind(target_, shape, packed, static_cast<int64_t>(begin))));
+    }
+    return Status::Ok();
+  });
+}
+
+Result<std::unique_ptr<DeviceWeights>> DeviceWeights::Make(const DeviceTarget& target,
+                                                           const DeviceStage& stage,
+                                                           const StageShapes& shapes) {
+  std::unique_ptr<DeviceWeights> made(new DeviceWeights(target, stage, shapes));
+  UCUDNN_ASSIGN_OR_RETURN(made->in_order_, DeviceNumbers::Make(target, made->layout_.count()));
   return made;
 }
 
-ArrangedNumbers DeviceGradients::Behind(int number) const {
-  return MovedBehind(target_, *shape_, numbers_, number);
+Result<const ArrangedNumbers*> DeviceWeights::Arrange(const Arrangement& arrangement,
+                                                      DeviceLane& lane) {
+  std::unique_ptr<Arranged>& slot = arranged_[arrangement];
+  if (slot) return static_cast<const ArrangedNumbers*>(&slot->numbers);
+  auto made = std::make_unique<Arranged>();
+  if (arrangement.is_contiguous()) {
+    made->numbers = layout_.InOrder(in_order(), arrangement.kind, arrangement.first);
+  } else {
+    UCUDNN_ASSIGN_OR_RETURN(made->memory, ArrangedMemory::Make(target_, shapes_, arrangement));
+    made->numbers = made->memory->numbers;
+    UCUDNN_RETURN_IF_ERROR(
+        layout_.Copy(lane, NumbersLayout::Move::kGather, in_order(), arrangement, made->numbers));
+  }
+  slot = std::move(made);
+  return static_cast<const ArrangedNumbers*>(&slot->numbers);
 }
 
-Status DeviceGradients::AddTo(DeviceLane& lane, const DeviceStage& stage, const StageShapes& shapes,
-                              const Share& share, Parameters& gradient) const {
-  const StepShape& shape = shapes.kinds[arrangement_.kind];
-  const int count = share.end - share.begin;
-  std::vector<double> numbers;
-  const auto add = [&](const StepLayer& layer, int64_t size, Address from, auto member) -> Status {
-    if (size == 0 || count == 0) return Status::Ok();
-    numbers.resize(static_cast<size_t>(size * count));
-    UCUDNN_RETURN_IF_ERROR(lane.Download(target_.Behind(from, share.begin * size), numbers.data(),
-                                         static_cast<int64_t>(numbers.size())));
-    for (int i = 0; i < count; ++i) {
-      const int number = arrangement_.first + (share.begin + i) * arrangement_.distance;
-      const int step = shapes.steps[arrangement_.kind][number];
-      const planner::NodeId node = stage.stage.steps[step].transformation[layer.node];
-      std::vector<double>& sum = gradient[node].*member;
-      for (int64_t k = 0; k < size; ++k) sum[k] += share.factor * numbers[i * size + k];
-    }
-    return Status::Ok();
-  };
-  for (size_t i = 0; i < shape.layers.size(); ++i) {
-    const StepLayer& layer = shape.layers[i];
-    UCUDNN_RETURN_IF_ERROR(add(layer, layer.weights, numbers_[i].weights, &NodeWeights::weights));
-    UCUDNN_RETURN_IF_ERROR(add(layer, layer.bias, numbers_[i].bias, &NodeWeights::bias));
+std::vector<double> DeviceWeights::HostBlock() const {
+  std::vector<double> block(static_cast<size_t>(layout_.count()));
+  for (const NumbersLayout::Place& place : layout_.places()) {
+    const std::vector<double>& numbers = stage_.parameters[place.node].*place.member;
+    std::copy_n(numbers.begin(), place.count, block.begin() + place.begin);
+  }
+  return block;
+}
+
+Status DeviceWeights::Upload(DeviceLane& lane) {
+  UCUDNN_RETURN_IF_ERROR(lane.Upload(HostBlock().data(), in_order(), layout_.count()));
+  UCUDNN_RETURN_IF_ERROR(InOrderChanged(lane));
+  return lane.Wait();
+}
+
+Status DeviceWeights::InOrderChanged(DeviceLane& lane) {
+  for (const auto& [arrangement, arranged] : arranged_) {
+    if (arrangement.is_contiguous()) continue;
+    UCUDNN_RETURN_IF_ERROR(layout_.Copy(lane, NumbersLayout::Move::kGather, in_order(), arrangement,
+                                        arranged->numbers));
   }
   return Status::Ok();
 }

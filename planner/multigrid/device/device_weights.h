@@ -1,10 +1,10 @@
 // The weights of a stage's steps on a device: each step's once, in their order, and again side by
-// side for the steps that run at once. Thread-compatible.
+// side for the steps that run at once; and their gradients. Thread-compatible.
 #pragma once
 
-#include <array>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -54,70 +54,91 @@ struct Arrangement {
 // By layer of the kind; the numbers of a group's steps one behind the other, and so the groups.
 using ArrangedNumbers = std::vector<LayerNumbers>;
 
+// Memory for the numbers of the steps of an arrangement, laid out so.
+struct ArrangedMemory {
+  static Result<ArrangedMemory> Make(const DeviceTarget& target, const StageShapes& shapes,
+                                     const Arrangement& arrangement);
+
+  DeviceNumbers memory;
+  ArrangedNumbers numbers;
+};
+
+// How the numbers of all steps of a stage lie in one block: kind by kind, the steps of a kind in
+// their order.
+class NumbersLayout {
+ public:
+  // What the arguments refer to outlives the layout.
+  NumbersLayout(const DeviceTarget& target, const DeviceStage& stage, const StageShapes& shapes);
+
+  int64_t count() const { return count_; }  // of the block, a multiple of kRow
+  static constexpr int64_t kRow = 1024;
+  // From step `number` of a kind on, in the block at `block`.
+  ArrangedNumbers InOrder(Address block, int kind, int number) const;
+  // Between a block, where groups lie apart, and `together`, one group behind the other.
+  enum class Move { kGather, kScatter };
+  Status Copy(DeviceLane& lane, Move move, Address block, const Arrangement& arrangement,
+              const ArrangedNumbers& together) const;
+  // The numbers of `layers` of the stage, in rising order, between a block and a message of
+  // CountOf(layers) numbers, which is laid out alike on all ranks.
+  Status CopyLayers(DeviceLane& lane, Move move, Address block, std::span<const int> layers,
+                    Address message) const;
+  int64_t CountOf(std::span<const int> layers) const;
+
+  // The numbers of one layer's node in a block.
+  struct Place {
+    int step;
+    planner::NodeId node;
+    std::vector<double> NodeWeights::*member;
+    int64_t begin, count;
+  };
+  const std::vector<Place>& places() const { return places_; }
+
+ private:
+  template <typename Visit>
+  Status ForEachStretch(std::span<const int> layers, const Visit& visit) const;
+
+  DeviceTarget target_;
+  const StageShapes& shapes_;
+  std::vector<int64_t> begins_;  // by kind
+  int64_t count_ = 0;
+  std::vector<Place> places_;
+};
+
 class DeviceWeights {
  public:
   static Result<std::unique_ptr<DeviceWeights>> Make(const DeviceTarget& target,
                                                      const DeviceStage& stage,
                                                      const StageShapes& shapes);
 
-  // The numbers in that arrangement, as those of the last Upload are: of what `lane` is given from
-  // now on. They are the weights' and live as long.
+  // The numbers in that arrangement, as those of the last Upload or Arranged are: of what `lane` is
+  // given from now on. They are the weights' and live as long.
   Result<const ArrangedNumbers*> Arrange(const Arrangement& arrangement, DeviceLane& lane);
 
-  // Brings the parameters, as they are now, to the device; waits.
+  // Brings the parameters, as the host has them now, to the device; waits.
   Status Upload(DeviceLane& lane);
+  // What is in order has changed on the device: so does what lies side by side.
+  Status InOrderChanged(DeviceLane& lane);
+
+  const NumbersLayout& layout() const { return layout_; }
+  Address in_order() const { return in_order_->data(); }
+  // The parameters, as the host has them now, as a block has them; 0 between them.
+  std::vector<double> HostBlock() const;
 
  private:
   struct Arranged {
     ArrangedNumbers numbers;
-    std::vector<DeviceNumbers> memory;  // of what is not contiguous
+    std::optional<ArrangedMemory> memory;  // of what is not contiguous
   };
 
   DeviceWeights(const DeviceTarget& target, const DeviceStage& stage, const StageShapes& shapes)
-      : target_(target), stage_(stage), shapes_(shapes) {}
-  // One behind the other as the arrangement has them, by the device.
-  Status Gather(DeviceLane& lane, const Arrangement& arrangement, Arranged& arranged) const;
+      : target_(target), stage_(stage), shapes_(shapes), layout_(target, stage, shapes) {}
 
   DeviceTarget target_;
   DeviceStage stage_;
   const StageShapes& shapes_;
-  std::vector<DeviceNumbers> memory_;
-  std::vector<ArrangedNumbers> in_order_;  // by kind
+  NumbersLayout layout_;
+  std::optional<DeviceNumbers> in_order_;
   std::map<Arrangement, std::unique_ptr<Arranged>> arranged_;
-  std::vector<double> staging_;
-};
-
-// Gradients of the steps of an arrangement with fan 1, laid out as its numbers.
-class DeviceGradients {
- public:
-  // `shapes` outlive them.
-  static Result<DeviceGradients> Make(const DeviceTarget& target, const StageShapes& shapes,
-                                      const Arrangement& arrangement);
-
-  const ArrangedNumbers& numbers() const { return numbers_; }
-  // From step `number` of the arrangement on.
-  ArrangedNumbers Behind(int number) const;
-  // Steps begin..end - 1 of the arrangement, times `factor`.
-  struct Share {
-    int begin = 0;
-    int end = 0;
-    double factor = 1;
-  };
-  Share All(double factor) const { return {0, arrangement_.count, factor}; }
-  // gradient of each step's nodes += factor * what is on the device; waits.
-  Status AddTo(DeviceLane& lane, const DeviceStage& stage, const StageShapes& shapes,
-               const Share& share, Parameters& gradient) const;
-
- private:
-  DeviceGradients(const DeviceTarget& target, const StepShape& shape,
-                  const Arrangement& arrangement)
-      : target_(target), shape_(&shape), arrangement_(arrangement) {}
-
-  DeviceTarget target_;
-  const StepShape* shape_;
-  Arrangement arrangement_;
-  std::vector<DeviceNumbers> memory_;
-  ArrangedNumbers numbers_;
 };
 
 }  // namespace ucudnn::multigrid

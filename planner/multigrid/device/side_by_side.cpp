@@ -182,9 +182,9 @@ Result<SideBySide::Call> SideBySide::CallOf(std::span<const Operation> operation
   UCUDNN_RETURN_IF_ERROR(runner_.Prepare(call.plan, x.image_distance, first.pass));
   for (const StepCall& step : call.plan.calls) {
     if (first.kind != Operation::Kind::kGradient) break;
-    UCUDNN_ASSIGN_OR_RETURN(DeviceGradients made,
-                            DeviceGradients::Make(runner_.target(), runner_.shapes(), step.steps));
-    call.numbers.push_back(made.numbers());
+    UCUDNN_ASSIGN_OR_RETURN(ArrangedMemory made,
+                            ArrangedMemory::Make(runner_.target(), runner_.shapes(), step.steps));
+    call.numbers.push_back(made.numbers);
     call.gradients.push_back(std::move(made));
   }
   return call;
@@ -235,11 +235,12 @@ Status SideBySide::Make(const Call& call) {
   return Status::Ok();
 }
 
-Status SideBySide::AddGradients(const RunKey& key, double factor, Parameters& gradient) {
+Status SideBySide::PutGradients(const RunKey& key) {
+  UCUDNN_ASSIGN_OR_RETURN(DeviceDescent* const descent, runner_.Descent());
   for (const Call& call : runs_.at(key)) {
-    for (const DeviceGradients& gradients : call.gradients) {
-      UCUDNN_RETURN_IF_ERROR(gradients.AddTo(lanes_.first(), runner_.stage(), runner_.shapes(),
-                                             gradients.All(factor), gradient));
+    for (size_t i = 0; i < call.numbers.size(); ++i) {
+      UCUDNN_RETURN_IF_ERROR(
+          descent->Put(lanes_.first(), call.plan.calls[i].steps, call.numbers[i]));
     }
   }
   return Status::Ok();

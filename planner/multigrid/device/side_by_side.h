@@ -52,8 +52,8 @@ class SideBySide {
   Status Prepare(const std::function<Status()>& phases);
   // Copies what adjoint steps are linearised at to where it lies side by side.
   Status Linearise();
-  // gradient += factor * what the gradients of the run of `key` are; waits.
-  Status AddGradients(const RunKey& key, double factor, Parameters& gradient);
+  // Puts the gradients of the run of `key` where the descent has them.
+  Status PutGradients(const RunKey& key);
 
  private:
   // Operations that are made at once.
@@ -62,8 +62,8 @@ class SideBySide {
     double a = 1, b = 0;
     StatesView from, to, linearised;
     StepPlan plan;
-    std::vector<DeviceGradients> gradients;  // by call of the plan
-    std::vector<ArrangedNumbers> numbers;    // of the gradients
+    std::vector<ArrangedMemory> gradients;  // by call of the plan
+    std::vector<ArrangedNumbers> numbers;   // of the gradients
   };
 
   Result<const StatesArray*> MakeArray(int64_t count);

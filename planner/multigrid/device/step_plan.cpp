@@ -135,6 +135,18 @@ Status StepRunner::Gradient(const StepPlan& plan, const States& states, const St
   return Status::Ok();
 }
 
+Result<DeviceDescent*> StepRunner::Descent() {
+  if (!descent_) {
+    UCUDNN_ASSIGN_OR_RETURN(descent_, DeviceDescent::Make(target_, *weights_));
+  }
+  return descent_.get();
+}
+
+Status StepRunner::LoadWeights(DeviceLane& lane) {
+  UCUDNN_RETURN_IF_ERROR(weights_->Upload(lane));
+  return descent_ ? descent_->WeightsLoaded(lane) : Status::Ok();
+}
+
 int64_t StepRunner::convolution_calls() const {
   int64_t calls = 0;
   for (const auto& kernels : kernels_) calls += kernels->convolution_calls();

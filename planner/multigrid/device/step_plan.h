@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "planner/multigrid/coarse_operator.h"
+#include "planner/multigrid/device/device_descent.h"
 #include "planner/multigrid/device/device_weights.h"
 #include "planner/multigrid/device/step_kernels.h"
 
@@ -57,6 +58,10 @@ class StepRunner {
   const DeviceStage& stage() const { return stage_; }
   const StageShapes& shapes() const { return shapes_; }
   DeviceWeights& weights() { return *weights_; }
+  // Made at the first call.
+  Result<DeviceDescent*> Descent();
+  // Brings the host's parameters to the device; waits.
+  Status LoadWeights(DeviceLane& lane);
   StateSums& sums() { return sums_; }
   int64_t StateSize() const { return shapes_.StateSize(); }
   int batch() const { return stage_.batch; }
@@ -79,6 +84,7 @@ class StepRunner {
   StageShapes shapes_;
   StateSums sums_;
   std::unique_ptr<DeviceWeights> weights_;
+  std::unique_ptr<DeviceDescent> descent_;             // null until it is asked for
   std::vector<std::unique_ptr<StepKernels>> kernels_;  // by kind
   LaneNeeds needs_;
 };

@@ -61,8 +61,18 @@ class StageLayers {
   // A state of unspecified value that any system of these layers takes.
   Result<State> Create() { return chain().Create(); }
 
-  // The parameters as they are now are those of both chains.
+  // The parameters as the host has them now are those of both chains.
   virtual Status LoadWeights() = 0;
+  // As StageSolver has them. The gradient is `factor` times what AddGradients adds.
+  virtual bool keeps_weights() const { return false; }
+  virtual Status Descend(double factor, const Descent& descent);
+  virtual Status ReadWeights(Parameters& parameters);
+  // The weights of some layers, in rising order, go to the rank `to`, or come from the rank `from`,
+  // or from layers of this rank, whose `theirs` become `own`. REQUIRES: keeps_weights.
+  virtual Status SendWeights(int to, std::span<const int> layers);
+  virtual Status ReceiveWeights(int from, std::span<const int> layers);
+  virtual Status TakeWeights(StageLayers& from, std::span<const int> theirs,
+                             std::span<const int> own);
   // Between the host and a state; wait.
   virtual Status Upload(const double* numbers, State to) = 0;
   virtual Status Download(State from, double* numbers) = 0;
@@ -109,6 +119,8 @@ class StageLayers {
     static_cast<void>(layers), static_cast<void>(sum);
     return Status::Ok();
   }
+  // Runs AddGradient for these layers.
+  Status RunGradients(LayerSpan layers, const GradientSum& sum);
 
   const StagePart& part() const { return part_; }
   int layers() const { return part_.hierarchy.level(0).steps; }
@@ -121,7 +133,6 @@ class StageLayers {
     std::optional<Trajectory> trajectory;
   };
   Chain& Of(Direction direction) { return direction == Direction::kForward ? forward_ : adjoint_; }
-  Status RunGradients(LayerSpan layers, const GradientSum& sum);
 
   const StagePart part_;
   Lanes& lanes_;

@@ -251,6 +251,37 @@ std::optional<CycleTimeline> StageOnRanks::Timeline() const {
   return timed != nullptr ? std::optional(timed->Timeline()) : std::nullopt;
 }
 
+Status StageOnRanks::Descend(const Descent& descent) {
+  is_idle_ = false;
+  UCUDNN_RETURN_IF_ERROR(layers_->Descend(gradient_factor_, descent));
+  if (gathers_) UCUDNN_RETURN_IF_ERROR(GatherKeptWeights());
+  is_idle_ = true;
+  return Status::Ok();
+}
+
+std::vector<int> StageOnRanks::NeededOf(int rank) const {
+  std::vector<int> needed;
+  for (const int layer : needs_.layers) {
+    if (OwnerOf(layer) == rank) {
+      needed.push_back(layer - partition().begins[rank - partition().first_rank]);
+    }
+  }
+  return needed;
+}
+
+Status StageOnRanks::GatherKeptWeights() {
+  const int own = to_solve_.peers.rank();
+  const std::vector<int> mine = NeededOf(own);
+  if (!is_gatherer()) return layers_->SendWeights(partition().first_rank, mine);
+  UCUDNN_RETURN_IF_ERROR(gathered_layers_->TakeWeights(*layers_, mine, mine));
+  for (int i = 1; i < partition().ranks().count; ++i) {
+    std::vector<int> layers = NeededOf(partition().first_rank + i);
+    for (int& layer : layers) layer += partition().begins[i];
+    UCUDNN_RETURN_IF_ERROR(gathered_layers_->ReceiveWeights(partition().first_rank + i, layers));
+  }
+  return Status::Ok();
+}
+
 Status StageOnRanks::LoadWeights() {
   UCUDNN_RETURN_IF_ERROR(layers_->LoadWeights());
   if (gathers_) UCUDNN_RETURN_IF_ERROR(GatherWeights());
@@ -299,8 +330,7 @@ Result<double> StageOnRanks::AdjointScale(const double* numbers) {
 
 // The adjoint is linear: it is solved scaled, and so are the tolerance and what comes of it.
 Result<Solution> StageOnRanks::SolveBackward(const double* last_adjoint,
-                                             const SolveOptions& options, double* first_adjoint,
-                                             Parameters& gradient, const GradientWatch& watch) {
+                                             const SolveOptions& options, double* first_adjoint) {
   is_idle_ = false;
   if (!backward_.system) UCUDNN_RETURN_IF_ERROR(MakeWay(Direction::kAdjoint, backward_));
   DistributedSystem& system = *backward_.system;
@@ -323,7 +353,7 @@ Result<Solution> StageOnRanks::SolveBackward(const double* last_adjoint,
   layers_->StatesChanged(Direction::kAdjoint);
   UCUDNN_RETURN_IF_ERROR(layers_->Wait());
   UCUDNN_RETURN_IF_ERROR(exchange().Check());
-  UCUDNN_RETURN_IF_ERROR(AddGradients(to_solve_.h / scale, gradient, watch));
+  gradient_factor_ = to_solve_.h / scale;
   is_idle_ = true;
   if (!system.has_last()) return solution;
   UCUDNN_RETURN_IF_ERROR(layers_->Download(system.local().last(), first_adjoint));
@@ -331,7 +361,7 @@ Result<Solution> StageOnRanks::SolveBackward(const double* last_adjoint,
   return solution;
 }
 
-Status StageOnRanks::AddGradients(double factor, Parameters& gradient, const GradientWatch& watch) {
+Status StageOnRanks::AddGradients(Parameters& gradient, const GradientWatch& watch) {
   const int layers = end_ - begin_;
   const int coarsening = local_.level(0).coarsening;
   // Who watches sends what is complete while the rest is computed: as much at once on all replicas,
@@ -340,7 +370,7 @@ Status StageOnRanks::AddGradients(double factor, Parameters& gradient, const Gra
   const int at_once = watch ? kBlocksAtOnce * coarsening : layers;
   for (int begin = 0; begin < layers; begin += at_once) {
     const int end = std::min(begin + at_once, layers);
-    UCUDNN_RETURN_IF_ERROR(layers_->AddGradients({begin, end}, factor, gradient));
+    UCUDNN_RETURN_IF_ERROR(layers_->AddGradients({begin, end}, gradient_factor_, gradient));
     if (!watch) continue;
     std::vector<NodeId> nodes;
     for (int n = begin; n < end; ++n) {

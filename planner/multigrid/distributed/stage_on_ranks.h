@@ -33,9 +33,12 @@ class StageOnRanks : public StageSolver {
   Status LoadWeights() override;
   Result<Solution> SolveForward(const double* first, const SolveOptions& options,
                                 double* last) override;
+  bool keeps_weights() const override { return layers_->keeps_weights(); }
   Result<Solution> SolveBackward(const double* last_adjoint, const SolveOptions& options,
-                                 double* first_adjoint, Parameters& gradient,
-                                 const GradientWatch& watch) override;
+                                 double* first_adjoint) override;
+  Status AddGradients(Parameters& gradient, const GradientWatch& watch) override;
+  Status Descend(const Descent& descent) override;
+  Status ReadWeights(Parameters& parameters) override { return layers_->ReadWeights(parameters); }
   std::optional<CycleTimeline> Timeline() const override;
 
  private:
@@ -64,8 +67,12 @@ class StageOnRanks : public StageSolver {
   const Partition& partition() const { return to_solve_.partition; }
   StateExchange& exchange() const { return maker_->exchange(); }
   int OwnerOf(int layer) const;  // its rank
-  // Brings what the gathered levels need of other ranks' layers to the gathering one.
+  // Those of needs_.layers that `rank` has, counted from its first one.
+  std::vector<int> NeededOf(int rank) const;
+  // Brings what the gathered levels need of other ranks' layers to the gathering one: the host's
+  // weights, or those that layers keep.
   Status GatherWeights();
+  Status GatherKeptWeights();
   Status GatherStates();
   Status Linearise();
   // Makes `way.given`, on the first rank of the way, the first state of its system. Where the solve
@@ -73,7 +80,6 @@ class StageOnRanks : public StageSolver {
   Status SetFirst(Start start, Way& way);
   // The scale that fits adjoints which begin with `numbers`, on the last rank.
   Result<double> AdjointScale(const double* numbers);
-  Status AddGradients(double factor, Parameters& gradient, const GradientWatch& watch);
 
   const StageToSolve to_solve_;
   const std::unique_ptr<StageMaker> maker_;
@@ -85,7 +91,9 @@ class StageOnRanks : public StageSolver {
   // Where levels are gathered, those of this rank that it solves for all.
   std::unique_ptr<StageLayers> gathered_layers_;
   Way forward_, backward_;
-  KeptScale scale_;      // of the adjoints
+  KeptScale scale_;  // of the adjoints
+  double gradient_factor_ =
+      1;                 // what gradients by the last adjoints, as they are, are multiplied by
   bool is_idle_ = true;  // the last solve has come to its end, with all its messages
 
   // Where levels are gathered.

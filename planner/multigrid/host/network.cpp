@@ -21,6 +21,7 @@ struct HostNetwork::StageSolve {
   int steps = 0;
   const SectionPlace* place = nullptr;
   std::unique_ptr<StageSolver> solver;  // null where others have the layers
+  bool loads_weights = true;            // before the next solve
 
   const Partition& partition() const { return place->partition; }
 };
@@ -135,6 +136,7 @@ Status HostNetwork::MakeSections() {
 }
 
 Status HostNetwork::MakeStages() {
+  is_kept_.resize(chain_.graph.nodes.size());
   for (size_t at = 0; at < chain_.sections.size(); ++at) {
     const auto* stage = std::get_if<Stage>(&chain_.sections[at]);
     if (stage == nullptr) continue;
@@ -162,7 +164,11 @@ Status HostNetwork::MakeStages() {
                                             .forward = settings_.forward,
                                             .backward = settings_.backward,
                                             .trains = settings_.trains,
-                                            .notes_timeline = settings_.notes_timeline}));
+                                            .notes_timeline = settings_.notes_timeline,
+                                            .replicas = settings_.replicas}));
+      for (const ResidualStep& step : stage->steps) {
+        for (const NodeId id : step.transformation) is_kept_[id] = solve->solver->keeps_weights();
+      }
     }
     stages_.push_back(std::move(solve));
   }
@@ -215,7 +221,8 @@ Status HostNetwork::SolveForward(StageSolve& stage) {
   UCUDNN_RETURN_IF_ERROR(BringValue(stage.input, stage.partition().first_rank));
   Solution solution;
   if (stage.solver) {
-    UCUDNN_RETURN_IF_ERROR(stage.solver->LoadWeights());
+    if (stage.loads_weights) UCUDNN_RETURN_IF_ERROR(stage.solver->LoadWeights());
+    stage.loads_weights = false;
     UCUDNN_ASSIGN_OR_RETURN(solution,
                             stage.solver->SolveForward(values_[stage.input].data(), options,
                                                        values_[stage.output].data()));
@@ -282,23 +289,51 @@ Status HostNetwork::RunNodeBackward(NodeId id, int rank, Parameters& gradient) {
   return AddPart(input, rank);
 }
 
-Status HostNetwork::SolveBackward(StageSolve& stage, Parameters& gradient,
-                                  const GradientWatch& watch) {
+void HostNetwork::ParametersChanged() {
+  for (const auto& stage : stages_) stage->loads_weights = true;
+}
+
+Status HostNetwork::Descend(const Descent& descent) {
+  for (const auto& stage : stages_) {
+    if (stage->solver && stage->solver->keeps_weights()) {
+      UCUDNN_RETURN_IF_ERROR(stage->solver->Descend(descent));
+    } else {
+      stage->loads_weights = true;
+    }
+  }
+  return Status::Ok();
+}
+
+Status HostNetwork::ReadKept(Parameters& parameters) {
+  for (const auto& stage : stages_) {
+    if (!stage->solver || !stage->solver->keeps_weights()) continue;
+    UCUDNN_RETURN_IF_ERROR(stage->solver->ReadWeights(parameters));
+  }
+  return Status::Ok();
+}
+
+Status HostNetwork::SolveBackward(StageSolve& stage) {
   SolveOptions options = settings_.backward;
   if (options.start == Start::kPrevious && !knows_states_) options.start = Start::kBroadcast;
   Solution solution;
   if (stage.solver) {
-    UCUDNN_ASSIGN_OR_RETURN(solution,
-                            stage.solver->SolveBackward(gradients_[stage.output].data(), options,
-                                                        part_.data(), gradient, watch));
+    UCUDNN_ASSIGN_OR_RETURN(solution, stage.solver->SolveBackward(gradients_[stage.output].data(),
+                                                                  options, part_.data()));
   }
   UCUDNN_ASSIGN_OR_RETURN(solution, ShareSolution(stage, std::move(solution)));
   backward_.push_back({stage.steps, stage.place->hierarchy.levels(), std::move(solution)});
   return AddPart(stage.input, stage.partition().first_rank);
 }
 
+Status HostNetwork::AddGradients(StageSolve& stage, Parameters& gradient,
+                                 const GradientWatch& watch, Gradients which) {
+  if (!stage.solver) return Status::Ok();
+  if (!stage.solver->keeps_weights()) return stage.solver->AddGradients(gradient, watch);
+  return which == Gradients::kAll ? stage.solver->AddGradients(gradient, nullptr) : Status::Ok();
+}
+
 Status HostNetwork::Backward(const double* logits_gradient, Parameters& gradient,
-                             const GradientWatch& watch) {
+                             const GradientWatch& watch, Gradients which) {
   backward_.clear();
   for (auto& sum : gradients_) std::fill(sum.begin(), sum.end(), 0.0);
   if (logits_rank() == peers_->rank()) {
@@ -307,7 +342,9 @@ Status HostNetwork::Backward(const double* logits_gradient, Parameters& gradient
   size_t next_stage = stages_.size();
   for (size_t at = chain_.sections.size(); at-- > 0;) {
     if (std::holds_alternative<Stage>(chain_.sections[at])) {
-      UCUDNN_RETURN_IF_ERROR(SolveBackward(*stages_[--next_stage], gradient, watch));
+      StageSolve& stage = *stages_[--next_stage];
+      UCUDNN_RETURN_IF_ERROR(SolveBackward(stage));
+      UCUDNN_RETURN_IF_ERROR(AddGradients(stage, gradient, watch, which));
       continue;
     }
     const auto& nodes = std::get<SerialSection>(chain_.sections[at]).nodes;

@@ -46,7 +46,8 @@ struct NetworkSettings {
   SolveOptions backward;
   // Who solves this rank's part of stages: null is the host. Outlives the network.
   StageSolvers* stage_solvers = nullptr;
-  bool trains = false;  // Backward will be called
+  bool trains = false;        // Backward will be called
+  Peers* replicas = nullptr;  // as StageToSolve has them
   // Whether forward solves by cycles on the host say when their lanes ran which steps.
   bool notes_timeline = false;
 
@@ -74,9 +75,10 @@ struct StageSolution {
 
 class HostNetwork {
  public:
-  // `chain` and `parameters` outlive the network; the parameters may be changed between passes. An
-  // error names what does not fit. A stage that the coarsening leaves fewer than two coarse layers
-  // is solved serially; where all are like that and `levels` is not 1, that is the error.
+  // `chain` and `parameters` outlive the network; the parameters may be changed between passes, of
+  // which ParametersChanged tells. An error names what does not fit. A stage that the coarsening
+  // leaves fewer than two coarse layers is solved serially; where all are like that and `levels` is
+  // not 1, that is the error.
   static Result<std::unique_ptr<HostNetwork>> Make(const ResidualChain& chain,
                                                    const Parameters& parameters,
                                                    const NetworkSettings& settings);
@@ -97,9 +99,21 @@ class HostNetwork {
   int logits_rank() const { return placement_.homes[logits_]; }
   // Adds the gradient by this rank's parameters to `gradient`, which has their sizes, from that by
   // the logits, [batch, output_size], which logits_rank() reads. REQUIRES: Forward.
-  // `watch` is told of nodes as their gradients come to be complete.
+  // `watch` is told of nodes as their gradients come to be complete, but for those that solvers
+  // keep, which kHosts leaves out.
+  enum class Gradients { kAll, kHosts };
   Status Backward(const double* logits_gradient, Parameters& gradient,
-                  const GradientWatch& watch = nullptr);
+                  const GradientWatch& watch = nullptr, Gradients which = Gradients::kAll);
+
+  // The host has changed the parameters since Make or the last pass: all of them.
+  void ParametersChanged();
+  // Whether a solver keeps the node's parameters where it computes (StageSolver::keeps_weights):
+  // then Descend changes them, and the host has those of the last ReadKept.
+  bool KeepsParameters(planner::NodeId id) const { return is_kept_[id]; }
+  // The parameters have descended along the gradient of the last Backward: here those that solvers
+  // keep, by the caller all others.
+  Status Descend(const Descent& descent);
+  Status ReadKept(Parameters& parameters);
 
   const Placement& placement() const { return placement_; }
   Peers& peers() { return *peers_; }
@@ -123,7 +137,9 @@ class HostNetwork {
   Status RunNode(planner::NodeId id);
   Status RunNodeBackward(planner::NodeId id, int rank, Parameters& gradient);
   Status SolveForward(StageSolve& stage);
-  Status SolveBackward(StageSolve& stage, Parameters& gradient, const GradientWatch& watch);
+  Status SolveBackward(StageSolve& stage);
+  Status AddGradients(StageSolve& stage, Parameters& gradient, const GradientWatch& watch,
+                      Gradients which);
   // Tells the ranks that have none of the stage's layers what its solve came to.
   Result<Solution> ShareSolution(const StageSolve& stage, Solution solution);
   LayerCall CallOf(planner::NodeId id);
@@ -147,6 +163,7 @@ class HostNetwork {
   planner::NodeId input_ = 0;
   planner::NodeId logits_ = 0;
   bool knows_states_ = false;
+  std::vector<bool> is_kept_;  // by node
   std::vector<StageSolution> forward_;
   std::vector<StageSolution> backward_;
 };

@@ -30,12 +30,12 @@ SquaredSums SumsOf(const NodeWeights& a, const NodeWeights& b) {
   return sums;
 }
 
-// velocity = momentum * velocity + gradient; number -= rate * velocity; the gradient is 0 again.
-void Descend(std::vector<double>& numbers, std::vector<double>& velocity,
-             std::vector<double>& gradient, const TrainingSettings& settings) {
+// The gradient is 0 afterwards.
+void DescendAlong(std::vector<double>& numbers, std::vector<double>& velocity,
+             std::vector<double>& gradient, const Descent& descent) {
   for (size_t i = 0; i < numbers.size(); ++i) {
-    velocity[i] = settings.momentum * velocity[i] + gradient[i];
-    numbers[i] -= settings.learning_rate * velocity[i];
+    velocity[i] = descent.momentum * velocity[i] + gradient[i];
+    numbers[i] -= descent.rate * velocity[i];
     gradient[i] = 0;
   }
 }
@@ -76,11 +76,13 @@ Result<std::unique_ptr<Trainer>> Trainer::Make(const ResidualChain& chain, Param
   std::unique_ptr<Trainer> trainer(new Trainer(std::move(parameters), settings));
   NetworkSettings network = settings.network;
   network.trains = true;
+  network.replicas = settings.replicas;
   UCUDNN_ASSIGN_OR_RETURN(trainer->network_,
                           HostNetwork::Make(chain, trainer->parameters_, network));
   if (settings.checked_every > 0) {
     NetworkSettings serial = network;
     serial.method = Method::kPartitioned;
+    serial.replicas = nullptr;
     UCUDNN_ASSIGN_OR_RETURN(trainer->serial_,
                             HostNetwork::Make(chain, trainer->parameters_, serial));
   }
@@ -118,6 +120,8 @@ void Trainer::Count(const std::vector<StageSolution>& solutions, ResidualScale s
 
 Result<CheckedStep> Trainer::Check(const double* logits) {
   CheckedStep checked = {.step = step_};
+  UCUDNN_RETURN_IF_ERROR(network_->ReadKept(parameters_));
+  serial_->ParametersChanged();
   UCUDNN_ASSIGN_OR_RETURN(const double* serial_logits, serial_->Forward(images_.data()));
   // Of serial's own loss, so that the whole error of the step is seen.
   std::vector<double> logits_gradient(logits_gradient_.size());
@@ -136,16 +140,20 @@ Result<CheckedStep> Trainer::Check(const double* logits) {
 }
 
 Status Trainer::RunBackward() {
-  if (!sums_) return network_->Backward(logits_gradient_.data(), gradient_);
-  return network_->Backward(logits_gradient_.data(), gradient_,
-                            [this](const std::vector<planner::NodeId>& nodes) {
-                              std::vector<std::span<double>> parts;
-                              for (const planner::NodeId id : nodes) {
-                                parts.emplace_back(gradient_[id].weights);
-                                parts.emplace_back(gradient_[id].bias);
-                              }
-                              return sums_->Begin(std::move(parts));
-                            });
+  using Gradients = HostNetwork::Gradients;
+  GradientWatch watch;
+  if (sums_) {
+    watch = [this](const std::vector<planner::NodeId>& nodes) {
+      std::vector<std::span<double>> parts;
+      for (const planner::NodeId id : nodes) {
+        parts.emplace_back(gradient_[id].weights);
+        parts.emplace_back(gradient_[id].bias);
+      }
+      return sums_->Begin(std::move(parts));
+    };
+  }
+  return network_->Backward(logits_gradient_.data(), gradient_, watch,
+                            is_checked() ? Gradients::kAll : Gradients::kHosts);
 }
 
 // The mean over replicas, each of which has the mean over its mini-batch.
@@ -168,17 +176,29 @@ Status Trainer::Step(EpochResult& epoch) {
   const NetworkSettings& solves = settings_.network;
   Count(network_->forward_solutions(), solves.forward.scale, epoch, epoch.forward_residual);
   Count(network_->backward_solutions(), solves.backward.scale, epoch, epoch.backward_residual);
-  if (settings_.checked_every > 0 && step_ % settings_.checked_every == 0) {
+  if (is_checked()) {
     UCUDNN_ASSIGN_OR_RETURN(CheckedStep checked, Check(logits));
     epoch.checks.push_back(checked);
   }
   UCUDNN_RETURN_IF_ERROR(FinishGradient());
+  const Descent descent = {settings_.learning_rate, settings_.momentum};
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    Descend(parameters_[i].weights, velocity_[i].weights, gradient_[i].weights, settings_);
-    Descend(parameters_[i].bias, velocity_[i].bias, gradient_[i].bias, settings_);
+    NodeWeights& gradient = gradient_[i];
+    if (network_->KeepsParameters(static_cast<planner::NodeId>(i))) {
+      if (is_checked()) gradient = ZerosLike({gradient}).front();
+      continue;
+    }
+    DescendAlong(parameters_[i].weights, velocity_[i].weights, gradient.weights, descent);
+    DescendAlong(parameters_[i].bias, velocity_[i].bias, gradient.bias, descent);
   }
+  UCUDNN_RETURN_IF_ERROR(network_->Descend(descent));
   ++step_;
   return Status::Ok();
+}
+
+Result<const Parameters*> Trainer::ReadParameters() {
+  UCUDNN_RETURN_IF_ERROR(network_->ReadKept(parameters_));
+  return static_cast<const Parameters*>(&parameters_);
 }
 
 Result<double> Trainer::SumOfReplicas(double number) {

@@ -90,7 +90,8 @@ class Trainer {
   // The share of examples whose largest logit is their label's, by the network's own solves.
   Result<double> Evaluate(const Examples& examples);
 
-  const Parameters& parameters() const { return parameters_; }  // of this rank
+  // Those of this rank; waits for the device that has them.
+  Result<const Parameters*> ReadParameters();
   const HostNetwork& network() const { return *network_; }
 
  private:
@@ -105,6 +106,9 @@ class Trainer {
   // The gradient, summed over replicas as it comes to be complete.
   Status RunBackward();
   Status FinishGradient();
+  bool is_checked() const {
+    return settings_.checked_every > 0 && step_ % settings_.checked_every == 0;
+  }
   // The sum over replicas of a number that the rank with the logits has, on all ranks.
   Result<double> SumOfReplicas(double number);
   Result<CheckedStep> Check(const double* logits);

@@ -13,15 +13,21 @@ from .transport import MetaTransport
 
 
 def count(model, plan, rank, loss=F.cross_entropy):
-    """The Report of one step of `model` by the schedule in the file `plan`, as the rank `rank` of its devices would run it.
-    `loss` is apply's; labels are one class for each image."""
+    """The Report of one step of `model` by the schedule in the file `plan`, as the rank `rank` of its devices would run it; of
+    several ranks, a list of them. `loss` is apply's; labels are one class for each image."""
     schedule = plan if isinstance(plan, schedules.Schedule) else schedules.read(plan)
     network, losses = fitting(model, schedule, loss)
+    if isinstance(rank, int):
+        return _count(model, schedule, rank, network, losses)
+    return [_count(model, schedule, one, network, losses) for one in rank]
+
+
+def _count(model, schedule, rank, network, losses):
     transport, summing = (MetaTransport(rank, schedule.devices) for _ in range(2))
     executor = Executor(network, schedule, transport, summing, losses, torch.device("meta"), is_beside=False)
-    model = copy.deepcopy(model).to("meta").train()
+    model = copy.deepcopy(model, {id(network): network}).to("meta").train()  # a built module keeps its network
     divide(model, executor, lambda tensor: tensor)
-    data = executor.network.nodes[0]
+    data = network.nodes[0]
     rows = executor.rows(schedule.batch)
     images = rows[1] - rows[0] if rows else 1
     shape = data.shape[:1] if len(data.shape) > 1 and max(data.shape[1:]) == 1 else data.shape

@@ -33,9 +33,8 @@ class Normalized(torch.autograd.Function):
         variance = deviations / ctx.count
         ctx.meeting, ctx.eps, ctx.has_weight = meeting, eps, weight is not None
         scale = torch.ones_like(mean) if weight is None else weight
-        y = torch.ops.aten.native_batch_norm(x, scale,
-                                             torch.zeros_like(mean) if bias is None else bias, mean, variance, False, 0.0,
-                                             eps)[0]
+        y = torch.empty_like(x) if x.is_meta else torch.ops.aten.native_batch_norm(  # see backward
+            x, scale, torch.zeros_like(mean) if bias is None else bias, mean, variance, False, 0.0, eps)[0]
         ctx.save_for_backward(x, scale, mean, variance)
         ctx.returns = returns
         ctx.mark_non_differentiable(*((mean, variance) if returns else (y, mean, variance)))
@@ -47,14 +46,18 @@ class Normalized(torch.autograd.Function):
         if not ctx.returns:
             return token, *[None] * 7
         x, scale, mean, variance = ctx.saved_tensors
-        dx, dscale, dshift = torch.ops.aten.native_batch_norm_backward(
-            dy.contiguous(), x, scale, mean, variance, None, None, False, ctx.eps, [True, True, True])
+        if dy.is_meta:  # torch would derive these operators in Python, which takes most of a count
+            dx, dscale, dshift = torch.empty_like(x), torch.empty_like(mean), torch.empty_like(mean)
+        else:
+            dx, dscale, dshift = torch.ops.aten.native_batch_norm_backward(
+                dy.contiguous(), x, scale, mean, variance, None, None, False, ctx.eps, [True, True, True])
         total = ctx.meeting.bring(_wide(torch.stack([dshift, dscale])), lambda stacked: _added(stacked))
-        inverse = torch.rsqrt(variance + ctx.eps)
-        factor = scale * inverse / ctx.count
-        slope = factor * inverse * total[1]
-        shape = (1, -1, *[1] * (x.ndim - 2))
-        dx = dx - (_wide(x) * slope.view(shape) + (factor * total[0] - slope * mean).view(shape)).to(dx.dtype)
+        if not dy.is_meta:
+            inverse = torch.rsqrt(variance + ctx.eps)
+            factor = scale * inverse / ctx.count
+            slope = factor * inverse * total[1]
+            shape = (1, -1, *[1] * (x.ndim - 2))
+            dx = dx - (_wide(x) * slope.view(shape) + (factor * total[0] - slope * mean).view(shape)).to(dx.dtype)
         parameters = (dscale, dshift) if ctx.has_weight else (None, None)
         return token, dx, *parameters, None, None, None, None
 

@@ -18,7 +18,7 @@ def _of_rows(x, layout, dim, entry, may_be_none):
     if axis is None:
         raise NotSupported(f"slice {entry} of positions along several axes")
     extents, stop = layout.extents[axis], entry.stop
-    if stop is not None and not isinstance(stop, Own) and stop >= 0:
+    if stop is not None and not isinstance(stop, Own) and stop > 0:
         raise NotSupported(f"the first {stop} rows, by a number that may be this rank's own or the whole's: count from the end, "
                            "or with x.shape")
     taken = range(sum(extents))[slice(*whole_of([entry.start, stop, entry.step]))]
@@ -137,7 +137,7 @@ def _setitem(function, x, index, value):
     if made.extents.keys() - layout.extents.keys():
         raise NotSupported("what all ranks have alike is written where a stripe says")
     if isinstance(value, torch.Tensor):
-        if broadcast([striped(torch.Tensor.__getitem__(place, index), made), value]) != made:
+        if broadcast([striped(torch.Tensor.__getitem__(place, index), made), value], keeps_first=True) != made:
             raise NotSupported("a stripe written into what is not cut alike")
         value = completed(value, made)
     function(place, index, value)

@@ -20,9 +20,7 @@ class Extents(tuple):
         return made
 
     def taken_apart(self, size):
-        """Each `size` rows as one; NotSupported where a part's rows are no such groups."""
-        if any(rows % size for rows in self):
-            raise NotSupported(f"stripes of {tuple(self)} rows are not multiples of {size}{self.next_size(size)}")
+        """Each `size` rows as one, of parts whose rows are such groups."""
         return Extents([rows // size for rows in self], self.image, self.multiple, 0, self.apart * size)
 
     def put_together(self, size):
@@ -48,6 +46,16 @@ class Extents(tuple):
         if total % multiple == 0 and total // multiple >= len(self):
             text += f"; of {total}, shard(..., multiple={multiple}) makes stripes that they divide"
         return text
+
+
+class Uneven(NotSupported):
+    """Stripes `extents` along an axis that are no groups of `size` rows."""
+
+    def __init__(self, axis, extents, size):
+        count, ranks = sum(extents) // size, len(extents)
+        few = f"; {count} such groups are fewer than {ranks} ranks: take fewer, or a larger image" if count < ranks else ""
+        super().__init__(f"stripes of {tuple(extents)} rows are not multiples of {size}{few}{extents.next_size(size)}")
+        self.axis, self.size = axis, size
 
 
 class Layout:
@@ -108,6 +116,13 @@ class Layout:
         return Layout(dims, {axis: rows.followed_by(changed[axis][0], padding.get(axis, 0)) if axis in changed else rows
                              for axis, rows in self.extents.items()}, pads)
 
+    def in_stripes(self, stripes):
+        """The same in other stripes of as many rows, given as {axis: (rows by part, own rows)}."""
+        moved = {axis: given for axis, given in stripes.items() if self.extents.get(axis, given[0]) != given[0]}
+        dims = [tuple((axis, moved[axis][1] if axis in moved else size) for axis, size in atoms) for atoms in self.dims]
+        return Layout(dims, {**self.extents, **{axis: rows for axis, (rows, _) in moved.items()}},
+                      {axis: rows for axis, rows in self.pads.items() if axis not in moved}) if moved else self
+
     def in_rows(self, dims):
         """The same, where each of these dimensions of rows that others were flattened into is of so many rows more: as a
         program that puts pixels between each other by a reshape means them."""
@@ -146,6 +161,8 @@ class Layout:
         """The extents of an axis of which these dimensions have larger or smaller atoms."""
         before, after = (next(size for atoms in each for a, size in atoms if a == axis) for each in (self.dims, dims))
         if before > after:
+            if any(rows % (before // after) for rows in self.extents[axis]):
+                raise Uneven(axis, self.extents[axis], before // after)
             return self.extents[axis].taken_apart(before // after)
         return self.extents[axis].put_together(after // before) if after > before else self.extents[axis]
 

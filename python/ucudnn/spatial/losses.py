@@ -8,6 +8,7 @@ from .errors import NotSupported
 from .layout import Layout
 from .pointwise import broadcast, completed, met
 from .precision import wide_type
+from .recut import brought
 from .reduce import added_up, mean
 from .stripe import count_of, layout_of, rule, striped
 from .sums import greatest
@@ -64,6 +65,7 @@ def _classes(function, x, target, *args, **kwargs):
     layout = layout_of(x)
     by_class = target.is_floating_point()  # probabilities of every class, in place of its number
     wanted = layout if by_class else layout.removed([1])
+    target = brought(target, wanted)
     if not layout.is_plain(1) or wanted != layout_of(target):
         raise NotSupported(f"targets of shape {tuple(target.shape)} are not cut as the predictions are: shard them, too")
     weight, ignored = options.pop("weight", None), options.get("ignore_index", -100)

@@ -7,6 +7,7 @@ from .errors import NotSupported
 from .layout import Layout
 from .positions import own_part
 from .precision import lowered
+from .recut import agreed, in_stripes, is_shared
 from .stripe import Stripe, flat, is_weight, layout_of, name_of, named, rule, striped
 from .sums import summed
 
@@ -25,13 +26,18 @@ __le__ __gt__ __ge__ __and__ __or__ __xor__ __invert__ __mod__ __floordiv__
 """.split()
 
 
-def broadcast(operands, takes_whole=False):
-    """The layout of what comes of these tensors, position by position. `takes_whole`: what is the same on every rank may have
-    all of the whole's rows, of which `met` takes this rank's."""
+def broadcast(operands, takes_whole=False, keeps_first=False):
+    """The layout of what comes of these tensors, position by position, into whose stripes `completed` brings each: those of the
+    first one, or those that are `agreed`. `takes_whole`: what is the same on every rank may have all of the whole's rows, of
+    which `met` takes this rank's."""
     layouts = [layout_of(x) for x in operands]
     ndim = max(len(layout.dims) for layout in layouts)
+    stripes = agreed(layouts, keeps_first)
+    layouts = [layout.in_stripes(stripes) for layout in layouts]
     if any(len({layout.dims[-dim] for layout in layouts if dim <= len(layout.dims)} - {()}) > 1 for dim in range(1, ndim + 1)):
         layouts = [layout.in_rows(range(len(layout.dims))) for layout in layouts]  # where some were flattened into rows
+        stripes = agreed(layouts, keeps_first)
+        layouts = [layout.in_stripes(stripes) for layout in layouts]
     dims, extents, pads = [()] * ndim, {}, {}
     for layout in layouts:
         offset = ndim - len(layout.dims)
@@ -65,10 +71,11 @@ def _has_one_row(atoms, extents):
 
 
 def completed(x, layout):
-    """x as an operand of what has `layout`: the gradient of what is not cut as that is is summed."""
+    """x as an operand of what has `layout`, in its stripes: the gradient of what is not cut as that is is summed."""
     if layout.is_cut and ranks().is_checking and isinstance(x, torch.Tensor) and not isinstance(x, Stripe):
         same([(f"a tensor of shape {tuple(x.shape)} that meets a stripe", x)], "it counts as the same on all")
-    return summed(x, tuple(axis for axis in layout.axes if axis not in layout_of(x).axes))
+    axes = tuple(axis for axis in layout.axes if axis not in layout_of(x).axes)
+    return summed(in_stripes(x, layout.extents) if isinstance(x, Stripe) else x, axes)
 
 
 def met(x, layout):
@@ -82,16 +89,20 @@ def _operands(args, kwargs):
 
 
 def may_be_written(x):
-    """NotSupported where x has hooks, which torch drops from what is written in place, as those of any view."""
+    """NotSupported where x has hooks, which torch drops from what is written in place, as those of any view, and where torch has
+    one memory for x and what is a copy here."""
+    if is_shared(x):
+        raise NotSupported("written in place where torch has one memory with a view in groups of rows, for which rows came "
+                           "from other ranks: write into a clone")
     if any(not getattr(hook, "may_be_dropped", False) for hook in (getattr(x, "_backward_hooks", None) or {}).values()):
         raise NotSupported("written in place over a tensor with hooks, such as FSDP's of what a layer gives")
 
 
 def pointwise(function, *args, **kwargs):
     name = name_of(function)
-    layout = broadcast(_operands(args, kwargs), takes_whole=True)
     is_in_place = kwargs.get("inplace") or name.endswith("_") and not name.endswith("__") or \
         name in ("__iadd__", "__isub__", "__imul__", "__itruediv__", "__idiv__", "__ipow__")
+    layout = broadcast(_operands(args, kwargs), takes_whole=True, keeps_first=is_in_place)
     if is_in_place and layout != layout_of(args[0]):
         raise NotSupported("a stripe written into a tensor that is not cut alike")
     if is_in_place:

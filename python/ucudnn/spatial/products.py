@@ -10,6 +10,7 @@ from .layout import Layout
 from .pointwise import completed, pointwise
 from .positions import all_of, own_part
 from .precision import lowered, wide
+from .recut import brought
 from .stripe import layout_of, named, rule, striped, whole
 from .sums import summed, total
 
@@ -17,6 +18,7 @@ from .sums import summed, total
 def product(compute, operands, labels, result, uncut=()):
     """What `compute(*operands)` is of the whole. `labels` are those of each operand's dimensions, `result` those of what comes
     out; labels in `uncut` are not contracted by sums alone, so that it takes all of their positions."""
+    operands = [brought(x, layout_of(operands[0])) for x in operands]
     layouts, cut = [layout_of(x) for x in operands], {}
     for layout, names in zip(layouts, labels):
         for name, atoms in zip(names, layout.dims):

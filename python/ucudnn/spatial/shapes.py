@@ -4,9 +4,10 @@ import math
 import torch
 
 from .errors import NotSupported
-from .layout import Layout
+from .layout import Layout, Uneven
 from .cells import ranks
 from .pointwise import broadcast, completed
+from .recut import in_groups, in_stripes, share
 from .sizes import Own, plain, rows_of, sizes_of, whole_of
 from .stripe import layout_of, name_of, named, rule, striped
 
@@ -20,21 +21,22 @@ def _reshape(function, x, *shape, **kwargs):
     sizes = as_list(shape) or list(kwargs.pop("shape", kwargs.pop("size", ())))
     if kwargs or len(sizes) == 1 and isinstance(sizes[0], torch.dtype):
         raise NotSupported("a view as another type")
-    layout, own = _in_sizes(x, sizes)
+    x, layout, own = _in_sizes(x, sizes)
     return striped(function(x, own), layout)
 
 
 @rule(*named("unflatten"), sizes="own")
 def _unflatten(function, x, dim, sizes):
     dim, others = dim % x.ndim, sizes_of(x.shape, x.cut)
-    layout, own = _in_sizes(x, [*others[:dim], *sizes, *others[dim + 1:]])
+    x, layout, own = _in_sizes(x, [*others[:dim], *sizes, *others[dim + 1:]])
     return striped(function(x, dim, own[dim:dim + len(sizes)]), layout)
 
 
 def _in_sizes(x, sizes):
-    """(layout, shape on this rank) of x in another shape, of which a program gave these numbers. All ranks decide by the whole's
-    shapes. Where no number is left open, those that do not come of x.shape are the whole's, or there would not be as many
-    elements; else the stripe's rows are those that come of x.shape, and dimensions that stay as they are."""
+    """(x, layout, shape on this rank) of x in another shape, of which a program gave these numbers: of x in other stripes where
+    its own are no groups of the rows that are taken apart. All ranks decide by the whole's shapes. Where no number is left open,
+    or one of channels alone, those that do not come of x.shape are the whole's, or there would not be as many elements; else the stripe's rows are those
+    that come of x.shape, and dimensions that stay as they are."""
     old = [x.cut.whole_extent(dim, extent) for dim, extent in enumerate(x.shape)]
     new = whole_of(list(sizes))
     if -1 in new:
@@ -42,27 +44,44 @@ def _in_sizes(x, sizes):
     if math.prod(new) != math.prod(old):
         raise NotSupported(f"the whole of shape {tuple(old)} as {tuple(new)}")
     is_named = any(isinstance(size, Own) for size in sizes)  # the rows, so that -1 need not be of them
+    is_clear = -1 not in sizes or not is_named and _is_of_plain(x.cut, old, new, list(sizes).index(-1))
     rows = [dim for dim, size in enumerate(sizes)
-            if isinstance(size, Own) or (not (is_named and new[dim] == 1) if size == -1 else -1 not in sizes and new[dim] > 1)]
-    layout = x.cut.reshaped(old, new, rows)
+            if isinstance(size, Own) or (not (is_named and new[dim] == 1) if size == -1 else is_clear and new[dim] > 1)]
+    cut, layout = x.cut, None
+    while layout is None:
+        try:
+            layout = cut.reshaped(old, new, rows)
+        except Uneven as uneven:
+            cut = in_groups(cut, uneven.axis, uneven.size)
     for dim, size in enumerate(sizes):
-        if not layout.is_plain(dim) and dim not in rows and layout.dims[dim] not in x.cut.dims:
+        if not layout.is_plain(dim) and dim not in rows and layout.dims[dim] not in cut.dims:
             raise NotSupported(f"{size} as the size of rows does not say whether it is this rank's or the whole's: compute it "
                                "from x.shape")
+    if cut is not x.cut:
+        given, x = x, striped(in_stripes(x, cut.extents), cut)
+        share(given, x)
     own = [math.prod(size for _, size in atoms) if atoms else extent for atoms, extent in zip(layout.dims, new)]
-    return layout, own
+    return x, layout, own
+
+
+def _is_of_plain(cut, old, new, dim):
+    """Whether the dimension `dim` of `new` comes of such alone that are not cut."""
+    ends = [math.prod(old[:count]) for count in range(len(old) + 1)]
+    first = max((end for count in range(dim + 1) if (end := math.prod(new[:count])) in ends))
+    last = min((end for count in range(dim + 1, len(new) + 1) if (end := math.prod(new[:count])) in ends))
+    return all(cut.is_plain(at) for at in range(len(old)) if first <= ends[at] and ends[at + 1] <= last)
 
 
 @rule(*named("flatten", "ravel"))
 def _flatten(function, x, start_dim=0, end_dim=-1):
     first, last, sizes = start_dim % max(x.ndim, 1), end_dim % max(x.ndim, 1), sizes_of(x.shape, x.cut)
-    layout, _ = _in_sizes(x, [*sizes[:first], math.prod(sizes[first:last + 1]), *sizes[last + 1:]])
+    x, layout, _ = _in_sizes(x, [*sizes[:first], math.prod(sizes[first:last + 1]), *sizes[last + 1:]])
     return striped(x.flatten(start_dim, end_dim), layout)
 
 
 @rule(*named("view_as", "reshape_as"))
 def _as_other(function, x, other):
-    layout, _ = _in_sizes(x, sizes_of(other.shape, layout_of(other)))
+    x, layout, _ = _in_sizes(x, sizes_of(other.shape, layout_of(other)))
     if layout.dims != layout_of(other).dims:
         raise NotSupported("the shape of a tensor that is cut in another way")
     return striped(function(x, other), layout)
@@ -132,7 +151,7 @@ def expand(function, x, *sizes, **kwargs):
 
 @rule(*named("expand_as"))
 def _expand_as(function, x, other):
-    layout = broadcast([x, other])
+    layout = broadcast([other, x], keeps_first=True)
     if layout != layout_of(other):
         raise NotSupported("a stripe beside what is not cut alike")
     return striped(function(completed(x, layout), other), layout)
@@ -147,7 +166,7 @@ def _join(function, tensors, dim=0):
     layout = broadcast([x if stacked else striped(x.narrow(dim, 0, min(1, x.shape[dim])), layout_of(x)) for x in tensors])
     if any(layout_of(x).axes != layout.axes for x in tensors):
         raise NotSupported("what is the same on every rank, joined with a stripe: shard it, too")
-    result = function(tensors, dim)
+    result = function([completed(x, layout) for x in tensors], dim)
     return striped(result, layout.inserted(dim) if stacked else Layout(layout.dims, layout.extents))
 
 
@@ -168,14 +187,13 @@ def _unbind(function, x, dim=0):
 
 @rule(*named("pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "native_channel_shuffle"))
 def _shuffle(function, x, *factors, **named):
-    changed, (factor,) = {}, (*factors, *named.values())
+    changed, cut, (factor,) = {}, x.cut, (*factors, *named.values())
     for axis, rows in x.cut.extents.items():
         x.cut.dim_of(axis)
         if name_of(function) == "pixel_shuffle":
             rows = tuple(row * factor for row in rows)
         elif name_of(function) == "pixel_unshuffle":
-            if any(row % factor for row in rows):
-                raise NotSupported(f"stripes of {rows} rows are not multiples of {factor}{rows.next_size(factor)}")
-            rows = tuple(row // factor for row in rows)
+            cut = in_groups(cut, axis, factor)
+            rows = tuple(row // factor for row in cut.extents[axis])
         changed[axis] = rows, rows[ranks().part(axis)]
-    return striped(function(x, factor), x.cut.with_extents(changed))
+    return striped(function(in_stripes(x, cut.extents), factor), cut.with_extents(changed))

@@ -271,10 +271,10 @@ std::vector<MicroConfiguration> GraphSteps::Answer(const planning::FindSubstitut
 
 planning::Trust GraphSteps::Answer(const planning::Compare& question) {
   const bool capturing = process_.sessions.Capturing(*kernel_.session);
+  planning::Compare asked = question;
+  if (capturing) asked.proof = WithoutComparing(asked.proof);
   return process_.kernels.Verify(process_.sessions.DeviceOf(*kernel_.session), kernel_.problem(),
-                                 question.configuration, question.against,
-                                 capturing ? WithoutComparing(question.proof) : question.proof,
-                                 ScopeOf(Used(question.configuration, question.against)));
+                                 asked, ScopeOf(Used(question.configuration, question.against)));
 }
 
 BuildOutcome GraphSteps::Answer(const planning::Build& question) {

@@ -33,7 +33,7 @@ void CompareKnown(Process& process, LegacyKernel kernel, const planning::Promise
   const auto plan = planning::MakePromise(tuning::OwnCandidates(kernel.problem, known), request);
   if (!plan || !planning::NeedsTrust(plan->configuration)) return;
   const planning::Trust trust =
-      process.engines.Verify(asked, plan->configuration, plan->undivided, planning::Proof::kOnce);
+      process.engines.Verify(asked, {plan->configuration, plan->undivided, planning::Proof::kOnce});
   if (trust.kind == planning::Trust::Kind::kWrong) {
     process.reporter.Fallback(kernel.problem, planning::Cause::kDivisionWrong, trust.message);
   }
@@ -89,9 +89,9 @@ planning::Rows LegacySteps::Answer(const planning::Measure& question) {
 
 planning::Trust LegacySteps::Answer(const planning::Compare& question) {
   const bool capturing = process_.sessions.Capturing(*kernel_.session);
-  return process_.engines.Verify(TuningKernel(process_, kernel_), question.configuration,
-                                 question.against,
-                                 capturing ? WithoutComparing(question.proof) : question.proof);
+  planning::Compare asked = question;
+  if (capturing) asked.proof = WithoutComparing(asked.proof);
+  return process_.engines.Verify(TuningKernel(process_, kernel_), asked);
 }
 
 BuildOutcome LegacySteps::Answer(const planning::Build& question) {

@@ -452,8 +452,8 @@ bool LegacyCalls::Assure(const LegacyKernel& kernel, size_t bytes) const {
 
 planning::Trust LegacyCalls::Prove(const LegacyKernel& kernel, const Promise& pieces) {
   const planning::Trust trust =
-      process_.engines.Verify(TuningKernel(process_, kernel), pieces.configuration,
-                              pieces.reference, planning::Proof::kHere);
+      process_.engines.Verify(TuningKernel(process_, kernel),
+                              {pieces.configuration, pieces.reference, planning::Proof::kHere});
   if (trust.kind == planning::Trust::Kind::kWrong) {
     process_.reporter.Fallback(kernel.problem, Cause::kDivisionWrong, trust.message);
   }

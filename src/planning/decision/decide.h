@@ -47,6 +47,8 @@ struct Decision {
   bool standing = false;
   // A plan of the graph API is told less than its need; `promise` says how that is kept.
   bool promises_less = false;
+  // It is told more, within the user's limit, so that tiles have room; what runs may need less.
+  bool promises_more = false;
   std::optional<KeptPromise> promise;
   // `promise` is new: Steps::Keep stores it before the program is told.
   bool gives_promise = false;
@@ -88,10 +90,11 @@ std::string WhyNoTiles(const Tilings& tilings);
 // The postcondition that `decision` breaks, in words (static text) that begin with the invariant's
 // number in docs/design.md; null where it keeps all of them.
 //  1. No engine is coarser or less deterministic than what was asked or told. A plan of the graph
-//     API is divided with its own engine; only a substitute or the workspace plan takes its place.
-//  2. Nothing exceeds what the caller passes, what a plan promises, or a promise below the need. An
-//     undivided engine inside the promise keeps it, or pieces that nothing can replace. What was
-//     promised less than it needs never runs as it was asked.
+//     API is divided with its own engine; only a substitute or the workspace plan takes its place,
+//     and, in tiles of a vast one, engines as exact.
+//  2. Nothing exceeds what the caller passes, or what a plan promises: its need, less, or more where
+//     the user has a limit. An undivided engine inside the promise keeps it, or pieces that nothing
+//     can replace. What was promised less than it needs never runs as it was asked.
 //  3. All that runs was built.
 //  4. Pieces are multiples of the legal step, or tiles, and cover the mini-batch.
 //  7. Without a need to fit, nothing is slower than what was asked, as far as both are measured.

@@ -340,7 +340,8 @@ Trust CallDecider::Trusted() {
   // These pieces keep the promise alone: there is nothing to compare them with.
   if (against.engine.empty()) return {};
   const Proof proof = ask_.wrong_plans() < kMostWrong ? Proof::kOnce : Proof::kKnown;
-  Trust trust = ask_(Compare{promise_->configuration, against, proof});
+  Trust trust =
+      ask_(Compare{promise_->configuration, against, proof, facts_.tiles == TileUse::kToGain});
   if (trust.kind != Trust::Kind::kWrong) return trust;
   if (alone) {
     promise_.reset();

@@ -55,6 +55,15 @@ class PlanDecider {
   // Decides for `promise`, which only its pieces keep.
   void RunAlone(const Promise& promise, const KeptPromise* told, const Trust& trust);
   void GainTime();
+  // `promise`, what the plan's own engine runs within its need, or one in tiles that gains over it.
+  // Tiles that need more than the plan gain over those that do not, too.
+  Promise OrTiles(Promise promise, const std::vector<Candidate>& own);
+  // Whether the program was told of more than the plan needs, for tiles to have room.
+  bool HasRoom() const;
+  // The most that tiles of a plan that fits may need.
+  size_t RoomForTiles() const;
+  // Promises `bytes`, more than the plan needs.
+  void GiveRoom(size_t bytes);
   // The promise of less than the plan needs: within the limit or, where `told` is set, the same as
   // before. None where nothing keeps it; `why_` then says why.
   std::optional<Promise> Within(const KeptPromise* told);
@@ -63,7 +72,7 @@ class PlanDecider {
   std::optional<Promise> PiecesAlone(const KeptPromise* told, const PromiseRequest& request);
   // The fastest pieces of the plan's own engine or, where none fits, tiles of it.
   std::optional<Promise> OwnPieces(const KeptPromise* told, const PromiseRequest& request);
-  // Grids of tiles of the plan's own engine.
+  // Grids of tiles of the plan's own engine or, of a vast plan, of any that may serve its tiles.
   const Tilings& AskTilings(const PromiseRequest& request, bool may_measure = true);
   std::optional<MicroConfiguration> BestSubstitute(const KeptPromise* told,
                                                    const PromiseRequest& request);
@@ -111,7 +120,7 @@ Trust PlanDecider::Compared(const Promise& promise, bool engines_differ) {
   if (promise.ran_here) {
     return ask_(Compare{promise.configuration, promise.reference, Proof::kHere});
   }
-  return ask_(Compare{promise.configuration, promise.undivided});
+  return ask_(Compare{promise.configuration, promise.undivided, Proof::kOnce, !must_shrink_});
 }
 
 // `in_place`: less is promised than the plan needs, so the undivided engine replaces the plan.
@@ -175,7 +184,8 @@ Promise PlanDecider::InBudget(const MicroConfiguration& other) {
 }
 
 const Tilings& PlanDecider::AskTilings(const PromiseRequest& request, bool may_measure) {
-  const Tilings& tilings = ask_(FindTilings{facts_.asked, request, may_measure});
+  const EngineId engine = plan_.is_vast ? EngineId() : facts_.asked;
+  const Tilings& tilings = ask_(FindTilings{engine, request, may_measure});
   if (!may_measure) return tilings;
   settled_ &= tilings.settled;
   late_ |= tilings.late;
@@ -337,13 +347,46 @@ bool PlanDecider::FollowFile() {
   return true;
 }
 
+bool PlanDecider::HasRoom() const {
+  return plan_.told && plan_.is_vast && !must_shrink_ &&
+         plan_.told->workspace_bytes > plan_.need_bytes &&
+         plan_.told->workspace_bytes <= facts_.user_limit;
+}
+
+size_t PlanDecider::RoomForTiles() const {
+  if (HasRoom()) return plan_.told->workspace_bytes;
+  // What was told before stays so, and without a limit the user allows no more than the need.
+  const bool may_tell = plan_.is_vast && !facts_.earlier && !facts_.share;
+  return may_tell && facts_.user_limit != kNoLimit ? facts_.user_limit : limit_;
+}
+
+Promise PlanDecider::OrTiles(Promise promise, const std::vector<Candidate>& own) {
+  const PromiseRequest needs = Request(limit_), room = Request(RoomForTiles());
+  const std::vector<Tiling>& tilings = AskTilings(room).measured;
+  promise = OrInTiles(std::move(promise), tilings, own, needs).value();
+  if (room == needs) return promise;
+  Promise larger = OrInTiles(promise, tilings, own, room).value();
+  const double worth_ms = (1 - kHysteresis) * promise.configuration.TimeMs();
+  return larger.configuration.TimeMs() < worth_ms ? larger : promise;
+}
+
+void PlanDecider::GiveRoom(size_t bytes) {
+  const bool over_limit = plan_.told && plan_.told->workspace_bytes > facts_.user_limit;
+  if (over_limit) {
+    decision_.notes.push_back({Cause::kPromiseLost, Sentence(Detail::kPromiseOverLimit)});
+  }
+  decision_.promises_more = decision_.gives_promise = true;
+  decision_.replaces_promise = plan_.told.has_value();
+  decision_.promise = {bytes, facts_.asked, true};
+}
+
 void PlanDecider::GainTime() {
   const PromiseRequest request = Request(limit_);
   const Rows rows = Measured(facts_.asked, request);
   std::optional<Promise> promise = MakePromise(rows.candidates, request);
   // Without the time of the whole nobody knows what tiles gain.
   if (promise && facts_.tiles == TileUse::kToGain) {
-    promise = OrInTiles(std::move(promise), AskTilings(request).measured, rows.candidates, request);
+    promise = OrTiles(std::move(*promise), rows.candidates);
   }
   if (promise) decision_.baselines = promise->baselines;
   if (!promise || promise->configuration.Pieces() == 1) {
@@ -370,6 +413,9 @@ void PlanDecider::GainTime() {
     return StayUnprepared(built.message);
   }
   Schedule(*promise, false);
+  if (decision_.promised_bytes > plan_.need_bytes && !HasRoom()) {
+    GiveRoom(decision_.promised_bytes);
+  }
   decision_.reason = {Because::kDivided, promise->configuration.Pieces()};
   decision_.reason.in_tiles = promise->configuration.IsTiled();
 }
@@ -472,6 +518,11 @@ Decision PlanDecider::Decide() {
       FitUnder();
     } else {
       GainTime();
+    }
+    if (HasRoom()) {
+      decision_.promises_more = true;
+      decision_.promised_bytes = plan_.told->workspace_bytes;
+      decision_.promise = plan_.told;
     }
   }
   LookAgain();

@@ -60,8 +60,8 @@ struct Measure {
 };
 
 // Asks for grids of tiles that were measured within `request`'s limit: of the plan's own engine or,
-// where `engine` is empty, of all that may serve plain calls of a legacy kernel. Asked only where
-// Facts::tiles allows it, or such a promise was given.
+// where `engine` is empty, of all that may serve plain calls of a legacy kernel or the tiles of a
+// vast plan. Asked only where Facts::tiles allows it, or such a promise was given.
 struct Tilings {
   std::vector<Tiling> measured;
   size_t least_bytes = 0;  // where none fits: what the grid that needs least would need; 0: unknown
@@ -87,12 +87,15 @@ struct FindSubstitutes {
   bool operator==(const FindSubstitutes&) const = default;
 };
 
-// Asks whether `configuration` computes the same as the undivided engine `against`.
+// Asks whether `configuration` computes the same as the undivided engine `against`. Tiles of a
+// whole that exceeds the memory for measuring are compared one by one, or, where they `need_whole`,
+// not at all: what must not be slower is compared in place.
 struct Compare {
   using Answer = Trust;
   Configuration configuration;
   MicroConfiguration against;
   Proof proof = Proof::kOnce;
+  bool need_whole = false;
   bool operator==(const Compare&) const = default;
 };
 
@@ -160,10 +163,11 @@ struct BudgetShare {
   size_t usable_bytes() const { return std::min(bytes, limit_bytes); }
 };
 
-// A promise below a plan's need that was given before, by this process or an earlier one.
+// A promise that was given before, by this process or an earlier one: less than a plan needs, or
+// more, so that tiles have room.
 struct KeptPromise {
   size_t workspace_bytes = 0;
-  EngineId undivided;
+  EngineId undivided;       // of more than the need: the plan's own
   bool any_engine = false;  // `undivided` may run in place of pieces even while they could run
   bool operator==(const KeptPromise&) const = default;
 };
@@ -188,10 +192,13 @@ struct PlanFacts {
   size_t need_bytes = 0;
   bool deterministic = false;
   bool is_heuristics_first = false;  // the first of a list of the heuristics
-  std::optional<KeptPromise> told;   // the promise that holds under this limit
-  bool told_here = false;            // this process gave `told`, so it must not change
-  bool store = false;                // other processes may add measurements to it
-  bool in_workspace_plan = false;    // the workspace plan has the kernel
+  // The library has hardly another engine for the whole (IsVast), so its tiles may run engines that
+  // are as exact as the plan's, but do not propagate NaNs as strictly as that may.
+  bool is_vast = false;
+  std::optional<KeptPromise> told;  // the promise that holds under this limit
+  bool told_here = false;           // this process gave `told`, so it must not change
+  bool store = false;               // other processes may add measurements to it
+  bool in_workspace_plan = false;   // the workspace plan has the kernel
   bool file_waits = false;  // what the file gives of a budget is known only when the plan runs
   // What the file says; none: it does not hold for this plan.
   std::optional<ConfirmedGraphKernel> confirmed;

@@ -42,6 +42,8 @@ class Invariants {
 
  private:
   Broken OfTheProgramsOwnCall() const;
+  // Of a plan that promises more than it needs.
+  Broken RoomToldOf() const;
   Broken Exact() const;
   Broken Promised() const;
   Broken Ready() const;
@@ -91,7 +93,7 @@ Broken Invariants::OfTheProgramsOwnCall() const {
   if (plan_ != nullptr) {
     const bool less =
         plan_->told_here && plan_->told && plan_->told->workspace_bytes < plan_->need_bytes;
-    return less ? "2: what was promised less than it needs runs as it is" : nullptr;
+    return less ? "2: what was promised less than it needs runs as it is" : RoomToldOf();
   }
   const auto& built = facts_.built.entries();
   const bool tried = std::any_of(built.begin(), built.end(), [](const auto& known) {
@@ -110,6 +112,23 @@ Broken Invariants::OfTheProgramsOwnCall() const {
   const bool told = call_->told && other_serves && !facts_.observes && !tried && !wrong && !lacks;
   if (told && decision_.promised_bytes > call_->passed_bytes) {
     return "2: what was promised less than it needs runs as it was asked";
+  }
+  return nullptr;
+}
+
+Broken Invariants::RoomToldOf() const {
+  const size_t promised = decision_.promised_bytes;
+  const bool told = plan_ != nullptr && plan_->told_here && plan_->told &&
+                    plan_->told->workspace_bytes > plan_->need_bytes;
+  if (told && (!decision_.promises_more || promised != plan_->told->workspace_bytes)) {
+    return "2: a promise changes";
+  }
+  if (!decision_.promises_more) return nullptr;
+  if (plan_ == nullptr || facts_.user_limit == kNoLimit || promised > facts_.user_limit) {
+    return "2: more than the need is promised, and no limit of the user's allows it";
+  }
+  if (!decision_.promise || decision_.promise->workspace_bytes != promised) {
+    return "2: more than the need is promised, and nothing kept";
   }
   return nullptr;
 }
@@ -147,6 +166,15 @@ Broken Invariants::ExactInCall(const MicroConfiguration& micro) const {
 Broken Invariants::ExactInPlan(const MicroConfiguration& micro) const {
   if (micro.engine == facts_.asked) return nullptr;
   if (plan_->confirmed && HasEngine(plan_->confirmed->configuration, micro.engine)) return nullptr;
+  if (plan_->is_vast && decision_.configuration.IsTiled() && !micro.IsWhole(facts_.problem.n)) {
+    bool known = false, coarser = false;
+    ForCandidates([&](const Candidate& candidate) {
+      if (candidate.micro.engine != micro.engine) return;
+      known = true;
+      coarser |= candidate.numeric != NumericClass::kDirect && candidate.numeric != facts_.numeric;
+    });
+    if (known) return coarser ? "1: a tile runs that is less exact than the plan" : nullptr;
+  }
   if (!micro.IsWhole(facts_.problem.n)) return "1: pieces are not of the plan's own engine";
   for (const auto& [question, others] : facts_.substitutes.entries()) {
     for (const MicroConfiguration& other : others) {
@@ -172,7 +200,9 @@ Broken Invariants::Exact() const {
 // 2. A promise is kept.
 Broken Invariants::Promised() const {
   const size_t promised = decision_.promised_bytes;
-  if (promised > (call_ != nullptr ? call_->passed_bytes : plan_->need_bytes)) {
+  if (const Broken broken = RoomToldOf()) return broken;
+  if (!decision_.promises_more &&
+      promised > (call_ != nullptr ? call_->passed_bytes : plan_->need_bytes)) {
     return "2: it uses more than the caller passes";
   }
   const size_t room = decision_.owned_bytes > 0 ? decision_.owned_bytes : promised;

@@ -75,7 +75,11 @@ std::optional<Promise> PiecesAsNamed(PiecesOfEngine pieces_of, const NamedReques
     const bool better = pieces && (!best || pieces->reported.time_ms < best->reported.time_ms);
     if (better) best = std::move(pieces);
   }
-  if (best) best->reported.engine = named.engine;
+  if (best) {
+    // Told is what the named algorithm is, since that may come to run, too.
+    best->reported.engine = named.engine;
+    best->reported.deterministic = request.deterministic;
+  }
   return best;
 }
 

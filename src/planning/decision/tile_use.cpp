@@ -2,16 +2,8 @@
 
 #include <algorithm>
 
-#include "convolution/tiles.h"
-
 namespace ucudnn::planning {
 namespace {
-
-// Elements from the first to the last of one image of x or y, whichever has more.
-int64_t LargestSpan(const ConvolutionProblem& problem) {
-  return std::max(ViewSpan(1, problem.c, problem.x, problem.x_strides),
-                  ViewSpan(1, problem.k, OutputExtents(problem), problem.y_strides));
-}
 
 // Bytes of x and y of one image.
 int64_t ImageBytes(const ConvolutionProblem& problem) {
@@ -25,11 +17,16 @@ int64_t ImageBytes(const ConvolutionProblem& problem) {
 
 }  // namespace
 
+bool IsVast(const ConvolutionProblem& problem, int64_t most_span) {
+  return ViewSpan(1, problem.c, problem.x, problem.x_strides) > most_span ||
+         ViewSpan(1, problem.k, OutputExtents(problem), problem.y_strides) > most_span;
+}
+
 TileUse UseOfTiles(const ConvolutionProblem& problem, const TileConditions& conditions) {
   const bool undivided = conditions.policy == BatchSizePolicy::kUndivided;
   if (!conditions.allowed || undivided || problem.n > kMostTiles) return TileUse::kNone;
   if (conditions.need_bytes > conditions.user_limit) return TileUse::kToFit;
-  if (LargestSpan(problem) > kMostViewSpan) return TileUse::kToGain;
+  if (IsVast(problem, conditions.most_span)) return TileUse::kToGain;
   if (conditions.policy == BatchSizePolicy::kAll) return TileUse::kToGain;
   if (conditions.policy != BatchSizePolicy::kAuto || conditions.l2_bytes == 0) {
     return TileUse::kNone;

@@ -6,6 +6,7 @@
 
 #include "base/options.h"
 #include "convolution/problem.h"
+#include "convolution/tiles.h"
 
 namespace ucudnn::planning {
 
@@ -15,18 +16,24 @@ enum class TileUse : int32_t {
   kToGain,  // time
 };
 
+// Whether an image of x or y spans more than `most_span` elements. Engines that count elements in
+// 32 bits do not serve such a convolution, so that cuDNN has one slow engine for it, or two; they
+// do serve tiles of it.
+bool IsVast(const ConvolutionProblem& problem, int64_t most_span = kMostViewSpan);
+
 // What tiles depend on beside the problem.
 struct TileConditions {
   bool allowed = true;  // by UCUDNN_TILES
   BatchSizePolicy policy = BatchSizePolicy::kAuto;
-  size_t need_bytes = 0;  // of what the program would run undivided
-  size_t user_limit = 0;  // of its workspace
-  size_t l2_bytes = 0;    // of the device; 0: unknown
+  size_t need_bytes = 0;              // of what the program would run undivided
+  size_t user_limit = 0;              // of its workspace
+  size_t l2_bytes = 0;                // of the device; 0: unknown
+  int64_t most_span = kMostViewSpan;  // as IsVast has it
 };
 
 // Tiles need a limit that excludes what the program would run, or a reason why they may be faster:
-// the policy looks everywhere; engines that count elements in 32 bits serve parts of one image
-// alone; or, of channels that come first, fast engines convert x and y in the workspace, and the
+// the policy looks everywhere; fast engines serve parts of one image alone (IsVast); or, of
+// channels that come first, fast engines convert x and y in the workspace, and the
 // copies of not even one image stay in the L2 cache. Everything else would be measured in vain.
 TileUse UseOfTiles(const ConvolutionProblem& problem, const TileConditions& conditions);
 

@@ -220,15 +220,18 @@ class Bench(CommandTest):
         shown = json.loads(self.run_command("cache", "show", "--json", "--db", self.store).stdout)["measurements"]
         self.assertEqual(pieces, {(row["engine"], row["micro_batch"]) for row in shown if row["verified"]})
 
-    def test_tiles_of_a_single_image_bring_its_fastest_engine_under_the_limit(self):
+    def image_by_hand(self):
+        """A store in which a limit leaves an engine that takes a thousand times as long as the fastest."""
         self.write("layers.csv", "name,n,c,h,w,k,r,s,pad_h,pad_w\nimage,1,32,64,64,32,3,3,1,1\n")
-        # Made up: the limit leaves an engine that takes a thousand times as long as the fastest.
         with open(f"{self.folder}/rows.csv", "w") as file:
             file.write("op,n,c,h,w,k,r,s,pad_h,pad_w,align,engine,micro_batch,time_ms,workspace_bytes,deterministic,cudnn,"
                        "driver,device\n")
             for engine, time, workspace in (("legacy:0", 1000, 0), ("legacy:1", 1, 8 << 20)):
                 file.write(f"forward,1,32,64,64,32,3,3,1,1,16,{engine},1,{time},{workspace},1,{self.platform()}\n")
         self.assertEqual(0, self.run_command("cache", "import", f"{self.folder}/rows.csv", "--db", self.store).returncode)
+
+    def test_tiles_of_a_single_image_bring_its_fastest_engine_under_the_limit(self):
+        self.image_by_hand()
         words = ("--ops", "forward", "--workspace-limit", "512KiB")
         kernel, = self.bench(*words)["kernels"]
         plan = kernel["divided"]["plan"]
@@ -343,6 +346,39 @@ class Bench(CommandTest):
         self.assertGreater(report["measured"], 0)
         self.assertEqual(0, self.bench("--cliff", "--policy", "all")["measured"])
 
+    def test_cliff_counts_grids_as_divisions(self):
+        """What ucudnn runs within a limit is the least of all grids whose rows the store has, by the engines that it runs."""
+        self.image_by_hand()
+        limit = 512 << 10
+        kernel, = self.bench("--cliff", "--ops", "forward", "--workspace-limit", "512KiB")["kernels"]
+        self.assertEqual((8 << 20, limit), (kernel["best"]["workspace_bytes"], kernel["limit_bytes"]))
+        self.assertEqual(("legacy:0", 1000), (kernel["real"]["plan"][0]["engine"], kernel["real"]["planned_ms"]))
+        plan = kernel["ucudnn"]["plan"]
+        self.assertEqual((1, "h-", "h+"), (self.images(kernel["problem"], plan), plan[0]["border"], plan[-1]["border"]))
+        self.assertLess(kernel["ucudnn"]["run_ms"], 1000)
+        engines = {run["engine"] for run in plan}
+        least = {}  # of a kind: rows computed, padding on both sides
+        self.run_command("cache", "export", f"{self.folder}/out.csv", "--db", self.store)
+        with open(f"{self.folder}/out.csv", newline="") as file:
+            for row in csv.DictReader(file):
+                pads = (int(row["pad_h"]), int(row["pad_h_post"] or row["pad_h"]))
+                if row["engine"] in engines and int(row["workspace_bytes"]) <= limit:
+                    kind = (int(row["h"]) - 2 + sum(pads), pads)
+                    least[kind] = min(float(row["time_ms"]), least.get(kind, math.inf))
+        sums = {parts: sum(count * least.get((64 // parts, pads), math.inf)
+                           for count, pads in ((1, (1, 0)), (parts - 2, (0, 0)), (1, (0, 1))) if count)
+                for parts in (2, 4, 8, 16, 32, 64)}
+        self.assertGreater(sum(math.isfinite(ms) for ms in sums.values()), 1)
+        self.assertAlmostEqual(min(sums.values()), kernel["ucudnn"]["planned_ms"])
+        self.assertEqual(sum(run["count"] for run in plan), min(sums, key=sums.get))
+        line = self.run_command("bench", "--layers", self.layers, "--host", "--db", self.store, "--cliff", "--ops", "forward",
+                                "--workspace-limit", "512KiB").stdout
+        self.assertRegex(line, r"within 512 KiB: .*\n(.*\n)*image +forward +8 MiB .* h \d+x\d+ \+ 2 edges\n")
+        whole, = self.bench("--cliff", "--ops", "forward", "--workspace-limit", "512KiB", "--tiles", "off")["kernels"]
+        self.assertEqual(whole["real"]["plan"], whole["ucudnn"]["plan"])
+        fits, = self.bench("--cliff", "--ops", "forward", "--workspace-limit", "8MiB")["kernels"]
+        self.assertEqual((None, None, None), (fits["limit_bytes"], fits["real"], fits["ucudnn"]))
+
     def import_rows(self, rows):
         """Makes up the times and workspace (more than they need) of the first layer's forward engines."""
         with open(f"{self.folder}/rows.csv", "w") as file:
@@ -406,10 +442,6 @@ class Bench(CommandTest):
         self.assert_refused(["bench", "--net", "alexnot", "--batch", "1"], "--net 'alexnot'", "alexnet", "resnet18")
         self.assert_refused(["bench", "--net", "alexnet"], "--batch N")
         self.assert_refused(["bench", "--layers", self.layers, "--report", "r.json"], "--report")
-        self.assert_refused(["bench", "--layers", self.layers, "--cliff", "--workspace-limit", "8MiB"],
-                            "--workspace-limit: --cliff sets each kernel's limit itself")
-        self.assert_refused(["bench", "--layers", self.layers, "--cliff", "--engines", "both"],
-                            "--engines: --cliff runs legacy algorithms")
         for devices in ("0,x", "0,0", "-1", "0,", "99999999999"):
             self.assert_refused(["bench", "--layers", self.layers, f"--devices={devices}"], f"--devices '{devices}'",
                                 "current, all, or numbers separated by commas")

@@ -4,6 +4,7 @@ import copy
 import html.parser
 import json
 import random
+import re
 import unittest
 
 from command import CommandTest
@@ -154,17 +155,41 @@ class Report(CommandTest):
             file.write(document if isinstance(document, str) else json.dumps(document))
         return name
 
-    def page(self, document, *words):
+    def source(self, document, *words):
         result = self.run_command("report", self.write(document), *words)
         self.assertEqual((0, ""), (result.returncode, result.stderr))
-        return Page(result.stdout)
+        return result.stdout
+
+    def page(self, document, *words):
+        return Page(self.source(document, *words))
 
     def test_every_section_is_there_and_ids_are_unique(self):
         page = self.page(REPORT)
         self.assertEqual(len(page.ids), len(set(page.ids)))
-        for section in ("totals", "kernels", "timeline", "desirable", "memory", "division", "fallbacks"):
+        for section in ("totals", "kernels", "tiles", "timeline", "desirable", "memory", "division", "fallbacks"):
             self.assertIn(section, page.ids)
         self.assertEqual((1, 1, 1), tuple(page.tags.count(tag) for tag in ("script", "style", "h1")))
+
+    def test_tiles_are_drawn_where_they_lie_on_the_image(self):
+        plan = [{"engine": "graph:62", "micro_batch": 1, "tile": {"h": 4}, **border, "count": count, "workspace_bytes": MIB,
+                 "piece_ms": 4} for border, count in (({"border": "h-"}, 1), ({}, 2), ({"border": "h+"}, 1))]
+        image = problem(n=1, h=16, w=32, r=3, s=3, pad_h=1, pad_w=1)
+        document = REPORT | {"kernels": [*REPORT["kernels"], kernel("forward", plan, None, problem=image),
+                                         kernel("backward_data", plan, None, problem=image)]}
+        page = self.page(document)
+        self.assertEqual(["tiles-5", "tiles-6"], [id_ for id_ in page.ids if re.fullmatch(r"tiles-\d+", id_)])
+        for number in (5, 6):
+            figure = self.source(document).split(f'<figure id="tiles-{number}"')[1].split("</figure>")[0]
+            self.assertIn("h 2x4 + 2 edges", figure)
+            cells = re.findall(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)" class="cell k(\d)"><title>([^:]*):',
+                               figure)
+            # 16 rows are 100 px high, 32 columns 200; a gap of a pixel ends each tile. Edges have a colour of their own.
+            self.assertEqual(["k1", "k0", "k0", "k1"], ["k" + cell[4] for cell in cells])
+            self.assertEqual(["edge h-", "inner tile", "inner tile", "edge h+"], [cell[5] for cell in cells])
+            top = float(cells[0][1])
+            self.assertEqual([(0, 25 * at, 199, 24) for at in range(4)],
+                             [(float(x), float(y) - top, float(width), float(height)) for x, y, width, height, *_ in cells])
+        self.assertIn("No kernel is cut into tiles.", self.page(REPORT).text())
 
     def test_totals_are_of_what_is_known_on_both_sides(self):
         text = self.page(REPORT).text()

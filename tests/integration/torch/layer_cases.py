@@ -120,6 +120,7 @@ def cases():
     yield from _moments()
     yield from _indices()
     yield from _moves()
+    yield from _other_stripes()
 
 
 def windows():
@@ -456,6 +457,7 @@ def _sizes():
     yield "a loss against the whole", lambda: Call(lambda x: F.mse_loss(x, picture()))
     yield "bytes", lambda: Call(lambda x: x * (x * 20 + 128).byte() + x.short() + (x > 0).char())
     yield "a grid of rows", lambda: Call(lambda x: x.view(2, 4, 4, x.shape[2] // 4, 4, x.shape[3] // 4).square().sum((3, 5)))
+    yield "heads of the whole's numbers", lambda: Call(lambda x: x.reshape(2, 2, -1, 256).softmax(2).view(2, -1, 16, 16))
     yield "a view by the whole's numbers", lambda: Call(lambda x: (x.view(2, 4, 4, 4, 16) * 2).flatten(2).view(2, 4, 16, 16))
     yield "pooled by its own size", lambda: Call(lambda x: F.avg_pool2d(x, x.size()[2:]) + F.max_pool2d(x, x.shape[2:]))
     yield "pooled by its own size, equal ones", lambda: Call(lambda x: F.max_pool2d(F.relu(x - 2), x.shape[2:]))
@@ -641,6 +643,7 @@ def _written(x, w):
     y[:, [0, 2], 1:, :-1] = x[:, 2:, 1:, :-1]
     y[0, torch.tensor([3])] = w
     y[:, :, x.shape[2] // 8:, :-1:2] = 3.5
+    y[:, :, -3:-0, -2:0] = 7.0  # nothing, as of windows that are not shifted
     y[x > 1] = -1.5
     return y * x
 
@@ -682,6 +685,78 @@ def _moves():
     yield "triangles", lambda: Call(lambda x: x.tril() + x.triu(-2) * x + x.permute(0, 2, 3, 1).tril(1).permute(0, 3, 1, 2))
 
 
+def _neighbours(x):
+    """The differences of neighbours along both axes, beside and in each other."""
+    down, right, y = x[:, :, 1:] - x[:, :, :-1], x[..., 1:] - x[..., :-1], x * 2
+    down += x[:, :, :-1].sin()
+    length = (down[..., :-1].square() + right[:, :, :-1].square() + 1).sqrt()
+    y[:, :, 1:, 1:] = torch.where(x[:, :, :-1, 1:] > 0, right[:, :, :-1], x[:, :, 1:, 1:])
+    return length + down[..., 1:] * y[:, :, 1:, 1:]
+
+
+def _merged(x):
+    """Of each square of 2 x 2 one position, of as many channels, where stripes have odd numbers of rows; and back beside x."""
+    parts = [x[:, :, i::2, j::2] for i in range(2) for j in range(2)]
+    whole = F.pixel_shuffle(torch.stack([part * (i + 1) for i, part in enumerate(parts)], 2).flatten(1, 2), 2)
+    return torch.cat([whole.tanh(), x, F.interpolate(torch.cat(parts, 1), scale_factor=2)], 1)
+
+
+def _other_stripes():
+    """Slices of one picture, which ranks have other rows of."""
+    yield "neighbours", lambda: Call(_neighbours)
+    yield "neighbours in a row", lambda: Call(lambda x: x[:, :, 1:, 1:].flatten(2) * x[:, :, :-1, :-1].flatten(2) + (
+        x[:, :, 1:, 1:].flatten(2) > x[:, :, 1:, :-1].flatten(2)))
+    yield "neighbours alike", lambda: Call(lambda x: torch.einsum("nchw,ndhw->ncd", x[:, :, 1:, 1:], x[:, :, :-1, :-1]) +
+                                           F.cosine_similarity(x[:, :, 1:, 1:], x[:, :, :-1, :-1]).mean())
+    yield "neighbours in a loss", lambda: Call(lambda x: F.l1_loss(x[:, :, 1:, 1:], x[:, :, :-1, :-1]) + F.cross_entropy(
+        x[:, :, 1:, 1:], x[:, :, :-1, :-1].argmax(1)) + F.cross_entropy(x[:, :, 1:], x[:, :, :-1].softmax(1)))
+    yield "merged and joined", lambda: nn.Sequential(nn.ReflectionPad2d(1), Call(_merged), nn.Conv2d(24, 2, 3, 1, 1))
+    yield "merged patches", lambda: Call(lambda x: _merged_patches(F.pad(x, (2, 2, 2, 2))))
+    yield "windows of five", lambda: Call(lambda x: x * _in_fives(_for_fives(x))[:, :, 1:-3, 1:-3])
+    yield "written into windows of five", lambda: Call(_written_fives)
+    yield "unshuffled by five", lambda: nn.Sequential(nn.ReflectionPad2d((1, 3, 1, 3)), nn.PixelUnshuffle(5), nn.Tanh(),
+                                                     nn.PixelShuffle(5))
+
+
+def _for_fives(x):
+    """Padded to windows of 5, which two stripes share on each grid."""
+    return F.pad(x, (1, 3, 1, 3))
+
+
+def _fives(x):
+    n, c, h, w = x.shape
+    return x.view(n, c, h // 5, 5, w // 5, 5)
+
+
+def _over_fives(x, write):
+    """What torch has in one memory."""
+    windows = _fives(x)
+    write(x, windows)
+    return windows.mean() + x
+
+
+def _in_fives(x):
+    """The softmax of each window of 5 x 5."""
+    windows = _fives(x).permute(0, 2, 4, 3, 5, 1).flatten(3, 4)
+    return windows.softmax(3).unflatten(3, (5, 5)).permute(0, 5, 1, 3, 2, 4).reshape(x.shape)
+
+
+def _written_fives(x):
+    """Into a copy of the windows and, behind them, into a copy of the picture."""
+    y = _for_fives(x)
+    windows, z = _fives(y).clone(), y.clone()
+    windows[:, :, :, 1] *= 2
+    z += windows.reshape(z.shape)
+    return z
+
+
+def _merged_patches(x):
+    """Of rows in pairs, sums of neighbours, as rows again."""
+    n, c, h, w = x.shape
+    pairs = x.view(n, c, h // 2, 2, w // 2, 2).square()
+    return (pairs[:, :, 1:, :, 1:] + pairs[:, :, :-1, :, :-1]).reshape(n, c, h - 2, w - 2)
+
+
 def _of(names, values):
     return {name: values[name] for name in names}
 
@@ -718,6 +793,9 @@ REFUSED = {
     "elements selected by a mask": lambda: Call(lambda x: torch.masked_select(x, x > 0)),
     "a stripe written into a plain tensor": lambda: Call(lambda x: torch.zeros(2, 4, 16, 16).__setitem__(slice(None), x)),
     "a stripe written into what all have": lambda: Call(lambda x: x.new_zeros(2, 1, 1, 1).__setitem__(slice(None), x)),
+    "written over behind windows": lambda: Call(lambda x: _over_fives(_for_fives(x), lambda y, _: y.add_(1))),
+    "windows written over": lambda: Call(lambda x: _over_fives(_for_fives(x), lambda _, each: each[..., 0].mul_(2))),
+    "rows of windows written": lambda: Call(lambda x: _over_fives(_for_fives(x), lambda _, each: each.__setitem__(0, 1))),
     "rows repeated behind one another": lambda: Call(lambda x: x.repeat(1, 1, 2, 2)),
     "positions rolled together": lambda: Call(lambda x: x.permute(0, 1, 3, 2).flatten(2).roll(1, 2) + x.flatten(2).roll(1, 2)),
     "the first rows, by a bare number": lambda: Call(lambda x: x[:, :, :3, :3]),

@@ -56,8 +56,8 @@ class Counting(unittest.TestCase):
 
     def compare(self, model, plan, what, says_what_is_kept):
         schedule = read(plan)
-        for one in schedule.elements["by_device"]:
-            report = parallel.count(model, schedule, one["device"])
+        devices = schedule.elements["by_device"]
+        for one, report in zip(devices, parallel.count(model, schedule, [one["device"] for one in devices])):
             self.assertEqual(0, report.difference(), f"{what}:\n{report}")
             for kind in ("transfer", "update", "statistics"):
                 pairs = report.counted.get(kind, {}).values()

@@ -94,6 +94,8 @@ class Layouts(unittest.TestCase):
         self.assertEqual((2, 2), tuple(found.extents[1]))
         with self.assertRaisesRegex(NotSupported, "not multiples of 2"):
             self.layout((7, 1)).reshaped((2, 3, 8, 8), (2, 3, 4, 2, 8), rows=(2,))
+        with self.assertRaisesRegex(NotSupported, "not multiples of 4; 2 such groups are fewer than 4 ranks"):
+            self.layout((2, 2, 2, 2)).reshaped((2, 3, 8, 8), (2, 3, 2, 4, 8), rows=(2,))
 
     def test_positions_taken_apart_are_refused(self):
         with self.assertRaises(NotSupported):

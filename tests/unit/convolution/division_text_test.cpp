@@ -108,6 +108,39 @@ TEST(DivisionText, TilesAreWrittenWithTheirExtentsAndBorders) {
             R"("workspace_bytes":200,"piece_ms":0.5}])");
 }
 
+// x spans more elements than engines count; y does not.
+TEST(DivisionText, PackedTilesAreWrittenWithTheirCopies) {
+  const ConvolutionProblem whole =
+      ProblemWith({.n = 1, .c = 256, .k = 2, .x = {1, 4096, 4096}, .type = DataType::kBfloat16});
+  Division division = DivisionOf(whole, {.spatial = {1, 64, 1}});
+  // 66 rows of 256 channels lie below an inner tile's 64.
+  const size_t copy = size_t{2} * 256 * 66 * 4096;
+  ASSERT_EQ(PackedBytes(division.tiles->kinds[1]), copy);
+  for (auto& run : division.configuration.runs) {
+    run.micro.workspace_bytes += 2 * copy;
+    run.micro.time_ms = 1;
+    run.micro.pack_ms = 0.25;
+  }
+  const std::string text = JsonOf(division);
+  EXPECT_NE(text.find("\"pack_bytes\":" + std::to_string(copy) + ",\"pack_ms\":0.25"),
+            std::string::npos)
+      << text;
+  const auto read_back = [&](const std::string& plan, Division& read) {
+    const auto value = ParseJson(plan);
+    EXPECT_TRUE(value.ok()) << value.message();
+    Status fault;
+    (void)ReadPlan(JsonPlace(&*value, "plan", fault), whole, read);
+    return fault;
+  };
+  Division read = Configuration{};
+  const Status fault = read_back(text, read);
+  ASSERT_TRUE(fault.ok()) << fault.message();
+  EXPECT_EQ(read.configuration, division.configuration);
+  std::string other = text;
+  other.replace(other.find(std::to_string(copy)), std::to_string(copy).size(), "1");
+  EXPECT_FALSE(read_back(other, read).ok()) << "copies of other extents";
+}
+
 TEST(DivisionText, WhatIsWrittenOfAnyTilesIsReadBack) {
   constexpr int kCases = 3000;
   const uint64_t seed = 35;

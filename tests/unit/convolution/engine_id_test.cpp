@@ -122,7 +122,7 @@ std::vector<std::string> LegacyTexts() {
 }
 
 std::vector<std::string> AllTexts() {
-  std::vector<std::string> texts = {"", "sum"};
+  std::vector<std::string> texts = {"", "sum", "pack"};
   for (const auto& some : {ForeignTexts(), GraphTexts(), LegacyTexts()}) {
     texts.insert(texts.end(), some.begin(), some.end());
   }
@@ -190,6 +190,17 @@ TEST(EngineId, OnlyItsOwnTextIsTheSum) {
   EXPECT_TRUE(EngineId("sum").is_partial_sum());
   EXPECT_EQ(EngineId(EngineId::PartialSum{}), "sum");
   EXPECT_EQ(EngineId(EngineId::PartialSum{}).Text(), "sum");
+}
+
+TEST(EngineId, OnlyItsOwnTextIsThePacking) {
+  EXPECT_TRUE(EngineId("pack").is_packing());
+  EXPECT_FALSE(EngineId("packs").is_packing());
+  EXPECT_EQ(EngineId(EngineId::Packing{}).Text(), "pack");
+  EXPECT_NE(EngineId("pack"), EngineId("sum"));
+  for (const char* const text : {"sum", "pack"}) EXPECT_TRUE(EngineId(text).is_auxiliary());
+  for (const char* const text : {"", "legacy:1", "graph:38", "mine"}) {
+    EXPECT_FALSE(EngineId(text).is_auxiliary());
+  }
 }
 
 TEST(EngineId, UnfusedIsTheSameEngineAlone) {

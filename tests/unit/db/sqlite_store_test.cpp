@@ -212,14 +212,16 @@ TEST_F(SqliteStoreTest, WhatCameByImportIsCompleteAndNotTrusted) {
   EXPECT_THAT(*store.List(), ElementsAre(row));  // as it came
 }
 
-TEST_F(SqliteStoreTest, AnImportedSumOfPartialsCompletesNoSize) {
+TEST_F(SqliteStoreTest, ImportedSumsAndCopiesCompleteNoSize) {
   SqliteStore store({Path()});
   const StoredMeasurement engine{"conv1", Problem(), kPlatform, Row("legacy:1", 32, 1)};
   const StoredMeasurement sum{"conv1", Problem(), kPlatform, Row("sum", 1, 1)};
-  ASSERT_TRUE(store.Add({engine, sum}).ok());
+  const StoredMeasurement pack{"conv1", Problem(), kPlatform, Row("pack", 2, 1)};
+  ASSERT_TRUE(store.Add({engine, sum, pack}).ok());
   const auto known = store.Read(Problem(), kPlatform);
   ASSERT_TRUE(known.ok()) << known.message();
-  EXPECT_EQ(known->rows.size(), 2u);
+  EXPECT_EQ(known->rows.size(), 3u);
+  EXPECT_EQ(Inspect(Path())->incomplete_sizes, 0u);
   EXPECT_THAT(known->complete_sizes, ElementsAre(32));
 }
 

@@ -142,45 +142,6 @@ class Alone : public OwnEngineOnly {
   }
 };
 
-// A native graph of the plan, which computes in `memory`.
-class NativeGraphOf {
- public:
-  NativeGraphOf(OnePlan& subject, const Operands& memory) {
-    EXPECT_EQ(cuGraphCreate(&graph_, 0), CUDA_SUCCESS);
-    TheGraph() = graph_;
-    cudnn::Functions populating = subject.program().hooked;
-    populating.cudnnBackendExecute = [](auto handle, auto plan, auto pack) {
-      return the_interposer->graph().PopulateCudaGraph(handle, plan, pack, TheGraph());
-    };
-    status_ = memory.Execute(populating, subject.program().handle, subject.plan());
-  }
-  ~NativeGraphOf() { EXPECT_EQ(cuGraphDestroy(graph_), CUDA_SUCCESS); }
-  NativeGraphOf(const NativeGraphOf&) = delete;
-  NativeGraphOf& operator=(const NativeGraphOf&) = delete;
-
-  cudnnStatus_t status() const { return status_; }
-  size_t Nodes() const {
-    size_t nodes = 0;
-    EXPECT_EQ(cuGraphGetNodes(graph_, nullptr, &nodes), CUDA_SUCCESS);
-    return nodes;
-  }
-  void Launch() const {
-    CUgraphExec exec = nullptr;
-    ASSERT_EQ(cuGraphInstantiate(&exec, graph_, 0), CUDA_SUCCESS);
-    EXPECT_EQ(cuGraphLaunch(exec, nullptr), CUDA_SUCCESS);
-    EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
-    EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
-  }
-
- private:
-  static CUgraph& TheGraph() {
-    static CUgraph graph = nullptr;
-    return graph;
-  }
-  CUgraph graph_ = nullptr;
-  cudnnStatus_t status_ = CUDNN_STATUS_SUCCESS;
-};
-
 // A store in a file, as processes share one.
 class StoreOnDisk {
  public:

@@ -420,4 +420,54 @@ class CaptureSetting {
   CUstream stream_ = nullptr, other_ = nullptr;
 };
 
+// A native graph of the plan, which computes in `memory`.
+class NativeGraphOf {
+ public:
+  NativeGraphOf(OnePlan& subject, const Operands& memory) {
+    EXPECT_EQ(cuGraphCreate(&graph_, 0), CUDA_SUCCESS);
+    status_ = With(subject, memory, [](auto handle, auto plan, auto pack) {
+      return the_interposer->graph().PopulateCudaGraph(handle, plan, pack, TheGraph());
+    });
+  }
+  ~NativeGraphOf() { EXPECT_EQ(cuGraphDestroy(graph_), CUDA_SUCCESS); }
+  NativeGraphOf(const NativeGraphOf&) = delete;
+  NativeGraphOf& operator=(const NativeGraphOf&) = delete;
+
+  // From now on it computes in `memory`.
+  cudnnStatus_t Update(OnePlan& subject, const Operands& memory) {
+    return With(subject, memory, [](auto handle, auto plan, auto pack) {
+      return the_interposer->graph().UpdateCudaGraph(handle, plan, pack, TheGraph());
+    });
+  }
+  cudnnStatus_t status() const { return status_; }
+  size_t Nodes() const {
+    size_t nodes = 0;
+    EXPECT_EQ(cuGraphGetNodes(graph_, nullptr, &nodes), CUDA_SUCCESS);
+    return nodes;
+  }
+  void Launch() const {
+    CUgraphExec exec = nullptr;
+    ASSERT_EQ(cuGraphInstantiate(&exec, graph_, 0), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphLaunch(exec, nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+  }
+
+ private:
+  static CUgraph& TheGraph() {
+    static CUgraph graph = nullptr;
+    return graph;
+  }
+  // Calls `take` with the plan and a pack of `memory`.
+  cudnnStatus_t With(OnePlan& subject, const Operands& memory,
+                     decltype(cudnn::Functions::cudnnBackendExecute) take) const {
+    TheGraph() = graph_;
+    cudnn::Functions taking = subject.program().hooked;
+    taking.cudnnBackendExecute = take;
+    return memory.Execute(taking, subject.program().handle, subject.plan());
+  }
+  CUgraph graph_ = nullptr;
+  cudnnStatus_t status_ = CUDNN_STATUS_SUCCESS;
+};
+
 }  // namespace ucudnn::interposer

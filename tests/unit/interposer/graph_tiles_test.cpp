@@ -88,6 +88,20 @@ TEST(GraphTiles, ComputeWhatThePlanDoes) {
   }
 }
 
+// The whole is too large to be compared in the memory for measuring, its tiles are not.
+TEST(GraphTiles, FitALimitWhereTheWholeCannotBeCompared) {
+  for (const Operation operation : test::kOperations) {
+    const ConvolutionProblem problem = Image(operation);
+    SCOPED_TRACE(Describe(problem));
+    Options options = Measuring(NeedOf(problem, {}) / 3);
+    options.tuning.memory_bytes = 5 * cudnn::ImageBytes(problem) / 2;
+    TiledPlan plan(problem, {}, options);
+    plan.ExpectRight();
+    EXPECT_THAT(plan.Reason(), HasSubstr("tiles"));
+    EXPECT_GT(plan.Pieces(), 1);
+  }
+}
+
 // The total is a third of what the plan needs. Nothing is asked of the program, and the tiles run
 // in workspace of ucudnn's, once it is known that there is nothing else to bring any for.
 TEST(GraphTiles, RunWithinOneBudget) {
@@ -116,6 +130,72 @@ TEST(GraphTiles, RunInCaptures) {
   plan.ExpectRight();
   ASSERT_GE(plan.Pieces(), 4);
   CaptureSetting(plan).ExpectReplaysBesideCalls();
+}
+
+// A native graph of tiles computes what the call does, and once updated in other memory.
+TEST(GraphTiles, BecomeNativeGraphs) {
+  for (const Operation operation : test::kOperations) {
+    const bool fused = operation == Operation::kForward;
+    const ConvolutionProblem problem = Image(operation);
+    SCOPED_TRACE(Describe(problem));
+    TiledPlan plan(problem, Fused(fused), Measuring(NeedOf(problem, Fused(fused)) / 3));
+    plan.program().under.cudnnBackendPopulateCudaGraph = &::cudnnBackendPopulateCudaGraph;
+    plan.program().under.cudnnBackendUpdateCudaGraph = &::cudnnBackendUpdateCudaGraph;
+    const auto first = plan.Memory(), second = plan.Memory();
+    NativeGraphOf native(plan, *first);
+    ASSERT_EQ(native.status(), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(native.Nodes(), static_cast<size_t>(plan.Pieces()));
+    EXPECT_GT(plan.Pieces(), 1);
+    int seed = 0;
+    for (const auto& memory : {first.get(), second.get(), first.get()}) {
+      if (seed > 0) {
+        ASSERT_EQ(native.Update(plan, *memory), CUDNN_STATUS_SUCCESS);
+      }
+      memory->Fill(++seed);
+      native.Launch();
+      EXPECT_EQ(memory->Output(), plan.Undivided(seed));
+      EXPECT_TRUE(memory->GuardsAreIntact());
+    }
+  }
+}
+
+// Where a tile cannot become a graph the whole does, and a graph that is half updated is told of.
+TEST(GraphTiles, WhoseNativeGraphFailsAtAnyTileAreRightOrToldOf) {
+  static int left = 0;  // tiles until one fails
+  const ConvolutionProblem problem = Image(Operation::kForward);
+  TiledPlan plan(problem, {}, Measuring(NeedOf(problem, {}) / 3));
+  cudnn::Functions& under = plan.program().under;
+  const auto memory = plan.Memory();
+  const int tiles = plan.Pieces();
+  ASSERT_GT(tiles, 1);
+  for (int kth = 1; kth <= tiles; ++kth) {
+    SCOPED_TRACE("tile " + std::to_string(kth));
+    memory->Fill(kth);
+    left = kth;
+    under.cudnnBackendPopulateCudaGraph = [](auto handle, auto descriptor, auto pack, auto graph) {
+      return --left == 0 ? CUDNN_STATUS_EXECUTION_FAILED
+                         : ::cudnnBackendPopulateCudaGraph(handle, descriptor, pack, graph);
+    };
+    const NativeGraphOf whole(plan, *memory);
+    ASSERT_EQ(whole.status(), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(whole.Nodes(), 1u);
+    whole.Launch();
+    EXPECT_EQ(memory->Output(), plan.Undivided(kth));
+    left = -1;
+    NativeGraphOf native(plan, *memory);
+    ASSERT_EQ(native.Nodes(), static_cast<size_t>(tiles));
+    left = kth;
+    under.cudnnBackendUpdateCudaGraph = [](auto handle, auto descriptor, auto pack, auto graph) {
+      return --left == 0 ? CUDNN_STATUS_EXECUTION_FAILED
+                         : ::cudnnBackendUpdateCudaGraph(handle, descriptor, pack, graph);
+    };
+    EXPECT_EQ(native.Update(plan, *memory), CUDNN_STATUS_EXECUTION_FAILED);
+    memory->Fill(kth + tiles);
+    EXPECT_EQ(native.Update(plan, *memory), CUDNN_STATUS_SUCCESS);
+    native.Launch();
+    EXPECT_EQ(memory->Output(), plan.Undivided(kth + tiles));
+    EXPECT_TRUE(memory->GuardsAreIntact());
+  }
 }
 
 TEST(GraphTiles, GainTimeWhereThePolicyLooksEverywhere) {

@@ -77,6 +77,7 @@ class Drawing {
     facts.asked = "graph:0";
     plan.deterministic = !Once(4);
     plan.is_heuristics_first = Once(2);
+    plan.is_vast = Once(3);
     const std::vector<Candidate> all = DrawRows(facts.problem.n, "graph:", plan.deterministic);
     plan.need_bytes = FindUndivided(all, facts.asked, facts.problem.n)->micro.workspace_bytes;
     for (const Candidate& row : all) {
@@ -158,24 +159,25 @@ class Drawing {
     facts.tiles = static_cast<TileUse>(Int(0, 2));
     world.tilings.settled = !Once(4);
     world.tilings.least_bytes = Bytes();
-    const bool graph = std::holds_alternative<PlanFacts>(facts.program);
+    const auto* const plan = std::get_if<PlanFacts>(&facts.program);
+    const bool graph = plan != nullptr, vast = graph && plan->is_vast;
     for (int grid = Int(0, 3); grid > 0; --grid) {
       Tiling tiling{{.n = facts.problem.n, .spatial = {1, 2 * grid, 1}}, {}};
       for (int kind = Int(1, 2); kind > 0; --kind) {
         Tiling::Kind& of = tiling.kinds.emplace_back();
         of.count = facts.problem.n * (kind == 2 ? 2 * grid - 1 : 1);
         if (tiling.kinds.size() == 1 && kind == 1) of.count = tiling.grid.Parts();
-        for (int engine = graph ? 0 : Int(0, 2); engine >= 0; --engine) {
+        for (int engine = graph && !vast ? 0 : Int(0, 2); engine >= 0; --engine) {
           Candidate row;
-          row.micro.engine = graph ? facts.asked : "graph:" + std::to_string(4 + engine);
+          const bool own = graph && engine == 0;
+          row.micro.engine = own ? facts.asked : "graph:" + std::to_string(4 + engine);
           row.native = graph;
           row.numeric = graph ? facts.numeric : static_cast<NumericClass>(engine);
           row.micro.micro_batch = 1;
           row.micro.tile.spatial[1] = 1;
           row.micro.time_ms = Int(1, 60) / 10.0;
           row.micro.workspace_bytes = Bytes();
-          row.micro.deterministic =
-              graph ? std::get<PlanFacts>(facts.program).deterministic : Once(2);
+          row.micro.deterministic = graph ? plan->deterministic : Once(2);
           of.candidates.push_back(std::move(row));
         }
       }
@@ -292,6 +294,14 @@ class Drawing {
           plan.told_here ? static_cast<size_t>(Int(0, static_cast<int>(limit))) : Bytes();
       plan.told = {bytes, other, Once(2)};
       if (plan.told_here) facts.earlier = {Once(2), Once(2), true, bytes};
+    } else if (!facts.observes && !shrinks && plan.is_vast && facts.user_limit != kNoLimit &&
+               facts.user_limit > plan.need_bytes && Once(2)) {
+      plan.told_here = Once(2);
+      const int least = static_cast<int>(plan.need_bytes) + 1;
+      const int most = static_cast<int>(facts.user_limit);
+      const size_t bytes = plan.told_here ? static_cast<size_t>(Int(least, most)) : Bytes();
+      plan.told = {bytes, facts.asked, true};
+      if (plan.told_here) facts.earlier = {Once(2), Once(2), false, bytes};
     } else if (Once(3)) {
       facts.earlier = {Once(2), Once(2), false, plan.need_bytes};
     } else if (Once(3)) {

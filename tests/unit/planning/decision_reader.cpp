@@ -248,6 +248,7 @@ class WorldReader {
         {"was-told", graph() ? nullptr : &call_->was_told},
         {"store", graph() ? &plan_->store : nullptr},
         {"file-waits", graph() ? &plan_->file_waits : nullptr},
+        {"vast", graph() ? &plan_->is_vast : nullptr},
     };
     if (word == "untuned") {
       facts.tunes = false;
@@ -440,7 +441,8 @@ class WorldReader {
                                           : std::min(facts.user_limit, need_);
     }
     if (plan_->told_here) {
-      facts.earlier = {divided_, lost_, true, plan_->told->workspace_bytes};
+      const size_t told = plan_->told->workspace_bytes;
+      facts.earlier = {divided_, lost_, told < need_, told};
     } else if (divided_ || ran_) {
       facts.earlier = {divided_, lost_, false, need_};
     }

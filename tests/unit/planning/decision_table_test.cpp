@@ -15,6 +15,7 @@
 //   passes=B      what a call passes, or else its need
 //   limit=B       what the user allows
 //   tiles=fit, tiles=gain  it may be cut into tiles to fit, or to gain time, too
+//   vast          of a plan: its tiles may have other engines
 //   tiles-need=B, no-tiles=WHY  where no tiles fit: the least that any need, or what prevents them
 //   n=I, step=I   the images, or else 8; pieces begin at multiples of the step
 //   with-graph    engines of the graph API may serve the call
@@ -27,7 +28,8 @@
 //                 measured against
 //   was-told      the program was told of more than it passes
 //   told=B/E      less than its need was promised for a plan, and engine E keeps that in one piece;
-//                 with a * any engine may; told=B/: only pieces of the plan's own keep it
+//                 with a * any engine may; told=B/: only pieces of the plan's own keep it; or more
+//                 than its need, which E, the plan's own, keeps
 //   stored=B/E, rival=B/E  an earlier process promised that; another one does meanwhile
 //   others=E/B    what may take a plan's place, the best guess first
 //   file=PLAN     what the workspace plan says; of calls ~WHOLE,WHOLE are the undivided engines
@@ -527,6 +529,62 @@ plan n=1 need=8 tiles=gain | 1@1:4/8 1#4:0.9/9 | -> asked; 8; NothingFasterAnywh
 plan n=1 need=8 tiles=gain | 1@1:4/8 1#4:0.98/8 | -> asked; 8; NothingFasterAnywhere
 plan n=1 need=8 tiles=gain | 1#4:0.9/8 | -> asked; 8; NotMeasured
 plan n=1 need=8 tiles=fit limit=8 | 1@1:4/8 1#4:0.9/8 | -> asked; 8; CannotBeDivided
+
+# Tiles of a vast plan run any engine as exact, list's first or not. Without a limit they need no more than the plan.
+plan n=1 need=2 tiles=gain vast | 1@1:40/2 5#4:1/2 | -> 5#4 else asked; 2; Divided InTiles 4
+first n=1 need=2 tiles=gain vast | 1@1:40/2 5#4:1/2 | -> 5#4 else asked; 2; Divided InTiles 4
+plan n=1 need=2 tiles=gain | 1@1:40/2 5#4:1/2 | -> asked; 2; NothingFasterAnywhere
+plan n=1 need=2 tiles=gain vast | 1@1:40/2 5#4:1/3 | -> asked; 2; NothingFasterAnywhere
+plan n=1 need=2 tiles=gain vast | 1@1:40/2 5#4:1/3 5#8:2/0 | -> 5#8 else asked; 2; Divided InTiles 8
+plan n=1 need=2 tiles=gain vast | 1@1:4/2 5#4:0.98/0 | -> asked; 2; NothingFasterAnywhere
+plan n=1 need=2 tiles=gain vast | 1@1:40/2 5w#4:1/2 | -> asked; 2; NothingFasterAnywhere
+plan n=1 asks=1w need=2 tiles=gain vast | 1w@1:40/2 5w#4:1/2 | -> 5#4 else asked; 2; Divided InTiles 4
+plan n=1 need=2 tiles=gain vast | 1@1:40/2 5#4:1/2+5:3/2 1#4:2/0+1:1/0 | -> 5#2+1#2 else asked; 2; Divided InTiles 4
+plan n=1 need=2 tiles=gain vast | 5#4:1/2 | -> asked; 2; NotMeasured
+plan n=1 need=2 vast | 1@1:40/2 5#4:1/2 | -> asked; 2; CannotBeDivided
+plan n=1 need=2 tiles=gain vast | 1@1:40/2 5#4:1/2 | observes -> asked; 2; Observed
+plan n=1 need=2 tiles=gain vast | 1@1:40/2 5#4:1/2 | no-pieces -> asked; 2; NotPrepared; later; !NotPrepared
+plan n=1 need=2 tiles=gain vast | 1@1:40/2 5#4:1/2 | uncompared=5#4 -> asked; 2; AskedNotCompared; later
+plan n=1 need=2 tiles=gain vast | 1@1:40/2 5#4:1/2 5#8:2/2 | wrong=5#4 -> 5#8 else asked; 2; Divided InTiles 8; !DivisionWrong
+plan need=2 tiles=gain vast | 1@8:40/2 1@4:15/2 5#1:1/2 | -> 5#8 else asked; 2; Divided InTiles 8
+# Within a limit the program is told of more than the plan needs, where that gains 3 %: the plan itself keeps it.
+plan n=1 need=2 limit=9 tiles=gain vast | 1@1:40/2 5#4:1/6 | -> 5#4 else asked; 6; Divided InTiles 4; gives 6/1*
+first n=1 need=0 limit=9 tiles=gain vast | 1@1:40/0 5#4:1/6 | -> 5#4 else asked; 6; Divided InTiles 4; gives 6/1*
+plan n=1 need=2 limit=5 tiles=gain vast | 1@1:40/2 5#4:1/6 | -> asked; 2; NothingFasterAnywhere
+plan n=1 need=2 limit=9 tiles=gain vast | 1@1:40/2 5#4:1/6 5#8:0.51/2 | -> 5#8 else asked; 2; Divided InTiles 8
+plan n=1 need=2 limit=9 tiles=gain vast | 1@1:40/2 5#4:1/6 5#8:0.6/2 | -> 5#4 else asked; 6; Divided InTiles 4; gives 6/1*
+plan n=1 need=2 limit=9 tiles=gain | 1@1:40/2 1#4:1/6 | -> asked; 2; NothingFasterAnywhere
+plan n=1 need=2 limit=9 tiles=gain vast | 1@1:40/2 5#4:1/6 | uncompared=5#4 -> asked; 2; AskedNotCompared; later
+plan n=1 need=2 limit=9 tiles=gain vast | 1@1:40/2 5#4:1/6 | no-pieces -> asked; 2; NotPrepared; later; !NotPrepared
+plan n=1 need=2 limit=9 tiles=gain vast | 1@1:40/2 5#4:1/6 | tiles-unsettled -> 5#4 else asked; 6; Divided InTiles 4; gives 6/1*; later
+# What was told once, needed or not, is told for ever: later more is not, and nothing less.
+plan n=1 need=2 limit=9 tiles=gain vast ran | 1@1:40/2 5#4:1/6 | -> asked; 2; NothingFasterAnywhere
+plan n=1 need=2 limit=9 tiles=gain vast ran | 1@1:40/2 5#4:1/6 5#8:2/2 | -> 5#8 else asked; 2; Divided InTiles 8
+plan n=1 need=2 limit=9 tiles=gain vast told=6/1* divided | 1@1:40/2 5#4:1/6 5#2:1/7 | -> 5#4 else asked; 6; Divided InTiles 4; keeps 6/1*
+plan n=1 need=2 limit=9 tiles=gain vast told=6/1* ran | 1@1:40/2 5#4:1/3 | -> 5#4 else asked; 6; Divided InTiles 4; keeps 6/1*
+plan n=1 need=2 limit=9 tiles=gain vast stored=6/1* | 1@1:40/2 5#4:1/6 5#2:1/7 | -> 5#4 else asked; 6; Divided InTiles 4; keeps 6/1*
+plan n=1 need=2 limit=9 tiles=gain vast stored=6/1* | 1@1:40/2 | tiles-unsettled -> asked; 6; NothingFasterAnywhere; keeps 6/1*; later
+plan n=1 need=2 limit=9 tiles=gain vast stored=6/1* | 1@1:40/2 5#4:1/6 | wrong=5#4 -> asked; 6; NothingFasterAnywhere; keeps 6/1*; !DivisionWrong
+plan n=1 need=2 limit=9 tiles=gain vast stored=6/1* | 1@1:40/2 5#4:1/6 | no-pieces -> asked; 6; NotPrepared; keeps 6/1*; later; !NotPrepared
+plan n=1 need=2 limit=9 tiles=gain vast stored=6/1* | | untuned -> asked; 6; NotMeasured; keeps 6/1*
+# So it is without tiles, under any policy, which the plan itself keeps.
+plan n=1 need=2 limit=9 vast stored=6/1* | 1@1:40/2 5#4:1/6 | -> asked; 6; CannotBeDivided; keeps 6/1*
+plan need=2 limit=9 vast stored=6/1* | 1@8:40/2 1@4:15/2 5#1:1/6 | -> 1@4x2 else asked; 6; Divided 2; keeps 6/1*
+plan n=1 need=2 limit=9 vast told=6/1* divided | 1@1:40/2 | -> asked; 6; CannotBeDivided; keeps 6/1*
+plan n=1 need=2 limit=9 vast stored=6/1* | | strict deterministic -> asked; 6; CannotBeDivided; keeps 6/1*
+# Another process that was first is followed; what exceeds the limit, or is no promise of more, is not kept.
+plan n=1 need=2 limit=9 tiles=gain vast rival=7/1* | 1@1:40/2 5#4:1/6 | -> 5#4 else asked; 7; Divided InTiles 4; keeps 7/1*
+plan n=1 need=2 limit=9 tiles=gain vast rival=5/1* | 1@1:40/2 5#4:1/6 | -> asked; 5; NothingFasterAnywhere; keeps 5/1*
+plan n=1 need=2 limit=9 tiles=gain vast rival=10/1* | 1@1:40/2 5#4:1/6 | -> 5#4 else asked; 6; Divided InTiles 4; replaces 6/1*; !PromiseLost
+plan n=1 need=2 limit=9 tiles=gain vast stored=1/1* | 1@1:40/2 5#4:1/6 | -> 5#4 else asked; 6; Divided InTiles 4; replaces 6/1*
+# Where a vast plan has to fit, too, and where only its tiles do.
+plan n=1 need=8 limit=4 tiles=fit vast others=2/0 | 1@1:40/8 5#4:1/3 | -> 5#4 else 2@1; 3; Divided InTiles 4; gives 3/2*
+plan n=1 need=8 limit=4 tiles=fit vast | 1@1:40/8 5#4:1/3 | -> 5#4 or fails; 3; Divided InTiles 4; gives 3/
+plan n=1 need=8 limit=4 vast stored=3/ | 1@1:40/8 5#4:1/3 | -> 5#4 or fails; 3; Divided InTiles 4; keeps 3/
+# Under one budget nothing of the caller's is promised; what a workspace plan says comes first.
+plan n=1 need=0 share=4/8 tiles=gain vast | 1@1:40/0 5#4:1/0 | -> 5#4 else asked; 0; Divided InTiles 4
+plan n=1 need=0 share=4/8 tiles=gain vast | 1@1:40/0 5#4:1/3 | -> asked; 0; NothingFasterAnywhere
+plan need=8 limit=9 tiles=gain vast file=1@4:?/4x2 | 5#1:1/6 | -> 1@4x2 else asked; 8; PlanFile 2
 # Under one budget it is cut where its share is less than its need.
 plan n=1 need=8 share=4/8 tiles=fit others=2/0 | 1@1:4/8 2@1:9/0 1#4:1/3 | -> 1#4 else 2@1; 0+3; Divided InTiles 4; gives 0/2
 plan n=1 need=8 share=4/8 others=2/0 | 1@1:4/8 2@1:9/0 1#4:1/3 | -> 2@1; 0; Substituted 1; gives 0/2*

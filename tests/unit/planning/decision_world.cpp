@@ -62,6 +62,13 @@ struct Answerer {
 
   void operator()(const FindTilings& question) {
     Tilings tilings = world.tilings;
+    for (Tiling& tiling : tilings.measured) {
+      for (Tiling::Kind& kind : tiling.kinds) {
+        std::erase_if(kind.candidates, [&](const Candidate& one) {
+          return !question.engine.empty() && one.micro.engine != question.engine;
+        });
+      }
+    }
     std::erase_if(tilings.measured, [&](const Tiling& tiling) {
       return !Fits(tiling, question.request.limit_bytes);
     });

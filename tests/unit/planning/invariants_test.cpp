@@ -73,6 +73,39 @@ TEST(Invariants, APlanIsDividedWithItsOwnEngine) {
   EXPECT_EQ(Number(kPlan, unknown), '1');
 }
 
+const char* const kVast = "plan n=1 need=2 limit=9 tiles=gain vast | 1@1:40/2 5#4:1/6 |";
+
+TEST(Invariants, TilesOfAVastPlanAreAsExact) {
+  const Spoil small = [](Judged& spoilt) { PlanOf(spoilt).is_vast = false; };
+  EXPECT_EQ(Number(kVast, small), '1');
+  const Spoil unknown = [](Judged& spoilt) {
+    spoilt.decision.configuration.runs[0].micro.engine = "graph:6";
+  };
+  EXPECT_EQ(Number(kVast, unknown), '1');
+  const std::string winograd =
+      "plan n=1 asks=1w need=2 limit=9 tiles=gain vast | 1w@1:40/2 5w#4:1/6 |";
+  const Spoil direct = [](Judged& spoilt) { spoilt.facts.numeric = NumericClass::kDirect; };
+  EXPECT_EQ(Number(winograd, direct), '1');
+}
+
+TEST(Invariants, MoreThanTheNeedIsPromisedWithinTheUsersLimitAndKept) {
+  const Spoil silent = [](Judged& spoilt) { spoilt.decision.promises_more = false; };
+  EXPECT_EQ(Number(kVast, silent), '2');
+  const Spoil forgets = [](Judged& spoilt) { spoilt.decision.promise.reset(); };
+  EXPECT_EQ(Number(kVast, forgets), '2');
+  const Spoil other = [](Judged& spoilt) { spoilt.decision.promise->workspace_bytes = 7; };
+  EXPECT_EQ(Number(kVast, other), '2');
+  const Spoil unlimited = [](Judged& spoilt) { spoilt.facts.user_limit = kNoLimit; };
+  EXPECT_EQ(Number(kVast, unlimited), '2');
+  const Spoil smaller = [](Judged& spoilt) { spoilt.facts.user_limit = 5; };
+  EXPECT_EQ(Number(kVast, smaller), '2');
+  const std::string told = "plan n=1 need=2 limit=9 vast told=6/1* ran | 1@1:40/2 |";
+  const Spoil less = [](Judged& spoilt) {
+    spoilt.decision = AsAsked(spoilt.facts, Because::kNotMeasured);
+  };
+  EXPECT_EQ(Number(told, less), '2') << "also where the plan itself runs";
+}
+
 TEST(Invariants, NothingExceedsThePromise) {
   const Spoil grows = [](Judged& spoilt) { spoilt.decision.promised_bytes = 9; };
   EXPECT_EQ(Number(kCall, grows), '2');

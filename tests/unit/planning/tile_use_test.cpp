@@ -18,6 +18,21 @@ ConvolutionProblem Image(Layout layout = Layout::kNchw, int n = 1) {
   return ProblemWith({.n = n, .c = 32, .k = 32, .x = {1, 256, 256}, .layout = layout});
 }
 
+TEST(IsVast, CountsFromTheFirstElementOfAnImageToTheLast) {
+  // 32 channels of 2^26 elements each.
+  const ConvolutionProblem exactly = ProblemWith({.n = 4, .c = 32, .k = 1, .x = {1, 8192, 8192}});
+  EXPECT_TRUE(IsVast(exactly));
+  EXPECT_FALSE(IsVast(exactly, int64_t{1} << 31));
+  EXPECT_FALSE(IsVast(ProblemWith({.n = 4, .c = 31, .k = 1, .x = {1, 8192, 8192}})));
+  EXPECT_TRUE(IsVast(ProblemWith({.n = 1, .c = 1, .k = 32, .x = {1, 8192, 8192}}))) << "y is";
+  // Its elements lie far apart, those of its images too.
+  ConvolutionProblem sparse = ProblemWith({.n = 2, .c = 4, .k = 4, .x = {1, 16, 16}});
+  sparse.x_strides[0] = int64_t{1} << 31;
+  EXPECT_FALSE(IsVast(sparse));
+  sparse.x_strides[1] = int64_t{1} << 30;
+  EXPECT_TRUE(IsVast(sparse));
+}
+
 TEST(UseOfTiles, FollowsLimitPolicyAndSize) {
   using Policy = BatchSizePolicy;
   struct Case {
@@ -90,6 +105,12 @@ TEST(UseOfTiles, FollowsLimitPolicyAndSize) {
        {true, Policy::kPowerOfTwo, 0, kNoLimit, 0},
        TileUse::kToGain},
       {"2^31 elements that do not fit", large, {true, Policy::kAuto, 5, 4, 0}, TileUse::kToFit},
+      {"2^31 elements within a limit", large, {true, Policy::kAuto, 4, 5, 0}, TileUse::kToGain},
+      {"as many as engines count",
+       nchw,
+       {true, Policy::kAuto, 0, kNoLimit, 0, 32 * 65536},
+       TileUse::kNone},
+      {"one more", nchw, {true, Policy::kAuto, 0, kNoLimit, 0, 32 * 65536 - 1}, TileUse::kToGain},
   };
   for (const auto& [when, problem, conditions, use] : cases) {
     EXPECT_EQ(UseOfTiles(problem, conditions), use) << when;

@@ -413,12 +413,12 @@ TEST_F(MeasuredKernelsBoundsTest, WhatWasFoundWrongIsNeverGivenAgain) {
   // The undivided engine runs first, the plan's first piece next.
   const cudnn::Functions faulty = test::FaultyStandIn({.at = 1, .after = SpoilPieces});
   device_.functions = &faulty;
-  EXPECT_EQ(kernels.Verify(device_, Problem(), configuration, row(8), Proof::kKnown).kind,
+  EXPECT_EQ(kernels.Verify(device_, Problem(), {configuration, row(8), Proof::kKnown}).kind,
             Trust::Kind::kUnknown);
-  EXPECT_EQ(kernels.Verify(device_, Problem(), configuration, row(8), Proof::kOnce).kind,
+  EXPECT_EQ(kernels.Verify(device_, Problem(), {configuration, row(8), Proof::kOnce}).kind,
             Trust::Kind::kWrong);
   device_.functions = &functions_;
-  EXPECT_EQ(kernels.Verify(device_, Problem(), configuration, row(8), Proof::kOnce).kind,
+  EXPECT_EQ(kernels.Verify(device_, Problem(), {configuration, row(8), Proof::kOnce}).kind,
             Trust::Kind::kWrong);
   const MeasuredRows after = Ask(kernels, Problem());
   EXPECT_TRUE(after.settled);
@@ -440,7 +440,7 @@ TEST_F(MeasuredKernelsBoundsTest, ComparingHasTimeThatMeasuringMustLeave) {
     });
   };
   const Configuration configuration = {{{row(4), 2}}};
-  EXPECT_EQ(kernels.Verify(device_, Problem(), configuration, row(8), Proof::kOnce).kind,
+  EXPECT_EQ(kernels.Verify(device_, Problem(), {configuration, row(8), Proof::kOnce}).kind,
             Trust::Kind::kTrusted);
 }
 
@@ -455,9 +455,9 @@ TEST_F(MeasuredKernelsBoundsTest, ComparingTakesOfTheSameBudget) {
     });
   };
   const Configuration configuration = {{{row(4), 2}}};
-  EXPECT_EQ(kernels.Verify(device_, Problem(), configuration, row(8), Proof::kOnce).kind,
+  EXPECT_EQ(kernels.Verify(device_, Problem(), {configuration, row(8), Proof::kOnce}).kind,
             Trust::Kind::kUnknown);
-  EXPECT_EQ(measured.Verify(device_, Problem(), configuration, row(8), Proof::kOnce).kind,
+  EXPECT_EQ(measured.Verify(device_, Problem(), {configuration, row(8), Proof::kOnce}).kind,
             Trust::Kind::kTrusted);
 }
 

@@ -301,8 +301,8 @@ TEST_F(MeasuredKernelsTest, AKernelTooSlowToCompareIsNotComparedForEver) {
   MeasuredKernels kernels(nullptr, bounds, "/no such folder");  // no other process is met
   const MicroConfiguration undivided = {"legacy:0", 8, 1, 0, true};
   const Configuration configuration = {{{{"legacy:0", 4, 1, 0, true}, 2}}};
-  const Trust first = kernels.Verify(device_, Problem(), configuration, undivided, Proof::kOnce);
-  const Trust second = kernels.Verify(device_, Problem(), configuration, undivided, Proof::kOnce);
+  const Trust first = kernels.Verify(device_, Problem(), {configuration, undivided, Proof::kOnce});
+  const Trust second = kernels.Verify(device_, Problem(), {configuration, undivided, Proof::kOnce});
   EXPECT_EQ(first.message, "verifying takes too long");
   EXPECT_EQ(second.kind, Trust::Kind::kUnknown);
   EXPECT_EQ(second.message, "the time for measuring is used up");
@@ -369,13 +369,13 @@ TEST_F(MeasuredKernelsTest, SumsOfPartialsAreTrustedApart) {
   ASSERT_TRUE(store_.MarkVerified(problem, device_.platform, {row(4)}).ok());
   const Configuration configuration = {{{row(4), 2}}};
   MeasuredKernels kernels(&store_, std::nullopt, kNoFolder);
-  EXPECT_EQ(kernels.Verify(device_, problem, configuration, row(8), Proof::kKnown).kind,
+  EXPECT_EQ(kernels.Verify(device_, problem, {configuration, row(8), Proof::kKnown}).kind,
             Trust::Kind::kUnknown);
-  EXPECT_EQ(kernels.Verify(device_, problem, configuration, row(8), Proof::kOnce).kind,
+  EXPECT_EQ(kernels.Verify(device_, problem, {configuration, row(8), Proof::kOnce}).kind,
             Trust::Kind::kTrusted);
   // The next process finds it compared.
   MeasuredKernels next(&store_, std::nullopt, kNoFolder);
-  EXPECT_EQ(next.Verify(device_, problem, configuration, row(8), Proof::kKnown).kind,
+  EXPECT_EQ(next.Verify(device_, problem, {configuration, row(8), Proof::kKnown}).kind,
             Trust::Kind::kTrusted);
 }
 
@@ -393,7 +393,7 @@ TEST_F(MeasuredKernelsTest, WhatWasComparedElsewhereIsNoProofThatItRanHere) {
   ASSERT_TRUE(store_.MarkVerified(Problem(), device_.platform, {row(4)}).ok());
   MeasuredKernels kernels(&store_, std::nullopt, kNoFolder);
   const auto verify = [&](Proof proof) {
-    return kernels.Verify(device_, Problem(), configuration, row(8), proof).kind;
+    return kernels.Verify(device_, Problem(), {configuration, row(8), proof}).kind;
   };
   EXPECT_EQ(verify(Proof::kKnown), Trust::Kind::kTrusted);
   EXPECT_EQ(verify(Proof::kKnownHere), Trust::Kind::kUnknown);

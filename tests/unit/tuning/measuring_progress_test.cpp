@@ -100,7 +100,7 @@ TEST_F(MeasuringProgressTest, ComparingIsTold) {
   const MicroConfiguration whole{"legacy:0", 8, 1, 0, true};
   const MicroConfiguration half{"legacy:0", 4, 1, 0, true};
   const Trust trust =
-      kernels.Verify(device_, Problem(), {{{half, 2}}}, whole, planning::Proof::kOnce);
+      kernels.Verify(device_, Problem(), {{{{half, 2}}}, whole, planning::Proof::kOnce});
   EXPECT_EQ(trust.kind, Trust::Kind::kTrusted) << trust.message;
   EXPECT_EQ(recorder_.told(Activity::kComparing).size(), 1u);
   EXPECT_EQ(recorder_.began, recorder_.ended);

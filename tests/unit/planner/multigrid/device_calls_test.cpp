@@ -50,10 +50,7 @@ class DeviceCalls : public test::DeviceTest {
         solver.SolveForward(chain.first.data(), Cycles(cycles, measures), last.data()).ok());
   }
   void SolveBackward(StageSolver& solver, int cycles) {
-    EXPECT_TRUE(
-        solver
-            .SolveBackward(chain.first.data(), Cycles(cycles, true), last.data(), gradient, nullptr)
-            .ok());
+    EXPECT_TRUE(solver.SolveBackward(chain.first.data(), Cycles(cycles, true), last.data()).ok());
   }
   template <typename Work>
   static long AllocationsOf(const Work& work) {
@@ -80,7 +77,6 @@ class DeviceCalls : public test::DeviceTest {
   std::mt19937_64 random{1};
   WeightedChain chain = DrawnChain({.steps = 64, .extent = 4}, random, 0.5);
   std::optional<AloneStage> stage;
-  Parameters gradient = ZerosLike(chain.parameters);
   std::vector<double> last = std::vector<double>(chain.first.size());
 };
 

@@ -228,10 +228,11 @@ struct DeviceWay {
     const Result<Solution> forward =
         solver->SolveForward(chain.first.data(), Cycles(cycles), found.last.data());
     Parameters gradient = Zeros(chain.parameters);
-    const Result<Solution> backward = solver->SolveBackward(last_adjoint.data(), Cycles(cycles),
-                                                            found.first.data(), gradient, nullptr);
+    const Result<Solution> backward =
+        solver->SolveBackward(last_adjoint.data(), Cycles(cycles), found.first.data());
     EXPECT_TRUE(forward.ok()) << forward.message();
     EXPECT_TRUE(backward.ok()) << backward.message();
+    EXPECT_TRUE(solver->AddGradients(gradient, nullptr).ok());
     found.gradient = Flat(gradient);
     for (const auto* solution : {&forward, &backward}) {
       const std::vector<double>& residuals = (*solution)->residuals;
@@ -547,8 +548,8 @@ TEST_F(DeviceChains, StartsFromThePreviousStatesAsTheHostDoes) {
       std::vector<double> output(first.size()), by_first(first.size());
       Parameters gradient = Zeros(chain.parameters);
       EXPECT_TRUE(solver->SolveForward(first.data(), options, output.data()).ok());
-      EXPECT_TRUE(
-          solver->SolveBackward(by_last.data(), options, by_first.data(), gradient, nullptr).ok());
+      EXPECT_TRUE(solver->SolveBackward(by_last.data(), options, by_first.data()).ok());
+      EXPECT_TRUE(solver->AddGradients(gradient, nullptr).ok());
       const std::vector<double> flat = Flat(gradient);
       for (const auto& numbers : {output, by_first, flat}) {
         found.insert(found.end(), numbers.begin(), numbers.end());
@@ -564,6 +565,85 @@ TEST_F(DeviceChains, StartsFromThePreviousStatesAsTheHostDoes) {
       EXPECT_LT(RelativeError(solve(solvers), expected), kRounding)
           << NameOf(way) << ", " << NameOf(launch);
     }
+  }
+}
+
+// Against the same steps on the host from the gradients that the device has: so the descent alone
+// differs, by what single precision rounds, whatever the weights' precision is.
+TEST_F(DeviceChains, DescendsInSinglePrecisionAsTheHostWould) {
+  std::mt19937_64 random(34);
+  const WeightedChain chain = DrawnChain({.steps = 43, .extent = 4}, random, 1, std::nullopt, 2);
+  const std::vector<double> by_last = Drawn(chain.first.size(), random);
+  const SolveSetting setting = {.coarsening = {4}, .levels = 3, .h = 1.0 / 43};
+  const Descent descent = {.rate = 0.125, .momentum = 0.75};
+  AloneStage stage(chain, setting);
+  for (const char* precision : {"fp32", "fp16", "bf16"}) {
+    for (const Way way : kWays) {
+      for (const Launch launch : kLaunches) {
+        SCOPED_TRACE(std::string(precision) + ", " + NameOf(way) + ", " + NameOf(launch));
+        DeviceTarget of_precision = target;
+        of_precision.precision = *ParsePrecision(precision);
+        DeviceSolvers solvers(
+            of_precision, {.way = way, .launch = launch, .lanes = 3, .workspace_limit = 1 << 20});
+        const std::unique_ptr<StageSolver> solver = std::move(*solvers.Make(stage.ToSolve()));
+        ASSERT_TRUE(solver->LoadWeights().ok());
+        ASSERT_TRUE(solver->keeps_weights());
+        std::vector<double> weights = Flat(chain.parameters), velocity(weights.size());
+        std::vector<double> output(chain.first.size()), by_first(output);
+        for (int step = 0; step < 3; ++step) {
+          ASSERT_TRUE(solver->SolveForward(chain.first.data(), Cycles(2), output.data()).ok());
+          ASSERT_TRUE(solver->SolveBackward(by_last.data(), Cycles(2), by_first.data()).ok());
+          Parameters gradient = Zeros(chain.parameters);
+          ASSERT_TRUE(solver->AddGradients(gradient, nullptr).ok());
+          const std::vector<double> flat = Flat(gradient);
+          EXPECT_GT(RelativeError(flat, Flat(Zeros(chain.parameters))), 0);
+          for (size_t i = 0; i < flat.size(); ++i) {
+            velocity[i] = descent.momentum * velocity[i] + flat[i];
+            weights[i] -= descent.rate * velocity[i];
+          }
+          ASSERT_TRUE(solver->Descend(descent).ok());
+          Parameters found = Zeros(chain.parameters);
+          ASSERT_TRUE(solver->ReadWeights(found).ok());
+          EXPECT_LT(RelativeError(Flat(found), weights), 1e-6);
+        }
+        EXPECT_GT(RelativeError(weights, Flat(chain.parameters)), 1e-3);
+      }
+    }
+  }
+}
+
+size_t uploaded_bytes = 0;
+decltype(&cuMemcpyHtoDAsync) real_upload = nullptr;
+CUresult CountedUpload(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
+  uploaded_bytes += bytes;
+  return real_upload(to, from, bytes, stream);
+}
+
+// The first state goes to the device, and nothing else, in steps that train, too.
+TEST_F(DeviceChains, SolvesMoveNoWeights) {
+  std::mt19937_64 random(35);
+  const WeightedChain chain = DrawnChain({.steps = 16, .extent = 4}, random);
+  AloneStage stage(chain, {.coarsening = {4}, .levels = 2, .h = 1.0 / 16});
+  cuda::Driver driver = *target.driver;
+  real_upload = driver.cuMemcpyHtoDAsync;
+  driver.cuMemcpyHtoDAsync = CountedUpload;
+  const DeviceTarget counted = {&driver, &functions, context};
+  DeviceSolvers solvers(counted, {.way = Way::kGrouped, .lanes = 1, .workspace_limit = 1 << 20});
+  const std::unique_ptr<StageSolver> solver = std::move(*solvers.Make(stage.ToSolve()));
+  const size_t state_bytes = chain.first.size() * sizeof(float);
+  std::vector<double> last(chain.first.size());
+  ASSERT_TRUE(solver->LoadWeights().ok());
+  uploaded_bytes = 0;
+  for (int solve = 0; solve < 10; ++solve) {
+    ASSERT_TRUE(solver->SolveForward(chain.first.data(), Cycles(1), last.data()).ok());
+  }
+  EXPECT_EQ(uploaded_bytes, 10 * state_bytes);
+  for (int step = 0; step < 3; ++step) {
+    uploaded_bytes = 0;
+    ASSERT_TRUE(solver->SolveForward(chain.first.data(), Cycles(1), last.data()).ok());
+    ASSERT_TRUE(solver->SolveBackward(chain.first.data(), Cycles(1), last.data()).ok());
+    ASSERT_TRUE(solver->Descend({.rate = 0.5}).ok());
+    EXPECT_EQ(uploaded_bytes, 2 * state_bytes);
   }
 }
 

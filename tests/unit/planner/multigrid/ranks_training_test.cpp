@@ -70,6 +70,7 @@ Result<Trained> TrainOn(int ranks, int replicas, const WeightedChain& net,
         numbers.insert(numbers.end(), {check.output_error, check.gradient_error});
       }
     }
+    UCUDNN_ASSIGN_OR_RETURN(const Parameters* const own_parameters, trainer->ReadParameters());
     const std::lock_guard lock(mutex);
     if (peers.rank() == 0) result.numbers = numbers;
     // All ranks say the same of an epoch's loss.
@@ -78,7 +79,7 @@ Result<Trained> TrainOn(int ranks, int replicas, const WeightedChain& net,
     }
     Parameters& of_all = trained[of_replica.same_layers.rank()];
     for (size_t id = 0; id < of_all.size(); ++id) {
-      if (placement.owners[id] == rank) of_all[id] = trainer->parameters()[id];
+      if (placement.owners[id] == rank) of_all[id] = (*own_parameters)[id];
     }
     return Status::Ok();
   });

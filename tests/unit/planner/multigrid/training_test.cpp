@@ -74,7 +74,7 @@ TEST(Training, SolvesThatAreGivenUpTrainAsSerialPropagationBitForBit) {
     EXPECT_EQ(serial.results[epoch].serial_solves, 0);
   }
   EXPECT_LT(serial.results[1].loss, serial.results[0].loss);
-  ExpectSameParameters(given_up.trainer->parameters(), serial.trainer->parameters());
+  ExpectSameParameters(**given_up.trainer->ReadParameters(), **serial.trainer->ReadParameters());
   EXPECT_GT(given_up.trainer->network().forward_solutions().front().solution.largest_state, 1e14);
 }
 
@@ -125,7 +125,7 @@ TEST(Training, WhatIsKeptChangesNoBitOfARepeatedMiniBatch) {
   settings.network.storage = Storage::kCPoints;
   settings.network.lanes = 3;
   const Trained c_points(settings, 1);
-  ExpectSameParameters(c_points.trainer->parameters(), all.trainer->parameters());
+  ExpectSameParameters(**c_points.trainer->ReadParameters(), **all.trainer->ReadParameters());
 }
 
 TEST(Training, AnotherMiniBatchDoesNotStartFromTheLastOnesStates) {
@@ -134,7 +134,7 @@ TEST(Training, AnotherMiniBatchDoesNotStartFromTheLastOnesStates) {
   settings.network.forward.start = Start::kPrevious;
   settings.network.backward.start = Start::kPrevious;
   const Trained previous(settings, 2);
-  ExpectSameParameters(previous.trainer->parameters(), broadcast.trainer->parameters());
+  ExpectSameParameters(**previous.trainer->ReadParameters(), **broadcast.trainer->ReadParameters());
   EXPECT_EQ(*previous.trainer->Evaluate(previous.examples),
             *broadcast.trainer->Evaluate(broadcast.examples));
 }
@@ -155,7 +155,8 @@ TEST(Training, AMiniBatchIsRepeatedBeforeTheNext) {
   const Trained once(settings, 1);
   settings.repeats = 1;
   const Trained epochs(settings, 4);
-  EXPECT_LT(RelativeDistance(once.trainer->parameters(), epochs.trainer->parameters()), 1e-12);
+  EXPECT_LT(RelativeDistance(**once.trainer->ReadParameters(), **epochs.trainer->ReadParameters()),
+            1e-12);
 }
 
 }  // namespace

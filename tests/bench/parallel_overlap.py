@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+"""What of the sums of gradients a step hides: the executor of ucudnn.parallel on gloo, with layers that sleep and links that sleep,
+beside what `ucudnn plan --simulate` says of the same step, whose layers are as slow as measured without sums.
+
+    parallel_overlap.py build/release/bin/ucudnn [--ranks 2] [--layer-ms 60] [--rounds 5] [--assert]
+
+Every rank has all layers; a forward pass takes a third of --layer-ms in each of them, its backward pass the rest. A link takes half
+of a layer's backward pass for its sum. The network that is planned has layers of 25 MiB, one sum each; the one that runs has a
+thousandth of their numbers, over links as much slower. Run by a Python that has torch, on a processor for each rank: what they
+compute besides comes on top."""
+import argparse
+import importlib.util
+import json
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LAYERS = 8
+WIDE, NARROW = 864, 27  # channels: 9 * 864 * 864 numbers are 25.6 MiB
+EXPOSED, SLOWER, APART = 0.15, 1.10, 0.05  # allowed: of the links' time, at least of overlap=False, of the simulator
+MODES = ("no sums", "overlap", "overlap=False")
+
+
+def network(channels):
+    """Convolutions one behind the other and a small classifier, as a ucudnn-net file."""
+    nodes = [{"name": "data", "op": "input", "channels": channels, "extents": [2, 2]}]
+    for layer in range(LAYERS):
+        nodes.append({"name": f"conv{layer}", "op": "convolution", "inputs": [nodes[-1]["name"]], "filters": channels,
+                      "window": [3, 3], "pad": [1, 1], "bias": False})
+    nodes += [{"name": "pool", "op": "global_pooling", "inputs": [nodes[-1]["name"]], "kind": "average"},
+              {"name": "fc", "op": "fully_connected", "inputs": ["pool"], "outputs": 2, "bias": False}]
+    return json.dumps({"format": "ucudnn-net", "version": 1, "name": f"chain{channels}", "nodes": nodes})
+
+
+def link_ms(options):
+    """Of one layer's sum: half of its backward pass."""
+    return options.layer_ms * 2 / 3 / 2
+
+
+def sent_bytes(channels, ranks):
+    """Of one layer's sum, by each rank: its parts for the others, and its own part of the sum."""
+    return 4 * 9 * channels * channels * 2 * (ranks - 1) / ranks
+
+
+def plan(options, folder, channels, layer_ms):
+    """Writes net.json and plan.json; what is simulated: ms with overlap, without."""
+    rate = sent_bytes(WIDE, options.ranks) / link_ms(options) / 1e6
+    device = {"name": "sleeper", "memory_bytes": 1 << 34, "tflops": 1, "memory_gb_per_s": 100}
+    (folder / "net.json").write_text(network(channels))
+    (folder / "machine.json").write_text(json.dumps({
+        "format": "ucudnn-machine", "version": 1, "name": "links", "device": device,
+        "levels": [{"name": "link", "count": options.ranks, "gb_per_s": rate, "latency_us": 0}]}))
+    # The first layer computes no gradient of its input: of its time, half is forward.
+    rows = [f"conv{layer},{options.ranks},{layer_ms * (2 / 3 if layer == 0 else 1)}" for layer in range(LAYERS)]
+    rows += [f"{name},{options.ranks},0" for name in ("pool", "fc")]
+    (folder / "costs.csv").write_text("\n".join(["layer,n,time_ms", *rows]) + "\n")
+    words = [options.ucudnn, "plan", folder / "net.json", "--machine", folder / "machine.json", "--batch", str(4 * options.ranks),
+             "--strategy", "image", "--cost", folder / "costs.csv"]
+    told = subprocess.run([*words, "--simulate"], check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1]
+    subprocess.run([*words, "--schedule", "-o", folder / "plan.json"], check=True)
+    return [float(number) for number in re.findall(r"([0-9.]+) ms", told)][:2]
+
+
+def split_sums(path):
+    """One sum a layer, as of the wide network."""
+    schedule = json.loads(path.read_text())
+    (bundle, ), elements = schedule["sums"], {}
+    for node in schedule["nodes"]:
+        for parameter in node.get("parameters", []):
+            shape = parameter["shape"]
+            elements[node["name"], parameter["name"]] = shape[0] * shape[1] * (9 if len(shape) > 2 else 1)
+    schedule["sums"] = [{"id": at, "parameters": [name], "devices": bundle["devices"], "elements": elements[tuple(name)]}
+                        for at, name in enumerate(bundle["parameters"])]
+    path.write_text(json.dumps(schedule))
+
+
+class Link:
+    """The port of a rank, through which one message goes at a time."""
+
+    def __init__(self, bytes_per_s):
+        self.rate, self.free, self.lock = bytes_per_s, 0.0, threading.Lock()
+
+    def ready(self, sent, received):
+        with self.lock:
+            self.free = max(time.monotonic(), self.free) + max(sent, received) / self.rate
+            return self.free
+
+
+def sleepy(options):
+    """Makes layers and links of this process sleep."""
+    import torch
+    from ucudnn.parallel import executor, transport
+
+    class Slept(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, y, ms):
+            ctx.ms = ms
+            return y.view_as(y)
+
+        @staticmethod
+        def backward(ctx, dy):
+            time.sleep(ctx.ms / 1e3)
+            return dy, None
+
+    def compute(call, _compute=executor.compute):
+        y = _compute(call)
+        if call.node.op != "convolution":
+            return y
+        third = options.layer_ms / 3
+        time.sleep(third / 1e3)
+        return Slept.apply(y, third if call.node.name == "conv0" else 2 * third)
+    executor.compute = compute
+    link = Link(sent_bytes(NARROW, options.ranks) / link_ms(options) * 1e3)
+
+    def post(self, what, kind, sends, receives, device, _post=transport.Transport.post):
+        flight = _post(self, what, kind, sends, receives, device)
+        if kind == "update":
+            flight.ready = link.ready(4 * sum(tensor.numel() for tensor in sends.values()), 4 * flight.received)
+        return flight
+
+    def wait(self, _wait=transport.Flight.wait):
+        arrived = _wait(self)
+        time.sleep(max(getattr(self, "ready", 0) - time.monotonic(), 0))
+        return arrived
+    transport.Transport.post, transport.Flight.wait = post, wait
+
+
+def worker(options):
+    """Prints the time of each step, by mode."""
+    import torch
+    import torch.distributed as dist
+    torch.set_num_threads(1)
+    from ucudnn import parallel
+    dist.init_process_group("gloo", init_method=f"file://{options.folder}/rendezvous", rank=int(os.environ["RANK"]),
+                            world_size=options.ranks)
+    sleepy(options)
+    found, images = {mode: [] for mode in MODES}, torch.randn(4, NARROW, 2, 2)
+    labels = torch.zeros(4, dtype=torch.int64)
+    models = {mode: parallel.apply(parallel.module(f"{options.folder}/net.json"), f"{options.folder}/plan.json",
+                                   loss=torch.nn.functional.cross_entropy, overlap=mode == "overlap") for mode in MODES[1:]}
+    models["no sums"] = models["overlap"]
+    for at in range(options.rounds + 1):
+        for mode in MODES:
+            model = models[mode]
+            model.zero_grad()
+            dist.barrier()
+            began = time.monotonic()
+            if mode == "no sums":
+                with model.no_sync():
+                    model(images, labels).backward()
+            else:
+                model(images, labels).backward()
+            if at:  # the first one warms up
+                found[mode].append(1e3 * (time.monotonic() - began))
+    if dist.get_rank() == 0:
+        print(json.dumps(found))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("ucudnn", type=os.path.abspath)
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--layer-ms", type=float, default=60)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--assert", action="store_true", dest="asserts", help="fail where a figure is not what is allowed")
+    parser.add_argument("--folder", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.folder:
+        return worker(options)
+    if not importlib.util.find_spec("torch"):
+        print("parallel_overlap.py: this Python has no torch", file=sys.stderr)
+        return 77
+    with tempfile.TemporaryDirectory(prefix="ucudnn-overlap-") as name:
+        folder = pathlib.Path(name)
+        plan(options, folder, NARROW, options.layer_ms)
+        split_sums(folder / "plan.json")
+        ranks = [subprocess.Popen([sys.executable, __file__, *sys.argv[1:], "--folder", name], text=True,
+                                  stdout=None if rank else subprocess.PIPE,
+                                  env=os.environ | {"RANK": str(rank), "OMP_NUM_THREADS": "1",
+                                                    "PYTHONPATH": str(ROOT / "python")}) for rank in range(options.ranks)]
+        told = ranks[0].communicate()[0]
+        if any([rank.wait() for rank in ranks]):
+            sys.exit("parallel_overlap.py: a rank failed")
+        found = json.loads(told.splitlines()[-1])
+        measured = min(found["no sums"]) / (LAYERS - 1 / 3)  # the first layer takes two thirds
+        return show(options, found, dict(zip(MODES[1:], plan(options, folder, WIDE, measured))))
+
+
+def show(options, found, simulated):
+    middle = {mode: statistics.median(times) for mode, times in found.items()}
+    least = {mode: min(times) for mode, times in found.items()}
+    for mode in MODES:
+        beside = f"   simulated {simulated[mode]:7.1f} ms" if mode in simulated else ""
+        print(f"{mode:<14} least {least[mode]:7.1f} ms   median {middle[mode]:7.1f} ms{beside}")
+    links, last = LAYERS * link_ms(options), link_ms(options)
+    exposed = (least["overlap"] - least["no sums"] - last) / links
+    slower = least["overlap=False"] / least["overlap"]
+    apart = {mode: least[mode] / simulated[mode] - 1 for mode in simulated}
+    print(f"links {links:.1f} ms; exposed beyond the last sum {100 * exposed:.1f} % of them; overlap=False is {slower:.2f} times as "
+          "long; of the simulated times " + ", ".join(f"{mode} {100 * one:+.1f} %" for mode, one in apart.items()))
+    if options.asserts and (exposed > EXPOSED or slower < SLOWER or max(map(abs, apart.values())) > APART):
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""What tiles of single images gain under a limit: `vae-decoder` for a picture of 128x128 within 8 MiB on the CPU stand-in.
+
+tiles_gain.py [--assert] UCUDNN [BENCH WORD...]
+
+Runs `ucudnn bench --cliff`, in which the fastest undivided engine of any API within the limit and what ucudnn runs there take
+turns, in processor time. Prints each kernel whose fastest engine exceeds the limit, one line for equal ones, with its ratio
+(undivided over ucudnn), and the geometric means of all of them and of those that run in tiles. With --assert a mean of the
+latter below 1.3, or one of them below 0.97, is exit code 1."""
+
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+WORDS = ["--net", "vae-decoder", "--size", "16", "--ops", "forward,backward_data", "--workspace-limit", "8MiB"]
+WANTED, LEAST = 1.3, 0.97
+
+
+def main(words):
+    demands = words[:1] == ["--assert"]
+    command, *more = words[demands:]
+    # One thread, in processor time: what else the machine does changes neither the choice nor the ratios.
+    environment = os.environ | {"HOSTGPU_CLOCK": "processor", "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
+    with tempfile.TemporaryDirectory() as folder:
+        result = subprocess.run([command, "bench", "--cliff", "--host", "--json", "--engines", "both", "--db", f"{folder}/db",
+                                 *(more or WORDS)], stdout=subprocess.PIPE, check=True, text=True,
+                                env=environment)
+    kernels = {}  # those that differ
+    for kernel in json.loads(result.stdout)["kernels"]:
+        if kernel["real"] and kernel["ucudnn"]:
+            kernels.setdefault((kernel["op"], *kernel["problem"].values()), []).append(kernel)
+    ratios = {"all": [], "in tiles": []}
+    for equals in kernels.values():
+        first, plan = equals[0], equals[0]["ucudnn"]["plan"]
+        ratio = statistics.median(one["real"]["run_ms"] / one["ucudnn"]["run_ms"] for one in equals)
+        ratios["all"].append(ratio)
+        if "tile" in plan[0]:
+            ratios["in tiles"].append(ratio)
+        problem = first["problem"]
+        shape = f"{problem['c']}x{problem['h']}x{problem['w']} -> {problem['k']}, {problem['r']}x{problem['s']}"
+        print(f"{shape:26} {first['op']:14} {first['real']['run_ms']:9.2f} ms by {first['real']['plan'][0]['engine']:9} "
+              f"{first['ucudnn']['run_ms']:9.2f} ms {ratio:6.2f}x  {sum(run['count'] for run in plan):3} parts")
+    means = {which: math.exp(sum(map(math.log, of)) / len(of)) if of else 1 for which, of in ratios.items()}
+    for which, of in ratios.items():
+        print(f"{which}: {len(of)} kernels, geometric mean {means[which]:.2f}x, least {min(of, default=1):.2f}x")
+    print(f"wanted in tiles: {WANTED}x, least {LEAST}x")
+    return int(demands and (means["in tiles"] < WANTED or min(ratios["in tiles"], default=0) < LEAST))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

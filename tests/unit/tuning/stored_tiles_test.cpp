@@ -1,0 +1,196 @@
+// Divisions into tiles as they are measured on the stand-in.
+#include "tuning/stored_tiles.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "convolution/partial_sums.h"
+#include "planning/tile_divisions.h"
+#include "tests/support/memory_store.h"
+#include "tile_setting.h"
+#include "tuning/verify.h"
+
+namespace ucudnn::tuning {
+namespace {
+
+class StoredTilesTest : public TileTest {
+ protected:
+  // What the engines of `plans` measure of four tiles along h, without a store.
+  Result<RowsOfKinds> Measure(const std::vector<cudnn::GraphTemplate>& plans, const Tiles& tiles,
+                              const MeasureLimits& limits = {}) {
+    TileEngines engines = {ScopeOf(plans), {}, nullptr};
+    for (const auto& plan : plans) engines.names.push_back(plan.convolution.engine);
+    return MeasureStoredKinds(device(), plans[0].convolution.problem, tiles, engines, limits);
+  }
+};
+
+std::shared_ptr<const Tiles> FourTiles(const ConvolutionProblem& whole) {
+  auto tiles = CutIntoTiles(whole, {.spatial = {1, 4, 1}});
+  EXPECT_TRUE(tiles.ok()) << tiles.message();
+  return std::make_shared<const Tiles>(std::move(*tiles));
+}
+
+TEST_F(StoredTilesTest, EveryKindHasATimeAndAnEngine) {
+  for (const Operation operation : test::kOperations) {
+    for (const DataType type : {DataType::kFloat, DataType::kBfloat16}) {
+      const ConvolutionProblem problem = Image(operation, type);
+      SCOPED_TRACE(Describe(problem));
+      const std::vector<cudnn::GraphTemplate> plans = {PlanOf(problem, 0), PlanOf(problem, 1)};
+      const ConvolutionProblem& whole = plans[0].convolution.problem;
+      const auto tiles = FourTiles(whole);
+      const auto kinds = Measure(plans, *tiles);
+      ASSERT_TRUE(kinds.ok()) << kinds.message();
+      const std::vector<Division> divisions = planning::DesirableTiles(tiles, kinds->rows);
+      ASSERT_FALSE(divisions.empty());
+      for (const Division& division : divisions) {
+        EXPECT_TRUE(division.CheckCovers(whole).ok());
+        ASSERT_EQ(division.configuration.runs.size(), 3u);
+        for (const auto& run : division.configuration.runs) {
+          EXPECT_GT(run.micro.time_ms, 0);
+          EXPECT_GE(run.micro.workspace_bytes, SumsPartials(whole) ? PartialSumBytes(whole) : 0);
+        }
+        const MicroConfiguration undivided = {plans[0].convolution.engine, 1, 1, 0, true};
+        const Verification verified =
+            VerifyPlan(device(), whole, division, undivided, {}, ScopeOf(plans));
+        EXPECT_EQ(verified.verdict, Verdict::kEqual) << verified.message;
+      }
+    }
+  }
+}
+
+// Engine 1 needs workspace, engine 0 none.
+TEST_F(StoredTilesTest, OnlyEnginesWithinTheLimitAreTaken) {
+  const ConvolutionProblem problem = Image(Operation::kForward, DataType::kFloat);
+  const std::vector<cudnn::GraphTemplate> both = {PlanOf(problem, 0), PlanOf(problem, 1)};
+  const auto tiles = FourTiles(both[0].convolution.problem);
+  MeasureLimits limits;
+  limits.fit_bytes = 0;
+  const auto kinds = Measure(both, *tiles, limits);
+  ASSERT_TRUE(kinds.ok()) << kinds.message();
+  for (const auto& rows : kinds->rows) {
+    ASSERT_EQ(rows.size(), 1u);
+    EXPECT_EQ(rows[0].engine, both[0].convolution.engine);
+    EXPECT_EQ(rows[0].workspace_bytes, 0u);
+  }
+  const auto none = Measure({both[1]}, *tiles, limits);
+  ASSERT_TRUE(none.ok()) << none.message();
+  for (const auto& rows : none->rows) EXPECT_TRUE(rows.empty());
+}
+
+// The second process measures nothing, and other images that are cut into the same tiles find them.
+TEST_F(StoredTilesTest, WhatAStoreHoldsIsNotMeasuredAgain) {
+  for (const Operation operation : test::kOperations) {
+    const ConvolutionProblem problem = Image(operation, DataType::kBfloat16);
+    SCOPED_TRACE(Describe(problem));
+    const std::vector<cudnn::GraphTemplate> plans = {PlanOf(problem, 0), PlanOf(problem, 1)};
+    const ConvolutionProblem& whole = plans[0].convolution.problem;
+    test::MemoryStore store;
+    const TileEngines engines = {
+        ScopeOf(plans), {plans[0].convolution.engine, plans[1].convolution.engine}, &store};
+    const auto measure = [&](const ConvolutionProblem& of, int parts) {
+      const auto cut = CutIntoTiles(of, {.spatial = {1, parts, 1}});
+      EXPECT_TRUE(cut.ok()) << cut.message();
+      return MeasureStoredKinds(device(), of, *cut, engines, {});
+    };
+    const auto first = measure(whole, 4);
+    ASSERT_TRUE(first.ok()) << first.message();
+    ASSERT_EQ(first->rows.size(), 3u);
+    const bool sums = SumsPartials(whole);
+    EXPECT_EQ(first->measured, 3 * (2 + (sums ? 1 : 0)));
+    for (const auto& kind : first->rows) {
+      ASSERT_EQ(kind.size(), 2u);
+      for (const MicroConfiguration& row : kind) {
+        EXPECT_EQ(row.tile.spatial[1], 16);
+        EXPECT_GE(row.workspace_bytes, sums ? PartialSumBytes(whole) : 0);
+      }
+    }
+    const auto second = measure(whole, 4);
+    ASSERT_TRUE(second.ok()) << second.message();
+    EXPECT_EQ(second->measured, 0);
+    EXPECT_EQ(second->rows, first->rows);
+    ConvolutionProblem taller = whole;
+    taller.x[1] = 128;
+    SetPackedStrides(taller);
+    const auto of_other = measure(taller, 8);
+    ASSERT_TRUE(of_other.ok()) << of_other.message();
+    EXPECT_EQ(of_other->measured, 0);
+    EXPECT_EQ(of_other->rows, first->rows);
+    EXPECT_GT(measure(whole, 2)->measured, 0) << "tiles of other extents are other kernels";
+  }
+}
+
+// Tiles whose views span more than engines count, as if they counted to few: each is packed, and
+// its copies are measured under their own name.
+TEST_F(StoredTilesTest, CopiesOfPackedTilesAreMeasuredAndCounted) {
+  for (const Operation operation : test::kOperations) {
+    for (const DataType type : {DataType::kFloat, DataType::kBfloat16}) {
+      const ConvolutionProblem problem = Image(operation, type);
+      SCOPED_TRACE(Describe(problem));
+      const std::vector<cudnn::GraphTemplate> plans = {PlanOf(problem, 0), PlanOf(problem, 1)};
+      const ConvolutionProblem& whole = plans[0].convolution.problem;
+      constexpr int64_t kSpan = 16 * 64 * 32;
+      auto cut = CutIntoTiles(whole, {.spatial = {1, 4, 1}}, kSpan);
+      ASSERT_TRUE(cut.ok()) << cut.message();
+      const auto tiles = std::make_shared<const Tiles>(std::move(*cut));
+      ASSERT_TRUE(tiles->kinds[1].packs_x && tiles->kinds[1].packs_y);
+      test::MemoryStore store;
+      const TileEngines engines = {
+          ScopeOf(plans), {plans[0].convolution.engine, plans[1].convolution.engine}, &store};
+      const auto first = MeasureStoredKinds(device(), whole, *tiles, engines, {});
+      ASSERT_TRUE(first.ok()) << first.message();
+      const bool sums = SumsPartials(whole);
+      // Each kind has copies of its own, and a gradient of 16 bits its sum.
+      EXPECT_EQ(first->measured, 3 * (2 + 1 + (sums ? 1 : 0)));
+      for (size_t kind = 0; kind < tiles->kinds.size(); ++kind) {
+        ASSERT_EQ(first->rows[kind].size(), 2u);
+        const TileKind& of = tiles->kinds[kind];
+        const auto stored = store.Read(SlackTwin(of), device().platform);
+        ASSERT_TRUE(stored.ok());
+        const auto pack = std::find_if(stored->rows.begin(), stored->rows.end(),
+                                       [](const auto& row) { return row.micro.engine == "pack"; });
+        ASSERT_NE(pack, stored->rows.end());
+        EXPECT_EQ(pack->micro.workspace_bytes, PackedBytes(of));
+        EXPECT_GT(pack->micro.time_ms, 0);
+        for (const MicroConfiguration& row : first->rows[kind]) {
+          EXPECT_EQ(row.pack_ms, pack->micro.time_ms);
+          EXPECT_GT(row.time_ms, row.pack_ms);
+          EXPECT_GE(row.workspace_bytes, PackedBytes(of) + (sums ? PartialSumBytes(whole) : 0));
+        }
+      }
+      const auto second = MeasureStoredKinds(device(), whole, *tiles, engines, {});
+      ASSERT_TRUE(second.ok()) << second.message();
+      EXPECT_EQ(second->measured, 0);
+      EXPECT_EQ(second->rows, first->rows);
+      MeasureLimits limits;
+      limits.fit_bytes = PackedBytes(tiles->kinds[1]) - 1;
+      EXPECT_FALSE(MeasureStoredKinds(device(), whole, *tiles, engines, limits).ok());
+      // What fits is what is left beside the copies.
+      limits.fit_bytes = PackedBytes(tiles->kinds[1]) + (sums ? PartialSumBytes(whole) : 0);
+      const auto fitting = MeasureStoredKinds(device(), whole, *tiles, engines, limits);
+      ASSERT_TRUE(fitting.ok()) << fitting.message();
+      for (const MicroConfiguration& row : fitting->rows[1]) {
+        EXPECT_LE(row.workspace_bytes, *limits.fit_bytes);
+      }
+    }
+  }
+}
+
+// The whole does not fit into what measuring may take, its tiles do.
+TEST_F(StoredTilesTest, TakeTheMemoryOfOneTile) {
+  const ConvolutionProblem problem = Image(Operation::kForward, DataType::kFloat);
+  const std::vector<cudnn::GraphTemplate> plans = {PlanOf(problem, 0)};
+  const ConvolutionProblem& whole = plans[0].convolution.problem;
+  MeasureLimits limits;
+  limits.memory_bytes = size_t{2} * 16 * 64 * 64 * 4 / 2;  // half of x and y
+  const size_t before = test::FreeBytes();
+  const auto one = CutIntoTiles(whole, {});
+  ASSERT_TRUE(one.ok());
+  EXPECT_FALSE(Measure(plans, *one, limits).ok());
+  const auto kinds = Measure(plans, *FourTiles(whole), limits);
+  EXPECT_TRUE(kinds.ok()) << kinds.message();
+  EXPECT_EQ(test::FreeBytes(), before);
+}
+
+}  // namespace
+}  // namespace ucudnn::tuning

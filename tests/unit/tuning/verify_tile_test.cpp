@@ -1,0 +1,315 @@
+// Tiles compared one by one on the stand-in: right ones are trusted, also where the whole exceeds
+// the memory for measuring, and an engine that looks or writes beyond its tile is not.
+#include "tuning/verify_tile.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "convolution/partial_sums.h"
+#include "shim/host/hostgpu.h"
+#include "tile_setting.h"
+#include "tuning/measured_kernels.h"
+
+namespace ucudnn::tuning {
+namespace {
+
+using planning::Proof;
+
+constexpr char kNoFolder[] = "/nonexistent";
+
+// What an engine does wrong with one part, once it has run.
+using Fault = void (*)(const ConvolutionProblem& part, const cudnn::ConvolutionCall& call);
+
+float* HostOf(const void* pointer, int64_t offset) {
+  auto* const begin = static_cast<float*>(hostgpuHostAlias(pointer));
+  return begin == nullptr ? nullptr : begin + offset;
+}
+
+class FaultyPiece : public cudnn::Piece {
+ public:
+  FaultyPiece(std::unique_ptr<cudnn::Piece> right, ConvolutionProblem part, Fault fault)
+      : right_(std::move(right)), part_(std::move(part)), fault_(fault) {}
+  cudnnStatus_t Run(const cudnn::ConvolutionCall& call, bool adds) const override {
+    const cudnnStatus_t status = right_->Run(call, adds);
+    cudaStream_t stream = nullptr;
+    EXPECT_EQ(::cudnnGetStream(call.handle, &stream), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    fault_(part_, call);
+    return status;
+  }
+  size_t workspace_bytes() const override { return right_->workspace_bytes(); }
+
+ private:
+  const std::unique_ptr<cudnn::Piece> right_;
+  const ConvolutionProblem part_;
+  const Fault fault_;
+};
+
+// Engines whose tiles are at fault, but not the whole.
+class FaultyEngines : public cudnn::GraphEngines {
+ public:
+  FaultyEngines(const cudnn::Functions& functions, cudnnHandle_t handle,
+                const cudnn::GraphTemplate& plan, Fault fault)
+      : GraphEngines(functions, cudnn::PlanDevice{handle, nullptr}, {&plan}),
+        whole_(plan.convolution.problem),
+        fault_(fault) {}
+  Result<std::unique_ptr<cudnn::Piece>> MakePiece(const ConvolutionProblem& part,
+                                                  const EngineId& engine,
+                                                  const cudnn::PieceScales& scales,
+                                                  size_t workspace_bytes) override {
+    auto piece = GraphEngines::MakePiece(part, engine, scales, workspace_bytes);
+    if (!piece.ok() || (part.x == whole_.x && part.k == whole_.k)) return piece;
+    return std::unique_ptr<cudnn::Piece>(new FaultyPiece(std::move(*piece), part, fault_));
+  }
+
+ private:
+  const ConvolutionProblem whole_;
+  const Fault fault_;
+};
+
+// Adds zero times the element behind the last row of the first channel, or of all channels.
+void ReadOneRowMore(const ConvolutionProblem& part, const cudnn::ConvolutionCall& call) {
+  const bool data = part.operation == Operation::kBackwardData;
+  const int64_t rows = data ? OutputExtents(part)[1] : part.x[1];
+  const float* const beyond =
+      HostOf(data ? call.y : call.x, rows * (data ? part.y_strides : part.x_strides)[3]);
+  // Where the tensor ends, the device has no more.
+  if (beyond == nullptr) return;
+  *HostOf(call.*cudnn::OutputOf(part.operation), 0) += 0 * *beyond;
+}
+
+// Writes a channel that is not its own.
+void WriteOneChannelMore(const ConvolutionProblem& part, const cudnn::ConvolutionCall& call) {
+  const bool data = part.operation == Operation::kBackwardData;
+  const bool filter = part.operation == Operation::kBackwardFilter;
+  const int64_t channels = data ? part.c : part.k;
+  const int64_t stride = data     ? part.x_strides[1]
+                         : filter ? int64_t{part.c} * part.w[0] * part.w[1] * part.w[2]
+                                  : part.y_strides[1];
+  float* const beyond = HostOf(call.*cudnn::OutputOf(part.operation), channels * stride);
+  if (beyond != nullptr) *beyond = 1;
+}
+
+// Computes its channels one place too far.
+void ShiftChannels(const ConvolutionProblem& part, const cudnn::ConvolutionCall& call) {
+  const bool data = part.operation == Operation::kBackwardData;
+  const int64_t stride = data ? part.x_strides[1] : part.y_strides[1];
+  void* const output = call.*cudnn::OutputOf(part.operation);
+  *HostOf(output, stride) = *HostOf(output, 0);
+}
+
+class VerifyTileTest : public TileTest {
+ protected:
+  GraphScope FaultyScope(const cudnn::GraphTemplate& plan, Fault fault) {
+    GraphScope scope = ScopeOf({plan});
+    scope.make = [&plan, fault, this](cudnnHandle_t handle) {
+      return std::make_unique<FaultyEngines>(functions_, handle, plan, fault);
+    };
+    return scope;
+  }
+
+  // The plan's engine on all tiles of the grid, untimed; without runs where it does not serve one.
+  Division Divide(const ConvolutionProblem& whole, const TileGrid& grid,
+                  const cudnn::GraphTemplate& plan, int64_t most_span = kMostViewSpan) {
+    auto tiles = CutIntoTiles(whole, grid, most_span);
+    EXPECT_TRUE(tiles.ok()) << tiles.message();
+    const bool sums = SumsPartials(whole) && tiles->AddUp();
+    Division division({}, std::make_shared<const Tiles>(std::move(*tiles)));
+    cudnn::GraphEngines engines(functions_, {handle_, nullptr}, {&plan});
+    for (size_t kind = 0; kind < division.tiles->kinds.size(); ++kind) {
+      const TileKind& of = division.tiles->kinds[kind];
+      const auto piece = engines.MakePiece(of.problem, plan.convolution.engine,
+                                           {.are_plain = true, .may_add = !sums},
+                                           std::numeric_limits<size_t>::max());
+      if (!piece.ok()) return Division({});
+      MicroConfiguration micro = {plan.convolution.engine, of.problem.n, 1,
+                                  (*piece)->workspace_bytes() + PackedBytes(of), true};
+      if (sums) micro.workspace_bytes += PartialSumBytes(whole);
+      micro.tile = of.lengths;
+      division.configuration.runs.push_back({micro, division.tiles->CountOf(kind)});
+    }
+    return division;
+  }
+
+  // Whether every kind of tile is equal; the message of the first that is not.
+  Verification VerifyKinds(const ConvolutionProblem& whole, const Division& division,
+                           const EngineScope& scope, const MeasureLimits& limits = {}) {
+    for (size_t kind = 0; kind < division.tiles->kinds.size(); ++kind) {
+      Verification verification =
+          VerifyTile(device(), ComparedTileOf(whole, division, kind), limits, scope);
+      if (verification.verdict != Verdict::kEqual) return verification;
+    }
+    return {Verdict::kEqual, ""};
+  }
+};
+
+ConvolutionProblem Small(Operation operation, DataType type, Layout layout, int rank = 2) {
+  return test::ProblemWith({.operation = operation,
+                            .spatial_rank = rank,
+                            .n = 1,
+                            .c = 8,
+                            .k = 8,
+                            .x = {rank == 3 ? 7 : 1, 12, 11},
+                            .w = {rank == 3 ? 3 : 1, 3, 3},
+                            .pad = {rank == 3 ? 1 : 0, 1, 1},
+                            .stride = {1, 2, 1},
+                            .type = type,
+                            .layout = layout,
+                            .alignment = 16});
+}
+
+TEST_F(VerifyTileTest, RightTilesAreEqual) {
+  const size_t before = test::FreeBytes();
+  int compared[2] = {};
+  for (const Operation operation : test::kOperations) {
+    for (const DataType type : {DataType::kFloat, DataType::kBfloat16}) {
+      for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
+        for (const TileGrid& grid : {TileGrid{.spatial = {1, 3, 1}},
+                                     {.spatial = {1, 2, 2}},
+                                     {.k = 2},
+                                     {.spatial = {3, 2, 1}}}) {
+          const ConvolutionProblem problem =
+              Small(operation, type, layout, grid.spatial[0] > 1 ? 3 : 2);
+          SCOPED_TRACE(Describe(problem));
+          if (!CutIntoTiles(problem, grid).ok()) continue;
+          for (const int engine : {0, 1}) {
+            const cudnn::GraphTemplate plan = PlanOf(problem, engine);
+            const ConvolutionProblem& whole = plan.convolution.problem;
+            // As views, and with each tensor packed that spans more than a few rows.
+            for (const int64_t most_span : {kMostViewSpan, int64_t{200}}) {
+              const Division division = Divide(whole, grid, plan, most_span);
+              if (division.tiles == nullptr) continue;
+              const Verification verification = VerifyKinds(whole, division, ScopeOf({plan}));
+              EXPECT_EQ(verification.verdict, Verdict::kEqual) << verification.message;
+              ++compared[engine];
+            }
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GE(compared[0], 60);
+  EXPECT_GE(compared[1], 30);
+  EXPECT_EQ(test::FreeBytes(), before);
+}
+
+// The output of such an engine is right, in place as well: there is a number wherever it looks.
+TEST_F(VerifyTileTest, AnEngineThatReadsOneRowMoreIsRejected) {
+  for (const Operation operation : test::kOperations) {
+    for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
+      const ConvolutionProblem problem = Small(operation, DataType::kFloat, layout);
+      SCOPED_TRACE(Describe(problem));
+      const cudnn::GraphTemplate plan = PlanOf(problem, 0);
+      const ConvolutionProblem& whole = plan.convolution.problem;
+      const Division division = Divide(whole, {.spatial = {1, 3, 1}}, plan);
+      const GraphScope scope = FaultyScope(plan, ReadOneRowMore);
+      const Verification verification = VerifyKinds(whole, division, scope);
+      EXPECT_EQ(verification.verdict, Verdict::kDifferent) << verification.message;
+      EXPECT_NE(verification.message.find("nan"), std::string::npos) << verification.message;
+      const MicroConfiguration undivided = {plan.convolution.engine, 1, 1, size_t{1} << 20, true};
+      EXPECT_EQ(VerifyPlan(device(), whole, division, undivided, {}, scope).verdict,
+                Verdict::kEqual);
+    }
+  }
+}
+
+TEST_F(VerifyTileTest, AnEngineThatWritesOneChannelOffIsRejected) {
+  for (const Operation operation : test::kOperations) {
+    for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
+      for (const TileGrid& grid : {TileGrid{.spatial = {1, 3, 1}}, {.k = 2}}) {
+        const ConvolutionProblem problem = Small(operation, DataType::kFloat, layout);
+        SCOPED_TRACE(Describe(problem));
+        if (!CutIntoTiles(problem, grid).ok()) continue;
+        const cudnn::GraphTemplate plan = PlanOf(problem, 0);
+        const ConvolutionProblem& whole = plan.convolution.problem;
+        const Division division = Divide(whole, grid, plan);
+        const Verification more =
+            VerifyKinds(whole, division, FaultyScope(plan, WriteOneChannelMore));
+        // With channels last the next channel is the first one of the next place.
+        EXPECT_TRUE(more.verdict == Verdict::kTrespassed || more.verdict == Verdict::kDifferent)
+            << more.message;
+        if (operation == Operation::kBackwardFilter) continue;
+        EXPECT_EQ(VerifyKinds(whole, division, FaultyScope(plan, ShiftChannels)).verdict,
+                  Verdict::kDifferent);
+      }
+    }
+  }
+}
+
+TEST_F(VerifyTileTest, TakesNoMoreMemoryThanItMay) {
+  const ConvolutionProblem problem = Small(Operation::kForward, DataType::kFloat, Layout::kNchw);
+  const cudnn::GraphTemplate plan = PlanOf(problem, 0);
+  const Division division = Divide(plan.convolution.problem, {.spatial = {1, 3, 1}}, plan);
+  MeasureLimits limits;
+  limits.memory_bytes = 4096;
+  const Verification little =
+      VerifyKinds(plan.convolution.problem, division, ScopeOf({plan}), limits);
+  EXPECT_EQ(little.verdict, Verdict::kNotCompared);
+  EXPECT_NE(little.message.find("device memory"), std::string::npos) << little.message;
+  limits.memory_bytes = std::numeric_limits<size_t>::max();
+  limits.deadline = Clock::now();
+  EXPECT_EQ(VerifyKinds(plan.convolution.problem, division, ScopeOf({plan}), limits).verdict,
+            Verdict::kNotCompared);
+}
+
+// Channels of x lie so far apart that a tile's view spans 2^31 bytes.
+TEST_F(VerifyTileTest, LongViewsAreComparedWithTheirOwnStrides) {
+  for (const int extent : {8192, 16384}) {
+    ConvolutionProblem whole =
+        test::ProblemWith({.n = 1, .c = 4, .k = 4, .x = {1, extent, extent}, .alignment = 16});
+    auto tiles = CutIntoTiles(whole, {.spatial = {1, 64, 1}});
+    ASSERT_TRUE(tiles.ok()) << tiles.message();
+    Division division({}, std::make_shared<const Tiles>(std::move(*tiles)));
+    const TileKind& of = division.tiles->kinds[0];
+    MicroConfiguration micro = {"graph:0", 1, 1, 0, true};
+    micro.tile = of.lengths;
+    division.configuration.runs.push_back({micro, 1});
+    const ComparedTile compared = ComparedTileOf(whole, division, 0);
+    EXPECT_EQ(compared.around, extent == 8192 ? SlackTwin(of) : of.problem);
+    EXPECT_EQ(compared.kind.problem, compared.around);
+    EXPECT_EQ(compared.around.x_strides[1] == whole.x_strides[1], extent == 16384);
+  }
+}
+
+// What every kind of tile was compared for alone runs where the whole cannot be compared, but not
+// for a gain in time.
+TEST_F(VerifyTileTest, TilesOfAWholeThatExceedsTheMemoryAreTrustedToFit) {
+  for (const Operation operation : test::kOperations) {
+    const ConvolutionProblem problem = Image(operation, DataType::kFloat);
+    SCOPED_TRACE(Describe(problem));
+    const cudnn::GraphTemplate plan = PlanOf(problem, 0);
+    const ConvolutionProblem& whole = plan.convolution.problem;
+    const Division division = Divide(whole, {.spatial = {1, 16, 1}}, plan);
+    const MicroConfiguration undivided = {plan.convolution.engine, 1, 1, size_t{1} << 20, true};
+    Tuning bounds;
+    bounds.kernel_seconds = bounds.process_seconds = 600;
+    bounds.memory_bytes = cudnn::ImageBytes(whole) + cudnn::OutputBytes(whole);
+    MeasuredKernels kernels(nullptr, bounds, kNoFolder);
+    const auto verify = [&](MeasuredKernels& by, bool need_whole, const GraphScope& scope) {
+      return by.Verify(device(), whole,
+                       {division.configuration, undivided, Proof::kOnce, need_whole}, scope);
+    };
+    const planning::Trust gains = verify(kernels, true, ScopeOf({plan}));
+    EXPECT_EQ(gains.kind, planning::Trust::Kind::kUnknown);
+    EXPECT_NE(gains.message.find("device memory"), std::string::npos) << gains.message;
+    const planning::Trust fits = verify(kernels, false, ScopeOf({plan}));
+    EXPECT_EQ(fits.kind, planning::Trust::Kind::kTrusted) << fits.message;
+    EXPECT_EQ(verify(kernels, true, ScopeOf({plan})).kind, planning::Trust::Kind::kUnknown);
+    MeasuredKernels others(nullptr, bounds, kNoFolder);
+    EXPECT_EQ(verify(others, false, FaultyScope(plan, ReadOneRowMore)).kind,
+              planning::Trust::Kind::kWrong);
+    // The same where the whole fits.
+    bounds.memory_bytes = size_t{1} << 30;
+    MeasuredKernels roomy(nullptr, bounds, kNoFolder);
+    EXPECT_EQ(verify(roomy, true, ScopeOf({plan})).kind, planning::Trust::Kind::kTrusted);
+    MeasuredKernels wrong(nullptr, bounds, kNoFolder);
+    EXPECT_EQ(verify(wrong, true, FaultyScope(plan, ReadOneRowMore)).kind,
+              planning::Trust::Kind::kWrong);
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn::tuning
