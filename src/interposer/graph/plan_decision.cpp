@@ -248,9 +248,11 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
     // have been promised room before, whatever allows tiles now.
     const auto bytes = cudnn::PlanWorkspace(functions, plan);
     const bool vast = shadow.span > static_cast<double>(process_.most_span);
+    const bool follows =
+        process_.options.mode == Mode::kOn && !process_.options.workspace_plan.empty();
     const bool matters =
-        bytes.ok() &&
-        (*bytes > limit || vast || MayUseTiles(process_, *kernel.session, shadow.span, *bytes));
+        bytes.ok() && (*bytes > limit || vast || follows ||
+                       MayUseTiles(process_, *kernel.session, shadow.span, *bytes));
     if (!matters) return nullptr;
   }
   auto json = cudnn::PlanJson(functions, plan);

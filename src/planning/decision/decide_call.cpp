@@ -71,6 +71,8 @@ class CallDecider {
   // A plan within what the caller passes, as exact and as deterministic as the algorithm that it
   // names. None when the call should run as it is; the decision's reason then says why.
   std::optional<Promise> Unasked();
+  // What the workspace plan says, for a caller that did not ask.
+  std::optional<Promise> FromFile(size_t limit_bytes);
   std::optional<Promise> Unmeasured(bool over_limit);
   // `promise`, what `candidates` can promise without tiles, or one in tiles that takes less time.
   // Grids are asked for within `limit_bytes`, or the request's limit where that is more.
@@ -211,6 +213,16 @@ void CallDecider::NoteUnmeasured(bool over_limit) {
   }
 }
 
+std::optional<Promise> CallDecider::FromFile(size_t limit_bytes) {
+  auto promise = PromiseOfWorkspacePlan(*call_.confirmed, Named(limit_bytes));
+  if (!promise) return std::nullopt;
+  if (!MayRun(promise->configuration)) promise = UndividedAlone(std::move(*promise));
+  decision_.baselines = promise->baselines;
+  decision_.reason = {Because::kWorkspacePlan, promise->configuration.Pieces()};
+  decision_.reason.in_tiles = promise->configuration.IsTiled();
+  return promise;
+}
+
 std::optional<Promise> CallDecider::Unasked() {
   const ConvolutionProblem& problem = facts_.problem;
   if (!call_.need_bytes) {
@@ -222,13 +234,7 @@ std::optional<Promise> CallDecider::Unasked() {
   }
   const size_t need = *call_.need_bytes, limit = decision_.limit_bytes;
   if (any_engine() && !facts_.share && call_.confirmed) {
-    if (auto promise = PromiseOfWorkspacePlan(*call_.confirmed, Named(limit))) {
-      if (!MayRun(promise->configuration)) promise = UndividedAlone(std::move(*promise));
-      decision_.baselines = promise->baselines;
-      decision_.reason = {Because::kWorkspacePlan, promise->configuration.Pieces()};
-      decision_.reason.in_tiles = promise->configuration.IsTiled();
-      return promise;
-    }
+    if (auto promise = FromFile(limit)) return promise;
   }
   PromiseRequest request = RequestFor(problem, limit, facts_.deterministic);
   request.chosen = facts_.numeric;

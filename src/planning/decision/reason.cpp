@@ -6,6 +6,7 @@ namespace ucudnn::planning {
 namespace {
 
 // The sentence, with places {bytes}, {limit}, {detail} and {divided} that Sentence fills in.
+// Long because every reason has one.
 const char* Template(Because because) {
   switch (because) {
     case Because::kObserved:

@@ -4,8 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
 #include <string>
 
+#include <ucudnn/ucudnn.h>
 #include "cases.h"
 #include "cudnn/backend.h"
 #include "cudnn/legacy_engines.h"
@@ -197,6 +201,74 @@ TEST_F(Tiles, ServeAPlanByItsOwnEngine) {
   }
 }
 
+// Nothing is asked of the program; what tiles need is a part of the total.
+class TilesInBudget : public Tiles {};
+
+TEST_F(TilesInBudget, RunInWhatUcudnnBrings) {
+  cudnnHandle_t handle = nullptr;
+  ASSERT_EQ(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
+  std::vector<std::pair<std::unique_ptr<Convolution>, int>> network;
+  for (const Operation operation : kOperations) {
+    auto convolution = std::make_unique<Convolution>(Image(operation));
+    convolution->UseHandle(handle);
+    const Answer answer = Ask(DropIn(), Question::kFind, *convolution, kAlgorithms);
+    ASSERT_EQ(answer.status, CUDNN_STATUS_SUCCESS);
+    const auto direct =
+        std::find_if(answer.algorithms.begin(), answer.algorithms.end(), [&](const auto& told) {
+          return cudnn::LegacyNumericClass(operation, told.algorithm) == NumericClass::kDirect;
+        });
+    ASSERT_NE(direct, answer.algorithms.end());
+    EXPECT_EQ(direct->workspace_bytes, 0u);
+    RunAndCompare(*convolution, direct->algorithm, 0);
+    network.emplace_back(std::move(convolution), direct->algorithm);
+  }
+  ASSERT_EQ(ucudnnEndRecording(handle), CUDNN_STATUS_SUCCESS) << ucudnnGetLastError();
+  for (const auto& [convolution, algorithm] : network) {
+    SCOPED_TRACE(OperationName(convolution->problem().operation));
+    const long pieces = Run(*convolution, algorithm, 0);
+    ExpectTiles(*convolution, "legacy", pieces);
+    // What the graph API cannot scale runs undivided.
+    EXPECT_EQ(Run(*convolution, algorithm, 0, {2, 1}), 1);
+  }
+  EXPECT_LE(ReadReport()["total_workspace"]["total_workspace_bytes"], kLimit);
+  network.clear();
+  EXPECT_EQ(cudnnDestroy(handle), CUDNN_STATUS_SUCCESS);
+}
+
+// Each measures with times of its own, and all cut alike.
+class TilesOfRanks : public Tiles {};
+
+TEST_F(TilesOfRanks, Step) {
+  if (std::getenv("WORLD_SIZE") == nullptr) GTEST_SKIP() << "runs in the processes of other tests";
+  for (const Operation operation : kOperations) {
+    Convolution convolution(AsRead(Image(operation)));
+    EXPECT_GT(RunPlan(convolution, kFast, kLimit), 1);
+  }
+}
+
+TEST_F(TilesOfRanks, AreTheSame) {
+  constexpr int kRanks = 3;
+  std::vector<TestProcess> processes;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    processes.emplace_back("TilesOfRanks.Step", "rank" + std::to_string(rank) + ".json",
+                           Environment{{"RANK", std::to_string(rank)},
+                                       {"WORLD_SIZE", std::to_string(kRanks)},
+                                       {"HOSTGPU_DEVICES", std::to_string(kRanks)}});
+  }
+  std::vector<nlohmann::json> plans;
+  long measured = 0;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    EXPECT_TRUE(processes[rank].Passed()) << "rank " << rank;
+    const auto report = ReadReport(Folder() + "/rank" + std::to_string(rank) + ".json");
+    measured += report["measured"].get<long>();
+    nlohmann::json& of_rank = plans.emplace_back();
+    for (const auto& kernel : report["kernels"]) of_rank.push_back(kernel["plan"]);
+    EXPECT_EQ(of_rank, plans[0]) << "rank " << rank;
+    EXPECT_TRUE(report["fallbacks"].empty()) << report["fallbacks"].dump(1);
+  }
+  EXPECT_GT(measured, 0);
+}
+
 class TilesOff : public Tiles {};
 
 TEST_F(TilesOff, NothingRunsInTiles) {
@@ -220,6 +292,40 @@ TEST_F(TilesOfLegacyEngines, ServeWhereNoneIs) {
   const size_t need = RealNeed(convolution, kFast).value();
   ASSERT_GT(need, kLimit);
   ExpectTiles(convolution, "legacy", Run(convolution, kFast, need));
+}
+
+// What one process was told and ran, as a workspace plan that another one follows.
+TEST_F(TilesOfLegacyEngines, AreFollowedFromAWorkspacePlan) {
+  Convolution convolution(Image(Operation::kForward, 0));
+  const size_t need = RealNeed(convolution, kFast).value();
+  if (std::getenv("UCUDNN_WORKSPACE_PLAN") != nullptr) {
+    EXPECT_EQ(ReportedNeed(convolution, kFast), need);
+    EXPECT_GT(Run(convolution, kFast, need), 1);
+    EXPECT_GT(Run(convolution, kFast, need, {2, 1}), 1) << "algorithms take any scales";
+    EXPECT_NE(ReadReport()["kernels"].dump().find("tiles, as the workspace plan says"),
+              std::string::npos)
+        << ReadReport().dump(1);
+    EXPECT_EQ(ReadReport()["measured"], 0);
+    return;
+  }
+  EXPECT_GT(Run(convolution, kFast, need), 1);
+  nlohmann::json kernel = {{"order_after", nlohmann::json::array()}};
+  for (const auto& reported : ReportedOf(convolution, "legacy")) {
+    if (!IsTiled(reported)) continue;
+    for (const char* member : {"op", "problem", "api", "plan"}) kernel[member] = reported[member];
+  }
+  const planning::Platform platform = CurrentPlatform();
+  const std::string path = Folder() + "/plan.json";
+  std::ofstream(path) << nlohmann::json({{"format", "ucudnn-workspace-plan"},
+                                         {"version", 2},
+                                         {"cudnn", platform.cudnn},
+                                         {"device", platform.device},
+                                         {"limit_bytes", kLimit},
+                                         {"division", "concurrent"},
+                                         {"kernels", {kernel}}});
+  EXPECT_TRUE(TestProcess("TilesOfLegacyEngines.AreFollowedFromAWorkspacePlan", "",
+                          {{"UCUDNN_WORKSPACE_PLAN", path}, {"UCUDNN_DATABASE", "none"}})
+                  .Passed());
 }
 
 class NoRoomForTiles : public Tiles {};
@@ -247,6 +353,8 @@ int main(int argc, char** argv) {
   return ucudnn::test::RunSuites(
       argc, argv,
       {{"Tiles", with("both", {{"UCUDNN_WORKSPACE_LIMIT", limit}})},
+       {"TilesInBudget", with("both", {{"UCUDNN_TOTAL_WORKSPACE", limit}})},
+       {"TilesOfRanks", with("both", {{"UCUDNN_WORKSPACE_LIMIT", limit}})},
        {"TilesOff", with("both", {{"UCUDNN_WORKSPACE_LIMIT", limit}, {"UCUDNN_TILES", "off"}})},
        {"NoRoomForTiles", with("both", {{"UCUDNN_WORKSPACE_LIMIT", "0"}})},
        {"TilesOfLegacyEngines", with("legacy", {{"UCUDNN_WORKSPACE_LIMIT", limit}})}});

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "convolution/partial_sums.h"
+#include "convolution/tiles.h"
 #include "tests/support/problem.h"
 
 namespace ucudnn::interposer {

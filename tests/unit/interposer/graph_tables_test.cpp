@@ -115,9 +115,10 @@ class Shadows : public ::testing::Test {
   void Set(cudnnBackendDescriptor_t to, cudnnBackendAttributeName_t name, Value value) {
     shadows_.OnSet(to, name, 1, &value);
   }
-  cudnnBackendDescriptor_t Tensor(int64_t batch, cudnnDataType_t type = CUDNN_DATA_FLOAT) {
+  cudnnBackendDescriptor_t Tensor(int64_t batch, cudnnDataType_t type = CUDNN_DATA_FLOAT,
+                                  int64_t side = 8) {
     const auto tensor = Make(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-    const int64_t dims[] = {batch, 3, 8, 8};
+    const int64_t dims[] = {batch, 3, side, side};
     shadows_.OnSet(tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, 4, dims);
     Set(tensor, CUDNN_ATTR_TENSOR_DATA_TYPE, type);
     return tensor;
@@ -175,6 +176,20 @@ TEST_F(Shadows, WhatCannotBeDividedIsSeenAtOnce) {
     const auto gradient = Make(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR);
     Set(gradient, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, Tensor(images));
     EXPECT_EQ(PlanOf(Graph(gradient)).kind, kind);
+  }
+}
+
+// A single image of 2^31 elements or more may gain by tiles.
+TEST_F(Shadows, AVastImageIsNoneThatCannotBeDivided) {
+  const auto small = Tensor(1), vast = Tensor(1, CUDNN_DATA_FLOAT, 32768);
+  for (const auto& [x, y] : {std::pair{vast, small}, {small, vast}}) {
+    for (const bool x_first : {true, false}) {
+      const auto operation = Make(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
+      if (x_first) Set(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, x);
+      Set(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, y);
+      if (!x_first) Set(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, x);
+      EXPECT_EQ(PlanOf(Graph(operation)).kind, GraphKind::kConvolution);
+    }
   }
 }
 

@@ -3,8 +3,10 @@
 // faults of one kind of tile are found before a program is told of any. Plans of too many elements
 // for fast engines run such engines in tiles.
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <optional>
 #include <string>
 
@@ -45,6 +47,10 @@ class TiledPlan : public OnePlan {
             planning::MeasurementStore* shared = nullptr)
       : OnePlan(problem, graph_options, options, execute, shared) {
     if (finalize != nullptr) program_.under.cudnnBackendFinalize = finalize;
+    // Without a limit tiles have to gain over what runs undivided, on every machine.
+    for (int engine = 0; engine < 8 && !options.workspace_limit; ++engine) {
+      if (whole_.Plan(engine)) PartsMeasured(engine, 1e4, problem.n);
+    }
     MakePlans();
   }
   nlohmann::json Kernel() { return program_.Report()["kernels"][0]; }
@@ -94,6 +100,28 @@ TEST(GraphTiles, FitALimitWhereTheWholeCannotBeCompared) {
     plan.ExpectRight();
     EXPECT_THAT(plan.Reason(), HasSubstr("tiles"));
     EXPECT_GT(plan.Pieces(), 1);
+  }
+}
+
+// The total is a third of what the plan needs. Nothing is asked of the program, and the tiles run
+// in workspace of ucudnn's, once it is known that there is nothing else to bring any for.
+TEST(GraphTiles, RunWithinOneBudget) {
+  for (const Operation operation : test::kOperations) {
+    const ConvolutionProblem problem = Image(operation);
+    SCOPED_TRACE(Describe(problem));
+    Options options = Measuring(0);
+    options.workspace_limit.reset();
+    options.total_workspace = NeedOf(problem, {}) / 3;
+    TiledPlan plan(problem, {}, options);
+    EXPECT_EQ(plan.Told(), 0u);
+    const auto memory = plan.Memory();
+    for (size_t call = 0; call <= KernelSequence::kOfOneProblem; ++call) plan.Run(*memory);
+    ASSERT_FALSE(plan.TheBudget().learning());
+    plan.ExpectRight();
+    EXPECT_THAT(plan.Reason(), HasSubstr("tiles"));
+    EXPECT_GT(plan.Pieces(), 1);
+    EXPECT_GT(plan.Kernel()["owned_workspace_bytes"].get<size_t>(), 0u);
+    EXPECT_LE(plan.TheBudget().bytes(), *options.total_workspace);
   }
 }
 
@@ -171,6 +199,62 @@ TEST(GraphTiles, WhoseNativeGraphFailsAtAnyTileAreRightOrToldOf) {
   }
 }
 
+TEST(GraphTiles, GainTimeWhereThePolicyLooksEverywhere) {
+  const ConvolutionProblem problem = Image(Operation::kForward);
+  Options options = Measuring(0);
+  options.workspace_limit.reset();
+  options.policy = BatchSizePolicy::kAll;
+  const size_t need = NeedOf(problem, {});
+  {
+    TiledPlan plan(problem, {}, options);
+    EXPECT_EQ(plan.Told(), need);
+    plan.ExpectRight();
+    EXPECT_THAT(plan.Reason(), HasSubstr("tiles"));
+  }
+  options.tiles = false;
+  EXPECT_EQ(TiledPlan(problem, {}, options).program().Report()["kernels"].size(), 0u)
+      << "nothing could change it";
+}
+
+// A workspace plan with what a report says of a kernel; with a total, that is ucudnn's to bring.
+std::string WorkspacePlanOf(const nlohmann::json& reported, std::optional<size_t> total_bytes) {
+  const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), test::StandInGraphs());
+  EXPECT_TRUE(platform.ok());
+  nlohmann::json kernel = {{"order_after", nlohmann::json::array()}};
+  for (const char* member : {"op", "problem", "api", "plan"}) kernel[member] = reported[member];
+  if (total_bytes) kernel["segment"] = 0;
+  nlohmann::json file = {{"format", "ucudnn-workspace-plan"}, {"version", 2},
+                         {"cudnn", platform->cudnn},          {"device", platform->device},
+                         {"division", "concurrent"},          {"kernels", {kernel}}};
+  if (total_bytes) file["total_bytes"] = *total_bytes;
+  const std::string path = ::testing::TempDir() + "tiles" + std::to_string(getpid()) + ".json";
+  std::ofstream(path) << file.dump();
+  return path;
+}
+
+TEST(GraphTiles, AreFollowedFromAWorkspacePlan) {
+  for (const Operation operation : test::kOperations) {
+    const ConvolutionProblem problem = Image(operation);
+    SCOPED_TRACE(Describe(problem));
+    const size_t need = NeedOf(problem, {}), limit = need / 3;
+    Options options = Measuring(limit);
+    const nlohmann::json reported = TiledPlan(problem, {}, options).Kernel();
+    options.workspace_limit.reset();
+    options.policy = BatchSizePolicy::kUndivided;  // the file alone cuts it
+    for (const bool in_budget : {false, true}) {
+      options.workspace_plan =
+          WorkspacePlanOf(reported, in_budget ? std::optional(limit) : std::nullopt);
+      TiledPlan plan(problem, {}, options);
+      plan.ExpectRight();
+      EXPECT_THAT(plan.Reason(), HasSubstr("tiles, as the workspace plan says"));
+      EXPECT_EQ(plan.Kernel()["plan"].dump(), reported["plan"].dump());
+      EXPECT_EQ(plan.program().Report()["measured"], 0);
+      EXPECT_EQ(plan.program().Report()["fallbacks"], nlohmann::json::array());
+      EXPECT_LE(plan.Told(), in_budget ? 0 : need);
+    }
+  }
+}
+
 TEST(GraphTiles, WhatWasPromisedIsPromisedWithoutThemToo) {
   const ConvolutionProblem problem = Image(Operation::kForward);
   Options options = Measuring(NeedOf(problem, {}) / 3);
@@ -188,23 +272,22 @@ TEST(GraphTiles, WhatWasPromisedIsPromisedWithoutThemToo) {
   EXPECT_EQ(plan.Pieces(), 1);
 }
 
-// The second process looks for grids within what the first one promised, and may measure one that
-// was not among those of the user's limit. From then on all are in the store.
+// The second process keeps what the first one promised by the grids of the user's limit.
 TEST(GraphTiles, AnotherProcessFindsThemInTheStore) {
   const ConvolutionProblem problem = Image(Operation::kForward);
   const Options options = Measuring(NeedOf(problem, {}) / 3);
   test::MemoryStore store;
-  nlohmann::json plans[2];
-  for (nlohmann::json& known : plans) {
+  nlohmann::json known;
+  {
     TiledPlan plan(problem, {}, options, nullptr, nullptr, &store);
     known = plan.Kernel()["plan"];
     ASSERT_EQ(known[0]["border"], "h-") << known;
     ASSERT_TRUE(known[0]["tile"].contains("h")) << known;
-    ASSERT_TRUE(&known != plans || plan.program().Report()["measured"].get<long>() > 0);
+    ASSERT_GT(plan.program().Report()["measured"].get<long>(), 0);
   }
   TiledPlan plan(problem, {}, options, nullptr, nullptr, &store);
   EXPECT_EQ(plan.program().Report()["measured"].get<long>(), 0);
-  EXPECT_EQ(plan.Kernel()["plan"], plans[1]);
+  EXPECT_EQ(plan.Kernel()["plan"], known);
   plan.ExpectRight();
 }
 
