@@ -49,10 +49,7 @@ PartCall::PartCall(const ConvolutionCall& whole) : whole_(whole), call_(whole) {
   if (whole.pooling != nullptr) call_.pooling = &pooling_.emplace(*whole.pooling);
 }
 
-void PartCall::MoveTo(const Offsets& at) {
-  call_.x = Behind(whole_.x, at.x);
-  call_.w = Behind(whole_.w, at.w);
-  call_.y = Behind(whole_.y, at.y);
+void PartCall::MoveOthersTo(const Offsets& at) {
   if (bias_) bias_->z = Behind(whole_.bias->z, at.y);
   if (fused_) {
     for (size_t i = 0; i < fused_->operands.size(); ++i) {

@@ -40,11 +40,19 @@ class PartCall {
 
   // Sets the pointers to where the part at `at` begins, wherever they were. z moves with y, and the
   // tensors of a pooling with x and y. A bias stays where it is.
-  void MoveTo(const Offsets& at);
+  void MoveTo(const Offsets& at) {
+    call_.x = static_cast<char*>(whole_.x) + at.x;
+    call_.w = static_cast<char*>(whole_.w) + at.w;
+    call_.y = static_cast<char*>(whole_.y) + at.y;
+    if (bias_ || fused_ || pooling_) MoveOthersTo(at);
+  }
 
   ConvolutionCall& get() { return call_; }
 
  private:
+  // Those of what the call reads beside its tensors.
+  void MoveOthersTo(const Offsets& at);
+
   const ConvolutionCall& whole_;
   ConvolutionCall call_;
   std::optional<BiasActivation> bias_;

@@ -71,7 +71,7 @@ Status Schedule::MakePieces(cudnn::Engines& engines, const Ingredients& of) {
     const auto& [micro, count] = configuration.runs[run];
     for (int i = 0; i < count; ++i, images += micro.micro_batch) {
       const auto number = static_cast<int>(parts_.size());
-      Part part = {pieces_[run].get(), run, number};
+      Part part = {pieces_[run].get(), pieces_[run]->workspace_bytes(), run, number};
       if (tiles != nullptr) {
         const Tile& tile = tiles->tiles[parts_.size()];
         part.at = cudnn::AtTile(problem_, of.fused, tile);
@@ -155,7 +155,7 @@ cudnn::ConvolutionCall& Schedule::Work::InPlace(const Part& part) {
   part_.MoveTo(part.at);
   cudnn::ConvolutionCall& call = part_.get();
   call.workspace = workspace_;
-  call.workspace_bytes = part.piece->workspace_bytes();
+  call.workspace_bytes = part.workspace_bytes;
   if (schedule_.sums_partials()) call.w = schedule_.sum_->Partial(sums_);
   return call;
 }

@@ -34,8 +34,9 @@ enum class Outcome {
 // One part and the piece that computes it.
 struct Part {
   const cudnn::Piece* piece = nullptr;
-  size_t run = 0;  // of the configuration
-  int number = 0;  // in the order of the configuration, from 0
+  size_t workspace_bytes = 0;  // what the piece uses of it
+  size_t run = 0;              // of the configuration
+  int number = 0;              // in the order of the configuration, from 0
   cudnn::Offsets at;
   // The number of the first part with the same output, to which the others add; its own where no
   // other has it.
