@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <cstdlib>
 #include <limits>
 #include <string>
 
@@ -272,6 +272,30 @@ TEST_F(VerifyTileTest, LongViewsAreComparedWithTheirOwnStrides) {
     EXPECT_EQ(compared.kind.problem, compared.around);
     EXPECT_EQ(compared.around.x_strides[1] == whole.x_strides[1], extent == 16384);
   }
+}
+
+class LongViewTest : public VerifyTileTest {};
+
+// The same with memory: two channels of x that lie 2^31 bytes apart.
+TEST_F(LongViewTest, IsComparedBetweenNansToo) {
+  if (std::getenv("UCUDNN_TEST_LONG_VIEWS") == nullptr) GTEST_SKIP() << "it takes 6 GiB";
+  ConvolutionProblem problem = Small(Operation::kForward, DataType::kFloat, Layout::kNchw);
+  problem.c = 2;
+  SetPackedStrides(problem);
+  problem.x_strides[1] = int64_t{1} << 29;
+  problem.x_strides[0] = int64_t{2} << 29;
+  const cudnn::GraphTemplate plan = PlanOf(problem, 0);
+  const ConvolutionProblem& whole = plan.convolution.problem;
+  const Division division = Divide(whole, {.spatial = {1, 3, 1}}, plan);
+  const ComparedTile tile = ComparedTileOf(whole, division, 1);
+  ASSERT_EQ(tile.around.x_strides[1], int64_t{1} << 29);
+  MeasureLimits limits;
+  limits.memory_bytes = size_t{1} << 31;
+  EXPECT_EQ(VerifyTile(device(), tile, limits, ScopeOf({plan})).verdict, Verdict::kNotCompared);
+  const Verification right = VerifyTile(device(), tile, {}, ScopeOf({plan}));
+  EXPECT_EQ(right.verdict, Verdict::kEqual) << right.message;
+  const Verification wrong = VerifyTile(device(), tile, {}, FaultyScope(plan, ReadOneRowMore));
+  EXPECT_EQ(wrong.verdict, Verdict::kDifferent) << wrong.message;
 }
 
 // What every kind of tile was compared for alone runs where the whole cannot be compared, but not
