@@ -3,9 +3,9 @@
 
     paper_figures.py build/release/bin/ucudnn [FIGURE...] [--document docs/experiments.md]
 
-Prints the tables of the figures that are named, or of all; with a document, replaces those in it. What is *counted* is so by the
-executor of ucudnn.parallel on meta tensors, on every rank of the plan, and needs torch; what is *modelled* is what `ucudnn plan`
-says. Nothing is timed."""
+Prints the tables of the figures that are named, or of all; with a document, replaces those in it. What is *counted* is so by
+the executor of ucudnn.parallel on meta tensors, on every rank of the plan, and needs torch; what is *modelled* is what
+`ucudnn plan` says. Nothing is timed."""
 
 import argparse
 import collections
@@ -72,8 +72,8 @@ class Planner:
 
 
 class Count:
-    """Elements that arrive at all ranks: `kinds`[kind], `consumers`[layer] of its inputs and their gradients, `sums`[number]. `posts`: of
-    each rank (what, kind, elements it sends, elements it receives), in order."""
+    """Elements that arrive at all ranks: `kinds`[kind], `consumers`[layer] of its inputs and their gradients, `sums`[number].
+    `posts`: of each rank (what, kind, elements it sends, elements it receives), in order."""
 
     def __init__(self, schedule, ranks):
         self.kinds, self.consumers, self.sums = collections.Counter(), collections.Counter(), collections.Counter()
@@ -171,7 +171,8 @@ def degrees(text):
 def deepa_table_1(planner):
     from ucudnn.parallel.reading import network_in
     told = (("C1", "vgg16", (128, 128, 112, "3x3"), "Conv4"), ("C2", "vgg16", (512, 512, 28, "3x3"), "Conv8, Conv9, Conv10"),
-            ("C3", "inception-v3", (192, 64, 35, "1x1"), "in a module"), ("C4", "inception-v3", (48, 64, 35, "5x5"), "in a module"),
+            ("C3", "inception-v3", (192, 64, 35, "1x1"), "in a module"),
+            ("C4", "inception-v3", (48, 64, 35, "5x5"), "in a module"),
             ("C5", "alexnet", (64, 192, 27, "5x5"), "Conv2"), ("C6", "alexnet", (256, 256, 13, "3x3"), "Conv5"),
             ("C7", "inception-v3", (32, 64, 147, "3x3"), "Conv3"), ("C8", "inception-v3", (448, 384, 8, "3x3"), "in a module"))
     yield from table("layer", "network", "input channels, output channels, height and width, kernel", "the paper's description",
@@ -249,16 +250,18 @@ def deepa_figure_7(planner):
             for strategy in ("image", "owt", "deepa"):
                 beside, after, _ = planner.step_ms(net, machine, 512, "--strategy", strategy)
                 base = base or beside
-                yield row(net, ports, strategy, f"{512e3 / beside:.0f}", f"{512e3 / after:.0f}", f"{100 * (after / beside - 1):.0f} %",
-                          times(base / beside), times(paper["image"] / paper[strategy]), told.get((net, strategy), ""))
+                yield row(net, ports, strategy, f"{512e3 / beside:.0f}", f"{512e3 / after:.0f}",
+                          f"{100 * (after / beside - 1):.0f} %", times(base / beside), times(paper["image"] / paper[strategy]),
+                          told.get((net, strategy), ""))
 
 
 def deepa_figure_8(planner):
     yield from table("network", "image, OWT, DeePa: GiB counted", "image/OWT", "OWT/DeePa", "image/DeePa",
                      "as the paper counts: GiB", "image/OWT", "OWT/DeePa", "image/DeePa")
     for net in NETS:
-        counted = [planner.counted(net, "k80x16", 512, *PAPER, "--strategy", name).bytes() for name in ("image", "owt", "deepa")]
-        told = [planner.strategy(name, net, "k80x16", 512, *PAPER) for name in ("image", "owt", "deepa")]
+        names = "image", "owt", "deepa"
+        counted = [planner.counted(net, "k80x16", 512, *PAPER, "--strategy", name).bytes() for name in names]
+        told = [planner.strategy(name, net, "k80x16", 512, *PAPER) for name in names]
         told = [one["transfer_bytes"] + one["update_bytes"] for one in told]
         cells = [net]
         for one in (counted, told):
@@ -273,8 +276,9 @@ def deepa_figure_13(planner):
     _, machine = machines_of_figure_7(planner)[1]
     for net in NETS:
         for batch in (256, 512, 1024, 2048):
-            both = [planner.step_ms(net, machine, batch, "--strategy", name)[0] for name in ("deepa", "image")]
-            memory = [planner.strategy(name, net, machine, batch, "--update", "owner")["memory_bytes"] for name in ("deepa", "image")]
+            asked, names = (net, machine, batch), ("deepa", "image")
+            both = [planner.step_ms(*asked, "--strategy", name)[0] for name in names]
+            memory = [planner.strategy(name, *asked, "--update", "owner")["memory_bytes"] for name in names]
             yield row(net, batch, ", ".join(f"{batch * 1e3 / ms:.0f}" for ms in both), times(both[1] / both[0]), told[net],
                       ", ".join(map(gib, memory)))
 
@@ -282,7 +286,8 @@ def deepa_figure_13(planner):
 def deepa_figure_14(planner):
     told = {("alexnet", 4): "3.1x", ("vgg16", 4): "1.6x", ("inception-v3", 4): "1.3x", ("alexnet", 16): "8.1x",
             ("vgg16", 16): "3.2x", ("inception-v3", 16): "1.8x"}
-    yield from table("network", "GPUs", "DeePa, image: images/s", "of one GPU", "DeePa of image", "the paper's, of the best framework")
+    yield from table("network", "GPUs", "DeePa, image: images/s", "of one GPU", "DeePa of image",
+                     "the paper's, of the best framework")
     for net in NETS:
         for count in (4, 8, 16):
             machine = planner.machine(f"p100x{count}", P100, ("NVLink", 4, 80, 5),
@@ -296,8 +301,8 @@ def deepa_figure_14(planner):
 def deepa_figure_15(planner):
     machine = planner.machine("p100x4", P100, ("NVLink", 4, 80, 5))
     told = {"image": ("4 GB", "340"), "fully connected layers on two GPUs": ("490 MB", "240")}
-    yield from table("VGG-16 on 4 P100, 128 images", "GB counted", "GB as the paper counts", "the paper's", "ms of a step, modelled",
-                     "of it computing", "the paper's ms")
+    yield from table("VGG-16 on 4 P100, 128 images", "GB counted", "GB as the paper counts", "the paper's",
+                     "ms of a step, modelled", "of it computing", "the paper's ms")
     rows = {"image": ("--strategy", "image"),
             "fully connected layers on two GPUs": [
                 word for layer in planner.layout("vgg16", machine, 128)["layers"]
@@ -308,8 +313,9 @@ def deepa_figure_15(planner):
         plan = planner.layout("vgg16", machine, 128, *words)
         one = next(one for one in plan["strategies"] if one["name"] == plan["strategy"])
         beside = planner.step_ms("vgg16", machine, 128, *words)[0]
-        yield row(name, f"{found.bytes() / 1e9:.2f}", f"{(one['transfer_bytes'] + one['update_bytes']) / 1e9:.2f}",
-                  told.get(name, ("", ""))[0], f"{beside:.0f}", f"{100 * one['compute_ms'] / beside:.0f} %", told.get(name, ("", ""))[1])
+        moved, took = told.get(name, ("", ""))
+        yield row(name, f"{found.bytes() / 1e9:.2f}", f"{(one['transfer_bytes'] + one['update_bytes']) / 1e9:.2f}", moved,
+                  f"{beside:.0f}", f"{100 * one['compute_ms'] / beside:.0f} %", took)
 
 
 def deepa_figure_16(planner):
@@ -331,18 +337,21 @@ def deepa_figure_16(planner):
 
 
 def deepa_appendix_2(planner):
-    yield from table("network", "by images, on k80x16: ms computing", "all sums, ms", "a step with overlap", "of the sums hidden")
+    yield from table("network", "by images, on k80x16: ms computing", "all sums, ms", "a step with overlap",
+                     "of the sums hidden")
     for net in NETS:
         beside, after, _ = planner.step_ms(net, "k80x16", 512, "--strategy", "image")
         compute = planner.strategy("image", net, "k80x16", 512)["compute_ms"]
-        yield row(net, f"{compute:.1f}", f"{after - compute:.1f}", f"{beside:.1f}", f"{100 * (after - beside) / (after - compute):.0f} %")
+        sums = after - compute
+        yield row(net, f"{compute:.1f}", f"{sums:.1f}", f"{beside:.1f}", f"{100 * (after - beside) / sums:.0f} %")
 
 
 # One weird trick
 
 
 def k20(planner, count):
-    return planner.machine(f"k20x{count}", K20, ("PCI Express", min(count, 4), 6, 10), *[("host memory", 2, 12, 20)][:count > 4])
+    return planner.machine(f"k20x{count}", K20, ("PCI Express", min(count, 4), 6, 10),
+                           *[("host memory", 2, 12, 20)][:count > 4])
 
 
 def owt_schemes(planner):
@@ -350,7 +359,8 @@ def owt_schemes(planner):
                      "busiest port in a pass, counted", "the paper's", "MiB of inputs at one time, as planned")
     for count in (2, 4, 8):
         for scheme in "abc":
-            found = planner.counted("alexnet-footnote", k20(planner, count), 128 * count, "--strategy", "owt", "--scheme", scheme)
+            asked = "alexnet-footnote", k20(planner, count), 128 * count
+            found = planner.counted(*asked, "--strategy", "owt", "--scheme", scheme)
             own = 128 * 9216
             told = {"a": f"(K - 1) B = {(count - 1) * own}", "b": f"(K - 1) B = {(count - 1) * own}",
                     "c": f"(K - 1) B / K = {(count - 1) * own // count}"}

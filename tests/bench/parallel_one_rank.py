@@ -3,7 +3,8 @@
 
     parallel_one_rank.py [--size 64] [--images 32] [--rounds 7] [--network resnet18] [--assert]
 
-Run by a Python that has torch and torchvision. Times are of the processor, in one thread, so that a busy machine changes them little."""
+Run by a Python that has torch and torchvision. Times are of the processor, in one thread, so that a busy machine changes them
+little."""
 import argparse
 import copy
 import importlib.util

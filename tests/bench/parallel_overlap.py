@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What of the sums of gradients a step hides: the executor of ucudnn.parallel on gloo, with layers that sleep and links that sleep,
-beside what `ucudnn plan --simulate` says of the same step, whose layers are as slow as measured without sums.
+"""What of the sums of gradients a step hides: the executor of ucudnn.parallel on gloo, with layers that sleep and links that
+sleep, beside what `ucudnn plan --simulate` says of the same step, whose layers are as slow as measured without sums.
 
     parallel_overlap.py build/release/bin/ucudnn [--ranks 2] [--layer-ms 60] [--rounds 5] [--assert]
 
-Every rank has all layers; a forward pass takes a third of --layer-ms in each of them, its backward pass the rest. A link takes half
-of a layer's backward pass for its sum. The network that is planned has layers of 25 MiB, one sum each; the one that runs has a
-thousandth of their numbers, over links as much slower. Run by a Python that has torch, on a processor for each rank: what they
-compute besides comes on top."""
+Every rank has all layers; a forward pass takes a third of --layer-ms in each of them, its backward pass the rest. A link takes
+half of a layer's backward pass for its sum. The network that is planned has layers of 25 MiB, one sum each; the one that runs
+has a thousandth of their numbers, over links as much slower. Run by a Python that has torch, on a processor for each rank: what
+they compute besides comes on top."""
 import argparse
 import importlib.util
 import json
@@ -24,7 +24,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LAYERS = 8
 WIDE, NARROW = 864, 27  # channels: 9 * 864 * 864 numbers are 25.6 MiB
-EXPOSED, SLOWER, APART = 0.15, 1.10, 0.05  # allowed: of the links' time, at least of overlap=False, of the simulator
+EXPOSED, SLOWER, APART = 0.15, 1.10, 0.05  # of the links' time, times as long without overlap, of the simulated times
 MODES = ("no sums", "overlap", "overlap=False")
 
 
@@ -61,8 +61,8 @@ def plan(options, folder, channels, layer_ms):
     rows = [f"conv{layer},{options.ranks},{layer_ms * (2 / 3 if layer == 0 else 1)}" for layer in range(LAYERS)]
     rows += [f"{name},{options.ranks},0" for name in ("pool", "fc")]
     (folder / "costs.csv").write_text("\n".join(["layer,n,time_ms", *rows]) + "\n")
-    words = [options.ucudnn, "plan", folder / "net.json", "--machine", folder / "machine.json", "--batch", str(4 * options.ranks),
-             "--strategy", "image", "--cost", folder / "costs.csv"]
+    words = [options.ucudnn, "plan", folder / "net.json", "--machine", folder / "machine.json", "--batch",
+             str(4 * options.ranks), "--strategy", "image", "--cost", folder / "costs.csv"]
     told = subprocess.run([*words, "--simulate"], check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1]
     subprocess.run([*words, "--schedule", "-o", folder / "plan.json"], check=True)
     return [float(number) for number in re.findall(r"([0-9.]+) ms", told)][:2]
@@ -205,8 +205,8 @@ def show(options, found, simulated):
     exposed = (least["overlap"] - least["no sums"] - last) / links
     slower = least["overlap=False"] / least["overlap"]
     apart = {mode: least[mode] / simulated[mode] - 1 for mode in simulated}
-    print(f"links {links:.1f} ms; exposed beyond the last sum {100 * exposed:.1f} % of them; overlap=False is {slower:.2f} times as "
-          "long; of the simulated times " + ", ".join(f"{mode} {100 * one:+.1f} %" for mode, one in apart.items()))
+    print(f"links {links:.1f} ms; exposed beyond the last sum {100 * exposed:.1f} % of them; overlap=False is {slower:.2f} "
+          "times as long; of the simulated times " + ", ".join(f"{mode} {100 * one:+.1f} %" for mode, one in apart.items()))
     if options.asserts and (exposed > EXPOSED or slower < SLOWER or max(map(abs, apart.values())) > APART):
         return 1
     return 0
