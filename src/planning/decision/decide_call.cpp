@@ -39,8 +39,11 @@ class CallDecider {
     return call_.graph_engines || !(UsesGraph(configuration) || configuration.IsTiled());
   }
   NamedRequest Named(size_t limit_bytes) const {
-    return {facts_.problem, facts_.asked,         facts_.numeric,
-            limit_bytes,    facts_.deterministic, facts_.share.has_value()};
+    // What was told to be deterministic stays so.
+    const bool deterministic =
+        facts_.deterministic || (call_.told && call_.told->reported.deterministic);
+    return {facts_.problem, facts_.asked,  facts_.numeric,
+            limit_bytes,    deterministic, facts_.share.has_value()};
   }
   Rows Measured(const PromiseRequest& request) {
     const Rows& rows = ask_(Measure{{}, request});
@@ -122,7 +125,6 @@ std::optional<Promise> CallDecider::InBudget() {
   const Rows rows =
       Measured(RequestFor(facts_.problem, facts_.share->limit_bytes, facts_.deterministic));
   PromiseRequest request = RequestForNamed(rows.candidates, Named(limit));
-  request.deterministic |= call_.told && call_.told->reported.deterministic;
   return MakeOwnedPromise(rows.candidates, request, TilingsInShare(rows.candidates, request));
 }
 
