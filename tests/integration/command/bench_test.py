@@ -237,7 +237,9 @@ class Bench(CommandTest):
         plan = kernel["divided"]["plan"]
         self.assertEqual((1, True), (self.images(kernel["problem"], plan), kernel["divided"]["verified"]))
         self.assertEqual(("h-", "h+"), (plan[0]["border"], plan[-1]["border"]))
-        self.assertTrue(all(run["engine"].startswith("graph:") and run["workspace_bytes"] <= 512 << 10 for run in plan))
+        self.assertTrue(all(run["workspace_bytes"] <= 512 << 10 for run in plan), plan)
+        # Descriptors of the legacy API have even padding, which edges do not.
+        self.assertTrue(all(run["engine"].startswith("graph:") for run in (plan[0], plan[-1])), plan)
         self.assertEqual(kernel["divided"]["time_ms"], sum(run["piece_ms"] * run["count"] for run in plan))
         again = self.bench(*words)
         self.assertEqual((0, kernel), (again["measured"], again["kernels"][0]))
@@ -330,7 +332,7 @@ class Bench(CommandTest):
                     continue
                 self.assertGreater(under["run_ms"], 0)
                 self.assertLessEqual(under["workspace_bytes"], kernel["limit_bytes"])
-                self.assertEqual(kernel["problem"]["n"], sum(p["micro_batch"] * p["count"] for p in under["plan"]))
+                self.assertEqual(kernel["problem"]["n"], self.images(kernel["problem"], under["plan"]), under["plan"])
                 self.assertAlmostEqual(under["planned_ms"], sum(p["piece_ms"] * p["count"] for p in under["plan"]))
             if kernel["real"]:
                 self.assertEqual(1, kernel["real"]["plan"][0]["count"])
