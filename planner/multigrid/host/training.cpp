@@ -32,7 +32,7 @@ SquaredSums SumsOf(const NodeWeights& a, const NodeWeights& b) {
 
 // The gradient is 0 afterwards.
 void DescendAlong(std::vector<double>& numbers, std::vector<double>& velocity,
-             std::vector<double>& gradient, const Descent& descent) {
+                  std::vector<double>& gradient, const Descent& descent) {
   for (size_t i = 0; i < numbers.size(); ++i) {
     velocity[i] = descent.momentum * velocity[i] + gradient[i];
     numbers[i] -= descent.rate * velocity[i];

@@ -92,9 +92,9 @@ std::string WhyNoTiles(const Tilings& tilings);
 //  1. No engine is coarser or less deterministic than what was asked or told. A plan of the graph
 //     API is divided with its own engine; only a substitute or the workspace plan takes its place,
 //     and, in tiles of a vast one, engines as exact.
-//  2. Nothing exceeds what the caller passes, or what a plan promises: its need, less, or more where
-//     the user has a limit. An undivided engine inside the promise keeps it, or pieces that nothing
-//     can replace. What was promised less than it needs never runs as it was asked.
+//  2. Nothing exceeds what the caller passes, or what a plan promises: its need, less, or more
+//     where the user has a limit. An undivided engine inside the promise keeps it, or pieces that
+//     nothing can replace. What was promised less than it needs never runs as it was asked.
 //  3. All that runs was built.
 //  4. Pieces are multiples of the legal step, or tiles, and cover the mini-batch.
 //  7. Without a need to fit, nothing is slower than what was asked, as far as both are measured.
