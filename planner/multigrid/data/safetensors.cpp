@@ -56,7 +56,9 @@ constexpr ValueType kTypes[] = {
      [](uint64_t bits) -> double { return std::bit_cast<float>(static_cast<uint32_t>(bits)); }},
     {"F16", 2, HalfToDouble},
     {"BF16", 2,
-     [](uint64_t bits) -> double { return std::bit_cast<float>(static_cast<uint32_t>(bits << 16)); }},
+     [](uint64_t bits) -> double {
+       return std::bit_cast<float>(static_cast<uint32_t>(bits << 16));
+     }},
     {"I64", 8, WholeToDouble<int64_t>},
     {"I32", 4, WholeToDouble<int32_t>},
     {"I16", 2, WholeToDouble<int16_t>},

@@ -15,9 +15,9 @@
 namespace ucudnn::multigrid {
 namespace {
 
+using test::SafetensorsOf;
 using ::testing::ElementsAre;
 using ::testing::StartsWith;
-using test::SafetensorsOf;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -71,8 +71,8 @@ TEST(Safetensors, EveryTypeBecomesDoubles) {
 
 TEST(Safetensors, ValuesAtTheEndsOfTypesAreKept) {
   const auto arrays = ReadGolden("types.safetensors");
-  const std::vector<double> halves = {0,      0x1p-24, 1023 * 0x1p-24,        0x1p-14,
-                                      1365. / 4096, 1,       65504, kInfinity};
+  const std::vector<double> halves = {0, 0x1p-24, 1023 * 0x1p-24, 0x1p-14, 1365. / 4096,
+                                      1, 65504,   kInfinity};
   for (const double sign : {1.0, -1.0}) {
     const std::vector<double>& values = Named(arrays, sign > 0 ? "half" : "minus_half").values;
     ASSERT_EQ(values.size(), halves.size() + 1);
@@ -119,7 +119,8 @@ TEST(Safetensors, ShapesAreThoseOfTheArrays) {
 // Files that are made here.
 
 TEST(Safetensors, TorchsShortFloatsAreTheUpperHalvesOfSingles) {
-  const auto arrays = ReadBytes(SafetensorsOf({{"b", "BF16", {3}, {"\x80\x3f\x40\xc0\x80\x7f", 6}}}));
+  const auto arrays =
+      ReadBytes(SafetensorsOf({{"b", "BF16", {3}, {"\x80\x3f\x40\xc0\x80\x7f", 6}}}));
   ASSERT_TRUE(arrays.ok()) << arrays.message();
   EXPECT_THAT(arrays->front().values, ElementsAre(1, -3, kInfinity));
 }
@@ -127,9 +128,9 @@ TEST(Safetensors, TorchsShortFloatsAreTheUpperHalvesOfSingles) {
 TEST(Safetensors, LargeArraysAreReadInBlocks) {
   std::vector<double> values(3 * 8192 + 5);
   for (size_t i = 0; i < values.size(); ++i) values[i] = 0.5 * static_cast<double>(i);
-  const auto arrays =
-      ReadBytes(SafetensorsOf({test::DoublesOf("before", {1}, {-1}),
-                               test::DoublesOf("a", {static_cast<int64_t>(values.size())}, values)}));
+  const auto arrays = ReadBytes(
+      SafetensorsOf({test::DoublesOf("before", {1}, {-1}),
+                     test::DoublesOf("a", {static_cast<int64_t>(values.size())}, values)}));
   ASSERT_TRUE(arrays.ok()) << arrays.message();
   EXPECT_EQ((*arrays)[1].values, values);
 }
