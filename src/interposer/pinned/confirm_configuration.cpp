@@ -6,6 +6,7 @@
 
 #include "convolution/engine_name.h"
 #include "convolution/partial_sums.h"
+#include "convolution/tiles.h"
 
 namespace ucudnn::interposer {
 namespace {
