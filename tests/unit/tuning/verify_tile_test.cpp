@@ -30,8 +30,8 @@ float* HostOf(const void* pointer, int64_t offset) {
 
 class FaultyPiece : public cudnn::Piece {
  public:
-  FaultyPiece(std::unique_ptr<cudnn::Piece> right, ConvolutionProblem part, Fault fault)
-      : right_(std::move(right)), part_(std::move(part)), fault_(fault) {}
+  FaultyPiece(std::unique_ptr<cudnn::Piece> right, const ConvolutionProblem& part, Fault fault)
+      : right_(std::move(right)), part_(part), fault_(fault) {}
   cudnnStatus_t Run(const cudnn::ConvolutionCall& call, bool adds) const override {
     const cudnnStatus_t status = right_->Run(call, adds);
     cudaStream_t stream = nullptr;
