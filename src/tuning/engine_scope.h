@@ -5,9 +5,12 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <span>
 #include <variant>
 #include <vector>
 
+#include "base/status.h"
+#include "convolution/configuration.h"
 #include "convolution/engine_id.h"
 #include "convolution/numeric_class.h"
 #include "cudnn/engine.h"
@@ -45,5 +48,8 @@ std::unique_ptr<cudnn::Engines> MakeEngines(const EngineScope& scope,
                                             const cudnn::Functions& functions,
                                             cudnnHandle_t handle);
 FusedOperands FusedIn(const EngineScope& scope);
+// The coarsest numeric class of the scope's engines that `runs` name.
+Result<NumericClass> CoarsestIn(const EngineScope& scope, Operation operation,
+                                std::span<const Run> runs);
 
 }  // namespace ucudnn::tuning

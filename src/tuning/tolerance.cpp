@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "convolution/partial_sums.h"
@@ -120,6 +121,14 @@ Tolerance DataTolerance(const ConvolutionProblem& problem, NumericClass numeric,
 bool Discriminates(const Tolerance& tolerance, int64_t terms) {
   const double typical = std::sqrt(kMeanSquareOfTerm * static_cast<double>(terms));
   return tolerance.absolute + tolerance.relative * typical <= typical;
+}
+
+Result<Tolerance> DiscriminatingTolerance(const ConvolutionProblem& problem, NumericClass numeric,
+                                          int64_t terms) {
+  const Tolerance tolerance = IntegerTolerance(problem, numeric, terms);
+  if (Discriminates(tolerance, terms)) return tolerance;
+  return Status::Error("rounding of " + std::to_string(tolerance.absolute) +
+                       " would hide wrong results");
 }
 
 }  // namespace ucudnn::tuning

@@ -65,6 +65,9 @@ Tolerance IntegerTolerance(const ConvolutionProblem& problem, NumericClass numer
 // an output element: sqrt(2.5 terms), since squares of +-1 and +-2 average 2.5. Unrelated results
 // differ by about that.
 bool Discriminates(const Tolerance& tolerance, int64_t terms);
+// IntegerTolerance; an error where it does not discriminate.
+Result<Tolerance> DiscriminatingTolerance(const ConvolutionProblem& problem, NumericClass numeric,
+                                          int64_t terms);
 
 // The tolerance for data of any kind, of which only `largest` is known, the largest magnitude in
 // the undivided result. With sums of R terms whose signs are random, partial sums are about as

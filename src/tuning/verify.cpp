@@ -108,11 +108,9 @@ class Verifier {
   }
 
   Result<NumericClass> CoarsestOf() const {
-    if (const auto* const graph = std::get_if<GraphScope>(&scope_)) return graph->numeric;
-    if (const auto* const mixed = std::get_if<MixedScope>(&scope_)) return mixed->numeric;
     std::vector<Run> runs = undivided_.runs();
     runs.insert(runs.end(), plan_.runs().begin(), plan_.runs().end());
-    return CoarsestClass(problem_.operation, runs);
+    return CoarsestIn(scope_, problem_.operation, runs);
   }
 
   Status DeriveTolerance() {
@@ -121,11 +119,7 @@ class Verifier {
     }
     UCUDNN_ASSIGN_OR_RETURN(const NumericClass numeric, CoarsestOf());
     const int64_t terms = TestTerms(problem_) * (twice_ ? 2 : 1);
-    tolerance_ = IntegerTolerance(problem_, numeric, terms);
-    if (!Discriminates(tolerance_, terms)) {
-      return Status::Error("rounding of " + std::to_string(tolerance_.absolute) +
-                           " would hide wrong results");
-    }
+    UCUDNN_ASSIGN_OR_RETURN(tolerance_, DiscriminatingTolerance(problem_, numeric, terms));
     return Status::Ok();
   }
 

@@ -154,24 +154,16 @@ class TileVerifier {
     return choice.numeric == NumericClass::kDirect;
   }
 
-  Result<NumericClass> ClassOfEngine() const {
-    if (const auto* const graph = std::get_if<GraphScope>(&scope_)) return graph->numeric;
-    if (const auto* const mixed = std::get_if<MixedScope>(&scope_)) return mixed->numeric;
-    const Run run = {{tile_.engine}, 1};
-    return CoarsestClass(operation(), {&run, 1});
-  }
-
   Status DeriveTolerance() {
     if (!x_.tensor().IsNested() || !y_.tensor().IsNested()) {
       return Status::Error("elements of a tensor share memory");
     }
-    UCUDNN_ASSIGN_OR_RETURN(const NumericClass numeric, ClassOfEngine());
+    const Run run = {{tile_.engine}, 1};
+    UCUDNN_ASSIGN_OR_RETURN(const NumericClass numeric, CoarsestIn(scope_, operation(), {&run, 1}));
     const int64_t terms =
         TestTerms(packed_) * (tile_.effect == ComparedTile::Effect::kAdds ? 2 : 1);
-    tolerance_ = IntegerTolerance(packed_, numeric, terms);
-    if (Discriminates(tolerance_, terms)) return Status::Ok();
-    return Status::Error("rounding of " + std::to_string(tolerance_.absolute) +
-                         " would hide wrong results");
+    UCUDNN_ASSIGN_OR_RETURN(tolerance_, DiscriminatingTolerance(packed_, numeric, terms));
+    return Status::Ok();
   }
 
   Status Prepare() {
