@@ -53,8 +53,8 @@ size_t PackedBytes(const TileKind& kind);       // of both
 // it need the workspace of plans of the tile itself, which those of a packed tensor do not: engines
 // are measured on it, whatever the whole takes.
 ConvolutionProblem SlackTwin(const TileKind& kind);
-// The same of the tile's views, where the twin has packed copies of them: what these are copied
-// from and to where the copies are measured and compared.
+// The slack twin with the tile's own views in place of the packed copies: copies are measured and
+// compared from these views and back to them.
 ConvolutionProblem SlackViews(TileKind kind);
 
 // The engine in whose name it is measured what the copies of a packed tile take, under its twin and

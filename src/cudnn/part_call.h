@@ -50,7 +50,7 @@ class PartCall {
   ConvolutionCall& get() { return call_; }
 
  private:
-  // Those of what the call reads beside its tensors.
+  // Moves the pointers of what the call reads beside its tensors to the part at `at`.
   void MoveOthersTo(const Offsets& at);
 
   const ConvolutionCall& whole_;

@@ -375,7 +375,7 @@ std::optional<Promise> PiecesOf(const EngineId& engine, std::span<const Candidat
                                 const PromiseRequest& request) {
   std::vector<MicroConfiguration> usable;
   for (const Candidate* candidate : AllowedCandidates(measured, request)) {
-    // Of a workspace plan there may be tiles, which are not whole images.
+    // A workspace plan may name tiles, which are not whole images.
     const bool images = candidate->micro.tile == TileLengths{};
     if (candidate->micro.engine == engine && images) usable.push_back(candidate->micro);
   }

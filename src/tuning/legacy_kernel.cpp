@@ -18,7 +18,8 @@ using planning::Candidate;
 
 // Only so many of the best engines that were measured, by others too, are considered.
 constexpr size_t kMostGraphEngines = 3;
-// Of those, tiles have so many at most: all that one kind chooses, and the first of another.
+// Tiles of a kernel have at most so many engines: all that one kind of tile chooses, and the first
+// one of another kind.
 constexpr size_t kMostTileEngines = 4;
 // A graph engine that is so many times slower on the whole mini-batch than what it could replace is
 // not measured at other sizes.

@@ -67,7 +67,7 @@ class StageOnRanks : public StageSolver {
   const Partition& partition() const { return to_solve_.partition; }
   StateExchange& exchange() const { return maker_->exchange(); }
   int OwnerOf(int layer) const;  // its rank
-  // Those of needs_.layers that `rank` has, counted from its first one.
+  // The layers of needs_.layers that `rank` has, counted from its first one.
   std::vector<int> NeededOf(int rank) const;
   // Brings what the gathered levels need of other ranks' layers to the gathering one: the host's
   // weights, or those that layers keep.

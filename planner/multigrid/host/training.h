@@ -90,7 +90,7 @@ class Trainer {
   // The share of examples whose largest logit is their label's, by the network's own solves.
   Result<double> Evaluate(const Examples& examples);
 
-  // Those of this rank; waits for the device that has them.
+  // Waits for the devices that keep parameters, and returns all parameters of this rank.
   Result<const Parameters*> ReadParameters();
   const HostNetwork& network() const { return *network_; }
 

@@ -42,7 +42,7 @@ class Invariants {
 
  private:
   Broken OfTheProgramsOwnCall() const;
-  // Of a plan that promises more than it needs.
+  // Checks a plan that promises more than it needs.
   Broken RoomToldOf() const;
   Broken Exact() const;
   Broken Promised() const;

@@ -193,7 +193,7 @@ TEST_F(StoredTilesTest, TakeTheMemoryOfOneTile) {
   EXPECT_EQ(test::FreeBytes(), before);
 }
 
-// Of the graph API, the whole has the implicit GEMM alone.
+// Lets the graph API serve the whole by the implicit GEMM alone.
 cudnnStatus_t FinalizeWithoutOthersForTheWhole(cudnnBackendDescriptor_t descriptor) {
   const cudnnStatus_t status = test::StandInGraphs().cudnnBackendFinalize(descriptor);
   if (status != CUDNN_STATUS_SUCCESS) return status;
