@@ -7,7 +7,6 @@
 #include <new>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "base/byte_size.h"
