@@ -278,7 +278,9 @@ class LongViewTest : public VerifyTileTest {};
 
 // The same with memory: two channels of x that lie 2^31 bytes apart.
 TEST_F(LongViewTest, IsComparedBetweenNansToo) {
-  if (std::getenv("UCUDNN_TEST_LONG_VIEWS") == nullptr) GTEST_SKIP() << "it takes 6 GiB";
+  if (std::getenv("UCUDNN_TEST_LONG_VIEWS") == nullptr) {
+    GTEST_SKIP() << "runs for measured_tiles_full_test, since it takes 6 GiB";
+  }
   ConvolutionProblem problem = Small(Operation::kForward, DataType::kFloat, Layout::kNchw);
   problem.c = 2;
   SetPackedStrides(problem);
