@@ -36,7 +36,7 @@ TEST(PlannedCall, SummingPartialsAllocatesNothing) {
   problem.operation = Operation::kBackwardFilter;
   problem.type = DataType::kHalf;
   const MicroConfiguration piece = AsPartial(problem, {"legacy:1", 4, 1, 4096, true}, 0);
-  const auto schedule = test::LegacySchedule(functions, problem, {{{piece, 4}}}, {});
+  const auto schedule = test::LegacySchedule(functions, problem, Configuration{{{piece, 4}}}, {});
   ASSERT_TRUE(schedule.ok()) << schedule.message();
   cudnn::OwnedDescriptors descriptors(functions);
   ASSERT_TRUE(descriptors.Create(problem).ok());
