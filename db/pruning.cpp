@@ -1,51 +1,53 @@
 #include "db/pruning.h"
 
-#include "db/schema.h"
+#include "base/text.h"
 
 namespace ucudnn::db {
 namespace {
 
-// Tables that refer to kernels and platforms, each since a schema version.
-struct Table {
-  const char* name;
-  int64_t since;
-};
-constexpr Table kPruned[] = {
-    {"measurements", 1}, {"complete_sizes", 2}, {"verifications", 2}, {"promises", 3}};
-
-// The table `old` of platforms to remove from a file of `version`, of device ?1 or of all where
-// that is empty.
-std::string OldSql(int64_t version) {
-  std::string platforms;
-  for (const Table& table : kPruned) {
-    if (table.since > version) continue;
-    platforms += std::string(platforms.empty() ? "" : " UNION ") +
-                 "SELECT device, cudnn, driver FROM " + table.name;
+// The tables of a file that refer to kernels and platforms: which it has depends on its version and
+// on whether anything was noted in it.
+Result<std::vector<std::string>> PrunedTables(Connection& connection) {
+  std::vector<std::string> tables;
+  UCUDNN_ASSIGN_OR_RETURN(
+      Statement select,
+      connection.Prepare("SELECT name FROM sqlite_schema WHERE type='table' AND name IN "
+                         "('measurements', 'complete_sizes', 'verifications', 'promises', 'notes') "
+                         "ORDER BY name"));
+  for (;;) {
+    UCUDNN_ASSIGN_OR_RETURN(const bool row, select.Step());
+    if (!row) return tables;
+    tables.push_back(select.Text(0));
   }
-  return "WITH known AS (SELECT * FROM (" + platforms +
+}
+
+// The table `old` of platforms to remove, of device ?1 or of all where that is empty.
+std::string OldSql(const std::vector<std::string>& tables) {
+  return "WITH known AS (SELECT * FROM (SELECT device, cudnn, driver FROM " +
+         Join(tables, " UNION SELECT device, cudnn, driver FROM ") +
          ") WHERE cudnn<>0 AND driver<>0 AND ?1 IN ('', device)),"
          " old AS (SELECT * FROM known WHERE EXISTS (SELECT 1 FROM known AS newer WHERE"
          " newer.device=known.device AND (newer.cudnn, newer.driver)>(known.cudnn, "
          "known.driver))) ";
 }
 
-// Kernels that nothing refers to, in a file of `version`; `but` leaves out some references.
-std::string OrphanSql(int64_t version, const std::string& but = "") {
+// Kernels that nothing refers to; `but` leaves out some references.
+std::string OrphanSql(const std::vector<std::string>& tables, const std::string& but = "") {
   std::string sql = "1";
-  for (const Table& table : kPruned) {
-    if (table.since > version) continue;
-    sql += std::string(" AND id NOT IN (SELECT kernel FROM ") + table.name + but + ")";
+  for (const std::string& table : tables) {
+    sql += " AND id NOT IN (SELECT kernel FROM " + table + but + ")";
   }
   return sql;
 }
 
 }  // namespace
 
-Result<Pruned> FindOldRows(Connection& connection, int64_t version, const std::string& device) {
+Result<Pruned> FindOldRows(Connection& connection, const std::string& device) {
   Pruned old;
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::string> tables, PrunedTables(connection));
   UCUDNN_ASSIGN_OR_RETURN(
       Statement select,
-      connection.Prepare(OldSql(version) +
+      connection.Prepare(OldSql(tables) +
                          "SELECT device, cudnn, driver, (SELECT count(*) FROM measurements AS m"
                          " WHERE (m.device, m.cudnn, m.driver)=(old.device, old.cudnn, old.driver))"
                          " FROM old ORDER BY device, cudnn DESC, driver DESC"));
@@ -59,8 +61,8 @@ Result<Pruned> FindOldRows(Connection& connection, int64_t version, const std::s
   }
   UCUDNN_ASSIGN_OR_RETURN(
       Statement orphans,
-      connection.Prepare(OldSql(version) + "SELECT count(*) FROM families WHERE " +
-                         OrphanSql(version, " WHERE (device, cudnn, driver) NOT IN old")));
+      connection.Prepare(OldSql(tables) + "SELECT count(*) FROM families WHERE " +
+                         OrphanSql(tables, " WHERE (device, cudnn, driver) NOT IN old")));
   orphans.Bind(1, std::string_view(device));
   UCUDNN_RETURN_IF_ERROR(orphans.Step().status());
   old.kernels = static_cast<size_t>(orphans.Int(0));
@@ -68,10 +70,11 @@ Result<Pruned> FindOldRows(Connection& connection, int64_t version, const std::s
 }
 
 Result<size_t> RemoveRows(Connection& connection, const Pruned& old) {
-  for (const Table& table : kPruned) {
-    UCUDNN_ASSIGN_OR_RETURN(Statement remove,
-                            connection.Prepare(std::string("DELETE FROM ") + table.name +
-                                               " WHERE device=? AND cudnn=? AND driver=?"));
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::string> tables, PrunedTables(connection));
+  for (const std::string& table : tables) {
+    UCUDNN_ASSIGN_OR_RETURN(
+        Statement remove,
+        connection.Prepare("DELETE FROM " + table + " WHERE device=? AND cudnn=? AND driver=?"));
     for (const auto& [platform, rows] : old.platforms) {
       remove.Bind(1, std::string_view(platform.device));
       remove.Bind(2, int64_t{platform.cudnn});
@@ -79,8 +82,8 @@ Result<size_t> RemoveRows(Connection& connection, const Pruned& old) {
       UCUDNN_RETURN_IF_ERROR(remove.Run());
     }
   }
-  UCUDNN_ASSIGN_OR_RETURN(Statement orphans, connection.Prepare("DELETE FROM families WHERE " +
-                                                                OrphanSql(kSchemaVersion)));
+  UCUDNN_ASSIGN_OR_RETURN(Statement orphans,
+                          connection.Prepare("DELETE FROM families WHERE " + OrphanSql(tables)));
   UCUDNN_RETURN_IF_ERROR(orphans.Run());
   return static_cast<size_t>(connection.Changes());
 }

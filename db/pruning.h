@@ -22,7 +22,7 @@ struct Pruned {
 // What there is to remove: of `device`, or of every device where that is empty, the rows of all
 // platforms but the one with the newest cuDNN, then driver. Rows of unknown versions stay: nobody
 // can say that they are old.
-Result<Pruned> FindOldRows(Connection& connection, int64_t version, const std::string& device);
+Result<Pruned> FindOldRows(Connection& connection, const std::string& device);
 
 // Removes them with all that refers to those platforms, and kernels nothing refers to any more. The
 // caller holds a transaction. The file is of the current schema version. Gives the kernels removed.

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "db/family.h"
+#include "db/schema.h"
 
 namespace ucudnn::db {
 namespace {
@@ -113,6 +114,26 @@ Status RowReader::ReadSnapshot(const ConvolutionProblem& family, const planning:
   return ForEach(*verified_, kernel, platform, [&] {
     of(*verified_, 2).verified.emplace(static_cast<int>(verified_->Int(0)), verified_->Text(1));
   });
+}
+
+Result<std::optional<std::string>> ReadNote(Connection& connection,
+                                            const ConvolutionProblem& problem,
+                                            const planning::Platform& platform,
+                                            const std::string& about) {
+  std::optional<std::string> note;
+  UCUDNN_ASSIGN_OR_RETURN(const bool any, HasNotes(connection));
+  if (!any) return note;
+  UCUDNN_ASSIGN_OR_RETURN(Statement find, connection.Prepare(FindKernelSql()));
+  UCUDNN_ASSIGN_OR_RETURN(const int64_t kernel, FindKernel(find, KernelFamily(problem)));
+  if (kernel == 0) return note;
+  UCUDNN_ASSIGN_OR_RETURN(
+      Statement select,
+      connection.Prepare("SELECT note FROM notes WHERE kernel=?1 AND device=?2 AND cudnn=?3 "
+                         "AND driver=?4 AND n=?5 AND about=?6"));
+  select.Bind(5, int64_t{problem.n});
+  select.Bind(6, std::string_view(about));
+  UCUDNN_RETURN_IF_ERROR(ForEach(select, kernel, platform, [&] { note = select.Text(0); }));
+  return note;
 }
 
 namespace {

@@ -54,6 +54,12 @@ class RowReader {
   std::optional<Statement> verified_;
 };
 
+// The note under this key in a file of the current version; none where it has no such note.
+Result<std::optional<std::string>> ReadNote(Connection& connection,
+                                            const ConvolutionProblem& problem,
+                                            const planning::Platform& platform,
+                                            const std::string& about);
+
 // Visits all rows of a file in the order they were written: its id, the row or why it makes no
 // sense, and whether it was imported.
 using RowVisitor =

@@ -7,6 +7,7 @@
 #include "convolution/columns.h"
 #include "db/family.h"
 #include "db/promise_rows.h"
+#include "db/schema.h"
 
 namespace ucudnn::db {
 namespace {
@@ -132,6 +133,20 @@ Status RowWriter::MarkVerified(const ConvolutionProblem& problem,
   verified_.Bind(5, int64_t{micro_batch});
   verified_.Bind(6, engine.Text());
   return verified_.Run();
+}
+
+Status RowWriter::Note(const ConvolutionProblem& problem, const planning::Platform& platform,
+                       const std::string& about, const std::string& note) {
+  UCUDNN_ASSIGN_OR_RETURN(const int64_t kernel, Kernel(problem));
+  UCUDNN_RETURN_IF_ERROR(MakeNotes(*connection_));
+  UCUDNN_ASSIGN_OR_RETURN(
+      Statement insert, connection_->Prepare("INSERT OR REPLACE INTO notes(kernel, device, cudnn, "
+                                             "driver, n, about, note) VALUES(?,?,?,?,?,?,?)"));
+  BindPlatform(insert, kernel, platform);
+  insert.Bind(5, int64_t{problem.n});
+  insert.Bind(6, std::string_view(about));
+  insert.Bind(7, std::string_view(note));
+  return insert.Run();
 }
 
 Result<bool> RowWriter::Insert(const planning::EnginePromise& promise) {

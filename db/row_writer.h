@@ -28,6 +28,9 @@ class RowWriter {
   // The output of this engine at this micro-batch was compared on this platform.
   Status MarkVerified(const ConvolutionProblem& problem, const planning::Platform& platform,
                       const EngineId& engine, int micro_batch);
+  // Replaces the note under this key.
+  Status Note(const ConvolutionProblem& problem, const planning::Platform& platform,
+              const std::string& about, const std::string& note);
   // True: there was no promise under this key.
   Result<bool> Insert(const planning::EnginePromise& promise);
 

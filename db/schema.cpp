@@ -82,6 +82,14 @@ constexpr const char* kTables[] = {
     "'families','measurements','complete_sizes','verifications','promises'"};
 constexpr int kTableCounts[] = {2, 4, 5, 5};
 
+// Not every file of version 4 has it: it is made for the first note, and earlier programs of that
+// version leave it alone.
+constexpr const char* kNotesSql =
+    "CREATE TABLE IF NOT EXISTS notes(kernel INTEGER NOT NULL REFERENCES families(id),"
+    " n INTEGER NOT NULL, device TEXT NOT NULL, cudnn INTEGER NOT NULL, driver INTEGER NOT NULL,"
+    " about TEXT NOT NULL, note TEXT NOT NULL,"
+    " PRIMARY KEY(kernel, n, device, cudnn, driver, about)) WITHOUT ROWID";
+
 Identity Unusable(std::string reason) {
   return Identity{Identity::Kind::kUnusable, std::move(reason), 0};
 }
@@ -145,6 +153,15 @@ Status ReadAsCurrent(Connection& connection, int64_t version) {
                                 "CREATE TEMP VIEW IF NOT EXISTS families AS SELECT *, ") +
                         kEvenPads + " FROM main.kernels"
                   : "DROP VIEW IF EXISTS temp.families");
+}
+
+Status MakeNotes(Connection& connection) { return connection.Execute(kNotesSql); }
+
+Result<bool> HasNotes(Connection& connection) {
+  UCUDNN_ASSIGN_OR_RETURN(
+      const int64_t tables,
+      connection.Number("SELECT count(*) FROM sqlite_schema WHERE type='table' AND name='notes'"));
+  return tables > 0;
 }
 
 Status BringUpToDate(Connection& connection) {

@@ -31,4 +31,8 @@ Status ReadAsCurrent(Connection& connection, int64_t version);
 // another process just did. In one transaction: a process that dies leaves the file as it was.
 Status BringUpToDate(Connection& connection);
 
+// The table `notes`, which a file of the current version may lack: makes it; whether it is there.
+Status MakeNotes(Connection& connection);
+Result<bool> HasNotes(Connection& connection);
+
 }  // namespace ucudnn::db

@@ -12,6 +12,7 @@
 #include "db/known_rows.h"
 #include "db/promise_rows.h"
 #include "db/row_reader.h"
+#include "db/schema.h"
 
 namespace ucudnn::db {
 
@@ -184,6 +185,24 @@ Result<size_t> SqliteStore::Add(const std::vector<StoredMeasurement>& rows) {
   return added;
 }
 
+Result<std::optional<std::string>> SqliteStore::FindNote(const ConvolutionProblem& problem,
+                                                         const Platform& platform,
+                                                         const std::string& about) {
+  std::optional<std::string> found;
+  UCUDNN_RETURN_IF_ERROR(ForEachFile([&](StoreFile& file, Connection& connection) {
+    if (found || file.version() < kSchemaVersion) return Status::Ok();
+    UCUDNN_ASSIGN_OR_RETURN(found, ReadNote(connection, problem, platform, about));
+    return Status::Ok();
+  }));
+  return found;
+}
+
+Status SqliteStore::KeepNote(const ConvolutionProblem& problem, const Platform& platform,
+                             const std::string& about, const std::string& note) {
+  return InTransaction(
+      [&](RowWriter& writer) { return writer.Note(problem, platform, about, note); });
+}
+
 Result<std::optional<EnginePromise>> SqliteStore::FindPromise(const EnginePromise& asked) {
   std::optional<EnginePromise> found;
   UCUDNN_RETURN_IF_ERROR(ForEachFile([&](StoreFile& file, Connection& connection) {
@@ -223,7 +242,7 @@ Result<Pruned> SqliteStore::Prune(const std::string& device, bool dry_run) {
     if (connection == nullptr) return Status::Ok();
     const uint64_t bytes_before = FileSize(connection->path());
     if (dry_run) {
-      UCUDNN_ASSIGN_OR_RETURN(old, FindOldRows(*connection, file.version(), device));
+      UCUDNN_ASSIGN_OR_RETURN(old, FindOldRows(*connection, device));
       old.file = connection->path();
       old.bytes_before = old.bytes_after = bytes_before;
       return Status::Ok();
@@ -231,7 +250,7 @@ Result<Pruned> SqliteStore::Prune(const std::string& device, bool dry_run) {
     {
       Transaction transaction(*connection);
       UCUDNN_RETURN_IF_ERROR(transaction.Begin());
-      UCUDNN_ASSIGN_OR_RETURN(old, FindOldRows(*connection, file.version(), device));
+      UCUDNN_ASSIGN_OR_RETURN(old, FindOldRows(*connection, device));
       UCUDNN_ASSIGN_OR_RETURN(old.kernels, RemoveRows(*connection, old));
       UCUDNN_RETURN_IF_ERROR(transaction.Commit());
     }

@@ -39,6 +39,12 @@ class SqliteStore : public planning::MeasurementStore {
   Status MarkVerified(const ConvolutionProblem& problem, const planning::Platform& platform,
                       const std::vector<MicroConfiguration>& rows) override;
 
+  Result<std::optional<std::string>> FindNote(const ConvolutionProblem& problem,
+                                              const planning::Platform& platform,
+                                              const std::string& about) override;
+  Status KeepNote(const ConvolutionProblem& problem, const planning::Platform& platform,
+                  const std::string& about, const std::string& note) override;
+
   Result<std::optional<planning::EnginePromise>> FindPromise(
       const planning::EnginePromise& asked) override;
   Result<planning::EnginePromise> KeepPromise(const planning::EnginePromise& promise) override;

@@ -13,6 +13,16 @@ Status CannotBeKept(const std::string& why) {
 
 }  // namespace
 
+Result<std::optional<std::string>> MeasurementStore::FindNote(const ConvolutionProblem&,
+                                                              const Platform&, const std::string&) {
+  return std::optional<std::string>();
+}
+
+Status MeasurementStore::KeepNote(const ConvolutionProblem&, const Platform&, const std::string&,
+                                  const std::string&) {
+  return Status::Ok();
+}
+
 Status CheckPromiseKey(const EnginePromise& promise) {
   for (const std::string& text :
        {promise.platform.device, promise.engine.Text(), promise.undivided.Text()}) {

@@ -84,6 +84,14 @@ class MeasurementStore {
   virtual Status MarkVerified(const ConvolutionProblem& problem, const Platform& platform,
                               const std::vector<MicroConfiguration>& rows) = 0;
 
+  // What is noted of the whole mini-batch of `problem` on `platform` under `about`, in words of who
+  // noted it; none where nothing is. The last note under a key counts. A store may keep no notes.
+  virtual Result<std::optional<std::string>> FindNote(const ConvolutionProblem& problem,
+                                                      const Platform& platform,
+                                                      const std::string& about);
+  virtual Status KeepNote(const ConvolutionProblem& problem, const Platform& platform,
+                          const std::string& about, const std::string& note);
+
   // The promise under the key of `asked`; none when none was kept.
   virtual Result<std::optional<EnginePromise>> FindPromise(const EnginePromise& asked) = 0;
 

@@ -188,6 +188,7 @@ class MeasuredKernels {
     std::vector<planning::Tiling> measured;
     // By the limits for which all grids were tried: why none was found there, as Tilings has it.
     std::map<size_t, std::pair<size_t, std::string>> tried;
+    std::set<size_t> asked_of_store;  // limits
   };
   // Tiles that were compared, without their times.
   struct ComparedTiles {
@@ -250,8 +251,8 @@ class MeasuredKernels {
   Verification CompareNow(const Device& device, const ConvolutionProblem& problem,
                           const Configuration& configuration, const MeasuringTurns::Turn& turn,
                           const std::function<Verification(const MeasureLimits&)>& compare);
-  // In measured_tilings.cpp, as are the next four: Verify of tiles, whose trust lives as long as
-  // the process. Compares each kind of tile, and all of them in place with the whole where the
+  // In measured_tilings.cpp, as are the next seven: Verify of tiles, whose trust a store notes.
+  // Compares each kind of tile, and all of them in place with the whole where the
   // memory for measuring holds that; elsewhere only where the question does not need it.
   Trust VerifyTiles(const Device& device, const ConvolutionProblem& problem,
                     const planning::Compare& question, const EngineScope& scope);
@@ -261,6 +262,14 @@ class MeasuredKernels {
                             const EngineScope& scope);
   // What is known of `family`, whose problem has all its images, within `limit_bytes`.
   planning::Tilings KnownTilings(const Family& family, size_t limit_bytes);
+  // Adds what the store says that an earlier search found, all of it; else false. Where nothing may
+  // be measured, the store is asked once.
+  bool RecallTilings(const Device& device, const Question& question, const TilingTask& task,
+                     const Family& family);
+  void KeepTilings(const Family& family, std::vector<planning::Tiling> tilings);
+  // Notes it in the store.
+  void KeepNote(const ConvolutionProblem& problem, const Device& device, const std::string& about,
+                const std::string& note);
   // Measures grids of tiles until `limits`' deadline, and notes what came of it.
   void MeasureTilings(const Device& device, const Question& question, const TilingTask& task,
                       const Family& family, const MeasureLimits& limits);

@@ -2,6 +2,9 @@
 // compared with the whole.
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
 #include <utility>
 
 #include "base/log.h"
@@ -55,6 +58,60 @@ Grids FindGrids(const Device& device, const Question& question,
   return grids;
 }
 
+// Numbers in the order of the members, as notes of a store have them.
+std::string NoteOf(const TileGrid& grid) {
+  std::string note;
+  for (const int parts :
+       {grid.n, grid.groups, grid.k, grid.spatial[0], grid.spatial[1], grid.spatial[2]}) {
+    note += (note.empty() ? "" : " ") + std::to_string(parts);
+  }
+  return note;
+}
+
+// What a search for grids depends on beside the kernel and the platform.
+std::string AboutGrids(const std::vector<EngineId>& engines, const GridLimits& limits) {
+  std::string about = "grids within " + std::to_string(limits.workspace_bytes) + ", L2 " +
+                      std::to_string(limits.cache_bytes) + ", " +
+                      BatchSizePolicyName(limits.policy) + ":";
+  for (const EngineId& engine : engines) about += " " + engine.Text();
+  return about;
+}
+
+std::string NoteOf(const Grids& grids) {
+  std::string note = std::to_string(grids.least_bytes) + " " + std::to_string(grids.fitting.size());
+  for (const TileGrid& grid : grids.fitting) note += " " + NoteOf(grid);
+  return note + " " + grids.why;
+}
+
+// None where `note` is no note of grids.
+std::optional<Grids> GridsOfNote(const std::string& note) {
+  std::istringstream text(note);
+  Grids grids;
+  size_t count = 0;
+  if (!(text >> grids.least_bytes >> count) || count > kMostGrids) return std::nullopt;
+  for (; count > 0; --count) {
+    TileGrid& grid = grids.fitting.emplace_back();
+    for (int* const parts :
+         {&grid.n, &grid.groups, &grid.k, &grid.spatial[0], &grid.spatial[1], &grid.spatial[2]}) {
+      if (!(text >> *parts) || *parts < 1 || *parts > kMostTiles) return std::nullopt;
+    }
+  }
+  std::getline(text >> std::ws, grids.why);
+  return grids;
+}
+
+// What a comparison of tiles depends on beside the kernel and the platform.
+std::string AboutTiles(const Configuration& configuration) {
+  std::string about = "tiles " + NoteOf(configuration.grid) + ":";
+  for (const Run& run : configuration.runs) {
+    about += " " + run.micro.engine.Text() + " in " + std::to_string(run.micro.workspace_bytes);
+  }
+  return about;
+}
+// What was compared.
+constexpr const char* kKinds = "each kind equals";
+constexpr const char* kWhole = "the whole equals";
+
 // An error that names a kind of which nothing was measured.
 Status CheckAll(const Tiles& tiles, const std::vector<std::vector<MicroConfiguration>>& rows,
                 const MeasureLimits& limits) {
@@ -64,6 +121,21 @@ Status CheckAll(const Tiles& tiles, const std::vector<std::vector<MicroConfigura
                          " bytes for " + Describe(tiles.kinds[kind].problem));
   }
   return Status::Ok();
+}
+
+// `task`'s candidates among the rows of each kind.
+Tiling TilingOf(const Tiles& tiles, const std::vector<std::vector<MicroConfiguration>>& rows,
+                const TilingTask& task) {
+  Tiling tiling{tiles.grid, {}};
+  for (size_t kind = 0; kind < rows.size(); ++kind) {
+    tiling.kinds.push_back(
+        {tiles.CountOf(kind), task.candidates(tiles.kinds[kind].problem, rows[kind])});
+  }
+  return tiling;
+}
+
+GridLimits LimitsOf(const Device& device, const Question& question) {
+  return {question.request.limit_bytes, L2Bytes(device), question.policy};
 }
 
 // Whether every kind of its tiles has an engine within `limit_bytes`.
@@ -102,7 +174,9 @@ Tilings MeasuredKernels::GetTilings(const Device& device, const Question& questi
   family.problem = question.problem;
   const size_t limit_bytes = question.request.limit_bytes;
   Tilings tilings = KnownTilings(family, limit_bytes);
-  if (tilings.settled || !question.may_measure) return tilings;
+  if (tilings.settled) return tilings;
+  if (RecallTilings(device, question, task, family)) return KnownTilings(family, limit_bytes);
+  if (!question.may_measure) return tilings;
   const int n = question.problem.n;
   const Waiting waiting(progress_);
   Clock::duration spent;
@@ -126,15 +200,46 @@ Tilings MeasuredKernels::GetTilings(const Device& device, const Question& questi
   return tilings;
 }
 
+bool MeasuredKernels::RecallTilings(const Device& device, const Question& question,
+                                    const TilingTask& task, const Family& family) {
+  if (store_ == nullptr || task.candidates == nullptr) return false;
+  {
+    MutexLock lock(mutex_);
+    const bool is_new = tilings_[family].asked_of_store.insert(question.request.limit_bytes).second;
+    if (!is_new && !question.may_measure) return false;
+  }
+  const auto note = store_->FindNote(question.problem, device.platform,
+                                     AboutGrids(task.engines, LimitsOf(device, question)));
+  if (!note.ok() || !*note) return false;
+  std::optional<Grids> grids = GridsOfNote(**note);
+  if (!grids) return false;
+  MeasureLimits limits;
+  limits.fit_bytes = question.request.limit_bytes;
+  std::vector<Tiling> known;
+  for (const TileGrid& grid : grids->fitting) {
+    const auto tiles = CutIntoTiles(question.problem, grid);
+    if (!tiles.ok()) return false;
+    const auto kinds = MeasureStoredKinds(device, question.problem, *tiles,
+                                          {question.scope, task.engines, store_, false}, limits);
+    if (!kinds.ok() || !CheckAll(*tiles, kinds->rows, limits).ok()) return false;
+    known.push_back(TilingOf(*tiles, kinds->rows, task));
+  }
+  KeepTilings(family, std::move(known));
+  MutexLock lock(mutex_);
+  tilings_[family].tried[question.request.limit_bytes] = {grids->least_bytes,
+                                                          std::move(grids->why)};
+  return true;
+}
+
 void MeasuredKernels::MeasureTilings(const Device& device, const Question& question,
                                      const TilingTask& task, const Family& family,
                                      const MeasureLimits& limits) {
   const ConvolutionProblem& problem = question.problem;
   Log(LogLevel::kInfo, "measuring tiles of " + Describe(problem));
   progress_.Tell({Activity::kBuildingEngines, &problem});
-  Grids grids =
-      FindGrids(device, question, task.engines,
-                {question.request.limit_bytes, L2Bytes(device), question.policy, limits.deadline});
+  GridLimits sought = LimitsOf(device, question);
+  sought.deadline = limits.deadline;
+  Grids grids = FindGrids(device, question, task.engines, sought);
   std::vector<Tiling> measured;
   bool late = Clock::now() >= limits.deadline;
   for (const TileGrid& grid : grids.fitting) {
@@ -154,20 +259,32 @@ void MeasuredKernels::MeasureTilings(const Device& device, const Question& quest
       if (late) break;
       continue;
     }
-    Tiling& tiling = measured.emplace_back(Tiling{grid, {}});
-    for (size_t kind = 0; kind < kinds->rows.size(); ++kind) {
-      tiling.kinds.push_back(
-          {tiles->CountOf(kind), task.candidates(tiles->kinds[kind].problem, kinds->rows[kind])});
-    }
+    measured.push_back(TilingOf(*tiles, kinds->rows, task));
     if (late) break;
   }
+  grids.fitting.clear();
+  for (const Tiling& tiling : measured) grids.fitting.push_back(tiling.grid);
+  KeepTilings(family, std::move(measured));
+  if (late) return;
+  KeepNote(problem, device, AboutGrids(task.engines, sought), NoteOf(grids));
   MutexLock lock(mutex_);
-  TilesOfFamily& known = tilings_[family];
-  for (Tiling& tiling : measured) {
-    std::erase_if(known.measured, [&](const Tiling& other) { return other.grid == tiling.grid; });
-    known.measured.push_back(std::move(tiling));
+  tilings_[family].tried[question.request.limit_bytes] = {grids.least_bytes, std::move(grids.why)};
+}
+
+void MeasuredKernels::KeepTilings(const Family& family, std::vector<Tiling> tilings) {
+  MutexLock lock(mutex_);
+  std::vector<Tiling>& known = tilings_[family].measured;
+  for (Tiling& tiling : tilings) {
+    std::erase_if(known, [&](const Tiling& other) { return other.grid == tiling.grid; });
+    known.push_back(std::move(tiling));
   }
-  if (!late) known.tried[question.request.limit_bytes] = {grids.least_bytes, std::move(grids.why)};
+}
+
+void MeasuredKernels::KeepNote(const ConvolutionProblem& problem, const Device& device,
+                               const std::string& about, const std::string& note) {
+  if (store_ == nullptr) return;
+  const Status kept = store_->KeepNote(problem, device.platform, about, note);
+  if (!kept.ok()) WarnOnce("store write", "measurements cannot be stored: " + kept.message());
 }
 
 void MeasuredKernels::DropTiles(const ConvolutionProblem& problem,
@@ -215,6 +332,15 @@ Trust MeasuredKernels::VerifyTiles(const Device& device, const ConvolutionProble
              other.configuration == compared.configuration;
     });
   };
+  const auto keep = [&] {
+    MutexLock lock(mutex_);
+    const auto before = find();
+    if (before == compared_tiles_.end()) {
+      compared_tiles_.push_back(compared);
+    } else if (compared.in_place) {
+      *before = compared;
+    }
+  };
   // What is fused behind tiles is compared in place alone.
   const bool need_whole = question.need_whole || !FusedIn(scope).empty();
   Known& known = Meet(FamilyOf(problem, device.platform, question.configuration.Largest().engine));
@@ -224,6 +350,17 @@ Trust MeasuredKernels::VerifyTiles(const Device& device, const ConvolutionProble
     const auto before = find();
     if (before != compared_tiles_.end() && (before->in_place || !need_whole)) return before->trust;
     spent = known.verifying[problem.n];
+  }
+  const std::string about = AboutTiles(compared.configuration);
+  std::optional<std::string> noted;
+  if (store_ != nullptr) {
+    if (auto note = store_->FindNote(problem, device.platform, about); note.ok()) noted = *note;
+  }
+  const bool equal = noted == kWhole || (noted == kKinds && !need_whole);
+  if (equal && !IsHere(question.proof)) {
+    compared.in_place = noted == kWhole;
+    keep();
+    return compared.trust;
   }
   if (!MayCompare(question.proof)) return {Trust::Kind::kUnknown, "not now"};
   const auto division = DivisionOf(problem, question.configuration);
@@ -248,14 +385,10 @@ Trust MeasuredKernels::VerifyTiles(const Device& device, const ConvolutionProble
   if (verification.verdict != Verdict::kEqual) {
     compared.trust = {Trust::Kind::kWrong, verification.message};
     DropTiles(problem, question.configuration);
+  } else if (compared.in_place || !noted) {
+    KeepNote(problem, device, about, compared.in_place ? kWhole : kKinds);
   }
-  MutexLock lock(mutex_);
-  const auto before = find();
-  if (before == compared_tiles_.end()) {
-    compared_tiles_.push_back(compared);
-  } else if (compared.in_place) {
-    *before = compared;
-  }
+  keep();
   return compared.trust;
 }
 

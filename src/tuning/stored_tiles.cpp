@@ -74,7 +74,7 @@ Result<RowsOfKinds> MeasureStoredKinds(const Device& device, const ConvolutionPr
     const bool all_known = (!sums || Has(known, kPartialSum)) && knows_packing() &&
                            std::all_of(engines.names.begin(), engines.names.end(),
                                        [&](const EngineId& engine) { return Has(known, engine); });
-    if (!all_known) {
+    if (!all_known && engines.may_measure) {
       const IsKnown is_known = [&](const EngineId& engine, int) { return Has(known, engine); };
       UCUDNN_ASSIGN_OR_RETURN(const EngineMeasurements measured,
                               MeasureEngines(device,

@@ -23,6 +23,7 @@ struct TileEngines {
   EngineScope scope;
   std::vector<EngineId> names;                  // of all engines of the scope but legacy ones
   planning::MeasurementStore* store = nullptr;  // null: none
+  bool may_measure = true;                      // else what the store lacks is left out
 };
 
 // Of each kind of `tiles`, the engines that the store holds or that are measured now, with all that

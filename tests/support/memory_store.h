@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -62,6 +63,26 @@ class MemoryStore : public planning::MeasurementStore {
     return Status::Ok();
   }
 
+  Result<std::optional<std::string>> FindNote(const ConvolutionProblem& problem,
+                                              const planning::Platform& platform,
+                                              const std::string& about) override {
+    std::lock_guard lock(mutex_);
+    if (read_fails) return Status::Error("the disk is gone");
+    for (const Note& note : notes) {
+      if (note.IsOf(problem, platform, about)) return std::optional(note.note);
+    }
+    return std::optional<std::string>();
+  }
+
+  Status KeepNote(const ConvolutionProblem& problem, const planning::Platform& platform,
+                  const std::string& about, const std::string& note) override {
+    std::lock_guard lock(mutex_);
+    if (write_fails) return Status::Error("the disk is full");
+    std::erase_if(notes, [&](const Note& other) { return other.IsOf(problem, platform, about); });
+    notes.push_back({problem, platform, about, note});
+    return Status::Ok();
+  }
+
   Result<std::optional<planning::EnginePromise>> FindPromise(
       const planning::EnginePromise& asked) override {
     std::lock_guard lock(mutex_);
@@ -79,6 +100,17 @@ class MemoryStore : public planning::MeasurementStore {
     return kept == promises.end() ? promises.emplace_back(promise) : *kept;
   }
 
+  struct Note {
+    ConvolutionProblem problem;
+    planning::Platform platform;
+    std::string about, note;
+
+    bool IsOf(const ConvolutionProblem& of, const planning::Platform& on,
+              const std::string& what) const {
+      return problem == of && platform == on && about == what;
+    }
+  };
+  std::vector<Note> notes;
   std::vector<planning::EnginePromise> promises;
   int reads = 0;
   int writes = 0;

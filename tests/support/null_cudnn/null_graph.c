@@ -1,7 +1,7 @@
 /* The graph API of the null library: execution plans made from JSON, variant packs, executions that
- * return at once. Engine 38 needs 1024 bytes for an image, engine 67 2048, engine 5 64, engines
- * 0 and 28 nothing, and there is no other. Descriptors come from a list, so that making one again
- * allocates nothing. */
+ * return at once. Engine 38 needs 1024 bytes for an image, engine 67 2048, engine 5 64, engine 40
+ * 256 for each row of an image, engines 0 and 28 nothing, and there is no other. Descriptors come
+ * from a list, so that making one again allocates nothing. */
 #include <cudnn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@ struct Descriptor {
   cudnnBackendDescriptorType_t type;
   struct Descriptor* next; /* in the list of spare ones */
   char json[kMostJson];
-  int64_t json_bytes, images, engine, workspace_bytes;
+  int64_t json_bytes, images, rows, engine, workspace_bytes;
   void* pointers[kMostOperands];
   int64_t uids[kMostOperands];
   int64_t operands;
@@ -67,7 +67,7 @@ cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
   made->type = type;
   made->json[0] = '\0';
   made->json_bytes = made->operands = 0;
-  made->images = made->engine = made->workspace_bytes = 0;
+  made->images = made->rows = made->engine = made->workspace_bytes = 0;
   made->workspace = NULL;
   *out = made;
   return CUDNN_STATUS_SUCCESS;
@@ -129,12 +129,21 @@ static int64_t NumberBehind(const char* text, const char* first, const char* the
   return at == NULL ? -1 : strtoll(at + strlen(then), NULL, 10);
 }
 
+/* The third extent of the tensor `first`. */
+static int64_t RowsBehind(const char* text, const char* first) {
+  const char* at = strstr(text, first);
+  if (at != NULL) at = strstr(at, "\"dim\":[");
+  for (int commas = 0; commas < 2 && at != NULL; ++commas) at = strchr(at + 1, ',');
+  return at == NULL ? -1 : strtoll(at + 1, NULL, 10);
+}
+
 cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
   struct Descriptor* plan = descriptor;
   if (plan->type != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR || plan->json_bytes == 0) {
     return CUDNN_STATUS_SUCCESS;
   }
   plan->images = NumberBehind(plan->json, "\"name\":\"120\"", "\"dim\":[");
+  plan->rows = RowsBehind(plan->json, "\"name\":\"120\"");
   plan->engine = NumberBehind(plan->json, "\"engine\"", "\"engineId\":");
   switch (plan->engine) {
     case 0:
@@ -146,6 +155,9 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
       return CUDNN_STATUS_SUCCESS;
     case 38:
       plan->workspace_bytes = 1024 * plan->images;
+      return CUDNN_STATUS_SUCCESS;
+    case 40:
+      plan->workspace_bytes = 256 * plan->images * plan->rows;
       return CUDNN_STATUS_SUCCESS;
     case 67:
       plan->workspace_bytes = 2048 * plan->images;

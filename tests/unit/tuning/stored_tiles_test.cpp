@@ -193,6 +193,86 @@ TEST_F(StoredTilesTest, TakeTheMemoryOfOneTile) {
   EXPECT_EQ(test::FreeBytes(), before);
 }
 
+// A process that has the store of an earlier one makes no plan before it decides.
+TEST_F(StoredTilesTest, WhatASearchFoundIsNotSoughtAgain) {
+  for (const Operation operation : test::kOperations) {
+    const ConvolutionProblem problem = Image(operation, DataType::kFloat);
+    SCOPED_TRACE(OperationName(operation));
+    const std::vector<cudnn::GraphTemplate> plans = {PlanOf(problem, 0), PlanOf(problem, 1)};
+    int made = 0;
+    GraphScope scope = ScopeOf(plans);
+    scope.make = [&made, make = scope.make](cudnnHandle_t handle) {
+      ++made;
+      return make(handle);
+    };
+    Question question{plans[0].convolution.problem};
+    question.scope = scope;
+    question.may_measure = true;
+    TilingTask task;
+    for (const auto& plan : plans) task.engines.push_back(plan.convolution.engine);
+    task.candidates = [](const ConvolutionProblem&, const std::vector<MicroConfiguration>& rows) {
+      std::vector<planning::Candidate> candidates;
+      for (const MicroConfiguration& row : rows) candidates.push_back({row});
+      return candidates;
+    };
+    test::MemoryStore store;
+    // Grids within `limit_bytes`, as a new process finds them; `made` counts its engines.
+    const auto find = [&](size_t limit_bytes) {
+      MeasuredKernels kernels(&store, std::nullopt, "/nonexistent");
+      question.request = planning::RequestFor(question.problem, limit_bytes, false);
+      made = 0;
+      planning::Tilings tilings = kernels.GetTilings(device(), question, task);
+      EXPECT_TRUE(tilings.settled);
+      return tilings;
+    };
+    const auto expect_equal = [](const planning::Tilings& a, const planning::Tilings& b) {
+      EXPECT_EQ(a.least_bytes, b.least_bytes);
+      EXPECT_EQ(a.why, b.why);
+      ASSERT_EQ(a.measured.size(), b.measured.size());
+      for (size_t i = 0; i < a.measured.size(); ++i) {
+        EXPECT_EQ(a.measured[i].grid, b.measured[i].grid);
+        ASSERT_EQ(a.measured[i].kinds.size(), b.measured[i].kinds.size());
+        for (size_t kind = 0; kind < a.measured[i].kinds.size(); ++kind) {
+          const auto& of_a = a.measured[i].kinds[kind];
+          const auto& of_b = b.measured[i].kinds[kind];
+          EXPECT_EQ(of_a.count, of_b.count);
+          ASSERT_EQ(of_a.candidates.size(), of_b.candidates.size());
+          for (size_t row = 0; row < of_a.candidates.size(); ++row) {
+            EXPECT_EQ(of_a.candidates[row].micro, of_b.candidates[row].micro);
+          }
+        }
+      }
+    };
+    constexpr size_t kRoom = size_t{1} << 24;
+    const planning::Tilings first = find(kRoom);
+    EXPECT_GT(made, 0);
+    ASSERT_FALSE(first.measured.empty());
+    expect_equal(find(kRoom), first);
+    EXPECT_EQ(made, 0);
+    // Another limit is another question.
+    find(kRoom - 1);
+    EXPECT_GT(made, 0);
+    ASSERT_EQ(store.notes.size(), 2u);
+    const test::MemoryStore::Note note = store.notes[0];
+    for (const std::string wrong :
+         {"", "0", "0 1", "0 2 1 1 1 1 2 1 ", "0 5 1 1 1 1 2 1", "-1 -1", "0 1 1 1 1 1 0 1",
+          "0 1 1 1 1 1 2147483647 1", "0 1 2 1 1 1 2 1", "0 1 1 1 1 1 64 1", "words"}) {
+      SCOPED_TRACE(wrong);
+      store.notes = {note};
+      store.notes[0].note = wrong;
+      expect_equal(find(kRoom), first);
+      EXPECT_GT(made, 0);
+    }
+    // A store that lost the rows.
+    test::MemoryStore empty;
+    empty.notes = {note};
+    MeasuredKernels kernels(&empty, std::nullopt, "/nonexistent");
+    question.request = planning::RequestFor(question.problem, kRoom, false);
+    EXPECT_FALSE(kernels.GetTilings(device(), question, task).measured.empty());
+    EXPECT_GT(kernels.measured(), 0);
+  }
+}
+
 // Lets the graph API serve the whole by the implicit GEMM alone.
 cudnnStatus_t FinalizeWithoutOthersForTheWhole(cudnnBackendDescriptor_t descriptor) {
   const cudnnStatus_t status = test::StandInGraphs().cudnnBackendFinalize(descriptor);

@@ -10,6 +10,7 @@
 
 #include "convolution/partial_sums.h"
 #include "shim/host/hostgpu.h"
+#include "tests/support/memory_store.h"
 #include "tile_setting.h"
 #include "tuning/measured_kernels.h"
 
@@ -335,6 +336,47 @@ TEST_F(VerifyTileTest, TilesOfAWholeThatExceedsTheMemoryAreTrustedToFit) {
     EXPECT_EQ(verify(wrong, true, FaultyScope(plan, ReadOneRowMore)).kind,
               planning::Trust::Kind::kWrong);
   }
+}
+
+// What an earlier process compared is not compared again, unless the pieces have to run here.
+TEST_F(VerifyTileTest, AStoreTellsWhatWasCompared) {
+  const std::vector<cudnn::GraphTemplate> plans = {
+      PlanOf(Image(Operation::kForward, DataType::kFloat), 0)};
+  const cudnn::GraphTemplate& plan = plans[0];
+  const ConvolutionProblem& whole = plan.convolution.problem;
+  const Division division = Divide(whole, {.spatial = {1, 16, 1}}, plan);
+  const MicroConfiguration undivided = {plan.convolution.engine, 1, 1, size_t{1} << 20, true};
+  test::MemoryStore store;
+  Tuning bounds;
+  bounds.kernel_seconds = bounds.process_seconds = 600;
+  const auto verify = [&](const GraphScope& scope, bool need_whole, size_t memory_bytes,
+                          Proof proof = Proof::kOnce) {
+    bounds.memory_bytes = memory_bytes;
+    MeasuredKernels kernels(&store, bounds, kNoFolder);
+    const planning::Compare question{division.configuration, undivided, proof, need_whole};
+    return kernels.Verify(device(), whole, question, scope).kind;
+  };
+  using Kind = planning::Trust::Kind;
+  const GraphScope right = ScopeOf(plans), faulty = FaultyScope(plan, ReadOneRowMore);
+  const size_t scarce = cudnn::ImageBytes(whole) + cudnn::OutputBytes(whole);
+  constexpr size_t kRoom = size_t{1} << 30;
+  EXPECT_EQ(verify(faulty, false, kRoom), Kind::kWrong);
+  EXPECT_TRUE(store.notes.empty());
+  EXPECT_EQ(verify(right, false, scarce), Kind::kTrusted);
+  ASSERT_EQ(store.notes.size(), 1u);
+  // The kinds alone were compared.
+  EXPECT_EQ(verify(faulty, false, scarce), Kind::kTrusted);
+  EXPECT_EQ(verify(right, false, scarce, Proof::kKnown), Kind::kTrusted);
+  EXPECT_EQ(verify(right, true, scarce), Kind::kUnknown);
+  EXPECT_EQ(verify(faulty, true, kRoom), Kind::kWrong);
+  EXPECT_EQ(verify(right, true, kRoom), Kind::kTrusted);
+  EXPECT_EQ(verify(faulty, true, kRoom), Kind::kTrusted);
+  EXPECT_EQ(verify(faulty, true, kRoom, Proof::kHere), Kind::kWrong);
+  // What has less memory takes nothing back.
+  EXPECT_EQ(verify(right, false, scarce, Proof::kHere), Kind::kTrusted);
+  EXPECT_EQ(verify(faulty, true, kRoom), Kind::kTrusted);
+  store.notes[0].note = "nothing that this program says";
+  EXPECT_EQ(verify(faulty, false, kRoom), Kind::kWrong);
 }
 
 }  // namespace
