@@ -31,15 +31,24 @@ std::chrono::steady_clock::time_point& LastCommit() {
 
 }  // namespace
 
-Statement::Statement(Connection* connection, sqlite3_stmt* statement)
-    : connection_(connection), statement_(statement) {}
+Statement::Statement(Connection* connection, sqlite3_stmt* statement, sqlite3_stmt** place)
+    : connection_(connection), statement_(statement), place_(place) {}
 
 Statement::Statement(Statement&& other) noexcept
     : connection_(other.connection_),
       statement_(std::exchange(other.statement_, nullptr)),
+      place_(other.place_),
       bound_(std::move(other.bound_)) {}
 
-Statement::~Statement() { sqlite3_finalize(statement_); }
+Statement::~Statement() {
+  if (statement_ == nullptr || *place_ != nullptr) {
+    sqlite3_finalize(statement_);
+    return;
+  }
+  sqlite3_reset(statement_);
+  sqlite3_clear_bindings(statement_);
+  *place_ = statement_;
+}
 
 void Statement::NoteBound(int code) {
   if (code != SQLITE_OK && bound_.ok()) bound_ = connection_->Fault("cannot bind a value");
@@ -133,17 +142,23 @@ Status Connection::Open(const std::string& path, Access access) {
   return Status::Ok();
 }
 
-void Connection::Close() { sqlite3_close_v2(std::exchange(connection_, nullptr)); }
+void Connection::Close() {
+  for (const auto& [sql, statement] : spare_) sqlite3_finalize(statement);
+  spare_.clear();
+  sqlite3_close_v2(std::exchange(connection_, nullptr));
+}
 
 bool Connection::ReadOnly() const { return sqlite3_db_readonly(connection_, "main") == 1; }
 
 Result<Statement> Connection::Prepare(const std::string& sql) {
-  sqlite3_stmt* statement = nullptr;
+  sqlite3_stmt*& spare = spare_[sql];
+  sqlite3_stmt* statement = std::exchange(spare, nullptr);
+  if (statement != nullptr) return Statement(this, statement, &spare);
   if (sqlite3_prepare_v2(connection_, sql.c_str(), static_cast<int>(sql.size()), &statement,
                          nullptr) != SQLITE_OK) {
     return Fault("cannot be read");
   }
-  return Statement(this, statement);
+  return Statement(this, statement, &spare);
 }
 
 Status Connection::Execute(const std::string& sql) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -15,11 +16,12 @@ namespace ucudnn::db {
 
 class Connection;
 
-// A prepared statement of a connection it must not outlive. Parameters are numbered from 1, columns
-// from 0.
+// A prepared statement of a connection it must not outlive, which gets it back. Parameters are
+// numbered from 1, columns from 0.
 class Statement {
  public:
-  Statement(Connection* connection, sqlite3_stmt* statement);
+  // `place` gets the statement when it ends, unless it has another one by then.
+  Statement(Connection* connection, sqlite3_stmt* statement, sqlite3_stmt** place);
   Statement(Statement&& other) noexcept;
   Statement& operator=(Statement&&) = delete;
   ~Statement();
@@ -43,6 +45,7 @@ class Statement {
 
   Connection* connection_;
   sqlite3_stmt* statement_;
+  sqlite3_stmt** place_;
   Status bound_;  // the first failure to bind, reported by Step
 };
 
@@ -60,12 +63,16 @@ class Connection {
   Status Open(const std::string& path, Access access);
   void Close();
   // Forgets the connection without closing it: what the child of a fork must do.
-  void Leak() { connection_ = nullptr; }
+  void Leak() {
+    connection_ = nullptr;
+    spare_.clear();
+  }
   const std::string& path() const { return path_; }
   bool open() const { return connection_ != nullptr; }
   // The file system lets this process read the file and not write it.
   bool ReadOnly() const;
 
+  // One that was prepared before is used again.
   Result<Statement> Prepare(const std::string& sql);
   Status Execute(const std::string& sql);
   Result<int64_t> Number(const std::string& sql);  // the first column of the first row
@@ -83,6 +90,7 @@ class Connection {
 
   std::string path_;
   sqlite3* connection_ = nullptr;
+  std::map<std::string, sqlite3_stmt*> spare_;  // by their SQL; null: in use
   std::string damage_;
   bool locks_fail_ = false;  // the last lock that was not there to be had, nobody held
 };

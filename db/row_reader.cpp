@@ -55,65 +55,55 @@ Status ForEach(Statement& select, int64_t kernel, const planning::Platform& plat
   }
 }
 
-}  // namespace
-
-Result<RowReader> RowReader::Prepare(Connection& connection, int64_t version) {
-  UCUDNN_ASSIGN_OR_RETURN(Statement begin, connection.Prepare("BEGIN"));
-  UCUDNN_ASSIGN_OR_RETURN(Statement end, connection.Prepare("COMMIT"));
-  UCUDNN_ASSIGN_OR_RETURN(Statement kernel, connection.Prepare(FindKernelSql()));
-  UCUDNN_ASSIGN_OR_RETURN(Statement rows,
-                          connection.Prepare(std::string("SELECT ") + kMeasurementColumns +
-                                             ", m.cudnn, m.driver"
-                                             " FROM measurements m" +
-                                             kOnPlatform));
-  RowReader reader(std::move(begin), std::move(end), std::move(kernel), std::move(rows));
-  if (version >= 2) {
-    UCUDNN_ASSIGN_OR_RETURN(
-        Statement complete,
-        connection.Prepare(
-            std::string("SELECT m.micro_batch, m.cudnn, m.driver FROM complete_sizes m") +
-            kOnPlatform));
-    UCUDNN_ASSIGN_OR_RETURN(
-        Statement verified,
-        connection.Prepare(
-            std::string("SELECT m.micro_batch, m.engine, m.cudnn, m.driver FROM verifications m") +
-            kOnPlatform));
-    reader.complete_.emplace(std::move(complete));
-    reader.verified_.emplace(std::move(verified));
-  }
-  return reader;
-}
-
-Status RowReader::Read(const ConvolutionProblem& family, const planning::Platform& platform,
-                       FactsByVersion& facts) {
-  // One snapshot: a size is complete only together with its rows.
-  UCUDNN_RETURN_IF_ERROR(begin_.Run());
-  const Status status = ReadSnapshot(family, platform, facts);
-  const Status ended = end_.Run();
-  return status.ok() ? ended : status;
-}
-
-Status RowReader::ReadSnapshot(const ConvolutionProblem& family, const planning::Platform& platform,
-                               FactsByVersion& facts) {
-  UCUDNN_ASSIGN_OR_RETURN(const int64_t kernel, FindKernel(kernel_, family));
+Status ReadSnapshot(Connection& connection, int64_t version, const ConvolutionProblem& family,
+                    const planning::Platform& platform, FactsByVersion& facts) {
+  UCUDNN_ASSIGN_OR_RETURN(Statement find, connection.Prepare(FindKernelSql()));
+  UCUDNN_ASSIGN_OR_RETURN(const int64_t kernel, FindKernel(find, family));
   if (kernel == 0) return Status::Ok();
   const auto of = [&](const Statement& row, int column) -> KernelFacts& {
     return facts[{static_cast<int>(row.Int(column)), static_cast<int>(row.Int(column + 1))}];
   };
-  UCUDNN_RETURN_IF_ERROR(ForEach(rows_, kernel, platform, [&] {
+  UCUDNN_ASSIGN_OR_RETURN(
+      Statement rows, connection.Prepare(std::string("SELECT ") + kMeasurementColumns +
+                                         ", m.cudnn, m.driver FROM measurements m" + kOnPlatform));
+  UCUDNN_RETURN_IF_ERROR(ForEach(rows, kernel, platform, [&] {
     Measurement row;
-    if (!ReadMeasurement(rows_, row)) return;
-    KernelFacts& found = of(rows_, kMeasurementColumnCount);
-    if (!complete_) found.complete_sizes.insert(row.micro.micro_batch);
+    if (!ReadMeasurement(rows, row)) return;
+    KernelFacts& found = of(rows, kMeasurementColumnCount);
+    // In version 1 all sizes are complete, and none of the rows is trusted.
+    if (version < 2) found.complete_sizes.insert(row.micro.micro_batch);
     found.rows.push_back(std::move(row));
   }));
-  if (!complete_) return Status::Ok();
-  UCUDNN_RETURN_IF_ERROR(ForEach(*complete_, kernel, platform, [&] {
-    of(*complete_, 1).complete_sizes.insert(static_cast<int>(complete_->Int(0)));
+  if (version < 2) return Status::Ok();
+  UCUDNN_ASSIGN_OR_RETURN(
+      Statement complete,
+      connection.Prepare(
+          std::string("SELECT m.micro_batch, m.cudnn, m.driver FROM complete_sizes m") +
+          kOnPlatform));
+  UCUDNN_RETURN_IF_ERROR(ForEach(complete, kernel, platform, [&] {
+    of(complete, 1).complete_sizes.insert(static_cast<int>(complete.Int(0)));
   }));
-  return ForEach(*verified_, kernel, platform, [&] {
-    of(*verified_, 2).verified.emplace(static_cast<int>(verified_->Int(0)), verified_->Text(1));
+  UCUDNN_ASSIGN_OR_RETURN(
+      Statement verified,
+      connection.Prepare(
+          std::string("SELECT m.micro_batch, m.engine, m.cudnn, m.driver FROM verifications m") +
+          kOnPlatform));
+  return ForEach(verified, kernel, platform, [&] {
+    of(verified, 2).verified.emplace(static_cast<int>(verified.Int(0)), verified.Text(1));
   });
+}
+
+}  // namespace
+
+Status ReadFacts(Connection& connection, int64_t version, const ConvolutionProblem& family,
+                 const planning::Platform& platform, FactsByVersion& facts) {
+  // A size is complete only together with its rows.
+  UCUDNN_ASSIGN_OR_RETURN(Statement begin, connection.Prepare("BEGIN"));
+  UCUDNN_ASSIGN_OR_RETURN(Statement end, connection.Prepare("COMMIT"));
+  UCUDNN_RETURN_IF_ERROR(begin.Run());
+  const Status status = ReadSnapshot(connection, version, family, platform, facts);
+  const Status ended = end.Run();
+  return status.ok() ? ended : status;
 }
 
 Result<std::optional<std::string>> ReadNote(Connection& connection,

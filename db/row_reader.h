@@ -1,5 +1,4 @@
-// Rows out of one store file of any schema version this ucudnn knows, through statements that are
-// prepared once. Not thread-safe; must not outlive its connection.
+// Rows out of one store file of any schema version this ucudnn knows. Not thread-safe.
 #pragma once
 
 #include <functional>
@@ -25,34 +24,10 @@ struct KernelFacts {
 };
 using FactsByVersion = std::map<std::pair<int, int>, KernelFacts>;
 
-class RowReader {
- public:
-  // `version` is the schema version of the file.
-  static Result<RowReader> Prepare(Connection& connection, int64_t version);
-
-  // Adds what the file knows of `family` on `platform` to `facts`; a version number of 0 in
-  // `platform` matches any.
-  Status Read(const ConvolutionProblem& family, const planning::Platform& platform,
-              FactsByVersion& facts);
-
- private:
-  RowReader(Statement begin, Statement end, Statement kernel, Statement rows)
-      : begin_(std::move(begin)),
-        end_(std::move(end)),
-        kernel_(std::move(kernel)),
-        rows_(std::move(rows)) {}
-
-  Status ReadSnapshot(const ConvolutionProblem& family, const planning::Platform& platform,
-                      FactsByVersion& facts);
-
-  Statement begin_;
-  Statement end_;
-  Statement kernel_;
-  Statement rows_;
-  // Absent in a file of version 1, whose sizes are all complete and none of whose rows is trusted.
-  std::optional<Statement> complete_;
-  std::optional<Statement> verified_;
-};
+// Adds what a file of schema `version` knows of `family` on `platform` to `facts`, in one snapshot;
+// a version number of 0 in `platform` matches any.
+Status ReadFacts(Connection& connection, int64_t version, const ConvolutionProblem& family,
+                 const planning::Platform& platform, FactsByVersion& facts);
 
 // The note under this key in a file of the current version; none where it has no such note.
 Result<std::optional<std::string>> ReadNote(Connection& connection,

@@ -86,11 +86,9 @@ Result<KernelMeasurements> SqliteStore::Read(const ConvolutionProblem& problem,
                                              const Platform& platform) {
   const ConvolutionProblem family = KernelFamily(problem);
   FactsByVersion facts;
-  UCUDNN_RETURN_IF_ERROR(ForEachFile([&](StoreFile& file, Connection&) {
+  UCUDNN_RETURN_IF_ERROR(ForEachFile([&](StoreFile& file, Connection& connection) {
     FactsByVersion found;
-    StoreMutex().AssertHeld();  // by With
-    UCUDNN_ASSIGN_OR_RETURN(RowReader * reader, file.Reader());
-    UCUDNN_RETURN_IF_ERROR(reader->Read(family, platform, found));
+    UCUDNN_RETURN_IF_ERROR(ReadFacts(connection, file.version(), family, platform, found));
     for (auto& [version, from] : found) {
       KernelFacts& into = facts[version];
       std::move(from.rows.begin(), from.rows.end(), std::back_inserter(into.rows));

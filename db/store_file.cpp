@@ -51,15 +51,11 @@ StoreFile::~StoreFile() {
   Close();
 }
 
-void StoreFile::Close() {
-  reader_.reset();  // before the connection its statements belong to
-  connection_.Close();
-}
+void StoreFile::Close() { connection_.Close(); }
 
 void StoreFile::ForgetInChild() {
   // Closing the parent's connection here could delete a journal the parent still needs.
   if (!connection_.open() || pid_ == getpid()) return;
-  static_cast<void>(reader_.release());
   connection_.Leak();
 }
 
@@ -142,7 +138,6 @@ Result<Connection*> StoreFile::ForReading() {
 Status StoreFile::NoteVersion() {
   UCUDNN_ASSIGN_OR_RETURN(const Identity identity, Identify(connection_, false));
   if (identity.version == version_) return Status::Ok();
-  reader_.reset();
   version_ = identity.version;
   return ReadAsCurrent(connection_, version_);
 }
@@ -156,14 +151,6 @@ Result<Connection*> StoreFile::ForWriting() {
     UCUDNN_RETURN_IF_ERROR(NoteVersion());
   }
   return &connection_;
-}
-
-Result<RowReader*> StoreFile::Reader() {
-  if (reader_ == nullptr) {
-    UCUDNN_ASSIGN_OR_RETURN(RowReader reader, RowReader::Prepare(connection_, version_));
-    reader_ = std::make_unique<RowReader>(std::move(reader));
-  }
-  return reader_.get();
 }
 
 bool StoreFile::SetAsideIfDamaged() {

@@ -5,7 +5,6 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,7 +12,6 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "db/connection.h"
-#include "db/row_reader.h"
 
 namespace ucudnn::db {
 
@@ -42,9 +40,7 @@ class StoreFile {
   // then, and the next call opens another.
   bool SetAsideIfDamaged() UCUDNN_REQUIRES(StoreMutex());
 
-  // The schema version of the open file, and a reader that fits it. REQUIRES: its tables are there.
-  int64_t version() const { return version_; }
-  Result<RowReader*> Reader() UCUDNN_REQUIRES(StoreMutex());
+  int64_t version() const { return version_; }  // of the open file's schema
 
   const std::string& path() const { return path_; }
   // The file that took its place, where one did.
@@ -72,7 +68,6 @@ class StoreFile {
   std::vector<std::pair<std::string, std::string>> set_aside_;  // and why; not told yet
   pid_t pid_ = 0;        // the process that opened connection_
   int64_t version_ = 0;  // of its schema; 0: no tables yet
-  std::unique_ptr<RowReader> reader_;
 };
 
 }  // namespace ucudnn::db
