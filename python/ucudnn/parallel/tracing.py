@@ -1,6 +1,7 @@
 """A model as a Network: torch.export's graph, of which each operator becomes a node named by its module's path. Nodes have the
 axes n, c, (d,) h, w whatever order torch's tensors have: a permutation is bookkeeping, and no node."""
 import itertools
+import math
 from dataclasses import dataclass
 
 import torch
@@ -32,6 +33,7 @@ class Ref:
 class Named:
     kind: str  # parameter, buffer
     name: str
+    shape: tuple = None  # of a view of a vector: these extents, of which one is more than 1; None: no view
 
 
 @dataclass(frozen=True)
@@ -221,11 +223,13 @@ class Tracer:
             self.refuse(f"{what} is {value}, which no layer computes")
         return value
 
-    def parameter(self, value, what):
+    def parameter(self, value, what, may_be_view=False):
         if value is None:
             return None
         if not isinstance(value, Named) or value.kind != "parameter":
             self.refuse(f"{what} is computed or is no parameter")
+        if value.shape is not None and not may_be_view:
+            self.refuse(f"{what} is a view of a parameter")
         return value.name
 
     def standard(self, ref, op):
@@ -453,8 +457,8 @@ class Tracer:
         return self.add("multiply", [x, other], shape, kind="mul")
 
     def scaled(self, x, parameter, members):
-        name = self.parameter(parameter, "what is multiplied or added")
-        shape = tuple(self.model.get_parameter(name).shape)
+        name = self.parameter(parameter, "what is multiplied or added", may_be_view=True)
+        shape = parameter.shape or tuple(self.model.get_parameter(name).shape)
         padded = (1,) * (len(x.layout) - len(shape)) + shape
         for axis, extent in zip(x.layout, padded):
             if extent != (self.extent(x, "c") if axis == "c" else 1):
@@ -560,10 +564,13 @@ class Tracer:
 
     def op_view(self, base, a):
         """Whatever makes a tensor of the same numbers: its result's shape says what became of them."""
-        if isinstance(a["self"], Named):
-            self.refuse("a view of a parameter")
-        x = self.reading(a["self"])
         shape = tuple(self.fx.meta["val"].shape)
+        if isinstance(a["self"], Named):
+            kind, name = a["self"].kind, a["self"].name
+            if kind != "parameter" or self.model.get_parameter(name).ndim != 1 or max(shape) != math.prod(shape):
+                self.refuse(f"a view of {name}, which is no vector of parameters")
+            return Named(kind, name, shape)
+        x = self.reading(a["self"])
         channels, *extents = self.shape_of(x)
         if shape == tuple(self.fx.args[0].meta["val"].shape):
             return x

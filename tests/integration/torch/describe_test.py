@@ -92,6 +92,20 @@ class Describe(unittest.TestCase):
         with self.assertRaisesRegex(parallel.NotSupported, "cannot be exported"):
             network(lambda m, x: m.conv(x) if x.sum() > 0 else x)
 
+    def test_AViewOfAVector_ScalesChannels(self):
+        found = network(lambda m, x: m.conv(x) * m.conv.bias.reshape(1, -1, 1, 1) + m.conv.bias.unsqueeze(-1).unsqueeze(-1))
+        scales = [node for node in found.nodes if node.op == "scale"]
+        self.assertEqual([(["conv.bias"], True), (["conv.bias"], False)],
+                         [(list(node.parameters), node.members["scale"]) for node in scales])
+        for wrong, message in ((lambda m, x: x * m.conv.bias[:3].reshape(1, 3, 1, 1), "aten.slice"),
+                               (lambda m, x: nn.functional.avg_pool2d(m.conv(x), 2) * m.conv.bias.reshape(4, 1), "one number a channel is expected"),
+                               (lambda m, x: x * m.conv.bias.reshape(2, 2)[0, 0], "conv.bias, which is no vector"),
+                               (lambda m, x: x * m.conv.weight.reshape(-1)[0], "conv.weight, which is no vector"),
+                               (lambda m, x: nn.functional.conv2d(x, m.conv.weight, m.conv.bias.reshape(4)) * m.conv.bias.reshape(4, 1, 1),
+                                "a view of a parameter")):
+            with self.assertRaisesRegex(parallel.NotSupported, message):
+                network(wrong)
+
     def test_UnusedParameters_AreNamed(self):
         with self.assertRaisesRegex(parallel.NotSupported, "parameters that no layer reads: conv.weight, conv.bias"):
             network(lambda m, x: m.relu(x))
