@@ -46,9 +46,12 @@ Spatial OutputExtents(const ConvolutionProblem& problem) {
   for (int axis = 0; axis < kMaxSpatial; ++axis) {
     const int64_t effective = (problem.w[axis] - int64_t{1}) * problem.dilation[axis] + 1;
     const int64_t padded = PaddedExtent(problem, static_cast<size_t>(axis));
+    // Every call gets here, most strides are 1, and a division takes long.
+    const int64_t range = padded - effective;
+    const int stride = problem.stride[axis];
     // An extent that no int holds is clamped; whoever checks it still finds it too large, or
     // nothing.
-    y[axis] = static_cast<int>(std::clamp<int64_t>(1 + (padded - effective) / problem.stride[axis],
+    y[axis] = static_cast<int>(std::clamp<int64_t>(1 + (stride == 1 ? range : range / stride),
                                                    std::numeric_limits<int>::min(),
                                                    std::numeric_limits<int>::max()));
   }

@@ -24,31 +24,36 @@ cudnnStatus_t Rank(Get get, std::vector<AlgorithmPerformance>& ranking) {
 }  // namespace
 
 cudnnStatus_t Convolve(const Functions& functions, const ConvolutionCall& call) {
-  const Descriptors& d = call.descriptors;
+  return Convolve(functions, call, call.descriptors, call.algorithm, call.beta);
+}
+
+cudnnStatus_t Convolve(const Functions& functions, const ConvolutionCall& call,
+                       const Descriptors& d, int algorithm, const void* beta) {
   switch (call.operation) {
     case Operation::kForward: {
-      const auto algorithm = static_cast<cudnnConvolutionFwdAlgo_t>(call.algorithm);
+      const auto forward = static_cast<cudnnConvolutionFwdAlgo_t>(algorithm);
       if (call.bias != nullptr) {
         const BiasActivation& b = *call.bias;
         return functions.cudnnConvolutionBiasActivationForward(
-            call.handle, call.alpha, d.x, call.x, d.w, call.w, d.convolution, algorithm,
-            call.workspace, call.workspace_bytes, b.alpha2, b.z_descriptor, b.z, b.bias_descriptor,
-            b.bias, b.activation, d.y, call.y);
+            call.handle, call.alpha, d.x, call.x, d.w, call.w, d.convolution, forward,
+            call.workspace, call.workspace_bytes, b.alpha2,
+            call.descriptors.y != nullptr ? b.z_descriptor : d.y, b.z, b.bias_descriptor, b.bias,
+            b.activation, d.y, call.y);
       }
       return functions.cudnnConvolutionForward(call.handle, call.alpha, d.x, call.x, d.w, call.w,
-                                               d.convolution, algorithm, call.workspace,
-                                               call.workspace_bytes, call.beta, d.y, call.y);
+                                               d.convolution, forward, call.workspace,
+                                               call.workspace_bytes, beta, d.y, call.y);
     }
     case Operation::kBackwardData:
       return functions.cudnnConvolutionBackwardData(
           call.handle, call.alpha, d.w, call.w, d.y, call.y, d.convolution,
-          static_cast<cudnnConvolutionBwdDataAlgo_t>(call.algorithm), call.workspace,
-          call.workspace_bytes, call.beta, d.x, call.x);
+          static_cast<cudnnConvolutionBwdDataAlgo_t>(algorithm), call.workspace,
+          call.workspace_bytes, beta, d.x, call.x);
     case Operation::kBackwardFilter:
       return functions.cudnnConvolutionBackwardFilter(
           call.handle, call.alpha, d.x, call.x, d.y, call.y, d.convolution,
-          static_cast<cudnnConvolutionBwdFilterAlgo_t>(call.algorithm), call.workspace,
-          call.workspace_bytes, call.beta, d.w, call.w);
+          static_cast<cudnnConvolutionBwdFilterAlgo_t>(algorithm), call.workspace,
+          call.workspace_bytes, beta, d.w, call.w);
   }
   return CUDNN_STATUS_BAD_PARAM;
 }

@@ -91,6 +91,11 @@ constexpr void* ConvolutionCall::*OutputOf(Operation operation) {
 
 // Calls the real convolution.
 cudnnStatus_t Convolve(const Functions& functions, const ConvolutionCall& call);
+// Calls it with these in place of the call's own; z has the descriptor of y where the call has
+// none. A call whose pointers were just set is read member by member: a copy of it would wait for
+// them.
+cudnnStatus_t Convolve(const Functions& functions, const ConvolutionCall& call,
+                       const Descriptors& descriptors, int algorithm, const void* beta);
 
 // Calls the real cudnnGetConvolution*WorkspaceSize.
 cudnnStatus_t WorkspaceBytes(const Functions& functions, Operation operation, cudnnHandle_t handle,

@@ -55,20 +55,15 @@ class LegacyPiece : public Piece {
         own_(std::move(own)) {}
 
   cudnnStatus_t Run(const ConvolutionCall& call, bool adds) const override {
-    ConvolutionCall piece = call;
-    piece.algorithm = algorithm_;
-    if (adds) piece.beta = OneOf(type_);
     const Descriptors& own = own_->get();
-    if (call.descriptors.w == nullptr) piece.descriptors.w = own.w;
-    if (call.descriptors.convolution == nullptr) piece.descriptors.convolution = own.convolution;
-    if (call.descriptors.x != nullptr) return Convolve(functions_, piece);
-    piece.descriptors.x = own.x;
-    piece.descriptors.y = own.y;
-    if (call.bias == nullptr) return Convolve(functions_, piece);
-    BiasActivation bias = *call.bias;
-    bias.z_descriptor = own.y;
-    piece.bias = &bias;
-    return Convolve(functions_, piece);
+    Descriptors descriptors = call.descriptors;
+    if (descriptors.w == nullptr) descriptors.w = own.w;
+    if (descriptors.convolution == nullptr) descriptors.convolution = own.convolution;
+    if (descriptors.x == nullptr) {
+      descriptors.x = own.x;
+      descriptors.y = own.y;
+    }
+    return Convolve(functions_, call, descriptors, algorithm_, adds ? OneOf(type_) : call.beta);
   }
 
   size_t workspace_bytes() const override { return workspace_bytes_; }

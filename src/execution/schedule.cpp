@@ -151,21 +151,6 @@ Schedule::Work::Work(const Schedule& schedule, const cudnn::ConvolutionCall& cal
   }
 }
 
-cudnn::ConvolutionCall& Schedule::Work::InPlace(const Part& part) {
-  part_.MoveTo(part.at);
-  cudnn::ConvolutionCall& call = part_.get();
-  call.workspace = workspace_;
-  call.workspace_bytes = part.workspace_bytes;
-  if (schedule_.sums_partials()) call.w = schedule_.sum_->Partial(sums_);
-  return call;
-}
-
-const cudnn::ConvolutionCall& Schedule::Work::CallOf(const Part& part) {
-  cudnn::ConvolutionCall& call = InPlace(part);
-  if (part.packing != nullptr) part.packing->MoveToCopies(call);
-  return call;
-}
-
 // A plan of the graph API has its own beta, which is not known here.
 bool Schedule::MayKeepOutput(const cudnn::ConvolutionCall& call) const {
   return !plain_scales_ && (call.beta == nullptr || cudnn::ScaleOf(call.beta, problem_.type) != 0);
@@ -240,7 +225,9 @@ cudnnStatus_t Schedule::Run(const cudnn::ConvolutionCall& call, Outcome& outcome
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
   bool untouched = true;
   const bool all = ForEach([&](const Step& step) {
-    status = work.Enqueue(step);
+    status = step.kind == Step::Kind::kPiece
+                 ? step.part->piece->Run(work.CallOf(*step.part), step.adds)
+                 : work.Enqueue(step);
     if (status != CUDNN_STATUS_SUCCESS) return false;
     untouched = sums_partials();
     return true;

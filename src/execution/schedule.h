@@ -1,8 +1,7 @@
 // One convolution as the pieces that compute it, one after the other in one workspace: where each
 // part lies in the tensors, whether it adds, what packs tiles and what sums partials. Calls,
-// comparisons of plans,
-// UCUDNN_CHECK and native CUDA graphs go over these steps; nothing else does. Immutable once made:
-// a call allocates nothing, takes no lock and does not synchronise.
+// comparisons of plans, UCUDNN_CHECK and native CUDA graphs go over these steps; nothing else does.
+// Immutable once made: a call allocates nothing, takes no lock and does not synchronise.
 #pragma once
 
 #include <memory>
@@ -147,11 +146,22 @@ class Schedule::Work {
   // Enqueues one step of ForEach.
   cudnnStatus_t Enqueue(const Step& step);
   // The call of a part's piece, until that of the next is asked for.
-  const cudnn::ConvolutionCall& CallOf(const Part& part);
+  const cudnn::ConvolutionCall& CallOf(const Part& part) {
+    cudnn::ConvolutionCall& call = InPlace(part);
+    if (part.packing != nullptr) part.packing->MoveToCopies(call);
+    return call;
+  }
 
  private:
   // The call of a part where it lies.
-  cudnn::ConvolutionCall& InPlace(const Part& part);
+  cudnn::ConvolutionCall& InPlace(const Part& part) {
+    part_.MoveTo(part.at);
+    cudnn::ConvolutionCall& call = part_.get();
+    call.workspace = workspace_;
+    call.workspace_bytes = part.workspace_bytes;
+    if (schedule_.sums_partials()) call.w = schedule_.sum_->Partial(sums_);
+    return call;
+  }
 
   const Schedule& schedule_;
   const cudnn::ConvolutionCall& whole_;
