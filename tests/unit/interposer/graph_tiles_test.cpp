@@ -91,12 +91,21 @@ TEST(GraphTiles, ComputeWhatThePlanDoes) {
 
 // The whole is too large to be compared in the memory for measuring, its tiles are not.
 TEST(GraphTiles, FitALimitWhereTheWholeCannotBeCompared) {
-  for (const Operation operation : test::kOperations) {
+  struct Kernel {
+    Operation operation;
+    GraphOptions fused;
+  };
+  for (const auto& [operation, fused] : {Kernel{Operation::kForward},
+                                         {Operation::kBackwardData},
+                                         {Operation::kBackwardFilter},
+                                         {Operation::kForward, Fused(true)},
+                                         {Operation::kBackwardData, ReluGradient()}}) {
     const ConvolutionProblem problem = Image(operation);
     SCOPED_TRACE(Describe(problem));
-    Options options = Measuring(NeedOf(problem, {}) / 3);
-    options.tuning.memory_bytes = 5 * cudnn::ImageBytes(problem) / 2;
-    TiledPlan plan(problem, {}, options);
+    Options options = Measuring(NeedOf(problem, fused) / 3);
+    const size_t read = fused.residual || !fused.steps.empty() ? 1 : 0;  // a tensor like the output
+    options.tuning.memory_bytes = (5 + 2 * read) * cudnn::ImageBytes(problem) / 2;
+    TiledPlan plan(problem, fused, options);
     plan.ExpectRight();
     EXPECT_THAT(plan.Reason(), HasSubstr("tiles"));
     EXPECT_GT(plan.Pieces(), 1);
