@@ -36,7 +36,7 @@ constexpr unsigned char kOperandByte = 0x3c;
 size_t OperandBytes(const ConvolutionProblem& problem, const FusedOperands& fused) {
   size_t bytes =
       cudnn::ImageBytes(problem) + cudnn::FilterBytes(problem) + cudnn::OutputBytes(problem);
-  for (const cudnn::FusedOperand& operand : fused) bytes += operand.Bytes(problem.n);
+  for (const cudnn::FusedOperand& operand : fused) bytes += FusedTensor(operand, problem).Bytes();
   return bytes;
 }
 
@@ -71,7 +71,7 @@ class Measurer {
     UCUDNN_RETURN_IF_ERROR(Operand(y_, cudnn::OutputBytes(largest)));
     for (const cudnn::FusedOperand& operand : fused_) {
       cuda::DeviceBuffer& read = read_.emplace_back(handle_.memory(), driver_);
-      UCUDNN_RETURN_IF_ERROR(Operand(read, operand.Bytes(largest.n)));
+      UCUDNN_RETURN_IF_ERROR(Operand(read, FusedTensor(operand, largest).Bytes()));
     }
     workspace_limit_ = limits_.memory_bytes - OperandBytes(largest, fused_);
     return handle_.stream().Synchronize();

@@ -341,8 +341,7 @@ Trust MeasuredKernels::VerifyTiles(const Device& device, const ConvolutionProble
       *before = compared;
     }
   };
-  // What is fused behind tiles is compared in place alone.
-  const bool need_whole = question.need_whole || !FusedIn(scope).empty();
+  const bool need_whole = question.need_whole;
   Known& known = Meet(FamilyOf(problem, device.platform, question.configuration.Largest().engine));
   Clock::duration spent;
   {
@@ -370,8 +369,7 @@ Trust MeasuredKernels::VerifyTiles(const Device& device, const ConvolutionProble
   if (!turn.ok()) return {Trust::Kind::kUnknown, turn.message()};
   if (!turn->lock) return {Trust::Kind::kUnknown, turn->why};
   const auto compare = [&](const MeasureLimits& limits) {
-    Verification kinds = {Verdict::kEqual, ""};
-    if (FusedIn(scope).empty()) kinds = CompareKinds(device, problem, *division, limits, scope);
+    Verification kinds = CompareKinds(device, problem, *division, limits, scope);
     if (kinds.verdict != Verdict::kEqual) return kinds;
     Verification whole = VerifyPlan(device, problem, *division, question.against, limits, scope);
     compared.in_place = !whole.lacks_memory;

@@ -85,4 +85,15 @@ Tensor ResultTensor(const ConvolutionProblem& problem) {
   return {};
 }
 
+Tensor FusedTensor(const cudnn::FusedOperand& operand, const ConvolutionProblem& part) {
+  Tensor tensor = ResultTensor(part);
+  tensor.type = operand.type;
+  if (operand.is_batched()) return tensor;
+  tensor.strides = operand.strides;
+  for (size_t axis = 0; axis < tensor.extents.size(); ++axis) {
+    if (tensor.strides[axis] == 0) tensor.extents[axis] = 1;
+  }
+  return tensor;
+}
+
 }  // namespace ucudnn::tuning

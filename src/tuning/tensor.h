@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "convolution/problem.h"
+#include "cudnn/fused_operands.h"
 
 namespace ucudnn::tuning {
 
@@ -33,6 +34,10 @@ Tensor FilterTensor(const ConvolutionProblem& problem);
 Tensor OutputTensor(const ConvolutionProblem& problem);
 // The one of these three that the operation writes.
 Tensor ResultTensor(const ConvolutionProblem& problem);
+// What an operation fused behind `part`, a part of a convolution, reads of `operand`, which is the
+// whole's: elements laid out like the part's result where images have their own, else those of its
+// places. Extents are 1 along axes of which all places read the same element.
+Tensor FusedTensor(const cudnn::FusedOperand& operand, const ConvolutionProblem& part);
 
 // An axis of more than one element.
 struct Axis {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <deque>
 #include <iterator>
 #include <memory>
 #include <new>
@@ -87,6 +88,18 @@ class Surrounded {
   cuda::DeviceBuffer memory_;
 };
 
+// What an operation fused behind the convolution reads, for the tile and for the reference.
+struct FusedRead {
+  FusedRead(const Tensor& of_tile, const Tensor& of_reference, const cuda::MemoryPool& pool,
+            const cuda::Driver& driver)
+      : tile(of_tile, pool, driver), reference(of_reference), memory(pool, driver) {}
+
+  Surrounded tile;
+  const Tensor reference;
+  cuda::DeviceBuffer memory;  // of the reference
+  OperandPattern content;     // of that memory
+};
+
 class TileVerifier {
  public:
   TileVerifier(const Device& device, const ComparedTile& tile, const MeasureLimits& budget,
@@ -96,6 +109,7 @@ class TileVerifier {
         unpadded_(WithoutPadding(tile.kind.problem)),
         budget_(budget),
         scope_(scope),
+        fused_(FusedIn(scope)),
         functions_(*device.functions),
         driver_(*device.driver),
         handle_(driver_, functions_),
@@ -109,7 +123,12 @@ class TileVerifier {
         gathered_(handle_.memory(), driver_),
         reference_workspace_(handle_.memory(), driver_),
         sum_(handle_.memory(), driver_),
-        workspace_(handle_.memory(), driver_) {}
+        workspace_(handle_.memory(), driver_) {
+    for (const cudnn::FusedOperand& operand : fused_) {
+      reads_.emplace_back(FusedTensor(operand, part()), FusedTensor(operand, unpadded_),
+                          handle_.memory(), driver_);
+    }
+  }
 
   ~TileVerifier() {
     // The memory must not be freed while a kernel of ours may run.
@@ -188,6 +207,7 @@ class TileVerifier {
     needed_ = x_.Bytes() + w_.Bytes() + y_.Bytes() + GuardedBuffer::Footprint(sum_bytes) +
               GuardedBuffer::Footprint(tile_.workspace_bytes);
     for (const auto& [buffer, bytes] : buffers) needed_ += bytes;
+    for (const FusedRead& read : reads_) needed_ += read.tile.Bytes() + read.reference.Bytes();
     UCUDNN_RETURN_IF_ERROR(CheckMemory(0));
     UCUDNN_RETURN_IF_ERROR(handle_.Create());
     engines_ = MakeEngines(scope_, functions_, handle_.get());
@@ -195,6 +215,11 @@ class TileVerifier {
     for (Surrounded* const tensor : {&x_, &w_, &y_}) {
       UCUDNN_RETURN_IF_ERROR(tensor->Allocate());
       UCUDNN_RETURN_IF_ERROR(tensor->Clear(stream()));
+    }
+    for (FusedRead& read : reads_) {
+      UCUDNN_RETURN_IF_ERROR(read.memory.Reserve(read.reference.Bytes()));
+      UCUDNN_RETURN_IF_ERROR(read.tile.Allocate());
+      UCUDNN_RETURN_IF_ERROR(read.tile.Clear(stream()));
     }
     for (const auto& [buffer, bytes] :
          {std::pair{&sum_, sum_bytes}, {&workspace_, tile_.workspace_bytes}}) {
@@ -224,13 +249,22 @@ class TileVerifier {
     const cuda::BoxCopy copy(tensor.extents, from_strides, to_strides, ElementBytes(tensor.type));
     return copy.Enqueue(driver_, from, to, stream());
   }
-  // Where x lies in the reference's, whose padding is a part of it.
-  CUdeviceptr InsidePadding() const {
+  // Where x, or a tensor laid out like it, lies in the reference's, whose padding is a part of it.
+  CUdeviceptr InsidePadding(CUdeviceptr padded, const Strides& strides, DataType type) const {
     int64_t offset = 0;
     for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
-      offset += int64_t{part().pad[axis]} * unpadded_.x_strides[axis + 2];
+      offset += int64_t{part().pad[axis]} * strides[axis + 2];
     }
-    return padded_x_.address() + static_cast<size_t>(offset) * ElementBytes(part().type);
+    return padded + static_cast<size_t>(offset) * ElementBytes(type);
+  }
+  CUdeviceptr InsidePadding() const {
+    return InsidePadding(padded_x_.address(), unpadded_.x_strides, part().type);
+  }
+  // The tile's elements in what the reference reads.
+  CUdeviceptr InReference(const FusedRead& read) const {
+    const CUdeviceptr first = read.memory.address();
+    if (!Writes(Operation::kBackwardData)) return first;
+    return InsidePadding(first, read.reference.strides, read.reference.type);
   }
 
   Status PlaceInputs() {
@@ -252,13 +286,31 @@ class TileVerifier {
     if (!Writes(Operation::kBackwardFilter)) {
       UCUDNN_RETURN_IF_ERROR(Upload(driver_, stream(), operands_.sparse, w_.address()));
     }
+    UCUDNN_RETURN_IF_ERROR(PlaceFused());
     return handle_.stream().Synchronize();
+  }
+
+  Status PlaceFused() {
+    of_tile_.operands = of_reference_.operands = fused_;
+    for (size_t i = 0; i < reads_.size(); ++i) {
+      FusedRead& read = reads_[i];
+      read.content = MakeFusedOperand(read.reference.type, read.reference.Bytes(), i);
+      UCUDNN_RETURN_IF_ERROR(Upload(driver_, stream(), read.content, read.memory.address()));
+      const Tensor& tile = read.tile.tensor();
+      UCUDNN_RETURN_IF_ERROR(
+          Copy(tile, read.reference.strides, InReference(read), tile.strides, read.tile.address()));
+      of_tile_.pointers[i] = read.tile.data();
+      of_reference_.pointers[i] = read.memory.data();
+    }
+    return Status::Ok();
   }
 
   // The engines of `listed` that may say what the tile should be, the least workspace first.
   void AddReferences(std::vector<cudnn::ListedEngine> listed,
                      std::vector<cudnn::ListedEngine>& references) const {
-    std::erase_if(listed, [](const auto& engine) { return !IsDirect(engine.choice); });
+    // What is fused no other than the plan's engines may serve.
+    std::erase_if(listed,
+                  [&](const auto& one) { return fused_.empty() && !IsDirect(one.choice); });
     std::stable_sort(listed.begin(), listed.end(), [&](const auto& a, const auto& b) {
       const auto rank = [&](const cudnn::EngineChoice& choice) {
         return std::pair(choice.engine == tile_.engine, choice.workspace_bytes);
@@ -270,9 +322,9 @@ class TileVerifier {
 
   Status RunReference() {
     std::vector<cudnn::ListedEngine> references;
-    cudnn::LegacyEngines legacy(functions_, handle_.get());
-    if (auto listed = legacy.List(unpadded_); listed.ok()) {
-      AddReferences(std::move(*listed), references);
+    if (fused_.empty()) {
+      auto listed = cudnn::LegacyEngines(functions_, handle_.get()).List(unpadded_);
+      if (listed.ok()) AddReferences(std::move(*listed), references);
     }
     Status last = Status::Error("no engine says what a tile should be");
     if (references.empty()) {
@@ -295,7 +347,7 @@ class TileVerifier {
     const size_t bytes = engine.choice.workspace_bytes;
     UCUDNN_RETURN_IF_ERROR(CheckMemory(bytes));
     UCUDNN_RETURN_IF_ERROR(reference_workspace_.Reserve(bytes));
-    cudnn::ConvolutionCall call = Call();
+    cudnn::ConvolutionCall call = Call(of_reference_);
     call.x = padded_x_.data();
     call.w = Writes(Operation::kBackwardFilter) ? packed_w_.data() : w_.data();
     call.y = packed_y_.data();
@@ -307,13 +359,13 @@ class TileVerifier {
     return handle_.stream().Synchronize();
   }
 
-  cudnn::ConvolutionCall Call() {
+  cudnn::ConvolutionCall Call(const cudnn::FusedPointers& fused) {
     cudnn::ConvolutionCall call;
     call.operation = operation();
     call.handle = handle_.get();
     call.alpha = cudnn::OneOf(part().type);
     call.beta = cudnn::ZeroOf(part().type);
-    call.fused = &nothing_fused_;
+    call.fused = &fused;
     return call;
   }
   Status RunPiece(const cudnn::Piece& piece, const cudnn::ConvolutionCall& call, bool adds) {
@@ -331,7 +383,7 @@ class TileVerifier {
         const std::unique_ptr<cudnn::Piece> piece,
         engines_->MakePiece(part(), tile_.engine, {.are_plain = true, .may_add = adds},
                             tile_.workspace_bytes - copies));
-    cudnn::ConvolutionCall in_place = Call();
+    cudnn::ConvolutionCall in_place = Call(of_tile_);
     in_place.x = x_.data();
     in_place.w = w_.data();
     in_place.y = y_.data();
@@ -425,6 +477,17 @@ class TileVerifier {
         if (!same) return false;
       }
     }
+    for (FusedRead& read : reads_) {
+      const Tensor& tile = read.tile.tensor();
+      UCUDNN_RETURN_IF_ERROR(
+          Copy(tile, tile.strides, read.tile.address(), read.reference.strides, InReference(read)));
+      UCUDNN_ASSIGN_OR_RETURN(
+          const bool same,
+          IsUnchanged(driver_, stream(), read.content, read.memory.address(), budget_.deadline));
+      UCUDNN_ASSIGN_OR_RETURN(const bool clear,
+                              read.tile.IsClearAround(stream(), budget_.deadline));
+      if (!same || !clear) return false;
+    }
     return true;
   }
 
@@ -432,7 +495,7 @@ class TileVerifier {
   const ConvolutionProblem packed_, unpadded_;
   const MeasureLimits budget_;
   const EngineScope& scope_;
-  const cudnn::FusedPointers nothing_fused_;
+  const FusedOperands fused_;
   const cudnn::Functions& functions_;
   const cuda::Driver& driver_;
   TuningHandle handle_;
@@ -441,6 +504,8 @@ class TileVerifier {
   Tolerance tolerance_;
   size_t needed_ = 0;     // bytes of device memory, but for the reference's workspace
   Surrounded x_, w_, y_;  // of the tile
+  std::deque<FusedRead> reads_;
+  cudnn::FusedPointers of_tile_, of_reference_;
   // The same packed: what was copied to the tile, or what the reference made.
   cuda::DeviceBuffer packed_x_, padded_x_, packed_y_, packed_w_;
   cuda::DeviceBuffer gathered_;  // a packed copy of what is compared
@@ -472,7 +537,6 @@ ComparedTile ComparedTileOf(const ConvolutionProblem& problem, const Division& d
 
 Verification VerifyTile(const Device& device, const ComparedTile& tile, const MeasureLimits& budget,
                         const EngineScope& scope) {
-  assert(FusedIn(scope).empty());
   const cuda::ContextScope context(*device.driver, device.context);
   const cuda::RelaxedCaptureScope relaxed(*device.driver);
   try {

@@ -34,12 +34,12 @@ struct ComparedTile {
 ComparedTile ComparedTileOf(const ConvolutionProblem& problem, const Division& division,
                             size_t kind);
 
-// Runs the tile's engine, which `scope` has with nothing fused, on integer operands, in exactly its
-// workspace, between the copies of a packed tile. A gradient that adds up is added to itself, one
-// that is summed runs through the sum. Compares with an engine that computes the tile as a
-// convolution of its own: on packed tensors, with zeros in place of the padding, by an undivided
-// algorithm of the legacy API or, where none serves, by another engine of `scope`, at last by the
-// same one. Bounds, memory and threads are VerifyPlan's.
+// Runs the tile's engine on integer operands, in exactly its workspace, between the copies of a
+// packed tile. A gradient that adds up is added to itself, one that is summed runs through the sum.
+// Compares with an engine that computes the tile as a convolution of its own: on packed tensors,
+// with zeros in place of the padding, by an undivided algorithm of the legacy API or, where none
+// serves or something is fused, by another engine of `scope`, at last by the same one. Bounds,
+// memory and threads are VerifyPlan's.
 Verification VerifyTile(const Device& device, const ComparedTile& tile, const MeasureLimits& budget,
                         const EngineScope& scope);
 

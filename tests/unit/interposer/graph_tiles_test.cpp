@@ -91,12 +91,21 @@ TEST(GraphTiles, ComputeWhatThePlanDoes) {
 
 // The whole is too large to be compared in the memory for measuring, its tiles are not.
 TEST(GraphTiles, FitALimitWhereTheWholeCannotBeCompared) {
-  for (const Operation operation : test::kOperations) {
+  struct Kernel {
+    Operation operation;
+    GraphOptions fused;
+  };
+  for (const auto& [operation, fused] : {Kernel{Operation::kForward},
+                                         {Operation::kBackwardData},
+                                         {Operation::kBackwardFilter},
+                                         {Operation::kForward, Fused(true)},
+                                         {Operation::kBackwardData, ReluGradient()}}) {
     const ConvolutionProblem problem = Image(operation);
     SCOPED_TRACE(Describe(problem));
-    Options options = Measuring(NeedOf(problem, {}) / 3);
-    options.tuning.memory_bytes = 5 * cudnn::ImageBytes(problem) / 2;
-    TiledPlan plan(problem, {}, options);
+    Options options = Measuring(NeedOf(problem, fused) / 3);
+    const size_t read = fused.residual || !fused.steps.empty() ? 1 : 0;  // a tensor like the output
+    options.tuning.memory_bytes = (5 + 2 * read) * cudnn::ImageBytes(problem) / 2;
+    TiledPlan plan(problem, fused, options);
     plan.ExpectRight();
     EXPECT_THAT(plan.Reason(), HasSubstr("tiles"));
     EXPECT_GT(plan.Pieces(), 1);
@@ -471,6 +480,28 @@ TEST(VastPlans, AreToldTheSameWhateverTilesAndPolicySay) {
     EXPECT_EQ(plan.Told(), told);
     plan.ExpectRight();
     plan.ExpectWhole();
+  }
+}
+
+// Where ucudnn brings all workspace, none of it is for what needs none, and nothing is promised.
+TEST(VastPlans, NeedNoMoreInTilesUnderOneBudget) {
+  const ConvolutionProblem problem = Image(Operation::kForward);
+  for (const bool limited : {false, true}) {
+    for (const bool gemm : {false, true}) {
+      SCOPED_TRACE(std::string(limited ? "limited " : "") + (gemm ? "gemm" : ""));
+      const size_t limit = NeedOf(problem, {}) / 3;
+      Options options = Measuring(limit);
+      if (!limited) options.workspace_limit.reset();
+      options.total_workspace = 2 * limit;
+      TheVastLibrary().gemm_serves_tiles = gemm;
+      VastPlan plan(problem, options);
+      EXPECT_EQ(plan.Told(), 0u);
+      for (size_t call = 0; call <= KernelSequence::kOfOneProblem; ++call) plan.ExpectRight();
+      gemm ? plan.ExpectTilesOf("graph:0") : plan.ExpectWhole();
+      EXPECT_EQ(plan.Kernel()["owned_workspace_bytes"], 0);
+      EXPECT_EQ(plan.Promise(limited ? limit : planning::kNoLimit), std::nullopt);
+      EXPECT_EQ(plan.Told(), 0u);
+    }
   }
 }
 

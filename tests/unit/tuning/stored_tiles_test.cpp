@@ -180,17 +180,21 @@ TEST_F(StoredTilesTest, CopiesOfPackedTilesAreMeasuredAndCounted) {
 // The whole does not fit into what measuring may take, its tiles do.
 TEST_F(StoredTilesTest, TakeTheMemoryOfOneTile) {
   const ConvolutionProblem problem = Image(Operation::kForward, DataType::kFloat);
-  const std::vector<cudnn::GraphTemplate> plans = {PlanOf(problem, 0)};
-  const ConvolutionProblem& whole = plans[0].convolution.problem;
-  MeasureLimits limits;
-  limits.memory_bytes = size_t{2} * 16 * 64 * 64 * 4 / 2;  // half of x and y
-  const size_t before = test::FreeBytes();
-  const auto one = CutIntoTiles(whole, {});
-  ASSERT_TRUE(one.ok());
-  EXPECT_FALSE(Measure(plans, *one, limits).ok());
-  const auto kinds = Measure(plans, *FourTiles(whole), limits);
-  EXPECT_TRUE(kinds.ok()) << kinds.message();
-  EXPECT_EQ(test::FreeBytes(), before);
+  test::GraphOptions residual;
+  residual.residual = true;
+  for (const test::GraphOptions& options : {test::GraphOptions(), residual}) {
+    const std::vector<cudnn::GraphTemplate> plans = {PlanOf(problem, 0, options)};
+    const ConvolutionProblem& whole = plans[0].convolution.problem;
+    MeasureLimits limits;
+    limits.memory_bytes = size_t{2} * 16 * 64 * 64 * 4 / 2;  // half of x and y
+    const size_t before = test::FreeBytes();
+    const auto one = CutIntoTiles(whole, {});
+    ASSERT_TRUE(one.ok());
+    EXPECT_FALSE(Measure(plans, *one, limits).ok());
+    const auto kinds = Measure(plans, *FourTiles(whole), limits);
+    EXPECT_TRUE(kinds.ok()) << kinds.message();
+    EXPECT_EQ(test::FreeBytes(), before);
+  }
 }
 
 // A process that has the store of an earlier one makes no plan before it decides.

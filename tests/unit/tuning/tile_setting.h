@@ -24,8 +24,9 @@ class TileTest : public test::DeviceTest {
   ~TileTest() override { EXPECT_EQ(functions_.cudnnDestroy(handle_), CUDNN_STATUS_SUCCESS); }
 
   // The plan of one of the stand-in's engines.
-  cudnn::GraphTemplate PlanOf(const ConvolutionProblem& problem, int engine) {
-    const test::Graph graph(problem, {}, functions_, {handle_, nullptr});
+  cudnn::GraphTemplate PlanOf(const ConvolutionProblem& problem, int engine,
+                              const test::GraphOptions& options = {}) {
+    const test::Graph graph(problem, options, functions_, {handle_, nullptr});
     const auto plan = graph.Plan(engine);
     EXPECT_TRUE(plan);
     auto read = cudnn::ReadTemplate(functions_, plan->get());
@@ -36,7 +37,8 @@ class TileTest : public test::DeviceTest {
   GraphScope ScopeOf(const std::vector<cudnn::GraphTemplate>& plans) {
     std::vector<const cudnn::GraphTemplate*> pointers;
     for (const cudnn::GraphTemplate& plan : plans) pointers.push_back(&plan);
-    return {plans[0].convolution.engine, NumericClass::kDirect, {}, [this, pointers](auto handle) {
+    const cudnn::FusedConvolution& first = plans[0].convolution;
+    return {first.engine, NumericClass::kDirect, first.operands, [this, pointers](auto handle) {
               return std::make_unique<cudnn::GraphEngines>(
                   functions_, cudnn::PlanDevice{handle, nullptr}, pointers);
             }};

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "convolution/partial_sums.h"
 #include "shim/host/hostgpu.h"
@@ -102,6 +103,20 @@ void ShiftChannels(const ConvolutionProblem& part, const cudnn::ConvolutionCall&
   *HostOf(output, stride) = *HostOf(output, 0);
 }
 
+// Adds zero times the element behind the last row of the first channel of what is fused first.
+void ReadOneFusedRowMore(const ConvolutionProblem& part, const cudnn::ConvolutionCall& call) {
+  const bool data = part.operation == Operation::kBackwardData;
+  const int64_t rows = data ? part.x[1] : OutputExtents(part)[1];
+  const float* const beyond =
+      HostOf(call.fused->pointers[0], rows * (data ? part.x_strides : part.y_strides)[3]);
+  if (beyond != nullptr) *HostOf(call.*cudnn::OutputOf(part.operation), 0) += 0 * *beyond;
+}
+
+// Writes what it may only read.
+void WriteFused(const ConvolutionProblem&, const cudnn::ConvolutionCall& call) {
+  *HostOf(call.fused->pointers[0], 0) = 3;
+}
+
 class VerifyTileTest : public TileTest {
  protected:
   GraphScope FaultyScope(const cudnn::GraphTemplate& plan, Fault fault) {
@@ -195,6 +210,68 @@ TEST_F(VerifyTileTest, RightTilesAreEqual) {
   EXPECT_GE(compared[0], 60);
   EXPECT_GE(compared[1], 30);
   EXPECT_EQ(test::FreeBytes(), before);
+}
+
+using Reads = test::FusedStep::Reads;
+using Steps = std::vector<test::FusedStep>;
+
+// A residual or, backward, the image of a ReLU, before all that differs by channel or column.
+test::GraphOptions Fused(Operation operation) {
+  test::GraphOptions options;
+  options.steps = operation == Operation::kBackwardData
+                      ? Steps{{CUDNN_POINTWISE_RELU_BWD, Reads::kWhole, {}}}
+                      : Steps{{CUDNN_POINTWISE_ADD, Reads::kWhole, {}},
+                              {CUDNN_POINTWISE_ADD, Reads::kChannel, {}},
+                              {CUDNN_POINTWISE_ADD, Reads::kRow, {}},
+                              {CUDNN_POINTWISE_RELU_FWD, Reads::kNothing, {}}};
+  return options;
+}
+
+TEST_F(VerifyTileTest, RightTilesOfFusedPlansAreEqual) {
+  const size_t before = test::FreeBytes();
+  int compared = 0;
+  for (const Operation operation : {Operation::kForward, Operation::kBackwardData}) {
+    for (const DataType type : {DataType::kFloat, DataType::kBfloat16}) {
+      for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
+        for (const TileGrid& grid : {TileGrid{.spatial = {1, 3, 1}}, {.spatial = {1, 2, 2}}}) {
+          const ConvolutionProblem problem = Small(operation, type, layout);
+          SCOPED_TRACE(Describe(problem));
+          for (const int engine : {0, 1}) {
+            const cudnn::GraphTemplate plan = PlanOf(problem, engine, Fused(operation));
+            const ConvolutionProblem& whole = plan.convolution.problem;
+            for (const int64_t most_span : {kMostViewSpan, int64_t{200}}) {
+              const Division division = Divide(whole, grid, plan, most_span);
+              if (division.tiles == nullptr) continue;
+              const Verification verification = VerifyKinds(whole, division, ScopeOf({plan}));
+              EXPECT_EQ(verification.verdict, Verdict::kEqual) << verification.message;
+              ++compared;
+            }
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GE(compared, 48);
+  EXPECT_EQ(test::FreeBytes(), before);
+}
+
+TEST_F(VerifyTileTest, AnEngineThatReadsOneFusedRowMoreOrWritesOneIsRejected) {
+  for (const Operation operation : {Operation::kForward, Operation::kBackwardData}) {
+    for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
+      const ConvolutionProblem problem = Small(operation, DataType::kFloat, layout);
+      SCOPED_TRACE(Describe(problem));
+      const cudnn::GraphTemplate plan = PlanOf(problem, 0, Fused(operation));
+      const ConvolutionProblem& whole = plan.convolution.problem;
+      const Division division = Divide(whole, {.spatial = {1, 3, 1}}, plan);
+      const Verification reads =
+          VerifyKinds(whole, division, FaultyScope(plan, ReadOneFusedRowMore));
+      EXPECT_EQ(reads.verdict, Verdict::kDifferent) << reads.message;
+      EXPECT_NE(reads.message.find("nan"), std::string::npos) << reads.message;
+      const Verification writes = VerifyKinds(whole, division, FaultyScope(plan, WriteFused));
+      EXPECT_EQ(writes.verdict, Verdict::kTrespassed) << writes.message;
+      EXPECT_NE(writes.message.find("input"), std::string::npos) << writes.message;
+    }
+  }
 }
 
 // The output of such an engine is right, in place as well: there is a number wherever it looks.
@@ -304,10 +381,19 @@ TEST_F(LongViewTest, IsComparedBetweenNansToo) {
 // What every kind of tile was compared for alone runs where the whole cannot be compared, but not
 // for a gain in time.
 TEST_F(VerifyTileTest, TilesOfAWholeThatExceedsTheMemoryAreTrustedToFit) {
-  for (const Operation operation : test::kOperations) {
+  struct Kernel {
+    Operation operation;
+    bool fused = false;
+  };
+  for (const auto& [operation, fused] : {Kernel{Operation::kForward},
+                                         {Operation::kBackwardData},
+                                         {Operation::kBackwardFilter},
+                                         {Operation::kForward, true},
+                                         {Operation::kBackwardData, true}}) {
     const ConvolutionProblem problem = Image(operation, DataType::kFloat);
-    SCOPED_TRACE(Describe(problem));
-    const cudnn::GraphTemplate plan = PlanOf(problem, 0);
+    SCOPED_TRACE(Describe(problem) + (fused ? " fused" : ""));
+    const cudnn::GraphTemplate plan =
+        PlanOf(problem, 0, fused ? Fused(operation) : test::GraphOptions());
     const ConvolutionProblem& whole = plan.convolution.problem;
     const Division division = Divide(whole, {.spatial = {1, 16, 1}}, plan);
     const MicroConfiguration undivided = {plan.convolution.engine, 1, 1, size_t{1} << 20, true};
