@@ -20,7 +20,7 @@ NETS = os.environ.get("UCUDNN_TEST_NETS",
                       "alexnet vgg16 resnet18 resnet50 resnet18-v2 densenet121 inception-v3 efficientnet-b0").split()
 STRATEGIES = {"image": ["--strategy", "image"], "model": ["--strategy", "model"], "deepa": ["--strategy", "deepa"],
               "owt a": ["--strategy", "owt", "--scheme", "a"], "owt b": ["--strategy", "owt", "--scheme", "b"],
-              "owt c": ["--strategy", "owt", "--scheme", "c"]}
+              "owt c": ["--strategy", "owt", "--scheme", "c", "--passes", "4"]}  # one of 16 workers has 8 images
 
 
 class Counting(unittest.TestCase):
@@ -34,7 +34,6 @@ class Counting(unittest.TestCase):
         return subprocess.run([COMMAND, *arguments], capture_output=True, text=True)
 
     def counted(self, net, devices, strategy):
-        """Whether there is such a plan; its counts are compared."""
         file, plan = f"{self.folder.name}/{net}.json", f"{self.folder.name}/plan.json"
         if not os.path.exists(file):
             self.assertEqual(0, self.run_command("net", net, "-o", file).returncode)
@@ -45,14 +44,12 @@ class Counting(unittest.TestCase):
                 output.write(schedules.machine(4))
         told = self.run_command("plan", file, "--machine", machine, "--batch", "128", "--update", "owner", "--schedule",
                                 *STRATEGIES[strategy])
-        if told.returncode:
-            return told.stderr
+        self.assertEqual(0, told.returncode, f"{net} on {devices}, {strategy}: {told.stderr}")
         with open(plan, "w") as output:
             output.write(told.stdout)
         with torch.device("meta"):
             model = parallel.module(file)
         self.compare(model, plan, f"{net} on {devices}, {strategy}", strategy not in ("owt b", "owt c"))
-        return ""
 
     def compare(self, model, plan, what, says_what_is_kept):
         schedule = read(plan)
@@ -89,14 +86,10 @@ class Counting(unittest.TestCase):
                 self.compare(model, plan, str(pins), True)
 
     def test_CountsArePredicted(self):
-        refused = {}
         for net in NETS:
             for devices in (4, 16):
                 for strategy in STRATEGIES:
-                    if why := self.counted(net, devices, strategy):
-                        refused[net, devices, strategy] = why
-        print("refused by the planner:", *(f"\n  {key}: {why.strip()}" for key, why in refused.items()), file=sys.stderr)
-        self.assertTrue(all("owt" in strategy for _, _, strategy in refused), refused)
+                    self.counted(net, devices, strategy)
 
 
 if __name__ == "__main__":
