@@ -145,8 +145,7 @@ class Analyst {
   std::optional<int> CyclesOf(const ConvergenceEstimate& estimate) const;
   Result<std::optional<int>> FindCycles(const MultigridSetting& setting);
   const Stage& LongestStage() const {
-    return std::get<Stage>(
-        problem_.chain.sections[static_cast<size_t>(analysis_.layers.LongestStage())]);
+    return std::get<Stage>(problem_.chain.sections[analysis_.layers.LongestStage()]);
   }
   double StepOf(const Stage& stage) const {
     return problem_.time > 0 ? problem_.time / static_cast<double>(stage.steps.size())
@@ -307,8 +306,7 @@ bool Analyst::IsVerifiable(const TriedSetting& tried) const {
     double operations = 0;
     for (const int kind : section.kinds) {
       for (const multigrid::LayerKernel& kernel :
-           analysis_.layers.kinds[static_cast<size_t>(kind)].kernels(
-               multigrid::LayerPass::kForward)) {
+           analysis_.layers.kinds[kind].kernels(multigrid::LayerPass::kForward)) {
         operations += kernel.operations / analysis_.layers.batch;
       }
     }

@@ -59,7 +59,7 @@ ReportedSpan ReadStepSpan(const JsonPlace& place, int64_t lanes,
   span.lane = place.Member("lane").Integer(0, lanes - 1);
   span.level = place.Member("level").Integer(0, static_cast<int64_t>(levels.size()) - 1);
   if (!place.ok()) return span;
-  const int64_t steps = levels[static_cast<size_t>(span.level)];
+  const int64_t steps = levels[span.level];
   span.first = place.Member("first").Integer(0, steps - 1);
   span.steps = place.Member("steps").Integer(1, steps - span.first);
   span.begin_ms = ReadNumber(place.Member("begin_ms"));

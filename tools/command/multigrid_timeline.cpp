@@ -30,7 +30,7 @@ std::string RangeText(int64_t first, int64_t count) {
 std::string TipOf(const ReportedSpan& span, const ReportedStage& stage) {
   int64_t layers = 1;  // of a step of the level
   for (int64_t level = 0; level < span.level; ++level) {
-    layers *= stage.coarsening[static_cast<size_t>(level)];
+    layers *= stage.coarsening[level];
   }
   std::string tip = "thread " + std::to_string(span.lane + 1) + ", level " +
                     std::to_string(span.level + 1) + (span.steps == 1 ? ": step " : ": steps ") +
@@ -68,7 +68,7 @@ Element DrawTimeline(const TimelineRow& row, size_t number) {
   }
   size_t most = 0;
   for (const ReportedSpan& span : DrawnSpans(timeline)) {
-    auto& spans = track.lanes[static_cast<size_t>(span.lane)].spans;
+    auto& spans = track.lanes[span.lane].spans;
     spans.push_back({span.begin_ms, span.end_ms - span.begin_ms, static_cast<int>(span.level), "",
                      TipOf(span, row.stage)});
     most = std::max(most, spans.size());

@@ -50,7 +50,7 @@ class SolveTasks final : public LayerSystem {
   // The first state is on the first device once `first` have ended.
   Status Add(const TaskList& first);
   // What those wait for that read device p's states of the finest level.
-  const TaskList& Ready(int p) const { return levels_[0][static_cast<size_t>(p)].ready; }
+  const TaskList& Ready(int p) const { return levels_[0][p].ready; }
 
   // Phases of one level that follow each other are run together, block by block: a relaxation waits
   // for what comes behind it.

@@ -173,7 +173,7 @@ Result<MeasuredBatches::Kind> TimeKind(const DeviceTarget& target, const Residua
                                        size_t workspace_limit) {
   const auto repeated = [&](int count) {
     Stage stage = {.input = kind.stage.input, .shape = kind.stage.shape, .steps = {}};
-    stage.steps.assign(count, kind.stage.steps[static_cast<size_t>(kind.position)]);
+    stage.steps.assign(count, kind.stage.steps[kind.position]);
     return stage;
   };
   const auto timed = [&](int layers, const Hierarchy& hierarchy) {
@@ -234,7 +234,7 @@ Result<std::vector<MeasuredBatches::Kind>> MeasureDeviceLayers(
   std::vector<MeasuredBatches::Kind> kinds;
   for (const LayerKind& kind : network.kinds) {
     MeasuredBatches::Kind& made = kinds.emplace_back();
-    const auto* stage = std::get_if<Stage>(&chain.sections[static_cast<size_t>(kind.section)]);
+    const auto* stage = std::get_if<Stage>(&chain.sections[kind.section]);
     if (stage == nullptr) continue;
     const int together = at_once == StepsAtOnce::kOne ? 1 : TimedTogether(kind.parameters);
     UCUDNN_ASSIGN_OR_RETURN(

@@ -54,8 +54,8 @@ class LayerTimer {
   const std::string& notes() const { return notes_; }
 
  private:
-  const Node& NodeOf(NodeId id) const { return chain_.graph.nodes[static_cast<size_t>(id)]; }
-  const Shape& ShapeOf(NodeId id) const { return chain_.shapes[static_cast<size_t>(id)]; }
+  const Node& NodeOf(NodeId id) const { return chain_.graph.nodes[id]; }
+  const Shape& ShapeOf(NodeId id) const { return chain_.shapes[id]; }
   int64_t NumbersOf(NodeId id) const { return ShapeOf(id).Features() * batch_; }
   std::vector<double> Drawn(int64_t count) {
     std::uniform_real_distribution<double> uniform(-1, 1);
@@ -153,7 +153,7 @@ Result<double> LayerTimer::SharedMs(const Stage& stage, const ResidualStep& step
   for (const NodeId id : step.transformation) {
     const HostLayer layer = {NodeOf(id).op, input, ShapeOf(id)};
     if (WeightCountsOf(layer).weights > kMostWeights) return 0.0;  // as single layers
-    parameters[static_cast<size_t>(id)] = DrawnWeights(layer);
+    parameters[id] = DrawnWeights(layer);
     input = layer.output;
   }
   UCUDNN_ASSIGN_OR_RETURN(const HostStage made,
@@ -210,11 +210,10 @@ Result<HostMeasurement> MeasureLayers(const ResidualChain& chain, const NetworkL
   LayerTimer timer(chain, network.batch);
   HostMeasurement measurement;
   for (const LayerKind& kind : network.kinds) {
-    const auto& section = chain.sections[static_cast<size_t>(kind.section)];
+    const auto& section = chain.sections[kind.section];
     if (const auto* stage = std::get_if<Stage>(&section)) {
-      UCUDNN_ASSIGN_OR_RETURN(
-          MeasuredTimes::Kind measured,
-          timer.MeasureStep(*stage, stage->steps[static_cast<size_t>(kind.position)]));
+      UCUDNN_ASSIGN_OR_RETURN(MeasuredTimes::Kind measured,
+                              timer.MeasureStep(*stage, stage->steps[kind.position]));
       measurement.kinds.push_back(measured);
     } else {
       UCUDNN_ASSIGN_OR_RETURN(MeasuredTimes::Kind measured,
@@ -225,7 +224,7 @@ Result<HostMeasurement> MeasureLayers(const ResidualChain& chain, const NetworkL
   measurement.notes = timer.notes();
   const int longest = network.LongestStage();
   if (longest >= 0) {
-    const int64_t numbers = network.sections[static_cast<size_t>(longest)].state_numbers;
+    const int64_t numbers = network.sections[longest].state_numbers;
     const double bytes = static_cast<double>(numbers) * sizeof(double);
     measurement.copy_gb_per_s = bytes / (timer.CopyMs(numbers) * 1e6);
   }
