@@ -55,10 +55,8 @@ struct TimedSteps {
                                                             .parameters = made->parameters,
                                                             .hierarchy = made->hierarchy,
                                                             .coarse = CoarseOperator::kSum,
-                                                            .h = 1,
-                                                            .batch = batch,
-                                                            .workspace_limit = workspace_limit},
-                                                           std::move(lanes)));
+                                                            .batch = batch},
+                                                           workspace_limit, std::move(lanes)));
     UCUDNN_ASSIGN_OR_RETURN(made->from, made->chain->Create());
     UCUDNN_ASSIGN_OR_RETURN(made->to, made->chain->Create());
     const std::vector<double> zeros(static_cast<size_t>(stage.shape.Features() * batch));

@@ -46,19 +46,6 @@ ArrangedNumbers MovedBehind(const DeviceTarget& target, const StepShape& shape,
 
 }  // namespace
 
-DeviceStage OnDevice(const StagePart& part, size_t workspace_limit) {
-  return {.chain = part.chain,
-          .stage = part.stage,
-          .parameters = part.parameters,
-          .hierarchy = part.hierarchy,
-          .coarse = part.coarse,
-          .h = part.h,
-          .batch = part.batch,
-          .workspace_limit = workspace_limit,
-          .used = part.used,
-          .has_gradients = part.has_gradients};
-}
-
 bool Arrangement::operator<(const Arrangement& other) const {
   return std::tie(kind, first, distance, count, fan) <
          std::tie(other.kind, other.first, other.distance, other.count, other.fan);
@@ -74,7 +61,7 @@ Result<ArrangedMemory> ArrangedMemory::Make(const DeviceTarget& target, const St
   return ArrangedMemory{std::move(memory), LaidOut(target, shape, steps, begin)};
 }
 
-NumbersLayout::NumbersLayout(const DeviceTarget& target, const DeviceStage& stage,
+NumbersLayout::NumbersLayout(const DeviceTarget& target, const StagePart& stage,
                              const StageShapes& shapes)
     : target_(target), shapes_(shapes) {
   for (size_t kind = 0; kind < shapes.kinds.size(); ++kind) {
@@ -180,7 +167,7 @@ Status NumbersLayout::CopyLayers(DeviceLane& lane, Move move, Address block,
 }
 
 Result<std::unique_ptr<DeviceWeights>> DeviceWeights::Make(const DeviceTarget& target,
-                                                           const DeviceStage& stage,
+                                                           const StagePart& stage,
                                                            const StageShapes& shapes) {
   std::unique_ptr<DeviceWeights> made(new DeviceWeights(target, stage, shapes));
   UCUDNN_ASSIGN_OR_RETURN(made->in_order_, DeviceNumbers::Make(target, made->layout_.count()));

@@ -27,16 +27,15 @@ class DeviceChains : public test::DeviceTest {
   const DeviceTarget target = {cuda::GetDriver(), &functions, context};
 };
 
-DeviceStage StageOf(const WeightedChain& chain, const SolveSetting& setting,
-                    const Hierarchy& hierarchy) {
+StagePart StageOf(const WeightedChain& chain, const SolveSetting& setting,
+                  const Hierarchy& hierarchy) {
   return {.chain = chain.chain,
           .stage = chain.stage(),
           .parameters = chain.parameters,
           .hierarchy = hierarchy,
           .coarse = setting.coarse,
-          .h = setting.h,
           .batch = chain.batch,
-          .workspace_limit = 1 << 20};
+          .h = setting.h};
 }
 
 // A solve of a drawn chain on the device.
@@ -47,7 +46,7 @@ struct DeviceSolve {
                                    setting.levels)),
         lanes(std::move(*Lanes::Start(setting.lanes, Lanes::Threads::kCallersAlone))),
         propagator(std::move(
-            *DeviceChain::Make(target, StageOf(chain, setting, hierarchy),
+            *DeviceChain::Make(target, StageOf(chain, setting, hierarchy), 1 << 20,
                                std::move(*DeviceLanes::Make(target, setting.lanes)), way))),
         size(chain.first.size()) {
     const State first = *propagator->Create();
@@ -693,7 +692,7 @@ TEST_F(DeviceChains, WhatDevicesDoNotRunIsRefusedByName) {
       DrawnNet({.kinds = std::vector<StepKind>(8, StepKind::kPooled), .channels = 2, .extent = 3},
                random, 1);
   const Hierarchy hierarchy = *Hierarchy::Make(8, {4}, 2);
-  const auto refused = DeviceChain::Make(target, StageOf(pooled, {}, hierarchy),
+  const auto refused = DeviceChain::Make(target, StageOf(pooled, {}, hierarchy), 1 << 20,
                                          std::move(*DeviceLanes::Make(target, 1)));
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.message().find("is in a step that devices do not run: "), std::string::npos)

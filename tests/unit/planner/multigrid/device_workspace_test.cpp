@@ -80,9 +80,8 @@ TEST_F(DeviceWorkspace, OfLanesIsAsConcurrentDivisionHasIt) {
                                             {.chain = chain.chain,
                                              .stage = chain.stage(),
                                              .parameters = chain.parameters,
-                                             .hierarchy = hierarchy,
-                                             .workspace_limit = budget},
-                                            std::move(*DeviceLanes::Make(target, lanes)));
+                                             .hierarchy = hierarchy},
+                                            budget, std::move(*DeviceLanes::Make(target, lanes)));
         const size_t found = (*made)->shared().runner->needs().workspace;
         EXPECT_EQ(found, divided->share_bytes.at(0)) << budget << " bytes, " << lanes << " lanes";
       }
