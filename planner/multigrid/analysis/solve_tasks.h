@@ -62,12 +62,9 @@ class SolveTasks final : public LayerSystem {
   Status SolveSerially(int level, Source source) override;
   Status Correct(int level) override;
   Status RunCycle(int kind, const std::function<Status()>& cycle) override;
-  // Every device compares its C-points, and all of them learn the sum along a tree.
-  Result<double> ResidualNorm() override;
-  // What the cycles of a solve do not ask for.
-  Result<double> ResidualNormByState() override { return 0.0; }
-  Result<double> FullResidualNorm() override { return 0.0; }
-  Result<StateNorms> Norms() override { return StateNorms(); }
+  // The residual, which is all that cycles ask for: every device compares its C-points, and all of
+  // them learn the sum along a tree. There are no numbers.
+  Result<std::span<const double>> Parts(NormParts parts) override;
   double UnitRoundoff() const override { return 0; }
 
  private:

@@ -134,7 +134,7 @@ class DeviceChain : public DeviceStates {
   std::vector<std::vector<StepPlan>> plans_;  // by level and step, of streams
 };
 
-// The adjoint chain w[j] = lambda[N - j], as HostAdjoint has it, on the chain's hierarchy mirrored.
+// The adjoint chain w[j] = lambda[N - j], as HostChain has it, on the chain's hierarchy mirrored.
 class DeviceAdjoint : public DeviceStates {
  public:
   // `chain` outlives it.

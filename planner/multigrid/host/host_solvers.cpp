@@ -51,8 +51,7 @@ class HostLayers : public StageLayers {
   HostLayers(const StagePart& part, Lanes& lanes) : StageLayers(part, lanes) {}
 
   std::optional<HostStage> stage_;
-  std::optional<HostChain> chain_;
-  std::optional<HostAdjoint> adjoint_;
+  std::optional<HostChain> chain_, adjoint_;
 };
 
 // States as messages of numbers, one behind the other.

@@ -25,7 +25,7 @@ class AdjointSolve {
   HostSolve& forward_;
   double h_;
   std::optional<Trajectory> trajectory_;
-  std::unique_ptr<HostAdjoint> adjoint_;
+  std::unique_ptr<HostChain> adjoint_;
   std::optional<BlockSystem> system_;
 };
 

@@ -350,7 +350,7 @@ TEST(Adjoint, RecomputesStatesForRelaxationAlone) {
       ASSERT_TRUE(forward.SolveSerially(0, Source::kNone).ok());
       Trajectory trajectory =
           std::move(*Trajectory::Make(forward, host.hierarchy(), host.propagator(), lanes));
-      HostAdjoint adjoint(host.stage(), host.mirrored(), coarse, 0.03);
+      HostChain adjoint(host.stage(), host.mirrored(), coarse, 0.03);
       adjoint.LineariseAt(trajectory);
       BlockSystem system = std::move(*BlockSystem::Make(adjoint, host.mirrored(), host.lanes(),
                                                         Storage::kAll, forward.last()));

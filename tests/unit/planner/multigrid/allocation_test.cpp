@@ -81,7 +81,7 @@ TEST(Allocation, ACycleOfTheAdjointAllocatesNothing) {
     ASSERT_TRUE(forward.system().SolveSerially(0, LayerSystem::Source::kNone).ok());
     Trajectory trajectory = std::move(*Trajectory::Make(forward.system(), forward.hierarchy(),
                                                         forward.propagator(), setting.lanes));
-    HostAdjoint adjoint(forward.stage(), forward.mirrored(), setting.coarse, 1.0 / 130);
+    HostChain adjoint(forward.stage(), forward.mirrored(), setting.coarse, 1.0 / 130);
     adjoint.LineariseAt(trajectory);
     BlockSystem system = std::move(*BlockSystem::Make(adjoint, forward.mirrored(), forward.lanes(),
                                                       setting.storage, forward.system().last()));

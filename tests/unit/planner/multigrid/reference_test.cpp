@@ -100,7 +100,7 @@ struct FixtureAdjoint {
         *BlockSystem::Make(adjoint, forward.mirrored(), forward.lanes(), Storage::kAll, last));
   }
   Trajectory trajectory;
-  HostAdjoint adjoint;
+  HostChain adjoint;
   std::optional<BlockSystem> system;
 };
 
