@@ -216,11 +216,25 @@ std::vector<std::variant<SerialSection, Stage>> PutInOrder(size_t nodes,
 
 }  // namespace
 
+std::vector<const Stage*> ResidualChain::Stages() const {
+  std::vector<const Stage*> stages;
+  for (const auto& section : sections) {
+    if (const auto* stage = std::get_if<Stage>(&section)) stages.push_back(stage);
+  }
+  return stages;
+}
+
+const Stage* ResidualChain::LongestStage() const {
+  const Stage* longest = nullptr;
+  for (const Stage* stage : Stages()) {
+    if (longest == nullptr || stage->steps.size() > longest->steps.size()) longest = stage;
+  }
+  return longest;
+}
+
 int ResidualChain::Steps() const {
   size_t steps = 0;
-  for (const auto& section : sections) {
-    if (const auto* stage = std::get_if<Stage>(&section)) steps += stage->steps.size();
-  }
+  for (const Stage* stage : Stages()) steps += stage->steps.size();
   return static_cast<int>(steps);
 }
 

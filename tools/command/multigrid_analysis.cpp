@@ -144,9 +144,7 @@ class Analyst {
   static double ResidualAfter(const ConvergenceEstimate& estimate, int cycles);
   std::optional<int> CyclesOf(const ConvergenceEstimate& estimate) const;
   Result<std::optional<int>> FindCycles(const MultigridSetting& setting);
-  const Stage& LongestStage() const {
-    return std::get<Stage>(problem_.chain.sections[analysis_.layers.LongestStage()]);
-  }
+  const Stage& LongestStage() const { return *problem_.chain.LongestStage(); }
   double StepOf(const Stage& stage) const {
     return problem_.time > 0 ? problem_.time / static_cast<double>(stage.steps.size())
                              : problem_.step;

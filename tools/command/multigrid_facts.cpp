@@ -68,9 +68,7 @@ ProblemFacts FactsOf(const multigrid::Problem& problem,
   // The problem of several ranks has no parameters of its own.
   const planner::Graph& graph = problem.chain.graph;
   for (size_t id = 0; id < graph.nodes.size(); ++id) facts.parameters += CountOf(problem.chain, id);
-  for (const auto& section : problem.chain.sections) {
-    const auto* stage = std::get_if<Stage>(&section);
-    if (stage == nullptr) continue;
+  for (const Stage* stage : problem.chain.Stages()) {
     StageFacts one = {.steps = static_cast<int>(stage->steps.size()),
                       .shape = ExtentsOf(stage->shape),
                       .h = settings.step,

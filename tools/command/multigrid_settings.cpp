@@ -128,17 +128,6 @@ std::string MultigridSettings::MachineText() const {
 
 namespace {
 
-// The stage with the most steps; null where there is none.
-const multigrid::Stage* LongestStage(const Problem& problem) {
-  const multigrid::Stage* longest = nullptr;
-  for (const auto& section : problem.chain.sections) {
-    const auto* stage = std::get_if<multigrid::Stage>(&section);
-    if (stage == nullptr) continue;
-    if (longest == nullptr || stage->steps.size() > longest->steps.size()) longest = stage;
-  }
-  return longest;
-}
-
 // --coarse. Without it that of processors is inject, and a device's what fits it, in the longest
 // stage.
 Result<multigrid::CoarseOperator> CoarseOf(const SolveSpec& spec, const Problem& problem,
@@ -146,7 +135,7 @@ Result<multigrid::CoarseOperator> CoarseOf(const SolveSpec& spec, const Problem&
   if (spec.coarse) return *spec.coarse;
   const multigrid::NetworkSettings& network = settings.network;
   const bool has_levels = network.levels != 1 && network.method == multigrid::Method::kMultigrid;
-  const multigrid::Stage* const longest = LongestStage(problem);
+  const multigrid::Stage* const longest = problem.chain.LongestStage();
   if (settings.RunsOnCpu() || !has_levels || spec.analyse || longest == nullptr) {
     return multigrid::CoarseOperator::kInject;
   }
@@ -175,7 +164,7 @@ Result<MultigridSettings> SettingsOf(const SolveSpec& spec, const Problem& probl
   network.step = problem.step;
   if (!spec.IsGiven("--coarsening")) {
     // The longest stage keeps two coarse layers.
-    const multigrid::Stage* const longest = LongestStage(problem);
+    const multigrid::Stage* const longest = problem.chain.LongestStage();
     const int steps = longest != nullptr ? static_cast<int>(longest->steps.size()) : 0;
     network.coarsening = {std::clamp(steps / 2, 2, 8)};
   }

@@ -92,16 +92,6 @@ ResidualChain ChainOf(const char* name) {
   return *std::move(chain);
 }
 
-const Stage& LongestStageOf(const ResidualChain& chain) {
-  const Stage* longest = nullptr;
-  for (const auto& section : chain.sections) {
-    const auto* stage = std::get_if<Stage>(&section);
-    if (stage == nullptr) continue;
-    if (longest == nullptr || stage->steps.size() > longest->steps.size()) longest = stage;
-  }
-  return *longest;
-}
-
 TEST(LayerKernels, CountWhatAStepOfKirbysReads) {
   const NetworkLayers layers = LayersOfNetwork(ChainOf("kirby-3m"), 1, 4);
   ASSERT_EQ(layers.kinds.size(), 3u);  // opening, steps, closing
@@ -291,7 +281,7 @@ TEST(Convergence, ASolveThatEndedEarlierHasNoSecondResidual) {
 
 TEST(StandIn, IsTheStageItselfWhereThatIsSmallEnough) {
   const ResidualChain chain = PlainChain({.steps = 16});
-  const auto stand_in = MakeStandIn(chain, LongestStageOf(chain), true, 1e12);
+  const auto stand_in = MakeStandIn(chain, *chain.LongestStage(), true, 1e12);
   ASSERT_TRUE(stand_in.ok()) << stand_in.message();
   EXPECT_EQ(stand_in->differences, "");
   EXPECT_EQ(stand_in->chain.Steps(), 16);
@@ -301,7 +291,7 @@ TEST(StandIn, IsTheStageItselfWhereThatIsSmallEnough) {
 
 TEST(StandIn, Kirbys2bNeedsNoLargeWeights) {
   const ResidualChain chain = ChainOf("kirby-2b");
-  const auto stand_in = MakeStandIn(chain, LongestStageOf(chain), true, 1.7e8);
+  const auto stand_in = MakeStandIn(chain, *chain.LongestStage(), true, 1.7e8);
   ASSERT_TRUE(stand_in.ok()) << stand_in.message();
   EXPECT_EQ(stand_in->differences, "maps of 4x4, 5 of 20 channels");
   EXPECT_EQ(stand_in->chain.Steps(), 4112);
@@ -313,7 +303,7 @@ TEST(StandIn, Kirbys2bNeedsNoLargeWeights) {
 
 TEST(StandIn, WeightsThatAreGivenStayAsTheyAre) {
   const ResidualChain chain = PlainChain({.steps = 1024, .channels = 8, .extent = 16});
-  const auto stand_in = MakeStandIn(chain, LongestStageOf(chain), false, 1);
+  const auto stand_in = MakeStandIn(chain, *chain.LongestStage(), false, 1);
   ASSERT_TRUE(stand_in.ok()) << stand_in.message();
   EXPECT_EQ(stand_in->differences, "maps of 4x4, one of 8 layers");
   EXPECT_EQ(stand_in->chain.Steps(), 128);
@@ -325,7 +315,7 @@ TEST(StandIn, WeightsThatAreGivenStayAsTheyAre) {
 
 TEST(StandIn, FullyConnectedStepsWithGivenWeightsKeepTheirMaps) {
   const ResidualChain chain = ChainOf("kirby-2b");
-  const auto stand_in = MakeStandIn(chain, LongestStageOf(chain), false, 1);
+  const auto stand_in = MakeStandIn(chain, *chain.LongestStage(), false, 1);
   ASSERT_TRUE(stand_in.ok()) << stand_in.message();
   EXPECT_EQ(stand_in->state_factor, 1);
   EXPECT_EQ(stand_in->differences, "one of 32 layers");

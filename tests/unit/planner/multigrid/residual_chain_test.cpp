@@ -58,9 +58,7 @@ std::vector<std::string> StagesOf(const std::string& network) {
   const auto chain = MakeResidualChain(*BuildNetwork(network), BatchNorms::kFrozen);
   if (!chain.ok()) return {chain.message()};
   std::vector<std::string> texts;
-  for (const auto& section : chain->sections) {
-    const auto* stage = std::get_if<Stage>(&section);
-    if (stage == nullptr) continue;
+  for (const Stage* stage : chain->Stages()) {
     texts.push_back(std::to_string(stage->steps.size()) + " of " + Describe(stage->shape));
   }
   return texts;
