@@ -14,6 +14,7 @@
 #include "command/multigrid_settings.h"
 #include "command/multigrid_solve.h"
 #include "command/multigrid_training.h"
+#include "command/number_text.h"
 #include "command/output_file.h"
 #include "command/solve_spec.h"
 

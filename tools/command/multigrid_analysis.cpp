@@ -12,6 +12,7 @@
 #include "command/machine_file.h"
 #include "command/multigrid_analysis_output.h"
 #include "command/multigrid_progress.h"
+#include "command/number_text.h"
 #include "command/output_file.h"
 #include "planner/multigrid/distributed/thread_ranks.h"
 #include "planner/multigrid/host/measured_layers.h"
@@ -219,10 +220,8 @@ Status Analyst::MeasureOnDevice() {
       std::make_unique<multigrid::MeasuredBatches>(std::move(kinds), *analysis_.modelled);
   analysis_.measured_on = device.DeviceText();
   UCUDNN_ASSIGN_OR_RETURN(const double message_ms, MessageMs());
-  char text[96];
-  std::snprintf(text, sizeof text, "; a state goes from one rank on it to another in %.3g us",
-                message_ms * 1e3);
-  analysis_.measured_on += text;
+  analysis_.measured_on +=
+      NumberText("; a state goes from one rank on it to another in %.3g us", message_ms * 1e3);
   return Status::Ok();
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/json_place.h"
 #include "base/text.h"
+#include "command/number_text.h"
 
 namespace ucudnn::command {
 namespace {
@@ -30,15 +31,15 @@ ReportedRun ReadRun(const JsonPlace& place) {
 std::string ReadSetting(const JsonPlace& multigrid) {
   const JsonPlace setting = multigrid.Member("setting");
   setting.Object();
-  std::vector<std::string> factors;
+  std::vector<int64_t> factors;
   for (const JsonPlace& factor : setting.Member("coarsening").Items()) {
-    factors.push_back(std::to_string(factor.Integer(2, kMostNumber)));
+    factors.push_back(factor.Integer(2, kMostNumber));
   }
   const int64_t levels = setting.Member("levels").Integer(1, kMostNumber);
   const int64_t cycles = multigrid.Member("cycles").Integer(1, kMostNumber);
-  return "c = " + Join(factors, ",") + ", " + std::to_string(levels) + " levels, " +
+  return "c = " + Joined(factors, ",") + ", " + std::to_string(levels) + " levels, " +
          setting.Member("relaxation").Text() + ", " + setting.Member("coarse").Text() + ", " +
-         std::to_string(cycles) + (cycles == 1 ? " cycle" : " cycles");
+         Counted(cycles, "cycle");
 }
 
 ReportedScaling ReadScaling(const JsonPlace& place) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "command/number_text.h"
 #include "planner/graph/shapes.h"
 
 namespace ucudnn::command {
@@ -86,29 +87,11 @@ ProblemFacts FactsOf(const multigrid::Problem& problem,
   return facts;
 }
 
-std::string ShapeText(const std::vector<int>& shape) {
-  std::vector<std::string> texts;
-  for (const int extent : shape) texts.push_back(std::to_string(extent));
-  return Join(texts, "x");
-}
-
 std::string LayersText(const std::vector<int>& levels) {
   std::string text;
   for (size_t at = 0; at < levels.size(); ++at) {
     if (at > 0) text += at + 1 == levels.size() ? " and " : ", ";
     text += Grouped(levels[at]);
-  }
-  return text;
-}
-
-std::string CyclesText(int cycles) {
-  return std::to_string(cycles) + (cycles == 1 ? " cycle" : " cycles");
-}
-
-std::string Grouped(int64_t number) {
-  std::string text = std::to_string(number);
-  for (auto at = static_cast<int>(text.size()) - 3; at > 0; at -= 3) {
-    text.insert(static_cast<size_t>(at), ",");
   }
   return text;
 }

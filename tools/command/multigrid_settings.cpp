@@ -9,6 +9,7 @@
 #include "base/byte_size.h"
 #include "base/text.h"
 #include "command/free_memory.h"
+#include "command/number_text.h"
 #include "planner/graph/network_file.h"
 #include "planner/graph/networks/families.h"
 #include "planner/graph/shapes.h"
@@ -123,7 +124,7 @@ std::string MultigridSettings::MachineText() const {
   if (device) return device->Text(*ranks);
   std::string text = "double precision on the host, ";
   if (ranks->all() > 1) text += ranks->Text() + ", each with ";
-  return text + std::to_string(network.lanes) + (network.lanes == 1 ? " thread" : " threads");
+  return text + Counted(network.lanes, "thread");
 }
 
 namespace {
