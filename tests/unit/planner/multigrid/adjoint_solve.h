@@ -17,6 +17,7 @@ class AdjointSolve {
   Result<Solution> Solve(const SolveOptions& options) {
     return multigrid::Solve(*system_, forward_.mirrored(), options);
   }
+  BlockSystem& system() { return *system_; }
   std::vector<double> Lambda(int number);
   // d(lambda_N . u_N) / d(weights), of the states and adjoints as they are.
   Parameters Gradient(const WeightedChain& chain);
