@@ -34,22 +34,16 @@ constexpr int64_t kVerifiedParameters = 20'000'000;
 
 // Refuses what changes nothing, and what the models do not know.
 Status CheckAnalysis(const SolveSpec& spec) {
-  const auto refuse = [&](const std::vector<const char*>& options, const std::string& why) {
-    for (const char* option : options) {
-      if (spec.IsGiven(option)) return Status::Error(option + (": " + why));
-    }
-    return Status::Ok();
-  };
-  UCUDNN_RETURN_IF_ERROR(refuse({"--train", "--depths", "--check", "--report"},
-                                "--analyse models one forward pass and one training step; "
-                                "expected --json for a document"));
+  UCUDNN_RETURN_IF_ERROR(spec.Refuse({"--train", "--depths", "--check", "--report"},
+                                     "--analyse models one forward pass and one training step; "
+                                     "expected --json for a document"));
   if (*spec.on_device && spec.machine.empty()) {
     return Status::Error(
         "--backend cudnn: layers are measured on a device, and --machine says how many there are "
         "and what joins them; expected --machine with it");
   }
-  UCUDNN_RETURN_IF_ERROR(
-      refuse({"--skip-first-down", "--storage"}, "is not modelled; expected --analyse without it"));
+  UCUDNN_RETURN_IF_ERROR(spec.Refuse({"--skip-first-down", "--storage"},
+                                     "is not modelled; expected --analyse without it"));
   if (spec.network().forward.c_sweeps.size() > 1) {
     return Status::Error("--relaxation " + Quoted(spec.Text("--relaxation")) +
                          ": --analyse models one relaxation for all levels; expected F, FCF or "

@@ -96,11 +96,9 @@ std::string LayersText(const std::vector<int>& levels) {
   return text;
 }
 
-namespace {
-
-int64_t RankNumbers(const multigrid::Problem& problem, const multigrid::Placement& placement,
-                    const multigrid::NetworkSettings& settings, int rank, multigrid::Passes passes,
-                    int existing) {
+int64_t RankBytes(const multigrid::Problem& problem, const multigrid::Placement& placement,
+                  const multigrid::NetworkSettings& settings, int rank, multigrid::Passes passes,
+                  int existing) {
   int64_t parameters = 0;
   for (size_t id = 0; id < problem.chain.graph.nodes.size(); ++id) {
     if (placement.owners[id] == rank) parameters += CountOf(problem.chain, id);
@@ -123,16 +121,8 @@ int64_t RankNumbers(const multigrid::Problem& problem, const multigrid::Placemen
   }
   // In training parameters have a gradient and a velocity.
   const bool trains = passes == multigrid::Passes::kForwardAndBackward;
-  return parameters * ((trains ? 3 : 1) - existing) + states * (trains ? 2 : 1);
-}
-
-}  // namespace
-
-int64_t RankBytes(const multigrid::Problem& problem, const multigrid::Placement& placement,
-                  const multigrid::NetworkSettings& settings, int rank, multigrid::Passes passes,
-                  int existing) {
-  return RankNumbers(problem, placement, settings, rank, passes, existing) *
-         static_cast<int64_t>(sizeof(double));
+  const int64_t numbers = parameters * ((trains ? 3 : 1) - existing) + states * (trains ? 2 : 1);
+  return numbers * static_cast<int64_t>(sizeof(double));
 }
 
 }  // namespace ucudnn::command

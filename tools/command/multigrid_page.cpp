@@ -292,6 +292,23 @@ Element SolvesSection(const std::vector<SolveRow>& rows) {
   return std::move(section.Add(table.Take()));
 }
 
+// What `value_of` gives of each of `count` cycles or epochs, from number `first` on, if it is
+// known.
+template <typename ValueOf>
+planner::Line LineOf(const std::string& name, const std::string& unit, int first, size_t count,
+                     const char* format, const ValueOf& value_of) {
+  planner::Line line = {name, {}};
+  for (size_t at = 0; at < count; ++at) {
+    const std::optional<double> value = value_of(at);
+    const int number = first + static_cast<int>(at);
+    if (!value) continue;
+    line.points.push_back(
+        {number, *value,
+         name + ", " + unit + " " + std::to_string(number) + NumberText(format, *value)});
+  }
+  return line;
+}
+
 Element ConvergenceSection(const std::vector<SolveRow>& rows) {
   Element section = Section("convergence", "Convergence");
   planner::LineChart chart;
@@ -302,14 +319,9 @@ Element ConvergenceSection(const std::vector<SolveRow>& rows) {
   chart.is_logarithmic = true;
   size_t left_out = 0;
   for (const SolveRow& row : rows) {
-    planner::Line line = {row.name, {}};
-    for (size_t cycle = 0; cycle < row.stage->residuals.size(); ++cycle) {
-      const std::optional<double>& residual = row.stage->residuals[cycle];
-      if (!residual) continue;
-      line.points.push_back(
-          {static_cast<int>(cycle), *residual,
-           row.name + ", cycle " + std::to_string(cycle) + NumberText(": %.3e", *residual)});
-    }
+    const std::vector<std::optional<double>>& residuals = row.stage->residuals;
+    planner::Line line = LineOf(row.name, "cycle", 0, residuals.size(), ": %.3e",
+                                [&](size_t at) { return residuals[at]; });
     if (line.points.empty()) continue;
     if (chart.lines.size() == kMostCurves) {
       ++left_out;
@@ -395,16 +407,9 @@ std::optional<Element> TrainingResidualChart(const std::vector<TrainingRow>& row
   chart.is_logarithmic = true;
   const auto add = [&](const TrainingRow& row, const char* way,
                        std::optional<double> ReportedEpoch::*residual) {
-    planner::Line line = {row.name + ", " + way, {}};
     const std::vector<ReportedEpoch>& epochs = row.training->epochs;
-    for (size_t epoch = 0; epoch < epochs.size(); ++epoch) {
-      const std::optional<double>& one = epochs[epoch].*residual;
-      const int number = static_cast<int>(epoch) + 1;
-      if (!one) continue;
-      line.points.push_back(
-          {number, *one,
-           line.name + ", epoch " + std::to_string(number) + NumberText(": %.3e", *one)});
-    }
+    planner::Line line = LineOf(row.name + ", " + way, "epoch", 1, epochs.size(), ": %.3e",
+                                [&](size_t at) { return epochs[at].*residual; });
     if (!line.points.empty()) chart.lines.push_back(std::move(line));
   };
   for (size_t at = 0; at < std::min(rows.size(), kMostCurves / 2); ++at) {
@@ -423,21 +428,12 @@ Element TrainingCharts(const std::vector<TrainingRow>& rows) {
       "%");
   top1.most_y = 100;
   for (size_t at = 0; at < std::min(rows.size(), kMostCurves); ++at) {
-    planner::Line losses = {rows[at].name, {}};
-    planner::Line shares = {rows[at].name, {}};
     const std::vector<ReportedEpoch>& epochs = rows[at].training->epochs;
-    for (size_t epoch = 0; epoch < epochs.size(); ++epoch) {
-      const int number = static_cast<int>(epoch) + 1;
-      const std::string tip = rows[at].name + ", epoch " + std::to_string(number);
-      if (epochs[epoch].loss) {
-        losses.points.push_back(
-            {number, *epochs[epoch].loss, tip + NumberText(": loss %.5g", *epochs[epoch].loss)});
-      }
-      const double percent = 100 * epochs[epoch].top1;
-      shares.points.push_back({number, percent, tip + NumberText(": top-1 %.2f %%", percent)});
-    }
-    loss.lines.push_back(std::move(losses));
-    top1.lines.push_back(std::move(shares));
+    loss.lines.push_back(LineOf(rows[at].name, "epoch", 1, epochs.size(), ": loss %.5g",
+                                [&](size_t epoch) { return epochs[epoch].loss; }));
+    top1.lines.push_back(
+        LineOf(rows[at].name, "epoch", 1, epochs.size(), ": top-1 %.2f %%",
+               [&](size_t epoch) { return std::optional(100 * epochs[epoch].top1); }));
   }
   Element charts = Element("div").Add(Draw(loss)).Add(Draw(top1));
   if (std::optional<Element> residuals = TrainingResidualChart(rows)) {
