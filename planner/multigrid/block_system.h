@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/status.h"
-#include "planner/multigrid/chain_part.h"
 #include "planner/multigrid/hierarchy.h"
 #include "planner/multigrid/lanes.h"
+#include "planner/multigrid/layer_system.h"
 #include "planner/multigrid/propagator.h"
 
 namespace ucudnn::multigrid {
@@ -24,7 +24,31 @@ enum class Storage {
   kCPoints  // N/c + 2; the others are computed again when they are read
 };
 
-class BlockSystem : public SummedNorms {
+// Who brings the first states of blocks that begin where another system's end.
+class Inlet {
+ public:
+  virtual ~Inlet() = default;
+  // The first state of `level` is what it should be for what `lane` is given from now on. Called
+  // before it is read, by whichever lane reads it, as late as other blocks give it work.
+  virtual Status AwaitFirst(int level, int lane) = 0;
+};
+
+// What of a chain a system has, where it is not all of it.
+struct PartTraits {
+  // False: the first state is u0, the same on all levels. Else each level has one of its own, which
+  // an Inlet brings (SetInlet).
+  bool has_inlet = false;
+  // Whether these are coarse levels, the finest of which has a right side, too: set from outside.
+  bool has_source = false;
+};
+
+// What the first state of the whole chain becomes, and what it is.
+struct FirstStateChange {
+  State to = nullptr;
+  State from = nullptr;
+};
+
+class BlockSystem : public LayerSystem {
  public:
   // The phases of keys; others may have keys from kPhases on.
   enum Phase {

@@ -10,10 +10,23 @@
 #pragma once
 
 #include <functional>
+#include <span>
 
 #include "base/status.h"
 
 namespace ucudnn::multigrid {
+
+// What norms are made of: one number for each block, step or state, in their order.
+enum class NormParts {
+  // |A - U|^2 of each C-point of the finest level behind the first: the residual of equation 19
+  // where F-points are relaxed. REQUIRES: Advance(0), just before; it is not used up.
+  kResidual,
+  kResidualByState,  // the same divided by |U|^2; 0 / 0 is 0
+  // |Phi(U) - U|^2 of each step, or of several together: of equation 19 over all points, whatever
+  // they are.
+  kFullResidual,
+  kStates  // |U|^2 of u0, each C-point and the last state
+};
 
 class LayerSystem {
  public:
@@ -59,13 +72,10 @@ class LayerSystem {
     return cycle();
   }
 
-  // |A - U| over the C-points of the finest level: the residual of equation 19 where F-points are
-  // relaxed. REQUIRES: Advance(0), just before; it is not used up.
-  virtual Result<double> ResidualNorm() = 0;
-  // The same with each difference divided by the norm of its state U; 0 / 0 is 0.
-  virtual Result<double> ResidualNormByState() = 0;
-  // The residual of equation 19 over all points, whatever they are.
-  virtual Result<double> FullResidualNorm() = 0;
+  // What norms are summed from. It holds until the next call.
+  virtual Result<std::span<const double>> Parts(NormParts parts) = 0;
+  // The L2 norm of all together.
+  Result<double> Norm(NormParts parts);
 
   // L2 norms of the finest level's C-points, and of its last state where that is none.
   struct StateNorms {
@@ -73,7 +83,7 @@ class LayerSystem {
     double largest = 0;  // of one state; not finite where any number is not
     double all = 0;      // of all together
   };
-  virtual Result<StateNorms> Norms() = 0;
+  Result<StateNorms> Norms();
 
   // The distance between 1 and the next number that states can hold, halved.
   virtual double UnitRoundoff() const = 0;

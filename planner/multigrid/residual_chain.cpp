@@ -16,7 +16,7 @@ using planner::NodeId;
 using planner::Operator;
 using planner::Shape;
 
-const Node& NodeOf(const Graph& graph, NodeId id) { return graph.nodes[static_cast<size_t>(id)]; }
+const Node& NodeOf(const Graph& graph, NodeId id) { return graph.nodes[id]; }
 
 Status Refusal(const Graph& graph, NodeId node, const std::string& what) {
   return Status::Error(graph.name + ": node " + Quoted(NodeOf(graph, node).name) + ": " + what);
@@ -34,7 +34,7 @@ std::string NameOf(const Operator& op) {
 std::vector<int> CountUses(const Graph& graph) {
   std::vector<int> uses(graph.nodes.size(), 0);
   for (const Node& node : graph.nodes) {
-    for (const NodeId input : node.inputs) ++uses[static_cast<size_t>(input)];
+    for (const NodeId input : node.inputs) ++uses[input];
   }
   return uses;
 }
@@ -44,7 +44,7 @@ std::vector<NodeId> NodesBetween(const Graph& graph, const std::vector<int>& use
                                  NodeId end) {
   std::vector<NodeId> nodes;
   for (NodeId node = end; node != input; node = NodeOf(graph, node).inputs.front()) {
-    if (uses[static_cast<size_t>(node)] != 1 || NodeOf(graph, node).inputs.size() != 1) return {};
+    if (uses[node] != 1 || NodeOf(graph, node).inputs.size() != 1) return {};
     nodes.push_back(node);
   }
   std::reverse(nodes.begin(), nodes.end());
@@ -93,13 +93,13 @@ std::vector<Stage> JoinSteps(const std::vector<FoundStep>& steps, const std::vec
   std::vector<Stage> stages;
   std::vector<int> stage_of(uses.size(), -1);  // by sum
   for (const FoundStep& found : steps) {
-    int stage = stage_of[static_cast<size_t>(found.input)];
-    if (stage < 0 || uses[static_cast<size_t>(found.input)] != 2) {
+    int stage = stage_of[found.input];
+    if (stage < 0 || uses[found.input] != 2) {
       stage = static_cast<int>(stages.size());
-      stages.push_back({found.input, shapes[static_cast<size_t>(found.step.sum)], {}});
+      stages.push_back({found.input, shapes[found.step.sum], {}});
     }
-    stages[static_cast<size_t>(stage)].steps.push_back(found.step);
-    stage_of[static_cast<size_t>(found.step.sum)] = stage;
+    stages[stage].steps.push_back(found.step);
+    stage_of[found.step.sum] = stage;
   }
   std::sort(stages.begin(), stages.end(),
             [](const Stage& a, const Stage& b) { return a.steps.back().sum < b.steps.back().sum; });
@@ -132,7 +132,7 @@ Status CheckBetween(const Graph& graph, const std::vector<Stage>& stages) {
       behind = node;
       node = NodeOf(graph, node).inputs.front();
     }
-    if (behind >= 0 && ends_single_step[static_cast<size_t>(node)]) {
+    if (behind >= 0 && ends_single_step[node]) {
       return Refusal(graph, behind,
                      NameOf(NodeOf(graph, behind).op) + " between the residual steps " +
                          Quoted(NodeOf(graph, node).name) + " and " +
@@ -140,7 +140,7 @@ Status CheckBetween(const Graph& graph, const std::vector<Stage>& stages) {
                          "; expected the sum itself as the next step's input, as in " +
                          ExampleFor(graph));
     }
-    ends_single_step[static_cast<size_t>(stage.steps.front().sum)] = true;
+    ends_single_step[stage.steps.front().sum] = true;
   }
   return Status::Ok();
 }
@@ -195,8 +195,8 @@ std::vector<std::variant<SerialSection, Stage>> PutInOrder(size_t nodes,
   std::vector<bool> in_stage(nodes, false);
   for (const Stage& stage : stages) {
     for (const ResidualStep& step : stage.steps) {
-      in_stage[static_cast<size_t>(step.sum)] = true;
-      for (const NodeId node : step.transformation) in_stage[static_cast<size_t>(node)] = true;
+      in_stage[step.sum] = true;
+      for (const NodeId node : step.transformation) in_stage[node] = true;
     }
   }
   std::vector<std::variant<SerialSection, Stage>> sections;
@@ -216,11 +216,25 @@ std::vector<std::variant<SerialSection, Stage>> PutInOrder(size_t nodes,
 
 }  // namespace
 
+std::vector<const Stage*> ResidualChain::Stages() const {
+  std::vector<const Stage*> stages;
+  for (const auto& section : sections) {
+    if (const auto* stage = std::get_if<Stage>(&section)) stages.push_back(stage);
+  }
+  return stages;
+}
+
+const Stage* ResidualChain::LongestStage() const {
+  const Stage* longest = nullptr;
+  for (const Stage* stage : Stages()) {
+    if (longest == nullptr || stage->steps.size() > longest->steps.size()) longest = stage;
+  }
+  return longest;
+}
+
 int ResidualChain::Steps() const {
   size_t steps = 0;
-  for (const auto& section : sections) {
-    if (const auto* stage = std::get_if<Stage>(&section)) steps += stage->steps.size();
-  }
+  for (const Stage* stage : Stages()) steps += stage->steps.size();
   return static_cast<int>(steps);
 }
 

@@ -43,7 +43,9 @@ struct ResidualChain {
   // nothing between them where more than the next step reads the sum in which the first one ends.
   std::vector<std::variant<SerialSection, Stage>> sections;
 
-  int Steps() const;  // of all stages
+  std::vector<const Stage*> Stages() const;  // in the order of their sections
+  const Stage* LongestStage() const;         // the first with most steps; null: there is no stage
+  int Steps() const;                         // of all stages
 };
 
 // Whether batch normalisations inside steps are frozen: their statistics are then part of the

@@ -126,7 +126,7 @@ Status Cycles::Run(int number) {
 Result<double> Cycles::Residual() {
   if (!is_advanced_) UCUDNN_RETURN_IF_ERROR(system_.Advance(0));
   is_advanced_ = true;
-  return system_.ResidualNorm();
+  return system_.Norm(NormParts::kResidual);
 }
 
 // Judges residuals from the second cycle on: the first often raises them, and the solve converges
@@ -205,7 +205,7 @@ class Run {
 };
 
 Result<bool> Run::IsSmallByState(double bound) {
-  UCUDNN_ASSIGN_OR_RETURN(const double by_state, system_.ResidualNormByState());
+  UCUDNN_ASSIGN_OR_RETURN(const double by_state, system_.Norm(NormParts::kResidualByState));
   return by_state <= kBesideOwn * bound;
 }
 
@@ -281,7 +281,7 @@ Result<Solution> Run::Solve() {
   UCUDNN_RETURN_IF_ERROR(CheckReachable(start.first));
   solution_.residuals.push_back(std::numeric_limits<double>::quiet_NaN());
   if (options_.measures_start) {
-    UCUDNN_ASSIGN_OR_RETURN(solution_.residuals.back(), system_.FullResidualNorm());
+    UCUDNN_ASSIGN_OR_RETURN(solution_.residuals.back(), system_.Norm(NormParts::kFullResidual));
     if (options_.scale == ResidualScale::kLargestState && start.largest > 0) {
       solution_.residuals.back() /= start.largest;
     }

@@ -14,25 +14,22 @@ Answer Solver::Failure(const Status& status) {
 }
 
 Status Solver::Prepare(Direction& direction, const multigrid::Hierarchy& hierarchy,
-                       std::unique_ptr<CallerStates> propagator) {
+                       multigrid::StateReader* linearised) {
   direction.hierarchy = &hierarchy;
-  direction.propagator = std::move(propagator);
-  CallerStates& states = *direction.propagator;
+  CallerChain& chain = direction.chain.emplace(caller_, setting_, linearised);
   UCUDNN_ASSIGN_OR_RETURN(
       direction.system,
-      multigrid::BlockSystem::Make(states, hierarchy, lanes_, setting_.storage, nullptr));
+      multigrid::BlockSystem::Make(chain, hierarchy, lanes_, setting_.storage, nullptr));
   UCUDNN_ASSIGN_OR_RETURN(
       direction.trajectory,
-      multigrid::Trajectory::Make(*direction.system, hierarchy, states, setting_.lanes));
+      multigrid::Trajectory::Make(*direction.system, hierarchy, chain, setting_.lanes));
   return Status::Ok();
 }
 
 Status Solver::PrepareBoth() {
-  UCUDNN_RETURN_IF_ERROR(
-      Prepare(forward_, setting_.hierarchy, std::make_unique<CallerChain>(caller_, setting_)));
+  UCUDNN_RETURN_IF_ERROR(Prepare(forward_, setting_.hierarchy, nullptr));
   if (caller_.callbacks().adjoint_step == nullptr) return Status::Ok();
-  return Prepare(adjoint_, setting_.mirrored,
-                 std::make_unique<CallerAdjoint>(caller_, setting_, *forward_.trajectory));
+  return Prepare(adjoint_, setting_.mirrored, &*forward_.trajectory);
 }
 
 Answer Solver::Make(const ucudnnLayerParallelCallbacks_t& callbacks, Setting setting,

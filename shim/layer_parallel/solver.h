@@ -10,7 +10,7 @@
 #include "layer_parallel/answer.h"
 #include "layer_parallel/arguments.h"
 #include "layer_parallel/caller.h"
-#include "layer_parallel/propagators.h"
+#include "layer_parallel/caller_chain.h"
 #include "planner/multigrid/block_system.h"
 #include "planner/multigrid/lanes.h"
 #include "planner/multigrid/solver.h"
@@ -50,7 +50,7 @@ class Solver {
   // Forward, or the adjoint.
   struct Direction {
     const multigrid::Hierarchy* hierarchy = nullptr;
-    std::unique_ptr<CallerStates> propagator;
+    std::optional<CallerChain> chain;
     std::optional<multigrid::BlockSystem> system;
     std::optional<multigrid::Trajectory> trajectory;
     multigrid::Solution solution;
@@ -58,7 +58,7 @@ class Solver {
   };
 
   Status Prepare(Direction& direction, const multigrid::Hierarchy& hierarchy,
-                 std::unique_ptr<CallerStates> propagator);
+                 multigrid::StateReader* linearised);
   Status PrepareBoth();
   Answer Solve(Direction& direction, State first, const multigrid::SolveOptions& options);
   // Of `status`, an error: a callback's, or the solver's own. Nothing that lanes were given is

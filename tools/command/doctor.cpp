@@ -13,6 +13,7 @@
 #include "command/installation.h"
 #include "command/launch.h"
 #include "command/machine_check.h"
+#include "command/number_text.h"
 #include "command/observe.h"
 #include "command/process_check.h"
 #include "command/program.h"
@@ -29,10 +30,6 @@ struct DoctorOptions {
   Launch launch;
   VariableOptions variables;
 };
-
-std::string Plural(int count, const std::string& noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
-}
 
 // Why the drop-in cannot be put into `program`, or what it names cannot be served; known before it
 // runs. True: it may run.
@@ -79,7 +76,7 @@ void Judge(const std::string& success, Diagnosis& diagnosis) {
 }
 
 std::string SummaryText(const ReportSummary& summary) {
-  return "works: " + Plural(summary.kernels, "kernel") + ", " + std::to_string(summary.divided) +
+  return "works: " + Counted(summary.kernels, "kernel") + ", " + std::to_string(summary.divided) +
          " divided";
 }
 

@@ -14,6 +14,7 @@
 #include "command/multigrid_settings.h"
 #include "command/multigrid_solve.h"
 #include "command/multigrid_training.h"
+#include "command/number_text.h"
 #include "command/output_file.h"
 #include "command/solve_spec.h"
 
@@ -24,55 +25,45 @@ using multigrid::Problem;
 
 // Refuses options that would change nothing.
 Status CheckUse(const SolveSpec& spec) {
-  const auto refuse = [&](const std::vector<const char*>& options, const std::string& why) {
-    for (const char* option : options) {
-      if (spec.IsGiven(option)) return Status::Error(option + (": " + why));
-    }
-    return Status::Ok();
-  };
-  if (!spec.trains()) {
-    UCUDNN_RETURN_IF_ERROR(refuse({"--epochs", "--examples", "--rate", "--momentum",
-                                   "--backward-cycles", "--repeat", "--data-parallel"},
-                                  "says how to train; expected --train FOLDER with it"));
-  }
-  if (!spec.analyse) {
-    UCUDNN_RETURN_IF_ERROR(refuse({"--machine"}, "says where to model solves; expected --analyse"));
-  } else {
-    UCUDNN_RETURN_IF_ERROR(
-        refuse({"--method", "--data-parallel"}, "says how to solve; --analyse models all methods"));
-  }
-  if (spec.network().method == multigrid::Method::kPartitioned) {
-    UCUDNN_RETURN_IF_ERROR(
-        refuse({"--cycles", "--tolerance", "--norm", "--relaxation", "--coarse", "--start",
-                "--skip-first-down", "--backward-cycles"},
-               "is of multigrid; --method partitioned runs one layer after the other"));
-  }
-  if (spec.net != "chain") {
-    UCUDNN_RETURN_IF_ERROR(refuse(
-        {"--activation"}, "is of a chain; " + Quoted(spec.net) + " has its own activations"));
-  } else {
-    UCUDNN_RETURN_IF_ERROR(refuse({"--layers", "--depths", "--frozen-norms", "--train"},
-                                  "a chain is what --weights holds, and nothing else"));
-    if (spec.IsGiven("--seed")) {
-      return Status::Error("--seed: nothing of a chain is drawn; --weights holds all of it");
-    }
-  }
-  if (spec.trains() || spec.network().levels == 1) {
-    UCUDNN_RETURN_IF_ERROR(refuse(
-        {"--timeline"}, "shows a cycle of one solve; expected neither --train nor --levels 1"));
-  }
-  if (*spec.on_device) {
-    UCUDNN_RETURN_IF_ERROR(refuse({"--threads"}, "is of the host; expected --streams of a device"));
-  } else {
-    UCUDNN_RETURN_IF_ERROR(
-        refuse({"--host"}, "is cudnn on the CPU stand-in, and not of --backend cpu64"));
-    UCUDNN_RETURN_IF_ERROR(
-        refuse({"--way", "--launch", "--precision", "--streams", "--workspace-limit"},
-               "is of a device; expected --backend cudnn with it"));
-  }
-  if (!spec.depths.empty()) {
-    return refuse({"--layers", "--weights", "--train"},
-                  "--depths solves networks of several depths, with drawn weights");
+  const bool is_chain = spec.net == "chain";
+  const bool is_partitioned = spec.network().method == multigrid::Method::kPartitioned;
+  const struct {
+    bool applies;
+    std::vector<const char*> options;
+    std::string why;
+  } misuses[] = {
+      {!spec.trains(),
+       {"--epochs", "--examples", "--rate", "--momentum", "--backward-cycles", "--repeat",
+        "--data-parallel"},
+       "says how to train; expected --train FOLDER with it"},
+      {!spec.analyse, {"--machine"}, "says where to model solves; expected --analyse"},
+      {spec.analyse,
+       {"--method", "--data-parallel"},
+       "says how to solve; --analyse models all methods"},
+      {is_partitioned,
+       {"--cycles", "--tolerance", "--norm", "--relaxation", "--coarse", "--start",
+        "--skip-first-down", "--backward-cycles"},
+       "is of multigrid; --method partitioned runs one layer after the other"},
+      {!is_chain,
+       {"--activation"},
+       "is of a chain; " + Quoted(spec.net) + " has its own activations"},
+      {is_chain,
+       {"--layers", "--depths", "--frozen-norms", "--train"},
+       "a chain is what --weights holds, and nothing else"},
+      {is_chain, {"--seed"}, "nothing of a chain is drawn; --weights holds all of it"},
+      {spec.trains() || spec.network().levels == 1,
+       {"--timeline"},
+       "shows a cycle of one solve; expected neither --train nor --levels 1"},
+      {*spec.on_device, {"--threads"}, "is of the host; expected --streams of a device"},
+      {!*spec.on_device, {"--host"}, "is cudnn on the CPU stand-in, and not of --backend cpu64"},
+      {!*spec.on_device,
+       {"--way", "--launch", "--precision", "--streams", "--workspace-limit"},
+       "is of a device; expected --backend cudnn with it"},
+      {!spec.depths.empty(),
+       {"--layers", "--weights", "--train"},
+       "--depths solves networks of several depths, with drawn weights"}};
+  for (const auto& misuse : misuses) {
+    if (misuse.applies) UCUDNN_RETURN_IF_ERROR(spec.Refuse(misuse.options, misuse.why));
   }
   return Status::Ok();
 }

@@ -12,6 +12,7 @@
 #include "command/machine_file.h"
 #include "command/multigrid_analysis_output.h"
 #include "command/multigrid_progress.h"
+#include "command/number_text.h"
 #include "command/output_file.h"
 #include "planner/multigrid/distributed/thread_ranks.h"
 #include "planner/multigrid/host/measured_layers.h"
@@ -33,22 +34,16 @@ constexpr int64_t kVerifiedParameters = 20'000'000;
 
 // Refuses what changes nothing, and what the models do not know.
 Status CheckAnalysis(const SolveSpec& spec) {
-  const auto refuse = [&](const std::vector<const char*>& options, const std::string& why) {
-    for (const char* option : options) {
-      if (spec.IsGiven(option)) return Status::Error(option + (": " + why));
-    }
-    return Status::Ok();
-  };
-  UCUDNN_RETURN_IF_ERROR(refuse({"--train", "--depths", "--check", "--report"},
-                                "--analyse models one forward pass and one training step; "
-                                "expected --json for a document"));
+  UCUDNN_RETURN_IF_ERROR(spec.Refuse({"--train", "--depths", "--check", "--report"},
+                                     "--analyse models one forward pass and one training step; "
+                                     "expected --json for a document"));
   if (*spec.on_device && spec.machine.empty()) {
     return Status::Error(
         "--backend cudnn: layers are measured on a device, and --machine says how many there are "
         "and what joins them; expected --machine with it");
   }
-  UCUDNN_RETURN_IF_ERROR(
-      refuse({"--skip-first-down", "--storage"}, "is not modelled; expected --analyse without it"));
+  UCUDNN_RETURN_IF_ERROR(spec.Refuse({"--skip-first-down", "--storage"},
+                                     "is not modelled; expected --analyse without it"));
   if (spec.network().forward.c_sweeps.size() > 1) {
     return Status::Error("--relaxation " + Quoted(spec.Text("--relaxation")) +
                          ": --analyse models one relaxation for all levels; expected F, FCF or "
@@ -144,10 +139,7 @@ class Analyst {
   static double ResidualAfter(const ConvergenceEstimate& estimate, int cycles);
   std::optional<int> CyclesOf(const ConvergenceEstimate& estimate) const;
   Result<std::optional<int>> FindCycles(const MultigridSetting& setting);
-  const Stage& LongestStage() const {
-    return std::get<Stage>(
-        problem_.chain.sections[static_cast<size_t>(analysis_.layers.LongestStage())]);
-  }
+  const Stage& LongestStage() const { return *problem_.chain.LongestStage(); }
   double StepOf(const Stage& stage) const {
     return problem_.time > 0 ? problem_.time / static_cast<double>(stage.steps.size())
                              : problem_.step;
@@ -222,10 +214,8 @@ Status Analyst::MeasureOnDevice() {
       std::make_unique<multigrid::MeasuredBatches>(std::move(kinds), *analysis_.modelled);
   analysis_.measured_on = device.DeviceText();
   UCUDNN_ASSIGN_OR_RETURN(const double message_ms, MessageMs());
-  char text[96];
-  std::snprintf(text, sizeof text, "; a state goes from one rank on it to another in %.3g us",
-                message_ms * 1e3);
-  analysis_.measured_on += text;
+  analysis_.measured_on +=
+      NumberText("; a state goes from one rank on it to another in %.3g us", message_ms * 1e3);
   return Status::Ok();
 }
 
@@ -307,8 +297,7 @@ bool Analyst::IsVerifiable(const TriedSetting& tried) const {
     double operations = 0;
     for (const int kind : section.kinds) {
       for (const multigrid::LayerKernel& kernel :
-           analysis_.layers.kinds[static_cast<size_t>(kind)].kernels(
-               multigrid::LayerPass::kForward)) {
+           analysis_.layers.kinds[kind].kernels(multigrid::LayerPass::kForward)) {
         operations += kernel.operations / analysis_.layers.batch;
       }
     }

@@ -11,6 +11,7 @@
 #include "base/version.h"
 #include "command/multigrid_facts.h"
 #include "command/multigrid_output.h"
+#include "command/number_text.h"
 
 namespace ucudnn::command {
 namespace {
@@ -28,12 +29,6 @@ const char* WorkloadName(Workload workload) {
   return workload == Workload::kTraining ? "training" : "inference";
 }
 
-std::string CoarseningText(const MultigridSetting& setting) {
-  std::vector<std::string> factors;
-  for (const int factor : setting.coarsening) factors.push_back(std::to_string(factor));
-  return Join(factors, ",");
-}
-
 std::string SweepsText(int c_sweeps) {
   std::string text = "F";
   for (int sweep = 0; sweep < c_sweeps; ++sweep) text += "CF";
@@ -42,22 +37,13 @@ std::string SweepsText(int c_sweeps) {
 
 // "c = 16, 3 levels, F, sum".
 std::string SettingText(const MultigridSetting& setting, int levels) {
-  return "c = " + CoarseningText(setting) + ", " + std::to_string(levels) + " levels, " +
+  return "c = " + Joined(setting.coarsening, ",") + ", " + std::to_string(levels) + " levels, " +
          SweepsText(setting.solve.c_sweeps) + ", " + multigrid::NameOf(setting.coarse);
-}
-
-std::string NumberText(double number, const char* format = "%.3g") {
-  char text[32];
-  std::snprintf(text, sizeof text, format, number);
-  return text;
 }
 
 // Milliseconds in a table: three digits, never in powers of ten.
 std::string Milliseconds(double ms) {
-  const int decimals = ms >= 100 ? 0 : ms >= 10 ? 1 : ms >= 1 ? 2 : 3;
-  char text[32];
-  std::snprintf(text, sizeof text, "%.*f", decimals, ms);
-  return text;
+  return NumberText(ms >= 100 ? "%.0f" : ms >= 10 ? "%.1f" : ms >= 1 ? "%.2f" : "%.3f", ms);
 }
 
 // Layers of this kind in the whole network.
@@ -83,7 +69,7 @@ void PrintMachine(const NetworkAnalysis& analysis) {
         "%s, %d x %s: modelled by a roofline of single precision, %s us to launch a kernel and\n"
         "%s us until the next that waits for it; least times, of kernels as good as the device\n",
         analysis.machine.name.c_str(), analysis.machine.Devices(), device.name.c_str(),
-        NumberText(device.launch_us).c_str(), NumberText(device.kernel_us).c_str());
+        NumberText("%.3g", device.launch_us).c_str(), NumberText("%.3g", device.kernel_us).c_str());
     if (!analysis.measured_on.empty()) {
       std::printf("layers of stages are measured, alone and several at once: %s\n",
                   analysis.measured_on.c_str());
@@ -113,7 +99,7 @@ void PrintLayers(const NetworkAnalysis& analysis) {
   std::vector<std::string> ways;
   for (const planner::Level& level : analysis.machine.levels) {
     const double us = level.latency_us + bytes / (level.gb_per_s * 1e3);
-    ways.push_back(NumberText(us) + " us through " + level.name);
+    ways.push_back(NumberText("%.3g", us) + " us through " + level.name);
   }
   std::printf("a state of %s goes to another device in %s\n",
               FormatByteSize(static_cast<size_t>(bytes)).c_str(), Join(ways, ", ").c_str());
@@ -125,7 +111,7 @@ bool IsDirect(const TriedSetting& tried) {
 
 void PrintTried(const TriedSetting& tried) {
   const auto number = [](const char* format, double value) {
-    return std::isfinite(value) ? NumberText(value, format) : std::string("-");
+    return std::isfinite(value) ? NumberText(format, value) : std::string("-");
   };
   const multigrid::ConvergenceEstimate& estimate = tried.estimate;
   std::printf("%-32s  %10s  %10s  %7s  %s%s\n", SettingText(tried.setting, tried.levels).c_str(),
@@ -139,7 +125,7 @@ void PrintConvergence(const NetworkAnalysis& analysis) {
   const char* const norm = NormText(analysis.settings.network.forward);
   if (analysis.reference) {
     std::printf("\na solve is to be as exact as %s of %s: a residual (%s) of %.2e\n",
-                CyclesText(*analysis.reference->cycles).c_str(),
+                Counted(*analysis.reference->cycles, "cycle").c_str(),
                 SettingText(analysis.reference->setting, analysis.reference->levels).c_str(), norm,
                 analysis.tolerance);
   } else {
@@ -157,7 +143,7 @@ void PrintConvergence(const NetworkAnalysis& analysis) {
 }
 
 std::string RatioText(double numerator, double denominator) {
-  return NumberText(numerator / denominator, numerator < 10 * denominator ? "%.2f" : "%.1f") + "x";
+  return NumberText(numerator < 10 * denominator ? "%.2f" : "%.1f", numerator / denominator) + "x";
 }
 
 // What is compared, beside the number of devices: captured and launched kernels are of devices.
@@ -197,7 +183,7 @@ void PrintRow(const NetworkAnalysis& analysis, const WorkloadAnalysis& workload,
                 100 * row.launched_streams->computing_share);
   }
   std::printf("  %s, %s\n", SettingText(chosen.setting, chosen.levels).c_str(),
-              CyclesText(chosen.setting.solve.cycles).c_str());
+              Counted(chosen.setting.solve.cycles, "cycle").c_str());
 }
 
 void PrintVerdict(const NetworkAnalysis& analysis, const WorkloadAnalysis& workload) {
@@ -210,9 +196,8 @@ void PrintVerdict(const NetworkAnalysis& analysis, const WorkloadAnalysis& workl
   }
   const ModelledRun* const baseline = workload.Baseline(device, best->devices);
   const std::string setting = SettingText(best->multigrid->setting, best->multigrid->levels) +
-                              ", " + CyclesText(best->multigrid->setting.solve.cycles);
-  const std::string devices =
-      std::to_string(best->devices) + (best->devices == 1 ? " device" : " devices");
+                              ", " + Counted(best->multigrid->setting.solve.cycles, "cycle");
+  const std::string devices = Counted(best->devices, "device");
   if (baseline == nullptr) {
     std::printf("%s: multigrid takes %s ms on %s (modelled); serial propagation fits none\n", name,
                 Milliseconds(best->multigrid->run.ms).c_str(), devices.c_str());
@@ -227,9 +212,9 @@ void PrintVerdict(const NetworkAnalysis& analysis, const WorkloadAnalysis& workl
   }
   const DevicesRow* const first = workload.FirstThatPays(device);
   std::printf(
-      "%s: multigrid pays from %d %s on; at best %s on %s, %s ms in place of %s (modelled)\n"
+      "%s: multigrid pays from %s on; at best %s on %s, %s ms in place of %s (modelled)\n"
       "  %s\n",
-      name, first->devices, first->devices == 1 ? "device" : "devices",
+      name, Counted(first->devices, "device").c_str(),
       RatioText(baseline->ms, best->multigrid->run.ms).c_str(), devices.c_str(),
       Milliseconds(best->multigrid->run.ms).c_str(), Milliseconds(baseline->ms).c_str(),
       setting.c_str());

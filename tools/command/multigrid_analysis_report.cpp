@@ -2,6 +2,8 @@
 
 #include "base/json_place.h"
 #include "base/text.h"
+#include "command/multigrid_report.h"
+#include "command/number_text.h"
 
 namespace ucudnn::command {
 namespace {
@@ -16,13 +18,8 @@ ReportedRun ReadRun(const JsonPlace& place) {
   const JsonPlace ms = place.Member("modelled_ms");
   run.ms = ms.Quantity().value_or(0);
   if (!(run.ms > 0)) ms.Refuse("a number above 0");
-  const JsonPlace share = place.Member("computing_share");
-  run.computing_share = share.Quantity().value_or(-1);
-  if (!(run.computing_share >= 0 && run.computing_share <= 1)) share.Refuse("a number from 0 to 1");
-  const JsonPlace fits = place.Member("fits");
-  const bool is_told = !fits.absent() && fits.value()->is(JsonValue::Kind::kBoolean);
-  if (!is_told) fits.Refuse("true or false");
-  run.fits = is_told && fits.value()->boolean;
+  run.computing_share = ReadShare(place.Member("computing_share"));
+  run.fits = ReadFlag(place.Member("fits"));
   return run;
 }
 
@@ -30,15 +27,15 @@ ReportedRun ReadRun(const JsonPlace& place) {
 std::string ReadSetting(const JsonPlace& multigrid) {
   const JsonPlace setting = multigrid.Member("setting");
   setting.Object();
-  std::vector<std::string> factors;
+  std::vector<int64_t> factors;
   for (const JsonPlace& factor : setting.Member("coarsening").Items()) {
-    factors.push_back(std::to_string(factor.Integer(2, kMostNumber)));
+    factors.push_back(factor.Integer(2, kMostNumber));
   }
   const int64_t levels = setting.Member("levels").Integer(1, kMostNumber);
   const int64_t cycles = multigrid.Member("cycles").Integer(1, kMostNumber);
-  return "c = " + Join(factors, ",") + ", " + std::to_string(levels) + " levels, " +
+  return "c = " + Joined(factors, ",") + ", " + std::to_string(levels) + " levels, " +
          setting.Member("relaxation").Text() + ", " + setting.Member("coarse").Text() + ", " +
-         std::to_string(cycles) + (cycles == 1 ? " cycle" : " cycles");
+         Counted(cycles, "cycle");
 }
 
 ReportedScaling ReadScaling(const JsonPlace& place) {
@@ -75,13 +72,6 @@ ReportedWorkload ReadWorkload(const JsonPlace& place) {
 }
 
 }  // namespace
-
-bool IsMultigridAnalysis(const std::string& json) {
-  const Result<JsonValue> parsed = ParseJson(json);
-  if (!parsed.ok()) return false;
-  const JsonValue* const format = parsed->Find("format");
-  return format != nullptr && format->text == "ucudnn-multigrid-analysis";
-}
 
 Result<MultigridAnalysisReport> ParseMultigridAnalysis(const std::string& json) {
   UCUDNN_ASSIGN_OR_RETURN(const JsonValue value, ParseJson(json));

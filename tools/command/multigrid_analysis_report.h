@@ -50,9 +50,6 @@ struct MultigridAnalysisReport {
   bool HasMeasuredLayers() const { return layer_times != "roofline"; }
 };
 
-// Whether the text of a file says that it is such an analysis.
-bool IsMultigridAnalysis(const std::string& json);
-
 // The error names the value that is wrong by its place, and what was expected.
 Result<MultigridAnalysisReport> ParseMultigridAnalysis(const std::string& json);
 

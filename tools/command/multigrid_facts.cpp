@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "command/number_text.h"
 #include "planner/graph/shapes.h"
 
 namespace ucudnn::command {
@@ -68,9 +69,7 @@ ProblemFacts FactsOf(const multigrid::Problem& problem,
   // The problem of several ranks has no parameters of its own.
   const planner::Graph& graph = problem.chain.graph;
   for (size_t id = 0; id < graph.nodes.size(); ++id) facts.parameters += CountOf(problem.chain, id);
-  for (const auto& section : problem.chain.sections) {
-    const auto* stage = std::get_if<Stage>(&section);
-    if (stage == nullptr) continue;
+  for (const Stage* stage : problem.chain.Stages()) {
     StageFacts one = {.steps = static_cast<int>(stage->steps.size()),
                       .shape = ExtentsOf(stage->shape),
                       .h = settings.step,
@@ -88,12 +87,6 @@ ProblemFacts FactsOf(const multigrid::Problem& problem,
   return facts;
 }
 
-std::string ShapeText(const std::vector<int>& shape) {
-  std::vector<std::string> texts;
-  for (const int extent : shape) texts.push_back(std::to_string(extent));
-  return Join(texts, "x");
-}
-
 std::string LayersText(const std::vector<int>& levels) {
   std::string text;
   for (size_t at = 0; at < levels.size(); ++at) {
@@ -103,23 +96,9 @@ std::string LayersText(const std::vector<int>& levels) {
   return text;
 }
 
-std::string CyclesText(int cycles) {
-  return std::to_string(cycles) + (cycles == 1 ? " cycle" : " cycles");
-}
-
-std::string Grouped(int64_t number) {
-  std::string text = std::to_string(number);
-  for (auto at = static_cast<int>(text.size()) - 3; at > 0; at -= 3) {
-    text.insert(static_cast<size_t>(at), ",");
-  }
-  return text;
-}
-
-namespace {
-
-int64_t RankNumbers(const multigrid::Problem& problem, const multigrid::Placement& placement,
-                    const multigrid::NetworkSettings& settings, int rank, multigrid::Passes passes,
-                    int existing) {
+int64_t RankBytes(const multigrid::Problem& problem, const multigrid::Placement& placement,
+                  const multigrid::NetworkSettings& settings, int rank, multigrid::Passes passes,
+                  int existing) {
   int64_t parameters = 0;
   for (size_t id = 0; id < problem.chain.graph.nodes.size(); ++id) {
     if (placement.owners[id] == rank) parameters += CountOf(problem.chain, id);
@@ -142,16 +121,8 @@ int64_t RankNumbers(const multigrid::Problem& problem, const multigrid::Placemen
   }
   // In training parameters have a gradient and a velocity.
   const bool trains = passes == multigrid::Passes::kForwardAndBackward;
-  return parameters * ((trains ? 3 : 1) - existing) + states * (trains ? 2 : 1);
-}
-
-}  // namespace
-
-int64_t RankBytes(const multigrid::Problem& problem, const multigrid::Placement& placement,
-                  const multigrid::NetworkSettings& settings, int rank, multigrid::Passes passes,
-                  int existing) {
-  return RankNumbers(problem, placement, settings, rank, passes, existing) *
-         static_cast<int64_t>(sizeof(double));
+  const int64_t numbers = parameters * ((trains ? 3 : 1) - existing) + states * (trains ? 2 : 1);
+  return numbers * static_cast<int64_t>(sizeof(double));
 }
 
 }  // namespace ucudnn::command

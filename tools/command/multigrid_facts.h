@@ -34,14 +34,8 @@ struct ProblemFacts {
 
 ProblemFacts FactsOf(const multigrid::Problem& problem, const multigrid::NetworkSettings& settings);
 
-// "4x24x24".
-std::string ShapeText(const std::vector<int>& shape);
 // "4,093, 511, 63 and 7".
 std::string LayersText(const std::vector<int>& levels);
-// "1 cycle", "2 cycles".
-std::string CyclesText(int cycles);
-// "4,093".
-std::string Grouped(int64_t number);
 
 // Bytes that a rank still needs for parameters and states, for such passes. `existing` is how many
 // copies of the parameters there are already.

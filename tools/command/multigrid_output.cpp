@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "base/text.h"
+#include "command/number_text.h"
 
 namespace ucudnn::command {
 namespace {
@@ -14,15 +15,9 @@ using multigrid::Solution;
 
 constexpr double kWideLoss = 1000;  // with five decimals wider than its column
 
-std::string NumberText(const char* format, double number) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, number);
-  return text;
-}
-
 // What became of the solve, as a sentence.
 std::string VerdictText(const multigrid::SolveOptions& options, const Solution& solution) {
-  const std::string cycles = CyclesText(solution.cycles);
+  const std::string cycles = Counted(solution.cycles, "cycle");
   switch (solution.outcome) {
     case Outcome::kConverged:
       return "converged in " + cycles;
@@ -42,8 +37,8 @@ std::string VerdictText(const multigrid::SolveOptions& options, const Solution& 
 
 // "4 levels of 4,093, 511, 63 and 7 layers", or "1 level of 4,093 layers".
 std::string LevelsText(const std::vector<int>& levels) {
-  return std::to_string(levels.size()) + (levels.size() == 1 ? " level of " : " levels of ") +
-         LayersText(levels) + " layers";
+  return Counted(static_cast<int64_t>(levels.size()), "level") + " of " + LayersText(levels) +
+         " layers";
 }
 
 void PrintNetwork(const SolveSpec& spec, const ProblemFacts& facts) {
@@ -53,7 +48,7 @@ void PrintNetwork(const SolveSpec& spec, const ProblemFacts& facts) {
       facts.has_drawn_weights ? (", drawn (seed " + spec.Text("--seed") + ")").c_str() : "");
   for (const StageFacts& stage : facts.stages) {
     std::printf("stage of %s residual steps, states of %s, h = %.4g\n",
-                Grouped(stage.steps).c_str(), ShapeText(stage.shape).c_str(), stage.h);
+                Grouped(stage.steps).c_str(), Joined(stage.shape, "x").c_str(), stage.h);
   }
 }
 
@@ -74,9 +69,9 @@ void PrintMethod(const multigrid::NetworkSettings& settings, const std::string& 
 // `lane` is what one is called: thread, stream.
 void PrintTimeline(const multigrid::CycleTimeline& timeline, const char* lane) {
   if (timeline.cycle == 0) return;
-  std::printf("in cycle %d, of %.3g ms, %.2f of %d %s%s run a layer on average\n", timeline.cycle,
-              timeline.Milliseconds(), timeline.MeanConcurrency(), timeline.lanes, lane,
-              timeline.lanes == 1 ? "" : "s");
+  std::printf("in cycle %d, of %.3g ms, %.2f of %s run a layer on average\n", timeline.cycle,
+              timeline.Milliseconds(), timeline.MeanConcurrency(),
+              Counted(timeline.lanes, lane).c_str());
 }
 
 // "layers 0, 1,023, 2,046 and 3,069": where the devices' layers begin.
@@ -192,7 +187,7 @@ void PrintDepths(const SolveSpec& spec, const std::vector<SolvedNetwork>& solves
   const multigrid::SolveOptions& options = first.settings.network.forward;
   std::printf("%s at %zu depths, weights drawn (seed %s), states of %s\n",
               first.facts.network.c_str(), solves.size(), spec.Text("--seed").c_str(),
-              ShapeText(first.facts.LongestStage().shape).c_str());
+              Joined(first.facts.LongestStage().shape, "x").c_str());
   PrintMethod(first.settings.network, first.machine);
   std::printf("residuals in %s\n\n", NormText(options));
   PrintRow("steps", solves,
@@ -234,10 +229,10 @@ void PrintTraining(const SolveSpec& spec, const TrainingFacts& facts) {
     std::printf("serial propagation\n");
   } else if (forward.tolerance) {
     std::printf("solves end at a residual of %.3g, or after %s\n", *forward.tolerance,
-                CyclesText(forward.cycles).c_str());
+                Counted(forward.cycles, "cycle").c_str());
   } else {
-    std::printf("solves end after %s forward and %d backward\n", CyclesText(forward.cycles).c_str(),
-                settings.network.backward.cycles);
+    std::printf("solves end after %s forward and %d backward\n",
+                Counted(forward.cycles, "cycle").c_str(), settings.network.backward.cycles);
   }
   std::printf(
       "%s images of %s, %s to test; mini-batches of %d%s, learning rate %.3g, momentum %.3g\n",

@@ -7,9 +7,9 @@
 
 #include "base/byte_size.h"
 #include "base/text.h"
-#include "command/multigrid_facts.h"
 #include "command/multigrid_scaling.h"
 #include "command/multigrid_timeline.h"
+#include "command/number_text.h"
 #include "planner/report/levels_drawing.h"
 #include "planner/report/line_chart.h"
 #include "planner/report/page.h"
@@ -26,14 +26,8 @@ using planner::Table;
 constexpr size_t kMostCurves = 24;
 constexpr size_t kMostHierarchies = 6;
 
-std::string Formatted(const char* format, double number) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, number);
-  return text;
-}
-
 Cell NumberCell(const char* format, const std::optional<double>& number) {
-  return number ? Cell(Formatted(format, *number), *number) : Cell("");
+  return number ? Cell(NumberText(format, *number), *number) : Cell("");
 }
 
 Cell WholeCell(int64_t number) { return {Grouped(number), static_cast<double>(number)}; }
@@ -97,11 +91,6 @@ std::vector<std::string> NamesOf(const std::vector<std::vector<std::string>>& ro
   return names;
 }
 
-// As a name: sorted by its number.
-std::string DepthName(int64_t steps) {
-  return std::to_string(steps) + (steps == 1 ? " layer" : " layers");
-}
-
 std::string StepsText(int64_t steps) {
   return Grouped(steps) + (steps == 1 ? " layer" : " layers");
 }
@@ -111,16 +100,14 @@ const char* LaneOf(const MultigridReport& report) {
 }
 
 std::string DevicesText(const MultigridReport& report) {
-  const std::string number =
-      std::to_string(report.devices) + (report.devices == 1 ? " device" : " devices");
+  const std::string number = Counted(report.devices, "device");
   return report.method == "partitioned" ? "partitioned over " + number : number;
 }
 
 std::string CoarseningText(const ReportedStage& stage) {
-  std::vector<std::string> factors;
-  for (const int64_t factor : stage.coarsening) factors.push_back(std::to_string(factor));
+  std::vector<int64_t> factors = stage.coarsening;
   factors.erase(std::unique(factors.begin(), factors.end()), factors.end());
-  return factors.empty() ? "one level" : "coarsening " + Join(factors, ",");
+  return factors.empty() ? "one level" : "coarsening " + Joined(factors, ",");
 }
 
 std::vector<SolveRow> SolveRowsOf(const std::vector<MultigridReport>& reports) {
@@ -132,14 +119,15 @@ std::vector<SolveRow> SolveRowsOf(const std::vector<MultigridReport>& reports) {
         const ReportedStage& stage = solve.stages[at];
         rows.push_back({&report, &solve, &stage, ""});
         const std::string number = "stage " + std::to_string(at + 1);
-        attributes.push_back({DepthName(stage.steps), report.network, number, CoarseningText(stage),
-                              report.coarse, report.relaxation, "start " + report.start,
-                              report.norm, report.precision, DevicesText(report),
-                              stage.step ? Formatted("h = %.3g", *stage.step) : ""});
+        attributes.push_back({Counted(stage.steps, "layer"), report.network, number,
+                              CoarseningText(stage), report.coarse, report.relaxation,
+                              "start " + report.start, report.norm, report.precision,
+                              DevicesText(report),
+                              stage.step ? NumberText("h = %.3g", *stage.step) : ""});
         // h follows from the depth where time is fixed, and tells nothing then.
         if (stage.step) {
           attributes.back().back() =
-              Formatted("T = %.3g", *stage.step * static_cast<double>(stage.steps));
+              NumberText("T = %.3g", *stage.step * static_cast<double>(stage.steps));
         }
       }
     }
@@ -156,7 +144,7 @@ const ReportedStage& LongestOf(const std::vector<ReportedStage>& stages) {
 
 std::string MethodText(const MultigridReport& report, const ReportedTraining& training) {
   if (LongestOf(training.stages).levels.size() == 1) return "serial propagation";
-  if (report.tolerance) return Formatted("residuals to %.3g", *report.tolerance);
+  if (report.tolerance) return NumberText("residuals to %.3g", *report.tolerance);
   std::string text = std::to_string(report.most_cycles);
   if (training.most_backward_cycles != report.most_cycles) {
     text += " + " + std::to_string(training.most_backward_cycles);
@@ -171,15 +159,14 @@ std::vector<TrainingRow> TrainingRowsOf(const std::vector<MultigridReport>& repo
     if (!report.training) continue;
     const ReportedTraining& training = *report.training;
     rows.push_back({&report, &training, ""});
-    attributes.push_back(
-        {MethodText(report, training), report.network, DepthName(LongestOf(training.stages).steps),
-         report.coarse, report.relaxation,
-         training.rate ? Formatted("rate %.3g", *training.rate) : "",
-         training.momentum ? Formatted("momentum %.3g", *training.momentum) : "",
-         "mini-batches of " + std::to_string(report.batch),
-         std::to_string(training.repeats) + (training.repeats == 1 ? " step each" : " steps each"),
-         "start " + report.start, std::to_string(training.examples) + " images",
-         DevicesText(report)});
+    attributes.push_back({MethodText(report, training), report.network,
+                          Counted(LongestOf(training.stages).steps, "layer"), report.coarse,
+                          report.relaxation,
+                          training.rate ? NumberText("rate %.3g", *training.rate) : "",
+                          training.momentum ? NumberText("momentum %.3g", *training.momentum) : "",
+                          "mini-batches of " + std::to_string(report.batch),
+                          Counted(training.repeats, "step") + " each", "start " + report.start,
+                          std::to_string(training.examples) + " images", DevicesText(report)});
   }
   // What solves a step is always said.
   std::vector<std::vector<std::string>> rest = attributes;
@@ -305,6 +292,23 @@ Element SolvesSection(const std::vector<SolveRow>& rows) {
   return std::move(section.Add(table.Take()));
 }
 
+// What `value_of` gives of each of `count` cycles or epochs, from number `first` on, if it is
+// known.
+template <typename ValueOf>
+planner::Line LineOf(const std::string& name, const std::string& unit, int first, size_t count,
+                     const char* format, const ValueOf& value_of) {
+  planner::Line line = {name, {}};
+  for (size_t at = 0; at < count; ++at) {
+    const std::optional<double> value = value_of(at);
+    const int number = first + static_cast<int>(at);
+    if (!value) continue;
+    line.points.push_back(
+        {number, *value,
+         name + ", " + unit + " " + std::to_string(number) + NumberText(format, *value)});
+  }
+  return line;
+}
+
 Element ConvergenceSection(const std::vector<SolveRow>& rows) {
   Element section = Section("convergence", "Convergence");
   planner::LineChart chart;
@@ -315,14 +319,9 @@ Element ConvergenceSection(const std::vector<SolveRow>& rows) {
   chart.is_logarithmic = true;
   size_t left_out = 0;
   for (const SolveRow& row : rows) {
-    planner::Line line = {row.name, {}};
-    for (size_t cycle = 0; cycle < row.stage->residuals.size(); ++cycle) {
-      const std::optional<double>& residual = row.stage->residuals[cycle];
-      if (!residual) continue;
-      line.points.push_back(
-          {static_cast<int>(cycle), *residual,
-           row.name + ", cycle " + std::to_string(cycle) + Formatted(": %.3e", *residual)});
-    }
+    const std::vector<std::optional<double>>& residuals = row.stage->residuals;
+    planner::Line line = LineOf(row.name, "cycle", 0, residuals.size(), ": %.3e",
+                                [&](size_t at) { return residuals[at]; });
     if (line.points.empty()) continue;
     if (chart.lines.size() == kMostCurves) {
       ++left_out;
@@ -340,7 +339,7 @@ Element ConvergenceSection(const std::vector<SolveRow>& rows) {
   });
   if (have_one && tolerance) {
     chart.limit_y = tolerance;
-    chart.limit_label = Formatted("tolerance %.3g", *tolerance);
+    chart.limit_label = NumberText("tolerance %.3g", *tolerance);
   }
   section.Add(Paragraph(
       "Cycle 0 is the start. The first cycle often raises the residual, and the "
@@ -408,16 +407,9 @@ std::optional<Element> TrainingResidualChart(const std::vector<TrainingRow>& row
   chart.is_logarithmic = true;
   const auto add = [&](const TrainingRow& row, const char* way,
                        std::optional<double> ReportedEpoch::*residual) {
-    planner::Line line = {row.name + ", " + way, {}};
     const std::vector<ReportedEpoch>& epochs = row.training->epochs;
-    for (size_t epoch = 0; epoch < epochs.size(); ++epoch) {
-      const std::optional<double>& one = epochs[epoch].*residual;
-      const int number = static_cast<int>(epoch) + 1;
-      if (!one) continue;
-      line.points.push_back(
-          {number, *one,
-           line.name + ", epoch " + std::to_string(number) + Formatted(": %.3e", *one)});
-    }
+    planner::Line line = LineOf(row.name + ", " + way, "epoch", 1, epochs.size(), ": %.3e",
+                                [&](size_t at) { return epochs[at].*residual; });
     if (!line.points.empty()) chart.lines.push_back(std::move(line));
   };
   for (size_t at = 0; at < std::min(rows.size(), kMostCurves / 2); ++at) {
@@ -436,21 +428,12 @@ Element TrainingCharts(const std::vector<TrainingRow>& rows) {
       "%");
   top1.most_y = 100;
   for (size_t at = 0; at < std::min(rows.size(), kMostCurves); ++at) {
-    planner::Line losses = {rows[at].name, {}};
-    planner::Line shares = {rows[at].name, {}};
     const std::vector<ReportedEpoch>& epochs = rows[at].training->epochs;
-    for (size_t epoch = 0; epoch < epochs.size(); ++epoch) {
-      const int number = static_cast<int>(epoch) + 1;
-      const std::string tip = rows[at].name + ", epoch " + std::to_string(number);
-      if (epochs[epoch].loss) {
-        losses.points.push_back(
-            {number, *epochs[epoch].loss, tip + Formatted(": loss %.5g", *epochs[epoch].loss)});
-      }
-      const double percent = 100 * epochs[epoch].top1;
-      shares.points.push_back({number, percent, tip + Formatted(": top-1 %.2f %%", percent)});
-    }
-    loss.lines.push_back(std::move(losses));
-    top1.lines.push_back(std::move(shares));
+    loss.lines.push_back(LineOf(rows[at].name, "epoch", 1, epochs.size(), ": loss %.5g",
+                                [&](size_t epoch) { return epochs[epoch].loss; }));
+    top1.lines.push_back(
+        LineOf(rows[at].name, "epoch", 1, epochs.size(), ": top-1 %.2f %%",
+               [&](size_t epoch) { return std::optional(100 * epochs[epoch].top1); }));
   }
   Element charts = Element("div").Add(Draw(loss)).Add(Draw(top1));
   if (std::optional<Element> residuals = TrainingResidualChart(rows)) {

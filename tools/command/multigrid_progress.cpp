@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/options.h"
+#include "command/number_text.h"
 #include "command/progress.h"
 
 namespace ucudnn::command {
@@ -26,9 +27,7 @@ double MultigridProgress::Seconds() const {
 
 void MultigridProgress::Show(const std::string& text) {
   if (!rewrites_) return;
-  char seconds[32];
-  std::snprintf(seconds, sizeof seconds, ", %.1f s", Seconds());
-  StderrLine().Show(text + seconds);
+  StderrLine().Show(text + NumberText(", %.1f s", Seconds()));
 }
 
 void MultigridProgress::Show(const std::string& text, double share) {

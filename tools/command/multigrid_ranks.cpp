@@ -5,6 +5,7 @@
 
 #include "base/options.h"
 #include "base/version.h"
+#include "command/number_text.h"
 #include "command/solve_spec.h"
 #include "planner/multigrid/distributed/thread_ranks.h"
 
@@ -59,7 +60,7 @@ Result<std::shared_ptr<MultigridRanks>> MultigridRanks::Open(const SolveSpec& sp
 }
 
 std::string MultigridRanks::Text() const {
-  std::string text = std::to_string(devices_) + (devices_ == 1 ? " device" : " devices");
+  std::string text = Counted(devices_, "device");
   if (replicas_ > 1) text += " for each of " + std::to_string(replicas_) + " replicas";
   return text + (are_processes() ? " (processes)" : " (threads of this process)");
 }

@@ -59,7 +59,7 @@ ReportedSpan ReadStepSpan(const JsonPlace& place, int64_t lanes,
   span.lane = place.Member("lane").Integer(0, lanes - 1);
   span.level = place.Member("level").Integer(0, static_cast<int64_t>(levels.size()) - 1);
   if (!place.ok()) return span;
-  const int64_t steps = levels[static_cast<size_t>(span.level)];
+  const int64_t steps = levels[span.level];
   span.first = place.Member("first").Integer(0, steps - 1);
   span.steps = place.Member("steps").Integer(1, steps - span.first);
   span.begin_ms = ReadNumber(place.Member("begin_ms"));
@@ -129,9 +129,7 @@ ReportedEpoch ReadEpoch(const JsonPlace& place) {
   ReportedEpoch epoch;
   place.Object();
   epoch.loss = place.Member("loss").Quantity();
-  const JsonPlace top1 = place.Member("top1");
-  epoch.top1 = top1.Quantity().value_or(-1);
-  if (!(epoch.top1 >= 0 && epoch.top1 <= 1)) top1.Refuse("a number from 0 to 1");
+  epoch.top1 = ReadShare(place.Member("top1"));
   epoch.solves = place.Member("solves").Integer(0, kMostCount);
   epoch.cycles = place.Member("cycles").Integer(0, kMostCount);
   epoch.serial_solves = place.Member("serial_solves").Integer(0, kMostCount);
@@ -179,10 +177,7 @@ void ReadMultigridHead(const JsonPlace& root, MultigridReport& report) {
   report.machine = root.Member("machine").Text();
   report.method = root.Member("method").Text();
   report.devices = root.Member("devices").Integer(1, kMostCount);
-  const JsonPlace times = root.Member("cpu_times");
-  const bool is_told = !times.absent() && times.value()->is(JsonValue::Kind::kBoolean);
-  if (!is_told) times.Refuse("true or false");
-  report.has_cpu_times = is_told && times.value()->boolean;
+  report.has_cpu_times = ReadFlag(root.Member("cpu_times"));
   report.batch = root.Member("batch").Integer(1, kMostCount);
   report.norm = root.Member("norm").Text();
   report.tolerance = root.Member("tolerance").Quantity();
@@ -196,11 +191,22 @@ void ReadMultigridHead(const JsonPlace& root, MultigridReport& report) {
 
 }  // namespace
 
-bool IsMultigridReport(const std::string& json) {
+std::string FormatNamedIn(const std::string& json) {
   const Result<JsonValue> parsed = ParseJson(json);
-  if (!parsed.ok()) return false;
-  const JsonValue* const format = parsed->Find("format");
-  return format != nullptr && format->text == "ucudnn-multigrid";
+  const JsonValue* const format = parsed.ok() ? parsed->Find("format") : nullptr;
+  return format != nullptr ? format->text : "";
+}
+
+bool ReadFlag(const JsonPlace& place) {
+  const bool is_told = !place.absent() && place.value()->is(JsonValue::Kind::kBoolean);
+  if (!is_told) place.Refuse("true or false");
+  return is_told && place.value()->boolean;
+}
+
+double ReadShare(const JsonPlace& place) {
+  const double share = place.Quantity().value_or(-1);
+  if (!(share >= 0 && share <= 1)) place.Refuse("a number from 0 to 1");
+  return share;
 }
 
 Result<MultigridReport> ParseMultigridReport(const std::string& json) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json_place.h"
 #include "base/status.h"
 
 namespace ucudnn::command {
@@ -107,8 +108,11 @@ struct MultigridReport {
   std::optional<ReportedTraining> training;
 };
 
-// Whether the text of a file says that it is such a report.
-bool IsMultigridReport(const std::string& json);
+// What the text of a file says that its format is; empty: nothing.
+std::string FormatNamedIn(const std::string& json);
+// Values that have these bounds, with the place's fault where they do not.
+bool ReadFlag(const JsonPlace& place);
+double ReadShare(const JsonPlace& place);  // from 0 to 1
 
 // The error names the value that is wrong by its place ("stages[0].cycles"), and what was expected.
 Result<MultigridReport> ParseMultigridReport(const std::string& json);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "command/multigrid_facts.h"
+#include "command/number_text.h"
 #include "planner/report/line_chart.h"
 #include "planner/report/page.h"
 
@@ -12,16 +12,6 @@ namespace {
 
 using planner::Cell;
 using planner::Element;
-
-std::string NumberWords(const char* format, double number) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, number);
-  return text;
-}
-
-std::string DevicesText(int devices) {
-  return std::to_string(devices) + (devices == 1 ? " device" : " devices");
-}
 
 planner::LineChart ScalingChart(const std::string& id, const std::string& title) {
   planner::LineChart chart;
@@ -43,7 +33,8 @@ void AddScalingLine(const std::string& name, const ReportedWorkload& workload, M
     const std::optional<double> ms = ms_of(row);
     if (!ms) continue;
     line.points.push_back(
-        {row.devices, *ms, name + ", " + DevicesText(row.devices) + NumberWords(": %.4g ms", *ms)});
+        {row.devices, *ms,
+         name + ", " + Counted(row.devices, "device") + NumberText(": %.4g ms", *ms)});
   }
   if (!line.points.empty()) chart.lines.push_back(std::move(line));
 }
@@ -101,13 +92,13 @@ Element SharesChart(const MultigridAnalysisReport& analysis, const ReportedWorkl
 
 Element ScalingTable(const ReportedWorkload& workload, const std::string& id) {
   const auto time = [](const ReportedRun& run) {
-    return Cell(NumberWords("%.4g", run.ms) + (run.fits ? "" : " *"), run.ms);
+    return Cell(NumberText("%.4g", run.ms) + (run.fits ? "" : " *"), run.ms);
   };
   const auto over = [](double baseline, double ms) {
-    return Cell(NumberWords("%.2f x", baseline / ms), baseline / ms);
+    return Cell(NumberText("%.2f x", baseline / ms), baseline / ms);
   };
   const auto share = [](const ReportedRun& run) {
-    return Cell(NumberWords("%.1f %%", 100 * run.computing_share), run.computing_share);
+    return Cell(NumberText("%.1f %%", 100 * run.computing_share), run.computing_share);
   };
   planner::Table table(id.c_str(), "Times in ms, modelled. A heading sorts by its column.",
                        {{"devices", true},
@@ -145,7 +136,7 @@ std::string AboutText(const MultigridAnalysisReport& analysis) {
                      Grouped(analysis.batch) + ", on " + analysis.machine +
                      " (single layers: " + analysis.layer_times + ").";
   if (analysis.tolerance) {
-    text += NumberWords(" Solves reach a residual of %.3g", *analysis.tolerance) + " (" +
+    text += NumberText(" Solves reach a residual of %.3g", *analysis.tolerance) + " (" +
             analysis.norm + ").";
   }
   return text +

@@ -9,6 +9,7 @@
 #include "base/byte_size.h"
 #include "base/text.h"
 #include "command/free_memory.h"
+#include "command/number_text.h"
 #include "planner/graph/network_file.h"
 #include "planner/graph/networks/families.h"
 #include "planner/graph/shapes.h"
@@ -123,21 +124,10 @@ std::string MultigridSettings::MachineText() const {
   if (device) return device->Text(*ranks);
   std::string text = "double precision on the host, ";
   if (ranks->all() > 1) text += ranks->Text() + ", each with ";
-  return text + std::to_string(network.lanes) + (network.lanes == 1 ? " thread" : " threads");
+  return text + Counted(network.lanes, "thread");
 }
 
 namespace {
-
-// The stage with the most steps; null where there is none.
-const multigrid::Stage* LongestStage(const Problem& problem) {
-  const multigrid::Stage* longest = nullptr;
-  for (const auto& section : problem.chain.sections) {
-    const auto* stage = std::get_if<multigrid::Stage>(&section);
-    if (stage == nullptr) continue;
-    if (longest == nullptr || stage->steps.size() > longest->steps.size()) longest = stage;
-  }
-  return longest;
-}
 
 // --coarse. Without it that of processors is inject, and a device's what fits it, in the longest
 // stage.
@@ -146,7 +136,7 @@ Result<multigrid::CoarseOperator> CoarseOf(const SolveSpec& spec, const Problem&
   if (spec.coarse) return *spec.coarse;
   const multigrid::NetworkSettings& network = settings.network;
   const bool has_levels = network.levels != 1 && network.method == multigrid::Method::kMultigrid;
-  const multigrid::Stage* const longest = LongestStage(problem);
+  const multigrid::Stage* const longest = problem.chain.LongestStage();
   if (settings.RunsOnCpu() || !has_levels || spec.analyse || longest == nullptr) {
     return multigrid::CoarseOperator::kInject;
   }
@@ -175,7 +165,7 @@ Result<MultigridSettings> SettingsOf(const SolveSpec& spec, const Problem& probl
   network.step = problem.step;
   if (!spec.IsGiven("--coarsening")) {
     // The longest stage keeps two coarse layers.
-    const multigrid::Stage* const longest = LongestStage(problem);
+    const multigrid::Stage* const longest = problem.chain.LongestStage();
     const int steps = longest != nullptr ? static_cast<int>(longest->steps.size()) : 0;
     network.coarsening = {std::clamp(steps / 2, 2, 8)};
   }

@@ -8,6 +8,7 @@
 #include "base/byte_size.h"
 #include "command/free_memory.h"
 #include "command/multigrid_progress.h"
+#include "command/number_text.h"
 #include "planner/multigrid/host/rank_costs.h"
 
 namespace ucudnn::command {
@@ -59,10 +60,7 @@ double RelativeError(const std::vector<double>& a, const std::vector<double>& b)
 std::string CycleText(int cycle, double residual, const multigrid::SolveOptions& options) {
   std::string text = "cycle " + std::to_string(cycle) +
                      (options.tolerance ? " of at most " : " of ") + std::to_string(options.cycles);
-  if (std::isnan(residual)) return text;
-  char number[32];
-  std::snprintf(number, sizeof number, ": residual %.2e", residual);
-  return text + number;
+  return std::isnan(residual) ? text : text + NumberText(": residual %.2e", residual);
 }
 
 // As CheckStateMemory, of several devices and of their parameters.

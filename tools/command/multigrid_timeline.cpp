@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "command/multigrid_facts.h"
+#include "command/number_text.h"
 #include "planner/report/chart.h"
 #include "planner/report/page.h"
 
@@ -17,12 +17,6 @@ constexpr size_t kMostSpans = 6000;  // drawn of one
 constexpr double kSpanWidth = 5;     // on average, of the lane with most spans
 constexpr double kMostWidth = 6 * planner::kFigureWidth;
 
-std::string TimelineNumber(const char* format, double number) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, number);
-  return text;
-}
-
 std::string RangeText(int64_t first, int64_t count) {
   return Grouped(first + 1) + (count == 1 ? "" : " to " + Grouped(first + count));
 }
@@ -30,15 +24,15 @@ std::string RangeText(int64_t first, int64_t count) {
 std::string TipOf(const ReportedSpan& span, const ReportedStage& stage) {
   int64_t layers = 1;  // of a step of the level
   for (int64_t level = 0; level < span.level; ++level) {
-    layers *= stage.coarsening[static_cast<size_t>(level)];
+    layers *= stage.coarsening[level];
   }
   std::string tip = "thread " + std::to_string(span.lane + 1) + ", level " +
                     std::to_string(span.level + 1) + (span.steps == 1 ? ": step " : ": steps ") +
                     RangeText(span.first, span.steps);
   if (layers > 1)
     tip += " (for layers " + RangeText(span.first * layers, span.steps * layers) + ")";
-  return tip + TimelineNumber(", %.3g ms", span.end_ms - span.begin_ms) +
-         TimelineNumber(" from %.4g ms on", span.begin_ms);
+  return tip + NumberText(", %.3g ms", span.end_ms - span.begin_ms) +
+         NumberText(" from %.4g ms on", span.begin_ms);
 }
 
 // Of the spans that are drawn: those that begin first.
@@ -68,7 +62,7 @@ Element DrawTimeline(const TimelineRow& row, size_t number) {
   }
   size_t most = 0;
   for (const ReportedSpan& span : DrawnSpans(timeline)) {
-    auto& spans = track.lanes[static_cast<size_t>(span.lane)].spans;
+    auto& spans = track.lanes[span.lane].spans;
     spans.push_back({span.begin_ms, span.end_ms - span.begin_ms, static_cast<int>(span.level), "",
                      TipOf(span, row.stage)});
     most = std::max(most, spans.size());
@@ -81,10 +75,10 @@ Element DrawTimeline(const TimelineRow& row, size_t number) {
 
 std::string ConcurrencyText(const TimelineRow& row) {
   const ReportedTimeline& timeline = *row.stage.timeline;
-  std::string text = row.name + ": " + TimelineNumber("%.2f of ", timeline.concurrency) +
+  std::string text = row.name + ": " + NumberText("%.2f of ", timeline.concurrency) +
                      std::to_string(timeline.lanes) + " " + row.lane +
                      (timeline.lanes == 1 ? " runs" : "s run") + " a layer on average" +
-                     TimelineNumber(", over %.3g ms.", timeline.ms);
+                     NumberText(", over %.3g ms.", timeline.ms);
   if (timeline.spans.size() > kMostSpans) {
     text += " The first " + Grouped(kMostSpans) + " of " +
             Grouped(static_cast<int64_t>(timeline.spans.size())) + " blocks are drawn.";

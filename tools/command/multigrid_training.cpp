@@ -11,6 +11,7 @@
 #include "command/multigrid_output.h"
 #include "command/multigrid_progress.h"
 #include "command/multigrid_solve.h"
+#include "command/number_text.h"
 #include "command/output_file.h"
 #include "planner/multigrid/data/image_scaler.h"
 #include "planner/multigrid/data/labelled_images.h"
@@ -51,8 +52,8 @@ Result<DigitSets> ReadDigits(const SolveSpec& spec, const Problem& problem) {
   const planner::Shape& output = problem.chain.shapes.back();
   if (input.c != 1 || input.spatial_rank != 2 || output.Features() != multigrid::kLabels) {
     return Status::Error("--train: " + Quoted(problem.chain.graph.name) + " takes images of " +
-                         std::to_string(input.c) + (input.c == 1 ? " channel" : " channels") +
-                         " and gives " + std::to_string(output.Features()) +
+                         Counted(input.c, "channel") + " and gives " +
+                         std::to_string(output.Features()) +
                          " numbers; expected a network for digits, of one channel and 10 classes");
   }
   Result<multigrid::DataSet> data = multigrid::LoadDataSet(spec.train);

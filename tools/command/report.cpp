@@ -84,10 +84,11 @@ Result<MultigridFiles> ReadMultigridFiles(const std::vector<std::string>& files)
   std::string one, other;  // a file of theirs, and one of others
   for (const std::string& file : files) {
     UCUDNN_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(file));
-    if (IsMultigridReport(text)) {
+    const std::string format = FormatNamedIn(text);
+    if (format == "ucudnn-multigrid") {
       UCUDNN_RETURN_IF_ERROR(Keep(ParseMultigridReport(text), file, read.reports));
       one = file;
-    } else if (IsMultigridAnalysis(text)) {
+    } else if (format == "ucudnn-multigrid-analysis") {
       UCUDNN_RETURN_IF_ERROR(Keep(ParseMultigridAnalysis(text), file, read.analyses));
       one = file;
     } else {

@@ -499,6 +499,13 @@ Result<SolveSpec> ReadSpec(const CLI::App& app, const std::map<std::string, std:
   return spec;
 }
 
+Status SolveSpec::Refuse(const std::vector<const char*>& options, const std::string& why) const {
+  for (const char* option : options) {
+    if (IsGiven(option)) return Status::Error(option + (": " + why));
+  }
+  return Status::Ok();
+}
+
 std::vector<transport::Term> TermsOf(const SolveSpec& spec) {
   std::vector<transport::Term> terms;
   for (const SpecOption& option : SpecOptions()) {

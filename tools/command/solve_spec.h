@@ -64,6 +64,8 @@ struct SolveSpec {
   std::map<std::string, bool> given;
   bool IsGiven(const std::string& option) const { return given.at(option); }
   const std::string& Text(const std::string& option) const { return texts.at(option); }
+  // Refuses the first of these options that is given.
+  Status Refuse(const std::vector<const char*>& options, const std::string& why) const;
   bool checks() const { return !check.empty(); }
   bool trains() const { return !train.empty(); }
 };

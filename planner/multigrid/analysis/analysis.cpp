@@ -141,7 +141,7 @@ std::vector<MultigridSetting> CandidatesFor(const NetworkLayers& network,
   std::vector<MultigridSetting> candidates;
   const int longest = network.LongestStage();
   if (longest < 0) return candidates;
-  const auto steps = static_cast<int>(network.sections[static_cast<size_t>(longest)].kinds.size());
+  const auto steps = static_cast<int>(network.sections[longest].kinds.size());
   for (const std::vector<int>& coarsening : choices.coarsening) {
     std::vector<int> level_counts;
     for (const int levels : choices.levels) {

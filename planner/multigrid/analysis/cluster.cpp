@@ -27,12 +27,12 @@ simulate::QueueId Cluster::Stream(int device, int number) {
 
 bool Cluster::HasMessage(const TaskList& tasks) const {
   return std::any_of(tasks.begin(), tasks.end(),
-                     [&](TaskId task) { return runs_[static_cast<size_t>(task)] == kMessage; });
+                     [&](TaskId task) { return runs_[task] == kMessage; });
 }
 
 TaskId Cluster::AddLaunches(int device, double launches, TaskList after) {
   const TaskId launch = graph_.Add({.duration_ms = launches * machine_.device.launch_us / 1e3,
-                                    .queue = hosts_[static_cast<size_t>(device)].queue,
+                                    .queue = hosts_[device].queue,
                                     .after = std::move(after),
                                     .activity = simulate::Activity::kLaunch});
   runs_.push_back(device);
@@ -41,11 +41,11 @@ TaskId Cluster::AddLaunches(int device, double launches, TaskList after) {
 
 // The kernels begin when their first launch has ended, and end when their last has at the earliest.
 void Cluster::Launch(int device, double launches, TaskList& after, TaskList& done) {
-  HostThread& host = hosts_[static_cast<size_t>(device)];
+  HostThread& host = hosts_[device];
   if (launches > 0) {
     TaskList messages;
     for (const TaskId task : after) {
-      if (runs_[static_cast<size_t>(task)] == kMessage) messages.push_back(task);
+      if (runs_[task] == kMessage) messages.push_back(task);
     }
     host.last = AddLaunches(device, 1, std::move(messages));
     after.push_back(host.last);
@@ -59,7 +59,7 @@ TaskList Cluster::Run(int device, simulate::QueueId queue, const RunCost& cost, 
   TaskList done;
   Launch(device, launching_ == Launching::kEach ? cost.launches : 0, after, done);
   done.push_back(graph_.Add({.duration_ms = cost.ms,
-                             .resource = resources_[static_cast<size_t>(device)],
+                             .resource = resources_[device],
                              .share = cost.Share(),
                              .queue = queue,
                              .after = std::move(after)}));
@@ -69,13 +69,13 @@ TaskList Cluster::Run(int device, simulate::QueueId queue, const RunCost& cost, 
 
 void Cluster::BeginGraph(int device) {
   if (launching_ == Launching::kEach) return;
-  hosts_[static_cast<size_t>(device)].last = AddLaunches(device, 1, {});
+  hosts_[device].last = AddLaunches(device, 1, {});
 }
 
 TaskList Cluster::Send(int from, int to, double bytes, Port port, TaskList after) {
   if (from == to) return after;
   const int level = machine_.JoiningLevel(from, to);
-  const planner::Level& link = machine_.levels[static_cast<size_t>(level)];
+  const planner::Level& link = machine_.levels[level];
   const int group = (port == Port::kOfSender ? from : to) / machine_.PortDevices(level);
   const auto [found, is_new] = ports_.try_emplace({level, group, port == Port::kOfSender ? 0 : 1});
   if (is_new) {
@@ -99,7 +99,7 @@ double Cluster::ComputingShare(const simulate::Timeline& timeline) const {
   std::vector<std::vector<simulate::Span>> spans(static_cast<size_t>(devices_));
   for (size_t task = 0; task < timeline.tasks.size(); ++task) {
     if (runs_[task] < 0) continue;
-    spans[static_cast<size_t>(runs_[task])].push_back(timeline.tasks[task]);
+    spans[runs_[task]].push_back(timeline.tasks[task]);
   }
   double computing_ms = 0;
   for (std::vector<simulate::Span>& of_device : spans) {

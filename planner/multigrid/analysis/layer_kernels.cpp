@@ -167,7 +167,7 @@ class LayerReader {
     std::vector<SizedNode> nodes = SizedNodes(step.transformation);
     LayerKind kind = Begin(nodes, "step without weights");
     KernelLists lists(element_bytes_, kind);
-    const Shape& state = shapes_[static_cast<size_t>(step.sum)];
+    const Shape& state = shapes_[step.sum];
     for (size_t i = 0; i < nodes.size(); ++i) lists.AddForward(nodes[i], IsFirst(nodes, i));
     lists.AddSum(LayerPass::kForward, SizedNode::NumbersOf(state));
     std::reverse(nodes.begin(), nodes.end());
@@ -188,7 +188,7 @@ class LayerReader {
   }
 
   int64_t NumbersOf(NodeId id) const {
-    const Shape& shape = shapes_[static_cast<size_t>(id)];
+    const Shape& shape = shapes_[id];
     return shape.n * shape.Features();
   }
 
@@ -202,11 +202,11 @@ class LayerReader {
   std::vector<SizedNode> SizedNodes(const std::vector<NodeId>& ids) const {
     std::vector<SizedNode> nodes;
     for (const NodeId id : ids) {
-      const Node& node = chain_.graph.nodes[static_cast<size_t>(id)];
-      SizedNode sized{&node, {}, shapes_[static_cast<size_t>(id)]};
+      const Node& node = chain_.graph.nodes[id];
+      SizedNode sized{&node, {}, shapes_[id]};
       for (const NodeId input : node.inputs) {
-        sized.inputs.push_back(shapes_[static_cast<size_t>(input)]);
-        sized.reads_data |= chain_.graph.nodes[static_cast<size_t>(input)].inputs.empty();
+        sized.inputs.push_back(shapes_[input]);
+        sized.reads_data |= chain_.graph.nodes[input].inputs.empty();
       }
       if (!node.inputs.empty()) {
         sized.parameters = planner::ParametersOf(node, sized.inputs.front()).trained;
@@ -249,8 +249,7 @@ int NetworkLayers::LongestStage() const {
   int longest = -1;
   for (size_t i = 0; i < sections.size(); ++i) {
     if (!sections[i].is_stage) continue;
-    if (longest < 0 ||
-        sections[i].kinds.size() > sections[static_cast<size_t>(longest)].kinds.size()) {
+    if (longest < 0 || sections[i].kinds.size() > sections[longest].kinds.size()) {
       longest = static_cast<int>(i);
     }
   }

@@ -57,8 +57,7 @@ struct NetworkLayers {
   std::vector<LayerSection> sections;  // those of the chain
 
   double StateBytes(int section) const {
-    return static_cast<double>(sections[static_cast<size_t>(section)].state_numbers) *
-           element_bytes;
+    return static_cast<double>(sections[section].state_numbers) * element_bytes;
   }
   // Its section, or -1.
   int LongestStage() const;

@@ -7,7 +7,7 @@ namespace ucudnn::multigrid {
 RunCost RooflineTimes::Cost(LayerPass pass, const LayerBatch& batch) const {
   const double layers = batch.groups * batch.per_group;
   RunCost cost;
-  for (const LayerKernel& kernel : kinds_[static_cast<size_t>(batch.kind)].kernels(pass)) {
+  for (const LayerKernel& kernel : kinds_[batch.kind].kernels(pass)) {
     const double bytes = batch.groups * kernel.shared_bytes + layers * kernel.own_bytes;
     const double operations_ms = layers * kernel.operations / (device_.tflops * 1e9);
     const double bytes_ms = bytes / (device_.memory_gb_per_s * 1e6);
@@ -20,7 +20,7 @@ RunCost RooflineTimes::Cost(LayerPass pass, const LayerBatch& batch) const {
 }
 
 RunCost MeasuredTimes::Cost(LayerPass pass, const LayerBatch& batch) const {
-  const Kind& kind = kinds_[static_cast<size_t>(batch.kind)];
+  const Kind& kind = kinds_[batch.kind];
   const bool shares = batch.per_group > 1 && pass == LayerPass::kForward && kind.shared_ms > 0;
   const double layer_ms = shares ? kind.shared_ms : kind.ms[static_cast<size_t>(pass)];
   const double ms = batch.groups * batch.per_group * layer_ms;
@@ -40,7 +40,7 @@ double MsOf(double layers, double one, const MeasuredBatches::Batch& batch) {
 RunCost MeasuredBatches::Cost(LayerPass pass, const LayerBatch& batch) const {
   RunCost cost = model_.Cost(pass, batch);
   const auto at = static_cast<size_t>(pass);
-  const Kind& kind = kinds_[static_cast<size_t>(batch.kind)];
+  const Kind& kind = kinds_[batch.kind];
   const double one = kind.ms[at];
   if (!kind.is_measured || one == 0) return cost;
   const Batch& beside = kind.side_by_side[at];

@@ -58,9 +58,9 @@ RunCost LevelCosts::StepCost(int level, const std::vector<int>& steps) const {
 }
 
 RunCost LevelCosts::InRow(int level, int begin, int end) const {
-  const std::vector<RunCost>& sums = sums_[static_cast<size_t>(level)];
-  const RunCost& before = sums[static_cast<size_t>(begin)];
-  const RunCost& behind = sums[static_cast<size_t>(end)];
+  const std::vector<RunCost>& sums = sums_[level];
+  const RunCost& before = sums[begin];
+  const RunCost& behind = sums[end];
   return {behind.ms - before.ms, behind.work_ms - before.work_ms,
           behind.launches - before.launches};
 }

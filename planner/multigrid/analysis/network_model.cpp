@@ -80,7 +80,7 @@ RunCost NetworkModel::InRow(const std::vector<int>& layers, LayerPass pass) cons
 int64_t NetworkModel::KeptBytes(const std::vector<int>& layers, Workload workload) const {
   int64_t numbers = 0;
   for (const int number : layers) {
-    const LayerKind& kind = network_.kinds[static_cast<size_t>(number)];
+    const LayerKind& kind = network_.kinds[number];
     numbers += workload == Workload::kTraining ? kTrainedNumbers * kind.parameters + kind.kept
                                                : kind.parameters;
   }
@@ -116,20 +116,19 @@ Result<ModelledRun> NetworkModel::Partitioned(Workload workload, int devices) co
   const bool trains = workload == Workload::kTraining;
   std::vector<std::vector<int>> layers;
   for (int device = 0; device < devices; ++device) {
-    layers.emplace_back(row.kinds.begin() + begins[static_cast<size_t>(device)],
-                        row.kinds.begin() + begins[static_cast<size_t>(device) + 1]);
+    layers.emplace_back(row.kinds.begin() + begins[device], row.kinds.begin() + begins[device + 1]);
   }
   const auto boundary_bytes = [&](int device) {  // between it and the next
-    return row.state_bytes[static_cast<size_t>(begins[static_cast<size_t>(device) + 1]) - 1];
+    return row.state_bytes[static_cast<size_t>(begins[device + 1]) - 1];
   };
   TaskList ready;
   int64_t most_bytes = 0;
   const auto run = [&](int device, LayerPass pass) {
-    ready = cluster.Run(device, cluster.Stream(device, kMainStream),
-                        InRow(layers[static_cast<size_t>(device)], pass), std::move(ready));
+    ready = cluster.Run(device, cluster.Stream(device, kMainStream), InRow(layers[device], pass),
+                        std::move(ready));
   };
   for (int device = 0; device < devices; ++device) {
-    const std::vector<int>& own = layers[static_cast<size_t>(device)];
+    const std::vector<int>& own = layers[device];
     if (device > 0) {
       ready = cluster.Send(device - 1, device, boundary_bytes(device - 1), Port::kOfSender,
                            std::move(ready));
@@ -147,7 +146,7 @@ Result<ModelledRun> NetworkModel::Partitioned(Workload workload, int devices) co
   }
   for (int device = 0; trains && device < devices; ++device) {
     cluster.Run(device, cluster.Stream(device, kMainStream),
-                InRow(layers[static_cast<size_t>(device)], LayerPass::kUpdate), {});
+                InRow(layers[device], LayerPass::kUpdate), {});
   }
   return RunOf(cluster, most_bytes);
 }
@@ -172,14 +171,14 @@ Result<MultigridModel> MultigridModel::Make(const NetworkModel& model,
         std::make_unique<StageLevels>(std::move(*hierarchy), model, section.kinds, setting.coarse);
   }
   const int longest = network.LongestStage();
-  if (longest < 0 || made.stages_[static_cast<size_t>(longest)] == nullptr) {
+  if (longest < 0 || made.stages_[longest] == nullptr) {
     return Status::Error(Quoted(network.name) + " has no stage of layers enough for two levels");
   }
   return made;
 }
 
 const Hierarchy& MultigridModel::LongestHierarchy() const {
-  return stages_[static_cast<size_t>(model_->network().LongestStage())]->hierarchy;
+  return stages_[model_->network().LongestStage()]->hierarchy;
 }
 
 int MultigridModel::MostDevices() const { return LongestHierarchy().level(0).blocks(); }
@@ -259,9 +258,9 @@ Status MultigridModel::Builder::Forward(size_t section) {
     UCUDNN_RETURN_IF_ERROR(Solve(*levels, section));
   } else {
     RunHere(kinds, LayerPass::kForward);
-    std::vector<int>& own = layers_[static_cast<size_t>(here_)];
+    std::vector<int>& own = layers_[here_];
     own.insert(own.end(), kinds.begin(), kinds.end());
-    state_bytes_[static_cast<size_t>(here_)] += bytes * static_cast<double>(kinds.size());
+    state_bytes_[here_] += bytes * static_cast<double>(kinds.size());
   }
   places_.push_back(here_);
   return Status::Ok();
@@ -296,7 +295,7 @@ Status MultigridModel::Builder::Solve(const StageLevels& levels, size_t section)
 
 void MultigridModel::Builder::AddGradients(int device, const std::vector<int>& layers,
                                            const TaskList& after) {
-  TaskList& gradients = gradients_[static_cast<size_t>(device)];
+  TaskList& gradients = gradients_[device];
   const auto count = static_cast<int>(layers.size());
   const bool groups = plan_.blocks == BlocksAtOnce::kGrouped;
   const int streams = groups ? 1 : std::min(count, device_.concurrent_kernels);
@@ -341,7 +340,7 @@ Status MultigridModel::Builder::Backward(size_t section) {
   const std::vector<int>& kinds = network_.sections[section].kinds;
   RunHere(kinds, LayerPass::kAdjoint);
   RunHere(kinds, LayerPass::kGradient);
-  AppendTasks(gradients_[static_cast<size_t>(here_)], ready_);
+  AppendTasks(gradients_[here_], ready_);
   return Status::Ok();
 }
 

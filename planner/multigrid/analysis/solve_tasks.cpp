@@ -49,13 +49,13 @@ int SolveTasks::OwnerOf(int level, int block) const {
 }
 
 void SolveTasks::MakeShares(int level) {
-  std::vector<Share>& shares = levels_[static_cast<size_t>(level)];
+  std::vector<Share>& shares = levels_[level];
   const int blocks = BlocksOf(level);
   int owner_before = -1;
   for (int block = 0; block < blocks; ++block) {
     const int owner = OwnerOf(level, block);
     if (owner != owner_before) {
-      shares.push_back({.device = devices_[static_cast<size_t>(owner)], .begin = block});
+      shares.push_back({.device = devices_[owner], .begin = block});
     }
     shares.back().end = block + 1;
     owner_before = owner;
@@ -121,7 +121,7 @@ SolveTasks::Phase& SolveTasks::PhaseOf(int level) {
 void SolveTasks::RunPhase() {
   if (phase_level_ == kNoLevel) return;
   const Phase phase = std::exchange(phase_, Phase());
-  std::vector<Share>& shares = levels_[static_cast<size_t>(std::exchange(phase_level_, kNoLevel))];
+  std::vector<Share>& shares = levels_[std::exchange(phase_level_, kNoLevel)];
   std::vector<TaskList> arriving(shares.size());
   for (size_t i = 0; i < shares.size(); ++i) {
     Share& share = shares[i];
@@ -172,12 +172,12 @@ Status SolveTasks::Restrict(int level) {
   RunPhase();
   const Level& next = costs_.hierarchy().level(level + 1);
   const bool takes_states = level + 1 < costs_.hierarchy().coarsest();
-  for (Share& coarse : levels_[static_cast<size_t>(level) + 1]) {
+  for (Share& coarse : levels_[level + 1]) {
     coarse.ready.clear();
     coarse.arrived.clear();
     const int begin = coarse.begin * next.coarsening;
     const int end = std::min(coarse.end * next.coarsening, next.steps);
-    for (const Share& fine : levels_[static_cast<size_t>(level)]) {
+    for (const Share& fine : levels_[level]) {
       const int count = CommonNumbers(fine.begin, fine.end, begin, end);
       if (count == 0) continue;
       const int states =
@@ -194,7 +194,7 @@ Status SolveTasks::Restrict(int level) {
 Status SolveTasks::SolveSerially(int level, Source source) {
   RunPhase();
   if (source == Source::kNone) levels_.back().front().ready = first_;
-  std::vector<Share>& shares = levels_[static_cast<size_t>(level)];
+  std::vector<Share>& shares = levels_[level];
   for (size_t i = 0; i < shares.size(); ++i) {
     Share& share = shares[i];
     TaskList after = share.ready;
@@ -213,8 +213,8 @@ Status SolveTasks::SolveSerially(int level, Source source) {
 Status SolveTasks::Correct(int level) {
   RunPhase();
   const Level& next = costs_.hierarchy().level(level + 1);
-  const std::vector<Share>& coarse_shares = levels_[static_cast<size_t>(level) + 1];
-  for (Share& fine : levels_[static_cast<size_t>(level)]) {
+  const std::vector<Share>& coarse_shares = levels_[level + 1];
+  for (Share& fine : levels_[level]) {
     TaskList ready = fine.ready;
     for (size_t i = 0; i < coarse_shares.size(); ++i) {
       const Share& coarse = coarse_shares[i];
@@ -252,7 +252,7 @@ Status SolveTasks::Broadcast() {
   return Status::Ok();
 }
 
-Result<double> SolveTasks::ResidualNorm() {
+Result<std::span<const double>> SolveTasks::Parts(NormParts) {
   // The next C-relaxation needs nothing more.
   if (phase_level_ == 0) phase_.sends = plan_.c_sweeps > 0;
   RunPhase();
@@ -277,7 +277,7 @@ Result<double> SolveTasks::ResidualNorm() {
     finest[i].ready =
         cluster_.Send(parent.device, finest[i].device, kSumBytes, Port::kOfSender, parent.ready);
   }
-  return 0.0;
+  return std::span<const double>();
 }
 
 void SolveTasks::BeginGraphs() {

@@ -50,7 +50,7 @@ class SolveTasks final : public LayerSystem {
   // The first state is on the first device once `first` have ended.
   Status Add(const TaskList& first);
   // What those wait for that read device p's states of the finest level.
-  const TaskList& Ready(int p) const { return levels_[0][static_cast<size_t>(p)].ready; }
+  const TaskList& Ready(int p) const { return levels_[0][p].ready; }
 
   // Phases of one level that follow each other are run together, block by block: a relaxation waits
   // for what comes behind it.
@@ -62,12 +62,9 @@ class SolveTasks final : public LayerSystem {
   Status SolveSerially(int level, Source source) override;
   Status Correct(int level) override;
   Status RunCycle(int kind, const std::function<Status()>& cycle) override;
-  // Every device compares its C-points, and all of them learn the sum along a tree.
-  Result<double> ResidualNorm() override;
-  // What the cycles of a solve do not ask for.
-  Result<double> ResidualNormByState() override { return 0.0; }
-  Result<double> FullResidualNorm() override { return 0.0; }
-  Result<StateNorms> Norms() override { return StateNorms(); }
+  // The residual, which is all that cycles ask for: every device compares its C-points, and all of
+  // them learn the sum along a tree. There are no numbers.
+  Result<std::span<const double>> Parts(NormParts parts) override;
   double UnitRoundoff() const override { return 0; }
 
  private:

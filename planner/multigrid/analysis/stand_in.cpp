@@ -39,7 +39,7 @@ class Reducer {
   bool DividesChannels(int divisor) const;
 
  private:
-  const Node& NodeOf(NodeId id) const { return chain_.graph.nodes[static_cast<size_t>(id)]; }
+  const Node& NodeOf(NodeId id) const { return chain_.graph.nodes[id]; }
   template <typename Test>
   bool Any(Test&& test) const {
     return std::any_of(stage_.steps.begin(), stage_.steps.end(), [&](const ResidualStep& step) {
@@ -130,13 +130,13 @@ double Reducer::Operations(const Reduction& reduction) const {
                          stage_.shape.extents[2]);
   double operations = 0;
   for (const int layer : Layers(reduction.stride)) {
-    const ResidualStep& step = stage_.steps[static_cast<size_t>(layer)];
+    const ResidualStep& step = stage_.steps[layer];
     Shape input = stage_.shape;
     for (const NodeId id : step.transformation) {
       planner::PlannedLayer sized;
       sized.op = NodeOf(id).op;
       sized.inputs = {{0, input}};
-      sized.output = chain_.shapes[static_cast<size_t>(id)];
+      sized.output = chain_.shapes[id];
       // Of a fully connected layer inputs and outputs have a place each.
       const bool is_connected = std::holds_alternative<FullyConnected>(sized.op);
       operations += planner::ForwardOperations(sized) * places * (is_connected ? places : 1) /
@@ -203,12 +203,11 @@ Result<StandIn> Reducer::Make(const Reduction& reduction) const {
       builder.Add("state", planner::Input{state.c, state.extents, state.spatial_rank}, {});
   made.layers = Layers(reduction.stride);
   for (const int layer : made.layers) {
-    const ResidualStep& step = stage_.steps[static_cast<size_t>(layer)];
+    const ResidualStep& step = stage_.steps[layer];
     const NodeId input = last;
     for (const NodeId id : step.transformation) {
       const Node& node = NodeOf(id);
-      last = builder.Add(node.name,
-                         Reduced(node, chain_.shapes[static_cast<size_t>(id)], reduction), {last});
+      last = builder.Add(node.name, Reduced(node, chain_.shapes[id], reduction), {last});
     }
     last = builder.Add(NodeOf(step.sum).name, planner::Add{}, {last, input});
   }

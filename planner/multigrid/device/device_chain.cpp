@@ -194,11 +194,13 @@ Result<std::vector<std::vector<StepPlan>>> PlanSteps(DeviceRun& run, const Range
 }  // namespace
 
 Result<std::unique_ptr<DeviceChain>> DeviceChain::Make(const DeviceTarget& target,
-                                                       const DeviceStage& stage,
+                                                       const StagePart& stage,
+                                                       size_t workspace_limit,
                                                        std::shared_ptr<DeviceLanes> lanes,
                                                        Way way) {
   auto run = std::make_unique<DeviceRun>();
-  UCUDNN_ASSIGN_OR_RETURN(run->runner, StepRunner::Make(target, stage, lanes->count()));
+  UCUDNN_ASSIGN_OR_RETURN(run->runner,
+                          StepRunner::Make(target, stage, workspace_limit, lanes->count()));
   run->lanes = std::move(lanes);
   run->way = way;
   std::unique_ptr<DeviceChain> chain(new DeviceChain(std::move(run)));
@@ -218,7 +220,7 @@ Status DeviceChain::LoadWeights() {
 }
 
 Status DeviceChain::Step(int level, int step, State from, State to, int lane) {
-  const DeviceStage& stage = owned_->runner->stage();
+  const StagePart& stage = owned_->runner->stage();
   if (Reads({.kind = SideBySide::Operation::Kind::kStep,
              .layers = LayersOf(stage.coarse, stage.hierarchy.level(level), step, stage.h),
              .from = from,
@@ -232,7 +234,7 @@ Result<std::unique_ptr<DeviceAdjoint>> DeviceAdjoint::Make(DeviceChain& chain) {
   DeviceRun& run = chain.shared();
   std::unique_ptr<DeviceAdjoint> adjoint(new DeviceAdjoint(run));
   if (run.way == Way::kGrouped) return adjoint;
-  const DeviceStage& stage = run.runner->stage();
+  const StagePart& stage = run.runner->stage();
   const auto ranges = [&](const Level& level, int step) {
     return AdjointLayersOf(stage.coarse, level, step, stage.h);
   };
@@ -255,7 +257,7 @@ Status DeviceAdjoint::PlanGradients() {
 }
 
 Status DeviceAdjoint::Step(int level, int step, State from, State to, int lane) {
-  const DeviceStage& stage = run().runner->stage();
+  const StagePart& stage = run().runner->stage();
   const LayerRange range =
       AdjointLayersOf(stage.coarse, stage.hierarchy.level(level), step, stage.h);
   UCUDNN_ASSIGN_OR_RETURN(const State state, trajectory_->At(range.begin, lane));

@@ -110,10 +110,10 @@ class DeviceStates : public Propagator {
 
 class DeviceChain : public DeviceStates {
  public:
-  // What `stage` refers to outlives the chain. All lanes together use at most its workspace limit.
-  // Side by side `lanes` are one.
+  // What `stage` refers to outlives the chain. All lanes together use at most `workspace_limit`
+  // bytes. Side by side `lanes` are one.
   static Result<std::unique_ptr<DeviceChain>> Make(const DeviceTarget& target,
-                                                   const DeviceStage& stage,
+                                                   const StagePart& stage, size_t workspace_limit,
                                                    std::shared_ptr<DeviceLanes> lanes,
                                                    Way way = Way::kStreams);
 
@@ -134,7 +134,7 @@ class DeviceChain : public DeviceStates {
   std::vector<std::vector<StepPlan>> plans_;  // by level and step, of streams
 };
 
-// The adjoint chain w[j] = lambda[N - j], as HostAdjoint has it, on the chain's hierarchy mirrored.
+// The adjoint chain w[j] = lambda[N - j], as HostChain has it, on the chain's hierarchy mirrored.
 class DeviceAdjoint : public DeviceStates {
  public:
   // `chain` outlives it.

@@ -1,10 +1,9 @@
 #include "planner/multigrid/device/device_costs.h"
 
 #include <algorithm>
-#include <chrono>
-#include <limits>
 #include <memory>
 
+#include "planner/multigrid/analysis/least_ms.h"
 #include "planner/multigrid/device/device_chain.h"
 #include "planner/multigrid/host/layers.h"
 
@@ -27,18 +26,12 @@ Parameters ZerosOf(const ResidualChain& chain, const Stage& stage) {
 }
 
 // The least ms of `work`, which leaves its work on the device.
-Result<double> LeastMs(Propagator& waits, const auto& work) {
+Result<double> LeastMsOf(Propagator& waits, const auto& work) {
   constexpr int kRounds = 5;
-  double least = std::numeric_limits<double>::infinity();
-  for (int round = 0; round < kRounds; ++round) {
-    const auto begin = std::chrono::steady_clock::now();
+  return LeastMs(kRounds, [&]() -> Status {
     UCUDNN_RETURN_IF_ERROR(work());
-    UCUDNN_RETURN_IF_ERROR(waits.Wait());
-    const std::chrono::duration<double, std::milli> taken =
-        std::chrono::steady_clock::now() - begin;
-    least = std::min(least, taken.count());
-  }
-  return least;
+    return waits.Wait();
+  });
 }
 
 // Some steps of a stage on a device, whose numbers are 0.
@@ -55,10 +48,8 @@ struct TimedSteps {
                                                             .parameters = made->parameters,
                                                             .hierarchy = made->hierarchy,
                                                             .coarse = CoarseOperator::kSum,
-                                                            .h = 1,
-                                                            .batch = batch,
-                                                            .workspace_limit = workspace_limit},
-                                                           std::move(lanes)));
+                                                            .batch = batch},
+                                                           workspace_limit, std::move(lanes)));
     UCUDNN_ASSIGN_OR_RETURN(made->from, made->chain->Create());
     UCUDNN_ASSIGN_OR_RETURN(made->to, made->chain->Create());
     const std::vector<double> zeros(static_cast<size_t>(stage.shape.Features() * batch));
@@ -67,7 +58,7 @@ struct TimedSteps {
   }
 
   Result<double> ForwardMs(int level) {
-    return LeastMs(*chain, [&] { return chain->Step(level, 0, from, to, 0); });
+    return LeastMsOf(*chain, [&] { return chain->Step(level, 0, from, to, 0); });
   }
   // Of one pass of all layers side by side.
   Result<double> SideBySideMs(LayerPass pass);
@@ -104,7 +95,7 @@ Result<double> TimedSteps::SideBySideMs(LayerPass pass) {
       const ArrangedMemory gradients,
       ArrangedMemory::Make(runner.target(), runner.shapes(), plan.calls.front().steps));
   DeviceLane& lane = run.lanes->first();
-  return LeastMs(*chain, [&]() -> Status {
+  return LeastMsOf(*chain, [&]() -> Status {
     switch (pass) {
       case LayerPass::kForward:
         return runner.Step(plan, states(0), states(1), lane);
@@ -140,15 +131,8 @@ Result<double> MessageMs(const DeviceTarget& target, const std::shared_ptr<RankC
     return exchange.Check();
   };
   constexpr int kRounds = 10;
-  double least = std::numeric_limits<double>::infinity();
-  for (int round = 0; round < kRounds; ++round) {
-    const auto begin = std::chrono::steady_clock::now();
-    UCUDNN_RETURN_IF_ERROR(there_and_back());
-    const std::chrono::duration<double, std::milli> taken =
-        std::chrono::steady_clock::now() - begin;
-    least = std::min(least, taken.count() / 2);
-  }
-  return least;
+  UCUDNN_ASSIGN_OR_RETURN(const double ms, LeastMs(kRounds, there_and_back));
+  return ms / 2;
 }
 
 // How many layers of a kind are timed of one input; twice as many side by side. 1 where the weights
@@ -173,7 +157,7 @@ Result<MeasuredBatches::Kind> TimeKind(const DeviceTarget& target, const Residua
                                        size_t workspace_limit) {
   const auto repeated = [&](int count) {
     Stage stage = {.input = kind.stage.input, .shape = kind.stage.shape, .steps = {}};
-    stage.steps.assign(count, kind.stage.steps[static_cast<size_t>(kind.position)]);
+    stage.steps.assign(count, kind.stage.steps[kind.position]);
     return stage;
   };
   const auto timed = [&](int layers, const Hierarchy& hierarchy) {
@@ -234,7 +218,7 @@ Result<std::vector<MeasuredBatches::Kind>> MeasureDeviceLayers(
   std::vector<MeasuredBatches::Kind> kinds;
   for (const LayerKind& kind : network.kinds) {
     MeasuredBatches::Kind& made = kinds.emplace_back();
-    const auto* stage = std::get_if<Stage>(&chain.sections[static_cast<size_t>(kind.section)]);
+    const auto* stage = std::get_if<Stage>(&chain.sections[kind.section]);
     if (stage == nullptr) continue;
     const int together = at_once == StepsAtOnce::kOne ? 1 : TimedTogether(kind.parameters);
     UCUDNN_ASSIGN_OR_RETURN(

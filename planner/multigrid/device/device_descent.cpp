@@ -48,36 +48,13 @@ Status DeviceDescent::WeightsLoaded(DeviceLane& lane) {
                      kSinglePrecision);
 }
 
-Status DeviceDescent::Add(DeviceLane& lane, double a, Address from, double b, Address to) const {
-  const cudnn::Functions& functions = *target_.functions;
-  const auto alpha = static_cast<float>(a);
-  const auto beta = static_cast<float>(b);
-  return CudnnStatus(functions,
-                     functions.cudnnAddTensor(lane.handle(), &alpha, wide_numbers_.get(), from,
-                                              &beta, wide_numbers_.get(), to),
-                     "cudnnAddTensor");
-}
-
-Status DeviceDescent::Convert(DeviceLane& lane, double a, const Tensor& type, Address from,
-                              const Tensor& to_type, Address to) const {
-  const cudnn::Functions& functions = *target_.functions;
-  const auto alpha = static_cast<float>(a);
-  const float zero = 0;
-  return CudnnStatus(
-      functions,
-      functions.cudnnOpTensor(lane.handle(), convert_.get(), &alpha, type.get(), from, &zero,
-                              type.get(), from, &zero, to_type.get(), to),
-      "cudnnOpTensor");
-}
-
 Status DeviceDescent::Step(DeviceLane& lane, double factor, const Descent& descent,
                            RankChannel* replicas) {
   const cuda::ContextScope scope(*target_.driver, target_.context);
   UCUDNN_RETURN_IF_ERROR(MakeMomentum(lane));
   Address gradient = gradient_->data();
   if (is_narrow()) {
-    UCUDNN_RETURN_IF_ERROR(
-        Convert(lane, factor, numbers_, gradient, wide_numbers_, wide_gradient_->data()));
+    UCUDNN_RETURN_IF_ERROR(Convert(lane, factor, Numbers(gradient), Wide(wide_gradient_->data())));
     gradient = wide_gradient_->data();
     factor = 1;
   }
@@ -86,12 +63,13 @@ Status DeviceDescent::Step(DeviceLane& lane, double factor, const Descent& desce
     factor /= replicas->ranks();
   }
   const Address weights = is_narrow() ? master_->data() : weights_.in_order();
+  const TensorNumbers velocity = Wide(velocity_->data());
   UCUDNN_RETURN_IF_ERROR(
-      Add(lane, factor, gradient, has_velocity_ ? descent.momentum : 0, velocity_->data()));
+      lane.Add(factor, Wide(gradient), has_velocity_ ? descent.momentum : 0, velocity));
   has_velocity_ = true;
-  UCUDNN_RETURN_IF_ERROR(Add(lane, -descent.rate, velocity_->data(), 1, weights));
+  UCUDNN_RETURN_IF_ERROR(lane.Add(-descent.rate, velocity, 1, Wide(weights)));
   if (is_narrow()) {
-    UCUDNN_RETURN_IF_ERROR(Convert(lane, 1, wide_numbers_, weights, numbers_, weights_.in_order()));
+    UCUDNN_RETURN_IF_ERROR(Convert(lane, 1, Wide(weights), Numbers(weights_.in_order())));
   }
   return weights_.InOrderChanged(lane);
 }

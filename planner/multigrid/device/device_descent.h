@@ -49,11 +49,14 @@ class DeviceDescent {
   }
   bool is_narrow() const { return target_.precision->bytes < kSinglePrecision.bytes; }
   Status MakeMomentum(DeviceLane& lane);
-  // to = a * from + b * to, in single precision; what is multiplied by 0 is not read.
-  Status Add(DeviceLane& lane, double a, Address from, double b, Address to) const;
+  // A block in the weights' precision, or in single precision.
+  TensorNumbers Numbers(Address block) const { return {numbers_.get(), block}; }
+  TensorNumbers Wide(Address block) const { return {wide_numbers_.get(), block}; }
   // to = a * from, between the two precisions.
-  Status Convert(DeviceLane& lane, double a, const Tensor& type, Address from,
-                 const Tensor& to_type, Address to) const;
+  Status Convert(DeviceLane& lane, double a, const TensorNumbers& from,
+                 const TensorNumbers& to) const {
+    return lane.Apply(convert_.get(), a, from, 0, from, to);
+  }
 
   DeviceTarget target_;
   DeviceTarget wide_;  // the same in single precision

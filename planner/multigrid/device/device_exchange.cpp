@@ -57,8 +57,8 @@ Result<std::shared_ptr<RankChannel>> RankChannel::Open(const DeviceTarget& targe
   setup.timeout = how.timeout;
   setup.given_up = [&listeners] { return listeners.has_failed(); };
   setup.add = [channel = made.get()](CUdeviceptr to, CUdeviceptr from, size_t count,
-                                     transport::Element, CUstream stream) {
-    return channel->Add(to, from, count, stream);
+                                     transport::Element, CUstream) {
+    return channel->Add(to, from, static_cast<int64_t>(count));
   };
   UCUDNN_ASSIGN_OR_RETURN(made->opened_, transport::OpenChannel(setup, how.wanted, how.cudnn_file));
   transport::Channel* const channel = made->opened_.channel.get();
@@ -66,29 +66,20 @@ Result<std::shared_ptr<RankChannel>> RankChannel::Open(const DeviceTarget& targe
   return made;
 }
 
-Status RankChannel::Add(CUdeviceptr to, CUdeviceptr from, size_t count, CUstream stream) {
+Status RankChannel::Add(CUdeviceptr to, CUdeviceptr from, int64_t count) {
   const cuda::ContextScope scope(*target_.driver, target_.context);
-  const cudnn::Functions& functions = *target_.functions;
-  const auto numbers = static_cast<int64_t>(count);
-  const float one = 1;
-  UCUDNN_ASSIGN_OR_RETURN(
-      const Tensor tensor,
-      MakeTensor(target_, {{{1, numbers}, {1, numbers}, {1, numbers}, {numbers, 1}}}));
-  UCUDNN_RETURN_IF_ERROR(
-      CudnnStatus(functions, functions.cudnnSetStream(adder_->handle(), stream), "cudnnSetStream"));
-  return CudnnStatus(functions,
-                     functions.cudnnAddTensor(adder_->handle(), &one, tensor.get(),
-                                              reinterpret_cast<const void*>(from), &one,
-                                              tensor.get(), reinterpret_cast<void*>(to)),
-                     "cudnnAddTensor");
+  UCUDNN_ASSIGN_OR_RETURN(const Tensor tensor,
+                          MakeTensor(target_, {{{1, count}, {1, count}, {1, count}, {count, 1}}}));
+  return summing_->Add(1, {tensor.get(), reinterpret_cast<Address>(from)}, 1,
+                       {tensor.get(), reinterpret_cast<Address>(to)});
 }
 
 Status RankChannel::Sum(Address numbers, int64_t count, DeviceLane& lane) {
   const auto all = static_cast<size_t>(count);
-  if (!adder_) {
-    UCUDNN_ASSIGN_OR_RETURN(adder_, DeviceLane::Make(target_));
+  if (summing_ == nullptr) {
     UCUDNN_RETURN_IF_ERROR(opened_.channel->Reserve(0, all * sizeof(float)));
   }
+  summing_ = &lane;
   UCUDNN_RETURN_IF_ERROR(opened_.channel->AllReduce(reinterpret_cast<CUdeviceptr>(numbers), all,
                                                     transport::Element::kFloat32, lane.stream()));
   UCUDNN_RETURN_IF_ERROR(lane.Wait());

@@ -45,12 +45,13 @@ class RankChannel {
   class PeersGatherer;
 
   RankChannel(const DeviceTarget& target, Peers& peers, int ranks);
-  Status Add(CUdeviceptr to, CUdeviceptr from, size_t count, CUstream stream);
+  // Adds up for the channel, on the lane whose sum it is.
+  Status Add(CUdeviceptr to, CUdeviceptr from, int64_t count);
 
   DeviceTarget target_;  // in single precision
   Peers& peers_;
   const int ranks_;
-  std::unique_ptr<DeviceLane> adder_;  // null until there is a sum
+  DeviceLane* summing_ = nullptr;  // the lane of the last sum; null: there was none
   std::unique_ptr<PeersGatherer> gatherer_;
   transport::OpenedChannel opened_;
   int listener_ = 0;

@@ -14,9 +14,8 @@ class DeviceLayers : public StageLayers {
                                                    const LaneSetting& setting,
                                                    const DeviceShared& shared, Lanes& lanes) {
     std::unique_ptr<DeviceLayers> made(new DeviceLayers(target, part, setting, shared, lanes));
-    UCUDNN_ASSIGN_OR_RETURN(made->chain_,
-                            DeviceChain::Make(target, OnDevice(part, setting.workspace_limit),
-                                              shared.streams, setting.way));
+    UCUDNN_ASSIGN_OR_RETURN(made->chain_, DeviceChain::Make(target, part, setting.workspace_limit,
+                                                            shared.streams, setting.way));
     if (setting.is_recorded) UCUDNN_RETURN_IF_ERROR(made->chain_->RecordCycles());
     return std::unique_ptr<StageLayers>(std::move(made));
   }

@@ -105,6 +105,28 @@ Status DeviceLane::Copy(Address from, Address to, int64_t count) {
       "cuMemcpyDtoDAsync");
 }
 
+Status DeviceLane::Add(double a, const TensorNumbers& x, double b, const TensorNumbers& to) {
+  const auto alpha = static_cast<float>(a);
+  const auto beta = static_cast<float>(b);
+  const cudnn::Functions& functions = *target_.functions;
+  return CudnnStatus(
+      functions,
+      functions.cudnnAddTensor(handle_, &alpha, x.tensor, x.data, &beta, to.tensor, to.data),
+      "cudnnAddTensor");
+}
+
+Status DeviceLane::Apply(cudnnOpTensorDescriptor_t operation, double a, const TensorNumbers& x,
+                         double b, const TensorNumbers& y, const TensorNumbers& to) {
+  const auto alpha = static_cast<float>(a);
+  const auto beta = static_cast<float>(b);
+  const float zero = 0;
+  const cudnn::Functions& functions = *target_.functions;
+  return CudnnStatus(functions,
+                     functions.cudnnOpTensor(handle_, operation, &alpha, x.tensor, x.data, &beta,
+                                             y.tensor, y.data, &zero, to.tensor, to.data),
+                     "cudnnOpTensor");
+}
+
 Status DeviceLane::Upload(const double* from, Address to, int64_t count,
                           const Precision& precision) {
   const cuda::ContextScope scope(*target_.driver, target_.context);

@@ -55,6 +55,17 @@ class DeviceNumbers {
   int64_t count_ = 0;
 };
 
+// Begins of numbers in a block are rounded up so that kernels read them at full width.
+inline int64_t Aligned(int64_t numbers, int64_t multiple = 64) {
+  return (numbers + multiple - 1) / multiple * multiple;
+}
+
+// Numbers in memory of the device, as a descriptor has them.
+struct TensorNumbers {
+  cudnnTensorDescriptor_t tensor = nullptr;
+  Address data = nullptr;
+};
+
 // What calls of a lane need besides their operands.
 struct LaneNeeds {
   int64_t room = 0;      // numbers
@@ -86,6 +97,11 @@ class DeviceLane {
   Status Wait();
   // Enqueues a copy on the device.
   Status Copy(Address from, Address to, int64_t count);
+  // Enqueue to = a * x + b * to, and to = operation(a * x, b * y). Extents of 1 are repeated, and
+  // what is multiplied by 0 is not read. REQUIRE: the target's context is current.
+  Status Add(double a, const TensorNumbers& x, double b, const TensorNumbers& to);
+  Status Apply(cudnnOpTensorDescriptor_t operation, double a, const TensorNumbers& x, double b,
+               const TensorNumbers& y, const TensorNumbers& to);
   // Copy between host and device, and wait for the lane. On the device the numbers are of
   // `precision`, or of the target's.
   Status Upload(const double* from, Address to, int64_t count, const Precision& precision);

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "planner/multigrid/device/device_layers.h"
-#include "planner/multigrid/distributed/stage_on_ranks.h"
+#include "planner/multigrid/distributed/stage_solver.h"
 
 namespace ucudnn::multigrid {
 namespace {
@@ -92,8 +92,7 @@ Result<std::unique_ptr<StageSolver>> DeviceSolvers::MakeOf(const StageToSolve& s
                                .workspace_limit = setting_.workspace_limit};
   UCUDNN_ASSIGN_OR_RETURN(
       auto maker, DeviceMaker::Make(target_, stage, setting, channels.ranks, channels.replicas));
-  UCUDNN_ASSIGN_OR_RETURN(auto made, StageOnRanks::Make(stage, std::move(maker)));
-  return std::unique_ptr<StageSolver>(std::move(made));
+  return StageSolver::Make(stage, std::move(maker));
 }
 
 // All ranks measure the same ways and choose alike. What one of several cannot do is an error: the

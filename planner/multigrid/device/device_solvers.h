@@ -14,7 +14,7 @@
 #include "planner/multigrid/device/device_costs.h"
 #include "planner/multigrid/device/device_exchange.h"
 #include "planner/multigrid/device/device_memory.h"
-#include "planner/multigrid/stage_solver.h"
+#include "planner/multigrid/distributed/stage_solver.h"
 
 namespace ucudnn::multigrid {
 

@@ -8,11 +8,6 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// Each layer's numbers begin where kernels read at full width.
-int64_t Aligned(int64_t numbers, int64_t multiple = 64) {
-  return (numbers + multiple - 1) / multiple * multiple;
-}
-
 int64_t CountOfSteps(const StepShape& shape, int64_t steps) {
   int64_t count = 0;
   for (const StepLayer& layer : shape.layers) {
@@ -51,19 +46,6 @@ ArrangedNumbers MovedBehind(const DeviceTarget& target, const StepShape& shape,
 
 }  // namespace
 
-DeviceStage OnDevice(const StagePart& part, size_t workspace_limit) {
-  return {.chain = part.chain,
-          .stage = part.stage,
-          .parameters = part.parameters,
-          .hierarchy = part.hierarchy,
-          .coarse = part.coarse,
-          .h = part.h,
-          .batch = part.batch,
-          .workspace_limit = workspace_limit,
-          .used = part.used,
-          .has_gradients = part.has_gradients};
-}
-
 bool Arrangement::operator<(const Arrangement& other) const {
   return std::tie(kind, first, distance, count, fan) <
          std::tie(other.kind, other.first, other.distance, other.count, other.fan);
@@ -79,7 +61,7 @@ Result<ArrangedMemory> ArrangedMemory::Make(const DeviceTarget& target, const St
   return ArrangedMemory{std::move(memory), LaidOut(target, shape, steps, begin)};
 }
 
-NumbersLayout::NumbersLayout(const DeviceTarget& target, const DeviceStage& stage,
+NumbersLayout::NumbersLayout(const DeviceTarget& target, const StagePart& stage,
                              const StageShapes& shapes)
     : target_(target), shapes_(shapes) {
   for (size_t kind = 0; kind < shapes.kinds.size(); ++kind) {
@@ -113,10 +95,8 @@ ArrangedNumbers NumbersLayout::InOrder(Address block, int kind, int number) cons
 Status NumbersLayout::Copy(DeviceLane& lane, Move move, Address block,
                            const Arrangement& arrangement, const ArrangedNumbers& together) const {
   const cuda::ContextScope scope(*target_.driver, target_.context);
-  const cudnn::Functions& functions = *target_.functions;
   const StepShape& shape = shapes_.kinds[arrangement.kind];
   const ArrangedNumbers apart = InOrder(block, arrangement.kind, arrangement.first);
-  const float one = 1, zero = 0;
   const auto copy = [&](int64_t size, Address of_block, Address of_groups) -> Status {
     if (size == 0) return Status::Ok();
     const int64_t group = arrangement.fan * size;
@@ -128,13 +108,10 @@ Status NumbersLayout::Copy(DeviceLane& lane, Move move, Address block,
     };
     UCUDNN_ASSIGN_OR_RETURN(const Tensor strided, tensor(arrangement.distance * size));
     UCUDNN_ASSIGN_OR_RETURN(const Tensor packed, tensor(group));
-    const bool gathers = move == Move::kGather;
-    return CudnnStatus(
-        functions,
-        functions.cudnnAddTensor(
-            lane.handle(), &one, (gathers ? strided : packed).get(), gathers ? of_block : of_groups,
-            &zero, (gathers ? packed : strided).get(), gathers ? of_groups : of_block),
-        "cudnnAddTensor");
+    const TensorNumbers in_block = {strided.get(), of_block};
+    const TensorNumbers in_groups = {packed.get(), of_groups};
+    return move == Move::kGather ? lane.Add(1, in_block, 0, in_groups)
+                                 : lane.Add(1, in_groups, 0, in_block);
   };
   for (size_t i = 0; i < shape.layers.size(); ++i) {
     const StepLayer& layer = shape.layers[i];
@@ -190,7 +167,7 @@ Status NumbersLayout::CopyLayers(DeviceLane& lane, Move move, Address block,
 }
 
 Result<std::unique_ptr<DeviceWeights>> DeviceWeights::Make(const DeviceTarget& target,
-                                                           const DeviceStage& stage,
+                                                           const StagePart& stage,
                                                            const StageShapes& shapes) {
   std::unique_ptr<DeviceWeights> made(new DeviceWeights(target, stage, shapes));
   UCUDNN_ASSIGN_OR_RETURN(made->in_order_, DeviceNumbers::Make(target, made->layout_.count()));

@@ -20,23 +20,6 @@
 
 namespace ucudnn::multigrid {
 
-// What a chain on a device is made of. All outlive what is made of it.
-struct DeviceStage {
-  const ResidualChain& chain;
-  const Stage& stage;
-  const Parameters& parameters;
-  const Hierarchy& hierarchy;
-  CoarseOperator coarse = CoarseOperator::kInject;
-  double h = 1;
-  int batch = 1;
-  size_t workspace_limit = 0;  // bytes
-  // The layers that the levels call for, where those are not all; only they have parameters.
-  std::span<const int> used = {};
-  bool has_gradients = true;  // of the steps' numbers
-};
-
-DeviceStage OnDevice(const StagePart& part, size_t workspace_limit);
-
 // `count` groups of `fan` steps of one kind that follow each other; a group begins `distance` steps
 // of that kind behind the one before.
 struct Arrangement {
@@ -68,7 +51,7 @@ struct ArrangedMemory {
 class NumbersLayout {
  public:
   // What the arguments refer to outlives the layout.
-  NumbersLayout(const DeviceTarget& target, const DeviceStage& stage, const StageShapes& shapes);
+  NumbersLayout(const DeviceTarget& target, const StagePart& stage, const StageShapes& shapes);
 
   int64_t count() const { return count_; }  // of the block, a multiple of kRow
   static constexpr int64_t kRow = 1024;
@@ -107,7 +90,7 @@ class NumbersLayout {
 class DeviceWeights {
  public:
   static Result<std::unique_ptr<DeviceWeights>> Make(const DeviceTarget& target,
-                                                     const DeviceStage& stage,
+                                                     const StagePart& stage,
                                                      const StageShapes& shapes);
 
   // The numbers in that arrangement, as those of the last Upload or Arranged are: of what `lane` is
@@ -130,11 +113,11 @@ class DeviceWeights {
     std::optional<ArrangedMemory> memory;  // of what is not contiguous
   };
 
-  DeviceWeights(const DeviceTarget& target, const DeviceStage& stage, const StageShapes& shapes)
+  DeviceWeights(const DeviceTarget& target, const StagePart& stage, const StageShapes& shapes)
       : target_(target), stage_(stage), shapes_(shapes), layout_(target, stage, shapes) {}
 
   DeviceTarget target_;
-  DeviceStage stage_;
+  StagePart stage_;
   const StageShapes& shapes_;
   NumbersLayout layout_;
   std::optional<DeviceNumbers> in_order_;

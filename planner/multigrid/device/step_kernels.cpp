@@ -16,42 +16,31 @@ constexpr float kZero = 0;
 // Addresses that kernels read at full width are multiples of that.
 constexpr int64_t kAlignment = 16;  // bytes
 
-int64_t RoundedUp(int64_t numbers) {
-  constexpr int64_t kNumbers = 64;
-  return (numbers + kNumbers - 1) / kNumbers * kNumbers;
-}
-
-Result<Tensor> StatesTensor(const DeviceTarget& target, int batch, int64_t size,
-                            const StatesView& view) {
-  // A state that is read several times has one place, which cuDNN repeats.
-  const int places = view.distance == 0 ? 1 : view.count;
-  const int64_t distance = view.distance == 0 ? 1 : view.distance;
-  return MakeTensor(
-      target,
-      {{{batch, view.image_distance * size}, {places, distance * size}, {1, size}, {size, 1}}});
-}
-
 }  // namespace
 
-Result<cudnnTensorDescriptor_t> StateSums::TensorOf(const StatesView& view) {
+Result<TensorNumbers> StateSums::NumbersOf(const StatesView& view) {
   const std::array<int64_t, 3> key = {view.count, view.image_distance, view.distance};
-  const auto known = tensors_.find(key);
-  if (known != tensors_.end()) return known->second.get();
-  UCUDNN_ASSIGN_OR_RETURN(Tensor tensor, StatesTensor(target_, batch_, state_size_, view));
-  return tensors_.emplace(key, std::move(tensor)).first->second.get();
+  auto found = tensors_.find(key);
+  if (found == tensors_.end()) {
+    // A state that is read several times has one place, which cuDNN repeats.
+    const int places = view.distance == 0 ? 1 : view.count;
+    const int64_t distance = view.distance == 0 ? 1 : view.distance;
+    UCUDNN_ASSIGN_OR_RETURN(Tensor tensor,
+                            MakeTensor(target_, {{{batch_, view.image_distance * state_size_},
+                                                  {places, distance * state_size_},
+                                                  {1, state_size_},
+                                                  {state_size_, 1}}}));
+    found = tensors_.emplace(key, std::move(tensor)).first;
+  }
+  return TensorNumbers{found->second.get(), view.data};
 }
 
 Status StateSums::Combine(DeviceLane& lane, double a, const StatesView& x, double b,
                           const StatesView& y) {
   const cuda::ContextScope scope(*target_.driver, target_.context);
-  const cudnn::Functions& functions = *target_.functions;
-  UCUDNN_ASSIGN_OR_RETURN(const cudnnTensorDescriptor_t from, TensorOf(x));
-  UCUDNN_ASSIGN_OR_RETURN(const cudnnTensorDescriptor_t to, TensorOf(y));
-  const auto alpha = static_cast<float>(a);
-  const auto beta = static_cast<float>(b);
-  return CudnnStatus(
-      functions, functions.cudnnAddTensor(lane.handle(), &alpha, from, x.data, &beta, to, y.data),
-      "cudnnAddTensor");
+  UCUDNN_ASSIGN_OR_RETURN(const TensorNumbers from, NumbersOf(x));
+  UCUDNN_ASSIGN_OR_RETURN(const TensorNumbers to, NumbersOf(y));
+  return lane.Add(a, from, b, to);
 }
 
 // A layer of so many steps side by side.
@@ -64,6 +53,10 @@ struct StepKernels::PreparedLayer {
   int algorithms[3] = {};  // by operation
   size_t workspace[3] = {};
   int64_t value = 0;  // where in the room the output is
+
+  TensorNumbers X(Address data) const { return {x.get(), data}; }
+  TensorNumbers Y(Address data) const { return {y.get(), data}; }
+  TensorNumbers Numbers(Address data) const { return {numbers.get(), data}; }
 };
 
 struct StepKernels::Prepared {
@@ -91,13 +84,18 @@ struct StepKernels::Call {
   bool IsInRoom(Address dy) const {
     return dy == Room(prepared.gradients[0]) || dy == Room(prepared.gradients[1]);
   }
-  int copies() const { return operands.count * operands.fan; }
+  // States of all steps of all groups at a place in the room.
+  TensorNumbers Fanned(Address data) const { return {prepared.fanned.get(), data}; }
   const LayerNumbers& Numbers(size_t layer) const { return (*operands.numbers)[layer]; }
 };
 
 StepKernels::StepKernels(const DeviceTarget& target, const StepShape& shape, int batch,
                          size_t workspace_limit)
-    : target_(target), shape_(shape), batch_(batch), workspace_limit_(workspace_limit) {}
+    : target_(target),
+      shape_(shape),
+      batch_(batch),
+      workspace_limit_(workspace_limit),
+      states_(target, shape.StateSize(), batch) {}
 
 StepKernels::~StepKernels() = default;
 
@@ -123,14 +121,12 @@ Result<std::unique_ptr<StepKernels>> StepKernels::Make(const DeviceTarget& targe
 Status StepKernels::Choose(Operation operation, const PreparedLayer& made, const StepLayer& layer,
                            int& algorithm, size_t& workspace) const {
   const cudnn::Functions& functions = *target_.functions;
-  cudnnHandle_t handle = nullptr;
-  UCUDNN_RETURN_IF_ERROR(CudnnStatus(functions, functions.cudnnCreate(&handle), "cudnnCreate"));
+  UCUDNN_ASSIGN_OR_RETURN(const Owned<cudnnHandle_t> handle, MakeHandle(target_));
   std::vector<cudnn::AlgorithmPerformance> ranking;
   const Tensor& x = operation == Operation::kBackwardData ? made.dx : made.x;
   const cudnnStatus_t status =
-      RankAlgorithms(functions, operation, handle,
+      RankAlgorithms(functions, operation, handle.get(),
                      {x.get(), made.weights.get(), made.y.get(), made.convolution.get()}, ranking);
-  functions.cudnnDestroy(handle);
   UCUDNN_RETURN_IF_ERROR(CudnnStatus(functions, status, "cudnnGetConvolution*Algorithm_v7"));
   const int64_t bytes = target_.precision->bytes;
   const bool is_aligned =
@@ -177,7 +173,7 @@ Status StepKernels::PrepareLayers(Prepared& prepared, const Width& width, Pass p
   const int copies = width.count * width.fan;
   int64_t place = 0;
   const auto take = [&](int64_t size) {  // of `size` numbers for each image of each step
-    return std::exchange(place, place + RoundedUp(size * batch_ * copies));
+    return std::exchange(place, place + Aligned(size * batch_ * copies));
   };
   if (prepared.spreads_x) prepared.spread = take(shape_.StateSize());
   for (size_t i = 0; i < shape_.layers.size(); ++i) {
@@ -227,14 +223,12 @@ Status StepKernels::PrepareSums(Prepared& prepared, const Width& width) {
                                                 {width.fan, state},
                                                 {state, 1}}}));
   if (width.fan == 1) return Status::Ok();
-  UCUDNN_ASSIGN_OR_RETURN(const cudnnTensorDescriptor_t packed,
-                          StateTensor(width.count, width.count));
+  UCUDNN_ASSIGN_OR_RETURN(const TensorNumbers packed,
+                          StatesOf(width.count, {nullptr, width.count}));
   const cudnn::Functions& functions = *target_.functions;
-  cudnnHandle_t handle = nullptr;
-  UCUDNN_RETURN_IF_ERROR(CudnnStatus(functions, functions.cudnnCreate(&handle), "cudnnCreate"));
+  UCUDNN_ASSIGN_OR_RETURN(const Owned<cudnnHandle_t> handle, MakeHandle(target_));
   const cudnnStatus_t status = functions.cudnnGetReductionWorkspaceSize(
-      handle, sum_.get(), prepared.fanned.get(), packed, &prepared.sum_workspace);
-  functions.cudnnDestroy(handle);
+      handle.get(), sum_.get(), prepared.fanned.get(), packed.tensor, &prepared.sum_workspace);
   needs_.workspace = std::max(needs_.workspace, prepared.sum_workspace);
   return CudnnStatus(functions, status, "cudnnGetReductionWorkspaceSize");
 }
@@ -256,14 +250,9 @@ Status StepKernels::Prepare(const Width& width, Pass pass) {
   return Status::Ok();
 }
 
-Result<cudnnTensorDescriptor_t> StepKernels::StateTensor(int count, int64_t distance) {
-  if (batch_ == 1) distance = count;
-  const auto known = states_.find({count, distance});
-  if (known != states_.end()) return known->second.get();
-  UCUDNN_ASSIGN_OR_RETURN(Tensor tensor, StatesTensor(target_, batch_, shape_.StateSize(),
-                                                      {nullptr, count, distance, 1}));
-  return states_.emplace(std::array<int64_t, 2>{count, distance}, std::move(tensor))
-      .first->second.get();
+Result<TensorNumbers> StepKernels::StatesOf(int count, const States& states) {
+  // Of one image there is no distance to another.
+  return states_.NumbersOf({states.data, count, batch_ == 1 ? count : states.distance});
 }
 
 Result<StepKernels::Call> StepKernels::CallOf(DeviceLane& lane, const Operands& operands) {
@@ -303,29 +292,19 @@ Status StepKernels::Convolve(const Call& call, size_t number, Address x, Address
 }
 
 Status StepKernels::Scale(const Call& call, size_t number, Address x, Address y) {
-  const cudnn::Functions& functions = *target_.functions;
-  const StepLayer& layer = shape_.layers[number];
   const PreparedLayer& made = call.prepared.layers[number];
-  const cudnnHandle_t handle = call.lane.handle();
-  const cudnnStatus_t scaled =
-      layer.weights > 0
-          ? functions.cudnnOpTensor(handle, multiply_.get(), &kOne, made.x.get(), x, &kOne,
-                                    made.numbers.get(), call.Numbers(number).weights, &kZero,
-                                    made.y.get(), y)
-          : functions.cudnnAddTensor(handle, &kOne, made.x.get(), x, &kZero, made.y.get(), y);
-  UCUDNN_RETURN_IF_ERROR(CudnnStatus(functions, scaled, "cudnnOpTensor"));
+  UCUDNN_RETURN_IF_ERROR(shape_.layers[number].weights > 0
+                             ? call.lane.Apply(multiply_.get(), 1, made.X(x), 1,
+                                               made.Numbers(call.Numbers(number).weights),
+                                               made.Y(y))
+                             : call.lane.Add(1, made.X(x), 0, made.Y(y)));
   return AddBias(call, number, y);
 }
 
 Status StepKernels::AddBias(const Call& call, size_t number, Address y) {
-  const cudnn::Functions& functions = *target_.functions;
-  const StepLayer& layer = shape_.layers[number];
+  if (shape_.layers[number].bias == 0) return Status::Ok();
   const PreparedLayer& made = call.prepared.layers[number];
-  if (layer.bias == 0) return Status::Ok();
-  return CudnnStatus(functions,
-                     functions.cudnnAddTensor(call.lane.handle(), &kOne, made.numbers.get(),
-                                              call.Numbers(number).bias, &kOne, made.y.get(), y),
-                     "cudnnAddTensor");
+  return call.lane.Add(1, made.Numbers(call.Numbers(number).bias), 1, made.Y(y));
 }
 
 Result<Address> StepKernels::Transform(const Call& call) {
@@ -333,15 +312,9 @@ Result<Address> StepKernels::Transform(const Call& call) {
   const Operands& operands = call.operands;
   Address x = operands.x.data;
   if (call.prepared.spreads_x) {
-    const Address spread = call.Room(call.prepared.spread);
-    UCUDNN_ASSIGN_OR_RETURN(const cudnnTensorDescriptor_t from,
-                            StateTensor(operands.count, operands.x.distance));
-    UCUDNN_RETURN_IF_ERROR(
-        CudnnStatus(functions,
-                    functions.cudnnAddTensor(call.lane.handle(), &kOne, from, x, &kZero,
-                                             call.prepared.fanned.get(), spread),
-                    "cudnnAddTensor"));
-    x = spread;
+    UCUDNN_ASSIGN_OR_RETURN(const TensorNumbers from, StatesOf(operands.count, operands.x));
+    x = call.Room(call.prepared.spread);
+    UCUDNN_RETURN_IF_ERROR(call.lane.Add(1, from, 0, call.Fanned(x)));
   }
   const std::vector<StepLayer>& layers = shape_.layers;
   for (size_t i = 0; i < layers.size(); ++i) {
@@ -356,12 +329,11 @@ Result<Address> StepKernels::Transform(const Call& call) {
     } else if (layers[i].kind == Kind::kScale) {
       UCUDNN_RETURN_IF_ERROR(Scale(call, i, x, y));
     } else {
-      const auto activation = layers[i].kind == Kind::kRelu ? relu_.get() : tanh_.get();
-      UCUDNN_RETURN_IF_ERROR(
-          CudnnStatus(functions,
-                      functions.cudnnActivationForward(call.lane.handle(), activation, &kOne,
-                                                       made.x.get(), x, &kZero, made.y.get(), y),
-                      "cudnnActivationForward"));
+      UCUDNN_RETURN_IF_ERROR(CudnnStatus(
+          functions,
+          functions.cudnnActivationForward(call.lane.handle(), ActivationOf(layers[i]), &kOne,
+                                           made.x.get(), x, &kZero, made.y.get(), y),
+          "cudnnActivationForward"));
     }
     x = y;
   }
@@ -369,35 +341,22 @@ Result<Address> StepKernels::Transform(const Call& call) {
 }
 
 Status StepKernels::AddUp(const Call& call, Address value, bool is_summed) {
-  const cudnn::Functions& functions = *target_.functions;
   const Operands& operands = call.operands;
-  const cudnnHandle_t handle = call.lane.handle();
-  const auto factor = static_cast<float>(operands.factor);
-  UCUDNN_ASSIGN_OR_RETURN(const cudnnTensorDescriptor_t from,
-                          StateTensor(operands.count, operands.from.distance));
-  UCUDNN_ASSIGN_OR_RETURN(const cudnnTensorDescriptor_t out,
-                          StateTensor(operands.count, operands.out.distance));
+  UCUDNN_ASSIGN_OR_RETURN(const TensorNumbers from, StatesOf(operands.count, operands.from));
+  UCUDNN_ASSIGN_OR_RETURN(const TensorNumbers out, StatesOf(operands.count, operands.out));
   if (is_summed) {
-    UCUDNN_ASSIGN_OR_RETURN(const cudnnTensorDescriptor_t packed,
-                            StateTensor(operands.count, operands.count));
-    return CudnnStatus(
-        functions,
-        functions.cudnnOpTensor(handle, add_.get(), &kOne, from, operands.from.data, &factor,
-                                packed, value, &kZero, out, operands.out.data),
-        "cudnnOpTensor");
+    UCUDNN_ASSIGN_OR_RETURN(const TensorNumbers packed,
+                            StatesOf(operands.count, {value, operands.count}));
+    return call.lane.Apply(add_.get(), 1, from, operands.factor, packed, out);
   }
-  if (operands.from.data != operands.out.data) {
-    UCUDNN_RETURN_IF_ERROR(
-        CudnnStatus(functions,
-                    functions.cudnnAddTensor(handle, &kOne, from, operands.from.data, &kZero, out,
-                                             operands.out.data),
-                    "cudnnAddTensor"));
-  }
+  if (from.data != out.data) UCUDNN_RETURN_IF_ERROR(call.lane.Add(1, from, 0, out));
+  const cudnn::Functions& functions = *target_.functions;
+  const auto factor = static_cast<float>(operands.factor);
   return CudnnStatus(
       functions,
-      functions.cudnnReduceTensor(handle, sum_.get(), nullptr, 0, call.lane.workspace(),
+      functions.cudnnReduceTensor(call.lane.handle(), sum_.get(), nullptr, 0, call.lane.workspace(),
                                   call.prepared.sum_workspace, &factor, call.prepared.fanned.get(),
-                                  value, &kOne, out, operands.out.data),
+                                  value, &kOne, out.tensor, out.data),
       "cudnnReduceTensor");
 }
 
@@ -412,15 +371,9 @@ Result<Address> StepKernels::Spread(const Call& call) {
   const Operands& operands = call.operands;
   const bool is_packed = batch_ == 1 || operands.input.distance == operands.count;
   if (operands.fan == 1 && is_packed) return operands.input.data;
-  const cudnn::Functions& functions = *target_.functions;
   const Address spread = call.Room(call.prepared.gradients[0]);
-  UCUDNN_ASSIGN_OR_RETURN(const cudnnTensorDescriptor_t from,
-                          StateTensor(operands.count, operands.input.distance));
-  UCUDNN_RETURN_IF_ERROR(
-      CudnnStatus(functions,
-                  functions.cudnnAddTensor(call.lane.handle(), &kOne, from, operands.input.data,
-                                           &kZero, call.prepared.fanned.get(), spread),
-                  "cudnnAddTensor"));
+  UCUDNN_ASSIGN_OR_RETURN(const TensorNumbers from, StatesOf(operands.count, operands.input));
+  UCUDNN_RETURN_IF_ERROR(call.lane.Add(1, from, 0, call.Fanned(spread)));
   return spread;
 }
 
@@ -429,34 +382,31 @@ Result<Address> StepKernels::Back(const Call& call, size_t number, Address dy) {
   const StepLayer& layer = shape_.layers[number];
   const PreparedLayer& made = call.prepared.layers[number];
   const cudnnHandle_t handle = call.lane.handle();
+  const Address weights = call.Numbers(number).weights;
   if (layer.is_activation()) {
     const Address dx = call.IsInRoom(dy) ? dy : call.Other(dy);
     const Address y = call.Room(made.value);
-    const auto activation = layer.kind == Kind::kRelu ? relu_.get() : tanh_.get();
-    UCUDNN_RETURN_IF_ERROR(CudnnStatus(
-        functions,
-        functions.cudnnActivationBackward(handle, activation, &kOne, made.y.get(), y, made.y.get(),
-                                          dy, made.y.get(), y, &kZero, made.y.get(), dx),
-        "cudnnActivationBackward"));
-    return dx;
-  }
-  const Address dx = call.Other(dy);
-  if (layer.kind == Kind::kScale) {
-    if (layer.weights == 0) return dy;
     UCUDNN_RETURN_IF_ERROR(
         CudnnStatus(functions,
-                    functions.cudnnOpTensor(handle, multiply_.get(), &kOne, made.y.get(), dy, &kOne,
-                                            made.numbers.get(), call.Numbers(number).weights,
-                                            &kZero, made.dx.get(), dx),
-                    "cudnnOpTensor"));
+                    functions.cudnnActivationBackward(handle, ActivationOf(layer), &kOne,
+                                                      made.y.get(), y, made.y.get(), dy,
+                                                      made.y.get(), y, &kZero, made.y.get(), dx),
+                    "cudnnActivationBackward"));
+    return dx;
+  }
+  if (layer.kind == Kind::kScale && layer.weights == 0) return dy;
+  const Address dx = call.Other(dy);
+  if (layer.kind == Kind::kScale) {
+    UCUDNN_RETURN_IF_ERROR(call.lane.Apply(multiply_.get(), 1, made.Y(dy), 1, made.Numbers(weights),
+                                           {made.dx.get(), dx}));
     return dx;
   }
   UCUDNN_RETURN_IF_ERROR(CudnnStatus(
       functions,
       functions.cudnnConvolutionBackwardData(
-          handle, &kOne, made.weights.get(), call.Numbers(number).weights, made.y.get(), dy,
-          made.convolution.get(), static_cast<cudnnConvolutionBwdDataAlgo_t>(made.algorithms[1]),
-          call.lane.workspace(), made.workspace[1], &kZero, made.dx.get(), dx),
+          handle, &kOne, made.weights.get(), weights, made.y.get(), dy, made.convolution.get(),
+          static_cast<cudnnConvolutionBwdDataAlgo_t>(made.algorithms[1]), call.lane.workspace(),
+          made.workspace[1], &kZero, made.dx.get(), dx),
       "cudnnConvolutionBackwardData"));
   return dx;
 }
@@ -473,41 +423,38 @@ Status StepKernels::AdjointStep(DeviceLane& lane, const Operands& operands) {
   return AddUp(call, dy, operands.fan == 1 || !call.prepared.spreads_x);
 }
 
+Status StepKernels::SumToNumbers(const Call& call, const PreparedLayer& made, Address dy,
+                                 Address numbers) const {
+  const cudnn::Functions& functions = *target_.functions;
+  return CudnnStatus(
+      functions,
+      functions.cudnnConvolutionBackwardBias(call.lane.handle(), &kOne, made.y.get(), dy, &kZero,
+                                             made.numbers.get(), numbers),
+      "cudnnConvolutionBackwardBias");
+}
+
 Status StepKernels::LayerGradient(const Call& call, size_t number, Address dy,
                                   const LayerNumbers& gradient) {
   const cudnn::Functions& functions = *target_.functions;
   const StepLayer& layer = shape_.layers[number];
   const PreparedLayer& made = call.prepared.layers[number];
-  const cudnnHandle_t handle = call.lane.handle();
-  const Operands& operands = call.operands;
   const Address x =
-      number == 0 ? operands.x.data : call.Room(call.prepared.layers[number - 1].value);
+      number == 0 ? call.operands.x.data : call.Room(call.prepared.layers[number - 1].value);
   if (layer.kind == Kind::kConvolution) {
     UCUDNN_RETURN_IF_ERROR(CudnnStatus(
         functions,
         functions.cudnnConvolutionBackwardFilter(
-            handle, &kOne, made.x.get(), x, made.y.get(), dy, made.convolution.get(),
+            call.lane.handle(), &kOne, made.x.get(), x, made.y.get(), dy, made.convolution.get(),
             static_cast<cudnnConvolutionBwdFilterAlgo_t>(made.algorithms[2]), call.lane.workspace(),
             made.workspace[2], &kZero, made.weights.get(), gradient.weights),
         "cudnnConvolutionBackwardFilter"));
   } else if (layer.weights > 0) {
     const Address products = call.Other(dy);
     UCUDNN_RETURN_IF_ERROR(
-        CudnnStatus(functions,
-                    functions.cudnnOpTensor(handle, multiply_.get(), &kOne, made.y.get(), dy, &kOne,
-                                            made.x.get(), x, &kZero, made.y.get(), products),
-                    "cudnnOpTensor"));
-    UCUDNN_RETURN_IF_ERROR(CudnnStatus(
-        functions,
-        functions.cudnnConvolutionBackwardBias(handle, &kOne, made.y.get(), products, &kZero,
-                                               made.numbers.get(), gradient.weights),
-        "cudnnConvolutionBackwardBias"));
+        call.lane.Apply(multiply_.get(), 1, made.Y(dy), 1, made.X(x), made.Y(products)));
+    UCUDNN_RETURN_IF_ERROR(SumToNumbers(call, made, products, gradient.weights));
   }
-  if (layer.bias == 0) return Status::Ok();
-  return CudnnStatus(functions,
-                     functions.cudnnConvolutionBackwardBias(handle, &kOne, made.y.get(), dy, &kZero,
-                                                            made.numbers.get(), gradient.bias),
-                     "cudnnConvolutionBackwardBias");
+  return layer.bias == 0 ? Status::Ok() : SumToNumbers(call, made, dy, gradient.bias);
 }
 
 Status StepKernels::Gradient(DeviceLane& lane, const Operands& operands,

@@ -34,11 +34,10 @@ class StateSums {
 
   // y = a * x + b * y, of as many states; what is multiplied by 0 is not read.
   Status Combine(DeviceLane& lane, double a, const StatesView& x, double b, const StatesView& y);
+  // A view with its descriptor, which is made at its first use.
+  Result<TensorNumbers> NumbersOf(const StatesView& view);
 
  private:
-  // The descriptor of a view; made at its first use.
-  Result<cudnnTensorDescriptor_t> TensorOf(const StatesView& view);
-
   DeviceTarget target_;
   int64_t state_size_;
   int batch_;
@@ -119,10 +118,14 @@ class StepKernels {
   Status PrepareConvolution(PreparedLayer& made, const StepLayer& layer, int copies, int groups,
                             Pass pass);
   Status PrepareSums(Prepared& prepared, const Width& width);
+  cudnnActivationDescriptor_t ActivationOf(const StepLayer& layer) const {
+    return layer.kind == StepLayer::Kind::kRelu ? relu_.get() : tanh_.get();
+  }
   // The fastest algorithm by cuDNN's own ranking whose workspace is allowed.
   Status Choose(Operation operation, const PreparedLayer& made, const StepLayer& layer,
                 int& algorithm, size_t& workspace) const;
-  Result<cudnnTensorDescriptor_t> StateTensor(int count, int64_t distance);
+  // `count` states, one for each place.
+  Result<TensorNumbers> StatesOf(int count, const States& states);
 
   // F(x) of all steps, in the room: where it is.
   Result<Address> Transform(const Call& call);
@@ -133,6 +136,9 @@ class StepKernels {
   Result<Address> Spread(const Call& call);
   // dy of the layer's input, from that of its output.
   Result<Address> Back(const Call& call, size_t layer, Address dy);
+  // Sums over images and pixels: one number for each output channel.
+  Status SumToNumbers(const Call& call, const PreparedLayer& made, Address dy,
+                      Address numbers) const;
   Status LayerGradient(const Call& call, size_t layer, Address dy, const LayerNumbers& gradient);
   // out = from + factor * the sum of `value` over the fan, which is summed up already or not.
   Status AddUp(const Call& call, Address value, bool is_summed);
@@ -147,8 +153,7 @@ class StepKernels {
   ReductionDescriptor sum_;
   // By count, fan and the distance of x.
   std::map<std::array<int64_t, 3>, std::unique_ptr<Prepared>> prepared_;
-  // By count and distance.
-  std::map<std::array<int64_t, 2>, Tensor> states_;
+  StateSums states_;
   int64_t convolution_calls_ = 0;
 };
 

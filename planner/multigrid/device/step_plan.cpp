@@ -20,14 +20,15 @@ bool Continues(const std::vector<Arrangement>& parts, const std::vector<Arrangem
 }  // namespace
 
 Result<std::unique_ptr<StepRunner>> StepRunner::Make(const DeviceTarget& target,
-                                                     const DeviceStage& stage, int lanes) {
+                                                     const StagePart& stage, size_t workspace_limit,
+                                                     int lanes) {
   UCUDNN_ASSIGN_OR_RETURN(StageShapes shapes, ShapesOf(stage.chain, stage.stage, stage.used));
   std::unique_ptr<StepRunner> runner(new StepRunner(target, stage, std::move(shapes)));
   // Each lane runs every kernel, so concurrent Workspace Division has a slot of one size for each,
   // in which each kernel has the fastest algorithm that fits (planning/network_division.h).
   for (const StepShape& shape : runner->shapes_.kinds) {
-    UCUDNN_ASSIGN_OR_RETURN(
-        auto kernels, StepKernels::Make(target, shape, stage.batch, stage.workspace_limit / lanes));
+    UCUDNN_ASSIGN_OR_RETURN(auto kernels,
+                            StepKernels::Make(target, shape, stage.batch, workspace_limit / lanes));
     runner->kernels_.push_back(std::move(kernels));
   }
   UCUDNN_ASSIGN_OR_RETURN(runner->weights_, DeviceWeights::Make(target, stage, runner->shapes_));

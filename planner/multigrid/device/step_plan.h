@@ -34,7 +34,8 @@ class StepRunner {
   using States = StepKernels::States;
 
   static Result<std::unique_ptr<StepRunner>> Make(const DeviceTarget& target,
-                                                  const DeviceStage& stage, int lanes);
+                                                  const StagePart& stage, size_t workspace_limit,
+                                                  int lanes);
 
   // The plan of steps that apply `ranges`, one of each position.
   Result<StepPlan> Plan(const std::vector<LayerRange>& ranges, DeviceLane& lane);
@@ -55,7 +56,7 @@ class StepRunner {
                   const std::vector<ArrangedNumbers>& gradients, DeviceLane& lane);
 
   const DeviceTarget& target() const { return target_; }
-  const DeviceStage& stage() const { return stage_; }
+  const StagePart& stage() const { return stage_; }
   const StageShapes& shapes() const { return shapes_; }
   DeviceWeights& weights() { return *weights_; }
   // Made at the first call.
@@ -69,7 +70,7 @@ class StepRunner {
   int64_t convolution_calls() const;
 
  private:
-  StepRunner(const DeviceTarget& target, const DeviceStage& stage, StageShapes shapes)
+  StepRunner(const DeviceTarget& target, const StagePart& stage, StageShapes shapes)
       : target_(target),
         stage_(stage),
         shapes_(std::move(shapes)),
@@ -80,7 +81,7 @@ class StepRunner {
   States Moved(const States& states, int positions) const;
 
   DeviceTarget target_;
-  DeviceStage stage_;
+  StagePart stage_;
   StageShapes shapes_;
   StateSums sums_;
   std::unique_ptr<DeviceWeights> weights_;

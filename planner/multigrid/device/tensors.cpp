@@ -6,16 +6,24 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// A handle that `create` makes, owned.
-template <typename Handle>
+// A handle that `create` makes and `set` describes, owned. `name` is that of the function that
+// sets.
+template <typename Handle, typename Set>
 Result<Owned<Handle>> Make(const DeviceTarget& target, cudnnStatus_t (*create)(Handle*),
-                           cudnnStatus_t (*destroy)(Handle), const char* action) {
+                           cudnnStatus_t (*destroy)(Handle), const char* name, const Set& set) {
   Handle handle = nullptr;
-  UCUDNN_RETURN_IF_ERROR(CudnnStatus(*target.functions, create(&handle), action));
-  return Owned<Handle>(handle, destroy);
+  UCUDNN_RETURN_IF_ERROR(CudnnStatus(*target.functions, create(&handle), name));
+  Owned<Handle> made(handle, destroy);
+  UCUDNN_RETURN_IF_ERROR(CudnnStatus(*target.functions, set(handle), name));
+  return made;
 }
 
 }  // namespace
+
+Result<Owned<cudnnHandle_t>> MakeHandle(const DeviceTarget& target) {
+  return Make(target, target.functions->cudnnCreate, target.functions->cudnnDestroy, "cudnnCreate",
+              [](cudnnHandle_t) { return CUDNN_STATUS_SUCCESS; });
+}
 
 Result<Tensor> MakeTensor(const DeviceTarget& target, const std::array<Axis, 4>& axes) {
   const cudnn::Functions& functions = *target.functions;
@@ -32,14 +40,11 @@ Result<Tensor> MakeTensor(const DeviceTarget& target, const std::array<Axis, 4>&
     extents[i] = static_cast<int>(axes[i].extent);
     strides[i] = static_cast<int>(axes[i].stride);
   }
-  UCUDNN_ASSIGN_OR_RETURN(
-      Tensor tensor, Make(target, functions.cudnnCreateTensorDescriptor,
-                          functions.cudnnDestroyTensorDescriptor, "cudnnCreateTensorDescriptor"));
-  UCUDNN_RETURN_IF_ERROR(CudnnStatus(functions,
-                                     functions.cudnnSetTensorNdDescriptor(
-                                         tensor.get(), target.precision->type, 4, extents, strides),
-                                     "cudnnSetTensorNdDescriptor"));
-  return tensor;
+  return Make(target, functions.cudnnCreateTensorDescriptor, functions.cudnnDestroyTensorDescriptor,
+              "cudnnSetTensorNdDescriptor", [&](cudnnTensorDescriptor_t tensor) {
+                return functions.cudnnSetTensorNdDescriptor(tensor, target.precision->type, 4,
+                                                            extents, strides);
+              });
 }
 
 Result<Tensor> MakePacked(const DeviceTarget& target, int batch, int64_t channels, int rows,
@@ -51,79 +56,58 @@ Result<Tensor> MakePacked(const DeviceTarget& target, int batch, int64_t channel
 
 Result<Filter> MakeFilter(const DeviceTarget& target, const std::array<int, 4>& extents) {
   const cudnn::Functions& functions = *target.functions;
-  UCUDNN_ASSIGN_OR_RETURN(
-      Filter filter, Make(target, functions.cudnnCreateFilterDescriptor,
-                          functions.cudnnDestroyFilterDescriptor, "cudnnCreateFilterDescriptor"));
-  UCUDNN_RETURN_IF_ERROR(
-      CudnnStatus(functions,
-                  functions.cudnnSetFilterNdDescriptor(filter.get(), target.precision->type,
-                                                       CUDNN_TENSOR_NCHW, 4, extents.data()),
-                  "cudnnSetFilterNdDescriptor"));
-  return filter;
+  return Make(target, functions.cudnnCreateFilterDescriptor, functions.cudnnDestroyFilterDescriptor,
+              "cudnnSetFilterNdDescriptor", [&](cudnnFilterDescriptor_t filter) {
+                return functions.cudnnSetFilterNdDescriptor(filter, target.precision->type,
+                                                            CUDNN_TENSOR_NCHW, 4, extents.data());
+              });
 }
 
 Result<ConvolutionDescriptor> MakeConvolution(const DeviceTarget& target, const StepLayer& layer,
                                               int groups) {
   const cudnn::Functions& functions = *target.functions;
-  UCUDNN_ASSIGN_OR_RETURN(
-      ConvolutionDescriptor made,
-      Make(target, functions.cudnnCreateConvolutionDescriptor,
-           functions.cudnnDestroyConvolutionDescriptor, "cudnnCreateConvolutionDescriptor"));
-  UCUDNN_RETURN_IF_ERROR(CudnnStatus(
-      functions,
-      functions.cudnnSetConvolutionNdDescriptor(made.get(), 2, layer.pad.data(),
-                                                layer.stride.data(), layer.dilation.data(),
-                                                CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
-      "cudnnSetConvolutionNdDescriptor"));
-  UCUDNN_RETURN_IF_ERROR(CudnnStatus(functions,
-                                     functions.cudnnSetConvolutionGroupCount(made.get(), groups),
-                                     "cudnnSetConvolutionGroupCount"));
-  UCUDNN_RETURN_IF_ERROR(CudnnStatus(
-      functions, functions.cudnnSetConvolutionMathType(made.get(), target.precision->math),
-      "cudnnSetConvolutionMathType"));
-  return made;
+  return Make(target, functions.cudnnCreateConvolutionDescriptor,
+              functions.cudnnDestroyConvolutionDescriptor, "cudnnSetConvolutionNdDescriptor",
+              [&](cudnnConvolutionDescriptor_t made) {
+                cudnnStatus_t status = functions.cudnnSetConvolutionNdDescriptor(
+                    made, 2, layer.pad.data(), layer.stride.data(), layer.dilation.data(),
+                    CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT);
+                if (status != CUDNN_STATUS_SUCCESS) return status;
+                status = functions.cudnnSetConvolutionGroupCount(made, groups);
+                if (status != CUDNN_STATUS_SUCCESS) return status;
+                return functions.cudnnSetConvolutionMathType(made, target.precision->math);
+              });
 }
 
 Result<ActivationDescriptor> MakeActivation(const DeviceTarget& target,
                                             cudnnActivationMode_t mode) {
   const cudnn::Functions& functions = *target.functions;
-  UCUDNN_ASSIGN_OR_RETURN(
-      ActivationDescriptor made,
-      Make(target, functions.cudnnCreateActivationDescriptor,
-           functions.cudnnDestroyActivationDescriptor, "cudnnCreateActivationDescriptor"));
-  UCUDNN_RETURN_IF_ERROR(CudnnStatus(
-      functions, functions.cudnnSetActivationDescriptor(made.get(), mode, CUDNN_PROPAGATE_NAN, 0),
-      "cudnnSetActivationDescriptor"));
-  return made;
+  return Make(target, functions.cudnnCreateActivationDescriptor,
+              functions.cudnnDestroyActivationDescriptor, "cudnnSetActivationDescriptor",
+              [&](cudnnActivationDescriptor_t made) {
+                return functions.cudnnSetActivationDescriptor(made, mode, CUDNN_PROPAGATE_NAN, 0);
+              });
 }
 
 Result<OpTensorDescriptor> MakeOpTensor(const DeviceTarget& target, cudnnOpTensorOp_t operation) {
   const cudnn::Functions& functions = *target.functions;
-  UCUDNN_ASSIGN_OR_RETURN(
-      OpTensorDescriptor made,
-      Make(target, functions.cudnnCreateOpTensorDescriptor,
-           functions.cudnnDestroyOpTensorDescriptor, "cudnnCreateOpTensorDescriptor"));
-  UCUDNN_RETURN_IF_ERROR(
-      CudnnStatus(functions,
-                  functions.cudnnSetOpTensorDescriptor(made.get(), operation, CUDNN_DATA_FLOAT,
-                                                       CUDNN_PROPAGATE_NAN),
-                  "cudnnSetOpTensorDescriptor"));
-  return made;
+  return Make(target, functions.cudnnCreateOpTensorDescriptor,
+              functions.cudnnDestroyOpTensorDescriptor, "cudnnSetOpTensorDescriptor",
+              [&](cudnnOpTensorDescriptor_t made) {
+                return functions.cudnnSetOpTensorDescriptor(made, operation, CUDNN_DATA_FLOAT,
+                                                            CUDNN_PROPAGATE_NAN);
+              });
 }
 
 Result<ReductionDescriptor> MakeSum(const DeviceTarget& target) {
   const cudnn::Functions& functions = *target.functions;
-  UCUDNN_ASSIGN_OR_RETURN(
-      ReductionDescriptor made,
-      Make(target, functions.cudnnCreateReduceTensorDescriptor,
-           functions.cudnnDestroyReduceTensorDescriptor, "cudnnCreateReduceTensorDescriptor"));
-  UCUDNN_RETURN_IF_ERROR(CudnnStatus(
-      functions,
-      functions.cudnnSetReduceTensorDescriptor(made.get(), CUDNN_REDUCE_TENSOR_ADD,
-                                               CUDNN_DATA_FLOAT, CUDNN_PROPAGATE_NAN,
-                                               CUDNN_REDUCE_TENSOR_NO_INDICES, CUDNN_32BIT_INDICES),
-      "cudnnSetReduceTensorDescriptor"));
-  return made;
+  return Make(target, functions.cudnnCreateReduceTensorDescriptor,
+              functions.cudnnDestroyReduceTensorDescriptor, "cudnnSetReduceTensorDescriptor",
+              [&](cudnnReduceTensorDescriptor_t made) {
+                return functions.cudnnSetReduceTensorDescriptor(
+                    made, CUDNN_REDUCE_TENSOR_ADD, CUDNN_DATA_FLOAT, CUDNN_PROPAGATE_NAN,
+                    CUDNN_REDUCE_TENSOR_NO_INDICES, CUDNN_32BIT_INDICES);
+              });
 }
 
 }  // namespace ucudnn::multigrid

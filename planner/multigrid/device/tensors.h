@@ -52,6 +52,8 @@ struct Axis {
   int64_t stride = 1;
 };
 
+// For questions that no lane asks.
+Result<Owned<cudnnHandle_t>> MakeHandle(const DeviceTarget& target);
 // Of four axes. An error for strides beyond 31 bits.
 Result<Tensor> MakeTensor(const DeviceTarget& target, const std::array<Axis, 4>& axes);
 // Packed, [batch, channels, rows, columns].

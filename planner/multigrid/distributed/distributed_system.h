@@ -53,7 +53,7 @@ struct RankPart {
   std::vector<int> coarse_begins;
 };
 
-class DistributedSystem : public SummedNorms, private Inlet {
+class DistributedSystem : public LayerSystem, private Inlet {
  public:
   // `local` has this rank's blocks, with an inlet where that is not the first; `coarse`, on the
   // gatherer alone, all steps of the levels from Hierarchy::CoarseLevels, whose finest has a

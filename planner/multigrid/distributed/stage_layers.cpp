@@ -9,7 +9,7 @@ Result<std::unique_ptr<BlockSystem>> StageLayers::MakeSystem(Direction direction
                                                              const PartTraits& traits) {
   Chain& made = Of(direction);
   const bool is_forward = direction == Direction::kForward;
-  const Hierarchy& hierarchy = is_forward ? part_.hierarchy : part_.mirrored;
+  const Hierarchy& hierarchy = this->hierarchy(direction);
   made.propagator = &chain();
   if (!is_forward) {
     UCUDNN_ASSIGN_OR_RETURN(made.propagator, Adjoint());

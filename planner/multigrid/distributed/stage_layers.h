@@ -35,7 +35,6 @@ struct StagePart {
   const Stage& stage;  // of the part's layers alone, but where `used` says which
   const Parameters& parameters;
   const Hierarchy& hierarchy;
-  const Hierarchy& mirrored;
   CoarseOperator coarse = CoarseOperator::kInject;
   int batch = 1;
   double h = 1;
@@ -54,6 +53,11 @@ class StageLayers {
   static constexpr RunKey kGradients = {BlockSystem::kPhases};
 
   virtual ~StageLayers() = default;
+
+  // That of the adjoint is mirrored.
+  const Hierarchy& hierarchy(Direction direction) const {
+    return direction == Direction::kForward ? part_.hierarchy : mirrored_;
+  }
 
   // The chain's states, or its adjoint's over the hierarchy mirrored, which come behind them: once
   // each. The layers outlive them.
@@ -98,7 +102,8 @@ class StageLayers {
   TimedPropagator* timed() { return timed_.get(); }
 
  protected:
-  StageLayers(const StagePart& part, Lanes& lanes) : part_(part), lanes_(lanes) {}
+  StageLayers(const StagePart& part, Lanes& lanes)
+      : part_(part), mirrored_(part.hierarchy.Mirrored()), lanes_(lanes) {}
 
   virtual Propagator& chain() = 0;
   // Made at the first call.
@@ -135,6 +140,7 @@ class StageLayers {
   Chain& Of(Direction direction) { return direction == Direction::kForward ? forward_ : adjoint_; }
 
   const StagePart part_;
+  const Hierarchy mirrored_;
   Lanes& lanes_;
   std::unique_ptr<TimedPropagator> timed_;
   Chain forward_, adjoint_;

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "planner/multigrid/distributed/stage_on_ranks.h"
+#include "planner/multigrid/distributed/stage_solver.h"
 #include "planner/multigrid/host/propagators.h"
 #include "planner/multigrid/host/stage.h"
 
@@ -35,7 +35,8 @@ class HostLayers : public StageLayers {
  protected:
   Propagator& chain() override { return *chain_; }
   Result<Propagator*> Adjoint() override {
-    if (!adjoint_) adjoint_.emplace(*stage_, part().mirrored, part().coarse, part().h);
+    if (!adjoint_)
+      adjoint_.emplace(*stage_, hierarchy(Direction::kAdjoint), part().coarse, part().h);
     return static_cast<Propagator*>(&*adjoint_);
   }
   void ReadLinearised(StateReader& states) override { adjoint_->LineariseAt(states); }
@@ -50,8 +51,7 @@ class HostLayers : public StageLayers {
   HostLayers(const StagePart& part, Lanes& lanes) : StageLayers(part, lanes) {}
 
   std::optional<HostStage> stage_;
-  std::optional<HostChain> chain_;
-  std::optional<HostAdjoint> adjoint_;
+  std::optional<HostChain> chain_, adjoint_;
 };
 
 // States as messages of numbers, one behind the other.
@@ -141,9 +141,7 @@ Result<std::unique_ptr<HostSolvers>> HostSolvers::Make(int threads) {
 }
 
 Result<std::unique_ptr<StageSolver>> HostSolvers::Make(const StageToSolve& stage) {
-  UCUDNN_ASSIGN_OR_RETURN(auto made,
-                          StageOnRanks::Make(stage, std::make_unique<HostMaker>(stage, lanes_)));
-  return std::unique_ptr<StageSolver>(std::move(made));
+  return StageSolver::Make(stage, std::make_unique<HostMaker>(stage, lanes_));
 }
 
 }  // namespace ucudnn::multigrid

@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "base/status.h"
+#include "planner/multigrid/distributed/stage_solver.h"
 #include "planner/multigrid/lanes.h"
-#include "planner/multigrid/stage_solver.h"
 
 namespace ucudnn::multigrid {
 

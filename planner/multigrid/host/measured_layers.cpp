@@ -23,7 +23,7 @@ constexpr int64_t kMostWeights = 1 << 22;  // of one layer: 32 MiB
 constexpr int kSharedLayers = 8;
 
 template <typename Work>
-double LeastMs(Work&& work) {
+double LeastOfEnoughMs(Work&& work) {
   double least = std::numeric_limits<double>::infinity();
   double all = 0;
   for (int run = 0; run < 2 || all < kEnoughMs; ++run) {
@@ -54,8 +54,8 @@ class LayerTimer {
   const std::string& notes() const { return notes_; }
 
  private:
-  const Node& NodeOf(NodeId id) const { return chain_.graph.nodes[static_cast<size_t>(id)]; }
-  const Shape& ShapeOf(NodeId id) const { return chain_.shapes[static_cast<size_t>(id)]; }
+  const Node& NodeOf(NodeId id) const { return chain_.graph.nodes[id]; }
+  const Shape& ShapeOf(NodeId id) const { return chain_.shapes[id]; }
   int64_t NumbersOf(NodeId id) const { return ShapeOf(id).Features() * batch_; }
   std::vector<double> Drawn(int64_t count) {
     std::uniform_real_distribution<double> uniform(-1, 1);
@@ -82,7 +82,7 @@ class LayerTimer {
 double LayerTimer::CopyMs(int64_t numbers) {
   const std::vector<double> from = Drawn(numbers);
   std::vector<double> to(from.size());
-  return LeastMs([&] { std::copy(from.begin(), from.end(), to.begin()); });
+  return LeastOfEnoughMs([&] { std::copy(from.begin(), from.end(), to.begin()); });
 }
 
 NodeMs LayerTimer::MeasureLayer(const HostLayer& layer) {
@@ -94,12 +94,12 @@ NodeMs LayerTimer::MeasureLayer(const HostLayer& layer) {
   std::vector<double> dx(x.size());
   const LayerCall call = {layer, weights, batch_, scratch.data()};
   NodeMs ms;
-  ms.forward = LeastMs([&] { Forward(call, x.data(), y.data()); });
+  ms.forward = LeastOfEnoughMs([&] { Forward(call, x.data(), y.data()); });
   const std::vector<double> dy = Drawn(static_cast<int64_t>(y.size()));
   ms.transposed =
-      LeastMs([&] { TransposedJacobian(call, x.data(), y.data(), dy.data(), dx.data()); });
+      LeastOfEnoughMs([&] { TransposedJacobian(call, x.data(), y.data(), dy.data(), dx.data()); });
   if (weights.weights.empty() && weights.bias.empty()) return ms;
-  ms.gradient = LeastMs([&] { AddGradient(call, x.data(), dy.data(), 1, gradient); });
+  ms.gradient = LeastOfEnoughMs([&] { AddGradient(call, x.data(), dy.data(), 1, gradient); });
   return ms;
 }
 
@@ -134,7 +134,7 @@ double LayerTimer::UpdateMs(int64_t parameters) {
   std::vector<double> weights = Drawn(some);
   std::vector<double> velocity = weights;
   std::vector<double> gradient = weights;
-  const double ms = LeastMs([&] {
+  const double ms = LeastOfEnoughMs([&] {
     for (size_t i = 0; i < weights.size(); ++i) {
       velocity[i] = 0.5 * velocity[i] + gradient[i];
       weights[i] -= 1e-3 * velocity[i];
@@ -153,7 +153,7 @@ Result<double> LayerTimer::SharedMs(const Stage& stage, const ResidualStep& step
   for (const NodeId id : step.transformation) {
     const HostLayer layer = {NodeOf(id).op, input, ShapeOf(id)};
     if (WeightCountsOf(layer).weights > kMostWeights) return 0.0;  // as single layers
-    parameters[static_cast<size_t>(id)] = DrawnWeights(layer);
+    parameters[id] = DrawnWeights(layer);
     input = layer.output;
   }
   UCUDNN_ASSIGN_OR_RETURN(const HostStage made,
@@ -161,7 +161,8 @@ Result<double> LayerTimer::SharedMs(const Stage& stage, const ResidualStep& step
   const std::vector<double> u = Drawn(made.state_size());
   std::vector<double> out = u;
   const LayerRange all = {0, kSharedLayers, 1};
-  return LeastMs([&] { made.AddTransformed(all, u.data(), out.data(), 0); }) / kSharedLayers;
+  return LeastOfEnoughMs([&] { made.AddTransformed(all, u.data(), out.data(), 0); }) /
+         kSharedLayers;
 }
 
 Result<MeasuredTimes::Kind> LayerTimer::MeasureStep(const Stage& stage, const ResidualStep& step) {
@@ -210,11 +211,10 @@ Result<HostMeasurement> MeasureLayers(const ResidualChain& chain, const NetworkL
   LayerTimer timer(chain, network.batch);
   HostMeasurement measurement;
   for (const LayerKind& kind : network.kinds) {
-    const auto& section = chain.sections[static_cast<size_t>(kind.section)];
+    const auto& section = chain.sections[kind.section];
     if (const auto* stage = std::get_if<Stage>(&section)) {
-      UCUDNN_ASSIGN_OR_RETURN(
-          MeasuredTimes::Kind measured,
-          timer.MeasureStep(*stage, stage->steps[static_cast<size_t>(kind.position)]));
+      UCUDNN_ASSIGN_OR_RETURN(MeasuredTimes::Kind measured,
+                              timer.MeasureStep(*stage, stage->steps[kind.position]));
       measurement.kinds.push_back(measured);
     } else {
       UCUDNN_ASSIGN_OR_RETURN(MeasuredTimes::Kind measured,
@@ -225,7 +225,7 @@ Result<HostMeasurement> MeasureLayers(const ResidualChain& chain, const NetworkL
   measurement.notes = timer.notes();
   const int longest = network.LongestStage();
   if (longest >= 0) {
-    const int64_t numbers = network.sections[static_cast<size_t>(longest)].state_numbers;
+    const int64_t numbers = network.sections[longest].state_numbers;
     const double bytes = static_cast<double>(numbers) * sizeof(double);
     measurement.copy_gb_per_s = bytes / (timer.CopyMs(numbers) * 1e6);
   }

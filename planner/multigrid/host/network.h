@@ -16,11 +16,11 @@
 #include "planner/multigrid/block_system.h"
 #include "planner/multigrid/coarse_operator.h"
 #include "planner/multigrid/distributed/peers.h"
+#include "planner/multigrid/distributed/stage_solver.h"
 #include "planner/multigrid/host/placement.h"
 #include "planner/multigrid/host/stage.h"
 #include "planner/multigrid/residual_chain.h"
 #include "planner/multigrid/solver.h"
-#include "planner/multigrid/stage_solver.h"
 
 namespace ucudnn::multigrid {
 

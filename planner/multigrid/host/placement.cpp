@@ -24,12 +24,6 @@ double OperationsOf(const ResidualChain& chain, NodeId id) {
   return weights * static_cast<double>(places);
 }
 
-int StagesOf(const ResidualChain& chain) {
-  return static_cast<int>(
-      std::count_if(chain.sections.begin(), chain.sections.end(),
-                    [](const auto& section) { return std::holds_alternative<Stage>(section); }));
-}
-
 std::vector<double> StepCosts(const ResidualChain& chain, const Stage& stage) {
   std::vector<double> costs;
   for (const ResidualStep& step : stage.steps) {
@@ -46,7 +40,7 @@ Result<SectionPlace> PlaceStage(const ResidualChain& chain, size_t section,
   const int steps = static_cast<int>(stage.steps.size());
   SectionPlace place;
   Result<Hierarchy> made = Hierarchy::Make(steps, setting.coarsening, setting.levels);
-  if (!made.ok() && is_longest && StagesOf(chain) == 1) return made.status();
+  if (!made.ok() && is_longest && chain.Stages().size() == 1) return made.status();
   if (!made.ok() && is_longest) {
     return Status::Error("no stage of " + Quoted(chain.graph.name) +
                          " has layers enough for two levels; a smaller coarsening or --levels 1 is "
@@ -71,24 +65,13 @@ Result<SectionPlace> PlaceStage(const ResidualChain& chain, size_t section,
   return place;
 }
 
-const Stage* LongestStage(const ResidualChain& chain) {
-  const Stage* longest = nullptr;
-  for (const auto& section : chain.sections) {
-    const auto* stage = std::get_if<Stage>(&section);
-    if (stage != nullptr && (!longest || stage->steps.size() > longest->steps.size())) {
-      longest = stage;
-    }
-  }
-  return longest;
-}
-
 }  // namespace
 
 Result<Placement> PlaceNetwork(const ResidualChain& chain, const PlacementSetting& setting) {
   Placement placement;
   placement.owners.assign(chain.graph.nodes.size(), 0);
   placement.homes.assign(chain.graph.nodes.size(), 0);
-  const Stage* const longest = LongestStage(chain);
+  const Stage* const longest = chain.LongestStage();
   int here = 0;
   for (size_t at = 0; at < chain.sections.size(); ++at) {
     const auto* stage = std::get_if<Stage>(&chain.sections[at]);

@@ -44,18 +44,15 @@ Status HostStates::SquaredDistance(State x, State y, double* result, int) {
 double HostStates::UnitRoundoff() const { return std::numeric_limits<double>::epsilon() / 2; }
 
 Status HostChain::Step(int level, int step, State from, State to, int lane) {
-  const LayerRange range = LayersOf(coarse_, hierarchy_.level(level), step, h_);
+  const Level& shape = hierarchy_.level(level);
   double* const out = Numbers(to);
   std::copy_n(Numbers(from), size(), out);
-  stage_.AddTransformed(range, Numbers(from), out, lane);
-  return Status::Ok();
-}
-
-Status HostAdjoint::Step(int level, int step, State from, State to, int lane) {
-  const LayerRange range = AdjointLayersOf(coarse_, hierarchy_.level(level), step, h_);
-  UCUDNN_ASSIGN_OR_RETURN(const State state, trajectory_->At(range.begin, lane));
-  double* const out = Numbers(to);
-  std::copy_n(Numbers(from), size(), out);
+  if (linearised_ == nullptr) {
+    stage_.AddTransformed(LayersOf(coarse_, shape, step, h_), Numbers(from), out, lane);
+    return Status::Ok();
+  }
+  const LayerRange range = AdjointLayersOf(coarse_, shape, step, h_);
+  UCUDNN_ASSIGN_OR_RETURN(const State state, linearised_->At(range.begin, lane));
   stage_.AddTransposed(range, Numbers(state), Numbers(from), out, lane);
   return Status::Ok();
 }

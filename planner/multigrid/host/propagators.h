@@ -31,10 +31,10 @@ class HostStates : public Propagator {
   std::vector<std::unique_ptr<double[]>> states_;
 };
 
-// Phi(u) = u + h F(u), and its coarse versions.
+// Phi(u) = u + h F(u), and its coarse versions; or its adjoint.
 class HostChain : public HostStates {
  public:
-  // `stage` and `hierarchy` outlive it.
+  // `stage` and `hierarchy`, of an adjoint that of the chain mirrored, outlive it.
   HostChain(const HostStage& stage, const Hierarchy& hierarchy, CoarseOperator coarse, double h)
       : HostStates(stage.state_size()),
         stage_(stage),
@@ -42,6 +42,10 @@ class HostChain : public HostStates {
         coarse_(coarse),
         h_(h) {}
 
+  // Makes it the adjoint chain w[j] = lambda[N - j]: Phi(w) = w + h J_F(u)^T w, linearised at
+  // `states` u, which outlive the solves that follow.
+  void LineariseAt(StateReader& states) { linearised_ = &states; }
+
   Status Step(int level, int step, State from, State to, int lane) override;
 
  private:
@@ -49,31 +53,7 @@ class HostChain : public HostStates {
   const Hierarchy& hierarchy_;
   CoarseOperator coarse_;
   double h_;
-};
-
-// The adjoint chain w[j] = lambda[N - j]: Phi(w) = w + h J_F(u)^T w, linearised at a trajectory.
-class HostAdjoint : public HostStates {
- public:
-  // `stage` and `hierarchy`, that of the chain mirrored, outlive it.
-  HostAdjoint(const HostStage& stage, const Hierarchy& hierarchy, CoarseOperator coarse, double h)
-      : HostStates(stage.state_size()),
-        stage_(stage),
-        hierarchy_(hierarchy),
-        coarse_(coarse),
-        h_(h) {}
-
-  // `trajectory`, of the chain's states, outlives the solves that follow.
-  void LineariseAt(StateReader& trajectory) { trajectory_ = &trajectory; }
-
-  // REQUIRES: LineariseAt.
-  Status Step(int level, int step, State from, State to, int lane) override;
-
- private:
-  const HostStage& stage_;
-  const Hierarchy& hierarchy_;
-  CoarseOperator coarse_;
-  double h_;
-  StateReader* trajectory_ = nullptr;
+  StateReader* linearised_ = nullptr;  // null: it is no adjoint
 };
 
 }  // namespace ucudnn::multigrid

@@ -1,9 +1,8 @@
 #include "planner/multigrid/host/rank_costs.h"
 
 #include <algorithm>
-#include <chrono>
-#include <limits>
 
+#include "planner/multigrid/analysis/least_ms.h"
 #include "planner/multigrid/host/measured_layers.h"
 
 namespace ucudnn::multigrid {
@@ -14,32 +13,25 @@ constexpr int kRounds = 10;
 // The largest state of a mini-batch, in numbers.
 size_t LargestState(const ResidualChain& chain, int batch) {
   int64_t largest = 1;
-  for (const auto& section : chain.sections) {
-    const auto* stage = std::get_if<Stage>(&section);
-    if (stage != nullptr) largest = std::max(largest, stage->shape.Features() * batch);
+  for (const Stage* stage : chain.Stages()) {
+    largest = std::max(largest, stage->shape.Features() * batch);
   }
   return static_cast<size_t>(largest);
 }
 
 // Half the least time in which a message of so many numbers goes to rank 1 and comes back, on rank
-// 0; 0 on rank 1.
+// 0; rank 1 does its part.
 Result<double> MessageMs(Peers& peers, size_t numbers) {
   const std::vector<double> message(numbers);
-  double least = peers.rank() == 0 ? std::numeric_limits<double>::infinity() : 0;
-  for (int round = 0; round < kRounds; ++round) {
-    if (peers.rank() == 1) {
-      UCUDNN_ASSIGN_OR_RETURN(const std::vector<double> heard, peers.Receive(0));
-      UCUDNN_RETURN_IF_ERROR(peers.Send(0, heard));
-      continue;
-    }
-    const auto begin = std::chrono::steady_clock::now();
-    UCUDNN_RETURN_IF_ERROR(peers.Send(1, message));
-    UCUDNN_RETURN_IF_ERROR(peers.Receive(1).status());
-    const std::chrono::duration<double, std::milli> taken =
-        std::chrono::steady_clock::now() - begin;
-    least = std::min(least, taken.count() / 2);
-  }
-  return least;
+  UCUDNN_ASSIGN_OR_RETURN(const double ms, LeastMs(kRounds, [&]() -> Status {
+                            if (peers.rank() == 1) {
+                              UCUDNN_ASSIGN_OR_RETURN(const auto heard, peers.Receive(0));
+                              return peers.Send(0, heard);
+                            }
+                            UCUDNN_RETURN_IF_ERROR(peers.Send(1, message));
+                            return peers.Receive(1).status();
+                          }));
+  return ms / 2;
 }
 
 using LayersMs = std::vector<std::array<double, kLayerPasses>>;

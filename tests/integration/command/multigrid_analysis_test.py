@@ -5,25 +5,18 @@ import re
 import resource
 import unittest
 
-from command import COMMAND, CommandTest
+from command import COMMAND
+from multigrid_command import MultigridTest
 
 SETTING = ("--coarsening", "4", "--levels", "2", "--relaxation", "F", "--coarse", "inject")
 
 
-class MultigridAnalysis(CommandTest):
+class MultigridAnalysis(MultigridTest):
     def analyse(self, *words):
-        result = self.run_command("multigrid", *words, "--analyse")
-        self.assertEqual((0, ""), (result.returncode, result.stderr), words)
-        return result.stdout
+        return self.multigrid(*words, "--analyse")
 
     def document(self, *words):
         return json.loads(self.analyse(*words, "--json"))
-
-    def refused(self, words, line):
-        result = self.run_command("multigrid", *words)
-        pattern = ".*".join(re.escape(part) for part in line.split("..."))
-        self.assertRegex(result.stderr, rf"\Aucudnn multigrid: {pattern}\n\Z")
-        self.assertEqual((2, ""), (result.returncode, result.stdout), words)
 
     def machine(self, name="machine.json", devices=4, latency_us=0, **device):
         """Kernels take 1 ms each, however many run at once, and nothing else takes time."""

@@ -5,15 +5,13 @@ import json
 import os
 import re
 import socket
-import struct
 import subprocess
 import unittest
 
-from command import COMMAND, CommandTest
+from command import COMMAND
+from multigrid_command import DIGITS, MultigridTest, few_digits
 from weights_file import safetensors
 
-ROOT = os.path.realpath(f"{os.path.dirname(__file__)}/../../..")
-DIGITS = f"{ROOT}/tests/unit/planner/digits"
 NET = ("kirby-3m", "--layers", "21", "--coarsening", "3")
 TRAINED = ("kirby-3m", "--layers", "10", "--coarsening", "3", "--train", "few", "--epochs", "1")
 # What the first rank is asked, and options that the last one has besides: they must be the same on all ranks.
@@ -44,36 +42,12 @@ def computed(document):
     return {key: computed(value) for key, value in document.items() if key not in OWN}
 
 
-def few_digits(folder, count):
-    """The first digits to train on, and to test."""
-    os.mkdir(folder)
-    for name in ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"):
-        with open(f"{DIGITS}/{name}", "rb") as file:
-            data = file.read()
-        head = 4 + 4 * data[3]
-        size = (len(data) - head) // struct.unpack(">I", data[4:8])[0]
-        with open(f"{folder}/{name}", "wb") as file:
-            file.write(data[:4] + struct.pack(">I", count) + data[8:head] + data[head:head + count * size])
-
-
-class MultigridRanks(CommandTest):
+class MultigridRanks(MultigridTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
         cls.command = COMMAND  # with the stand-ins that it is built with
-        few_digits(f"{cls.folder}/few", 8)
-
-    def document(self, *words):
-        result = self.run_command("multigrid", *words, "--json")
-        self.assertEqual((0, ""), (result.returncode, result.stderr), words)
-        return json.loads(result.stdout)
-
-    def refused(self, words, line, **variables):
-        """`line` is all that is said, but for what ... stands for."""
-        result = self.run_command("multigrid", *words, **variables)
-        pattern = ".*".join(re.escape(part) for part in line.split("..."))
-        self.assertRegex(result.stderr, rf"\Aucudnn multigrid: {pattern}\n\Z")
-        self.assertEqual((2, ""), (result.returncode, result.stdout), words)
+        few_digits(f"{cls.folder}/few", 8, 8)
 
     def start(self, size, *words, first=(), last=(), **variables):
         """As torchrun starts processes; the first and the last one are given more words."""

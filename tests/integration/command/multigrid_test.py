@@ -10,15 +10,11 @@ import struct
 import subprocess
 import unittest
 
-from command import COMMAND, CommandTest
+from command import COMMAND
 from digits_net import digits_net
+from multigrid_command import DIGITS, MultigridTest, NAMES, ROOT, few_digits
 import terminal
 from weights_file import safetensors
-
-ROOT = os.path.realpath(f"{os.path.dirname(__file__)}/../../..")
-DIGITS = f"{ROOT}/tests/unit/planner/digits"
-NAMES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
-STATUSES = ("converged", "rounding", "early", "direct", "serial")
 
 
 class Array:
@@ -67,39 +63,11 @@ class PixelChain:
         return norm([h * max(k * u + b, 0) for k, b in zip(self.k, self.b) for u in self.u0])
 
 
-def few_digits(folder):
-    """The first 32 digits to train on and 16 to test."""
-    os.mkdir(folder)
-    for name, count in zip(NAMES, (32, 32, 16, 16)):
-        with open(f"{DIGITS}/{name}", "rb") as file:
-            data = file.read()
-        axes = data[3]
-        extents = (count, *struct.unpack(f">{axes}I", data[4:4 + 4 * axes])[1:])
-        begin = 4 + 4 * axes
-        with open(f"{folder}/{name}", "wb") as file:
-            file.write(idx(struct.unpack(">I", data[:4])[0], extents, data[begin:begin + math.prod(extents)]))
-
-
-class Multigrid(CommandTest):
+class Multigrid(MultigridTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        few_digits(f"{cls.folder}/few")
-
-    def multigrid(self, *words, **variables):
-        result = self.run_command("multigrid", *words, **variables)
-        self.assertEqual((0, ""), (result.returncode, result.stderr), words)
-        return result.stdout
-
-    def document(self, *words):
-        return json.loads(self.multigrid(*words, "--json"))
-
-    def refused(self, words, line, code=2):
-        """`line` is all that is said, but for what ... stands for."""
-        result = self.run_command("multigrid", *words)
-        pattern = ".*".join(re.escape(part) for part in line.split("..."))
-        self.assertRegex(result.stderr, rf"\Aucudnn multigrid: {pattern}\n\Z")
-        self.assertEqual((code, ""), (result.returncode, result.stdout), words)
+        few_digits(f"{cls.folder}/few", 32, 16)
 
     def chain(self, steps=16, **changes):
         """A file with a chain's weights; `changes` replace its arrays (None: leaves them out)."""

@@ -22,9 +22,14 @@ std::string Refusal(ucudnnLayerParallelStatus_t status,
 
 // --- Create --------------------------------------------------------------------------------------
 
+// What Create is given.
+struct Given : ucudnnLayerParallelOptions_t {
+  ucudnnLayerParallelCallbacks_t callbacks;
+  int layers;
+};
+
 struct CreateCase {
-  std::function<void(ucudnnLayerParallelCallbacks_t&, ucudnnLayerParallelOptions_t&, int& layers)>
-      change;
+  std::function<void(Given&)> change;
   std::string words;
 };
 
@@ -32,73 +37,67 @@ const int kOne = 1, kEighty = 80;
 
 std::vector<CreateCase> WrongCreates() {
   using Callbacks = ucudnnLayerParallelCallbacks_t;
-  using Given = ucudnnLayerParallelOptions_t;
   const std::string size = std::to_string(sizeof(Callbacks));
-  const std::string options_size = std::to_string(sizeof(Given));
+  const std::string options_size = std::to_string(sizeof(ucudnnLayerParallelOptions_t));
   return {
-      {[](Callbacks& c, Given&, int&) { c.struct_size = 0; },
+      {[](Given& g) { g.callbacks.struct_size = 0; },
        "callbacks->struct_size is 0; " + size + " is expected"},
-      {[](Callbacks& c, Given&, int&) { c.struct_size += 8; },
-       "callbacks->struct_size is " + std::to_string(sizeof(Callbacks) + 8) + "; " + size +
-           " is expected"},
-      {[](Callbacks& c, Given&, int&) { c.create = nullptr; },
-       "callbacks->create is a null pointer"},
-      {[](Callbacks& c, Given&, int&) { c.destroy = nullptr; },
-       "callbacks->destroy is a null pointer"},
-      {[](Callbacks& c, Given&, int&) { c.combine = nullptr; },
-       "callbacks->combine is a null pointer"},
-      {[](Callbacks& c, Given&, int&) { c.squared_distance = nullptr; },
+      {[](Given& g) { g.callbacks.struct_size += 8; }, "callbacks->struct_size is " +
+                                                           std::to_string(sizeof(Callbacks) + 8) +
+                                                           "; " + size + " is expected"},
+      {[](Given& g) { g.callbacks.create = nullptr; }, "callbacks->create is a null pointer"},
+      {[](Given& g) { g.callbacks.destroy = nullptr; }, "callbacks->destroy is a null pointer"},
+      {[](Given& g) { g.callbacks.combine = nullptr; }, "callbacks->combine is a null pointer"},
+      {[](Given& g) { g.callbacks.squared_distance = nullptr; },
        "callbacks->squared_distance is a null pointer"},
-      {[](Callbacks& c, Given&, int&) { c.step = nullptr; }, "callbacks->step is a null pointer"},
-      {[](Callbacks& c, Given&, int&) { c.join = [](void*) { return 0; }; },
+      {[](Given& g) { g.callbacks.step = nullptr; }, "callbacks->step is a null pointer"},
+      {[](Given& g) { g.callbacks.join = [](void*) { return 0; }; },
        "one of callbacks->join and callbacks->wait is a null pointer, the other is not; lanes that "
        "are queues need both"},
-      {[](Callbacks&, Given& o, int&) { o.struct_size = 1; },
+      {[](Given& g) { g.struct_size = 1; },
        "options->struct_size is 1; " + options_size + " is expected"},
-      {[](Callbacks&, Given&, int& layers) { layers = 1; },
+      {[](Given& g) { g.layers = 1; },
        "a chain of 1 residual layers has nothing to solve at once; 2 and more are expected"},
-      {[](Callbacks&, Given&, int& layers) { layers = 3; },
+      {[](Given& g) { g.layers = 3; },
        "a chain of 3 residual layers is too short for two levels; 4 layers and more, or one level, "
        "are expected"},
-      {[](Callbacks&, Given& o, int& layers) { layers = 0, o.levels = 1; },
+      {[](Given& g) { g.layers = 0, g.levels = 1; },
        "a chain of 0 residual layers has nothing to solve at once; 2 and more are expected"},
-      {[](Callbacks&, Given&, int& layers) { layers = 0; },
+      {[](Given& g) { g.layers = 0; },
        "a chain of 0 residual layers has nothing to solve at once; 2 and more are expected"},
-      {[](Callbacks&, Given&, int& layers) { layers = -3; },
+      {[](Given& g) { g.layers = -3; },
        "a chain of -3 residual layers has nothing to solve at once; 2 and more are expected"},
-      {[](Callbacks&, Given&, int& layers) { layers = std::numeric_limits<int>::max(); },
+      {[](Given& g) { g.layers = std::numeric_limits<int>::max(); },
        "2147483647 layers; at most 1073741824 are expected"},
-      {[](Callbacks&, Given& o, int&) { o.levels = -1; }, "-1 levels; 1 and more are expected"},
-      {[](Callbacks&, Given& o, int&) { o.levels = 4; },
+      {[](Given& g) { g.levels = -1; }, "-1 levels; 1 and more are expected"},
+      {[](Given& g) { g.levels = 4; },
        "level 4 would have 1 layer (4 coarsened by 4); at least 2 are expected: fewer levels or a "
        "smaller factor"},
-      {[](Callbacks&, Given& o, int&) { o.coarsening_count = -1; },
+      {[](Given& g) { g.coarsening_count = -1; },
        "coarsening_count is -1; 0 and more are expected"},
-      {[](Callbacks&, Given& o, int&) { o.coarsening_count = 2; },
+      {[](Given& g) { g.coarsening_count = 2; },
        "coarsening_count is 2 without values: a null pointer"},
-      {[](Callbacks&, Given& o, int&) { o.coarsening = &kOne, o.coarsening_count = 1; },
+      {[](Given& g) { g.coarsening = &kOne, g.coarsening_count = 1; },
        "coarsening by 1; 2 and more are expected"},
-      {[](Callbacks&, Given& o, int&) { o.coarsening = &kEighty, o.coarsening_count = 1; },
+      {[](Given& g) { g.coarsening = &kEighty, g.coarsening_count = 1; },
        "coarsening by 80 of 64 layers leaves fewer than 2; at most 32 is expected"},
-      {[](Callbacks&, Given& o, int&) { o.coarse = static_cast<ucudnnLayerParallelCoarse_t>(3); },
+      {[](Given& g) { g.coarse = static_cast<ucudnnLayerParallelCoarse_t>(3); },
        "coarse is 3; 0 (inject) or 2 (sum) is expected"},
-      {[](Callbacks&, Given& o, int&) { o.coarse = static_cast<ucudnnLayerParallelCoarse_t>(1); },
+      {[](Given& g) { g.coarse = static_cast<ucudnnLayerParallelCoarse_t>(1); },
        "coarse is 1; 0 (inject) or 2 (sum) is expected"},
-      {[](Callbacks&, Given& o, int&) { o.coarse = static_cast<ucudnnLayerParallelCoarse_t>(-1); },
+      {[](Given& g) { g.coarse = static_cast<ucudnnLayerParallelCoarse_t>(-1); },
        "coarse is -1; 0 (inject) or 2 (sum) is expected"},
-      {[](Callbacks&, Given& o, int&) { o.storage = static_cast<ucudnnLayerParallelStorage_t>(2); },
+      {[](Given& g) { g.storage = static_cast<ucudnnLayerParallelStorage_t>(2); },
        "storage is 2; 0 to 1 are expected"},
-      {[](Callbacks&, Given& o, int&) { o.lanes = -1; },
-       "lanes is -1; 1 to 1024 are expected, or 0 for one"},
-      {[](Callbacks&, Given& o, int&) { o.lanes = 1025; },
-       "lanes is 1025; 1 to 1024 are expected, or 0 for one"},
-      {[](Callbacks&, Given& o, int&) { o.threads = static_cast<ucudnnLayerParallelThreads_t>(2); },
+      {[](Given& g) { g.lanes = -1; }, "lanes is -1; 1 to 1024 are expected, or 0 for one"},
+      {[](Given& g) { g.lanes = 1025; }, "lanes is 1025; 1 to 1024 are expected, or 0 for one"},
+      {[](Given& g) { g.threads = static_cast<ucudnnLayerParallelThreads_t>(2); },
        "threads is 2; 0 to 1 are expected"},
-      {[](Callbacks&, Given& o, int&) { o.unit_roundoff = 1; },
+      {[](Given& g) { g.unit_roundoff = 1; },
        "unit_roundoff is 1; a number below 1 is expected, or 0 for double's"},
-      {[](Callbacks&, Given& o, int&) { o.unit_roundoff = -1e-8; },
+      {[](Given& g) { g.unit_roundoff = -1e-8; },
        "unit_roundoff is -1e-08; a number below 1 is expected, or 0 for double's"},
-      {[](Callbacks&, Given& o, int&) { o.unit_roundoff = kNaN; },
+      {[](Given& g) { g.unit_roundoff = kNaN; },
        "unit_roundoff is nan; a number below 1 is expected, or 0 for double's"},
   };
 }
@@ -107,12 +106,10 @@ TEST(LayerParallelArguments, CreateRefusesEach) {
   for (const CreateCase& wrong : WrongCreates()) {
     SCOPED_TRACE(wrong.words);
     Chain chain({});
-    auto callbacks = chain.Callbacks();
-    auto options = Options();
-    int layers = chain.layers();
-    wrong.change(callbacks, options, layers);
+    Given given = {Options(), chain.Callbacks(), chain.layers()};
+    wrong.change(given);
     auto solver = reinterpret_cast<ucudnnLayerParallelSolver_t>(&chain);
-    EXPECT_EQ(Refusal(ucudnnLayerParallelCreate(&solver, layers, &callbacks, &options)),
+    EXPECT_EQ(Refusal(ucudnnLayerParallelCreate(&solver, given.layers, &given.callbacks, &given)),
               "ucudnnLayerParallelCreate: " + wrong.words);
     EXPECT_EQ(solver, nullptr);
     EXPECT_EQ(chain.created, 0);

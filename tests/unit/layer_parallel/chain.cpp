@@ -265,47 +265,24 @@ Solver::~Solver() {
   EXPECT_EQ(chain_.misuses, 0);
 }
 
-ucudnnLayerParallelResult_t Solver::Forward(const Vector& first,
-                                            ucudnnLayerParallelSolveOptions_t options) {
+ucudnnLayerParallelResult_t Solver::Solve(SolveFunction solve, const Vector& from,
+                                          ucudnnLayerParallelSolveOptions_t options) {
   ucudnnLayerParallelResult_t result = {.struct_size = sizeof result};
-  EXPECT_EQ(ucudnnLayerParallelSolveForward(solver_, Chain::StateOf(first), &options, &result),
-            UCUDNN_LAYER_PARALLEL_SUCCESS)
+  EXPECT_EQ(solve(solver_, Chain::StateOf(from), &options, &result), UCUDNN_LAYER_PARALLEL_SUCCESS)
       << ucudnnLayerParallelGetLastError();
   return result;
 }
 
-ucudnnLayerParallelResult_t Solver::Adjoint(const Vector& last,
-                                            ucudnnLayerParallelSolveOptions_t options) {
-  ucudnnLayerParallelResult_t result = {.struct_size = sizeof result};
-  EXPECT_EQ(ucudnnLayerParallelSolveAdjoint(solver_, Chain::StateOf(last), &options, &result),
-            UCUDNN_LAYER_PARALLEL_SUCCESS)
-      << ucudnnLayerParallelGetLastError();
-  return result;
-}
-
-Vector Solver::State(int number) {
+Vector Solver::Read(ReadFunction read, int number) {
   const void* state = nullptr;
-  EXPECT_EQ(ucudnnLayerParallelGetState(solver_, number, &state), UCUDNN_LAYER_PARALLEL_SUCCESS)
+  EXPECT_EQ(read(solver_, number, &state), UCUDNN_LAYER_PARALLEL_SUCCESS)
       << ucudnnLayerParallelGetLastError();
   return state == nullptr ? Vector() : Chain::VectorOf(state);
 }
 
-Vector Solver::AdjointState(int number) {
-  const void* state = nullptr;
-  EXPECT_EQ(ucudnnLayerParallelGetAdjoint(solver_, number, &state), UCUDNN_LAYER_PARALLEL_SUCCESS)
-      << ucudnnLayerParallelGetLastError();
-  return state == nullptr ? Vector() : Chain::VectorOf(state);
-}
-
-std::vector<Vector> Solver::States() {
+std::vector<Vector> Solver::ReadAll(ReadFunction read) {
   std::vector<Vector> states;
-  for (int i = 0; i <= chain_.layers(); ++i) states.push_back(State(i));
-  return states;
-}
-
-std::vector<Vector> Solver::AdjointStates() {
-  std::vector<Vector> states;
-  for (int i = 0; i <= chain_.layers(); ++i) states.push_back(AdjointState(i));
+  for (int i = 0; i <= chain_.layers(); ++i) states.push_back(Read(read, i));
   return states;
 }
 

@@ -133,15 +133,28 @@ class Solver {
 
   // Fail the test where the call does not succeed.
   ucudnnLayerParallelResult_t Forward(const Vector& first,
-                                      ucudnnLayerParallelSolveOptions_t options);
+                                      ucudnnLayerParallelSolveOptions_t options) {
+    return Solve(&ucudnnLayerParallelSolveForward, first, options);
+  }
   ucudnnLayerParallelResult_t Adjoint(const Vector& last,
-                                      ucudnnLayerParallelSolveOptions_t options);
-  Vector State(int number);
-  Vector AdjointState(int number);
-  std::vector<Vector> States();         // u_0 to u_N
-  std::vector<Vector> AdjointStates();  // lambda_0 to lambda_N
+                                      ucudnnLayerParallelSolveOptions_t options) {
+    return Solve(&ucudnnLayerParallelSolveAdjoint, last, options);
+  }
+  Vector State(int number) { return Read(&ucudnnLayerParallelGetState, number); }
+  Vector AdjointState(int number) { return Read(&ucudnnLayerParallelGetAdjoint, number); }
+  // u_0 to u_N, and lambda_0 to lambda_N.
+  std::vector<Vector> States() { return ReadAll(&ucudnnLayerParallelGetState); }
+  std::vector<Vector> AdjointStates() { return ReadAll(&ucudnnLayerParallelGetAdjoint); }
 
  private:
+  using SolveFunction = decltype(ucudnnLayerParallelSolveForward)*;
+  using ReadFunction = decltype(ucudnnLayerParallelGetState)*;
+
+  ucudnnLayerParallelResult_t Solve(SolveFunction solve, const Vector& from,
+                                    ucudnnLayerParallelSolveOptions_t options);
+  Vector Read(ReadFunction read, int number);
+  std::vector<Vector> ReadAll(ReadFunction read);
+
   Chain& chain_;
   ucudnnLayerParallelSolver_t solver_ = nullptr;
 };

@@ -11,7 +11,7 @@ AdjointSolve::AdjointSolve(HostSolve& forward, const SolveSetting& setting,
   trajectory_.emplace(std::move(*Trajectory::Make(forward.system(), forward.hierarchy(),
                                                   forward.propagator(), forward.lanes().count())));
   adjoint_ =
-      std::make_unique<HostAdjoint>(forward.stage(), forward.mirrored(), setting.coarse, setting.h);
+      std::make_unique<HostChain>(forward.stage(), forward.mirrored(), setting.coarse, setting.h);
   adjoint_->LineariseAt(*trajectory_);
   const State first = *adjoint_->Create();
   std::copy(last.begin(), last.end(), HostStates::Numbers(first));

@@ -17,6 +17,7 @@ class AdjointSolve {
   Result<Solution> Solve(const SolveOptions& options) {
     return multigrid::Solve(*system_, forward_.mirrored(), options);
   }
+  BlockSystem& system() { return *system_; }
   std::vector<double> Lambda(int number);
   // d(lambda_N . u_N) / d(weights), of the states and adjoints as they are.
   Parameters Gradient(const WeightedChain& chain);
@@ -25,7 +26,7 @@ class AdjointSolve {
   HostSolve& forward_;
   double h_;
   std::optional<Trajectory> trajectory_;
-  std::unique_ptr<HostAdjoint> adjoint_;
+  std::unique_ptr<HostChain> adjoint_;
   std::optional<BlockSystem> system_;
 };
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "tests/support/must.h"
 #include "unit/planner/multigrid/adjoint_solve.h"
 #include "unit/planner/multigrid/dense_chain.h"
 #include "unit/planner/multigrid/drawn_net.h"
@@ -15,13 +16,6 @@ namespace ucudnn::multigrid {
 namespace {
 
 using Source = LayerSystem::Source;
-
-Vector DrawVector(std::mt19937_64& random, int64_t size) {
-  std::normal_distribution<double> normal(0, 1);
-  Vector drawn(static_cast<size_t>(size));
-  for (double& number : drawn) number = normal(random);
-  return drawn;
-}
 
 Vector ImageOf(const Vector& state, int image, int size) {
   return {state.begin() + image * size, state.begin() + (image + 1) * size};
@@ -71,7 +65,7 @@ TEST(Adjoint, OfEveryKindOfStepIsTheTransposedJacobian) {
       HostSolve forward(chain, {.levels = 1, .h = 0.3});
       const DenseChain dense(chain, 0.3);
       const std::vector<Vector> states = forward.Serial();
-      const Vector lambda = DrawVector(random, forward.stage().state_size());
+      const Vector lambda = DrawnNumbers(forward.stage().state_size(), 1, random);
       for (int step = 0; step < dense.steps(); ++step) {
         Vector result = lambda;
         forward.stage().AddTransposed({step, step + 1, 0.3}, states[step].data(), result.data(),
@@ -97,11 +91,10 @@ TEST(Adjoint, OfOneLevelIsSerialBackpropagationBitForBit) {
     const SolveSetting setting = {.levels = 1, .h = 0.2};
     HostSolve forward(chain, setting);
     ASSERT_TRUE(forward.Solve({}).ok());
-    Vector lambda = DrawVector(random, forward.stage().state_size());
+    Vector lambda = DrawnNumbers(forward.stage().state_size(), 1, random);
     AdjointSolve adjoint(forward, setting, lambda);
-    const Result<Solution> solved = adjoint.Solve({});
-    ASSERT_TRUE(solved.ok()) << solved.message();
-    EXPECT_EQ(solved->outcome, Outcome::kSerial);
+    const Solution solved = test::Must(adjoint.Solve({}));
+    EXPECT_EQ(solved.outcome, Outcome::kSerial);
     const std::vector<Vector> states = forward.Serial();
     for (int step = forward.stage().steps(); step-- > 0;) {
       forward.stage().AddTransposed({step, step + 1, setting.h}, states[step].data(), lambda.data(),
@@ -141,19 +134,18 @@ TEST(Adjoint, OfAnyNetAndOptionsIsTheTransposedChain) {
     const WeightedChain chain = DrawnNet(shape, random, 1);
     HostSolve forward(chain, setting);
     ASSERT_TRUE(forward.system().SolveSerially(0, Source::kNone).ok());
-    const Vector last = DrawVector(random, forward.stage().state_size());
+    const Vector last = DrawnNumbers(forward.stage().state_size(), 1, random);
     SolveSetting of_adjoint = setting;
     if (DrawNumber(random, 0, 1) == 0) of_adjoint.storage = Storage::kAll;
     AdjointSolve adjoint(forward, of_adjoint, last);
-    const Result<Solution> solved = adjoint.Solve(ToTolerance(drawn.options, 1e-11));
-    ASSERT_TRUE(solved.ok()) << solved.message();
-    given_up += solved->fallback.empty() ? 0 : 1;
+    const Solution solved = test::Must(adjoint.Solve(ToTolerance(drawn.options, 1e-11)));
+    given_up += solved.fallback.empty() ? 0 : 1;
     const DenseChain dense(chain, setting.h);
     const Vector lambda = adjoint.Lambda(0);
     double growth = 1;
     for (int step = 0; step < steps; ++step) growth *= dense.Growth(step);
     for (int image = 0; image < chain.batch; ++image) {
-      const Vector delta = DrawVector(random, dense.size());
+      const Vector delta = DrawnNumbers(dense.size(), 1, random);
       Vector moved = delta;
       Vector state = ImageOf(chain.first, image, dense.size());
       for (int step = 0; step < steps; ++step) {
@@ -183,7 +175,7 @@ TEST(Adjoint, LanesAndStorageChangeNothing) {
     SolveOptions options = drawn.options;
     options.skips_first_down = false;
     options.cycles = 2;
-    const Vector last = DrawVector(random, chain.stage().shape.Features() * chain.batch);
+    const Vector last = DrawnNumbers(chain.stage().shape.Features() * chain.batch, 1, random);
     Vector expected;
     for (int lanes = 1; lanes <= 4; lanes += draw % 3 + 1) {
       for (const Storage storage : {Storage::kAll, Storage::kCPoints}) {
@@ -231,7 +223,7 @@ TEST(Adjoint, GradientsAreCentralDifferences) {
       const SolveSetting setting = {.coarsening = {2}, .h = 0.2};
       HostSolve forward(chain, setting);
       ASSERT_TRUE(forward.Solve(ToTolerance({}, 1e-13)).ok());
-      const Vector last = DrawVector(random, forward.stage().state_size());
+      const Vector last = DrawnNumbers(forward.stage().state_size(), 1, random);
       AdjointSolve adjoint(forward, setting, last);
       ASSERT_TRUE(adjoint.Solve(ToTolerance({}, 1e-13)).ok());
       const Parameters gradient = adjoint.Gradient(chain);
@@ -294,7 +286,7 @@ TEST(Adjoint, GradientsAfterFewCyclesAreNearSerialOnes) {
     std::mt19937_64 random(27);
     const WeightedChain chain = DrawnChain({.steps = row.steps}, random, 0.5, row.knots);
     const SolveSetting setting = {.coarse = row.coarse, .h = 2.0 / row.steps};
-    const Vector last = DrawVector(random, chain.stage().shape.Features());
+    const Vector last = DrawnNumbers(chain.stage().shape.Features(), 1, random);
     for (int cycles = 1; cycles <= 3; ++cycles) {
       SolveOptions options;
       options.cycles = cycles;
@@ -350,7 +342,7 @@ TEST(Adjoint, RecomputesStatesForRelaxationAlone) {
       ASSERT_TRUE(forward.SolveSerially(0, Source::kNone).ok());
       Trajectory trajectory =
           std::move(*Trajectory::Make(forward, host.hierarchy(), host.propagator(), lanes));
-      HostAdjoint adjoint(host.stage(), host.mirrored(), coarse, 0.03);
+      HostChain adjoint(host.stage(), host.mirrored(), coarse, 0.03);
       adjoint.LineariseAt(trajectory);
       BlockSystem system = std::move(*BlockSystem::Make(adjoint, host.mirrored(), host.lanes(),
                                                         Storage::kAll, forward.last()));

@@ -4,6 +4,8 @@
 
 #include "planner/multigrid/host/network.h"
 #include "tests/bench/allocation_count.h"
+#include "tests/support/must.h"
+#include "unit/planner/multigrid/adjoint_solve.h"
 #include "unit/planner/multigrid/digit_net.h"
 #include "unit/planner/multigrid/plain_chain.h"
 
@@ -33,6 +35,14 @@ std::vector<Setting> Settings() {
   return all;
 }
 
+SolveSetting Of(const Setting& setting) {
+  return {.levels = 3,
+          .coarse = setting.coarse,
+          .h = 1.0 / 130,
+          .storage = setting.storage,
+          .lanes = setting.lanes};
+}
+
 SolveOptions Cycles(int cycles) {
   SolveOptions options;
   options.start = Start::kPrevious;
@@ -54,11 +64,7 @@ TEST(Allocation, ACycleAllocatesNothing) {
   const WeightedChain chain = DrawnChain({.steps = 130, .extent = 4}, random, 0.5);
   for (const Setting& setting : Settings()) {
     SCOPED_TRACE(TextOf(setting));
-    HostSolve forward(chain, {.levels = 3,
-                              .coarse = setting.coarse,
-                              .h = 1.0 / 130,
-                              .storage = setting.storage,
-                              .lanes = setting.lanes});
+    HostSolve forward(chain, Of(setting));
     ASSERT_TRUE(forward.system().Broadcast().ok());
     ASSERT_TRUE(forward.Solve(Cycles(4)).ok());
     const auto forward_allocations = [&](int cycles) {
@@ -73,22 +79,13 @@ TEST(Allocation, ACycleOfTheAdjointAllocatesNothing) {
   const WeightedChain chain = DrawnChain({.steps = 130, .extent = 4}, random, 0.5);
   for (const Setting& setting : Settings()) {
     SCOPED_TRACE(TextOf(setting));
-    HostSolve forward(chain, {.levels = 3,
-                              .coarse = setting.coarse,
-                              .h = 1.0 / 130,
-                              .storage = setting.storage,
-                              .lanes = setting.lanes});
+    HostSolve forward(chain, Of(setting));
     ASSERT_TRUE(forward.system().SolveSerially(0, LayerSystem::Source::kNone).ok());
-    Trajectory trajectory = std::move(*Trajectory::Make(forward.system(), forward.hierarchy(),
-                                                        forward.propagator(), setting.lanes));
-    HostAdjoint adjoint(forward.stage(), forward.mirrored(), setting.coarse, 1.0 / 130);
-    adjoint.LineariseAt(trajectory);
-    BlockSystem system = std::move(*BlockSystem::Make(adjoint, forward.mirrored(), forward.lanes(),
-                                                      setting.storage, forward.system().last()));
-    ASSERT_TRUE(system.Broadcast().ok());
-    ASSERT_TRUE(Solve(system, forward.mirrored(), Cycles(4)).ok());
+    AdjointSolve adjoint(forward, Of(setting), forward.Last());
+    ASSERT_TRUE(adjoint.system().Broadcast().ok());
+    ASSERT_TRUE(adjoint.Solve(Cycles(4)).ok());
     const auto allocations = [&](int cycles) {
-      return AllocationsOf(system, forward.mirrored(), Cycles(cycles));
+      return AllocationsOf(adjoint.system(), forward.mirrored(), Cycles(cycles));
     };
     EXPECT_EQ(allocations(9), allocations(2));
   }
@@ -130,9 +127,8 @@ TEST(Memory, StatesTakeWhatIsPredicted) {
         settings.storage = storage;
         const auto network = std::move(*HostNetwork::Make(chain, parameters, settings));
         const auto forward = [&] {
-          const Result<const double*> logits = network->Forward(examples.images.data());
-          ASSERT_TRUE(logits.ok());
-          CrossEntropy(*logits, examples.labels, kNet.classes, logits_gradient.data());
+          const double* logits = test::Must(network->Forward(examples.images.data()));
+          CrossEntropy(logits, examples.labels, kNet.classes, logits_gradient.data());
         };
         const auto backward = [&] {
           ASSERT_TRUE(network->Backward(logits_gradient.data(), gradient).ok());

@@ -2,8 +2,8 @@
 // made.
 #pragma once
 
+#include "planner/multigrid/distributed/stage_solver.h"
 #include "planner/multigrid/distributed/thread_ranks.h"
-#include "planner/multigrid/stage_solver.h"
 #include "unit/planner/multigrid/plain_chain.h"
 
 namespace ucudnn::multigrid {

@@ -18,6 +18,7 @@
 #include "planner/multigrid/analysis/level_costs.h"
 #include "planner/multigrid/analysis/solve_tasks.h"
 #include "planner/multigrid/analysis/stand_in.h"
+#include "tests/support/must.h"
 #include "tests/unit/planner/multigrid/plain_chain.h"
 #include "tests/unit/planner/multigrid/unit_times.h"
 
@@ -81,25 +82,11 @@ TEST(BalancedRuns, ADearBlockStandsAlone) {
 }
 
 planner::Graph Network(const char* name) {
-  auto graph = planner::LoadNetwork(name);
-  EXPECT_TRUE(graph.ok()) << graph.message();
-  return *graph;
+  return test::Must(planner::LoadNetwork(name));
 }
 
 ResidualChain ChainOf(const char* name) {
-  auto chain = MakeResidualChain(Network(name), BatchNorms::kFrozen);
-  EXPECT_TRUE(chain.ok()) << chain.message();
-  return *std::move(chain);
-}
-
-const Stage& LongestStageOf(const ResidualChain& chain) {
-  const Stage* longest = nullptr;
-  for (const auto& section : chain.sections) {
-    const auto* stage = std::get_if<Stage>(&section);
-    if (stage == nullptr) continue;
-    if (longest == nullptr || stage->steps.size() > longest->steps.size()) longest = stage;
-  }
-  return *longest;
+  return test::Must(MakeResidualChain(Network(name), BatchNorms::kFrozen));
 }
 
 TEST(LayerKernels, CountWhatAStepOfKirbysReads) {
@@ -291,44 +278,39 @@ TEST(Convergence, ASolveThatEndedEarlierHasNoSecondResidual) {
 
 TEST(StandIn, IsTheStageItselfWhereThatIsSmallEnough) {
   const ResidualChain chain = PlainChain({.steps = 16});
-  const auto stand_in = MakeStandIn(chain, LongestStageOf(chain), true, 1e12);
-  ASSERT_TRUE(stand_in.ok()) << stand_in.message();
-  EXPECT_EQ(stand_in->differences, "");
-  EXPECT_EQ(stand_in->chain.Steps(), 16);
-  EXPECT_EQ(stand_in->h_factor, 1);
-  EXPECT_EQ(stand_in->state_factor, 1);
+  const auto stand_in = test::Must(MakeStandIn(chain, *chain.LongestStage(), true, 1e12));
+  EXPECT_EQ(stand_in.differences, "");
+  EXPECT_EQ(stand_in.chain.Steps(), 16);
+  EXPECT_EQ(stand_in.h_factor, 1);
+  EXPECT_EQ(stand_in.state_factor, 1);
 }
 
 TEST(StandIn, Kirbys2bNeedsNoLargeWeights) {
   const ResidualChain chain = ChainOf("kirby-2b");
-  const auto stand_in = MakeStandIn(chain, LongestStageOf(chain), true, 1.7e8);
-  ASSERT_TRUE(stand_in.ok()) << stand_in.message();
-  EXPECT_EQ(stand_in->differences, "maps of 4x4, 5 of 20 channels");
-  EXPECT_EQ(stand_in->chain.Steps(), 4112);
-  EXPECT_EQ(stand_in->state_factor, 20 * 24 * 24 / (5.0 * 4 * 4));
-  const auto parameters = planner::ParameterCount(stand_in->chain.graph);
-  ASSERT_TRUE(parameters.ok());
-  EXPECT_EQ(*parameters, 4097 * (5 * 5 * 49 + 5) + 15 * (80 * 80 + 80));
+  const auto stand_in = test::Must(MakeStandIn(chain, *chain.LongestStage(), true, 1.7e8));
+  EXPECT_EQ(stand_in.differences, "maps of 4x4, 5 of 20 channels");
+  EXPECT_EQ(stand_in.chain.Steps(), 4112);
+  EXPECT_EQ(stand_in.state_factor, 20 * 24 * 24 / (5.0 * 4 * 4));
+  const auto parameters = test::Must(planner::ParameterCount(stand_in.chain.graph));
+  EXPECT_EQ(parameters, 4097 * (5 * 5 * 49 + 5) + 15 * (80 * 80 + 80));
 }
 
 TEST(StandIn, WeightsThatAreGivenStayAsTheyAre) {
   const ResidualChain chain = PlainChain({.steps = 1024, .channels = 8, .extent = 16});
-  const auto stand_in = MakeStandIn(chain, LongestStageOf(chain), false, 1);
-  ASSERT_TRUE(stand_in.ok()) << stand_in.message();
-  EXPECT_EQ(stand_in->differences, "maps of 4x4, one of 8 layers");
-  EXPECT_EQ(stand_in->chain.Steps(), 128);
-  EXPECT_THAT(std::vector<int>(stand_in->layers.begin(), stand_in->layers.begin() + 3),
+  const auto stand_in = test::Must(MakeStandIn(chain, *chain.LongestStage(), false, 1));
+  EXPECT_EQ(stand_in.differences, "maps of 4x4, one of 8 layers");
+  EXPECT_EQ(stand_in.chain.Steps(), 128);
+  EXPECT_THAT(std::vector<int>(stand_in.layers.begin(), stand_in.layers.begin() + 3),
               ElementsAre(0, 8, 16));
   // Of 3 taps at 16 positions 46 see the map, at 4 positions 10 of 12; two axes, and the root.
-  EXPECT_NEAR(stand_in->h_factor, 8 * (46.0 / 48) / (10.0 / 12), 1e-12);
+  EXPECT_NEAR(stand_in.h_factor, 8 * (46.0 / 48) / (10.0 / 12), 1e-12);
 }
 
 TEST(StandIn, FullyConnectedStepsWithGivenWeightsKeepTheirMaps) {
   const ResidualChain chain = ChainOf("kirby-2b");
-  const auto stand_in = MakeStandIn(chain, LongestStageOf(chain), false, 1);
-  ASSERT_TRUE(stand_in.ok()) << stand_in.message();
-  EXPECT_EQ(stand_in->state_factor, 1);
-  EXPECT_EQ(stand_in->differences, "one of 32 layers");
+  const auto stand_in = test::Must(MakeStandIn(chain, *chain.LongestStage(), false, 1));
+  EXPECT_EQ(stand_in.state_factor, 1);
+  EXPECT_EQ(stand_in.differences, "one of 32 layers");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "planner/machine/presets.h"
 #include "planner/multigrid/analysis/network_model.h"
+#include "tests/support/must.h"
 #include "tests/unit/planner/multigrid/unit_times.h"
 
 namespace ucudnn::multigrid {
@@ -36,11 +37,9 @@ MultigridSetting Setting(int coarsening, int levels, int c_sweeps, int cycles) {
 
 ModelledRun Modelled(const NetworkModel& model, const MultigridSetting& setting, int devices,
                      Workload workload = Workload::kInference) {
-  const auto made = MultigridModel::Make(model, setting);
-  EXPECT_TRUE(made.ok()) << made.message();
-  const auto run = made->Run(workload, devices, setting.solve, setting.launching);
-  EXPECT_TRUE(run.ok()) << run.message();
-  return *run;
+  const auto made = test::Must(MultigridModel::Make(model, setting));
+  const auto run = test::Must(made.Run(workload, devices, setting.solve, setting.launching));
+  return run;
 }
 
 TEST(AnalysisSchedules, SerialPropagationIsTheSumOfItsLayers) {
@@ -214,16 +213,16 @@ TEST(AnalysisSchedules, NothingTakesLessThanItsBound) {
     if (!multigrid.ok()) continue;
     const int devices = pick(1, std::min(16, multigrid->MostDevices()));
     for (const Workload workload : {Workload::kInference, Workload::kTraining}) {
-      const auto run = multigrid->Run(workload, devices, setting.solve, Launching::kCaptured);
-      ASSERT_TRUE(run.ok()) << run.message();
+      const auto run =
+          test::Must(multigrid->Run(workload, devices, setting.solve, Launching::kCaptured));
       // Grouped blocks of UnitTimes cost less work than its sums: there the chain alone bounds.
       if (setting.solve.blocks == BlocksAtOnce::kStreams) {
         const double least = multigrid->LeastMs(workload, devices, setting.solve.cycles);
-        EXPECT_GE(run->ms, least * (1 - 1e-12)) << "draw " << draw;
+        EXPECT_GE(run.ms, least * (1 - 1e-12)) << "draw " << draw;
       }
-      EXPECT_GE(run->computing_share, 0);
-      EXPECT_LE(run->computing_share, 1 + 1e-12);
-      EXPECT_LE(run->message_path_ms, run->ms * (1 + 1e-12));
+      EXPECT_GE(run.computing_share, 0);
+      EXPECT_LE(run.computing_share, 1 + 1e-12);
+      EXPECT_LE(run.message_path_ms, run.ms * (1 + 1e-12));
     }
   }
 }

@@ -12,6 +12,7 @@
 #include "planner/multigrid/analysis/analysis.h"
 #include "planner/multigrid/host/measured_layers.h"
 #include "planner/multigrid/host/rate_probe.h"
+#include "tests/support/must.h"
 #include "tests/unit/planner/multigrid/plain_chain.h"
 #include "tests/unit/planner/multigrid/unit_times.h"
 
@@ -144,29 +145,27 @@ TEST(RateProbe, OfASmallStageIsTheStageItself) {
   ProbeSettings settings;
   settings.h = 1.0 / 64;
   settings.scale = ResidualScale::kLargestState;
-  const auto probe = RateProbe::Make(chain.chain, chain.stage(), &chain.parameters, settings);
-  ASSERT_TRUE(probe.ok()) << probe.message();
-  EXPECT_EQ((*probe)->differences(), "");
+  const auto probe =
+      test::Must(RateProbe::Make(chain.chain, chain.stage(), &chain.parameters, settings));
+  EXPECT_EQ(probe->differences(), "");
   MultigridSetting setting;
   setting.coarsening = {4};
   setting.levels = 2;
-  const auto estimate = (*probe)->Estimate(setting);
-  ASSERT_TRUE(estimate.ok()) << estimate.message();
-  EXPECT_EQ(estimate->direct_cycles, 8);
-  EXPECT_GT(estimate->first, estimate->second);
+  const auto estimate = test::Must(probe->Estimate(setting));
+  EXPECT_EQ(estimate.direct_cycles, 8);
+  EXPECT_GT(estimate.first, estimate.second);
 
   HostSolve solve(chain, {.coarsening = {4}, .levels = 2, .h = 1.0 / 64});
-  const auto tolerance = estimate->second * 1e-6;
+  const auto tolerance = estimate.second * 1e-6;
   SolveOptions options;
   options.scale = ResidualScale::kLargestState;
   options.tolerance = tolerance;
   options.cycles = 20;
-  const auto solution = solve.Solve(options);
-  ASSERT_TRUE(solution.ok()) << solution.message();
-  const auto cycles = CyclesFor(*estimate, tolerance);
+  const auto solution = test::Must(solve.Solve(options));
+  const auto cycles = CyclesFor(estimate, tolerance);
   ASSERT_TRUE(cycles);
   // Another first state, and a rate that is that of one cycle.
-  EXPECT_NEAR(*cycles, solution->cycles, 2);
+  EXPECT_NEAR(*cycles, solution.cycles, 2);
 }
 
 TEST(RateProbe, ADrawnStandInTellsTheCyclesOfTheWholeStage) {
@@ -180,13 +179,11 @@ TEST(RateProbe, ADrawnStandInTellsTheCyclesOfTheWholeStage) {
     ProbeSettings settings;
     settings.h = 1.0 / 256;
     settings.operations = operations;
-    const auto probe = RateProbe::Make(chain.chain, chain.stage(), nullptr, settings);
-    ASSERT_TRUE(probe.ok()) << probe.message();
-    EXPECT_EQ((*probe)->differences(),
+    const auto probe = test::Must(RateProbe::Make(chain.chain, chain.stage(), nullptr, settings));
+    EXPECT_EQ(probe->differences(),
               operations > 1 ? "" : "maps of 4x4, 4 of 8 channels, one of 2 layers");
-    const auto estimate = (*probe)->Estimate(setting);
-    ASSERT_TRUE(estimate.ok()) << estimate.message();
-    estimates.push_back(*estimate);
+    const auto estimate = test::Must(probe->Estimate(setting));
+    estimates.push_back(estimate);
   }
   EXPECT_NEAR(*CyclesFor(estimates[0], 1e-9), *CyclesFor(estimates[1], 1e-9), 2);
   EXPECT_EQ(estimates[0].direct_cycles, estimates[1].direct_cycles);
@@ -198,39 +195,35 @@ TEST(RateProbe, FewerLayersMayHaveFewerLevels) {
   ProbeSettings settings;
   settings.h = 1.0 / 512;
   settings.operations = 1;
-  const auto probe = RateProbe::Make(chain.chain, chain.stage(), &chain.parameters, settings);
-  ASSERT_TRUE(probe.ok()) << probe.message();
+  const auto probe =
+      test::Must(RateProbe::Make(chain.chain, chain.stage(), &chain.parameters, settings));
   MultigridSetting setting;
   setting.coarsening = {4};
   setting.levels = 5;
-  EXPECT_TRUE((*probe)->Estimate(setting).ok());
+  EXPECT_TRUE(probe->Estimate(setting).ok());
 }
 
 TEST(MeasuredLayers, EveryKindTakesTime) {
-  auto graph = planner::LoadNetwork("kirby-3m");
-  ASSERT_TRUE(graph.ok()) << graph.message();
-  const auto chain = MakeResidualChain(*graph, BatchNorms::kRefused);
+  auto graph = test::Must(planner::LoadNetwork("kirby-3m"));
+  const auto chain = MakeResidualChain(graph, BatchNorms::kRefused);
   const NetworkLayers layers = LayersOfNetwork(*chain, 1, 8);
-  const auto measured = MeasureLayers(*chain, layers);
-  ASSERT_TRUE(measured.ok()) << measured.message();
-  ASSERT_EQ(measured->kinds.size(), layers.kinds.size());
-  for (const MeasuredTimes::Kind& kind : measured->kinds) {
+  const auto measured = test::Must(MeasureLayers(*chain, layers));
+  ASSERT_EQ(measured.kinds.size(), layers.kinds.size());
+  for (const MeasuredTimes::Kind& kind : measured.kinds) {
     for (const double ms : kind.ms) EXPECT_GT(ms, 0);
   }
-  EXPECT_GT(measured->kinds[1].shared_ms, 0);
-  EXPECT_GT(measured->copy_gb_per_s, 0);
-  EXPECT_EQ(measured->notes, "");
+  EXPECT_GT(measured.kinds[1].shared_ms, 0);
+  EXPECT_GT(measured.copy_gb_per_s, 0);
+  EXPECT_EQ(measured.notes, "");
 }
 
 // 15 layers of 1 GB each in double precision.
 TEST(MeasuredLayers, OfLargeFullyConnectedLayersSomeOutputsAreTimed) {
-  auto graph = planner::LoadNetwork("kirby-2b");
-  ASSERT_TRUE(graph.ok()) << graph.message();
-  const auto chain = MakeResidualChain(*graph, BatchNorms::kRefused);
+  auto graph = test::Must(planner::LoadNetwork("kirby-2b"));
+  const auto chain = MakeResidualChain(graph, BatchNorms::kRefused);
   const NetworkLayers layers = LayersOfNetwork(*chain, 1, 8);
-  const auto measured = MeasureLayers(*chain, layers);
-  ASSERT_TRUE(measured.ok()) << measured.message();
-  EXPECT_THAT(measured->notes, HasSubstr(" of 11520 outputs"));
+  const auto measured = test::Must(MeasureLayers(*chain, layers));
+  EXPECT_THAT(measured.notes, HasSubstr(" of 11520 outputs"));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "support/device.h"
 #include "support/null_device.h"
 #include "tests/bench/allocation_count.h"
+#include "tests/support/must.h"
 #include "unit/planner/multigrid/alone_stage.h"
 
 namespace ucudnn::multigrid {
@@ -27,10 +28,9 @@ class DeviceCalls : public test::DeviceTest {
     DeviceSolvers solvers(
         {&device.driver, &device.functions, context},
         {.way = way, .launch = launch, .lanes = kLanes, .workspace_limit = 1 << 20});
-    Result<std::unique_ptr<StageSolver>> made = solvers.Make(stage->ToSolve());
-    EXPECT_TRUE(made.ok()) << made.message();
-    EXPECT_TRUE((*made)->LoadWeights().ok());
-    return std::move(*made);
+    std::unique_ptr<StageSolver> made = test::Must(solvers.Make(stage->ToSolve()));
+    EXPECT_TRUE(made->LoadWeights().ok());
+    return made;
   }
   // Too few for relaxation alone to be exact, so that no residual must be measured.
   static SolveOptions Cycles(int cycles, bool measures) {

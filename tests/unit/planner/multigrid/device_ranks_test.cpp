@@ -9,6 +9,7 @@
 #include "planner/multigrid/distributed/thread_ranks.h"
 #include "support/device.h"
 #include "support/stand_in.h"
+#include "tests/support/must.h"
 #include "unit/planner/multigrid/adjoint_solve.h"
 #include "unit/planner/multigrid/drawn_net.h"
 #include "unit/planner/multigrid/plain_chain.h"
@@ -94,8 +95,7 @@ TEST_F(DeviceRanks, TheirNumberChangesNoBit) {
     settings.coarse = solve.coarse;
     settings.storage = solve.storage;
     settings.forward.start = settings.backward.start = solve.start;
-    const Result<PassResults> alone = Run(1, Way::kStreams, true, net, settings);
-    ASSERT_TRUE(alone.ok()) << alone.message();
+    const PassResults alone = test::Must(Run(1, Way::kStreams, true, net, settings));
     EXPECT_EQ(transport, "");
     for (int ranks = 2; ranks <= 5; ++ranks) {
       for (const int distributed : {1, 2}) {
@@ -104,9 +104,8 @@ TEST_F(DeviceRanks, TheirNumberChangesNoBit) {
         const bool share = (ranks + distributed) % 2 == 0;
         SCOPED_TRACE(std::to_string(ranks) + " ranks, " + NameOf(solve.coarse) + ", distributed " +
                      std::to_string(distributed));
-        const Result<PassResults> passes = Run(ranks, Way::kStreams, share, net, settings);
-        ASSERT_TRUE(passes.ok()) << passes.message();
-        EXPECT_TRUE(*passes == *alone);
+        const PassResults passes = test::Must(Run(ranks, Way::kStreams, share, net, settings));
+        EXPECT_TRUE(passes == alone);
         EXPECT_EQ(transport, "peer");
         ++compared;
       }
@@ -120,12 +119,10 @@ TEST_F(DeviceRanks, OneLayerAfterTheOtherIsSerialPropagation) {
   const WeightedChain net = DrawnChain({.steps = 22, .channels = 2, .extent = 4}, random);
   NetworkSettings settings = SettingsOf(net);
   settings.method = Method::kPartitioned;
-  const Result<PassResults> alone = Run(1, Way::kStreams, true, net, settings);
-  ASSERT_TRUE(alone.ok()) << alone.message();
+  const PassResults alone = test::Must(Run(1, Way::kStreams, true, net, settings));
   for (const int ranks : {2, 3}) {
-    const Result<PassResults> passes = Run(ranks, Way::kStreams, false, net, settings);
-    ASSERT_TRUE(passes.ok()) << passes.message();
-    EXPECT_TRUE(*passes == *alone) << ranks;
+    const PassResults passes = test::Must(Run(ranks, Way::kStreams, false, net, settings));
+    EXPECT_TRUE(passes == alone) << ranks;
   }
 }
 
@@ -135,11 +132,9 @@ TEST_F(DeviceRanks, InHalfPrecisionAllScaleAlike) {
   const WeightedChain net = DrawnChain({.steps = 16, .channels = 2, .extent = 4}, random);
   NetworkSettings settings = SettingsOf(net);
   const Precision& half = **ParsePrecision("fp16");
-  const Result<PassResults> alone = Run(1, Way::kStreams, true, net, settings, half);
-  ASSERT_TRUE(alone.ok()) << alone.message();
-  const Result<PassResults> passes = Run(3, Way::kStreams, false, net, settings, half);
-  ASSERT_TRUE(passes.ok()) << passes.message();
-  EXPECT_TRUE(*passes == *alone);
+  const PassResults alone = test::Must(Run(1, Way::kStreams, true, net, settings, half));
+  const PassResults passes = test::Must(Run(3, Way::kStreams, false, net, settings, half));
+  EXPECT_TRUE(passes == alone);
 }
 
 // Blocks of a rank side by side: how many they are may change the engine, and so the rounding.
@@ -161,26 +156,23 @@ TEST_F(DeviceRanks, SideBySideTheyComeToTheSameStates) {
         options->start = solve.start;
         options->cycles = 3;
       }
-      const Result<PassResults> alone = Run(1, Way::kGrouped, true, net, settings);
-      ASSERT_TRUE(alone.ok()) << alone.message();
+      const PassResults alone = test::Must(Run(1, Way::kGrouped, true, net, settings));
       for (int ranks = 2; ranks <= 5; ++ranks) {
         for (const int distributed : {1, 2}) {
           settings.distributed = distributed;
           if (distributed == 2 && ranks > 2) continue;
           SCOPED_TRACE(std::to_string(ranks) + " ranks, batch " + std::to_string(batch) + ", " +
                        NameOf(solve.coarse) + ", distributed " + std::to_string(distributed));
-          const Result<PassResults> passes =
-              Run(ranks, Way::kGrouped, ranks % 2 == 0, net, settings);
-          ASSERT_TRUE(passes.ok()) << passes.message();
+          const PassResults passes =
+              test::Must(Run(ranks, Way::kGrouped, ranks % 2 == 0, net, settings));
           // Single precision's rounding at each of 45 layers, both ways.
           constexpr double kRounding = 2e-5;
-          EXPECT_LT(RelativeError(passes->output, alone->output), kRounding);
-          EXPECT_LT(RelativeError(passes->gradient, alone->gradient), kRounding);
-          ASSERT_EQ(passes->residuals.size(), alone->residuals.size());
-          const double largest =
-              *std::max_element(alone->residuals.begin(), alone->residuals.end());
-          for (size_t i = 0; i < passes->residuals.size(); ++i) {
-            EXPECT_NEAR(passes->residuals[i], alone->residuals[i], kRounding * largest);
+          EXPECT_LT(RelativeError(passes.output, alone.output), kRounding);
+          EXPECT_LT(RelativeError(passes.gradient, alone.gradient), kRounding);
+          ASSERT_EQ(passes.residuals.size(), alone.residuals.size());
+          const double largest = *std::max_element(alone.residuals.begin(), alone.residuals.end());
+          for (size_t i = 0; i < passes.residuals.size(); ++i) {
+            EXPECT_NEAR(passes.residuals[i], alone.residuals[i], kRounding * largest);
           }
         }
       }

@@ -11,6 +11,7 @@
 #include "planning/network_division.h"
 #include "support/device.h"
 #include "support/stand_in.h"
+#include "tests/support/must.h"
 #include "unit/planner/multigrid/plain_chain.h"
 
 namespace ucudnn::multigrid {
@@ -73,18 +74,16 @@ TEST_F(DeviceWorkspace, OfLanesIsAsConcurrentDivisionHasIt) {
       for (const size_t more : {size_t{0}, size_t{1}}) {
         const size_t budget = lanes * (choice.WorkspaceBytes() + 1) - more;
         const planning::NetworkKernel kernels[] = {{.choices = choices, .lanes = all}};
-        const Result<planning::DividedNetwork> divided =
-            planning::DivideNetwork(kernels, budget, WorkspaceDivision::kConcurrent, solver);
-        ASSERT_TRUE(divided.ok()) << divided.message();
+        const planning::DividedNetwork divided = test::Must(
+            planning::DivideNetwork(kernels, budget, WorkspaceDivision::kConcurrent, solver));
         const auto made = DeviceChain::Make(target,
                                             {.chain = chain.chain,
                                              .stage = chain.stage(),
                                              .parameters = chain.parameters,
-                                             .hierarchy = hierarchy,
-                                             .workspace_limit = budget},
-                                            std::move(*DeviceLanes::Make(target, lanes)));
+                                             .hierarchy = hierarchy},
+                                            budget, std::move(*DeviceLanes::Make(target, lanes)));
         const size_t found = (*made)->shared().runner->needs().workspace;
-        EXPECT_EQ(found, divided->share_bytes.at(0)) << budget << " bytes, " << lanes << " lanes";
+        EXPECT_EQ(found, divided.share_bytes.at(0)) << budget << " bytes, " << lanes << " lanes";
       }
     }
   }

@@ -1,21 +1,11 @@
 #include "unit/planner/multigrid/digit_net.h"
 
-#include <cstdlib>
-#include <iostream>
 #include <random>
 #include <string>
 
+#include "tests/support/must.h"
+
 namespace ucudnn::multigrid {
-namespace {
-
-template <typename T>
-T Value(Result<T> result) {
-  if (result.ok()) return *std::move(result);
-  std::cerr << result.message() << '\n';
-  std::abort();
-}
-
-}  // namespace
 
 ResidualChain DigitNet(const DigitNetShape& shape) {
   planner::GraphBuilder builder("digits");
@@ -34,7 +24,7 @@ ResidualChain DigitNet(const DigitNetShape& shape) {
   }
   last = builder.Add("close", planner::FullyConnected{.outputs = shape.classes}, {last});
   builder.Add("softmax", planner::Softmax{}, {last});
-  return Value(MakeResidualChain(Value(builder.Build()), BatchNorms::kRefused));
+  return test::Must(MakeResidualChain(test::Must(builder.Build()), BatchNorms::kRefused));
 }
 
 Examples DigitExamples(const DigitNetShape& shape, int count, uint64_t seed) {

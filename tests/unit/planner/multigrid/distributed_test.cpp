@@ -10,6 +10,7 @@
 #include "planner/multigrid/distributed/distributed_system.h"
 #include "planner/multigrid/distributed/thread_ranks.h"
 #include "planner/multigrid/host/network.h"
+#include "tests/support/must.h"
 #include "unit/planner/multigrid/adjoint_solve.h"
 #include "unit/planner/multigrid/drawn_net.h"
 #include "unit/planner/multigrid/plain_chain.h"
@@ -68,19 +69,16 @@ TEST(Distributed, AnyNumberOfRanksGivesTheSameBits) {
         DrawnChain({.steps = steps, .channels = 2, .extent = 3}, numbers, 1, std::nullopt, 2);
     NetworkSettings settings = DrawnSettings(random, steps);
     settings.batch = net.batch;
-    const Result<Hierarchy> hierarchy =
-        Hierarchy::Make(steps, settings.coarsening, settings.levels);
-    ASSERT_TRUE(hierarchy.ok()) << hierarchy.message();
-    const Result<PassResults> alone = RunOn(1, net, settings);
-    ASSERT_TRUE(alone.ok()) << alone.message();
-    for (int distributed = 1; distributed <= hierarchy->levels(); ++distributed) {
+    const Hierarchy hierarchy =
+        test::Must(Hierarchy::Make(steps, settings.coarsening, settings.levels));
+    const PassResults alone = test::Must(RunOn(1, net, settings));
+    for (int distributed = 1; distributed <= hierarchy.levels(); ++distributed) {
       settings.distributed = distributed;
       const int ranks = 1 + static_cast<int>(random() % 5);
       SCOPED_TRACE(TextOf(settings, steps, ranks, distributed));
-      if (ranks > MostRanks(*hierarchy, distributed)) continue;
-      const Result<PassResults> together = RunOn(ranks, net, settings);
-      ASSERT_TRUE(together.ok()) << together.message();
-      ASSERT_TRUE(*together == *alone);
+      if (ranks > MostRanks(hierarchy, distributed)) continue;
+      const PassResults together = test::Must(RunOn(ranks, net, settings));
+      ASSERT_TRUE(together == alone);
       ++solved;
     }
   }
@@ -166,13 +164,11 @@ NetworkSettings SettingsOfStages() {
 TEST(Distributed, StagesOfANetworkAreOnAsManyRanksAsTheyHaveBlocksFor) {
   const WeightedChain net = DrawnStages();
   const NetworkSettings settings = SettingsOfStages();
-  const Result<PassResults> alone = RunOn(1, net, settings);
-  ASSERT_TRUE(alone.ok()) << alone.message();
-  EXPECT_NE(alone->outcomes.front(), Outcome::kSerial);
+  const PassResults alone = test::Must(RunOn(1, net, settings));
+  EXPECT_NE(alone.outcomes.front(), Outcome::kSerial);
   for (const int ranks : {2, 3, 5, 9}) {
-    const Result<PassResults> together = RunOn(ranks, net, settings);
-    ASSERT_TRUE(together.ok()) << together.message();
-    EXPECT_TRUE(*together == *alone) << ranks;
+    const PassResults together = test::Must(RunOn(ranks, net, settings));
+    EXPECT_TRUE(together == alone) << ranks;
   }
   EXPECT_EQ(RunOn(10, net, settings).message(),
             "10 devices for 9 blocks of layers; at most as many devices, or a smaller coarsening, "
@@ -183,14 +179,12 @@ TEST(Distributed, PartitionedIsSerialPropagationToTheBit) {
   const WeightedChain net = DrawnStages();
   NetworkSettings settings = SettingsOfStages();
   settings.levels = 1;
-  const Result<PassResults> serial = RunOn(1, net, settings);
-  ASSERT_TRUE(serial.ok()) << serial.message();
+  const PassResults serial = test::Must(RunOn(1, net, settings));
   settings.levels = 0;
   settings.method = Method::kPartitioned;
   for (const int ranks : {1, 2, 4}) {
-    const Result<PassResults> partitioned = RunOn(ranks, net, settings);
-    ASSERT_TRUE(partitioned.ok()) << partitioned.message();
-    EXPECT_TRUE(*partitioned == *serial) << ranks;
+    const PassResults partitioned = test::Must(RunOn(ranks, net, settings));
+    EXPECT_TRUE(partitioned == serial) << ranks;
   }
 }
 
@@ -234,14 +228,12 @@ TEST(Distributed, AllRanksFallBackToSerialPropagationTogether) {
   NetworkSettings settings;  // h = 1: states grow without bound
   settings.coarsening = {4};
   settings.forward.cycles = settings.backward.cycles = 10;
-  const Result<PassResults> alone = RunOn(1, net, settings);
-  ASSERT_TRUE(alone.ok()) << alone.message();
-  EXPECT_EQ(alone->outcomes.front(), Outcome::kSerial);
+  const PassResults alone = test::Must(RunOn(1, net, settings));
+  EXPECT_EQ(alone.outcomes.front(), Outcome::kSerial);
   for (const int distributed : {1, 2}) {
     settings.distributed = distributed;
-    const Result<PassResults> together = RunOn(3, net, settings);
-    ASSERT_TRUE(together.ok()) << together.message();
-    EXPECT_TRUE(*together == *alone);
+    const PassResults together = test::Must(RunOn(3, net, settings));
+    EXPECT_TRUE(together == alone);
   }
 }
 

@@ -1,9 +1,8 @@
 #include "unit/planner/multigrid/drawn_net.h"
 
 #include <cmath>
-#include <cstdlib>
-#include <iostream>
 
+#include "tests/support/must.h"
 #include "unit/planner/multigrid/drawn_options.h"
 
 namespace ucudnn::multigrid {
@@ -11,15 +10,6 @@ namespace {
 
 using planner::NodeId;
 using planner::Operator;
-
-template <typename T>
-T Required(Result<T> result) {
-  if (!result.ok()) {
-    std::cerr << result.message() << '\n';
-    std::abort();
-  }
-  return std::move(*result);
-}
 
 planner::Convolution Square(int filters, int window) {
   return {.filters = filters, .window = {1, window, window}, .pad = {0, window / 2, window / 2}};
@@ -61,13 +51,6 @@ std::vector<Operator> OperatorsOf(StepKind kind, const NetShape& shape) {
   return {};
 }
 
-std::vector<double> DrawnNumbers(int64_t count, double deviation, std::mt19937_64& random) {
-  std::normal_distribution<double> normal(0, deviation);
-  std::vector<double> numbers(static_cast<size_t>(count));
-  for (double& number : numbers) number = normal(random);
-  return numbers;
-}
-
 // Of a layer between shapes, as large as keeps what it gives as large as what it reads.
 NodeWeights DrawWeights(const HostLayer& layer, std::mt19937_64& random, double gain) {
   const WeightCounts counts = WeightCountsOf(layer);
@@ -98,8 +81,8 @@ WeightedChain ChainOf(const std::vector<std::vector<Operator>>& steps, const Net
     stage.steps.push_back(std::move(step));
   }
   WeightedChain made = {.batch = shape.batch};
-  made.chain.graph = Required(builder.Build());
-  made.chain.shapes = Required(planner::InferShapes(made.chain.graph, 1));
+  made.chain.graph = test::Must(builder.Build());
+  made.chain.shapes = test::Must(planner::InferShapes(made.chain.graph, 1));
   stage.shape = made.chain.shapes[stage.input];
   made.parameters.resize(made.chain.graph.nodes.size());
   for (const ResidualStep& step : stage.steps) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "tests/support/must.h"
 #include "unit/planner/multigrid/dense_chain.h"
 #include "unit/planner/multigrid/drawn_net.h"
 #include "unit/planner/multigrid/drawn_options.h"
@@ -83,11 +84,10 @@ void ExpectTheSameWithOtherLanesAndStorage(const WeightedChain& chain, const Dra
     other.storage = other.storage == Storage::kAll ? Storage::kCPoints : Storage::kAll;
   }
   HostSolve solve(chain, other);
-  const Result<Solution> solved = solve.Solve(draw.solve.options);
-  ASSERT_TRUE(solved.ok()) << solved.message();
-  EXPECT_EQ(solved->outcome, solution.outcome);
-  EXPECT_EQ(solved->fallback, solution.fallback);
-  const Vector after(solved->residuals.begin() + 1, solved->residuals.end());
+  const Solution solved = test::Must(solve.Solve(draw.solve.options));
+  EXPECT_EQ(solved.outcome, solution.outcome);
+  EXPECT_EQ(solved.fallback, solution.fallback);
+  const Vector after(solved.residuals.begin() + 1, solved.residuals.end());
   EXPECT_EQ(after, Vector(solution.residuals.begin() + 1, solution.residuals.end()));
   const std::vector<Vector> others = StatesOf(solve);
   for (size_t i = 0; i < states.size(); ++i) {
@@ -105,27 +105,26 @@ TEST(Draws, ReachWhatSerialPropagationGives) {
     SCOPED_TRACE("draw " + std::to_string(number) + ": " + draw.Text());
     const WeightedChain chain = DrawnNet(draw.shape, random, draw.gain);
     HostSolve solve(chain, draw.setting);
-    const Result<Solution> solved = solve.Solve(draw.solve.options);
-    ASSERT_TRUE(solved.ok()) << solved.message();
+    const Solution solved = test::Must(solve.Solve(draw.solve.options));
     const std::vector<Vector> states = StatesOf(solve);
     const std::vector<Vector> serial = solve.Serial();
-    if (solved->fallback.empty()) {
+    if (solved.fallback.empty()) {
       const double error = RelativeError(solve.Last(), serial.back());
       const double norm = std::sqrt(Dot(serial.back(), serial.back()));
-      ASSERT_LE(error * norm, BoundOfError(chain, draw, *solved));
+      ASSERT_LE(error * norm, BoundOfError(chain, draw, solved));
       // The bound takes the worst of each step; a short net comes nowhere near it.
       const bool is_short = draw.setting.h * draw.solve.hierarchy.level(0).steps <= 3;
       if (is_short) {
         ASSERT_LE(error, 1e-7);
       }
-      direct += solved->outcome == Outcome::kDirect;
+      direct += solved.outcome == Outcome::kDirect;
     } else {
       ++given_up;
       for (size_t i = 0; i < serial.size(); ++i) {
         ASSERT_TRUE(AreTheSameBits(states[i], serial[i])) << "state " << i;
       }
     }
-    ExpectTheSameWithOtherLanesAndStorage(chain, draw, states, *solved);
+    ExpectTheSameWithOtherLanesAndStorage(chain, draw, states, solved);
     if (HasFatalFailure()) return;
   }
   // All three ends are met. Relaxation makes short nets exact before their residual tells it.

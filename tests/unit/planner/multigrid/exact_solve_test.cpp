@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "tests/support/must.h"
 #include "unit/planner/multigrid/drawn_options.h"
 #include "unit/planner/multigrid/ring_chain.h"
 
@@ -47,8 +48,7 @@ TEST(ExactSolve, TheSolutionIsAFixedPointOfEveryCycle) {
     const auto serial = solve.chain.Serial(drawn.hierarchy.level(0).steps);
     ASSERT_EQ(solve.States(), serial);
     drawn.options.cycles = DrawNumber(random, 1, 3);
-    const Result<Solution> solved = Solve(solve.system, solve.hierarchy, drawn.options);
-    ASSERT_TRUE(solved.ok()) << solved.message();
+    const Solution solved = test::Must(Solve(solve.system, solve.hierarchy, drawn.options));
     ASSERT_EQ(solve.States(), serial);
     ASSERT_EQ(RingChain::Of(solve.system.last()), serial.back());
   }
@@ -141,12 +141,11 @@ TEST(ExactSolve, OneLevelIsSerialPropagation) {
   for (const Storage storage : {Storage::kAll, Storage::kCPoints}) {
     for (const int steps : {2, 3, 17}) {
       RingSolve solve(*Hierarchy::Make(steps, {4}, 1), 5, storage, 3);
-      const Result<Solution> solved = Solve(solve.system, solve.hierarchy, {});
-      ASSERT_TRUE(solved.ok()) << solved.message();
-      EXPECT_EQ(solved->outcome, Outcome::kSerial);
-      EXPECT_EQ(solved->fallback, "");
-      EXPECT_EQ(solved->cycles, 0);
-      EXPECT_TRUE(solved->residuals.empty());
+      const Solution solved = test::Must(Solve(solve.system, solve.hierarchy, {}));
+      EXPECT_EQ(solved.outcome, Outcome::kSerial);
+      EXPECT_EQ(solved.fallback, "");
+      EXPECT_EQ(solved.cycles, 0);
+      EXPECT_TRUE(solved.residuals.empty());
       EXPECT_EQ(solve.States(), solve.chain.Serial(steps));
       EXPECT_EQ(RingChain::Of(solve.system.last()), solve.States().back());
       EXPECT_EQ(solve.chain.stepped(0), steps);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "tests/support/must.h"
 #include "unit/planner/multigrid/plain_chain.h"
 #include "unit/planner/multigrid/vector_chain.h"
 
@@ -83,12 +84,11 @@ TEST(Honesty, WhoWatchesSeesTheResidualOfEachCycle) {
     cycles.push_back(cycle);
     residuals.push_back(residual);
   };
-  const Result<Solution> solved = solve.Solve(options);
-  ASSERT_TRUE(solved.ok()) << solved.message();
-  ASSERT_EQ(static_cast<int>(cycles.size()), solved->cycles);
-  for (int cycle = 1; cycle <= solved->cycles; ++cycle) {
+  const Solution solved = test::Must(solve.Solve(options));
+  ASSERT_EQ(static_cast<int>(cycles.size()), solved.cycles);
+  for (int cycle = 1; cycle <= solved.cycles; ++cycle) {
     EXPECT_EQ(cycles[cycle - 1], cycle);
-    EXPECT_EQ(residuals[cycle - 1], solved->residuals[cycle]);
+    EXPECT_EQ(residuals[cycle - 1], solved.residuals[cycle]);
   }
   options.tolerance.reset();
   options.cycles = 2;
@@ -104,12 +104,11 @@ TEST(Honesty, StatesThatGrowTo1e8ConvergeInTheRelativeNorm) {
   const WeightedChain chain = SmoothChain(256, 0.5);
   for (const double tolerance : {1e-9, 1e-14}) {
     HostSolve solve(chain, {.h = 50.0 / 256});
-    const Result<Solution> solved = solve.Solve(WithTolerance(tolerance, 30, kRelative));
-    ASSERT_TRUE(solved.ok()) << solved.message();
-    EXPECT_EQ(solved->outcome, Outcome::kConverged);
-    EXPECT_LT(solved->cycles, 32);  // of a direct solve
-    EXPECT_GT(solved->largest_state, 1e7);
-    EXPECT_LE(solved->residuals.back(), tolerance);
+    const Solution solved = test::Must(solve.Solve(WithTolerance(tolerance, 30, kRelative)));
+    EXPECT_EQ(solved.outcome, Outcome::kConverged);
+    EXPECT_LT(solved.cycles, 32);  // of a direct solve
+    EXPECT_GT(solved.largest_state, 1e7);
+    EXPECT_LE(solved.residuals.back(), tolerance);
     // What 64 residuals add to the last state, which is the largest. Errors of early blocks would
     // grow with the states, but relaxation has made those exact by then.
     EXPECT_LT(RelativeError(solve.Last(), solve.Serial().back()), 64 * tolerance);
@@ -172,13 +171,12 @@ TEST(Honesty, AResidualThatRisesTwiceIsGivenUp) {
   SolveOptions options = WithTolerance(1e-14, 30, kAbsolute);
   options.start = Start::kPrevious;
   options.c_sweeps = {0};
-  const Result<Solution> solved = solve.Solve(options);
-  ASSERT_TRUE(solved.ok()) << solved.message();
-  EXPECT_EQ(solved->outcome, Outcome::kSerial);
-  EXPECT_EQ(solved->fallback, kRose);
-  ASSERT_EQ(solved->residuals.size(), 4U);  // judged from the second cycle on
-  EXPECT_GT(solved->residuals[2], solved->residuals[1]);
-  EXPECT_GT(solved->residuals[3], solved->residuals[2]);
+  const Solution solved = test::Must(solve.Solve(options));
+  EXPECT_EQ(solved.outcome, Outcome::kSerial);
+  EXPECT_EQ(solved.fallback, kRose);
+  ASSERT_EQ(solved.residuals.size(), 4U);  // judged from the second cycle on
+  EXPECT_GT(solved.residuals[2], solved.residuals[1]);
+  EXPECT_GT(solved.residuals[3], solved.residuals[2]);
   EXPECT_EQ(solve.Last(), near);
 }
 
@@ -187,17 +185,15 @@ TEST(Honesty, AResidualThatFallsSlowlyIsGivenUpAfterThreeJudgedCycles) {
   VectorSolve<double> solve = Scaling(*Hierarchy::Make(1024, {4}, 2), std::pow(0.9, 0.25), 0.3);
   SolveOptions options = WithTolerance(1e-9, 100, kAbsolute);
   options.c_sweeps = {0};
-  const Result<Solution> solved = solve.Solve(options);
-  ASSERT_TRUE(solved.ok()) << solved.message();
-  EXPECT_EQ(solved->fallback, kSlow);
-  EXPECT_EQ(solved->cycles, 4);
+  const Solution solved = test::Must(solve.Solve(options));
+  EXPECT_EQ(solved.fallback, kSlow);
+  EXPECT_EQ(solved.cycles, 4);
   EXPECT_EQ(solve.Last(), solve.Serial());
   // The same without a tolerance.
   options.tolerance.reset();
-  const Result<Solution> early = solve.Solve(options);
-  ASSERT_TRUE(early.ok()) << early.message();
-  EXPECT_EQ(early->outcome, Outcome::kSerial);
-  EXPECT_EQ(early->fallback, kSlow);
+  const Solution early = test::Must(solve.Solve(options));
+  EXPECT_EQ(early.outcome, Outcome::kSerial);
+  EXPECT_EQ(early.fallback, kSlow);
 }
 
 TEST(Honesty, TooFewCyclesForTheToleranceEndInSerialPropagation) {
@@ -216,12 +212,11 @@ TEST(Honesty, EarlySaysSoAndGivesItsResiduals) {
     HostSolve solve(chain, {.h = 1.0 / 64});
     SolveOptions options;
     options.measures_cycles = measures;
-    const Result<Solution> solved = solve.Solve(options);
-    ASSERT_TRUE(solved.ok()) << solved.message();
-    EXPECT_EQ(solved->outcome, Outcome::kEarly);
-    EXPECT_EQ(solved->cycles, 2);
-    EXPECT_EQ(solved->fallback, "");
-    EXPECT_EQ(solved->residuals.size(), measures ? 3U : 1U);
+    const Solution solved = test::Must(solve.Solve(options));
+    EXPECT_EQ(solved.outcome, Outcome::kEarly);
+    EXPECT_EQ(solved.cycles, 2);
+    EXPECT_EQ(solved.fallback, "");
+    EXPECT_EQ(solved.residuals.size(), measures ? 3U : 1U);
     const double error = RelativeError(solve.Last(), solve.Serial().back());
     EXPECT_GT(error, 1e-9);
     EXPECT_LT(error, 1e-2);
@@ -231,14 +226,12 @@ TEST(Honesty, EarlySaysSoAndGivesItsResiduals) {
 TEST(Honesty, ATailThatRelaxationMakesExactIsDirectNotConverged) {
   const WeightedChain chain = SmoothChain(64, 0.5);
   HostSolve solve(chain, {.coarsening = {16}, .h = 5.0 / 64});
-  const Result<Solution> solved = solve.Solve(WithTolerance(1e-9, 20, kAbsolute));
-  ASSERT_TRUE(solved.ok()) << solved.message();
-  EXPECT_EQ(solved->outcome, Outcome::kDirect);
-  EXPECT_EQ(solved->cycles, 2);
+  const Solution solved = test::Must(solve.Solve(WithTolerance(1e-9, 20, kAbsolute)));
+  EXPECT_EQ(solved.outcome, Outcome::kDirect);
+  EXPECT_EQ(solved.cycles, 2);
   SolveOptions early;
-  const Result<Solution> unasked = solve.Solve(early);
-  ASSERT_TRUE(unasked.ok()) << unasked.message();
-  EXPECT_EQ(unasked->outcome, Outcome::kDirect);
+  const Solution unasked = test::Must(solve.Solve(early));
+  EXPECT_EQ(unasked.outcome, Outcome::kDirect);
 }
 
 // Relaxation makes each block exact but for its rounding, and the coarse operator makes 1e13 of it.
@@ -247,11 +240,10 @@ TEST(Honesty, DirectIsNotSaidWhereTheCoarseOperatorAmplifiesRounding) {
   SolveOptions options;
   options.cycles = CyclesOfDirectSolve(solve.hierarchy.level(0), 1);
   options.measures_cycles = false;
-  const Result<Solution> solved = solve.Solve(options);
-  ASSERT_TRUE(solved.ok()) << solved.message();
+  const Solution solved = test::Must(solve.Solve(options));
   EXPECT_GT(std::abs(solve.Last()[0] - solve.Serial()[0]), 1e-6);
-  EXPECT_NE(solved->outcome, Outcome::kDirect);
-  EXPECT_GT(solved->residuals.back(), 1e-6);
+  EXPECT_NE(solved.outcome, Outcome::kDirect);
+  EXPECT_GT(solved.residuals.back(), 1e-6);
 }
 
 // 256 steps of 64 floats.
@@ -273,17 +265,15 @@ VectorSolve<float> FloatChain() {
 
 TEST(Honesty, FloatsFloorAndAreConvergedToRounding) {
   VectorSolve<float> solve = FloatChain();
-  const Result<Solution> reachable = solve.Solve(WithTolerance(1e-5, 30, kAbsolute));
-  ASSERT_TRUE(reachable.ok()) << reachable.message();
-  EXPECT_EQ(reachable->outcome, Outcome::kConverged);
-  const Result<Solution> solved = solve.Solve(WithTolerance(5e-7, 30, kAbsolute));
-  ASSERT_TRUE(solved.ok()) << solved.message();
-  EXPECT_EQ(solved->outcome, Outcome::kRounding);
-  EXPECT_EQ(solved->fallback, "");
-  EXPECT_LT(solved->cycles, 12);
+  const Solution reachable = test::Must(solve.Solve(WithTolerance(1e-5, 30, kAbsolute)));
+  EXPECT_EQ(reachable.outcome, Outcome::kConverged);
+  const Solution solved = test::Must(solve.Solve(WithTolerance(5e-7, 30, kAbsolute)));
+  EXPECT_EQ(solved.outcome, Outcome::kRounding);
+  EXPECT_EQ(solved.fallback, "");
+  EXPECT_LT(solved.cycles, 12);
   // A rounding of each of 65 states of norm 8.
-  EXPECT_LT(solved->residuals.back(), 0x1p-24 * 8.5 * std::sqrt(65));
-  EXPECT_GT(solved->residuals.back(), 5e-7);
+  EXPECT_LT(solved.residuals.back(), 0x1p-24 * 8.5 * std::sqrt(65));
+  EXPECT_GT(solved.residuals.back(), 5e-7);
 }
 
 TEST(Honesty, AToleranceBelowThePrecisionIsRefusedAtTheStart) {
@@ -311,10 +301,9 @@ TEST(Honesty, AStartWithHugeStatesIsNoReasonToRefuseATolerance) {
   VectorSolve<double> nested = Scaling(*Hierarchy::Make(1024, {16}, 2), 0.5, -7);
   SolveOptions options = WithTolerance(1e-9, 30, kAbsolute);
   options.start = Start::kNested;
-  const Result<Solution> given_up = nested.Solve(options);
-  ASSERT_TRUE(given_up.ok()) << given_up.message();
-  EXPECT_EQ(given_up->outcome, Outcome::kSerial);
-  EXPECT_NE(given_up->fallback, "");
+  const Solution given_up = test::Must(nested.Solve(options));
+  EXPECT_EQ(given_up.outcome, Outcome::kSerial);
+  EXPECT_NE(given_up.fallback, "");
   EXPECT_EQ(nested.Last(), nested.Serial());
 
   VectorSolve<double> previous = Scaling(*Hierarchy::Make(64, {4}, 2), 1, 1);
@@ -323,8 +312,7 @@ TEST(Honesty, AStartWithHugeStatesIsNoReasonToRefuseATolerance) {
   ASSERT_TRUE(previous.system.SolveSerially(0, LayerSystem::Source::kNone).ok());
   ASSERT_TRUE(previous.system.SetFirst(&previous.first).ok());
   options.start = Start::kPrevious;
-  const Result<Solution> solved = previous.Solve(options);
-  ASSERT_TRUE(solved.ok()) << solved.message();
+  const Solution solved = test::Must(previous.Solve(options));
   EXPECT_EQ(previous.Last(), previous.Serial());
 }
 
@@ -343,10 +331,9 @@ TEST(Honesty, AStateThatGrowsDoesNotHideTheResidualsOfEarlyOnes) {
     VectorSolve<double> solve(*Hierarchy::Make(1024, {4}, 2), {0, 1}, step);
     SolveOptions options = WithTolerance(1e-9, 100, scale);
     options.c_sweeps = {0};
-    const Result<Solution> solved = solve.Solve(options);
-    ASSERT_TRUE(solved.ok()) << solved.message();
-    EXPECT_GT(solved->largest_state, 1e22);
-    EXPECT_EQ(solved->fallback, "");
+    const Solution solved = test::Must(solve.Solve(options));
+    EXPECT_GT(solved.largest_state, 1e22);
+    EXPECT_EQ(solved.fallback, "");
     // What 1e-9 of each of 256 C-points makes, and a hundred times that of early ones.
     const double serial = solve.Serial()[0];
     EXPECT_LT(std::abs(solve.Last()[0] - serial), 256 * 100 * 1e-9 * serial);
@@ -357,11 +344,10 @@ TEST(Honesty, AChainOfZerosConverges) {
   VectorSolve<double> solve(*Hierarchy::Make(16, {4}, 2), {0, 0},
                             [](int, int, const auto& from, auto& to) { to = from; });
   for (const ResidualScale scale : {kAbsolute, kRelative}) {
-    const Result<Solution> solved = solve.Solve(WithTolerance(1e-9, 5, scale));
-    ASSERT_TRUE(solved.ok()) << solved.message();
-    EXPECT_EQ(solved->outcome, Outcome::kConverged);
-    EXPECT_EQ(solved->residuals.back(), 0);
-    EXPECT_EQ(solved->largest_state, 0);
+    const Solution solved = test::Must(solve.Solve(WithTolerance(1e-9, 5, scale)));
+    EXPECT_EQ(solved.outcome, Outcome::kConverged);
+    EXPECT_EQ(solved.residuals.back(), 0);
+    EXPECT_EQ(solved.largest_state, 0);
   }
 }
 
@@ -372,10 +358,9 @@ TEST(Honesty, AFirstCycleThatRaisesTheResidualIsNotHeldAgainstASolve) {
   SolveOptions options = WithTolerance(1e-9, 30, kAbsolute);
   options.c_sweeps = {0};
   options.measures_start = true;
-  const Result<Solution> solved = solve.Solve(options);
-  ASSERT_TRUE(solved.ok()) << solved.message();
-  EXPECT_GT(solved->residuals[1], solved->residuals[0]);
-  EXPECT_EQ(solved->fallback, "");
+  const Solution solved = test::Must(solve.Solve(options));
+  EXPECT_GT(solved.residuals[1], solved.residuals[0]);
+  EXPECT_EQ(solved.fallback, "");
 }
 
 }  // namespace

@@ -2,29 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <iostream>
+
+#include "tests/support/must.h"
 
 namespace ucudnn::multigrid {
-namespace {
 
-template <typename T>
-T Get(Result<T> result) {
-  if (!result.ok()) {
-    std::cerr << result.message() << '\n';
-    std::abort();
-  }
-  return std::move(*result);
-}
-
-std::vector<double> Drawn(size_t count, double deviation, std::mt19937_64& random) {
+std::vector<double> DrawnNumbers(size_t count, double deviation, std::mt19937_64& random) {
   std::normal_distribution<double> normal(0, deviation);
   std::vector<double> numbers(count);
   for (double& number : numbers) number = normal(random);
   return numbers;
 }
-
-}  // namespace
 
 ResidualChain PlainChain(const ChainShape& shape) {
   planner::GraphBuilder builder("plain");
@@ -47,8 +35,8 @@ ResidualChain PlainChain(const ChainShape& shape) {
     stage.steps.push_back({{convolution, activation}, last});
   }
   ResidualChain chain;
-  chain.graph = Get(builder.Build());
-  chain.shapes = Get(planner::InferShapes(chain.graph, 1));
+  chain.graph = test::Must(builder.Build());
+  chain.shapes = test::Must(planner::InferShapes(chain.graph, 1));
   stage.shape = chain.shapes[input];
   chain.sections.emplace_back(std::move(stage));
   return chain;
@@ -81,8 +69,8 @@ WeightedChain DrawnChain(const ChainShape& shape, std::mt19937_64& random, doubl
   const int width = shape.channels * taps;
   const int rows = knots.value_or(shape.steps);
   std::vector<double> weights =
-      Drawn(static_cast<size_t>(rows) * width, gain * std::sqrt(2.0 / taps), random);
-  std::vector<double> bias = Drawn(static_cast<size_t>(rows) * shape.channels, 0.1, random);
+      DrawnNumbers(static_cast<size_t>(rows) * width, gain * std::sqrt(2.0 / taps), random);
+  std::vector<double> bias = DrawnNumbers(static_cast<size_t>(rows) * shape.channels, 0.1, random);
   if (knots) {
     weights = Interpolated(weights, width, shape.steps);
     bias = Interpolated(bias, shape.channels, shape.steps);
@@ -92,23 +80,23 @@ WeightedChain DrawnChain(const ChainShape& shape, std::mt19937_64& random, doubl
     step.weights.assign(weights.begin() + i * width, weights.begin() + (i + 1) * width);
     step.bias.assign(bias.begin() + i * shape.channels, bias.begin() + (i + 1) * shape.channels);
   }
-  made.first = Drawn(static_cast<size_t>(made.stage().shape.Features()) * batch, 1, random);
+  made.first = DrawnNumbers(static_cast<size_t>(made.stage().shape.Features()) * batch, 1, random);
   return made;
 }
 
 HostSolve::HostSolve(const WeightedChain& chain, const SolveSetting& setting)
     : chain_(chain), h_(setting.h) {
   const int steps = static_cast<int>(chain.stage().steps.size());
-  hierarchy_ = Get(Hierarchy::Make(steps, setting.coarsening, setting.levels));
+  hierarchy_ = test::Must(Hierarchy::Make(steps, setting.coarsening, setting.levels));
   mirrored_ = hierarchy_.Mirrored();
-  lanes_.emplace(Get(Lanes::Start(setting.lanes)));
-  stage_.emplace(Get(
+  lanes_.emplace(test::Must(Lanes::Start(setting.lanes)));
+  stage_.emplace(test::Must(
       HostStage::Make(chain.chain, chain.stage(), chain.parameters, chain.batch, setting.lanes)));
   propagator_ = std::make_unique<HostChain>(*stage_, hierarchy_, setting.coarse, setting.h);
-  const multigrid::State first = Get(propagator_->Create());
+  const multigrid::State first = test::Must(propagator_->Create());
   std::copy(chain.first.begin(), chain.first.end(), HostStates::Numbers(first));
   system_.emplace(
-      Get(BlockSystem::Make(*propagator_, hierarchy_, *lanes_, setting.storage, first)));
+      test::Must(BlockSystem::Make(*propagator_, hierarchy_, *lanes_, setting.storage, first)));
 }
 
 std::vector<double> HostSolve::Copy(multigrid::State state) const {
@@ -117,8 +105,8 @@ std::vector<double> HostSolve::Copy(multigrid::State state) const {
 }
 
 std::vector<double> HostSolve::State(int number) {
-  Trajectory states = Get(Trajectory::Make(*system_, hierarchy_, *propagator_, 1));
-  return Copy(Get(states.At(number, 0)));
+  Trajectory states = test::Must(Trajectory::Make(*system_, hierarchy_, *propagator_, 1));
+  return Copy(test::Must(states.At(number, 0)));
 }
 
 std::vector<std::vector<double>> HostSolve::Serial() {

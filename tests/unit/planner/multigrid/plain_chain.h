@@ -16,6 +16,9 @@
 
 namespace ucudnn::multigrid {
 
+// From N(0, deviation^2).
+std::vector<double> DrawnNumbers(size_t count, double deviation, std::mt19937_64& random);
+
 struct ChainShape {
   int steps = 64;
   int channels = 4;

@@ -10,6 +10,7 @@
 #include "planner/multigrid/distributed/process_ranks.h"
 #include "planner/multigrid/distributed/thread_ranks.h"
 #include "planner/multigrid/host/network.h"
+#include "tests/support/must.h"
 #include "unit/planner/multigrid/adjoint_solve.h"
 #include "unit/planner/multigrid/staged_net.h"
 #include "unit/transport/job.h"
@@ -73,9 +74,8 @@ TEST(ProcessRanks, ComputeTheBitsOfOneProcess) {
   std::vector<std::multiset<std::string>> together;
   for (const int ranks : {2, 3, 5}) together.push_back(NumbersOf(ranks, net));
   ThreadRanks alone(1);
-  const Result<std::string> bits = BitsOf(alone.At(0), net);
-  ASSERT_TRUE(bits.ok()) << bits.message();
-  std::istringstream words(*bits);
+  const std::string bits = test::Must(BitsOf(alone.At(0), net));
+  std::istringstream words(bits);
   const std::multiset<std::string> expected(std::istream_iterator<std::string>(words), {});
   for (const auto& numbers : together) EXPECT_EQ(numbers, expected);
 }
@@ -92,15 +92,13 @@ TEST(ProcessRanks, CarryMessagesOfAnyLength) {
     }
     tell("done");
   });
-  const auto peers = ProcessRanks::Join(job.Of(0));
-  ASSERT_TRUE(peers.ok()) << peers.message();
+  const auto peers = test::Must(ProcessRanks::Join(job.Of(0)));
   for (const size_t length : {0, 1, 131070, 131071, 500000}) {
     std::vector<double> numbers(length);
     for (size_t i = 0; i < length; ++i) numbers[i] = static_cast<double>(i) + 0.5;
-    ASSERT_TRUE((*peers)->Send(1, numbers).ok());
-    const Result<std::vector<double>> back = (*peers)->Receive(1);
-    ASSERT_TRUE(back.ok()) << back.message();
-    EXPECT_EQ(*back, numbers);
+    ASSERT_TRUE(peers->Send(1, numbers).ok());
+    const std::vector<double> back = test::Must(peers->Receive(1));
+    EXPECT_EQ(back, numbers);
   }
   EXPECT_EQ(other.Heard(), "done");
 }
@@ -116,11 +114,10 @@ std::vector<std::string> HeardWhile(const Job& job, const std::function<void(Chi
     const auto peers = ProcessRanks::Join(job.Of(1));
     tell(peers.ok() ? (*peers)->Receive(2).message() : peers.message());
   });
-  const auto peers = ProcessRanks::Join(job.Of(0));
-  EXPECT_TRUE(peers.ok());
+  const auto peers = test::Must(ProcessRanks::Join(job.Of(0)));
   EXPECT_EQ(third.Heard(), "joined");
   harm(third);
-  return {(*peers)->Receive(1).message(), second.Heard()};
+  return {peers->Receive(1).message(), second.Heard()};
 }
 
 TEST(ProcessRanks, NameTheRankThatWasKilled) {

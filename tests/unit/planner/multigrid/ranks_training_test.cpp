@@ -7,6 +7,7 @@
 #include "planner/multigrid/distributed/some_peers.h"
 #include "planner/multigrid/distributed/thread_ranks.h"
 #include "planner/multigrid/host/training.h"
+#include "tests/support/must.h"
 #include "unit/planner/multigrid/adjoint_solve.h"
 #include "unit/planner/multigrid/staged_net.h"
 
@@ -18,10 +19,8 @@ constexpr int kClasses = 5;
 
 Examples DrawnExamples(const WeightedChain& net, int count) {
   std::mt19937_64 random(8);
-  std::normal_distribution<double> normal(0, 1);
   Examples examples;
-  examples.images.resize(static_cast<size_t>(net.chain.shapes[0].Features()) * count);
-  for (double& number : examples.images) number = normal(random);
+  examples.images = DrawnNumbers(net.chain.shapes[0].Features() * count, 1, random);
   for (int i = 0; i < count; ++i) examples.labels.push_back(static_cast<int>(random() % kClasses));
   return examples;
 }
@@ -99,15 +98,13 @@ TEST(TrainingOnRanks, TrainsTheSameParametersOnAnyNumberOfRanks) {
     SCOPED_TRACE(NameOf(coarse));
     settings.network.coarse = coarse;
     settings.network.distributed = std::nullopt;
-    const Result<Trained> alone = TrainOn(1, 1, net, settings, examples);
-    ASSERT_TRUE(alone.ok()) << alone.message();
-    EXPECT_NE(alone->parameters, Flat(net.parameters));
+    const Trained alone = test::Must(TrainOn(1, 1, net, settings, examples));
+    EXPECT_NE(alone.parameters, Flat(net.parameters));
     for (const int ranks : {2, 3, 5}) {
       // Coarse levels where their layers are, and on one rank, which is sent the weights anew.
       settings.network.distributed = ranks == 3 ? std::optional(1) : std::nullopt;
-      const Result<Trained> together = TrainOn(ranks, 1, net, settings, examples);
-      ASSERT_TRUE(together.ok()) << together.message();
-      EXPECT_TRUE(*together == *alone) << ranks;
+      const Trained together = test::Must(TrainOn(ranks, 1, net, settings, examples));
+      EXPECT_TRUE(together == alone) << ranks;
     }
   }
 }
@@ -128,13 +125,11 @@ TEST(TrainingOnRanks, StartsFromTheStatesOfTheStepBeforeOnAnyNumberOfRanks) {
       const Result<Trained> broadcast = TrainOn(1, 1, net, settings, examples);
       settings.network.forward.start = Start::kPrevious;
       settings.network.backward.start = Start::kPrevious;
-      const Result<Trained> alone = TrainOn(1, 1, net, settings, examples);
-      ASSERT_TRUE(alone.ok()) << alone.message();
-      EXPECT_NE(alone->parameters, broadcast->parameters);
+      const Trained alone = test::Must(TrainOn(1, 1, net, settings, examples));
+      EXPECT_NE(alone.parameters, broadcast->parameters);
       for (const int ranks : {2, 5}) {
-        const Result<Trained> together = TrainOn(ranks, 1, net, settings, examples);
-        ASSERT_TRUE(together.ok()) << together.message();
-        EXPECT_TRUE(*together == *alone) << ranks << " ranks";
+        const Trained together = test::Must(TrainOn(ranks, 1, net, settings, examples));
+        EXPECT_TRUE(together == alone) << ranks << " ranks";
       }
     }
   }
@@ -193,9 +188,8 @@ TEST(TrainingOnRanks, ReplicasSumTheirGradientsInOrder) {
   const WeightedChain net = DrawnStages();
   const Examples examples = DrawnExamples(net, 13);
   for (const auto& [ranks, replicas] : {std::pair(1, 2), {1, 3}, {2, 2}, {3, 3}}) {
-    const Result<Trained> together = TrainOn(ranks, replicas, net, Settings(), examples);
-    ASSERT_TRUE(together.ok()) << together.message();
-    EXPECT_EQ(together->parameters, TrainedInTurn(net, Settings(), examples, replicas))
+    const Trained together = test::Must(TrainOn(ranks, replicas, net, Settings(), examples));
+    EXPECT_EQ(together.parameters, TrainedInTurn(net, Settings(), examples, replicas))
         << ranks << " ranks, " << replicas << " replicas";
   }
 }
@@ -207,15 +201,13 @@ TEST(TrainingOnRanks, ReplicasTrainAsOneMiniBatchDoes) {
   const Examples examples = DrawnExamples(net, 12);
   TrainingSettings settings = Settings();
   settings.network.levels = 1;
-  const Result<Trained> apart = TrainOn(2, 2, net, settings, examples);
-  ASSERT_TRUE(apart.ok()) << apart.message();
+  const Trained apart = test::Must(TrainOn(2, 2, net, settings, examples));
   settings.network.batch = 2 * kBatch;
-  const Result<Trained> together = TrainOn(1, 1, net, settings, examples);
-  ASSERT_TRUE(together.ok()) << together.message();
+  const Trained together = test::Must(TrainOn(1, 1, net, settings, examples));
   constexpr double kRoundings = 36 * 4 * 31 * 6;  // places, images, layers and steps
   constexpr double kTolerance = kRoundings * 1.1e-16;
-  EXPECT_LT(RelativeError(apart->parameters, together->parameters), kTolerance);
-  EXPECT_NEAR(apart->numbers[0], together->numbers[0], kTolerance);
+  EXPECT_LT(RelativeError(apart.parameters, together.parameters), kTolerance);
+  EXPECT_NEAR(apart.numbers[0], together.numbers[0], kTolerance);
 }
 
 }  // namespace

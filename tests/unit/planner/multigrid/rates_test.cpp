@@ -15,6 +15,7 @@
 #include <cmath>
 #include <complex>
 
+#include "tests/support/must.h"
 #include "unit/planner/multigrid/vector_chain.h"
 
 namespace ucudnn::multigrid {
@@ -63,10 +64,9 @@ std::vector<double> ResidualsOf(const std::vector<Mode>& modes, const Setting& s
   SolveOptions options;
   options.c_sweeps = {setting.c_sweeps};
   options.cycles = 12;
-  const Result<Solution> solved = solve.Solve(options);
-  EXPECT_TRUE(solved.ok()) << solved.message();
+  const Solution solved = test::Must(solve.Solve(options));
   std::vector<double> residuals;
-  for (const double residual : solved->residuals) {
+  for (const double residual : solved.residuals) {
     if (residual > 1e-10) residuals.push_back(residual);  // not NaN
   }
   return residuals;

@@ -6,7 +6,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "unit/planner/multigrid/plain_chain.h"
+#include "tests/support/must.h"
+#include "unit/planner/multigrid/adjoint_solve.h"
 
 namespace ucudnn::multigrid {
 namespace {
@@ -86,24 +87,6 @@ void ExpectHistory(const Solution& solution, const nlohmann::json& row) {
   }
 }
 
-// The adjoint of a chain's exact states, from the last adjoint of the fixture.
-struct FixtureAdjoint {
-  explicit FixtureAdjoint(HostSolve& forward, CoarseOperator coarse, double h)
-      : trajectory(*Trajectory::Make(forward.system(), forward.hierarchy(), forward.propagator(),
-                                     forward.lanes().count())),
-        adjoint(forward.stage(), forward.mirrored(), coarse, h) {
-    adjoint.LineariseAt(trajectory);
-    const State last = *adjoint.Create();
-    const std::vector<double> numbers = ReadNumbers("last_adjoint.f64");
-    std::copy(numbers.begin(), numbers.end(), HostStates::Numbers(last));
-    system.emplace(
-        *BlockSystem::Make(adjoint, forward.mirrored(), forward.lanes(), Storage::kAll, last));
-  }
-  Trajectory trajectory;
-  HostAdjoint adjoint;
-  std::optional<BlockSystem> system;
-};
-
 // What a nested start leaves, before any cycle.
 void StartNested(HostSolve& forward) {
   BlockSystem& system = forward.system();
@@ -128,15 +111,14 @@ TEST(Reference, ResidualHistoriesAreThoseOfNumPy) {
     ++rows;
     const WeightedChain chain = ChainOf(row);
     const double h = row["T"].get<double>() / row["N"].get<int>();
-    HostSolve forward(
-        chain,
-        {.coarsening = {row["c"]}, .levels = row["levels"], .coarse = CoarseOf(row), .h = h});
+    const SolveSetting setting = {
+        .coarsening = {row["c"]}, .levels = row["levels"], .coarse = CoarseOf(row), .h = h};
+    HostSolve forward(chain, setting);
     if (row["adjoint"]) {
       ASSERT_TRUE(forward.system().SolveSerially(0, LayerSystem::Source::kNone).ok());
-      FixtureAdjoint adjoint(forward, CoarseOf(row), h);
-      const Result<Solution> solved = Solve(*adjoint.system, forward.mirrored(), OptionsOf(row));
-      ASSERT_TRUE(solved.ok()) << solved.message();
-      ExpectHistory(*solved, row);
+      AdjointSolve adjoint(forward, setting, ReadNumbers("last_adjoint.f64"));
+      const Solution solved = test::Must(adjoint.Solve(OptionsOf(row)));
+      ExpectHistory(solved, row);
     } else {
       const std::vector<double> serial = forward.Serial().back();
       const std::vector<double> errors = row["output_errors"];
@@ -151,10 +133,9 @@ TEST(Reference, ResidualHistoriesAreThoseOfNumPy) {
         EXPECT_EQ(static_cast<int>(found.size()), cycle);
         found.push_back(RelativeError(forward.Last(), serial));
       };
-      const Result<Solution> solved = forward.Solve(options);
-      ASSERT_TRUE(solved.ok()) << solved.message();
-      ExpectHistory(*solved, row);
-      if (!solved->fallback.empty()) {
+      const Solution solved = test::Must(forward.Solve(options));
+      ExpectHistory(solved, row);
+      if (!solved.fallback.empty()) {
         ++given_up;
         continue;
       }
@@ -205,10 +186,9 @@ TEST(Reference, CyclesDoNotDependOnDepth) {
       options.tolerance = 1e-9;
       options.cycles = 30;
       options.c_sweeps = {row.c_sweeps};
-      const Result<Solution> solved = forward.Solve(options);
-      ASSERT_TRUE(solved.ok()) << solved.message();
-      EXPECT_EQ(solved->outcome, Outcome::kConverged);
-      EXPECT_NEAR(solved->cycles, row.cycles, 1);
+      const Solution solved = test::Must(forward.Solve(options));
+      EXPECT_EQ(solved.outcome, Outcome::kConverged);
+      EXPECT_NEAR(solved.cycles, row.cycles, 1);
     }
   }
 }
@@ -222,16 +202,16 @@ TEST(Reference, AdjointsOfDeepChainsTakeAsManyCycles) {
   for (const auto& [knots, cycles] :
        {std::pair(std::optional<int>(), 7), std::pair(std::optional(8), 5)}) {
     const WeightedChain chain = DrawnChain({.steps = kLayers}, random, 1, knots);
-    HostSolve forward(chain, {.coarsening = {4}, .levels = 2, .h = kStep});
+    const SolveSetting setting = {.coarsening = {4}, .levels = 2, .h = kStep};
+    HostSolve forward(chain, setting);
     ASSERT_TRUE(forward.system().SolveSerially(0, LayerSystem::Source::kNone).ok());
-    FixtureAdjoint adjoint(forward, CoarseOperator::kInject, kStep);
+    AdjointSolve adjoint(forward, setting, ReadNumbers("last_adjoint.f64"));
     SolveOptions options;
     options.tolerance = 1e-9;
     options.cycles = 30;
-    const Result<Solution> solved = Solve(*adjoint.system, forward.mirrored(), options);
-    ASSERT_TRUE(solved.ok()) << solved.message();
-    EXPECT_EQ(solved->outcome, Outcome::kConverged);
-    EXPECT_NEAR(solved->cycles, cycles, 1) << (knots ? "smooth" : "each layer its own");
+    const Solution solved = test::Must(adjoint.Solve(options));
+    EXPECT_EQ(solved.outcome, Outcome::kConverged);
+    EXPECT_NEAR(solved.cycles, cycles, 1) << (knots ? "smooth" : "each layer its own");
   }
 }
 

@@ -12,6 +12,7 @@
 #include "planner/graph/network_file.h"
 #include "planner/graph/networks.h"
 #include "planner/graph/networks/chain.h"
+#include "tests/support/must.h"
 
 namespace ucudnn::multigrid {
 namespace {
@@ -58,9 +59,7 @@ std::vector<std::string> StagesOf(const std::string& network) {
   const auto chain = MakeResidualChain(*BuildNetwork(network), BatchNorms::kFrozen);
   if (!chain.ok()) return {chain.message()};
   std::vector<std::string> texts;
-  for (const auto& section : chain->sections) {
-    const auto* stage = std::get_if<Stage>(&section);
-    if (stage == nullptr) continue;
+  for (const Stage* stage : chain->Stages()) {
     texts.push_back(std::to_string(stage->steps.size()) + " of " + Describe(stage->shape));
   }
   return texts;
@@ -101,21 +100,19 @@ void ExpectOrdered(const ResidualChain& chain) {
 
 TEST(ResidualChain, KirbysNetworksAreOneStage) {
   for (const char* network : {"kirby-3m", "kirby-3m-nobias"}) {
-    const auto chain = MakeResidualChain(*BuildNetwork(network), BatchNorms::kRefused);
-    ASSERT_TRUE(chain.ok()) << chain.message();
-    EXPECT_EQ(chain->Steps(), 4'093);
-    const std::vector<std::string> sections = Sections(*chain);
+    const auto chain = test::Must(MakeResidualChain(*BuildNetwork(network), BatchNorms::kRefused));
+    EXPECT_EQ(chain.Steps(), 4'093);
+    const std::vector<std::string> sections = Sections(chain);
     ASSERT_EQ(sections.size(), 3u);
     EXPECT_EQ(sections[0], "serial data opening opening.relu");
     EXPECT_THAT(sections[1], StartsWith("1x4x24x24 from opening.relu: step1.conv step1.relu + "
                                         "step1.add, step2.conv step2.relu + step2.add, "));
     EXPECT_EQ(sections[2], "serial fc prob");
-    ExpectOrdered(*chain);
+    ExpectOrdered(chain);
   }
-  const auto chain = MakeResidualChain(*BuildNetwork("kirby-2b"), BatchNorms::kRefused);
-  ASSERT_TRUE(chain.ok()) << chain.message();
-  EXPECT_EQ(chain->Steps(), 4'097 + 15);
-  const std::vector<std::string> sections = Sections(*chain);
+  const auto chain = test::Must(MakeResidualChain(*BuildNetwork("kirby-2b"), BatchNorms::kRefused));
+  EXPECT_EQ(chain.Steps(), 4'097 + 15);
+  const std::vector<std::string> sections = Sections(chain);
   ASSERT_EQ(sections.size(), 3u);
   EXPECT_THAT(sections[1], StartsWith("1x20x24x24 from opening.relu: step1.conv"));
   EXPECT_THAT(sections[1], HasSubstr("step257.conv step257.relu + step257.add, step258.fc "
@@ -136,11 +133,11 @@ TEST(ResidualChain, ResNetsHaveAStageForEveryShape) {
 }
 
 TEST(ResidualChain, BlocksThatChangeTheShapeRunSerially) {
-  const auto chain = MakeResidualChain(*BuildNetwork("resnet18-v2"), BatchNorms::kFrozen);
-  ASSERT_TRUE(chain.ok()) << chain.message();
-  EXPECT_EQ(chain->Steps(), 5);
-  ExpectOrdered(*chain);
-  const std::vector<std::string> sections = Sections(*chain);
+  const auto chain =
+      test::Must(MakeResidualChain(*BuildNetwork("resnet18-v2"), BatchNorms::kFrozen));
+  EXPECT_EQ(chain.Steps(), 5);
+  ExpectOrdered(chain);
+  const std::vector<std::string> sections = Sections(chain);
   ASSERT_EQ(sections.size(), 9u);
   EXPECT_EQ(sections[0], "serial data conv1 bn1 relu1 pool1");
   EXPECT_EQ(sections[1],
@@ -249,11 +246,10 @@ TEST(ResidualChain, LongerStagesMayBeJoinedByAnActivation) {
 }
 
 TEST(ResidualChain, ShapesAreOfOneImage) {
-  const auto chain = MakeResidualChain(*BuildNetwork("kirby-3m"), BatchNorms::kRefused);
-  ASSERT_TRUE(chain.ok()) << chain.message();
-  ASSERT_EQ(chain->shapes.size(), chain->graph.nodes.size());
-  EXPECT_EQ(Describe(chain->shapes[0]), "1x1x28x28");
-  EXPECT_EQ(Describe(chain->shapes.back()), "1x10x1x1");
+  const auto chain = test::Must(MakeResidualChain(*BuildNetwork("kirby-3m"), BatchNorms::kRefused));
+  ASSERT_EQ(chain.shapes.size(), chain.graph.nodes.size());
+  EXPECT_EQ(Describe(chain.shapes[0]), "1x1x28x28");
+  EXPECT_EQ(Describe(chain.shapes.back()), "1x10x1x1");
 }
 
 // A file of its own under the test's folder, removed at the end.
@@ -292,9 +288,8 @@ TEST(ResidualChainFile, Onnx) {
                   "/Gemm_0 /Relu_3 /Add_2.axes + /Add_2, /Conv_3 /Relu_4 + /Add_3",
                   "serial /Gemm_1 /Softmax_0"));
   const auto imported = LoadNetwork(PLANNER_TEST_DATA "/torch_resnet18_v2.onnx");
-  const auto chain = MakeResidualChain(*imported, BatchNorms::kFrozen);
-  ASSERT_TRUE(chain.ok()) << chain.message();
-  EXPECT_EQ(chain->Steps(), 5);
+  const auto chain = test::Must(MakeResidualChain(*imported, BatchNorms::kFrozen));
+  EXPECT_EQ(chain.Steps(), 5);
   EXPECT_THAT(
       SectionsOf(LoadNetwork(PLANNER_TEST_DATA "/torch_resnet50.onnx")),
       ElementsAre(
@@ -401,9 +396,8 @@ class RandomChains {
       Serial(Append("fc", FullyConnected{3, true}));
       Serial(Append("prob", Softmax{}));
     }
-    const auto graph = net.Build();
-    EXPECT_TRUE(graph.ok()) << graph.message();
-    return {*graph, sections_, steps_};
+    const auto graph = test::Must(net.Build());
+    return {graph, sections_, steps_};
   }
 
  private:

@@ -44,9 +44,7 @@ WeightedChain DrawnStages() {
                        .batch = 2};
   net.parameters = DrawParameters(net.chain, 5);
   std::mt19937_64 random(6);
-  std::normal_distribution<double> normal(0, 1);
-  net.first.resize(static_cast<size_t>(net.chain.shapes[0].Features()) * net.batch);
-  for (double& number : net.first) number = normal(random);
+  net.first = DrawnNumbers(net.chain.shapes[0].Features() * net.batch, 1, random);
   return net;
 }
 

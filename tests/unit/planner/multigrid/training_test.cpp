@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "tests/support/must.h"
 #include "unit/planner/multigrid/digit_net.h"
 
 namespace ucudnn::multigrid {
@@ -35,9 +36,8 @@ struct Trained {
     Parameters parameters = DrawParameters(chain, 3);
     trainer = std::move(*Trainer::Make(chain, std::move(parameters), settings));
     for (int epoch = 0; epoch < epochs; ++epoch) {
-      Result<EpochResult> result = trainer->RunEpoch(examples, [](int) {});
-      EXPECT_TRUE(result.ok()) << result.message();
-      results.push_back(*std::move(result));
+      EpochResult result = test::Must(trainer->RunEpoch(examples, [](int) {}));
+      results.push_back(std::move(result));
     }
   }
 

@@ -1,4 +1,4 @@
-#include "planner/multigrid/distributed/stage_on_ranks.h"
+#include "planner/multigrid/distributed/stage_solver.h"
 
 #include <algorithm>
 #include <utility>
@@ -9,12 +9,12 @@ namespace ucudnn::multigrid {
 
 using planner::NodeId;
 
-GatheredNeeds NeedsOf(CoarseOperator coarse, const Hierarchy& gathered) {
+StageSolver::GatheredNeeds StageSolver::NeedsOfGathered() const {
   GatheredNeeds needs;
-  for (int number = 0; number < gathered.levels(); ++number) {
-    const Level& level = gathered.level(number);
+  for (int number = 0; number < coarse_.levels(); ++number) {
+    const Level& level = coarse_.level(number);
     for (int step = 0; step < level.steps; ++step) {
-      const LayerRange range = LayersOf(coarse, level, step, 1);
+      const LayerRange range = LayersOf(to_solve_.coarse, level, step, 1);
       for (int layer = range.begin; layer < range.end; ++layer) needs.layers.push_back(layer);
       needs.states.push_back(range.begin);
     }
@@ -26,7 +26,7 @@ GatheredNeeds NeedsOf(CoarseOperator coarse, const Hierarchy& gathered) {
   return needs;
 }
 
-StageOnRanks::StageOnRanks(const StageToSolve& stage, std::unique_ptr<StageMaker> maker)
+StageSolver::StageSolver(const StageToSolve& stage, std::unique_ptr<StageMaker> maker)
     : to_solve_(stage),
       maker_(std::move(maker)),
       gathers_(stage.partition.Gathers(stage.hierarchy)),
@@ -36,7 +36,7 @@ StageOnRanks::StageOnRanks(const StageToSolve& stage, std::unique_ptr<StageMaker
 
 // Where a solve has failed streams may wait for others: nothing is freed before they pass. Else
 // graphs that hold messages go before what carries those.
-StageOnRanks::~StageOnRanks() {
+StageSolver::~StageSolver() {
   if (is_idle_) {
     backward_ = Way();
     forward_ = Way();
@@ -46,14 +46,14 @@ StageOnRanks::~StageOnRanks() {
   exchange().Close();
 }
 
-Result<std::unique_ptr<StageOnRanks>> StageOnRanks::Make(const StageToSolve& stage,
-                                                         std::unique_ptr<StageMaker> maker) {
-  std::unique_ptr<StageOnRanks> made(new StageOnRanks(stage, std::move(maker)));
+Result<std::unique_ptr<StageSolver>> StageSolver::Make(const StageToSolve& stage,
+                                                       std::unique_ptr<StageMaker> maker) {
+  std::unique_ptr<StageSolver> made(new StageSolver(stage, std::move(maker)));
   UCUDNN_RETURN_IF_ERROR(made->MakeLayers());
   return made;
 }
 
-int StageOnRanks::CoarseStepsOf(int at) const {
+int StageSolver::CoarseStepsOf(int at) const {
   const int distributed = partition().distributed;
   const std::vector<int>& begins = partition().begins;
   return to_solve_.hierarchy.Part(begins[at], begins[at + 1], distributed + 1)
@@ -61,7 +61,7 @@ int StageOnRanks::CoarseStepsOf(int at) const {
       .steps;
 }
 
-ExchangeRoom StageOnRanks::RoomForStates() const {
+ExchangeRoom StageSolver::RoomForStates() const {
   const auto others = static_cast<size_t>(partition().ranks().count - 1);
   // A first state and what it was go from one rank to all others.
   ExchangeRoom room = {.message = 2, .sent = 2 * others, .received = 2};
@@ -79,11 +79,10 @@ ExchangeRoom StageOnRanks::RoomForStates() const {
   return room;
 }
 
-Status StageOnRanks::MakeLayers() {
+Status StageSolver::MakeLayers() {
   const Hierarchy& hierarchy = to_solve_.hierarchy;
   const int distributed = partition().distributed;
   local_ = hierarchy.Part(begin_, end_, std::min(distributed + 1, hierarchy.levels()));
-  local_mirrored_ = local_.Mirrored();
   const Stage& stage = to_solve_.stage;
   part_ = {.input = stage.input, .shape = stage.shape, .steps = {}};
   part_.steps.assign(stage.steps.begin() + begin_, stage.steps.begin() + end_);
@@ -91,7 +90,6 @@ Status StageOnRanks::MakeLayers() {
                          .stage = part_,
                          .parameters = to_solve_.parameters,
                          .hierarchy = local_,
-                         .mirrored = local_mirrored_,
                          .coarse = to_solve_.coarse,
                          .batch = to_solve_.batch,
                          .h = to_solve_.h,
@@ -101,8 +99,7 @@ Status StageOnRanks::MakeLayers() {
   UCUDNN_ASSIGN_OR_RETURN(layers_, maker_->Make(own));
   if (!gathers_) return Status::Ok();
   coarse_ = hierarchy.CoarseLevels(distributed);
-  coarse_mirrored_ = coarse_.Mirrored();
-  needs_ = NeedsOf(to_solve_.coarse, coarse_);
+  needs_ = NeedsOfGathered();
   gathered_parameters_.resize(is_gatherer() ? to_solve_.chain.graph.nodes.size() : 0);
   UCUDNN_RETURN_IF_ERROR(GatherWeights());
   if (!is_gatherer()) return Status::Ok();
@@ -110,7 +107,6 @@ Status StageOnRanks::MakeLayers() {
                                                           .stage = stage,
                                                           .parameters = gathered_parameters_,
                                                           .hierarchy = coarse_,
-                                                          .mirrored = coarse_mirrored_,
                                                           .coarse = to_solve_.coarse,
                                                           .batch = to_solve_.batch,
                                                           .h = to_solve_.h,
@@ -119,13 +115,13 @@ Status StageOnRanks::MakeLayers() {
   return Status::Ok();
 }
 
-RankPart StageOnRanks::PartOf(Direction direction) const {
+RankPart StageSolver::PartOf(Direction direction) const {
   const bool is_reversed = direction == Direction::kAdjoint;
   RankPart part;
   part.exchange = &exchange();
   part.line = {partition().ranks(), is_reversed};
   part.position = part.line.PositionOf(to_solve_.peers.rank());
-  part.hierarchy = is_reversed ? &local_mirrored_ : &local_;
+  part.hierarchy = &layers_->hierarchy(direction);
   part.distributed = partition().distributed;
   if (!gathers_) return part;
   part.gatherer = partition().first_rank;
@@ -138,7 +134,7 @@ RankPart StageOnRanks::PartOf(Direction direction) const {
   return part;
 }
 
-Status StageOnRanks::MakeWay(Direction direction, Way& way) {
+Status StageSolver::MakeWay(Direction direction, Way& way) {
   way.part = PartOf(direction);
   UCUDNN_ASSIGN_OR_RETURN(auto local,
                           layers_->MakeSystem(direction, {.has_inlet = way.part.position > 0}));
@@ -156,14 +152,14 @@ Status StageOnRanks::MakeWay(Direction direction, Way& way) {
   return Status::Ok();
 }
 
-int StageOnRanks::OwnerOf(int layer) const {
+int StageSolver::OwnerOf(int layer) const {
   const std::vector<int>& begins = partition().begins;
   const auto behind = std::upper_bound(begins.begin(), begins.end(), layer);
   return partition().first_rank + static_cast<int>(behind - begins.begin()) - 1;
 }
 
 // One message of each rank: of each layer that is needed the weights and biases of its nodes.
-Status StageOnRanks::GatherWeights() {
+Status StageSolver::GatherWeights() {
   Peers& peers = to_solve_.peers;
   const auto for_each = [&](int owner, const auto& visit) {
     for (const int layer : needs_.layers) {
@@ -199,7 +195,7 @@ Status StageOnRanks::GatherWeights() {
   return Status::Ok();
 }
 
-Status StageOnRanks::GatherStates() {
+Status StageSolver::GatherStates() {
   BlockSystem& local = forward_.system->local();
   for (const int number : needs_.states) {
     const int owner = OwnerOf(number);
@@ -215,14 +211,14 @@ Status StageOnRanks::GatherStates() {
   return local.Join();
 }
 
-Status StageOnRanks::Linearise() {
+Status StageSolver::Linearise() {
   UCUDNN_RETURN_IF_ERROR(layers_->LineariseAt(nullptr));
   if (!gathers_) return Status::Ok();
   UCUDNN_RETURN_IF_ERROR(GatherStates());
   return is_gatherer() ? gathered_layers_->LineariseAt(&gathered_states_) : Status::Ok();
 }
 
-Status StageOnRanks::SetFirst(Start start, Way& way) {
+Status StageSolver::SetFirst(Start start, Way& way) {
   DistributedSystem& system = *way.system;
   if (start != Start::kPrevious) {
     return system.has_first() ? system.local().SetFirst(way.given) : Status::Ok();
@@ -246,12 +242,12 @@ Status StageOnRanks::SetFirst(Start start, Way& way) {
   return system.local().CarryOver({way.given, way.before});
 }
 
-std::optional<CycleTimeline> StageOnRanks::Timeline() const {
+std::optional<CycleTimeline> StageSolver::Timeline() const {
   TimedPropagator* const timed = layers_->timed();
   return timed != nullptr ? std::optional(timed->Timeline()) : std::nullopt;
 }
 
-Status StageOnRanks::Descend(const Descent& descent) {
+Status StageSolver::Descend(const Descent& descent) {
   is_idle_ = false;
   UCUDNN_RETURN_IF_ERROR(layers_->Descend(gradient_factor_, descent));
   if (gathers_) UCUDNN_RETURN_IF_ERROR(GatherKeptWeights());
@@ -259,7 +255,7 @@ Status StageOnRanks::Descend(const Descent& descent) {
   return Status::Ok();
 }
 
-std::vector<int> StageOnRanks::NeededOf(int rank) const {
+std::vector<int> StageSolver::NeededOf(int rank) const {
   std::vector<int> needed;
   for (const int layer : needs_.layers) {
     if (OwnerOf(layer) == rank) {
@@ -269,7 +265,7 @@ std::vector<int> StageOnRanks::NeededOf(int rank) const {
   return needed;
 }
 
-Status StageOnRanks::GatherKeptWeights() {
+Status StageSolver::GatherKeptWeights() {
   const int own = to_solve_.peers.rank();
   const std::vector<int> mine = NeededOf(own);
   if (!is_gatherer()) return layers_->SendWeights(partition().first_rank, mine);
@@ -282,14 +278,14 @@ Status StageOnRanks::GatherKeptWeights() {
   return Status::Ok();
 }
 
-Status StageOnRanks::LoadWeights() {
+Status StageSolver::LoadWeights() {
   UCUDNN_RETURN_IF_ERROR(layers_->LoadWeights());
   if (gathers_) UCUDNN_RETURN_IF_ERROR(GatherWeights());
   return is_gatherer() ? gathered_layers_->LoadWeights() : Status::Ok();
 }
 
-Result<Solution> StageOnRanks::SolveForward(const double* first, const SolveOptions& options,
-                                            double* last) {
+Result<Solution> StageSolver::SolveForward(const double* first, const SolveOptions& options,
+                                           double* last) {
   is_idle_ = false;
   if (!forward_.system) UCUDNN_RETURN_IF_ERROR(MakeWay(Direction::kForward, forward_));
   DistributedSystem& system = *forward_.system;
@@ -316,7 +312,7 @@ Result<Solution> StageOnRanks::SolveForward(const double* first, const SolveOpti
   return solution;
 }
 
-Result<double> StageOnRanks::AdjointScale(const double* numbers) {
+Result<double> StageSolver::AdjointScale(const double* numbers) {
   if (!layers_->scales_adjoints()) return 1.0;
   double scale = 1;
   if (backward_.system->has_first()) {
@@ -329,8 +325,8 @@ Result<double> StageOnRanks::AdjointScale(const double* numbers) {
 }
 
 // The adjoint is linear: it is solved scaled, and so are the tolerance and what comes of it.
-Result<Solution> StageOnRanks::SolveBackward(const double* last_adjoint,
-                                             const SolveOptions& options, double* first_adjoint) {
+Result<Solution> StageSolver::SolveBackward(const double* last_adjoint, const SolveOptions& options,
+                                            double* first_adjoint) {
   is_idle_ = false;
   if (!backward_.system) UCUDNN_RETURN_IF_ERROR(MakeWay(Direction::kAdjoint, backward_));
   DistributedSystem& system = *backward_.system;
@@ -361,7 +357,7 @@ Result<Solution> StageOnRanks::SolveBackward(const double* last_adjoint,
   return solution;
 }
 
-Status StageOnRanks::AddGradients(Parameters& gradient, const GradientWatch& watch) {
+Status StageSolver::AddGradients(Parameters& gradient, const GradientWatch& watch) {
   const int layers = end_ - begin_;
   const int coarsening = local_.level(0).coarsening;
   // Who watches sends what is complete while the rest is computed: as much at once on all replicas,

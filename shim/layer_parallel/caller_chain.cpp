@@ -1,4 +1,4 @@
-#include "layer_parallel/propagators.h"
+#include "layer_parallel/caller_chain.h"
 
 #include "planner/multigrid/coarse_operator.h"
 
@@ -23,12 +23,12 @@ Caller::Subject SubjectOf(const ucudnnLayerParallelRange_t& range) {
 
 }  // namespace
 
-CallerStates::~CallerStates() {
+CallerChain::~CallerChain() {
   const ucudnnLayerParallelCallbacks_t& callbacks = caller_.callbacks();
   for (const State state : states_) callbacks.destroy(callbacks.user, state);
 }
 
-Result<State> CallerStates::Create() {
+Result<State> CallerChain::Create() {
   const ucudnnLayerParallelCallbacks_t& callbacks = caller_.callbacks();
   const Caller::Subject subject = {.state = static_cast<long long>(states_.size())};
   states_.push_back(nullptr);  // before the callback: no state is lost to a lack of memory
@@ -43,13 +43,13 @@ Result<State> CallerStates::Create() {
   return status;
 }
 
-Status CallerStates::Combine(State to, double b, double a, State x, int lane) {
+Status CallerChain::Combine(State to, double b, double a, State x, int lane) {
   const ucudnnLayerParallelCallbacks_t& callbacks = caller_.callbacks();
   return caller_.Run("combine", {}, lane,
                      [&] { return callbacks.combine(callbacks.user, a, x, b, to, lane); });
 }
 
-Status CallerStates::SquaredDistance(State x, State y, double* result, int lane) {
+Status CallerChain::SquaredDistance(State x, State y, double* result, int lane) {
   const ucudnnLayerParallelCallbacks_t& callbacks = caller_.callbacks();
   return caller_.Run("squared_distance", {}, lane, [&] {
     return callbacks.squared_distance(callbacks.user, x, y, lane, result);
@@ -57,19 +57,18 @@ Status CallerStates::SquaredDistance(State x, State y, double* result, int lane)
 }
 
 Status CallerChain::Step(int level, int step, State from, State to, int lane) {
-  const ucudnnLayerParallelCallbacks_t& callbacks = caller().callbacks();
+  const ucudnnLayerParallelCallbacks_t& callbacks = caller_.callbacks();
+  const multigrid::Level& shape = setting_.hierarchy.level(level);
+  if (linearised_ == nullptr) {
+    const ucudnnLayerParallelRange_t range =
+        RangeInC(LayersOf(setting_.coarse, shape, step, 1), level);
+    return caller_.Run("step", SubjectOf(range), lane,
+                       [&] { return callbacks.step(callbacks.user, &range, from, to, lane); });
+  }
   const ucudnnLayerParallelRange_t range =
-      RangeInC(LayersOf(setting().coarse, setting().hierarchy.level(level), step, 1), level);
-  return caller().Run("step", SubjectOf(range), lane,
-                      [&] { return callbacks.step(callbacks.user, &range, from, to, lane); });
-}
-
-Status CallerAdjoint::Step(int level, int step, State from, State to, int lane) {
-  const ucudnnLayerParallelCallbacks_t& callbacks = caller().callbacks();
-  const ucudnnLayerParallelRange_t range =
-      RangeInC(AdjointLayersOf(setting().coarse, setting().hierarchy.level(level), step, 1), level);
-  UCUDNN_ASSIGN_OR_RETURN(const State state, trajectory_.At(range.first_layer, lane));
-  return caller().Run("adjoint_step", SubjectOf(range), lane, [&] {
+      RangeInC(AdjointLayersOf(setting_.coarse, shape, step, 1), level);
+  UCUDNN_ASSIGN_OR_RETURN(const State state, linearised_->At(range.first_layer, lane));
+  return caller_.Run("adjoint_step", SubjectOf(range), lane, [&] {
     return callbacks.adjoint_step(callbacks.user, &range, state, from, to, lane);
   });
 }

@@ -1,0 +1,18 @@
+// What a test cannot do without.
+#pragma once
+
+#include <stdexcept>
+#include <utility>
+
+#include "base/status.h"
+
+namespace ucudnn::test {
+
+// The value of `result`; fails the test with its message where there is none.
+template <typename T>
+T Must(Result<T> result) {
+  if (!result.ok()) throw std::runtime_error(result.message());
+  return std::move(*result);
+}
+
+}  // namespace ucudnn::test
