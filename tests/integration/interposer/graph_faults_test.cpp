@@ -41,11 +41,18 @@ ConvolutionProblem FreshProblem() {
   return AsRead(problem);
 }
 
+// One image, which runs as tiles within their limit.
+constexpr char kTiledLimitText[] = "192KiB";
+constexpr size_t kTiledLimit = size_t{192} << 10;
+ConvolutionProblem Image() {
+  return AsRead(ProblemWith({.n = 1, .c = 16, .k = 16, .x = {1, 64, 64}}));
+}
+
 // One plan of a program, on a handle of its own.
 class Program {
  public:
-  Program()
-      : convolution_(FreshProblem()),
+  explicit Program(const ConvolutionProblem& problem = FreshProblem())
+      : convolution_(problem),
         graph_(convolution_.problem(), {}, DropIn(), {convolution_.handle(), nullptr}) {
     std::mt19937 random(21);
     convolution_.FillIntegers(random);
@@ -211,15 +218,60 @@ TEST_F(GraphPlans, EveryAllocationMayFailWhileANativeGraphIsMade) {
   EXPECT_GT(kth, InBudget() ? 1 : 3);
 }
 
+class TiledPlans : public GraphPlans {
+ protected:
+  static void SetUpTestSuite() {}
+};
+
+TEST_F(TiledPlans, EveryAllocationMayFailWhileANativeGraphIsMade) {
+  Program program(Image());
+  program.MakePlan();
+  program.ReadSize();
+  program.MakePack();
+  ASSERT_LE(program.bytes(), kTiledLimit);
+  long kth = 1;
+  size_t nodes = 0;
+  for (bool failed = true; failed && !HasFailure(); kth = Next(kth)) {
+    SCOPED_TRACE("allocation " + std::to_string(kth));
+    cudaGraph_t graph = nullptr;
+    ASSERT_EQ(cudaGraphCreate(&graph, 0), cudaSuccess);
+    FailAllocation(kth);
+    EXPECT_EQ(program.Populate(graph), CUDNN_STATUS_SUCCESS);
+    failed = AllocationsSince() >= kth;
+    EXPECT_EQ(cudaGraphGetNodes(graph, nullptr, &nodes), cudaSuccess);
+    EXPECT_TRUE(nodes == 1 || nodes >= 4) << "neither the whole nor all tiles: " << nodes;
+    program.Launch(graph);
+    program.Check();
+    // Of a graph that may be half updated no success is told.
+    FailAllocation(kth);
+    const cudnnStatus_t updated = program.Update(graph);
+    const bool failed_update = AllocationsSince() >= kth;
+    EXPECT_TRUE(updated == CUDNN_STATUS_SUCCESS || failed_update) << updated;
+    EXPECT_EQ(program.Update(graph), CUDNN_STATUS_SUCCESS);
+    program.Launch(graph);
+    program.Check();
+    EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  }
+  // The last graph met no fault. Under a budget a native graph cannot have ucudnn's workspace.
+  if (InBudget()) {
+    EXPECT_EQ(nodes, 1u);
+  } else {
+    EXPECT_GE(nodes, 4u);
+    EXPECT_GT(kth, 3);
+  }
+}
+
 }  // namespace
 }  // namespace ucudnn::test
 
 int main(int argc, char** argv) {
   ucudnn::test::Environment environment = {
       {"UCUDNN_ENGINES", "both"}, {"UCUDNN_DATABASE", "none"}, {"UCUDNN_REPORT", ""}};
+  ucudnn::test::Environment tiled = environment;
   // Under one budget for all kernels, that is the limit.
   if (!ucudnn::test::InBudget()) {
     environment.emplace_back("UCUDNN_WORKSPACE_LIMIT", ucudnn::test::kLimitText);
+    tiled.emplace_back("UCUDNN_WORKSPACE_LIMIT", ucudnn::test::kTiledLimitText);
   }
-  return ucudnn::test::RunSuites(argc, argv, {{"GraphPlans", environment}});
+  return ucudnn::test::RunSuites(argc, argv, {{"GraphPlans", environment}, {"TiledPlans", tiled}});
 }

@@ -483,6 +483,28 @@ TEST(VastPlans, AreToldTheSameWhateverTilesAndPolicySay) {
   }
 }
 
+// Where ucudnn brings all workspace, none of it is for what needs none, and nothing is promised.
+TEST(VastPlans, NeedNoMoreInTilesUnderOneBudget) {
+  const ConvolutionProblem problem = Image(Operation::kForward);
+  for (const bool limited : {false, true}) {
+    for (const bool gemm : {false, true}) {
+      SCOPED_TRACE(std::string(limited ? "limited " : "") + (gemm ? "gemm" : ""));
+      const size_t limit = NeedOf(problem, {}) / 3;
+      Options options = Measuring(limit);
+      if (!limited) options.workspace_limit.reset();
+      options.total_workspace = 2 * limit;
+      TheVastLibrary().gemm_serves_tiles = gemm;
+      VastPlan plan(problem, options);
+      EXPECT_EQ(plan.Told(), 0u);
+      for (size_t call = 0; call <= KernelSequence::kOfOneProblem; ++call) plan.ExpectRight();
+      gemm ? plan.ExpectTilesOf("graph:0") : plan.ExpectWhole();
+      EXPECT_EQ(plan.Kernel()["owned_workspace_bytes"], 0);
+      EXPECT_EQ(plan.Promise(limited ? limit : planning::kNoLimit), std::nullopt);
+      EXPECT_EQ(plan.Told(), 0u);
+    }
+  }
+}
+
 // What the program remembers from elsewhere is the plan's own need: none.
 TEST(VastPlans, RunAsTheyAreWhereNoWorkspaceIsPassed) {
   const ConvolutionProblem problem = Image(Operation::kForward);
