@@ -309,8 +309,7 @@ class TileVerifier {
   void AddReferences(std::vector<cudnn::ListedEngine> listed,
                      std::vector<cudnn::ListedEngine>& references) const {
     // What is fused no other than the plan's engines may serve.
-    std::erase_if(listed,
-                  [&](const auto& one) { return fused_.empty() && !IsDirect(one.choice); });
+    std::erase_if(listed, [&](const auto& one) { return fused_.empty() && !IsDirect(one.choice); });
     std::stable_sort(listed.begin(), listed.end(), [&](const auto& a, const auto& b) {
       const auto rank = [&](const cudnn::EngineChoice& choice) {
         return std::pair(choice.engine == tile_.engine, choice.workspace_bytes);
@@ -504,13 +503,13 @@ class TileVerifier {
   Tolerance tolerance_;
   size_t needed_ = 0;     // bytes of device memory, but for the reference's workspace
   Surrounded x_, w_, y_;  // of the tile
-  std::deque<FusedRead> reads_;
-  cudnn::FusedPointers of_tile_, of_reference_;
   // The same packed: what was copied to the tile, or what the reference made.
   cuda::DeviceBuffer packed_x_, padded_x_, packed_y_, packed_w_;
   cuda::DeviceBuffer gathered_;  // a packed copy of what is compared
   cuda::DeviceBuffer reference_workspace_;
   GuardedBuffer sum_, workspace_;  // of the tile
+  std::deque<FusedRead> reads_;    // by what is fused
+  cudnn::FusedPointers of_tile_, of_reference_;
 };
 
 }  // namespace

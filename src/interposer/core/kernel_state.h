@@ -24,7 +24,9 @@ struct OwnedPart {
 
 struct KernelState {
   planning::Decision decision;
-  std::unique_ptr<execution::Schedule> schedule;  // null: the program's own call runs
+  // Null: the program's own call runs. States that replace each other share what stays the same.
+  std::shared_ptr<const execution::Schedule> schedule;
+  std::optional<planning::Build> built;  // what was built for the decision; none: nothing
   CountedKernel* record = nullptr;
   OwnedPart owned;
   // Set where calls are checked (UCUDNN_CHECK): the coarsest arithmetic among the pieces and the

@@ -16,6 +16,7 @@ struct AnswerStep {
   planning::Facts& facts;
   Steps& steps;
   Reporter* reporter;
+  const KernelState* earlier;
 
   void operator()(planning::Measure& question) {
     planning::Rows rows = steps.Answer(question);
@@ -41,7 +42,7 @@ struct AnswerStep {
     facts.compared.Add(std::move(question), std::move(trust));
   }
   void operator()(planning::Build& question) {
-    planning::BuildOutcome outcome = steps.Answer(question);
+    planning::BuildOutcome outcome = steps.BuildUnless(earlier, question);
     facts.built.Add(std::move(question), std::move(outcome));
   }
   void operator()(Decision&) {}
@@ -75,7 +76,8 @@ KernelRecord RecordOf(const planning::Facts& facts, const Decision& decision) {
 
 }  // namespace
 
-Decision DecideBy(planning::Facts& facts, Steps& steps, Reporter* reporter) {
+Decision DecideBy(planning::Facts& facts, Steps& steps, Reporter* reporter,
+                  const KernelState* earlier) {
   for (int taken = 1;; ++taken) {
     planning::Step step = planning::Decide(facts);
     const char* broken = nullptr;
@@ -85,7 +87,7 @@ Decision DecideBy(planning::Facts& facts, Steps& steps, Reporter* reporter) {
     }
     auto* const decision = std::get_if<Decision>(&step);
     if (decision == nullptr) {
-      std::visit(AnswerStep{facts, steps, reporter}, step);
+      std::visit(AnswerStep{facts, steps, reporter, earlier}, step);
       continue;
     }
     if (broken == nullptr) broken = planning::BrokenInvariant(facts, *decision);
@@ -112,7 +114,8 @@ planning::EarlierDecision FactsOfEarlier(const KernelState& earlier, bool lost_s
 
 void Lifecycle::Decide(planning::Facts& facts, KernelState& state) {
   facts.failed = *state.failed;
-  state.decision = DecideBy(facts, look_.steps, &look_.process.reporter);
+  Steps& steps = look_.steps;
+  state.decision = DecideBy(facts, steps, &look_.process.reporter, look_.earlier);
   const Decision& decision = state.decision;
   // A plan that is not measured here waits for the rows of others alone.
   const bool waits = facts.tunes || std::holds_alternative<planning::CallFacts>(facts.program);
@@ -124,12 +127,18 @@ void Lifecycle::Decide(planning::Facts& facts, KernelState& state) {
   if (stands_) return;
   record_ = RecordOf(facts, decision);
   if (decision.course != planning::Course::kSchedule) return;
-  state.schedule = look_.steps.TakeSchedule();
+  state.built = steps.built();
   state.owned.bytes = decision.owned_bytes;
   state.owned.assured = decision.otherwise == planning::Otherwise::kPieces;
   state.ran = decision.ran_here;
+  if (steps.stays_built()) {
+    state.schedule = look_.earlier->schedule;
+    state.ran = state.ran || look_.earlier->ran;
+  } else {
+    state.schedule = steps.TakeSchedule();
+  }
   if (look_.process.options.check && state.schedule != nullptr && state.schedule->has_pieces()) {
-    state.checked = look_.steps.CoarsestOf(decision);
+    state.checked = steps.CoarsestOf(decision);
   }
 }
 

@@ -32,17 +32,33 @@ class Steps {
   // The coarsest arithmetic among the pieces and the undivided engine; none where it is not known.
   virtual std::optional<NumericClass> CoarsestOf(const planning::Decision& decision) = 0;
 
+  // Answers, unless the state in force (null: none) was built of the same, which then stays.
+  planning::BuildOutcome BuildUnless(const KernelState* earlier, const planning::Build& question) {
+    built_ = question;
+    stays_built_ = earlier != nullptr && earlier->built == question;
+    return stays_built_ ? planning::BuildOutcome() : Answer(question);
+  }
+  // What was built last, or stayed.
+  const std::optional<planning::Build>& built() const { return built_; }
+  bool stays_built() const { return stays_built_; }
+
   // What Answer(Build) made last; null: no pieces.
   std::unique_ptr<execution::Schedule> TakeSchedule() { return std::move(schedule_); }
 
  protected:
   std::unique_ptr<execution::Schedule> schedule_;
+
+ private:
+  std::optional<planning::Build> built_;
+  bool stays_built_ = false;
 };
 
 // A decision that breaks an invariant is replaced by the program's own call or, where there is an
 // earlier decision, by that. Without a `reporter` (null) the decision is only asked for: nothing is
-// told, and no promise is stored.
-planning::Decision DecideBy(planning::Facts& facts, Steps& steps, Reporter* reporter);
+// told, and no promise is stored. What was built for the state in force, `earlier` (null: none), is
+// not built again.
+planning::Decision DecideBy(planning::Facts& facts, Steps& steps, Reporter* reporter,
+                            const KernelState* earlier = nullptr);
 
 // The facts about the state in force. `lost_share`: the budget took its share away.
 planning::EarlierDecision FactsOfEarlier(const KernelState& earlier, bool lost_share);

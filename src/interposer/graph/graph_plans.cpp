@@ -208,7 +208,7 @@ cudnnStatus_t GraphPlans::ExecuteHere(cudnnHandle_t handle, cudnnBackendDescript
   Session* const session = SessionOf(handle, *state);
   Count(session, handle, *state);
   if (state->schedule != nullptr) {
-    const MutexLock lock(state->executing);
+    const MutexLock lock(*state->executing);
     return RunPieces(session, handle, plan, pack, *state);
   }
   return WithUndivided(state, plan, [&](cudnnBackendDescriptor_t whole) {

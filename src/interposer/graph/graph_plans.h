@@ -108,7 +108,7 @@ class GraphPlans : public DivisionChoices {
     const cudnnBackendDescriptor_t whole = state != nullptr ? state->Undivided(plan) : plan;
     if (whole == nullptr) return CUDNN_STATUS_NOT_SUPPORTED;
     if (whole == plan) return run(plan);
-    const MutexLock lock(state->executing);
+    const MutexLock lock(*state->executing);
     return run(whole);
   }
   // The session that executes the plan; null where none is open, or memory is out.

@@ -99,7 +99,7 @@ bool GraphPlans::PopulatePieces(cudnnHandle_t handle, PlanState& state,
     return step.part->piece->Populate(part, step.adds, children.back().get());
   };
   {
-    const MutexLock lock(state.executing);
+    const MutexLock lock(*state.executing);
     if (ForEachPiece(*state.schedule, *call, populate) != CUDNN_STATUS_SUCCESS) return false;
   }
   PlanState* chosen = nullptr;
@@ -151,7 +151,7 @@ cudnnStatus_t GraphPlans::UpdateCudaGraph(cudnnHandle_t handle, cudnnBackendDesc
     const bool has_pieces =
         call && children.size() == static_cast<size_t>(native->decision.configuration.Pieces());
     if (has_pieces) {
-      const MutexLock lock(native->executing);
+      const MutexLock lock(*native->executing);
       return ForEachPiece(*native->schedule, *call, [&](const auto& step, const auto& part) {
         return step.part->piece->Update(part, step.adds, children[step.part->number]);
       });

@@ -128,15 +128,21 @@ std::unique_ptr<PlanState> GraphPlans::Make(const GraphKernel& kernel, GraphStep
   state->alpha = static_cast<float>(state->wide_alpha);
   state->beta = static_cast<float>(state->wide_beta);
   state->failed = earlier != nullptr ? earlier->failed : std::make_shared<std::atomic<bool>>(false);
-  if (earlier != nullptr) state->native = earlier->native;
+  if (earlier != nullptr) {
+    state->native = earlier->native;
+    state->executing = earlier->executing;
+  }
   life.Decide(facts, *state);
   const planning::Decision& decision = state->decision;
   if (decision.promises_less) {
-    state->substitute = steps.TakeSubstitute();
+    state->substitute =
+        steps.stays_built()
+            ? earlier->substitute
+            : std::make_shared<const cudnn::BackendDescriptor>(steps.TakeSubstitute());
     state->other = steps.Find(decision.undivided.engine);
     state->budget = kernel.session->budget();
     // The real plan never runs again: a substitute does, or pieces alone keep the promise.
-    assert((state->substitute.get() != nullptr && state->other != nullptr) ||
+    assert((state->substitute->get() != nullptr && state->other != nullptr) ||
            decision.otherwise == planning::Otherwise::kPieces);
   }
   return state;

@@ -34,12 +34,12 @@ struct PlanState : KernelState {
   // Set where less was promised than the plan needs: an undivided plan inside the promise, which
   // runs wherever pieces cannot; null where only pieces keep the promise. The application's own
   // plan never runs again.
-  cudnn::BackendDescriptor substitute;
+  std::shared_ptr<const cudnn::BackendDescriptor> substitute;
   EngineTemplate other;  // the substitute's engine
   // Held while `substitute` and the pieces' plans are used. Two threads with a handle and a plan
-  // each may share this state, and cuDNN does not promise that one plan runs on two threads at
-  // once.
-  Mutex executing;
+  // each may share this state, or states that replace each other, which share plans, and cuDNN does
+  // not promise that one plan runs on two threads at once.
+  std::shared_ptr<Mutex> executing = std::make_shared<Mutex>();
   // Set where one budget holds for all kernels, and less was promised than the plan needs.
   WorkspaceBudget* budget = nullptr;
   std::atomic<bool> looking = false;  // a thread decides anew
@@ -71,7 +71,7 @@ struct PlanState : KernelState {
       case planning::Otherwise::kReal:
         return plan;
       case planning::Otherwise::kUndivided:
-        return substitute.get();
+        return substitute == nullptr ? nullptr : substitute->get();
       case planning::Otherwise::kPieces:
         break;
     }

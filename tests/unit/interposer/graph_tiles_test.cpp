@@ -134,6 +134,36 @@ TEST(GraphTiles, RunWithinOneBudget) {
   }
 }
 
+// How many plans of tiles were finalized.
+int& TilesFinalized() {
+  static int finalized = 0;
+  return finalized;
+}
+cudnnStatus_t CountTiles(cudnnBackendDescriptor_t descriptor) {
+  const cudnnStatus_t status = test::StandInGraphs().cudnnBackendFinalize(descriptor);
+  const auto read = cudnn::ReadTemplate(test::StandInGraphs(), descriptor);
+  TilesFinalized() += read.ok() && read->convolution.problem.x[1] < 64;
+  return status;
+}
+
+TEST(GraphTiles, AreNotBuiltAgainWhereADivisionLeavesThemAsTheyWere) {
+  const ConvolutionProblem problem = Image(Operation::kForward);
+  Options options = Measuring(0);
+  options.workspace_limit.reset();
+  options.total_workspace = NeedOf(problem, {}) / 3;
+  TiledPlan plan(problem, {}, options, nullptr, CountTiles);
+  const auto memory = plan.Memory();
+  for (size_t call = 0; call <= KernelSequence::kOfOneProblem; ++call) plan.Run(*memory);
+  plan.ExpectRight();
+  ASSERT_GT(plan.Pieces(), 1);
+  EXPECT_GT(TilesFinalized(), 0);
+  TilesFinalized() = 0;
+  plan.TheBudget().Stop();  // decisions are taken anew
+  plan.ExpectRight();
+  EXPECT_GT(plan.Pieces(), 1);
+  EXPECT_EQ(TilesFinalized(), 0);
+}
+
 TEST(GraphTiles, RunInCaptures) {
   const ConvolutionProblem problem = Image(Operation::kForward);
   TiledPlan plan(problem, {}, Measuring(NeedOf(problem, {}) / 3));

@@ -252,6 +252,24 @@ TEST(TotalWorkspace, IsDividedWhenTheProgramEndsTheRecording) {
   EXPECT_EQ(program.TheBudget().bytes(), program.need);
 }
 
+TEST(TotalWorkspace, WhatItsDivisionLeavesAsItWasIsNotBuiltAgain) {
+  for (const Operation operation : kDivided) {
+    SCOPED_TRACE(OperationName(operation));
+    Shared program(operation);
+    program.Learn();
+    Session* const session = program.interposer.sessions().Of(program.handle());
+    const CallKey key = {Problem(operation)};
+    const CallState* const before = session->Find(key);
+    ASSERT_NE(before, nullptr);
+    program.TheBudget().Stop();  // decisions are taken anew
+    program.Ran();
+    const CallState* const after = session->Find(key);
+    EXPECT_NE(after, before);
+    EXPECT_TRUE(after->schedule->has_pieces());
+    EXPECT_EQ(after->schedule, before->schedule);
+  }
+}
+
 TEST(TotalWorkspace, IsDividedAmongWhatWasAskedAboutWhereNothingRan) {
   Shared program(Operation::kForward);
   ASSERT_TRUE(program.interposer.legacy().FindAlgorithms(Operation::kForward, program.handle(),
