@@ -40,7 +40,8 @@ inline constexpr std::array<const char*, std::variant_size_v<Operator>> kOperato
     "linear",
     "attention",
     "roll",
-    "opaque"};
+    "opaque",
+    "group_normalization"};
 
 inline constexpr std::array<const char*, 2> kPoolingKindNames = {"maximum", "average"};
 inline constexpr std::array<const char*, 11> kActivationKindNames = {
@@ -159,6 +160,12 @@ void VisitFields(Opaque& op, Fields& fields) {
   fields.Optional("columns", op.columns);
   fields.Optional("sums", op.sums);
   fields.Optional("operations", op.operations);
+}
+template <typename Fields>
+void VisitFields(GroupNormalization& op, Fields& fields) {
+  fields.Optional("groups", op.groups);
+  fields.Optional("by_position", op.by_position);
+  fields.Optional("scale_and_shift", op.scale_and_shift);
 }
 template <typename Fields>
 void VisitFields(Concat& op, Fields& fields) {

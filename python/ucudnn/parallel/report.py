@@ -93,7 +93,7 @@ def predicted(executor, batch=None, label_elements=1):
                 if rank in (sender, to):
                     _add(found, "update", to if rank == sender else sender, end - begin, end - begin)
     for one in schedule.statistics.values():
-        returns = one.kind != "batch_normalization" or one.node in plan.returning
+        returns = "normalization" not in one.kind or one.node in plan.returning
         for group in executor.groups_of(one):
             if rank in group.devices and len(group.devices) > 1:
                 count = group.forward + (group.backward if returns else 0)

@@ -306,8 +306,9 @@ class Tracer:
             self.refuse(f"layer normalization over {axes} of dimensions {x.layout}")
         names = [n for n in (self.parameter(a["weight"], "the scale"), self.parameter(a["bias"], "the shift")) if n]
         shape = self.shape_of(x)
-        members = {"kind": "layer_normalization", "channels": shape[0], "extents": list(shape[1:])} | (
-            SEPARATE_POSITIONS if axes == "c" else {})
+        if axes == "c" or not names and len(axes) == len(x.layout) - 1:
+            return self.normalized(x, {"by_position": True} if axes == "c" else {}, a)
+        members = {"kind": "layer_normalization", "channels": shape[0], "extents": list(shape[1:])}
         return self.add("opaque", [x],
                         shape,
                         members,
@@ -324,12 +325,15 @@ class Tracer:
         x = self.reading(a["input"])
         if x.layout[1] != "c":
             self.refuse(f"group normalization of dimensions in the order {x.layout}")
+        return self.normalized(x, {"groups": a["num_groups"]}, a)
+
+    def normalized(self, x, members, a):
+        """A group normalization, and what it has of a scale and a shift: one of them alone is a node of its own."""
+        shape, has = self.shape_of(x), {"scale": a["weight"] is not None, "shift": a["bias"] is not None}
         names = [n for n in (self.parameter(a["weight"], "the scale"), self.parameter(a["bias"], "the shift")) if n]
-        shape = self.shape_of(x)
-        members = {"kind": "group_normalization", "channels": shape[0], "extents": list(shape[1:]),
-                   "channel_parts": a["num_groups"], "sums": True}
-        return self.add("opaque", [x], shape, members, "group_norm", parameters=names, function="group_norm",
-                        groups=a["num_groups"], eps=a["eps"], has_weight=a["weight"] is not None)
+        y = self.add("group_normalization", [x], shape, members | {"scale_and_shift": len(names) == 2}, "norm",
+                     parameters=names if len(names) == 2 else (), eps=a["eps"])
+        return self.add("scale", [y], shape, has, "scale", parameters=names) if len(names) == 1 else y
 
     def lrn(self, a, module):
         """torch computes it by a dozen operators: the first of them stands for all, and the others give what it gives."""

@@ -86,6 +86,18 @@ class Describe(unittest.TestCase):
         with self.assertRaisesRegex(parallel.NotSupported, "mixes images"):
             network(lambda m, x: m.conv(x).view(-1, 4 * 8))
 
+    def test_Normalizations_AreOneOperator(self):
+        model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.GroupNorm(2, 4), nn.LayerNorm([4, 8, 8], elementwise_affine=False), nn.Flatten(),
+                              nn.Linear(256, 6), nn.LayerNorm(6, bias=False), nn.GroupNorm(3, 6))
+        found = parallel.describe(model, (3, 8, 8))
+        norms = [(node.name, node.members) for node in found.nodes if node.op == "group_normalization"]
+        self.assertEqual([("1", {"groups": 2, "scale_and_shift": True}), ("2", {"scale_and_shift": False}),
+                          ("5", {"by_position": True, "scale_and_shift": False}), ("6", {"groups": 3, "scale_and_shift": True})],
+                         norms)
+        scale = found.by_name["5@1"]
+        self.assertEqual(("scale", ("5",), {"scale": True, "shift": False}, ("5.weight",)),
+                         (scale.op, scale.inputs, scale.members, scale.parameters))
+
     def test_WhatHasNoRule_IsNamed(self):
         with self.assertRaisesRegex(parallel.NotSupported, "Branches: torch.ops.aten.fft_fft2 has no rule"):
             network(lambda m, x: torch.fft.fft2(m.conv(x)).real)

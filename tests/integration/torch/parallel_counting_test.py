@@ -64,20 +64,21 @@ class Counting(unittest.TestCase):
             for kind in report.planned:
                 self.assertEqual(one["memory"][kind], report.kept.get(kind, [0])[0], f"{what}, device {one['device']}: {kind}")
 
-    def test_NormsAreDividedWhereTheirPartsDoNotMeet(self):
+    def test_NormsAreDividedAlongAllAxes(self):
         gloo.need("torchvision")
         from torch import nn
         from torchvision.models.convnext import LayerNorm2d
         model = nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), nn.GroupNorm(3, 6), nn.ReLU(), nn.Conv2d(6, 6, 3, padding=1),
-                              LayerNorm2d(6), nn.Flatten(), nn.Linear(384, 5))
+                              LayerNorm2d(6), nn.LayerNorm([6, 8, 8]), nn.Flatten(), nn.Linear(384, 5))
         file, machine, plan = (f"{self.folder.name}/{name}.json" for name in ("net", "machine", "plan"))
         for name, text in ((file, parallel.describe(model, (3, 8, 8)).text()), (machine, schedules.machine(6))):
             with open(name, "w") as output:
                 output.write(text)
-        for pins, refused in ((("1=c3", "4=h2"), ""), (("4=w2",), ""), (("1=c2",), "pin '1'"), (("1=h2",), "pin '1'"),
-                              (("4=c2",), "pin '4'")):
+        for pins, refused in ((("1=c3", "4=h2"), ""), (("1=n2h3", "4=w2"), ""), (("1=c2w3", "4=c2h3"), ""),
+                              (("1=c6", "4=c3w2"), ""), (("1=n3h2w1", "4=n2c3"), ""), (("5=n2",), ""), (("5=h2",), "pin '5'"),
+                              (("5=c2",), "pin '5'")):
             told = self.run_command("plan", file, "--machine", machine, "--batch", "8", "--update", "owner", "--schedule",
-                                    *(f"--pin={pin}" for pin in pins))
+                                    *(f"--pin={pin}" for pin in pins), "--uneven")
             self.assertIn(refused, told.stderr)
             self.assertEqual(bool(refused), bool(told.returncode), told.stderr)
             if not refused:

@@ -491,19 +491,30 @@ class Norms(nn.Module):
 
 
 def norms():
-    """Group normalization divided along whole groups, layer normalization along positions."""
-    torch.manual_seed(23)
-    model, (_, x, y) = Norms(), made(23)
-    network, single = describe(model, (3, 8, 8)), copy.deepcopy(model)
-    degrees = {"group": {"c": 3}, "layer": {"h": 3}, "plain": {"n": 2}, "conv": {"w": 2}}
-    plan = plan_file(schedules.Writer(network, BATCH, WORLD, lambda node: (
-        dict.fromkeys("nchwr", 1) | degrees.get(node.name, {}), 0)).text(), "norms")
-    divided = parallel.apply(model, plan, loss=F.cross_entropy)
-    assert divided.group.weight.shape == (2,) and divided.layer.weight.shape == (6,)
-    divided(x, y).backward()
-    F.cross_entropy(single(x), y).backward()
-    same(divided, single, gradients=True)
-    assert parallel.report(divided).difference() == 0
+    """Group normalization along whole groups, positions and parts of groups, layer normalization along positions and channels:
+    in training, in evaluation and in half the digits."""
+    for degrees, channels in (({"group": {"c": 3}, "layer": {"h": 3}, "plain": {"n": 2}, "conv": {"w": 2}}, (2, 6)),
+                              ({"group": {"h": 3}, "layer": {"c": 3}, "plain": {"w": 3}}, (6, 2)),
+                              ({"group": {"c": 2}, "layer": {"c": 2}, "plain": {"c": 3}}, (3, 3))):
+        torch.manual_seed(23)
+        model, (_, x, y) = Norms(), made(23)
+        network, single = describe(model, (3, 8, 8)), copy.deepcopy(model)
+        random_plan.count += 1
+        plan = plan_file(schedules.Writer(network, BATCH, WORLD, lambda node: (
+            dict.fromkeys("nchwr", 1) | degrees.get(node.name, {}), 0)).text(), f"norms{random_plan.count}")
+        divided = parallel.apply(model, plan, loss=F.cross_entropy)
+        if RANK < 2:
+            assert (len(divided.group.weight), len(divided.layer.weight)) == channels, degrees
+        divided(x, y).backward()
+        F.cross_entropy(single(x), y).backward()
+        same(divided, single, gradients=True)
+        assert parallel.report(divided).difference() == 0, degrees
+        divided.eval()
+        with torch.no_grad():
+            assert torch.allclose(divided(x), single(x), rtol=1e-12), degrees
+        with torch.no_grad(), torch.autocast("cpu"):
+            assert torch.allclose(divided(x).double(), single(x).double(), atol=0.1), degrees
+        divided._ucudnn.close()
 
 
 def local_batch_norm():

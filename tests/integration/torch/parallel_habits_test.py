@@ -22,7 +22,7 @@ class Habits(gloo.RanksTest):
     def test_EvaluationAndAverages_AreThoseOfOneDevice(self):
         self.on(3, "", "evaluation", "averaged", "unlike_weights")
 
-    def test_Norms_AreDividedWhereTheirPartsDoNotMeet(self):
+    def test_Norms_AreThoseOfOneDevice(self):
         self.on(3, "", "norms", "local_batch_norm")
 
     def test_Loaders_ReadWhatTheirRankNeeds(self):
