@@ -138,6 +138,9 @@ struct Reshape {
   int32_t spatial_rank = 2;
 };
 struct Softmax {};  // over the channels
+// Losses of an output, which they give on as it is: one number of all images beside it.
+struct CrossEntropy {};  // of a softmax over the channels, against one label each
+struct LogisticLoss {};  // of each channel by itself
 // Any other operator on the images of its inputs, each by itself: known by what it gives of one
 // image, and by the axes along which it computes every position from the same position of those
 // inputs that have the axis, and from all of the others.
@@ -157,7 +160,7 @@ using Operator =
     std::variant<Input, Convolution, Pooling, GlobalPooling, FullyConnected, Activation,
                  BatchNormalization, LocalResponseNormalization, Dropout, Add, Concat, Flatten,
                  Softmax, TransposedConvolution, Multiply, Upsampling, Padding, Scale, Reshape,
-                 Linear, Attention, Roll, Opaque, GroupNormalization>;
+                 Linear, Attention, Roll, Opaque, GroupNormalization, CrossEntropy, LogisticLoss>;
 
 using NodeId = int;  // position in Graph::nodes
 

@@ -79,8 +79,8 @@ bool IsPosition(size_t axis) { return axis != kAxisC; }
 
 // Outputs that a cross-entropy may follow.
 bool IsClassifier(const ScheduledNode& node) {
-  return node.op == "softmax" || node.op == "fully_connected" || node.op == "linear" ||
-         node.op == "convolution";
+  return node.op == "cross_entropy" || node.op == "softmax" || node.op == "fully_connected" ||
+         node.op == "linear" || node.op == "convolution";
 }
 
 }  // namespace

@@ -41,7 +41,9 @@ inline constexpr std::array<const char*, std::variant_size_v<Operator>> kOperato
     "attention",
     "roll",
     "opaque",
-    "group_normalization"};
+    "group_normalization",
+    "cross_entropy",
+    "logistic_loss"};
 
 inline constexpr std::array<const char*, 2> kPoolingKindNames = {"maximum", "average"};
 inline constexpr std::array<const char*, 11> kActivationKindNames = {
@@ -180,5 +182,9 @@ template <typename Fields>
 void VisitFields(Flatten&, Fields&) {}
 template <typename Fields>
 void VisitFields(Softmax&, Fields&) {}
+template <typename Fields>
+void VisitFields(CrossEntropy&, Fields&) {}
+template <typename Fields>
+void VisitFields(LogisticLoss&, Fields&) {}
 
 }  // namespace ucudnn::planner

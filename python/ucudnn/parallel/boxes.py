@@ -172,7 +172,8 @@ def needed(node, place, box, shapes, summed=None):
     elif op == "lrn":
         reach = node.members.get("size", 5) // 2
         out[C] = (max(box[C][0] - reach, 0), min(box[C][1] + reach, shape[0]))
-    elif op not in ("activation", "batch_normalization", "group_normalization", "scale", "dropout", "add", "softmax"):
+    elif op not in ("activation", "batch_normalization", "group_normalization", "scale", "dropout", "add", "softmax",
+                    "cross_entropy", "logistic_loss"):
         raise NotSupported(f"{node.name}: {op} has no rule")
     if summed is not None:
         out[C] = summed

@@ -106,7 +106,8 @@ def shape_of(op, members, shapes, name):
                 *[extent + before + after for extent, before, after in zip(extents, each("before", 0), each("after", 0))])
     if op == "multiply":
         return max(shapes, key=math.prod)
-    if op in ("activation", "batch_normalization", "group_normalization", "scale", "lrn", "dropout", "add", "softmax"):
+    if op in ("activation", "batch_normalization", "group_normalization", "scale", "lrn", "dropout", "add", "softmax",
+              "cross_entropy", "logistic_loss"):
         return shapes[0]
     if op == "opaque":
         return (members["channels"], *members["extents"])

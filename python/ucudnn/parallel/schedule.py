@@ -352,7 +352,7 @@ def _check_statistics(schedule):
         elif node.op == "softmax" and name in read:
             expected["softmax", name] = _groups(node, lambda box: (box[b.N], *box[b.D:]), 2, 1)
         if name not in read:
-            if node.op in ("softmax", "fully_connected", "linear", "convolution"):
+            if node.op in ("cross_entropy", "softmax", "fully_connected", "linear", "convolution"):
                 expected["classifier", name] = _groups(node, lambda box: (box[b.N], *box[b.D:]), 3, 0)
             expected["loss", name] = {(tuple(range(schedule.devices)), 1, 0)}
     found = {}

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import torch
 
 from .errors import NotSupported
-from .network import Network, Node, Output, Parameter
+from .losses import named, of_outputs
+from .network import LOSSES, Network, Node, Output, Parameter
 
 BATCH = 7  # images of the example: a constant of the program is unlikely to be the same
 
@@ -41,9 +42,10 @@ class Mask:
     scaled: bool = False
 
 
-def describe(model, input_shape, name=None):
+def describe(model, input_shape, name=None, loss=None):
     """The Network of `model`, which is called with one tensor of images of `input_shape`: (channels, (d,) h, w), or
-    (features,). NotSupported names what has no rule."""
+    (features,). `loss`, as `apply` is told it, has nodes where it is a cross-entropy or a logistic one. NotSupported names what
+    has no rule."""
     parameter = next(iter(model.parameters()), torch.empty(0))
     dtype = parameter.dtype if parameter.dtype.is_floating_point else torch.get_default_dtype()
     example = torch.empty(BATCH, *input_shape, dtype=dtype, device=parameter.device)
@@ -59,7 +61,9 @@ def describe(model, input_shape, name=None):
     finally:
         for module, training in modes.items():
             module.training = training
-    return Tracer(model, program, tuple(input_shape)).network(name or type(model).__name__)
+    network = Tracer(model, program, tuple(input_shape)).network(name or type(model).__name__)
+    losses = [] if loss is None else of_outputs(loss, len(network.outputs))
+    return network.add_losses([LOSSES.get(named(one)) for one, _ in losses])
 
 
 class Tracer:

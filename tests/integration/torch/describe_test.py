@@ -2,6 +2,7 @@
 it. What has no rule is refused by name."""
 import json
 import os
+import pathlib
 import subprocess
 import sys
 import tempfile
@@ -30,8 +31,8 @@ class Branches(nn.Module):
         return self.run(self, x)
 
 
-def network(forward, shape=(3, 8, 8)):
-    return parallel.describe(Branches(forward), shape)
+def network(forward, shape=(3, 8, 8), **arguments):
+    return parallel.describe(Branches(forward), shape, **arguments)
 
 
 class Describe(unittest.TestCase):
@@ -98,6 +99,16 @@ class Describe(unittest.TestCase):
         self.assertEqual(("scale", ("5",), {"scale": True, "shift": False}, ("5.weight",)),
                          (scale.op, scale.inputs, scale.members, scale.parameters))
 
+    def test_NamedLosses_AreNodes(self):
+        found = parallel.describe(nn.Sequential(nn.Flatten(), nn.Linear(192, 4)), (3, 8, 8), loss=nn.BCEWithLogitsLoss())
+        self.assertEqual(("loss", "logistic_loss", ("1",), 2),
+                         (*[(node.name, node.op, node.inputs) for node in found.nodes][-1], found.outputs[0].dims))
+        self.assertEqual("loss", found.outputs[0].node)
+        plain = parallel.describe(nn.Sequential(nn.Flatten(), nn.Linear(192, 4)), (3, 8, 8), loss=lambda y, t: y.mean())
+        self.assertEqual("1", plain.outputs[0].node)
+        with self.assertRaisesRegex(parallel.NotSupported, "2 losses of a model with 1 outputs"):
+            network(lambda m, x: m.conv(x).flatten(1), loss=["cross_entropy", "logistic"])
+
     def test_WhatHasNoRule_IsNamed(self):
         with self.assertRaisesRegex(parallel.NotSupported, "Branches: torch.ops.aten.fft_fft2 has no rule"):
             network(lambda m, x: torch.fft.fft2(m.conv(x)).real)
@@ -121,8 +132,8 @@ class Describe(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             file = f"{folder}/net.json"
             subprocess.run([
-                sys.executable, "-m", "ucudnn.parallel", "describe", "torchvision.models:alexnet", "--input", "3x224x224", "-o",
-                file
+                sys.executable, "-m", "ucudnn.parallel", "describe", "torchvision.models:alexnet", "--input", "3x224x224", "--loss",
+                "cross_entropy", "-o", file
             ],
                            check=True,
                            env=os.environ | {"PYTHONPATH": str(gloo.ROOT / "python")})
@@ -131,6 +142,8 @@ class Describe(unittest.TestCase):
                                   text=True,
                                   check=True).stdout
             self.assertIn("classifier.6", told)
+            self.assertEqual({"name": "loss", "op": "cross_entropy", "inputs": ["classifier.6"]},
+                             json.loads(pathlib.Path(file).read_text())["nodes"][-1])
 
 
 if __name__ == "__main__":

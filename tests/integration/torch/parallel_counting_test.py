@@ -12,6 +12,7 @@ gloo.need("torch")
 sys.path.insert(0, str(gloo.ROOT / "python"))
 import schedules  # noqa: E402
 import torch  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
 from ucudnn import parallel  # noqa: E402
 from ucudnn.parallel.schedule import read  # noqa: E402
 
@@ -51,10 +52,10 @@ class Counting(unittest.TestCase):
             model = parallel.module(file)
         self.compare(model, plan, f"{net} on {devices}, {strategy}", strategy not in ("owt b", "owt c"))
 
-    def compare(self, model, plan, what, says_what_is_kept):
+    def compare(self, model, plan, what, says_what_is_kept, loss=F.cross_entropy):
         schedule = read(plan)
         devices = schedule.elements["by_device"]
-        for one, report in zip(devices, parallel.count(model, schedule, [one["device"] for one in devices])):
+        for one, report in zip(devices, parallel.count(model, schedule, [one["device"] for one in devices], loss)):
             self.assertEqual(0, report.difference(), f"{what}:\n{report}")
             for kind in ("transfer", "update", "statistics"):
                 pairs = report.counted.get(kind, {}).values()
@@ -85,6 +86,25 @@ class Counting(unittest.TestCase):
                 with open(plan, "w") as output:
                     output.write(told.stdout)
                 self.compare(model, plan, str(pins), True)
+
+    def test_LossesAreNodesOfTheNetwork(self):
+        model = torch.nn.Sequential(torch.nn.Conv2d(3, 6, 3, padding=1), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
+        file, machine, plan = (f"{self.folder.name}/{name}.json" for name in ("net", "machine", "plan"))
+        with open(machine, "w") as output:
+            output.write(schedules.machine(6))
+        for loss, kinds in (("cross_entropy", ["classifier", "loss"]), ("logistic", ["loss"])):
+            with open(file, "w") as output:
+                output.write(parallel.describe(model, (3, 8, 8), loss=loss).text())
+            told = self.run_command("plan", file, "--machine", machine, "--batch", "8", "--update", "owner", "--schedule",
+                                    "--pin=2=n2c3")
+            self.assertEqual("", told.stderr)
+            with open(plan, "w") as output:
+                output.write(told.stdout)
+            self.assertEqual([("loss", kind) for kind in kinds],
+                             [(one.node, one.kind) for one in read(plan).statistics.values()])
+            self.compare(model, plan, loss, True, loss)
+            with torch.device("meta"):
+                self.compare(parallel.module(file), plan, loss, True, loss)
 
     def test_CountsArePredicted(self):
         for net in NETS:

@@ -517,6 +517,35 @@ def norms():
         divided._ucudnn.close()
 
 
+def losses():
+    """A loss that has a node needs what its rule says of divided classes, whatever layer they are of; without a node a
+    cross-entropy needs a layer whose plan has statistics, and a logistic loss none."""
+    cross, logistic = F.cross_entropy, F.binary_cross_entropy_with_logits
+    for count, loss, told, refusal in ((3, cross, cross, None), (3, logistic, logistic, None),
+                                       (3, logistic, cross, "a plan for the loss logistic_loss; another one is given"),
+                                       (3, None, cross, "a plan without statistics of a classifier"),
+                                       (4, None, cross, None), (4, None, logistic, None)):
+        torch.manual_seed(26)
+        layers = nn.Conv2d(3, 6, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 6)
+        model, (_, x, y) = nn.Sequential(*layers[:count]), made(26)
+        network, single = describe(model, (3, 8, 8), loss=loss), copy.deepcopy(model)
+        random_plan.count += 1
+        plan = plan_file(schedules.Writer(network, BATCH, WORLD, lambda node: (
+            dict.fromkeys("nchwr", 1) | {"c": WORLD}, 0)).text(), f"losses{random_plan.count}")
+        if refusal is not None:
+            refused(lambda: parallel.apply(model, plan, loss=told), parallel.NotSupported, refusal)
+            continue
+        divided, labels = parallel.apply(model, plan, loss=told), y if told is cross else torch.rand(BATCH, 6)
+        found, wanted = divided(x, labels), told(single(x), labels)
+        assert abs(found.item() - wanted.item()) <= 1e-12, (loss, told)
+        found.backward(), wanted.backward()
+        same(divided, single, gradients=True)
+        report = parallel.report(divided)
+        assert report.difference() == 0, report
+        assert torch.allclose(divided(x), single(x), rtol=1e-12)
+        divided._ucudnn.close()
+
+
 def local_batch_norm():
     """Each part of the images has its own statistics, as if it were a batch of its own."""
     random_plan.count += 1

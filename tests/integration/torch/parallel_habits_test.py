@@ -25,6 +25,9 @@ class Habits(gloo.RanksTest):
     def test_Norms_AreThoseOfOneDevice(self):
         self.on(3, "", "norms", "local_batch_norm")
 
+    def test_Losses_AreThoseOfOneDevice(self):
+        self.on(3, "", "losses")
+
     def test_Loaders_ReadWhatTheirRankNeeds(self):
         self.on(3, "", "loader")
 

@@ -69,14 +69,14 @@ def synchronous():
 
 
 def normalized():
-    """Features are normalized over ranks, image by image."""
+    """Features are normalized over ranks, image by image, and the loss is a node of the network."""
     for letter, count in (("b", WORLD), ("c", 2)):
         torch.manual_seed(3)
         model, (_, x, y) = nn.Sequential(nn.Conv2d(3, 6, 3), nn.Flatten(), nn.Linear(216, 9), nn.LayerNorm(9), nn.ReLU(),
                                          nn.Linear(9, 6), nn.GroupNorm(2, 6), nn.Linear(6, 5)), made(3, 4 * WORLD)
-        single, network = copy.deepcopy(model), parallel.describe(model, (3, 8, 8))
+        single, network = copy.deepcopy(model), parallel.describe(model, (3, 8, 8), loss=F.cross_entropy)
         plan = scheme(model, 4 * WORLD, letter, count, network=network)
-        assert {"3", "6"} <= {one["node"] for one in json.loads(plan.read_text())["statistics"]}
+        assert {"3", "6", "loss"} <= {one["node"] for one in json.loads(plan.read_text())["statistics"]}
         divided = parallel.apply(model, plan, loss=F.cross_entropy)
         found, wanted = divided(x, y), F.cross_entropy(single(x), y)
         assert abs(found.item() - wanted.item()) < 1e-11, (letter, found, wanted)

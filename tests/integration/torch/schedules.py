@@ -6,7 +6,7 @@ import math
 
 from ucudnn.parallel import boxes as b
 
-FOLLOWERS = ("activation", "batch_normalization", "scale", "dropout", "softmax")
+FOLLOWERS = ("activation", "batch_normalization", "scale", "dropout", "softmax", "cross_entropy", "logistic_loss")
 BUNDLE = 25 * (1 << 20) // 4
 
 
@@ -310,7 +310,7 @@ class Writer:
         for node in nodes:
             if node["name"] in read or not node["inputs"]:
                 continue
-            if node["op"] in ("softmax", "fully_connected", "linear", "convolution"):
+            if node["op"] in ("cross_entropy", "softmax", "fully_connected", "linear", "convolution"):
                 add(node, "classifier", "nhw", 3, 0)
             found.append({"id": len(found), "node": node["name"], "kind": "loss",
                           "groups": [{"devices": list(range(self.devices)), "forward": 1, "backward": 0}]})

@@ -440,6 +440,29 @@ TEST(Schedule, NumbersOfGroupsAreBroughtTogetherByDevicesThatShareThem) {
   }
 }
 
+TEST(Schedule, ALossSaysWhichNumbersOfDividedClassesAreNeeded) {
+  const auto kinds = [](const Operator& loss) {
+    GraphBuilder net("losses");
+    const NodeId data = net.Add("data", Input{8, {1, 6, 6}}, {});
+    const NodeId pooled =
+        net.Add("pooled", GlobalPooling{}, {net.Add("conv", Convolution{8}, {data})});
+    net.Add("loss", loss, {net.Add("flat", Flatten{}, {pooled})});
+    Planned planned = Pose(*net.Build(), 8, FlatMachine(4), {.pins = {{"flat", {2, 2}}}});
+    planned.assignment.assign(planned.problem.graph.layers.size(), 0);
+    const Schedule schedule = *planned.Scheduled();
+    EXPECT_EQ(NodeOf(schedule, NodeOf(schedule, 4).layer).name, "flat");
+    std::vector<StatisticsKind> found;
+    for (const Statistics& one : schedule.statistics) {
+      EXPECT_EQ(NodeOf(schedule, one.node).name, "loss");
+      found.push_back(one.kind);
+    }
+    return found;
+  };
+  EXPECT_EQ(kinds(CrossEntropy{}),
+            (std::vector{StatisticsKind::kClassifier, StatisticsKind::kLoss}));
+  EXPECT_EQ(kinds(LogisticLoss{}), (std::vector{StatisticsKind::kLoss}));
+}
+
 TEST(Schedule, ConfigurationsWithoutARuleAreRefusedByName) {
   GraphBuilder net("opaque");
   const NodeId data = net.Add("data", Input{4, {1, 8, 8}}, {});
