@@ -44,7 +44,7 @@ class Call:
             return None, box
         base = self.bases[place]
         x = self.inputs[place]
-        return (x if box == base else cut(x, box, base, self.axes)), box
+        return (x if box == base else cut(x, box, base, b.axes_of(x.ndim - 2))), box
 
     def spatial(self):
         return self.axes[2:]

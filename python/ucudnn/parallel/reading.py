@@ -91,11 +91,11 @@ def shape_of(op, members, shapes, name):
     if op == "global_pooling":
         return (channels, *[1] * rank)
     if op == "fully_connected":
-        return (members["outputs"], *[1] * rank)
+        return (members["outputs"], 1, 1)
     if op == "linear":
         return (members["outputs"], *extents)
     if op == "flatten":
-        return (math.prod(shapes[0]), *[1] * rank)
+        return (math.prod(shapes[0]), 1, 1)
     if op == "concat":
         place = ("cdhw" if rank == 3 else "chw").index(members.get("axis", "c"))
         return tuple(sum(shape[axis] for shape in shapes) if axis == place else extent for axis, extent in enumerate(shapes[0]))

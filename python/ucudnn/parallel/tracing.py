@@ -584,6 +584,6 @@ class Tracer:
             self.refuse(f"a view of {tuple(self.fx.args[0].meta['val'].shape)} as {shape}: flattening is expected")
         if x.layout == "nc" or max(extents) == 1 and self.by_name[x.node].op in ("flatten", "fully_connected"):
             return Ref(x.node, "nc", x.storage)
-        return self.add("flatten", [x], (shape[1], *[1] * len(extents)), layout="nc", storage=x.storage)
+        return self.add("flatten", [x], (shape[1], 1, 1), layout="nc", storage=x.storage)
 
     op_flatten = op_reshape = op__unsafe_view = op_squeeze = op_unsqueeze = op_view

@@ -87,6 +87,10 @@ class Describe(unittest.TestCase):
         with self.assertRaisesRegex(parallel.NotSupported, "mixes images"):
             network(lambda m, x: m.conv(x).view(-1, 4 * 8))
 
+    def test_FeaturesOfVolumes_AreThoseOfImages(self):
+        found = parallel.describe(nn.Sequential(nn.Conv3d(2, 3, 1), nn.Flatten(), nn.Linear(24, 5)), (2, 2, 2, 2))
+        self.assertEqual([(2, 2, 2, 2), (3, 2, 2, 2), (24, 1, 1), (5, 1, 1)], [node.shape for node in found.nodes])
+
     def test_Normalizations_AreOneOperator(self):
         model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.GroupNorm(2, 4), nn.LayerNorm([4, 8, 8], elementwise_affine=False), nn.Flatten(),
                               nn.Linear(256, 6), nn.LayerNorm(6, bias=False), nn.GroupNorm(3, 6))
