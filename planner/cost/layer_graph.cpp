@@ -10,7 +10,8 @@ namespace {
 bool Follows(const Operator& op) {
   return std::holds_alternative<Activation>(op) || std::holds_alternative<Dropout>(op) ||
          std::holds_alternative<BatchNormalization>(op) || std::holds_alternative<Scale>(op) ||
-         std::holds_alternative<Softmax>(op);
+         std::holds_alternative<Softmax>(op) || std::holds_alternative<CrossEntropy>(op) ||
+         std::holds_alternative<LogisticLoss>(op);
 }
 
 int64_t Biases(const Operator& op) {

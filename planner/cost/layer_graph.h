@@ -42,9 +42,9 @@ struct LayerGraph {
   int Find(const std::string& layer) const;  // its position; -1: none of that name
 };
 
-// Activations, batch normalisations, scales, dropout and softmax follow the layer before them. What
-// a normalisation or a softmax over divided images and channels sends (a few numbers a channel) is
-// left out, as in DeePa. Errors are InferShapes's, and a network without layers.
+// Activations, batch normalisations, scales, dropout, softmax and losses follow the layer before
+// them. What a normalisation or a softmax over divided images and channels sends (a few numbers a
+// channel) is left out, as in DeePa. Errors are InferShapes's, and a network without layers.
 Result<LayerGraph> BuildLayerGraph(const Graph& graph, int batch);
 
 // Reads a Concat whose first inputs are those of another Concat from that one: DenseNet as Caffe

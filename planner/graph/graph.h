@@ -90,6 +90,13 @@ struct Activation {
 struct BatchNormalization {
   bool scale_and_shift = true;
 };
+// By the mean and the variance of each image's groups of channels: over all positions, or at each
+// position by itself (one group by position is layer normalization of channels).
+struct GroupNormalization {
+  int32_t groups = 1;  // of equally many channels
+  bool by_position = false;
+  bool scale_and_shift = true;  // a number a channel
+};
 struct Scale {  // by trainable numbers, one a channel unless Node::parameters says otherwise
   bool scale = true;
   bool shift = true;
@@ -131,6 +138,9 @@ struct Reshape {
   int32_t spatial_rank = 2;
 };
 struct Softmax {};  // over the channels
+// Losses of an output, which they give on as it is: one number of all images beside it.
+struct CrossEntropy {};  // of a softmax over the channels, against one label each
+struct LogisticLoss {};  // of each channel by itself
 // Any other operator on the images of its inputs, each by itself: known by what it gives of one
 // image, and by the axes along which it computes every position from the same position of those
 // inputs that have the axis, and from all of the others.
@@ -146,10 +156,11 @@ struct Opaque {
   double operations = 0;      // of one image's forward pass; a multiply-add is two
 };
 
-using Operator = std::variant<Input, Convolution, Pooling, GlobalPooling, FullyConnected,
-                              Activation, BatchNormalization, LocalResponseNormalization, Dropout,
-                              Add, Concat, Flatten, Softmax, TransposedConvolution, Multiply,
-                              Upsampling, Padding, Scale, Reshape, Linear, Attention, Roll, Opaque>;
+using Operator =
+    std::variant<Input, Convolution, Pooling, GlobalPooling, FullyConnected, Activation,
+                 BatchNormalization, LocalResponseNormalization, Dropout, Add, Concat, Flatten,
+                 Softmax, TransposedConvolution, Multiply, Upsampling, Padding, Scale, Reshape,
+                 Linear, Attention, Roll, Opaque, GroupNormalization, CrossEntropy, LogisticLoss>;
 
 using NodeId = int;  // position in Graph::nodes
 

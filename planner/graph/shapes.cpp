@@ -303,6 +303,10 @@ Result<Shape> UncheckedShape(const Operator& op, const std::vector<Shape>& input
             return Attended(attention, inputs[0], inputs[1], inputs[2]);
           },
           [&](const Opaque& op) { return OpaqueShape(op, first); },
+          [&](const GroupNormalization& norm) -> Result<Shape> {
+            UCUDNN_RETURN_IF_ERROR(CheckGroups(norm.groups, first.c, first.c));
+            return first;
+          },
           [&](const Multiply&) { return Product(inputs[0], inputs[1]); },
           [&](const Add&) { return Sum(inputs); },
           [&](const Concat& concat) { return Joined(inputs, concat.axis); },
@@ -338,6 +342,9 @@ Count CountParameters(const Operator& op, const Shape& input) {
                    return Times(layer.outputs, input.c) + (layer.bias ? layer.outputs : 0);
                  },
                  [&](const BatchNormalization& layer) {
+                   return times_channels(layer.scale_and_shift, layer.scale_and_shift);
+                 },
+                 [&](const GroupNormalization& layer) {
                    return times_channels(layer.scale_and_shift, layer.scale_and_shift);
                  },
                  [&](const Scale& layer) { return times_channels(layer.scale, layer.shift); },

@@ -147,6 +147,10 @@ Result<std::vector<ScheduledNode>> NodesOf(const Graph& graph, const std::vector
         return Status::Error(CalledLayer(layer, configuration) + ": " + status.message());
       };
       if (Status rule = CheckRule(layer, configuration.degrees); !rule.ok()) return refuse(rule);
+      if (const auto* norm = std::get_if<GroupNormalization>(&node.op)) {
+        scheduled.groups = norm->groups;
+        scheduled.by_position = norm->by_position;
+      }
       scheduled.configuration = configuration;
       scheduled.boxes = OutputBoxes(layer, configuration);
       if (layer.name == node.name) {

@@ -87,6 +87,9 @@ std::vector<Division> DivisionsOf(const Node& node, const Shape& input) {
   } else if (const auto* norm = std::get_if<BatchNormalization>(&op)) {
     add(norm->scale_and_shift, OfKept("weight", input.c));
     add(norm->scale_and_shift, OfKept("bias", input.c));
+  } else if (const auto* groups = std::get_if<GroupNormalization>(&op)) {
+    add(groups->scale_and_shift, OfKept("weight", input.c));
+    add(groups->scale_and_shift, OfKept("bias", input.c));
   } else if (const auto* scale = std::get_if<Scale>(&op)) {
     add(scale->scale, OfKept("weight", input.c));
     add(scale->shift, OfKept("bias", input.c));

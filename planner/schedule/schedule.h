@@ -50,6 +50,8 @@ struct ScheduledNode {
   std::vector<ScheduledParameter> parameters;
   // Elements kept until the backward pass beside each element of the output: an attention's scores.
   double inner = 0;
+  int32_t groups = 0;  // as GroupNormalization has it; 0: the node is none
+  bool by_position = false;
 
   bool IsInput() const { return inputs.empty(); }
 };
@@ -82,7 +84,13 @@ constexpr int64_t kMostBundled = int64_t{25} * (1 << 20) / 4;
 constexpr int64_t kLeastBundled = int64_t{1} * (1 << 20) / 4;
 constexpr int64_t kBundles = 4;
 
-enum class StatisticsKind { kBatchNormalization, kSoftmax, kClassifier, kLoss };
+enum class StatisticsKind {
+  kBatchNormalization,
+  kGroupNormalization,
+  kSoftmax,
+  kClassifier,
+  kLoss
+};
 
 // Numbers that go to the first device, are merged there and return.
 struct StatisticsGroup {

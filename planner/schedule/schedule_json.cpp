@@ -9,7 +9,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kStatisticsNames[] = {"batch_normalization", "softmax", "classifier", "loss"};
+constexpr const char* kStatisticsNames[] = {"batch_normalization", "group_normalization", "softmax",
+                                            "classifier", "loss"};
 constexpr const char* kStepNames[] = {"forward", "exchange", "wait", "statistics", "backward"};
 
 Json RangeJson(const Interval& interval) { return {interval.begin, interval.end}; }
@@ -76,6 +77,8 @@ Json NodeJson(const Schedule& schedule, NodeId id) {
   json["boxes"] = BoxesJson(node.boxes, HasDepth(node));
   if (!node.partial.empty()) json["partial"] = BoxesJson(node.partial, HasDepth(node));
   if (node.inner > 0) json["inner"] = node.inner;
+  if (node.groups > 0) json["groups"] = node.groups;
+  if (node.by_position) json["by_position"] = true;
   for (size_t input = 0; input < node.needs.size(); ++input) {
     json["needs"].push_back(
         BoxesJson(node.needs[input], HasDepth(NodeOf(schedule, node.inputs[input]))));

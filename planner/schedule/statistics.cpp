@@ -1,6 +1,7 @@
 #include "planner/schedule/statistics.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 namespace ucudnn::planner {
@@ -35,13 +36,51 @@ std::vector<StatisticsGroup> GroupsOf(const ScheduledNode& node, const IsShared&
   return groups;
 }
 
+// Devices whose boxes have channels of one group, and of groups that boxes join to it. Each sends
+// two numbers of each image and of all these groups, at each position by itself where the
+// normalization is by position.
+std::vector<StatisticsGroup> GroupsOfNormalization(const ScheduledNode& node) {
+  const int64_t width = node.shape.c / node.groups;
+  std::vector<DeviceBox> boxes = node.boxes;
+  const auto place = [&](const Box& box) {  // where the numbers of other boxes are others
+    const bool by_position = node.by_position;
+    return std::array{box[kAxisN].begin, by_position ? box[kAxisH].begin : 0,
+                      by_position ? box[kAxisW].begin : 0};
+  };
+  std::stable_sort(boxes.begin(), boxes.end(), [&](const DeviceBox& a, const DeviceBox& b) {
+    const auto of_a = place(a.box);
+    const auto of_b = place(b.box);
+    return of_a != of_b ? of_a < of_b : a.box[kAxisC].begin < b.box[kAxisC].begin;
+  });
+  std::vector<StatisticsGroup> groups;
+  for (size_t first = 0, last = 0; first < boxes.size(); first = last) {
+    const Box& box = boxes[first].box;
+    Interval joined = {box[kAxisC].begin / width, box[kAxisC].begin / width + 1};
+    std::vector<int> devices;
+    for (; last < boxes.size() && place(boxes[last].box) == place(box); ++last) {
+      const Interval& channels = boxes[last].box[kAxisC];
+      if (channels.begin / width >= joined.end) break;
+      joined.end = std::max(joined.end, CeilDivide(channels.end, width));
+      devices.push_back(boxes[last].device);
+    }
+    if (devices.size() < 2) continue;
+    std::sort(devices.begin(), devices.end());
+    int64_t numbers = 2 * box[kAxisN].Length() * joined.Length();
+    for (const size_t axis : {kAxisD, kAxisH, kAxisW}) {
+      if (node.by_position) numbers *= box[axis].Length();
+    }
+    groups.push_back({std::move(devices), numbers, numbers});
+  }
+  return groups;
+}
+
 bool IsChannels(size_t axis) { return axis == kAxisC; }
 bool IsPosition(size_t axis) { return axis != kAxisC; }
 
 // Outputs that a cross-entropy may follow.
 bool IsClassifier(const ScheduledNode& node) {
-  return node.op == "softmax" || node.op == "fully_connected" || node.op == "linear" ||
-         node.op == "convolution";
+  return node.op == "cross_entropy" || node.op == "softmax" || node.op == "fully_connected" ||
+         node.op == "linear" || node.op == "convolution";
 }
 
 }  // namespace
@@ -57,6 +96,8 @@ std::vector<Statistics> StatisticsOf(const Schedule& schedule) {
     const auto id = static_cast<NodeId>(at);
     if (node.op == "batch_normalization") {
       add(id, StatisticsKind::kBatchNormalization, GroupsOf(node, IsChannels, 2, 2));
+    } else if (node.groups > 0) {
+      add(id, StatisticsKind::kGroupNormalization, GroupsOfNormalization(node));
     } else if (node.op == "softmax" && !std::binary_search(outputs.begin(), outputs.end(), id)) {
       add(id, StatisticsKind::kSoftmax, GroupsOf(node, IsPosition, 2, 1));
     }

@@ -8,7 +8,7 @@
 
 namespace ucudnn::planner {
 
-// Of batch normalizations and softmaxes in the order of nodes; then, of each output, of a
+// Of normalizations and softmaxes in the order of nodes; then, of each output, of a
 // classifier whose classes are divided, and the sum of its loss. Reads the schedule's nodes alone.
 std::vector<Statistics> StatisticsOf(const Schedule& schedule);
 

@@ -272,13 +272,14 @@ bool MixesPositions(const Operator& op, size_t axis) {
   if (const auto* concat = std::get_if<Concat>(&op)) {
     return static_cast<size_t>(concat->axis) == axis + 1;
   }
+  if (const auto* norm = std::get_if<GroupNormalization>(&op)) return !norm->by_position;
   const auto* opaque = std::get_if<Opaque>(&op);
   return opaque != nullptr && !(axis == 1 ? opaque->rows : axis == 2 && opaque->columns);
 }
 
 bool TakesSums(const Operator& op) {
   const auto* opaque = std::get_if<Opaque>(&op);
-  return opaque != nullptr && opaque->sums;
+  return std::holds_alternative<GroupNormalization>(op) || (opaque != nullptr && opaque->sums);
 }
 
 // Whether one of the inputs is cut along an axis whose positions meet. Queries of an attention do

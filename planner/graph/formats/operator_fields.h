@@ -40,7 +40,10 @@ inline constexpr std::array<const char*, std::variant_size_v<Operator>> kOperato
     "linear",
     "attention",
     "roll",
-    "opaque"};
+    "opaque",
+    "group_normalization",
+    "cross_entropy",
+    "logistic_loss"};
 
 inline constexpr std::array<const char*, 2> kPoolingKindNames = {"maximum", "average"};
 inline constexpr std::array<const char*, 11> kActivationKindNames = {
@@ -161,6 +164,12 @@ void VisitFields(Opaque& op, Fields& fields) {
   fields.Optional("operations", op.operations);
 }
 template <typename Fields>
+void VisitFields(GroupNormalization& op, Fields& fields) {
+  fields.Optional("groups", op.groups);
+  fields.Optional("by_position", op.by_position);
+  fields.Optional("scale_and_shift", op.scale_and_shift);
+}
+template <typename Fields>
 void VisitFields(Concat& op, Fields& fields) {
   fields.OptionalChoice("axis", op.axis, kConcatAxisNames);
 }
@@ -173,5 +182,9 @@ template <typename Fields>
 void VisitFields(Flatten&, Fields&) {}
 template <typename Fields>
 void VisitFields(Softmax&, Fields&) {}
+template <typename Fields>
+void VisitFields(CrossEntropy&, Fields&) {}
+template <typename Fields>
+void VisitFields(LogisticLoss&, Fields&) {}
 
 }  // namespace ucudnn::planner

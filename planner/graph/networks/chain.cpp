@@ -56,12 +56,6 @@ void Chain::AveragePool(const std::string& name, int32_t window, int32_t stride,
   Append(name, SquarePooling(PoolingKind::kAverage, window, stride, pad));
 }
 
-void Chain::NormaliseGroups(const std::string& name, int32_t groups) {
-  Opaque norm{"GroupNormalization", shape().c, shape().extents, shape().spatial_rank, groups};
-  norm.sums = true;
-  Put(name, norm, {last_}, {{shape().c}, {shape().c}});
-}
-
 int32_t Chain::Positions() const {
   const Spatial& extents = shape().extents;
   return extents[0] * extents[1] * extents[2];

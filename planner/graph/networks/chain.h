@@ -35,8 +35,6 @@ class Chain {
   void MaxPool(const std::string& name, int32_t window, int32_t stride, int32_t pad = 0,
                bool round_up = false);
   void AveragePool(const std::string& name, int32_t window, int32_t stride, int32_t pad = 0);
-  // The mean and variance of each of `groups` groups of channels are taken over one image.
-  void NormaliseGroups(const std::string& name, int32_t groups);
   // How many positions the last node's output has.
   int32_t Positions() const;
   // A convolution, its normalisation and its activation: `name`, `name`.bn and `name`.act.

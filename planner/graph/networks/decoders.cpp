@@ -20,7 +20,7 @@ struct Decoder {
     channels = filters;
   }
   void NormaliseAndActivate(const std::string& norm, const std::string& activation) {
-    net.NormaliseGroups(norm, kGroups);
+    net.Append(norm, GroupNormalization{kGroups});
     net.Append(activation, Activation{ActivationKind::kSwish});
   }
 
@@ -44,7 +44,7 @@ struct Decoder {
   // One head over all positions.
   void Attend(const std::string& name) {
     const NodeId input = net.last();
-    net.NormaliseGroups(name + ".group_norm", kGroups);
+    net.Append(name + ".group_norm", GroupNormalization{kGroups});
     const NodeId normalised = net.last();
     std::vector<NodeId> projected;
     for (const char* of : {".to_q", ".to_k", ".to_v"}) {

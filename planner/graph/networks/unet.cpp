@@ -21,7 +21,7 @@ void NormalisedConvolution(Chain& net, const std::string& name, int32_t filters,
   convolution.pad = {1, 1, 1};
   convolution.bias = false;
   net.Append(name, convolution);
-  net.NormaliseGroups(name + ".norm", filters);
+  net.Append(name + ".norm", GroupNormalization{filters});
   net.Append(name + ".act", Activation{ActivationKind::kLeakyRelu});
 }
 

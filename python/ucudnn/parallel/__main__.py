@@ -28,12 +28,14 @@ def main():
     command.add_argument("model", metavar="MODULE:FUNCTION")
     command.add_argument("--args", type=json.loads, default={}, metavar="JSON", help="keyword arguments of the function")
     command.add_argument("--input", required=True, metavar="CxHxW", help="the shape of one image")
+    command.add_argument("--loss", action="append", choices=["cross_entropy", "logistic"],
+                         help="of the output, or of each, as a node of the network")
     command.add_argument("-o", "--output", type=pathlib.Path, metavar="FILE", help="(standard output)")
     words = parser.parse_args()
     from . import NotSupported, describe
     try:
         shape = [int(extent) for extent in words.input.split("x")]
-        text = describe(build(words.model, words.args), shape, words.model.rpartition(":")[2]).text()
+        text = describe(build(words.model, words.args), shape, words.model.rpartition(":")[2], words.loss).text()
     except (NotSupported, ValueError, AttributeError, ImportError) as error:
         sys.exit(f"ucudnn.parallel: {words.model}: {error}")
     if words.output:

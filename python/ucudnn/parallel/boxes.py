@@ -87,13 +87,29 @@ def groups_of(channels, filters, groups):
     return channels[0] // each, -(-channels[1] // each)
 
 
+def runs(channels, width):
+    """Channels as (begin, end, groups): what is of a group that is cut, and the whole groups between."""
+    begin, end = channels
+    found = []
+    while begin < end:
+        inner = begin % width
+        if inner or end - begin < width:
+            upto = min(end, begin - inner + width)
+            found.append((begin, upto, 1))
+        else:
+            upto = begin + (end - begin) // width * width
+            found.append((begin, upto, (upto - begin) // width))
+        begin = upto
+    return found
+
+
 def part_of_parameter(node, place, shape, source, computed, kept, summed):
     """Ranges of a parameter (number `place`, of this `shape`) for these intervals of the output's channels, and of the channels
     of the input (of shape `source`) that are summed over (planner/schedule/parameters.cpp)."""
     rest, groups = tuple((0, extent) for extent in shape[2:]), node.members.get("groups", 1)
     if node.op == "opaque":
-        return (kept,) if node.members.get("sums") and len(node.parameters) == 2 else tuple((0, extent) for extent in shape)
-    if place == 1 or node.op in ("batch_normalization", "scale"):
+        return tuple((0, extent) for extent in shape)
+    if place == 1 or node.op in ("batch_normalization", "group_normalization", "scale"):
         return (kept,)
     if node.op == "transposed_convolution":
         first, last = groups_of(computed, node.members["filters"], groups)
@@ -156,7 +172,8 @@ def needed(node, place, box, shapes, summed=None):
     elif op == "lrn":
         reach = node.members.get("size", 5) // 2
         out[C] = (max(box[C][0] - reach, 0), min(box[C][1] + reach, shape[0]))
-    elif op not in ("activation", "batch_normalization", "scale", "dropout", "add", "softmax"):
+    elif op not in ("activation", "batch_normalization", "group_normalization", "scale", "dropout", "add", "softmax",
+                    "cross_entropy", "logistic_loss"):
         raise NotSupported(f"{node.name}: {op} has no rule")
     if summed is not None:
         out[C] = summed

@@ -42,7 +42,7 @@ class Built(nn.Module):
         for node in self.network.nodes:
             for name in node.parameters:
                 parameter = self.get_parameter(name)
-                if node.op in ("batch_normalization", "scale"):
+                if node.op in ("batch_normalization", "group_normalization", "scale"):
                     nn.init.ones_(parameter) if name.endswith("weight") else nn.init.zeros_(parameter)
                 elif parameter.ndim > 1:
                     nn.init.kaiming_uniform_(parameter, a=math.sqrt(5))

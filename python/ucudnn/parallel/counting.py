@@ -14,7 +14,8 @@ from .transport import MetaTransport
 
 def count(model, plan, rank, loss=F.cross_entropy):
     """The Report of one step of `model` by the schedule in the file `plan`, as the rank `rank` of its devices would run it; of
-    several ranks, a list of them. `loss` is apply's; labels are one class for each image."""
+    several ranks, a list of them. `loss` is apply's; labels are one class for each image, of a logistic loss a number for each
+    of its classes."""
     schedule = plan if isinstance(plan, schedules.Schedule) else schedules.read(plan)
     network, losses = fitting(model, schedule, loss)
     if isinstance(rank, int):
@@ -32,7 +33,9 @@ def _count(model, schedule, rank, network, losses):
     images = rows[1] - rows[0] if rows else 1
     shape = data.shape[:1] if len(data.shape) > 1 and max(data.shape[1:]) == 1 else data.shape
     floating = next(parameter.dtype for parameter in model.parameters())
+    is_logistic = executor.losses is not None and executor.losses[0][0] == "logistic"
+    labels = (images, network.by_name[network.outputs[0].node].shape[0]) if is_logistic else (images,)
     loss = model(torch.empty(images, *shape, dtype=floating, device="meta"),
-                 torch.empty(images, dtype=torch.int64, device="meta"))
+                 torch.empty(labels, dtype=floating if is_logistic else torch.int64, device="meta"))
     loss.backward()
     return report(model)

@@ -13,7 +13,7 @@ from .errors import NotSupported
 from .ledger import Ledger
 from .losses import Mean, SplitCrossEntropy, Sum, Total, named
 from .moves import Meeting, Move, Post, Wait, cut, shape_of
-from .norm import Normalized, counts_of
+from .norm import GroupNormalized, Normalized, Shares, counts_of
 from .operators import Call, compute
 from .passes import PassesRun, schedule_of
 from .sums import Pass, Summed, Worker
@@ -92,12 +92,15 @@ class Plan:
                         exchange.input is None, exchange.node in self.returning)
             if move.is_part:
                 self.moves[exchange.id] = move
-        self.meetings, self.classifiers, self.loss = {}, {}, {}
+        self.meetings, self.classifiers, self.loss, self.shares = {}, {}, {}, {}
         for one in schedule.statistics.values():
             group = next((group for group in executor.groups_of(one) if rank in group.devices), None)
             if group:
                 meeting = Meeting(f"statistics {one.id} ({one.kind} of {one.node})", transport, group.devices)
                 {"classifier": self.classifiers, "loss": self.loss}.get(one.kind, self.meetings)[one.node] = meeting
+            if one.kind == "group_normalization" and group and len(group.devices) > 1:
+                self.shares[one.node] = Shares(executor.network.by_name[one.node], group.devices, schedule.nodes[one.node].boxes,
+                                               rank)
         everybody = tuple(range(schedule.devices))
         data = next(node for node in schedule.nodes.values() if not node.inputs)
         self.input = data
@@ -450,6 +453,8 @@ class Run:
         self.token, parameters = self.parameters.use(self.token, node.parameters)
         if node.op == "batch_normalization":
             y = self.normalize(node, scheduled, module, inputs[0], bases[0], box, parameters)
+        elif name in self.plan.shares:
+            y = self.normalize_groups(node, inputs[0], bases[0], box, parameters)
         else:
             shapes = [executor.network.by_name[source].shape for source in node.inputs]
             summed = None
@@ -462,7 +467,7 @@ class Run:
             else:
                 y = compute(call)
         if tuple(y.shape) != tuple(
-                shape_of(box, call.axes if node.op != "batch_normalization" else b.axes_of(len(node.shape) - 1))):
+                shape_of(box, b.axes_of(len(node.shape) - 1))):
             raise NotSupported(f"{name}: {node.op} gave {tuple(y.shape)} for the box {list(box)}")
         executor.ledger.add("outputs" if scheduled.is_layer else "followers", y)
         self.values[name] = (y, box)
@@ -489,6 +494,13 @@ class Run:
                 count = sum(counts)
                 running[0].lerp_(mean.to(running[0].dtype), momentum)
                 running[1].lerp_((variance * (count / max(count - 1, 1))).to(running[1].dtype), momentum)
+        return y
+
+    def normalize_groups(self, node, x, base, box, parameters):
+        x = x if base == box else cut(x, box, base, b.axes_of(x.ndim - 2))
+        self.token, y = GroupNormalized.apply(self.token, x, *(parameters or (None, None)), self.plan.meetings[node.name],
+                                              self.plan.shares[node.name], node.call["eps"], self.types[node.name],
+                                              node.name in self.plan.returning)
         return y
 
     # Outputs

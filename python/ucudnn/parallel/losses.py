@@ -21,6 +21,18 @@ def named(loss):
     return None
 
 
+def of_outputs(loss, count):
+    """(function, weight) of each of so many outputs, from what `apply` is told."""
+    given = loss if isinstance(loss, (list, tuple)) else [loss]
+    if len(given) != count:
+        raise NotSupported(f"{len(given)} losses of a model with {count} outputs: one for each is expected, as "
+                           "[(F.cross_entropy, 1.0), (F.cross_entropy, 0.4)]")
+    losses = [one if isinstance(one, tuple) else (one, 1.0) for one in given]
+    for one, _ in losses:
+        named(one)
+    return losses
+
+
 class Total(torch.autograd.Function):
     """The sum of all ranks' numbers: the same on each. Its gradient is each rank's own."""
 

@@ -12,8 +12,9 @@ from .agreement import Agreement, differing
 from .errors import NotSupported
 from .executor import Executor
 from .gradients import Parts, mark
-from .losses import named
+from .losses import of_outputs
 from .moves import Meeting
+from .network import LOSSES
 from .passes import between
 from .refusals import check
 from .tracing import describe
@@ -152,7 +153,9 @@ def network_of(model, schedule):
     data = next(node for node in schedule.nodes.values() if not node.inputs)
     features = max(
         data.shape[1:]) == 1 and not any(isinstance(module, (torch.nn.Conv2d, torch.nn.Conv3d)) for module in model.modules())
-    return describe(model, data.shape[:1] if features else data.shape)
+    losses = {node.inputs[0]: node.op for node in schedule.nodes.values() if node.op in LOSSES.values()}
+    network = describe(model, data.shape[:1] if features else data.shape)
+    return network.add_losses([losses.get(output.node) for output in network.outputs])
 
 
 def _device(model, group):
@@ -201,21 +204,9 @@ def fitting(model, schedule, loss, network=None, checkpoint=()):
     """(the network, losses with their weights) of a model that the schedule is for."""
     network = network or network_of(model, schedule)
     schedules.compare(schedule, network)
-    losses = None if loss is None else _losses(loss, network)
+    losses = None if loss is None else of_outputs(loss, len(network.outputs))
     check(network, schedule, losses, checkpoint)
     return network, losses
-
-
-def _losses(loss, network):
-    """(function, weight) of each output."""
-    given = loss if isinstance(loss, (list, tuple)) else [loss]
-    if len(given) != len(network.outputs):
-        raise NotSupported(f"{len(given)} losses of a model with {len(network.outputs)} outputs: one for each is expected, as "
-                           "[(F.cross_entropy, 1.0), (F.cross_entropy, 0.4)]")
-    losses = [one if isinstance(one, tuple) else (one, 1.0) for one in given]
-    for one, _ in losses:
-        named(one)
-    return losses
 
 
 def _agreed(model, plan, loss, network, checkpoint, device, group, batch_norm):

@@ -5,6 +5,7 @@ import math
 from dataclasses import dataclass, field
 
 FORMAT, VERSION = "ucudnn-net", 1
+LOSSES = {"cross_entropy": "cross_entropy", "logistic": "logistic_loss"}  # operators, by what losses.named calls them
 
 
 @dataclass
@@ -48,6 +49,18 @@ class Network:
 
     def __post_init__(self):
         self.by_name = {node.name: node for node in self.nodes}
+
+    def add_losses(self, operators):
+        """Of each output a node that gives it on, whose operator says which loss is computed of it; None: no node."""
+        for place, (output, op) in enumerate(zip(self.outputs, operators)):
+            if op is not None:
+                name = next(name for name in ("loss", *(f"loss@{again + 1}" for again in range(len(self.nodes))))
+                            if name not in self.by_name)
+                node = Node(name, op, (output.node,), {}, self.by_name[output.node].shape)
+                self.nodes.append(node)
+                self.by_name[name] = node
+                self.outputs[place] = Output(name, output.dims)
+        return self
 
     def readers(self):
         """By parameter's name, the nodes that read it."""

@@ -1,5 +1,6 @@
-"""Batch normalization over all parts of a layer: its ranks merge counts, means and squared deviations in the order of
-devices."""
+"""Normalization over all parts of a layer: its ranks merge counts, means and squared deviations in the order of devices."""
+import math
+
 import torch
 from torch.autograd.function import once_differentiable
 
@@ -60,6 +61,103 @@ class Normalized(torch.autograd.Function):
             dx = dx - (_wide(x) * slope.view(shape) + (factor * total[0] - slope * mean).view(shape)).to(dx.dtype)
         parameters = (dscale, dshift) if ctx.has_weight else (None, None)
         return token, dx, *parameters, None, None, None, None
+
+
+class GroupNormalized(torch.autograd.Function):
+    """(token, y) of a box of which other ranks have other channels or positions of its groups."""
+
+    @staticmethod
+    def forward(ctx, token, x, weight, bias, meeting, shares, eps, dtype, returns):
+        wide, shape = _wide(x), (1, -1, *[1] * (x.ndim - 2))
+        mean, deviations = meeting.bring(shares.moments(wide), shares.merge)
+        inverse = torch.rsqrt(deviations / shares.count + eps)
+        y = (wide - shares.by_channel(mean)) * shares.by_channel(inverse)
+        y = (y if weight is None else y * weight.view(shape) + bias.view(shape)).to(dtype)
+        ctx.save_for_backward(x, mean, inverse, weight)
+        ctx.meeting, ctx.shares, ctx.returns = meeting, shares, returns
+        ctx.mark_non_differentiable(*(() if returns else (y,)))
+        return token.clone(), y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, token, dy):
+        if not ctx.returns:
+            return token, *[None] * 8
+        (x, mean, inverse, weight), shares, dims = ctx.saved_tensors, ctx.shares, [0, *range(2, dy.ndim)]
+        inverse, dy, parameters = shares.by_channel(inverse), _wide(dy), (None, None)
+        normal = (_wide(x) - shares.by_channel(mean)) * inverse
+        if weight is not None:
+            parameters = ((dy * normal).sum(dims).to(weight.dtype), dy.sum(dims).to(weight.dtype))
+            dy = dy * weight.view(1, -1, *[1] * (x.ndim - 2))
+        sums = ctx.meeting.bring(torch.stack([shares.summed(dy), shares.summed(dy * normal)]), _added)
+        of_dy, of_product = (shares.by_channel(each / shares.count) for each in sums)
+        return token, ((dy - of_dy - normal * of_product) * inverse).to(x.dtype), *parameters, *[None] * 5
+
+
+class Shares:
+    """The groups of channels of which `devices` have parts, and what this rank has of them. Each device sends numbers of all of
+    these groups (planner/schedule/FORMAT.md)."""
+
+    def __init__(self, node, devices, boxes, rank):
+        groups, self.by_position = node.members.get("groups", 1), node.members.get("by_position", False)
+        self.width, self.channels, self.spatial = node.shape[0] // groups, boxes[rank][b.C], len(node.shape) - 1
+        spans = [b.groups_of(boxes[device][b.C], node.shape[0], groups) for device in devices]
+        self.groups = range(min(first for first, _ in spans), max(last for _, last in spans))
+        self.count = self.width * (1 if self.by_position else math.prod(node.shape[1:]))  # elements of a group
+        self.counts = [[self._elements(boxes[device], group) for group in self.groups] for device in devices]
+        self.place = devices.index(rank)
+        self.runs = b.runs(self.channels, self.width)
+        own = spans[self.place]
+        self.others = own[0] - self.groups.start, self.groups.stop - own[1]  # groups before and behind its own
+
+    def _elements(self, box, group):
+        """Of a group, in one image (and position) of a box."""
+        begin, end = b.meet([box[b.C]], [(group * self.width, (group + 1) * self.width)])[0]
+        return max(end - begin, 0) * (1 if self.by_position else b.elements(box[b.D:]))
+
+    def _pieces(self, x):
+        """x with the axes image, group, channel of it, positions: where the rank has the same channels of groups at once."""
+        first = self.channels[0]
+        return [x[:, begin - first:end - first].unflatten(1, (count, -1)) for begin, end, count in self.runs]
+
+    def _over(self, piece):
+        return [2] if self.by_position else list(range(2, piece.ndim))
+
+    def _of_all(self, numbers):
+        """Numbers of own groups among those of all."""
+        own = torch.cat(numbers, 1)
+        before, behind = (own.new_zeros(own.shape[0], count, *own.shape[2:]) for count in self.others)
+        return torch.cat([before, own, behind], 1)
+
+    def _counts(self, place, like):
+        """Of a device's elements of each group."""
+        counts = torch.tensor(self.counts[place], dtype=like.dtype, device=like.device)
+        return counts.view(1, -1, *[1] * (like.ndim - 2))
+
+    def summed(self, x):
+        return self._of_all([piece.sum(self._over(piece)) for piece in self._pieces(x)])
+
+    def moments(self, x):
+        """Means and sums of squared deviations of own elements."""
+        found = [torch.var_mean(piece, self._over(piece), correction=0) for piece in self._pieces(x)]
+        variance, mean = map(self._of_all, zip(*found))
+        return torch.stack([mean, variance * self._counts(self.place, variance)])
+
+    def merge(self, stacked):
+        total, so_far = stacked[0], self._counts(0, stacked[0][0])
+        for place, other in enumerate(stacked[1:], 1):
+            count, delta = self._counts(place, other[0]), other[0] - total[0]
+            share = count / (so_far + count).clamp(min=1)
+            total = torch.stack([total[0] + delta * share, total[1] + other[1] + delta * delta * so_far * share])
+            so_far = so_far + count
+        return total
+
+    def by_channel(self, numbers):
+        """Of own channels, those of their groups; of one group, one for all."""
+        found = numbers
+        if len(self.groups) > 1:
+            found = numbers[:, [channel // self.width - self.groups.start for channel in range(*self.channels)]]
+        return found if self.by_position else found[(..., *[None] * self.spatial)]
 
 
 def _added(stacked):

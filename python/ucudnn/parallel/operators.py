@@ -44,7 +44,7 @@ class Call:
             return None, box
         base = self.bases[place]
         x = self.inputs[place]
-        return (x if box == base else cut(x, box, base, self.axes)), box
+        return (x if box == base else cut(x, box, base, b.axes_of(x.ndim - 2))), box
 
     def spatial(self):
         return self.axes[2:]
@@ -106,28 +106,12 @@ def _convolution(call):
     outputs = []
     first = b.groups_of(call.box[b.C], filters, groups)[0]
     width, inputs = filters // groups, call.shapes[0][0] // groups
-    for begin, end, count in _runs(call.box[b.C], width):
+    for begin, end, count in b.runs(call.box[b.C], width):
         at = begin // width - first
         rows = slice(begin - call.box[b.C][0], end - call.box[b.C][0])
         part = x[:, at * inputs:(at + count) * inputs]
         outputs.append(function(part, weight[rows], None if bias is None else bias[rows], stride, padding, dilation, count))
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1)
-
-
-def _runs(channels, width):
-    """Channels as (begin, end, groups): what is of a group that is cut, and the whole groups between."""
-    begin, end = channels
-    found = []
-    while begin < end:
-        inner = begin % width
-        if inner or end - begin < width:
-            upto = min(end, begin - inner + width)
-            found.append((begin, upto, 1))
-        else:
-            upto = begin + (end - begin) // width * width
-            found.append((begin, upto, (upto - begin) // width))
-        begin = upto
-    return found
 
 
 @rule("transposed_convolution")
@@ -229,6 +213,20 @@ def _scale(call):
     return y + parameters[1] if len(parameters) > 1 else y
 
 
+@rule("group_normalization")
+def _group_normalization(call):
+    """Of whole groups, at all positions or by position."""
+    x, _ = call.read()
+    members, parameters = call.node.members, call.parameters or (None, None)
+    groups, eps = members.get("groups", 1) * x.shape[1] // call.node.shape[0], call.node.call["eps"]
+    if not members.get("by_position"):
+        return torch.group_norm(x, groups, *parameters, eps)
+    last = x.movedim(1, -1)
+    if groups == 1:
+        return F.layer_norm(last, last.shape[-1:], *parameters, eps).movedim(-1, 1)
+    return torch.group_norm(last.flatten(0, -2), groups, *parameters, eps).view(last.shape).movedim(-1, 1)
+
+
 @rule("lrn")
 def _lrn(call):
     x, read = call.read()
@@ -287,6 +285,12 @@ def _softmax(call):
     return x.softmax(1)
 
 
+@rule("cross_entropy", "logistic_loss")
+def _loss(call):
+    """The output, of which losses.py computes it."""
+    return call.read()[0]
+
+
 @rule("upsampling")
 def _upsampling(call):
     x, read = call.read()
@@ -329,6 +333,4 @@ def _opaque(call):
         y = F.layer_norm(y, told["normalized"], weight, bias, told["eps"])
         y = y.reshape([x.shape[dim] for dim in (*dims, *rest)])
         return y.permute([(*dims, *rest).index(dim) for dim in range(x.ndim)])
-    if function == "group_norm":
-        return F.group_norm(x, told["groups"] * x.shape[1] // call.node.shape[0], weight, bias, told["eps"])
     return getattr(torch.ops.aten, function)(x, *told["arguments"])

@@ -30,6 +30,8 @@ def network_in(text):
         if op == "batch_normalization":
             key = name.replace(".", "_")
             node.call = {"eps": 1e-5, "statistics": [f"{key}.running_mean", f"{key}.running_var"]}
+        elif op == "group_normalization":
+            node.call = {"eps": 1e-5}
         elif op == "opaque":
             node.call = {"function": None}
         nodes.append(node)
@@ -53,7 +55,7 @@ def _parameters_of(node, shapes):
         found = [("weight", (shapes[0][0], members["filters"] // members.get("groups", 1), *window))]
     elif op in ("fully_connected", "linear"):
         found = [("weight", (members["outputs"], math.prod(shapes[0]) if op == "fully_connected" else shapes[0][0]))]
-    elif op == "batch_normalization":
+    elif op in ("batch_normalization", "group_normalization"):
         return [("weight", node.shape[:1]), ("bias", node.shape[:1])] if members.get("scale_and_shift", True) else []
     elif op == "scale":
         return [(name, node.shape[:1]) for name, key in (("weight", "scale"), ("bias", "shift")) if members.get(key, True)]
@@ -89,11 +91,11 @@ def shape_of(op, members, shapes, name):
     if op == "global_pooling":
         return (channels, *[1] * rank)
     if op == "fully_connected":
-        return (members["outputs"], *[1] * rank)
+        return (members["outputs"], 1, 1)
     if op == "linear":
         return (members["outputs"], *extents)
     if op == "flatten":
-        return (math.prod(shapes[0]), *[1] * rank)
+        return (math.prod(shapes[0]), 1, 1)
     if op == "concat":
         place = ("cdhw" if rank == 3 else "chw").index(members.get("axis", "c"))
         return tuple(sum(shape[axis] for shape in shapes) if axis == place else extent for axis, extent in enumerate(shapes[0]))
@@ -104,7 +106,8 @@ def shape_of(op, members, shapes, name):
                 *[extent + before + after for extent, before, after in zip(extents, each("before", 0), each("after", 0))])
     if op == "multiply":
         return max(shapes, key=math.prod)
-    if op in ("activation", "batch_normalization", "scale", "lrn", "dropout", "add", "softmax"):
+    if op in ("activation", "batch_normalization", "group_normalization", "scale", "lrn", "dropout", "add", "softmax",
+              "cross_entropy", "logistic_loss"):
         return shapes[0]
     if op == "opaque":
         return (members["channels"], *members["extents"])

@@ -3,6 +3,7 @@ before anything is changed."""
 from . import boxes as b
 from .errors import NotSupported
 from .losses import named
+from .network import LOSSES
 from .operators import RULES, activation_of
 
 
@@ -14,7 +15,7 @@ def check(network, schedule, losses, checkpointed=()):
             _check_node(node, schedule.nodes[node.name], node.name in inner)
     if losses is not None:
         for output, (loss, _) in zip(network.outputs, losses):
-            _check_loss(output, schedule, loss)
+            _check_loss(output, network.by_name[output.node].op, schedule, loss)
     if unknown := sorted(set(checkpointed) - set(network.by_name)):
         known = [node.name for node in network.nodes if node.inputs]
         raise NotSupported(f"checkpoint={unknown}: names of nodes are expected, as {known[:3]}")
@@ -43,7 +44,9 @@ def _check_node(node, scheduled, is_in_passes):
         raise NotSupported(f"{node.name}: a softmax over divided channels that a layer reads; undivided ones have a rule")
 
 
-def _check_loss(output, schedule, loss):
+def _check_loss(output, op, schedule, loss):
+    if op in LOSSES.values() and LOSSES.get(named(loss)) != op:
+        raise NotSupported(f"{output.node}: a plan for the loss {op}; another one is given: {loss!r}")
     scheduled = schedule.nodes[output.node]
     whole = b.whole(scheduled.shape, schedule.batch)
     for device, box in scheduled.boxes.items():

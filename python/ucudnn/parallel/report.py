@@ -92,8 +92,11 @@ def predicted(executor, batch=None, label_elements=1):
             for sender, to, (begin, end) in phase:
                 if rank in (sender, to):
                     _add(found, "update", to if rank == sender else sender, end - begin, end - begin)
+    losses = dict(zip((output.node for output in executor.network.outputs), (loss for loss, _ in executor.losses or ())))
     for one in schedule.statistics.values():
-        returns = one.kind != "batch_normalization" or one.node in plan.returning
+        if one.kind == "classifier" and losses.get(one.node) != "cross_entropy":
+            continue
+        returns = "normalization" not in one.kind or one.node in plan.returning
         for group in executor.groups_of(one):
             if rank in group.devices and len(group.devices) > 1:
                 count = group.forward + (group.backward if returns else 0)

@@ -46,6 +46,8 @@ class ScheduledNode:
     needs: list = field(default_factory=list)  # by input, by device
     partial: dict = field(default_factory=dict)  # by device
     parameters: list = field(default_factory=list)
+    groups: int = 0  # of channels, of a group normalization
+    by_position: bool = False
 
     @property
     def is_layer(self):
@@ -259,7 +261,8 @@ class _Reader:
         ]
         return ScheduledNode(name, _text(one["op"]), inputs, _text(one.get("layer", name)), tuple(shape),
                              degrees, _whole(config.get("first_device", 0)), _boxes(one["boxes"], shape, name),
-                             needs, _boxes(one.get("partial", []), shape, name), parameters)
+                             needs, _boxes(one.get("partial", []), shape, name), parameters, _whole(one.get("groups", 0)),
+                             bool(one.get("by_position", False)))
 
     def passes(self):
         one = self.root.get("passes")
@@ -344,10 +347,12 @@ def _check_statistics(schedule):
             continue
         if node.op == "batch_normalization":
             expected["batch_normalization", name] = _groups(node, lambda box: (box[b.C],), 2, 2)
+        elif node.groups:
+            expected["group_normalization", name] = _groups_of_channels(node)
         elif node.op == "softmax" and name in read:
             expected["softmax", name] = _groups(node, lambda box: (box[b.N], *box[b.D:]), 2, 1)
         if name not in read:
-            if node.op in ("softmax", "fully_connected", "linear", "convolution"):
+            if node.op in ("cross_entropy", "softmax", "fully_connected", "linear", "convolution"):
                 expected["classifier", name] = _groups(node, lambda box: (box[b.N], *box[b.D:]), 3, 0)
             expected["loss", name] = {(tuple(range(schedule.devices)), 1, 0)}
     found = {}
@@ -371,6 +376,21 @@ def _groups(node, shared, forward, backward):
     counts = {key: b.elements(key) for key in found}
     return {(tuple(devices), forward * counts[key], backward * counts[key])
             for key, devices in found.items() if len(devices) > 1}
+
+
+def _groups_of_channels(node):
+    """The same of a group normalization: devices that have channels of one group, and of groups that their boxes join to it."""
+    found = {}
+    for device, box in node.boxes.items():
+        place = (box[b.N], *(box[b.D:] if node.by_position else ()))
+        groups, devices = b.groups_of(box[b.C], node.shape[0], node.groups), [device]
+        for other in [other for other in found.get(place, ()) if other[0][0] < groups[1] and groups[0] < other[0][1]]:
+            found[place].remove(other)
+            groups, devices = (min(groups[0], other[0][0]), max(groups[1], other[0][1])), devices + other[1]
+        found.setdefault(place, []).append((groups, devices))
+    counted = [(tuple(sorted(devices)), 2 * b.elements((groups, *place)))
+               for place, joined in found.items() for groups, devices in joined]
+    return {(devices, count, count) for devices, count in counted if len(devices) > 1}
 
 
 def _check_order(schedule):
@@ -423,6 +443,8 @@ def _check_node(schedule, node):
             if device >= schedule.devices or not b.holds(whole, box):
                 raise ScheduleError(f"node {node.name!r}: '{what}' of device {device} is {list(box)}; expected a box of "
                                     f"{node.shape} on one of {schedule.devices} devices")
+    if node.groups and node.shape[0] % node.groups:
+        raise ScheduleError(f"node {node.name!r}: 'groups': {node.groups}; expected a divisor of {node.shape[0]} channels")
     if not node.inputs:
         return
     covered = list(node.boxes.values())
@@ -457,6 +479,10 @@ def compare(schedule, network):
         scheduled = schedule.nodes.get(node.name)
         if scheduled is None or scheduled.op != node.op or scheduled.inputs != node.inputs or scheduled.shape != node.shape:
             raise ScheduleError(f"node {node.name!r} is not that of the model")
+        groups = (node.members.get("groups", 1), node.members.get("by_position", False))
+        if node.op == "group_normalization" and (scheduled.groups, scheduled.by_position) != groups:
+            raise ScheduleError(f"node {node.name!r}: 'groups' {scheduled.groups}, 'by_position' {scheduled.by_position}; expected "
+                                f"{groups[0]} and {groups[1]}")
         if len(scheduled.parameters) != len(node.parameters):
             raise ScheduleError(f"node {node.name!r}: {len(scheduled.parameters)} parameters; expected {len(node.parameters)}")
         for ours, theirs in zip(node.parameters, scheduled.parameters):

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 
 from .errors import NotSupported
-from .network import Network, Node, Output, Parameter
+from .losses import named, of_outputs
+from .network import LOSSES, Network, Node, Output, Parameter
 
 BATCH = 7  # images of the example: a constant of the program is unlikely to be the same
 
@@ -43,9 +44,10 @@ class Mask:
     scaled: bool = False
 
 
-def describe(model, input_shape, name=None):
+def describe(model, input_shape, name=None, loss=None):
     """The Network of `model`, which is called with one tensor of images of `input_shape`: (channels, (d,) h, w), or
-    (features,). NotSupported names what has no rule."""
+    (features,). `loss`, as `apply` is told it, has nodes where it is a cross-entropy or a logistic one. NotSupported names what
+    has no rule."""
     parameter = next(iter(model.parameters()), torch.empty(0))
     dtype = parameter.dtype if parameter.dtype.is_floating_point else torch.get_default_dtype()
     example = torch.empty(BATCH, *input_shape, dtype=dtype, device=parameter.device)
@@ -61,7 +63,9 @@ def describe(model, input_shape, name=None):
     finally:
         for module, training in modes.items():
             module.training = training
-    return Tracer(model, program, tuple(input_shape)).network(name or type(model).__name__)
+    network = Tracer(model, program, tuple(input_shape)).network(name or type(model).__name__)
+    losses = [] if loss is None else of_outputs(loss, len(network.outputs))
+    return network.add_losses([LOSSES.get(named(one)) for one, _ in losses])
 
 
 class Tracer:
@@ -310,8 +314,9 @@ class Tracer:
             self.refuse(f"layer normalization over {axes} of dimensions {x.layout}")
         names = [n for n in (self.parameter(a["weight"], "the scale"), self.parameter(a["bias"], "the shift")) if n]
         shape = self.shape_of(x)
-        members = {"kind": "layer_normalization", "channels": shape[0], "extents": list(shape[1:])} | (
-            SEPARATE_POSITIONS if axes == "c" else {})
+        if axes == "c" or not names and len(axes) == len(x.layout) - 1:
+            return self.normalized(x, {"by_position": True} if axes == "c" else {}, a)
+        members = {"kind": "layer_normalization", "channels": shape[0], "extents": list(shape[1:])}
         return self.add("opaque", [x],
                         shape,
                         members,
@@ -328,12 +333,15 @@ class Tracer:
         x = self.reading(a["input"])
         if x.layout[1] != "c":
             self.refuse(f"group normalization of dimensions in the order {x.layout}")
+        return self.normalized(x, {"groups": a["num_groups"]}, a)
+
+    def normalized(self, x, members, a):
+        """A group normalization, and what it has of a scale and a shift: one of them alone is a node of its own."""
+        shape, has = self.shape_of(x), {"scale": a["weight"] is not None, "shift": a["bias"] is not None}
         names = [n for n in (self.parameter(a["weight"], "the scale"), self.parameter(a["bias"], "the shift")) if n]
-        shape = self.shape_of(x)
-        members = {"kind": "group_normalization", "channels": shape[0], "extents": list(shape[1:]),
-                   "channel_parts": a["num_groups"], "sums": True}
-        return self.add("opaque", [x], shape, members, "group_norm", parameters=names, function="group_norm",
-                        groups=a["num_groups"], eps=a["eps"], has_weight=a["weight"] is not None)
+        y = self.add("group_normalization", [x], shape, members | {"scale_and_shift": len(names) == 2}, "norm",
+                     parameters=names if len(names) == 2 else (), eps=a["eps"])
+        return self.add("scale", [y], shape, has, "scale", parameters=names) if len(names) == 1 else y
 
     def lrn(self, a, module):
         """torch computes it by a dozen operators: the first of them stands for all, and the others give what it gives."""
@@ -583,6 +591,6 @@ class Tracer:
             self.refuse(f"a view of {tuple(self.fx.args[0].meta['val'].shape)} as {shape}: flattening is expected")
         if x.layout == "nc" or max(extents) == 1 and self.by_name[x.node].op in ("flatten", "fully_connected"):
             return Ref(x.node, "nc", x.storage)
-        return self.add("flatten", [x], (shape[1], *[1] * len(extents)), layout="nc", storage=x.storage)
+        return self.add("flatten", [x], (shape[1], 1, 1), layout="nc", storage=x.storage)
 
     op_flatten = op_reshape = op__unsafe_view = op_squeeze = op_unsqueeze = op_view

@@ -2,6 +2,7 @@
 it. What has no rule is refused by name."""
 import json
 import os
+import pathlib
 import subprocess
 import sys
 import tempfile
@@ -30,8 +31,8 @@ class Branches(nn.Module):
         return self.run(self, x)
 
 
-def network(forward, shape=(3, 8, 8)):
-    return parallel.describe(Branches(forward), shape)
+def network(forward, shape=(3, 8, 8), **arguments):
+    return parallel.describe(Branches(forward), shape, **arguments)
 
 
 class Describe(unittest.TestCase):
@@ -86,6 +87,32 @@ class Describe(unittest.TestCase):
         with self.assertRaisesRegex(parallel.NotSupported, "mixes images"):
             network(lambda m, x: m.conv(x).view(-1, 4 * 8))
 
+    def test_FeaturesOfVolumes_AreThoseOfImages(self):
+        found = parallel.describe(nn.Sequential(nn.Conv3d(2, 3, 1), nn.Flatten(), nn.Linear(24, 5)), (2, 2, 2, 2))
+        self.assertEqual([(2, 2, 2, 2), (3, 2, 2, 2), (24, 1, 1), (5, 1, 1)], [node.shape for node in found.nodes])
+
+    def test_Normalizations_AreOneOperator(self):
+        model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.GroupNorm(2, 4), nn.LayerNorm([4, 8, 8], elementwise_affine=False), nn.Flatten(),
+                              nn.Linear(256, 6), nn.LayerNorm(6, bias=False), nn.GroupNorm(3, 6))
+        found = parallel.describe(model, (3, 8, 8))
+        norms = [(node.name, node.members) for node in found.nodes if node.op == "group_normalization"]
+        self.assertEqual([("1", {"groups": 2, "scale_and_shift": True}), ("2", {"scale_and_shift": False}),
+                          ("5", {"by_position": True, "scale_and_shift": False}), ("6", {"groups": 3, "scale_and_shift": True})],
+                         norms)
+        scale = found.by_name["5@1"]
+        self.assertEqual(("scale", ("5",), {"scale": True, "shift": False}, ("5.weight",)),
+                         (scale.op, scale.inputs, scale.members, scale.parameters))
+
+    def test_NamedLosses_AreNodes(self):
+        found = parallel.describe(nn.Sequential(nn.Flatten(), nn.Linear(192, 4)), (3, 8, 8), loss=nn.BCEWithLogitsLoss())
+        self.assertEqual(("loss", "logistic_loss", ("1",), 2),
+                         (*[(node.name, node.op, node.inputs) for node in found.nodes][-1], found.outputs[0].dims))
+        self.assertEqual("loss", found.outputs[0].node)
+        plain = parallel.describe(nn.Sequential(nn.Flatten(), nn.Linear(192, 4)), (3, 8, 8), loss=lambda y, t: y.mean())
+        self.assertEqual("1", plain.outputs[0].node)
+        with self.assertRaisesRegex(parallel.NotSupported, "2 losses of a model with 1 outputs"):
+            network(lambda m, x: m.conv(x).flatten(1), loss=["cross_entropy", "logistic"])
+
     def test_WhatHasNoRule_IsNamed(self):
         with self.assertRaisesRegex(parallel.NotSupported, "Branches: torch.ops.aten.fft_fft2 has no rule"):
             network(lambda m, x: torch.fft.fft2(m.conv(x)).real)
@@ -123,8 +150,8 @@ class Describe(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             file = f"{folder}/net.json"
             subprocess.run([
-                sys.executable, "-m", "ucudnn.parallel", "describe", "torchvision.models:alexnet", "--input", "3x224x224", "-o",
-                file
+                sys.executable, "-m", "ucudnn.parallel", "describe", "torchvision.models:alexnet", "--input", "3x224x224", "--loss",
+                "cross_entropy", "-o", file
             ],
                            check=True,
                            env=os.environ | {"PYTHONPATH": str(gloo.ROOT / "python")})
@@ -133,6 +160,8 @@ class Describe(unittest.TestCase):
                                   text=True,
                                   check=True).stdout
             self.assertIn("classifier.6", told)
+            self.assertEqual({"name": "loss", "op": "cross_entropy", "inputs": ["classifier.6"]},
+                             json.loads(pathlib.Path(file).read_text())["nodes"][-1])
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ gloo.need("torch")
 sys.path.insert(0, str(gloo.ROOT / "python"))
 import schedules  # noqa: E402
 import torch  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
 from ucudnn import parallel  # noqa: E402
 from ucudnn.parallel.schedule import read  # noqa: E402
 
@@ -51,10 +52,10 @@ class Counting(unittest.TestCase):
             model = parallel.module(file)
         self.compare(model, plan, f"{net} on {devices}, {strategy}", strategy not in ("owt b", "owt c"))
 
-    def compare(self, model, plan, what, says_what_is_kept):
+    def compare(self, model, plan, what, says_what_is_kept, loss=F.cross_entropy):
         schedule = read(plan)
         devices = schedule.elements["by_device"]
-        for one, report in zip(devices, parallel.count(model, schedule, [one["device"] for one in devices])):
+        for one, report in zip(devices, parallel.count(model, schedule, [one["device"] for one in devices], loss)):
             self.assertEqual(0, report.difference(), f"{what}:\n{report}")
             for kind in ("transfer", "update", "statistics"):
                 pairs = report.counted.get(kind, {}).values()
@@ -64,26 +65,46 @@ class Counting(unittest.TestCase):
             for kind in report.planned:
                 self.assertEqual(one["memory"][kind], report.kept.get(kind, [0])[0], f"{what}, device {one['device']}: {kind}")
 
-    def test_NormsAreDividedWhereTheirPartsDoNotMeet(self):
+    def test_NormsAreDividedAlongAllAxes(self):
         gloo.need("torchvision")
         from torch import nn
         from torchvision.models.convnext import LayerNorm2d
         model = nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), nn.GroupNorm(3, 6), nn.ReLU(), nn.Conv2d(6, 6, 3, padding=1),
-                              LayerNorm2d(6), nn.Flatten(), nn.Linear(384, 5))
+                              LayerNorm2d(6), nn.LayerNorm([6, 8, 8]), nn.Flatten(), nn.Linear(384, 5))
         file, machine, plan = (f"{self.folder.name}/{name}.json" for name in ("net", "machine", "plan"))
         for name, text in ((file, parallel.describe(model, (3, 8, 8)).text()), (machine, schedules.machine(6))):
             with open(name, "w") as output:
                 output.write(text)
-        for pins, refused in ((("1=c3", "4=h2"), ""), (("4=w2",), ""), (("1=c2",), "pin '1'"), (("1=h2",), "pin '1'"),
-                              (("4=c2",), "pin '4'")):
+        for pins, refused in ((("1=c3", "4=h2"), ""), (("1=n2h3", "4=w2"), ""), (("1=c2w3", "4=c2h3"), ""),
+                              (("1=c6", "4=c3w2"), ""), (("1=n3h2w1", "4=n2c3"), ""), (("5=n2",), ""), (("5=h2",), "pin '5'"),
+                              (("5=c2",), "pin '5'")):
             told = self.run_command("plan", file, "--machine", machine, "--batch", "8", "--update", "owner", "--schedule",
-                                    *(f"--pin={pin}" for pin in pins))
+                                    *(f"--pin={pin}" for pin in pins), "--uneven")
             self.assertIn(refused, told.stderr)
             self.assertEqual(bool(refused), bool(told.returncode), told.stderr)
             if not refused:
                 with open(plan, "w") as output:
                     output.write(told.stdout)
                 self.compare(model, plan, str(pins), True)
+
+    def test_LossesAreNodesOfTheNetwork(self):
+        model = torch.nn.Sequential(torch.nn.Conv2d(3, 6, 3, padding=1), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
+        file, machine, plan = (f"{self.folder.name}/{name}.json" for name in ("net", "machine", "plan"))
+        with open(machine, "w") as output:
+            output.write(schedules.machine(6))
+        for loss, kinds in (("cross_entropy", ["classifier", "loss"]), ("logistic", ["loss"])):
+            with open(file, "w") as output:
+                output.write(parallel.describe(model, (3, 8, 8), loss=loss).text())
+            told = self.run_command("plan", file, "--machine", machine, "--batch", "8", "--update", "owner", "--schedule",
+                                    "--pin=2=n2c3")
+            self.assertEqual("", told.stderr)
+            with open(plan, "w") as output:
+                output.write(told.stdout)
+            self.assertEqual([("loss", kind) for kind in kinds],
+                             [(one.node, one.kind) for one in read(plan).statistics.values()])
+            self.compare(model, plan, loss, True, loss)
+            with torch.device("meta"):
+                self.compare(parallel.module(file), plan, loss, True, loss)
 
     def test_CountsArePredicted(self):
         for net in NETS:

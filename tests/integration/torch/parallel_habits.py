@@ -491,19 +491,59 @@ class Norms(nn.Module):
 
 
 def norms():
-    """Group normalization divided along whole groups, layer normalization along positions."""
-    torch.manual_seed(23)
-    model, (_, x, y) = Norms(), made(23)
-    network, single = describe(model, (3, 8, 8)), copy.deepcopy(model)
-    degrees = {"group": {"c": 3}, "layer": {"h": 3}, "plain": {"n": 2}, "conv": {"w": 2}}
-    plan = plan_file(schedules.Writer(network, BATCH, WORLD, lambda node: (
-        dict.fromkeys("nchwr", 1) | degrees.get(node.name, {}), 0)).text(), "norms")
-    divided = parallel.apply(model, plan, loss=F.cross_entropy)
-    assert divided.group.weight.shape == (2,) and divided.layer.weight.shape == (6,)
-    divided(x, y).backward()
-    F.cross_entropy(single(x), y).backward()
-    same(divided, single, gradients=True)
-    assert parallel.report(divided).difference() == 0
+    """Group normalization along whole groups, positions and parts of groups, layer normalization along positions and channels:
+    in training, in evaluation and in half the digits."""
+    for degrees, channels in (({"group": {"c": 3}, "layer": {"h": 3}, "plain": {"n": 2}, "conv": {"w": 2}}, (2, 6)),
+                              ({"group": {"h": 3}, "layer": {"c": 3}, "plain": {"w": 3}}, (6, 2)),
+                              ({"group": {"c": 2}, "layer": {"c": 2}, "plain": {"c": 3}}, (3, 3))):
+        torch.manual_seed(23)
+        model, (_, x, y) = Norms(), made(23)
+        network, single = describe(model, (3, 8, 8)), copy.deepcopy(model)
+        random_plan.count += 1
+        plan = plan_file(schedules.Writer(network, BATCH, WORLD, lambda node: (
+            dict.fromkeys("nchwr", 1) | degrees.get(node.name, {}), 0)).text(), f"norms{random_plan.count}")
+        divided = parallel.apply(model, plan, loss=F.cross_entropy)
+        if RANK < 2:
+            assert (len(divided.group.weight), len(divided.layer.weight)) == channels, degrees
+        divided(x, y).backward()
+        F.cross_entropy(single(x), y).backward()
+        same(divided, single, gradients=True)
+        assert parallel.report(divided).difference() == 0, degrees
+        divided.eval()
+        with torch.no_grad():
+            assert torch.allclose(divided(x), single(x), rtol=1e-12), degrees
+        with torch.no_grad(), torch.autocast("cpu"):
+            assert torch.allclose(divided(x).double(), single(x).double(), atol=0.1), degrees
+        divided._ucudnn.close()
+
+
+def losses():
+    """A loss that has a node needs what its rule says of divided classes, whatever layer they are of; without a node a
+    cross-entropy needs a layer whose plan has statistics, and a logistic loss none."""
+    cross, logistic = F.cross_entropy, F.binary_cross_entropy_with_logits
+    for count, loss, told, refusal in ((3, cross, cross, None), (3, logistic, logistic, None),
+                                       (3, logistic, cross, "a plan for the loss logistic_loss; another one is given"),
+                                       (3, None, cross, "a plan without statistics of a classifier"),
+                                       (4, None, cross, None), (4, None, logistic, None)):
+        torch.manual_seed(26)
+        layers = nn.Conv2d(3, 6, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 6)
+        model, (_, x, y) = nn.Sequential(*layers[:count]), made(26)
+        network, single = describe(model, (3, 8, 8), loss=loss), copy.deepcopy(model)
+        random_plan.count += 1
+        plan = plan_file(schedules.Writer(network, BATCH, WORLD, lambda node: (
+            dict.fromkeys("nchwr", 1) | {"c": WORLD}, 0)).text(), f"losses{random_plan.count}")
+        if refusal is not None:
+            refused(lambda: parallel.apply(model, plan, loss=told), parallel.NotSupported, refusal)
+            continue
+        divided, labels = parallel.apply(model, plan, loss=told), y if told is cross else torch.rand(BATCH, 6)
+        found, wanted = divided(x, labels), told(single(x), labels)
+        assert abs(found.item() - wanted.item()) <= 1e-12, (loss, told)
+        found.backward(), wanted.backward()
+        same(divided, single, gradients=True)
+        report = parallel.report(divided)
+        assert report.difference() == 0, report
+        assert torch.allclose(divided(x), single(x), rtol=1e-12)
+        divided._ucudnn.close()
 
 
 def local_batch_norm():

@@ -22,8 +22,11 @@ class Habits(gloo.RanksTest):
     def test_EvaluationAndAverages_AreThoseOfOneDevice(self):
         self.on(3, "", "evaluation", "averaged", "unlike_weights")
 
-    def test_Norms_AreDividedWhereTheirPartsDoNotMeet(self):
+    def test_Norms_AreThoseOfOneDevice(self):
         self.on(3, "", "norms", "local_batch_norm")
+
+    def test_Losses_AreThoseOfOneDevice(self):
+        self.on(3, "", "losses")
 
     def test_Loaders_ReadWhatTheirRankNeeds(self):
         self.on(3, "", "loader")

@@ -10,16 +10,17 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from parallel_habits import apply, made, network_of, same, sgd
 from parallel_ranks import WORLD, plan_file
+from torch import nn
 from ucudnn import parallel
 from ucudnn.parallel.boxes import part
 
 COUNT = [0]
 
 
-def scheme(model, batch, letter, count, update_every="batch"):
+def scheme(model, batch, letter, count, update_every="batch", network=None):
     """Images by workers in front of the fully connected part, classes by workers in it; (b): the images of a worker after those of
     another; (c): a share of every worker's."""
-    network = network_of()
+    network = network or network_of()
     connected = schedules.Writer(network, batch, 1, lambda node: ({axis: 1 for axis in "nchwr"}, 0)).connected()
 
     def choose(node):
@@ -65,6 +66,25 @@ def synchronous():
             with torch.no_grad():
                 assert (divided(x) - single(x)).abs().max() < 1e-10
             divided._ucudnn.close()
+
+
+def normalized():
+    """Features are normalized over ranks, image by image, and the loss is a node of the network."""
+    for letter, count in (("b", WORLD), ("c", 2)):
+        torch.manual_seed(3)
+        model, (_, x, y) = nn.Sequential(nn.Conv2d(3, 6, 3), nn.Flatten(), nn.Linear(216, 9), nn.LayerNorm(9), nn.ReLU(),
+                                         nn.Linear(9, 6), nn.GroupNorm(2, 6), nn.Linear(6, 5)), made(3, 4 * WORLD)
+        single, network = copy.deepcopy(model), parallel.describe(model, (3, 8, 8), loss=F.cross_entropy)
+        plan = scheme(model, 4 * WORLD, letter, count, network=network)
+        assert {"3", "6", "loss"} <= {one["node"] for one in json.loads(plan.read_text())["statistics"]}
+        divided = parallel.apply(model, plan, loss=F.cross_entropy)
+        found, wanted = divided(x, y), F.cross_entropy(single(x), y)
+        assert abs(found.item() - wanted.item()) < 1e-11, (letter, found, wanted)
+        found.backward(), wanted.backward()
+        same(divided, single, 1e-11, gradients=True)
+        report = parallel.report(divided)
+        assert report.difference() == 0, report
+        divided._ucudnn.close()
 
 
 def counted():

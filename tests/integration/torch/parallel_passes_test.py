@@ -14,6 +14,9 @@ class Passes(gloo.RanksTest):
         self.on(2, "", "synchronous")
         self.on(4, "", "counted", "half_precision")
 
+    def test_Normalizations_AreThoseOfEachImage(self):
+        self.on(3, "", "normalized")
+
     def test_UpdatesAfterEachPass_AreThoseOfAPlainLoop(self):
         self.on(3, "", "each_pass")
 

@@ -21,7 +21,8 @@ NET = """{"format": "ucudnn-net", "version": 1, "name": "tiny", "nodes": [
   {"name": "conv", "op": "convolution", "inputs": ["data"], "filters": 6, "window": [3, 3], "pad": [1, 1]},
   {"name": "bn", "op": "batch_normalization", "inputs": ["conv"]},
   {"name": "next", "op": "convolution", "inputs": ["bn"], "filters": 6, "window": [3, 3], "pad": [1, 1], "groups": 2},
-  {"name": "sum", "op": "add", "inputs": ["next", "bn"]},
+  {"name": "groups", "op": "group_normalization", "inputs": ["next"], "groups": 3},
+  {"name": "sum", "op": "add", "inputs": ["groups", "bn"]},
   {"name": "pool", "op": "pooling", "inputs": ["sum"], "kind": "maximum", "window": [2, 2], "stride": [2, 2]},
   {"name": "fc", "op": "fully_connected", "inputs": ["pool"], "outputs": 5}]}"""
 
@@ -48,9 +49,9 @@ def mutated(rng, value):
 
 
 def stalled(found):
-    """The ranks that do not come to the end of a schedule's order. A step waits for what its rank reads; a batch normalization
-    for all ranks of its group."""
-    meetings = {one.node: one.groups for one in found.statistics.values() if one.kind == "batch_normalization"}
+    """The ranks that do not come to the end of a schedule's order. A step waits for what its rank reads; a normalization for
+    all ranks of its group."""
+    meetings = {one.node: one.groups for one in found.statistics.values() if "normalization" in one.kind}
     places, posted, arrived = [0] * found.devices, set(), set()
 
     def is_ready(rank, step):

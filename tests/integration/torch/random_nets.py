@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 EXACT = ("relu", "conv", "depthwise", "transposed", "maxpool", "add", "cat", "two", "pad", "up")
-OTHER = (*EXACT, "gate", "bn", "avgpool", "lrn", "scale", "sigmoid", "dropout0")
+OTHER = (*EXACT, "gate", "bn", "groups", "avgpool", "lrn", "scale", "sigmoid", "dropout0")
 
 
 class Maker:
@@ -48,6 +48,10 @@ class Maker:
             return self.add("activation", [x], shape, kind="sigmoid")
         if kind == "bn":
             return self.add("batch_normalization", [x], shape)
+        if kind == "groups":
+            groups = rng.choice([count for count in range(1, channels + 1) if channels % count == 0])
+            return self.add("group_normalization", [x], shape, groups=groups, by_position=groups < channels and rng.random() < 0.4,
+                            scale_and_shift=rng.random() < 0.7)
         if kind == "scale":
             return self.add("scale", [x], shape, shift=rng.random() < 0.5)
         if kind == "dropout0":
@@ -161,6 +165,10 @@ def plain(model, text, x, most=None):
             y = torch.relu(a[0]) if node["kind"] == "relu" else torch.sigmoid(a[0])
         elif op == "batch_normalization":
             y = F.batch_norm(a[0], None, None, weight, bias, True)
+        elif op == "group_normalization":
+            at = a[0].movedim(1, -1).flatten(0, -2) if node["by_position"] else a[0]  # each position as an image
+            y = F.group_norm(at, node["groups"], weight, bias)
+            y = y.view(a[0].movedim(1, -1).shape).movedim(-1, 1) if node["by_position"] else y
         elif op == "scale":
             shape = (1, -1, *[1] * (x.ndim - 2))
             y = a[0] * weight.view(shape)

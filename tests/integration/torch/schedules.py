@@ -1,11 +1,12 @@
 """Schedules of random configurations, written by planner/schedule/FORMAT.md from a network alone: what `ucudnn plan --schedule`
 does, by other code."""
+import itertools
 import json
 import math
 
 from ucudnn.parallel import boxes as b
 
-FOLLOWERS = ("activation", "batch_normalization", "scale", "dropout", "softmax")
+FOLLOWERS = ("activation", "batch_normalization", "scale", "dropout", "softmax", "cross_entropy", "logistic_loss")
 BUNDLE = 25 * (1 << 20) // 4
 
 
@@ -79,9 +80,9 @@ class Writer:
     def ranges(self, node, place, name, device, parts):
         kept, computed, summed = parts[device]
         shape = self.network.parameters[name].shape
-        if node.op == "opaque" and not node.members.get("sums"):
+        if node.op == "opaque":
             return (math.prod(shape),), ((0, math.prod(shape)),)
-        if node.op in ("batch_normalization", "scale", "opaque") or place == 1:
+        if node.op in ("batch_normalization", "group_normalization", "scale") or place == 1:
             return (math.prod(shape),), (kept[b.C],)
         if node.op == "transposed_convolution":
             whole = node.members.get("groups", 1) > 1
@@ -112,8 +113,11 @@ class Writer:
                 written["config"]["first_device"] = self.configs[node.name][1]
             written["boxes"] = [_box(device, kept) for device, (kept, _, _) in parts.items() if b.elements(kept)]
             written["parameters"] = []
-            is_named = node.op != "opaque" or node.members.get("sums")
-            names = ["weight", "bias"] if is_named else [f"parameter{i}" for i in range(9)]
+            names = ["weight", "bias"] if node.op != "opaque" else [f"parameter{i}" for i in range(9)]
+            if node.op == "group_normalization":
+                written["groups"] = node.members.get("groups", 1)
+                if node.members.get("by_position"):
+                    written["by_position"] = True
             for place, name in enumerate(node.parameters):
                 bias_alone = node.op == "scale" and node.has_shift
                 each = {"name": "bias" if bias_alone else names[place], "shape": [], "parts": []}
@@ -278,15 +282,35 @@ class Writer:
             if groups:
                 found.append({"id": len(found), "node": node["name"], "kind": kind, "groups": groups})
                 return found[-1]["id"]
+
+        def add_groups(node):
+            """Devices that have some of the same means, directly or by others, and how many means they have."""
+            width, joined = node["shape"][1] // node["groups"], []
+            for one in node["boxes"]:
+                _, *axes = _of(one, node)
+                positions = itertools.product(*(range(*axis) for axis in axes[1:])) if node.get("by_position") else [()]
+                means = set(itertools.product(range(*one["n"]), {c // width for c in range(*axes[0])}, positions))
+                devices = [one["device"]]
+                for other in [other for other in joined if other[0] & means]:
+                    joined.remove(other)
+                    means, devices = means | other[0], devices + other[1]
+                joined.append((means, devices))
+            groups = [{"devices": sorted(devices), "forward": 2 * len(means), "backward": 2 * len(means)}
+                      for means, devices in joined if len(devices) > 1]
+            if groups:
+                found.append({"id": len(found), "node": node["name"], "kind": "group_normalization", "groups": groups})
+                return found[-1]["id"]
         for node in nodes:
             if node["op"] == "batch_normalization" and (id := add(node, "batch_normalization", "c", 2, 2)) is not None:
+                first[node["name"]] = [id]
+            if node["op"] == "group_normalization" and (id := add_groups(node)) is not None:
                 first[node["name"]] = [id]
             if node["op"] == "softmax" and node["name"] in read:
                 add(node, "softmax", "nhw", 2, 1)
         for node in nodes:
             if node["name"] in read or not node["inputs"]:
                 continue
-            if node["op"] in ("softmax", "fully_connected", "linear", "convolution"):
+            if node["op"] in ("cross_entropy", "softmax", "fully_connected", "linear", "convolution"):
                 add(node, "classifier", "nhw", 3, 0)
             found.append({"id": len(found), "node": node["name"], "kind": "loss",
                           "groups": [{"devices": list(range(self.devices)), "forward": 1, "backward": 0}]})

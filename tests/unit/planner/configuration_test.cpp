@@ -5,7 +5,7 @@
 
 #include <map>
 #include <numeric>
-#include <tuple>
+#include <utility>
 
 #include "planner/graph/networks.h"
 #include "tests/unit/planner/layers_of.h"
@@ -89,8 +89,8 @@ TEST(LayerGraph, ANetworkWithoutLayersIsRefused) {
 }
 
 // Every tuple of degrees up to `devices`, tried one by one. `whole`: parts of the channels that are
-// never divided; a normalization of groups of channels has whole images of each, too. 0: any layer.
-size_t CountLegal(const Shape& output, int devices, bool uneven, int whole, bool whole_images) {
+// never divided; 0: any layer.
+size_t CountLegal(const Shape& output, int devices, bool uneven, int whole) {
   size_t count = 0;
   const auto divides = [&](int parts, int extent) {
     return uneven ? parts <= extent : extent % parts == 0;
@@ -101,8 +101,7 @@ size_t CountLegal(const Shape& output, int devices, bool uneven, int whole, bool
         for (int w = 1; w <= devices; ++w) {
           count += n * c * h * w <= devices && devices % (n * c * h * w) == 0 &&
                    divides(n, output.n) && (whole > 0 ? whole % c == 0 : divides(c, output.c)) &&
-                   divides(h, whole_images ? 1 : output.extents[1]) &&
-                   divides(w, whole_images ? 1 : output.extents[2]);
+                   divides(h, output.extents[1]) && divides(w, output.extents[2]);
         }
       }
     }
@@ -118,17 +117,13 @@ TEST(Configurations, AreAllThatDivideTheOutput) {
         ConfigurationOptions options;
         options.uneven = uneven;
         // By shape: deep networks have the same ones often.
-        std::map<std::tuple<std::string, int, bool>, size_t> legal;
+        std::map<std::pair<std::string, int>, size_t> legal;
         for (const PlannedLayer& layer : graph.layers) {
           const auto configurations = LegalConfigurations(layer, devices, options);
-          const auto* const norm = std::get_if<Opaque>(&layer.op);
           const auto* const attention = std::get_if<Attention>(&layer.op);
-          const int whole = norm ? norm->channel_parts : attention ? attention->heads : 0;
-          const auto [known, added] =
-              legal.try_emplace({Describe(layer.output), whole, norm != nullptr});
-          if (added) {
-            known->second = CountLegal(layer.output, devices, uneven, whole, norm != nullptr);
-          }
+          const int whole = attention ? attention->heads : 0;
+          const auto [known, added] = legal.try_emplace({Describe(layer.output), whole});
+          if (added) known->second = CountLegal(layer.output, devices, uneven, whole);
           EXPECT_EQ(configurations.size(), known->second)
               << name << " " << layer.name << " " << devices << " devices";
           for (const ParallelConfiguration& configuration : configurations) {

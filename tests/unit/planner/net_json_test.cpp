@@ -71,6 +71,27 @@ TEST(NetJson, FeaturesBecomeAnImage) {
             "net.json: node 'r': 'extents': missing; expected [h, w] or [d, h, w]");
 }
 
+TEST(NetJson, NormalizationsOfGroupsAndLossesComeBack) {
+  const auto graph = ParseNetJson(
+      Document(kData +
+               R"(, {"name": "g", "op": "group_normalization", "inputs": ["data"], "groups": 3},
+        {"name": "l", "op": "group_normalization", "inputs": ["g"], "by_position": true,
+         "scale_and_shift": false},
+        {"name": "e", "op": "cross_entropy", "inputs": ["l"]},
+        {"name": "b", "op": "logistic_loss", "inputs": ["l"]})"),
+      "net.json");
+  ASSERT_TRUE(graph.ok()) << graph.message();
+  EXPECT_THAT(Listing(*graph),
+              ElementsAre("data: input 2x3x9x9()", "g: group_normalization 2x3x9x9(data)",
+                          "l: group_normalization 2x3x9x9(g)", "e: cross_entropy 2x3x9x9(l)",
+                          "b: logistic_loss 2x3x9x9(l)"));
+  EXPECT_EQ(*ParameterCount(*graph), 6);
+  EXPECT_EQ(WriteNetJson(*ParseNetJson(WriteNetJson(*graph), "again")), WriteNetJson(*graph));
+  EXPECT_THAT(Refusal(R"({"name": "g", "op": "group_normalization", "inputs": ["data"],
+                          "groups": 2})"),
+              HasSubstr("2 groups; expected a divisor of 3 channels"));
+}
+
 TEST(NetJsonRefusal, NamesFileNodeAndMember) {
   EXPECT_EQ(Refusal(R"({"name": "c", "op": "convolution", "inputs": ["data"], "window": [1, 1]})"),
             "net.json: node 'c': 'filters': missing; expected a whole number");

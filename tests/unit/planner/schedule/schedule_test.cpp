@@ -393,6 +393,76 @@ TEST(Schedule, NumbersOfDividedNormalizationsAndClassesAreBroughtTogether) {
   EXPECT_EQ(ElementsOf(*schedule).statistics, 2 * 2 * (8 + 8) + 2 * 2 * 12 + 2 * 3);
 }
 
+// Of an image of 12 channels, 6 x 6 positions, normalized in `norm` with these degrees.
+Schedule WithNorm(const GroupNormalization& norm, const Degrees& degrees) {
+  GraphBuilder net("norms");
+  const NodeId first =
+      net.Add("first", Convolution{12}, {net.Add("data", Input{4, {1, 6, 6}}, {})});
+  net.Add("norm", norm, {first});
+  Planned planned = Pose(*net.Build(), 8, FlatMachine(6), {.pins = {{"norm", degrees}}});
+  planned.assignment.assign(planned.problem.graph.layers.size(), 0);
+  return *planned.Scheduled();
+}
+
+TEST(Schedule, NumbersOfGroupsAreBroughtTogetherByDevicesThatShareThem) {
+  struct Case {
+    GroupNormalization norm;
+    Degrees degrees;
+    std::vector<std::vector<int>> devices;
+    int64_t numbers;
+  };
+  const GroupNormalization three{3};  // groups, of four channels each
+  const Case cases[] = {
+      {three, {2, 1, 3}, {{0, 1, 2}, {3, 4, 5}}, 2 * 4 * 3},  // n, c, h, w
+      {three, {1, 3, 1, 2}, {{0, 1}, {2, 3}, {4, 5}}, 2 * 8},
+      {three, {2, 3}, {}, 0},
+      {three, {1, 6}, {{0, 1}, {2, 3}, {4, 5}}, 2 * 8},        // two channels of each group
+      {three, {1, 2, 1, 3}, {{0, 1, 2, 3, 4, 5}}, 2 * 8 * 3},  // the second group joins all
+      {{1, true}, {1, 2, 3}, {{0, 3}, {1, 4}, {2, 5}}, 2 * 8 * 2 * 6},
+      {{1, true}, {1, 1, 3, 2}, {}, 0},
+  };
+  for (const Case& one : cases) {
+    const Schedule schedule = WithNorm(one.norm, one.degrees);
+    const std::vector<Statistics>& found = schedule.statistics;
+    const bool has = found.front().kind == StatisticsKind::kGroupNormalization;
+    ASSERT_EQ(has, !one.devices.empty()) << Describe(one.degrees);
+    std::vector<std::vector<int>> devices;
+    for (const StatisticsGroup& group :
+         has ? found.front().groups : decltype(found.front().groups){}) {
+      devices.push_back(group.devices);
+      EXPECT_EQ(group.forward, one.numbers) << Describe(one.degrees);
+      EXPECT_EQ(group.backward, one.numbers) << Describe(one.degrees);
+    }
+    EXPECT_EQ(devices, one.devices) << Describe(one.degrees);
+    for (const ScheduledParameter& parameter : schedule.nodes.back().parameters) {
+      EXPECT_EQ(parameter.parts.front().ranges.front().Length(), 12 / one.degrees.c);
+    }
+  }
+}
+
+TEST(Schedule, ALossSaysWhichNumbersOfDividedClassesAreNeeded) {
+  const auto kinds = [](const Operator& loss) {
+    GraphBuilder net("losses");
+    const NodeId data = net.Add("data", Input{8, {1, 6, 6}}, {});
+    const NodeId pooled =
+        net.Add("pooled", GlobalPooling{}, {net.Add("conv", Convolution{8}, {data})});
+    net.Add("loss", loss, {net.Add("flat", Flatten{}, {pooled})});
+    Planned planned = Pose(*net.Build(), 8, FlatMachine(4), {.pins = {{"flat", {2, 2}}}});
+    planned.assignment.assign(planned.problem.graph.layers.size(), 0);
+    const Schedule schedule = *planned.Scheduled();
+    EXPECT_EQ(NodeOf(schedule, NodeOf(schedule, 4).layer).name, "flat");
+    std::vector<StatisticsKind> found;
+    for (const Statistics& one : schedule.statistics) {
+      EXPECT_EQ(NodeOf(schedule, one.node).name, "loss");
+      found.push_back(one.kind);
+    }
+    return found;
+  };
+  EXPECT_EQ(kinds(CrossEntropy{}),
+            (std::vector{StatisticsKind::kClassifier, StatisticsKind::kLoss}));
+  EXPECT_EQ(kinds(LogisticLoss{}), (std::vector{StatisticsKind::kLoss}));
+}
+
 TEST(Schedule, ConfigurationsWithoutARuleAreRefusedByName) {
   GraphBuilder net("opaque");
   const NodeId data = net.Add("data", Input{4, {1, 8, 8}}, {});
