@@ -50,6 +50,12 @@ struct Kernel {
 // Under one budget for all kernels most goes as it does without: one fault of so many is met.
 long Thinning() { return TotalWorkspace() ? 8 : 1; }
 
+// Every fault by INTERPOSER_TEST_FAULTS=every, as in tools/check --full; else one of `of`.
+long BetweenFaults(long of) {
+  static const char* const faults = std::getenv("INTERPOSER_TEST_FAULTS");
+  return (faults && std::string(faults) == "every" ? 1 : of) * Thinning();
+}
+
 // A training step: forward (conv5 with bias and activation), then backward.
 std::vector<Kernel> Step() {
   std::vector<Kernel> step;
@@ -150,11 +156,11 @@ int AlexNet::next_variant_ = 0;
 class ColdStep : public AlexNet {
  protected:
   // Meets every kernel of the step for the first time, with the k-th occurrence at `site` failing,
-  // for every k there is.
+  // for every k there is, or some.
   static void FailEvery(const char* site) {
     for (const Kernel& kernel : Step()) {
       bool more = true;
-      for (long kth = 1; more && !HasFailure(); kth += Thinning()) {
+      for (long kth = 1; more && !HasFailure(); kth += BetweenFaults(3)) {
         SCOPED_TRACE(NameOf(kernel) + " " + site + " " + std::to_string(kth));
         const NothingStays nothing_stays;
         Layer layer(kernel, next_variant_++);
@@ -183,12 +189,6 @@ TEST_F(ColdStep, EveryResourceAndQueryMayFail) {
 }
 
 TEST_F(ColdStep, EveryConvolutionMayFail) { FailEvery("convolution"); }
-
-// Every one by INTERPOSER_TEST_FAULTS=every, as in tools/check --full; else every tenth.
-long BetweenFaults() {
-  static const char* const faults = std::getenv("INTERPOSER_TEST_FAULTS");
-  return (faults && std::string(faults) == "every" ? 1 : 10) * Thinning();
-}
 
 class WarmStep : public AlexNet {
  protected:
@@ -230,7 +230,7 @@ std::map<std::string, long> WarmStep::occurred_;
 TEST_F(WarmStep, EveryPieceQueryAndResourceMayFail) {
   for (const char* site : {"alloc", "stream", "event", "handle", "query", "convolution"}) {
     StepWithFault(site, 0);
-    for (long kth = 1; kth <= occurred_[site] && !HasFailure(); kth += BetweenFaults()) {
+    for (long kth = 1; kth <= occurred_[site] && !HasFailure(); kth += BetweenFaults(10)) {
       SCOPED_TRACE(std::string(site) + " " + std::to_string(kth));
       // Under a budget, whether work that is over left its memory depends on the time: a step may
       // allocate less often than the first one did.

@@ -15,6 +15,7 @@
 #include "db/inspection.h"
 #include "faulty_files.h"
 #include "fixture.h"
+#include "tests/support/cases.h"
 
 namespace ucudnn::db {
 namespace {
@@ -128,9 +129,9 @@ TEST_F(StoreProcessesTest, AForkDuringAWriteLosesNothingOfParentOrChild) {
 // moment, the start included.
 TEST_F(StoreProcessesTest, AWriterKilledAtAnyTimeLosesNoCommittedRow) {
 #ifdef __SANITIZE_ADDRESS__  // whose run-time takes a process long to start and to end
-  constexpr int kRounds = 60;
+  const int rounds = test::Cases(60, 20);
 #else
-  constexpr int kRounds = 200;
+  const int rounds = test::Cases(200, 60);
 #endif
   constexpr int kRows = 20;
   const std::pair<test::FileCall, int> kMoments[] = {
@@ -141,7 +142,7 @@ TEST_F(StoreProcessesTest, AWriterKilledAtAnyTimeLosesNoCommittedRow) {
   const auto any = [&](int last) { return std::uniform_int_distribution<int>(1, last)(random); };
   int inside = 0;       // killed within a transaction: its journal was still there
   size_t reported = 0;  // transactions the writers knew to be committed
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     SCOPED_TRACE("round " + std::to_string(round));
     int commits[2];
     ASSERT_EQ(pipe(commits), 0);
@@ -178,7 +179,7 @@ TEST_F(StoreProcessesTest, AWriterKilledAtAnyTimeLosesNoCommittedRow) {
     EXPECT_GE(rows->size(), committed * kRows);
     reported += committed;
   }
-  EXPECT_GE(inside, kRounds / 2);
+  EXPECT_GE(inside, rounds / 2);
   const auto contents = Inspect(Path());
   ASSERT_TRUE(contents.ok()) << contents.message();
   EXPECT_TRUE(contents->faults.empty()) << contents->faults.front();

@@ -3,7 +3,6 @@
 #include <cuda.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -13,6 +12,7 @@
 #include "convolution/partial_sums.h"
 #include "cudnn/graph_engines.h"
 #include "execution/schedule.h"
+#include "tests/support/cases.h"
 #include "tests/support/device.h"
 #include "tests/support/deviceless_cudnn.h"
 #include "tests/support/problem.h"
@@ -258,8 +258,7 @@ class TiledRuns : public test::DeviceTest {
 };
 
 TEST_F(TiledRuns, ComputeWhatTheWholeDoes) {
-  const char* const asked = std::getenv("UCUDNN_TEST_KERNELS");
-  const int cases = asked != nullptr ? std::atoi(asked) : 4000;
+  const int cases = test::Cases(20000, 600);
   int checked = 0, drawn = 0;
   for (; checked < cases; ++drawn) {
     const ConvolutionProblem problem = grids_.Problem();

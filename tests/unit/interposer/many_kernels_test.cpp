@@ -2,8 +2,6 @@
 // come later run as the caller asked, and those that came before keep what was decided.
 #include <gmock/gmock.h>
 
-#include <nlohmann/json.hpp>
-
 #include "graph_setting.h"
 #include "planned_setting.h"
 
@@ -58,8 +56,10 @@ class NumberedKernel {
   cudnn::OwnedDescriptors descriptors_;
 };
 
-std::string Fallbacks(PlannedSetting& setting) {
-  return nlohmann::json::parse(setting.interposer.report().Json("on", 0))["fallbacks"].dump();
+// The last field of a report. To parse what is said of 10,000 kernels takes seconds under ASan.
+std::string Fallbacks(Report& report) {
+  const std::string json = report.Json("on", 0);
+  return json.substr(json.rfind("\"fallbacks\":"));
 }
 
 TEST(ManyKernels, BeyondTheLastRememberedCallsRunAsAsked) {
@@ -70,7 +70,7 @@ TEST(ManyKernels, BeyondTheLastRememberedCallsRunAsAsked) {
   for (size_t kernel = 1; kernel + 1 < kMostKernels; ++kernel) {
     ASSERT_EQ(PiecesRun(setting, NumberedKernel(setting, kernel).Call()), 1u);
   }
-  EXPECT_EQ(Fallbacks(setting).find("too many"), std::string::npos);
+  EXPECT_EQ(Fallbacks(setting.interposer.report()).find("too many"), std::string::npos);
   NumberedKernel last(setting, kMostKernels);
   last.Know();
   EXPECT_EQ(PiecesRun(setting, last.Call()), size_t{kParts});
@@ -83,7 +83,7 @@ TEST(ManyKernels, BeyondTheLastRememberedCallsRunAsAsked) {
       Operation::kForward, setting.handle, late.descriptors(), PlannedSetting::kPieceBytes));
   EXPECT_FALSE(setting.interposer.legacy().GetAlgorithms(Operation::kForward, setting.handle,
                                                          late.descriptors()));
-  EXPECT_THAT(Fallbacks(setting), HasSubstr("kernels beyond the first 10000"));
+  EXPECT_THAT(Fallbacks(setting.interposer.report()), HasSubstr("kernels beyond the first 10000"));
 
   EXPECT_EQ(PiecesRun(setting, setting.Call()), size_t{kParts});
   EXPECT_EQ(PiecesRun(setting, last.Call()), size_t{kParts});
@@ -104,12 +104,8 @@ TEST(ManyKernels, AWorkspaceThatNeverRepeatsFillsNoMemory) {
     ASSERT_EQ(PiecesRun(setting, setting.Call(first + more)), size_t{kParts});
   }
   EXPECT_EQ(PiecesRun(setting, setting.Call(first + 2 * kMostKernels)), 1u);
-  EXPECT_THAT(Fallbacks(setting), HasSubstr("too many different kernels"));
+  EXPECT_THAT(Fallbacks(setting.interposer.report()), HasSubstr("too many different kernels"));
   EXPECT_EQ(PiecesRun(setting, setting.Call(first)), size_t{kParts});
-}
-
-std::string FallbacksOf(test::GraphSetting& setting) {
-  return nlohmann::json::parse(setting.interposer.report().Json("on", 0))["fallbacks"].dump();
 }
 
 // Executions of the real library's for one of the plan.
@@ -125,13 +121,13 @@ TEST(ManyKernels, BeyondTheLastRememberedPlansOfTheGraphApiRunAsTheyAre) {
   setting.interposer.graph().set_most_kernels(1);
   const auto other = setting.Plan(nullptr, setting.Json(0));
   EXPECT_EQ(Executed(setting, other), 1u);
-  EXPECT_EQ(FallbacksOf(setting).find("too many"), std::string::npos);
+  EXPECT_EQ(Fallbacks(setting.interposer.report()).find("too many"), std::string::npos);
   const auto late = setting.Plan();
   EXPECT_EQ(setting.Workspace(late), GraphSetting::kNeed);
   EXPECT_EQ(Executed(setting, late), 1u);
   EXPECT_EQ(test::Executions().calls[0].engine, 38);
   EXPECT_EQ(test::Executions().calls[0].images, GraphSetting::kImages);
-  EXPECT_THAT(FallbacksOf(setting), HasSubstr("too many different kernels"));
+  EXPECT_THAT(Fallbacks(setting.interposer.report()), HasSubstr("too many different kernels"));
   // Without the bound it is divided.
   GraphSetting unbounded;
   EXPECT_EQ(Executed(unbounded, unbounded.Plan()),
@@ -179,7 +175,7 @@ TEST(ManyKernels, IdentityActivationsFillNoMemoryEither) {
     call.bias = &bias;
     ASSERT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
   }
-  EXPECT_THAT(Fallbacks(setting), HasSubstr("too many different kernels"));
+  EXPECT_THAT(Fallbacks(setting.interposer.report()), HasSubstr("too many different kernels"));
 }
 
 }  // namespace

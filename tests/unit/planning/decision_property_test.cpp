@@ -12,6 +12,7 @@
 #include "planning/compositions.h"
 #include "planning/decision/offers.h"
 #include "planning/owned_promise.h"
+#include "tests/support/cases.h"
 
 namespace ucudnn::planning {
 namespace {
@@ -344,7 +345,7 @@ constexpr int kFewer = 5;
 #else
 constexpr int kFewer = 1;
 #endif
-constexpr int kCases = 100000 / kFewer;  // of calls, and of plans
+const int kCases = test::Cases(100000, 25000) / kFewer;  // of calls, and of plans
 
 TEST(DecisionProperty, EveryDecisionKeepsTheInvariants) {
   const unsigned seed = std::random_device()();
@@ -377,7 +378,8 @@ void ExpectDecidesNoSlower(Draw draw, Give give) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   Drawing drawing(seed);
   int helped = 0;
-  for (int i = 0; i < 40000 / kFewer && !::testing::Test::HasFailure(); ++i) {
+  const int cases = test::Cases(40000, 8000) / kFewer;
+  for (int i = 0; i < cases && !::testing::Test::HasFailure(); ++i) {
     SCOPED_TRACE("case " + std::to_string(i));
     const World drawn = draw(drawing);
     double fastest_ms = kNoTime;
@@ -393,7 +395,7 @@ void ExpectDecidesNoSlower(Draw draw, Give give) {
       fastest_ms = std::min(fastest_ms, time_ms);
     }
   }
-  EXPECT_GT(helped, 3000 / kFewer);
+  EXPECT_GT(helped, cases * 3 / 40);
 }
 
 TEST(DecisionProperty, ACallIsNoSlowerWhereMoreIsPassed) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "tests/support/cases.h"
 #include "tests/support/must.h"
 #include "unit/planner/multigrid/dense_chain.h"
 #include "unit/planner/multigrid/drawn_net.h"
@@ -99,8 +100,8 @@ TEST(Draws, ReachWhatSerialPropagationGives) {
   std::mt19937_64 random(19);
   int given_up = 0;
   int direct = 0;
-  constexpr int kDraws = 2000;
-  for (int number = 0; number < kDraws; ++number) {
+  const int draws = test::Cases(2000, 300);
+  for (int number = 0; number < draws; ++number) {
     const Draw draw = DrawOne(random);
     SCOPED_TRACE("draw " + std::to_string(number) + ": " + draw.Text());
     const WeightedChain chain = DrawnNet(draw.shape, random, draw.gain);
@@ -129,9 +130,9 @@ TEST(Draws, ReachWhatSerialPropagationGives) {
   }
   // All three ends are met. Relaxation makes short nets exact before their residual tells it.
   EXPECT_GT(given_up, 0);
-  EXPECT_LT(given_up, kDraws / 10);
-  EXPECT_GT(direct, kDraws / 4);
-  EXPECT_GT(kDraws - direct - given_up, kDraws / 4);
+  EXPECT_LT(given_up, draws / 10);
+  EXPECT_GT(direct, draws / 4);
+  EXPECT_GT(draws - direct - given_up, draws / 4);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "planner/layout/strategies.h"
 #include "planner/machine/presets.h"
 #include "planner/schedule/elements.h"
+#include "tests/support/cases.h"
 #include "tests/unit/planner/schedule/made_schedules.h"
 
 namespace ucudnn::planner {
@@ -85,10 +86,14 @@ const std::set<std::string> kSearched = {"alexnet",  "vgg16",        "resnet18",
 
 TEST(Schedule, MovesAndKeepsWhatThePlanOfEveryBuiltInNetworkSays) {
   std::mt19937 random(7);
-  int plans = 0;
+  int plans = 0, pairs = 0;
+  // Networks take turns with the machines.
+  const int every = test::Cases(1, 2);
   for (const std::string& name : NetworkNames()) {
     if (name.rfind("kirby", 0) == 0) continue;  // thousands of equal layers
+    ++pairs;
     for (const char* machine : {"k20x8", "k80x16"}) {
+      if (++pairs % every != 0) continue;
       Planned planned = Pose(*BuildNetwork(name), 32, *MachineByName(machine));
       const int devices = planned.machine.Devices();
       for (const Strategy strategy :
@@ -105,7 +110,7 @@ TEST(Schedule, MovesAndKeepsWhatThePlanOfEveryBuiltInNetworkSays) {
       ++plans;
     }
   }
-  EXPECT_GE(plans, 140);
+  EXPECT_GE(plans, 140 / every);
 }
 
 TEST(Schedule, MovesWhatPlansWithReductionsAndPlacementsSay) {
