@@ -16,8 +16,8 @@ namespace ucudnn::db {
 
 class Connection;
 
-// A prepared statement of a connection it must not outlive, which gets it back. Parameters are
-// numbered from 1, columns from 0.
+// A prepared statement of a connection that it must not outlive, and that keeps it for the next
+// one of the same SQL. Parameters are numbered from 1, columns from 0.
 class Statement {
  public:
   // `place` gets the statement when it ends, unless it has another one by then.
@@ -72,7 +72,7 @@ class Connection {
   // The file system lets this process read the file and not write it.
   bool ReadOnly() const;
 
-  // One that was prepared before is used again.
+  // Uses a statement again that was prepared of the same SQL before.
   Result<Statement> Prepare(const std::string& sql);
   Status Execute(const std::string& sql);
   Result<int64_t> Number(const std::string& sql);  // the first column of the first row

@@ -47,47 +47,21 @@ Status CheckRow(const StoredMeasurement& row) {
   return Status::Ok();
 }
 
-RowWriter::RowWriter(Connection& connection, Statement kernel, Statement find,
-                     Statement measurement, Statement complete, Statement verified)
-    : connection_(&connection),
-      kernel_(std::move(kernel)),
-      find_(std::move(find)),
-      measurement_(std::move(measurement)),
-      complete_(std::move(complete)),
-      verified_(std::move(verified)) {}
-
-Result<RowWriter> RowWriter::Prepare(Connection& connection) {
-  std::string marks = "?";
-  for (size_t i = 1; i < FamilyColumns().size(); ++i) marks += ",?";
-  UCUDNN_ASSIGN_OR_RETURN(
-      Statement kernel, connection.Prepare("INSERT OR IGNORE INTO families(" +
-                                           Join(FamilyColumns(), ",") + ") VALUES(" + marks + ")"));
-  UCUDNN_ASSIGN_OR_RETURN(Statement find, connection.Prepare(FindKernelSql()));
-  UCUDNN_ASSIGN_OR_RETURN(
-      Statement measurement,
-      connection.Prepare("INSERT OR IGNORE INTO measurements(kernel, device, cudnn, driver, "
-                         "engine, micro_batch, time_ms, workspace_bytes, deterministic, samples, "
-                         "verified, name, n, imported) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?)"));
-  UCUDNN_ASSIGN_OR_RETURN(
-      Statement complete,
-      connection.Prepare("INSERT OR IGNORE INTO complete_sizes(kernel, device, cudnn, driver, "
-                         "micro_batch) VALUES(?,?,?,?,?)"));
-  UCUDNN_ASSIGN_OR_RETURN(
-      Statement verified,
-      connection.Prepare("INSERT OR IGNORE INTO verifications(kernel, device, cudnn, driver, "
-                         "micro_batch, engine) VALUES(?,?,?,?,?,?)"));
-  return RowWriter(connection, std::move(kernel), std::move(find), std::move(measurement),
-                   std::move(complete), std::move(verified));
-}
-
 Result<int64_t> RowWriter::Kernel(const ConvolutionProblem& problem) {
   const ConvolutionProblem family = KernelFamily(problem);
   if (id_ != 0 && family == family_) return id_;
-  UCUDNN_ASSIGN_OR_RETURN(id_, FindKernel(find_, family));
+  UCUDNN_ASSIGN_OR_RETURN(Statement find, connection_.Prepare(FindKernelSql()));
+  UCUDNN_ASSIGN_OR_RETURN(id_, FindKernel(find, family));
   if (id_ == 0) {
-    BindFamily(kernel_, family);
-    UCUDNN_RETURN_IF_ERROR(kernel_.Run());
-    UCUDNN_ASSIGN_OR_RETURN(id_, FindKernel(find_, family));
+    std::string marks = "?";
+    for (size_t i = 1; i < FamilyColumns().size(); ++i) marks += ",?";
+    UCUDNN_ASSIGN_OR_RETURN(
+        Statement insert,
+        connection_.Prepare("INSERT OR IGNORE INTO families(" + Join(FamilyColumns(), ",") +
+                            ") VALUES(" + marks + ")"));
+    BindFamily(insert, family);
+    UCUDNN_RETURN_IF_ERROR(insert.Run());
+    UCUDNN_ASSIGN_OR_RETURN(id_, FindKernel(find, family));
     if (id_ == 0) return Status::Error("the store took no kernel: " + Describe(family));
   }
   family_ = family;
@@ -97,19 +71,24 @@ Result<int64_t> RowWriter::Kernel(const ConvolutionProblem& problem) {
 Result<bool> RowWriter::Insert(const StoredMeasurement& row, Origin origin) {
   UCUDNN_ASSIGN_OR_RETURN(const int64_t kernel, Kernel(row.problem));
   const MicroConfiguration& micro = row.measurement.micro;
-  BindPlatform(measurement_, kernel, row.platform);
-  measurement_.Bind(5, micro.engine.Text());
-  measurement_.Bind(6, int64_t{micro.micro_batch});
-  measurement_.Bind(7, micro.time_ms);
-  measurement_.Bind(8, static_cast<int64_t>(micro.workspace_bytes));
-  measurement_.Bind(9, int64_t{micro.deterministic});
-  measurement_.Bind(10, int64_t{row.measurement.samples});
-  measurement_.Bind(11, int64_t{row.measurement.verified});
-  measurement_.Bind(12, std::string_view(row.name));
-  measurement_.Bind(13, int64_t{row.problem.n});
-  measurement_.Bind(14, int64_t{origin == Origin::kImported});
-  UCUDNN_RETURN_IF_ERROR(measurement_.Run());
-  const bool is_new = connection_->Changes() > 0;
+  UCUDNN_ASSIGN_OR_RETURN(
+      Statement insert,
+      connection_.Prepare("INSERT OR IGNORE INTO measurements(kernel, device, cudnn, driver, "
+                          "engine, micro_batch, time_ms, workspace_bytes, deterministic, samples, "
+                          "verified, name, n, imported) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?)"));
+  BindPlatform(insert, kernel, row.platform);
+  insert.Bind(5, micro.engine.Text());
+  insert.Bind(6, int64_t{micro.micro_batch});
+  insert.Bind(7, micro.time_ms);
+  insert.Bind(8, static_cast<int64_t>(micro.workspace_bytes));
+  insert.Bind(9, int64_t{micro.deterministic});
+  insert.Bind(10, int64_t{row.measurement.samples});
+  insert.Bind(11, int64_t{row.measurement.verified});
+  insert.Bind(12, std::string_view(row.name));
+  insert.Bind(13, int64_t{row.problem.n});
+  insert.Bind(14, int64_t{origin == Origin::kImported});
+  UCUDNN_RETURN_IF_ERROR(insert.Run());
+  const bool is_new = connection_.Changes() > 0;
   if (origin == Origin::kMeasured && row.measurement.verified) {
     UCUDNN_RETURN_IF_ERROR(
         MarkVerified(row.problem, row.platform, micro.engine, micro.micro_batch));
@@ -120,28 +99,36 @@ Result<bool> RowWriter::Insert(const StoredMeasurement& row, Origin origin) {
 Status RowWriter::MarkComplete(const ConvolutionProblem& problem,
                                const planning::Platform& platform, int micro_batch) {
   UCUDNN_ASSIGN_OR_RETURN(const int64_t kernel, Kernel(problem));
-  BindPlatform(complete_, kernel, platform);
-  complete_.Bind(5, int64_t{micro_batch});
-  return complete_.Run();
+  UCUDNN_ASSIGN_OR_RETURN(
+      Statement insert,
+      connection_.Prepare("INSERT OR IGNORE INTO complete_sizes(kernel, device, cudnn, driver, "
+                          "micro_batch) VALUES(?,?,?,?,?)"));
+  BindPlatform(insert, kernel, platform);
+  insert.Bind(5, int64_t{micro_batch});
+  return insert.Run();
 }
 
 Status RowWriter::MarkVerified(const ConvolutionProblem& problem,
                                const planning::Platform& platform, const EngineId& engine,
                                int micro_batch) {
   UCUDNN_ASSIGN_OR_RETURN(const int64_t kernel, Kernel(problem));
-  BindPlatform(verified_, kernel, platform);
-  verified_.Bind(5, int64_t{micro_batch});
-  verified_.Bind(6, engine.Text());
-  return verified_.Run();
+  UCUDNN_ASSIGN_OR_RETURN(
+      Statement insert,
+      connection_.Prepare("INSERT OR IGNORE INTO verifications(kernel, device, cudnn, driver, "
+                          "micro_batch, engine) VALUES(?,?,?,?,?,?)"));
+  BindPlatform(insert, kernel, platform);
+  insert.Bind(5, int64_t{micro_batch});
+  insert.Bind(6, engine.Text());
+  return insert.Run();
 }
 
 Status RowWriter::Note(const ConvolutionProblem& problem, const planning::Platform& platform,
                        const std::string& about, const std::string& note) {
   UCUDNN_ASSIGN_OR_RETURN(const int64_t kernel, Kernel(problem));
-  UCUDNN_RETURN_IF_ERROR(MakeNotes(*connection_));
-  UCUDNN_ASSIGN_OR_RETURN(
-      Statement insert, connection_->Prepare("INSERT OR REPLACE INTO notes(kernel, device, cudnn, "
-                                             "driver, n, about, note) VALUES(?,?,?,?,?,?,?)"));
+  UCUDNN_RETURN_IF_ERROR(MakeNotes(connection_));
+  UCUDNN_ASSIGN_OR_RETURN(Statement insert,
+                          connection_.Prepare("INSERT OR REPLACE INTO notes(kernel, device, cudnn, "
+                                              "driver, n, about, note) VALUES(?,?,?,?,?,?,?)"));
   BindPlatform(insert, kernel, platform);
   insert.Bind(5, int64_t{problem.n});
   insert.Bind(6, std::string_view(about));
@@ -151,7 +138,7 @@ Status RowWriter::Note(const ConvolutionProblem& problem, const planning::Platfo
 
 Result<bool> RowWriter::Insert(const planning::EnginePromise& promise) {
   UCUDNN_ASSIGN_OR_RETURN(const int64_t kernel, Kernel(promise.problem));
-  return InsertPromise(*connection_, kernel, promise);
+  return InsertPromise(connection_, kernel, promise);
 }
 
 }  // namespace ucudnn::db

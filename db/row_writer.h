@@ -1,5 +1,5 @@
-// Rows into one store file, through statements that are prepared once. The caller holds a
-// transaction around all of them. Not thread-safe; must not outlive its connection.
+// Rows into one store file. The caller holds a transaction around all of them. Not thread-safe;
+// must not outlive its connection.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ class RowWriter {
  public:
   enum class Origin { kMeasured, kImported };
 
-  static Result<RowWriter> Prepare(Connection& connection);
+  explicit RowWriter(Connection& connection) : connection_(connection) {}
 
   // True: the row is new. Its `verified` is trusted by runs only where it was measured here.
   Result<bool> Insert(const StoredMeasurement& row, Origin origin);
@@ -35,18 +35,10 @@ class RowWriter {
   Result<bool> Insert(const planning::EnginePromise& promise);
 
  private:
-  RowWriter(Connection& connection, Statement kernel, Statement find, Statement measurement,
-            Statement complete, Statement verified);
-
   // The id of the family of `problem`, added where it is new.
   Result<int64_t> Kernel(const ConvolutionProblem& problem);
 
-  Connection* connection_;
-  Statement kernel_;
-  Statement find_;
-  Statement measurement_;
-  Statement complete_;
-  Statement verified_;
+  Connection& connection_;
   ConvolutionProblem family_;  // of the last row
   int64_t id_ = 0;             // its id; 0: none yet
 };

@@ -125,11 +125,8 @@ Status SqliteStore::InTransaction(const std::function<Status(RowWriter&)>& write
   return With(*files_[written_], true, [&](Connection* connection) {
     Transaction transaction(*connection);
     UCUDNN_RETURN_IF_ERROR(transaction.Begin());
-    {
-      // Statements end before the transaction does.
-      UCUDNN_ASSIGN_OR_RETURN(RowWriter writer, RowWriter::Prepare(*connection));
-      UCUDNN_RETURN_IF_ERROR(write(writer));
-    }
+    RowWriter writer(*connection);
+    UCUDNN_RETURN_IF_ERROR(write(writer));
     return transaction.Commit();
   });
 }
