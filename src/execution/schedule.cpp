@@ -156,7 +156,7 @@ bool Schedule::MayKeepOutput(const cudnn::ConvolutionCall& call) const {
   return !plain_scales_ && (call.beta == nullptr || cudnn::ScaleOf(call.beta, problem_.type) != 0);
 }
 
-cudnnStatus_t Schedule::Work::Enqueue(const Step& step) {
+cudnnStatus_t Schedule::Work::EnqueueBeside(const Step& step) {
   switch (step.kind) {
     case Step::Kind::kPack:
       return step.part->packing->Pack(InPlace(*step.part), schedule_.MayKeepOutput(whole_));
@@ -169,7 +169,7 @@ cudnnStatus_t Schedule::Work::Enqueue(const Step& step) {
     case Step::Kind::kPiece:
       break;
   }
-  return step.part->piece->Run(CallOf(*step.part), step.adds);
+  return CUDNN_STATUS_BAD_PARAM;
 }
 
 // Whether the undivided engine may run after pieces have changed the output: only if it neither
@@ -225,9 +225,7 @@ cudnnStatus_t Schedule::Run(const cudnn::ConvolutionCall& call, Outcome& outcome
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
   bool untouched = true;
   const bool all = ForEach([&](const Step& step) {
-    status = step.kind == Step::Kind::kPiece
-                 ? step.part->piece->Run(work.CallOf(*step.part), step.adds)
-                 : work.Enqueue(step);
+    status = work.Enqueue(step);
     if (status != CUDNN_STATUS_SUCCESS) return false;
     untouched = sums_partials();
     return true;

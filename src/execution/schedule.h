@@ -144,7 +144,10 @@ class Schedule::Work {
   Work(const Schedule& schedule, const cudnn::ConvolutionCall& call, void* sums, void* workspace);
 
   // Enqueues one step of ForEach.
-  cudnnStatus_t Enqueue(const Step& step);
+  cudnnStatus_t Enqueue(const Step& step) {
+    if (step.kind != Step::Kind::kPiece) return EnqueueBeside(step);
+    return step.part->piece->Run(CallOf(*step.part), step.adds);
+  }
   // The call of a part's piece, until that of the next is asked for.
   const cudnn::ConvolutionCall& CallOf(const Part& part) {
     cudnn::ConvolutionCall& call = InPlace(part);
@@ -153,6 +156,8 @@ class Schedule::Work {
   }
 
  private:
+  // Enqueues a step that computes no part: copies and sums.
+  cudnnStatus_t EnqueueBeside(const Step& step);
   // The call of a part where it lies.
   cudnn::ConvolutionCall& InPlace(const Part& part) {
     part_.MoveTo(part.at);
