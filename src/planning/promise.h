@@ -27,6 +27,8 @@ struct Candidate {
   NumericClass numeric = NumericClass::kDirect;
   // The caller's API has the engine, so it may be reported, and may replace a plan.
   bool native = true;
+
+  bool operator==(const Candidate&) const = default;
 };
 
 // What was measured of one grid of tiles, kind by kind: of its problem's own engines, with the
@@ -35,9 +37,13 @@ struct Tiling {
   struct Kind {
     int count = 0;                      // tiles
     std::vector<Candidate> candidates;  // all of the kind's images and lengths
+
+    bool operator==(const Kind&) const = default;
   };
   TileGrid grid;
   std::vector<Kind> kinds;  // in the order of Tiles::kinds
+
+  bool operator==(const Tiling&) const = default;
 };
 
 // Both `configuration` and `undivided` compute the kernel within `workspace_bytes`. `undivided`
