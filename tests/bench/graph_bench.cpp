@@ -39,7 +39,7 @@ constexpr int kImages = 64;
 constexpr int kCalls = 200;
 constexpr int kStored = 200;  // further kernels in the store
 constexpr int kTiledRows = 512;
-constexpr size_t kBytesPerImage = 1024;  // of the null library's engine 38
+constexpr size_t kBytesPerImage = 1024;              // of the null library's engine 38
 constexpr size_t kLimit = kBytesPerImage * kImages;  // the user's
 
 [[noreturn]] void Fail(const std::string& message) {
@@ -377,26 +377,30 @@ BENCHMARK(TilesOverDirect)
     ->Unit(benchmark::kNanosecond)
     ->Iterations(2000);
 
-// `make` gives a program's plan that is not yet finalized.
-template <typename Make>
-void FinalizeOverDirect(benchmark::State& state, Make make) {
+// `run` gives the ns that a program takes.
+template <typename Run>
+void HookedOverDirect(benchmark::State& state, double allowed_ns, Run run) {
   const Setting& setting = TheSetting();
-  const auto finalize = [&](const Program& program) {
-    const cudnnBackendDescriptor_t plan = make(program);
-    const double taken = Nanoseconds(1, [&] { program.functions.cudnnBackendFinalize(plan); });
-    program.functions.cudnnBackendDestroyDescriptor(plan);
-    return taken;
-  };
   std::vector<double> direct_ns, hooked_ns, over_ns;
   for (auto iteration : state) {
-    direct_ns.push_back(finalize(*setting.direct));
-    hooked_ns.push_back(finalize(*setting.hooked));
+    direct_ns.push_back(run(*setting.direct));
+    hooked_ns.push_back(run(*setting.hooked));
     over_ns.push_back(hooked_ns.back() - direct_ns.back());
     state.SetIterationTime(hooked_ns.back() * 1e-9);
   }
   state.counters["over_min_ns"] = bench::Minimum(hooked_ns) - bench::Minimum(direct_ns);
   state.counters["over_median_ns"] = bench::Median(over_ns);
-  state.counters["allowed_ns"] = 200;
+  state.counters["allowed_ns"] = allowed_ns;
+}
+// `make` gives a program's plan that is not yet finalized.
+template <typename Make>
+void FinalizeOverDirect(benchmark::State& state, Make make) {
+  HookedOverDirect(state, 200, [&](const Program& program) {
+    const cudnnBackendDescriptor_t plan = make(program);
+    const double taken = Nanoseconds(1, [&] { program.functions.cudnnBackendFinalize(plan); });
+    program.functions.cudnnBackendDestroyDescriptor(plan);
+    return taken;
+  });
 }
 void FinalizeOtherOperation(benchmark::State& state) {
   const Setting& setting = TheSetting();
@@ -459,27 +463,20 @@ BENCHMARK(FirstFinalizeFromStore)
 // In tiles that a store knows, until the first execution has enqueued them.
 void FirstTilesFromStore(benchmark::State& state) {
   const Setting& setting = TheSetting();
-  std::vector<double> direct_ns, hooked_ns, over_ns;
-  int kernel = 0;
-  for (auto iteration : state) {
-    const std::string json = JsonOf(TiledProblem(kernel++ % kTiled), 4, kRowEngine);
-    const auto run = [&](const Program& program) {
-      const cudnnBackendDescriptor_t plan = program.UnfinishedPlan(json);
-      return Nanoseconds(1, [&] {
-        program.functions.cudnnBackendFinalize(plan);
-        program.Execute(plan);
-      });
-    };
-    direct_ns.push_back(run(*setting.direct));
+  int direct = 0, hooked = 0;
+  HookedOverDirect(state, 300'000, [&](const Program& program) {
+    int& next = &program == setting.direct ? direct : hooked;
+    const std::string json = JsonOf(TiledProblem(next++ % kTiled), 4, kRowEngine);
+    const cudnnBackendDescriptor_t plan = program.UnfinishedPlan(json);
     const long before = setting.executions();
-    hooked_ns.push_back(run(*setting.hooked));
-    if (setting.executions() - before != kTiles) Fail("the first execution ran no tiles");
-    over_ns.push_back(hooked_ns.back() - direct_ns.back());
-    state.SetIterationTime(hooked_ns.back() * 1e-9);
-  }
-  state.counters["over_min_ns"] = bench::Minimum(hooked_ns) - bench::Minimum(direct_ns);
-  state.counters["over_median_ns"] = bench::Median(over_ns);
-  state.counters["allowed_ns"] = 300'000;
+    const double taken = Nanoseconds(1, [&] {
+      program.functions.cudnnBackendFinalize(plan);
+      program.Execute(plan);
+    });
+    const long expected = &program == setting.direct ? 1 : kTiles;
+    if (setting.executions() - before != expected) Fail("the first execution ran no tiles");
+    return taken;
+  });
 }
 BENCHMARK(FirstTilesFromStore)->UseManualTime()->Unit(benchmark::kNanosecond)->Iterations(kTiled);
 // One that is divided, and was met before.
