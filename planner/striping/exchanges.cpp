@@ -273,12 +273,9 @@ std::vector<Exchange> AllOf(const Operator& op, const Placement& input, const Ju
     exchanges.push_back(Sums(Pass::kBackward, 2 * int64_t{input.shape.c}).front());
     return exchanges;
   }
-  const auto* norm = std::get_if<GroupNormalization>(&op);
-  const auto* opaque = std::get_if<Opaque>(&op);
-  const bool has_sums = norm != nullptr || (opaque != nullptr && opaque->sums);
-  if (has_sums && judgement.verdict == Verdict::kConvert) {
+  const int64_t groups = SummedGroups(op);
+  if (groups > 0 && judgement.verdict == Verdict::kConvert) {
     // Mean and variance of each image's groups of channels, and as many sums of gradients.
-    const int64_t groups = norm != nullptr ? norm->groups : opaque->channel_parts;
     const int64_t numbers = 2 * int64_t{input.shape.n} * groups;
     std::vector<Exchange> exchanges = Sums(Pass::kForward, numbers);
     exchanges.push_back(Sums(Pass::kBackward, numbers + parameters).front());

@@ -277,11 +277,6 @@ bool MixesPositions(const Operator& op, size_t axis) {
   return opaque != nullptr && !(axis == 1 ? opaque->rows : axis == 2 && opaque->columns);
 }
 
-bool TakesSums(const Operator& op) {
-  const auto* opaque = std::get_if<Opaque>(&op);
-  return std::holds_alternative<GroupNormalization>(op) || (opaque != nullptr && opaque->sums);
-}
-
 // Whether one of the inputs is cut along an axis whose positions meet. Queries of an attention do
 // not meet each other.
 bool NeedsAllPositions(const Operator& op, const std::vector<Placement>& inputs) {
@@ -300,6 +295,12 @@ const char* VerdictName(Verdict verdict) {
   constexpr std::array<const char*, 5> kNames = {"exact", "gather", "convert", "unvouched",
                                                  "refused"};
   return kNames[static_cast<size_t>(verdict)];
+}
+
+int64_t SummedGroups(const Operator& op) {
+  if (const auto* norm = std::get_if<GroupNormalization>(&op)) return norm->groups;
+  const auto* opaque = std::get_if<Opaque>(&op);
+  return opaque != nullptr && opaque->sums ? opaque->channel_parts : 0;
 }
 
 std::optional<PaddedWindow> WindowAlong(const Operator& op, size_t axis) {
@@ -354,7 +355,7 @@ Judgement Judge(const Operator& op, const std::vector<Placement>& inputs, const 
     for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
       if (input.axes[axis].IsCut()) JudgePooledRows(input.axes[axis], axis, judgement);
     }
-  } else if (NeedsAllPositions(op, inputs) && TakesSums(op)) {
+  } else if (NeedsAllPositions(op, inputs) && SummedGroups(op) > 0) {
     NeverAsItIs(judgement, "each rank would take the means and variances of its own positions");
     KeepRows(input, judgement);
   } else if (NeedsAllPositions(op, inputs)) {

@@ -45,6 +45,10 @@ SpatialGrid GridOfNode(const Graph& graph, const Node& node, const SpatialGrid& 
 Judgement Judge(const Operator& op, const std::vector<Placement>& inputs, const Shape& output,
                 const SpatialGrid& grid, int multiple = 1);
 
+// Into how many groups of channels an operator divides each image to take their means and variances
+// over all positions; 0: it takes none.
+int64_t SummedGroups(const Operator& op);
+
 // The window of a convolution or pooling along an axis; none of other operators.
 std::optional<PaddedWindow> WindowAlong(const Operator& op, size_t axis);
 
