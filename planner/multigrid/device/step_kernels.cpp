@@ -234,8 +234,7 @@ Status StepKernels::PrepareSums(Prepared& prepared, const Width& width) {
 }
 
 Status StepKernels::Prepare(const Width& width, Pass pass) {
-  // Of one image there is no distance to another.
-  const int64_t distance = batch_ == 1 ? width.count : width.x_distance;
+  const int64_t distance = DistanceOf(width.count, width.x_distance);
   auto& slot = prepared_[{width.count, width.fan, distance}];
   if (slot && slot->pass >= pass) return Status::Ok();
   const cuda::ContextScope scope(*target_.driver, target_.context);
@@ -251,12 +250,11 @@ Status StepKernels::Prepare(const Width& width, Pass pass) {
 }
 
 Result<TensorNumbers> StepKernels::StatesOf(int count, const States& states) {
-  // Of one image there is no distance to another.
-  return states_.NumbersOf({states.data, count, batch_ == 1 ? count : states.distance});
+  return states_.NumbersOf({states.data, count, DistanceOf(count, states.distance)});
 }
 
 Result<StepKernels::Call> StepKernels::CallOf(DeviceLane& lane, const Operands& operands) {
-  const int64_t distance = batch_ == 1 ? operands.count : operands.x.distance;
+  const int64_t distance = DistanceOf(operands.count, operands.x.distance);
   const auto found = prepared_.find({operands.count, operands.fan, distance});
   if (found == prepared_.end()) {
     return Status::Error(std::to_string(operands.count) + " steps side by side, " +

@@ -124,6 +124,9 @@ class StepKernels {
   // The fastest algorithm by cuDNN's own ranking whose workspace is allowed.
   Status Choose(Operation operation, const PreparedLayer& made, const StepLayer& layer,
                 int& algorithm, size_t& workspace) const;
+  // The distance from image to image of `count` states: a single image has none, so all distances
+  // count as one.
+  int64_t DistanceOf(int count, int64_t distance) const { return batch_ == 1 ? count : distance; }
   // `count` states, one for each place.
   Result<TensorNumbers> StatesOf(int count, const States& states);
 
