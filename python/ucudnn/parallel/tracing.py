@@ -227,12 +227,12 @@ class Tracer:
             self.refuse(f"{what} is {value}, which no layer computes")
         return value
 
-    def parameter(self, value, what, may_be_view=False):
+    def parameter(self, value, what):
         if value is None:
             return None
         if not isinstance(value, Named) or value.kind != "parameter":
             self.refuse(f"{what} is computed or is no parameter")
-        if value.shape is not None and not may_be_view:
+        if value.shape is not None:
             self.refuse(f"{what} is a view of a parameter")
         return value.name
 
@@ -465,7 +465,7 @@ class Tracer:
         return self.add("multiply", [x, other], shape, kind="mul")
 
     def scaled(self, x, parameter, members):
-        name = self.parameter(parameter, "what is multiplied or added", may_be_view=True)
+        name = self.parameter(Named(parameter.kind, parameter.name), "what is multiplied or added")
         shape = parameter.shape or tuple(self.model.get_parameter(name).shape)
         padded = (1,) * (len(x.layout) - len(shape)) + shape
         for axis, extent in zip(x.layout, padded):
