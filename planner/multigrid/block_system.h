@@ -33,7 +33,7 @@ class Inlet {
   virtual Status AwaitFirst(int level, int lane) = 0;
 };
 
-// What of a chain a system has, where it is not all of it.
+// Which part of a chain a system has.
 struct PartTraits {
   // False: the first state is u0, the same on all levels. Else each level has one of its own, which
   // an Inlet brings (SetInlet).

@@ -8,8 +8,9 @@
 
 namespace ucudnn::planner {
 
-// Of normalizations and softmaxes in the order of nodes; then, of each output, of a
-// classifier whose classes are divided, and the sum of its loss. Reads the schedule's nodes alone.
+// The statistics of normalizations and softmaxes in the order of nodes; then, output by output,
+// those of a classifier whose classes are divided, and the sum of its loss. Reads the schedule's
+// nodes alone.
 std::vector<Statistics> StatisticsOf(const Schedule& schedule);
 
 }  // namespace ucudnn::planner

@@ -251,9 +251,10 @@ class MeasuredKernels {
   Verification CompareNow(const Device& device, const ConvolutionProblem& problem,
                           const Configuration& configuration, const MeasuringTurns::Turn& turn,
                           const std::function<Verification(const MeasureLimits&)>& compare);
-  // In measured_tilings.cpp, as are the next seven: Verify of tiles, whose trust a store notes.
-  // Compares each kind of tile, and all of them in place with the whole where the
-  // memory for measuring holds that; elsewhere only where the question does not need it.
+  // This and all up to DropTiles are in measured_tilings.cpp. Verify of tiles, whose trust a store
+  // notes: compares each kind of tile and, where the memory for measuring holds the whole, all of
+  // them in place with it. Where it does not, the kinds suffice unless the question needs the
+  // whole.
   Trust VerifyTiles(const Device& device, const ConvolutionProblem& problem,
                     const planning::Compare& question, const EngineScope& scope);
   // Compares the kinds of tiles that are not trusted yet.
@@ -262,12 +263,12 @@ class MeasuredKernels {
                             const EngineScope& scope);
   // What is known of `family`, whose problem has all its images, within `limit_bytes`.
   planning::Tilings KnownTilings(const Family& family, size_t limit_bytes);
-  // Adds what the store says that an earlier search found, all of it; else false. Where nothing may
-  // be measured, the store is asked once.
+  // Adds all grids that the store says an earlier search found; false where it does not say, or
+  // lacks a measurement. Where nothing may be measured, the store is asked once.
   bool RecallTilings(const Device& device, const Question& question, const TilingTask& task,
                      const Family& family);
   void KeepTilings(const Family& family, std::vector<planning::Tiling> tilings);
-  // Notes it in the store.
+  // Writes a note to the store, where there is one; a store that fails costs a warning.
   void KeepNote(const ConvolutionProblem& problem, const Device& device, const std::string& about,
                 const std::string& note);
   // Measures grids of tiles until `limits`' deadline, and notes what came of it.

@@ -341,13 +341,13 @@ Trust MeasuredKernels::VerifyTiles(const Device& device, const ConvolutionProble
       *before = compared;
     }
   };
-  const bool need_whole = question.need_whole;
   Known& known = Meet(FamilyOf(problem, device.platform, question.configuration.Largest().engine));
   Clock::duration spent;
   {
     MutexLock lock(mutex_);
     const auto before = find();
-    if (before != compared_tiles_.end() && (before->in_place || !need_whole)) return before->trust;
+    if (before != compared_tiles_.end() && (before->in_place || !question.need_whole))
+      return before->trust;
     spent = known.verifying[problem.n];
   }
   const std::string about = AboutTiles(compared.configuration);
@@ -355,7 +355,7 @@ Trust MeasuredKernels::VerifyTiles(const Device& device, const ConvolutionProble
   if (store_ != nullptr) {
     if (auto note = store_->FindNote(problem, device.platform, about); note.ok()) noted = *note;
   }
-  const bool equal = noted == kWhole || (noted == kKinds && !need_whole);
+  const bool equal = noted == kWhole || (noted == kKinds && !question.need_whole);
   if (equal && !IsHere(question.proof)) {
     compared.in_place = noted == kWhole;
     keep();
@@ -373,7 +373,7 @@ Trust MeasuredKernels::VerifyTiles(const Device& device, const ConvolutionProble
     if (kinds.verdict != Verdict::kEqual) return kinds;
     Verification whole = VerifyPlan(device, problem, *division, question.against, limits, scope);
     compared.in_place = !whole.lacks_memory;
-    return whole.lacks_memory && !need_whole ? kinds : whole;
+    return whole.lacks_memory && !question.need_whole ? kinds : whole;
   };
   const Verification verification =
       CompareNow(device, problem, question.configuration, *turn, compare);

@@ -308,7 +308,7 @@ class TileVerifier {
   // The engines of `listed` that may say what the tile should be, the least workspace first.
   void AddReferences(std::vector<cudnn::ListedEngine> listed,
                      std::vector<cudnn::ListedEngine>& references) const {
-    // What is fused no other than the plan's engines may serve.
+    // Engines of the plan's own graph alone compute what is fused, so each of them counts.
     std::erase_if(listed, [&](const auto& one) { return fused_.empty() && !IsDirect(one.choice); });
     std::stable_sort(listed.begin(), listed.end(), [&](const auto& a, const auto& b) {
       const auto rank = [&](const cudnn::EngineChoice& choice) {

@@ -54,7 +54,7 @@ class StageLayers {
 
   virtual ~StageLayers() = default;
 
-  // That of the adjoint is mirrored.
+  // The adjoint's hierarchy is the mirrored one.
   const Hierarchy& hierarchy(Direction direction) const {
     return direction == Direction::kForward ? part_.hierarchy : mirrored_;
   }

@@ -70,7 +70,7 @@ class StageSolver {
   Status Descend(const Descent& descent);
   // The parameters of this rank's layers, as single precision has them. REQUIRES: keeps_weights.
   Status ReadWeights(Parameters& parameters) { return layers_->ReadWeights(parameters); }
-  // Of the last forward solve, of this rank's layers; none where nobody asked for it.
+  // When this rank's layers ran in the last forward solve; none where nobody asked for it.
   std::optional<CycleTimeline> Timeline() const;
 
  private:

@@ -172,7 +172,7 @@ TEST(Reference, CyclesDoNotDependOnDepth) {
               {5, 8, CoarseOperator::kInject, 1, 9},
               {5, 8, CoarseOperator::kSum, 1, 7}};
   for (const int layers : {1024, 4096}) {
-    // Of the deeper chains, in each tools/check, one of their own weights and one of smooth ones.
+    // Each tools/check solves one deeper chain of drawn weights and one of smooth ones.
     const size_t every = layers == 1024 ? 1 : static_cast<size_t>(test::Cases(1, 7));
     std::mt19937_64 random(layers);
     const WeightedChain drawn = DrawnChain({.steps = layers}, random);

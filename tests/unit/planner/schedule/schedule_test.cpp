@@ -398,7 +398,8 @@ TEST(Schedule, NumbersOfDividedNormalizationsAndClassesAreBroughtTogether) {
   EXPECT_EQ(ElementsOf(*schedule).statistics, 2 * 2 * (8 + 8) + 2 * 2 * 12 + 2 * 3);
 }
 
-// Of an image of 12 channels, 6 x 6 positions, normalized in `norm` with these degrees.
+// The schedule of a network whose node `norm` normalizes 12 channels of 6 x 6 positions and has
+// these degrees.
 Schedule WithNorm(const GroupNormalization& norm, const Degrees& degrees) {
   GraphBuilder net("norms");
   const NodeId first =
