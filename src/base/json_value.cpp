@@ -18,12 +18,13 @@ class Builder {
   JsonValue root;
   std::string error;
 
-  bool null() { return Add({}); }
+  bool null() {
+    Place();
+    return true;
+  }
   bool boolean(bool value) {
-    JsonValue added;
-    added.kind = JsonValue::Kind::kBoolean;
-    added.boolean = value;
-    return Add(std::move(added));
+    Of(JsonValue::Kind::kBoolean).boolean = value;
+    return true;
   }
   bool number_integer(int64_t value) { return Number(JsonValue::Kind::kInteger, value, value); }
   bool number_unsigned(uint64_t value) {
@@ -35,16 +36,15 @@ class Builder {
     return Number(JsonValue::Kind::kReal, 0, value);
   }
   bool string(std::string& value) {
-    JsonValue added;
-    added.kind = JsonValue::Kind::kText;
-    added.text = std::move(value);
-    return Add(std::move(added));
+    Of(JsonValue::Kind::kText).text = std::move(value);
+    return true;
   }
   bool binary(nlohmann::json::binary_t&) { return false; }
   bool start_object(size_t) { return Open(JsonValue::Kind::kObject); }
   bool start_array(size_t) { return Open(JsonValue::Kind::kArray); }
   bool end_object() {
     std::vector<std::string_view> names;
+    names.reserve(open_.back()->members.size());
     for (const JsonMember& member : open_.back()->members) names.push_back(member.name);
     std::sort(names.begin(), names.end());
     const auto twice = std::adjacent_find(names.begin(), names.end());
@@ -54,7 +54,7 @@ class Builder {
   }
   bool end_array() { return Close(); }
   bool key(std::string& name) {
-    open_.back()->members.push_back({std::move(name), {}});
+    open_.back()->members.emplace_back().name = std::move(name);
     return true;
   }
   bool parse_error(size_t position, const std::string&, const nlohmann::json::exception&) {
@@ -64,11 +64,10 @@ class Builder {
 
  private:
   bool Number(JsonValue::Kind kind, int64_t integer, double real) {
-    JsonValue added;
-    added.kind = kind;
+    JsonValue& added = Of(kind);
     added.integer = integer;
     added.real = real;
-    return Add(std::move(added));
+    return true;
   }
   // Where the next value belongs. Parents stay where they are while a child is open.
   JsonValue& Place() {
@@ -77,18 +76,17 @@ class Builder {
     if (parent.is(JsonValue::Kind::kObject)) return parent.members.back().value;
     return parent.items.emplace_back();
   }
-  bool Add(JsonValue value) {
-    Place() = std::move(value);
-    return true;
+  JsonValue& Of(JsonValue::Kind kind) {
+    JsonValue& place = Place();
+    place.kind = kind;
+    return place;
   }
   bool Open(JsonValue::Kind kind) {
     if (open_.size() >= kMaxDepth) {
       error = "nested too deeply";
       return false;
     }
-    JsonValue& place = Place();
-    place.kind = kind;
-    open_.push_back(&place);
+    open_.push_back(&Of(kind));
     return true;
   }
   bool Close() {

@@ -110,6 +110,20 @@ class GraphPiece : public Piece {
   const size_t workspace_bytes_;     // of both
 };
 
+// The template of a finalized plan whose JSON has been read.
+Result<GraphTemplate> TemplateOf(const Functions& functions, cudnnBackendDescriptor_t plan,
+                                 EditedPlan text) {
+  GraphTemplate read;
+  read.json = std::move(text.json);
+  read.convolution = std::move(text.convolution);
+  UCUDNN_ASSIGN_OR_RETURN(read.notes, ReadNotes(functions, plan));
+  const EngineNotes& notes = read.notes;
+  read.deterministic = !notes.Has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
+  if (notes.Has(CUDNN_NUMERICAL_NOTE_FFT)) read.numeric = NumericClass::kFft;
+  if (notes.Has(CUDNN_NUMERICAL_NOTE_WINOGRAD)) read.numeric = NumericClass::kWinograd;
+  return read;
+}
+
 }  // namespace
 
 bool RoundsNoWorse(const EngineNotes& engine, const EngineNotes& other) {
@@ -149,15 +163,8 @@ Result<GraphTemplate> ReadTemplate(const Functions& functions, cudnnBackendDescr
 
 Result<GraphTemplate> ReadTemplate(const Functions& functions, cudnnBackendDescriptor_t plan,
                                    std::string json) {
-  GraphTemplate read;
-  read.json = std::move(json);
-  UCUDNN_ASSIGN_OR_RETURN(read.convolution, ReadFusedConvolution(read.json));
-  UCUDNN_ASSIGN_OR_RETURN(read.notes, ReadNotes(functions, plan));
-  const EngineNotes& notes = read.notes;
-  read.deterministic = !notes.Has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
-  if (notes.Has(CUDNN_NUMERICAL_NOTE_FFT)) read.numeric = NumericClass::kFft;
-  if (notes.Has(CUDNN_NUMERICAL_NOTE_WINOGRAD)) read.numeric = NumericClass::kWinograd;
-  return read;
+  UCUDNN_ASSIGN_OR_RETURN(FusedConvolution convolution, ReadFusedConvolution(json));
+  return TemplateOf(functions, plan, {std::move(json), std::move(convolution)});
 }
 
 Result<BackendDescriptor> BuildPart(const Functions& functions, const PlanDevice& device,
@@ -173,12 +180,14 @@ Result<BackendDescriptor> BuildPart(const Functions& functions, const PlanDevice
 
 Result<GraphTemplate> WithOtherEngine(const Functions& functions, const PlanDevice& device,
                                       const GraphTemplate& original, const EngineId& engine) {
-  UCUDNN_ASSIGN_OR_RETURN(const std::string json,
+  UCUDNN_ASSIGN_OR_RETURN(EditedPlan edited,
                           WithEngine(original.json, original.convolution, engine));
-  const auto built = original.convolution.compiled ? CompilePlan(functions, device, json)
-                                                   : BuildPlan(functions, device, json);
+  const auto built = original.convolution.compiled ? CompilePlan(functions, device, edited.json)
+                                                   : BuildPlan(functions, device, edited.json);
   UCUDNN_RETURN_IF_ERROR(built.status());
-  return ReadTemplate(functions, built->get());
+  UCUDNN_ASSIGN_OR_RETURN(std::string says, PlanJson(functions, built->get()));
+  if (says == edited.json) return TemplateOf(functions, built->get(), std::move(edited));
+  return ReadTemplate(functions, built->get(), std::move(says));
 }
 
 const GraphTemplate* GraphEngines::Find(const EngineId& engine) const {

@@ -16,9 +16,10 @@ constexpr int64_t kChoicesLookedAt = 16;
 // `own` with the engine of a plan of one of its parts, which `plan` is.
 Result<GraphTemplate> WithEngineOf(const GraphTemplate& plan, const GraphTemplate& own) {
   GraphTemplate other = own;
-  const EngineId engine = plan.convolution.engine.Unfused();
-  UCUDNN_ASSIGN_OR_RETURN(other.json, WithEngine(own.json, own.convolution, engine));
-  UCUDNN_ASSIGN_OR_RETURN(other.convolution, ReadFusedConvolution(other.json));
+  UCUDNN_ASSIGN_OR_RETURN(EditedPlan edited,
+                          WithEngine(own.json, own.convolution, plan.convolution.engine.Unfused()));
+  other.json = std::move(edited.json);
+  other.convolution = std::move(edited.convolution);
   other.numeric = plan.numeric;
   other.deterministic = plan.deterministic;
   other.notes = plan.notes;

@@ -351,8 +351,8 @@ Result<std::string> EditPlan(std::string_view json, const FusedConvolution& conv
   return PlanEditor(json, convolution, edit).Edit();
 }
 
-Result<std::string> WithEngine(std::string_view json, const FusedConvolution& convolution,
-                               const EngineId& engine) {
+Result<EditedPlan> WithEngine(std::string_view json, const FusedConvolution& convolution,
+                              const EngineId& engine) {
   const EngineId::Graph* const named = engine.graph();
   if (named == nullptr || !named->fusion.empty()) {
     return Status::Error("'" + engine.Text() + "' names no engine");
@@ -377,7 +377,7 @@ Result<std::string> WithEngine(std::string_view json, const FusedConvolution& co
   edited.append(json.substr(id_end, knobs - id_end)).append(choices).append(json.substr(end));
   UCUDNN_ASSIGN_OR_RETURN(const FusedConvolution read, ReadFusedConvolution(edited, &expected));
   if (read != expected) return Unfamiliar("it does not say what was written");
-  return edited;
+  return EditedPlan{std::move(edited), std::move(expected)};
 }
 
 }  // namespace ucudnn::cudnn

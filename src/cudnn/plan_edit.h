@@ -26,9 +26,14 @@ struct PlanEdit {
 Result<std::string> EditPlan(std::string_view json, const FusedConvolution& convolution,
                              const PlanEdit& edit);
 
+struct EditedPlan {
+  std::string json;
+  FusedConvolution convolution;  // which ReadFusedConvolution reads in `json`
+};
+
 // `json` with `engine`, which is unfused, and everything else unchanged. Knobs that the engine does
 // not name are left at their default.
-Result<std::string> WithEngine(std::string_view json, const FusedConvolution& convolution,
-                               const EngineId& engine);
+Result<EditedPlan> WithEngine(std::string_view json, const FusedConvolution& convolution,
+                              const EngineId& engine);
 
 }  // namespace ucudnn::cudnn
