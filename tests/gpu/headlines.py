@@ -29,10 +29,10 @@ ENDING_SECONDS = 6
 APART, MOST_FINDINGS = 0.05, 20
 
 # The network's layers, mini-batch, type: in the order of their worth, as far as time reaches.
-CASES = ((("alexnet", 4, "fp32"),) if machine.HOST else
+CASES = ((("alexnet", 8, "fp32"),) if machine.HOST else
          (("alexnet", 256, "fp32"), ("resnet50", 128, "bf16"), ("resnet50", 128, "fp32"), ("alexnet", 256, "bf16")))
 TITLES = {"alexnet": "AlexNet", "resnet50": "ResNet-50"}
-LIMIT_MIB, LIMIT = (0.125, "128 KiB") if machine.HOST else (64, "64 MiB")
+LIMIT_MIB, LIMIT = (0.25, "256 KiB") if machine.HOST else (64, "64 MiB")
 PLAIN, UNDIVIDED, DIVIDED, BUDGET = "plain", f"{LIMIT} undivided", LIMIT, "one budget"
 # Seconds that measuring may take, a kernel:a process. The kernels that take most of a network's arithmetic come first, and
 # processes find what earlier ones measured. A plan that is not verified within a kernel's time does not run: that copies inputs
@@ -62,8 +62,8 @@ def layers_of(file):
 
 def shrunk(rows, batch):
     """Of the same kind, at sizes that a CPU bears."""
-    small = lambda row: {"n": batch, "h": min(row["h"], 27), "w": min(row["w"], 27), "c": max(row["c"] // 8, 3),
-                         "k": max(row["k"] // 8, 8)}
+    small = lambda row: {"n": batch, "h": min(row["h"], 27), "w": min(row["w"], 27), "c": max(row["c"] // 4, 3),
+                         "k": max(row["k"] // 4, 8)}
     return [row | small(row) for row in rows[:2]]
 
 
