@@ -184,11 +184,13 @@ void SplitCalls::HearLeave(int rank, std::string_view last) {
 void SplitCalls::Watch() {
   using Clock = Patience::Clock;
   constexpr std::chrono::milliseconds kLook{100};
+  constexpr int kLooksForCause = 5;
   Patience ranks(settings_.warning, settings_.timeout), device = ranks;
   BegunWatch begun{ranks, ranks, {}, 0, {}};
   CallRecords::Slowest awaited;
   OnDevice seen;
   uint64_t told_last = 0;
+  int looks_after_abort = 0;
   MutexLock lock(watch_mutex_);
   while (!ends_ && !broken_.load(std::memory_order_acquire)) {
     watch_ends_.WaitUntil(watch_mutex_, Clock::now() + kLook);
@@ -198,7 +200,8 @@ void SplitCalls::Watch() {
     }
     transport::Channel* const channel = published_channel_.load(std::memory_order_acquire);
     const Status exchanged = channel == nullptr ? Status::Ok() : channel->Check();
-    if (!exchanged.ok()) {
+    // Who aborted an exchange says why, in a line that the others would only repeat.
+    if (!exchanged.ok() && ++looks_after_abort > kLooksForCause) {
       return Break(RankName() + ": " + OfChannel(exchanged) + SuspectFrom(seen.finished + 1));
     }
     const CallRecords::Slowest slowest = records_.slowest();
