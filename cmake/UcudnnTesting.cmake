@@ -25,7 +25,7 @@ endif()
 
 # Seconds after which a test hangs.
 set(UCUDNN_TEST_TIMEOUT 300)
-if(UCUDNN_SANITIZE OR CMAKE_BUILD_TYPE STREQUAL "Debug")
+if(NOT CMAKE_BUILD_TYPE STREQUAL "Release")
   set(UCUDNN_TEST_TIMEOUT 1800)
 endif()
 
