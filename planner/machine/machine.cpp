@@ -86,9 +86,6 @@ Status Check(const Machine& machine) {
                                  std::to_string(kMostDevices) + ")"));
     }
   }
-  if (devices == 1) {
-    return fault(Status::Error("1 device; expected 2 or more: one has nothing to divide"));
-  }
   return Status::Ok();
 }
 

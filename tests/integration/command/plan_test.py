@@ -371,6 +371,21 @@ class Plan(CommandTest):
             self.assertEqual([["backward", number] for number in range(16)], backward)
             self.assertEqual(once["elements"]["transfer"], schedule["elements"]["transfer"])
 
+    def test_one_device_has_the_whole(self):
+        machine = {"format": "ucudnn-machine", "version": 1, "name": "one",
+                   "device": {"name": "d", "memory_bytes": 1 << 33, "tflops": 10, "memory_gb_per_s": 500},
+                   "levels": [{"name": "link", "count": 1, "gb_per_s": 10, "latency_us": 5}]}
+        with open(f"{self.folder}/one.json", "w", encoding="utf-8") as file:
+            json.dump(machine, file)
+        words = ["plan", "alexnet", "--machine", "one.json", "--batch", "6"]
+        self.assertIn("alexnet, batch 6, on one (1 device); costs: roofline", self.plan(*words))
+        for strategy in (["deepa"], ["owt", "--scheme", "c"]):
+            schedule = json.loads(self.plan(*words, "--strategy", *strategy, "--schedule"))
+            self.assertEqual(([], [], 0), (schedule["exchanges"], schedule["sums"], schedule["elements"]["transfer"]))
+            for node in schedule["nodes"]:
+                self.assertEqual([{"device": 0} | {axis: [0, extent] for axis, extent in zip("nchw", node["shape"])}],
+                                 [{key: box[key] for key in ("device", *"nchw"[:len(node["shape"])])} for box in node["boxes"]])
+
     def test_a_step_is_simulated(self):
         text = self.plan(*ALEXNET, "--simulate")
         self.assertIn("update: owner", text)

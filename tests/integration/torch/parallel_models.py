@@ -49,9 +49,9 @@ def timm(name, **arguments):
     return make
 
 
-# Four images of 40 x 40 leave the last batch normalizations with 16 numbers: at a rate of 0.01 the loss rises to 30, and the
-# plain model differs from itself by 8e-8 when the images of its batches change places.
-RATES = {"efficientnet_b0": 1e-3}
+# Small images leave the last batch normalizations with few numbers: at a rate of 0.01 the plain model differs from itself by 8e-8
+# when the images of its batches change places. At these rates it differs by less than 1e-12 in ten steps.
+RATES = {"efficientnet_b0": 1e-4, "inception_v3": 3e-6}
 
 
 def two_heads(outputs, labels):

@@ -112,8 +112,6 @@ TEST(Machine, AbsurdValuesAreNamed) {
        [](Machine& machine) { machine.levels[0].count = 0; }},
       {"more devices than expected of a machine (1024)",
        [](Machine& machine) { machine.levels[0].count = 1000; }},
-      {"1 device; expected 2 or more: one has nothing to divide",
-       [](Machine& machine) { machine.levels[0].count = machine.levels[1].count = 1; }},
       {"0 levels; expected 1 to 8", [](Machine& machine) { machine.levels.clear(); }},
       {"memory_bytes -5; expected 1.04858e+06 to 1.75922e+13",
        [](Machine& machine) { machine.device.memory_bytes = -5; }},
