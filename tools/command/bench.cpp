@@ -8,14 +8,14 @@
 #include "base/byte_size.h"
 #include "base/options.h"
 #include "command/cliff.h"
-#include "command/cliff_output.h"
 #include "command/command.h"
 #include "command/file_check.h"
+#include "command/installation.h"
 #include "command/layer_list.h"
 #include "command/measure.h"
+#include "command/numbers.h"
 #include "command/plan_output.h"
-#include "command/stand_ins.h"
-#include "command/versions.h"
+#include "command/text_table.h"
 #include "convolution/engine_name.h"
 #include "db/sqlite_store.h"
 #include "db/store_choice.h"
@@ -32,53 +32,42 @@ struct BenchOptions {
 };
 
 Json ToJson(const MeasuredLayer& measured) {
+  const auto engine = [](const auto& micro) { return micro ? EngineJson(*micro) : Json(); };
   const ConvolutionProblem& problem = measured.layer.problem;
   Json json = {{"name", measured.layer.name},
                {"op", OperationName(problem.operation)},
-               {"problem", ProblemJson(problem)}};
-  json["undivided"] = measured.undivided ? EngineJson(*measured.undivided) : Json();
-  json["best_undivided"] = measured.best_undivided ? EngineJson(*measured.best_undivided) : Json();
-  json["divided"] = Json();
+               {"problem", ProblemJson(problem)},
+               {"undivided", engine(measured.undivided)},
+               {"best_undivided", engine(measured.best_undivided)},
+               {"divided", Json()}};
   if (measured.divided) {
-    json["divided"] = {{"time_ms", measured.divided->configuration.TimeMs()},
-                       {"workspace_bytes", measured.divided->configuration.WorkspaceBytes()},
-                       {"plan", PlanJson(*measured.divided)},
-                       {"verified", measured.verified}};
+    json["divided"] = DivisionJson(*measured.divided);
+    json["divided"]["verified"] = measured.verified;
   }
   return json;
 }
 
 void PrintMeasuredJson(const Measured& measured, const Options& options) {
-  Json json = {{"format", "ucudnn-bench"},
-               {"version", 2},
-               {"device", measured.platform.device},
-               {"cudnn", measured.platform.cudnn},
-               {"driver", measured.platform.driver},
-               {"devices", measured.devices},
-               {"measured", measured.measured},
-               {"engines", EngineSetName(options.engines)},
-               {"policy", BatchSizePolicyName(options.policy)},
-               {"limit_bytes", options.workspace_limit ? Json(*options.workspace_limit) : Json()}};
-  json["kernels"] = Json::array();
-  for (const MeasuredLayer& layer : measured.layers) json["kernels"].push_back(ToJson(layer));
-  std::cout << JsonText(json);
+  std::cout << JsonText({{"format", "ucudnn-bench"},
+                         {"version", 2},
+                         {"device", measured.platform.device},
+                         {"cudnn", measured.platform.cudnn},
+                         {"driver", measured.platform.driver},
+                         {"devices", measured.devices},
+                         {"measured", measured.measured},
+                         {"engines", EngineSetName(options.engines)},
+                         {"policy", BatchSizePolicyName(options.policy)},
+                         {"limit_bytes", OrNull(options.workspace_limit)},
+                         {"kernels", ListOf(measured.layers, ToJson)}});
 }
 
-void PrintTime(const std::optional<MicroConfiguration>& undivided, int width) {
-  if (undivided) {
-    std::printf(" %*.4g", width, undivided->time_ms);
-  } else {
-    std::printf(" %*s", width, "none fits");
-  }
+std::string TimeText(const std::optional<MicroConfiguration>& undivided) {
+  return undivided ? NumberText("%.4g", undivided->time_ms) : "none fits";
 }
 
 // Nothing where one of the times is not known.
-void PrintGain(double over_ms, double ms) {
-  if (over_ms > 0 && ms > 0) {
-    std::printf(" %7.2fx", over_ms / ms);
-  } else {
-    std::printf(" %8s", "");
-  }
+std::string GainText(double over_ms, double ms) {
+  return over_ms > 0 && ms > 0 ? NumberText("%.2fx", over_ms / ms) : "";
 }
 
 void PrintTable(const Measured& measured, const Options& options) {
@@ -88,35 +77,34 @@ void PrintTable(const Measured& measured, const Options& options) {
             << (options.workspace_limit ? FormatByteSize(*options.workspace_limit) : "none")
             << ", policy " << BatchSizePolicyName(options.policy) << ", engines "
             << EngineSetName(options.engines) << ", " << measured.measured
-            << " measurements made now\n";
-  std::cout
-      << "undivided: by the fastest legacy algorithm; best: undivided by the fastest engine of any "
-         "API; engine, division: what each gains\n"
-      << std::flush;
-  std::printf("%-20s %-16s %12s %10s %10s %8s %8s  %-10s %-20s %s\n", "layer", "operation",
-              "undivided ms", "best ms", "divided ms", "engine", "division", "workspace",
-              "micro-batches", "engines");
+            << " measurements made now\n"
+            << "undivided: by the fastest legacy algorithm; best: undivided by the fastest engine "
+               "of any API; engine, division: what each gains\n"
+            << std::flush;
+  const TextColumns columns = {{"layer", -20, 0}, {"operation", -16},    {"undivided ms", 12},
+                               {"best ms", 10},   {"divided ms", 10},    {"engine", 8},
+                               {"division", 8},   {"workspace", -10, 2}, {"micro-batches", -20},
+                               {"engines"}};
+  PrintHead(columns);
   for (const MeasuredLayer& layer : measured.layers) {
-    const std::string name = layer.layer.name.substr(0, 20);
-    std::printf("%-20s %-16s", name.c_str(), OperationName(layer.layer.problem.operation));
-    PrintTime(layer.undivided, 12);
-    PrintTime(layer.best_undivided, 10);
+    const Operation operation = layer.layer.problem.operation;
     const double best_ms = layer.best_undivided ? layer.best_undivided->time_ms : 0;
+    const double divided_ms = layer.divided ? layer.divided->configuration.TimeMs() : 0;
+    std::vector<std::string> cells = {
+        layer.layer.name.substr(0, 20),
+        OperationName(operation),
+        TimeText(layer.undivided),
+        TimeText(layer.best_undivided),
+        layer.divided ? NumberText("%.4g", divided_ms) : "-",
+        GainText(layer.undivided ? layer.undivided->time_ms : 0, best_ms),
+        GainText(best_ms, divided_ms)};
     if (layer.divided) {
-      std::printf(" %10.4g", layer.divided->configuration.TimeMs());
-    } else {
-      std::printf(" %10s", "-");
+      const Configuration& configuration = layer.divided->configuration;
+      cells.insert(cells.end(),
+                   {FormatByteSize(configuration.WorkspaceBytes()), DivisionText(*layer.divided),
+                    EngineNames(operation, configuration)});
     }
-    PrintGain(layer.undivided ? layer.undivided->time_ms : 0, best_ms);
-    PrintGain(best_ms, layer.divided ? layer.divided->configuration.TimeMs() : 0);
-    if (layer.divided) {
-      const Operation operation = layer.layer.problem.operation;
-      std::printf("  %-10s %-20s %s",
-                  FormatByteSize(layer.divided->configuration.WorkspaceBytes()).c_str(),
-                  DivisionText(*layer.divided).c_str(),
-                  EngineNames(operation, layer.divided->configuration).c_str());
-    }
-    std::printf("\n");
+    PrintRow(columns, cells);
   }
 }
 
@@ -135,24 +123,19 @@ bool TellOfUnverified(const CLI::App& app, const Measured& measured) {
   return wrong;
 }
 
-int Bench(const CLI::App& app, const BenchOptions& bench) {
-  const auto refuse = [&](const Status& status) { return Refuse(app, status.message()); };
+Result<int> Bench(const CLI::App& app, const BenchOptions& bench) {
   const auto fail = [&](const Status& status) { return Refuse(app, status.message(), kFailed); };
-  if (Status status = bench.variables.Check(); !status.ok()) return refuse(status);
-  if (Status status = CheckFilesOfRun(bench.variables); !status.ok()) return refuse(status);
-  const Result<std::vector<Layer>> layers = ListLayers(bench.source);
-  if (!layers.ok()) return refuse(layers.status());
+  UCUDNN_RETURN_IF_ERROR(bench.variables.Check());
+  UCUDNN_RETURN_IF_ERROR(CheckFilesOfRun(bench.variables));
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<Layer> layers, ListLayers(bench.source));
   if (bench.cliff && bench.variables.Given("UCUDNN_BENCHMARK_DEVICES")) {
-    return Refuse(app, "--devices: --cliff runs everything on one device");
+    return Status::Error("--devices: --cliff runs everything on one device");
   }
   bench.variables.Export();
-  if (bench.host) {
-    if (Status status = UseStandIns(); !status.ok()) return refuse(status);
-  }
+  if (bench.host) UCUDNN_RETURN_IF_ERROR(UseStandIns());
   const Options& options = ProcessOptions();
   if (options.workspace_limit_auto) {
-    return Refuse(
-        app,
+    return Status::Error(
         "--workspace-limit 'auto': comes from the memory that a running program leaves, and "
         "none runs (accepted: caller or a size)");
   }
@@ -165,20 +148,20 @@ int Bench(const CLI::App& app, const BenchOptions& bench) {
     std::cerr << "the store lies on " << choice.network << ": measurements go to "
               << choice.paths[choice.written] << "\n";
   }
-  Progress progress(*layers, options.rewrites_lines,
+  Progress progress(layers, options.rewrites_lines,
                     [&](const std::string& line) { Refuse(app, line); });
   if (bench.cliff) {
     // As cuDNN's own choice among what a program of the legacy API can name.
     const EngineSet engines =
         bench.variables.Given("UCUDNN_ENGINES") ? options.engines : EngineSet::kLegacy;
-    const Result<Cliffs> cliffs = MeasureCliffs(*layers, options, engines, store.get(),
+    const Result<Cliffs> cliffs = MeasureCliffs(layers, options, engines, store.get(),
                                                 [&](const Layer& layer) { progress.Begin(layer); });
     progress.Clear();
     if (!cliffs.ok()) return fail(cliffs.status());
     (bench.json ? PrintCliffJson : PrintCliffTable)(*cliffs, options);
     return 0;
   }
-  const Result<Measured> measured = MeasureLayers(*layers, options, store.get(), progress);
+  const Result<Measured> measured = MeasureLayers(layers, options, store.get(), progress);
   progress.Clear();
   if (!measured.ok()) return fail(measured.status());
   (bench.json ? PrintMeasuredJson : PrintTable)(*measured, options);
@@ -195,14 +178,11 @@ Command AddBench(CLI::App& ucudnn) {
                     "[--cliff] [OPTIONS]",
                     "measure convolutions and compare their divisions offline, for later runs");
   options->source.AddTo(*app);
-  app->add_flag("--host", options->host, "measure on the CPU stand-in: these are CPU times")
-      ->disable_flag_override();
-  app->add_flag("--json", options->json, "print JSON instead of a table")->disable_flag_override();
-  app->add_flag(
-         "--cliff", options->cliff,
-         "run each kernel in its best engine's workspace, and within the limit or in one byte "
-         "less: as cuDNN would, and divided")
-      ->disable_flag_override();
+  AddFlag(*app, "--host", options->host, "measure on the CPU stand-in: these are CPU times");
+  AddFlag(*app, "--json", options->json, "print JSON instead of a table");
+  AddFlag(*app, "--cliff", options->cliff,
+          "run each kernel in its best engine's workspace, and within the limit or in one byte "
+          "less: as cuDNN would, and divided");
   options->variables.AddTo(*app, {"UCUDNN_REPORT", "UCUDNN_TOTAL_WORKSPACE", "UCUDNN_DIVISION",
                                   "UCUDNN_SOLVER", "UCUDNN_WORKSPACE_PLAN", "UCUDNN_SPATIAL"});
   options->variables.AddAs(*app, "UCUDNN_BENCHMARK_DEVICES", "devices");

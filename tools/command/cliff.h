@@ -59,4 +59,11 @@ Result<Cliffs> MeasureCliffs(const std::vector<Layer>& layers, const Options& op
                              EngineSet engines, planning::MeasurementStore* store,
                              const std::function<void(const Layer&)>& progress);
 
+void PrintCliffTable(const Cliffs& cliffs, const Options& options);
+
+// Format `ucudnn-cliff`. Per kernel: `best`, and `real` and `ucudnn` under `limit_bytes`; null
+// where there is no cliff or nothing fits. `run_ms` was run here, `planned_ms` is the sum of the
+// measurements a plan was made from.
+void PrintCliffJson(const Cliffs& cliffs, const Options& options);
+
 }  // namespace ucudnn::command

@@ -1,4 +1,4 @@
-#include "command/cliff_output.h"
+#include "command/cliff.h"
 
 #include <cstdio>
 #include <iostream>
@@ -6,8 +6,9 @@
 
 #include "base/byte_size.h"
 #include "base/text.h"
+#include "command/numbers.h"
 #include "command/plan_output.h"
-#include "command/versions.h"
+#include "command/text_table.h"
 
 namespace ucudnn::command {
 namespace {
@@ -18,13 +19,11 @@ constexpr const char* kPaper = "4.51x";
 double Ratio(double ms, double best_ms) { return best_ms > 0 ? ms / best_ms : 1; }
 
 // Four digits, but whole milliseconds from a second on.
-void PrintTimes(const std::optional<Contender>& contender, double best_ms) {
-  if (contender) {
-    std::printf(" %12s %5.2fx", Milliseconds(contender->run_ms).c_str(),
-                Ratio(contender->run_ms, best_ms));
-  } else {
-    std::printf(" %19s", "nothing fits");
-  }
+std::string TimesText(const std::optional<Contender>& contender, double best_ms) {
+  if (!contender) return "nothing fits";
+  char ratio[16];
+  std::snprintf(ratio, sizeof ratio, " %5.2fx", Ratio(contender->run_ms, best_ms));
+  return Milliseconds(contender->run_ms) + ratio;
 }
 
 Json ContenderJson(const std::optional<Contender>& contender) {
@@ -47,26 +46,28 @@ void PrintCliffTable(const Cliffs& cliffs, const Options& options) {
       << (options.workspace_limit ? FormatByteSize(*options.workspace_limit) : "one byte less")
       << ": cuDNN's next best\n"
          "engine, and ucudnn's micro-batches or tiles. Median times of running them in turn.\n";
-  std::printf("%-12s %-15s %10s %12s %19s %19s  %s\n", "layer", "operation", "workspace", "best",
-              "cuDNN, limited", "ucudnn, limited", "micro-batches");
+  const TextColumns columns = {
+      {"layer", -12, 0},      {"operation", -15},      {"workspace", 10},      {"best", 12},
+      {"cuDNN, limited", 19}, {"ucudnn, limited", 19}, {"micro-batches", 0, 2}};
+  PrintHead(columns);
   for (const Cliff& cliff : cliffs.kernels) {
-    std::printf("%-12s %-15s %10s %12s", cliff.layer.name.substr(0, 12).c_str(),
-                OperationName(cliff.layer.problem.operation),
-                FormatByteSize(cliff.WorkspaceBytes()).c_str(),
-                Milliseconds(cliff.best.run_ms).c_str());
+    const double best_ms = cliff.best.run_ms;
+    std::vector<std::string> cells = {
+        cliff.layer.name.substr(0, 12), OperationName(cliff.layer.problem.operation),
+        FormatByteSize(cliff.WorkspaceBytes()), Milliseconds(best_ms)};
     if (cliff.HasCliff()) {
-      PrintTimes(cliff.real, cliff.best.run_ms);
-      PrintTimes(cliff.ucudnn, cliff.best.run_ms);
-      std::printf("  %s\n", cliff.ucudnn ? DivisionText(cliff.ucudnn->division).c_str() : "");
-    } else {
-      std::printf("   no cliff: the best engine needs no more\n");
+      cells.insert(cells.end(), {TimesText(cliff.real, best_ms), TimesText(cliff.ucudnn, best_ms),
+                                 cliff.ucudnn ? DivisionText(cliff.ucudnn->division) : ""});
     }
+    PrintRow(columns, cells, cliff.HasCliff() ? "" : "   no cliff: the best engine needs no more");
   }
   const CliffTotal total = cliffs.Total();
-  std::printf("%-39s %12s", "total", Milliseconds(total.best_ms).c_str());
-  PrintTimes(Contender{Configuration{}, total.real_ms}, total.best_ms);
-  PrintTimes(Contender{Configuration{}, total.ucudnn_ms}, total.best_ms);
-  std::printf("\n");
+  const auto of_total = [&](double ms) {
+    return TimesText(Contender{Configuration{}, ms}, total.best_ms);
+  };
+  PrintRow(
+      {{"", -39, 0}, columns[3], columns[4], columns[5]},
+      {"total", Milliseconds(total.best_ms), of_total(total.real_ms), of_total(total.ucudnn_ms)});
   if (total.left_out > 0) {
     std::printf("The total leaves out %d kernels that nothing runs within their limit.\n",
                 total.left_out);
@@ -83,16 +84,15 @@ void PrintCliffJson(const Cliffs& cliffs, const Options& options) {
                {"driver", cliffs.platform.driver},
                {"measured", cliffs.measured},
                {"policy", BatchSizePolicyName(options.policy)}};
-  json["kernels"] = Json::array();
-  for (const Cliff& cliff : cliffs.kernels) {
-    json["kernels"].push_back({{"name", cliff.layer.name},
-                               {"op", OperationName(cliff.layer.problem.operation)},
-                               {"problem", ProblemJson(cliff.layer.problem)},
-                               {"limit_bytes", cliff.HasCliff() ? Json(cliff.limit_bytes) : Json()},
-                               {"best", ContenderJson(cliff.best)},
-                               {"real", ContenderJson(cliff.real)},
-                               {"ucudnn", ContenderJson(cliff.ucudnn)}});
-  }
+  json["kernels"] = ListOf(cliffs.kernels, [](const Cliff& cliff) {
+    return Json{{"name", cliff.layer.name},
+                {"op", OperationName(cliff.layer.problem.operation)},
+                {"problem", ProblemJson(cliff.layer.problem)},
+                {"limit_bytes", cliff.HasCliff() ? Json(cliff.limit_bytes) : Json()},
+                {"best", ContenderJson(cliff.best)},
+                {"real", ContenderJson(cliff.real)},
+                {"ucudnn", ContenderJson(cliff.ucudnn)}};
+  });
   const CliffTotal total = cliffs.Total();
   json["total"] = {{"best_ms", total.best_ms},
                    {"real_ms", total.real_ms},

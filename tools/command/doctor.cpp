@@ -1,6 +1,7 @@
 // `ucudnn doctor`: what was found on this machine, how a program uses cuDNN, what works, what does
 // not and why.
 #include <csignal>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,13 +14,12 @@
 #include "command/installation.h"
 #include "command/launch.h"
 #include "command/machine_check.h"
-#include "command/number_text.h"
+#include "command/numbers.h"
 #include "command/observe.h"
 #include "command/process_check.h"
 #include "command/program.h"
 #include "command/report_check.h"
 #include "command/spatial_check.h"
-#include "command/whole_number.h"
 
 namespace ucudnn::command {
 namespace {
@@ -249,17 +249,17 @@ void DiagnoseMachine(Diagnosis& diagnosis) {
 // The process that --pid names; 0 where it is not given.
 Result<pid_t> ParsePid(const DoctorOptions& options, const ProgramWords& words) {
   if (options.pid.empty()) return pid_t{0};
-  const auto pid = WholeNumber<pid_t>(options.pid, 1);
-  if (!pid)
-    return Status::Error("--pid '" + options.pid + "': not a process id; `ps -e` lists them");
+  UCUDNN_ASSIGN_OR_RETURN(const pid_t pid,
+                          ParseWhole("--pid", options.pid, 1, std::numeric_limits<pid_t>::max(),
+                                     "not a process id; `ps -e` lists them"));
   if (!words.empty()) return Status::Error("--pid and a program: one of them");
   if (const auto flags = options.variables.GivenFlags(); !flags.empty()) {
     return Status::Error(flags.front() +
                          ": is for a program that is started; a running one has its own settings");
   }
-  const Status there = CheckProcess(*pid);
+  const Status there = CheckProcess(pid);
   if (!there.ok()) return Status::Error("--pid: " + there.message() + "; `ps -e` lists them");
-  return *pid;
+  return pid;
 }
 
 Status CheckOptions(const DoctorOptions& options, const ProgramWords& words) {
@@ -272,12 +272,9 @@ Status CheckOptions(const DoctorOptions& options, const ProgramWords& words) {
   return words.empty() ? Status::Ok() : CheckFilesOfRun(options.variables);
 }
 
-int Doctor(const CLI::App& app, const DoctorOptions& options, const ProgramWords& words) {
-  if (Status status = CheckOptions(options, words); !status.ok()) {
-    return Refuse(app, status.message());
-  }
-  const Result<pid_t> pid = ParsePid(options, words);
-  if (!pid.ok()) return Refuse(app, pid.message());
+Result<int> Doctor(const CLI::App& app, const DoctorOptions& options, const ProgramWords& words) {
+  UCUDNN_RETURN_IF_ERROR(CheckOptions(options, words));
+  UCUDNN_ASSIGN_OR_RETURN(const pid_t pid, ParsePid(options, words));
   FoundProgram program;
   if (!words.empty()) program = FindProgram(words[0], Environment("PATH"));
   if (!program.can_run.ok()) {
@@ -286,8 +283,8 @@ int Doctor(const CLI::App& app, const DoctorOptions& options, const ProgramWords
   options.variables.Export();
   Diagnosis diagnosis;
   diagnosis.AddFact("ucudnn", kVersion);
-  if (*pid != 0) {
-    DiagnoseProcess(*pid, diagnosis);
+  if (pid != 0) {
+    DiagnoseProcess(pid, diagnosis);
   } else if (!words.empty()) {
     DiagnoseRun(options, words, program.path, diagnosis);
   } else {
@@ -305,11 +302,9 @@ Command AddDoctor(CLI::App& ucudnn) {
   CLI::App* app = AddSubcommand(
       ucudnn, "doctor", "doctor [--json] [--pid PID | [--host] [OPTIONS] -- PROGRAM [ARG...]]",
       "say what was found, what works, what does not and why");
-  app->add_option("--pid", options->pid, "look at a running process")->type_name("PID");
-  app->add_flag("--json", options->json, "print JSON; the program's own output goes to stderr")
-      ->disable_flag_override();
-  app->add_flag("--host", options->launch.host, "run the program on the CPU stand-in")
-      ->disable_flag_override();
+  AddOption(*app, "--pid", options->pid, "PID", "look at a running process");
+  AddFlag(*app, "--json", options->json, "print JSON; the program's own output goes to stderr");
+  AddFlag(*app, "--host", options->launch.host, "run the program on the CPU stand-in");
   AddDlsym(*app, options->launch);
   options->variables.AddTo(*app, {"UCUDNN_SPATIAL"});
   return {app,

@@ -43,10 +43,9 @@ std::string Environment(const char* name) {
 }
 
 void AddDlsym(CLI::App& app, Launch& launch) {
-  app.add_option("--dlsym", launch.dlsym,
-                 "also answer look-ups in a cuDNN that was opened by its path: auto (where the "
-                 "command is seen to do that; default), on, off")
-      ->type_name("WHEN");
+  AddOption(app, "--dlsym", launch.dlsym, "WHEN",
+            "also answer look-ups in a cuDNN that was opened by its path: auto (where the "
+            "command is seen to do that; default), on, off");
 }
 
 Result<Reach> ReachOf(const Launch& launch, const std::string& program, const ProgramWords& words) {

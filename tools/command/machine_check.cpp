@@ -3,17 +3,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <optional>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
 #include "base/shared_library.h"
 #include "base/text.h"
 #include "base/variable_names.h"
-#include "command/export_check.h"
+#include "command/elf.h"
 #include "command/file_check.h"
-#include "command/versions.h"
+#include "command/numbers.h"
 #include "cudnn/real_path.h"
 #include "db/store_choice.h"
 
@@ -130,8 +133,8 @@ Result<std::string> FindDriver(int& cuda_driver) {
       name(device, sizeof device, 0) != 0) {
     return Status::Error("the driver has no device");
   }
-  return "CUDA " + DriverVersion(cuda_driver) + ", " + std::to_string(devices) +
-         (devices == 1 ? " device, " : " devices, the first ") + device;
+  return "CUDA " + DriverVersion(cuda_driver) + ", " + Counted(devices, "device") +
+         (devices == 1 ? ", " : ", the first ") + device;
 }
 
 VariableMap OwnVariables() {
@@ -245,6 +248,30 @@ FoundMachine CheckMachine(const Installation& installation, const Options& optio
   }
   fact("stand-ins", machine.stand_ins, installation.host_folder);
   return machine;
+}
+
+void CheckExports(const std::string& drop_in, const std::string& real, Diagnosis& diagnosis) {
+  constexpr std::string_view kFunctions = "cudnn";
+  const std::vector<std::string> ours = ExportedFunctions(drop_in, kFunctions);
+  if (ours.empty()) return;
+  const std::vector<std::string> theirs = ExportedFunctions(real, kFunctions);
+  std::vector<std::string> missing;
+  std::set_difference(theirs.begin(), theirs.end(), ours.begin(), ours.end(),
+                      std::back_inserter(missing));
+  if (missing.empty()) return;
+  const auto number = static_cast<int64_t>(missing.size());
+  const std::string what = "the drop-in lacks " + Counted(number, "function") + " of " + real +
+                           ": " + Join(missing, ", ");
+  // A program may have the library that was found on the machine.
+  for (const Finding& finding : diagnosis.findings) {
+    if (finding.what == what) return;
+  }
+  const std::string folder = real.substr(0, real.rfind('/'));
+  diagnosis.Add(Severity::kWarning, what,
+                "it is newer than the list of functions the drop-in forwards; a program that needs "
+                "one of them does not start",
+                "in ucudnn's source: tools/generate-dropin --library " + real + " --include " +
+                    folder + "/../include, then build it again");
 }
 
 std::string DriverAdvice() {

@@ -44,6 +44,10 @@ struct FoundMachine {
 FoundMachine CheckMachine(const Installation& installation, const Options& options, bool host,
                           Diagnosis& diagnosis);
 
+// Adds a warning, once a library, that names what `real` exports and `drop_in` does not: a
+// program linked with such a function does not start with the drop-in in front of it.
+void CheckExports(const std::string& drop_in, const std::string& real, Diagnosis& diagnosis);
+
 // What to do about a missing driver, here.
 std::string DriverAdvice();
 

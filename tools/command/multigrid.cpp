@@ -9,13 +9,11 @@
 #include "base/text.h"
 #include "command/command.h"
 #include "command/multigrid_analysis.h"
-#include "command/multigrid_json.h"
 #include "command/multigrid_output.h"
 #include "command/multigrid_settings.h"
 #include "command/multigrid_solve.h"
 #include "command/multigrid_training.h"
-#include "command/number_text.h"
-#include "command/output_file.h"
+#include "command/numbers.h"
 #include "command/solve_spec.h"
 
 namespace ucudnn::command {
@@ -129,22 +127,19 @@ int Solve(const CLI::App& app, const SolveSpec& spec,
   return 0;
 }
 
-int TellMultigrid(const CLI::App& app, const std::map<std::string, std::string>& texts) {
-  const Result<SolveSpec> spec = ReadSpec(app, texts);
-  if (!spec.ok()) return Refuse(app, spec.message());
-  if (const Status use = CheckUse(*spec); !use.ok()) return Refuse(app, use.message());
-  if (spec->analyse) return AnalyseMultigrid(app, *spec);
-  const Result<std::shared_ptr<MultigridRanks>> ranks = MultigridRanks::Open(*spec);
-  if (!ranks.ok()) return Refuse(app, ranks.message());
-  if (spec->network().notes_timeline && (*ranks)->all() > 1) {
-    return Refuse(app, "--timeline: shows the threads or streams of one device; expected no other");
+Result<int> TellMultigrid(const CLI::App& app, const std::map<std::string, std::string>& texts) {
+  UCUDNN_ASSIGN_OR_RETURN(const SolveSpec spec, ReadSpec(app, texts));
+  UCUDNN_RETURN_IF_ERROR(CheckUse(spec));
+  if (spec.analyse) return AnalyseMultigrid(app, spec);
+  UCUDNN_ASSIGN_OR_RETURN(const auto ranks, MultigridRanks::Open(spec));
+  if (spec.network().notes_timeline && ranks->all() > 1) {
+    return Status::Error(
+        "--timeline: shows the threads or streams of one device; expected no other");
   }
-  if (!spec->trains()) return Solve(app, *spec, *ranks);
-  Result<Problem> problem = ReadProblemOf(*spec, **ranks);
-  if (!problem.ok()) return Refuse(app, problem.message());
-  const Result<MultigridSettings> settings = SettingsOf(*spec, *problem, *ranks);
-  if (!settings.ok()) return Refuse(app, settings.message());
-  return Train(app, *spec, *problem, *settings);
+  if (!spec.trains()) return Solve(app, spec, ranks);
+  UCUDNN_ASSIGN_OR_RETURN(Problem problem, ReadProblemOf(spec, *ranks));
+  UCUDNN_ASSIGN_OR_RETURN(const MultigridSettings settings, SettingsOf(spec, problem, ranks));
+  return Train(app, spec, problem, settings);
 }
 
 }  // namespace

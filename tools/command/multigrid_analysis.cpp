@@ -10,10 +10,8 @@
 #include "base/text.h"
 #include "command/free_memory.h"
 #include "command/machine_file.h"
-#include "command/multigrid_analysis_output.h"
-#include "command/multigrid_progress.h"
-#include "command/number_text.h"
-#include "command/output_file.h"
+#include "command/numbers.h"
+#include "command/progress.h"
 #include "planner/multigrid/distributed/thread_ranks.h"
 #include "planner/multigrid/host/measured_layers.h"
 #include "planner/multigrid/host/rate_probe.h"
@@ -392,14 +390,11 @@ Result<NetworkAnalysis> Analyst::Run() {
 
 }  // namespace
 
-int AnalyseMultigrid(const CLI::App& app, const SolveSpec& spec) {
-  if (const Status status = CheckAnalysis(spec); !status.ok()) {
-    return Refuse(app, status.message());
-  }
-  const Result<NetworkAnalysis> analysis = Analyst(spec).Run();
-  if (!analysis.ok()) return Refuse(app, analysis.message());
-  if (spec.json) return WriteOutput(app, FormatAnalysis(*analysis), "");
-  PrintAnalysis(*analysis);
+Result<int> AnalyseMultigrid(const CLI::App& app, const SolveSpec& spec) {
+  UCUDNN_RETURN_IF_ERROR(CheckAnalysis(spec));
+  UCUDNN_ASSIGN_OR_RETURN(const NetworkAnalysis analysis, Analyst(spec).Run());
+  if (spec.json) return WriteOutput(app, FormatAnalysis(analysis), "");
+  PrintAnalysis(analysis);
   return 0;
 }
 

@@ -48,7 +48,11 @@ struct NetworkAnalysis {
   std::vector<multigrid::WorkloadAnalysis> workloads;
 };
 
-// The exit code.
-int AnalyseMultigrid(const CLI::App& app, const SolveSpec& spec);
+// Every time of a solve is modelled, and says so.
+void PrintAnalysis(const NetworkAnalysis& analysis);
+// Format ucudnn-multigrid-analysis, described in planner/multigrid/FORMAT.md.
+std::string FormatAnalysis(const NetworkAnalysis& analysis);
+
+Result<int> AnalyseMultigrid(const CLI::App& app, const SolveSpec& spec);
 
 }  // namespace ucudnn::command

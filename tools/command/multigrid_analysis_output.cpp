@@ -1,9 +1,8 @@
-#include "command/multigrid_analysis_output.h"
+#include "command/multigrid_analysis.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/byte_size.h"
@@ -11,7 +10,9 @@
 #include "base/version.h"
 #include "command/multigrid_facts.h"
 #include "command/multigrid_output.h"
-#include "command/number_text.h"
+#include "command/numbers.h"
+#include "command/plan_output.h"
+#include "command/text_table.h"
 
 namespace ucudnn::command {
 namespace {
@@ -23,16 +24,9 @@ using multigrid::ModelledRun;
 using multigrid::MultigridSetting;
 using multigrid::Workload;
 using multigrid::WorkloadAnalysis;
-using nlohmann::ordered_json;
 
 const char* WorkloadName(Workload workload) {
   return workload == Workload::kTraining ? "training" : "inference";
-}
-
-std::string SweepsText(int c_sweeps) {
-  std::string text = "F";
-  for (int sweep = 0; sweep < c_sweeps; ++sweep) text += "CF";
-  return text;
 }
 
 // "c = 16, 3 levels, F, sum".
@@ -41,9 +35,9 @@ std::string SettingText(const MultigridSetting& setting, int levels) {
          SweepsText(setting.solve.c_sweeps) + ", " + multigrid::NameOf(setting.coarse);
 }
 
-// Milliseconds in a table: three digits, never in powers of ten.
-std::string Milliseconds(double ms) {
-  return NumberText(ms >= 100 ? "%.0f" : ms >= 10 ? "%.1f" : ms >= 1 ? "%.2f" : "%.3f", ms);
+// A time in a table: three digits, never in powers of ten.
+std::string ShortMs(double time) {
+  return NumberText(time >= 100 ? "%.0f" : time >= 10 ? "%.1f" : time >= 1 ? "%.2f" : "%.3f", time);
 }
 
 // Layers of this kind in the whole network.
@@ -82,18 +76,22 @@ void PrintLayers(const NetworkAnalysis& analysis) {
   for (const multigrid::LayerKind& kind : analysis.layers.kinds) {
     width = std::max(width, kind.name.size());
   }
-  std::printf("\n%-*s  %7s  %10s  %10s  %11s  %9s\n", static_cast<int>(width), "layer", "number",
-              "forward us", "adjoint us", "gradient us", "of device");
+  const TextColumns columns = {{"layer", -static_cast<int>(width), 0},
+                               {"number", 7, 2},
+                               {"forward us", 10, 2},
+                               {"adjoint us", 10, 2},
+                               {"gradient us", 11, 2},
+                               {"of device", 9, 2}};
+  std::printf("\n");
+  PrintHead(columns);
   for (size_t number = 0; number < analysis.layers.kinds.size(); ++number) {
     const auto kind = static_cast<int>(number);
-    const multigrid::RunCost forward = analysis.times->Cost(LayerPass::kForward, {kind});
-    std::printf("%-*s  %7s  %10s  %10s  %11s  %8.1f%%\n", static_cast<int>(width),
-                analysis.layers.kinds[number].name.c_str(),
-                Grouped(CountOf(analysis.layers, kind)).c_str(),
-                Milliseconds(forward.ms * 1e3).c_str(),
-                Milliseconds(analysis.times->Cost(LayerPass::kAdjoint, {kind}).ms * 1e3).c_str(),
-                Milliseconds(analysis.times->Cost(LayerPass::kGradient, {kind}).ms * 1e3).c_str(),
-                100 * forward.Share());
+    const auto cost = [&](LayerPass pass) { return analysis.times->Cost(pass, {kind}); };
+    PrintRow(columns, {analysis.layers.kinds[number].name, Grouped(CountOf(analysis.layers, kind)),
+                       ShortMs(cost(LayerPass::kForward).ms * 1e3),
+                       ShortMs(cost(LayerPass::kAdjoint).ms * 1e3),
+                       ShortMs(cost(LayerPass::kGradient).ms * 1e3),
+                       NumberText("%.1f%%", 100 * cost(LayerPass::kForward).Share())});
   }
   const double bytes = analysis.layers.StateBytes(analysis.layers.LongestStage());
   std::vector<std::string> ways;
@@ -109,16 +107,22 @@ bool IsDirect(const TriedSetting& tried) {
   return tried.cycles && *tried.cycles >= tried.estimate.direct_cycles;
 }
 
+const TextColumns kTriedColumns = {{"setting", -32, 0},
+                                   {"residual 1", 10, 2},
+                                   {"residual 2", 10, 2},
+                                   {"rate", 7, 2},
+                                   {"cycles needed", 0, 2}};
+
 void PrintTried(const TriedSetting& tried) {
   const auto number = [](const char* format, double value) {
     return std::isfinite(value) ? NumberText(format, value) : std::string("-");
   };
   const multigrid::ConvergenceEstimate& estimate = tried.estimate;
-  std::printf("%-32s  %10s  %10s  %7s  %s%s\n", SettingText(tried.setting, tried.levels).c_str(),
-              number("%.2e", estimate.first).c_str(), number("%.2e", estimate.second).c_str(),
-              number("%.4f", estimate.Rate()).c_str(),
-              tried.cycles ? std::to_string(*tried.cycles).c_str() : "does not converge",
-              IsDirect(tried) ? " (direct)" : "");
+  PrintRow(kTriedColumns,
+           {SettingText(tried.setting, tried.levels), number("%.2e", estimate.first),
+            number("%.2e", estimate.second), number("%.4f", estimate.Rate()),
+            tried.cycles ? std::to_string(*tried.cycles) : "does not converge"},
+           IsDirect(tried) ? " (direct)" : "");
 }
 
 void PrintConvergence(const NetworkAnalysis& analysis) {
@@ -134,8 +138,7 @@ void PrintConvergence(const NetworkAnalysis& analysis) {
   std::printf(
       "two cycles on the host of the longest stage%s%s; adjoints are taken to converge alike\n",
       analysis.stand_in.empty() ? "" : ", on a stand-in with ", analysis.stand_in.c_str());
-  std::printf("%-32s  %10s  %10s  %7s  cycles needed\n", "setting", "residual 1", "residual 2",
-              "rate");
+  PrintHead(kTriedColumns);
   for (const TriedSetting& tried : analysis.tried) PrintTried(tried);
   if (!analysis.verified) return;
   std::printf("on the network itself\n");
@@ -146,44 +149,54 @@ std::string RatioText(double numerator, double denominator) {
   return NumberText(numerator < 10 * denominator ? "%.2f" : "%.1f", numerator / denominator) + "x";
 }
 
-// What is compared, beside the number of devices: captured and launched kernels are of devices.
-void PrintHead(const NetworkAnalysis& analysis) {
-  std::printf("\n%7s  %11s  %9s  %6s", "", "partitioned", "multigrid", "over");
-  if (!analysis.is_measured) std::printf("  %8s", "over");
-  std::printf("  %11s  %9s", "over", "computing");
-  if (!analysis.is_measured) std::printf("  %10s  %9s", "in streams", "computing");
-  std::printf("\n%7s  %11s  %9s  %6s", "devices", "ms", "ms", "serial");
-  if (!analysis.is_measured) std::printf("  %8s", "captured");
-  std::printf("  %11s  %9s", "partitioned", "share");
-  if (!analysis.is_measured) std::printf("  %10s  %9s", "ms", "share");
-  std::printf("  setting\n");
+// What is compared, beside the number of devices, in two lines of heads: captured and launched
+// kernels are of devices.
+std::vector<TextColumns> HeadsOf(const NetworkAnalysis& analysis) {
+  TextColumns first = {{"", 7, 0}, {"partitioned", 11, 2}, {"multigrid", 9, 2}, {"over", 6, 2}};
+  TextColumns second = {{"devices", 7, 0}, {"ms", 11, 2}, {"ms", 9, 2}, {"serial", 6, 2}};
+  const auto add = [&](const char* above, const char* below, int width) {
+    first.push_back({above, width, 2});
+    second.push_back({below, width, 2});
+  };
+  if (!analysis.is_measured) add("over", "captured", 8);
+  add("over", "partitioned", 11);
+  add("computing", "share", 9);
+  if (!analysis.is_measured) {
+    add("in streams", "ms", 10);
+    add("computing", "share", 9);
+  }
+  second.push_back({"setting", 0, 2});
+  return {first, second};
 }
 
-void PrintRow(const NetworkAnalysis& analysis, const WorkloadAnalysis& workload,
-              const DevicesRow& row) {
-  const planner::Device& device = analysis.machine.device;
+std::string ShareText(const ModelledRun& run) {
+  return NumberText("%.1f%%", 100 * run.computing_share);
+}
+
+std::string SolveText(const ChosenSetting& chosen) {
+  return SettingText(chosen.setting, chosen.levels) + ", " +
+         Counted(chosen.setting.solve.cycles, "cycle");
+}
+
+std::vector<std::string> RowOf(const NetworkAnalysis& analysis, const WorkloadAnalysis& workload,
+                               const DevicesRow& row) {
   const auto time = [&](const ModelledRun& run) {
-    return Milliseconds(run.ms) + (run.Fits(device) ? "" : "*");
+    return ShortMs(run.ms) + (run.Fits(analysis.machine.device) ? "" : "*");
   };
-  std::printf("%7d  %11s", row.devices, time(row.partitioned).c_str());
+  std::vector<std::string> cells = {std::to_string(row.devices), time(row.partitioned)};
   if (!row.multigrid) {
-    std::printf("  %9s\n", "-");
-    return;
+    cells.emplace_back("-");
+    return cells;
   }
-  const ChosenSetting& chosen = *row.multigrid;
-  const double ms = chosen.run.ms;
-  std::printf("  %9s  %6s", time(chosen.run).c_str(), RatioText(workload.serial.ms, ms).c_str());
+  const ModelledRun& run = row.multigrid->run;
+  cells.insert(cells.end(), {time(run), RatioText(workload.serial.ms, run.ms)});
+  if (!analysis.is_measured) cells.push_back(RatioText(workload.captured.ms, run.ms));
+  cells.insert(cells.end(), {RatioText(row.partitioned.ms, run.ms), ShareText(run)});
   if (!analysis.is_measured) {
-    std::printf("  %8s", RatioText(workload.captured.ms, ms).c_str());
+    cells.insert(cells.end(), {time(*row.launched_streams), ShareText(*row.launched_streams)});
   }
-  std::printf("  %11s  %8.1f%%", RatioText(row.partitioned.ms, ms).c_str(),
-              100 * chosen.run.computing_share);
-  if (!analysis.is_measured) {
-    std::printf("  %10s  %8.1f%%", time(*row.launched_streams).c_str(),
-                100 * row.launched_streams->computing_share);
-  }
-  std::printf("  %s, %s\n", SettingText(chosen.setting, chosen.levels).c_str(),
-              Counted(chosen.setting.solve.cycles, "cycle").c_str());
+  cells.push_back(SolveText(*row.multigrid));
+  return cells;
 }
 
 void PrintVerdict(const NetworkAnalysis& analysis, const WorkloadAnalysis& workload) {
@@ -195,19 +208,16 @@ void PrintVerdict(const NetworkAnalysis& analysis, const WorkloadAnalysis& workl
     return;
   }
   const ModelledRun* const baseline = workload.Baseline(device, best->devices);
-  const std::string setting = SettingText(best->multigrid->setting, best->multigrid->levels) +
-                              ", " + Counted(best->multigrid->setting.solve.cycles, "cycle");
   const std::string devices = Counted(best->devices, "device");
   if (baseline == nullptr) {
     std::printf("%s: multigrid takes %s ms on %s (modelled); serial propagation fits none\n", name,
-                Milliseconds(best->multigrid->run.ms).c_str(), devices.c_str());
+                ShortMs(best->multigrid->run.ms).c_str(), devices.c_str());
     return;
   }
   if (best->multigrid->run.ms >= baseline->ms) {
     std::printf(
         "%s: serial is faster here: %s ms; multigrid takes %s ms at best, on %s (modelled)\n", name,
-        Milliseconds(baseline->ms).c_str(), Milliseconds(best->multigrid->run.ms).c_str(),
-        devices.c_str());
+        ShortMs(baseline->ms).c_str(), ShortMs(best->multigrid->run.ms).c_str(), devices.c_str());
     return;
   }
   const DevicesRow* const first = workload.FirstThatPays(device);
@@ -216,50 +226,47 @@ void PrintVerdict(const NetworkAnalysis& analysis, const WorkloadAnalysis& workl
       "  %s\n",
       name, Counted(first->devices, "device").c_str(),
       RatioText(baseline->ms, best->multigrid->run.ms).c_str(), devices.c_str(),
-      Milliseconds(best->multigrid->run.ms).c_str(), Milliseconds(baseline->ms).c_str(),
-      setting.c_str());
+      ShortMs(best->multigrid->run.ms).c_str(), ShortMs(baseline->ms).c_str(),
+      SolveText(*best->multigrid).c_str());
 }
 
 void PrintWorkload(const NetworkAnalysis& analysis, const WorkloadAnalysis& workload) {
   const planner::Device& device = analysis.machine.device;
   std::printf("\n%s, modelled; serial propagation %s%s ms", WorkloadName(workload.workload),
-              Milliseconds(workload.serial.ms).c_str(), workload.serial.Fits(device) ? "" : "*");
+              ShortMs(workload.serial.ms).c_str(), workload.serial.Fits(device) ? "" : "*");
   if (!analysis.is_measured) {
-    std::printf(", captured as a CUDA graph %s%s ms", Milliseconds(workload.captured.ms).c_str(),
+    std::printf(", captured as a CUDA graph %s%s ms", ShortMs(workload.captured.ms).c_str(),
                 workload.captured.Fits(device) ? "" : "*");
   }
-  PrintHead(analysis);
-  for (const DevicesRow& row : workload.rows) PrintRow(analysis, workload, row);
+  std::printf("\n");
+  const std::vector<TextColumns> heads = HeadsOf(analysis);
+  for (const TextColumns& head : heads) PrintHead(head);
+  for (const DevicesRow& row : workload.rows) {
+    PrintRow(heads.back(), RowOf(analysis, workload, row));
+  }
 }
 
-ordered_json RunJson(const ModelledRun& run, const planner::Device& device) {
-  ordered_json json;
-  json["modelled_ms"] = run.ms;
-  json["computing_share"] = run.computing_share;
-  json["message_path_ms"] = run.message_path_ms;
-  json["messages"] = run.messages;
-  json["memory_bytes"] = run.memory_bytes;
-  json["fits"] = run.Fits(device);
-  return json;
+Json RunJson(const ModelledRun& run, const planner::Device& device) {
+  return {{"modelled_ms", run.ms},
+          {"computing_share", run.computing_share},
+          {"message_path_ms", run.message_path_ms},
+          {"messages", run.messages},
+          {"memory_bytes", run.memory_bytes},
+          {"fits", run.Fits(device)}};
 }
 
-ordered_json SettingJson(const MultigridSetting& setting, int levels) {
-  ordered_json json;
-  json["coarsening"] = setting.coarsening;
-  json["levels"] = levels;
-  json["relaxation"] = SweepsText(setting.solve.c_sweeps);
-  json["coarse"] = multigrid::NameOf(setting.coarse);
-  return json;
+Json SettingJson(const MultigridSetting& setting, int levels) {
+  return {{"coarsening", setting.coarsening},
+          {"levels", levels},
+          {"relaxation", SweepsText(setting.solve.c_sweeps)},
+          {"coarse", multigrid::NameOf(setting.coarse)}};
 }
 
-ordered_json TriedJson(const TriedSetting& tried) {
-  const auto number = [](double value) {
-    return std::isfinite(value) ? ordered_json(value) : ordered_json(nullptr);
-  };
-  ordered_json json = SettingJson(tried.setting, tried.levels);
-  json["residuals"] = {number(tried.estimate.first), number(tried.estimate.second)};
-  json["rate"] = number(tried.estimate.Rate());
-  json["cycles"] = tried.cycles ? ordered_json(*tried.cycles) : ordered_json(nullptr);
+Json TriedJson(const TriedSetting& tried) {
+  Json json = SettingJson(tried.setting, tried.levels);
+  json["residuals"] = {FiniteOrNull(tried.estimate.first), FiniteOrNull(tried.estimate.second)};
+  json["rate"] = FiniteOrNull(tried.estimate.Rate());
+  json["cycles"] = OrNull(tried.cycles);
   json["direct"] = IsDirect(tried);
   return json;
 }
@@ -276,34 +283,43 @@ const char* PlaceName(multigrid::CoarsePlace place) {
   return "";
 }
 
-ordered_json WorkloadJson(const NetworkAnalysis& analysis, const WorkloadAnalysis& workload) {
-  const planner::Device& device = analysis.machine.device;
-  ordered_json json;
-  json["workload"] = WorkloadName(workload.workload);
-  json["serial"] = RunJson(workload.serial, device);
-  json["captured"] = RunJson(workload.captured, device);
-  ordered_json rows = ordered_json::array();
-  for (const DevicesRow& row : workload.rows) {
-    ordered_json one;
-    one["devices"] = row.devices;
-    one["partitioned"] = RunJson(row.partitioned, device);
-    one["multigrid"] = nullptr;
-    if (row.multigrid) {
-      one["multigrid"] = RunJson(row.multigrid->run, device);
-      one["multigrid"]["setting"] = SettingJson(row.multigrid->setting, row.multigrid->levels);
-      one["multigrid"]["cycles"] = row.multigrid->setting.solve.cycles;
-      one["multigrid"]["coarse_levels"] = PlaceName(row.multigrid->setting.solve.coarse);
-      one["launched_streams"] = RunJson(*row.launched_streams, device);
-    }
-    rows.push_back(std::move(one));
-  }
-  json["rows"] = std::move(rows);
-  const DevicesRow* const first = workload.FirstThatPays(device);
-  const DevicesRow* const best = workload.Best(device);
-  json["pays"] = first != nullptr;
-  json["pays_from"] = first != nullptr ? ordered_json(first->devices) : ordered_json(nullptr);
-  json["best_devices"] = best != nullptr ? ordered_json(best->devices) : ordered_json(nullptr);
+Json DevicesJson(const DevicesRow& row, const planner::Device& device) {
+  Json json = {{"devices", row.devices},
+               {"partitioned", RunJson(row.partitioned, device)},
+               {"multigrid", Json()}};
+  if (!row.multigrid) return json;
+  Json& chosen = json["multigrid"] = RunJson(row.multigrid->run, device);
+  chosen["setting"] = SettingJson(row.multigrid->setting, row.multigrid->levels);
+  chosen["cycles"] = row.multigrid->setting.solve.cycles;
+  chosen["coarse_levels"] = PlaceName(row.multigrid->setting.solve.coarse);
+  json["launched_streams"] = RunJson(*row.launched_streams, device);
   return json;
+}
+
+Json WorkloadJson(const planner::Device& device, const WorkloadAnalysis& workload) {
+  const auto rows_json = [&](const DevicesRow& row) { return DevicesJson(row, device); };
+  const auto devices = [](const DevicesRow* row) {
+    return row != nullptr ? Json(row->devices) : Json();
+  };
+  const DevicesRow* const first = workload.FirstThatPays(device);
+  return {{"workload", WorkloadName(workload.workload)},
+          {"serial", RunJson(workload.serial, device)},
+          {"captured", RunJson(workload.captured, device)},
+          {"rows", ListOf(workload.rows, rows_json)},
+          {"pays", first != nullptr},
+          {"pays_from", devices(first)},
+          {"best_devices", devices(workload.Best(device))}};
+}
+
+// What one layer of this kind takes.
+Json LayerJson(const NetworkAnalysis& analysis, int kind) {
+  const auto cost = [&](LayerPass pass) { return analysis.times->Cost(pass, {kind}); };
+  return {{"layer", analysis.layers.kinds[static_cast<size_t>(kind)].name},
+          {"number", CountOf(analysis.layers, kind)},
+          {"forward_ms", cost(LayerPass::kForward).ms},
+          {"adjoint_ms", cost(LayerPass::kAdjoint).ms},
+          {"gradient_ms", cost(LayerPass::kGradient).ms},
+          {"device_share", cost(LayerPass::kForward).Share()}};
 }
 
 }  // namespace
@@ -334,7 +350,7 @@ void PrintAnalysis(const NetworkAnalysis& analysis) {
 }
 
 std::string FormatAnalysis(const NetworkAnalysis& analysis) {
-  ordered_json json;
+  Json json;
   json["format"] = "ucudnn-multigrid-analysis";
   json["version"] = 1;
   json["ucudnn"] = kVersion;
@@ -347,33 +363,20 @@ std::string FormatAnalysis(const NetworkAnalysis& analysis) {
                         : analysis.measured_on.empty() ? "roofline"
                                                        : "device, measured";
   json["notes"] = analysis.is_measured ? analysis.measurement_notes : analysis.measured_on;
-  ordered_json kinds = ordered_json::array();
-  for (size_t number = 0; number < analysis.layers.kinds.size(); ++number) {
-    const auto kind = static_cast<int>(number);
-    ordered_json one;
-    one["layer"] = analysis.layers.kinds[number].name;
-    one["number"] = CountOf(analysis.layers, kind);
-    one["forward_ms"] = analysis.times->Cost(LayerPass::kForward, {kind}).ms;
-    one["adjoint_ms"] = analysis.times->Cost(LayerPass::kAdjoint, {kind}).ms;
-    one["gradient_ms"] = analysis.times->Cost(LayerPass::kGradient, {kind}).ms;
-    one["device_share"] = analysis.times->Cost(LayerPass::kForward, {kind}).Share();
-    kinds.push_back(std::move(one));
+  json["layer_kinds"] = Json::array();
+  for (size_t kind = 0; kind < analysis.layers.kinds.size(); ++kind) {
+    json["layer_kinds"].push_back(LayerJson(analysis, static_cast<int>(kind)));
   }
-  json["layer_kinds"] = std::move(kinds);
   json["norm"] = NormText(analysis.settings.network.forward);
   json["tolerance"] = analysis.tolerance;
-  json["reference"] = analysis.reference ? TriedJson(*analysis.reference) : ordered_json(nullptr);
+  json["reference"] = analysis.reference ? TriedJson(*analysis.reference) : Json();
   json["stand_in"] = analysis.stand_in;
-  ordered_json tried = ordered_json::array();
-  for (const TriedSetting& one : analysis.tried) tried.push_back(TriedJson(one));
-  json["tried"] = std::move(tried);
-  json["verified"] = analysis.verified ? TriedJson(*analysis.verified) : ordered_json(nullptr);
-  ordered_json workloads = ordered_json::array();
-  for (const WorkloadAnalysis& workload : analysis.workloads) {
-    workloads.push_back(WorkloadJson(analysis, workload));
-  }
-  json["workloads"] = std::move(workloads);
-  return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  json["tried"] = ListOf(analysis.tried, TriedJson);
+  json["verified"] = analysis.verified ? TriedJson(*analysis.verified) : Json();
+  json["workloads"] = ListOf(analysis.workloads, [&](const WorkloadAnalysis& workload) {
+    return WorkloadJson(analysis.machine.device, workload);
+  });
+  return JsonText(json);
 }
 
 }  // namespace ucudnn::command

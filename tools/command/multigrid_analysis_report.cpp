@@ -3,7 +3,7 @@
 #include "base/json_place.h"
 #include "base/text.h"
 #include "command/multigrid_report.h"
-#include "command/number_text.h"
+#include "command/numbers.h"
 
 namespace ucudnn::command {
 namespace {

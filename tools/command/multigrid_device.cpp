@@ -8,8 +8,8 @@
 
 #include "base/options.h"
 #include "base/shared_library.h"
+#include "command/installation.h"
 #include "command/solve_spec.h"
-#include "command/stand_ins.h"
 #include "cuda/driver.h"
 #include "cudnn/real_library.h"
 

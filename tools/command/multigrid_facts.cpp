@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "command/number_text.h"
+#include "command/numbers.h"
 #include "planner/graph/shapes.h"
 
 namespace ucudnn::command {
@@ -88,12 +88,9 @@ ProblemFacts FactsOf(const multigrid::Problem& problem,
 }
 
 std::string LayersText(const std::vector<int>& levels) {
-  std::string text;
-  for (size_t at = 0; at < levels.size(); ++at) {
-    if (at > 0) text += at + 1 == levels.size() ? " and " : ", ";
-    text += Grouped(levels[at]);
-  }
-  return text;
+  std::vector<std::string> texts;
+  for (const int layers : levels) texts.push_back(Grouped(layers));
+  return Listed(texts);
 }
 
 int64_t RankBytes(const multigrid::Problem& problem, const multigrid::Placement& placement,

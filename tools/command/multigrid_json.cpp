@@ -1,36 +1,19 @@
-#include "command/multigrid_json.h"
+#include "command/multigrid_output.h"
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "base/version.h"
-#include "command/multigrid_output.h"
+#include "command/plan_output.h"
 
 namespace ucudnn::command {
 namespace {
 
 using multigrid::StageSolution;
-using nlohmann::ordered_json;
-
-ordered_json NumberOrNull(double number) {
-  return std::isfinite(number) ? ordered_json(number) : ordered_json(nullptr);
-}
-
-ordered_json NumberOrNull(const std::optional<double>& number) {
-  return number ? NumberOrNull(*number) : ordered_json(nullptr);
-}
-
-ordered_json NumbersOrNulls(const std::vector<double>& numbers) {
-  ordered_json array = ordered_json::array();
-  for (const double number : numbers) array.push_back(NumberOrNull(number));
-  return array;
-}
 
 // What a document begins with: the network, where it is solved, and what the options said.
-ordered_json HeadOf(const SolveSpec& spec, const ProblemFacts& facts,
-                    const MultigridSettings& all) {
-  ordered_json head;
+Json HeadOf(const SolveSpec& spec, const ProblemFacts& facts, const MultigridSettings& all) {
+  Json head;
   head["format"] = "ucudnn-multigrid";
   head["version"] = 1;
   head["ucudnn"] = kVersion;
@@ -53,13 +36,12 @@ ordered_json HeadOf(const SolveSpec& spec, const ProblemFacts& facts,
   for (const SpecOption& option : SpecOptions()) {
     if (option.member != nullptr) head[option.member] = option.document(spec, all.network);
   }
-  head["state_bytes"] =
-      facts.state_bytes ? ordered_json(*facts.state_bytes) : ordered_json(nullptr);
+  head["state_bytes"] = OrNull(facts.state_bytes);
   return head;
 }
 
-ordered_json StageJson(const StageFacts& facts) {
-  ordered_json stage;
+Json StageJson(const StageFacts& facts) {
+  Json stage;
   stage["steps"] = facts.steps;
   stage["shape"] = facts.shape;
   stage["step"] = facts.h;
@@ -71,44 +53,42 @@ ordered_json StageJson(const StageFacts& facts) {
 // Times to a tenth of a microsecond.
 double WithTenthsOfMicroseconds(double ms) { return std::round(ms * 1e4) / 1e4; }
 
-ordered_json TimelineJson(const multigrid::CycleTimeline& timeline) {
-  ordered_json json;
+Json TimelineJson(const multigrid::CycleTimeline& timeline) {
+  Json json;
   json["cycle"] = timeline.cycle;
   json["lanes"] = timeline.lanes;
   json["ms"] = WithTenthsOfMicroseconds(timeline.Milliseconds());
   json["concurrency"] = timeline.MeanConcurrency();
-  ordered_json spans = ordered_json::array();
-  for (const multigrid::StepSpan& span : timeline.spans) {
-    spans.push_back({{"lane", span.lane},
-                     {"level", span.level},
-                     {"first", span.first},
-                     {"steps", span.steps},
-                     {"begin_ms", WithTenthsOfMicroseconds(span.begin_ms)},
-                     {"end_ms", WithTenthsOfMicroseconds(span.end_ms)}});
-  }
-  json["spans"] = std::move(spans);
+  json["spans"] = ListOf(timeline.spans, [](const multigrid::StepSpan& span) {
+    return Json{{"lane", span.lane},
+                {"level", span.level},
+                {"first", span.first},
+                {"steps", span.steps},
+                {"begin_ms", WithTenthsOfMicroseconds(span.begin_ms)},
+                {"end_ms", WithTenthsOfMicroseconds(span.end_ms)}};
+  });
   return json;
 }
 
 // Members that are of one solve: those that the longest stage has for readers that look at one, and
 // all stages.
-void AddSolve(const SolvedNetwork& solved, ordered_json& json) {
+void AddSolve(const SolvedNetwork& solved, Json& json) {
   const StageSolution& longest = solved.LongestStage();
-  json["residuals"] = NumbersOrNulls(longest.solution.residuals);
+  json["residuals"] = ListOf(longest.solution.residuals, FiniteOrNull);
   json["cycles"] = longest.solution.cycles;
   json["status"] = multigrid::NameOf(longest.solution.outcome);
-  json["output_error"] = NumberOrNull(solved.output_error);
+  json["output_error"] = FiniteOrNull(solved.output_error);
   json["seconds"] = solved.seconds;
-  json["serial_seconds"] = NumberOrNull(solved.serial_seconds);
-  ordered_json stages = ordered_json::array();
+  json["serial_seconds"] = FiniteOrNull(solved.serial_seconds);
+  Json stages = Json::array();
   for (size_t at = 0; at < solved.stages.size(); ++at) {
     const multigrid::Solution& solution = solved.stages[at].solution;
-    ordered_json stage = StageJson(solved.facts.stages[at]);
-    stage["residuals"] = NumbersOrNulls(solution.residuals);
+    Json stage = StageJson(solved.facts.stages[at]);
+    stage["residuals"] = ListOf(solution.residuals, FiniteOrNull);
     stage["cycles"] = solution.cycles;
     stage["status"] = multigrid::NameOf(solution.outcome);
     stage["fallback"] = solution.fallback;
-    stage["largest_state"] = NumberOrNull(solution.largest_state);
+    stage["largest_state"] = FiniteOrNull(solution.largest_state);
     const auto& timeline = solved.stages[at].timeline;
     if (timeline && timeline->cycle > 0) stage["timeline"] = TimelineJson(*timeline);
     stages.push_back(std::move(stage));
@@ -116,26 +96,24 @@ void AddSolve(const SolvedNetwork& solved, ordered_json& json) {
   json["stages"] = std::move(stages);
 }
 
-ordered_json EpochJson(const TrainedEpoch& trained) {
+Json EpochJson(const TrainedEpoch& trained) {
   const multigrid::EpochResult& epoch = trained.result;
-  ordered_json row;
-  row["loss"] = NumberOrNull(epoch.loss);
+  Json row;
+  row["loss"] = FiniteOrNull(epoch.loss);
   row["top1"] = epoch.top1;
   row["solves"] = epoch.solves;
   row["cycles"] = epoch.cycles;
   row["serial_solves"] = epoch.serial_solves;
   row["fallback"] = epoch.fallback;
   row["far_solves"] = epoch.far_solves;
-  row["residual"] = NumberOrNull(epoch.forward_residual.value());
-  row["backward_residual"] = NumberOrNull(epoch.backward_residual.value());
+  row["residual"] = FiniteOrNull(epoch.forward_residual.value());
+  row["backward_residual"] = FiniteOrNull(epoch.backward_residual.value());
   row["seconds"] = trained.seconds;
-  ordered_json checks = ordered_json::array();
-  for (const multigrid::CheckedStep& check : epoch.checks) {
-    checks.push_back({{"step", check.step},
-                      {"output_error", NumberOrNull(check.output_error)},
-                      {"gradient_error", NumberOrNull(check.gradient_error)}});
-  }
-  row["checks"] = std::move(checks);
+  row["checks"] = ListOf(epoch.checks, [](const multigrid::CheckedStep& check) {
+    return Json{{"step", check.step},
+                {"output_error", FiniteOrNull(check.output_error)},
+                {"gradient_error", FiniteOrNull(check.gradient_error)}};
+  });
   return row;
 }
 
@@ -145,31 +123,25 @@ std::string FormatSolves(const SolveSpec& spec, const std::vector<SolvedNetwork>
   const SolvedNetwork& deepest = *std::max_element(
       solves.begin(), solves.end(),
       [](const auto& a, const auto& b) { return a.facts.layers < b.facts.layers; });
-  ordered_json json = HeadOf(spec, deepest.facts, deepest.settings);
+  Json json = HeadOf(spec, deepest.facts, deepest.settings);
   AddSolve(deepest, json);
   if (!spec.depths.empty()) {
-    ordered_json depths = ordered_json::array();
-    for (const SolvedNetwork& solved : solves) {
-      ordered_json depth;
-      depth["layers"] = solved.facts.layers;
-      depth["parameters"] = solved.facts.parameters;
+    json["depths"] = ListOf(solves, [](const SolvedNetwork& solved) {
+      Json depth = {{"layers", solved.facts.layers}, {"parameters", solved.facts.parameters}};
       AddSolve(solved, depth);
-      depths.push_back(std::move(depth));
-    }
-    json["depths"] = std::move(depths);
+      return depth;
+    });
   }
-  return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return JsonText(json);
 }
 
 std::string FormatTraining(const SolveSpec& spec, const TrainingFacts& facts,
                            const std::vector<TrainedEpoch>& epochs) {
   const multigrid::TrainingSettings& settings = spec.training;
-  ordered_json json = HeadOf(spec, facts.problem, facts.settings);
+  Json json = HeadOf(spec, facts.problem, facts.settings);
   json["most_backward_cycles"] = facts.settings.network.backward.cycles;
-  ordered_json stages = ordered_json::array();
-  for (const StageFacts& stage : facts.problem.stages) stages.push_back(StageJson(stage));
-  json["stages"] = std::move(stages);
-  ordered_json training;
+  json["stages"] = ListOf(facts.problem.stages, StageJson);
+  Json training;
   training["data"] = spec.train;
   training["replicas"] = spec.replicas;
   training["examples"] = facts.examples;
@@ -178,11 +150,9 @@ std::string FormatTraining(const SolveSpec& spec, const TrainingFacts& facts,
   training["momentum"] = settings.momentum;
   training["seed"] = settings.seed;
   training["repeats"] = settings.repeats;
-  ordered_json rows = ordered_json::array();
-  for (const TrainedEpoch& epoch : epochs) rows.push_back(EpochJson(epoch));
-  training["epochs"] = std::move(rows);
+  training["epochs"] = ListOf(epochs, EpochJson);
   json["training"] = std::move(training);
-  return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return JsonText(json);
 }
 
 }  // namespace ucudnn::command

@@ -5,13 +5,17 @@
 #include <cstdio>
 
 #include "base/text.h"
-#include "command/number_text.h"
+#include "command/numbers.h"
+#include "command/text_table.h"
 
 namespace ucudnn::command {
 namespace {
 
 using multigrid::Outcome;
 using multigrid::Solution;
+
+const TextColumns kEpochColumns = {{"epoch", 5, 0},  {"loss", 9, 2},      {"top-1", 7, 2},
+                                   {"cycles", 9, 2}, {"fell back", 9, 2}, {"s", 9, 2}};
 
 constexpr double kWideLoss = 1000;  // with five decimals wider than its column
 
@@ -100,14 +104,16 @@ void PrintStage(const SolvedNetwork& solved, size_t at) {
     std::printf(": %s\n", VerdictText(options, solution).c_str());
     return;
   }
-  std::printf("; residuals in %s\n%5s  %12s  %8s\n", NormText(options), "cycle", "residual",
-              "factor");
-  for (size_t cycle = 0; cycle < solution.residuals.size(); ++cycle) {
-    const double residual = solution.residuals[cycle];
-    const double before = cycle == 0 ? NAN : solution.residuals[cycle - 1];
-    std::printf("%5zu  %12.3e", cycle, residual);
-    if (std::isfinite(before)) std::printf("  %8.3g", residual / before);
-    std::printf("\n");
+  std::printf("; residuals in %s\n", NormText(options));
+  const TextColumns columns = {{"cycle", 5, 0}, {"residual", 12, 2}, {"factor", 8, 2}};
+  PrintHead(columns);
+  double before = NAN;
+  size_t cycle = 0;
+  for (const double residual : solution.residuals) {
+    std::vector<std::string> cells = {std::to_string(cycle++), NumberText("%.3e", residual)};
+    if (std::isfinite(before)) cells.push_back(NumberText("%.3g", residual / before));
+    PrintRow(columns, cells);
+    before = residual;
   }
   std::printf("%s\n", VerdictText(options, solution).c_str());
   if (solution.outcome == Outcome::kEarly && options.scale == multigrid::ResidualScale::kAbsolute) {
@@ -148,15 +154,17 @@ void PrintCheck(const SolvedNetwork& solved) {
 
 // A row of the table of depths: a name, and what `text` says of each solve.
 template <typename Text>
-void PrintRow(const std::string& name, const std::vector<SolvedNetwork>& solves, Text&& text) {
-  std::string row = name + std::string(name.size() < 12 ? 12 - name.size() : 0, ' ');
-  size_t end = row.size();  // behind the last cell that has a text
+void PrintDepthsRow(const std::string& name, const std::vector<SolvedNetwork>& solves,
+                    Text&& text) {
+  TextColumns columns = {{"", -12, 0}};
+  std::vector<std::string> cells = {name};
   for (const SolvedNetwork& solved : solves) {
-    const std::string cell = text(solved);
-    row += std::string(cell.size() < 12 ? 12 - cell.size() : 1, ' ') + cell;
-    if (!cell.empty()) end = row.size();
+    cells.push_back(text(solved));
+    const auto size = static_cast<int>(cells.back().size());
+    columns.push_back({"", 0, size < 12 ? 12 - size : 1});
   }
-  std::printf("%s\n", row.substr(0, end).c_str());
+  while (cells.back().empty()) cells.pop_back();
+  PrintRow(columns, cells);
 }
 
 void PrintResiduals(const std::vector<SolvedNetwork>& solves) {
@@ -165,7 +173,7 @@ void PrintResiduals(const std::vector<SolvedNetwork>& solves) {
     most = std::max(most, solved.LongestStage().solution.residuals.size());
   }
   for (size_t cycle = 0; cycle < most; ++cycle) {
-    PrintRow("cycle " + std::to_string(cycle), solves, [&](const SolvedNetwork& solved) {
+    PrintDepthsRow("cycle " + std::to_string(cycle), solves, [&](const SolvedNetwork& solved) {
       const std::vector<double>& residuals = solved.LongestStage().solution.residuals;
       return cycle < residuals.size() ? NumberText("%.2e", residuals[cycle]) : std::string();
     });
@@ -190,30 +198,32 @@ void PrintDepths(const SolveSpec& spec, const std::vector<SolvedNetwork>& solves
               Joined(first.facts.LongestStage().shape, "x").c_str());
   PrintMethod(first.settings.network, first.machine);
   std::printf("residuals in %s\n\n", NormText(options));
-  PrintRow("steps", solves,
-           [](const SolvedNetwork& solved) { return Grouped(solved.facts.LongestStage().steps); });
-  PrintRow("h", solves, [](const SolvedNetwork& solved) {
+  PrintDepthsRow("steps", solves, [](const SolvedNetwork& solved) {
+    return Grouped(solved.facts.LongestStage().steps);
+  });
+  PrintDepthsRow("h", solves, [](const SolvedNetwork& solved) {
     return NumberText("%.3g", solved.facts.LongestStage().h);
   });
-  PrintRow("levels", solves, [](const SolvedNetwork& solved) {
+  PrintDepthsRow("levels", solves, [](const SolvedNetwork& solved) {
     return std::to_string(solved.facts.LongestStage().levels.size());
   });
   PrintResiduals(solves);
-  PrintRow("cycles", solves, [](const SolvedNetwork& solved) {
+  PrintDepthsRow("cycles", solves, [](const SolvedNetwork& solved) {
     return std::to_string(solved.LongestStage().solution.cycles);
   });
-  PrintRow("status", solves, [](const SolvedNetwork& solved) {
+  PrintDepthsRow("status", solves, [](const SolvedNetwork& solved) {
     return std::string(multigrid::NameOf(solved.LongestStage().solution.outcome));
   });
   const std::string seconds = first.settings.RunsOnCpu() ? "CPU s" : "s";
-  PrintRow(seconds, solves,
-           [](const SolvedNetwork& solved) { return NumberText("%.3g", solved.seconds); });
+  PrintDepthsRow(seconds, solves,
+                 [](const SolvedNetwork& solved) { return NumberText("%.3g", solved.seconds); });
   if (first.output_error) {
-    PrintRow("serial " + seconds, solves, [](const SolvedNetwork& solved) {
+    PrintDepthsRow("serial " + seconds, solves, [](const SolvedNetwork& solved) {
       return NumberText("%.3g", *solved.serial_seconds);
     });
-    PrintRow("output error", solves,
-             [](const SolvedNetwork& solved) { return NumberText("%.2e", *solved.output_error); });
+    PrintDepthsRow("output error", solves, [](const SolvedNetwork& solved) {
+      return NumberText("%.2e", *solved.output_error);
+    });
   }
 }
 
@@ -245,8 +255,10 @@ void PrintTraining(const SolveSpec& spec, const TrainingFacts& facts) {
   if (spec.replicas > 1) {
     std::printf("each step trains on a mini-batch of each replica, and sums their gradients\n");
   }
-  std::printf("\n%5s  %9s  %7s  %9s  %9s  %9s\n", "epoch", "loss", "top-1", "cycles", "fell back",
-              settings.RunsOnCpu() ? "CPU s" : "s");
+  std::printf("\n");
+  TextColumns columns = kEpochColumns;
+  columns.back().title = settings.RunsOnCpu() ? "CPU s" : "s";
+  PrintHead(columns);
   std::fflush(stdout);
 }
 

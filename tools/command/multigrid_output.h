@@ -1,4 +1,5 @@
-// The tables of `ucudnn multigrid`. Times are by the clock, on this machine's CPU, and say so.
+// The tables and the JSON of `ucudnn multigrid`. Times are by the clock, on this machine's CPU, and
+// say so.
 #pragma once
 
 #include <string>
@@ -17,5 +18,11 @@ void PrintDepths(const SolveSpec& spec, const std::vector<SolvedNetwork>& solves
 // What is trained, and the head of the table of epochs.
 void PrintTraining(const SolveSpec& spec, const TrainingFacts& facts);
 void PrintEpoch(int number, const TrainedEpoch& epoch);
+
+// Format `ucudnn-multigrid` (planner/report/FORMAT.md): of one solve, or of one at each depth with
+// --depths. REQUIRES: there is one.
+std::string FormatSolves(const SolveSpec& spec, const std::vector<SolvedNetwork>& solves);
+std::string FormatTraining(const SolveSpec& spec, const TrainingFacts& facts,
+                           const std::vector<TrainedEpoch>& epochs);
 
 }  // namespace ucudnn::command

@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "command/multigrid_scaling.h"
 #include "command/multigrid_timeline.h"
-#include "command/number_text.h"
+#include "command/numbers.h"
 #include "planner/report/levels_drawing.h"
 #include "planner/report/line_chart.h"
 #include "planner/report/page.h"

@@ -5,7 +5,7 @@
 
 #include "base/options.h"
 #include "base/version.h"
-#include "command/number_text.h"
+#include "command/numbers.h"
 #include "command/solve_spec.h"
 #include "planner/multigrid/distributed/thread_ranks.h"
 

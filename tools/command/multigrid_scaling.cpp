@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "command/number_text.h"
+#include "command/numbers.h"
 #include "planner/report/line_chart.h"
 #include "planner/report/page.h"
 

@@ -9,7 +9,7 @@
 #include "base/byte_size.h"
 #include "base/text.h"
 #include "command/free_memory.h"
-#include "command/number_text.h"
+#include "command/numbers.h"
 #include "planner/graph/network_file.h"
 #include "planner/graph/networks/families.h"
 #include "planner/graph/shapes.h"

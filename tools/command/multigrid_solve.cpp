@@ -7,8 +7,8 @@
 
 #include "base/byte_size.h"
 #include "command/free_memory.h"
-#include "command/multigrid_progress.h"
-#include "command/number_text.h"
+#include "command/numbers.h"
+#include "command/progress.h"
 #include "planner/multigrid/host/rank_costs.h"
 
 namespace ucudnn::command {

@@ -1,7 +1,6 @@
 // Solves of `ucudnn multigrid`: a network once, or at several depths. Used from main's thread only.
 #pragma once
 
-#include <chrono>
 #include <optional>
 #include <vector>
 
@@ -10,16 +9,6 @@
 #include "command/multigrid_settings.h"
 
 namespace ucudnn::command {
-
-class Stopwatch {
- public:
-  double Seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-  }
-
- private:
-  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-};
 
 // One pass through a network, with what --check found.
 struct SolvedNetwork {

@@ -7,12 +7,10 @@
 #include <utility>
 
 #include "base/text.h"
-#include "command/multigrid_json.h"
 #include "command/multigrid_output.h"
-#include "command/multigrid_progress.h"
 #include "command/multigrid_solve.h"
-#include "command/number_text.h"
-#include "command/output_file.h"
+#include "command/numbers.h"
+#include "command/progress.h"
 #include "planner/multigrid/data/image_scaler.h"
 #include "planner/multigrid/data/labelled_images.h"
 #include "planner/multigrid/distributed/some_peers.h"

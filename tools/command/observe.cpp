@@ -15,7 +15,7 @@
 
 #include "command/installation.h"
 #include "command/launch.h"
-#include "command/whole_number.h"
+#include "command/numbers.h"
 
 namespace ucudnn::command {
 namespace {

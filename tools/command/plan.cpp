@@ -14,11 +14,11 @@
 #include "command/command.h"
 #include "command/layer_list.h"
 #include "command/machine_file.h"
-#include "command/output_file.h"
+#include "command/numbers.h"
 #include "command/plan_alternatives.h"
 #include "command/plan_costs.h"
 #include "command/plan_schedule.h"
-#include "command/whole_number.h"
+#include "command/text_table.h"
 #include "planner/graph/network_file.h"
 #include "planner/layout/strategies.h"
 #include "planner/layout/what_if.h"
@@ -47,8 +47,7 @@ struct PlanOptions {
   std::string what_if;
   std::string output;
   std::vector<std::string> pins;
-  bool pass_through = false;
-  std::string input;
+  ImportWords reading;
   bool uneven = false;
   bool placements = false;
   bool reduction = false;
@@ -61,9 +60,7 @@ struct PlanOptions {
 // The number that `text` says; 0 where the option is not given.
 Result<int> ParseCount(const char* option, const std::string& text, int most) {
   if (text.empty()) return 0;
-  if (const auto count = WholeNumber<int>(text, 1, most)) return *count;
-  return Status::Error(std::string(option) + " '" + text + "': accepted: 1 to " +
-                       std::to_string(most));
+  return ParseWhole(option, text, 1, most, "accepted: 1 to " + std::to_string(most));
 }
 
 // --memory-limit: a size, or what the machine's devices have.
@@ -78,61 +75,72 @@ Result<std::optional<int64_t>> ParseMemoryLimit(const std::string& text, const M
   return std::optional(static_cast<int64_t>(*bytes));
 }
 
+std::string MsText(double ms) { return NumberText("%.4g", ms); }
+std::string SizeText(int64_t bytes) { return FormatByteSize(static_cast<size_t>(bytes)); }
+
 void PrintStrategies(const std::vector<ParallelLayout>& layouts) {
-  std::printf("%-8s %12s %12s %12s %12s %12s %12s\n", "strategy", "total ms", "transfer", "compute",
-              "update", "moved", "memory");
+  const TextColumns columns = {{"strategy", -8, 0}, {"total ms", 12}, {"transfer", 12},
+                               {"compute", 12},     {"update", 12},   {"moved", 12},
+                               {"memory", 12}};
+  PrintHead(columns);
   for (const ParallelLayout& layout : layouts) {
     const LayoutCost& cost = layout.cost;
-    std::printf(
-        "%-8s %12.4g %12.4g %12.4g %12.4g %12s %12s\n", StrategyName(layout.strategy),
-        cost.total_ms, cost.transfer_ms, cost.compute_ms, cost.update_ms,
-        FormatByteSize(static_cast<size_t>(cost.transfer_bytes + cost.update_bytes)).c_str(),
-        FormatByteSize(static_cast<size_t>(cost.memory_bytes)).c_str());
+    PrintRow(columns,
+             {StrategyName(layout.strategy), MsText(cost.total_ms), MsText(cost.transfer_ms),
+              MsText(cost.compute_ms), MsText(cost.update_ms),
+              SizeText(cost.transfer_bytes + cost.update_bytes), SizeText(cost.memory_bytes)});
   }
 }
 
-void PrintRow(const char* first, const WhatIf& row, const std::string& why = "") {
-  const int devices = row.configuration.degrees.Workers();
-  std::printf("%-24s %-28s %7d %12.4g %12.4g %12.4g %12.4g", first,
-              Describe(row.configuration.degrees).c_str(), devices, row.transfer_ms, row.compute_ms,
-              row.update_ms, row.total_ms);
-  if (row.best_total_ms) std::printf(" %12.5g", *row.best_total_ms);
-  std::printf("%s%s\n", why.empty() ? "" : "  ", why.c_str());
+// Of layers, or of one layer's configurations; `first` heads it.
+TextColumns ChoiceColumns(const std::string& first) {
+  return {{first, -24, 0}, {"configuration", -28}, {"devices", 7},   {"transfer", 12},
+          {"compute", 12}, {"update", 12},         {"total ms", 12}, {"best plan", 12}};
 }
 
-void PrintHeader(const char* first) {
-  std::printf("\n%-24s %-28s %7s %12s %12s %12s %12s %12s\n", first, "configuration", "devices",
-              "transfer", "compute", "update", "total ms", "best plan");
+void PrintChoice(const std::string& first, const WhatIf& row, const std::string& why = "") {
+  const Degrees& degrees = row.configuration.degrees;
+  std::vector<std::string> cells = {first,
+                                    Describe(degrees),
+                                    std::to_string(degrees.Workers()),
+                                    MsText(row.transfer_ms),
+                                    MsText(row.compute_ms),
+                                    MsText(row.update_ms),
+                                    MsText(row.total_ms)};
+  if (row.best_total_ms) cells.push_back(NumberText("%.5g", *row.best_total_ms));
+  PrintRow(ChoiceColumns(""), cells, (why.empty() ? "" : "  ") + why);
 }
 
-void PrintLayers(const PlanningProblem& problem, const ParallelLayout& chosen,
-                 const ParallelLayout& deepa) {
-  PrintHeader("layer");
-  for (size_t at = 0; at < problem.graph.layers.size(); ++at) {
-    const auto rows =
-        WhatIfTable(problem, chosen.assignment, deepa.best_total_ms, static_cast<int>(at));
-    PrintRow(problem.graph.layers[at].name.substr(0, 24).c_str(),
-             rows[static_cast<size_t>(chosen.assignment[at])],
-             planner::WhyImagesAlone(problem.graph.layers[at], problem.configurations[at]));
+// The chosen configuration of each layer, or all of layer `what_if`, where that is one.
+void PrintChoices(const PlanningProblem& problem, const ParallelLayout& chosen,
+                  const ParallelLayout& deepa, int what_if) {
+  const std::vector<PlannedLayer>& layers = problem.graph.layers;
+  const auto name = [&](size_t at) { return layers[at].name.substr(0, 24); };
+  const auto rows_of = [&](size_t at) {
+    return WhatIfTable(problem, chosen.assignment, deepa.best_total_ms, static_cast<int>(at));
+  };
+  std::printf("\n");
+  if (what_if < 0) {
+    PrintHead(ChoiceColumns("layer"));
+    for (size_t at = 0; at < layers.size(); ++at) {
+      PrintChoice(name(at), rows_of(at)[static_cast<size_t>(chosen.assignment[at])],
+                  planner::WhyImagesAlone(layers[at], problem.configurations[at]));
+    }
+    return;
   }
-}
-
-void PrintWhatIf(const PlanningProblem& problem, const ParallelLayout& chosen,
-                 const ParallelLayout& deepa, int layer) {
-  PrintHeader(problem.graph.layers[static_cast<size_t>(layer)].name.substr(0, 24).c_str());
-  const auto rows = WhatIfTable(problem, chosen.assignment, deepa.best_total_ms, layer);
-  for (size_t row = 0; row < rows.size(); ++row) {
-    const bool taken = static_cast<int>(row) == chosen.assignment[static_cast<size_t>(layer)];
-    PrintRow(taken ? "  chosen" : "", rows[row]);
+  const auto layer = static_cast<size_t>(what_if);
+  PrintHead(ChoiceColumns(name(layer)));
+  int number = 0;
+  for (const WhatIf& row : rows_of(layer)) {
+    PrintChoice(number++ == chosen.assignment[layer] ? "  chosen" : "", row);
   }
 }
 
 void PrintMemory(const ParallelLayout& chosen, const Machine& machine) {
   if (chosen.cost.memory_bytes <= machine.device.memory_bytes) return;
   std::printf("%s needs %s on a device, which has %s: --memory-limit device keeps to that\n",
-              StrategyName(chosen.strategy),
-              FormatByteSize(static_cast<size_t>(chosen.cost.memory_bytes)).c_str(),
-              FormatByteSize(static_cast<size_t>(machine.device.memory_bytes)).c_str());
+              StrategyName(chosen.strategy), SizeText(chosen.cost.memory_bytes).c_str(),
+              SizeText(machine.device.memory_bytes).c_str());
 }
 
 // One of the documents, or none: tables on the terminal.
@@ -175,11 +183,7 @@ void PrintTables(const PlanningProblem& problem, const LayoutSetting& setting,
     std::printf("no layout takes less than %.4g ms\n", deepa.lower_bound_ms);
   }
   PrintMemory(chosen, machine);
-  if (what_if >= 0) {
-    PrintWhatIf(problem, chosen, deepa, what_if);
-  } else {
-    PrintLayers(problem, chosen, deepa);
-  }
+  PrintChoices(problem, chosen, deepa, what_if);
 }
 
 // Whether --pin and --what-if name layers of the network, each pin another.
@@ -214,7 +218,7 @@ struct Question {
 
 Result<Question> PoseProblem(const PlanOptions& plan, const Machine& machine,
                              const CostModel& model, UpdateModel update) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto reading, ParseImport(plan.pass_through, plan.input));
+  UCUDNN_ASSIGN_OR_RETURN(const auto reading, plan.reading.Parse());
   UCUDNN_ASSIGN_OR_RETURN(Graph graph, LoadNetwork(plan.net, reading));
   UCUDNN_ASSIGN_OR_RETURN(const int batch, ParseBatch(plan.batch));
   PlanningOptions planning;
@@ -248,19 +252,15 @@ Result<UpdateModel> ChooseUpdate(const PlanOptions& plan, CostWords& costs) {
   return update;
 }
 
+// `status` of what an option asked for.
+Status Named(const char* option, const Status& status) {
+  return status.ok() ? status : Status::Error(option + (": " + status.message()));
+}
+
 // What is printed behind the tables.
 Status PrintMore(const PlanningProblem& problem, int best, int frontier) {
-  if (best > 0) {
-    if (const Status status = PrintBestPlans(problem, best); !status.ok()) {
-      return Status::Error("--best: " + status.message());
-    }
-  }
-  if (frontier > 0) {
-    if (const Status status = PrintFrontier(problem, frontier); !status.ok()) {
-      return Status::Error("--frontier: " + status.message());
-    }
-  }
-  return Status::Ok();
+  if (best > 0) UCUDNN_RETURN_IF_ERROR(Named("--best", PrintBestPlans(problem, best)));
+  return frontier > 0 ? Named("--frontier", PrintFrontier(problem, frontier)) : Status::Ok();
 }
 
 // Whether best whole plans are shown of other configurations than the optimal layout's own, whose
@@ -272,82 +272,67 @@ bool ShowsAllBestPlans(const PlanOptions& plan, Strategy strategy, int what_if) 
   return layers && strategy != Strategy::kDeePa;
 }
 
-int MakePlan(const CLI::App& app, const PlanOptions& plan) {
-  const auto refuse = [&](const Status& status) { return Refuse(app, status.message()); };
-  if (Status status = CheckOutput(plan); !status.ok()) return refuse(status);
-  const Result<Machine> machine = LoadMachine(plan.machine);
-  if (!machine.ok()) return refuse(machine.status());
+Result<int> MakePlan(const CLI::App& app, const PlanOptions& plan) {
+  UCUDNN_RETURN_IF_ERROR(CheckOutput(plan));
+  UCUDNN_ASSIGN_OR_RETURN(const Machine machine, LoadMachine(plan.machine));
   const Result<Strategy> strategy = ParseStrategy(plan.strategy);
-  if (!strategy.ok()) return Refuse(app, "--strategy " + strategy.message());
-  const Result<std::optional<int64_t>> memory_limit = ParseMemoryLimit(plan.memory_limit, *machine);
-  if (!memory_limit.ok()) return refuse(memory_limit.status());
-  const Result<int> best = ParseCount("--best", plan.best, 1000);
-  if (!best.ok()) return refuse(best.status());
-  const Result<int> frontier = ParseCount("--frontier", plan.frontier, 100);
-  if (!frontier.ok()) return refuse(frontier.status());
+  if (!strategy.ok()) return Status::Error("--strategy " + strategy.message());
+  UCUDNN_ASSIGN_OR_RETURN(const auto memory_limit, ParseMemoryLimit(plan.memory_limit, machine));
+  UCUDNN_ASSIGN_OR_RETURN(const int best, ParseCount("--best", plan.best, 1000));
+  UCUDNN_ASSIGN_OR_RETURN(const int frontier, ParseCount("--frontier", plan.frontier, 100));
   CostWords words = plan.costs;
-  const Result<UpdateModel> update = ChooseUpdate(plan, words);
-  if (!update.ok()) return refuse(update.status());
-  const Result<ScheduleOptions> scheduling = plan.schedule.Options(*strategy, *update);
-  if (!scheduling.ok()) return refuse(scheduling.status());
+  UCUDNN_ASSIGN_OR_RETURN(const UpdateModel update, ChooseUpdate(plan, words));
+  UCUDNN_ASSIGN_OR_RETURN(const ScheduleOptions scheduling,
+                          plan.schedule.Options(*strategy, update));
   PlanCosts costs;
-  if (Status status = costs.Choose(words, *machine); !status.ok()) return refuse(status);
-  const int devices = machine->Devices();
-  LayoutSetting setting{machine->name, devices,   costs.name(), words.update, "",
-                        *memory_limit, plan.boxes};
-  if (words.update != UpdateName(*update)) {
-    setting.update += std::string(", executed as ") + UpdateName(*update);
+  UCUDNN_RETURN_IF_ERROR(costs.Choose(words, machine));
+  const int devices = machine.Devices();
+  LayoutSetting setting{machine.name, devices,      costs.name(), words.update,
+                        "",           memory_limit, plan.boxes};
+  if (words.update != UpdateName(update)) {
+    setting.update += std::string(", executed as ") + UpdateName(update);
   }
-  const Result<Question> question = PoseProblem(plan, *machine, costs.model(), *update);
-  if (!question.ok()) return refuse(question.status());
-  const PlanningProblem* const problem = &question->problem;
+  UCUDNN_ASSIGN_OR_RETURN(const Question question,
+                          PoseProblem(plan, machine, costs.model(), update));
+  const PlanningProblem& problem = question.problem;
   if (!costs.measured_on().empty()) {
-    Result<std::string> measured = MeasuredText(*problem, costs.measured_on());
-    if (!measured.ok()) return refuse(measured.status());
-    setting.measured = std::move(*measured);
+    UCUDNN_ASSIGN_OR_RETURN(setting.measured, MeasuredText(problem, costs.measured_on()));
   }
-  const int what_if = plan.what_if.empty() ? -1 : problem->graph.Find(plan.what_if);
+  const int what_if = plan.what_if.empty() ? -1 : problem.graph.Find(plan.what_if);
   SearchOptions search;
   search.marginals = ShowsAllBestPlans(plan, *strategy, what_if);
   Result<std::vector<ParallelLayout>> layouts =
-      CompareLayouts(*problem, devices, search, *memory_limit);
+      CompareLayouts(problem, devices, search, memory_limit);
   if (!layouts.ok()) {
-    return Refuse(app, (*memory_limit ? "--memory-limit " + Quoted(plan.memory_limit) + ": " : "") +
-                           layouts.message());
+    return Status::Error(
+        (memory_limit ? "--memory-limit " + Quoted(plan.memory_limit) + ": " : "") +
+        layouts.message());
   }
-  if (what_if >= 0 && !plan.json && !plan.dot && !*memory_limit) {
-    Result<std::vector<std::optional<double>>> totals =
-        BestTotals(problem->search, what_if, search);
-    if (!totals.ok()) return Refuse(app, "--what-if: " + totals.message());
+  if (what_if >= 0 && !plan.json && !plan.dot && !memory_limit) {
+    auto totals = BestTotals(problem.search, what_if, search);
+    UCUDNN_RETURN_IF_ERROR(Named("--what-if", totals.status()));
     layouts->back().best_total_ms[static_cast<size_t>(what_if)] = std::move(*totals);
   }
   const auto chosen =
       std::find_if(layouts->begin(), layouts->end(),
                    [&](const ParallelLayout& layout) { return layout.strategy == *strategy; });
-  if (chosen == layouts->end()) {
-    return refuse(MakeLayout(*problem, devices, *strategy, search).status());
+  if (chosen == layouts->end()) return MakeLayout(problem, devices, *strategy, search).status();
+  const auto write = [&](const std::string& document) {
+    return WriteOutput(app, document, plan.output);
+  };
+  if (plan.json) return write(FormatLayout(problem, setting, *layouts, *chosen));
+  if (plan.dot) return write(FormatDot(problem, *chosen));
+  if (plan.html) return write(FormatLayoutPage(problem, setting, *layouts, *chosen, what_if));
+  std::optional<Schedule> schedule;
+  if (plan.schedule.IsAsked()) {
+    UCUDNN_ASSIGN_OR_RETURN(
+        schedule, BuildSchedule(question.graph, problem, chosen->assignment, machine, scheduling));
   }
-  if (plan.json) {
-    return WriteOutput(app, FormatLayout(*problem, setting, *layouts, *chosen), plan.output);
-  }
-  if (plan.dot) return WriteOutput(app, FormatDot(*problem, *chosen), plan.output);
-  if (plan.html) {
-    return WriteOutput(app, FormatLayoutPage(*problem, setting, *layouts, *chosen, what_if),
-                       plan.output);
-  }
-  if (!plan.schedule.IsAsked()) {
-    PrintTables(*problem, setting, *layouts, *chosen, *machine, what_if);
-    const Status status = PrintMore(*problem, *best, *frontier);
-    return status.ok() ? 0 : refuse(status);
-  }
-  const Result<Schedule> schedule =
-      BuildSchedule(question->graph, *problem, chosen->assignment, *machine, *scheduling);
-  if (!schedule.ok()) return refuse(schedule.status());
-  if (plan.schedule.schedule) return WriteOutput(app, FormatSchedule(*schedule), plan.output);
-  PrintTables(*problem, setting, *layouts, *chosen, *machine, what_if);
-  Status status = PrintMore(*problem, *best, *frontier);
-  if (status.ok()) status = PrintSimulation(*schedule, *problem, *chosen, *machine);
-  return status.ok() ? 0 : refuse(status);
+  if (plan.schedule.schedule) return write(FormatSchedule(*schedule));
+  PrintTables(problem, setting, *layouts, *chosen, machine, what_if);
+  UCUDNN_RETURN_IF_ERROR(PrintMore(problem, best, frontier));
+  if (schedule) UCUDNN_RETURN_IF_ERROR(PrintSimulation(*schedule, problem, *chosen, machine));
+  return 0;
 }
 
 }  // namespace
@@ -356,60 +341,40 @@ Command AddPlan(CLI::App& ucudnn) {
   auto options = std::make_shared<PlanOptions>();
   CLI::App* app = AddSubcommand(ucudnn, "plan", "plan NET --machine FILE|NAME --batch N [OPTIONS]",
                                 "find the layout of least time for training a network");
-  app->add_option("NET", options->net,
-                  "FILE.onnx, FILE.prototxt (Caffe), FILE.json (ucudnn-net),\n"
-                  "or a built-in network (any other word lists them)")
-      ->required()
-      ->type_name("");
-  app->add_option("--machine", options->machine,
-                  "a machine's file or name (" + Join(MachineNames(), ", ") +
-                      ";\nN nodes: " + ClusterNames() + ")")
-      ->required()
-      ->type_name("FILE|NAME");
-  app->add_option("--batch", options->batch, "images in a mini-batch")->required()->type_name("N");
-  app->add_flag("--pass-through", options->pass_through,
-                "operators of a file that are not known pass their input through")
-      ->disable_flag_override();
-  AddInput(*app, options->input);
-  app->add_option("--strategy", options->strategy,
-                  "the layout that is shown layer by layer: image, model, owt or deepa (deepa)")
-      ->type_name("NAME");
+  AddNetwork(*app, "NET", options->net);
+  AddOption(*app, "--machine", options->machine, "FILE|NAME",
+            "a machine's file or name (" + Join(MachineNames(), ", ") +
+                ";\nN nodes: " + ClusterNames() + ")")
+      ->required();
+  AddOption(*app, "--batch", options->batch, "N", "images in a mini-batch")->required();
+  options->reading.AddTo(*app);
+  AddOption(*app, "--strategy", options->strategy, "NAME",
+            "the layout that is shown layer by layer: image, model, owt or deepa (deepa)");
   options->costs.AddTo(*app);
   options->schedule.AddTo(*app);
-  app->add_option("--memory-limit", options->memory_limit,
-                  "the most memory that deepa's layout may take on a device: a size, or device for "
-                  "all it has")
-      ->type_name("SIZE|device");
-  app->add_option("--pin", options->pins,
-                  "fix a layer's degrees, for example fc6=c4; may be repeated")
-      ->type_name("LAYER=DEGREES");
-  app->add_flag("--uneven", options->uneven, "parts may differ by one element")
-      ->disable_flag_override();
-  app->add_flag("--placements", options->placements,
-                "layers on part of the devices may be on any aligned group of them")
-      ->disable_flag_override();
-  app->add_flag("--reduction", options->reduction,
-                "convolutions and fully connected layers may be divided along their input\n"
-                "channels, too (r), whose partial sums are added up")
-      ->disable_flag_override();
-  app->add_option("--what-if", options->what_if, "show one layer in all its configurations")
-      ->type_name("LAYER");
-  app->add_option("--best", options->best, "show the K best layouts, too")->type_name("K");
-  app->add_option("--frontier", options->frontier,
-                  "show layouts that take less memory, too: at up to POINTS limits")
-      ->type_name("POINTS");
-  app->add_flag("--json", options->json, "print JSON (ucudnn-layout) instead of tables")
-      ->disable_flag_override();
-  app->add_flag("--boxes", options->boxes,
-                "add to the JSON which device has which part of each tensor, and what moves")
-      ->disable_flag_override();
-  app->add_flag("--dot", options->dot, "print a graph for Graphviz instead of tables")
-      ->disable_flag_override();
-  app->add_flag("--html", options->html, "print a page that draws the network instead of tables")
-      ->disable_flag_override();
-  app->add_option("-o", options->output,
-                  "write what --json, --dot, --html or --schedule print\nto a file")
-      ->type_name("FILE");
+  AddOption(*app, "--memory-limit", options->memory_limit, "SIZE|device",
+            "the most memory that deepa's layout may take on a device: a size, or device for "
+            "all it has");
+  AddOption(*app, "--pin", options->pins, "LAYER=DEGREES",
+            "fix a layer's degrees, for example fc6=c4; may be repeated");
+  AddFlag(*app, "--uneven", options->uneven, "parts may differ by one element");
+  AddFlag(*app, "--placements", options->placements,
+          "layers on part of the devices may be on any aligned group of them");
+  AddFlag(*app, "--reduction", options->reduction,
+          "convolutions and fully connected layers may be divided along their input\n"
+          "channels, too (r), whose partial sums are added up");
+  AddOption(*app, "--what-if", options->what_if, "LAYER",
+            "show one layer in all its configurations");
+  AddOption(*app, "--best", options->best, "K", "show the K best layouts, too");
+  AddOption(*app, "--frontier", options->frontier, "POINTS",
+            "show layouts that take less memory, too: at up to POINTS limits");
+  AddFlag(*app, "--json", options->json, "print JSON (ucudnn-layout) instead of tables");
+  AddFlag(*app, "--boxes", options->boxes,
+          "add to the JSON which device has which part of each tensor, and what moves");
+  AddFlag(*app, "--dot", options->dot, "print a graph for Graphviz instead of tables");
+  AddFlag(*app, "--html", options->html, "print a page that draws the network instead of tables");
+  AddOption(*app, "-o", options->output, "FILE",
+            "write what --json, --dot, --html or --schedule print\nto a file");
   return {app, [app, options](const ProgramWords&) { return MakePlan(*app, *options); }};
 }
 

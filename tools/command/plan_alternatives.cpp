@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "base/byte_size.h"
+#include "command/numbers.h"
+#include "command/text_table.h"
 #include "planner/search/search.h"
 
 namespace ucudnn::command {
@@ -37,12 +39,15 @@ Status PrintBestPlans(const PlanningProblem& problem, int plans) {
   if (!found.optimal) {
     return Status::Error("the search is not exact, so what comes next is not known");
   }
-  std::printf("\n%-6s %12s  %s\n", "plan", "total ms", "where it differs from the first");
+  const TextColumns columns = {
+      {"plan", -6, 0}, {"total ms", 12}, {"where it differs from the first", 0, 2}};
+  std::printf("\n");
+  PrintHead(columns);
   int number = 0;
   for (const Plan& plan : found.plans) {
     if (plan.total_ms >= planner::kForbiddenMs) break;
-    std::printf("%-6d %12.6g  %s\n", ++number, plan.total_ms,
-                Differences(problem, found.plans[0].assignment, plan.assignment).c_str());
+    PrintRow(columns, {std::to_string(++number), NumberText("%.6g", plan.total_ms),
+                       Differences(problem, found.plans[0].assignment, plan.assignment)});
   }
   return Status::Ok();
 }
@@ -50,12 +55,16 @@ Status PrintBestPlans(const PlanningProblem& problem, int plans) {
 Status PrintFrontier(const PlanningProblem& problem, int points) {
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<ParetoPoint> frontier,
                           TimeMemoryFrontier(problem.search, points));
-  std::printf("\n%12s %12s  %s\n", "memory", "total ms", "where it differs from the fastest");
+  const TextColumns columns = {
+      {"memory", 12, 0}, {"total ms", 12}, {"where it differs from the fastest", 0, 2}};
+  std::printf("\n");
+  PrintHead(columns);
   for (const ParetoPoint& point : frontier) {
-    std::printf("%12s %12.6g  %s%s\n", FormatByteSize(static_cast<size_t>(point.bytes)).c_str(),
-                point.plan.total_ms,
-                Differences(problem, frontier[0].plan.assignment, point.plan.assignment).c_str(),
-                point.optimal ? "" : " (not proved to be the fastest)");
+    PrintRow(
+        columns,
+        {FormatByteSize(static_cast<size_t>(point.bytes)), NumberText("%.6g", point.plan.total_ms),
+         Differences(problem, frontier[0].plan.assignment, point.plan.assignment)},
+        point.optimal ? "" : " (not proved to be the fastest)");
   }
   return Status::Ok();
 }

@@ -38,21 +38,18 @@ Result<std::string> CostName(const CostWords& words) {
 }  // namespace
 
 void CostWords::AddTo(CLI::App& app) {
-  app.add_option("--cost", cost,
-                 "roofline, deepa-paper, measured (convolutions from a store), or a CSV\n"
-                 "table of times (measured with --db and --device, else roofline)")
-      ->type_name("NAME|FILE");
-  app.add_option("--device", device,
-                 "the device whose measurements are used, where the stores hold several")
-      ->type_name("NAME");
+  AddOption(app, "--cost", cost, "NAME|FILE",
+            "roofline, deepa-paper, measured (convolutions from a store), or a CSV\n"
+            "table of times (measured with --db and --device, else roofline)");
+  AddOption(app, "--device", device, "NAME",
+            "the device whose measurements are used, where the stores hold several");
   variables.Describe("UCUDNN_DATABASE", "paths separated by colons",
                      "none: nothing measured is used");
   variables.AddOnly(app, "UCUDNN_DATABASE");
   variables.AddOnly(app, "UCUDNN_WORKSPACE_LIMIT");
-  app.add_option("--update", update,
-                 "how gradients are summed: parameter-server, ring, tree, hierarchical or owner\n"
-                 "(parameter-server)")
-      ->type_name("NAME");
+  AddOption(app, "--update", update, "NAME",
+            "how gradients are summed: parameter-server, ring, tree, hierarchical or owner\n"
+            "(parameter-server)");
 }
 
 Status PlanCosts::Measured(const CostWords& words) {

@@ -1,9 +1,11 @@
 #include "command/plan_output.h"
 
-#include <charconv>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <utility>
 
+#include "command/numbers.h"
 #include "convolution/columns.h"
 #include "convolution/json_kernel.h"
 
@@ -13,10 +15,8 @@ Json ProblemJson(const ConvolutionProblem& problem) {
   Json json;
   for (const auto& [column, text] : ToColumns(problem)) {
     if (text.empty()) continue;
-    int64_t number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    const bool whole = error == std::errc() && end == text.data() + text.size();
-    json[column] = whole ? Json(number) : Json(text);
+    const auto number = WholeNumber<int64_t>(text, std::numeric_limits<int64_t>::min());
+    json[column] = number ? Json(*number) : Json(text);
   }
   return json;
 }
@@ -25,6 +25,12 @@ Json EngineJson(const MicroConfiguration& micro) {
   return {{"engine", micro.engine.Text()},
           {"workspace_bytes", micro.workspace_bytes},
           {"time_ms", micro.time_ms}};
+}
+
+Json DivisionJson(const Division& division) {
+  return {{"time_ms", division.configuration.TimeMs()},
+          {"workspace_bytes", division.configuration.WorkspaceBytes()},
+          {"plan", PlanJson(division)}};
 }
 
 Json PlanJson(const Division& division) {
@@ -36,6 +42,10 @@ Json PlanJson(const Division& division) {
     json.push_back(std::move(members));
   }
   return json;
+}
+
+Json FiniteOrNull(const std::optional<double>& number) {
+  return number && std::isfinite(*number) ? Json(*number) : Json();
 }
 
 std::string JsonText(const Json& json) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "convolution/division_text.h"
@@ -18,8 +19,27 @@ Json ProblemJson(const ConvolutionProblem& problem);
 // An engine that takes the whole mini-batch, as engine, workspace_bytes and time_ms.
 Json EngineJson(const MicroConfiguration& micro);
 
+// A division's time_ms, workspace_bytes and plan.
+Json DivisionJson(const Division& division);
+
 // Runs of equal micro-batches, or of the kinds of tiles, as files have them (RunMembers).
 Json PlanJson(const Division& division);
+
+// Null where there is none.
+template <typename Value>
+Json OrNull(const std::optional<Value>& value) {
+  return value ? Json(*value) : Json();
+}
+// Null where there is none, or it is not finite.
+Json FiniteOrNull(const std::optional<double>& number);
+
+// A list of what `json_of` says of each.
+template <typename Items, typename JsonOf>
+Json ListOf(const Items& items, const JsonOf& json_of) {
+  Json list = Json::array();
+  for (const auto& item : items) list.push_back(json_of(item));
+  return list;
+}
 
 // One line of JSON text per member, whatever bytes a name holds.
 std::string JsonText(const Json& json);

@@ -4,7 +4,8 @@
 #include <utility>
 
 #include "base/text.h"
-#include "command/whole_number.h"
+#include "command/command.h"
+#include "command/numbers.h"
 #include "planner/schedule/simulate_step.h"
 
 namespace ucudnn::command {
@@ -13,33 +14,21 @@ namespace {
 using namespace ucudnn::planner;
 using planner::ParallelLayout;  // not that of tensors
 
-constexpr int kMostPasses = 4096;
-
-Result<int> ParsePasses(const std::string& text) {
-  if (const auto passes = WholeNumber<int>(text, 1, kMostPasses)) return *passes;
-  return Status::Error("--passes " + Quoted(text) + ": expected 1 to " +
-                       std::to_string(kMostPasses));
-}
-
 }  // namespace
 
 void ScheduleWords::AddTo(CLI::App& app) {
-  app.add_flag("--schedule", schedule,
-               "print the schedule that ucudnn.parallel executes (ucudnn-schedule) instead of\n"
-               "tables; --update is owner or hierarchical then (owner)")
-      ->disable_flag_override();
-  app.add_flag("--simulate", simulate,
-               "simulate a step of the schedule, with and without overlap, too")
-      ->disable_flag_override();
-  app.add_option("--scheme", scheme,
-                 "how fully connected layers of --strategy owt get their images: a (all at once),\n"
-                 "b (one worker's after the other) or c (a share of each worker's) (a)")
-      ->type_name("a|b|c");
-  app.add_option("--passes", passes, "in how many passes b and c take them (as many as workers)")
-      ->type_name("K");
-  app.add_option("--update-every", update_every,
-                 "when fully connected layers are updated in b and c (batch)")
-      ->type_name("pass|batch");
+  AddFlag(app, "--schedule", schedule,
+          "print the schedule that ucudnn.parallel executes (ucudnn-schedule) instead of\n"
+          "tables; --update is owner or hierarchical then (owner)");
+  AddFlag(app, "--simulate", simulate,
+          "simulate a step of the schedule, with and without overlap, too");
+  AddOption(app, "--scheme", scheme, "a|b|c",
+            "how fully connected layers of --strategy owt get their images: a (all at once),\n"
+            "b (one worker's after the other) or c (a share of each worker's) (a)");
+  AddOption(app, "--passes", passes, "K",
+            "in how many passes b and c take them (as many as workers)");
+  AddOption(app, "--update-every", update_every, "pass|batch",
+            "when fully connected layers are updated in b and c (batch)");
 }
 
 Result<UpdateModel> ScheduleWords::Update(const std::string& update) const {
@@ -74,7 +63,8 @@ Result<ScheduleOptions> ScheduleWords::Options(Strategy strategy, UpdateModel up
                          ": belongs to --scheme b or c; a takes all images in one pass");
   }
   if (!passes.empty()) {
-    UCUDNN_ASSIGN_OR_RETURN(options.passes, ParsePasses(passes));
+    UCUDNN_ASSIGN_OR_RETURN(options.passes,
+                            ParseWhole("--passes", passes, 1, 4096, "expected 1 to 4096"));
   }
   if (update_every == "pass") {
     options.connected_update = ConnectedUpdate::kEachPass;

@@ -8,7 +8,6 @@
 
 #include "base/text.h"
 #include "command/elf.h"
-#include "command/export_check.h"
 #include "command/launch.h"
 #include "command/program.h"
 

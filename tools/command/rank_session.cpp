@@ -9,7 +9,7 @@
 #include <system_error>
 
 #include "base/text_file.h"
-#include "command/whole_number.h"
+#include "command/numbers.h"
 
 namespace ucudnn::command {
 namespace {

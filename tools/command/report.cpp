@@ -13,7 +13,6 @@
 #include "command/command.h"
 #include "command/multigrid_page.h"
 #include "command/offline_kernels.h"
-#include "command/output_file.h"
 #include "command/report_file.h"
 #include "command/report_page.h"
 
@@ -100,31 +99,24 @@ Result<MultigridFiles> ReadMultigridFiles(const std::vector<std::string>& files)
                        " is one; expected one kind on a page");
 }
 
-int Report(const CLI::App& app, const ReportOptions& words) {
-  const auto refuse = [&](const Status& status) { return Refuse(app, status.message()); };
-  if (Status status = words.variables.Check(); !status.ok()) return refuse(status);
-  const Result<MultigridFiles> multigrid = ReadMultigridFiles(words.files);
-  if (!multigrid.ok()) return refuse(multigrid.status());
-  if (!multigrid->reports.empty() || !multigrid->analyses.empty()) {
-    if (!words.variables.Given("UCUDNN_DATABASE")) {
-      return WriteOutput(app, FormatMultigridPage(*multigrid), words.page);
-    }
-    return Refuse(app, "--db: a report of `ucudnn multigrid` has no kernels that are looked up");
+Result<int> Report(const CLI::App& app, const ReportOptions& words) {
+  UCUDNN_RETURN_IF_ERROR(words.variables.Check());
+  UCUDNN_ASSIGN_OR_RETURN(const MultigridFiles multigrid, ReadMultigridFiles(words.files));
+  const bool asks_store = words.variables.Given("UCUDNN_DATABASE");
+  if (!multigrid.reports.empty() || !multigrid.analyses.empty()) {
+    if (!asks_store) return WriteOutput(app, FormatMultigridPage(multigrid), words.page);
+    return Status::Error("--db: a report of `ucudnn multigrid` has no kernels that are looked up");
   }
   std::vector<std::string> files = words.files;
-  Result<RunReport> report = ReadReports(files);
-  if (!report.ok()) return refuse(report.status());
-  if (words.variables.Given("UCUDNN_DATABASE")) {
-    if (report->offline) {
-      return Refuse(app, "--db: an offline plan holds its desirable sets itself");
-    }
-    words.variables.Export();
-    std::vector<std::string> warnings;
-    const Options options = OptionsOfEnvironment(warnings, Use::kPlanning);
-    for (const std::string& warning : warnings) Tell(app, warning);
-    if (Status status = AddDesirableSets(options, *report); !status.ok()) return refuse(status);
+  UCUDNN_ASSIGN_OR_RETURN(RunReport report, ReadReports(files));
+  if (asks_store && report.offline) {
+    return Status::Error("--db: an offline plan holds its desirable sets itself");
   }
-  return WriteOutput(app, FormatReportPage(*report, files), words.page);
+  if (asks_store) {
+    words.variables.Export();
+    UCUDNN_RETURN_IF_ERROR(AddDesirableSets(PlanningOptionsOf(app), report));
+  }
+  return WriteOutput(app, FormatReportPage(report, files), words.page);
 }
 
 }  // namespace
@@ -134,14 +126,11 @@ Command AddReport(CLI::App& ucudnn) {
   CLI::App* app =
       AddSubcommand(ucudnn, "report", "report FILE.json... [-o report.html] [--db PATH]",
                     "show a report as an HTML page");
-  app->add_option(
-         "FILE.json", options->files,
-         "what --report wrote, or `ucudnn workspace --json` printed; reports of a split job's\n"
-         "ranks share a page, a track each, and what `ucudnn multigrid` wrote its figures")
-      ->required()
-      ->type_name("");
-  app->add_option("-o", options->page, "write the page to a file, not to the terminal")
-      ->type_name("report.html");
+  AddWord(*app, "FILE.json", options->files,
+          "what --report wrote, or `ucudnn workspace --json` printed; reports of a split job's\n"
+          "ranks share a page, a track each, and what `ucudnn multigrid` wrote its figures");
+  AddOption(*app, "-o", options->page, "report.html",
+            "write the page to a file, not to the terminal");
   options->variables.Describe("UCUDNN_DATABASE", "paths separated by colons",
                               "none: desirable sets are not shown");
   options->variables.AddOnly(*app, "UCUDNN_DATABASE");

@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "command/plan_output.h"
 #include "command/spatial_page.h"
-#include "command/versions.h"
+#include "command/numbers.h"
 #include "convolution/engine_name.h"
 #include "planner/report/chart.h"
 #include "planner/report/page.h"

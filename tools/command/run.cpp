@@ -14,10 +14,10 @@
 #include "command/file_check.h"
 #include "command/installation.h"
 #include "command/launch.h"
+#include "command/numbers.h"
 #include "command/program.h"
 #include "command/ranks.h"
 #include "command/split_check.h"
-#include "command/whole_number.h"
 
 namespace ucudnn::command {
 namespace {
@@ -33,13 +33,12 @@ struct RunOptions {
 };
 
 Result<int> CheckCount(const std::string& option, const std::string& text, int most) {
-  if (const auto count = WholeNumber<int>(text, 1, most)) return *count;
-  return Status::Error(option + " '" + text + "': not a number from 1 to " + std::to_string(most));
+  return ParseWhole(option, text, 1, most, "not a number from 1 to " + std::to_string(most));
 }
 
 // 0: the program is one process.
 Result<int> RanksOf(const RunOptions& options) {
-  return options.ranks.empty() ? Result<int>(0) : CheckCount("--ranks", options.ranks, kMostRanks);
+  return options.ranks.empty() ? 0 : CheckCount("--ranks", options.ranks, kMostRanks);
 }
 
 Status CheckDevices(const RunOptions& options) {
@@ -102,11 +101,11 @@ Launch WithDevices(Launch launch, int ranks) {
 }
 
 // Returns only where the program was not started, or was as ranks.
-int Run(const CLI::App& app, const RunOptions& options, const ProgramWords& words) {
+Result<int> Run(const CLI::App& app, const RunOptions& options, const ProgramWords& words) {
   if (words.empty()) {
-    return Refuse(app, "no program; it is written behind --, as in `ucudnn run -- python3 a.py`");
+    return Status::Error("no program; it is written behind --, as in `ucudnn run -- python3 a.py`");
   }
-  if (Status status = CheckOptions(options); !status.ok()) return Refuse(app, status.message());
+  UCUDNN_RETURN_IF_ERROR(CheckOptions(options));
   const FoundProgram found = FindProgram(words[0], Environment("PATH"));
   const std::string& program = found.path;
   if (!found.can_run.ok()) {
@@ -118,14 +117,11 @@ int Run(const CLI::App& app, const RunOptions& options, const ProgramWords& word
   }
   const int ranks = *RanksOf(options);
   const SplitSettings split = {ranks, options.launch.off, program, words};
-  Status ready = CheckSplit(split, options.variables);
-  if (ready.ok()) ready = CheckServed(options, program);
-  if (ready.ok()) {
-    const Launch launch = WithDevices(options.launch, ranks);
-    const Result<Reach> reach = ReachOf(launch, program, words);
-    ready = reach.ok() ? SetLaunchEnvironment(launch, *reach, options.variables) : reach.status();
-  }
-  if (!ready.ok()) return Refuse(app, ready.message());
+  UCUDNN_RETURN_IF_ERROR(CheckSplit(split, options.variables));
+  UCUDNN_RETURN_IF_ERROR(CheckServed(options, program));
+  const Launch launch = WithDevices(options.launch, ranks);
+  UCUDNN_ASSIGN_OR_RETURN(const Reach reach, ReachOf(launch, program, words));
+  UCUDNN_RETURN_IF_ERROR(SetLaunchEnvironment(launch, reach, options.variables));
   TellOfUnserved(app, options);
   if (ranks > 0) return RunRanks(app, program, words, ranks);
   std::vector<char*> arguments;
@@ -141,25 +137,20 @@ Command AddRun(CLI::App& ucudnn) {
   auto options = std::make_shared<RunOptions>();
   CLI::App* app = AddSubcommand(ucudnn, "run", "run [OPTIONS] -- PROGRAM [ARG...]",
                                 "start a program with its convolutions micro-batched");
-  app->add_flag(
-         "--host", options->launch.host,
-         "run on the CPU stand-in: for programs that use the shared CUDA 13 runtime and cuDNN 9 "
-         "and launch no GPU kernels of their own")
-      ->disable_flag_override();
+  AddFlag(*app, "--host", options->launch.host,
+          "run on the CPU stand-in: for programs that use the shared CUDA 13 runtime and cuDNN 9 "
+          "and launch no GPU kernels of their own");
   options->devices_given =
-      app->add_option("--devices", options->launch.devices,
-                      "the stand-in's number of devices (1; with --ranks, one for each rank)");
-  options->device_memory_given = app->add_option("--device-memory", options->launch.device_memory,
-                                                 "the stand-in's memory per device (4GiB)");
-  options->devices_given->type_name("N");
-  options->device_memory_given->type_name("SIZE");
-  app->add_option("--ranks", options->ranks,
-                  "start the program N times on this machine, as the ranks of one job, with the "
-                  "variables that\ntorchrun sets; lines of output stay whole, and the first exit "
-                  "code that is not 0 is the job's")
-      ->type_name("N");
-  app->add_flag("--off", options->launch.off, "leave the program's cuDNN as it is, to compare with")
-      ->disable_flag_override();
+      AddOption(*app, "--devices", options->launch.devices, "N",
+                "the stand-in's number of devices (1; with --ranks, one for each rank)");
+  options->device_memory_given = AddOption(*app, "--device-memory", options->launch.device_memory,
+                                           "SIZE", "the stand-in's memory per device (4GiB)");
+  AddOption(*app, "--ranks", options->ranks, "N",
+            "start the program N times on this machine, as the ranks of one job, with the "
+            "variables that\ntorchrun sets; lines of output stay whole, and the first exit "
+            "code that is not 0 is the job's");
+  AddFlag(*app, "--off", options->launch.off,
+          "leave the program's cuDNN as it is, to compare with");
   AddDlsym(*app, options->launch);
   options->variables.AddTo(*app);
   return {app, [app, options](const ProgramWords& program) { return Run(*app, *options, program); },

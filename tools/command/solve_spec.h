@@ -83,12 +83,12 @@ struct SpecOption {
   const char* value;       // what help calls its value; null: a flag
   std::string by_default;  // as it would be given; empty: help says what holds
   std::string help;        // without that default
-  Agreement agreement = Agreement::kValue;
-  std::function<Status(const std::string& text, SolveSpec&)> read;
+  std::function<Status(const std::string& option, const std::string& text, SolveSpec&)> read;
   // The member of documents, by the settings that a solve had; null: there is none.
   const char* member = nullptr;
   std::function<nlohmann::ordered_json(const SolveSpec&, const multigrid::NetworkSettings&)>
       document = nullptr;
+  Agreement agreement = Agreement::kValue;
 };
 // In the order of the help.
 const std::vector<SpecOption>& SpecOptions();
@@ -101,12 +101,11 @@ Result<SolveSpec> ReadSpec(const CLI::App& app, const std::map<std::string, std:
 // What ranks compare.
 std::vector<transport::Term> TermsOf(const SolveSpec& spec);
 
-// A whole number from `least` to `most`; the error names `option`.
-Result<int> ParseWhole(const std::string& option, const std::string& text, int least, int most);
-
 // "L2, absolute".
 const char* NormText(const multigrid::SolveOptions& options);
-// "FCF", of each level with commas between.
+// "FCF", with so many C-relaxations.
+std::string SweepsText(int c_sweeps);
+// The same of each level with commas between.
 std::string RelaxationText(const multigrid::SolveOptions& options);
 // "broadcast".
 const char* StartText(multigrid::Start start);

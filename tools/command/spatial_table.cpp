@@ -8,6 +8,8 @@
 
 #include "base/byte_size.h"
 #include "base/text.h"
+#include "command/numbers.h"
+#include "command/text_table.h"
 
 namespace ucudnn::command {
 namespace {
@@ -31,10 +33,6 @@ std::string SizeText(const Spatial& extents, int spatial_rank) {
   return Join(texts, "x");
 }
 
-std::string Operators(int count) {
-  return std::to_string(count) + (count == 1 ? " operator" : " operators");
-}
-
 // Whether ranks compute it from their own stripes alone, exactly: it gets no row of its own.
 bool IsLocal(const StripedOperator& made) {
   return made.judgement.verdict == Verdict::kExact && made.exchanges.empty() &&
@@ -55,8 +53,10 @@ void PrintOperators(const Striping& striping) {
   }
   const int name_width = static_cast<int>(std::min<size_t>(name, 40));
   const int stripes_width = static_cast<int>(std::min<size_t>(stripes, 40));
-  std::printf("%-*s  %-22s %-18s %-*s  %-9s %10s %10s %10s\n", name_width, "operator", "", "output",
-              stripes_width, "stripes", "verdict", "forward", "step", "summed");
+  const TextColumns columns = {
+      {"operator", -name_width, 0}, {"", -22, 2},    {"output", -18}, {"stripes", -stripes_width},
+      {"verdict", -9, 2},           {"forward", 10}, {"step", 10},    {"summed", 10}};
+  PrintHead(columns);
   std::map<std::string, int> local;
   for (const StripedOperator& made : striping.operators) {
     if (IsLocal(made)) {
@@ -69,12 +69,11 @@ void PrintOperators(const Striping& striping) {
       return BytesText(
           planner::TrafficOf(made.exchanges, striping.grid, forward_only).most_received);
     };
-    std::printf("%-*s  %-22s %-18s %-*s  %-9s %10s %10s %10s\n", name_width,
-                made.name.substr(0, static_cast<size_t>(name_width)).c_str(), made.kind,
-                Describe(made.judgement.output.shape).c_str(), stripes_width,
-                Stripes(made).substr(0, static_cast<size_t>(stripes_width)).c_str(),
-                VerdictName(made.judgement.verdict), received(true).c_str(),
-                received(false).c_str(), BytesText(summed).c_str());
+    PrintRow(columns, {made.name.substr(0, static_cast<size_t>(name_width)), made.kind,
+                       Describe(made.judgement.output.shape),
+                       Stripes(made).substr(0, static_cast<size_t>(stripes_width)),
+                       VerdictName(made.judgement.verdict), received(true), received(false),
+                       BytesText(summed)});
   }
   std::printf(
       "forward, step: what the rank that receives most receives, in a forward pass and in a "
@@ -108,12 +107,7 @@ void PrintReasons(const Striping& striping) {
   std::stable_sort(reasons.begin(), reasons.end(),
                    [](const Reason& a, const Reason& b) { return a.verdict > b.verdict; });
   for (const Reason& reason : reasons) {
-    constexpr size_t kNamed = 3;
-    const size_t more = reason.names.size() - std::min(reason.names.size(), kNamed);
-    std::vector<std::string> named(reason.names.begin(),
-                                   reason.names.end() - static_cast<std::ptrdiff_t>(more));
-    std::printf("%s: %s%s: %s\n", VerdictName(reason.verdict), Join(named, ", ").c_str(),
-                more > 0 ? (" and " + std::to_string(more) + " more").c_str() : "",
+    std::printf("%s: %s: %s\n", VerdictName(reason.verdict), FirstOf(reason.names).c_str(),
                 reason.why.c_str());
   }
   for (const std::string& unknown : striping.unknown) {
@@ -130,16 +124,17 @@ void PrintConclusion(const Striping& striping) {
       striping.Count(Verdict::kUnvouched) + static_cast<int>(striping.unknown.size());
   std::string line;
   if (refused > 0) {
-    line = "not exact on " + grid + ": " + Operators(refused) + " refused";
+    line = "not exact on " + grid + ": " + Counted(refused, "operator") + " refused";
   } else if (converted > 0) {
     line = "exact on " + grid +
            " through ucudnn.spatial.convert alone: as it is, the cut would change " +
-           Operators(converted);
+           Counted(converted, "operator");
   } else {
     line = "exact on " + grid;
   }
-  if (gathered > 0) line += "; " + Operators(gathered) + " behind a gather of all positions";
-  if (unvouched > 0) line += "; nobody vouches for " + Operators(unvouched);
+  if (gathered > 0)
+    line += "; " + Counted(gathered, "operator") + " behind a gather of all positions";
+  if (unvouched > 0) line += "; nobody vouches for " + Counted(unvouched, "operator");
   std::printf("%s\n", line.c_str());
 }
 

@@ -18,7 +18,6 @@
 #include "command/layer_list.h"
 #include "command/offline_kernels.h"
 #include "command/offline_rows.h"
-#include "command/output_file.h"
 #include "command/workspace_table.h"
 #include "planning/network_division.h"
 #include "planning/preferred_solver.h"
@@ -264,29 +263,24 @@ Result<WorkspaceTable> MakePlan(const CLI::App& app, OfflineKernels network,
   return plan;
 }
 
-int Workspace(const CLI::App& app, const WorkspaceOptions& words) {
-  const auto refuse = [&](const Status& status) { return Refuse(app, status.message()); };
-  if (Status status = words.variables.Check(); !status.ok()) return refuse(status);
-  const Result<std::vector<Layer>> layers = ListLayers(words.source);
-  if (!layers.ok()) return refuse(layers.status());
+Result<int> Workspace(const CLI::App& app, const WorkspaceOptions& words) {
+  UCUDNN_RETURN_IF_ERROR(words.variables.Check());
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<Layer> layers, ListLayers(words.source));
   words.variables.Export();
-  std::vector<std::string> warnings;
-  const Options options = OptionsOfEnvironment(warnings, Use::kPlanning);
-  for (const std::string& warning : warnings) Tell(app, warning);
-  if (Status status = CheckMeaning(words, options); !status.ok()) return refuse(status);
-  Result<OfflineKernels> network = ReadOfflineKernels(*layers, options, words.device);
-  if (!network.ok()) return refuse(network.status());
-  if (network->differing_rows > 0) Tell(app, Disagreement(network->differing_rows));
-  const Result<WorkspaceTable> plan = MakePlan(app, std::move(*network), options);
-  if (!plan.ok()) return refuse(plan.status());
+  const Options options = PlanningOptionsOf(app);
+  UCUDNN_RETURN_IF_ERROR(CheckMeaning(words, options));
+  UCUDNN_ASSIGN_OR_RETURN(OfflineKernels network,
+                          ReadOfflineKernels(layers, options, words.device));
+  if (network.differing_rows > 0) Tell(app, Disagreement(network.differing_rows));
+  UCUDNN_ASSIGN_OR_RETURN(const WorkspaceTable plan, MakePlan(app, std::move(network), options));
   if (!words.plan_file.empty()) {
-    const int code = WriteOutput(app, JsonText(WorkspacePlanJson(*plan, options)), words.plan_file);
+    const int code = WriteOutput(app, JsonText(WorkspacePlanJson(plan, options)), words.plan_file);
     if (code != 0) return code;
   }
   if (words.json) {
-    std::cout << JsonText(WorkspaceTableJson(*plan, options));
+    std::cout << JsonText(WorkspaceTableJson(plan, options));
   } else {
-    PrintWorkspaceTable(*plan, options, words.desirable_set);
+    PrintWorkspaceTable(plan, options, words.desirable_set);
   }
   return 0;
 }
@@ -300,14 +294,12 @@ Command AddWorkspace(CLI::App& ucudnn) {
       "workspace (--layers FILE.csv | --net NAME --batch N | --trace FILE.json) [OPTIONS]",
       "plan each kernel's workspace, or one for all, from measurements alone");
   options->source.AddTo(*app);
-  app->add_option("--device", options->device,
-                  "the device whose measurements are used, where the stores hold several")
-      ->type_name("NAME");
-  app->add_flag("--desirable-set", options->desirable_set,
-                "show each kernel's choices, too: none is beaten in both time and workspace")
-      ->disable_flag_override();
-  app->add_flag("--json", options->json, "print JSON instead of a table")->disable_flag_override();
-  app->add_option("-o", options->plan_file, "write the plan to a file")->type_name("plan.json");
+  AddOption(*app, "--device", options->device, "NAME",
+            "the device whose measurements are used, where the stores hold several");
+  AddFlag(*app, "--desirable-set", options->desirable_set,
+          "show each kernel's choices, too: none is beaten in both time and workspace");
+  AddFlag(*app, "--json", options->json, "print JSON instead of a table");
+  AddOption(*app, "-o", options->plan_file, "plan.json", "write the plan to a file");
   options->variables.Describe("UCUDNN_WORKSPACE_LIMIT",
                               "caller or a size: bytes, or with KiB, MiB, GiB",
                               "caller, no ceiling");

@@ -7,16 +7,11 @@
 
 #include "base/byte_size.h"
 #include "base/version.h"
-#include "command/versions.h"
+#include "command/numbers.h"
+#include "command/text_table.h"
 
 namespace ucudnn::command {
 namespace {
-
-Json DivisionJson(const Division& division) {
-  return {{"time_ms", division.configuration.TimeMs()},
-          {"workspace_bytes", division.configuration.WorkspaceBytes()},
-          {"plan", PlanJson(division)}};
-}
 
 // The budget of all, or the limit of each (null: none).
 void AddBudget(const Options& options, Json& json) {
@@ -24,7 +19,7 @@ void AddBudget(const Options& options, Json& json) {
     json["total_bytes"] = *options.total_workspace;
     if (options.workspace_limit) json["limit_bytes"] = *options.workspace_limit;
   } else {
-    json["limit_bytes"] = options.workspace_limit ? Json(*options.workspace_limit) : Json();
+    json["limit_bytes"] = OrNull(options.workspace_limit);
   }
   json["division"] = WorkspaceDivisionName(options.division);
 }
@@ -48,11 +43,13 @@ Json UndividedJson(const OfflineKernel& kernel, const std::optional<size_t>& lim
   return fastest;
 }
 
-void PrintRow(const char* layer, const char* operation, const Division& division) {
-  std::printf("%-20.20s %-16s %12.4g  %-12s %s\n", layer, operation,
-              division.configuration.TimeMs(),
-              FormatByteSize(division.configuration.WorkspaceBytes()).c_str(),
-              DivisionText(division).c_str());
+const TextColumns kColumns = {
+    {"layer", -20, 0}, {"operation", -16}, {"ms", 12}, {"workspace", -12, 2}, {"micro-batches"}};
+
+void PrintDivision(const std::string& layer, const char* operation, const Division& division) {
+  PrintRow(kColumns,
+           {layer.substr(0, 20), operation, NumberText("%.4g", division.configuration.TimeMs()),
+            FormatByteSize(division.configuration.WorkspaceBytes()), DivisionText(division)});
 }
 
 }  // namespace
@@ -76,14 +73,11 @@ Json WorkspaceTableJson(const WorkspaceTable& plan, const Options& options) {
   json["total_time_ms"] = plan.total_time_ms;
   json["total_workspace_bytes"] = plan.total_workspace_bytes;
   const std::optional<size_t> undivided_limit = UndividedLimit(plan, options);
-  json["undivided_limit_bytes"] = undivided_limit ? Json(*undivided_limit) : Json();
+  json["undivided_limit_bytes"] = OrNull(undivided_limit);
   json["kernels"] = Json::array();
   for (size_t i = 0; i < plan.chosen.size(); ++i) {
     const OfflineKernel& kernel = plan.network.kernels[i];
-    Json desirable = Json::array();
-    for (const Division& choice : kernel.desirable_set) {
-      desirable.push_back(DivisionJson(choice));
-    }
+    const Json desirable = ListOf(kernel.desirable_set, DivisionJson);
     Json one = {{"name", kernel.layer.name},
                 {"op", OperationName(kernel.layer.problem.operation)},
                 {"problem", ProblemJson(kernel.layer.problem)},
@@ -134,16 +128,15 @@ void PrintWorkspaceTable(const WorkspaceTable& plan, const Options& options, boo
     std::cout << ", solver " << plan.solver;
   }
   std::cout << "\n" << std::flush;
-  std::printf("%-20s %-16s %12s  %-12s %s\n", "layer", "operation", "ms", "workspace",
-              "micro-batches");
+  PrintHead(kColumns);
   for (size_t i = 0; i < plan.chosen.size(); ++i) {
     const OfflineKernel& kernel = plan.network.kernels[i];
-    PrintRow(kernel.layer.name.c_str(), OperationName(kernel.layer.problem.operation),
-             kernel.desirable_set[plan.chosen[i]]);
+    PrintDivision(kernel.layer.name, OperationName(kernel.layer.problem.operation),
+                  kernel.desirable_set[plan.chosen[i]]);
     if (!desirable_sets) continue;
     for (size_t one = 0; one < kernel.desirable_set.size(); ++one) {
-      PrintRow("", one == plan.chosen[i] ? "> desirable" : "  desirable",
-               kernel.desirable_set[one]);
+      PrintDivision("", one == plan.chosen[i] ? "> desirable" : "  desirable",
+                    kernel.desirable_set[one]);
     }
   }
   std::printf("%-20s %-16s %12.4g  %s\n", "total", "", plan.total_time_ms,
