@@ -18,10 +18,11 @@ namespace ucudnn::command {
 namespace {
 
 using planner::Cell;
+using planner::ColumnOf;
 using planner::Element;
 using planner::Paragraph;
 using planner::Section;
-using planner::Table;
+using planner::TableOf;
 
 constexpr size_t kMostCurves = 24;
 constexpr size_t kMostHierarchies = 6;
@@ -44,32 +45,18 @@ struct SolveRow {
   std::string name;
 };
 
-// A table whose last column tells why solves fell back to serial propagation; without it where none
-// did.
-class FallbackTable {
- public:
-  FallbackTable(const char* id, std::vector<planner::Column> columns, bool any_fell_back)
-      : any_fell_back_(any_fell_back) {
-    if (any_fell_back) columns.push_back({"fell back since"});
-    table_.emplace(id, "A heading sorts by its column.", columns, true);
-  }
-
-  void AddRow(std::vector<Cell> cells, const std::string& fallback) {
-    if (any_fell_back_) cells.emplace_back(fallback);
-    table_->AddRow(cells);
-  }
-  Element Take() { return table_->Take(); }
-
- private:
-  const bool any_fell_back_;
-  std::optional<Table> table_;
-};
-
 // One report's training, as rows of the table and two curves.
 struct TrainingRow {
   const MultigridReport* report;
   const ReportedTraining* training;
   std::string name;
+};
+
+// One epoch of it.
+struct EpochRow {
+  const TrainingRow& training;
+  int64_t number = 1;
+  const ReportedEpoch& epoch;
 };
 
 // Names rows by those of their attributes that differ; by the first where none does.
@@ -181,8 +168,7 @@ std::vector<TrainingRow> TrainingRowsOf(const std::vector<MultigridReport>& repo
 }
 
 Element AboutList(const std::vector<MultigridReport>& reports) {
-  Element list("dl");
-  list.Set("id", "about");
+  planner::Descriptions list("about");
   // What all reports have in common, or each value.
   const auto add = [&](const char* name, const auto& value_of) {
     std::vector<std::string> values;
@@ -192,8 +178,7 @@ Element AboutList(const std::vector<MultigridReport>& reports) {
         values.push_back(value);
       }
     }
-    if (values.empty()) return;
-    list.Add(Element("dt", name)).Add(Element("dd", Join(values, "; ")));
+    list.Add(name, Join(values, "; "));
   };
   add("network", [](const MultigridReport& report) {
     if (report.solves.size() > 1) {
@@ -222,7 +207,7 @@ Element AboutList(const std::vector<MultigridReport>& reports) {
       [](const MultigridReport& report) { return std::to_string(report.batch); });
   add("report", [](const MultigridReport& report) { return report.source; });
   add("ucudnn", [](const MultigridReport& report) { return report.ucudnn; });
-  return list;
+  return list.Take();
 }
 
 std::optional<double> LastResidual(const ReportedStage& stage) {
@@ -265,31 +250,30 @@ Element SolvesSection(const std::vector<SolveRow>& rows) {
                 "propagation, relative, in L2, where it was checked. Serial "
                 "propagation on the same machine is what a solve has to beat." +
                 StatusesText(rows)));
-  const bool any_fell_back = std::any_of(
-      rows.begin(), rows.end(), [](const SolveRow& row) { return !row.stage->fallback.empty(); });
-  FallbackTable table("solve-table",
-                      {{"solve"},
-                       {"residual layers", true},
-                       {"h", true},
-                       {"levels", true},
-                       {"cycles", true},
-                       {"status"},
-                       {"residual", true},
-                       {"of the largest state", true},
-                       {"output error", true},
-                       {"solve, s", true},
-                       {"serial, s", true}},
-                      any_fell_back);
-  for (const SolveRow& row : rows) {
-    table.AddRow(
-        {row.name, WholeCell(row.stage->steps), NumberCell("%.3g", row.stage->step),
-         WholeCell(static_cast<int64_t>(row.stage->levels.size())), WholeCell(row.stage->cycles),
-         row.stage->status, NumberCell("%.3e", LastResidual(*row.stage)),
-         NumberCell("%.2e", RelativeResidual(row)), NumberCell("%.2e", row.solve->output_error),
-         NumberCell("%.3g", row.solve->seconds), NumberCell("%.3g", row.solve->serial_seconds)},
-        row.stage->fallback);
+  std::vector<ColumnOf<SolveRow>> columns = {
+      {"solve", false, [](const auto& row) { return row.name; }},
+      {"residual layers", true, [](const auto& row) { return WholeCell(row.stage->steps); }},
+      {"h", true, [](const auto& row) { return NumberCell("%.3g", row.stage->step); }},
+      {"levels", true,
+       [](const auto& row) { return WholeCell(static_cast<int64_t>(row.stage->levels.size())); }},
+      {"cycles", true, [](const auto& row) { return WholeCell(row.stage->cycles); }},
+      {"status", false, [](const auto& row) { return row.stage->status; }},
+      {"residual", true,
+       [](const auto& row) { return NumberCell("%.3e", LastResidual(*row.stage)); }},
+      {"of the largest state", true,
+       [](const auto& row) { return NumberCell("%.2e", RelativeResidual(row)); }},
+      {"output error", true,
+       [](const auto& row) { return NumberCell("%.2e", row.solve->output_error); }},
+      {"solve, s", true, [](const auto& row) { return NumberCell("%.3g", row.solve->seconds); }},
+      {"serial, s", true,
+       [](const auto& row) { return NumberCell("%.3g", row.solve->serial_seconds); }}};
+  if (std::any_of(rows.begin(), rows.end(),
+                  [](const SolveRow& row) { return !row.stage->fallback.empty(); })) {
+    columns.push_back(
+        {"fell back since", false, [](const auto& row) { return row.stage->fallback; }});
   }
-  return std::move(section.Add(table.Take()));
+  return std::move(
+      section.Add(TableOf("solve-table", "A heading sorts by its column.", columns, rows)));
 }
 
 // What `value_of` gives of each of `count` cycles or epochs, from number `first` on, if it is
@@ -442,6 +426,40 @@ Element TrainingCharts(const std::vector<TrainingRow>& rows) {
   return charts;
 }
 
+Element EpochTable(const std::vector<TrainingRow>& trainings) {
+  std::vector<EpochRow> rows;
+  for (const TrainingRow& training : trainings) {
+    int64_t number = 0;
+    for (const ReportedEpoch& epoch : training.training->epochs) {
+      rows.push_back({training, ++number, epoch});
+    }
+  }
+  std::vector<ColumnOf<EpochRow>> columns;
+  const auto add = [&](const char* title, bool number, auto cell) {
+    columns.push_back({title, number, cell});
+  };
+  add("training", false, [](const auto& row) { return row.training.name; });
+  add("epoch", true, [](const auto& row) { return WholeCell(row.number); });
+  add("loss", true, [](const auto& row) { return NumberCell("%.5f", row.epoch.loss); });
+  add("top-1", true, [](const auto& row) { return NumberCell("%.2f %%", 100 * row.epoch.top1); });
+  add("solves", true, [](const auto& row) { return WholeCell(row.epoch.solves); });
+  add("cycles", true, [](const auto& row) { return WholeCell(row.epoch.cycles); });
+  add("fell back", true, [](const auto& row) { return WholeCell(row.epoch.serial_solves); });
+  add("far away", true, [](const auto& row) { return WholeCell(row.epoch.far_solves); });
+  add("s", true, [](const auto& row) { return NumberCell("%.3g", row.epoch.seconds); });
+  const auto any = [&](auto holds) { return std::any_of(rows.begin(), rows.end(), holds); };
+  if (any([](const EpochRow& row) { return row.epoch.output_error.has_value(); })) {
+    add("output error", true,
+        [](const auto& row) { return NumberCell("%.1e", row.epoch.output_error); });
+    add("gradient error", true,
+        [](const auto& row) { return NumberCell("%.1e", row.epoch.gradient_error); });
+  }
+  if (any([](const EpochRow& row) { return !row.epoch.fallback.empty(); })) {
+    add("fell back since", false, [](const auto& row) { return row.epoch.fallback; });
+  }
+  return TableOf("training-table", "A heading sorts by its column.", columns, rows);
+}
+
 Element TrainingSection(const std::vector<TrainingRow>& rows) {
   Element section = Section("training", "Training");
   const bool all_once = std::all_of(rows.begin(), rows.end(), [&](const TrainingRow& row) {
@@ -458,42 +476,7 @@ Element TrainingSection(const std::vector<TrainingRow>& rows) {
       "residual of more than a tenth of the largest state. Errors are the largest against serial "
       "propagation of the steps that were checked, relative, in L2."));
   section.Add(TrainingCharts(rows));
-  bool any_fell_back = false;
-  bool any_checked = false;
-  for (const TrainingRow& row : rows) {
-    for (const ReportedEpoch& epoch : row.training->epochs) {
-      any_fell_back = any_fell_back || !epoch.fallback.empty();
-      any_checked = any_checked || epoch.output_error;
-    }
-  }
-  std::vector<planner::Column> columns = {{"training"},        {"epoch", true},    {"loss", true},
-                                          {"top-1", true},     {"solves", true},   {"cycles", true},
-                                          {"fell back", true}, {"far away", true}, {"s", true}};
-  if (any_checked) {
-    columns.push_back({"output error", true});
-    columns.push_back({"gradient error", true});
-  }
-  FallbackTable table("training-table", columns, any_fell_back);
-  for (const TrainingRow& row : rows) {
-    for (size_t epoch = 0; epoch < row.training->epochs.size(); ++epoch) {
-      const ReportedEpoch& one = row.training->epochs[epoch];
-      std::vector<Cell> cells = {row.name,
-                                 WholeCell(static_cast<int64_t>(epoch) + 1),
-                                 NumberCell("%.5f", one.loss),
-                                 NumberCell("%.2f %%", 100 * one.top1),
-                                 WholeCell(one.solves),
-                                 WholeCell(one.cycles),
-                                 WholeCell(one.serial_solves),
-                                 WholeCell(one.far_solves),
-                                 NumberCell("%.3g", one.seconds)};
-      if (any_checked) {
-        cells.push_back(NumberCell("%.1e", one.output_error));
-        cells.push_back(NumberCell("%.1e", one.gradient_error));
-      }
-      table.AddRow(std::move(cells), one.fallback);
-    }
-  }
-  return std::move(section.Add(table.Take()));
+  return std::move(section.Add(EpochTable(rows)));
 }
 
 }  // namespace

@@ -90,44 +90,36 @@ Element SharesChart(const MultigridAnalysisReport& analysis, const ReportedWorkl
   return Draw(chart);
 }
 
+Cell TimeOrNothing(const std::optional<ReportedRun>& run) {
+  if (!run) return "";
+  return {NumberText("%.4g", run->ms) + (run->fits ? "" : " *"), run->ms};
+}
+
+Cell ShareOrNothing(const std::optional<ReportedRun>& run) {
+  if (!run) return "";
+  return {NumberText("%.1f %%", 100 * run->computing_share), run->computing_share};
+}
+
 Element ScalingTable(const ReportedWorkload& workload, const std::string& id) {
-  const auto time = [](const ReportedRun& run) {
-    return Cell(NumberText("%.4g", run.ms) + (run.fits ? "" : " *"), run.ms);
+  using Row = ReportedScaling;
+  const auto over = [](double baseline, const std::optional<ReportedRun>& run) -> Cell {
+    if (!run) return "";
+    return {NumberText("%.2f x", baseline / run->ms), baseline / run->ms};
   };
-  const auto over = [](double baseline, double ms) {
-    return Cell(NumberText("%.2f x", baseline / ms), baseline / ms);
-  };
-  const auto share = [](const ReportedRun& run) {
-    return Cell(NumberText("%.1f %%", 100 * run.computing_share), run.computing_share);
-  };
-  planner::Table table(id.c_str(), "Times in ms, modelled. A heading sorts by its column.",
-                       {{"devices", true},
-                        {"partitioned", true},
-                        {"multigrid", true},
-                        {"over serial", true},
-                        {"over partitioned", true},
-                        {"computing", true},
-                        {"in streams", true},
-                        {"computing", true},
-                        {"setting"}},
-                       true);
-  for (const ReportedScaling& row : workload.rows) {
-    std::vector<Cell> cells = {Cell(std::to_string(row.devices), row.devices),
-                               time(row.partitioned)};
-    if (row.multigrid) {
-      cells.push_back(time(*row.multigrid));
-      cells.push_back(over(workload.serial.ms, row.multigrid->ms));
-      cells.push_back(over(row.partitioned.ms, row.multigrid->ms));
-      cells.push_back(share(*row.multigrid));
-    } else {
-      cells.insert(cells.end(), 4, Cell(""));
-    }
-    cells.push_back(row.launched_streams ? time(*row.launched_streams) : Cell(""));
-    cells.push_back(row.launched_streams ? share(*row.launched_streams) : Cell(""));
-    cells.emplace_back(row.setting);
-    table.AddRow(cells);
-  }
-  return table.Take();
+  return planner::TableOf<Row>(
+      id.c_str(), "Times in ms, modelled. A heading sorts by its column.",
+      {{"devices", true, [](const Row& row) { return planner::CountCell(row.devices); }},
+       {"partitioned", true, [](const Row& row) { return TimeOrNothing(row.partitioned); }},
+       {"multigrid", true, [](const Row& row) { return TimeOrNothing(row.multigrid); }},
+       {"over serial", true,
+        [&](const Row& row) { return over(workload.serial.ms, row.multigrid); }},
+       {"over partitioned", true,
+        [&](const Row& row) { return over(row.partitioned.ms, row.multigrid); }},
+       {"computing", true, [](const Row& row) { return ShareOrNothing(row.multigrid); }},
+       {"in streams", true, [](const Row& row) { return TimeOrNothing(row.launched_streams); }},
+       {"computing", true, [](const Row& row) { return ShareOrNothing(row.launched_streams); }},
+       {"setting", false, [](const Row& row) { return row.setting; }}},
+      workload.rows);
 }
 
 std::string AboutText(const MultigridAnalysisReport& analysis) {

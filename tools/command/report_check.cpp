@@ -1,71 +1,37 @@
 #include "command/report_check.h"
 
-#include <algorithm>
-#include <climits>
-#include <cstdint>
-#include <cstdio>
-#include <fstream>
-#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "base/byte_size.h"
-#include "base/json_place.h"
+#include "base/json_value.h"
 #include "base/text.h"
+#include "base/text_file.h"
 #include "base/version.h"
+#include "command/numbers.h"
 #include "command/report_file.h"
 #include "command/spatial_check.h"
-#include "convolution/columns.h"
 #include "convolution/division_text.h"
 #include "convolution/engine_name.h"
-#include "convolution/json_kernel.h"
 #include "db/sqlite_store.h"
 #include "db/store_choice.h"
 
 namespace ucudnn::command {
 namespace {
 
-// Members of any type may be missing or of another type: the file is not ours alone.
-std::string TextOf(const Json& json, const char* name) {
-  return json.is_object() && json.contains(name) && json[name].is_string()
-             ? json[name].get<std::string>()
-             : std::string();
-}
-
-double NumberOf(const Json& json, const char* name, double absent = 0) {
-  return json.is_object() && json.contains(name) && json[name].is_number()
-             ? json[name].get<double>()
-             : absent;
-}
-
-const Json& ListOf(const Json& json, const char* name) {
-  static const Json* const empty = new Json(Json::array());
-  return json.is_object() && json.contains(name) && json[name].is_array() ? json[name] : *empty;
-}
-
-// A whole number from 0 on; 0 for what cannot be one.
-int64_t CountOf(const Json& json, const char* name) {
-  const double count = NumberOf(json, name);
-  return count > 0 && count < 1e18 ? static_cast<int64_t>(count) : 0;
-}
-
-size_t BytesOf(const Json& json, const char* name) {
-  return static_cast<size_t>(CountOf(json, name));
-}
-
-std::optional<ConvolutionProblem> ProblemOf(const Json& kernel) {
-  std::map<std::string, std::string> fields = {{"op", TextOf(kernel, "op")}};
-  if (kernel.is_object() && kernel.contains("problem") && kernel["problem"].is_object()) {
-    for (const auto& [column, value] : kernel["problem"].items()) {
-      fields[column] = value.is_string() ? value.get<std::string>() : value.dump();
-    }
+// Whether the file is a report of this version.
+Status CheckVersion(const std::string& path) {
+  const Result<JsonValue> json = ParseJson(TextFileOrEmpty(path));
+  const JsonValue* const format = json.ok() ? json->Find("format") : nullptr;
+  if (format == nullptr || format->text != "ucudnn-report") {
+    return Status::Error(path + " is no report");
   }
-  const Result<ConvolutionProblem> problem = FromColumns([&](const std::string& column) {
-    const auto found = fields.find(column);
-    return found != fields.end() && !found->second.empty() ? &found->second : nullptr;
-  });
-  return problem.ok() ? std::optional(*problem) : std::nullopt;
+  const JsonValue* const version = json->Find("version");
+  const int64_t number = version != nullptr ? version->integer : 0;
+  if (number == kReportVersion) return Status::Ok();
+  return Status::Error(path + " is a report of version " + std::to_string(number) + "; expected " +
+                       std::to_string(kReportVersion) + ", as this ucudnn writes it");
 }
 
 // What the stores know of engines that run undivided.
@@ -95,96 +61,50 @@ class UndividedNeeds {
   std::unique_ptr<db::SqliteStore> store_;
 };
 
-// DivisionText of a kernel's plan; empty where the report's plan is none.
-std::string DivisionWords(const Json& kernel) {
-  const Result<JsonValue> value = ParseJson(kernel.dump());
-  if (!value.ok()) return {};
-  Status fault;
-  const JsonPlace place(&*value, "", fault);
-  const ConvolutionProblem problem = ReadProblem(place);
-  Division division = Configuration{};
-  if (fault.ok()) ReadPlan(place.Member("plan"), problem, division);
-  return fault.ok() ? DivisionText(division) : std::string();
-}
-
-// Milliseconds of the whole plan; none when nobody measured it.
-std::optional<double> PlanTime(const Json& plan) {
-  double total_ms = 0;
-  for (const Json& run : plan) {
-    const double piece_ms = NumberOf(run, "piece_ms", -1);
-    if (piece_ms < 0) return std::nullopt;
-    total_ms += piece_ms * static_cast<double>(CountOf(run, "count"));
-  }
-  return total_ms;
-}
-
-// Milliseconds of the undivided engine that the member `name` has; none when nobody measured it.
-std::optional<double> UndividedTime(const Json& kernel, const char* name) {
-  if (!kernel.is_object() || !kernel.contains(name)) return std::nullopt;
-  const double total_ms = NumberOf(kernel[name], "total_ms", -1);
-  return total_ms < 0 ? std::nullopt : std::optional(total_ms);
-}
-
 // "68 ms; undivided within the limit 118 ms, 75 ms by the best engine of any API"; empty where a
 // time is not known.
-std::string TimesText(const Json& kernel) {
-  const std::optional<double> planned = PlanTime(ListOf(kernel, "plan"));
-  const std::optional<double> undivided = UndividedTime(kernel, "undivided");
-  const std::optional<double> best = UndividedTime(kernel, "best_undivided");
-  if (!planned || !undivided || !best) return {};
-  std::string text =
-      Milliseconds(*planned) + "; undivided within the limit " + Milliseconds(*undivided);
-  if (*best < *undivided) text += ", " + Milliseconds(*best) + " by the best engine of any API";
-  return text;
+std::string TimesText(const ReportedKernel& kernel) {
+  const auto ms_of = [](const std::optional<ReportedUndivided>& undivided) {
+    return undivided ? undivided->total_ms : std::nullopt;
+  };
+  const std::optional<double> undivided = ms_of(kernel.undivided),
+                              best = ms_of(kernel.best_undivided);
+  if (!kernel.plan_ms || !undivided || !best) return {};
+  return Milliseconds(*kernel.plan_ms) + "; undivided within the limit " +
+         Milliseconds(*undivided) +
+         (*best < *undivided ? ", " + Milliseconds(*best) + " by the best engine of any API" : "");
 }
 
-// The name of the plan's first engine.
-std::string EngineText(const Json& kernel, const std::optional<ConvolutionProblem>& problem) {
-  const std::string engine = TextOf(ListOf(kernel, "plan")[0], "engine");
-  return problem ? EngineName(problem->operation, engine) : engine;
+std::string LimitText(const ReportedKernel& kernel) {
+  return FormatByteSize(kernel.limit_bytes.value_or(0));
 }
 
-std::string WhyDivided(const Json& kernel, const std::optional<ConvolutionProblem>& problem,
-                       UndividedNeeds& needs) {
-  const Json& plan = ListOf(kernel, "plan");
-  const size_t limit = BytesOf(kernel, "limit_bytes");
-  const std::string engine = TextOf(plan[0], "engine");
-  const std::optional<size_t> need = problem ? needs.Of(*problem, engine) : std::nullopt;
+std::string WhyDivided(const ReportedKernel& kernel, UndividedNeeds& needs) {
+  const EngineId& engine = kernel.division.configuration.runs.front().micro.engine;
+  const std::optional<size_t> need = needs.Of(kernel.problem, engine);
   std::string text;
-  if (need && *need > limit) {
-    text = EngineText(kernel, problem) + " needs " + FormatByteSize(*need) + ", limit " +
-           FormatByteSize(limit) + ": ";
+  if (need && kernel.limit_bytes && *need > *kernel.limit_bytes) {
+    text = EngineName(kernel.problem.operation, engine) + " needs " + FormatByteSize(*need) +
+           ", limit " + LimitText(kernel) + ": ";
   }
-  const std::string division = DivisionWords(kernel);
-  text += (division.empty() ? "divided" : "divided into " + division) + " in " +
-          FormatByteSize(BytesOf(kernel, "workspace_bytes"));
+  text += "divided into " + DivisionText(kernel.division) + " in " +
+          FormatByteSize(kernel.workspace_bytes);
   const std::string times = TimesText(kernel);
   return times.empty() ? text : text + "; " + times;
 }
 
-bool IsDivided(const Json& kernel) {
-  double pieces = 0;
-  for (const Json& run : ListOf(kernel, "plan")) pieces += NumberOf(run, "count");
-  return pieces > 1;
-}
-
-KernelFinding Explain(const Json& kernel, UndividedNeeds& needs) {
-  const std::optional<ConvolutionProblem> problem = ProblemOf(kernel);
+KernelFinding Explain(const ReportedKernel& kernel, UndividedNeeds& needs) {
   KernelFinding finding;
-  finding.kernel = problem ? Describe(*problem) : TextOf(kernel, "op");
-  const int64_t calls = CountOf(kernel, "calls");
-  finding.kernel += calls == 1 ? ", 1 call" : ", " + std::to_string(calls) + " calls";
-  if (IsDivided(kernel)) {
-    finding.what = WhyDivided(kernel, problem, needs);
+  finding.kernel = Describe(kernel.problem) + ", " + Counted(kernel.calls.value_or(0), "call");
+  if (kernel.divided()) {
+    finding.what = WhyDivided(kernel, needs);
     return finding;
   }
-  const Json& plan = ListOf(kernel, "plan");
-  if (!plan.empty()) {
-    finding.what = EngineText(kernel, problem) + " in " +
-                   FormatByteSize(BytesOf(kernel, "workspace_bytes")) + " of " +
-                   FormatByteSize(BytesOf(kernel, "limit_bytes")) + ": ";
+  if (const auto& runs = kernel.division.configuration.runs; !runs.empty()) {
+    finding.what = EngineName(kernel.problem.operation, runs.front().micro.engine) + " in " +
+                   FormatByteSize(kernel.workspace_bytes) + " of " + LimitText(kernel) + ": ";
   }
-  finding.what += TextOf(kernel, "reason");
+  finding.what += kernel.reason;
   return finding;
 }
 
@@ -192,33 +112,21 @@ KernelFinding Explain(const Json& kernel, UndividedNeeds& needs) {
 
 Result<ReportSummary> CheckReport(const std::string& path, const Options& options,
                                   Diagnosis& diagnosis) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Status::Error(path + " cannot be read");
-  const Json report = Json::parse(file, nullptr, false);
-  if (TextOf(report, "format") != "ucudnn-report") return Status::Error(path + " is no report");
-  if (CountOf(report, "version") != kReportVersion) {
-    return Status::Error(path + " is a report of version " +
-                         std::to_string(CountOf(report, "version")) + "; expected " +
-                         std::to_string(kReportVersion) + ", as this ucudnn writes it");
-  }
-  UndividedNeeds needs(options,
-                       {TextOf(report, "device"),
-                        static_cast<int>(std::min<int64_t>(CountOf(report, "cudnn"), INT_MAX)), 0});
+  UCUDNN_RETURN_IF_ERROR(CheckVersion(path));
+  UCUDNN_ASSIGN_OR_RETURN(const RunReport report, ReadReport(path));
+  UndividedNeeds needs(options, {report.device, report.cudnn, 0});
   ReportSummary summary;
-  for (const Json& kernel : ListOf(report, "kernels")) {
+  for (const ReportedKernel& kernel : report.kernels) {
     ++summary.kernels;
-    if (IsDivided(kernel)) ++summary.divided;
+    if (kernel.divided()) ++summary.divided;
     diagnosis.kernels.push_back(Explain(kernel, needs));
   }
-  for (const Json& fallback : ListOf(report, "fallbacks")) {
-    const int64_t count = CountOf(fallback, "count");
-    diagnosis.Add(Severity::kWarning, TextOf(fallback, "kernel") + ": " + TextOf(fallback, "cause"),
-                  "it happened " + std::to_string(count) + (count == 1 ? " time" : " times") +
-                      "; such calls run as the program asked");
+  for (const ReportedFallback& fallback : report.fallbacks) {
+    diagnosis.Add(
+        Severity::kWarning, fallback.kernel + ": " + fallback.cause,
+        "it happened " + Counted(fallback.count, "time") + "; such calls run as the program asked");
   }
-  if (const Result<RunReport> read = ReadReport(path); read.ok() && read->split) {
-    CheckSplitJob(*read->split, diagnosis);
-  }
+  if (report.split) CheckSplitJob(*report.split, diagnosis);
   return summary;
 }
 

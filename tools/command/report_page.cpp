@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <initializer_list>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -11,9 +9,9 @@
 
 #include "base/byte_size.h"
 #include "base/text.h"
+#include "command/numbers.h"
 #include "command/plan_output.h"
 #include "command/spatial_page.h"
-#include "command/numbers.h"
 #include "convolution/engine_name.h"
 #include "planner/report/chart.h"
 #include "planner/report/page.h"
@@ -28,34 +26,23 @@ std::string Extents(const ConvolutionProblem& problem, const Spatial& extents) {
   return text + std::to_string(extents[1]) + "x" + std::to_string(extents[2]);
 }
 
-std::string GainText(double gain) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2fx", gain);
-  return text;
-}
+std::string GainText(double gain) { return NumberText("%.2fx", gain); }
 
 Cell GainCell(double gain) { return std::isfinite(gain) ? Cell(GainText(gain), gain) : Cell(""); }
 
-Cell TimeCell(const std::optional<double>& ms) {
-  return ms ? Cell(Milliseconds(*ms), *ms) : Cell("not known");
-}
-
-Cell BytesCell(size_t bytes) { return {FormatByteSize(bytes), static_cast<double>(bytes)}; }
-
 Element Head(const RunReport& report, const std::string& source) {
-  Element list("dl");
-  list.Set("id", "about");
-  const auto add = [&](const char* name, const std::string& value) {
-    list.Add(Element("dt", name)).Add(Element("dd", value));
-  };
-  add("report", source + (report.offline ? ", planned offline from measurements" : ", of a run"));
-  add("device", report.device);
-  add("cuDNN", report.cudnn == 0 ? "not known" : CudnnVersion(static_cast<size_t>(report.cudnn)));
-  if (!report.ucudnn.empty()) add("ucudnn", report.ucudnn);
-  if (!report.mode.empty()) add("mode", report.mode);
-  if (!report.policy.empty()) add("policy", report.policy);
-  if (report.measured) add("measurements made by this process", std::to_string(*report.measured));
-  return list;
+  Descriptions list("about");
+  list.Add("report",
+           source + (report.offline ? ", planned offline from measurements" : ", of a run"));
+  list.Add("device", report.device);
+  list.Add("cuDNN",
+           report.cudnn == 0 ? "not known" : CudnnVersion(static_cast<size_t>(report.cudnn)));
+  list.Add("ucudnn", report.ucudnn);
+  list.Add("mode", report.mode);
+  list.Add("policy", report.policy);
+  list.Add("measurements made by this process",
+           report.measured ? std::to_string(*report.measured) : "");
+  return list.Take();
 }
 
 // Milliseconds of one kernel, or of all whose times are known.
@@ -114,13 +101,13 @@ Element ReasonTable(const RunReport& report) {
   Table table("reason-table", "Why the others are not divided.", {{"why"}, {"kernels", true}},
               false);
   for (const auto& [reason, count] : reasons) {
-    table.AddRow({reason, {std::to_string(count), static_cast<double>(count)}});
+    table.AddRow({reason, CountCell(count)});
   }
   return table.Take();
 }
 
 void AddTotal(const char* id, const char* what, const Times& times, const RunReport& report,
-              Element& list) {
+              Descriptions& list) {
   const bool offline = report.offline;
   Element value("dd");
   value.Set("id", id).Set("data-undivided", Coordinate(times.undivided_ms));
@@ -135,7 +122,7 @@ void AddTotal(const char* id, const char* what, const Times& times, const RunRep
     text += offline || DividedKernels(report) > 0 ? GainText(times.Division()) + " by division"
                                                   : "nothing is divided yet";
   }
-  list.Add(Element("dt", what)).Add(std::move(value.Text(text)));
+  list.Add(what, std::move(value.Text(text)));
 }
 
 std::string MeaningOfTimes(const RunReport& report) {
@@ -181,12 +168,12 @@ Element TotalsSection(const RunReport& report) {
     return std::move(
         section.Add(Paragraph("No kernel has both its own and an undivided engine's time.")));
   }
-  Element list("dl");
+  Descriptions list;
   AddTotal("total-once", "one call of each kernel", once.times, report, list);
   if (!report.offline) {
     AddTotal("total-calls", "all calls", TotalsOf(report, true).times, report, list);
   }
-  section.Add(std::move(list));
+  section.Add(list.Take());
   if (once.kernels < report.kernels.size()) {
     section.Add(Paragraph("Left out: " + std::to_string(report.kernels.size() - once.kernels) +
                           " of the " + all +
@@ -196,56 +183,66 @@ Element TotalsSection(const RunReport& report) {
   return std::move(section.Add(TotalsChart(once.times, report.offline)));
 }
 
-std::vector<Cell> KernelRow(const RunReport& report, size_t at) {
-  const ReportedKernel& kernel = report.kernels[at];
-  const Operation operation = kernel.problem.operation;
-  std::vector<Cell> row = {
-      KernelLabel(report, at),
-      {std::to_string(kernel.problem.n), static_cast<double>(kernel.problem.n)},
-      kernel.api};
-  if (!report.offline) {
-    row.emplace_back(EngineName(operation, kernel.asked));
-    std::string calls = std::to_string(*kernel.calls);
-    if (kernel.undivided_calls > 0) {
-      calls += ", " + std::to_string(kernel.undivided_calls) + " undivided";
-    }
-    row.emplace_back(calls, static_cast<double>(*kernel.calls));
+struct KernelRow {
+  size_t at = 0;
+  const ReportedKernel& kernel;
+  std::optional<Times> times;
+};
+
+std::string CallsText(const ReportedKernel& kernel) {
+  const std::string calls = std::to_string(*kernel.calls);
+  if (kernel.undivided_calls == 0) return calls;
+  return calls + ", " + std::to_string(kernel.undivided_calls) + " undivided";
+}
+
+std::vector<ColumnOf<KernelRow>> KernelColumns(const RunReport& report) {
+  std::vector<ColumnOf<KernelRow>> columns;
+  const auto add = [&](const char* title, bool number, auto cell) {
+    columns.push_back({title, number, cell});
+  };
+  const bool of_run = !report.offline;
+  add("kernel", false, [&](const auto& row) { return KernelLabel(report, row.at); });
+  add("images", true, [](const auto& row) { return CountCell(row.kernel.problem.n); });
+  add("api", false, [](const auto& row) { return row.kernel.api; });
+  if (of_run) {
+    add("asked for", false,
+        [](const auto& row) { return EngineName(row.kernel.problem.operation, row.kernel.asked); });
+    add("calls", true, [](const auto& row) {
+      return Cell(CallsText(row.kernel), static_cast<double>(*row.kernel.calls));
+    });
+    add("undivided", true, [](const auto& row) { return TimeCell(row.kernel.UndividedMs()); });
   }
-  const std::optional<Times> times = TimesOf(kernel, report.offline);
-  if (!report.offline) row.push_back(TimeCell(kernel.UndividedMs()));
-  row.push_back(TimeCell(kernel.BestUndividedMs(report.offline)));
-  row.push_back(TimeCell(kernel.plan_ms));
-  if (!report.offline) row.push_back(times ? GainCell(times->BetterEngine()) : Cell(""));
-  row.push_back(times ? GainCell(times->Division()) : Cell(""));
-  row.push_back(BytesCell(kernel.all_workspace_bytes()));
-  row.push_back(kernel.limit_bytes ? BytesCell(*kernel.limit_bytes) : Cell("none"));
-  row.emplace_back(DivisionText(kernel.division));
-  row.emplace_back(EngineNames(operation, kernel.division.configuration));
-  if (!report.offline) row.emplace_back(kernel.reason);
-  return row;
+  add(of_run ? "best undivided" : "undivided", true,
+      [&](const auto& row) { return TimeCell(row.kernel.BestUndividedMs(report.offline)); });
+  add("planned", true, [](const auto& row) { return TimeCell(row.kernel.plan_ms); });
+  if (of_run) {
+    add("better engine", true,
+        [](const auto& row) { return row.times ? GainCell(row.times->BetterEngine()) : Cell(""); });
+  }
+  add("division", true,
+      [](const auto& row) { return row.times ? GainCell(row.times->Division()) : Cell(""); });
+  const auto bytes = [](size_t bytes) { return BytesCell(static_cast<int64_t>(bytes)); };
+  add("workspace", true, [=](const auto& row) { return bytes(row.kernel.all_workspace_bytes()); });
+  add("limit", true, [=](const auto& row) {
+    return row.kernel.limit_bytes ? bytes(*row.kernel.limit_bytes) : Cell("none");
+  });
+  add("micro-batches", false, [](const auto& row) { return DivisionText(row.kernel.division); });
+  add("engines", false, [](const auto& row) {
+    return EngineNames(row.kernel.problem.operation, row.kernel.division.configuration);
+  });
+  if (of_run) add("why", false, [](const auto& row) { return row.kernel.reason; });
+  return columns;
 }
 
 Element KernelsSection(const RunReport& report) {
   Element section = Section("kernels", "Kernels");
   if (report.kernels.empty()) return std::move(section.Add(Paragraph("There are none.")));
-  std::vector<Column> columns = {{"kernel"}, {"images", true}, {"api"}};
-  const auto add = [&](std::initializer_list<Column> more) { columns.insert(columns.end(), more); };
-  if (report.offline) {
-    add({{"undivided", true}, {"planned", true}, {"division", true}});
-  } else {
-    add({{"asked for"},
-         {"calls", true},
-         {"undivided", true},
-         {"best undivided", true},
-         {"planned", true},
-         {"better engine", true},
-         {"division", true}});
+  std::vector<KernelRow> rows;
+  for (const ReportedKernel& kernel : report.kernels) {
+    rows.push_back({rows.size(), kernel, TimesOf(kernel, report.offline)});
   }
-  add({{"workspace", true}, {"limit", true}, {"micro-batches"}, {"engines"}});
-  if (!report.offline) add({{"why"}});
-  Table table("kernel-table", "A heading sorts by its column.", columns, true);
-  for (size_t at = 0; at < report.kernels.size(); ++at) table.AddRow(KernelRow(report, at));
-  return std::move(section.Add(table.Take()));
+  return std::move(section.Add(
+      TableOf("kernel-table", "A heading sorts by its column.", KernelColumns(report), rows)));
 }
 
 Element FallbacksSection(const RunReport& report) {
@@ -256,7 +253,7 @@ Element FallbacksSection(const RunReport& report) {
                       [](int64_t sum, const auto& kernel) { return sum + kernel.undivided_calls; });
   if (undivided > 0) {
     section.Add(Paragraph(
-        std::to_string(undivided) + (undivided == 1 ? " call" : " calls") +
+        Counted(undivided, "call") +
         " of divided kernels ran undivided, within the workspace that was told: captured before "
         "they had run once, or without room in ucudnn's own workspace."));
   }
@@ -264,14 +261,13 @@ Element FallbacksSection(const RunReport& report) {
     return std::move(section.Add(
         Paragraph(undivided > 0 ? "Nothing failed." : "None: everything ran as planned.")));
   }
-  Table table("fallback-table", "What ran otherwise than planned.",
-              {{"kernel"}, {"cause"}, {"times", true}}, true);
-  for (const ReportedFallback& fallback : report.fallbacks) {
-    table.AddRow({fallback.kernel,
-                  fallback.cause,
-                  {std::to_string(fallback.count), static_cast<double>(fallback.count)}});
-  }
-  return std::move(section.Add(table.Take()));
+  using Fallback = ReportedFallback;
+  return std::move(section.Add(
+      TableOf<Fallback>("fallback-table", "What ran otherwise than planned.",
+                        {{"kernel", false, [](const Fallback& one) { return one.kernel; }},
+                         {"cause", false, [](const Fallback& one) { return one.cause; }},
+                         {"times", true, [](const Fallback& one) { return CountCell(one.count); }}},
+                        report.fallbacks)));
 }
 
 }  // namespace

@@ -1,12 +1,12 @@
 #include "command/spatial_check.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <optional>
 
 #include "base/byte_size.h"
 #include "base/shared_library.h"
 #include "base/text.h"
+#include "command/numbers.h"
 #include "command/spatial_page.h"
 #include "transport/nccl_functions.h"
 
@@ -121,8 +121,8 @@ void CheckTransport(const SpatialOptions& spatial, const std::string& cudnn_file
   const bool by_host = spatial.transport == SpatialTransport::kLoopback && !spatial.in_process;
   if (share || by_host) {
     diagnosis.Add(Severity::kNote,
-                  share ? std::to_string(local) + " ranks share the " + std::to_string(*devices) +
-                              (*devices == 1 ? " GPU" : " GPUs") + " of this host"
+                  share ? std::to_string(local) + " ranks share the " + Counted(*devices, "GPU") +
+                              " of this host"
                         : "rows travel through host memory",
                   "that is meant for tests: it is slower than one rank",
                   "to be faster, give each rank a GPU of its own, and leave "
@@ -143,57 +143,23 @@ void CheckSettings(const Options& options, Diagnosis& diagnosis) {
   }
 }
 
-// Of one rank's timed step.
-struct StepShare {
-  double step_ms = 0, exchange_ms = 0, exposed_ms = 0, exposed_sum_ms = 0;
-  std::optional<size_t> worst;  // the kernel whose exchanges are waited for most
-};
-
-StepShare ShareOf(const RankEntry& rank) {
-  StepShare share;
-  std::vector<double> exposed(rank.kernels.size());
-  double end = 0;
-  std::optional<double> begin;
-  for (const StepCallEntry& call : rank.step) {
-    for (const StepSpanEntry& span : call.spans) {
-      begin = std::min(begin.value_or(span.begin_ms), span.begin_ms);
-      end = std::max(end, span.begin_ms + span.length_ms);
-      if (span.span == StepSpan::kExchange) share.exchange_ms += span.length_ms;
-      if (span.span == StepSpan::kAwaitSum) share.exposed_sum_ms += span.length_ms;
-      if (span.span != StepSpan::kAwaitExchange) continue;
-      share.exposed_ms += span.length_ms;
-      exposed[call.kernel] += span.length_ms;
-    }
-  }
-  share.step_ms = end - begin.value_or(0);
-  const auto worst = std::max_element(exposed.begin(), exposed.end());
-  if (worst != exposed.end() && *worst > 0) {
-    share.worst = static_cast<size_t>(worst - exposed.begin());
-  }
-  return share;
-}
-
-std::string PercentText(double share) {
-  char text[16];
-  std::snprintf(text, sizeof text, "%.0f %%", 100 * share);
-  return text;
-}
+std::string PercentText(double share) { return NumberText("%.0f %%", 100 * share); }
 
 void CheckStep(const RankEntry& rank, Diagnosis& diagnosis) {
   const std::string name = "rank " + std::to_string(rank.rank);
-  const StepShare share = ShareOf(rank);
+  const StepTimes share = StepTimesOf(rank);
   if (share.step_ms <= 0) {
     diagnosis.AddFact("", name + ": no step was timed");
     return;
   }
   diagnosis.AddFact("", name + ": a step takes " + Milliseconds(share.step_ms) + ", exchanges " +
                             Milliseconds(share.exchange_ms) + ", of which " +
-                            Milliseconds(share.exposed_ms) + " are waited for");
-  if (share.worst && share.exposed_ms > kNotableShare * share.step_ms) {
+                            Milliseconds(share.exposed_exchange_ms) + " are waited for");
+  if (share.worst && share.exposed_exchange_ms > kNotableShare * share.step_ms) {
     diagnosis.Add(Severity::kNote,
                   name + " waits for exchanges in " +
-                      PercentText(share.exposed_ms / share.step_ms) + " of a step, most in " +
-                      SplitKernelLabel(rank.kernels[*share.worst]),
+                      PercentText(share.exposed_exchange_ms / share.step_ms) +
+                      " of a step, most in " + SplitKernelLabel(rank.kernels[*share.worst]),
                   "its own part is done before its rows come, or another rank comes later",
                   "to be faster, use fewer and larger stripes, or more images at a time");
   }
@@ -276,9 +242,7 @@ void CheckSplitJob(const SplitJob& job, Diagnosis& diagnosis) {
     is_first = false;
   }
   for (const RefusedEntry& one : job.refused) {
-    diagnosis.Add(
-        Severity::kWarning, one.what,
-        "it was called " + std::to_string(one.count) + (one.count == 1 ? " time" : " times"));
+    diagnosis.Add(Severity::kWarning, one.what, "it was called " + Counted(one.count, "time"));
   }
 }
 

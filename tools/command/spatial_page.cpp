@@ -1,31 +1,28 @@
 #include "command/spatial_page.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <optional>
 #include <set>
 #include <utility>
 
-#include "base/byte_size.h"
 #include "base/text.h"
+#include "command/numbers.h"
 #include "command/report_page.h"
 #include "planner/report/page.h"
 
 namespace ucudnn::command {
 namespace {
 
+using planner::BytesCell;
 using planner::Cell;
+using planner::CountCell;
+using planner::Descriptions;
 using planner::Element;
 using planner::Paragraph;
 using planner::Section;
-using planner::Table;
-
-Cell CountCell(int64_t count) { return {std::to_string(count), static_cast<double>(count)}; }
-
-Cell MovedCell(size_t bytes) { return {FormatByteSize(bytes), static_cast<double>(bytes)}; }
-
-Cell LengthCell(double ms) { return {Milliseconds(ms), ms}; }
+using planner::TableOf;
+using planner::TimeCell;
 
 const SplitKernelEntry& EntryOf(const SplitJob& job, const JobKernel::OfRank& at) {
   return job.ranks[at.rank].kernels[at.kernel];
@@ -46,32 +43,6 @@ std::string CellText(const SpatialGrid& grid, int rank) {
   return text;
 }
 
-// Of the step that was timed: what each rank's stream did and waited for.
-struct StepSums {
-  double length_ms = 0;
-  double exchange_ms = 0, exposed_ms = 0;  // sums over ranks among them
-};
-
-std::optional<StepSums> StepSumsOf(const RankEntry& rank) {
-  if (rank.step.empty()) return std::nullopt;
-  StepSums sums;
-  double begin = 0, end = 0;
-  bool any = false;
-  for (const StepCallEntry& call : rank.step) {
-    for (const StepSpanEntry& span : call.spans) {
-      begin = any ? std::min(begin, span.begin_ms) : span.begin_ms;
-      end = std::max(end, span.begin_ms + span.length_ms);
-      any = true;
-      const bool moves = span.span == StepSpan::kExchange || span.span == StepSpan::kSum;
-      const bool waits = span.span == StepSpan::kAwaitExchange || span.span == StepSpan::kAwaitSum;
-      if (moves) sums.exchange_ms += span.length_ms;
-      if (waits) sums.exposed_ms += span.length_ms;
-    }
-  }
-  sums.length_ms = end - begin;
-  return sums;
-}
-
 // The ranks of the grid that there is no report of, in words.
 std::string MissingText(const SplitJob& job) {
   std::set<int> there;
@@ -85,49 +56,58 @@ std::string MissingText(const SplitJob& job) {
          NumbersText(missing) + ": give the reports of all ranks to one command.";
 }
 
+// Bytes of rows in all calls.
+struct Moved {
+  size_t sent = 0, received = 0, least = 0;
+
+  void Add(const SplitKernelEntry& kernel) {
+    sent += kernel.sent_bytes;
+    received += kernel.received_bytes;
+    least += kernel.least_bytes();
+  }
+  Cell Sent() const { return BytesCell(static_cast<int64_t>(sent)); }
+  Cell Received() const { return BytesCell(static_cast<int64_t>(received)); }
+  Cell Least() const { return BytesCell(static_cast<int64_t>(least)); }
+};
+
 Element RankTable(const SplitJob& job) {
-  Table table(
+  struct Row {
+    const RankEntry& rank;
+    Moved moved;
+    StepTimes step;
+  };
+  std::vector<Row> rows;
+  for (const RankEntry& rank : job.ranks) {
+    Row& row = rows.emplace_back(Row{rank, {}, StepTimesOf(rank)});
+    for (const SplitKernelEntry& kernel : rank.kernels) row.moved.Add(kernel);
+  }
+  const auto timed = [](auto ms_of) {
+    return [ms_of](const Row& row) {
+      return row.rank.step.empty() ? Cell("not timed") : TimeCell(ms_of(row.step));
+    };
+  };
+  const auto moves = [](const StepTimes& step) { return step.exchange_ms + step.sum_ms; };
+  const auto waits = [](const StepTimes& step) {
+    return step.exposed_exchange_ms + step.exposed_sum_ms;
+  };
+  return TableOf<Row>(
       "rank-table",
       "Each rank: bytes of rows in all calls, without sums of gradients; times of one step.",
-      {{"rank"},
-       {"part"},
-       {"calls", true},
-       {"sent", true},
-       {"received", true},
-       {"minimum", true},
-       {"device memory", true},
-       {"step", true},
-       {"exchange", true},
-       {"exposed", true},
-       {"hidden", true},
-       {"report"}},
-      true);
-  for (const RankEntry& rank : job.ranks) {
-    size_t sent = 0, received = 0, least = 0;
-    for (const SplitKernelEntry& kernel : rank.kernels) {
-      sent += kernel.sent_bytes;
-      received += kernel.received_bytes;
-      least += kernel.least_bytes();
-    }
-    std::vector<Cell> row = {{"rank " + std::to_string(rank.rank)},
-                             CellText(job.grid, rank.rank),
-                             CountCell(rank.calls),
-                             MovedCell(sent),
-                             MovedCell(received),
-                             MovedCell(least),
-                             MovedCell(rank.owned_bytes)};
-    if (const auto sums = StepSumsOf(rank)) {
-      row.push_back(LengthCell(sums->length_ms));
-      row.push_back(LengthCell(sums->exchange_ms));
-      row.push_back(LengthCell(sums->exposed_ms));
-      row.push_back(LengthCell(std::max(sums->exchange_ms - sums->exposed_ms, 0.0)));
-    } else {
-      row.insert(row.end(), 4, Cell("not timed"));
-    }
-    row.emplace_back(rank.source);
-    table.AddRow(row);
-  }
-  return table.Take();
+      {{"rank", false, [](const Row& row) { return "rank " + std::to_string(row.rank.rank); }},
+       {"part", false, [&](const Row& row) { return CellText(job.grid, row.rank.rank); }},
+       {"calls", true, [](const Row& row) { return CountCell(row.rank.calls); }},
+       {"sent", true, [](const Row& row) { return row.moved.Sent(); }},
+       {"received", true, [](const Row& row) { return row.moved.Received(); }},
+       {"minimum", true, [](const Row& row) { return row.moved.Least(); }},
+       {"device memory", true,
+        [](const Row& row) { return BytesCell(static_cast<int64_t>(row.rank.owned_bytes)); }},
+       {"step", true, timed([](const StepTimes& step) { return step.step_ms; })},
+       {"exchange", true, timed(moves)},
+       {"exposed", true, timed(waits)},
+       {"hidden", true,
+        timed([=](const StepTimes& step) { return std::max(moves(step) - waits(step), 0.0); })},
+       {"report", false, [](const Row& row) { return row.rank.source; }}},
+      rows);
 }
 
 // What ranks say of themselves, each text once.
@@ -144,18 +124,12 @@ std::string DistinctText(const SplitJob& job, std::string RankEntry::*of) {
 
 Element RanksSection(const SplitJob& job) {
   Element section = Section("spatial", "Images split over ranks");
-  Element list("dl");
-  list.Add(Element("dt", "grid"))
-      .Add(Element("dd", job.grid.Text() + ": " + std::to_string(job.grid.Ranks()) + " ranks" +
-                             (job.grid.n > 1 ? " in " + std::to_string(job.grid.n) + " groups"
-                                             : std::string())));
-  const auto add = [&](const char* name, std::string RankEntry::*of) {
-    const std::string text = DistinctText(job, of);
-    if (!text.empty()) list.Add(Element("dt", name)).Add(Element("dd", text));
-  };
-  add("transport", &RankEntry::transport);
-  add("library", &RankEntry::library);
-  section.Add(std::move(list));
+  Descriptions list;
+  list.Add("grid", job.grid.Text() + ": " + std::to_string(job.grid.Ranks()) + " ranks" +
+                       (job.grid.n > 1 ? " in " + std::to_string(job.grid.n) + " groups" : ""));
+  list.Add("transport", DistinctText(job, &RankEntry::transport));
+  list.Add("library", DistinctText(job, &RankEntry::library));
+  section.Add(list.Take());
   if (const std::string missing = MissingText(job); !missing.empty()) {
     section.Add(Paragraph(missing));
   }
@@ -178,48 +152,63 @@ const SplitTimes* SlowestOf(const SplitJob& job, const JobKernel& kernel) {
   return slowest;
 }
 
-std::string ExcessText(size_t moved, size_t least) {
-  if (least == 0) return moved == 0 ? "" : "nothing is needed";
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3fx",
-                static_cast<double>(moved) / static_cast<double>(least));
-  return text;
+// What was moved in place of the least.
+Cell ExcessCell(const Moved& moved) {
+  const size_t all = moved.sent + moved.received;
+  if (moved.least == 0) return {all == 0 ? "" : "nothing is needed", 0};
+  const double excess = static_cast<double>(all) / static_cast<double>(moved.least);
+  return {NumberText("%.3fx", excess), excess};
 }
 
-std::vector<Cell> SplitKernelRow(const SplitJob& job, const JobKernel& kernel, size_t number) {
-  const SplitKernelEntry& first = EntryOf(job, kernel.ranks.front());
-  size_t sent = 0, received = 0, least = 0;
-  for (const JobKernel::OfRank& at : kernel.ranks) {
-    const SplitKernelEntry& one = EntryOf(job, at);
-    sent += one.sent_bytes;
-    received += one.received_bytes;
-    least += one.least_bytes();
+std::string CallsText(const SplitKernelEntry& kernel) {
+  const std::string calls = std::to_string(kernel.calls);
+  if (kernel.paired_calls == 0) return calls;
+  return calls + ", " + std::to_string(kernel.paired_calls) + " with rows of the call before";
+}
+
+Element SplitKernelTable(const SplitJob& job, const std::vector<JobKernel>& kernels) {
+  struct Row {
+    size_t number = 0;
+    const SplitKernelEntry& first;
+    Moved moved;
+    const SplitTimes* times;
+  };
+  std::vector<Row> rows;
+  for (const JobKernel& kernel : kernels) {
+    Row& row = rows.emplace_back(
+        Row{rows.size() + 1, EntryOf(job, kernel.ranks.front()), {}, SlowestOf(job, kernel)});
+    for (const JobKernel::OfRank& at : kernel.ranks) row.moved.Add(EntryOf(job, at));
   }
-  std::string calls = std::to_string(first.calls);
-  if (first.paired_calls > 0)
-    calls += ", " + std::to_string(first.paired_calls) + " with rows of the call before";
-  std::vector<Cell> row = {
-      std::to_string(number) + ": " + SplitKernelLabel(first),
-      first.verdict,
-      {calls, static_cast<double>(first.calls)},
-      MovedCell(sent),
-      MovedCell(received),
-      MovedCell(least),
-      {ExcessText(sent + received, least),
-       least == 0 ? 0 : static_cast<double>(sent + received) / static_cast<double>(least)},
-      CountCell(first.slices)};
-  if (const SplitTimes* const times = SlowestOf(job, kernel)) {
-    row.push_back(LengthCell(times->own_ms));
-    row.push_back(LengthCell(times->exchange_ms));
-    row.push_back(LengthCell(times->exposed_ms));
-    row.push_back(LengthCell(times->hidden_ms));
-    row.push_back(LengthCell(times->sum_ms));
-    row.push_back(LengthCell(times->exposed_sum_ms));
-  } else {
-    row.insert(row.end(), 6, Cell(first.verdict == "refused" ? "" : "not timed"));
-  }
-  row.emplace_back(first.reason);
-  return row;
+  const auto timed = [](double SplitTimes::*ms) {
+    return [ms](const Row& row) {
+      if (row.times != nullptr) return TimeCell(row.times->*ms);
+      return Cell(row.first.verdict == "refused" ? "" : "not timed");
+    };
+  };
+  return TableOf<Row>(
+      "split-kernel-table", "A heading sorts by its column.",
+      {{"kernel", false,
+        [](const Row& row) {
+          return std::to_string(row.number) + ": " + SplitKernelLabel(row.first);
+        }},
+       {"verdict", false, [](const Row& row) { return row.first.verdict; }},
+       {"calls", true,
+        [](const Row& row) {
+          return Cell(CallsText(row.first), static_cast<double>(row.first.calls));
+        }},
+       {"sent", true, [](const Row& row) { return row.moved.Sent(); }},
+       {"received", true, [](const Row& row) { return row.moved.Received(); }},
+       {"minimum", true, [](const Row& row) { return row.moved.Least(); }},
+       {"of the minimum", true, [](const Row& row) { return ExcessCell(row.moved); }},
+       {"exchanges a call", true, [](const Row& row) { return CountCell(row.first.slices); }},
+       {"own call", true, timed(&SplitTimes::own_ms)},
+       {"exchange", true, timed(&SplitTimes::exchange_ms)},
+       {"exposed", true, timed(&SplitTimes::exposed_ms)},
+       {"hidden", true, timed(&SplitTimes::hidden_ms)},
+       {"sum", true, timed(&SplitTimes::sum_ms)},
+       {"exposed sum", true, timed(&SplitTimes::exposed_sum_ms)},
+       {"why", false, [](const Row& row) { return row.first.reason; }}},
+      rows);
 }
 
 Element SplitKernelsSection(const SplitJob& job) {
@@ -231,33 +220,14 @@ Element SplitKernelsSection(const SplitJob& job) {
     section.Add(Paragraph(
         "Shapes are those of one rank's part. Bytes are the sum of the ranks shown, in all calls; "
         "times those of one call, of the rank that waits longest for its exchange."));
-    Table table("split-kernel-table", "A heading sorts by its column.",
-                {{"kernel"},
-                 {"verdict"},
-                 {"calls", true},
-                 {"sent", true},
-                 {"received", true},
-                 {"minimum", true},
-                 {"of the minimum", true},
-                 {"exchanges a call", true},
-                 {"own call", true},
-                 {"exchange", true},
-                 {"exposed", true},
-                 {"hidden", true},
-                 {"sum", true},
-                 {"exposed sum", true},
-                 {"why"}},
-                true);
-    for (size_t at = 0; at < kernels.size(); ++at) {
-      table.AddRow(SplitKernelRow(job, kernels[at], at + 1));
-    }
-    section.Add(table.Take());
+    section.Add(SplitKernelTable(job, kernels));
   }
   if (job.refused.empty()) return section;
-  Table table("refused-table", "Calls that were refused by name, on all ranks.",
-              {{"what"}, {"calls", true}}, true);
-  for (const RefusedEntry& one : job.refused) table.AddRow({one.what, CountCell(one.count)});
-  return std::move(section.Add(table.Take()));
+  return std::move(section.Add(TableOf<RefusedEntry>(
+      "refused-table", "Calls that were refused by name, on all ranks.",
+      {{"what", false, [](const RefusedEntry& one) { return one.what; }},
+       {"calls", true, [](const RefusedEntry& one) { return CountCell(one.count); }}},
+      job.refused)));
 }
 
 }  // namespace

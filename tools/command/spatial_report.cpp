@@ -168,6 +168,31 @@ RankEntry ReadRank(const JsonPlace& place, const SpatialGrid& grid) {
 
 }  // namespace
 
+StepTimes StepTimesOf(const RankEntry& rank) {
+  StepTimes times;
+  std::vector<double> exposed(rank.kernels.size());
+  std::optional<double> begin;
+  double end = 0;
+  for (const StepCallEntry& call : rank.step) {
+    for (const StepSpanEntry& span : call.spans) {
+      begin = std::min(begin.value_or(span.begin_ms), span.begin_ms);
+      end = std::max(end, span.begin_ms + span.length_ms);
+      if (span.span == StepSpan::kExchange) times.exchange_ms += span.length_ms;
+      if (span.span == StepSpan::kSum) times.sum_ms += span.length_ms;
+      if (span.span == StepSpan::kAwaitSum) times.exposed_sum_ms += span.length_ms;
+      if (span.span != StepSpan::kAwaitExchange) continue;
+      times.exposed_exchange_ms += span.length_ms;
+      exposed[call.kernel] += span.length_ms;
+    }
+  }
+  times.step_ms = end - begin.value_or(0);
+  const auto worst = std::max_element(exposed.begin(), exposed.end());
+  if (worst != exposed.end() && *worst > 0) {
+    times.worst = static_cast<size_t>(worst - exposed.begin());
+  }
+  return times;
+}
+
 std::optional<SplitJob> ReadSplitJob(const JsonPlace& spatial) {
   if (spatial.absent()) return std::nullopt;
   spatial.Object();

@@ -72,6 +72,15 @@ struct RankEntry {
   std::vector<StepCallEntry> step;
 };
 
+// Of the step that was timed: what a rank's stream did and waited for.
+struct StepTimes {
+  double step_ms = 0;
+  double exchange_ms = 0, sum_ms = 0;
+  double exposed_exchange_ms = 0, exposed_sum_ms = 0;  // that its calls wait for
+  std::optional<size_t> worst;  // the kernel whose exchanges are waited for most
+};
+StepTimes StepTimesOf(const RankEntry& rank);
+
 struct RefusedEntry {
   std::string what;
   int64_t count = 0;

@@ -19,43 +19,19 @@ using planner::Section;
 // Colours of the timeline.
 enum StepColour { kOwnCall, kExchangeOfRows, kRestOfCall, kSumOverRanks, kWait };
 
-int ColourOf(StepSpan span) {
-  switch (span) {
-    case StepSpan::kCall:
-      return kRestOfCall;
-    case StepSpan::kOwn:
-      return kOwnCall;
-    case StepSpan::kExchange:
-      return kExchangeOfRows;
-    case StepSpan::kSum:
-      return kSumOverRanks;
-    case StepSpan::kAwaitExchange:
-    case StepSpan::kAwaitSum:
-      break;
-  }
-  return kWait;
-}
+// How a span is drawn and told.
+struct SpanLook {
+  StepColour colour;
+  const char* words;
+  bool is_exchange;  // on the stream of exchanges
+};
 
-const char* WordsOf(StepSpan span) {
-  switch (span) {
-    case StepSpan::kCall:
-      return "the whole call";
-    case StepSpan::kOwn:
-      return "the rank's own call";
-    case StepSpan::kExchange:
-      return "exchange of rows";
-    case StepSpan::kSum:
-      return "sum over ranks";
-    case StepSpan::kAwaitExchange:
-      return "waits for the exchange";
-    case StepSpan::kAwaitSum:
-      break;
-  }
-  return "waits for the sum";
-}
-
-bool IsOnExchangeStream(StepSpan span) {
-  return span == StepSpan::kExchange || span == StepSpan::kSum;
+const SpanLook& LookOf(StepSpan span) {
+  static constexpr SpanLook kLooks[] = {
+      {kRestOfCall, "the whole call", false},      {kOwnCall, "the rank's own call", false},
+      {kExchangeOfRows, "exchange of rows", true}, {kWait, "waits for the exchange", false},
+      {kSumOverRanks, "sum over ranks", true},     {kWait, "waits for the sum", false}};
+  return kLooks[static_cast<size_t>(span)];
 }
 
 // When the first exchange of the step's call number `at` ends; none where it has none.
@@ -107,10 +83,11 @@ planner::TimelineTrack TrackOf(const SplitJob& job, size_t at, double shift_ms) 
     const std::string name =
         number + ": " + SplitKernelLabel(rank.kernels[call.kernel]) + ", " + track.label + ": ";
     for (const StepSpanEntry& span : call.spans) {
-      const bool is_labelled = span.span == StepSpan::kOwn || IsOnExchangeStream(span.span);
-      track.lanes[IsOnExchangeStream(span.span) ? 1 : 0].spans.push_back(
-          {span.begin_ms + shift_ms, span.length_ms, ColourOf(span.span), is_labelled ? number : "",
-           name + WordsOf(span.span) + ", " + Milliseconds(span.length_ms)});
+      const SpanLook& look = LookOf(span.span);
+      const bool is_labelled = span.span == StepSpan::kOwn || look.is_exchange;
+      track.lanes[look.is_exchange ? 1 : 0].spans.push_back(
+          {span.begin_ms + shift_ms, span.length_ms, look.colour, is_labelled ? number : "",
+           name + look.words + ", " + Milliseconds(span.length_ms)});
     }
   }
   return track;
