@@ -11,7 +11,7 @@
 #include "command/command.h"
 #include "command/numbers.h"
 #include "command/offline_rows.h"
-#include "command/report_file.h"
+#include "command/report/file.h"
 #include "convolution/columns.h"
 #include "convolution/layers_csv.h"
 #include "planner/graph/layers.h"
