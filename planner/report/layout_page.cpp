@@ -14,27 +14,20 @@
 namespace ucudnn::planner {
 namespace {
 
-Cell Time(double ms) { return {Milliseconds(ms), ms}; }
-Cell Size(int64_t bytes) { return {Bytes(static_cast<double>(bytes)), static_cast<double>(bytes)}; }
-Cell Number(int count) { return {std::to_string(count), static_cast<double>(count)}; }
-
 Element Head(const PlanningProblem& problem, const LayoutSetting& setting,
              const ParallelLayout& chosen) {
-  Element list("dl");
-  list.Set("id", "about");
-  const auto add = [&](const char* name, const std::string& value) {
-    list.Add(Element("dt", name)).Add(Element("dd", value));
-  };
-  add("mini-batch", std::to_string(problem.graph.batch) + " images");
-  add("machine", setting.machine + ", " + std::to_string(setting.devices) + " devices");
-  add("costs", setting.cost + (setting.measured.empty() ? "" : " " + setting.measured));
-  add("gradients by", setting.update);
+  Descriptions list("about");
+  list.Add("mini-batch", std::to_string(problem.graph.batch) + " images");
+  list.Add("machine", setting.machine + ", " + std::to_string(setting.devices) + " devices");
+  list.Add("costs", setting.cost + (setting.measured.empty() ? "" : " " + setting.measured));
+  list.Add("gradients by", setting.update);
   if (setting.memory_limit_bytes) {
-    add("memory of a device, at most", Bytes(static_cast<double>(*setting.memory_limit_bytes)));
+    list.Add("memory of a device, at most",
+             Bytes(static_cast<double>(*setting.memory_limit_bytes)));
   }
-  add("layout drawn", std::string(StrategyName(chosen.strategy)) + ", " +
-                          Milliseconds(chosen.cost.total_ms) + " a step");
-  return list;
+  list.Add("layout drawn", std::string(StrategyName(chosen.strategy)) + ", " +
+                               Milliseconds(chosen.cost.total_ms) + " a step");
+  return list.Take();
 }
 
 std::string Proof(const ParallelLayout& deepa) {
@@ -73,9 +66,10 @@ Element StrategiesSection(const std::vector<ParallelLayout>& layouts, const Para
     const LayoutCost& cost = layout.cost;
     const char* name = StrategyName(layout.strategy);
     const int64_t all = cost.transfer_bytes + cost.update_bytes;
-    table.AddRow({name, Time(cost.total_ms), Time(cost.transfer_ms), Time(cost.compute_ms),
-                  Time(cost.update_ms), Size(cost.transfer_bytes), Size(cost.update_bytes),
-                  Size(all), Size(cost.memory_bytes)});
+    table.AddRow({name, TimeCell(cost.total_ms), TimeCell(cost.transfer_ms),
+                  TimeCell(cost.compute_ms), TimeCell(cost.update_ms),
+                  BytesCell(cost.transfer_bytes), BytesCell(cost.update_bytes), BytesCell(all),
+                  BytesCell(cost.memory_bytes)});
     times.bars.push_back({name,
                           {{cost.transfer_ms, 0, "", "transfer: " + Milliseconds(cost.transfer_ms)},
                            {cost.update_ms, 1, "", "update: " + Milliseconds(cost.update_ms)},
@@ -104,11 +98,11 @@ std::vector<Column> RowColumns(const char* first, bool output) {
 }
 
 void AppendRow(const WhatIf& row, std::vector<Cell>& cells) {
-  cells.insert(cells.end(),
-               {ShortText(row.configuration), Number(row.configuration.degrees.Workers()),
-                Time(row.transfer_ms), Time(row.compute_ms),
-                row.measured ? "measured" : "estimated", Time(row.update_ms), Time(row.total_ms),
-                row.best_total_ms ? Time(*row.best_total_ms) : Cell("not known")});
+  cells.insert(
+      cells.end(),
+      {ShortText(row.configuration), CountCell(row.configuration.degrees.Workers()),
+       TimeCell(row.transfer_ms), TimeCell(row.compute_ms), row.measured ? "measured" : "estimated",
+       TimeCell(row.update_ms), TimeCell(row.total_ms), TimeCell(row.best_total_ms)});
 }
 
 constexpr const char* kReductionLegend =

@@ -3,6 +3,9 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/byte_size.h"
+#include "base/text.h"
+
 namespace ucudnn::planner {
 namespace {
 
@@ -132,6 +135,16 @@ Element Section(const char* id, const std::string& heading) {
 }
 
 Element Paragraph(const std::string& text) { return Element("p", text); }
+
+Cell TimeCell(double ms) { return {Milliseconds(ms), ms}; }
+
+Cell TimeCell(const std::optional<double>& ms) { return ms ? TimeCell(*ms) : Cell("not known"); }
+
+Cell BytesCell(int64_t bytes) {
+  return {FormatByteSize(static_cast<size_t>(bytes)), static_cast<double>(bytes)};
+}
+
+Cell CountCell(int64_t count) { return {std::to_string(count), static_cast<double>(count)}; }
 
 Table::Table(const char* id, const std::string& caption, const std::vector<Column>& columns,
              bool sortable)

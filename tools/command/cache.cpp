@@ -1,12 +1,11 @@
 // `ucudnn cache`: what measurement stores hold and whether it is sound, their rows from and to CSV
 // files and other stores, and the removal of old ones.
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <iostream>
+#include <iterator>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <tuple>
@@ -17,10 +16,9 @@
 #include "base/text.h"
 #include "command/command.h"
 #include "command/file_check.h"
+#include "command/json.h"
+#include "command/numbers.h"
 #include "command/offline_kernels.h"
-#include "command/output_file.h"
-#include "command/versions.h"
-#include "convolution/columns.h"
 #include "convolution/engine_name.h"
 #include "convolution/problem.h"
 #include "db/inspection.h"
@@ -31,15 +29,7 @@
 namespace ucudnn::command {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 struct CacheOptions {
-  CLI::App* show = nullptr;
-  CLI::App* import = nullptr;
-  CLI::App* export_ = nullptr;
-  CLI::App* merge = nullptr;
-  CLI::App* verify = nullptr;
-  CLI::App* prune = nullptr;
   bool json = false;
   bool dry_run = false;
   std::string file;
@@ -50,49 +40,38 @@ struct CacheOptions {
 
 int Fail(const CLI::App& app, const std::string& message) { return Refuse(app, message, kFailed); }
 
-// Whole numbers as numbers, everything else as text.
-Json Value(const std::string& text) {
-  int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error == std::errc() && end == text.data() + text.size()) return number;
-  return text;
+void AddPlatform(const planning::Platform& platform, Json& json) {
+  json["cudnn"] = platform.cudnn;
+  json["driver"] = platform.driver;
+  json["device"] = platform.device;
 }
 
 Json ToJson(const db::StoredMeasurement& row) {
   const planning::Measurement& measured = row.measurement;
   Json json;
   if (!row.name.empty()) json["name"] = row.name;
-  for (const auto& [column, text] : ToColumns(row.problem)) {
-    if (!text.empty()) json[column] = Value(text);
-  }
+  json.update(ProblemJson(row.problem));
   json["op"] = OperationName(row.problem.operation);
   json["engine"] = measured.micro.engine.Text();
   json["micro_batch"] = measured.micro.micro_batch;
   json["piece_ms"] = measured.micro.time_ms;  // of one micro-batch
   json["workspace_bytes"] = measured.micro.workspace_bytes;
   json["deterministic"] = measured.micro.deterministic;
-  json["cudnn"] = row.platform.cudnn;
-  json["driver"] = row.platform.driver;
-  json["device"] = row.platform.device;
+  AddPlatform(row.platform, json);
   json["samples"] = measured.samples;
   json["verified"] = measured.verified;
   return json;
 }
 
 Json ToJson(const planning::EnginePromise& promise) {
-  Json json;
-  for (const auto& [column, text] : ToColumns(promise.problem)) {
-    if (!text.empty()) json[column] = Value(text);
-  }
+  Json json = ProblemJson(promise.problem);
   json["op"] = OperationName(promise.problem.operation);
   json["engine"] = promise.engine.Text();
   json["limit_bytes"] = promise.limit_bytes;
   json["workspace_bytes"] = promise.workspace_bytes;
   json["undivided"] = promise.undivided.empty() ? Json() : Json(promise.undivided.Text());
   json["any_engine"] = promise.any_engine;
-  json["cudnn"] = promise.platform.cudnn;
-  json["driver"] = promise.platform.driver;
-  json["device"] = promise.platform.device;
+  AddPlatform(promise.platform, json);
   return json;
 }
 
@@ -130,14 +109,9 @@ void Add(const db::StoredMeasurement& row, std::vector<Kernel>& kernels) {
   kernel->micro_batches.insert(row.measurement.micro.micro_batch);
 }
 
-std::string Count(size_t count, const std::string& noun) {
-  const std::string plural = noun.ends_with("h") ? "es" : "s";
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : plural);
-}
-
-std::string Count(const db::StoredRows& rows) {
-  return Count(rows.measurements.size(), "measurement") +
-         (rows.promises.empty() ? "" : ", " + Count(rows.promises.size(), "promise"));
+std::string RowsText(const db::StoredRows& rows) {
+  return Counted(rows.measurements.size(), "measurement") +
+         (rows.promises.empty() ? "" : ", " + Counted(rows.promises.size(), "promise"));
 }
 
 std::string PlatformText(const std::string& device, int cudnn, int driver) {
@@ -171,9 +145,9 @@ void PrintRows(const db::StoredRows& rows) {
     std::cout << PlatformText(device, cudnn, driver) << "\n";
     for (const Kernel& kernel : kernels) {
       std::cout << "  " << (kernel.name.empty() ? "" : kernel.name + ": ")
-                << Describe(kernel.problem) << "\n    " << Count(kernel.rows, "measurement")
-                << " of " << Count(kernel.engines.size(), "engine") << " at "
-                << Count(kernel.micro_batches.size(), "micro-batch") << " up to "
+                << Describe(kernel.problem) << "\n    " << Counted(kernel.rows, "measurement")
+                << " of " << Counted(kernel.engines.size(), "engine") << " at "
+                << Counted(kernel.micro_batches.size(), "micro-batch") << " up to "
                 << *kernel.micro_batches.rbegin() << ", " << kernel.verified << " verified"
                 << "\n    fastest at " << kernel.fastest.micro_batch << ": "
                 << EngineName(kernel.problem.operation, kernel.fastest.engine) << ", "
@@ -184,7 +158,7 @@ void PrintRows(const db::StoredRows& rows) {
       if (key(promise.platform) == platform) PrintPromise(promise);
     }
   }
-  std::cout << Count(rows) << "\n";
+  std::cout << RowsText(rows) << "\n";
 }
 
 // Without a name, those of all devices. An error names the devices that there are.
@@ -220,74 +194,70 @@ std::string Known(size_t added, size_t all) {
   return added < all ? ", " + std::to_string(all - added) + " known before" : "";
 }
 
-int Show(const CacheOptions& options, const std::vector<std::string>& paths) {
+Result<int> Show(const CLI::App& app, const CacheOptions& options,
+                 const std::vector<std::string>& paths) {
   Result<db::StoredRows> rows = ReadAll(paths);
-  if (!rows.ok()) return Fail(*options.show, rows.message());
-  if (Status device = KeepDevice(options.device, {&*rows}); !device.ok()) {
-    return Refuse(*options.show, device.message());
-  }
+  if (!rows.ok()) return Fail(app, rows.message());
+  UCUDNN_RETURN_IF_ERROR(KeepDevice(options.device, {&*rows}));
   if (!options.json) {
     PrintRows(*rows);
     return 0;
   }
-  Json json = {{"format", "ucudnn-cache"}, {"version", 2}, {"stores", paths}};
-  json["measurements"] = Json::array();
-  for (const auto& row : rows->measurements) json["measurements"].push_back(ToJson(row));
-  json["promises"] = Json::array();
-  for (const auto& promise : rows->promises) json["promises"].push_back(ToJson(promise));
-  // A store's text need not be UTF-8; the reader of the JSON may rely on it.
-  std::cout << json.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
+  const auto to_json = [](const auto& row) { return ToJson(row); };
+  std::cout << JsonText({{"format", "ucudnn-cache"},
+                         {"version", 2},
+                         {"stores", paths},
+                         {"measurements", ListOf(rows->measurements, to_json)},
+                         {"promises", ListOf(rows->promises, to_json)}});
   return 0;
 }
 
-int Import(const CacheOptions& options, const std::vector<std::string>& paths) {
-  const Result<db::StoredRows> rows = db::ReadMeasurementsCsv(options.file, options.device);
-  if (!rows.ok()) return Refuse(*options.import, rows.message());
-  const auto& [measurements, promises] = *rows;
+Result<int> Import(const CLI::App& app, const CacheOptions& options,
+                   const std::vector<std::string>& paths) {
+  UCUDNN_ASSIGN_OR_RETURN(const db::StoredRows rows,
+                          db::ReadMeasurementsCsv(options.file, options.device));
+  const auto& [measurements, promises] = rows;
   db::SqliteStore store(paths);
   const Result<size_t> added = store.Add(measurements);
-  if (!added.ok()) return Fail(*options.import, added.message());
+  if (!added.ok()) return Fail(app, added.message());
   const Result<size_t> kept = store.AddPromises(promises);
-  if (!kept.ok()) return Fail(*options.import, kept.message());
-  std::cout << Count(*added, "measurement") << " imported" << Known(*added, measurements.size());
+  if (!kept.ok()) return Fail(app, kept.message());
+  std::cout << Counted(*added, "measurement") << " imported" << Known(*added, measurements.size());
   if (!promises.empty()) {
-    std::cout << "; " << Count(*kept, "promise") << " imported" << Known(*kept, promises.size());
+    std::cout << "; " << Counted(*kept, "promise") << " imported" << Known(*kept, promises.size());
   }
   std::cout << "\n";
   return 0;
 }
 
-int Export(const CacheOptions& options, const std::vector<std::string>& paths) {
+Result<int> Export(const CLI::App& app, const CacheOptions& options,
+                   const std::vector<std::string>& paths) {
   Result<db::StoredRows> rows = ReadAll(paths);
-  if (!rows.ok()) return Fail(*options.export_, rows.message());
-  if (Status device = KeepDevice(options.device, {&*rows}); !device.ok()) {
-    return Refuse(*options.export_, device.message());
-  }
-  const int code = WriteOutput(*options.export_, db::WriteMeasurementsCsv(*rows), options.file);
-  if (code == 0) std::cerr << Count(*rows) << " exported\n";
+  if (!rows.ok()) return Fail(app, rows.message());
+  UCUDNN_RETURN_IF_ERROR(KeepDevice(options.device, {&*rows}));
+  const int code = WriteOutput(app, db::WriteMeasurementsCsv(*rows), options.file);
+  if (code == 0) std::cerr << RowsText(*rows) << " exported\n";
   return code;
 }
 
-int Merge(const CacheOptions& options, const std::vector<std::string>& paths) {
+Result<int> Merge(const CLI::App& app, const CacheOptions& options,
+                  const std::vector<std::string>& paths) {
   // All are read before the first is merged: a mistyped name changes nothing.
   std::vector<db::StoredRows> sources;
   for (const std::string& path : options.sources) {
     std::error_code error;
     if (std::filesystem::equivalent(path, paths[0], error)) {
-      return Refuse(*options.merge,
-                    "'" + path + "' is the store itself; name another, or --db PATH");
+      return Status::Error("'" + path + "' is the store itself; name another, or --db PATH");
     }
     Result<db::StoredRows> rows = db::ReadStore(path);
-    if (!rows.ok()) return Fail(*options.merge, rows.message());
+    if (!rows.ok()) return Fail(app, rows.message());
     sources.push_back(std::move(*rows));
   }
   std::vector<db::StoredRows*> all;
   for (db::StoredRows& rows : sources) all.push_back(&rows);
-  if (Status device = KeepDevice(options.device, all); !device.ok()) {
-    return Refuse(*options.merge, device.message());
-  }
+  UCUDNN_RETURN_IF_ERROR(KeepDevice(options.device, all));
   const auto before = db::SqliteStore({paths[0]}).List();
-  if (!before.ok()) return Fail(*options.merge, before.message());
+  if (!before.ok()) return Fail(app, before.message());
   db::KnownRows known;
   for (const db::StoredMeasurement& row : *before) known.Add(row);
   db::SqliteStore store(paths);
@@ -298,14 +268,14 @@ int Merge(const CacheOptions& options, const std::vector<std::string>& paths) {
           return known.Add(row) == db::KnownRows::Kind::kDiffering;
         }));
     const Result<size_t> added = store.Add(rows);
-    if (!added.ok()) return Fail(*options.merge, added.message());
+    if (!added.ok()) return Fail(app, added.message());
     const Result<size_t> kept = store.AddPromises(promises);
-    if (!kept.ok()) return Fail(*options.merge, kept.message());
-    std::cout << options.sources[i] << ": " << Count(*added, "new measurement") << ", "
+    if (!kept.ok()) return Fail(app, kept.message());
+    std::cout << options.sources[i] << ": " << Counted(*added, "new measurement") << ", "
               << rows.size() - *added << " known before";
     if (differing > 0) std::cout << "; " << Disagreement(differing);
     if (!promises.empty()) {
-      std::cout << "; " << Count(*kept, "new promise") << ", " << promises.size() - *kept
+      std::cout << "; " << Counted(*kept, "new promise") << ", " << promises.size() - *kept
                 << " known before";
     }
     std::cout << "\n";
@@ -313,7 +283,8 @@ int Merge(const CacheOptions& options, const std::vector<std::string>& paths) {
   return 0;
 }
 
-int Verify(const CacheOptions& options, const std::vector<std::string>& paths) {
+Result<int> Verify(const CLI::App& app, const CacheOptions&,
+                   const std::vector<std::string>& paths) {
   constexpr size_t kShownFaults = 20;
   size_t unsound = 0;
   for (const std::string& path : paths) {
@@ -325,44 +296,43 @@ int Verify(const CacheOptions& options, const std::vector<std::string>& paths) {
       std::cout << "  " << faults[i] << "\n";
     }
     if (faults.size() > kShownFaults) {
-      std::cout << "  and " << Count(faults.size() - kShownFaults, "more fault") << "\n";
+      std::cout << "  and " << Counted(faults.size() - kShownFaults, "more fault") << "\n";
     }
     unsound += faults.empty() ? 0 : 1;
     if (!contents.ok() || (contents->version == 0 && !faults.empty())) continue;
-    std::cout << "  schema " << contents->version << ", " << Count(contents->kernels, "kernel")
-              << ", " << Count(contents->rows, "measurement") << ": " << contents->imported
+    std::cout << "  schema " << contents->version << ", " << Counted(contents->kernels, "kernel")
+              << ", " << Counted(contents->rows, "measurement") << ": " << contents->imported
               << " imported, " << contents->verified << " verified by runs, "
               << contents->incomplete_sizes << " micro-batches lack engines; "
-              << Count(contents->promises, "promise") << "\n";
+              << Counted(contents->promises, "promise") << "\n";
     for (const auto& [platform, rows] : contents->platforms) {
       std::cout << "  "
                 << PlatformText(platform.first, platform.second.first, platform.second.second)
-                << ": " << Count(rows, "measurement") << "\n";
+                << ": " << Counted(rows, "measurement") << "\n";
     }
   }
   if (unsound == 0) return 0;
-  return Fail(*options.verify,
-              Count(unsound, "store") + " of " + std::to_string(paths.size()) + " not sound");
+  return Fail(app,
+              Counted(unsound, "store") + " of " + std::to_string(paths.size()) + " not sound");
 }
 
-int Prune(const CacheOptions& options, const std::vector<std::string>& paths) {
+Result<int> Prune(const CLI::App& app, const CacheOptions& options,
+                  const std::vector<std::string>& paths) {
   if (!options.device.empty()) {
     Result<db::StoredRows> rows = ReadAll({paths.front()});
-    if (!rows.ok()) return Fail(*options.prune, rows.message());
-    if (Status device = KeepDevice(options.device, {&*rows}); !device.ok()) {
-      return Refuse(*options.prune, device.message());
-    }
+    if (!rows.ok()) return Fail(app, rows.message());
+    UCUDNN_RETURN_IF_ERROR(KeepDevice(options.device, {&*rows}));
   }
   const Result<db::Pruned> pruned =
       db::SqliteStore({paths.front()}).Prune(options.device, options.dry_run);
-  if (!pruned.ok()) return Fail(*options.prune, pruned.message());
+  if (!pruned.ok()) return Fail(app, pruned.message());
   size_t rows = 0;
   for (const auto& [platform, count] : pruned->platforms) {
     rows += count;
     std::cout << "  " << PlatformText(platform.device, platform.cudnn, platform.driver) << ": "
-              << Count(count, "measurement") << "\n";
+              << Counted(count, "measurement") << "\n";
   }
-  std::cout << Count(rows, "measurement") << " and " << Count(pruned->kernels, "kernel")
+  std::cout << Counted(rows, "measurement") << " and " << Counted(pruned->kernels, "kernel")
             << " without any " << (options.dry_run ? "to remove" : "removed");
   if (!options.dry_run) {
     std::cout << "; " << pruned->file << ": " << FormatByteSize(pruned->bytes_before) << " before, "
@@ -372,31 +342,59 @@ int Prune(const CacheOptions& options, const std::vector<std::string>& paths) {
   return 0;
 }
 
-int RunCache(const CLI::App& app, const CacheOptions& options) {
+struct CacheCommand {
+  const char* name;
+  const char* usage;  // behind the name
+  const char* help;
+  const char* device_help;  // null: it takes no --device
+  Result<int> (*run)(const CLI::App&, const CacheOptions&, const std::vector<std::string>& paths);
+  bool makes_store = false;
+  bool reads_unsound = false;  // what is no store, too
+};
+
+constexpr CacheCommand kCommands[] = {
+    {"show", "[--device NAME] [--db PATH] [--json]", "print what the stores hold",
+     "rows of this device alone", Show},
+    {"import", "FILE.csv [--device NAME] [--db PATH]",
+     "add the rows of a CSV file to the first store",
+     "device of rows that name none, as the driver calls it", Import, true},
+    {"export", "FILE.csv [--device NAME] [--db PATH]", "write all rows of the stores to a CSV file",
+     "rows of this device alone", Export},
+    {"merge", "STORE... [--device NAME] [--db PATH]",
+     "add the rows of other stores to the first store; where both have one, its own stays",
+     "rows of this device alone", Merge, true},
+    {"verify", "[--db PATH]",
+     "read every page and row of the stores; exit code 1 when one is not sound", nullptr, Verify,
+     false, true},
+    {"prune", "[--device NAME] [--dry-run] [--db PATH]",
+     "keep, of every device, the rows of its newest cuDNN and driver in the first store; rows of "
+     "unknown versions stay",
+     "prune this device's rows alone", Prune, false, true}};
+
+Result<int> RunCache(const CLI::App& app, const CacheOptions& options) {
   if (app.get_subcommands().empty()) {
-    return Refuse(app, "which command? One of " + Subcommands(app) + "; see --help");
+    return Status::Error("which command? One of " + Subcommands(app) + "; see --help");
   }
   const CLI::App& chosen = *app.get_subcommands().front();
-  if (Status status = options.variables.Check(); !status.ok()) {
-    return Refuse(chosen, status.message());
-  }
+  const CacheCommand& command =
+      *std::find_if(std::begin(kCommands), std::end(kCommands),
+                    [&](const CacheCommand& one) { return one.name == chosen.get_name(); });
+  UCUDNN_RETURN_IF_ERROR(options.variables.Check());
   options.variables.Export();
   const std::vector<std::string>& paths = ProcessOptions().stores;
-  if (paths.empty()) return Refuse(chosen, "there is no store; name one with --db PATH");
-  if (&chosen == options.import) return Import(options, paths);
-  if (&chosen == options.merge) return Merge(options, paths);
+  if (paths.empty()) return Status::Error("there is no store; name one with --db PATH");
   for (const std::string& path : paths) {
+    if (command.makes_store) break;
     if (!std::filesystem::exists(path)) {
-      return Refuse(chosen, "'" + path + "': there is no such store (yet)");
+      return Status::Error("'" + path + "': there is no such store (yet)");
     }
   }
-  if (&chosen == options.verify) return Verify(options, paths);
-  if (&chosen == options.prune) return Prune(options, paths);
-  // What is asked about is this file, not one that took its place.
   for (const std::string& path : paths) {
+    if (command.makes_store || command.reads_unsound) break;
+    // What is asked about is this file, not one that took its place.
     if (Status store = CheckIsStore(path); !store.ok()) return Fail(chosen, store.message());
   }
-  return &chosen == options.show ? Show(options, paths) : Export(options, paths);
+  return command.run(chosen, options, paths);
 }
 
 }  // namespace
@@ -406,45 +404,23 @@ Command AddCache(CLI::App& ucudnn) {
   CLI::App* app =
       AddSubcommand(ucudnn, "cache", "cache show|import|export|merge|verify|prune [OPTIONS]",
                     "look into measurement stores, move their rows, check and prune them");
-  const auto device = [&](CLI::App* child, const std::string& help) {
-    child->add_option("--device", options->device, help)->type_name("NAME");
-  };
-  options->show = AddSubcommand(*app, "show", "cache show [--device NAME] [--db PATH] [--json]",
-                                "print what the stores hold");
-  options->show->add_flag("--json", options->json, "every row, as JSON")->disable_flag_override();
-  device(options->show, "rows of this device alone");
-  options->import =
-      AddSubcommand(*app, "import", "cache import FILE.csv [--device NAME] [--db PATH]",
-                    "add the rows of a CSV file to the first store");
-  options->import->add_option("FILE.csv", options->file, "measurements")->required()->type_name("");
-  device(options->import, "device of rows that name none, as the driver calls it");
-  options->export_ =
-      AddSubcommand(*app, "export", "cache export FILE.csv [--device NAME] [--db PATH]",
-                    "write all rows of the stores to a CSV file");
-  options->export_->add_option("FILE.csv", options->file, "the file to write")
-      ->required()
-      ->type_name("");
-  device(options->export_, "rows of this device alone");
-  options->merge = AddSubcommand(
-      *app, "merge", "cache merge STORE... [--device NAME] [--db PATH]",
-      "add the rows of other stores to the first store; where both have one, its own stays");
-  options->merge->add_option("STORE", options->sources, "store files; they are only read")
-      ->required()
-      ->type_name("");
-  device(options->merge, "rows of this device alone");
-  options->verify =
-      AddSubcommand(*app, "verify", "cache verify [--db PATH]",
-                    "read every page and row of the stores; exit code 1 when one is not sound");
-  options->prune = AddSubcommand(
-      *app, "prune", "cache prune [--device NAME] [--dry-run] [--db PATH]",
-      "keep, of every device, the rows of its newest cuDNN and driver in the first store; rows of "
-      "unknown versions stay");
-  device(options->prune, "prune this device's rows alone");
-  options->prune->add_flag("--dry-run", options->dry_run, "tell what would go, and change nothing")
-      ->disable_flag_override();
-  for (CLI::App* child : {options->show, options->import, options->export_, options->merge,
-                          options->verify, options->prune}) {
-    options->variables.AddOnly(*child, "UCUDNN_DATABASE");
+  for (const CacheCommand& command : kCommands) {
+    const std::string name = command.name;
+    CLI::App& child =
+        *AddSubcommand(*app, name, "cache " + name + " " + command.usage, command.help);
+    if (name == "show") AddFlag(child, "--json", options->json, "every row, as JSON");
+    if (name == "import") AddWord(child, "FILE.csv", options->file, "measurements");
+    if (name == "export") AddWord(child, "FILE.csv", options->file, "the file to write");
+    if (name == "merge") {
+      AddWord(child, "STORE", options->sources, "store files; they are only read");
+    }
+    if (command.device_help != nullptr) {
+      AddOption(child, "--device", options->device, "NAME", command.device_help);
+    }
+    if (name == "prune") {
+      AddFlag(child, "--dry-run", options->dry_run, "tell what would go, and change nothing");
+    }
+    options->variables.AddOnly(child, "UCUDNN_DATABASE");
   }
   return {app, [app, options](const ProgramWords&) { return RunCache(*app, *options); }};
 }

@@ -1,11 +1,18 @@
 #include "command/command.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
+#include <fstream>
 #include <iostream>
 #include <memory>
 #include <string_view>
 #include <utility>
+
+#include "base/file_size_limit.h"
+#include "base/folders.h"
+#include "command/numbers.h"
 
 namespace ucudnn::command {
 namespace {
@@ -77,11 +84,11 @@ std::string Subcommands(const CLI::App& app) {
   for (const CLI::App* child : app.get_subcommands([](const CLI::App*) { return true; })) {
     if (!child->get_group().empty()) names.push_back(child->get_name());
   }
-  std::string text;
-  for (size_t i = 0; i < names.size(); ++i) {
-    text += (i == 0 ? "" : i + 1 == names.size() ? " and " : ", ") + names[i];
-  }
-  return text;
+  return Listed(names);
+}
+
+void AddFlag(CLI::App& app, const char* name, bool& is_given, const std::string& help) {
+  app.add_flag(name, is_given, help)->disable_flag_override();
 }
 
 void Tell(const CLI::App& app, const std::string& message) {
@@ -94,6 +101,30 @@ void Tell(const CLI::App& app, const std::string& message) {
 int Refuse(const CLI::App& app, const std::string& message, int code) {
   Tell(app, message);
   return code;
+}
+
+int WriteOutput(const CLI::App& app, const std::string& text, const std::string& path) {
+  if (path.empty()) {
+    std::cout << text;
+    return 0;
+  }
+  const auto fail = [&](const std::string& why) {
+    return Refuse(app, "'" + path + "' cannot be written: " + why, kFailed);
+  };
+  if (const Status folders = CreateFoldersAbove(path, 0777); !folders.ok()) {
+    return fail(folders.message());
+  }
+  const FileSizeLimitScope within_the_limit;
+  std::ofstream file(path, std::ios::binary);
+  file << text << std::flush;
+  return file ? 0 : fail(std::strerror(errno));
+}
+
+Options PlanningOptionsOf(const CLI::App& app) {
+  std::vector<std::string> warnings;
+  Options options = OptionsOfEnvironment(warnings, Use::kPlanning);
+  for (const std::string& warning : warnings) Tell(app, warning);
+  return options;
 }
 
 void VariableOptions::Add(CLI::App& app, const Variable& variable, const char* name) {

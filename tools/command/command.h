@@ -1,5 +1,6 @@
-// What the subcommands of `ucudnn` share: how they join the command line, how they refuse, and the
-// options that stand for UCUDNN_ variables. Used from main's thread only.
+// What the subcommands of `ucudnn` share: how they join the command line, how they refuse, where
+// their documents go, and the options that stand for UCUDNN_ variables. Used from main's thread
+// only.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -23,10 +24,11 @@ constexpr int kNotFound = 127;
 // The words behind `--`.
 using ProgramWords = std::vector<std::string>;
 
-// A subcommand, parsed when `app->parsed()`; `run` returns the exit code.
+// A subcommand, parsed when `app->parsed()`; `run` returns the exit code, or why its words are
+// refused.
 struct Command {
   CLI::App* app;
-  std::function<int(const ProgramWords& program)> run;
+  std::function<Result<int>(const ProgramWords& program)> run;
   bool takes_program = false;  // words behind -- are expected
 };
 
@@ -45,6 +47,22 @@ Command AddDoctor(CLI::App& ucudnn);
 CLI::App* AddSubcommand(CLI::App& parent, const std::string& name, const std::string& usage,
                         const std::string& help);
 
+// Adds a switch.
+void AddFlag(CLI::App& app, const char* name, bool& is_given, const std::string& help);
+
+// Adds an option whose value help calls `value`.
+template <typename Value>
+CLI::Option* AddOption(CLI::App& app, const char* name, Value& place, const char* value,
+                       const std::string& help) {
+  return app.add_option(name, place, help)->type_name(value);
+}
+
+// Adds a word that must be there, or several.
+template <typename Value>
+void AddWord(CLI::App& app, const char* name, Value& place, const std::string& help) {
+  AddOption(app, name, place, "", help)->required();
+}
+
 // "ucudnn NAME", with all its names.
 std::string FullName(const CLI::App& app);
 
@@ -56,6 +74,14 @@ void Tell(const CLI::App& app, const std::string& message);
 
 // Tells, and returns the exit code.
 int Refuse(const CLI::App& app, const std::string& message, int code = kBadUsage);
+
+// Writes a document to the file at `path`, and makes the folders above it that are missing; empty:
+// to stdout, which main looks after. The exit code: 1 where the file cannot be written, which is
+// said.
+int WriteOutput(const CLI::App& app, const std::string& text, const std::string& path);
+
+// The options of the environment for what plans and does not run; tells of those that are ignored.
+Options PlanningOptionsOf(const CLI::App& app);
 
 // The options that set UCUDNN_ variables, from the same table that parses the variables.
 class VariableOptions {

@@ -2,8 +2,11 @@
 
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <system_error>
+
+#include "base/shared_library.h"
 
 namespace ucudnn::command {
 
@@ -34,6 +37,17 @@ Status CheckStandIns(const Installation& installation) {
         folder + "libnccl.so.2", folder + "libcurand.so.10"}) {
     if (!FileExists(path)) return Status::Error(WhyMissing(installation, path));
   }
+  return Status::Ok();
+}
+
+Status UseStandIns() {
+  const Installation installation = FindInstallation();
+  for (const std::string& path : {installation.host_cuda, installation.host_cudnn,
+                                  installation.host_folder + "/libnccl.so.2"}) {
+    if (!FileExists(path)) return Status::Error(WhyMissing(installation, path));
+    UCUDNN_RETURN_IF_ERROR(SharedLibrary::Open(path).status());
+  }
+  setenv("UCUDNN_REAL_CUDNN", installation.host_cudnn.c_str(), 1);
   return Status::Ok();
 }
 

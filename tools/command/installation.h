@@ -28,6 +28,10 @@ std::string WhyMissing(const Installation& installation, const std::string& path
 // Whether all CPU stand-ins are there: the loader would take NVIDIA's in place of one that is not.
 Status CheckStandIns(const Installation& installation);
 
+// Takes the CPU stand-ins in this process, in place of the driver and cuDNN; before anything else
+// of it asks for one. Opened by path first, a library serves whoever asks for its soname later.
+Status UseStandIns();
+
 bool FileExists(const std::string& path);
 
 }  // namespace ucudnn::command

@@ -2,14 +2,16 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 #include <unordered_map>
 #include <utility>
 
 #include "base/text.h"
+#include "command/command.h"
+#include "command/numbers.h"
 #include "command/offline_rows.h"
-#include "command/report_file.h"
-#include "command/whole_number.h"
+#include "command/report/file.h"
 #include "convolution/columns.h"
 #include "convolution/layers_csv.h"
 #include "planner/graph/layers.h"
@@ -42,19 +44,16 @@ size_t AxesOf(const planner::Graph& graph) {
 Status ChangeSize(const std::string& text, planner::Graph& graph) {
   if (text.empty()) return Status::Ok();
   const size_t axes = AxesOf(graph);
-  const std::vector<std::string> words = Split(text, 'x');
-  bool is_size = words.size() == 1 || words.size() == axes;
-  Spatial extents = {0, 0, 0};
-  for (size_t i = 0; is_size && i < axes; ++i) {
-    const auto extent = WholeNumber<int32_t>(words[words.size() == 1 ? 0 : i], 1);
-    is_size = extent.has_value();
-    extents[kMaxSpatial - axes + i] = extent.value_or(0);
-  }
-  if (!is_size) {
+  const auto given = WholeNumbers(text, 'x', 1);
+  if (!given || (given->size() != 1 && given->size() != axes)) {
     return Status::Error("--size " + Quoted(text) + ": expected " +
                          (axes == 2 ? "rows and columns, as in 256x256"
                                     : "depth, rows and columns, as in 64x128x128") +
                          ", or one number for all of them");
+  }
+  Spatial extents = {0, 0, 0};
+  for (size_t i = 0; i < axes; ++i) {
+    extents[kMaxSpatial - axes + i] = (*given)[given->size() == 1 ? 0 : i];
   }
   const Status changed = planner::SetInputExtents(graph, extents);
   return changed.ok() ? changed : Status::Error("--size: " + changed.message());
@@ -63,14 +62,9 @@ Status ChangeSize(const std::string& text, planner::Graph& graph) {
 // --size for a file that leaves the size of its images open, before these are known; zeros where it
 // is none.
 std::array<int32_t, 2> OpenSize(const std::string& text) {
-  std::vector<int32_t> extents;
-  for (const std::string& word : Split(text, 'x')) {
-    const auto extent = WholeNumber<int32_t>(word, 1);
-    if (!extent) return {0, 0};
-    extents.push_back(*extent);
-  }
-  if (extents.empty()) return {0, 0};
-  return {extents[extents.size() < 2 ? 0 : extents.size() - 2], extents.back()};
+  const auto extents = WholeNumbers(text, 'x', 1);
+  if (!extents) return {0, 0};
+  return {(*extents)[extents->size() < 2 ? 0 : extents->size() - 2], extents->back()};
 }
 
 Result<std::vector<Layer>> FromFile(const LayerSource& source,
@@ -88,7 +82,7 @@ Result<std::vector<Layer>> FromFile(const LayerSource& source,
 
 Result<std::vector<Layer>> FromNetwork(const LayerSource& source,
                                        const std::vector<Operation>& operations) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto reading, ParseImport(source.pass_through, source.input));
+  UCUDNN_ASSIGN_OR_RETURN(const auto reading, source.reading.Parse());
   UCUDNN_ASSIGN_OR_RETURN(const planner::Graph graph,
                           LoadNetworkOfSize(source.net, reading, source.size));
   const std::optional<int> usual = planner::UsualBatch(source.net);
@@ -157,23 +151,40 @@ std::string Networks() {
 }  // namespace
 
 Result<int> ParseBatch(const std::string& text) {
-  if (const auto batch = WholeNumber<int>(text, 1)) return *batch;
-  return Status::Error("--batch '" + text + "': not a mini-batch (accepted: 1 or more)");
+  return ParseWhole("--batch", text, 1, std::numeric_limits<int>::max(),
+                    "not a mini-batch (accepted: 1 or more)");
 }
 
-void AddInput(CLI::App& app, std::string& input) {
-  app.add_option("--input", input,
-                 "channels and extents of images where a file leaves them open: the data layers of "
-                 "a Caffe\n"
-                 "file, height and width of an ONNX file: 3x224x224")
-      ->type_name("CxHxW");
+void ImportWords::AddTo(CLI::App& app, const char* help) {
+  AddFlag(app, "--pass-through", pass_through, help);
+  AddOption(app, "--input", input, "CxHxW",
+            "channels and extents of images where a file leaves them open: the data layers of "
+            "a Caffe\n"
+            "file, height and width of an ONNX file: 3x224x224");
+}
+
+Result<planner::ImportOptions> ImportWords::Parse() const {
+  planner::ImportOptions options = {.pass_through = pass_through, .input = {}};
+  if (input.empty()) return options;
+  const auto extents = WholeNumbers(input, 'x', 1);
+  if (!extents || (extents->size() != 3 && extents->size() != 4)) {
+    return Status::Error("--input " + Quoted(input) +
+                         ": expected channels, height and width of an image, as in 3x224x224");
+  }
+  options.input.assign(extents->begin(), extents->end());
+  return options;
+}
+
+void AddNetwork(CLI::App& app, const char* name, std::string& net, const char* value) {
+  AddOption(app, name, net, value,
+            "FILE.onnx, FILE.prototxt (Caffe), FILE.json (ucudnn-net),\n"
+            "or a built-in network (any other word lists them)")
+      ->required();
 }
 
 void AddSize(CLI::App& app, std::string& size) {
-  app.add_option(
-         "--size", size,
-         "the size of the network's images in place of its own: 256x256, or 256 for all axes")
-      ->type_name("SIZE");
+  AddOption(app, "--size", size, "SIZE",
+            "the size of the network's images in place of its own: 256x256, or 256 for all axes");
 }
 
 Result<planner::Graph> LoadNetworkOfSize(const std::string& net, planner::ImportOptions reading,
@@ -185,39 +196,20 @@ Result<planner::Graph> LoadNetworkOfSize(const std::string& net, planner::Import
   return graph;
 }
 
-Result<planner::ImportOptions> ParseImport(bool pass_through, const std::string& input) {
-  planner::ImportOptions options = {.pass_through = pass_through, .input = {}};
-  if (input.empty()) return options;
-  const std::vector<std::string> extents = Split(input, 'x');
-  for (const std::string& extent : extents) {
-    if (const auto number = WholeNumber<int32_t>(extent, 1)) options.input.push_back(*number);
-  }
-  const size_t count = options.input.size();
-  if (count == extents.size() && (count == 3 || count == 4)) return options;
-  return Status::Error("--input " + Quoted(input) +
-                       ": expected channels, height and width of an image, as in 3x224x224");
-}
-
 void LayerSource::AddTo(CLI::App& app) {
-  app.add_option("--layers", layers, "layers from a CSV file")->type_name("FILE.csv");
-  app.add_option("--net", net,
-                 "layers of a network: FILE.onnx, FILE.prototxt (Caffe),\n"
-                 "FILE.json (ucudnn-net), or built-in:\n" +
-                     Networks())
-      ->type_name("NAME|FILE");
-  app.add_flag("--pass-through", pass_through,
-               "operators of --net FILE that are not known pass their input through")
-      ->disable_flag_override();
-  AddInput(app, input);
+  AddOption(app, "--layers", layers, "FILE.csv", "layers from a CSV file");
+  AddOption(app, "--net", net, "NAME|FILE",
+            "layers of a network: FILE.onnx, FILE.prototxt (Caffe),\n"
+            "FILE.json (ucudnn-net), or built-in:\n" +
+                Networks());
+  reading.AddTo(app, "operators of --net FILE that are not known pass their input through");
   AddSize(app, size);
-  app.add_option("--trace", trace, "kernels of a report that a run wrote with --report")
-      ->type_name("FILE.json");
-  app.add_option(
-         "--batch", batch,
-         "images in a mini-batch: needed with --net (unet-3d, vae-decoder, video-vae: 1), else\n"
-         "in place of the file's")
-      ->type_name("N");
-  app.add_option("--ops", ops, "operations, separated by commas (" + ops + ")")->type_name("LIST");
+  AddOption(app, "--trace", trace, "FILE.json",
+            "kernels of a report that a run wrote with --report");
+  AddOption(app, "--batch", batch, "N",
+            "images in a mini-batch: needed with --net (unet-3d, vae-decoder, video-vae: 1), else\n"
+            "in place of the file's");
+  AddOption(app, "--ops", ops, "LIST", "operations, separated by commas (" + ops + ")");
 }
 
 Result<std::vector<Layer>> ListLayers(const LayerSource& source) {
@@ -225,10 +217,10 @@ Result<std::vector<Layer>> ListLayers(const LayerSource& source) {
     return Status::Error(
         "exactly one of --layers FILE.csv, --net NAME|FILE and --trace FILE.json is needed");
   }
-  if (source.pass_through && source.net.empty()) {
+  if (source.reading.pass_through && source.net.empty()) {
     return Status::Error("--pass-through: is for the operators of --net FILE, which is missing");
   }
-  if (!source.input.empty() && source.net.empty()) {
+  if (!source.reading.input.empty() && source.net.empty()) {
     return Status::Error("--input: is for the images of --net FILE, which is missing");
   }
   if (!source.size.empty() && source.net.empty()) {

@@ -13,12 +13,26 @@
 
 namespace ucudnn::command {
 
+// How a network's file is read, as the command line says it.
+struct ImportWords {
+  bool pass_through = false;
+  std::string input;
+
+  // Adds --pass-through and, of the images of a Caffe file's data layers, --input.
+  void AddTo(CLI::App& app, const char* help =
+                                "operators of a file that are not known pass their "
+                                "input through");
+  Result<planner::ImportOptions> Parse() const;
+};
+
+// The word or option of this name: a network's, which must be there.
+void AddNetwork(CLI::App& app, const char* name, std::string& net, const char* value = "");
+
 // What the command line says; the members are CLI11's to fill.
 struct LayerSource {
   std::string layers;
   std::string net;
-  bool pass_through = false;
-  std::string input;
+  ImportWords reading;
   std::string size;
   std::string trace;
   std::string batch;
@@ -31,12 +45,6 @@ struct LayerSource {
 
 // --batch: how many images, 1 or more.
 Result<int> ParseBatch(const std::string& text);
-
-// --input, of the images of a Caffe file's data layers.
-void AddInput(CLI::App& app, std::string& input);
-
-// How a network's file is read.
-Result<planner::ImportOptions> ParseImport(bool pass_through, const std::string& input);
 
 // --size, of a network's images.
 void AddSize(CLI::App& app, std::string& size);

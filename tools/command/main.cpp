@@ -75,7 +75,9 @@ int Main(int argc, char** argv) {
       return Refuse(*command.app,
                     "no program behind --, as in `" + FullName(*command.app) + " -- python3 a.py`");
     }
-    return Finish(ChosenCommand(app), command.run(program));
+    const CLI::App& chosen = ChosenCommand(app);
+    const Result<int> code = command.run(program);
+    return Finish(chosen, code.ok() ? *code : Refuse(chosen, code.message()));
   }
   return Refuse(app, "which command? One of " + Subcommands(app) + "; see --help");
 }

@@ -4,7 +4,6 @@
 
 #include "command/command.h"
 #include "command/layer_list.h"
-#include "command/output_file.h"
 #include "planner/graph/formats/net_json.h"
 #include "planner/graph/network_file.h"
 
@@ -13,17 +12,14 @@ namespace {
 
 struct NetOptions {
   std::string net;
-  bool pass_through = false;
-  std::string input;
+  ImportWords reading;
   std::string output;
 };
 
-int WriteNet(const CLI::App& app, const NetOptions& options) {
-  const auto reading = ParseImport(options.pass_through, options.input);
-  if (!reading.ok()) return Refuse(app, reading.message());
-  const Result<planner::Graph> graph = planner::LoadNetwork(options.net, *reading);
-  if (!graph.ok()) return Refuse(app, graph.message());
-  return WriteOutput(app, planner::WriteNetJson(*graph), options.output);
+Result<int> WriteNet(const CLI::App& app, const NetOptions& options) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto reading, options.reading.Parse());
+  UCUDNN_ASSIGN_OR_RETURN(const planner::Graph graph, planner::LoadNetwork(options.net, reading));
+  return WriteOutput(app, planner::WriteNetJson(graph), options.output);
 }
 
 }  // namespace
@@ -32,17 +28,9 @@ Command AddNet(CLI::App& ucudnn) {
   auto options = std::make_shared<NetOptions>();
   CLI::App* app = AddSubcommand(ucudnn, "net", "net NET [OPTIONS]",
                                 "write a network as a ucudnn-net file, which every command reads");
-  app->add_option("NET", options->net,
-                  "FILE.onnx, FILE.prototxt (Caffe), FILE.json (ucudnn-net),\n"
-                  "or a built-in network (any other word lists them)")
-      ->required()
-      ->type_name("");
-  app->add_flag("--pass-through", options->pass_through,
-                "operators of a file that are not known pass their input through")
-      ->disable_flag_override();
-  AddInput(*app, options->input);
-  app->add_option("-o", options->output, "write to a file instead of the terminal")
-      ->type_name("FILE");
+  AddNetwork(*app, "NET", options->net);
+  options->reading.AddTo(*app);
+  AddOption(*app, "-o", options->output, "FILE", "write to a file instead of the terminal");
   return {app, [app, options](const ProgramWords&) { return WriteNet(*app, *options); }};
 }
 

@@ -8,8 +8,8 @@
 #include <tuple>
 #include <utility>
 
+#include "command/numbers.h"
 #include "command/offline_rows.h"
-#include "command/versions.h"
 #include "convolution/partial_sums.h"
 #include "cudnn/descriptors.h"
 #include "planning/desirable_set.h"
@@ -134,14 +134,11 @@ std::string Disagreement(size_t rows) {
 }
 
 std::string KernelNames(const std::vector<const Layer*>& layers) {
-  constexpr size_t kShown = 3;
-  std::string text;
-  for (size_t i = 0; i < std::min(layers.size(), kShown); ++i) {
-    text +=
-        (i == 0 ? "" : ", ") + layers[i]->name + " " + OperationName(layers[i]->problem.operation);
+  std::vector<std::string> names;
+  for (const Layer* layer : layers) {
+    names.push_back(layer->name + " " + OperationName(layer->problem.operation));
   }
-  if (layers.size() > kShown) text += " and " + std::to_string(layers.size() - kShown) + " more";
-  return text;
+  return FirstOf(names);
 }
 
 Result<OfflineKernels> ReadOfflineKernels(const std::vector<Layer>& layers, const Options& options,

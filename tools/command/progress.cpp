@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/options.h"
+#include "command/numbers.h"
 
 namespace ucudnn::command {
 
@@ -51,9 +53,32 @@ void Progress::Clear() { StderrLine().Erase(); }
 
 std::string Progress::TimeLeft() const {
   if (work_done_ <= 0) return {};
-  const double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
-  return ", " + TimeLeftText(seconds * (work_ / work_done_ - 1));
+  return ", " + TimeLeftText(stopwatch_.Seconds() * (work_ / work_done_ - 1));
 }
+
+namespace {
+
+// The variables that warnings are about change nothing here.
+bool RewritesLinesHere() {
+  std::vector<std::string> warnings;
+  return OptionsOfEnvironment(warnings, Use::kPlanning).rewrites_lines;
+}
+
+}  // namespace
+
+MultigridProgress::MultigridProgress() : rewrites_(RewritesLinesHere()) {}
+
+void MultigridProgress::Show(const std::string& text) {
+  if (rewrites_) StderrLine().Show(text + NumberText(", %.1f s", stopwatch_.Seconds()));
+}
+
+void MultigridProgress::Show(const std::string& text, double share) {
+  const std::string left =
+      share > 0 ? ", " + TimeLeftText(stopwatch_.Seconds() * (1 / share - 1)) : std::string();
+  if (rewrites_) StderrLine().Show(text + left);
+}
+
+void MultigridProgress::Clear() { StderrLine().Erase(); }
 
 std::string TimeLeftText(double seconds) {
   const double whole = std::max(1.0, std::ceil(seconds));

@@ -16,6 +16,16 @@ namespace ucudnn::command {
 // Multiplications of the undivided kernel: what the time of its measurements grows with.
 double MeasuringWork(const ConvolutionProblem& problem);
 
+class Stopwatch {
+ public:
+  double Seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
+
+ private:
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
 class Progress {
  public:
   // `warn` prints a line on stderr. `rewrites`: a terminal there can rewrite a line.
@@ -31,18 +41,38 @@ class Progress {
   void Clear();
 
  private:
-  using Clock = std::chrono::steady_clock;
   std::string TimeLeft() const UCUDNN_REQUIRES(mutex_);
 
   const bool rewrites_;
   const std::function<void(const std::string&)> warn_;
   const size_t layers_;
-  const Clock::time_point begin_ = Clock::now();
+  const Stopwatch stopwatch_;
   double work_ = 0;
   Mutex mutex_;
   double work_done_ UCUDNN_GUARDED_BY(mutex_) = 0;
   size_t devices_ UCUDNN_GUARDED_BY(mutex_) = 1;
   size_t at_ UCUDNN_GUARDED_BY(mutex_) = 0;
+};
+
+// What a user sees on a terminal while `ucudnn multigrid` computes: which cycle, which epoch, how
+// far it is. Used from one thread.
+class MultigridProgress {
+ public:
+  MultigridProgress();
+  MultigridProgress(const MultigridProgress&) = delete;
+  MultigridProgress& operator=(const MultigridProgress&) = delete;
+  ~MultigridProgress() { Clear(); }
+
+  // "TEXT, 5.1 s".
+  void Show(const std::string& text);
+  // "TEXT, about 2 min left" by the share of all work that is done, in [0, 1].
+  void Show(const std::string& text, double share);
+  // Takes the line away.
+  void Clear();
+
+ private:
+  const bool rewrites_;
+  const Stopwatch stopwatch_;
 };
 
 // "about 2 min left", in the unit that a person would say.

@@ -1,25 +1,22 @@
 """`ucudnn run --total-workspace`: an ordinary cuDNN program whose convolutions share one workspace budget. It is told
 that none needs any, computes what it computes without ucudnn, and what is reserved stays in the budget."""
 
-import json
 import os
 import subprocess
-import tempfile
 import unittest
 
-COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
+from command import COMMAND, FolderTest
+
 ALEXNET_STEP = os.environ["UCUDNN_TEST_ALEXNET_STEP"]
 MIB = 1 << 20
 # However slow the machine is, all is measured at once.
 ENVIRONMENT = os.environ | {"UCUDNN_TUNE": "first", "UCUDNN_TUNE_SECONDS": "600:6000"}
 
 
-class Budget(unittest.TestCase):
+class Budget(FolderTest):
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = folder.name
+        super().setUpClass()
         cls.plain, _ = cls.steps("64", "find", "--off")
 
     @classmethod
@@ -36,8 +33,7 @@ class Budget(unittest.TestCase):
                                    "powerOfTwo", "--db", f"{self.folder}/measurements.db", "--report", report, *options, steps=steps)
         self.assertEqual(self.plain[:5], lines[:5])
         self.assertIn("workspace 0.0 MiB", lines[5])
-        with open(report) as file:
-            return json.load(file), errors
+        return self.load("report.json"), errors
 
     def test_outputs_are_the_same_and_the_budget_is_kept(self):
         self.assertEqual(5, sum(line.startswith("conv") for line in self.plain))

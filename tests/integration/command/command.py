@@ -1,6 +1,7 @@
 """A ucudnn installation of the test's own: the real command beside libraries that do nothing, so that what it sets
 and refuses is tested apart from what those libraries do."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -22,11 +23,63 @@ int main(int argc, char** argv) {
 """
 
 
-class CommandTest(unittest.TestCase):
+def clean_environment(**variables):
+    """What nobody has set for ucudnn or its stand-ins, and these variables."""
+    return {k: v for k, v in os.environ.items() if not k.startswith(("UCUDNN_", "HOSTGPU_", "LD_"))} | variables
+
+
+class FolderTest(unittest.TestCase):
+    """Has a folder of its own, in which the command runs that was built with the stand-ins beside it."""
+    command = COMMAND
+
     @classmethod
     def setUpClass(cls):
         cls.folder = os.path.realpath(tempfile.mkdtemp(prefix="ucudnn-command-"))
         cls.addClassCleanup(shutil.rmtree, cls.folder)
+
+    @classmethod
+    def write(cls, name, content, mode=None):
+        """A file of the folder, in place of one that is there: bytes, text, or anything else as JSON. Its path."""
+        path = os.path.join(cls.folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if os.path.exists(path):
+            os.remove(path)
+        if not isinstance(content, (bytes, bytearray, str)):
+            content = json.dumps(content)
+        with open(path, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+        if mode is not None:
+            os.chmod(path, mode)
+        return path
+
+    def read(self, name):
+        with open(os.path.join(self.folder, name), encoding="utf-8") as file:
+            return file.read()
+
+    def load(self, name):
+        return json.loads(self.read(name))
+
+    def run_command(self, *words, process=None, **variables):
+        """`process`: further arguments of subprocess.run."""
+        # Locks of the test's own: another program that measures on this machine is not waited for.
+        environment = clean_environment(XDG_RUNTIME_DIR=self.folder) | variables
+        return subprocess.run([self.command, *words], env=environment, cwd=self.folder, capture_output=True, text=True,
+                              **({"timeout": 240} | (process or {})))  # sanitized, on a busy machine
+
+    def output(self, *words, **variables):
+        """What a command prints that succeeds without a word on stderr."""
+        result = self.run_command(*words, **variables)
+        self.assertEqual((0, ""), (result.returncode, result.stderr), words)
+        return result.stdout
+
+    def printed_json(self, *words, **variables):
+        return json.loads(self.output(*words, **variables))
+
+
+class CommandTest(FolderTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
         os.makedirs(f"{cls.folder}/installed/bin")
         cls.command = f"{cls.folder}/installed/bin/ucudnn"
         shutil.copy(COMMAND, cls.command)
@@ -53,21 +106,11 @@ class CommandTest(unittest.TestCase):
                        check=True)
         return path
 
-    def run_command(self, *words, process=None, **variables):
-        """`process`: further arguments of subprocess.run."""
-        environment = {k: v for k, v in os.environ.items()
-                       if not k.startswith(("UCUDNN_", "HOSTGPU_", "LD_"))}
-        # Locks of the test's own: another program that measures on this machine is not waited for.
-        environment |= {"XDG_RUNTIME_DIR": self.folder} | variables
-        return subprocess.run([self.command, *words], env=environment, cwd=self.folder, capture_output=True, text=True,
-                              **({"timeout": 240} | (process or {})))  # sanitized, on a busy machine
-
     def environment_of(self, *words, **variables):
         """What the started program saw, by variable name."""
         paths = [path for path in (variables.pop("LD_LIBRARY_PATH", ""), self.driver) if path]
-        result = self.run_command(*words, LD_LIBRARY_PATH=":".join(paths), **variables)
-        self.assertEqual((0, ""), (result.returncode, result.stderr))
-        return dict(line.split("=", 1) for line in result.stdout.splitlines() if "=" in line)
+        output = self.output(*words, LD_LIBRARY_PATH=":".join(paths), **variables)
+        return dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
 
     def assert_refused(self, words, *expected, code=2, **variables):
         """This exit code, nothing on stdout, one line on stderr that holds all of `expected`."""

@@ -7,16 +7,14 @@ import json
 import os
 import shutil
 import subprocess
-import tempfile
 import unittest
 
+from command import CC, COMMAND, FolderTest, clean_environment
 from report_test import split_reports
 
-COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
 ALEXNET_STEP = os.environ["UCUDNN_TEST_ALEXNET_STEP"]
 FRONTEND_STEP = os.environ["UCUDNN_TEST_FRONTEND_STEP"]
 NATIVE_STEP = os.environ["UCUDNN_TEST_NATIVE_STEP"]
-CC = os.environ["UCUDNN_TEST_CC"]
 LIBRARIES = os.path.realpath(f"{os.path.dirname(COMMAND)}/../lib/ucudnn")
 HOST = f"{LIBRARIES}/host"
 DROP_IN = f"{LIBRARIES}/libcudnn.so.9"
@@ -77,11 +75,10 @@ forward,128,64,27,27,192,5,5,2,2,legacy:1,128,100,100516032,1,91900,13000,a devi
 """
 
 
-class DoctorRun(unittest.TestCase):
+class DoctorRun(FolderTest):
     @classmethod
     def setUpClass(cls):
-        cls.folder = os.path.realpath(tempfile.mkdtemp(prefix="ucudnn-doctor-"))
-        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        super().setUpClass()
         real = f"{HOST}/libcudnn.so.9"
         unresolved = "-Wl,--allow-shlib-undefined"
         cls.linked = cls.build(LINKED, "linked", real, unresolved, "-Wl,--enable-new-dtags", f"-Wl,-rpath,{HOST}")
@@ -96,8 +93,7 @@ class DoctorRun(unittest.TestCase):
         return path
 
     def environment(self, variables):
-        return {k: v for k, v in os.environ.items() if not k.startswith(("UCUDNN_", "HOSTGPU_", "LD_"))} | {
-            "UCUDNN_DATABASE": f"{self.folder}/measurements.db", "OMP_WAIT_POLICY": "passive"} | variables
+        return clean_environment(UCUDNN_DATABASE=f"{self.folder}/measurements.db", OMP_WAIT_POLICY="passive") | variables
 
     def doctor(self, *words, **variables):
         """Exit code, the report of --json, and each finding as one text by its severity."""
@@ -224,11 +220,7 @@ class DoctorRun(unittest.TestCase):
                       self.facts(report, "reached by"))
 
     def script(self, name, text):
-        path = f"{self.folder}/{name}"
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(path, 0o755)
-        return path
+        return self.write(name, text, 0o755)
 
     def test_program_that_is_told_a_path_to_cudnn_is_reached_behind_a_launcher(self):
         script = self.script("told.sh", f"#!/bin/sh\n{self.opener} {HOST}/libcudnn.so.9 call\n")
@@ -271,16 +263,14 @@ class DoctorRun(unittest.TestCase):
         self.assertIn(DROP_IN, self.facts(report, "its drop-in"))
 
     def test_running_process_says_what_it_decides(self):
-        with open(f"{self.folder}/measurements.csv", "w") as file:
-            file.write(MEASUREMENTS)
+        self.write("measurements.csv", MEASUREMENTS)
         database = f"{self.folder}/decisions.db"
         subprocess.run([COMMAND, "cache", "import", f"{self.folder}/measurements.csv", "--db", database], check=True,
                        stdout=subprocess.DEVNULL)
         with self.running(COMMAND, "run", "--host", "--db", database, "--report", "report.%p", "--", self.linked, "wait") as pid:
             _, _, findings = self.doctor("--pid", str(pid))
             self.assertIn(f"has not written its report yet: {self.folder}/report.{pid}", findings["note"])
-            with open(f"{self.folder}/report.{pid}", "w") as file:
-                json.dump(REPORT, file)
+            self.write(f"report.{pid}", REPORT)
             code, report, findings = self.doctor("--pid", str(pid))
         self.assertEqual(0, code, findings)
         self.assertEqual("works: 2 kernels, 1 divided", report["verdict"])
@@ -292,8 +282,7 @@ class DoctorRun(unittest.TestCase):
              "what": "ALGO_1 (legacy:1) in 512 B of 1 KiB: not measured: runs as the caller asked"}], report["kernels"])
         self.assertIn("a kernel: a piece failed\nit happened 2 times", findings["warning"])
         with self.running(COMMAND, "run", "--host", "--report", "report.%p", "--", self.linked, "wait") as pid:
-            with open(f"{self.folder}/report.{pid}", "w") as file:
-                json.dump(REPORT | {"version": 1}, file)
+            self.write(f"report.{pid}", REPORT | {"version": 1})
             _, report, findings = self.doctor("--pid", str(pid))
         self.assertIn(f"report.{pid} is a report of version 1; expected 2", findings["warning"])
         self.assertEqual([], report["kernels"])
@@ -304,8 +293,7 @@ class DoctorRun(unittest.TestCase):
         data = copy.deepcopy(kernels[1]) | {"op": "backward_data", "slices": 5, "common": "its twin"}
         kernels.append(data)
         with self.running(COMMAND, "run", "--host", "--report", "rank.%p", "--", self.linked, "wait") as pid:
-            with open(f"{self.folder}/rank.{pid}", "w") as file:
-                json.dump(document, file)
+            self.write(f"rank.{pid}", document)
             code, report, findings = self.doctor("--pid", str(pid))
         self.assertEqual(0, code, findings)
         self.assertEqual("rank 1 of h2: nccl (NCCL 2.28.9, /lib)\n"
@@ -330,8 +318,7 @@ class DoctorRun(unittest.TestCase):
                     yield json.dumps(REPORT | {"kernels": [kernel, value], "fallbacks": value}).encode()
         with self.running(COMMAND, "run", "--host", "--report", "any.%p", "--", self.linked, "wait") as pid:
             for content in corrupted():
-                with open(f"{self.folder}/any.{pid}", "wb") as file:
-                    file.write(content)
+                self.write(f"any.{pid}", content)
                 _, report, _ = self.doctor("--pid", str(pid))
                 self.assertEqual("ucudnn-doctor", report["format"], content[:200])
 

@@ -26,12 +26,6 @@ class Doctor(CommandTest):
         return subprocess.run([self.command, "doctor", *words], env=environment, cwd=self.folder, capture_output=True,
                               text=True, timeout=60, **user)
 
-    def write(self, name, content):
-        path = f"{self.folder}/{name}"
-        with open(path, "wb") as file:
-            file.write(content)
-        return path
-
     def test_whole_installation_works_on_the_host(self):
         code, lines, _ = self.diagnose()
         self.assertEqual(0, code)
@@ -276,15 +270,6 @@ class Doctor(CommandTest):
         self.assertIn({"name": "drop-in", "text": self.drop_in}, report["facts"])
         self.assertIn(("warning", "UCUDNN_TYPO is no variable of ucudnn: it changes nothing"),
                       [(finding["severity"], finding["what"]) for finding in report["findings"]])
-
-    def test_bad_usage_is_refused(self):
-        self.assert_refused(["doctor", "--pid", "self"], "--pid 'self': not a process id")
-        self.assert_refused(["doctor", "--pid", "1", "--", self.program], "--pid and a program: one of them")
-        self.assert_refused(["doctor", "--host"], "--host is for a program")
-        self.assert_refused(["doctor", "--policy", "some", "--", self.program], "--policy 'some'")
-
-    def test_process_that_is_not_there(self):
-        self.assert_refused(["doctor", "--pid", "99999999"], "--pid: there is no process 99999999")
 
     def test_process_of_another_user(self):
         result = self.diagnose_as_another("--pid", str(os.getpid()) if os.geteuid() == 0 else "1")

@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import unittest
 
@@ -26,6 +25,7 @@ SOURCES = "exactly one of --layers FILE.csv, --net NAME|FILE and --trace FILE.js
 WRITTEN_REPORT = "expected what --report or `ucudnn workspace --json` wrote"
 BENCH, WORKSPACE = "bench --layers layers.csv", "workspace --layers layers.csv --ops forward --db s.db"
 PLAN = "plan alexnet --machine k80x16 --batch 32"
+OWT = "plan alexnet --machine k80x16 --batch 512 --strategy owt --schedule"
 SPATIAL = "spatial h2 --net alexnet --batch 4"
 MULTIGRID = "multigrid kirby-3m --layers 16 --coarsening 4"
 GRID_FORM = "expected n, d, h and w, each at most once and with its number of parts, as in h4, h2w2, d2h2w2 or n2h4"
@@ -77,6 +77,7 @@ MISTAKES = [
     ("run --policy all --policy undivided -- true", 2, "--policy is given twice; give it once"),
     ("run --off --off --off -- true", 2, "--off is given 3 times; give it once"),
     ("run --deterministic=maybe -- true", 2, "--deterministic takes no value: it is written alone, or left out"),
+    ("run --off=no -- true", 2, "--off takes no value: it is written alone, or left out"),
     ("bench --json=0", 2, "--json takes no value: it is written alone, or left out"),
     ("bench --net --batch 4", 2, "--net has no value, but --batch behind it; it needs a value: layers of a network: …"),
     ("workspace -o", 2, "-o needs a value: write the plan to a file"),
@@ -103,24 +104,25 @@ MISTAKES = [
     ("doctor --pid", 2, "--pid needs a value: look at a running process"),
     # Values.
     ("run --policy sometimes -- true", 2, "--policy 'sometimes': not one of the accepted values (accepted: auto, undivided, powerOfTwo, all)"),
-    ("run --workspace-limit 64mb -- true", 2, f"--workspace-limit '64mb': not a size {SIZE}"),
-    ("run --workspace-limit -5 -- true", 2, f"--workspace-limit '-5': not a size {SIZE}"),
-    ("run --workspace-limit 1.5GiB -- true", 2, f"--workspace-limit '1.5GiB': not a size {SIZE}"),
-    ("run --workspace-limit 99999999999GiB -- true", 2, f"--workspace-limit '99999999999GiB': not a size {SIZE}"),
+    *[(f"run --workspace-limit {size} -- true", 2, f"--workspace-limit '{size}': not a size {SIZE}")
+      for size in ("64mb", "-5", "1.5GiB", "99999999999GiB")],
     ("run --total-workspace 0 -- true", 2, "--total-workspace '0': no budget; a workspace limit of 0 plans without workspace (accepted: …"),
     ("run --total-workspace 1GiB --division sharde -- true", 2,
      "--division 'sharde': not one of the accepted values (accepted: disjoint, shared, concurrent)"),
     ("run --total-workspace 1GiB --solver gplk -- true", 2, "--solver 'gplk': not one of the accepted values (accepted: exact, glpk)"),
     ("run --engines graf -- true", 2, "--engines 'graf': not one of the accepted values (accepted: legacy, graph, both)"),
     ("run --dlsym maybe -- true", 2, "--dlsym 'maybe': not auto, on or off"),
+    ("doctor --dlsym maybe -- true", 2, "--dlsym 'maybe': not auto, on or off"),
+    ("doctor --policy some -- true", 2, "--policy 'some': not one of the accepted values (accepted: auto, undivided, powerOfTwo, all)"),
+    (f"{BENCH} --policy some", 2, "--policy 'some': not one of the accepted values (accepted: auto, undivided, powerOfTwo, all)"),
+    (f"{BENCH} --engines some", 2, "--engines 'some': not one of the accepted values (accepted: legacy, graph, both)"),
     ("run --db a.db::b.db -- true", 2, "--db 'a.db::b.db': an empty path between colons (accepted: none or paths separated by colons)"),
-    ("run --host --devices 0 -- true", 2, "--devices '0': not a number from 1 to 64"),
-    ("run --host --device-memory 4GB -- true", 2, "--device-memory: '4GB' has an unknown unit: expected a whole number of bytes or …"),
-    ("run --ranks 0 -- true", 2, "--ranks '0': not a number from 1 to 64"),
-    ("run --ranks 65 -- true", 2, "--ranks '65': not a number from 1 to 64"),
-    ("run --ranks four -- true", 2, "--ranks 'four': not a number from 1 to 64"),
-    ("run --ranks -1 -- true", 2, "--ranks '-1': not a number from 1 to 64"),
-    ("run --ranks 2.5 -- true", 2, "--ranks '2.5': not a number from 1 to 64"),
+    *[(f"run --host --devices={n} -- true", 2, f"--devices '{n}': not a number from 1 to 64") for n in ("0", "65", "two", "1.5", "-1")],
+    ("run --host --device-memory 0 -- true", 2, "--device-memory '0': a device needs memory, as 4GiB"),
+    ("run --host --device-memory lots -- true", 2, "--device-memory: 'lots' is not a size: expected a whole number of bytes or …"),
+    *[(f"run --host --device-memory {size} -- true", 2, f"--device-memory: '{size}' has an unknown unit: expected a whole number of bytes or …")
+      for size in ("4GB", "4XB")],
+    *[(f"run --ranks {n} -- true", 2, f"--ranks '{n}': not a number from 1 to 64") for n in ("0", "65", "four", "-1", "2.5")],
     ("run --ranks -- true", 2, "--ranks needs a value: start the program N times on this machine, as the ranks of one job, …"),
     ("run --ranks 2 --ranks 3 -- true", 2, "--ranks is given twice; give it once"),
     ("run --rank 2 -- true", 2, "--rank is not an option; did you mean --ranks?"),
@@ -138,6 +140,11 @@ MISTAKES = [
     ("bench --net alexnet --batch 4 --ops fwd", 2,
      "--ops 'fwd': 'fwd' is not an operation; expected one of forward, backward_data, backward_filter"),
     (f"{BENCH} --devices 0,0", 2, "--devices '0,0': device 0 is named twice (accepted: current, all, or numbers separated by commas)"),
+    *[(f"{BENCH} --devices={of}", 2, f"--devices '{of}': not a list of numbers (accepted: current, all, or numbers separated by commas)")
+      for of in ("0,x", "-1", "0,", "99999999999")],
+    (f"{BENCH} --batch 99999999999", 2, "--batch '99999999999': not a mini-batch (accepted: 1 or more)"),
+    (f"{BENCH} --ops forward,sideways", 2, "--ops 'forward,sideways': 'sideways' is not an operation; expected one of …"),
+    (f"{WORKSPACE} --workspace-limit auto", 2, "--workspace-limit 'auto': comes from a device's free memory, and there is none offline …"),
     (f"{BENCH} --workspace-limit auto", 2, "--workspace-limit 'auto': comes from the memory that a running program leaves, …"),
     (f"{WORKSPACE} --device 'Other GPU'", 2, "--device 'Other GPU': no measurements (there are those of 'Some GPU')"),
     ("cache show --db s.db --device 'Other GPU'", 2, "--device 'Other GPU': there are no rows of it, but of 'Some GPU'"),
@@ -155,6 +162,16 @@ MISTAKES = [
     (f"{PLAN} --pin fc6=c4 --pin fc6=c2", 2, "--pin: fc6 is pinned twice; pin a layer once"),
     (f"{PLAN} --what-if everything", 2, "--what-if 'everything': alexnet has no such layer; its layers are conv1, pool1, …"),
     (f"{PLAN} --best 0", 2, "--best '0': accepted: 1 to 1000"),
+    (f"{PLAN} --best x", 2, "--best 'x': accepted: 1 to 1000"),
+    (f"{PLAN} --frontier 101", 2, "--frontier '101': accepted: 1 to 100"),
+    (f"{PLAN} --memory-limit 0", 2, "--memory-limit '0': expected device or a size from 1 B: …"),
+    ("plan alexnet --machine k80x16:2 --batch 8", 2,
+     "--machine 'k80x16:2': no network between nodes is known; expected k80x16, or N nodes as h100x8:N, h200x8:N, v100x2-25g:N"),
+    (f"{PLAN} --schedule --update gossip", 2, "--update 'gossip': expected one of parameter-server, ring, tree, hierarchical, owner"),
+    (f"{OWT} --scheme d", 2, "--scheme 'd': expected a, b or c"),
+    (f"{OWT} --scheme c --passes 33", 2, "scheme c: 33 passes; expected 1 to 32, the images of one worker"),
+    (f"{OWT} --scheme b --passes none", 2, "--passes 'none': expected 1 to 4096"),
+    (f"{OWT} --scheme b --update-every step", 2, "--update-every 'step': expected pass or batch"),
     ("multigrid kirby-4m", 2, f"'kirby-4m' is no network; {NETWORKS}"),
     ("multigrid gone.onnx", 2, "gone.onnx: cannot be read: No such file or directory"),
     ("multigrid foreign.json", 2, "foreign.json: 'format': 'else'; expected 'ucudnn-net'"),
@@ -182,6 +199,12 @@ MISTAKES = [
     ("doctor --pid 99999999", 2, "--pid: there is no process 99999999; `ps -e` lists them"),
     # Options that do not go together.
     ("run --devices 2 -- true", 2, "--devices is the stand-in's: it needs --host"),
+    ("run --device-memory 1GiB -- true", 2, "--device-memory is the stand-in's: it needs --host"),
+    ("run --division shared -- true", 2, "--division: is for the budget of --total-workspace SIZE, which is missing"),
+    *[(f"doctor --{option} -- true", 2, f"--{option.split()[0]}: is for the budget of --total-workspace SIZE, which is missing")
+      for option in ("division shared", "solver glpk")],
+    (f"{BENCH} --cliff --devices all", 2, "--devices: --cliff runs everything on one device"),
+    (f"{BENCH} --report r.json", 2, "--report is not an option; …"),
     ("run --ranks 3 --spatial h4 -- true", 2, "--ranks 3: the grid h4 is for 4 ranks"),
     ("run --ranks 4 --spatial n2h4 -- true", 2, "--ranks 4: the grid n2h4 is for 8 ranks"),
     ("run --ranks 1 --spatial w2 -- true", 2, "--ranks 1: the grid w2 is for 2 ranks"),
@@ -204,6 +227,16 @@ MISTAKES = [
     ("bench --net alexnet", 2, "--net needs the mini-batch: --batch N"),
     (f"{WORKSPACE} --solver glpk", 2, "--solver: solves the division of --total-workspace SIZE, which is missing"),
     (f"{PLAN} --json --dot", 2, "--json, --dot, --html and --schedule: one of them at a time"),
+    (f"{PLAN} --schedule --json", 2, "--json, --dot, --html and --schedule: one of them at a time"),
+    (f"{PLAN} --schedule --simulate", 2, "--simulate: prints a table, which --json, --dot, --html and --schedule do not have"),
+    (f"{PLAN} --best 2 --json", 2, "--best: prints a table, which --json, --dot, --html and --schedule do not have"),
+    *[(f"{PLAN} {words}", 2, f"--update {words.split()[-1]}: is a model that no schedule executes; {words.split()[0]} takes owner or hierarchical")
+      for words in ("--schedule --update ring", "--simulate --update tree")],
+    (f"{PLAN} --scheme b", 2, "--scheme: belongs to --schedule or --simulate, which are missing"),
+    (f"{PLAN} --schedule --scheme b", 2, "--scheme: belongs to --strategy owt"),
+    (f"{OWT} --passes 4", 2, "--passes: belongs to --scheme b or c; a takes all images in one pass"),
+    (f"{PLAN} -- true", 2, "takes no program; -- belongs to run and doctor"),
+    ("cache show -- x", 2, "takes no program; -- belongs to run and doctor"),
     (f"{PLAN} --boxes", 2, "--boxes: adds to --json, which is missing"),
     (f"{PLAN} -o plan.json", 2, "-o 'plan.json': writes what --json, --dot, --html or --schedule print; one of them is missing"),
     (f"{PLAN} --db s.db", 2, "--db: belongs to --cost measured, which --db and --device together mean"),
@@ -211,6 +244,10 @@ MISTAKES = [
     ("doctor --pid 1 -- true", 2, "--pid and a program: one of them"),
     ("doctor --pid 1 --policy all", 2, "--policy: is for a program that is started; a running one has its own settings"),
     ("cache show --db none", 2, "there is no store; name one with --db PATH"),
+    *[(f"{words} --db none", 2, "there is no store; name one with --db PATH")
+      for words in ("cache import rows.csv", "cache export out.csv", "workspace --layers layers.csv")],
+    ("workspace --layers layers.csv --db empty", 2, "the store holds no measurements"),
+    ("cache export out.csv --db none.db", 2, "'none.db': there is no such store (yet)"),
     ("cache merge s.db --db s.db", 2, "'s.db' is the store itself; name another, or --db PATH"),
     # Files that are not there, or not what is expected.
     ("run --workspace-plan none.json -- true", 2, "--workspace-plan none.json: No such file or directory; expected a file that `ucudnn workspace -o` wrote"),
@@ -292,19 +329,16 @@ class Mistakes(CommandTest):
                            ("number.csv", ",".join(LAYER) + "\nconv1,8,3,x,16,8,3,3\n"),
                            ("short.csv", ",".join(LAYER) + "\nconv1,8,3\n"), ("lacks.csv", "name,n,c\nconv1,8,3\n"),
                            ("pad.csv", ",".join([*LAYER, "pad"]) + "\n")):
-            with open(f"{cls.folder}/{name}", "w") as file:
-                file.write(text)
+            cls.write(name, text)
         os.chmod(f"{cls.folder}/text", 0o644)
-        with open(f"{cls.folder}/binary", "wb") as file:
-            file.write(bytes(range(256)) * 8)
+        cls.write("binary", bytes(range(256)) * 8)
         for name, row in (("layers.csv", LAYER), ("rows.csv", ROW), ("nowhere.csv", ROW | {"device": ""})):
             with open(f"{cls.folder}/{name}", "w", newline="") as file:
                 writer = csv.DictWriter(file, row)
                 writer.writeheader()
                 writer.writerow(row)
         for name, text in (("no-interpreter", "#!/no/such/interpreter\n"), ("cut-program", "\x7fELF")):
-            with open(f"{cls.folder}/{name}", "w") as file:
-                file.write(text)
+            cls.write(name, text)
             os.chmod(f"{cls.folder}/{name}", 0o755)
         os.mkdir(f"{cls.folder}/folder")
         os.mkfifo(f"{cls.folder}/pipe")
@@ -426,12 +460,10 @@ class Settings(CommandTest):
                                  ({"UCUDNN_SPATIAL": "h2", "UCUDNN_SPATIAL_TRANSPORT": "loopback"}, ""),
                                  ({"UCUDNN_MODE": "off"}, "--ranks 2"), ({}, "--off --ranks 2")):
             with self.subTest(variables=variables, typed=typed):
-                result = self.run_command("run", *shlex.split(typed), "--", self.program, LD_LIBRARY_PATH=self.driver, **variables)
-                self.assertEqual((0, ""), (result.returncode, result.stderr))
+                self.output("run", *shlex.split(typed), "--", self.program, LD_LIBRARY_PATH=self.driver, **variables)
 
     def test_what_may_start_ranks_itself_starts(self):
-        with open(f"{self.folder}/starts-ranks", "w", encoding="utf-8") as file:
-            file.write(f"#!/bin/sh\nRANK=0 WORLD_SIZE=2 MASTER_ADDR=localhost exec {self.program}\n")
+        self.write("starts-ranks", f"#!/bin/sh\nRANK=0 WORLD_SIZE=2 MASTER_ADDR=localhost exec {self.program}\n")
         os.chmod(f"{self.folder}/starts-ranks", 0o755)
         for words in (["./starts-ranks"], ["sh", "-c", self.program], ["env", "RANK=0", self.program]):
             with self.subTest(words=words):

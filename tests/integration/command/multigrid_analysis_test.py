@@ -22,9 +22,8 @@ class MultigridAnalysis(MultigridTest):
         """Kernels take 1 ms each, however many run at once, and nothing else takes time."""
         made = {"name": "made", "memory_bytes": 1 << 40, "tflops": 1e5, "memory_gb_per_s": 1e6, "launch_us": 0, "kernel_us": 1000,
                 "filling_threads": 1, "concurrent_kernels": 128} | device
-        with open(f"{self.folder}/{name}", "w", encoding="utf-8") as file:
-            json.dump({"format": "ucudnn-machine", "version": 1, "name": "made", "device": made,
-                       "levels": [{"name": "link", "count": devices, "gb_per_s": 1e5, "latency_us": latency_us}]}, file)
+        self.write(name, {"format": "ucudnn-machine", "version": 1, "name": "made", "device": made,
+                       "levels": [{"name": "link", "count": devices, "gb_per_s": 1e5, "latency_us": latency_us}]})
         return name
 
     def test_times_are_those_of_the_machine_file(self):

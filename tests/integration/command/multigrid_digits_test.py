@@ -2,7 +2,6 @@
 serial propagation, at three depths, each from three seeds."""
 
 import concurrent.futures
-import json
 import os
 import unittest
 
@@ -15,17 +14,14 @@ SEEDS = (0, 1, 2)
 
 class Digits(CommandTest):
     def epochs(self, net, seed, *words):
-        result = self.run_command("multigrid", net, "--time", "1", "--coarsening", "4", "--rate", "0.05", "--train", DIGITS, "--threads", "1",
-                                  "--seed", str(seed), "--json", *words, process={"timeout": 1200})
-        self.assertEqual((0, ""), (result.returncode, result.stderr))
-        return json.loads(result.stdout)["training"]["epochs"]
+        return self.printed_json("multigrid", net, "--time", "1", "--coarsening", "4", "--rate", "0.05", "--train", DIGITS, "--threads", "1",
+                                  "--seed", str(seed), "--json", *words, process={"timeout": 1200})["training"]["epochs"]
 
     def test_two_cycles_classify_as_well_as_serial_propagation(self):
         for layers in (32, 64, 256):
             with self.subTest(layers=layers):
                 net = f"digits{layers}.json"
-                with open(f"{self.folder}/{net}", "w", encoding="utf-8") as file:
-                    json.dump(digits_net(layers), file)
+                self.write(net, digits_net(layers))
                 with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
                     early = pool.map(lambda seed: self.epochs(net, seed), SEEDS)
                     serial = pool.map(lambda seed: self.epochs(net, seed, "--levels", "1"), SEEDS)

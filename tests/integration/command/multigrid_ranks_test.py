@@ -128,9 +128,7 @@ class MultigridRanks(MultigridTest):
                     self.assertAlmostEqual(1, loss / expected, delta=1e-5)
 
     def test_run_starts_processes_on_one_machine(self):
-        result = self.run_command("run", "--off", "--ranks", "2", "--", self.command, "multigrid", *NET, "--json")
-        self.assertEqual((0, ""), (result.returncode, result.stderr))
-        document = json.loads(result.stdout)
+        document = self.printed_json("run", "--off", "--ranks", "2", "--", self.command, "multigrid", *NET, "--json")
         self.assertEqual(2, document["devices"])
         self.assertEqual(computed(self.document(*NET)), computed(document))
 

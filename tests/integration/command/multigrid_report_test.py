@@ -78,13 +78,12 @@ def analysis(**changes):
 
 
 class MultigridReport(CommandTest):
-    def write(self, document, name="solve.json"):
-        with open(f"{self.folder}/{name}", "w", encoding="utf-8") as file:
-            file.write(document if isinstance(document, str) else json.dumps(document))
+    def written(self, document, name="solve.json"):
+        self.write(name, document)
         return name
 
     def page(self, *documents):
-        names = [self.write(document, f"{number}.json") for number, document in enumerate(documents)]
+        names = [self.written(document, f"{number}.json") for number, document in enumerate(documents)]
         result = self.run_command("report", *names)
         self.assertEqual((0, ""), (result.returncode, result.stderr))
         return Page(result.stdout)
@@ -301,9 +300,9 @@ class MultigridReport(CommandTest):
                 (training(), ("training", "epochs", 0, "checks", 0, "output_error"), "x",
                  "training.epochs[0].checks[0].output_error is 'x'; expected a number of 0 or more, or null\n")):
             with self.subTest(path=path, value=value):
-                self.assert_refused(["report", self.write(changed(document, path, value))], f"ucudnn report: 'solve.json': {expected}")
-        self.write(REPORT, "run.json")
-        self.write(solve())
+                self.assert_refused(["report", self.written(changed(document, path, value))], f"ucudnn report: 'solve.json': {expected}")
+        self.written(REPORT, "run.json")
+        self.written(solve())
         for names in (["run.json", "solve.json"], ["solve.json", "run.json"]):
             self.assert_refused(["report", *names], "ucudnn report: 'run.json' is no report of `ucudnn multigrid`, and 'solve.json' is one; "
                                 "expected one kind on a page\n")
@@ -325,7 +324,7 @@ class MultigridReport(CommandTest):
                     mutated = mutated[:at] + rng.choice(values) + mutated[end:]
                 else:
                     mutated = mutated[:at] + chr(rng.randrange(32, 127)) + mutated[at + rng.randrange(0, 4):]
-            result = self.run_command("report", self.write(mutated))
+            result = self.run_command("report", self.written(mutated))
             if result.returncode == 0:
                 Page(result.stdout)
             else:

@@ -22,8 +22,7 @@ class MultigridRun(CommandTest):
         self.assertIn("single precision on the CPU stand-in through ucudnn, blocks run: streams", run["machine"])
         for expected, residual in zip(alone["residuals"], run["residuals"], strict=True):
             self.assertAlmostEqual(expected, residual, delta=1e-4 * alone["residuals"][0])
-        with open(f"{self.folder}/report.json", encoding="utf-8") as file:
-            kernels = json.load(file)["kernels"]
+        kernels = self.load("report.json")["kernels"]
         self.assertTrue(any("micro-batches" in kernel["reason"] for kernel in kernels), kernels)
 
 

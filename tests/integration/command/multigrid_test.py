@@ -298,8 +298,7 @@ class Multigrid(MultigridTest):
             whole = file.read()
         for name, data in (("none", b""), ("half", whole[:len(whole) // 2]), ("text", b"K = 1\n" * 40),
                            ("zipped", b"PK\3\4" + bytes(60))):
-            with open(f"{self.folder}/{name}.safetensors", "wb") as file:
-                file.write(data)
+            self.write(f"{name}.safetensors", data)
             self.refused(("chain", "--weights", f"{name}.safetensors"), f"{name}.safetensors: ...")
         self.refused(("chain", "--weights", "nowhere.safetensors"), "nowhere.safetensors: cannot be opened: No such file or directory")
         self.refused(("chain",), "chain: --weights FILE.safetensors is expected, with its arrays K, b and u0")
@@ -544,8 +543,7 @@ class Multigrid(MultigridTest):
         self.assertEqual([8, 8], [epoch["serial_solves"] for epoch in json.loads(result.stdout)["training"]["epochs"]])
 
     def digits(self, layers):
-        with open(f"{self.folder}/digits.json", "w", encoding="utf-8") as file:
-            json.dump(digits_net(layers), file)
+        self.write("digits.json", digits_net(layers))
         return "digits.json"
 
     def test_an_unscaled_net_trains_like_serial_propagation_or_says_that_it_does_not(self):
@@ -640,11 +638,9 @@ class Multigrid(MultigridTest):
             return {key: value for key, value in document.items() if not key.endswith("seconds")}
         text = self.multigrid(*self.SMALL, "--report", "new/folder/solve.json")
         self.assertIn("direct: ", text)
-        with open(f"{self.folder}/new/folder/solve.json", encoding="utf-8") as file:
-            self.assertEqual(without_times(self.document(*self.SMALL)), without_times(json.load(file)))
+        self.assertEqual(without_times(self.document(*self.SMALL)), without_times(self.load("new/folder/solve.json")))
         self.multigrid(*self.TRAIN, "--epochs", "2", "--report", "train.json")
-        with open(f"{self.folder}/train.json", encoding="utf-8") as file:
-            self.assertEqual(2, len(json.load(file)["training"]["epochs"]))
+        self.assertEqual(2, len(self.load("train.json")["training"]["epochs"]))
         os.mkdir(f"{self.folder}/taken")
         self.refused((*self.SMALL, "--report", "taken"), "'taken' cannot be written: ...", code=1)
         # Before anything is trained.
@@ -683,8 +679,7 @@ class Multigrid(MultigridTest):
     # Networks of the test's own.
 
     def write_net(self, nodes):
-        with open(f"{self.folder}/net.json", "w", encoding="utf-8") as file:
-            json.dump({"format": "ucudnn-net", "version": 1, "name": "net", "nodes": nodes}, file)
+        self.write("net.json", {"format": "ucudnn-net", "version": 1, "name": "net", "nodes": nodes})
         return "net.json"
 
     def net(self, *stages, norms=False, pad=None):

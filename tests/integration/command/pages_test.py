@@ -25,14 +25,12 @@ class Pages(CommandTest):
         cls.page = f"{cls.folder}/page.html"
 
     def report_page(self):
-        with open(f"{self.folder}/report.json", "w", encoding="utf-8") as file:
-            json.dump(REPORT, file)
+        self.write("report.json", REPORT)
         self.make("report", "report.json")
         return self.page
 
     def make(self, *words):
-        result = self.run_command(*words, "-o", self.page)
-        self.assertEqual((0, ""), (result.returncode, result.stderr))
+        self.output(*words, "-o", self.page)
 
     def told(self, expression, before=""):
         text = browser.dom(self.page, before + TELL % expression)
@@ -68,8 +66,7 @@ class Pages(CommandTest):
         reason = "undivided, because the plan was not yet compared with it: the time for measuring is used up"
         kernels = [kernel | {"asked": engine, "reason": reason, "limit_bytes": 1234 * MIB, "plan": [run(engine, 4, 16, 1000 * MIB, 123.4)]}
                    for kernel in REPORT["kernels"] if (engine := engines.get(kernel["op"]))]
-        with open(f"{self.folder}/wide.json", "w", encoding="utf-8") as file:
-            json.dump(REPORT | {"kernels": kernels}, file)
+        self.write("wide.json", REPORT | {"kernels": kernels})
         self.make("report", "wide.json")
         tell = 'const box = document.querySelector("#kernel-table").parentNode;' + TELL % "[box.scrollWidth, box.clientWidth]"
         text = browser.run(self.page, "--dump-dom", script=tell, width=1300)
@@ -96,15 +93,13 @@ class Pages(CommandTest):
 
     def budget_page(self):
         """A run within one budget, with the store that its desirable sets come from."""
-        with open(f"{self.folder}/rows.csv", "w", encoding="utf-8") as file:
-            file.write(self.ROWS)
+        self.write("rows.csv", self.ROWS)
         self.assertEqual(0, self.run_command("cache", "import", "rows.csv", "--db", "m.db").returncode)
         kernels = [kernel | {"workspace_bytes": 0, "owned_workspace_bytes": kernel["workspace_bytes"], "layers": [name]}
                    for kernel, name in zip(REPORT["kernels"], ("conv2", "conv2", "conv2", "conv9"))]
-        with open(f"{self.folder}/budget.json", "w", encoding="utf-8") as file:
-            json.dump(REPORT | {"kernels": kernels, "total_workspace": {
+        self.write("budget.json", REPORT | {"kernels": kernels, "total_workspace": {
                 "total_bytes": 12 * MIB, "planned_bytes": 12 * MIB, "division": "disjoint", "divided": True, "kernels": 4,
-                "total_workspace_bytes": 11 * MIB, "optimal": True}}, file)
+                "total_workspace_bytes": 11 * MIB, "optimal": True}})
         self.make("report", "budget.json", "--db", "m.db")
 
     # Of a chart of bars: each bar's label, the lengths of its parts in pixels and what they say of themselves; its lines.
@@ -156,8 +151,7 @@ class Pages(CommandTest):
                 self.assertAlmostEqual((100 - ms) / 70, (point["y"] - first["y"]) / (last["y"] - first["y"]), delta=0.001)
 
     def test_an_offline_plan_stands_beside_its_undivided_calls(self):
-        with open(f"{self.folder}/offline.json", "w", encoding="utf-8") as file:
-            json.dump(OFFLINE, file)
+        self.write("offline.json", OFFLINE)
         self.make("report", "offline.json")
         found = self.told(f'({{once: {{...document.querySelector("#total-once").dataset}}, timeline: {self.BARS}("timeline-chart")}})')
         self.assertEqual({"undivided": "250", "best": "250", "planned": "168"}, found["once"])
@@ -169,9 +163,8 @@ class Pages(CommandTest):
 
     def test_what_is_not_drawn_of_a_budget_is_one_segment(self):
         plan = [run("legacy:1", 16, 4, 4 * MIB, 18.5)]
-        with open(f"{self.folder}/many.json", "w", encoding="utf-8") as file:
-            json.dump(OFFLINE | {"total_bytes": 700 * MIB, "kernels": [offline_kernel(f"conv{i}", plan, segment=i)
-                                                                      for i in range(159)]}, file)
+        self.write("many.json", OFFLINE | {"total_bytes": 700 * MIB, "kernels": [offline_kernel(f"conv{i}", plan, segment=i)
+                                                                      for i in range(159)]})
         self.make("report", "many.json")
         found = self.told(f'{self.BARS}("division-chart")')
         self.assertEqual(61, len(found["bars"]))
@@ -213,8 +206,7 @@ class Pages(CommandTest):
     def split_page(self, ranks, calls=6):
         names = [f"rank{rank}.json" for rank in range(ranks)]
         for name, document in zip(names, split_reports(ranks, calls)):
-            with open(f"{self.folder}/{name}", "w", encoding="utf-8") as file:
-                json.dump(document, file)
+            self.write(name, document)
         self.make("report", *names)
 
     def test_ranks_have_a_track_each_and_an_exchange_ends_at_one_time_on_all(self):
@@ -260,8 +252,7 @@ class Pages(CommandTest):
                      "scaling.json": multigrid.analysis()}
         documents["depths.json"]["depths"][0]["stages"][0]["timeline"] = multigrid.timeline()
         for name, document in documents.items():
-            with open(f"{self.folder}/{name}", "w", encoding="utf-8") as file:
-                json.dump(document, file)
+            self.write(name, document)
         self.make("report", *documents)
         found = self.told(f"""{{scaling: {self.LINES}("scaling-1-0-times"),
             spans: [...document.querySelectorAll("#timeline-1 g > title")].map(title => {{

@@ -1,18 +1,14 @@
 """What a user sees while `ucudnn run` keeps a program waiting for measurements: on a terminal a line that is rewritten and
 taken away, and one line at the end; in a pipe nothing."""
 
-import json
 import os
 import re
-import subprocess
-import tempfile
 import unittest
 
 import terminal
+from command import COMMAND, FolderTest, clean_environment
 
-COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
 ALEXNET_STEP = os.environ["UCUDNN_TEST_ALEXNET_STEP"]
-ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("UCUDNN_", "HOSTGPU_"))}
 # Measuring stops after three of the four seconds; the rest is kept for comparing. No CPU has done all by then, so the program
 # waits for longer than one: AlexNet's kernels at every micro-batch size up to 16 are some ten thousand runs of gigaflops.
 LONG = {"UCUDNN_TUNE": "first", "UCUDNN_TUNE_SECONDS": "600:4"}
@@ -42,16 +38,13 @@ def screen(written):
     return lines
 
 
-class Progress(unittest.TestCase):
+class Progress(FolderTest):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-        self.store = f"{self.folder}/measurements.db"
+        self.store = f"{self.folder}/{self.id()}.db"
 
     def environment(self, **variables):
         # Locks of the test's own: another program that measures on this machine is not waited for.
-        return ENVIRONMENT | {"XDG_RUNTIME_DIR": self.folder, "TERM": "xterm"} | variables
+        return clean_environment(XDG_RUNTIME_DIR=self.folder, TERM="xterm") | variables
 
     def on_terminal(self, *words, **variables):
         """What a program writes to its terminal."""
@@ -60,7 +53,7 @@ class Progress(unittest.TestCase):
         return written
 
     def in_pipe(self, *words, **variables):
-        result = subprocess.run([COMMAND, *words], capture_output=True, text=True, timeout=120, env=self.environment(**variables))
+        result = self.run_command(*words, TERM="xterm", **variables)
         self.assertEqual(0, result.returncode, result.stderr)
         return result
 
@@ -94,8 +87,7 @@ class Progress(unittest.TestCase):
         written = self.in_pipe("run", "--host", *POLICY, "--db", "none", "--report", f"{self.folder}/report.json", "--", *STEP, **LONG)
         self.assertEqual([], [line for line in written.stderr.splitlines() if not line.startswith(LOGGED)])
         self.assertNotIn("\x1b", written.stderr + written.stdout)
-        with open(f"{self.folder}/report.json") as file:
-            self.assertGreater(json.load(file)["measured"], 0)
+        self.assertGreater(self.load("report.json")["measured"], 0)
 
     def test_log_has_the_last_line_in_a_pipe(self):
         small = ("run", "--host", "--policy", "undivided", "--engines", "legacy", "--db", self.store, "--", ALEXNET_STEP, "1", "1")

@@ -4,7 +4,7 @@ import os
 import subprocess
 import time
 
-from command import CommandTest
+from command import CommandTest, clean_environment
 
 
 def alive(pid):
@@ -46,8 +46,7 @@ def wait_for(condition, seconds=10):
 
 class RanksTest(CommandTest):
     def environment(self, **variables):
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("UCUDNN_", "HOSTGPU_", "LD_"))}
-        return environment | {"LD_LIBRARY_PATH": self.driver} | variables
+        return clean_environment() | {"LD_LIBRARY_PATH": self.driver} | variables
 
     def run_ranks(self, ranks, *program, options=(), text=True, **more):
         process = more.pop("process", {})

@@ -48,8 +48,7 @@ class Ends(RanksTest):
         self.assert_result(139, "", "", self.run_ranks(1, sys.executable, "-c", "import os; os.kill(os.getpid(), 11)"))
 
     def test_a_program_that_cannot_be_started(self):
-        with open(f"{self.folder}/broken", "w", encoding="utf-8") as file:
-            file.write("#!/no/such/interpreter\n")
+        self.write("broken", "#!/no/such/interpreter\n")
         os.chmod(f"{self.folder}/broken", 0o755)
         self.assert_result(126, "", "ucudnn run: './broken' cannot be started: its first line names '/no/such/interpreter', "
                                     "which is not there\n", self.run_ranks(3, "./broken", options=["--off"]))

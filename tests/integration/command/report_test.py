@@ -150,15 +150,12 @@ OFFLINE = {
 
 
 class Report(CommandTest):
-    def write(self, document, name="report.json"):
-        with open(f"{self.folder}/{name}", "w", encoding="utf-8") as file:
-            file.write(document if isinstance(document, str) else json.dumps(document))
+    def written(self, document, name="report.json"):
+        self.write(name, document)
         return name
 
     def source(self, document, *words):
-        result = self.run_command("report", self.write(document), *words)
-        self.assertEqual((0, ""), (result.returncode, result.stderr))
-        return result.stdout
+        return self.output("report", self.written(document), *words)
 
     def page(self, document, *words):
         return Page(self.source(document, *words))
@@ -284,8 +281,7 @@ class Report(CommandTest):
         shape = "64,27,27,192,5,5,2,2"
         rows = [("legacy:0", 64, 100, 0), ("legacy:1", 64, 30, 16 * MIB), ("legacy:1", 32, 17, 8 * MIB), ("legacy:1", 16, 11, 5 * MIB)]
         lines = [f"{shape},forward,{engine},{size},{ms},{bytes_},1,16,91900,13000,Toy GPU" for engine, size, ms, bytes_ in rows]
-        with open(f"{self.folder}/rows.csv", "w", encoding="utf-8") as file:
-            file.write("\n".join([columns, *lines]) + "\n")
+        self.write("rows.csv", "\n".join([columns, *lines]) + "\n")
         store = f"{self.folder}/m.db"
         self.assertEqual(0, self.run_command("cache", "import", "rows.csv", "--db", store).returncode)
         page = self.page(REPORT, "--db", store)
@@ -295,9 +291,9 @@ class Report(CommandTest):
         for point in ("0 B, 100 ms: 64", "5 MiB, 44 ms: 4 x 16", "8 MiB, 34 ms: 2 x 32", "16 MiB, 30 ms: 64",
                       "what runs: 4 MiB, 74 ms: 4 x 16"):
             self.assertIn(point, text)
-        self.assert_refused(["report", self.write(REPORT | {"device": "Other"}), "--db", store],
+        self.assert_refused(["report", self.written(REPORT | {"device": "Other"}), "--db", store],
                             "the report's device 'Other': no measurements", "'Toy GPU'")
-        self.assert_refused(["report", self.write(REPORT), "--db", "none.db"], "none.db")
+        self.assert_refused(["report", self.written(REPORT), "--db", "none.db"], "none.db")
 
     def test_an_offline_plan_shows_its_division(self):
         chosen = {"time_ms": 74, "workspace_bytes": 4 * MIB, "plan": [run("legacy:1", 16, 4, 4 * MIB, 18.5)]}
@@ -313,7 +309,7 @@ class Report(CommandTest):
         self.assertIn("1: conv1 forward", text)
         self.assertIn("No kernel has both its own and an undivided engine's time.", text)
         self.assertLessEqual({"desirable-1", "desirable-2"}, set(page.ids))
-        self.assert_refused(["report", self.write(document), "--db", "m.db"], "--db: an offline plan holds")
+        self.assert_refused(["report", self.written(document), "--db", "m.db"], "--db: an offline plan holds")
 
     def test_an_offline_plan_is_compared_with_undivided_engines(self):
         """Within what they would have: kernels that stay whole are not their own baseline."""
@@ -342,10 +338,10 @@ class Report(CommandTest):
         self.assertIn("budget 12 MiB", page.text())
         self.assertEqual("1: conv2, conv7 forward", page.tables["kernel-table"][1][0])
         document["total_workspace"] = [1]
-        self.assert_refused(["report", self.write(document)], "total_workspace is an array of 1; expected an object")
+        self.assert_refused(["report", self.written(document)], "total_workspace is an array of 1; expected an object")
 
     def split_page(self, documents, *words):
-        names = [self.write(document, f"rank{at}.json") for at, document in enumerate(documents)]
+        names = [self.written(document, f"rank{at}.json") for at, document in enumerate(documents)]
         result = self.run_command("report", *names, *words)
         self.assertEqual((0, ""), (result.returncode, result.stderr))
         return Page(result.stdout)
@@ -436,13 +432,13 @@ class Report(CommandTest):
         self.assertNotIn("dy of kernel 2", page.text())
 
     def test_reports_that_are_not_of_one_job_are_refused(self):
-        two = [self.write(document, f"rank{at}.json") for at, document in enumerate(split_reports(2))]
-        other = self.write(split_reports(4)[3], "other.json")
-        plain = self.write(REPORT, "plain.json")
+        two = [self.written(document, f"rank{at}.json") for at, document in enumerate(split_reports(2))]
+        other = self.written(split_reports(4)[3], "other.json")
+        plain = self.written(REPORT, "plain.json")
         self.assert_refused(["report", *two, "rank1.json"], "'rank1.json': rank 1 is also in 'rank1.json'")
         self.assert_refused(["report", *two, other], "'other.json': the grid is h4, and h2 in the reports before")
         self.assert_refused(["report", *two, plain], "'plain.json': splits nothing; several reports are those of the ranks of one job")
-        self.assert_refused(["report", self.write(OFFLINE, "table.json"), two[0]], "'table.json': splits nothing")
+        self.assert_refused(["report", self.written(OFFLINE, "table.json"), two[0]], "'table.json': splits nothing")
 
     def test_what_is_wrong_about_splitting_is_named(self):
         track, first = ("spatial", "tracks", 0), ("spatial", "tracks", 0, "kernels", 0)
@@ -466,7 +462,7 @@ class Report(CommandTest):
             for step in parents:
                 place = place[step]
             place[last] = value
-            self.assert_refused(["report", self.write(document)], "ucudnn report: 'report.json': ", expected)
+            self.assert_refused(["report", self.written(document)], "ucudnn report: 'report.json': ", expected)
 
     def test_texts_of_the_report_never_become_markup(self):
         bad = "</td></title><script>alert(1)</script><b onclick='x'>\u0000\u202e\ud83d\ude00\"&"
@@ -482,10 +478,9 @@ class Report(CommandTest):
         self.assertIn("</td></title><script>alert(1)</script><b onclick='x'>", page.text())
 
     def test_the_page_goes_where_it_is_told(self):
-        result = self.run_command("report", self.write(REPORT), "-o", "page.html")
+        result = self.run_command("report", self.written(REPORT), "-o", "page.html")
         self.assertEqual((0, "", ""), (result.returncode, result.stdout, result.stderr))
-        with open(f"{self.folder}/page.html", encoding="utf-8") as file:
-            self.assertTrue(file.read().startswith("<!DOCTYPE html>"))
+        self.assertTrue(self.read("page.html").startswith("<!DOCTYPE html>"))
         result = self.run_command("report", "report.json", "-o", "none/such/page.html")
         self.assertEqual((0, "", ""), (result.returncode, result.stdout, result.stderr))
         with open(f"{self.folder}/none/such/page.html", encoding="utf-8") as made, \
@@ -497,7 +492,7 @@ class Report(CommandTest):
         self.assert_refused(["report", "none.json"], "none.json", "No such file")
         for text, expected in (("", "no JSON"), ("[1, 2]", "is an array of 2; expected an object"), ('{"a": 1, "a": 2}', "there twice"),
                                ("[" * 100_000, "nested too deeply"), ('{"format": "ucudnn-report"', "no JSON")):
-            self.assert_refused(["report", self.write(text)], "ucudnn report: 'report.json': ", expected)
+            self.assert_refused(["report", self.written(text)], "ucudnn report: 'report.json': ", expected)
 
         def changed(path, value):
             document = copy.deepcopy(REPORT)
@@ -544,11 +539,11 @@ class Report(CommandTest):
                 ((*piece, "micro_batch"), 1 << 62, "kernels[0].plan[0].micro_batch is "),
                 ((*piece, "engine"), None, "kernels[0].plan[0].engine is null; expected text"),
                 (("fallbacks", 0, "count"), "x", "fallbacks[0].count is 'x'")):
-            self.assert_refused(["report", self.write(changed(path, value))], "ucudnn report: 'report.json': ", expected)
+            self.assert_refused(["report", self.written(changed(path, value))], "ucudnn report: 'report.json': ", expected)
         for version, expected in (
                 (1, "version is 1; expected 2: an older ucudnn wrote it; plan again with `ucudnn workspace --json`\n"),
                 (3, "version is 3; expected 2\n")):
-            self.assert_refused(["report", self.write(OFFLINE | {"version": version}, "table.json")],
+            self.assert_refused(["report", self.written(OFFLINE | {"version": version}, "table.json")],
                                 "ucudnn report: 'table.json': ", expected)
 
     def test_mutated_reports_are_shown_or_refused_in_one_line(self):
@@ -566,7 +561,7 @@ class Report(CommandTest):
                     mutated = mutated[:at] + rng.choice(values) + mutated[end:]
                 else:
                     mutated = mutated[:at] + chr(rng.randrange(32, 127)) + mutated[at + rng.randrange(0, 4):]
-            result = self.run_command("report", self.write(mutated))
+            result = self.run_command("report", self.written(mutated))
             if result.returncode == 0:
                 Page(result.stdout)
             else:

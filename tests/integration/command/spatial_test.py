@@ -8,16 +8,13 @@ from command import CommandTest
 
 class Spatial(CommandTest):
     def spatial(self, *words):
-        result = self.run_command("spatial", *words)
-        self.assertEqual((0, ""), (result.returncode, result.stderr))
-        return result.stdout
+        return self.output("spatial", *words)
 
     def document(self, *words):
         return json.loads(self.spatial(*words, "--json"))
 
     def net(self, name, nodes):
-        with open(f"{self.folder}/{name}", "w", encoding="utf-8") as file:
-            json.dump({"format": "ucudnn-net", "version": 1, "name": "net", "nodes": nodes}, file)
+        self.write(name, {"format": "ucudnn-net", "version": 1, "name": "net", "nodes": nodes})
         return name
 
     def test_what_is_refused_says_why_and_names_the_next_size(self):
@@ -127,11 +124,10 @@ class Spatial(CommandTest):
                             "--size '8x8': expected depth, rows and columns, as in 64x128x128")
 
     def test_operators_that_nobody_knows_are_named(self):
-        with open(f"{self.folder}/net.prototxt", "w", encoding="utf-8") as file:
-            file.write('layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 3 dim: 8 dim: 8 } } } '
-                       'layer { name: "odd" type: "Unheard" bottom: "data" top: "odd" } '
-                       'layer { name: "conv" type: "Convolution" bottom: "odd" top: "conv" '
-                       'convolution_param { num_output: 4 kernel_size: 3 pad: 1 } }')
+        self.write("net.prototxt", 'layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 3 dim: 8 dim: 8 } } } '
+                   'layer { name: "odd" type: "Unheard" bottom: "data" top: "odd" } '
+                   'layer { name: "conv" type: "Convolution" bottom: "odd" top: "conv" '
+                   'convolution_param { num_output: 4 kernel_size: 3 pad: 1 } }')
         words = ["h2", "--net", "net.prototxt", "--batch", "1"]
         self.assert_refused(["spatial", *words], "unsupported operators: 'Unheard' (node 'odd')")
         self.assertEqual(("unvouched", ["'Unheard' (node 'odd')"]),

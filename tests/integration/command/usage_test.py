@@ -10,34 +10,7 @@ ROOT = os.path.realpath(f"{os.path.dirname(__file__)}/../../..")
 
 
 class Usage(CommandTest):
-    def test_without_a_command_the_commands_are_named(self):
-        self.assert_refused([], "ucudnn: ", "run, bench, net, plan, spatial, multigrid, cache, workspace, report and doctor")
-
-    def test_unknown_command_is_named(self):
-        self.assert_refused(["rum", "--", "true"], "ucudnn: 'rum'", "run, bench, net, plan, spatial, multigrid, cache, workspace, report and doctor")
-
-    def test_unknown_option_is_named(self):
-        self.assert_refused(["run", "--polcy", "all", "--", "true"], "ucudnn run: --polcy ")
-
-    def test_value_that_is_not_accepted_is_named_with_what_is(self):
-        self.assert_refused(["run", "--policy", "foo", "--", "true"],
-                            "ucudnn run: --policy 'foo': ", "auto, undivided, powerOfTwo, all")
-        self.assert_refused(["run", "--workspace-limit", "64mb", "--", "true"],
-                            "ucudnn run: --workspace-limit '64mb': ", "caller, auto or a size: bytes, or with KiB, MiB, GiB")
-        self.assert_refused(["run", "--workspace-limit=-1", "--", "true"], "--workspace-limit '-1': ")
-        self.assert_refused(["run", "--db", "a.db::b.db", "--", "true"], "--db 'a.db::b.db': ")
-
-    def test_empty_value_is_refused_because_it_would_be_ignored(self):
-        self.assert_refused(["run", "--report", "", "--", "true"], "--report ''")
-
-    def test_missing_value_is_named(self):
-        self.assert_refused(["run", "--policy", "--", "true"], "ucudnn run: --policy")
-
-    def test_division_of_no_budget_is_refused(self):
-        for command in (["run"], ["doctor"]):
-            for words in (["--division", "shared"], ["--solver", "glpk"]):
-                self.assert_refused([*command, *words, "--", "true"], f"ucudnn {command[0]}: {words[0]}: ",
-                                    "--total-workspace SIZE, which is missing")
+    def test_a_division_may_have_its_budget_from_elsewhere(self):
         for variables in ({"UCUDNN_TOTAL_WORKSPACE": "1MiB"}, {"UCUDNN_TOTAL_WORKSPACE_SIZE": "1MiB"}, {"UCUDNN_WORKSPACE_PLAN": "plan.json"}):
             self.assertEqual("shared", self.environment_of("run", "--division", "shared", "--", self.program, **variables)[
                 "UCUDNN_DIVISION"])
@@ -66,27 +39,6 @@ class Usage(CommandTest):
                 self.assert_refused(words, f"'{self.host}/{name}' is missing: the CPU stand-ins are not built whole; "
                                     "`cmake --build --preset release` builds all of them")
             os.rename(f"{self.host}/away", f"{self.host}/{name}")
-
-    def test_program_is_missing(self):
-        self.assert_refused(["run"], "ucudnn run: no program")
-        self.assert_refused(["run", "--"], "ucudnn run: no program")
-
-    def test_program_without_separator_is_explained(self):
-        self.assert_refused(["run", "python3", "a.py"], "'python3'", "behind --")
-
-    def test_stand_in_options_need_host(self):
-        self.assert_refused(["run", "--devices", "2", "--", "true"], "--devices", "--host")
-        self.assert_refused(["run", "--device-memory", "1GiB", "--", "true"], "--device-memory", "--host")
-
-    def test_stand_in_options_are_checked(self):
-        for devices in ("0", "65", "two", "1.5", "-1"):
-            self.assert_refused(["run", "--host", f"--devices={devices}", "--", "true"], f"--devices '{devices}'", "1 to 64")
-        for memory in ("0", "4XB", "lots"):
-            self.assert_refused(["run", "--host", "--device-memory", memory, "--", "true"], "--device-memory", memory)
-
-    def test_switches_take_no_value(self):
-        for words in (["run", "--deterministic=0", "--", "true"], ["run", "--off=no", "--", "true"], ["bench", "--json=0"]):
-            self.assert_refused(words, words[1].split("=")[0].strip("-"))
 
     def test_the_documents_name_every_option_and_variable(self):
         texts = {}

@@ -8,7 +8,8 @@ import subprocess
 import tempfile
 import unittest
 
-COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
+from command import COMMAND, FolderTest
+
 ALEXNET_STEP = os.environ["UCUDNN_TEST_ALEXNET_STEP"]
 # However slow the machine is, all is measured at once.
 ENVIRONMENT = os.environ | {"UCUDNN_TUNE": "first", "UCUDNN_TUNE_SECONDS": "600:6000"}
@@ -29,7 +30,7 @@ def rewrite(store, other, change):
     return rows
 
 
-class Warm(unittest.TestCase):
+class Warm(FolderTest):
     def test_run_after_bench_measures_nothing(self):
         with tempfile.TemporaryDirectory() as folder:
             options = ["--host", "--policy", "undivided", "--db", f"{folder}/measurements.db"]
@@ -37,8 +38,7 @@ class Warm(unittest.TestCase):
                            stdout=subprocess.DEVNULL)
             subprocess.run([COMMAND, "run", *options, "--report", f"{folder}/report.json", "--", ALEXNET_STEP, "1", "1"],
                            check=True, stdout=subprocess.DEVNULL, env=ENVIRONMENT)
-            with open(f"{folder}/report.json") as file:
-                report = json.load(file)
+            report = self.load(f"{folder}/report.json")
         self.assertEqual(0, report["measured"])
         self.assertEqual(15, len(report["kernels"]))
 
@@ -53,8 +53,7 @@ class Warm(unittest.TestCase):
             graph = [row for row in json.loads(shown.stdout)["measurements"] if row["engine"].startswith("graph:")]
             subprocess.run([COMMAND, "run", *options, "--report", f"{folder}/report.json", "--", ALEXNET_STEP, "2", "1"],
                            check=True, stdout=subprocess.DEVNULL, env=ENVIRONMENT)
-            with open(f"{folder}/report.json") as file:
-                report = json.load(file)
+            report = self.load(f"{folder}/report.json")
         self.assertEqual({"forward", "backward_data", "backward_filter"}, {row["op"] for row in graph})
         self.assertEqual(0, report["measured"])
         self.assertEqual(15, len(report["kernels"]))
@@ -75,8 +74,7 @@ class Warm(unittest.TestCase):
             low = f"{folder}/low.db"
             rows = rewrite(store, low, lambda row: {"workspace_bytes": int(row["workspace_bytes"]) // 2})
             self.assertEqual(undivided, self.step(*options, "--engines", "legacy", "--db", low))
-            with open(f"{folder}/report.json") as file:
-                report = json.load(file)
+            report = self.load(f"{folder}/report.json")
             self.assertEqual([], report["fallbacks"])
             self.assertEqual(0, report["measured"])
             needs = {(row["op"], row["c"], row["engine"], row["micro_batch"]): int(row["workspace_bytes"]) for row in rows}
@@ -96,8 +94,7 @@ class Warm(unittest.TestCase):
                            "--db", f"{folder}/{devices}.db", "--report", f"{folder}/report.json"]
                 result = subprocess.run([COMMAND, "run", "--host", *options, "--", ALEXNET_STEP, "2", "1"], check=True,
                                         capture_output=True, text=True, env=ENVIRONMENT | {"UCUDNN_BENCHMARK_DEVICES": devices})
-                with open(f"{folder}/report.json") as file:
-                    report = json.load(file)
+                report = self.load(f"{folder}/report.json")
                 self.assertEqual([], report["fallbacks"])
                 outputs = [line for line in result.stdout.splitlines() if line.startswith("conv")]
                 seen[devices] = (outputs, report["measured"], "device 9 is left out" in result.stderr)
@@ -113,15 +110,13 @@ class Warm(unittest.TestCase):
             reports = []
             for run in ("first", "second"):
                 self.assertEqual(undivided, self.step(*options, "--report", f"{folder}/{run}.json"), run)
-                with open(f"{folder}/{run}.json") as file:
-                    reports.append(json.load(file))
+                reports.append(self.load(f"{folder}/{run}.json"))
             # Whatever this machine measured: pieces that are worth it.
             rewrite(f"{folder}/measurements.db", f"{folder}/quick.db",
                     lambda row: {"time_ms": float(row["time_ms"]) / 1000} if int(row["micro_batch"]) < 4 else {})
             self.assertEqual(undivided, self.step("--workspace-limit", "2MiB", "--db", f"{folder}/quick.db",
                                                   "--report", f"{folder}/quick.json"))
-            with open(f"{folder}/quick.json") as file:
-                reports.append(json.load(file))
+            reports.append(self.load(f"{folder}/quick.json"))
         first, second, quick = reports
         self.assertGreater(first["measured"], 0)
         self.assertEqual(0, second["measured"])

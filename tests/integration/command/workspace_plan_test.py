@@ -5,10 +5,10 @@ import csv
 import json
 import os
 import subprocess
-import tempfile
 import unittest
 
-COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
+from command import COMMAND, FolderTest
+
 ALEXNET_STEP = os.environ["UCUDNN_TEST_ALEXNET_STEP"]
 SWITCHING_STREAMS = os.environ["UCUDNN_TEST_SWITCHING_STREAMS"]
 MIB = 1 << 20
@@ -24,12 +24,10 @@ def parts(kernel):
     return [(part["engine"], part["micro_batch"], part["count"]) for part in kernel["plan"]]
 
 
-class Pinned(unittest.TestCase):
+class Pinned(FolderTest):
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = folder.name
+        super().setUpClass()
         cls.store = f"{cls.folder}/measurements.db"
         cls.plain, _ = cls.steps("64", "--off")
         cls.plain_pairs, _ = cls.steps("64", "--off", batch=2)
@@ -47,8 +45,7 @@ class Pinned(unittest.TestCase):
         path = f"{self.folder}/plan.json"
         subprocess.run([COMMAND, "workspace", "--trace", f"{self.folder}/trace.json", "--db", self.store, "-o", path,
                         *options], check=True, capture_output=True)
-        with open(path) as file:
-            return path, json.load(file)
+        return path, self.load(path)
 
     def run_with_plan(self, path, workspace_mib, *options, batch=4, **variables):
         report = f"{self.folder}/report.json"
@@ -57,8 +54,7 @@ class Pinned(unittest.TestCase):
         lines, errors = self.steps(workspace_mib, *named, "--db", "none", "--report", report, *options, batch=batch,
                                    **variables)
         self.assertEqual((self.plain if batch == 4 else self.plain_pairs)[:5], lines[:5])
-        with open(report) as file:
-            return json.load(file), errors
+        return self.load(report), errors
 
     def check_followed(self, report, file):
         self.assertEqual(0, report["measured"])
@@ -107,10 +103,9 @@ class Pinned(unittest.TestCase):
         for options in (("--workspace-limit", "2MiB"), ("--total-workspace", "8MiB")):
             path, file = self.plan(*options)
             other = f"{self.folder}/other.json"
-            with open(other, "w") as out:
-                for kernel in file["kernels"]:
-                    kernel["problem"]["h"] += 1
-                json.dump(file, out)
+            for kernel in file["kernels"]:
+                kernel["problem"]["h"] += 1
+            self.write(other, file)
             with self.subTest(options=options, other="batch"):
                 report, errors = self.run_with_plan(path, "64", "--policy", "powerOfTwo", batch=2)
                 self.check_missed(report, errors, ": it has it for 4 images, not for 2")
@@ -125,8 +120,7 @@ class Pinned(unittest.TestCase):
                     self.assertNotIn("not measured yet", kernel["reason"])
 
     def test_layers_of_one_shape_reserve_what_was_planned_for_them(self):
-        with open(f"{self.folder}/trace.json") as file:
-            problems = [kernel["problem"] for kernel in json.load(file)["kernels"] if kernel["op"] == "forward"]
+        problems = [kernel["problem"] for kernel in self.load("trace.json")["kernels"] if kernel["op"] == "forward"]
         columns = [column for column in problems[0] if column != "align"]
         layers = [[f"layer{at}", *(problem[column] for column in columns)] for at, problem in enumerate(problems)]
         twins = [["twin", *layer[1:]] for layer in layers[1:3]]
@@ -139,9 +133,8 @@ class Pinned(unittest.TestCase):
                                          "--total-workspace", "4MiB", "--division", division, "--json"],
                                         check=True, capture_output=True, text=True)
                 planned = json.loads(result.stdout)
-                with open(path) as file:
-                    report, errors = self.run_with_plan(path, "0")
-                    self.check_followed(report, json.load(file))
+                report, errors = self.run_with_plan(path, "0")
+                self.check_followed(report, self.load(path))
                 self.assertEqual("", errors)
                 self.assertEqual(15 + 6, len(planned["kernels"]))
                 self.assertEqual(planned["total_workspace_bytes"], report["total_workspace"]["total_workspace_bytes"])
@@ -164,10 +157,7 @@ class Pinned(unittest.TestCase):
                 {"engine": "legacy:1", "workspace_bytes": need, "piece_ms": 1, "micro_batch": 2, "count": 1},
                 {"engine": "legacy:0", "workspace_bytes": 0, "piece_ms": 1, "micro_batch": 1, "count": 2}]
         self.assertGreater(mixed, 0)
-        path = f"{self.folder}/mixed.json"
-        with open(path, "w") as text:
-            json.dump(file, text)
-        report, errors = self.run_with_plan(path, "0")
+        report, errors = self.run_with_plan(self.write("mixed.json", file), "0")
         self.assertEqual("", errors)
         self.check_followed(report, file)
 
@@ -178,8 +168,7 @@ class Pinned(unittest.TestCase):
         subprocess.run([COMMAND, "workspace", *net, "--total-workspace", "8MiB", "-o", path], check=True, capture_output=True)
         report, errors = self.run_with_plan(path, "0")
         self.assertEqual("", errors)
-        with open(path) as file:
-            self.check_followed(report, json.load(file))
+        self.check_followed(report, self.load(path))
         self.assertTrue(report["total_workspace"]["divided"])
 
     def test_each_stream_has_a_copy_of_what_its_kernels_share(self):
@@ -189,10 +178,7 @@ class Pinned(unittest.TestCase):
             result = subprocess.run([COMMAND, "run", "--host", *reporting, *options, "--", SWITCHING_STREAMS], check=True,
                                     capture_output=True, text=True, env=ENVIRONMENT)
             self.assertEqual("", result.stderr)
-            if "--off" in options:
-                return result.stdout, None
-            with open(report) as file:
-                return result.stdout, json.load(file)
+            return result.stdout, None if "--off" in options else self.load(report)
 
         plain, _ = run("--off")
         store, path = f"{self.folder}/streams.db", f"{self.folder}/streams-plan.json"
@@ -205,8 +191,7 @@ class Pinned(unittest.TestCase):
                 with self.subTest(division=division, budget=budget):
                     subprocess.run([COMMAND, "workspace", "--trace", f"{self.folder}/streams-trace.json", "--db", store, "-o", path,
                                     "--total-workspace", str(budget), "--division", division], check=True, capture_output=True)
-                    with open(path) as file:
-                        planned = json.load(file)
+                    planned = self.load(path)
                     segments = {}
                     for kernel in planned["kernels"]:
                         self.assertEqual(2, kernel["lanes"])
@@ -232,8 +217,7 @@ class Pinned(unittest.TestCase):
                 (json.dumps(file)[:-20], (), "no JSON at byte"),
                 (json.dumps(file), ("--total-workspace", "1KiB"), "more than the total workspace")):
             with self.subTest(why=why):
-                with open(wrong, "w") as out:
-                    out.write(text)
+                self.write(wrong, text)
                 _, errors = self.run_with_plan(wrong, "64", "--policy", "undivided", *options, UCUDNN_WORKSPACE_PLAN=wrong)
                 told = [line for line in errors.splitlines() if "workspace plan" in line]
                 self.assertEqual(1, len(told), errors)

@@ -1,0 +1,105 @@
+#include "command/doctor/diagnosis.h"
+
+#include <algorithm>
+#include <iomanip>
+#include <iostream>
+#include <sstream>
+
+namespace ucudnn::command {
+namespace {
+
+constexpr int kNameColumn = 16;
+constexpr size_t kTextColumns = 84;
+
+const char* SeverityName(Severity severity) {
+  switch (severity) {
+    case Severity::kNote:
+      return "note";
+    case Severity::kWarning:
+      return "warning";
+    case Severity::kFault:
+      return "fault";
+  }
+  return "";
+}
+
+// One line, whatever a process put into its environment or its files: no control characters.
+std::string Printable(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  return text;
+}
+
+void PrintLine(const std::string& name, const std::string& text) {
+  std::cout << std::left << std::setw(kNameColumn) << name << Printable(text) << "\n";
+}
+
+// As PrintLine, sentences broken at spaces.
+void PrintWrapped(const std::string& name, const std::string& text) {
+  std::istringstream words(text);
+  std::string line;
+  std::string first = name;
+  for (std::string word; words >> word;) {
+    if (!line.empty() && line.size() + 1 + word.size() > kTextColumns) {
+      PrintLine(std::exchange(first, ""), std::exchange(line, ""));
+    }
+    line += (line.empty() ? "" : " ") + word;
+  }
+  PrintLine(first, line);
+}
+
+}  // namespace
+
+void Diagnosis::AddFact(std::string name, std::string text) {
+  facts.emplace_back(std::move(name), std::move(text));
+}
+
+void Diagnosis::Add(Severity severity, std::string what, std::string cause, std::string fix) {
+  findings.push_back({severity, std::move(what), std::move(cause), std::move(fix)});
+}
+
+const Finding* Diagnosis::FirstFault() const {
+  const auto fault = std::find_if(findings.begin(), findings.end(), [](const Finding& finding) {
+    return finding.severity == Severity::kFault;
+  });
+  return fault != findings.end() ? &*fault : nullptr;
+}
+
+void PrintText(const Diagnosis& diagnosis) {
+  for (const auto& [name, text] : diagnosis.facts) PrintLine(name, text);
+  for (const KernelFinding& kernel : diagnosis.kernels) {
+    PrintLine("kernel", kernel.kernel);
+    PrintLine("", kernel.what);
+  }
+  for (const Finding& finding : diagnosis.findings) {
+    PrintLine(SeverityName(finding.severity), finding.what);
+    if (!finding.cause.empty()) PrintWrapped("  why", finding.cause);
+    if (!finding.fix.empty()) PrintWrapped("  do", finding.fix);
+  }
+  PrintLine("verdict", diagnosis.verdict);
+}
+
+void PrintJson(const Diagnosis& diagnosis) {
+  Json json = {{"format", "ucudnn-doctor"},
+               {"version", 1},
+               {"works", diagnosis.works},
+               {"verdict", diagnosis.verdict}};
+  json["facts"] = Json::array();
+  for (const auto& [name, text] : diagnosis.facts) {
+    json["facts"].push_back({{"name", name}, {"text", text}});
+  }
+  json["kernels"] = Json::array();
+  for (const KernelFinding& kernel : diagnosis.kernels) {
+    json["kernels"].push_back({{"kernel", kernel.kernel}, {"what", kernel.what}});
+  }
+  json["findings"] = Json::array();
+  for (const Finding& finding : diagnosis.findings) {
+    json["findings"].push_back({{"severity", SeverityName(finding.severity)},
+                                {"what", finding.what},
+                                {"cause", finding.cause},
+                                {"fix", finding.fix}});
+  }
+  std::cout << JsonText(json);
+}
+
+}  // namespace ucudnn::command

@@ -1,0 +1,47 @@
+// How the commands show problems, engines and plans: as JSON and in words. Pure functions.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "convolution/division_text.h"
+#include "convolution/problem.h"
+#include "convolution/tiles.h"
+
+namespace ucudnn::command {
+
+using Json = nlohmann::ordered_json;
+
+// The layer columns, numbers where they are numbers.
+Json ProblemJson(const ConvolutionProblem& problem);
+
+// An engine that takes the whole mini-batch, as engine, workspace_bytes and time_ms.
+Json EngineJson(const MicroConfiguration& micro);
+
+// A division's time_ms, workspace_bytes and plan.
+Json DivisionJson(const Division& division);
+
+// Runs of equal micro-batches, or of the kinds of tiles, as files have them (RunMembers).
+Json PlanJson(const Division& division);
+
+// Null where there is none.
+template <typename Value>
+Json OrNull(const std::optional<Value>& value) {
+  return value ? Json(*value) : Json();
+}
+// Null where there is none, or it is not finite.
+Json FiniteOrNull(const std::optional<double>& number);
+
+// A list of what `json_of` says of each.
+template <typename Items, typename JsonOf>
+Json ListOf(const Items& items, const JsonOf& json_of) {
+  Json list = Json::array();
+  for (const auto& item : items) list.push_back(json_of(item));
+  return list;
+}
+
+// One line of JSON text per member, whatever bytes a name holds.
+std::string JsonText(const Json& json);
+
+}  // namespace ucudnn::command

@@ -1,0 +1,40 @@
+#include "command/multigrid/free_memory.h"
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <string>
+
+namespace ucudnn::command {
+namespace {
+
+constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+
+std::optional<int64_t> NumberIn(const char* path) {
+  int64_t number = 0;
+  std::ifstream file(path);
+  return file >> number ? std::optional(number) : std::nullopt;  // "max" is none
+}
+
+int64_t FreeOnThisMachine() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string line; std::getline(file, line);) {
+    constexpr char kName[] = "MemAvailable:";
+    if (line.compare(0, sizeof kName - 1, kName) != 0) continue;
+    return std::strtoll(line.c_str() + sizeof kName - 1, nullptr, 10) * 1024;
+  }
+  return kNoLimit;
+}
+
+int64_t FreeInThisGroup() {
+  const auto limit = NumberIn("/sys/fs/cgroup/memory.max");
+  const auto used = NumberIn("/sys/fs/cgroup/memory.current");
+  return limit && used ? std::max<int64_t>(*limit - *used, 0) : kNoLimit;
+}
+
+}  // namespace
+
+int64_t FreeMemoryBytes() { return std::min(FreeOnThisMachine(), FreeInThisGroup()); }
+
+}  // namespace ucudnn::command

@@ -1,0 +1,23 @@
+// Timelines of cycles on the page of `ucudnn multigrid` reports (figure 5 of Kirby et al.). Pure
+// functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "command/multigrid/report.h"
+#include "planner/report/markup.h"
+
+namespace ucudnn::command {
+
+// A stage whose solve has a timeline.
+struct TimelineRow {
+  std::string name;  // of the solve
+  const char* lane;  // what one is called: thread, stream
+  bool has_cpu_times;
+  const ReportedStage& stage;
+};
+
+planner::Element TimelineSection(const std::vector<TimelineRow>& rows);
+
+}  // namespace ucudnn::command

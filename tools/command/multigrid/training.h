@@ -1,0 +1,35 @@
+// Training by `ucudnn multigrid --train`. Used from main's thread only.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "command/command.h"
+#include "command/multigrid/facts.h"
+#include "command/multigrid/ranks.h"
+#include "command/multigrid/settings.h"
+#include "planner/multigrid/host/training.h"
+
+namespace ucudnn::command {
+
+// What was trained on, and how.
+struct TrainingFacts {
+  ProblemFacts problem;
+  MultigridSettings settings;
+  int examples = 0;
+  int test_examples = 0;
+  multigrid::Placement placement;  // where there are several devices
+};
+
+struct TrainedEpoch {
+  multigrid::EpochResult result;
+  double seconds = 0;  // of the epoch and its test, by the clock
+};
+
+// Trains `problem` as the spec says, prints the table or the JSON, and writes --report after each
+// epoch. The exit code. Uses the problem's parameters up.
+int Train(const CLI::App& app, const SolveSpec& spec, multigrid::Problem& problem,
+          const MultigridSettings& settings);
+
+}  // namespace ucudnn::command

@@ -1,0 +1,94 @@
+#include "command/ranks/guard.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "command/ranks/session.h"
+
+namespace ucudnn::command {
+namespace {
+
+constexpr pid_t kDismissed = 0;
+
+// By the system call, which older C libraries and kernels lack.
+void CloseRange(unsigned first, unsigned last) {
+  constexpr unsigned kMost = 65536;
+  if (syscall(SYS_close_range, first, last, 0) == 0) return;
+  for (unsigned descriptor = first; descriptor <= std::min(last, kMost); ++descriptor) {
+    close(static_cast<int>(descriptor));
+  }
+}
+
+// Nothing but the pipe stays open: others wait for the end of our output.
+void KeepOnly(int pipe) {
+  const int nowhere = open("/dev/null", O_RDWR);
+  for (int standard = 0; standard < 3; ++standard) {
+    if (nowhere >= 0) {
+      dup2(nowhere, standard);
+    } else {
+      close(standard);
+    }
+  }
+  if (pipe > 3) CloseRange(3, static_cast<unsigned>(pipe) - 1);
+  CloseRange(static_cast<unsigned>(pipe) + 1, ~0u);
+}
+
+[[noreturn]] void Guard(int pipe) {
+  setsid();  // Ctrl-C and a closed terminal are not for the guard
+  KeepOnly(pipe);
+  std::vector<pid_t> ranks;
+  pid_t rank = 0;
+  ssize_t count = 0;
+  while ((count = read(pipe, &rank, sizeof rank)) == sizeof rank || (count < 0 && errno == EINTR)) {
+    if (count < 0) continue;
+    if (rank == kDismissed) _exit(0);
+    ranks.push_back(rank);
+  }
+  SignalSessions(ranks, SIGKILL);
+  _exit(0);
+}
+
+}  // namespace
+
+Status RankGuard::Start() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return Status::Error(std::string("pipe: ") + strerror(errno));
+  guard_ = fork();
+  if (guard_ == 0) {
+    close(ends[1]);
+    Guard(ends[0]);
+  }
+  close(ends[0]);
+  pipe_ = ends[1];
+  if (guard_ < 0) return Status::Error(std::string("fork: ") + strerror(errno));
+  return Status::Ok();
+}
+
+void RankGuard::Watch(pid_t rank) {
+  // A guard that is gone cannot be told; ranks then still die with this process.
+  [[maybe_unused]] const ssize_t told = write(pipe_, &rank, sizeof rank);
+}
+
+void RankGuard::Dismiss() {
+  if (pipe_ >= 0) Watch(kDismissed);
+  Leave();
+}
+
+void RankGuard::Leave() {
+  if (pipe_ < 0) return;
+  close(std::exchange(pipe_, -1));
+  while (guard_ > 0 && waitpid(guard_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+}  // namespace ucudnn::command

@@ -1,0 +1,81 @@
+// A job's ranks from their start to the end of the last one: their output, signals, notes and ends.
+// Used from main's thread only.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "command/ranks/line_relay.h"
+#include "command/ranks/meeting.h"
+#include "command/ranks/process.h"
+#include "command/ranks/signals.h"
+#include "command/ranks/terminal_input.h"
+
+namespace ucudnn::command {
+
+// What a job has from its launcher, which outlives it.
+struct JobParts {
+  JobSignals& signals;
+  NoteSocket& notes;
+  TerminalInput& input;
+};
+
+class RankJob {
+ public:
+  // `name` begins the lines that the job says itself.
+  RankJob(std::string name, std::vector<RankProcess> ranks, const JobParts& parts);
+
+  // Returns when all ranks have ended, nothing of theirs is left behind, and what they said is
+  // written.
+  void Run();
+
+  const std::vector<RankProcess>& ranks() const { return ranks_; }  // to be reaped after Run
+  // After Run: the exit code of `ucudnn run`.
+  int code() const;
+  // After Run: errno of output that was lost; 0: none.
+  int loss() const { return output_.loss() != 0 ? output_.loss() : errors_.loss(); }
+  // After Run: the interrupt, where we passed it on and ranks ended by it; else 0.
+  int ending_signal() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  using Time = Clock::time_point;
+
+  // One round: waits for whatever comes next, and deals with it.
+  void Turn();
+  int PatienceMs() const;  // until the next round at the latest; -1: no time is set
+  void TakeSignals();
+  void TakeNotes();
+  void Relay(const std::vector<short>& ready);
+  void WriteOutputs(bool output_is_ready, bool errors_are_ready);
+  void SeeEnds();
+  void Fail(size_t rank);
+  // Asks all to end at `ask`, and kills them at `kill`, or earlier if that was said before.
+  void EndBy(Time ask, Time kill);
+  void HeedTimes();
+  void Drain();
+  bool AllEnded() const;
+  std::vector<pid_t> Sessions() const;
+  // To those that a terminal would send it to.
+  void PassOn(int signal);
+  void Say(const std::string& line);
+  LineOutput& errors() { return one_file_ ? output_ : errors_; }
+
+  const std::string name_;
+  std::vector<RankProcess> ranks_;
+  JobParts parts_;
+  const bool one_file_;  // stdout and stderr
+  LineOutput output_, errors_;
+  std::vector<LineRelay> relays_;
+
+  std::optional<size_t> failed_;      // the first rank that did, by itself
+  std::optional<ReceivedNote> note_;  // the first
+  int passed_on_ = 0;                 // the last signal that asks to end; 0: none
+  bool asked_ = false;                // all ranks, by us
+  bool abandoned_ = false;            // what is left to write
+  std::optional<Time> ask_at_, kill_at_;
+};
+
+}  // namespace ucudnn::command

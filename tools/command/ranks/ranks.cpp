@@ -1,0 +1,119 @@
+#include "command/ranks/ranks.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "base/launcher_note.h"
+#include "command/ranks/guard.h"
+#include "command/ranks/job.h"
+#include "command/ranks/meeting.h"
+#include "command/run/launch.h"
+#include "command/run/program.h"
+
+namespace ucudnn::command {
+namespace {
+
+// What each rank's environment says besides ours.
+Result<std::vector<RankVariables>> VariablesOf(int ranks, const std::string& launcher) {
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<int> ports, FreePorts(2));
+  // A rank that starts a job of its own has those of the job that it is in.
+  const bool own = Environment(kLauncherSocketVariable).empty();
+  std::string rendezvous = own ? Environment("UCUDNN_RENDEZVOUS") : std::string();
+  std::string token = own ? Environment("UCUDNN_RENDEZVOUS_TOKEN") : std::string();
+  if (rendezvous.empty()) rendezvous = "tcp://127.0.0.1:" + std::to_string(ports[1]);
+  if (token.empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(token, RandomWord());
+  }
+  std::vector<RankVariables> variables;
+  for (int rank = 0; rank < ranks; ++rank) {
+    variables.push_back({{"RANK", std::to_string(rank)},
+                         {"WORLD_SIZE", std::to_string(ranks)},
+                         {"LOCAL_RANK", std::to_string(rank)},
+                         {"LOCAL_WORLD_SIZE", std::to_string(ranks)},
+                         {"GROUP_RANK", "0"},
+                         {"MASTER_ADDR", "127.0.0.1"},
+                         {"MASTER_PORT", std::to_string(ports[0])},
+                         {"UCUDNN_RENDEZVOUS", rendezvous},
+                         {"UCUDNN_RENDEZVOUS_TOKEN", token},
+                         {kLauncherSocketVariable, launcher}});
+  }
+  return variables;
+}
+
+// Pipes must not take the place of a standard stream that is closed.
+void OpenStandardStreams() {
+  for (int stream = 0; stream < 3; ++stream) {
+    if (fcntl(stream, F_GETFD) >= 0) continue;
+    const int opened = open("/dev/null", O_RDWR);
+    if (opened >= 0 && opened != stream) {
+      dup2(opened, stream);
+      close(opened);
+    }
+  }
+}
+
+struct JobOutcome {
+  int code = 0;
+  int signal = 0;  // by which we end, too; 0: none
+};
+
+JobOutcome RunJob(const CLI::App& app, RankProgram& program, int ranks) {
+  const auto refused = [&](const Status& status, int code = kFailed) {
+    return JobOutcome{Refuse(app, status.message(), code)};
+  };
+  RankGuard guard;
+  JobSignals signals;
+  NoteSocket notes;
+  TerminalInput input;
+  // Signals first: none may find a rank that nobody ends.
+  for (const Status& status : {signals.Take(), guard.Start(), notes.Open(), input.Open()}) {
+    if (!status.ok()) return refused(status);
+  }
+  const auto variables = VariablesOf(ranks, notes.name());
+  if (!variables.ok()) return refused(variables.status());
+  program.signals = &signals;
+  program.input = input.reader();
+  int errno_of_exec = 0;
+  auto started = StartRanks(program, *variables, guard, errno_of_exec);
+  input.CloseReader();
+  if (!started.ok()) guard.Dismiss();
+  if (!started.ok() && errno_of_exec != 0) {
+    return {Refuse(app, WhyNotStarted(program.path, errno_of_exec), kCannotRun)};
+  }
+  if (!started.ok()) {
+    return refused(Status::Error("ranks cannot be started: " + started.message()));
+  }
+  RankJob job(FullName(app), std::move(*started), {signals, notes, input});
+  job.Run();
+  // Until they are reaped, no other process has the ids that the guard knows.
+  guard.Dismiss();
+  Reap(job.ranks());
+  if (job.loss() != 0) {
+    Tell(app, std::string("output is lost: ") + strerror(job.loss()));
+  }
+  return {job.code(), job.ending_signal()};
+}
+
+}  // namespace
+
+int RunRanks(const CLI::App& app, const std::string& program, const ProgramWords& words,
+             int ranks) {
+  OpenStandardStreams();
+  RankProgram ranks_program;
+  ranks_program.path = program;
+  ranks_program.words = words;
+  const JobOutcome outcome = RunJob(app, ranks_program, ranks);
+  if (outcome.signal != 0) {
+    // A shell that runs us in a script ends with us, as with a program that Ctrl-C has ended.
+    signal(outcome.signal, SIG_DFL);
+    raise(outcome.signal);
+  }
+  return outcome.code;
+}
+
+}  // namespace ucudnn::command

@@ -1,0 +1,102 @@
+// What reports of a split job's ranks say of splitting, read back: the object `spatial`. Pure
+// functions, thread-compatible.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json_place.h"
+#include "base/spatial_grid.h"
+#include "base/status.h"
+#include "convolution/partition.h"
+#include "convolution/problem.h"
+
+namespace ucudnn::command {
+
+// Of one call, on the average of those that were timed.
+struct SplitTimes {
+  int64_t calls = 0;
+  double call_ms = 0, own_ms = 0;
+  double exchange_ms = 0, exposed_ms = 0, hidden_ms = 0;
+  double sum_ms = 0, exposed_sum_ms = 0;
+};
+
+// What each part of a cut axis owns of the exchanged tensor, and what it reads.
+struct SplitAxis {
+  char letter = 'h';
+  std::vector<Interval> owned, needed;
+};
+
+struct SplitKernelEntry {
+  std::string kind;
+  std::string op;
+  std::optional<ConvolutionProblem> problem;  // none: a refused one that is none
+  std::string common;                         // the same on all ranks
+  std::string verdict, reason;
+  int64_t calls = 0, paired_calls = 0;
+  size_t sent_bytes = 0, received_bytes = 0;
+  size_t least_sent_bytes = 0, least_received_bytes = 0;
+  size_t summed_bytes = 0;
+  int64_t slices = 1;
+  std::vector<SplitAxis> axes;
+  std::optional<SplitTimes> times;  // none: no call was timed
+
+  size_t moved_bytes() const { return sent_bytes + received_bytes; }
+  size_t least_bytes() const { return least_sent_bytes + least_received_bytes; }
+};
+
+enum class StepSpan { kCall, kOwn, kExchange, kAwaitExchange, kSum, kAwaitSum };
+
+struct StepSpanEntry {
+  StepSpan span = StepSpan::kCall;
+  double begin_ms = 0, length_ms = 0;
+};
+
+struct StepCallEntry {
+  size_t kernel = 0;  // of the rank's
+  std::vector<StepSpanEntry> spans;
+};
+
+// One rank.
+struct RankEntry {
+  int rank = 0;
+  std::string source;  // the file that it was read from
+  std::string device;
+  std::string transport, library;
+  int64_t calls = 0;
+  size_t owned_bytes = 0;
+  std::vector<SplitKernelEntry> kernels;
+  int64_t step_number = 0;  // of the step that was timed; 0: none
+  std::vector<StepCallEntry> step;
+};
+
+// Of the step that was timed: what a rank's stream did and waited for.
+struct StepTimes {
+  double step_ms = 0;
+  double exchange_ms = 0, sum_ms = 0;
+  double exposed_exchange_ms = 0, exposed_sum_ms = 0;  // that its calls wait for
+  std::optional<size_t> worst;  // the kernel whose exchanges are waited for most
+};
+StepTimes StepTimesOf(const RankEntry& rank);
+
+struct RefusedEntry {
+  std::string what;
+  int64_t count = 0;
+};
+
+struct SplitJob {
+  SpatialGrid grid;
+  std::vector<RankEntry> ranks;  // those that there are reports of, by number
+  std::vector<RefusedEntry> refused;
+};
+
+// None where the report has no `spatial`, or one of an older ucudnn that has no `tracks`. Faults
+// are kept by the place.
+std::optional<SplitJob> ReadSplitJob(const JsonPlace& spatial);
+
+// Adds another report's ranks. An error says why the two are not of one job.
+Status JoinSplitJob(SplitJob more, SplitJob& job);
+
+}  // namespace ucudnn::command
