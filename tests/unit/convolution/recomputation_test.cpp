@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <string>
 
 #include "cut_convolution.h"
 #include "tests/support/problem.h"
