@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "base/text_file.h"
 
 namespace ucudnn {
 namespace {
@@ -149,8 +148,6 @@ std::string At(const std::string& file, size_t line, const std::string& message)
 
 }  // namespace
 
-bool CsvTable::HasColumn(const std::string& column) const { return Contains(header_, column); }
-
 const std::string* CsvTable::Field(size_t row, const std::string& column) const {
   const auto found = std::find(header_.begin(), header_.end(), column);
   if (found == header_.end()) return nullptr;
@@ -187,11 +184,6 @@ Result<CsvTable> ParseCsv(std::string_view text, const std::string& file,
     }
     table.rows_.push_back(std::move(row));
   }
-}
-
-Result<CsvTable> ReadCsvFile(const std::string& path, const CsvColumns& columns) {
-  UCUDNN_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
-  return ParseCsv(text, path, columns);
 }
 
 std::string CsvLine(const std::vector<std::string>& fields) {

@@ -1,7 +1,7 @@
 // CSV files with a header: RFC 4180 quoting; LF or CRLF; a byte order mark, blank lines and lines
 // that start with # are skipped; spaces around unquoted fields do not count. Whatever the bytes
 // are, the answer is a table or an error that names file, line and what was expected. Pure
-// functions but ReadCsvFile; thread-compatible.
+// functions; thread-compatible.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,6 @@ struct CsvColumns {
 class CsvTable {
  public:
   size_t rows() const { return rows_.size(); }
-  bool HasColumn(const std::string& column) const;
 
   // The field of `column` in `row`; null when the file has no such column or the field is empty.
   const std::string* Field(size_t row, const std::string& column) const;
@@ -46,8 +45,6 @@ class CsvTable {
 // `file` is the name errors show.
 Result<CsvTable> ParseCsv(std::string_view text, const std::string& file,
                           const CsvColumns& columns);
-
-Result<CsvTable> ReadCsvFile(const std::string& path, const CsvColumns& columns);
 
 // One line with its end, quoted where reading it back would otherwise change a field.
 std::string CsvLine(const std::vector<std::string>& fields);

@@ -255,8 +255,7 @@ Status ApplySpatialOne(std::string_view text, Options& options) {
 
 Status ApplySpatialTransport(std::string_view text, Options& options) {
   return ParseChoice(text, {"auto", "nccl", "peer", "loopback"},
-                     {SpatialTransport::kAuto, SpatialTransport::kNccl, SpatialTransport::kPeer,
-                      SpatialTransport::kLoopback},
+                     {Transport::kAuto, Transport::kNccl, Transport::kPeer, Transport::kLoopback},
                      options.spatial.transport);
 }
 

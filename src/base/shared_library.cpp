@@ -35,12 +35,6 @@ void* SharedLibrary::Symbol(const char* name) const {
   return address;
 }
 
-void* SharedLibrary::VersionedSymbol(const char* name, const char* version) const {
-  void* address = dlvsym(handle_, name, version);
-  if (address == nullptr) dlerror();
-  return address;
-}
-
 std::string FileOf(const void* address) {
   Dl_info info = {};
   return dladdr(address, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";

@@ -18,7 +18,6 @@ class SharedLibrary {
 
   // Null when neither the library nor those it needs have the symbol.
   void* Symbol(const char* name) const;
-  void* VersionedSymbol(const char* name, const char* version) const;
 
  private:
   explicit SharedLibrary(void* handle) : handle_(handle) {}

@@ -1,10 +1,5 @@
 #include "base/spatial_options.h"
 
-#include <algorithm>
-#include <charconv>
-
-#include "base/text.h"
-
 namespace ucudnn {
 namespace {
 
@@ -16,7 +11,7 @@ std::string RefuseRanks(const SpatialOptions& spatial) {
   const std::string grid =
       "the grid " + spatial.grid->Text() + " is for " + InRanks(spatial.grid->Ranks());
   if (!launcher.fault.empty()) return grid + ", but " + launcher.fault;
-  if (spatial.transport == SpatialTransport::kPeer && launcher.size > 1) {
+  if (spatial.transport == Transport::kPeer && launcher.size > 1) {
     return "UCUDNN_SPATIAL_TRANSPORT='peer' is for ranks that are threads of one process, but " +
            launcher.size_variable + "=" + std::to_string(launcher.size);
   }
@@ -51,15 +46,15 @@ const char* SpatialOnesName(SpatialOnes ones) {
   return ones == SpatialOnes::kSplit ? "split" : "replicated";
 }
 
-const char* SpatialTransportName(SpatialTransport transport) {
+const char* TransportName(Transport transport) {
   switch (transport) {
-    case SpatialTransport::kAuto:
+    case Transport::kAuto:
       return "auto";
-    case SpatialTransport::kNccl:
+    case Transport::kNccl:
       return "nccl";
-    case SpatialTransport::kPeer:
+    case Transport::kPeer:
       return "peer";
-    case SpatialTransport::kLoopback:
+    case Transport::kLoopback:
       return "loopback";
   }
   return "";
@@ -76,8 +71,8 @@ bool IsSecretVariable(std::string_view name) {
 
 void ConcludeSpatial(const char* leaves_calls_alone, SpatialOptions& spatial) {
   const LauncherRanks& launcher = spatial.launcher;
-  const bool by_threads = spatial.transport == SpatialTransport::kPeer ||
-                          spatial.transport == SpatialTransport::kLoopback;
+  const bool by_threads =
+      spatial.transport == Transport::kPeer || spatial.transport == Transport::kLoopback;
   spatial.in_process = spatial.grid && by_threads && launcher.rank < 0 && launcher.fault.empty();
   spatial.rank = launcher.rank;
   spatial.size = spatial.in_process ? spatial.grid->Ranks() : launcher.size;

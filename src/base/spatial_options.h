@@ -19,7 +19,7 @@ enum class SpatialAgreement { kFirst, kEach };
 enum class SpatialReduction { kAll, kNone };
 // What maps of extent 1 on every rank are.
 enum class SpatialOnes { kSplit, kReplicated };
-enum class SpatialTransport { kAuto, kNccl, kPeer, kLoopback };
+enum class Transport { kAuto, kNccl, kPeer, kLoopback };
 
 struct SpatialOptions {
   std::optional<SpatialGrid> grid;  // none: nothing is split
@@ -38,7 +38,7 @@ struct SpatialOptions {
   SpatialAgreement agree = SpatialAgreement::kFirst;
   std::optional<SpatialReduction> reduce;
   std::optional<SpatialOnes> ones;
-  SpatialTransport transport = SpatialTransport::kAuto;
+  Transport transport = Transport::kAuto;
 
   // Why every convolution, pooling and normalisation of this process is refused, as one line;
   // empty: none is.
@@ -54,7 +54,7 @@ struct SpatialOptions {
 const char* SpatialAgreementName(SpatialAgreement agreement);
 const char* SpatialReductionName(SpatialReduction reduction);
 const char* SpatialOnesName(SpatialOnes ones);
-const char* SpatialTransportName(SpatialTransport transport);
+const char* TransportName(Transport transport);
 
 // Whether a variable of this name, known or not, is about splitting: a run that cannot heed it must
 // not go on as if it were not there.

@@ -1,7 +1,5 @@
 #include "convolution/partial_sums.h"
 
-#include <utility>
-
 namespace ucudnn {
 namespace {
 

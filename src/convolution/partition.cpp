@@ -3,26 +3,6 @@
 #include <algorithm>
 
 namespace ucudnn {
-namespace {
-
-TensorExtents ExtentsOf(int64_t n, int64_t channels, const Spatial& extents) {
-  return {n, channels, extents[0], extents[1], extents[2]};
-}
-
-TensorExtents ImageExtents(const ConvolutionProblem& problem) {
-  return ExtentsOf(problem.n, problem.c, problem.x);
-}
-
-TensorExtents OutputTensorExtents(const ConvolutionProblem& problem) {
-  return ExtentsOf(problem.n, problem.k, OutputExtents(problem));
-}
-
-bool ReadsGradient(const ConvolutionProblem& problem) {
-  return problem.operation == Operation::kBackwardData;
-}
-
-}  // namespace
-
 int64_t FloorDivide(int64_t dividend, int64_t divisor) {
   return dividend / divisor - (dividend % divisor < 0 ? 1 : 0);
 }
@@ -88,50 +68,6 @@ Interval ChannelsOfGroups(const Interval& channels, int64_t per_group, int64_t o
   if (channels.Length() == 0) return {};
   return {FloorDivide(channels.begin, per_group) * others_per_group,
           CeilDivide(channels.end, per_group) * others_per_group};
-}
-
-int Partition::Parts() const {
-  int parts = 1;
-  for (const int degree : degrees) parts *= degree;
-  return parts;
-}
-
-Box Partition::Of(const TensorExtents& extents, int part) const {
-  Box box;
-  for (size_t axis = kTensorAxes; axis-- > 0;) {
-    box[axis] = Part(extents[axis], degrees[axis], part % degrees[axis]);
-    part /= degrees[axis];
-  }
-  return box;
-}
-
-Box Partition::Computed(const ConvolutionProblem& problem, int part) const {
-  return Of(ReadsGradient(problem) ? ImageExtents(problem) : OutputTensorExtents(problem), part);
-}
-
-Box Partition::Owned(const ConvolutionProblem& problem, int part) const {
-  return Of(ReadsGradient(problem) ? OutputTensorExtents(problem) : ImageExtents(problem), part);
-}
-
-Box Partition::Needed(const ConvolutionProblem& problem, int part) const {
-  Box box = Computed(problem, part);
-  const int64_t channels = problem.c / problem.groups;
-  const int64_t filters = problem.k / problem.groups;
-  const Spatial outputs = OutputExtents(problem);
-  box[kAxisC] = ReadsGradient(problem) ? ChannelsOfGroups(box[kAxisC], channels, filters)
-                                       : ChannelsOfGroups(box[kAxisC], filters, channels);
-  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
-    Interval& interval = box[kAxisD + axis];
-    const SlidingWindow window = WindowOf(problem, axis);
-    interval = ReadsGradient(problem) ? WindowsOver(window, interval, outputs[axis])
-                                      : UnderWindows(window, interval, problem.x[axis]);
-  }
-  return box;
-}
-
-Box Partition::Received(const ConvolutionProblem& problem, int part, int peer) const {
-  if (part == peer) return {};
-  return Intersection(Needed(problem, part), Owned(problem, peer));
 }
 
 }  // namespace ucudnn

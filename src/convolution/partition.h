@@ -1,5 +1,5 @@
-// The geometry of divided convolutions: half-open intervals, boxes of tensors, what sliding windows
-// read, and grids of parts. Positions and lengths are in elements of one axis. Plain values and
+// The geometry of divided convolutions: half-open intervals, boxes of tensors, and what sliding
+// windows read. Positions and lengths are in elements of one axis. Plain values and
 // pure functions that allocate nothing; thread-compatible. All of it follows from what a
 // convolution is: element o of an output axis reads the elements o stride - pad + j dilation, j <
 // taps, of the input that exist.
@@ -72,36 +72,5 @@ Interval WindowsOver(const SlidingWindow& window, const Interval& elements, int6
 // The channels on the other side of a grouped convolution that the channels `channels` of this side
 // are computed from: all those of the groups that they are in. REQUIRES: both counts > 0.
 Interval ChannelsOfGroups(const Interval& channels, int64_t per_group, int64_t others_per_group);
-
-// A convolution divided into a grid of parts, each tensor alike: part i has of every tensor the
-// intervals that the digits of i choose, the last axis running fastest, as Part divides an extent.
-// Axis c divides each tensor's own channels.
-struct Partition {
-  std::array<int, kTensorAxes> degrees = {1, 1, 1, 1, 1};  // parts along n, c, d, h, w; each > 0
-
-  bool operator==(const Partition&) const = default;
-  int Parts() const;
-  // The box of part `part` of a tensor: the boxes of all parts are disjoint and cover it.
-  // REQUIRES, as everywhere below: 0 <= part < Parts().
-  Box Of(const TensorExtents& extents, int part) const;
-
-  // What a part computes: its box of y (forward) or dx (backward_data). Of backward_filter, to
-  // whose result every part adds, it is the box of dy that the part sums over.
-  Box Computed(const ConvolutionProblem& problem, int part) const;
-  // What a part owns of the tensor it reads through windows: its box of x (forward,
-  // backward_filter) or dy (backward_data).
-  Box Owned(const ConvolutionProblem& problem, int part) const;
-  // The smallest box of that tensor that holds all the part reads for what it computes, halos
-  // included, clipped to the tensor. It has no elements where the part reads nothing.
-  Box Needed(const ConvolutionProblem& problem, int part) const;
-  // What a part needs and `peer` owns; without elements where part == peer. Disjoint for different
-  // peers, which may be any, not only the part's neighbours: together with what the part owns
-  // itself they make up all that it needs.
-  Box Received(const ConvolutionProblem& problem, int part, int peer) const;
-  // What `peer` receives from a part.
-  Box Sent(const ConvolutionProblem& problem, int part, int peer) const {
-    return Received(problem, peer, part);
-  }
-};
 
 }  // namespace ucudnn

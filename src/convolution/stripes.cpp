@@ -78,12 +78,6 @@ int64_t HaloMessage::ElementsPerImage() const {
   return elements;
 }
 
-int64_t HaloSend::ElementsPerImage() const {
-  int64_t elements = 0;
-  for (const SpatialBox& box : boxes) elements += Elements(box);
-  return elements;
-}
-
 Result<AxisExtents> ExtentsOf(const SpatialGrid& grid, std::span<const Spatial> ranks) {
   if (ranks.size() != static_cast<size_t>(grid.GroupSize())) {
     return Status::Error("grid " + grid.Text() + " has groups of " +
@@ -197,34 +191,6 @@ std::vector<HaloSend> Stripes::Sent() const {
         sends.push_back(std::move(send));
       });
   return sends;
-}
-
-HaloRows Stripes::RowsAlong(size_t axis) const {
-  HaloRows rows;
-  for (int owner = 0; owner < cuts[axis].Parts(); ++owner) {
-    if (owner == part[axis]) continue;
-    int64_t& side = owner < part[axis] ? rows.before : rows.after;
-    for (const Interval& run :
-         RunsOf(cuts[axis], part[axis], owner, ExchangedBy(local.operation))) {
-      side += run.Length();
-    }
-  }
-  return rows;
-}
-
-bool Stripes::IsExchanging() const {
-  bool is_exchanging = false;
-  for (const AxisCut& cut : cuts) {
-    bool is_read = false;  // where all windows lie in the padding, nobody reads anything
-    for (int needing = 0; needing < cut.Parts(); ++needing) {
-      for (const AxisSource& source : SourcesOf(cut, needing, ExchangedBy(local.operation))) {
-        is_read = true;
-        if (source.part != needing) is_exchanging = true;
-      }
-    }
-    if (!is_read) return false;
-  }
-  return is_exchanging;
 }
 
 int Stripes::ExchangedChannels() const {

@@ -59,15 +59,6 @@ struct HaloSend {
   std::vector<SpatialBox> boxes;
 
   bool operator==(const HaloSend&) const = default;
-  int64_t ElementsPerImage() const;  // and channel
-};
-
-// Rows along one axis that a rank receives of parts before and behind its own.
-struct HaloRows {
-  int64_t before = 0;
-  int64_t after = 0;
-
-  bool operator==(const HaloRows&) const = default;
 };
 
 // The extents along each axis, from the own extents of all ranks of one group by their numbers. An
@@ -92,9 +83,6 @@ struct Stripes {
   std::vector<HaloMessage> Received() const;
   std::vector<HaloSend> Sent() const;
 
-  HaloRows RowsAlong(size_t axis) const;
-  // Whether any rank of the group sends anything: the same on all.
-  bool IsExchanging() const;
   // Channels of an exchanged image: those of x or dy.
   int ExchangedChannels() const;
   // Bytes of one image of a message of so many elements per image.

@@ -1,7 +1,6 @@
 #include "cuda/child_graphs.h"
 
 #include <algorithm>
-#include <string>
 
 #include "base/shared_library.h"
 

@@ -1,6 +1,5 @@
 #include "cudnn/part_engines.h"
 
-#include <string>
 #include <utility>
 
 #include "cudnn/compiled_plan.h"

@@ -286,14 +286,6 @@ std::optional<double> FastestPromisableMs(std::span<const Candidate> measured,
   return division ? division->TimeMs() : fastest_ms;
 }
 
-std::optional<Promise> DividedPromise(std::span<const Candidate> measured,
-                                      const PromiseRequest& request) {
-  const Candidates allowed = AllowedCandidates(measured, request);
-  const std::optional<Configuration> division = BestDivided(allowed, request, kNever);
-  if (!division) return std::nullopt;
-  return PromiseOf(*division, allowed, request);
-}
-
 std::optional<Configuration> FastestTiles(std::span<const Tiling> tilings,
                                           const PromiseRequest& request, NumericClass coarsest) {
   std::optional<Configuration> best;

@@ -117,11 +117,6 @@ std::optional<Promise> MakePromise(std::span<const Candidate> measured,
 std::optional<double> FastestPromisableMs(std::span<const Candidate> measured,
                                           const PromiseRequest& request);
 
-// The fastest promise of a plan in several pieces, whatever undivided engines take. None where no
-// division fits, or no undivided engine of the caller's API can replace it.
-std::optional<Promise> DividedPromise(std::span<const Candidate> measured,
-                                      const PromiseRequest& request);
-
 // The promise of a given plan, whose pieces are among `measured`. None where the request does not
 // allow it, or no undivided engine of the caller's API keeps it.
 std::optional<Promise> MakePromiseOf(const Configuration& configuration,

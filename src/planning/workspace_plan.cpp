@@ -9,7 +9,6 @@
 
 #include "base/csv.h"
 #include "base/json_place.h"
-#include "base/text.h"
 #include "base/text_file.h"
 #include "base/version.h"
 #include "convolution/json_kernel.h"

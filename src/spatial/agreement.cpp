@@ -4,7 +4,6 @@
 #include <charconv>
 #include <type_traits>
 
-#include "base/text.h"
 #include "spatial/call_record.h"
 
 namespace ucudnn::spatial {
@@ -229,12 +228,13 @@ bool IsOneOnAll(const SpatialGrid& grid, std::span<const Spatial> extents, size_
 Result<std::array<bool, kMaxSpatial>> CopiedAxes(const ConvolutionProblem& problem,
                                                  const SpatialGrid& grid,
                                                  std::span<const Spatial> extents,
-                                                 std::optional<Ones> declared, SplitWork work) {
+                                                 std::optional<SpatialOnes> declared,
+                                                 SplitWork work) {
   std::array<bool, kMaxSpatial> copied = {};
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     if (!IsOneOnAll(grid, extents, axis)) continue;
     if (declared) {
-      copied[axis] = *declared == Ones::kCopies;
+      copied[axis] = *declared == SpatialOnes::kReplicated;
       continue;
     }
     const bool alike = work != SplitWork::kNorm && problem.w[axis] == 1 &&
@@ -249,7 +249,8 @@ Result<std::array<bool, kMaxSpatial>> CopiedAxes(const ConvolutionProblem& probl
 
 Result<PooledAxes> AxesOfPooling(const ConvolutionProblem& problem, const SpatialGrid& grid,
                                  std::span<const Spatial> extents,
-                                 std::span<const OwnWindow> windows, std::optional<Ones> declared) {
+                                 std::span<const OwnWindow> windows,
+                                 std::optional<SpatialOnes> declared) {
   PooledAxes axes;
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     // That a pooling of two axes cannot be cut along d, its stripes say.
@@ -268,7 +269,7 @@ Result<PooledAxes> AxesOfPooling(const ConvolutionProblem& problem, const Spatia
                            "the whole image or of one row for each rank; UCUDNN_SPATIAL_ONE="
                            "replicated (the results are copies) or split says which");
     }
-    if (covers && *declared == Ones::kCopies) {
+    if (covers && *declared == SpatialOnes::kReplicated) {
       if (is_one) {
         return Status::Error(letter +
                              ": a window of 1 over one row on every rank, which may be pooling of "
@@ -290,7 +291,7 @@ Result<PooledAxes> AxesOfPooling(const ConvolutionProblem& problem, const Spatia
                            ": the extent is 1 on every rank, which may be stripes of one row or "
                            "copies; UCUDNN_SPATIAL_ONE=split or replicated says which");
     }
-    axes.copied[axis] = is_one && *declared == Ones::kCopies;
+    axes.copied[axis] = is_one && *declared == SpatialOnes::kReplicated;
     for (size_t rank = 1; rank < windows.size(); ++rank) {
       if (windows[rank].extents[axis] == windows[0].extents[axis] &&
           windows[rank].stride[axis] == windows[0].stride[axis]) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/spatial_grid.h"
+#include "base/spatial_options.h"
 #include "base/status.h"
 #include "convolution/problem.h"
 #include "spatial/call_form.h"
@@ -83,9 +84,6 @@ std::string EncodeNumbers(std::span<const uint64_t> numbers, const Status& own);
 Result<std::vector<std::vector<uint64_t>>> DecodeNumbers(std::span<const std::string> gathered,
                                                          size_t count, int first = 0);
 
-// How tensors of extent 1 on every rank are read along an axis that is cut.
-enum class Ones { kStripes, kCopies };
-
 // Whether `grid` cuts the axis and the extent along it is 1 on every rank: stripes, or copies.
 bool IsOneOnAll(const SpatialGrid& grid, std::span<const Spatial> extents, size_t axis);
 
@@ -95,7 +93,7 @@ bool IsOneOnAll(const SpatialGrid& grid, std::span<const Spatial> extents, size_
 Result<std::array<bool, kMaxSpatial>> CopiedAxes(const ConvolutionProblem& problem,
                                                  const SpatialGrid& grid,
                                                  std::span<const Spatial> extents,
-                                                 std::optional<Ones> declared,
+                                                 std::optional<SpatialOnes> declared,
                                                  SplitWork work = SplitWork::kConvolution);
 
 // How the axes of a pooling are read that `grid` cuts.
@@ -107,6 +105,7 @@ struct PooledAxes {
 };
 Result<PooledAxes> AxesOfPooling(const ConvolutionProblem& problem, const SpatialGrid& grid,
                                  std::span<const Spatial> extents,
-                                 std::span<const OwnWindow> windows, std::optional<Ones> declared);
+                                 std::span<const OwnWindow> windows,
+                                 std::optional<SpatialOnes> declared);
 
 }  // namespace ucudnn::spatial

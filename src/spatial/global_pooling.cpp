@@ -1,6 +1,5 @@
 #include "spatial/global_pooling.h"
 
-#include "base/byte_size.h"
 #include "spatial/scales.h"
 
 namespace ucudnn::spatial {
@@ -20,24 +19,11 @@ size_t PackedBytes(const ConvolutionProblem& problem, const BoxExtents& extents)
 
 GlobalPooling::GlobalPooling(const PlanContext& context, const GroupStripes& group,
                              const CallForm& form)
-    : ranks_(*group.pooled),
+    : SplitKernel(context, group, form),
+      ranks_(*group.pooled),
       layout_(group.layout),
       stripe_(context.functions),
-      grid_(context.functions) {
-  functions_ = &context.functions;
-  driver_ = &context.driver;
-  problem_ = group.stripes.local;
-  form_ = form;
-}
-
-Result<int> GlobalPooling::FittingImages(const PlanContext& context, const GroupStripes& group,
-                                         const CallForm& form, size_t most_bytes) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto made, Make(context, group, form));
-  if (made->buffer_bytes() <= most_bytes) return group.stripes.local.n;
-  return Status::Error("what ranks tell each other of a global pooling takes " +
-                       FormatByteSize(made->buffer_bytes()) + ", and the limit leaves " +
-                       FormatByteSize(most_bytes));
-}
+      grid_(context.functions) {}
 
 Result<std::unique_ptr<SplitKernel>> GlobalPooling::Make(const PlanContext& context,
                                                          const GroupStripes& group,

@@ -15,9 +15,7 @@ namespace ucudnn::spatial {
 
 class GlobalPooling : public SplitKernel {
  public:
-  // As those of SplitKernel. `group.pooled` is set.
-  static Result<int> FittingImages(const PlanContext& context, const GroupStripes& group,
-                                   const CallForm& form, size_t most_bytes);
+  // As that of SplitKernel. `group.pooled` is set.
   static Result<std::unique_ptr<SplitKernel>> Make(const PlanContext& context,
                                                    const GroupStripes& group, const CallForm& form);
 

@@ -47,22 +47,28 @@ class ImageCall : public cudnn::PartCall {
 
 }  // namespace
 
-Result<int> HaloKernel::FittingImages(const PlanContext& context, const GroupStripes& group,
-                                      const CallForm& form, bool sums_gradients,
-                                      size_t most_bytes) {
-  if (form.is_replicated) return group.stripes.local.n;
+Result<std::unique_ptr<SplitKernel>> HaloKernel::MakeFitting(const PlanContext& context,
+                                                             const GroupStripes& group,
+                                                             const CallForm& form,
+                                                             bool sums_gradients,
+                                                             size_t most_bytes) {
+  if (form.is_replicated) {
+    return Make(context, group, form, sums_gradients, group.stripes.local.n, most_bytes);
+  }
   const bool sums = SumsOverRanks(group, sums_gradients);
   const size_t gradient =
       GradientBytes(group.stripes.local, form) +
       (sums ? transport::ReductionScratchBytes(SummedBytes(group.stripes.local)) : 0);
   // What a slice needs grows with its images.
   for (int images = group.stripes.local.n;;) {
-    UCUDNN_ASSIGN_OR_RETURN(const auto plan, PlanOf(context, group, form, images));
+    UCUDNN_ASSIGN_OR_RETURN(auto plan, PlanOf(context, group, form, images));
     const int slices = (group.stripes.local.n - 1) / images + 1;
     const size_t bytes =
         plan->buffer_bytes() + static_cast<size_t>(slices) * plan->kept_bytes() + gradient;
     const size_t second_room = slices > 1 ? plan->buffer_bytes() : 0;
-    if (bytes + second_room <= most_bytes || (images == 1 && bytes <= most_bytes)) return images;
+    if (bytes + second_room <= most_bytes || (images == 1 && bytes <= most_bytes)) {
+      return Make(context, group, form, sums_gradients, images, most_bytes, std::move(plan));
+    }
     if (images == 1) {
       return Status::Error("what is exchanged of one image takes " + FormatByteSize(bytes) +
                            ", and the limit leaves " + FormatByteSize(most_bytes));
@@ -76,12 +82,10 @@ Result<int> HaloKernel::FittingImages(const PlanContext& context, const GroupStr
 Result<std::unique_ptr<SplitKernel>> HaloKernel::Make(const PlanContext& context,
                                                       const GroupStripes& group,
                                                       const CallForm& form, bool sums_gradients,
-                                                      int slice_images, size_t most_bytes) {
-  std::unique_ptr<HaloKernel> kernel(new HaloKernel);
-  kernel->functions_ = &context.functions;
-  kernel->driver_ = &context.driver;
-  kernel->problem_ = group.stripes.local;
-  kernel->form_ = form;
+                                                      int slice_images, size_t most_bytes,
+                                                      std::unique_ptr<SlicePlan> full) {
+  std::unique_ptr<HaloKernel> kernel(new HaloKernel(context, group, form));
+  kernel->full_ = std::move(full);
   kernel->sums_ = SumsOverRanks(group, sums_gradients);
   // Copies that nobody sums stay as they are; in a sum, ours or the program's, one counts.
   kernel->counts_ = group.counts || (sums_gradients && !group.cuts);
@@ -110,7 +114,9 @@ Result<std::unique_ptr<SplitKernel>> HaloKernel::Make(const PlanContext& context
 }
 
 Status HaloKernel::MakePlans(const PlanContext& context, const GroupStripes& group) {
-  UCUDNN_ASSIGN_OR_RETURN(full_, PlanOf(context, group, form_, slice_));
+  if (full_ == nullptr) {
+    UCUDNN_ASSIGN_OR_RETURN(full_, PlanOf(context, group, form_, slice_));
+  }
   const auto count = static_cast<uint64_t>(problem_.n / slice_);
   sent_bytes_ = full_->sent_bytes() * count;
   received_bytes_ = full_->received_bytes() * count;

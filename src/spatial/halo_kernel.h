@@ -15,12 +15,16 @@ namespace ucudnn::spatial {
 class HaloKernel : public SplitKernel {
  public:
   // As those of SplitKernel.
-  static Result<int> FittingImages(const PlanContext& context, const GroupStripes& group,
-                                   const CallForm& form, bool sums_gradients, size_t most_bytes);
+  static Result<std::unique_ptr<SplitKernel>> MakeFitting(const PlanContext& context,
+                                                          const GroupStripes& group,
+                                                          const CallForm& form, bool sums_gradients,
+                                                          size_t most_bytes);
+  // `full` is the plan of a slice of that many images, where the caller has it.
   static Result<std::unique_ptr<SplitKernel>> Make(const PlanContext& context,
                                                    const GroupStripes& group, const CallForm& form,
                                                    bool sums_gradients, int slice_images,
-                                                   size_t most_bytes);
+                                                   size_t most_bytes,
+                                                   std::unique_ptr<SlicePlan> full = nullptr);
 
   int slice_images() const override { return slice_; }
   size_t largest_message_bytes() const override;
@@ -35,7 +39,7 @@ class HaloKernel : public SplitKernel {
                     transport::Channel& channel) override;
 
  private:
-  HaloKernel() = default;
+  using SplitKernel::SplitKernel;
   Status MakePlans(const PlanContext& context, const GroupStripes& group);
   bool is_gradient() const { return problem_.operation == Operation::kBackwardFilter; }
   // The rank's own call where gradients are summed: into memory of ours where the caller's is read.

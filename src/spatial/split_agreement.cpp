@@ -448,18 +448,20 @@ std::unique_ptr<SplitKernel> SplitCalls::MakeKernel(const SplitCall& call, Local
   const CallForm form = FormOf(functions_, call);
 
   const bool sums = sums_gradients_.value_or(true);
-  const Result<int> fitting =
-      SplitKernel::FittingImages(context, *group, form, sums, most_buffer_bytes_);
-  const std::array<uint64_t, 1> images = {fitting.ok() ? static_cast<uint64_t>(*fitting)
-                                                       : uint64_t{1}};
-  const auto slices = GatherNumbers(images, fitting.status(), doing);
+  Result<std::unique_ptr<SplitKernel>> made =
+      SplitKernel::MakeFitting(context, *group, form, sums, most_buffer_bytes_);
+  const std::array<uint64_t, 1> images = {made.ok() ? static_cast<uint64_t>((*made)->slice_images())
+                                                    : uint64_t{1}};
+  const auto slices = GatherNumbers(images, made.status(), doing);
   if (!slices) return nullptr;
   if (!slices->ok()) return refused(slices->message());
   uint64_t slice = images[0];
   for (const auto& rank : slices->value()) slice = std::min(slice, rank[0]);
 
-  Result<std::unique_ptr<SplitKernel>> made =
-      SplitKernel::Make(context, *group, form, sums, static_cast<int>(slice), most_buffer_bytes_);
+  if (slice < images[0]) {
+    made =
+        SplitKernel::Make(context, *group, form, sums, static_cast<int>(slice), most_buffer_bytes_);
+  }
   const size_t before = device_->buffer.size();
   Status own = made.status();
   // More slices than this rank asked for keep more.

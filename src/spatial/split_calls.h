@@ -49,7 +49,7 @@ struct SplitSettings {
   std::string shared_options;  // ucudnn's version and the options that ranks must share, in words
   bool agrees_each_time = false;
   GradientSums* sums = nullptr;  // outlives the calls, and is that of the process's other ranks
-  std::optional<Ones>
+  std::optional<SpatialOnes>
       ones;  // what maps of extent 1 on every rank are; none: refused where it matters
   // What exchanges may take from now on: read at each agreement.
   std::function<size_t()> most_buffer_bytes;

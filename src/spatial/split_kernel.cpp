@@ -1,5 +1,6 @@
 #include "spatial/split_kernel.h"
 
+#include "base/byte_size.h"
 #include "spatial/global_pooling.h"
 #include "spatial/halo_kernel.h"
 #include "spatial/split_norm.h"
@@ -14,6 +15,10 @@ class RefusedKernel : public SplitKernel {
     return {CUDNN_STATUS_NOT_SUPPORTED, Status::Ok()};
   }
 };
+
+bool IsSplitNorm(const CallForm& form) {
+  return form.work == SplitWork::kNorm && !form.is_replicated;
+}
 
 }  // namespace
 
@@ -81,14 +86,21 @@ std::unique_ptr<SplitKernel> SplitKernel::Refused(std::vector<Spatial> extents, 
   return kernel;
 }
 
-Result<int> SplitKernel::FittingImages(const PlanContext& context, const GroupStripes& group,
-                                       const CallForm& form, bool sums_gradients,
-                                       size_t most_bytes) {
-  if (group.pooled) return GlobalPooling::FittingImages(context, group, form, most_bytes);
-  if (form.work == SplitWork::kNorm && !form.is_replicated) {
-    return SplitNorm::FittingImages(context, group, form, sums_gradients, most_bytes);
+Result<std::unique_ptr<SplitKernel>> SplitKernel::MakeFitting(const PlanContext& context,
+                                                              const GroupStripes& group,
+                                                              const CallForm& form,
+                                                              bool sums_gradients,
+                                                              size_t most_bytes) {
+  if (!group.pooled && !IsSplitNorm(form)) {
+    return HaloKernel::MakeFitting(context, group, form, sums_gradients, most_bytes);
   }
-  return HaloKernel::FittingImages(context, group, form, sums_gradients, most_bytes);
+  UCUDNN_ASSIGN_OR_RETURN(
+      auto made, Make(context, group, form, sums_gradients, group.stripes.local.n, most_bytes));
+  if (made->buffer_bytes() <= most_bytes) return made;
+  return Status::Error(std::string("what ranks tell each other of a ") +
+                       (group.pooled ? "global pooling" : "batch normalisation") + " takes " +
+                       FormatByteSize(made->buffer_bytes()) + ", and the limit leaves " +
+                       FormatByteSize(most_bytes));
 }
 
 Result<std::unique_ptr<SplitKernel>> SplitKernel::Make(const PlanContext& context,
@@ -96,9 +108,7 @@ Result<std::unique_ptr<SplitKernel>> SplitKernel::Make(const PlanContext& contex
                                                        const CallForm& form, bool sums_gradients,
                                                        int slice_images, size_t most_bytes) {
   if (group.pooled) return GlobalPooling::Make(context, group, form);
-  if (form.work == SplitWork::kNorm && !form.is_replicated) {
-    return SplitNorm::Make(context, group, form, sums_gradients);
-  }
+  if (IsSplitNorm(form)) return SplitNorm::Make(context, group, form, sums_gradients);
   return HaloKernel::Make(context, group, form, sums_gradients, slice_images, most_bytes);
 }
 

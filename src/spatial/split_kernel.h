@@ -87,13 +87,15 @@ class SplitKernel : public std::enable_shared_from_this<SplitKernel> {
   virtual ~SplitKernel() = default;
   // A kernel that is an error on all ranks.
   static std::unique_ptr<SplitKernel> Refused(std::vector<Spatial> extents, std::string why);
-  // How many images one exchange of this rank may have, for all that a call needs to be at most
-  // `most_bytes`: the buffer, and what the channel needs to sum gradients. The ranks agree on the
-  // fewest of all. An error is that not even one image's fits, or that a part of the kernel cannot
-  // be made; the ranks then agree to refuse it.
-  static Result<int> FittingImages(const PlanContext& context, const GroupStripes& group,
-                                   const CallForm& form, bool sums_gradients, size_t most_bytes);
-  // Of the kind that the form and the group ask for.
+  // The kernel of the kind that the form and the group ask for, whose exchanges have as many images
+  // as fit: all that a call needs (the buffer, and what the channel needs to sum gradients) is at
+  // most `most_bytes`. An error is that not even one image's fits, or that a part of the kernel
+  // cannot be made; the ranks then agree to refuse it.
+  static Result<std::unique_ptr<SplitKernel>> MakeFitting(const PlanContext& context,
+                                                          const GroupStripes& group,
+                                                          const CallForm& form, bool sums_gradients,
+                                                          size_t most_bytes);
+  // The same kernel with as many images in each exchange as the ranks agreed on: the fewest of all.
   static Result<std::unique_ptr<SplitKernel>> Make(const PlanContext& context,
                                                    const GroupStripes& group, const CallForm& form,
                                                    bool sums_gradients, int slice_images,
@@ -145,6 +147,11 @@ class SplitKernel : public std::enable_shared_from_this<SplitKernel> {
 
  protected:
   SplitKernel() = default;
+  SplitKernel(const PlanContext& context, const GroupStripes& group, const CallForm& form)
+      : functions_(&context.functions),
+        driver_(&context.driver),
+        problem_(group.stripes.local),
+        form_(form) {}
   // The next call, on whichever stream, may overwrite the buffer only behind this one.
   static Status LeaveBehind(const KernelCall& call, ExchangeResources& device);
 

@@ -1,27 +1,13 @@
 #include "spatial/split_norm.h"
 
-#include "base/byte_size.h"
 #include "spatial/scales.h"
 
 namespace ucudnn::spatial {
 
-Result<int> SplitNorm::FittingImages(const PlanContext& context, const GroupStripes& group,
-                                     const CallForm& form, bool sums_gradients, size_t most_bytes) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto made, Make(context, group, form, sums_gradients));
-  if (made->buffer_bytes() <= most_bytes) return group.stripes.local.n;
-  return Status::Error("what ranks tell each other of a batch normalisation takes " +
-                       FormatByteSize(made->buffer_bytes()) + ", and the limit leaves " +
-                       FormatByteSize(most_bytes));
-}
-
 Result<std::unique_ptr<SplitKernel>> SplitNorm::Make(const PlanContext& context,
                                                      const GroupStripes& group,
                                                      const CallForm& form, bool sums_gradients) {
-  std::unique_ptr<SplitNorm> kernel(new SplitNorm);
-  kernel->functions_ = &context.functions;
-  kernel->driver_ = &context.driver;
-  kernel->problem_ = group.stripes.local;
-  kernel->form_ = form;
+  std::unique_ptr<SplitNorm> kernel(new SplitNorm(context, group, form));
   // Copies that nobody sums stay as they are; in the program's sum, one counts.
   kernel->counts_ = group.counts || sums_gradients;
   if (!group.cuts) return std::unique_ptr<SplitKernel>(std::move(kernel));

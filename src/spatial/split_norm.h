@@ -14,9 +14,7 @@ namespace ucudnn::spatial {
 
 class SplitNorm : public SplitKernel {
  public:
-  // As those of SplitKernel.
-  static Result<int> FittingImages(const PlanContext& context, const GroupStripes& group,
-                                   const CallForm& form, bool sums_gradients, size_t most_bytes);
+  // As that of SplitKernel.
   static Result<std::unique_ptr<SplitKernel>> Make(const PlanContext& context,
                                                    const GroupStripes& group, const CallForm& form,
                                                    bool sums_gradients);
@@ -27,7 +25,7 @@ class SplitNorm : public SplitKernel {
                     transport::Channel& channel) override;
 
  private:
-  SplitNorm() = default;
+  using SplitKernel::SplitKernel;
   bool is_forward() const { return problem_.operation == Operation::kForward; }
   // Where no other rank has a part of the image.
   cudnnStatus_t RunAlone(const KernelCall& call) const;

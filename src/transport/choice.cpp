@@ -117,40 +117,15 @@ std::string TargetOf(const char* link) {
 
 }  // namespace
 
-const char* NameOf(Transport transport) {
-  switch (transport) {
-    case Transport::kNccl:
-      return "nccl";
-    case Transport::kPeer:
-      return "peer";
-    case Transport::kLoopback:
-      return "loopback";
-    default:
-      return "auto";
-  }
+std::string RankFacts::Text() const {
+  return Join({host, process, device, TransportName(wanted)}, "\n");
 }
-
-Transport WantedOf(SpatialTransport transport) {
-  switch (transport) {
-    case SpatialTransport::kAuto:
-      return Transport::kAuto;
-    case SpatialTransport::kNccl:
-      return Transport::kNccl;
-    case SpatialTransport::kPeer:
-      return Transport::kPeer;
-    case SpatialTransport::kLoopback:
-      break;
-  }
-  return Transport::kLoopback;
-}
-
-std::string RankFacts::Text() const { return Join({host, process, device, NameOf(wanted)}, "\n"); }
 
 Result<RankFacts> RankFacts::Parse(std::string_view text) {
   const std::vector<std::string> words = Split(text, '\n');
   if (words.size() == 4) {
     for (const Transport transport : kTransports) {
-      if (words[3] == NameOf(transport)) {
+      if (words[3] == TransportName(transport)) {
         return RankFacts{words[0], words[1], words[2], transport};
       }
     }
@@ -181,8 +156,8 @@ Result<Choice> ChooseTransport(std::span<const RankFacts> ranks) {
   if (pairs.wanting_others) {
     const auto [first, second] = *pairs.wanting_others;
     return Status::Error("rank " + std::to_string(first) + " wants the transport " +
-                         NameOf(ranks[first].wanted) + " and rank " + std::to_string(second) +
-                         " wants " + NameOf(ranks[second].wanted));
+                         TransportName(ranks[first].wanted) + " and rank " +
+                         std::to_string(second) + " wants " + TransportName(ranks[second].wanted));
   }
   Choice choice;
   choice.transport = ranks.empty() ? Transport::kPeer : ranks[0].wanted;
@@ -209,7 +184,7 @@ Result<Choice> ChooseTransport(std::span<const RankFacts> ranks) {
     return Status::Error(why + "; and " + refused.message());
   }
   choice.transport = pairs.on_processes ? Transport::kLoopback : Transport::kPeer;
-  choice.note = why + ": they exchange by " + NameOf(choice.transport) + ", for tests";
+  choice.note = why + ": they exchange by " + TransportName(choice.transport) + ", for tests";
   return choice;
 }
 

@@ -13,13 +13,6 @@
 
 namespace ucudnn::transport {
 
-enum class Transport { kAuto, kNccl, kPeer, kLoopback };
-
-// "auto", "nccl", "peer", "loopback".
-const char* NameOf(Transport transport);
-// What the user asked for.
-Transport WantedOf(SpatialTransport transport);
-
 // What a rank tells of itself. Texts that are equal name the same thing.
 struct RankFacts {
   std::string host;     // a machine, as its processes see each other

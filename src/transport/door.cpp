@@ -1,6 +1,5 @@
 #include "transport/door.h"
 
-#include <cerrno>
 #include <cstring>
 #include <optional>
 #include <thread>

@@ -1,7 +1,5 @@
 #include "transport/gatherer.h"
 
-#include <utility>
-
 namespace ucudnn::transport {
 
 Result<std::vector<std::string>> GatherAll(Gatherer& gatherer, int size, std::string_view mine,

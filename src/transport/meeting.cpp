@@ -1,7 +1,5 @@
 #include "transport/meeting.h"
 
-#include "base/text.h"
-
 namespace ucudnn::transport {
 
 Status CheckMeeting(const Meeting& meeting) {

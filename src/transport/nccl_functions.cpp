@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "base/shared_library.h"
-#include "base/text.h"
 
 namespace ucudnn::transport::nccl {
 namespace {

@@ -1,7 +1,6 @@
 #include "transport/ordered_reduction.h"
 
 #include <algorithm>
-#include <string>
 
 #include "base/byte_size.h"
 

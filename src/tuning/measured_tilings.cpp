@@ -1,7 +1,6 @@
 // Grids of tiles in MeasuredKernels: found by the workspaces of engines, measured kind by kind, and
 // compared with the whole.
 #include <algorithm>
-#include <memory>
 #include <optional>
 #include <sstream>
 #include <string>

@@ -162,8 +162,7 @@ double MillisecondsSince(std::chrono::steady_clock::time_point begin) {
 // As a rank of a job does it: both communicators, and the reduction.
 bool TryChannel(const ChannelSetup& setup, const std::string& cudnn_file, Device& device) {
   const auto begin = std::chrono::steady_clock::now();
-  auto opened =
-      ucudnn::transport::OpenChannel(setup, ucudnn::transport::Transport::kNccl, cudnn_file);
+  auto opened = ucudnn::transport::OpenChannel(setup, ucudnn::Transport::kNccl, cudnn_file);
   if (!Told("channel", opened.status())) return false;
   std::printf("opened in %.1f ms\n", MillisecondsSince(begin));
   Channel& channel = *opened->channel;

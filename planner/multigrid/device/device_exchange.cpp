@@ -87,7 +87,7 @@ Status RankChannel::Sum(Address numbers, int64_t count, DeviceLane& lane) {
 }
 
 std::string RankChannel::Text() const {
-  const std::string name = transport::NameOf(opened_.choice.transport);
+  const std::string name = TransportName(opened_.choice.transport);
   return opened_.library.empty() ? name : name + " (" + opened_.library + ")";
 }
 

@@ -19,7 +19,7 @@ namespace ucudnn::multigrid {
 
 // How ranks that solve on devices reach each other.
 struct RankTransport {
-  transport::Transport wanted = transport::Transport::kAuto;
+  Transport wanted = Transport::kAuto;
   std::chrono::milliseconds timeout = std::chrono::minutes(10);  // of each wait for other ranks
   std::string cudnn_file;  // whose NCCL may lie beside it; empty: unknown
 };

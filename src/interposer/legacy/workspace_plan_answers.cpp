@@ -1,5 +1,4 @@
 // Answers callers from a workspace plan.
-#include <utility>
 
 #include "cudnn/legacy_engines.h"
 #include "interposer/core/measuring.h"

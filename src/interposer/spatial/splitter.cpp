@@ -40,7 +40,7 @@ std::vector<transport::Term> TermsOf(const Options& options) {
       {"UCUDNN_SPATIAL_AGREE", SpatialAgreementName(spatial.agree)},
       {"UCUDNN_SPATIAL_REDUCE", spatial.reduce ? SpatialReductionName(*spatial.reduce) : "unset"},
       {"UCUDNN_SPATIAL_ONE", spatial.ones ? SpatialOnesName(*spatial.ones) : "unset"},
-      {"UCUDNN_SPATIAL_TRANSPORT", SpatialTransportName(spatial.transport)},
+      {"UCUDNN_SPATIAL_TRANSPORT", TransportName(spatial.transport)},
       {"UCUDNN_WORKSPACE_LIMIT", bytes(options.workspace_limit)},
       {"UCUDNN_TOTAL_WORKSPACE", bytes(options.total_workspace)},
       {"UCUDNN_DETERMINISTIC", options.deterministic ? "1" : "0"},
@@ -120,17 +120,14 @@ Result<std::unique_ptr<spatial::SplitCalls>> Splitter::Meet(int rank) {
   settings.shared_options = std::string("ucudnn ") + kVersion + ", " + grid.Text();
   settings.agrees_each_time = spatial.agree == SpatialAgreement::kEach;
   settings.sums = &gradient_sums_;
-  if (spatial.ones) {
-    settings.ones =
-        *spatial.ones == SpatialOnes::kSplit ? spatial::Ones::kStripes : spatial::Ones::kCopies;
-  }
+  settings.ones = spatial.ones;
   settings.most_buffer_bytes = [this] { return MostBufferBytes(); };
   settings.deterministic = options_.deterministic;
   settings.waits_for_records = options_.check;
   settings.times_exchanges = !options_.report.empty();
   settings.warning = meeting.times.warning;
   settings.timeout = meeting.times.timeout;
-  const transport::Transport wanted = transport::WantedOf(spatial.transport);
+  const Transport wanted = spatial.transport;
   // NCCL of the program's own wheels lies beside its cuDNN.
   const std::string cudnn_file = FileOf(reinterpret_cast<const void*>(functions_.cudnnCreate));
   const auto open =
@@ -141,7 +138,7 @@ Result<std::unique_ptr<spatial::SplitCalls>> Splitter::Meet(int rank) {
       WarnOnce("transport", opened.choice.note);
     }
     MutexLock lock(own->mutex);
-    own->transport = transport::NameOf(opened.choice.transport);
+    own->transport = TransportName(opened.choice.transport);
     own->library = opened.library;
     return std::move(opened.channel);
   };
@@ -153,7 +150,7 @@ Result<int> Splitter::RankOf(cudnnHandle_t handle, CUcontext context) {
   const SpatialOptions& spatial = options_.spatial;
   if (!spatial.in_process) return spatial.rank;
   int rank = -1;
-  if (spatial.transport == SpatialTransport::kPeer) {
+  if (spatial.transport == Transport::kPeer) {
     const cuda::ContextScope scope(*driver_, context);
     CUdevice device = -1;
     if (driver_->cuCtxGetDevice(&device) != CUDA_SUCCESS) {
@@ -272,7 +269,7 @@ bool Splitter::IsReplicated(cudnnTensorDescriptor_t tensor) const {
 
 Status Splitter::Join(cudnnHandle_t handle, int rank) {
   const SpatialOptions& spatial = options_.spatial;
-  if (!spatial.in_process || spatial.transport != SpatialTransport::kLoopback) {
+  if (!spatial.in_process || spatial.transport != Transport::kLoopback) {
     return Status::Error(
         "only where ranks are threads of one process that no launcher started, with "
         "UCUDNN_SPATIAL_TRANSPORT=loopback, does a handle say its rank");

@@ -1,7 +1,5 @@
 #include "planning/decision/tile_use.h"
 
-#include <algorithm>
-
 namespace ucudnn::planning {
 namespace {
 

@@ -1,16 +1,11 @@
 #include "base/csv.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdio>
-#include <fstream>
 #include <random>
 
 namespace ucudnn {
 namespace {
-
-using ::testing::HasSubstr;
 
 const CsvColumns kColumns{{"name", "n"}, {"note"}};
 
@@ -61,7 +56,6 @@ TEST(Csv, EmptyAndAbsentFieldsAreNull) {
   ASSERT_TRUE(table.ok());
   EXPECT_EQ(table->Field(0, "name"), nullptr);
   EXPECT_EQ(table->Field(0, "note"), nullptr);
-  EXPECT_FALSE(table->HasColumn("note"));
 }
 
 TEST(Csv, ErrorsNameFileAndLine) {
@@ -160,28 +154,6 @@ TEST(Csv, AnyBytesGiveATableOrAnErrorWithTheFileName) {
 }
 
 TEST(Csv, ALoneEmptyFieldIsNotABlankLine) { EXPECT_EQ(CsvLine({""}), "\"\"\n"); }
-
-TEST(CsvFile, AMissingFileIsNamed) {
-  const auto table = ReadCsvFile("/nonexistent/layers.csv", kColumns);
-  ASSERT_FALSE(table.ok());
-  EXPECT_EQ(table.message(),
-            "/nonexistent/layers.csv: cannot be opened: No such file or directory");
-}
-
-TEST(CsvFile, AFolderIsNamed) {
-  const auto table = ReadCsvFile("/tmp", kColumns);
-  ASSERT_FALSE(table.ok());
-  EXPECT_THAT(table.message(), HasSubstr("/tmp: cannot be read: Is a directory"));
-}
-
-TEST(CsvFile, AFileIsRead) {
-  const std::string path = ::testing::TempDir() + "/csv_test.csv";
-  std::ofstream(path) << "name,n\na,1\n";
-  const auto table = ReadCsvFile(path, kColumns);
-  ASSERT_TRUE(table.ok()) << table.message();
-  EXPECT_EQ(Field(*table, 0, "name"), "a");
-  std::remove(path.c_str());
-}
 
 }  // namespace
 }  // namespace ucudnn

@@ -65,7 +65,7 @@ TEST(SpatialOptions, WithoutAWordNothingIsSplitOrRefused) {
   EXPECT_EQ(spatial.agree, SpatialAgreement::kFirst);
   EXPECT_EQ(spatial.reduce, std::nullopt);
   EXPECT_EQ(spatial.ones, std::nullopt);
-  EXPECT_EQ(spatial.transport, SpatialTransport::kAuto);
+  EXPECT_EQ(spatial.transport, Transport::kAuto);
   EXPECT_EQ(spatial.token, "");
 }
 
@@ -98,7 +98,7 @@ TEST(SpatialOptions, ValuesAreRead) {
   EXPECT_EQ(spatial.agree, SpatialAgreement::kEach);
   EXPECT_EQ(spatial.reduce, SpatialReduction::kNone);
   EXPECT_EQ(spatial.ones, SpatialOnes::kReplicated);
-  EXPECT_EQ(spatial.transport, SpatialTransport::kNccl);
+  EXPECT_EQ(spatial.transport, Transport::kNccl);
   EXPECT_EQ(spatial.token, "a-secret");
   ASSERT_TRUE(spatial.rendezvous);
   EXPECT_EQ(spatial.rendezvous->Text(), "tcp://node1:7001");
@@ -303,11 +303,11 @@ TEST(SpatialOptions, NamesAreWhatIsParsed) {
   for (const auto ones : {SpatialOnes::kSplit, SpatialOnes::kReplicated}) {
     EXPECT_EQ(ParseSplit({{"UCUDNN_SPATIAL_ONE", SpatialOnesName(ones)}}).spatial.ones, ones);
   }
-  for (const auto transport : {SpatialTransport::kAuto, SpatialTransport::kNccl,
-                               SpatialTransport::kPeer, SpatialTransport::kLoopback}) {
-    EXPECT_EQ(ParseSplit({{"UCUDNN_SPATIAL_TRANSPORT", SpatialTransportName(transport)}})
-                  .spatial.transport,
-              transport);
+  for (const auto transport :
+       {Transport::kAuto, Transport::kNccl, Transport::kPeer, Transport::kLoopback}) {
+    EXPECT_EQ(
+        ParseSplit({{"UCUDNN_SPATIAL_TRANSPORT", TransportName(transport)}}).spatial.transport,
+        transport);
   }
 }
 

@@ -5,7 +5,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "base/json_value.h"
 #include "convolution/json_kernel.h"

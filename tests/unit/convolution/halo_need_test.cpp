@@ -1,5 +1,4 @@
-// What ranks must exchange at least, against the boxes of Partition, what windows read, and the
-// messages of Stripes.
+// What ranks must exchange at least, against what windows read and the messages of Stripes.
 #include "convolution/halo_need.h"
 
 #include <gtest/gtest.h>
@@ -12,41 +11,6 @@
 
 namespace ucudnn {
 namespace {
-
-TEST(HaloNeed, IsWhatPartitionSaysOfEvenCuts) {
-  for (const Operation operation : test::kOperations) {
-    for (const int filter : {1, 3, 5}) {
-      test::CutConvolution cut;
-      cut.whole.operation = operation;
-      cut.whole.x = {1, 24, 16};
-      cut.whole.w = {1, filter, filter};
-      cut.whole.pad = {0, filter / 2, filter / 2};
-      cut.grid = *SpatialGrid::Parse("h3w2");
-      cut.extents = {{{1}, {8, 8, 8}, {8, 8}}};
-      const Partition partition{{1, 1, 1, 3, 2}};
-      const std::vector<Stripes> cells = cut.Cells();
-      ASSERT_EQ(cells.size(), 6u);
-      for (int part = 0; part < 6; ++part) {
-        // Partition's backward_filter exchanges x; here dy travels for both gradients.
-        ConvolutionProblem whole = cut.whole;
-        if (operation == Operation::kBackwardFilter) whole.operation = Operation::kBackwardData;
-        int64_t received = 0, sent = 0;
-        for (int peer = 0; peer < 6; ++peer) {
-          received += Elements(partition.Received(whole, part, peer));
-          sent += Elements(partition.Sent(whole, part, peer));
-        }
-        const HaloNeed need = HaloNeedOf(cells[static_cast<size_t>(part)]);
-        EXPECT_EQ(need.received, received) << cut.Text() << ", rank " << part;
-        EXPECT_EQ(need.sent, sent) << cut.Text() << ", rank " << part;
-        const Box needed = partition.Needed(whole, part), owned = partition.Owned(whole, part);
-        EXPECT_EQ(need.axes[1].owned[static_cast<size_t>(part / 2)], owned[kAxisH]);
-        EXPECT_EQ(need.axes[1].needed[static_cast<size_t>(part / 2)], needed[kAxisH]);
-        EXPECT_EQ(need.axes[2].owned[static_cast<size_t>(part % 2)], owned[kAxisW]);
-        EXPECT_EQ(need.axes[2].needed[static_cast<size_t>(part % 2)], needed[kAxisW]);
-      }
-    }
-  }
-}
 
 // The positions of the exchanged tensor along one axis that `part` reads, looked at one by one.
 std::vector<int64_t> ReadAlong(const AxisCut& cut, int part, Exchanged exchanged) {
@@ -97,13 +61,27 @@ TEST(HaloNeed, OfAnyStripesIsWhatIsReadAndMessagesHoldIt) {
       SCOPED_TRACE(cut.Text() + "; seed " + std::to_string(kSeed) + ", " + std::to_string(round));
       int64_t received = 0, sent = 0, read = 0, given = 0;
       for (const HaloMessage& message : stripes.Received()) received += message.ElementsPerImage();
-      for (const HaloSend& send : stripes.Sent()) sent += send.ElementsPerImage();
+      for (const HaloSend& send : stripes.Sent()) {
+        for (const SpatialBox& box : send.boxes) sent += Elements(box);
+      }
       for (const Stripes& other : cells) {
         if (other.cell == stripes.cell) continue;
         read += ReadOf(other, stripes);
         given += ReadOf(stripes, other);
       }
       const HaloNeed need = HaloNeedOf(stripes);
+      const Exchanged exchanged = ExchangedBy(cut.whole.operation);
+      for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+        const AxisCut& of = stripes.cuts[axis];
+        EXPECT_EQ(need.axes[axis].owned,
+                  exchanged == Exchanged::kElements ? of.elements : of.windows);
+        for (int part = 0; part < of.Parts(); ++part) {
+          const std::vector<int64_t> positions = ReadAlong(of, part, exchanged);
+          const Interval hull =
+              positions.empty() ? Interval{} : Interval{positions.front(), positions.back() + 1};
+          EXPECT_EQ(need.axes[axis].needed[static_cast<size_t>(part)], hull);
+        }
+      }
       EXPECT_EQ(need.received, read);
       EXPECT_EQ(need.sent, given);
       EXPECT_LE(need.received, received);

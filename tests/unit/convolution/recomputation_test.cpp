@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <string>
 
 #include "cut_convolution.h"
 #include "tests/support/problem.h"
@@ -198,7 +197,10 @@ TEST(Recomputation, OfGradientsCopiesTheWindowsOverThemAndPadsLittleMore) {
     for (const RecomputedBox& box : RecomputedBoxes(stripes, stripes.Received())) {
       for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
         const SlidingWindow window = WindowOf(cut.whole, axis);
-        if (stripes.RowsAlong(axis) == HaloRows{}) {
+        const auto sources = stripes.Sources()[axis];
+        if (std::ranges::all_of(sources, [&](const AxisSource& source) {
+              return source.part == stripes.part[axis];
+            })) {
           ASSERT_EQ(box.pad[axis], window.pad);
           continue;
         }

@@ -131,7 +131,6 @@ TEST(Stripes, WhatARankReceivesIsWhatThePeerSendsIt) {
           send.boxes.push_back(block.box);
           ASSERT_GT(Elements(block.box), 0);
         }
-        ASSERT_EQ(send.ElementsPerImage(), message.ElementsPerImage());
         expected[message.peer].push_back(std::move(send));
         ++messages;
         several_blocks += message.blocks.size() > 1 ? 1 : 0;
@@ -144,7 +143,6 @@ TEST(Stripes, WhatARankReceivesIsWhatThePeerSendsIt) {
       ASSERT_EQ(cells[cell].Sent(), expected[cell]);
       is_exchanging = is_exchanging || !expected[cell].empty();
     }
-    for (const Stripes& stripes : cells) ASSERT_EQ(stripes.IsExchanging(), is_exchanging);
     silent += is_exchanging ? 0 : 1;
   });
   EXPECT_GT(messages, kStripesRounds);
@@ -180,11 +178,9 @@ TEST(Stripes, EachHaloElementIsReceivedOnceAndNoOtherIs) {
         int64_t expected = 1, owned = 1;
         for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
           bool reads_own = false;
-          int64_t before = 0, after = 0;
           for (const int64_t at : ReadAlong(cut, cell, axis)) {
             if (at < own[axis].begin || at >= own[axis].end) {
               needed[axis].insert(at);
-              ++(at < own[axis].begin ? before : after);
             } else {
               reads_own = true;
             }
@@ -192,7 +188,6 @@ TEST(Stripes, EachHaloElementIsReceivedOnceAndNoOtherIs) {
           for (int64_t at = own[axis].begin; reads_own && at < own[axis].end; ++at) {
             needed[axis].insert(at);
           }
-          ASSERT_EQ(cells[cell].RowsAlong(axis), (HaloRows{before, after}));
           expected *= static_cast<int64_t>(needed[axis].size());
           owned *= reads_own ? own[axis].Length() : 0;
         }
@@ -241,8 +236,6 @@ TEST(Stripes, AnInnerRankOfFourExchangesARowOfChannelsWithEachNeighbour) {
       received[1],
       (HaloMessage{
           2, {{{{{0, 1}, {0, 1}, {0, 64}}}, {{d, AxisTerm{{15, 16}, {2, 3}, {0, 1}, 0}, w}}}}}));
-  EXPECT_EQ(stripes->RowsAlong(1), (HaloRows{1, 1}));
-  EXPECT_EQ(stripes->RowsAlong(2), (HaloRows{0, 0}));
   // 64 columns of 4 channels of fp32.
   EXPECT_EQ(stripes->BytesPerImage(received[0].ElementsPerImage()), 64 * 4 * 4);
 }
@@ -281,7 +274,6 @@ TEST(Stripes, WithoutOverlapOfWindowsNobodyExchanges) {
     ASSERT_TRUE(stripes.ok());
     EXPECT_TRUE(stripes->Received().empty());
     EXPECT_TRUE(stripes->Sent().empty());
-    EXPECT_FALSE(stripes->IsExchanging());
   }
 }
 

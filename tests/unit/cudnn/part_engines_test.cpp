@@ -6,7 +6,6 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "convolution/tiles.h"
 #include "tests/support/deviceless_cudnn.h"

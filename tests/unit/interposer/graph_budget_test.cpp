@@ -2,8 +2,6 @@
 // memory of ucudnn compute, to the bit, what the undivided plan does.
 #include <gmock/gmock.h>
 
-#include <memory>
-#include <optional>
 #include <thread>
 
 #include "convolution/partial_sums.h"

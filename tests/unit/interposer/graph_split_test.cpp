@@ -28,7 +28,7 @@ constexpr int kSplitRanks = 2;
 // With the ranks of a grid as threads of this process.
 Options SplitInTwo(Options options) {
   options.spatial.grid = *SpatialGrid::Parse("h2");
-  options.spatial.transport = SpatialTransport::kLoopback;
+  options.spatial.transport = Transport::kLoopback;
   options.spatial.timeout_seconds = 60;
   ConcludeSpatial(nullptr, options.spatial);
   EXPECT_TRUE(options.spatial.in_process);

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <memory>
 #include <optional>
 #include <string>
 

@@ -2,9 +2,6 @@
 // arithmetic: its results, what it is told, and when its own algorithms run.
 #include <gmock/gmock.h>
 
-#include <string>
-#include <vector>
-
 #include "cudnn/problem_graph.h"
 #include "legacy_program.h"
 #include "tests/support/engines.h"

@@ -87,8 +87,6 @@ void ExpectNoSlowerWithMoreRoom(double hysteresis, Find find) {
 
 TEST(MoreRoom, NeverGivesASlowerPromise) { ExpectNoSlowerWithMoreRoom(kHysteresis, MakePromise); }
 
-TEST(MoreRoom, NeverGivesASlowerDividedPromise) { ExpectNoSlowerWithMoreRoom(0, DividedPromise); }
-
 TEST(MoreRoom, NeverGivesASlowerDivision) { ExpectNoSlowerWithMoreRoom(0, FastestDivision); }
 
 TEST(MoreRoom, NeverGivesSlowerPiecesOfOneEngine) {
@@ -192,25 +190,26 @@ TEST(MoreRoom, PromisesAreTheFastestOfAllDivisionsThatMayBePromised) {
     const std::optional<Configuration> division = FastestDivision(drawn.measured, request);
     EXPECT_EQ(TimeOf(division), all.fastest_ms());
     if (division) ExpectLegalDivision(*division, request.n, request.step, request.limit_bytes);
-    const std::optional<Promise> pieces = DividedPromise(drawn.measured, request);
-    EXPECT_EQ(TimeOf(pieces), all.fastest_divided_ms());
-    if (pieces) {
-      ExpectLegalDivision(pieces->configuration, request.n, request.step, pieces->workspace_bytes);
-      EXPECT_GT(pieces->configuration.Pieces(), 1);
-      EXPECT_LE(pieces->workspace_bytes, request.limit_bytes);
-      EXPECT_LE(pieces->undivided.workspace_bytes, pieces->workspace_bytes);
-      const std::optional<Promise> again =
-          MakePromiseOf(pieces->configuration, drawn.measured, request);
-      ASSERT_TRUE(again);
-      EXPECT_EQ(again->reported, pieces->reported);
-    }
     const std::optional<Promise> promise = MakePromise(drawn.measured, request);
+    const bool is_divided = promise && promise->configuration.Pieces() > 1;
+    if (is_divided) {
+      EXPECT_EQ(TimeOf(promise), all.fastest_divided_ms());
+      ExpectLegalDivision(promise->configuration, request.n, request.step,
+                          promise->workspace_bytes);
+      EXPECT_LE(promise->workspace_bytes, request.limit_bytes);
+      EXPECT_LE(promise->undivided.workspace_bytes, promise->workspace_bytes);
+      const std::optional<Promise> again =
+          MakePromiseOf(promise->configuration, drawn.measured, request);
+      ASSERT_TRUE(again);
+      EXPECT_EQ(again->reported, promise->reported);
+    }
     EXPECT_EQ(promise.has_value(), all.fastest_promisable_ms() < kNoTime);
     EXPECT_EQ(FastestPromisableMs(drawn.measured, request).value_or(kNoTime),
               all.fastest_promisable_ms());
     EXPECT_LE((1 - kHysteresis) * TimeOf(promise), all.fastest_promisable_ms());
-    divided += promise && promise->configuration.Pieces() > 1;
-    mixed_is_faster += pieces && MixedMs(drawn) < all.fastest_promisable_ms();
+    divided += is_divided;
+    mixed_is_faster +=
+        all.fastest_divided_ms() < kNoTime && MixedMs(drawn) < all.fastest_promisable_ms();
   }
   EXPECT_GT(divided, 400);
   EXPECT_GT(mixed_is_faster, 300);

@@ -126,19 +126,6 @@ TEST(Promise, AFasterPieceOfTheSameSizeFollowsTheOneThatIsReported) {
   EXPECT_EQ(promise->reported.engine, "legacy:4");
 }
 
-TEST(Promise, InPiecesNeedsNoGain) {
-  const std::vector<Candidate> measured = {Row(0, 8, 10, 80), Row(0, 4, 6, 40), Row(1, 4, 7, 20)};
-  EXPECT_EQ(MakePromise(measured, Request(8, 80))->configuration.Pieces(), 1);
-  const auto promise = DividedPromise(measured, Request(8, 80));
-  ASSERT_TRUE(promise);
-  EXPECT_EQ(promise->configuration.Pieces(), 2);
-  EXPECT_EQ(promise->configuration.TimeMs(), 12);
-  EXPECT_EQ(promise->workspace_bytes, 80u);  // of what takes its place
-  EXPECT_EQ(promise->baselines.own_api.time_ms, 10);
-  EXPECT_FALSE(DividedPromise(measured, Request(8, 79))) << "nothing takes its place";
-  EXPECT_FALSE(DividedPromise(std::vector{Row(0, 8, 10, 0)}, Request(8, 80)));
-}
-
 TEST(Promise, BrokenTimesAreNoChoice) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const std::vector<Candidate> measured = {Row(2, 8, nan, 0), Row(3, 8, -1, 0), Row(0, 8, 5, 0)};

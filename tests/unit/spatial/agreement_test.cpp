@@ -192,8 +192,8 @@ TEST(Ones, AreCopiesOnlyWhereAllRanksHaveOneAndTheGridCuts) {
   p.operation = Operation::kBackwardFilter;
   const std::vector<Spatial> strip = {{1, 1, 3}, {1, 1, 4}, {1, 1, 3}, {1, 1, 4}};
   using Axes = std::array<bool, kMaxSpatial>;
-  EXPECT_EQ(*CopiedAxes(p, grid, strip, Ones::kCopies), (Axes{false, true, false}));
-  EXPECT_EQ(*CopiedAxes(p, grid, strip, Ones::kStripes), (Axes{}));
+  EXPECT_EQ(*CopiedAxes(p, grid, strip, SpatialOnes::kReplicated), (Axes{false, true, false}));
+  EXPECT_EQ(*CopiedAxes(p, grid, strip, SpatialOnes::kSplit), (Axes{}));
   const auto unset = CopiedAxes(p, grid, strip, std::nullopt);
   ASSERT_FALSE(unset.ok());
   ExpectContainsAll(unset.message(), {"h: ", "UCUDNN_SPATIAL_ONE"});
@@ -202,7 +202,7 @@ TEST(Ones, AreCopiesOnlyWhereAllRanksHaveOneAndTheGridCuts) {
   p.w[1] = 3;
   EXPECT_FALSE(CopiedAxes(p, grid, strip, std::nullopt).ok());
   const std::vector<Spatial> uneven = {{1, 1, 3}, {1, 1, 4}, {1, 2, 3}, {1, 2, 4}};
-  EXPECT_EQ(*CopiedAxes(p, grid, uneven, Ones::kCopies), (Axes{}));
+  EXPECT_EQ(*CopiedAxes(p, grid, uneven, SpatialOnes::kReplicated), (Axes{}));
 }
 
 // ---- records

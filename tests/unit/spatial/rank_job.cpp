@@ -7,7 +7,6 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "base/version.h"
 #include "tests/support/stand_in.h"
 #include "transport/loopback.h"
 #include "transport/opening.h"
@@ -159,7 +158,7 @@ RankJob::RankJob(const JobOptions& options) : options_(options) {
     ranks_.back()->rank = rank;
     // NCCL's ranks have devices of their own; and where a rank waits for its device, by freeing
     // memory, say, it does not wait for another's that waits for it.
-    if (options.transport == transport::Transport::kNccl || options.exchanges_as_processes) {
+    if (options.transport == Transport::kNccl || options.exchanges_as_processes) {
       ranks_.back()->device = rank;
     }
     workers_.push_back(std::make_unique<Worker>());

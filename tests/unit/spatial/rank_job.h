@@ -20,13 +20,13 @@ namespace ucudnn::test {
 struct JobOptions {
   std::string grid = "h2";
   bool agrees_each_time = false;
-  std::optional<spatial::Ones> ones;
+  std::optional<SpatialOnes> ones;
   std::optional<bool> sums_gradients;
   size_t most_buffer_bytes = size_t{64} << 20;
   std::chrono::milliseconds warning{60000}, timeout{20000};
   bool waits_for_records = false;
   bool times_exchanges = false;
-  transport::Transport transport = transport::Transport::kAuto;
+  Transport transport = Transport::kAuto;
   bool exchanges_as_processes = false;  // through shared memory, though ranks are threads
   std::string cudnn_file;               // beside which NCCL is; empty: unknown
   // The tables of the ranks' split calls, which the caller keeps alive; null: the stand-in's.

@@ -107,7 +107,7 @@ bool FitsOneImage(const std::vector<Stripe>& stripes, size_t bytes) {
 class SplitCallsTest : public testing::TestWithParam<const char*> {};
 
 TEST_P(SplitCallsTest, EveryResultIsThatOfTheUndividedCall) {
-  RankJob job({.grid = GetParam(), .ones = spatial::Ones::kStripes});
+  RankJob job({.grid = GetParam(), .ones = SpatialOnes::kSplit});
   const unsigned seed = 20261123;
   std::mt19937 random(seed);
   int ran = 0;
@@ -134,7 +134,7 @@ INSTANTIATE_TEST_SUITE_P(Grids, SplitCallsTest,
 // What fuses a bias, an activation and a residual behind the convolution recomputes boundary rows:
 // nothing may be added behind a ReLU.
 TEST_P(SplitCallsTest, FusedCallsAreRecomputed) {
-  RankJob job({.grid = GetParam(), .ones = spatial::Ones::kStripes});
+  RankJob job({.grid = GetParam(), .ones = SpatialOnes::kSplit});
   const unsigned seed = 7;
   std::mt19937 random(seed);
   int ran = 0;
@@ -162,7 +162,7 @@ TEST_P(SplitCallsTest, SlicesOfImagesAreExactToo) {
   std::mt19937 random(11);
   int sliced = 0;
   for (const size_t bytes : {size_t{30000}, size_t{8000}}) {
-    RankJob job({.grid = GetParam(), .ones = spatial::Ones::kStripes, .most_buffer_bytes = bytes});
+    RankJob job({.grid = GetParam(), .ones = SpatialOnes::kSplit, .most_buffer_bytes = bytes});
     for (int i = 0; i < 60 && !HasFailure(); ++i) {
       ConvolutionProblem problem =
           RandomSplittable(static_cast<Operation>(i % 3), job.grid(), random);

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <array>
 #include <atomic>
 #include <barrier>
 
@@ -11,8 +10,6 @@
 
 namespace ucudnn::test {
 namespace {
-
-using transport::Transport;
 
 // Each cause is told once in a process.
 TEST(SplitCaptureRefusals, AreToldInWords) {

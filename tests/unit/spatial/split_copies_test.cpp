@@ -46,7 +46,7 @@ TEST(SplitOnes, WhatDiffersIsRefusedUntilTheUserSays) {
 TEST(SplitOnes, CopiesAreLeftAsTheyAre) {
   for (const char* const grid : {"h2", "h2w2"}) {
     Traffic traffic;
-    RankJob job(Counted({.grid = grid, .ones = spatial::Ones::kCopies}, traffic));
+    RankJob job(Counted({.grid = grid, .ones = SpatialOnes::kReplicated}, traffic));
     for (const int filter : {1, 3}) {
       for (const Operation operation :
            {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
@@ -59,7 +59,7 @@ TEST(SplitOnes, CopiesAreLeftAsTheyAre) {
 }
 
 TEST(SplitOnes, StripesOfOneRowExchange) {
-  RankJob job({.grid = "h2w2", .ones = spatial::Ones::kStripes});
+  RankJob job({.grid = "h2w2", .ones = SpatialOnes::kSplit});
   for (const int filter : {1, 3}) {
     for (const Operation operation :
          {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
@@ -82,7 +82,7 @@ std::vector<Stripe> StripsOver(const SpatialGrid& grid, const WholeCase& whole, 
 
 TEST(SplitOnes, StripPoolingCountsEachCopyOnce) {
   for (const DataType type : {DataType::kFloat, DataType::kHalf}) {
-    RankJob job({.grid = "h2w2", .ones = spatial::Ones::kCopies});
+    RankJob job({.grid = "h2w2", .ones = SpatialOnes::kReplicated});
     for (const double beta : {0.0, 1.0}) {
       for (const Operation operation :
            {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {

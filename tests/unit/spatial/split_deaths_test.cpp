@@ -18,8 +18,6 @@
 namespace ucudnn::test {
 namespace {
 
-using transport::Transport;
-
 constexpr int kRanks = 3;
 constexpr int kRight = 0, kWrong = 1, kDied = 42;  // exit codes
 constexpr std::chrono::seconds kBound{15};         // until a death is an error on all

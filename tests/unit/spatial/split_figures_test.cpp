@@ -1,9 +1,6 @@
 // What a rank tells the report of its split calls: kernel by kernel the verdict, bytes and times.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-#include <string>
 #include <vector>
 
 #include "spatial/exchange_times.h"

@@ -399,8 +399,8 @@ TEST(SplitNormReduce, NoneLeavesTheSumToTheProgram) {
 
 // What maps of one row on every rank are has to be said: copies have no statistics in common.
 TEST(SplitNormOnes, AreRefusedUntilTheProgramSays) {
-  for (const auto ones : {std::optional<spatial::Ones>(), std::optional(spatial::Ones::kStripes),
-                          std::optional(spatial::Ones::kCopies)}) {
+  for (const auto ones : {std::optional<SpatialOnes>(), std::optional(SpatialOnes::kSplit),
+                          std::optional(SpatialOnes::kReplicated)}) {
     RankJob job({.grid = "h2", .ones = ones});
     const NormCase whole = Plain({1, 1});
     std::vector<NormResult> results(2);
@@ -421,7 +421,7 @@ TEST(SplitNormOnes, AreRefusedUntilTheProgramSays) {
     }
     EXPECT_EQ(statuses, Statuses({kFine, kFine}));
     for (size_t slice = 0; slice < 2; ++slice) {
-      const bool copies = *ones == spatial::Ones::kCopies;
+      const bool copies = *ones == SpatialOnes::kReplicated;
       const NormCase of = copies ? SliceOf(whole, slice) : whole;
       const NormResult expected = Undivided(of, Step::kTraining);
       const NormBounds bounds(of, expected.saved_inverse);

@@ -54,7 +54,7 @@ class SplitPooling : public testing::TestWithParam<const char*> {};
 
 TEST_P(SplitPooling, IsThatOfTheWholeImage) {
   // The rows of one rank may be new where another one's are not.
-  RankJob job({.grid = GetParam(), .agrees_each_time = true, .ones = spatial::Ones::kStripes});
+  RankJob job({.grid = GetParam(), .agrees_each_time = true, .ones = SpatialOnes::kSplit});
   const unsigned seed = 20261125;
   std::mt19937 random(seed);
   for (int i = 0; i < 60 && !HasFailure(); ++i) {
@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(Grids, SplitPooling,
 // what comes of it are stripes: of 2x2 with stride 2, four ranks with two rows have a row each.
 TEST(SplitPoolingOnes, AWindowThatCoversEachStripeGivesEachRankARow) {
   Traffic traffic;
-  RankJob said(Counted({.grid = "h4", .ones = spatial::Ones::kStripes}, traffic));
+  RankJob said(Counted({.grid = "h4", .ones = SpatialOnes::kSplit}, traffic));
   RankJob unsaid({.grid = "h4"});
   std::mt19937 random(4);
   WholeCase whole;
@@ -350,7 +350,7 @@ std::optional<GlobalCase> RandomGlobal(const SpatialGrid& grid, const PoolingKin
 class GlobalPooling : public testing::TestWithParam<const char*> {};
 
 TEST_P(GlobalPooling, GivesAllRanksWhatTheWholeImageGives) {
-  RankJob job({.grid = GetParam(), .agrees_each_time = true, .ones = spatial::Ones::kCopies});
+  RankJob job({.grid = GetParam(), .agrees_each_time = true, .ones = SpatialOnes::kReplicated});
   testing::internal::CaptureStderr();
   const unsigned seed = 7;
   std::mt19937 random(seed);
@@ -398,7 +398,7 @@ TEST_P(GlobalPooling, GivesAllRanksWhatTheWholeImageGives) {
 // An average over a power of two of small whole numbers rounds nowhere: what ranks tell each other
 // of their stripes is added to the undivided one's bits.
 TEST_P(GlobalPooling, OfWholeNumbersOverPowersOfTwoIsThatOfTheWholeImageToTheLastBit) {
-  RankJob job({.grid = GetParam(), .agrees_each_time = true, .ones = spatial::Ones::kCopies});
+  RankJob job({.grid = GetParam(), .agrees_each_time = true, .ones = SpatialOnes::kReplicated});
   const SpatialGrid grid = OfOneGroup(job.grid());
   std::mt19937 random(5);
   for (int i = 0; i < 16 && !HasFailure(); ++i) {
@@ -467,7 +467,7 @@ HostTensor GradientOfFirst(const GlobalCase& global) {
 }
 
 TEST_P(GlobalPooling, GivesTheGradientOfEqualMaximaToTheFirstRank) {
-  RankJob job({.grid = GetParam(), .agrees_each_time = true, .ones = spatial::Ones::kCopies});
+  RankJob job({.grid = GetParam(), .agrees_each_time = true, .ones = SpatialOnes::kReplicated});
   const SpatialGrid grid = OfOneGroup(job.grid());  // all groups have the same images here
   std::mt19937 random(11);
   for (const PoolingKind& kind : kKinds) {
@@ -541,7 +541,7 @@ std::vector<cudnnStatus_t> RunWindows(RankJob& job, const std::vector<Convolutio
 // What a case's ranks say, each with its own window over its own rows.
 struct Refusal {
   const char* name;
-  std::optional<spatial::Ones> ones;
+  std::optional<SpatialOnes> ones;
   std::vector<ConvolutionProblem> locals;
   std::vector<std::string> words;
 };
@@ -553,19 +553,19 @@ TEST(SplitPoolingRefusal, NamesWhatCannotBeToldForwardAndBackward) {
        {Window(2, 2, 2), Window(2, 2, 2)},
        {"the window covers the stripe of every rank", "UCUDNN_SPATIAL_ONE=replicated"}},
       {"one row, global or copies",
-       spatial::Ones::kCopies,
+       SpatialOnes::kReplicated,
        {Window(1, 1, 1), Window(1, 1, 1)},
        {"a window of 1 over one row"}},
       {"unequal windows of stripes",
-       spatial::Ones::kStripes,
+       SpatialOnes::kSplit,
        {Window(3, 3, 3), Window(4, 4, 4)},
        {"unequal windows", "1x3x1", "1x4x1"}},
       {"one covers, the other does not",
-       spatial::Ones::kCopies,
+       SpatialOnes::kReplicated,
        {Window(3, 3, 3), Window(6, 4, 4)},
        {"unequal windows"}},
       {"strips",
-       spatial::Ones::kCopies,
+       SpatialOnes::kReplicated,
        {Window(3, 3, 3), Window(3, 3, 3)},
        {"but not the image along w"}},
       {"a stride that a stripe breaks",
@@ -596,7 +596,7 @@ TEST(SplitPoolingRefusal, NamesWhatCannotBeToldForwardAndBackward) {
 // A pooling of the whole image, and one of two rows, of the same stripes: on the rank whose stripe
 // has two rows both are the same call.
 TEST(SplitPoolingWindows, TellPoolingsApartThatOneRankCannot) {
-  RankJob job({.grid = "h2", .agrees_each_time = true, .ones = spatial::Ones::kCopies});
+  RankJob job({.grid = "h2", .agrees_each_time = true, .ones = SpatialOnes::kReplicated});
   const PoolingKind average = kKinds[2];
   std::mt19937 random(4);
   ConvolutionProblem local = Window(1, 1, 1);
@@ -638,7 +638,7 @@ TEST(SplitPoolingReplicated, OnOneRankAloneIsAnErrorOnAll) {
 
 // Where one rank's library fails, the others have NaN.
 TEST(SplitPoolingFault, AStripeThatCannotBePooledIsNanOnTheOthers) {
-  RankJob job({.grid = "h2", .ones = spatial::Ones::kCopies});
+  RankJob job({.grid = "h2", .ones = SpatialOnes::kReplicated});
   ConvolutionProblem local = Window(4, 4, 4);
   local.w[2] = local.x[2];
   SetPackedStrides(local);
@@ -742,7 +742,7 @@ TEST(SplitPoolingFault, RowsThatNeverCameAreNan) {
     for (const Operation operation : {Operation::kForward, Operation::kBackwardData}) {
       Traffic traffic;
       JobOptions options{.grid = "h2"};
-      if (is_global) options.ones = spatial::Ones::kCopies;
+      if (is_global) options.ones = SpatialOnes::kReplicated;
       options.wrap = [&](int, std::unique_ptr<transport::Channel> channel) {
         return std::make_unique<SilentChannel>(std::move(channel), traffic);
       };

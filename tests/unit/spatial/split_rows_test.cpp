@@ -64,7 +64,7 @@ Strides WithGaps(const Extents5& extents, int64_t gap) {
 class RowsBeside : public testing::TestWithParam<const char*> {};
 
 TEST_P(RowsBeside, AreThoseOfTheWholeImage) {
-  RankJob job({.grid = GetParam(), .ones = spatial::Ones::kStripes});
+  RankJob job({.grid = GetParam(), .ones = SpatialOnes::kSplit});
   const unsigned seed = 11;
   std::mt19937 random(seed);
   for (int i = 0; i < 25 && !HasFailure(); ++i) {

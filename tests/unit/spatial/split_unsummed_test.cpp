@@ -66,8 +66,8 @@ void CopyAlongHeight(const SpatialGrid& grid, SplitLayer& strip) {
 // The program's sum counts one copy, too: the others' parts are 0.
 TEST(SplitUnsummed, PartsOfCopiesAddUpToTheWhole) {
   Traffic traffic;
-  RankJob job(
-      Counted({.grid = "h2w2", .ones = spatial::Ones::kCopies, .sums_gradients = false}, traffic));
+  RankJob job(Counted({.grid = "h2w2", .ones = SpatialOnes::kReplicated, .sums_gradients = false},
+                      traffic));
   for (int type = 0; type < 4; ++type) {
     for (const bool is_strip : {false, true}) {
       ConvolutionProblem problem = Layer(Operation::kBackwardFilter, 1);
@@ -165,7 +165,7 @@ TEST(SplitBiasGradients, AreThoseOfTheWhole) {
 
 TEST(SplitBiasGradients, OfMapsOfOneRowAreRefusedUntilTheUserSays) {
   const AxisExtents ones = {{{1}, {1, 1}, {1, 1}}};
-  for (const auto said : {std::optional<spatial::Ones>(), std::optional(spatial::Ones::kStripes)}) {
+  for (const auto said : {std::optional<SpatialOnes>(), std::optional(SpatialOnes::kSplit)}) {
     Traffic traffic;
     RankJob job(Counted({.grid = "h2w2", .ones = said}, traffic));
     const SplitLayer layer = BiasLayer(job.grid(), ones, DataType::kFloat, 1);
@@ -183,7 +183,7 @@ TEST(SplitBiasGradients, OfMapsOfOneRowAreRefusedUntilTheUserSays) {
 
 // Copies along h of a strip that is cut along w.
 TEST(SplitBiasGradients, OfCopiesCountEachOnce) {
-  RankJob job({.grid = "h2w2", .ones = spatial::Ones::kCopies});
+  RankJob job({.grid = "h2w2", .ones = SpatialOnes::kReplicated});
   for (int type = 0; type < 4; ++type) {
     for (const double beta : {0.0, 1.0}) {
       SplitLayer layer = BiasLayer(*SpatialGrid::Parse("w2"), {{{1}, {1}, {3, 4}}},

@@ -5,7 +5,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <optional>
 
 #include "cudnn/descriptors.h"
 #include "tests/support/stand_in.h"

@@ -70,13 +70,13 @@ TEST(ChooseTransport, FollowsTheTable) {
   };
   for (const Row& row : table) {
     const Result<Choice> choice = ChooseTransport(Ranks(row.wanted, row.places));
-    SCOPED_TRACE(std::string(NameOf(row.wanted)) + ", row " + std::to_string(&row - table));
+    SCOPED_TRACE(std::string(TransportName(row.wanted)) + ", row " + std::to_string(&row - table));
     ASSERT_EQ(choice.ok(), row.chosen != Transport::kAuto);
     const std::string words = choice.ok() ? choice->note : choice.message();
     EXPECT_NE(words.find(row.words), std::string::npos) << words;
     EXPECT_EQ(words.empty(), *row.words == '\0') << words;
     if (choice.ok()) {
-      EXPECT_STREQ(NameOf(choice->transport), NameOf(row.chosen));
+      EXPECT_STREQ(TransportName(choice->transport), TransportName(row.chosen));
     }
   }
 }

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 #include <new>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>

@@ -87,14 +87,14 @@ std::optional<int> CountDevices() {
 
 const char* OfTransport(const SpatialOptions& spatial) {
   switch (spatial.transport) {
-    case SpatialTransport::kNccl:
+    case Transport::kNccl:
       return "nccl: between GPUs";
-    case SpatialTransport::kPeer:
+    case Transport::kPeer:
       return "peer: copies between the GPUs of one process's threads";
-    case SpatialTransport::kLoopback:
+    case Transport::kLoopback:
       return spatial.in_process ? "loopback: copies between one process's threads, on any GPU"
                                 : "loopback: through host memory";
-    case SpatialTransport::kAuto:
+    case Transport::kAuto:
       break;
   }
   return "auto: nccl where each rank has a GPU of its own, peer between threads of one process, "
@@ -108,8 +108,8 @@ void CheckTransport(const SpatialOptions& spatial, const std::string& cudnn_file
   diagnosis.AddFact(
       "NCCL", loaded.ok() ? transport::nccl::VersionText(loaded->version) + ", " + loaded->file
                           : "no: " + loaded.message());
-  const bool may_be_nccl = spatial.transport == SpatialTransport::kNccl ||
-                           (spatial.transport == SpatialTransport::kAuto && !spatial.in_process);
+  const bool may_be_nccl = spatial.transport == Transport::kNccl ||
+                           (spatial.transport == Transport::kAuto && !spatial.in_process);
   if (may_be_nccl && !loaded.ok()) {
     diagnosis.Add(Severity::kWarning, "no NCCL was found: " + loaded.message(),
                   "ranks with a GPU each exchange over it; a program may still bring its own",
@@ -118,7 +118,7 @@ void CheckTransport(const SpatialOptions& spatial, const std::string& cudnn_file
   const std::optional<int> devices = CountDevices();
   const int local = spatial.in_process ? spatial.size : spatial.launcher.local_size;
   const bool share = devices && local > *devices;
-  const bool by_host = spatial.transport == SpatialTransport::kLoopback && !spatial.in_process;
+  const bool by_host = spatial.transport == Transport::kLoopback && !spatial.in_process;
   if (share || by_host) {
     diagnosis.Add(Severity::kNote,
                   share ? std::to_string(local) + " ranks share the " + Counted(*devices, "GPU") +

@@ -71,7 +71,7 @@ Result<std::shared_ptr<MultigridDevice>> MultigridDevice::Open(const SolveSpec& 
   }
   UCUDNN_RETURN_IF_ERROR(device->FindFunctions());
   const SpatialOptions& job = ProcessOptions().spatial;
-  setting.transport.wanted = transport::WantedOf(job.transport);
+  setting.transport.wanted = job.transport;
   setting.transport.timeout = std::chrono::milliseconds(std::lround(job.timeout_seconds * 1e3));
   setting.transport.cudnn_file =
       FileOf(reinterpret_cast<const void*>(device->devices_.functions().cudnnCreate));
