@@ -171,9 +171,10 @@ void PrintTables(const PlanningProblem& problem, const LayoutSetting& setting,
                  const std::vector<ParallelLayout>& layouts, const ParallelLayout& chosen,
                  const Machine& machine, int what_if) {
   const ParallelLayout& deepa = layouts.back();
-  std::printf("%s, batch %d, on %s (%d devices); costs: %s, update: %s\n",
-              problem.graph.name.c_str(), problem.graph.batch, setting.machine.c_str(),
-              setting.devices, setting.cost.c_str(), setting.update.c_str());
+  std::printf("%s, batch %d, on %s (%s); costs: %s, update: %s\n", problem.graph.name.c_str(),
+              problem.graph.batch, setting.machine.c_str(),
+              Counted(setting.devices, "device").c_str(), setting.cost.c_str(),
+              setting.update.c_str());
   if (!setting.measured.empty()) std::printf("measured %s\n", setting.measured.c_str());
   PrintStrategies(layouts);
   if (deepa.optimal) {
