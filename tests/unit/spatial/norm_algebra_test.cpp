@@ -36,31 +36,16 @@ class NormAlgebra : public DeviceTest {
   }
 
   void ExpectTrained(const NormCase& whole, std::mt19937& random) {
-    const NormResult expected = RunWhole(whole, Step::kTraining);
-    const std::vector<NormResult> ranks = RunSlices(whole, Step::kTraining, random);
-    const NormBounds bounds(whole, expected.saved_inverse);
-    ExpectShared(ranks, expected, &NormResult::mean, bounds.running_mean, "running mean");
-    ExpectShared(ranks, expected, &NormResult::variance, bounds.running_variance,
-                 "running variance");
-    ExpectShared(ranks, expected, &NormResult::saved_mean, bounds.mean, "saved mean");
-    ExpectShared(ranks, expected, &NormResult::saved_inverse, bounds.inverse, "saved inverse");
-    for (size_t slice = 0; slice < ranks.size(); ++slice) {
-      ExpectNear(ranks[slice].y, whole.Slice(expected.y, slice), bounds.y, "y");
-    }
+    ExpectTrainedAs(RunWhole(whole, Step::kTraining), whole,
+                    RunSlices(whole, Step::kTraining, random));
   }
 
   void ExpectDifferentiated(NormCase whole, std::mt19937& random) {
     const NormResult trained = RunWhole(whole, Step::kTraining);
     whole.saved_mean = trained.saved_mean;
     whole.saved_inverse = trained.saved_inverse;
-    const NormResult expected = RunWhole(whole, Step::kGradient);
-    const std::vector<NormResult> ranks = RunSlices(whole, Step::kGradient, random);
-    const NormBounds bounds(whole, whole.saved_inverse);
-    ExpectShared(ranks, expected, &NormResult::dscale, bounds.dscale, "dscale");
-    ExpectShared(ranks, expected, &NormResult::dbias, bounds.dbias, "dbias");
-    for (size_t slice = 0; slice < ranks.size(); ++slice) {
-      ExpectNear(ranks[slice].dx, whole.Slice(expected.dx, slice), bounds.dx, "dx");
-    }
+    ExpectDifferentiatedAs(RunWhole(whole, Step::kGradient), whole,
+                           RunSlices(whole, Step::kGradient, random));
   }
 
   const cudnn::Functions functions_ = StandIn();

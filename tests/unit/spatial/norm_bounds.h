@@ -90,4 +90,28 @@ inline void ExpectShared(const std::vector<NormResult>& ranks, const NormResult&
   }
 }
 
+// What ranks have of a training step of `whole`, which gives `expected` undivided.
+inline void ExpectTrainedAs(const NormResult& expected, const NormCase& whole,
+                            const std::vector<NormResult>& ranks) {
+  const NormBounds bounds(whole, expected.saved_inverse);
+  ExpectShared(ranks, expected, &NormResult::mean, bounds.running_mean, "running mean");
+  ExpectShared(ranks, expected, &NormResult::variance, bounds.running_variance, "running variance");
+  ExpectShared(ranks, expected, &NormResult::saved_mean, bounds.mean, "saved mean");
+  ExpectShared(ranks, expected, &NormResult::saved_inverse, bounds.inverse, "saved inverse");
+  for (size_t slice = 0; slice < ranks.size(); ++slice) {
+    ExpectNear(ranks[slice].y, whole.Slice(expected.y, slice), bounds.y, "y");
+  }
+}
+
+// The same of a gradient. `whole` has the statistics that a training step saved.
+inline void ExpectDifferentiatedAs(const NormResult& expected, const NormCase& whole,
+                                   const std::vector<NormResult>& ranks) {
+  const NormBounds bounds(whole, whole.saved_inverse);
+  ExpectShared(ranks, expected, &NormResult::dscale, bounds.dscale, "dscale");
+  ExpectShared(ranks, expected, &NormResult::dbias, bounds.dbias, "dbias");
+  for (size_t slice = 0; slice < ranks.size(); ++slice) {
+    ExpectNear(ranks[slice].dx, whole.Slice(expected.dx, slice), bounds.dx, "dx");
+  }
+}
+
 }  // namespace ucudnn::test

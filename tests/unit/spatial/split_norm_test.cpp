@@ -28,8 +28,7 @@ cudnnStatus_t RunNorm(RankState& rank, const ConvolutionProblem& problem,
   return rank.calls->Run(split, own);
 }
 
-cudnnStatus_t Train(RankState& rank, const NormTensors& tensors) {
-  const cudnn::NormTraining training = tensors.Training(rank.handle);
+cudnnStatus_t Train(RankState& rank, const cudnn::NormTraining& training) {
   ConvolutionProblem problem;
   EXPECT_EQ(cudnn::ReadNorm(StandIn(), training, problem), nullptr);
   cudnn::ConvolutionCall call;
@@ -42,6 +41,10 @@ cudnnStatus_t Train(RankState& rank, const NormTensors& tensors) {
   const cudnnStatus_t status = RunNorm(rank, problem, call);
   EXPECT_EQ(cuStreamSynchronize(rank.stream), CUDA_SUCCESS);
   return status;
+}
+
+cudnnStatus_t Train(RankState& rank, const NormTensors& tensors) {
+  return Train(rank, tensors.Training(rank.handle));
 }
 
 cudnnStatus_t Differentiate(RankState& rank, const NormTensors& tensors) {
@@ -98,15 +101,7 @@ std::vector<NormResult> RunSlices(RankJob& job, const NormCase& whole, Step step
 }
 
 void ExpectTrained(const NormCase& whole, const std::vector<NormResult>& ranks) {
-  const NormResult expected = Undivided(whole, Step::kTraining);
-  const NormBounds bounds(whole, expected.saved_inverse);
-  ExpectShared(ranks, expected, &NormResult::mean, bounds.running_mean, "running mean");
-  ExpectShared(ranks, expected, &NormResult::variance, bounds.running_variance, "running variance");
-  ExpectShared(ranks, expected, &NormResult::saved_mean, bounds.mean, "saved mean");
-  ExpectShared(ranks, expected, &NormResult::saved_inverse, bounds.inverse, "saved inverse");
-  for (size_t slice = 0; slice < ranks.size(); ++slice) {
-    ExpectNear(ranks[slice].y, whole.Slice(expected.y, slice), bounds.y, "y");
-  }
+  ExpectTrainedAs(Undivided(whole, Step::kTraining), whole, ranks);
 }
 
 // With the statistics that a step of training of the whole saves.
@@ -118,13 +113,7 @@ NormCase Saved(NormCase whole) {
 }
 
 void ExpectDifferentiated(const NormCase& whole, const std::vector<NormResult>& ranks) {
-  const NormResult expected = Undivided(whole, Step::kGradient);
-  const NormBounds bounds(whole, whole.saved_inverse);
-  ExpectShared(ranks, expected, &NormResult::dscale, bounds.dscale, "dscale");
-  ExpectShared(ranks, expected, &NormResult::dbias, bounds.dbias, "dbias");
-  for (size_t slice = 0; slice < ranks.size(); ++slice) {
-    ExpectNear(ranks[slice].dx, whole.Slice(expected.dx, slice), bounds.dx, "dx");
-  }
+  ExpectDifferentiatedAs(Undivided(whole, Step::kGradient), whole, ranks);
 }
 
 // Uneven parts along every axis that the grid cuts, and not all of them of one row.
@@ -467,17 +456,7 @@ TEST(SplitNormFault, IsNanOnTheOthersWhereARankFails) {
     const NormTensors tensors(SliceOf(whole, at), random);
     cudnn::NormTraining training = tensors.Training(rank.handle);
     if (at == 1) training.scale = nullptr;
-    ConvolutionProblem problem;
-    EXPECT_EQ(cudnn::ReadNorm(StandIn(), training, problem), nullptr);
-    cudnn::ConvolutionCall call;
-    call.handle = rank.handle;
-    call.alpha = training.alpha;
-    call.beta = training.beta;
-    call.x = const_cast<void*>(training.x);
-    call.y = training.y;
-    call.training = &training;
-    const cudnnStatus_t status = RunNorm(rank, problem, call);
-    EXPECT_EQ(cuStreamSynchronize(rank.stream), CUDA_SUCCESS);
+    const cudnnStatus_t status = Train(rank, training);
     if (at == 1) {
       EXPECT_NE(status, kFine);
     }

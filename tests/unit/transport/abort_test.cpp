@@ -24,9 +24,7 @@ struct AbortedWay {
 class AbortedChannels : public ::testing::TestWithParam<AbortedWay> {
  protected:
   static std::unique_ptr<Channel> Opened(const RankThread& self) {
-    Result<std::unique_ptr<Channel>> channel = GetParam().open(self.setup);
-    EXPECT_TRUE(channel.ok()) << channel.message();
-    return channel.ok() ? std::move(*channel) : nullptr;
+    return OpenedBy(GetParam().open, self);
   }
 };
 

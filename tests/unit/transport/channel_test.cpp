@@ -30,9 +30,7 @@ constexpr Way kWays[] = {
 class Channels : public ::testing::TestWithParam<Way> {
  protected:
   static std::unique_ptr<Channel> Opened(const RankThread& self) {
-    Result<std::unique_ptr<Channel>> channel = GetParam().open(self.setup);
-    EXPECT_TRUE(channel.ok()) << channel.message();
-    return channel.ok() ? std::move(*channel) : nullptr;
+    return OpenedBy(GetParam().open, self);
   }
   static void Run(int size, const std::function<void(RankThread&, Channel&)>& body) {
     RunRanks(size, GetParam().devices, [&](RankThread& self) {
@@ -67,13 +65,7 @@ TEST_P(Channels, RandomMessagesArriveWholeWhateverTheDelays) {
         ASSERT_TRUE(status.ok()) << status.message();
         now.RewriteSent(self.device);
       }
-      for (int round = 0; round < kRounds; ++round) {
-        for (const Message& message : rounds[round].receives) {
-          EXPECT_EQ(self.device.Download<unsigned char>(message.data, message.bytes),
-                    Content(round, message.peer, self.rank, message.bytes))
-              << "round " << round << " from " << message.peer << " to " << self.rank;
-        }
-      }
+      ExpectArrived(self.device, rounds, self.rank);
       EXPECT_TRUE(channel.Check().ok());
     });
   }

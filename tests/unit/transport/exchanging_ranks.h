@@ -177,6 +177,17 @@ struct Round {
   std::vector<Message> sends, receives;
 };
 
+// What rank `rank` has received in each round of a plan.
+inline void ExpectArrived(RankDevice& device, const std::vector<Round>& rounds, int rank) {
+  for (size_t round = 0; round < rounds.size(); ++round) {
+    for (const Message& message : rounds[round].receives) {
+      EXPECT_EQ(device.Download<unsigned char>(message.data, message.bytes),
+                Content(static_cast<int>(round), message.peer, rank, message.bytes))
+          << "round " << round << " from " << message.peer << " to " << rank;
+    }
+  }
+}
+
 // ---- Ranks as threads --------------------------------------------------------------------------
 
 // Gathers between threads. One that fails lets all go, now and later.
@@ -259,6 +270,14 @@ inline void RunRanks(int size, int devices, const std::function<void(RankThread&
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+// The rank's channel, opened by `open`; null where that fails.
+inline std::unique_ptr<Channel> OpenedBy(
+    Result<std::unique_ptr<Channel>> (*open)(const ChannelSetup&), const RankThread& self) {
+  Result<std::unique_ptr<Channel>> channel = open(self.setup);
+  EXPECT_TRUE(channel.ok()) << channel.message();
+  return channel.ok() ? std::move(*channel) : nullptr;
 }
 
 }  // namespace ucudnn::transport::testing

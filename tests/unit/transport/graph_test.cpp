@@ -234,9 +234,7 @@ class GraphsOfChannels : public ::testing::TestWithParam<GraphWay> {
     if (!GetParam().IsThere()) GTEST_SKIP() << "there is no stand-in for NCCL in " HOST_DIR;
   }
   static std::unique_ptr<Channel> Opened(const RankThread& self) {
-    Result<std::unique_ptr<Channel>> channel = GetParam().open(self.setup);
-    EXPECT_TRUE(channel.ok()) << channel.message();
-    return channel.ok() ? std::move(*channel) : nullptr;
+    return OpenedBy(GetParam().open, self);
   }
   static void Run(const std::function<void(RankThread&, Channel&)>& body) {
     RunRanks(GetParam().size, kDevices, [&](RankThread& self) {

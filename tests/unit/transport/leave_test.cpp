@@ -58,15 +58,20 @@ TEST(Leave, DoesNotWaitLongForARankThatDoesNotCome) {
   }
 }
 
-TEST(Leave, RankZeroServesOtherGroupsUntilTheyEnd) {
-  Job job(4);
-  job.meeting.times.leaving = Milliseconds(200);
+// Two groups of two ranks.
+auto JoinTwoGroups(const Job& job) {
   std::vector<Meeting> meetings;
   for (int rank = 0; rank < 4; ++rank) {
     meetings.push_back(job.Of(rank));
     meetings.back().membership = {rank, 4, rank / 2, rank % 2, 2};
   }
-  const auto joined = JoinThese(meetings);
+  return JoinThese(meetings);
+}
+
+TEST(Leave, RankZeroServesOtherGroupsUntilTheyEnd) {
+  Job job(4);
+  job.meeting.times.leaving = Milliseconds(200);
+  const auto joined = JoinTwoGroups(job);
   std::atomic<int> others = 2;
   OnThreads(4, [&](int rank) {
     ASSERT_TRUE(joined[static_cast<size_t>(rank)]->ok());
@@ -89,12 +94,7 @@ TEST(Leave, RankZeroServesOtherGroupsNoLongerThanTheyDoSomething) {
   Job job(4);
   job.meeting.times.leaving = Milliseconds(100);
   job.meeting.times.timeout = Milliseconds(1500);
-  std::vector<Meeting> meetings;
-  for (int rank = 0; rank < 4; ++rank) {
-    meetings.push_back(job.Of(rank));
-    meetings.back().membership = {rank, 4, rank / 2, rank % 2, 2};
-  }
-  const auto joined = JoinThese(meetings);
+  const auto joined = JoinTwoGroups(job);
   for (const auto& rank : joined) ASSERT_TRUE(rank->ok()) << rank->message();
   const auto rank = [&](int i) -> Ranks& { return *joined[static_cast<size_t>(i)]->value(); };
   std::atomic<bool> left = false;

@@ -404,11 +404,7 @@ TEST_F(MeasuredKernelsBoundsTest, WhatWasFoundWrongIsNeverGivenAgain) {
   MeasuredKernels kernels(&store_, std::nullopt, kNoFolder);
   const MeasuredRows before = Ask(kernels, Problem());
   ASSERT_TRUE(before.status.ok());
-  const auto row = [&](int size) {
-    return *std::find_if(before.rows.begin(), before.rows.end(), [&](const auto& candidate) {
-      return candidate.micro_batch == size && candidate.engine == "legacy:0";
-    });
-  };
+  const auto row = [&](int size) { return RowOf(before.rows, size); };
   const Configuration configuration = {{{row(4), 2}}};
   // The undivided engine runs first, the plan's first piece next.
   const cudnn::Functions faulty = test::FaultyStandIn({.at = 1, .after = SpoilPieces});
@@ -434,11 +430,7 @@ TEST_F(MeasuredKernelsBoundsTest, ComparingHasTimeThatMeasuringMustLeave) {
   const MeasuredRows other = Ask(kernels, Other());
   EXPECT_EQ(other.status.message(), "the time for measuring is used up");
   EXPECT_TRUE(other.late);
-  const auto row = [&](int size) {
-    return *std::find_if(answer.rows.begin(), answer.rows.end(), [&](const auto& candidate) {
-      return candidate.micro_batch == size && candidate.engine == "legacy:0";
-    });
-  };
+  const auto row = [&](int size) { return RowOf(answer.rows, size); };
   const Configuration configuration = {{{row(4), 2}}};
   EXPECT_EQ(kernels.Verify(device_, Problem(), {configuration, row(8), Proof::kOnce}).kind,
             Trust::Kind::kTrusted);
@@ -449,11 +441,7 @@ TEST_F(MeasuredKernelsBoundsTest, ComparingTakesOfTheSameBudget) {
   MeasuredKernels measured(&store_, std::nullopt, kNoFolder);
   const MeasuredRows answer = Ask(measured, Problem());
   MeasuredKernels kernels(&store_, Seconds(1000, 0), kNoFolder);
-  const auto row = [&](int size) {
-    return *std::find_if(answer.rows.begin(), answer.rows.end(), [&](const auto& candidate) {
-      return candidate.micro_batch == size && candidate.engine == "legacy:0";
-    });
-  };
+  const auto row = [&](int size) { return RowOf(answer.rows, size); };
   const Configuration configuration = {{{row(4), 2}}};
   EXPECT_EQ(kernels.Verify(device_, Problem(), {configuration, row(8), Proof::kOnce}).kind,
             Trust::Kind::kUnknown);

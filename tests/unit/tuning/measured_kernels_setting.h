@@ -4,6 +4,7 @@
 #include <cuda.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <set>
 #include <string>
@@ -38,6 +39,13 @@ inline std::set<EngineId> EnginesAt(const Rows& rows, int size) {
     if (row.micro_batch == size) engines.insert(row.engine);
   }
   return engines;
+}
+
+// What the first legacy algorithm takes for `size` images. REQUIRES: it is among the rows.
+inline MicroConfiguration RowOf(const Rows& rows, int size) {
+  return *std::find_if(rows.begin(), rows.end(), [&](const MicroConfiguration& row) {
+    return row.micro_batch == size && row.engine == "legacy:0";
+  });
 }
 
 inline std::set<int> SizesOf(const Rows& rows) {

@@ -361,11 +361,7 @@ TEST_F(MeasuredKernelsTest, SumsOfPartialsAreTrustedApart) {
   MeasuredKernels first(&store_, std::nullopt, kNoFolder);
   const Result<Rows> rows = Get(first, problem);
   ASSERT_TRUE(rows.ok()) << rows.message();
-  const auto row = [&](int size) {
-    return *std::find_if(rows->begin(), rows->end(), [&](const MicroConfiguration& candidate) {
-      return candidate.micro_batch == size && candidate.engine == "legacy:0";
-    });
-  };
+  const auto row = [&](int size) { return RowOf(*rows, size); };
   ASSERT_TRUE(store_.MarkVerified(problem, device_.platform, {row(4)}).ok());
   const Configuration configuration = {{{row(4), 2}}};
   MeasuredKernels kernels(&store_, std::nullopt, kNoFolder);
@@ -384,11 +380,7 @@ TEST_F(MeasuredKernelsTest, WhatWasComparedElsewhereIsNoProofThatItRanHere) {
   MeasuredKernels first(&store_, std::nullopt, kNoFolder);
   const Result<Rows> rows = Get(first);
   ASSERT_TRUE(rows.ok()) << rows.message();
-  const auto row = [&](int size) {
-    return *std::find_if(rows->begin(), rows->end(), [&](const MicroConfiguration& candidate) {
-      return candidate.micro_batch == size && candidate.engine == "legacy:0";
-    });
-  };
+  const auto row = [&](int size) { return RowOf(*rows, size); };
   const Configuration configuration = {{{row(4), 2}}};
   ASSERT_TRUE(store_.MarkVerified(Problem(), device_.platform, {row(4)}).ok());
   MeasuredKernels kernels(&store_, std::nullopt, kNoFolder);
