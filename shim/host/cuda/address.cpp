@@ -18,7 +18,7 @@ std::optional<Place> Locate(uintptr_t address) {
   if (after == state.host.begin()) return place;
   const auto& [start, host] = *std::prev(after);
   if (address - start >= host.bytes) return place;
-  place.memory = host.kind == HostAllocation::Kind::kManaged ? Memory::kManaged : Memory::kPinned;
+  place.memory = Memory::kPinned;
   place.context = host.context;
   place.allocation = {start, host.bytes};
   return place;

@@ -10,7 +10,7 @@
 
 namespace hostgpu {
 
-enum class Memory { kPageable, kPinned, kManaged, kDevice };
+enum class Memory { kPageable, kPinned, kDevice };
 
 struct Place {
   Memory memory = Memory::kPageable;

@@ -2,8 +2,8 @@
 // A call that breaks a rule is refused and invalidates the captures it would have spoilt; they stay
 // until their end is called. All thread-safe. The rules are the driver API's (cuStreamBeginCapture,
 // cuThreadExchangeStreamCaptureMode) and the CUDA programming guide's ("Prohibited and Unhandled
-// Operations"). Stricter than a GPU: no stream-ordered allocation and no external event nodes while
-// capturing (STREAM_CAPTURE_UNSUPPORTED).
+// Operations"). Stricter than a GPU: no stream-ordered allocation while capturing
+// (STREAM_CAPTURE_UNSUPPORTED).
 #pragma once
 
 #include <cstdint>

@@ -99,7 +99,7 @@ void Context::Synchronize() {
 bool Context::MakeRoom() {
   if (pending_frees == 0 && !pools.HoldsUnused()) return false;
   Synchronize();
-  pools.ReleaseAll();
+  pools.ReleaseUnused();
   return true;
 }
 

@@ -47,8 +47,7 @@ struct Context {
   // Held while a reference comes or goes, and while the last one takes everything with it: who
   // retains the context then waits, and finds a new one.
   std::mutex lifetime;
-  std::atomic<int> references{0};  // from cuDevicePrimaryCtxRetain; written under `lifetime`
-  std::atomic<unsigned> flags{0};
+  std::atomic<int> references{0};     // from cuDevicePrimaryCtxRetain; written under `lifetime`
   std::atomic<uint64_t> id;           // a new one after every reset
   std::atomic<int> pending_frees{0};  // of memory that is no pool's: cuMemFreeAsync not yet reached
 
@@ -60,10 +59,10 @@ struct Context {
       streams_;  // without the legacy one; closed ones until drained
 };
 
-// Page-locked host memory: ours, the application's (registered), or managed.
+// Page-locked host memory: ours, or the application's (registered).
 struct HostAllocation {
   size_t bytes = 0;
-  enum class Kind { kAllocated, kRegistered, kManaged } kind = Kind::kAllocated;
+  enum class Kind { kAllocated, kRegistered } kind = Kind::kAllocated;
   Context* context = nullptr;
 };
 

@@ -54,17 +54,8 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* activ
     if (!flags || !active) return CUDA_ERROR_INVALID_VALUE;
     const Context* primary = FindDevice(device);
     if (!primary) return CUDA_ERROR_INVALID_DEVICE;
-    *flags = primary->flags;
+    *flags = 0;
     *active = primary->references > 0;
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned flags) {
-  return Call([&] {
-    Context* primary = FindDevice(device);
-    if (!primary) return CUDA_ERROR_INVALID_DEVICE;
-    primary->flags = flags;
     return CUDA_SUCCESS;
   });
 }
@@ -130,7 +121,7 @@ CUresult cuCtxSynchronize() {
     if (const CUresult refused = RefuseIfCapturing(context)) return refused;
     if (hostgpuFaultDue("synchronize")) return CUDA_ERROR_LAUNCH_FAILED;
     context.Synchronize();
-    context.pools.ReleaseBeyondThresholds();
+    context.pools.ReleaseUnused();
     return CUDA_SUCCESS;
   });
 }

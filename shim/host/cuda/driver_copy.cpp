@@ -121,20 +121,16 @@ CUresult Copy(CUstream handle, uintptr_t to, Operand to_operand, uintptr_t from,
 
 uintptr_t Address(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
 
-template <class Value>
-CUresult Fill(CUstream handle, CUdeviceptr to, Value value, size_t width, size_t height,
+CUresult Fill(CUstream handle, CUdeviceptr to, unsigned char value, size_t width, size_t height,
               size_t pitch) {
   return CallOnStream(handle, [&](Context&, Stream& stream) {
     if (width == 0 || height == 0) return CUDA_SUCCESS;
-    if (height > 1 && pitch < width * sizeof(Value)) return CUDA_ERROR_INVALID_VALUE;
-    const std::optional<Place> target = Locate(to, pitch * (height - 1) + width * sizeof(Value));
-    if (!target || !target->context || to % sizeof(Value) != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (height > 1 && pitch < width) return CUDA_ERROR_INVALID_VALUE;
+    const std::optional<Place> target = Locate(to, pitch * (height - 1) + width);
+    if (!target || !target->context) return CUDA_ERROR_INVALID_VALUE;
     char* write = static_cast<char*>(target->host);
     const auto run = [=] {
-      for (size_t row = 0; row < height; ++row) {
-        Value* first = reinterpret_cast<Value*>(write + row * pitch);
-        std::fill(first, first + width, value);
-      }
+      for (size_t row = 0; row < height; ++row) std::memset(write + row * pitch, value, width);
     };
     return Submit(stream, {CU_GRAPH_NODE_TYPE_MEMSET, run, {to}});
   });
@@ -234,9 +230,6 @@ CUresult cuMemsetD8(CUdeviceptr to, unsigned char value, size_t count) {
   return Fill(nullptr, to, value, count, 1, 0);
 }
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream) {
-  return Fill(stream, to, value, count, 1, 0);
-}
-CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream stream) {
   return Fill(stream, to, value, count, 1, 0);
 }
 CUresult cuMemsetD2D8Async(CUdeviceptr to, size_t pitch, unsigned char value, size_t width,

@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <thread>
@@ -57,8 +56,6 @@ constexpr AttributeValue kAttributes[] = {
     {CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
     {CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 1},
-    {CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 1},
-    {CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 1},
     {CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 1},
     {CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},
@@ -160,15 +157,6 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice
     }
     if (!FindDevice(device)) return CUDA_ERROR_INVALID_DEVICE;
     *value = Attribute(attribute, device);
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult cuDeviceGetPCIBusId(char* id, int length, CUdevice device) {
-  return Call([&] {
-    if (!id || length <= 0) return CUDA_ERROR_INVALID_VALUE;
-    if (!FindDevice(device)) return CUDA_ERROR_INVALID_DEVICE;
-    std::snprintf(id, length, "0000:%02X:00.0", static_cast<unsigned>(device + 1));
     return CUDA_SUCCESS;
   });
 }

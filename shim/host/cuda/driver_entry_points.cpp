@@ -27,7 +27,6 @@ constexpr Introduction kIntroductions[] = {
     {"cuDeviceGetUuid_v2", 11040},
     {"cuDevicePrimaryCtxRelease_v2", 11000},
     {"cuDevicePrimaryCtxReset_v2", 11000},
-    {"cuDevicePrimaryCtxSetFlags_v2", 11000},
     {"cuEventElapsedTime_v2", 12080},
     {"cuGetProcAddress_v2", 12000},
     {"cuGraphExecUpdate_v2", 12000},

@@ -1,37 +1,22 @@
 // Names and texts of driver errors.
 #include "shim/host/cuda/driver_api.h"
+#include "shim/host/cuda/errors.h"
 
 namespace {
 
-struct ErrorText {
-  int code;
-  const char* name;
-  const char* text;
-};
-
-constexpr ErrorText kErrors[] = {
-#define HOSTGPU_ERROR(code, name, text) {code, #name, text},
-#include "shim/host/cuda/errors.inc"
-#undef HOSTGPU_ERROR
-};
-
-CUresult Look(CUresult error, const char** out, const char* ErrorText::*member) {
+CUresult Look(CUresult code, const char** out, const char* hostgpu::ErrorText::*member) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
-  for (const ErrorText& entry : kErrors) {
-    if (entry.code != error) continue;
-    *out = entry.*member;
-    return CUDA_SUCCESS;
-  }
-  *out = nullptr;
-  return CUDA_ERROR_INVALID_VALUE;
+  const auto* const error = hostgpu::FindError(code, &hostgpu::ErrorText::driver_name);
+  *out = error ? error->*member : nullptr;
+  return error ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 }  // namespace
 
 CUresult cuGetErrorName(CUresult error, const char** name) {
-  return Look(error, name, &ErrorText::name);
+  return Look(error, name, &hostgpu::ErrorText::driver_name);
 }
 
 CUresult cuGetErrorString(CUresult error, const char** text) {
-  return Look(error, text, &ErrorText::text);
+  return Look(error, text, &hostgpu::ErrorText::text);
 }

@@ -55,14 +55,6 @@ CUresult RefuseToAsk(const EventRecord* record) {
   return refused == CUDA_SUCCESS ? hostgpu::RefuseUnsafeCall() : refused;
 }
 
-// External event nodes: no meaning outside a capture, and none recorded in one.
-CUresult RefuseExternal(CUstream handle) {
-  return CallOnStream(handle, [](Context&, Stream& stream) {
-    const CUresult refused = RefuseIfCapturing(stream);
-    return refused == CUDA_SUCCESS ? CUDA_ERROR_INVALID_VALUE : refused;
-  });
-}
-
 CUresult ElapsedTime(float* milliseconds, CUevent start_handle, CUevent end_handle) {
   return CallInContext([&](Context&) -> CUresult {
     if (!milliseconds) return CUDA_ERROR_INVALID_VALUE;
@@ -128,11 +120,6 @@ CUresult cuEventRecord(CUevent handle, CUstream stream_handle) {
   });
 }
 
-CUresult cuEventRecordWithFlags(CUevent handle, CUstream stream, unsigned flags) {
-  if (flags & ~static_cast<unsigned>(CU_EVENT_RECORD_EXTERNAL)) return CUDA_ERROR_INVALID_VALUE;
-  return flags == 0 ? cuEventRecord(handle, stream) : RefuseExternal(stream);
-}
-
 CUresult cuEventQuery(CUevent handle) {
   return CallWithEvent(handle, [](const Event& event) -> CUresult {
     const auto record = event.Latest();
@@ -147,13 +134,12 @@ CUresult cuEventSynchronize(CUevent handle) {
     if (const CUresult refused = RefuseToAsk(record.get())) return refused;
     if (hostgpuFaultDue("synchronize")) return CUDA_ERROR_LAUNCH_FAILED;
     if (record) record->ticket.Wait();
-    event.context.pools.ReleaseBeyondThresholds();
+    event.context.pools.ReleaseUnused();
     return CUDA_SUCCESS;
   });
 }
 
 CUresult cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsigned flags) {
-  if (flags == CU_EVENT_WAIT_EXTERNAL) return RefuseExternal(stream_handle);
   return CallOnStream(stream_handle, [&](Context&, Stream& stream) -> CUresult {
     if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
     const std::shared_ptr<Event> event = FindEvent(handle);

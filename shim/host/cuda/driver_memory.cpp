@@ -1,4 +1,4 @@
-// Allocation: device, page-locked and managed memory, and what pointers tell about themselves.
+// Allocation: device and page-locked memory, and what pointers tell about themselves.
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
@@ -40,39 +40,15 @@ CUresult AllocateDevice(Context& context, CUdeviceptr* out, size_t bytes) {
   return CUDA_SUCCESS;
 }
 
-CUresult AllocateHost(Context& context, void** out, size_t bytes, HostAllocation::Kind kind) {
-  if (!out || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  *out = nullptr;
-  const size_t rounded = (bytes + kPage - 1) / kPage * kPage;
-  if (rounded < bytes) return CUDA_ERROR_OUT_OF_MEMORY;
-  void* address = std::aligned_alloc(kPage, rounded);
-  if (!address) return CUDA_ERROR_OUT_OF_MEMORY;
+// Takes the entry of this kind that starts at `address` out of the table.
+std::optional<HostAllocation> Forget(void* address, HostAllocation::Kind kind) {
   State& state = TheState();
   std::lock_guard lock(state.mutex);
-  state.host[reinterpret_cast<uintptr_t>(address)] = {bytes, kind, &context};
-  *out = address;
-  return CUDA_SUCCESS;
-}
-
-// Takes the entry that starts at `address` out of the table, when it is of a kind `accepted` takes.
-template <class Accepted>
-std::optional<HostAllocation> Forget(uintptr_t address, Accepted accepted) {
-  State& state = TheState();
-  std::lock_guard lock(state.mutex);
-  const auto found = state.host.find(address);
-  if (found == state.host.end() || !accepted(found->second.kind)) return std::nullopt;
+  const auto found = state.host.find(reinterpret_cast<uintptr_t>(address));
+  if (found == state.host.end() || found->second.kind != kind) return std::nullopt;
   const HostAllocation allocation = found->second;
   state.host.erase(found);
   return allocation;
-}
-
-CUresult FreeManaged(CUdeviceptr address) {
-  const auto allocation =
-      Forget(address, [](auto kind) { return kind == HostAllocation::Kind::kManaged; });
-  if (!allocation) return CUDA_ERROR_INVALID_VALUE;
-  allocation->context->Synchronize();
-  std::free(reinterpret_cast<void*>(address));
-  return CUDA_SUCCESS;
 }
 
 // One attribute of a pointer; `place` is empty memory for what CUDA does not know.
@@ -80,9 +56,6 @@ CUresult Attribute(void* data, CUpointer_attribute attribute, const Place& place
                    CUdeviceptr address) {
   const bool host_visible = place.memory != Memory::kDevice;
   switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT:
-      *static_cast<CUcontext*>(data) = place.context ? place.context->Handle() : nullptr;
-      return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       *static_cast<unsigned*>(data) = !place.context                    ? 0
                                       : place.memory == Memory::kPinned ? CU_MEMORYTYPE_HOST
@@ -95,26 +68,8 @@ CUresult Attribute(void* data, CUpointer_attribute attribute, const Place& place
       *static_cast<void**>(data) =
           place.context && host_visible ? reinterpret_cast<void*>(address) : nullptr;
       return host_visible ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-      *static_cast<unsigned*>(data) = place.memory == Memory::kManaged;
-      return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-      *static_cast<unsigned*>(data) = 0;
-      return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-      *static_cast<unsigned long long*>(data) = place.allocation.start;
-      return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       *static_cast<int*>(data) = place.context ? place.context->device : CU_DEVICE_INVALID;
-      return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-      *static_cast<CUdeviceptr*>(data) = place.allocation.start;
-      return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-      *static_cast<size_t*>(data) = place.allocation.bytes;
-      return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_MAPPED:
-      *static_cast<unsigned*>(data) = place.context != nullptr;
       return CUDA_SUCCESS;
     default:
       return CUDA_ERROR_NOT_SUPPORTED;
@@ -141,41 +96,34 @@ CUresult cuMemFree(CUdeviceptr address) {
   return CallUnsafe([&](Context&) {
     if (address == 0) return CUDA_SUCCESS;
     const std::optional<Place> place = Locate(address);
-    if (!place || !place->context || place->allocation.start != address) {
+    if (!place || place->memory != Memory::kDevice || place->allocation.start != address) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    if (place->memory != Memory::kDevice) return FreeManaged(address);
     if (place->context->pools.Free(address, {})) return CUDA_SUCCESS;
     place->context->Synchronize();
     return place->context->memory.Free(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   });
 }
 
-CUresult cuMemAllocManaged(CUdeviceptr* out, size_t bytes, unsigned flags) {
-  return CallUnsafe([&](Context& context) {
-    if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    void* address = nullptr;
-    const CUresult result =
-        AllocateHost(context, out ? &address : nullptr, bytes, HostAllocation::Kind::kManaged);
-    if (out) *out = reinterpret_cast<CUdeviceptr>(address);
-    return result;
-  });
-}
-
 CUresult cuMemHostAlloc(void** out, size_t bytes, unsigned flags) {
   return CallUnsafe([&](Context& context) {
-    if (flags & ~7u) return CUDA_ERROR_INVALID_VALUE;
-    return AllocateHost(context, out, bytes, HostAllocation::Kind::kAllocated);
+    if ((flags & ~7u) || !out || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+    *out = nullptr;
+    const size_t rounded = (bytes + kPage - 1) / kPage * kPage;
+    void* const address = rounded < bytes ? nullptr : std::aligned_alloc(kPage, rounded);
+    if (!address) return CUDA_ERROR_OUT_OF_MEMORY;
+    State& state = TheState();
+    std::lock_guard lock(state.mutex);
+    state.host[reinterpret_cast<uintptr_t>(address)] = {bytes, HostAllocation::Kind::kAllocated,
+                                                        &context};
+    *out = address;
+    return CUDA_SUCCESS;
   });
 }
 
 CUresult cuMemFreeHost(void* address) {
   return CallUnsafe([&](Context&) {
-    const auto allocation = Forget(reinterpret_cast<uintptr_t>(address), [](auto kind) {
-      return kind == HostAllocation::Kind::kAllocated;
-    });
+    const auto allocation = Forget(address, HostAllocation::Kind::kAllocated);
     if (!allocation) return CUDA_ERROR_INVALID_VALUE;
     allocation->context->Synchronize();
     std::free(address);
@@ -202,8 +150,7 @@ CUresult cuMemHostRegister(void* address, size_t bytes, unsigned) {
 CUresult cuMemHostUnregister(void* address) {
   return CallUnsafe([&](Context& context) {
     context.Synchronize();
-    return Forget(reinterpret_cast<uintptr_t>(address),
-                  [](auto kind) { return kind == HostAllocation::Kind::kRegistered; })
+    return Forget(address, HostAllocation::Kind::kRegistered)
                ? CUDA_SUCCESS
                : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   });
@@ -218,24 +165,6 @@ CUresult cuMemHostGetDevicePointer(CUdeviceptr* out, void* host, unsigned flags)
     }
     *out = reinterpret_cast<CUdeviceptr>(host);
     return CUDA_SUCCESS;
-  });
-}
-
-CUresult cuMemGetAddressRange(CUdeviceptr* start, size_t* bytes, CUdeviceptr address) {
-  return CallInContext([&](Context&) {
-    const std::optional<Place> place = Locate(address);
-    if (!place || !place->context) return CUDA_ERROR_NOT_FOUND;
-    if (start) *start = place->allocation.start;
-    if (bytes) *bytes = place->allocation.bytes;
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr address) {
-  return CallInContext([&](Context&) {
-    const std::optional<Place> place = Locate(address);
-    if (!data || !place || !place->context) return CUDA_ERROR_INVALID_VALUE;
-    return Attribute(data, attribute, *place, address);
   });
 }
 

@@ -61,7 +61,7 @@ CUresult cuStreamSynchronize(CUstream handle) {
     if (const CUresult refused = RefuseIfCapturing(stream)) return refused;
     if (hostgpuFaultDue("synchronize")) return CUDA_ERROR_LAUNCH_FAILED;
     for (const Ticket& ticket : stream.context.Outstanding(stream)) ticket.Wait();
-    stream.context.pools.ReleaseBeyondThresholds();
+    stream.context.pools.ReleaseUnused();
     return CUDA_SUCCESS;
   });
 }
@@ -118,20 +118,6 @@ CUresult cuLaunchHostFunc(CUstream handle, CUhostFn function, void* argument) {
     const auto run = [=] {
       hostgpu::HostFunctionScope scope;
       function(argument);
-    };
-    return Submit(stream, {CU_GRAPH_NODE_TYPE_HOST, run, {}});
-  });
-}
-
-// Documented as the host function that cannot be captured.
-CUresult cuStreamAddCallback(CUstream handle, CUstreamCallback callback, void* argument,
-                             unsigned flags) {
-  return CallOnStream(handle, [&](Context&, Stream& stream) -> CUresult {
-    if (!callback || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-    if (const CUresult refused = RefuseIfCapturing(stream)) return refused;
-    const auto run = [=] {
-      hostgpu::HostFunctionScope scope;
-      callback(handle, CUDA_SUCCESS, argument);
     };
     return Submit(stream, {CU_GRAPH_NODE_TYPE_HOST, run, {}});
   });

@@ -10,15 +10,14 @@ bool AllDone(const std::vector<Ticket>& tickets) {
   return std::all_of(tickets.begin(), tickets.end(), [](const Ticket& t) { return t.Done(); });
 }
 
-// What `stream` must wait for before it uses memory freed at `freed`; empty when the pool's rules
-// forbid using it, or forbid waiting.
-std::optional<std::vector<Ticket>> Needed(const MemoryPool& pool, const std::vector<Ticket>& freed,
-                                          const Stream& stream, bool wait) {
+// What `stream` must wait for before it uses memory freed at `freed`; empty where it must not wait
+// and would have to.
+std::optional<std::vector<Ticket>> Needed(const std::vector<Ticket>& freed, const Stream& stream,
+                                          bool wait) {
   std::vector<Ticket> needed;
   for (const Ticket& ticket : freed) {
-    if (stream.Issued(ticket)) continue;
-    if (pool.allow_opportunistic && ticket.Done()) continue;
-    if (!wait || !pool.allow_internal_dependencies) return std::nullopt;
+    if (stream.Issued(ticket) || ticket.Done()) continue;
+    if (!wait) return std::nullopt;
     needed.push_back(ticket);
   }
   return needed;
@@ -45,10 +44,6 @@ void AddUnused(MemoryPool& pool, uintptr_t address, MemoryPool::Unused added) {
 
 }  // namespace
 
-StreamOrderedMemory::StreamOrderedMemory(DeviceMemory& memory) : memory_(memory) {
-  default_ = Create(0);
-}
-
 bool StreamOrderedMemory::Live(MemoryPool* pool) const {
   const auto found = pools_.find(pool);
   return found != pools_.end() && !found->second->destroyed;
@@ -65,10 +60,15 @@ MemoryPool* StreamOrderedMemory::Create(size_t limit) {
 
 bool StreamOrderedMemory::Destroy(MemoryPool* pool) {
   std::lock_guard lock(mutex_);
-  if (!Live(pool) || pool == default_) return false;
+  if (!Live(pool)) return false;
   pool->destroyed = true;
   DropDestroyed();
   return true;
+}
+
+bool StreamOrderedMemory::Has(MemoryPool* pool) {
+  std::lock_guard lock(mutex_);
+  return Live(pool);
 }
 
 std::optional<uintptr_t> StreamOrderedMemory::Allocate(MemoryPool* pool, size_t bytes,
@@ -88,15 +88,12 @@ std::optional<uintptr_t> StreamOrderedMemory::Allocate(MemoryPool* pool, size_t 
     address = *fresh;
     after->clear();
     pool->reserved += rounded;
-    pool->reserved_high = std::max(pool->reserved_high, pool->reserved);
   } else if (Reuse(*pool, rounded, stream, /*wait=*/true, &address, after)) {
     memory_.Use(address, bytes);
   } else {
     return std::nullopt;
   }
   owners_.emplace(address, pool);
-  pool->used += rounded;
-  pool->used_high = std::max(pool->used_high, pool->used);
   return address;
 }
 
@@ -107,7 +104,7 @@ bool StreamOrderedMemory::Reuse(MemoryPool& pool, size_t bytes, const Stream& st
   for (auto range = pool.unused.begin(); range != pool.unused.end(); ++range) {
     if (range->second.bytes < bytes) continue;
     if (best != pool.unused.end() && range->second.bytes >= best->second.bytes) continue;
-    auto needed = Needed(pool, range->second.after, stream, wait);
+    auto needed = Needed(range->second.after, stream, wait);
     if (!needed) continue;
     best = range;
     *after = std::move(*needed);
@@ -133,49 +130,31 @@ bool StreamOrderedMemory::Free(uintptr_t address, const Ticket& after) {
   MemoryPool& pool = *owner->second;
   const size_t bytes = memory_.Hold(address);
   owners_.erase(owner);
-  pool.used -= bytes;
   AddUnused(pool, address, {bytes, {after}});
   if (pool.destroyed) DropDestroyed();
   return true;
 }
 
-void StreamOrderedMemory::TrimLocked(MemoryPool& pool, uint64_t keep) {
-  keep = DeviceMemory::Rounded(std::min<uint64_t>(keep, memory_.total_bytes()));
-  for (auto range = pool.unused.begin(); range != pool.unused.end() && pool.reserved > keep;) {
-    if (!AllDone(range->second.after)) {
-      ++range;
-      continue;
-    }
-    // From its end, so that what is kept stays where it is.
-    const size_t bytes = std::min<uint64_t>(range->second.bytes, pool.reserved - keep);
-    memory_.Release(range->first + range->second.bytes - bytes, bytes);
-    pool.reserved -= bytes;
-    range->second.bytes -= bytes;
-    range = range->second.bytes == 0 ? pool.unused.erase(range) : std::next(range);
-  }
+void StreamOrderedMemory::Release(MemoryPool& pool) {
+  std::erase_if(pool.unused, [&](const auto& range) {
+    if (!AllDone(range.second.after)) return false;
+    memory_.Release(range.first, range.second.bytes);
+    pool.reserved -= range.second.bytes;
+    return true;
+  });
 }
 
 void StreamOrderedMemory::DropDestroyed() {
   for (auto entry = pools_.begin(); entry != pools_.end();) {
     MemoryPool& pool = *entry->second;
-    if (pool.destroyed) TrimLocked(pool, 0);
+    if (pool.destroyed) Release(pool);
     entry = pool.destroyed && pool.reserved == 0 ? pools_.erase(entry) : std::next(entry);
   }
 }
 
-bool StreamOrderedMemory::Trim(MemoryPool* pool, size_t keep) {
-  return With(pool, [&](MemoryPool& live) { TrimLocked(live, keep); });
-}
-
-void StreamOrderedMemory::ReleaseBeyondThresholds() {
+void StreamOrderedMemory::ReleaseUnused() {
   std::lock_guard lock(mutex_);
-  for (auto& [handle, pool] : pools_) TrimLocked(*pool, pool->release_threshold);
-  DropDestroyed();
-}
-
-void StreamOrderedMemory::ReleaseAll() {
-  std::lock_guard lock(mutex_);
-  for (auto& [handle, pool] : pools_) TrimLocked(*pool, 0);
+  for (auto& [handle, pool] : pools_) Release(*pool);
   DropDestroyed();
 }
 
@@ -190,7 +169,7 @@ void StreamOrderedMemory::Forget() {
   owners_.clear();
   for (auto& [handle, pool] : pools_) {
     pool->unused.clear();
-    pool->reserved = pool->used = 0;
+    pool->reserved = 0;
   }
   DropDestroyed();
 }

@@ -1,7 +1,7 @@
 // Stream-ordered memory of one device: pools that keep what was freed in them until work on a
-// stream may use it again, or until a synchronisation gives back what exceeds the pool's release
-// threshold. Thread-safe. A pool's memory counts against the device from the moment the pool
-// reserves it, as on a GPU; unlike there, reserved memory that is not allocated cannot be accessed.
+// stream may use it again, or until a synchronisation gives it back. Thread-safe. A pool's memory
+// counts against the device from the moment the pool reserves it, as on a GPU; unlike there,
+// reserved memory that is not allocated cannot be accessed.
 #pragma once
 
 #include <cstddef>
@@ -26,34 +26,20 @@ struct MemoryPool {
   };
 
   size_t limit = std::numeric_limits<size_t>::max();
-  uint64_t release_threshold = 0;
-  uint64_t reserved = 0, reserved_high = 0;
-  uint64_t used = 0, used_high = 0;
-  int follow_event_dependencies = 1;  // permits what this allocator never needs to do
-  int allow_opportunistic = 1;
-  int allow_internal_dependencies = 1;
+  uint64_t reserved = 0;
   bool destroyed = false;              // by the application; kept while memory of it is out
   std::map<uintptr_t, Unused> unused;  // by address; neighbours are merged
 };
 
 class StreamOrderedMemory {
  public:
-  explicit StreamOrderedMemory(DeviceMemory& memory);
+  explicit StreamOrderedMemory(DeviceMemory& memory) : memory_(memory) {}
 
-  MemoryPool* Default() const { return default_; }
   MemoryPool* Create(size_t limit);  // `limit` bytes at most are reserved; 0: no limit
-  // Memory of it that is out stays valid until it is freed. False for what is no live pool, and for
-  // the default one.
+  // Memory of it that is out stays valid until it is freed. False for what is no live pool.
   bool Destroy(MemoryPool* pool);
-
-  // Runs use(pool) under the lock; false when `pool` is no live pool of this device.
-  template <class Use>
-  bool With(MemoryPool* pool, Use use) {
-    std::lock_guard lock(mutex_);
-    if (!Live(pool)) return false;
-    use(*pool);
-    return true;
-  }
+  // Whether `pool` is a live pool of this device.
+  bool Has(MemoryPool* pool);
 
   // Memory for work that `stream` gets from now on; that work must wait for `after`, which is set.
   // Empty when the pool is gone or neither it nor the device has room.
@@ -64,19 +50,16 @@ class StreamOrderedMemory {
   // pool.
   bool Free(uintptr_t address, const Ticket& after);
 
-  // Gives unused memory back to the device until `keep` bytes are reserved, as far as the frees are
-  // done. False when `pool` is no live pool of this device.
-  bool Trim(MemoryPool* pool, size_t keep);
-  // What a synchronisation does: every pool is trimmed to its release threshold.
-  void ReleaseBeyondThresholds();
-  void ReleaseAll();
+  // What a synchronisation does: gives unused memory back to the device, as far as the frees are
+  // done.
+  void ReleaseUnused();
   bool HoldsUnused();
   // The device's memory was taken away as a whole.
   void Forget();
 
  private:
   bool Live(MemoryPool* pool) const;
-  void TrimLocked(MemoryPool& pool, uint64_t keep);
+  void Release(MemoryPool& pool);
   void DropDestroyed();
   bool Reuse(MemoryPool& pool, size_t bytes, const Stream& stream, bool wait, uintptr_t* address,
              std::vector<Ticket>* after);
@@ -85,7 +68,6 @@ class StreamOrderedMemory {
   std::mutex mutex_;
   std::map<MemoryPool*, std::unique_ptr<MemoryPool>> pools_;
   std::map<uintptr_t, MemoryPool*> owners_;  // of live allocations
-  MemoryPool* default_ = nullptr;
 };
 
 }  // namespace hostgpu

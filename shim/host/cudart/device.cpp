@@ -54,8 +54,6 @@ void Fill(cudaDeviceProp* properties, int device) {
   p.streamPrioritiesSupported = get(CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED);
   p.unifiedAddressing = get(CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING);
   p.canMapHostMemory = get(CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY);
-  p.managedMemory = get(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY);
-  p.concurrentManagedAccess = get(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS);
   p.canUseHostPointerForRegisteredMem =
       get(CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM);
   p.hostRegisterSupported = get(CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED);
@@ -117,36 +115,6 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   return Initialised([&] {
     return cuDeviceGetAttribute(value, static_cast<CUdevice_attribute>(attribute), device);
-  });
-}
-
-cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
-  return Initialised([&] { return cuDeviceGetPCIBusId(id, length, device); });
-}
-
-cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
-  return Initialised([&] { return cuDeviceCanAccessPeer(can, device, peer); });
-}
-
-namespace {
-
-// Peer access names contexts in the driver and devices in the runtime.
-template <class Use>
-CUresult WithPeer(int peer, Use use) {
-  CUcontext context = nullptr;
-  if (const CUresult result = cuDevicePrimaryCtxRetain(&context, peer); result != CUDA_SUCCESS) {
-    return result;
-  }
-  const CUresult result = use(context);
-  cuDevicePrimaryCtxRelease(peer);
-  return result;
-}
-
-}  // namespace
-
-cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
-  return Bound([&] {
-    return WithPeer(peer, [&](CUcontext context) { return cuCtxEnablePeerAccess(context, flags); });
   });
 }
 

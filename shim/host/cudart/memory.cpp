@@ -65,31 +65,6 @@ cudaError_t cudaFree(void* pointer) {
   return Bound([&] { return cuMemFree(Device(pointer)); });
 }
 
-cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t stream) {
-  return Bound([&] {
-    if (!pointer) return CUDA_ERROR_INVALID_VALUE;
-    *pointer = nullptr;
-    return bytes == 0 ? CUDA_SUCCESS : cuMemAllocAsync(Out(pointer), bytes, stream);
-  });
-}
-
-cudaError_t cudaMallocFromPoolAsync(void** pointer, size_t bytes, cudaMemPool_t pool,
-                                    cudaStream_t stream) {
-  return Bound([&] {
-    if (!pointer) return CUDA_ERROR_INVALID_VALUE;
-    *pointer = nullptr;
-    return bytes == 0 ? CUDA_SUCCESS : cuMemAllocFromPoolAsync(Out(pointer), bytes, pool, stream);
-  });
-}
-
-cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
-  return Bound([&] { return cuMemFreeAsync(Device(pointer), stream); });
-}
-
-cudaError_t cudaMallocManaged(void** pointer, size_t bytes, unsigned flags) {
-  return Bound([&] { return cuMemAllocManaged(Out(pointer), bytes, flags); });
-}
-
 cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned flags) {
   return Bound([&] {
     if (!pointer) return CUDA_ERROR_INVALID_VALUE;
@@ -117,22 +92,20 @@ cudaError_t cudaHostUnregister(void* pointer) {
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
   return Bound([&] {
     if (!attributes) return CUDA_ERROR_INVALID_VALUE;
-    unsigned type = 0, managed = 0;
+    unsigned type = 0;
     int device = 0;
     CUdeviceptr device_pointer = 0;
     void* host_pointer = nullptr;
     CUpointer_attribute names[] = {
-        CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
-        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
-        CU_POINTER_ATTRIBUTE_HOST_POINTER};
-    void* values[] = {&type, &managed, &device, &device_pointer, &host_pointer};
-    const CUresult result = cuPointerGetAttributes(5, names, values, Device(pointer));
+        CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+        CU_POINTER_ATTRIBUTE_DEVICE_POINTER, CU_POINTER_ATTRIBUTE_HOST_POINTER};
+    void* values[] = {&type, &device, &device_pointer, &host_pointer};
+    const CUresult result = cuPointerGetAttributes(4, names, values, Device(pointer));
     if (result != CUDA_SUCCESS) return result;
     *attributes = {};
-    attributes->type = managed                      ? cudaMemoryTypeManaged
-                       : type == CU_MEMORYTYPE_HOST ? cudaMemoryTypeHost
-                       : type == 0                  ? cudaMemoryTypeUnregistered
-                                                    : cudaMemoryTypeDevice;
+    attributes->type = type == CU_MEMORYTYPE_HOST ? cudaMemoryTypeHost
+                       : type == 0                ? cudaMemoryTypeUnregistered
+                                                  : cudaMemoryTypeDevice;
     attributes->device = device;
     attributes->devicePointer = reinterpret_cast<void*>(device_pointer);
     attributes->hostPointer = type == 0 ? const_cast<void*>(pointer) : host_pointer;
@@ -180,12 +153,6 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
   const CUDA_MEMCPY2D copy =
       Copy2D(to, to_pitch, to_type, from, from_pitch, from_type, width, height);
   return Bound([&] { return cuMemcpy2DAsync(&copy, stream); });
-}
-
-cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes,
-                                cudaStream_t stream) {
-  return Bound(
-      [&] { return cuMemcpyPeerAsync(Device(to), nullptr, Device(from), nullptr, bytes, stream); });
 }
 
 cudaError_t cudaMemset(void* to, int value, size_t bytes) {

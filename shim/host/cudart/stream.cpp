@@ -31,15 +31,6 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* argument) {
   return Bound([&] { return cuLaunchHostFunc(stream, function, argument); });
 }
-cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback,
-                                  void* argument, unsigned flags) {
-  // The two callback types differ in the enumeration of a status that is the same number.
-  return Bound([&] {
-    return cuStreamAddCallback(stream, reinterpret_cast<CUstreamCallback>(callback), argument,
-                               flags);
-  });
-}
-
 cudaError_t cudaEventCreate(cudaEvent_t* event) {
   return Bound([&] { return cuEventCreate(event, CU_EVENT_DEFAULT); });
 }
@@ -51,9 +42,6 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return Bound([&] { return cuEventRecord(event, stream); });
-}
-cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
-  return Bound([&] { return cuEventRecordWithFlags(event, stream, flags); });
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   return Bound([&] { return cuEventQuery(event); });

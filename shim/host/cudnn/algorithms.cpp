@@ -53,6 +53,8 @@ struct PerformanceList {
   int* returned;
   Perf* results;
 };
+template <class Perf>
+PerformanceList(int, int*, Perf*) -> PerformanceList<Perf>;
 
 template <class Perf>
 void Give(const std::vector<RankedAlgorithm>& ranked, const Problem& problem,
@@ -159,8 +161,7 @@ cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(
     const cudnnTensorDescriptor_t destDesc, const int requestedAlgoCount, int* returnedAlgoCount,
     cudnnConvolutionFwdAlgoPerf_t* perfResults) {
   return GetV7(handle, Operation::kForward, {srcDesc, filterDesc, convDesc, destDesc},
-               PerformanceList<cudnnConvolutionFwdAlgoPerf_t>{requestedAlgoCount, returnedAlgoCount,
-                                                              perfResults});
+               PerformanceList{requestedAlgoCount, returnedAlgoCount, perfResults});
 }
 
 cudnnStatus_t cudnnFindConvolutionForwardAlgorithm(
@@ -169,8 +170,7 @@ cudnnStatus_t cudnnFindConvolutionForwardAlgorithm(
     const int requestedAlgoCount, int* returnedAlgoCount,
     cudnnConvolutionFwdAlgoPerf_t* perfResults) {
   return Find(handle, Operation::kForward, {xDesc, wDesc, convDesc, yDesc},
-              PerformanceList<cudnnConvolutionFwdAlgoPerf_t>{requestedAlgoCount, returnedAlgoCount,
-                                                             perfResults});
+              PerformanceList{requestedAlgoCount, returnedAlgoCount, perfResults});
 }
 
 cudnnStatus_t cudnnFindConvolutionForwardAlgorithmEx(
@@ -180,8 +180,7 @@ cudnnStatus_t cudnnFindConvolutionForwardAlgorithmEx(
     int* returnedAlgoCount, cudnnConvolutionFwdAlgoPerf_t* perfResults, void* workSpace,
     size_t workSpaceSizeInBytes) {
   return FindEx(handle, Operation::kForward, {xDesc, wDesc, convDesc, yDesc},
-                PerformanceList<cudnnConvolutionFwdAlgoPerf_t>{requestedAlgoCount,
-                                                               returnedAlgoCount, perfResults},
+                PerformanceList{requestedAlgoCount, returnedAlgoCount, perfResults},
                 {x, w, y, workSpace, workSpaceSizeInBytes});
 }
 
@@ -205,8 +204,7 @@ cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(
     const cudnnTensorDescriptor_t gradDesc, const int requestedAlgoCount, int* returnedAlgoCount,
     cudnnConvolutionBwdDataAlgoPerf_t* perfResults) {
   return GetV7(handle, Operation::kBackwardData, {gradDesc, filterDesc, convDesc, diffDesc},
-               PerformanceList<cudnnConvolutionBwdDataAlgoPerf_t>{requestedAlgoCount,
-                                                                  returnedAlgoCount, perfResults});
+               PerformanceList{requestedAlgoCount, returnedAlgoCount, perfResults});
 }
 
 cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithm(
@@ -215,8 +213,7 @@ cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithm(
     const int requestedAlgoCount, int* returnedAlgoCount,
     cudnnConvolutionBwdDataAlgoPerf_t* perfResults) {
   return Find(handle, Operation::kBackwardData, {dxDesc, wDesc, convDesc, dyDesc},
-              PerformanceList<cudnnConvolutionBwdDataAlgoPerf_t>{requestedAlgoCount,
-                                                                 returnedAlgoCount, perfResults});
+              PerformanceList{requestedAlgoCount, returnedAlgoCount, perfResults});
 }
 
 cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithmEx(
@@ -226,8 +223,7 @@ cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithmEx(
     const int requestedAlgoCount, int* returnedAlgoCount,
     cudnnConvolutionBwdDataAlgoPerf_t* perfResults, void* workSpace, size_t workSpaceSizeInBytes) {
   return FindEx(handle, Operation::kBackwardData, {dxDesc, wDesc, convDesc, dyDesc},
-                PerformanceList<cudnnConvolutionBwdDataAlgoPerf_t>{requestedAlgoCount,
-                                                                   returnedAlgoCount, perfResults},
+                PerformanceList{requestedAlgoCount, returnedAlgoCount, perfResults},
                 {dx, w, dy, workSpace, workSpaceSizeInBytes});
 }
 
@@ -251,8 +247,7 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(
     const cudnnFilterDescriptor_t gradDesc, const int requestedAlgoCount, int* returnedAlgoCount,
     cudnnConvolutionBwdFilterAlgoPerf_t* perfResults) {
   return GetV7(handle, Operation::kBackwardFilter, {srcDesc, gradDesc, convDesc, diffDesc},
-               PerformanceList<cudnnConvolutionBwdFilterAlgoPerf_t>{
-                   requestedAlgoCount, returnedAlgoCount, perfResults});
+               PerformanceList{requestedAlgoCount, returnedAlgoCount, perfResults});
 }
 
 cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithm(
@@ -261,8 +256,7 @@ cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithm(
     const int requestedAlgoCount, int* returnedAlgoCount,
     cudnnConvolutionBwdFilterAlgoPerf_t* perfResults) {
   return Find(handle, Operation::kBackwardFilter, {xDesc, dwDesc, convDesc, dyDesc},
-              PerformanceList<cudnnConvolutionBwdFilterAlgoPerf_t>{requestedAlgoCount,
-                                                                   returnedAlgoCount, perfResults});
+              PerformanceList{requestedAlgoCount, returnedAlgoCount, perfResults});
 }
 
 cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithmEx(
@@ -273,8 +267,7 @@ cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithmEx(
     cudnnConvolutionBwdFilterAlgoPerf_t* perfResults, void* workSpace,
     size_t workSpaceSizeInBytes) {
   return FindEx(handle, Operation::kBackwardFilter, {xDesc, dwDesc, convDesc, dyDesc},
-                PerformanceList<cudnnConvolutionBwdFilterAlgoPerf_t>{
-                    requestedAlgoCount, returnedAlgoCount, perfResults},
+                PerformanceList{requestedAlgoCount, returnedAlgoCount, perfResults},
                 {x, dw, y, workSpace, workSpaceSizeInBytes});
 }
 

@@ -202,11 +202,7 @@ cudnnStatus_t EnqueueForward(cudnnHandle_t handle, cudnnBatchNormMode_t mode, co
                              cudnnTensorDescriptor_t parameters, const void* scale,
                              const void* bias, const void* mean, const void* variance,
                              const void* saved_mean, const void* saved_inverse, ForwardCall call) {
-  HOSTGPU_REFUSE_IF(
-      handle == nullptr || x_layout == nullptr || y_layout == nullptr || parameters == nullptr,
-      CUDNN_STATUS_BAD_PARAM);
-  HOSTGPU_REFUSE_IF(alpha == nullptr || beta == nullptr || x == nullptr || y == nullptr ||
-                        scale == nullptr || bias == nullptr,
+  HOSTGPU_REFUSE_IF(AnyNull(handle, x_layout, y_layout, parameters, alpha, beta, x, y, scale, bias),
                     CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(!IsBatchNormMode(mode), CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(call.epsilon < 0, CUDNN_STATUS_BAD_PARAM);
@@ -250,74 +246,6 @@ cudnnStatus_t CheckNormalizedShapes(cudnnBatchNormMode_t mode, cudnnTensorDescri
   return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t TrainBatchNorm(cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void* alpha,
-                             const void* beta, const cudnnTensorDescriptor_t xDesc, const void* x,
-                             const cudnnTensorDescriptor_t yDesc, void* y,
-                             const cudnnTensorDescriptor_t bnScaleBiasMeanVarDesc,
-                             const void* bnScale, const void* bnBias,
-                             double exponentialAverageFactor, void* resultRunningMean,
-                             void* resultRunningVariance, double epsilon, void* resultSaveMean,
-                             void* resultSaveInvVariance) {
-  return Protect([&] {
-    HOSTGPU_REFUSE_IF((resultSaveMean == nullptr) != (resultSaveInvVariance == nullptr),
-                      CUDNN_STATUS_BAD_PARAM);
-    ForwardCall call;
-    call.factor = exponentialAverageFactor;
-    call.epsilon = epsilon;
-    call.training = true;
-    return EnqueueForward(handle, mode, alpha, beta, xDesc, x, yDesc, y, bnScaleBiasMeanVarDesc,
-                          bnScale, bnBias, resultRunningMean, resultRunningVariance, resultSaveMean,
-                          resultSaveInvVariance, call);
-  });
-}
-
-cudnnStatus_t UnlearnBatchNorm(cudnnHandle_t handle, cudnnBatchNormMode_t mode,
-                               const void* alphaDataDiff, const void* betaDataDiff,
-                               const void* alphaParamDiff, const void* betaParamDiff,
-                               const cudnnTensorDescriptor_t xDesc, const void* x,
-                               const cudnnTensorDescriptor_t dyDesc, const void* dy,
-                               const cudnnTensorDescriptor_t dxDesc, void* dx,
-                               const cudnnTensorDescriptor_t dBnScaleBiasDesc, const void* bnScale,
-                               void* dBnScaleResult, void* dBnBiasResult, double epsilon,
-                               const void* savedMean, const void* savedInvVariance) {
-  return Protect([&] {
-    const cudnnTensorDescriptor_t parameters = dBnScaleBiasDesc;
-    HOSTGPU_REFUSE_IF(handle == nullptr || xDesc == nullptr || dyDesc == nullptr ||
-                          dxDesc == nullptr || parameters == nullptr,
-                      CUDNN_STATUS_BAD_PARAM);
-    HOSTGPU_REFUSE_IF(alphaDataDiff == nullptr || betaDataDiff == nullptr ||
-                          alphaParamDiff == nullptr || betaParamDiff == nullptr || x == nullptr ||
-                          dy == nullptr || dx == nullptr || bnScale == nullptr ||
-                          dBnScaleResult == nullptr || dBnBiasResult == nullptr,
-                      CUDNN_STATUS_BAD_PARAM);
-    HOSTGPU_REFUSE_IF((savedMean == nullptr) != (savedInvVariance == nullptr),
-                      CUDNN_STATUS_BAD_PARAM);
-    HOSTGPU_REFUSE_IF(!IsBatchNormMode(mode), CUDNN_STATUS_BAD_PARAM);
-    HOSTGPU_REFUSE_IF(epsilon < 0, CUDNN_STATUS_BAD_PARAM);
-    if (auto status = CheckNormalizedShapes(mode, xDesc, dyDesc, parameters)) return status;
-    if (auto status = CheckNormalizedShapes(mode, xDesc, dxDesc, parameters)) return status;
-    BackwardCall call{*xDesc, *dyDesc, *dxDesc, *parameters, {}, {}, epsilon};
-    DataType type{};
-    if (auto status = ResolveTensor(handle, "x", xDesc, x, &type, &call.x)) return status;
-    if (auto status = ResolveTensor(handle, "dy", dyDesc, dy, &type, &call.dy)) return status;
-    if (auto status = ResolveTensor(handle, "dx", dxDesc, dx, &type, &call.dx)) return status;
-    if (auto status =
-            ResolveParameters(handle, parameters,
-                              {{"the scale", bnScale, &call.scale},
-                               {"the scale's gradient", dBnScaleResult, &call.dscale},
-                               {"the bias's gradient", dBnBiasResult, &call.dbias},
-                               {"the saved mean", savedMean, &call.saved_mean},
-                               {"the saved inverse", savedInvVariance, &call.saved_inverse}})) {
-      return status;
-    }
-    call.data_scales = ReadScales(alphaDataDiff, betaDataDiff, type);
-    call.parameter_scales = ReadScales(alphaParamDiff, betaParamDiff, type);
-    return Enqueue(
-        handle, {x, dy, dx, bnScale, dBnScaleResult, dBnBiasResult, savedMean, savedInvVariance},
-        [=] { WithElement(type, [&](auto element) { Backward<decltype(element)>(call); }); });
-  });
-}
-
 }  // namespace hostgpu
 
 using namespace hostgpu;
@@ -351,9 +279,17 @@ cudnnStatus_t cudnnBatchNormalizationForwardTraining(
     const void* bnBias, double exponentialAverageFactor, void* resultRunningMean,
     void* resultRunningVariance, double epsilon, void* resultSaveMean,
     void* resultSaveInvVariance) {
-  return TrainBatchNorm(handle, mode, alpha, beta, xDesc, x, yDesc, y, bnScaleBiasMeanVarDesc,
-                        bnScale, bnBias, exponentialAverageFactor, resultRunningMean,
-                        resultRunningVariance, epsilon, resultSaveMean, resultSaveInvVariance);
+  return Protect([&] {
+    HOSTGPU_REFUSE_IF((resultSaveMean == nullptr) != (resultSaveInvVariance == nullptr),
+                      CUDNN_STATUS_BAD_PARAM);
+    ForwardCall call;
+    call.factor = exponentialAverageFactor;
+    call.epsilon = epsilon;
+    call.training = true;
+    return EnqueueForward(handle, mode, alpha, beta, xDesc, x, yDesc, y, bnScaleBiasMeanVarDesc,
+                          bnScale, bnBias, resultRunningMean, resultRunningVariance, resultSaveMean,
+                          resultSaveInvVariance, call);
+  });
 }
 
 cudnnStatus_t cudnnBatchNormalizationForwardInference(
@@ -379,9 +315,44 @@ cudnnStatus_t cudnnBatchNormalizationBackward(
     const void* dy, const cudnnTensorDescriptor_t dxDesc, void* dx,
     const cudnnTensorDescriptor_t dBnScaleBiasDesc, const void* bnScale, void* dBnScaleResult,
     void* dBnBiasResult, double epsilon, const void* savedMean, const void* savedInvVariance) {
-  return UnlearnBatchNorm(handle, mode, alphaDataDiff, betaDataDiff, alphaParamDiff, betaParamDiff,
-                          xDesc, x, dyDesc, dy, dxDesc, dx, dBnScaleBiasDesc, bnScale,
-                          dBnScaleResult, dBnBiasResult, epsilon, savedMean, savedInvVariance);
+  return Protect([&] {
+    const cudnnTensorDescriptor_t parameters = dBnScaleBiasDesc;
+    HOSTGPU_REFUSE_IF(
+        AnyNull(handle, xDesc, dyDesc, dxDesc, parameters, alphaDataDiff, betaDataDiff,
+                alphaParamDiff, betaParamDiff, x, dy, dx, bnScale, dBnScaleResult, dBnBiasResult),
+        CUDNN_STATUS_BAD_PARAM);
+    HOSTGPU_REFUSE_IF((savedMean == nullptr) != (savedInvVariance == nullptr),
+                      CUDNN_STATUS_BAD_PARAM);
+    HOSTGPU_REFUSE_IF(!IsBatchNormMode(mode), CUDNN_STATUS_BAD_PARAM);
+    HOSTGPU_REFUSE_IF(epsilon < 0, CUDNN_STATUS_BAD_PARAM);
+    if (auto status = CheckNormalizedShapes(mode, xDesc, dyDesc, parameters)) return status;
+    if (auto status = CheckNormalizedShapes(mode, xDesc, dxDesc, parameters)) return status;
+    BackwardCall call{*xDesc, *dyDesc, *dxDesc, *parameters, {}, {}, epsilon};
+    DataType type{};
+    if (auto status = ResolveTensor(handle, "x", xDesc, x, &type, &call.x)) return status;
+    if (auto status = ResolveTensor(handle, "dy", dyDesc, dy, &type, &call.dy)) return status;
+    if (auto status = ResolveTensor(handle, "dx", dxDesc, dx, &type, &call.dx)) return status;
+    if (auto status =
+            ResolveParameters(handle, parameters,
+                              {{"the scale", bnScale, &call.scale},
+                               {"the scale's gradient", dBnScaleResult, &call.dscale},
+                               {"the bias's gradient", dBnBiasResult, &call.dbias},
+                               {"the saved mean", savedMean, &call.saved_mean},
+                               {"the saved inverse", savedInvVariance, &call.saved_inverse}})) {
+      return status;
+    }
+    call.data_scales = ReadScales(alphaDataDiff, betaDataDiff, type);
+    call.parameter_scales = ReadScales(alphaParamDiff, betaParamDiff, type);
+    return Enqueue(
+        handle, {x, dy, dx, bnScale, dBnScaleResult, dBnBiasResult, savedMean, savedInvVariance},
+        [=] { WithElement(type, [&](auto element) { Backward<decltype(element)>(call); }); });
+  });
 }
+
+[[gnu::alias(
+    "cudnnBatchNormalizationForwardTraining")]] decltype(cudnnBatchNormalizationForwardTraining)
+    hostgpuTrainBatchNorm;
+[[gnu::alias("cudnnBatchNormalizationBackward")]] decltype(cudnnBatchNormalizationBackward)
+    hostgpuUnlearnBatchNorm;
 
 }  // extern "C"

@@ -14,8 +14,10 @@ cudnnStatus_t CheckNormalizedShapes(cudnnBatchNormMode_t mode, cudnnTensorDescri
                                     cudnnTensorDescriptor_t other,
                                     cudnnTensorDescriptor_t parameters);
 
-// cudnnBatchNormalizationForwardTraining and cudnnBatchNormalizationBackward.
-decltype(cudnnBatchNormalizationForwardTraining) TrainBatchNorm;
-decltype(cudnnBatchNormalizationBackward) UnlearnBatchNorm;
-
 }  // namespace hostgpu
+
+// cudnnBatchNormalizationForwardTraining and cudnnBatchNormalizationBackward by names of our own.
+#pragma GCC visibility push(hidden)
+extern "C" decltype(cudnnBatchNormalizationForwardTraining) hostgpuTrainBatchNorm;
+extern "C" decltype(cudnnBatchNormalizationBackward) hostgpuUnlearnBatchNorm;
+#pragma GCC visibility pop

@@ -39,8 +39,7 @@ cudnnStatus_t cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(
     const cudnnTensorDescriptor_t xDesc, const cudnnTensorDescriptor_t,
     const cudnnTensorDescriptor_t yDesc, const cudnnTensorDescriptor_t bnScaleBiasMeanVarDesc,
     const cudnnActivationDescriptor_t activationDesc, size_t* sizeInBytes) {
-  HOSTGPU_REFUSE_IF(handle == nullptr || xDesc == nullptr || yDesc == nullptr ||
-                        bnScaleBiasMeanVarDesc == nullptr || sizeInBytes == nullptr,
+  HOSTGPU_REFUSE_IF(AnyNull(handle, xDesc, yDesc, bnScaleBiasMeanVarDesc, sizeInBytes),
                     CUDNN_STATUS_BAD_PARAM);
   if (auto status = CheckNormalizedShapes(mode, xDesc, yDesc, bnScaleBiasMeanVarDesc)) {
     return status;
@@ -57,8 +56,7 @@ cudnnStatus_t cudnnGetBatchNormalizationBackwardExWorkspaceSize(
     const cudnnTensorDescriptor_t dyDesc, const cudnnTensorDescriptor_t,
     const cudnnTensorDescriptor_t dxDesc, const cudnnTensorDescriptor_t dBnScaleBiasDesc,
     const cudnnActivationDescriptor_t activationDesc, size_t* sizeInBytes) {
-  HOSTGPU_REFUSE_IF(handle == nullptr || xDesc == nullptr || dyDesc == nullptr ||
-                        dxDesc == nullptr || dBnScaleBiasDesc == nullptr || sizeInBytes == nullptr,
+  HOSTGPU_REFUSE_IF(AnyNull(handle, xDesc, dyDesc, dxDesc, dBnScaleBiasDesc, sizeInBytes),
                     CUDNN_STATUS_BAD_PARAM);
   for (const cudnnTensorDescriptor_t other : {dyDesc, dxDesc}) {
     if (auto status = CheckNormalizedShapes(mode, xDesc, other, dBnScaleBiasDesc)) return status;
@@ -91,10 +89,10 @@ cudnnStatus_t cudnnBatchNormalizationForwardTrainingEx(
     double epsilon, void* resultSaveMean, void* resultSaveInvVariance,
     cudnnActivationDescriptor_t activationDesc, void*, size_t, void*, size_t) {
   if (auto status = RequireNothingBehind(bnOps, activationDesc)) return status;
-  return TrainBatchNorm(handle, mode, alpha, beta, xDesc, xData, yDesc, yData,
-                        bnScaleBiasMeanVarDesc, bnScale, bnBias, exponentialAverageFactor,
-                        resultRunningMean, resultRunningVariance, epsilon, resultSaveMean,
-                        resultSaveInvVariance);
+  return hostgpuTrainBatchNorm(handle, mode, alpha, beta, xDesc, xData, yDesc, yData,
+                               bnScaleBiasMeanVarDesc, bnScale, bnBias, exponentialAverageFactor,
+                               resultRunningMean, resultRunningVariance, epsilon, resultSaveMean,
+                               resultSaveInvVariance);
 }
 
 cudnnStatus_t cudnnBatchNormalizationBackwardEx(
@@ -108,10 +106,10 @@ cudnnStatus_t cudnnBatchNormalizationBackwardEx(
     const void* savedInvVariance, cudnnActivationDescriptor_t activationDesc, void*, size_t, void*,
     size_t) {
   if (auto status = RequireNothingBehind(bnOps, activationDesc)) return status;
-  return UnlearnBatchNorm(handle, mode, alphaDataDiff, betaDataDiff, alphaParamDiff, betaParamDiff,
-                          xDesc, xData, dyDesc, dyData, dxDesc, dxData, dBnScaleBiasDesc,
-                          bnScaleData, dBnScaleData, dBnBiasData, epsilon, savedMean,
-                          savedInvVariance);
+  return hostgpuUnlearnBatchNorm(handle, mode, alphaDataDiff, betaDataDiff, alphaParamDiff,
+                                 betaParamDiff, xDesc, xData, dyDesc, dyData, dxDesc, dxData,
+                                 dBnScaleBiasDesc, bnScaleData, dBnScaleData, dBnBiasData, epsilon,
+                                 savedMean, savedInvVariance);
 }
 
 }  // extern "C"

@@ -62,8 +62,7 @@ struct FusedCall {
 cudnnStatus_t Fused(cudnnHandle_t handle, const FusedCall& call, const DevicePointers& pointers) {
   HOSTGPU_REFUSE_IF(handle == nullptr, CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(hostgpuFaultDue("convolution"), CUDNN_STATUS_EXECUTION_FAILED);
-  HOSTGPU_REFUSE_IF(call.alpha1 == nullptr || call.alpha2 == nullptr || call.z == nullptr ||
-                        call.bias == nullptr || call.activation == nullptr,
+  HOSTGPU_REFUSE_IF(AnyNull(call.alpha1, call.alpha2, call.z, call.bias, call.activation),
                     CUDNN_STATUS_BAD_PARAM);
   Problem problem;
   if (auto status =

@@ -1,32 +1,16 @@
 // Convolution descriptors and the output extents they imply. As tensor_descriptor.cpp: checks,
 // their order and what a refusal leaves behind are the real library's, 32-bit wrap-around
 // included.
-#include <new>
-
 #include "shim/host/cudnn/descriptors.h"
 #include "shim/host/cudnn/refusal.h"
 
-namespace {
+using namespace hostgpu;
 
-// 32-bit arithmetic that wraps, where the real library's does.
-int Multiply(int a, int b) {
-  return static_cast<int>(static_cast<uint32_t>(a) * static_cast<uint32_t>(b));
-}
-int Add(int a, int b) {
-  return static_cast<int>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
-}
-int Subtract(int a, int b) {
-  return static_cast<int>(static_cast<uint32_t>(a) - static_cast<uint32_t>(b));
-}
+namespace {
 
 bool IsComputeType(cudnnDataType_t type) {
   return type == CUDNN_DATA_FLOAT || type == CUDNN_DATA_DOUBLE || type == CUDNN_DATA_HALF ||
          type == CUDNN_DATA_INT32;
-}
-
-template <class T>
-void Give(T* to, T value) {
-  if (to != nullptr) *to = value;
 }
 
 }  // namespace
@@ -34,15 +18,11 @@ void Give(T* to, T value) {
 extern "C" {
 
 cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t* convDesc) {
-  HOSTGPU_REFUSE_IF(convDesc == nullptr, CUDNN_STATUS_BAD_PARAM);
-  *convDesc = new (std::nothrow) cudnnConvolutionStruct;
-  HOSTGPU_REFUSE_IF(*convDesc == nullptr, CUDNN_STATUS_ALLOC_FAILED);
-  return CUDNN_STATUS_SUCCESS;
+  return CreateDescriptor(convDesc);
 }
 
 cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t convDesc) {
-  delete convDesc;
-  return CUDNN_STATUS_SUCCESS;
+  return DestroyDescriptor(convDesc);
 }
 
 cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t convDesc,
@@ -72,22 +52,6 @@ cudnnStatus_t cudnnGetConvolutionGroupCount(cudnnConvolutionDescriptor_t convDes
                                             int* groupCount) {
   HOSTGPU_REFUSE_IF(convDesc == nullptr || groupCount == nullptr, CUDNN_STATUS_BAD_PARAM);
   *groupCount = convDesc->group_count;
-  return CUDNN_STATUS_SUCCESS;
-}
-
-cudnnStatus_t cudnnSetConvolutionReorderType(cudnnConvolutionDescriptor_t convDesc,
-                                             cudnnReorderType_t reorderType) {
-  HOSTGPU_REFUSE_IF(convDesc == nullptr, CUDNN_STATUS_BAD_PARAM);
-  HOSTGPU_REFUSE_IF(reorderType != CUDNN_DEFAULT_REORDER && reorderType != CUDNN_NO_REORDER,
-                    CUDNN_STATUS_BAD_PARAM);
-  convDesc->reorder_type = reorderType;
-  return CUDNN_STATUS_SUCCESS;
-}
-
-cudnnStatus_t cudnnGetConvolutionReorderType(cudnnConvolutionDescriptor_t convDesc,
-                                             cudnnReorderType_t* reorderType) {
-  HOSTGPU_REFUSE_IF(convDesc == nullptr || reorderType == nullptr, CUDNN_STATUS_BAD_PARAM);
-  *reorderType = convDesc->reorder_type;
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -150,23 +114,6 @@ cudnnStatus_t cudnnGetConvolutionNdDescriptor(const cudnnConvolutionDescriptor_t
   return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnGetConvolution2dDescriptor(const cudnnConvolutionDescriptor_t convDesc,
-                                              int* pad_h, int* pad_w, int* u, int* v,
-                                              int* dilation_h, int* dilation_w,
-                                              cudnnConvolutionMode_t* mode,
-                                              cudnnDataType_t* computeType) {
-  HOSTGPU_REFUSE_IF(convDesc == nullptr, CUDNN_STATUS_BAD_PARAM);
-  Give(pad_h, convDesc->pad[0]);
-  Give(pad_w, convDesc->pad[1]);
-  Give(u, convDesc->stride[0]);
-  Give(v, convDesc->stride[1]);
-  Give(dilation_h, convDesc->dilation[0]);
-  Give(dilation_w, convDesc->dilation[1]);
-  Give(mode, convDesc->mode);
-  Give(computeType, convDesc->compute_type);
-  return CUDNN_STATUS_SUCCESS;
-}
-
 cudnnStatus_t cudnnGetConvolutionNdForwardOutputDim(const cudnnConvolutionDescriptor_t convDesc,
                                                     const cudnnTensorDescriptor_t inputTensorDesc,
                                                     const cudnnFilterDescriptor_t filterDesc,
@@ -201,10 +148,8 @@ cudnnStatus_t cudnnGetConvolution2dForwardOutputDim(const cudnnConvolutionDescri
   int dims[4] = {};
   const cudnnStatus_t status =
       cudnnGetConvolutionNdForwardOutputDim(convDesc, inputTensorDesc, filterDesc, 4, dims);
-  Give(n, dims[0]);
-  Give(c, dims[1]);
-  Give(h, dims[2]);
-  Give(w, dims[3]);
+  int* const results[] = {n, c, h, w};
+  for (int i = 0; i < 4; ++i) Give(results[i], dims[i]);
   return status;
 }
 

@@ -5,8 +5,9 @@
 
 #include <array>
 #include <cstdint>
+#include <new>
 
-#include "shim/host/cudnn/api.h"
+#include "shim/host/cudnn/refusal.h"
 
 namespace hostgpu {
 
@@ -48,7 +49,6 @@ struct cudnnConvolutionStruct {
   cudnnConvolutionMode_t mode = CUDNN_CONVOLUTION;
   cudnnDataType_t compute_type = CUDNN_DATA_FLOAT;
   cudnnMathType_t math_type = CUDNN_DEFAULT_MATH;
-  cudnnReorderType_t reorder_type = CUDNN_DEFAULT_REORDER;
   int group_count = 1;
 };
 
@@ -80,5 +80,39 @@ struct cudnnActivationStruct {
   cudnnActivationMode_t mode = CUDNN_ACTIVATION_SIGMOID;
   cudnnNanPropagation_t nan_propagation = CUDNN_NOT_PROPAGATE_NAN;
   double coefficient = 0;
-  double swish_beta = 1;
 };
+
+namespace hostgpu {
+
+// cudnnCreate*Descriptor and cudnnDestroy*Descriptor.
+template <class Struct>
+cudnnStatus_t CreateDescriptor(Struct** descriptor) {
+  HOSTGPU_REFUSE_IF(descriptor == nullptr, CUDNN_STATUS_BAD_PARAM);
+  *descriptor = new (std::nothrow) Struct;
+  HOSTGPU_REFUSE_IF(*descriptor == nullptr, CUDNN_STATUS_ALLOC_FAILED);
+  return CUDNN_STATUS_SUCCESS;
+}
+template <class Struct>
+cudnnStatus_t DestroyDescriptor(Struct* descriptor) {
+  delete descriptor;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+// What a getter tells, where its caller wants to know.
+template <class T>
+void Give(T* to, T value) {
+  if (to != nullptr) *to = value;
+}
+
+// 32-bit arithmetic that wraps, where the real library's does.
+inline int Multiply(int a, int b) {
+  return static_cast<int>(static_cast<uint32_t>(a) * static_cast<uint32_t>(b));
+}
+inline int Add(int a, int b) {
+  return static_cast<int>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
+}
+inline int Subtract(int a, int b) {
+  return static_cast<int>(static_cast<uint32_t>(a) - static_cast<uint32_t>(b));
+}
+
+}  // namespace hostgpu

@@ -35,7 +35,7 @@ A Activate(const cudnnActivationStruct& activation, A x) {
     case CUDNN_ACTIVATION_ELU:
       return x > 0 ? x : coefficient * std::expm1(x);
     case CUDNN_ACTIVATION_SWISH:
-      return x * Sigmoid(static_cast<A>(activation.swish_beta) * x);
+      return x * Sigmoid(x);
     default:
       return x;
   }
@@ -57,9 +57,8 @@ A Slope(const cudnnActivationStruct& activation, A x, A y) {
     case CUDNN_ACTIVATION_ELU:
       return x > 0 ? 1 : y + coefficient;
     case CUDNN_ACTIVATION_SWISH: {
-      const A beta = static_cast<A>(activation.swish_beta);
-      const A gate = Sigmoid(beta * x);
-      return gate + beta * x * gate * (1 - gate);
+      const A gate = Sigmoid(x);
+      return gate + x * gate * (1 - gate);
     }
     default:
       return 1;
@@ -195,9 +194,7 @@ cudnnStatus_t cudnnActivationBackward(cudnnHandle_t handle,
   return Protect([&] {
     if (auto status = Require(handle, alpha, beta)) return status;
     if (auto status = RequireActivation(activationDesc)) return status;
-    HOSTGPU_REFUSE_IF(
-        yDesc == nullptr || dyDesc == nullptr || xDesc == nullptr || dxDesc == nullptr,
-        CUDNN_STATUS_BAD_PARAM);
+    HOSTGPU_REFUSE_IF(AnyNull(yDesc, dyDesc, xDesc, dxDesc), CUDNN_STATUS_BAD_PARAM);
     HOSTGPU_REFUSE_IF(!SameTensor(*dyDesc, *xDesc) || !SameTensor(*dxDesc, *xDesc),
                       CUDNN_STATUS_NOT_SUPPORTED);
     HOSTGPU_REFUSE_IF(!SameShape(*yDesc, *xDesc) || yDesc->type != xDesc->type,

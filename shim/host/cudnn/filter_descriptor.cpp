@@ -1,7 +1,5 @@
 // Filter descriptors. As tensor_descriptor.cpp: the checks and what a refusal leaves are the
-// real library's, the 4d getter's count of INT8x32 channels in fours included.
-#include <new>
-
+// real library's.
 #include "shim/host/cudnn/descriptors.h"
 #include "shim/host/cudnn/refusal.h"
 
@@ -13,12 +11,6 @@ namespace {
 bool IsFilterType(cudnnDataType_t type) { return IsTensorType(type) && type != CUDNN_DATA_INT32; }
 
 int VectorLength(cudnnDataType_t type) { return type == CUDNN_DATA_INT8x32 ? 32 : 4; }
-
-int ReportedChannels(const cudnnFilterStruct& filter, int vector_length) {
-  const auto channels = static_cast<uint32_t>(filter.dims[1]);
-  const auto factor = static_cast<uint32_t>(vector_length);
-  return static_cast<int>(filter.format == CUDNN_TENSOR_NCHW_VECT_C ? channels * factor : channels);
-}
 
 }  // namespace
 
@@ -32,15 +24,11 @@ int64_t cudnnFilterStruct::Elements() const {
 extern "C" {
 
 cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t* filterDesc) {
-  HOSTGPU_REFUSE_IF(filterDesc == nullptr, CUDNN_STATUS_BAD_PARAM);
-  *filterDesc = new (std::nothrow) cudnnFilterStruct;
-  HOSTGPU_REFUSE_IF(*filterDesc == nullptr, CUDNN_STATUS_ALLOC_FAILED);
-  return CUDNN_STATUS_SUCCESS;
+  return CreateDescriptor(filterDesc);
 }
 
 cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t filterDesc) {
-  delete filterDesc;
-  return CUDNN_STATUS_SUCCESS;
+  return DestroyDescriptor(filterDesc);
 }
 
 cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t filterDesc,
@@ -82,29 +70,18 @@ cudnnStatus_t cudnnGetFilterNdDescriptor(const cudnnFilterDescriptor_t filterDes
   HOSTGPU_REFUSE_IF(filterDesc == nullptr, CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(nbDimsRequested <= 0, CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(nbDimsRequested > CUDNN_DIM_MAX, CUDNN_STATUS_NOT_SUPPORTED);
-  if (dataType != nullptr) *dataType = filterDesc->type;
-  if (format != nullptr) *format = filterDesc->format;
-  if (nbDims != nullptr) *nbDims = filterDesc->dim_count;
+  Give(dataType, filterDesc->type);
+  Give(format, filterDesc->format);
+  Give(nbDims, filterDesc->dim_count);
   HOSTGPU_REFUSE_IF(filterDimA == nullptr, CUDNN_STATUS_BAD_PARAM);
   // (The real library writes filterDimA[1] of a vector layout even for those who asked for
   // less.)
   for (int i = 0; i < nbDimsRequested; ++i) {
-    filterDimA[i] = i == 1 ? ReportedChannels(*filterDesc, VectorLength(filterDesc->type))
-                           : filterDesc->dims[i];
+    filterDimA[i] = filterDesc->dims[i];
+    if (i == 1 && filterDesc->format == CUDNN_TENSOR_NCHW_VECT_C) {
+      filterDimA[i] = Multiply(filterDimA[i], VectorLength(filterDesc->type));
+    }
   }
-  return CUDNN_STATUS_SUCCESS;
-}
-
-cudnnStatus_t cudnnGetFilter4dDescriptor(const cudnnFilterDescriptor_t filterDesc,
-                                         cudnnDataType_t* dataType, cudnnTensorFormat_t* format,
-                                         int* k, int* c, int* h, int* w) {
-  HOSTGPU_REFUSE_IF(filterDesc == nullptr, CUDNN_STATUS_BAD_PARAM);
-  if (dataType != nullptr) *dataType = filterDesc->type;
-  if (format != nullptr) *format = filterDesc->format;
-  if (k != nullptr) *k = filterDesc->dims[0];
-  if (c != nullptr) *c = ReportedChannels(*filterDesc, 4);  // fours, whatever the type
-  if (h != nullptr) *h = filterDesc->dims[2];
-  if (w != nullptr) *w = filterDesc->dims[3];
   return CUDNN_STATUS_SUCCESS;
 }
 

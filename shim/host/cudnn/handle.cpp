@@ -101,11 +101,4 @@ cudnnStatus_t cudnnGetStream(cudnnHandle_t handle, cudaStream_t* streamId) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnQueryRuntimeError(cudnnHandle_t handle, cudnnStatus_t* rstatus,
-                                     cudnnErrQueryMode_t, cudnnRuntimeTag_t*) {
-  HOSTGPU_REFUSE_IF(handle == nullptr || rstatus == nullptr, CUDNN_STATUS_BAD_PARAM);
-  *rstatus = DeviceFaulted() ? CUDNN_STATUS_EXECUTION_FAILED_CUDART : CUDNN_STATUS_SUCCESS;
-  return CUDNN_STATUS_SUCCESS;
-}
-
 }  // extern "C"

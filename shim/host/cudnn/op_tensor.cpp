@@ -2,8 +2,6 @@
 // Asynchronous; any strides. A and B share a type; C may have another of the same precision class
 // (fp32, fp16, bf16 compute in fp32; fp64 in fp64).
 #include <cmath>
-#include <new>
-
 #include "shim/host/cudnn/blend.h"
 #include "shim/host/cudnn/handle.h"
 #include "shim/host/cudnn/operand.h"
@@ -73,15 +71,11 @@ using namespace hostgpu;
 extern "C" {
 
 cudnnStatus_t cudnnCreateOpTensorDescriptor(cudnnOpTensorDescriptor_t* opTensorDesc) {
-  HOSTGPU_REFUSE_IF(opTensorDesc == nullptr, CUDNN_STATUS_BAD_PARAM);
-  *opTensorDesc = new (std::nothrow) cudnnOpTensorStruct;
-  HOSTGPU_REFUSE_IF(*opTensorDesc == nullptr, CUDNN_STATUS_ALLOC_FAILED);
-  return CUDNN_STATUS_SUCCESS;
+  return hostgpu::CreateDescriptor(opTensorDesc);
 }
 
 cudnnStatus_t cudnnDestroyOpTensorDescriptor(cudnnOpTensorDescriptor_t opTensorDesc) {
-  delete opTensorDesc;
-  return CUDNN_STATUS_SUCCESS;
+  return hostgpu::DestroyDescriptor(opTensorDesc);
 }
 
 cudnnStatus_t cudnnSetOpTensorDescriptor(cudnnOpTensorDescriptor_t opTensorDesc,
@@ -100,29 +94,15 @@ cudnnStatus_t cudnnSetOpTensorDescriptor(cudnnOpTensorDescriptor_t opTensorDesc,
   return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnGetOpTensorDescriptor(const cudnnOpTensorDescriptor_t opTensorDesc,
-                                         cudnnOpTensorOp_t* opTensorOp,
-                                         cudnnDataType_t* opTensorCompType,
-                                         cudnnNanPropagation_t* opTensorNanOpt) {
-  HOSTGPU_REFUSE_IF(opTensorDesc == nullptr, CUDNN_STATUS_BAD_PARAM);
-  if (opTensorOp != nullptr) *opTensorOp = opTensorDesc->operation;
-  if (opTensorCompType != nullptr) *opTensorCompType = opTensorDesc->compute_type;
-  if (opTensorNanOpt != nullptr) *opTensorNanOpt = opTensorDesc->nan_propagation;
-  return CUDNN_STATUS_SUCCESS;
-}
-
 cudnnStatus_t cudnnOpTensor(cudnnHandle_t handle, const cudnnOpTensorDescriptor_t opTensorDesc,
                             const void* alpha1, const cudnnTensorDescriptor_t aDesc, const void* A,
                             const void* alpha2, const cudnnTensorDescriptor_t bDesc, const void* B,
                             const void* beta, const cudnnTensorDescriptor_t cDesc, void* C) {
   return Protect([&] {
     // The operations that ignore B still want one, as in the real library.
-    HOSTGPU_REFUSE_IF(handle == nullptr || opTensorDesc == nullptr || aDesc == nullptr ||
-                          bDesc == nullptr || cDesc == nullptr,
-                      CUDNN_STATUS_BAD_PARAM);
-    HOSTGPU_REFUSE_IF(A == nullptr || B == nullptr || C == nullptr || alpha1 == nullptr ||
-                          alpha2 == nullptr || beta == nullptr,
-                      CUDNN_STATUS_BAD_PARAM);
+    HOSTGPU_REFUSE_IF(
+        AnyNull(handle, opTensorDesc, aDesc, bDesc, cDesc, A, B, C, alpha1, alpha2, beta),
+        CUDNN_STATUS_BAD_PARAM);
     if (auto status = CheckShapes(*aDesc, *bDesc, *cDesc)) return status;
     // B may be C only where A is, too.
     HOSTGPU_REFUSE_IF(B == C && !(A == C && SameTensor(*aDesc, *cDesc)), CUDNN_STATUS_BAD_PARAM);

@@ -196,10 +196,7 @@ cudnnStatus_t cudnnPoolingForward(cudnnHandle_t handle, const cudnnPoolingDescri
                                   const void* x, const void* beta,
                                   const cudnnTensorDescriptor_t yDesc, void* y) {
   return Protect([&] {
-    HOSTGPU_REFUSE_IF(
-        handle == nullptr || poolingDesc == nullptr || xDesc == nullptr || yDesc == nullptr,
-        CUDNN_STATUS_BAD_PARAM);
-    HOSTGPU_REFUSE_IF(x == nullptr || y == nullptr || alpha == nullptr || beta == nullptr,
+    HOSTGPU_REFUSE_IF(AnyNull(handle, poolingDesc, xDesc, yDesc, x, y, alpha, beta),
                       CUDNN_STATUS_BAD_PARAM);
     if (auto status = CheckShapes(poolingDesc, xDesc, yDesc)) return status;
     DataType type{};
@@ -220,12 +217,9 @@ cudnnStatus_t cudnnPoolingBackward(cudnnHandle_t handle, const cudnnPoolingDescr
                                    const void* x, const void* beta,
                                    const cudnnTensorDescriptor_t dxDesc, void* dx) {
   return Protect([&] {
-    HOSTGPU_REFUSE_IF(handle == nullptr || poolingDesc == nullptr || yDesc == nullptr ||
-                          dyDesc == nullptr || xDesc == nullptr || dxDesc == nullptr,
-                      CUDNN_STATUS_BAD_PARAM);
-    HOSTGPU_REFUSE_IF(y == nullptr || dy == nullptr || x == nullptr || dx == nullptr ||
-                          alpha == nullptr || beta == nullptr,
-                      CUDNN_STATUS_BAD_PARAM);
+    HOSTGPU_REFUSE_IF(
+        AnyNull(handle, poolingDesc, yDesc, dyDesc, xDesc, dxDesc, y, dy, x, dx, alpha, beta),
+        CUDNN_STATUS_BAD_PARAM);
     HOSTGPU_REFUSE_IF(!SameTensor(*dyDesc, *yDesc), CUDNN_STATUS_BAD_PARAM);
     HOSTGPU_REFUSE_IF(!SameTensor(*dxDesc, *xDesc), CUDNN_STATUS_BAD_PARAM);
     if (auto status = CheckShapes(poolingDesc, xDesc, yDesc)) return status;

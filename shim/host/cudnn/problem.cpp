@@ -1,5 +1,6 @@
 #include "shim/host/cudnn/problem.h"
 
+#include "shim/host/cudnn/axes.h"
 #include "shim/host/cudnn/descriptors.h"
 #include "shim/host/cudnn/refusal.h"
 
@@ -11,41 +12,6 @@ bool HasNegativeStride(const cudnnTensorStruct& tensor) {
     if (tensor.strides[i] < 0) return true;
   }
   return false;
-}
-
-// Axis i (0 = n, 1 = c, 2 = d, 3 = h, 4 = w) of a 4- or 5-dimensional descriptor; -1: there is no
-// d.
-int AxisOf(int dim_count, int i) {
-  if (dim_count == 5 || i < 2) return i;
-  return i == 2 ? -1 : i - 1;
-}
-
-std::array<int64_t, 5> Strides(const cudnnTensorStruct& tensor) {
-  std::array<int64_t, 5> strides{};
-  for (int i = 0; i < 5; ++i) {
-    const int axis = AxisOf(tensor.dim_count, i);
-    strides[i] = axis < 0 ? 0 : tensor.strides[axis];
-  }
-  return strides;
-}
-
-template <class Dims>
-std::array<int64_t, 3> Spatial(int dim_count, const Dims& dims) {
-  std::array<int64_t, 3> extents{};
-  for (int i = 0; i < 3; ++i) {
-    const int axis = AxisOf(dim_count, i + 2);
-    extents[i] = axis < 0 ? 1 : dims[axis];
-  }
-  return extents;
-}
-
-std::array<int64_t, 3> PerSpatial(int dim_count, const std::array<int, 6>& values, int without) {
-  std::array<int64_t, 3> result{};
-  for (int i = 0; i < 3; ++i) {
-    const int axis = AxisOf(dim_count, i + 2);
-    result[i] = axis < 0 ? without : values[axis - 2];
-  }
-  return result;
 }
 
 }  // namespace
@@ -104,8 +70,7 @@ cudnnStatus_t DescribeInt8(Operation operation, const cudnnTensorStruct& x,
 cudnnStatus_t Describe(Operation operation, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
                        cudnnConvolutionDescriptor_t convolution, cudnnTensorDescriptor_t y,
                        Problem* problem) {
-  HOSTGPU_REFUSE_IF(x == nullptr || w == nullptr || convolution == nullptr || y == nullptr,
-                    CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(AnyNull(x, w, convolution, y), CUDNN_STATUS_BAD_PARAM);
   const int dim_count = x->dim_count;
   HOSTGPU_REFUSE_IF(dim_count != w->dim_count || dim_count != y->dim_count, CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(convolution->spatial_count != dim_count - 2, CUDNN_STATUS_BAD_PARAM);
@@ -138,14 +103,14 @@ cudnnStatus_t Describe(Operation operation, cudnnTensorDescriptor_t x, cudnnFilt
   shape.c = x->dims[1];
   shape.k = w->dims[0];
   shape.groups = convolution->group_count;
-  shape.x = Spatial(dim_count, x->dims);
-  shape.w = Spatial(dim_count, w->dims);
-  shape.y = Spatial(dim_count, y->dims);
-  shape.pad = shape.upper_pad = PerSpatial(dim_count, convolution->pad, 0);
-  shape.stride = PerSpatial(dim_count, convolution->stride, 1);
-  shape.dilation = PerSpatial(dim_count, convolution->dilation, 1);
-  shape.x_strides = Strides(*x);
-  shape.y_strides = Strides(*y);
+  shape.x = SpatialExtents(*x);
+  shape.w = SpatialExtents(*w);
+  shape.y = SpatialExtents(*y);
+  shape.pad = shape.upper_pad = PerAxis(convolution->pad, 0, dim_count - 2, 0);
+  shape.stride = PerAxis(convolution->stride, 0, dim_count - 2, 1);
+  shape.dilation = PerAxis(convolution->dilation, 0, dim_count - 2, 1);
+  shape.x_strides = FiveStrides(*x);
+  shape.y_strides = FiveStrides(*y);
   shape.filter_nhwc = w->format == CUDNN_TENSOR_NHWC;
   shape.flip = convolution->mode == CUDNN_CONVOLUTION;
 

@@ -1,6 +1,5 @@
 // cudnnReduceTensor: C = alpha * reduce(A) + beta * C, over the axes of which C has extent 1, in
 // the order of A's elements. Sums alone, in fp32 (fp64 of fp64). Asynchronous; any strides.
-#include <new>
 #include <vector>
 
 #include "shim/host/cudnn/blend.h"
@@ -63,15 +62,11 @@ using namespace hostgpu;
 extern "C" {
 
 cudnnStatus_t cudnnCreateReduceTensorDescriptor(cudnnReduceTensorDescriptor_t* reduceTensorDesc) {
-  HOSTGPU_REFUSE_IF(reduceTensorDesc == nullptr, CUDNN_STATUS_BAD_PARAM);
-  *reduceTensorDesc = new (std::nothrow) cudnnReduceTensorStruct;
-  HOSTGPU_REFUSE_IF(*reduceTensorDesc == nullptr, CUDNN_STATUS_ALLOC_FAILED);
-  return CUDNN_STATUS_SUCCESS;
+  return hostgpu::CreateDescriptor(reduceTensorDesc);
 }
 
 cudnnStatus_t cudnnDestroyReduceTensorDescriptor(cudnnReduceTensorDescriptor_t reduceTensorDesc) {
-  delete reduceTensorDesc;
-  return CUDNN_STATUS_SUCCESS;
+  return hostgpu::DestroyDescriptor(reduceTensorDesc);
 }
 
 cudnnStatus_t cudnnSetReduceTensorDescriptor(cudnnReduceTensorDescriptor_t reduceTensorDesc,
@@ -88,17 +83,6 @@ cudnnStatus_t cudnnSetReduceTensorDescriptor(cudnnReduceTensorDescriptor_t reduc
   HOSTGPU_REFUSE_IF(!EngineType(reduceTensorCompType, &type), CUDNN_STATUS_BAD_PARAM);
   *reduceTensorDesc = {reduceTensorOp, reduceTensorCompType, reduceTensorNanOpt,
                        reduceTensorIndices, reduceTensorIndicesType};
-  return CUDNN_STATUS_SUCCESS;
-}
-
-cudnnStatus_t cudnnGetReductionIndicesSize(cudnnHandle_t handle,
-                                           const cudnnReduceTensorDescriptor_t reduceTensorDesc,
-                                           const cudnnTensorDescriptor_t aDesc,
-                                           const cudnnTensorDescriptor_t cDesc,
-                                           size_t* sizeInBytes) {
-  HOSTGPU_REFUSE_IF(handle == nullptr || sizeInBytes == nullptr, CUDNN_STATUS_BAD_PARAM);
-  if (auto status = CheckReduction(reduceTensorDesc, aDesc, cDesc)) return status;
-  *sizeInBytes = 0;  // sums have none
   return CUDNN_STATUS_SUCCESS;
 }
 

@@ -12,6 +12,11 @@ cudnnStatus_t Refuse(cudnnStatus_t status, const char* condition);
 // Hands out this thread's last error and forgets it.
 void TakeLastError(char* message, size_t capacity);
 
+template <class... Pointers>
+bool AnyNull(const Pointers*... pointers) {
+  return ((pointers == nullptr) || ...);
+}
+
 }  // namespace hostgpu
 
 #define HOSTGPU_REFUSE_IF(condition, status)                       \

@@ -108,10 +108,7 @@ cudnnStatus_t cudnnSoftmaxForward(cudnnHandle_t handle, cudnnSoftmaxAlgorithm_t 
                                   const cudnnTensorDescriptor_t xDesc, const void* x,
                                   const void* beta, const cudnnTensorDescriptor_t yDesc, void* y) {
   return Protect([&] {
-    HOSTGPU_REFUSE_IF(handle == nullptr || xDesc == nullptr || yDesc == nullptr,
-                      CUDNN_STATUS_BAD_PARAM);
-    HOSTGPU_REFUSE_IF(x == nullptr || y == nullptr || alpha == nullptr || beta == nullptr,
-                      CUDNN_STATUS_BAD_PARAM);
+    HOSTGPU_REFUSE_IF(AnyNull(handle, xDesc, yDesc, x, y, alpha, beta), CUDNN_STATUS_BAD_PARAM);
     if (auto status = CheckForm(algo, mode, *xDesc, *yDesc)) return status;
     DataType type{};
     void* from = nullptr;
@@ -133,12 +130,8 @@ cudnnStatus_t cudnnSoftmaxBackward(cudnnHandle_t handle, cudnnSoftmaxAlgorithm_t
                                    const void* beta, const cudnnTensorDescriptor_t dxDesc,
                                    void* dx) {
   return Protect([&] {
-    HOSTGPU_REFUSE_IF(
-        handle == nullptr || yDesc == nullptr || dyDesc == nullptr || dxDesc == nullptr,
-        CUDNN_STATUS_BAD_PARAM);
-    HOSTGPU_REFUSE_IF(
-        y == nullptr || dy == nullptr || dx == nullptr || alpha == nullptr || beta == nullptr,
-        CUDNN_STATUS_BAD_PARAM);
+    HOSTGPU_REFUSE_IF(AnyNull(handle, yDesc, dyDesc, dxDesc, y, dy, dx, alpha, beta),
+                      CUDNN_STATUS_BAD_PARAM);
     HOSTGPU_REFUSE_IF(!SameTensor(*yDesc, *dyDesc), CUDNN_STATUS_BAD_PARAM);
     if (auto status = CheckForm(algo, mode, *dxDesc, *yDesc)) return status;
     DataType type{};

@@ -2,8 +2,6 @@
 // real library's.
 #include <climits>
 #include <cstdlib>
-#include <new>
-
 #include "shim/host/cudnn/descriptors.h"
 #include "shim/host/cudnn/refusal.h"
 
@@ -34,11 +32,6 @@ size_t ElementBytes(cudnnDataType_t type) {
 bool IsTensorType(cudnnDataType_t type) { return ElementBytes(type) != 0; }
 
 namespace {
-
-// The real library multiplies extents in 32 bits.
-int WrappingProduct(int a, int b) {
-  return static_cast<int>(static_cast<uint32_t>(a) * static_cast<uint32_t>(b));
-}
 
 int ChannelsPerVector(cudnnDataType_t type) { return type == CUDNN_DATA_INT8x32 ? 32 : 4; }
 
@@ -83,12 +76,12 @@ cudnnStatus_t Store(cudnnTensorStruct& tensor, cudnnDataType_t type, int nbDims,
 void PackedStrides(bool channels_last, int nbDims, const int* dims, int* strides) {
   strides[nbDims - 1] = channels_last ? dims[1] : 1;
   for (int i = nbDims - 2; i >= (channels_last ? 2 : 0); --i) {
-    strides[i] = WrappingProduct(strides[i + 1], dims[i + 1]);
+    strides[i] = Multiply(strides[i + 1], dims[i + 1]);
   }
   if (channels_last) {
     // With two dimensions the channel is also the last one; the real library reads past its
     // array there, so any answer is as good.
-    strides[0] = nbDims > 2 ? WrappingProduct(strides[2], dims[2]) : dims[1];
+    strides[0] = nbDims > 2 ? Multiply(strides[2], dims[2]) : dims[1];
     if (nbDims > 2) strides[1] = 1;
   }
 }
@@ -108,15 +101,11 @@ using namespace hostgpu;
 extern "C" {
 
 cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t* tensorDesc) {
-  HOSTGPU_REFUSE_IF(tensorDesc == nullptr, CUDNN_STATUS_BAD_PARAM);
-  *tensorDesc = new (std::nothrow) cudnnTensorStruct;
-  HOSTGPU_REFUSE_IF(*tensorDesc == nullptr, CUDNN_STATUS_ALLOC_FAILED);
-  return CUDNN_STATUS_SUCCESS;
+  return CreateDescriptor(tensorDesc);
 }
 
 cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t tensorDesc) {
-  delete tensorDesc;
-  return CUDNN_STATUS_SUCCESS;
+  return DestroyDescriptor(tensorDesc);
 }
 
 cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t tensorDesc,
@@ -185,15 +174,14 @@ cudnnStatus_t cudnnGetTensorNdDescriptor(const cudnnTensorDescriptor_t tensorDes
                                          int nbDimsRequested, cudnnDataType_t* dataType,
                                          int* nbDims, int dimA[], int strideA[]) {
   HOSTGPU_REFUSE_IF(tensorDesc == nullptr, CUDNN_STATUS_BAD_PARAM);
-  if (dataType != nullptr) *dataType = tensorDesc->type;
-  if (nbDims != nullptr) *nbDims = tensorDesc->dim_count;
+  Give(dataType, tensorDesc->type);
+  Give(nbDims, tensorDesc->dim_count);
   const bool vectors = tensorDesc->format == CUDNN_TENSOR_NCHW_VECT_C;
   // (The real library scales dimA[1] of a vector layout even for those who asked for less.)
   for (int i = 0; i < nbDimsRequested && i < tensorDesc->dim_count; ++i) {
     if (dimA != nullptr) {
       dimA[i] = tensorDesc->dims[i];
-      if (i == 1 && vectors)
-        dimA[i] = WrappingProduct(dimA[i], ChannelsPerVector(tensorDesc->type));
+      if (i == 1 && vectors) dimA[i] = Multiply(dimA[i], ChannelsPerVector(tensorDesc->type));
     }
     if (strideA != nullptr) strideA[i] = tensorDesc->strides[i];
   }
@@ -204,20 +192,20 @@ cudnnStatus_t cudnnGetTensor4dDescriptor(const cudnnTensorDescriptor_t tensorDes
                                          cudnnDataType_t* dataType, int* n, int* c, int* h, int* w,
                                          int* nStride, int* cStride, int* hStride, int* wStride) {
   HOSTGPU_REFUSE_IF(tensorDesc == nullptr, CUDNN_STATUS_BAD_PARAM);
-  if (dataType != nullptr) *dataType = tensorDesc->type;
-  if (n != nullptr) *n = tensorDesc->dims[0];
+  Give(dataType, tensorDesc->type);
+  Give(n, tensorDesc->dims[0]);
   // Other types may carry the vector layout, but their channels are not counted here.
   int channels_per_element = 1;
   if (tensorDesc->format == CUDNN_TENSOR_NCHW_VECT_C) {
     HOSTGPU_REFUSE_IF(!IsVectorType(tensorDesc->type), CUDNN_STATUS_BAD_PARAM);
     channels_per_element = ChannelsPerVector(tensorDesc->type);
   }
-  if (c != nullptr) *c = WrappingProduct(tensorDesc->dims[1], channels_per_element);
-  if (h != nullptr) *h = tensorDesc->dims[2];
-  if (w != nullptr) *w = tensorDesc->dims[3];
+  Give(c, Multiply(tensorDesc->dims[1], channels_per_element));
+  Give(h, tensorDesc->dims[2]);
+  Give(w, tensorDesc->dims[3]);
   int* const strides[] = {nStride, cStride, hStride, wStride};
   for (int i = 0; i < 4; ++i) {
-    if (strides[i] != nullptr) *strides[i] = tensorDesc->strides[i];
+    Give(strides[i], tensorDesc->strides[i]);
   }
   return CUDNN_STATUS_SUCCESS;
 }

@@ -300,12 +300,6 @@ ncclResult_t ncclBroadcast(const void* from, void* to, size_t count, ncclDataTyp
                      [&](Builder& call) { return BuildBroadcast(call, root); });
 }
 
-ncclResult_t ncclBcast(void* buffer, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
-                       cudaStream_t stream) {
-  return Communicate({buffer, buffer, count, type, comm, stream},
-                     [&](Builder& call) { return BuildBroadcast(call, root); });
-}
-
 ncclResult_t ncclReduce(const void* from, void* to, size_t count, ncclDataType_t type,
                         ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
   return Communicate({from, to, count, type, comm, stream},

@@ -42,7 +42,6 @@ void Communicator::Settle(ncclResult_t result, Membership membership) {
 Outcome Communicator::CheckUsable() const {
   const ncclResult_t state = State();
   if (aborted_) return {ncclInvalidArgument, "the communicator was aborted"};
-  if (finalized_) return {ncclInvalidArgument, "the communicator was finalized"};
   if (state == ncclInProgress) {
     return {ncclInvalidArgument,
             "Attempt to use communicator before the previous operation returned ncclSuccess"};

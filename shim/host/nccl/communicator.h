@@ -38,8 +38,6 @@ class Communicator {
   // The communicator becomes usable (of `membership`), or fails. Once.
   void Settle(ncclResult_t result, Membership membership);
 
-  void SetFinalized() { finalized_ = true; }
-
   // Success, in progress, or the error that made it useless.
   ncclResult_t State() const { return state_.load(); }
   // Whether a call may use it: only in the state of success, and before its end.
@@ -80,7 +78,6 @@ class Communicator {
   const bool blocking_;
   std::atomic<ncclResult_t> state_{ncclInProgress};
   std::atomic<bool> settled_{false};
-  std::atomic<bool> finalized_{false};
   std::atomic<bool> aborted_{false};
   Membership membership_;              // constant once settled
   std::vector<ProcessWatch> watches_;  // of the ranks' processes; of nobody for this one

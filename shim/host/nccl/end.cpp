@@ -8,19 +8,6 @@ namespace hostgpu::nccl {
 namespace {
 
 // The calls before it are on their streams: it waits for them, whatever group it is called in.
-Outcome Finalize(ncclComm_t comm) {
-  if (!comm) return {};
-  const auto communicator = Find(comm);
-  if (!communicator) return {ncclInvalidArgument, "comm argument is no communicator"};
-  if (Outcome o = communicator->CheckUsable(); !o.ok()) return o;
-  communicator->SetFinalized();
-  communicator->AwaitEnd();
-  communicator->SayGoodbye();
-  const ncclResult_t state = communicator->State();
-  if (state == ncclSuccess) return {};
-  return {state, "the communicator failed before it was finalized"};
-}
-
 Outcome Destroy(ncclComm_t comm) {
   if (!comm) return {};
   const auto communicator = Find(comm);
@@ -50,10 +37,6 @@ Outcome AbortNow(ncclComm_t comm) {
 }  // namespace hostgpu::nccl
 
 using hostgpu::nccl::Guarded;
-
-ncclResult_t ncclCommFinalize(ncclComm_t comm) {
-  return Guarded([&] { return hostgpu::nccl::Finalize(comm); });
-}
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   return Guarded([&] { return hostgpu::nccl::Destroy(comm); });

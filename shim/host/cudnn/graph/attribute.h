@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <type_traits>
 
@@ -34,6 +35,25 @@ struct Attribute {
     HOSTGPU_REFUSE_IF(type != wanted, wrong_type);
     HOSTGPU_REFUSE_IF(count != 1, CUDNN_STATUS_BAD_PARAM);
     *value = Value<T>();
+    return CUDNN_STATUS_SUCCESS;
+  }
+
+  // One number, of either floating-point type.
+  cudnnStatus_t Number(double* number) const {
+    if (type == CUDNN_TYPE_DOUBLE) return One(CUDNN_TYPE_DOUBLE, number);
+    float value = 0;
+    if (auto status = One(CUDNN_TYPE_FLOAT, &value, CUDNN_STATUS_BAD_PARAM)) return status;
+    *number = value;
+    return CUDNN_STATUS_SUCCESS;
+  }
+
+  // More values than can be kept are taken now and refused when the descriptor is finalized.
+  template <size_t N>
+  cudnnStatus_t List(std::array<int64_t, N>* kept, int* kept_count) const {
+    HOSTGPU_REFUSE_IF(type != CUDNN_TYPE_INT64, CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE);
+    HOSTGPU_REFUSE_IF(count < 1, CUDNN_STATUS_BAD_PARAM);
+    *kept_count = static_cast<int>(std::min<int64_t>(count, N + 1));
+    for (size_t i = 0; i < std::min<size_t>(*kept_count, N); ++i) (*kept)[i] = Value<int64_t>(i);
     return CUDNN_STATUS_SUCCESS;
   }
 };

@@ -3,17 +3,6 @@
 namespace hostgpu {
 namespace {
 
-cudnnStatus_t TakeAxes(const Attribute& attribute, GraphConvolution::PerAxis* axes) {
-  HOSTGPU_REFUSE_IF(attribute.type != CUDNN_TYPE_INT64, CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE);
-  HOSTGPU_REFUSE_IF(attribute.count < 1, CUDNN_STATUS_BAD_PARAM);
-  axes->count =
-      static_cast<int>(std::min<int64_t>(attribute.count, GraphConvolution::kMaxSpatial + 1));
-  for (int i = 0; i < std::min(axes->count, GraphConvolution::kMaxSpatial); ++i) {
-    axes->values[i] = attribute.Value<int64_t>(i);
-  }
-  return CUDNN_STATUS_SUCCESS;
-}
-
 // Paddings that were never set are 0.
 cudnnStatus_t CheckAxes(int64_t spatial_count, int64_t smallest, bool may_be_unset,
                         GraphConvolution::PerAxis* axes) {
@@ -34,13 +23,13 @@ cudnnStatus_t GraphConvolution::Set(const Attribute& attribute) {
     case CUDNN_ATTR_CONVOLUTION_CONV_MODE:
       return attribute.One(CUDNN_TYPE_CONVOLUTION_MODE, &mode);
     case CUDNN_ATTR_CONVOLUTION_DILATIONS:
-      return TakeAxes(attribute, &dilation);
+      return attribute.List(&dilation.values, &dilation.count);
     case CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES:
-      return TakeAxes(attribute, &stride);
+      return attribute.List(&stride.values, &stride.count);
     case CUDNN_ATTR_CONVOLUTION_POST_PADDINGS:
-      return TakeAxes(attribute, &pad_upper);
+      return attribute.List(&pad_upper.values, &pad_upper.count);
     case CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS:
-      return TakeAxes(attribute, &pad_lower);
+      return attribute.List(&pad_lower.values, &pad_lower.count);
     case CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS:
       return attribute.One(CUDNN_TYPE_INT64, &spatial_count, CUDNN_STATUS_BAD_PARAM);
     default:

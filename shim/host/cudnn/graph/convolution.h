@@ -7,7 +7,8 @@
 
 namespace hostgpu {
 
-class GraphConvolution final : public GraphDescriptor {
+class GraphConvolution final
+    : public DescriptorOf<GraphConvolution, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR> {
  public:
   static constexpr int kMaxSpatial = CUDNN_DIM_MAX - 2;
   // One value per spatial dimension; `count` of them were set.
@@ -16,9 +17,6 @@ class GraphConvolution final : public GraphDescriptor {
     std::array<int64_t, kMaxSpatial> values{};
   };
 
-  GraphConvolution() : GraphDescriptor(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR) {}
-
-  void Reset() override { *this = GraphConvolution(); }
   cudnnStatus_t Set(const Attribute& attribute) override;
   cudnnStatus_t Get(const AttributeRequest& request) const override;
   cudnnStatus_t Complete() override;

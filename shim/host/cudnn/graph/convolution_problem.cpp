@@ -1,4 +1,5 @@
 // From a graph's convolution to the engines' shape.
+#include "shim/host/cudnn/axes.h"
 #include "shim/host/cudnn/graph/computation.h"
 #include "shim/host/cudnn/refusal.h"
 
@@ -16,38 +17,8 @@ cudnnStatus_t CheckTensor(const GraphTensor& tensor) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-// Axis i of n, c, d, h, w in a tensor of three to five dimensions; -1 where it has none.
-int GraphAxisOf(int dim_count, int i) {
-  if (i < 2) return i;
-  const int axis = i - (5 - dim_count);
-  return axis < 2 ? -1 : axis;
-}
-
-std::array<int64_t, 5> FiveStrides(const GraphTensor& tensor) {
-  std::array<int64_t, 5> strides{};
-  for (int i = 0; i < 5; ++i) {
-    const int axis = GraphAxisOf(tensor.dim_count, i);
-    strides[i] = axis < 0 ? 0 : tensor.strides[axis];
-  }
-  return strides;
-}
-
-std::array<int64_t, 3> Spatial(const GraphTensor& tensor) {
-  std::array<int64_t, 3> extents{};
-  for (int i = 0; i < 3; ++i) {
-    const int axis = GraphAxisOf(tensor.dim_count, i + 2);
-    extents[i] = axis < 0 ? 1 : tensor.dims[axis];
-  }
-  return extents;
-}
-
 std::array<int64_t, 3> Values(const GraphConvolution::PerAxis& axes, int64_t otherwise) {
-  std::array<int64_t, 3> values{};
-  for (int i = 0; i < 3; ++i) {
-    const int axis = i - (3 - axes.count);
-    values[i] = axis < 0 ? otherwise : axes.values[axis];
-  }
-  return values;
+  return PerAxis(axes.values, 0, axes.count, otherwise);
 }
 
 bool IsPacked(const GraphTensor& tensor, bool channels_last) {
@@ -112,9 +83,9 @@ cudnnStatus_t DescribeConvolution(const ConvolutionOperation& operation, Problem
   shape.c = x.dims[1];
   shape.k = w.dims[0];
   shape.groups = operation.groups();
-  shape.x = Spatial(x);
-  shape.w = Spatial(w);
-  shape.y = Spatial(y);
+  shape.x = SpatialExtents(x);
+  shape.w = SpatialExtents(w);
+  shape.y = SpatialExtents(y);
   shape.pad = Values(convolution.pad_lower, 0);
   shape.upper_pad = Values(convolution.pad_upper, 0);
   shape.stride = Values(convolution.stride, 1);

@@ -25,7 +25,7 @@ class GraphDescriptor {
   // Of a finalized descriptor; `requested` is not negative where there are values to write.
   virtual cudnnStatus_t Get(const AttributeRequest& request) const = 0;
   // What finalizing checks and derives.
-  virtual cudnnStatus_t Complete() = 0;
+  virtual cudnnStatus_t Complete() { return CUDNN_STATUS_SUCCESS; }
 
  protected:
   GraphDescriptor(const GraphDescriptor&) = default;
@@ -34,6 +34,14 @@ class GraphDescriptor {
  private:
   cudnnBackendDescriptorType_t kind_;
   bool finalized_ = false;
+};
+
+// One of a kind that is its class's only one.
+template <class D, cudnnBackendDescriptorType_t kKind>
+class DescriptorOf : public GraphDescriptor {
+ public:
+  DescriptorOf() : GraphDescriptor(kKind) {}
+  void Reset() override { static_cast<D&>(*this) = D(); }
 };
 
 // Null where the stand-in has no such descriptor.

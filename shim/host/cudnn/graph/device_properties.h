@@ -18,11 +18,9 @@ cudnnStatus_t ReadDeviceProfile(const nlohmann::ordered_json& json, DeviceProfil
 // Of device `ordinal`. NOT_INITIALIZED without it.
 cudnnStatus_t ProfileOfDevice(int ordinal, DeviceProfile* profile);
 
-class DeviceProperties final : public GraphDescriptor {
+class DeviceProperties final
+    : public DescriptorOf<DeviceProperties, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR> {
  public:
-  DeviceProperties() : GraphDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR) {}
-
-  void Reset() override { *this = DeviceProperties(); }
   cudnnStatus_t Set(const Attribute& attribute) override;
   cudnnStatus_t Get(const AttributeRequest& request) const override;
   cudnnStatus_t Complete() override;

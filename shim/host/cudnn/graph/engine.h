@@ -11,11 +11,8 @@
 
 namespace hostgpu {
 
-class Engine final : public GraphDescriptor {
+class Engine final : public DescriptorOf<Engine, CUDNN_BACKEND_ENGINE_DESCRIPTOR> {
  public:
-  Engine() : GraphDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR) {}
-
-  void Reset() override { *this = Engine(); }
   cudnnStatus_t Set(const Attribute& attribute) override;
   cudnnStatus_t Get(const AttributeRequest& request) const override;
   cudnnStatus_t Complete() override;
@@ -29,11 +26,8 @@ class Engine final : public GraphDescriptor {
   bool without_clusters_ = false;
 };
 
-class EngineConfig final : public GraphDescriptor {
+class EngineConfig final : public DescriptorOf<EngineConfig, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR> {
  public:
-  EngineConfig() : GraphDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) {}
-
-  void Reset() override { *this = EngineConfig(); }
   cudnnStatus_t Set(const Attribute& attribute) override;
   cudnnStatus_t Get(const AttributeRequest& request) const override;
   cudnnStatus_t Complete() override;

@@ -7,11 +7,9 @@
 
 namespace hostgpu {
 
-class EngineHeuristics final : public GraphDescriptor {
+class EngineHeuristics final
+    : public DescriptorOf<EngineHeuristics, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR> {
  public:
-  EngineHeuristics() : GraphDescriptor(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR) {}
-
-  void Reset() override { *this = EngineHeuristics(); }
   cudnnStatus_t Set(const Attribute& attribute) override;
   cudnnStatus_t Get(const AttributeRequest& request) const override;
   cudnnStatus_t Complete() override;

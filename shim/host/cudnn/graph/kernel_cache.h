@@ -7,14 +7,10 @@
 
 namespace hostgpu {
 
-class KernelCache final : public GraphDescriptor {
+class KernelCache final : public DescriptorOf<KernelCache, CUDNN_BACKEND_KERNEL_CACHE_DESCRIPTOR> {
  public:
-  KernelCache() : GraphDescriptor(CUDNN_BACKEND_KERNEL_CACHE_DESCRIPTOR) {}
-
-  void Reset() override { *this = KernelCache(); }
   cudnnStatus_t Set(const Attribute& attribute) override;
   cudnnStatus_t Get(const AttributeRequest& request) const override;
-  cudnnStatus_t Complete() override { return CUDNN_STATUS_SUCCESS; }
 };
 
 }  // namespace hostgpu

@@ -6,11 +6,8 @@
 
 namespace hostgpu {
 
-class KnobInfo final : public GraphDescriptor {
+class KnobInfo final : public DescriptorOf<KnobInfo, CUDNN_BACKEND_KNOB_INFO_DESCRIPTOR> {
  public:
-  KnobInfo() : GraphDescriptor(CUDNN_BACKEND_KNOB_INFO_DESCRIPTOR) {}
-
-  void Reset() override { *this = KnobInfo(); }
   cudnnStatus_t Set(const Attribute& attribute) override;
   cudnnStatus_t Get(const AttributeRequest& request) const override;
   cudnnStatus_t Complete() override;
@@ -21,14 +18,10 @@ class KnobInfo final : public GraphDescriptor {
   int64_t stride = 1;
 };
 
-class KnobChoice final : public GraphDescriptor {
+class KnobChoice final : public DescriptorOf<KnobChoice, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR> {
  public:
-  KnobChoice() : GraphDescriptor(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR) {}
-
-  void Reset() override { *this = KnobChoice(); }
   cudnnStatus_t Set(const Attribute& attribute) override;
   cudnnStatus_t Get(const AttributeRequest& request) const override;
-  cudnnStatus_t Complete() override { return CUDNN_STATUS_SUCCESS; }
 
   int type = 0;
   int64_t value = -1;

@@ -23,11 +23,9 @@ std::vector<const GraphTensor*> InputsOf(const GraphOperation& operation);
 // of a cycle are dropped. BAD_PARAM where nothing is left.
 cudnnStatus_t OrderOperations(std::vector<GraphOperation>* operations);
 
-class OperationGraph final : public GraphDescriptor {
+class OperationGraph final
+    : public DescriptorOf<OperationGraph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR> {
  public:
-  OperationGraph() : GraphDescriptor(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR) {}
-
-  void Reset() override { *this = OperationGraph(); }
   cudnnStatus_t Set(const Attribute& attribute) override;
   cudnnStatus_t Get(const AttributeRequest& request) const override;
   cudnnStatus_t Complete() override;

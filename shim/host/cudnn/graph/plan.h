@@ -14,11 +14,9 @@
 
 namespace hostgpu {
 
-class ExecutionPlan final : public GraphDescriptor {
+class ExecutionPlan final
+    : public DescriptorOf<ExecutionPlan, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR> {
  public:
-  ExecutionPlan() : GraphDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {}
-
-  void Reset() override { *this = ExecutionPlan(); }
   cudnnStatus_t Set(const Attribute& attribute) override;
   cudnnStatus_t Get(const AttributeRequest& request) const override;
   cudnnStatus_t Complete() override;

@@ -1,17 +1,6 @@
 #include "shim/host/cudnn/graph/pointwise.h"
 
 namespace hostgpu {
-namespace {
-
-cudnnStatus_t TakeNumber(const Attribute& attribute, double* number) {
-  if (attribute.type == CUDNN_TYPE_DOUBLE) return attribute.One(CUDNN_TYPE_DOUBLE, number);
-  float value = 0;
-  if (auto status = attribute.One(CUDNN_TYPE_FLOAT, &value, CUDNN_STATUS_BAD_PARAM)) return status;
-  *number = value;
-  return CUDNN_STATUS_SUCCESS;
-}
-
-}  // namespace
 
 cudnnStatus_t GraphPointwise::Set(const Attribute& attribute) {
   switch (attribute.name) {
@@ -22,17 +11,17 @@ cudnnStatus_t GraphPointwise::Set(const Attribute& attribute) {
     case CUDNN_ATTR_POINTWISE_NAN_PROPAGATION:
       return attribute.One(CUDNN_TYPE_NAN_PROPOGATION, &nan_propagation, CUDNN_STATUS_BAD_PARAM);
     case CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP:
-      return TakeNumber(attribute, &lower_clip);
+      return attribute.Number(&lower_clip);
     case CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP:
-      return TakeNumber(attribute, &upper_clip);
+      return attribute.Number(&upper_clip);
     case CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE:
-      return TakeNumber(attribute, &lower_clip_slope);
+      return attribute.Number(&lower_clip_slope);
     case CUDNN_ATTR_POINTWISE_ELU_ALPHA:
-      return TakeNumber(attribute, &elu_alpha);
+      return attribute.Number(&elu_alpha);
     case CUDNN_ATTR_POINTWISE_SOFTPLUS_BETA:
-      return TakeNumber(attribute, &softplus_beta);
+      return attribute.Number(&softplus_beta);
     case CUDNN_ATTR_POINTWISE_SWISH_BETA:
-      return TakeNumber(attribute, &swish_beta);
+      return attribute.Number(&swish_beta);
     case CUDNN_ATTR_POINTWISE_AXIS:
       return attribute.One(CUDNN_TYPE_INT64, &axis, CUDNN_STATUS_BAD_PARAM);
     default:

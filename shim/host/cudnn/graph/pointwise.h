@@ -7,14 +7,11 @@
 
 namespace hostgpu {
 
-class GraphPointwise final : public GraphDescriptor {
+class GraphPointwise final
+    : public DescriptorOf<GraphPointwise, CUDNN_BACKEND_POINTWISE_DESCRIPTOR> {
  public:
-  GraphPointwise() : GraphDescriptor(CUDNN_BACKEND_POINTWISE_DESCRIPTOR) {}
-
-  void Reset() override { *this = GraphPointwise(); }
   cudnnStatus_t Set(const Attribute& attribute) override;
   cudnnStatus_t Get(const AttributeRequest& request) const override;
-  cudnnStatus_t Complete() override { return CUDNN_STATUS_SUCCESS; }
 
   int mode = CUDNN_POINTWISE_ADD;
   int math_precision = CUDNN_DATA_FLOAT;

@@ -17,14 +17,6 @@ cudnnStatus_t TakeOptional(const Attribute& attribute, D* operand) {
   return TakeChild(attribute, operand, CUDNN_STATUS_BAD_PARAM, CUDNN_STATUS_BAD_PARAM);
 }
 
-cudnnStatus_t TakeScale(const Attribute& attribute, double* scale) {
-  if (attribute.type == CUDNN_TYPE_DOUBLE) return attribute.One(CUDNN_TYPE_DOUBLE, scale);
-  float value = 0;
-  if (auto status = attribute.One(CUDNN_TYPE_FLOAT, &value, CUDNN_STATUS_BAD_PARAM)) return status;
-  *scale = value;
-  return CUDNN_STATUS_SUCCESS;
-}
-
 }  // namespace
 
 cudnnStatus_t PointwiseOperation::Set(const Attribute& attribute) {
@@ -38,9 +30,9 @@ cudnnStatus_t PointwiseOperation::Set(const Attribute& attribute) {
     case CUDNN_ATTR_OPERATION_POINTWISE_YDESC:
       return TakeOptional(attribute, &y);
     case CUDNN_ATTR_OPERATION_POINTWISE_ALPHA1:
-      return TakeScale(attribute, &alpha1);
+      return attribute.Number(&alpha1);
     case CUDNN_ATTR_OPERATION_POINTWISE_ALPHA2:
-      return TakeScale(attribute, &alpha2);
+      return attribute.Number(&alpha2);
     case CUDNN_ATTR_OPERATION_POINTWISE_DXDESC:
       return TakeOptional(attribute, &dx);
     case CUDNN_ATTR_OPERATION_POINTWISE_DYDESC:

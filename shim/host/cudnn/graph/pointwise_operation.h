@@ -7,11 +7,9 @@
 
 namespace hostgpu {
 
-class PointwiseOperation final : public GraphDescriptor {
+class PointwiseOperation final
+    : public DescriptorOf<PointwiseOperation, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR> {
  public:
-  PointwiseOperation() : GraphDescriptor(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR) {}
-
-  void Reset() override { *this = PointwiseOperation(); }
   cudnnStatus_t Set(const Attribute& attribute) override;
   cudnnStatus_t Get(const AttributeRequest& request) const override;
   cudnnStatus_t Complete() override;

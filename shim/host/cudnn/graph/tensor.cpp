@@ -5,17 +5,6 @@
 namespace hostgpu {
 namespace {
 
-cudnnStatus_t TakeExtents(const Attribute& attribute, GraphTensor::Extents* extents, int* count) {
-  HOSTGPU_REFUSE_IF(attribute.type != CUDNN_TYPE_INT64, CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE);
-  HOSTGPU_REFUSE_IF(attribute.count < 1, CUDNN_STATUS_BAD_PARAM);
-  // More than can be kept are taken now and refused when the tensor is finalized.
-  *count = static_cast<int>(std::min<int64_t>(attribute.count, GraphTensor::kMaxDims + 1));
-  for (int i = 0; i < std::min(*count, GraphTensor::kMaxDims); ++i) {
-    (*extents)[i] = attribute.Value<int64_t>(i);
-  }
-  return CUDNN_STATUS_SUCCESS;
-}
-
 // Vectors exist of 4 and 32 8-bit integers; other types keep any count.
 bool HasType(const GraphTensor& tensor) {
   switch (tensor.type) {
@@ -74,9 +63,9 @@ cudnnStatus_t GraphTensor::Set(const Attribute& attribute) {
     case CUDNN_ATTR_TENSOR_DATA_TYPE:
       return attribute.One(CUDNN_TYPE_DATA_TYPE, &type);
     case CUDNN_ATTR_TENSOR_DIMENSIONS:
-      return TakeExtents(attribute, &dims, &dim_count);
+      return attribute.List(&dims, &dim_count);
     case CUDNN_ATTR_TENSOR_STRIDES:
-      return TakeExtents(attribute, &strides, &stride_count);
+      return attribute.List(&strides, &stride_count);
     case CUDNN_ATTR_TENSOR_VECTOR_COUNT:
       return attribute.One(CUDNN_TYPE_INT64, &vector_count);
     case CUDNN_ATTR_TENSOR_VECTORIZED_DIMENSION:

@@ -8,14 +8,11 @@
 
 namespace hostgpu {
 
-class GraphTensor final : public GraphDescriptor {
+class GraphTensor final : public DescriptorOf<GraphTensor, CUDNN_BACKEND_TENSOR_DESCRIPTOR> {
  public:
   static constexpr int kMaxDims = CUDNN_DIM_MAX;
   using Extents = std::array<int64_t, kMaxDims>;
 
-  GraphTensor() : GraphDescriptor(CUDNN_BACKEND_TENSOR_DESCRIPTOR) {}
-
-  void Reset() override { *this = GraphTensor(); }
   cudnnStatus_t Set(const Attribute& attribute) override;
   cudnnStatus_t Get(const AttributeRequest& request) const override;
   cudnnStatus_t Complete() override;

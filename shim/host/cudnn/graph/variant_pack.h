@@ -8,11 +8,8 @@
 
 namespace hostgpu {
 
-class VariantPack final : public GraphDescriptor {
+class VariantPack final : public DescriptorOf<VariantPack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR> {
  public:
-  VariantPack() : GraphDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR) {}
-
-  void Reset() override { *this = VariantPack(); }
   cudnnStatus_t Set(const Attribute& attribute) override;
   cudnnStatus_t Get(const AttributeRequest& request) const override;
   cudnnStatus_t Complete() override;

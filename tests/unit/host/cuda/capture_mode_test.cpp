@@ -18,6 +18,7 @@ constexpr const char* kModeNames[] = {"global", "thread_local", "relaxed"};
 struct Objects {
   CUstream capturing = nullptr, idle = nullptr;
   CUevent event = nullptr;  // recorded outside
+  CUmemoryPool pool = nullptr;
   CUdeviceptr memory = 0, spare = 0;
   void* pinned = nullptr;
   char host[64] = {};
@@ -31,8 +32,6 @@ struct PreparedCall {
 // "Potentially unsafe": what the modes are about.
 const PreparedCall kUnsafe[] = {
     {"cuMemAlloc", [](Objects& o) { return cuMemAlloc(&o.memory, 64); }},
-    {"cuMemAllocManaged",
-     [](Objects& o) { return cuMemAllocManaged(&o.memory, 64, CU_MEM_ATTACH_GLOBAL); }},
     {"cuMemFree",
      [](Objects& o) {
        const CUresult result = cuMemFree(o.spare);
@@ -56,18 +55,10 @@ const PreparedCall kConflicting[] = {
     {"cuStreamSynchronize", [](Objects& o) { return cuStreamSynchronize(o.capturing); }},
     {"cuStreamQuery", [](Objects& o) { return cuStreamQuery(o.capturing); }},
     {"cuStreamDestroy", [](Objects& o) { return cuStreamDestroy(o.capturing); }},
-    {"cuStreamAddCallback",
-     [](Objects& o) {
-       return cuStreamAddCallback(
-           o.capturing, [](CUstream, CUresult, void*) {}, nullptr, 0);
-     }},
     {"cuCtxSynchronize", [](Objects&) { return cuCtxSynchronize(); }},
-    {"cuMemAllocAsync", [](Objects& o) { return cuMemAllocAsync(&o.memory, 64, o.capturing); }},
+    {"cuMemAllocFromPoolAsync",
+     [](Objects& o) { return cuMemAllocFromPoolAsync(&o.memory, 64, o.pool, o.capturing); }},
     {"cuMemFreeAsync", [](Objects& o) { return cuMemFreeAsync(o.spare, o.capturing); }},
-    {"external cuEventRecordWithFlags",
-     [](Objects& o) {
-       return cuEventRecordWithFlags(o.event, o.capturing, CU_EVENT_RECORD_EXTERNAL);
-     }},
 };
 
 // Allowed beside any capture.
@@ -76,9 +67,9 @@ const PreparedCall kHarmless[] = {
     {"cuStreamQuery of another", [](Objects& o) { return cuStreamQuery(o.idle); }},
     {"cuMemsetD8Async elsewhere",
      [](Objects& o) { return cuMemsetD8Async(o.spare, 1, 64, o.idle); }},
-    {"cuMemAllocAsync elsewhere",
+    {"cuMemAllocFromPoolAsync elsewhere",
      [](Objects& o) {
-       const CUresult result = cuMemAllocAsync(&o.memory, 64, o.idle);
+       const CUresult result = cuMemAllocFromPoolAsync(&o.memory, 64, o.pool, o.idle);
        if (result != CUDA_SUCCESS) return result;
        return cuMemFreeAsync(std::exchange(o.memory, 0), o.idle);
      }},
@@ -120,8 +111,13 @@ class CaptureModes : public HostCuda {
     ASSERT_OK(cuStreamCreate(&objects_.idle, CU_STREAM_NON_BLOCKING));
     ASSERT_OK(cuEventCreate(&objects_.event, CU_EVENT_DISABLE_TIMING));
     ASSERT_OK(cuEventRecord(objects_.event, objects_.idle));
+    CUmemPoolProps properties{};
+    properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    ASSERT_OK(cuMemPoolCreate(&objects_.pool, &properties));
   }
   void TearDown() override {
+    EXPECT_OK(cuMemPoolDestroy(objects_.pool));
     EXPECT_OK(cuEventDestroy(objects_.event));
     EXPECT_OK(cuStreamDestroy(objects_.capturing));
     EXPECT_OK(cuStreamDestroy(objects_.idle));

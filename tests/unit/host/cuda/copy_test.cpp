@@ -99,15 +99,6 @@ TEST_F(Copy, NothingIsCopiedForNoBytes) {
   EXPECT_OK(cudaMemcpy(nullptr, nullptr, 0, cudaMemcpyDefault));
 }
 
-TEST_F(Copy, FillsByTheWord) {
-  const auto address = reinterpret_cast<CUdeviceptr>(device_);
-  ASSERT_OK(cuMemsetD32Async(address, 0x01020304, 16, reinterpret_cast<CUstream>(stream_)));
-  std::vector<unsigned> back(16);
-  ASSERT_OK(cudaMemcpyAsync(back.data(), device_, 64, cudaMemcpyDeviceToHost, stream_));
-  EXPECT_EQ(back, std::vector<unsigned>(16, 0x01020304));
-  EXPECT_EQ(cuMemsetD32Async(address + 2, 0, 1, nullptr), CUDA_ERROR_INVALID_VALUE);
-}
-
 TEST_F(Copy, RowsKeepTheirPitches) {
   ASSERT_OK(cudaMemset(device_, 0, kBytes));
   ASSERT_OK(cudaMemcpy2DAsync(device_, 512, pageable_.data(), 100, 10, 3, cudaMemcpyHostToDevice,

@@ -113,10 +113,13 @@ TEST_F(Device, EventsAreRecordedOnTheirOwnDeviceOnly) {
 
 TEST_F(Device, PeerAccessIsEnabledOnce) {
   int can = 0;
-  ASSERT_OK(cudaDeviceCanAccessPeer(&can, 0, 1));
+  ASSERT_OK(cuDeviceCanAccessPeer(&can, 0, 1));
   EXPECT_EQ(can, 1);
-  EXPECT_OK(cudaDeviceEnablePeerAccess(1, 0));
-  EXPECT_EQ(cudaDeviceEnablePeerAccess(1, 0), cudaErrorPeerAccessAlreadyEnabled);
+  CUcontext peer = nullptr;
+  ASSERT_OK(cuDevicePrimaryCtxRetain(&peer, 1));
+  EXPECT_OK(cuCtxEnablePeerAccess(peer, 0));
+  EXPECT_EQ(cuCtxEnablePeerAccess(peer, 0), CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+  EXPECT_OK(cuDevicePrimaryCtxRelease(1));
 }
 
 TEST_F(Device, PeerCopyCarriesTheBytes) {
@@ -127,7 +130,8 @@ TEST_F(Device, PeerCopyCarriesTheBytes) {
   ASSERT_OK(cudaDeviceSynchronize());
   ASSERT_OK(cudaSetDevice(1));
   ASSERT_OK(cudaMalloc(&second, 4096));
-  ASSERT_OK(cudaMemcpyPeerAsync(second, 1, first, 0, 4096, nullptr));
+  ASSERT_OK(cuMemcpyPeerAsync(reinterpret_cast<CUdeviceptr>(second), nullptr,
+                              reinterpret_cast<CUdeviceptr>(first), nullptr, 4096, nullptr));
   std::vector<unsigned char> host(4096);
   ASSERT_OK(cudaMemcpy(host.data(), second, 4096, cudaMemcpyDeviceToHost));
   EXPECT_EQ(host, std::vector<unsigned char>(4096, 0x5a));

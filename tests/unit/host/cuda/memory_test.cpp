@@ -113,27 +113,12 @@ TEST_F(Memory, FreeWaitsForTheDevice) {
   EXPECT_OK(cudaStreamDestroy(stream));
 }
 
-TEST_F(Memory, AsynchronousFreeMakesRoomForTheNextAllocation) {
-  cudaStream_t stream;
-  ASSERT_OK(cudaStreamCreate(&stream));
-  void* first = nullptr;
-  void* second = nullptr;
-  ASSERT_OK(cudaMallocAsync(&first, kDeviceBytes, stream));
-  ASSERT_OK(cudaFreeAsync(first, stream));
-  EXPECT_OK(cudaMallocAsync(&second, kDeviceBytes, stream));
-  EXPECT_OK(cudaFreeAsync(second, stream));
-  EXPECT_OK(cudaStreamSynchronize(stream));
-  EXPECT_OK(cudaStreamDestroy(stream));
-}
-
 TEST_F(Memory, PointerAttributesTellTheKinds) {
   void* device = nullptr;
   void* pinned = nullptr;
-  void* managed = nullptr;
   int pageable = 0;
   ASSERT_OK(cudaMalloc(&device, 64));
   ASSERT_OK(cudaMallocHost(&pinned, 64));
-  ASSERT_OK(cudaMallocManaged(&managed, 64, cudaMemAttachGlobal));
   cudaPointerAttributes attributes;
   ASSERT_OK(cudaPointerGetAttributes(&attributes, device));
   EXPECT_EQ(attributes.type, cudaMemoryTypeDevice);
@@ -142,33 +127,10 @@ TEST_F(Memory, PointerAttributesTellTheKinds) {
   ASSERT_OK(cudaPointerGetAttributes(&attributes, pinned));
   EXPECT_EQ(attributes.type, cudaMemoryTypeHost);
   EXPECT_EQ(attributes.hostPointer, pinned);
-  ASSERT_OK(cudaPointerGetAttributes(&attributes, managed));
-  EXPECT_EQ(attributes.type, cudaMemoryTypeManaged);
   ASSERT_OK(cudaPointerGetAttributes(&attributes, &pageable));
   EXPECT_EQ(attributes.type, cudaMemoryTypeUnregistered);
   EXPECT_EQ(attributes.devicePointer, nullptr);
-  EXPECT_OK(cudaFree(managed));
   EXPECT_OK(cudaFreeHost(pinned));
-  EXPECT_OK(cudaFree(device));
-}
-
-TEST_F(Memory, DriverAttributesTellRangeAndContext) {
-  void* device = nullptr;
-  ASSERT_OK(cudaMalloc(&device, 1000));
-  const auto address = reinterpret_cast<CUdeviceptr>(device) + 10;
-  CUdeviceptr start = 0;
-  size_t bytes = 0;
-  EXPECT_OK(cuMemGetAddressRange(&start, &bytes, address));
-  EXPECT_EQ(start, address - 10);
-  EXPECT_EQ(bytes, 1000u);
-  CUcontext context = nullptr, current = nullptr;
-  EXPECT_OK(cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, address));
-  EXPECT_OK(cuCtxGetCurrent(&current));
-  EXPECT_EQ(context, current);
-  int local = 0;
-  EXPECT_EQ(cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT,
-                                  reinterpret_cast<CUdeviceptr>(&local)),
-            CUDA_ERROR_INVALID_VALUE);
   EXPECT_OK(cudaFree(device));
 }
 

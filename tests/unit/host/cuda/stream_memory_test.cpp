@@ -110,13 +110,13 @@ TEST_F(StreamMemory, WorksOnDeviceMemory) {
   ASSERT_OK(cuMemsetD8(word, 0, 8));
   ASSERT_OK(cudaDeviceSynchronize());
   ASSERT_OK(cuStreamWaitValue32(waiter(), word + 4, 1, CU_STREAM_WAIT_VALUE_GEQ));
-  ASSERT_OK(cuMemsetD32Async(word, 9, 1, waiter()));
+  ASSERT_OK(cuMemsetD8Async(word, 9, 4, waiter()));
   EXPECT_EQ(cudaStreamQuery(waiter_), cudaErrorNotReady);
   ASSERT_OK(cuStreamWriteValue32(writer(), word + 4, 1, CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER));
   ASSERT_OK(cudaStreamSynchronize(waiter_));
   uint32_t found[2] = {};
   ASSERT_OK(cuMemcpyDtoH(found, word, sizeof found));
-  EXPECT_EQ(found[0], 9u);
+  EXPECT_EQ(found[0], 0x09090909u);
   EXPECT_EQ(found[1], 1u);
   EXPECT_OK(cuMemFree(word));
 }

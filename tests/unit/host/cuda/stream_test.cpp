@@ -118,18 +118,6 @@ TEST_F(Streams, HostFunctionsMayNotCallCuda) {
   EXPECT_EQ(seen.driver, CUDA_ERROR_NOT_PERMITTED);
 }
 
-TEST_F(Streams, CallbackGetsItsStreamAndStatus) {
-  static std::atomic<cudaStream_t> stream{nullptr};
-  ASSERT_OK(cudaStreamAddCallback(
-      blocking_,
-      [](cudaStream_t given, cudaError_t status, void*) {
-        if (status == cudaSuccess) stream = given;
-      },
-      nullptr, 0));
-  ASSERT_OK(cudaStreamSynchronize(blocking_));
-  EXPECT_EQ(stream, blocking_);
-}
-
 TEST_F(Streams, StandInsEnqueueInStreamOrder) {
   struct Note {
     Journal* journal;

@@ -26,11 +26,13 @@ constexpr auto kNoOps = static_cast<cudnnBatchNormOps_t>(3);
 struct Arguments {
   explicit Arguments(const Library& library) : l(library) {
     pooling = Pooling();
-    l.cudnnSetPooling2dDescriptor(pooling, CUDNN_POOLING_MAX, CUDNN_NOT_PROPAGATE_NAN, 3, 3, 1, 1,
-                                  2, 2);
-    l.cudnnCreateActivationDescriptor(&activation);
-    owned_.push_back([this, created = activation] { l.cudnnDestroyActivationDescriptor(created); });
-    l.cudnnSetActivationDescriptor(activation, CUDNN_ACTIVATION_RELU, CUDNN_NOT_PROPAGATE_NAN, 0);
+    l[CUDNN(SetPooling2dDescriptor)](pooling, CUDNN_POOLING_MAX, CUDNN_NOT_PROPAGATE_NAN, 3, 3, 1,
+                                     1, 2, 2);
+    l[CUDNN(CreateActivationDescriptor)](&activation);
+    owned_.push_back(
+        [this, created = activation] { l[CUDNN(DestroyActivationDescriptor)](created); });
+    l[CUDNN(SetActivationDescriptor)](activation, CUDNN_ACTIVATION_RELU, CUDNN_NOT_PROPAGATE_NAN,
+                                      0);
     op = Operation(kF);
     for (auto* tensor : {&x, &dx, &b, &a}) *tensor = Tensor(kF, {2, 3, 7, 7});
     for (auto* tensor : {&y, &dy}) *tensor = Tensor(kF, {2, 3, 4, 4});
@@ -45,105 +47,105 @@ struct Arguments {
   cudnnTensorDescriptor_t Tensor(cudnnDataType_t type, std::vector<int> dims,
                                  cudnnTensorFormat_t format = CUDNN_TENSOR_NCHW) {
     const cudnnTensorDescriptor_t tensor = Unset();
-    EXPECT_EQ(l.cudnnSetTensorNdDescriptorEx(tensor, format, type, static_cast<int>(dims.size()),
-                                             dims.data()),
+    EXPECT_EQ(l[CUDNN(SetTensorNdDescriptorEx)](tensor, format, type, static_cast<int>(dims.size()),
+                                                dims.data()),
               CUDNN_STATUS_SUCCESS);
     return tensor;
   }
   cudnnTensorDescriptor_t Strided(std::vector<int> dims, std::vector<int> strides) {
     const cudnnTensorDescriptor_t tensor = Unset();
-    EXPECT_EQ(l.cudnnSetTensorNdDescriptor(tensor, kF, static_cast<int>(dims.size()), dims.data(),
-                                           strides.data()),
+    EXPECT_EQ(l[CUDNN(SetTensorNdDescriptor)](tensor, kF, static_cast<int>(dims.size()),
+                                              dims.data(), strides.data()),
               CUDNN_STATUS_SUCCESS);
     return tensor;
   }
   cudnnTensorDescriptor_t Unset() {
     cudnnTensorDescriptor_t tensor = nullptr;
-    l.cudnnCreateTensorDescriptor(&tensor);
-    owned_.push_back([this, tensor] { l.cudnnDestroyTensorDescriptor(tensor); });
+    l[CUDNN(CreateTensorDescriptor)](&tensor);
+    owned_.push_back([this, tensor] { l[CUDNN(DestroyTensorDescriptor)](tensor); });
     return tensor;
   }
   cudnnOpTensorDescriptor_t Operation(cudnnDataType_t compute) {
     cudnnOpTensorDescriptor_t created = nullptr;
-    l.cudnnCreateOpTensorDescriptor(&created);
-    owned_.push_back([this, created] { l.cudnnDestroyOpTensorDescriptor(created); });
-    l.cudnnSetOpTensorDescriptor(created, CUDNN_OP_TENSOR_ADD, compute, CUDNN_NOT_PROPAGATE_NAN);
+    l[CUDNN(CreateOpTensorDescriptor)](&created);
+    owned_.push_back([this, created] { l[CUDNN(DestroyOpTensorDescriptor)](created); });
+    l[CUDNN(SetOpTensorDescriptor)](created, CUDNN_OP_TENSOR_ADD, compute, CUDNN_NOT_PROPAGATE_NAN);
     return created;
   }
 
   cudnnPoolingDescriptor_t Pooling() {
     cudnnPoolingDescriptor_t created = nullptr;
-    l.cudnnCreatePoolingDescriptor(&created);
-    owned_.push_back([this, created] { l.cudnnDestroyPoolingDescriptor(created); });
+    l[CUDNN(CreatePoolingDescriptor)](&created);
+    owned_.push_back([this, created] { l[CUDNN(DestroyPoolingDescriptor)](created); });
     return created;
   }
 
   cudnnStatus_t PoolForward() {
-    return l.cudnnPoolingForward(handle, pooling, alpha, x, x_data, beta, y, y_data);
+    return l[CUDNN(PoolingForward)](handle, pooling, alpha, x, x_data, beta, y, y_data);
   }
   cudnnStatus_t PoolBackward() {
-    return l.cudnnPoolingBackward(handle, pooling, alpha, y, y_data, dy, dy_data, x, x_data, beta,
-                                  dx, dx_data);
+    return l[CUDNN(PoolingBackward)](handle, pooling, alpha, y, y_data, dy, dy_data, x, x_data,
+                                     beta, dx, dx_data);
   }
   cudnnStatus_t SoftmaxForward() {
-    return l.cudnnSoftmaxForward(handle, softmax, mode, alpha, x, x_data, beta, dx, y_data);
+    return l[CUDNN(SoftmaxForward)](handle, softmax, mode, alpha, x, x_data, beta, dx, y_data);
   }
   cudnnStatus_t SoftmaxBackward() {
-    return l.cudnnSoftmaxBackward(handle, softmax, mode, alpha, y, y_data, dy, dy_data, beta, dx,
-                                  dx_data);
+    return l[CUDNN(SoftmaxBackward)](handle, softmax, mode, alpha, y, y_data, dy, dy_data, beta, dx,
+                                     dx_data);
   }
   cudnnStatus_t Operate() {
-    return l.cudnnOpTensor(handle, op, alpha, a, a_data, alpha, b, b_data, beta, x, x_data);
+    return l[CUDNN(OpTensor)](handle, op, alpha, a, a_data, alpha, b, b_data, beta, x, x_data);
   }
   cudnnStatus_t Train() {
-    return l.cudnnBatchNormalizationForwardTraining(handle, batch_mode, alpha, beta, x, x_data, dx,
-                                                    y_data, parameters, scale, scale, 1, mean, mean,
-                                                    epsilon, mean, inverse);
+    return l[CUDNN(BatchNormalizationForwardTraining)](handle, batch_mode, alpha, beta, x, x_data,
+                                                       dx, y_data, parameters, scale, scale, 1,
+                                                       mean, mean, epsilon, mean, inverse);
   }
   cudnnStatus_t Infer() {
-    return l.cudnnBatchNormalizationForwardInference(handle, batch_mode, alpha, beta, x, x_data, dx,
-                                                     y_data, parameters, scale, scale, mean,
-                                                     inverse, epsilon);
+    return l[CUDNN(BatchNormalizationForwardInference)](handle, batch_mode, alpha, beta, x, x_data,
+                                                        dx, y_data, parameters, scale, scale, mean,
+                                                        inverse, epsilon);
   }
   cudnnStatus_t Unlearn() {
-    return l.cudnnBatchNormalizationBackward(handle, batch_mode, alpha, beta, alpha, beta, x,
-                                             x_data, a, dy_data, dx, dx_data, parameters, scale,
-                                             y_data, y_data, epsilon, mean, inverse);
+    return l[CUDNN(BatchNormalizationBackward)](handle, batch_mode, alpha, beta, alpha, beta, x,
+                                                x_data, a, dy_data, dx, dx_data, parameters, scale,
+                                                y_data, y_data, epsilon, mean, inverse);
   }
   cudnnStatus_t TrainEx() {
-    return l.cudnnBatchNormalizationForwardTrainingEx(
+    return l[CUDNN(BatchNormalizationForwardTrainingEx)](
         handle, batch_mode, batch_ops, alpha, beta, x, x_data, nullptr, nullptr, dx, y_data,
         parameters, scale, scale, 1, mean, mean, epsilon, mean, inverse, behind, nullptr, 0,
         nullptr, 0);
   }
   cudnnStatus_t UnlearnEx() {
-    return l.cudnnBatchNormalizationBackwardEx(
+    return l[CUDNN(BatchNormalizationBackwardEx)](
         handle, batch_mode, batch_ops, alpha, beta, alpha, beta, x, x_data, nullptr, nullptr, a,
         dy_data, nullptr, nullptr, dx, dx_data, parameters, scale, nullptr, y_data, y_data, epsilon,
         mean, inverse, behind, nullptr, 0, nullptr, 0);
   }
   cudnnStatus_t TrainExWorkspace() {
-    return l.cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(
+    return l[CUDNN(GetBatchNormalizationForwardTrainingExWorkspaceSize)](
         handle, batch_mode, batch_ops, x, nullptr, dx, parameters, behind, size);
   }
   cudnnStatus_t UnlearnExWorkspace() {
-    return l.cudnnGetBatchNormalizationBackwardExWorkspaceSize(
+    return l[CUDNN(GetBatchNormalizationBackwardExWorkspaceSize)](
         handle, batch_mode, batch_ops, x, nullptr, a, nullptr, dx, parameters, behind, size);
   }
   cudnnStatus_t Reserve() {
-    return l.cudnnGetBatchNormalizationTrainingExReserveSpaceSize(handle, batch_mode, batch_ops,
-                                                                  behind, x, size);
+    return l[CUDNN(GetBatchNormalizationTrainingExReserveSpaceSize)](handle, batch_mode, batch_ops,
+                                                                     behind, x, size);
   }
-  cudnnStatus_t Add() { return l.cudnnAddTensor(handle, alpha, a, a_data, beta, x, x_data); }
+  cudnnStatus_t Add() { return l[CUDNN(AddTensor)](handle, alpha, a, a_data, beta, x, x_data); }
   cudnnStatus_t Bias() {
-    return l.cudnnConvolutionBackwardBias(handle, alpha, x, x_data, beta, parameters, y_data);
+    return l[CUDNN(ConvolutionBackwardBias)](handle, alpha, x, x_data, beta, parameters, y_data);
   }
   cudnnStatus_t ActivateForward() {
-    return l.cudnnActivationForward(handle, activation, alpha, x, x_data, beta, dx, y_data);
+    return l[CUDNN(ActivationForward)](handle, activation, alpha, x, x_data, beta, dx, y_data);
   }
   cudnnStatus_t ActivateBackward() {
-    return l.cudnnActivationBackward(handle, activation, alpha, a, y_data, b, dy_data, x, x_data,
-                                     beta, dx, dx_data);
+    return l[CUDNN(ActivationBackward)](handle, activation, alpha, a, y_data, b, dy_data, x, x_data,
+                                        beta, dx, dx_data);
   }
 
   const Library& l;
@@ -354,8 +356,8 @@ const std::vector<Refused> kRefused = {
     CASE(Bias, g.parameters = g.Tensor(kF, {2, 3, 1, 1})),
     CASE(ActivateForward, g.dx = g.Tensor(kF, {2, 3, 7, 8})),
     CASE(ActivateForward, g.dx = g.Tensor(kH, {2, 3, 7, 7})),
-    CASE(ActivateForward, g.l.cudnnSetActivationDescriptor(g.activation, CUDNN_ACTIVATION_IDENTITY,
-                                                           CUDNN_NOT_PROPAGATE_NAN, 0)),
+    CASE(ActivateForward, g.l[CUDNN(SetActivationDescriptor)](
+                              g.activation, CUDNN_ACTIVATION_IDENTITY, CUDNN_NOT_PROPAGATE_NAN, 0)),
     CASE(ActivateBackward, g.dx = g.Tensor(kF, {2, 3, 7, 8})),
     CASE(ActivateBackward, g.dx = g.Tensor(kH, {2, 3, 7, 7})),
 };
@@ -392,7 +394,7 @@ TEST_F(ArgumentConformance, RefusalsAreTheRealLibrarys) {
   for (const Refused& refused : kRefused) real.push_back(RealStatus(real_, refused));
   // Only now: forking leaves threads behind.
   cudnnHandle_t handle = nullptr;
-  ASSERT_EQ(ours_.cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(ours_[CUDNN(Create)](&handle), CUDNN_STATUS_SUCCESS);
   for (size_t i = 0; i < kRefused.size(); ++i) {
     SCOPED_TRACE(kRefused[i].what);
     EXPECT_TRUE(real[i] == CUDNN_STATUS_BAD_PARAM || real[i] == CUDNN_STATUS_NOT_SUPPORTED)
@@ -402,7 +404,7 @@ TEST_F(ArgumentConformance, RefusalsAreTheRealLibrarys) {
     kRefused[i].spoil(arguments);
     EXPECT_EQ(static_cast<int>((arguments.*kRefused[i].function)()), real[i]);
   }
-  ours_.cudnnDestroy(handle);
+  ours_[CUDNN(Destroy)](handle);
 }
 
 }  // namespace

@@ -35,44 +35,38 @@ class GraphConformance : public RandomCalls {
     GraphTwin twin;
     Compare("Create", [&](const Library& l, const int* side) -> Outcome {
       return {
-          l.cudnnBackendCreateDescriptor(kind, *side == Sides::kReal ? &twin.real : &twin.ours)};
+          l[CUDNN(BackendCreateDescriptor)](kind, *side == Sides::kReal ? &twin.real : &twin.ours)};
     });
     const int knob = CUDNN_KNOB_TYPE_TILE_SIZE;  // uninitialised in the real library
     if (kind == kKnobChoice) {
-      Set(twin, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &knob, "Set");
+      Set(twin, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &knob);
     }
     return twin;
   }
-  void Destroy(const GraphTwin& twin) {
-    Call("Destroy", &Library::cudnnBackendDestroyDescriptor, twin);
-  }
-  void Finalize(const GraphTwin& twin, const char* what) {
-    Call(what, &Library::cudnnBackendFinalize, twin);
-  }
-  void Set(const GraphTwin& twin, int name, int type, int64_t count, const void* values,
-           const char* what) {
+  void Destroy(const GraphTwin& twin) { Call(CUDNN(BackendDestroyDescriptor), twin); }
+  void Finalize(const GraphTwin& twin) { Call(CUDNN(BackendFinalize), twin); }
+  void Set(const GraphTwin& twin, int name, int type, int64_t count, const void* values) {
     SCOPED_TRACE(std::to_string(name) + " " + std::to_string(type) + " " + std::to_string(count));
-    Call(what, &Library::cudnnBackendSetAttribute, twin, name, type, count, values);
+    Call(CUDNN(BackendSetAttribute), twin, name, type, count, values);
   }
-  void SetChild(const GraphTwin& twin, int name, int64_t count, GraphTwin child, const char* what) {
-    Compare(what, [&](const Library& l, const int* side) -> Outcome {
+  void SetChild(const GraphTwin& twin, int name, int64_t count, GraphTwin child) {
+    Compare("SetChild", [&](const Library& l, const int* side) -> Outcome {
       void* const children[] = {On(child, side), On(child, side)};
-      return {
-          l.cudnnBackendSetAttribute(On(twin, side), static_cast<cudnnBackendAttributeName_t>(name),
-                                     CUDNN_TYPE_BACKEND_DESCRIPTOR, count, children),
-          name};
+      return {l[CUDNN(BackendSetAttribute)](On(twin, side),
+                                            static_cast<cudnnBackendAttributeName_t>(name),
+                                            CUDNN_TYPE_BACKEND_DESCRIPTOR, count, children),
+              name};
     });
   }
-  void Get(const GraphTwin& twin, int name, int type, int64_t count, bool somewhere,
-           const char* what) {
-    Compare(what, [&](const Library& l, const int* side) {
+  void Get(const GraphTwin& twin, int name, int type, int64_t count, bool somewhere) {
+    Compare("Get", [&](const Library& l, const int* side) {
       int64_t words[4 * kElements];
       std::fill_n(words, 4 * kElements, int64_t{kUntouched});
       int64_t number = kUntouched;
-      const auto status =
-          l.cudnnBackendGetAttribute(On(twin, side), static_cast<cudnnBackendAttributeName_t>(name),
-                                     static_cast<cudnnBackendAttributeType_t>(type), count, &number,
-                                     somewhere ? words : nullptr);
+      const auto status = l[CUDNN(BackendGetAttribute)](
+          On(twin, side), static_cast<cudnnBackendAttributeName_t>(name),
+          static_cast<cudnnBackendAttributeType_t>(type), count, &number,
+          somewhere ? words : nullptr);
       Outcome outcome{status, number, name, type};
       outcome.insert(outcome.end(), words, words + kElements);
       return outcome;
@@ -183,7 +177,7 @@ void GraphConformance::RandomSet(Kind kind) {
   if (name != attribute.name && type == CUDNN_TYPE_BACKEND_DESCRIPTOR) return;
   if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR && !Chance(12)) {
     const GraphTwin child = Chance(4) ? GraphTwin{} : Any(attribute.child);
-    return SetChild(twin, name, Chance(88) ? 1 : Between(-1, 2), child, "SetChild");
+    return SetChild(twin, name, Chance(88) ? 1 : Between(-1, 2), child);
   }
   if (Chance(50)) type = Between(0, 30);
   if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR || type == CUDNN_TYPE_HANDLE) return;
@@ -191,7 +185,7 @@ void GraphConformance::RandomSet(Kind kind) {
   // Where an attribute cannot be set at all, the real library says so first.
   const bool may_be_null =
       name == attribute.name && type == attribute.type && kind != kKnobInfo && kind != kVariantPack;
-  Set(twin, name, type, Count(name), may_be_null && Chance(5) ? nullptr : values.words, "Set");
+  Set(twin, name, type, Count(name), may_be_null && Chance(5) ? nullptr : values.words);
 }
 
 void GraphConformance::SetOperations() {
@@ -206,8 +200,8 @@ void GraphConformance::SetOperations() {
   Compare("SetOperations", [&](const Library& l, const int* side) -> Outcome {
     void* handles[4];
     for (int i = 0; i < 4; ++i) handles[i] = On(operations[i], side);
-    return {l.cudnnBackendSetAttribute(On(twin, side), CUDNN_ATTR_OPERATIONGRAPH_OPS,
-                                       CUDNN_TYPE_BACKEND_DESCRIPTOR, count, handles)};
+    return {l[CUDNN(BackendSetAttribute)](On(twin, side), CUDNN_ATTR_OPERATIONGRAPH_OPS,
+                                          CUDNN_TYPE_BACKEND_DESCRIPTOR, count, handles)};
   });
 }
 
@@ -224,13 +218,13 @@ void GraphConformance::RandomGet(Kind kind) {
   if (Chance(50)) type = Between(0, 30);
   if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR) return;
   const bool somewhere = Chance(88);
-  Get(twin, name, type, Chance(70) ? Count(name) : Between(-1, 12), somewhere, "Get");
+  Get(twin, name, type, Chance(70) ? Count(name) : Between(-1, 12), somewhere);
 }
 
 void GraphConformance::Renew(Kind kind) {
   GraphTwin& twin = Any(kind);
   if (kind != kKnobChoice && Chance(50)) {
-    return Call("Initialize", &Library::cudnnBackendInitialize, twin);
+    return Call(CUDNN(BackendInitialize), twin);
   }
   Destroy(twin);
   twin = Create(kind);
@@ -248,13 +242,13 @@ GraphTwin GraphConformance::BuildTensor(int64_t id, const std::vector<int64_t>& 
   }
   const int64_t alignment = 16;
   const auto count = static_cast<int64_t>(dims.size());
-  Set(twin, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type, "Set");
-  Set(twin, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, count, dims.data(), "Set");
-  Set(twin, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, count, strides.data(), "Set");
-  Set(twin, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id, "Set");
-  Set(twin, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment, "Set");
-  Set(twin, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual, "Set");
-  if (Chance(97)) Finalize(twin, "Finalize");
+  Set(twin, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+  Set(twin, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, count, dims.data());
+  Set(twin, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, count, strides.data());
+  Set(twin, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
+  Set(twin, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
+  Set(twin, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
+  if (Chance(97)) Finalize(twin);
   return twin;
 }
 
@@ -292,26 +286,23 @@ void GraphConformance::BuildConvolution() {
   Destroy(convolution);
   convolution = Create(kConvolution);
   const int64_t count = spatial;
-  Set(convolution, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &count, "Set");
-  Set(convolution, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, count, pre.data(), "Set");
-  Set(convolution, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, count, post.data(),
-      "Set");
-  Set(convolution, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, count, stride.data(),
-      "Set");
-  Set(convolution, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, count, dilation.data(),
-      "Set");
-  if (Chance(97)) Finalize(convolution, "Finalize");
+  Set(convolution, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &count);
+  Set(convolution, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, count, pre.data());
+  Set(convolution, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, count, post.data());
+  Set(convolution, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, count, stride.data());
+  Set(convolution, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, count, dilation.data());
+  if (Chance(97)) Finalize(convolution);
   const Kind kind = std::array{kForward, kBackwardData, kBackwardFilter}[Between(0, 2)];
   GraphTwin& operation = Any(kind);
   Destroy(operation);
   operation = Create(kind);
   const auto known = AttributesOf(kind);
   // W, X, Y in the order of the attributes.
-  SetChild(operation, known[2].name, 1, convolution, "SetChild");
-  SetChild(operation, known[3].name, 1, tensors[1], "SetChild");
-  SetChild(operation, known[4].name, 1, tensors[0], "SetChild");
-  SetChild(operation, known[5].name, 1, tensors[2], "SetChild");
-  Finalize(operation, "Finalize of a convolution operation");
+  SetChild(operation, known[2].name, 1, convolution);
+  SetChild(operation, known[3].name, 1, tensors[1]);
+  SetChild(operation, known[4].name, 1, tensors[0]);
+  SetChild(operation, known[5].name, 1, tensors[2]);
+  Finalize(operation);
 }
 
 void GraphConformance::Build() {
@@ -326,9 +317,9 @@ void GraphConformance::Build() {
   operation = Create(kPointwiseOperation);
   for (const Known& attribute : AttributesOf(kPointwiseOperation)) {
     if (attribute.child == kNoChild || Chance(25)) continue;
-    SetChild(operation, attribute.name, 1, Any(attribute.child), "SetChild");
+    SetChild(operation, attribute.name, 1, Any(attribute.child));
   }
-  Finalize(operation, "Finalize of a pointwise operation");
+  Finalize(operation);
 }
 
 TEST_F(GraphConformance, RandomCallsAnswerAlike) {
@@ -347,7 +338,7 @@ TEST_F(GraphConformance, RandomCallsAnswerAlike) {
     } else if (action <= 330) {
       RandomGet(kind);
     } else if (action <= 385) {
-      Finalize(Chance(2) ? GraphTwin{} : Any(kind), "Finalize");
+      Finalize(Chance(2) ? GraphTwin{} : Any(kind));
     } else if (action <= 396) {
       Renew(kind);
     } else {
@@ -361,12 +352,12 @@ TEST_F(GraphConformance, RandomCallsAnswerAlike) {
 TEST_F(GraphConformance, KindsOutsideTheHeaderAreRefusedAlike) {
   for (int kind : {6, 44, 45, 1000}) {
     cudnnBackendDescriptor_t real = nullptr, ours = nullptr;
-    EXPECT_EQ(ours_.cudnnBackendCreateDescriptor(static_cast<Kind>(kind), &ours),
-              real_.cudnnBackendCreateDescriptor(static_cast<Kind>(kind), &real))
+    EXPECT_EQ(ours_[CUDNN(BackendCreateDescriptor)](static_cast<Kind>(kind), &ours),
+              real_[CUDNN(BackendCreateDescriptor)](static_cast<Kind>(kind), &real))
         << kind;
   }
-  EXPECT_EQ(ours_.cudnnBackendExecute(nullptr, nullptr, nullptr),
-            real_.cudnnBackendExecute(nullptr, nullptr, nullptr));
+  EXPECT_EQ(ours_[CUDNN(BackendExecute)](nullptr, nullptr, nullptr),
+            real_[CUDNN(BackendExecute)](nullptr, nullptr, nullptr));
 }
 
 }  // namespace

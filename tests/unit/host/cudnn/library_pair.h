@@ -6,113 +6,33 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <stdexcept>
 #include <string>
 
-// Every function whose answers are compared.
-#define COMPARED_FUNCTIONS(F)                                 \
-  F(cudnnCreateTensorDescriptor)                              \
-  F(cudnnDestroyTensorDescriptor)                             \
-  F(cudnnSetTensor4dDescriptor)                               \
-  F(cudnnSetTensor4dDescriptorEx)                             \
-  F(cudnnGetTensor4dDescriptor)                               \
-  F(cudnnSetTensorNdDescriptor)                               \
-  F(cudnnSetTensorNdDescriptorEx)                             \
-  F(cudnnGetTensorNdDescriptor)                               \
-  F(cudnnGetTensorSizeInBytes)                                \
-  F(cudnnCreateFilterDescriptor)                              \
-  F(cudnnDestroyFilterDescriptor)                             \
-  F(cudnnSetFilter4dDescriptor)                               \
-  F(cudnnGetFilter4dDescriptor)                               \
-  F(cudnnSetFilterNdDescriptor)                               \
-  F(cudnnGetFilterNdDescriptor)                               \
-  F(cudnnGetFilterSizeInBytes)                                \
-  F(cudnnCreateConvolutionDescriptor)                         \
-  F(cudnnDestroyConvolutionDescriptor)                        \
-  F(cudnnSetConvolutionMathType)                              \
-  F(cudnnGetConvolutionMathType)                              \
-  F(cudnnSetConvolutionGroupCount)                            \
-  F(cudnnGetConvolutionGroupCount)                            \
-  F(cudnnSetConvolutionReorderType)                           \
-  F(cudnnGetConvolutionReorderType)                           \
-  F(cudnnSetConvolution2dDescriptor)                          \
-  F(cudnnGetConvolution2dDescriptor)                          \
-  F(cudnnSetConvolutionNdDescriptor)                          \
-  F(cudnnGetConvolutionNdDescriptor)                          \
-  F(cudnnGetConvolution2dForwardOutputDim)                    \
-  F(cudnnGetConvolutionNdForwardOutputDim)                    \
-  F(cudnnCreateActivationDescriptor)                          \
-  F(cudnnDestroyActivationDescriptor)                         \
-  F(cudnnSetActivationDescriptor)                             \
-  F(cudnnGetActivationDescriptor)                             \
-  F(cudnnSetActivationDescriptorSwishBeta)                    \
-  F(cudnnGetActivationDescriptorSwishBeta)                    \
-  F(cudnnCreatePoolingDescriptor)                             \
-  F(cudnnDestroyPoolingDescriptor)                            \
-  F(cudnnSetPooling2dDescriptor)                              \
-  F(cudnnGetPooling2dDescriptor)                              \
-  F(cudnnSetPoolingNdDescriptor)                              \
-  F(cudnnGetPoolingNdDescriptor)                              \
-  F(cudnnGetPooling2dForwardOutputDim)                        \
-  F(cudnnGetPoolingNdForwardOutputDim)                        \
-  F(cudnnCreateOpTensorDescriptor)                            \
-  F(cudnnDestroyOpTensorDescriptor)                           \
-  F(cudnnSetOpTensorDescriptor)                               \
-  F(cudnnGetOpTensorDescriptor)                               \
-  F(cudnnDeriveBNTensorDescriptor)                            \
-  F(cudnnCreate)                                              \
-  F(cudnnDestroy)                                             \
-  F(cudnnAddTensor)                                           \
-  F(cudnnOpTensor)                                            \
-  F(cudnnSetTensor)                                           \
-  F(cudnnScaleTensor)                                         \
-  F(cudnnActivationForward)                                   \
-  F(cudnnActivationBackward)                                  \
-  F(cudnnConvolutionBackwardBias)                             \
-  F(cudnnPoolingForward)                                      \
-  F(cudnnPoolingBackward)                                     \
-  F(cudnnSoftmaxForward)                                      \
-  F(cudnnSoftmaxBackward)                                     \
-  F(cudnnBatchNormalizationForwardTraining)                   \
-  F(cudnnBatchNormalizationForwardInference)                  \
-  F(cudnnBatchNormalizationBackward)                          \
-  F(cudnnBatchNormalizationForwardTrainingEx)                 \
-  F(cudnnBatchNormalizationBackwardEx)                        \
-  F(cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize) \
-  F(cudnnGetBatchNormalizationBackwardExWorkspaceSize)        \
-  F(cudnnGetBatchNormalizationTrainingExReserveSpaceSize)     \
-  F(cudnnBackendCreateDescriptor)                             \
-  F(cudnnBackendDestroyDescriptor)                            \
-  F(cudnnBackendInitialize)                                   \
-  F(cudnnBackendSetAttribute)                                 \
-  F(cudnnBackendGetAttribute)                                 \
-  F(cudnnBackendFinalize)                                     \
-  F(cudnnBackendExecute)                                      \
-  F(cudnnGetVersion)                                          \
-  F(cudnnGetMaxDeviceVersion)                                 \
-  F(cudnnGetCudartVersion)                                    \
-  F(cudnnGetProperty)                                         \
-  F(cudnnGetErrorString)                                      \
-  F(cudnnGraphVersionCheck)                                   \
-  F(cudnnOpsVersionCheck)                                     \
-  F(cudnnCnnVersionCheck)                                     \
-  F(cudnnAdvVersionCheck)
+// A function of cuDNN by its name: CUDNN(Create) is cudnnCreate.
+template <class Type>
+struct CudnnFunction {
+  const char* name;
+};
+#define CUDNN(function) \
+  CudnnFunction<decltype(&::cudnn##function)> { "cudnn" #function }
 
-struct Library {
-#define DECLARE(name) decltype(&::name) name = nullptr;
-  COMPARED_FUNCTIONS(DECLARE)
-#undef DECLARE
-
+class Library {
+ public:
   // The reason it cannot be used, or nothing.
   std::string Load(const char* path) {
-    void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) return dlerror();
-#define FIND(symbol)                                                    \
-  symbol = reinterpret_cast<decltype(symbol)>(dlsym(library, #symbol)); \
-  if (symbol == nullptr) return std::string(path) + " lacks " #symbol;
-    COMPARED_FUNCTIONS(FIND)
-#undef FIND
-    return {};
+    library_ = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    return library_ == nullptr ? dlerror() : std::string();
   }
+  template <class Type>
+  Type operator[](CudnnFunction<Type> function) const {
+    void* const found = dlsym(library_, function.name);
+    if (found == nullptr) throw std::runtime_error(std::string("no ") + function.name);
+    return reinterpret_cast<Type>(found);
+  }
+
+ private:
+  void* library_ = nullptr;
 };
 
 // Both libraries, loaded once. Skips the test where the real one is absent.

@@ -122,17 +122,16 @@ class RandomCalls : public LibraryPair {
 
   // Calls `function` of both libraries without comparing.
   template <class... Parameters, class... Arguments>
-  void OnBoth(cudnnStatus_t (*Library::*function)(Parameters...), Arguments... arguments) {
-    (real_.*function)(Passed<Parameters>(arguments, &Sides::kReal)...);
-    (ours_.*function)(Passed<Parameters>(arguments, &Sides::kOurs)...);
+  void OnBoth(CudnnFunction<cudnnStatus_t (*)(Parameters...)> function, Arguments... arguments) {
+    real_[function](Passed<Parameters>(arguments, &Sides::kReal)...);
+    ours_[function](Passed<Parameters>(arguments, &Sides::kOurs)...);
   }
   // Calls `function` of both libraries with these arguments, and compares: descriptors as Twin,
   // arrays that it reads as std::array, what it writes as Out, all else by value.
   template <class... Parameters, class... Arguments>
-  void Call(const char* what, cudnnStatus_t (*Library::*function)(Parameters...),
-            Arguments... arguments) {
-    Compare(what, [&](const Library& l, const int* side) {
-      Outcome outcome{(l.*function)(Passed<Parameters>(arguments, side)...)};
+  void Call(CudnnFunction<cudnnStatus_t (*)(Parameters...)> function, Arguments... arguments) {
+    Compare(function.name, [&](const Library& l, const int* side) {
+      Outcome outcome{l[function](Passed<Parameters>(arguments, side)...)};
       (AppendWritten(outcome, arguments), ...);
       return outcome;
     });

@@ -226,7 +226,8 @@ TEST(Collectives, BroadcastGivesAllWhatTheRootHas) {
         EXPECT_NCCL(ncclBroadcast(is_root ? from.data() : nullptr, to.data(), kCount, ncclFloat,
                                   root, rank.comm, rank.stream));
         ExpectEqual(to.Read(rank.stream), Values<float>(root, kCount));
-        EXPECT_NCCL(ncclBcast(from.data(), kCount, ncclFloat, root, rank.comm, rank.stream));
+        EXPECT_NCCL(ncclBroadcast(from.data(), from.data(), kCount, ncclFloat, root, rank.comm,
+                                  rank.stream));
         ExpectEqual(from.Read(rank.stream), Values<float>(root, kCount));
       }
     });

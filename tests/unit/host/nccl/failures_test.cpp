@@ -229,7 +229,8 @@ TEST(Failures, ArgumentsAreChecked) {
               ncclInvalidArgument);
     EXPECT_EQ(ncclSend(array.data(), 1, ncclInt, 2, rank.comm, rank.stream), ncclInvalidArgument);
     EXPECT_EQ(ncclRecv(array.data(), 1, ncclInt, -1, rank.comm, rank.stream), ncclInvalidArgument);
-    EXPECT_EQ(ncclBcast(array.data(), 1, ncclInt, 2, rank.comm, rank.stream), ncclInvalidArgument);
+    EXPECT_EQ(ncclBroadcast(array.data(), array.data(), 1, ncclInt, 2, rank.comm, rank.stream),
+              ncclInvalidArgument);
     EXPECT_EQ(ncclSend(array.data(), 1, ncclInt, 0, nullptr, rank.stream), ncclInvalidArgument);
     EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
     EXPECT_EQ(rank.AsyncError(), ncclSuccess);
