@@ -53,7 +53,7 @@ Result<std::unique_ptr<SplitKernel>> HaloKernel::MakeFitting(const PlanContext& 
                                                              bool sums_gradients,
                                                              size_t most_bytes) {
   if (form.is_replicated) {
-    return Make(context, group, form, sums_gradients, group.stripes.local.n, most_bytes);
+    return Make(context, group, form, sums_gradients, {group.stripes.local.n, nullptr}, most_bytes);
   }
   const bool sums = SumsOverRanks(group, sums_gradients);
   const size_t gradient =
@@ -67,7 +67,7 @@ Result<std::unique_ptr<SplitKernel>> HaloKernel::MakeFitting(const PlanContext& 
         plan->buffer_bytes() + static_cast<size_t>(slices) * plan->kept_bytes() + gradient;
     const size_t second_room = slices > 1 ? plan->buffer_bytes() : 0;
     if (bytes + second_room <= most_bytes || (images == 1 && bytes <= most_bytes)) {
-      return Make(context, group, form, sums_gradients, images, most_bytes, std::move(plan));
+      return Make(context, group, form, sums_gradients, {images, std::move(plan)}, most_bytes);
     }
     if (images == 1) {
       return Status::Error("what is exchanged of one image takes " + FormatByteSize(bytes) +
@@ -82,14 +82,13 @@ Result<std::unique_ptr<SplitKernel>> HaloKernel::MakeFitting(const PlanContext& 
 Result<std::unique_ptr<SplitKernel>> HaloKernel::Make(const PlanContext& context,
                                                       const GroupStripes& group,
                                                       const CallForm& form, bool sums_gradients,
-                                                      int slice_images, size_t most_bytes,
-                                                      std::unique_ptr<SlicePlan> full) {
+                                                      Slice slice, size_t most_bytes) {
   std::unique_ptr<HaloKernel> kernel(new HaloKernel(context, group, form));
-  kernel->full_ = std::move(full);
+  kernel->full_ = std::move(slice.plan);
   kernel->sums_ = SumsOverRanks(group, sums_gradients);
   // Copies that nobody sums stay as they are; in a sum, ours or the program's, one counts.
   kernel->counts_ = group.counts || (sums_gradients && !group.cuts);
-  kernel->slice_ = slice_images;
+  kernel->slice_ = slice.images;
   if (form.is_replicated) {
     kernel->counts_ = true;
     return std::unique_ptr<SplitKernel>(std::move(kernel));

@@ -19,12 +19,15 @@ class HaloKernel : public SplitKernel {
                                                           const GroupStripes& group,
                                                           const CallForm& form, bool sums_gradients,
                                                           size_t most_bytes);
-  // `full` is the plan of a slice of that many images, where the caller has it.
+  // Images that are exchanged at once, and their plan where the caller has made it.
+  struct Slice {
+    int images = 1;
+    std::unique_ptr<SlicePlan> plan;
+  };
   static Result<std::unique_ptr<SplitKernel>> Make(const PlanContext& context,
                                                    const GroupStripes& group, const CallForm& form,
-                                                   bool sums_gradients, int slice_images,
-                                                   size_t most_bytes,
-                                                   std::unique_ptr<SlicePlan> full = nullptr);
+                                                   bool sums_gradients, Slice slice,
+                                                   size_t most_bytes);
 
   int slice_images() const override { return slice_; }
   size_t largest_message_bytes() const override;

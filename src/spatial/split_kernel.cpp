@@ -109,7 +109,8 @@ Result<std::unique_ptr<SplitKernel>> SplitKernel::Make(const PlanContext& contex
                                                        int slice_images, size_t most_bytes) {
   if (group.pooled) return GlobalPooling::Make(context, group, form);
   if (IsSplitNorm(form)) return SplitNorm::Make(context, group, form, sums_gradients);
-  return HaloKernel::Make(context, group, form, sums_gradients, slice_images, most_bytes);
+  return HaloKernel::Make(context, group, form, sums_gradients, {slice_images, nullptr},
+                          most_bytes);
 }
 
 Status SplitKernel::LeaveBehind(const KernelCall& call, ExchangeResources& device) {
