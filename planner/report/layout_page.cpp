@@ -17,8 +17,11 @@ namespace {
 Element Head(const PlanningProblem& problem, const LayoutSetting& setting,
              const ParallelLayout& chosen) {
   Descriptions list("about");
-  list.Add("mini-batch", std::to_string(problem.graph.batch) + " images");
-  list.Add("machine", setting.machine + ", " + std::to_string(setting.devices) + " devices");
+  const auto counted = [](int number, const char* noun) {
+    return std::to_string(number) + " " + noun + (number == 1 ? "" : "s");
+  };
+  list.Add("mini-batch", counted(problem.graph.batch, "image"));
+  list.Add("machine", setting.machine + ", " + counted(setting.devices, "device"));
   list.Add("costs", setting.cost + (setting.measured.empty() ? "" : " " + setting.measured));
   list.Add("gradients by", setting.update);
   if (setting.memory_limit_bytes) {

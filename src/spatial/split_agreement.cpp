@@ -459,6 +459,7 @@ std::unique_ptr<SplitKernel> SplitCalls::MakeKernel(const SplitCall& call, Local
   for (const auto& rank : slices->value()) slice = std::min(slice, rank[0]);
 
   if (slice < images[0]) {
+    made->reset();
     made =
         SplitKernel::Make(context, *group, form, sums, static_cast<int>(slice), most_buffer_bytes_);
   }

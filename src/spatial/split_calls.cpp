@@ -201,7 +201,7 @@ void SplitCalls::Watch() {
     transport::Channel* const channel = published_channel_.load(std::memory_order_acquire);
     const Status exchanged = channel == nullptr ? Status::Ok() : channel->Check();
     // Who aborted an exchange says why, in a line that the others would only repeat.
-    if (!exchanged.ok() && ++looks_after_abort > kLooksForCause) {
+    if (!exchanged.ok() && (ends_ || ++looks_after_abort > kLooksForCause)) {
       return Break(RankName() + ": " + OfChannel(exchanged) + SuspectFrom(seen.finished + 1));
     }
     const CallRecords::Slowest slowest = records_.slowest();
@@ -438,7 +438,9 @@ void SplitCalls::AwaitTold() const {
 std::optional<std::string> SplitCalls::Leave() {
   // A lock may be held for ever in a child.
   if (getpid() != process_) return std::nullopt;
-  if (broken_.load(std::memory_order_acquire)) AwaitTold();
+  transport::Channel* const channel = published_channel_.load(std::memory_order_acquire);
+  const bool has_failed = channel != nullptr && !channel->Check().ok();  // the watch tells it
+  if (has_failed || broken_.load(std::memory_order_acquire)) AwaitTold();
   FinishBegun();
   const auto last = ranks_->Leave(Farewell{records_.last(), CallsBegun()}.Text());
   if (broken_.load(std::memory_order_acquire)) return std::nullopt;

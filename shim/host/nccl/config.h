@@ -11,7 +11,8 @@ struct Config {
   std::optional<bool> blocking;  // what it says of it
 };
 
-// Refuses what the real library would refuse, but for the hints. A null pointer is an empty configuration.
+// Refuses what the real library would refuse, but for the hints. A null pointer is an empty
+// configuration.
 Outcome ReadConfig(const ncclConfig_t* given, Config* config);
 
 }  // namespace hostgpu::nccl

@@ -366,6 +366,8 @@ class Plan(CommandTest):
             json.dump(machine, file)
         words = ["plan", "alexnet", "--machine", "one.json", "--batch", "6"]
         self.assertIn("alexnet, batch 6, on one (1 device); costs: roofline", self.plan(*words))
+        self.assertIn("one, 1 device<", self.plan(*words, "--html"))
+        self.assertRegex(self.plan(*words, "--simulate"), r"a step of deepa, modelled: ([\d.]+ ms) with overlap, \1 without")
         for strategy in (["deepa"], ["owt", "--scheme", "c"]):
             schedule = json.loads(self.plan(*words, "--strategy", *strategy, "--schedule"))
             self.assertEqual(([], [], 0), (schedule["exchanges"], schedule["sums"], schedule["elements"]["transfer"]))

@@ -1,4 +1,4 @@
-"""Bad usage: one line that says what is wrong and what would be right, exit code 2. Help: what is there."""
+"""Help and the documents name what is there, and what is missing is explained. Bad usage is in mistakes_test.py."""
 
 import os
 import re
