@@ -190,7 +190,6 @@ void SplitCalls::Watch() {
   CallRecords::Slowest awaited;
   OnDevice seen;
   uint64_t told_last = 0;
-  int looks_after_abort = 0;
   MutexLock lock(watch_mutex_);
   while (!ends_ && !broken_.load(std::memory_order_acquire)) {
     watch_ends_.WaitUntil(watch_mutex_, Clock::now() + kLook);
@@ -200,8 +199,12 @@ void SplitCalls::Watch() {
     }
     transport::Channel* const channel = published_channel_.load(std::memory_order_acquire);
     const Status exchanged = channel == nullptr ? Status::Ok() : channel->Check();
-    // Who aborted an exchange says why, in a line that the others would only repeat.
-    if (!exchanged.ok() && (ends_ || ++looks_after_abort > kLooksForCause)) {
+    if (!exchanged.ok()) {
+      broken_.store(true, std::memory_order_release);
+      // Who aborted an exchange says why, in a line that the others would only repeat.
+      for (int look = 0; look < kLooksForCause && !ends_ && !told_; ++look) {
+        watch_ends_.WaitUntil(watch_mutex_, Clock::now() + kLook);
+      }
       return Break(RankName() + ": " + OfChannel(exchanged) + SuspectFrom(seen.finished + 1));
     }
     const CallRecords::Slowest slowest = records_.slowest();
@@ -438,9 +441,7 @@ void SplitCalls::AwaitTold() const {
 std::optional<std::string> SplitCalls::Leave() {
   // A lock may be held for ever in a child.
   if (getpid() != process_) return std::nullopt;
-  transport::Channel* const channel = published_channel_.load(std::memory_order_acquire);
-  const bool has_failed = channel != nullptr && !channel->Check().ok();  // the watch tells it
-  if (has_failed || broken_.load(std::memory_order_acquire)) AwaitTold();
+  if (broken_.load(std::memory_order_acquire)) AwaitTold();
   FinishBegun();
   const auto last = ranks_->Leave(Farewell{records_.last(), CallsBegun()}.Text());
   if (broken_.load(std::memory_order_acquire)) return std::nullopt;
