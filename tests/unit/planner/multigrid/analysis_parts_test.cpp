@@ -81,9 +81,7 @@ TEST(BalancedRuns, ADearBlockStandsAlone) {
   EXPECT_THAT(BalancedRuns(std::vector<double>{1, 1, 9, 1, 1, 1}, 3), ElementsAre(0, 2, 3, 6));
 }
 
-planner::Graph Network(const char* name) {
-  return test::Must(planner::LoadNetwork(name));
-}
+planner::Graph Network(const char* name) { return test::Must(planner::LoadNetwork(name)); }
 
 ResidualChain ChainOf(const char* name) {
   return test::Must(MakeResidualChain(Network(name), BatchNorms::kFrozen));
