@@ -15,7 +15,7 @@ namespace ucudnn::spatial {
 
 class GlobalPooling : public SplitKernel {
  public:
-  // As that of SplitKernel. `group.pooled` is set.
+  // SplitKernel::Make calls this where `group.pooled` is set.
   static Result<std::unique_ptr<SplitKernel>> Make(const PlanContext& context,
                                                    const GroupStripes& group, const CallForm& form);
 

@@ -14,7 +14,7 @@ namespace ucudnn::spatial {
 
 class SplitNorm : public SplitKernel {
  public:
-  // As that of SplitKernel.
+  // SplitKernel::Make calls this for norms that are not replicated.
   static Result<std::unique_ptr<SplitKernel>> Make(const PlanContext& context,
                                                    const GroupStripes& group, const CallForm& form,
                                                    bool sums_gradients);

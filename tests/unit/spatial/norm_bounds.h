@@ -81,7 +81,7 @@ inline void ExpectNear(const HostTensor& one, const HostTensor& other, double bo
   }
 }
 
-// The same on all ranks, to the bit, and near the whole's.
+// Expects `numbers` to be equal on all ranks, to the bit, and near the whole's.
 inline void ExpectShared(const std::vector<NormResult>& ranks, const NormResult& whole,
                          HostTensor NormResult::*numbers, double bound, const char* what) {
   for (const NormResult& rank : ranks) {
@@ -90,7 +90,7 @@ inline void ExpectShared(const std::vector<NormResult>& ranks, const NormResult&
   }
 }
 
-// What ranks have of a training step of `whole`, which gives `expected` undivided.
+// Compares the ranks' training step with that of `whole`, whose undivided result is `expected`.
 inline void ExpectTrainedAs(const NormResult& expected, const NormCase& whole,
                             const std::vector<NormResult>& ranks) {
   const NormBounds bounds(whole, expected.saved_inverse);
@@ -103,7 +103,8 @@ inline void ExpectTrainedAs(const NormResult& expected, const NormCase& whole,
   }
 }
 
-// The same of a gradient. `whole` has the statistics that a training step saved.
+// Compares the ranks' gradients with the whole's, `expected`. `whole` has the statistics that a
+// training step saved.
 inline void ExpectDifferentiatedAs(const NormResult& expected, const NormCase& whole,
                                    const std::vector<NormResult>& ranks) {
   const NormBounds bounds(whole, whole.saved_inverse);

@@ -15,9 +15,8 @@ struct ReportSummary {
 };
 
 // Adds every kernel of the report at `path` with what runs and why, every fallback, and what was
-// split. The stores
-// of `options` say what an engine needs undivided. The error says what the file is instead of a
-// report.
+// split. The stores of `options` say what an engine needs undivided. The error says what the file
+// is instead of a report.
 Result<ReportSummary> CheckReport(const std::string& path, const Options& options,
                                   Diagnosis& diagnosis);
 

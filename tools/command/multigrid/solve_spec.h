@@ -105,7 +105,7 @@ std::vector<transport::Term> TermsOf(const SolveSpec& spec);
 const char* NormText(const multigrid::SolveOptions& options);
 // "FCF", with so many C-relaxations.
 std::string SweepsText(int c_sweeps);
-// The same of each level with commas between.
+// SweepsText of each level, with commas between.
 std::string RelaxationText(const multigrid::SolveOptions& options);
 // "broadcast".
 const char* StartText(multigrid::Start start);

@@ -92,7 +92,7 @@ void PrintStrategies(const std::vector<ParallelLayout>& layouts) {
   }
 }
 
-// Of layers, or of one layer's configurations; `first` heads it.
+// The columns of a table of layers, or of one layer's configurations, whose first is `first`.
 TextColumns ChoiceColumns(const std::string& first) {
   return {{first, -24, 0}, {"configuration", -28}, {"devices", 7},   {"transfer", 12},
           {"compute", 12}, {"update", 12},         {"total ms", 12}, {"best plan", 12}};

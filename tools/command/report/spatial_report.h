@@ -72,7 +72,7 @@ struct RankEntry {
   std::vector<StepCallEntry> step;
 };
 
-// Of the step that was timed: what a rank's stream did and waited for.
+// How long the step of a rank that was timed took, its exchanges and its sums.
 struct StepTimes {
   double step_ms = 0;
   double exchange_ms = 0, sum_ms = 0;
