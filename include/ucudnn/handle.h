@@ -210,14 +210,16 @@ inline cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm(
                                                      limit_bytes, algorithm);
 }
 
-// The same for cuDNN's own handles: the first of the real ranking (or the preloaded drop-in's)
-// that fits, with the convolution descriptor's math type. Needs no -lucudnn.
+// cudnnGetConvolution*Algorithm for cuDNN's own handles: returns the first algorithm of the real
+// ranking (or the preloaded drop-in's) that fits, with the convolution descriptor's math type.
+// Needs no -lucudnn.
 namespace ucudnn {
 namespace removed {
 
-// Rank: cudnnGetConvolution*Algorithm_v7 with requested, returned and results left to give; Need:
-// cudnnGetConvolution*WorkspaceSize with the algorithm and the bytes. `preference` is of any of the
-// three enumerations, whose values are equal.
+// Returns the first algorithm that `preference` and `limit_bytes` allow. rank(requested, &returned,
+// results) calls cudnnGetConvolution*Algorithm_v7; need(algorithm, &bytes) calls
+// cudnnGetConvolution*WorkspaceSize. `preference` is a value of any of the three enumerations,
+// whose values are equal.
 template <typename Performance, typename Algorithm, typename Rank, typename Need>
 cudnnStatus_t FirstWithin(cudnnConvolutionDescriptor_t convolution, int preference,
                           size_t limit_bytes, Algorithm* algorithm, Rank rank, Need need) {
@@ -240,7 +242,8 @@ cudnnStatus_t FirstWithin(cudnnConvolutionDescriptor_t convolution, int preferen
     *algorithm = results[i].algo;
     return CUDNN_STATUS_SUCCESS;
   }
-  // What is listed with other math types only: its workspace with the caller's own may fit.
+  // An algorithm that is listed with other math types only may still fit with the caller's own math
+  // type, in another workspace.
   for (int i = 0; i < returned; ++i) {
     size_t bytes = 0;
     if (results[i].status != CUDNN_STATUS_SUCCESS) continue;

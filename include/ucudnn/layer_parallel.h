@@ -28,7 +28,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/* The numbers are those of cudnnStatus_t that mean the same. */
+/* Equal meanings have the numbers of cudnnStatus_t. */
 typedef enum {
   UCUDNN_LAYER_PARALLEL_SUCCESS = 0,
   UCUDNN_LAYER_PARALLEL_BAD_PARAM = 2000,
@@ -37,27 +37,27 @@ typedef enum {
   UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED = 5000, /* ucudnnLayerParallelGetCallbackCode */
 } ucudnnLayerParallelStatus_t;
 
-/* "0.1.0" of the library that runs. */
+/* Returns the version of the library that runs: "0.1.0". */
 const char* ucudnnLayerParallelGetVersionString(void);
 
-/* Why the last call of this thread that did not succeed did not, in one line with the value; ""
- * when none failed. Valid until the thread's next call. */
+/* Says in one line why the last failed call of this thread failed, with the value that caused it;
+ * "" when none failed. Valid until the thread's next call. */
 const char* ucudnnLayerParallelGetLastError(void);
 
-/* What the callback returned because of which this thread's last call that answered
- * UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED did so; 0 where it made a null pointer instead, and where
- * the last call that did not succeed answered otherwise. Of several lanes that failed at once, that
- * of the first. */
+/* If this thread's last failed call returned UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED, returns the
+ * value that the callback returned, or 0 if the callback made a null pointer. Returns 0 if the last
+ * failed call returned another status. If several lanes failed at once, the value is that of the
+ * callback that failed first. */
 int ucudnnLayerParallelGetCallbackCode(void);
 
 /* --- What the program brings ----------------------------------------------------------------- */
 
-/* Which layers one call of a step applies: first_layer to first_layer + layers - 1, all to the same
- * input. A residual chain computes
+/* The layers that one call of a step applies: first_layer to first_layer + layers - 1, all to the
+ * same input. A residual chain computes
  *     to = from + factor * h * (F_first(from) + ... + F_last(from)).
- * On level 0 it is one layer with factor 1: `to` is Phi_first(from), of whatever form it is. On
+ * On level 0 it is one layer with factor 1: `to` is Phi_first(from), whatever the form of Phi. On
  * coarser levels `to` stands for factor * layers layers one after the other. Any approximation
- * leads to the same states; the nearer it comes, the fewer cycles it takes. */
+ * leads to the same states; a closer one takes fewer cycles. */
 typedef struct {
   size_t struct_size; /* the library's */
   int level;          /* 0 is the finest */
@@ -66,48 +66,51 @@ typedef struct {
   double factor;
 } ucudnnLayerParallelRange_t;
 
-/* A state is a vector of the program's, known by a pointer that is not null; states and adjoints
- * are of one kind. Callbacks return 0, or a code of the program's that ends the call. An exception
- * that leaves one ends the program: the library has an unwinder of its own. `lane` counts what
- * runs at once, from 0: what a callback works with can be kept by lane. No two of them write to a
- * state at a time, and none reads it then. */
+/* A state is a vector that the program owns, known by a pointer that is not null; states and
+ * adjoints are of one kind. Callbacks return 0, or a code of the program's that ends the call. An
+ * exception that leaves a callback ends the program: the library has an unwinder of its own. `lane`
+ * numbers what runs at once, from 0: a callback can keep its scratch memory by lane. No two
+ * callbacks write to a state at the same time, and none reads a state while another writes it. */
 typedef struct {
   size_t struct_size;
   void* user; /* the first argument of each */
 
-  /* *state becomes a new one, of any value. From ucudnnLayerParallelCreate's thread alone. */
+  /* Creates a state of any value in *state. Called only by ucudnnLayerParallelCreate's thread. */
   int (*create)(void* user, void** state);
-  /* From the threads of ucudnnLayerParallelDestroy and of ucudnnLayerParallelCreate alone. */
+  /* Called only by the threads of ucudnnLayerParallelDestroy and ucudnnLayerParallelCreate. */
   void (*destroy)(void* user, void* state);
-  /* y = a * x + b * y. With a b of 0 the old value of y, which may be anything, is not read. */
+  /* Computes y = a * x + b * y. If b is 0, the old value of y may be anything and is not read. */
   int (*combine)(void* user, double a, const void* x, double b, void* y, int lane);
-  /* *square = |x - y|^2, or |x|^2 where y is null: L2 norms, in double precision. */
+  /* Computes *square = |x - y|^2, or |x|^2 where y is null: squared L2 norms, in double precision.
+   */
   int (*squared_distance)(void* user, const void* x, const void* y, int lane, double* square);
 
-  /* The layers of `range`, forward. `from` and `to` are two states. */
+  /* Applies the layers of `range` forward. `from` and `to` are two different states. */
   int (*step)(void* user, const ucudnnLayerParallelRange_t* range, const void* from, void* to,
               int lane);
-  /* Null where no adjoint is solved. The same layers' transposed Jacobians at `state`, which is the
-   * state that layer first_layer read: for a residual chain
+  /* Null if no adjoint is solved. Applies the transposed Jacobians of the layers of `range` at
+   * `state`, which is the state that layer first_layer read: for a residual chain
    *     to = from + factor * h * (J_first(state)^T from + ... + J_last(state)^T from)
-   * with J_n the Jacobian of F_n. `state`, `from` and `to` are three states. */
+   * with J_n the Jacobian of F_n. `state`, `from` and `to` are three different states. */
   int (*adjoint_step)(void* user, const ucudnnLayerParallelRange_t* range, const void* state,
                       const void* from, void* to, int lane);
 
-  /* Both null where the callbacks above, and visits, have done their work when they return. Else
-   * each lane is a queue, such as a CUDA stream, that does it in the order of the calls; arguments
-   * but for states and `square` hold during the call alone. After `join` what any lane is given
-   * comes after all that every lane was given before; when `wait` returns, all that was given is
-   * done. Both are called by the thread that called the solver, between the other callbacks' calls;
-   * what solves and reads waits before it returns, and where it fails, too. */
+  /* Both are null if all other callbacks, and visits, have done their work when they return.
+   * Otherwise each lane is a queue, such as a CUDA stream, that works in the order of the calls;
+   * arguments other than states and `square` are valid during the call alone. Work that any lane is
+   * given after `join` comes after all work that every lane was given before; when `wait` returns,
+   * all work is done. Both are called by the thread that called the solver, between the calls of
+   * other callbacks. Functions that solve or read call `wait` before they return, also when they
+   * fail. */
   int (*join)(void* user);
   int (*wait)(void* user);
 } ucudnnLayerParallelCallbacks_t;
 
 /* --- A solver -------------------------------------------------------------------------------- */
 
-/* What `range` is on coarser levels, where a step stands for s layers, those from k * s on. The
- * adjoint has the same blocks; what s does not divide is the last layers. */
+/* The layers that `range` holds on coarser levels, where a step stands for s layers, k * s to k * s
+ * + s - 1. The adjoint has the same blocks. If s does not divide the number of layers, the last
+ * block is shorter. */
 typedef enum {
   UCUDNN_LAYER_PARALLEL_COARSE_INJECT = 0, /* the first of them, with factor s: a step of H = sh */
   UCUDNN_LAYER_PARALLEL_COARSE_SUM = 2,    /* all of them, with factor 1: for a caller that averages
@@ -127,13 +130,15 @@ typedef enum {
                                                * for lanes that are queues */
 } ucudnnLayerParallelThreads_t;
 
-/* Members of 0 are defaults, so `{sizeof options}` is all defaults. */
+/* A member of 0 has its default, so `{sizeof options}` is all defaults. */
 typedef struct {
   size_t struct_size;
-  /* 0: as many as leave the coarsest below eight layers, at least two. 1: serial propagation. */
+  /* Number of levels. 0: as many as leave fewer than eight layers on the coarsest level, but at
+   * least two. 1: serial propagation. */
   int levels;
-  /* By how much each level is coarsened, 2 and more; the last holds for all that follow. None: by 4
-   * (chains below eight layers by 2 or 3). Layers behind the last whole block are a shorter one. */
+  /* The factor by which each level is coarsened, 2 or more; the last one holds for all further
+   * levels. If coarsening_count is 0, the factor is 4 (2 or 3 for chains of fewer than eight
+   * layers). Layers behind the last whole block make a shorter block. */
   int coarsening_count;
   const int* coarsening;
   ucudnnLayerParallelCoarse_t coarse;
@@ -142,26 +147,27 @@ typedef struct {
    * do not depend on it, to the bit. */
   int lanes;
   ucudnnLayerParallelThreads_t threads;
-  /* Half the distance from 1 to the next number that a state can hold, below 1: 0x1p-24 of float.
-   * 0: that of double. Says which residuals are rounding. */
+  /* Half the distance from 1 to the next larger number that a state can hold, below 1: 0x1p-24 for
+   * float. 0: that of double. It tells which residuals are rounding. */
   double unit_roundoff;
 } ucudnnLayerParallelOptions_t;
 #define UCUDNN_LAYER_PARALLEL_MOST_LANES 1024
 
 typedef struct ucudnnLayerParallelSolver* ucudnnLayerParallelSolver_t;
 
-/* A solver of `layers` layers, 4 and more unless there is one level. Copies what it is given;
- * `options` may be null. Creates all states that it will ever need, those of the adjoint too where
- * there is an adjoint_step, and the threads. Where that fails, all that was created is destroyed
- * again. */
+/* Creates a solver of `layers` layers, 4 or more unless there is one level. Copies all arguments;
+ * `options` may be null. Creates all states that the solver will ever need, those of the adjoint
+ * too if there is an adjoint_step, and the threads. If that fails, destroys again what it created.
+ */
 ucudnnLayerParallelStatus_t ucudnnLayerParallelCreate(
     ucudnnLayerParallelSolver_t* solver, int layers,
     const ucudnnLayerParallelCallbacks_t* callbacks, const ucudnnLayerParallelOptions_t* options);
 
-/* Destroys all states. Null is nothing to destroy. */
+/* Destroys the solver and all its states. A null solver is no error. */
 ucudnnLayerParallelStatus_t ucudnnLayerParallelDestroy(ucudnnLayerParallelSolver_t solver);
 
-/* How many states ucudnnLayerParallelCreate would create, with an adjoint_step or without. */
+/* Returns in *states how many states ucudnnLayerParallelCreate would create, with an adjoint_step
+ * or without. */
 ucudnnLayerParallelStatus_t ucudnnLayerParallelGetStateCount(
     int layers, const ucudnnLayerParallelOptions_t* options, int with_adjoint, int64_t* states);
 
@@ -181,29 +187,30 @@ typedef enum {
                                                   * state: for states that grow */
 } ucudnnLayerParallelScale_t;
 
-/* Members of 0 are defaults. */
+/* A member of 0 has its default. */
 typedef struct {
   size_t struct_size;
-  /* The residual at which the solve ends. 0: none; it ends after `cycles`. One below what states of
-   * unit_roundoff can reach is BAD_PARAM. */
+  /* The solve ends when its residual is at most this. 0: it ends after `cycles`. A tolerance that
+   * states of unit_roundoff cannot reach is BAD_PARAM. */
   double tolerance;
   ucudnnLayerParallelScale_t scale;
-  /* With a tolerance at most so many, and then the states are solved serially. 0: 2, or 50 with a
-   * tolerance. */
+  /* The number of cycles; with a tolerance the most cycles, after which the states are solved
+   * serially. 0: 2, or 50 with a tolerance. */
   int cycles;
   ucudnnLayerParallelStart_t start;
   int reserved_cycle; /* of an earlier version; anything but 0 is BAD_PARAM */
-  /* F-relaxation and then c_sweeps[l] times C- and F-relaxation on level l: 0 is F, 1 FCF, 2 FCFCF.
-   * The last of relaxation_count levels holds for all that follow. None: FCF. */
+  /* Level l relaxes F, and then c_sweeps[l] times C and F: 0 is F, 1 is FCF, 2 is FCFCF. The last
+   * of relaxation_count levels holds for all further levels. If relaxation_count is 0, all levels
+   * relax FCF. */
   int relaxation_count;
   const int* c_sweeps;
   const void* reserved_c_weights; /* of an earlier version; anything but null is BAD_PARAM */
-  /* Not 0: the first cycle goes down without relaxing. */
+  /* If not 0, the first cycle goes down without relaxing. */
   int skips_first_down;
-  /* Not 0: residuals[0] is measured, which costs a step of every layer. */
+  /* If not 0, residuals[0] is measured, which costs a step of every layer. */
   int measures_start;
-  /* Not 0: without a tolerance no residual is measured, which spares a step of every block in each
-   * cycle. That a solve diverges is then seen by states that are not finite alone. */
+  /* If not 0 and there is no tolerance, no residual is measured, which saves a step of every block
+   * in each cycle. Divergence then shows only by states that are not finite. */
   int skips_residuals;
 } ucudnnLayerParallelSolveOptions_t;
 
@@ -215,47 +222,52 @@ typedef enum {
   UCUDNN_LAYER_PARALLEL_SERIAL = 4,    /* one level, or a solve that did not converge: serially */
 } ucudnnLayerParallelOutcome_t;
 
-/* Pointers are the solver's: valid until its next solve of the same direction, or its end. */
+/* Pointers belong to the solver: they are valid until its next solve in the same direction, or
+ * until it is destroyed. */
 typedef struct {
   size_t struct_size;
   ucudnnLayerParallelOutcome_t outcome;
   int cycles;
-  /* residuals[k] is the one after k cycles, in the scale asked for; [0] NaN where it was not
-   * measured. L2, over the equations of all layers. None behind serial propagation. */
+  /* residuals[k] is the residual after k cycles, in the scale asked for: the L2 norm over the
+   * equations of all layers. residuals[0] is NaN if it was not measured. Serial propagation has no
+   * residuals. */
   int residual_count;
   const double* residuals;
   double largest_state; /* its norm */
-  /* Why the states were solved serially though cycles were asked for: the solve diverged, stalled
-   * or was over before the tolerance. "" where they were not. */
+  /* Says why the states were solved serially although cycles were asked for: the solve diverged,
+   * stalled, or ran out of cycles before it reached the tolerance. "" if they were not. */
   const char* fallback;
 } ucudnnLayerParallelResult_t;
 
 /* Solves for u_1 to u_N from u_0 = first, which is copied. `options` and `result` may be null.
- * States are those of result->outcome. Where it fails there are none until the next solve. */
+ * result->outcome says how the states were found. A failed solve leaves no states until the next
+ * solve. */
 ucudnnLayerParallelStatus_t ucudnnLayerParallelSolveForward(
     ucudnnLayerParallelSolver_t solver, const void* first,
     const ucudnnLayerParallelSolveOptions_t* options, ucudnnLayerParallelResult_t* result);
 
 /* Solves the adjoint chain, linearised at the states of the last forward solve, for lambda_N-1 to
- * lambda_0: the gradients of a function of u_N by each state, from its gradient lambda_N = last,
- * which is copied. NOT_SUPPORTED without adjoint_step, and without states. */
+ * lambda_0: the gradients of a function of u_N with respect to each state, from its gradient
+ * lambda_N = last, which is copied. NOT_SUPPORTED if there is no adjoint_step or there are no
+ * states. */
 ucudnnLayerParallelStatus_t ucudnnLayerParallelSolveAdjoint(
     ucudnnLayerParallelSolver_t solver, const void* last,
     const ucudnnLayerParallelSolveOptions_t* options, ucudnnLayerParallelResult_t* result);
 
 /* --- What was solved ------------------------------------------------------------------------- */
 
-/* u_number, 0 to N; lambda_number. They are the solver's: to be read, until its next call. With
- * stored C-points the layers in front of it may be run. NOT_SUPPORTED where there is none: a
- * forward solve leaves no adjoint until the next adjoint solve. */
+/* Returns the state u_number, or the adjoint lambda_number, for `number` from 0 to N. It belongs to
+ * the solver and may be read until the solver's next call. If only C-points are stored, the call
+ * may run the layers in front of it. NOT_SUPPORTED if there is none: a forward solve leaves no
+ * adjoint until the next adjoint solve. */
 ucudnnLayerParallelStatus_t ucudnnLayerParallelGetState(ucudnnLayerParallelSolver_t solver,
                                                         int number, const void** state);
 ucudnnLayerParallelStatus_t ucudnnLayerParallelGetAdjoint(ucudnnLayerParallelSolver_t solver,
                                                           int number, const void** adjoint);
 
-/* visit(user, n, u_n, lambda_n+1, lane) for each layer n, as the gradient of its weights needs
- * them. All lanes call at once; those of one lane come by rising layer. `adjoint` is null where
- * none is solved. What is not 0 ends it, as of any callback. */
+/* Calls visit(user, n, u_n, lambda_n+1, lane) for each layer n: the two arguments of the gradient
+ * of its weights. All lanes call at once; the calls of one lane come by rising layer. `adjoint` is
+ * null if none is solved. A visit that does not return 0 ends the call, as any callback does. */
 ucudnnLayerParallelStatus_t ucudnnLayerParallelVisitLayers(
     ucudnnLayerParallelSolver_t solver,
     int (*visit)(void* user, int layer, const void* state, const void* adjoint, int lane),

@@ -27,33 +27,33 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/* "0.1.0" of the library that runs. */
+/* Returns the version of the library that runs: "0.1.0". */
 const char* ucudnnGetVersionString(void);
 
-/* Why the last call of this thread that ucudnn refused was refused; "" when none was. Valid until
- * the thread's next call. */
+/* Says why ucudnn refused the last call of this thread that it refused; "" when it refused none.
+ * Valid until the thread's next call. */
 const char* ucudnnGetLastError(void);
 
 /* --- Options --------------------------------------------------------------------------------- */
 
-/* What the variables of docs/environment.md say, said by the program, and in their words:
- * `variable` is such a name, "UCUDNN_BATCH_SIZE_POLICY", `value` what it takes, "powerOfTwo". Wins
- * over the environment. To be called before the process's first cuDNN call that reaches ucudnn,
- * later CUDNN_STATUS_NOT_SUPPORTED; only UCUDNN_WORKSPACE_LIMIT with a size or `caller` can be
- * changed then, too, for kernels that are asked about or first called from then on: what was
- * promised before stays promised. CUDNN_STATUS_BAD_PARAM: no such variable or value. For instance,
- * ucudnnSetOption("UCUDNN_BENCHMARK_DEVICES", "0,2") has those devices measure beside the one that
- * runs; a device that does not exist is found when measuring begins, which goes on without it. */
+/* Sets an option by the name and words of docs/environment.md: `variable` is a name such as
+ * "UCUDNN_BATCH_SIZE_POLICY", `value` a value such as "powerOfTwo". It wins over the environment.
+ * To be called before the process's first cuDNN call that reaches ucudnn; later calls return
+ * CUDNN_STATUS_NOT_SUPPORTED. Only UCUDNN_WORKSPACE_LIMIT with a size or `caller` can be changed
+ * later, for kernels that are asked about or first called from then on: what was promised before
+ * stays promised. CUDNN_STATUS_BAD_PARAM: no such variable or value. For instance,
+ * ucudnnSetOption("UCUDNN_BENCHMARK_DEVICES", "0,2") lets these devices measure beside the one that
+ * runs; a device that does not exist is noticed when measuring begins, which goes on without it. */
 cudnnStatus_t ucudnnSetOption(const char* variable, const char* value);
 
-/* UCUDNN_WORKSPACE_LIMIT in bytes for each kernel; UCUDNN_NO_LIMIT is `caller`. */
+/* Sets UCUDNN_WORKSPACE_LIMIT in bytes for each kernel; UCUDNN_NO_LIMIT is `caller`. */
 #define UCUDNN_NO_LIMIT ((size_t)-1)
 cudnnStatus_t ucudnnSetWorkspaceLimit(size_t bytes);
 
-/* UCUDNN_TOTAL_WORKSPACE in bytes, above 0. */
+/* Sets UCUDNN_TOTAL_WORKSPACE in bytes, above 0. */
 cudnnStatus_t ucudnnSetTotalWorkspace(size_t bytes);
 
-/* UCUDNN_BATCH_SIZE_POLICY. */
+/* Values of UCUDNN_BATCH_SIZE_POLICY. */
 typedef enum {
   UCUDNN_POLICY_AUTO = 0,
   UCUDNN_POLICY_UNDIVIDED = 1,
@@ -64,55 +64,57 @@ cudnnStatus_t ucudnnSetBatchSizePolicy(ucudnnBatchSizePolicy_t policy);
 
 /* --- One budget for all kernels -------------------------------------------------------------- */
 
-/* Without UCUDNN_TOTAL_WORKSPACE, or a workspace plan with a total, these have no effect but on the
- * lanes that the report names. */
+/* Without UCUDNN_TOTAL_WORKSPACE, or a workspace plan with a total, these functions change nothing
+ * but the lanes that the report names. */
 
-/* The program orders the convolutions of both handles, whatever streams they are set to: each
- * begins on the device only when those called before it, on either handle, have ended, and no two
- * calls overlap in time. Then the handles share workspace, as one handle on one stream does.
- * Handles that are declared with a common one are ordered all together; one declared with itself
- * orders its own streams. Events are not looked at: where this is said and not kept, results are
- * wrong. CUDNN_STATUS_NOT_SUPPORTED where a convolution ran on one of them before, or they are of
- * different devices. */
+/* Declares that the program orders the convolutions of both handles, whatever streams they are set
+ * to: each begins on the device only when those called before it, on either handle, have ended, and
+ * no two calls overlap in time. The handles then share workspace as if they were one handle on one
+ * stream. Handles that are declared with a common handle are ordered all together; a handle
+ * declared with itself orders its own streams. ucudnn does not look at events: if the declaration
+ * is false, results are wrong. CUDNN_STATUS_NOT_SUPPORTED if a convolution ran on one of them
+ * before, or if they belong to different devices. */
 cudnnStatus_t ucudnnDeclareOrder(cudnnHandle_t first, cudnnHandle_t second);
 
-/* All convolutions of one iteration have run: the budget of the handle's device is divided among
- * those that ran so far (which may measure them), not only when they have run once again. Where
- * none ran yet, it is divided among those that were asked about, and again once they have run. No
- * effect where it was divided before. CUDNN_STATUS_NOT_SUPPORTED where nothing ran or was asked
- * about, or the handle's stream is captured. */
+/* Declares that all convolutions of one iteration have run: the budget of the handle's device is
+ * divided now among those that ran so far (which may measure them), instead of when they have run
+ * once again. If none ran yet, it is divided among those that were asked about, and again once they
+ * have run. No effect if it was divided before. CUDNN_STATUS_NOT_SUPPORTED if nothing ran or was
+ * asked about, or if the handle's stream is captured. */
 cudnnStatus_t ucudnnEndRecording(cudnnHandle_t handle);
 
 /* --- Images split over ranks ------------------------------------------------------------------ */
 
-/* Without UCUDNN_SPATIAL these have no effect, and ucudnnSpatialGetCell is
- * CUDNN_STATUS_NOT_SUPPORTED. All ranks must say the same at the same place of their calls. */
+/* Without UCUDNN_SPATIAL these functions have no effect, and ucudnnSpatialGetCell returns
+ * CUDNN_STATUS_NOT_SUPPORTED. All ranks must make the same declarations at the same place of their
+ * calls. */
 
-/* 0: from now on this rank's calls, on all threads, are its own and see its stripe alone, without
- * the other ranks, which do not wait for them: an evaluation on rank 0, say. 1: they are split.
- * Where ranks are threads, those of the rank whose split calls the calling thread has made;
+/* 0: from now on this rank's calls, on all threads, run locally on its stripe alone; the other
+ * ranks do not wait for them (an evaluation on rank 0, say). 1: its calls are split. If ranks are
+ * threads, this holds for the calls of the rank whose split calls the calling thread has made;
  * CUDNN_STATUS_NOT_SUPPORTED before its first one. */
 cudnnStatus_t ucudnnSpatialEnable(int enabled);
 
-/* The same of the calling thread's calls alone: what it computes of rows that it has fetched
- * itself, say, while other threads' calls are split. */
+/* ucudnnSpatialEnable for the calling thread's calls alone: a thread may compute on rows that it
+ * has fetched itself, say, while other threads' calls are split. */
 cudnnStatus_t ucudnnSpatialEnableThread(int enabled);
 
-/* 1: from now on the calling thread's tensors are the same on every rank and whole (a gathered
- * picture, what lies behind global pooling), not stripes: its calls compute what they say,
- * gradients of filters are not summed, and nothing is refused. 0: they are stripes again. Other
- * threads, such as one that runs a backward pass, say it for themselves. */
+/* 1: from now on the calling thread's tensors are whole and equal on every rank (a gathered
+ * picture, what lies behind global pooling), not stripes: its calls run as written, gradients of
+ * filters are not summed, and nothing is refused. 0: they are stripes again. Other threads, such as
+ * one that runs a backward pass, must call it themselves. */
 cudnnStatus_t ucudnnSpatialDeclareReplicated(int replicated);
 
-/* The same of the tensors of one descriptor of the legacy API, on all threads: convolutions whose x
- * or y it describes, and bias gradients of its dy. Until 0, which is to be said before the
- * descriptor is destroyed; under the drop-in destroying it says so. */
+/* ucudnnSpatialDeclareReplicated for the tensors of one descriptor of the legacy API, on all
+ * threads: it covers convolutions whose x or y it describes, and bias gradients of its dy. It holds
+ * until a call with 0, which the program must make before it destroys the descriptor; under the
+ * drop-in, destroying the descriptor does that. */
 cudnnStatus_t ucudnnSpatialDeclareReplicatedTensor(cudnnTensorDescriptor_t tensor, int replicated);
 
 /* 1: filter and bias gradients of split convolutions are summed over the ranks of a group; 0: each
- * rank has its own part, and the program sums. As UCUDNN_SPATIAL_REDUCE, of which it takes the
- * place. CUDNN_STATUS_NOT_SUPPORTED where a split gradient has run before this was said for the
- * first time, or when the other was. */
+ * rank keeps its own part, and the program sums. Replaces UCUDNN_SPATIAL_REDUCE.
+ * CUDNN_STATUS_NOT_SUPPORTED if a call changes or first makes this choice after a split gradient
+ * has run. */
 cudnnStatus_t ucudnnSpatialSetReduce(int sums);
 
 /* The calling thread's next two split calls are the data and the filter gradient of one
@@ -122,32 +124,33 @@ cudnnStatus_t ucudnnSpatialSameGradient(void);
 
 /* 1: from now on the stream of the calling thread's calls does not wait for the sums of filter and
  * bias gradients over ranks, so that the next layers' gradients are computed meanwhile. The program
- * neither reads nor writes such a gradient before ucudnnSpatialAwait on a handle of that stream. 0:
- * what follows a call sees its sum, as at first. */
+ * neither reads nor writes such a gradient before it calls ucudnnSpatialAwait on a handle of that
+ * stream. 0, the initial state: work that follows a call sees its sum. */
 cudnnStatus_t ucudnnSpatialDefer(int deferred);
 
-/* What is enqueued on the handle's stream from now on comes after all sums that were deferred.
- * While that stream is captured there is nothing to wait for: CUDNN_STATUS_EXECUTION_FAILED where
- * a sum that was deferred before is not over. */
+/* Work that is enqueued on the handle's stream from now on comes after all sums that were deferred.
+ * While that stream is captured it cannot wait: CUDNN_STATUS_EXECUTION_FAILED if a sum that was
+ * deferred before is not over. */
 cudnnStatus_t ucudnnSpatialAwait(cudnnHandle_t handle);
 
-/* y becomes x with the rows that lie beside it on other ranks, for what a program computes itself
- * (a pooling, a norm, an interpolation of its own): y has the extents of x, and along each of d, h
- * and w as many elements more on the one side as on the other. What lies outside the whole image is
- * 0; without UCUDNN_SPATIAL x is the whole image. On the handle's stream; all ranks call it alike.
- * One floating-point type; tensors of any positive strides that do not overlap.
- * CUDNN_STATUS_BAD_PARAM where the tensors do not fit each other. */
+/* Copies x to y together with the rows that lie beside it on other ranks, for a program's own
+ * operation (a pooling, a norm, an interpolation): y has the extents of x, and along each of d, h
+ * and w as many further elements on one side as on the other. Elements outside the whole image are
+ * 0; without UCUDNN_SPATIAL x is the whole image. Runs on the handle's stream; all ranks call it
+ * alike. Both tensors have one floating-point type and any positive strides that do not overlap.
+ * CUDNN_STATUS_BAD_PARAM if the tensors do not fit each other. */
 cudnnStatus_t ucudnnSpatialExchange(cudnnHandle_t handle, cudnnTensorDescriptor_t xDesc,
                                     const void* x, cudnnTensorDescriptor_t yDesc, void* y);
 
-/* Where ranks are threads of one process that no launcher started (UCUDNN_SPATIAL_TRANSPORT=
- * loopback: all on one device, for tests), calls on `handle` are those of `rank`, and each rank has
- * a thread of its own; with `peer` a call's rank is its device's. To be called before the handle's
- * first call. CUDNN_STATUS_NOT_SUPPORTED elsewhere, and for ranks that the grid lacks. */
+/* For ranks that are threads of one process which no launcher started. With
+ * UCUDNN_SPATIAL_TRANSPORT=loopback (all ranks on one device, for tests), calls on `handle` are
+ * those of `rank`, and each rank has a thread of its own; with `peer` a call's rank is its
+ * device's. To be called before the handle's first call. CUDNN_STATUS_NOT_SUPPORTED otherwise, and
+ * for a rank outside the grid. */
 cudnnStatus_t ucudnnSpatialJoin(cudnnHandle_t handle, int rank);
 
-/* Which part of each image this process holds, or, where ranks are threads, the calling thread's
- * rank: CUDNN_STATUS_NOT_SUPPORTED before its first split call. */
+/* The part of each image that this process holds or, if ranks are threads, the part of the calling
+ * thread's rank: CUDNN_STATUS_NOT_SUPPORTED before its first split call. */
 typedef struct {
   size_t struct_size;
   int rank, ranks;                       /* of the job */
@@ -165,18 +168,18 @@ typedef struct {
   int parts;
   const int64_t* extents;
 } ucudnnSpatialAxis_t;
-/* What a part has of the whole axis, from begin up to but without end, counted from the whole
- * tensor's first row: its rows of x and of y, and the rows, its own among them, that it needs of
- * the tensor that is exchanged (x of forward, dy of the gradients). */
+/* The rows of one part along the axis, from begin up to but without end, counted from the whole
+ * tensor's first row: its rows of x and of y, and the rows, including its own, that it needs of the
+ * exchanged tensor (x of forward, dy of the gradients). */
 typedef struct {
   size_t struct_size;
   int64_t x_begin, x_end;
   int64_t y_begin, y_end;
   int64_t needed_begin, needed_end;
 } ucudnnSpatialRows_t;
-/* The geometry of split convolutions, by which ucudnn exchanges rows; of the arguments alone,
- * whether or not anything is split. CUDNN_STATUS_NOT_SUPPORTED where parts that are convolved by
- * themselves are not the whole convolution; ucudnnGetLastError says why. */
+/* Computes the geometry of split convolutions, by which ucudnn exchanges rows. It depends on the
+ * arguments alone, whether or not anything is split. CUDNN_STATUS_NOT_SUPPORTED if convolving the
+ * parts by themselves does not give the whole convolution; ucudnnGetLastError says why. */
 cudnnStatus_t ucudnnSpatialGetRows(const ucudnnSpatialAxis_t* axis, int part,
                                    ucudnnSpatialRows_t* rows);
 
@@ -212,17 +215,18 @@ typedef struct {
   double piece_ms; /* of one micro-batch; negative: nobody measured it */
 } ucudnnMicroBatches_t;
 
-/* How the legacy convolution of these descriptors runs, as it was decided last: the first
- * `requested` of its `*returned` kinds of micro-batches, whose images add up to the mini-batch; of
- * tiles, kinds of tiles of `micro_batch` images each, as many times the mini-batch as an image has
- * tiles. `batches` may be null where `requested` is 0; struct_size of its first element holds for
- * all. CUDNN_STATUS_NOT_SUPPORTED: none was called yet. */
+/* Says how the legacy convolution of these descriptors runs, by the latest decision. Writes the
+ * first `requested` of its `*returned` kinds of micro-batches, whose images add up to the
+ * mini-batch. For tiles, these are kinds of tiles of `micro_batch` images each, and their images
+ * add up to the mini-batch times the number of tiles of an image. `batches` may be null if
+ * `requested` is 0; struct_size of its first element holds for all. CUDNN_STATUS_NOT_SUPPORTED:
+ * none was called yet. */
 cudnnStatus_t ucudnnGetPlan(ucudnnOperation_t operation, cudnnTensorDescriptor_t x,
                             cudnnFilterDescriptor_t w, cudnnConvolutionDescriptor_t convolution,
                             cudnnTensorDescriptor_t y, int requested, int* returned,
                             ucudnnMicroBatches_t* batches);
 
-/* Of this process so far. A kernel is a convolution's shape, operation and workspace. */
+/* Figures of this process so far. A kernel is a convolution's shape, operation and workspace. */
 typedef struct {
   size_t struct_size;
   int64_t kernels;         /* that were called */
@@ -234,18 +238,19 @@ typedef struct {
 } ucudnnStatistics_t;
 cudnnStatus_t ucudnnGetStatistics(ucudnnStatistics_t* statistics);
 
-/* The report (JSON, as UCUDNN_REPORT writes it) as it is now. `*bytes` is the room in `text`, and
- * becomes what the text needs with its final zero. `text` may be null, to ask for that. With less
- * room CUDNN_STATUS_BAD_PARAM, and nothing is written. */
+/* Writes the report (JSON, as UCUDNN_REPORT writes it) as it is now. `*bytes` is the size of
+ * `text`, and becomes the size that the report needs with its final zero. `text` may be null, to
+ * ask for that size. If `*bytes` is too small, returns CUDNN_STATUS_BAD_PARAM and writes nothing to
+ * `text`. */
 cudnnStatus_t ucudnnGetReport(char* text, size_t* bytes);
 
 /* --- cuDNN's functions ----------------------------------------------------------------------- */
 
-/* As the functions of <cudnn.h> of the same names, of the same types, with ucudnn's answers; with
- * UCUDNN_MODE=off the real library's. What these promise, these keep: a workspace or an
- * algorithm that one of them reported is for convolutions called through them (or, with the drop-in
- * preloaded, through cuDNN's names), never for the real library. Their handle is a real one,
- * and all other functions of cuDNN take it. */
+/* These have the types of the functions of <cudnn.h> of the same names, and give ucudnn's answers;
+ * with UCUDNN_MODE=off the real library's. These functions keep what they promise: a workspace or
+ * an algorithm that one of them reported is for convolutions called through them (or, with the
+ * drop-in preloaded, through cuDNN's names), never for the real library. Their handle is a real
+ * one, and all other functions of cuDNN take it. */
 extern UCUDNN_TYPE_OF(cudnnCreate) ucudnnCreate;
 extern UCUDNN_TYPE_OF(cudnnDestroy) ucudnnDestroy;
 extern UCUDNN_TYPE_OF(cudnnSetStream) ucudnnSetStream;
@@ -284,7 +289,7 @@ extern UCUDNN_TYPE_OF(cudnnFindConvolutionBackwardFilterAlgorithmEx)
 
 /* --- What cuDNN 8 removed -------------------------------------------------------------------- */
 
-/* cuDNN 7's names and values. */
+/* The names and values of cuDNN 7. */
 typedef enum {
   CUDNN_CONVOLUTION_FWD_NO_WORKSPACE = 0,
   CUDNN_CONVOLUTION_FWD_PREFER_FASTEST = 1,
