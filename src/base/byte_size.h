@@ -15,7 +15,8 @@ inline constexpr const char* kByteSizeForm = "a whole number of bytes or with B,
 // allowed).
 Result<size_t> ParseByteSize(std::string_view text);
 
-// The largest unit that divides `bytes` exactly, else one decimal: "64 MiB", "205.8 MiB", "17 B".
+// Formats with the largest unit that divides `bytes` exactly, else with one decimal: "64 MiB",
+// "205.8 MiB", "17 B".
 std::string FormatByteSize(size_t bytes);
 
 }  // namespace ucudnn

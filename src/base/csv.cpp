@@ -19,7 +19,8 @@ class Scanner {
     if (text_.substr(0, kByteOrderMark.size()) == kByteOrderMark) at_ = kByteOrderMark.size();
   }
 
-  // The next line with content, its number in `line`; `fields` stays empty at the end of the text.
+  // Reads the next line with content and sets `line` to its number; `fields` stays empty at the end
+  // of the text.
   Status Next(size_t& line, std::vector<std::string>& fields) {
     fields.clear();
     SkipLinesWithoutContent();

@@ -13,7 +13,7 @@
 
 namespace ucudnn {
 
-// The columns a kind of file may have. Any other column is refused.
+// The columns that a kind of file may have. Any other column is refused.
 struct CsvColumns {
   std::vector<std::string> required;
   std::vector<std::string> optional;
@@ -33,7 +33,7 @@ class CsvTable {
   friend Result<CsvTable> ParseCsv(std::string_view, const std::string&, const CsvColumns&);
 
   struct Row {
-    size_t line = 0;  // of its first character, counted from 1
+    size_t line = 0;  // line of its first character, counted from 1
     std::vector<std::string> fields;
   };
 
@@ -42,11 +42,11 @@ class CsvTable {
   std::vector<Row> rows_;
 };
 
-// `file` is the name errors show.
+// Parses a file; `file` is the name that errors show.
 Result<CsvTable> ParseCsv(std::string_view text, const std::string& file,
                           const CsvColumns& columns);
 
-// One line with its end, quoted where reading it back would otherwise change a field.
+// Returns one line with its end. A field is quoted if reading it back would otherwise change it.
 std::string CsvLine(const std::vector<std::string>& fields);
 
 }  // namespace ucudnn

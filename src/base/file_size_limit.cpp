@@ -29,7 +29,8 @@ FileSizeLimitScope::~FileSizeLimitScope() {
   if (!changed_) return;
   const sigset_t signals = TheSignal();
   const timespec at_once = {};
-  // A write's signal goes to the writing thread: taken here, it is never delivered.
+  // The signal of a failed write goes to the writing thread. It is taken here, so it is never
+  // delivered.
   while (sigtimedwait(&signals, nullptr, &at_once) == SIGXFSZ) {
   }
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);

@@ -35,15 +35,16 @@ class JsonPlace {
   }
   size_t Bytes() const { return static_cast<size_t>(Integer(0, kMostJsonBytes)); }
   size_t BytesIfThere() const { return absent() ? 0 : Bytes(); }
-  // The version of a format; `again` says how an older file is made anew.
+  // Checks the version of a format; `again` says how an older file is made anew.
   void Version(int64_t expected, const char* again) const;
-  // None where it is null, absent, or more bytes than any memory has: then there is no limit.
+  // Returns a number of bytes, or none for "no limit" if the value is null, absent, or larger than
+  // any memory.
   std::optional<size_t> Limit() const;
-  // Milliseconds; none where it is null or absent.
+  // Returns milliseconds; none if the value is null or absent.
   std::optional<double> Time() const;
-  // A number of 0 or more; none where it is null or absent.
+  // Returns a number of 0 or more; none if the value is null or absent.
   std::optional<double> Quantity() const;
-  // The elements of a list; none where it is absent.
+  // Returns the elements of a list; none if it is absent.
   std::vector<JsonPlace> Items() const;
   void Object() const;
 

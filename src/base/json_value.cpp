@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kMaxDepth = 32;
 
-// Receives nlohmann's events. False ends the reading.
+// Receives nlohmann's events. An event that returns false ends the reading.
 class Builder {
  public:
   JsonValue root;
@@ -69,7 +69,7 @@ class Builder {
     added.real = real;
     return true;
   }
-  // Where the next value belongs. Parents stay where they are while a child is open.
+  // Returns the place of the next value. Parents do not move while a child is open.
   JsonValue& Place() {
     if (open_.empty()) return root;
     JsonValue& parent = *open_.back();

@@ -1,6 +1,6 @@
-// JSON read into plain values whose destruction allocates nothing: nlohmann's own tree allocates
-// while it is destroyed and ends the process when memory is out, and this is the application's
-// process. Thread-compatible.
+// JSON that is read into plain values whose destruction allocates nothing: nlohmann's own tree
+// allocates while it is destroyed, and would end the application's process when memory is out.
+// Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@ struct JsonValue {
   Kind kind = Kind::kNull;
   bool boolean = false;
   int64_t integer = 0;
-  double real = 0;  // set for integers, too
+  double real = 0;  // also set for integers
   std::string text;
   std::vector<JsonValue> items;
   std::vector<JsonMember> members;  // in the order of the text
 
   bool is(Kind other) const { return kind == other; }
   bool is_number() const { return kind == Kind::kInteger || kind == Kind::kReal; }
-  // Null when it is no object or has no such member.
+  // Returns null if this is no object or has no such member.
   const JsonValue* Find(std::string_view name) const;
 };
 
@@ -35,10 +35,11 @@ struct JsonMember {
   JsonValue value;
 };
 
-// An error for text that is no JSON, nested deeper than 32 levels, or holds a name twice.
+// Fails for text that is no JSON, that is nested deeper than 32 levels, or in which an object has a
+// name twice.
 Result<JsonValue> ParseJson(std::string_view text);
 
-// A value as a message shows it: numbers, quoted text, "an array of 3", "an object".
+// Formats a value for a message: numbers, quoted text, "an array of 3", "an object".
 std::string Shown(const JsonValue& value);
 
 }  // namespace ucudnn

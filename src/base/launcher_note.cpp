@@ -13,7 +13,7 @@
 namespace ucudnn {
 namespace {
 
-// A datagram: this, the rank as one byte (255: none), then the line.
+// A datagram consists of one of these marks, the rank as one byte (255: none), and the line.
 constexpr char kFailedMark = 'F', kUnequalMark = 'U';
 constexpr int kNoRank = 255;
 

@@ -1,5 +1,5 @@
-// What a rank has to say to the `ucudnn run --ranks` that started it, so that the job ends with
-// exit code 1: the library itself never ends a process. Thread-safe; never throws, never waits.
+// Notes of a rank to the `ucudnn run --ranks` that started it, so that the job ends with exit code
+// 1: the library itself never ends a process. Thread-safe; never throws, never waits.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace ucudnn {
 
-// Set by `ucudnn run --ranks` for its ranks alone: the name of an abstract socket.
+// The name of an abstract socket. `ucudnn run --ranks` sets the variable for its ranks alone.
 inline constexpr const char* kLauncherSocketVariable = "UCUDNN_LAUNCHER";
 inline constexpr size_t kLongestLauncherNote = 1024;
 
@@ -21,11 +21,11 @@ enum class LauncherNote {
 // than kLongestLauncherNote.
 void TellLauncher(LauncherNote note, std::string_view line) noexcept;
 
-// The same to the launcher with this socket.
+// Sends the note to the launcher that listens on this socket.
 void TellLauncher(const std::string& socket, LauncherNote note, int rank,
                   std::string_view line) noexcept;
 
-// The launcher's side: a datagram, which may be anything.
+// A note that the launcher received. Its datagram may have any content.
 struct ReceivedNote {
   LauncherNote note = LauncherNote::kFailed;
   int rank = -1;

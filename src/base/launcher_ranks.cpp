@@ -11,12 +11,13 @@
 namespace ucudnn {
 namespace {
 
-// The variables of one launcher. Where there are several names, the first that is set counts.
+// The variables of one launcher. If a field has several names, the first one that is set counts.
 struct Launcher {
   const char* rank;
   std::vector<const char*> size;
   const char* local_rank;
-  // How many of the job's processes this host has, or how many hosts the job has; null: unsaid.
+  // The variable for the number of the job's processes on this host, or the one for its number of
+  // hosts; null: the launcher sets none.
   const char* local_size;
   std::vector<const char*> hosts;
 };
@@ -36,7 +37,7 @@ const Launcher kLaunchers[] = {
      {"SLURM_STEP_NUM_NODES", "SLURM_NNODES"}},
 };
 
-// Empty where it is unset.
+// Returns the variable's value; empty if it is unset.
 std::string ValueOrEmpty(const VariableLookup& lookup, const char* name) {
   const char* const value = name != nullptr ? lookup(name) : nullptr;
   return value != nullptr ? value : "";
@@ -49,7 +50,7 @@ const char* FirstSet(const VariableLookup& lookup, const std::vector<const char*
   return names.empty() ? nullptr : names.front();
 }
 
-// -1: it is no number from 0.
+// Returns -1 if `text` is no number of 0 or more.
 int RankNumber(const std::string& text) {
   int number = -1;
   const char* const end = text.data() + text.size();
@@ -61,7 +62,7 @@ std::string ShownVariable(const char* name, const std::string& value) {
   return std::string(name) + "=" + Quoted(value);
 }
 
-// "gpu07" of SLURM's "gpu[07-09,12],login1".
+// Returns "gpu07" for SLURM's "gpu[07-09,12],login1".
 std::string FirstOfNodeList(const std::string& list) {
   const size_t bracket = list.find_first_of("[,");
   if (bracket == std::string::npos || list[bracket] == ',') return list.substr(0, bracket);
@@ -73,7 +74,8 @@ std::string FirstOfNodeList(const std::string& list) {
          rest.substr(0, rest.find_first_of("[,"));
 }
 
-// Outside the range that systems give to outgoing connections, and never `not_this`.
+// Returns a port outside the range that systems give to outgoing connections. It is never
+// `not_this`.
 int PortOf(const std::string& job, int not_this) {
   constexpr uint32_t kFirst = 20000, kPorts = 12000;
   uint32_t hash = 2166136261u;  // FNV-1a
@@ -103,16 +105,17 @@ void FindMeeting(const VariableLookup& lookup, const Launcher& launcher, Launche
   ranks.meeting_port = PortOf(job, master_port);
 }
 
-// SLURM starts a batch script as process 0, beside the tasks that srun starts with a number of
-// their own: the ranks of what the script starts are said by srun or by another launcher. A step of
-// one task is like it.
+// Whether this process is a batch script, which SLURM starts as process 0 beside the tasks that
+// srun starts with numbers of their own: srun or another launcher tells the script's processes
+// their ranks. A step of one task looks the same.
 bool IsBatchStep(const VariableLookup& lookup, const Launcher& launcher, int rank) {
   if (std::string_view(launcher.rank) != "SLURM_PROCID" || rank != 0) return false;
   const std::string tasks = ValueOrEmpty(lookup, "SLURM_STEP_NUM_TASKS");
   return tasks.empty() || tasks == "1";
 }
 
-// `unreadable` is the first rank that is set and no number, as "RANK='two'"; empty: none.
+// Describes what is wrong with the launcher's variables; empty if nothing is. `unreadable` is the
+// first rank that is set and no number, as "RANK='two'"; empty: none.
 std::string FaultOf(const LauncherRanks& ranks, const std::string& size,
                     const std::string& local_rank, const std::string& unreadable) {
   if (!unreadable.empty()) return unreadable + " is no rank: expected a number from 0";

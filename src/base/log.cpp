@@ -56,7 +56,7 @@ void Log(LogLevel level, const std::string& message) {
     if (state.rank >= 0) line += " rank " + std::to_string(state.rank);
     line += "[" + std::to_string(getpid()) + "] " + kLevelNames[static_cast<int>(level)] + ": " +
             message;
-    // One line of text, whatever a file's name or another library's message contains.
+    // A log line is one line of text, whatever a file's name or another library's message contains.
     std::replace_if(
         line.begin(), line.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }, ' ');
     line += "\n";

@@ -11,23 +11,24 @@ namespace ucudnn {
 
 enum class LogLevel { kError, kWarn, kInfo, kDebug };
 
-// Lines that are as important as `level`, or more, go to `file`, at its end (empty: to stderr).
-// They are marked with the rank of this process in its job (-1: none) and its process id.
+// Lines of importance `level` or more are appended to `file` (empty: stderr). They are marked with
+// the rank of this process in its job (-1: none) and its process id.
 void ConfigureLog(LogLevel level, const std::string& file, int rank);
 
 bool LogEnabled(LogLevel level);
 void Log(LogLevel level, const std::string& message);
-// Also for places that no exception may leave: it needs memory only for a line that is written.
+// Writes a line. It may be used where no exception may escape: it needs memory only for a line that
+// is written.
 void Log(LogLevel level, const char* message);
 
-// The line at the end of stderr's terminal, one for the process. What is logged to stderr takes it
-// away first.
+// The line at the end of stderr's terminal, one for the process. It is erased before a log line
+// goes to stderr.
 TerminalLine& StderrLine();
 
 // Warns once for each cause and process. `cause` names the kind of fault, `message` this instance
 // of it.
 void WarnOnce(const std::string& cause, const std::string& message);
-// The same, for places that no exception may leave.
+// WarnOnce for places that no exception may leave.
 void WarnOnce(const char* cause, const char* message) noexcept;
 
 }  // namespace ucudnn

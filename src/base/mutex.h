@@ -23,7 +23,7 @@ class UCUDNN_THREAD_ATTRIBUTE(capability("mutex")) Mutex {
   void Lock() UCUDNN_THREAD_ATTRIBUTE(acquire_capability()) { mutex_.lock(); }
   void Unlock() UCUDNN_THREAD_ATTRIBUTE(release_capability()) { mutex_.unlock(); }
   bool TryLock() UCUDNN_THREAD_ATTRIBUTE(try_acquire_capability(true)) { return mutex_.try_lock(); }
-  // The calling thread holds it, which the compiler cannot see. Nothing is checked at run time.
+  // Tells the compiler that the calling thread holds this mutex. Nothing is checked at run time.
   void AssertHeld() const UCUDNN_THREAD_ATTRIBUTE(assert_capability(this)) {}
 
  private:
@@ -39,7 +39,7 @@ class UCUDNN_THREAD_ATTRIBUTE(scoped_lockable) MutexLock {
       : mutex_(mutex) {
     mutex_.Lock();
   }
-  // Unlocks in the end what the calling thread has locked before.
+  // Adopts a mutex that the calling thread has locked, and unlocks it in the end.
   MutexLock(Mutex& mutex, Adopt) UCUDNN_REQUIRES(mutex) : mutex_(mutex) {}
   MutexLock(const MutexLock&) = delete;
   MutexLock& operator=(const MutexLock&) = delete;
@@ -49,7 +49,7 @@ class UCUDNN_THREAD_ATTRIBUTE(scoped_lockable) MutexLock {
   Mutex& mutex_;
 };
 
-// Threads wait in a loop that tests what they wait for.
+// A condition variable. Threads wait in a loop that tests what they wait for.
 class Condition {
  public:
   void Wait(Mutex& mutex) UCUDNN_REQUIRES(mutex) {
@@ -57,7 +57,7 @@ class Condition {
     changed_.wait(lock);
     lock.release();
   }
-  // False where `deadline` has passed.
+  // Returns false if `deadline` has passed.
   bool WaitUntil(Mutex& mutex, std::chrono::steady_clock::time_point deadline)
       UCUDNN_REQUIRES(mutex) {
     std::unique_lock lock(mutex.mutex_, std::adopt_lock);

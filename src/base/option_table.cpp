@@ -1,4 +1,5 @@
-// The table of variables: what each accepts, and how it changes the options. Pure functions.
+// The table of variables: the values that each accepts, and how it changes the options. Pure
+// functions.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -13,7 +14,7 @@
 namespace ucudnn {
 namespace {
 
-// One of `names` (any case), as the value at its position.
+// Parses one of `names` (any case) and sets the value at its position.
 template <typename T, size_t N>
 Status ParseChoice(std::string_view text, const char* const (&names)[N], const T (&values)[N],
                    T& out) {
@@ -79,7 +80,7 @@ Status ApplySolver(std::string_view text, Options& options) {
   return ParseChoice(text, {"exact", "glpk"}, {Solver::kExact, Solver::kGlpk}, options.solver);
 }
 
-// A whole number or a decimal fraction that is not negative.
+// Parses a whole number or a decimal fraction that is not negative.
 template <typename T>
 Status ParseNumber(std::string_view text, T& out) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
@@ -191,7 +192,8 @@ Status ApplyRealCudnn(std::string_view text, Options& options) {
   return Status::Ok();
 }
 
-// The message of a grid that is none repeats the value and what is expected, as callers do.
+// Returns the middle of a grid parser's message, without the value in front and the expected form
+// behind: callers add both.
 std::string WhyNoGrid(const std::string& message) {
   constexpr std::string_view kBefore = " is not a spatial grid: ", kBehind = "; expected ";
   const size_t before = message.find(kBefore), behind = message.rfind(kBehind);

@@ -54,7 +54,7 @@ const char* LeavesCallsAlone(Mode mode) {
   return nullptr;
 }
 
-// What follows from several options together.
+// Sets options that follow from several others together.
 void Conclude(Use use, Options& options) {
   FitPolicyToBudget(use, options);
   ConcludeSpatial(LeavesCallsAlone(options.mode), options.spatial);

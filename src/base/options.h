@@ -1,6 +1,6 @@
-// What the user asked for: every UCUDNN_ variable, parsed once per process. Nothing else in the
-// library reads the environment. The parser is a pure function that the command line shares, whose
-// options set the same variables. ProcessOptions() is thread-safe.
+// The options that the user sets: every UCUDNN_ variable, parsed once per process. Nothing else in
+// the library reads the environment. The command line uses the same parser, a pure function,
+// because its options set the same variables. ProcessOptions() is thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -31,16 +31,17 @@ enum class Solver { kExact, kGlpk };
 // When kernels are measured, and how much measuring may take.
 struct Tuning {
   bool on = true;
-  // Callers that ask about a kernel wait until it is measured. Otherwise they are told what the
-  // real library's heuristics know, and better plans come later inside that.
+  // Callers that ask about a kernel wait until it is measured. If false, they are told what the
+  // real library's heuristics know, and later plans must fit the promise.
   bool before_promising = true;
-  long after_calls = 2;  // of a kernel that nobody asked about, before it is measured
+  long after_calls = 2;  // calls of a kernel that nobody asked about, before it is measured
   double kernel_seconds = 2;
   double process_seconds = 60;
-  std::optional<size_t> memory_bytes;  // of the device; none: a quarter of what is free
+  // device memory for measuring; none: a quarter of the free memory
+  std::optional<size_t> memory_bytes;
 };
 
-// Devices of this host that are measured on in parallel, by the driver's numbers.
+// Devices of this host that measure in parallel, by the driver's numbers.
 struct BenchmarkDevices {
   bool all = false;
   std::vector<int> ordinals;  // empty: all, or the current one alone
@@ -57,7 +58,7 @@ struct Options {
   BatchSizePolicy policy = BatchSizePolicy::kAuto;
   bool tiles = true;                      // single images may run as tiles
   std::optional<size_t> workspace_limit;  // bytes for each kernel; none: `caller` or `auto`
-  bool workspace_limit_auto = false;      // it is taken from free memory
+  bool workspace_limit_auto = false;      // the limit is taken from free memory
   std::optional<size_t> total_workspace;  // bytes for all kernels together; none: each has its own
   WorkspaceDivision division = WorkspaceDivision::kConcurrent;
   Solver solver = Solver::kExact;
@@ -71,16 +72,17 @@ struct Options {
   // The first is written, the others are only read; empty: no store.
   std::vector<std::string> stores;
   std::string report;  // path of the JSON report, %p is the process id; empty: none
-  // Whether a terminal, where stderr is one, can rewrite its lines (TERM).
+  // Whether the terminal, if stderr is one, can rewrite its lines (by TERM).
   bool rewrites_lines = false;
   LogLevel log_level = LogLevel::kWarn;
-  std::string log_file;     // empty: stderr
-  std::string real_cudnn;   // path of the real library; empty: it is searched for
-  std::string lock_folder;  // where processes of this host lock a file for each device
-  int rank = -1;            // of this process in its job, by the launcher's variables; -1: none
+  std::string log_file;    // empty: stderr
+  std::string real_cudnn;  // path of the real library; empty: it is searched for
+  // the folder in which processes of this host lock a file for each device
+  std::string lock_folder;
+  int rank = -1;  // of this process in its job, by the launcher's variables; -1: none
   SpatialOptions spatial;
-  // Where `ucudnn run --ranks`, which started this process, listens (base/launcher_note.h); empty:
-  // it did not start it.
+  // Where the `ucudnn run --ranks` that started this process listens (base/launcher_note.h); empty:
+  // another program started it.
   std::string launcher_socket;
 };
 
@@ -90,36 +92,38 @@ enum class Use { kRunning, kPlanning };
 // One variable: its names, the command-line option that sets it, the values it takes.
 struct Variable {
   const char* name;
-  const char* old_name;  // of earlier releases; null: none
+  const char* old_name;  // name in earlier releases; null: none
   const char* flag;      // command-line option without dashes; null: none
-  bool is_switch;        // the option takes no value and means "1"
+  bool is_switch;        // the option takes no value and sets "1"
   const char* accepted;  // in words, for messages
   const char* help;
-  // An error says why the value is refused, without naming the variable.
+  // Sets the options from `value`. An error says why the value is refused, without naming the
+  // variable.
   Status (*Apply)(std::string_view value, Options& options);
 };
 
 std::span<const Variable> Variables();
 
 // Reads all variables through `lookup`. An unreadable value keeps the default and adds a line to
-// `warnings` that names the variable, the value and what is accepted; one that is about splitting
-// refuses to run (`spatial.refusal`).
+// `warnings` that names the variable, the value and what is accepted; if the variable is about
+// splitting, convolutions are refused (`spatial.refusal`).
 Options ParseOptions(const VariableLookup& lookup, std::vector<std::string>& warnings,
                      Use use = Use::kRunning);
 
-// The same of this process's environment. Variables that ucudnn does not know are warnings, too,
-// or the refusal. Where nothing runs, what would be refused is a warning.
+// ParseOptions for this process's environment. Variables that ucudnn does not know also become
+// warnings or, if they are about splitting, the refusal. If nothing runs (Use::kPlanning), a
+// refusal becomes a warning.
 Options OptionsOfEnvironment(std::vector<std::string>& warnings, Use use);
 
-// The variable of this name, old ones too; null when there is none.
+// Returns the variable of this name, old names included; null if there is none.
 const Variable* FindVariable(std::string_view name);
 
 // This process's options: the environment as it was at the first call, and what was set since. The
 // first call configures the log. A returned reference stays valid, and its values never change.
 const Options& ProcessOptions();
 
-// Sets a variable as the environment could have, for callers that ask for the options from now on.
-// Thread-safe.
+// Sets a variable as the environment could have done, for callers that ask for the options from now
+// on. Thread-safe.
 Status SetProcessOption(const Variable& variable, std::string_view value);
 
 }  // namespace ucudnn

@@ -1,4 +1,4 @@
-// Where the ranks of a job meet. Plain values and pure functions.
+// The place where the ranks of a job meet. Plain values and pure functions.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace ucudnn {
 
-// A port of a host, or a file that all ranks reach, in which rank 0 tells where it listens.
+// A port of a host, or a file that all ranks can read, in which rank 0 writes where it listens.
 struct RendezvousAddress {
   std::string host;  // a name or an address, IPv6 without brackets; empty: a file
   uint16_t port = 0;

@@ -25,7 +25,7 @@ Result<SharedLibrary> SharedLibrary::Open(const std::string& name) {
 Result<SharedLibrary> SharedLibrary::Loaded(const std::string& name) {
   void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
   if (handle != nullptr) return SharedLibrary(handle);
-  dlerror();  // which the loader leaves empty here, or not
+  dlerror();  // the loader may leave an error here, or not
   return Status::Error(name + " is not loaded");
 }
 
@@ -48,7 +48,8 @@ std::vector<std::string> ProgramSearchDirectories() {
     dlerror();
     return directories;
   }
-  // The loader fills a structure whose length it just told; operator new aligns enough for it.
+  // The loader fills a structure of the length that it has just told; operator new aligns enough
+  // for it.
   void* const storage = ::operator new(size.dls_size);
   auto* info = static_cast<Dl_serinfo*>(storage);
   info->dls_size = size.dls_size;

@@ -13,10 +13,10 @@ class SharedLibrary {
  public:
   // `name` is a path or a soname. Symbols stay local to the library. The error is the loader's own.
   static Result<SharedLibrary> Open(const std::string& name);
-  // The same for what this process has loaded already, under that path or soname: loads nothing.
+  // Finds a library that this process has loaded already, under that path or soname; loads nothing.
   static Result<SharedLibrary> Loaded(const std::string& name);
 
-  // Null when neither the library nor those it needs have the symbol.
+  // Returns null if neither the library nor one that it needs has the symbol.
   void* Symbol(const char* name) const;
 
  private:
@@ -27,8 +27,9 @@ class SharedLibrary {
 // The file that holds the code or data at `address`, as the loader was given it; empty: none.
 std::string FileOf(const void* address);
 
-// Where the loader looks for a library the main program needs, in its own order and expanded: the
-// program's run paths, LD_LIBRARY_PATH as it was at start, the loader's default directories.
+// The directories in which the loader looks for a library that the main program needs, in its order
+// and expanded: the program's run paths, LD_LIBRARY_PATH as it was at start, the loader's default
+// directories.
 std::vector<std::string> ProgramSearchDirectories();
 
 }  // namespace ucudnn

@@ -31,28 +31,28 @@ struct SpatialGrid {
   int h = 1;
   int w = 1;
 
-  // Accepts the axes in any order and case. Refuses, in one line, a grid that cuts no image, and
-  // one of more than kMostSpatialRanks ranks.
+  // Accepts the axes in any order and case. Refuses a grid that cuts no image, or that has more
+  // than kMostSpatialRanks ranks, with a message of one line.
   static Result<SpatialGrid> Parse(std::string_view text);
 
   bool operator==(const SpatialGrid&) const = default;
 
-  // What Parse reads, in the order n, d, h, w without axes of one part: "n2h4". "h1" where no axis
-  // has more, which Parse refuses.
+  // Formats the grid for Parse, in the order n, d, h, w without axes of one part: "n2h4". If no
+  // axis has more parts it is "h1", which Parse refuses.
   std::string Text() const;
 
   int Ranks() const { return n * GroupSize(); }
   int Groups() const { return n; }
   int GroupSize() const { return d * h * w; }
-  std::array<int, 3> Parts() const { return {d, h, w}; }  // of an image, along each axis
+  std::array<int, 3> Parts() const { return {d, h, w}; }  // parts of an image along each axis
 
   // REQUIRES: 0 <= rank < Ranks().
   GridCell CellOf(int rank) const;
   // REQUIRES: every coordinate of `cell` is one of the grid.
   int RankOf(const GridCell& cell) const;
 
-  // The ranks of group g are g * GroupSize() to (g + 1) * GroupSize() - 1: rank and group rank give
-  // each other.
+  // The ranks of group g are g * GroupSize() to (g + 1) * GroupSize() - 1. A rank is therefore
+  // known by its group and its number in the group.
   int GroupOf(int rank) const { return rank / GroupSize(); }
   int GroupRankOf(int rank) const { return rank % GroupSize(); }
   int RankInGroup(int group, int group_rank) const { return group * GroupSize() + group_rank; }

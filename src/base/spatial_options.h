@@ -1,5 +1,5 @@
-// What the user asked for about splitting images over ranks: UCUDNN_SPATIAL…, UCUDNN_RENDEZVOUS…
-// and the launcher's variables. Part of Options. Pure functions.
+// Options about splitting images over ranks: UCUDNN_SPATIAL…, UCUDNN_RENDEZVOUS… and the launcher's
+// variables. They are part of Options. Pure functions.
 #pragma once
 
 #include <optional>
@@ -17,20 +17,20 @@ namespace ucudnn {
 // When ranks gather their extents: at a kernel's first execution, or at each.
 enum class SpatialAgreement { kFirst, kEach };
 enum class SpatialReduction { kAll, kNone };
-// What maps of extent 1 on every rank are.
+// How maps of extent 1 on every rank are treated.
 enum class SpatialOnes { kSplit, kReplicated };
 enum class Transport { kAuto, kNccl, kPeer, kLoopback };
 
 struct SpatialOptions {
   std::optional<SpatialGrid> grid;  // none: nothing is split
-  // This process's place in its job, as the launcher's variables say; -1: none says.
+  // This process's place in its job, by the launcher's variables; -1: unknown.
   int rank = -1;
   int size = -1;
   int local_rank = -1;
-  // All ranks of the grid are threads of this process, which no launcher started: with `peer` a
-  // call's rank is its device's, with `loopback` its handle's.
+  // All ranks of the grid are threads of this process, which no launcher started. With `peer` a
+  // call's rank is that of its device, with `loopback` that of its handle.
   bool in_process = false;
-  // Where ranks meet, as the user said or as follows from the launcher; none: nobody says.
+  // Where ranks meet, by the user's variable or the launcher's; none: unknown.
   std::optional<RendezvousAddress> rendezvous;
   bool rendezvous_given = false;
   std::string token;  // the job's secret, never shown; empty: none
@@ -41,10 +41,10 @@ struct SpatialOptions {
   Transport transport = Transport::kAuto;
 
   // Why every convolution, pooling and normalisation of this process is refused, as one line;
-  // empty: none is.
+  // empty: they are not refused.
   std::string refusal;
-  // The refusal is that no launcher says which rank this process is. Other processes, which it
-  // starts, may be ranks.
+  // The calls are refused because no launcher tells which rank this process is. Processes that it
+  // starts may be ranks.
   bool lacks_ranks = false;
 
   LauncherRanks launcher;
@@ -56,14 +56,15 @@ const char* SpatialReductionName(SpatialReduction reduction);
 const char* SpatialOnesName(SpatialOnes ones);
 const char* TransportName(Transport transport);
 
-// Whether a variable of this name, known or not, is about splitting: a run that cannot heed it must
-// not go on as if it were not there.
+// Whether a variable of this name, known or not, is about splitting. A run that cannot obey such a
+// variable must not go on without it.
 bool IsSpatialVariable(std::string_view name);
-// Whether what it holds may be a secret.
+// Whether the variable's value may be a secret.
 bool IsSecretVariable(std::string_view name);
 
-// Sets what follows from the variables: ranks, where they meet, refusal. `leaves_calls_alone` is
-// the value of UCUDNN_MODE where it does (off, observe), else null.
+// Sets the members that follow from the variables: ranks, where they meet, refusal.
+// `leaves_calls_alone` is the value of UCUDNN_MODE if that leaves calls alone (off, observe), else
+// null.
 void ConcludeSpatial(const char* leaves_calls_alone, SpatialOptions& spatial);
 
 }  // namespace ucudnn

@@ -27,7 +27,7 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-// A value, or why there is none.
+// A value, or the reason why there is none.
 template <typename T>
 class [[nodiscard]] Result {
  public:

@@ -8,10 +8,10 @@
 namespace ucudnn {
 namespace {
 
-constexpr char kBegin[] = "\r\033[K";  // to the first column, and erases the line
-constexpr int kColumns = 80;           // of a terminal that does not say
+constexpr char kBegin[] = "\r\033[K";  // moves to the first column and erases the line
+constexpr int kColumns = 80;           // for a terminal that does not tell its width
 
-// None where it is no terminal.
+// Returns none if `descriptor` is no terminal.
 std::optional<int> ColumnsOf(int descriptor) {
   winsize size = {};
   if (ioctl(descriptor, TIOCGWINSZ, &size) != 0) return std::nullopt;
@@ -25,7 +25,7 @@ bool IsInBackground(int descriptor) {
 }
 
 void Write(int descriptor, std::string_view text) {
-  // What a terminal does not take has nowhere else to go.
+  // Bytes that the terminal does not accept have nowhere else to go.
   [[maybe_unused]] const ssize_t written = write(descriptor, text.data(), text.size());
 }
 
@@ -47,7 +47,7 @@ void TerminalLine::Show(std::string_view text) noexcept {
 }
 
 void TerminalLine::Erase() noexcept {
-  // The mutex comes last: a fork may have left it locked in this child for ever.
+  // The mutex is locked last, because a fork may have left it locked in this child for ever.
   if (const pid_t by = shown_by_; by == 0 || by != getpid() || !ColumnsOf(descriptor_)) return;
   MutexLock lock(mutex_);
   if (shown_by_.exchange(0) != 0) Write(descriptor_, kBegin);
@@ -68,7 +68,7 @@ std::string FitToColumns(std::string_view text, int columns) {
   int used = 0;
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    const bool continues = (byte & 0xc0) == 0x80;  // a character of UTF-8
+    const bool continues = (byte & 0xc0) == 0x80;  // a continuation byte of UTF-8
     if (!continues && ++used >= columns) break;
     line += byte < ' ' || byte == 0x7f ? ' ' : c;
   }

@@ -1,6 +1,6 @@
-// A line on a terminal that is rewritten in place: what long work is about, and how far it is.
-// Thread-safe. Never throws, never fails the caller; a text is one write, so that nothing is left
-// in a buffer. A forked child has no part in its parent's line.
+// A line on a terminal that is rewritten in place: it says what long work is about, and how far it
+// is. Thread-safe. Never throws, never fails the caller; a text is one write, so nothing stays in a
+// buffer. A forked child does not touch its parent's line.
 #pragma once
 
 #include <sys/types.h>
@@ -15,28 +15,28 @@ namespace ucudnn {
 
 class TerminalLine {
  public:
-  // Nothing is written where `descriptor` is no terminal, now or once the program has put another
-  // file in its place.
+  // Nothing is written if `descriptor` is no terminal, now or after the program has opened another
+  // file under its number.
   explicit TerminalLine(int descriptor) : descriptor_(descriptor) {}
 
-  // Whether it is one now, as the system says.
+  // Whether `descriptor` is a terminal now, as the system says.
   bool IsTerminal() const;
-  // Shows `text` in place of what was shown before, cut to the terminal's width. Programs in the
+  // Shows `text` in place of the former text, cut to the terminal's width. Programs in the
   // background show nothing, because somebody else types there.
   void Show(std::string_view text) noexcept;
-  // Takes away what is shown.
+  // Erases the text that is shown.
   void Erase() noexcept;
-  // Writes a line that stays, in place of what is shown.
+  // Writes a line that stays, in place of the text that is shown.
   void Print(std::string_view text) noexcept;
 
  private:
   const int descriptor_;
   Mutex mutex_;
-  std::atomic<pid_t> shown_by_ = 0;  // the process that shows a text; 0: none does
+  std::atomic<pid_t> shown_by_ = 0;  // the process that shows a text; 0: none
 };
 
-// `text` as a terminal of so many columns shows it in one line: without unprintable bytes, and one
-// column short, because some terminals go to the next line behind the last.
+// Returns `text` as a terminal of so many columns shows it in one line: without unprintable bytes,
+// and one column short, because some terminals go to the next line after the last column.
 std::string FitToColumns(std::string_view text, int columns);
 
 }  // namespace ucudnn

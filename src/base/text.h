@@ -12,15 +12,15 @@ bool EqualsIgnoreCase(std::string_view a, std::string_view b);
 std::vector<std::string> Split(std::string_view text, char separator);
 std::string Join(const std::vector<std::string>& parts, std::string_view separator);
 
-// "12.35 ms": four digits, more before the point where there are more.
+// Formats as "12.35 ms": with four digits, or with all digits before the point if there are more.
 std::string Milliseconds(double ms);
 
-// A value of unknown origin as a message may show it: in single quotes, unprintable bytes as \xNN,
-// cut after 60 characters.
+// Formats a value of unknown origin for a message: in single quotes, unprintable bytes as \xNN, cut
+// after 60 characters.
 std::string Quoted(std::string_view text);
 
-// The one of `names` a person who wrote `text` most likely meant (fewest single-character edits,
-// case ignored); empty when all of them are far away.
+// Returns the one of `names` that a person who wrote `text` most likely meant (fewest
+// single-character edits, case ignored); empty if none is near.
 std::string NearestName(std::string_view text, const std::vector<std::string>& names);
 
 }  // namespace ucudnn

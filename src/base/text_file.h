@@ -1,4 +1,4 @@
-// Reading files as they are: of /proc, too, whose processes end meanwhile.
+// Reads files as they are, also those of /proc, whose processes may end meanwhile.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace ucudnn {
 
-// All bytes of a file or pipe of at most 1 GiB. An error names the path and the reason.
+// Returns all bytes of a file or pipe of at most 1 GiB. An error names the path and the reason.
 Result<std::string> ReadTextFile(const std::string& path);
-// Empty where it cannot be read.
+// Returns an empty text if the file cannot be read.
 std::string TextFileOrEmpty(const std::string& path);
 
 }  // namespace ucudnn

@@ -11,14 +11,15 @@ namespace ucudnn {
 namespace {
 
 constexpr std::string_view kPrefix = "UCUDNN_";
-// Variables of the tests begin so; kOfTools are those of the tools that build and test ucudnn.
+// kTestPrefix begins the names of the tests' variables; kOfTools are variables of the tools that
+// build and test ucudnn.
 constexpr std::string_view kTestPrefix = "UCUDNN_TEST_";
 constexpr std::string_view kOfTools[] = {"UCUDNN_FUZZ_SETTLED", "UCUDNN_GPU_TEST_HOST",
                                          "UCUDNN_IGNORE_TOOLKIT", "UCUDNN_TRACE"};
 constexpr size_t kMostLines = 8;
 
-// What a person may have meant: a variable's name, or that of the option that stands for it. The
-// prefix is left out where names are compared: it would make all of them alike.
+// Returns what a person may have meant: a variable, or an option that stands for one. Names are
+// compared without their prefix, which would make all of them alike.
 std::string NearestVariable(std::string_view name) {
   std::vector<std::string> words;
   std::vector<const char*> meant;

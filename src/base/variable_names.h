@@ -1,5 +1,5 @@
-// Names of the environment that look like variables of ucudnn and are none: mostly misspelt ones,
-// which would change nothing without a word. Pure functions.
+// Finds names in the environment that look like variables of ucudnn but are none: mostly misspelt
+// ones, which would silently change nothing. Pure functions.
 #pragma once
 
 #include <optional>
@@ -10,16 +10,17 @@
 namespace ucudnn {
 
 struct UnknownVariable {
-  std::string what;    // is wrong with it
+  std::string what;    // what is wrong with it
   std::string advice;  // what would be right
 };
 
-// None where `name` is a variable of ucudnn, of its tests or tools, or of something else.
+// Returns none if `name` is a variable of ucudnn, of its tests or tools, or of something else.
 std::optional<UnknownVariable> CheckVariableName(std::string_view name);
 
-// One line for each unknown variable of `environment` (as environ: "NAME=value", null at its end;
-// null itself where it is empty), of many the first. Empty values count as unset. Those about
-// splitting (IsSpatialVariable) are told apart: with them nothing may run.
+// Returns one line for each unknown variable of `environment` ("NAME=value", null at its end, as
+// environ; itself null if empty); of many variables, lines for the first ones and their number.
+// Empty values count as unset. UnknownSpatialVariables returns the variables about splitting
+// (IsSpatialVariable), with which nothing may run; UnknownVariables returns the others.
 std::vector<std::string> UnknownVariables(const char* const* environment);
 std::vector<std::string> UnknownSpatialVariables(const char* const* environment);
 

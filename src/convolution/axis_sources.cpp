@@ -25,15 +25,15 @@ Interval TapsAt(const SlidingWindow& window, int64_t at, const Interval& element
                       Interval{0, window.taps});
 }
 
-// From the first window whose last tap is not before `elements` to the last whose first tap is not
-// behind them.
+// The windows from the first one whose last tap is not before `elements` to the last one whose
+// first tap is not behind them.
 Interval Reaching(const SlidingWindow& window, const Interval& elements) {
   return {CeilDivide(elements.begin + window.pad - window.Extent() + 1, window.stride),
           FloorDivide(elements.end - 1 + window.pad, window.stride) + 1};
 }
 
-// From the first tap with which the last of `windows` is not before `elements` to the last with
-// which the first is not behind them.
+// The taps from the first one with which the last of `windows` is not before `elements` to the last
+// one with which the first window is not behind them.
 Interval ReachingTaps(const SlidingWindow& window, const Interval& windows,
                       const Interval& elements) {
   const int64_t first = windows.begin * window.stride - window.pad;
@@ -46,7 +46,7 @@ Interval ReachingTaps(const SlidingWindow& window, const Interval& windows,
 // Whether a window of `windows` reads `element`.
 bool IsRead(const SlidingWindow& window, const Interval& windows, int64_t element) {
   const Interval taps = ReachingTaps(window, windows, {element, element + 1});
-  // Which taps meet a window repeats after at most `stride` taps.
+  // The taps that meet a window repeat after at most `stride` taps.
   const int64_t end = std::min(taps.end, taps.begin + window.stride);
   for (int64_t tap = taps.begin; tap < end; ++tap) {
     if ((element + window.pad - tap * window.dilation) % window.stride == 0) return true;
@@ -88,7 +88,8 @@ Interval OwnedBy(const AxisCut& cut, int part, int owner, Exchanged exchanged) {
   return Shifted(parts[owner], -parts[part].begin);
 }
 
-// All that `part` may read, counted from its first: what it reads lies between the ends of this.
+// An interval that contains every position that `part` may read, counted from the part's first
+// position.
 Interval Reach(const AxisCut& cut, int part, Exchanged exchanged) {
   const SlidingWindow& window = cut.window;
   if (exchanged == Exchanged::kWindows) return Reaching(window, OwnElements(cut, part));
@@ -105,12 +106,12 @@ bool ReadsOfItself(const AxisCut& cut, int part) {
   return false;
 }
 
-// The caller's own convolution.
+// The one term of the caller's own convolution.
 std::vector<AxisTerm> OwnTerms(const AxisCut& cut, int part) {
   return {{OwnWindows(cut, part), {0, cut.window.taps}, OwnElements(cut, part), cut.window.pad}};
 }
 
-// What `run`, which another part owns, contributes to `part`.
+// The terms that `run`, which another part owns, contributes to `part`.
 std::vector<AxisTerm> HaloTerms(const AxisCut& cut, int part, Exchanged exchanged,
                                 const AxisRun& run) {
   const Interval halo = Shifted({0, run.range.Length()}, run.at);
@@ -142,7 +143,8 @@ std::vector<AxisTerm> PairRectangles(const SlidingWindow& window, const Interval
         of_taps,
         {read(of_windows.begin, of_taps.begin), read(of_windows.end - 1, of_taps.end - 1) + 1}};
   };
-  // Adds one tap with the windows it has, or one window with its taps, to the rectangle before.
+  // Extends the last rectangle by a tap with equal windows (or a window with equal taps), or begins
+  // a new one.
   const auto append = [](std::vector<std::pair<Interval, Interval>>& slabs, int64_t position,
                          const Interval& others) {
     if (others.Length() == 0) return;
@@ -163,8 +165,8 @@ std::vector<AxisTerm> PairRectangles(const SlidingWindow& window, const Interval
   for (int64_t at = reaching.begin; at < reaching.end && by_windows.size() < by_taps.size(); ++at) {
     append(by_windows, at, TapsAt(window, at, elements));
   }
-  // Where both ways make as many rectangles, those by taps are taken: no tap of the filter is then
-  // in two of them.
+  // If both ways make equally many rectangles, those by taps are taken: then no tap of the filter
+  // is in two of them.
   if (by_windows.size() < by_taps.size()) {
     for (const auto& [of_windows, of_taps] : by_windows) {
       rectangles.push_back(rectangle(of_windows, of_taps));
@@ -196,7 +198,7 @@ std::vector<Interval> RunsOf(const AxisCut& cut, int part, int owner, Exchanged 
 
 std::vector<AxisSource> SourcesOf(const AxisCut& cut, int part, Exchanged exchanged) {
   const Interval reach = Reach(cut, part, exchanged);
-  // Parts beyond the ends of what is read own nothing of it.
+  // Parts beyond the ends of the interval that is read own nothing of it.
   int first = part, last = part;
   while (first > 0 && OwnedBy(cut, part, first - 1, exchanged).end > reach.begin) --first;
   while (last + 1 < cut.Parts() && OwnedBy(cut, part, last + 1, exchanged).begin < reach.end) {

@@ -1,5 +1,6 @@
-// What a part of a cut axis needs of the others, and what that contributes to its result. Pure
-// functions; thread-compatible. Words and positions as in axis_cut.h.
+// The positions of other parts that a part of a cut axis needs, and what they contribute to its
+// result. Pure functions; thread-compatible. axis_cut.h explains the words and how positions are
+// counted.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@
 
 namespace ucudnn {
 
-// Which tensor ranks exchange: x for y, or dy for dx and dw.
+// The tensor that ranks exchange: x for y, or dy for dx and dw.
 enum class Exchanged { kElements, kWindows };
 Exchanged ExchangedBy(Operation operation);
 
@@ -30,39 +31,41 @@ struct AxisTerm {
   bool operator==(const AxisTerm&) const = default;
 };
 
-// Disjoint rectangles, pad 0, that are all pairs of a window of `windows` and a tap that reads an
-// element of `elements`, everything counted from one place. Rectangles of the same windows, or of
-// the same taps, whichever are fewer: where the pairs are a staircase, as they are between
-// neighbours, no other rectangles are fewer.
+// Disjoint rectangles, with pad 0, that together are all pairs of a window of `windows` and a tap
+// of it that reads an element of `elements`. All positions are counted from one place. The
+// rectangles have either the windows or the taps in common, whichever gives fewer. Where the pairs
+// form a staircase, as they do between neighbours, no other rectangles are fewer.
 std::vector<AxisTerm> PairRectangles(const SlidingWindow& window, const Interval& windows,
                                      const Interval& elements);
 
 // Positions of the exchanged tensor that one part owns, and what they contribute to another.
 struct AxisRun {
   Interval range;  // counted in the owner's part
-  int64_t at = 0;  // the first of them, counted in the part that needs them
-  // Exchanged positions are counted in `range`, those of the result in the part that needs them.
+  int64_t at = 0;  // the first position of the run, counted in the part that needs it
+  // Exchanged positions are counted in `range`, positions of the result in the part that needs
+  // them.
   std::vector<AxisTerm> terms;
 };
 
-// What a part reads that `part` owns. Of another part, these are the maximal runs of what is read,
-// each with the pairs that read it. Of the own part it is one run of all positions with one term,
-// the caller's own convolution: own rows are never sent in pieces.
+// The positions that a part reads and that `part` owns. If that is another part, these are the
+// maximal runs of positions, each with the pairs that read it. If it is the same part, there is one
+// run of all positions with one term, the caller's own convolution: own rows are never sent in
+// pieces.
 struct AxisSource {
   int part = 0;
   std::vector<AxisRun> runs;
 };
 
-// The sources of `part`, itself included, without those of which nothing is read; by rising part.
-// REQUIRES: 0 <= part < cut.Parts().
+// The sources of `part`, itself included, by rising part; parts of which nothing is read are left
+// out. REQUIRES: 0 <= part < cut.Parts().
 std::vector<AxisSource> SourcesOf(const AxisCut& cut, int part, Exchanged exchanged);
 
-// The ranges of the runs that `part` reads of what `owner`, which may be itself, owns: those of
-// SourcesOf.
+// The ranges of the runs that `part` reads of the positions of `owner`, which may be `part` itself,
+// as in SourcesOf.
 std::vector<Interval> RunsOf(const AxisCut& cut, int part, int owner, Exchanged exchanged);
 
-// Positions of `part`'s result, windows or elements, that are not its own convolution's alone: a
-// pair of theirs reads another part's. Maximal runs, rising. `sources` are those of `part`.
+// Positions of `part`'s result, windows or elements, to which another part contributes: one of
+// their pairs reads its positions. Maximal runs, rising. `sources` are those of `part`.
 std::vector<Interval> TouchedRuns(const AxisCut& cut, int part, Exchanged exchanged,
                                   std::span<const AxisSource> sources);
 

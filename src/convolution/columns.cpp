@@ -20,7 +20,7 @@ constexpr const char* kLayouts[] = {"nchw", "nhwc"};
 constexpr const char* kModes[] = {"cross_correlation", "convolution"};
 constexpr const char* kMaths[] = {"default", "tensor_op", "tensor_op_allow_conversion", "fma"};
 
-// The columns of one axis, and where its values are.
+// The columns of one axis, and the member that holds its values.
 struct Axis {
   const char* x;
   const char* w;

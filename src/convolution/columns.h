@@ -1,5 +1,5 @@
-// The layer columns: a convolution problem as named text fields, the one form shared by layer and
-// measurement CSV files, the store and the JSON report. Pure functions.
+// The layer columns: a convolution problem as named text fields, the form that layer and
+// measurement CSV files, the store and the JSON report share. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace ucudnn {
 
-// A field of a row by column name; null when the column is absent or the field empty.
+// Finds a field of a row by column name; null if the column is absent or the field empty.
 using FieldLookup = std::function<const std::string*(const std::string& column)>;
 
 // Columns a layer must have beside `name` and `n`: c,h,w,k,r,s (k output channels, r x s the
@@ -32,27 +32,30 @@ const std::vector<std::string>& LayerColumns();
 // strides in `layout`, no alignment demand.
 const std::vector<std::string>& NumericColumns();
 
-// The padding behind each axis, pad_d_post,pad_h_post,pad_w_post. Absent: as before it.
+// Columns of the padding behind each axis: pad_d_post,pad_h_post,pad_w_post. If one is absent, it
+// equals the padding before the axis.
 const std::vector<std::string>& PostPadColumns();
 
-// The value of `n`, each layer column, each numeric column and each padding behind, in that order.
-// Empty: `n` of a kernel family (n = 0), 3-D columns in 2-D, the others where the default applies.
+// Returns the value of `n`, each layer column, each numeric column and each column of
+// PostPadColumns, in that order. Values are empty for `n` of a kernel family (n = 0), for 3-D
+// columns in 2-D, and where the default applies.
 std::vector<std::pair<std::string, std::string>> ToColumns(const ConvolutionProblem& problem);
 
-// Reads a problem. `op` absent: forward; `n` absent: a kernel family (n = 0). An error names the
-// column, the value and what was expected. Refuses shapes whose output would be empty, whose
-// extents do not fit 31 bits, or whose tensors do not fit 63 bits of bytes.
-// FromColumns(ToColumns(p)) == p for every problem it accepts, given that the depth stride of a 2-D
-// tensor, which text does not carry, is its height stride times its height, as in packed tensors.
+// Reads a problem. If `op` is absent, it is forward; if `n` is absent, it is a kernel family (n =
+// 0). An error names the column, the value and what was expected. Refuses shapes whose output would
+// be empty, whose extents do not fit 31 bits, or whose tensors do not fit 63 bits of bytes.
+// FromColumns(ToColumns(p)) == p for every problem that it accepts, if the depth stride of a 2-D
+// tensor, which the text does not carry, is its height stride times its height, as in packed
+// tensors.
 Result<ConvolutionProblem> FromColumns(const FieldLookup& field);
 
 Result<Operation> ParseOperation(std::string_view text);
 
-// "forward,backward_data": one or more operations, each once.
+// Parses one or more operations, each once: "forward,backward_data".
 Result<std::vector<Operation>> ParseOperations(std::string_view text);
 
-// The whole number in `column`, from `least` to `most`; `absent` when there is none. Without
-// `absent` the column is required.
+// Returns the whole number in `column`, from `least` to `most`, or `absent` if there is none.
+// Without `absent` the column is required.
 Result<int64_t> ReadWholeNumber(const FieldLookup& field, const std::string& column,
                                 std::optional<int64_t> absent, int64_t least,
                                 int64_t most = std::numeric_limits<int32_t>::max());

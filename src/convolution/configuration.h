@@ -10,8 +10,8 @@
 
 namespace ucudnn {
 
-// How long a part is along the axes other than n, in elements of what it computes; 0: as long as
-// the whole. Of a gradient of the filter spatial lengths are those of the dy that it sums over.
+// The lengths of a part along the axes other than n, in elements of what it computes; 0: as long as
+// the whole. For a gradient of the filter, spatial lengths are lengths of the dy that it sums over.
 struct TileLengths {
   int32_t groups = 0;
   int32_t k = 0;
@@ -22,22 +22,22 @@ struct TileLengths {
 
 // One engine at one micro-batch, as measured (or about to run).
 struct MicroConfiguration {
-  EngineId engine;      // all that selects it
+  EngineId engine;      // includes everything that selects it
   int micro_batch = 0;  // images
   double time_ms = 0;
   size_t workspace_bytes = 0;
   bool deterministic = false;
   TileLengths tile = {};
-  double pack_ms = 0;  // the part of time_ms in which a tile is packed, and its result copied back
+  double pack_ms = 0;  // the part of time_ms for packing a tile and copying its result back
 
   bool operator==(const MicroConfiguration&) const = default;
   // Whether it runs a whole mini-batch of `n` images rather than one part of it.
   bool IsWhole(int n) const { return micro_batch == n && tile == TileLengths{}; }
 };
 
-// How many parts each axis has. Parts of one axis have equal lengths, but for one window (n,
-// groups, k: for one element) that the first of them have more; in backward_data the first and the
-// last part are what the cuts leave.
+// The number of parts of each axis. Parts of one axis have equal lengths, except that the first of
+// them may be one window longer (along n, groups and k: one element). In backward_data the lengths
+// of the first and the last part follow from the cuts.
 struct TileGrid {
   int n = 1;
   int groups = 1;  // whole groups
@@ -46,7 +46,7 @@ struct TileGrid {
 
   bool operator==(const TileGrid&) const = default;
   int Parts() const { return n * PartsOfImages(); }
-  // Into how many tiles the grid cuts each of its n parts of the mini-batch.
+  // The number of tiles that the grid makes of each of its n parts of the mini-batch.
   int PartsOfImages() const { return groups * k * spatial[0] * spatial[1] * spatial[2]; }
 };
 
@@ -59,20 +59,22 @@ struct Run {
 };
 
 // A division of a whole mini-batch, in the order of execution. All micro-batches but the last have
-// a legal size (multiples of the problem's step), so every piece starts aligned. Of tiles there is
-// one run for each kind, in the order of Tiles::kinds (tiles.h), and the grid says where they lie.
+// a legal size (multiples of the problem's step), so every piece starts aligned. A division into
+// tiles has one run for each kind, in the order of Tiles::kinds (tiles.h), and its grid says where
+// they lie.
 struct Configuration {
   std::vector<Run> runs;
-  TileGrid grid = {};  // its default: n alone is divided
+  TileGrid grid = {};  // by default n alone is divided
 
   bool operator==(const Configuration&) const = default;
   bool IsTiled() const { return grid != TileGrid{}; }
   int Pieces() const;
-  bool Covers(int n) const { return Images() == n; }  // a whole mini-batch of `n` images
+  // whether it is of a whole mini-batch of `n` images
+  bool Covers(int n) const { return Images() == n; }
   int Images() const;                         // the mini-batch: all images that the pieces compute
   double TimeMs() const;                      // sum over the pieces: they run one after the other
   size_t WorkspaceBytes() const;              // maximum over the pieces: they share one workspace
-  bool Deterministic() const;                 // all pieces are
+  bool Deterministic() const;                 // whether all pieces are deterministic
   const MicroConfiguration& Largest() const;  // the largest piece; runs must not be empty
 };
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr char kAxisNames[] = {'d', 'h', 'w'};
 
-// What a tile computes, but for the channels of a gradient of the filter.
+// The box that a tile computes, without the channels of a gradient of the filter.
 const Box& ComputedBy(const Tiles& tiles, const Tile& tile) {
   const bool by_elements = tiles.kinds[tile.kind].problem.operation == Operation::kBackwardData;
   return by_elements ? tile.x : tile.y;
@@ -35,7 +35,7 @@ bool LieAt(const Tiles& tiles, size_t kind, size_t axis, bool first) {
   });
 }
 
-// "63x17 + 63x16", of lengths in their order.
+// Formats lengths in their order: "63x17 + 63x16".
 std::string LengthsText(const std::vector<int64_t>& lengths) {
   std::vector<std::string> runs;
   for (size_t i = 0; i < lengths.size();) {
@@ -93,8 +93,9 @@ std::string TilesText(const Tiles& tiles) {
   return Join(axes, ", ");
 }
 
-// How many parts an axis of `extent` elements has in a grid of `tiles` tiles whose lengths along it
-// add up to `sum`: each part is in tiles / parts of them. 0: in no whole number of parts.
+// Returns how many parts an axis of `extent` elements has in a grid of `tiles` tiles whose lengths
+// along the axis add up to `sum`: each part belongs to tiles / parts of them. 0: that is no whole
+// number.
 int64_t PartsOfAxis(int64_t extent, int64_t tiles, int64_t sum) {
   if (sum == 0) return 1;
   return extent * tiles % sum == 0 ? extent * tiles / sum : 0;

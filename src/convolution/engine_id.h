@@ -1,6 +1,6 @@
-// What runs a convolution, as a value: an algorithm of the legacy API, an engine of the graph API,
-// what pieces need beside those, or whatever else an imported measurement names. Its text is what
-// stores, files, reports and messages hold. Plain values; thread-compatible.
+// The engine that runs a convolution, as a value: an algorithm of the legacy API, an engine of the
+// graph API, what pieces need beside these, or any other engine that an imported measurement names.
+// Stores, files, reports and messages hold its text. Plain values; thread-compatible.
 #pragma once
 
 #include <compare>
@@ -41,8 +41,8 @@ class EngineId {
 
     int64_t index = 0;
     std::vector<Knob> knobs;  // in the order of the text
-    // Empty, or the rest of the text from "+", or from ":fp16" where what is fused reads an
-    // intermediate result of that type.
+    // The rest of the text from "+", or from ":fp16" if what is fused reads an intermediate result
+    // of that type; empty: nothing is fused.
     std::string fusion;
 
     bool operator==(const Graph&) const = default;
@@ -58,7 +58,7 @@ class EngineId {
     bool operator==(const Packing&) const = default;
   };
 
-  // No engine; its text is empty. What was moved from is none, too.
+  // No engine; its text is empty. A moved-from engine is no engine either.
   EngineId() = default;
   EngineId(const EngineId&) = default;
   EngineId(EngineId&& other) noexcept : value_(std::exchange(other.value_, {})) {}
@@ -73,25 +73,25 @@ class EngineId {
   EngineId(std::string_view text);                                  // NOLINT: implicit by design
   EngineId(const char* text) : EngineId(std::string_view(text)) {}  // NOLINT: implicit by design
   EngineId(const std::string& text) : EngineId(std::string_view(text)) {}  // NOLINT: as above
-  // Foreign where `legacy` is beyond kMostAlgorithm, or of an unknown math type.
+  // The engine is foreign if `legacy` is beyond kMostAlgorithm, or has an unknown math type.
   EngineId(const Legacy& legacy);            // NOLINT: implicit by design
   EngineId(const Graph& graph);              // NOLINT: implicit by design
   EngineId(PartialSum sum) : value_(sum) {}  // NOLINT: implicit by design
   EngineId(Packing pack) : value_(pack) {}   // NOLINT: implicit by design
 
-  // Byte for byte what the engine was made from.
+  // The text that the engine was made from, byte for byte.
   std::string Text() const;
   bool empty() const { return std::holds_alternative<std::monostate>(value_); }
 
-  // Null where the engine is of another kind. The result lives as long as this object.
+  // Null if the engine is of another kind. The result lives as long as this object.
   const Legacy* legacy() const { return std::get_if<Legacy>(&value_); }
   const Graph* graph() const;
   bool is_partial_sum() const { return std::holds_alternative<PartialSum>(value_); }
   bool is_packing() const { return std::holds_alternative<Packing>(value_); }
-  // Whether it computes no convolution, and is measured for what pieces need beside their engine.
+  // Whether it computes no convolution, but is measured for the work of pieces beside their engine.
   bool is_auxiliary() const { return is_partial_sum() || is_packing(); }
-  // Whether the text claims to be of the graph API, "graph:...", readable or not: its measurements
-  // are kept apart from those of the legacy API.
+  // Whether the text claims to name an engine of the graph API, "graph:...", readable or not. Its
+  // measurements are kept apart from those of the legacy API.
   bool of_graph_api() const;
 
   // The engine without what is fused behind the convolution.
@@ -112,7 +112,7 @@ class EngineId {
   };
   using SharedGraph = std::shared_ptr<const NamedGraph>;
   using Foreign = std::shared_ptr<const std::string>;
-  class View;  // of the text
+  class View;  // a view of the text
 
   size_t Hash() const;  // of the text
 

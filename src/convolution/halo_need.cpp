@@ -33,11 +33,11 @@ int64_t CountIn(const Positions& positions, const Interval& interval) {
          std::lower_bound(positions.begin(), positions.end(), interval.begin);
 }
 
-// What this rank and the others read along one axis.
+// The positions that this rank and the others read along one axis.
 struct AxisReads {
   AxisNeed need;
-  int64_t all = 0, own = 0;           // that this rank reads, and of those that it owns
-  std::vector<int64_t> of_this = {};  // by part: what it reads of what this rank owns
+  int64_t all = 0, own = 0;  // positions that this rank reads, and those of them that it owns
+  std::vector<int64_t> of_this = {};  // by part: the positions that it reads and this rank owns
 };
 
 AxisReads ReadsOf(const AxisCut& cut, size_t own_part, Exchanged exchanged) {

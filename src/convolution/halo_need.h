@@ -1,7 +1,7 @@
-// What the ranks of a group must exchange at least for one cut convolution: every position of x, or
-// of dy, that a rank reads and another one owns, once. Counted window by window from what a
-// convolution is, not from the messages that ranks send. Pure functions; thread-compatible. Axes
-// are d, h, w.
+// The least that the ranks of a group must exchange for one cut convolution: every position of x,
+// or of dy, that a rank reads and another one owns, once. It is counted window by window from the
+// definition of a convolution, not from the messages that ranks send. Pure functions;
+// thread-compatible. Axes are d, h, w.
 #pragma once
 
 #include <array>
@@ -23,7 +23,8 @@ struct AxisNeed {
 
 struct HaloNeed {
   std::array<AxisNeed, kMaxSpatial> axes;
-  // Per image and channel: what the rank reads of others, and what all others read of it.
+  // Positions per image and channel: those that the rank reads of others, and those that others
+  // read of it, added over all others.
   int64_t received = 0;
   int64_t sent = 0;
 };

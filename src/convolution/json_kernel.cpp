@@ -14,7 +14,7 @@
 namespace ucudnn {
 namespace {
 
-// The names of lengths, and where they are.
+// The names of lengths, and the members that hold them.
 struct LengthName {
   const char* name;
   int32_t& (*of)(TileLengths& lengths);
@@ -48,7 +48,7 @@ std::string LengthsText(TileLengths lengths) {
   return "{" + text + "}";
 }
 
-// Finds the grid of the runs that were read, and refuses what its tiles are not.
+// Finds the grid of the runs that were read. Refuses runs that are no grid's tiles.
 void FindTiles(const JsonPlace& list, const std::vector<JsonPlace>& places,
                const ConvolutionProblem& problem, Division& division) {
   const Result<TileGrid> grid = GridOfRuns(problem, division.configuration.runs);

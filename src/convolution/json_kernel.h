@@ -1,5 +1,5 @@
-// Kernels and their plans as JSON files have them: the parts that reports and workspace plans
-// share, read and written. Faults are kept by the places. Pure functions.
+// Kernels and their plans in JSON: the parts that reports and workspace plans share, read and
+// written. The places keep faults. Pure functions.
 #pragma once
 
 #include <optional>
@@ -13,17 +13,18 @@
 
 namespace ucudnn {
 
-// The convolution of an object's `op` and `problem`.
+// Reads the convolution from an object's `op` and `problem`.
 ConvolutionProblem ReadProblem(const JsonPlace& kernel);
 
-// The runs of a plan: equal micro-batches that make up the problem's images, or the kinds of tiles
-// of a grid that makes up the problem. Gives the time of all, in milliseconds, where all have one.
+// Reads the runs of a plan: equal micro-batches that make up the problem's images, or the kinds of
+// tiles of a grid that makes up the problem. Returns the time of all runs, in milliseconds, if each
+// has one.
 std::optional<double> ReadPlan(const JsonPlace& list, const ConvolutionProblem& problem,
                                Division& division);
 
-// The members of a run, with values that are JSON text: engine, micro_batch, of a kind of tiles
-// `tile` and `border`, count, workspace_bytes and piece_ms, which is null where the time is
-// negative: unknown.
+// Returns the members of a run, with values that are JSON text: engine, micro_batch, for a kind of
+// tiles also `tile` and `border`, count, workspace_bytes and piece_ms, which is null if the time is
+// unknown (negative).
 std::vector<std::pair<std::string, std::string>> RunMembers(const Division& division, size_t run);
 
 }  // namespace ucudnn

@@ -11,7 +11,7 @@ namespace ucudnn {
 struct Layer {
   std::string name;
   ConvolutionProblem problem;
-  uint64_t lanes = 0;  // a bit for each that it was seen on; none: nobody looked
+  uint64_t lanes = 0;  // a bit for each lane that it was seen on; none: unknown
 
   bool operator==(const Layer&) const = default;
 };

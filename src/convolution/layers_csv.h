@@ -11,8 +11,8 @@
 
 namespace ucudnn {
 
-// The layers in file order, each once per operation (in the order of `operations`). A file without
-// a single layer is an error. `file` is the name errors show.
+// Returns the layers in file order, each once per operation (in the order of `operations`). Fails
+// for a file without a layer. `file` is the name that errors show.
 Result<std::vector<Layer>> ParseLayersCsv(std::string_view text, const std::string& file,
                                           const std::vector<Operation>& operations);
 

@@ -1,8 +1,8 @@
 // The geometry of divided convolutions: half-open intervals, boxes of tensors, and what sliding
-// windows read. Positions and lengths are in elements of one axis. Plain values and
-// pure functions that allocate nothing; thread-compatible. All of it follows from what a
-// convolution is: element o of an output axis reads the elements o stride - pad + j dilation, j <
-// taps, of the input that exist.
+// windows read. Positions and lengths are in elements of one axis. Plain values and pure functions
+// that allocate nothing; thread-compatible. All of it follows from the definition of a convolution:
+// element o of an output axis reads the elements o stride - pad + j dilation, j < taps, of the
+// input that exist.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace ucudnn {
 
-// Quotients rounded down and up, of negative dividends, too. REQUIRES: divisor > 0.
+// Quotients rounded down and up, also for negative dividends. REQUIRES: divisor > 0.
 int64_t FloorDivide(int64_t dividend, int64_t divisor);
 int64_t CeilDivide(int64_t dividend, int64_t divisor);
 
@@ -28,20 +28,20 @@ struct Interval {
 
 // The elements that are in both; [0, 0) where there are none.
 Interval Intersection(const Interval& a, const Interval& b);
-// How many elements are in both.
+// The number of elements that are in both.
 int64_t Overlap(const Interval& a, const Interval& b);
 
-// Part `index` of `extent` elements in `parts`; the first parts are the larger ones. A part is
-// empty, at its place, where there are more parts than elements; a negative extent counts as 0.
+// Part `index` of `extent` elements in `parts`; the first parts are the larger ones. If there are
+// more parts than elements, some parts are empty, each at its place; a negative extent counts as 0.
 // REQUIRES: 0 <= index < parts.
 Interval Part(int64_t extent, int parts, int index);
 
 constexpr int kTensorAxes = 5;
 enum TensorAxis : size_t { kAxisN, kAxisC, kAxisD, kAxisH, kAxisW };
 using TensorExtents = std::array<int64_t, kTensorAxes>;  // axis order n, c, d, h, w
-using Box = std::array<Interval, kTensorAxes>;           // likewise: the product of its intervals
+using Box = std::array<Interval, kTensorAxes>;  // in the same order: the product of its intervals
 
-int64_t Elements(const Box& box);  // 0 where any interval is empty
+int64_t Elements(const Box& box);  // 0 if any interval is empty
 Box Intersection(const Box& a, const Box& b);
 
 // A window along one axis: window `o` begins at element o * stride - pad of the image and touches
@@ -55,22 +55,22 @@ struct SlidingWindow {
   int64_t Extent() const { return (taps - 1) * dilation + 1; }  // from its first to its last tap
 };
 
-// That of axis 0 (d), 1 (h) or 2 (w) of a convolution.
+// The window of a convolution along axis 0 (d), 1 (h) or 2 (w).
 SlidingWindow WindowOf(const ConvolutionProblem& problem, size_t spatial_axis);
 
-// The smallest interval with all elements of an image of `image` elements that lie under the
-// windows `outputs`, from a window's first to its last tap. It is empty where `outputs` is, or all
-// of its windows lie in the padding. REQUIRES: outputs.begin >= 0.
+// The smallest interval with all elements of an image of `image` elements that the windows
+// `outputs` span, from a window's first to its last tap. Empty if `outputs` is empty or all of its
+// windows lie in the padding. REQUIRES: outputs.begin >= 0.
 Interval UnderWindows(const SlidingWindow& window, const Interval& outputs, int64_t image);
 
-// The windows, of `windows` in all, under which at least one of the image's elements `elements`
-// lies, again from first to last tap: what backward data and transposed convolutions read to
-// compute `elements`. It is empty where `elements` is, or lies between all windows (stride >
+// The windows, among the first `windows` ones, that span at least one of the image's elements
+// `elements` from their first to their last tap: backward data and transposed convolutions read
+// them to compute `elements`. Empty if `elements` is empty or lies between all windows (stride >
 // Extent()).
 Interval WindowsOver(const SlidingWindow& window, const Interval& elements, int64_t windows);
 
-// The channels on the other side of a grouped convolution that the channels `channels` of this side
-// are computed from: all those of the groups that they are in. REQUIRES: both counts > 0.
+// The channels on the other side of a grouped convolution from which the channels `channels` of
+// this side are computed: all channels of the same groups. REQUIRES: both counts > 0.
 Interval ChannelsOfGroups(const Interval& channels, int64_t per_group, int64_t others_per_group);
 
 }  // namespace ucudnn

@@ -48,7 +48,7 @@ bool IsOwnResult(const AxisPart& part, int64_t at) {
   return true;
 }
 
-// The part's results as maximal runs, those that are its own pooling's and the others.
+// The part's results as maximal runs: those that its own pooling gives, and the others.
 struct AxisRuns {
   std::vector<Interval> own, others;
 };
@@ -74,9 +74,10 @@ AxisBox OwnBox(const AxisPart& part) {
   return {part.result(), part.elements(), part.windows(), part.elements(), part.windows()};
 }
 
-// The pad is the same on both sides, and its first window begins with the pad: it begins so far
-// before what is read that no window that matters is in it, or where the image begins. Behind what
-// is read the pad is the image's, or no window that matters reaches it.
+// The boxes of one run of results. The pooling of a box has the same pad on both sides. What it
+// reads begins either so early that no window of interest reaches the pad before it, or where the
+// image begins. Behind what is read, the pad is that of the image, or no window of interest reaches
+// it.
 AxisBox BoxOfRun(const AxisPart& part, const Interval& result) {
   const SlidingWindow& window = part.cut.window;
   AxisBox box;
@@ -84,7 +85,7 @@ AxisBox BoxOfRun(const AxisPart& part, const Interval& result) {
   box.read_windows = part.forward ? result : part.Over(result);
   box.read_elements = part.Under(box.read_windows);
   const int64_t before = CeilDivide(window.pad, window.stride);
-  const bool is_read = box.read_windows.Length() > 0;  // else its elements lie between windows
+  const bool is_read = box.read_windows.Length() > 0;  // otherwise its elements lie between windows
   const int64_t begin = is_read ? box.read_windows.begin : result.begin / window.stride;
   const int64_t first = std::max<int64_t>(0, begin - before);
   box.elements = {first * window.stride, box.read_elements.end};
@@ -107,7 +108,7 @@ PooledBox Joined(const std::array<AxisBox, kMaxSpatial>& axes) {
   return box;
 }
 
-// What `to` reads that `from` owns.
+// The boxes that `to` reads and `from` owns.
 PooledBoxPair Passed(const Stripes& stripes, int from, int to) {
   const PooledBoxPair owned = OwnedByPooling(stripes, from), read = ReadByPooling(stripes, to);
   return {Intersection(owned.elements, read.elements), Intersection(owned.windows, read.windows)};
@@ -161,7 +162,8 @@ std::vector<PooledBox> PooledBoxes(const Stripes& stripes) {
   std::array<AxisRuns, kMaxSpatial> runs;
   const auto part = [&](size_t axis) { return PartOf(stripes, stripes.part, axis); };
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) runs[axis] = RunsOfResults(part(axis));
-  // Where no result of an axis reads beyond the own elements, they are pooled as in the own call.
+  // Where no result along an axis reads beyond the own elements, results are pooled as in the own
+  // call.
   const auto boxes_of = [&](size_t axis, const std::vector<Interval>& results) {
     std::vector<AxisBox> boxes;
     if (runs[axis].others.empty() && !results.empty()) return std::vector{OwnBox(part(axis))};
@@ -170,7 +172,7 @@ std::vector<PooledBox> PooledBoxes(const Stripes& stripes) {
   };
   const auto all_of = [&](size_t axis) { return std::vector<Interval>{part(axis).result()}; };
   std::vector<PooledBox> boxes;
-  // What is another's along an axis, inside what is the own along those before it.
+  // The others' results along one axis, within the own results along the axes before it.
   std::array<std::vector<Interval>, kMaxSpatial> choices = {all_of(0), all_of(1), all_of(2)};
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     choices[axis] = runs[axis].others;

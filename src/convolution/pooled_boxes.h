@@ -11,18 +11,18 @@
 
 namespace ucudnn {
 
-// What one part reads of the whole: forward, elements; backward, the windows over its elements and,
-// to find out where their maxima are, the elements under those.
+// The boxes that one part reads of the whole: forward, elements; backward, the windows over its
+// elements and the elements under these windows, which show where their maxima are.
 struct PooledBoxPair {
   SpatialBox elements;
   SpatialBox windows;
 };
 PooledBoxPair ReadByPooling(const Stripes& stripes, int cell);
 
-// What a rank owns.
+// The boxes that a rank owns.
 PooledBoxPair OwnedByPooling(const Stripes& stripes, int cell);
 
-// What passes between this cell and `peer`, in either direction.
+// The boxes that pass between this cell and `peer`, in either direction.
 struct PooledMessage {
   int peer = 0;  // a cell of the grid
   PooledBoxPair boxes;
@@ -31,16 +31,16 @@ std::vector<PooledMessage> PooledReceives(const Stripes& stripes);
 std::vector<PooledMessage> PooledSends(const Stripes& stripes);
 
 // A box of the result, windows of y or elements of dx, and the pooling that computes it, as a call
-// of its own with the caller's window, stride and pad: over `elements`, which give `windows`. Of
-// both it reads, for the result's sake, what `read` has; whatever lies elsewhere is not in it.
+// of its own with the caller's window, stride and pad: it pools `elements` into `windows`. For this
+// result it reads only the boxes of `read`; other positions may hold anything.
 struct PooledBox {
   SpatialBox result;
   SpatialBox elements, windows;
   PooledBoxPair read;
 };
 
-// The disjoint boxes that are, all together, the results of this cell that are not its own
-// pooling's: a window over them, or they themselves, read beyond the own elements.
+// Disjoint boxes that together are the results of this cell that its own pooling does not give:
+// such a result, or a window over it, reads beyond the own elements.
 std::vector<PooledBox> PooledBoxes(const Stripes& stripes);
 
 }  // namespace ucudnn

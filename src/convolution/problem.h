@@ -31,7 +31,7 @@ struct ConvolutionProblem {
   Spatial x = {1, 1, 1};  // image extents
   Spatial w = {1, 1, 1};  // filter extents
   Spatial pad = {0, 0, 0};
-  // How much wider the padding behind is than `pad`, which is the one before; pad + extra_pad >= 0.
+  // The padding behind an axis minus `pad`, the padding before it; pad + extra_pad >= 0.
   Spatial extra_pad = {0, 0, 0};
   Spatial stride = {1, 1, 1};
   Spatial dilation = {1, 1, 1};
@@ -40,7 +40,7 @@ struct ConvolutionProblem {
   Layout layout = Layout::kNchw;        // of the filter
   ConvolutionMode mode = ConvolutionMode::kCrossCorrelation;
   MathType math = MathType::kDefault;  // what the caller's convolution descriptor allows
-  // Bytes: every piece of a batched tensor must start on a multiple, relative to the tensor.
+  // In bytes: every piece of a batched tensor must start at a multiple, relative to the tensor.
   int32_t alignment = 1;
   Strides x_strides = {};
   Strides y_strides = {};
@@ -67,14 +67,14 @@ void SetPackedStrides(ConvolutionProblem& problem);
 
 size_t ElementBytes(DataType type);
 
-// The smallest number of images after which both batched tensors are again on `alignment` bytes.
-// A batch boundary is legal only at multiples of it.
+// The smallest number of images after which both batched tensors are again aligned to `alignment`
+// bytes. A batch boundary is legal only at multiples of it.
 int LegalStep(const ConvolutionProblem& problem);
 
-// The kernel without its mini-batch (n = 0): what measurements at any micro-batch are filed under.
+// The kernel without its mini-batch (n = 0), under which measurements at any micro-batch are filed.
 ConvolutionProblem KernelFamily(ConvolutionProblem problem);
 
-// "forward 256x64x27x27 -> 192, 5x5 pad 2x2 fp32 nchw": for messages.
+// Formats a problem for messages: "forward 256x64x27x27 -> 192, 5x5 pad 2x2 fp32 nchw".
 std::string Describe(const ConvolutionProblem& problem);
 
 const char* OperationName(Operation operation);

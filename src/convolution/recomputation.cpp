@@ -5,11 +5,11 @@
 namespace ucudnn {
 namespace {
 
-// An interval of the result along one axis and what is assembled for it.
+// An interval of the result along one axis, and the interval that is assembled for it.
 struct AxisRegion {
   Interval result;
   Interval assembled;  // counted in the own part of the exchanged tensor
-  Interval filled;     // where it may differ from zero; likewise
+  Interval filled;     // the part of it that may differ from zero; likewise
   int64_t pad = 0;
 };
 
@@ -19,8 +19,8 @@ struct AxisRows {
   int part = 0;
   Exchanged exchanged = Exchanged::kElements;
   std::vector<AxisSource> sources;
-  std::vector<Interval> touched;    // of the result, by halos of this axis
-  std::vector<Interval> untouched;  // the others
+  std::vector<Interval> touched;    // parts of the result to which halos of this axis contribute
+  std::vector<Interval> untouched;  // the other parts of the result
 
   bool HasHalo() const { return !touched.empty(); }
   Interval Elements() const { return {0, cut->elements[part].Length()}; }
@@ -44,18 +44,19 @@ AxisRows RowsOf(const Stripes& stripes, size_t axis) {
   return rows;
 }
 
-// The windows `result` from all that is under them, zeros of the padding included.
+// Computes the windows `result` from all elements under them, zeros of the padding included.
 AxisRegion WindowsFrom(const SlidingWindow& window, const Interval& result) {
   const Interval under = {result.begin * window.stride - window.pad,
                           (result.end - 1) * window.stride - window.pad + window.Extent()};
   return {result, under, under, 0};
 }
 
-// The elements `result` from the windows over them. A backward_data of m elements padded by p' on
-// both sides has floor((m + 2 p' - extent) / stride) + 1 windows, of which window `first` of the
-// part is number 0 if p' = pad + result.begin - first stride. It begins early enough for those to
-// end where the windows over the last element do, or behind them. p' is not negative: what a halo
-// touches, and what lies between, begins under a window that is not behind it.
+// Computes the elements `result` from the windows over them. A backward_data of m elements padded
+// by p' on both sides has floor((m + 2 p' - extent) / stride) + 1 windows, of which window `first`
+// of the part is number 0 if p' = pad + result.begin - first stride. `first` is so small that the
+// last of these windows is the last window over the last element, or lies behind it. p' is not
+// negative: elements that a halo touches, and elements between them, begin under a window that is
+// not behind them.
 AxisRegion ElementsFrom(const SlidingWindow& window, const Interval& result) {
   const int64_t behind = window.pad + result.begin;
   const Interval over = {CeilDivide(behind - window.Extent() + 1, window.stride),
@@ -78,7 +79,7 @@ AxisRegion RegionOf(const AxisRows& rows, const Interval& result) {
 
 using ChosenSources = std::array<const AxisSource*, kMaxSpatial>;
 
-// The number of the message of the cell whose parts the sources are; kOwn for the own one.
+// The number of the message from the cell whose parts the sources are; kOwn for the own cell.
 int MessageOf(const Stripes& stripes, std::span<const HaloMessage> received,
               const ChosenSources& sources) {
   const int peer = stripes.CellAt({sources[0]->part, sources[1]->part, sources[2]->part});
@@ -92,8 +93,8 @@ int MessageOf(const Stripes& stripes, std::span<const HaloMessage> received,
 using AxisRegions = std::array<AxisRegion, kMaxSpatial>;
 using SpatialRows = std::array<AxisRows, kMaxSpatial>;
 
-// Adds what one choice of a source for each axis has of an assembled tensor. Blocks are numbered as
-// in Received(), the runs of the last axis fastest.
+// Adds the copies of one choice of a source for each axis to an assembled tensor. Blocks are
+// numbered as in Received(), the runs of the last axis fastest.
 void CopySources(const AxisRegions& regions, int message, const ChosenSources& sources,
                  std::vector<AssembledCopy>& copies) {
   int block = 0;
@@ -145,7 +146,8 @@ std::vector<RecomputedBox> RecomputedBoxes(const Stripes& stripes,
   std::vector<RecomputedBox> boxes;
   if (stripes.local.operation == Operation::kBackwardFilter || received.empty()) return boxes;
   const SpatialRows rows = {RowsOf(stripes, 0), RowsOf(stripes, 1), RowsOf(stripes, 2)};
-  // What an axis touches, inside what no axis before it touches and across those behind it.
+  // For each axis: what its halos touch, within what the axes before it leave untouched, and across
+  // the axes behind it.
   std::array<std::vector<Interval>, kMaxSpatial> choices;
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) choices[axis] = {rows[axis].Result()};
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {

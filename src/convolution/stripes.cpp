@@ -48,7 +48,8 @@ struct Destination {
   std::vector<Interval> ranges;
 };
 
-// Whom `part` sends what along one axis, itself included, by rising part.
+// The parts along one axis, itself included, to which `part` sends, with the ranges that it sends
+// them, by rising part.
 std::vector<Destination> DestinationsOf(const AxisCut& cut, int part, Exchanged exchanged) {
   std::vector<Destination> destinations;
   for (int needing = 0; needing < cut.Parts(); ++needing) {
@@ -85,7 +86,7 @@ Result<AxisExtents> ExtentsOf(const SpatialGrid& grid, std::span<const Spatial> 
                          std::to_string(ranks.size()) + " gave their extents");
   }
   AxisExtents extents;
-  // The rank that each extent is from: the first one with that part of the axis.
+  // The rank that gave each extent: the first one with that part of the axis.
   std::array<std::vector<int>, kMaxSpatial> named_by;
   for (int cell = 0; cell < grid.GroupSize(); ++cell) {
     const auto part = PartsOf(grid, cell);

@@ -1,12 +1,13 @@
 // One convolution cut over the cells of one group of ranks: what each rank owns, what it receives
-// of which peer, what it sends, and what the received rows contribute to its result. Pure geometry:
-// plain values and pure functions, thread-compatible, the same on every rank that has the same
-// arguments. Axes are d, h, w; the d of a 2-D convolution is 1 and not cut.
+// from which peer, what it sends, and what the received rows contribute to its result. Pure
+// geometry: plain values and pure functions, thread-compatible, the same on every rank that has the
+// same arguments. Axes are d, h, w; the d of a 2-D convolution is 1 and not cut.
 //
-// Forward, ranks exchange x and compute y; backward_data and backward_filter, they exchange dy and
-// compute dx and their part of dw. The caller's own local call gives what the own tensors
-// contribute. What a message contributes are convolutions without padding between slices of the
-// message and of the other tensors, added to it: no row of zeros, nothing to unpack.
+// Forward, ranks exchange x and compute y. In backward_data and backward_filter they exchange dy,
+// and compute dx and their part of dw. The own tensors contribute by the caller's own local call.
+// Each message contributes convolutions without padding between slices of the message and of the
+// other tensors, which are added to the result: nothing is padded with zero rows, and nothing is
+// unpacked.
 #pragma once
 
 #include <array>
@@ -24,18 +25,18 @@ namespace ucudnn {
 
 using SpatialBox = std::array<Interval, kMaxSpatial>;               // d, h, w
 using HaloTerm = std::array<AxisTerm, kMaxSpatial>;                 // their product
-using AxisExtents = std::array<std::vector<int64_t>, kMaxSpatial>;  // of all parts of each axis
+using AxisExtents = std::array<std::vector<int64_t>, kMaxSpatial>;  // of all parts along each axis
 
-int64_t Elements(const SpatialBox& box);  // per image and channel; 0 where any interval is empty
+int64_t Elements(const SpatialBox& box);  // per image and channel; 0 if any interval is empty
 SpatialBox Intersection(const SpatialBox& a, const SpatialBox& b);
 
-// A box of the exchanged tensor that lies in a message as a tensor of its own, and the products
-// that are all it contributes. In a term, positions of the exchanged tensor are counted in the box,
-// those of the other two tensors in the own ones: windows, taps, and elements of forward are those
-// of y, w and the box; of backward_data those of the box, w and dx; of backward_filter those of the
-// box, dw and x. Taps are counted as the filter lies in memory, so that a slice of it is, in the
-// caller's mode, the filter of the term. Terms are disjoint; their pads are 0 where the box is a
-// halo, the caller's else.
+// A box of the exchanged tensor that lies in a message as a tensor of its own, and the terms that
+// are all it contributes. In a term, positions of the exchanged tensor are counted in the box,
+// positions of the other two tensors in the own ones. Windows, taps and elements are those of y, w
+// and the box in forward, of the box, w and dx in backward_data, and of the box, dw and x in
+// backward_filter. Taps are counted as the filter lies in memory, so that a slice of it is, in the
+// caller's mode, the filter of the term. Terms are disjoint; their pads are 0 if the box is a halo,
+// and the caller's otherwise.
 struct HaloBlock {
   SpatialBox box;  // of the peer's own tensor
   std::vector<HaloTerm> terms;
@@ -43,17 +44,19 @@ struct HaloBlock {
   bool operator==(const HaloBlock&) const = default;
 };
 
-// What one peer sends this rank, block after block. There is more than one only where the taps skip
-// rows that nobody reads, as those of a dilated filter that also strides do.
+// The message that one peer sends to this rank, block after block. It has more than one block only
+// if the taps skip rows that nobody reads, as the taps of a filter with both a dilation and a
+// stride can.
 struct HaloMessage {
   int peer = 0;  // its number in the group
   std::vector<HaloBlock> blocks;
 
   bool operator==(const HaloMessage&) const = default;
-  int64_t ElementsPerImage() const;  // and channel
+  int64_t ElementsPerImage() const;  // also per channel
 };
 
-// What this rank sends one peer: boxes of its own tensor, in the order of the peer's blocks.
+// The message that this rank sends to one peer: boxes of its own tensor, in the order of the peer's
+// blocks.
 struct HaloSend {
   int peer = 0;
   std::vector<SpatialBox> boxes;
@@ -61,34 +64,35 @@ struct HaloSend {
   bool operator==(const HaloSend&) const = default;
 };
 
-// The extents along each axis, from the own extents of all ranks of one group by their numbers. An
-// error names two ranks of one row of cells that differ along it.
+// Returns the extents along each axis, from the own extents of all ranks of one group by their
+// numbers. An error names two ranks of one row of cells whose extents along it differ.
 Result<AxisExtents> ExtentsOf(const SpatialGrid& grid, std::span<const Spatial> ranks);
 
 struct Stripes {
-  ConvolutionProblem local;  // of this rank: the call as the program makes it
+  ConvolutionProblem local;  // this rank's call as the program makes it
   SpatialGrid grid;
   int cell = 0;  // this rank's number in its group
   std::array<int, kMaxSpatial> part = {0, 0, 0};
   std::array<AxisCut, kMaxSpatial> cuts;
 
-  // An error where the caller's local calls do not compute the whole convolution (CutAxis), which
-  // is then refused on all ranks, where `extents` are not those of the grid or of `local`, or where
-  // a 2-D convolution should be cut along d. REQUIRES: 0 <= cell < grid.GroupSize().
+  // Fails if the caller's local calls do not compute the whole convolution (CutAxis), which is then
+  // refused on all ranks, if `extents` are not those of the grid or of `local`, or if a 2-D
+  // convolution is to be cut along d. REQUIRES: 0 <= cell < grid.GroupSize().
   static Result<Stripes> Make(const ConvolutionProblem& local, const SpatialGrid& grid, int cell,
                               const AxisExtents& extents);
 
-  // Ordered by peer, at most one of each. What a rank receives of another is what that one sends
-  // it, box by box. Each halo row is in one message only, and all of them are read.
+  // Messages are ordered by peer, at most one of each. A rank receives from another exactly what
+  // that one sends to it, box by box. Each halo row is in one message only, and all of them are
+  // read.
   std::vector<HaloMessage> Received() const;
   std::vector<HaloSend> Sent() const;
 
   // Channels of an exchanged image: those of x or dy.
   int ExchangedChannels() const;
-  // Bytes of one image of a message of so many elements per image.
+  // Bytes of one image of a message that has so many elements per image and channel.
   int64_t BytesPerImage(int64_t elements_per_image) const;
 
-  // What SourcesOf says along each axis, with taps counted as the filter lies in memory.
+  // SourcesOf each axis, with taps counted as the filter lies in memory.
   std::array<std::vector<AxisSource>, kMaxSpatial> Sources() const;
   // The number of the rank that holds the parts `at`.
   int CellAt(const std::array<int, kMaxSpatial>& at) const;

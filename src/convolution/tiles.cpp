@@ -23,7 +23,8 @@ struct AxisTile {
   int32_t pad = 0, extra_pad = 0;
 };
 
-// What a part computes, with what that reads and the padding that is left of the whole axis's.
+// The part that computes `computed`: what it reads, and the padding that it keeps of the whole
+// axis's.
 AxisTile TileOf(const ConvolutionProblem& whole, size_t axis, const Interval& computed) {
   const SlidingWindow window = WindowOf(whole, axis);
   AxisTile tile;
@@ -59,7 +60,7 @@ Result<std::vector<AxisTile>> CutSpatialAxis(const ConvolutionProblem& whole, si
                       " is not less than the filter's extent of " +
                       std::to_string(window.Extent()));
   }
-  // Cuts of x lie before windows `least` to `most`, those of y before each window.
+  // Cuts of x may lie before windows `least` to `most`, cuts of y before each window.
   const bool by_elements = whole.operation == Operation::kBackwardData;
   const int64_t extent = by_elements ? whole.x[axis] : outputs[axis];
   const int64_t least =
@@ -176,7 +177,7 @@ class TileCutter {
     }
   }
 
-  // Adds the tile of these parts; `tile` and `kind` have all but the spatial axes.
+  // Adds the tile of these parts. `tile` and `kind` are complete but for the spatial axes.
   void Add(Tiles& cut, Tile tile, TileKind kind,
            const std::array<const AxisTile*, kMaxSpatial>& parts) const {
     ConvolutionProblem& problem = kind.problem;

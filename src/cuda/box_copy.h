@@ -30,27 +30,27 @@ struct CopyAxis {
 
 class BoxCopy {
  public:
-  BoxCopy() = default;  // of nothing
+  BoxCopy() = default;  // copies nothing
   // Both tensors hold elements of `element_bytes`; no two elements of a side share an address.
   BoxCopy(const BoxExtents& extents, const Strides& from, const Strides& to, size_t element_bytes);
 
   // Enqueues on `stream`. `from` and `to` are the addresses of the box's first element. An error
-  // carries the driver's name of it.
+  // contains the driver's name of it.
   Status Enqueue(const Driver& driver, CUdeviceptr from, CUdeviceptr to, CUstream stream) const;
-  // How many copies one call of Enqueue enqueues.
+  // The number of copies that one call of Enqueue enqueues.
   int64_t copies() const { return copies_; }
 
  private:
   bool CanStack(const CopyAxis& rows, const CopyAxis& slices) const;
   Status EnqueueSlab(const Driver& driver, CUdeviceptr from, CUdeviceptr to, CUstream stream) const;
 
-  int64_t run_bytes_ = 0;   // that lie side by side in both tensors; 0: nothing is copied
-  CopyAxis rows_, slices_;  // what one copy covers
+  int64_t run_bytes_ = 0;   // bytes that lie side by side in both tensors; 0: nothing is copied
+  CopyAxis rows_, slices_;  // the axes that one copy covers
   std::vector<CopyAxis> outer_;
   int64_t copies_ = 0;
 };
 
-// A box of elements in device memory, `first` the address of its first one.
+// A box of elements in device memory. `first` is the address of its first element.
 struct DeviceBox {
   BoxExtents extents;
   Strides strides;
@@ -60,8 +60,8 @@ struct DeviceBox {
 
 // 0xFF in every byte is NaN in every floating-point type.
 inline constexpr unsigned char kNanByte = 0xFF;
-// Enqueues on `stream` that every byte of a box's elements becomes `byte`, and nothing between them
-// changes. May allocate host memory.
+// Enqueues on `stream` a fill that sets every byte of a box's elements to `byte` and changes
+// nothing between them. May allocate host memory.
 Status Fill(const Driver& driver, const DeviceBox& box, unsigned char byte, CUstream stream);
 
 }  // namespace ucudnn::cuda

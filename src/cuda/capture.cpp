@@ -32,7 +32,7 @@ Status KeepWithGraph(const Driver& driver, CUgraph graph, std::shared_ptr<void> 
       driver,
       driver.cuUserObjectCreate(&object, held.get(), Release, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC),
       kDoing));
-  (void)held.release();  // it is the object's
+  (void)held.release();  // the user object owns it now
   const CUresult given =
       driver.cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
   if (given != CUDA_SUCCESS) driver.cuUserObjectRelease(object, 1);

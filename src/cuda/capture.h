@@ -1,4 +1,4 @@
-// The CUDA graph that a stream is captured into, and what lives as long as a graph does.
+// The CUDA graph that a stream is captured into, and objects that live as long as a graph.
 // Thread-safe.
 #pragma once
 
@@ -16,21 +16,21 @@ struct Capture {
   CUgraph graph = nullptr;
 };
 
-// The capture that `stream` is in. None where the stream is in no capture that can still become a
+// The capture that `stream` is in. None if the stream is in no capture that can still become a
 // graph.
 std::optional<Capture> CaptureOf(const Driver& driver, CUstream stream);
 
-// Gives `kept` to `graph`. A thread of the driver's releases it once the graph, and all that was
-// copied or instantiated of it, are destroyed and their launches are over; its destructor must not
+// Gives `kept` to `graph`. A thread of the driver releases it once the graph, and all copies and
+// instances of it, are destroyed and their launches are over; the destructor of `kept` must not
 // call CUDA. On an error `kept` is released at once.
 Status KeepWithGraph(const Driver& driver, CUgraph graph, std::shared_ptr<void> kept);
 // KeepWithGraph for the graph that `stream` is captured into.
 Status KeepWithGraphOf(const Driver& driver, CUstream stream, std::shared_ptr<void> kept);
 
-// True once the graph, and all that was copied or instantiated of it, are destroyed and their
-// launches are over.
+// True once the graph, and all copies and instances of it, are destroyed and their launches are
+// over.
 using GraphEnd = std::shared_ptr<const std::atomic<bool>>;
-// Never becomes true where the driver cannot tell.
+// Returns a GraphEnd that never becomes true if the driver cannot tell.
 GraphEnd EndOf(const Driver& driver, CUgraph graph);
 
 }  // namespace ucudnn::cuda

@@ -7,7 +7,7 @@
 namespace ucudnn::cuda {
 namespace {
 
-// Asked for by the ABI of CUDA 12.0, in which edges carry no data.
+// Functions that are looked up by the ABI of CUDA 12.0, in which edges carry no data.
 struct GraphFunctions {
   decltype(&::cuGraphCreate) create = nullptr;
   decltype(&::cuGraphDestroy) destroy = nullptr;
@@ -45,7 +45,7 @@ const GraphFunctions* Load() {
   return all ? functions.release() : nullptr;
 }
 
-// Null when the driver lacks one of them.
+// Null if the driver lacks one of them.
 const GraphFunctions* Functions() {
   static const GraphFunctions* const functions = Load();
   return functions;
@@ -105,7 +105,7 @@ std::vector<CUgraph> ChildrenInARow(CUgraph graph) {
       return {};
     }
   }
-  // Begins at the node that waits for none, and goes on to the one that waits for the last.
+  // Begins at the node that waits for none, and goes on to each node that waits for the last one.
   CUgraphNode last = nullptr;
   std::vector<CUgraph> children;
   while (children.size() < count) {

@@ -16,14 +16,14 @@ struct GraphDeleter {
 };
 using OwnedGraph = std::unique_ptr<CUgraph_st, GraphDeleter>;
 
-// An empty graph, which the caller owns; an error where the driver lacks a function.
+// Makes an empty graph, which the caller owns. Fails if the driver lacks a function.
 Result<OwnedGraph> NewGraph();
 
 // Adds copies of `children` to `graph`, each behind the one before. On an error `graph` is
 // unchanged.
 Status AddInARow(CUgraph graph, const std::vector<OwnedGraph>& children);
 
-// The child graphs that `graph` owns and holds in a row; empty where it holds anything else.
+// The child graphs that `graph` owns and holds in a row; empty if it holds anything else.
 std::vector<CUgraph> ChildrenInARow(CUgraph graph);
 
 }  // namespace ucudnn::cuda

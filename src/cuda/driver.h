@@ -47,8 +47,8 @@
   F(cuStreamWaitEvent)             \
   F(cuThreadExchangeStreamCaptureMode)
 
-// What only ranks need that exchange with others (transport/, spatial/): null where a driver lacks
-// it.
+// Functions that only ranks need that exchange with others (transport/, spatial/): null if a driver
+// lacks them.
 #define UCUDNN_DRIVER_EXCHANGE_FUNCTIONS(F) \
   F(cuCtxEnablePeerAccess)                  \
   F(cuCtxGetStreamPriorityRange)            \
@@ -67,8 +67,8 @@
   F(cuUserObjectCreate)                     \
   F(cuUserObjectRelease)
 
-// What records streams as a graph and runs it again (planner/multigrid/device): null where a driver
-// lacks it.
+// Functions that record streams as a graph and run it again (planner/multigrid/device): null if a
+// driver lacks them.
 #define UCUDNN_DRIVER_GRAPH_FUNCTIONS(F) \
   F(cuGraphDestroy)                      \
   F(cuGraphExecDestroy)                  \
@@ -80,23 +80,26 @@
 namespace ucudnn::cuda {
 
 struct Driver {
-// The header maps some names to versioned ones (cuMemAlloc to cuMemAlloc_v2); members follow it.
+// The header maps some names to versioned ones (cuMemAlloc to cuMemAlloc_v2); members are named
+// likewise.
 #define UCUDNN_MEMBER(name) decltype(&::name) name = nullptr;
   UCUDNN_DRIVER_FUNCTIONS(UCUDNN_MEMBER)
   UCUDNN_DRIVER_EXCHANGE_FUNCTIONS(UCUDNN_MEMBER)
   UCUDNN_DRIVER_GRAPH_FUNCTIONS(UCUDNN_MEMBER)
 #undef UCUDNN_MEMBER
-  // Declared as CUDA 12.0 has it; newer headers have another form.
+  // Declared as in CUDA 12.0; newer headers declare another form.
   CUresult (*cuStreamGetCaptureInfo)(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*,
                                      const CUgraphNode**, size_t*) = nullptr;
 
-  // A function of UCUDNN_DRIVER_EXCHANGE_FUNCTIONS that the driver lacks; null: it has all.
+  // The name of a function of UCUDNN_DRIVER_EXCHANGE_FUNCTIONS that the driver lacks; null: it has
+  // all.
   const char* MissingForExchange() const;
-  // The same of UCUDNN_DRIVER_GRAPH_FUNCTIONS.
+  // The name of a function of UCUDNN_DRIVER_GRAPH_FUNCTIONS that the driver lacks; null: it has
+  // all.
   const char* MissingForGraphs() const;
 };
 
-// The table; null when there is no driver, or it lacks a function (one warning says which).
+// The table; null if there is no driver, or it lacks a function (one warning says which).
 const Driver* GetDriver();
 
 }  // namespace ucudnn::cuda

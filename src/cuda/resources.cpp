@@ -35,7 +35,7 @@ RelaxedCaptureScope::~RelaxedCaptureScope() { driver_.cuThreadExchangeStreamCapt
 
 MemoryPool::~MemoryPool() {
   if (pool_ == nullptr) return;
-  // Frees that are still to come on the stream must be over before the pool goes.
+  // Frees that are still enqueued on the stream must be over before the pool is destroyed.
   driver_.cuStreamSynchronize(stream_);
   driver_.cuMemPoolDestroy(pool_);
 }

@@ -36,7 +36,7 @@ class RelaxedCaptureScope {
   CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
 };
 
-// A stream that never waits for the legacy default stream, nor that for it.
+// A stream that never waits for the legacy default stream, and for which that one never waits.
 class Stream {
  public:
   explicit Stream(const Driver& driver) : driver_(driver) {}
@@ -45,8 +45,8 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   Status Create();
-  // Work that waits in it goes before that of other streams. REQUIRES: MissingForExchange() is
-  // null.
+  // Creates a stream whose work goes before that of other streams. REQUIRES: MissingForExchange()
+  // is null.
   Status CreateUrgent();
   Status Synchronize();
   CUstream get() const { return stream_; }
@@ -56,9 +56,9 @@ class Stream {
   CUstream stream_ = nullptr;
 };
 
-// Memory that is taken and given back in the order of one stream, so that neither waits for the
-// device. What is given back returns to the device when the stream is next waited for. Must outlive
-// its buffers.
+// Memory that is allocated and freed in the order of one stream, so that neither waits for the
+// device. Freed memory returns to the device when the stream is next waited for. Must outlive its
+// buffers.
 class MemoryPool {
  public:
   explicit MemoryPool(const Driver& driver) : driver_(driver) {}
@@ -66,15 +66,15 @@ class MemoryPool {
   MemoryPool(const MemoryPool&) = delete;
   MemoryPool& operator=(const MemoryPool&) = delete;
 
-  // Makes the pool on the device of the current context. A device without pools serves plain
-  // allocations.
+  // Makes the pool on the device of the current context. On a device without pools, plain
+  // allocations are used.
   Status Create(CUstream stream);
   CUresult Allocate(CUdeviceptr* address, size_t bytes) const;
   void Free(CUdeviceptr address) const;
-  // False where plain allocations serve: freeing one waits for the whole device.
+  // False if plain allocations are used: freeing one waits for the whole device.
   bool ordered() const { return pool_ != nullptr; }
-  // Waits for the stream, so that what was freed is the device's again. Without it a buffer that
-  // grows holds its old and its new size.
+  // Waits for the stream, so that freed memory returns to the device. Otherwise a buffer that grows
+  // holds its old and its new size.
   void GiveBack() const;
 
  private:
@@ -94,7 +94,8 @@ class DeviceBuffer {
   // Holds at least `bytes`, after freeing what it held before; 0 bytes hold nothing. Work on the
   // pool's stream may use the memory.
   Status Reserve(size_t bytes);
-  // The same, but where there is no memory for that it holds as much as before again, or nothing.
+  // Reserves at least `bytes`. If there is not enough memory, it holds as much as before again, or
+  // nothing.
   Status Grow(size_t bytes);
   void* data() const { return reinterpret_cast<void*>(address_); }
   CUdeviceptr address() const { return address_; }
@@ -118,11 +119,10 @@ class Event {
   // An event that streams wait for, and that measures no time.
   Status CreateUntimed();
   Status Record(CUstream stream);
-  // What is enqueued on `stream` from now on waits until the event, as it was recorded last, is
-  // reached.
+  // Makes work that is enqueued on `stream` from now on wait for the event as it was recorded last.
   Status HoldBack(CUstream stream) const;
-  // Whether a stream is still to reach it. False also where its context is gone or has failed, so
-  // that no stream ever will.
+  // Whether a stream has yet to reach it. False also if its context is gone or has failed, so that
+  // no stream ever will.
   bool Pending() const;
   CUevent get() const { return event_; }
   // Milliseconds from `begin` to this event; waits for this event.
@@ -136,7 +136,7 @@ class Event {
 // True while `stream` records a CUDA graph. The legacy default stream cannot be captured.
 bool IsCapturing(const Driver& driver, CUstream stream);
 
-// `result` as a Status that names `action`.
+// Returns `result` as a Status that names `action`.
 Status DriverStatus(const Driver& driver, CUresult result, const char* action);
 
 }  // namespace ucudnn::cuda

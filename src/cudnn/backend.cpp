@@ -5,7 +5,8 @@
 namespace ucudnn::cudnn {
 namespace {
 
-// A copy of the descriptor that `from` holds as attribute `name`; cuDNN fills a descriptor of ours.
+// Returns a copy of the descriptor that `from` holds as attribute `name`; cuDNN fills a descriptor
+// that ucudnn owns.
 Result<BackendDescriptor> Part(const Functions& functions, cudnnBackendDescriptor_t from,
                                cudnnBackendAttributeName_t name,
                                cudnnBackendDescriptorType_t type) {

@@ -41,7 +41,7 @@ class BackendDescriptor {
   cudnnBackendDescriptor_t descriptor_ = nullptr;
 };
 
-// What plans are built for: a handle's device or, where nothing is run, a finalized
+// The device that plans are built for: a handle's device or, if nothing is run, a finalized
 // CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR. Exactly one of the two is set, since cuDNN crashes without
 // either.
 struct PlanDevice {
@@ -53,13 +53,13 @@ struct PlanDevice {
 Result<BackendDescriptor> BuildPlan(const Functions& functions, const PlanDevice& device,
                                     std::string_view json);
 
-// The JSON of a finalized plan. Kernels that the library compiled for it are left out, and
-// "payload":{} is in their place: they hold addresses, and hold for the plan's own batch alone.
+// Returns the JSON of a finalized plan, with "payload":{} in place of kernels that the library
+// compiled for it: they contain addresses, and serve the plan's own batch alone.
 Result<std::string> PlanJson(const Functions& functions, cudnnBackendDescriptor_t plan);
 // The workspace of a finalized plan, in bytes.
 Result<size_t> PlanWorkspace(const Functions& functions, cudnnBackendDescriptor_t plan);
 
-// What an engine says of itself, by cuDNN's notes.
+// cuDNN's notes on an engine.
 struct EngineNotes {
   std::vector<int> numerical;  // cudnnBackendNumericalNote_t, rising
   std::vector<int> behavior;   // cudnnBackendBehaviorNote_t, rising
@@ -83,7 +83,7 @@ struct PackOperands {
 cudnnStatus_t MakePack(const Functions& functions, const PackOperands& operands,
                        cudnnBackendDescriptor_t& pack);
 
-// Hands such a pack to `use`, whose status it returns. Allocates nothing of ours.
+// Makes such a pack, hands it to `use`, and returns the status of `use`. Allocates nothing of ours.
 template <typename Use>
 cudnnStatus_t WithPack(const Functions& functions, const PackOperands& operands, Use use) {
   cudnnBackendDescriptor_t pack = nullptr;

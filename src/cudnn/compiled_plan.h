@@ -1,6 +1,6 @@
 // Plans whose kernels the library compiles when the plan is made: their JSON holds the kernels,
-// with the batch in their parameters, so that one with other extents in it would run the old batch.
-// They are made anew, as a program does, from what the JSON says.
+// with the batch in their parameters, so editing the extents in it would still run the old batch.
+// They are compiled anew from the JSON, as a program would do.
 #pragma once
 
 #include <string_view>
@@ -14,7 +14,8 @@ namespace ucudnn::cudnn {
 Result<BackendDescriptor> GraphOfPlan(const Functions& functions, const PlanDevice& device,
                                       std::string_view json);
 
-// Builds the same and the finalized plan of its engine. May take half a second.
+// Builds the operation graph of GraphOfPlan and the finalized plan of its engine. May take half a
+// second.
 Result<BackendDescriptor> CompilePlan(const Functions& functions, const PlanDevice& device,
                                       std::string_view json);
 

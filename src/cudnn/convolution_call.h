@@ -1,6 +1,6 @@
 // One convolution with its operands, in one form for all operations: a call of the legacy API, with
-// the real library's answer to it, or an execution of a graph plan, without descriptors.
-// Plain values; the functions are thread-safe as far as cuDNN is.
+// the real library's answer to it, or an execution of a graph plan, which has no descriptors. Plain
+// values; the functions are thread-safe as far as cuDNN is.
 #pragma once
 
 #include <cudnn.h>
@@ -25,8 +25,8 @@ struct Descriptors {
   cudnnConvolutionDescriptor_t convolution = nullptr;
 };
 
-// What cudnnConvolutionBiasActivationForward takes beyond a forward convolution. z has the shape of
-// y.
+// The arguments of cudnnConvolutionBiasActivationForward beyond those of a forward convolution. z
+// has the shape of y.
 struct BiasActivation {
   const void* alpha2 = nullptr;
   cudnnTensorDescriptor_t z_descriptor = nullptr;
@@ -48,11 +48,14 @@ struct ConvolutionCall {
   int algorithm = 0;
   void* workspace = nullptr;
   size_t workspace_bytes = 0;
-  const BiasActivation* bias = nullptr;  // set: cudnnConvolutionBiasActivationForward
-  const FusedPointers* fused = nullptr;  // what is fused behind a graph plan's convolution reads
-  // Set: the gradient of a pooling (cudnnPoolingBackward), which has no filter.
+  // if set, the call is cudnnConvolutionBiasActivationForward
+  const BiasActivation* bias = nullptr;
+  // operands of what is fused behind a graph plan's convolution
+  const FusedPointers* fused = nullptr;
+  // If set, the call is the gradient of a pooling (cudnnPoolingBackward), which has no filter.
   const PoolingOperands* pooling = nullptr;
-  // Set: batch normalisation, forward, of x and y, or its gradient, of dx (x) and dy (y).
+  // If set, the call is batch normalisation: forward, of x and y, or its gradient, of dx (x) and dy
+  // (y).
   const NormTraining* training = nullptr;
   const NormGradient* gradient = nullptr;
 };
@@ -64,7 +67,7 @@ inline double ScaleOf(const void* scale, DataType type) {
                                    : *static_cast<const float*>(scale);
 }
 
-// Host scales for tensors of `type`. They live as long as the program.
+// Host scales for tensors of `type`. They are static.
 inline const void* OneOf(DataType type) {
   static constexpr float kOne = 1;
   static constexpr double kWideOne = 1;
@@ -91,9 +94,9 @@ constexpr void* ConvolutionCall::*OutputOf(Operation operation) {
 
 // Calls the real convolution.
 cudnnStatus_t Convolve(const Functions& functions, const ConvolutionCall& call);
-// Calls it with these in place of the call's own; z has the descriptor of y where the call has
-// none. A call whose pointers were just set is read member by member: a copy of it would wait for
-// them.
+// Calls the real convolution with these descriptors, algorithm and beta instead of the call's own;
+// if the call has no descriptor of z, z has that of y. The call is passed by reference: copying it
+// right after its pointers were set would stall until these writes are done.
 cudnnStatus_t Convolve(const Functions& functions, const ConvolutionCall& call,
                        const Descriptors& descriptors, int algorithm, const void* beta);
 
@@ -116,8 +119,8 @@ cudnnStatus_t RankAlgorithms(const Functions& functions, Operation operation, cu
                              const Descriptors& descriptors,
                              std::vector<AlgorithmPerformance>& ranking);
 
-// From and to the entries of cuDNN's Get and Find functions, whose types differ between operations
-// only in `algo`.
+// Conversions from and to the entries of cuDNN's Get and Find functions, whose types differ between
+// operations only in `algo`.
 template <typename Performance>
 AlgorithmPerformance FromPerformance(const Performance& performance) {
   return {static_cast<int>(performance.algo),

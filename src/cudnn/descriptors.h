@@ -11,7 +11,7 @@
 
 namespace ucudnn::cudnn {
 
-// What cuDNN promises its legacy engines: device pointers are as cudaMalloc returns them, aligned
+// cuDNN promises its legacy engines device pointers as cudaMalloc returns them, which are aligned
 // at least for 16-byte loads.
 constexpr int kLegacyAlignment = 16;
 
@@ -27,21 +27,22 @@ cudnnDataType_t CudnnType(DataType type);
 const char* ReadProblem(const Functions& functions, Operation operation,
                         const Descriptors& descriptors, ConvolutionProblem& problem);
 
-// x and y of an operation on each channel by itself: all of `problem` that they say, with y's
-// extents beside. Returns null on success, else why they are none (static text).
+// Reads x and y of an operation on each channel by itself into `problem`, as far as they determine
+// it, and y's extents into `y_extents`. Returns null on success, else why they are no such tensors
+// (static text).
 const char* ReadChannelwise(const Functions& functions, cudnnTensorDescriptor_t x,
                             cudnnTensorDescriptor_t y, ConvolutionProblem& problem,
                             Spatial& y_extents);
 
-// A stripe x, and y that is x with as many rows more on either side of each axis, as a forward
-// problem with a filter of its own for each channel that reads just those rows. Returns null on
-// success, else why it is none (static text).
+// Reads a stripe x, and a y that is x with equally many further rows on either side of each axis,
+// as a forward problem with a filter of its own for each channel that reads exactly these rows.
+// Returns null on success, else why they are no such tensors (static text).
 const char* ReadRowsBeside(const Functions& functions, cudnnTensorDescriptor_t x,
                            cudnnTensorDescriptor_t y, ConvolutionProblem& problem);
 
-// The gradient of a bias with these tensors as a backward_filter problem: a filter of one tap over
-// an image of ones, with one input channel. Returns null on success, else why it is none (static
-// text).
+// Reads the gradient of a bias with these tensors as a backward_filter problem: a filter of one tap
+// over an image of ones, with one input channel. Returns null on success, else why they are no such
+// tensors (static text).
 const char* ReadBiasGradient(const Functions& functions, cudnnTensorDescriptor_t dy,
                              cudnnTensorDescriptor_t db, ConvolutionProblem& problem);
 

@@ -118,7 +118,7 @@ int AddLoadedObject(dl_phdr_info* info, size_t, void* data) try {
   objects.push_back({std::move(path), std::move(dynamic)});
   return 0;
 } catch (...) {
-  return 1;  // out of memory: what was gathered so far has to do; the loader is plain C
+  return 1;  // out of memory: the objects gathered so far must suffice; the loader is plain C
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What an ELF library says of itself in its dynamic section, read from a file that nobody vouches
-// for or from an object that the loader has mapped. Pure but for reading; thread-safe.
+// The dynamic section of an ELF library, read from a file that nobody vouches for or from an object
+// that the loader has mapped. Pure but for reading; thread-safe.
 #pragma once
 
 #include <elf.h>
@@ -32,7 +32,8 @@ struct LibraryFile {
   ino_t inode = 0;
 };
 
-// Reads the file at `path` as a shared library of this machine. The error says what it is instead.
+// Reads the file at `path` as a shared library of this machine. If it is none, the error says what
+// it is instead.
 Result<LibraryFile> ReadLibraryFile(const std::string& path);
 
 struct LoadedObject {

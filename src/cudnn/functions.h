@@ -7,7 +7,7 @@
 #include "base/status.h"
 
 #if CUDNN_VERSION < 92300
-// Declared as newer headers have it: the workspace that `plan` needs to run `pack`, whose shapes
+// Declared as in newer headers. Returns the workspace that `plan` needs to run `pack`, whose shapes
 // may differ from the plan's.
 extern "C" cudnnStatus_t CUDNNWINAPI
 cudnnGetExecutionPlanWorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
@@ -55,7 +55,7 @@ cudnnGetExecutionPlanWorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_
   F(cudnnSetStream)                                 \
   F(cudnnSetTensorNdDescriptor)
 
-// The graph API. Where a library lacks one of these, graph plans are forwarded.
+// The graph API. If a library lacks one of these, graph plans are forwarded.
 #define UCUDNN_CUDNN_GRAPH_FUNCTIONS(F) \
   F(cudnnBackendCreateDescriptor)       \
   F(cudnnBackendDestroyDescriptor)      \
@@ -64,15 +64,16 @@ cudnnGetExecutionPlanWorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_
   F(cudnnBackendGetAttribute)           \
   F(cudnnBackendSetAttribute)
 
-// What sums partials (partial_sum.h). Deprecated in cuDNN: they are null where a later release
-// lacks them.
+// Functions for summing partials (partial_sum.h). cuDNN deprecates them: they are null if a later
+// release lacks them.
 #define UCUDNN_CUDNN_OP_TENSOR_FUNCTIONS(F) \
   F(cudnnCreateOpTensorDescriptor)          \
   F(cudnnDestroyOpTensorDescriptor)         \
   F(cudnnOpTensor)                          \
   F(cudnnSetOpTensorDescriptor)
 
-// What only split calls need (spatial/). Deprecated, too: null where a release lacks it.
+// Functions that only split calls need (spatial/). cuDNN deprecates them, too: they are null if a
+// release lacks them.
 #define UCUDNN_CUDNN_SPLIT_FUNCTIONS(F)       \
   F(cudnnAddTensor)                           \
   F(cudnnBatchNormalizationBackward)          \
@@ -83,7 +84,7 @@ cudnnGetExecutionPlanWorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_
   F(cudnnConvolutionBackwardBias)             \
   F(cudnnSetTensor)
 
-// Pooling, which is called only where calls are split. Deprecated, too: null where a release lacks
+// Pooling, which ucudnn calls only for split calls. It is deprecated, too: null if a release lacks
 // it.
 #define UCUDNN_CUDNN_POOLING_FUNCTIONS(F) \
   F(cudnnCreatePoolingDescriptor)         \
@@ -93,8 +94,8 @@ cudnnGetExecutionPlanWorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_
   F(cudnnPoolingForward)                  \
   F(cudnnSetPoolingNdDescriptor)
 
-// What only layer-parallel multigrid calls (planner/multigrid/device). Deprecated, too: null where
-// a release lacks it.
+// Functions that only layer-parallel multigrid calls (planner/multigrid/device). They are
+// deprecated, too: null if a release lacks them.
 #define UCUDNN_CUDNN_ACTIVATION_FUNCTIONS(F) \
   F(cudnnActivationBackward)                 \
   F(cudnnActivationForward)                  \
@@ -107,7 +108,7 @@ cudnnGetExecutionPlanWorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_
   F(cudnnSetActivationDescriptor)            \
   F(cudnnSetReduceTensorDescriptor)
 
-// Functions of the graph API that not every release has; null where it does not.
+// Functions of the graph API that some releases lack; they are null there.
 #define UCUDNN_CUDNN_NEWER_FUNCTIONS(F) \
   F(cudnnBackendInitialize)             \
   F(cudnnBackendPopulateCudaGraph)      \
@@ -157,7 +158,7 @@ Status LoadFunctions(Symbol symbol, Functions& functions) {
   return Status::Ok();
 }
 
-// `status` as a Status whose message names `action`.
+// Returns `status` as a Status whose message names `action`.
 Status CudnnStatus(const Functions& functions, cudnnStatus_t status, const char* action);
 
 }  // namespace ucudnn::cudnn

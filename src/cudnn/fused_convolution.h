@@ -1,6 +1,6 @@
-// What a finalized execution plan of the graph API computes, read from its JSON
-// (CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION): a convolution, or the reason why ucudnn leaves
-// the plan alone. Pure functions.
+// The convolution that a finalized execution plan of the graph API computes, read from its JSON
+// (CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION), or the reason why ucudnn leaves the plan alone.
+// Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct FusedConvolution {
   double alpha = 1;
   double beta = 0;
   int64_t x_uid = 0, w_uid = 0, y_uid = 0;
-  std::vector<FusedOperand> operands;  // that what is fused reads
+  std::vector<FusedOperand> operands;  // tensors that the fused operations read
   int64_t w_alignment = 1;             // declared, in bytes
   // The library compiled the engine's kernels for this batch, so another batch needs others.
   bool compiled = false;
@@ -39,16 +39,16 @@ struct FusedConvolution {
   bool operator==(const FusedConvolution&) const = default;
 };
 
-// Why ReadFusedConvolution would refuse `json`, where a glance at the text shows it; null where it
-// has to be read.
+// The reason for which ReadFusedConvolution would refuse `json`, if a glance at the text shows it;
+// null if the text has to be read.
 const char* UnfamiliarAtAGlance(std::string_view json);
 
-// Whether `json`, of whatever schema, contains a convolution.
+// Whether `json`, in any schema, contains a convolution.
 bool HoldsConvolution(std::string_view json);
 
-// Reads a plan. Every member, name and value must be known; an error says what is unfamiliar. In a
-// single image a tensor of every image looks like one that all images share: `like`, the same plan
-// at another batch, tells them apart (null: none).
+// Reads a plan. Every member, name and value must be known; an error says what is unfamiliar. If
+// there is a single image, a tensor with elements for each image looks like one that all images
+// share: `like`, the same plan at another batch, tells them apart (null: none).
 Result<FusedConvolution> ReadFusedConvolution(std::string_view json,
                                               const FusedConvolution* like = nullptr);
 

@@ -17,7 +17,7 @@ constexpr size_t kMostFusedOperands = 8;
 struct FusedOperand {
   int64_t uid = 0;
   DataType type = DataType::kFloat;
-  // In elements; 0 along an axis of which all places read the same element.
+  // In elements; 0 along an axis if all places along it read the same element.
   Strides strides = {};
   size_t span_bytes = 0;  // from the first to the last element that one image reads
 

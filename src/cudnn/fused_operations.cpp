@@ -116,7 +116,7 @@ Status FusedOperations::Write(const JsonValue& node, const char* role) {
   return Status::Ok();
 }
 
-// What most graphs have is named in one word.
+// Common operations are named in one word.
 bool FusedOperations::Describe(const char* word, const Read& first, const Read* second) {
   text_ += "+";
   if (second == nullptr) {
@@ -158,7 +158,7 @@ Status FusedOperations::Add(const JsonValue& node) {
   if (precision != compute_) return Unfamiliar("pointwise precision");
   UCUDNN_ASSIGN_OR_RETURN(const double alpha1, Number(node, "alpha1"));
   UCUDNN_ASSIGN_OR_RETURN(const double alpha2, Number(node, "alpha2"));
-  // The convolution's result, or an intermediate one, of another type than the accumulation.
+  // The convolution's result, or an intermediate one, has another type than the accumulation.
   const DataType intermediate = tensors_[results_.back()].type;
   if (intermediate != compute_) text_ += std::string(":") + DataTypeName(intermediate);
   UCUDNN_ASSIGN_OR_RETURN(const Read first, Operand(node, roles.first));

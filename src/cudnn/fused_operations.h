@@ -1,5 +1,5 @@
-// Reads the operations that plan JSON lists behind a convolution. Each is pointwise and reads
-// results of operations before it and tensors of the program's, of which every one is either the
+// Reads the operations that plan JSON lists behind a convolution. Each is pointwise, and reads
+// results of operations before it and tensors of the program. A tensor of the program is either the
 // same for all images or laid out like the output.
 #pragma once
 
@@ -14,15 +14,15 @@
 
 namespace ucudnn::cudnn {
 
-// What is read of `tensor`. Images have elements of their own where `is_batched`.
+// The operand that reads `tensor`. If `is_batched`, each image has elements of its own.
 FusedOperand OperandOf(const plan_json::Tensor& tensor, bool is_batched);
 
 class FusedOperations {
  public:
-  // `tensors` are all of the plan's; the caller keeps them alive. `convolution` is the index of the
-  // convolution's result, in problems of `type` that are computed in `compute`. `like` (null: none)
-  // holds the operands of the same graph at another batch, because in a single image a tensor of
-  // every image looks like one that all images share.
+  // `tensors` are all tensors of the plan; the caller keeps them alive. `convolution` is the index
+  // of the convolution's result, in problems of `type` that are computed in `compute`. `like`
+  // (null: none) holds the operands of the same graph at another batch: if there is a single image,
+  // a tensor with elements for each image looks like one that all images share.
   FusedOperations(const std::vector<plan_json::Tensor>& tensors, int convolution, DataType type,
                   DataType compute, const std::vector<FusedOperand>* like)
       : tensors_(tensors), type_(type), compute_(compute), like_(like), results_({convolution}) {}
@@ -36,10 +36,11 @@ class FusedOperations {
   // mini-batch.
   uint64_t used() const { return used_; }
   uint64_t batched() const { return batched_; }
-  // Those that have another layout than the output, which is known when all is read, are refused.
+  // Refuses operands with another layout than the output, which is known only when all operations
+  // are read.
   Result<std::vector<FusedOperand>> Operands() const;
-  // What was read, for an engine's text: "+scale+bias+relu", say. Different texts for graphs that
-  // differ in more than the tensors' identifiers.
+  // Names the operations for an engine's text: "+scale+bias+relu", say. Texts differ for graphs
+  // that differ in more than the tensors' identifiers.
   const std::string& text() const { return text_; }
 
  private:
@@ -57,7 +58,8 @@ class FusedOperations {
   const std::vector<plan_json::Tensor>& tensors_;
   const DataType type_, compute_;
   const std::vector<FusedOperand>* const like_;
-  std::vector<int> results_;   // what the convolution and the operations wrote, in their order
+  // tensors that the convolution and the operations write, in their order
+  std::vector<int> results_;
   std::vector<int> operands_;  // the program's tensors, in the order in which they are read
   uint64_t used_ = 0, batched_ = 0;
   std::string text_;

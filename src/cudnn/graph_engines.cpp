@@ -10,7 +10,7 @@
 namespace ucudnn::cudnn {
 namespace {
 
-// In which order a variant pack lists the operands of a convolution, each tensor once.
+// The order in which a variant pack lists the operands of a convolution, each tensor once.
 class OperandOrder {
  public:
   explicit OperandOrder(const FusedConvolution& convolution) {
@@ -25,7 +25,7 @@ class OperandOrder {
   std::span<const int64_t> uids() const { return {uids_.data(), count_}; }
 
   using Pointers = std::array<void*, 3 + kMostFusedOperands>;
-  // Puts the call's pointers into this order. Returns those of `pointers` that are used.
+  // Puts the call's pointers into this order. Returns the part of `pointers` that is used.
   std::span<void* const> Arrange(void* x, void* w, void* y, std::span<void* const> fused,
                                  Pointers& pointers) const {
     const std::array<void*, kFused> own = {x, w, y};
@@ -37,9 +37,10 @@ class OperandOrder {
   }
 
  private:
-  static constexpr uint8_t kImage = 0, kFilter = 1, kOutput = 2, kFused = 3;  // and those behind
+  // kFused and higher numbers are fused operands
+  static constexpr uint8_t kImage = 0, kFilter = 1, kOutput = 2, kFused = 3;
 
-  // What is fused may read the image or the filter again.
+  // A fused operation may read the image or the filter again.
   void Add(int64_t uid, uint8_t source) {
     if (std::find(uids_.begin(), uids_.begin() + count_, uid) != uids_.begin() + count_) return;
     uids_[count_] = uid;
@@ -85,7 +86,7 @@ class GraphPiece : public Piece {
   size_t FilterAlignment() const override { return static_cast<size_t>(w_alignment_); }
 
  private:
-  // Hands the plan that serves, and the call's operands, to `use`.
+  // Hands the plan that serves the call, and the call's operands, to `use`.
   template <typename Use>
   cudnnStatus_t WithPlan(const ConvolutionCall& call, bool adds, Use use) const {
     if (has_fused_ && call.fused == nullptr) return CUDNN_STATUS_BAD_PARAM;
@@ -106,8 +107,8 @@ class GraphPiece : public Piece {
   const bool has_fused_, callers_beta_;
   const OperandOrder order_;
   const BackendDescriptor first_;    // with the plan's beta
-  const BackendDescriptor further_;  // adds to the output; only for filter gradients, which add up
-  const size_t workspace_bytes_;     // of both
+  const BackendDescriptor further_;  // adds to the output; only gradients of the filter have it
+  const size_t workspace_bytes_;     // enough for both
 };
 
 // The template of a finalized plan whose JSON has been read.
@@ -142,7 +143,7 @@ bool IsExactAs(const EngineNotes& engine, const EngineNotes& other) {
 }
 
 bool FallsToTf32(const EngineNotes& other, const GraphTemplate& own) {
-  // For fp32, tensor cores compute in TF32.
+  // On tensor cores fp32 is computed in TF32.
   return own.convolution.problem.type == DataType::kFloat &&
          other.Has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) &&
          !own.notes.Has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);

@@ -1,5 +1,5 @@
 // Execution plans of the graph API as engines: "graph:38[k2=1]" is engine 38 of the plan's own
-// operation graph with knob 2 at 1. A plan serves any part of its own graph, through its JSON.
+// operation graph with knob 2 at 1. A plan serves any part of its own graph by editing its JSON.
 #pragma once
 
 #include <optional>
@@ -13,26 +13,26 @@
 
 namespace ucudnn::cudnn {
 
-// What is kept of a finalized plan in order to build it again for other batches.
+// A finalized plan in the form in which it can be built again for other batches.
 struct GraphTemplate {
   std::string json;
   FusedConvolution convolution;
   NumericClass numeric = NumericClass::kDirect;
   bool deterministic = false;
   EngineNotes notes;
-  // It was made for a legacy kernel: the call's own beta, 0 or 1, counts, not the plan's.
+  // It was made for a legacy kernel: the call's own beta, 0 or 1, counts instead of the plan's.
   bool callers_beta = false;
 };
 
-// Whether `engine` rounds no worse than `other`, and is deterministic if that one is. Unless the
-// other does the same, it converts nothing to a narrower type, sums nothing in lower precision and
-// transforms nothing (Winograd, FFT). Tensor cores as such are no loss.
+// Whether `engine` rounds no worse than `other`, and is deterministic if `other` is. It may convert
+// to a narrower type, sum in lower precision or transform (Winograd, FFT) only if `other` does the
+// same. Tensor cores by themselves are no loss.
 bool RoundsNoWorse(const EngineNotes& engine, const EngineNotes& other);
-// Whether `engine` may replace `other`: it rounds no worse, and hands on NaNs if that one does.
+// Whether `engine` may replace `other`: it rounds no worse, and propagates NaNs if `other` does.
 bool IsExactAs(const EngineNotes& engine, const EngineNotes& other);
 
-// Whether an engine with the notes `other` computes in TF32 where `own`, whose notes are its
-// engine's, computes in fp32.
+// Whether an engine with the notes `other` computes in TF32, although the engine of `own` computes
+// in fp32.
 bool FallsToTf32(const EngineNotes& other, const GraphTemplate& own);
 // Whether `other` computes what `own` does, as exactly (IsExactAs), and not in TF32 instead of
 // fp32.
@@ -48,8 +48,8 @@ Result<GraphTemplate> ReadTemplate(const Functions& functions, cudnnBackendDescr
 Result<GraphTemplate> WithOtherEngine(const Functions& functions, const PlanDevice& device,
                                       const GraphTemplate& original, const EngineId& engine);
 
-// Builds `original` as `edit` says, finalized. An error when the library refuses it, or when what
-// it built does not say what was asked for.
+// Builds a finalized plan of `original` as `edit` says. Fails if the library refuses it, or if the
+// built plan does not say what was asked for.
 Result<BackendDescriptor> BuildPart(const Functions& functions, const PlanDevice& device,
                                     const GraphTemplate& original, const PlanEdit& edit);
 
@@ -64,7 +64,7 @@ class GraphEngines : public Engines {
   // Each engine that can be built for the part, with the workspace that it needs whether or not it
   // adds.
   Result<std::vector<ListedEngine>> List(const ConvolutionProblem& part) override;
-  // A gradient of the filter whose beta is the call's may always add.
+  // A gradient of the filter that uses the call's beta may always add.
   Result<std::unique_ptr<Piece>> MakePiece(const ConvolutionProblem& part, const EngineId& engine,
                                            const PieceScales& scales,
                                            size_t workspace_bytes) override;

@@ -1,4 +1,4 @@
-// The descriptors that an operation graph with a convolution, and a plan of it, are made of.
+// The descriptors of which an operation graph with a convolution, and a plan of it, are made.
 // Thread-safe as far as cuDNN is.
 #pragma once
 
@@ -32,8 +32,8 @@ Result<BackendDescriptor> MakeTensor(const Functions& functions, const TensorPar
 struct Scales {
   double alpha = 1, beta = 0;
 };
-// The convolution of `problem` with these tensors, or its gradient. cuDNN copies the descriptors
-// that it is made from.
+// Makes the convolution of `problem`, or its gradient, with these tensors. cuDNN copies the
+// descriptors that it is made from.
 Result<BackendDescriptor> MakeConvolution(const Functions& functions,
                                           const ConvolutionProblem& problem,
                                           cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t w,
@@ -42,13 +42,13 @@ Result<BackendDescriptor> MakeConvolution(const Functions& functions,
 Result<BackendDescriptor> MakeGraph(const Functions& functions, const PlanDevice& device,
                                     std::span<const cudnnBackendDescriptor_t> operations);
 
-// The configuration of an engine of `graph`, whatever is fused in its name.
+// The configuration of an engine of `graph`; a fusion in the engine's name is ignored.
 Result<BackendDescriptor> MakeConfiguration(const Functions& functions, const PlanDevice& device,
                                             cudnnBackendDescriptor_t graph,
                                             const EngineId::Graph& engine);
 
 // The configurations that the heuristics (mode B) choose for `graph`, at most `most` and the best
-// first; empty where they have none.
+// first; empty if they choose none.
 std::vector<BackendDescriptor> ChosenConfigurations(const Functions& functions,
                                                     const PlanDevice& device,
                                                     cudnnBackendDescriptor_t graph, int64_t most);

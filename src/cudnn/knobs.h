@@ -7,9 +7,9 @@
 
 namespace ucudnn::cudnn {
 
-// "CUDNN_KNOB_TYPE_TILE_SIZE" is 2; none for a knob this version does not know.
+// Returns 2 for "CUDNN_KNOB_TYPE_TILE_SIZE"; none for a knob that this version does not know.
 std::optional<int> KnobNumber(std::string_view name);
-// The reverse.
+// The inverse of KnobNumber.
 std::optional<std::string> KnobName(int number);
 
 }  // namespace ucudnn::cudnn

@@ -11,7 +11,7 @@ namespace {
 
 using Ranking = std::vector<AlgorithmPerformance>;
 
-// With which math types the library says that it runs `algorithm`.
+// The math types with which the library says that it runs `algorithm`.
 std::set<MathType> MathTypesOf(const Ranking& ranking, int algorithm) {
   std::set<MathType> types;
   for (const AlgorithmPerformance& ranked : ranking) {
@@ -89,11 +89,12 @@ class LegacyList {
       if (ranked.status != CUDNN_STATUS_SUCCESS) continue;
       const std::set<MathType> types = MathTypesOf(ranking, ranked.algorithm);
       UCUDNN_ASSIGN_OR_RETURN(std::optional<EngineChoice> listed, ChoiceOf(ranked));
-      // Callers who set the math type that they were told run `listed`, the others their own.
+      // Callers who set the math type that they were told run `listed`; others run the problem's
+      // own.
       if (!types.contains(part_.math)) {
         AlgorithmPerformance as_asked = ranked;
         as_asked.math = static_cast<cudnnMathType_t>(part_.math);
-        // What the heuristics say is of the other math type.
+        // The heuristics' values belong to the other math type.
         as_asked.workspace_bytes = 0;
         UCUDNN_ASSIGN_OR_RETURN(std::optional<EngineChoice> own, ChoiceOf(as_asked));
         if (own && listed) {
@@ -136,12 +137,12 @@ class LegacyList {
     return ranking;
   }
 
-  // The engine of that algorithm and math type; none where the library does not tell its workspace.
+  // The engine of that algorithm and math type; none if the library does not tell its workspace.
   Result<std::optional<EngineChoice>> ChoiceOf(const AlgorithmPerformance& ranked) {
     EngineId::Legacy engine{ranked.algorithm, std::nullopt};
     const auto math = static_cast<MathType>(ranked.math);
     if (math != part_.math) engine.math = math;
-    // The size that execution checks, not only the heuristic's.
+    // Execution checks this size, not only the heuristics'.
     size_t bytes = 0;
     UCUDNN_ASSIGN_OR_RETURN(const auto described, descriptors_.Of(math));
     if (WorkspaceBytes(functions_, part_.operation, handle_, described->get(), ranked.algorithm,
@@ -155,8 +156,9 @@ class LegacyList {
                                         {}});
   }
 
-  // Whether the library says the same of the algorithm, `types`, to a descriptor with the problem's
-  // math type and to one with the math type that it lists. `others`: its answers to the latter.
+  // Whether the library lists the algorithm with the same math types, `types`, for a descriptor
+  // with the problem's math type and for one with the math type of `listed`. `others` caches its
+  // answers for the latter.
   Result<bool> RunsAlike(const AlgorithmPerformance& listed, const std::set<MathType>& types,
                          std::map<MathType, Ranking>& others) {
     if (types.size() != 1) return false;

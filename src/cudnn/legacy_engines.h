@@ -22,7 +22,7 @@ AlgorithmPerformance PerformanceOf(const MicroConfiguration& micro, MathType mat
 // math type for all.
 struct MathGroup {
   MathType math;
-  // Engines are named as in a problem of this math type.
+  // Engines have the names that they have in a problem of this math type.
   std::vector<planning::Candidate> candidates;
 };
 
@@ -52,15 +52,16 @@ class LegacyEngines : public Engines {
   cudnnHandle_t handle_;
 };
 
-// What cuDNN demands of legacy engines for `problem` at any mini-batch, as execution checks it.
+// The workspace that cuDNN demands for legacy engines of `problem` at any mini-batch, as execution
+// checks it.
 class LegacyNeeds {
  public:
   // The caller owns `handle` and keeps it alive; its stream is not used.
   LegacyNeeds(const Functions& functions, cudnnHandle_t handle, const ConvolutionProblem& problem)
       : functions_(functions), handle_(handle), problem_(problem) {}
 
-  // Bytes of workspace. kNeverServes where cuDNN says that the engine does not serve; none where it
-  // gives no answer.
+  // Bytes of workspace. kNeverServes if cuDNN says that the engine does not serve; none if it gives
+  // no answer.
   std::optional<size_t> Of(int images, const EngineId& engine);
 
   static constexpr size_t kNeverServes = std::numeric_limits<size_t>::max();

@@ -1,4 +1,4 @@
-// Reads /etc/ld.so.cache, where the loader looks after the run paths. Pure.
+// Reads /etc/ld.so.cache, in which the loader looks after the run paths. Pure.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 namespace ucudnn::cudnn {
 
 // The paths of the x86-64 libraries called `soname`, in the cache's order. `bytes` is the file, in
-// the format of glibc 2.2 and newer, alone or behind the older one. Nothing in it is trusted; empty
-// where it is in neither format. Source: glibc, sysdeps/generic/dl-cache.h.
+// the format of glibc 2.2 and newer, alone or behind the older format; empty if it is in neither.
+// Nothing in the file is trusted. Source: glibc, sysdeps/generic/dl-cache.h.
 std::vector<std::string> FindInLoaderCache(std::string_view bytes, std::string_view soname);
 
 }  // namespace ucudnn::cudnn

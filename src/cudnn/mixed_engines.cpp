@@ -22,8 +22,7 @@ MixedEngines::MixedEngines(const Functions& functions, cudnnHandle_t handle, Tem
 
 Result<std::vector<ListedEngine>> MixedEngines::List(const ConvolutionProblem& part) {
   auto listed = legacy_.List(part);
-  // Where no plan serves the part, the legacy engines are all; where its paddings are uneven, the
-  // plans are.
+  // If no plan serves the part, only legacy engines do; if its paddings are uneven, only plans do.
   auto graph = graph_.List(part);
   if (!graph.ok()) return listed;
   if (!listed.ok()) return graph;

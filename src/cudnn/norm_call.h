@@ -19,10 +19,10 @@ struct NormTraining {
   const void* x = nullptr;
   cudnnTensorDescriptor_t y_layout = nullptr;
   void* y = nullptr;
-  cudnnTensorDescriptor_t parameters = nullptr;  // the layout of all that follows
+  cudnnTensorDescriptor_t parameters = nullptr;  // layout of all pointers below
   const void* scale = nullptr;
   const void* bias = nullptr;
-  double factor = 1;  // of this call in the running statistics
+  double factor = 1;  // weight of this call in the running statistics
   void* running_mean = nullptr;
   void* running_variance = nullptr;
   double epsilon = 0;
@@ -44,21 +44,21 @@ struct NormGradient {
   const void* dy = nullptr;
   cudnnTensorDescriptor_t dx_layout = nullptr;
   void* dx = nullptr;
-  cudnnTensorDescriptor_t parameters = nullptr;  // the layout of all that follows
+  cudnnTensorDescriptor_t parameters = nullptr;  // layout of all pointers below
   const void* scale = nullptr;
   void* dscale = nullptr;
   void* dbias = nullptr;
   double epsilon = 0;
-  const void* saved_mean = nullptr;  // null, with the inverse: computed from x again
+  const void* saved_mean = nullptr;  // null, as is the inverse: both are computed from x again
   const void* saved_inverse = nullptr;
 };
 
-// What an Ex call has beside: nothing of it is read or written without an activation but the
-// workspace and the reserve space.
+// Further arguments of an Ex call. Without an activation only the workspace and the reserve space
+// are read and written.
 struct NormSpaces {
   cudnnBatchNormOps_t operations = CUDNN_BATCHNORM_OPS_BN;
   cudnnActivationDescriptor_t activation = nullptr;
-  cudnnTensorDescriptor_t z_layout = nullptr;  // and of dz
+  cudnnTensorDescriptor_t z_layout = nullptr;  // also of dz
   void* z = nullptr;
   void* workspace = nullptr;
   size_t workspace_bytes = 0;
@@ -66,7 +66,7 @@ struct NormSpaces {
   size_t reserve_bytes = 0;
 };
 
-// Reads a call as a problem of one tap for each channel: x is that of a forward call, and dx of a
+// Reads a call as a problem of one tap for each channel: x is x of a forward call and dx of a
 // gradient; y is y and dy. Returns null on success, else why ucudnn leaves such a call alone
 // (static text). Allocates nothing.
 const char* ReadNorm(const Functions& functions, const NormTraining& call,
@@ -74,7 +74,7 @@ const char* ReadNorm(const Functions& functions, const NormTraining& call,
 const char* ReadNorm(const Functions& functions, const NormGradient& call,
                      ConvolutionProblem& problem);
 
-// Call the real functions, which must be there.
+// Both call the real functions. REQUIRES: the library has them.
 cudnnStatus_t Normalize(const Functions& functions, const NormTraining& call);
 cudnnStatus_t Normalize(const Functions& functions, const NormGradient& call);
 cudnnStatus_t Normalize(const Functions& functions, const NormTraining& call,

@@ -20,12 +20,13 @@ struct Offsets {
   std::array<size_t, kMostFusedOperands> fused = {};  // in the order of the call's operands
 };
 
-// The offsets of what lies behind the first `images` images of `problem`, whose operations read
-// `fused`. All images share the filter.
+// The offsets of the first element behind the first `images` images of `problem`, whose fused
+// operations read `fused`. All images share the filter.
 Offsets AtImage(const ConvolutionProblem& problem, std::span<const FusedOperand> fused,
                 int64_t images);
 
-// The offsets of a tile of `whole`. Tensors that it packs are moved to their copies beside that.
+// The offsets of a tile of `whole`. Tensors that the tile packs are moved to their copies
+// separately (execution/tile_packing.h).
 Offsets AtTile(const ConvolutionProblem& whole, std::span<const FusedOperand> fused,
                const Tile& tile);
 
@@ -38,8 +39,8 @@ class PartCall {
   PartCall(const PartCall&) = delete;
   PartCall& operator=(const PartCall&) = delete;
 
-  // Sets the pointers to where the part at `at` begins, wherever they were. z moves with y, and the
-  // tensors of a pooling with x and y. A bias stays where it is.
+  // Sets the pointers to the beginning of the part at `at`, whatever they were. z moves with y, and
+  // the tensors of a pooling with x and y. A bias stays where it is.
   void MoveTo(const Offsets& at) {
     call_.x = static_cast<char*>(whole_.x) + at.x;
     call_.w = static_cast<char*>(whole_.w) + at.w;
@@ -50,7 +51,7 @@ class PartCall {
   ConvolutionCall& get() { return call_; }
 
  private:
-  // Moves the pointers of what the call reads beside its tensors to the part at `at`.
+  // Moves the pointers that the call has beside those of x, w and y to the part at `at`.
   void MoveOthersTo(const Offsets& at);
 
   const ConvolutionCall& whole_;

@@ -9,10 +9,10 @@
 namespace ucudnn::cudnn {
 namespace {
 
-// So many of the heuristics' choices are looked at, since many may be coarser.
+// The number of the heuristics' choices that are looked at, since many may be coarser.
 constexpr int64_t kChoicesLookedAt = 16;
 
-// `own` with the engine of a plan of one of its parts, which `plan` is.
+// Returns `own` with the engine of `plan`, which is a plan of a part of it.
 Result<GraphTemplate> WithEngineOf(const GraphTemplate& plan, const GraphTemplate& own) {
   GraphTemplate other = own;
   UCUDNN_ASSIGN_OR_RETURN(EditedPlan edited,
@@ -48,7 +48,7 @@ std::vector<GraphTemplate> EnginesOfPart(const Functions& functions, const PlanD
     if (!read.ok() || read->convolution.compiled != convolution.compiled) continue;
     auto other = WithEngineOf(*read, own);
     if (!other.ok()) continue;
-    // What is built for the part has to say what the library itself built for it.
+    // The edited plan must equal the one that the library itself built for the part.
     const auto edited =
         EditPlan(other->json, other->convolution, {part, convolution.alpha, convolution.beta});
     if (!edited.ok()) continue;

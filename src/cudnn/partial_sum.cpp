@@ -32,7 +32,7 @@ Result<std::unique_ptr<PartialSum>> PartialSum::Create(const Functions& function
   return made;
 }
 
-// Filters are packed in every layout, so one order of their elements is as good as another.
+// Filters are packed in every layout, so any order of their elements will do.
 Status PartialSum::Describe(const ConvolutionProblem& problem) {
   std::array<int, kMaxSpatial + 2> extents = {problem.k, problem.c / problem.groups};
   const int rank = problem.spatial_rank + 2;
@@ -68,8 +68,8 @@ void* PartialSum::Partial(void* workspace) const { return Advance(workspace, acc
 
 void* PartialSum::EngineWorkspace(void* workspace) const { return Advance(workspace, bytes_); }
 
-// cudnnOpTensor takes two inputs. Half of the same one twice is exact, and keeps infinities, of
-// which 0 times would make NaN.
+// cudnnOpTensor takes two inputs. Adding half of the input twice is exact, and keeps infinities;
+// adding 0 times the input would turn them into NaN.
 cudnnStatus_t PartialSum::Add(cudnnHandle_t handle, void* workspace, bool first) const {
   const void* const partial = Partial(workspace);
   return functions_.cudnnOpTensor(handle, add_, &kHalf, partial_, partial, &kHalf, partial_,

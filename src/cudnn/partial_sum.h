@@ -1,6 +1,6 @@
-// Sums partial filter gradients (convolution/partial_sums.h) by cudnnOpTensor, which NVIDIA
-// documents for fp16 and bf16 inputs with an fp32 output, and the reverse, computed in fp32.
-// Immutable, and thread-safe as far as cuDNN is. A call allocates nothing and enqueues one kernel.
+// Sums partial filter gradients (convolution/partial_sums.h) by cudnnOpTensor. NVIDIA documents it
+// for fp16 and bf16 inputs with an fp32 output, and for the reverse, computed in fp32. Immutable,
+// and thread-safe as far as cuDNN is. A call allocates nothing and enqueues one kernel.
 #pragma once
 
 #include <memory>
@@ -13,15 +13,15 @@ namespace ucudnn::cudnn {
 
 class PartialSum {
  public:
-  // An error where the library lacks the functions.
+  // Fails if the library lacks the functions.
   static Result<std::unique_ptr<PartialSum>> Create(const Functions& functions,
                                                     const ConvolutionProblem& problem);
   PartialSum(const PartialSum&) = delete;
   PartialSum& operator=(const PartialSum&) = delete;
   ~PartialSum();
 
-  // Places in `workspace`, which begins with PartialSumBytes: where a piece writes its gradient,
-  // with alpha = 1 and beta = 0, and the workspace that its engine may use.
+  // Places in `workspace`, which begins with PartialSumBytes: Partial is where a piece writes its
+  // gradient, with alpha = 1 and beta = 0; the other one is the workspace that its engine may use.
   void* Partial(void* workspace) const;
   void* EngineWorkspace(void* workspace) const;
 

@@ -15,11 +15,11 @@ class Piece {
  public:
   virtual ~Piece() = default;
   // Enqueues the piece on call.handle's stream. The call's pointers are the part's own, and its
-  // workspace is what the piece may use. In place of each descriptor that the call lacks, a piece
-  // that needs it uses its own. `adds`: adds to the output, whatever the call's beta is.
+  // workspace is the one that the piece may use. If the call lacks a descriptor that the piece
+  // needs, the piece uses its own. With `adds` it adds to the output, whatever the call's beta is.
   virtual cudnnStatus_t Run(const ConvolutionCall& call, bool adds) const = 0;
 
-  // Makes `graph` hold what Run would enqueue, or brings its operands up to date.
+  // Makes `graph` hold the work that Run would enqueue, or updates its operands.
   // CUDNN_STATUS_NOT_SUPPORTED for pieces of the legacy API, which has no such functions.
   virtual cudnnStatus_t Populate(const ConvolutionCall&, bool /*adds*/, cudaGraph_t) const {
     return CUDNN_STATUS_NOT_SUPPORTED;

@@ -32,7 +32,7 @@ size_t NumberEnd(std::string_view text, size_t from) {
   return text.find_first_not_of("+-.0123456789eE", from);
 }
 
-// With a point or an exponent: cuDNN refuses integers where it writes reals.
+// Formats with a point or an exponent: cuDNN refuses integers where it writes reals.
 std::string NumberText(double value) {
   std::array<char, 32> buffer;
   const auto [end, error] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
@@ -50,7 +50,7 @@ std::string Text(const NumberList& numbers) {
   return text;
 }
 
-// A text in which pieces are replaced, each named by its place in the original.
+// A text in which pieces are replaced, each known by its place in the original.
 class Splice {
  public:
   explicit Splice(std::string_view text) : text_(text) {}
@@ -70,11 +70,12 @@ class Splice {
 
  private:
   const std::string_view text_;
-  std::map<size_t, std::pair<size_t, std::string>> pieces_;  // by begin: end, and what replaces it
+  // by begin: the end, and the replacement
+  std::map<size_t, std::pair<size_t, std::string>> pieces_;
 };
 
-// An object of the JSON without objects inside, as tensors and operations are. Members are named
-// with all that stands before their value, which is a number or a list of numbers.
+// An object of the JSON that contains no objects, such as a tensor or an operation. A member is
+// named with all characters before its value, which is a number or a list of numbers.
 class FlatObject {
  public:
   FlatObject(std::string_view text, size_t begin)
@@ -82,16 +83,16 @@ class FlatObject {
 
   bool ok() const { return end_ < text_.size(); }
   size_t end() const { return end_; }
-  // Where the value begins; npos where there is no such member.
+  // The begin of the value; npos if there is no such member.
   size_t Find(std::string_view name) const {
     const size_t at = Behind(text_, name, begin_);
     return at < end_ ? at : std::string_view::npos;
   }
-  // The end of the value that begins at `at`: that of a list is its bracket.
+  // The end of the value that begins at `at`; for a list, its closing bracket.
   size_t ValueEnd(size_t at) const {
     return text_[at - 1] == '[' ? text_.find(']', at) : NumberEnd(text_, at);
   }
-  // The value's numbers; none where it has any that is not whole.
+  // The value's numbers; none if one of them is not whole.
   NumberList Read(std::string_view name) const {
     const size_t at = Find(name);
     if (at >= end_) return {};
@@ -124,7 +125,7 @@ plan_json::Tensor TensorOf(const ConvolutionProblem& problem, bool is_image) {
   return tensor;
 }
 
-// `whole` with all that may differ in a part of it.
+// Returns `whole` with all members that a part may change taken from `part`.
 ConvolutionProblem WithPart(ConvolutionProblem whole, const ConvolutionProblem& part) {
   whole.n = part.n;
   whole.c = part.c;
@@ -138,7 +139,7 @@ ConvolutionProblem WithPart(ConvolutionProblem whole, const ConvolutionProblem& 
   return whole;
 }
 
-// One edit of one plan. What reading the edited plan must give is put together beside it.
+// One edit of one plan. It also collects what reading the edited plan must give.
 class PlanEditor {
  public:
   PlanEditor(std::string_view json, const FusedConvolution& convolution, const PlanEdit& edit)
@@ -152,12 +153,13 @@ class PlanEditor {
   }
 
   Result<std::string> Edit() {
-    if (expected_ == convolution_) return std::string(json_);  // which says so already
+    // the JSON describes this part already
+    if (expected_ == convolution_) return std::string(json_);
     UCUDNN_RETURN_IF_ERROR(EditTensors());
     UCUDNN_RETURN_IF_ERROR(EditConvolution());
     std::string edited = splice_.Finish();
     UCUDNN_ASSIGN_OR_RETURN(const FusedConvolution read, ReadFusedConvolution(edited, &expected_));
-    // The text of a tensor that all images share has its extents in it.
+    // The engine's text contains the extents of tensors that all images share.
     if (IsSameEngine(read.engine)) expected_.engine = read.engine;
     if (read != expected_) return Unfamiliar("it does not say what was written");
     return edited;
@@ -240,8 +242,8 @@ class PlanEditor {
     }
   }
 
-  // What is fused has elements of its own type where the result has its elements. A value for each
-  // channel begins at a multiple of the part's channels if all parts have so many.
+  // A fused operand has its elements, of its own type, where the output has its elements. A value
+  // for each channel begins at a multiple of the part's channels if all parts have equally many.
   int64_t OperandAlignment(const Tensor& tensor, DataType type, bool is_batched,
                            const NumberList& whole_dims) const {
     const auto element = static_cast<int64_t>(ElementBytes(type));
@@ -275,7 +277,8 @@ class PlanEditor {
     return Status::Ok();
   }
 
-  // Padding that is the same on both sides is one member, else two, side by side.
+  // Padding that is the same on both sides is one member; otherwise it is two members, side by
+  // side.
   Status SetPads(const FlatObject& node) {
     const ConvolutionProblem& whole = convolution_.problem;
     const ConvolutionProblem& part = edit_.problem;
@@ -304,7 +307,7 @@ class PlanEditor {
     return Status::Ok();
   }
 
-  // Of a single group there is no word.
+  // cuDNN writes no member for a single group.
   Status SetGroups(const FlatObject& node) {
     if (edit_.problem.groups == convolution_.problem.groups) return Status::Ok();
     constexpr std::string_view kGroups = ",\"groupCount\":";
@@ -344,7 +347,7 @@ Result<std::string> EditPlan(std::string_view json, const FusedConvolution& conv
                              const PlanEdit& edit) {
   ConvolutionProblem same = WithPart(convolution.problem, edit.problem);
   same.alignment = edit.problem.alignment;
-  same.math = edit.problem.math;  // of the legacy API alone
+  same.math = edit.problem.math;  // only the legacy API has a math type
   if (same != edit.problem) {
     return Status::Error("a plan of another operation graph: " + Describe(edit.problem));
   }

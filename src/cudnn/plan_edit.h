@@ -12,27 +12,27 @@
 namespace ucudnn::cudnn {
 
 struct PlanEdit {
-  // What the plan computes then: the convolution's own problem with other images, channels, groups,
-  // extents, paddings and strides.
+  // The problem that the edited plan computes: the convolution's own with other images, channels,
+  // groups, extents, paddings and strides.
   ConvolutionProblem problem;
   double alpha = 1, beta = 0;
 };
 
-// `json`, whose content is `convolution`, as `edit` says, with the same engine and knobs. A tensor
-// whose extents change may begin anywhere that problem.alignment allows, so no more than that is
-// declared for it; all others stay as aligned as they are. What is fused reads the part of each of
-// its tensors that belongs to the part of the output. An error where one tensor is several, which
-// have other parts.
+// Returns `json`, whose content is `convolution`, edited as `edit` says, with the same engine and
+// knobs. A tensor whose extents change may begin anywhere that problem.alignment allows, so no more
+// than that is declared for it; all others keep their alignment. Fused operations read the part of
+// each of their tensors that belongs to the part of the output. Fails if one tensor has several
+// uses whose parts differ.
 Result<std::string> EditPlan(std::string_view json, const FusedConvolution& convolution,
                              const PlanEdit& edit);
 
 struct EditedPlan {
   std::string json;
-  FusedConvolution convolution;  // which ReadFusedConvolution reads in `json`
+  FusedConvolution convolution;  // the content of `json`, by ReadFusedConvolution
 };
 
-// `json` with `engine`, which is unfused, and everything else unchanged. Knobs that the engine does
-// not name are left at their default.
+// Returns `json` with `engine`, which is unfused, and everything else unchanged. Knobs that the
+// engine does not name are left at their default.
 Result<EditedPlan> WithEngine(std::string_view json, const FusedConvolution& convolution,
                               const EngineId& engine);
 

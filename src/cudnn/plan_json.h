@@ -14,23 +14,23 @@
 
 namespace ucudnn::cudnn::plan_json {
 
-// Nobody runs convolutions beyond these extents. What shapes are computed from, products of filter
-// extents included, stays inside int.
+// Nobody runs convolutions with larger extents. All numbers that are computed from shapes, products
+// of filter extents included, stay inside int.
 constexpr int64_t kMaxExtent = 1 << 28, kMaxFilterExtent = 1 << 14;
 
 Status Unfamiliar(const std::string& what);
 
-// An error unless `value` is an object whose members are all among `known`.
+// Fails unless `value` is an object whose members are all among `known`.
 Status OnlyKnown(const JsonValue& value, const char* what,
                  std::initializer_list<std::string_view> known);
 
-// The member of that name and kind; an integer counts as a real.
+// Returns the member of that name and kind; an integer counts as a real.
 Result<const JsonValue*> Member(const JsonValue& object, const char* name, JsonValue::Kind kind);
 Result<std::vector<int64_t>> Integers(const JsonValue& object, const char* name);
 Result<DataType> Type(const JsonValue& object, const char* name);
 Result<double> Number(const JsonValue& object, const char* name);
 
-// An error unless the member has this value, as in every familiar plan.
+// Fails unless the member has this value, as in every familiar plan.
 Status Fixed(const JsonValue& object, const char* name, std::string_view value);
 Status Fixed(const JsonValue& object, const char* name, int64_t value);
 
@@ -44,10 +44,10 @@ struct Tensor {
 
 Result<Tensor> ReadTensor(const JsonValue& value);
 
-// The layout in which the filter is packed; an error when it is in neither.
+// The layout in which the filter is packed; fails if it is packed in neither.
 Result<Layout> FilterLayout(const Tensor& tensor);
 
-// Whether the batch is the tensor's leading extent in memory, so that one image lies behind the
+// Whether the batch is the tensor's leading extent in memory, so that images lie one behind the
 // other.
 bool IsBatchLeading(const Tensor& tensor);
 

@@ -18,7 +18,7 @@ const JsonValue* Text(const JsonValue& object, const char* name) {
   return member != nullptr && member->is(Kind::kText) ? member : nullptr;
 }
 
-// `name` in small letters, without `prefix` and `suffix` where it has them.
+// Returns `name` in small letters, without `prefix` and `suffix` if it has them.
 std::string Word(std::string_view name, std::string_view prefix, std::string_view suffix) {
   if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
   if (name.ends_with(suffix)) name.remove_suffix(suffix.size());
@@ -28,7 +28,7 @@ std::string Word(std::string_view name, std::string_view prefix, std::string_vie
   return word;
 }
 
-// The tensor that `node` names as one of `roles`; null where there is none.
+// The tensor that `node` names as one of `roles`; null if there is none.
 const JsonValue* TensorOf(const JsonValue& tensors, const JsonValue& node,
                           std::initializer_list<const char*> roles) {
   for (const char* role : roles) {

@@ -6,9 +6,9 @@
 
 namespace ucudnn::cudnn {
 
-// The plan's operations in their order, each convolution with the extents of its image and filter:
-// "mul + relu_fwd + convolution_forward 64x32x28x28 by 64x32x3x3 half + gen_stats". As much as
-// `json` shows, of whatever schema; "a plan of the graph API" where that is nothing.
+// Describes the plan's operations in their order, each convolution with the extents of its image
+// and filter: "mul + relu_fwd + convolution_forward 64x32x28x28 by 64x32x3x3 half + gen_stats". It
+// tells as much as `json` shows, in any schema, and "a plan of the graph API" if it shows nothing.
 std::string PlanWords(std::string_view json);
 
 }  // namespace ucudnn::cudnn

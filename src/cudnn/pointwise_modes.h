@@ -18,10 +18,10 @@ struct PointwiseMode {
   Arity arity;
 };
 
-// Null where the operation is none of these.
+// Null if the operation is none of these.
 const PointwiseMode* FindPointwiseMode(std::string_view name);
 
-// What an operation reads and writes, as plan JSON calls it.
+// The tensors that an operation reads and writes, as plan JSON calls them.
 struct PointwiseRoles {
   const char* first;
   const char* second;  // null: it reads one tensor
@@ -32,11 +32,11 @@ PointwiseRoles RolesOf(Arity arity);
 // A number that an operation may have beside its operands.
 struct PointwiseNumber {
   const char* name;  // in cuDNN's plan JSON
-  double usual;      // where a program sets none
+  double usual;      // the value if a program sets none
 };
 std::span<const PointwiseNumber> PointwiseNumbers();
 
-// The attribute that sets `number` of an operation; none where the mode does not have it.
+// The attribute that sets `number` of an operation; none if the mode does not have it.
 struct PointwiseAttribute {
   cudnnPointwiseMode_t forward, backward;
   const char* number;

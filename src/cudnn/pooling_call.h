@@ -11,7 +11,7 @@ namespace ucudnn::cudnn {
 
 struct ConvolutionCall;
 
-// What a window gives.
+// The kind of a pooling: how it computes the result of a window.
 struct PoolingKind {
   cudnnPoolingMode_t mode = CUDNN_POOLING_MAX;
   cudnnNanPropagation_t nan = CUDNN_NOT_PROPAGATE_NAN;
@@ -21,28 +21,28 @@ struct PoolingKind {
     return mode == CUDNN_POOLING_MAX || mode == CUDNN_POOLING_MAX_DETERMINISTIC;
   }
 };
-const char* PoolingName(const PoolingKind& kind);  // "max pooling"
+const char* PoolingName(const PoolingKind& kind);  // "max pooling", say
 
 struct PoolingDescriptors {
   cudnnPoolingDescriptor_t pooling = nullptr;
-  cudnnTensorDescriptor_t x = nullptr;  // and of dx
-  cudnnTensorDescriptor_t y = nullptr;  // and of dy
+  cudnnTensorDescriptor_t x = nullptr;  // also of dx
+  cudnnTensorDescriptor_t y = nullptr;  // also of dy
 };
 
-// What the gradient of a pooling reads beside dy: the pooling's own tensors.
+// The tensors that the gradient of a pooling reads beside dy: the pooling's own.
 struct PoolingOperands {
   const void* x = nullptr;
   const void* y = nullptr;
 };
 
-// Reads what `descriptors` describe: k = c = groups, and w the window. Returns null on success,
+// Reads `descriptors` as a problem: k = c = groups, and w is the window. Returns null on success,
 // else why ucudnn leaves such a call alone (static text). Allocates nothing.
 const char* ReadPooling(const Functions& functions, Operation operation,
                         const PoolingDescriptors& descriptors, ConvolutionProblem& problem,
                         PoolingKind& kind);
 
-// Calls the real pooling with the handle, scales and tensors of `call`: forward x and y, and for
-// the gradient dx (x), dy (y) and `call.pooling`.
+// Calls the real pooling with the handle, scales and tensors of `call`: x and y forward; dx (as x),
+// dy (as y) and `call.pooling` for the gradient.
 cudnnStatus_t Pool(const Functions& functions, const PoolingDescriptors& descriptors,
                    const ConvolutionCall& call);
 
@@ -54,7 +54,7 @@ class OwnedPooling {
   OwnedPooling(const OwnedPooling&) = delete;
   OwnedPooling& operator=(const OwnedPooling&) = delete;
 
-  // Of a problem as ReadPooling makes it, with its strides. Call it once.
+  // Creates the descriptors of a problem as ReadPooling makes it, with its strides. Call it once.
   Status Create(const ConvolutionProblem& problem, const PoolingKind& kind);
   const PoolingDescriptors& get() const { return descriptors_; }
 

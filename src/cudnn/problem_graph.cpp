@@ -8,12 +8,13 @@
 namespace ucudnn::cudnn {
 namespace {
 
-// So many entries of the heuristics' list are looked at, since many of its engines may not serve.
+// The number of entries of the heuristics' list that are looked at, since many of their engines may
+// not serve.
 constexpr int64_t kLookedAt = 16;
 constexpr int64_t kUidX = 1, kUidW = 2, kUidY = 3;
 
 struct TensorShape {
-  int64_t images;  // of a filter: its output channels
+  int64_t images;  // for a filter, its output channels
   int64_t channels;
   Spatial extents;
   Strides strides;
@@ -48,7 +49,7 @@ Result<BackendDescriptor> DescribeOperation(const Functions& functions,
 
 bool MayShow(int numerical_note, const ConvolutionProblem& problem) {
   switch (static_cast<cudnnBackendNumericalNote_t>(numerical_note)) {
-    // These say the numeric class and determinism, which planning looks at.
+    // These tell the numeric class and determinism, which planning looks at.
     case CUDNN_NUMERICAL_NOTE_FFT:
     case CUDNN_NUMERICAL_NOTE_WINOGRAD:
     case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4:
@@ -98,7 +99,7 @@ Result<GraphTemplate> ProblemGraph::TemplateOf(cudnnBackendDescriptor_t configur
   UCUDNN_ASSIGN_OR_RETURN(const BackendDescriptor plan,
                           MakePlan(*functions_, device_, configuration));
   UCUDNN_ASSIGN_OR_RETURN(GraphTemplate read, ReadTemplate(*functions_, plan.get()));
-  // The graph API has no math type; MayServe has kept the caller's.
+  // The graph API has no math type; MayServe has enforced the caller's.
   read.convolution.problem.math = problem_.math;
   if (read.convolution.problem != problem_) {
     return Status::Error("the graph of " + Describe(problem_) + " reads back as " +

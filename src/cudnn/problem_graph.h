@@ -1,5 +1,5 @@
-// The operation graph of one convolution of the legacy API, for which engines of the graph API are
-// asked to serve in place of the legacy algorithms. Thread-compatible.
+// The operation graph of one convolution of the legacy API. Engines of the graph API may serve it
+// in place of the legacy algorithms. Thread-compatible.
 #pragma once
 
 #include <functional>
@@ -13,9 +13,9 @@ namespace ucudnn::cudnn {
 
 // Whether an engine with these notes may serve a legacy call of `problem`, whose math type says
 // which arithmetic the caller allows. It must not sum in lower precision. For fp32, tensor cores
-// convert to TF32, and under the default math type only the legacy engines know whether the device
-// may. An engine that is compiled at run time for every plan would cost that in every process, at
-// every size.
+// convert to TF32; under the default math type only the legacy engines know whether the device may
+// do that. An engine that is compiled at run time for every plan is refused, because every process
+// would compile it for every size.
 bool MayServe(const EngineNotes& notes, const ConvolutionProblem& problem);
 
 class ProblemGraph {
@@ -26,10 +26,10 @@ class ProblemGraph {
                                      const ConvolutionProblem& problem);
 
   // At most `most` of the heuristics' choices that may serve the problem, the best first. The first
-  // is built in any case, further ones while `in_time` returns true.
+  // one is built in any case, further ones only while `in_time` returns true.
   std::vector<GraphTemplate> Heuristics(
       size_t most, const std::function<bool()>& in_time = [] { return true; }) const;
-  // The template of an unfused engine of the graph API; an error when it may not serve the problem.
+  // The template of an unfused engine of the graph API; fails if it may not serve the problem.
   Result<GraphTemplate> Named(const EngineId& engine) const;
 
  private:

@@ -28,7 +28,7 @@ constexpr char kLoaderCache[] = "/etc/ld.so.cache";
 std::string FolderOf(const std::string& path) { return path.substr(0, path.rfind('/')); }
 std::string NameOf(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-// Empty when there is no such file.
+// Empty if there is no such file.
 std::string CanonicalPath(const std::string& path) {
   const std::unique_ptr<char, decltype(&std::free)> real(realpath(path.c_str(), nullptr),
                                                          &std::free);
@@ -67,7 +67,8 @@ void ReplaceAll(std::string& text, std::string_view from, std::string_view to) {
   }
 }
 
-// The loader's own folders end the list of where it searches; LD_LIBRARY_PATH comes before them.
+// The loader's own folders end the list of folders that it searches; those of LD_LIBRARY_PATH come
+// before them.
 bool IsDefaultDirectory(const std::string& directory) {
   static constexpr const char* kDefaults[] = {"/lib",
                                               "/usr/lib",
@@ -88,8 +89,9 @@ class Search {
     if (!seen_.insert(path).second) return false;
     const std::string canonical = CanonicalPath(path);
     if (canonical.empty()) return Refuse(path, "no such file");
-    // Canonical first, so that no name the loader already knows stands for another file. Where each
-    // file is a link of its own into a store, only the links' folder holds all the parts.
+    // The canonical path is tried first, so that no name that the loader already knows stands for
+    // another file. If each file is a link of its own into a store, only the links' folder holds
+    // all the parts.
     Status status = CheckReal(canonical, self_);
     std::string chosen = canonical;
     if (!status.ok() && path.starts_with('/') && canonical != path && CheckReal(path, self_).ok()) {
@@ -128,7 +130,8 @@ bool TakeLoaded(Search& search, const std::vector<LoadedObject>& objects) {
       if (search.Take(object.path)) return true;
     }
   }
-  // A part that is loaded already decides the version: a second one beside it is refused by cuDNN.
+  // A sub-library that is loaded already decides the version: cuDNN refuses a second version beside
+  // it.
   for (const LoadedObject& object : objects) {
     if (object.dynamic.soname.starts_with("libcudnn_") &&
         object.dynamic.soname.ends_with(".so.9")) {
@@ -143,7 +146,7 @@ bool TakeFromRunPaths(Search& search, const std::vector<LoadedObject>& objects,
   for (const bool needs_cudnn : {true, false}) {
     for (const LoadedObject& object : objects) {
       if (object.dynamic.Needs(kSoname) != needs_cudnn) continue;
-      // The loader ignores DT_RPATH where there is a DT_RUNPATH.
+      // The loader ignores DT_RPATH if there is a DT_RUNPATH.
       if (kind == &DynamicSection::rpath && !object.dynamic.runpath.empty()) continue;
       if (search.TakeFrom(ExpandRunPath(object.dynamic.*kind, object.path))) return true;
     }

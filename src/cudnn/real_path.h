@@ -1,5 +1,5 @@
-// Finds the real cuDNN 9 behind the drop-in that wears its name: where the loader would have
-// found it without us, and never ourselves. Thread-safe. Loads nothing unless `accept` does.
+// Finds the real cuDNN 9 behind the drop-in that has its name: the file that the loader would have
+// found without ucudnn, never ucudnn itself. Thread-safe. Loads nothing unless `accept` does.
 #pragma once
 
 #include <functional>
@@ -13,10 +13,10 @@ namespace ucudnn::cudnn {
 struct RealSearch {
   std::string path;                  // absolute; empty: none was found
   std::vector<std::string> tried;    // "PATH: why not", in the order of the search
-  std::vector<std::string> ignored;  // what the user asked for and did not get, and why
+  std::vector<std::string> ignored;  // what the user asked for and did not get, with the reason
 };
 
-// Says whether a library that looks right is taken (loading may still fail).
+// Decides whether a library that looks right is taken (loading may still fail).
 using AcceptReal = std::function<Status(const std::string& path)>;
 
 // Searches in this order: `configured` (the user's choice; null or empty: none), libraries already
@@ -25,12 +25,12 @@ using AcceptReal = std::function<Status(const std::string& path)>;
 // `self` is an address inside the drop-in, or null.
 RealSearch FindReal(const char* configured, const void* self, const AcceptReal& accept = {});
 
-// Ok when the file can be the real library: it is a cuDNN 9, no drop-in of ours, and has its
+// Ok if the file can be the real library: it is a cuDNN 9, no drop-in of ours, and has its
 // sub-libraries beside it. The error says what it is instead.
 Status CheckReal(const std::string& path, const void* self);
 
-// `paths` (colon separated, as in DT_RPATH of the object at `object`) with $ORIGIN, $LIB and
-// $PLATFORM expanded; $LIB becomes each of the folders distributions use for it.
+// Expands $ORIGIN, $LIB and $PLATFORM in `paths` (colon separated, as in DT_RPATH of the object at
+// `object`); $LIB becomes each of the folders that distributions use for it.
 std::vector<std::string> ExpandRunPath(const std::string& paths, const std::string& object);
 
 }  // namespace ucudnn::cudnn

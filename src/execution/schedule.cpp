@@ -15,7 +15,7 @@ bool Overlap(const void* a, size_t a_bytes, const void* b, size_t b_bytes) {
   return a_begin < b_begin + b_bytes && b_begin < a_begin + a_bytes;
 }
 
-// Partials lie on kPartialSumAlignment.
+// Partials are aligned to kPartialSumAlignment.
 Status CheckPartialAlignment(size_t needed) {
   if (needed > 0 && kPartialSumAlignment % needed == 0) return Status::Ok();
   return Status::Error("a partial is on " + std::to_string(kPartialSumAlignment) +
@@ -139,7 +139,8 @@ Schedule::Work::Work(const Schedule& schedule, const cudnn::ConvolutionCall& cal
                      void* workspace)
     : schedule_(schedule), whole_(call), sums_(sums), workspace_(workspace), part_(call) {
   cudnn::ConvolutionCall& part = part_.get();
-  // The caller's describe the whole; the filter and the convolution are those of all images, too.
+  // The caller's descriptors describe the whole; the filter's and the convolution's serve any
+  // number of images.
   if (schedule.parts_.size() > 1) {
     part.descriptors.x = nullptr;
     part.descriptors.y = nullptr;

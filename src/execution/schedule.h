@@ -1,7 +1,7 @@
 // One convolution as the pieces that compute it, one after the other in one workspace: where each
-// part lies in the tensors, whether it adds, what packs tiles and what sums partials. Calls,
-// comparisons of plans, UCUDNN_CHECK and native CUDA graphs go over these steps; nothing else does.
-// Immutable once made: a call allocates nothing, takes no lock and does not synchronise.
+// part lies in the tensors, whether it adds, which copies pack tiles and which sums add partials.
+// Calls, comparisons of plans, UCUDNN_CHECK and native CUDA graphs all use these steps; nothing
+// else does. Immutable once made: a call allocates nothing, takes no lock and does not synchronise.
 #pragma once
 
 #include <memory>
@@ -24,46 +24,46 @@ enum class Outcome {
   // A piece failed after others had changed the output, which a rerun would read; the status is the
   // real error.
   kFailed,
-  // The output was not touched, because the workspace is missing or too small; or, with its error
-  // as status, a piece failed that no undivided engine replaces, and whatever runs next may write
-  // all of the output again.
+  // The output was not touched, because the workspace is missing or too small; or a piece failed
+  // that no undivided engine replaces, the status is its error, and the next attempt may write all
+  // of the output again.
   kNotAttempted,
 };
 
 // One part and the piece that computes it.
 struct Part {
   const cudnn::Piece* piece = nullptr;
-  size_t workspace_bytes = 0;  // what the piece uses of it
-  size_t run = 0;              // of the configuration
+  size_t workspace_bytes = 0;  // the piece's share of it
+  size_t run = 0;              // index of a run of the configuration
   int number = 0;              // in the order of the configuration, from 0
   cudnn::Offsets at;
-  // The number of the first part with the same output, to which the others add; its own where no
-  // other has it.
+  // The number of the first part with the same output, to which the others add; the part's own
+  // number if no other part has its output.
   int result = 0;
   const TilePacking* packing = nullptr;  // null: the part is computed where it lies
 };
 
 struct Step {
   enum class Kind {
-    kPack,    // copies what a part reads into the workspace
+    kPack,    // copies the tensors that a part reads into the workspace
     kPiece,   // computes a part
-    kUnpack,  // copies what it computed to where it belongs
-    kSum,     // adds the partial that it left to the sum
+    kUnpack,  // copies its result back to the output
+    kSum,     // adds a piece's partial to the sum
     kStore,   // rounds the sum into the output
   };
   Kind kind = Kind::kPiece;
   const Part* part = nullptr;  // null: kStore
-  bool adds = false;           // to the output, or to the sum, instead of replacing it
+  bool adds = false;  // the result is added to the output, or to the sum, instead of replacing it
 };
 
-// What a schedule is made of.
+// The values that a schedule is made of.
 struct Ingredients {
   const ConvolutionProblem& problem;
   const Division& division;             // without runs: `undivided` always runs
-  const MicroConfiguration& undivided;  // without an engine: nothing replaces the pieces
+  const MicroConfiguration& undivided;  // an empty engine: nothing replaces the pieces
   std::span<const cudnn::FusedOperand> fused = {};
   cudnn::PieceScales scales = {};  // pieces of a divided gradient of the filter may always add
-  Copier copier = {};              // needed where tiles are packed
+  Copier copier = {};              // needed if tiles are packed
 };
 
 class Schedule {
@@ -72,16 +72,16 @@ class Schedule {
 
   static Result<std::unique_ptr<Schedule>> Make(cudnn::Engines& engines, const Ingredients& of);
 
-  // Enqueues all steps of `call`, whose descriptors, where it has any, describe the problem. Uses
-  // at most the larger of both workspaces, within what the caller passed. Runs the undivided engine
-  // instead where Suits() is false, and where a piece fails and the output is unchanged or may be
-  // written again. Pieces whose partials are summed leave the output alone until the end.
+  // Enqueues all steps of `call`, whose descriptors, if it has any, describe the problem. Uses at
+  // most the larger of both workspaces, within the caller's. Runs the undivided engine instead if
+  // Suits() is false, or if a piece fails and the output is unchanged or may be written again.
+  // Pieces whose partials are summed do not touch the output until the end.
   cudnnStatus_t Run(const cudnn::ConvolutionCall& call, Outcome& outcome) const;
   // Enqueues the undivided engine alone, in the same workspace.
   cudnnStatus_t RunUndivided(const cudnn::ConvolutionCall& call, Outcome& outcome) const;
 
   // Calls visit(step) for each step in their order, the piece `first` before all others, until one
-  // returns false. Whether all were visited.
+  // returns false. Returns whether all were visited.
   template <typename Visit>
   bool ForEach(Visit visit, size_t first = 0) const {
     using Kind = Step::Kind;
@@ -97,7 +97,7 @@ class Schedule {
     }
     return !sums || visit(Step{Kind::kStore});
   }
-  // False where partials or copies in `workspace` would not be aligned as engines expect.
+  // False if partials or copies in `workspace` would not be aligned as engines expect.
   bool Suits(const void* workspace) const;
   bool has_pieces() const { return !parts_.empty(); }
   bool has_undivided() const { return undivided_ != nullptr; }
@@ -106,8 +106,8 @@ class Schedule {
 
  private:
   explicit Schedule(const ConvolutionProblem& problem) : problem_(problem) {}
-  // Whether a part that comes after `first` finds its output begun: by that one, or by another
-  // before it in the order of the configuration.
+  // Whether `part` must add to its output because another part has written to it before: `first`,
+  // or an earlier part of the configuration.
   static bool Adds(const Part& part, const Part& first) {
     return part.result != part.number || part.result == first.result;
   }
@@ -115,20 +115,20 @@ class Schedule {
   Status MakeRun(cudnn::Engines& engines, const Ingredients& of, const cudnn::PieceScales& scales,
                  size_t run);
   bool MayRerun(const cudnn::ConvolutionCall& call) const;
-  // Whether pieces of `call` may read what their output holds.
+  // Whether pieces of `call` may read the old content of their output.
   bool MayKeepOutput(const cudnn::ConvolutionCall& call) const;
-  // Ends a call whose piece failed with `status`: by the undivided engine where that may run, else
-  // with the error. `untouched`: no piece has changed the output.
+  // Ends a call whose piece failed with `status`: by the undivided engine if that may run, else
+  // with the error. `untouched` is true if no piece has changed the output.
   cudnnStatus_t AfterFailure(const cudnn::ConvolutionCall& call, cudnnStatus_t status,
                              bool untouched, Outcome& outcome) const;
 
   const ConvolutionProblem problem_;
   bool plain_scales_ = false;
   bool has_tiles_ = false;
-  // Whether every part could read the bias and z of a legacy call where it lies.
+  // Whether every part could read the bias and z of a legacy call in place.
   bool takes_bias_ = true;
   std::vector<std::unique_ptr<cudnn::Piece>> pieces_;  // by run of the configuration
-  std::vector<TilePacking> packings_;                  // likewise; empty where no tile is packed
+  std::vector<TilePacking> packings_;                  // likewise; empty if no tile is packed
   std::vector<Part> parts_;
   std::unique_ptr<cudnn::PartialSum> sum_;  // null: pieces write the output themselves
   size_t partial_alignment_ = cudnn::kLegacyAlignment;
@@ -136,11 +136,11 @@ class Schedule {
   std::unique_ptr<cudnn::Piece> undivided_;
 };
 
-// A schedule at work on one call of the whole problem, which it refers to.
+// The execution of a schedule on one call of the whole problem, to which it refers.
 class Schedule::Work {
  public:
-  // `sums` has PartialSumBytes where partials are summed (convolution/partial_sums.h); copies of
-  // tiles and engines use `workspace`.
+  // `sums` has PartialSumBytes if partials are summed (convolution/partial_sums.h); copies of tiles
+  // and engines use `workspace`.
   Work(const Schedule& schedule, const cudnn::ConvolutionCall& call, void* sums, void* workspace);
 
   // Enqueues one step of ForEach.
@@ -148,7 +148,7 @@ class Schedule::Work {
     if (step.kind != Step::Kind::kPiece) return EnqueueBeside(step);
     return step.part->piece->Run(CallOf(*step.part), step.adds);
   }
-  // The call of a part's piece, until that of the next is asked for.
+  // The call of a part's piece. It is valid until the next CallOf.
   const cudnn::ConvolutionCall& CallOf(const Part& part) {
     cudnn::ConvolutionCall& call = InPlace(part);
     if (part.packing != nullptr) part.packing->MoveToCopies(call);
@@ -156,9 +156,9 @@ class Schedule::Work {
   }
 
  private:
-  // Enqueues a step that computes no part: copies and sums.
+  // Enqueues a step that is no piece: a copy or a sum.
   cudnnStatus_t EnqueueBeside(const Step& step);
-  // The call of a part where it lies.
+  // The call of a part in place, not on its copies.
   cudnn::ConvolutionCall& InPlace(const Part& part) {
     part_.MoveTo(part.at);
     cudnn::ConvolutionCall& call = part_.get();

@@ -1,5 +1,6 @@
-// Packed copies of the tensors of a tile whose views engines do not take, in the workspace in front
-// of the engine's own. Immutable and thread-safe as far as the driver is; a call allocates nothing.
+// Packed copies of the tensors of a tile whose views engines do not accept. They lie in the
+// workspace, in front of the engine's own. Immutable and thread-safe as far as the driver is; a
+// call allocates nothing.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,7 @@
 
 namespace ucudnn::execution {
 
-// What enqueues copies. The caller owns both and keeps them alive.
+// The driver and the stream lookup that enqueue copies. The caller owns both and keeps them alive.
 struct Copier {
   const cuda::Driver* driver = nullptr;
   const cudnn::Functions* functions = nullptr;
@@ -21,16 +22,16 @@ struct Copier {
 
 class TilePacking {
  public:
-  TilePacking() = default;  // of tiles that are views
-  // An error where the driver lacks what copies.
+  TilePacking() = default;  // for tiles that are views
+  // Fails if the driver lacks functions that copy.
   static Result<TilePacking> Make(const ConvolutionProblem& whole, const TileKind& kind,
                                   const Copier& copier);
 
   bool packs() const { return bytes_ > 0; }
   bool unpacks() const { return unpack_.copies() > 0; }
 
-  // `call` is that of a tile whose pointers are at its views; its workspace begins with bytes().
-  // Copies what the engine reads, with the old content of the output where `keeps_output`.
+  // Copies the tensors that the engine reads, and the old content of the output if `keeps_output`.
+  // `call` is the tile's call with its pointers at its views; its workspace begins with bytes().
   cudnnStatus_t Pack(const cudnn::ConvolutionCall& call, bool keeps_output) const;
   // Copies a packed output back.
   cudnnStatus_t Unpack(const cudnn::ConvolutionCall& call) const;

@@ -1,7 +1,7 @@
-// What happens when the application calls cuDNN: the parts that a process shares, and the two APIs
-// on top of them. Every function answers like the real one; whatever goes wrong inside gives the
-// real behaviour, within what was promised. Thread-safe. Only memory exhaustion throws; the C
-// entry points in shim/ catch it.
+// The application's calls of cuDNN: the parts that a process shares, and the two APIs on top of
+// them. Every function answers like the real one; if anything fails inside, the real behaviour
+// results, within the promises. Thread-safe. Only memory exhaustion throws; the C entry points in
+// shim/ catch it.
 #pragma once
 
 #include <string>

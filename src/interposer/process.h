@@ -25,16 +25,16 @@
 namespace ucudnn::interposer {
 
 struct Process {
-  // The same arguments as Interposer's constructor.
+  // Arguments are those of Interposer's constructor.
   Process(const Options& options, const cudnn::Functions& functions, const cuda::Driver* driver,
           planning::MeasurementStore* store, bool hosts_share_store);
 
-  // Whether the user wants to read of every kernel, also of those that nothing can be done about.
+  // Whether the user wants reports of every kernel, even of those for which nothing can be done.
   bool TellsAll() const { return options.mode == Mode::kObserve || !options.report.empty(); }
   std::string ReportText();
   // Rewrites the report file, if the user named one and this process called a convolution.
   void WriteReport();
-  // The process ends: tells the user what it measured.
+  // To be called at the end of the process: tells the user what it measured.
   void TellMeasured();
 
   const Options& options;
@@ -45,12 +45,13 @@ struct Process {
   FollowedPlan followed_plan;
   tuning::LegacyKernels engines;
   WorkspaceLimit limit;
-  PromiseBook promises;  // what this process told callers of the legacy API
+  PromiseBook promises;  // promises to callers of the legacy API
   Reporter reporter;
   Budgets budgets;
   Sessions sessions;
   Splitter splitter;
-  // What spans more elements is vast (planning::IsVast). Tests set it before the first call.
+  // A convolution whose images span more elements is vast (planning::IsVast). Tests set it before
+  // the first call.
   int64_t most_span = kMostViewSpan;
 
  private:

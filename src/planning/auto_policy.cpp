@@ -51,8 +51,8 @@ std::map<int, bool> LegalSizes(int n, int step) {
   return sizes;
 }
 
-// n, a quarter and a sixteenth of it: two points make a line, and a third one shows whether it is
-// straight.
+// Returns n, a quarter and a sixteenth of it: two points make a line, and a third one shows whether
+// it is straight.
 Sizes FirstSizes(int n, int step) {
   Sizes sizes = {n};
   for (const int parts : {4, 16}) sizes.insert(std::max(n / parts / step, 1) * step);
@@ -74,8 +74,8 @@ class Engine {
                         Point{micro.time_ms, static_cast<double>(micro.workspace_bytes)});
   }
 
-  // What is expected at `size`, which is none of `measured`, the sizes at which any engine is known
-  // to run. None where this engine runs at neither neighbour.
+  // Interpolates time and workspace at `size`, which is not in `measured`, the sizes at which any
+  // engine is known to run. Returns none if this engine runs at neither neighbour.
   std::optional<Candidate> Expect(int size, const Sizes& measured) const {
     const auto above = measured.upper_bound(size);
     const Position high = above != measured.end() ? points_.find(*above) : points_.end();
@@ -204,7 +204,7 @@ void AddCachedSizes(const std::vector<Candidate>& rows, const EngineId& engine,
   }
 }
 
-// Those of `sizes` that were not asked for yet, as long as no more than `most` are asked for in
+// The sizes of `sizes` that were not asked for yet, as long as no more than `most` are asked for in
 // all.
 std::vector<int> Fresh(const Sizes& sizes, const Sizes& asked, size_t most) {
   std::vector<int> fresh;

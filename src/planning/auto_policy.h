@@ -27,14 +27,16 @@ struct AutoRequest {
   size_t l2_bytes = 0;     // of the device; 0: unknown
 };
 
-// The sizes to measure next, rising; empty when the search is over. `asked` are the sizes that this
-// search has asked for so far, in any order; rows of `measured` at other sizes are ignored. A size
-// without a row could not be measured, and an engine without a row at a size does not run there.
+// Returns the sizes to measure next, rising; empty when the search is over. `asked` holds the sizes
+// that this search has asked for so far, in any order; rows of `measured` at other sizes are
+// ignored. A size without a row could not be measured, and an engine without a row at a size does
+// not run there.
 std::vector<int> NextSizes(std::span<const Candidate> measured, std::span<const int> asked,
                            const AutoRequest& request);
 
-// Sizes that tell whether a kernel can be brought under a limit, for any policy: n itself, parts of
-// it, and the least that the policy has. Rising; few, even where the policy has many.
+// Returns sizes that tell whether a kernel can be brought under a limit, for any policy: n itself,
+// parts of it, and the smallest size of the policy. They rise and are few, even if the policy has
+// many sizes.
 std::vector<int> FittingSizes(BatchSizePolicy policy, int n, int step);
 
 }  // namespace ucudnn::planning

@@ -11,7 +11,7 @@
 
 namespace ucudnn::planning {
 
-// The time of what cannot be made up.
+// Time of a number of images that no pieces make up.
 constexpr double kNoTime = std::numeric_limits<double>::infinity();
 // Time (ms), then number of pieces: among equal times, fewer pieces are better.
 using Cost = std::pair<double, int>;
@@ -33,8 +33,8 @@ class Compositions {
   // REQUIRES: 0 <= images <= n.
   Cost Of(int images) const;
 
-  // That composition: the largest pieces first, then one that is no multiple of the step. REQUIRES:
-  // there is one.
+  // Returns the composition that Of(images) costs: the largest pieces first, then the piece that is
+  // no multiple of the step. REQUIRES: there is a composition.
   Configuration Divide(int images) const;
 
  private:

@@ -12,7 +12,7 @@ namespace {
 
 using Usables = std::vector<const MicroConfiguration*>;
 
-// By rising workspace, in which order micro-configurations become affordable.
+// Sorts by rising workspace, so that each row becomes affordable after the cheaper ones.
 Usables Usable(std::span<const MicroConfiguration> measured, int n, size_t limit_bytes) {
   Usables rows;
   for (const MicroConfiguration& micro : measured) {

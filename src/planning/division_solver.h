@@ -19,7 +19,7 @@ struct Choice {
 using Choices = std::vector<Choice>;
 
 struct Selection {
-  std::vector<size_t> chosen;  // of each kernel, a position in its choices
+  std::vector<size_t> chosen;  // for each kernel, a position in its choices
   bool optimal = true;         // proven to be the fastest
   double gap_ms = 0;           // no selection is faster by more; 0 when optimal
 };

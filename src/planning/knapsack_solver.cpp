@@ -88,7 +88,7 @@ struct Step {
   size_t item;    // the item that it leads to
 };
 
-// By falling rate. Rates fall along each hull, so a kernel's steps come in its own order.
+// Sorts by falling rate. Rates fall along each hull, so a kernel's steps stay in their order.
 std::vector<Step> HullSteps(const Kernels& kernels) {
   std::vector<Step> steps;
   std::vector<size_t> hull;
@@ -150,7 +150,7 @@ Relaxation Relax(const Kernels& kernels, const std::vector<Step>& steps, int64_t
   return relaxation;
 }
 
-// The difference that it makes to change one kernel's pick to another item.
+// The changes in bytes and ticks when one kernel's pick is replaced by another item.
 struct Change {
   int64_t bytes;
   int64_t ticks;
@@ -164,8 +164,8 @@ struct Core {
   std::vector<Change> changes;
 };
 
-// Bounds on the kernels still to come: what another byte saves at most, and what a byte fewer costs
-// at least.
+// Bounds on the kernels still to come: the most ticks that another byte saves, and the least that a
+// byte fewer costs.
 struct Prospects {
   Rate saves = {0, 1};
   Rate costs = {1, 0};  // infinity: none can use fewer
@@ -223,7 +223,7 @@ class Search {
     return items;
   }
 
-  // By how much the best selection may exceed the relaxation's bound.
+  // The most by which the best selection may exceed the relaxation's bound.
   double GapMs() const {
     const Rate& price = relaxation_.price;
     return (static_cast<double>(best_.ticks) + static_cast<double>(price.ticks) *
@@ -233,7 +233,7 @@ class Search {
   }
 
  private:
-  // What the change costs at the price, in ticks times price.bytes.
+  // The cost of the change at the price, in ticks times price.bytes.
   Wide CostOf(int64_t bytes, int64_t ticks) const {
     return Wide{ticks} * relaxation_.price.bytes + Wide{bytes} * relaxation_.price.ticks;
   }

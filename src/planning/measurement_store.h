@@ -13,7 +13,7 @@
 
 namespace ucudnn::planning {
 
-// What measurements depend on beside the kernel itself.
+// The facts, beside the kernel itself, that measurements depend on.
 struct Platform {
   std::string device;  // as the driver names it
   int cudnn = 0;       // cudnnGetVersion(); 0: unknown
@@ -30,7 +30,7 @@ struct Measurement {
   bool operator==(const Measurement&) const = default;
 };
 
-// What a store has of one kernel family on one platform.
+// Measurements and complete sizes of one kernel family on one platform in a store.
 struct KernelMeasurements {
   std::vector<Measurement> rows;  // by rising micro-batch, then by engine
   // Rising micro-batch sizes at which every engine was measured. At other sizes time or memory was
@@ -57,7 +57,8 @@ struct EnginePromise {
   bool operator==(const EnginePromise&) const = default;
 };
 
-// Why no store can hold `promise`; Ok when one can. The key alone is what a promise is found by.
+// Says why no store can hold `promise`; Ok if one can. Only the key of a promise is needed to find
+// it.
 Status CheckPromise(const EnginePromise& promise);
 Status CheckPromiseKey(const EnginePromise& promise);
 
@@ -65,7 +66,7 @@ class MeasurementStore {
  public:
   virtual ~MeasurementStore() = default;
 
-  // Where written measurements are, for people; empty where no other process will find them.
+  // Where measurements are written, for people; empty if no other process will find them.
   virtual std::string Place() { return {}; }
 
   // All measurements of a kernel family (problem.n is ignored) on `platform`, unfiltered.
@@ -84,19 +85,20 @@ class MeasurementStore {
   virtual Status MarkVerified(const ConvolutionProblem& problem, const Platform& platform,
                               const std::vector<MicroConfiguration>& rows) = 0;
 
-  // What is noted of the whole mini-batch of `problem` on `platform` under `about`, in words of who
-  // noted it; none where nothing is. The last note under a key counts. A store may keep no notes.
+  // Returns the note under `about` on the whole mini-batch of `problem` on `platform`, in the words
+  // of its writer; none if there is none. The last note under a key counts. A store may keep no
+  // notes.
   virtual Result<std::optional<std::string>> FindNote(const ConvolutionProblem& problem,
                                                       const Platform& platform,
                                                       const std::string& about);
   virtual Status KeepNote(const ConvolutionProblem& problem, const Platform& platform,
                           const std::string& about, const std::string& note);
 
-  // The promise under the key of `asked`; none when none was kept.
+  // The promise under the key of `asked`; none if none was kept.
   virtual Result<std::optional<EnginePromise>> FindPromise(const EnginePromise& asked) = 0;
 
-  // Keeps `promise` and returns it; returns the earlier one where one is kept under its key. Fails
-  // where CheckPromise does.
+  // Keeps `promise` and returns it. If a promise is already kept under its key, returns that one.
+  // Fails where CheckPromise does.
   virtual Result<EnginePromise> KeepPromise(const EnginePromise& promise) = 0;
 };
 

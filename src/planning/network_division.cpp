@@ -75,7 +75,8 @@ size_t Least(const Group& group, std::span<const NetworkKernel> kernels) {
   return bytes;
 }
 
-// By how many bytes the budget is less than all groups need at least, on all their lanes.
+// The number of bytes by which the budget is less than the least that all groups need on all their
+// lanes.
 size_t Missing(const std::vector<Group>& groups, std::span<const NetworkKernel> kernels,
                size_t budget_bytes) {
   size_t left = budget_bytes, missing = 0;
@@ -98,13 +99,13 @@ double TimeWithin(const NetworkKernel& kernel, size_t bytes) {
   return time_ms * kernel.calls;
 }
 
-// The sizes to choose from for a group, rising: the least, and every larger one within the budget
-// that makes one of its kernels faster. Bytes are those of all lanes together, times those of all
+// Returns the sizes to choose from for a group, rising: the least, and every larger one within the
+// budget that makes one of its kernels faster. Bytes are summed over all lanes, times over all
 // kernels.
 Choices ChoicesOf(const Group& group, std::span<const NetworkKernel> kernels, size_t budget_bytes) {
   assert(!group.kernels.empty() && !group.lanes.empty());
   double time_ms = 0;
-  std::vector<std::pair<size_t, double>> savings;  // a size, of one lane, and what it saves
+  std::vector<std::pair<size_t, double>> savings;  // one lane's size, and the time that it saves
   for (const size_t number : group.kernels) {
     const NetworkKernel& kernel = kernels[number];
     double slower_ms = kernel.choices[0].TimeMs();
@@ -199,7 +200,7 @@ Result<DividedNetwork> DivideNetwork(std::span<const NetworkKernel> kernels, siz
   UCUDNN_ASSIGN_OR_RETURN(DividedNetwork of_lanes,
                           Divide(kernels, groups, false, budget_bytes, solver));
   // A single lane never takes more than its kernels' slots together. Several lanes of one size may:
-  // some then get more than their kernels can use, for the sake of another's.
+  // some lanes then have more than their kernels can use, because another lane needs that size.
   if (std::all_of(groups.begin(), groups.end(),
                   [](const Group& group) { return group.lanes.size() == 1; }) ||
       Missing(OneEach(kernels), kernels, budget_bytes) > 0) {

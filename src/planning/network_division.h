@@ -17,8 +17,8 @@ namespace ucudnn::planning {
 
 struct NetworkKernel {
   DesirableConfigurations choices;  // by rising workspace and falling time, not empty
-  double calls = 1;                 // in one iteration; its time counts so many times
-  std::vector<int> lanes;           // that it runs on, each once; not empty
+  double calls = 1;                 // calls in one iteration; its time counts this often
+  std::vector<int> lanes;           // lanes that it runs on, each once; not empty
 };
 
 // Reserved workspace: for one kernel on one lane, or for all kernels of a lane.
@@ -32,10 +32,10 @@ struct Slot {
 };
 
 struct DividedNetwork {
-  std::vector<size_t> share_bytes;  // of each kernel, on each lane that it runs on
+  std::vector<size_t> share_bytes;  // for each kernel, on each lane that it runs on
   std::vector<Slot> slots;          // none is empty
   bool by_kernel = false;           // each slot is for one kernel
-  // Kernels that got one common size, on all lanes of any of them.
+  // Kernels that share one size, on all lanes of any of them.
   struct Group {
     std::vector<size_t> kernels;
     size_t lanes = 0;
@@ -47,16 +47,16 @@ struct DividedNetwork {
   double gap_ms = 0;         // no allowed division is faster by more
 };
 
-// The missing bytes when the budget is less than what the kernels need at least, on all their
-// lanes; none when it suffices. Names the kernels that need workspace, the largest need first.
+// The missing bytes if the budget is less than the least that the kernels need on all their lanes;
+// none if it suffices. Lists the kernels that need workspace, the largest need first.
 std::optional<Shortage> FindShortage(std::span<const NetworkKernel> kernels, size_t budget_bytes,
                                      WorkspaceDivision division);
 
-// The division with the least time of an iteration whose slots fit the budget. disjoint: a slot for
-// each kernel on each lane that it runs on. shared, concurrent: a slot for each lane, large enough
-// for each of its kernels, of one size on lanes that have a kernel in common; or, where that is
-// faster, as disjoint. Beside the solver, takes time proportional to the number of all choices. An
-// error when there is a shortage, or the solver fails.
+// Returns the division with the least time of an iteration whose slots fit the budget. disjoint: a
+// slot for each kernel on each lane that it runs on. shared and concurrent: a slot for each lane,
+// large enough for each of its kernels, with one size for lanes that have a kernel in common; or,
+// where that is faster, the slots of disjoint. Beside the solver, it takes time proportional to the
+// number of all choices. It fails if there is a shortage, or the solver fails.
 Result<DividedNetwork> DivideNetwork(std::span<const NetworkKernel> kernels, size_t budget_bytes,
                                      WorkspaceDivision division, DivisionSolver& solver);
 

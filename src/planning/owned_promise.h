@@ -20,22 +20,24 @@ std::vector<Configuration> OwnedChoices(std::span<const Candidate> measured,
                                         const PromiseRequest& request,
                                         std::span<const Tiling> tilings = {});
 
-// The fastest of OwnedChoices as a promise: workspace_bytes is 0, owned_bytes what the plan
-// needs, at most the request's limit. `reported` is the undivided engine, with the plan's time.
+// The fastest of OwnedChoices as a promise: workspace_bytes is 0, and owned_bytes is the workspace
+// of the plan, at most the request's limit. `reported` is the undivided engine, with the plan's
+// time.
 std::optional<Promise> MakeOwnedPromise(std::span<const Candidate> measured,
                                         const PromiseRequest& request,
                                         std::span<const Tiling> tilings = {});
 
-// The same promise for a given plan, whose pieces are among `measured`.
+// MakeOwnedPromise for a given plan, whose pieces are among `measured`.
 std::optional<Promise> MakeOwnedPromiseOf(const Configuration& configuration,
                                           std::span<const Candidate> measured,
                                           const PromiseRequest& request);
 
-// What remains of such a promise without ucudnn's workspace: its undivided engine alone.
+// Reduces a promise to its undivided engine, which needs none of ucudnn's workspace.
 Promise UndividedAlone(Promise promise);
 
-// What remains of a promise for calls that only the reported algorithm serves. Requires pieces of
-// that algorithm, Promise::alone; what the caller's workspace does not hold, ucudnn brings.
+// Reduces a promise to Promise::alone, pieces of the reported algorithm, for calls that only this
+// algorithm serves. ucudnn brings the workspace that exceeds the caller's. REQUIRES: the promise
+// has such pieces.
 Promise Alone(Promise promise);
 
 }  // namespace ucudnn::planning

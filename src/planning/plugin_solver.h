@@ -1,6 +1,6 @@
 // Solvers of Workspace Division in libraries that are opened at run time; solver_plugin.h declares
-// what they export. One solver of a process solves at a time, and the others wait, whatever their
-// libraries.
+// what they export. Only one plug-in of a process solves at a time, and the others wait, whatever
+// their libraries.
 #pragma once
 
 #include <chrono>

@@ -13,8 +13,8 @@ namespace ucudnn::planning {
 
 class PreferredSolver : public DivisionSolver {
  public:
-  // How long a plug-in may take: in a command that only plans, and inside a call of a program that
-  // waits.
+  // The most time that a plug-in may take: in a command that only plans, and inside a call of a
+  // program that waits.
   static constexpr std::chrono::milliseconds kOffline{60000};
   static constexpr std::chrono::milliseconds kInsideCall{1000};
 

@@ -208,8 +208,8 @@ std::optional<Promise> PromiseOf(const Configuration& configuration, const Candi
   return PromiseOf(configuration, *largest, allowed, request);
 }
 
-// The fastest allowed candidate of a kind of tile that is no coarser than `coarsest`, the same in
-// whatever order they come.
+// Returns the fastest allowed candidate of a kind of tile that is no coarser than `coarsest`. The
+// order of the candidates does not matter.
 const Candidate* FastestOf(const Tiling::Kind& kind, const PromiseRequest& request,
                            NumericClass coarsest) {
   const auto costs = [](const MicroConfiguration& micro) {
@@ -228,8 +228,8 @@ std::optional<Promise> PromiseOfTiles(std::span<const Tiling> tilings, const Can
                                       const PromiseRequest& request, NumericClass coarsest) {
   auto configuration = FastestTiles(tilings, request, coarsest);
   if (!configuration) return std::nullopt;
-  // A program asks the library about what it is told, which knows tiles no more than engines that
-  // the program's API lacks.
+  // A program asks the library about the engine that it is told. The library knows tiles no more
+  // than engines that the program's API lacks.
   return PromiseOf(*configuration, {configuration->Largest(), coarsest, false}, allowed, request);
 }
 
@@ -239,7 +239,7 @@ std::vector<const Candidate*> AllowedCandidates(std::span<const Candidate> measu
                                                 const PromiseRequest& request) {
   Candidates allowed;
   for (const Candidate& candidate : measured) {
-    // Others may have written the store: a time that is not finite compares with nothing.
+    // Others may have written the store, and a time that is not finite cannot be compared.
     if (!std::isfinite(candidate.micro.time_ms) || candidate.micro.time_ms < 0) continue;
     if (candidate.micro.workspace_bytes > request.limit_bytes) continue;
     if (request.deterministic && !candidate.micro.deterministic) continue;
@@ -264,9 +264,9 @@ std::optional<Promise> MakePromise(std::span<const Candidate> measured,
   const Candidates allowed = AllowedCandidates(measured, request);
   const Candidate* const native = FastestNative(allowed, request.n);
   if (native == nullptr) return std::nullopt;
-  // A division must gain enough over the best undivided engine; and that, where the caller's API
-  // lacks it, over the best that the API has. Each of the three is the best that can be promised,
-  // so that one that cannot does not hide the next.
+  // A division must gain enough over the best undivided engine. That engine, if the caller's API
+  // lacks it, must gain enough over the best engine of the API. All three are the best ones that
+  // can be promised, so that one that cannot does not hide the next.
   const Candidate* const foreign = FastestForeign(allowed, request.n);
   const bool foreign_gains =
       foreign != nullptr && foreign->micro.time_ms < (1 - kHysteresis) * native->micro.time_ms;

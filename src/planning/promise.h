@@ -31,12 +31,12 @@ struct Candidate {
   bool operator==(const Candidate&) const = default;
 };
 
-// What was measured of one grid of tiles, kind by kind: of its problem's own engines, with the
-// workspace and the time that one tile takes beside all others, so what sums partials is included.
+// Measurements of one grid of tiles, kind by kind: of its problem's own engines, with the workspace
+// and the time that one tile takes in a row with all others, including the summing of partials.
 struct Tiling {
   struct Kind {
-    int count = 0;                      // tiles
-    std::vector<Candidate> candidates;  // all of the kind's images and lengths
+    int count = 0;                      // number of tiles
+    std::vector<Candidate> candidates;  // of the kind's images and lengths
 
     bool operator==(const Kind&) const = default;
   };
@@ -78,8 +78,8 @@ struct Promise {
   size_t owned_bytes = 0;
 };
 
-// The bytes of ucudnn's workspace that must be set aside for the promise to be kept: nothing runs
-// without them, be it the plan or pieces of the reported algorithm `alone`.
+// The bytes of ucudnn's workspace that must be set aside to keep the promise: without them neither
+// the plan runs nor the pieces of the reported algorithm `alone`.
 size_t AssuredBytes(const Promise& promise);
 
 struct PromiseRequest {
@@ -87,7 +87,8 @@ struct PromiseRequest {
   int step = 1;                // legal distance of batch boundaries, in images
   size_t limit_bytes = 0;      // no promise exceeds it
   bool deterministic = false;  // only deterministic engines may serve
-  // Set: the caller chose an engine of this class, so only direct engines and this class may serve.
+  // If set, the caller chose an engine of this class, so only direct engines and this class may
+  // serve.
   std::optional<NumericClass> chosen;
 
   bool operator==(const PromiseRequest&) const = default;
@@ -106,14 +107,14 @@ std::vector<const Candidate*> AllowedCandidates(std::span<const Candidate> measu
 // measured to take less than the fastest undivided engine that fits, by at least this share.
 constexpr double kHysteresis = 0.03;
 
-// The fastest promise. None when no engine of the caller's API runs undivided within the limit;
-// then the real need must be promised. More room never makes it slower, but for kHysteresis:
+// Makes the fastest promise. None if no engine of the caller's API runs undivided within the limit;
+// the real need must then be promised. More room never makes it slower, except by kHysteresis:
 // under a larger limit, its time times (1 - kHysteresis) is at most the time under a smaller one.
 std::optional<Promise> MakePromise(std::span<const Candidate> measured,
                                    const PromiseRequest& request);
 
-// The time of the fastest plan that can be promised, whatever it gains over others; none where
-// MakePromise has none, whose time times (1 - kHysteresis) is at most this.
+// The time of the fastest plan that can be promised, whatever it gains over others. None if
+// MakePromise returns none; MakePromise's time times (1 - kHysteresis) is at most this time.
 std::optional<double> FastestPromisableMs(std::span<const Candidate> measured,
                                           const PromiseRequest& request);
 
@@ -127,9 +128,10 @@ std::optional<Promise> MakePromiseOf(const Configuration& configuration,
 // coarser than `coarsest`.
 std::optional<Configuration> FastestTiles(std::span<const Tiling> tilings,
                                           const PromiseRequest& request, NumericClass coarsest);
-// `promise` (none: nothing undivided fits, nor a division of the mini-batch) or, where tiles take
-// less time by kHysteresis, the promise of these. It has an undivided engine of the caller's API
-// among `measured`, which serves what tiles cannot, and of which it tells.
+// Returns `promise` or, if tiles are faster by kHysteresis, the promise of these tiles. `promise`
+// is none if neither an undivided engine nor a division of the mini-batch fits. A promise of tiles
+// has an undivided engine of the caller's API among `measured`, which is reported and serves calls
+// that tiles cannot.
 std::optional<Promise> OrInTiles(std::optional<Promise> promise, std::span<const Tiling> tilings,
                                  std::span<const Candidate> measured,
                                  const PromiseRequest& request);
@@ -149,7 +151,7 @@ std::optional<Configuration> FastestDivision(std::span<const Candidate> measured
 std::optional<MicroConfiguration> FastestUndivided(std::span<const Candidate> measured,
                                                    const PromiseRequest& request);
 
-// The same of the caller's API, and of any API as far as it can be promised.
+// FastestUndivided of the caller's API and, among engines that can be promised, of any API.
 Baselines FindBaselines(std::span<const Candidate> measured, const PromiseRequest& request);
 
 // The fastest division into pieces of `engine` alone, which nothing replaces; none when no division

@@ -11,18 +11,18 @@
 
 namespace ucudnn::planning {
 
-// What a kind of `tiles` takes by the measurements of its twin: engines with the kind's length,
-// those of gradients that are summed over tiles in fp32 with their sum, those of packed tiles with
-// their copies. Empty where the sum or the copies were not measured.
+// Returns the rows of kind `kind` of `tiles` from the measurements of its twin: engines with the
+// kind's length. Gradients that are summed over tiles in fp32 include their sum, packed tiles their
+// copies. Empty if the sum or the copies were not measured.
 std::vector<MicroConfiguration> RowsOfTiles(const ConvolutionProblem& problem, const Tiles& tiles,
                                             size_t kind,
                                             std::span<const MicroConfiguration> measured);
 
 // Returns, for every workspace, the fastest division into `tiles` that fits it: each kind of tile
-// has the engine that is the fastest there. `rows` are what was measured of each kind, in the order
-// of tiles->kinds, with all that it takes beside the engine; the order of a kind's rows does not
-// matter. By rising workspace and falling time; empty where a kind has no row.
-// REQUIRES: rows.size() == tiles->kinds.size().
+// has its fastest engine. `rows` are the measurements of each kind, in the order of tiles->kinds,
+// including all work beside the engine; the order of a kind's rows does not matter. Divisions come
+// by rising workspace and falling time; empty if a kind has no row. REQUIRES: rows.size() ==
+// tiles->kinds.size().
 std::vector<Division> DesirableTiles(const std::shared_ptr<const Tiles>& tiles,
                                      std::span<const std::vector<MicroConfiguration>> rows);
 

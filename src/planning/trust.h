@@ -7,15 +7,15 @@ namespace ucudnn::planning {
 
 // Which comparison counts as proof.
 enum class Proof {
-  kKnown,      // an earlier one; none may be made now
-  kKnownHere,  // the same, in this process
-  kOnce,       // one on this platform, by any process
-  kHere,       // one in this process, so that its pieces have run here
+  kKnown,      // an earlier comparison by any process; none may be made now
+  kKnownHere,  // an earlier comparison in this process; none may be made now
+  kOnce,       // one comparison on this platform, by any process
+  kHere,       // a comparison in this process, so that its pieces have run here
 };
 
 constexpr bool IsHere(Proof proof) { return proof == Proof::kHere || proof == Proof::kKnownHere; }
 constexpr bool MayCompare(Proof proof) { return proof == Proof::kOnce || proof == Proof::kHere; }
-// What counts in its place while none may be made.
+// The proof that counts instead of `proof` while no comparison may be made.
 constexpr Proof WithoutComparing(Proof proof) {
   return IsHere(proof) ? Proof::kKnownHere : Proof::kKnown;
 }

@@ -17,10 +17,10 @@ namespace ucudnn::planning {
 // A kernel's desirable set: by rising workspace and falling time, not empty.
 using DesirableConfigurations = std::vector<Configuration>;
 
-// A division. All kernels count as one stream here, so concurrent means shared.
+// A division of a budget. All kernels count as one stream here, so concurrent means shared.
 struct DividedWorkspace {
-  std::vector<size_t> chosen;  // of each kernel, a position in its desirable set
-  size_t total_bytes = 0;      // as ReservedBytes says
+  std::vector<size_t> chosen;  // for each kernel, a position in its desirable set
+  size_t total_bytes = 0;      // see ReservedBytes
   bool optimal = true;         // proven to be the fastest
   double gap_ms = 0;           // no division is faster by more
 };
@@ -32,7 +32,7 @@ size_t ReservedBytes(std::span<const size_t> workspace_bytes, WorkspaceDivision 
 // Says that a budget is less than the kernels' smallest workspaces need.
 struct Shortage {
   size_t missing_bytes = 0;
-  std::vector<size_t> kernels;  // that need some, the largest need first
+  std::vector<size_t> kernels;  // kernels that need workspace, the largest need first
 };
 
 std::optional<Shortage> FindShortage(std::span<const DesirableConfigurations> kernels,

@@ -23,11 +23,12 @@ constexpr size_t kMostPlanLanes = 4096;
 
 struct WorkspacePlanKernel {
   ConvolutionProblem problem;   // with its mini-batch
-  Api api = Api::kLegacy;       // that it is called through
+  Api api = Api::kLegacy;       // the API that it is called through
   Configuration configuration;  // of n images, or of the tiles of its grid
   // A position in WorkspacePlan::segments; -1: the kernel uses its caller's workspace.
   int segment = -1;
-  size_t lanes = 1;  // on which kernels of its segment run, as far as this entry knows
+  // number of lanes on which kernels of its segment run, as far as this entry knows
+  size_t lanes = 1;
   // Positions in WorkspacePlan::kernels, rising, possibly its own: the program promises that a call
   // of this kernel begins on the device only after the latest call of each of those has ended,
   // whatever their lanes.
@@ -37,10 +38,10 @@ struct WorkspacePlanKernel {
 // A part of ucudnn's own workspace that several kernels share.
 struct WorkspacePlanSegment {
   size_t bytes = 0;  // what its largest kernel needs
-  // Each of its kernels comes after each of them, itself included, so all lanes may use the same
+  // Each of its kernels comes after every other one and after itself, so all lanes may use the same
   // bytes.
   bool ordered = false;
-  // One for each lane of the kernel that has most; of an ordered segment, one.
+  // As many as the kernel with the most lanes has; one for an ordered segment.
   size_t copies = 1;
 };
 
@@ -52,7 +53,7 @@ struct WorkspacePlan {
   WorkspaceDivision division = WorkspaceDivision::kConcurrent;
   std::vector<WorkspacePlanKernel> kernels;  // one for each problem and API
   std::vector<WorkspacePlanSegment> segments;
-  size_t reserved_bytes = 0;  // of all copies of all segments; within total_bytes
+  size_t reserved_bytes = 0;  // sum over all copies of all segments; within total_bytes
 
   // The position of the kernel that calls of this problem and API follow, whatever its alignment;
   // -1: none. Plans of the graph API follow the legacy API's kernel where they have none of their

@@ -82,8 +82,8 @@ std::optional<Configuration> OptimizeWorkspaceReuseByLargest(std::span<const Pie
   const int size = largest->micro_batch;
   Compositions others(n, step);
   AdmitUpTo(size - 1, n, step, fastest, others);
-  // Where the largest piece is as fast as the fastest engine of its size, it is repeated, so that
-  // no third engine appears.
+  // If the largest piece is as fast as the fastest engine of its size, it is repeated, so that no
+  // third engine appears.
   others.Admit(largest->time_ms <= fastest[size]->time_ms ? *largest : *fastest[size]);
   Configuration configuration = others.Divide(n - size);
   std::vector<Run>& runs = configuration.runs;

@@ -25,9 +25,9 @@ struct Piece {
   bool may_be_largest = false;
 };
 
-// The same among configurations whose largest piece may be it, whatever workspace they need. None
-// where none takes less than `below_ms`. Where a faster piece of the same size may not be the
-// largest, it is repeated behind the one that is. Exact, too.
+// OptimizeWorkspaceReuse among configurations whose largest piece may be Largest(), whatever
+// workspace they need. None if none takes less than `below_ms`. Where a faster piece of the same
+// size may not be the largest, it is repeated behind the one that is. It is exact, too.
 std::optional<Configuration> OptimizeWorkspaceReuseByLargest(std::span<const Piece> pieces, int n,
                                                              int step, double below_ms);
 

@@ -12,7 +12,7 @@ namespace {
 constexpr std::array<char, kMaxSpatial> kLetters = {'d', 'h', 'w'};
 constexpr std::string_view kClaimFormat = "ucudnn claim 2";
 
-// A field of text: its length, a colon, its bytes.
+// Appends a field of text: its length, a colon, its bytes.
 void Append(std::string& text, std::string_view field) {
   text += std::to_string(field.size()) + ':';
   text += field;
@@ -37,12 +37,13 @@ bool TakeNumber(std::string_view& text, Number& number) {
   return error == std::errc() && end == field.data() + field.size();
 }
 
-// A rank of the job; `first` is the group's number 0.
+// Names a rank of the job; `first` is the job's rank that is number 0 of the group.
 std::string RankName(size_t rank, int first) {
   return "rank " + std::to_string(static_cast<size_t>(first) + rank);
 }
 
-// "rank 0 has A, rank 2 has B" of the first rank that differs from rank 0; empty where none does.
+// Returns "rank 0 has A, rank 2 has B" for the first rank that differs from rank 0; empty if none
+// does.
 std::string Difference(std::span<const Claim> claims, std::string Claim::*member, int first) {
   for (size_t rank = 1; rank < claims.size(); ++rank) {
     if (claims[rank].*member == claims[0].*member) continue;
@@ -121,7 +122,8 @@ std::string NameOf(const CallForm& form) {
 std::string KernelText(const ConvolutionProblem& problem, const CallForm& form,
                        const SpatialGrid& grid) {
   ConvolutionProblem common = problem;
-  // What the local extents change is not common; strides follow from them, or are a rank's own.
+  // Members that the local extents change are not common; strides follow from the extents, or are a
+  // rank's own.
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     if (grid.Parts()[axis] == 1) continue;
     common.x[axis] = 0;
@@ -253,7 +255,7 @@ Result<PooledAxes> AxesOfPooling(const ConvolutionProblem& problem, const Spatia
                                  std::optional<SpatialOnes> declared) {
   PooledAxes axes;
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
-    // That a pooling of two axes cannot be cut along d, its stripes say.
+    // A pooling of two axes that is to be cut along d is refused by its stripes.
     if (grid.Parts()[axis] == 1 || axis + static_cast<size_t>(problem.spatial_rank) < kMaxSpatial) {
       continue;
     }

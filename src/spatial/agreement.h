@@ -1,6 +1,6 @@
-// What the ranks of a group tell each other of a kernel at its first execution, and the verdict
-// that each of them computes from it: the same function of the same texts, so all ranks do alike.
-// Pure functions over plain values.
+// The claims that the ranks of a group exchange at a kernel's first execution, and the verdict that
+// each of them computes from all claims. It is the same function of the same texts, so all ranks
+// act alike. Pure functions over plain values.
 #pragma once
 
 #include <array>
@@ -19,88 +19,89 @@
 
 namespace ucudnn::spatial {
 
-// What ranks of one pooling may have each for itself: a program that pools its whole image has a
-// window of its stripe's extents. Along axes that are not cut all have the same.
+// The window of a pooling, which may differ between ranks: a program that pools its whole image has
+// a window of its stripe's extents. Along axes that are not cut, all ranks have the same.
 struct OwnWindow {
   Spatial extents = {1, 1, 1};
   Spatial stride = {1, 1, 1};
-  Layout layout = Layout::kNchw;  // of its tensors; that of the first rank is exchanged
+  Layout layout = Layout::kNchw;  // of its tensors; tensors are exchanged in the first rank's
 
   bool operator==(const OwnWindow&) const = default;
 };
 
-// One rank's claim.
+// The claim of one rank.
 struct Claim {
-  std::string options;  // ucudnn's version, grid, and all options that ranks must share, in words
-  std::string kernel;   // KernelText
+  std::string options;  // ucudnn's version, grid, and all options that ranks must share, as text
+  std::string kernel;   // see KernelText
   Spatial extents = {1, 1, 1};  // of the rank's own x, in every operation
-  OwnWindow window;             // of a pooling
-  uint64_t sequence = 0;        // of the call, from 1
-  uint64_t input_hash = 0;      // of the exchanged tensor's bits; 0: not computed
-  // ExtentsHash of all extents for which the rank has made the kernel before.
+  OwnWindow window;             // for a pooling
+  uint64_t sequence = 0;        // number of the call, from 1
+  uint64_t input_hash = 0;      // hash of the exchanged tensor's bits; 0: not computed
+  // ExtentsHash of every set of extents for which the rank has made the kernel before.
   std::vector<uint64_t> prepared;
-  // Empty where the rank's own call ran on memory that nobody reads; else why it could not.
+  // Empty if the rank's own call ran on scratch memory; otherwise why it could not.
   std::string not_ready;
 };
 
 std::string EncodeClaim(const Claim& claim);
-// An error where a rank of another release, or a stranger, wrote it.
+// Fails for the text of another release, or of a stranger.
 Result<Claim> DecodeClaim(std::string_view text);
 
-// What a call computes, with a colon behind it; empty: a convolution.
+// Names the computation of a call, with a colon behind it; empty for a convolution.
 std::string NameOf(const CallForm& form);
 
-// All of a problem that ranks must have in common: everything but the extents of x along the axes
-// that `grid` cuts, and what follows from them.
+// Formats everything that ranks must have in common: the problem without the extents of x along the
+// axes that `grid` cuts, and without values that follow from them.
 std::string KernelText(const ConvolutionProblem& problem, const CallForm& form,
                        const SpatialGrid& grid);
 
-// FNV-1a.
+// FNV-1a hash.
 uint64_t HashOf(std::string_view bytes);
-// Of the extents of every rank's x, and of every rank's window.
+// Hash of the extents of every rank's x, and of every rank's window.
 uint64_t ExtentsHash(std::span<const Spatial> extents, std::span<const OwnWindow> windows);
 
-// What the ranks agreed on.
+// The agreement of the ranks.
 struct Agreed {
   std::vector<Spatial> extents;    // of every rank's x, by its number in the group
   std::vector<OwnWindow> windows;  // likewise
-  // Empty, or why the kernel is an error on all ranks, which go on with other kernels.
+  // Empty, or the reason why all ranks refuse the kernel; they go on with other kernels.
   std::string refusal;
   bool is_prepared = false;   // all ranks have made the kernel for these extents before
-  bool equal_inputs = false;  // all ranks hold the same bits: copies, perhaps, instead of stripes
+  bool equal_inputs = false;  // all ranks hold the same bits: perhaps copies instead of stripes
 };
 
-// The verdict on the ranks' claims, by number in the group. An error is that the ranks do not make
-// the same call, so that they cannot go on together: it names a rank and the values that differ;
+// The verdict on the ranks' claims, by number in the group. Fails if the ranks do not make the same
+// call, so that they cannot go on together; the error names a rank and the values that differ.
 // `first` is the job's rank that is number 0 of the group.
 Result<Agreed> Agree(std::span<const Claim> claims, int first = 0);
 
-// The same of texts as they were gathered.
+// Decodes gathered claims and returns the verdict of Agree.
 Result<Agreed> AgreeOn(std::span<const std::string> gathered, int first = 0);
 
-// What ranks tell each other next: numbers of theirs, or why a rank's part cannot be made.
+// Encodes the next text that ranks exchange: a rank's numbers, or the reason why its part cannot be
+// made.
 std::string EncodeNumbers(std::span<const uint64_t> numbers, const Status& own);
-// The numbers of each rank, `count` of each. An error names the first rank that has one.
+// Decodes `count` numbers of each rank. The error is that of the first rank that has one.
 Result<std::vector<std::vector<uint64_t>>> DecodeNumbers(std::span<const std::string> gathered,
                                                          size_t count, int first = 0);
 
 // Whether `grid` cuts the axis and the extent along it is 1 on every rank: stripes, or copies.
 bool IsOneOnAll(const SpatialGrid& grid, std::span<const Spatial> extents, size_t axis);
 
-// Which cut axes are copies on all ranks instead of stripes, by `extents`, each rank's. `declared`
-// is what the user says of extents of 1; none: either way where that makes no difference, else the
-// error says what would.
+// The cut axes along which `extents`, those of each rank, show copies on all ranks instead of
+// stripes. `declared` is the user's statement about extents of 1. If it is none, either meaning is
+// accepted where it makes no difference; otherwise the error says what differs.
 Result<std::array<bool, kMaxSpatial>> CopiedAxes(const ConvolutionProblem& problem,
                                                  const SpatialGrid& grid,
                                                  std::span<const Spatial> extents,
                                                  std::optional<SpatialOnes> declared,
                                                  SplitWork work = SplitWork::kConvolution);
 
-// How the axes of a pooling are read that `grid` cuts.
+// How the cut axes of a pooling are read.
 struct PooledAxes {
-  std::array<bool, kMaxSpatial> copied = {};  // as CopiedAxes
-  // Every rank's window covers its whole stripe, and what comes of it are copies: the image is
-  // pooled to one.
+  std::array<bool, kMaxSpatial> copied = {};  // see CopiedAxes
+  // Every rank's window covers its whole stripe, and the results are copies: the image is pooled to
+  // one element.
   std::array<bool, kMaxSpatial> pooled = {};
 };
 Result<PooledAxes> AxesOfPooling(const ConvolutionProblem& problem, const SpatialGrid& grid,

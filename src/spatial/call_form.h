@@ -1,4 +1,4 @@
-// What a call does beside its convolution, as far as splitting it depends on that. Plain values.
+// The properties of a call beside its convolution on which splitting it depends. Plain values.
 #pragma once
 
 #include <cstdint>
@@ -7,16 +7,16 @@
 
 namespace ucudnn::spatial {
 
-// What a split call computes, if it is no convolution in a form that looks like one.
+// The computation of a split call, if it only looks like a convolution.
 enum class SplitWork : uint8_t {
   kConvolution,
-  kBiasGradient,  // that of a filter of one tap over an image of ones
-  kRows,          // nothing is computed: the rows beside the stripe are wanted themselves
-  kPooling,       // a channel's window for each channel, forward and backward_data
-  kNorm,          // batch normalisation in training, and its gradient as backward_data
+  kBiasGradient,  // the filter gradient of a filter of one tap over an image of ones
+  kRows,          // nothing is computed: the rows beside the stripe are the result
+  kPooling,       // forward and backward_data with one window for each channel
+  kNorm,          // batch normalisation in training; its gradient counts as backward_data
 };
 
-// Whether the call gives gradients of parameters, which ranks sum: of filters and biases, or of a
+// Whether the call computes gradients of parameters, which ranks sum: of filters, biases, or a
 // norm's scale and bias.
 inline bool HasParameterGradient(Operation operation, SplitWork work) {
   return operation == Operation::kBackwardFilter ||
@@ -25,18 +25,20 @@ inline bool HasParameterGradient(Operation operation, SplitWork work) {
 
 struct CallForm {
   SplitWork work = SplitWork::kConvolution;
-  // An execution plan of the graph API: its scales are part of it, whatever a call says.
+  // The call runs an execution plan of the graph API, whose scales are part of it.
   bool is_plan = false;
-  // cudnnConvolutionBiasActivationForward, or a plan with operations behind its convolution.
+  // The call is cudnnConvolutionBiasActivationForward, or a plan with operations behind its
+  // convolution.
   bool is_fused = false;
   bool is_identity = false;    // its activation does nothing
-  bool hides_nan = false;      // what is fused, or a maximum, may make a number of NaN
+  bool hides_nan = false;      // a fused operation, or a maximum, may turn NaN into a number
   bool reads_result = false;   // beta is not 0, or z is y
   bool is_replicated = false;  // all ranks have the same whole tensors: each makes its own call
-  bool recomputes = false;     // a norm's gradient that is given no statistics
-  uint64_t operations = 0;     // hash of what is fused behind a plan's convolution, and its scale;
-                               // of a norm, its epsilon
-  cudnn::PoolingKind pooling;  // of kPooling
+  bool recomputes = false;     // a norm's gradient without saved statistics
+  // hash of the operations fused behind a plan's convolution, and of its scale; for a norm, of its
+  // epsilon
+  uint64_t operations = 0;
+  cudnn::PoolingKind pooling;  // for kPooling
 
   bool operator==(const CallForm&) const = default;
   uint64_t Hash() const {

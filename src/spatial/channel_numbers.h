@@ -15,19 +15,19 @@ namespace ucudnn::spatial {
 
 class ChannelNumbers {
  public:
-  // `type` is that of the numbers. An error where the library lacks a function.
+  // `type` is the numbers' type. Fails if the library lacks a function.
   static Result<std::unique_ptr<ChannelNumbers>> Make(const cudnn::Functions& functions,
                                                       DataType type, int channels);
   ~ChannelNumbers();
   ChannelNumbers(const ChannelNumbers&) = delete;
   ChannelNumbers& operator=(const ChannelNumbers&) = delete;
 
-  // Of all channels' numbers, rounded up so that others begin behind them where any kernel of
-  // cuDNN's may read.
+  // Bytes of all channels' numbers, rounded up so that other numbers may begin behind them where
+  // any kernel of cuDNN may read.
   size_t bytes() const;
 
   Status Set(cudnnHandle_t handle, double value, CUdeviceptr to) const;
-  // to = alpha from + beta to. With a beta of 0, here and below, `to` is not read.
+  // to = alpha from + beta to. If beta is 0, here and below, `to` is not read.
   Status Add(cudnnHandle_t handle, double alpha, CUdeviceptr from, double beta,
              CUdeviceptr to) const;
   // to = a_scale a + b_scale b. `to` may be a.
@@ -36,7 +36,7 @@ class ChannelNumbers {
   // to = scale a b + beta to. `to` may be a.
   Status Multiply(cudnnHandle_t handle, double scale, CUdeviceptr a, CUdeviceptr b, double beta,
                   CUdeviceptr to) const;
-  // to = 1 / sqrt(variance + epsilon), of numbers `zeros` and `ones` that are 0 and 1.
+  // to = 1 / sqrt(variance + epsilon). The numbers at `zeros` and `ones` must be 0 and 1.
   Status InverseDeviation(cudnnHandle_t handle, double epsilon, CUdeviceptr variance,
                           CUdeviceptr zeros, CUdeviceptr ones, CUdeviceptr to) const;
 

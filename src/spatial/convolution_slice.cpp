@@ -108,7 +108,7 @@ Status ConvolutionSlice::PlanTerms(const PlanContext& context, const Stripes& st
   return Status::Ok();
 }
 
-// Some taps of the filter, packed.
+// Packs some taps of the filter.
 void ConvolutionSlice::FetchTaps(const HaloTerm& term, Places& places, Step& step) const {
   const BoxExtents whole = {problem_.k, problem_.c / problem_.groups, problem_.w[0], problem_.w[1],
                             problem_.w[2]};
@@ -135,7 +135,8 @@ void ConvolutionSlice::FetchTaps(const HaloTerm& term, Places& places, Step& ste
 Status ConvolutionSlice::MakeConvolution(const PlanContext& context,
                                          const ConvolutionProblem& problem, Places& places,
                                          Step& step) {
-  // Beside the received rows as much again at most, if an engine can do with that.
+  // The convolution's workspace is at most as large as the received rows, if an engine manages with
+  // that.
   EngineDemand demand = context.demand;
   demand.preferred_workspace_bytes = received_end_;
   UCUDNN_ASSIGN_OR_RETURN(
@@ -161,7 +162,7 @@ Status ConvolutionSlice::PlanTerm(const PlanContext& context, const Block& recei
   step.is_added = true;
   Places places(received_end_);
 
-  // The received rows, where they lie or, where the term reads some of them alone, packed apart.
+  // The received rows in place or, if the term reads only some of them, a packed copy of these.
   const SpatialBox read = BoxOf(term, forward ? &AxisTerm::elements : &AxisTerm::windows);
   const BoxExtents whole = ExtentsOf(problem_.n, ExchangedChannels(problem_), block.box);
   const BoxExtents part = ExtentsOf(whole[0], whole[1], read);

@@ -1,6 +1,6 @@
-// A slice of a split convolution, and of what looks like one: received rows are added as
-// convolutions of theirs, or boundary rows are computed anew from own and received ones together,
-// or the rows are part of the result as they are.
+// A slice of a split convolution, and of calls that look like one. Received rows are added by small
+// convolutions, or boundary rows are computed anew from own and received rows together, or received
+// rows are copied into the result.
 #pragma once
 
 #include <memory>
@@ -12,15 +12,15 @@
 
 namespace ucudnn::spatial {
 
-// How the halo becomes part of the result.
+// How received rows become part of the result.
 enum class Correction {
-  kAdded,       // what it contributes is added to what the caller's own call computed
-  kRecomputed,  // results that it touches are computed anew, with it, and overwritten
-  kPlaced,      // it is part of the result, as it is
+  kAdded,       // their contribution is added to the result of the caller's own call
+  kRecomputed,  // results that they touch are computed anew and overwritten
+  kPlaced,      // they are copied into the result
 };
 
-// Linear calls of 32 and 64 bit are corrected by adding; filter gradients always are, because their
-// sums are kept in 32 bit at least.
+// Linear calls in 32 and 64 bits are corrected by adding. Filter gradients always are, because
+// their sums have at least 32 bits.
 Correction CorrectionOf(const ConvolutionProblem& problem, const CallForm& form);
 
 class ConvolutionSlice : public SlicePlan {
@@ -35,11 +35,11 @@ class ConvolutionSlice : public SlicePlan {
 
  private:
   enum class Source { kReceived, kExchanged, kImage, kFilter, kFused, kResult };
-  // Elements of an operand that are packed at `to` of the buffer before a small convolution, or of
-  // what is kept before the caller's own call.
+  // Elements of an operand that are packed at `to`: in the buffer before a small convolution, or in
+  // the kept memory before the caller's own call.
   struct Fetch {
     Source source = Source::kReceived;
-    size_t operand = 0;  // kFused: which one
+    size_t operand = 0;  // number of the fused operand, for kFused
     BoxCopy copy;
     int64_t from = 0;  // bytes into the source
     size_t to = 0;
@@ -49,24 +49,24 @@ class ConvolutionSlice : public SlicePlan {
     size_t zero_place = 0, zero_bytes = 0;  // set to 0 before the fetches
     std::vector<Fetch> fetches;
     size_t exchanged = 0, image = 0, workspace = 0;  // places of its operands
-    // Of what is fused behind the sum: operands that are laid out like the result, as many
-    // elements.
+    // A fused operand that is laid out like the result, with as many elements.
     struct Fused {
       size_t operand = 0, place = 0;
     };
     std::vector<Fused> fused;
-    bool keeps_fused = false;      // they are in what is kept
+    bool keeps_fused = false;      // fused operands are in the kept memory
     std::vector<Fetch> kept;       // Keep fetches these
     std::optional<size_t> filter;  // none: the caller's filter
-    // The result's box: in the buffer, or in what is kept. Without a place it is the whole filter
-    // gradient, where that lies.
+    // Place of the result's box in the buffer or in the kept memory. Without a place, the result is
+    // the whole filter gradient in place.
     std::optional<size_t> result;
     BoxCopy fetch_result, store_result;
     int64_t result_at = 0;  // bytes into the result
     size_t result_count = 0;
-    std::vector<size_t> arrivals;  // of the messages that it reads, added to the result
-    bool is_kept = false;          // the result is in what is kept
-    bool is_added = false;         // to what is there
+    // places of the arrival numbers of the messages that it reads; these are added to the result
+    std::vector<size_t> arrivals;
+    bool is_kept = false;   // the result is in the kept memory
+    bool is_added = false;  // it is added to the old result
   };
 
   ConvolutionSlice(const PlanContext& context, const GroupStripes& group, const CallForm& form)
@@ -84,10 +84,11 @@ class ConvolutionSlice : public SlicePlan {
   Status MakeConvolution(const PlanContext& context, const ConvolutionProblem& problem,
                          Places& places, Step& step);
   void FetchTaps(const HaloTerm& term, Places& places, Step& step) const;
-  // What a region's result, of `extents`, needs of what is there before, and of what is fused.
+  // Plans the copies of old results, and of fused operands, that a region's result of `extents`
+  // needs.
   void FetchFused(const PlanContext& context, const BoxExtents& extents, Places& places,
                   Step& step);
-  // In convolution_slice_run.cpp, as is all that follows, and what is public and runs.
+  // From here on, private functions and the public ones that run are in convolution_slice_run.cpp.
   bool exchanges_gradient() const { return problem_.operation != Operation::kForward; }
   CUdeviceptr Address(const SliceCall& slice, const Fetch& fetch) const;
   static CUdeviceptr ResultOf(const Step& step, const SliceCall& slice);
@@ -103,7 +104,7 @@ class ConvolutionSlice : public SlicePlan {
 
   const Correction correction_;
   std::vector<Step> steps_;
-  // A received block that is part of the result.
+  // A received block that is copied into the result.
   struct Placed {
     BoxCopy copy;
     size_t place = 0;

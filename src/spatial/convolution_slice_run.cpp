@@ -1,4 +1,4 @@
-// Running what the plan of a convolution's slice says, call by call.
+// Runs the plan of a convolution's slice, call by call.
 #include "cuda/resources.h"
 #include "spatial/convolution_slice.h"
 #include "spatial/scales.h"
@@ -131,7 +131,8 @@ Status ConvolutionSlice::RunStep(const Step& step, const SliceCall& slice) const
   return step.store_result.Enqueue(driver, ResultOf(step, slice), result, slice.stream);
 }
 
-// A 16-bit gradient: what the term contributes becomes a partial, with 0 where it says nothing.
+// For a 16-bit gradient, the term's contribution becomes a partial, with 0 where the term
+// contributes nothing.
 Status ConvolutionSlice::RunSummed(const Step& step, const SliceCall& slice,
                                    cudnn::ConvolutionCall& call) const {
   const cuda::Driver& driver = *driver_;

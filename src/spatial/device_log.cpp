@@ -47,8 +47,8 @@ Status DeviceLog::End(Point* point, CUstream stream) {
                             "counting a call on the device");
 }
 
-// Out of memory in a thread of the driver's: what is not kept is missed by the other ranks, which
-// is an error of all.
+// Memory is out in a thread of the driver: the other ranks will miss the entry, and all ranks then
+// fail.
 void DeviceLog::RunBegin(void* argument) {
   const Point& point = *static_cast<Point*>(argument);
   DeviceLog& log = *point.log;
@@ -70,7 +70,7 @@ void DeviceLog::RunEnd(void* argument) {
   try {
     log.free_.push_back(&point);
   } catch (...) {
-    // It is not used again.
+    // The point is not used again.
   }
 }
 

@@ -1,7 +1,7 @@
-// What the device begins and ends of split calls that are in CUDA graphs: a graph that is launched
-// again makes no call of cuDNN, so two host functions around each call count it on the device. Once
-// a rank has captured a split call, its other split calls are counted, too: all of them have one
-// order, which ranks compare.
+// A log of the split calls in CUDA graphs that the device begins and ends. A graph that is launched
+// again makes no call of cuDNN, so two host functions around each call log it. Once a rank has
+// captured a split call, its other split calls are logged, too: all of them have one order, which
+// ranks compare.
 //
 // Thread-safe. Lives as long as the process: a graph may be launched whenever it exists.
 #pragma once
@@ -21,8 +21,8 @@ namespace ucudnn::spatial {
 // A split call as the device runs it.
 struct DeviceCall {
   uint64_t call = 0;    // the number of the call that was made or captured
-  uint64_t kernel = 0;  // hash of what all ranks have in common
-  int log_number = 0;   // in the log of kernels
+  uint64_t kernel = 0;  // hash of the properties that all ranks share
+  int log_number = 0;   // the kernel's number in the KernelLog
   uint64_t exchanged_bytes = 0;
   bool is_captured = false;
   bool needs_others = false;
@@ -35,11 +35,11 @@ class DeviceLog {
   DeviceLog(const DeviceLog&) = delete;
   DeviceLog& operator=(const DeviceLog&) = delete;
 
-  // Where a call's two host functions are. Opaque.
+  // The arguments of a call's two host functions.
   struct Point;
-  // Enqueue on `stream`, which may be capturing, that the call begins and that it ends. Where Begin
-  // succeeds, End follows behind it, on a stream that is ordered so, whatever became of the call.
-  // Begin allocates where the call is captured.
+  // Enqueue on `stream`, which may be capturing, host functions for the begin and the end of the
+  // call. After a successful Begin, End must follow on a stream that is ordered behind it, even if
+  // the call failed. Begin allocates if the call is captured.
   Result<Point*> Begin(const DeviceCall& call, CUstream stream);
   Status End(Point* point, CUstream stream);
 
@@ -47,14 +47,14 @@ class DeviceLog {
   std::optional<DeviceCall> NextBegun();
   uint64_t begun() const;
   uint64_t ended() const;
-  // Keeps no more of what begins: nobody asks any longer.
+  // Stops keeping begun calls, because nobody will ask for them.
   void Close();
 
  private:
   explicit DeviceLog(const cuda::Driver& driver) : driver_(driver) {}
   static void CUDA_CB RunBegin(void* point);
   static void CUDA_CB RunEnd(void* point);
-  // Takes the point of a call that is not captured. The graph of one that is owns its point.
+  // Takes the point of a call that is not captured. A captured call's point belongs to its graph.
   Point* Take(const DeviceCall& call);
 
   const cuda::Driver& driver_;

@@ -1,14 +1,15 @@
 // Times of a rank's split calls on the device, for the report: how long exchanges take, and how
-// much of that the caller's stream waits for. Made only where a report is written.
+// long the caller's stream waits for them. Made only if a report is written.
 //
-// Timed is one step of the program in kPeriod, beginning with the second, but for the first call of
-// each kernel. A step begins with each call of the kernel that was called first; where that one has
-// not come for kMostCalls calls, with the next call's. All ranks make the same calls, so they time
-// the same ones. Each timed call records events, which are read when a later call finds them
-// reached, or when the report is written: nobody ever waits for them. A call for which no events
-// are left is not timed. Allocates at the rank's first split call, and where a kernel is new.
+// Every kPeriod-th step of the program is timed, beginning with the second one, except for the
+// first call of each kernel. A step begins with each call of the kernel that was called first; if
+// that kernel has not come for kMostCalls calls, it begins with the next call. All ranks make the
+// same calls, so they time the same ones.
 //
-// Thread-safe: one thread at a time makes calls, and any other reads.
+// Each timed call records events, which are read when a later call finds them reached, or when the
+// report is written: nobody ever waits for them. A call for which no events are left is not timed.
+// Allocates at the rank's first split call, and at each new kernel. Thread-safe: one thread at a
+// time makes calls, and any other reads.
 #pragma once
 
 #include <array>
@@ -25,18 +26,18 @@ namespace ucudnn::spatial {
 class ExchangeTimes {
  public:
   static constexpr uint64_t kPeriod = 64;      // steps
-  static constexpr size_t kMostCalls = 1024;   // of a step
-  static constexpr size_t kMostPending = 512;  // calls that the device has not come to the end of
-  static constexpr size_t kMostSpans = 40;     // of a call: one of more is not timed
+  static constexpr size_t kMostCalls = 1024;   // in a step
+  static constexpr size_t kMostPending = 512;  // calls whose end the device has not reached
+  static constexpr size_t kMostSpans = 40;     // in a call; a call with more spans is not timed
   static constexpr size_t kEvents = 4096;
 
   explicit ExchangeTimes(const cuda::Driver& driver) : driver_(driver) {}
 
-  // A call of the kernel of this number begins on `stream`; `is_first` of that kernel. True where
-  // it is timed: then it ends with End.
+  // Begins a call of the kernel with this number on `stream`; `is_first` is true for that kernel's
+  // first call. Returns whether the call is timed; it must then be ended with End.
   bool Begin(int kernel, bool is_first, CUstream stream);
   void End();
-  // Adds what is known by now.
+  // Adds the times that are known by now.
   void Read(RankFigures& figures);
 
  private:
@@ -48,21 +49,22 @@ class ExchangeTimes {
   struct PendingCall {
     int kernel = 0;
     size_t count = 0;
-    bool is_lost = false;  // an event could not be recorded, or there were none left
+    bool is_lost = false;  // an event could not be recorded, or none was left
     std::array<PendingSpan, kMostSpans> spans;
   };
 
-  // The number of the span among the open call's; none where it is not timed.
+  // Returns the span's number in the open call; none if the call is not timed.
   std::optional<size_t> BeginSpan(Span span, CUstream stream);
   void EndSpan(size_t span, CUstream stream);
 
   void Create() UCUDNN_REQUIRES(mutex_);
-  // Which step the call belongs to; true where it begins one.
+  // Assigns the call to a step. Returns true if it begins one.
   bool Follow(int kernel) UCUDNN_REQUIRES(mutex_);
   void BeginStep(CUstream stream) UCUDNN_REQUIRES(mutex_);
-  // Reads the events of calls that the device has come to the end of.
+  // Reads the events of calls whose end the device has reached.
   void Collect() UCUDNN_REQUIRES(mutex_);
-  // Whether the device has come to the end of the call; it is lost where nobody will ever know.
+  // Whether the device has reached the end of the call. The call becomes lost if that cannot be
+  // known any more.
   bool IsOver(PendingCall& call) const UCUDNN_REQUIRES(mutex_);
   void Add(const PendingCall& call) UCUDNN_REQUIRES(mutex_);
   bool Elapsed(size_t begin, size_t end, float& ms) const UCUDNN_REQUIRES(mutex_);
@@ -74,26 +76,28 @@ class ExchangeTimes {
   mutable Mutex mutex_;
   bool is_created_ UCUDNN_GUARDED_BY(mutex_) = false;
   CUcontext context_ UCUDNN_GUARDED_BY(mutex_) = nullptr;
-  // Used in a ring, in the order of the calls; behind them the one at the step's beginning.
+  // A ring of events, used in the order of the calls; the event of the step's beginning lies behind
+  // it.
   std::deque<cuda::Event> events_ UCUDNN_GUARDED_BY(mutex_);
   size_t next_event_ UCUDNN_GUARDED_BY(mutex_) = 0, free_events_ UCUDNN_GUARDED_BY(mutex_) = 0;
   std::vector<PendingCall> pending_ UCUDNN_GUARDED_BY(mutex_);  // a ring
   size_t first_pending_ UCUDNN_GUARDED_BY(mutex_) = 0;
   size_t pending_count_ UCUDNN_GUARDED_BY(mutex_) = 0;
-  bool is_open_ UCUDNN_GUARDED_BY(mutex_) = false;  // the call behind those that are pending
+  // a call is open, in the slot behind the pending ones
+  bool is_open_ UCUDNN_GUARDED_BY(mutex_) = false;
 
-  std::optional<int> first_kernel_ UCUDNN_GUARDED_BY(mutex_);  // of each step
+  std::optional<int> first_kernel_ UCUDNN_GUARDED_BY(mutex_);  // the first kernel of each step
   uint64_t step_ UCUDNN_GUARDED_BY(mutex_) = 0;
-  size_t calls_ UCUDNN_GUARDED_BY(mutex_) = 0;  // of the step
+  size_t calls_ UCUDNN_GUARDED_BY(mutex_) = 0;  // calls in the present step
   bool is_timed_ UCUDNN_GUARDED_BY(mutex_) = false;
   bool is_over_ UCUDNN_GUARDED_BY(mutex_) = false;  // all calls of `timed_` have been made
-  // The step that is being timed, and the last one that is known whole.
+  // The step that is being timed, and the latest one that was timed completely.
   StepTimes timed_ UCUDNN_GUARDED_BY(mutex_), whole_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<KernelTimes> times_ UCUDNN_GUARDED_BY(mutex_);  // by kernel
 };
 
-// Times what is enqueued on `stream` while it lives, as a part of the open call; `times` is null
-// where that one is not timed.
+// Times the work that is enqueued on `stream` during its lifetime, as a span of the open call;
+// `times` is null if that call is not timed.
 class SpanScope {
  public:
   SpanScope(ExchangeTimes* times, Span span, CUstream stream) : times_(times), stream_(stream) {

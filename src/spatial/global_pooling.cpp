@@ -5,7 +5,7 @@
 namespace ucudnn::spatial {
 namespace {
 
-// Of the result of a pooling.
+// The extents of a pooling's result.
 BoxExtents ResultExtents(const ConvolutionProblem& problem) {
   const Spatial y = OutputExtents(problem);
   return {problem.n, problem.c, y[0], y[1], y[2]};
@@ -91,7 +91,7 @@ void GlobalPooling::PlanPlaces() {
 }
 
 Status GlobalPooling::PoolStripe(const KernelCall& call, CUdeviceptr buffer) const {
-  // The sum of what comes of all stripes then is the average of all positions.
+  // The sum of the stripes' results is then the average over all positions.
   const Factor alpha(form_.pooling.is_maximum() ? 1 : ranks_.shares[ranks_.own]);
   cudnn::ConvolutionCall own = call.call;
   own.operation = Operation::kForward;
@@ -201,7 +201,7 @@ Status GlobalPooling::Try(const KernelCall& call, ExchangeResources& device) {
 KernelOutcome GlobalPooling::Run(const KernelCall& call, ExchangeResources& device,
                                  transport::Channel& channel) {
   if (!exchanges()) {
-    // Each position has its part of the whole average's gradient.
+    // Each position gets its share of the whole average's gradient.
     const Factor alpha(cudnn::ScaleOf(call.call.alpha, problem_.type) * ranks_.shares[ranks_.own]);
     cudnn::ConvolutionCall own = call.call;
     own.alpha = alpha.Of(problem_.type);
@@ -213,7 +213,7 @@ KernelOutcome GlobalPooling::Run(const KernelCall& call, ExchangeResources& devi
     const SpanScope span(call.times, Span::kOwn, call.stream);
     outcome.exact = PoolStripe(call, device.buffer.address());
   }
-  // Whatever became of that, the others get their message.
+  // Even if that failed, the others must get their message.
   const Status sent = slots_->Run(call, outcome.exact.ok(), device, channel);
   if (!sent.ok()) outcome.exact = sent;
   if (outcome.exact.ok()) {

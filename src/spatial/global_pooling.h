@@ -1,7 +1,7 @@
-// A pooling whose window covers the whole image: each rank pools its stripe, the ranks tell each
-// other what came of it, and each pools that again, so that all of them have the same. An average
-// is weighted by the extents of the stripes. The gradient of an average needs no exchange; that of
-// a maximum goes to the first rank that has it.
+// A pooling whose window covers the whole image: each rank pools its stripe, the ranks exchange the
+// results as a grid, and each rank pools this grid, so that all have the same result. An average is
+// weighted by the extents of the stripes. The gradient of an average needs no exchange; that of a
+// maximum goes to the first rank that has the maximum.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace ucudnn::spatial {
 
 class GlobalPooling : public SplitKernel {
  public:
-  // SplitKernel::Make calls this where `group.pooled` is set.
+  // SplitKernel::Make calls this if `group.pooled` is set.
   static Result<std::unique_ptr<SplitKernel>> Make(const PlanContext& context,
                                                    const GroupStripes& group, const CallForm& form);
 
@@ -33,28 +33,30 @@ class GlobalPooling : public SplitKernel {
   CUdeviceptr PartialOf(size_t rank, CUdeviceptr buffer) const {
     return buffer + slots_->slot_place(rank);
   }
-  // Each on the caller's stream.
+  // The following functions enqueue on the caller's stream.
   Status PoolStripe(const KernelCall& call, CUdeviceptr buffer) const;
   Status PoolGrid(const KernelCall& call, CUdeviceptr buffer) const;
   Status PoolGridBack(const KernelCall& call, CUdeviceptr buffer) const;
   Status AddArrivals(const KernelCall& call, ExchangeResources& device, CUdeviceptr to) const;
   Status TryAll(const KernelCall& call, ExchangeResources& device) const;
-  // What the others told, and what follows from that.
+  // The steps behind the exchange of stripes' results.
   Status Finish(const KernelCall& call, ExchangeResources& device) const;
   Status FinishGradient(const KernelCall& call, ExchangeResources& device) const;
 
   const PooledRanks ranks_;
   const Layout layout_;
-  cudnn::OwnedPooling stripe_, grid_;  // what comes of the stripe is packed, and so is the grid
+  // poolings of the stripe and of the grid; their results are packed
+  cudnn::OwnedPooling stripe_, grid_;
   ConvolutionProblem grid_problem_;
-  BoxCopy store_, fetch_;  // packed results to the caller's y, and the caller's y or dy to them
-  std::vector<BoxCopy> assemble_;      // what came of each rank's stripe, into the grid
-  std::vector<size_t> assembled_;      // and where: bytes into it
+  // from packed results to the caller's y, and from the caller's y or dy to packed ones
+  BoxCopy store_, fetch_;
+  std::vector<BoxCopy> assemble_;      // from each rank's result to the grid
+  std::vector<size_t> assembled_;      // places of the copies: bytes into the grid
   BoxCopy own_;                        // this rank's part of the grid's gradient
   std::optional<SlotExchange> slots_;  // none: nothing is exchanged
-  // The buffer: a slot for each rank, with what came of its stripe and whether that came; the grid;
-  // what comes of it; of a gradient, that of the grid's result, of the grid and of this rank's
-  // part.
+  // The buffer consists of a slot for each rank, with its stripe's result and its arrival number;
+  // the grid; the grid's result; for a gradient, the gradients of the grid's result, of the grid,
+  // and of this rank's part.
   size_t arrival_ = 0, count_ = 0;
   size_t grid_place_ = 0, result_place_ = 0, dy_place_ = 0, gradient_place_ = 0, part_place_ = 0;
 };

@@ -1,6 +1,6 @@
-// Who sums the gradients of filters and biases: the ranks of a group, or the program. The program
-// may say it until the first gradient, for all ranks of its process at once. Thread-safe, and no
-// call waits for a rank's.
+// Decides whether the ranks of a group or the program sum the gradients of filters and biases. The
+// program may choose until the first gradient, for all ranks of its process at once. Thread-safe;
+// no call waits for another rank's.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@ namespace ucudnn::spatial {
 
 class GradientSums {
  public:
-  // True: the ranks sum; none: the API decides.
+  // True: the ranks sum. None: the API decides.
   explicit GradientSums(std::optional<bool> sums) : sums_(sums) {}
 
   Status Set(bool sums) {
@@ -25,13 +25,13 @@ class GradientSums {
     return Status::Ok();
   }
 
-  // A rank begins to agree on a gradient: nobody changes what this returns until End.
+  // A rank begins to agree on a gradient: the returned value does not change until End.
   std::optional<bool> Begin() {
     MutexLock lock(mutex_);
     ++agreeing_;
     return sums_;
   }
-  // `runs`: the gradient was not refused, so that nobody changes it any more.
+  // `runs` is true if the gradient was not refused: then the value does not change any more.
   void End(bool runs) {
     MutexLock lock(mutex_);
     --agreeing_;
@@ -41,7 +41,7 @@ class GradientSums {
  private:
   Mutex mutex_;
   std::optional<bool> sums_ UCUDNN_GUARDED_BY(mutex_);
-  int agreeing_ UCUDNN_GUARDED_BY(mutex_) = 0;  // ranks
+  int agreeing_ UCUDNN_GUARDED_BY(mutex_) = 0;  // number of ranks
   bool has_run_ UCUDNN_GUARDED_BY(mutex_) = false;
 };
 

@@ -16,14 +16,14 @@ Result<std::unique_ptr<SlicePlan>> PlanOf(const PlanContext& context, const Grou
   return SlicePlan::Make(context, slice, form);
 }
 
-// Where a gradient is made that is not made where the caller wants it.
+// Bytes of scratch memory for a gradient that is not computed in the caller's memory.
 size_t GradientBytes(const ConvolutionProblem& problem, const CallForm& form) {
   if (problem.operation != Operation::kBackwardFilter || form.is_replicated) return 0;
   if (SumsPartials(problem)) return PartialSumBytes(problem);
   return form.reads_result ? cudnn::FilterBytes(problem) : 0;
 }
 
-// What is summed over ranks where a gradient is.
+// Bytes that are summed over ranks for a gradient.
 size_t SummedBytes(const ConvolutionProblem& problem) {
   return SumsPartials(problem) ? AccumulatorBytes(problem) : cudnn::FilterBytes(problem);
 }
@@ -33,7 +33,7 @@ bool SumsOverRanks(const GroupStripes& group, bool sums_gradients) {
          group.cuts;
 }
 
-// The call of the images from `image` on.
+// The caller's call for the images from `image` on.
 class ImageCall : public cudnn::PartCall {
  public:
   ImageCall(const cudnn::ConvolutionCall& whole, const ConvolutionProblem& problem, int64_t image)
@@ -59,7 +59,7 @@ Result<std::unique_ptr<SplitKernel>> HaloKernel::MakeFitting(const PlanContext& 
   const size_t gradient =
       GradientBytes(group.stripes.local, form) +
       (sums ? transport::ReductionScratchBytes(SummedBytes(group.stripes.local)) : 0);
-  // What a slice needs grows with its images.
+  // The memory for a slice grows with its number of images.
   for (int images = group.stripes.local.n;;) {
     UCUDNN_ASSIGN_OR_RETURN(auto plan, PlanOf(context, group, form, images));
     const int slices = (group.stripes.local.n - 1) / images + 1;
@@ -86,7 +86,8 @@ Result<std::unique_ptr<SplitKernel>> HaloKernel::Make(const PlanContext& context
   std::unique_ptr<HaloKernel> kernel(new HaloKernel(context, group, form));
   kernel->full_ = std::move(slice.plan);
   kernel->sums_ = SumsOverRanks(group, sums_gradients);
-  // Copies that nobody sums stay as they are; in a sum, ours or the program's, one counts.
+  // Copies that are not summed stay as they are. In a sum, by the ranks or by the program, only one
+  // copy counts.
   kernel->counts_ = group.counts || (sums_gradients && !group.cuts);
   kernel->slice_ = slice.images;
   if (form.is_replicated) {
@@ -176,7 +177,8 @@ Status HaloKernel::ExchangeAt(int64_t image, const KernelCall& call,
   if (!plan.exchanges()) return Status::Ok();
   const CUstream stream = device.stream.get();
   ImageCall sliced(own, problem_, image);
-  // Behind what computed the rows, and behind the slice that was in this room before.
+  // The exchange comes behind the work that computed the rows, and behind the slice that used this
+  // room before.
   UCUDNN_RETURN_IF_ERROR(device.entered.Record(call.stream));
   UCUDNN_RETURN_IF_ERROR(device.entered.HoldBack(stream));
   const SpanScope span(call.times, Span::kExchange, stream);
@@ -202,7 +204,8 @@ KernelOutcome HaloKernel::RunOwn(const KernelCall& call, const cudnn::Convolutio
   const bool writes_buffer = full_->kept_bytes() > 0 || gradient_bytes_ > 0;
   if (writes_buffer) outcome.exact = device.read.HoldBack(call.stream);
   if (outcome.exact.ok() && full_->kept_bytes() > 0) outcome.exact = KeepAll(call, own, device);
-  // What cannot be kept cannot be corrected, but the caller gets its own call's status.
+  // If results cannot be kept, they cannot be corrected, but the caller still gets the status of
+  // its own call.
   {
     const SpanScope span(call.times, Span::kOwn, call.stream);
     outcome.status = call.local.Run(own);
@@ -227,7 +230,7 @@ Status HaloKernel::CorrectAll(const KernelCall& call, const cudnn::ConvolutionCa
     }
     ImageCall sliced(own, problem_, image);
     UCUDNN_RETURN_IF_ERROR(plan.Correct(SliceAt(image, call, sliced.get(), device)));
-    // Into the same room.
+    // The next slice uses the same room.
     const int64_t next = image + static_cast<int64_t>(rooms_) * slice_;
     if (next < problem_.n) {
       UCUDNN_RETURN_IF_ERROR(ExchangeAt(next, call, own, device, channel));
@@ -252,7 +255,7 @@ KernelOutcome HaloKernel::Run(const KernelCall& call, ExchangeResources& device,
                               transport::Channel& channel) {
   if (form_.is_replicated) return {call.local.Run(call.call), Status::Ok()};
   const cudnn::ConvolutionCall own = OwnCall(call.call, device.buffer.address());
-  // The first slices' rows are under way before the rank's own call. Where that fails, the others
+  // The rows of the first slices travel before the rank's own call. If that call fails, the others
   // get their rows all the same.
   const int64_t at_once = std::min<int64_t>(problem_.n, static_cast<int64_t>(rooms_) * slice_);
   Status sent;
@@ -277,7 +280,7 @@ KernelOutcome HaloKernel::Run(const KernelCall& call, ExchangeResources& device,
 Status HaloKernel::Leave(const KernelCall& call, ExchangeResources& device) const {
   const CUstream exchanges = device.stream.get();
   if (IsDeferred(call)) {
-    // That stream is behind the caller's.
+    // The exchange stream is ordered behind the caller's.
     UCUDNN_RETURN_IF_ERROR(device.deferred.Record(exchanges));
     return device.read.Record(exchanges);
   }

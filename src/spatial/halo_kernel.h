@@ -1,6 +1,6 @@
 // A split kernel whose ranks exchange rows at the cuts, one slice of images after the other, while
-// the rank's own call runs: convolutions, and poolings of windows. Gradients of filters are summed
-// over ranks behind that.
+// the rank's own call runs: a convolution, or a pooling of windows. Gradients of filters are then
+// summed over ranks.
 #pragma once
 
 #include <memory>
@@ -14,12 +14,13 @@ namespace ucudnn::spatial {
 
 class HaloKernel : public SplitKernel {
  public:
-  // As those of SplitKernel.
+  // Arguments are those of SplitKernel.
   static Result<std::unique_ptr<SplitKernel>> MakeFitting(const PlanContext& context,
                                                           const GroupStripes& group,
                                                           const CallForm& form, bool sums_gradients,
                                                           size_t most_bytes);
-  // Images that are exchanged at once, and their plan where the caller has made it.
+  // The number of images that are exchanged at once, and the plan for them, if the caller has made
+  // it.
   struct Slice {
     int images = 1;
     std::unique_ptr<SlicePlan> plan;
@@ -45,20 +46,21 @@ class HaloKernel : public SplitKernel {
   using SplitKernel::SplitKernel;
   Status MakePlans(const PlanContext& context, const GroupStripes& group);
   bool is_gradient() const { return problem_.operation == Operation::kBackwardFilter; }
-  // The rank's own call where gradients are summed: into memory of ours where the caller's is read.
+  // The rank's own call. A gradient that cannot be made in the caller's memory is made in the
+  // buffer, with beta = 0.
   cudnn::ConvolutionCall OwnCall(const cudnn::ConvolutionCall& call, CUdeviceptr buffer) const;
-  // The slice that begins at image `image`, of which `sliced` has the pointers.
+  // The slice that begins at image `image`; the pointers of `sliced` are at that image.
   SliceCall SliceAt(int64_t image, const KernelCall& call, const cudnn::ConvolutionCall& sliced,
                     ExchangeResources& device) const;
-  // Of the slice that begins at image `image`.
+  // The number of the room, and the plan, of the slice that begins at image `image`.
   size_t RoomOf(int64_t image) const { return static_cast<size_t>(image / slice_) % rooms_; }
   SlicePlan& PlanAt(int64_t image) { return problem_.n - image >= slice_ ? *full_ : *rest_; }
   Status KeepAll(const KernelCall& call, const cudnn::ConvolutionCall& own,
                  ExchangeResources& device);
-  // The rank's own call, and what its gradient needs behind it.
+  // Runs the rank's own call and, for a gradient, the steps that follow it.
   KernelOutcome RunOwn(const KernelCall& call, const cudnn::ConvolutionCall& own,
                        ExchangeResources& device);
-  // Exchanges and corrects all slices; the first one's exchange is under way.
+  // Exchanges and corrects all slices; the first exchanges have been enqueued.
   Status CorrectAll(const KernelCall& call, const cudnn::ConvolutionCall& own,
                     ExchangeResources& device, transport::Channel& channel);
   Status ExchangeAt(int64_t image, const KernelCall& call, const cudnn::ConvolutionCall& own,
@@ -67,18 +69,19 @@ class HaloKernel : public SplitKernel {
   Status FinishGradient(const KernelCall& call, ExchangeResources& device,
                         transport::Channel& channel);
   bool IsDeferred(const KernelCall& call) const { return call.is_deferred && sums_; }
-  // The next call, on whichever stream, may overwrite the buffer only behind this one.
+  // Makes the next call, on whichever stream, overwrite the buffer only behind this one.
   Status Leave(const KernelCall& call, ExchangeResources& device) const;
 
   int slice_ = 0;
-  std::unique_ptr<SlicePlan> full_, rest_;  // of slice_ images, and of what is left over
-  // Of the buffer, each for one slice, and their size: with two, the next slice's rows travel while
-  // results are corrected with this one's.
+  std::unique_ptr<SlicePlan> full_, rest_;  // for slice_ images, and for the remaining ones
+  // Rooms of the buffer for one slice each, and their size. With two, the next slice's rows travel
+  // while results are corrected with this slice's.
   size_t rooms_ = 1, room_bytes_ = 0;
   bool sums_ = false;                       // gradients are summed over ranks
-  bool counts_ = true;                      // this rank's among them
-  std::unique_ptr<cudnn::PartialSum> sum_;  // of 16-bit gradients
-  // Of the buffer: behind what slices use, what they keep, then the gradient, where it is made.
+  bool counts_ = true;                      // this rank's gradient counts in the sum
+  std::unique_ptr<cudnn::PartialSum> sum_;  // for 16-bit gradients
+  // Places in the buffer: kept results lie behind the slices' rooms, and behind them the gradient,
+  // if it is computed here.
   size_t kept_place_ = 0, gradient_place_ = 0, gradient_bytes_ = 0;
 };
 

@@ -1,6 +1,6 @@
 // Counts the calls of each kernel that a rank has agreed on, for the report. Kernels keep their
-// number, also where the rank forgets and agrees on them again. Thread-safe: the rank's calls
-// count, and whoever writes the report reads. Counting allocates nothing.
+// number, even if the rank forgets them and agrees on them again. Thread-safe: the rank's calls
+// count while another thread reads for the report. Counting allocates nothing.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +17,11 @@ class KernelLog {
  public:
   static constexpr int kUnlisted = -1;
 
-  // The kernel's number; kUnlisted beyond kMost of them.
+  // Returns the kernel's number; kUnlisted beyond kMost kernels.
   int Add(KernelFacts facts);
-  // Counts a call of the kernel of this number. Returns how many came before.
+  // Counts a call of the kernel with this number. Returns how many calls came before.
   uint64_t Count(int number, bool is_paired);
-  // All but the times.
+  // Returns all figures but the times.
   RankFigures Read() const;
 
   static constexpr size_t kMost = 4096;
@@ -29,7 +29,8 @@ class KernelLog {
  private:
   mutable Mutex mutex_;
   std::vector<KernelFigures> kernels_ UCUDNN_GUARDED_BY(mutex_);
-  std::unordered_multimap<std::string, int> numbers_ UCUDNN_GUARDED_BY(mutex_);  // by common words
+  // by KernelFacts::common
+  std::unordered_multimap<std::string, int> numbers_ UCUDNN_GUARDED_BY(mutex_);
   uint64_t unlisted_calls_ UCUDNN_GUARDED_BY(mutex_) = 0;
 };
 

@@ -1,6 +1,6 @@
-// The kernels that a rank agreed on with the others, by what all of them have in common. Bounded:
-// what was agreed on first is forgotten first, on all ranks alike, since they agree at the same
-// calls. Not thread-safe: a rank makes one call at a time.
+// The kernels that a rank agreed on with the others, by the properties that all ranks share. The
+// table is bounded: the oldest agreement is forgotten first, on all ranks alike, since they agree
+// at the same calls. Not thread-safe: a rank makes one call at a time.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@
 
 namespace ucudnn::spatial {
 
-// What tells kernels apart: the rank's own problem, and what the call does beside it. How the
-// tensors lie in memory is a private fact, which may change on one rank alone.
+// The key of a kernel: the rank's own problem, and the form of the call. The layout of the tensors
+// is a private fact, which may change on one rank alone.
 struct KernelKey {
-  ConvolutionProblem problem;  // in packed tensors of no alignment
+  ConvolutionProblem problem;  // with packed strides and no alignment
   CallForm form;
 
   static KernelKey Of(const ConvolutionProblem& problem, const CallForm& form);
@@ -31,8 +31,8 @@ struct KernelKeyHash {
   }
 };
 
-// A kernel as all ranks agreed on it for the extents of each, made for every layout that this
-// rank's own tensors have had.
+// A kernel as all ranks agreed on it, for the extents of each, in a version for every layout that
+// this rank's own tensors have had.
 class AgreedKernel {
  public:
   AgreedKernel(uint64_t number, std::unique_ptr<SplitKernel> kernel) : number_(number) {
@@ -40,11 +40,11 @@ class AgreedKernel {
   }
 
   uint64_t number() const { return number_; }
-  // As it was agreed on. What its refusal, extents and messages are, all others are, too.
+  // The version that was agreed on. All versions have its refusal, extents and messages.
   SplitKernel& first() const { return *made_.front(); }
-  // Null where it was not made for tensors of these strides.
+  // Null if it was not made for tensors of these strides.
   SplitKernel* For(const ConvolutionProblem& problem) const;
-  // Of several layouts the oldest but the first goes.
+  // Adds a version. If there are too many, removes the oldest except the first.
   SplitKernel* Add(std::unique_ptr<SplitKernel> kernel);
 
  private:
@@ -55,19 +55,19 @@ class AgreedKernel {
 
 class KernelTable {
  public:
-  // By the extents of all ranks; more than one only where ranks agree at every call.
+  // By the extents of all ranks; there is more than one only if ranks agree at every call.
   using Kernels = std::vector<AgreedKernel>;
 
-  // None where nothing was agreed on yet. Valid until the next Add.
+  // Empty if nothing was agreed on yet. Valid until the next Add.
   std::span<AgreedKernel> Find(const KernelKey& key);
-  // Takes the place of what was agreed on for the same extents and windows.
+  // Adds a kernel, which replaces that of the same extents and windows.
   AgreedKernel& Add(const KernelKey& key, std::unique_ptr<SplitKernel> kernel);
-  // Forgets all gradients of parameters, which are then agreed on again.
+  // Forgets all kernels with gradients of parameters, so that ranks agree on them again.
   void ForgetGradients();
   size_t size() const { return order_.size(); }
 
-  static constexpr size_t kMost = 4096;       // of all
-  static constexpr size_t kMostExtents = 64;  // of one convolution where extents change
+  static constexpr size_t kMost = 4096;       // in all
+  static constexpr size_t kMostExtents = 64;  // of one convolution whose extents change
 
  private:
   void Forget(const KernelKey& key, uint64_t number);

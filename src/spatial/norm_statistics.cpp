@@ -29,8 +29,8 @@ Result<std::unique_ptr<NormStatistics>> NormStatistics::Make(const cudnn::Functi
   return std::unique_ptr<NormStatistics>(new NormStatistics(functions, slices, std::move(numbers)));
 }
 
-// The statistics of this rank's slice are the running ones of a first call. They are 0 before it:
-// whether a factor of 1 reads them nobody says.
+// The slice's statistics are taken as the running ones of a first call. They are set to 0 before,
+// since it is not documented whether a factor of 1 reads them.
 cudnnStatus_t NormStatistics::WriteOwnStatistics(cudnn::NormTraining call,
                                                  CUdeviceptr scratch) const {
   const CUdeviceptr mean = First(scratch, slices_.own), variance = Second(scratch, slices_.own);
@@ -51,7 +51,8 @@ cudnnStatus_t NormStatistics::RunOwn(const cudnn::NormTraining& call, CUdevicept
   }
   cudnn::NormTraining own = call;
   if (cudnn::ScaleOf(call.beta, slices_.type) != 0 || call.x == call.y) {
-    // y stays what it is. A constant slice without an epsilon would be NaN, of which 0 times is.
+    // y keeps its content. A constant slice without an epsilon would give NaN, and 0 times NaN is
+    // NaN.
     own.alpha = ZeroOf(slices_.type);
     own.beta = OneOf(slices_.type);
     if (call.epsilon == 0) own.epsilon = 1;
@@ -59,7 +60,7 @@ cudnnStatus_t NormStatistics::RunOwn(const cudnn::NormTraining& call, CUdevicept
   return WriteOwnStatistics(own, scratch);
 }
 
-// dx is no result yet, and stays what it is: it may be dy, and beta may read it later.
+// dx keeps its content: it may be dy, and beta may read it later.
 cudnnStatus_t NormStatistics::RunOwnStatistics(const cudnn::NormGradient& call,
                                                CUdeviceptr scratch) const {
   cudnn::NormTraining own;
@@ -82,7 +83,8 @@ Status NormStatistics::Combine(cudnnHandle_t handle, CUdeviceptr scratch) const 
                     deviation = scratch + Place(kDeviation), variance = scratch + Place(kVariance);
   UCUDNN_RETURN_IF_ERROR(numbers_->Set(handle, 0, shift));
   for (size_t slice = 1; slice < slices_.counts.size(); ++slice) {
-    const CUdeviceptr mean = First(scratch, slice);  // from here on relative to the first slice's
+    // from here on relative to the first slice's mean
+    const CUdeviceptr mean = First(scratch, slice);
     UCUDNN_RETURN_IF_ERROR(numbers_->Sum(handle, 1, mean, -1, first, mean));
     UCUDNN_RETURN_IF_ERROR(numbers_->Add(handle, CountOf(slice) / count_, mean, 1, shift));
   }

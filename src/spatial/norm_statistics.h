@@ -1,27 +1,26 @@
 // Batch normalisation, with one mean for each channel, of a tensor of which each rank has a slice:
-// what a rank computes before and behind an exchange of a few numbers of each channel, so that all
-// slices come out as the whole tensor would. Made once; a call allocates nothing, and enqueues
-// cuDNN's own functions alone on the stream of its handle. Not thread-safe.
+// the computations of a rank before and after an exchange of a few numbers of each channel, by
+// which all slices become those of the whole tensor's result. Made once; a call allocates nothing,
+// and enqueues only functions of cuDNN on the stream of its handle. Not thread-safe.
 //
-// With c_r elements of each channel in slice r, c in all, and w_r = c_r / c:
+// Let slice r have c_r elements of each channel, c in all, and w_r = c_r / c.
 // - Training. Slice r's call gives its mean m_r and unbiased variance u_r. Then
 //     mean = sum w_r m_r,  variance = sum w_r ((c_r - 1) / c_r u_r + (m_r - mean)^2)
-//   (Chan, Golub and LeVeque, 1983), and y is what inference computes with these. Means are taken
-//   relative to the first slice's: what all slices have in common rounds nothing, and a channel
-//   whose mean is infinite becomes NaN.
+//   (Chan, Golub and LeVeque, 1983), and inference with these gives y. Means are taken relative to
+//   the first slice's, so that a common part of all means adds no rounding; a channel whose mean is
+//   infinite becomes NaN.
 // - Gradient. With the mean and inverse deviation of the whole tensor, slice r's call gives its
 //   dscale_r and dbias_r, whose sums are the whole's, and a dx from which the right one differs by
 //     scale inverse ((dbias_r / c_r - dbias / c) + normal (dscale_r / c_r - dscale / c)),
 //   normal = (x - mean) inverse: a scale and a bias for each channel, which inference adds.
 //   16-bit dx is rounded once more than an undivided one.
 //
-// A call is: RunOwn; the exchange, in which each rank sends its message to all others; Finish. A
-// gradient whose call saved no statistics has RunOwnStatistics, an exchange and FinishStatistics
-// before it. Results that ranks have in common are the same bits on all of them.
+// A call consists of RunOwn; the exchange, in which each rank sends its message to all others; and
+// Finish. A gradient without saved statistics has RunOwnStatistics, an exchange and
+// FinishStatistics before it. Results that ranks share are the same bits on all of them.
 //
-// The memory in which all that happens is the caller's, begins where any kernel of cuDNN's may
-// read, and need hold nothing before a call, but what it holds from a call's first part to its last
-// is the call's:
+// The caller provides the scratch memory, which begins where any kernel of cuDNN may read. It need
+// hold nothing before a call, but must not be changed from a call's first part to its last:
 //   message of slice 0 | ... of the last slice | numbers of this rank's own
 #pragma once
 
@@ -43,44 +42,45 @@ struct NormSlices {
   DataType type = DataType::kFloat;  // of x, y and their gradients
   int channels = 1;
   std::vector<int64_t> counts;  // elements of each channel, in each slice; at least 1
-  size_t own = 0;               // which slice is this rank's
-  // What a gradient's dscale and dbias are: the sums over all slices, this rank's part of them, or
-  // nothing of them. Its dx is that of the whole tensor in any case.
+  size_t own = 0;               // number of this rank's slice
+  // The dscale and dbias that a gradient gives: the sums over all slices, this rank's part of them,
+  // or none. Its dx is that of the whole tensor in any case.
   enum class Share { kAll, kOwn, kNone } share = Share::kAll;
 };
 
 class NormStatistics {
  public:
-  // An error where the library lacks a function.
+  // Fails if the library lacks a function.
   static Result<std::unique_ptr<NormStatistics>> Make(const cudnn::Functions& functions,
                                                       const NormSlices& slices);
 
   size_t scratch_bytes() const { return Place(kNumbers); }
-  // What a slice's rank sends, and where it lies in the memory: its own is written by RunOwn and
-  // RunOwnStatistics, the others are received there. Finish overwrites them.
+  // Size and place of a slice's message in the scratch memory: RunOwn and RunOwnStatistics write
+  // the own one, the others are received there. Finish overwrites them.
   size_t message_bytes() const { return 2 * numbers_->bytes(); }
   size_t message_place(size_t slice) const { return slice * message_bytes(); }
 
-  // The rank's own part of a call. Its status is the program's answer where it is an error. Of what
-  // is the program's only dx is written, and y where nothing reads it: Finish completes them. y may
+  // Runs the rank's own part of a call. If it fails, its status is the program's answer. It writes
+  // only dx of the program's memory, and y if no later step reads it; Finish completes them. y may
   // be x; dx may be dy, but not x.
   cudnnStatus_t RunOwn(const cudnn::NormTraining& call, CUdeviceptr scratch) const;
   cudnnStatus_t RunOwn(const cudnn::NormGradient& call, CUdeviceptr scratch) const;
-  // Behind the exchange.
+  // To be called behind the exchange.
   Status Finish(const cudnn::NormTraining& call, CUdeviceptr scratch) const;
   Status Finish(const cudnn::NormGradient& call, CUdeviceptr scratch) const;
 
-  // Of a gradient that is given no saved statistics: they stay in the memory for RunOwn and Finish.
+  // For a gradient without saved statistics: the statistics stay in the scratch memory for RunOwn
+  // and Finish.
   cudnnStatus_t RunOwnStatistics(const cudnn::NormGradient& call, CUdeviceptr scratch) const;
   Status FinishStatistics(const cudnn::NormGradient& call, CUdeviceptr scratch) const;
 
  private:
-  // Numbers of this rank's own, in the order in which they lie.
+  // Numbers of this rank, in the order in which they lie in the scratch memory.
   enum Number {
     kMean,
     kInverse,
     kVariance,
-    kShift,  // of the mean against the first slice's
+    kShift,  // the mean minus the first slice's
     kDeviation,
     kZeros,
     kOnes,
@@ -107,21 +107,21 @@ class NormStatistics {
   double CountOf(size_t slice) const { return static_cast<double>(slices_.counts[slice]); }
 
   cudnnStatus_t WriteOwnStatistics(cudnn::NormTraining call, CUdeviceptr scratch) const;
-  // kMean and kVariance, of all slices' messages.
+  // Computes kMean and kVariance from all slices' messages.
   Status Combine(cudnnHandle_t handle, CUdeviceptr scratch) const;
   Status WriteInverse(cudnnHandle_t handle, double epsilon, CUdeviceptr scratch,
                       CUdeviceptr to) const;
   Status WriteRunning(const cudnn::NormTraining& call, CUdeviceptr scratch) const;
-  // The caller's dscale and dbias, and kScaleSum and kBiasSum.
+  // Computes the caller's dscale and dbias, and kScaleSum and kBiasSum.
   Status WriteSums(const cudnn::NormGradient& call, CUdeviceptr scratch) const;
-  // kScaleChange and kBiasChange: of dx, as a function of x - mean.
+  // Computes kScaleChange and kBiasChange: the change of dx as a function of x - mean.
   Status WriteChanges(const cudnn::NormGradient& call, CUdeviceptr scratch) const;
   CUdeviceptr MeanOf(const cudnn::NormGradient& call, CUdeviceptr scratch) const;
   CUdeviceptr InverseOf(const cudnn::NormGradient& call, CUdeviceptr scratch) const;
 
   const cudnn::Functions& functions_;
   const NormSlices slices_;
-  double count_ = 0;  // of all slices
+  double count_ = 0;  // elements of each channel, in all slices
   const std::unique_ptr<ChannelNumbers> numbers_;
 };
 

@@ -1,4 +1,4 @@
-// A wait that is told of once, and given up in time. Thread-compatible.
+// A wait that is reported once, and given up in time. Thread-compatible.
 #pragma once
 
 #include <chrono>
@@ -14,8 +14,8 @@ class Patience {
   Patience(Milliseconds warning, Milliseconds timeout) : warning_(warning), timeout_(timeout) {}
 
   enum Verdict { kWait, kWarn, kGiveUp };
-  // What to do now. What is waited for has `moved` since the last look, or has been there: then the
-  // wait begins anew.
+  // Says what to do now. `moved` is true if the awaited object has advanced since the last look, or
+  // was not awaited then; the wait then begins anew.
   Verdict Look(bool moved, Clock::time_point now) {
     if (moved) {
       since_ = now;
@@ -27,7 +27,7 @@ class Patience {
     told_ = true;
     return kWarn;
   }
-  // " for 7 s".
+  // Formats " for 7 s".
   std::string WaitedText() const { return " for " + std::to_string(waited_.count() / 1000) + " s"; }
 
  private:

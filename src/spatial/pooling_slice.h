@@ -1,5 +1,5 @@
-// A slice of a split pooling: what its windows at the cuts give is pooled anew from own and
-// received rows together, and overwritten.
+// A slice of a split pooling: results of windows at the cuts are pooled anew from own and received
+// rows together, and overwritten.
 #pragma once
 
 #include <memory>
@@ -20,14 +20,14 @@ class PoolingSlice : public SlicePlan {
   Status Correct(const SliceCall& slice) const override;
 
  private:
-  // Elements of a tensor that is assembled at `to` of the buffer.
+  // Elements that are copied to `to` of the buffer, where a tensor is assembled.
   struct Fetch {
     enum class Source { kReceived, kImage, kOutput } source = Source::kReceived;
     BoxCopy copy;
     int64_t from = 0;  // bytes into the source
     size_t to = 0;
   };
-  // A tensor that is assembled: where it lies, and whether all of it is fetched.
+  // An assembled tensor: its place, and whether all of it is fetched.
   struct Assembled {
     size_t place = 0, bytes = 0;
     bool is_complete = false;
@@ -35,17 +35,18 @@ class PoolingSlice : public SlicePlan {
   struct Step {
     std::unique_ptr<cudnn::OwnedPooling> pooling;
     std::vector<Fetch> fetches;
-    Assembled x, dy;     // dy: of a gradient
-    size_t y = 0;        // of a gradient's maxima: pooled from x
+    Assembled x, dy;     // dy is for a gradient
+    size_t y = 0;        // for a gradient of maxima: pooled from x
     size_t result = 0;   // y, or dx
-    size_t count = 0;    // the result's elements, more than are wanted
-    size_t wanted = 0;   // the place in the result of what is
-    BoxCopy store;       // from there to the caller's
-    int64_t stored = 0;  // bytes into the caller's
-    // Where the caller's beta reads what was there: kept in packed form, and put into the result.
+    size_t count = 0;    // elements of the result; not all of them are wanted
+    size_t wanted = 0;   // place of the wanted elements in the result
+    BoxCopy store;       // from the wanted elements to the caller's result
+    int64_t stored = 0;  // bytes into the caller's result
+    // If the caller's beta reads the old result: copies that keep it in packed form, and put it
+    // into the result.
     BoxCopy keep, put;
     size_t kept = 0;
-    std::vector<size_t> arrivals;  // of the messages that it reads
+    std::vector<size_t> arrivals;  // places of the arrival numbers of the messages that it reads
   };
 
   using SlicePlan::SlicePlan;

@@ -1,10 +1,10 @@
-// What one rank does for a slice of images of one split kernel, beside its own call: which rows it
-// packs, sends and receives, and how the received ones become part of the result. Made once at the
-// agreement; running it allocates nothing. Not thread-safe: a rank makes one call at a time.
+// The steps of one rank for a slice of images of one split kernel, beside its own call: which rows
+// it packs, sends and receives, and how received rows become part of the result. Made once, when
+// ranks agree; running it allocates nothing. Not thread-safe: a rank makes one call at a time.
 //
-// All memory is one buffer of the rank's, laid out here:
-//   received rows | rows to send, and later the operands of small calls of ours
-// Results that are kept for later lie apart, those of all slices at once.
+// All memory is one buffer of the rank, laid out here:
+//   received rows | rows to send, and later the operands of small calls
+// Results that are kept for later lie behind it, those of all slices at once.
 #pragma once
 
 #include <cuda.h>
@@ -35,11 +35,11 @@ using cuda::Fill;
 using cuda::kNanByte;
 using cuda::PackedStrides;
 
-// What is of all plans of a rank.
+// Values that all plans of a rank share.
 struct PlanContext {
   const cudnn::Functions& functions;
   const cuda::Driver& driver;
-  cudnnHandle_t handle;  // to ask for engines; its stream is not used
+  cudnnHandle_t handle;  // for asking about engines; its stream is not used
   EngineDemand demand;
 };
 
@@ -47,9 +47,9 @@ struct PlanContext {
 struct SliceCall {
   const cudnn::ConvolutionCall& call;
   CUdeviceptr buffer = 0;
-  CUdeviceptr kept = 0;       // where this slice's results are kept
+  CUdeviceptr kept = 0;       // place of this slice's kept results
   CUstream stream = nullptr;  // the caller's
-  // What gradients of 16-bit filters are summed by, in its workspace `sums`; null else.
+  // Sums gradients of 16-bit filters in its workspace `sums`; null for other calls.
   const cudnn::PartialSum* sum = nullptr;
   void* sums = nullptr;
   TensorAdd& add;
@@ -57,45 +57,46 @@ struct SliceCall {
 
 class SlicePlan {
  public:
-  // `group.stripes.local` has the slice's images. Of the kind that the form asks for.
+  // Makes the kind of plan that the form needs. `group.stripes.local` has the slice's images.
   static Result<std::unique_ptr<SlicePlan>> Make(const PlanContext& context,
                                                  const GroupStripes& group, const CallForm& form);
   virtual ~SlicePlan() = default;
 
   const ConvolutionProblem& problem() const { return problem_; }
   size_t buffer_bytes() const { return shared_end_; }
-  size_t kept_bytes() const { return kept_bytes_; }  // of a memory apart, for each slice
+  size_t kept_bytes() const { return kept_bytes_; }  // of separate memory, for each slice
   bool exchanges() const { return !sends_.empty() || !receives_.empty(); }
   // Bytes that this rank receives and sends in one exchange.
   size_t received_bytes() const;
   size_t sent_bytes() const;
-  // The buffer's bytes before it are what is received.
+  // The buffer's bytes before this place are received.
   size_t received_end() const { return received_end_; }
 
-  // What is exchanged, with places in the buffer at `buffer`. Valid until the next call.
+  // The messages to exchange, with places in the buffer at `buffer`. Valid until the next call.
   std::span<const transport::Message> Sends(CUdeviceptr buffer);
   std::span<const transport::Message> Receives(CUdeviceptr buffer);
 
-  // Enqueues on `stream`: packs what is sent, and fills what is received with NaN.
-  // Where what is fused may hide NaN, a message ends with a number that does not change what it is
-  // added to; one that never came is NaN, and so is what depends on it.
+  // Enqueues on `stream`: packs the rows to send, and fills the received rows with NaN. If a fused
+  // operation may hide NaN, a message ends with an arrival number, which does not change numbers
+  // that it is added to; if the message never came, it is NaN and makes all dependent results NaN.
   Status Pack(const SliceCall& slice, CUstream stream) const;
-  // Keeps results that the correction reads and the caller's own call overwrites. Call before that.
+  // Keeps results that the correction reads and the caller's own call overwrites. To be called
+  // before that call.
   virtual Status Keep(const SliceCall& slice) const = 0;
-  // Makes every small call once, on zeros and with nothing but the buffer as its result, or with 0
-  // added to the gradient: an error is that the library refuses one of them.
+  // Makes every small call once, on zeros, with a result in the buffer or with 0 added to the
+  // gradient. Fails if the library refuses one of them.
   virtual Status Try(const SliceCall& slice) const = 0;
-  // Corrects the result on the caller's stream, behind the exchange and the caller's own call.
-  // Gradients of filters are added to `call.w`, in 16 bit to the sum.
+  // Corrects the result on the caller's stream, behind the exchange and the caller's own call. Adds
+  // gradients of filters to `call.w`, or in 16 bits to the sum.
   virtual Status Correct(const SliceCall& slice) const = 0;
 
  protected:
-  // Which of a call's tensors rows are of.
-  enum class Exchange { kImage, kOutput };  // x of the forward call, or y and dy
+  // The tensor of a call whose rows are exchanged.
+  enum class Exchange { kImage, kOutput };  // x of the forward call; or y, or dy
   // One box of a message.
   struct Block {
     Exchange tensor = Exchange::kImage;
-    BoxCopy pack;      // of what is sent
+    BoxCopy pack;      // for a block that is sent
     int64_t from = 0;  // bytes into the tensor
     size_t place = 0;
   };
@@ -103,14 +104,14 @@ class SlicePlan {
     int peer = 0;
     std::vector<Block> blocks;
     size_t place = 0, bytes = 0;
-    std::optional<size_t> arrival;  // place of the number that says that it came
+    std::optional<size_t> arrival;  // place of the message's arrival number
   };
   // A box of one of the tensors, counted in the rank's own.
   struct OwnBox {
     Exchange tensor = Exchange::kImage;
     SpatialBox box;
   };
-  class Places;  // of the buffer, given one after the other
+  class Places;  // hands out places of the buffer, one after the other
 
   SlicePlan(const PlanContext& context, const GroupStripes& group, const CallForm& form)
       : problem_(group.stripes.local),
@@ -118,10 +119,10 @@ class SlicePlan {
         layout_(group.layout),
         functions_(&context.functions),
         driver_(&context.driver) {}
-  // A message that holds its boxes one behind the other, each packed, and then whether it came. It
+  // Makes a message of its boxes one behind the other, each packed, and then the arrival number. It
   // begins at `end`, which is moved behind it.
   Packet MakePacket(int peer, std::span<const OwnBox> boxes, size_t& end) const;
-  // Behind the last of what is sent and received: packets are complete.
+  // Takes over the complete packets. Received rows end at `received_end`, rows to send at `end`.
   void TakePackets(std::vector<Packet> receives, std::vector<Packet> sends, size_t received_end,
                    size_t end);
   const Strides& StridesOf(Exchange tensor) const {
@@ -130,13 +131,14 @@ class SlicePlan {
   int ChannelsOf(Exchange tensor) const {
     return tensor == Exchange::kImage ? problem_.c : problem_.k;
   }
-  // Adds the numbers at `arrivals` of the slice's buffer to `count` packed elements at `result`.
+  // Adds the arrival numbers at `arrivals` of the slice's buffer to `count` packed elements at
+  // `result`.
   Status AddArrivals(std::span<const size_t> arrivals, const SliceCall& slice, CUdeviceptr result,
                      size_t count) const;
 
   const ConvolutionProblem problem_;
   const CallForm form_;
-  const Layout layout_;  // of packed tensors
+  const Layout layout_;  // layout of packed tensors
   const cudnn::Functions* const functions_;
   const cuda::Driver* const driver_;
   std::vector<Packet> sends_, receives_;
@@ -158,7 +160,7 @@ class SlicePlan::Places {
   size_t end_;
 };
 
-// Enqueues that the number at `number` is -0, which says that a message came.
+// Enqueues a write of -0, the arrival number, to `number`.
 Status WriteArrival(const cuda::Driver& driver, DataType type, CUdeviceptr number, CUstream stream);
 
 // The extents of a box of `n` images with `channels`.

@@ -1,5 +1,5 @@
-// What each of some ranks tells all others: a message of one size, which lies in a slot for each of
-// them, the rank's own among them. Made once; running it allocates nothing.
+// The exchange in which each of some ranks sends a message of one size to all others. A buffer has
+// a slot for each rank, including the own one. Made once; running it allocates nothing.
 #pragma once
 
 #include <cuda.h>
@@ -13,19 +13,19 @@ namespace ucudnn::spatial {
 
 class SlotExchange {
  public:
-  // `ranks` are numbers in the group, `own` this rank's place among them.
+  // `ranks` are numbers in the group, `own` is this rank's index in `ranks`.
   SlotExchange(std::vector<int> ranks, size_t own, size_t slot_bytes, size_t message_bytes);
 
   size_t size() const { return ranks_.size(); }
   size_t slot_place(size_t rank) const { return rank * slot_bytes_; }
   size_t slots_bytes() const { return size() * slot_bytes_; }
   size_t message_bytes() const { return size() > 1 ? message_bytes_ : 0; }
-  // That this rank receives, and as many that it sends.
+  // Bytes that this rank receives; it sends as many.
   uint64_t received_bytes() const { return (size() - 1) * message_bytes_; }
 
-  // Enqueues: sends what the caller's stream has put into the own slot of the buffer, and holds
-  // that stream back until all others' messages lie in theirs. One that never comes is NaN, and so
-  // is what is sent where `has_own` is false: the rank could not make it.
+  // Enqueues the exchange: sends the message that the caller's stream has put into the own slot,
+  // and holds that stream back until all others' messages are in theirs. A message that never comes
+  // is NaN. If `has_own` is false, because the rank could not make its message, it sends NaN.
   Status Run(const KernelCall& call, bool has_own, ExchangeResources& device,
              transport::Channel& channel);
 

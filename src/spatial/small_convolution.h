@@ -1,5 +1,5 @@
-// A convolution of ours beside the caller's: what a halo contributes to boundary rows, or boundary
-// rows computed anew. Its tensors are packed, so that every engine of cuDNN's legacy API takes
+// A small convolution beside the caller's: it computes a halo's contribution to boundary rows, or
+// boundary rows anew. Its tensors are packed, so that every engine of cuDNN's legacy API accepts
 // them. Immutable once made; a call allocates nothing of ours. Thread-safe as far as cuDNN is.
 #pragma once
 
@@ -12,25 +12,25 @@
 
 namespace ucudnn::spatial {
 
-// What the caller's own call may use.
+// The properties that an engine needs to replace the caller's own.
 struct EngineDemand {
   bool deterministic = false;
   size_t most_workspace_bytes = 0;
-  size_t preferred_workspace_bytes = 0;  // engines that need more only where none needs less
-  // cudnnConvolutionBiasActivationForward: IMPLICIT_PRECOMP_GEMM serves it with any activation, and
-  // alone without one.
+  size_t preferred_workspace_bytes = 0;  // engines that need more are used only if none needs less
+  // The call is cudnnConvolutionBiasActivationForward: IMPLICIT_PRECOMP_GEMM serves it with any
+  // activation, and is the only algorithm that serves it without one.
   bool is_fused = false;
   bool is_identity = false;
-  // An execution plan with operations fused behind its convolution: the same at other extents
-  // serves. Null: none.
+  // An execution plan with operations fused behind its convolution, which is built again for other
+  // extents. Null: none.
   const cudnn::GraphTemplate* fused_plan = nullptr;
 };
 
 class SmallConvolution {
  public:
-  // `problem` has packed tensors. Of the legacy API the engine is the first of the library's own
-  // ranking that sums directly, in the problem's math type, within the demand; of a fused plan it
-  // is the plan's own or one as exact. An error says that none serves.
+  // `problem` has packed tensors. In the legacy API, the engine is the first of the library's own
+  // ranking that sums directly, in the problem's math type, within the demand; for a fused plan it
+  // is the plan's own, or one as exact. Fails if none serves.
   static Result<std::unique_ptr<SmallConvolution>> Make(const cudnn::Functions& functions,
                                                         cudnnHandle_t handle,
                                                         const ConvolutionProblem& problem,
@@ -40,8 +40,8 @@ class SmallConvolution {
   const ConvolutionProblem& problem() const { return problem_; }
   size_t workspace_bytes() const { return workspace_bytes_; }
 
-  // Enqueues on the stream of `call.handle`. Of `call` it takes the handle, scales, pointers,
-  // workspace and what is fused; z has the shape of y.
+  // Enqueues on the stream of `call.handle`. Uses the handle, scales, pointers, workspace and fused
+  // operands of `call`; z has the shape of y.
   virtual cudnnStatus_t Run(const cudnn::ConvolutionCall& call) const = 0;
 
  protected:

@@ -1,4 +1,4 @@
-// Sums of packed numbers, whatever they mean, by cudnnAddTensor. A call allocates nothing. Not
+// Sums of packed numbers of any meaning by cudnnAddTensor. A call allocates nothing. Not
 // thread-safe.
 #pragma once
 
@@ -17,14 +17,13 @@ class TensorAdd {
   TensorAdd(const TensorAdd&) = delete;
   TensorAdd& operator=(const TensorAdd&) = delete;
 
-  // An error where the library lacks the function.
+  // Fails if the library lacks the function.
   Status Create();
-  // Both enqueue on the handle's stream.
-  // to = from + beta to, element by element. `type` is fp32 or fp64, `beta` points to a number of
-  // that type.
+  // Run and Spread enqueue on the handle's stream. Run computes to = from + beta to, element by
+  // element. `type` is fp32 or fp64, `beta` points to a number of that type.
   Status Run(cudnnHandle_t handle, DataType type, CUdeviceptr from, size_t count, const void* beta,
              CUdeviceptr to);
-  // to += the one number at `number`, in each element.
+  // Adds the one number at `number` to each element of `to`.
   Status Spread(cudnnHandle_t handle, DataType type, CUdeviceptr number, size_t count,
                 CUdeviceptr to);
 

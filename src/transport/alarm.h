@@ -1,5 +1,5 @@
-// Wakes a thread that waits, in poll or here. Thread-safe; raised before the wait, it ends it at
-// once. Several threads may wait: one of them wakes, so all wait in short turns.
+// Wakes a thread that waits, in poll or in Wait. Thread-safe. An alarm that is raised before a wait
+// ends the wait at once. If several threads wait, one of them wakes, so all wait in short turns.
 #pragma once
 
 #include <poll.h>
@@ -17,7 +17,7 @@ class Alarm {
  public:
   Alarm() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
-  // Whether the system had a descriptor for it.
+  // Whether the system had a descriptor for the alarm.
   bool usable() const { return static_cast<bool>(event_); }
   int descriptor() const { return event_.get(); }
   void Raise() const {
@@ -28,7 +28,7 @@ class Alarm {
     uint64_t count = 0;
     [[maybe_unused]] const ssize_t got = read(event_.get(), &count, sizeof count);
   }
-  // Returns when it was raised, or `most` is over, or a signal came.
+  // Returns when the alarm was raised, `most` is over, or a signal came.
   void Wait(Milliseconds most) const {
     pollfd wait = {.fd = event_.get(), .events = POLLIN};
     poll(&wait, 1, static_cast<int>(most.count()));

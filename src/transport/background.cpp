@@ -11,7 +11,7 @@
 namespace ucudnn::transport {
 namespace {
 
-// How often somebody who waits asks whether it was given up.
+// How often a waiting thread asks whether the work was given up.
 constexpr std::chrono::milliseconds kAsking{20};
 
 struct Finish {
@@ -21,7 +21,7 @@ struct Finish {
   bool threw UCUDNN_GUARDED_BY(mutex) = false;
 };
 
-// Not joinable where the system gives no thread, or no memory for one.
+// Starts a thread. The result is not joinable if the system has no thread, or no memory for one.
 std::thread Start(std::function<void()> work) {
   const SignalsBlocked blocked;
   std::thread thread;
@@ -32,13 +32,13 @@ std::thread Start(std::function<void()> work) {
   return thread;
 }
 
-// Whether `work` came to its end.
+// Runs `work`. Returns whether it ended without an exception.
 bool Completes(const std::function<void()>& work) {
   try {
     work();
     return true;
   } catch (...) {
-    return false;  // out of memory: what `work` was to set is not set
+    return false;  // out of memory: `work` has not set its results
   }
 }
 

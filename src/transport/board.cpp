@@ -105,8 +105,8 @@ Status Board::AwaitTaken(int sender, int receiver, Deadline deadline) {
 
 Status Board::WaitFor(const bool& flag, int other, Deadline deadline) {
   for (bool in_time = true;;) {
-    // What was said before an abort or a rank's leaving still counts for nobody else's sake: after
-    // an abort nothing new begins.
+    // Messages from before an abort or a rank's leaving no longer count: after an abort no exchange
+    // begins.
     UCUDNN_RETURN_IF_ERROR(StateLocked());
     if (flag) return Status::Ok();
     if (members_[other].left) {
@@ -137,7 +137,7 @@ void Board::SaySettled(int sender, int receiver) {
 bool Board::TakenAfterAbort(int sender, int receiver, Deadline deadline) {
   MutexLock lock(mutex_);
   Lane& lane = LaneOf(sender, receiver);
-  lane.settling = true;  // the receiver keeps its events meanwhile
+  lane.settling = true;  // meanwhile the receiver keeps its events
   while (lane.copying && changed_.WaitUntil(mutex_, deadline)) {
   }
   const bool taken = lane.taken && members_[receiver].ready != nullptr;
@@ -150,7 +150,7 @@ bool Board::OwesEvents(int rank) const {
   for (int other = 0; other < size_; ++other) {
     const Lane& to = lanes_[rank * size_ + other];
     const Lane& from = lanes_[other * size_ + rank];
-    // After an abort nobody begins anything.
+    // After an abort no new exchange begins.
     if (to.copying || from.settling || (from.taken && !aborted_by_)) return true;
   }
   return false;
@@ -162,7 +162,7 @@ void Board::Leave(int rank, Deadline deadline) {
   member.left = true;
   changed_.NotifyAll();
   while (OwesEvents(rank)) {
-    // Then they end with the board.
+    // The events then live until the board is destroyed.
     if (!changed_.WaitUntil(mutex_, deadline)) return;
   }
   member.ready.reset();

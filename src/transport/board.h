@@ -1,5 +1,5 @@
-// Where ranks that are threads of one process hand each other device buffers: a lane for each
-// ordered pair of ranks, with one message on it at a time. Thread-safe.
+// A board on which ranks that are threads of one process hand each other device buffers: it has a
+// lane for each ordered pair of ranks, with one message on it at a time. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@ class Board {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
 
-  // A sent message as it lies in the sender's memory from the time its stream has reached `ready`.
+  // A message in the sender's memory. It may be read once the sender's stream has reached `ready`.
   struct Parcel {
     CUdeviceptr data = 0;
     size_t bytes = 0;
@@ -28,41 +28,44 @@ class Board {
 
   // A key that no other board of this process has.
   static std::string NewKey();
-  // The process's board of that key, made by whoever asks first; it lives as long as a rank holds
-  // it.
+  // Returns the process's board of that key, which the first caller makes; it lives as long as a
+  // rank holds it.
   static std::shared_ptr<Board> Meet(const std::string& key, int size, const cuda::Driver& driver);
   Board(int size, const cuda::Driver& driver);
   ~Board();
 
-  // A rank is there: makes its events. `context`, which the board keeps, is current.
+  // Adds a rank and makes its events. The board keeps `context`, which must be current.
   Status Enter(int rank, CUcontext context);
-  // Null before the rank entered.
+  // Null before the rank has entered.
   CUcontext ContextOf(int rank) const;
 
-  // What the rank's stream has to reach before its messages are ready.
+  // The event that the rank's stream has to reach before its messages are ready.
   cuda::Event& ReadyOf(int rank) { return *members_[rank].ready; }
-  // What its stream reaches when it has copied the sender's message.
+  // The event that the receiver's stream reaches when it has copied the sender's message.
   cuda::Event& TakenOf(int receiver, int sender) { return *members_[receiver].taken[sender]; }
 
-  // The sender lays out a message; its receiver has taken the one before.
+  // The sender lays out a message. REQUIRES: the receiver has taken the one before.
   void LayOut(int sender, int receiver, const Parcel& parcel);
-  // The receiver waits for it...
+  // The receiver waits for the message.
   Result<Parcel> Await(int sender, int receiver, Deadline deadline);
-  // ... says, after each Await that was answered, whether TakenOf is recorded behind its copy...
+  // The receiver says, after each Await that succeeded, whether TakenOf is recorded behind its
+  // copy.
   void SayTaken(int sender, int receiver, bool taken);
-  // ... and the sender waits for that, makes its stream wait for TakenOf, and says so.
+  // The sender waits until the receiver has said so, makes its stream wait for TakenOf, and calls
+  // SaySettled.
   Status AwaitTaken(int sender, int receiver, Deadline deadline);
   void SaySettled(int sender, int receiver);
-  // After an abort, instead of AwaitTaken: whether the receiver's stream copies the message, or
-  // did; then the sender makes its stream wait for TakenOf all the same, and says that it is
-  // settled.
+  // Replaces AwaitTaken after an abort. Returns whether the receiver's stream copies the message,
+  // or did; the sender must then make its stream wait for TakenOf all the same, and call
+  // SaySettled.
   bool TakenAfterAbort(int sender, int receiver, Deadline deadline);
 
-  // Ends all waiting, now and later. The first rank's name stays.
+  // Ends all waits, now and later. The name of the rank that aborted first stays.
   void Abort(int rank);
-  // Ends the waiting for that rank, and its events once nobody needs them. Its context is current.
+  // Ends all waits for that rank, and its events once nobody needs them. Its context must be
+  // current.
   void Leave(int rank, Deadline deadline);
-  // An error in words after an abort.
+  // Ok, or after an abort an error that says who aborted.
   Status State() const;
 
  private:
@@ -70,7 +73,7 @@ class Board {
     Parcel parcel;
     bool laid_out = false, taken = false;  // neither: settled
     bool copying = false;                  // the receiver is between Await and SayTaken
-    bool settling = false;                 // the sender between AwaitTaken and SaySettled
+    bool settling = false;                 // the sender is between AwaitTaken and SaySettled
   };
   struct Member {
     CUcontext context = nullptr;
@@ -82,10 +85,10 @@ class Board {
   Lane& LaneOf(int sender, int receiver) UCUDNN_REQUIRES(mutex_) {
     return lanes_[sender * size_ + receiver];
   }
-  // Whether another rank has or will have to do with the rank's events.
+  // Whether another rank uses the rank's events, or will use them.
   bool OwesEvents(int rank) const UCUDNN_REQUIRES(mutex_);
   Status StateLocked() const UCUDNN_REQUIRES(mutex_);
-  // Until `flag`; an error when the board is aborted, `other` has left, or it is too late.
+  // Waits for `flag`. Fails if the board is aborted, `other` has left, or the deadline has passed.
   Status WaitFor(const bool& flag, int other, Deadline deadline) UCUDNN_REQUIRES(mutex_);
 
   const int size_;
@@ -93,7 +96,8 @@ class Board {
   mutable Mutex mutex_;
   Condition changed_;
   std::vector<Lane> lanes_ UCUDNN_GUARDED_BY(mutex_);
-  // Each is written by its rank while it enters; `context` and `left` under the mutex.
+  // Each rank writes its own member while it enters; `context` and `left` are written under the
+  // mutex.
   std::vector<Member> members_;
   std::optional<int> aborted_by_ UCUDNN_GUARDED_BY(mutex_);
 };

@@ -5,7 +5,8 @@
 namespace ucudnn::transport {
 namespace {
 
-// More calls than a device's queue holds are marked, if only every 128th where it is that long.
+// The number of marks covers more calls than a device's queue holds; if the queue is long, only
+// every 128th call is marked.
 constexpr size_t kMarks = 32, kMarksOfOneGap = 4;
 
 }  // namespace

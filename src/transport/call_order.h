@@ -1,11 +1,12 @@
-// Keeps what a channel enqueues in the order of its calls, whatever stream each call names, and
-// tells how far the device has come with it. Calls whose stream is captured are in the order of
-// the calls of their own capture alone: an event recorded outside must not be waited for inside,
-// nor the reverse. Uncaptured calls go on as if the captured ones had not been, and Done and
-// Progress tell of uncaptured calls alone: a launch of a graph is no call.
+// Keeps the work that a channel enqueues in the order of its calls, whatever stream each call
+// names, and tells how far the device has come with it. Calls whose stream is captured are in the
+// order of the calls of their own capture alone: a capture must not wait for an event that was
+// recorded outside it, nor the reverse. Uncaptured calls follow each other as if there were no
+// captured ones. Done and Progress tell of uncaptured calls alone, since a launch of a graph is no
+// call.
 //
-// Thread-compatible, but for Done and Progress, which are for any thread and disturb no other
-// thread's capture; a channel's context is current.
+// Thread-compatible, except that any thread may call Done and Progress, which disturb no other
+// thread's capture. The channel's context must be current.
 #pragma once
 
 #include <deque>
@@ -23,21 +24,21 @@ class CallOrder {
 
   Status Create();
 
-  // Before the first thing that a call enqueues on `stream`.
+  // To be called before the first work that a call enqueues on `stream`.
   Status Begin(CUstream stream);
 
-  // Behind the last one, also of a call that failed on its way.
+  // To be called behind the last work of a call, even if the call failed before.
   Status End(CUstream stream);
 
-  // Whether the call that began last is captured.
+  // Whether the latest call that began is captured.
   bool is_captured() const { return is_captured_; }
 
-  // Whether all that was enqueued is done, or never will be.
+  // Whether all enqueued work is done, or never will be.
   bool Done() const;
   DeviceProgress Progress();
 
  private:
-  // How many calls lie between the last mark and the next.
+  // The number of calls between the last mark and the next.
   size_t Gap() const UCUDNN_REQUIRES(mutex_);
   void TakeReached() UCUDNN_REQUIRES(mutex_);
 
@@ -45,26 +46,27 @@ class CallOrder {
 
   const cuda::Driver& driver_;
 
-  // Behind the last uncaptured call, on the stream that it named.
+  // Recorded behind the last uncaptured call, on that call's stream.
   cuda::Event last_;
   CUstream stream_ = nullptr;
   bool called_ = false;
 
-  // Behind the last captured call, on the stream that it named, in the capture of that number.
+  // Recorded behind the last captured call, on that call's stream, in the capture with the number
+  // `capture_`.
   cuda::Event last_captured_;
   CUstream captured_stream_ = nullptr;
   cuuint64_t capture_ = 0;  // 0: none
 
-  // Of the call that began last.
+  // Whether the latest call that began is captured.
   bool is_captured_ = false;
   cuuint64_t begun_capture_ = 0;
 
-  // Marks behind calls: a ring, of which `pending_` marks from `oldest_` on may still be ahead of
-  // the device.
+  // Marks behind calls, as a ring: the device may not have reached `pending_` marks, from `oldest_`
+  // on.
   Mutex mutex_;
   std::deque<cuda::Event> marks_ UCUDNN_GUARDED_BY(mutex_);
   size_t oldest_ UCUDNN_GUARDED_BY(mutex_) = 0, pending_ UCUDNN_GUARDED_BY(mutex_) = 0;
-  size_t unmarked_ UCUDNN_GUARDED_BY(mutex_) = 0;  // calls behind the last mark
+  size_t unmarked_ UCUDNN_GUARDED_BY(mutex_) = 0;  // number of calls behind the last mark
   uint64_t reached_ UCUDNN_GUARDED_BY(mutex_) = 0;
 };
 

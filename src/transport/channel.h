@@ -53,53 +53,55 @@ inline size_t SizeOf(Element element) { return element == Element::kFloat32 ? 4 
 
 // Reductions go in pieces of at most so many bytes, for which a channel has device memory.
 inline constexpr size_t kReductionPieceBytes = size_t{16} << 20;
-// What Reserve allocates on the device, but for alignment, for reductions of up to `bytes`.
+// The device memory that Reserve allocates, but for alignment, for reductions of up to `bytes`.
 inline size_t ReductionScratchBytes(size_t bytes) {
   return bytes < kReductionPieceBytes ? bytes : kReductionPieceBytes;
 }
 
-// How the device gets on with the calls that a channel has enqueued.
+// How far the device has come with the calls that a channel has enqueued.
 struct DeviceProgress {
-  bool is_pending = false;  // it has not come to the end of the last one
-  uint64_t reached = 0;     // counts calls whose end it has come to, of a long queue not each
+  bool is_pending = false;  // it has not reached the end of the last call
+  // counts calls whose end it has reached; with many calls enqueued, not each
+  uint64_t reached = 0;
 };
 
 class Channel {
  public:
   virtual ~Channel() = default;
 
-  // Enqueues all messages on `stream`; at most one to, and one from, each peer. What is enqueued
-  // behind it may read what was received and rewrite what was sent.
+  // Enqueues all messages on `stream`; at most one to, and one from, each peer. Work that is
+  // enqueued behind it may read what was received and rewrite what was sent.
   virtual Status Exchange(std::span<const Message> sends, std::span<const Message> receives,
                           CUstream stream) = 0;
 
-  // Enqueues the sum of all ranks' `count` numbers at `data`, in place. Fills `data` with NaN where
-  // it fails, also later.
+  // Enqueues the in-place sum of all ranks' `count` numbers at `data`. Fills `data` with NaN if it
+  // fails, also if it fails later.
   virtual Status AllReduce(CUdeviceptr data, size_t count, Element element, CUstream stream) = 0;
 
-  // Ok, or an error in words why calls cannot be captured: the same on all ranks, so that all can
-  // refuse before anything is enqueued. Calls in a capture fail with it. For any thread.
+  // Ok, or an error that says why calls cannot be captured. It is the same on all ranks, so that
+  // all can refuse before anything is enqueued; calls in a capture fail with it. Any thread may
+  // call it.
   virtual Status CanBeCaptured() const { return Status::Ok(); }
 
-  // Makes ready for messages and reductions of up to so many bytes; smaller than before is no
-  // less. Gathers, allocates, and waits for what uncaptured calls enqueued before. On all ranks
-  // with the same numbers; fails on all ranks alike, and then leaves the channel as it was.
+  // Prepares for messages and reductions of up to so many bytes; a smaller size than before changes
+  // nothing. Gathers, allocates, and waits for the work of earlier uncaptured calls. All ranks call
+  // it with the same numbers. It fails on all ranks alike, and then leaves the channel as it was.
   virtual Status Reserve(size_t message_bytes, size_t reduction_bytes) = 0;
 
   // Bytes of device memory that the channel owns. Captured reductions have memory of their own,
-  // from the first on, and keep what they had where a later one needs more.
+  // from the first one on, and keep it when a later one needs more.
   virtual size_t device_bytes() const = 0;
 
-  // An error that came up after a call had returned, on this rank or, where it can be seen,
+  // An error that came up after a call had returned, on this rank or, if it can be seen here, on
   // another.
   virtual Status Check() = 0;
 
-  // Of uncaptured calls. A device that stands still is no error of the channel's: something before
-  // it on a stream, or on another rank's, may take its time.
+  // The device's progress with uncaptured calls. A device that makes none is no error of the
+  // channel: earlier work on a stream, or on another rank's, may take its time.
   virtual DeviceProgress Progress() = 0;
 
-  // Gives up: nothing of the channel blocks a stream or a thread any longer, nor does a graph that
-  // is launched before it is closed. More than once is once.
+  // Gives up: the channel no longer blocks a stream or a thread, nor does a graph that is launched
+  // before the channel is closed. Further calls have no effect.
   virtual void Abort() = 0;
 };
 
@@ -108,22 +110,21 @@ using AddInto = std::function<Status(CUdeviceptr to, CUdeviceptr from, size_t co
                                      Element element, CUstream stream)>;
 
 struct ChannelSetup {
-  const cuda::Driver* driver = nullptr;  // with all functions for exchange (MissingForExchange)
+  const cuda::Driver* driver = nullptr;  // it has all functions for exchange (MissingForExchange)
   CUcontext context = nullptr;
   int rank = 0, size = 1;
   Gatherer* gatherer = nullptr;               // outlives the channel
-  std::chrono::milliseconds timeout{600000};  // of each wait for other ranks
-  // Whether the job has failed: asked, now and then, by what waits while there is no channel yet
-  // that could be aborted. May be empty.
+  std::chrono::milliseconds timeout{600000};  // for each wait for other ranks
+  // Whether the job has failed. Waits ask it now and then while there is no channel yet that could
+  // be aborted. May be empty.
   std::function<bool()> given_up;
   AddInto add;
 };
 
-// What a channel that is closed gives its streams, graphs and other ranks to finish what they are
-// at.
+// The time that a channel, when it is closed, gives its streams, graphs and other ranks to finish.
 inline constexpr std::chrono::milliseconds kLeavingTime{2000};
 
-// Whether an exchange's messages are what Exchange takes: in words with rank, peer and size.
+// Fails unless Exchange accepts these messages; the error names rank, peer and size.
 Status CheckMessages(std::span<const Message> messages, int rank, int size);
 
 }  // namespace ucudnn::transport

@@ -20,8 +20,9 @@ struct FrameHeader {
 };
 static_assert(sizeof(FrameHeader) == kFrameHeader);
 
-constexpr size_t kFirstRoom = 1 << 16;   // no allocation until so much is queued or has arrived
-constexpr size_t kReadAtOnce = 1 << 18;  // then the others' turn comes
+// bytes that are allocated at once when anything is queued or arrives
+constexpr size_t kFirstRoom = 1 << 16;
+constexpr size_t kReadAtOnce = 1 << 18;  // bytes after which other connections have their turn
 
 }  // namespace
 
@@ -51,7 +52,7 @@ void Connection::Flush() {
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
     if (sent < 0) {
-      // What the other side said before it closed is still to be read: Receive finds the end.
+      // The other side's last frames are still to be read: Receive finds the end.
       sent_ = out_.size();
       break;
     }
@@ -85,7 +86,7 @@ bool Connection::Receive() {
     }
     arrived_ += static_cast<size_t>(got);
     received += static_cast<size_t>(got);
-    if (arrived_ > largest_body_ + kFrameHeader) break;  // TakeFrame takes some, or refuses
+    if (arrived_ > largest_body_ + kFrameHeader) break;  // TakeFrame takes a frame, or refuses it
   }
   return received > 0;
 }

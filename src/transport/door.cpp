@@ -22,7 +22,7 @@ Status NoAddress(const Meeting& meeting, int error) {
                        std::strerror(error) + hint);
 }
 
-// The addresses of the meeting's host. A name that nobody knows may be known soon.
+// The addresses of the meeting's host. A name that cannot be resolved yet may be known soon.
 Result<std::vector<SocketAddress>> AddressesInTime(const Meeting& meeting) {
   const Clock::time_point deadline = Clock::now() + meeting.times.unreachable;
   for (;;) {
@@ -36,7 +36,7 @@ Result<std::vector<SocketAddress>> AddressesInTime(const Meeting& meeting) {
   }
 }
 
-// Where rank 0 of a tcp:// meeting listens.
+// The interfaces on which rank 0 of a tcp:// meeting listens.
 Result<Interfaces> InterfacesFor(const Meeting& meeting) {
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<SocketAddress> addresses, AddressesInTime(meeting));
   const bool all = !meeting.token.empty() && !IsLoopbackText(meeting.place.host);
@@ -59,7 +59,8 @@ Result<Descriptor> ListenAtAddress(const Meeting& meeting) {
   UCUDNN_ASSIGN_OR_RETURN(const Interfaces interfaces, InterfacesFor(meeting));
   ListeningSocket listening = ListenAt(interfaces, meeting.place.port);
   if (!listening.socket && listening.error == EADDRINUSE && !meeting.token.empty()) {
-    // Two ranks 0 of one job both learn of it; another job is not disturbed, its token differs.
+    // If a job has two ranks 0, both learn of it. Another job is not disturbed, since its token
+    // differs.
     const Answer answer = AskOnce(LoopbackAddress(meeting.place.port), meeting, meeting.token);
     if (answer.kind == Answer::kRefused) return Status::Error(answer.text);
   }
@@ -67,7 +68,7 @@ Result<Descriptor> ListenAtAddress(const Meeting& meeting) {
   return std::move(listening.socket);
 }
 
-// Listens at a free port, and says in the file where. Chooses the token where there is none.
+// Listens at a free port and writes the address to the file. Chooses the token if there is none.
 Result<Descriptor> ListenByFile(const Meeting& meeting, std::string& token) {
   const std::string& path = meeting.place.path;
   UCUDNN_ASSIGN_OR_RETURN(const std::optional<MeetingFile> old, ReadMeetingFile(path));

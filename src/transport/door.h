@@ -1,4 +1,4 @@
-// Where rank 0 listens for the others. Thread-safe.
+// The socket on which rank 0 listens for the others. Thread-safe.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@
 namespace ucudnn::transport {
 
 struct Door {
-  Descriptor listening;  // none in a job of one rank, which meets nobody
-  std::string token;     // the meeting's, or a random one that the meeting's file holds
+  Descriptor listening;  // none in a job of one rank
+  std::string token;     // the meeting's token, or a random one that the meeting's file holds
 };
 
-// Listens where `meeting` (rank 0's) says. At tcp://host:port: with a token on all interfaces,
-// unless the host is a loopback address, and without one on the loopback interface alone. At
-// file:PATH: on all interfaces, at a free port, and writes the file; whoever opened the door
-// removes it (RemoveMeetingFile). Refuses an address or a file that another job uses. A file of a
-// job that meets no more is replaced.
+// Listens at the place of `meeting` (rank 0's). At tcp://host:port it listens on all interfaces if
+// there is a token and the host is no loopback address, otherwise on the loopback interface alone.
+// At file:PATH it listens on all interfaces, at a free port, and writes the file; the caller
+// removes it (RemoveMeetingFile). Refuses an address or a file that another job uses. A file that a
+// finished job has left is replaced.
 Result<Door> OpenDoor(const Meeting& meeting);
 
 }  // namespace ucudnn::transport

@@ -47,7 +47,8 @@ Answer HearAnswer(std::unique_ptr<Connection> connection, Clock::time_point dead
   }
 }
 
-// `doors`: how many there are to ask at within one handshake's time.
+// Greets the rank 0 at `address` and waits for its answer. `doors` addresses are asked within the
+// time of one handshake.
 Answer Ask(FrameKind kind, const SocketAddress& address, const Meeting& meeting,
            const std::string& token, size_t doors) {
   const Milliseconds connecting = meeting.times.handshake / static_cast<int>(doors);
@@ -63,17 +64,18 @@ Answer Ask(FrameKind kind, const SocketAddress& address, const Meeting& meeting,
   return HearAnswer(std::move(connection), Clock::now() + meeting.times.handshake);
 }
 
-// Where to ask now, or why nowhere.
+// The addresses to ask now, or the reason why there are none.
 struct Doors {
   std::vector<SocketAddress> addresses;
   std::string token;
-  Answer none;  // where there are no addresses
+  Answer none;  // the answer if there are no addresses
 };
 
 std::vector<SocketAddress> DoorsOf(const MeetingFile& file) {
   std::vector<SocketAddress> addresses;
   if (file.hosts.front() == HostName()) addresses.push_back(LoopbackAddress(file.port));
-  for (size_t i = 1; i <= file.hosts.size(); ++i) {  // the name last: resolving it takes time
+  // the name comes last, because resolving it takes time
+  for (size_t i = 1; i <= file.hosts.size(); ++i) {
     const std::string& host = file.hosts[i % file.hosts.size()];
     if (i == file.hosts.size() && !addresses.empty()) break;
     const Result<std::vector<SocketAddress>> found = AddressesOf(host, file.port);
@@ -83,7 +85,7 @@ std::vector<SocketAddress> DoorsOf(const MeetingFile& file) {
   return addresses;
 }
 
-// An error is final.
+// Finds the addresses to ask. An error is final.
 Result<Doors> FindDoors(const Meeting& meeting) {
   Doors doors;
   doors.token = meeting.token;
@@ -116,7 +118,8 @@ Result<Doors> FindDoors(const Meeting& meeting) {
         "UCUDNN_RENDEZVOUS_TOKEN to the same secret text on all ranks");
   }
   doors.addresses = found.value();
-  // Without a token rank 0 listens on the loopback interface alone, whatever the host's name says.
+  // Without a token rank 0 listens on the loopback interface alone, whatever address the host's
+  // name has.
   const bool four = std::any_of(found->begin(), found->end(), [](const SocketAddress& address) {
     return address.storage.ss_family == AF_INET;
   });
@@ -124,7 +127,7 @@ Result<Doors> FindDoors(const Meeting& meeting) {
   return doors;
 }
 
-// Asks at every door; the most telling answer.
+// Asks at every address; returns the most telling answer.
 Answer AskAtDoors(Doors doors, const Meeting& meeting) {
   Answer best = std::move(doors.none);
   for (size_t i = 0; i < doors.addresses.size(); ++i) {
@@ -172,7 +175,7 @@ Result<std::unique_ptr<Connection>> Enter(const Meeting& meeting) {
       answer.text =
           "the job there has another token: it is another job, or "
           "UCUDNN_RENDEZVOUS_TOKEN is not the same on all ranks";
-      // A file may be what a dead job has left: rank 0 of this one may still replace it.
+      // A dead job may have left the file: rank 0 of this job may still replace it.
       if (!meeting.place.in_file()) return refused(answer.text);
     }
     if (answer.kind == Answer::kNobody || meeting.place.in_file()) reached = now;

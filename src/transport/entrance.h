@@ -1,5 +1,5 @@
-// How a rank other than 0 gets into the job: it finds rank 0, connects, and greets it.
-// Blocks, within the times of the meeting. Thread-safe.
+// The entrance of a rank other than 0: it finds rank 0, connects, and greets it. Blocks, within the
+// times of the meeting. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -12,30 +12,31 @@
 
 namespace ucudnn::transport {
 
-// What came of one attempt.
+// The outcome of one attempt.
 struct Answer {
-  enum Kind {  // what tells more comes first
+  enum Kind {  // the more telling ones first
     kAccepted,
     kRefused,      // `text` is the line of the job's failure
     kOtherToken,   // another job
-    kNoHub,        // who listens there is none of ours, or does not answer
+    kNoHub,        // the listener is no rank 0, or does not answer
     kNobody,       // nobody listens there (yet)
     kUnreachable,  // `text` says why
   };
   Kind kind = kNobody;
   std::string text;
-  std::unique_ptr<Connection> connection;  // where accepted
+  std::unique_ptr<Connection> connection;  // set if accepted
 };
 
-// Connects and greets with `meeting`'s rank and `token`. Takes `handshake` for each at most.
+// Connects and sends the greeting of `meeting`'s rank with `token`. Takes at most `handshake` for
+// each.
 Answer AskOnce(const SocketAddress& address, const Meeting& meeting, const std::string& token);
 
-// Whether the job that wrote `file` still lets ranks in.
+// Whether the job that wrote `file` still admits ranks.
 bool IsMeetingNow(const MeetingFile& file, const Meeting& meeting);
 
-// Tries until rank 0 has accepted this rank. The error is a line that names this rank and what it
-// met with. A rank 0 that does not listen yet is waited for until the timeout, with one warning; a
-// place that cannot be reached or does not answer as a hub does, for times.unreachable.
+// Tries until rank 0 has accepted this rank. The error is a line that names this rank and the
+// obstacle. A rank 0 that does not listen yet is awaited until the timeout, with one warning; a
+// place that cannot be reached, or where no rank 0 answers, is retried for times.unreachable.
 Result<std::unique_ptr<Connection>> Enter(const Meeting& meeting);
 
 }  // namespace ucudnn::transport

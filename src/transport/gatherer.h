@@ -1,5 +1,5 @@
-// How the ranks of a group tell each other what they must know to open a channel. Channels need no
-// more of the control plane than this, so that tests can do without one.
+// The interface by which the ranks of a group tell each other what they must know to open a
+// channel. Channels need nothing else of the control plane, so tests can do without one.
 #pragma once
 
 #include <string>
@@ -14,19 +14,19 @@ class Gatherer {
  public:
   virtual ~Gatherer() = default;
 
-  // All ranks of the group call it in the same order. Returns every rank's `mine` (any bytes), by
-  // group rank, when all have come; `doing` tells a person what this is about. Ends in an error
-  // when a rank is gone or too late.
+  // Returns every rank's `mine` (any bytes), by group rank, once all have called it. All ranks of
+  // the group call it in the same order; `doing` tells a person its purpose. Fails if a rank is
+  // gone or too late.
   virtual Result<std::vector<std::string>> Gather(std::string_view mine,
                                                   std::string_view doing) = 0;
 };
 
-// Gathers `mine` of each rank's `size` ranks; an error also where the answer has another length.
+// Gathers `mine` from each of `size` ranks; fails also if another number of answers comes.
 Result<std::vector<std::string>> GatherAll(Gatherer& gatherer, int size, std::string_view mine,
                                            std::string_view doing);
 
-// Makes one outcome of all ranks': Ok where `own` is Ok on all of them, else everywhere the error
-// of the first rank that has one, with its number.
+// Combines the status of all ranks: Ok if `own` is Ok on all of them, else everywhere the error of
+// the first rank that has one, with its number.
 Status GatherVerdict(Gatherer& gatherer, int size, const Status& own, std::string_view doing);
 
 }  // namespace ucudnn::transport

@@ -1,5 +1,5 @@
-// A rank's greeting: the token first, so that nothing else of a stranger's bytes is looked at, then
-// the version, then what the ranks must agree on. Pure functions.
+// A rank's greeting: first the token, so that no other bytes of a stranger are looked at, then the
+// version, then the values that the ranks must agree on. Pure functions.
 #pragma once
 
 #include <optional>
@@ -14,24 +14,23 @@ namespace ucudnn::transport {
 struct Hello {
   Membership membership;
   std::string version;
-  std::string process;  // "process 12 on host a", for lines to the user
+  std::string process;  // "process 12 on host a", for messages
   std::vector<Term> terms;
 };
 
-// The greeting of `meeting`'s rank, from this process.
+// Makes the greeting of `meeting`'s rank in this process.
 std::string PackHello(const Meeting& meeting, const std::string& token);
 
 enum class Greeting { kRight, kOtherToken, kNone };
-// Whether `body` begins as a greeting does (otherwise kNone) and then with `token`, which is
-// compared in a time that does not depend on where they differ.
+// Compares the begin of `body`: kNone if it is no greeting, else whether `token` follows. The time
+// of the comparison does not depend on where the tokens differ.
 Greeting CompareToken(std::string_view body, std::string_view token);
 
-// The rest of a right greeting. Where the version is not `version`, only rank and version are read;
-// none where the greeting is malformed.
+// Reads the rest of a greeting with the right token. If its version is not `version`, only rank and
+// version are read; none if it is malformed.
 std::optional<Hello> UnpackHello(std::string_view body, const std::string& version);
 
-// Why `hello` does not belong to the job of `meeting` (rank 0's), in words that name both ranks'
-// values.
+// Says why `hello` does not belong to the job of `meeting` (rank 0's), with both ranks' values.
 Status CompareHello(const Hello& hello, const Meeting& meeting);
 
 std::string ThisProcess();

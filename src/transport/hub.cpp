@@ -96,7 +96,7 @@ void Hub::Watch(std::vector<pollfd>& wait) {
     short events = member.connection->events();
     if (behind && GroupIsBehind(member.place.rank)) {
       events = static_cast<short>(events & ~POLLIN);
-      member.heard = Clock::now();  // not listened to, so not judged
+      member.heard = Clock::now();  // it was not listened to, so it is not judged
     }
     if (events == 0) continue;
     wait.push_back({.fd = member.connection->descriptor(), .events = events});
@@ -144,7 +144,7 @@ void Hub::Admit(Arrival arrival) {
   Refuse(*arrival.connection);
   const int rank = arrival.hello ? arrival.hello->membership.rank : -1;
   if (rank > 0 && rank < meeting_.membership.size) {
-    members_[static_cast<size_t>(rank)].came = true;  // and has been told
+    members_[static_cast<size_t>(rank)].came = true;  // it has received its answer
   }
   strangers_.SeeOff(std::move(arrival.connection));
 }
@@ -168,7 +168,7 @@ void Hub::AdmitMember(const Hello& hello, std::unique_ptr<Connection> connection
   member.connection = std::move(connection);
   member.connection->Queue({FrameKind::kAccepted, 0, {}});
   told_missing_ = {};
-  ServeMember(hello.membership.rank, member.heard);  // what came behind the greeting
+  ServeMember(hello.membership.rank, member.heard);  // data may have arrived behind the greeting
 }
 
 void Hub::Refuse(Connection& connection) const {
@@ -207,8 +207,8 @@ void Hub::TellWhoIsMissing() {
 
 void Hub::TellOfOtherTokens(Clock::time_point now) {
   const Strangers::OtherTokens& others = strangers_.other_tokens();
-  // A stranger's coming alone is no news: where the ranks come in the time that each has for its
-  // greeting, nobody is told.
+  // The arrival of strangers alone is no news: as long as the ranks may still be sending their
+  // greetings, the user is not told.
   if (told_other_tokens_ || others.count == 0) return;
   if (now - others.first <= meeting_.times.handshake) return;
   told_other_tokens_ = true;
@@ -311,13 +311,13 @@ void Hub::Route(int from, const Frame& frame) {
   }
   const bool acts = frame.kind != FrameKind::kHeartbeat && frame.kind != FrameKind::kDoing;
   if (acts && sender.place.group != meeting_.membership.group) others_acted_ = Clock::now();
-  // Rank 0's own doings are for all: they name it where it dies, and the hub with it.
+  // All groups hear what rank 0 does: they name it when rank 0, and the hub with it, dies.
   const bool to_group = frame.kind == FrameKind::kPost || frame.kind == FrameKind::kGather ||
                         (frame.kind == FrameKind::kDoing && from != 0);
   for (const Member& member : members_) {
     const int rank = static_cast<int>(&member - members_.data());
     bool listens = member.place.group == sender.place.group;
-    // One that has left is told as long as it reads, but nobody waits for it.
+    // A rank that has left still gets frames while it reads, but nobody waits for it.
     if (member.left && member.connection != nullptr) {
       listens = listens && member.connection->queued() < kMostQueuedToMember;
     }

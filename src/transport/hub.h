@@ -1,5 +1,5 @@
-// Rank 0's side of a job: it lets the ranks in, passes on what they say to each other, and finds
-// out who is dead. One thread uses it, but for what says that it is for any.
+// Rank 0's side of a job: it admits the ranks, passes on their messages to each other, and finds
+// out which of them are dead. One thread uses it, except for functions that any thread may call.
 // Strangers (wrong token, garbage, slow or silent ones) are dropped and never disturb the job.
 #pragma once
 
@@ -18,26 +18,28 @@ namespace ucudnn::transport {
 
 class Hub final : public Link {
  public:
-  // Opens the door of `meeting` (rank 0's) and lets nobody in before it is served.
+  // Opens the door of `meeting` (rank 0's). It admits nobody before it is served.
   static Result<std::unique_ptr<Hub>> Open(const Meeting& meeting);
   ~Hub() override;
-  // REQUIRED once, before anything else is called. `sink` is the caller's and outlives this.
+  // To be called once, before all other functions. The caller owns `sink`, which outlives this
+  // object.
   void Attach(Sink& sink) { sink_ = &sink; }
 
   bool Takes() const override;
   void Send(FrameKind kind, std::string_view body) override;
   void Flush() override;
-  // The others close their connections first, so that none misses what others said.
+  // The other ranks close their connections first, so that none misses another's messages.
   bool Finished() const override;
   void Watch(std::vector<pollfd>& wait) override;
   void Serve(std::span<const pollfd> ready) override;
   void Close() override;
 
-  // Who has not come yet, as "rank 1 and rank 3"; empty once all have.
+  // The ranks that have not come yet, as "rank 1 and rank 3"; empty once all have come.
   std::string Missing() const;
-  // When a rank of another group than rank 0's last posted, gathered or left. For any thread.
+  // The time when a rank of another group than rank 0's last posted, gathered or left. Any thread
+  // may call it.
   Clock::time_point others_acted() const { return others_acted_; }
-  // Whether every rank has come and been told of the failure.
+  // Whether every rank has come and has been told of the failure.
   bool AllTold() const;
 
  private:
@@ -48,7 +50,7 @@ class Hub final : public Link {
     std::string doing;
     Clock::time_point heard;
     bool came = false, left = false;
-    int slot = -1;  // of its connection in what Watch appended
+    int slot = -1;  // position of its connection in the list that Watch appended
   };
 
   Hub(const Meeting& meeting, Door door);
@@ -57,17 +59,18 @@ class Hub final : public Link {
   void AdmitMember(const Hello& hello, std::unique_ptr<Connection> connection);
   void Refuse(Connection& connection) const;
   void Start();
-  // The groups that the greetings say, or why they make no sense.
+  // Checks the groups that the greetings contain.
   Status CheckGroups() const;
   void TellWhoIsMissing();
-  // Tells the user that ranks are missing and somebody with another token has come: most likely
-  // one of them, but it may be anybody, so the job goes on waiting.
+  // Tells the user that ranks are missing and that somebody with another token has come. That is
+  // most likely a missing rank, but it may be anybody, so the job goes on waiting.
   void TellOfOtherTokens(Clock::time_point now);
   void ServeMember(int rank, Clock::time_point now);
   void Route(int from, const Frame& frame);
   void RouteToOne(const Member& sender, std::string_view body);
   void Deliver(int to, const Frame& frame);
-  // Whether others of the group of `from` are so far behind that nothing more is taken from it.
+  // Whether other ranks of the group of `from` are so far behind that no more frames are taken from
+  // it.
   bool GroupIsBehind(int from) const;
   bool SomebodyIsBehind() const;
   void Fail(const std::string& line);

@@ -1,5 +1,5 @@
-// How a rank's service thread reaches the other ranks: rank 0 by the hub that it is (hub.h), the
-// others by their connection to it (spoke.h). One thread uses a link.
+// The connection of a rank's service thread to the other ranks: rank 0 is the hub itself (hub.h),
+// the others are connected to it (spoke.h). One thread uses a link.
 #pragma once
 
 #include <poll.h>
@@ -13,14 +13,15 @@
 
 namespace ucudnn::transport {
 
-// Whom a link tells what comes. Called by the thread that uses the link; must not call it.
+// Receives what a link hears. The thread that uses the link calls it; it must not call the link.
 class Sink {
  public:
   virtual ~Sink() = default;
-  // All ranks are here: the group and the place in it of each.
+  // All ranks are here: `members` has the group of each and its place in the group.
   virtual void Started(std::span<const Membership> members) = 0;
-  // Of other ranks: kDoing, kPost and kGather (of the own group), kLeave. kFail once: the line of
-  // the job's first failure, the same on every rank that can still be reached.
+  // Frames of other ranks: kDoing, kPost and kGather (from the own group), and kLeave. kFail comes
+  // once, with the line of the job's first failure, which is the same on every rank that can still
+  // be reached.
   virtual void Receive(const Frame& frame) = 0;
   // Rank 0 has left and closed the connection: nobody can be reached any more.
   virtual void Unreachable() = 0;
@@ -29,31 +30,32 @@ class Sink {
 class Link {
  public:
   virtual ~Link() = default;
-  // Whether frames may be sent; not while those that should take them are behind.
+  // Whether frames may be sent now; false while receivers are too far behind.
   virtual bool Takes() const = 0;
   virtual void Send(FrameKind kind, std::string_view body) = 0;
-  // Sends what is queued, as far as the sockets take it.
+  // Sends queued frames, as many as the sockets accept.
   virtual void Flush() = 0;
-  // Whether nothing is left to do once all have left, or the job has failed.
+  // Whether nothing is left to do after all ranks have left, or the job has failed.
   virtual bool Finished() const = 0;
-  // Appends what is to be waited for.
+  // Appends the descriptors to wait for.
   virtual void Watch(std::vector<pollfd>& wait) = 0;
-  // Serves what Watch has appended, in its order, and looks who is silent.
+  // Serves the descriptors that Watch has appended, in the same order, and notices silent ranks.
   virtual void Serve(std::span<const pollfd> ready) = 0;
-  // Every connection ends. Nothing else may be called then.
+  // Ends every connection. No other function may be called afterwards.
   virtual void Close() = 0;
 };
 
-// "rank 2 died or ended (its connection was closed) while it did: a gather".
+// Formats "rank 2 died or ended (its connection was closed) while it did: a gather".
 std::string DeathLine(int rank, const std::string& how, const std::string& doing);
 std::string SilenceLine(int rank, Milliseconds silence, const std::string& doing);
 
-// When something was last heard from another rank. A thread that was kept from listening itself
-// does not judge others.
+// The times when other ranks were last heard. A thread that could not listen for some time does not
+// judge others.
 class Hearing {
  public:
   explicit Hearing(Milliseconds silence) : silence_(silence) {}
-  // Begins a look at what has arrived. Whether it comes so late that everybody's time starts anew.
+  // To be called before reading data that has arrived. Returns whether this is so late that all
+  // ranks' times start anew.
   bool LooksLate(Clock::time_point now) {
     const bool late = now - last_look_ > silence_ / 2;
     last_look_ = now;

@@ -1,5 +1,5 @@
-// The callbacks of a rank: who hears of posts, gathers, goodbyes and the failure, in which order.
-// Thread-safe: a callback runs under the lock of this class.
+// The callbacks of a rank for posts, gathers, leaving ranks and the failure, and the order in which
+// they run. Thread-safe: a callback runs under the lock of this class.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,12 @@ struct Callbacks {
 
 class Listeners {
  public:
-  // Sets the callback that `set` names. `opens`: what was kept is told now, in order.
+  // Sets the callback that `set` assigns. If `opens`, calls it now for everything that was kept, in
+  // order.
   void Set(const std::function<void(Callbacks&)>& set, bool opens);
 
-  // Called by the service thread. False where too much is kept for a rank that sets no callbacks.
+  // The service thread calls it. Returns false if too much is kept for a rank that sets no
+  // callbacks.
   bool Post(int group_rank, std::string_view record);
   bool Gather(int group_rank, uint64_t number);
   bool Leave(int rank, std::string_view last);

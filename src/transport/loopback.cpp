@@ -22,8 +22,8 @@ class LoopbackChannel final : public Channel {
     const cuda::RelaxedCaptureScope relaxed(driver_);
     if (!state_->AwaitIdle(std::min(setup_.timeout, kLeavingTime)).ok()) Abort();
     state_->Close();
-    // What is shared ends here, while the context certainly lives; but where streams are still at
-    // work, only with them. Whoever lets graphs pass takes kLeavingTime.
+    // Shared memory is freed here, while the context certainly lives; but if streams still use it,
+    // it is freed with them. Letting graphs pass takes kLeavingTime.
     const auto deadline = std::chrono::steady_clock::now() + 2 * kLeavingTime;
     while (state_.use_count() > 1 && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -104,8 +104,8 @@ Status LoopbackChannel::CheckBeforeExchange(std::span<const Message> sends,
   return state;
 }
 
-// Whatever came of it, what was enqueued is the stream's, and the next call follows it. An abort
-// while this enqueued may have let pass only what came before.
+// Work that a failed call enqueued is on the stream, and the next call follows it. An abort that
+// came while it was enqueued may have let only earlier work pass.
 Status LoopbackChannel::End(Status status, CUstream stream) {
   const Status ended = state_->End(stream);
   if (status.ok()) status = ended;
@@ -115,8 +115,8 @@ Status LoopbackChannel::End(Status status, CUstream stream) {
   return status;
 }
 
-// Sends first: they wait for nothing but messages of earlier exchanges to be taken, so streams
-// cannot wait for each other in a circle.
+// Sends come first: they wait only until messages of earlier exchanges are taken, so streams cannot
+// wait for each other in a circle.
 Status LoopbackChannel::Enqueue(std::span<const Message> sends, std::span<const Message> receives,
                                 CUstream stream) {
   for (const Message& message : sends) UCUDNN_RETURN_IF_ERROR(Send(message, stream));
@@ -155,7 +155,7 @@ Status LoopbackChannel::Reduce(CUdeviceptr data, size_t count, Element element, 
   return reduction.status();
 }
 
-// This rank's own part of Reserve.
+// The part of Reserve that this rank does alone.
 Result<Slots> LoopbackChannel::PrepareRoom(size_t message_bytes, size_t reduction_bytes) {
   constexpr size_t kSlotAlignment = 4096;
   const size_t bytes =
@@ -172,7 +172,8 @@ Result<Slots> LoopbackChannel::PrepareRoom(size_t message_bytes, size_t reductio
   return state_->MakeSlots((bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment);
 }
 
-// All ranks make slots, or none, with one size: their numbers and all that came before are equal.
+// Either all ranks have made slots, of one size, or none: they have equal arguments and an equal
+// history.
 Status LoopbackChannel::OpenOthers(Slots& slots) {
   const char* const doing = "sharing memory with the other ranks";
   Result<std::string> key = slots.slot_bytes == 0 ? std::string() : slots.own.Key();

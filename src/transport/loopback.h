@@ -1,10 +1,10 @@
 // The channel between processes of one machine, over shared host memory: for tests, and for ranks
-// that share one GPU, which NCCL refuses. Nothing waits on the host: streams write and await
-// words beside the data (lanes.h). Captured and uncaptured calls share none of it, so that graphs
-// may even run beside uncaptured calls.
+// that share one GPU, which NCCL refuses. Nothing waits on the host: streams write and await words
+// beside the data (lanes.h). Captured and uncaptured calls share no memory, so graphs may even run
+// beside uncaptured calls.
 //
-// Ranks that are threads of one process may use it where each has a device of its own: a context
-// waits for all its streams where one thread frees memory, and so for other ranks.
+// Ranks that are threads of one process may use it only if each has a device of its own: freeing
+// memory waits for all streams of the context, and so would wait for other ranks.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@
 
 namespace ucudnn::transport {
 
-// All ranks of the group call it; fails on all alike. REQUIRES: they are processes of one user in
-// one process namespace.
+// All ranks of the group call it; it fails on all alike. REQUIRES: they are processes of one user
+// in one process namespace.
 Result<std::unique_ptr<Channel>> OpenLoopbackChannel(const ChannelSetup& setup);
 
 }  // namespace ucudnn::transport

@@ -14,7 +14,7 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// Until `holds`, or what `refused` says is an error, or it is too late.
+// Waits until `holds` returns true. Fails if `refused` returns an error, or `timeout` is over.
 template <class Holds, class Refused>
 Status PollFor(Holds holds, Refused refused, milliseconds timeout, const char* what) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
@@ -61,13 +61,14 @@ LoopbackState::LoopbackState(const ChannelSetup& setup, SharedSegment control)
       sends_(setup.size),
       receives_(setup.size) {}
 
-// The context is current: the channel's destructor, or the thread that lets streams pass.
+// The channel's destructor or the thread that lets streams pass calls it, with the context current.
 LoopbackState::~LoopbackState() = default;
 
 Status LoopbackState::Create() {
   UCUDNN_RETURN_IF_ERROR(order.Create());
   UCUDNN_RETURN_IF_ERROR(control_registered_.Register(control_.data(), control_.bytes()));
-  // Whoever aborts may find no thread to be had, and must not wait for streams itself.
+  // At the time of an abort the system may have no thread left, and the aborting thread must not
+  // wait for streams itself.
   const bool started = RunInBackground([held = shared_from_this()]() mutable {
     held->ReleaseUntilClosed();
     const cuda::ContextScope scope(held->driver, held->setup.context);
@@ -162,7 +163,7 @@ void CUDA_CB LoopbackState::RunTaking(void* argument) {
 }
 
 void LoopbackState::Take(const Taking& taking) {
-  // Before the question for an abort, which raises it.
+  // This is read before `aborted`, because an abort raises it.
   const uint32_t told = *taking.told;
   bool good = lanes.aborted() == 0;
   if (good && told != SizeWord(taking.bytes)) {
@@ -173,14 +174,14 @@ void LoopbackState::Take(const Taking& taking) {
   }
   if (good) {
     std::memcpy(taking.landing, taking.slot, taking.bytes);
-    // Nobody rewrites the slot before this rank's stream says it is free, unless words were raised
-    // meanwhile: then this sees the abort that came before. It writes so that it cannot be read
-    // before the slot is.
+    // Nobody rewrites the slot before this rank's stream frees it, unless words were raised
+    // meanwhile: then `aborted` is set. The addition is a write, so it cannot be ordered before the
+    // reads of the slot.
     good = lanes.aborted().fetch_add(0) == 0;
   }
   if (!good) {
     std::memset(taking.landing, 0xff, taking.bytes);
-    // A program that only launches graphs makes no call that would learn of the abort.
+    // A program that only launches graphs makes no call that would notice the abort.
     StartReleasing();
   }
   *taking.told = 0;
@@ -254,8 +255,8 @@ void LoopbackState::Release(const std::function<bool()>& is_over) const {
   }
 }
 
-// Launches of graphs are not known, so that they may come until the channel is closed, and a graph
-// that was launched by then may be between two of its calls.
+// Launches of graphs are unknown here: they may come until the channel is closed, and a graph that
+// was launched before may be between two of its calls.
 void LoopbackState::ReleaseUntilClosed() {
   {
     MutexLock lock(mutex_);

@@ -1,6 +1,6 @@
-// What one rank of a loopback channel holds: shared memory, what of it the device reaches, and the
-// host's part in receiving. It lives until its streams are done with it. What a graph holds the
-// address of stays where it is for as long.
+// The state of one rank of a loopback channel: shared memory, its addresses on the device, and the
+// host's part of receiving. It lives until its streams are done with it. Memory whose address a
+// graph holds stays in place as long.
 #pragma once
 
 #include <array>
@@ -19,7 +19,8 @@
 
 namespace ucudnn::transport {
 
-// Host memory that the device reaches. The context is current at both ends.
+// Host memory that the device can access. The context must be current at construction and
+// destruction.
 class RegisteredMemory {
  public:
   explicit RegisteredMemory(const cuda::Driver& driver) : driver_(&driver) {}
@@ -34,7 +35,7 @@ class RegisteredMemory {
   ~RegisteredMemory();
 
   Status Register(char* memory, size_t bytes);
-  // The device's address of a byte or word of it.
+  // The device's address of a place in this memory.
   CUdeviceptr DeviceOf(const void* place) const {
     return device_ + static_cast<size_t>(static_cast<const char*>(place) - memory_);
   }
@@ -45,16 +46,16 @@ class RegisteredMemory {
   CUdeviceptr device_ = 0;
 };
 
-// Where the data passes: each rank has kSlots slots for each other rank in a segment of its own,
-// and behind them two landings, in which it puts down what it receives: graphs may run beside
-// uncaptured calls.
-inline constexpr size_t kLandings = 2;  // of uncaptured messages, and of captured ones
+// The memory for the data: each rank has kSlots slots for each other rank in a segment of its own,
+// and behind them two landings, into which it copies what it receives. There are two because graphs
+// may run beside uncaptured calls.
+inline constexpr size_t kLandings = 2;  // one for uncaptured messages, one for captured ones
 struct Slots {
   explicit Slots(const cuda::Driver& driver) : registered(driver) {}
 
   size_t slot_bytes = 0;
   SharedSegment own;
-  RegisteredMemory registered;        // `own`
+  RegisteredMemory registered;        // registers `own`
   std::vector<SharedSegment> theirs;  // by rank; empty for this one
 };
 
@@ -67,42 +68,44 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
 
   Status Create();
 
-  // Makes this rank's slots. The caller opens the others'.
+  // Makes this rank's slots. The caller opens those of the other ranks.
   Result<Slots> MakeSlots(size_t slot_bytes) const;
-  // Messages go through these from now on. The former slots live on where a graph may hold them.
+  // Makes messages go through these slots from now on. The former slots live on if a graph may hold
+  // them.
   void Replace(Slots made);
-  // Where the sender of the lane puts its message, and where this rank puts it down in the call
-  // that has begun.
+  // The slot in which the sender of the lane puts its message, and the landing for messages of the
+  // call that has begun.
   char* SlotOf(int sender, int receiver, uint32_t slot) const;
   char* Landing() const;
-  // The slots of the next message to, or from, `peer` in the call that has begun.
+  // The slot of the next message to, or from, `peer` in the call that has begun.
   uint32_t NextSlotTo(int peer) { return NextSlot(sends_[peer]); }
   uint32_t NextSlotFrom(int peer) { return NextSlot(receives_[peer]); }
 
-  // CallOrder::Begin and End of `order`, and what tells that a captured call runs. A call may
-  // make others. REQUIRES: End follows each Begin, also one that failed.
+  // CallOrder::Begin and End of `order`; they also mark that a captured call runs. A call may make
+  // others. REQUIRES: End follows each Begin, even one that failed.
   Status Begin(CUstream stream);
   Status End(CUstream stream);
 
-  // Enqueues the host's part of receiving: takes the message out of the slot, or NaN where it is
-  // not what was to come. Outside a capture it waits where hundreds of messages are still to be
-  // received.
+  // Enqueues the host's part of receiving: takes the message out of the slot, or NaN if it is not
+  // the expected one. Outside a capture it waits if hundreds of messages are still to be received.
   Status EnqueueTaking(const Message& message, uint32_t slot, CUstream stream);
 
-  // What the call that has begun reduces a sum of `bytes` by.
+  // The reduction for a sum of `bytes` in the call that has begun.
   Result<OrderedReduction*> ReductionOf(size_t bytes);
   size_t device_bytes() const;
 
-  // Waits until what uncaptured calls enqueued is done.
+  // Waits until all work of uncaptured calls is done.
   Status AwaitDone(std::chrono::milliseconds timeout) const;
-  // The same before the channel is closed, and for captured calls that run now.
+  // Waits, before the channel is closed, until the work of all calls is done, including captured
+  // calls that run now.
   Status AwaitIdle(std::chrono::milliseconds timeout) const;
-  // An error in words after an abort.
+  // Ok, or after an abort an error that says who aborted.
   Status State() const;
-  // Says that this rank gives up, and has all streams let pass until the channel is closed and its
-  // own streams are done. Waits for nobody.
+  // Tells the others that this rank gives up, and lets all streams pass until the channel is closed
+  // and its own streams are done. Does not wait.
   void Abort();
-  // The channel makes no more calls, and no graph is launched any more that holds one.
+  // Declares that the channel makes no more calls, and that no graph with a call of it is launched
+  // any more.
   void Close();
 
   Status Write(const std::atomic<uint32_t>& word, uint32_t value, CUstream stream) const;
@@ -115,12 +118,12 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
   const Lanes lanes;
   Slots slots;
   CallOrder order;
-  OrderedReduction reduction;  // of uncaptured calls
+  OrderedReduction reduction;  // for uncaptured calls
 
  private:
-  // What the host function of one message needs. Those of uncaptured messages serve in turn; there
-  // are so many that a host must be far ahead of its stream to wait for one. A captured message has
-  // one of its own, which its graph owns.
+  // The arguments of the host function of one message. Those of uncaptured messages are used in
+  // turn; there are so many that only a host far ahead of its stream waits for one. A captured
+  // message has its own, which its graph owns.
   struct Taking {
     LoopbackState* state = nullptr;
     int peer = 0;
@@ -128,7 +131,7 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
     const char* slot = nullptr;
     char* landing = nullptr;
     size_t bytes = 0;
-    std::atomic<bool> pending{false};  // nothing where it is of a captured message
+    std::atomic<bool> pending{false};  // not used for a captured message
   };
   static constexpr size_t kTakings = 256;
 
@@ -139,28 +142,29 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
   static void CUDA_CB RunTaking(void* taking);
   void Take(const Taking& taking);
 
-  // Whether a stream of this rank is in what a call enqueued. Between two calls of one graph
-  // nothing tells that it is under way.
+  // Whether a stream of this rank is in the work of a call. A graph that is between two of its
+  // calls does not show.
   bool IsRunning() const { return !order.Done() || lanes.replaying(setup.rank) != 0; }
-  // Has the thread that Create starts let streams pass until the channel is closed.
+  // Makes the thread that Create started let streams pass until the channel is closed.
   void StartReleasing();
-  // What that thread does: it waits for StartReleasing, or for the channel's end.
+  // The function of that thread. It waits for StartReleasing, or until the channel is closed.
   void ReleaseUntilClosed();
-  // Lets streams pass until `is_over`.
+  // Lets streams pass until `is_over` returns true.
   void Release(const std::function<bool()>& is_over) const;
 
   SharedSegment control_;
   RegisteredMemory control_registered_;
-  // By peer, how many uncaptured messages were enqueued.
+  // The number of uncaptured messages that were enqueued for each peer.
   std::vector<uint32_t> sends_, receives_;
   std::array<Taking, kTakings> takings_;
   size_t next_taking_ = 0;
   std::atomic<int> mismatched_peer_{-1};
 
-  int depth_ = 0;                          // calls that have begun and not ended
-  std::atomic<bool> was_captured_{false};  // a call was: graphs may be launched at any time
+  int depth_ = 0;  // calls that have begun and not ended
+  // some call was captured, so graphs may be launched at any time
+  std::atomic<bool> was_captured_{false};
   std::deque<Slots> replaced_slots_;
-  std::deque<OrderedReduction> captured_reductions_;  // what is captured since uses the last
+  std::deque<OrderedReduction> captured_reductions_;  // new captured calls use the last one
 
   Mutex mutex_;
   Condition changed_;

@@ -1,5 +1,5 @@
-// What a rank must know to meet the others: plain values, which the caller has read from the
-// environment or been given by a launcher.
+// The values that a rank needs to meet the others. They are plain values, which the caller has read
+// from the environment or got from a launcher.
 #pragma once
 
 #include <chrono>
@@ -21,17 +21,18 @@ struct Membership {
 };
 
 struct Times {
-  Milliseconds heartbeat{1000};     // from one to the next
-  Milliseconds silence{10000};      // without any, after which a rank counts as dead
-  Milliseconds warning{60000};      // after which a rank that lives and does not come is told of
-  Milliseconds timeout{600000};     // and after which it is an error on all
-  Milliseconds unreachable{10000};  // for which a place may not be reached, or not answer
+  Milliseconds heartbeat{1000};  // between two heartbeats
+  Milliseconds silence{10000};   // after which a rank without a heartbeat counts as dead
+  // after which the user is told of a rank that lives and does not come
+  Milliseconds warning{60000};
+  Milliseconds timeout{600000};     // after which that is an error on all ranks
+  Milliseconds unreachable{10000};  // during which a place may be unreachable or silent
   Milliseconds handshake{5000};     // from a connection to the end of its greeting
-  Milliseconds refusing{10000};     // for which a failed meeting waits to tell those who come late
-  Milliseconds leaving{2000};       // that Leave takes at most
+  Milliseconds refusing{10000};     // for which a failed meeting waits to tell late ranks
+  Milliseconds leaving{2000};       // maximum for Leave
 };
 
-// A value that must be the same on all ranks, as UCUDNN_SPATIAL and its grid.
+// A value that must be equal on all ranks, such as UCUDNN_SPATIAL with its grid.
 struct Term {
   std::string name, value;
 };
@@ -39,11 +40,11 @@ struct Term {
 struct Meeting {
   Membership membership;
   RendezvousAddress place;
-  // The job's secret, printable, at most kLongestToken bytes; empty: none. It crosses the network
-  // as it is: it keeps strangers out, not those who read the network's traffic.
+  // The job's secret, printable, at most kLongestToken bytes; empty: none. It is sent unencrypted:
+  // it keeps strangers out, but not those who read the network's traffic.
   std::string token;
   int local_size = 0;       // ranks on this host; 0: unknown
-  std::string version;      // of ucudnn
+  std::string version;      // ucudnn's
   std::vector<Term> terms;  // in the same order on all ranks
   Times times;
 };
@@ -51,7 +52,7 @@ struct Meeting {
 inline constexpr size_t kLongestToken = 256;
 inline constexpr size_t kLongestDoing = 200;
 
-// Whether `meeting` makes sense at all, in words that name the rank and the value.
+// Fails if the values of `meeting` make no sense; the error names the rank and the value.
 Status CheckMeeting(const Meeting& meeting);
 
 }  // namespace ucudnn::transport

@@ -27,7 +27,7 @@ Status SystemFault(const std::string& path, const std::string& what) {
   return FileFault(path, what + ": " + std::strerror(errno));
 }
 
-// The file's bytes, at most kLargestFile and one.
+// Reads the file's bytes, at most kLargestFile + 1.
 Result<std::string> ReadAll(int file, const std::string& path) {
   std::string text(kLargestFile + 1, '\0');
   size_t size = 0;

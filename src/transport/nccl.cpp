@@ -14,15 +14,15 @@
 namespace ucudnn::transport {
 namespace {
 
-// What a channel owns in its context.
+// Objects of a channel that live in its context.
 struct OwnedByNccl {
   explicit OwnedByNccl(const cuda::Driver& driver)
       : order(driver), plain(driver), scratch(plain, driver) {}
   CallOrder order;
-  const cuda::MemoryPool plain;  // never created: allocations that no stream orders
-  cuda::DeviceBuffer scratch;    // of uncaptured reductions, one at a time
-  // Of captured ones: graphs hold the addresses, whatever Reserve does, and may run beside
-  // uncaptured reductions. Captured reductions since then use the last.
+  const cuda::MemoryPool plain;  // never created: plain allocations, in the order of no stream
+  cuda::DeviceBuffer scratch;    // for uncaptured reductions, one at a time
+  // For captured reductions. Graphs hold the addresses, whatever Reserve does, and may run beside
+  // uncaptured reductions. New captured reductions use the last buffer.
   std::deque<cuda::DeviceBuffer> captured_scratch;
 };
 
@@ -67,7 +67,7 @@ class NcclChannel final : public Channel {
     const cuda::ContextScope scope(driver_, setup_.context);
     Status status = owned_->order.Begin(stream);
     if (status.ok()) status = ReducePieces(data, count, element, stream);
-    // What was reduced so far must not look like the sum.
+    // A partial sum must not look like the sum.
     if (!status.ok()) driver_.cuMemsetD8Async(data, 0xff, count * SizeOf(element), stream);
     return End(std::move(status), stream);
   }
@@ -127,8 +127,8 @@ class NcclChannel final : public Channel {
     return Status::Ok();
   }
 
-  // In place it would leave this rank's own numbers where an abort ends it: they would look like
-  // the sum.
+  // An in-place reduction that an abort ends would leave this rank's own numbers, which would look
+  // like the sum.
   Status ReducePiece(CUdeviceptr data, CUdeviceptr scratch, size_t count, Element element,
                      CUstream stream) {
     const size_t bytes = count * SizeOf(element);
@@ -154,8 +154,8 @@ class NcclChannel final : public Channel {
   std::unique_ptr<OwnedByNccl> owned_;
 };
 
-// What rank 0 tells: NCCL's version, and behind it what communicators begin with. The others tell
-// their version.
+// The text of rank 0: NCCL's version, and behind it the ids that communicators begin with. Other
+// ranks tell only their version.
 std::string OpeningText(const nccl::Functions& functions, const nccl::UniqueIds* ids) {
   std::string text = nccl::VersionText(functions.version) + "\n";
   if (ids != nullptr) text.append(reinterpret_cast<const char*>(ids), sizeof *ids);
@@ -178,7 +178,7 @@ Result<nccl::UniqueIds> ReadOpening(const std::vector<std::string>& texts) {
   return ids;
 }
 
-// On rank 0 alone: others get them from there.
+// Makes the ids on rank 0; other ranks get them from there.
 Result<nccl::UniqueIds> MakeIds(const nccl::Functions& functions) {
   nccl::UniqueIds ids = {};
   for (nccl::UniqueId* const id : {&ids.exchanges, &ids.reductions}) {

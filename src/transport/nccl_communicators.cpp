@@ -11,18 +11,19 @@
 namespace ucudnn::transport::nccl {
 namespace {
 
-// Kernels of that many blocks: a halo needs few, and takes the rest from the convolution beside it.
+// The most blocks of a kernel: an exchange of halos needs few, and takes them from the convolution
+// beside it.
 constexpr int kMostExchangeCtas = 2;
 constexpr int kMostReductionCtas = 4;
 
-// How long an abort waits for CallWaiting of another thread. Such a call of NCCL only enqueues; one
-// that takes longer waits for what the abort would end.
+// How long an abort waits for another thread's CallWaiting. Such a call of NCCL only enqueues; a
+// longer one waits for an event that only the abort brings about.
 constexpr std::chrono::milliseconds kCallTime{2000};
 constexpr std::chrono::milliseconds kDestroyingTime{2000};
 
 const void* Pointer(CUdeviceptr address) { return reinterpret_cast<const void*>(address); }
 
-// What is made in the background, by whoever still wants it.
+// Communicators that a background thread makes for a caller that may give up.
 struct Making {
   enum State { kMaking, kMade, kAbandoned };
   std::atomic<State> state{kMaking};
@@ -60,7 +61,7 @@ Result<std::shared_ptr<Communicators>> Communicators::Make(const ChannelSetup& s
     UCUDNN_RETURN_IF_ERROR(making->status);
     return making->communicators;
   }
-  Abort(making->communicators);  // lets the thread go that is still at it
+  Abort(making->communicators);  // ends the thread that still makes them
   return Status::Error(ending == Ending::kGivenUp
                            ? "connecting the ranks with NCCL was given up"
                            : "NCCL did not connect the ranks within " + Seconds(setup.timeout));
@@ -83,13 +84,13 @@ Status Communicators::Init(const ChannelSetup& setup, const UniqueId& id, int mo
                           "making a communicator", nullptr));
   *communicator = made;
   if (!ended_) return Status::Ok();
-  // Nobody waited for it.
+  // The caller has given up.
   AbortOne(exchanges_);
   AbortOne(reductions_);
   return Status::Error("the exchange was aborted");
 }
 
-// Connections are made when two ranks first send to each other, which takes a while.
+// NCCL connects two ranks when they first send to each other, which takes long.
 Status Communicators::WarmUp(const ChannelSetup& setup) {
   constexpr size_t kBytes = 256;
   cuda::Stream stream(*setup.driver);
@@ -131,7 +132,7 @@ Status Communicators::Exchange(std::span<const Message> sends, std::span<const M
   Communicator* const communicator = exchanges_;
   UCUDNN_RETURN_IF_ERROR(functions_.StatusOf(functions_.GroupStart(), "an exchange", communicator));
   const Status enqueued = EnqueueMessages(sends, receives, communicator, stream);
-  // The group ends in any case; the first error is the cause.
+  // The group is ended in any case; the first error is the cause.
   const Status ended =
       CallWaiting([this] { return functions_.GroupEnd(); }, "an exchange", communicator);
   return enqueued.ok() ? ended : enqueued;
@@ -170,8 +171,8 @@ Status Communicators::AllReduce(CUdeviceptr from, CUdeviceptr to, size_t count, 
 
 Status Communicators::Check() {
   const auto aborted = [] { return Status::Error("the exchange was aborted"); };
-  if (ended_) return aborted();  // whoever aborts takes the lock for a moment, too
-  // A call that is under way returns its own error, and may wait for other ranks.
+  if (ended_) return aborted();  // an aborting thread takes the lock for a moment, too
+  // A call in progress returns its own error, and may wait for other ranks.
   if (!mutex_.TryLock()) return Status::Ok();
   MutexLock lock(mutex_, MutexLock::kAdopt);
   if (ended_) return aborted();
@@ -187,8 +188,8 @@ Status Communicators::Check() {
 
 void Communicators::Abort(const std::shared_ptr<Communicators>& communicators) {
   if (communicators->ended_.exchange(true)) return;
-  // NCCL gives up at once, but returns only when no graph holds the communicator any more: where
-  // one waited for the other, graphs would wait for ever in the other.
+  // NCCL gives up at once, but returns only when no graph holds the communicator any more. If
+  // aborting one communicator waited for the other, graphs would wait in that one for ever.
   for (std::atomic<Communicator*>* const slot :
        {&communicators->exchanges_, &communicators->reductions_}) {
     const auto work = [communicators, slot] { communicators->AbortOne(*slot); };
@@ -196,9 +197,9 @@ void Communicators::Abort(const std::shared_ptr<Communicators>& communicators) {
   }
 }
 
-// A call that began before the end is over, or waits for other ranks and leaves the communicator
-// alone afterwards; no later one is made. Locks where the mutex is to be had, which no analysis
-// understands.
+// A call that began before the end is over, or waits for other ranks and does not touch the
+// communicator afterwards; no later call is made. The mutex is locked only if it is free, which the
+// thread-safety analysis does not understand.
 void Communicators::AbortOne(std::atomic<Communicator*>& slot)
     UCUDNN_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
   constexpr std::chrono::milliseconds kPause{1};
@@ -214,7 +215,7 @@ void Communicators::AbortOne(std::atomic<Communicator*>& slot)
   if (communicator != nullptr) functions_.CommAbort(communicator);
 }
 
-// Ranks may have to do this together, and some may be gone.
+// Ranks may have to destroy communicators together, and some may be gone.
 void Communicators::Destroy(const std::shared_ptr<Communicators>& communicators) {
   const auto work = [communicators] {
     if (communicators->ended_.exchange(true)) return;

@@ -1,5 +1,5 @@
-// The two communicators of one rank, from their making to their end, which no call of NCCL may
-// delay. Thread-safe.
+// The two communicators of one rank, from creation to destruction, which no call of NCCL may delay.
+// Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -19,8 +19,8 @@ class Communicators {
  public:
   explicit Communicators(Functions functions) : functions_(std::move(functions)) {}
 
-  // Makes both, and has them connect all ranks. Gives up what it made when it fails, is too late or
-  // was given up.
+  // Makes both and lets them connect all ranks. If that fails, takes too long or is given up,
+  // destroys what it made.
   static Result<std::shared_ptr<Communicators>> Make(const ChannelSetup& setup,
                                                      const Functions& functions,
                                                      const UniqueIds& ids);
@@ -30,11 +30,11 @@ class Communicators {
                   CUstream stream);
   Status AllReduce(CUdeviceptr from, CUdeviceptr to, size_t count, Element element,
                    CUstream stream);
-  // What NCCL found since.
+  // Returns an error that NCCL has noticed since the last call.
   Status Check();
-  // Lets kernels that wait for peers end. Returns at once; a thread of its own does it.
+  // Ends kernels that wait for peers. Returns at once; a thread of its own does it.
   static void Abort(const std::shared_ptr<Communicators>& communicators);
-  // After the last call, when the device is done with all.
+  // To be called after the last call, when the device has finished all of them.
   static void Destroy(const std::shared_ptr<Communicators>& communicators);
 
  private:
@@ -44,7 +44,7 @@ class Communicators {
   Status WarmUp(const ChannelSetup& setup);
   Status EnqueueMessages(std::span<const Message> sends, std::span<const Message> receives,
                          Communicator* communicator, CUstream stream);
-  // Makes a call that may wait for other ranks. Nothing looks at `communicator` after an abort,
+  // Makes a call that may wait for other ranks. `communicator` is not used any more after an abort,
   // which frees it while the call still waits.
   template <class Call>
   Status CallWaiting(Call call, const char* doing, Communicator* communicator)
@@ -53,10 +53,11 @@ class Communicators {
 
   const Functions functions_;
   Mutex
-      mutex_;  // held during calls of NCCL with a communicator, but for an abort that must not wait
+      // held during calls of NCCL with a communicator, except in an abort that must not wait
+      mutex_;
   std::atomic<bool> ended_{false};
   std::atomic<bool> waits_{false};  // a thread is in CallWaiting
-  // Whoever ends one takes it away.
+  // The thread that ends a communicator takes it out of its slot.
   std::atomic<Communicator*> exchanges_{nullptr}, reductions_{nullptr};
 };
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr const char* kName = "libnccl.so.2";
 
-// `path` without its last part; empty where it has one only.
+// Returns `path` without its last component; empty if it has only one.
 std::string FolderOf(const std::string& path) {
   const size_t slash = path.rfind('/');
   return slash == std::string::npos ? "" : path.substr(0, slash);
@@ -48,7 +48,7 @@ void Find(const SharedLibrary& library, const char* name, Function& function,
 }  // namespace
 
 std::string VersionText(int version) {
-  // Up to 2.8 the number is X * 1000 + Y * 100 + Z.
+  // Up to release 2.8 the number is X * 1000 + Y * 100 + Z.
   const int major = version < 10000 ? version / 1000 : version / 10000;
   const int minor = version < 10000 ? version % 1000 / 100 : version % 10000 / 100;
   return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(version % 100);

@@ -1,5 +1,5 @@
-// NCCL as transport/nccl.h uses it, found at run time. Declared here as NCCL 2.18 has it, whose
-// structures later releases read, so that nothing needs its header. A cheap value; thread-safe.
+// NCCL as transport/nccl.h uses it, found at run time. Declared here as in NCCL 2.18, whose
+// structures later releases accept, so its header is not needed. A cheap value; thread-safe.
 #pragma once
 
 #include <cuda.h>
@@ -29,14 +29,15 @@ inline constexpr int kOldestVersion = 21800;
 struct Config {
   size_t size = sizeof(Config);
   unsigned magic = 0xcafebeef;
-  unsigned version = kOldestVersion;  // of this structure: what later ones added has its default
+  // version of this structure: members that later ones added have their defaults
+  unsigned version = kOldestVersion;
   int blocking = 1;
   int cga_cluster_size = kUndefined;
   int min_ctas = kUndefined;
   int max_ctas = kUndefined;
   const char* net_name = nullptr;
   int split_share = kUndefined;
-  int after = kUndefined;  // the structure ends with it; where it is longer, this is undefined, too
+  int after = kUndefined;  // last member; what a longer structure has behind it is undefined, too
 };
 
 struct Functions {
@@ -55,20 +56,20 @@ struct Functions {
   int (*AllReduce)(const void*, void*, size_t, int type, int operation, Communicator*,
                    CUstream) = nullptr;
 
-  int version = 0;   // as ncclGetVersion tells it
-  std::string file;  // the library's
+  int version = 0;   // see ncclGetVersion
+  std::string file;  // path of the library
 
-  // `result` as a Status that names `action` and says why, as far as NCCL tells. `communicator` may
-  // be null.
+  // Returns `result` as a Status that names `action` and contains NCCL's reason, if it gives one.
+  // `communicator` may be null.
   Status StatusOf(int result, const char* action, Communicator* communicator) const;
 };
 
-// "2.18.3" for what ncclGetVersion tells.
+// Formats a version of ncclGetVersion: "2.18.3".
 std::string VersionText(int version);
 
-// The process's own NCCL if it has one: else that of the wheels beside `cudnn_file` (empty:
+// Returns the process's own NCCL if it has one, else that of the wheels beside `cudnn_file` (empty:
 // unknown), one in that file's folder, or the system's. An error names what was tried, or the
-// version where it is too old.
+// version if it is too old.
 Result<Functions> Load(const std::string& cudnn_file);
 
 }  // namespace ucudnn::transport::nccl

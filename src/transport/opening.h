@@ -1,4 +1,4 @@
-// Opening a rank's channel over whichever transport serves its group.
+// Opens a rank's channel over the transport that serves its group.
 #pragma once
 
 #include <memory>
@@ -11,13 +11,13 @@ namespace ucudnn::transport {
 
 struct OpenedChannel {
   std::unique_ptr<Channel> channel;
-  Choice choice;        // its note is for the user, from one rank
-  std::string library;  // NCCL's version and file; empty: another transport
+  Choice choice;        // its note is shown to the user by one rank
+  std::string library;  // NCCL's version and file; empty for another transport
 };
 
-// All ranks of the group call it, with setup.context current or not; fails on all alike, save that
-// a rank which cannot gather says why. `cudnn_file` is the path of the program's cuDNN, beside
-// which its NCCL may be; empty: unknown.
+// All ranks of the group call it, with setup.context current or not. It fails on all alike, but a
+// rank that cannot gather reports its own reason. `cudnn_file` is the path of the program's cuDNN,
+// beside which its NCCL may be; empty: unknown.
 Result<OpenedChannel> OpenChannel(const ChannelSetup& setup, Transport wanted,
                                   const std::string& cudnn_file);
 

@@ -7,7 +7,7 @@
 namespace ucudnn::transport {
 namespace {
 
-// Parts begin at multiples of it, so that additions find their operands aligned.
+// Parts begin at multiples of this, so that additions find their operands aligned.
 constexpr size_t kPartAlignment = 512;
 
 size_t PartBytes(size_t piece_bytes, int size) {
@@ -69,7 +69,7 @@ Status OrderedReduction::Run(Channel& channel, CUdeviceptr data, size_t count, E
     status = RunPiece(channel, data + done, std::min(bytes - done, kReductionPieceBytes), element,
                       stream);
   }
-  // What was reduced so far must not look like the sum.
+  // A partial sum must not look like the sum.
   if (!status.ok()) (void)FillWithNan(data, bytes, stream);
   return status;
 }
@@ -108,7 +108,7 @@ Status OrderedReduction::Collect(Channel& channel, CUdeviceptr data, size_t byte
 }
 
 Status OrderedReduction::Spread(Channel& channel, CUdeviceptr data, size_t bytes, CUstream stream) {
-  // All ranks have taken what they sum of `data`: their exchange is over in the stream's order.
+  // All ranks have received their parts of `data`: their exchange precedes this on the stream.
   UCUDNN_RETURN_IF_ERROR(FillWithNan(data, bytes, stream));
   const Part mine = PartOf(rank_, bytes);
   sends_.clear();

@@ -1,6 +1,6 @@
-// All-reduce out of exchanges and additions: each rank sums one part of the numbers, in the order
-// of the ranks, and sends it to all others. So every rank has the same bits, which depend on no
-// transport. Thread-compatible.
+// All-reduce made of exchanges and additions: each rank sums one part of the numbers, in the order
+// of the ranks, and sends the sum to all others. Every rank therefore has the same bits, whatever
+// the transport. Thread-compatible.
 #pragma once
 
 #include <vector>
@@ -15,11 +15,11 @@ class OrderedReduction {
  public:
   explicit OrderedReduction(const ChannelSetup& setup);
 
-  // Scratch for reductions of up to `bytes`. The context is current.
+  // Allocates scratch for reductions of up to `bytes`. The context must be current.
   Status Reserve(size_t bytes);
   size_t device_bytes() const { return scratch_.size(); }
-  // The largest reduction that Reserve made scratch for; pieces of a larger one need no more than
-  // kReductionPieceBytes.
+  // The largest reduction for which Reserve made scratch; a larger one goes in pieces, which need
+  // no more than kReductionPieceBytes.
   size_t room() const { return piece_bytes_; }
   bool HasRoomFor(size_t bytes) const {
     return piece_bytes_ > 0 && ReductionScratchBytes(bytes) <= piece_bytes_;
@@ -28,18 +28,18 @@ class OrderedReduction {
   // The largest message in reductions of up to `bytes`.
   static size_t LargestMessage(size_t bytes, int size);
 
-  // Channel::AllReduce by `channel`'s exchanges. The context is current.
+  // Channel::AllReduce by `channel`'s exchanges. The context must be current.
   Status Run(Channel& channel, CUdeviceptr data, size_t count, Element element, CUstream stream);
 
  private:
   struct Part {
     size_t begin, bytes;
   };
-  // What of a piece of `bytes` rank `rank` sums.
+  // The part of a piece of `bytes` that rank `rank` sums.
   Part PartOf(int rank, size_t bytes) const;
   Status RunPiece(Channel& channel, CUdeviceptr data, size_t bytes, Element element,
                   CUstream stream);
-  // Both of them are one rank's part of a piece at `data`.
+  // Collect and the next function are one rank's steps for a piece at `data`.
   Status Collect(Channel& channel, CUdeviceptr data, size_t bytes, CUstream stream);
   Status Spread(Channel& channel, CUdeviceptr data, size_t bytes, CUstream stream);
   Status FillWithNan(CUdeviceptr data, size_t bytes, CUstream stream) const;
@@ -48,10 +48,10 @@ class OrderedReduction {
   const cuda::Driver& driver_;
   const int rank_, size_;
   const AddInto add_;
-  const cuda::MemoryPool plain_;  // never created: allocations that no stream orders
+  const cuda::MemoryPool plain_;  // never created: plain allocations, in the order of no stream
   cuda::DeviceBuffer scratch_;
   size_t piece_bytes_ = 0;
-  std::vector<Message> sends_, receives_;  // kept, so that steady calls allocate nothing
+  std::vector<Message> sends_, receives_;  // kept, so that calls in steady state allocate nothing
 };
 
 }  // namespace ucudnn::transport

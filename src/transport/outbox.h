@@ -1,7 +1,7 @@
-// What the threads of a rank want to tell the others, until its service thread takes it. Putting a
-// record in allocates nothing, and calls the system only where the service thread sleeps: one that
-// looks every now and then anyhow is not woken, since that costs the caller more than all else.
-// Thread-safe; one thread takes.
+// The frames that threads of a rank have for the others, until its service thread takes them.
+// Putting a frame in allocates nothing, and makes a system call only if the service thread sleeps.
+// A service thread that looks at short intervals is not woken, since waking it would cost the
+// caller more than everything else. Thread-safe; one thread takes.
 #pragma once
 
 #include <string_view>
@@ -18,20 +18,21 @@ class Outbox {
   Outbox();
 
   enum class Haste {
-    kLater,   // in its turn
-    kNow,     // and the service thread is woken
-    kUrgent,  // and where there is no room, it is made
+    kLater,   // at the service thread's next look
+    kNow,     // the service thread is woken
+    kUrgent,  // also makes room if there is none
   };
-  // Appends a frame; false where there is no room for it now.
+  // Appends a frame; returns false if there is no room for it now.
   bool Put(const Frame& frame, Haste haste);
-  // Exchanges what there is for `taken`, which is cleared before.
+  // Clears `taken` and exchanges it for the frames that are there.
   void Take(std::vector<char>& taken);
-  // Whether it is empty; then the next Put raises wake().
+  // Returns whether it is empty; the next Put then raises wake().
   bool Sleep();
   void Awake();
 
   const Alarm& wake() const { return wake_; }
-  const Alarm& room() const { return room_; }  // raised when Take has made room for a waiter
+  // raised when Take has made room for a waiting thread
+  const Alarm& room() const { return room_; }
 
  private:
   Mutex mutex_;

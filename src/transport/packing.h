@@ -1,5 +1,5 @@
-// Numbers and texts in the body of a frame, and out of one that may hold anything.
-// Plain values; thread-compatible.
+// Packs numbers and texts into the body of a frame, and reads them out of a body that may hold
+// anything. Plain values; thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class Packer {
   std::string bytes_;
 };
 
-// Whoever reads asks ok() in the end: what lies behind the end is 0 or empty.
+// The reader checks ok() in the end: values behind the end of the body are 0 or empty.
 class Unpacker {
  public:
   explicit Unpacker(std::string_view bytes) : rest_(bytes) {}

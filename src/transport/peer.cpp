@@ -12,7 +12,7 @@
 namespace ucudnn::transport {
 namespace {
 
-// What a channel owns in its context.
+// Objects of a channel that live in its context.
 struct OwnedByPeer {
   explicit OwnedByPeer(const ChannelSetup& setup) : order(*setup.driver), reduction(setup) {}
   CallOrder order;
@@ -31,7 +31,7 @@ class PeerChannel final : public Channel {
     const cuda::ContextScope scope(driver_, setup_.context);
     const cuda::RelaxedCaptureScope relaxed(driver_);
     const auto deadline = std::chrono::steady_clock::now() + std::min(setup_.timeout, kLeavingTime);
-    // What others sent is theirs again when this rank has left.
+    // When this rank has left, the other ranks may reuse the memory that they sent.
     while (!owned_->order.Done() && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
@@ -79,7 +79,8 @@ class PeerChannel final : public Channel {
 
   size_t device_bytes() const override { return owned_->reduction.device_bytes(); }
   Status Check() override { return board_->State(); }
-  // Each exchange waits on the host for the other ranks' hosts, which a launch of a graph cannot.
+  // Each exchange waits on the host for the other ranks' hosts, which a launch of a graph cannot
+  // do.
   Status CanBeCaptured() const override {
     return Status::Error(
         "ranks whose exchanges go between the devices of one process cannot be captured in a CUDA "
@@ -110,7 +111,7 @@ class PeerChannel final : public Channel {
   std::unique_ptr<OwnedByPeer> owned_;
 };
 
-// Copies go straight between devices where the machine lets them, and through the host where not.
+// Copies go directly between devices if the machine allows it, and through the host otherwise.
 void PeerChannel::ReachOtherDevices() const {
   const auto device_of = [this](CUcontext context, CUdevice* device) {
     const cuda::ContextScope scope(driver_, context);
@@ -127,7 +128,7 @@ void PeerChannel::ReachOtherDevices() const {
       continue;
     }
     const cuda::ContextScope scope(driver_, setup_.context);
-    driver_.cuCtxEnablePeerAccess(context, 0);  // fails where the program has done so already
+    driver_.cuCtxEnablePeerAccess(context, 0);  // fails if the program has enabled it before
   }
 }
 
@@ -138,7 +139,8 @@ Status PeerChannel::TryExchange(std::span<const Message> sends, std::span<const 
   UCUDNN_RETURN_IF_ERROR(board_->State());
   UCUDNN_RETURN_IF_ERROR(owned_->order.Begin(stream));
   const Board::Deadline deadline = std::chrono::steady_clock::now() + setup_.timeout;
-  // All lay out before any waits: whoever waits, waits for a rank that has yet to come.
+  // Every rank lays out all messages before it waits: a waiting rank waits only for ranks that have
+  // not come yet.
   UCUDNN_RETURN_IF_ERROR(LayOut(sends, stream));
   for (const Message& message : receives) {
     UCUDNN_RETURN_IF_ERROR(Take(message, deadline, stream));
@@ -152,8 +154,8 @@ Status PeerChannel::TryExchange(std::span<const Message> sends, std::span<const 
   return owned_->order.End(stream);
 }
 
-// What follows on the stream may rewrite what was sent all the same: it waits for those ranks that
-// have begun to copy.
+// Later work on the stream may rewrite what was sent: the stream waits for those ranks that have
+// begun to copy.
 void PeerChannel::GiveUp(std::span<const Message> sends, CUstream stream) {
   Abort();
   const Board::Deadline deadline =
@@ -169,7 +171,7 @@ void PeerChannel::GiveUp(std::span<const Message> sends, CUstream stream) {
 
 Status PeerChannel::LayOut(std::span<const Message> sends, CUstream stream) {
   if (sends.empty()) return Status::Ok();
-  // Nobody waits for its last record any more: that was taken.
+  // No rank still waits for the event's last record, since that message was taken.
   cuda::Event& ready = board_->ReadyOf(setup_.rank);
   UCUDNN_RETURN_IF_ERROR(ready.Record(stream));
   for (const Message& message : sends) {

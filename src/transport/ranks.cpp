@@ -1,4 +1,4 @@
-// What a program calls; the service thread's side is in ranks_service.cpp.
+// The functions that a program calls; those of the service thread are in ranks_service.cpp.
 #include "transport/ranks.h"
 
 #include <pthread.h>
@@ -15,8 +15,8 @@
 namespace ucudnn::transport {
 namespace {
 
-constexpr Milliseconds kTurn{20};       // of a wait that something should end before
-constexpr Milliseconds kVerdict{1000};  // for which rank 0's line is waited for
+constexpr Milliseconds kTurn{20};       // of a wait that some event should end earlier
+constexpr Milliseconds kVerdict{1000};  // for which rank 0's line is awaited
 constexpr char kForked[] = "this process was forked from a rank, and is none itself";
 
 }  // namespace
@@ -139,7 +139,7 @@ std::optional<Result<std::vector<std::string>>> Ranks::GatherResult(std::string_
       complete = false;
       if (peer.last || unreachable_) gone = std::to_string(peer.last ? rank : 0);
     }
-    if (complete) {  // what this rank does now is told with the next heartbeat
+    if (complete) {  // the next heartbeat tells the others what this rank does now
       in_gather_ = false;
       doing_told_ = false;
     }

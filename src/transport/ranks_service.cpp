@@ -1,4 +1,4 @@
-// Meeting the other ranks, and the service thread of a rank.
+// How a rank meets the others, and its service thread.
 #include <pthread.h>
 #include <signal.h>
 
@@ -31,7 +31,7 @@ Result<std::unique_ptr<Ranks>> Ranks::Join(const Meeting& meeting) {
     UCUDNN_ASSIGN_OR_RETURN(std::unique_ptr<Connection> connection, Enter(meeting));
     Sink& sink = *ranks;
     ranks->link_ = std::make_unique<Spoke>(std::move(connection), meeting, sink);
-    ranks->link_->Serve({});  // what came behind the answer
+    ranks->link_->Serve({});  // data may have arrived behind the answer
   }
   UCUDNN_RETURN_IF_ERROR(ranks->Meet());
   try {
@@ -83,7 +83,7 @@ Status Ranks::Meet() {
 
 Status Ranks::FailToMeet(const std::string& line) {
   Fail(line);
-  // Rank 0 tells the others, also those who come late; another rank sees to it that rank 0 knows.
+  // Rank 0 tells the others, including late ones; another rank makes sure that rank 0 knows.
   const Milliseconds most = hub_ != nullptr ? meeting_.times.refusing : Milliseconds(1000);
   const Clock::time_point deadline = Clock::now() + most;
   const auto done = [this] {
@@ -127,8 +127,8 @@ void Ranks::ServeNoMore(const std::string& line) {
   }
 }
 
-// How long there is nothing to do but what others may say. Where posts have come lately, more will:
-// then this thread looks by itself, so that no post has to wake it.
+// How long the thread may wait for messages of others alone. If posts have come lately, more will
+// come: the thread then looks at short intervals, so that no post has to wake it.
 Milliseconds Ranks::IdleTime() {
   constexpr Milliseconds kLately{50}, kLook{1};
   const Clock::time_point now = Clock::now();
@@ -176,7 +176,7 @@ void Ranks::SendOutbox() {
       if (!unreachable) {
         link_->Send(frame.kind, frame.body);
       } else if (frame.kind == FrameKind::kFail) {
-        Receive(frame);  // nobody else hears of it
+        Receive(frame);  // no other rank hears of it
       }
     }
     sent_ = outgoing_.size() - rest.size();
@@ -270,8 +270,8 @@ void Ranks::ReceiveContribution(const Frame& frame) {
   {
     const MutexLock lock(mutex_);
     Peer& peer = peers_[static_cast<size_t>(frame.from)];
-    // A rank that has come to a gather can be one further than this one, which has not read what
-    // all others contributed to that before.
+    // A rank that has come to a gather can be one gather further than this rank, which has not yet
+    // read all contributions to the one before.
     sane = sane && number == peer.gathers + 1 && peer.contributions.size() < 2;
     if (sane) {
       peer.gathers = number;

@@ -46,7 +46,7 @@ Status SharedSegment::Map() {
   void* const mapped = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
   if (mapped == MAP_FAILED) return SystemError("mapping shared memory");
   data_ = static_cast<char*>(mapped);
-  // A forked child has no business in the exchange of its parent.
+  // A forked child must not take part in its parent's exchange.
   madvise(data_, bytes_, MADV_DONTFORK);
   return Status::Ok();
 }
@@ -58,7 +58,7 @@ Result<SharedSegment> SharedSegment::Make(size_t bytes) {
   segment.file_ = memfd_create("ucudnn", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (segment.file_ < 0) return SystemError("making shared memory");
   const auto length = static_cast<off_t>(segment.bytes_);
-  // All of it now: a page that cannot be had later would end the process.
+  // All pages are allocated now: a page that cannot be had later would end the process.
   if (ftruncate(segment.file_, length) != 0 || fallocate(segment.file_, 0, 0, length) != 0 ||
       fcntl(segment.file_, F_ADD_SEALS, kSeals) != 0) {
     return SystemError("making shared memory of " + FormatByteSize(segment.bytes_));

@@ -1,5 +1,5 @@
-// Memory that ranks of one user on one machine share. It has no name in any file system, so that
-// nothing is left behind however its processes end, and nobody can shrink it under another's feet.
+// Memory that ranks of one user on one machine share. It has no name in any file system, so nothing
+// is left behind however its processes end, and nobody can shrink it while it is used.
 // Thread-compatible; movable.
 #pragma once
 
@@ -23,14 +23,14 @@ class SharedSegment {
   }
   ~SharedSegment();
 
-  // Full of zeros; a multiple of the page's size is made of `bytes`.
+  // Makes a segment of zeros; `bytes` is rounded up to a multiple of the page size.
   static Result<SharedSegment> Make(size_t bytes);
-  // What other processes open it by, while Close has not been called here.
+  // The text by which other processes open it, until Close is called here.
   Result<std::string> Key() const;
-  // Refuses what is not a segment of at least `bytes` that cannot shrink.
+  // Refuses anything but a segment of at least `bytes` that cannot shrink.
   static Result<SharedSegment> Open(const std::string& key, size_t bytes);
 
-  // The memory stays. Nobody can open the segment any more.
+  // The memory stays, but nobody can open the segment any more.
   void Close();
 
   char* data() const { return data_; }

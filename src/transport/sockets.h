@@ -18,16 +18,16 @@ struct SocketAddress {
   socklen_t size = 0;
 
   bool IsLoopback() const;
-  // Whether an interface of this host has it.
+  // Whether an interface of this host has this address.
   bool IsOfThisHost() const;
 };
 
-// Asks the system's resolver, which may take seconds for a name that nobody knows.
+// Asks the system's resolver, which may take seconds for an unknown name.
 Result<std::vector<SocketAddress>> AddressesOf(const std::string& host, uint16_t port);
 SocketAddress LoopbackAddress(uint16_t port);
 
-// Whether the text is localhost or a numeric loopback address. A host's own name may lead to one
-// on that host, and elsewhere on others.
+// Whether the text is localhost or a numeric loopback address. A host's own name may resolve to a
+// loopback address on that host, and to another one elsewhere.
 bool IsLoopbackText(const std::string& host);
 
 enum class Interfaces { kLoopback, kLoopback6, kAll };
@@ -35,23 +35,24 @@ enum class Interfaces { kLoopback, kLoopback6, kAll };
 struct ListeningSocket {
   Descriptor socket;
   uint16_t port = 0;
-  int error = 0;  // errno where there is no socket
+  int error = 0;  // errno if there is no socket
 };
-// `port` 0: one that is free.
+// Listens at `port`; 0: at a free one.
 ListeningSocket ListenAt(Interfaces interfaces, uint16_t port);
-// The next connection; none where nobody waits (EAGAIN in errno) or there is no room for one.
+// Accepts the next connection; none if nobody waits (EAGAIN in errno) or there is no descriptor for
+// one.
 Descriptor AcceptFrom(const Descriptor& listening);
 
-// Where a connection comes from, as "10.0.0.7:51000".
+// The other end of a connection, as "10.0.0.7:51000".
 std::string OtherSideOf(int connection);
 
 struct ConnectedSocket {
   Descriptor socket;
-  int error = 0;  // errno where there is none; ETIMEDOUT after the deadline
+  int error = 0;  // errno if there is none; ETIMEDOUT after the deadline
 };
 ConnectedSocket ConnectTo(const SocketAddress& address, Clock::time_point deadline);
 
-// This host's name, and the numeric addresses of its interfaces but the loopback ones.
+// This host's name, and the numeric addresses of its interfaces other than loopback.
 std::string HostName();
 std::vector<std::string> InterfaceAddresses();
 

@@ -10,7 +10,7 @@ namespace ucudnn::transport {
 
 class Spoke final : public Link {
  public:
-  // `connection` has been accepted by the hub. `sink` is the caller's and outlives this.
+  // The hub has accepted `connection`. The caller owns `sink`, which outlives this object.
   Spoke(std::unique_ptr<Connection> connection, const Meeting& meeting, Sink& sink);
 
   bool Takes() const override;
@@ -33,7 +33,7 @@ class Spoke final : public Link {
   Clock::time_point heard_ = Clock::now();
   std::string hub_doing_;
   bool failed_ = false, hub_left_ = false;
-  bool ended_ = false;  // the connection, after the last frame was taken from it
+  bool ended_ = false;  // the connection is closed, and its last frame was taken
 };
 
 }  // namespace ucudnn::transport

@@ -49,7 +49,7 @@ void Strangers::Accept() {
     Descriptor socket = AcceptFrom(listening_);
     if (!socket) {
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-        // The ranks' own connections need a number: who is not known yet makes room.
+        // The ranks' own connections need descriptors, so a stranger makes room.
         if (!waiting_.empty()) waiting_.pop_front();
         accepting_from_ = Clock::now() + kPauseWithoutRoom;
       }
@@ -66,11 +66,11 @@ bool Strangers::Hear(Stranger& stranger, std::vector<Arrival>& arrivals) {
   Connection& connection = *stranger.connection;
   connection.Flush();
   connection.Receive();
-  if (stranger.answered) {  // what else it says is thrown away
+  if (stranger.answered) {  // all further data is dropped
     Frame ignored;
     while (connection.TakeFrame(ignored) == Connection::Next::kFrame) {
     }
-    return !connection.broken();  // also where it was malformed
+    return !connection.broken();  // also false if its data was malformed
   }
   Frame frame;
   const Connection::Next next = connection.TakeFrame(frame);

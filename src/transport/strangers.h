@@ -1,6 +1,6 @@
-// The door of a job: listens, and hears out who connects until a greeting with the job's token is
-// there. Everybody else is dropped: after a wrong first byte, too many bytes, or too long a time.
-// One thread uses it.
+// The door of a job: it listens, and hears everybody who connects until a greeting with the job's
+// token is complete. Others are dropped: after a wrong first byte, too many bytes, or too long a
+// time. One thread uses it.
 #pragma once
 
 #include <poll.h>
@@ -17,25 +17,28 @@
 
 namespace ucudnn::transport {
 
-// Somebody who knows the token, and what else the greeting says.
+// A connection whose greeting has the right token, with the rest of the greeting.
 struct Arrival {
   std::unique_ptr<Connection> connection;
-  std::optional<Hello> hello;  // none: malformed
+  std::optional<Hello> hello;  // none: the greeting is malformed
 };
 
 class Strangers {
  public:
   Strangers(Descriptor listening, std::string token, const Meeting& meeting);
 
-  // Appends what is to be waited for, and afterwards serves it in the same order. Who has arrived.
+  // Watch appends the descriptors to wait for; the next function serves them in the same order, and
+  // returns who has arrived.
   void Watch(std::vector<pollfd>& wait) const;
   std::vector<Arrival> Serve(std::span<const pollfd> ready);
   size_t watched() const { return (listening_ ? 1 : 0) + waiting_.size(); }
-  // Says goodbye to an arrival that is refused: its answer is sent, and the other side closes.
+  // Closes the connection of an arrival that is refused, after its answer is sent and the other
+  // side has closed.
   void SeeOff(std::unique_ptr<Connection> connection);
-  // Nobody else is let in; the port is free again.
+  // Admits nobody else; the port is free again.
   void Close();
-  // Those who greeted as ranks do and had another token, so that one who misses a rank can be told.
+  // Connections that greeted as ranks do, with another token, so that the user can be told when a
+  // rank is missing.
   struct OtherTokens {
     int count = 0;
     Clock::time_point first;
@@ -48,17 +51,18 @@ class Strangers {
   struct Stranger {
     std::unique_ptr<Connection> connection;
     Clock::time_point since;
-    bool answered = false;  // only the end of its connection is waited for
+    bool answered = false;  // only the end of its connection is awaited
   };
   void Accept();
-  // Whether the stranger stays.
+  // Reads the stranger's data. Returns whether it stays.
   bool Hear(Stranger& stranger, std::vector<Arrival>& arrivals);
 
   Descriptor listening_;
   std::string token_, version_;
   Milliseconds patience_;
   std::deque<Stranger> waiting_;
-  Clock::time_point accepting_from_;  // not before, where there was no room for a connection
+  // no connection is accepted before, because there was no descriptor for one
+  Clock::time_point accepting_from_;
   OtherTokens other_tokens_;
 };
 

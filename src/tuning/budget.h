@@ -15,8 +15,8 @@ namespace ucudnn::tuning {
 
 using Clock = std::chrono::steady_clock;
 
-// What time is taken for. Comparing a plan costs one run of it and one of the undivided engine, and
-// no plan runs before it.
+// The purpose that time is spent on. Comparing a plan costs one run of it and one of the undivided
+// engine, and no plan runs before it was compared.
 enum class Use { kMeasuring, kComparing };
 
 class Budget {
@@ -29,8 +29,8 @@ class Budget {
   // `bounds` is none for the offline commands, which measure without bounds.
   explicit Budget(const std::optional<Tuning>& bounds) : bounds_(bounds) {}
 
-  // Until when a kernel may be measured or compared that has already taken `spent` for that; a time
-  // in the past means no more.
+  // The time until which a kernel may be measured or compared that has already taken `spent` for
+  // that; a time in the past means no more.
   Clock::time_point Deadline(Use use, Clock::duration spent) const {
     if (!bounds_) return Clock::time_point::max();
     const Seconds of_kernel = Seconds(bounds_->kernel_seconds) - spent;
@@ -41,7 +41,7 @@ class Budget {
     if (use == Use::kMeasuring) measuring_ += time.count();
   }
 
-  // When a kernel's turn to be measured ends that begins now; `multiply_adds` are its own.
+  // The end of a turn for measuring a kernel that begins now; `multiply_adds` are the kernel's.
   Clock::time_point EndOfTurn(double multiply_adds) {
     if (!bounds_) return Clock::time_point::max();
     double largest = largest_;
@@ -64,7 +64,7 @@ class Budget {
   }
 
  private:
-  // What the process has left. REQUIRES: there are bounds.
+  // The time that the process has left. REQUIRES: there are bounds.
   Seconds Left(Use use) const {
     const Seconds all(bounds_->process_seconds);
     const Seconds left = all - Clock::duration(spent_.load());
@@ -74,7 +74,7 @@ class Budget {
   }
   static Clock::time_point After(Seconds left) {
     if (left <= Seconds::zero()) return Clock::time_point::min();
-    // Beyond a year is no bound, and would not fit a time point.
+    // More than a year is no bound, and would not fit a time point.
     if (left > std::chrono::hours(24 * 365)) return Clock::time_point::max();
     return Clock::now() + std::chrono::duration_cast<Clock::duration>(left);
   }

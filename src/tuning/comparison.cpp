@@ -11,7 +11,7 @@ namespace ucudnn::tuning {
 namespace {
 
 constexpr size_t kChunkBytes = size_t{16} << 20;
-// So many elements are looked at together first.
+// The number of elements that are compared together first.
 constexpr int64_t kBlock = 1024;
 
 struct Half {
@@ -81,7 +81,7 @@ bool SameAndFinite(const Element* got, const Element* expected, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     const auto a = std::bit_cast<Bits>(got[i]);
     different |= static_cast<Bits>(a ^ std::bit_cast<Bits>(expected[i]));
-    // An exponent of ones carries into the sign.
+    // An exponent of ones carries into the sign bit.
     special |= static_cast<Bits>((a & static_cast<Bits>(~kSign)) + (kSign - kExponent));
   }
   return different == 0 && (special & kSign) == 0;
@@ -110,7 +110,7 @@ struct ElementRun {
   int64_t stride;
 };
 
-// `got` and `expected` are where the run begins.
+// `got` and `expected` point to the first element of the run.
 template <typename Element>
 void CompareRun(const Element* got, const Element* expected, const ElementRun& run,
                 const Tolerance& tolerance, Differences& differences) {
@@ -122,7 +122,7 @@ void CompareRun(const Element* got, const Element* expected, const ElementRun& r
     for (int64_t i = begin; i < end; ++i) {
       const Real a = Value(got[i * run.stride]), b = Value(expected[i * run.stride]);
       if (Agree(a, b, tolerance)) continue;
-      // NaN counts as farther than anything, and the first one found stays.
+      // NaN counts as the farthest value, and the first one found stays.
       const double apart = std::abs(static_cast<double>(a) - static_cast<double>(b));
       if (differences.count++ == 0 || apart > farthest() ||
           (std::isnan(apart) && !std::isnan(farthest()))) {
@@ -161,8 +161,8 @@ void CompareTyped(const Comparison& comparison, int64_t begin, std::span<std::by
     }
   });
   if (!untouched || differences.gap) return;
-  // The elements were overwritten, so now every byte must be `untouched`: the first one is, and
-  // each equals the next.
+  // The elements were overwritten, so now every byte must be `untouched`. That holds if the first
+  // one is, and each equals the next.
   if (got_bytes.empty() ||
       (got_bytes[0] == *untouched &&
        std::memcmp(got_bytes.data(), got_bytes.data() + 1, got_bytes.size() - 1) == 0)) {

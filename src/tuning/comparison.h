@@ -17,7 +17,7 @@ namespace ucudnn::tuning {
 
 struct Differences {
   int64_t count = 0;   // elements beyond the tolerance
-  int64_t offset = 0;  // of the one farthest apart, in elements
+  int64_t offset = 0;  // offset of the element that is farthest apart, in elements
   double got = 0;
   double expected = 0;
   // Offset of the first byte between elements that was written; none: not looked for, or all are
@@ -30,25 +30,26 @@ struct Differences {
 std::string Tell(const Tensor& tensor, const Differences& differences, const Tolerance& tolerance,
                  const std::string& whose = "");
 
-// What is compared, and how strictly.
+// The tensor that is compared, and how strictly.
 struct Comparison {
-  const Tensor& tensor;  // of both results; must be nested (Tensor::IsNested)
+  const Tensor& tensor;  // layout of both results; must be nested (Tensor::IsNested)
   Tolerance tolerance;
-  // Set: the bytes between the elements of the checked result must have this value.
+  // If set, the bytes between the elements of the checked result must have this value.
   std::optional<std::byte> untouched;
 };
 
 // Compares elements [begin, begin + got.size() / element) of a tensor's memory; both spans hold the
-// same elements. Where `untouched` is set, the elements of `got` are overwritten.
+// same elements. If `untouched` is set, overwrites the elements of `got`.
 void CompareChunk(const Comparison& comparison, int64_t begin, std::span<std::byte> got,
                   std::span<const std::byte> expected, Differences& differences);
 
-// The largest finite magnitude of a nested tensor in device memory. Waits for what `stream` holds.
+// The largest finite magnitude of a nested tensor in device memory. Waits for earlier work on
+// `stream`.
 Result<double> LargestOnDevice(const cuda::Driver& driver, CUstream stream, const Tensor& tensor,
                                CUdeviceptr from);
 
-// Compares two tensors in device memory after waiting for what `stream` holds. An error when
-// copying fails or `deadline` passes first; differences found until then are lost.
+// Compares two tensors in device memory after earlier work on `stream`. Fails if copying fails or
+// `deadline` passes first; differences found until then are lost.
 Result<Differences> CompareOnDevice(const cuda::Driver& driver, CUstream stream,
                                     const Comparison& comparison, CUdeviceptr got,
                                     CUdeviceptr expected, Clock::time_point deadline);

@@ -36,8 +36,8 @@ namespace {
 
 constexpr auto kPoll = std::chrono::milliseconds(2);
 
-// Opens the file of `device`; -1 where that fails. Only the file's owner can open it, so that in a
-// folder like /tmp others cannot hold the lock.
+// Opens the file of `device`; -1 if that fails. Only the file's owner can open it, so in a folder
+// like /tmp other users cannot hold the lock.
 int OpenFile(const std::string& folder, const std::string& device) {
   const std::string path = folder + "/ucudnn-" + std::to_string(geteuid()) + "-" + device + ".lock";
   const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -78,7 +78,7 @@ std::optional<DeviceLock> DeviceLock::Acquire(const std::string& folder, const s
     return holder != nullptr && holder->mutex.TryLock();
   });
   if (!mine) return std::nullopt;
-  DeviceLock lock(holder, -1);  // made before anything that may run out of memory
+  DeviceLock lock(holder, -1);  // made before any allocation that may fail
   lock.file_ = OpenFile(folder, device);
   if (lock.file_ >= 0 && !Until(deadline, [&] { return TryLock(lock.file_); })) {
     return std::nullopt;

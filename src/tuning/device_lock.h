@@ -12,9 +12,9 @@ namespace ucudnn::tuning {
 
 class DeviceLock {
  public:
-  // Locks `device`, a text that names it among the host's devices; none when others held it until
-  // `deadline`. Processes meet at a file in `folder`. Where that cannot be opened, only threads of
-  // this process exclude each other.
+  // Locks `device`, a text that names it among the host's devices; none if others held it until
+  // `deadline`. Processes share a file in `folder`. If it cannot be opened, only threads of this
+  // process exclude each other.
   static std::optional<DeviceLock> Acquire(const std::string& folder, const std::string& device,
                                            Clock::time_point deadline);
 
@@ -27,7 +27,7 @@ class DeviceLock {
   DeviceLock(Holder* holder, int file) : holder_(holder), file_(file) {}
 
   Holder* holder_;
-  int file_;  // -1: threads only
+  int file_;  // -1: only threads exclude each other
 };
 
 }  // namespace ucudnn::tuning

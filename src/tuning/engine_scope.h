@@ -18,10 +18,10 @@
 
 namespace ucudnn::tuning {
 
-// Makes the engines on a handle of ours, which it is given.
+// Makes the engines on the handle that it is given.
 using EngineMaker = std::function<std::unique_ptr<cudnn::Engines>(cudnnHandle_t)>;
 
-// The memory that is read by what is fused behind a convolution.
+// Operands of the operations fused behind a convolution.
 using FusedOperands = std::vector<cudnn::FusedOperand>;
 
 // Every legacy algorithm.
@@ -30,7 +30,7 @@ struct LegacyScope {};
 // One engine of the graph API. `make` also makes the engines that may replace it.
 struct GraphScope {
   EngineId engine;
-  NumericClass numeric = NumericClass::kDirect;  // the coarsest that `make` makes
+  NumericClass numeric = NumericClass::kDirect;  // the coarsest class among the engines of `make`
   FusedOperands fused;
   EngineMaker make;
 };
@@ -38,7 +38,7 @@ struct GraphScope {
 // The legacy algorithms and the graph engines of one plan. Such plans are compared, never measured
 // as a whole.
 struct MixedScope {
-  NumericClass numeric = NumericClass::kDirect;  // the coarsest that `make` makes
+  NumericClass numeric = NumericClass::kDirect;  // the coarsest class among the engines of `make`
   EngineMaker make;
 };
 

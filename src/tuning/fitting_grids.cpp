@@ -16,7 +16,7 @@
 namespace ucudnn::tuning {
 namespace {
 
-// How many parts each axis of `grid` has, in the order in which axes are cut.
+// The members of `grid` that count parts, in the order in which axes are cut.
 std::vector<int*> AxesOf(const ConvolutionProblem& problem, TileGrid& grid) {
   std::vector<int*> axes;
   for (int axis = kMaxSpatial - problem.spatial_rank; axis < kMaxSpatial; ++axis) {
@@ -33,7 +33,7 @@ bool CutsSeveral(const TileGrid& grid) {
   return std::count_if(std::begin(parts), std::end(parts), [](int of) { return of > 1; }) > 1;
 }
 
-// With which scales pieces of `tiles` run.
+// The scales with which pieces of `tiles` run.
 cudnn::PieceScales ScalesOf(const ConvolutionProblem& problem, const Tiles& tiles) {
   return {.are_plain = true, .may_add = !SumsPartials(problem) && tiles.AddUp()};
 }
@@ -47,7 +47,7 @@ Result<size_t> NeedOf(cudnn::Engines& engines, const ConvolutionProblem& part,
                             engines.MakePiece(part, engine, scales, limit_bytes));
     return piece->workspace_bytes();
   }
-  // What a legacy engine needs the library says of those that it lists.
+  // The workspace of a legacy engine is known from the library's list.
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<cudnn::ListedEngine> listed, engines.List(part));
   for (const cudnn::ListedEngine& other : listed) {
     if (other.choice.engine == engine && other.choice.workspace_bytes <= limit_bytes) {
@@ -65,7 +65,7 @@ std::vector<TileGrid> GridsOf(const ConvolutionProblem& problem, BatchSizePolicy
   TileGrid grid;
   grid.n = problem.n;
   for (int* const parts : AxesOf(problem, grid)) {
-    // Groups and filters are cut where nothing else is.
+    // Groups and filters are cut only if nothing else can be.
     if ((parts == &grid.groups || parts == &grid.k) && !grids.empty()) break;
     while (2 * grid.Parts() <= kMostTiles) {
       *parts *= 2;
@@ -82,7 +82,7 @@ std::vector<TileGrid> GridsOf(const ConvolutionProblem& problem, BatchSizePolicy
 
 std::vector<ConvolutionProblem> TypicalTiles(const ConvolutionProblem& problem,
                                              BatchSizePolicy policy, int64_t most_span) {
-  std::vector<std::pair<int, ConvolutionProblem>> kinds;  // with their numbers of tiles
+  std::vector<std::pair<int, ConvolutionProblem>> kinds;  // with the number of tiles of each
   for (const TileGrid& grid : GridsOf(problem, policy)) {
     const auto tiles = CutIntoTiles(problem, grid, most_span);
     if (!tiles.ok()) continue;
@@ -130,9 +130,9 @@ Result<Division> DivideBy(const TileGrid& grid, cudnn::Engines& engines,
 
 namespace {
 
-// What engines need is affine in the elements of a tile, within this share.
+// The workspace of an engine is taken to be affine in the elements of a tile, within this share.
 constexpr double kLawError = 0.02;
-// With fewer grids a law saves no plans.
+// With fewer grids, estimates save no plans.
 constexpr size_t kFewestForLaw = 4;
 
 double ElementsOf(const ConvolutionProblem& part) {
@@ -143,11 +143,11 @@ double ElementsOf(const ConvolutionProblem& part) {
          part.k * elements(static_cast<double>(part.c) / part.groups, part.w);
 }
 
-// One engine on grids of rising number of tiles. Plans take long to be made, so a division is made
-// once, and none where two plans say that it does not fit.
+// One engine on grids of rising number of tiles. Making plans takes long, so a division is made
+// only once, and not at all if two other plans show that it does not fit.
 class GridSearch {
  public:
-  // `why` gets what prevents the grid that was last refused.
+  // `why` becomes the obstacle of the grid that was refused last.
   GridSearch(cudnn::Engines& engines, const ConvolutionProblem& problem, const EngineId& engine,
              const GridLimits& limits, std::string& why)
       : engines_(engines),
@@ -168,13 +168,13 @@ class GridSearch {
       if ((1 - kLawError) * estimate - kSmall > static_cast<double>(bytes)) continue;
       const std::optional<size_t> need = NeedOfGrid(i);
       if (!need) continue;
-      // Where the law does not hold, it may have left out a grid before.
+      // If the estimates are wrong, they may have skipped a grid before.
       if (!estimates_.empty() && !Confirms(i, *need)) return First(begin, bytes);
       if (*need <= bytes) return i;
     }
     return std::nullopt;
   }
-  // What the grid needs that needs least; 0: none is served.
+  // The need of the grid that needs least; 0: no grid is served.
   size_t Least() {
     size_t least = 0;
     const auto take = [&](size_t i) {
@@ -194,7 +194,7 @@ class GridSearch {
   Division Take(size_t i) { return std::move(**divisions_[i]); }
 
  private:
-  // Finds the law by the largest tiles of the first and the last grid.
+  // Fits an affine law to the largest tiles of the first and the last grid.
   void FindLaw() {
     if (grids_.size() < kFewestForLaw) return;
     struct Point {
@@ -226,7 +226,7 @@ class GridSearch {
                            point.beside);
     }
   }
-  // Whether a third plan is as the law says; else there is none from now on.
+  // Whether a third plan confirms the estimates; if not, they are dropped.
   bool Confirms(size_t i, size_t need) {
     const double actual = static_cast<double>(need);
     if (std::abs(actual - estimates_[i]) <= kLawError * actual + kSmall) return true;
@@ -248,7 +248,7 @@ class GridSearch {
     return std::nullopt;
   }
 
-  // Bytes that engines may take beside what is affine.
+  // Bytes that engines may take beyond the affine law.
   static constexpr double kSmall = 4096;
 
   cudnn::Engines& engines_;
@@ -257,7 +257,7 @@ class GridSearch {
   const std::vector<TileGrid> grids_;
   const Clock::time_point deadline_;
   std::vector<std::optional<Result<Division>>> divisions_;  // those that were made
-  std::vector<double> estimates_;  // bytes that the grids need; empty: no law is known
+  std::vector<double> estimates_;  // bytes that the grids need; empty: unknown
   std::string& why_;
 };
 

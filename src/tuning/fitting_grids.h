@@ -1,5 +1,5 @@
-// Which grids of tiles bring an engine under a workspace: what is measured for a convolution of
-// which not even one image fits. Thread-safe as far as cuDNN is; nothing is run.
+// Finds the grids of tiles that bring an engine under a workspace limit; these are measured for a
+// convolution of which not even one image fits. Thread-safe as far as cuDNN is; nothing is run.
 #pragma once
 
 #include <cstddef>
@@ -14,47 +14,48 @@
 
 namespace ucudnn::tuning {
 
-// The grids that are looked at, by rising number of tiles: single images, cut into 2, 4, 8, ...
-// parts of their outermost spatial axis, then of the next ones, where places to cut run out; of
-// groups, then of k, where no spatial axis can be cut. Policy powerOfTwo cuts one axis alone. The
-// same in every process, so that one finds the measurements of another without asking cuDNN.
+// The grids to consider, by rising number of tiles. They cut single images into 2, 4, 8, ... parts
+// of their outermost spatial axis, and of the next axes when the places to cut run out; if no
+// spatial axis can be cut, they cut groups, then k. Policy powerOfTwo cuts one axis alone. The
+// grids are the same in every process, so one process finds the measurements of another without
+// asking cuDNN.
 std::vector<TileGrid> GridsOf(const ConvolutionProblem& problem,
                               BatchSizePolicy policy = BatchSizePolicy::kAuto);
 
-// Tiles whose engines stand for those of all grids of GridsOf: every kind of the first grid in
-// which most tiles are of one kind and none is vast, else of the last grid; the commonest first.
-// Empty where nothing can be cut. `most_span` is that of planning::IsVast and CutIntoTiles.
+// Tiles whose engines are representative of all grids of GridsOf: every kind of the first grid in
+// which most tiles are of one kind and none is vast, or else of the last grid; the most frequent
+// kind comes first. Empty if nothing can be cut. `most_span` is that of planning::IsVast and
+// CutIntoTiles.
 std::vector<ConvolutionProblem> TypicalTiles(const ConvolutionProblem& problem,
                                              BatchSizePolicy policy,
                                              int64_t most_span = kMostViewSpan);
 
-// `engine` on every kind of tile of `grid`, each with its workspace in bytes (copies and partial
-// sums included) and without a time. An error where the grid cannot cut `problem`, or the engine
-// does not serve a kind within `limit_bytes`, names that kind.
+// Returns `engine` on every kind of tile of `grid`, each with its workspace in bytes (copies and
+// partial sums included) and without a time. Fails if the grid cannot cut `problem`; if the engine
+// does not serve a kind within `limit_bytes`, the error names that kind.
 Result<Division> DivideBy(const TileGrid& grid, cudnn::Engines& engines,
                           const ConvolutionProblem& problem, const EngineId& engine,
                           size_t limit_bytes);
 
-// What tiles have to fit.
+// The limits that tiles must fit.
 struct GridLimits {
   size_t workspace_bytes = 0;
-  size_t cache_bytes = 0;  // of the device; 0: unknown
+  size_t cache_bytes = 0;  // size of the device's L2 cache; 0: unknown
   BatchSizePolicy policy = BatchSizePolicy::kAuto;
-  // No plan is begun behind it, and what was not looked at is left out.
+  // No plan is made after this time; grids that were not looked at are left out.
   Clock::time_point deadline = Clock::time_point::max();
 };
 
 struct FoundGrids {
-  // At most four, within the workspace: the fewest tiles that fit, twice as many, and the fewest
-  // whose workspace is at most the cache and half of that, by rising number of tiles.
+  // At most four grids within the workspace, by rising number of tiles: the fewest tiles that fit,
+  // twice as many, and the fewest whose workspace is at most the cache, or half of it.
   std::vector<Division> fitting;
-  size_t least_bytes =
-      0;            // where none fits: what the grid that needs least needs; 0: none is served
-  std::string why;  // where none is served: what prevents the last one
+  size_t least_bytes = 0;  // if none fits: the need of the grid that needs least; 0: none is served
+  std::string why;         // if none is served: the obstacle of the last grid
 };
-// `engine` in the grids of GridsOf. The workspaces of two of them say, by an affine law, which
-// others may fit; plans are made for those alone and, where what they need is not as the law says,
-// for all.
+// Finds grids of GridsOf for `engine`. The workspaces of two grids give an affine estimate of the
+// others'. Plans are made only for grids that fit by this estimate, or for all grids once a plan
+// contradicts it.
 FoundGrids FittingGrids(cudnn::Engines& engines, const ConvolutionProblem& problem,
                         const EngineId& engine, const GridLimits& limits);
 

@@ -33,7 +33,7 @@ class GraphChoices {
   std::vector<Template> Heuristics(int platform, const ConvolutionProblem& problem,
                                    cudnnHandle_t handle, const std::function<bool()>& in_time);
 
-  // Whether `problem` was measured without graph engines, and they are yet to be measured.
+  // Marks that `problem` was measured without graph engines, which are still to be measured.
   void SetPostponed(int platform, const ConvolutionProblem& problem, bool postponed);
   bool IsPostponed(int platform, const ConvolutionProblem& problem);
 
@@ -55,7 +55,7 @@ class GraphChoices {
 
   const cudnn::Functions& functions_;
   Mutex mutex_;
-  std::unordered_map<Key, Known, KeyHash> known_ UCUDNN_GUARDED_BY(mutex_);  // by kernel, n = 0
+  std::unordered_map<Key, Known, KeyHash> known_ UCUDNN_GUARDED_BY(mutex_);  // by kernel with n = 0
   std::unordered_set<Key, KeyHash> postponed_ UCUDNN_GUARDED_BY(mutex_);
 };
 

@@ -1,5 +1,5 @@
-// Devices of this host that are measured on beside the caller's current one, or in its place, each
-// by its primary context. Thread-safe. No thread's current context changes.
+// Devices of this host that measure beside the caller's current one, or in its place, each by its
+// primary context. Thread-safe. No thread's current context changes.
 #pragma once
 
 #include <memory>
@@ -12,14 +12,14 @@
 
 namespace ucudnn::tuning {
 
-// A device whose primary context is retained as long as this object lives. Then the context is gone
-// with all that is ours on it, unless others retain it, too; in that case spare handles stay in it
-// (spare_handles.h).
+// A device whose primary context is retained as long as this object lives. Releasing the last
+// reference destroys the context with all of ucudnn's objects in it; if others retain it, too,
+// spare handles stay in it (spare_handles.h).
 class HeldDevice {
  public:
-  // `ordinal` is the driver's number of the device. `like` (null: any) demands a model and driver;
-  // other devices are refused before they are touched. The caller owns both tables and keeps them
-  // alive.
+  // Opens the device with the driver's number `ordinal`. `like` (null: any) demands a model and
+  // driver; other devices are refused before they are touched. The caller owns both tables and
+  // keeps them alive.
   static Result<std::unique_ptr<HeldDevice>> Open(const cuda::Driver& driver,
                                                   const cudnn::Functions& functions, int ordinal,
                                                   const planning::Platform* like = nullptr);
@@ -29,7 +29,7 @@ class HeldDevice {
 
   const Device& device() const { return device_; }
   int ordinal() const { return ordinal_; }
-  // A handle of ours on the device, always the same. For one thread at a time.
+  // A handle of ucudnn on the device, always the same one. Only one thread may use it at a time.
   Result<cudnnHandle_t> Handle();
 
  private:
@@ -42,15 +42,15 @@ class HeldDevice {
 };
 
 struct HeldDevices {
-  // All are of one model and driver.
+  // All devices have one model and driver.
   std::vector<std::unique_ptr<HeldDevice>> devices;
-  // One line for each device that is left out: which, and why.
+  // One line for each device that is left out, with the reason.
   std::vector<std::string> refused;
 };
 
-// Opens the devices that `wanted` names, or all, or the first where it names none. Devices that are
-// not of the model and driver of `like` (null: of the first one) are left out, because measurements
-// of one model do not hold for another. An error where no device is left.
+// Opens the devices that `wanted` names, or all, or the first one if it names none. Leaves out
+// devices that do not have the model and driver of `like` (null: of the first one), because
+// measurements of one model do not hold for another. Fails if no device is left.
 Result<HeldDevices> HoldDevices(const cuda::Driver& driver, const cudnn::Functions& functions,
                                 const BenchmarkDevices& wanted,
                                 const planning::Platform* like = nullptr);

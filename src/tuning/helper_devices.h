@@ -1,5 +1,5 @@
-// The devices that a process measures on beside the one it runs on, where its user names some. They
-// are opened when first needed, and held until Release. Thread-safe.
+// Devices that the user names for measuring beside the one that the process runs on. They are
+// opened when first needed, and held until Release. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -19,17 +19,17 @@ class HelperDevices {
   HelperDevices(const HelperDevices&) = delete;
   HelperDevices& operator=(const HelperDevices&) = delete;
 
-  // The devices that may measure for `device`: of its model and driver, but not itself. One warning
-  // for each that is left out. The caller's pointers keep them open.
+  // The devices that may measure for `device`: those of its model, without itself. Warns once for
+  // each that is left out. The caller's pointers keep them open.
   std::vector<std::shared_ptr<HeldDevice>> Beside(const Device& device);
-  // Lets the devices go, because nothing is left to be measured as far as anybody knows. A later
-  // Beside opens them again.
+  // Releases the devices when, as far as is known, nothing is left to measure. A later Beside opens
+  // them again.
   void Release();
 
  private:
   const BenchmarkDevices wanted_;
   Mutex mutex_;
-  // The devices of the model that was asked about first. None: they were not tried yet.
+  // Devices of the model that was asked about first. None: not opened yet.
   std::optional<std::vector<std::shared_ptr<HeldDevice>>> held_ UCUDNN_GUARDED_BY(mutex_);
 };
 

@@ -16,20 +16,21 @@ namespace {
 
 using planning::Candidate;
 
-// Only so many of the best engines that were measured, by others too, are considered.
+// The number of the best measured engines, including other processes' measurements, that are
+// considered.
 constexpr size_t kMostGraphEngines = 3;
-// Tiles of a kernel have at most so many engines: all that one kind of tile chooses, and the first
-// one of another kind.
+// The number of engines for tiles of a kernel: all engines chosen for one kind of tile, and the
+// first one of another kind.
 constexpr size_t kMostTileEngines = 4;
-// A graph engine that is so many times slower on the whole mini-batch than what it could replace is
-// not measured at other sizes.
+// A graph engine that is slower by this factor on the whole mini-batch than the engine that it
+// could replace is not measured at other sizes.
 constexpr double kHopeless = 1.25;
 // A graph engine may take at most this share of the time that its kernel has left. So the legacy
 // algorithms, which are measured after kMostGraphEngines of them, keep more than two thirds of it.
 constexpr double kTimeShare = 0.1;
 
-// Leaves out engines that serve pieces but not all of `images`: a program that is told of one asks
-// the library for the workspace of the whole.
+// Removes engines that serve pieces but not all of `images`: a program that is told of such an
+// engine asks the library for the workspace of the whole.
 void KeepServing(int images, cudnn::LegacyNeeds& needs, std::vector<MicroConfiguration>& rows) {
   std::map<EngineId, bool> serves;
   for (const MicroConfiguration& row : rows) serves[row.engine] |= row.IsWhole(images);
@@ -74,19 +75,19 @@ LegacyRows LegacyKernels::Get(const LegacyKernel& kernel, const planning::Promis
     question.need = [&](int images, const EngineId& engine) { return needs.Of(images, engine); };
   }
   if (kernel.must_fit) question.must_fit = std::min(*kernel.must_fit, request.limit_bytes);
-  // Graph engines only make it faster.
+  // Graph engines only make a kernel faster.
   const Status fitted = kernels_.MeasureFitting(kernel.device, question);
   const bool any_graph = options_.engines != EngineSet::kLegacy && functions_.HasGraphApi();
   const bool graph = kernel.graph && any_graph;
   if (any_graph && kernel.may_measure) {
     Question known = question;
     known.may_measure = false;
-    // Graph engines are measured before the legacy algorithms, so a process that finds those
-    // measured finds all there is. Measurements that `ucudnn bench` or an earlier release made
-    // without graph engines are enough.
+    // Graph engines are measured before the legacy algorithms, so if another process has measured
+    // those, it has measured everything. Measurements that `ucudnn bench` or an earlier release
+    // made without graph engines are enough.
     const bool whole_tried = kernels_.Get(kernel.device, known).whole_tried;
     if (!graph) {
-      // The first call that graph engines may serve then has only them to measure.
+      // The first call that graph engines may serve then measures only these.
       if (!whole_tried) choices_.SetPostponed(kernel.platform, kernel.problem, true);
     } else if (kernel.catch_up || !whole_tried ||
                choices_.IsPostponed(kernel.platform, kernel.problem)) {
@@ -123,7 +124,7 @@ Question LegacyKernels::OfEngine(const GraphChoices::Template& engine,
 
 bool LegacyKernels::MeasureGraphEngines(const LegacyKernel& kernel, const Question& question) {
   const ConvolutionProblem& problem = kernel.problem;
-  // Building plans inside a capture could break it.
+  // Making plans inside a capture could break it.
   if (kernel.capturing) return false;
   if (!kernels_.HasTime(kernel.device, problem)) return true;
   const cuda::RelaxedCaptureScope relaxed(*kernel.device.driver);
@@ -180,7 +181,8 @@ std::vector<GraphChoices::Template> LegacyKernels::EnginesOfTiles(const LegacyKe
   std::vector<ConvolutionProblem> asked = TypicalTiles(kernel.problem, options_.policy);
   asked.push_back(kernel.problem);
   for (const ConvolutionProblem& problem : asked) {
-    // An edge may lack what tiles inside have, and the whole may have what fits here, too.
+    // A tile at an edge may lack engines that inner tiles have, and the whole may have engines that
+    // fit here, too.
     const size_t most = engines.empty() ? kMostGraphEngines : 1;
     const size_t before = engines.size();
     for (auto& engine : choices_.Heuristics(kernel.platform, problem, kernel.handle, in_time)) {
@@ -215,7 +217,7 @@ std::vector<EngineId> LegacyKernels::AlgorithmsOver(const LegacyKernel& kernel,
 planning::Tilings LegacyKernels::GetTilings(const LegacyKernel& kernel,
                                             const planning::PromiseRequest& request) {
   Question question{kernel.problem, options_.policy, request};
-  // Plans are built where tiles are measured.
+  // Measuring tiles makes plans.
   question.may_measure = kernel.may_measure && !kernel.capturing && kernel.handle != nullptr;
   TilingTask task;
   if (!question.may_measure) return kernels_.GetTilings(kernel.device, question, task);
@@ -234,7 +236,7 @@ planning::Tilings LegacyKernels::GetTilings(const LegacyKernel& kernel,
   task.candidates = [&](const ConvolutionProblem& tile,
                         const std::vector<MicroConfiguration>& rows) {
     std::vector<Candidate> candidates;
-    // Legacy algorithms may expect the alignment of the whole.
+    // Legacy algorithms may rely on the alignment of the whole.
     const bool legacy =
         options_.engines != EngineSet::kGraph && tile.alignment == kernel.problem.alignment;
     if (legacy) candidates = cudnn::OwnMathCandidates(tile, rows);
@@ -257,7 +259,7 @@ cudnn::MixedEngines::Templates LegacyKernels::GraphEnginesOf(const LegacyKernel&
     const EngineId& named = configuration.runs[run].micro.engine;
     if (!named.of_graph_api()) continue;
     auto engine = choices_.Named(kernel.platform, kernel.problem, named, kernel.handle);
-    // The whole's own graph may lack what a tile's has.
+    // The whole's own graph may lack an engine that a tile's graph has.
     if (engine == nullptr && tiles.ok() && tiles->tiles != nullptr) {
       engine =
           choices_.Named(kernel.platform, tiles->tiles->kinds[run].problem, named, kernel.handle);

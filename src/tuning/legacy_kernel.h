@@ -1,6 +1,6 @@
-// What is known of the engines that may serve a kernel of the legacy API: measurements of the
-// legacy algorithms and, where the user allows them, of the graph API's engines. A run plans from
-// it, and `ucudnn bench` leaves it in the store. Thread-safe.
+// Finds or makes the measurements of engines that may serve a kernel of the legacy API: legacy
+// algorithms and, if the user allows them, engines of the graph API. A run plans with them, and
+// `ucudnn bench` stores them. Thread-safe.
 #pragma once
 
 #include <optional>
@@ -18,15 +18,15 @@ namespace ucudnn::tuning {
 struct LegacyKernel {
   Device device;
   ConvolutionProblem problem;
-  int platform = 0;                // of the device, as the caller numbers platforms
-  cudnnHandle_t handle = nullptr;  // on the device; plans are built with it
-  bool capturing = false;          // its stream is captured: no plan is built
+  int platform = 0;                // number that the caller gives the device's platform
+  cudnnHandle_t handle = nullptr;  // a handle on the device, for making plans
+  bool capturing = false;          // its stream is captured: no plan is made
   bool graph = true;               // engines of the graph API may serve the kernel
-  bool may_measure = false;        // what nobody knows is measured
+  bool may_measure = false;        // unknown measurements are made
   // Whether the heuristics' graph engines are measured although the legacy algorithms were already
   // measured without them.
   bool catch_up = false;
-  // The user's limit of its workspace, where there is one: as Question::must_fit.
+  // The user's limit of its workspace, if there is one; see Question::must_fit.
   std::optional<size_t> must_fit;
 };
 
@@ -48,13 +48,12 @@ std::vector<planning::Candidate> OwnCandidates(const ConvolutionProblem& problem
 
 class LegacyKernels {
  public:
-  // The caller owns all arguments and keeps them alive. Of `options` it uses the engines and the
-  // policy.
+  // The caller owns all arguments and keeps them alive. `options` gives the engines and the policy.
   LegacyKernels(const cudnn::Functions& functions, const Options& options, MeasuredKernels& kernels)
       : functions_(functions), options_(options), kernels_(kernels), choices_(functions) {}
 
-  // Measurements at the policy's micro-batch sizes, for what `request` asks. No rows, and a status
-  // that says why, when the undivided kernel is not among them.
+  // Measurements at the policy's micro-batch sizes for `request`. If the undivided kernel is not
+  // among them, returns no rows, and a status that says why.
   LegacyRows Get(const LegacyKernel& kernel, const planning::PromiseRequest& request);
 
   // Grids of tiles within request.limit_bytes, with the engines that serve plain calls: those that
@@ -68,20 +67,20 @@ class LegacyKernels {
   // The coarsest arithmetic among the engines of `configuration` and `undivided`.
   Result<NumericClass> CoarsestClass(const LegacyKernel& kernel, const Configuration& configuration,
                                      const MicroConfiguration& undivided);
-  // As MeasuredKernels::Verify; `undivided` is a legacy algorithm.
+  // MeasuredKernels::Verify for legacy kernels; `undivided` is a legacy algorithm.
   Trust Verify(const LegacyKernel& kernel, const planning::Compare& question);
 
  private:
   GraphScope ScopeOf(const GraphChoices::Template& engine) const;
-  // `question` about one graph engine on the whole mini-batch.
+  // Returns `question` restricted to one graph engine on the whole mini-batch.
   Question OfEngine(const GraphChoices::Template& engine, const Question& question) const;
-  // Measures what the heuristics choose, on the whole mini-batch. Returns false when a later call
-  // may measure more.
+  // Measures the engines that the heuristics choose, on the whole mini-batch. Returns false if a
+  // later call may measure more.
   bool MeasureGraphEngines(const LegacyKernel& kernel, const Question& question);
-  // The graph engines that tiles of the kernel may have. Without a `handle` that may build plans
-  // (null), those that are known.
+  // The graph engines that tiles of the kernel may have. Without a `handle` for making plans
+  // (null), only engines that are known.
   std::vector<GraphChoices::Template> EnginesOfTiles(const LegacyKernel& kernel);
-  // The kernel's own algorithms that exceed `limit_bytes` undivided, the fastest first.
+  // The kernel's own algorithms that need more than `limit_bytes` undivided, the fastest first.
   std::vector<EngineId> AlgorithmsOver(const LegacyKernel& kernel, const Question& question);
   // Adds the rows of graph engines that were measured on the whole mini-batch, at the policy's
   // micro-batch sizes.

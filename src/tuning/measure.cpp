@@ -23,13 +23,13 @@ namespace {
 using planning::Measurement;
 
 constexpr int kSamples = 5;
-// A kernel that is shorter than this runs several times in a sample, back to back as pieces do.
+// A kernel that is shorter than this runs several times in a sample, back to back, as pieces do.
 constexpr double kSampleMs = 0.2;
 constexpr int kMaxRepeats = 20;
-// An engine that is so many times slower than the best so far gets one sample, since it will hardly
-// be chosen.
+// An engine that is slower than the best so far by this factor gets one sample, since it will
+// hardly be chosen.
 constexpr double kHopelessOnce = 2;
-// Operands are filled with this byte, which makes a small positive number of every type, neither
+// Operands are filled with this byte, which gives a small positive number in every type, neither
 // denormal nor NaN.
 constexpr unsigned char kOperandByte = 0x3c;
 
@@ -77,7 +77,7 @@ class Measurer {
     return handle_.stream().Synchronize();
   }
 
-  // Adds to `all` what a partial of `problem` costs beyond its engine, where that is not known yet.
+  // Adds to `all` the cost of a partial of `problem` beyond its engine, if it is not known yet.
   Status MeasureSum(const ConvolutionProblem& problem, EngineMeasurements& all) {
     if (is_known_(kPartialSum, kPartialSumBatch)) return Status::Ok();
     all.sum_late = Clock::now() >= limits_.deadline;
@@ -105,8 +105,8 @@ class Measurer {
     return Status::Ok();
   }
 
-  // Adds to `all` what the copies of a packed tile cost, which go between tensors that are hardly
-  // larger than it.
+  // Adds to `all` the cost of a packed tile's copies, between tensors that are hardly larger than
+  // the tile.
   Status MeasurePacking(EngineMeasurements& all) {
     if (packed_ == nullptr) return Status::Ok();
     if (Clock::now() >= limits_.deadline) return Status::Error("measuring takes too long");
@@ -175,7 +175,7 @@ class Measurer {
     return Status::Ok();
   }
 
-  // The same at every size of `sizes`, and what sums partials.
+  // Adds the measurements at every size of `sizes`, and those of summing partials.
   Status MeasureSizes(const ConvolutionProblem& problem, const std::vector<int>& sizes,
                       EngineMeasurements& all) {
     UCUDNN_RETURN_IF_ERROR(MeasurePacking(all));
@@ -200,16 +200,16 @@ class Measurer {
     return Status::Ok();
   }
 
-  // As MeasureLimits::fit_bytes says, at `sizes` that there is memory for.
+  // Measures as MeasureLimits::fit_bytes describes, at `sizes` for which there is memory.
   void MeasureFitting(const ConvolutionProblem& problem, const std::vector<int>& sizes,
                       size_t fit_bytes, EngineMeasurements& all) {
     if (Clock::now() >= limits_.deadline) return;
-    // Without it no packed tile counts.
+    // Without this measurement no packed tile can be used.
     if (const Status packing = MeasurePacking(all); !packing.ok()) {
       Log(LogLevel::kInfo, Describe(problem) + " is not measured: " + packing.message());
       return;
     }
-    // Without it no partial counts.
+    // Without this measurement no partial can be used.
     const bool sums = SumsPartials(problem);
     if (are_partials_ && sums && !MeasureSum(problem, all).ok()) return;
     const bool tries_whole = std::find(sizes.begin(), sizes.end(), problem.n) != sizes.end();
@@ -241,7 +241,7 @@ class Measurer {
     step_.engines = pieces.size();
     for (const Unit& unit : pieces) {
       ++step_.engine;
-      // Each size has times of its own.
+      // Times of different sizes are not compared.
       best_ms = std::numeric_limits<double>::infinity();
       if (Try(unit, best_ms, all) == Tried::kLate) return;
     }
@@ -256,8 +256,8 @@ class Measurer {
   };
   enum class Tried { kMeasured, kKnown, kNoMemory, kFailed, kLate };
 
-  // The engines that run `size` images of `problem` within `fit_bytes`; none where the library
-  // answers nothing.
+  // The engines that run `size` images of `problem` within `fit_bytes`; none if the library gives
+  // no answer.
   std::vector<Unit> Fitting(const ConvolutionProblem& problem, int size, size_t fit_bytes) {
     ConvolutionProblem part = problem;
     part.n = size;
@@ -279,8 +279,8 @@ class Measurer {
     return units;
   }
 
-  // Adds the measurement of `unit` to `all`, where it is not known and nothing is in the way.
-  // `best_ms` is the least time of its size so far.
+  // Adds the measurement of `unit` to `all`, if it is unknown and nothing prevents it. `best_ms` is
+  // the least time of its size so far.
   Tried Try(const Unit& unit, double& best_ms, EngineMeasurements& all) {
     const cudnn::EngineChoice& choice = unit.engine.choice;
     const int size = unit.problem.n;
@@ -360,7 +360,7 @@ class Measurer {
   }
 
   Status MeasureOne(const std::function<Status()>& run, double best_ms, Measurement& measurement) {
-    // The first run loads code and warms caches; the second says how many runs a sample needs.
+    // The first run loads code and warms caches; the second tells how many runs a sample needs.
     UCUDNN_RETURN_IF_ERROR(Sample(run, 1).status());
     UCUDNN_ASSIGN_OR_RETURN(const double once_ms, Sample(run, 1));
     const int repeats =
@@ -386,7 +386,7 @@ class Measurer {
   const bool are_partials_;
   const TileKind* const packed_;
   MeasuringProgress& progress_;
-  MeasuringStep step_;  // what is measured now
+  MeasuringStep step_;  // the step that is measured now
   const FusedOperands fused_;
   TuningHandle& handle_;
   const std::unique_ptr<cudnn::Engines> engines_;
@@ -394,7 +394,7 @@ class Measurer {
   const cudnn::Functions& functions_;
   const cuda::Driver& driver_;
   cuda::DeviceBuffer x_, w_, y_, workspace_;
-  std::deque<cuda::DeviceBuffer> read_;  // by what is fused
+  std::deque<cuda::DeviceBuffer> read_;  // one for each fused operand
   cuda::Event begin_, end_;
 };
 
@@ -478,7 +478,7 @@ Result<EngineMeasurements> MeasureEngines(const Device& device, const MeasuringT
   } else {
     UCUDNN_RETURN_IF_ERROR(measurer.MeasureSizes(problem, feasible, all));
   }
-  // The memory must not be freed while a kernel of ours may run.
+  // The memory must not be freed while one of its kernels may run.
   UCUDNN_RETURN_IF_ERROR(handle.stream().Synchronize());
   return all;
 }

@@ -1,5 +1,5 @@
-// Measures engines on a device: on a stream, a handle and memory of ours, all given back before
-// returning. The caller's buffers are neither read nor written.
+// Measures engines on a device, with a stream, a handle and memory of its own, all released before
+// it returns. The caller's buffers are neither read nor written.
 #pragma once
 
 #include <functional>
@@ -20,8 +20,8 @@
 
 namespace ucudnn::tuning {
 
-// A place to measure. The caller owns what it points to. Thread-safe as far as the driver and cuDNN
-// are.
+// A place to measure on. The caller owns the objects behind its pointers. Thread-safe as far as the
+// driver and cuDNN are.
 struct Device {
   const cuda::Driver* driver = nullptr;
   const cudnn::Functions* functions = nullptr;
@@ -32,7 +32,7 @@ struct Device {
 // The device of the current context, as the driver and cuDNN describe it.
 Result<planning::Platform> DescribePlatform(const cuda::Driver& driver,
                                             const cudnn::Functions& functions);
-// The same of `device`, which need not have a context.
+// Describes `device`, which need not have a context.
 Result<planning::Platform> DescribePlatform(const cuda::Driver& driver,
                                             const cudnn::Functions& functions, CUdevice device);
 
@@ -40,58 +40,57 @@ Result<planning::Platform> DescribePlatform(const cuda::Driver& driver,
 // of the host.
 Result<std::string> DeviceName(const Device& device);
 
-// Bytes of the device's L2 cache; 0 when the driver does not say.
+// Bytes of the device's L2 cache; 0 if the driver does not tell.
 size_t L2Bytes(const Device& device);
 
-// Bounds of one measurement. It exceeds them by at most one run of one engine, or by preparing the
+// Bounds of one measurement, which may exceed them by one run of one engine, or by preparing the
 // engines of one size.
 struct MeasureLimits {
   Clock::time_point deadline = Clock::time_point::max();
   size_t memory_bytes = std::numeric_limits<size_t>::max();  // operands and workspace together
-  // Set: only what brings the kernel under a workspace of so many bytes. That is engines that run
-  // all its images within it, then smaller pieces of engines that do not, each time the least
-  // workspace first. Sizes are neither complete nor late then.
+  // If set, only engines are measured that bring the kernel under a workspace of so many bytes:
+  // first engines that run all its images within it, then smaller pieces of engines that do not,
+  // each by rising workspace. Sizes are then neither complete nor late.
   std::optional<size_t> fit_bytes;
 };
 
 struct EngineMeasurements {
   std::vector<planning::Measurement> measurements;
-  // Sizes at which every engine there is was measured now or before.
+  // Sizes at which every existing engine was measured now or before.
   std::vector<int> complete_sizes;
-  // Sizes at which an engine found no memory and was left out. At another time, or in another
-  // process, it may be the fastest.
+  // Sizes at which an engine found no memory and was left out. It may be the fastest, and be
+  // measured at another time or in another process.
   std::vector<int> scarce_sizes;
   bool engine_failed = false;  // an engine was left out for any other reason
   // Sizes at which an engine was left out because the deadline had passed.
   std::vector<int> late_sizes;
-  Status failure;            // of the engines, where only what sums partials was measured
-  bool sum_late = false;     // what sums partials was left out for the same reason
-  int twins = 0;             // measurements that another engine's are, too (EngineChoice::twin)
-  bool all_fitting = false;  // all was tried that MeasureLimits::fit_bytes means
+  Status failure;            // failure of the engines, if only the summing of partials was measured
+  bool sum_late = false;     // summing partials was not measured because the deadline had passed
+  int twins = 0;             // measurements that also count for another engine (EngineChoice::twin)
+  bool all_fitting = false;  // everything was tried that MeasureLimits::fit_bytes asks for
 };
 
 // Returns true for an engine at a size that need not be measured again.
 using IsKnown = std::function<bool(const EngineId& engine, int size)>;
 
-// What is to be measured: the engines of `scope` at each of `sizes` images of `problem`. Several
-// threads use `is_known`, `progress` and what `scope` makes at once.
+// A task: to measure the engines of `scope` at each of `sizes` images of `problem`. Several threads
+// use `is_known`, `progress` and the engines of `scope` at once.
 struct MeasuringTask {
   ConvolutionProblem problem;
   std::vector<int> sizes;
   EngineScope scope;
   IsKnown is_known;
   MeasuringProgress& progress = MeasuringProgress::None();
-  // Whole problems of one image are partials, too: tiles of an image.
+  // A problem of one whole image is also a partial, because it is a tile of an image.
   bool are_partials = false;
-  // Set: the problem is the twin (SlackTwin) of this packed tile, whose copies are to be measured.
+  // If set, `problem` is the twin (SlackTwin) of this packed tile, whose copies are to be measured.
   const TileKind* packed = nullptr;
 };
 
 // Measures every engine of `task` at each of its sizes, in that order: the median of repeated runs,
-// also in the name of its twin. An engine that fails is left out. Where pieces are partials that
-// are summed, measures what that costs first, as engine kPartialSum at kPartialSumBatch; of a
-// packed tile what its copies cost, as engine kPacking. An error when nothing could be tried at
-// all.
+// also under the name of its twin. An engine that fails is left out. If pieces are partials that
+// are summed, first measures the cost of summing, as engine kPartialSum at kPartialSumBatch; for a
+// packed tile, the cost of its copies, as engine kPacking. Fails if nothing could be tried at all.
 Result<EngineMeasurements> MeasureEngines(const Device& device, const MeasuringTask& task,
                                           const MeasureLimits& limits);
 

@@ -15,7 +15,7 @@
 namespace ucudnn::tuning {
 namespace {
 
-// The engine among whose measurements `micro` of `configuration` is filed: what sums partials is
+// The engine whose family holds the measurements of `micro` in `configuration`: summing partials is
 // measured with every engine.
 const EngineId& Measurer(const Configuration& configuration, const MicroConfiguration& micro) {
   return micro.engine.is_partial_sum() ? configuration.Largest().engine : micro.engine;
@@ -29,7 +29,7 @@ size_t MeasuredKernels::FamilyHash::operator()(const Family& family) const {
 }
 
 bool MeasuredKernels::Family::Holds(const EngineId& engine) const {
-  if (engine.is_packing()) return false;  // of tiles alone
+  if (engine.is_packing()) return false;  // only tiles have it
   return graph_engine ? engine == *graph_engine || engine.is_partial_sum() : !engine.of_graph_api();
 }
 
@@ -46,14 +46,14 @@ void MeasuredKernels::Refresh(const Family& family, Known& known) {
   const auto met = known_.find(LegacyFamily(family.problem, family.platform));
   Known* const legacy = of_legacy ? &known : met != known_.end() ? &met->second : nullptr;
   for (const planning::Measurement& row : stored->rows) {
-    // Others may have written the store: a time that is no number does not even equal itself.
+    // Others may have written the store: a time may be NaN, which does not even equal itself.
     if (!std::isfinite(row.micro.time_ms) || row.micro.time_ms < 0) continue;
     if (legacy != nullptr) NoteGraphEngine(row.micro, *legacy);
     if (!family.Holds(row.micro.engine)) continue;
     const std::pair<int, EngineId> key{row.micro.micro_batch, row.micro.engine};
     known.rows.insert_or_assign(key, row);
     known.confirmed.erase(key);
-    // A family of one engine has one row for each size, so a row makes its size complete.
+    // In a family of one engine, one row makes its size complete.
     if (!of_legacy && row.micro.engine == *family.graph_engine) {
       known.sizes[row.micro.micro_batch] = SizeState::kMeasured;
     }
@@ -65,7 +65,7 @@ void MeasuredKernels::Refresh(const Family& family, Known& known) {
 }
 
 bool MeasuredKernels::HasOwnMath(const Known& known, int size) {
-  static const EngineId kFirst;  // no engine: its text comes before all others
+  static const EngineId kFirst;  // an empty engine, whose text comes before all others
   bool any = false;
   for (auto row = known.rows.lower_bound({size, kFirst});
        row != known.rows.end() && row->first.first == size; ++row) {
@@ -193,7 +193,7 @@ Status MeasuredKernels::MeasureMissing(const Device& device, const Question& que
   if (spreads && turns_.HasTime(spent)) turns_.OpenHelpers(device);
   UCUDNN_ASSIGN_OR_RETURN(const MeasuringTurns::Turn turn,
                           turns_.Take(Use::kMeasuring, device, spent, question.until));
-  // The process that held the device before may have measured the same.
+  // The process that held the device before may have made the same measurements.
   Refresh(family, known);
   std::vector<int> missing = Missing(question.problem, known, sizes);
   if (missing.empty()) return Status::Ok();
@@ -202,7 +202,7 @@ Status MeasuredKernels::MeasureMissing(const Device& device, const Question& que
   std::stable_partition(missing.begin(), missing.end(),
                         [&](int size) { return size == question.problem.n; });
   const Clock::time_point begin = Clock::now();
-  // Without bounds there is nothing to share.
+  // Without bounds the time need not be shared.
   Clock::time_point deadline = turn.deadline;
   if (question.legacy_share && deadline != Clock::time_point::max()) {
     deadline = begin + std::chrono::duration_cast<Clock::duration>(*question.legacy_share *
@@ -244,7 +244,7 @@ Status MeasuredKernels::Measure(const Device& device, const Question& question,
       for (const int size : fresh->late_sizes) states[size] = SizeState::kLate;
     }
     if (store_ != nullptr) {
-      // Complete sizes are stored for the legacy algorithms alone.
+      // Only the legacy algorithms have complete sizes in the store.
       const std::vector<int> complete =
           !family.graph_engine ? fresh->complete_sizes : std::vector<int>{};
       const Status written = store_->Write(problem, device.platform, rows, complete);
@@ -252,8 +252,8 @@ Status MeasuredKernels::Measure(const Device& device, const Question& question,
         unstored_ = true;
         WarnOnce("store write", "measurements cannot be stored: " + written.message());
       } else {
-        // Another process may have measured the same meanwhile. The first writer's rows count, so
-        // that processes which share a store plan from the same numbers.
+        // Another process may have made the same measurements meanwhile. The first writer's rows
+        // count, so that processes that share a store plan from the same numbers.
         Refresh(family, known);
       }
     }
@@ -378,7 +378,7 @@ MeasuredRows MeasuredKernels::Get(const Device& device, const Question& question
     } else if (!missing.empty() && question.read_again) {
       Refresh(family, known);
     }
-    // The next sizes depend on all of these, so they must be known first.
+    // The next sizes depend on all of these, so they must be known before.
     if (!search || !Missing(question.problem, known, asked).empty()) break;
   }
   answer.settled = Missing(question.problem, known, asked).empty();
@@ -416,7 +416,7 @@ bool MeasuredKernels::FindUntried(const Device& device, const ConvolutionProblem
   untried.clear();
   std::vector<MicroConfiguration> parts;
   for (const Run& run : configuration.runs) parts.push_back(run.micro);
-  // The sum is trusted apart from the engines that compute partials.
+  // Summing is verified apart from the engines that compute partials.
   if (configuration.Pieces() > 1 && SumsPartials(problem)) {
     parts.push_back({kPartialSum, kPartialSumBatch, 0, PartialSumBytes(problem), true});
   }
@@ -470,7 +470,8 @@ Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& pr
   const Waiting waiting(progress_);
   const Result<MeasuringTurns::Turn> turn = turns_.Take(Use::kComparing, device, spent);
   if (!turn.ok()) return {Trust::Kind::kUnknown, turn.message()};
-  // Another process, which held the device before or has time left, may have compared the same.
+  // Another process, which held the device before or has time left, may have compared the same
+  // plan.
   if (!FindUntried(device, problem, configuration, proof, true, untried)) {
     return {Trust::Kind::kWrong, "found wrong before"};
   }
@@ -485,7 +486,7 @@ Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& pr
     return {Trust::Kind::kUnknown, verification.message};
   }
   for (const MicroConfiguration& micro : untried) {
-    // While an engine may be at fault, the sum of its partials is not blamed.
+    // The sum is not blamed while one of the engines may be at fault.
     if (!equal && micro.engine.is_partial_sum() && untried.size() > 1) continue;
     Known& of_engine = Meet(FamilyOf(problem, device.platform, Measurer(configuration, micro)));
     MutexLock lock(mutex_);

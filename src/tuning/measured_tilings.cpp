@@ -20,16 +20,16 @@ namespace {
 using planning::Tiling;
 using planning::Tilings;
 
-// Each costs measurements of all its kinds of tiles.
+// Each grid costs measurements of all its kinds of tiles.
 constexpr size_t kMostGrids = 4;
 
 struct Grids {
   std::vector<TileGrid> fitting;
-  size_t least_bytes = 0;  // as FoundGrids has it, of all engines
+  size_t least_bytes = 0;  // FoundGrids::least_bytes over all engines
   std::string why;
 };
 
-// Those that `engines` find within `limits`, on a handle of ours.
+// The grids that `engines` find within `limits`, on a handle of ucudnn.
 Grids FindGrids(const Device& device, const Question& question,
                 const std::vector<EngineId>& engines, const GridLimits& limits) {
   const cuda::ContextScope context(*device.driver, device.context);
@@ -57,7 +57,7 @@ Grids FindGrids(const Device& device, const Question& question,
   return grids;
 }
 
-// Numbers in the order of the members, as notes of a store have them.
+// Writes the numbers of `grid` in the order of its members, as in a store's notes.
 std::string NoteOf(const TileGrid& grid) {
   std::string note;
   for (const int parts :
@@ -67,7 +67,7 @@ std::string NoteOf(const TileGrid& grid) {
   return note;
 }
 
-// What a search for grids depends on beside the kernel and the platform.
+// The conditions that a search for grids depends on, beside the kernel and the platform.
 std::string AboutGrids(const std::vector<EngineId>& engines, const GridLimits& limits) {
   std::string about = "grids within " + std::to_string(limits.workspace_bytes) + ", L2 " +
                       std::to_string(limits.cache_bytes) + ", " +
@@ -82,7 +82,7 @@ std::string NoteOf(const Grids& grids) {
   return note + " " + grids.why;
 }
 
-// None where `note` is no note of grids.
+// None if `note` is no note of grids.
 std::optional<Grids> GridsOfNote(const std::string& note) {
   std::istringstream text(note);
   Grids grids;
@@ -99,7 +99,7 @@ std::optional<Grids> GridsOfNote(const std::string& note) {
   return grids;
 }
 
-// What a comparison of tiles depends on beside the kernel and the platform.
+// The conditions that a comparison of tiles depends on, beside the kernel and the platform.
 std::string AboutTiles(const Configuration& configuration) {
   std::string about = "tiles " + NoteOf(configuration.grid) + ":";
   for (const Run& run : configuration.runs) {
@@ -107,11 +107,11 @@ std::string AboutTiles(const Configuration& configuration) {
   }
   return about;
 }
-// What was compared.
+// The results of comparisons.
 constexpr const char* kKinds = "each kind equals";
 constexpr const char* kWhole = "the whole equals";
 
-// An error that names a kind of which nothing was measured.
+// Fails if a kind has no measurement; the error names the kind.
 Status CheckAll(const Tiles& tiles, const std::vector<std::vector<MicroConfiguration>>& rows,
                 const MeasureLimits& limits) {
   for (size_t kind = 0; kind < rows.size(); ++kind) {
@@ -122,7 +122,7 @@ Status CheckAll(const Tiles& tiles, const std::vector<std::vector<MicroConfigura
   return Status::Ok();
 }
 
-// `task`'s candidates among the rows of each kind.
+// The rows of each kind that `task` accepts as candidates.
 Tiling TilingOf(const Tiles& tiles, const std::vector<std::vector<MicroConfiguration>>& rows,
                 const TilingTask& task) {
   Tiling tiling{tiles.grid, {}};
@@ -137,7 +137,7 @@ GridLimits LimitsOf(const Device& device, const Question& question) {
   return {question.request.limit_bytes, L2Bytes(device), question.policy};
 }
 
-// Whether every kind of its tiles has an engine within `limit_bytes`.
+// Whether every kind of the grid's tiles has an engine within `limit_bytes`.
 bool Fits(const Tiling& tiling, size_t limit_bytes) {
   return std::all_of(tiling.kinds.begin(), tiling.kinds.end(), [&](const Tiling::Kind& kind) {
     return std::any_of(kind.candidates.begin(), kind.candidates.end(), [&](const auto& candidate) {
@@ -146,7 +146,7 @@ bool Fits(const Tiling& tiling, size_t limit_bytes) {
   });
 }
 
-// `configuration` without what differs from measurement to measurement.
+// Returns `configuration` without the values that differ from measurement to measurement.
 Configuration Untimed(Configuration configuration) {
   for (Run& run : configuration.runs) run.micro.time_ms = run.micro.pack_ms = 0;
   return configuration;

@@ -1,5 +1,5 @@
-// What a thread of the program waits for while its kernels are measured. Told by this floor, shown
-// by whoever implements it. Implementations are thread-safe.
+// Tells what a thread of the program waits for while its kernels are measured. This floor calls it,
+// and an implementation shows it. Implementations are thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -12,26 +12,28 @@ enum class Activity { kWaitingForDevice, kBuildingEngines, kMeasuring, kComparin
 
 struct MeasuringStep {
   Activity activity = Activity::kMeasuring;
-  const ConvolutionProblem* problem = nullptr;  // with its mini-batch; null: of no kernel
-  // While kMeasuring, these say at which micro-batch which of how many engines is measured, counted
-  // from 1; 0: what sums partials.
+  const ConvolutionProblem* problem = nullptr;  // with its mini-batch; null: no kernel
+  // While kMeasuring: the micro-batch, and which of how many engines is measured, counted from 1;
+  // 0: the summing of partials.
   int micro_batch = 0;
   size_t engine = 0;
   size_t engines = 0;
 };
 
-// Does nothing.
+// This base class does nothing.
 class MeasuringProgress {
  public:
   virtual ~MeasuringProgress() = default;
 
-  // A thread of the program begins to wait; Waiting calls both.
+  // Begin is called when a thread of the program begins to wait, End when it has waited; Waiting
+  // calls both.
   virtual void Begin() noexcept {}
   virtual void End() noexcept {}
-  // What is done from now on, or still is, for a thread that waits; any thread may tell.
+  // Tells the step that is done from now on, or still is, for a waiting thread; any thread may call
+  // it.
   virtual void Tell(const MeasuringStep&) noexcept {}
 
-  // One for those whom nobody waits for.
+  // The progress of measurements that nobody waits for.
   static MeasuringProgress& None();
 };
 

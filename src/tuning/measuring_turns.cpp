@@ -26,7 +26,7 @@ Clock::time_point MeasuringTurns::EndOfTurn(const ConvolutionProblem& problem) {
 
 void MeasuringTurns::Spend(Use use, Clock::duration taken) {
   budget_.Spend(use, taken);
-  // The process has no time left for measuring, so helpers will not be needed.
+  // The process has no time left for measuring, so helpers are no longer needed.
   if (!HasTime({})) helpers_.Release();
 }
 
@@ -52,7 +52,7 @@ Result<MeasuringTurns::Turn> MeasuringTurns::Take(Use use, const Device& device,
   }
   turn.deadline = std::min(turn.deadline, until);
   UCUDNN_ASSIGN_OR_RETURN(const std::string name, DeviceName(device));
-  // After a wait in vain, other kernels do not wait for ten times as long: waiting takes at most a
+  // After a wait in vain, other kernels do not wait for ten times as long: waits take at most a
   // tenth of the time.
   constexpr int kPatience = 10;
   const bool patient = begin.time_since_epoch().count() >= busy_until_.load();
@@ -81,7 +81,7 @@ Result<EngineMeasurements> MeasuringTurns::MeasureSizes(const Device& device,
                                                         const MeasuringTask& task,
                                                         const MeasureLimits& limits) {
   std::vector<std::shared_ptr<HeldDevice>> helpers;
-  // What must fit is little, and comes in one order.
+  // Measurements that must fit are few, and have one order.
   if (task.sizes.size() > 1 && !limits.fit_bytes) helpers = helpers_.Beside(device);
   std::vector<MeasuringPlace> places;
   for (const auto& helper : helpers) {

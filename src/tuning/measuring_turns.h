@@ -1,6 +1,6 @@
-// Decides who measures on which device, and for how long: one thread of this host measures a device
-// at a time, each within what is left of its budget, and helper devices take sizes off the device
-// that is asked for. Thread-safe.
+// Decides which thread measures on which device, and for how long: one thread of this host measures
+// on a device at a time, each within the rest of its budget, and helper devices measure some of the
+// sizes. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ namespace ucudnn::tuning {
 
 class MeasuringTurns {
  public:
-  // The same arguments as MeasuredKernels'.
+  // Arguments are those of MeasuredKernels.
   MeasuringTurns(const std::optional<Tuning>& bounds, std::string lock_folder,
                  BenchmarkDevices helpers, MeasuringProgress& progress)
       : budget_(bounds),
@@ -36,13 +36,14 @@ class MeasuringTurns {
     return budget_.Deadline(Use::kMeasuring, spent) > Clock::now();
   }
   void Spend(Use use, Clock::duration taken);
-  // As Budget::EndOfTurn.
+  // See Budget::EndOfTurn.
   Clock::time_point EndOfTurn(const ConvolutionProblem& problem);
 
-  // A time in which the device is ours alone, for a kernel that has taken `spent` so far, before
-  // `until`. Without a `lock` it is not its turn, and `why` says so.
+  // A time during which no other thread of the host measures on the device, for a kernel that has
+  // taken `spent` so far; it ends before `until`. Without a `lock` it is not the kernel's turn, and
+  // `why` says so.
   struct Turn {
-    std::optional<DeviceLock> lock;  // none: not now
+    std::optional<DeviceLock> lock;  // none: it is not the kernel's turn
     Clock::time_point deadline;
     std::string why;
   };
@@ -51,13 +52,13 @@ class MeasuringTurns {
   // The bounds of a use of the device that begins now.
   MeasureLimits LimitsNow(const Device& device, Clock::time_point deadline) const;
 
-  // As MeasureEngines, on `device`, whose turn it is, and on the devices that help it.
+  // MeasureEngines on `device`, whose turn it is, and on helper devices.
   Result<EngineMeasurements> MeasureSizes(const Device& device, const MeasuringTask& task,
                                           const MeasureLimits& limits);
-  // Opens helper devices before a turn that may need them: that takes long, and is not charged to
-  // any kernel.
+  // Opens helper devices before a turn that may need them: that takes long, and is charged to no
+  // kernel.
   void OpenHelpers(const Device& device);
-  // As HelperDevices::Release.
+  // See HelperDevices::Release.
   void ReleaseHelpers() { helpers_.Release(); }
 
  private:
@@ -65,7 +66,7 @@ class MeasuringTurns {
   const std::string lock_folder_;
   HelperDevices helpers_;
   MeasuringProgress& progress_;
-  // Until then no kernel waits for the device.
+  // No kernel waits for the device before this time.
   std::atomic<Clock::rep> busy_until_ = std::numeric_limits<Clock::rep>::min();
 };
 

@@ -14,12 +14,12 @@ namespace ucudnn::tuning {
 struct MeasuringPlace {
   Device device;
   MeasureLimits limits;            // of this device
-  std::optional<DeviceLock> lock;  // none: somebody else holds it for us
+  std::optional<DeviceLock> lock;  // none: the caller holds the lock
 };
 
-// As MeasureEngines on the first of `places`; the others measure some of the sizes for it. A size
-// that one of those fails at is measured by another, and one at which an engine failed there by the
-// first. The first place begins with the largest size.
+// MeasureEngines on the first of `places`, while the others measure some of the sizes for it. If a
+// place fails at a size, another one measures it; if an engine failed at a size on another place,
+// the first place measures it. The first place begins with the largest size.
 Result<EngineMeasurements> MeasureAtPlaces(const std::vector<MeasuringPlace>& places,
                                            const MeasuringTask& task);
 

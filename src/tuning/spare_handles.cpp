@@ -51,7 +51,7 @@ void KeepHandle(const cuda::Driver& driver, const cudnn::Functions& functions,
     MutexLock lock(spare.mutex);
     spare.handles.emplace(owner, handle);
   } catch (...) {
-    // Out of memory: the handle is leaked, which costs less than destroying it may.
+    // Out of memory: the handle is leaked, because destroying it may cost more.
   }
 }
 

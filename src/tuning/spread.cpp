@@ -19,8 +19,8 @@ class Spreading {
     for (size_t unit = units; unit > 0; --unit) waiting_.push_back(unit - 1);
   }
 
-  // The next unit; none when all are done. Waits while units under way may come back from a device
-  // that fails.
+  // Returns the next unit; none if all are done. Waits while a device that fails may give its unit
+  // back.
   std::optional<size_t> Take() {
     MutexLock lock(mutex_);
     while (waiting_.empty() && undone_ > 0) changed_.Wait(mutex_);
@@ -42,7 +42,7 @@ class Spreading {
     }
   }
 
-  // The device failed; `unit` is what it was doing.
+  // Notes that the device failed; `unit` is the one that it worked on.
   void Fail(size_t device, std::optional<size_t> unit, Status why) {
     MutexLock lock(mutex_);
     if (unit) waiting_.push_back(*unit);  // never more than there was room for at first
@@ -53,7 +53,7 @@ class Spreading {
     try {
       lost_(device, last_);
     } catch (...) {
-      // Out of host memory: nobody is told of the lost device.
+      // Host memory is out: nobody is told of the lost device.
     }
   }
 
@@ -71,7 +71,7 @@ class Spreading {
   const DeviceLost& lost_;
   Mutex mutex_;
   Condition changed_;
-  std::vector<size_t> waiting_ UCUDNN_GUARDED_BY(mutex_);  // the next one last
+  std::vector<size_t> waiting_ UCUDNN_GUARDED_BY(mutex_);  // the next one is the last element
   size_t devices_left_ UCUDNN_GUARDED_BY(mutex_);
   size_t undone_ UCUDNN_GUARDED_BY(mutex_);
   Status last_ UCUDNN_GUARDED_BY(mutex_);

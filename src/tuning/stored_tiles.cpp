@@ -21,7 +21,7 @@ bool IsOf(const TileEngines& engines, const EngineId& engine) {
   return std::find(engines.names.begin(), engines.names.end(), engine) != engines.names.end();
 }
 
-// What the store has of these engines; nothing where it cannot be read.
+// The rows of these engines in the store; none if it cannot be read.
 KindRows ReadRows(const TileEngines& engines, const ConvolutionProblem& twin,
                   const planning::Platform& platform) {
   if (engines.store == nullptr) return {};
@@ -89,12 +89,12 @@ Result<RowsOfKinds> MeasureStoredKinds(const Device& device, const ConvolutionPr
       all.measured += static_cast<long>(fresh.size());
       const bool written = store != nullptr && store->Write(twin, device.platform, fresh, {}).ok();
       all.unstored |= store != nullptr && !written;
-      // Who wrote first wins.
+      // The first writer's rows count.
       KindRows kept = written ? ReadRows(engines, twin, device.platform) : KindRows();
       known.insert(known.end(), fresh.begin(), fresh.end());
       if (!kept.empty()) {
         known = std::move(kept);
-        // Copies of another tensor of a tile like this may be there in place of ours.
+        // The store may have copies of another tensor of an equal tile instead.
         std::copy_if(fresh.begin(), fresh.end(), std::back_inserter(known),
                      [&](const Measurement& row) { return row.micro.engine.is_packing(); });
       }

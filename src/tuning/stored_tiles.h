@@ -13,23 +13,23 @@
 namespace ucudnn::tuning {
 
 struct RowsOfKinds {
-  std::vector<std::vector<MicroConfiguration>> rows;  // of each kind, in the order of Tiles::kinds
+  std::vector<std::vector<MicroConfiguration>> rows;  // for each kind, in the order of Tiles::kinds
   long measured = 0;                                  // rows that were measured now
-  bool unstored = false;                              // the store did not take them
+  bool unstored = false;                              // writing rows to the store failed
 };
 
-// What tiles may run, and where measurements are kept.
+// The engines that tiles may run, and the store of their measurements.
 struct TileEngines {
   EngineScope scope;
-  std::vector<EngineId> names;                  // of all engines of the scope but legacy ones
+  std::vector<EngineId> names;                  // all engines of the scope except legacy ones
   planning::MeasurementStore* store = nullptr;  // null: none
-  bool may_measure = true;                      // else what the store lacks is left out
+  bool may_measure = true;  // false: measurements that the store lacks are left out
 };
 
-// Of each kind of `tiles`, the engines that the store holds or that are measured now, with all that
-// a tile takes: its length, of gradients that are summed their sum, of packed tiles their copies.
-// What is measured is written to the store. A kind has no rows where no engine runs it within
-// limits.fit_bytes. An error where nothing could be tried.
+// For each kind of `tiles`, the engines that the store holds or that are measured now, with the
+// full cost of a tile: including its sum if gradients are summed, and its copies if it is packed.
+// New measurements are written to the store. A kind has no rows if no engine runs it within
+// limits.fit_bytes. Fails if nothing could be tried.
 Result<RowsOfKinds> MeasureStoredKinds(const Device& device, const ConvolutionProblem& problem,
                                        const Tiles& tiles, const TileEngines& engines,
                                        const MeasureLimits& limits);

@@ -20,23 +20,25 @@ struct Tensor {
   Strides strides = {};
 
   int64_t Elements() const;
-  int64_t Span() const;  // elements of memory, from the first to behind the last
+  int64_t Span() const;  // elements of memory from the first to behind the last
   size_t Bytes() const { return static_cast<size_t>(Span()) * ElementBytes(type); }
-  // True when every axis steps over all that the axes with smaller strides reach, so that no two
-  // elements share memory.
+  // True if every axis steps over all elements that the axes with smaller strides span, so that no
+  // two elements share memory.
   bool IsNested() const;
-  // The position, in the order of extents, of the element at `offset`. Requires a nested tensor.
+  // The position, in the order of extents, of the element at `offset`. REQUIRES: the tensor is
+  // nested.
   std::array<int64_t, kMaxSpatial + 2> Position(int64_t offset) const;
 };
 
 Tensor ImageTensor(const ConvolutionProblem& problem);
 Tensor FilterTensor(const ConvolutionProblem& problem);
 Tensor OutputTensor(const ConvolutionProblem& problem);
-// The one of these three that the operation writes.
+// The tensor that the operation writes.
 Tensor ResultTensor(const ConvolutionProblem& problem);
-// What an operation fused behind `part`, a part of a convolution, reads of `operand`, which is the
-// whole's: elements laid out like the part's result where images have their own, else those of its
-// places. Extents are 1 along axes of which all places read the same element.
+// The tensor that an operation fused behind `part`, a part of a convolution, reads of `operand`,
+// which is an operand of the whole. If images have elements of their own, they are laid out like
+// the part's result; otherwise there are only those of its places. Extents are 1 along axes of
+// which all places read the same element.
 Tensor FusedTensor(const cudnn::FusedOperand& operand, const ConvolutionProblem& part);
 
 // An axis of more than one element.
@@ -47,11 +49,11 @@ struct Axis {
   int index;
 };
 
-// By falling stride; never empty.
+// Sorted by falling stride; never empty.
 std::vector<Axis> SortedAxes(const Tensor& tensor);
 
-// Calls visit(offset, count, stride) for every run of elements, within [begin, end), of the
-// innermost of `axes`, the first of which begins at `offset`.
+// Calls visit(offset, count, stride) for every run of elements within [begin, end) along the
+// innermost of `axes`, of which the first begins at `offset`.
 template <typename Visit>
 void ForEachRun(std::span<const Axis> axes, int64_t offset, int64_t begin, int64_t end,
                 const Visit& visit) {

@@ -9,8 +9,8 @@ namespace {
 
 constexpr size_t kCopiedBytes = size_t{16} << 20;
 // A dense operand repeats itself after so many elements. The periods are primes, so that no two
-// images, channels or rows are the same; no stride of a tensor that fits into memory is a multiple
-// of both.
+// images, channels or rows are equal; no stride of a tensor that fits into memory is a multiple of
+// both.
 constexpr int64_t kPeriods[] = {1048573, 1048571};
 
 // Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014.
@@ -21,7 +21,7 @@ uint64_t Mix(uint64_t value) {
   return value ^ (value >> 31);
 }
 
-// Stores +-1, or +-2 where `two`.
+// Stores +-1, or +-2 if `two`.
 void StoreInteger(DataType type, bool negative, bool two, std::byte* to) {
   const auto store = [&](auto one_bits, auto two_bits) {
     using Bits = decltype(one_bits);
@@ -105,13 +105,13 @@ ReductionSets SetsOf(const ConvolutionProblem& problem) {
           }};
 }
 
-// One in how many of the elements that meet in an output element is not 0.
+// Among the elements that meet in an output element, one of so many is not 0.
 int64_t Spacing(const ConvolutionProblem& problem) {
   const int64_t most = MaxExactTerms(problem);
   return (ReductionLength(problem) + most - 1) / most;
 }
 
-// One element of every `spacing` in a row of each set is +-1, all others are 0.
+// In a row of each set, one of every `spacing` elements is +-1, and all others are 0.
 OperandPattern Sparse(const ConvolutionProblem& problem, const Tensor& tensor, int64_t spacing,
                       uint64_t seed) {
   const size_t element = ElementBytes(tensor.type);
@@ -156,7 +156,8 @@ OperandPattern MakeFusedOperand(DataType type, size_t bytes, size_t number) {
   line.type = type;
   line.extents[kMaxSpatial + 1] = static_cast<int64_t>(bytes / ElementBytes(type));
   line.strides.fill(1);
-  constexpr uint64_t kFirstSeed = uint64_t{1} << 60;  // far from those of the convolution's own
+  // far from the seeds of the convolution's own operands
+  constexpr uint64_t kFirstSeed = uint64_t{1} << 60;
   return Dense(line, false, kFirstSeed * (number + 1));
 }
 

@@ -28,11 +28,11 @@ struct TestOperands {
 // The most terms that an output element has with these operands.
 int64_t TestTerms(const ConvolutionProblem& problem);
 
-// May throw std::bad_alloc: where most terms must be zero, a whole tensor is built in host memory.
+// May throw std::bad_alloc: if most terms must be zero, it builds a whole tensor in host memory.
 TestOperands MakeTestOperands(const ConvolutionProblem& problem);
 
-// What operations fused behind the convolution read: +-1 in `bytes` of memory, so that neither
-// adding nor multiplying makes the results much larger. Operands of other numbers differ.
+// An operand of fused operations: +-1 in `bytes` of memory, so that neither adding nor multiplying
+// makes the results much larger. Operands with other numbers differ.
 OperandPattern MakeFusedOperand(DataType type, size_t bytes, size_t number);
 
 // Enqueues a copy of the operand into `to`, which holds operand.bytes. The caller keeps `operand`
@@ -40,7 +40,7 @@ OperandPattern MakeFusedOperand(DataType type, size_t bytes, size_t number);
 Status Upload(const cuda::Driver& driver, CUstream stream, const OperandPattern& operand,
               CUdeviceptr to);
 
-// Whether `from` still holds the operand. Waits for what `stream` holds. An error when copying
+// Whether `from` still holds the operand. Waits for earlier work on `stream`. Fails if copying
 // fails or `deadline` passes first.
 Result<bool> IsUnchanged(const cuda::Driver& driver, CUstream stream, const OperandPattern& operand,
                          CUdeviceptr from, Clock::time_point deadline);

@@ -13,8 +13,8 @@ namespace {
 
 // The image's values are at most 2 in magnitude, the filter's 1.
 constexpr double kLargestTerm = 2;
-constexpr double kMeanSquareOfTerm = 2.5;  // squares of +-1 and +-2, times +-1
-constexpr double kDeviations = 8;          // 1e9 elements all stay within with probability 1 - 1e-5
+constexpr double kMeanSquareOfTerm = 2.5;  // the mean of 1 and 4, times 1
+constexpr double kDeviations = 8;  // 1e9 elements all stay within, with probability 1 - 1e-5
 constexpr double kTransformRoundings = 24;
 constexpr double kCancellation = 16;
 constexpr double kWinogradAmplification = 79.5;
@@ -108,7 +108,7 @@ Tolerance DataTolerance(const ConvolutionProblem& problem, NumericClass numeric,
   const double amplification = direct ? 1 : Amplification(problem, numeric);
   const double sums =
       (direct ? 1 : kTransformRoundings) + static_cast<double>(ReductionLength(problem)) / 2;
-  // std::hypot would need glibc 2.35 at run time when built there.
+  // If the library was built with glibc 2.35, std::hypot would need it at run time.
   const double rounded = kCancellation * arithmetic;
   const double partial = SumsPartials(problem) ? UnitRoundoff(PrecisionBits(problem.type)) : 0;
   const double sigma = largest * std::sqrt(amplification * amplification *

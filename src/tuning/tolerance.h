@@ -37,15 +37,15 @@
 
 namespace ucudnn::tuning {
 
-// Elements agree when |a - b| <= absolute + relative * max(|a|, |b|). NaN and infinity agree with
-// nothing or, where `specials_agree` because the data are a caller's, with each other.
+// Elements agree if |a - b| <= absolute + relative * max(|a|, |b|). NaN and infinity agree with
+// nothing or, if `specials_agree` because the data are a caller's, with each other.
 struct Tolerance {
   double absolute = 0;
   double relative = 0;
   bool specials_agree = false;
 };
 
-// The coarsest class among the legacy engines of `runs`; an error where a run has another engine.
+// The coarsest class among the legacy engines of `runs`; fails if a run has another engine.
 Result<NumericClass> CoarsestClass(Operation operation, std::span<const Run> runs);
 
 // Bits of the significand, the hidden one included: integers up to 2^bits are exact.
@@ -61,27 +61,27 @@ int64_t ReductionLength(const ConvolutionProblem& problem);
 // the coarser class of the two results.
 Tolerance IntegerTolerance(const ConvolutionProblem& problem, NumericClass numeric, int64_t terms);
 
-// False when wrong results would hide in the tolerance, because it exceeds the root mean square of
-// an output element: sqrt(2.5 terms), since squares of +-1 and +-2 average 2.5. Unrelated results
+// False if wrong results would hide in the tolerance, because it exceeds the root mean square of an
+// output element: sqrt(2.5 terms), since squares of +-1 and +-2 average 2.5. Unrelated results
 // differ by about that.
 bool Discriminates(const Tolerance& tolerance, int64_t terms);
-// IntegerTolerance; an error where it does not discriminate.
+// IntegerTolerance; fails if it does not discriminate.
 Result<Tolerance> DiscriminatingTolerance(const ConvolutionProblem& problem, NumericClass numeric,
                                           int64_t terms);
 
-// The tolerance for data of any kind, of which only `largest` is known, the largest magnitude in
-// the undivided result. With sums of R terms whose signs are random, partial sums are about as
-// large as the results, and `largest` is at least q, the root of the sum of the squared terms. Then
-// (notation as above, roundings as independent as there)
+// The tolerance for data of any kind. Only `largest` is known, the largest magnitude in the
+// undivided result. With sums of R terms whose signs are random, partial sums are about as large as
+// the results, and `largest` is at least q, the root of the sum of the squared terms. Then
+// (notation and independence as above)
 //   sigma^2 = (a q)^2 (S uc^2 + 2 us^2 + R uc^2 / 2).
-// A direct engine has a = 1, S = 1, and us only where fp32 inputs may be converted. Partials that
-// are rounded to the tensors' type before they are summed (convolution/partial_sums.h) add (u q)^2,
-// u being that type's unit roundoff.
+// A direct engine has a = 1, S = 1, and us only if fp32 inputs may be converted. Partials that are
+// rounded to the tensors' type before they are summed (convolution/partial_sums.h) add (u q)^2,
+// with u the unit roundoff of that type.
 //
-// Sums that cancel, whose partial sums are far above every result, round more: kCancellation times
-// as much is let pass, and what cancels more may be reported although it is right. A bound that
-// holds for all data would find nothing: it grows with the sum of |x||w|, which for gradients of
-// filters is 1000 times the result.
+// Sums that cancel, whose partial sums are far above every result, round more: the tolerance allows
+// kCancellation times as much, and sums that cancel more may be reported although they are right. A
+// bound that holds for all data would find nothing: it grows with the sum of |x||w|, which for
+// gradients of filters is 1000 times the result.
 Tolerance DataTolerance(const ConvolutionProblem& problem, NumericClass numeric, double largest);
 
 }  // namespace ucudnn::tuning

@@ -1,6 +1,5 @@
-// A cuDNN handle and device memory of our own on a stream of our own, on which engines are measured
-// and plans verified. Thread-compatible; needs its context current from construction to
-// destruction.
+// A cuDNN handle and device memory of ucudnn's own, on its own stream, for measuring engines and
+// verifying plans. Thread-compatible; needs its context current from construction to destruction.
 #pragma once
 
 #include "base/status.h"

@@ -28,7 +28,7 @@ constexpr unsigned char kUnwritten = 0xff;
 struct Side {
   std::string name;  // for messages
   Division division;
-  std::unique_ptr<execution::Schedule> schedule = nullptr;  // made when it first computes
+  std::unique_ptr<execution::Schedule> schedule = nullptr;  // made when the side first computes
 
   const std::vector<Run>& runs() const { return division.configuration.runs; }
   bool is_divided() const { return division.configuration.Pieces() > 1; }
@@ -62,7 +62,7 @@ class Verifier {
         workspace_(handle_.memory(), driver_) {}
 
   ~Verifier() {
-    // The memory must not be freed while a kernel of ours may run.
+    // The memory must not be freed while one of its kernels may run.
     if (handle_.stream().get() != nullptr) (void)handle_.stream().Synchronize();
   }
 
@@ -71,8 +71,8 @@ class Verifier {
       return {Verdict::kNotCompared, status.message(), lacks_memory_};
     }
     if (auto outcome = Compute(undivided_, Output(), 0)) return *outcome;
-    // Where pieces add up, the first one replaces the output; each run of the plan is first in one
-    // of the passes.
+    // If pieces add up, the first one replaces the output; in each pass another run of the plan is
+    // first.
     const size_t passes = PlanAddsUp() ? plan_.runs().size() : 1;
     for (size_t first = 0; first < passes; ++first) {
       if (auto outcome = Compute(plan_, other_, first)) return *outcome;
@@ -173,15 +173,15 @@ class Verifier {
     return handle_.stream().Synchronize();
   }
 
-  // Whether pieces of the plan add to the output: then replacing and adding may be two engines, and
-  // both are compared.
+  // Whether pieces of the plan add to the output: then replacing and adding may use two engines,
+  // and both are compared.
   bool PlanAddsUp() const {
     return problem_.operation == Operation::kBackwardFilter && !SumsPartials(problem_) &&
            !plan_.runs().empty();
   }
 
-  // Runs `side` into `output`, a piece of its run `first` before all others. None where nothing is
-  // wrong; else the verdict.
+  // Runs `side` into `output`, a piece of its run `first` before all others. None if nothing is
+  // wrong, else the verdict.
   std::optional<Verification> Compute(Side& side, GuardedBuffer& output, size_t first) {
     if (Status status = output.Fill(kUnwritten, stream()); !status.ok()) return Unknown(status);
     if (side.schedule == nullptr) {
@@ -203,7 +203,7 @@ class Verifier {
         [&](execution::Step step) {
           outcome = Take(side, step, call);
           if (outcome || !twice_) return !outcome;
-          // So that an undivided gradient is added to itself.
+          // An undivided gradient is thus added to itself.
           step.adds = true;
           outcome = Take(side, step, call);
           return !outcome;
@@ -230,8 +230,8 @@ class Verifier {
     return call;
   }
 
-  // Runs one step, a piece in exactly the workspace that it was promised. None where nothing is
-  // wrong; else the verdict.
+  // Runs one step, and a piece in exactly the workspace that it was promised. None if nothing is
+  // wrong, else the verdict.
   std::optional<Verification> Take(const Side& side, const execution::Step& step,
                                    const cudnn::ConvolutionCall& call) {
     using Kind = execution::Step::Kind;
@@ -263,7 +263,7 @@ class Verifier {
     return Trespass(who);
   }
 
-  // Looks for writes around all buffers after what `who` ran; none where there are none.
+  // Looks for writes around all buffers after `who` has run; none if there are none.
   std::optional<Verification> Trespass(const std::string& who) {
     std::vector<std::pair<GuardedBuffer*, const char*>> watched = {{&x_, "the image"},
                                                                    {&w_, "the filter"},
@@ -360,9 +360,9 @@ class Verifier {
   bool lacks_memory_ = false;
   GuardedBuffer x_, w_, y_;
   GuardedBuffer other_;  // the plan's output; the undivided engine's is among x_, w_ and y_
-  std::deque<GuardedBuffer> read_;  // by what is fused
+  std::deque<GuardedBuffer> read_;  // one for each fused operand
   GuardedBuffer sum_;               // the part of a workspace before the engine's own
-  GuardedBuffer workspace_;         // the engines' own
+  GuardedBuffer workspace_;         // the engines' own part
 };
 
 }  // namespace

@@ -16,30 +16,30 @@ namespace ucudnn::tuning {
 
 enum class Verdict {
   kEqual,        // within the tolerance of tolerance.h; nothing but the output was written
-  kDifferent,    // another result, or NaN or infinity
-  kTrespassed,   // something beside the output and the workspace was written
+  kDifferent,    // another result, NaN or infinity
+  kTrespassed,   // memory beside the output and the workspace was written
   kNotCompared,  // no verdict: memory or time is short, an engine could not be launched, the
                  // tolerance would hide wrong results
 };
 
 struct Verification {
   Verdict verdict = Verdict::kNotCompared;
-  std::string message;  // empty when equal; else who did what, with values
-  // It is not compared because that takes more than MeasureLimits::memory_bytes.
+  std::string message;  // empty if equal; else what happened, with values
+  // It was not compared, because comparing takes more than MeasureLimits::memory_bytes.
   bool lacks_memory = false;
 };
 
-// Runs `undivided` and then `division`, as execution does, on integer operands with alpha = 1
-// and beta = 0, each in exactly the workspace that it was promised. Both hold engines of `scope`;
-// legacy ones have the problem's own math type.
+// Runs `undivided` and then `division`, as execution does, on integer operands with alpha = 1 and
+// beta = 0, each in exactly the workspace that it was promised. Both use engines of `scope`; legacy
+// ones have the problem's own math type.
 //
-// Where pieces add up a gradient of the filter, the plan is computed once for each of its runs,
-// with a piece of that run as the one that replaces the output; an undivided gradient is added to
-// itself. So adding is compared as well as replacing.
+// If pieces add up a gradient of the filter, the plan is computed once for each of its runs, with a
+// piece of that run as the one that replaces the output; an undivided gradient is added to itself.
+// Adding is thus compared as well as replacing.
 //
 // Takes device memory for the image, the filter, the output, a second output and the workspace, and
-// gives all of it back. May be called from any thread, also while others capture. The deadline is
-// looked at between pieces and between chunks of what is compared.
+// frees all of it. May be called from any thread, also while others capture. The deadline is
+// checked between pieces and between compared chunks.
 Verification VerifyPlan(const Device& device, const ConvolutionProblem& problem,
                         const Division& division, const MicroConfiguration& undivided,
                         const MeasureLimits& budget, const EngineScope& scope);

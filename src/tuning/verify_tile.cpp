@@ -25,7 +25,7 @@ namespace {
 
 // Engines may count the bytes of a view in 32 bits.
 constexpr int64_t kLongViewBytes = int64_t{1} << 31;
-// So many engines are asked what a tile should be.
+// The number of engines that are tried as references.
 constexpr size_t kMostReferences = 3;
 
 bool IsLong(const Tensor& tensor) {
@@ -46,12 +46,12 @@ ConvolutionProblem WithoutPadding(ConvolutionProblem part) {
   return Packed(part);
 }
 
-// One tensor of a tile as a part of a larger one, whose elements around it are NaN.
+// One tensor of a tile inside a larger tensor whose other elements are NaN.
 class Surrounded {
  public:
   Surrounded(const Tensor& tensor, const cuda::MemoryPool& pool, const cuda::Driver& driver)
       : tensor_(tensor), driver_(driver), memory_(pool, driver) {
-    // One place more on either side of every axis.
+    // One place more on each side of every axis.
     const size_t begin = tensor.extents[0] > 1 ? 0 : 1;
     const int64_t widest = *std::max_element(tensor.strides.begin() + begin, tensor.strides.end());
     margin_ = InWorkspace(static_cast<size_t>(widest) * ElementBytes(tensor.type));
@@ -63,13 +63,13 @@ class Surrounded {
   void* data() const { return reinterpret_cast<void*>(address()); }
 
   Status Allocate() { return memory_.Reserve(Bytes()); }
-  // Makes everything NaN.
+  // Fills everything with NaN.
   Status Clear(CUstream stream) {
     return cuda::DriverStatus(
         driver_, driver_.cuMemsetD8Async(memory_.address(), cuda::kNanByte, Bytes(), stream),
         "filling a tensor");
   }
-  // Whether all around the tile is as Clear left it. Makes the tile itself NaN.
+  // Whether everything around the tile is as Clear left it. Fills the tile itself with NaN.
   Result<bool> IsClearAround(CUstream stream, Clock::time_point deadline) {
     UCUDNN_RETURN_IF_ERROR(cuda::Fill(
         driver_, {tensor_.extents, tensor_.strides, ElementBytes(tensor_.type), address()},
@@ -88,7 +88,7 @@ class Surrounded {
   cuda::DeviceBuffer memory_;
 };
 
-// What an operation fused behind the convolution reads, for the tile and for the reference.
+// The operand that a fused operation reads, for the tile and for the reference.
 struct FusedRead {
   FusedRead(const Tensor& of_tile, const Tensor& of_reference, const cuda::MemoryPool& pool,
             const cuda::Driver& driver)
@@ -96,8 +96,8 @@ struct FusedRead {
 
   Surrounded tile;
   const Tensor reference;
-  cuda::DeviceBuffer memory;  // of the reference
-  OperandPattern content;     // of that memory
+  cuda::DeviceBuffer memory;  // the reference's
+  OperandPattern content;     // content of `memory`
 };
 
 class TileVerifier {
@@ -131,7 +131,7 @@ class TileVerifier {
   }
 
   ~TileVerifier() {
-    // The memory must not be freed while a kernel of ours may run.
+    // The memory must not be freed while one of its kernels may run.
     if (handle_.stream().get() != nullptr) (void)handle_.stream().Synchronize();
   }
 
@@ -162,7 +162,7 @@ class TileVerifier {
   Surrounded& Output() {
     return Writes(Operation::kForward) ? y_ : Writes(Operation::kBackwardData) ? x_ : w_;
   }
-  // Where the reference's result is, packed.
+  // The buffer with the reference's packed result.
   cuda::DeviceBuffer& Expected() {
     return Writes(Operation::kForward)        ? packed_y_
            : Writes(Operation::kBackwardData) ? packed_x_
@@ -230,7 +230,7 @@ class TileVerifier {
     return PlaceInputs();
   }
 
-  // Whether `more` bytes are there beside what has to be.
+  // Fails if there is no memory for `more` bytes beside the bytes needed so far.
   Status CheckMemory(size_t more) const {
     if (more <= budget_.memory_bytes && needed_ <= budget_.memory_bytes - more) {
       return Status::Ok();
@@ -249,7 +249,8 @@ class TileVerifier {
     const cuda::BoxCopy copy(tensor.extents, from_strides, to_strides, ElementBytes(tensor.type));
     return copy.Enqueue(driver_, from, to, stream());
   }
-  // Where x, or a tensor laid out like it, lies in the reference's, whose padding is a part of it.
+  // The address of x, or of a tensor laid out like it, inside the reference's tensor, which
+  // includes the padding.
   CUdeviceptr InsidePadding(CUdeviceptr padded, const Strides& strides, DataType type) const {
     int64_t offset = 0;
     for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
@@ -260,7 +261,7 @@ class TileVerifier {
   CUdeviceptr InsidePadding() const {
     return InsidePadding(padded_x_.address(), unpadded_.x_strides, part().type);
   }
-  // The tile's elements in what the reference reads.
+  // The address of the tile's elements inside the reference's operand.
   CUdeviceptr InReference(const FusedRead& read) const {
     const CUdeviceptr first = read.memory.address();
     if (!Writes(Operation::kBackwardData)) return first;
@@ -305,10 +306,11 @@ class TileVerifier {
     return Status::Ok();
   }
 
-  // The engines of `listed` that may say what the tile should be, the least workspace first.
+  // Adds the engines of `listed` that may be references for the tile, the least workspace first.
   void AddReferences(std::vector<cudnn::ListedEngine> listed,
                      std::vector<cudnn::ListedEngine>& references) const {
-    // Engines of the plan's own graph alone compute what is fused, so each of them counts.
+    // Only engines of the plan's own graph compute fused operations, so each of them may be a
+    // reference.
     std::erase_if(listed, [&](const auto& one) { return fused_.empty() && !IsDirect(one.choice); });
     std::stable_sort(listed.begin(), listed.end(), [&](const auto& a, const auto& b) {
       const auto rank = [&](const cudnn::EngineChoice& choice) {
@@ -501,14 +503,14 @@ class TileVerifier {
   std::unique_ptr<cudnn::Engines> engines_;
   TestOperands operands_;
   Tolerance tolerance_;
-  size_t needed_ = 0;     // bytes of device memory, but for the reference's workspace
+  size_t needed_ = 0;     // bytes of device memory without the reference's workspace
   Surrounded x_, w_, y_;  // of the tile
-  // The same packed: what was copied to the tile, or what the reference made.
+  // Packed tensors: the operands that were copied to the tile, and the reference's result.
   cuda::DeviceBuffer packed_x_, padded_x_, packed_y_, packed_w_;
-  cuda::DeviceBuffer gathered_;  // a packed copy of what is compared
+  cuda::DeviceBuffer gathered_;  // packed copy of the tensor that is compared
   cuda::DeviceBuffer reference_workspace_;
   GuardedBuffer sum_, workspace_;  // of the tile
-  std::deque<FusedRead> reads_;    // by what is fused
+  std::deque<FusedRead> reads_;    // one for each fused operand
   cudnn::FusedPointers of_tile_, of_reference_;
 };
 
@@ -526,7 +528,7 @@ ComparedTile ComparedTileOf(const ConvolutionProblem& problem, const Division& d
                                                : ComparedTile::Effect::kAdds};
   ConvolutionProblem& part = tile.kind.problem;
   part = SlackTwin(of);
-  // What is packed is short.
+  // Packed tensors are short.
   if (IsLong(ImageTensor(of.problem)) || IsLong(OutputTensor(of.problem))) {
     if (!of.packs_x) part.x_strides = tile.around.x_strides = of.problem.x_strides;
     if (!of.packs_y) part.y_strides = tile.around.y_strides = of.problem.y_strides;

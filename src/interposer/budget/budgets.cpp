@@ -13,23 +13,23 @@
 namespace ucudnn::interposer {
 namespace {
 
-// In the folder of libucudnn.so.1, in the build tree and the install tree.
+// Relative to the folder of libucudnn.so.1, in the build tree and the install tree.
 constexpr char kGlpkPlugin[] = "ucudnn/libucudnn_glpk.so";
 
-// The path of the GLPK plug-in; empty where the exact solver is asked for.
+// The path of the GLPK plug-in; empty if the exact solver is asked for.
 std::string SolverPath(const Options& options) {
   if (options.solver != Solver::kGlpk) return {};
   const std::string self = FileOf(kGlpkPlugin);
   const size_t folder = self.rfind('/');
-  // A relative path would be looked for in the folder that the program happens to run in.
+  // A relative path would be looked up in the program's working folder.
   return folder == std::string::npos ? std::string("/") + kGlpkPlugin
                                      : self.substr(0, folder + 1) + kGlpkPlugin;
 }
 
 }  // namespace
 
-// Null where the device does not say how much memory it has, or where only a workspace plan demands
-// a budget and its segments exceed that memory.
+// Null if the device does not tell how much memory it has, or if only a workspace plan demands a
+// budget and its segments exceed that memory.
 std::unique_ptr<WorkspaceBudget> Budgets::Make(CUcontext context,
                                                const planning::WorkspacePlan* workspace_plan) {
   const Options& options = process_.options;
@@ -184,7 +184,7 @@ void Budgets::Divide(WorkspaceBudget& budget, Session& session, cudnnHandle_t ha
     const bool may_measure = may_run && Tunes(process_, session, met.problem, met.api);
     choices.push_back(
         (legacy ? legacy_ : graph_)->ChoicesOf({met, session, handle, may_measure, part_bytes}));
-    // What cannot do without has some set aside, and no share.
+    // A kernel that cannot run without workspace has some assured, and no share.
     const auto told =
         process_.promises.LastReported({session.platform(), met.algorithm, met.problem});
     const bool assured = legacy && told && told->assured_bytes > 0;

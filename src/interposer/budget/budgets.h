@@ -18,18 +18,18 @@ namespace ucudnn::interposer {
 struct Process;
 class Session;
 
-// A kernel that a division is to include, and what may be used to learn of it.
+// A kernel that a division is to include, and what may be used to learn about it.
 struct DivisionQuestion {
   const BudgetKernel& kernel;
   Session& session;
   cudnnHandle_t handle;
-  bool may_measure;  // what nobody knows is measured
-  // What the kernel may use where all have equal parts. Tiles are looked for where it needs more.
+  bool may_measure;  // unknown measurements are made
+  // The kernel's part if all kernels have equal parts. Tiles are searched if the kernel needs more.
   size_t part_bytes;
 };
 
-// Tells what a division may choose from for a kernel; each API has its own. Returns no
-// configuration where nobody knows how long the kernel takes without workspace.
+// Lists the choices of a kernel for a division; each API has its own. Returns no configuration if
+// the time of the kernel without workspace is unknown.
 class DivisionChoices {
  public:
   virtual ~DivisionChoices() = default;
@@ -39,31 +39,31 @@ class DivisionChoices {
 class Budgets {
  public:
   explicit Budgets(Process& process) : process_(process) {}
-  // Call before anything runs. The caller owns both and keeps them alive.
+  // To be called before anything runs. The caller owns both and keeps them alive.
   void SetChoices(DivisionChoices& legacy, DivisionChoices& graph) {
     legacy_ = &legacy;
     graph_ = &graph;
   }
 
-  // The budget of the device that `context` is on; null where there is none, or where another
-  // context of the device has it.
+  // The budget of the device of `context`; null if there is none, or if it belongs to another
+  // context of the device.
   WorkspaceBudget* Of(CUcontext context);
-  // Call when `handle` was or will be destroyed, and the lane with it that `lane` names (null:
-  // none). Returns its budget (null: none) and what WorkspaceBudget::Close returned.
+  // To be called when `handle` was or will be destroyed, together with the lane that `lane` names
+  // (null: none). Returns its budget (null: none) and the result of WorkspaceBudget::Close.
   std::pair<WorkspaceBudget*, uint64_t> Leave(const void* handle, const void* lane);
   // The most bytes of ucudnn's workspace that any kernel may have.
   size_t LimitOf(const WorkspaceBudget& budget) const;
 
-  // Call before a call runs. The budget learns from it and is divided once it knows enough; a
-  // division that waits for memory is settled where the memory is free by now. Does nothing inside
-  // a capture.
+  // To be called before a call runs. The budget learns from it and is divided once it knows enough;
+  // a division that waits for memory is settled if the memory is free by now. Does nothing inside a
+  // capture.
   void Follow(const BudgetKernel& kernel, Session& session, cudnnHandle_t handle) noexcept;
-  // What the budget has for `kernel` on `session`; `part.kernel` becomes the kernel's number. None
-  // where there is no budget, or the driver does not tell the stream's id.
+  // The share of `kernel` on `session`; `part.kernel` becomes the kernel's number. None if there is
+  // no budget, or the driver does not tell the stream's id.
   std::optional<planning::BudgetShare> ShareOf(const BudgetKernel& kernel, const Session& session,
                                                cudnnHandle_t handle, OwnedPart& part) const;
-  // Divides the budget of the handle's device among the kernels that were run so far. Does nothing
-  // where there is no budget.
+  // Divides the budget of the handle's device among the kernels that have run so far. Does nothing
+  // if there is no budget.
   Status EndRecording(cudnnHandle_t handle);
 
   // Brings the report's records of all budgets up to date.

@@ -16,15 +16,15 @@ OwnedWorkspace::OwnedWorkspace(const cuda::Driver& driver, Session& session, cud
   try {
     capturing ? TakeForCapture(driver, *owner, part) : TakeShare(*owner, part);
   } catch (...) {
-    // Host memory is out. A segment that was taken for good stays its owner's; only a loan is to be
-    // given back.
+    // Host memory is out. A segment that was taken for good stays with its owner; only a loan must
+    // be given back.
     if (!segment_.lent) segment_ = {};
   }
   if (capturing || !part.assured || segment_.memory.data != nullptr) return;
   try {
     segment_ = session.budget()->TakeAssured(*owner, part.bytes, session.stream());
   } catch (...) {
-    // Host memory is out, and all that was set aside is in use.
+    // Host memory is out, and all assured workspace is in use.
   }
 }
 

@@ -10,11 +10,11 @@ class Session;
 
 class OwnedWorkspace {
  public:
-  // Takes what `part` says. data() is null where that is nothing, or where no memory is to be had.
-  // While `capturing`, the memory comes from what is set aside for captures.
+  // Takes the workspace that `part` asks for. data() is null if that is none, or if there is no
+  // memory. While `capturing`, the memory comes from the part reserved for captures.
   OwnedWorkspace(const cuda::Driver& driver, Session& session, cudnnHandle_t handle,
                  const OwnedPart& part, bool capturing);
-  // Gives a loan back; the call's work must be enqueued by then.
+  // Gives a loan back. REQUIRES: the call's work has been enqueued.
   ~OwnedWorkspace();
   OwnedWorkspace(const OwnedWorkspace&) = delete;
   OwnedWorkspace& operator=(const OwnedWorkspace&) = delete;

@@ -16,8 +16,8 @@ constexpr size_t kMostLanes = 4096;
 
 WorkspaceBudget::Key::Key(Api api, const ConvolutionProblem& of, uint64_t plan)
     : api(api), problem(of), plan(plan) {
-  // Callers ask before they set the math type that they are told, so it does not tell kernels
-  // apart.
+  // Callers ask before they set the math type that they are told, so it does not distinguish
+  // kernels.
   problem.math = MathType::kDefault;
 }
 
@@ -119,9 +119,9 @@ KernelSequence::Known WorkspaceBudget::Run(const BudgetKernel& kernel,
   const auto problem =
       problems_.emplace(Key(Api::kLegacy, kernel.problem, 0), problems_.size()).first;
   const KernelRun run = {number, static_cast<int>(problem->second), kernel.algorithm};
-  // With several handles nobody knows yet which one runs what, and most plans that were made to
-  // choose from never run. Kernels of one lane can share a segment, but kernels that may run
-  // anywhere would each need one of their own.
+  // If there are several handles, it is unknown which of them runs which kernel, and most plans
+  // that were made to choose from never run. Kernels of one lane can share a segment, but kernels
+  // that may run anywhere would each need their own.
   const bool asked_counts = handles_.size() <= 1 || !HasPlans();
   const KernelSequence::Known known = sequence_.Run(run, static_cast<int>(lane), asked_counts);
   return known == KernelSequence::Known::kRepeated ? Learned() : known;
@@ -152,7 +152,7 @@ Result<KernelSequence::Known> WorkspaceBudget::EndLearning() {
 
 Status WorkspaceBudget::MayOrder(std::initializer_list<const void*> owners) {
   MutexLock lock(mutex_);
-  // What runs on an ordered handle is its lane's.
+  // Calls on an ordered handle belong to its lane.
   bool ran = false;
   for (const void* owner : owners) ran = ran || ran_.contains(owner);
   return ran ? Status::Error("a convolution ran on one of the handles before") : Status::Ok();
@@ -162,7 +162,7 @@ KernelSequence::Known WorkspaceBudget::Learned() {
   constexpr auto known = KernelSequence::Known::kRepeated;
   learning_.store(false, std::memory_order_release);
   if (planned_.empty() || asked_only_ || sequence_.surprised() || HasPlans()) return known;
-  // The program ran just what it had asked about, so the earlier division holds.
+  // The program has run exactly the kernels that it had asked about, so the earlier division holds.
   Fix();
   return KernelSequence::Known::kNotYet;
 }
@@ -196,7 +196,8 @@ Status WorkspaceBudget::Divide(const std::vector<BudgetKernel>& kernels,
                                std::vector<std::vector<Configuration>> choices,
                                KernelSequence::Known known) {
   MutexLock lock(mutex_);
-  // Another thread may have learned the whole network while this one measured what was asked about.
+  // Another thread may have learned the whole network while this one measured the kernels that were
+  // asked about.
   if (fixed_ || (known == KernelSequence::Known::kAsked && !learning())) return Status::Ok();
   assert(kernels.size() == choices.size());
   std::vector<int> planned;
@@ -215,7 +216,7 @@ Status WorkspaceBudget::Divide(const std::vector<BudgetKernel>& kernels,
   try {
     status = Settle();
   } catch (...) {
-    // Without a division nothing is planned.
+    // Without a division no kernel has a share.
     planned_.clear();
     throw;
   }
@@ -243,12 +244,12 @@ WorkspaceBudget::Share WorkspaceBudget::ShareOf(const BudgetKernel& kernel,
   const int position = PlannedAt(number);
   if (position >= 0) {
     const size_t share = divided_.share_bytes[position];
-    // An owner that the share was not planned for has only what is left. A plan's share holds for
-    // all that run it, because they share the decision.
+    // An owner that the share was not planned for can use only the rest of the budget. A plan's
+    // share holds for all owners that run it, because they share the decision.
     const bool own = fixed_ && kernel.api == Api::kLegacy;
     return {number, own ? std::min(share, arena_.Available(SlotOwner(owner, number))) : share};
   }
-  // Kernels without a share use what is left, one after the other on their lane.
+  // Kernels without a share use the rest of the budget, one after the other on their lane.
   return {-1, number < 0 ? 0 : arena_.Available(SlotOwner(owner, -1))};
 }
 

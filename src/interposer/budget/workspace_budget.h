@@ -1,9 +1,9 @@
-// The convolutions of one device under one workspace budget (UCUDNN_TOTAL_WORKSPACE): what the
-// program was seen to run, how the budget is divided, and the memory behind it. Thread-safe. Once
-// the network is known and its memory is ready, a call takes the lock only when it asks for a
-// segment for the first time. What deals with memory (Settle to Fix, SettleNow, Take..., Assure,
-// SlotOwner, Closed, Drop) is defined in workspace_budget_memory.cpp, all else in
-// workspace_budget.cpp.
+// The convolutions of one device under one workspace budget (UCUDNN_TOTAL_WORKSPACE): the calls
+// that the program was seen to make, the division of the budget, and the memory behind it.
+// Thread-safe. Once the network is known and its memory is ready, a call takes the lock only when
+// it asks for a segment for the first time. Functions that handle memory (Settle to Fix, SettleNow,
+// Take..., Assure, SlotOwner, Closed, Drop) are defined in workspace_budget_memory.cpp, all others
+// in workspace_budget.cpp.
 #pragma once
 
 #include <cuda.h>
@@ -44,10 +44,10 @@ struct BudgetKernel {
 
 class WorkspaceBudget {
  public:
-  // `budget_bytes` is divided among the kernels; what it leaves is the limit of kernels without a
-  // share. The caller owns `driver`, `context` and `workspace_plan`, and keeps them alive. `solver`
-  // is the path of the GLPK plug-in; empty: the exact solver. `workspace_plan` is a workspace plan
-  // with a total, which says what the network is; null: it is learned.
+  // `budget_bytes` is divided among the kernels; the rest is the limit of kernels without a share.
+  // The caller owns `driver`, `context` and `workspace_plan`, and keeps them alive. `solver` is the
+  // path of the GLPK plug-in; empty: the exact solver. `workspace_plan` is a workspace plan with a
+  // total, which defines the network; null: the network is learned.
   WorkspaceBudget(const cuda::Driver& driver, CUcontext context, size_t budget_bytes,
                   WorkspaceDivision division, const std::string& solver = {},
                   const planning::WorkspacePlan* workspace_plan = nullptr);
@@ -56,23 +56,24 @@ class WorkspaceBudget {
   size_t budget_bytes() const { return budget_bytes_; }
   WorkspaceDivision division() const { return division_; }
   void Open(const void* handle);
-  // Call before `handle` is destroyed, and Closed with the result after it: destroying it waits for
-  // the device. `lane` names the lane that ends with it; null: none does.
+  // To be called before `handle` is destroyed; after that, Closed is to be called with the result,
+  // because destroying it waits for the device. `lane` names the lane that ends with the handle;
+  // null: none does.
   uint64_t Close(const void* handle, const void* lane = nullptr);
   void Closed(uint64_t leave);
 
-  // The program asks about a kernel, or runs it outside captures. When Run returns something else
-  // than kNotYet, the caller divides.
+  // The program asks about a kernel, or runs it outside captures. If Run returns anything but
+  // kNotYet, the caller divides.
   void Ask(const BudgetKernel& kernel);
   KernelSequence::Known Run(const BudgetKernel& kernel, const execution::ArenaOwner& owner);
-  // Ends learning, and returns what is known now as Run does: kNotYet where that was returned
-  // before; kAsked where kernels were asked about and none ran, and learning goes on. An error
-  // where no kernel is known.
+  // Ends learning, and returns the present knowledge as Run does: kNotYet if Run has returned it
+  // before; kAsked if kernels were asked about and none has run, in which case learning goes on.
+  // Fails if no kernel is known.
   Result<KernelSequence::Known> EndLearning();
   bool learning() const { return learning_.load(std::memory_order_acquire); }
 
-  // Whether handles may become one lane, whose name is then their owner. `owners` are they, and the
-  // lanes that they are on already (null: on none). An error where one of them has run.
+  // Whether handles may become one lane, whose name is then their owner. `owners` are these
+  // handles, and the lanes that they are on already (null: on none). Fails if one of them has run.
   Status MayOrder(std::initializer_list<const void*> owners);
 
   // The kernels that are known so far.
@@ -87,7 +88,7 @@ class WorkspaceBudget {
 
   // Rises with every division. Decisions of an earlier epoch must be taken anew.
   int epoch() const { return epoch_.load(std::memory_order_acquire); }
-  // A kernel's number, and the bytes that its plan may use: its share, or what is left.
+  // A kernel's number, and the bytes that its plan may use: its share, or the rest of the budget.
   struct Share {
     int kernel = 0;
     size_t bytes = 0;
@@ -99,12 +100,12 @@ class WorkspaceBudget {
   bool waiting() const { return waiting_.load(std::memory_order_acquire); }
   void SettleNow();
 
-  // Call when cuDNN contradicts what the workspace plan says of the legacy kernel. The kernel then
-  // counts as not in the file.
+  // To be called if cuDNN contradicts the workspace plan's entry of the legacy kernel. The kernel
+  // then counts as not in the file.
   void Drop(const ConvolutionProblem& problem);
 
-  // Memory for one call. It is empty where others use the memory, none is left, or the part is of
-  // an earlier division. A `lent` one must be given back.
+  // Memory for one call. It is empty if others use the memory, none is left, or the part belongs to
+  // an earlier division. A `lent` segment must be given back.
   struct Segment {
     execution::Arena::Segment memory;
     bool lent = false;
@@ -120,27 +121,29 @@ class WorkspaceBudget {
                                            const execution::ArenaOwner& owner,
                                            const OwnedPart& part);
   // Sets at least `bytes` of the budget aside, which every call can have from then on
-  // (TakeAssured). Returns false where there is no room.
+  // (TakeAssured). Returns false if there is no room.
   bool Assure(size_t bytes);
   size_t assured_bytes() const { return arena_.assured_bytes(); }
-  // Lends some of what was assured to a call that cannot do without.
+  // Lends some of the assured workspace to a call that cannot run without.
   Segment TakeAssured(const execution::ArenaOwner& owner, size_t bytes, CUstream stream);
   // The owner of the segment that `kernel` uses when `owner` runs it: the lane itself, or the
-  // kernel on the lane. In a workspace plan: the file's segment on the lane, or everybody's where
-  // the file says that the calls are ordered.
+  // kernel on the lane. With a workspace plan it is the file's segment on the lane, or on all lanes
+  // if the file says that the calls are ordered.
   execution::ArenaOwner SlotOwner(execution::ArenaOwner owner, int kernel) const;
 
-  // What the report has of the budget.
+  // The figures of the budget for the report.
   struct Summary {
-    size_t budget_bytes = 0;   // what was divided; less than the user's where memory was short
+    // the bytes that were divided; less than the user's if memory was short
+    size_t budget_bytes = 0;
     size_t shares_bytes = 0;   // the sum of all shares' segments
-    size_t held_bytes = 0;     // held on the device; after the last handle, what was held before
-    size_t capture_bytes = 0;  // the part of held_bytes that is for captures
-    size_t kernels = 0;        // how many have a share or, of a workspace plan's, were met
+    size_t held_bytes = 0;     // held on the device; after the last handle, the bytes held before
+    size_t capture_bytes = 0;  // the part of held_bytes that is reserved for captures
+    // number of kernels that have a share or, with a workspace plan, that have come
+    size_t kernels = 0;
     bool divided = false;
     bool asked_only = false;      // divided among kernels that were asked about and have not run
-    std::optional<bool> optimal;  // proven or not; none: a workspace plan divided
-    const char* solver = "";      // who divided; empty: nobody, or a workspace plan
+    std::optional<bool> optimal;  // whether it is proven; none: a workspace plan divides
+    const char* solver = "";      // the solver that divided; empty: none, or a workspace plan
   };
   Summary summary() const;
   // The bytes that ucudnn holds on the device now.
@@ -148,36 +151,37 @@ class WorkspaceBudget {
 
  private:
   int NumberOf(const BudgetKernel& kernel) UCUDNN_REQUIRES(mutex_);
-  // Whether plans were met: some may never run, and what was asked about was not measured for it.
+  // Whether plans have come: some may never run, and kernels that were only asked about were not
+  // measured for the budget.
   bool HasPlans() const UCUDNN_REQUIRES(mutex_);
-  // Divides and makes the memory ready, or learns that it is still in use.
+  // Divides and makes the memory ready, or notes that it is still in use.
   Status Settle() UCUDNN_REQUIRES(mutex_);
-  // Divides at most so much from now on.
+  // Divides at most this many bytes from now on.
   void Lower(size_t budget_bytes) UCUDNN_REQUIRES(mutex_);
-  // Ends learning, since all is known. Returns kRepeated where the caller has yet to divide, and
-  // kNotYet where the division of what was asked about holds.
+  // Ends learning, since the network is known. Returns kRepeated if the caller has yet to divide,
+  // and kNotYet if the division of the kernels that were asked about holds.
   KernelSequence::Known Learned() UCUDNN_REQUIRES(mutex_);
   // Makes the division final.
   void Fix() UCUDNN_REQUIRES(mutex_);
 
   // The segment of the workspace plan for `kernel`; null: none.
   const planning::WorkspacePlanSegment* PlanSegmentOf(int kernel) const;
-  // Take under a workspace plan. A kernel of the plan gets its segment there, as large as the plan
+  // Take with a workspace plan. A kernel of the plan gets its segment there, as large as the plan
   // makes it; any other kernel gets memory that no segment needs.
   Segment TakePlanSegment(const execution::ArenaOwner& owner, const OwnedPart& part,
                           CUstream stream);
   execution::Arena::Segment TakeShare(const execution::ArenaOwner& owner, const OwnedPart& part,
                                       CUstream stream);
-  // The position in lanes_ of `owner`'s lane or, where it has none, of a lane on the same stream
-  // whose handle was destroyed; lanes_.size() where there is neither.
+  // The position in lanes_ of `owner`'s lane or, if it has none, of a lane on the same stream whose
+  // handle was destroyed; lanes_.size() if there is neither.
   size_t LaneOf(const execution::ArenaOwner& owner) const UCUDNN_REQUIRES(mutex_);
   void Leave(const void* owner) UCUDNN_REQUIRES(mutex_);
   void WarnBeyondBudget() const;
   // The kernel's place in the latest division; -1: it has none.
   int PlannedAt(int kernel) const UCUDNN_REQUIRES(mutex_);
   void ReadyCapture(size_t bytes) UCUDNN_REQUIRES(mutex_);
-  // Owners hold `taken` copies of the workspace plan's segment `number`. Keeps memory back for
-  // those copies that no owner has taken yet.
+  // Owners hold `taken` copies of the workspace plan's segment `number`. Reserves memory for the
+  // copies that no owner has taken yet.
   void KeepUntaken(int number, size_t taken) UCUDNN_REQUIRES(mutex_);
 
   const CUcontext context_;
@@ -189,9 +193,9 @@ class WorkspaceBudget {
   std::atomic<bool> waiting_ = false;  // the division waits for memory that is still in use
   std::atomic<bool> fixed_ = false;
   std::atomic<bool> told_short_ = false;
-  std::atomic<bool> by_kernel_;  // slots are one kernel's each, not all of a lane's
+  std::atomic<bool> by_kernel_;  // each slot is for one kernel, not for all kernels of a lane
   std::atomic<int> epoch_ = 0;
-  std::unique_ptr<std::atomic<bool>[]> dropped_;  // by kernel of the workspace plan
+  std::unique_ptr<std::atomic<bool>[]> dropped_;  // by number of the workspace plan's kernels
   mutable Mutex mutex_;
   planning::PreferredSolver solver_ UCUDNN_GUARDED_BY(mutex_);
   KernelSequence sequence_ UCUDNN_GUARDED_BY(mutex_);
@@ -215,27 +219,27 @@ class WorkspaceBudget {
   std::vector<BudgetKernel> kernels_ UCUDNN_GUARDED_BY(mutex_);  // by number
   std::vector<execution::ArenaOwner> lanes_ UCUDNN_GUARDED_BY(mutex_);
   std::set<const void*> handles_ UCUDNN_GUARDED_BY(mutex_);
-  std::set<const void*> ran_ UCUDNN_GUARDED_BY(mutex_);  // owners' handles
+  std::set<const void*> ran_ UCUDNN_GUARDED_BY(mutex_);  // handles of owners
   // The most bytes that the device held before handles were destroyed.
   size_t held_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;
   size_t held_capture_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;
-  // The members from here to capture_ready_ tell of the latest division.
+  // The members from here to capture_ready_ describe the latest division.
   std::vector<int> planned_ UCUDNN_GUARDED_BY(mutex_);  // numbers of its kernels
   std::vector<planning::NetworkKernel> planned_kernels_ UCUDNN_GUARDED_BY(mutex_);
   size_t planned_budget_ UCUDNN_GUARDED_BY(mutex_) = 0;
   planning::DividedNetwork divided_ UCUDNN_GUARDED_BY(mutex_);
   bool solved_ UCUDNN_GUARDED_BY(mutex_) = false;  // divided_ divides planned_budget_
-  // Its kernels were asked about, and nobody knows yet who runs them: each has a share that it may
-  // use wherever it runs.
+  // Its kernels were only asked about, and it is unknown which lanes run them: each has a share
+  // that it may use on any lane.
   bool asked_only_ UCUDNN_GUARDED_BY(mutex_) = false;
-  size_t capture_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;    // what it leaves for a capture
-  bool capture_ready_ UCUDNN_GUARDED_BY(mutex_) = false;  // that was reserved, where there was room
-  // The kernels of the workspace plan that were met, and how its segments are used.
+  size_t capture_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;    // bytes that it leaves for a capture
+  bool capture_ready_ UCUDNN_GUARDED_BY(mutex_) = false;  // these were reserved, if there was room
+  // The kernels of the workspace plan that have come, and the use of its segments.
   std::set<int> met_ UCUDNN_GUARDED_BY(mutex_);
   struct SegmentUse {
-    int kernels = 0;        // how many have a part in it
-    size_t taken = 0;       // copies that owners hold
-    size_t kept_bytes = 0;  // for copies that nobody has taken yet
+    int kernels = 0;        // number of kernels in the segment
+    size_t taken = 0;       // number of copies that owners hold
+    size_t kept_bytes = 0;  // reserved for copies that no owner has taken yet
   };
   std::vector<SegmentUse> uses_ UCUDNN_GUARDED_BY(mutex_);
   size_t kept_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;  // the sum over all segments

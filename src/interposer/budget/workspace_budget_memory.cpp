@@ -34,7 +34,7 @@ Status WorkspaceBudget::Settle() {
     }
     solved_ = true;
     by_kernel_.store(divided_.by_kernel, std::memory_order_release);
-    // It is not known who runs these kernels, so whoever does borrows the memory.
+    // It is unknown which lanes run these kernels, so each call borrows the memory.
     if (asked_only_) break;
     needs.clear();
     for (const planning::Slot& slot : divided_.slots) {
@@ -64,7 +64,7 @@ void WorkspaceBudget::Lower(size_t budget_bytes) {
 
 void WorkspaceBudget::Fix() {
   arena_.Fix();
-  // Memory that the division leaves over serves one capture: all of its kernels, or those that fit.
+  // Memory that the division leaves serves one capture: all of its kernels, or those that fit.
   size_t largest = 0;
   for (const planning::Slot& slot : divided_.slots) {
     if (asked_only_) break;  // their lanes are not known
@@ -112,7 +112,7 @@ execution::Arena::Segment WorkspaceBudget::TakeForCapture(const cuda::Capture& c
 
 bool WorkspaceBudget::Assure(size_t bytes) {
   if (arena_.IsAssured(bytes)) return true;
-  MutexLock lock(mutex_);  // no division is under way meanwhile
+  MutexLock lock(mutex_);  // no division is in progress meanwhile
   return arena_.Assure(bytes);
 }
 
@@ -134,7 +134,7 @@ execution::Arena::Segment WorkspaceBudget::TakeShare(const execution::ArenaOwner
   MutexLock lock(mutex_);
   const int position = PlannedAt(part.kernel);
   const size_t share = position < 0 ? 0 : divided_.share_bytes[position];
-  // A lane that grew to its share kernel by kernel would hold old and new segments at once, so it
+  // If a lane grew to its share kernel by kernel, it would hold old and new segments at once, so it
   // takes all of it now.
   const bool whole = share > part.bytes && share <= arena_.Available(owner);
   const execution::Arena::Segment segment = arena_.Take(owner, whole ? share : part.bytes, stream);
@@ -171,7 +171,7 @@ WorkspaceBudget::Segment WorkspaceBudget::TakePlanSegment(const execution::Arena
   const int number = segment != nullptr ? workspace_plan_->kernels[part.kernel].segment : -1;
   const size_t bytes = segment != nullptr ? std::max(part.bytes, segment->bytes) : part.bytes;
   const execution::ArenaOwner slot = SlotOwner(owner, part.kernel);
-  // Copies that are kept back are for owners that have none yet.
+  // Reserved copies are for owners that have none yet.
   if (segment != nullptr && !arena_.Has(slot, bytes)) KeepUntaken(number, uses_[number].taken + 1);
   const Segment taken = {arena_.Take(slot, bytes, stream), false};
   if (segment != nullptr) KeepUntaken(number, arena_.CopiesOf(number));
@@ -200,7 +200,7 @@ void WorkspaceBudget::Closed(uint64_t leave) {
   MutexLock lock(mutex_);
   if (arena_.Waited(leave)) capture_ready_ = false;
   if (workspace_plan_ == nullptr) return;
-  // Copies that nobody has any more are kept back for whoever comes next.
+  // Copies that no owner holds any more are reserved for the next owners.
   for (int segment = 0; segment < std::ssize(uses_); ++segment) {
     if (uses_[segment].taken > 0) KeepUntaken(segment, arena_.CopiesOf(segment));
   }

@@ -1,4 +1,4 @@
-// How many kernels a process remembers.
+// The number of kernels that a process remembers.
 #pragma once
 
 #include <cstddef>

@@ -14,8 +14,8 @@ namespace {
 using tuning::Verdict;
 using tuning::Verification;
 
-// Compares the plan's output with the undivided one; requires that both are enqueued on the
-// request's stream.
+// Compares the plan's output with the undivided one. REQUIRES: both are enqueued on the request's
+// stream.
 Result<Verification> Compare(const cuda::Driver& driver, const CheckRequest& request,
                              tuning::GuardedBuffer& planned, CUdeviceptr undivided) {
   const CUstream stream = request.stream;
@@ -41,8 +41,8 @@ Result<Verification> Compare(const cuda::Driver& driver, const CheckRequest& req
   return Verification{Verdict::kDifferent, tuning::Tell(tensor, differences, tolerance)};
 }
 
-// Sets `checked.done` as soon as the undivided engine is enqueued, and allocates nothing between
-// that and the synchronisation: an exception in between would make the caller run it again.
+// Sets `checked.done` as soon as the undivided engine is enqueued. Nothing is allocated between
+// that and the synchronisation: an exception in between would make the caller run the engine again.
 void RunOn(const cuda::Driver& driver, const CheckRequest& request, CheckedCall& checked) {
   const execution::Schedule& schedule = request.schedule;
   const cudnn::ConvolutionCall& call = request.call;
@@ -66,7 +66,7 @@ void RunOn(const cuda::Driver& driver, const CheckRequest& request, CheckedCall&
         driver, driver.cuMemcpyDtoDAsync(scratch.address(), output, tensor.Bytes(), stream),
         "copying the output");
   }
-  const char* failure = nullptr;  // what follows allocates nothing until the stream is idle
+  const char* failure = nullptr;  // from here on nothing is allocated until the stream is idle
   if (ready.ok()) {
     written = scratch.data();
     execution::Outcome outcome, undivided_outcome;
@@ -81,7 +81,7 @@ void RunOn(const cuda::Driver& driver, const CheckRequest& request, CheckedCall&
     }
   }
   // The scratch memory must not be freed while a kernel may write to it. A failure of the stream
-  // also shows at the caller's own next call.
+  // also shows at the caller's next call.
   driver.cuStreamSynchronize(stream);
   if (failure != nullptr) ready = Status::Error(failure);
   if (ready.ok()) {
@@ -101,7 +101,7 @@ CheckedCall RunChecked(const cuda::Driver& driver, const CheckRequest& request) 
   try {
     RunOn(driver, request, checked);
   } catch (const std::exception&) {
-    // Host memory is out. The caller's output is as `done` says, and nothing was compared.
+    // Host memory is out. `done` describes the caller's output, and nothing was compared.
     checked.verification = {};
   }
   return checked;

@@ -14,11 +14,11 @@ namespace ucudnn::interposer {
 
 struct CheckedCall {
   // True: the caller's output holds the undivided result. False: the output was not touched, and
-  // the call has yet to be run, because there is nothing to compare with, memory is out, or the
+  // the call must still be run, because there is nothing to compare with, memory is out, or the
   // undivided engine failed.
   bool done = false;
-  bool piece_failed = false;  // the plan did not run to its end
-  // The verdict on the plan or, where nothing was compared, why.
+  bool piece_failed = false;  // the plan did not run completely
+  // The verdict on the plan or, if nothing was compared, the reason.
   tuning::Verification verification;
 };
 

@@ -13,39 +13,40 @@
 
 namespace ucudnn::interposer {
 
-// What a plan uses of ucudnn's workspace: how many bytes, as which kernel of the budget, and
-// under which of its divisions (WorkspaceBudget::epoch).
+// The part of ucudnn's workspace that a plan uses: its bytes, its kernel's number in the budget,
+// and the budget's division (WorkspaceBudget::epoch).
 struct OwnedPart {
   size_t bytes = 0;
   int kernel = -1;
   int epoch = 0;
-  bool assured = false;  // nothing runs without it: where no other is to be had, what was set aside
+  // nothing runs without it: if no other workspace is left, the assured one is used
+  bool assured = false;
 };
 
 struct KernelState {
   planning::Decision decision;
-  // Null: the program's own call runs. States that replace each other share what stays the same.
+  // Null: the program's own call runs. States that replace each other share an unchanged schedule.
   std::shared_ptr<const execution::Schedule> schedule;
   std::optional<planning::Build> built;  // what was built for the decision; none: nothing
   CountedKernel* record = nullptr;
   OwnedPart owned;
-  // Set where calls are checked (UCUDNN_CHECK): the coarsest arithmetic among the pieces and the
+  // Set if calls are checked (UCUDNN_CHECK): the coarsest arithmetic among the pieces and the
   // undivided engine.
   std::optional<NumericClass> checked;
   // True once a piece failed or the plan was found wrong: the kernel then runs undivided wherever
-  // something undivided keeps the promise. All states of the kernel share the flag.
+  // an undivided engine keeps the promise. All states of the kernel share the flag.
   std::shared_ptr<std::atomic<bool>> failed;
   // All pieces ran once outside a capture, so a capture may contain them.
   std::atomic<bool> ran = false;
-  // After so many calls the kernel is decided about anew; kFinal: never.
+  // The kernel's number of calls after which it is decided about anew; kFinal: never.
   static constexpr long kFinal = std::numeric_limits<long>::max();
   std::atomic<long> due_at = kFinal;
-  // EpochOf the budget at the latest decision; -1: what it has for the kernel was not asked yet.
+  // EpochOf the budget at the latest decision; -1: the kernel's share was not asked for yet.
   std::atomic<int> looked_at = 0;
 
   bool refused() const { return decision.course == planning::Course::kRefusal; }
-  // Whether more may be known by now: `calls`, the kernel's so far, are enough, or its budget was
-  // divided anew (`epoch`).
+  // Whether more may be known by now: the kernel has had enough `calls`, or its budget was divided
+  // anew (`epoch`).
   bool IsDue(const std::atomic<long>& calls, int epoch) const {
     if (looked_at.load(std::memory_order_relaxed) != epoch) return true;
     const long due = due_at.load(std::memory_order_relaxed);

@@ -35,7 +35,7 @@ struct AnswerStep {
       const auto cause = question.configuration.Pieces() > 1 ? planning::Cause::kDivisionWrong
                                                              : planning::Cause::kGraphEngineWrong;
       if (reporter != nullptr) reporter->Fallback(facts.problem, cause, trust.message);
-      // The rows of the wrong plan's pieces were dropped, so measurements are asked for again.
+      // The rows of the wrong plan's pieces were dropped, so the measurements are asked for again.
       facts.measured.Clear();
       facts.tilings.Clear();
     }
@@ -48,8 +48,8 @@ struct AnswerStep {
   void operator()(Decision&) {}
 };
 
-// Stores the promise of a decision. Returns false where another process has promised something else
-// before: that promise becomes a fact, and the caller decides anew.
+// Stores the promise of a decision. Returns false if another process has given a different promise
+// before: that one becomes a fact, and the caller decides anew.
 bool IsKept(const Decision& decision, planning::Facts& facts, Steps& steps) {
   if (!decision.gives_promise) return true;
   const planning::KeptPromise kept = steps.Keep(decision);
@@ -117,7 +117,7 @@ void Lifecycle::Decide(planning::Facts& facts, KernelState& state) {
   Steps& steps = look_.steps;
   state.decision = DecideBy(facts, steps, &look_.process.reporter, look_.earlier);
   const Decision& decision = state.decision;
-  // A plan that is not measured here waits for the rows of others alone.
+  // A plan that is not measured here waits only for rows of other processes.
   const bool waits = facts.tunes || std::holds_alternative<planning::CallFacts>(facts.program);
   due_at_ = CallsUntil(look_.process, decision.look_again, look_.calls, waits);
   stands_ = decision.standing && look_.earlier != nullptr;

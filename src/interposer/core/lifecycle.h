@@ -24,25 +24,25 @@ class Steps {
   // Asked only about plans of the graph API.
   virtual std::vector<MicroConfiguration> Answer(const planning::FindSubstitutes& question) = 0;
   virtual planning::Trust Answer(const planning::Compare& question) = 0;
-  // Keeps what it builds in place of what it built before; the pieces in `schedule_`.
+  // Keeps what it builds, the pieces in `schedule_`, in place of what it built before.
   virtual planning::BuildOutcome Answer(const planning::Build& question) = 0;
-  // Stores the decision's promise and returns it; returns the earlier one where one was given
-  // before.
+  // Stores the decision's promise and returns it; if one was given before, returns that one.
   virtual planning::KeptPromise Keep(const planning::Decision& decision) = 0;
-  // The coarsest arithmetic among the pieces and the undivided engine; none where it is not known.
+  // The coarsest arithmetic among the pieces and the undivided engine; none if it is unknown.
   virtual std::optional<NumericClass> CoarsestOf(const planning::Decision& decision) = 0;
 
-  // Answers, unless the state in force (null: none) was built of the same, which then stays.
+  // Builds, unless the state in force (null: none) was built for an equal question; its build is
+  // then kept.
   planning::BuildOutcome BuildUnless(const KernelState* earlier, const planning::Build& question) {
     built_ = question;
     stays_built_ = earlier != nullptr && earlier->built == question;
     return stays_built_ ? planning::BuildOutcome() : Answer(question);
   }
-  // What was built last, or stayed.
+  // The question that was built last, and whether an earlier build was kept for it.
   const std::optional<planning::Build>& built() const { return built_; }
   bool stays_built() const { return stays_built_; }
 
-  // What Answer(Build) made last; null: no pieces.
+  // The schedule that Answer(Build) made last; null: no pieces.
   std::unique_ptr<execution::Schedule> TakeSchedule() { return std::move(schedule_); }
 
  protected:
@@ -53,10 +53,10 @@ class Steps {
   bool stays_built_ = false;
 };
 
-// A decision that breaks an invariant is replaced by the program's own call or, where there is an
-// earlier decision, by that. Without a `reporter` (null) the decision is only asked for: nothing is
-// told, and no promise is stored. What was built for the state in force, `earlier` (null: none), is
-// not built again.
+// Decides. A decision that breaks an invariant is replaced by the earlier decision or, if there is
+// none, by the program's own call. Without a `reporter` (null) the decision is not recorded:
+// nothing is reported, and no promise is stored. What was built for `earlier`, the state in force
+// (null: none), is not built again.
 planning::Decision DecideBy(planning::Facts& facts, Steps& steps, Reporter* reporter,
                             const KernelState* earlier = nullptr);
 
@@ -68,7 +68,7 @@ struct Look {
   Process& process;
   Steps& steps;
   KernelState* earlier = nullptr;  // the state in force; null at the first decision
-  long calls = 0;                  // that the kernel had
+  long calls = 0;                  // calls that the kernel has had
   int epoch = 0;                   // becomes KernelState::looked_at
 };
 
@@ -77,19 +77,19 @@ class Lifecycle {
  public:
   explicit Lifecycle(const Look& look) : look_(look) {}
 
-  // Makes `state` that of the decision. REQUIRES: state.failed and the epoch of its owned part are
-  // set; all else of `facts` but what that says.
+  // Sets `state` to the decision. REQUIRES: state.failed and the epoch of its owned part are set;
+  // `facts` is complete but for state.failed.
   void Decide(planning::Facts& facts, KernelState& state);
-  // The earlier state stays in force, and is due again.
+  // The earlier state stays in force, and is due again later.
   bool stands() const { return stands_; }
   // The number of calls after which the kernel is decided about anew.
   long due_at() const { return due_at_; }
-  // The report's entry.
+  // The record for the report.
   const KernelRecord& record() const { return record_; }
 
-  // Enters `state` into the report, where it takes over the earlier one's calls.
+  // Enters `state` into the report, where it inherits the earlier state's calls.
   void Enter(KernelState& state);
-  // Rewrites the report file where that is due.
+  // Rewrites the report file if that is due.
   void Published() const;
 
  private:

@@ -72,7 +72,7 @@ planning::TileUse UseOfTiles(Process& process, const Session& session,
 }
 
 bool MayUseTiles(Process& process, const Session& session, double span, size_t need_bytes) {
-  constexpr double kMostBytes = 16;  // of an element of x and one of y
+  constexpr double kMostBytes = 16;  // for an element of x and one of y
   const planning::TileConditions conditions = ConditionsOfTiles(process, session, need_bytes);
   if (!conditions.allowed || LacksWorkspace(process, session)) return false;
   const size_t cache = conditions.l2_bytes;
@@ -82,7 +82,7 @@ bool MayUseTiles(Process& process, const Session& session, double span, size_t n
     case BatchSizePolicy::kAll:
       return true;
     case BatchSizePolicy::kAuto:
-      // Copies of x and y that the cache does not hold.
+      // The copies of x and y do not fit the cache.
       if (cache > 0 && need_bytes > cache && kMostBytes * span > static_cast<double>(cache)) {
         return true;
       }

@@ -11,7 +11,7 @@ namespace ucudnn::interposer {
 // Whether this process may measure the kernel on the session's device: the user allows it, and no
 // workspace plan names the kernel.
 bool Tunes(Process& process, const Session& session, const ConvolutionProblem& problem, Api api);
-// Whether a caller that asks about the kernel waits for its measurements.
+// Whether a caller that asks about the kernel waits until it is measured.
 bool MeasuresBeforePromising(Process& process, const Session& session,
                              const ConvolutionProblem& problem, Api api);
 // The user's ceiling for each kernel's part of the caller's workspace, in bytes; kNoLimit: none.
@@ -19,21 +19,21 @@ size_t UserLimit(Process& process, const Session& session);
 // The facts about a kernel that do not depend on what the program named.
 planning::Facts FactsOfKernel(Process& process, const Session& session,
                               const ConvolutionProblem& problem, Api api);
-// What the kernel may be cut into tiles for, where the program would run what needs `need_bytes`
-// undivided. Under one budget kToFit says that nothing forbids tiles: planning::MayMeasureTiles
-// knows whether the kernel's share demands any.
+// Why the kernel may be cut into tiles, if the program would run an engine that needs `need_bytes`
+// undivided. Under one budget kToFit means that nothing forbids tiles: planning::MayMeasureTiles
+// decides whether the kernel's share demands any.
 planning::TileUse UseOfTiles(Process& process, const Session& session,
                              const ConvolutionProblem& problem, size_t need_bytes);
-// What can be said of that before the problem is known, but for the elements that an image of x or
-// of y spans: false where UseOfTiles will say kNone.
+// False if UseOfTiles will certainly return kNone. Needs no problem, only `span`, the elements that
+// an image of x or of y spans.
 bool MayUseTiles(Process& process, const Session& session, double span, size_t need_bytes);
 planning::PromiseRequest RequestFor(const Process& process, const ConvolutionProblem& problem,
                                     size_t limit_bytes);
 // Reports once for each kernel that the followed workspace plan does not have it.
 void NoteMissing(Process& process, const Session& session, const ConvolutionProblem& problem,
                  Api api);
-// The number of calls after which the kernel is decided about anew, given that it had `calls` and
-// the decision says `when`. `tunes`: this process measures the kernel.
+// The number of calls after which the kernel is decided about anew, if it has had `calls` and the
+// decision says `when`. `tunes`: this process measures the kernel.
 long CallsUntil(const Process& process, planning::When when, long calls, bool tunes = true);
 
 }  // namespace ucudnn::interposer

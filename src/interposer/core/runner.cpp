@@ -13,7 +13,7 @@ using execution::Outcome;
 using planning::Cause;
 using planning::Otherwise;
 
-// Whether nothing replaces the pieces.
+// Whether no undivided engine or call can replace the pieces.
 bool IsAlone(const planning::Decision& decision) {
   return decision.otherwise == Otherwise::kPieces;
 }
@@ -25,7 +25,7 @@ void NoteFailure(const RunRequest& request) {
                                                          : Cause::kPieceFailed);
 }
 
-// Runs the call under UCUDNN_CHECK. Returns false where it has yet to be run.
+// Runs the call under UCUDNN_CHECK. Returns false if it must still be run.
 bool RanChecked(const RunRequest& request, const cudnn::ConvolutionCall& call) {
   KernelState& state = request.state;
   const CheckedCall checked =

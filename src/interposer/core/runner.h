@@ -1,5 +1,5 @@
-// Runs what was decided for a kernel, and what Decision::otherwise names where that cannot run. No
-// other code runs pieces, or chooses what runs in their place.
+// Runs a kernel's decision, or what Decision::otherwise names if that cannot run. No other code
+// runs pieces, or chooses what replaces them.
 #pragma once
 
 #include "interposer/core/kernel_state.h"
@@ -12,26 +12,26 @@ class OtherWays {
  public:
   virtual ~OtherWays() = default;
   // Otherwise::kUndivided: runs the undivided engine that keeps the promise. `failed`: the
-  // schedule's own has just failed, and is not tried again.
+  // schedule's undivided engine has just failed, and is not tried again.
   virtual cudnnStatus_t Undivided(bool failed) = 0;
   // Otherwise::kReal: runs the program's own call.
   virtual cudnnStatus_t Real() = 0;
-  // Otherwise::kPieces: gives the error of a call that nothing else serves.
+  // Otherwise::kPieces: returns the error of a call that nothing else serves.
   virtual cudnnStatus_t Refused() = 0;
 };
 
-// One call on the session of its handle. `call` has the workspace that the caller passes.
+// One call on the session of its handle. `call` has the caller's workspace.
 struct RunRequest {
   Process& process;
   Session& session;
   const ConvolutionProblem& problem;
-  KernelState& state;  // has a schedule
+  KernelState& state;  // must have a schedule
   const cudnn::ConvolutionCall& call;
 };
 cudnnStatus_t RunSchedule(const RunRequest& request, OtherWays& other);
 
-// Runs what `state`'s decision names in place of pieces, and counts that. Requires that nothing was
-// enqueued, or that all of it is overwritten.
+// Runs what `state`'s decision names in place of pieces, and counts that. REQUIRES: nothing was
+// enqueued, or all of it is overwritten.
 cudnnStatus_t RunOtherwise(const KernelState& state, OtherWays& other,
                            bool undivided_failed = false);
 

@@ -22,19 +22,19 @@ class WorkspaceLimit {
 
   // Holds for kernels that are asked about or first called from now on.
   void Set(size_t bytes);
-  // The ceiling in bytes; kNoLimit: none. A ceiling from free memory is taken from the device of
-  // `context` when it is asked for first, and then holds for all.
+  // The ceiling in bytes; kNoLimit: none. A ceiling from free memory is computed at the first call,
+  // for the device of `context`, and then holds for all devices.
   size_t Of(CUcontext context);
-  // The size that was set; kNoLimit where the ceiling comes from free memory.
+  // The size that was set; kNoLimit if the ceiling comes from free memory.
   size_t set_bytes() const;
   bool is_auto() const { return is_auto_; }
-  // Lowers a ceiling from free memory to `bytes`, where it is above.
+  // Lowers a ceiling from free memory to `bytes`, if it is higher.
   void FallTo(size_t bytes);
 
  private:
   const cuda::Driver* const driver_;
   std::atomic<size_t> limit_;
-  std::atomic<bool> is_auto_;                  // then auto_limit_ holds, not limit_
+  std::atomic<bool> is_auto_;                  // then auto_limit_ is used instead of limit_
   std::atomic<size_t> auto_limit_ = kNoLimit;  // kNoLimit: not yet computed
 };
 

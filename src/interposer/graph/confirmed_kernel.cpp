@@ -1,5 +1,5 @@
-// Lets execution plans follow a workspace plan: in the file's micro-batches, with their own engine
-// and knobs; the first plan of a heuristics list with the engines that the file names.
+// Makes execution plans follow a workspace plan: they run the file's micro-batches with their own
+// engine and knobs; the first plan of a heuristics list runs them with the engines of the file.
 #include <algorithm>
 
 #include "interposer/graph/graph_kernel.h"

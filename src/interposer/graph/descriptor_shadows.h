@@ -1,7 +1,7 @@
-// What is remembered of the graph API's descriptors because cuDNN does not give it back, or only
-// slowly: to which operation graph an engine, a configuration or a plan belongs. It is enough to
-// leave a plan alone at once that cannot be divided. Thread-safe. The one lock is taken while plans
-// are made, never while they run.
+// Facts about descriptors of the graph API that cuDNN does not tell, or only slowly: the operation
+// graph that an engine, a configuration or a plan belongs to. They suffice to leave a plan alone at
+// once that cannot be divided. Thread-safe. The one lock is taken while plans are made, never while
+// they run.
 #pragma once
 
 #include <array>
@@ -17,9 +17,9 @@
 
 namespace ucudnn::interposer {
 
-// What is known of an operation graph.
+// The kind of an operation graph.
 enum class GraphKind : uint8_t {
-  kUnknown,      // it was made without our seeing it, or from JSON
+  kUnknown,      // it was made before ucudnn saw it, or from JSON
   kConvolution,  // one of its operations is a convolution
   kUndividable,  // its convolution has a single image
   kUnfamiliar,   // its convolution has dynamic or ragged shapes
@@ -30,44 +30,47 @@ enum class GraphKind : uint8_t {
 // configuration that was destroyed since has another number, or none.
 using ListedConfigurations = std::vector<std::pair<cudnnBackendDescriptor_t, uint64_t>>;
 
-// An operation that visits more than one element for one of its result, and is no convolution.
+// An operation other than a convolution that reads more than one element for an element of its
+// result.
 struct WideOperation {
   cudnnBackendDescriptorType_t type = CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR;
-  std::optional<cudnnBackendNormMode_t> norm;  // of a norm that said its mode
+  std::optional<cudnnBackendNormMode_t> norm;  // the mode of a norm, if it was set
 };
 
 struct DescriptorShadow {
   cudnnBackendDescriptorType_t type = CUDNN_BACKEND_TENSOR_DESCRIPTOR;
   GraphKind kind = GraphKind::kUnknown;
-  bool is_pointwise = false;  // every operation visits each element by itself
-  // Of an operation graph, and what is made of it: the first such operation; none: it has none that
-  // is known.
+  // every operation reads only one element for each element of its result
+  bool is_pointwise = false;
+  // For an operation graph, and objects made of it: the first such operation; none: it has none
+  // that is known.
   std::optional<WideOperation> wide;
-  std::optional<cudnnBackendNormMode_t> norm;  // of a norm's operation
-  // Set for pointwise modes and their operations whose result depends on where an element lies.
+  std::optional<cudnnBackendNormMode_t> norm;  // for a norm operation
+  // True for pointwise modes whose result depends on an element's position, and for their
+  // operations.
   bool reads_position = false;
-  bool is_heuristics_first = false;  // the first of a list of the heuristics, or made from it
+  bool is_heuristics_first = false;  // the first of a list of the heuristics, or made from that one
   std::shared_ptr<const ListedConfigurations> list;  // the list it belongs to; null: none
-  cudnnHandle_t handle = nullptr;  // that it, or its operation graph, was made with
-  // Tensors have these two members, and convolutions have those of their image.
+  cudnnHandle_t handle = nullptr;  // the handle that it, or its operation graph, was made with
+  // Tensors have the two members that follow; a convolution has those of its image.
   int64_t batch = 0;
   bool ragged = false;
-  std::array<int64_t, CUDNN_DIM_MAX> extents = {}, strides = {};  // of tensors; 0 behind the last
-  // Elements from the first to the last of one image: of a convolution, and of what is made of it,
-  // those of x or of y, whichever has more.
+  std::array<int64_t, CUDNN_DIM_MAX> extents = {}, strides = {};  // for tensors; 0 behind the last
+  // For a convolution, and objects made of it: the elements from the first to the last of one image
+  // of x or of y, whichever spans more.
   double span = 0;
   bool dynamic = false;  // the operation graph was made with dynamic shapes
-  // Engines have the configuration that they were read from (null: that exists no more), and what
-  // was answered about native CUDA graphs of their plans, which must not change.
+  // For engines: the configuration that they were read from (null: it no longer exists), and the
+  // answer that was given about native CUDA graphs of their plans, which must not change.
   cudnnBackendDescriptor_t configuration = nullptr;
   uint64_t configuration_number = 0;
   std::optional<bool> keeps_native;
-  uint64_t number = 0;  // tells it from a later descriptor at the same address
+  uint64_t number = 0;  // distinguishes it from a later descriptor at the same address
 };
 
 class DescriptorShadows {
  public:
-  // Call after the real library made, set, read or destroyed a descriptor. They may throw
+  // To be called after the real library made, set, read or destroyed a descriptor. They may throw
   // std::bad_alloc; the descriptor then stays unknown.
   void OnCreate(cudnnBackendDescriptor_t descriptor, cudnnBackendDescriptorType_t type);
   void OnSet(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name, int64_t count,
@@ -75,25 +78,27 @@ class DescriptorShadows {
   // `count` is the number of values that the library returned.
   void OnGet(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name, int64_t count,
              const void* values);
-  // Returns what was known of the descriptor. Call before the real library destroys it.
+  // Returns the shadow of the descriptor. To be called before the real library destroys it.
   std::optional<DescriptorShadow> OnDestroy(cudnnBackendDescriptor_t descriptor);
 
   std::optional<DescriptorShadow> Find(cudnnBackendDescriptor_t descriptor);
 
-  // The configurations of `list` that still exist, and do so until as many calls of Return.
+  // The configurations of `list` that still exist. They continue to exist until Return was called
+  // for each of them.
   std::vector<cudnnBackendDescriptor_t> Lend(const ListedConfigurations& list);
-  // Whether a configuration that the application destroys is lent: then it goes with the last loan.
+  // Whether a configuration that the application destroys is lent: it is then destroyed when the
+  // last loan is returned.
   bool DestroyLater(cudnnBackendDescriptor_t configuration);
-  // Whether the application has destroyed the configuration, and nobody else has it any more: then
-  // the caller destroys it.
+  // Returns a loan. True if the application has destroyed the configuration, and no other loan of
+  // it is left: then the caller destroys it.
   bool Return(cudnnBackendDescriptor_t configuration);
 
-  // Sets DescriptorShadow::keeps_native where it is not set, and returns it; returns `keeps` of an
+  // Sets DescriptorShadow::keeps_native if it is not set, and returns it; returns `keeps` for an
   // unknown descriptor.
   bool AnswerNative(cudnnBackendDescriptor_t engine, bool keeps);
 
  private:
-  // Null when it is unknown.
+  // Null if it is unknown.
   DescriptorShadow* At(cudnnBackendDescriptor_t descriptor) UCUDNN_REQUIRES(mutex_);
   void Inherit(DescriptorShadow& to, cudnnBackendDescriptor_t from) UCUDNN_REQUIRES(mutex_);
   void TakeOperations(DescriptorShadow& graph, int64_t count, const cudnnBackendDescriptor_t* ops)
@@ -109,7 +114,8 @@ class DescriptorShadows {
   std::unordered_map<cudnnBackendDescriptor_t, Lending> lent_ UCUDNN_GUARDED_BY(mutex_);
 };
 
-// Configurations of a list, which are not destroyed before this is, whatever other threads do.
+// Configurations of a list. They are not destroyed during this object's lifetime, whatever other
+// threads do.
 class LentConfigurations {
  public:
   LentConfigurations(DescriptorShadows& shadows, const cudnn::Functions& functions,

@@ -14,10 +14,10 @@ namespace {
 using planning::BuildOutcome;
 using planning::Detail;
 
-// So many configurations of a heuristics' list are looked at, and timed against each other, as
-// substitutes.
+// The number of configurations of a heuristics list that are looked at, and timed against each
+// other, as substitutes.
 constexpr size_t kMostCompared = 3;
-// So many engines beside their own are tried for the tiles of a vast plan.
+// The number of engines beside its own that are tried for the tiles of a vast plan.
 constexpr size_t kMostTileEngines = 4;
 constexpr int kMostEngines = 128;
 
@@ -109,7 +109,7 @@ planning::Rows GraphSteps::Answer(const planning::Measure& question) {
   if (engine == nullptr) return {{}, true};
   tuning::Question asked;
   asked.problem = kernel_.problem();
-  // A substitute only ever runs whole, so it is measured on the whole mini-batch alone.
+  // A substitute runs only undivided, so it is measured on the whole mini-batch alone.
   asked.policy = engine == kernel_.own ? process_.options.policy : BatchSizePolicy::kUndivided;
   asked.request = question.request;
   asked.may_measure = kernel_.is_measured();
@@ -137,7 +137,7 @@ const EngineTemplates& GraphSteps::EnginesOfTiles() {
   tile_engines_ = {kernel_.own};
   for (const ConvolutionProblem& tile :
        tuning::TypicalTiles(kernel_.problem(), process_.options.policy, process_.most_span)) {
-    // An edge may lack what tiles inside have.
+    // A tile at an edge may lack engines that inner tiles have.
     const size_t most = tile_engines_.size() == 1 ? kMostCompared : 1;
     for (cudnn::GraphTemplate& other : cudnn::EnginesOfPart(
              process_.functions, {kernel_.handle, nullptr}, *kernel_.own, tile, most)) {
@@ -168,7 +168,7 @@ planning::Tilings GraphSteps::Answer(const planning::FindTilings& question) {
   for (const EngineTemplate& engine : engines) {
     task.engines.push_back(engine->convolution.engine);
   }
-  // A vast plan's own engine is the slowest.
+  // A vast plan's own engine is expected to be the slowest.
   std::rotate(task.engines.begin(), task.engines.begin() + 1, task.engines.end());
   task.candidates = [&](const ConvolutionProblem&, const std::vector<MicroConfiguration>& rows) {
     std::vector<planning::Candidate> candidates;
@@ -263,7 +263,7 @@ bool GraphSteps::Add(EngineTemplate other, size_t limit_bytes,
   return true;
 }
 
-// Trying every engine number takes long, so one that was a substitute before is tried first.
+// Trying all engine numbers takes long, so former substitutes are tried first.
 void GraphSteps::AddAny(size_t limit_bytes, std::vector<MicroConfiguration>& found) {
   const uint64_t hash = kernel_.problem().Hash();
   const auto add = [&](int engine) {
@@ -290,7 +290,7 @@ std::vector<MicroConfiguration> GraphSteps::Answer(const planning::FindSubstitut
   if (!question.promised.empty() && Add(Serving(question.promised.Unfused()), limit, found)) {
     return found;
   }
-  // The next configurations of the list are what a framework that kept the limit itself would try.
+  // A framework that kept the limit itself would try the next configurations of the list.
   for (const cudnnBackendDescriptor_t configuration : kernel_.configurations()) {
     if (found.size() == kMostCompared) break;
     // Notes are read before the plan is built, which may take long.

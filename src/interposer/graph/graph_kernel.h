@@ -1,4 +1,4 @@
-// An execution plan while it is decided about, and the steps of that decision.
+// An execution plan that is being decided about, and the steps of that decision.
 #pragma once
 
 #include <map>
@@ -22,14 +22,14 @@ struct GraphKernel {
   cudnnHandle_t handle = nullptr;
   Session* session = nullptr;
   EngineTemplate own;
-  size_t need_bytes = 0;             // of the plan as the application built it
-  size_t limit_bytes = 0;            // the user's, when the plan was finalized
+  size_t need_bytes = 0;             // need of the plan as the application built it
+  size_t limit_bytes = 0;            // the user's limit when the plan was finalized
   bool is_heuristics_first = false;  // the first of a list of the heuristics
   // The configurations of that list that still exist, best first; null: there is no list.
   std::shared_ptr<const LentConfigurations> listed;
-  bool again = false;        // it was decided about before, and the store may hold more by now
-  bool may_measure = false;  // what nobody knows of it is measured now, unless it comes late
-  // It came after as many plans as are remembered, so it is never measured.
+  bool again = false;        // it was decided about before, and the store may have more rows by now
+  bool may_measure = false;  // unknown measurements are made now, unless it comes late
+  // It came when the most plans were already remembered, so it is never measured.
   bool comes_late = false;
 
   const ConvolutionProblem& problem() const { return own->convolution.problem; }
@@ -52,7 +52,7 @@ class FormerSubstitutes {
   std::unordered_map<uint64_t, std::vector<int>> engines_ UCUDNN_GUARDED_BY(mutex_);
 };
 
-// A finalized plan of `configuration`.
+// Makes a finalized plan of `configuration`.
 Result<cudnn::BackendDescriptor> PlanOf(const Process& process,
                                         cudnnBackendDescriptor_t configuration,
                                         cudnnHandle_t handle);
@@ -77,17 +77,17 @@ class GraphSteps : public Steps {
   planning::BuildOutcome Answer(const planning::Build& question) override;
   planning::KeptPromise Keep(const planning::Decision& decision) override;
 
-  // In confirmed_kernel.cpp. What the workspace plan's `kernel` means for this plan, in at most
-  // `limit_bytes` of workspace (the caller's or, under a budget, ucudnn's). The error says why it
-  // does not hold.
+  // In confirmed_kernel.cpp. Applies the workspace plan's `kernel` to this plan, in at most
+  // `limit_bytes` of workspace (the caller's or, under a budget, ucudnn's). If it does not hold,
+  // the error says why.
   Result<planning::ConfirmedGraphKernel> ConfirmKernel(const planning::WorkspacePlanKernel& kernel,
                                                        size_t limit_bytes);
 
   // Adds an engine that may become a substitute, or serve tiles.
   void Know(EngineTemplate engine) { known_.push_back(std::move(engine)); }
-  // The engine of that name among those known so far; null where it is not.
+  // The known engine of that name; null if there is none.
   EngineTemplate Find(const EngineId& engine) const;
-  // With the plan's own engine.
+  // Includes the plan's own engine.
   std::optional<NumericClass> CoarsestOf(const planning::Decision& decision) override;
   // The substitute's plan that Answer(Build) made last.
   cudnn::BackendDescriptor TakeSubstitute() { return std::move(substitute_); }
@@ -98,32 +98,32 @@ class GraphSteps : public Steps {
   EngineTemplates Used(const Configuration& configuration,
                        const MicroConfiguration& undivided) const;
   tuning::GraphScope ScopeOf(const EngineTemplates& engines) const;
-  // What tiles of a vast plan may run: its own engine, then those that the heuristics choose for
-  // typical tiles.
+  // The engines that tiles of a vast plan may run: its own, then those that the heuristics choose
+  // for typical tiles.
   const EngineTemplates& EnginesOfTiles();
-  // Compares the division that the known rows of the plan's own engine give, where more rows are
-  // still to be measured for `question`: should time run out, that division may run.
+  // Compares the division of the known rows of the plan's own engine while more rows are still to
+  // be measured for `question`: if time runs out, that division may run.
   void CompareKnown(tuning::Question question);
-  // `other` (or the engine of that name) as a substitute; null where it does not compute what the
-  // plan does, or less exactly or less deterministically.
+  // `other` (or the engine of that name) as a substitute; null if it computes something else than
+  // the plan, or less exactly or less deterministically.
   EngineTemplate Serving(Result<cudnn::GraphTemplate> other) const;
   EngineTemplate Serving(const EngineId& engine) const;
-  // `other` on the whole mini-batch, with the workspace that the library states; none where that
+  // `other` on the whole mini-batch, with the workspace that the library states; none if that
   // exceeds `limit_bytes`.
   std::optional<MicroConfiguration> UndividedOf(const cudnn::GraphTemplate& other,
                                                 size_t limit_bytes);
   // Engines that were measured on the whole mini-batch within `limit_bytes`, the fastest first.
   std::vector<EngineId> MeasuredWhole(size_t limit_bytes) const;
-  // Adds `other` to the known engines and to `found`. Returns false where it is null, does not fit,
-  // or is in `found`.
+  // Adds `other` to the known engines and to `found`. Returns false if it is null, does not fit, or
+  // is already in `found`.
   bool Add(EngineTemplate other, size_t limit_bytes, std::vector<MicroConfiguration>& found);
   void AddAny(size_t limit_bytes, std::vector<MicroConfiguration>& found);
 
-  // In confirmed_kernel.cpp. The engines that the file names, one for each run; empty where the
-  // plan may not use them.
+  // In confirmed_kernel.cpp. The engines that the file names, one for each run; empty if the plan
+  // may not use them.
   EngineTemplates EnginesOfFile(const Configuration& configuration);
-  // `configuration` with `engines`, one for each run, and the sizes that the library says. An error
-  // where they exceed those of the plan.
+  // Returns `configuration` with `engines`, one for each run, and the sizes that the library
+  // states. Fails if these exceed those of `configuration`.
   Result<Configuration> ConfirmWithEngines(Configuration configuration,
                                            const EngineTemplates& engines) const;
 
@@ -132,9 +132,10 @@ class GraphSteps : public Steps {
   FormerSubstitutes& former_;
   KeptPromises& promises_;
   EngineTemplates known_;  // the plan's own engine comes first
-  std::map<EngineId, cudnn::BackendDescriptor> undivided_plans_;  // that may become substitutes
+  // plans of engines that may become substitutes
+  std::map<EngineId, cudnn::BackendDescriptor> undivided_plans_;
   cudnn::BackendDescriptor substitute_;
-  EngineTemplates tile_engines_;  // EnginesOfTiles; empty: not asked yet
+  EngineTemplates tile_engines_;  // result of EnginesOfTiles; empty: not asked yet
 };
 
 }  // namespace ucudnn::interposer

@@ -9,8 +9,8 @@
 namespace ucudnn::interposer {
 namespace {
 
-// Runs the whole mini-batch by the real library, with the application's own pack: `whole` is what
-// PlanState::Undivided gave for the decision.
+// Runs the whole mini-batch by the real library, with the application's own pack. `whole` is
+// PlanState::Undivided of the decision.
 class GraphOtherWays : public OtherWays {
  public:
   GraphOtherWays(const cudnn::Functions& functions, cudnnHandle_t handle,
@@ -40,7 +40,7 @@ cudnnStatus_t GraphPlans::Create(cudnnBackendDescriptorType_t type,
   try {
     shadows_.OnCreate(*descriptor, type);
   } catch (...) {
-    // Out of memory: plans made of the descriptor are left alone.
+    // Out of memory: plans made from the descriptor are left alone.
   }
   return status;
 }
@@ -77,7 +77,7 @@ cudnnStatus_t GraphPlans::Initialize(cudnnBackendDescriptor_t descriptor) {
     const std::optional<DescriptorShadow> shadow = Forget(descriptor);
     if (shadow) shadows_.OnCreate(descriptor, shadow->type);
   } catch (...) {
-    // Out of memory: plans made of the descriptor are left alone.
+    // Out of memory: plans made from the descriptor are left alone.
   }
   return status;
 }
@@ -157,7 +157,7 @@ cudnnStatus_t GraphPlans::Finalize(cudnnBackendDescriptor_t descriptor) {
     PlanState* const state = Decide(descriptor, *shadow);
     if (state == nullptr) return status;
     if (state->refused()) return CUDNN_STATUS_NOT_SUPPORTED;
-    // Nothing was promised yet, so a plan that finds no room in the table stays as it is.
+    // Nothing was promised yet, so if the table is full, the plan stays as it is.
     if (!Enter(descriptor, *state)) {
       const PlanState* const beyond = Beyond(descriptor, state->limit_bytes);
       if (beyond != nullptr) return CUDNN_STATUS_NOT_SUPPORTED;
@@ -266,7 +266,7 @@ std::optional<cudnn::ConvolutionCall> GraphPlans::CallOf(cudnnHandle_t handle,
   call.x = operands.Find(graph.x_uid);
   call.w = operands.Find(graph.w_uid);
   call.y = operands.Find(graph.y_uid);
-  // A pointer carries no size; the caller was told this one.
+  // A pointer carries no size; the caller was told the promised one.
   call.workspace = operands.workspace;
   call.workspace_bytes = state.decision.promised_bytes;
   bool complete = call.x != nullptr && call.w != nullptr && call.y != nullptr;
@@ -288,14 +288,14 @@ cudnnStatus_t GraphPlans::RunPieces(Session* session, cudnnHandle_t handle,
       session->context() != state.context) {
     return RunOtherwise(state, other);
   }
-  // A program that passes nothing remembers the plan's own need, as a process without a limit has
-  // told it.
+  // A program that passes no workspace relies on the plan's own need, which a process without a
+  // limit has told it.
   if (state.decision.promises_more && operands->workspace == nullptr) {
     return RunOtherwise(state, other);
   }
   cudnn::FusedPointers fused;
   const std::optional<cudnn::ConvolutionCall> call = CallOf(handle, state, *operands, fused);
-  // Packs that lack an operand are the real library's to refuse.
+  // The real library refuses packs that lack an operand.
   if (!call) return RunOtherwise(state, other);
   return RunSchedule({process_, *session, state.own->convolution.problem, state, *call}, other);
 }
@@ -312,7 +312,7 @@ cudnnStatus_t GraphPlans::WorkspaceSize(cudnnHandle_t handle, cudnnBackendDescri
   const cudnnStatus_t status = process_.functions.cudnnGetExecutionPlanWorkspaceSize(
       handle, whole != nullptr ? whole : plan, pack, bytes);
   if (status != CUDNN_STATUS_SUCCESS || !other || bytes == nullptr) return status;
-  // A pack with other shapes runs undivided, in the workspace that those need.
+  // A pack with other shapes runs undivided, in the workspace that these shapes need.
   if (operands != nullptr && operands->plain) *bytes = state->decision.promised_bytes;
   return status;
 }

@@ -1,7 +1,7 @@
-// The application's calls of cuDNN's graph API. Every function answers like the real one.
-// Whatever goes wrong inside leaves a plan alone as long as nothing was promised, and afterwards
-// runs an undivided engine inside the promise. Thread-safe. Functions are defined in
-// graph_plans.cpp but for those that name another file.
+// The application's calls of cuDNN's graph API. Every function answers like the real one. If
+// anything fails inside, a plan is left alone as long as nothing was promised, and afterwards an
+// undivided engine runs inside the promise. Thread-safe. Functions are defined in graph_plans.cpp
+// unless a comment names another file.
 #pragma once
 
 #include <cuda.h>
@@ -39,7 +39,7 @@ class GraphPlans : public DivisionChoices {
 
   cudnnStatus_t Create(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t* descriptor);
   cudnnStatus_t Destroy(cudnnBackendDescriptor_t descriptor);
-  // Deprecated in cuDNN: makes a descriptor new, of the same type.
+  // Deprecated in cuDNN: initializes a descriptor again, with the same type.
   cudnnStatus_t Initialize(cudnnBackendDescriptor_t descriptor);
   cudnnStatus_t Set(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
                     cudnnBackendAttributeType_t type, int64_t count, const void* values);
@@ -53,14 +53,14 @@ class GraphPlans : public DivisionChoices {
   cudnnStatus_t WorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                               cudnnBackendDescriptor_t pack, size_t* bytes);
   // In native_graphs.cpp. A divided plan becomes a graph of its pieces, one child behind the other.
-  // Where pieces cannot become native graphs, the undivided plan inside the promise does.
+  // If pieces cannot become native graphs, the undivided plan inside the promise does.
   cudnnStatus_t PopulateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                   cudnnBackendDescriptor_t pack, cudaGraph_t graph);
   cudnnStatus_t UpdateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                 cudnnBackendDescriptor_t pack, cudaGraph_t graph);
 
-  // What is left of executing and populating where memory is out: the plan undivided, inside its
-  // promise. They allocate nothing.
+  // Execution and population when memory is out: they run the plan undivided, inside its promise,
+  // and allocate nothing.
   cudnnStatus_t ExecuteUndivided(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                  cudnnBackendDescriptor_t pack) noexcept;
   // In native_graphs.cpp.
@@ -69,7 +69,7 @@ class GraphPlans : public DivisionChoices {
 
   std::vector<Configuration> ChoicesOf(const DivisionQuestion& question) override;
 
-  // Tests reach the bound with few plans. Before the first one is made.
+  // Lets tests reach the bound with few plans. To be called before the first plan is made.
   void set_most_kernels(size_t most) { most_kernels_ = most; }
 
  private:
@@ -78,30 +78,29 @@ class GraphPlans : public DivisionChoices {
 
   using Plans = AddressTable<PlanState>;
 
-  // In split_plans.cpp, as are the next two: in a process whose calls are split, plans of pointwise
-  // operations run as they are, convolutions over all ranks, and all else is refused by name.
-  // Finishes finalizing any descriptor but a pack.
+  // In split_plans.cpp, as are the next two. If the process's calls are split, plans of pointwise
+  // operations run as they are, convolutions run over all ranks, and all other plans are refused by
+  // name. Finalizes any descriptor but a pack.
   cudnnStatus_t FinalizeSplit(cudnnBackendDescriptor_t descriptor);
   class OwnSplitCall;
   cudnnStatus_t ExecuteSplit(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                              cudnnBackendDescriptor_t pack);
-  // Whether the plan cannot become a native CUDA graph because it is no pointwise one; that is
-  // told.
+  // Whether the plan cannot become a native CUDA graph because it is not pointwise; if so, reports
+  // that.
   bool IsRefusedNative(cudnnBackendDescriptor_t plan);
 
   // In native_graphs.cpp: the undivided plan inside the promise as a native graph.
   cudnnStatus_t PopulateAsOne(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                               cudnnBackendDescriptor_t pack, cudaGraph_t graph) noexcept;
 
-  // Forgets a descriptor that is destroyed or made new. Returns what was known of it; none of a
+  // Forgets a descriptor that is destroyed or initialized again. Returns its shadow; none for a
   // pack.
   std::optional<DescriptorShadow> Forget(cudnnBackendDescriptor_t descriptor);
   PlanState* FindPlan(cudnnBackendDescriptor_t plan) const;
-  // Makes `state` that of the plan. Returns false where the table is full, which is told.
+  // Makes `state` the state of the plan. Returns false, with a report, if the table is full.
   bool Enter(cudnnBackendDescriptor_t plan, PlanState& state);
-  // Calls run(the plan to give to the real library in place of `plan`): the substitute where there
-  // is one. NOT_SUPPORTED where only pieces keep what was promised. `state` is the plan's; null:
-  // none.
+  // Calls run(plan), where `plan` is the one for the real library: the substitute if there is one.
+  // NOT_SUPPORTED if only pieces keep the promise. `state` is the plan's; null: none.
   template <typename Run>
   static cudnnStatus_t WithUndivided(PlanState* state, cudnnBackendDescriptor_t plan,
                                      const Run& run) {
@@ -111,54 +110,54 @@ class GraphPlans : public DivisionChoices {
     const MutexLock lock(*state->executing);
     return run(whole);
   }
-  // The session that executes the plan; null where none is open, or memory is out.
+  // The session that executes the plan; null if none is open, or memory is out.
   Session* SessionOf(cudnnHandle_t handle, const PlanState& state) const noexcept;
   // Counts a call of the plan on `handle`, whose session may be null.
   void Count(Session* session, cudnnHandle_t handle, const PlanState& state) const;
-  // On this rank alone.
+  // Executes on this rank alone.
   cudnnStatus_t ExecuteHere(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                             cudnnBackendDescriptor_t pack);
-  // The call that executing the plan is, with its operands in `fused`; none where the pack lacks
-  // one of them.
+  // The convolution call that executing the plan makes, with its operands in `fused`; none if the
+  // pack lacks one of them.
   static std::optional<cudnn::ConvolutionCall> CallOf(cudnnHandle_t handle, const PlanState& state,
                                                       const VariantPack& operands,
                                                       cudnn::FusedPointers& fused);
   cudnnStatus_t RunPieces(Session* session, cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                           cudnnBackendDescriptor_t pack, PlanState& state);
-  // The workspace that a plan of this configuration would report; none where that is its own need.
+  // The workspace that a plan of this configuration would report; none if that is its own need.
   std::optional<size_t> PromiseOf(cudnnBackendDescriptor_t configuration);
-  // Tells the budget that holds for the plan that it is about to run.
+  // Tells the budget, if the plan is under one, that it is about to run.
   void Follow(cudnnHandle_t handle, const PlanState& state);
 
-  // In native_graphs.cpp, as is all that follows up to PopulatePieces. The engine's notes without
-  // native support where a plan of it may run another engine that lacks it.
+  // From here to PopulatePieces, functions are in native_graphs.cpp. BehaviorNotes returns the
+  // engine's notes, without native support if a plan of it may run another engine that lacks it.
   cudnnStatus_t BehaviorNotes(cudnnBackendDescriptor_t engine, cudnnBackendAttributeType_t type,
                               int64_t requested, int64_t* count, void* values);
   bool KeepsNativeSupport(const DescriptorShadow& engine);
-  // The call that a native graph of the pieces is, as CallOf; none where pieces cannot stand in for
-  // the plan.
+  // The call of CallOf for a native graph of the pieces; none if pieces cannot replace the plan
+  // there.
   std::optional<cudnn::ConvolutionCall> NativeCall(cudnnHandle_t handle, const PlanState& state,
                                                    cudnnBackendDescriptor_t pack,
                                                    cudnn::FusedPointers& fused);
-  // False: `graph` is as it was.
+  // Returns false if `graph` is unchanged.
   bool PopulatePieces(cudnnHandle_t handle, PlanState& state, cudnnBackendDescriptor_t pack,
                       cudaGraph_t graph);
 
-  // In plan_decision.cpp, as is all that follows, and ChoicesOf. Decides about a plan that is
-  // finalized; null where it is left alone. In a process whose calls are split, plans that come
-  // after kMostKernels others are decided about, too, but never measured.
+  // From here on, and ChoicesOf: functions are in plan_decision.cpp. Decides about a plan that is
+  // finalized; null if it is left alone. In a process whose calls are split, plans that come after
+  // kMostKernels others are decided about, too, but never measured.
   PlanState* Decide(cudnnBackendDescriptor_t plan, const DescriptorShadow& shadow);
-  // Decides about one that is met for the first time, and publishes its state.
+  // Decides about a plan that comes for the first time, and publishes its state.
   PlanState* DecideFirst(const GraphKernel& kernel, Key key);
-  // Records why the plan stays as it is. Returns null, or the refusal where a strict limit or
+  // Records why the plan stays as it is. Returns null, or the refusal if a strict limit or
   // determinism forbids it to run.
   PlanState* LeaveAlone(cudnnBackendDescriptor_t plan, size_t limit_bytes, const std::string& why);
-  // Whether the user forbids what some plans do.
+  // Whether the user's options forbid some plans.
   bool ForbidsSome() const {
     return process_.options.deterministic || process_.options.strict_limit;
   }
-  // LeaveAlone for a plan that nothing is remembered of, because there are too many. Records
-  // nothing where the user forbids nothing.
+  // LeaveAlone for a plan that cannot be remembered, because there are too many. Records nothing if
+  // the user's options forbid nothing.
   PlanState* Beyond(cudnnBackendDescriptor_t plan, size_t limit_bytes);
   // Decides anew about `state`, which is due. Returns the better state that replaces it, or itself.
   PlanState* Improve(cudnnHandle_t handle, PlanState& state);
@@ -178,15 +177,17 @@ class GraphPlans : public DivisionChoices {
 
   Process& process_;
   KeptPromises promises_;
-  PlanState refused_;  // shared by plans that are left alone although the user forbids what they do
+  // shared by plans that are left alone although the user's options forbid them
+  PlanState refused_;
   DescriptorShadows shadows_;
   std::atomic<Plans*> plans_ = nullptr;  // null until the first plan is decided about
   FormerSubstitutes former_;
-  size_t most_kernels_ = kMostKernels;  // plans that are remembered
+  size_t most_kernels_ = kMostKernels;  // number of plans that are remembered
   Mutex mutex_;
-  // Null: left alone. States keep their address.
+  // Null: the plan is left alone. States keep their address.
   std::map<Key, std::unique_ptr<PlanState>> states_ UCUDNN_GUARDED_BY(mutex_);
-  std::vector<const PlanState*> numbered_ UCUDNN_GUARDED_BY(mutex_);  // null: no plan's number
+  // null: the number belongs to no plan
+  std::vector<const PlanState*> numbered_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<PlanState>> improved_ UCUDNN_GUARDED_BY(mutex_);
 };
 

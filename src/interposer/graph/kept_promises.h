@@ -1,6 +1,6 @@
 // Promises of less workspace than a plan of the graph API needs: those of this process and, as far
-// as a store has them, of earlier ones. A promise is given once, and whoever comes later gets the
-// same. Thread-safe. Used while plans are made, never while they run.
+// as a store has them, of earlier ones. A promise is given once, and later plans get the same one.
+// Thread-safe. Used while plans are made, never while they run.
 #pragma once
 
 #include <cstdint>
@@ -15,22 +15,22 @@ namespace ucudnn::interposer {
 
 class KeptPromises {
  public:
-  // Where `store` is null or fails, promises live as long as the process.
+  // If `store` is null or fails, promises live as long as the process.
   explicit KeptPromises(planning::MeasurementStore* store) : store_(store) {}
 
-  // The promise under the key of `asked` (see EnginePromise); none when none was given or can be
+  // The promise under the key of `asked` (see EnginePromise); none if none was given or can be
   // read.
   std::optional<planning::EnginePromise> Find(const planning::EnginePromise& asked);
 
-  // Gives `promise` and returns it; returns the earlier one where one was given under its key.
+  // Gives `promise` and returns it; if one was given under its key before, returns that one.
   planning::EnginePromise Keep(const planning::EnginePromise& promise);
 
-  // Gives `promise` in this process in place of one from the store that cannot be kept. The store
-  // stays as it is.
+  // Gives `promise` in this process in place of a stored one that cannot be kept. The store stays
+  // as it is.
   void Replace(const planning::EnginePromise& promise);
 
  private:
-  // Null when this process knows none.
+  // Null if this process knows none.
   planning::EnginePromise* Known(const planning::EnginePromise& asked) UCUDNN_REQUIRES(mutex_);
 
   planning::MeasurementStore* const store_;

@@ -10,8 +10,8 @@
 namespace ucudnn::interposer {
 namespace {
 
-// The steps of a decision that is only asked for: they measure, compare and build nothing. A
-// comparison that is not made is taken to succeed.
+// The steps of a decision that is not carried out: they measure, compare and build nothing.
+// Comparisons are assumed to succeed.
 class AskedOnly : public GraphSteps {
  public:
   AskedOnly(Process& process, const GraphKernel& kernel, FormerSubstitutes& former,
@@ -31,25 +31,26 @@ class AskedOnly : public GraphSteps {
   planning::Trust Answer(const planning::Compare&) override { return {}; }
   planning::BuildOutcome Answer(const planning::Build&) override { return {}; }
 
-  // Whether all that was asked for is measured.
+  // Whether all measurements that were asked for exist.
   bool settled() const { return settled_; }
 
  private:
   bool settled_ = true;
 };
 
-// Whether a native graph is made of the state's pieces. Its nodes are no calls of a captured
+// Whether a native graph is made of the state's pieces. Its nodes are not calls of a captured
 // stream.
 bool MakesPieces(const PlanState& state) {
   planning::Obstacles obstacles;
   obstacles.failed = *state.failed;
-  // A graph may be launched at any time, when another kernel may have ucudnn's workspace.
+  // A graph may be launched at any time, even while another kernel uses ucudnn's workspace.
   obstacles.no_workspace = state.owned.bytes > 0;
   return state.schedule != nullptr && state.schedule->has_pieces() &&
          RunsPieces(state.decision, obstacles);
 }
 
-// Hands each step of `call` and its part's call to `take` while that succeeds; the last status.
+// Calls `take` with each step of `call` and its part's call until it fails; returns the last
+// status.
 template <typename Take>
 cudnnStatus_t ForEachPiece(const execution::Schedule& schedule, const cudnn::ConvolutionCall& call,
                            Take take) {
@@ -69,8 +70,8 @@ std::optional<cudnn::ConvolutionCall> GraphPlans::NativeCall(cudnnHandle_t handl
                                                              cudnnBackendDescriptor_t pack,
                                                              cudnn::FusedPointers& fused) {
   if (!MakesPieces(state)) return std::nullopt;
-  // Sums of 16-bit gradients and copies of tiles stand between the pieces; no native graph of a
-  // plan has them.
+  // Sums of 16-bit gradients and copies of tiles stand between the pieces, and a plan has no native
+  // graph of these.
   if (state.schedule->sums_partials() || state.schedule->packs_tiles()) return std::nullopt;
   const VariantPack* const operands = FindPack(pack);
   const Session* const session = process_.sessions.Of(handle);
@@ -81,7 +82,7 @@ std::optional<cudnn::ConvolutionCall> GraphPlans::NativeCall(cudnnHandle_t handl
   if (operands->workspace == nullptr && state.decision.configuration.WorkspaceBytes() > 0) {
     return std::nullopt;
   }
-  // Packs that lack an operand are the real library's to refuse.
+  // The real library refuses packs that lack an operand.
   return CallOf(handle, state, *operands, fused);
 }
 
@@ -90,7 +91,7 @@ bool GraphPlans::PopulatePieces(cudnnHandle_t handle, PlanState& state,
   cudnn::FusedPointers fused;
   const auto call = NativeCall(handle, state, pack, fused);
   if (!call) return false;
-  // The application's graph is touched only once every piece has a graph of its own.
+  // The application's graph is changed only once every piece has a graph of its own.
   std::vector<cuda::OwnedGraph> children;
   const auto populate = [&](const execution::Step& step, const cudnn::ConvolutionCall& part) {
     auto child = cuda::NewGraph();
@@ -104,7 +105,7 @@ bool GraphPlans::PopulatePieces(cudnnHandle_t handle, PlanState& state,
   }
   PlanState* chosen = nullptr;
   if (!state.native->compare_exchange_strong(chosen, &state) && chosen != &state) {
-    return PopulatePieces(handle, *chosen, pack, graph);  // another thread's was first
+    return PopulatePieces(handle, *chosen, pack, graph);  // another thread was first
   }
   return cuda::AddInARow(graph, children).ok();
 }
@@ -177,7 +178,8 @@ bool GraphPlans::KeepsNativeSupport(const DescriptorShadow& engine) {
   const LentConfigurations own_configuration(shadows_, process_.functions,
                                              {{engine.configuration, engine.configuration_number}});
   if (own_configuration.all().empty()) return true;
-  // Configurations that the library refuses, or that are left alone, answer as the library does.
+  // For configurations that the library refuses, or that are left alone, the library's own answer
+  // is returned.
   const auto plan = PlanOf(process_, engine.configuration, engine.handle);
   const auto need = plan.ok() ? cudnn::PlanWorkspace(process_.functions, plan->get())
                               : Result<size_t>(plan.status());
@@ -201,7 +203,8 @@ bool GraphPlans::KeepsNativeSupport(const DescriptorShadow& engine) {
   planning::Facts facts = FactsOf(kernel, steps, nullptr, part);
   const planning::Decision decision = DecideBy(facts, steps, nullptr);
   if (!decision.promises_less) {
-    // What is measured when the plan is finalized may show that its pieces keep the limit alone.
+    // Measurements that are made when the plan is finalized may show that its pieces keep the limit
+    // alone.
     const bool only_pieces_may_fit =
         kernel.need_bytes > kernel.limit_bytes && !facts.share &&
         (kernel.problem().n > 1 || facts.tiles != planning::TileUse::kNone) &&
@@ -210,7 +213,7 @@ bool GraphPlans::KeepsNativeSupport(const DescriptorShadow& engine) {
            !MeasuresBeforePromising(process_, *kernel.session, kernel.problem(), Api::kGraph);
   }
   if (decision.otherwise == planning::Otherwise::kPieces) return false;
-  // Which substitute will be chosen may depend on measurements, so all of them must have native
+  // The choice of the substitute may depend on measurements, so all candidates must have native
   // support.
   const bool follows_plan = std::get<planning::PlanFacts>(facts.program).confirmed.has_value();
   const EngineTemplates others =
@@ -225,8 +228,8 @@ cudnnStatus_t GraphPlans::BehaviorNotes(cudnnBackendDescriptor_t engine,
                                         int64_t* count, void* values) {
   constexpr auto kName = CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE;
   constexpr int64_t kMost = CUDNN_BEHAVIOR_NOTE_TYPE_COUNT;
-  // The application's array may be as short as it was told before, so the answer never has a note
-  // that the engine's own lacks.
+  // The application's array may be only as long as the count that it was told before, so the answer
+  // contains no note that the engine itself lacks.
   cudnnBackendBehaviorNote_t notes[kMost] = {};
   int64_t all = 0;
   const auto real = [&] {

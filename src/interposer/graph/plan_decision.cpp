@@ -1,5 +1,5 @@
 // Decides about an execution plan when the application finalizes it, and again when more is known:
-// what it promises, and how that is kept.
+// what it promises, and how the promise is kept.
 #include <algorithm>
 #include <cassert>
 
@@ -16,7 +16,7 @@ namespace {
 using planning::Cause;
 using planning::Detail;
 
-// Ends a thread's look when it goes out of scope.
+// Resets the flag when it goes out of scope.
 class Looking {
  public:
   explicit Looking(std::atomic<bool>& looking) : looking_(looking) {}
@@ -64,7 +64,7 @@ planning::Facts GraphPlans::FactsOf(const GraphKernel& kernel, GraphSteps& steps
   plan.is_vast = planning::IsVast(problem, process_.most_span);
   plan.store = process_.kernels.store() != nullptr;
   if (budget != nullptr) {
-    // The share of a budget is known only when the plan runs, on its handle and stream.
+    // The share of a budget is known only when the plan runs, with its handle and stream.
     facts.share = planning::BudgetShare{0, process_.budgets.LimitOf(*budget)};
     if (earlier != nullptr && earlier->budget != nullptr) {
       if (auto share = process_.budgets.ShareOf(earlier->budget_kernel(), *kernel.session,
@@ -177,8 +177,8 @@ PlanState* GraphPlans::Improve(cudnnHandle_t handle, PlanState& state) {
     const bool has_its_part = state.owned.bytes == 0 || state.owned.epoch == epoch;
     const bool is_as_before = life.record() == state.record->record && !redivided && has_its_part;
     if (life.stands() || is_as_before) {
-      // The budget was divided anew and took the workspace of this state away, so a share is looked
-      // for again soon.
+      // The budget was divided anew and took this state's workspace away, so a share is looked up
+      // again soon.
       const bool lost = redivided && state.owned.bytes > 0;
       const long soon = CallsUntil(process_, planning::When::kLater, calls, false);
       state.due_at = lost ? std::min(life.due_at(), soon) : life.due_at();
@@ -209,7 +209,7 @@ PlanState* GraphPlans::LeaveAlone(cudnnBackendDescriptor_t plan, size_t limit_by
   const Options& options = process_.options;
   const auto need = cudnn::PlanWorkspace(process_.functions, plan);
   const bool over_limit = need.ok() && *need > limit_bytes;
-  // Reading the plan takes time that counts where nobody asked what becomes of it.
+  // Reading the plan takes time, so it is not read if nobody asked for a report of it.
   std::string kernel = "a plan of the graph API";
   if (over_limit || process_.TellsAll()) {
     const auto json = cudnn::PlanJson(process_.functions, plan);
@@ -242,7 +242,7 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
   kernel.session = process_.sessions.Of(shadow.handle);
   if (kernel.session == nullptr) return nullptr;
   const size_t limit = kernel.limit_bytes = UserLimit(process_, *kernel.session);
-  // Building plans must not break a capture that another thread has under way.
+  // Building plans must not break another thread's capture.
   const cuda::RelaxedCaptureScope relaxed(*process_.driver);
   if (shadow.kind == GraphKind::kUnfamiliar) {
     return LeaveAlone(plan, limit, Sentence(Detail::kUnfamiliarShapes));
@@ -250,8 +250,8 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
   const bool undividable = shadow.kind == GraphKind::kUndividable;
   if (undividable && !process_.splitter.splits() && !process_.options.deterministic &&
       !process_.TellsAll()) {
-    // Where no limit bites and tiles gain nothing, the report says nothing of it. A vast plan may
-    // have been promised room before, whatever allows tiles now.
+    // If no limit excludes the plan and tiles gain nothing, the report does not mention it. A vast
+    // plan may have been promised room before, even if tiles are not allowed now.
     const auto bytes = cudnn::PlanWorkspace(functions, plan);
     const bool vast = shadow.span > static_cast<double>(process_.most_span);
     const bool follows =
@@ -265,7 +265,7 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
   if (!json.ok()) {
     return shadow.kind == GraphKind::kUnknown ? nullptr : LeaveAlone(plan, limit, json.message());
   }
-  // Equal plans get equal promises under one limit, whatever their place in a list.
+  // Equal plans get equal promises under one limit, whatever their position in a list.
   Key key{kernel.session->context(), limit, std::move(*json)};
   const std::string& text = std::get<std::string>(key);
   {
@@ -279,7 +279,7 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
       kernel.comes_late = true;
     }
   }
-  // Other ranks may have met fewer plans: where they split this one's calls, this rank must.
+  // Other ranks may have made fewer plans: if they split this plan's calls, this rank must, too.
   if (kernel.comes_late && !process_.splitter.active()) {
     const bool convolution = shadow.kind != GraphKind::kUnknown || cudnn::HoldsConvolution(text);
     return convolution ? Beyond(plan, limit) : nullptr;
@@ -288,7 +288,7 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
   auto read = unfamiliar != nullptr ? Result<cudnn::GraphTemplate>(Status::Error(unfamiliar))
                                     : cudnn::ReadTemplate(functions, plan, text);
   if (!read.ok()) {
-    // A plan that came as JSON may compute anything, not only a convolution.
+    // A plan from JSON may compute anything, not only a convolution.
     const bool convolution = shadow.kind != GraphKind::kUnknown || cudnn::HoldsConvolution(text);
     PlanState* const refused = convolution ? LeaveAlone(plan, limit, read.message()) : nullptr;
     if (refused != nullptr || kernel.comes_late) return refused;
@@ -310,12 +310,12 @@ PlanState* GraphPlans::DecideFirst(const GraphKernel& kernel, Key key) {
   GraphSteps steps(process_, kernel, former_, promises_);
   Lifecycle life({process_, steps});
   std::unique_ptr<PlanState> state = Make(kernel, steps, nullptr, life);
-  // What a budget has for the plan is known only when it runs.
+  // The plan's share is known only when it runs.
   if (state->budget != nullptr) state->looked_at = -1;
   life.Enter(*state);
   PlanState* kept = nullptr;
   {
-    // Threads that decide about equal plans at once keep the first one's state.
+    // If threads decide about equal plans at the same time, the first one's state is kept.
     MutexLock lock(mutex_);
     const uint64_t number = state->number = states_.size() + 1;
     const auto [at, is_new] = states_.try_emplace(std::move(key), std::move(state));
@@ -335,7 +335,7 @@ const PlanState* GraphPlans::FindNumbered(uint64_t number) {
 
 std::vector<Configuration> GraphPlans::ChoicesOf(const DivisionQuestion& question) {
   const BudgetKernel& met = question.kernel;
-  // Building plans must not break a capture that another thread has under way.
+  // Building plans must not break another thread's capture.
   const cuda::RelaxedCaptureScope relaxed(*process_.driver);
   const PlanState& state = *FindNumbered(met.plan);
   GraphKernel kernel = KernelOf(state, question.session, question.handle);

@@ -11,7 +11,7 @@ namespace {
 
 struct NamedOperation {
   cudnnBackendDescriptorType_t type;
-  const char* name;  // in words, and as the type of its descriptor has it
+  const char* name;  // in words, and in the type of its descriptor
 };
 constexpr NamedOperation kNamedOperations[] = {
     {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, "the positions of elements (GEN_INDEX)"},
@@ -50,7 +50,7 @@ std::string NameOf(const WideOperation& operation) {
   const auto named =
       std::find_if(std::begin(kNamedOperations), std::end(kNamedOperations),
                    [&](const NamedOperation& one) { return one.type == operation.type; });
-  // Of a release that is newer than ours.
+  // The operation belongs to a newer cuDNN.
   if (named == std::end(kNamedOperations)) {
     return "an operation of type " + std::to_string(static_cast<int>(operation.type));
   }
@@ -62,7 +62,7 @@ std::string NameOf(const WideOperation& operation) {
   return name;
 }
 
-// Why a plan that is neither pointwise nor of one convolution is not split.
+// Why a plan is not split that is neither pointwise nor has a single convolution.
 std::string NotPointwise(const std::optional<DescriptorShadow>& shadow) {
   if (!shadow || !shadow->wide) {
     return "an operation graph that is not pointwise is not split over ranks";
@@ -70,7 +70,7 @@ std::string NotPointwise(const std::optional<DescriptorShadow>& shadow) {
   return "an operation graph with " + NameOf(*shadow->wide) + " is not split over ranks";
 }
 
-// Why the convolution of a plan cannot be split; null where it can.
+// Why the convolution of a plan cannot be split; null if it can.
 const char* WhyNotSplit(const PlanState* state) {
   if (state == nullptr)
     return "a convolution of the graph API that ucudnn cannot read is not split";
@@ -80,7 +80,8 @@ const char* WhyNotSplit(const PlanState* state) {
   if (!convolution.problem.HasEvenPads()) {
     return "a convolution whose padding differs before and behind is not split";
   }
-  // What the text says in full is neither one value for each channel nor laid out like the output.
+  // A fused operand whose extents are in the engine's text is neither one value for each channel
+  // nor laid out like the output.
   if (engine->fusion.find("shared") != std::string::npos) {
     return "a convolution of the graph API is not split whose fused operations read a tensor that "
            "is "
@@ -118,8 +119,8 @@ cudnnStatus_t GraphPlans::FinalizeSplit(cudnnBackendDescriptor_t descriptor) {
   }
 }
 
-// The plan on this rank's stripe. Where the result goes elsewhere than the program said, it does
-// so by a pack of ours.
+// The plan on this rank's stripe. If its result goes to other memory than the program's, it is
+// executed with a pack of ucudnn's.
 class GraphPlans::OwnSplitCall : public spatial::LocalCall {
  public:
   OwnSplitCall(GraphPlans& plans, const PlanState& state, const VariantPack& operands,
@@ -148,7 +149,7 @@ class GraphPlans::OwnSplitCall : public spatial::LocalCall {
     VariantPack moved = operands_;
     for (int i = 0; i < count; ++i) moved.pointers[i] = pointer_of(i);
     if (state_.wide_beta != 0) {
-      // The plan adds to what is there, which must be nothing.
+      // The plan adds to the old content, which must be 0.
       const CUresult cleared = plans_.process_.driver->cuMemsetD8Async(
           reinterpret_cast<CUdeviceptr>(call.*cudnn::OutputOf(call.operation)), 0,
           cudnn::ResultBytes(graph.problem), stream_);
@@ -189,7 +190,7 @@ cudnnStatus_t GraphPlans::ExecuteSplit(cudnnHandle_t handle, cudnnBackendDescrip
     if (!is_local) return splitter.Refuse(NotPointwise(shadow));
     return process_.functions.cudnnBackendExecute(handle, plan, pack);
   }
-  // It may have been finalized while the program's calls were its own.
+  // The plan may have been finalized while the program's calls were local.
   if (const char* const why = WhyNotSplit(state)) return splitter.Refuse(why);
   Session* const session = process_.sessions.Of(handle);
   if (session == nullptr) return splitter.Fail("a cuDNN handle is of no known device");
@@ -203,8 +204,8 @@ cudnnStatus_t GraphPlans::ExecuteSplit(cudnnHandle_t handle, cudnnBackendDescrip
   cudnn::FusedPointers fused;
   const std::optional<cudnn::ConvolutionCall> call = CallOf(handle, *state, *operands, fused);
   if (!call) return CUDNN_STATUS_BAD_PARAM;
-  // Which arithmetic a plan has, its engine says, and that is each rank's own choice. What becomes
-  // of a halo must not depend on it, and be no less exact.
+  // The arithmetic of a plan is that of its engine, which each rank may choose for itself. The
+  // computations with received rows must not depend on it, and must be no less exact.
   if (problem.type == DataType::kFloat) problem.math = MathType::kFma;
   OwnSplitCall own(*this, *state, *operands, plan, pack, session->stream());
   spatial::SplitCall split{problem, *call, session->context(), session->stream(),

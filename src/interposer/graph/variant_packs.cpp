@@ -11,13 +11,13 @@ namespace {
 constexpr int kSlots = 32;
 
 struct Slot {
-  std::atomic<cudnnBackendDescriptor_t> key = nullptr;  // null: free
+  std::atomic<cudnnBackendDescriptor_t> key = nullptr;  // null: the slot is free
   VariantPack pack;
 };
 
 struct Block {
   std::array<Slot, kSlots> slots;
-  std::atomic<int> used = 0;  // later slots were never used
+  std::atomic<int> used = 0;  // slots behind these were never used
   std::atomic<Block*> next = nullptr;
 };
 
@@ -26,7 +26,7 @@ struct Block {
 struct Pool {
   Block first;
   std::atomic<bool> owned = true;
-  Pool* next = nullptr;  // in the list of all pools
+  Pool* next = nullptr;  // next in the list of all pools
 };
 
 std::atomic<Pool*> all_pools = nullptr;
@@ -110,7 +110,7 @@ void VariantPack::OnSet(cudnnBackendAttributeName_t name, int64_t count, const v
 bool OpenPack(cudnnBackendDescriptor_t pack) noexcept {
   if (owner.pool == nullptr) owner.pool = TakePool();
   if (owner.pool == nullptr) return false;
-  // An earlier pack at this address may have been destroyed without our seeing it.
+  // An earlier pack at this address may have been destroyed without ucudnn's knowledge.
   Close(FindOwn(pack));
   for (Block* block = &owner.pool->first;;) {
     // Only the pool's owner takes slots; any thread may free one.

@@ -12,39 +12,40 @@
 namespace ucudnn::interposer {
 
 struct VariantPack {
-  static constexpr int kMost = 16;  // operands; a convolution of ours has 3 + kMostFusedOperands
+  // operands; a convolution that ucudnn divides has at most 3 + kMostFusedOperands
+  static constexpr int kMost = 16;
   std::array<void*, kMost> pointers;
   std::array<int64_t, kMost> uids;
   int pointer_count = 0, uid_count = 0;
   void* workspace = nullptr;
-  // False once an attribute was set that is not kept here: more operands, other shapes,
+  // False once an attribute was set that is not kept here: more operands, other shapes, or
   // intermediates.
   bool plain = true;
 
-  // The operand's pointer; null when there is none.
+  // The operand's pointer; null if there is none.
   void* Find(int64_t uid) const {
     for (int i = 0; i < uid_count && i < pointer_count; ++i) {
       if (uids[i] == uid) return pointers[i];
     }
     return nullptr;
   }
-  // Makes it as a new one.
+  // Resets it to a new pack.
   void Clear() {
     pointer_count = uid_count = 0;
     workspace = nullptr;
     plain = true;
   }
-  // Call after the real library took the attribute.
+  // To be called after the real library accepted the attribute.
   void OnSet(cudnnBackendAttributeName_t name, int64_t count, const void* values);
 };
 
-// Makes a shadow for a new pack; returns false when memory is out, and the pack stays unknown.
+// Makes a shadow for a new pack; if memory is out, returns false, and the pack stays unknown.
 bool OpenPack(cudnnBackendDescriptor_t pack) noexcept;
-// Null when the pack is unknown. Valid until the pack is closed.
+// Null if the pack is unknown. Valid until the pack is closed.
 VariantPack* FindPack(cudnnBackendDescriptor_t pack) noexcept;
-// The same, for a pack that the calling thread made; `descriptor` may be of any type.
+// FindPack for a pack that the calling thread made; `descriptor` may be of any type.
 VariantPack* FindOwnPack(cudnnBackendDescriptor_t descriptor) noexcept;
-// Frees the shadow; returns false when `descriptor` is no pack that the calling thread made.
+// Frees the shadow; returns false if `descriptor` is no pack that the calling thread made.
 bool CloseOwnPack(cudnnBackendDescriptor_t descriptor) noexcept;
 bool ClosePack(cudnnBackendDescriptor_t pack) noexcept;
 

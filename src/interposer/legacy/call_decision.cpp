@@ -1,5 +1,5 @@
-// Decides how a convolution call runs that its session meets for the first time, or again when more
-// is known.
+// Decides how a convolution call runs that comes to its session for the first time, or again when
+// more is known.
 #include <algorithm>
 
 #include "cuda/resources.h"
@@ -18,7 +18,7 @@ void LegacyCalls::NoteScarceWorkspace(const PromiseKey& key, size_t passed_bytes
   if (!reported || passed_bytes >= reported->workspace_bytes) return;
   // A caller that was told several sizes may have chosen any of them.
   if (process_.promises.Find(key, passed_bytes)) return;
-  // A caller that passes no workspace at all may simply want none: that does not say that memory is
+  // A caller that passes no workspace at all may simply want none; it does not show that memory is
   // out.
   process_.limit.FallTo(std::max(passed_bytes, reported->workspace_bytes / 2));
   process_.reporter.Fallback(key.problem, planning::Cause::kScarceWorkspace);
@@ -57,7 +57,7 @@ planning::Facts LegacyCalls::FactsOf(const cudnn::ConvolutionCall& call, const L
       if (asked.told_alone) {
         needed = std::max(needed, planning::AssuredBytes(*asked.told_alone));
       }
-      // Inside a capture nothing is allocated that can be done without.
+      // Inside a capture nothing is allocated that is not necessary.
       if (needed > budget->assured_bytes()) budget->Assure(needed);
       facts.assured_bytes = budget->assured_bytes();
     }
@@ -66,7 +66,7 @@ planning::Facts LegacyCalls::FactsOf(const cudnn::ConvolutionCall& call, const L
     asked.confirmed = std::move(confirmed.choice);
     asked.confirmed_later = confirmed.unanswered;
   }
-  // What was told with more room than it needs undivided waits for something that needs the room.
+  // A promise with more room than its undivided engine needs waits for a plan that needs the room.
   const bool waits = asked.told && asked.told->provisional &&
                      asked.told->workspace_bytes > asked.told->undivided.workspace_bytes;
   facts.tiles = UseOfTiles(process_, *kernel.session, problem,
@@ -77,7 +77,7 @@ planning::Facts LegacyCalls::FactsOf(const cudnn::ConvolutionCall& call, const L
 
 CallState* LegacyCalls::Decide(const cudnn::ConvolutionCall& call, Session& session,
                                const CallKey& key, CallState* earlier) {
-  // Building plans must not break a capture that another thread has under way.
+  // Building plans must not break another thread's capture.
   const cuda::RelaxedCaptureScope relaxed(*process_.driver);
   const bool capturing = process_.sessions.Capturing(session);
   const bool plain = key.kind == CallKind::kPlain || key.kind == CallKind::kAdding;
@@ -99,7 +99,7 @@ CallState* LegacyCalls::Decide(const cudnn::ConvolutionCall& call, Session& sess
     facts.earlier = FactsOfEarlier(*earlier, earlier->owned.epoch != epoch);
   }
   const long calls = state->page->calls.load(std::memory_order_relaxed);
-  // A strict limit is refused or kept at the first call, which needs measurements.
+  // A strict limit is refused or kept at the first call, which requires measurements.
   kernel.may_measure =
       facts.tunes && !capturing &&
       (process_.options.strict_limit || calls >= process_.options.tuning.after_calls);
@@ -107,7 +107,7 @@ CallState* LegacyCalls::Decide(const cudnn::ConvolutionCall& call, Session& sess
   Lifecycle life({process_, steps, earlier, calls, epoch});
   life.Decide(facts, *state);
   if (life.stands()) return earlier;
-  // Nothing is measured during a capture, so the decision would not be a final one.
+  // Nothing is measured during a capture, so the decision would not be final.
   if (state->decision.course == planning::Course::kReal && capturing) return nullptr;
   life.Enter(*state);
   CallState* const kept = session.Keep(key, std::move(state));

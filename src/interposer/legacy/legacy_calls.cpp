@@ -11,7 +11,7 @@
 namespace ucudnn::interposer {
 namespace {
 
-// Calls without all pointers are the real library's to refuse.
+// The real library refuses calls that lack a pointer.
 bool HasAllPointers(const cudnn::ConvolutionCall& call) {
   if (call.alpha == nullptr || call.x == nullptr || call.w == nullptr || call.y == nullptr) {
     return false;
@@ -20,7 +20,7 @@ bool HasAllPointers(const cudnn::ConvolutionCall& call) {
   return call.bias->alpha2 != nullptr && call.bias->z != nullptr && call.bias->bias != nullptr;
 }
 
-// What cuDNN documents of the legacy API's algorithms.
+// Whether the algorithm is deterministic by cuDNN's documentation.
 bool IsReproducible(Operation operation, int algorithm) {
   switch (operation) {
     case Operation::kForward:
@@ -34,7 +34,7 @@ bool IsReproducible(Operation operation, int algorithm) {
   return false;
 }
 
-// Runs a call as planning::DecideUnplanned says. Allocates nothing.
+// Runs a call as planning::DecideUnplanned decides. Allocates nothing.
 cudnnStatus_t ConvolveUnplanned(Process& process, const Session& session, const CallKey& key,
                                 const cudnn::ConvolutionCall& call) {
   planning::UnplannedCall unplanned;
@@ -66,7 +66,7 @@ class LegacyOtherWays : public OtherWays {
                   const CallState& state, const cudnn::ConvolutionCall& call)
       : process_(process), session_(session), key_(key), state_(state), call_(call) {}
 
-  // Where the undivided engine fails, the program's own call is left, in what the caller passes.
+  // If the undivided engine fails, the program's own call remains, in the caller's workspace.
   cudnnStatus_t Undivided(bool failed) override {
     execution::Outcome outcome;
     const bool ran = !failed &&
@@ -75,7 +75,8 @@ class LegacyOtherWays : public OtherWays {
     return ran ? CUDNN_STATUS_SUCCESS : Real();
   }
   cudnnStatus_t Real() override { return cudnn::Convolve(process_.functions, call_); }
-  // The error is the real library's, to which the caller passes less than the call needs.
+  // The real library returns the error, because the caller passes less workspace than the call
+  // needs.
   cudnnStatus_t Refused() override { return ConvolveUnplanned(process_, session_, key_, call_); }
 
  private:
@@ -100,12 +101,12 @@ std::optional<CallKind> LegacyCalls::KindOf(const cudnn::ConvolutionCall& call,
     const double beta = cudnn::ScaleOf(call.beta, problem.type);
     if (beta == 0) return CallKind::kPlain;
     // For gradients whose partials are summed, only engines that replace the output were compared,
-    // none that adds.
+    // not engines that add.
     const bool adds =
         problem.operation == Operation::kBackwardFilter && !SumsPartials(problem) && beta == 1;
     return adds ? CallKind::kAdding : CallKind::kScaled;
   }
-  // Pieces of z are described by the descriptors of pieces of y.
+  // Pieces of z use the descriptors of pieces of y.
   if (!cudnn::SameTensor(process_.functions, call.bias->z_descriptor, call.descriptors.y)) {
     return std::nullopt;
   }

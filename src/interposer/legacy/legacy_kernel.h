@@ -17,24 +17,24 @@ struct LegacyKernel {
   Session* session = nullptr;
   cudnnHandle_t handle = nullptr;
   bool graph = true;         // engines of the graph API may serve it
-  bool may_measure = false;  // it is measured now, as far as nobody knows it
+  bool may_measure = false;  // unknown measurements are made now
 };
 
 // The kernel as tuning names it.
 tuning::LegacyKernel TuningKernel(Process& process, const LegacyKernel& kernel);
 
-// Its measurements at the policy's micro-batch sizes, for what `request` asks; no rows when the
-// undivided kernel is not among them. Where it may be measured and not all is known, the plan that
-// is known is compared first.
+// Its measurements at the policy's micro-batch sizes for `request`; no rows if the undivided kernel
+// is not among them. If it may be measured and not all is known, the plan of the known rows is
+// compared first.
 tuning::LegacyRows Measured(Process& process, const LegacyKernel& kernel,
                             const planning::PromiseRequest& request);
 
-// Its grids of tiles for what `request` asks.
+// Its grids of tiles for `request`.
 planning::Tilings TilingsOf(Process& process, const LegacyKernel& kernel,
                             const planning::PromiseRequest& request);
 
-// What a workspace plan says of the kernel. `unanswered`: the library could not confirm it now and
-// may later.
+// The workspace plan's entry of the kernel. `unanswered`: the library could not confirm it now, but
+// may do so later.
 struct Confirmation {
   std::optional<planning::ConfirmedLegacyKernel> choice;
   bool unanswered = false;

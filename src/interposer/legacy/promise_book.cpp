@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kMostAlgorithms = CUDNN_CONVOLUTION_FWD_ALGO_COUNT;  // the most of any operation
 
-// A time that nobody measured counts as slower than any other.
+// An unknown time counts as slower than any other.
 double Time(const planning::Promise& promise) {
   const double time_ms = promise.configuration.TimeMs();
   return time_ms < 0 ? std::numeric_limits<double>::infinity() : time_ms;
@@ -51,8 +51,8 @@ void PromiseBook::Add(const PromiseKey& key, planning::Promise promise) {
   MutexLock lock(mutex_);
   Entry& entry = Open(key);
   std::vector<planning::Promise>& given = entry.promises;
-  // A promise given again, as by a framework that asks before every step, only becomes the latest
-  // one.
+  // A promise that is given again, as to a framework that asks before every step, only becomes the
+  // latest one.
   const auto same = std::find_if(given.begin(), given.end(), [&](const planning::Promise& old) {
     return old.workspace_bytes == promise.workspace_bytes &&
            old.configuration == promise.configuration &&
@@ -75,8 +75,8 @@ const planning::Promise* PromiseBook::Fastest(const PromiseKey& key, size_t work
   for (const planning::Promise& promise : entry->second.promises) {
     if (promise.workspace_bytes > workspace_bytes) continue;
     if (alone && promise.alone.runs.empty()) continue;
-    // A call does not say which of several promises it relies on: where one was reported as
-    // deterministic, only such ones are used.
+    // A call does not tell which of several promises it relies on: if one was reported as
+    // deterministic, only deterministic ones are used.
     const bool stricter =
         best != nullptr && promise.reported.deterministic && !best->reported.deterministic;
     const bool laxer =

@@ -18,7 +18,7 @@
 
 namespace ucudnn::interposer {
 
-// What a caller names both when it asks and when it runs.
+// The facts that a caller names both when it asks and when it runs.
 struct PromiseKey {
   int platform = 0;            // index of the handle's platform (Sessions)
   int algorithm = 0;           // as reported
@@ -39,19 +39,19 @@ class PromiseBook {
 
   void Add(const PromiseKey& key, planning::Promise promise);
 
-  // The fastest promise given for `key` that needs at most `workspace_bytes`.
+  // The fastest promise for `key` that needs at most `workspace_bytes`.
   std::optional<planning::Promise> Find(const PromiseKey& key, size_t workspace_bytes);
 
-  // The same for a call that only the reported algorithm serves: its plan is pieces of that
-  // algorithm, and nothing can replace them.
+  // Find for a call that only the reported algorithm serves: the plan is pieces of that algorithm,
+  // and nothing can replace them.
   std::optional<planning::Promise> FindAlone(const PromiseKey& key, size_t workspace_bytes);
 
-  // The undivided algorithm of the promise that Find returns. Allocates nothing, so it serves when
+  // The undivided algorithm of the promise that Find returns. Allocates nothing, so it works when
   // memory is out.
   std::optional<int> FindUndivided(const PromiseKey& key, size_t workspace_bytes);
 
-  // What was last reported for `key`, which a caller that asks again must be told, and what must be
-  // assured for that (planning::AssuredBytes).
+  // The latest report for `key`, which a caller that asks again must be told, and the workspace
+  // that must be assured for it (planning::AssuredBytes).
   struct Reported {
     size_t workspace_bytes = 0;
     size_t assured_bytes = 0;
@@ -64,7 +64,7 @@ class PromiseBook {
       return key.problem.Hash() + 31 * key.platform + key.algorithm;
     }
   };
-  // `alone`: only of promises that the reported algorithm can keep alone.
+  // `alone`: considers only promises that the reported algorithm can keep alone.
   const planning::Promise* Fastest(const PromiseKey& key, size_t workspace_bytes,
                                    bool alone = false) const UCUDNN_REQUIRES(mutex_);
 
@@ -72,7 +72,7 @@ class PromiseBook {
     Page page;
     std::vector<planning::Promise> promises;
   };
-  // The entry of `key`, made when there is none.
+  // The entry of `key`, which is made if there is none.
   Entry& Open(const PromiseKey& key) UCUDNN_REQUIRES(mutex_);
 
   mutable Mutex mutex_;

@@ -1,5 +1,5 @@
 // Answers callers of cudnnGetConvolution* and cudnnFindConvolution*: with promises, or with the
-// real answer where nothing is promised.
+// real answer if nothing is promised.
 #include <algorithm>
 #include <utility>
 
@@ -23,12 +23,12 @@ bool SameEngine(const AlgorithmPerformance& a, const AlgorithmPerformance& b) {
   return a.algorithm == b.algorithm && a.math == b.math;
 }
 
-// Whether it is as deterministic as the user demands.
+// Whether the engine is as deterministic as the user demands.
 bool IsDemanded(const Options& options, const AlgorithmPerformance& performance) {
   return !options.deterministic || performance.determinism == CUDNN_DETERMINISTIC;
 }
 
-// The measured performance of what the heuristics chose, undivided; none where it was not measured.
+// The measured performance of the heuristics' choice, undivided; none if it was not measured.
 std::optional<AlgorithmPerformance> MeasuredAs(const AlgorithmPerformance& choice,
                                                const ConvolutionProblem& problem,
                                                const std::vector<MicroConfiguration>& measured) {
@@ -42,8 +42,8 @@ std::optional<AlgorithmPerformance> MeasuredAs(const AlgorithmPerformance& choic
   return std::nullopt;
 }
 
-// The workspace of the fastest undivided engine of any math type: what the real library's own
-// choice uses where nobody names a limit.
+// The workspace of the fastest undivided engine of any math type: the real library's own choice
+// uses it if nobody names a limit.
 size_t NeedOfFastest(const ConvolutionProblem& problem, const tuning::LegacyRows& measured,
                      const planning::PromiseRequest& request) {
   std::optional<MicroConfiguration> fastest;
@@ -99,7 +99,7 @@ planning::Tilings LegacyCalls::FindTilings(const LegacyKernel& kernel,
                                            const std::vector<Candidate>& candidates,
                                            size_t need_bytes,
                                            const planning::PromiseRequest& request) {
-  // What ucudnn brings is planned where the budget is divided.
+  // Plans in ucudnn's own workspace are made when the budget is divided.
   if (kernel.session->budget() != nullptr) return {};
   const planning::TileUse use = UseOfTiles(process_, *kernel.session, kernel.problem, need_bytes);
   if (!planning::MayTile(use, candidates, request)) return {};
@@ -201,8 +201,8 @@ LegacyCalls::Performances LegacyCalls::AnswerOfPieces(const LegacyKernel& kernel
         !Assure(kernel, planning::AssuredBytes(offer.promise)))
       continue;
     Performances answer = Told(kernel, {std::move(offer)}, true);
-    // A caller that has less room than the pieces need may still take what the real library
-    // ranks within what it said it has, unless the limit is strict.
+    // A caller with less room than the pieces need may still use what the real library ranks within
+    // its own limit, unless the user's limit is strict.
     Performances ranking;
     if (!process_.options.strict_limit && !in_budget &&
         cudnn::RankAlgorithms(process_.functions, kernel.problem.operation, kernel.handle,
@@ -260,7 +260,7 @@ std::optional<LegacyCalls::Performances> LegacyCalls::AnswerUnmeasured(
   const bool tunes = Tunes(process_, *kernel.session, kernel.problem, Api::kLegacy);
   if (tunes && best.workspace_bytes < wanted) {
     // The caller is told to bring room for the better plan that comes when the kernel is measured,
-    // up to what the real library's own first choice takes.
+    // up to the need of the real library's own first choice.
     ConvolutionProblem problem = kernel.problem;
     problem.math = math;
     const MicroConfiguration undivided = {EngineId::Legacy{best.algorithm, std::nullopt}, problem.n,
@@ -291,8 +291,8 @@ std::optional<LegacyCalls::Performances> LegacyCalls::FindAlgorithms(
   const tuning::LegacyRows measured =
       Measured(process_, *kernel, RequestFor(process_, problem, MeasuredLimit(*kernel, limit)));
   if (!Compares(*kernel, measured)) return AnswerUnmeasured(*kernel, descriptors, limit);
-  // An engine that was left out of measuring may be the fastest. Where the user has no limit, the
-  // real library may still find it.
+  // An engine that was not measured may be the fastest. If the user has no limit, the real library
+  // may still find it.
   const bool all =
       process_.kernels.HasAllEngines(process_.sessions.DeviceOf(*kernel->session), problem);
   if (ours == kNoLimit && !all) return std::nullopt;
@@ -302,7 +302,7 @@ std::optional<LegacyCalls::Performances> LegacyCalls::FindAlgorithms(
   Performances answer = AnswerWithin(*kernel, descriptors, measured, limit);
   if (answer.empty()) answer = AnswerOfPieces(*kernel, descriptors, measured, limit, caller);
   if (!answer.empty()) return answer;
-  // Where the caller's own workspace is too small, the real library answers that it is.
+  // If the caller's own workspace is too small, the real library answers that.
   if (limit != ours) return std::nullopt;
   return NothingFits(problem, Cause::kNothingUndividedFits);
 }
@@ -325,12 +325,12 @@ std::optional<LegacyCalls::Performances> LegacyCalls::GetAlgorithms(
     Performances answer = AnswerWithin(*kernel, descriptors, measured, limit);
     if (answer.empty()) answer = AnswerOfPieces(*kernel, descriptors, measured, limit, caller);
     if (!answer.empty()) return answer;
-    // Where the caller's own limit is too low, the real library answers that it is.
+    // If the caller's own limit is too low, the real library answers that.
     if (limit != ours) return std::nullopt;
     return NothingFits(problem, Cause::kNothingUndividedFits);
   }
-  // Without any limit the workspace of the heuristics' choice is the limit. That choice stays the
-  // answer unless something measured is faster within it.
+  // Without any limit, the workspace of the heuristics' choice is the limit. That choice stays the
+  // answer unless a measured engine is faster within it.
   Performances ranking;
   if (cudnn::RankAlgorithms(process_.functions, operation, handle, descriptors, ranking) !=
           CUDNN_STATUS_SUCCESS ||
@@ -370,13 +370,13 @@ std::vector<Candidate> LegacyCalls::Ranked(const LegacyKernel& kernel,
   std::vector<MicroConfiguration> rows;
   for (const AlgorithmPerformance& ranked : ranking) {
     if (ranked.status != CUDNN_STATUS_SUCCESS) continue;
-    // Listed with whatever math type, it may run with the caller's.
+    // Whatever math type it is listed with, it may run with the caller's.
     const EngineId engine = EngineId::Legacy{ranked.algorithm, std::nullopt};
     const bool known = std::any_of(rows.begin(), rows.end(), [&](const MicroConfiguration& row) {
       return row.engine == engine;
     });
     if (known) continue;
-    // The size that execution checks, not only the heuristic's.
+    // Execution checks this size, not only the heuristics'.
     size_t bytes = 0;
     if (cudnn::WorkspaceBytes(process_.functions, problem.operation, kernel.handle, descriptors,
                               ranked.algorithm, &bytes) != CUDNN_STATUS_SUCCESS) {
@@ -413,7 +413,7 @@ LegacyCalls::NamedAnswer LegacyCalls::PromiseFor(const LegacyKernel& kernel,
     return planning::OfferFor(without, known);
   };
   if (auto promise = offer_for(offer, candidates)) return {std::move(promise)};
-  // What was not measured may fit: that is what the heuristics know undivided.
+  // An engine that was not measured may fit: the heuristics know it undivided.
   const auto of_heuristics = [&] {
     planning::NamedOffer unmeasured = offer;
     unmeasured.ranked = true;
@@ -470,7 +470,7 @@ cudnnStatus_t LegacyCalls::WorkspaceSize(Operation operation, cudnnHandle_t hand
   if (!kernel) return status;
   NoteAsked(*kernel, algorithm, kernel->problem.math);
   const PromiseKey key{kernel->session->platform(), algorithm, kernel->problem};
-  // What keeps an earlier promise may lack on this device.
+  // This device may lack the workspace that keeps an earlier promise.
   const auto reported = process_.promises.LastReported(key);
   if (reported && Assure(*kernel, reported->assured_bytes)) {
     *bytes = reported->workspace_bytes;
@@ -486,8 +486,8 @@ cudnnStatus_t LegacyCalls::WorkspaceSize(Operation operation, cudnnHandle_t hand
     }
   }
   if (*bytes <= limit) return status;
-  // The caller chose the algorithm without asking: engines as exact and as deterministic may serve
-  // it.
+  // The caller chose the algorithm without asking: engines that are as exact and as deterministic
+  // may serve it.
   kernel->may_measure =
       MeasuresBeforePromising(process_, *kernel->session, kernel->problem, Api::kLegacy);
   NamedAnswer named = PromiseFor(*kernel, descriptors, algorithm, *bytes, limit);

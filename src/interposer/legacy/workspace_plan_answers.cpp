@@ -28,7 +28,7 @@ bool LegacyCalls::PromiseConfirmed(const LegacyKernel& kernel,
                                    const planning::ConfirmedLegacyKernel& confirmed, int algorithm,
                                    Promise& promise) {
   planning::PromiseRequest request = RequestFor(process_, kernel.problem, promise.limit_bytes);
-  // ucudnn's own workspace serves whole plans only: the algorithm alone must run without any.
+  // ucudnn's own workspace serves only whole plans: the algorithm alone must run without any.
   if (kernel.session->budget() != nullptr) request.limit_bytes = 0;
   const EngineId engine = EngineId::Legacy{algorithm, std::nullopt};
   if (!planning::MakeKeepableAlone(kernel.problem.operation, confirmed.candidates, engine, request,
@@ -54,7 +54,7 @@ std::optional<LegacyCalls::Performances> LegacyCalls::ConfirmedAnswer(const Lega
   if (!PromiseConfirmed(kernel, *confirmed, promise->reported.engine.legacy()->algorithm,
                         *promise)) {
     // The undivided engine is at least as exact as the plan. It is reported in the plan's place
-    // only if it is no more exact, either.
+    // only if it is no more exact than the plan, either.
     const int whole = promise->undivided.engine.legacy()->algorithm;
     const bool same = cudnn::LegacyNumericClass(problem.operation, whole) == confirmed->largest;
     promise->reported.engine = promise->undivided.engine;

@@ -11,7 +11,7 @@
 namespace ucudnn::interposer {
 namespace {
 
-// Why an engine of the legacy API cannot run this tile of `problem`; empty: it may.
+// Why an engine of the legacy API cannot run this tile of `problem`; empty: it can.
 std::string LegacyRefusal(const ConvolutionProblem& problem, const ConvolutionProblem& tile) {
   if (!tile.HasEvenPads())
     return "descriptors of the legacy API have the same padding on both sides";
@@ -20,8 +20,8 @@ std::string LegacyRefusal(const ConvolutionProblem& problem, const ConvolutionPr
          std::to_string(problem.alignment);
 }
 
-// Appends `run`, of tiles of `kind` (null: of images), to `confirmed`, as the library says of its
-// piece. An error says what is wrong.
+// Appends `run`, of tiles of `kind` (null: of images), to `confirmed`, with the library's values
+// for its piece. An error says what is wrong.
 Status AppendConfirmed(const ConvolutionProblem& problem, const Run& run, const TileKind* kind,
                        cudnn::Engines& engines, ConfirmedConfiguration& confirmed) {
   const MicroConfiguration& named = run.micro;

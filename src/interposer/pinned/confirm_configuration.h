@@ -1,5 +1,5 @@
-// Whether the real library can run a kernel as a workspace plan divides it. Any thread, with
-// engines of its own.
+// Checks whether the real library can run a kernel as a workspace plan divides it. Any thread may
+// use it, with engines of its own.
 #pragma once
 
 #include <span>
@@ -14,21 +14,22 @@
 namespace ucudnn::interposer {
 
 struct ConfirmedConfiguration {
-  Status status;  // an error says what contradicts the plan; then the rest but the next is void
-  bool unanswered = false;  // the library did not say: it may at a later call
+  Status status;  // an error contradicts the plan; all members but `unanswered` are then void
+  bool unanswered = false;  // the library gave no answer, but may do so at a later call
   Configuration
-      configuration;  // with the workspace and the determinism that the library says of its pieces
+      // with the workspace and the determinism that the library states for its pieces
+      configuration;
   std::vector<NumericClass> numeric;  // of the pieces, by run
 };
 
 // `configuration` divides `problem`; the workspace of its runs is the most that they may need.
-// `engines` has for each run where the library is asked about the engine that it names. REQUIRES:
+// `engines` has, for each run, the engines that include the one that the run names. REQUIRES:
 // configuration.runs.size() == engines.size().
 ConfirmedConfiguration ConfirmConfiguration(const ConvolutionProblem& problem,
                                             const Configuration& configuration,
                                             std::span<cudnn::Engines* const> engines);
 
-// "IMPLICIT_PRECOMP_GEMM (legacy:1) for 4 images"
+// Formats "IMPLICIT_PRECOMP_GEMM (legacy:1) for 4 images".
 std::string NameOfPiece(Operation operation, const MicroConfiguration& micro);
 
 }  // namespace ucudnn::interposer

@@ -1,4 +1,4 @@
-// What a workspace plan (UCUDNN_WORKSPACE_PLAN) says in this process, as far as the real library
+// The workspace plan that this process follows (UCUDNN_WORKSPACE_PLAN), as far as the real library
 // confirms it. Thread-safe.
 #pragma once
 
@@ -23,33 +23,33 @@ namespace ucudnn::interposer {
 
 class FollowedPlan {
  public:
-  // Reads the file that `options` name. A file that cannot be used costs one warning.
+  // Reads the file that `options` name. A file that cannot be used causes one warning.
   FollowedPlan(const Options& options, const cudnn::Functions& functions);
 
-  // From now on the file is not followed, which is said once.
+  // Stops following the file, with one warning.
   void Ignore(const std::string& why);
-  // The file, which this object owns; null where there is none, it is not followed or, with one
-  // warning, it is for another device or cuDNN.
+  // The file, which this object owns; null if there is none, if it is not followed or, with one
+  // warning, if it is for another device or cuDNN.
   const planning::WorkspacePlan* For(const planning::Platform& platform);
   // Whether the file is for this platform and followed.
   bool Follows(const planning::Platform& platform) const;
   // Whether the file is followed and has the kernel, which is then not measured.
   bool Has(const planning::Platform& platform, const ConvolutionProblem& problem, Api api) const;
-  // Asked about a kernel that the followed file lacks, returns at the first time what the file has
-  // instead, in words (empty: nothing); none at later times, and where the file has it or is not
-  // followed.
+  // For a kernel that the followed file lacks, returns at the first call what the file has instead,
+  // in words (empty: nothing). Returns none at later calls, and if the file has the kernel or is
+  // not followed.
   std::optional<std::string> Misses(const planning::Platform& platform,
                                     const ConvolutionProblem& problem, Api api);
 
   struct Found {
     // Null: the file does not name the kernel, or does not hold for it here.
     const planning::ConfirmedLegacyKernel* confirmed = nullptr;
-    bool unanswered = false;         // the library did not answer; it may at a later call
-    std::optional<std::string> why;  // why it does not hold; only the first time
+    bool unanswered = false;         // the library gave no answer, but may do so at a later call
+    std::optional<std::string> why;  // why it does not hold; set only the first time
   };
-  // What the file says of a kernel of the legacy API, confirmed by the library on `handle`, which
-  // is one of the platform's; without a handle (null), only what was confirmed before. Threads that
-  // ask at once wait for the first one's answer. The result lives as long as this object.
+  // The file's entry of a legacy kernel, confirmed by the library with `handle`, which is one of
+  // the platform's; without a handle (null), only if it was confirmed before. Threads that ask at
+  // the same time wait for the first one's answer. The result lives as long as this object.
   Found Find(const planning::Platform& platform, int platform_number,
              const ConvolutionProblem& problem, cudnnHandle_t handle);
 
@@ -59,8 +59,8 @@ class FollowedPlan {
     State state = State::kNotAsked;
     std::unique_ptr<planning::ConfirmedLegacyKernel> confirmed;  // null: it does not hold
   };
-  // Asks the library for the workspace of each piece. `unanswered` becomes true where the error is
-  // that the library could not say.
+  // Asks the library for the workspace of each piece. `unanswered` becomes true if the error is
+  // that the library gave no answer.
   Result<planning::ConfirmedLegacyKernel> ConfirmKernel(const ConvolutionProblem& problem,
                                                         const Configuration& configuration,
                                                         cudnnHandle_t handle,

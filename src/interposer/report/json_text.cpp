@@ -16,7 +16,7 @@ std::string Lines(const std::vector<std::string>& members, char open, char close
   return text + "\n" + std::string(2 * depth, ' ') + close;
 }
 
-// A number where the column is one, else text.
+// Formats a column as a number if it is one, else as text.
 std::string ColumnText(const std::string& text) {
   const bool number = text.find_first_not_of("-0123456789") == std::string::npos;
   return number ? text : Scalar(text);

@@ -11,7 +11,7 @@
 
 namespace ucudnn::interposer::json {
 
-// Names, and values that are JSON text already.
+// Names, and values that are already JSON text.
 using Fields = std::vector<std::pair<std::string, std::string>>;
 
 template <typename Value>
@@ -19,13 +19,13 @@ std::string Scalar(const Value& value) {
   return JsonScalar(value);
 }
 
-// At nesting depth `depth`, a member in each line.
+// Formats an object at nesting depth `depth`, with a member in each line.
 std::string Object(const Fields& fields, int depth);
 std::string Array(const std::vector<std::string>& values, int depth);
-// In one line.
+// Formats a list in one line.
 std::string Line(const std::vector<std::string>& values);
 
-// The layer and numeric columns, with numbers where they are some.
+// Formats the layer and numeric columns as an object, with numbers as numbers.
 std::string Problem(const ConvolutionProblem& problem, int depth);
 
 }  // namespace ucudnn::interposer::json

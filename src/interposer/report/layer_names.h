@@ -9,12 +9,12 @@
 
 namespace ucudnn::interposer {
 
-// At most so many names are kept.
+// The most names that are kept.
 constexpr size_t kMostLayerNames = 10000;
 
 class LayerNames {
  public:
-  // Names the kernels of this shape, in every operation and math type. Returns false when
+  // Names the kernels of this shape, in every operation and math type. Returns false if
   // kMostLayerNames names are kept.
   bool Add(const ConvolutionProblem& problem, const std::string& name);
   // The names of the layers that the kernel belongs to; null: nobody named any.

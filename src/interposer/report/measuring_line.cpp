@@ -12,7 +12,7 @@ namespace {
 using tuning::Activity;
 using tuning::MeasuringStep;
 
-// A program that waits no longer than this is not told about.
+// A program that waits no longer than this is not reported.
 constexpr std::chrono::seconds kPatience{1};
 // A line that is rewritten more often cannot be read.
 constexpr std::chrono::milliseconds kRewrites{100};
@@ -30,8 +30,8 @@ std::string SecondsText(double seconds) {
 }  // namespace
 
 MeasuringLineUse MeasuringLineUseOf(const Options& options) {
-  // The ranks of a job wait alike, so the first one tells for all. Who wants errors alone, or has
-  // the log in a file, wants a quiet terminal.
+  // The ranks of a job wait alike, so the first one reports for all. A user who wants errors alone,
+  // or has the log in a file, wants a quiet terminal.
   const bool tells =
       options.log_level >= LogLevel::kWarn && options.log_file.empty() && options.rank <= 0;
   return {tells, options.rewrites_lines};
@@ -44,7 +44,7 @@ MeasuringLine::MeasuringLine(TerminalLine& terminal, MeasuringLineUse use, Now n
       owner_(getpid()) {}
 
 void MeasuringLine::Begin() noexcept {
-  // In a child, a fork may have left the mutex locked for ever.
+  // A fork may have left the mutex locked for ever in this child.
   if (getpid() != owner_) return;
   MutexLock lock(mutex_);
   if (waiting_++ == 0) since_ = now_();
@@ -54,7 +54,7 @@ void MeasuringLine::End() noexcept {
   if (getpid() != owner_) return;
   MutexLock lock(mutex_);
   if (--waiting_ == 0) waited_ += now_() - since_;
-  // The thread may print, so the line goes, and comes back where another one waits.
+  // The thread may print, so the line is erased; it comes back if another thread waits.
   terminal_.Erase();
   next_ = {};
 }

@@ -1,6 +1,6 @@
 // Tells a user at a terminal why the program stands still: one line, rewritten while kernels are
-// measured, once that has kept the program waiting for a second in all; and a last line at the end
-// of the process. Thread-safe; never throws.
+// measured, once the program has waited for a second in all; and a last line at the end of the
+// process. Thread-safe; never throws.
 #pragma once
 
 #include <atomic>
@@ -25,16 +25,16 @@ class MeasuringLine : public tuning::MeasuringProgress {
   using Clock = std::chrono::steady_clock;
   using Now = Clock::time_point (*)();
 
-  // The caller owns `terminal` and keeps it alive; whether it is one is asked here, once. `now` is
-  // the time; tests have one of their own.
+  // The caller owns `terminal` and keeps it alive; whether it is a terminal is tested here, once.
+  // `now` returns the time; tests replace it.
   MeasuringLine(TerminalLine& terminal, MeasuringLineUse use, Now now = Clock::now);
 
   void Begin() noexcept override;
   void End() noexcept override;
   void Tell(const tuning::MeasuringStep& step) noexcept override;
 
-  // The process ends, and has measured `kernels` kernels; `place` says where they are stored
-  // (empty: nowhere). Nothing is told any more.
+  // To be called at the end of the process, which has measured `kernels` kernels; `place` says
+  // where they are stored (empty: nowhere). Nothing is shown afterwards.
   void Close(long kernels, const std::string& place) noexcept;
 
  private:
@@ -43,17 +43,17 @@ class MeasuringLine : public tuning::MeasuringProgress {
   TerminalLine& terminal_;
   const MeasuringLineUse use_;
   const Now now_;
-  const pid_t owner_;  // a forked child tells nothing
+  const pid_t owner_;  // a forked child shows nothing
   Mutex mutex_;
-  int waiting_ UCUDNN_GUARDED_BY(mutex_) = 0;          // threads, or scopes of them
-  Clock::time_point since_ UCUDNN_GUARDED_BY(mutex_);  // some thread waits
-  // How long at least one thread waited, before `since_`.
+  int waiting_ UCUDNN_GUARDED_BY(mutex_) = 0;  // number of waiting threads, or of their scopes
+  Clock::time_point since_ UCUDNN_GUARDED_BY(mutex_);  // time since which some thread waits
+  // The time during which at least one thread waited, before `since_`.
   Clock::duration waited_ UCUDNN_GUARDED_BY(mutex_) = {};
-  Clock::time_point next_ UCUDNN_GUARDED_BY(mutex_);  // the line is not rewritten before
+  Clock::time_point next_ UCUDNN_GUARDED_BY(mutex_);  // the line is not rewritten before this time
   bool closed_ UCUDNN_GUARDED_BY(mutex_) = false;
 };
 
-// "micro-batch 4, engine 2 of 8 of forward 16x64x56x56 -> 64, 3x3 pad 1x1 fp32 nchw"
+// Formats "micro-batch 4, engine 2 of 8 of forward 16x64x56x56 -> 64, 3x3 pad 1x1 fp32 nchw".
 std::string StepText(const tuning::MeasuringStep& step);
 
 }  // namespace ucudnn::interposer

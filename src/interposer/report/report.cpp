@@ -23,8 +23,8 @@
 namespace ucudnn::interposer {
 namespace {
 
-// The file is rewritten for each of the first kWholeReports records, and then whenever one in
-// kShare of all records is new.
+// The file is rewritten for each of the first kWholeReports records, and later whenever one of
+// kShare records is new.
 constexpr size_t kWholeReports = 512;
 constexpr size_t kShare = 16;
 
@@ -43,13 +43,13 @@ std::string PlanText(const Division& division, int depth) {
   return Array(runs, depth);
 }
 
-// What runs, with its tiles where it has some.
+// The division that runs, with its tiles if it has any.
 Division DivisionIn(const KernelRecord& record) {
   auto division = DivisionOf(record.problem, record.configuration);
   return division.ok() ? std::move(*division) : Division(record.configuration);
 }
 
-// The time of the whole mini-batch as JSON; null where the time of a piece is unknown.
+// The time of the whole mini-batch as JSON; null if the time of a piece is unknown.
 std::string TotalText(const Configuration& configuration) {
   const bool unknown = std::any_of(configuration.runs.begin(), configuration.runs.end(),
                                    [](const Run& run) { return run.micro.time_ms < 0; });
@@ -64,7 +64,7 @@ std::string UndividedText(const MicroConfiguration& undivided, int depth) {
                 depth);
 }
 
-// The numbers of `lanes` in one line, counted among `all` lanes that any kernel was on.
+// Formats the numbers of `lanes` in one line, counted among `all` lanes that any kernel was on.
 // Lanes::kOthers keeps its number.
 std::string LanesText(uint64_t lanes, uint64_t all) {
   std::string text;
@@ -77,8 +77,8 @@ std::string LanesText(uint64_t lanes, uint64_t all) {
   return "[" + text + "]";
 }
 
-// `names`: of the layers that the kernel belongs to; null: nobody named any. `lanes`: of all
-// kernels.
+// `names` are those of the layers that the kernel belongs to; null: nobody named any. `lanes` are
+// those of all kernels.
 std::string KernelText(const CountedKernel& kernel, const std::set<std::string>* names,
                        uint64_t lanes, int depth) {
   const KernelRecord& record = kernel.record;
@@ -117,8 +117,8 @@ Fields BudgetFields(const BudgetRecord& budget) {
           {"optimal", budget.optimal ? Scalar(*budget.optimal) : "null"}};
 }
 
-// The budget of the device that has most kernels; the others, where they hold anything, are behind
-// it as other_devices.
+// The budget of the device with the most kernels; other devices that hold memory follow as
+// other_devices.
 std::string BudgetsText(const std::vector<std::pair<const void*, BudgetRecord>>& budgets) {
   const auto rank = [](const auto& a, const auto& b) {
     return std::pair(a.second.kernels, a.second.total_workspace_bytes) <
@@ -281,7 +281,7 @@ std::string Report::Json(const char* mode, long measured) {
 Status Report::Write(const std::string& path, const char* mode, long measured) {
   const std::string target = ExpandPid(path);
   struct stat info;
-  // A device or a pipe would be replaced by a file.
+  // The rename would replace a device or a pipe by a file.
   if (stat(target.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
     return Status::Error(target + ": not a regular file");
   }

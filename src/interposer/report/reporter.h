@@ -21,14 +21,15 @@ class Reporter {
 
   Report& report() { return report_; }
 
-  // `detail` is what differs from kernel to kernel. Never throws, since pieces may be under way.
+  // `detail` is the part that differs from kernel to kernel. Never throws, since pieces may be
+  // enqueued.
   void Fallback(const ConvolutionProblem& problem, planning::Cause cause,
                 std::string_view detail = {}) noexcept;
-  // Tells of a plan of the graph API that is left alone; `plan` says in words what it computes.
+  // Reports a plan of the graph API that is left alone; `plan` describes in words what it computes.
   void Unread(const std::string& plan, planning::Cause cause, std::string_view detail) noexcept;
-  // Tells that a kernel came after kMostKernels others.
+  // Reports that a kernel came after kMostKernels others.
   void TooManyKernels() noexcept;
-  // In a process of a job, adds once an entry to the report where other ranks may plan otherwise.
+  // In a process of a job, adds one entry to the report if other ranks may plan otherwise.
   void NoteUnlikeRanks();
 
  private:

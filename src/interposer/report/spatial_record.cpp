@@ -12,7 +12,7 @@ namespace {
 using json::Fields;
 using json::Scalar;
 
-// An axis of more parts is left out: its owned and needed positions are those of many ranks.
+// An axis with more parts is left out: its owned and needed positions are those of many ranks.
 constexpr size_t kMostParts = 64;
 
 const char* VerdictName(spatial::Verdict verdict) {
@@ -45,7 +45,7 @@ const char* SpanName(spatial::Span span) {
   return "await_sum";
 }
 
-// Three decimals: a thousandth of a millisecond is less than what events tell apart.
+// Formats with three decimals: events cannot distinguish a thousandth of a millisecond.
 std::string ThousandthsText(double ms) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3f", std::max(ms, 0.0));
@@ -60,7 +60,7 @@ std::string IntervalsText(const std::vector<Interval>& intervals) {
   return json::Line(texts);
 }
 
-// Of the axes that are cut.
+// Formats the axes that are cut.
 std::string AxesText(const HaloNeed& need, int depth) {
   constexpr const char* kLetters[] = {"d", "h", "w"};
   Fields axes;
@@ -73,7 +73,7 @@ std::string AxesText(const HaloNeed& need, int depth) {
   return json::Object(axes, depth);
 }
 
-// Of one call, on the average of those that were timed; null: none was.
+// Formats the average times of a timed call; null: none was timed.
 std::string TimesText(const spatial::KernelTimes& times, int depth) {
   if (times.calls == 0) return "null";
   const auto mean = [&](double ms) {
@@ -90,7 +90,7 @@ std::string TimesText(const spatial::KernelTimes& times, int depth) {
                       depth);
 }
 
-// Bytes are those of all calls.
+// Bytes are sums over all calls.
 std::string SplitKernelText(const spatial::KernelFigures& kernel, int depth) {
   const spatial::KernelFacts& facts = kernel.facts;
   const uint64_t exchanges = kernel.calls - kernel.paired_calls;

@@ -17,7 +17,7 @@ namespace ucudnn::interposer {
 template <typename Value, size_t kSlots = 65536>  // a power of two; at most half of them are used
 class AddressTable {
  public:
-  // Null where the table lacks `key`.
+  // Null if the table lacks `key`.
   Value* Find(const void* key) const {
     if (key == nullptr) return nullptr;
     for (size_t probe = 0, slot = First(key); probe < kSlots; ++probe, ++slot) {
@@ -29,7 +29,7 @@ class AddressTable {
     return nullptr;
   }
 
-  // Returns false when the table is half full, because probes would become long.
+  // Returns false if the table is half full, because probes would become long.
   bool Insert(const void* key, Value* value) {
     assert(key != nullptr && value != nullptr);
     MutexLock lock(mutex_);
@@ -76,7 +76,8 @@ class AddressTable {
       if (found != key) continue;
       candidate.key.store(Gone(), std::memory_order_release);
       --count_;
-      // Removed slots directly before the end of a probe end it as well: no entry lies behind them.
+      // Removed slots directly before the end of a probe also become its end, since no entry lies
+      // behind them.
       for (size_t back = slot + kSlots;
            slots_[(back + 1) % kSlots].key.load(std::memory_order_relaxed) == nullptr &&
            slots_[back % kSlots].key.load(std::memory_order_relaxed) == Gone();

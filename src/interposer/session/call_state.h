@@ -1,4 +1,4 @@
-// A decision about calls of the legacy API that are alike: the same problem, algorithm, kind and
+// A decision about equal calls of the legacy API: they have the same problem, algorithm, kind and
 // workspace size.
 #pragma once
 
@@ -28,7 +28,7 @@ struct CallKeyHash {
 };
 
 struct CallState : KernelState {
-  PromisePage* page = nullptr;  // the promises it was taken with...
+  PromisePage* page = nullptr;  // the promises that it was based on...
   uint64_t version = 0;         // ...as of this version of the page
 
   void Count(uint64_t lane) {

@@ -1,5 +1,5 @@
-// Numbers lanes for the report, in the order of their first calls. A lane is what runs one call
-// after the other: a handle on a stream, or handles whose work the program orders. Thread-safe;
+// Numbers lanes for the report, in the order of their first calls. A lane runs one call after the
+// other: it is a handle on a stream, or handles whose work the program orders. Thread-safe;
 // allocates nothing.
 #pragma once
 
@@ -14,14 +14,14 @@ namespace ucudnn::interposer {
 
 class Lanes {
  public:
-  // The number of all lanes that come after so many others.
+  // The common number of all further lanes.
   static constexpr int kOthers = 63;
 
-  // The bit of the lane's number. `owner` is the handle, or names the handles that the program
-  // orders (`ordered`): those are one lane on whatever stream. A new handle takes the number of a
+  // The bit of the lane's number. `owner` is the handle or, if `ordered`, names the handles that
+  // the program orders: those are one lane on all streams. A new handle takes the number of a
   // destroyed one on the same stream.
   uint64_t BitOf(const void* owner, bool ordered, CUstream stream);
-  // Call when `handle` is destroyed.
+  // To be called when `handle` is destroyed.
   void Leave(const void* handle);
 
  private:

@@ -1,5 +1,5 @@
-// Handles whose work the program orders, on whichever streams: those that it declared, and all that
-// were declared with them, are one lane. Thread-compatible: whoever owns the object locks it.
+// Handles whose work the program orders, on all streams: declared handles, and all that were
+// declared together with them, are one lane. Thread-compatible: the owner of this object locks it.
 #pragma once
 
 #include <list>
@@ -12,14 +12,14 @@ class OrderedHandles {
  public:
   struct Lane {
     std::vector<const void*> handles;
-    const void* name = nullptr;  // no other lane's, as long as one of the handles is there
+    const void* name = nullptr;  // unique as long as one of the handles exists
   };
-  // Both become one lane, with those that either was declared with before. Changes nothing when
-  // memory is out.
+  // Makes both one lane, together with those that either was declared with before. Changes nothing
+  // if memory is out.
   Lane Join(const void* first, const void* second);
-  // The lane that `handle` is on; null: it is ordered with nobody.
+  // The lane that `handle` is on; null: it is not ordered with another one.
   const void* NameOf(const void* handle) const;
-  // `handle` is gone. The name of its lane where nobody is left on it; else null.
+  // Removes `handle`. Returns the name of its lane if no handle is left on it; else null.
   const void* Leave(const void* handle);
 
  private:

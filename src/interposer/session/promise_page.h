@@ -1,5 +1,5 @@
-// What all decisions about legacy calls of one problem and algorithm share, on all handles of a
-// platform. PromiseBook owns it and keeps it at its address. Thread-safe.
+// The state that all decisions about legacy calls of one problem and algorithm share, on all
+// handles of a platform. PromiseBook owns it and keeps its address. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -16,8 +16,8 @@ struct PromisePage {
   std::atomic<uint64_t> latest = 0;
   // Calls on all handles, counted only until the last decision about them is final.
   std::atomic<long> calls = 0;
-  // True once a piece failed or a plan was found wrong: no plan divides again, on any handle, where
-  // something undivided keeps the promise.
+  // True once a piece failed or a plan was found wrong: no plan divides again, on any handle, if an
+  // undivided engine keeps the promise.
   std::shared_ptr<std::atomic<bool>> failed = std::make_shared<std::atomic<bool>>(false);
 };
 

@@ -36,7 +36,7 @@ class Session {
 
   CUcontext context() const { return context_; }
   int platform() const { return platform_; }
-  // Null where there is no budget for all kernels.
+  // Null if there is no budget for all kernels.
   WorkspaceBudget* budget() const { return budget_; }
   CUstream stream() const { return stream_.load(std::memory_order_relaxed); }
   void set_stream(CUstream stream) {
@@ -52,21 +52,21 @@ class Session {
     set_lane(0);
   }
 
-  // Lanes::BitOf the lane that calls are on now; 0: not asked for yet.
+  // Lanes::BitOf the present lane of calls; 0: not asked for yet.
   uint64_t lane() const { return lane_.load(std::memory_order_relaxed); }
   void set_lane(uint64_t bit) { lane_.store(bit, std::memory_order_relaxed); }
 
-  // The decision for `key`; null when there is none, or when a promise was given after it was
-  // taken. The session owns it until Close.
+  // The decision for `key`; null if there is none, or if a promise was given after it. The session
+  // owns it until Close.
   CallState* Find(const CallKey& key);
   CallState* Keep(const CallKey& key, std::unique_ptr<CallState> state);
-  // A segment of ucudnn's workspace, of at least `bytes`, that was kept for `owner`; empty
-  // when none was. `generation` is the arena's: segments kept under an earlier one are forgotten.
+  // A segment of ucudnn's workspace, of at least `bytes`, that was kept for `owner`; empty if none
+  // was. `generation` is the arena's: segments kept under an earlier one are forgotten.
   execution::Arena::Segment FindWorkspace(const execution::ArenaOwner& owner, size_t bytes,
                                           uint64_t generation);
   void KeepWorkspace(const execution::ArenaOwner& owner, execution::Arena::Segment segment);
-  // True when no more decisions should be kept. Some callers pass another workspace size at every
-  // call, and a decision is for one size.
+  // True if no more decisions should be kept. Some callers pass another workspace size at every
+  // call, and a decision holds for one size.
   bool full() const { return full_.load(std::memory_order_relaxed); }
 
  private:
@@ -80,15 +80,15 @@ class Session {
   std::unordered_map<CallKey, std::unique_ptr<CallState>, CallKeyHash> states_
       UCUDNN_GUARDED_BY(mutex_);
   std::atomic<bool> full_ = false;
-  // A call on another thread may still hold one.
+  // Replaced states, which a call on another thread may still use.
   std::vector<std::unique_ptr<CallState>> replaced_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<std::pair<execution::ArenaOwner, execution::Arena::Segment>> workspaces_
       UCUDNN_GUARDED_BY(mutex_);
   uint64_t generation_ UCUDNN_GUARDED_BY(mutex_) = 0;  // of workspaces_
 };
 
-// The owner, to the arena, of what `session`'s calls enqueue. None where the driver does not tell
-// the stream's id.
+// The arena's owner for work that `session`'s calls enqueue. None if the driver does not tell the
+// stream's id.
 std::optional<execution::ArenaOwner> OwnerOf(const cuda::Driver& driver, const Session& session,
                                              cudnnHandle_t handle);
 
@@ -97,11 +97,11 @@ std::optional<execution::ArenaOwner> OwnerOf(const cuda::Driver& driver, const S
 class SessionTable {
  public:
   Session* Find(cudnnHandle_t handle) const { return table_.Find(handle); }
-  // The session of `handle`; where there is none, `open` opens one. Null when the table is full.
+  // The session of `handle`; if there is none, `open` opens one. Null if the table is full.
   template <typename Open>
   Session* FindOrOpen(cudnnHandle_t handle, Open open) {
     MutexLock lock(mutex_);
-    spare_.reserve(kMostSessions);  // Close gives sessions back and must not fail
+    spare_.reserve(kMostSessions);  // Close puts sessions here and must not fail
     if (Session* session = Find(handle)) return session;
     Session* const session = TakeSession();
     try {
@@ -114,8 +114,8 @@ class SessionTable {
     spare_.push_back(session);
     return nullptr;
   }
-  // Tells `left` the name of the lane that ends with `handle` (null: none does), before another
-  // lane can get that name.
+  // Closes the session of `handle`. Passes to `left` the name of the lane that ends with it (null:
+  // none does), before another lane can get that name.
   template <typename Left>
   void Close(cudnnHandle_t handle, Left left) {
     MutexLock lock(mutex_);
@@ -129,10 +129,10 @@ class SessionTable {
   void Close(cudnnHandle_t handle) {
     Close(handle, [](const void*) {});
   }
-  // The program orders the work of both, and of all that it ordered with either before: their
-  // sessions are ordered by one lane from now on.
+  // Puts the sessions of both handles, and of all handles that the program ordered with either
+  // before, on one lane from now on.
   void Order(cudnnHandle_t first, cudnnHandle_t second);
-  // No handle is open.
+  // Whether no handle is open.
   bool empty();
 
  private:

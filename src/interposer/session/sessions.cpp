@@ -62,7 +62,7 @@ cudnnStatus_t Sessions::Create(cudnnHandle_t* handle) {
   const cudnnStatus_t status = process_.functions.cudnnCreate(handle);
   if (status != CUDNN_STATUS_SUCCESS || handle == nullptr) return status;
   try {
-    // An earlier handle at this address may have been destroyed without our seeing it.
+    // An earlier handle at this address may have been destroyed without ucudnn's knowledge.
     Leave(*handle);
     Of(*handle);  // now, while the handle's context is current
   } catch (...) {
@@ -82,7 +82,7 @@ std::pair<WorkspaceBudget*, uint64_t> Sessions::Leave(cudnnHandle_t handle) {
 }
 
 cudnnStatus_t Sessions::Destroy(cudnnHandle_t handle) {
-  // Must come before the real destroy, after which another handle may get the address.
+  // This must come before the real destroy, after which another handle may get the address.
   const auto [budget, leave] = Leave(handle);
   process_.splitter.Forget(handle);
   if (table_.empty()) process_.kernels.ReleaseHelpers();

@@ -17,19 +17,20 @@ class Sessions {
  public:
   explicit Sessions(Process& process) : process_(process) {}
 
-  // Do what cuDNN's functions of these names do, and follow the handle.
+  // These do what cuDNN's functions of the same names do, and follow the handle.
   cudnnStatus_t Create(cudnnHandle_t* handle);
   cudnnStatus_t Destroy(cudnnHandle_t handle);
   cudnnStatus_t SetStream(cudnnHandle_t handle, cudaStream_t stream);
-  // Call before a call on `handle` whose stream may have been set without our seeing it.
+  // To be called before a call on `handle`, whose stream may have been set without ucudnn's
+  // knowledge.
   void FollowStream(cudnnHandle_t handle);
-  // The program promises to order the work of both handles, on whichever streams: they become one
-  // lane of the budget and of the report. The error says why that cannot be followed.
+  // Records that the program promises to order the work of both handles, on all streams: they
+  // become one lane of the budget and of the report. If that is not possible, the error says why.
   Status DeclareOrder(cudnnHandle_t first, cudnnHandle_t second);
 
-  // The session of `handle`, opened where it is new; null where its calls are to be forwarded.
+  // The session of `handle`, which is opened if it is new; null if its calls are to be forwarded.
   Session* Of(cudnnHandle_t handle);
-  // The session of `handle` where one is open; else null.
+  // The session of `handle` if one is open, else null.
   Session* Find(cudnnHandle_t handle) const { return table_.Find(handle); }
 
   tuning::Device DeviceOf(const Session& session);
@@ -40,8 +41,8 @@ class Sessions {
 
  private:
   void Open(cudnnHandle_t handle, Session& session);
-  // Call when `handle` was or will be destroyed. Returns its budget (null: none) and what
-  // WorkspaceBudget::Close returned.
+  // To be called when `handle` was or will be destroyed. Returns its budget (null: none) and the
+  // result of WorkspaceBudget::Close.
   std::pair<WorkspaceBudget*, uint64_t> Leave(cudnnHandle_t handle);
   int PlatformIndex(const planning::Platform& platform);
 

@@ -1,4 +1,4 @@
-// cudnnConvolutionBackwardBias where calls are split: the rank's own gradient, summed over ranks.
+// cudnnConvolutionBackwardBias of a split call: the rank's own gradient, summed over ranks.
 #pragma once
 
 #include <cudnn.h>
@@ -17,7 +17,8 @@ struct BiasGradientCall {
   void* db = nullptr;
 };
 
-// Requires that the process's calls are split, and the program did not take its own out.
+// REQUIRES: the process's calls are split, and the program has not excluded this one
+// (Splitter::enabled).
 cudnnStatus_t RunBiasGradient(Process& process, const BiasGradientCall& call);
 
 }  // namespace ucudnn::interposer

@@ -21,7 +21,7 @@ class OwnNorm : public spatial::LocalCall {
     return call.training != nullptr ? Normalize(functions_, *call.training, spaces_)
                                     : Normalize(functions_, *call.gradient, spaces_);
   }
-  // Running statistics, saved ones and gradients of parameters stay as they are.
+  // Running statistics, saved statistics and gradients of parameters keep their values.
   cudnnStatus_t Try(const cudnn::ConvolutionCall& call) override {
     if (call.training != nullptr) {
       cudnn::NormTraining training = *call.training;
@@ -32,7 +32,7 @@ class OwnNorm : public spatial::LocalCall {
     }
     cudnn::NormGradient gradient = *call.gradient;
     gradient.dx = call.x;
-    // A channel that is constant here would be NaN, of which 0 times is.
+    // A channel that is constant in this slice would give NaN, and 0 times NaN is NaN.
     if (gradient.saved_mean == nullptr && gradient.epsilon == 0) gradient.epsilon = 1;
     gradient.parameter_alpha = spatial::ZeroOf(type_);
     gradient.parameter_beta = spatial::OneOf(type_);
@@ -83,7 +83,7 @@ cudnn::ConvolutionCall CallOf(const cudnn::NormGradient& call) {
   return made;
 }
 
-// A gradient is corrected by x once its own part is there.
+// A gradient is corrected by means of x after the rank's own part was written to dx.
 bool OverwritesX(const cudnn::NormTraining&) { return false; }
 bool OverwritesX(const cudnn::NormGradient& call) { return call.x == call.dx; }
 
@@ -95,9 +95,9 @@ cudnnStatus_t RunSplit(Process& process, const Call& call, const cudnn::NormSpac
   Splitter& splitter = process.splitter;
   if (!splitter.refusal().empty()) return splitter.Refuse(splitter.refusal());
   if (!HasAll(call)) return CUDNN_STATUS_BAD_PARAM;
-  // What a fused operation reads of a gradient is not handed on (NormSpaces), however local it is.
+  // The operands of a fused operation are not passed on (NormSpaces), even if it is local.
   const bool is_fused = spaces != nullptr && spaces->operations != CUDNN_BATCHNORM_OPS_BN;
-  // Each position has statistics of its own, over the images: those of a stripe are right.
+  // Each position has its own statistics over the images, so those of a stripe are right.
   if (call.mode == CUDNN_BATCHNORM_PER_ACTIVATION && !is_fused) {
     return Normalize(process.functions, call, spaces);
   }

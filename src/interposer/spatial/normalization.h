@@ -1,4 +1,4 @@
-// Batch normalisation of the legacy API in training, where calls are split over ranks.
+// Batch normalisation of the legacy API in training, split over ranks.
 #pragma once
 
 #include "cudnn/norm_call.h"
@@ -6,8 +6,8 @@
 
 namespace ucudnn::interposer {
 
-// `spaces` is what an Ex call has beside; null: the call is none. Both require that the process's
-// calls are split, and the program did not take its own out.
+// `spaces` are the further arguments of an Ex call; null: it is no Ex call. REQUIRES, for both: the
+// process's calls are split, and the program has not excluded this one (Splitter::enabled).
 cudnnStatus_t RunNorm(Process& process, const cudnn::NormTraining& call,
                       const cudnn::NormSpaces* spaces);
 cudnnStatus_t RunNorm(Process& process, const cudnn::NormGradient& call,

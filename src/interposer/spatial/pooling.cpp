@@ -35,7 +35,7 @@ const char* Read(const cudnn::Functions& functions, const PoolingCall& call,
        !cudnn::SameTensor(functions, call.y_descriptor, call.dy_descriptor))) {
     return "a gradient does not lie as its tensor does";
   }
-  // Which rows at the cuts are computed from again, behind the rank's own call.
+  // Rows at the cuts are computed again from these tensors, behind the rank's own call.
   if (call.operation == Operation::kBackwardData && (call.dx == call.x || call.dx == call.dy)) {
     return "dx lies where x or dy does";
   }
@@ -72,7 +72,7 @@ cudnnStatus_t RunPooling(Process& process, const PoolingCall& call) {
                            process.sessions.Capturing(*session)};
   split.work = spatial::SplitWork::kPooling;
   split.pooling = kind;
-  // What comes of pooling a whole image may be declared, and x be a stripe.
+  // y, the result of pooling a whole image, may be declared as replicated while x is a stripe.
   split.declared.is_replicated = splitter.IsReplicated(call.x_descriptor);
   return splitter.Run(split, local);
 }

@@ -1,4 +1,4 @@
-// A pooling of the legacy API where calls are split over ranks.
+// A pooling of the legacy API that is split over ranks.
 #pragma once
 
 #include <cudnn.h>
@@ -8,7 +8,7 @@
 
 namespace ucudnn::interposer {
 
-// cudnnPoolingForward, and cudnnPoolingBackward.
+// A call of cudnnPoolingForward or cudnnPoolingBackward.
 struct PoolingCall {
   Operation operation = Operation::kForward;
   cudnnHandle_t handle = nullptr;
@@ -19,13 +19,14 @@ struct PoolingCall {
   const void* x = nullptr;
   cudnnTensorDescriptor_t y_descriptor = nullptr;
   void* y = nullptr;
-  cudnnTensorDescriptor_t dy_descriptor = nullptr;  // of a gradient, as those below
+  cudnnTensorDescriptor_t dy_descriptor = nullptr;  // for a gradient, as are those below
   const void* dy = nullptr;
   cudnnTensorDescriptor_t dx_descriptor = nullptr;
   void* dx = nullptr;
 };
 
-// Requires that the process's calls are split, and the program did not take its own out.
+// REQUIRES: the process's calls are split, and the program has not excluded this one
+// (Splitter::enabled).
 cudnnStatus_t RunPooling(Process& process, const PoolingCall& call);
 
 }  // namespace ucudnn::interposer

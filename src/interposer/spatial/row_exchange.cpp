@@ -6,7 +6,7 @@
 namespace ucudnn::interposer {
 namespace {
 
-// The stripe alone, with 0 beside it.
+// Writes the stripe alone, with 0 beside it.
 class OwnRows : public spatial::LocalCall {
  public:
   OwnRows(const cuda::Driver& driver, const ConvolutionProblem& problem, CUstream stream)

@@ -1,4 +1,4 @@
-// ucudnnSpatialExchange: a stripe with the rows that lie beside it on other ranks.
+// ucudnnSpatialExchange: copies a stripe together with the rows that lie beside it on other ranks.
 #pragma once
 
 #include <cudnn.h>
@@ -17,7 +17,7 @@ struct RowExchangeCall {
   void* y = nullptr;
 };
 
-// Where calls are not split, x is the whole image. `why` says what is wrong with an argument.
+// If calls are not split, x is the whole image. `why` says what is wrong with an argument.
 cudnnStatus_t RunRowExchange(Process& process, const RowExchangeCall& call, std::string& why);
 
 }  // namespace ucudnn::interposer

@@ -17,19 +17,19 @@
 namespace ucudnn::interposer {
 namespace {
 
-// Without a limit of the user's: what an exchange may take at once. More images than fit are
-// exchanged one slice after the other.
+// The most memory for one exchange if the user sets no limit. If not all images fit, they are
+// exchanged in slices, one after the other.
 constexpr size_t kMostBufferBytes = size_t{256} << 20;
 
-constexpr size_t kMostRefused = 256;  // names of what was refused that the report has
+constexpr size_t kMostRefused = 256;  // names of refused calls for the report
 
-// None: the API decides.
+// Whether gradients are summed over ranks; none: the API decides.
 std::optional<bool> SumsOf(const SpatialOptions& spatial) {
   if (!spatial.reduce) return std::nullopt;
   return *spatial.reduce == SpatialReduction::kAll;
 }
 
-// All that ranks must have in common, in words.
+// The values that all ranks must share, as text.
 std::vector<transport::Term> TermsOf(const Options& options) {
   const SpatialOptions& spatial = options.spatial;
   const auto bytes = [](const std::optional<size_t>& size) {
@@ -112,7 +112,8 @@ Result<std::unique_ptr<spatial::SplitCalls>> Splitter::Meet(int rank) {
   meeting.times.warning = std::min(meeting.times.warning, meeting.times.timeout / 2);
   UCUDNN_ASSIGN_OR_RETURN(auto ranks, transport::Ranks::Join(meeting));
   if (!spatial.rendezvous && spatial.in_process) {
-    // All ranks are there, and their file is gone: a process that is killed leaves nothing behind.
+    // All ranks have met, and their file is removed: a process that is killed leaves nothing
+    // behind.
     rmdir(std::filesystem::path(meeting.place.path).parent_path().c_str());
   }
   spatial::SplitSettings settings;
@@ -128,7 +129,7 @@ Result<std::unique_ptr<spatial::SplitCalls>> Splitter::Meet(int rank) {
   settings.warning = meeting.times.warning;
   settings.timeout = meeting.times.timeout;
   const Transport wanted = spatial.transport;
-  // NCCL of the program's own wheels lies beside its cuDNN.
+  // The NCCL of the program's own wheels lies beside its cuDNN.
   const std::string cudnn_file = FileOf(reinterpret_cast<const void*>(functions_.cudnnCreate));
   const auto open =
       [cudnn_file, wanted, own = &At(rank)](
@@ -169,7 +170,7 @@ Result<int> Splitter::RankOf(cudnnHandle_t handle, CUcontext context) {
     }
     rank = joined->second;
   }
-  // A thread that stood for two ranks would wait for itself.
+  // A thread that acted for two ranks would wait for itself.
   if (bound_.splitter != this) bound_ = {this, rank};
   if (bound_.rank == rank) return rank;
   return Status::Error("a thread makes split calls for rank " + std::to_string(bound_.rank) +
@@ -207,7 +208,7 @@ cudnnStatus_t Splitter::Run(const spatial::SplitCall& call, spatial::LocalCall& 
   if (getpid() != process_) return Refuse("a process that a rank forked is no rank");
   spatial::SplitCalls* const calls = CallsOf(call.call.handle, call.context);
   if (calls == nullptr) return CUDNN_STATUS_NOT_SUPPORTED;
-  // The thread may have been nobody's until now.
+  // The thread may have belonged to no rank until now.
   if (!enabled()) return local.Run(call.call);
   spatial::SplitCall said = call;
   said.declared = declared_;
@@ -229,15 +230,15 @@ cudnnStatus_t Splitter::RefuseCall(Operation operation, cudnnHandle_t handle,
 cudnnStatus_t Splitter::Fail(const char* why) noexcept {
   if (!refusal().empty() || getpid() != process_) return CUDNN_STATUS_NOT_SUPPORTED;
   try {
-    // Ranks that have yet to meet wait for this one. Which of several ranks the call was nobody
-    // knows.
+    // Ranks that have yet to meet wait for this one. With ranks that are threads, it is unknown
+    // whose call this was.
     if (!options_.spatial.in_process) CallsOf(options_.spatial.rank);
     for (const auto& rank : ranks_) {
       spatial::SplitCalls* const calls = rank->calls.load(std::memory_order_acquire);
       if (calls != nullptr) calls->Fail(why);
     }
   } catch (...) {
-    // Out of memory even for the line: the others miss this rank's next record.
+    // Memory is out even for the message: the others miss this rank's next record.
   }
   return CUDNN_STATUS_EXECUTION_FAILED;
 }
@@ -334,7 +335,7 @@ void Splitter::Note(Report& report) const {
 }
 
 void Splitter::Leave() {
-  // Each rank waits for the others.
+  // Ranks leave on threads of their own, because each waits for the others.
   std::vector<std::thread> leaving;
   for (const auto& rank : ranks_) {
     spatial::SplitCalls* const calls = rank->calls.load(std::memory_order_acquire);
@@ -352,7 +353,8 @@ void Splitter::Leave() {
     try {
       leaving.emplace_back(leave);
     } catch (...) {
-      // No thread, or no memory for one: the others wait for this rank's end a bounded time.
+      // The system has no thread, or no memory for one: the others wait a bounded time for this
+      // rank's end.
     }
   }
   for (std::thread& thread : leaving) thread.join();

@@ -14,8 +14,8 @@
 namespace ucudnn::planning {
 
 enum class Course {
-  kReal,      // what the program asked for, unchanged
-  kSchedule,  // Decision::configuration
+  kReal,      // the program's own call, unchanged
+  kSchedule,  // the pieces of Decision::configuration
   kRefusal,   // the call, or finalizing the plan, returns CUDNN_STATUS_NOT_SUPPORTED
 };
 // What runs in place of a schedule that cannot run: memory is missing, a piece failed, a capture
@@ -31,7 +31,8 @@ enum class When { kNever, kNextCall, kLater };
 
 struct Decision {
   Course course = Course::kReal;
-  // What runs; of kReal the program's own engine, with its time where that is known.
+  // The configuration that runs; for kReal the program's own engine, with its time if that is
+  // known.
   Configuration configuration;
   MicroConfiguration
       undivided;  // runs in place of `configuration`; an empty engine means that nothing can
@@ -47,7 +48,8 @@ struct Decision {
   bool standing = false;
   // A plan of the graph API is told less than its need; `promise` says how that is kept.
   bool promises_less = false;
-  // It is told more, within the user's limit, so that tiles have room; what runs may need less.
+  // The promise exceeds the plan's need, within the user's limit, so that tiles have room; what
+  // runs may need less.
   bool promises_more = false;
   std::optional<KeptPromise> promise;
   // `promise` is new: Steps::Keep stores it before the program is told.
@@ -66,9 +68,9 @@ Step Decide(const Facts& facts);
 // The decision that the program's own call runs, for the reason `because`.
 Decision AsAsked(const Facts& facts, Because because);
 
-// What a plan of the graph API may choose from under one budget. `own` are the rows of the plan's
-// own engine, `other` those of an engine that runs all `n` images without workspace. Rows of `own`
-// that claim to run all images in less than the plan's `need_bytes` are dropped.
+// The candidates of a plan of the graph API under one budget: `own`, the rows of the plan's own
+// engine, and `other`, rows of an engine that runs all `n` images without workspace. Drops rows of
+// `own` that claim to run all images in less than the plan's `need_bytes`.
 std::vector<Candidate> CandidatesInBudget(std::vector<Candidate> own,
                                           const std::vector<Candidate>& other, int n,
                                           size_t need_bytes);
@@ -77,14 +79,15 @@ std::vector<Candidate> CandidatesInBudget(std::vector<Candidate> own,
 // division of the mini-batch into pieces of `candidates` does.
 bool MayTile(TileUse tiles, const std::vector<Candidate>& candidates,
              const PromiseRequest& request);
-// Whether they are measured under one budget, where the kernel may use `limit_bytes`: to fit only
-// what needs more, `need_bytes`, where it runs without any limit.
+// Whether tiles are measured under one budget, where the kernel may use `limit_bytes`: tiles that
+// are only to fit are measured only if `need_bytes`, what the kernel needs without any limit,
+// exceeds that.
 bool MayMeasureTiles(TileUse tiles, size_t need_bytes, size_t limit_bytes);
 // The workspace of the fastest undivided engine among `candidates`, whatever it takes.
 size_t WorkspaceOfFastest(const std::vector<Candidate>& candidates,
                           const ConvolutionProblem& problem);
-// Why a program that nothing else serves within a limit is not served by `tilings`, which were
-// asked for under it; empty where more may be known later.
+// Why tiles do not serve a program that nothing else serves within a limit. `tilings` were asked
+// for under that limit. Empty if more may be known later.
 std::string WhyNoTiles(const Tilings& tilings);
 
 // The postcondition that `decision` breaks, in words (static text) that begin with the invariant's
@@ -105,8 +108,8 @@ const char* BrokenInvariant(const Facts& facts, const Decision& decision);
 
 // After so many plans of a kernel were found wrong, no further one is compared.
 constexpr int kMostWrong = 4;
-// No decision takes so many steps: a question would be asked for ever whose answer is not found
-// again.
+// No decision takes more steps. More steps mean that the answer to a question is not found again,
+// so that the question would be asked for ever.
 constexpr int kMostSteps = 100;
 
 }  // namespace ucudnn::planning

@@ -10,8 +10,8 @@
 namespace ucudnn::planning {
 namespace {
 
-// Whether more was told than the plan and its undivided engine need, as much as pieces of the named
-// algorithm alone do: those serve an identity activation.
+// Whether the promise exceeds the needs of the plan and of its undivided engine because pieces of
+// the named algorithm alone need as much: these pieces serve an identity activation.
 bool IsSizedForAlone(const Promise& promise) {
   const size_t own =
       std::max(promise.configuration.WorkspaceBytes(), promise.undivided.workspace_bytes);
@@ -34,12 +34,12 @@ class CallDecider {
   bool any_engine() const {
     return call_.kind != CallKind::kMisaligned && call_.kind != CallKind::kIdentity;
   }
-  // Some calls only undivided algorithms of the legacy API and pieces of the mini-batch serve.
+  // Only undivided algorithms of the legacy API and pieces of the mini-batch serve some calls.
   bool MayRun(const Configuration& configuration) const {
     return call_.graph_engines || !(UsesGraph(configuration) || configuration.IsTiled());
   }
   NamedRequest Named(size_t limit_bytes) const {
-    // What was told to be deterministic stays so.
+    // A promise that was reported as deterministic is kept by deterministic engines.
     const bool deterministic =
         facts_.deterministic || (call_.told && call_.told->reported.deterministic);
     return {facts_.problem, facts_.asked,  facts_.numeric,
@@ -52,8 +52,8 @@ class CallDecider {
     return rows;
   }
 
-  // Whether `told` is kept by something: pieces that keep it alone may be found wrong, or lack
-  // ucudnn's workspace on this device.
+  // Whether something keeps `told`: pieces that keep it alone may be found wrong, or lack ucudnn's
+  // workspace on this device.
   bool Holds(const std::optional<Promise>& told) const {
     if (!told || !told->undivided.engine.empty()) return told.has_value();
     return !LacksMemory(told) && !ask_.WasWrong(told->configuration);
@@ -65,20 +65,21 @@ class CallDecider {
   // did not ask.
   void Choose();
   std::optional<Promise> InBudget();
-  // What tiles the kernel may run in within its share, which is the limit of `request`.
+  // Tiles that the kernel may run in within its share of the budget, which is the limit of
+  // `request`.
   std::vector<Tiling> TilingsInShare(const std::vector<Candidate>& candidates,
                                      const PromiseRequest& request);
-  // Requires a promise that was made before everything was measured, or whose plan cannot run.
-  // Returns it with the fastest plan inside it that is known by now.
+  // Returns `promise` with the fastest plan inside it that is known by now. REQUIRES: the promise
+  // was made before everything was measured, or its plan cannot run.
   Promise Improved(Promise promise);
   // A plan within what the caller passes, as exact and as deterministic as the algorithm that it
   // names. None when the call should run as it is; the decision's reason then says why.
   std::optional<Promise> Unasked();
-  // What the workspace plan says, for a caller that did not ask.
+  // The promise of the workspace plan's kernel, for a caller that did not ask.
   std::optional<Promise> FromFile(size_t limit_bytes);
   std::optional<Promise> Unmeasured(bool over_limit);
-  // `promise`, what `candidates` can promise without tiles, or one in tiles that takes less time.
-  // Grids are asked for within `limit_bytes`, or the request's limit where that is more.
+  // Returns `promise`, the best one of `candidates` without tiles, or one in tiles that takes less
+  // time. Asks for grids within the larger of `limit_bytes` and the request's limit.
   std::optional<Promise> OrTiles(std::optional<Promise> promise,
                                  const std::vector<Candidate>& candidates,
                                  const PromiseRequest& request, size_t limit_bytes);
@@ -112,7 +113,7 @@ class CallDecider {
   bool in_budget_ = false;
   bool file_is_wrong_ = false;  // the workspace plan's pieces were told, and found wrong
   bool settled_ = true;
-  bool late_ = false;     // what is not settled, there was no time to measure
+  bool late_ = false;     // something is not settled, and there was no time to measure it
   std::string no_tiles_;  // why tiles do not fit; empty: nobody looked for any
 };
 
@@ -130,11 +131,12 @@ std::optional<Promise> CallDecider::InBudget() {
 
 std::vector<Tiling> CallDecider::TilingsInShare(const std::vector<Candidate>& candidates,
                                                 const PromiseRequest& request) {
-  // As in OrTiles.
+  // Tiles run engines of the graph API, which must be allowed to serve the call.
   if (!call_.graph_engines || !MayTile(facts_.tiles, candidates, request)) return {};
   const size_t need =
       std::max(call_.need_bytes.value_or(0), WorkspaceOfFastest(candidates, facts_.problem));
-  // Whatever the share is, the grids are the same. What the budget was divided by is known by then.
+  // The share may change, but the grids stay those of the limit of every kernel. The measurements
+  // that divided the budget are known by now.
   const bool measures = MayMeasureTiles(facts_.tiles, need, request.limit_bytes);
   const Tilings& tilings = ask_(FindTilings{
       {}, RequestFor(facts_.problem, facts_.share->limit_bytes, facts_.deterministic), measures});
@@ -148,11 +150,11 @@ std::vector<Tiling> CallDecider::TilingsInShare(const std::vector<Candidate>& ca
 std::optional<Promise> CallDecider::OrTiles(std::optional<Promise> promise,
                                             const std::vector<Candidate>& candidates,
                                             const PromiseRequest& request, size_t limit_bytes) {
-  // Their engines replace the output by what they compute, or add to it.
+  // Engines of the graph API replace the output by their result, or add to it.
   if (!call_.graph_engines || facts_.share || !MayTile(facts_.tiles, candidates, request)) {
     return promise;
   }
-  // Those within what was told are among the grids within the limit that it was told under.
+  // Tiles that fit an earlier promise are among the grids within the limit that it was given under.
   FindTilings question{{}, request};
   question.request.limit_bytes = std::max(request.limit_bytes, limit_bytes);
   const Tilings& tilings = ask_(std::move(question));
@@ -164,7 +166,8 @@ std::optional<Promise> CallDecider::OrTiles(std::optional<Promise> promise,
 }
 
 Promise CallDecider::Improved(Promise promise) {
-  // What was told may exceed the limit: pieces of the named algorithm for an identity activation.
+  // A promise may exceed the limit, for pieces of the named algorithm that serve an identity
+  // activation.
   PromiseRequest request = RequestFor(
       facts_.problem, std::min(promise.workspace_bytes, promise.limit_bytes), facts_.deterministic);
   request.deterministic |= promise.reported.deterministic;
@@ -261,8 +264,8 @@ std::optional<Promise> CallDecider::Unasked() {
   const bool own_serves =
       need <= limit && own != nullptr && (own->micro.deterministic || !facts_.deterministic);
   if (promise && own_serves) {
-    // What counts is the fastest plan, not the one that gains enough over others to be promised:
-    // that one is slower by up to kHysteresis, and what was asked would be by as much again.
+    // The fastest plan counts, not the one that gains enough over others to be promised: that one
+    // is slower by up to kHysteresis, so running what was asked could be slower by twice that.
     const double worth_ms = (1 - kHysteresis) * own->micro.time_ms;
     const bool gains = promise->configuration.TimeMs() < worth_ms ||
                        *FastestPromisableMs(candidates, request) < worth_ms;
@@ -273,7 +276,7 @@ std::optional<Promise> CallDecider::Unasked() {
     }
   }
   if (!promise) {
-    // Pieces of the named algorithm itself, which are compared with the algorithm undivided.
+    // Pieces of the named algorithm itself. They are compared with the algorithm undivided.
     promise = PiecesOf(facts_.asked, candidates, request);
     if (promise) promise->reference = decision_.configuration.runs[0].micro;
   }

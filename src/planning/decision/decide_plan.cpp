@@ -27,8 +27,8 @@ class PlanDecider {
         ask_(ask),
         decision_(AsAsked(facts, Because::kObserved)),
         limit_(std::min(facts.user_limit, plan_.need_bytes)),
-        // A plan that the file gives workspace of the budget must promise none of the caller's,
-        // whatever it needs.
+        // A plan that the workspace plan gives a share of the budget must promise none of the
+        // caller's workspace, whatever it needs.
         must_shrink_(plan_.need_bytes > facts.user_limit ||
                      (facts.share && plan_.in_workspace_plan)) {}
 
@@ -38,7 +38,8 @@ class PlanDecider {
   PromiseRequest Request(size_t limit_bytes) const {
     return RequestFor(facts_.problem, limit_bytes, facts_.deterministic);
   }
-  // The rows of `engine`, which is the plan's own, or one measured on the whole mini-batch alone.
+  // The rows of `engine`, which is the plan's own engine, or a substitute that is measured on the
+  // whole mini-batch alone.
   Rows Measured(const EngineId& engine, const PromiseRequest& request) {
     const Rows& rows = ask_(Measure{engine, request});
     settled_ &= rows.settled;
@@ -49,26 +50,27 @@ class PlanDecider {
     return rows;
   }
 
-  // Returns false where what the file says does not hold for the plan; a note says why.
+  // Follows the workspace plan's kernel. Returns false if it does not hold for the plan; a note
+  // says why.
   bool FollowFile();
   void FitUnder();
   // Decides for `promise`, which only its pieces keep.
   void RunAlone(const Promise& promise, const KeptPromise* told, const Trust& trust);
   void GainTime();
-  // `promise`, what the plan's own engine runs within its need, or one in tiles that gains over it.
-  // Tiles that need more than the plan gain over those that do not, too.
+  // Returns `promise`, of the plan's own engine within the plan's need, or one in tiles that gains
+  // over it. Tiles that need more workspace than the plan must also gain over tiles that do not.
   Promise OrTiles(Promise promise, const std::vector<Candidate>& own);
   // Whether the program was told of more than the plan needs, for tiles to have room.
   bool HasRoom() const;
-  // The most that tiles of a plan that fits may need.
+  // The most workspace that tiles may need if the plan itself fits the limit.
   size_t RoomForTiles() const;
   // Promises `bytes`, more than the plan needs.
   void GiveRoom(size_t bytes);
-  // The promise of less than the plan needs: within the limit or, where `told` is set, the same as
-  // before. None where nothing keeps it; `why_` then says why.
+  // Makes a promise of less than the plan needs: within the limit or, if `told` is set, as large as
+  // `told`. Returns none if nothing keeps it; `why_` then says why.
   std::optional<Promise> Within(const KeptPromise* told);
-  // Pieces of the plan's own engine that keep a promise alone; for plans that no undivided engine
-  // can replace within the limit.
+  // Promises pieces of the plan's own engine that keep the promise alone, for plans that no
+  // undivided engine can replace within the limit.
   std::optional<Promise> PiecesAlone(const KeptPromise* told, const PromiseRequest& request);
   // The fastest pieces of the plan's own engine or, where none fits, tiles of it.
   std::optional<Promise> OwnPieces(const KeptPromise* told, const PromiseRequest& request);
@@ -80,7 +82,7 @@ class PlanDecider {
   Trust Compared(const Promise& promise, bool engines_differ = false);
   // The application's own plan runs, or is refused where a strict limit forbids that.
   void Stay(Reason why);
-  // The same where it could not be built.
+  // Stays with the application's own plan because the schedule could not be built.
   void StayUnprepared(const std::string& why);
   void Schedule(const Promise& promise, bool in_place);
   void LookAgain();
@@ -123,7 +125,8 @@ Trust PlanDecider::Compared(const Promise& promise, bool engines_differ) {
   return ask_(Compare{promise.configuration, promise.undivided, Proof::kOnce, !must_shrink_});
 }
 
-// `in_place`: less is promised than the plan needs, so the undivided engine replaces the plan.
+// `in_place` is true if less is promised than the plan needs, so that the undivided engine replaces
+// the plan.
 void PlanDecider::Schedule(const Promise& promise, bool in_place) {
   decision_.course = Course::kSchedule;
   decision_.configuration = promise.configuration;
@@ -145,8 +148,8 @@ std::optional<MicroConfiguration> PlanDecider::BestSubstitute(const KeptPromise*
   const bool runs =
       facts_.share || (told != nullptr ? told->any_engine : plan_.is_heuristics_first);
   if (others.size() < 2 || !runs) return others[0];
-  // The first of the list is what the heuristics take for the fastest. Another one replaces it only
-  // where both were timed.
+  // The first engine of the list is the one that the heuristics take for the fastest. Another one
+  // replaces it only if both were timed.
   const MicroConfiguration* best = nullptr;
   double best_ms = 0;
   for (const MicroConfiguration& other : others) {
@@ -197,10 +200,10 @@ std::optional<Promise> PlanDecider::OwnPieces(const KeptPromise* told,
                                               const PromiseRequest& request) {
   const Rows rows = Measured(facts_.asked, request);
   std::optional<Promise> promise = PiecesOf(facts_.asked, rows.candidates, request);
-  // Whatever allows tiles now, what only pieces keep is kept by them.
+  // A promise that only pieces keep needs them, even if the options allow no tiles now.
   const bool by_pieces = told != nullptr && told->undivided.empty();
   if (promise || (facts_.tiles == TileUse::kNone && !by_pieces)) return promise;
-  // What an earlier process promised is among the grids within the limit that it promised under, so
+  // An earlier process's promise is among the grids within the limit that it was given under, so
   // their measurements are in the store.
   auto tiles = FastestTiles(AskTilings(Request(limit_)).measured, request, facts_.numeric);
   if (!tiles) tiles = FastestTiles(AskTilings(request).measured, request, facts_.numeric);
@@ -234,8 +237,8 @@ std::optional<Promise> PlanDecider::Within(const KeptPromise* told) {
   const MicroConfiguration* const timed = UndividedOf(undivided_rows.candidates, facts_.problem.n);
   const MicroConfiguration undivided = timed != nullptr ? *timed : *other;
   // A plan keeps its own engine and knobs in pieces: applications time plans against each other,
-  // and build the fastest again from its engine and knobs, also in another process. The first plan
-  // of a list is what applications take that time nothing, so it alone may change its engine.
+  // and build the fastest again from its engine and knobs, also in another process. Applications
+  // that time nothing take the first plan of a list, so it alone may change its engine.
   const bool any_engine = told != nullptr ? told->any_engine : plan_.is_heuristics_first;
   // Tiles must gain over what replaces them; pieces of the mini-batch need not lose.
   const bool other_is_faster =
@@ -355,7 +358,7 @@ bool PlanDecider::HasRoom() const {
 
 size_t PlanDecider::RoomForTiles() const {
   if (HasRoom()) return plan_.told->workspace_bytes;
-  // What was told before stays so, and without a limit the user allows no more than the need.
+  // An earlier promise stays as it is, and without a limit the user allows no more than the need.
   const bool may_tell = plan_.is_vast && !facts_.earlier && !facts_.share;
   return may_tell && facts_.user_limit != kNoLimit ? facts_.user_limit : limit_;
 }
@@ -384,7 +387,7 @@ void PlanDecider::GainTime() {
   const PromiseRequest request = Request(limit_);
   const Rows rows = Measured(facts_.asked, request);
   std::optional<Promise> promise = MakePromise(rows.candidates, request);
-  // Without the time of the whole nobody knows what tiles gain.
+  // Nobody knows what tiles gain if the whole was not timed.
   if (promise && facts_.tiles == TileUse::kToGain) {
     promise = OrTiles(std::move(*promise), rows.candidates);
   }
@@ -443,7 +446,7 @@ void PlanDecider::RunAlone(const Promise& promise, const KeptPromise* told, cons
 void PlanDecider::FitUnder() {
   const KeptPromise* told = plan_.told ? &*plan_.told : nullptr;
   std::optional<Promise> promise;
-  // A promise from a store may be anybody's: one above the limit is not kept.
+  // Anybody may have written a promise of a store: one above the limit is not kept.
   const bool too_large = told != nullptr && !plan_.told_here && told->workspace_bytes > limit_;
   if (!too_large) promise = Within(told);
   if (!promise && told != nullptr && !plan_.told_here) {
@@ -494,7 +497,7 @@ void PlanDecider::FitUnder() {
 }
 
 void PlanDecider::LookAgain() {
-  // A plan that reported its whole need above the limit keeps reporting that.
+  // A plan that reported its whole need although that exceeds the limit keeps reporting it.
   const bool told_less = decision_.promises_less || plan_.told_here;
   if (!told_less && plan_.need_bytes > facts_.user_limit) return;
   // A process that measures nothing itself may find another process's rows in the store.

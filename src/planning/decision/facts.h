@@ -26,7 +26,7 @@
 namespace ucudnn::planning {
 
 constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
-// Stands for a time that nobody measured.
+// Stands for an unknown time.
 constexpr double kUnknownTime = -1;
 
 // What a decision about a legacy call depends on beside the problem.
@@ -66,14 +66,14 @@ struct Tilings {
   std::vector<Tiling> measured;
   size_t least_bytes = 0;  // where none fits: what the grid that needs least would need; 0: unknown
   std::string why;         // no grid is served at all: what prevents the last one
-  bool settled = true;     // as Rows::settled
-  bool late = false;       // as Rows::late
+  bool settled = true;     // see Rows::settled
+  bool late = false;       // see Rows::late
 };
 struct FindTilings {
   using Answer = Tilings;
   EngineId engine;
   PromiseRequest request;
-  bool may_measure = true;  // else what is known by now is all
+  bool may_measure = true;  // false: only tiles that were measured before are returned
   bool operator==(const FindTilings&) const = default;
 };
 
@@ -87,9 +87,9 @@ struct FindSubstitutes {
   bool operator==(const FindSubstitutes&) const = default;
 };
 
-// Asks whether `configuration` computes the same as the undivided engine `against`. Tiles of a
-// whole that exceeds the memory for measuring are compared one by one, or, where they `need_whole`,
-// not at all: what must not be slower is compared in place.
+// Asks whether `configuration` computes the same as the undivided engine `against`. If the whole
+// exceeds the memory for measuring, its tiles are compared one by one. With `need_whole`, they are
+// then not compared at all: a plan that must not be slower is compared with the whole in place.
 struct Compare {
   using Answer = Trust;
   Configuration configuration;
@@ -137,9 +137,9 @@ class Answers {
   std::vector<std::pair<Question, typename Question::Answer>> entries_;
 };
 
-// What a workspace plan says of a legacy kernel. `candidates` are its pieces and every undivided
-// engine, with the workspace that the real library states. Times of engines that the file does not
-// name are only an order.
+// A legacy kernel of a workspace plan, as the real library confirms it. `candidates` are its pieces
+// and every undivided engine, with the workspace that the real library states. Times of engines
+// that the file does not name are only an order.
 struct ConfirmedLegacyKernel {
   Configuration configuration;
   std::vector<Candidate> candidates;
@@ -147,7 +147,7 @@ struct ConfirmedLegacyKernel {
   NumericClass largest = NumericClass::kDirect;  // arithmetic of the largest piece
 };
 
-// What a workspace plan says of an execution plan: its micro-batches, with engines that the plan
+// A kernel of a workspace plan for an execution plan: its micro-batches, with engines that the plan
 // may use.
 struct ConfirmedGraphKernel {
   Configuration configuration;
@@ -155,7 +155,7 @@ struct ConfirmedGraphKernel {
   Reason reason;           // its number of pieces is filled in later
 };
 
-// What the budget for all kernels has for this one.
+// The share of one kernel in the budget for all kernels.
 struct BudgetShare {
   size_t bytes = 0;        // the kernel's share of ucudnn's workspace
   size_t limit_bytes = 0;  // the ceiling of every kernel
@@ -167,7 +167,7 @@ struct BudgetShare {
 // more, so that tiles have room.
 struct KeptPromise {
   size_t workspace_bytes = 0;
-  EngineId undivided;       // of more than the need: the plan's own
+  EngineId undivided;       // for a promise of more than the need: the plan's own engine
   bool any_engine = false;  // `undivided` may run in place of pieces even while they could run
   bool operator==(const KeptPromise&) const = default;
 };
@@ -175,12 +175,12 @@ struct KeptPromise {
 // What is known of a call of the legacy API.
 struct CallFacts {
   CallKind kind = CallKind::kPlain;
-  size_t passed_bytes = 0;           // of workspace, by the caller
+  size_t passed_bytes = 0;           // workspace that the caller passes
   std::optional<size_t> need_bytes;  // of the named algorithm; none: the library refuses it
   bool graph_engines = false;        // engines of the graph API may serve this call
   bool more_outside = false;         // a capture hides facts that a later call will have
   std::optional<Promise> told;       // the fastest promise within passed_bytes
-  // The same, of promises that the named algorithm can keep alone.
+  // The fastest promise within passed_bytes that the named algorithm can keep alone.
   std::optional<Promise> told_alone;
   bool was_told = false;  // some promise was given for this algorithm, of whatever size
   std::optional<ConfirmedLegacyKernel> confirmed;
@@ -199,17 +199,18 @@ struct PlanFacts {
   bool told_here = false;           // this process gave `told`, so it must not change
   bool store = false;               // other processes may add measurements to it
   bool in_workspace_plan = false;   // the workspace plan has the kernel
-  bool file_waits = false;  // what the file gives of a budget is known only when the plan runs
-  // What the file says; none: it does not hold for this plan.
+  // the plan's share of a budget by the file is known only when the plan runs
+  bool file_waits = false;
+  // The kernel of the workspace plan; none: it does not hold for this plan.
   std::optional<ConfirmedGraphKernel> confirmed;
   std::string unconfirmed_why;  // why it does not hold
 };
 
-// What is in force until the new decision replaces it.
+// The decision that is in force until the new one replaces it.
 struct EarlierDecision {
   bool divides = false;        // it runs pieces, which were compared
   bool lost_share = false;     // the budget was divided anew, and took its share away
-  bool promises_less = false;  // of a plan of the graph API: less than its need
+  bool promises_less = false;  // a plan of the graph API promises less than its need
   size_t promised_bytes = 0;
 };
 
@@ -224,10 +225,10 @@ struct Facts {
   bool tunes = true;  // this process measures the kernel, now or later
   bool capturing = false;
   bool failed = false;             // a piece failed, or the plan that runs was found wrong
-  TileUse tiles = TileUse::kNone;  // what the kernel may be cut into tiles for
+  TileUse tiles = TileUse::kNone;  // why the kernel may be cut into tiles
   std::optional<BudgetShare> share;
-  // Any call can have so much of ucudnn's own workspace; it is there for kernels that no engine
-  // serves without workspace.
+  // Any call can have this much of ucudnn's own workspace, which is set aside for kernels that no
+  // engine serves without workspace.
   size_t assured_bytes = 0;
   std::optional<EarlierDecision> earlier;
   std::variant<CallFacts, PlanFacts> program;

@@ -188,7 +188,7 @@ Broken Invariants::ExactInPlan(const MicroConfiguration& micro) const {
 Broken Invariants::Exact() const {
   const bool deterministic = call_ != nullptr && IsDeterministic();
   return OfAll([&](const MicroConfiguration& micro) -> Broken {
-    // What was asked itself is deterministic enough for all but the user.
+    // The user alone may demand more determinism than the engine asked for has.
     const bool may_be_random = micro.engine == facts_.asked && !facts_.deterministic;
     if (deterministic && !micro.deterministic && !may_be_random) {
       return "1: less deterministic than what was asked";
@@ -218,7 +218,8 @@ Broken Invariants::Promised() const {
       if (has_whole_) return "2: something undivided keeps the promise";
       break;
     case Otherwise::kReal:
-      // It is the program's own call in what it passes, or the plan in what it needs.
+      // Decision::kReal runs the program's own call in the workspace that it passes, or the plan in
+      // its need.
       if (call_ != nullptr ? call_->need_bytes.value_or(kNoLimit) > call_->passed_bytes
                            : decision_.promises_less) {
         return "2: what was asked does not keep the promise";
@@ -230,7 +231,7 @@ Broken Invariants::Promised() const {
   return changes ? "2: a promise changes" : nullptr;
 }
 
-// 3. All that can fail is over.
+// 3. All steps that can fail are over.
 Broken Invariants::Ready() const {
   const auto& built = facts_.built.entries();
   const bool pieces = decision_.configuration.Pieces() > 1 || decision_.owned_bytes > 0;
@@ -269,8 +270,8 @@ const MicroConfiguration* Invariants::AskedAsMeasured() const {
   return nullptr;
 }
 
-// 7. Never worse. What was told, or is given by a budget, is not measured against what was asked;
-// of what a workspace plan gives nothing is measured.
+// 7. Never worse. An earlier promise or a budget may force a slower plan, so their plans are not
+// compared with the engine asked for; nothing of a workspace plan is measured.
 Broken Invariants::NoSlower() const {
   const bool bound = call_ != nullptr ? call_->was_told : decision_.promises_less;
   const MicroConfiguration* const own = AskedAsMeasured();
@@ -289,15 +290,15 @@ Broken Invariants::Limited() const {
     return "8: it exceeds the user's limit";
   if (decision_.owned_bytes == 0) return nullptr;
   const size_t share = facts_.share ? facts_.share->usable_bytes() : 0;
-  // Without what was assured, nothing keeps a promise of pieces alone.
+  // Pieces that keep a promise alone need the assured workspace.
   const bool alone = !has_whole_;
   return decision_.owned_bytes > (alone ? facts_.assured_bytes : share)
              ? "8: it exceeds what the budget has"
              : nullptr;
 }
 
-// 9. Only what was compared runs, but for pieces that alone keep a promise: they were before it was
-// given.
+// 9. Only pieces that were compared run. Pieces that keep a promise alone were compared before it
+// was given.
 Broken Invariants::Compared() const {
   const bool needs = decision_.configuration.Pieces() > 1 ||
                      (call_ != nullptr && UsesGraph(decision_.configuration));
@@ -314,7 +315,7 @@ Broken Invariants::Compared() const {
 }  // namespace
 
 const char* BrokenInvariant(const Facts& facts, const Decision& decision) {
-  // What stands was judged when it was decided.
+  // A decision that stays in force was checked when it was made.
   return decision.standing ? nullptr : Invariants(facts, decision).Find();
 }
 

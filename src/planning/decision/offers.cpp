@@ -36,7 +36,8 @@ std::optional<Promise> LeastPieces(const EngineId& engine, const std::vector<Can
   return std::nullopt;
 }
 
-// Pieces of `engine` alone in workspace that is set aside from a budget, the request's limit.
+// Pieces of `engine` alone in workspace that is set aside from a budget. The budget is the
+// request's limit.
 std::optional<Promise> AssuredPieces(const EngineId& engine,
                                      const std::vector<Candidate>& candidates,
                                      PromiseRequest request) {
@@ -58,7 +59,8 @@ bool Serves(const Candidate& candidate, const PromiseRequest& request) {
          (!request.deterministic || micro.deterministic);
 }
 
-// Pieces by `pieces_of` of the named engine or, where it has none, of the one that is the fastest.
+// Returns pieces of the named engine by `pieces_of`. If it has none and cannot serve an identity
+// activation, returns the fastest pieces of another engine of the caller's API.
 template <typename PiecesOfEngine>
 std::optional<Promise> PiecesAsNamed(PiecesOfEngine pieces_of, const NamedRequest& named,
                                      const std::vector<Candidate>& candidates,
@@ -76,7 +78,7 @@ std::optional<Promise> PiecesAsNamed(PiecesOfEngine pieces_of, const NamedReques
     if (better) best = std::move(pieces);
   }
   if (best) {
-    // Told is what the named algorithm is, since that may come to run, too.
+    // The report names the algorithm that the caller named, because that one may come to run, too.
     best->reported.engine = named.engine;
     best->reported.deterministic = request.deterministic;
   }
@@ -198,8 +200,8 @@ std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candi
       OrInTiles(MakePromise(candidates, request), tilings, candidates, request);
   if (!promise) return std::nullopt;
   PromiseRequest alone = request;
-  // An identity activation may need more than the limit: workspace that is set aside, or what
-  // pieces take of the algorithm's need.
+  // An identity activation may need more than the limit: assured workspace, or as much as pieces of
+  // the algorithm need.
   std::optional<Promise> assured;
   if (named.in_budget && MayServeIdentity(named.problem.operation, named.engine)) {
     alone.limit_bytes = offer.budget_bytes;

@@ -1,5 +1,5 @@
-// Decides what a caller is told that asks about a kernel of the legacy API: the engines of each
-// math type, undivided or as a promise. Pure functions.
+// Decides what a caller is told that asks about a kernel of the legacy API: for each math type the
+// engines, undivided or as a promise. Pure functions.
 #pragma once
 
 #include <optional>
@@ -24,12 +24,12 @@ bool MakeKeepableAlone(Operation operation, const std::vector<Candidate>& candid
                        const EngineId& engine, const PromiseRequest& request, Promise& promise);
 
 // Adds to `offers` what `candidates`, engines for callers with `math`, can promise within
-// `request`. Without a budget these are every undivided engine that fits, and the promises that are
-// faster: the fastest, and the fastest deterministic one, for callers that choose by determinism.
+// `request`. AddOffers, without a budget, adds every undivided engine that fits, the fastest
+// promise, and the fastest deterministic one, for callers that choose by determinism.
 //
-// AddOffersInBudget: each algorithm that an engine without workspace can keep, with the time of the
-// best plan in ucudnn's own workspace, in `tilings` too. The promise is that engine until the
-// kernel's share is known.
+// AddOffersInBudget adds each algorithm that an engine without workspace can keep, with the time of
+// the best plan in ucudnn's own workspace, including plans of `tilings`. That engine is the promise
+// until the kernel's share is known.
 void AddOffers(Operation operation, MathType math, const std::vector<Candidate>& candidates,
                const PromiseRequest& request, std::vector<Offer>& offers);
 void AddOffersInBudget(Operation operation, MathType math, const std::vector<Candidate>& candidates,
@@ -45,18 +45,18 @@ void AddTiles(Operation operation, MathType math, const std::vector<Candidate>& 
 // Each pair of engine and math type once, with its fastest offer; the fastest first.
 std::vector<Offer> BestFirst(std::vector<Offer> offers);
 
-// A caller that chose an algorithm without asking, and for whom something else may serve.
+// A caller that named an algorithm without asking first, and that another engine may serve.
 struct NamedOffer {
   NamedRequest named;
   size_t need_bytes = 0;  // of the named algorithm
   bool ranked = false;    // the candidates were not measured: their times are only an order
   bool settled = true;    // a later measurement cannot add anything
   bool tunes = true;      // this process may measure later
-  // Under one budget: the budget, of which a part may be assured to the kernel.
+  // Under one budget: its size. A part of it may be assured to the kernel.
   size_t budget_bytes = 0;
 };
-// The promise for such a caller, in tiles where those of `tilings` gain; none when no engine is as
-// exact, as deterministic and within the limit, and runs undivided.
+// The promise for the caller of `offer`, in tiles if those of `tilings` gain. None if no undivided
+// engine is as exact, as deterministic and within the limit.
 std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candidate>& candidates,
                                 std::span<const Tiling> tilings = {});
 
@@ -64,17 +64,17 @@ std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candi
 // within the limit. It may be given once the pieces have run in this process and were compared with
 // `reference`, which becomes `undivided`: the engine itself on the whole mini-batch.
 Promise PiecesAlone(Operation operation, Promise pieces, MicroConfiguration undivided);
-// Such a promise for the algorithm that a caller named, by its own pieces or, where these do not
-// fit, by those of another one of the caller's API that is as exact and as deterministic. Only the
-// algorithm itself serves an identity activation; whether the other one serves pointers that are
-// aligned to less than 16 bytes is known when it runs. AddPieces adds such promises of every
-// algorithm, by its own pieces, for callers that are yet to be told of one.
+// A promise of PiecesAlone for the algorithm that a caller named, by its own pieces or, if these do
+// not fit, by those of another algorithm of the caller's API that is as exact and as deterministic.
+// Only the algorithm itself serves an identity activation; whether the other one serves pointers
+// that are aligned to less than 16 bytes is known when it runs. AddPieces adds such promises of
+// every algorithm, by its own pieces, for callers that have not been told of one.
 std::optional<Promise> PiecesFor(const NamedOffer& offer, const std::vector<Candidate>& candidates);
 void AddPieces(Operation operation, MathType math, const std::vector<Candidate>& candidates,
                const PromiseRequest& request, std::vector<Offer>& offers);
-// The same under one budget, whose bytes are `request`'s limit: nothing is asked of the caller, and
-// AssuredBytes must be set aside. Those are a fourth of the budget at most or, where nothing fits
-// that, the least.
+// Adds promises of PiecesAlone under one budget, whose bytes are `request`'s limit: the caller
+// brings no workspace, and AssuredBytes must be set aside. These are at most a fourth of the budget
+// or, if no pieces fit that, the least that pieces need.
 void AddPiecesInBudget(Operation operation, MathType math, const std::vector<Candidate>& candidates,
                        const PromiseRequest& request, std::vector<Offer>& offers);
 

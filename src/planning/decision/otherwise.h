@@ -11,7 +11,7 @@ namespace ucudnn::planning {
 
 // What may keep a schedule's pieces from running at one call.
 struct Obstacles {
-  // The stream is captured, and the pieces never ran outside a capture. What never ran may load
+  // The stream is captured, and the pieces never ran outside a capture. Their first run may load
   // modules or allocate, which breaks the capture.
   bool first_in_capture = false;
   bool no_workspace = false;  // ucudnn's own workspace cannot be had
@@ -23,8 +23,8 @@ struct Obstacles {
 // nothing replaces are tried again after a failure.
 bool RunsPieces(const Decision& decision, const Obstacles& obstacles);
 
-// A call of the legacy API about which nothing can be remembered, because memory is out or there
-// are too many kernels, or that only pieces may serve, which cannot run.
+// A call of the legacy API that nothing can be remembered about, because memory is out or there are
+// too many kernels, or one that only pieces may serve, which cannot run.
 struct UnplannedCall {
   CallKind kind = CallKind::kPlain;
   int algorithm = 0;                 // the one that the program names
@@ -33,14 +33,15 @@ struct UnplannedCall {
   size_t user_limit = kNoLimit;      // of the caller's workspace, in bytes
   bool strict_limit = false;
   bool varies = false;    // determinism is demanded, and `algorithm` may give other bits each time
-  bool observes = false;  // nothing may change
+  bool observes = false;  // UCUDNN_MODE=observe: nothing may change
 };
 struct Unplanned {
   Course course = Course::kReal;  // or kRefusal
   int algorithm = 0;              // runs undivided in what the caller passes
   bool operator==(const Unplanned&) const = default;
 };
-// A promise may be less than the caller's algorithm needs, so the algorithm that keeps it runs.
+// Decides an unplanned call. A promise may be smaller than the need of the caller's algorithm, so
+// the undivided algorithm that keeps the promise runs.
 Unplanned DecideUnplanned(const UnplannedCall& call);
 
 }  // namespace ucudnn::planning

@@ -70,8 +70,8 @@ std::optional<Promise> PromiseOfWorkspacePlan(const ConfirmedLegacyKernel& confi
   PromiseRequest request = is_named
                                ? RequestForNamed(confirmed.candidates, within)
                                : RequestFor(named.problem, within.limit_bytes, named.deterministic);
-  // What the caller was told of decides, not what it names now: pieces, and what takes their place,
-  // need to be as deterministic as that, and no more.
+  // The algorithm that the caller was told of decides, not the one that it names now: pieces, and
+  // the engine that takes their place, need to be as deterministic as that one, and no more.
   if (told) request.deterministic = named.deterministic || told->reported.deterministic;
   if (!is_named) request.chosen = confirmed.largest;
   if (!is_named && named.in_budget)

@@ -1,4 +1,4 @@
-// Promises for a program that names an algorithm, and for what a workspace plan says. Pure
+// Promises for programs that name an algorithm, and for kernels of a workspace plan. Pure
 // functions.
 #pragma once
 
@@ -20,7 +20,7 @@ bool NeedsTrust(const Configuration& configuration);
 const Candidate* FindUndivided(const std::vector<Candidate>& candidates, const EngineId& engine,
                                int n);
 
-// What a program names, and the conditions it names it under.
+// The algorithm that a program names, and the conditions under which it does.
 struct NamedRequest {
   const ConvolutionProblem& problem;
   EngineId engine;  // empty: the program names none, and will be told one
@@ -30,18 +30,18 @@ struct NamedRequest {
   bool in_budget = false;      // ucudnn brings the workspace
 };
 
-// A request that only engines as exact and as deterministic as the named one meet. Where no
-// candidate tells whether the named engine is deterministic, it is taken to be.
+// Makes a request that only engines meet which are as exact and as deterministic as the named one.
+// If no candidate tells whether the named engine is deterministic, it is taken to be.
 PromiseRequest RequestForNamed(const std::vector<Candidate>& candidates, const NamedRequest& named);
 
-// The promise of the configuration that the file says. None where that plan is less exact or less
-// deterministic than the named engine; where `told` was given, determinism is measured by what that
-// reported.
+// Returns the promise of the configuration in the file, or none if that configuration is less exact
+// or less deterministic than the named engine. If `told` was given, its reported determinism counts
+// instead.
 std::optional<Promise> PromiseOfWorkspacePlan(const ConfirmedLegacyKernel& confirmed,
                                               const NamedRequest& named,
                                               const std::optional<Promise>& told = {});
 
-// Makes the time of `micro` unknown unless `configuration` of the file has it: times elsewhere are
+// Makes the time of `micro` unknown unless `configuration` of the file contains it: other times are
 // only an order.
 void ForgetOrder(const Configuration& configuration, MicroConfiguration& micro);
 

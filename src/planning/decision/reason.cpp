@@ -5,8 +5,8 @@
 namespace ucudnn::planning {
 namespace {
 
-// The sentence, with places {bytes}, {limit}, {detail} and {divided} that Sentence fills in.
-// Long because every reason has one.
+// Returns the sentence, with the places {bytes}, {limit}, {detail} and {divided} that Sentence
+// fills in. Long because every reason has one.
 const char* Template(Because because) {
   switch (because) {
     case Because::kObserved:
@@ -92,7 +92,8 @@ const char* Template(Because because) {
   return "";
 }
 
-// The same with places {bytes}, {limit}, {exact bytes}, {exact limit}, {images} and {words}.
+// Returns the sentence, with the places {bytes}, {limit}, {exact bytes}, {exact limit}, {images}
+// and {words}.
 const char* Template(Detail detail) {
   switch (detail) {
     case Detail::kServesIdentity:

@@ -9,27 +9,28 @@ namespace ucudnn::planning {
 
 enum class Because {
   kObserved,
-  kDoesNotServe,           // the real library refuses the algorithm
-  kNotMeasured,            // and never will be measured
-  kNotMeasuredYet,         // a later call may know more
-  kNoTime,                 // the time for measuring was used up before
-  kNoTimeToFit,            // the same, of what may fit; the caller's own runs
-  kNoTimeForDivisions,     // the same, of a plan of the graph API
+  kDoesNotServe,    // the real library refuses the algorithm
+  kNotMeasured,     // and never will be measured
+  kNotMeasuredYet,  // a later call may know more
+  kNoTime,          // the time for measuring was used up before
+  // the time was used up before anything that may fit was measured; the caller's own call runs
+  kNoTimeToFit,
+  kNoTimeForDivisions,     // the time was used up before divisions of a graph plan were measured
   kAskedNotMeasured,       // other engines are measured, this one is not
-  kNothingFaster,          // within a limit that bites
-  kNothingFasterAnywhere,  // no limit bites
-  kNothingFasterInTime,    // nothing that there was time to measure
-  kNothingFits,            // no engine as exact and deterministic fits; the caller's own runs
-  kNoSubstituteFits,       // the same, of a plan of the graph API
+  kNothingFaster,          // within a limit that excludes engines
+  kNothingFasterAnywhere,  // and no limit excludes an engine
+  kNothingFasterInTime,    // of what there was time to measure
+  kNothingFits,            // no engine as exact and deterministic fits; the caller's own call runs
+  kNoSubstituteFits,       // no engine as exact and deterministic as a graph plan fits
   kDivisionsNotMeasured,
   kNoDivisionFits,
   kAllDivisionsWrong,
-  kNoSubstituteReady,  // none could be built
-  kCannotBeDivided,    // a single image
+  kNoSubstituteReady,  // no substitute could be built
+  kCannotBeDivided,    // the mini-batch is a single image
   kNotDeterministic,   // the plan is refused
   kOverStrictLimit,    // the call is refused
   kDivided,
-  kDividedByAnother,  // by an algorithm in place of `detail`, of which no pieces fit
+  kDividedByAnother,  // `detail` has no pieces that fit, so pieces of another algorithm run
   kInPlaceOf,         // a faster engine that fits, in place of `detail`
   kSubstituted,       // an engine that fits, in place of `detail`
   kGraphEngine,
@@ -57,7 +58,7 @@ struct Reason {
   size_t bytes = 0, limit_bytes = 0;
   std::string detail;
   bool in_tiles = false;  // the pieces are tiles
-  std::string no_tiles;   // why there are none; empty: nobody looked for any
+  std::string no_tiles;   // why no tiles run; empty: nobody looked for any
 
   bool operator==(const Reason&) const = default;
 };
@@ -79,7 +80,7 @@ enum class Cause {
   kWorkspacePlanUnanswered,
   kWorkspacePlanLacksIt,
   kPieceFailed,
-  kPieceFailedAlone,  // and nothing else keeps the promise
+  kPieceFailedAlone,  // a piece failed, and nothing else keeps the promise
   kPieceFailedAsAsked,
   kCheckFailed,  // UCUDNN_CHECK found the plan wrong
   kScarceWorkspace,
@@ -95,7 +96,7 @@ enum class Cause {
 };
 const char* Sentence(Cause cause);
 
-// What the detail of a cause or a reason says, where the words are ucudnn's own.
+// The detail of a cause or a reason, if the words are ucudnn's own.
 enum class Detail {
   kServesIdentity,  // why the workspace of a named algorithm exceeds the limit
   kNoRoomInTotal,   // nothing of the total workspace can be set aside
@@ -111,10 +112,10 @@ enum class Detail {
   kWorkspacePlanWithoutTotal,
   kWorkspacePlanTooLarge,
   kWorkspacePlanOfOtherBatches,
-  kTilesNeedMore,  // than the limit, the least that any grid does
-  kOnlyTilesFit,   // and nothing undivided that serves other calls
+  kTilesNeedMore,  // even the grid that needs least exceeds the limit
+  kOnlyTilesFit,   // and no undivided engine fits that serves other calls
 };
-// What a sentence has places for. `words` are an engine, a message or a list.
+// The values that fill the places of a sentence. `words` are an engine, a message or a list.
 struct Particulars {
   size_t bytes = 0, limit_bytes = 0;
   int images = 0;

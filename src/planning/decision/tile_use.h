@@ -1,4 +1,4 @@
-// What a kernel may be cut into tiles for (convolution/tiles.h). A pure function.
+// The reasons for which a kernel may be cut into tiles (convolution/tiles.h). A pure function.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@ namespace ucudnn::planning {
 
 enum class TileUse : int32_t {
   kNone,
-  kToFit,   // the user's limit, where no division of the mini-batch does
-  kToGain,  // time
+  kToFit,   // to fit the user's limit, where no division of the mini-batch does
+  kToGain,  // to gain time
 };
 
 // Whether an image of x or y spans more than `most_span` elements. Engines that count elements in
@@ -21,14 +21,14 @@ enum class TileUse : int32_t {
 // do serve tiles of it.
 bool IsVast(const ConvolutionProblem& problem, int64_t most_span = kMostViewSpan);
 
-// What tiles depend on beside the problem.
+// Conditions beside the problem that decide whether tiles are used.
 struct TileConditions {
   bool allowed = true;  // by UCUDNN_TILES
   BatchSizePolicy policy = BatchSizePolicy::kAuto;
-  size_t need_bytes = 0;              // of what the program would run undivided
-  size_t user_limit = 0;              // of its workspace
-  size_t l2_bytes = 0;                // of the device; 0: unknown
-  int64_t most_span = kMostViewSpan;  // as IsVast has it
+  size_t need_bytes = 0;  // workspace of the engine that the program would run undivided
+  size_t user_limit = 0;  // limit of that workspace
+  size_t l2_bytes = 0;    // size of the device's L2 cache; 0: unknown
+  int64_t most_span = kMostViewSpan;  // see IsVast
 };
 
 // Tiles need a limit that excludes what the program would run, or a reason why they may be faster:
