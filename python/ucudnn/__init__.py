@@ -1,6 +1,6 @@
-"""ucudnn as a Python package: the command and the libraries it preloads, as they lie in an install tree."""
+"""The Python package ucudnn: the command and the libraries that it preloads, in the layout of an install tree."""
 import pathlib
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 COMMAND = FOLDER / "bin" / "ucudnn"
-DROP_IN = FOLDER / "lib" / "ucudnn" / "libcudnn.so.9"  # what LD_PRELOAD names
+DROP_IN = FOLDER / "lib" / "ucudnn" / "libcudnn.so.9"  # LD_PRELOAD names this file

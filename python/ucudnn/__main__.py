@@ -1,4 +1,4 @@
-"""`ucudnn ...` and `python -m ucudnn ...`: becomes the command."""
+"""`ucudnn ...` and `python -m ucudnn ...`: replaces this process by the command."""
 import os
 import sys
 

@@ -1,11 +1,11 @@
-"""Names of a package that needs torch, which is imported with the first of them and not before."""
+"""Names of a package that needs torch; torch is imported with the first of them and not before."""
 import importlib
 import sys
 
 
 def getter(package, homes):
-    """The `__getattr__` of `package`, whose names are in its modules as `homes` says: {name: module}. What is imported is an
-    attribute of the package from then on. ImportError where this Python has no torch."""
+    """Returns the `__getattr__` of `package`. `homes` maps each of its names to a module: {name: module}. An imported
+    name becomes an attribute of the package. ImportError if this Python has no torch."""
     def get(name):
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")

@@ -1,4 +1,5 @@
-"""`python3 -m ucudnn.parallel describe MODULE:FUNCTION --input CxHxW -o net.json`: a model as the planner reads it."""
+"""`python3 -m ucudnn.parallel describe MODULE:FUNCTION --input CxHxW -o net.json`: writes a model as the planner reads
+it."""
 import argparse
 import importlib
 import json
@@ -7,7 +8,7 @@ import sys
 
 
 def build(text, arguments):
-    """What MODULE:FUNCTION(**arguments) returns, without memory for its weights where it can be built so."""
+    """Returns the result of MODULE:FUNCTION(**arguments), built without memory for its weights if that is possible."""
     import torch
     module, colon, function = text.partition(":")
     if not colon:
@@ -18,7 +19,7 @@ def build(text, arguments):
     try:
         with torch.device("meta"):
             return make(**arguments)
-    except NotImplementedError:  # it computes with its weights' values
+    except NotImplementedError:  # the function computes with its weights' values
         return make(**arguments)
 
 

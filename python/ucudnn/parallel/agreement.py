@@ -1,4 +1,4 @@
-"""What one rank refuses at a call, all ranks refuse: they agree before anything else is exchanged."""
+"""Agreement of ranks: if one rank refuses a call, all ranks refuse it, before anything else is exchanged."""
 import datetime
 import zlib
 
@@ -10,7 +10,7 @@ from .transport import Transport
 
 
 def differing(all_facts):
-    """Which of the facts ({what: value}, of each rank) are not the same everywhere, in words; None where all are."""
+    """Describes the facts ({what: value}, for each rank) that differ between ranks; None if all are equal."""
     for what, first in all_facts[0].items():
         for rank, facts in enumerate(all_facts):
             if facts[what] != first:
@@ -20,16 +20,17 @@ def differing(all_facts):
 
 
 class Agreement:
-    """Of all ranks of torch.distributed, in a gloo group of its own: what is agreed on are numbers of the host."""
+    """Agreement of all ranks of torch.distributed, in a gloo group of its own, because it is about numbers of the
+    host."""
 
     def __init__(self, timeout_s):
         group = dist.new_group(backend="gloo", timeout=datetime.timedelta(seconds=timeout_s))
         self.transport = Transport(group, timeout_s)
 
     def bring(self, what, allowed, told="", facts=None, refusal=None):
-        """The bits that `allowed`, a number above 0, has on all ranks. Where a rank has a `refusal`, facts differ or no bit is
-        left, every rank raises: its own refusal, or NotSupported with that of another one, with the facts, or with what ranks
-        have `told`."""
+        """Returns the bits that `allowed`, a number above 0, has on all ranks. If a rank has a `refusal`, facts differ
+        or no bit is left, every rank raises: its own refusal, or NotSupported with another rank's refusal, with the
+        facts, or with the text `told` of each rank."""
         facts = facts or {}
         digest = zlib.crc32(repr(facts).encode())
         own = torch.tensor([0 if refusal else allowed, digest, ~digest])

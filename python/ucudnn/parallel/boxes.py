@@ -1,5 +1,5 @@
-"""Boxes of tensors: an interval [begin, end) for each of the axes n, c, d, h, w; and which box of an input an operator reads
-for a box of its output, by the rules of planner/cost/partition.cpp. Pure functions, without torch."""
+"""Boxes of tensors: an interval [begin, end) for each of the axes n, c, d, h, w. They also tell which box of an input
+an operator reads for a box of its output, by the rules of planner/cost/partition.cpp. Pure functions, without torch."""
 import math
 
 from .errors import NotSupported
@@ -38,25 +38,25 @@ def whole(shape, batch):
 
 
 def axes_of(rank):
-    """Of a tensor with so many spatial axes, the axes of its dimensions."""
+    """The axis of each dimension of a tensor with `rank` spatial axes."""
     return (N, C, H, W) if rank == 2 else (N, C, D, H, W)
 
 
 def spatial(members, name, neutral, rank):
-    """By axis d, h, w: a member of a convolution or a pooling."""
+    """A member of a convolution or a pooling, by axis d, h, w."""
     values = members.get(name) or [neutral] * rank
     return [neutral] * (3 - len(values)) + list(values)
 
 
 def window_of(node, rank):
-    """By spatial axis: (extent of the dilated window, stride, pad, dilation)."""
+    """(extent of the dilated window, stride, pad, dilation) for each spatial axis."""
     columns = [spatial(node.members, name, neutral, rank)
                for name, neutral in (("window", 1), ("stride", 1), ("pad", 0), ("dilation", 1))]
     return [((k - 1) * d + 1, s, p, d) for k, s, p, d in zip(*columns)]
 
 
 def read_under(interval, window):
-    """Positions that windows read for these outputs, also outside of the input."""
+    """The positions that the windows of these outputs read, including positions outside the input."""
     extent, stride, pad, _ = window
     return interval[0] * stride - pad, (interval[1] - 1) * stride - pad + extent
 
@@ -73,7 +73,7 @@ def _under(interval, window, extent):
 
 
 def _over(interval, window, extent):
-    """Inputs of a transposed convolution that reach these outputs."""
+    """The inputs of a transposed convolution that contribute to these outputs."""
     size, stride, pad, _ = window
     begin = -(-(interval[0] + pad - size + 1) // stride)
     end = (interval[1] - 1 + pad) // stride + 1
@@ -82,13 +82,14 @@ def _over(interval, window, extent):
 
 
 def groups_of(channels, filters, groups):
-    """Groups of a convolution that compute these output channels."""
+    """The groups of a convolution that compute these output channels."""
     each = filters // groups
     return channels[0] // each, -(-channels[1] // each)
 
 
 def runs(channels, width):
-    """Channels as (begin, end, groups): what is of a group that is cut, and the whole groups between."""
+    """Channels as (begin, end, groups): the parts of groups that the interval cuts, and the whole groups between
+    them."""
     begin, end = channels
     found = []
     while begin < end:
@@ -104,8 +105,8 @@ def runs(channels, width):
 
 
 def part_of_parameter(node, place, shape, source, computed, kept, summed):
-    """Ranges of a parameter (number `place`, of this `shape`) for these intervals of the output's channels, and of the channels
-    of the input (of shape `source`) that are summed over (planner/schedule/parameters.cpp)."""
+    """The ranges of a parameter (number `place`, of this `shape`) for these intervals of the output's channels, and of
+    the input's channels (`source` is the input's shape) that are summed over (planner/schedule/parameters.cpp)."""
     rest, groups = tuple((0, extent) for extent in shape[2:]), node.members.get("groups", 1)
     if node.op == "opaque":
         return tuple((0, extent) for extent in shape)
@@ -123,8 +124,8 @@ def part_of_parameter(node, place, shape, source, computed, kept, summed):
 
 
 def needed(node, place, box, shapes, summed=None):
-    """The box of input `place` that is read for `box` of the output. `shapes`: of the inputs' images. `summed`: the channels
-    that a part of a reduction sums over."""
+    """The box of input `place` that is read for `box` of the output. `shapes` are those of the inputs' images.
+    `summed`: the channels that a part of a reduction sums over."""
     shape = shapes[place]
     rank = len(shape) - 1
     full = whole(shape, 1)

@@ -1,5 +1,5 @@
-"""What a training step would move, counted by the code that would run it, on meta tensors: without memory, messages or other
-ranks."""
+"""Counts what a training step would move, with the code that would run it on meta tensors: without memory, messages or
+other ranks."""
 import copy
 
 import torch
@@ -13,9 +13,9 @@ from .transport import MetaTransport
 
 
 def count(model, plan, rank, loss=F.cross_entropy):
-    """The Report of one step of `model` by the schedule in the file `plan`, as the rank `rank` of its devices would run it; of
-    several ranks, a list of them. `loss` is apply's; labels are one class for each image, of a logistic loss a number for each
-    of its classes."""
+    """The Report of one step of `model` by the schedule in the file `plan`, as the device `rank` would run it; if
+    `rank` has several ranks, a list of Reports. `loss` is that of `apply`; labels are one class for each image, or for
+    a logistic loss a number for each class."""
     schedule = plan if isinstance(plan, schedules.Schedule) else schedules.read(plan)
     network, losses = fitting(model, schedule, loss)
     if isinstance(rank, int):

@@ -1,21 +1,22 @@
-"""Masks of random numbers that no partition changes: each is a function of the seed, the step, the node and the element's place
-in the whole tensor."""
+"""Masks of random numbers that do not depend on the partition: each number is a function of the seed, the step, the
+node and the element's place in the whole tensor."""
 import torch
 
-_A, _B, _C = -7046029254386353131, -4658895280553007687, -7723592293110705685  # those of splitmix64, as signed numbers
+# constants of splitmix64, as signed numbers
+_A, _B, _C = -7046029254386353131, -4658895280553007687, -7723592293110705685
 
 
 def _mixed(x):
-    """splitmix64's output function; shifts are logical."""
+    """The output function of splitmix64; shifts are logical."""
     x = (x ^ ((x >> 30) & (1 << 34) - 1)) * _B
     x = (x ^ ((x >> 27) & (1 << 37) - 1)) * _C
     return x ^ ((x >> 31) & (1 << 33) - 1)
 
 
 def kept(seed, step, node, box, whole, axes, rate, per, device, images=None):
-    """Which elements of `box` of a tensor with the box `whole` stay: true with probability 1 - rate. `per`: element, channel or
-    image, each of which is kept as one. `images`: which of the whole tensor those are that the box counts; all of them by
-    default."""
+    """A mask of the elements of `box` that are kept, in a tensor with the box `whole`: true with probability 1 - rate.
+    `per`: whether elements, channels or images are kept as a unit. `images`: the images of the whole tensor that `box`
+    counts; all of them by default."""
     key = torch.zeros((), dtype=torch.int64, device=device)
     for number in (seed, step, node):
         key = _mixed(key + torch.tensor(((number + 2**63) % 2**64) - 2**63, device=device) + _A)

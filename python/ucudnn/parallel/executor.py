@@ -1,4 +1,5 @@
-"""One rank's part of a schedule, step by step: the network runs forward on boxes, and torch's own engine runs it backward."""
+"""One rank's part of a schedule, step by step: the network runs forward on boxes, and torch's own engine runs it
+backward."""
 import contextlib
 import copy
 
@@ -20,8 +21,8 @@ from .sums import Pass, Summed, Worker
 
 
 class Labels:
-    """Who brings labels to whom: `rows` are the images that each device loads, `wanted` those whose labels it needs. Who needs
-    a label that it has not loaded has it from the first device that has."""
+    """The exchange of labels: `rows` are the images that each device loads, `wanted` those whose labels it needs. A
+    label that a device needs and has not loaded comes from the first device that has loaded it."""
 
     def __init__(self, rank, rows, wanted):
         self.rows, self.wanted = rows.get(rank), wanted.get(rank)
@@ -33,7 +34,7 @@ class Labels:
                     self.sends[device] = intervals
 
     def _sources(self, device, rows, wanted):
-        """By source, intervals of the images."""
+        """Intervals of the images, by the device that they come from."""
         if device not in wanted:
             return {}
         left, found = [wanted[device]], {}
@@ -53,13 +54,14 @@ class Labels:
         return found
 
     def elements(self, each):
-        """[sent, received], with `each` numbers for an image."""
+        """[sent, received] elements, with `each` numbers for an image."""
         def count(found, own):
             return each * sum(end - begin for device, pieces in found.items() if device != own for begin, end in pieces)
         return [count(self.sends, None), count(self.receives, None)]
 
     def bring(self, transport, labels, rank):
-        """`labels`: of `rows` (of others where that is None: for their type). Returns those of `wanted`, or None."""
+        """Exchanges labels. `labels` are those of `rows`; if `rows` is None, any labels, which give the type. Returns
+        the labels of `wanted`, or None."""
         rest, device = labels.shape[1:], labels.device
 
         def packed(pieces):
@@ -80,7 +82,7 @@ class Labels:
 
 
 class Plan:
-    """A schedule for one size of batch, on one rank: what each step needs to know."""
+    """The data that each step of a schedule needs, for one batch size on one rank."""
 
     def __init__(self, executor, schedule):
         self.schedule, rank, transport = schedule, executor.rank, executor.transport
@@ -114,8 +116,8 @@ class Plan:
 
 
 class Executor:
-    """Of one rank. It keeps nothing of a model but what its ranks agree on; parameters, buffers and `training` are the model's
-    at each call. `losses`: (function, weight) for each output, or None."""
+    """The executor of one rank. Of a model it keeps only what the ranks have agreed on; parameters, buffers and
+    `training` are read from the model at each call. `losses`: (function, weight) for each output, or None."""
 
     def __init__(self, network, schedule, transport, summing, losses, device, seed=0, is_beside=True, checkpointed=(),
                  agreement=None, is_local=False):
@@ -127,11 +129,11 @@ class Executor:
         self.places = {node.name: place for place, node in enumerate(network.nodes)}
         self.parameters, self.accumulated, self.evaluated = {}, {}, None
         self.plans, self.types_by_state, self.trained = {}, {}, None
-        self.sizes = {schedule.batch}  # of batches that a sampler gives
+        self.sizes = {schedule.batch}  # batch sizes that a sampler gives
         self.label_elements, self.steps_counted = 1, 0
         self.between_passes, self.pass_scale = None, 1.0
-        self.agreement, self.compared = agreement, set()  # outputs whose losses were found to be means
-        self.is_local = is_local  # batch normalization has the statistics of each rank's own box
+        self.agreement, self.compared = agreement, set()  # compared: outputs whose losses were found to be means
+        self.is_local = is_local  # batch normalization uses the statistics of each rank's own box
         self.schedules, self.sums, self.ledger = {schedule.batch: schedule}, [], Ledger()
         for one in schedule.sums:
             if self.rank in one.devices:
@@ -159,13 +161,13 @@ class Executor:
         gradient = self.accumulated.pop(name, None)
         return gradient if self.parameters[name].grad is not None else None
 
-    # What a pass is about
+    # Properties of a pass
 
     def groups_of(self, statistics):
         return () if self.is_local and statistics.kind == "batch_normalization" else statistics.groups
 
     def returning(self):
-        """Nodes whose output's gradient somebody reads: what they are computed from is trained."""
+        """The nodes whose output has a gradient that is read, because a parameter before it is trained."""
         found = set()
         for node in self.network.nodes:
             if any(source in found for source in node.inputs) or any(self.is_trained[name] for name in node.parameters):
@@ -190,7 +192,7 @@ class Executor:
         self.device = next(iter(self.parameters.values())).device
 
     def types(self, like):
-        """By node, the type of its output under the present autocast."""
+        """The type of each node's output under the present autocast."""
         state = (like, autocast_of(self.device))
         if state not in self.types_by_state:
             if state[1] is None and {p.dtype for p in self.parameters.values()} <= {like}:
@@ -246,8 +248,8 @@ class Executor:
         return plan.passes[number]
 
     def _agreed_batch(self, model, images, labels):
-        """How many images the batch has: where a sampler gives batches of two sizes, what the rows of all ranks allow. All
-        ranks refuse what does not fit on one."""
+        """The number of images of the batch: if a sampler gives batches of two sizes, the size that the rows of all
+        ranks allow. All ranks refuse tensors that do not fit on one of them."""
         sizes, fits, facts, refusal = sorted(self.sizes), 0, {}, None
         try:
             self.read_model(model)
@@ -267,7 +269,7 @@ class Executor:
         return sizes[fits.bit_length() - 1]
 
     def _facts(self, labels):
-        """What decides which messages a pass has, and their types."""
+        """The facts that decide which messages a pass has, and their types."""
         return {"sizes of batches": sorted(self.sizes), "labels": None if labels is None else str(labels.dtype),
                 "no_sync": not self.is_synchronous, "recorded gradients": torch.is_grad_enabled(),
                 "autocast": str(autocast_of(self.device)),
@@ -280,13 +282,13 @@ class Executor:
         return self.schedules[batch]
 
     def rows(self, batch):
-        """Which images of a batch of so many this rank reads: (begin, end), or None. For samplers, which may run in another
-        thread."""
+        """The images of a batch of this size that this rank reads: (begin, end), or None. For samplers, which may run
+        in another thread."""
         box = self.schedule_for(batch).nodes[self.network.nodes[0].name].boxes.get(self.rank)
         return box and box[b.N]
 
     def _misfit(self, batch, images, labels):
-        """Why this rank's images and labels are none of a batch of so many images, or None."""
+        """Why this rank's images and labels cannot belong to a batch of `batch` images, or None."""
         rows, shape = self.rows(batch), self.network.nodes[0].shape
         if rows is None:
             return None
@@ -306,7 +308,7 @@ class Executor:
         return None
 
     def _own_rows(self, plan, tensor):
-        """Of images or labels: those of this rank, given alone or in the whole batch."""
+        """This rank's rows of images or labels, which are given alone or in the whole batch."""
         if plan.rows is None or len(tensor) == plan.rows[1] - plan.rows[0]:
             return tensor
         return tensor[slice(*plan.rows)]
@@ -367,7 +369,7 @@ class Run:
         self.values[data.name] = (cut(images, box, base, b.axes_of(len(shape) - 1)), box)
 
     def forward(self, labels):
-        """`labels`: of the images that this rank has loaded; None: outputs are asked for."""
+        """`labels` are those of the images that this rank has loaded; None: the outputs are wanted."""
         executor, places = self.executor, [place for place, step in enumerate(self.schedule.order) if step[0] == "backward"]
         if labels is not None:
             executor.label_elements = labels[:1].numel()
@@ -424,7 +426,7 @@ class Run:
             self.arrived[exchange.consumer, exchange.input] = (y, move.needed)
 
     def keep_sum(self, name):
-        """The bias of a reduction is added once, to what this rank keeps of the sum."""
+        """Adds the bias of a reduction once, to the part of the sum that this rank keeps."""
         node, scheduled = self.executor.network.by_name[name], self.schedule.nodes[name]
         box = scheduled.boxes.get(self.rank)
         if box is None:
@@ -442,7 +444,7 @@ class Run:
         node = executor.network.by_name[name]
         module = self.model.get_submodule(node.module) if not executor.network.is_built else self.model
         if node.op == "batch_normalization" and module.training and getattr(module, "num_batches_tracked", None) is not None:
-            module.num_batches_tracked.add_(1)  # also where other ranks compute it
+            module.num_batches_tracked.add_(1)  # also if other ranks compute it
         if box is None:
             return
         inputs, bases = [], []
@@ -540,7 +542,8 @@ class Run:
         passed = self.in_passes.end() if self.in_passes else None
         for place, (output, (loss, weight)) in enumerate(zip(executor.network.outputs, executor.losses)):
             if self.in_passes:
-                number = passed if place == 0 else torch.zeros((), device=executor.device)  # that of all outputs
+                # the first number is that of all outputs
+                number = passed if place == 0 else torch.zeros((), device=executor.device)
             else:
                 number = self.agreed_loss(output, loss) * weight
             like = torch.float64 if self.types[output.node] == torch.float64 else torch.float32
@@ -549,14 +552,15 @@ class Run:
         return total + 0 * self.token.to(total.dtype)
 
     def gather_passes(self, name, box):
-        """Puts this rank's part of an output together from those of all passes."""
+        """Puts this rank's part of an output together from the parts of all passes."""
         for images, (x, _) in self.in_passes.outputs[name]:
             if name not in self.values:
                 self.values[name] = (x.new_empty((box[b.N][1] - box[b.N][0], *x.shape[1:])), box)
             self.values[name][0][[image - box[b.N][0] for image in images]] = x.detach()
 
     def agreed_loss(self, output, loss):
-        """This rank's part of a loss. Some ranks alone find, at the first batch, that a function is no mean; all refuse it."""
+        """This rank's part of a loss. At the first batch only some ranks may notice that a function is no mean; all
+        ranks then refuse it."""
         executor, number, refusal = self.executor, torch.zeros((), device=self.executor.device), None
         try:
             if output.node in self.values:
@@ -588,8 +592,8 @@ class Run:
 
 
 class Elsewhere(torch.autograd.Function):
-    """Parameters of other ranks: every rank has gradients of all, empty ones of these, so that all make the same calls with
-    them."""
+    """Parameters of other ranks: every rank has gradients of all parameters, which are empty for these, so that all
+    ranks make the same calls."""
 
     @staticmethod
     def forward(ctx, token, *parameters):

@@ -1,6 +1,6 @@
-"""Gradients of parts. The gradient of a parameter of which a rank has a part is a Part: functions that reduce it to one number
-give that of the whole parameter, so that torch's own clip_grad_norm_ and GradScaler do on every rank what they do on one
-device. All ranks have all parameters (those that are elsewhere are empty) and make the same calls."""
+"""Gradients of parts. If a rank has a part of a parameter, its gradient is a Part: functions that reduce it to one
+number give that of the whole parameter, so torch's own clip_grad_norm_ and GradScaler do the same on every rank as on
+one device. All ranks have all parameters (those of other ranks are empty) and make the same calls."""
 import torch
 
 from .errors import NotSupported
@@ -39,14 +39,15 @@ def _plain(result):
 
 
 def mark(gradient, parts):
-    """`parts`: who has this parameter, see Parts."""
+    """`parts` says which ranks have this parameter, see Parts."""
     marked = gradient.as_subclass(Part)
     marked._parts = parts
     return marked
 
 
 class Parts:
-    """Of one parameter on one rank. `is_first`: no device of a lower number has the same part, so that it counts once."""
+    """The parts of one parameter, as one rank sees them. `is_first`: no device of a lower number has the same part, so
+    this one counts."""
 
     def __init__(self, is_first, transport):
         self.is_first, self.transport = is_first, transport

@@ -1,4 +1,4 @@
-"""What the executor keeps until the backward pass of a step, in elements and bytes."""
+"""Counts the tensors that the executor keeps until the backward pass of a step, in elements and bytes."""
 import collections
 
 WHAT = {"parameters": "parts of parameters", "outputs": "outputs of layers", "followers": "outputs computed with a layer",
@@ -7,7 +7,7 @@ WHAT = {"parameters": "parts of parameters", "outputs": "outputs of layers", "fo
 
 
 class Ledger:
-    """[elements, bytes] by what of WHAT they are: the most of any pass since `clear`."""
+    """[elements, bytes] for each kind in WHAT: the maximum of all passes since `clear`."""
 
     def __init__(self):
         self.clear()
@@ -16,7 +16,7 @@ class Ledger:
         self.most, self.own = {}, collections.defaultdict(lambda: [0, 0])
 
     def begin(self):
-        """A pass begins; what was added since the last one is that one's."""
+        """Begins a pass. Tensors that were added since the last one belong to that one."""
         for what, found in self.own.items():
             self.most[what] = max(self.most.get(what, [0, 0]), found)
         self.own = collections.defaultdict(lambda: [0, 0])

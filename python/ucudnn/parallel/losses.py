@@ -1,5 +1,5 @@
-"""Losses of a whole batch from what each rank has of the outputs: sums over images divided by all of them, never means of
-means."""
+"""Losses of a whole batch from each rank's part of the outputs: sums over images divided by their number, never means
+of means."""
 import torch
 import torch.nn.functional as F
 from torch.autograd.function import once_differentiable
@@ -8,8 +8,8 @@ from .errors import NotSupported
 
 
 def named(loss):
-    """cross_entropy or logistic where torch's own function or module is given with its defaults; else None: a function of one
-    rank's images."""
+    """"cross_entropy" or "logistic" for torch's own function or module with its defaults; None for any other function,
+    which sees one rank's images."""
     if loss in (F.cross_entropy, "cross_entropy") or isinstance(loss, torch.nn.CrossEntropyLoss) and loss.weight is None and \
             loss.reduction == "mean" and loss.ignore_index == -100 and loss.label_smoothing == 0:
         return "cross_entropy"
@@ -22,7 +22,7 @@ def named(loss):
 
 
 def of_outputs(loss, count):
-    """(function, weight) of each of so many outputs, from what `apply` is told."""
+    """(function, weight) for each of `count` outputs, from the argument `loss` of `apply`."""
     given = loss if isinstance(loss, (list, tuple)) else [loss]
     if len(given) != count:
         raise NotSupported(f"{len(given)} losses of a model with {count} outputs: one for each is expected, as "
@@ -47,14 +47,14 @@ class Total(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, token, gradient):
-        if torch.is_grad_enabled():  # the first that every rank's backward pass runs, so that all refuse
+        if torch.is_grad_enabled():  # every rank's backward pass runs this first, so all ranks refuse
             raise NotSupported("create_graph: messages between ranks are differentiated once")
         return token, gradient, None
 
 
 class SplitCrossEntropy(torch.autograd.Function):
-    """Of outputs whose classes are divided: the sum over this rank's images (zero but on the first rank of a group), times
-    `factor`. `begin`: the first class that this rank has."""
+    """The cross-entropy of outputs whose classes are divided: the sum over this rank's images (zero except on the first
+    rank of a group), times `factor`. `begin`: the first class of this rank."""
 
     @staticmethod
     def forward(ctx, token, x, labels, begin, meeting, factor):
@@ -90,7 +90,7 @@ class SplitCrossEntropy(torch.autograd.Function):
 
 
 class Sum:
-    """A loss that is a sum over images: that of a batch is the sum of its parts'."""
+    """A loss that is a sum over images: the loss of a batch is the sum over its parts."""
 
     def __init__(self, loss):
         self.loss = loss
@@ -100,7 +100,7 @@ class Sum:
 
 
 class Mean:
-    """Refuses a function that is not a mean over images, at its first two images or more."""
+    """Refuses a function that is not a mean over images, the first time that it gets at least two images."""
 
     def __init__(self, loss):
         self.loss, self.is_known = loss, False

@@ -22,8 +22,8 @@ from .transport import Transport
 
 
 class Parallel:
-    """What `apply` adds to a model's class. `model(images, labels)` is the loss of the whole batch, the same on every rank;
-    `model(images)` the outputs, whole."""
+    """The members that `apply` adds to a model's class. `model(images, labels)` is the loss of the whole batch, the
+    same on every rank; `model(images)` are the outputs, whole."""
 
     def forward(self, images, labels=None):
         passes = self._ucudnn.schedule.passes
@@ -37,7 +37,8 @@ class Parallel:
         return self._ucudnn.no_sync()
 
     def step(self, images, labels, optimizer, scaler=None):
-        """One step of training; the loss before it. The only way by which a plan that updates after each pass is run."""
+        """Runs one step of training; returns the loss before it. A plan that updates after each pass can be run only
+        with it."""
         executor = self._ucudnn
         passes = executor.schedule.passes
         optimizer.zero_grad()
@@ -69,7 +70,7 @@ class Parallel:
 
     @property
     def _ddp_params_and_buffers_to_ignore(self):
-        """DistributedDataParallel reads it before it exchanges anything."""
+        """DistributedDataParallel reads this before it exchanges anything."""
         raise NotSupported("DistributedDataParallel of a model that runs by a plan, which sums gradients itself")
 
     @property
@@ -78,7 +79,7 @@ class Parallel:
 
     @_is_fsdp_managed_module.setter
     def _is_fsdp_managed_module(self, value):
-        """fully_shard sets it."""
+        """fully_shard sets this."""
         raise NotSupported("fully_shard of a model that runs by a plan, which divides parameters itself")
 
     def __deepcopy__(self, memo):
@@ -98,7 +99,7 @@ def _class_of(base):
 
 
 class Shard:
-    """Which part of a tensor of the model this rank has. `ranges`: of its axes, or None where it is elsewhere."""
+    """This rank's part of a tensor of the model. `ranges` of its axes, or None if other ranks have it."""
 
     def __init__(self, shape, ranges, is_first):
         self.shape, self.ranges, self.is_first = tuple(shape), ranges, is_first
@@ -111,12 +112,12 @@ class Shard:
 
 def apply(model, plan, loss=None, *, overlap=True, timeout_s=600.0, checkpoint=(), group=None, network=None,
           batch_norm="all"):
-    """Makes `model`, an ordinary module that is the same on every rank of torch.distributed but for its values, run by the
-    schedule in the file `plan`: rank 0's values are scattered, each rank keeps its parts, and parameters keep their names.
-    `loss`: a function of outputs and labels that is a mean over images, or one for each output in a list, alone or with its
-    weight. `batch_norm`: statistics of a layer's whole batch ("all"), or of each rank's own box ("local"), whose running
-    statistics are its own and of which the first rank's are saved. All ranks call it, and all of them refuse what does not fit
-    (NotSupported, ValueError) before anything is changed."""
+    """Makes `model` run by the schedule in the file `plan`. The model is an ordinary module, the same on every rank of
+    torch.distributed except for its values: rank 0's values are scattered, each rank keeps its parts, and parameters
+    keep their names. `loss` is a function of outputs and labels that is a mean over images, or a list with one for each
+    output, alone or with its weight. `batch_norm`: statistics are those of a layer's whole batch ("all"), or of each
+    rank's own box ("local"); running statistics are then each rank's own, and those of the first rank are saved. All
+    ranks call it, and all of them refuse what does not fit (NotSupported, ValueError) before anything is changed."""
     if not dist.is_initialized():
         raise NotSupported("torch.distributed is not initialised: torch.distributed.init_process_group comes first")
     if isinstance(model, Parallel):
@@ -159,7 +160,7 @@ def network_of(model, schedule):
 
 
 def _device(model, group):
-    """Where this rank computes: a model on meta has no device of its own."""
+    """The device on which this rank computes: a model on meta has no device of its own."""
     found = next((tensor.device for tensor in model.parameters()), torch.device("cpu"))
     if found.type != "meta":
         return found
@@ -201,7 +202,7 @@ def _checked(model, plan, loss, network, checkpoint):
 
 
 def fitting(model, schedule, loss, network=None, checkpoint=()):
-    """(the network, losses with their weights) of a model that the schedule is for."""
+    """(the network, losses with their weights) of a model. Refuses a model that the schedule is not for."""
     network = network or network_of(model, schedule)
     schedules.compare(schedule, network)
     losses = None if loss is None else of_outputs(loss, len(network.outputs))
@@ -210,7 +211,7 @@ def fitting(model, schedule, loss, network=None, checkpoint=()):
 
 
 def _agreed(model, plan, loss, network, checkpoint, device, group, batch_norm):
-    """All ranks refuse where one does, and where plans, networks, types or versions differ."""
+    """Checks on all ranks: all refuse if one does, or if plans, networks, types or versions differ."""
     told = refusal = result = None
     try:
         if batch_norm not in ("all", "local"):
@@ -220,7 +221,7 @@ def _agreed(model, plan, loss, network, checkpoint, device, group, batch_norm):
                 "types of parameters": sorted({str(parameter.dtype) for parameter in model.parameters()}),
                 "batch_norm": batch_norm,
                 "losses": str(losses and [(getattr(one, "__name__", type(one).__name__), weight) for one, weight in losses])}
-    except Exception as error:  # the others must hear of it, whatever it is
+    except Exception as error:  # the other ranks must hear of any error
         refusal = error
     answers = [None] * dist.get_world_size()
     dist.all_gather_object(answers, (told, refusal and str(refusal), _place_of(device)))
@@ -236,7 +237,8 @@ def _agreed(model, plan, loss, network, checkpoint, device, group, batch_norm):
 
 
 def _evaluated(model, network):
-    """(names of the outputs, their structure) that the model gives in evaluation, where these are others than in training."""
+    """(names of the outputs, their structure) that the model has in evaluation, if they differ from those in
+    training."""
     modes = {module: module.training for module in model.modules()}
     try:
         model.eval()
@@ -248,7 +250,7 @@ def _evaluated(model, network):
                 name: value.to("meta")
                 for name, value in (*model.named_parameters(), *model.named_buffers())
             }, (example, ))
-    except Exception:  # it computes with values: outputs are those of training
+    except Exception:  # the model computes with values: its outputs are those of training
         return None
     finally:
         for module, training in modes.items():
@@ -258,7 +260,7 @@ def _evaluated(model, network):
 
 
 def shards_of(network, schedule, rank):
-    """By name, the Shard of each parameter and of each normalization's running statistics on a rank."""
+    """The Shard of each parameter, and of each normalization's running statistics, on a rank, by name."""
     found = {}
     for node in network.nodes:
         scheduled = schedule.nodes[node.name]
@@ -278,7 +280,8 @@ def shards_of(network, schedule, rank):
 
 
 def _ranges_in(shape, planned, ranges):
-    """Of a parameter that has more axes, of extent 1, than the plan says, or that the plan has as a row of numbers."""
+    """The ranges of a parameter that has more axes, of extent 1, than the plan says, or that the plan has as a row of
+    numbers."""
     if len(planned) == 1 and ranges[0] == (0, planned[0]):
         return tuple((0, extent) for extent in shape)
     axis = next(axis for axis, extent in enumerate(shape) if extent == planned[0])
@@ -286,8 +289,8 @@ def _ranges_in(shape, planned, ranges):
 
 
 def divide(model, executor, whole_of):
-    """Puts this rank's parts in the places of the model's parameters and buffers. `whole_of`: the whole tensor, from the
-    model's."""
+    """Puts this rank's parts in the places of the model's parameters and buffers. `whole_of` returns the whole tensor
+    for the model's."""
     shards = executor.shards = shards_of(executor.network, executor.schedule, executor.rank)
     with torch.no_grad():
         for name, parameter in list(model.named_parameters()):
@@ -312,7 +315,7 @@ def _from_first(tensor, executor, group):
 
 
 def watch_gradients(model):
-    """Marks gradients as parts, as soon as they are there."""
+    """Marks gradients as parts as soon as they exist."""
     executor = model.__dict__["_ucudnn"]
     everybody = _Everybody(executor.transport)
     for name, parameter in model.named_parameters():

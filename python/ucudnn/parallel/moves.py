@@ -1,5 +1,5 @@
-"""What moves between ranks in a pass, as functions of autograd chained by a token: torch's engine runs their backward in
-exactly reversed order, which is the order of all exchanges on every rank."""
+"""The exchanges between ranks in a pass, as functions of autograd chained by a token: torch's engine runs their
+backward in exactly reversed order, which is the order of all exchanges on every rank."""
 import torch
 from torch.autograd.function import once_differentiable
 
@@ -7,7 +7,7 @@ from . import boxes as b
 
 
 def cut(x, box, base, axes):
-    """The part `box` of x, which is the part `base` of a tensor."""
+    """The elements of `box` from x, which has the box `base` of a tensor."""
     return x[tuple(slice(box[axis][0] - base[axis][0], box[axis][1] - base[axis][0]) for axis in axes)]
 
 
@@ -16,7 +16,7 @@ def shape_of(box, axes):
 
 
 def pieces(mine, others, rank):
-    """By other rank, what of its box lies in `mine`."""
+    """For each other rank, the part of its box that lies in `mine`."""
     if mine is None:
         return {}
     found = {peer: b.meet(mine, box) for peer, box in others.items() if peer != rank}
@@ -24,8 +24,9 @@ def pieces(mine, others, rank):
 
 
 class Move:
-    """One exchange on one rank: `held` and `needed` by device. `adds`: what arrives is added up (partial sums), and the
-    gradient is spread; else the other way round. `returns`: the gradients travel, since somebody trains what they lead to."""
+    """One exchange on one rank; `held` and `needed` are boxes by device. `adds`: arriving tensors are added up (partial
+    sums), and the gradient is copied to all; otherwise the reverse. `returns`: the gradients travel, because a
+    parameter before them is trained."""
 
     def __init__(self, name, transport, held, needed, axes, adds=False, returns=True):
         rank = transport.rank
@@ -42,7 +43,8 @@ class Move:
                                    {peer: (shape_of(box, self.axes), like) for peer, box in receives.items()}, device)
 
     def collected(self, flight, own, base, target, boxes, adds, like, device):
-        """The box `target` from what has arrived and the rank's own piece of `own`, whose box is `base`."""
+        """The box `target`, made of the tensors that have arrived and the rank's own piece of `own`, whose box is
+        `base`."""
         arrived = flight.wait()
         if not arrived and own is not None and self.own == target:
             return cut(own, target, base, self.axes)
@@ -83,7 +85,7 @@ class Post(torch.autograd.Function):
 
 
 class Wait(torch.autograd.Function):
-    """What the rank needs; backward posts the messages of its gradient."""
+    """Returns the box that the rank needs; backward posts the messages of its gradient."""
 
     @staticmethod
     def forward(ctx, token, move, state, dtype, device):
@@ -112,8 +114,8 @@ class Wait(torch.autograd.Function):
 
 
 class Meeting:
-    """Devices that merge numbers: all but the first send theirs to the first, which sends back the result. That has the shape of
-    each one's."""
+    """Devices that merge numbers: all others send theirs to the first one, which sends back the result, a tensor of the
+    same shape."""
 
     def __init__(self, name, transport, devices, kind="statistics"):
         self.name, self.transport, self.devices, self.kind = name, transport, tuple(devices), kind

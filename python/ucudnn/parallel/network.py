@@ -1,11 +1,11 @@
-"""A network as the planner knows it (planner/graph/FORMAT.md, `ucudnn-net`), with what is needed beside it to compute each
-node: which parameters of the model it reads, and torch's own arguments. Plain values, without torch."""
+"""A network as the planner knows it (planner/graph/FORMAT.md, `ucudnn-net`), with further data for computing each node:
+the parameters of the model that it reads, and torch's own arguments. Plain values, without torch."""
 import json
 import math
 from dataclasses import dataclass, field
 
 FORMAT, VERSION = "ucudnn-net", 1
-LOSSES = {"cross_entropy": "cross_entropy", "logistic": "logistic_loss"}  # operators, by what losses.named calls them
+LOSSES = {"cross_entropy": "cross_entropy", "logistic": "logistic_loss"}  # operators, by their names in losses.named
 
 
 @dataclass
@@ -13,12 +13,12 @@ class Node:
     name: str
     op: str
     inputs: tuple = ()
-    members: dict = field(default_factory=dict)  # of the file: filters, window, ...
+    members: dict = field(default_factory=dict)  # members in the file: filters, window, ...
     shape: tuple = ()  # of one image: channels, (d,) h, w; features have h = w = 1
     parameters: tuple = ()  # names in the model, weights before biases
-    has_shift: bool = False  # a single parameter that is a bias and no weight
-    module: str = ""  # path of the module whose `training` and buffers count
-    call: dict = field(default_factory=dict)  # what torch is told beside `members`
+    has_shift: bool = False  # its single parameter is a bias
+    module: str = ""  # path of the module whose `training` and buffers are used
+    call: dict = field(default_factory=dict)  # torch's arguments beside `members`
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Parameter:
 
 @dataclass
 class Output:
-    """One of a model's outputs: a node's, of so many dimensions (2: features without positions)."""
+    """One of a model's outputs: a node's output, with this number of dimensions (2: features without positions)."""
     node: str
     dims: int
 
@@ -45,13 +45,14 @@ class Network:
     parameters: dict  # by name in the model
     outputs: list
     structure: object = None  # torch's pytree of the outputs
-    is_built: bool = False  # by `module`: its nodes are no modules of their own
+    is_built: bool = False  # made by `module`: its nodes have no modules of their own
 
     def __post_init__(self):
         self.by_name = {node.name: node for node in self.nodes}
 
     def add_losses(self, operators):
-        """Of each output a node that gives it on, whose operator says which loss is computed of it; None: no node."""
+        """Adds for each output a node that passes it on, whose operator tells which loss is computed from it; None:
+        adds no node."""
         for place, (output, op) in enumerate(zip(self.outputs, operators)):
             if op is not None:
                 name = next(name for name in ("loss", *(f"loss@{again + 1}" for again in range(len(self.nodes))))
@@ -63,7 +64,7 @@ class Network:
         return self
 
     def readers(self):
-        """By parameter's name, the nodes that read it."""
+        """The nodes that read each parameter, by its name."""
         found = {}
         for node in self.nodes:
             for name in node.parameters:
@@ -71,8 +72,8 @@ class Network:
         return found
 
     def text(self):
-        """As a file. Parameters are written where their operator would not say them: shared or frozen ones, and those of other
-        operators."""
+        """The network as a file. Parameters are written if their operator does not imply them: shared or frozen ones,
+        and those of other operators."""
         shared = {name for name, nodes in self.readers().items() if len(nodes) > 1}
         tensors = {name: number for number, name in enumerate(self.parameters) if name in shared}
         lines = []
@@ -92,7 +93,8 @@ class Network:
         return head + ",\n  ".join(lines) + "\n]}\n"
 
     def hash(self, is_all_trained=False):
-        """As a schedule's `network` (planner/schedule/FORMAT.md). `is_all_trained`: as if nothing were frozen."""
+        """The value of a schedule's `network` (planner/schedule/FORMAT.md). `is_all_trained`: computed as if nothing
+        were frozen."""
         value = 0xcbf29ce484222325
         for node in self.nodes:
             trained = sum(self.parameters[name].elements for name in node.parameters

@@ -1,4 +1,5 @@
-"""Normalization over all parts of a layer: its ranks merge counts, means and squared deviations in the order of devices."""
+"""Normalization over all parts of a layer: its ranks merge counts, means and squared deviations in the order of
+devices."""
 import math
 
 import torch
@@ -12,8 +13,8 @@ def _wide(x):
 
 
 class Normalized(torch.autograd.Function):
-    """(token, y, mean, variance): of all elements of a channel. `meeting`: of the ranks that have these channels; `counts`:
-    elements of a channel on each of them."""
+    """(token, y, mean, variance) over all elements of a channel. `meeting` has the ranks with these channels; `counts`
+    are their numbers of elements of a channel."""
 
     @staticmethod
     def forward(ctx, token, x, weight, bias, meeting, counts, eps, returns):
@@ -47,7 +48,7 @@ class Normalized(torch.autograd.Function):
         if not ctx.returns:
             return token, *[None] * 7
         x, scale, mean, variance = ctx.saved_tensors
-        if dy.is_meta:  # torch would derive these operators in Python, which takes most of a count
+        if dy.is_meta:  # torch would derive these operators in Python, which takes most of the time of a count
             dx, dscale, dshift = torch.empty_like(x), torch.empty_like(mean), torch.empty_like(mean)
         else:
             dx, dscale, dshift = torch.ops.aten.native_batch_norm_backward(
@@ -64,7 +65,7 @@ class Normalized(torch.autograd.Function):
 
 
 class GroupNormalized(torch.autograd.Function):
-    """(token, y) of a box of which other ranks have other channels or positions of its groups."""
+    """(token, y) of a box, if other ranks have other channels or positions of its groups."""
 
     @staticmethod
     def forward(ctx, token, x, weight, bias, meeting, shares, eps, dtype, returns):
@@ -95,8 +96,8 @@ class GroupNormalized(torch.autograd.Function):
 
 
 class Shares:
-    """The groups of channels of which `devices` have parts, and what this rank has of them. Each device sends numbers of all of
-    these groups (planner/schedule/FORMAT.md)."""
+    """The groups of channels of which `devices` have parts, and this rank's part of them. Each device sends numbers of
+    all of these groups (planner/schedule/FORMAT.md)."""
 
     def __init__(self, node, devices, boxes, rank):
         groups, self.by_position = node.members.get("groups", 1), node.members.get("by_position", False)
@@ -108,15 +109,17 @@ class Shares:
         self.place = devices.index(rank)
         self.runs = b.runs(self.channels, self.width)
         own = spans[self.place]
-        self.others = own[0] - self.groups.start, self.groups.stop - own[1]  # groups before and behind its own
+        # numbers of groups before and behind its own
+        self.others = own[0] - self.groups.start, self.groups.stop - own[1]
 
     def _elements(self, box, group):
-        """Of a group, in one image (and position) of a box."""
+        """The elements of a group in one image (and position) of a box."""
         begin, end = b.meet([box[b.C]], [(group * self.width, (group + 1) * self.width)])[0]
         return max(end - begin, 0) * (1 if self.by_position else b.elements(box[b.D:]))
 
     def _pieces(self, x):
-        """x with the axes image, group, channel of it, positions: where the rank has the same channels of groups at once."""
+        """x in pieces with the axes image, group, channel of the group, positions; in each piece the rank has the same
+        channels of every group."""
         first = self.channels[0]
         return [x[:, begin - first:end - first].unflatten(1, (count, -1)) for begin, end, count in self.runs]
 
@@ -124,13 +127,13 @@ class Shares:
         return [2] if self.by_position else list(range(2, piece.ndim))
 
     def _of_all(self, numbers):
-        """Numbers of own groups among those of all."""
+        """Places the numbers of own groups among those of all groups, which are 0."""
         own = torch.cat(numbers, 1)
         before, behind = (own.new_zeros(own.shape[0], count, *own.shape[2:]) for count in self.others)
         return torch.cat([before, own, behind], 1)
 
     def _counts(self, place, like):
-        """Of a device's elements of each group."""
+        """A device's number of elements of each group."""
         counts = torch.tensor(self.counts[place], dtype=like.dtype, device=like.device)
         return counts.view(1, -1, *[1] * (like.ndim - 2))
 
@@ -138,7 +141,7 @@ class Shares:
         return self._of_all([piece.sum(self._over(piece)) for piece in self._pieces(x)])
 
     def moments(self, x):
-        """Means and sums of squared deviations of own elements."""
+        """Means and sums of squared deviations of the own elements."""
         found = [torch.var_mean(piece, self._over(piece), correction=0) for piece in self._pieces(x)]
         variance, mean = map(self._of_all, zip(*found))
         return torch.stack([mean, variance * self._counts(self.place, variance)])
@@ -153,7 +156,7 @@ class Shares:
         return total
 
     def by_channel(self, numbers):
-        """Of own channels, those of their groups; of one group, one for all."""
+        """The group's number for each own channel; if there is one group, one number for all."""
         found = numbers
         if len(self.groups) > 1:
             found = numbers[:, [channel // self.width - self.groups.start for channel in range(*self.channels)]]
@@ -168,5 +171,5 @@ def _added(stacked):
 
 
 def counts_of(devices, boxes):
-    """Elements of a channel on each device."""
+    """The number of elements of a channel on each device."""
     return [b.elements(boxes[device]) // (boxes[device][b.C][1] - boxes[device][b.C][0]) for device in devices]

@@ -1,5 +1,5 @@
-"""Each operator on a box of its output, from what it reads of its inputs. A rule gets a Call and returns the box of the output;
-statistics that ranks bring together are in norm.py and losses.py."""
+"""Each operator on a box of its output, from the boxes of its inputs that it reads. A rule gets a Call and returns the
+box of the output; norm.py and losses.py have the statistics that ranks merge."""
 import math
 from dataclasses import dataclass
 
@@ -13,9 +13,9 @@ from .moves import cut, shape_of
 
 @dataclass
 class Call:
-    node: object  # of the Network
-    box: tuple  # of the output, which is computed
-    inputs: list  # tensors, None where nothing is read
+    node: object  # node of the Network
+    box: tuple  # box of the output that is computed
+    inputs: list  # tensors; None if nothing is read
     bases: list  # their boxes
     shapes: list  # of the inputs' images
     parameters: list  # this rank's parts
@@ -27,7 +27,7 @@ class Call:
     place: int = 0  # of the node in the network
     summed: tuple | None = None  # input channels that a part of a reduction sums over
     with_bias: bool = True
-    images: list | None = None  # of a pass: which images of the batch these are
+    images: list | None = None  # in a pass: the images of the batch that these are
 
     @property
     def rank(self):
@@ -38,7 +38,7 @@ class Call:
         return b.axes_of(self.rank)
 
     def read(self, place=0):
-        """What the rule reads of an input, and its box."""
+        """The tensor that the rule reads of an input, and its box."""
         box = b.needed(self.node, place, self.box, self.shapes, self.summed)
         if not b.elements(box):
             return None, box
@@ -69,7 +69,7 @@ def _across(parameter, rank):
 
 
 def _pads(call, windows, read):
-    """By spatial axis of the tensor: padding before and behind what is read."""
+    """The padding before and behind the elements that are read, for each spatial axis of the tensor."""
     found = []
     for axis in call.spatial():
         begin, end = b.read_under(call.box[axis], windows[axis - b.D])
@@ -78,7 +78,7 @@ def _pads(call, windows, read):
 
 
 def _flat(pads):
-    """As F.pad has them, from the last axis."""
+    """Pads in the order of F.pad, from the last axis."""
     return [extent for pair in reversed(pads) for extent in pair]
 
 
@@ -124,7 +124,7 @@ def _transposed(call):
     groups = call.node.members.get("groups", 1)
     first, last = b.groups_of(call.box[b.C], call.node.members["filters"], groups)
     y = function(x, weight, None, stride, 0, 0, last - first, dilation)
-    pads = []  # negative ones cut off
+    pads = []  # negative ones cut off rows
     for axis in call.spatial():
         extent, step, pad, _ = windows[axis - b.D]
         begin, end = read[axis][0] * step - pad, (read[axis][1] - 1) * step - pad + extent
@@ -161,7 +161,7 @@ def _pooling(call):
 
 
 def _counts(call, axis, window):
-    """Of how many elements each output along an axis is the average, as torch counts them."""
+    """The number of elements that each output along an axis averages, as torch counts them."""
     extent, pad = b.whole(call.shapes[0], 1)[axis][1], window[2]
     low, high = (-pad, extent + pad) if call.node.call.get("counts_padding", True) else (0, extent)
     reads = [b.read_under((at, at + 1), window) for at in range(*call.box[axis])]
@@ -215,7 +215,7 @@ def _scale(call):
 
 @rule("group_normalization")
 def _group_normalization(call):
-    """Of whole groups, at all positions or by position."""
+    """Normalizes whole groups, over all positions or for each position."""
     x, _ = call.read()
     members, parameters = call.node.members, call.parameters or (None, None)
     groups, eps = members.get("groups", 1) * x.shape[1] // call.node.shape[0], call.node.call["eps"]
@@ -287,7 +287,7 @@ def _softmax(call):
 
 @rule("cross_entropy", "logistic_loss")
 def _loss(call):
-    """The output, of which losses.py computes it."""
+    """Returns the output, from which losses.py computes the loss."""
     return call.read()[0]
 
 
@@ -328,7 +328,7 @@ def _opaque(call):
         bias = parameters.pop(0) if parameters else None
     if function == "layer_norm":
         dims = [call.axes.index({"n": b.N, "c": b.C, "d": b.D, "h": b.H, "w": b.W}[axis]) for axis in told["order"]]
-        rest = [dim for dim in range(x.ndim) if dim not in dims]  # of extent 1
+        rest = [dim for dim in range(x.ndim) if dim not in dims]  # they have extent 1
         y = x.permute(*dims, *rest).reshape([x.shape[dim] for dim in dims])
         y = F.layer_norm(y, told["normalized"], weight, bias, told["eps"])
         y = y.reshape([x.shape[dim] for dim in (*dims, *rest)])

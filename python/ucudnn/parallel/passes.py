@@ -1,5 +1,5 @@
-"""Krizhevsky's schemes (b) and (c): the fully connected part runs once for each pass over some of the images, forward and
-backward, before the backward pass of the rest begins. Source: Krizhevsky 2014, section 4."""
+"""Krizhevsky's schemes (b) and (c): the fully connected part runs once for each pass over some of the images, forward
+and backward, before the backward pass of the rest begins. Source: Krizhevsky 2014, section 4."""
 from dataclasses import replace
 
 import torch
@@ -11,13 +11,13 @@ from .losses import Sum
 
 
 def numbers_of(images):
-    """Images of a pass, in its order."""
+    """The images of a pass, in its order."""
     return [image for begin, end in images for image in range(begin, end)]
 
 
 def schedule_of(schedule, images):
-    """The schedule with the images of one pass alone, numbered through: what is of an interval of the batch is an interval of
-    them."""
+    """The schedule for the images of one pass alone, which are numbered from 0: intervals of the batch become intervals
+    of these images."""
     def before(image):
         return sum(max(min(end, image) - begin, 0) for begin, end in images)
 
@@ -37,7 +37,8 @@ def schedule_of(schedule, images):
 
 
 class Deferred(torch.autograd.Function):
-    """The passes as one function of what feeds them and of their parameters: their gradients are known already."""
+    """The passes as one function of the tensors that they read and of their parameters: their gradients are known
+    already."""
 
     @staticmethod
     def forward(ctx, token, number, gradients, scale, *inputs):
@@ -52,7 +53,7 @@ class Deferred(torch.autograd.Function):
 
 
 class PassesRun:
-    """Those of one forward pass of the model. `make(plan, values)`: a Run of one pass."""
+    """The passes of one forward pass of the model. `make(plan, values)` makes the Run of one pass."""
 
     def __init__(self, run, labels):
         self.run, self.labels, self.executor = run, labels, run.executor
@@ -84,7 +85,7 @@ class PassesRun:
         return self.runs[number]
 
     def backward(self, number):
-        """The loss of a pass, and its backward pass at once."""
+        """Computes the loss of a pass, and runs its backward pass at once."""
         run, executor = self.of(number), self.executor
         images = numbers_of(self.schedule.passes.images[number])
         for output in executor.network.outputs:
@@ -102,7 +103,7 @@ class PassesRun:
         self.number = self.number + total.detach()
         if run.is_recording:
             leaves = {key: value for key, value in (*self.sources.items(), *self.inner.items()) if value.requires_grad}
-            leaves[None] = run.root  # a rank that trains nothing here has a part in the messages all the same
+            leaves[None] = run.root  # a rank that trains nothing here still takes part in the messages
             scale = executor.pass_scale
             found = torch.autograd.grad(total * scale + 0 * run.token.to(total.dtype), list(leaves.values()), allow_unused=True)
             found = dict(zip(leaves, found))
@@ -128,8 +129,8 @@ class PassesRun:
 
 
 def between(executor, optimizer):
-    """What takes a step of the optimizer with the gradients of one pass, of its parameters alone: the means of its own
-    images."""
+    """Returns a function that takes a step of the optimizer with the gradients of one pass, which are means over its
+    images, for its parameters alone."""
     def step(passes, gradients, share):
         parameters = executor.parameters
         kept = {name: parameter.grad for name, parameter in parameters.items()}
@@ -154,6 +155,6 @@ def between(executor, optimizer):
         for name, parameter in parameters.items():
             parameter.grad = kept[name]
         with torch.no_grad():
-            for name, value in passes.inner.items():  # the next pass reads what the step has made
+            for name, value in passes.inner.items():  # the next pass reads the updated values
                 value.copy_(parameters[name])
     return step

@@ -1,4 +1,5 @@
-"""A ucudnn-net file as a Network: shapes and parameters of each operator, by planner/graph/FORMAT.md. Without torch."""
+"""Reads a ucudnn-net file as a Network: shapes and parameters of each operator, by planner/graph/FORMAT.md. Without
+torch."""
 import json
 import math
 
@@ -46,7 +47,7 @@ def network_in(text):
 
 
 def _parameters_of(node, shapes):
-    """(name, shape) of each."""
+    """(name, shape) of each parameter."""
     members, op = node.members, node.op
     window = tuple(members.get("window", ()))
     if op == "convolution":
@@ -67,7 +68,7 @@ def _parameters_of(node, shapes):
 
 
 def shape_of(op, members, shapes, name):
-    """Of one image of the output (planner/graph/shapes.cpp)."""
+    """The shape of one image of the output (planner/graph/shapes.cpp)."""
     if op == "input":
         return (members["channels"], *members["extents"])
     channels, *extents = shapes[0]

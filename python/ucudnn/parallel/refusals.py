@@ -1,5 +1,5 @@
-"""What a rank would refuse while it runs, found from the network, the schedule and the losses alone: all ranks refuse alike,
-before anything is changed."""
+"""Checks for everything that a rank would refuse while it runs, from the network, the schedule and the losses alone:
+all ranks refuse alike, before anything is changed."""
 from . import boxes as b
 from .errors import NotSupported
 from .losses import named

@@ -1,4 +1,4 @@
-"""What a step moved, and what it kept, beside what the plan predicts."""
+"""The elements that a step moved, and those that it kept, beside the plan's predictions."""
 import resource
 from dataclasses import dataclass, field
 
@@ -13,9 +13,9 @@ KINDS = ("transfer", "update", "statistics", "labels")
 
 @dataclass
 class Report:
-    """Of one rank and one pass forward and backward. Elements: [sent, received] by kind and peer. `kept`: by what it is (see
-    ledger.WHAT), [elements, bytes]; `planned`: elements of the same by the plan, where it says so. `peak_bytes`: of torch's
-    allocator, or of the whole process where torch counts none."""
+    """The report of one rank and one pass forward and backward. Elements are [sent, received] by kind and peer. `kept`:
+    [elements, bytes] for each kind of ledger.WHAT; `planned`: the elements of these kinds by the plan, if it has them.
+    `peak_bytes`: of torch's allocator, or of the whole process if torch has no count."""
     rank: int
     predicted: dict
     counted: dict
@@ -28,7 +28,7 @@ class Report:
     steps: int = 1
 
     def difference(self):
-        """Elements by which what was counted differs from what was predicted, over all kinds and peers."""
+        """The elements by which counts differ from predictions, over all kinds and peers."""
         total = 0
         for kind in KINDS:
             peers = {*self.predicted.get(kind, {}), *self.counted.get(kind, {})}
@@ -68,8 +68,8 @@ def _add(found, kind, peer, sent, received):
 
 
 def predicted(executor, batch=None, label_elements=1):
-    """By kind and peer, [sent, received] of one training step of this rank, from the schedule's boxes alone. What is not
-    trained is not summed, and gradients that nobody reads do not travel."""
+    """[sent, received] of one training step of this rank, by kind and peer, from the schedule's boxes alone. Gradients
+    of frozen parameters are not summed, and gradients that nothing reads do not travel."""
     plan = executor.plan(batch or executor.schedule.batch)
     schedule, rank, found = plan.schedule, executor.rank, {}
     for exchange in schedule.exchanges.values():
@@ -123,7 +123,7 @@ def _kept(executor):
 
 
 def _planned(schedule, rank):
-    """What the plan's file says of a device's memory: that of a step without passes."""
+    """The plan file's figures of a device's memory, for a step without passes."""
     try:
         return next(one["memory"] for one in schedule.elements["by_device"] if one["device"] == rank and not schedule.passes)
     except (AttributeError, KeyError, StopIteration, TypeError):
@@ -137,8 +137,9 @@ def _peak(device):
 
 
 def report(model):
-    """What this rank has sent and received since the last report, or since `apply`, beside what the plan predicts of as many
-    training steps: elements, counted around torch.distributed. Evaluations in between are counted, and not predicted."""
+    """The elements that this rank has sent and received since the last report, or since `apply`, counted around
+    torch.distributed, beside the plan's prediction for as many training steps. Evaluations in between are counted, but
+    not predicted."""
     executor = model._ucudnn
     executor.read_model(model)
     counts = executor.transport.counts

@@ -1,14 +1,14 @@
-"""Which images of a data set a rank reads: those that its part of the first layers needs."""
+"""The images of a data set that a rank reads: those that its part of the first layers needs."""
 import torch
 
 from .errors import NotSupported
 
 
 class BatchSampler:
-    """Indices of each batch's images for this rank's DataLoader, in an order that is the same on all ranks: that of `seed` and
-    the epoch (0, 1, ... by each iteration, or as set_epoch says), or the data set's own where `shuffle` is false. A rank that
-    needs no image reads the batch's first, for its shape. The last batch, where the data set is no multiple of the plan's, has
-    the images that are left, or is left out with `drop_last`."""
+    """Indices of each batch's images for this rank's DataLoader, in an order that is the same on all ranks: by `seed`
+    and the epoch (0, 1, ... with each iteration, or set by set_epoch), or the data set's own order if `shuffle` is
+    false. A rank that needs no image reads the batch's first one, for its shape. If the data set is no multiple of the
+    plan's batch, the last batch has the remaining images, or is left out with `drop_last`."""
 
     def __init__(self, dataset, model, seed=0, shuffle=True, drop_last=False):
         self.count, self.executor = len(dataset), model._ucudnn

@@ -1,5 +1,5 @@
-"""A schedule as `ucudnn plan --schedule` writes it (planner/schedule/FORMAT.md): read, and compared with the network that is to
-run by it. Plain values, without torch."""
+"""A schedule as `ucudnn plan --schedule` writes it (planner/schedule/FORMAT.md): reads it, and compares it with the
+network that is to run by it. Plain values, without torch."""
 import hashlib
 import json
 import math
@@ -13,20 +13,20 @@ UPDATES = ("owner", "hierarchical")
 
 
 class ScheduleError(ValueError):
-    """A file that is no schedule, or none of this model: one line with the value that is wrong and what would be right."""
+    """A file is no schedule, or the schedule of another model: one line with the wrong value and the right one."""
 
 
 @dataclass
 class ParameterParts:
     name: str
     shape: tuple
-    parts: dict  # by device, ranges of the first axes
+    parts: dict  # ranges of the first axes, by device
     trained: bool = True
-    tensor: int | None = None  # other nodes that name the same number read the same values
+    tensor: int | None = None  # nodes with the same number read the same values
 
 
     def replicas(self):
-        """By ranges, the devices that have them."""
+        """The devices that have each part, by its ranges."""
         found = {}
         for device, ranges in self.parts.items():
             found[ranges] = (*found.get(ranges, ()), device)
@@ -38,7 +38,7 @@ class ScheduledNode:
     name: str
     op: str
     inputs: tuple
-    layer: str  # its own name where it is a layer
+    layer: str  # the node's own name if it is a layer
     shape: tuple  # of one image: channels, (d,) h, w
     degrees: dict  # n, c, h, w, r
     first_device: int
@@ -46,7 +46,7 @@ class ScheduledNode:
     needs: list = field(default_factory=list)  # by input, by device
     partial: dict = field(default_factory=dict)  # by device
     parameters: list = field(default_factory=list)
-    groups: int = 0  # of channels, of a group normalization
+    groups: int = 0  # of a group normalization's channels
     by_position: bool = False
 
     @property
@@ -59,7 +59,7 @@ class Exchange:
     id: int
     node: str
     consumer: str
-    input: int | None  # None: partial sums
+    input: int | None  # None: it moves partial sums
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Passes:
     scheme: str
     update_every: str
     nodes: frozenset
-    images: tuple  # by pass, intervals
+    images: tuple  # intervals of each pass
 
 
 @dataclass
@@ -111,7 +111,7 @@ class Schedule:
     digest: str = ""
 
     def boxes_of(self, exchange):
-        """(by device what it has, by device what it needs)."""
+        """(boxes that each device has, boxes that it needs), each by device."""
         node = self.nodes[exchange.node]
         if exchange.input is None:
             return node.partial, node.boxes
@@ -150,7 +150,7 @@ class Schedule:
         return replace(self, batch=batch, nodes={name: nodes[name] for name in self.nodes}, statistics=statistics)
 
     def _place(self, node, device):
-        """Which part of the images a device has."""
+        """The number of a device's part of the images."""
         degrees = node.degrees
         return (device - node.first_device) // (degrees["c"] * degrees["h"] * degrees["w"] * degrees["r"])
 
@@ -160,7 +160,7 @@ def _with_images(found, images):
 
 
 def read(path):
-    """The schedule in a file. ScheduleError says what of it is wrong."""
+    """Reads the schedule in a file. ScheduleError says what is wrong with it."""
     try:
         text = pathlib.Path(path).read_text()
     except (OSError, UnicodeDecodeError) as error:
@@ -273,7 +273,7 @@ class _Reader:
 
 
 def _check(schedule):
-    """What the executor takes for granted: no message may be waited for that nobody sends."""
+    """Checks the assumptions of the executor: no rank may wait for a message that no rank sends."""
     if schedule.update not in UPDATES:
         raise ScheduleError(f"'update': {schedule.update!r}; expected one of {', '.join(UPDATES)}: others are not executed")
     if math.prod(schedule.levels) < schedule.devices:
@@ -292,7 +292,8 @@ def _check(schedule):
 
 
 def _check_exchanges(schedule):
-    """One for each input that is not where it is needed, and for each layer whose sums are in parts."""
+    """There must be one exchange for each input that is not where it is needed, and for each layer with partial
+    sums."""
     found = set()
     for exchange in schedule.exchanges.values():
         node, consumer = schedule.nodes[exchange.node], schedule.nodes[exchange.consumer]
@@ -316,7 +317,7 @@ def _check_exchanges(schedule):
 
 
 def _check_sums(schedule):
-    """Every trained part that several devices have is summed over them, once."""
+    """Every trained part that several devices have must be summed over them, once."""
     summed = {}
     for one in schedule.sums:
         if len(set(one.devices)) < len(one.devices) or list(one.devices) != sorted(one.devices) or \
@@ -339,7 +340,7 @@ def _check_sums(schedule):
 
 
 def _check_statistics(schedule):
-    """The groups are those that follow from the boxes."""
+    """The groups must be those that follow from the boxes."""
     read = {source for node in schedule.nodes.values() for source in node.inputs}
     expected = {}
     for name, node in schedule.nodes.items():
@@ -368,8 +369,8 @@ def _check_statistics(schedule):
 
 
 def _groups(node, shared, forward, backward):
-    """{(devices, numbers of the forward pass, of the backward pass)} of the devices whose boxes share what `shared` says of
-    them."""
+    """{(devices, numbers of the forward pass, numbers of the backward pass)} for each set of devices whose boxes are
+    equal in `shared`."""
     found = {}
     for device, box in node.boxes.items():
         found.setdefault(shared(box), []).append(device)
@@ -379,7 +380,8 @@ def _groups(node, shared, forward, backward):
 
 
 def _groups_of_channels(node):
-    """The same of a group normalization: devices that have channels of one group, and of groups that their boxes join to it."""
+    """_groups for a group normalization: devices with channels of one group, joined with those of other groups if a box
+    has channels of both."""
     found = {}
     for device, box in node.boxes.items():
         place = (box[b.N], *(box[b.D:] if node.by_position else ()))
@@ -394,8 +396,9 @@ def _groups_of_channels(node):
 
 
 def _check_order(schedule):
-    """Every step once (in passes once each) and no other, a wait behind its exchange, a node behind what it reads."""
-    waits = {name: [] for name in schedule.nodes}  # by node, exchanges that bring what it reads
+    """Every step must come once (in passes, once in each), a wait behind its exchange, and a node behind the nodes that
+    it reads."""
+    waits = {name: [] for name in schedule.nodes}  # for each node, exchanges that bring its inputs
     for exchange in schedule.exchanges.values():
         readers = [exchange.consumer] if exchange.input is not None else [
             name for name, node in schedule.nodes.items() if exchange.node in node.inputs]
@@ -467,7 +470,7 @@ def _check_node(schedule, node):
 
 
 def compare(schedule, network):
-    """Refuses a schedule of another network, and boxes that do not hold what an operator reads for them."""
+    """Refuses a schedule of another network, and boxes that lack elements which an operator reads for them."""
     if schedule.network not in (network.hash(), network.hash(is_all_trained=True)):
         names = [node.name for node in network.nodes]
         other = next((f"its node {ours!r} where the plan has {theirs!r}" for ours, theirs in zip(names, schedule.nodes)
@@ -506,7 +509,8 @@ def compare(schedule, network):
 
 
 def _compare_parts(node, scheduled, source, layer):
-    """Refuses parts of parameters that are not what the boxes of their devices need. `source`: the shape of the input."""
+    """Refuses parts of parameters that differ from those which the boxes of their devices need. `source`: the shape of
+    the input."""
     for place, parameter in enumerate(scheduled.parameters):
         for device in scheduled.boxes | scheduled.partial:
             computed, kept = ((found.get(device) or ((0, 0),) * 5)[b.C] for found in (
@@ -523,10 +527,10 @@ def _compare_parts(node, scheduled, source, layer):
 
 
 def phases_of(schedule, devices, elements):
-    """The messages of a sum by phase, each a list of (from, to, interval): first to those who add up, level by level, and then
-    back, in reversed order (planner/schedule/FORMAT.md, "Sums")."""
+    """The messages of a sum by phase, each a list of (from, to, interval): first to the devices that add up, level by
+    level, and then back, in reversed order (planner/schedule/FORMAT.md, "Sums")."""
     levels = schedule.levels if schedule.update == "hierarchical" else (schedule.devices,)
-    pieces = [((0, elements), device) for device in devices]  # whose sum so far is on which device
+    pieces = [((0, elements), device) for device in devices]  # the device that has the sum of each interval so far
     phases, size = [], 1
     for groups in levels:
         parent, owned, messages = size * groups, [], []

@@ -1,5 +1,5 @@
-"""Checkpoints: values that carry the box of the whole tensor that they are. torch.distributed.checkpoint writes each box once,
-and reads whatever boxes another plan, or one process, asks for."""
+"""Checkpoints: each value carries its box in the whole tensor. torch.distributed.checkpoint writes each box once, and
+reads any boxes that another plan, or one process, asks for."""
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint.state_dict
@@ -10,8 +10,8 @@ from .errors import NotSupported
 
 
 class Piece(torch.Tensor):
-    """A part of a tensor, for torch.distributed.checkpoint. `shard`: which part; None of it on this rank: nothing is written or
-    read. Of equal parts the first rank writes."""
+    """A part of a tensor, for torch.distributed.checkpoint. `shard` tells which part; if this rank has none, nothing is
+    written or read. Of equal parts, the first rank writes."""
 
     @staticmethod
     def make(values, shard):
@@ -20,7 +20,7 @@ class Piece(torch.Tensor):
         return piece
 
     def size(self, dim=None):
-        """Of the whole tensor, with which a checkpoint's is compared."""
+        """The size of the whole tensor, with which a checkpoint's is compared."""
         return torch.Size(self.shard.shape) if dim is None else self.shard.shape[dim]
 
     def _chunk(self):
@@ -56,8 +56,8 @@ def _shard(executor, name):
 
 
 def state_dict(model, optimizer=None):
-    """{"model": {...}, "optimizer": {...}} for torch.distributed.checkpoint.save and load: tensors of parts carry their boxes,
-    and are the model's own memory, into which `load` writes. What is whole on every rank is plain."""
+    """{"model": {...}, "optimizer": {...}} for torch.distributed.checkpoint.save and load: tensors of parts carry their
+    boxes, and are the model's own memory, into which `load` writes. Values that are whole on every rank are plain."""
     executor = model._ucudnn
     values = dict(_named_values(model))
     state = {"model": {name: _piece(value, _shard(executor, name)) for name, value in values.items()}}
@@ -74,7 +74,7 @@ def state_dict(model, optimizer=None):
 
 
 def _named_values(model):
-    """What torch's own state_dict has."""
+    """The names and values of torch's own state_dict."""
     for name, parameter in model.named_parameters(remove_duplicate=False):
         yield name, parameter
     for name, buffer in model.named_buffers(remove_duplicate=False):
@@ -88,8 +88,8 @@ def _piece(value, shard):
 
 
 def _start(optimizer, names):
-    """Gives an optimizer that has not stepped yet the state of its first step, which a checkpoint is read into. Values do not
-    change: gradients are zero and so is the learning rate."""
+    """Gives an optimizer that has not stepped yet the state of its first step, into which a checkpoint is read. Values
+    do not change: gradients and the learning rate are zero."""
     unknown = [parameter for group in optimizer.param_groups for parameter in group["params"] if id(parameter) not in names]
     if unknown:
         raise NotSupported(f"an optimizer with {len(unknown)} parameters that are not the model's")
@@ -105,7 +105,7 @@ def save(model, folder, optimizer=None):
 
 
 def load(model, folder, optimizer=None):
-    """Reads what `save` wrote, on other ranks and by another plan, too. All ranks call it."""
+    """Reads what `save` wrote, even on other ranks and with another plan. All ranks call it."""
     import torch.distributed.checkpoint as dcp
     state = state_dict(model, optimizer)
     dcp.load(state, checkpoint_id=folder)
@@ -113,8 +113,8 @@ def load(model, folder, optimizer=None):
 
 
 def load_state_dict(model, state, optimizer=None):
-    """Puts the values of a state_dict of this model, read from elsewhere, in their places. Tensors that are the model's own are
-    there already; numbers of the optimizer are not."""
+    """Copies the values of a state_dict of this model, read from elsewhere, to their places. Tensors that are the
+    model's own memory are there already; numbers of the optimizer are not."""
     with torch.no_grad():
         for name, value in _named_values(model):
             given = state["model"][name]
@@ -136,11 +136,12 @@ def load_state_dict(model, state, optimizer=None):
 def _for(given, shard):
     if shard is None or isinstance(given, Piece):
         return given.as_subclass(torch.Tensor)
-    return shard.of(given)  # a whole tensor
+    return shard.of(given)  # `given` is a whole tensor
 
 
 def whole_state_dict(model, optimizer=None):
-    """As state_dict, whole, on the host of every rank: for a file of torch.save that one process reads. All ranks call it."""
+    """The state_dict with whole values, on the host of every rank: for a file of torch.save that one process reads. All
+    ranks call it."""
     def gathered(values):
         own = {key: (value.shard.ranges, value.as_subclass(torch.Tensor).cpu()) if isinstance(value, Piece) else value
                for key, value in values.items() if not isinstance(value, Piece) or value.shard.is_first and value.shard.ranges}

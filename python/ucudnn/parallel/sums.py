@@ -1,10 +1,11 @@
-"""Sums of gradients over the devices that share parameters, beside the order of exchanges: in bundles, one after the other, in
-a process group of their own, by a worker thread while backward goes on. Every device of a sum ends with the same bits.
+"""Sums of gradients over the devices that share parameters, apart from the order of exchanges: in bundles, one after
+the other, in a process group of their own, by a worker thread while backward goes on. Every device of a sum ends with
+the same bits.
 
-While a model runs, two functions of autograd stand between a parameter and its uses. All parameters of a sum go through Ended
-when the pass begins, so that torch runs its backward last; the first use of one of them sends all through Begun, whose backward
-runs as soon as their gradients are there. Begun begins the sum, Ended waits for it. Whatever happens to a gradient behind Ended
-sees the sum."""
+While a model runs, two functions of autograd stand between a parameter and its uses. All parameters of a sum go through
+Ended when the pass begins, so torch runs its backward last; the first use of one of them sends all through Begun, whose
+backward runs as soon as their gradients exist. Begun begins the sum, and Ended waits for it. Operations on a gradient
+behind Ended see the sum."""
 import queue
 import threading
 
@@ -18,7 +19,7 @@ class Summed:
 
     def __init__(self, schedule, one, transport):
         self.id, self.devices, self.transport = one.id, one.devices, transport
-        self.names, self.elements, self.phases = (), 0, ()  # names: of parameters in the model
+        self.names, self.elements, self.phases = (), 0, ()  # names of parameters in the model
         self.schedule, self.rank = schedule, transport.rank
 
     def _plan(self, elements):
@@ -28,7 +29,7 @@ class Summed:
                            for phase in phases_of(self.schedule, self.devices, elements)]
 
     def run(self, flat):
-        """Adds up in place."""
+        """Sums `flat` over the devices, in place."""
         self._plan(flat.numel())
         for number, phase in enumerate(self.phases):
             self._phase(flat, phase, f"sum {self.id}, phase {number + 1}", adds=True)
@@ -37,7 +38,7 @@ class Summed:
                         f"sum {self.id}, phase {len(self.phases) + number + 1}", adds=False)
 
     def _phase(self, flat, messages, what, adds):
-        """What is of one pair is one message: intervals one behind the other."""
+        """Runs one phase. All intervals of one pair of devices are one message, one behind the other."""
         sends, receives = {}, {}
         for sender, to, interval in sorted(messages, key=lambda message: message[2]):
             found, peer = (sends, to) if sender == self.rank else (receives, sender)
@@ -61,7 +62,7 @@ class Summed:
 
 
 class Worker:
-    """Runs sums one after the other. `is_beside`: in a thread; else at once."""
+    """Runs sums one after the other. `is_beside`: in a thread; otherwise at once."""
 
     def __init__(self, is_beside):
         self.is_beside, self.queue, self.thread = is_beside, queue.SimpleQueue(), None
@@ -96,7 +97,7 @@ class _Job:
         try:
             with torch.no_grad():
                 self.summed.run(self.flat)
-        except BaseException as error:  # raised again where it is waited for
+        except BaseException as error:  # raised again where the sum is awaited
             self.error = error
         self.done.set()
 

@@ -1,5 +1,5 @@
-"""A model as a Network: torch.export's graph, of which each operator becomes a node named by its module's path. Nodes have the
-axes n, c, (d,) h, w whatever order torch's tensors have: a permutation is bookkeeping, and no node."""
+"""A model as a Network: each operator of torch.export's graph becomes a node named by its module's path. Nodes have the
+axes n, c, (d,) h, w whatever the order of torch's dimensions: a permutation is bookkeeping, and no node."""
 import itertools
 import math
 from dataclasses import dataclass
@@ -10,21 +10,22 @@ from .errors import NotSupported
 from .losses import named, of_outputs
 from .network import LOSSES, Network, Node, Output, Parameter
 
-BATCH = 7  # images of the example: a constant of the program is unlikely to be the same
+BATCH = 7  # images of the example: a constant of the program is unlikely to have this value
 
 ACTIVATIONS = {"relu": "relu", "sigmoid": "sigmoid", "tanh": "tanh", "relu6": "relu6", "leaky_relu": "leaky_relu", "elu": "elu",
                "gelu": "gelu", "silu": "swish", "hardsigmoid": "hard_sigmoid", "hardswish": "hard_swish"}
 OTHER_ACTIVATIONS = ("hardtanh", "softplus", "mish", "selu", "celu", "exp", "abs", "neg", "square", "log_sigmoid", "softsign",
                      "clamp", "clamp_min", "clamp_max", "hardshrink", "softshrink", "sqrt", "rsqrt", "log", "sin", "cos",
                      "reciprocal")
-SEPARATE_POSITIONS = {"rows": True, "columns": True}  # of an opaque operator, whose positions do not meet
+# for an opaque operator that reads only the position that it computes
+SEPARATE_POSITIONS = {"rows": True, "columns": True}
 IDENTITIES = ("alias", "detach", "clone", "contiguous", "to", "lift_fresh_copy", "_to_copy")
 
 
 @dataclass(frozen=True)
 class Ref:
-    """A tensor of the program: the output of a node, its dimensions in the order `layout` of n, c, d, h, w (those that are
-    missing have extent 1), in memory that it shares with all of the same `storage`."""
+    """A tensor of the program: the output of a node. `layout` is the order of its dimensions among n, c, d, h, w
+    (missing ones have extent 1); all tensors with the same `storage` share memory."""
     node: str
     layout: str
     storage: int
@@ -32,22 +33,22 @@ class Ref:
 
 @dataclass(frozen=True)
 class Named:
-    kind: str  # parameter, buffer
+    kind: str  # parameter or buffer
     name: str
-    shape: tuple = None  # of a view of a vector: these extents, of which one is more than 1; None: no view
+    shape: tuple = None  # for a view of a vector, its extents, of which one is more than 1; None: no view
 
 
 @dataclass(frozen=True)
 class Mask:
-    """Random numbers for each image, zero at `rate` of them."""
+    """Random numbers for each image, which are zero with probability `rate`."""
     rate: float
     scaled: bool = False
 
 
 def describe(model, input_shape, name=None, loss=None):
     """The Network of `model`, which is called with one tensor of images of `input_shape`: (channels, (d,) h, w), or
-    (features,). `loss`, as `apply` is told it, has nodes where it is a cross-entropy or a logistic one. NotSupported names what
-    has no rule."""
+    (features,). `loss` is that of `apply`; a cross-entropy or a logistic loss becomes nodes. NotSupported names
+    operators without a rule."""
     parameter = next(iter(model.parameters()), torch.empty(0))
     dtype = parameter.dtype if parameter.dtype.is_floating_point else torch.get_default_dtype()
     example = torch.empty(BATCH, *input_shape, dtype=dtype, device=parameter.device)
@@ -57,7 +58,7 @@ def describe(model, input_shape, name=None, loss=None):
         program = torch.export.export(model, (example,))
     except NotSupported:
         raise
-    except Exception as error:  # torch raises many kinds here
+    except Exception as error:  # torch raises many types of errors here
         first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise NotSupported(f"{type(model).__name__} cannot be exported: {first.strip()}") from error
     finally:
@@ -73,7 +74,7 @@ class Tracer:
         self.model, self.program, self.input_shape = model, program, input_shape
         self.nodes, self.by_name, self.env, self.storages = [], {}, {}, itertools.count()
         self.parameters = {}
-        self.fx = None  # the node of torch's graph under way
+        self.fx = None  # the present node of torch's graph
 
     def network(self, name):
         signature = self.program.graph_signature
@@ -110,7 +111,7 @@ class Tracer:
         return path
 
     def add(self, op, inputs, shape, members=None, kind=None, layout=None, parameters=(), storage=None, **call):
-        """A node called by its module, or by that and `kind` where the module has others in it."""
+        """Adds a node, named after its module, or after the module and `kind` if the module has submodules."""
         path = self.path()
         module = self.model.get_submodule(path)
         name = path
@@ -144,7 +145,7 @@ class Tracer:
 
     def output(self, value, spec):
         if spec.kind != torch.export.graph_signature.OutputKind.USER_OUTPUT:
-            return None  # a buffer that the program writes: its module does
+            return None  # a buffer that the program writes: its module writes it here, too
         if not isinstance(value, Ref) or value.layout not in ("nc", "nchw", "ncdhw"):
             raise NotSupported(
                 f"an output that is {value}: outputs are those of layers, their images first and channels second")
@@ -165,7 +166,7 @@ class Tracer:
     # Calls
 
     def arguments(self):
-        """By name of the operator's schema, defaults filled in; tensors as values of this trace."""
+        """The arguments by name of the operator's schema, defaults filled in; tensors are values of this trace."""
         found = {}
         schema = self.fx.target._schema.arguments
         for place, argument in enumerate(schema):
@@ -179,7 +180,7 @@ class Tracer:
         if getattr(target, "__name__", "") == "getitem":
             value = self.env[self.fx.args[0]]
             if isinstance(value, Ref) and self.fx.args[1] == 0:
-                return value  # values of a maximum, whose indices nobody reads
+                return value  # the values of a maximum, whose indices are not read
             self.refuse("one of several results is read")
         if not isinstance(target, torch._ops.OpOverload):
             self.refuse(f"{target} is no operator of torch")
@@ -197,7 +198,7 @@ class Tracer:
         rule = getattr(self, f"op_{base}",
                        None) or (self.activation if base in ACTIVATIONS or base in OTHER_ACTIVATIONS else None)
         if isinstance(first, Named) and first.kind == "buffer" and base == "add" and base != full:
-            return None  # batches that a normalisation has seen
+            return None  # a normalisation's number of batches
         if base in ("empty", "new_empty", "rand"):
             return Mask(-1.0)
         if rule is None or first is None:
@@ -208,7 +209,7 @@ class Tracer:
         return result
 
     def overwritten(self, old, new):
-        """Behind an operator that writes into its argument, whoever reads that argument reads the result."""
+        """Behind an operator that writes into its argument, makes later reads of that argument read the result."""
         if not isinstance(old, Ref):
             return new
         new = Ref(new.node, new.layout, old.storage)
@@ -336,7 +337,7 @@ class Tracer:
         return self.normalized(x, {"groups": a["num_groups"]}, a)
 
     def normalized(self, x, members, a):
-        """A group normalization, and what it has of a scale and a shift: one of them alone is a node of its own."""
+        """Adds a group normalization with its scale and shift; a scale or a shift alone becomes a node of its own."""
         shape, has = self.shape_of(x), {"scale": a["weight"] is not None, "shift": a["bias"] is not None}
         names = [n for n in (self.parameter(a["weight"], "the scale"), self.parameter(a["bias"], "the shift")) if n]
         y = self.add("group_normalization", [x], shape, members | {"scale_and_shift": len(names) == 2}, "norm",
@@ -344,7 +345,8 @@ class Tracer:
         return self.add("scale", [y], shape, has, "scale", parameters=names) if len(names) == 1 else y
 
     def lrn(self, a, module):
-        """torch computes it by a dozen operators: the first of them stands for all, and the others give what it gives."""
+        """torch computes it with a dozen operators: the first one becomes the node, and the others return its
+        result."""
         refs = [value for value in a.values() if isinstance(value, Ref)]
         for ref in refs:
             if self.by_name[ref.node].op == "lrn" and self.by_name[ref.node].module == self.path():
@@ -571,7 +573,7 @@ class Tracer:
         return Ref(x.node, "".join(layout), x.storage)
 
     def op_view(self, base, a):
-        """Whatever makes a tensor of the same numbers: its result's shape says what became of them."""
+        """Handles every operator that keeps a tensor's numbers: the shape of its result tells what happened to them."""
         shape = tuple(self.fx.meta["val"].shape)
         if isinstance(a["self"], Named):
             kind, name = a["self"].kind, a["self"].name

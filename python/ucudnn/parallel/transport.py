@@ -1,5 +1,5 @@
-"""Messages between ranks, over gloo or NCCL: posted in the one order of the schedule, waited for where they are needed. What is
-sent is counted here, around torch.distributed, and nowhere read from the schedule."""
+"""Messages between ranks, over gloo or NCCL: posted in the one order of the schedule, and awaited where they are
+needed. Sent elements are counted here, around torch.distributed, and not read from the schedule."""
 import collections
 import contextlib
 import datetime
@@ -12,7 +12,7 @@ from ucudnn.spatial import waiting
 
 from .errors import RankLost
 
-_made = 0  # transports so far, which is the same on every rank
+_made = 0  # number of transports so far, which is the same on every rank
 
 
 class Counts:
@@ -34,7 +34,7 @@ class Counts:
         self.messages += 1
 
     def fly(self, elements, size):
-        """So many elements of messages are kept from now on, or, below zero, no longer."""
+        """From now on, so many more elements of messages are kept; fewer if `elements` is negative."""
         self.under_way = [self.under_way[0] + elements, self.under_way[1] + elements * size]
         self.most_under_way = max(self.most_under_way, self.under_way)
 
@@ -45,7 +45,7 @@ class Counts:
 
 
 class Flight:
-    """Messages under way. `wait` returns, by peer, what has arrived."""
+    """Messages that were posted. `wait` returns the tensors that have arrived, by peer."""
 
     def __init__(self, transport, what, kind, works, arriving, kept, peers):
         self.transport, self.what, self.kind, self.works = transport, what, kind, works
@@ -70,7 +70,8 @@ class Flight:
 
 
 class Transport:
-    """Of one rank in one process group. Two of them may work at the same time, as those of exchanges and of sums do."""
+    """The transport of one rank in one process group. Two transports may work at the same time, such as those of
+    exchanges and of sums."""
 
     def __init__(self, group, timeout_s):
         global _made
@@ -78,7 +79,7 @@ class Transport:
         self.group, self.seconds, self.counts = group, timeout_s, Counts()
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
         self.is_nccl = dist.get_backend(group) == "nccl"
-        self.tags = {True: collections.Counter(), False: collections.Counter()}  # messages so far, by peer
+        self.tags = {True: collections.Counter(), False: collections.Counter()}  # number of messages so far, by peer
         store = dist.distributed_c10d._get_default_store()
         self.waiting = waiting.Waiting(self.rank, self.world, store, f"ucudnn/parallel/{_made}", timeout_s, "ucudnn.parallel")
 
@@ -87,8 +88,8 @@ class Transport:
         return self.tags[is_sent][peer] % (1 << 30)
 
     def post(self, what, kind, sends, receives, device):
-        """`sends`: by peer, a tensor; `receives`: by peer, (shape, type). One message of each pair. Both are contiguous on the
-        wire; what is sent is kept until it has left."""
+        """Posts messages, one for each pair. `sends`: a tensor by peer; `receives`: (shape, type) by peer. Messages are
+        contiguous; sent tensors are kept until they have left."""
         staged = torch.device("cpu") if device.type == "cuda" and not self.is_nccl else device
         kept, operations, arriving, works = [], [], {}, []
         with self.named(what, [*sends, *receives]):
@@ -124,7 +125,8 @@ class Transport:
 
     @contextlib.contextmanager
     def named(self, what, members):
-        """Errors of torch.distributed in this context are RankLost, which says what was waited for with whom."""
+        """Errors of torch.distributed in this context become RankLost, which says what was awaited, and with which
+        ranks."""
         members = sorted(set(members) - {self.rank})
         wait = self.waiting.begin(what, members)
         try:
@@ -141,12 +143,12 @@ class Transport:
 
 
 def _bytes(tensor):
-    """gloo carries bytes: any type, as many as there are."""
+    """The tensor as bytes, because gloo carries any type and any number of elements as bytes."""
     return tensor.reshape(-1).view(torch.uint8) if tensor.numel() else tensor.new_empty(0, dtype=torch.uint8)
 
 
 class MetaTransport:
-    """Counts and sends nothing: a rank on meta tensors, alone in its process."""
+    """Counts messages and sends none: a rank on meta tensors, alone in its process."""
 
     def __init__(self, rank, world):
         self.rank, self.world, self.counts = rank, world, Counts()

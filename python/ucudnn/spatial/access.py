@@ -1,4 +1,4 @@
-"""What reads or marks a tensor without computing with it."""
+"""Functions that read or mark a tensor without computing with it."""
 import math
 
 import torch
@@ -65,7 +65,7 @@ def _attribute(name):
             return sizes_of(value, x.cut)
         if not isinstance(value, torch.Tensor) or isinstance(value, Stripe):
             return value
-        if name == "_base":  # whoever asks wants to know whether there is one; its shape may be another
+        if name == "_base":  # the caller tests whether there is one; its shape may be another
             return x
         if name in _TRANSPOSED:
             kept = 0 if name in ("T", "H") else x.ndim - 2

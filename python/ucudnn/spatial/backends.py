@@ -1,20 +1,21 @@
-"""What becomes of a convolution by the backend that torch says it takes (torch._C._select_conv_backend). A pure function
-of that answer's name and of the device, without torch."""
+"""The route of a convolution for the backend that torch chooses (torch._C._select_conv_backend). A pure function of the
+backend's name and of the device, without torch."""
 UCUDNN, EXCHANGE, LOCAL, REFUSE = "ucudnn", "exchange", "local", "refuse"
 
-# Calls of cuDNN stay as they are: ucudnn exchanges under them.
+# Calls of cuDNN stay as they are: ucudnn exchanges inside them.
 _CUDNN = {"Cudnn", "CudnnTranspose"}
-# Kernels of torch's own, or of other libraries: this module exchanges, and they run on the rows that came.
+# Kernels of torch itself, or of other libraries: this module exchanges, and they run on the rows that came.
 _OTHERS = {"CudaDepthwise2d", "CudaDepthwise3d", "Slow2d", "Slow3d", "SlowTranspose2d", "SlowTranspose3d", "SlowDilated2d",
            "SlowDilated3d", "Mkldnn", "MkldnnTranspose", "NnpackSpatial", "Winograd3x3Depthwise", "Xnnpack2d", "Overrideable"}
 _EMPTY = {"Empty", "MkldnnEmpty"}
 
 
 def route(backend, is_cuda=False, is_aligned=True):
-    """`is_aligned`: the same padding stands before and behind every cut axis, in the call itself: what ucudnn expects of
-    a call of cuDNN. Returns UCUDNN (the call stays plain), EXCHANGE (rows are fetched first, and a call that would reach
-    cuDNN is declared the rank's own), LOCAL (there is nothing to compute) or REFUSE: of what is not known on a GPU, where it
-    may be a call of cuDNN. Elsewhere none is; torch does not even name all (of transposed ones with oneDNN it says "???")."""
+    """Returns UCUDNN (the call stays plain), EXCHANGE (rows are fetched first, and a call that would reach cuDNN is
+    declared the rank's own), LOCAL (nothing is computed) or REFUSE, for an unknown backend on a GPU, which may call
+    cuDNN. On other devices none does; torch does not even name all of them (for transposed ones with oneDNN it returns
+    "???"). `is_aligned`: the same padding stands before and behind every cut axis in the call itself, as ucudnn
+    requires of a call of cuDNN."""
     if backend in _EMPTY:
         return LOCAL
     if backend in _CUDNN:

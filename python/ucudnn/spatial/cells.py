@@ -1,4 +1,4 @@
-"""The ranks of torch.distributed as a spatial grid: who holds which stripe, who sums with whom."""
+"""The ranks of torch.distributed as a spatial grid: which rank holds which stripe, and which ranks sum together."""
 import atexit
 import contextlib
 import datetime
@@ -17,16 +17,16 @@ from .grid import AXES, Grid
 from .waiting import Waiting, named, patience
 
 _current = None
-_made = 0  # grids so far, which is the same on every rank
+_made = 0  # number of grids so far, which is the same on every rank
 
 
 def is_capturing():
-    """Whether what is computed goes into a CUDA graph: the device runs nothing of it yet."""
+    """Whether operations are captured into a CUDA graph, so that the device runs none of them yet."""
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 class Ranks:
-    is_checking = False  # whether ranks compare what they do and have at every step, which UCUDNN_CHECK=1 asks for
+    is_checking = False  # whether ranks compare their operations and values at every step (UCUDNN_CHECK=1)
 
     def __init__(self, grid, geometry):
         self.grid = grid
@@ -47,7 +47,7 @@ class Ranks:
         atexit.register(self._leave)
 
     def _met(self):
-        """Once all ranks are here, which may start at different times: exchanges have less patience."""
+        """Waits until all ranks are here. They may start at different times, and exchanges have less patience."""
         global _made
         _made += 1
         store, prefix, count = dist.distributed_c10d._get_default_store(), f"ucudnn/{_made}", dist.get_world_size()
@@ -59,10 +59,10 @@ class Ranks:
         self._waiting.close()
 
     def _leave(self):
-        """Before the interpreter ends: a thread of gloo's that drops the tensors of the last exchange after that aborts the
-        process. Where a rank is lost threads may still wait for it, and are left alone."""
+        """To be called before the interpreter ends: a thread of gloo that drops the last exchange's tensors later
+        aborts the process. If a rank is lost, threads may still wait for it, and are left alone."""
         if self._device() == "cpu" and not self._is_lost and dist.is_initialized():
-            while self._groups:  # whose threads end with the last reference
+            while self._groups:  # their threads end with the last reference
                 with contextlib.suppress(ValueError):  # the program has destroyed it
                     dist.destroy_process_group(self._groups.popitem()[1])
 
@@ -73,8 +73,8 @@ class Ranks:
         return self._geometry
 
     def sum_alone(self):
-        """This module sums gradients, and nobody under it: said once, before the first call under which ucudnn exchanges,
-        since a model may be moved to a GPU after it was converted."""
+        """Declares that this module sums gradients, and libucudnn does not. It is called once, before the first call
+        inside which ucudnn exchanges, since a model may be moved to a GPU after it was converted."""
         if not self._sums_alone:
             self.geometry.sum_nothing()
             self._sums_alone = True
@@ -84,7 +84,7 @@ class Ranks:
 
     @contextlib.contextmanager
     def _with(self, what, members):
-        """Says what was under way, and with whom, where torch.distributed fails: a rank died, or came too late."""
+        """If torch.distributed fails, says what was exchanged, and with which ranks: a rank died, or came too late."""
         members = sorted(set(members) - {self.rank})
         wait = self._waiting.begin(what, members)
         try:
@@ -97,7 +97,8 @@ class Ranks:
         self._waiting.end()
 
     def _travels(self, tensor):
-        """Whether torch.distributed takes it as it is. gloo has host memory alone, as ranks have that share a GPU."""
+        """Whether torch.distributed accepts the tensor as it is. gloo, which ranks that share a GPU use, accepts only
+        host memory."""
         if tensor.device.type == self._device():
             return True
         if is_capturing():
@@ -106,8 +107,9 @@ class Ranks:
         return False
 
     def _announced(self, kind, axes, shape):
-        """What an exchange is called where ranks wait for it. Under UCUDNN_CHECK=1 all ranks of the group say first which one
-        they begin: all raise unless it is the same, and those that differ along `axes` have the same shape."""
+        """The name of an exchange, for ranks that wait for it. With UCUDNN_CHECK=1 all ranks of the group first tell
+        which exchange they begin: all raise unless it is the same, and has the same shape on those that differ along
+        `axes`."""
         if self.is_checking and not is_capturing():
             self._exchanges += 1
             along = ", ".join(AXES[axis] for axis in axes)
@@ -121,7 +123,7 @@ class Ranks:
         return f"{kind} of shape {tuple(shape)}"
 
     def told_of(self, values):
-        """By rank of the group, its `values`: what JSON has, in at most 400 bytes."""
+        """The `values` of each rank of the group: anything that JSON holds, in at most 400 bytes."""
         axes = self.grid.cut_axes
         own = torch.tensor(list(json.dumps(values).encode().ljust(400)[:400]), dtype=torch.uint8, device=self._device())
         found = [torch.empty_like(own) for _ in self.members[axes]]
@@ -130,15 +132,16 @@ class Ranks:
         return {rank: json.loads(bytes(each.tolist())) for rank, each in zip(self.members[axes], found)}
 
     def all_reduce(self, tensor, axes):
-        """The sum in place, over the ranks that differ along `axes`."""
+        """Sums in place, over the ranks that differ along `axes`."""
         there = tensor if self._travels(tensor) else tensor.cpu()
         with self._with(self._announced("a sum", axes, tensor.shape), self.members[tuple(axes)]):
             dist.all_reduce(there, group=self._groups[tuple(axes)])
         return tensor if there is tensor else tensor.copy_(there)
 
     def begin_sum(self, tensor, axes):
-        """all_reduce that goes on meanwhile where that is safe. Returns what waits for it and gives the sum. Of a device's
-        collectives each begins behind what its stream does, and two at a time may wait for each other for ever."""
+        """An all_reduce that runs in the background if that is safe. Returns a function that waits for it and returns
+        the sum. A device's collectives begin behind earlier work of its stream, and two at a time may wait for each
+        other for ever."""
         axes = tuple(axes)
         if tensor.device.type != "cpu" or self._device() != "cpu":
             summed = self.all_reduce(tensor, axes)
@@ -154,7 +157,7 @@ class Ranks:
         return end
 
     def all_gather(self, tensor, axes):
-        """Those of all these ranks, of one shape, stacked in their order."""
+        """The tensors of all these ranks, of one shape, stacked in their order."""
         there = tensor if self._travels(tensor) else tensor.cpu()
         found = [torch.empty_like(there) for _ in self.members[tuple(axes)]]
         with self._with(self._announced("values", axes, tensor.shape), self.members[tuple(axes)]):
@@ -162,8 +165,8 @@ class Ranks:
         return torch.stack(found).to(tensor.device)
 
     def numbers(self, values, axes):
-        """The `values`, equally many integers, of each of all these ranks, on the host: in a capture by torch.distributed's
-        store, where ranks wait for each other, too."""
+        """The `values`, equally many integers, of each of these ranks, on the host. In a capture they are exchanged by
+        torch.distributed's store, where ranks also wait for each other."""
         axes = tuple(axes)
         if not is_capturing():
             return self.all_gather(torch.tensor(values, dtype=torch.int64, device=self._device()), axes).tolist()
@@ -175,21 +178,22 @@ class Ranks:
             return [json.loads(self._store.get(key)) for key in keys]
 
     def told(self, axis, value):
-        """The `value` of every part along an axis: for what a program may have chosen by its own stripe."""
+        """The `value` of every part along an axis, for values that a program may have chosen by its own stripe."""
         return tuple(told for told, in self.numbers([value], (axis,)))
 
     def _device(self):
         return "cuda" if dist.get_backend() == "nccl" else "cpu"
 
     def begin(self):
-        """A pass of a model, in which uses of parameters are noted."""
+        """Begins a pass of a model, in which uses of parameters are noted."""
         self._uses = 0
 
     def note(self, shape, axes):
         self._uses = zlib.crc32(repr((tuple(shape), tuple(axes))).encode(), self._uses)
 
     def comparison(self):
-        """What compares the uses so far with the other ranks': to be called on all of them, before gradients are summed."""
+        """A function that compares the uses so far with the other ranks': to be called on all of them, before gradients
+        are summed."""
         uses = self._uses
 
         def compare(*_):
@@ -197,11 +201,12 @@ class Ranks:
             if told.count(told[0]) < len(told):
                 raise NotSupported("ranks of a group have not used the same parameters, in the same order: a gradient would "
                                    "be summed with another's")
-        compare.may_be_dropped = True  # where a program writes over the result
+        compare.may_be_dropped = True  # if a program overwrites the result
         return compare
 
     def swap(self, axis, sent, received, shape):
-        """Sends the tensors `sent` and receives into `received`, both by part along `axis`; `shape` is theirs but for rows."""
+        """Sends the tensors `sent` and receives into `received`, both by part along `axis`; `shape` is theirs without
+        rows."""
         what = self._announced("rows", (axis,), shape)
         there = {part: tensor if self._travels(tensor) else torch.empty_like(tensor, device=self._device())
                  for part, tensor in received.items()}
@@ -217,7 +222,8 @@ class Ranks:
                 received[part].copy_(tensor)
 
     def _await(self, works):
-        """gloo has no time-out of its own for what goes from one rank to another; NCCL has, and must not be waited for here."""
+        """Waits for point-to-point messages. gloo has no time-out of its own for them; NCCL has, and must not be
+        awaited here."""
         ends = time.monotonic() + self._waiting.seconds
         for work in works:
             if self._device() == "cuda":
@@ -227,10 +233,10 @@ class Ranks:
 
 
 def init(grid=None, geometry=None):
-    """Makes the grid of all ranks of torch.distributed, which must be initialised: by default that of UCUDNN_SPATIAL. `grid`
-    is a text such as "h2w2", or a DeviceMesh of all ranks whose dimensions are named n, d, h and w in this order; it must
-    agree with UCUDNN_SPATIAL where that is set (ValueError). All ranks call it; shard and convert do otherwise. `geometry`
-    stands in for libucudnn in tests."""
+    """Makes the grid of all ranks of torch.distributed, which must be initialised: by default that of UCUDNN_SPATIAL.
+    `grid` is a text such as "h2w2", or a DeviceMesh of all ranks whose dimensions are named n, d, h and w in this
+    order; it must agree with UCUDNN_SPATIAL if that is set (ValueError). All ranks call it; otherwise shard and convert
+    do. `geometry` replaces libucudnn in tests."""
     global _current
     told = os.environ.get("UCUDNN_SPATIAL")
     count = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
@@ -256,5 +262,5 @@ def init(grid=None, geometry=None):
 
 
 def ranks():
-    """Those of the grid; None on one rank without a grid: nothing is cut there."""
+    """The ranks of the grid; None for one rank without a grid, where nothing is cut."""
     return _current or init()

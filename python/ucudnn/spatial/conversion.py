@@ -1,4 +1,4 @@
-"""convert: from here on a model takes stripes and gives stripes, and what cannot be vouched for is refused."""
+"""convert: makes a model take and give stripes, and refuse modules that nobody vouches for."""
 import warnings
 
 import torch
@@ -12,8 +12,8 @@ from .stripe import Stripe, flat, to_local
 from .vouched import COMPILED, looks_around, message, newer, verdict
 
 
-_sizes = Sizes()  # runs while a converted model does
-_states = []  # of random generators, where a program entered the outermost module that runs
+_sizes = Sizes()  # active while a converted model runs
+_states = []  # states of random generators when a program entered the outermost module that runs
 
 
 def name_of(module):
@@ -24,7 +24,7 @@ def _listed(model):
     for path, module in model.named_modules():
         if isinstance(module, torch.jit.ScriptModule):
             yield path, "torch.jit.ScriptModule", False
-        elif getattr(module, "_compiled_call_impl", None) is not None:  # module.compile()
+        elif getattr(module, "_compiled_call_impl", None) is not None:  # module.compile() was called
             yield path, "torch._dynamo.eval_frame.OptimizedModule", False
         else:
             p = getattr(module, "p", 0)
@@ -33,10 +33,10 @@ def _listed(model):
 
 
 def convert(model, trust=()):
-    """Returns `model`, which takes what shard gives, and whose parameters' gradients are then those of the whole images of
-    a group, complete on every rank of it. `trust` are classes, or their names, that the caller vouches for. NotSupported
-    lists every module that nobody vouches for. Call it before anything wraps the model; on one rank without a grid nothing
-    is changed."""
+    """Returns `model`, which then takes the results of shard; the gradients of its parameters are those of the whole
+    images of a group, complete on every rank of it. `trust` are classes, or their names, that the caller vouches for.
+    NotSupported lists every module that nobody vouches for. Call it before anything wraps the model; on one rank
+    without a grid nothing is changed."""
     if ranks() is None:
         return model
     trusted = {entry if isinstance(entry, str) else f"{entry.__module__}.{entry.__qualname__}" for entry in trust}
@@ -45,7 +45,7 @@ def convert(model, trust=()):
         raise NotSupported(message(found))
     for package, installed, newest in newer(map(name_of, model.modules())):
         warnings.warn(f"the classes of {package} were read in releases up to {newest}, and {installed} is newer: what they do "
-                      "with a stripe's shape may have changed")  # Python's filter says it once
+                      "with a stripe's shape may have changed")  # Python's filter prints it once
     if any(hasattr(tensor, "full_tensor") for tensor in model.parameters()):
         raise NotSupported("parameters lie in parts on the ranks already: convert the model first, and fully_shard it then")
     if any(tensor.is_cuda for tensor in model.parameters()):
@@ -72,13 +72,13 @@ def _has_stripes(*values):
 
 
 class _Enter:
-    """A hook before a module's forward. Hooks are values, so that a converted model can be pickled as others can."""
+    """A hook before a module's forward. Hooks are values, so that a converted model can be pickled."""
 
     def __init__(self, path, name):
         self.path, self.name = path, name
 
     def __call__(self, module, arguments, named):
-        if ranks() is None:  # a converted model that was saved, and loaded by one process
+        if ranks() is None:  # a converted model was saved, and loaded by one process
             return
         if stripe.is_compiled():
             raise NotSupported(f"{self.name} {COMPILED}")
@@ -88,7 +88,7 @@ class _Enter:
         if not torch._C._is_torch_function_enabled():
             raise NotSupported(f"{self.name} runs where torch calls no __torch_function__: start a backward pass that runs it "
                                "again with the loss's own backward()")
-        if _has_stripes(arguments, named):  # else other ranks may not come here
+        if _has_stripes(arguments, named):  # otherwise other ranks may not come here
             _compare_copies(self.path, module)
         if not stripe._where:
             _sizes.__enter__()
@@ -97,7 +97,7 @@ class _Enter:
 
 
 class _Leave:
-    """A hook behind it, also where it fails: `result` is None then."""
+    """A hook behind a module's forward, even if it fails: `result` is then None."""
 
     def __init__(self, name):
         self.name = name
@@ -105,7 +105,7 @@ class _Leave:
     def __call__(self, module, arguments, result):
         if not stripe._where:
             return
-        while stripe._where and stripe._where.pop()[0] != self.name:  # of modules that an error left
+        while stripe._where and stripe._where.pop()[0] != self.name:  # modules that an error left
             pass
         if stripe._where:
             return
@@ -114,14 +114,15 @@ class _Leave:
         _leave_plain_buffers(module)
         if _states:
             before = _states.pop()
-            if result is not None:  # an error may be this rank's alone
+            if result is not None:  # an error may occur on this rank alone
                 same_draws(before, module._ucudnn_trust)
                 for part in module.modules():
                     part._ucudnn_modes = getattr(part, "_ucudnn_modes", frozenset()) | {part.training}
 
 
 def _leave_plain_buffers(model):
-    """A buffer that a module has replaced by what is the same on all ranks, as by a mean, is plain as it was."""
+    """Makes a buffer plain again that a module has replaced by a tensor that is the same on all ranks, such as a
+    mean."""
     for module in model.modules():
         for name, buffer in module._buffers.items():
             if isinstance(buffer, Stripe) and not buffer.cut.is_cut:
@@ -135,8 +136,9 @@ def _name(module, path):
 
 
 def _compare_copies(path, module):
-    """What must be the same on all ranks when a program enters this module: the first time, and under UCUDNN_CHECK=1 always.
-    What it draws is compared when it is left, the first time in training and in evaluation."""
+    """Compares the values that must be the same on all ranks when a program enters this module: the first time, and
+    always with UCUDNN_CHECK=1. Its random draws are compared when it is left, the first time in training and in
+    evaluation."""
     is_checked_now = ranks().is_checking and not stripe._where
     if not stripe._where:
         is_new = module.training not in getattr(module, "_ucudnn_modes", ())

@@ -1,5 +1,5 @@
-"""Convolutions. Those that torch gives to cuDNN stay calls of cuDNN on a stripe, under which ucudnn exchanges; before all
-others rows are fetched here (backends.py)."""
+"""Convolutions. Those that torch gives to cuDNN stay calls of cuDNN on a stripe, inside which ucudnn exchanges; before
+all others, rows are fetched here (backends.py)."""
 import torch
 
 from .backends import EXCHANGE, REFUSE, UCUDNN, route
@@ -16,9 +16,9 @@ from .windows import check, extend, in_rows, of_batches, output_layout, read, sp
 
 
 class _Own(torch.autograd.Function):
-    """A call of cuDNN on rows that were fetched already, forward and backward: the rank's own, so that nothing is exchanged
-    under it, and ranks may have different numbers of rows. That is said of the thread, and a backward pass has one of its
-    own."""
+    """A call of cuDNN on rows that were fetched already, forward and backward. It is declared the rank's own, so that
+    nothing is exchanged inside it, and ranks may have different numbers of rows. The declaration is per thread, and a
+    backward pass has a thread of its own."""
 
     @staticmethod
     def forward(ctx, x, weight, bias, arguments):
@@ -34,7 +34,7 @@ class _Own(torch.autograd.Function):
 
 
 class _OwnBackward(torch.autograd.Function):
-    """The backward pass of _Own, and its own one, which is torch's."""
+    """The backward pass of _Own; its own backward pass is torch's."""
 
     @staticmethod
     def forward(ctx, gradient, x, weight, *arguments):
@@ -73,15 +73,15 @@ def _backend(x, weight, bias, arguments):
 
 
 def _operands(x, layout, weight, bias):
-    """What a convolution computes with, whose result has this layout. Gradients are summed before autocast rounds them."""
+    """The operands of a convolution whose result has `layout`. Gradients are summed before autocast rounds them."""
     weight, bias = (value if value is None else completed(value, layout) for value in (weight, bias))
     own, (x, weight, bias) = x.cut, lowered(x, weight, bias)
     return striped(x, own), weight, bias
 
 
 def _split(x, weight, bias, arguments):
-    """A call under which ucudnn exchanges, as it does under the calls of its backward pass. A second derivative would be calls
-    that it does not know to be of stripes."""
+    """A call inside which ucudnn exchanges, as it does in the calls of its backward pass. It would not know that the
+    calls of a second derivative are of stripes."""
     result, where = torch.convolution(x, weight, bias, *arguments), place()
 
     def refuse(_):
@@ -94,14 +94,15 @@ def _split(x, weight, bias, arguments):
 
 
 def _run(x, weight, bias, arguments):
-    """On rows that are all there."""
+    """Runs on complete rows."""
     if x.is_cuda and _backend(x, weight, bias, arguments) in ("Cudnn", "CudnnTranspose"):
         return _Own.apply(x, weight, bias, arguments)
     return torch.convolution(x, weight, bias, *arguments)
 
 
 def _routed(x, weight, bias, arguments, is_aligned):
-    """The same on every rank: torch is asked about the largest stripe, with a window more, so that there is an output."""
+    """Returns the same route on every rank: torch is asked about the largest stripe, extended by a window so that there
+    is an output."""
     shape = list(x.shape)
     for axis, i in spatial_dims(x, weight.ndim - 2).items():
         shape[2 + i] = max(x.cut.extents[axis]) + arguments[2][i] * weight.shape[2 + i]
@@ -190,7 +191,7 @@ def _transposed(function, x, weight, bias=None, stride=1, padding=0, output_padd
     result = _run(rows, weight, bias, arguments)
     for dim, begin, extent in cuts:
         before, behind = max(0, -begin), max(0, begin + extent - result.shape[dim])
-        if before or behind:  # elements under no window, as output padding names them, and strides larger than windows leave them
+        if before or behind:  # elements under no window, which output padding, and strides larger than windows, leave
             fill = [0, 0] * (result.ndim - 1 - dim) + [before, behind]
             result = torch.nn.functional.pad(result, fill)
             if bias is not None:

@@ -1,5 +1,6 @@
-"""What has to be the same on every rank of a group: weights and buffers of a model, images before they are cut. Ranks compare
-crc32s, so that all of them refuse what differs. A capture of a CUDA graph compares nothing: no bytes are there yet."""
+"""Values that must be the same on every rank of a group: weights and buffers of a model, images before they are cut.
+Ranks compare crc32s, so all of them refuse a difference. A capture of a CUDA graph compares nothing, because no bytes
+exist yet."""
 import random
 import weakref
 import zlib
@@ -11,23 +12,23 @@ from .cells import ranks
 from .errors import NotSupported
 from .vouched import DRAWING
 
-_shapes = weakref.WeakKeyDictionary()  # by grid, those of which an image was compared
+_shapes = weakref.WeakKeyDictionary()  # by grid, the shapes of which an image was compared
 
 
 def _checksum(value):
-    """Of a tensor, or of what has a repr."""
+    """The checksum of a tensor, or of the repr of anything else."""
     if not isinstance(value, torch.Tensor):
         return zlib.crc32(repr(value).encode())
     said = zlib.crc32(repr((tuple(value.shape), value.dtype)).encode())
     if value.is_meta:
         return said
-    own = value.detach().resolve_conj().to("cpu", copy=True)  # a storage that numpy saw could not be freed by FSDP any more
+    own = value.detach().resolve_conj().to("cpu", copy=True)  # FSDP could no longer free a storage that numpy has seen
     return zlib.crc32(own.contiguous().reshape(-1).view(torch.uint8).numpy(), said)
 
 
 def same(values, why):
-    """Raises NotSupported on all ranks of a group unless all have the same `values`, (name, tensor or state) in one order. It
-    names the first that differs."""
+    """Raises NotSupported on all ranks of a group unless all have the same `values`, (name, tensor or state) in one
+    order. It names the first one that differs."""
     if cells.is_capturing():
         return
     names, sums = [name for name, _ in values], [_checksum(value) for _, value in values]
@@ -43,8 +44,8 @@ def same(values, why):
 
 
 def same_image(x, dims, why):
-    """Of an image before it is cut along `dims`: its shape, and the bytes of the first one of each shape, of each under
-    UCUDNN_CHECK=1. Where it cannot be cut, `why` is raised when all ranks have been told."""
+    """Compares an image before it is cut along `dims`: its shape always, its bytes for the first image of each shape,
+    or for each image with UCUDNN_CHECK=1. If it cannot be cut, `why` is raised once all ranks know that."""
     what = f"{x.dtype} of shape {tuple(x.shape)}" + (f", {why}" if why else f" along {dims}")
     if cells.is_capturing():
         if why:
@@ -64,7 +65,7 @@ def same_image(x, dims, why):
 
 
 def same_weights(path, module):
-    """Of the module at `path` of a converted model, but for parameters that lie in parts on the ranks."""
+    """Compares the weights of the module at `path` of a converted model, except parameters that ranks have in parts."""
     tensors = [*module.named_parameters(path), *module.named_buffers(path)]
     same([(name, tensor) for name, tensor in tensors if not hasattr(tensor, "full_tensor")],
          "seed ranks alike before a model is made, or load the same file on all of them")
@@ -78,8 +79,8 @@ def random_states():
 
 
 def same_draws(before, trusted):
-    """What a forward pass drew, of generators that had these states before it: from the same state, and as much. Where the
-    model trusts a class that draws, ranks may draw unlike numbers."""
+    """Compares the random draws of a forward pass, from generators with the states `before`: they must begin at the
+    same state, and be equally many. If the model trusts a class that draws, ranks may draw different numbers."""
     if any(name.rsplit(".", 1)[-1] in DRAWING for name in trusted):
         return
     after = random_states()

@@ -1,6 +1,6 @@
-"""Ways into torch that call no __torch_function__, where stripes must be seen all the same: a backward pass that is started
-from stripes, autograd functions that a program wrote, whose gradients are stripes, too, and hooks of modules. Each is
-replaced once, when a grid is made, by one that does what torch's does with anything but stripes."""
+"""Entries of torch that call no __torch_function__, although they must see stripes: a backward pass that starts from
+stripes, autograd functions that a program wrote, whose gradients are also stripes, and hooks of modules. Each is
+replaced once, when a grid is made, by a function that treats anything but stripes as torch's does."""
 import functools
 
 import torch
@@ -12,7 +12,7 @@ from torch.utils.checkpoint import CheckpointFunction
 from .errors import NotSupported
 from .stripe import Stripe, flat, layout_of, place, plainly, start_backward, striped, to_local
 
-_descriptor = Function.__dict__["apply"]  # a class method, in newer releases one of C
+_descriptor = Function.__dict__["apply"]  # a class method, which newer releases write in C
 _backward = torch.autograd.backward
 _script = torch._C.ScriptFunction.__call__
 
@@ -42,7 +42,7 @@ def backward(tensors, grad_tensors=None, *args, **kwargs):
 
 
 def scripted(function, *args, **kwargs):
-    """torch.jit.ScriptFunction's call, whose errors lose the words of what raised them."""
+    """The call of torch.jit.ScriptFunction, whose errors would lose the message of the original error."""
     if any(_is_cut(x) for x in flat((args, kwargs))):
         raise NotSupported(f"{function.name}{place()} is a scripted function, whose calls cannot be seen")
     return _script(function, *args, **kwargs)
@@ -58,15 +58,15 @@ def _layouts(values):
 
 
 def _seen(tensors, layouts):
-    """Tensors of these layouts, as stripes."""
+    """Makes tensors of these layouts stripes."""
     with plainly():
         return tuple(x if layout is None or isinstance(x, Stripe) or not isinstance(x, torch.Tensor) else striped(x, layout)
                      for x, layout in zip(tensors, layouts))
 
 
 def apply(cls, *args, **kwargs):
-    """autograd.Function.apply. Torch's own functions give what their inputs are; a program's see stripes in their backward, as
-    in their forward, and sum over ranks what they sum."""
+    """autograd.Function.apply. torch's own functions return the kinds of their inputs. Functions of a program see
+    stripes in their backward, as in their forward, and sum over ranks themselves."""
     if not any(_is_cut(x) for x in flat((args, kwargs))):
         return _apply(cls, *args, **kwargs)
     if cls is BackwardHookFunction:
@@ -76,7 +76,7 @@ def apply(cls, *args, **kwargs):
     if cls.__module__.split(".")[0] in ("torch", "ucudnn"):
         return _apply(cls, *args, **kwargs)
     made = _on_stripes(cls)
-    with torch._C._DisableTorchDispatch():  # not in forward: of the results, which torch may make views of
+    with torch._C._DisableTorchDispatch():  # not during forward, but for its results, of which torch may make views
         results = _apply(made, *args, **kwargs)
     is_one = isinstance(results, torch.Tensor)
     found = _seen((results,) if is_one else results, made.results.pop())
@@ -84,7 +84,7 @@ def apply(cls, *args, **kwargs):
 
 
 class _seeing:
-    """Inside of _DisableTorchDispatch, as outside."""
+    """Makes stripes visible inside _DisableTorchDispatch, as outside."""
 
     def __enter__(self):
         keys = torch._C.DispatchKeySet(torch._C.DispatchKey.Python) | \
@@ -98,7 +98,7 @@ class _seeing:
 
 
 class _Context:
-    """What a program's backward finds in its ctx, with stripes among the saved tensors."""
+    """The ctx of a program's backward, with stripes among the saved tensors."""
 
     def __init__(self, ctx):
         object.__setattr__(self, "_ctx", ctx)
@@ -112,7 +112,7 @@ class _Context:
 
 
 def _gradient(cls, gradient, layout):
-    """Of an input of this layout, as torch wants it."""
+    """The gradient of an input of this layout, as torch expects it."""
     if not isinstance(gradient, torch.Tensor) or layout is None:
         return gradient
     if layout_of(gradient).extents != layout.extents or layout_of(gradient).dims != layout.dims:
@@ -122,7 +122,7 @@ def _gradient(cls, gradient, layout):
 
 @functools.lru_cache(maxsize=None)
 def _on_stripes(cls):
-    """A class that does as `cls` does, whose backward gets stripes. `results`: the layouts of what forward gave last."""
+    """A class like `cls` whose backward gets stripes. `results`: the layouts of the latest results of forward."""
     kept = []
 
     def note(ctx, inputs, outputs):
@@ -159,7 +159,7 @@ def _on_stripes(cls):
 
 
 class ModuleHook(modules.BackwardHook):
-    """Of torch.nn.Module's full backward hooks: they see the gradients of stripes as stripes."""
+    """torch.nn.Module's full backward hooks: they see the gradients of stripes as stripes."""
 
     def __init__(self, module, hooks, pre_hooks):
         self.given, self.made = [], []
@@ -186,7 +186,7 @@ class ModuleHook(modules.BackwardHook):
 
 
 def tensor_hook(hook, layout):
-    """Of a stripe's gradient, as torch calls it."""
+    """The hook of a stripe's gradient, as torch calls it."""
     def call(gradient):
         found = hook(*_seen((gradient,), (layout,)))
         return None if found is None else _gradient(hook, found, layout)

@@ -1,5 +1,6 @@
-"""Functions that draw random numbers. Each rank draws by itself: of a stripe other numbers than one process would, and on what
-is the same on every rank, different ones on each. Where the class that does so is trusted, positions of stripes are drawn."""
+"""Functions that draw random numbers. Each rank draws by itself: for a stripe it draws other numbers than one process
+would, and for a replicated tensor each rank draws different ones. If the class is trusted, it may draw for positions of
+stripes."""
 import torch
 from torch import nn
 from torch.nn import functional
@@ -9,7 +10,7 @@ from .pointwise import pointwise
 from .stripe import is_trusted, named, rule
 from .vouched import DRAWS
 
-# The class that does what a function does, and whether the function draws where it is not told.
+# The class of each function, and whether the function draws by default.
 _DROPOUTS = {
     functional.dropout: (nn.Dropout, True), functional.dropout1d: (nn.Dropout1d, True),
     functional.dropout2d: (nn.Dropout2d, True), functional.dropout3d: (nn.Dropout3d, True),

@@ -1,4 +1,4 @@
-"""What cannot be done exactly is refused, on all ranks alike, before anything is exchanged."""
+"""Operations that cannot be done exactly are refused, on all ranks alike, before anything is exchanged."""
 
 
 class NotSupported(RuntimeError):
@@ -6,5 +6,6 @@ class NotSupported(RuntimeError):
 
 
 class RankLost(RuntimeError):
-    """torch.distributed failed in an exchange, because a rank ended, or lives and did not come within UCUDNN_SPATIAL_TIMEOUT: the
-    message has what was waited for, with whom, who did not come, and the reason given. There is no result."""
+    """torch.distributed failed in an exchange, because a rank ended, or did not come within UCUDNN_SPATIAL_TIMEOUT
+    although it lives. The message says what was awaited, with which ranks, which rank did not come, and torch's reason.
+    There is no result."""

@@ -1,4 +1,5 @@
-"""The largest and smallest over dimensions, and where they stand. Over cut dimensions they come of each rank's own."""
+"""The largest and smallest values over dimensions, and their places. Over cut dimensions they are computed from each
+rank's own."""
 import torch
 
 from .errors import NotSupported
@@ -13,7 +14,7 @@ _EXTREMES = {"amax": (torch.amax, greatest), "amin": (torch.amin, least)}
 
 
 class _Extreme(torch.autograd.Function):
-    """The largest or smallest over dimensions, from each rank's; equal ones share the gradient, as torch.amax has it."""
+    """The largest or smallest over dimensions, from each rank's; equal ones share the gradient, as in torch.amax."""
 
     @staticmethod
     def forward(ctx, x, name, dims, axes):
@@ -30,7 +31,7 @@ class _Extreme(torch.autograd.Function):
 
 
 class _FirstLargest(torch.autograd.Function):
-    """From each rank's largest and where in the whole it stands, the largest and its place. Its gradient goes to the first of
+    """The largest of all ranks' values and its place in the whole, from each rank's. The gradient goes to the first of
     equal ones, as on one rank."""
 
     @staticmethod
@@ -48,7 +49,7 @@ class _FirstLargest(torch.autograd.Function):
         return summed(gradient, ctx.axes) * is_it, None, None
 
 
-first_largest = _FirstLargest.apply  # of values, their places (FAR where there is none) and the axes of the ranks
+first_largest = _FirstLargest.apply  # arguments: values, their places (FAR if there is none) and the axes of the ranks
 FAR = torch.iinfo(torch.int64).max
 
 
@@ -93,7 +94,7 @@ def _argmax(function, x, dim=None, keepdim=False):
 
 
 def _negative(x):
-    """-x, also of whole numbers of 8 bits, whose least has no opposite."""
+    """-x, also for 8-bit integers, whose least value has no opposite."""
     return striped(-(x if x.is_floating_point() else x.long()), x.cut)
 
 
@@ -123,7 +124,7 @@ def _any(function, x, dim=None, keepdim=False):
     return striped(((found > 0) == is_any).to(torch.uint8 if x.dtype == torch.uint8 else torch.bool), found.cut)
 
 
-# What is done along one dimension: where it stands among the arguments behind the tensor, and what it is where it is not said.
+# Functions along one dimension: the index of `dim` among the arguments behind the tensor, and its default.
 _ALONG = {"glu": (0, -1), "cumsum": (0, None), "cumprod": (0, None), "cummax": (0, None), "cummin": (0, None),
           "logcumsumexp": (0, None), "topk": (1, -1), "sort": (0, -1), "msort": (0, 0), "argsort": (0, -1), "kthvalue": (1, -1),
           "median": (0, None), "nanmedian": (0, None), "mode": (0, -1), "prod": (0, None),
@@ -132,7 +133,7 @@ _ALONG = {"glu": (0, -1), "cumsum": (0, None), "cumprod": (0, None), "cummax": (
 
 @rule(*named(*_ALONG), sizes="whole")
 def _along(function, x, *args, **kwargs):
-    """What needs all positions of a dimension in their order, or ranked: of one that is not cut."""
+    """Functions that need all positions of a dimension, in their order or ranked; the dimension must not be cut."""
     if not layout_of(x).is_cut:
         return whole(function(x, *args, **kwargs))
     name = name_of(function)

@@ -1,5 +1,6 @@
-"""Tensors that a converted model makes by the sizes of its stripes: they are cut as those are, and have the values that the
-whole's would have there. Torch calls no __torch_function__ of a stripe for these; a mode sees them while the model runs."""
+"""Tensors that a converted model makes with the sizes of its stripes: they are cut like the stripes, and have the
+values that the whole's would have there. torch calls no __torch_function__ of a stripe for these; a mode sees them
+while the model runs."""
 import torch
 from torch.overrides import TorchFunctionMode
 
@@ -17,9 +18,9 @@ _PARTS = "__getitem__ narrow split chunk tensor_split split_with_sizes index_sel
 
 
 class Sizes(TorchFunctionMode):
-    """What a stripe's sizes mean to functions that meet no stripe, that none of them draws, and which tensors are computed of
-    weights alone."""
-    _buffers = None  # of the model that runs, by id
+    """Gives stripe sizes their meaning in functions without a stripe argument, refuses random draws in such functions,
+    and marks tensors that are computed from weights alone."""
+    _buffers = None  # buffers of the model that runs, by id
 
     def __exit__(self, *why):
         self._buffers = None
@@ -37,7 +38,8 @@ class Sizes(TorchFunctionMode):
         return Stripe.__torch_function__(function, types, args, kwargs)
 
     def _note(self, function, args, values, result):
-        """A part of a weight with one row may be a stripe's row."""
+        """Marks results that are computed from weights. A part of a weight with one row is not marked, because it may
+        be a stripe's row."""
         tensors = [value for value in values if isinstance(value, torch.Tensor) and value.ndim]
         is_of_weights = bool(tensors) and all(map(self._is_of_weights, tensors))
         for each in flat(result):
@@ -59,7 +61,7 @@ def _ones(x):
 
 
 def _added(index):
-    """How many dimensions an index adds."""
+    """The number of dimensions that an index adds."""
     return sum(entry is None for entry in flat(index))
 
 
@@ -81,7 +83,7 @@ def _filled(function, *args, **kwargs):
 
 
 def _own_part(values, axes, count):
-    """Of the whole's values those of this rank, of which each has `count(place)`."""
+    """This rank's part of the whole's values, of which each place has `count(place)`."""
     if len(axes) != 1:
         raise NotSupported("positions along several axes")
     rows = tuple(count({axes[0]: part}) for part in range(ranks().grid.parts[axes[0]]))

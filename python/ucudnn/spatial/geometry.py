@@ -1,5 +1,5 @@
-"""Which rows of a cut axis a part owns and needs. The answer is libucudnn's (ucudnnSpatialGetRows), so that this module
-and the exchange under cuDNN's calls cannot differ: there is no second way to compute it here. Without torch."""
+"""The rows of a cut axis that a part owns and needs. The answer is libucudnn's (ucudnnSpatialGetRows), so this module
+and the exchange inside cuDNN's calls cannot differ: nothing else computes it. Without torch."""
 import ctypes
 import functools
 import os
@@ -38,15 +38,15 @@ class Window:
 
 @dataclass(frozen=True)
 class Rows:
-    """Of one part: its own rows of x and y in the whole image's, and which rows of the tensor that travels (x of forward,
-    y of the gradients) it needs, its own included."""
+    """The rows of one part: its own rows of x and y in the whole image's, and the rows of the exchanged tensor (x of
+    forward, y of the gradients) that it needs, including its own."""
     x: tuple
     y: tuple
     needed: tuple
 
 
 class Library:
-    """libucudnn. `rows` answers one part; NotSupported has the reason in the library's words."""
+    """libucudnn. `rows` returns the rows of one part; NotSupported has the library's reason."""
 
     def __init__(self, path=None):
         path = str(path or _path())
@@ -80,17 +80,17 @@ class Library:
 
     def _why(self):
         why = self.library.ucudnnGetLastError().decode()
-        return why.removeprefix("ucudnnSpatialGetRows: ").removeprefix("h: ")  # which axis it is says who asks
+        return why.removeprefix("ucudnnSpatialGetRows: ").removeprefix("h: ")  # the caller adds which axis it is
 
     def sum_nothing(self):
-        """From now on gradients are summed by this module alone."""
+        """From now on this module alone sums gradients."""
         function = self._function("ucudnnSpatialSetReduce", ctypes.c_int)
         if status := function(0):
             raise NotSupported(f"ucudnnSpatialSetReduce(none) fails with status {status}: {self._why()}")
 
     def split_thread(self, split):
-        """Whether the calling thread's next cuDNN calls are split; else they are its own, for what this module has
-        exchanged itself."""
+        """Sets whether the calling thread's next cuDNN calls are split; otherwise they are local, for operations whose
+        rows this module has exchanged itself."""
         function = self._function("ucudnnSpatialEnableThread", ctypes.c_int)
         if status := function(int(split)):
             raise NotSupported(f"ucudnnSpatialEnableThread fails with status {status}")
@@ -103,24 +103,24 @@ def _path():
 
 @functools.lru_cache(maxsize=None)
 def all_rows(geometry, operation, window, extents):
-    """Of every part."""
+    """The rows of every part."""
     return tuple(geometry.rows(operation, window, extents, part) for part in range(len(extents)))
 
 
 @dataclass(frozen=True)
 class Read:
-    """A window slid over one cut axis, of which each part computes some outputs."""
+    """A window that slides over one cut axis. Each part computes some of the outputs."""
     outputs: tuple  # rows of y by part
-    reads: tuple  # by part, [begin, end) of x: counted from the first row of the image, also outside it
-    needed: tuple  # by part, those of them that exist, and its own
-    is_own_call: bool = True  # the outputs are those of each part's own call, under which ucudnn can exchange
+    reads: tuple  # by part, [begin, end) of x: counted from the first row of the image, and possibly outside it
+    needed: tuple  # by part, the existing rows of `reads` together with its own
+    is_own_call: bool = True  # the outputs are those of each part's own call, inside which ucudnn can exchange
 
 
 def windows(geometry, axis, window, extents, front, back):
-    """Windows over an axis with `front` and `back` rows of padding that may differ (`window.pad` is not read). Where they
-    do, libucudnn is asked for a window with the same pad on both sides and the same outputs: as it is, or counted from
-    the last row, in a mirror. Where none is, or there is too little padding for a row of outputs for each stride of rows,
-    it is asked for a larger one, and the last part has as many rows of outputs less as there are none."""
+    """The windows over an axis with `front` and `back` rows of padding, which may differ (`window.pad` is not read). If
+    they differ, libucudnn is asked about a window with the same pad on both sides and the same outputs: as it is, or
+    mirrored, counted from the last row. If there is no such window, or too little padding for a row of outputs for each
+    stride of rows, it is asked about a larger window, and the last part has fewer rows of outputs."""
     total = sum(extents)
     count = (total + front + back - window.extent) // window.stride + 1
     rest = (total + front + back - window.extent) % window.stride
@@ -159,7 +159,8 @@ def _mirror(interval, total):
 
 
 def _read(window, front, rows, is_larger=False):
-    """`is_larger`: libucudnn's answer is that of a larger window, whose rows are not all read."""
+    """The Read of libucudnn's `rows`. `is_larger`: the answer is for a larger window, so not all of its rows are
+    read."""
     reads = tuple((r.y[0] * window.stride - front, (r.y[1] - 1) * window.stride - front + window.extent) for r in rows)
     total, needed = rows[-1].x[1], []
     for (begin, end), r in zip(reads, rows):
@@ -170,10 +171,11 @@ def _read(window, front, rows, is_larger=False):
 
 
 def transposed_windows(geometry, axis, window, extents, output_padding):
-    """A transposed convolution, whose input has `extents` and whose output is the x of the convolution that libucudnn
-    knows: (rows of output by part, rows of input needed by part). Each row of input gives a stride of rows of output. What all
-    together give more or less is at the two ends, half of it at the first, as programs crop or pad it. There libucudnn is asked
-    for the convolution with a window at least as large that gives neither."""
+    """The windows of a transposed convolution with an input of `extents` rows. Its output is the x of the convolution
+    that libucudnn knows. Returns (rows of output by part, rows of input needed by part). Each row of input gives a
+    stride of rows of output. If the whole output has more or fewer rows, half of the difference is at the first end,
+    where programs crop or pad it. libucudnn is then asked about a convolution without such a difference, whose window
+    is at least as large."""
     more = window.extent - 2 * window.pad + output_padding - window.stride
     outputs = tuple(extent * window.stride for extent in extents)
     if len(extents) == 1 or more == 0:

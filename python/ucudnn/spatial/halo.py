@@ -1,4 +1,4 @@
-"""Rows of other ranks: the one exchange under everything that looks beyond its position, and its transpose."""
+"""Rows of other ranks: the one exchange that all operations use which read beyond their position, and its transpose."""
 import torch
 
 from .grid import owned
@@ -10,8 +10,8 @@ def overlap(a, b):
 
 
 def _pieces(axis, extents, needed):
-    """(part, rows that it sends this rank, rows that this rank sends it), counted in the whole, of every part that has
-    or wants any."""
+    """(part, rows that it sends to this rank, rows that this rank sends to it) for every part with such rows, counted
+    in the whole."""
     me, own = ranks().part(axis), owned(extents)
     for part in range(len(extents)):
         received, sent = overlap(own[part], needed[me]), overlap(own[me], needed[part])
@@ -30,12 +30,12 @@ def _empty(like, dim, rows):
 
 
 def _without(x, dim):
-    """The shape but for rows, of which ranks may have different numbers."""
+    """The shape without the number of rows, which may differ between ranks."""
     return [extent if other != dim else "rows" for other, extent in enumerate(x.shape)]
 
 
 def _made(like, dim, extent):
-    """An empty tensor of so many rows, which lies as `like` does."""
+    """An empty tensor with so many rows, in the memory format of `like`."""
     shape, formats = list(like.shape), {4: torch.channels_last, 5: torch.channels_last_3d}
     shape[dim] = extent
     is_last = like.ndim in formats and not like.is_contiguous() and like.is_contiguous(memory_format=formats[like.ndim])
@@ -44,8 +44,8 @@ def _made(like, dim, extent):
 
 
 def _swapped(x, dim, axis, first, pieces):
-    """[(rows of the whole, x of them)] as other parts send them. `pieces`: (part, rows that this rank sends, rows that it gets) in
-    the order of the parts; the first row of x is `first`."""
+    """[(rows of the whole, x of them)] as other parts send them. `pieces`: (part, rows that this rank sends, rows that
+    it gets) in the order of the parts; the first row of x is `first`."""
     others = [piece for piece in pieces if piece[0] != ranks().part(axis)]
     sent = {part: _narrow(x, dim, rows, first) for part, rows, _ in others if rows[0] < rows[1]}
     received = {part: (rows, _empty(x, dim, rows)) for part, _, rows in others if rows[0] < rows[1]}
@@ -54,7 +54,7 @@ def _swapped(x, dim, axis, first, pieces):
 
 
 class _Fetch(torch.autograd.Function):
-    """`pads`: rows of `value` before and behind those that this rank needs."""
+    """Fetches rows. `pads`: rows of `value` before and behind those that this rank needs."""
 
     @staticmethod
     def forward(ctx, x, dim, axis, extents, needed, pads, value):
@@ -89,7 +89,8 @@ class _GivenBack(torch.autograd.Function):
         for gap in ((own[0], kept[0]), (kept[1], own[1])) if kept[0] < kept[1] else (own,):
             _narrow(result, dim, gap, own[0]).zero_()
         for given, each in _swapped(rows, dim, axis, begin, _pieces(axis, extents, needed)):
-            _narrow(result, dim, given, own[0]).add_(each)  # in the order of the parts, on every run
+            # in the order of the parts, so every run gives the same bits
+            _narrow(result, dim, given, own[0]).add_(each)
         return result
 
     @staticmethod
@@ -98,10 +99,12 @@ class _GivenBack(torch.autograd.Function):
 
 
 def fetch(x, dim, axis, extents, needed, pads=(0, 0), value=0.0):
-    """The rows needed[part] of the whole, where x has this rank's of `extents`, with so many rows of `value` before and behind
-    them; `needed` is that of every part. Its gradient goes back to the ranks that own the rows, and is added there."""
+    """The rows needed[part] of the whole, with `pads` rows of `value` before and behind them; x has this rank's rows of
+    `extents`, and `needed` is that of every part. The gradient goes back to the ranks that own the rows, and is added
+    there."""
     own = owned(extents)
-    if all(overlap(rows, own[part]) == tuple(rows) for part, rows in enumerate(needed)):  # on every rank: nothing travels
+    # true on every rank: nothing travels
+    if all(overlap(rows, own[part]) == tuple(rows) for part, rows in enumerate(needed)):
         me = ranks().part(axis)
         x = _narrow(x, dim, needed[me], own[me][0])
         return torch.nn.functional.pad(x, [0, 0] * (x.ndim - 1 - dim) + [*pads], value=value) if any(pads) else x
@@ -109,7 +112,7 @@ def fetch(x, dim, axis, extents, needed, pads=(0, 0), value=0.0):
 
 
 def extended(x, dim, axis, extents, reads, value=0.0):
-    """The rows reads[part] of the whole, `value` for those outside it."""
+    """The rows reads[part] of the whole; rows outside it are `value`."""
     total = sum(extents)
     first, last = reads[ranks().part(axis)]
     needed = [overlap(rows, (0, total)) for rows in reads]

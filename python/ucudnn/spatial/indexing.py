@@ -1,4 +1,4 @@
-"""Elements by their index: slices, numbers, tables, and what is written there. Cut dimensions have slices alone."""
+"""Indexing: slices, numbers and tables, for reading and writing. Cut dimensions can only be sliced."""
 import torch
 from torch.nn import functional
 
@@ -13,7 +13,7 @@ from .sums import greatest
 
 
 def _of_rows(x, layout, dim, entry, may_be_none):
-    """(the slice of this rank's rows, the axis, the rows by part) of a slice of a cut dimension of the whole."""
+    """(the slice of this rank's rows, the axis, the rows by part) for a slice of a cut dimension of the whole."""
     axis = next((axis for axis in layout.axes if layout.dims[dim] == ((axis, x.shape[dim]),)), None)
     if axis is None:
         raise NotSupported(f"slice {entry} of positions along several axes")
@@ -47,7 +47,7 @@ def _select(function, x, dim, index):
 
 
 def _entries(x, index):
-    """The entries of an index, one for each dimension and for each new one: numbers, slices, None, and tensors."""
+    """The entries of an index, one for each dimension, old or new: numbers, slices, None, and tensors."""
     entries = []
     for entry in index if isinstance(index, tuple) else [index]:
         if isinstance(entry, (list, range)):
@@ -67,8 +67,8 @@ def _entries(x, index):
 
 
 def _located(x, index, may_be_none=False):
-    """(the own entries of an index that are slices and numbers, the layout of what they leave, the tensors among the entries by
-    dimension of that). `may_be_none`: slices may leave a rank no rows."""
+    """(the own slices and numbers of an index, the layout of their result, the index tensors by dimension of that
+    result). `may_be_none`: slices may leave a rank without rows."""
     layout, entries, dims, dim, tables = layout_of(x), _entries(x, index), [], 0, {}
     extents = dict(layout.extents)
     for at, entry in enumerate(entries):
@@ -97,17 +97,17 @@ def _located(x, index, may_be_none=False):
 
 
 def _number(value):
-    """The start, stop or step of a slice; NotSupported of a tensor."""
+    """The start, stop or step of a slice; NotSupported for a tensor."""
     if value is not None and not isinstance(value, int):
         raise NotSupported("a slice by a tensor")
     return value
 
 
 def _looked_up(layout, tables):
-    """The index of tensors by dimension, and the layout of what they take from a tensor of this layout."""
+    """The index of tensors by dimension, and the layout of the result when it is applied to a tensor of this layout."""
     found, dims = broadcast(list(tables.values())), list(layout.dims)
     first, last = min(tables), max(tables)
-    is_together = last - first + 1 == len(tables)  # else torch puts their dimensions first
+    is_together = last - first + 1 == len(tables)  # otherwise torch puts their dimensions first
     rest = [atoms for dim, atoms in enumerate(dims) if dim not in tables]
     at = first if is_together else 0
     index = tuple(tables.get(dim, slice(None)) for dim in range(last + 1))
@@ -159,7 +159,7 @@ def _index_select(function, x, dim, index):
 
 @rule(*named("gather", "take_along_dim"))
 def _gather(function, x, dim, index, *args, **kwargs):
-    """Along one dimension that is not cut; of the others both have the same rows."""
+    """Takes elements along a dimension that is not cut; along the others both tensors have the same rows."""
     if name_of(function) == "take_along_dim":
         dim, index = index, dim
     if not isinstance(dim, int):

@@ -1,7 +1,9 @@
-"""Which dimensions of a rank's tensor are cut, and how that follows it through reshaping. Immutable values, without torch.
+"""The dimensions of a rank's tensor that are cut, and how they change through reshaping. Immutable values, without
+torch.
 
 A dimension is a tuple of atoms (axis, extent) whose product is its extent on this rank; axis is 0 (d), 1 (h), 2 (w), or
-None for what is not cut. A dimension without a cut atom is `()`. Flattened positions are a dimension of several atoms."""
+None if the atom is not cut. A dimension without a cut atom is `()`. Flattened positions are a dimension of several
+atoms."""
 from fractions import Fraction
 from math import lcm, prod
 
@@ -10,9 +12,9 @@ from .grid import AXES
 
 
 class Extents(tuple):
-    """The rows of an axis by part. `image` are those of the image that shard cut, None where it is not known what became of
-    them; `multiple` is what strides since then divide in each of its stripes but the last; `padding` are rows of padding
-    before the first one; `apart` is of how many rows each of these consists, where a reshape took them apart."""
+    """The rows of an axis by part. `image`: the rows of the image that shard cut, None if they are unknown; `multiple`:
+    what later strides divide in each of the image's stripes but the last; `padding`: rows of padding before the first
+    row; `apart`: the number of rows in each of these rows, if a reshape has taken rows apart."""
 
     def __new__(cls, rows, image=None, multiple=1, padding=0, apart=1):
         made = super().__new__(cls, rows)
@@ -20,22 +22,22 @@ class Extents(tuple):
         return made
 
     def taken_apart(self, size):
-        """Each `size` rows as one, of parts whose rows are such groups."""
+        """Each `size` rows become one; the rows of each part must be whole groups."""
         return Extents([rows // size for rows in self], self.image, self.multiple, 0, self.apart * size)
 
     def put_together(self, size):
         return Extents([rows * size for rows in self], self.image, self.multiple, 0, self.apart // size)
 
     def followed_by(self, rows, padding=0):
-        """What a layer makes of them."""
+        """The extents behind a layer that gives these rows."""
         if self.image is None or rows[0] <= padding:
             return Extents(rows)
         multiple = lcm(self.multiple, Fraction(self.image[0], rows[0] - padding).numerator)
         return Extents(rows, self.image, multiple, padding)
 
     def next_size(self, stride):
-        """For a refusal of `stride`: which sizes of the image would do, as far as its layers were met. Empty where that
-        is not known."""
+        """The image sizes that would do, for a refusal of `stride`, as far as the image's layers are known. Empty if
+        they are unknown."""
         image, own = self.image, (self[0] - self.padding, *self[1:])
         if image is None or any(a * own[0] != b * image[0] for a, b in zip(image[:-1], own[:-1])):
             return ""
@@ -49,7 +51,7 @@ class Extents(tuple):
 
 
 class Uneven(NotSupported):
-    """Stripes `extents` along an axis that are no groups of `size` rows."""
+    """The stripes `extents` along an axis are no groups of `size` rows."""
 
     def __init__(self, axis, extents, size):
         count, ranks = sum(extents) // size, len(extents)
@@ -65,15 +67,15 @@ class Layout:
         self.dims = tuple(dims)
         found = [axis for dim in self.dims for axis, _ in dim if axis is not None]
         cut = set(found)
-        if len(found) > len(cut):  # each rank would have its own positions beside its own alone
+        if len(found) > len(cut):  # each rank would pair its own positions with its own alone
             raise NotSupported("the positions along an axis are in two places of one tensor, as where each meets each: by a "
                                "matrix product, each rank's meet all")
         self.extents = {axis: rows if isinstance(rows, Extents) else Extents(rows)
                         for axis, rows in extents.items() if axis in cut}
-        # Where padding stands in the first and the last part of an axis: {axis: (rows, rows)}.
+        # Rows of padding inside the first and the last part of an axis: {axis: (rows, rows)}.
         self.pads = {axis: rows for axis, rows in (pads or {}).items() if axis in cut}
         for axis, rows in self.extents.items():
-            if rows.padding and axis not in self.pads:  # it counts as rows of the image from here on
+            if rows.padding and axis not in self.pads:  # from here on padding counts as rows of the image
                 self.extents[axis] = Extents(rows)
 
     def __eq__(self, other):
@@ -97,19 +99,19 @@ class Layout:
         return not self.dims[dim]
 
     def whole_extent(self, dim, extent):
-        """The whole's extent of a dimension of which this rank has `extent`."""
+        """The whole's extent of a dimension that has `extent` on this rank."""
         return prod(size if axis is None else sum(self.extents[axis]) for axis, size in self.dims[dim] or ((None, extent),))
 
     def dim_of(self, axis):
-        """The dimension that is this axis and nothing else."""
+        """The dimension that consists of this axis alone."""
         for dim, atoms in enumerate(self.dims):
             if len(atoms) == 1 and atoms[0][0] == axis:
                 return dim
         raise NotSupported(f"the positions along {AXES[axis]} are flattened together with others")
 
     def with_extents(self, changed, pads=None):
-        """The same dimensions with other extents along some axes; those of this rank are given as {axis: (rows by part,
-        own rows)}."""
+        """A layout with the same dimensions and other extents along some axes; `changed` is {axis: (rows by part, own
+        rows)}."""
         dims = [tuple((axis, changed[axis][1] if axis in changed else extent) for axis, extent in atoms)
                 for atoms in self.dims]
         padding = {axis: rows[0] for axis, rows in (pads or {}).items()}
@@ -117,15 +119,15 @@ class Layout:
                              for axis, rows in self.extents.items()}, pads)
 
     def in_stripes(self, stripes):
-        """The same in other stripes of as many rows, given as {axis: (rows by part, own rows)}."""
+        """The layout in other stripes of as many rows in all, given as {axis: (rows by part, own rows)}."""
         moved = {axis: given for axis, given in stripes.items() if self.extents.get(axis, given[0]) != given[0]}
         dims = [tuple((axis, moved[axis][1] if axis in moved else size) for axis, size in atoms) for atoms in self.dims]
         return Layout(dims, {**self.extents, **{axis: rows for axis, (rows, _) in moved.items()}},
                       {axis: rows for axis, rows in self.pads.items() if axis not in moved}) if moved else self
 
     def in_rows(self, dims):
-        """The same, where each of these dimensions of rows that others were flattened into is of so many rows more: as a
-        program that puts pixels between each other by a reshape means them."""
+        """The layout in which each of the dimensions `dims`, if other dimensions were flattened into its rows, has
+        correspondingly more rows: a program that interleaves pixels by a reshape means that."""
         found, extents = list(self.dims), dict(self.extents)
         for dim in set(dims):
             axes = [axis for axis, _ in self.dims[dim]]
@@ -146,8 +148,8 @@ class Layout:
         return Layout([atoms for dim, atoms in enumerate(self.dims) if dim not in dims], self.extents, self.pads)
 
     def reshaped(self, old, new, rows=()):
-        """Of a whole tensor of shape `old` that becomes `new`, whose dimensions `rows` are said to be of rows: there they may
-        be taken apart. In the whole's shapes an extent of 1 never means a part's only row."""
+        """The layout after the whole tensor's shape `old` is changed to `new`. The dimensions `rows` are known to be
+        rows, which may be taken apart there. In the whole's shapes an extent of 1 never means a part's only row."""
         own = {axis: size for atoms in self.dims for axis, size in atoms if axis is not None}
         whole = Layout(_resized(self.dims, own, {axis: sum(self.extents[axis]) for axis in own}), self.extents)
         dims = whole._reshaped(old, new, rows)
@@ -158,7 +160,7 @@ class Layout:
                       {axis: pad for axis, pad in self.pads.items() if extents[axis] is self.extents[axis]})
 
     def _regrouped_rows(self, axis, dims):
-        """The extents of an axis of which these dimensions have larger or smaller atoms."""
+        """The extents of an axis whose atoms have become larger or smaller in `dims`."""
         before, after = (next(size for atoms in each for a, size in atoms if a == axis) for each in (self.dims, dims))
         if before > after:
             if any(rows % (before // after) for rows in self.extents[axis]):
@@ -211,8 +213,8 @@ class Layout:
         return [self._tidy(atoms) for atoms in dims]
 
     def _tidy(self, atoms):
-        """Without extents of 1 that are not cut, and with rows that were taken apart as one again; () where nothing is
-        cut."""
+        """The atoms without extents of 1 that are not cut, and with rows that were taken apart joined again; () if
+        nothing is cut."""
         if all(axis is None for axis, _ in atoms):
             return ()
         tidy = []
@@ -227,6 +229,6 @@ class Layout:
 
 
 def _resized(dims, own, other):
-    """These dimensions of a part that has `other` rows in place of `own`."""
+    """The dimensions of a part that has `other` rows instead of `own`."""
     return tuple(tuple((axis, size if axis is None else size * other[axis] // own[axis]) for axis, size in atoms)
                  for atoms in dims)

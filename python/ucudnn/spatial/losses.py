@@ -1,4 +1,4 @@
-"""Losses: of each position, then summed over all."""
+"""Losses: computed at each position, then summed over all."""
 import inspect
 
 import torch
@@ -14,7 +14,7 @@ from .stripe import count_of, layout_of, rule, striped
 from .sums import greatest
 
 
-_WEIGHTS = ("weight", "pos_weight", "var")  # arguments that are tensors beside the input and the target
+_WEIGHTS = ("weight", "pos_weight", "var")  # tensor arguments beside the input and the target
 
 
 def _reduced(result, reduction):
@@ -27,7 +27,7 @@ def _reduced(result, reduction):
 
 
 def _options(function, args, kwargs):
-    """The arguments behind a loss's input and target, by name, and the reduction among them."""
+    """The arguments of a loss behind its input and target, by name, and its reduction."""
     options = inspect.signature(function).bind(None, None, *args, **kwargs).arguments
     del options["input"], options["target"]
     if options.pop("size_average", None) is not None or options.pop("reduce", None) is not None:
@@ -52,7 +52,7 @@ def _elementwise(function, x, target, *args, **kwargs):
 
 
 def _check_variances(variances, x):
-    """As torch checks them, on all ranks alike: one that raised alone would leave the others waiting."""
+    """Checks as torch does, but on all ranks alike: a rank that raised alone would leave the others waiting."""
     if variances.ndim != x.ndim:
         raise NotSupported(f"variances of {variances.ndim} dimensions, where the input has {x.ndim}")
     if greatest((variances < 0).any().to(x.dtype), layout_of(variances).axes):
@@ -63,7 +63,7 @@ def _check_variances(variances, x):
 def _classes(function, x, target, *args, **kwargs):
     options, reduction = _options(function, args, kwargs)
     layout = layout_of(x)
-    by_class = target.is_floating_point()  # probabilities of every class, in place of its number
+    by_class = target.is_floating_point()  # the target has probabilities of every class instead of class numbers
     wanted = layout if by_class else layout.removed([1])
     target = brought(target, wanted)
     if not layout.is_plain(1) or wanted != layout_of(target):

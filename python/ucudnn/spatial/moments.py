@@ -1,4 +1,4 @@
-"""Variances, norms, softmax, similarities: functions whose sums over dimensions are sums over ranks where these are cut."""
+"""Variances, norms, softmax, similarities: functions whose sums over cut dimensions are sums over ranks."""
 import functools
 import math
 
@@ -17,7 +17,7 @@ from .sums import greatest
 
 
 def _root(x):
-    """The square root, through which no gradient flows where x is 0, as in torch's norms."""
+    """The square root; where x is 0, no gradient flows through it, as in torch's norms."""
     return torch.where(x == 0, 0, torch.where(x == 0, 1, x).sqrt())
 
 
@@ -34,7 +34,7 @@ def _variance(function, x, dim=None, unbiased=None, keepdim=False, *, correction
 
 
 def _rounded_once(compute):
-    """`compute`, whose first argument is a stripe, in fp32 where that has 16 bits; further tensors must be as wide. What it gives
+    """Runs `compute` in fp32 if its first argument, a stripe, has 16 bits; further tensors must be as wide. The result
     has the type `dtype`, by default the stripe's."""
     @functools.wraps(compute)
     def run(x, *args, dtype=None, **kwargs):
@@ -58,7 +58,7 @@ def _variance_over(x, dims, keepdim, correction, is_root):
 
 
 def _type(function, x, *args):
-    """What torch gives, which autocast may say."""
+    """The type of torch's result, which autocast may decide."""
     return function(x.new_zeros([1] * max(x.ndim, 1)), *args).dtype
 
 
@@ -95,7 +95,7 @@ def _norm(function, x, p=None, dim=None, keepdim=False, *, ord=None, dtype=None)
 
 
 def _exponentials(x, dims):
-    """(e^(x - largest), its sum, the largest), whose gradients need none of the largest."""
+    """(e^(x - largest), its sum, the largest), whose gradients do not need that of the largest."""
     top = greatest(x.detach().amax(dims, keepdim=True), axes_in(x, dims))
     top = torch.where(top.isfinite(), top, 0)
     powers = striped(torch.exp(x - top), x.cut)
@@ -149,7 +149,8 @@ def _normalize(function, x, p=2.0, dim=1, eps=1e-12):
 
 
 def _of_two(function, a, b, dim, keepdim, own, cut):
-    """A function of two tensors over one dimension of what they broadcast to: torch's, `own`, where it is not cut, else `cut`."""
+    """A function of two tensors over one dimension of their broadcast shape: `own`, which is torch's, if that dimension
+    is not cut, otherwise `cut`."""
     layout = broadcast([a, b])
     ndim = len(layout.dims)
     a, b = completed(a, layout), completed(b, layout)
@@ -201,7 +202,7 @@ def _rms_normed(x, dims, eps):
 
 @rule(functional.local_response_norm)
 def _response_norm(function, x, *args, **kwargs):
-    """Over windows of channels, whose steps torch may take on each rank by itself."""
+    """Normalizes over windows of channels; each rank can run torch's function by itself."""
     layout = layout_of(x)
     if not layout.is_plain(1):
         raise NotSupported("channels are cut")

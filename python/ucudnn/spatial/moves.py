@@ -1,4 +1,4 @@
-"""Rows that change places, are repeated, or are made: repeat, flip, roll, triangles, new tensors."""
+"""Rows that are moved, repeated or made: repeat, flip, roll, triangles, new tensors."""
 import torch
 
 from .cells import ranks
@@ -19,7 +19,7 @@ def _repeat(function, x, *repeats, **kwargs):
     repeats = as_list(repeats) or list(kwargs.get("repeats", kwargs.get("dims", ())))
     repeats = [1] * (x.ndim - len(repeats)) + repeats
     offset = len(repeats) - x.ndim
-    # One row that becomes as many as a stripe has is spread over the ranks.
+    # One row that is repeated as often as a stripe has rows is spread over the ranks.
     sizes = [number if isinstance(number, Own) else -1 if dim >= offset else 1 for dim, number in enumerate(repeats)]
     x = expand(torch.Tensor.expand, x, sizes)
     repeats = [1 if isinstance(number, Own) else number for number in repeats]
@@ -53,7 +53,7 @@ _FLIPPED = {"fliplr": (1,), "flipud": (0,)}
 
 @rule(*named("flip", *_FLIPPED))
 def _flip(function, x, *dims, **kwargs):
-    """Along a cut axis each rank fetches the rows that stand as far from the other end as its own do from the first."""
+    """Along a cut axis each rank fetches the rows that are as far from the other end as its own are from the first."""
     dims = _FLIPPED.get(name_of(function)) or as_list(dims) or kwargs.get("dims", ())
     layout, result = Layout(x.cut.dims, x.cut.extents), x if len(dims) else x.clone()
     for dim in dims_of(x, dims) if len(dims) else ():
@@ -95,7 +95,7 @@ def _roll(function, x, shifts, dims=None):
 
 
 def _rolled(x, dim, axis, extents, shift):
-    """Of each part the rows that come around from the last ones, and those before its own."""
+    """Fetches for each part the rows that wrap around from the end, and the rows before its own."""
     total, around, before = sum(extents), [], []
     shift %= total
     for begin, end in owned(extents):
@@ -114,7 +114,7 @@ def _triangle(function, x, diagonal=0):
 
 @rule(*named("new_zeros", "new_ones", "new_empty", "new_full"), sizes="made")
 def _made(function, x, *sizes, **kwargs):
-    """Cut where a size comes of a stripe's rows, else the same on every rank."""
+    """The result is cut if a size comes from a stripe's rows, otherwise it is the same on every rank."""
     value = [kwargs.pop("fill_value", None) if len(sizes) < 2 else sizes[1]] if name_of(function) == "new_full" else []
     sizes = list(kwargs.pop("size", None) or as_list(sizes[:1] if value else sizes))
     return striped(function(x, plain(sizes), *whole_of(value), **kwargs), of_sizes(sizes))

@@ -15,7 +15,7 @@ from .sums import summed, total
 
 
 def _statistics(x, dims, axes, count):
-    """Mean and biased variance over `dims` of the whole: each rank's own, then together, in the order of the ranks."""
+    """Mean and biased variance over `dims` of the whole: each rank's own, then combined in the order of the ranks."""
     mean, variance = rows.moments(x, dims)
     if not axes:
         return mean, variance
@@ -26,9 +26,9 @@ def _statistics(x, dims, axes, count):
 
 
 class _Normalised(torch.autograd.Function):
-    """(x - mean) / sqrt(variance + eps) * weight + bias, in fp32 where x has 16 bits; and the statistics, through which no
-    gradient flows. Weight and bias have the dimensions of x, and extent 1 wherever they are the same. Only x is kept, as by
-    torch's own norms, and no step makes a tensor of its size that nobody keeps."""
+    """(x - mean) / sqrt(variance + eps) * weight + bias, in fp32 if x has 16 bits; and the statistics, through which no
+    gradient flows. Weight and bias have the dimensions of x, with extent 1 where they are constant. Only x is kept, as
+    by torch's own norms, and no step makes a temporary tensor of its size."""
 
     @staticmethod
     def forward(ctx, x, weight, bias, dims, axes, count, eps):
@@ -44,15 +44,15 @@ class _Normalised(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient, *_):
-        saved = ctx.saved_tensors  # of a checkpoint, which computes them now, by stripes
+        saved = ctx.saved_tensors  # with a checkpoint this computes them now, from stripes
         with plainly():
             found = (_differentiable if torch.is_grad_enabled() else _gradients)(ctx, saved, gradient)
         return (*found, None, None, None, None)
 
 
 def _differentiable(ctx, saved, gradient):
-    """What _gradients gives, by operations through which gradients flow: of gradients of gradients. The statistics are
-    computed again, since what was saved of them depends on nothing."""
+    """The result of _gradients, by operations through which gradients flow, for gradients of gradients. The statistics
+    are computed again, since no gradient flows through the saved ones."""
     (dims, axes, count), (x, weight, _, _) = ctx.arguments, saved
     average = lambda values: summed(total(values.sum(dims, keepdim=True), axes) / count, axes)
     by_bias = wide(gradient)
@@ -64,7 +64,7 @@ def _differentiable(ctx, saved, gradient):
 
 
 def _like_parameters(ctx, *values):
-    """Gradients of weight and bias, each of its parameter's shape; None of one that there is not."""
+    """The gradients of weight and bias, each in its parameter's shape; None for a missing one."""
     return [None if shape is None else value.sum_to_size(shape) for value, shape in zip(values, ctx.shapes)]
 
 
@@ -85,8 +85,9 @@ def _gradients(ctx, saved, gradient):
 
 
 def normalised(x, dims, eps, weight=None, bias=None, view=None):
-    """With weight and bias by channel. `view`: a shape in which `dims` are counted, in which the channels are two
-    dimensions, groups and theirs. Returns the stripe, mean, biased variance, and of how many elements they are."""
+    """Normalises x over `dims`, with a weight and a bias for each channel. `view`: a shape of x to which `dims` refer,
+    in which the channels are two dimensions: the groups, and the channels of a group. Returns the stripe, mean, biased
+    variance, and the number of elements that they are over."""
     layout = x.cut if view is None else x.cut.inserted(2)
     wide = striped(x if view is None else x.reshape(view), layout)
     shape = [1, *(wide.shape[1:2] if view is None else wide.shape[1:3])]
@@ -113,7 +114,7 @@ def _instance_norm(function, x, running_mean=None, running_var=None, weight=None
     result, mean, variance, count = normalised(x, list(range(2, x.ndim)), eps, weight, bias)
     if count < 2:
         raise ValueError(f"instance norm over {count} value of each channel")
-    if running_mean is not None:  # torch takes the mean of all images' statistics
+    if running_mean is not None:  # torch averages the statistics of all images
         layout = remaining(x, range(2, x.ndim), True)
         mean, variance = (mean_of(None, striped(value, layout), 0) for value in (mean, variance))
         _update(running_mean, running_var, mean, variance, count, momentum)
@@ -142,7 +143,7 @@ def _batch_norm(function, x, running_mean, running_var, weight=None, bias=None, 
 
 
 def _update(running_mean, running_var, mean, variance, count, momentum):
-    """In place, of channels, by the mean and the biased variance of `count` elements."""
+    """Updates the running statistics of channels in place, by the mean and the biased variance of `count` elements."""
     with torch.no_grad():
         running_mean.lerp_(mean.flatten().to(running_mean.dtype), momentum)
         running_var.lerp_((variance.flatten() * (count / (count - 1))).to(running_var.dtype), momentum)
@@ -168,7 +169,8 @@ def _layer_norm(function, x, normalized_shape, weight=None, bias=None, eps=1e-5,
 
 
 def own_rows(weight, x, dims):
-    """Of a parameter with a value for every position, those of the own ones; of its gradient each rank has a part."""
+    """The own positions' values of a parameter with a value for every position; each rank has a part of its
+    gradient."""
     weight = completed(weight, x.cut)
     for i, dim in enumerate(dims):
         for axis in x.cut.axes_of(dim):

@@ -49,7 +49,7 @@ def _pad(function, x, pad, mode="constant", value=None):
 
 
 def _reflected(x, dim, axis, extents, front, back):
-    """Where a reflection reaches beyond the first or the last stripe: with rows of the next ones."""
+    """Handles a reflection that reaches beyond the first or the last stripe: it uses rows of the next ones."""
     part, total, own = ranks().part(axis), sum(extents), owned(extents)
     needed = list(own)
     needed[0] = 0, max(extents[0], front + 1)
@@ -61,9 +61,9 @@ def _reflected(x, dim, axis, extents, front, back):
 
 
 def _wrapped(x, dim, axis, extents, front, back):
-    """The last rows before the first part's, and the first ones behind the last part's."""
+    """The first part gets the last rows before its own, the last part gets the first rows behind its own."""
     part, total = ranks().part(axis), sum(extents)
     needed = [(begin, begin) for begin, _ in owned(extents)]
     needed[0], needed[-1] = (total - front, total), (0, back)
-    rows = fetch(x, dim, axis, extents, needed)  # none of the parts between, whose gradients come through it all the same
+    rows = fetch(x, dim, axis, extents, needed)  # parts in between get no rows, but their gradients come through this
     return torch.cat([rows, x] if part == 0 else [x, rows], dim)

@@ -27,15 +27,16 @@ __le__ __gt__ __ge__ __and__ __or__ __xor__ __invert__ __mod__ __floordiv__
 
 
 def broadcast(operands, takes_whole=False, keeps_first=False):
-    """The layout of what comes of these tensors, position by position, into whose stripes `completed` brings each: those of the
-    first one, or those that are `agreed`. `takes_whole`: what is the same on every rank may have all of the whole's rows, of
-    which `met` takes this rank's."""
+    """The layout of a result that these tensors are combined to, position by position. `completed` brings each tensor
+    into its stripes: those of the first tensor, or those that are `agreed`. `takes_whole`: replicated tensors may have
+    all rows of the whole, from which `met` takes this rank's."""
     layouts = [layout_of(x) for x in operands]
     ndim = max(len(layout.dims) for layout in layouts)
     stripes = agreed(layouts, keeps_first)
     layouts = [layout.in_stripes(stripes) for layout in layouts]
     if any(len({layout.dims[-dim] for layout in layouts if dim <= len(layout.dims)} - {()}) > 1 for dim in range(1, ndim + 1)):
-        layouts = [layout.in_rows(range(len(layout.dims))) for layout in layouts]  # where some were flattened into rows
+        # some dimensions were flattened into rows
+        layouts = [layout.in_rows(range(len(layout.dims))) for layout in layouts]
         stripes = agreed(layouts, keeps_first)
         layouts = [layout.in_stripes(stripes) for layout in layouts]
     dims, extents, pads = [()] * ndim, {}, {}
@@ -66,12 +67,13 @@ def broadcast(operands, takes_whole=False, keeps_first=False):
 
 
 def _has_one_row(atoms, extents):
-    """Whether any part has: all ranks decide alike."""
+    """Whether some part has only one row: all ranks decide alike."""
     return all(size == 1 if axis is None else min(extents[axis]) == 1 for axis, size in atoms)
 
 
 def completed(x, layout):
-    """x as an operand of what has `layout`, in its stripes: the gradient of what is not cut as that is is summed."""
+    """x as an operand of a function whose result has `layout`, in its stripes. If x is not cut as `layout` is, its
+    gradient is summed."""
     if layout.is_cut and ranks().is_checking and isinstance(x, torch.Tensor) and not isinstance(x, Stripe):
         same([(f"a tensor of shape {tuple(x.shape)} that meets a stripe", x)], "it counts as the same on all")
     axes = tuple(axis for axis in layout.axes if axis not in layout_of(x).axes)
@@ -79,8 +81,8 @@ def completed(x, layout):
 
 
 def met(x, layout):
-    """x as an operand of what has `layout`, position by position: of what is the same on every rank and has the whole's rows
-    there, this rank's."""
+    """x as an operand, position by position, of a function whose result has `layout`. If x is replicated and has all
+    rows of the whole there, takes this rank's."""
     return own_part(completed(x, layout), layout_of(x), layout)
 
 
@@ -89,8 +91,8 @@ def _operands(args, kwargs):
 
 
 def may_be_written(x):
-    """NotSupported where x has hooks, which torch drops from what is written in place, as those of any view, and where torch has
-    one memory for x and what is a copy here."""
+    """Raises NotSupported if x has hooks, which torch drops from tensors that are written in place, as from any view,
+    or if torch shares memory that x has copied here."""
     if is_shared(x):
         raise NotSupported("written in place where torch has one memory with a view in groups of rows, for which rows came "
                            "from other ranks: write into a clone")
@@ -129,6 +131,6 @@ def _prelu(function, x, weight):
 
 @rule(*named("to", "type_as"), sizes="whole")
 def _as_type(function, x, *args, **kwargs):
-    """In another type or on another device, which may be said by another tensor, cut or not."""
+    """Converts to another type or device, which another tensor, cut or not, may determine."""
     result = function(x, *args, **kwargs)
     return x if result is x else striped(result, layout_of(x))

@@ -1,5 +1,5 @@
-"""Pooling. Windows that go on across a cut read the rows that lie there; pooling to a fixed number of windows (adaptive,
-global) gives what is the same on every rank."""
+"""Pooling. Windows across a cut read the rows on its other side; pooling to a fixed number of windows (adaptive,
+global) gives a replicated result."""
 import torch
 from torch.nn import functional
 
@@ -17,7 +17,8 @@ from .windows import check, extend, in_rows, of_batches, output_layout, read, sp
 
 
 def _outputs(extent, window, pad, ceil_mode):
-    """As torch counts them: with ceil_mode a window may stick out, but must begin inside the image or its front padding."""
+    """The number of windows, as torch counts them: with ceil_mode a window may stick out, but must begin inside the
+    image or its front padding."""
     rows = extent + 2 * pad - window.extent
     if not ceil_mode:
         return rows // window.stride + 1
@@ -26,7 +27,7 @@ def _outputs(extent, window, pad, ceil_mode):
 
 
 def _slid(extent, window, pad, ceil_mode):
-    """[begin, end) of what windows read of an axis."""
+    """[begin, end) of the rows that each window reads along an axis."""
     begins = [i * window.stride - pad for i in range(_outputs(extent, window, pad, ceil_mode))]
     return [(max(0, begin), min(extent, begin + window.extent)) for begin in begins]
 
@@ -42,8 +43,8 @@ def _plans(x, windows, pads, ceil_mode):
 
 
 def _read(x, axis, window, pad, count):
-    """Of `count` windows, of which ceil_mode may have added one that sticks out behind: as if there were so much padding, or,
-    where the others leave no room for it, as the last part's."""
+    """The Read of `count` windows. ceil_mode may have added a window that sticks out at the end: it is treated as if
+    there were that much padding or, if the other windows leave no room for it, as a window of the last part."""
     extent = sum(x.cut.extents[axis])
     behind = (count - 1) * window.stride + window.extent - extent - pad
     if behind <= pad:
@@ -58,7 +59,7 @@ def _read(x, axis, window, pad, count):
 
 
 def _covers(x, kernel, pads):
-    """Whether one window covers every cut axis, as where a program pools by its own x.shape."""
+    """Whether one window covers every cut axis, as in a program that pools by its own x.shape."""
     dims = spatial_dims(x, len(kernel))
     return bool(dims) and all(kernel[i] == sum(x.cut.extents[axis]) and not pads[i] for axis, i in dims.items())
 
@@ -87,7 +88,7 @@ def _max_pool(function, x, kernel_size, stride=None, padding=0, dilation=1, ceil
 
 
 def _counts(x, axis, plan, window, pad):
-    """Of the windows of this rank along a cut axis, how many of the rows that they read are there, with `pad` of padding."""
+    """For this rank's windows along a cut axis, the number of rows that each reads, including `pad` rows of padding."""
     part, extent = ranks().part(axis), sum(x.cut.extents[axis])
     begin = torch.arange(plan.outputs[part]) * window.stride + plan.reads[part][0]
     return (begin + window.filter).clamp(max=extent + pad) - begin.clamp(min=-pad)
@@ -102,7 +103,7 @@ def _avg_pool(function, x, kernel_size, stride=None, padding=0, ceil_mode=False,
     stride = kernel if stride is None or stride == [] else tuple_of(stride, count)
     pads = tuple_of(padding, count)
     if _covers(x, kernel, pads) and divisor_override is None:
-        dims = sorted(2 + i for i in spatial_dims(x, count).values())  # the others by torch
+        dims = sorted(2 + i for i in spatial_dims(x, count).values())  # torch does the other dimensions
         whole = mean(None, x, dims, True, dtype=wide_type(x.dtype))
         kernel = [1 if 2 + i in dims else extent for i, extent in enumerate(kernel)]
         return striped(function(whole, kernel, stride, pads, ceil_mode, count_include_pad).to(x.dtype), whole.cut)
@@ -154,7 +155,7 @@ def _adaptive_avg(function, x, output_size):
 
 
 def _weighted(function, x, layout, pooled, native):
-    """The means over windows along the cut axes, of which this rank has its rows' part, and along the others."""
+    """The means over windows: along cut axes the part of this rank's rows, along the others complete."""
     result = x if native == list(x.shape[2:]) else function(x, native)
     for axis, (i, size) in pooled.items():
         extents = layout.extents[axis]
@@ -182,7 +183,7 @@ def _adaptive_max(function, x, output_size, return_indices=False):
 
 def _largest(x, windows):
     """The largest of each window, the same on every rank. `windows`: by axis, [begin, end) in the whole."""
-    # Where each element stands in the whole picture, row by row.
+    # The place of each element in the whole picture, row by row.
     place, spans = torch.zeros([1] * len(windows), dtype=torch.int64, device=x.device), []
     dims = spatial_dims(x, len(windows))
     begins, axes = {2 + i: owned(x.cut.extents[axis])[ranks().part(axis)][0] for axis, i in dims.items()}, tuple(sorted(dims))
@@ -195,7 +196,8 @@ def _largest(x, windows):
 
 
 def _window_maxima(x, place, spans):
-    """Each window's largest among the rank's own elements, and its place: -inf, behind all others, where it has none."""
+    """The largest of each window among the rank's own elements, and its place; -inf, with a place behind all others, if
+    the rank has none."""
     values, places = [], []
     shape = [len(found) for _, _, found in spans]
     for flat in range(torch.Size(shape).numel()):

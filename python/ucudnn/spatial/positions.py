@@ -1,5 +1,6 @@
-"""Positions of a dimension, also of one into which several were flattened: where this rank's stand in the whole's, and those of
-all ranks. Both are in the whole's order, so what is computed of all positions meets a plain tensor as it does on one rank."""
+"""Positions of a dimension, also of one into which several were flattened: the places of this rank's in the whole, and
+those of all ranks. Both are in the whole's order, so values computed from all positions meet a plain tensor as on one
+rank."""
 import torch
 
 from .cells import ranks
@@ -10,7 +11,7 @@ from .stripe import layout_of, striped
 
 
 class Cut(torch.autograd.Function):
-    """Of x, which is the same on every rank, this rank's rows; its gradient is put together on every rank."""
+    """This rank's rows of x, which is replicated; the gradient is put together on every rank."""
 
     @staticmethod
     def forward(ctx, x, dim, axis, extents):
@@ -37,8 +38,8 @@ class Gather(torch.autograd.Function):
 
 
 def all_of(x, dim, apart=()):
-    """x with the positions of all ranks in the dimension `dim`. Along the axes `apart` ranks compute different things with
-    them, whose gradients are added up; along the others they all compute the same."""
+    """x with the positions of all ranks in the dimension `dim`. Along the axes `apart` ranks compute different things
+    with them, and the gradients are added up; along the others they all compute the same."""
     layout, dim = layout_of(x), dim % x.ndim
     atoms = layout.dims[dim]
     if not atoms:
@@ -55,8 +56,8 @@ def all_of(x, dim, apart=()):
 
 
 def own_part(x, of_x, layout):
-    """Of x, which has the layout `of_x`, this rank's rows where it has all of the whole's and `layout`, to whose last dimensions
-    it is broadcast, is cut. Its gradient has these rows alone."""
+    """This rank's rows of x, if x, whose layout is `of_x`, has all rows of the whole where `layout` is cut. x is
+    broadcast to the last dimensions of `layout`. Its gradient has these rows alone."""
     for dim, extent in enumerate(x.shape):
         atoms = layout.dims[len(layout.dims) - x.ndim + dim]
         if extent != 1 and atoms and of_x.is_plain(dim):
@@ -65,7 +66,7 @@ def own_part(x, of_x, layout):
 
 
 def places(x, dim):
-    """Where each of this rank's positions stands in the whole's dimension `dim`."""
+    """The places of this rank's positions in the whole's dimension `dim`."""
     return _places(layout_of(x).dims[dim] or ((None, x.shape[dim]),), layout_of(x)).to(x.device)
 
 

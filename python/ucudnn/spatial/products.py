@@ -1,6 +1,6 @@
-"""Products of tensors, whose dimensions have labels as those of an einsum. What is contracted over cut positions is summed over
-the ranks; where two labels are cut along one axis, as queries and keys are, the first of the result stays cut, and of the
-other each rank fetches all positions."""
+"""Products of tensors, whose dimensions have labels as in an einsum. Contractions over cut positions are summed over
+the ranks. If two labels are cut along one axis, as queries and keys are, the first label of the result stays cut, and
+each rank fetches all positions of the other."""
 import functools
 
 import torch
@@ -16,8 +16,8 @@ from .sums import summed, total
 
 
 def product(compute, operands, labels, result, uncut=()):
-    """What `compute(*operands)` is of the whole. `labels` are those of each operand's dimensions, `result` those of what comes
-    out; labels in `uncut` are not contracted by sums alone, so that it takes all of their positions."""
+    """The result of `compute(*operands)` for the whole. `labels` are those of each operand's dimensions, `result` those
+    of the result; labels in `uncut` are not only summed over, so `compute` gets all of their positions."""
     operands = [brought(x, layout_of(operands[0])) for x in operands]
     layouts, cut = [layout_of(x) for x in operands], {}
     for layout, names in zip(layouts, labels):
@@ -40,13 +40,13 @@ def product(compute, operands, labels, result, uncut=()):
         return striped(compute(*ready), Layout(dims, extents))
     ready = lowered(*ready)
     dtype = functools.reduce(torch.promote_types, (x.dtype for x in ready))
-    with torch.autocast(ready[0].device.type, enabled=False):  # ranks' parts are not rounded
+    with torch.autocast(ready[0].device.type, enabled=False):  # the ranks' parts are not rounded
         return striped(total(compute(*map(wide, ready)), contracted).to(dtype), Layout(dims, extents))
 
 
 def _operand(x, wanted, axes):
-    """x as of the layout `wanted`, for what ranks compute differently along `axes`: with all positions where that is not cut, and
-    this rank's where x has the whole's."""
+    """x in the layout `wanted`, for computations in which ranks differ along `axes`: with all positions where `wanted`
+    is not cut, and with this rank's where x has the whole's."""
     layout = layout_of(x)
     for dim, atoms in enumerate(wanted.dims):
         if not atoms:
@@ -71,7 +71,7 @@ def _matmul(a, b, compute=torch.matmul):
 
 @rule(*named("matmul", "mm", "bmm", "mv", "dot", "vdot", "__matmul__"))
 def _multiply(function, a, *others, **named):
-    b, = *others, *named.values()  # which torch calls other, mat2 or vec
+    b, = *others, *named.values()  # torch calls it other, mat2 or vec
     return _matmul(a, b)
 
 
@@ -85,7 +85,7 @@ def _add(function, x, a, b, *, beta=1, alpha=1):
     x, a, b = (striped(each, layout_of(of)) for each, of in zip(lowered(x, a, b), (x, a, b)))
     result = _matmul(a, b)
     result = result if alpha == 1 else striped(result * alpha, result.cut)
-    if beta == 0:  # x may be anything then
+    if beta == 0:  # x may then be anything
         return result
     return pointwise(torch.add, result, x if beta == 1 else striped(x * beta, layout_of(x)))
 

@@ -1,5 +1,5 @@
-"""Rows that change ranks: where tensors meet that are cut in different stripes, and where rows belong together that two ranks
-have."""
+"""Rows that change ranks: when tensors meet that are cut into different stripes, and when rows belong together that two
+ranks have."""
 from itertools import pairwise
 
 from .cells import ranks
@@ -10,8 +10,8 @@ from .stripe import layout_of, striped
 
 
 def agreed(layouts, keeps_first):
-    """{axis: (rows by part, own rows)} of the axes along which these have different stripes of as many rows: the stripes of
-    which the largest is the smallest, or those of the first layout. All ranks decide alike."""
+    """{axis: (rows by part, own rows)} of the axes along which these layouts have different stripes of as many rows:
+    the stripes whose largest is the smallest, or those of the first layout. All ranks decide alike."""
     met = {}
     for layout in layouts:
         for axis, rows in layout.extents.items():
@@ -38,15 +38,15 @@ def in_stripes(x, extents):
 
 
 def brought(x, layout):
-    """x in the stripes of `layout`, where it has other ones of as many rows."""
+    """x in the stripes of `layout`, if its own stripes have as many rows in all."""
     stripes = agreed([layout, layout_of(x)], keeps_first=True)
     extents = {axis: rows for axis, (rows, _) in stripes.items()}
     return striped(in_stripes(x, extents), layout_of(x).in_stripes(stripes)) if stripes else x
 
 
 def in_groups(layout, axis, size):
-    """The same in stripes of whole groups of `size` rows, as near to its own as there are. Raises Uneven where a rank would
-    have none."""
+    """The layout in stripes of whole groups of `size` rows, as near to its own as possible. Raises Uneven if a rank
+    would have no rows."""
     extents = layout.extents[axis]
     count, ends = sum(extents) // size, [0]
     if sum(extents) % size or count < len(extents):
@@ -58,7 +58,7 @@ def in_groups(layout, axis, size):
 
 
 def share(x, y):
-    """Says that torch has both in one memory, where they are two copies here: neither may be written over."""
+    """Marks x and y, which share memory in torch but are two copies here: neither may be overwritten."""
     for each in (x, y):
         each.untyped_storage()._ucudnn_is_shared = True
 

@@ -1,4 +1,4 @@
-"""What takes a picture apart, puts it together, and sums over its positions."""
+"""Functions that cut an image, put it together, and sum over its positions."""
 import torch
 
 from .errors import NotSupported
@@ -13,10 +13,10 @@ from .sums import total
 
 
 def shard(x, dim=None, multiple=1):
-    """This rank's stripe of x, which is the same on every rank of a group. `dim` is the dimension that is cut, or several;
-    of the last three, which are d, h and w, those that the grid cuts, by default. Stripes are multiples of `multiple`
-    rows, by which the strides of a network multiply, but the last, which has the rest, and differ by no more than that. On one
-    rank x itself."""
+    """This rank's stripe of x, which is the same on every rank of a group. `dim` is the dimension to cut, or several;
+    by default those of the last three, d, h and w, that the grid cuts. Stripes are multiples of `multiple` rows, the
+    product of a network's strides, and differ by no more than that; the last one has the rest. On one rank it is x
+    itself."""
     grid = ranks() and ranks().grid
     if grid is None:
         return x
@@ -34,7 +34,7 @@ def shard(x, dim=None, multiple=1):
 
 
 def _axes(x, dim, grid):
-    """(which axes of the grid cut these dimensions of x, why none do): a refusal that all ranks have to hear."""
+    """(the axes of the grid that cut these dimensions of x, why they cannot): all ranks must hear of a refusal."""
     if isinstance(x, Stripe) and x.cut.is_cut:
         return [], "it is a stripe already"
     dims = [axis + x.ndim - 3 for axis in grid.cut_axes] if dim is None else [dim] if isinstance(dim, int) else list(dim)
@@ -45,8 +45,9 @@ def _axes(x, dim, grid):
 
 
 def from_local(x, dim=None):
-    """The stripe of whose rows this rank has x, a plain tensor: the counterpart of to_local, for what each rank has loaded by
-    itself. `dim` as of shard. Ranks tell each other their shapes, which may differ in rows alone. On one rank x itself."""
+    """The stripe whose rows on this rank are x, a plain tensor: the counterpart of to_local, for data that each rank
+    has loaded by itself. `dim` is that of shard. Ranks tell each other their shapes, which may differ only in rows. On
+    one rank it is x itself."""
     grid = ranks() and ranks().grid
     if grid is None:
         return x
@@ -58,7 +59,8 @@ def from_local(x, dim=None):
 
 
 def _extents_of(told, grid):
-    """By axis, the rows of each part. `told`: by rank, [type, axes or why there are none, shape] of what it has."""
+    """The rows of each part, by axis. `told`: for each rank, [type, axes or why there are none, shape] of its
+    tensor."""
     shapes = {grid.place_of(rank)[1]: shape for rank, (_, _, shape) in told.items()}
     (dtype, axes, first), *others = told.values()
     is_one = isinstance(axes, list) and all(other[:2] == [dtype, axes] and len(other[2]) == len(first) for other in others)
@@ -110,8 +112,8 @@ def remaining(x, dims, keepdim):
 
 
 def added_up(x, dims, keepdim=False, dtype=None, count=None):
-    """The sum over these dimensions of the whole tensor; the mean, where `count` says of how many elements. Of 16-bit numbers
-    it is computed in fp32, and rounded once to what torch's own would give."""
+    """The sum over these dimensions of the whole tensor, or with `count`, the number of elements, the mean. 16-bit
+    numbers are summed in fp32, and the result is rounded once to the type of torch's."""
     dtype = (torch.sum if count is None else torch.mean)(x.new_empty(0), dtype=dtype).dtype
     result = total(torch.sum(x, dims, keepdim=keepdim, dtype=wide_type(dtype)), axes_in(x, dims))
     return striped((result if count is None else result / count).to(dtype), remaining(x, dims, keepdim))
@@ -129,7 +131,7 @@ def mean(function, x, dim=None, keepdim=False, *, dtype=None):
 
 
 def all_striped(result, layout):
-    """One tensor or several, also named ones, of one layout."""
+    """Makes stripes of one layout of one tensor or several, also of named tuples."""
     if isinstance(result, torch.Tensor):
         return striped(result, layout)
     return type(result)([striped(each, layout) for each in result])

@@ -1,5 +1,5 @@
-"""Interpolation: rows at the cuts read across them, and positions are counted in the whole image. A size that comes of the
-stripe's own is one of its stripes (sizes.py); a factor is the same on all ranks."""
+"""Interpolation: rows at the cuts read across them, and positions are counted in the whole image. A size that comes
+from the stripe's own is a size of its stripes (sizes.py); a factor is the same on all ranks."""
 import math
 
 import torch
@@ -18,8 +18,8 @@ _MODES = {"nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubi
 
 
 def _scaled(x, scale_factor, recompute):
-    """(the size on this rank, {axis: rows by part}). torch reads by the factor itself, which is the extents' ratio where that
-    is whole: of every part's rows, since all ranks refuse alike."""
+    """(the size on this rank, {axis: rows by part}). torch uses the factor itself, which is the ratio of the extents if
+    that is whole. All parts' rows are tested, since all ranks refuse alike."""
     count = x.ndim - 2
     factors = scale_factor if isinstance(scale_factor, (list, tuple)) else [scale_factor] * count
     size, outputs = [_times(extent, factor)[0] for extent, factor in zip(x.shape[2:], factors)], {}
@@ -34,16 +34,16 @@ def _scaled(x, scale_factor, recompute):
 
 
 def _times(extent, factor):
-    """(rows, whether there are so many)."""
+    """(rows, whether that number is exact)."""
     rows = math.floor(float(extent) * factor)
     return rows, abs(extent * factor - rows) < 1e-9
 
 
 def _positions(first, last, extent, outputs, mode, align):
-    """Where in the input each of the outputs [first, last) reads: (rows by tap, weights by tap)."""
+    """The input positions that the outputs [first, last) read: (rows by tap, weights by tap)."""
     at = torch.arange(first, last, dtype=torch.float64)
     ratio = extent / outputs
-    if mode.startswith("nearest"):  # in single precision, as torch counts, whatever the type
+    if mode.startswith("nearest"):  # torch counts in single precision, whatever the type
         single = torch.arange(first, last, dtype=torch.float32) + (0.5 if mode == "nearest-exact" else 0.0)
         rows = (single * torch.tensor(ratio, dtype=torch.float32)).floor().long()
         return [rows.clamp(max=extent - 1)], [torch.ones_like(at)]
@@ -63,14 +63,14 @@ def _positions(first, last, extent, outputs, mode, align):
 
 
 def _cubic(distance, a=-0.75):
-    """Keys' kernel, with torch's parameter."""
+    """Keys' cubic kernel, with torch's parameter."""
     near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
     far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
     return torch.where(distance <= 1, near, far)
 
 
 def _combined(rows, dim, taps, weights, first):
-    """Of rows that begin with row `first`, the weighted sums along one dimension."""
+    """The weighted sums along one dimension of rows that begin with row `first`."""
     result, shape = None, [1] * rows.ndim
     shape[dim] = -1
     for tap, weight in zip(taps, weights):
@@ -82,7 +82,7 @@ def _combined(rows, dim, taps, weights, first):
 
 
 def _resized(x, dim, axis, extents, outputs, mode, align):
-    """Along one cut axis."""
+    """Resizes along one cut axis."""
     extent, whole = sum(extents), sum(outputs)
     spans = [_positions(*rows, extent, whole, mode, align) for rows in owned(outputs)]
     needed = [(int(min(tap.min() for tap in taps)), int(max(tap.max() for tap in taps)) + 1) for taps, _ in spans]
@@ -91,7 +91,7 @@ def _resized(x, dim, axis, extents, outputs, mode, align):
 
 
 def _spread(function, x, size, mode, align):
-    """What is the same on every rank: a stripe where the size that a program asks for is one of its stripes'."""
+    """Resizes a replicated tensor: the result is a stripe if the size that the program gives is a stripe's."""
     cut = {2 + i: rows_of(number) for i, number in enumerate(size) if isinstance(number, Own)}
     dims, extents, result = [()] * x.ndim, {}, summed(x, tuple(sorted(axis for axis, _ in cut.values())))
     for dim, (axis, outputs) in cut.items():
@@ -103,8 +103,8 @@ def _spread(function, x, size, mode, align):
 
 
 def _outputs(x, axis, number):
-    """The rows by part of a size that a program gives along a cut axis: of its own rows, or, by a module of torch's that was
-    made with it, the whole's."""
+    """The rows by part for a size that a program gives along a cut axis: that of its own rows or, in a module of torch
+    that was made with it, the whole's."""
     extents = x.cut.extents[axis]
     if isinstance(number, Own):
         found, rows = rows_of(number)
@@ -119,7 +119,7 @@ def _outputs(x, axis, number):
 
 
 def _native(function, x, size, dims, mode, align):
-    """The other axes, by torch."""
+    """Resizes the other axes by torch."""
     rest = [x.shape[2 + i] if dims[2 + i] else extent for i, extent in enumerate(size)]
     return x if rest == list(x.shape[2:]) else function(x, rest, mode=mode, align_corners=align)
 

@@ -1,6 +1,6 @@
-"""Statistics of a tensor, and its scaling, by kernels of torch's own norms where it is rows of numbers that lie behind one
-another: on the CPU each reads the tensor once, and none makes one of its size that nobody keeps. Statistics have the shape of
-the tensor, with extent 1 where they are the same."""
+"""Statistics of a tensor, and its scaling, by kernels of torch's own norms if the tensor consists of contiguous rows of
+numbers: on the CPU each kernel reads the tensor once, and makes no temporary one of its size. Statistics have the shape
+of the tensor, with extent 1 where they are constant."""
 import math
 
 import torch
@@ -9,7 +9,7 @@ _CHUNK = 1 << 18  # elements
 
 
 def _first(x, *shapes):
-    """The dimension with which rows of x begin, in which all of these shapes have extent 1; None where x is not such rows."""
+    """The first dimension of rows of x, in which all of these shapes have extent 1; None if x has no such rows."""
     first = x.ndim
     while first and all(shape[first - 1] == 1 for shape in shapes):
         first -= 1
@@ -22,12 +22,12 @@ def _without(x, dims):
 
 
 def _of_rows(x, first):
-    """The shape of what each row has one of."""
+    """The shape of a tensor with one value for each row."""
     return *x.shape[:first], *[1] * (x.ndim - first)
 
 
 def _by_row(x, first, *values):
-    """x as one image whose channels are its rows, and values of each of them."""
+    """x as one image whose channels are its rows, and `values` as one value for each of them."""
     rows = x.view(1, math.prod(x.shape[:first]), -1)
     return rows, *(value.expand(_of_rows(x, first)).reshape(-1) for value in values)
 
@@ -56,7 +56,7 @@ def scaled(x, factor, shift):
     rows, factor, shift = _by_row(x, first, factor, shift)
     mean, variance = torch.zeros_like(factor), torch.ones_like(factor)
     result = torch.native_batch_norm(rows, factor, shift, mean, variance, False, 0.0, 0.0)[0]
-    return torch.ops.aten._unsafe_view(result, x.shape)  # a view may not be written over by a layer in place
+    return torch.ops.aten._unsafe_view(result, x.shape)  # a layer must not overwrite a view in place
 
 
 def sums(gradient, x, mean, dims):

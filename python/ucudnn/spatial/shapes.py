@@ -33,17 +33,17 @@ def _unflatten(function, x, dim, sizes):
 
 
 def _in_sizes(x, sizes):
-    """(x, layout, shape on this rank) of x in another shape, of which a program gave these numbers: of x in other stripes where
-    its own are no groups of the rows that are taken apart. All ranks decide by the whole's shapes. Where no number is left open,
-    or one of channels alone, those that do not come of x.shape are the whole's, or there would not be as many elements; else the stripe's rows are those
-    that come of x.shape, and dimensions that stay as they are."""
+    """(x, layout, shape on this rank) of x in another shape, given by a program's numbers. x is in other stripes if its
+    own are no groups of the rows that are taken apart. All ranks decide by the whole's shapes. If no number is -1, or
+    only one for channels, numbers that do not come from x.shape are the whole's, since the number of elements must
+    match; otherwise the stripe's rows are the numbers that come from x.shape, and dimensions that stay as they are."""
     old = [x.cut.whole_extent(dim, extent) for dim, extent in enumerate(x.shape)]
     new = whole_of(list(sizes))
     if -1 in new:
         new[new.index(-1)] = math.prod(old) // max(1, math.prod(size for size in new if size != -1))
     if math.prod(new) != math.prod(old):
         raise NotSupported(f"the whole of shape {tuple(old)} as {tuple(new)}")
-    is_named = any(isinstance(size, Own) for size in sizes)  # the rows, so that -1 need not be of them
+    is_named = any(isinstance(size, Own) for size in sizes)  # these are the rows, so that -1 need not be
     is_clear = -1 not in sizes or not is_named and _is_of_plain(x.cut, old, new, list(sizes).index(-1))
     rows = [dim for dim, size in enumerate(sizes)
             if isinstance(size, Own) or (not (is_named and new[dim] == 1) if size == -1 else is_clear and new[dim] > 1)]
@@ -65,7 +65,7 @@ def _in_sizes(x, sizes):
 
 
 def _is_of_plain(cut, old, new, dim):
-    """Whether the dimension `dim` of `new` comes of such alone that are not cut."""
+    """Whether the dimension `dim` of `new` comes only from dimensions that are not cut."""
     ends = [math.prod(old[:count]) for count in range(len(old) + 1)]
     first = max((end for count in range(dim + 1) if (end := math.prod(new[:count])) in ends))
     last = min((end for count in range(dim + 1, len(new) + 1) if (end := math.prod(new[:count])) in ends))

@@ -1,5 +1,5 @@
-"""Extents of a stripe as a program sees them: numbers of the whole image that know what they are on every part of the grid,
-which arithmetic carries on. What Python, numpy and torch read in one past all that is the whole's."""
+"""Extents of a stripe as a program sees them: numbers of the whole image that also know their value on every part of
+the grid; arithmetic keeps that. Where Python, numpy or torch bypass it, they read the whole's number."""
 import itertools
 import math
 import operator
@@ -17,8 +17,8 @@ _OF_ONE = {"neg": operator.neg, "pos": operator.pos, "abs": operator.abs, "ceil"
 
 
 class Own:
-    """A number that comes of rows, of which this rank has `here`. `whole`: what it is of the whole image; `by_place`: at every
-    place of the grid along `axes`, the parts along each in their order."""
+    """A number computed from rows. This rank has `here`, the whole image has `whole`; `by_place` has the value at every
+    place of the grid along `axes`, with the parts along each axis in their order."""
     axes, by_place, here, whole = (), {}, None, None
 
 
@@ -31,7 +31,8 @@ class OwnFloat(Own, float):
 
 
 def own(axes, number, whole):
-    """The number `number({axis: part})` of this rank, of which the whole has `whole`: a plain one where it is the same on all."""
+    """The number of this rank, `number({axis: part})`, with the whole's value `whole`. It is a plain number if it is
+    the same everywhere."""
     parts = ranks().grid.parts
     by_place = {place: number(dict(zip(axes, place))) for place in itertools.product(*(range(parts[a]) for a in axes))}
     if all(value == whole for value in by_place.values()):
@@ -43,14 +44,14 @@ def own(axes, number, whole):
 
 
 def at(value, place):
-    """What a number is at a place {axis: part}."""
+    """The value of a number at a place {axis: part}."""
     if isinstance(value, Own):
         return value.by_place[tuple(place[axis] for axis in value.axes)]
     return value
 
 
 def by_part(value, axis):
-    """What a number is on every part along one axis."""
+    """The values of a number on every part along one axis."""
     if value.axes != (axis,):
         raise NotSupported(f"{value} comes of rows along other axes, too")
     return tuple(at(value, {axis: part}) for part in range(ranks().grid.parts[axis]))
@@ -66,7 +67,7 @@ def rows_of(number):
 
 
 def whole_of(values):
-    """Numbers, also in lists and dictionaries, as the whole has them."""
+    """Numbers, also in lists and dictionaries, with the whole's values."""
     if isinstance(values, dict):
         return {key: whole_of(value) for key, value in values.items()}
     if isinstance(values, (list, tuple)) and not hasattr(values, "_fields"):
@@ -75,7 +76,7 @@ def whole_of(values):
 
 
 def plain(values):
-    """Numbers, also in lists, as this rank has them, for torch."""
+    """Numbers, also in lists, with this rank's values, for torch."""
     if isinstance(values, (list, tuple)):
         return [plain(value) for value in values]
     return values.here if isinstance(values, Own) else values
@@ -111,7 +112,7 @@ for _kind in (OwnInt, OwnFloat):
 
 
 def sizes_of(shape, layout):
-    """A stripe's shape: plain numbers but for cut dimensions."""
+    """The shape of a stripe: plain numbers except for cut dimensions."""
     sizes = []
     for dim, extent in enumerate(shape):
         axes = sorted(layout.axes_of(dim))

@@ -1,8 +1,9 @@
-"""The tensor of a rank's stripe. It knows which of its dimensions are cut (layout.py), and every function of torch that
-meets it is one of those with a rule here, or refused by name: nothing runs on a stripe that nobody vouches for.
+"""The tensor of a rank's stripe. It knows which of its dimensions are cut (layout.py). Each function of torch that is
+called with it either has a rule here or is refused by name: nothing runs on a stripe that nobody vouches for.
 
-A plain tensor, and a Stripe without a cut dimension, are the same on every rank of a group: "replicated". Their gradient
-is the same everywhere, too: where one meets a cut tensor, what flows back is summed over the ranks (summed)."""
+A plain tensor, and a Stripe without a cut dimension, are the same on every rank of a group: "replicated". Their
+gradient is also the same everywhere: where a replicated tensor meets a cut one, its gradient is summed over the ranks
+(summed)."""
 import functools
 import importlib
 import math
@@ -19,16 +20,17 @@ from .vouched import COMPILED, is_named
 
 try:
     from torch._C._dynamo.eval_frame import get_eval_frame_callback
-except ImportError:  # a torch that does not say whether what runs was compiled
+except ImportError:  # this torch does not tell whether the running code was compiled
     def get_eval_frame_callback():
         return None
 
 RULES = {}
-_SIZES = {}  # what numbers that come of a stripe's sizes are to a rule: see `rule`
+_SIZES = {}  # for each rule, its `sizes`: see `rule`
 _HOMES = ("access", "factories", "pointwise", "drawing", "shapes", "indexing", "moves", "reduce", "extremes", "moments",
           "convolution", "pooling", "norm", "padding", "resize", "products", "attention", "losses")
-_NAMES = {"axis": "dim", "keepdims": "keepdim"}  # numpy's names of arguments, which torch takes, too
-_where = []  # the modules that run, outermost first: (the name for messages, the classes its model trusts, the module)
+_NAMES = {"axis": "dim", "keepdims": "keepdim"}  # numpy's names of arguments, which torch accepts, too
+# the modules that run, outermost first: (the name for messages, the classes that its model trusts, the module)
+_where = []
 _trusted = set()  # the classes that any converted model trusts
 
 
@@ -40,7 +42,7 @@ class Stripe(torch.Tensor):
         if is_compiled():
             raise NotSupported(f"{name_of(function)}{place()} {COMPILED}")
         if isinstance(function, torch._ops.OpOverload) and torch._C._current_autograd_node() is not None:
-            with torch._C.DisableTorchFunction():  # called by a dispatch mode, for torch's own backward pass
+            with torch._C.DisableTorchFunction():  # a dispatch mode calls it for torch's own backward pass
                 return function(*args, **(kwargs or {}))
         kwargs = {_NAMES.get(name, name): value for name, value in (kwargs or {}).items() if name != "out" or value is not None}
         if function in (torch.Tensor.backward, torch.autograd.backward):
@@ -63,8 +65,9 @@ class Stripe(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
-        """Called for operations that did not pass a rule. It lets those of a rule (`plainly`) and of torch's backward passes
-        through, whose gradients a rule has prepared, and refuses all others: of scripts, vmap or torch.func."""
+        """Called for operations that bypassed the rules. It allows those inside a rule (`plainly`) and in torch's
+        backward passes, whose gradients a rule has prepared, and refuses all others: those of scripts, vmap or
+        torch.func."""
         if not plainly.is_on() and torch._C._current_autograd_node() is None:
             raise NotSupported(f"{function}{place()} reached a stripe past the rules of ucudnn.spatial: from a script, vmap, "
                                "torch.func or a constructor of torch")
@@ -73,13 +76,13 @@ class Stripe(torch.Tensor):
 
 
 def is_compiled():
-    """Whether what runs now is torch.compile's, or is being compiled."""
+    """Whether the running code was made by torch.compile, or is being compiled."""
     return torch.compiler.is_compiling() or get_eval_frame_callback() or TracingContext.try_get()
 
 
 class plainly:
-    """In here stripes are plain tensors to torch. Where a program runs a TorchDispatchMode, which counts operations, say, it
-    sees them, and __torch_dispatch__ lets them through; else torch calls neither."""
+    """A context in which torch sees stripes as plain tensors. If the program runs a TorchDispatchMode, which counts
+    operations, say, the mode sees them, and __torch_dispatch__ allows them; otherwise torch calls neither."""
     _inside = threading.local()
 
     @classmethod
@@ -118,7 +121,7 @@ def _answer(function, args, kwargs):
     try:
         result = rule(function, *args, **kwargs)
     except TypeError as error:
-        if error.__traceback__.tb_next:  # of what the rule does
+        if error.__traceback__.tb_next:  # the error comes from inside the rule
             raise
         raise NotSupported(f"arguments that are not known here: {error}") from None
     if is_cut and any(isinstance(x, torch.Tensor) and not isinstance(x, Stripe) for x in flat(result)):
@@ -132,20 +135,22 @@ def to_local(x):
 
 
 def _as(x, cls):
-    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():  # a mode would make a tensor of its own class
+    # a mode would make a tensor of its own class
+    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
         return x.as_subclass(cls)
 
 
 def start_backward(tensors, gradients=None, *args, **named):
-    """A backward pass may run parts of the model again, of a checkpoint: it starts from plain tensors, since from a Stripe
-    torch would run all of it without __torch_function__."""
+    """A backward pass may run parts of the model again, for a checkpoint. It starts from plain tensors, since from a
+    Stripe torch would run all of it without __torch_function__."""
     tensors, gradients = _roots(tensors, named.pop("gradient", named.pop("grad_tensors", gradients)))
     torch.autograd.backward(tensors, gradients, *args, **named)
 
 
 def start_grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, only_inputs=True, allow_unused=None,
                is_grads_batched=False, materialize_grads=False):
-    """torch.autograd.grad, which starts from plain tensors as start_backward does. Gradients of stripes are cut as they are."""
+    """torch.autograd.grad, which starts from plain tensors as start_backward does. Gradients of stripes are cut as the
+    stripes are."""
     if is_grads_batched:
         raise NotSupported("grad with is_grads_batched, which runs a backward pass under vmap")
     inputs = (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)
@@ -162,8 +167,8 @@ def start_grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_gra
 
 
 def _roots(tensors, gradients, *between):
-    """Where a backward pass starts, as plain tensors. A gradient of a stripe is one that is cut alike: of a plain one nobody
-    knows the rows, but inside of a backward pass, where torch has made it."""
+    """The starting points of a backward pass, as plain tensors. A stripe's gradient must be cut alike: the rows of a
+    plain gradient are unknown, except inside a backward pass, where torch has made it."""
     pairs = [(x, gradient) for x, gradient in zip(_listed(tensors), _listed(gradients)) if gradient is not None]
     if torch._C._current_autograd_node() is None and any(layout_of(x) != layout_of(gradient) for x, gradient in pairs):
         raise NotSupported("a backward pass from a stripe, with a gradient that is not cut as the stripe is")
@@ -196,13 +201,13 @@ def place():
 
 
 def running():
-    """The innermost module that runs; None outside of a converted model."""
+    """The innermost module that runs; None outside a converted model."""
     return _where[-1][2] if _where else None
 
 
 def is_weight(x):
-    """Whether a plain tensor is a parameter, in any shape all of a parameter or buffer of the model that runs, or computed of
-    these alone while it runs (factories.py)."""
+    """Whether a plain tensor is a parameter, or all of a parameter or buffer of the running model in any shape, or
+    computed from these alone while the model runs (factories.py)."""
     home = x.untyped_storage().data_ptr()
     model = _where[0][2] if _where else torch.nn.Module()
     return isinstance(x, torch.nn.Parameter) or getattr(x, "_ucudnn_is_of_weights", False) or any(
@@ -211,8 +216,8 @@ def is_weight(x):
 
 
 def is_trusted(name):
-    """Whether the caller vouches for the class of this full name, in the model that runs. Where none does, as in a function
-    that a checkpoint runs again in a backward pass, what any converted model trusts counts."""
+    """Whether the caller vouches for the class of this full name in the running model. If no model runs, as in a
+    function that a checkpoint runs again in a backward pass, the classes that any converted model trusts count."""
     return is_named(name, _where[-1][1] if _where else _trusted)
 
 
@@ -227,9 +232,9 @@ def flat(values):
 
 
 def rule(*functions, sizes=None):
-    """`sizes` says what numbers that come of a stripe's extents (sizes.py) are to the rule. "own": sizes, of which those of a
-    stripe are the rank's own; "made": the same, also where the rule meets no stripe; "whole": operands, which are the whole's;
-    None: the rule takes none."""
+    """Registers a rule for these functions. `sizes` says what the rule does with numbers that come from a stripe's
+    extents (sizes.py). "own": they are sizes, and the rule gets the rank's own; "made": as "own", even if the rule is
+    called without a stripe; "whole": they are operands, and the rule gets the whole's; None: the rule accepts none."""
     def register(answer):
         for function in functions:
             RULES[function] = answer
@@ -239,7 +244,7 @@ def rule(*functions, sizes=None):
 
 
 def named(*names, homes=(torch, torch.Tensor, torch.nn.functional, torch._C._nn, torch.special)):
-    """The functions of torch that have these names, wherever torch keeps them."""
+    """The functions of torch with these names, in any of torch's modules."""
     return {getattr(home, name) for home in homes for name in names if hasattr(home, name)}
 
 
@@ -264,7 +269,7 @@ def layout_of(tensor):
 
 
 def whole(result, args=()):
-    """What came of replicated tensors alone, which is replicated."""
+    """A result of replicated tensors alone, which is replicated."""
     if isinstance(result, torch.Tensor):
         if any(result is x for x in flat(args)):
             return result
@@ -275,5 +280,5 @@ def whole(result, args=()):
 
 
 def count_of(x, dims):
-    """How many elements the whole tensor has in these dimensions."""
+    """The number of elements that the whole tensor has in these dimensions."""
     return math.prod(layout_of(x).whole_extent(dim, x.shape[dim]) for dim in dims)

@@ -1,10 +1,11 @@
 """Sums over ranks, through which gradients flow, and the sums of gradients.
 
-Gradients of parameters are summed over ranks in few sums, each for the parameters of some layers that follow one another.
-While a converted model runs, two functions of autograd stand between a parameter and its uses on stripes. All parameters go
-through _Ended when the model begins, so that torch runs its backward last; the first use of one of a group sends all of the
-group through _Begun, whose backward runs as soon as their gradients are there. _Begun begins the sum, _Ended waits for it, and
-what lies between is computed meanwhile. Whatever happens to a gradient behind _Ended (accumulation, hooks) sees the sum."""
+Gradients of parameters are summed over ranks in few sums, each for the parameters of some consecutive layers. While a
+converted model runs, two functions of autograd stand between a parameter and its uses on stripes. All parameters go
+through _Ended when the model begins, so torch runs its backward last; the first use of a parameter of a group sends the
+whole group through _Begun, whose backward runs as soon as their gradients exist. _Begun begins the sum, _Ended waits
+for it, and the layers in between are computed meanwhile. Operations on a gradient behind _Ended (accumulation, hooks)
+see the sum."""
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
@@ -12,9 +13,9 @@ from .cells import ranks
 from .precision import wide_type
 
 MOST = 8  # sums of one pass
-LEAST_BYTES = 1 << 20  # of a group, unless there is only one
+LEAST_BYTES = 1 << 20  # of a group, unless it is the only one
 
-_pass = {}  # while a model runs: by parameter's id, its group and place there
+_pass = {}  # while a model runs: the group of each parameter, and its place there, by the parameter's id
 
 
 class _Summed(torch.autograd.Function):
@@ -43,8 +44,8 @@ class _Total(torch.autograd.Function):
 
 
 def summed(x, axes):
-    """x, replicated along `axes`, where it meets what is cut along them. Its incoming gradient is summed, not a
-    gradient that was accumulated before."""
+    """x, which is replicated along `axes`, for use with a tensor that is cut along them. Its incoming gradient is
+    summed, not a gradient that was accumulated before."""
     if not axes or not isinstance(x, torch.Tensor) or not (x.requires_grad and torch.is_grad_enabled()):
         return x
     ranks().note(x.shape, axes)
@@ -53,12 +54,12 @@ def summed(x, axes):
 
 
 def total(x, axes):
-    """The sum of all ranks' x: replicated, as its gradient is then."""
+    """The sum of all ranks' x: it is replicated, and so is its gradient."""
     return _Total.apply(x, tuple(axes)) if axes else x
 
 
 def greatest(x, axes):
-    """The largest of all ranks' x, which is NaN where any is: torch.distributed's own maximum over gloo would lose it."""
+    """The largest of all ranks' x, or NaN if any is NaN: torch.distributed's own maximum over gloo would lose that."""
     return ranks().all_gather(x, axes).amax(0) if axes else x
 
 
@@ -67,8 +68,9 @@ def least(x, axes):
 
 
 class _Group:
-    """Parameters whose gradients are summed together over the ranks that differ along `axes`. Their tokens have their shapes and no
-    values: what flows back through them is their gradient, whatever became of the parameter's values since the model began."""
+    """Parameters whose gradients are summed together over the ranks that differ along `axes`. Their tokens have their
+    shapes and no values: the gradient of a token is the gradient of its parameter, even if the parameter's values have
+    changed since the model began."""
 
     def __init__(self, parameters, axes):
         self.axes, self._begun, self._sums = axes, None, []
@@ -80,7 +82,7 @@ class _Group:
         return _Used.apply(x.detach(), self._begun[place])
 
     def begin(self, gradients):
-        """Begins the sum of those that are not None, in the order of the parameters."""
+        """Begins the sum of the gradients that are not None, in the order of the parameters."""
         given = [gradient for gradient in gradients if gradient is not None]
         wait = None
         if given:
@@ -98,11 +100,13 @@ class _Group:
                 yield None
                 continue
             shape, dtype = piece
-            yield summed[at:at + shape.numel()].view(shape).to(dtype).data  # not a view of what torch would keep
+            # not a view of a tensor that torch would keep
+            yield summed[at:at + shape.numel()].view(shape).to(dtype).data
             at += shape.numel()
 
     def close(self):
-        """Drops the tokens behind a pass. Their graph refers to the group, and Python's collector sees no ring through autograd."""
+        """Drops the tokens behind a pass. Their graph refers to the group, and Python's collector cannot see a cycle
+        through autograd."""
         self._ended = self._begun = None
 
 
@@ -128,14 +132,14 @@ class _Begun(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *gradients):
         group = ctx.group
-        if torch.is_grad_enabled():  # gradients flow through these: each by itself
+        if torch.is_grad_enabled():  # gradients flow through these sums: each is computed by itself
             return None, *(None if each is None else total(each, group.axes) for each in gradients)
         group.begin(gradients)
-        return None, *(None if each is None else _token(each) for each in gradients)  # _Ended looks at none of them
+        return None, *(None if each is None else _token(each) for each in gradients)  # _Ended reads none of them
 
 
 class _Used(torch.autograd.Function):
-    """A parameter as it is now, whose gradient is its token's."""
+    """A parameter with its present value, whose gradient is its token's."""
 
     @staticmethod
     def forward(ctx, x, token):
@@ -147,20 +151,20 @@ class _Used(torch.autograd.Function):
 
 
 def own(parameters):
-    """Marks the parameters of a converted model. Those that FSDP puts in their place are not marked: it reads their gradients
-    before _Ended has run."""
+    """Marks the parameters of a converted model. Parameters that FSDP puts in their place are not marked: FSDP reads
+    their gradients before _Ended has run."""
     for x in parameters:
         x._ucudnn_is_own = True
 
 
 def _may_wait(x):
-    """Whether nobody looks at a parameter's gradient before _Ended has run."""
+    """Whether nothing reads a parameter's gradient before _Ended has run."""
     hooks = x._backward_hooks or getattr(x, "_post_accumulate_grad_hooks", None)
     return x.requires_grad and x.is_leaf and not hooks and getattr(x, "_ucudnn_is_own", False)
 
 
 def _groups(parameters):
-    """At most MOST lists of parameters that follow one another, of about the same size."""
+    """At most MOST lists of consecutive parameters, of about the same size."""
     kinds = {}
     for x in parameters:
         kinds.setdefault((x.device, wide_type(x.dtype)), []).append(x)
@@ -175,8 +179,8 @@ def _groups(parameters):
 
 
 def begin(model):
-    """A pass of a model, in which gradients are recorded. DistributedDataParallel asks the graph which parameters are used, and
-    waits for each of them: it has no groups."""
+    """Begins a pass of a model, in which gradients are recorded. DistributedDataParallel asks the graph which
+    parameters are used, and waits for each of them, so it has no groups."""
     end()
     if not torch.is_grad_enabled() or torch._C._current_autograd_node() is not None or \
             getattr(DistributedDataParallel, "_active_ddp_module", None) is not None:

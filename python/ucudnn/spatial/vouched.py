@@ -1,11 +1,12 @@
-"""Which modules are known to be right on stripes, by the names of their classes. Pure functions, without torch.
+"""The modules that are known to be right on stripes, by the names of their classes. Pure functions, without torch.
 
-What a module calls is checked when it runs: each function of torch that meets a stripe has a rule or is refused. Not seen
-is what its own Python code makes of a stripe's shape, so only classes whose code was read are vouched for."""
+The functions that a module calls are checked when it runs: each function of torch that is called with a stripe has a
+rule or is refused. Its own Python code's use of a stripe's shape cannot be checked, so only classes whose code was read
+are vouched for."""
 import importlib.metadata
 import re
 
-# Of torch.nn.modules: those whose work are functions with a rule.
+# Classes of torch.nn.modules that only call functions with a rule.
 _POINTWISE = """
 Identity ReLU ReLU6 LeakyReLU ELU CELU SELU GELU SiLU Mish Sigmoid Tanh Hardtanh Hardswish Hardsigmoid Hardshrink Softplus
 Softshrink Softsign LogSigmoid Tanhshrink Threshold PReLU GLU Softmax LogSoftmax Softmax2d Softmin Linear Flatten Unflatten
@@ -16,7 +17,7 @@ _LOSSES = """
 MSELoss L1Loss SmoothL1Loss HuberLoss BCELoss BCEWithLogitsLoss CrossEntropyLoss NLLLoss KLDivLoss GaussianNLLLoss
 PoissonNLLLoss
 """.split()
-# Those that look beyond one position: they must meet a stripe, or what was one.
+# Classes that read more than one position: they must get a stripe, or a tensor that was one.
 _POSITIONS = """
 Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d MaxPool1d MaxPool2d MaxPool3d AvgPool1d AvgPool2d
 AvgPool3d AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d
@@ -25,10 +26,11 @@ UpsamplingBilinear2d ConstantPad1d ConstantPad2d ConstantPad3d ZeroPad1d ZeroPad
 ReflectionPad3d ReplicationPad1d ReplicationPad2d ReplicationPad3d CircularPad1d CircularPad2d CircularPad3d PixelShuffle
 PixelUnshuffle
 """.split()
-# Those that draw random numbers in training.
+# Classes that draw random numbers in training.
 DRAWING = "Dropout Dropout1d Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout RReLU".split()
 
-# The oldest and the newest release in which others' classes were read. tools/setup installs the oldest for the tests.
+# The oldest and the newest release in which others' classes were read. tools/setup installs the oldest one for the
+# tests.
 READ = {"torchvision": ("0.24.1", "0.29.2"), "diffusers": ("0.42.1", "0.42.1")}
 _OTHERS = {
     "torchvision.models.resnet": "ResNet Bottleneck BasicBlock",
@@ -85,13 +87,13 @@ def looks_around(name):
 
 
 def is_named(name, trust):
-    """Whether `trust`, names of classes, full or short, has the class of this full name."""
+    """Whether `trust`, full or short names of classes, contains the class of this full name."""
     return name in trust or _short(name) in trust
 
 
 def reason(name, is_drawing=False):
-    """Why nobody vouches for a class of this full name; None where somebody does. `is_drawing`: one that draws random
-    numbers, a dropout or a stochastic depth with a probability above 0 or an RReLU, in training."""
+    """Why nobody vouches for a class of this full name; None if somebody does. `is_drawing`: the module draws random
+    numbers in training: a dropout or a stochastic depth with a probability above 0, or an RReLU."""
     home, short = name.rsplit(".", 1) if "." in name else ("", name)
     if home.startswith("torch.nn.modules."):
         if short in DRAWING:
@@ -111,8 +113,8 @@ def reason(name, is_drawing=False):
 
 
 def verdict(modules, trust=()):
-    """`modules`: (path in the model, full name of its class, whether it draws) of each module. `trust`: names of classes,
-    full or short. Returns [(path, name, why)] of those that nobody vouches for."""
+    """Returns [(path, name, why)] of the modules that nobody vouches for. `modules`: (path in the model, full name of
+    its class, whether it draws) of each module. `trust`: full or short names of classes."""
     found = []
     for path, name, is_drawing in modules:
         why = reason(name, is_drawing)
@@ -122,14 +124,15 @@ def verdict(modules, trust=()):
 
 
 def newer(names):
-    """(package, its release, the newest that was read) of others' classes of these full names, where that is older."""
+    """(package, its release, the newest release that was read) of others' classes of these full names, if the release
+    is newer."""
     def release(text):
         return [int(number) for number in re.match(r"[0-9.]*[0-9]", text)[0].split(".")]
     found = []
     for package in sorted(READ.keys() & {name.partition(".")[0] for name in names}):
         try:
             installed, newest = importlib.metadata.version(package), READ[package][1]
-        except importlib.metadata.PackageNotFoundError:  # it lies somewhere without being installed
+        except importlib.metadata.PackageNotFoundError:  # the package is used without being installed
             continue
         if release(installed) > release(newest):
             found.append((package, installed, newest))

@@ -1,8 +1,8 @@
-"""How long a rank waits for another one, and what is said of it. Without torch.
+"""How long a rank waits for another one, and what is reported about that. Without torch.
 
-A rank that waits long puts that on the store of torch.distributed, with the ranks that it waits with. Who has put nothing
-there is late. So an error names the rank that did not come, also where others stand between, and where torch.distributed
-knows only that a connection broke."""
+A rank that waits long writes that to the store of torch.distributed, with the ranks that it waits for. A rank that has
+written nothing there is late. An error can therefore name the rank that did not come, even if other ranks stand
+between, and if torch.distributed knows only that a connection broke."""
 import atexit
 import contextlib
 import json
@@ -11,12 +11,12 @@ import sys
 import threading
 import time
 
-LONGEST = 1e6  # seconds, as libucudnn has it
-STORE_SECONDS = 5  # a store whose process is stopped does not answer
+LONGEST = 1e6  # seconds, as in libucudnn
+STORE_SECONDS = 5  # the store does not answer if its process is stopped
 
 
 def patience(text=None):
-    """Seconds until a rank that lives and does not come is an error, as UCUDNN_SPATIAL_TIMEOUT has them."""
+    """Seconds until a rank that lives and does not come is an error, by UCUDNN_SPATIAL_TIMEOUT."""
     if text is None:
         text = os.environ.get("UCUDNN_SPATIAL_TIMEOUT", "600")
     try:
@@ -29,8 +29,8 @@ def patience(text=None):
 
 
 def late(rank, waits):
-    """Who has not come, of those that `rank` waits for, or those for whom these wait, and so on. `waits`: by rank, the
-    ranks that it waits with, of all that wait."""
+    """The ranks that have not come, among those that `rank` waits for, those that these wait for, and so on. `waits`:
+    for each waiting rank, the ranks that it waits with."""
     found, seen, todo = [], {rank}, list(waits[rank])
     while todo:
         other = todo.pop()
@@ -54,9 +54,9 @@ class _Wait:
 
 
 class Waiting:
-    """Of one rank. `store` is that of torch.distributed, `prefix` begins its keys there, which are the same on all ranks and
-    new for each grid. A thread looks every now and then; a wait that is short costs two assignments. `module`: whose waits these
-    are, for what is printed."""
+    """The waits of one rank. `store` is that of torch.distributed; `prefix` begins its keys there, and is the same on
+    all ranks and new for each grid. A thread looks at intervals; a short wait costs two assignments. `module`: the
+    module that waits, for messages."""
 
     def __init__(self, rank, count, store, prefix, seconds, module="ucudnn.spatial"):
         self.rank, self.seconds, self._module = rank, seconds, module
@@ -66,7 +66,7 @@ class Waiting:
         self._closed = threading.Event()
 
     def close(self):
-        """Ends the thread. Called at the latest before the interpreter ends: a thread that comes back from the store after that
+        """Ends the thread. To be called before the interpreter ends: a thread that returns from the store after that
         would abort the process."""
         self._closed.set()
         atexit.unregister(self.close)
@@ -82,11 +82,11 @@ class Waiting:
         return self._current
 
     def end(self):
-        """Of a wait that came to an end. One that failed stays on the store, for whoever comes later."""
+        """Ends a wait that succeeded. A failed one stays in the store, for ranks that come later."""
         self._current = None
 
     def why(self, wait):
-        """Of a wait that failed: who has not come, as far as anybody knows. Empty where all failed at once."""
+        """For a wait that failed: the ranks that have not come, as far as is known. Empty if all failed at once."""
         told = {self.rank: (wait.seconds(), wait.members, wait.what)} | self._others(wait)
         if max(seconds for seconds, _, _ in told.values()) < self._told_after:
             return ""
@@ -113,13 +113,14 @@ class Waiting:
         return found
 
     def _others(self, wait):
-        """Of the ranks that wait or have given up: for how long, with whom, for what. This one has given up, too."""
+        """For ranks that wait or have given up: for how long, with which ranks, and for what. This rank has given up,
+        too."""
         found = {}
 
         def ask():
             with contextlib.suppress(RuntimeError):  # the store ended with its process
                 self._tell(wait)
-                time.sleep(min(0.2, self._told_after))  # where all give up at once, each reads what all say
+                time.sleep(min(0.2, self._told_after))  # if all ranks give up at once, each reads what all have written
                 found.update(self._read())
         asking = threading.Thread(target=ask, daemon=True)
         asking.start()
@@ -130,7 +131,7 @@ class Waiting:
         told = said = None
         while not self._closed.wait(min(1.0, self._told_after / 2)):
             wait = self._current
-            with contextlib.suppress(RuntimeError):  # the store ended with its process: who waits will hear it
+            with contextlib.suppress(RuntimeError):  # the store ended with its process: waiting ranks will notice
                 if told and wait is not told:
                     self._tell(None)
                     told = None
