@@ -12,18 +12,18 @@ namespace {
 constexpr int kBusyTimeoutMs = 5000;
 constexpr int kBusyPollMs = 5;
 
-// Waits for a lock another process holds. Polls evenly: SQLite's own waiting slows down to 100 ms a
-// try, by which a process that writes in a row starves the others.
+// Waits for a lock that another process holds. Polls at equal intervals: SQLite's own waiting slows
+// down to 100 ms a try, so that a process that writes in a row starves the others.
 int WaitWhileBusy(void* locks_fail, int tries) {
-  // SQLite takes ENOLCK for a lock that somebody holds; but where a file system has no locks
-  // (NFS without its lock service) it has none later either. errno is still that of fcntl.
+  // SQLite takes ENOLCK for a lock that somebody holds; but if a file system has no locks (NFS
+  // without its lock service), no lock will ever be free. errno is still that of fcntl.
   *static_cast<bool*>(locks_fail) = errno == ENOLCK;
   if (errno == ENOLCK || tries * kBusyPollMs >= kBusyTimeoutMs) return 0;
   sqlite3_sleep(kBusyPollMs);
   return 1;
 }
 
-// When this process committed last. REQUIRES: the store's lock is held.
+// The time of this process's last commit. REQUIRES: the store's lock is held.
 std::chrono::steady_clock::time_point& LastCommit() {
   static std::chrono::steady_clock::time_point last;
   return last;
@@ -132,8 +132,8 @@ Status Connection::Open(const std::string& path, Access access) {
     return status;
   }
   sqlite3_busy_handler(connection_, WaitWhileBusy, &locks_fail_);
-  // The file may come from anyone: nothing its schema holds may run, and a file that turns out to
-  // be another program's is left as it was.
+  // The file may come from anyone: nothing that its schema holds may run, and a file that turns out
+  // to be another program's is left as it was.
   sqlite3_db_config(connection_, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(connection_, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
   sqlite3_db_config(connection_, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
@@ -177,14 +177,14 @@ Result<int64_t> Connection::Number(const std::string& sql) {
 int64_t Connection::Changes() const { return sqlite3_changes64(connection_); }
 
 Transaction::~Transaction() {
-  // After a fault SQLite may have undone it by itself; then there is nothing left to undo.
+  // After a fault SQLite may have rolled back by itself; then there is nothing left to undo.
   if (open_) [[maybe_unused]]
     const Status undone = connection_.Execute("ROLLBACK");
 }
 
 Status Transaction::Begin() {
-  // Who waits looks every kBusyPollMs only: a process that writes without a pause would hold the
-  // file at each of these moments, and starve the others.
+  // A waiting process looks only every kBusyPollMs: a process that writes without a pause would
+  // hold the file at each of these moments, and starve the others.
   const auto since = std::chrono::steady_clock::now() - LastCommit();
   if (since < std::chrono::milliseconds(2 * kBusyPollMs)) sqlite3_sleep(2 * kBusyPollMs);
   UCUDNN_RETURN_IF_ERROR(connection_.Execute("BEGIN IMMEDIATE"));

@@ -16,11 +16,11 @@ namespace ucudnn::db {
 
 class Connection;
 
-// A prepared statement of a connection that it must not outlive, and that keeps it for the next
-// one of the same SQL. Parameters are numbered from 1, columns from 0.
+// A prepared statement. The connection must outlive it, and keeps it for the next statement of the
+// same SQL. Parameters are numbered from 1, columns from 0.
 class Statement {
  public:
-  // `place` gets the statement when it ends, unless it has another one by then.
+  // The statement returns to `place` when this object ends, unless `place` has another one by then.
   Statement(Connection* connection, sqlite3_stmt* statement, sqlite3_stmt** place);
   Statement(Statement&& other) noexcept;
   Statement& operator=(Statement&&) = delete;
@@ -30,7 +30,7 @@ class Statement {
   void Bind(int parameter, double value);
   void Bind(int parameter, std::string_view value);
 
-  // True: a row is there. False: the statement is done and may be bound anew.
+  // True: there is a row. False: the statement is done and may be bound anew.
   Result<bool> Step();
   // Steps a statement that gives no rows.
   Status Run();
@@ -58,8 +58,8 @@ class Connection {
   Connection& operator=(const Connection&) = delete;
   ~Connection() { Close(); }
 
-  // Whatever follows waits up to five seconds where another process holds the file, and not at all
-  // where files cannot be locked. Nothing is read or written yet.
+  // Opens the file. Later operations wait up to five seconds if another process holds the file, and
+  // not at all if files cannot be locked. Nothing is read or written yet.
   Status Open(const std::string& path, Access access);
   void Close();
   // Forgets the connection without closing it: what the child of a fork must do.
@@ -69,17 +69,17 @@ class Connection {
   }
   const std::string& path() const { return path_; }
   bool open() const { return connection_ != nullptr; }
-  // The file system lets this process read the file and not write it.
+  // Whether the file system lets this process read the file but not write it.
   bool ReadOnly() const;
 
-  // Uses a statement again that was prepared of the same SQL before.
+  // Prepares a statement, or reuses one that was prepared from the same SQL.
   Result<Statement> Prepare(const std::string& sql);
   Status Execute(const std::string& sql);
   Result<int64_t> Number(const std::string& sql);  // the first column of the first row
-  int64_t Changes() const;                         // rows the last statement inserted
+  int64_t Changes() const;                         // rows that the last statement inserted
 
-  // Why the file is no intact SQLite database, as the first failure since Open that said so put it;
-  // empty when none did.
+  // Why the file is no intact SQLite database, by the first failure since Open that said so; empty
+  // if none did.
   const std::string& damage() const { return damage_; }
 
  private:
@@ -90,13 +90,13 @@ class Connection {
 
   std::string path_;
   sqlite3* connection_ = nullptr;
-  std::map<std::string, sqlite3_stmt*> spare_;  // by their SQL; null: in use
+  std::map<std::string, sqlite3_stmt*> spare_;  // by SQL; null: in use
   std::string damage_;
-  bool locks_fail_ = false;  // the last lock that was not there to be had, nobody held
+  bool locks_fail_ = false;  // the last lock that could not be had was held by nobody
 };
 
-// A transaction that may write. Undone unless committed. One that follows another of this process
-// at once lets the other processes' go first.
+// A transaction that may write. Undone unless committed. If it follows another one of this process
+// at once, it lets other processes go first.
 class Transaction {
  public:
   explicit Transaction(Connection& connection) : connection_(connection) {}

@@ -40,7 +40,7 @@ std::vector<FamilyValue> FamilyValues(const ConvolutionProblem& problem) {
     for (const std::string& column : FamilyColumns()) all->push_back(!IsText(column));
     return all;
   }();
-  // In table order: ToColumns puts n where the table has op.
+  // These are in table order: ToColumns puts n where the table has op.
   std::vector<std::pair<std::string, std::string>> columns = ToColumns(problem);
   columns[0] = {"op", OperationName(problem.operation)};
   std::vector<FamilyValue> values(columns.size());
@@ -48,7 +48,8 @@ std::vector<FamilyValue> FamilyValues(const ConvolutionProblem& problem) {
     FamilyValue& value = values[i];
     value.is_number = (*numbers)[i];
     value.text = std::move(columns[i].second);
-    // Absent numbers: 0, as the five depth columns of a 2-D kernel; no alignment demand is 1.
+    // Absent numbers are 0, such as the five depth columns of a 2-D kernel; no alignment demand is
+    // 1.
     if (value.is_number) {
       value.number = !value.text.empty()           ? std::stoll(value.text)
                      : columns[i].first == "align" ? 1

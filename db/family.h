@@ -1,5 +1,5 @@
-// Kernel families as rows of the table `kernels`: a convolution without its mini-batch, one column
-// for each thing that tells families apart.
+// Kernel families as rows of the table `kernels`: a convolution without its mini-batch, with one
+// column for each property that distinguishes families.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace ucudnn::db {
 
-// The columns that tell kernel families apart, in table order. Those of PostPadColumns() come last;
-// they hold numbers, where the pads are even, too.
+// The columns that distinguish kernel families, in table order. Those of PostPadColumns() come
+// last; they hold numbers even if the pads are even.
 const std::vector<std::string>& FamilyColumns();
 
 // The declared type of one of them.
 const char* FamilyColumnType(const std::string& column);
 
-// Their values for `problem`, ready to be bound to the table's types.
+// The value of one of these columns, ready to be bound to the table's type.
 struct FamilyValue {
   bool is_number = false;
   int64_t number = 0;
@@ -27,14 +27,14 @@ struct FamilyValue {
 };
 std::vector<FamilyValue> FamilyValues(const ConvolutionProblem& problem);
 
-// Binds the family of `problem` to parameters 1 to N and gives N.
+// Binds the family of `problem` to parameters 1 to N and returns N.
 int BindFamily(Statement& statement, const ConvolutionProblem& problem);
 
-// Finds the id of a family; it is 0 when the store has none of it.
+// SQL that finds the id of a family; the id is 0 if the store does not have the family.
 std::string FindKernelSql();
 Result<int64_t> FindKernel(Statement& find, const ConvolutionProblem& family);
 
-// The problem (n = 0) in the columns of `statement` from `first` on, in the order of
+// Reads the problem (n = 0) from the columns of `statement` from `first` on, in the order of
 // FamilyColumns().
 Result<ConvolutionProblem> ReadFamily(const Statement& statement, int first);
 

@@ -19,7 +19,7 @@
 namespace ucudnn::db {
 namespace {
 
-// Opens `path` to be read, under the store's lock, and gives `use` its identity.
+// Opens `path` for reading, under the store's lock, and passes its identity to `use`.
 Status WithFile(const std::string& path,
                 const std::function<Status(Connection&, const Identity&)>& use) {
   try {
@@ -43,7 +43,7 @@ Status WithFile(const std::string& path,
   }
 }
 
-// What only the indexes know, and references that lead nowhere.
+// Checks what only the indexes show, and references to rows that do not exist.
 Status CheckWhole(Connection& connection, StoreContents& contents) {
   UCUDNN_ASSIGN_OR_RETURN(Statement check, connection.Prepare("PRAGMA integrity_check(20)"));
   for (;;) {

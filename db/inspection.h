@@ -1,4 +1,4 @@
-// What a store file holds and what is wrong with it: every page and every row is read, nothing is
+// The contents of a store file, and its faults: every page and every row is read, nothing is
 // written, and no other file takes its place.
 #pragma once
 
@@ -17,19 +17,20 @@ struct StoreContents {
   size_t kernels = 0;
   size_t rows = 0;
   size_t verified = 0;          // by processes that used this store
-  size_t imported = 0;          // came from outside
+  size_t imported = 0;          // rows from outside
   size_t incomplete_sizes = 0;  // sizes with rows and engines missing
   size_t promises = 0;
-  std::map<std::pair<std::string, std::pair<int, int>>, size_t> platforms;  // rows of each
+  // number of rows of each
+  std::map<std::pair<std::string, std::pair<int, int>>, size_t> platforms;
   std::vector<std::string> faults;  // one line each; none in a sound store
 };
 
-// An error when the file cannot be read at all; a file that is damaged, foreign or newer has that
-// as its only fault.
+// Fails if the file cannot be read at all; if it is damaged, foreign or newer, that is its only
+// fault.
 Result<StoreContents> Inspect(const std::string& path);
 
-// All rows of a sound file, in the order they were written. A file that Inspect finds unusable is
-// an error, a row that makes no sense a warning.
+// Reads all rows of a sound file, in the order in which they were written. Fails for a file that
+// Inspect finds unusable, and warns of a row that makes no sense.
 Result<StoredRows> ReadStore(const std::string& path);
 
 }  // namespace ucudnn::db

@@ -13,8 +13,8 @@ class KnownRows {
  public:
   enum class Kind { kNew, kEqual, kDiffering };
 
-  // Whether a row of this key was there before, and said the same of the micro-batch. The first one
-  // stays.
+  // Adds a row. Returns whether a row with the same key was there before, and whether it had the
+  // same measurement. The first row stays.
   Kind Add(const StoredMeasurement& row);
 
  private:

@@ -18,9 +18,9 @@ namespace {
 constexpr const char* kMeasured[] = {"op",      "engine",          "micro_batch",
                                      "time_ms", "workspace_bytes", "deterministic"};
 constexpr const char* kWhere[] = {"cudnn", "driver", "device", "samples", "verified"};
-// A row with the first of these is a promise.
+// A row with a value in the first of these columns is a promise.
 constexpr const char* kPromised[] = {"limit_bytes", "undivided", "any_engine"};
-// What a promise has none of.
+// Columns that a promise lacks.
 constexpr const char* kMeasuredAlone[] = {"micro_batch", "time_ms", "deterministic", "samples",
                                           "verified"};
 
@@ -42,7 +42,7 @@ CsvColumns FileColumns() {
   return columns;
 }
 
-// Columns that few files need are there only where a row has them.
+// Columns that few files need are written only if a row has a value there.
 std::vector<std::string> Header(bool uneven_pads, bool promises) {
   std::vector<std::string> header = {"name", "n"};
   header.insert(header.end(), LayerColumns().begin(), LayerColumns().end());
@@ -149,7 +149,7 @@ Result<planning::EnginePromise> ReadPromiseRow(const FieldLookup& field,
   return promise;
 }
 
-// The shortest text that reads back as the same number.
+// Formats a number as the shortest text that reads back as the same number.
 std::string Exact(double value) {
   char text[64];
   return std::string(text, std::to_chars(text, text + sizeof text, value).ptr);
@@ -188,7 +188,7 @@ std::string WriteMeasurementsCsv(const StoredRows& rows) {
       std::any_of(rows.promises.begin(), rows.promises.end(), is_uneven);
   const std::vector<std::string> header = Header(uneven_pads, !rows.promises.empty());
   std::string text = CsvLine(header);
-  // The row of a problem on a platform, with `values` beside them.
+  // Adds the row of a problem on a platform, with further `values`.
   const auto add = [&](const ConvolutionProblem& problem, const planning::Platform& platform,
                        std::map<std::string, std::string> values) {
     const auto known = [](int number) { return number == 0 ? "" : std::to_string(number); };

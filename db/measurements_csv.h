@@ -1,6 +1,6 @@
-// The CSV form of measurements and promises: layer columns, then what was measured or promised and
-// where; see FORMAT.md. Pure functions but ReadMeasurementsCsv. Writing and reading back gives the
-// same rows, times to the bit.
+// The CSV form of measurements and promises: layer columns, then the measured or promised values
+// and the platform; see FORMAT.md. Pure functions but ReadMeasurementsCsv. Writing and reading back
+// gives the same rows, times to the bit.
 #pragma once
 
 #include <string>
@@ -12,14 +12,14 @@
 
 namespace ucudnn::db {
 
-// Rows without a device are those of `default_device`; when that is empty too they are refused.
-// `file` is the name errors show, with line, column and what was expected.
+// Rows without a device are those of `default_device`; if that is empty too, they are refused.
+// `file` is the name that errors show, with line, column and what was expected.
 Result<StoredRows> ParseMeasurementsCsv(std::string_view text, const std::string& file,
                                         const std::string& default_device);
 
 Result<StoredRows> ReadMeasurementsCsv(const std::string& path, const std::string& default_device);
 
-// A whole file: all columns, those of promises only where there are any.
+// Writes a whole file: all columns, those of promises only if there are any.
 std::string WriteMeasurementsCsv(const StoredRows& rows);
 
 }  // namespace ucudnn::db

@@ -1,5 +1,5 @@
-// Promises in one store file of any schema version this ucudnn knows; files before version 3 hold
-// none. The caller holds the store's lock. FORMAT.md describes the table.
+// Promises in one store file of any schema version that this ucudnn knows; files before version 3
+// hold none. The caller holds the store's lock. FORMAT.md describes the table.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,21 @@
 
 namespace ucudnn::db {
 
-// The promise that `asked` names by its key. One that makes no sense is none.
+// The promise with the key of `asked`; none if there is none, or it makes no sense.
 Result<std::optional<planning::EnginePromise>> ReadPromise(Connection& connection, int64_t version,
                                                            const planning::EnginePromise& asked);
 
-// Adds `promise`, of the kernel with this id, unless one is kept under its key: then false. The
-// file is of the current schema version.
+// Adds `promise`, of the kernel with this id; returns false if one is kept under its key already.
+// The file must have the current schema version.
 Result<bool> InsertPromise(Connection& connection, int64_t kernel,
                            const planning::EnginePromise& promise);
 
-// Visits all promises of a file in the order of their keys: each, or why it makes no sense.
+// Visits all promises of a file in the order of their keys: each promise, or the reason why it
+// makes no sense.
 Status VisitPromises(Connection& connection, int64_t version,
                      const std::function<void(const Result<planning::EnginePromise>&)>& visit);
 
-// Those that make sense; the others cost a warning.
+// The promises that make sense; the others cause a warning.
 Result<std::vector<planning::EnginePromise>> ListPromises(Connection& connection, int64_t version);
 
 }  // namespace ucudnn::db

@@ -5,8 +5,8 @@
 namespace ucudnn::db {
 namespace {
 
-// The tables of a file that refer to kernels and platforms: which it has depends on its version and
-// on whether anything was noted in it.
+// The tables of a file that refer to kernels and platforms: they depend on its version and on
+// whether it has notes.
 Result<std::vector<std::string>> PrunedTables(Connection& connection) {
   std::vector<std::string> tables;
   UCUDNN_ASSIGN_OR_RETURN(
@@ -21,7 +21,7 @@ Result<std::vector<std::string>> PrunedTables(Connection& connection) {
   }
 }
 
-// The table `old` of platforms to remove, of device ?1 or of all where that is empty.
+// The SQL table `old` of platforms to remove, of device ?1 or of all devices if that is empty.
 std::string OldSql(const std::vector<std::string>& tables) {
   return "WITH known AS (SELECT * FROM (SELECT device, cudnn, driver FROM " +
          Join(tables, " UNION SELECT device, cudnn, driver FROM ") +
@@ -31,7 +31,7 @@ std::string OldSql(const std::vector<std::string>& tables) {
          "known.driver))) ";
 }
 
-// Kernels that nothing refers to; `but` leaves out some references.
+// SQL for kernels that nothing refers to; `but` excludes some references.
 std::string OrphanSql(const std::vector<std::string>& tables, const std::string& but = "") {
   std::string sql = "1";
   for (const std::string& table : tables) {

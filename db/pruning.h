@@ -1,4 +1,4 @@
-// Removing rows that no run will ask for again: those of a device's older cuDNN or driver.
+// Removes rows that no run will ask for again: those of a device's older cuDNN or driver.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,21 @@
 namespace ucudnn::db {
 
 struct Pruned {
-  std::vector<std::pair<planning::Platform, size_t>> platforms;  // and their rows
-  size_t kernels = 0;  // that nothing refers to without those rows
-  std::string file;    // the one these are in: named, or the sibling in its place
-  uint64_t bytes_before = 0, bytes_after = 0;  // its size
+  std::vector<std::pair<planning::Platform, size_t>> platforms;  // with the number of their rows
+  size_t kernels = 0;  // kernels that only these rows refer to
+  // the file with these rows: the one that was named, or the sibling in its place
+  std::string file;
+  uint64_t bytes_before = 0, bytes_after = 0;  // size of the file
 };
 
-// What there is to remove: of `device`, or of every device where that is empty, the rows of all
-// platforms but the one with the newest cuDNN, then driver. Rows of unknown versions stay: nobody
-// can say that they are old.
+// Finds the rows to remove: for `device`, or for every device if that is empty, the rows of all
+// platforms except the one with the newest cuDNN, then driver. Rows of unknown versions stay,
+// because they cannot be known to be old.
 Result<Pruned> FindOldRows(Connection& connection, const std::string& device);
 
-// Removes them with all that refers to those platforms, and kernels nothing refers to any more. The
-// caller holds a transaction. The file is of the current schema version. Gives the kernels removed.
+// Removes the rows, everything that refers to those platforms, and kernels that nothing refers to
+// any more. The caller holds a transaction. The file must have the current schema version. Returns
+// the number of kernels removed.
 Result<size_t> RemoveRows(Connection& connection, const Pruned& old);
 
 }  // namespace ucudnn::db

@@ -19,7 +19,8 @@ constexpr int kMeasurementColumnCount = 7;
 constexpr const char* kOnPlatform =
     " WHERE m.kernel=?1 AND m.device=?2 AND ?3 IN (0, m.cudnn) AND ?4 IN (0, m.driver)";
 
-// False: the file was edited by hand and the row breaks what planning relies on; it is not used.
+// Returns false if the file was edited by hand and the row violates what planning relies on; it is
+// then not used.
 bool ReadMeasurement(const Statement& row, Measurement& measurement) {
   constexpr int64_t kMost = std::numeric_limits<int>::max();
   for (int column = 1; column < kMeasurementColumnCount; ++column) {
@@ -97,7 +98,7 @@ Status ReadSnapshot(Connection& connection, int64_t version, const ConvolutionPr
 
 Status ReadFacts(Connection& connection, int64_t version, const ConvolutionProblem& family,
                  const planning::Platform& platform, FactsByVersion& facts) {
-  // A size is complete only together with its rows.
+  // A size may be called complete only together with its rows, so both are read in one snapshot.
   UCUDNN_ASSIGN_OR_RETURN(Statement begin, connection.Prepare("BEGIN"));
   UCUDNN_ASSIGN_OR_RETURN(Statement end, connection.Prepare("COMMIT"));
   UCUDNN_RETURN_IF_ERROR(begin.Run());
@@ -128,7 +129,7 @@ Result<std::optional<std::string>> ReadNote(Connection& connection,
 
 namespace {
 
-// The row in the columns of VisitRows' statement.
+// Reads the row from the columns of VisitRows' statement.
 Result<StoredMeasurement> ReadRow(const Statement& row) {
   int column = kMeasurementColumnCount;
   StoredMeasurement stored;

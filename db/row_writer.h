@@ -1,5 +1,5 @@
-// Rows into one store file. The caller holds a transaction around all of them. Not thread-safe;
-// must not outlive its connection.
+// Writes rows to one store file. The caller holds a transaction around all of them. Not
+// thread-safe; must not outlive its connection.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace ucudnn::db {
 
-// Why a row makes no sense to any reader; Ok when it does.
+// Says why a row makes no sense to any reader; Ok if it does.
 Status CheckRow(const StoredMeasurement& row);
 
 class RowWriter {
@@ -20,22 +20,22 @@ class RowWriter {
 
   explicit RowWriter(Connection& connection) : connection_(connection) {}
 
-  // True: the row is new. Its `verified` is trusted by runs only where it was measured here.
+  // Returns true if the row is new. Runs trust its `verified` only if it was measured here.
   Result<bool> Insert(const StoredMeasurement& row, Origin origin);
-  // All engines of this kernel were measured at this micro-batch.
+  // Notes that all engines of this kernel were measured at this micro-batch.
   Status MarkComplete(const ConvolutionProblem& problem, const planning::Platform& platform,
                       int micro_batch);
-  // The output of this engine at this micro-batch was compared on this platform.
+  // Notes that the output of this engine at this micro-batch was compared on this platform.
   Status MarkVerified(const ConvolutionProblem& problem, const planning::Platform& platform,
                       const EngineId& engine, int micro_batch);
   // Replaces the note under this key.
   Status Note(const ConvolutionProblem& problem, const planning::Platform& platform,
               const std::string& about, const std::string& note);
-  // True: there was no promise under this key.
+  // Returns true if there was no promise under this key.
   Result<bool> Insert(const planning::EnginePromise& promise);
 
  private:
-  // The id of the family of `problem`, added where it is new.
+  // The id of the family of `problem`, which is added if it is new.
   Result<int64_t> Kernel(const ConvolutionProblem& problem);
 
   Connection& connection_;

@@ -9,7 +9,7 @@
 namespace ucudnn::db {
 namespace {
 
-// The table `name` of kernel families with these columns.
+// SQL that makes the table `name` of kernel families with these columns.
 std::string KernelsSql(const char* name, const std::vector<std::string>& columns) {
   std::string sql = std::string("CREATE TABLE ") + name + "(id INTEGER PRIMARY KEY";
   for (const std::string& column : columns) {
@@ -18,7 +18,7 @@ std::string KernelsSql(const char* name, const std::vector<std::string>& columns
   return sql + ", UNIQUE(" + Join(columns, ", ") + "));";
 }
 
-// Up to version 3, pads were as wide behind as before.
+// Up to version 3, pads behind an axis equalled those before it.
 std::vector<std::string> ColumnsOfEvenPads() {
   std::vector<std::string> columns = FamilyColumns();
   columns.resize(columns.size() - PostPadColumns().size());
@@ -26,7 +26,7 @@ std::vector<std::string> ColumnsOfEvenPads() {
 }
 constexpr const char* kEvenPads = "pad_d AS pad_d_post, pad_h AS pad_h_post, pad_w AS pad_w_post";
 
-// What makes a file of version 1 out of an empty one.
+// SQL that makes a file of version 1 from an empty one.
 std::string FirstSql() {
   return KernelsSql("kernels", ColumnsOfEvenPads()) +
          "CREATE TABLE measurements(id INTEGER PRIMARY KEY,"
@@ -41,8 +41,8 @@ std::string FirstSql() {
          std::to_string(kApplicationId);
 }
 
-// From version 1 to 2. Version 1 held complete sizes alone, and what it called verified had come by
-// import: nothing in it had been compared by a run.
+// From version 1 to 2. Version 1 held only complete sizes, and its verified rows had been imported:
+// no run had compared them.
 constexpr const char* kSecondSql =
     "ALTER TABLE measurements ADD COLUMN imported INTEGER NOT NULL DEFAULT 0;"
     "UPDATE measurements SET imported=1 WHERE verified<>0;"
@@ -66,7 +66,7 @@ constexpr const char* kThirdSql =
     " PRIMARY KEY(kernel, n, device, cudnn, driver, engine, limit_bytes)) WITHOUT ROWID";
 
 // From version 3 to 4. A table's UNIQUE cannot be changed, so the table is made anew; ids stay. It
-// has another name, so that a program of an earlier version that has the file open fails to use it,
+// has another name, so a program of an earlier version that has the file open fails to use it,
 // instead of filing rows under no kernel.
 std::string FourthSql() {
   return "DROP VIEW IF EXISTS temp.families;ALTER TABLE kernels RENAME TO families;" +
@@ -75,15 +75,15 @@ std::string FourthSql() {
          " FROM main.families;DROP TABLE main.families;ALTER TABLE families_4 RENAME TO families";
 }
 
-// The tables of a version.
+// The tables of each version.
 constexpr const char* kTables[] = {
     "'kernels','measurements'", "'kernels','measurements','complete_sizes','verifications'",
     "'kernels','measurements','complete_sizes','verifications','promises'",
     "'families','measurements','complete_sizes','verifications','promises'"};
 constexpr int kTableCounts[] = {2, 4, 5, 5};
 
-// Not every file of version 4 has it: it is made for the first note, and earlier programs of that
-// version leave it alone.
+// Not every file of version 4 has this table: it is made for the first note, and earlier programs
+// of that version leave it alone.
 constexpr const char* kNotesSql =
     "CREATE TABLE IF NOT EXISTS notes(kernel INTEGER NOT NULL REFERENCES families(id),"
     " n INTEGER NOT NULL, device TEXT NOT NULL, cudnn INTEGER NOT NULL, driver INTEGER NOT NULL,"
@@ -94,10 +94,10 @@ Identity Unusable(std::string reason) {
   return Identity{Identity::Kind::kUnusable, std::move(reason), 0};
 }
 
-// Whether a verdict of quick_check tells of a page that could not be read: it gives SQLite's result
-// code as the last number, and goes on.
+// Whether a verdict of quick_check reports a page that could not be read: it ends with SQLite's
+// result code, and quick_check goes on.
 bool IsReadFailure(const std::string& verdict) {
-  constexpr int kIoError = 10;  // SQLITE_IOERR; what is above the lowest byte tells more
+  constexpr int kIoError = 10;  // SQLITE_IOERR; bits above the lowest byte give details
   const size_t code = verdict.rfind("error code");
   if (code == std::string::npos) return false;
   const size_t digit = verdict.find_first_of("0123456789", code);
@@ -126,7 +126,8 @@ Result<Identity> ReadIdentity(Connection& connection, bool thorough) {
     UCUDNN_ASSIGN_OR_RETURN(Statement check, connection.Prepare("PRAGMA quick_check(1)"));
     UCUDNN_ASSIGN_OR_RETURN(const bool row, check.Step());
     const std::string verdict = row ? check.Text(0) : "no verdict";
-    // A disk that cannot be read just now is no damage: it must not lead to another file.
+    // A disk that cannot be read just now is no damage: another file must not take this one's
+    // place.
     if (IsReadFailure(verdict))
       return Status::Error(connection.path() + ": cannot be read: " + verdict);
     if (verdict != "ok") return Unusable("it is damaged: " + verdict);

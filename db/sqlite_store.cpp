@@ -56,7 +56,8 @@ Status SqliteStore::With(StoreFile& file, bool write,
         if (status.ok() || !file.SetAsideIfDamaged()) return status;
       }
     } catch (...) {
-      // Out of memory amid a snapshot: it would lock the file for ever, for other processes too.
+      // Memory is out during a snapshot, which would lock the file for ever, for other processes
+      // too.
       file.Close();
       throw;
     }
@@ -104,7 +105,7 @@ Result<KernelMeasurements> SqliteStore::Read(const ConvolutionProblem& problem,
     const auto key = [](const Measurement& row) {
       return std::tie(row.micro.micro_batch, row.micro.engine);
     };
-    // Stable: of equal keys the earlier file's row comes first, and stays.
+    // Stable sorting keeps the row of the earlier file first among equal keys, and that row stays.
     std::stable_sort(found.rows.begin(), found.rows.end(),
                      [&](const auto& a, const auto& b) { return key(a) < key(b); });
     found.rows.erase(std::unique(found.rows.begin(), found.rows.end(),
@@ -170,7 +171,7 @@ Result<size_t> SqliteStore::Add(const std::vector<StoredMeasurement>& rows) {
     for (const StoredMeasurement& row : rows) {
       UCUDNN_ASSIGN_OR_RETURN(const bool is_new, writer.Insert(row, RowWriter::Origin::kImported));
       added += is_new ? 1 : 0;
-      // Sums and copies say nothing of the engines at their micro-batch.
+      // Sums and copies do not show that the engines at their micro-batch are complete.
       if (!row.complete || row.measurement.micro.engine.is_auxiliary()) continue;
       UCUDNN_RETURN_IF_ERROR(
           writer.MarkComplete(row.problem, row.platform, row.measurement.micro.micro_batch));

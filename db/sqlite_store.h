@@ -18,17 +18,16 @@ namespace ucudnn::db {
 
 class SqliteStore : public planning::MeasurementStore {
  public:
-  // The file number `written` is read and written, the others are only read. Where several hold a
-  // row with the same key, the earlier file's is used.
+  // The file number `written` is read and written, the others are only read. If several have a row
+  // with the same key, the earlier file's is used.
   explicit SqliteStore(const std::vector<std::string>& paths, size_t written = 0);
 
   // The file that is written.
   std::string Place() override;
 
-  // A platform whose numbers are both known gets rows with exactly these numbers. For one whose
-  // cudnn or driver is 0 (asking offline) any number matches, and all rows come from the newest
-  // platform that has some of this kernel. Fails when no file can be read; a single file that
-  // cannot costs a warning.
+  // A platform with both numbers known gets rows with exactly these numbers. If its cudnn or driver
+  // is 0 (asked offline), any number matches, and all rows come from the newest platform that has
+  // some of this kernel. Fails if no file can be read; a single unreadable file causes a warning.
   Result<planning::KernelMeasurements> Read(const ConvolutionProblem& problem,
                                             const planning::Platform& platform) override;
 
@@ -49,28 +48,28 @@ class SqliteStore : public planning::MeasurementStore {
       const planning::EnginePromise& asked) override;
   Result<planning::EnginePromise> KeepPromise(const planning::EnginePromise& promise) override;
 
-  // All rows, in the order they were written; `differing` gets those of later files that say
-  // something else than an earlier file's, which are left out like those that say the same.
+  // All rows, in the order in which they were written. Rows of later files with the key of an
+  // earlier one are left out; those that differ from it go to `differing`.
   Result<std::vector<StoredMeasurement>> List(std::vector<StoredMeasurement>* differing = nullptr);
   // All promises, kernel by kernel.
   Result<std::vector<planning::EnginePromise>> ListPromises();
 
-  // Adds rows from outside in one transaction, first writer wins; gives the number that were new.
-  // The sizes of those that are `complete` become complete. What they call verified is kept for
-  // List, and not trusted by Read.
+  // Adds rows from outside in one transaction, first writer wins; returns the number of new rows.
+  // The sizes of rows that are `complete` become complete. Their `verified` is kept for List, but
+  // Read does not trust it.
   Result<size_t> Add(const std::vector<StoredMeasurement>& rows);
-  // The same for promises.
+  // Adds promises in the same way.
   Result<size_t> AddPromises(const std::vector<planning::EnginePromise>& promises);
 
-  // Removes from the file that is written what FindOldRows finds of `device`, and gives the space
-  // back; on a `dry_run` tells what that would be, and writes nothing.
+  // Removes from the written file the rows that FindOldRows finds for `device`, and gives the space
+  // back; on a `dry_run` only says what would be removed.
   Result<Pruned> Prune(const std::string& device, bool dry_run);
 
  private:
-  // Runs `use` on `file`'s connection (null where there is no file yet); once more on a sibling
-  // when the file turns out to be damaged.
+  // Runs `use` on `file`'s connection (null if there is no file yet), and once more on a sibling if
+  // the file turns out to be damaged.
   Status With(StoreFile& file, bool write, const std::function<Status(Connection*)>& use);
-  // Runs `read` on every file; fails when all of them fail.
+  // Runs `read` on every file; fails if all of them fail.
   Status ForEachFile(const std::function<Status(StoreFile&, Connection&)>& read);
   // Runs `write` in one transaction on the file that is written.
   Status InTransaction(const std::function<Status(RowWriter&)>& write);

@@ -17,7 +17,7 @@ struct FileSystem {
   const char* name;
 };
 
-// linux/magic.h has some of them; the others are those file systems' own.
+// linux/magic.h has some of these numbers; the others are defined by the file systems themselves.
 constexpr FileSystem kNetworkFileSystems[] = {
     {0x00006969, "NFS"},    {0x0000517b, "SMB"},    {0xff534d42, "CIFS"},
     {0xfe534d42, "SMB2"},   {0x0bd00bd0, "Lustre"}, {0x47504653, "GPFS"},

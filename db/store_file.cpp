@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kSiblings = 9;
 
-// measurements.db, measurements-2.db, ...
+// Returns measurements.db, measurements-2.db, ...
 std::string Candidate(const std::string& path, int number) {
   if (number == 1) return path;
   const size_t stem = StemLength(path);
@@ -54,7 +54,7 @@ StoreFile::~StoreFile() {
 void StoreFile::Close() { connection_.Close(); }
 
 void StoreFile::ForgetInChild() {
-  // Closing the parent's connection here could delete a journal the parent still needs.
+  // Closing the parent's connection here could delete a journal that the parent still needs.
   if (!connection_.open() || pid_ == getpid()) return;
   connection_.Leak();
 }
@@ -78,7 +78,7 @@ Status StoreFile::OpenCandidate(const std::string& candidate, bool create, bool&
     return Status::Error(candidate + ": cannot be opened: not a regular file");
   }
   if (!exists && !create) {
-    usable = true;  // and nothing to read in it
+    usable = true;  // but it has nothing to read
     return Status::Ok();
   }
   if (!exists) {
@@ -89,8 +89,8 @@ Status StoreFile::OpenCandidate(const std::string& candidate, bool create, bool&
   UCUDNN_RETURN_IF_ERROR(connection_.Open(candidate, create      ? Access::kCreate
                                                      : writable_ ? Access::kWrite
                                                                  : Access::kRead));
-  // Room for the rows of a large network; SQLite takes what it uses. What is wrong with the file
-  // Identify will say.
+  // This is room for the rows of a large network; SQLite takes what it uses. Identify will report
+  // faults of the file.
   static_cast<void>(connection_.Execute("PRAGMA cache_size=-16384"));
   const Result<Identity> identity = Identify(connection_, writable_);
   if (!identity.ok() || identity->kind == Identity::Kind::kUnusable) {
@@ -130,7 +130,7 @@ Result<Connection*> StoreFile::ForReading() {
   ForgetInChild();
   if (!connection_.open()) UCUDNN_RETURN_IF_ERROR(Open(false));
   if (!connection_.open()) return nullptr;
-  // Another process may have filled it since, or brought it up to date.
+  // Another process may have filled the file since, or brought it up to date.
   if (version_ < kSchemaVersion) UCUDNN_RETURN_IF_ERROR(NoteVersion());
   return version_ == 0 ? nullptr : &connection_;
 }

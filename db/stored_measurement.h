@@ -1,4 +1,4 @@
-// Rows of a measurement store, with all that the store and the CSV form keep of them.
+// Rows of a measurement store, with everything that the store and the CSV form keep of them.
 #pragma once
 
 #include <string>
@@ -10,12 +10,12 @@
 namespace ucudnn::db {
 
 struct StoredMeasurement {
-  std::string name;  // of the layer; informational, may be empty
-  // Its n is the mini-batch the row was measured for: informational, 0 when unknown.
+  std::string name;  // name of the layer; informational, may be empty
+  // Its n is the mini-batch for which the row was measured: informational, 0 if unknown.
   ConvolutionProblem problem;
   planning::Platform platform;
   planning::Measurement measurement;
-  // Every engine was measured at its micro-batch; of rows in a CSV file it is taken for granted.
+  // Every engine was measured at its micro-batch; assumed for rows in a CSV file.
   bool complete = true;
 
   bool operator==(const StoredMeasurement&) const = default;

@@ -1,4 +1,4 @@
-// How far a test goes through a long series of cases.
+// The number of cases that a test runs of a long series.
 #pragma once
 
 #include <cstdlib>
@@ -6,8 +6,8 @@
 
 namespace ucudnn::test {
 
-// `all` in tools/check --full, which sets UCUDNN_TEST_CASES=all; else `few`, which find most
-// mistakes.
+// Returns `all` in tools/check --full, which sets UCUDNN_TEST_CASES=all, else `few`, which find
+// most mistakes.
 inline int Cases(int all, int few) {
   const char* const asked = std::getenv("UCUDNN_TEST_CASES");
   return asked != nullptr && std::string_view(asked) == "all" ? all : few;

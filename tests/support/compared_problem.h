@@ -1,5 +1,5 @@
-// What the tests that compare plans with the undivided engine share: a small problem of which
-// 4 + 4 + 2 images are a plan.
+// Helpers of the tests that compare plans with the undivided engine: a small problem of which 4 + 4
+// + 2 images are a plan.
 #pragma once
 
 #include "tests/support/problem.h"

@@ -6,7 +6,8 @@
 
 namespace ucudnn::test {
 
-// The first device's primary context, current on this thread from now on, as cudnnCreate leaves it.
+// Returns the first device's primary context, which it makes current on this thread, as cudnnCreate
+// leaves it.
 inline CUcontext MakeContextCurrent() {
   CUdevice device = 0;
   CUcontext context = nullptr;
@@ -17,14 +18,15 @@ inline CUcontext MakeContextCurrent() {
   return context;
 }
 
-// Of the current context's device.
+// Free memory of the current context's device.
 inline size_t FreeBytes() {
   size_t free = 0, total = 0;
   EXPECT_EQ(cuMemGetInfo(&free, &total), CUDA_SUCCESS);
   return free;
 }
 
-// A test with the context current, which is gone behind it: what the test left in it, too.
+// A test with the context current. The context is reset behind it, with everything that the test
+// left in it.
 class DeviceTest : public ::testing::Test {
  protected:
   ~DeviceTest() override {

@@ -1,6 +1,6 @@
 // The real cuDNN without a GPU: operation graphs, engines and execution plans for a device that is
-// described instead of present. Sizes are real; nothing can be run. The same graphs on a handle of
-// any other library, too.
+// described instead of present. Sizes are real; nothing can be run. It makes the same graphs on a
+// handle of any other library, too.
 #pragma once
 
 #include <optional>
@@ -19,7 +19,7 @@ const cudnn::Functions& RealCudnn();
 // An H200 as the driver describes it.
 cudnn::PlanDevice DescribedDevice();
 
-// The convolution at another batch.
+// An edit that changes the convolution to another batch.
 inline cudnn::PlanEdit AtBatch(const cudnn::FusedConvolution& convolution, int n, double alpha = 1,
                                double beta = 0) {
   cudnn::PlanEdit edit = {convolution.problem, alpha, beta};
@@ -28,7 +28,8 @@ inline cudnn::PlanEdit AtBatch(const cudnn::FusedConvolution& convolution, int n
 }
 
 constexpr int64_t kUidX = 120, kUidW = 119, kUidY = 121, kUidResidual = 122, kUidBias = 98;
-constexpr int64_t kUidStep = 300;  // of the first step's operand; the next one's follows
+// uid of the first step's operand; those of the next steps are multiples
+constexpr int64_t kUidStep = 300;
 
 // A pointwise operation behind a convolution.
 struct FusedStep {
@@ -36,30 +37,30 @@ struct FusedStep {
     kNothing,
     kChannel,      // a value for each channel
     kScalar,       // one value
-    kRow,          // a value for each column of the image, of all images
-    kWhole,        // what is laid out like the output
+    kRow,          // a value for each column of the image, the same for all images
+    kWhole,        // a tensor laid out like the output
     kPerImage,     // a value for each image and channel
     kOtherLayout,  // the output's extents in the other layout
   };
   cudnnPointwiseMode_t mode = CUDNN_POINTWISE_RELU_FWD;
-  Reads reads = Reads::kNothing;  // beside the result so far
-  std::optional<DataType> type;   // of what it reads; none: the problem's
+  Reads reads = Reads::kNothing;  // the operand beside the result so far
+  std::optional<DataType> type;   // type of the operand; none: the problem's
   int64_t alignment = 16;
   bool reads_first = false;  // the result so far is the second operand
 };
 
-// What a graph says beside the problem.
+// The properties of a graph beside the problem.
 struct GraphOptions {
   double alpha = 1, beta = 0;
   int64_t x_alignment = 16, w_alignment = 16, y_alignment = 16;
   bool residual = false, bias = false, relu = false;
   double residual_scale = 1;
   double upper_clip = 0;         // of relu; 0: none
-  std::vector<FusedStep> steps;  // behind these
+  std::vector<FusedStep> steps;  // behind the convolution, bias and relu
   bool dynamic = false;
 };
 
-// A tensor that what is fused reads.
+// A tensor that a fused operation reads.
 struct FusedTensor {
   int64_t uid = 0;
   DataType type = DataType::kFloat;
@@ -68,11 +69,11 @@ struct FusedTensor {
 
   size_t Elements() const;  // of memory, from the first to behind the last
 };
-// In the order in which they are read.
+// The tensors in the order in which they are read.
 std::vector<FusedTensor> FusedTensors(const ConvolutionProblem& problem,
                                       const GraphOptions& options);
 
-// Everything a graph is made of lives as long as it.
+// Keeps everything alive that a graph is made of.
 class Graph {
  public:
   explicit Graph(const ConvolutionProblem& problem, const GraphOptions& options = {})
@@ -83,7 +84,7 @@ class Graph {
   cudnnBackendDescriptor_t get() const { return graph_.get(); }
 
   int EngineCount() const;
-  // The finalized plan of an engine with its default knobs, or with those named; none when the
+  // The finalized plan of an engine with its default knobs, or with the given ones; none if the
   // engine does not serve the graph.
   using Knobs = std::vector<std::pair<int, int64_t>>;
   std::optional<cudnn::BackendDescriptor> Plan(int engine, const Knobs& knobs = {}) const;
@@ -92,7 +93,7 @@ class Graph {
 
  private:
   cudnn::BackendDescriptor New(cudnnBackendDescriptorType_t type) const;
-  // A plan of the configuration; none when the library refuses it.
+  // A plan of the configuration; none if the library refuses it.
   std::optional<cudnn::BackendDescriptor> Finalized(cudnnBackendDescriptor_t configuration) const;
   cudnn::BackendDescriptor Tensor(int64_t uid, DataType type, const std::vector<int64_t>& dims,
                                   const std::vector<int64_t>& strides, int64_t alignment,

@@ -1,4 +1,4 @@
-// What tests ask engines: which ones serve, and a schedule of legacy ones.
+// Helpers for tests of engines: which engines serve, and a schedule of legacy ones.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 namespace ucudnn::test {
 
-// Every engine that serves `part`; a failure of the test where the library does not list them.
+// Every engine that serves `part`; fails the test if the library does not list them.
 inline std::vector<cudnn::EngineChoice> Choices(cudnn::Engines& engines,
                                                 const ConvolutionProblem& part) {
   auto listed = engines.List(part);

@@ -1,5 +1,5 @@
-// A driver that has nothing but events: each is recorded a millisecond after the one before, and
-// reached unless the device lags. Allocates nothing. One at a time.
+// A driver that has nothing but events: each is recorded a millisecond after the one before, and is
+// reached unless the device lags. Allocates nothing. Only one may exist at a time.
 #pragma once
 
 #include <array>
@@ -9,12 +9,12 @@
 
 namespace ucudnn::test {
 
-// What the device of an EventDriver has done.
+// The state of an EventDriver's device.
 struct EventState {
   size_t events = 0;
   long clock = 0;
   bool lags = false, fails = false;
-  std::array<float, 8192> times = {};  // of each event, when it was recorded
+  std::array<float, 8192> times = {};  // the time at which each event was recorded
 };
 
 class EventDriver {

@@ -1,4 +1,4 @@
-// A measurement store in memory of which one operation fails.
+// A measurement store in memory in which one operation fails.
 #pragma once
 
 #include <atomic>
@@ -7,7 +7,7 @@
 
 namespace ucudnn::test {
 
-// Fails at its `failing`th operation, which any thread may ask for.
+// Fails at its `failing`th operation, on any thread.
 class FailingStore : public MemoryStore {
  public:
   Result<planning::KernelMeasurements> Read(const ConvolutionProblem& problem,

@@ -1,5 +1,5 @@
-// The stand-in's cuDNN made wrong at one convolution call: right before it is enqueued, or once it
-// has run. One fault a process at a time.
+// The stand-in's cuDNN with a fault at one convolution call: before it is enqueued, or after it has
+// run. A process has one fault at a time.
 #pragma once
 
 #include "cudnn/convolution_call.h"
@@ -10,12 +10,12 @@ namespace ucudnn::test {
 struct Fault {
   int at = 0;  // which convolution call, 0 = the next
   void (*after)(const cudnn::ConvolutionCall& call) = nullptr;  // the call has run
-  void (*before)(cudnn::ConvolutionCall& call) = nullptr;       // changes what is called
-  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;  // an error to give instead of running
-  void (*later)(const cudnn::ConvolutionCall& call) = nullptr;  // every call behind it
+  void (*before)(cudnn::ConvolutionCall& call) = nullptr;       // changes the call
+  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;  // an error to return instead of running
+  void (*later)(const cudnn::ConvolutionCall& call) = nullptr;  // runs after every later call
 };
 
-// Sets `fault` and begins to count calls.
+// Sets `fault` and restarts the count of calls.
 cudnn::Functions FaultyStandIn(const Fault& fault);
 
 // Changes the byte at a device address.

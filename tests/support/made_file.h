@@ -1,4 +1,4 @@
-// Files of data, made to be read or to be spoilt by tests.
+// Files of data that tests read or damage.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace ucudnn::test {
 
-// A file in memory, which others open by its path while this lives.
+// A file in memory, which can be opened by its path during this object's lifetime.
 class MadeFile {
  public:
   explicit MadeFile(std::string_view bytes);
@@ -22,22 +22,22 @@ class MadeFile {
   int descriptor_;
 };
 
-// An array of a file of safetensors.
+// An array of a safetensors file.
 struct MadeArray {
   std::string name;
   std::string dtype;
   std::vector<int64_t> shape;
   std::string bytes;  // its values
 };
-// The file, with the arrays one behind the other.
+// A safetensors file with the arrays one behind the other.
 std::string SafetensorsOf(const std::vector<MadeArray>& arrays);
-// The file with this header, whatever it says of the bytes behind it.
+// A safetensors file with this header, even if it contradicts the bytes behind it.
 std::string SafetensorsOf(std::string_view header, std::string_view values);
-// F64.
+// An array of F64.
 MadeArray DoublesOf(const std::string& name, const std::vector<int64_t>& shape,
                     const std::vector<double>& values);
 
-// `bytes` as one gzip file.
+// Compresses `bytes` as one gzip file.
 std::string GzipOf(std::string_view bytes);
 
 // Writes the low `width` bytes of `number` to `bytes` at `at`, the lowest first.

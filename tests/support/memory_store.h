@@ -1,4 +1,4 @@
-// A measurement store in memory that counts what is asked of it and fails on demand.
+// A measurement store in memory that counts its calls and fails on demand.
 #pragma once
 
 #include <algorithm>
@@ -95,7 +95,7 @@ class MemoryStore : public planning::MeasurementStore {
   Result<planning::EnginePromise> KeepPromise(const planning::EnginePromise& promise) override {
     std::lock_guard lock(mutex_);
     if (write_fails) return Status::Error("the disk is full");
-    UCUDNN_RETURN_IF_ERROR(planning::CheckPromise(promise));  // as stores in files refuse it
+    UCUDNN_RETURN_IF_ERROR(planning::CheckPromise(promise));  // refuses as stores in files do
     const auto kept = FindKept(promise);
     return kept == promises.end() ? promises.emplace_back(promise) : *kept;
   }
@@ -115,7 +115,7 @@ class MemoryStore : public planning::MeasurementStore {
   int reads = 0;
   int writes = 0;
   bool read_fails = false;
-  bool promises_fail = false;  // to be read
+  bool promises_fail = false;  // reading promises fails
   bool write_fails = false;
 
  private:

@@ -1,4 +1,4 @@
-// What a test cannot do without.
+// Unwraps results that a test cannot do without.
 #pragma once
 
 #include <stdexcept>
@@ -8,7 +8,7 @@
 
 namespace ucudnn::test {
 
-// The value of `result`; fails the test with its message where there is none.
+// The value of `result`; if there is none, fails the test with its message.
 template <typename T>
 T Must(Result<T> result) {
   if (!result.ok()) throw std::runtime_error(result.message());

@@ -1,5 +1,5 @@
-// A device that does nothing of what it is given, and counts it: what remains of a call is the
-// caller's own time and memory. Whatever makes objects, and plans, is the stand-in's.
+// A device that does no work but counts it, so that a call costs only the caller's own time and
+// memory. Functions that make objects and plans are the stand-in's.
 #pragma once
 
 #include "cuda/driver.h"
@@ -12,12 +12,12 @@ struct NullDevice {
   cuda::Driver driver;
 };
 
-// The tables. Thread-safe; counts are of all such devices together.
+// Returns the tables. Thread-safe; counts are those of all such devices together.
 NullDevice MakeNullDevice();
 
-// Calls so far by which work is enqueued or waited for.
+// The number of calls so far that enqueue work or wait for it.
 long NullCalls();
-// Of those the launches of graphs.
+// The number of these calls that launch graphs.
 long NullGraphLaunches();
 
 }  // namespace ucudnn::test

@@ -1,4 +1,4 @@
-// Options of a program whose plans the test's store alone determines.
+// Options of a program whose plans depend on the test's store alone.
 #pragma once
 
 #include "base/options.h"
@@ -9,7 +9,7 @@ inline Options Planned() {
   Options options;
   options.policy = BatchSizePolicy::kPowerOfTwo;
   options.tuning.on = false;
-  options.lock_folder = "/dev/null";  // no file: other tests measure on the same device
+  options.lock_folder = "/dev/null";  // no file, because other tests measure on the same device
   return options;
 }
 

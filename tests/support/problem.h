@@ -1,4 +1,4 @@
-// The convolution of a test, said by what matters to the test.
+// A convolution problem for tests, given by the fields that matter to the test.
 #pragma once
 
 #include "convolution/problem.h"
@@ -8,9 +8,9 @@ namespace ucudnn::test {
 constexpr Operation kOperations[] = {Operation::kForward, Operation::kBackwardData,
                                      Operation::kBackwardFilter};
 
-// What a test does not say is a small convolution: 8 images with 4 channels of 8x8 elements, 3x3
-// filters to 8 channels, images padded so that they keep their size. Fields as in
-// ConvolutionProblem, and in its order.
+// Fields that a test does not set give a small convolution: 8 images with 4 channels of 8x8
+// elements, 3x3 filters to 8 channels, and images padded so that they keep their size. The fields
+// and their order are those of ConvolutionProblem.
 struct SmallProblem {
   Operation operation = Operation::kForward;
   int spatial_rank = 2;
@@ -28,8 +28,8 @@ struct SmallProblem {
   int alignment = 1;
 };
 
-// ProblemWith({.n = 16, .type = DataType::kHalf}): with packed tensors; sums are of fp32, of fp64
-// where the tensors are.
+// Makes ProblemWith({.n = 16, .type = DataType::kHalf}), say: with packed tensors, and sums in fp32
+// (in fp64 for fp64 tensors).
 ConvolutionProblem ProblemWith(const SmallProblem& said = {});
 
 }  // namespace ucudnn::test

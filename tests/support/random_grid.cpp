@@ -21,7 +21,7 @@ ConvolutionProblem RandomGrids::Problem() {
   problem.type = static_cast<DataType>(Draw(0, 3));
   if (problem.type == DataType::kDouble) problem.compute = DataType::kDouble;
   problem.layout = static_cast<Layout>(Draw(0, 1));
-  // With channels last no other would allow most cuts of such few channels.
+  // With channels last, another alignment would forbid most cuts of so few channels.
   if (problem.layout == Layout::kNchw) problem.alignment = 1 << Draw(0, 4);
   const bool volume = problem.spatial_rank == 3;
   for (size_t axis = volume ? 0 : 1; axis < kMaxSpatial; ++axis) {

@@ -1,4 +1,4 @@
-// Random convolutions and grids to cut them by, for tests of tiles.
+// Random convolutions, and grids that cut them, for tests of tiles.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,24 @@ class RandomGrids {
  public:
   explicit RandomGrids(uint64_t seed) : random_(seed) {}
 
-  // Small, of any operation, rank, type, layout, groups, stride, dilation and padding less than the
-  // filter, also padded on one side alone; a third of the tensors have room between their rows.
+  // A small problem of any operation, rank, type, layout, groups, stride, dilation and padding less
+  // than the filter, which may be on one side alone; a third of the tensors have gaps between their
+  // rows.
   ConvolutionProblem Problem();
-  // Many grids cannot cut the problem.
+  // A grid; many of them cannot cut the problem.
   TileGrid Grid(const ConvolutionProblem& problem);
 
   int Draw(int least, int most);
   std::mt19937_64& random() { return random_; }
 
  private:
-  // Leaves room between rows, channels and images.
+  // Makes gaps between rows, channels and images.
   void Widen(Strides& strides, const ConvolutionProblem& problem, const Spatial& extents);
 
   std::mt19937_64 random_;
 };
 
-// For messages.
+// Describes both for messages.
 std::string Text(const ConvolutionProblem& problem, const TileGrid& grid);
 
 }  // namespace ucudnn::test

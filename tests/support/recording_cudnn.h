@@ -1,5 +1,5 @@
-// A cuDNN table for tests: real descriptors (of tests/support/null_cudnn), convolutions that record
-// what they were called with and fail on demand. One recording a thread.
+// A cuDNN table for tests: real descriptors (of tests/support/null_cudnn), and convolutions that
+// record their calls and fail on demand. One recording a thread.
 #pragma once
 
 #include <vector>
@@ -23,9 +23,9 @@ struct RecordedCall {
   double beta = 0;
 };
 
-// cudnnOpTensor(ADD) with both inputs alike: output = alpha input + beta output.
+// A call of cudnnOpTensor(ADD) with both inputs alike: output = alpha input + beta output.
 struct RecordedSum {
-  int after = 0;  // convolutions called before
+  int after = 0;  // number of convolution calls before it
   const void* input = nullptr;
   void* output = nullptr;
   cudnnDataType_t from = CUDNN_DATA_FLOAT, to = CUDNN_DATA_FLOAT;
@@ -44,9 +44,9 @@ struct Recording {
 
 Recording& ThisRecording();
 
-// The null library's functions as they are.
+// The unchanged functions of the null library.
 cudnn::Functions NullFunctions();
-// With recording convolutions and sums.
+// The null library's functions, with convolutions and sums that record.
 cudnn::Functions RecordingFunctions();
 
 }  // namespace ucudnn::test

@@ -1,5 +1,5 @@
-// The null library with a graph API that records what it executes, fails on demand, and tells the
-// plan of one engine apart. One recording a thread.
+// The null library with a graph API that records executions, fails on demand, and answers
+// differently for the plan of one engine. One recording a thread.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace ucudnn::test {
 
-// Of the operands of its graphs.
+// The unique identifiers of its graphs' operands.
 constexpr int64_t kX = 120, kW = 119, kY = 121, kResidual = 122, kBias = 98;
 
 struct RecordedExecution {
@@ -17,7 +17,7 @@ struct RecordedExecution {
   const void *x = nullptr, *w = nullptr, *y = nullptr, *residual = nullptr, *bias = nullptr;
   const void* workspace = nullptr;
   bool adds = false;            // beta = 1
-  cudaGraph_t graph = nullptr;  // that it was added to or updated in
+  cudaGraph_t graph = nullptr;  // the graph that it was added to or updated in
 
   bool operator==(const RecordedExecution&) const = default;
 };
@@ -25,7 +25,7 @@ struct RecordedExecution {
 struct GraphRecording {
   std::vector<RecordedExecution> calls;
   int fail_at = -1;           // index of the call that fails
-  int nondeterministic = -1;  // an engine that says so
+  int nondeterministic = -1;  // an engine whose notes say that it is nondeterministic
 };
 GraphRecording& Executions();
 

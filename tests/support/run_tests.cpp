@@ -5,8 +5,8 @@
 #include <cstdio>
 
 #ifdef __SANITIZE_ADDRESS__
-// LeakSanitizer asks for it. A thread of the stand-in may be about to end when the process does,
-// and then what OpenMP keeps for the thread is still there.
+// LeakSanitizer calls this. A thread of the stand-in may be about to end when the process does;
+// OpenMP's memory for the thread then still exists.
 extern "C" __attribute__((visibility("default"))) const char* __lsan_default_suppressions();
 extern "C" const char* __lsan_default_suppressions() { return "leak:libgomp.so\n"; }
 #endif

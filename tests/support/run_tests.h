@@ -3,8 +3,8 @@
 
 namespace ucudnn::test {
 
-// RUN_ALL_TESTS(), which is content with having run nothing; the program's exit status. Call
-// testing::InitGoogleTest before.
+// Runs RUN_ALL_TESTS(), which succeeds even if it runs nothing; returns the program's exit status,
+// which does not. REQUIRES: testing::InitGoogleTest was called.
 int RunSelectedTests();
 
 }  // namespace ucudnn::test

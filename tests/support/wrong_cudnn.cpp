@@ -12,7 +12,7 @@ namespace {
 
 struct Images {
   int count;
-  size_t bytes_each;  // of fp32
+  size_t bytes_each;  // for fp32
 };
 
 Images ImagesOf(cudnnTensorDescriptor_t descriptor) {
@@ -38,7 +38,7 @@ cudnnStatus_t NotedForward(cudnnHandle_t handle, const void* alpha, cudnnTensorD
   if (failing >= 0 && failing-- == 0) return CUDNN_STATUS_EXECUTION_FAILED;
   const Images images = ImagesOf(x_desc);
   TheCalls().push_back({algorithm, images.count, y, workspace});
-  // Every image from the next one's data, as far as there are any.
+  // Reads every image from the next one's place, as far as there are further images.
   const bool shifted = IsWrong(Wrong::How::kOffByOneImage, algorithm, images.count) &&
                        hostgpuBytesFrom(x) >= images.bytes_each * (images.count + 1);
   const void* const from = static_cast<const char*>(x) + (shifted ? images.bytes_each : 0);

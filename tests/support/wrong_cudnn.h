@@ -1,5 +1,5 @@
-// The stand-in's cuDNN with convolutions that are noted down, of which the pieces of one algorithm
-// can be wrong, and forward ones slow or failing. One a process.
+// The stand-in's cuDNN with convolutions that are recorded. The pieces of one algorithm can be
+// wrong, and forward calls slow or failing. One a process.
 #pragma once
 
 #include <chrono>
@@ -10,17 +10,16 @@
 namespace ucudnn::test {
 
 struct Wrong {
-  // Of the algorithm whose pieces (calls of fewer than `whole` images) are wrong; negative: of
-  // none.
+  // The algorithm whose pieces (calls of fewer than `whole` images) are wrong; negative: none.
   int algorithm = -1;
   enum class How { kOffByOneImage, kIgnoresBeta } how = How::kOffByOneImage;
   int whole = 8;
-  int failing_forward = -1;  // how many more run before one fails; negative: none does
+  int failing_forward = -1;  // calls that still run before one fails; negative: none fails
   std::chrono::milliseconds forward_takes{0};  // at least
 };
 Wrong& TheWrong();
 
-// A convolution that was called and has not failed. y: what it wrote.
+// A convolution call that has not failed. `y` is its output.
 struct Seen {
   int algorithm, images;
   const void* y;

@@ -1,5 +1,5 @@
-// `ucudnn cache`: what measurement stores hold and whether it is sound, their rows from and to CSV
-// files and other stores, and the removal of old ones.
+// `ucudnn cache`: shows the contents of measurement stores and whether they are sound, copies rows
+// from and to CSV files and other stores, and removes old ones.
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
@@ -54,7 +54,7 @@ Json ToJson(const db::StoredMeasurement& row) {
   json["op"] = OperationName(row.problem.operation);
   json["engine"] = measured.micro.engine.Text();
   json["micro_batch"] = measured.micro.micro_batch;
-  json["piece_ms"] = measured.micro.time_ms;  // of one micro-batch
+  json["piece_ms"] = measured.micro.time_ms;  // time of one micro-batch
   json["workspace_bytes"] = measured.micro.workspace_bytes;
   json["deterministic"] = measured.micro.deterministic;
   AddPlatform(row.platform, json);
@@ -161,7 +161,8 @@ void PrintRows(const db::StoredRows& rows) {
   std::cout << RowsText(rows) << "\n";
 }
 
-// Without a name, those of all devices. An error names the devices that there are.
+// Keeps the rows of `device`, or of all devices if it is empty. The error lists the devices that
+// exist.
 Status KeepDevice(const std::string& device, std::vector<db::StoredRows*> all) {
   if (device.empty()) return Status::Ok();
   std::set<std::string> devices;
@@ -242,7 +243,7 @@ Result<int> Export(const CLI::App& app, const CacheOptions& options,
 
 Result<int> Merge(const CLI::App& app, const CacheOptions& options,
                   const std::vector<std::string>& paths) {
-  // All are read before the first is merged: a mistyped name changes nothing.
+  // All sources are read before the first one is merged, so a mistyped name changes nothing.
   std::vector<db::StoredRows> sources;
   for (const std::string& path : options.sources) {
     std::error_code error;
@@ -344,12 +345,12 @@ Result<int> Prune(const CLI::App& app, const CacheOptions& options,
 
 struct CacheCommand {
   const char* name;
-  const char* usage;  // behind the name
+  const char* usage;  // words behind the name
   const char* help;
   const char* device_help;  // null: it takes no --device
   Result<int> (*run)(const CLI::App&, const CacheOptions&, const std::vector<std::string>& paths);
   bool makes_store = false;
-  bool reads_unsound = false;  // what is no store, too
+  bool reads_unsound = false;  // also reads files that are no stores
 };
 
 constexpr CacheCommand kCommands[] = {
@@ -391,7 +392,7 @@ Result<int> RunCache(const CLI::App& app, const CacheOptions& options) {
   }
   for (const std::string& path : paths) {
     if (command.makes_store || command.reads_unsound) break;
-    // What is asked about is this file, not one that took its place.
+    // The question is about this file, not about one that took its place.
     if (Status store = CheckIsStore(path); !store.ok()) return Fail(chosen, store.message());
   }
   return command.run(chosen, options, paths);

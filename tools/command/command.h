@@ -1,6 +1,5 @@
-// What the subcommands of `ucudnn` share: how they join the command line, how they refuse, where
-// their documents go, and the options that stand for UCUDNN_ variables. Used from main's thread
-// only.
+// Common parts of the subcommands of `ucudnn`: how they join the command line, refuse, and write
+// documents, and the options for UCUDNN_ variables. Used from main's thread only.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -15,17 +14,17 @@
 
 namespace ucudnn::command {
 
-// Exit codes; a program that was started has its own.
+// Exit codes of the command; a program that was started has its own.
 constexpr int kFailed = 1;
 constexpr int kBadUsage = 2;
-constexpr int kCannotRun = 126;  // of a program, as in shells and env
+constexpr int kCannotRun = 126;  // the program cannot be run; same code as in shells and env
 constexpr int kNotFound = 127;
 
 // The words behind `--`.
 using ProgramWords = std::vector<std::string>;
 
-// A subcommand, parsed when `app->parsed()`; `run` returns the exit code, or why its words are
-// refused.
+// A subcommand, which was chosen if `app->parsed()`; `run` returns the exit code, or why its words
+// are refused.
 struct Command {
   CLI::App* app;
   std::function<Result<int>(const ProgramWords& program)> run;
@@ -43,21 +42,21 @@ Command AddSpatial(CLI::App& ucudnn);
 Command AddMultigrid(CLI::App& ucudnn);
 Command AddDoctor(CLI::App& ucudnn);
 
-// A subcommand whose help begins with "Usage: ucudnn " and `usage`.
+// Adds a subcommand whose help begins with "Usage: ucudnn " and `usage`.
 CLI::App* AddSubcommand(CLI::App& parent, const std::string& name, const std::string& usage,
                         const std::string& help);
 
 // Adds a switch.
 void AddFlag(CLI::App& app, const char* name, bool& is_given, const std::string& help);
 
-// Adds an option whose value help calls `value`.
+// Adds an option; its value is called `value` in the help.
 template <typename Value>
 CLI::Option* AddOption(CLI::App& app, const char* name, Value& place, const char* value,
                        const std::string& help) {
   return app.add_option(name, place, help)->type_name(value);
 }
 
-// Adds a word that must be there, or several.
+// Adds one or several required words.
 template <typename Value>
 void AddWord(CLI::App& app, const char* name, Value& place, const std::string& help) {
   AddOption(app, name, place, "", help)->required();
@@ -66,39 +65,41 @@ void AddWord(CLI::App& app, const char* name, Value& place, const std::string& h
 // "ucudnn NAME", with all its names.
 std::string FullName(const CLI::App& app);
 
-// The names of the subcommands of `app` that help shows: "a, b and c".
+// The names of the subcommands of `app` that the help shows: "a, b and c".
 std::string Subcommands(const CLI::App& app);
 
 // Prints "ucudnn NAME: message" as one line on stderr.
 void Tell(const CLI::App& app, const std::string& message);
 
-// Tells, and returns the exit code.
+// Prints the message, and returns the exit code.
 int Refuse(const CLI::App& app, const std::string& message, int code = kBadUsage);
 
-// Writes a document to the file at `path`, and makes the folders above it that are missing; empty:
-// to stdout, which main looks after. The exit code: 1 where the file cannot be written, which is
-// said.
+// Writes a document to the file at `path`, and makes missing folders above it; if `path` is empty,
+// to stdout, which main checks. Returns the exit code: 1, with a message, if the file cannot be
+// written.
 int WriteOutput(const CLI::App& app, const std::string& text, const std::string& path);
 
-// The options of the environment for what plans and does not run; tells of those that are ignored.
+// The options of the environment for commands that plan and do not run; reports options that are
+// ignored.
 Options PlanningOptionsOf(const CLI::App& app);
 
 // The options that set UCUDNN_ variables, from the same table that parses the variables.
 class VariableOptions {
  public:
-  // Other words than a run's for what a variable accepts and what holds without it; before it is
-  // added.
+  // Sets other words than a run's for a variable's accepted values and default. To be called before
+  // the variable is added.
   void Describe(const std::string& variable, const char* accepted, const char* by_default);
 
-  // The variables in `except` get none: what a command has no use for is unknown to it.
+  // Adds options for all variables but those in `except`, which the command has no use for: it does
+  // not know these.
   void AddTo(CLI::App& app, const std::vector<std::string>& except = {});
   void AddOnly(CLI::App& app, const std::string& variable);
-  // For a variable whose option has a name, without dashes, in this command alone.
+  // Adds an option for a variable under a name, without dashes, that only this command uses.
   void AddAs(CLI::App& app, const std::string& variable, const char* name);
 
   // Whether the option of this variable was on the command line.
   bool Given(const std::string& variable) const;
-  // What it was given; empty where it was not.
+  // The value of the option; empty if it was not given.
   std::string Value(const std::string& variable) const;
   // The options that were given, with their dashes.
   std::vector<std::string> GivenFlags() const;
@@ -106,8 +107,8 @@ class VariableOptions {
   // Refuses the first value that is not accepted; the error names option, value and what is
   // accepted.
   Status Check() const;
-  // Refuses options that a run looks at only where it has one budget for all kernels, told by
-  // option or variable or in a workspace plan.
+  // Refuses options that a run uses only if it has one budget for all kernels, given by option or
+  // variable or in a workspace plan.
   Status CheckBudget() const;
   // Sets the variables of all given options in this process's environment.
   void Export() const;
@@ -125,7 +126,7 @@ class VariableOptions {
     const char* accepted = "";
   };
   void Add(CLI::App& app, const Variable& variable, const char* name);
-  // The option of this variable; null where it was not given.
+  // The option of this variable; null if it was not given.
   const Entry* Find(const std::string& variable) const;
 
   std::map<std::string, Words> words_;

@@ -1,6 +1,5 @@
-// Files that options name, looked at before anything is started that would need them: a mistyped
-// path is told where it was typed, not by a program that runs for hours. Used from main's thread
-// only.
+// Checks files that options name, before anything is started that would need them: a mistyped path
+// is reported at once, not by a program that runs for hours. Used from main's thread only.
 #pragma once
 
 #include <string>
@@ -11,24 +10,24 @@
 
 namespace ucudnn::command {
 
-// The folder above `path` that exists.
+// The nearest existing folder above `path`.
 std::string NearestFolder(const std::string& path);
 
-// Whether a file can be written at `path`, with the folders above it that are missing. What is
-// there must be a file: a device or a pipe would be replaced.
+// Fails unless a file can be written at `path`, with the missing folders above it. If something
+// exists there, it must be a file: a device or a pipe would be replaced.
 Status CheckWritable(const std::string& path);
 
-// Why a file that is there cannot serve as a measurement store; ok when it can.
+// Why an existing file cannot serve as a measurement store; ok if it can.
 Status CheckContents(const std::string& path);
 
-// The same of a path that someone may have mistyped: all that is wrong with it, in one line.
+// CheckContents for a path that may be mistyped: describes everything wrong with it in one line.
 Status CheckIsStore(const std::string& path);
 
-// Whether the files that --report, --workspace-plan and --db name can serve a run: reports and
+// Whether the files of --report, --workspace-plan and --db can serve a run: reports and
 // measurements are written, a plan is read.
 Status CheckFilesOfRun(const VariableOptions& variables);
 
-// Stores behind the first are only read: one line for each that is not there.
+// One line for each missing store behind the first one: those are only read.
 std::vector<std::string> MissingStores(const VariableOptions& variables);
 
 }  // namespace ucudnn::command

@@ -1,4 +1,4 @@
-// Where the libraries of this ucudnn are: beside the command itself, in the build tree as in the
+// The places of this ucudnn's libraries: beside the command itself, in the build tree and in the
 // install tree.
 #pragma once
 
@@ -19,17 +19,18 @@ struct Installation {
   std::string host_cudnn;
 };
 
-// Absolute paths, from where this program's own file is; whether they exist is not looked at.
+// Absolute paths, derived from the path of this program's file; the files may not exist.
 Installation FindInstallation();
 
-// In words, of a file of the installation that is not there.
+// Says that a file of the installation is missing.
 std::string WhyMissing(const Installation& installation, const std::string& path);
 
-// Whether all CPU stand-ins are there: the loader would take NVIDIA's in place of one that is not.
+// Fails unless all CPU stand-ins exist: the loader would use NVIDIA's library in place of a missing
+// one.
 Status CheckStandIns(const Installation& installation);
 
-// Takes the CPU stand-ins in this process, in place of the driver and cuDNN; before anything else
-// of it asks for one. Opened by path first, a library serves whoever asks for its soname later.
+// Makes this process use the CPU stand-ins for the driver and cuDNN. To be called before anything
+// asks for these: a library that was opened by its path first serves later requests for its soname.
 Status UseStandIns();
 
 bool FileExists(const std::string& path);

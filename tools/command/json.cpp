@@ -36,7 +36,7 @@ Json DivisionJson(const Division& division) {
 Json PlanJson(const Division& division) {
   Json json = Json::array();
   for (size_t run = 0; run < division.configuration.runs.size(); ++run) {
-    // The order of members that these files have always had.
+    // The files have always had this order of members.
     Json members = {{"engine", {}}, {"workspace_bytes", {}}, {"piece_ms", {}}, {"micro_batch", {}}};
     for (const auto& [name, text] : RunMembers(division, run)) members[name] = Json::parse(text);
     json.push_back(std::move(members));

@@ -13,27 +13,27 @@ namespace ucudnn::command {
 
 using Json = nlohmann::ordered_json;
 
-// The layer columns, numbers where they are numbers.
+// The layer columns, with numbers as numbers.
 Json ProblemJson(const ConvolutionProblem& problem);
 
 // An engine that takes the whole mini-batch, as engine, workspace_bytes and time_ms.
 Json EngineJson(const MicroConfiguration& micro);
 
-// A division's time_ms, workspace_bytes and plan.
+// A division as time_ms, workspace_bytes and plan.
 Json DivisionJson(const Division& division);
 
-// Runs of equal micro-batches, or of the kinds of tiles, as files have them (RunMembers).
+// Runs of equal micro-batches, or of the kinds of tiles, as in files (RunMembers).
 Json PlanJson(const Division& division);
 
-// Null where there is none.
+// Null if there is none.
 template <typename Value>
 Json OrNull(const std::optional<Value>& value) {
   return value ? Json(*value) : Json();
 }
-// Null where there is none, or it is not finite.
+// Null if there is none, or it is not finite.
 Json FiniteOrNull(const std::optional<double>& number);
 
-// A list of what `json_of` says of each.
+// The list of `json_of` each item.
 template <typename Items, typename JsonOf>
 Json ListOf(const Items& items, const JsonOf& json_of) {
   Json list = Json::array();
@@ -41,7 +41,7 @@ Json ListOf(const Items& items, const JsonOf& json_of) {
   return list;
 }
 
-// One line of JSON text per member, whatever bytes a name holds.
+// JSON text with one line per member, whatever bytes a name holds.
 std::string JsonText(const Json& json);
 
 }  // namespace ucudnn::command

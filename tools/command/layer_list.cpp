@@ -22,7 +22,7 @@
 namespace ucudnn::command {
 namespace {
 
-// The problem at another mini-batch, or why there is none so large.
+// The problem at another mini-batch, or why there can be none so large.
 Result<ConvolutionProblem> AtBatch(ConvolutionProblem problem, int batch) {
   problem.n = batch;
   std::map<std::string, std::string> fields;
@@ -34,13 +34,13 @@ Result<ConvolutionProblem> AtBatch(ConvolutionProblem problem, int batch) {
   });
 }
 
-// The axes of the network's images: 2 or 3.
+// The number of spatial axes of the network's images: 2 or 3.
 size_t AxesOf(const planner::Graph& graph) {
   const auto* const input = std::get_if<planner::Input>(&graph.nodes.front().op);
   return input != nullptr ? static_cast<size_t>(input->spatial_rank) : 2;
 }
 
-// --size: an extent of the images for each of their axes, or one for all.
+// Applies --size: an extent of the images for each of their axes, or one for all.
 Status ChangeSize(const std::string& text, planner::Graph& graph) {
   if (text.empty()) return Status::Ok();
   const size_t axes = AxesOf(graph);
@@ -59,8 +59,8 @@ Status ChangeSize(const std::string& text, planner::Graph& graph) {
   return changed.ok() ? changed : Status::Error("--size: " + changed.message());
 }
 
-// --size for a file that leaves the size of its images open, before these are known; zeros where it
-// is none.
+// The extents of --size for a file that leaves the size of its images open, before the images are
+// known; zeros if there is none.
 std::array<int32_t, 2> OpenSize(const std::string& text) {
   const auto extents = WholeNumbers(text, 'x', 1);
   if (!extents) return {0, 0};
@@ -98,7 +98,7 @@ Result<std::vector<Layer>> FromNetwork(const LayerSource& source,
   return layers;
 }
 
-// The kernels a report names, each once, at its own mini-batch or the one that is asked for.
+// The kernels of a report, each once, at its own mini-batch or the one that is asked for.
 Result<std::vector<Layer>> FromTrace(const LayerSource& source,
                                      const std::vector<Operation>& operations) {
   const Result<RunReport> report = ReadReport(source.trace);
@@ -134,7 +134,7 @@ Result<std::vector<Layer>> FromTrace(const LayerSource& source,
   return layers;
 }
 
-// In lines that fit the column of descriptions.
+// Lists the networks in lines that fit the column of descriptions.
 std::string Networks() {
   constexpr size_t kColumns = 60;
   std::string lines, line;

@@ -1,5 +1,5 @@
-// The convolutions a command is about: from a layer file, a network or a report. Used from main's
-// thread only.
+// The convolutions that a command works on: from a layer file, a network or a report. Used from
+// main's thread only.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -13,22 +13,22 @@
 
 namespace ucudnn::command {
 
-// How a network's file is read, as the command line says it.
+// How a network's file is read, by the command line.
 struct ImportWords {
   bool pass_through = false;
   std::string input;
 
-  // Adds --pass-through and, of the images of a Caffe file's data layers, --input.
+  // Adds --pass-through and, for the images of a Caffe file's data layers, --input.
   void AddTo(CLI::App& app, const char* help =
                                 "operators of a file that are not known pass their "
                                 "input through");
   Result<planner::ImportOptions> Parse() const;
 };
 
-// The word or option of this name: a network's, which must be there.
+// Adds a required word or option of this name, for a network.
 void AddNetwork(CLI::App& app, const char* name, std::string& net, const char* value = "");
 
-// What the command line says; the members are CLI11's to fill.
+// The values of the command line; CLI11 fills the members.
 struct LayerSource {
   std::string layers;
   std::string net;
@@ -38,24 +38,24 @@ struct LayerSource {
   std::string batch;
   std::string ops = "forward,backward_data,backward_filter";
 
-  // Adds --layers, --net, --pass-through, --input, --size, --trace, --batch and --ops; `app` and
-  // this object live as long as each other.
+  // Adds --layers, --net, --pass-through, --input, --size, --trace, --batch and --ops. This object
+  // must live as long as `app`.
   void AddTo(CLI::App& app);
 };
 
-// --batch: how many images, 1 or more.
+// Parses --batch: the number of images, 1 or more.
 Result<int> ParseBatch(const std::string& text);
 
-// --size, of a network's images.
+// Adds --size, for a network's images.
 void AddSize(CLI::App& app, std::string& size);
 
-// The network of --net with images of --size, where that is not empty: an extent for each of their
+// The network of --net with images of --size, if that is not empty: an extent for each of their
 // axes, or one for all. The error names the option.
 Result<planner::Graph> LoadNetworkOfSize(const std::string& net, planner::ImportOptions reading,
                                          const std::string& size);
 
-// Each layer once per operation. The error is bad usage: it names the option or the place in the
-// file.
+// Lists each layer once per operation. The error is bad usage: it names the option or the place in
+// the file.
 Result<std::vector<Layer>> ListLayers(const LayerSource& source);
 
 }  // namespace ucudnn::command

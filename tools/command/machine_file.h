@@ -8,7 +8,7 @@
 
 namespace ucudnn::command {
 
-// A built-in machine's name (NAME:N for nodes), else a file. The error names --machine.
+// Loads a built-in machine by its name (NAME:N for nodes), else a file. The error names --machine.
 Result<planner::Machine> LoadMachine(const std::string& machine);
 
 }  // namespace ucudnn::command

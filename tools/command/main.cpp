@@ -26,11 +26,11 @@ class MainHelp : public CLI::Formatter {
   std::string make_usage(const CLI::App*, std::string) const override { return kUsage; }
 };
 
-// The exit code, which says when what was printed is not complete, as on a full disk.
+// Returns the exit code, which shows if the output is incomplete, as on a full disk.
 int Finish(const CLI::App& app, int code) {
   errno = 0;
   const bool flushed = std::fflush(stdout) == 0;
-  // What failed earlier has left no reason.
+  // An earlier failure has left no errno.
   const std::string why = errno != 0 ? std::strerror(errno) : "no room, or nobody who reads it";
   if (flushed && std::ferror(stdout) == 0 && std::cout.good()) return code;
   return Refuse(app, "cannot be printed: " + why, code != 0 ? code : kFailed);
@@ -42,8 +42,8 @@ int Main(int argc, char** argv) {
   const auto separator = std::find(all.begin(), all.end(), "--");
   std::vector<std::string> ours(all.begin(), separator);
   const ProgramWords program(separator == all.end() ? separator : separator + 1, all.end());
-  // A reader that goes away ends this process in silence, as it ends `ls`, even where the parent
-  // ignores SIGPIPE. A program that is started inherits what the parent set.
+  // A reader that goes away ends this process silently, as it ends `ls`, even if the parent ignores
+  // SIGPIPE. A program that is started inherits the parent's setting.
   if (program.empty()) std::signal(SIGPIPE, SIG_DFL);
 
   CLI::App app("Micro-batched cuDNN convolutions for unmodified programs.", "ucudnn");

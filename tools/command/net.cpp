@@ -1,4 +1,4 @@
-// `ucudnn net`: a network as a `ucudnn-net` file.
+// `ucudnn net`: writes a network as a `ucudnn-net` file.
 #include <memory>
 #include <string>
 

@@ -1,5 +1,5 @@
-// Numbers and lists: read from the texts of a command line, shown in tables and sentences. Pure
-// functions.
+// Numbers and lists: reads them from texts of a command line, and shows them in tables and
+// sentences. Pure functions.
 #pragma once
 
 #include <charconv>
@@ -14,7 +14,7 @@
 
 namespace ucudnn::command {
 
-// The number that all of `text` is, in decimal digits, where it is from `least` to `most`.
+// Reads all of `text` as a decimal number from `least` to `most`.
 template <class Number>
 std::optional<Number> WholeNumber(std::string_view text, Number least,
                                   Number most = std::numeric_limits<Number>::max()) {
@@ -24,24 +24,24 @@ std::optional<Number> WholeNumber(std::string_view text, Number least,
   const bool is_all = error == std::errc() && end == last;
   return is_all && number >= least && number <= most ? std::optional(number) : std::nullopt;
 }
-// The finite number that all of `text` is.
+// Reads all of `text` as a finite number.
 std::optional<double> RealNumber(std::string_view text);
-// Whole numbers with `separator` between; none where a part of `text` is no such number.
+// Reads whole numbers with `separator` in between; none if a part of `text` is no such number.
 std::optional<std::vector<int>> WholeNumbers(std::string_view text, char separator, int least,
                                              int most = std::numeric_limits<int>::max());
-// What `option` is given. The error names it and says what was `expected`; without that, a whole
-// number from `least` to `most`.
+// Reads the value of `option`, a whole number from `least` to `most`. The error names the option
+// and says what was `expected`; by default, such a number.
 Result<int> ParseWhole(const std::string& option, const std::string& text, int least, int most,
                        const std::string& expected = "");
 
-// By a format of printf for one double: "%.3g".
+// Formats a number by printf's format for one double: "%.3g".
 std::string NumberText(const char* format, double number);
-// "4,093".
+// Formats "4,093".
 std::string Grouped(int64_t number);
-// "1 cycle", "2 cycles", "2 micro-batches".
+// Formats "1 cycle", "2 cycles", "2 micro-batches".
 std::string Counted(int64_t number, const std::string& noun);
 
-// "4x24x24".
+// Formats "4x24x24".
 template <typename Number>
 std::string Joined(const std::vector<Number>& numbers, const char* separator) {
   std::string text;
@@ -50,14 +50,14 @@ std::string Joined(const std::vector<Number>& numbers, const char* separator) {
   }
   return text;
 }
-// "a, b and c".
+// Formats "a, b and c".
 std::string Listed(const std::vector<std::string>& texts);
-// "a, b, c and 4 more".
+// Formats "a, b, c and 4 more".
 std::string FirstOf(const std::vector<std::string>& texts);
 
-// "9.19.0" from what cudnnGetVersion returns.
+// Formats the result of cudnnGetVersion: "9.19.0".
 std::string CudnnVersion(size_t version);
-// "13.0" from what cuDriverGetVersion gives.
+// Formats the result of cuDriverGetVersion: "13.0".
 std::string DriverVersion(int version);
 
 }  // namespace ucudnn::command

@@ -20,7 +20,7 @@
 namespace ucudnn::command {
 namespace {
 
-// Those of the rows that a call through this API may use, within what the options ask for.
+// The rows that a call through this API may use, within the options.
 std::vector<MicroConfiguration> UsableRows(const ConvolutionProblem& problem, Api api,
                                            const Options& options,
                                            const std::vector<MicroConfiguration>& rows) {
@@ -45,10 +45,10 @@ std::vector<MicroConfiguration> UsableRows(const ConvolutionProblem& problem, Ap
   return usable;
 }
 
-// Those of the whole mini-batch that no other beats in both time and workspace.
+// The rows of the whole mini-batch that no other row beats in both time and workspace.
 std::vector<MicroConfiguration> UndividedOf(std::vector<MicroConfiguration> usable, int n) {
   std::erase_if(usable, [&](const MicroConfiguration& row) { return !row.IsWhole(n); });
-  // The order is complete: among equal rows the same one is kept, in whatever order a store gives
+  // The order is complete, so that the same one of equal rows is kept, whatever order a store gives
   // them.
   std::sort(usable.begin(), usable.end(), [](const auto& a, const auto& b) {
     return std::tie(a.workspace_bytes, a.time_ms, a.engine) <
@@ -61,7 +61,7 @@ std::vector<MicroConfiguration> UndividedOf(std::vector<MicroConfiguration> usab
   return front;
 }
 
-// Divisions into the tiles of a grid of which every kind was measured, by engines of the API.
+// Divisions into the tiles of a grid in which every kind was measured, by engines of the API.
 std::vector<Division> TiledDivisions(const ConvolutionProblem& problem, Api api,
                                      const Options& options, const Measurements& measurements) {
   std::vector<Division> divisions;
@@ -92,8 +92,8 @@ std::vector<Division> TiledDivisions(const ConvolutionProblem& problem, Api api,
   return divisions;
 }
 
-// Plans with the first alignment, and with it the first API, that measurements are there for. The
-// kernel's desirable set is empty where nothing is known.
+// Plans with the first alignment, and the first API, for which there are measurements. The kernel's
+// desirable set is empty if there are none.
 OfflineKernel PlanOffline(const Layer& layer, const Options& options,
                           const Measurements& measurements, std::initializer_list<int> alignments,
                           std::initializer_list<Api> apis) {

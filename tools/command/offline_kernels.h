@@ -1,4 +1,4 @@
-// What measurement stores know about a network's kernels: planning without a device. Reads store
+// Planning without a device, from the measurement stores' rows of a network's kernels. Reads store
 // files only. Thread-compatible.
 #pragma once
 
@@ -16,45 +16,44 @@
 namespace ucudnn::command {
 
 struct OfflineKernel {
-  Layer layer;  // with the alignment that its measurements were made under
+  Layer layer;  // with the alignment of its measurements
   const char* api = "legacy";
-  // Without any limit, not empty: by rising workspace and falling time.
+  // Without any limit; not empty; by rising workspace and falling time.
   std::vector<Division> desirable_set;
-  // The whole mini-batch by one engine: by rising workspace and falling time.
+  // Single engines for the whole mini-batch, by rising workspace and falling time.
   std::vector<MicroConfiguration> undivided;
 };
 
 struct OfflineKernels {
   planning::Platform platform;
   std::vector<OfflineKernel> kernels;  // in the order of the layers
-  size_t differing_rows = 0;           // of stores that are not the first to say something of them
+  size_t differing_rows = 0;           // rows that differ from those of an earlier store
 };
 
-// The layers' desirable sets from the stores of `options`, out of the sizes its policy considers
-// (auto: all that were measured) and, if it asks for them, deterministic engines alone. They are
-// those of `device` (empty: the only one there is) on its newest platform that has rows of all.
-// Rows made under a run's alignment count before rows that demand none, and rows of the legacy
-// API's engines before those of the graph API's. The error is bad usage, or names the kernels that
-// lack measurements.
+// The layers' desirable sets from the stores of `options`, from the sizes that its policy considers
+// (auto: all measured ones) and, if it asks for them, deterministic engines alone. They are those
+// of `device` (empty: the only one) on its newest platform that has rows of all layers. Rows with a
+// run's alignment count before rows that demand none, and rows of the legacy API's engines before
+// those of the graph API's. The error is bad usage, or names the kernels that lack measurements.
 Result<OfflineKernels> ReadOfflineKernels(const std::vector<Layer>& layers, const Options& options,
                                           const std::string& device);
 
 struct ApiKernel {
   ConvolutionProblem problem;
-  Api api = Api::kLegacy;  // that it is called through
+  Api api = Api::kLegacy;  // the API that it is called through
 };
 
 // The desirable set of each kernel on `device`, from engines of its own API, on the platform with
-// this cuDNN (0: any) and the newest driver that has rows of it; empty where there are none that
-// make up the mini-batch.
+// this cuDNN (0: any) and the newest driver that has rows of it; empty if no rows make up the
+// mini-batch.
 Result<std::vector<std::vector<Division>>> ReadDesirableSets(const std::vector<ApiKernel>& kernels,
                                                              const Options& options,
                                                              const std::string& device, int cudnn);
 
-// "1 row differs from the first store's, which counts".
+// Formats "1 row differs from the first store's, which counts".
 std::string Disagreement(size_t rows);
 
-// "conv1 forward, conv2 forward and 3 more".
+// Formats "conv1 forward, conv2 forward and 3 more".
 std::string KernelNames(const std::vector<const Layer*>& layers);
 
 }  // namespace ucudnn::command

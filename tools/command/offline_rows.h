@@ -1,5 +1,5 @@
-// The rows of measurement stores in memory, by platform and kernel: what planning without a device
-// reads. Reads store files only. Thread-compatible.
+// The rows of measurement stores in memory, by platform and kernel, for planning without a device.
+// Reads store files only. Thread-compatible.
 #pragma once
 
 #include <functional>
@@ -31,24 +31,24 @@ using Platforms = std::map<Versions, Measurements, std::greater<>>;  // the newe
 
 struct OfflineRows {
   std::string device;
-  size_t differing = 0;  // rows of later stores that say something else than an earlier one's
+  size_t differing = 0;  // rows of later stores that differ from an earlier one's
   Platforms platforms;
 };
 
-// The rows of `device` (empty: the only one there is) in the stores of `options`. An error names
-// the store that is not there, or where the device comes from and the devices there are.
+// The rows of `device` (empty: the only one) in the stores of `options`. An error names the missing
+// store, or the option that names the device and the devices that exist.
 Result<OfflineRows> ReadOfflineRows(const Options& options, const std::string& device,
                                     const std::string& device_from = "--device");
 
-// Whether a call through `api` may use the row; engines that are neither's, which only an imported
-// row has, count as the legacy API's. The engine becomes what a plan calls it.
+// Whether a call through `api` may use the row. Engines that belong to neither API, which only
+// imported rows have, count as the legacy API's. The engine gets its name in plans.
 bool ServesApi(const ConvolutionProblem& problem, Api api, MicroConfiguration& row);
 
-// The rows of one API's engines as a store that is only read: each kernel's are those of the newest
-// platform that has some.
+// The rows of one API's engines as a store that is only read: each kernel has those of the newest
+// platform with rows.
 class ApiRows : public planning::MeasurementStore {
  public:
-  // `rows` outlives this.
+  // `rows` outlives this object.
   ApiRows(const OfflineRows& rows, Api api) : rows_(rows), api_(api) {}
 
   Result<planning::KernelMeasurements> Read(const ConvolutionProblem& problem,

@@ -30,7 +30,7 @@ void Progress::UseDevices(size_t devices) {
 
 void Progress::Begin(const Layer& layer) {
   MutexLock lock(mutex_);
-  at_ = std::min(at_ + 1, layers_);  // what failed on one device begins again on another
+  at_ = std::min(at_ + 1, layers_);  // a layer that failed on one device begins again on another
   if (!rewrites_) return;
   std::string text = "measuring " + std::to_string(at_) + "/" + std::to_string(layers_);
   if (devices_ > 1) text += " on " + std::to_string(devices_) + " devices";
@@ -58,7 +58,7 @@ std::string Progress::TimeLeft() const {
 
 namespace {
 
-// The variables that warnings are about change nothing here.
+// Warnings about variables do not matter here.
 bool RewritesLinesHere() {
   std::vector<std::string> warnings;
   return OptionsOfEnvironment(warnings, Use::kPlanning).rewrites_lines;

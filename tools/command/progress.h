@@ -1,5 +1,5 @@
-// What a user sees while layers are measured: the current one, and how long the others will take,
-// on a terminal; warnings as lines of their own everywhere. Thread-safe.
+// The progress that a user sees while layers are measured: on a terminal the current layer, and how
+// long the others will take; everywhere warnings, on lines of their own. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,8 @@
 
 namespace ucudnn::command {
 
-// Multiplications of the undivided kernel: what the time of its measurements grows with.
+// The multiplications of the undivided kernel, to which the time of its measurements is about
+// proportional.
 double MeasuringWork(const ConvolutionProblem& problem);
 
 class Stopwatch {
@@ -28,16 +29,16 @@ class Stopwatch {
 
 class Progress {
  public:
-  // `warn` prints a line on stderr. `rewrites`: a terminal there can rewrite a line.
+  // `warn` prints a line on stderr. `rewrites`: the terminal there can rewrite a line.
   Progress(const std::vector<Layer>& layers, bool rewrites,
            std::function<void(const std::string&)> warn);
 
-  // How many devices measure at once; one until this is called.
+  // Sets the number of devices that measure at the same time; initially one.
   void UseDevices(size_t devices);
   void Begin(const Layer& layer);
   void Done(const Layer& layer);
   void Warn(const std::string& line);
-  // Takes the line away.
+  // Erases the line.
   void Clear();
 
  private:
@@ -54,8 +55,8 @@ class Progress {
   size_t at_ UCUDNN_GUARDED_BY(mutex_) = 0;
 };
 
-// What a user sees on a terminal while `ucudnn multigrid` computes: which cycle, which epoch, how
-// far it is. Used from one thread.
+// The progress that a user sees on a terminal while `ucudnn multigrid` computes: the cycle, the
+// epoch, the share done. Used from one thread.
 class MultigridProgress {
  public:
   MultigridProgress();
@@ -63,11 +64,11 @@ class MultigridProgress {
   MultigridProgress& operator=(const MultigridProgress&) = delete;
   ~MultigridProgress() { Clear(); }
 
-  // "TEXT, 5.1 s".
+  // Shows "TEXT, 5.1 s".
   void Show(const std::string& text);
-  // "TEXT, about 2 min left" by the share of all work that is done, in [0, 1].
+  // Shows "TEXT, about 2 min left", by the share of all work that is done, in [0, 1].
   void Show(const std::string& text, double share);
-  // Takes the line away.
+  // Erases the line.
   void Clear();
 
  private:
@@ -75,7 +76,7 @@ class MultigridProgress {
   const Stopwatch stopwatch_;
 };
 
-// "about 2 min left", in the unit that a person would say.
+// Formats "about 2 min left", in the unit that a person would use.
 std::string TimeLeftText(double seconds);
 
 }  // namespace ucudnn::command

@@ -8,13 +8,13 @@ namespace ucudnn::command {
 
 struct TextColumn {
   std::string title;
-  int width = 0;  // as printf has it: below 0 to the left
-  int gap = 1;    // spaces before it
+  int width = 0;  // as in printf: negative aligns to the left
+  int gap = 1;    // spaces before the column
 };
 using TextColumns = std::vector<TextColumn>;
 
 void PrintHead(const TextColumns& columns);
-// As many cells as there are, in the first columns, and what stands behind them.
+// Prints the cells in the first columns, and `behind` after them.
 void PrintRow(const TextColumns& columns, const std::vector<std::string>& cells,
               const std::string& behind = "");
 

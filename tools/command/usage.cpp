@@ -9,7 +9,7 @@
 namespace ucudnn::command {
 namespace {
 
-// "ucudnn report FILE.json [-o report.html]"
+// Formats "ucudnn report FILE.json [-o report.html]".
 std::string UsageOf(const CLI::App& app) {
   const auto& formatter = dynamic_cast<const CLI::Formatter&>(*app.get_formatter());
   const std::string text = formatter.make_usage(&app, "");
@@ -21,7 +21,7 @@ std::string NeedsValue(const CLI::Option& option) {
   return "needs a value: " + option.get_description();
 }
 
-// "--policy" of "--policy=all"; the word itself where it has no value.
+// Returns "--policy" for "--policy=all", and a word without a value unchanged.
 std::string NameIn(const std::string& word) { return word.substr(0, word.find('=')); }
 
 const CLI::Option* FindOption(const CLI::App& app, const std::string& word) {
@@ -41,7 +41,7 @@ std::string UnknownOption(const CLI::App& app, const std::string& word) {
                           : "did you mean --" + nearest + "?");
 }
 
-// A word that stands before the command it may belong to.
+// The meaning of a word that stands before the command to which it may belong.
 std::string EarlyWord(const CLI::App& app, const CLI::App& chosen, const std::string& word) {
   const auto belongs = [&](const CLI::App& command) {
     return NameIn(word) + " is an option of `" + FullName(command) +
@@ -76,7 +76,7 @@ std::string UnexpectedWord(const CLI::App& ucudnn) {
   return "a word is not expected; usage: " + UsageOf(chosen);
 }
 
-// What CLI11 says of an option's values begins with the option's name.
+// CLI11's messages about an option's values begin with the option's name.
 std::string WrongCount(const CLI::App& app, const std::string& message) {
   for (const CLI::Option* option : app.get_options()) {
     const std::string name = option->get_name();

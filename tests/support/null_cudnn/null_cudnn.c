@@ -1,6 +1,6 @@
-/* A cuDNN 9 whose descriptors are real and whose convolutions return at once: what remains of a
- * call is the way to it. Also linked into unit tests, which replace single functions. Every
- * algorithm below kAlgorithms serves everything, without workspace; algorithm 0 is ranked first. */
+/* A cuDNN 9 whose descriptors are real and whose convolutions return at once, so that a call costs
+ * only the way to it. Also linked into unit tests, which replace single functions. Every algorithm
+ * below kAlgorithms serves everything, without workspace; algorithm 0 is ranked first. */
 #include <cudnn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +36,7 @@ struct cudnnActivationStruct {
 
 static long convolutions = 0;
 
-/* Convolution calls so far; not part of cuDNN. */
+/* The number of convolution calls so far; not part of cuDNN. */
 long nullCudnnConvolutions(void) { return convolutions; }
 
 static cudnnStatus_t Count(void) {

@@ -1,6 +1,6 @@
-/* The graph API of the null library: execution plans made from JSON, variant packs, executions that
- * return at once. Engine 38 needs 1024 bytes for an image, engine 67 2048, engine 5 64, engine 40
- * 256 for each row of an image, engines 0 and 28 nothing, and there is no other. Descriptors come
+/* The graph API of the null library: execution plans made from JSON, variant packs, and executions
+ * that return at once. Engine 38 needs 1024 bytes for an image, engine 67 2048, engine 5 64, engine
+ * 40 256 for each row of an image, engines 0 and 28 nothing; there are no others. Descriptors come
  * from a list, so that making one again allocates nothing. */
 #include <cudnn.h>
 #include <stdlib.h>
@@ -84,7 +84,7 @@ cudnnStatus_t cudnnBackendInitialize(cudnnBackendDescriptor_t descriptor) {
   return descriptor == NULL ? CUDNN_STATUS_BAD_PARAM : CUDNN_STATUS_SUCCESS;
 }
 
-/* What a plan, its configuration and its engine say of each other. */
+/* Copies the facts that a plan, its configuration and its engine share. */
 static void CopyInto(struct Descriptor* to, const struct Descriptor* from) {
   if (from->json_bytes == 0) return;
   memcpy(to->json, from->json, (size_t)from->json_bytes + 1);
@@ -129,7 +129,7 @@ static int64_t NumberBehind(const char* text, const char* first, const char* the
   return at == NULL ? -1 : strtoll(at + strlen(then), NULL, 10);
 }
 
-/* The third extent of the tensor `first`. */
+/* The third extent of the tensor at `first`. */
 static int64_t RowsBehind(const char* text, const char* first) {
   const char* at = strstr(text, first);
   if (at != NULL) at = strstr(at, "\"dim\":[");

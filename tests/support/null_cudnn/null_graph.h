@@ -1,4 +1,4 @@
-/* What the null library's graph API was told; not part of cuDNN. */
+/* Settings and calls of the null library's graph API; not part of cuDNN. */
 #pragma once
 
 #include <cudnn.h>
@@ -8,19 +8,20 @@
 extern "C" {
 #endif
 
-/* The engines that say that their plans become CUDA graphs, as bits: none before it is called. */
+/* Sets the engines, as bits, whose plans can become CUDA graphs: none before it is called. */
 void nullGraphSetNative(uint64_t engines);
 
-/* What heuristics list from now on: the plans of `count` JSON texts, which stay where they are.
- * Before it is called, and with none, they fill what they are given with nothing. */
+/* Sets the plans that heuristics list from now on: those of `count` JSON texts, which must stay
+ * alive. Before it is called, and with a count of 0, heuristics leave the given descriptors empty.
+ */
 void nullGraphSetListed(const char* const* jsons, int64_t count);
 
 long nullGraphExecutions(void);
-/* Of a finalized plan. */
+/* The number of images of a finalized plan. */
 int64_t nullGraphImages(cudnnBackendDescriptor_t plan);
 int64_t nullGraphEngine(cudnnBackendDescriptor_t plan);
 const char* nullGraphJson(cudnnBackendDescriptor_t plan);
-/* Of a variant pack. */
+/* The pointer that a variant pack has for `uid`. */
 void* nullGraphPointer(cudnnBackendDescriptor_t pack, int64_t uid);
 void* nullGraphWorkspace(cudnnBackendDescriptor_t pack);
 

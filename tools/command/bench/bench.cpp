@@ -65,7 +65,7 @@ std::string TimeText(const std::optional<MicroConfiguration>& undivided) {
   return undivided ? NumberText("%.4g", undivided->time_ms) : "none fits";
 }
 
-// Nothing where one of the times is not known.
+// Returns nothing if one of the times is unknown.
 std::string GainText(double over_ms, double ms) {
   return over_ms > 0 && ms > 0 ? NumberText("%.2fx", over_ms / ms) : "";
 }
@@ -108,7 +108,8 @@ void PrintTable(const Measured& measured, const Options& options) {
   }
 }
 
-// Tells of divisions whose output was not equal or could not be compared. True when one is wrong.
+// Reports divisions whose output was not equal or could not be compared. Returns true if one is
+// wrong.
 bool TellOfUnverified(const CLI::App& app, const Measured& measured) {
   bool wrong = false;
   for (const MeasuredLayer& layer : measured.layers) {
@@ -151,7 +152,8 @@ Result<int> Bench(const CLI::App& app, const BenchOptions& bench) {
   Progress progress(layers, options.rewrites_lines,
                     [&](const std::string& line) { Refuse(app, line); });
   if (bench.cliff) {
-    // As cuDNN's own choice among what a program of the legacy API can name.
+    // By default the engines are those that cuDNN itself chooses from when a program calls the
+    // legacy API.
     const EngineSet engines =
         bench.variables.Given("UCUDNN_ENGINES") ? options.engines : EngineSet::kLegacy;
     const Result<Cliffs> cliffs = MeasureCliffs(layers, options, engines, store.get(),

@@ -29,10 +29,10 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Operands, workspace and descriptors of one kernel, and its contenders as they run.
+// Operands, workspace and descriptors of one kernel, and its contenders, ready to run.
 class Arena {
  public:
-  // The device's context is current as long as this lives.
+  // REQUIRES: the device's context is current during this object's lifetime.
   Arena(const tuning::Device& device, cudnnHandle_t handle, const ConvolutionProblem& problem)
       : functions_(*device.functions),
         driver_(*device.driver),
@@ -70,8 +70,8 @@ class Arena {
     return stream_.Synchronize();
   }
 
-  // `contender` runs in `workspace_bytes`, as a program would that grants no more. `graph` are its
-  // engines of the graph API.
+  // Adds `contender`, which runs in `workspace_bytes`, as in a program that grants no more. `graph`
+  // has its engines of the graph API.
   Status Add(Contender& contender, size_t workspace_bytes, cudnn::MixedEngines::Templates graph) {
     cudnn::MixedEngines engines(functions_, handle_, std::move(graph));
     Entry entry{&contender, workspace_bytes, nullptr};
@@ -81,7 +81,7 @@ class Arena {
     return Status::Ok();
   }
 
-  // Runs all contenders in turn, so that what disturbs one disturbs all, and keeps each one's
+  // Runs all contenders in turn, so that a disturbance affects all of them, and keeps each one's
   // median.
   Status Race() {
     for (Entry& entry : entries_) {
@@ -131,7 +131,7 @@ class Arena {
     return cudnn::CudnnStatus(functions_, status, "running a plan");
   }
 
-  // Mean time of the entry's repeats, back to back.
+  // Mean time of the entry's repeated runs, back to back.
   Result<double> Sample(const Entry& entry) {
     UCUDNN_RETURN_IF_ERROR(begin_.Record(stream_.get()));
     for (int i = 0; i < entry.repeats; ++i) UCUDNN_RETURN_IF_ERROR(RunOnce(entry));
@@ -154,7 +154,7 @@ class Arena {
 
 Contender Undivided(const MicroConfiguration& micro) { return {Configuration{{{micro, 1}}}, 0}; }
 
-// What a run with these options chooses within the request's limit, and the fastest undivided
+// Sets the choice of a run with these options within the request's limit, and the fastest undivided
 // engine there.
 Status ChooseWithin(const tuning::LegacyKernel& kernel, const planning::PromiseRequest& request,
                     const Options& options, tuning::LegacyKernels& legacy, Cliff& cliff) {
@@ -199,7 +199,7 @@ Result<Cliff> MeasureCliff(tuning::LegacyKernel kernel, const Layer& layer, cons
   };
   UCUDNN_RETURN_IF_ERROR(add(cliff.best, best.workspace_bytes));
   if (cliff.real) UCUDNN_RETURN_IF_ERROR(add(*cliff.real, cliff.limit_bytes));
-  // Where ucudnn leaves the call as it is, there is one thing to run, not two.
+  // If ucudnn leaves the call as it is, there is one contender to run, not two.
   const bool same = cliff.real && cliff.ucudnn &&
                     cliff.real->division.configuration == cliff.ucudnn->division.configuration;
   if (cliff.ucudnn && !same) UCUDNN_RETURN_IF_ERROR(add(*cliff.ucudnn, cliff.limit_bytes));
@@ -233,12 +233,12 @@ Result<Cliffs> MeasureCliffs(const std::vector<Layer>& layers, const Options& op
   tuning::HeldDevice& bench = devices.first();
   const cuda::ContextScope context(*bench.device().driver, bench.device().context);
   UCUDNN_ASSIGN_OR_RETURN(const cudnnHandle_t handle, bench.Handle());
-  // A command measures all it is asked for, however long that takes.
+  // A command measures everything it is asked for, however long that takes.
   tuning::MeasuredKernels kernels(store, std::nullopt, options.lock_folder);
   Cliffs cliffs;
   cliffs.platform = bench.device().platform;
   for (Layer layer : layers) {
-    // Measured as a program's calls will be, so that a run finds these measurements.
+    // The alignment is that of a program's calls, so that a run finds these measurements.
     layer.problem.alignment = cudnn::kLegacyAlignment;
     progress(layer);
     tuning::LegacyKernel kernel{bench.device(), layer.problem, 0, handle};

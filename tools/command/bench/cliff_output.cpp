@@ -13,12 +13,12 @@
 namespace ucudnn::command {
 namespace {
 
-// What mu-cuDNN measured at AlexNet's conv2, forward, with cuDNN 7.0.1 (Fig. 1).
+// mu-cuDNN's loss for AlexNet's conv2, forward, with cuDNN 7.0.1 (Fig. 1).
 constexpr const char* kPaper = "4.51x";
 
 double Ratio(double ms, double best_ms) { return best_ms > 0 ? ms / best_ms : 1; }
 
-// Four digits, but whole milliseconds from a second on.
+// Formats times with four digits, but from a second on in whole milliseconds.
 std::string TimesText(const std::optional<Contender>& contender, double best_ms) {
   if (!contender) return "nothing fits";
   char ratio[16];

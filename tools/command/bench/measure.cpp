@@ -19,7 +19,7 @@
 namespace ucudnn::command {
 namespace {
 
-// What a run with these options would choose from.
+// The candidates from which a run with these options would choose.
 std::vector<planning::Candidate> Usable(const ConvolutionProblem& problem, const Options& options,
                                         const tuning::LegacyRows& measured) {
   std::vector<planning::Candidate> usable = tuning::OwnCandidates(problem, measured);
@@ -56,7 +56,7 @@ MeasuredLayer Choose(const Layer& layer, const std::vector<planning::Candidate>&
   return chosen;
 }
 
-// An engine to compare a division with: of those that fit, else of all.
+// The engine that a division is compared with: one that fits, or if there is none, any.
 std::optional<MicroConfiguration> Reference(const MeasuredLayer& chosen,
                                             const std::vector<planning::Candidate>& usable,
                                             planning::PromiseRequest request) {
@@ -65,7 +65,7 @@ std::optional<MicroConfiguration> Reference(const MeasuredLayer& chosen,
   return planning::FastestUndivided(usable, request);
 }
 
-// Notes in the store that tiles were compared: on the kernels that they are measured as.
+// Notes in the store that tiles were compared, under the kernels that they are measured as.
 void MarkTiles(const tuning::LegacyKernel& kernel, const Division& division,
                planning::MeasurementStore* store) {
   if (store == nullptr || division.tiles == nullptr) return;
@@ -78,7 +78,7 @@ void MarkTiles(const tuning::LegacyKernel& kernel, const Division& division,
   }
 }
 
-// Chooses what a run with these options would, and compares its output once.
+// Chooses as a run with these options would, and compares the output once.
 Result<MeasuredLayer> ChooseVerified(const tuning::LegacyKernel& kernel, const Layer& layer,
                                      const Options& options, tuning::LegacyKernels& kernels,
                                      planning::MeasurementStore* store) {
@@ -108,7 +108,7 @@ Result<MeasuredLayer> ChooseVerified(const tuning::LegacyKernel& kernel, const L
       chosen.unverified = trust.message;
       return chosen;
     }
-    // Its pieces are barred now: the next choice is another.
+    // Its pieces are now excluded, so the next choice is another one.
     wrong.push_back(DivisionText(*chosen.divided) + ": " + trust.message);
     if (attempt + 1 == kAttempts) {
       chosen.divided.reset();
@@ -119,7 +119,7 @@ Result<MeasuredLayer> ChooseVerified(const tuning::LegacyKernel& kernel, const L
   }
 }
 
-// Layers that share measurements, which one device makes.
+// Layers that share measurements. One device makes these.
 struct LayerUnit {
   std::vector<size_t> layers;
   double work = 0;
@@ -142,11 +142,11 @@ std::vector<LayerUnit> UnitsOf(const std::vector<Layer>& layers) {
   return units;
 }
 
-// A device with what it measured: what fails on one is tried on another.
+// A device with its measurements: what fails on one device is tried on another.
 struct DeviceBench {
   DeviceBench(tuning::HeldDevice& held, const Options& options, planning::MeasurementStore* store)
       : held(held),
-        // A command measures all it is asked for, however long that takes.
+        // A command measures everything it is asked for, however long that takes.
         kernels(store, std::nullopt, options.lock_folder),
         legacy(*held.device().functions, options, kernels) {}
 
@@ -160,7 +160,7 @@ struct DeviceBench {
     if (!chosen.ok()) return Status::Error(layer.name + ": " + chosen.message());
     return chosen;
   }
-  // Whether the device still does as it is told: what it cannot measure then is no fault of its.
+  // Whether the device still works; if it does, a failed measurement is not its fault.
   bool Works() const {
     const cuda::Driver& driver = *held.device().driver;
     const cuda::ContextScope context(driver, held.device().context);
@@ -178,7 +178,7 @@ struct DeviceBench {
   tuning::LegacyKernels legacy;
 };
 
-// A layer that a device which works could not measure.
+// A layer that a working device could not measure.
 struct Failure {
   size_t device = 0;
   Status why;
@@ -210,8 +210,8 @@ Result<Measured> MeasureLayers(const std::vector<Layer>& asked, const Options& o
   for (const std::string& why : refused) progress.Warn(why);
   std::vector<Layer> layers = asked;
   for (Layer& layer : layers) {
-    // Measured as a program's calls will be, so that a run finds these measurements; a report says
-    // how they were.
+    // The alignment is that of a program's calls, so that a run finds these measurements; layers
+    // from a report have their own.
     if (layer.problem.alignment == 1) layer.problem.alignment = cudnn::kLegacyAlignment;
   }
   std::vector<std::unique_ptr<DeviceBench>> benches;
@@ -221,7 +221,7 @@ Result<Measured> MeasureLayers(const std::vector<Layer>& asked, const Options& o
   progress.UseDevices(benches.size());
   std::vector<LayerUnit> units = UnitsOf(layers);
   if (benches.size() > 1) {
-    // The longest first, so that no device is left with one at the end.
+    // The longest units come first, so that no device is left with a long one at the end.
     std::stable_sort(units.begin(), units.end(),
                      [](const LayerUnit& a, const LayerUnit& b) { return a.work > b.work; });
   }
@@ -229,7 +229,7 @@ Result<Measured> MeasureLayers(const std::vector<Layer>& asked, const Options& o
   std::vector<std::optional<Failure>> failed(layers.size());
   const auto measure = [&](size_t device, size_t unit) -> Status {
     for (const size_t at : units[unit].layers) {
-      if (measured[at]) continue;  // by a device that failed behind it
+      if (measured[at]) continue;  // a device measured it before it failed
       progress.Begin(layers[at]);
       Result<MeasuredLayer> one = benches[device]->Measure(layers[at], options);
       if (one.ok()) {
@@ -250,7 +250,7 @@ Result<Measured> MeasureLayers(const std::vector<Layer>& asked, const Options& o
   UCUDNN_RETURN_IF_ERROR(tuning::SpreadOverDevices(benches.size(), units.size(), measure, lost));
   for (size_t at = 0; at < layers.size(); ++at) {
     if (measured[at]) continue;
-    // Another device may have more memory free; else it is the layer's own error.
+    // Another device may have more free memory; if not, the failure is the layer's own.
     const size_t other = failed[at]->device == 0 ? 1 : 0;
     UCUDNN_ASSIGN_OR_RETURN(measured[at], benches[other]->Measure(layers[at], options));
   }

@@ -23,7 +23,7 @@ const char* SeverityName(Severity severity) {
   return "";
 }
 
-// One line, whatever a process put into its environment or its files: no control characters.
+// Makes one line without control characters of any text from a process's environment or files.
 std::string Printable(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
@@ -34,7 +34,7 @@ void PrintLine(const std::string& name, const std::string& text) {
   std::cout << std::left << std::setw(kNameColumn) << name << Printable(text) << "\n";
 }
 
-// As PrintLine, sentences broken at spaces.
+// PrintLine for sentences, which are broken at spaces.
 void PrintWrapped(const std::string& name, const std::string& text) {
   std::istringstream words(text);
   std::string line;

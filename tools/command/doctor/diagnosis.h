@@ -1,4 +1,4 @@
-// What `ucudnn doctor` found: facts, findings with their cause and what to do, and the verdict. A
+// The result of `ucudnn doctor`: facts, findings with their cause and remedy, and the verdict. A
 // plain value; printing writes to stdout.
 #pragma once
 
@@ -14,12 +14,12 @@ enum class Severity { kNote, kWarning, kFault };  // a fault keeps ucudnn from w
 
 struct Finding {
   Severity severity = Severity::kNote;
-  std::string what;   // what is the case, in one line
+  std::string what;   // the finding, in one line
   std::string cause;  // why, or why it matters; may be empty
-  std::string fix;    // what to do; empty: nothing
+  std::string fix;    // the remedy; empty: nothing
 };
 
-// One kernel of a program's report: what runs, and why.
+// One kernel of a program's report: what it runs, and why.
 struct KernelFinding {
   std::string kernel;
   std::string what;
@@ -34,13 +34,13 @@ struct Diagnosis {
 
   void AddFact(std::string name, std::string text);
   void Add(Severity severity, std::string what, std::string cause = {}, std::string fix = {});
-  // The first fault; null when there is none.
+  // The first fault; null if there is none.
   const Finding* FirstFault() const;
 };
 
 void PrintText(const Diagnosis& diagnosis);
 
-// Format `ucudnn-doctor`.
+// Writes the format `ucudnn-doctor`.
 void PrintJson(const Diagnosis& diagnosis);
 
 }  // namespace ucudnn::command

@@ -1,5 +1,5 @@
-// `ucudnn doctor`: what was found on this machine, how a program uses cuDNN, what works, what does
-// not and why.
+// `ucudnn doctor`: what exists on this machine, how a program uses cuDNN, what works, what does not
+// and why.
 #include <csignal>
 #include <limits>
 #include <memory>
@@ -31,8 +31,8 @@ struct DoctorOptions {
   VariableOptions variables;
 };
 
-// Why the drop-in cannot be put into `program`, or what it names cannot be served; known before it
-// runs. True: it may run.
+// Adds why the drop-in cannot be loaded into `program`, or why it cannot be served, as far as that
+// is known before it runs. Returns true if it may run.
 bool CheckProgramFile(const std::string& program, Diagnosis& diagnosis) {
   Status preload = CheckImage(program);
   if (preload.ok()) preload = CheckPreload(program);
@@ -68,7 +68,7 @@ void AddHostGaps(const HostGaps& gaps, Diagnosis& diagnosis) {
   }
 }
 
-// The verdict where all that was found is in `diagnosis`.
+// Sets the verdict once all findings are in `diagnosis`.
 void Judge(const std::string& success, Diagnosis& diagnosis) {
   const Finding* const fault = diagnosis.FirstFault();
   diagnosis.works = fault == nullptr;
@@ -80,14 +80,14 @@ std::string SummaryText(const ReportSummary& summary) {
          " divided";
 }
 
-// What is known before a process is looked at.
+// The facts that are known before a process is looked at.
 struct Surroundings {
   const Installation& installation;
   const Options& options;          // of the process
-  std::optional<int> cuda_driver;  // its version; none where its absence was told already
+  std::optional<int> cuda_driver;  // the driver's version; none if its absence was reported already
 };
 
-// Adds to `diagnosis` what a process that was seen does with cuDNN. Returns the verdict of success.
+// Adds how a process that was observed uses cuDNN. Returns the verdict of success.
 std::string CheckSeenProcess(const ProcessView& view, const CudnnUse& use,
                              const std::string& report, const Surroundings& around,
                              Diagnosis& diagnosis) {
@@ -108,7 +108,7 @@ std::string CheckSeenProcess(const ProcessView& view, const CudnnUse& use,
     }
     return "the drop-in is in place";
   }
-  // What was found before may well be why.
+  // An earlier finding may be the cause.
   const Severity severity = diagnosis.FirstFault() != nullptr ? Severity::kNote : Severity::kFault;
   if (view.has_log && !use.called) {
     diagnosis.Add(severity, "the program loaded cuDNN, but called nothing of it",
@@ -173,7 +173,7 @@ void DiagnoseRun(const DoctorOptions& options, const ProgramWords& words,
   const Surroundings around = {
       installation, parsed,
       machine.driver.ok() ? std::optional(machine.cuda_driver) : std::nullopt};
-  // Those that use cuDNN; where none does, the program itself.
+  // The processes that use cuDNN are checked; if none does, the program itself is.
   std::string success;
   bool any = false;
   const auto check = [&](const ObservedProcess& process, const CudnnUse& use) {
@@ -246,7 +246,7 @@ void DiagnoseMachine(Diagnosis& diagnosis) {
   Judge(run.ok() ? "works" : "works on the CPU stand-in (--host) only", diagnosis);
 }
 
-// The process that --pid names; 0 where it is not given.
+// The process that --pid names; 0 if it is not given.
 Result<pid_t> ParsePid(const DoctorOptions& options, const ProgramWords& words) {
   if (options.pid.empty()) return pid_t{0};
   UCUDNN_ASSIGN_OR_RETURN(const pid_t pid,

@@ -23,7 +23,8 @@ namespace {
 constexpr std::string_view kLog = "loader.";
 constexpr std::string_view kReport = "report.%p";
 
-// An interrupt ends the program, and we tell what was seen of it.
+// Ignores interrupts: an interrupt ends the program, and the command then reports what it has
+// observed.
 class IgnoreInterrupts {
  public:
   IgnoreInterrupts() : before_(signal(SIGINT, SIG_IGN)) {}
@@ -55,7 +56,7 @@ std::string Ending(int status) {
   _exit(127);
 }
 
-// The exit status; an error when the program could not be started.
+// Returns the exit status; fails if the program could not be started.
 Result<int> Start(const std::string& program, const ProgramWords& words, bool to_stderr,
                   pid_t& pid) {
   std::vector<char*> arguments;
@@ -148,11 +149,11 @@ Result<Observation> Observe(const std::string& program, const ProgramWords& word
                      std::pair(b.view.pid != pid, b.view.pid);
             });
   if (observation.processes.empty() || observation.processes[0].view.pid != pid) {
-    // A program of another loader, or a static one, writes no log.
+    // A program with another loader, or a static one, writes no log.
     observation.processes.insert(observation.processes.begin(), ReadProcess(pid, "", report));
     observation.logged = false;
   }
-  // What a script became has a path of its own.
+  // A program that a script has become has a path of its own.
   std::string& seen_program = observation.processes[0].view.program;
   if (!seen_program.starts_with('/')) seen_program = program;
   return observation;

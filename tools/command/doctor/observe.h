@@ -1,5 +1,5 @@
-// Running a program under observation: with the drop-in in front of cuDNN, the loader's log on, and
-// a report of every process. Used from main's thread only.
+// Runs a program under observation: with the drop-in in front of cuDNN, the loader's log on, and a
+// report of every process. Used from main's thread only.
 #pragma once
 
 #include <string>
@@ -13,16 +13,17 @@ namespace ucudnn::command {
 
 struct ObservedProcess {
   ProcessView view;
-  std::string report;  // path; empty: it wrote none
+  std::string report;  // path; empty: the process wrote none
 };
 
 struct Observation {
-  std::vector<ObservedProcess> processes;  // the program itself first, then those it started
-  std::string ending;                      // "ended with exit code 3"; empty: it succeeded
-  bool logged = true;                      // false: the program's loader wrote no log
+  // the program itself first, then the processes that it started
+  std::vector<ObservedProcess> processes;
+  std::string ending;  // "ended with exit code 3"; empty: it succeeded
+  bool logged = true;  // false: the program's loader wrote no log
 };
 
-// A folder for what one observation leaves; removed with all it holds.
+// A folder for the files of one observation; removed with all its contents.
 class ObservationFolder {
  public:
   ~ObservationFolder();
@@ -34,12 +35,12 @@ class ObservationFolder {
 };
 
 // Starts `program` (a file) with `words` as its arguments and waits for its end; this process's
-// environment is set up for it already. Its output goes where ours goes, on `to_stderr` to stderr
-// alone. A report that the user asked for with UCUDNN_REPORT is written there and read there.
+// environment is set up for it already. Its output goes where this command's goes, with `to_stderr`
+// to stderr alone. A report that the user asked for with UCUDNN_REPORT is written and read there.
 Result<Observation> Observe(const std::string& program, const ProgramWords& words, bool to_stderr,
                             const ObservationFolder& folder);
 
-// The path UCUDNN_REPORT means in process `pid`.
+// The path that UCUDNN_REPORT means in process `pid`.
 std::string ReportPath(const std::string& value, pid_t pid);
 
 }  // namespace ucudnn::command

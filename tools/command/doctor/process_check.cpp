@@ -19,7 +19,7 @@ constexpr std::string_view kOwnSoname = "libucudnn.so.1";  // only a drop-in of 
 constexpr std::string_view kDlsymHook = "libucudnn_dlsym.so";
 constexpr std::string_view kDeleted = " (deleted)";
 
-// Without "..", links resolved; as it is where that cannot be done.
+// The path without "..", links resolved; unchanged if that fails.
 std::string Canonical(const std::string& path) {
   std::error_code error;
   const std::filesystem::path canonical = std::filesystem::canonical(path, error);
@@ -71,7 +71,8 @@ void LookAt(const ProcessView& view, const std::string& mapped, CudnnUse& use) {
   FindUser(path, *elf, use);
 }
 
-// Whether others than the drop-in call the cuDNN at `path`; `reopened`: the drop-in opened it, too.
+// Whether objects other than the drop-in call the cuDNN at `path`; `reopened`: the drop-in opened
+// it, too.
 bool IsCalled(const ProcessView& view, const std::string& path, bool reopened) {
   return std::any_of(view.bindings.begin(), view.bindings.end(), [&](const CudnnBinding& binding) {
     if (binding.library != path || IsPartOfCudnn(NameOf(binding.user))) return false;
@@ -79,7 +80,8 @@ bool IsCalled(const ProcessView& view, const std::string& path, bool reopened) {
   });
 }
 
-// What the loader's log adds: what was opened, by whom, and who calls it.
+// Adds facts from the loader's log: which libraries were opened, by which objects, and which
+// objects call them.
 void ReadLog(const ProcessView& view, CudnnUse& use) {
   for (const CudnnBinding& binding : view.bindings) {
     if (use.drop_in.empty() || Canonical(binding.library) != use.drop_in) continue;
@@ -95,7 +97,8 @@ void ReadLog(const ProcessView& view, CudnnUse& use) {
     if (NameOf(opened.by).starts_with("libucudnn")) {
       use.called = true;
     } else if (!use.drop_in.empty() && Canonical(opened.path) != use.drop_in) {
-      // Who opens it again is not logged. Where the drop-in was asked for, too, it is the drop-in.
+      // The log does not tell who opens a library again. If the drop-in was asked for, too, it is
+      // the drop-in.
       const auto& again = view.repeated;
       const bool reopened = (use.opened || !use.dlsym_hook.empty() || !use.served.empty()) &&
                             std::find(again.begin(), again.end(), opened.path) != again.end();
@@ -123,7 +126,7 @@ bool Names(const std::string& paths, const std::string& wanted) {
                      [&](const std::string& path) { return Canonical(path) == Canonical(wanted); });
 }
 
-// Why the drop-in is not there, in the order in which one cause hides the next.
+// Explains why the drop-in is absent, in the order in which one cause hides the next.
 void ExplainAbsence(const ProcessView& view, const CudnnUse& use, const Installation& installation,
                     Diagnosis& diagnosis) {
   const std::string preload = ValueOf(view.variables, "LD_PRELOAD");
@@ -178,10 +181,10 @@ CudnnUse FindCudnnUse(const ProcessView& view) {
   }
   for (const std::string& file : files) LookAt(view, file, use);
   ReadLog(view, use);
-  // TensorFlow and XLA have functions of these names that open the library and pass the calls on.
+  // TensorFlow and XLA define functions of these names that open the library and pass the calls on.
   std::string linked_in = std::exchange(use.linked_in, "");
   if (!use.Any()) use.linked_in = std::move(linked_in);
-  // NVIDIA's own libraries have a runtime inside them, too.
+  // NVIDIA's own libraries also contain a runtime.
   const auto is_inside = [](const std::string& runtime) { return !runtime.starts_with('/'); };
   if (!std::all_of(use.cuda_runtime.begin(), use.cuda_runtime.end(), is_inside)) {
     std::erase_if(use.cuda_runtime, is_inside);
@@ -199,7 +202,8 @@ void AddUse(const ProcessView& view, const CudnnUse& use, Diagnosis& diagnosis) 
   if (!use.linked_in.empty()) diagnosis.AddFact("its cuDNN", "linked into " + use.linked_in);
   if (!use.drop_in.empty()) diagnosis.AddFact("its drop-in", use.drop_in);
   if (!use.dlsym_hook.empty()) diagnosis.AddFact("its dlsym hook", use.dlsym_hook);
-  // Who links it is known; who opened it is guessed only where nobody does, or somebody opened it.
+  // An object that links cuDNN is known; one that opened it is guessed only if none links it, or if
+  // it was opened.
   std::vector<std::string> users;
   const bool linked = std::any_of(use.users.begin(), use.users.end(),
                                   [](const CudnnUser& user) { return user.linked; });

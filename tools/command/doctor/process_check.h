@@ -1,5 +1,6 @@
-// How a process uses cuDNN and whether the drop-in gets its calls: the causes `ucudnn doctor`
-// knows, from what was seen of the process. Reads the files it mapped. Thread-compatible.
+// How a process uses cuDNN, and whether the drop-in gets its calls: the causes that `ucudnn doctor`
+// knows, by what was observed of the process. Reads the files that the process mapped.
+// Thread-compatible.
 #pragma once
 
 #include <string>
@@ -11,11 +12,11 @@
 
 namespace ucudnn::command {
 
-// Who asked for cuDNN, and how.
+// An object that asked for cuDNN, and how.
 struct CudnnUser {
   std::string path;
-  bool linked = false;  // it needs the library; else it has the name among its texts
-  std::string library;  // the name it needs, with its version
+  bool linked = false;  // it needs the library; otherwise its texts contain the name
+  std::string library;  // the library's name with its version
   std::string rpath;
   std::string runpath;
 };
@@ -24,41 +25,41 @@ struct CudnnUser {
 struct SecondCudnn {
   std::string path;
   std::string opened_by;
-  bool called;  // by others than the drop-in
+  bool called;  // by objects other than the drop-in
 };
 
-// What the files a process mapped say together. Paths are as the process names them.
+// The conclusions from the files that a process mapped. Paths are as the process names them.
 struct CudnnUse {
-  std::string drop_in;             // of any installation of ucudnn; empty: none
-  std::string dlsym_hook;          // the same of the hook that redirects look-ups
+  std::string drop_in;     // a drop-in of any installation of ucudnn; empty: none
+  std::string dlsym_hook;  // the hook that redirects look-ups, of any installation; empty: none
   std::vector<std::string> real;   // libcudnn.so.9 that is no drop-in
   std::vector<std::string> other;  // libcudnn.so of another version
   std::vector<SecondCudnn> second;
-  std::vector<std::string> served;  // files whose functions of cuDNN are the drop-in's
+  std::vector<std::string> served;  // files whose calls of cuDNN go to the drop-in
   std::vector<CudnnUser> users;
-  std::string linked_in;  // the file that has cuDNN's functions itself, where there is no libcudnn
-  std::vector<std::string> cuda_runtime;  // files, or those that have it statically
+  std::string linked_in;  // the file that contains cuDNN's functions, if there is no libcudnn
+  std::vector<std::string> cuda_runtime;  // files, or files with a static runtime
   std::string driver;
-  std::vector<std::string> replaced;  // ours or cuDNN's, whose file is another one by now
-  bool opened = false;                // dlopen gave it the drop-in (known from the log only)
+  std::vector<std::string> replaced;  // ucudnn's or cuDNN's files that have been replaced since
+  bool opened = false;                // dlopen returned the drop-in (known from the log only)
   bool called = false;                // the drop-in has forwarded a call to the real library
 
-  // Whether the process has anything to do with cuDNN; the drop-in alone is in every process it is
+  // Whether the process uses cuDNN at all; the drop-in alone is in every process that it is
   // preloaded into.
   bool Any() const;
 };
 
 CudnnUse FindCudnnUse(const ProcessView& view);
 
-// Adds what the process uses as facts.
+// Adds the libraries that the process uses as facts.
 void AddUse(const ProcessView& view, const CudnnUse& use, Diagnosis& diagnosis);
 
-// Adds what keeps the drop-in from getting the calls. True when nothing does.
+// Adds what keeps the drop-in from getting the calls. Returns true if nothing does.
 bool CheckInterception(const ProcessView& view, const CudnnUse& use,
                        const Installation& installation, Diagnosis& diagnosis);
 
-// Adds a fault when the CUDA runtime of the process is newer than the driver (cuDriverGetVersion;
-// 0: unknown), or cuDNN has no driver to work with.
+// Adds a fault if the CUDA runtime of the process is newer than the driver (cuDriverGetVersion; 0:
+// unknown), or if cuDNN has no driver to work with.
 void CheckCuda(const ProcessView& view, const CudnnUse& use, int cuda_driver, Diagnosis& diagnosis);
 
 }  // namespace ucudnn::command

@@ -33,7 +33,7 @@ void AddOnce(std::vector<std::string>& list, const std::string& text) {
   if (std::find(list.begin(), list.end(), text) == list.end()) list.push_back(text);
 }
 
-// Lines of /proc/PID/maps: "from-to rights offset device inode   path".
+// Returns the paths in /proc/PID/maps, whose lines are "from-to rights offset device inode   path".
 std::vector<std::string> MappedFiles(const std::string& maps) {
   std::vector<std::string> files;
   std::istringstream lines(maps);
@@ -65,7 +65,8 @@ bool IsSecure(const std::string& auxiliary) {
   return false;
 }
 
-// "NAME" of "key=NAME [0];  rest" as the loader writes it, and where the rest begins.
+// Returns NAME from "key=NAME [0];  rest" as the loader writes it; `end` becomes the begin of the
+// rest.
 std::string LoggedName(std::string_view line, std::string_view key, size_t& end) {
   const size_t at = line.find(key);
   end = at != std::string_view::npos ? line.find(" [", at) : at;
@@ -73,13 +74,14 @@ std::string LoggedName(std::string_view line, std::string_view key, size_t& end)
   return std::string(line.substr(at + key.size(), end - at - key.size()));
 }
 
-// A line as "binding file USER [0] to LIBRARY [0]: normal symbol `cudnnCreate' [libcudnn.so.9]".
+// Reads a line such as "binding file USER [0] to LIBRARY [0]: normal symbol `cudnnCreate'
+// [libcudnn.so.9]".
 void ReadBinding(const std::string& line, ProcessView& view) {
   size_t user_end = 0, end = 0;
   std::string user = LoggedName(line, "binding file ", user_end);
   if (user.empty()) return;
   std::string library = LoggedName(std::string_view(line).substr(user_end), "] to ", end);
-  // A library's calls of its own functions name their version; dlsym() names none.
+  // A library's calls of its own functions name their version; those by dlsym() name none.
   if (user == library && line.back() == ']') return;
   const bool known =
       std::any_of(view.bindings.begin(), view.bindings.end(), [&](const CudnnBinding& binding) {

@@ -34,7 +34,7 @@ Status CheckVersion(const std::string& path) {
                        std::to_string(kReportVersion) + ", as this ucudnn writes it");
 }
 
-// What the stores know of engines that run undivided.
+// The engines that run undivided, by the stores.
 class UndividedNeeds {
  public:
   UndividedNeeds(const Options& options, planning::Platform platform)
@@ -61,8 +61,8 @@ class UndividedNeeds {
   std::unique_ptr<db::SqliteStore> store_;
 };
 
-// "68 ms; undivided within the limit 118 ms, 75 ms by the best engine of any API"; empty where a
-// time is not known.
+// Formats "68 ms; undivided within the limit 118 ms, 75 ms by the best engine of any API"; empty if
+// a time is unknown.
 std::string TimesText(const ReportedKernel& kernel) {
   const auto ms_of = [](const std::optional<ReportedUndivided>& undivided) {
     return undivided ? undivided->total_ms : std::nullopt;

@@ -1,4 +1,4 @@
-// What a process's own report (`ucudnn-report`) says of its kernels, in words. Thread-compatible.
+// Describes the kernels of a process's own report (`ucudnn-report`) in words. Thread-compatible.
 #pragma once
 
 #include <string>
@@ -14,9 +14,9 @@ struct ReportSummary {
   int divided = 0;
 };
 
-// Adds every kernel of the report at `path` with what runs and why, every fallback, and what was
-// split. The stores of `options` say what an engine needs undivided. The error says what the file
-// is instead of a report.
+// Adds every kernel of the report at `path` with what it runs and why, every fallback, and what was
+// split. The stores of `options` give the needs of undivided engines. If the file is no report, the
+// error says what it is.
 Result<ReportSummary> CheckReport(const std::string& path, const Options& options,
                                   Diagnosis& diagnosis);
 

@@ -13,7 +13,7 @@
 namespace ucudnn::command {
 namespace {
 
-// Of a step, waits for exchanges or sums that are told of.
+// The least share of a step that waits for exchanges or sums must take to be reported.
 constexpr double kNotableShare = 0.05;
 
 std::string LauncherName(const std::string& rank_variable, bool is_ours) {
@@ -72,7 +72,7 @@ void CheckRendezvous(const SpatialOptions& spatial, Diagnosis& diagnosis) {
   }
 }
 
-// None where there is no driver.
+// None if there is no driver.
 std::optional<int> CountDevices() {
   const Result<SharedLibrary> library = SharedLibrary::Open("libcuda.so.1");
   if (!library.ok()) return std::nullopt;
@@ -174,7 +174,8 @@ void CheckStep(const RankEntry& rank, Diagnosis& diagnosis) {
 
 bool Exchanges(const SplitKernelEntry& kernel) { return kernel.moved_bytes() > 0; }
 
-// dy of both gradients of a layer travels twice, unless the program says that it is one.
+// Whether dy is sent twice, for both gradients of a layer: it is unless the program says that it is
+// the same.
 bool SendsTwice(const RankEntry& rank) {
   for (const SplitKernelEntry& data : rank.kernels) {
     if (data.op != "backward_data" || !data.problem || !Exchanges(data)) continue;
@@ -198,7 +199,7 @@ void CheckKernels(const RankEntry& rank, Diagnosis& diagnosis) {
     diagnosis.Add(Severity::kWarning, SplitKernelLabel(kernel) + " is refused on all ranks",
                   kernel.reason, "docs/spatial.md says what can be split");
   }
-  // Two slices travel at once.
+  // Two slices are exchanged at the same time, so more of them take longer.
   if (most_slices > 2) {
     diagnosis.Add(Severity::kNote,
                   "a call exchanges its images in up to " + std::to_string(most_slices) + " slices",
@@ -237,7 +238,7 @@ void CheckSplitJob(const SplitJob& job, Diagnosis& diagnosis) {
                       "rank " + std::to_string(rank.rank) + " of " + job.grid.Text() + ": " +
                           (rank.transport.empty() ? "none yet" : rank.transport + library));
     CheckStep(rank, diagnosis);
-    // The same on all ranks.
+    // Kernels are the same on all ranks.
     if (is_first) CheckKernels(rank, diagnosis);
     is_first = false;
   }

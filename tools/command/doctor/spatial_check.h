@@ -1,6 +1,6 @@
-// What `ucudnn doctor` says of splitting images over ranks: who starts the ranks, where they meet,
-// what carries their exchanges, and what would make those faster. Used from main's thread only;
-// opens the driver and NCCL.
+// Findings of `ucudnn doctor` about splitting images over ranks: who starts the ranks, where they
+// meet, what carries their exchanges, and what would make those faster. Used from main's thread
+// only; opens the driver and NCCL.
 #pragma once
 
 #include <string>
@@ -11,11 +11,11 @@
 
 namespace ucudnn::command {
 
-// Adds what `options` say, where a grid is set; `cudnn_file` is the program's cuDNN, beside which
-// NCCL may be (empty: unknown).
+// Adds findings about `options`, if a grid is set; `cudnn_file` is the program's cuDNN, beside
+// which NCCL may be (empty: unknown).
 void CheckSplitting(const Options& options, const std::string& cudnn_file, Diagnosis& diagnosis);
 
-// Adds what a report's ranks did.
+// Adds findings from the figures of a report's ranks.
 void CheckSplitJob(const SplitJob& job, Diagnosis& diagnosis);
 
 }  // namespace ucudnn::command

@@ -1,4 +1,4 @@
-// What `ucudnn plan` shows beside the best layout: the next best ones, and what less memory costs.
+// Additions of `ucudnn plan` to the best layout: the next best ones, and the cost of less memory.
 #pragma once
 
 #include "base/status.h"
@@ -6,11 +6,11 @@
 
 namespace ucudnn::command {
 
-// Prints the `plans` layouts of least time, and where each differs from the first. An error where
-// the search is not exact.
+// Prints the `plans` layouts of least time, and where each differs from the first. Fails if the
+// search is not exact.
 Status PrintBestPlans(const planner::PlanningProblem& problem, int plans);
 
-// Prints layouts that no other beats in both time and memory of a device, found at `points` limits.
+// Prints layouts that no other beats in both time and a device's memory, found at `points` limits.
 Status PrintFrontier(const planner::PlanningProblem& problem, int points);
 
 }  // namespace ucudnn::command

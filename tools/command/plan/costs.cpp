@@ -20,7 +20,7 @@ using namespace ucudnn::planner;
 
 constexpr const char* kMeasured = "measured";
 
-// The model's name; options of measurements need one that uses them.
+// The name of the cost model; options about measurements need a model that uses them.
 Result<std::string> CostName(const CostWords& words) {
   const bool db = words.variables.Given("UCUDNN_DATABASE");
   const bool device = !words.device.empty();
@@ -65,7 +65,7 @@ Status PlanCosts::Measured(const CostWords& words) {
   }
   UCUDNN_ASSIGN_OR_RETURN(rows_, ReadOfflineRows(options, words.device));
   const size_t limit = options.workspace_limit.value_or(std::numeric_limits<size_t>::max());
-  // A run's alignment counts before none, the legacy API's engines before the graph API's.
+  // A run's alignment counts before none, and the legacy API's engines before the graph API's.
   for (const int alignment : {1, int{cudnn::kLegacyAlignment}}) {
     for (const Api api : {Api::kGraph, Api::kLegacy}) {
       ApiRows& store = stores_.emplace_back(rows_, api);

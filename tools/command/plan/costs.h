@@ -1,5 +1,5 @@
-// What `ucudnn plan` counts with: --cost, --update, and the stores behind --cost measured. Used
-// from main's thread only.
+// The costs of `ucudnn plan`: --cost, --update, and the stores of --cost measured. Used from main's
+// thread only.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -17,25 +17,26 @@
 
 namespace ucudnn::command {
 
-// What the command line says; the members are CLI11's to fill.
+// The values of the command line; CLI11 fills the members.
 struct CostWords {
-  std::string cost;    // empty: what follows from the others
-  std::string update;  // empty: what follows from the others
+  std::string cost;    // empty: it follows from other options
+  std::string update;  // empty: it follows from other options
   std::string device;
   VariableOptions variables;  // --db and --workspace-limit
 
   void AddTo(CLI::App& app);
 };
 
-// A cost model and all it refers to. Does not move.
+// A cost model and all objects that it refers to. Does not move.
 class PlanCosts {
  public:
-  // `machine` outlives this. The error is bad usage. REQUIRES: words.update says a model.
+  // Chooses the model. `machine` outlives this object. The error is bad usage. REQUIRES:
+  // words.update names a model.
   Status Choose(const CostWords& words, const planner::Machine& machine);
 
   const planner::CostModel& model() const { return *model_; }
   const std::string& name() const { return name_; }
-  // Whose measurements; empty where none are used.
+  // The device with the measurements; empty if none are used.
   const std::string& measured_on() const { return rows_.device; }
 
  private:
@@ -46,12 +47,12 @@ class PlanCosts {
   std::optional<planner::ComputeTable> table_;
   OfflineRows rows_;
   std::deque<ApiRows> stores_;
-  std::deque<planner::MeasuredCompute> measured_;  // each asks the one before it for what it lacks
+  std::deque<planner::MeasuredCompute> measured_;  // each asks the one before it for missing times
   const planner::ComputeModel* compute_ = nullptr;
   std::unique_ptr<planner::CostModel> model_;
 };
 
-// "on NAME, 12 of 40 configurations of convolutions; others: roofline". An error where none is
+// Formats "on NAME, 12 of 40 configurations of convolutions; others: roofline". Fails if none is
 // measured.
 Result<std::string> MeasuredText(const planner::PlanningProblem& problem,
                                  const std::string& device);

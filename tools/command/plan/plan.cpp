@@ -1,4 +1,4 @@
-// `ucudnn plan`: how to divide a network's layers over a machine's devices.
+// `ucudnn plan`: divides a network's layers over a machine's devices.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -32,7 +32,7 @@ namespace ucudnn::command {
 namespace {
 
 using namespace ucudnn::planner;
-using planner::ParallelLayout;  // not that of tensors
+using planner::ParallelLayout;  // not the layout of tensors
 
 struct PlanOptions {
   std::string net;
@@ -57,13 +57,13 @@ struct PlanOptions {
   bool html = false;
 };
 
-// The number that `text` says; 0 where the option is not given.
+// Reads `text` as a number; 0 if the option is not given.
 Result<int> ParseCount(const char* option, const std::string& text, int most) {
   if (text.empty()) return 0;
   return ParseWhole(option, text, 1, most, "accepted: 1 to " + std::to_string(most));
 }
 
-// --memory-limit: a size, or what the machine's devices have.
+// Parses --memory-limit: a size, or the memory of the machine's devices.
 Result<std::optional<int64_t>> ParseMemoryLimit(const std::string& text, const Machine& machine) {
   if (text.empty()) return std::optional<int64_t>();
   if (text == "device") return std::optional(machine.device.memory_bytes);
@@ -92,7 +92,7 @@ void PrintStrategies(const std::vector<ParallelLayout>& layouts) {
   }
 }
 
-// The columns of a table of layers, or of one layer's configurations, whose first is `first`.
+// The columns of a table of layers, or of one layer's configurations. The first column is `first`.
 TextColumns ChoiceColumns(const std::string& first) {
   return {{first, -24, 0}, {"configuration", -28}, {"devices", 7},   {"transfer", 12},
           {"compute", 12}, {"update", 12},         {"total ms", 12}, {"best plan", 12}};
@@ -111,7 +111,8 @@ void PrintChoice(const std::string& first, const WhatIf& row, const std::string&
   PrintRow(ChoiceColumns(""), cells, (why.empty() ? "" : "  ") + why);
 }
 
-// The chosen configuration of each layer, or all of layer `what_if`, where that is one.
+// Prints the chosen configuration of each layer, or all configurations of layer `what_if` if it is
+// not negative.
 void PrintChoices(const PlanningProblem& problem, const ParallelLayout& chosen,
                   const ParallelLayout& deepa, int what_if) {
   const std::vector<PlannedLayer>& layers = problem.graph.layers;
@@ -143,7 +144,7 @@ void PrintMemory(const ParallelLayout& chosen, const Machine& machine) {
               SizeText(machine.device.memory_bytes).c_str());
 }
 
-// One of the documents, or none: tables on the terminal.
+// Checks that at most one document is asked for; without one, tables are printed.
 Status CheckOutput(const PlanOptions& plan) {
   const int documents = plan.json + plan.dot + plan.html + plan.schedule.schedule;
   if (documents > 1) {
@@ -187,7 +188,7 @@ void PrintTables(const PlanningProblem& problem, const LayoutSetting& setting,
   PrintChoices(problem, chosen, deepa, what_if);
 }
 
-// Whether --pin and --what-if name layers of the network, each pin another.
+// Checks that --pin and --what-if name layers of the network, each pin another one.
 Status CheckLayers(const PlanOptions& plan, const std::vector<Pin>& pins,
                    const LayerGraph& layers) {
   const auto check = [&](const char* option, const std::string& name) {
@@ -211,7 +212,7 @@ Status CheckLayers(const PlanOptions& plan, const std::vector<Pin>& pins,
   return Status::Ok();
 }
 
-// What the command line asks for.
+// The question of the command line.
 struct Question {
   Graph graph;
   PlanningProblem problem;
@@ -240,7 +241,7 @@ Result<Question> PoseProblem(const PlanOptions& plan, const Machine& machine,
   return Question{std::move(graph), std::move(problem)};
 }
 
-// How gradients are summed. A schedule executes another model than deepa-paper counts with.
+// Chooses how gradients are summed. A schedule executes another model than that of deepa-paper.
 Result<UpdateModel> ChooseUpdate(const PlanOptions& plan, CostWords& costs) {
   if (!plan.schedule.IsAsked()) {
     if (costs.update.empty()) costs.update = UpdateName(UpdateModel::kParameterServer);
@@ -253,19 +254,19 @@ Result<UpdateModel> ChooseUpdate(const PlanOptions& plan, CostWords& costs) {
   return update;
 }
 
-// `status` of what an option asked for.
+// Returns `status` with the option's name.
 Status Named(const char* option, const Status& status) {
   return status.ok() ? status : Status::Error(option + (": " + status.message()));
 }
 
-// What is printed behind the tables.
+// Prints the additions behind the tables.
 Status PrintMore(const PlanningProblem& problem, int best, int frontier) {
   if (best > 0) UCUDNN_RETURN_IF_ERROR(Named("--best", PrintBestPlans(problem, best)));
   return frontier > 0 ? Named("--frontier", PrintFrontier(problem, frontier)) : Status::Ok();
 }
 
-// Whether best whole plans are shown of other configurations than the optimal layout's own, whose
-// are known without a further search: of every layer (--what-if's are searched for one by one).
+// Whether to show the best whole plan for every configuration of every layer, without a further
+// search; --what-if searches for those of its layer one by one.
 bool ShowsAllBestPlans(const PlanOptions& plan, Strategy strategy, int what_if) {
   if (plan.json) return true;
   if (plan.schedule.schedule) return false;

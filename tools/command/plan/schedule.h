@@ -1,5 +1,5 @@
-// `ucudnn plan --schedule` and `--simulate`: the plan as a schedule, and how long a step of it
-// takes. Used from main's thread only.
+// `ucudnn plan --schedule` and `--simulate`: the plan as a schedule, and the time of a step of it.
+// Used from main's thread only.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -12,7 +12,7 @@
 
 namespace ucudnn::command {
 
-// What the command line says; the members are CLI11's to fill.
+// The values of the command line; CLI11 fills the members.
 struct ScheduleWords {
   bool schedule = false;
   bool simulate = false;
@@ -23,15 +23,15 @@ struct ScheduleWords {
   void AddTo(CLI::App& app);
 
   bool IsAsked() const { return schedule || simulate; }
-  // The update of a plan that is executed: `update`, or owner where that is empty. The error is one
-  // that is a model alone.
+  // The update of a plan that is executed: `update`, or owner if that is empty. Fails for one that
+  // is only a model.
   Result<planner::UpdateModel> Update(const std::string& update) const;
   // The error names the option that does not fit the others.
   Result<planner::ScheduleOptions> Options(planner::Strategy strategy,
                                            planner::UpdateModel update) const;
 };
 
-// Prints the time of a step, simulated with and without overlap, and as equation 1 adds it up. The
+// Prints the time of a step, simulated with and without overlap, and as the sum of equation 1. The
 // error says why a schedule stalls.
 Status PrintSimulation(const planner::Schedule& schedule, const planner::PlanningProblem& problem,
                        const planner::ParallelLayout& layout, const planner::Machine& machine);

@@ -20,7 +20,7 @@ namespace {
 
 constexpr pid_t kDismissed = 0;
 
-// By the system call, which older C libraries and kernels lack.
+// Uses the system call, which older C libraries and kernels lack.
 void CloseRange(unsigned first, unsigned last) {
   constexpr unsigned kMost = 65536;
   if (syscall(SYS_close_range, first, last, 0) == 0) return;
@@ -29,7 +29,7 @@ void CloseRange(unsigned first, unsigned last) {
   }
 }
 
-// Nothing but the pipe stays open: others wait for the end of our output.
+// Closes everything but the pipe: other processes wait for the end of our output.
 void KeepOnly(int pipe) {
   const int nowhere = open("/dev/null", O_RDWR);
   for (int standard = 0; standard < 3; ++standard) {
@@ -44,7 +44,7 @@ void KeepOnly(int pipe) {
 }
 
 [[noreturn]] void Guard(int pipe) {
-  setsid();  // Ctrl-C and a closed terminal are not for the guard
+  setsid();  // the guard must not get Ctrl-C, or the hangup of a closed terminal
   KeepOnly(pipe);
   std::vector<pid_t> ranks;
   pid_t rank = 0;
@@ -75,7 +75,7 @@ Status RankGuard::Start() {
 }
 
 void RankGuard::Watch(pid_t rank) {
-  // A guard that is gone cannot be told; ranks then still die with this process.
+  // If the guard is gone, it cannot be told; ranks then still die with this process.
   [[maybe_unused]] const ssize_t told = write(pipe_, &rank, sizeof rank);
 }
 

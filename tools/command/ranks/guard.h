@@ -1,5 +1,5 @@
-// A process that outlives ours, to end the ranks and what they started when ours is killed without
-// a chance to do so. Used from main's thread only.
+// A process that outlives this one. It ends the ranks, and the processes that they started, if this
+// one is killed without a chance to do so. Used from main's thread only.
 #pragma once
 
 #include <sys/types.h>
@@ -13,13 +13,13 @@ class RankGuard {
   RankGuard() = default;
   RankGuard(const RankGuard&) = delete;
   RankGuard& operator=(const RankGuard&) = delete;
-  // Where it was not dismissed, the guard does what it is there for.
+  // A guard that was not dismissed ends the ranks.
   ~RankGuard() { Leave(); }
 
   Status Start();
   // From now on the session `rank` is killed when this process dies.
   void Watch(pid_t rank);
-  // The guard ends, and nothing else.
+  // Ends the guard, and nothing else.
   void Dismiss();
 
  private:

@@ -18,11 +18,12 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr seconds kForLastWords{5};  // from being asked to end until it is killed
-constexpr seconds kForRest{2};       // for what ranks left behind, before it is asked to end
+constexpr seconds kForLastWords{5};  // from a request to end until the process is killed
+// for processes that ranks left behind, before they are asked to end
+constexpr seconds kForRest{2};
 constexpr milliseconds kLookForRest{20};
 
-// The places of what is polled; the relays follow.
+// The places of the polled descriptors; the relays follow.
 enum Place : size_t { kSignals, kNotes, kTyped, kInput, kOutput, kErrors, kRelays };
 
 bool IsOneFile(int first, int second) {
@@ -55,7 +56,7 @@ RankJob::RankJob(std::string name, std::vector<RankProcess> ranks, const JobPart
 
 void RankJob::Run() {
   while (!AllEnded() || AnyLives(Sessions())) Turn();
-  SignalSessions(Sessions(), SIGKILL);  // where nobody can tell who lives
+  SignalSessions(Sessions(), SIGKILL);  // without /proc, which tells which of them live
   Drain();
 }
 
@@ -107,7 +108,7 @@ int RankJob::PatienceMs() const {
 void RankJob::Turn() {
   std::vector<pollfd> polled(kRelays + relays_.size());
   const auto poll_for = [&](size_t place, int descriptor, short events) {
-    polled[place] = {descriptor, events, 0};  // a negative one is left out
+    polled[place] = {descriptor, events, 0};  // a negative descriptor is left out
   };
   poll_for(kSignals, parts_.signals.descriptor(), POLLIN);
   poll_for(kNotes, parts_.notes.descriptor(), POLLIN);
@@ -121,7 +122,7 @@ void RankJob::Turn() {
   poll(polled.data(), polled.size(), PatienceMs());
   std::vector<short> ready;
   for (const pollfd& one : polled) ready.push_back(one.revents);
-  // Ends before notes: a rank's death is told by its peers, too.
+  // Ends are handled before notes, because a rank's death is also reported by its peers.
   TakeSignals();
   SeeEnds();
   TakeNotes();
@@ -160,7 +161,7 @@ void RankJob::SeeEnds() {
 void RankJob::Fail(size_t rank) {
   failed_ = rank;
   const Time now = Clock::now();
-  // Who was asked to end already is not asked again at once.
+  // Ranks that were asked to end already are not asked again at once.
   const Time ask = passed_on_ != 0 ? now + kForLastWords : now;
   EndBy(ask, ask + kForLastWords);
   const bool by_reader = ranks_[rank].signal == SIGPIPE && !output_.has_reader();
@@ -179,7 +180,7 @@ void RankJob::TakeNotes() {
     const std::string rank = note->rank >= 0 ? "rank " + std::to_string(note->rank) : "a rank";
     Say(rank + " says: " + note->line);
     if (note->note != LauncherNote::kFailed) continue;
-    const Time ask = Clock::now() + kForLastWords;  // for errors that their programs tell
+    const Time ask = Clock::now() + kForLastWords;  // time for programs to report errors
     EndBy(ask, ask + kForLastWords);
   }
 }
@@ -199,7 +200,7 @@ void RankJob::WriteOutputs(bool output_is_ready, bool errors_are_ready) {
   if (output_is_ready) output_.Write();
   if (errors_are_ready) errors_.Write();
   for (LineRelay& relay : relays_) {
-    // The ranks learn of it as if they had written there themselves.
+    // The ranks notice this as if they had written there themselves.
     if (!relay.has_reader()) relay.Close();
   }
 }
@@ -225,7 +226,8 @@ void RankJob::HeedTimes() {
 }
 
 void RankJob::Drain() {
-  // What a pipe holds. Who else writes into it is no rank of ours, and may do so for ever.
+  // A pipe holds this much. A process that still writes is none of our ranks, and may do so for
+  // ever.
   constexpr int kMostReads = 32;
   for (LineRelay& relay : relays_) {
     for (int reads = 0; reads < kMostReads && relay.Read(Clock::now()); ++reads) {

@@ -15,7 +15,7 @@
 
 namespace ucudnn::command {
 
-// What a job has from its launcher, which outlives it.
+// The launcher's parts that a job uses; they outlive it.
 struct JobParts {
   JobSignals& signals;
   NoteSocket& notes;
@@ -24,26 +24,26 @@ struct JobParts {
 
 class RankJob {
  public:
-  // `name` begins the lines that the job says itself.
+  // `name` begins the messages of the job itself.
   RankJob(std::string name, std::vector<RankProcess> ranks, const JobParts& parts);
 
-  // Returns when all ranks have ended, nothing of theirs is left behind, and what they said is
+  // Returns when all ranks have ended, none of their processes is left, and their output is
   // written.
   void Run();
 
   const std::vector<RankProcess>& ranks() const { return ranks_; }  // to be reaped after Run
   // After Run: the exit code of `ucudnn run`.
   int code() const;
-  // After Run: errno of output that was lost; 0: none.
+  // After Run: errno of lost output; 0: none was lost.
   int loss() const { return output_.loss() != 0 ? output_.loss() : errors_.loss(); }
-  // After Run: the interrupt, where we passed it on and ranks ended by it; else 0.
+  // After Run: the interrupt, if it was passed on and ranks ended by it; else 0.
   int ending_signal() const;
 
  private:
   using Clock = std::chrono::steady_clock;
   using Time = Clock::time_point;
 
-  // One round: waits for whatever comes next, and deals with it.
+  // One round: waits for the next event, and handles it.
   void Turn();
   int PatienceMs() const;  // until the next round at the latest; -1: no time is set
   void TakeSignals();
@@ -52,13 +52,14 @@ class RankJob {
   void WriteOutputs(bool output_is_ready, bool errors_are_ready);
   void SeeEnds();
   void Fail(size_t rank);
-  // Asks all to end at `ask`, and kills them at `kill`, or earlier if that was said before.
+  // Asks all ranks to end at `ask`, and kills them at `kill`, or at earlier times that were set
+  // before.
   void EndBy(Time ask, Time kill);
   void HeedTimes();
   void Drain();
   bool AllEnded() const;
   std::vector<pid_t> Sessions() const;
-  // To those that a terminal would send it to.
+  // Sends the signal to the processes that a terminal would send it to.
   void PassOn(int signal);
   void Say(const std::string& line);
   LineOutput& errors() { return one_file_ ? output_ : errors_; }
@@ -66,15 +67,15 @@ class RankJob {
   const std::string name_;
   std::vector<RankProcess> ranks_;
   JobParts parts_;
-  const bool one_file_;  // stdout and stderr
+  const bool one_file_;  // stdout and stderr are one file
   LineOutput output_, errors_;
   std::vector<LineRelay> relays_;
 
-  std::optional<size_t> failed_;      // the first rank that did, by itself
-  std::optional<ReceivedNote> note_;  // the first
-  int passed_on_ = 0;                 // the last signal that asks to end; 0: none
-  bool asked_ = false;                // all ranks, by us
-  bool abandoned_ = false;            // what is left to write
+  std::optional<size_t> failed_;      // the first rank that failed by itself
+  std::optional<ReceivedNote> note_;  // the first note
+  int passed_on_ = 0;                 // the last signal that asks to end and was passed on; 0: none
+  bool asked_ = false;                // all ranks were asked to end, by this process
+  bool abandoned_ = false;            // the unwritten output was given up
   std::optional<Time> ask_at_, kill_at_;
 };
 

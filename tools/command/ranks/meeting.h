@@ -1,5 +1,6 @@
-// Where the ranks of a job of this machine meet each other and their launcher: free ports, secrets,
-// and the socket on which ranks tell how the job went. Used from main's thread only.
+// The means by which the ranks of a job on this machine meet each other and their launcher: free
+// ports, secrets, and the socket on which ranks report how the job went. Used from main's thread
+// only.
 #pragma once
 
 #include <optional>
@@ -11,13 +12,13 @@
 
 namespace ucudnn::command {
 
-// So many different TCP ports of the loopback interface that nobody has now.
+// So many different TCP ports of the loopback interface that are free now.
 Result<std::vector<int>> FreePorts(int count);
 
 // 32 hexadecimal digits that nobody can guess.
 Result<std::string> RandomWord();
 
-// What ranks tell by TellLauncher() arrives here. Other users are not listened to.
+// Receives what ranks send by TellLauncher(). Other users' messages are ignored.
 class NoteSocket {
  public:
   NoteSocket() = default;
@@ -26,9 +27,9 @@ class NoteSocket {
   ~NoteSocket();
 
   Status Open();
-  const std::string& name() const { return name_; }  // the ranks' UCUDNN_LAUNCHER
+  const std::string& name() const { return name_; }  // the value of the ranks' UCUDNN_LAUNCHER
   int descriptor() const { return descriptor_; }
-  // The next that has arrived; none: no more are there now.
+  // The next note that has arrived; none: there are no more now.
   std::optional<ReceivedNote> Receive();
 
  private:

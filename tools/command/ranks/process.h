@@ -1,6 +1,6 @@
 // The processes of a job's ranks: how they start and end. A rank is a session and process group of
-// its own (session.h), and dies with this process. Used from main's thread only; REQUIRES that
-// no other thread has run.
+// its own (session.h), and dies with this process. Used from main's thread only; REQUIRES: no other
+// thread has run.
 #pragma once
 
 #include <sys/types.h>
@@ -16,32 +16,32 @@
 
 namespace ucudnn::command {
 
-// What every rank becomes.
+// The program that every rank becomes.
 struct RankProgram {
   std::string path;
   ProgramWords words;
-  const JobSignals* signals = nullptr;  // ours, which it does not have
-  int input = -1;                       // rank 0's; the others read nothing
+  const JobSignals* signals = nullptr;  // our signals, which a rank does not inherit
+  int input = -1;                       // rank 0's input; the others read nothing
 };
 
 struct RankProcess {
   pid_t pid = -1;
-  int output = -1, errors = -1;  // ends of pipes, the caller's to close
+  int output = -1, errors = -1;  // ends of pipes, which the caller closes
   bool ended = false;
   int code = 0;    // exit code, once it has ended
-  int signal = 0;  // that ended it; 0: none
+  int signal = 0;  // the signal that ended it; 0: none
 };
 
 using RankVariables = std::vector<std::pair<std::string, std::string>>;
 
-// Starts a process for each of `variables`, what its environment holds besides ours. All or none:
-// the error says why, and `errno_of_exec` is not 0 where it is the program that cannot be started.
+// Starts a process for each of `variables`, which are added to this process's environment. All of
+// them start, or none: the error says why, and `errno_of_exec` is not 0 if the program itself
+// cannot be started.
 Result<std::vector<RankProcess>> StartRanks(const RankProgram& program,
                                             const std::vector<RankVariables>& variables,
                                             RankGuard& guard, int& errno_of_exec);
 
-// Whether it has ended by now; sets what it ended with. Its process id stays taken until it is
-// reaped.
+// Whether the rank has ended; sets how. Its process id stays reserved until it is reaped.
 bool SeeEnd(RankProcess& rank);
 void Reap(const std::vector<RankProcess>& ranks);
 

@@ -18,10 +18,10 @@
 namespace ucudnn::command {
 namespace {
 
-// What each rank's environment says besides ours.
+// The variables that each rank's environment has beside ours.
 Result<std::vector<RankVariables>> VariablesOf(int ranks, const std::string& launcher) {
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<int> ports, FreePorts(2));
-  // A rank that starts a job of its own has those of the job that it is in.
+  // A rank that starts a job of its own inherits the variables of the job that it is in.
   const bool own = Environment(kLauncherSocketVariable).empty();
   std::string rendezvous = own ? Environment("UCUDNN_RENDEZVOUS") : std::string();
   std::string token = own ? Environment("UCUDNN_RENDEZVOUS_TOKEN") : std::string();
@@ -45,7 +45,7 @@ Result<std::vector<RankVariables>> VariablesOf(int ranks, const std::string& lau
   return variables;
 }
 
-// Pipes must not take the place of a standard stream that is closed.
+// Opens closed standard streams, so that no pipe takes their place.
 void OpenStandardStreams() {
   for (int stream = 0; stream < 3; ++stream) {
     if (fcntl(stream, F_GETFD) >= 0) continue;
@@ -59,7 +59,7 @@ void OpenStandardStreams() {
 
 struct JobOutcome {
   int code = 0;
-  int signal = 0;  // by which we end, too; 0: none
+  int signal = 0;  // the signal by which this process also ends; 0: none
 };
 
 JobOutcome RunJob(const CLI::App& app, RankProgram& program, int ranks) {
@@ -70,7 +70,7 @@ JobOutcome RunJob(const CLI::App& app, RankProgram& program, int ranks) {
   JobSignals signals;
   NoteSocket notes;
   TerminalInput input;
-  // Signals first: none may find a rank that nobody ends.
+  // Signals come first, so that no signal finds a rank that nobody ends.
   for (const Status& status : {signals.Take(), guard.Start(), notes.Open(), input.Open()}) {
     if (!status.ok()) return refused(status);
   }
@@ -90,7 +90,7 @@ JobOutcome RunJob(const CLI::App& app, RankProgram& program, int ranks) {
   }
   RankJob job(FullName(app), std::move(*started), {signals, notes, input});
   job.Run();
-  // Until they are reaped, no other process has the ids that the guard knows.
+  // Until the ranks are reaped, no other process has the ids that the guard knows.
   guard.Dismiss();
   Reap(job.ranks());
   if (job.loss() != 0) {
@@ -109,7 +109,8 @@ int RunRanks(const CLI::App& app, const std::string& program, const ProgramWords
   ranks_program.words = words;
   const JobOutcome outcome = RunJob(app, ranks_program, ranks);
   if (outcome.signal != 0) {
-    // A shell that runs us in a script ends with us, as with a program that Ctrl-C has ended.
+    // A shell that runs this command in a script then ends, too, as after any program that Ctrl-C
+    // has ended.
     signal(outcome.signal, SIG_DFL);
     raise(outcome.signal);
   }

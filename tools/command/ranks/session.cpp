@@ -18,12 +18,12 @@ struct SessionMember {
   pid_t pid, group;
 };
 
-// The group and session of a process; false: it has ended, or cannot be looked at.
+// Reads the group and session of a process; false: it has ended, or cannot be read.
 bool ReadStat(const std::filesystem::path& process, pid_t& group, pid_t& session) {
   const Result<std::string> read = ReadTextFile(process / "stat");
   if (!read.ok()) return false;
   const std::string& text = *read;
-  // The program's name stands in parentheses, and may be anything.
+  // The program's name stands in parentheses, and may contain anything.
   const size_t name_end = text.rfind(')');
   if (name_end == std::string::npos) return false;
   std::istringstream fields(text.substr(name_end + 1));

@@ -1,6 +1,6 @@
-// All that ranks started: a rank is a session, and what it starts belongs to it, in whichever
-// process group, unless it makes itself another session as daemons do. A session's number stays
-// taken for as long as one of its processes is not reaped. Thread-safe.
+// All processes that ranks started. A rank is a session, to which the processes that it starts
+// belong, in whichever process group, unless they make another session as daemons do. A session's
+// number stays reserved while one of its processes is not reaped. Thread-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -9,10 +9,11 @@
 
 namespace ucudnn::command {
 
-// To every process of these sessions. Where /proc cannot be read, to those of their first groups.
+// Sends a signal to every process of these sessions; if /proc cannot be read, to their first
+// process groups.
 void SignalSessions(const std::vector<pid_t>& sessions, int signal);
 
-// Whether a process of theirs lives, which only /proc tells.
+// Whether a process of these sessions lives, which only /proc tells.
 bool AnyLives(const std::vector<pid_t>& sessions);
 
 }  // namespace ucudnn::command

@@ -32,10 +32,10 @@ Status JobSignals::Take() {
   if (descriptor_ < 0) return Status::Error(std::string("signals: ") + strerror(errno));
   sigprocmask(SIG_BLOCK, &taken, &blocked_);
   struct sigaction action {};
-  // A reader of our output that goes away is an error of that write.
+  // If the reader of our output goes away, writes fail.
   action.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &action, &broken_pipe_);
-  // Where it was ignored, ends of children would not be told.
+  // If it were ignored, ends of children would not be reported.
   action.sa_handler = SIG_DFL;
   sigaction(SIGCHLD, &action, &child_end_);
   return Status::Ok();

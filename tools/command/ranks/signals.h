@@ -1,6 +1,6 @@
-// The signals that a job's launcher takes part in, to be polled instead of interrupting: its ranks'
-// ends, those that it passes on, stopping and going on. Those that were ignored stay ignored. Used
-// from main's thread only.
+// The signals that a job's launcher handles, as a descriptor to poll instead of interrupts: ends of
+// its ranks, signals that it passes on, stopping and continuing. Signals that were ignored stay
+// ignored. Used from main's thread only.
 #pragma once
 
 #include <signal.h>
@@ -14,21 +14,21 @@ class JobSignals {
   JobSignals() = default;
   JobSignals(const JobSignals&) = delete;
   JobSignals& operator=(const JobSignals&) = delete;
-  // Everything is as before. A signal that came and was not received acts now.
+  // Restores everything. A signal that came and was not received takes effect now.
   ~JobSignals();
 
   Status Take();
-  // As before: what is blocked and ignored. For a new process; the descriptor stays.
+  // Restores the blocked and ignored signals, in a new process; the descriptor stays.
   void GiveBack() const;
   int descriptor() const { return descriptor_; }
   // The next signal; 0: none.
   int Receive();
 
-  // Whether it asks a program to end.
+  // Whether the signal asks a program to end.
   static bool Ends(int signal);
 
  private:
-  sigset_t blocked_{};  // before
+  sigset_t blocked_{};  // the former mask
   struct sigaction broken_pipe_ {
   }, child_end_{};
   int descriptor_ = -1;

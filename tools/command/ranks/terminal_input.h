@@ -1,5 +1,5 @@
-// What a person types at our terminal, handed to rank 0: that has a session of its own, so that it
-// cannot read the terminal itself. Used from main's thread only; nothing here waits.
+// Passes on what a person types at our terminal to rank 0, which has a session of its own and
+// therefore cannot read the terminal itself. Used from main's thread only; nothing here waits.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ class TerminalInput {
   TerminalInput& operator=(const TerminalInput&) = delete;
   ~TerminalInput();
 
-  // Where standard input is no terminal, nothing is handed on and `reader()` is standard input.
+  // If standard input is no terminal, nothing is passed on and `reader()` is standard input.
   Status Open();
   int reader() const { return reader_; }
   void CloseReader();  // once rank 0 has it
@@ -29,7 +29,8 @@ class TerminalInput {
  private:
   void Close();
 
-  int reader_ = -1, writer_ = -1;  // of a pipe; the writer is -1 once there is nothing to hand on
+  // ends of a pipe; the writer is -1 once there is nothing to pass on
+  int reader_ = -1, writer_ = -1;
   bool owns_reader_ = false;
   std::string typed_;
 };

@@ -19,10 +19,10 @@ namespace {
 using namespace ucudnn::planner;
 
 constexpr size_t kMostDrawn = 60;    // kernels or layers in one figure
-constexpr int kMostPieces = 64;      // of a plan, drawn one by one
-constexpr size_t kMostPoints = 200;  // of a desirable set
+constexpr int kMostPieces = 64;      // pieces of a plan that are drawn one by one
+constexpr size_t kMostPoints = 200;  // points of a desirable set
 
-// Colours by first appearance.
+// Assigns colours by first appearance.
 class Colours {
  public:
   int Of(const std::string& name) {
@@ -37,8 +37,8 @@ class Colours {
   std::vector<std::string> names_;
 };
 
-// The `kMostDrawn` kernels among `chosen` that weigh most, in the report's order; says what is
-// left out.
+// The `kMostDrawn` kernels among `chosen` with the largest weights, in the report's order; says how
+// many are left out.
 template <typename Weight>
 std::vector<size_t> Heaviest(std::vector<size_t> chosen, const Weight& weight, const char* by,
                              Element& section) {
@@ -90,11 +90,11 @@ uint64_t Numbers(int32_t images, int32_t channels, const Spatial& extents) {
          static_cast<uint64_t>(extents[2]);
 }
 
-// Fig. 12's three parts of what a layer needs.
+// Fig. 12's three parts of a layer's memory.
 struct LayerMemory {
   std::string label;
   double data = 0;        // input and output
-  double parameters = 0;  // the filter
+  double parameters = 0;  // filter
   double workspace = 0;   // the most of its kernels
   double all() const { return data + parameters + workspace; }
 };
@@ -110,7 +110,8 @@ LayerMemory MemoryOf(const ConvolutionProblem& problem) {
   return memory;
 }
 
-// Kernels that differ in nothing but their operation, and what is the engines' matter, are a layer.
+// The key of a kernel's layer: kernels that differ only in their operation, and in properties that
+// concern engines, belong to one layer.
 std::string LayerKey(const ReportedKernel& kernel) {
   ConvolutionProblem problem = kernel.problem;
   problem.operation = Operation::kForward;
@@ -144,7 +145,8 @@ std::vector<size_t> Positions(size_t count) {
   return all;
 }
 
-// Layers of one shape share a segment where each kernel has one of its own.
+// Counts shared segments once: layers of one shape share a segment even if each kernel has one of
+// its own.
 class SeenSegments {
  public:
   explicit SeenSegments(const RunReport& report) : disjoint_(report.division == "disjoint") {}
@@ -159,7 +161,7 @@ class SeenSegments {
 
 void AddDesirableSet(const RunReport& report, size_t at, Element& section) {
   const ReportedKernel& kernel = report.kernels[at];
-  // Texts that a figure refers to by address live as long as the page is made.
+  // The figure refers to this text by address, so it lives until the page is made.
   const std::string id = "desirable-" + std::to_string(at + 1);
   PointChart chart;
   chart.id = id.c_str();
@@ -182,7 +184,7 @@ void AddDesirableSet(const RunReport& report, size_t at, Element& section) {
     chart.apart = Point{static_cast<double>(workspace), *kernel.plan_ms, true,
                         "what runs: " + tip(kernel.division, *kernel.plan_ms, workspace)};
   }
-  // A limit far off would press all points together.
+  // A distant limit would press all points together.
   const double most =
       std::max(static_cast<double>(workspace),
                static_cast<double>(kernel.desirable_set.back().configuration.WorkspaceBytes()));
@@ -197,14 +199,15 @@ void AddDesirableSet(const RunReport& report, size_t at, Element& section) {
   }
 }
 
-constexpr double kImageSide = 200;  // px of the longer side of a drawn image
+constexpr double kImageSide = 200;  // px; longer side of a drawn image
 
-// The interval along `axis` of what a tile computes.
+// The interval along `axis` that a tile computes.
 const Interval& PartOf(const Tile& tile, Operation operation, size_t axis) {
   return (operation == Operation::kBackwardData ? tile.x : tile.y)[axis];
 }
 
-// The two axes that show a grid: the outermost that it cuts and the next one, or one of the image.
+// The two axes that show a grid: the outermost one that it cuts and the next one, or another one of
+// the image.
 std::pair<size_t, size_t> AxesToDraw(const Tiles& tiles, Operation operation) {
   std::vector<size_t> cut;
   for (const size_t axis : {kAxisD, kAxisH, kAxisW, kAxisC, kAxisN}) {
@@ -219,7 +222,7 @@ std::pair<size_t, size_t> AxesToDraw(const Tiles& tiles, Operation operation) {
   return {down, down == kAxisW ? size_t{kAxisH} : size_t{kAxisW}};
 }
 
-// Tiles of one place in the drawing, and of one kind, are one rectangle.
+// Tiles with the same place in the drawing, and of the same kind, are one rectangle.
 void AddGrid(const ReportedKernel& kernel, double top, Element& svg) {
   const Tiles& tiles = *kernel.division.tiles;
   const Operation operation = kernel.problem.operation;

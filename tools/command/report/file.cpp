@@ -14,9 +14,9 @@ namespace ucudnn::command {
 namespace {
 
 constexpr size_t kMostKernels = 100'000;
-constexpr int64_t kMostLanes = 64;  // that a report tells apart
+constexpr int64_t kMostLanes = 64;  // number of lanes that a report distinguishes
 
-// `time` is the name of the member that has the milliseconds.
+// `time` is the member with the milliseconds.
 std::optional<ReportedUndivided> ReadUndivided(const JsonPlace& place, const char* time,
                                                const ReportedKernel& kernel) {
   if (place.absent()) return std::nullopt;
@@ -42,7 +42,7 @@ ReportedKernel ReadKernel(const JsonPlace& place) {
   return kernel;
 }
 
-// As bits.
+// The lanes as bits.
 uint64_t ReadLanes(const JsonPlace& place) {
   uint64_t lanes = 0;
   for (const JsonPlace& lane : place.Items()) {
@@ -117,7 +117,7 @@ void ReadHead(const JsonPlace& root, RunReport& report) {
   report.measured = root.Member("measured").IntegerIfThere(kMostJsonBytes);
   report.limit_bytes = root.Member("limit_bytes").Limit();
   report.undivided_limit_bytes = root.Member("undivided_limit_bytes").Limit();
-  // A run's report has an object of its own for its budget.
+  // A run's report has a separate object for its budget.
   const JsonPlace budget = report.offline ? root : root.Member("total_workspace");
   if (!report.offline && !budget.absent()) budget.Object();
   report.total_bytes = budget.Member("total_bytes").Limit();

@@ -1,5 +1,5 @@
-// Reports read back: a run's (`ucudnn-report`) and offline plans (`ucudnn-workspace-table`). The
-// files are not ours alone: every value is checked before it is used. Thread-compatible.
+// Reads reports: a run's (`ucudnn-report`) and offline plans (`ucudnn-workspace-table`). Others may
+// have written the files: every value is checked before it is used. Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -22,30 +22,31 @@ struct ReportedUndivided {
 };
 
 struct ReportedKernel {
-  std::string name;  // of its layer; empty: the file has none
+  std::string name;  // name of its layer; empty: the file has none
   ConvolutionProblem problem;
   std::string api;               // legacy, graph, or empty
   std::optional<int64_t> calls;  // none offline
-  int64_t undivided_calls = 0;   // those of them that ran undivided although the plan divides
-  uint64_t lanes = 0;            // a bit for each that it ran on; none: not known
-  EngineId asked;                // that the program named; empty offline
+  int64_t undivided_calls = 0;   // the part of `calls` that ran undivided although the plan divides
+  uint64_t lanes = 0;            // a bit for each lane that it ran on; none: unknown
+  EngineId asked;                // engine that the program named; empty offline
   std::optional<size_t> limit_bytes;
   size_t workspace_bytes = 0;           // the caller's
   size_t owned_workspace_bytes = 0;     // ucudnn's own
-  Division division = Configuration{};  // no runs: not known
-  std::optional<double> plan_ms;        // of the whole mini-batch; none: not measured
-  // The fastest within the limit, of the API that the program calls and of any API; offline only
-  // the latter.
+  Division division = Configuration{};  // no runs: unknown
+  std::optional<double> plan_ms;        // time of the whole mini-batch; none: not measured
+  // The fastest engines within the limit, of the program's API and of any API; offline only the
+  // latter.
   std::optional<ReportedUndivided> undivided, best_undivided;
   std::string reason;
   std::vector<Division> desirable_set;  // rising workspace, falling time; empty: not there
-  std::optional<int64_t> segment;  // of an offline plan: kernels with the same one share workspace
-  int64_t copies = 1;              // of its segment: one for each lane
+  // for an offline plan: kernels with the same segment share workspace
+  std::optional<int64_t> segment;
+  int64_t copies = 1;  // copies of its segment: one for each lane
 
   bool divided() const { return division.configuration.Pieces() > 1; }
   size_t all_workspace_bytes() const { return workspace_bytes + owned_workspace_bytes; }
-  // Milliseconds of `undivided` and of `best_undivided`. In a run either may be the configuration
-  // itself.
+  // Milliseconds of `undivided` and of `best_undivided`. In a run, the configuration itself may be
+  // either of them.
   std::optional<double> UndividedMs() const;
   std::optional<double> BestUndividedMs(bool offline) const;
 };
@@ -57,29 +58,30 @@ struct ReportedFallback {
 };
 
 struct RunReport {
-  bool offline = false;  // of `ucudnn workspace`: planned, not run
+  bool offline = false;  // from `ucudnn workspace`: planned, not run
   std::string ucudnn;    // version
   int cudnn = 0;         // 0: unknown
   std::string device;
-  std::string mode;                 // of a run
-  std::string policy;               // of an offline plan
+  std::string mode;                 // for a run
+  std::string policy;               // for an offline plan
   std::optional<int64_t> measured;  // measurements that the run made
   std::optional<size_t> limit_bytes;
-  std::optional<size_t> total_bytes;            // one budget for all kernels
-  std::string division;                         // of that
-  std::string solver;                           // who divided it; empty: nobody said
-  std::optional<size_t> undivided_limit_bytes;  // offline, of each kernel that is not divided
-  std::optional<size_t> reserved_bytes;         // what the division takes
+  std::optional<size_t> total_bytes;  // one budget for all kernels
+  std::string division;               // how it is divided
+  std::string solver;                 // the solver that divided it; empty: unknown
+  // offline: the limit of each kernel that is not divided
+  std::optional<size_t> undivided_limit_bytes;
+  std::optional<size_t> reserved_bytes;  // workspace that the division takes
   std::vector<ReportedKernel> kernels;
   std::vector<ReportedFallback> fallbacks;
   std::optional<SplitJob> split;  // none: nothing was split, or an older ucudnn wrote it
 };
 
-// Members of other kinds are ignored where nothing here reads them. The error names the value that
-// is wrong by its place ("kernels[3].plan[0].count"), and what was expected.
+// Parses a report. Unknown members are ignored. The error names the wrong value by its place
+// ("kernels[3].plan[0].count"), and what was expected.
 Result<RunReport> ParseReport(const std::string& json);
 
-// The same of a file; errors begin with its name.
+// Reads and parses a file; errors begin with its name.
 Result<RunReport> ReadReport(const std::string& path);
 
 }  // namespace ucudnn::command

@@ -1,6 +1,6 @@
-// A report, or those of a split job's ranks, as one HTML page: what was divided, how, and what that
-// gains; what was split, and what the exchange takes. Shows what the report (and
-// the store asked with it) holds, and says what it does not. Pure functions.
+// A report, or those of a split job's ranks, as one HTML page: what was divided, how, and the gain;
+// what was split, and the cost of exchanges. Shows the contents of the report (and of the store),
+// and says what is missing. Pure functions.
 #pragma once
 
 #include <string>
@@ -11,17 +11,18 @@
 
 namespace ucudnn::command {
 
-// `sources` are the names of the files that were read; `report` is of the first of them, but for
-// the split job, which is of all.
+// `sources` are the names of the files that were read; `report` is that of the first one, but its
+// split job is that of all.
 std::string FormatReportPage(const RunReport& report, const std::vector<std::string>& sources);
 
-// "64x27x27 -> 192, 5x5 stride 2x2": image, filters and their size.
+// Formats "64x27x27 -> 192, 5x5 stride 2x2": image, filters and their size.
 std::string ShapeText(const ConvolutionProblem& problem);
 
-// "3: conv2 forward", "3: 64x27x27 -> 192, 5x5 forward": kernel `at` (from 0) of a report.
+// Formats "3: conv2 forward" or "3: 64x27x27 -> 192, 5x5 forward": kernel `at` (from 0) of a
+// report.
 std::string KernelLabel(const RunReport& report, size_t at);
 
-// What is drawn of the report, below its table.
+// The drawings of a report, below its table.
 planner::Element TilesSection(const RunReport& report);              // grids on the image
 planner::Element TimelineSection(const RunReport& report);           // mu-cuDNN, Fig. 9
 planner::Element DesirableSetsSection(const RunReport& report);      // Fig. 8

@@ -1,5 +1,5 @@
-// `ucudnn report`: a run's report, those of a split job's ranks, an offline plan, or solves over
-// the layers of a network, as a page for people.
+// `ucudnn report`: shows a run's report, those of a split job's ranks, an offline plan, or solves
+// over the layers of a network, as a page for people.
 #include <algorithm>
 #include <climits>
 #include <memory>
@@ -25,7 +25,7 @@ struct ReportOptions {
   VariableOptions variables;
 };
 
-// What the stores know of the report's kernels on its device.
+// Adds the stores' desirable sets of the report's kernels on its device.
 Status AddDesirableSets(const Options& options, RunReport& report) {
   std::vector<ApiKernel> kernels;
   for (const ReportedKernel& kernel : report.kernels) {
@@ -41,8 +41,8 @@ int FirstRankOf(const RunReport& report) {
   return report.split->ranks.empty() ? INT_MAX : report.split->ranks.front().rank;
 }
 
-// The reports of a split job's ranks as one, the first rank's, with what all of them say of the
-// job. `files` become those of the reports, the first rank's first.
+// Reads the reports of a split job's ranks as one: the first rank's, with the split job of all.
+// `files` become the files of the reports, the first rank's first.
 Result<RunReport> ReadReports(std::vector<std::string>& files) {
   std::vector<std::pair<RunReport, std::string>> reports;
   for (const std::string& file : files) {
@@ -68,7 +68,7 @@ Result<RunReport> ReadReports(std::vector<std::string>& files) {
   return joined;
 }
 
-// `parsed` with the file it is of, behind `all`.
+// Appends `parsed`, which comes from `file`, to `all`.
 template <typename Parsed>
 Status Keep(Result<Parsed> parsed, const std::string& file, std::vector<Parsed>& all) {
   if (!parsed.ok()) return Status::Error(Quoted(file) + ": " + parsed.message());
@@ -77,10 +77,10 @@ Status Keep(Result<Parsed> parsed, const std::string& file, std::vector<Parsed>&
   return Status::Ok();
 }
 
-// Those of `ucudnn multigrid`; empty where no file is one. They do not go with others.
+// Reads files of `ucudnn multigrid`; empty if no file is one. They cannot be mixed with others.
 Result<MultigridFiles> ReadMultigridFiles(const std::vector<std::string>& files) {
   MultigridFiles read;
-  std::string one, other;  // a file of theirs, and one of others
+  std::string one, other;  // a file of multigrid, and another one
   for (const std::string& file : files) {
     UCUDNN_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(file));
     const std::string format = FormatNamedIn(text);

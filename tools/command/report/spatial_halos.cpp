@@ -1,4 +1,4 @@
-// The grid with each kernel's halo.
+// Draws the grid with each kernel's halo.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -16,8 +16,8 @@ using planner::Element;
 using planner::Paragraph;
 using planner::Section;
 
-// A run of positions along one axis that a rank reads: of a part before or behind its own, or its
-// own.
+// A run of positions along one axis that a rank reads: in a part before or behind its own, or in
+// its own.
 struct HaloPiece {
   int part = 0;
   int64_t positions = 0;
@@ -28,7 +28,7 @@ struct HaloPiece {
   }
 };
 
-// By part of one axis; one part with its own alone where the axis is not cut.
+// For each part of one axis; if the axis is not cut, one part with only its own piece.
 using AxisPieces = std::vector<std::vector<HaloPiece>>;
 
 std::vector<HaloPiece> PiecesOf(const SplitAxis& axis, size_t part) {
@@ -41,9 +41,10 @@ std::vector<HaloPiece> PiecesOf(const SplitAxis& axis, size_t part) {
   return pieces;
 }
 
-// What tells the halos of kernels apart: positions that a rank owns are not among it.
+// The properties that distinguish the halos of kernels; the positions that a rank owns are not
+// among them.
 struct HaloShape {
-  bool is_gradient = false;  // rows of dy travel, not of x
+  bool is_gradient = false;  // rows of dy are exchanged, not of x
   std::array<AxisPieces, 3> axes;
 
   bool operator<(const HaloShape& other) const {
@@ -71,10 +72,10 @@ HaloShape ShapeOf(const SplitKernelEntry& kernel) {
 
 constexpr double kOwnWidth = 84;
 constexpr double kOwnHeight = 26;
-constexpr double kBand = 15;  // of a halo's piece, whatever it holds
+constexpr double kBand = 15;  // drawn size of a halo's piece, whatever it holds
 constexpr double kCellGap = 12;
 
-// Where along one axis the pieces of each part are drawn.
+// Where the pieces of each part are drawn along one axis.
 struct DrawnAxis {
   std::vector<double> begins;  // of each part's own piece
   double end = 0;
@@ -93,7 +94,7 @@ DrawnAxis LayOut(const AxisPieces& axis, double own, double begin) {
   return drawn;
 }
 
-// Where a piece begins, and how long it is drawn.
+// The begin of a piece, and its drawn length.
 std::pair<double, double> PlaceOf(const std::vector<HaloPiece>& pieces, size_t at, double own_begin,
                                   double own) {
   const auto middle =
@@ -109,7 +110,7 @@ std::string PositionsText(const HaloPiece& piece, const char* one, const char* m
   return std::to_string(piece.positions) + " " + (piece.positions == 1 ? one : many);
 }
 
-// One rank's cell: its own part, and around it what it reads of others.
+// Draws one rank's cell: its own part, and around it the rows that it reads of others.
 void AddCell(const SpatialGrid& grid, const HaloShape& shape, const GridCell& cell,
              std::pair<double, double> own, Element& svg) {
   const std::vector<HaloPiece>& rows = shape.axes[1][static_cast<size_t>(cell.h)];
@@ -147,7 +148,7 @@ void AddCell(const SpatialGrid& grid, const HaloShape& shape, const GridCell& ce
   }
 }
 
-// Beside a panel: what its ranks read of other panels.
+// The text beside a panel: what its ranks read of other panels.
 std::string DepthText(const std::vector<HaloPiece>& pieces, size_t part) {
   std::string text = "d part " + std::to_string(part + 1);
   for (const HaloPiece& piece : pieces) {
@@ -208,7 +209,7 @@ Element HalosSection(const SplitJob& job) {
       Paragraph("Each rank's part, and around it, in the colour of the rank that has it, what it "
                 "reads beside it, from the first row to the last. Not to scale." +
                 std::string(job.grid.n > 1 ? " Each group is like the first." : "")));
-  // By their first kernel.
+  // Ordered by their first kernel.
   std::vector<std::pair<std::vector<size_t>, const HaloShape*>> ordered;
   for (const auto& [shape, numbers] : shapes) ordered.emplace_back(numbers, &shape);
   std::sort(ordered.begin(), ordered.end());

@@ -43,7 +43,7 @@ std::string CellText(const SpatialGrid& grid, int rank) {
   return text;
 }
 
-// The ranks of the grid that there is no report of, in words.
+// Names the ranks of the grid without a report.
 std::string MissingText(const SplitJob& job) {
   std::set<int> there;
   for (const RankEntry& rank : job.ranks) there.insert(rank.rank);
@@ -56,7 +56,7 @@ std::string MissingText(const SplitJob& job) {
          NumbersText(missing) + ": give the reports of all ranks to one command.";
 }
 
-// Bytes of rows in all calls.
+// Bytes of rows, summed over all calls.
 struct Moved {
   size_t sent = 0, received = 0, least = 0;
 
@@ -110,7 +110,7 @@ Element RankTable(const SplitJob& job) {
       rows);
 }
 
-// What ranks say of themselves, each text once.
+// The ranks' texts, each once.
 std::string DistinctText(const SplitJob& job, std::string RankEntry::*of) {
   std::vector<std::string> texts;
   for (const RankEntry& rank : job.ranks) {
@@ -141,7 +141,7 @@ Element RanksSection(const SplitJob& job) {
       "hidden the rest of them.")));
 }
 
-// The rank whose calls wait longest for exchanges; none where no rank was timed.
+// The times of the rank whose calls wait longest for exchanges; none if no rank was timed.
 const SplitTimes* SlowestOf(const SplitJob& job, const JobKernel& kernel) {
   const SplitTimes* slowest = nullptr;
   for (const JobKernel::OfRank& at : kernel.ranks) {
@@ -152,7 +152,7 @@ const SplitTimes* SlowestOf(const SplitJob& job, const JobKernel& kernel) {
   return slowest;
 }
 
-// What was moved in place of the least.
+// Shows how much was moved, relative to the least.
 Cell ExcessCell(const Moved& moved) {
   const size_t all = moved.sent + moved.received;
   if (moved.least == 0) return {all == 0 ? "" : "nothing is needed", 0};
@@ -234,7 +234,7 @@ Element SplitKernelsSection(const SplitJob& job) {
 
 std::vector<JobKernel> KernelsOf(const SplitJob& job) {
   std::vector<JobKernel> kernels;
-  // What ranks have in common, and which of equal ones.
+  // The key is the text that ranks share, and its number among equal ones.
   std::map<std::pair<std::string, size_t>, size_t> numbers;
   for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
     std::map<std::string, size_t> seen;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kMostExtent = std::numeric_limits<int32_t>::max();
 constexpr int64_t kMostSplitKernels = 4096;
-constexpr size_t kMostAxisParts = 64;  // of one that reports tell of
+constexpr size_t kMostAxisParts = 64;  // limit for one axis; reports leave out longer ones
 
 constexpr std::pair<const char*, StepSpan> kSpans[] = {
     {"call", StepSpan::kCall},         {"own", StepSpan::kOwn},
@@ -77,7 +77,7 @@ std::optional<SplitTimes> ReadSplitTimes(const JsonPlace& place) {
   return times;
 }
 
-// A refused call's may be none: its output may be empty.
+// A refused call's problem may be invalid: its output may be empty.
 std::optional<ConvolutionProblem> SplitProblemOf(const JsonPlace& place) {
   Status fault;
   const JsonPlace apart(place.value(), "", fault);

@@ -1,5 +1,5 @@
-// What reports of a split job's ranks say of splitting, read back: the object `spatial`. Pure
-// functions, thread-compatible.
+// Reads the object `spatial` in the reports of a split job's ranks. Pure functions,
+// thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace ucudnn::command {
 
-// Of one call, on the average of those that were timed.
+// The times of one call, averaged over the timed calls.
 struct SplitTimes {
   int64_t calls = 0;
   double call_ms = 0, own_ms = 0;
@@ -23,7 +23,7 @@ struct SplitTimes {
   double sum_ms = 0, exposed_sum_ms = 0;
 };
 
-// What each part of a cut axis owns of the exchanged tensor, and what it reads.
+// The positions of the exchanged tensor that each part of a cut axis owns, and those that it reads.
 struct SplitAxis {
   char letter = 'h';
   std::vector<Interval> owned, needed;
@@ -32,8 +32,8 @@ struct SplitAxis {
 struct SplitKernelEntry {
   std::string kind;
   std::string op;
-  std::optional<ConvolutionProblem> problem;  // none: a refused one that is none
-  std::string common;                         // the same on all ranks
+  std::optional<ConvolutionProblem> problem;  // none: a refused call's invalid problem
+  std::string common;                         // text of the properties that all ranks share
   std::string verdict, reason;
   int64_t calls = 0, paired_calls = 0;
   size_t sent_bytes = 0, received_bytes = 0;
@@ -55,7 +55,7 @@ struct StepSpanEntry {
 };
 
 struct StepCallEntry {
-  size_t kernel = 0;  // of the rank's
+  size_t kernel = 0;  // index among the rank's kernels
   std::vector<StepSpanEntry> spans;
 };
 
@@ -68,16 +68,16 @@ struct RankEntry {
   int64_t calls = 0;
   size_t owned_bytes = 0;
   std::vector<SplitKernelEntry> kernels;
-  int64_t step_number = 0;  // of the step that was timed; 0: none
+  int64_t step_number = 0;  // number of the step that was timed; 0: none
   std::vector<StepCallEntry> step;
 };
 
-// How long the step of a rank that was timed took, its exchanges and its sums.
+// The times of a timed step of a rank, of its exchanges and of its sums.
 struct StepTimes {
   double step_ms = 0;
   double exchange_ms = 0, sum_ms = 0;
-  double exposed_exchange_ms = 0, exposed_sum_ms = 0;  // that its calls wait for
-  std::optional<size_t> worst;  // the kernel whose exchanges are waited for most
+  double exposed_exchange_ms = 0, exposed_sum_ms = 0;  // times that its calls wait
+  std::optional<size_t> worst;  // the kernel whose calls wait longest for exchanges
 };
 StepTimes StepTimesOf(const RankEntry& rank);
 
@@ -88,15 +88,15 @@ struct RefusedEntry {
 
 struct SplitJob {
   SpatialGrid grid;
-  std::vector<RankEntry> ranks;  // those that there are reports of, by number
+  std::vector<RankEntry> ranks;  // ranks with a report, by number
   std::vector<RefusedEntry> refused;
 };
 
-// None where the report has no `spatial`, or one of an older ucudnn that has no `tracks`. Faults
-// are kept by the place.
+// None if the report has no `spatial`, or one of an older ucudnn without `tracks`. The place keeps
+// faults.
 std::optional<SplitJob> ReadSplitJob(const JsonPlace& spatial);
 
-// Adds another report's ranks. An error says why the two are not of one job.
+// Adds another report's ranks. The error says why the two do not belong to one job.
 Status JoinSplitJob(SplitJob more, SplitJob& job);
 
 }  // namespace ucudnn::command

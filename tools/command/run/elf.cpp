@@ -14,18 +14,20 @@
 namespace ucudnn::command {
 namespace {
 
-// Tables of real files are far smaller: a damaged header must not make us allocate gigabytes.
+// Tables of real files are far smaller: a damaged header must not make this process allocate
+// gigabytes.
 constexpr uint64_t kMostTableBytes = 64u << 20;
 constexpr uint64_t kChunkBytes = 1u << 20;
 
-// In the read-only data of every CUDA runtime since 5.0: names its shared memory. It survives
-// strip.
+// A text in the read-only data of every CUDA runtime since 5.0, the name of its shared memory. It
+// survives strip.
 constexpr std::string_view kCudartMark = "/cudart.shm.%";
 constexpr std::string_view kCudnnMark = "libcudnn.so";
 constexpr std::string_view kCudnnPathMark = "/libcudnn.so";
 constexpr std::string_view kCudnnFunction = "cudnnCreate";
-// What nvcc has a file call at its start for each kernel that it can launch. Whatever nvcc links
-// has GPU code in its sections, that of an empty module at least, and that code may be compressed.
+// nvcc makes a file call this at its start for each kernel that it can launch. GPU code in sections
+// is no evidence: every file that nvcc links has some, at least of an empty module, and it may be
+// compressed.
 constexpr std::string_view kRegisterKernel = "__cudaRegisterFunction";
 
 class File {
@@ -47,7 +49,7 @@ class File {
   bool IsOpen() const { return descriptor_ >= 0; }
   uint64_t size() const { return size_; }
 
-  // False unless all `count` elements at `offset` could be read.
+  // Returns false unless all `count` elements at `offset` could be read.
   template <typename T>
   bool Read(uint64_t offset, uint64_t count, std::vector<T>& out) const {
     if (count > kMostTableBytes / sizeof(T) || offset > size_ ||
@@ -73,8 +75,8 @@ uint64_t EntryValue(const std::vector<Elf64_Dyn>& entries, Elf64_Sxword tag) {
   return 0;
 }
 
-// The string table of the dynamic section is given as an address: the segment that is loaded there
-// tells where it lies in the file.
+// Reads the string table of the dynamic section. Only its address is known: the segment that is
+// loaded there tells its place in the file.
 bool ReadStrings(const File& file, const std::vector<Elf64_Phdr>& segments, uint64_t address,
                  uint64_t bytes, std::vector<char>& out) {
   for (const Elf64_Phdr& segment : segments) {
@@ -124,7 +126,7 @@ void ReadTexts(const File& file, const Elf64_Shdr& section, ElfFile& out) {
   }
 }
 
-// Calls visit(name, defined) for each symbol of a table: the file defines it, or wants it from
+// Calls visit(name, defined) for each symbol of a table: the file defines it, or needs it from
 // another. `names` is the table's string table.
 template <class Visit>
 void ForEachSymbol(const File& file, const Elf64_Shdr& table, const Elf64_Shdr& names,
@@ -144,7 +146,7 @@ void ForEachSymbol(const File& file, const Elf64_Shdr& table, const Elf64_Shdr& 
   }
 }
 
-// Section headers are not needed to run: a file without any is fine, and then says nothing here.
+// Section headers are not needed to run: a file without any is valid, and gives no facts here.
 void ReadSections(const File& file, const Elf64_Ehdr& header, ElfFile& out) {
   std::vector<Elf64_Shdr> sections;
   std::vector<char> names;

@@ -11,7 +11,7 @@ void Prepend(const char* name, const std::string& value) {
   setenv(name, (before.empty() ? value : value + ":" + before).c_str(), 1);
 }
 
-// What the loader will put in front of everything the program names.
+// The libraries that the loader will put in front of everything that the program names.
 std::vector<std::string> Preloads(const Installation& installation, const Launch& launch,
                                   const Reach& reach) {
   std::vector<std::string> preloads;
@@ -19,14 +19,15 @@ std::vector<std::string> Preloads(const Installation& installation, const Launch
   if (!launch.off && reach.dlsym_hook) preloads.push_back(installation.dlsym_hook);
   if (launch.host) {
     if (launch.off) preloads.push_back(installation.host_cudnn);
-    // By path, so that they also reach programs whose DT_RPATH leads to the real libraries.
+    // They are given by path, so that they also reach programs whose DT_RPATH leads to the real
+    // libraries.
     preloads.push_back(installation.host_cuda);
     preloads.push_back(installation.host_cudart);
   }
   return preloads;
 }
 
-// Where `pip install --user` puts packages; empty where a Python is told not to look there.
+// The folder where `pip install --user` puts packages; empty if Python is told not to look there.
 std::string PythonUserBase() {
   if (!Environment("PYTHONNOUSERSITE").empty()) return {};
   const std::string base = Environment("PYTHONUSERBASE");

@@ -1,5 +1,5 @@
-// What the environment of a program must hold so that it runs with the drop-in in front of cuDNN,
-// on the GPU or on the CPU stand-ins. Used from main's thread only.
+// The environment in which a program runs with the drop-in in front of cuDNN, on the GPU or on the
+// CPU stand-ins. Used from main's thread only.
 #pragma once
 
 #include <string>
@@ -11,14 +11,14 @@
 
 namespace ucudnn::command {
 
-// The value of an environment variable; empty when it is unset.
+// The value of an environment variable; empty if it is unset.
 std::string Environment(const char* name);
 
 struct Launch {
   bool host = false;           // on the stand-ins
-  bool off = false;            // without the drop-in, to compare with
-  std::string dlsym = "auto";  // as ParseDlsymHook
-  // The stand-in's settings; empty: as they are.
+  bool off = false;            // without the drop-in, for comparison
+  std::string dlsym = "auto";  // see ParseDlsymHook
+  // Settings of the stand-in; empty: unchanged.
   std::string devices;
   std::string device_memory;
 };
@@ -26,12 +26,12 @@ struct Launch {
 // Adds --dlsym.
 void AddDlsym(CLI::App& app, Launch& launch);
 
-// How `program`, the file that the first of `words` means, and what it starts will be reached. The
-// error names what `launch.dlsym` may be.
+// How `program`, the file of the first of `words`, and the programs that it starts will be reached.
+// The error lists the values of `launch.dlsym`.
 Result<Reach> ReachOf(const Launch& launch, const std::string& program, const ProgramWords& words);
 
-// Sets this process's environment for the program it is about to become or to start. The error
-// names what is missing or has no form.
+// Sets this process's environment for the program that it will become or start. The error names
+// what is missing or malformed.
 Status SetLaunchEnvironment(const Launch& launch, const Reach& reach,
                             const VariableOptions& variables);
 

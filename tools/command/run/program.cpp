@@ -20,7 +20,7 @@
 namespace ucudnn::command {
 namespace {
 
-// Ok when `path` is a file this user may execute.
+// Ok if `path` is a file that this user may execute.
 Status CheckExecutable(const std::string& path) {
   struct stat status;
   if (stat(path.c_str(), &status) != 0) return Status::Error(std::strerror(errno));
@@ -32,7 +32,7 @@ Status CheckExecutable(const std::string& path) {
   return Status::Ok();
 }
 
-// The loader drops LD_PRELOAD where a program runs with more rights than its user.
+// Whether the program runs with more rights than its user: the loader then drops LD_PRELOAD.
 bool GainsRights(const std::string& path) {
   struct stat status;
   if (stat(path.c_str(), &status) != 0) return false;
@@ -41,13 +41,13 @@ bool GainsRights(const std::string& path) {
   return getuid() != 0 && getxattr(path.c_str(), "security.capability", nullptr, 0) > 0;
 }
 
-// "libcudart.so.12" -> "12" for `stem` "libcudart.so."; nothing for another library.
+// Returns "12" for "libcudart.so.12" and the `stem` "libcudart.so."; nothing for another library.
 std::optional<std::string> VersionAfter(const std::string& name, const std::string& stem) {
   if (!name.starts_with(stem)) return std::nullopt;
   return name.substr(stem.size());
 }
 
-// Why a library of this name cannot be replaced by a stand-in; ok when there is nothing to say.
+// Why a library of this name cannot be replaced by a stand-in; ok if it can, or need not be.
 Status CheckNeededName(const std::string& name) {
   if (const auto version = VersionAfter(name, "libcudart.so."); version && *version != "13") {
     return Status::Error("needs " + name + " (CUDA " + Split(*version, '.')[0] +
@@ -93,7 +93,7 @@ class Walk {
  private:
   struct Object {
     std::string path;
-    std::vector<std::string> run_path;  // DT_RPATH of this object and of those that led to it
+    std::vector<std::string> run_path;  // DT_RPATH of this object and of the objects that led to it
   };
 
   static std::string Usable(const std::string& path) {
@@ -165,7 +165,7 @@ FoundProgram FindProgram(const std::string& name, const std::string& search_path
 
 Status CheckImage(const std::string& program) {
   const std::string quoted = "'" + program + "' ";
-  // A program may be executable and yet not readable.
+  // A program may be executable but not readable.
   if (access(program.c_str(), R_OK) != 0) return Status::Ok();
   const Result<ElfFile> elf = ReadElf(program);
   if (!elf.ok()) return Status::Error(quoted + elf.message());

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A virtual environment looks at its user's packages only where it looks at the system's.
+// A virtual environment uses its user's packages only if it uses the system's.
 bool LooksAtUserPackages(const fs::path& prefix) {
   std::ifstream settings(prefix / "pyvenv.cfg");
   if (!settings) return true;
@@ -28,8 +28,9 @@ bool LooksAtUserPackages(const fs::path& prefix) {
   return false;
 }
 
-// Folders a Python takes modules from, as far as they show without starting it: PYTHONPATH, and the
-// site-packages of its environment, of the Python that one was made from, and of its user.
+// The folders from which a Python imports modules, as far as they can be found without starting it:
+// PYTHONPATH, and the site-packages of its environment, of the Python that the environment was made
+// from, and of its user.
 std::vector<fs::path> ModuleFolders(const std::string& python, const std::string& module_path,
                                     const std::string& user_base) {
   std::vector<fs::path> folders;

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A script may name any number of programs, and those others: what lies near is looked at.
+// A script may name any number of programs, and those others, so only the first ones are looked at.
 constexpr size_t kMostFiles = 64;
 constexpr size_t kMostWords = 2048;
 
@@ -30,7 +30,7 @@ constexpr std::string_view kCudnn = "libcudnn";
 constexpr std::string_view kCudnnPath = "/libcudnn.so";
 constexpr std::string_view kXlaPath = "XLA_GPU_LIBRARY_PATH";
 
-// Who reads a file or a text that does not say itself what it is written in.
+// The program that reads a file or a text which does not name its own interpreter.
 enum class Reader { kNone, kShell, kPython };
 
 Reader ReaderOf(const std::string& program) {
@@ -44,8 +44,8 @@ bool Contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-// What in a script's text has cuDNN opened by its path: a script may put the path together from
-// parts. Empty: nothing.
+// The words of a script that may open cuDNN by its path, which the script may put together from
+// parts. Empty: none.
 std::string_view OpensCudnn(std::string_view text) {
   if (Contains(text, kCudnn)) return kCudnn;
   return Contains(text, kXlaPath) ? kXlaPath : std::string_view();
@@ -82,12 +82,12 @@ class Search {
     if (added_.insert(path).second) waiting_.push_back({path, reader});
   }
 
-  // What is surely started with what was just looked at; `path` may be empty.
+  // Puts first in line what the present file certainly starts; `path` may be empty.
   void AddFirst(const std::string& path) {
     if (!path.empty()) waiting_.push_front({path, Reader::kNone});
   }
 
-  // What a word may mean.
+  // The possible meanings of a word.
   struct Meaning {
     std::string program;  // empty: none
     bool is_file = false;
@@ -102,15 +102,15 @@ class Search {
                               IsReadableFile(word)};
   }
 
-  // That this cannot be looked through; of several the first is told.
+  // Notes something that cannot be looked through; the first one is reported.
   void NoteUnseen(const std::string& what) {
     if (unseen_.empty()) unseen_ = what;
   }
 
-  // Words behind `runner`: of a command or of a shell's text. Each that is a program or a file is
-  // looked at, as what runs it may start it or read it.
+  // Looks at the words behind `runner`, in a command or a shell's text. Each program or file among
+  // them is looked at, because `runner` may start or read it.
   void LookAtWords(const std::vector<std::string>& words, const std::string& runner) {
-    Reader next = ReaderOf(runner);  // of the next file
+    Reader next = ReaderOf(runner);  // reader of the next file
     Reader last = next;
     if (next == Reader::kShell) NoteUnseen(runner);
     for (const std::string& word : words) {
@@ -124,7 +124,7 @@ class Search {
         const bool is_read = meaning.is_file && (next != Reader::kNone || meaning.program.empty());
         const std::string file = is_read ? word : meaning.program;
         if (file.empty()) continue;
-        // What a shell reads to enter a virtual environment, whose Python it then starts.
+        // A shell reads this file to enter a virtual environment, and then starts its Python.
         if (file.ends_with("/bin/activate"))
           AddFirst(MeaningOf(FolderOf(file) + "/python").program);
         Add(file, next);
@@ -136,7 +136,7 @@ class Search {
     }
   }
 
-  // A word that is a text, as behind `bash -c` and `python3 -c`.
+  // Looks at a word that is a text, as behind `bash -c` and `python3 -c`.
   void LookAtText(const std::string& word, const std::string& runner, Reader reader) {
     const std::string text = Statements(word);
     const std::string_view opens = OpensCudnn(text);
@@ -165,8 +165,8 @@ class Search {
     LookAtScript(file, *start);
   }
 
-  // A manager of Python versions has scripts in front of them, each of which starts the program of
-  // its name of one version.
+  // A manager of Python versions puts scripts in front of them, each of which starts the program of
+  // its name in one version.
   void AddVersions(const std::string& program) {
     const std::string folder = FolderOf(program);
     if (NameOf(folder) != "shims") return;
@@ -213,10 +213,10 @@ class Search {
   std::deque<File> waiting_;
   std::set<std::string> added_;
   std::set<std::string> looked_at_;
-  std::set<std::string> read_;               // programs and libraries
+  std::set<std::string> read_;               // programs and libraries that were read
   std::map<std::string, Meaning> meanings_;  // by word
-  std::string opens_;                        // what opens cuDNN by its path, once that is seen
-  std::string unseen_;                       // what cannot be looked through
+  std::string opens_;   // the file that opens cuDNN by its path, once it is found
+  std::string unseen_;  // what cannot be looked through
 };
 
 }  // namespace

@@ -22,7 +22,7 @@
 namespace ucudnn::command {
 namespace {
 
-constexpr int kMostDevices = 64;  // of the stand-in
+constexpr int kMostDevices = 64;  // for the stand-in
 
 struct RunOptions {
   Launch launch;
@@ -36,7 +36,7 @@ Result<int> CheckCount(const std::string& option, const std::string& text, int m
   return ParseWhole(option, text, 1, most, "not a number from 1 to " + std::to_string(most));
 }
 
-// 0: the program is one process.
+// The number of ranks; 0: the program is one process.
 Result<int> RanksOf(const RunOptions& options) {
   return options.ranks.empty() ? 0 : CheckCount("--ranks", options.ranks, kMostRanks);
 }
@@ -60,7 +60,7 @@ Status CheckDevices(const RunOptions& options) {
   return Status::Ok();
 }
 
-// Everything but the program itself.
+// Checks everything except the program itself.
 Status CheckOptions(const RunOptions& options) {
   UCUDNN_RETURN_IF_ERROR(options.variables.Check());
   UCUDNN_RETURN_IF_ERROR(options.variables.CheckBudget());
@@ -70,7 +70,7 @@ Status CheckOptions(const RunOptions& options) {
   return options.launch.off ? Status::Ok() : CheckFilesOfRun(options.variables);
 }
 
-// What the program will not get, although it was asked for.
+// Reports requests that cannot be served for this program.
 void TellOfUnserved(const CLI::App& app, const RunOptions& options) {
   if (options.launch.off) {
     const std::vector<std::string> flags = options.variables.GivenFlags();
@@ -84,7 +84,7 @@ void TellOfUnserved(const CLI::App& app, const RunOptions& options) {
   }
 }
 
-// Ok: the program may be started.
+// Ok if the program may be started.
 Status CheckServed(const RunOptions& options, const std::string& program) {
   if (options.launch.host || !options.launch.off) UCUDNN_RETURN_IF_ERROR(CheckPreload(program));
   if (!options.launch.host) return Status::Ok();
@@ -92,7 +92,7 @@ Status CheckServed(const RunOptions& options, const std::string& program) {
       .status();
 }
 
-// The stand-in has a device for each rank, so that programs which take theirs by LOCAL_RANK run.
+// The stand-in gets a device for each rank, so that programs run that choose theirs by LOCAL_RANK.
 Launch WithDevices(Launch launch, int ranks) {
   if (ranks > 0 && launch.devices.empty() && Environment("HOSTGPU_DEVICES").empty()) {
     launch.devices = std::to_string(ranks);
@@ -100,7 +100,7 @@ Launch WithDevices(Launch launch, int ranks) {
   return launch;
 }
 
-// Returns only where the program was not started, or was as ranks.
+// Runs the program. Returns only if it was not started, or if it ran as ranks.
 Result<int> Run(const CLI::App& app, const RunOptions& options, const ProgramWords& words) {
   if (words.empty()) {
     return Status::Error("no program; it is written behind --, as in `ucudnn run -- python3 a.py`");
@@ -111,7 +111,7 @@ Result<int> Run(const CLI::App& app, const RunOptions& options, const ProgramWor
   if (!found.can_run.ok()) {
     return Refuse(app, found.can_run.message(), program.empty() ? kNotFound : kCannotRun);
   }
-  // Without the drop-in the system decides: it may have an emulator.
+  // Without the drop-in the system decides, since it may have an emulator.
   if (Status image = CheckImage(program); !image.ok() && !options.launch.off) {
     return Refuse(app, image.message(), kCannotRun);
   }

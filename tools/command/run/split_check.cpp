@@ -17,7 +17,7 @@
 namespace ucudnn::command {
 namespace {
 
-// The environment that the program will have, as far as splitting goes.
+// The variables about splitting in the environment that the program will have.
 std::map<std::string, std::string> ProgramEnvironment(const SplitSettings& settings,
                                                       const VariableOptions& variables) {
   std::map<std::string, std::string> environment;
@@ -33,8 +33,8 @@ std::map<std::string, std::string> ProgramEnvironment(const SplitSettings& setti
   return environment;
 }
 
-// Whether the program may start others, or say itself which rank it is: a script or what reads one,
-// and whatever has another program among its words, as mpirun and env have.
+// Whether the program may start others, or tell its rank itself: a script or its interpreter, or
+// any program with another program among its words, such as mpirun and env.
 bool MayHaveRanks(const SplitSettings& settings) {
   const auto start = ReadStart(settings.program);
   if (!start || !start->starts_with("\177ELF") || ReadsScripts(settings.program)) return true;
@@ -47,7 +47,7 @@ bool MayHaveRanks(const SplitSettings& settings) {
 
 Status CheckSplit(const SplitSettings& settings, const VariableOptions& variables) {
   const auto environment = ProgramEnvironment(settings, variables);
-  std::vector<std::string> ignored;  // told by the processes that read them
+  std::vector<std::string> ignored;  // the processes that read them report them
   const Options options = ParseOptions(
       [&](const char* name) {
         const auto found = environment.find(name);

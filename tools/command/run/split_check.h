@@ -1,5 +1,5 @@
-// What `ucudnn run` says beforehand about splitting images over ranks: settings with which every
-// call of the program would be refused. Used from main's thread only; reads the environment.
+// Checks of `ucudnn run` for splitting images over ranks: it refuses settings with which every call
+// of the program would be refused. Used from main's thread only; reads the environment.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 namespace ucudnn::command {
 
 struct SplitSettings {
-  int ranks = 0;        // that the command starts itself; 0: none
+  int ranks = 0;        // that the command itself starts; 0: none
   bool off = false;     // --off
   std::string program;  // a file
-  ProgramWords words;   // its name as it was written, and its arguments
+  ProgramWords words;   // its name as written, and its arguments
 };
 
 // `variables` are the options of the command line, which win over the environment.

@@ -1,4 +1,5 @@
-// `ucudnn spatial`: what splitting a network's images over a grid of ranks would do, without a run.
+// `ucudnn spatial`: shows what splitting a network's images over a grid of ranks would do, without
+// a run.
 #include <memory>
 #include <string>
 #include <vector>

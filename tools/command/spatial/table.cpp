@@ -33,7 +33,8 @@ std::string SizeText(const Spatial& extents, int spatial_rank) {
   return Join(texts, "x");
 }
 
-// Whether ranks compute it from their own stripes alone, exactly: it gets no row of its own.
+// Whether ranks compute the operator exactly from their own stripes alone: it then gets no row of
+// its own.
 bool IsLocal(const StripedOperator& made) {
   return made.judgement.verdict == Verdict::kExact && made.exchanges.empty() &&
          made.judgement.output.IsCut() && made.kind != std::string("input");
@@ -84,7 +85,7 @@ void PrintOperators(const Striping& striping) {
   std::printf("exact from each rank's own stripe alone: %s\n", Join(counts, ", ").c_str());
 }
 
-// Why operators are not exact as they are, those of one reason together.
+// Prints why operators are not exact as they are, grouped by reason.
 void PrintReasons(const Striping& striping) {
   struct Reason {
     Verdict verdict;
@@ -138,7 +139,7 @@ void PrintConclusion(const Striping& striping) {
   std::printf("%s\n", line.c_str());
 }
 
-// When nothing is refused.
+// Prints when nothing is refused.
 void PrintNext(const Striping& striping, const NextExact& next) {
   if (next.size) {
     std::printf("the next size at which nothing is refused: %s%s",
@@ -159,7 +160,8 @@ void PrintNext(const Striping& striping, const NextExact& next) {
   }
 }
 
-// Maps of one row on every rank are stripes or copies, and a call does not say which.
+// Prints the maps with one row on every rank, which are stripes or copies: a call does not tell
+// which.
 void PrintOnes(const Striping& striping) {
   std::string split, replicated;
   for (const StripedOperator& made : striping.operators) {

@@ -1,5 +1,5 @@
-// What `ucudnn spatial` prints: a table of operators, and what follows from it in sentences. Used
-// from main's thread only.
+// The output of `ucudnn spatial`: a table of operators, and conclusions in sentences. Used from
+// main's thread only.
 #pragma once
 
 #include "planner/striping/exact_size.h"
@@ -7,7 +7,7 @@
 
 namespace ucudnn::command {
 
-// Where something is refused, `next` says when nothing is.
+// If something is refused, `next` says when nothing is.
 void PrintStriping(const planner::Striping& striping, const planner::NextExact& next);
 
 }  // namespace ucudnn::command

@@ -13,7 +13,7 @@
 namespace ucudnn::command {
 namespace {
 
-// The budget of all, or the limit of each (null: none).
+// Adds the budget of all kernels, or the limit of each (null: none).
 void AddBudget(const Options& options, Json& json) {
   if (options.total_workspace) {
     json["total_bytes"] = *options.total_workspace;
@@ -29,7 +29,7 @@ Json SegmentJson(const WorkspaceTable& plan, const Options& options, size_t kern
   return plan.segments[kernel];
 }
 
-// Behind the segment, where it has more than one.
+// Adds the lanes behind the segment, if it has more than one.
 void AddLanes(const WorkspaceTable& plan, const Options& options, size_t kernel, Json& json) {
   if (options.total_workspace && plan.copies[kernel] > 1) json["lanes"] = plan.copies[kernel];
 }

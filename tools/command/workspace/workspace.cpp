@@ -1,5 +1,5 @@
 // `ucudnn workspace`: Workspace Reuse and Workspace Division planned offline, from measurements
-// alone: no device, driver or cuDNN is looked for.
+// alone, without a device, driver or cuDNN.
 #include <algorithm>
 #include <bit>
 #include <cstdint>
@@ -35,7 +35,7 @@ struct WorkspaceOptions {
   VariableOptions variables;
 };
 
-// Options that contradict each other or mean nothing offline.
+// Refuses options that contradict each other or mean nothing offline.
 Status CheckMeaning(const WorkspaceOptions& words, const Options& options) {
   if (options.workspace_limit_auto) {
     return Status::Error(
@@ -53,7 +53,7 @@ size_t LeastBytes(const OfflineKernel& kernel) {
   return kernel.desirable_set.front().configuration.WorkspaceBytes();
 }
 
-// Takes what exceeds the limit out of the desirable sets.
+// Removes configurations that exceed the limit from the desirable sets.
 Status KeepWithin(size_t limit_bytes, OfflineKernels& network) {
   std::vector<const Layer*> over;
   size_t least_limit = 0;
@@ -85,12 +85,12 @@ Status ShortOf(const planning::Shortage& shortage, size_t budget_bytes,
                        KernelNames(layers));
 }
 
-// Kernels as a run tells them apart: layers of one shape are one.
+// The kernels that a run distinguishes: layers of one shape are one kernel.
 struct DistinctKernels {
   std::vector<planning::DesirableConfigurations> sets;
-  std::vector<const Layer*> firsts;  // of its layers
-  std::vector<size_t> layers;        // how many there are
-  std::vector<uint64_t> lanes;       // of any of them
+  std::vector<const Layer*> firsts;  // the first layer of each kernel
+  std::vector<size_t> layers;        // number of layers of each kernel
+  std::vector<uint64_t> lanes;       // lanes of any of its layers
 };
 
 DistinctKernels DistinctOf(const OfflineKernels& network, const std::vector<size_t>& numbers) {
@@ -110,14 +110,14 @@ DistinctKernels DistinctOf(const OfflineKernels& network, const std::vector<size
   return kernels;
 }
 
-// What a division of the budget says of distinct kernels.
+// A division of the budget among distinct kernels.
 struct Shares {
   std::vector<size_t> chosen;
   std::vector<size_t> segments;
-  std::vector<size_t> copies;  // of its segment
+  std::vector<size_t> copies;  // copies of each kernel's segment
 };
 
-// All kernels run one after the other.
+// Divides for kernels that run one after the other.
 Result<Shares> DivideOneLane(const DistinctKernels& kernels, const Options& options,
                              planning::DivisionSolver& solver, WorkspaceTable& plan) {
   const size_t budget = *options.total_workspace;
@@ -139,8 +139,8 @@ Result<Shares> DivideOneLane(const DistinctKernels& kernels, const Options& opti
   return division;
 }
 
-// As a run divides that sees the kernels on these lanes (a bit each; none: the first that any is
-// on).
+// Divides as a run does that sees the kernels on these lanes (a bit each; none: the first lane in
+// `all`).
 Result<Shares> DivideLanes(const DistinctKernels& kernels, uint64_t all, const Options& options,
                            planning::DivisionSolver& solver, WorkspaceTable& plan) {
   const size_t budget = *options.total_workspace;
@@ -187,7 +187,8 @@ Result<Shares> DivideLanes(const DistinctKernels& kernels, uint64_t all, const O
   return division;
 }
 
-// WD. A plug-in that is missing or fails costs a line, and the built-in solver takes its place.
+// Runs WD. If a plug-in is missing or fails, a line says so, and the built-in solver takes its
+// place.
 Result<Shares> Divide(const CLI::App& app, const DistinctKernels& kernels, const Options& options,
                       WorkspaceTable& plan) {
   uint64_t all = 0;
@@ -205,15 +206,15 @@ Result<Shares> Divide(const CLI::App& app, const DistinctKernels& kernels, const
   return divided;
 }
 
-// Numbers the kernels by first appearance. A call does not tell its layer, so that layers of one
-// shape run as one kernel; each is planned as the first of them.
+// Numbers the kernels by first appearance. A call does not tell its layer, so layers of one shape
+// run as one kernel; each is planned as the first of them.
 std::vector<size_t> NumberKernels(OfflineKernels& network) {
   std::unordered_map<ConvolutionProblem, size_t, HashOfProblem> firsts[2];  // by API
   std::vector<size_t> numbers;
   size_t next = 0;
   for (OfflineKernel& kernel : network.kernels) {
     ConvolutionProblem problem = kernel.layer.problem;
-    problem.alignment = 1;  // of what was measured, not of the calls
+    problem.alignment = 1;  // alignment of the measurements, not of the calls
     const bool legacy = std::string_view(kernel.api) == "legacy";
     const auto [entry, added] =
         firsts[legacy].try_emplace(problem, static_cast<size_t>(&kernel - network.kernels.data()));
