@@ -1,5 +1,5 @@
-// cuDNN's convolution functions as ucudnn answers them, for libucudnn's own callers: a hook where
-// there is one, else the real function, else one that answers in its place.
+// cuDNN's convolution functions with ucudnn's answers, for libucudnn's own callers: a hook if there
+// is one, else the real function, else a substitute that returns an error.
 #pragma once
 
 #include <cudnn.h>

@@ -15,7 +15,7 @@ namespace {
 
 using ucudnn::cudnn::RealLibrary;
 
-// Stand in for functions the real library lacks. They ignore their arguments, so one serves
+// Substitutes for functions that the real library lacks. They ignore their arguments, so one serves
 // every signature of a kind: the caller owns and clears the stack.
 cudnnStatus_t NotSupported() { return CUDNN_STATUS_NOT_SUPPORTED; }
 cudnnStatus_t NotInitialized() { return CUDNN_STATUS_NOT_INITIALIZED; }
@@ -61,7 +61,7 @@ void* MissingFunction(unsigned char kind) {
   }
 }
 
-// Without a real library.
+// Returns the substitute for a function when there is no real library.
 void* FunctionOfNoCudnn(const char* name, unsigned char kind) {
   if (std::strcmp(name, "cudnnGetErrorString") == 0) return Address(ErrorString);
   if (std::strcmp(name, "cudnnGetLastErrorString") == 0) return Address(LastErrorString);
@@ -86,7 +86,7 @@ void* TargetOf(const char* name, unsigned char kind, const RealLibrary& real) {
   return hook->function;
 }
 
-// Other threads jump through the slots meanwhile: they see the lazy stub or the target.
+// Other threads may jump through the slots meanwhile: they see the lazy stub or the target.
 void Publish(void** slot, void* target) { __atomic_store_n(slot, target, __ATOMIC_RELEASE); }
 
 }  // namespace
@@ -100,7 +100,7 @@ extern "C" int ucudnnPrivateFillDropin(void** slots, const char* const* names,
     for (unsigned i = 0; i < count; ++i) Publish(&slots[i], TargetOf(names[i], kinds[i], real));
     return real.library ? 0 : 1;
   } catch (...) {
-    // Out of memory. A slot left at its stub would call us for ever.
+    // Out of memory. A slot that kept its stub would call this function for ever.
     for (unsigned i = 0; i < count; ++i) Publish(&slots[i], FunctionOfNoCudnn(names[i], kinds[i]));
     return 1;
   }

@@ -7,8 +7,8 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-// What an export returns; decides what stands in for a function the real library lacks. The
-// values are repeated in shim/dropin/forwarders.S.
+// The result of an export, which decides the substitute for a function that the real library lacks.
+// The values are repeated in shim/dropin/forwarders.S.
 enum UcudnnExportKind {
   kUcudnnReturnsStatus = 0,
   kUcudnnReturnsSize = 1,
@@ -16,10 +16,9 @@ enum UcudnnExportKind {
   kUcudnnReturnsVoid = 3,
 };
 
-// Writes the target of each of `count` exports into `slots`: ours where there is a hook, else the
-// real function, else one that answers in its place. `self` is an address inside the drop-in.
-// Thread-safe, idempotent; every slot is written whatever happens. Returns 0, or 1 when no real
-// cuDNN was found.
+// Writes the target of each of `count` exports into `slots`: ucudnn's if there is a hook, else the
+// real function, else a substitute. `self` is an address inside the drop-in. Thread-safe,
+// idempotent; every slot is written in any case. Returns 0, or 1 if no real cuDNN was found.
 int ucudnnPrivateFillDropin(void** slots, const char* const* names, const unsigned char* kinds,
                             unsigned count, const void* self);
 

@@ -1,5 +1,5 @@
-// The functions of <ucudnn/ucudnn.h> that bear cuDNN's names: entries of libucudnn that lead where
-// those of the drop-in lead.
+// The functions of <ucudnn/ucudnn.h> with cuDNN's names: entries of libucudnn with the same targets
+// as those of the drop-in.
 #include <tuple>
 
 #include "api/answers.h"
@@ -9,7 +9,7 @@
 
 namespace {
 
-// The type of a function's parameter.
+// The parameter types of a function.
 template <typename Function>
 struct Parameters;
 template <typename... Types>
@@ -18,14 +18,14 @@ struct Parameters<cudnnStatus_t(Types...)> {
   using At = std::tuple_element_t<index, std::tuple<Types...>>;
 };
 
-// The stream may have been set by cuDNN's own function, past ucudnn.
+// cuDNN's own function may have set the stream, without ucudnn's knowledge.
 void Follow(cudnnHandle_t handle) noexcept {
   if (handle == nullptr || ucudnn::FixedOptions().mode == ucudnn::Mode::kOff) return;
   try {
     if (auto* const interposer = ucudnn::ProcessInterposer())
       interposer->sessions().FollowStream(handle);
   } catch (...) {
-    // Out of memory before the first handle: nothing is known of any stream.
+    // Out of memory before the first handle: no stream is known.
   }
 }
 
@@ -51,7 +51,7 @@ void Follow(cudnnHandle_t handle) noexcept {
 #define ARGUMENTS_13 ARGUMENTS_8, a8, a9, a10, a11, a12
 #define ARGUMENTS_18 ARGUMENTS_13, a13, a14, a15, a16, a17
 
-// `count` is the number of parameters; the compiler compares with the declaration.
+// `count` is the number of parameters; the compiler compares the types with the declaration.
 #define ENTRY(name, count)                                \
   cudnnStatus_t ucudnn##name(PARAMETERS_##count(name)) {  \
     return UCUDNN_ANSWER(cudnn##name)(ARGUMENTS_##count); \

@@ -1,4 +1,4 @@
-// The edge of the hooks: no exception leaves.
+// The edge of the hooks, which no exception passes.
 #pragma once
 
 #include "api/process.h"
@@ -6,8 +6,8 @@
 
 namespace ucudnn {
 
-// `inside`, or `otherwise` when it ran out of memory. `inside` throws only before it called the
-// real function, or where it may be called again.
+// Returns inside(), or otherwise() if it ran out of memory. `inside` throws only before it has
+// called the real function, or if that may be called again.
 template <typename Inside, typename Otherwise>
 cudnnStatus_t Guarded(Inside inside, Otherwise otherwise) noexcept {
   try {

@@ -14,10 +14,9 @@
 #include "base/options.h"
 #include "cudnn/descriptors.h"
 
-// The entry points: cuDNN's signatures, turned into ConvolutionCall and Descriptors. What happens
-// is decided in src/interposer; here only the edge is kept, the same for all: no exception leaves,
-// and a call that could not even be looked at is the real one, wherever that keeps what was
-// promised.
+// The entry points: cuDNN's signatures, turned into ConvolutionCall and Descriptors. src/interposer
+// decides what happens; here the edge is the same for all: no exception passes it, and a call that
+// could not be read goes to the real library, if that keeps the promise.
 
 namespace ucudnn {
 namespace {
@@ -35,9 +34,9 @@ const cudnn::Functions& Real() { return Ucudnn().process().functions; }
 // cuDNN takes inputs as const pointers; ConvolutionCall holds one kind.
 void* Mutable(const void* pointer) { return const_cast<void*>(pointer); }
 
-// An entry point that is `method` of the interposer's `part`. Out of memory it is `otherwise`: the
-// real function; or, where less may have been promised than that one would use or tell, another
-// method of the part, or an error.
+// An entry point that calls `method` of the interposer's `part`. When memory is out it calls
+// `otherwise`: the real function; or, if less may have been promised than that one would use or
+// tell, another method of the part, or an error.
 template <auto part, auto method, auto otherwise, typename Signature>
 struct EntryPoint;
 template <auto part, auto method, auto otherwise, typename... Arguments>
@@ -65,14 +64,14 @@ cudnnStatus_t GuardedConvolve(const ConvolutionCall& call) {
                  });
 }
 
-// What is answered is promised: nothing where nobody would read it, and the error is the real
-// library's.
+// An answer is a promise: none is given if nobody could read it, and the real library returns the
+// error.
 bool MayDeliver(int requested, const int* returned, const void* results) {
   return requested > 0 && returned != nullptr && results != nullptr;
 }
 
-// Writes `answer` as cuDNN's result arrays are written; none when the real library must answer.
-// An empty answer is that nothing serves within what the user demands.
+// Writes `answer` into cuDNN's result arrays; none if the real library must answer. An empty answer
+// means that nothing serves within the user's demands.
 template <typename Performance>
 std::optional<cudnnStatus_t> Deliver(const std::optional<std::vector<AlgorithmPerformance>>& answer,
                                      int requested, int* returned, Performance* results) {
@@ -234,7 +233,7 @@ struct ListHook<Order, real, is_find,
   }
 };
 
-// cudnnFindConvolution*AlgorithmEx: descriptors with their pointers; the last pointer is the
+// cudnnFindConvolution*AlgorithmEx: descriptors, each with its pointer; the last pointer is the
 // output.
 template <typename Order, auto real, typename Signature>
 struct FindExHook;
@@ -252,7 +251,7 @@ struct FindExHook<Order, real,
     };
     if (a_data == nullptr || b_data == nullptr || d_data == nullptr) return forward();
     if (!MayDeliver(requested, returned, results)) return forward();
-    // What runs on these pointers only the real library can tell.
+    // Only the real library can tell which algorithms run on these pointers.
     const bool aligned = cudnn::IsAligned(a_data) && cudnn::IsAligned(b_data) &&
                          cudnn::IsAligned(d_data) && cudnn::IsAligned(workspace);
     if (!aligned) return forward();
@@ -268,7 +267,7 @@ struct FindExHook<Order, real,
   }
 };
 
-// What the program said of the descriptor is not of a later one at its address.
+// The program's declaration about the descriptor must not hold for a later one at its address.
 cudnnStatus_t DestroyTensorDescriptor(cudnnTensorDescriptor_t tensor) {
   Ucudnn().process().splitter.DeclareReplicated(tensor, false);
   return Real().cudnnDestroyTensorDescriptor(tensor);
@@ -279,7 +278,7 @@ void* Address(Function* function) {
   return reinterpret_cast<void*>(function);
 }
 
-// Ours, checked by the compiler to have the real function's type.
+// A hook whose type the compiler compares with the real function's.
 #define UCUDNN_HOOK(name, function) \
   Hook { #name, Address(static_cast <decltype(&::name)>(function)) }
 #define UCUDNN_ENTRY(name, part, method, otherwise) \
@@ -288,7 +287,8 @@ void* Address(Function* function) {
   UCUDNN_ENTRY(name, &Interposer::sessions, &Sessions::method, &cudnn::Functions::name)
 #define UCUDNN_GRAPH_HOOK(name, method) \
   UCUDNN_ENTRY(name, &Interposer::graph, &GraphPlans::method, &cudnn::Functions::name)
-// Where the real function might use, or tell, more than was promised for a plan.
+// A hook for a case in which the real function might use, or tell, more than was promised for a
+// plan.
 #define UCUDNN_PROMISED_HOOK(name, method, otherwise) \
   UCUDNN_ENTRY(name, &Interposer::graph, &GraphPlans::method, otherwise)
 #define UCUDNN_WORKSPACE_HOOK(name, order) \
@@ -330,7 +330,7 @@ std::span<const Hook> RefusalsWithoutInterposer() {
 
 std::span<const Hook> Hooks() {
   if (ProcessInterposer() == nullptr) return RefusalsWithoutInterposer();
-  // Where calls should be split, none may reach the real library by itself.
+  // If calls should be split, none may reach the real library by itself.
   const bool split = Ucudnn().process().splitter.active();
   if (FixedOptions().mode == Mode::kOff && !split) return {};
   static const std::array legacy = {
@@ -354,7 +354,7 @@ std::span<const Hook> Hooks() {
       UCUDNN_FIND_EX_HOOK(cudnnFindConvolutionBackwardDataAlgorithmEx, BackwardDataOrder),
       UCUDNN_FIND_EX_HOOK(cudnnFindConvolutionBackwardFilterAlgorithmEx, BackwardFilterOrder),
   };
-  // Those that not every real library has are asked for only where it has them.
+  // Functions that some real libraries lack are hooked only if the library has them.
   static const std::array graph = {
       UCUDNN_GRAPH_HOOK(cudnnBackendCreateDescriptor, Create),
       UCUDNN_GRAPH_HOOK(cudnnBackendDestroyDescriptor, Destroy),

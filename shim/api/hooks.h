@@ -1,4 +1,4 @@
-// The cuDNN functions ucudnn answers itself; all others go straight to the real library.
+// The cuDNN functions that ucudnn answers itself; all others go straight to the real library.
 #pragma once
 
 #include <atomic>
@@ -9,7 +9,8 @@ namespace ucudnn {
 struct Hook {
   const char* name;
   void* function;
-  // Where the real function is put, which the hook may call; null: it finds that by itself.
+  // Where to put the address of the real function, which the hook may call; null: the hook finds it
+  // by itself.
   std::atomic<void*>* real = nullptr;
 };
 

@@ -20,19 +20,19 @@ namespace {
 pid_t owner = 0;
 std::atomic<bool> options_fixed = false;
 
-// The real library, which is looked for once.
+// True once the real library has been looked for; that happens once.
 std::atomic<bool> real_open = false;
 const cudnn::RealLibrary& Real() {
   real_open = true;
   return cudnn::OpenReal(ProcessOptions().real_cudnn.c_str(), reinterpret_cast<const void*>(&Real));
 }
 
-// Names given before there is a report; null when it has them.
+// Names that were given before there is a report; null once the report has them.
 constinit Mutex early_mutex;
 interposer::LayerNames* early_names UCUDNN_GUARDED_BY(early_mutex) = nullptr;
 
-// Programs that leave by exit() get a last report with the final counts, and a line of what was
-// measured. A forked child has no part in its parent's calls and writes nothing.
+// Programs that leave by exit() write a last report with the final counts, and a line about
+// measurements. A forked child has no part in its parent's calls and writes nothing.
 void TellAtExit() {
   if (getpid() != owner) return;
   try {
@@ -44,14 +44,14 @@ void TellAtExit() {
   }
 }
 
-// The interposer and what it refers to.
+// The interposer and the objects that it refers to.
 struct Parts {
   cudnn::Functions functions;
   std::unique_ptr<db::SqliteStore> store;
   std::unique_ptr<interposer::Interposer> interposer;
 };
 
-// False when there is no real library, or it lacks something.
+// Returns false if there is no real library, or it lacks a function.
 bool Load(cudnn::Functions& functions) {
   const cudnn::RealLibrary& real = Real();
   if (!real.library) return false;
@@ -61,10 +61,10 @@ bool Load(cudnn::Functions& functions) {
   return loaded.ok();
 }
 
-// Threads that come at once all join one; the first stays, and is never destroyed.
+// Threads that come at once all make one; the first one stays, and is never destroyed.
 std::atomic<Parts*> joined = nullptr;
 
-// Null when something is missing.
+// Null if a part is missing.
 std::unique_ptr<Parts> Join() {
   const Options& options = FixedOptions();
   auto parts = std::make_unique<Parts>();
@@ -88,7 +88,7 @@ const Options& FixedOptions() {
 bool OptionsAreFixed() { return options_fixed; }
 
 interposer::Interposer* ProcessInterposer() {
-  // No lock is held while joining, because a child forked meanwhile would wait for it for ever.
+  // No lock is held meanwhile, because a child forked then would wait for it for ever.
   static std::atomic<bool> impossible = false;
   if (Parts* parts = joined.load(std::memory_order_acquire)) return parts->interposer.get();
   if (impossible) return nullptr;

@@ -9,20 +9,20 @@
 
 namespace ucudnn {
 
-// Null when the real library lacks a function ucudnn needs (one warning says which): then
-// nothing is hooked. Opens the real library where it is not open yet. Thread-safe; the object is
-// never destroyed.
+// Null if the real library lacks a function that ucudnn needs (one warning says which): then
+// nothing is hooked. Opens the real library if it is not open yet. Thread-safe; the object is never
+// destroyed.
 interposer::Interposer* ProcessInterposer();
 
-// The real library's functions, without joining; null where there is none.
+// The real library's functions, without making the interposer; null if there are none.
 const cudnn::Functions* RealFunctions();
-// Whether a library was looked for: it stays the one.
+// Whether the library has been looked for; it does not change afterwards.
 bool RealIsOpen();
 
-// Names kernels in the report, which may be made later. False when there are too many names.
+// Names kernels in the report, which may be made later. Returns false if there are too many names.
 bool NameLayer(const ConvolutionProblem& problem, const std::string& name);
 
-// The process's options, for who acts on them: those set later are too late from then on.
+// The process's options, for code that acts on them: later changes have no effect.
 const Options& FixedOptions();
 bool OptionsAreFixed();
 

@@ -1,4 +1,4 @@
-// What a program reads back: plans, statistics and the report; and the names it gives to layers.
+// Functions by which a program reads plans, statistics and the report, and names its layers.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -19,7 +19,7 @@ cudnnStatus_t NoCudnn() {
   return Refuse(CUDNN_STATUS_NOT_INITIALIZED, "no real cuDNN 9 was found");
 }
 
-// `use` of the process's interposer, where there is one.
+// Calls `use` with the process's interposer, if there is one.
 template <typename Use>
 cudnnStatus_t WithInterposer(Use use) noexcept {
   return WithoutExceptions([&] {
@@ -28,7 +28,7 @@ cudnnStatus_t WithInterposer(Use use) noexcept {
   });
 }
 
-// The convolution of `descriptors`; what is wrong with it is refused.
+// Reads the convolution of `descriptors`, or refuses it with the reason.
 cudnnStatus_t Read(const cudnn::Functions& functions, const char* function, Operation operation,
                    const cudnn::Descriptors& descriptors, ConvolutionProblem& problem) {
   if (descriptors.x == nullptr || descriptors.w == nullptr || descriptors.y == nullptr ||
@@ -40,8 +40,8 @@ cudnnStatus_t Read(const cudnn::Functions& functions, const char* function, Oper
   return Refuse(CUDNN_STATUS_NOT_SUPPORTED, std::string(function) + ": left alone: " + why);
 }
 
-// Whether the program's struct is as large as this version's, the first: a later one accepts its
-// predecessors' sizes, too, and writes no more than that.
+// Whether the program's struct has the size of this version's, which is the first. A later version
+// accepts its predecessors' sizes, too, and writes no more than that.
 template <typename Struct>
 cudnnStatus_t CheckSize(const char* function, const Struct& given) {
   if (given.struct_size == sizeof(Struct)) return CUDNN_STATUS_SUCCESS;

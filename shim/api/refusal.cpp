@@ -7,7 +7,7 @@
 namespace ucudnn {
 namespace {
 
-// Of fixed size: where memory is out, the words matter the most.
+// It has a fixed size, because the message matters the most when memory is out.
 thread_local char last_message[512] = "";
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Why the C API refused a call: a status, and words for ucudnnGetLastError.
+// Refusals of the C API: a status, and a message for ucudnnGetLastError.
 #pragma once
 
 #include <cudnn.h>
@@ -7,10 +7,10 @@
 
 namespace ucudnn {
 
-// Keeps `message` for this thread; answers `status`.
+// Keeps `message` for this thread, and returns `status`.
 cudnnStatus_t Refuse(cudnnStatus_t status, std::string_view message) noexcept;
 
-// What `inside` answers; a refusal when it runs out of memory.
+// Returns inside(), or a refusal if it runs out of memory.
 template <typename Inside>
 cudnnStatus_t WithoutExceptions(Inside inside) noexcept {
   try {

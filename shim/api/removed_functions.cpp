@@ -1,5 +1,5 @@
-// cuDNN 7's cudnnGetConvolution*Algorithm, which old frameworks still call: an algorithm within a
-// workspace limit of the caller's.
+// cudnnGetConvolution*Algorithm of cuDNN 7, which old frameworks still call: an algorithm within a
+// caller's workspace limit.
 #include <algorithm>
 #include <iterator>
 #include <optional>
@@ -18,12 +18,13 @@ namespace {
 using cudnn::AlgorithmPerformance;
 using cudnn::Descriptors;
 
-// The values of all three preference enumerations.
+// All three preference enumerations have these values.
 static_assert(int{CUDNN_CONVOLUTION_FWD_NO_WORKSPACE} == 0 &&
               int{CUDNN_CONVOLUTION_FWD_PREFER_FASTEST} == 1 &&
               int{CUDNN_CONVOLUTION_FWD_SPECIFY_WORKSPACE_LIMIT} == 2);
 
-// The best of `answer` that a caller can use who sees no math type and has room for `limit_bytes`.
+// The best algorithm of `answer` for a caller that sees no math type and has room for
+// `limit_bytes`.
 const AlgorithmPerformance* FirstWithin(const std::vector<AlgorithmPerformance>& answer,
                                         cudnnMathType_t math, std::optional<size_t> limit_bytes) {
   const auto found =
@@ -34,7 +35,7 @@ const AlgorithmPerformance* FirstWithin(const std::vector<AlgorithmPerformance>&
   return found != answer.end() ? &*found : nullptr;
 }
 
-// What ucudnn plans within `limit_bytes`; none where the ranking must answer.
+// ucudnn's plan within `limit_bytes`; none if the ranking must answer.
 std::optional<std::vector<AlgorithmPerformance>> Planned(Operation operation, cudnnHandle_t handle,
                                                          const Descriptors& descriptors,
                                                          std::optional<size_t> limit_bytes) {
@@ -45,8 +46,8 @@ std::optional<std::vector<AlgorithmPerformance>> Planned(Operation operation, cu
   return interposer->legacy().GetAlgorithms(operation, handle, descriptors, limit_bytes);
 }
 
-// `rank` and `need`: cudnnGetConvolution*Algorithm_v7 and ...WorkspaceSize on the caller's
-// arguments, as they are answered here.
+// `rank` and `need` call cudnnGetConvolution*Algorithm_v7 and ...WorkspaceSize with the caller's
+// arguments, as this library answers them.
 template <typename Performance, typename Algorithm, typename Rank, typename Need>
 cudnnStatus_t GetAlgorithm(Operation operation, cudnnHandle_t handle,
                            const Descriptors& descriptors, int preference, size_t limit_bytes,
@@ -81,7 +82,8 @@ cudnnStatus_t GetAlgorithm(Operation operation, cudnnHandle_t handle,
     for (int i = 0; i < returned; ++i) answer.push_back(cudnn::FromPerformance(results[i]));
     best = FirstWithin(answer, math, limit);
   }
-  // What is listed with other math types only: its workspace with the caller's own may fit.
+  // An algorithm that is listed with other math types only may still fit with the caller's own math
+  // type, in another workspace.
   for (size_t i = 0; best == nullptr && i < answer.size(); ++i) {
     size_t bytes = 0;
     if (answer[i].status == CUDNN_STATUS_SUCCESS &&

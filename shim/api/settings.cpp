@@ -1,4 +1,4 @@
-// What a program says to ucudnn: the variables of the environment, by its own calls.
+// Functions by which a program sets ucudnn's options, instead of environment variables.
 #include <initializer_list>
 #include <string>
 
@@ -11,7 +11,8 @@
 namespace ucudnn {
 namespace {
 
-// The one value that may change while kernels run: every later question and first call reads it.
+// This is the only option that may change while kernels run: every later question and first call
+// reads it.
 cudnnStatus_t ChangeLimit(const Options& asked) {
   if (interposer::Interposer* const interposer = ProcessInterposer()) {
     interposer->process().limit.Set(asked.workspace_limit.value_or(interposer::kNoLimit));
@@ -30,7 +31,7 @@ cudnnStatus_t Set(std::string_view name, std::string_view value) {
     return Refuse(CUDNN_STATUS_BAD_PARAM, given + "is refused: " + status.message() +
                                               " (accepted: " + variable->accepted + ")");
   }
-  // The library that layers were named with is open.
+  // The library with whose descriptors layers were named is open.
   const bool open = variable == FindVariable("UCUDNN_REAL_CUDNN") && RealIsOpen();
   if (!OptionsAreFixed() && !open) {
     const Status status = SetProcessOption(*variable, value);
@@ -43,7 +44,7 @@ cudnnStatus_t Set(std::string_view name, std::string_view value) {
                 given + "comes too late: it must be set before the process's first cuDNN call");
 }
 
-// `what` said to the process's interposer about `handles`; nobody listens where ucudnn is off.
+// Calls what(interposer) for `handles`; does nothing if ucudnn is off.
 template <typename What>
 cudnnStatus_t Tell(const char* function, std::initializer_list<cudnnHandle_t> handles, What what) {
   return WithoutExceptions([&] {

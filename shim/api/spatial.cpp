@@ -1,4 +1,4 @@
-// What a program says and reads of images that are split over ranks.
+// Functions for images that are split over ranks.
 #include <algorithm>
 #include <string>
 
@@ -12,7 +12,7 @@
 namespace ucudnn {
 namespace {
 
-// `say` to the process's splitter, which returns a Status; nobody listens where nothing is split.
+// Calls say(splitter), which returns a Status; does nothing if nothing is split.
 template <typename Say>
 cudnnStatus_t ToSplitter(const char* name, Say say) noexcept {
   return WithoutExceptions([&] {
@@ -28,7 +28,7 @@ cudnnStatus_t ToSplitter(const char* name, Say say) noexcept {
   });
 }
 
-// Of the convolution's axis `axis`, an error in what was passed; empty: none.
+// Says what is wrong with the arguments about the convolution's axis; empty: nothing.
 std::string WrongIn(const ucudnnSpatialAxis_t* axis, int part, const ucudnnSpatialRows_t* rows) {
   if (axis == nullptr || axis->struct_size != sizeof *axis) {
     return "it takes an axis whose struct_size is " + std::to_string(sizeof *axis);

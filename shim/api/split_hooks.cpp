@@ -9,7 +9,8 @@
 #include "interposer/spatial/normalization.h"
 #include "interposer/spatial/pooling.h"
 
-// The headers are those of the oldest release that is served, and mark what newer ones may drop.
+// The headers are those of the oldest supported release, and mark functions that newer ones may
+// drop.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 namespace ucudnn {
@@ -18,7 +19,7 @@ namespace {
 interposer::Process& OfProcess() { return ProcessInterposer()->process(); }
 const cudnn::Functions& RealOnes() { return OfProcess().functions; }
 
-// `split` makes the call, and `forward` where the program took its own calls out.
+// Calls `split`, or `forward` if the program has excluded its own calls from splitting.
 template <typename Split, typename Forward>
 cudnnStatus_t SplitOr(Split split, Forward forward) {
   interposer::Splitter& splitter = OfProcess().splitter;
@@ -123,7 +124,7 @@ cudnnStatus_t NormBackward(cudnnHandle_t handle, cudnnBatchNormMode_t mode, cons
                 nullptr);
 }
 
-// What a fused activation would read is handed on only where the call is the real one's.
+// The operands of a fused activation are passed on only if the real library makes the call.
 cudnnStatus_t NormBackwardEx(
     cudnnHandle_t handle, cudnnBatchNormMode_t mode, cudnnBatchNormOps_t operations,
     const void* data_alpha, const void* data_beta, const void* parameter_alpha,
@@ -150,7 +151,7 @@ cudnnStatus_t NormBackwardEx(
                  });
 }
 
-// The hook's signature is cuDNN's.
+// The hook has the signature of cuDNN's function.
 template <typename Function>
 Hook HookOf(const char* name, Function* function) {
   return {name, reinterpret_cast<void*>(function)};

@@ -1,5 +1,5 @@
-// The entry points that are joined to the others only where calls are split: what a program makes
-// beside convolutions, and ucudnn splits, too.
+// Entry points that are added only if calls are split: operations beside convolutions that ucudnn
+// splits, too.
 #pragma once
 
 #include <span>

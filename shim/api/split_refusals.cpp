@@ -6,7 +6,8 @@
 
 #include "api/process.h"
 
-// The headers are those of the oldest release that is served, and mark what newer ones may drop.
+// The headers are those of the oldest supported release, and mark functions that newer ones may
+// drop.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 #define UCUDNN_REFUSED_WHEN_SPLIT(F)     \
@@ -32,16 +33,16 @@
   F(cudnnSpatialTfSamplerBackward)       \
   F(cudnnSpatialTfSamplerForward)
 
-// What looks at one position, or at the channels of one, and is right on a stripe: refused only
-// where the process's calls should be split and cannot.
+// Functions that read one position, or the channels of one, and are right on a stripe: they are
+// refused only if the process's calls should be split and cannot.
 #define UCUDNN_LOCAL_WHEN_SPLIT(F)           \
   F(cudnnBatchNormalizationForwardInference) \
   F(cudnnLRNCrossChannelBackward)            \
   F(cudnnLRNCrossChannelForward)             \
   F(cudnnNormalizationForwardInference)
 
-// Of newer releases, whose headers are not those of the oldest one: refused also while a program's
-// calls are its own, because nothing says what arguments would have to be handed on.
+// Functions of newer releases, which the oldest one's headers do not declare. They are refused even
+// while a program's calls are local, because the arguments to pass on are unknown.
 #define UCUDNN_NEWER_REFUSED_WHEN_SPLIT(F) \
   F(cudnnB2BCausalConv1dBackward)          \
   F(cudnnB2BCausalConv1dForward)           \
@@ -69,11 +70,11 @@ cudnnStatus_t RefuseByName(const interposer::Splitter& splitter, const char* nam
                                ? std::string(name) + " is not split over ranks yet"
                                : splitter.refusal());
   } catch (...) {
-    return CUDNN_STATUS_NOT_SUPPORTED;  // no memory for the line
+    return CUDNN_STATUS_NOT_SUPPORTED;  // no memory for the message
   }
 }
 
-// Softmax over channels alone.
+// A softmax over channels alone is local.
 bool IsLocal(cudnnSoftmaxMode_t mode) { return mode == CUDNN_SOFTMAX_MODE_CHANNEL; }
 template <typename Argument>
 bool IsLocal(const Argument&) {
@@ -105,7 +106,7 @@ struct Refused<Name, cudnnStatus_t(Arguments...)> {
 #define UCUDNN_LOCAL_NAME(name) UCUDNN_NAME_OF(name, true)
 UCUDNN_REFUSED_WHEN_SPLIT(UCUDNN_REFUSED_NAME)
 UCUDNN_LOCAL_WHEN_SPLIT(UCUDNN_LOCAL_NAME)
-// The caller owns and clears the stack, so that it takes any arguments.
+// The caller owns and clears the stack, so this function accepts any arguments.
 #define UCUDNN_NEWER_NAME(name)                                          \
   cudnnStatus_t Refuse_##name() noexcept {                               \
     return RefuseByName(ProcessInterposer()->process().splitter, #name); \

@@ -1,6 +1,6 @@
-// What a process whose calls are split refuses by name: functions of cuDNN that look beyond one
-// position of an image, of which each rank holds only its stripe. Their own result would be wrong
-// without a word. What visits every element by itself, or channels alone, is the real library's.
+// The functions of cuDNN that a process whose calls are split refuses by name: they read beyond one
+// position of an image, of which each rank holds only its stripe, so their results would silently
+// be wrong. Functions that visit every element by itself, or channels alone, are forwarded.
 #pragma once
 
 #include <span>

@@ -1,6 +1,7 @@
-// dlsym for the whole process. Assembly, because glibc resolves RTLD_NEXT and RTLD_DEFAULT from the
-// return address: what is not redirected reaches the real dlsym by a jump, with the caller's own return
-// address, so that every other interposer finds the library after itself and not the one after us.
+// dlsym for the whole process. It is in assembly, because glibc resolves RTLD_NEXT and RTLD_DEFAULT
+// from the return address: a call that is not redirected reaches the real dlsym by a jump, with the
+// caller's own return address, so every other interposer finds the library after itself and not the
+// one after this.
 #include <cet.h>
 
 #ifndef _CET_ENDBR

@@ -1,8 +1,8 @@
-// Which look-ups the dlsym of entry.S answers itself: those for a cuDNN function that would find it
-// in a real libcudnn.so.9, from anyone but cuDNN and ucudnn; they get the drop-in's. Called from
-// any thread, also while the loader starts the program, before any constructor: nothing is
-// initialised but by the first call, which every thread may make at once. No allocation, no lock of
-// its own.
+// Decides which look-ups the dlsym of entry.S answers itself: those for a cuDNN function that would
+// be found in a real libcudnn.so.9, from any caller but cuDNN and ucudnn; they get the drop-in's
+// function. Any thread may call it, even while the loader starts the program, before any
+// constructor: only the first call initialises anything, and several threads may make it at once.
+// No allocation, no lock of its own.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
@@ -26,8 +26,8 @@ HIDDEN void* ucudnn_redirected(void* handle, const char* name, const void* calle
 static Dlsym RealDlsym(void) {
   Dlsym real = __atomic_load_n(&ucudnn_real_dlsym, __ATOMIC_ACQUIRE);
   if (real != NULL) return real;
-  // dlsym cannot find itself. glibc keeps the first node beside that of 2.34, which moved it to
-  // libc.
+  // dlsym cannot find itself. glibc keeps the first version node beside that of 2.34, which moved
+  // it to libc.
   for (const char* const* version = (const char* const[]){"GLIBC_2.2.5", "GLIBC_2.34", NULL};
        real == NULL && *version != NULL; ++version) {
     real = (Dlsym)dlvsym(RTLD_NEXT, "dlsym", *version);
@@ -50,7 +50,7 @@ static const char* Soname(const struct link_map* library) {
   ElfW(Xword) offset = 0;
   if (library == NULL || library->l_ld == NULL) return "";
   for (const ElfW(Dyn)* entry = library->l_ld; entry->d_tag != DT_NULL; ++entry) {
-    // glibc has made an address of it.
+    // glibc has turned the offset into an address.
     if (entry->d_tag == DT_STRTAB) strings = (const char*)entry->d_un.d_ptr;
     if (entry->d_tag == DT_SONAME) offset = entry->d_un.d_val;
   }
@@ -61,7 +61,8 @@ static int StartsWith(const char* text, const char* start) {
   return strncmp(text, start, strlen(start)) == 0;
 }
 
-// The drop-in beside this library, normally preloaded with it; null when it cannot be opened.
+// The drop-in beside this library, which is normally preloaded with it; null if it cannot be
+// opened.
 static void* DropIn(void) {
   static void* opened = NULL;
   void* drop_in = __atomic_load_n(&opened, __ATOMIC_ACQUIRE);
@@ -75,21 +76,21 @@ static void* DropIn(void) {
   if (slash == NULL || length < 0 || (size_t)length >= sizeof path) return NULL;
   drop_in = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (drop_in == NULL) {
-    dlerror();  // not the program's to see
+    dlerror();  // the program must not see this error
     return NULL;
   }
   __atomic_store_n(&opened, drop_in, __ATOMIC_RELEASE);
   return drop_in;
 }
 
-// Null: the real dlsym answers, as it would have, its error included.
+// Returns null if the real dlsym is to answer, including its error.
 void* ucudnn_redirected(void* handle, const char* name, const void* caller) {
   const Dlsym dlsym_of = RealDlsym();
   if (name == NULL || !StartsWith(name, "cudnn") || handle == RTLD_NEXT || handle == RTLD_DEFAULT) {
     return NULL;
   }
-  // cuDNN looks its functions up in its parts, ucudnn looks the real ones up: redirected, they
-  // would reach themselves for ever.
+  // cuDNN looks its functions up in its parts, and ucudnn looks up the real ones: redirected, they
+  // would find themselves for ever.
   const char* const asker = Soname(LibraryAt(caller));
   if (StartsWith(asker, "libcudnn") || StartsWith(asker, "libucudnn")) return NULL;
   void* const real = dlsym_of(handle, name);

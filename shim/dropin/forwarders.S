@@ -1,9 +1,10 @@
-// The drop-in libcudnn.so.9: every export of cuDNN is one jump through a slot. A slot starts at a stub
-// that has libucudnn fill all of them at the first call; nothing runs before, and nothing else is kept.
-// Assembly, because a forwarder must not touch an argument, whatever the signature.
+// The drop-in libcudnn.so.9: every export of cuDNN is one jump through a slot. A slot starts at a
+// stub that makes libucudnn fill all slots at the first call; nothing runs before, and no other
+// state is kept. It is in assembly, because a forwarder must not touch an argument, whatever the
+// signature.
 #include "arguments.inc"
 
-// enum UcudnnExportKind of shim/api/dropin_fill.h.
+// Values of enum UcudnnExportKind in shim/api/dropin_fill.h.
 .set kind_status, 0
 .set kind_size, 1
 .set kind_pointer, 2
@@ -52,7 +53,7 @@ kinds:
 #define EXPORT(index, name, kind) Export index, name, kind
 #include "exports.inc"
 
-// Index of the export in r11.
+// The index of the export is in r11.
   .text
   .p2align 4
   .type FillAndJump, @function

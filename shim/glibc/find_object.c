@@ -1,7 +1,7 @@
-// For glibc older than the one this was built with: the one function that a libgcc built on
-// glibc 2.35 takes from it, written with what every glibc has. The static libgcc finds its way
-// through a thrown exception with _dl_find_object; a library that needs it does not load where it
-// is missing. `--wrap` leads libgcc here. Thread-safe. Source: glibc's manual, "Dynamic Linker
+// For glibc older than the one that this was built with: the one function that a libgcc built on
+// glibc 2.35 needs of it, written with functions that every glibc has. The static libgcc finds its
+// way through a thrown exception with _dl_find_object; a library that needs it does not load where
+// it is missing. `--wrap` leads libgcc here. Thread-safe. Source: glibc's manual, "Dynamic Linker
 // Introspection".
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -16,7 +16,7 @@ struct search {
   struct dl_find_object* found;
 };
 
-// Non-zero, which ends the iteration, when the object holds the address.
+// Returns non-zero, which ends the iteration, if the object contains the address.
 static int holds_address(struct dl_phdr_info* object, size_t size, void* data) {
   (void)size;
   struct search* const search = data;
@@ -39,8 +39,8 @@ static int holds_address(struct dl_phdr_info* object, size_t size, void* data) {
   return 1;
 }
 
-// 0 and the object that holds `address`, -1 when none does or it has no unwind table. The link map
-// is left out: the unwinder does not look at it.
+// Returns 0 and the object that contains `address`, or -1 if none does or it has no unwind table.
+// The link map is left out: the unwinder does not read it.
 __attribute__((visibility("hidden"))) int __wrap__dl_find_object(void* address,
                                                                  struct dl_find_object* result) {
   struct search search = {(uintptr_t)address, result};

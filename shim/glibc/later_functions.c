@@ -1,5 +1,5 @@
-// For glibc older than the one this was built with: what is linked in and came after 2.28, written
-// with what every glibc has. Thread-safe. Each is dropped where it is not used.
+// For glibc older than the one that this was built with: functions that came after 2.28 and are
+// linked in, written with functions that every glibc has. Thread-safe. Unused ones are dropped.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -13,7 +13,7 @@
 
 #define HIDDEN __attribute__((visibility("hidden")))
 
-// 2.33: functions of their own; before, the headers made other calls of them. On x86-64 the
+// Since 2.33 these are functions; before, the headers turned them into other calls. On x86-64 the
 // kernel's structure is glibc's, for both sizes of offsets. Source: the system calls' manual pages.
 HIDDEN int fstatat(int folder, const char* restrict path, struct stat* restrict status, int flags) {
   return (int)syscall(SYS_newfstatat, folder, path, status, flags);
@@ -40,8 +40,8 @@ HIDDEN int fstat64(int file, struct stat64* status) {
   return (int)syscall(SYS_fstat, file, status);
 }
 
-// 2.38: what its headers make of the functions that read numbers: these also read binary ones,
-// which nothing here is written in.
+// Since 2.38 the headers rename functions that read numbers to variants that also read binary
+// numbers, which nothing here uses.
 #define OLDER(type, name) type Older_##name(const char*, char**, int) __asm__(#name)
 OLDER(long, strtol);
 OLDER(unsigned long, strtoul);
@@ -69,11 +69,12 @@ HIDDEN int __isoc23_sscanf(const char* text, const char* format, ...) {
   return read;
 }
 
-// 2.32: whether libstdc++ may count references without a lock. A library cannot know; never.
+// Since 2.32 this tells whether libstdc++ may count references without a lock. A library cannot
+// know that, so it is always 0.
 HIDDEN char __libc_single_threaded = 0;
 
-// 2.30: waiting until a time of another clock than the wall's. Where glibc has it, glibc does it;
-// an older one waits by the wall's clock, too long when that is set back meanwhile.
+// Since 2.30 there is a wait by another clock than the wall clock. If glibc has it, it is used; an
+// older one waits by the wall clock, too long if that is set back meanwhile.
 typedef int ClockWait(pthread_cond_t*, pthread_mutex_t*, clockid_t, const struct timespec*);
 HIDDEN int pthread_cond_clockwait(pthread_cond_t* restrict condition,
                                   pthread_mutex_t* restrict mutex, clockid_t clock,

@@ -1,12 +1,13 @@
-// The start of a program for glibc older than 2.34: since then the loader runs a program's
-// constructors itself; before, the program brought what runs them. `--wrap` leads the start-up code
+// The start of a program for glibc older than 2.34. Newer loaders run a program's constructors
+// themselves; before, the program contained the code for that. `--wrap` leads the start-up code
 // here. Source: glibc 2.28, csu/elf-init.c.
 #include <stddef.h>
 
 typedef int Main(int, char**, char**);
 typedef void Initialise(int, char**, char**);
 
-// Linked with the node of 2.2.5, which every glibc has; one that is given `initialise` calls it.
+// Linked with the version node of 2.2.5, which every glibc has. That version calls `initialise` if
+// it is given.
 int __real___libc_start_main(Main* main, int argc, char** argv, Initialise* initialise,
                              void (*finish)(void), void (*loader_finish)(void), void* stack_end);
 

@@ -1,6 +1,6 @@
-/* Workspace Division posed to GLPK as the 0-1 program of mu-cuDNN (equations 1 to 4). GLPK is under
- * the GPLv3, so this is a library of its own that nothing of ours is linked to. In C: GLPK is left
- * by longjmp where it would end the process, and all calls share what follows. */
+/* Workspace Division as GLPK's 0-1 program of mu-cuDNN (equations 1 to 4). GLPK is under the GPLv3,
+ * so this is a separate library to which no other part of ucudnn is linked. It is in C, because
+ * longjmp leaves GLPK where it would end the process; all calls share the state that follows. */
 #include <glpk.h>
 #include <limits.h>
 #include <setjmp.h>
@@ -12,8 +12,8 @@
 #include "planning/solver_plugin.h"
 
 /* Sizes are written in MiB: in bytes, GLPK's tolerances let it call selections optimal that are
- * not. Sizes that are no whole KiB are finer than those tolerances, so that what it selects may
- * exceed the budget by some bytes; then sizes count in whole KiB, where it cannot. */
+ * not. Sizes that are no whole KiB are finer than those tolerances, so its selection may exceed the
+ * budget by some bytes; sizes are then rounded up to whole KiB, with which that cannot happen. */
 static const size_t kExact = 1, kKib = 1024;
 static const double kMib = 1024 * 1024;
 
@@ -52,12 +52,12 @@ static void Fail(void* info) {
   longjmp(failed, 1);
 }
 
-/* A whole number of units that is no less. */
+/* Returns the smallest whole number of units that is at least `bytes`. */
 static size_t RoundUp(size_t bytes, size_t unit) {
   return (bytes / unit + (bytes % unit != 0)) * unit;
 }
 
-/* Null, or why the program cannot be built. */
+/* Returns null, or why the program cannot be built. */
 static const char* Build(const struct Problem* problem, size_t unit, struct Memory* memory) {
   const size_t choices = problem->first[problem->kernels];
   if (problem->kernels >= INT_MAX || choices >= INT_MAX / 2) return "too many choices";
@@ -188,7 +188,7 @@ static const char* Solve(const struct Problem* problem, struct Memory* memory, s
   const double start = glp_time();
   const char* error = SolveIn(kExact, problem, problem->most_milliseconds, memory, chosen, gap_ms);
   if (error != NULL || Fits(problem, chosen)) return error;
-  /* What it selected is no slower than any that fits. */
+  /* This selection exceeds the budget, so no selection that fits is faster than its bound. */
   const double bound_ms = glp_mip_obj_val(memory->program) - *gap_ms;
   const double taken = glp_difftime(glp_time(), start) * 1e3;
   const int left = taken < problem->most_milliseconds ? problem->most_milliseconds - (int)taken : 0;

@@ -1,4 +1,4 @@
-// Sizes as the HOSTGPU_ variables give them.
+// Parses sizes of the HOSTGPU_ variables.
 #pragma once
 
 #include <strings.h>
@@ -9,7 +9,8 @@
 
 namespace hostgpu {
 
-// A whole number with an optional unit; false when it is anything else or does not fit.
+// Parses a whole number with an optional unit; returns false for anything else, or if it does not
+// fit.
 inline bool ParseBytes(const char* text, size_t* bytes) {
   struct Unit {
     const char* name;

@@ -9,7 +9,7 @@
 
 namespace hostgpu {
 
-// hostgpuEnqueue for a function object, which throws nothing. `uses` as hostgpuWork's.
+// hostgpuEnqueue for a function object, which must not throw. `uses` are those of hostgpuWork.
 inline bool EnqueueOn(void* stream, std::initializer_list<const void*> uses,
                       std::function<void()> work) {
   using Task = std::function<void()>;

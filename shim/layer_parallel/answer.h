@@ -1,4 +1,5 @@
-// What a function of the C API answers: a status, and words for ucudnnLayerParallelGetLastError.
+// The answer of a function of the C API: a status, and a message for
+// ucudnnLayerParallelGetLastError.
 #pragma once
 
 #include <string>
@@ -10,7 +11,7 @@ namespace ucudnn::layer_parallel {
 
 struct [[nodiscard]] Answer {
   ucudnnLayerParallelStatus_t status = UCUDNN_LAYER_PARALLEL_SUCCESS;
-  std::string message;    // empty where it succeeded
+  std::string message;    // empty on success
   int callback_code = 0;  // with UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED
 
   bool ok() const { return status == UCUDNN_LAYER_PARALLEL_SUCCESS; }

@@ -1,5 +1,5 @@
-// The functions of <ucudnn/layer_parallel.h>: arguments are checked here, no exception leaves, and
-// what is refused is kept in words.
+// The functions of <ucudnn/layer_parallel.h>: they check arguments, let no exception pass, and keep
+// the message of a refusal.
 #include <algorithm>
 #include <string_view>
 
@@ -12,7 +12,7 @@
 namespace ucudnn::layer_parallel {
 namespace {
 
-// Of fixed size: where memory is out, the words matter the most.
+// It has a fixed size, because the message matters the most when memory is out.
 thread_local char last_message[512] = "";
 thread_local int last_callback_code = 0;
 
@@ -23,7 +23,7 @@ void Keep(std::string_view message, int callback_code) noexcept {
   last_callback_code = callback_code;
 }
 
-// What inside() answers, on behalf of `function`.
+// Returns the status of inside(), on behalf of `function`.
 template <typename Inside>
 ucudnnLayerParallelStatus_t Answered(const char* function, Inside inside) noexcept {
   try {
@@ -37,7 +37,7 @@ ucudnnLayerParallelStatus_t Answered(const char* function, Inside inside) noexce
   }
 }
 
-// A solver is one call's at a time.
+// Marks a solver as used by one call; only one call at a time may use it.
 class Use {
  public:
   explicit Use(Solver& solver)
@@ -58,7 +58,7 @@ constexpr const char* kInUse =
     "the solver is in use: by another thread, or by the call whose "
     "callback this is";
 
-// inside(solver) while no other call has it.
+// Calls inside(solver) unless another call uses the solver.
 template <typename Inside>
 ucudnnLayerParallelStatus_t WithSolver(const char* function, ucudnnLayerParallelSolver_t solver,
                                        Inside inside) noexcept {

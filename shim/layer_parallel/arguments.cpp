@@ -18,18 +18,18 @@ using multigrid::Start;
 using multigrid::Storage;
 using Threads = multigrid::Lanes::Threads;
 
-// By version: a struct that grows keeps the sizes that it has had.
+// Sizes by version: a struct that grows keeps its earlier sizes.
 constexpr size_t kCallbacksSizes[] = {sizeof(ucudnnLayerParallelCallbacks_t)};
 constexpr size_t kOptionsSizes[] = {sizeof(ucudnnLayerParallelOptions_t)};
 constexpr size_t kSolveOptionsSizes[] = {sizeof(ucudnnLayerParallelSolveOptions_t)};
 constexpr size_t kResultSizes[] = {sizeof(ucudnnLayerParallelResult_t)};
 
-constexpr int kMostLayers = 1 << 30;  // sums of two layer numbers are no overflow
+constexpr int kMostLayers = 1 << 30;  // sums of two layer numbers do not overflow
 constexpr int kDefaultCoarsening = 4;
 constexpr int kCyclesWithoutTolerance = 2;  // the early stopping of Kirby et al.
 constexpr int kCyclesToTolerance = 50;
 
-// By the numbers of the C API.
+// Indexed by the numbers of the C API.
 constexpr Storage kStorage[] = {Storage::kAll, Storage::kCPoints};
 constexpr Threads kThreads[] = {Threads::kOneEach, Threads::kCallersAlone};
 constexpr Start kStarts[] = {Start::kBroadcast, Start::kNested, Start::kPrevious};
@@ -41,7 +41,7 @@ std::string Number(double value) {
   return text;
 }
 
-// The one of `values` that the C API numbers `number`; the option is called `name`.
+// The one of `values` with the C API's number `number`; the option is called `name`.
 template <typename Value, size_t count>
 Result<Value> ValueOf(const char* name, int number, const Value (&values)[count]) {
   if (number >= 0 && static_cast<size_t>(number) < count) return values[number];
@@ -61,7 +61,7 @@ Status CheckCount(const char* array, int count, const void* values) {
   return Status::Ok();
 }
 
-// Numbers between and behind them were other operators'.
+// Other numbers belonged to removed operators.
 Result<CoarseOperator> ReadCoarse(int number) {
   if (number == UCUDNN_LAYER_PARALLEL_COARSE_INJECT) return CoarseOperator::kInject;
   if (number == UCUDNN_LAYER_PARALLEL_COARSE_SUM) return CoarseOperator::kSum;
@@ -69,7 +69,7 @@ Result<CoarseOperator> ReadCoarse(int number) {
                        "; 0 (inject) or 2 (sum) is expected");
 }
 
-// Members that earlier versions had, whose values other than 0 would change results in silence.
+// Refuses non-zero values of members of earlier versions, which would silently change results.
 Status CheckReserved(const ucudnnLayerParallelSolveOptions_t& given) {
   if (given.reserved_cycle != 0) {
     return Status::Error("reserved_cycle is " + std::to_string(given.reserved_cycle) +

@@ -1,5 +1,5 @@
-// The structs of <ucudnn/layer_parallel.h> as the solver's own values. Pure functions; an error is
-// one line with the value and what would be right.
+// Translates the structs of <ucudnn/layer_parallel.h> into the solver's own values. Pure functions;
+// an error is one line with the value and what would be right.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace ucudnn::layer_parallel {
 
 struct Setting {
   multigrid::Hierarchy hierarchy;
-  multigrid::Hierarchy mirrored;  // of the adjoint
+  multigrid::Hierarchy mirrored;  // for the adjoint
   multigrid::CoarseOperator coarse = multigrid::CoarseOperator::kInject;
   multigrid::Storage storage = multigrid::Storage::kAll;
   int lanes = 1;
@@ -28,16 +28,16 @@ struct Setting {
 
 Result<ucudnnLayerParallelCallbacks_t> ReadCallbacks(
     const ucudnnLayerParallelCallbacks_t* callbacks);
-// `options` is null for defaults.
+// `options` may be null, for defaults.
 Result<Setting> ReadOptions(int layers, const ucudnnLayerParallelOptions_t* options);
 Result<multigrid::SolveOptions> ReadSolveOptions(const ucudnnLayerParallelSolveOptions_t* options);
 
 // Ok for null: the program reads no result.
 Status CheckResult(const ucudnnLayerParallelResult_t* result);
-// `result` points into `solution`. REQUIRES: CheckResult.
+// `result` gets pointers into `solution`. REQUIRES: CheckResult returned ok.
 void WriteResult(const multigrid::Solution& solution, ucudnnLayerParallelResult_t* result);
 
-// How many states a direction needs; `hierarchy` is the one of it.
+// The number of states that a direction needs; `hierarchy` is that of the direction.
 int64_t StatesOf(const Setting& setting, const multigrid::Hierarchy& hierarchy);
 
 }  // namespace ucudnn::layer_parallel

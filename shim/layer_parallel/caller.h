@@ -1,4 +1,4 @@
-// The program's callbacks, and what became of those that failed.
+// Calls the program's callbacks, and keeps their failures.
 #pragma once
 
 #include <optional>
@@ -18,18 +18,18 @@ class Caller {
 
   const ucudnnLayerParallelCallbacks_t& callbacks() const { return callbacks_; }
 
-  // What a call was about, for its message: layers where `layers` is above 0, else the state
-  // `state` where that is.
+  // The subject of a call, for its message: layers if `layers` is above 0, else the state `state`
+  // if that is not negative.
   struct Subject {
     int level = 0;
     int first_layer = 0;
     int layers = 0;
     long long state = -1;
   };
-  // Ok where call() is 0. `callback` is its name, a literal. The error has no words, so that a lane
-  // allocates nothing: Failed() has them. Called by several threads at once, each with its lane.
-  // An exception of the program's ends it here: its unwinder cannot go through this library, which
-  // has another one.
+  // Runs call(); Ok if it returns 0. `callback` is its name, a literal. The error has no message,
+  // so that a lane allocates nothing: Failed() has it. Several threads call this at once, each with
+  // its lane. An exception of the program ends the process here: its unwinder cannot pass through
+  // this library, which has another one.
   template <typename Call>
   Status Run(const char* callback, const Subject& subject, int lane, Call&& call) noexcept {
     const int code = call();
@@ -40,14 +40,14 @@ class Caller {
     const char* callback = "";
     Subject subject;
     int code = 0;
-    const char* words = nullptr;  // a literal; null where it returned `code`
+    const char* words = nullptr;  // a literal; null if it returned `code`
   };
   Status Fail(const Failure& failure, int lane) noexcept {
     failures_[lane] = failure;
     return Status::Error({});
   }
 
-  // Of lanes that are queues; Ok where they are not.
+  // For lanes that are queues; Ok if they are not.
   Status Join() noexcept {
     if (callbacks_.join == nullptr) return Status::Ok();
     return Run("join", {}, 0, [&] { return callbacks_.join(callbacks_.user); });
@@ -56,14 +56,15 @@ class Caller {
     if (callbacks_.wait == nullptr) return Status::Ok();
     return Run("wait", {}, 0, [&] { return callbacks_.wait(callbacks_.user); });
   }
-  // The same behind a failure, which stays the one to tell of.
+  // Waits after a failure, which stays the one to report.
   void WaitAfterFailure() noexcept {
     if (callbacks_.wait != nullptr) callbacks_.wait(callbacks_.user);
   }
 
-  // Before a function of the API runs callbacks.
+  // To be called before a function of the API runs callbacks.
   void Forget() { failures_.assign(failures_.size(), std::nullopt); }
-  // Whether a callback failed since then: the first lane's, of which the status is that Lanes give.
+  // The failure of a callback since Forget, if there was one: that of the first lane, whose status
+  // Lanes also return.
   std::optional<Answer> Failed() const;
 
  private:

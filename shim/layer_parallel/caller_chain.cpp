@@ -5,7 +5,7 @@
 namespace ucudnn::layer_parallel {
 namespace {
 
-// The layers of `range` in the C API's words. Factors are relative to the chain's own step, which
+// The layers of `range` as the C API's struct. Factors are relative to the chain's own step, which
 // the program knows.
 ucudnnLayerParallelRange_t RangeInC(const multigrid::LayerRange& range, int level) {
   ucudnnLayerParallelRange_t made = {};
@@ -31,7 +31,7 @@ CallerChain::~CallerChain() {
 Result<State> CallerChain::Create() {
   const ucudnnLayerParallelCallbacks_t& callbacks = caller_.callbacks();
   const Caller::Subject subject = {.state = static_cast<long long>(states_.size())};
-  states_.push_back(nullptr);  // before the callback: no state is lost to a lack of memory
+  states_.push_back(nullptr);  // before the callback, so that no state is lost if memory is out
   State& made = states_.back();
   Status status =
       caller_.Run("create", subject, 0, [&] { return callbacks.create(callbacks.user, &made); });

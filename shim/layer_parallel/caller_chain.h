@@ -1,5 +1,5 @@
 // A program's chain and its adjoint as propagators of planner/multigrid: states are the program's
-// pointers, and what is done to them are its callbacks.
+// pointers, and its callbacks operate on them.
 #pragma once
 
 #include <memory>
@@ -17,8 +17,8 @@ using multigrid::State;
 
 class CallerChain final : public multigrid::Propagator {
  public:
-  // All outlive it. Where `linearised` is not null this is the adjoint chain w[j] = lambda[N - j],
-  // linearised at those states of the chain.
+  // All arguments outlive it. If `linearised` is not null, this is the adjoint chain w[j] =
+  // lambda[N - j], linearised at those states of the chain.
   CallerChain(Caller& caller, const Setting& setting, multigrid::StateReader* linearised)
       : caller_(caller), setting_(setting), linearised_(linearised) {}
   // Destroys all states.

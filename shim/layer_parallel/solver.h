@@ -1,4 +1,4 @@
-// What a ucudnnLayerParallelSolver_t stands for: the states of both directions, the lanes and the
+// The object behind a ucudnnLayerParallelSolver_t: the states of both directions, the lanes and the
 // program's callbacks. Calls of one solver do not overlap.
 #pragma once
 
@@ -18,16 +18,16 @@
 
 namespace ucudnn::layer_parallel {
 
-// Called for a layer with the state that it read and the adjoint of what it gave, or null.
+// Called for a layer with the state that it read, and the adjoint of its result, or null.
 using Visit = int (*)(void* user, int layer, const void* state, const void* adjoint, int lane);
 
 class Solver {
  public:
-  // Sets `made`, which stays where it is.
+  // Sets `made`, which does not move afterwards.
   static Answer Make(const ucudnnLayerParallelCallbacks_t& callbacks, Setting setting,
                      std::unique_ptr<ucudnnLayerParallelSolver>& made);
 
-  // `solution` becomes the solver's own.
+  // `solution` points to a member of the solver.
   Answer SolveForward(State first, const multigrid::SolveOptions& options,
                       const multigrid::Solution*& solution);
   Answer SolveAdjoint(State last, const multigrid::SolveOptions& options,
@@ -40,29 +40,29 @@ class Solver {
   // Set while a function of the API works with it.
   std::atomic<bool>& in_use() { return in_use_; }
 
-  // Without states: for Make.
+  // Makes a solver without states, for Make.
   Solver(const ucudnnLayerParallelCallbacks_t& callbacks, Setting setting, multigrid::Lanes lanes)
       : setting_(std::move(setting)),
         lanes_(std::move(lanes)),
         caller_(callbacks, setting_.lanes) {}
 
  private:
-  // Forward, or the adjoint.
+  // The forward direction, or the adjoint.
   struct Direction {
     const multigrid::Hierarchy* hierarchy = nullptr;
     std::optional<CallerChain> chain;
     std::optional<multigrid::BlockSystem> system;
     std::optional<multigrid::Trajectory> trajectory;
     multigrid::Solution solution;
-    bool has_states = false;  // of a solve: one may start from them
+    bool has_states = false;  // of a solve; a later one may start from them
   };
 
   Status Prepare(Direction& direction, const multigrid::Hierarchy& hierarchy,
                  multigrid::StateReader* linearised);
   Status PrepareBoth();
   Answer Solve(Direction& direction, State first, const multigrid::SolveOptions& options);
-  // Of `status`, an error: a callback's, or the solver's own. Nothing that lanes were given is
-  // under way any more when it returns.
+  // The answer for `status`, an error of a callback or of the solver. When it returns, no work of
+  // the lanes is left.
   Answer Failure(const Status& status);
   Answer CheckNumber(int number) const;
   Answer Read(Direction& direction, int number, State& state);
@@ -71,8 +71,8 @@ class Solver {
   multigrid::Lanes lanes_;
   Caller caller_;
   Direction forward_;
-  Direction adjoint_;          // empty where there is no adjoint_step
-  bool adjoint_fits_ = false;  // whether it was solved at the states of forward_ as they are
+  Direction adjoint_;          // empty if there is no adjoint_step
+  bool adjoint_fits_ = false;  // it was solved at the present states of forward_
   std::atomic<bool> in_use_ = false;
 };
 

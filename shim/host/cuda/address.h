@@ -1,5 +1,5 @@
-// What an address is: device memory, page-locked host memory or the application's own pageable
-// memory.
+// The kind of memory behind an address: device memory, page-locked host memory or the application's
+// own pageable memory.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +14,14 @@ enum class Memory { kPageable, kPinned, kDevice };
 
 struct Place {
   Memory memory = Memory::kPageable;
-  void* host = nullptr;        // where the stand-in reads and writes it
+  void* host = nullptr;        // the address at which the stand-in reads and writes it
   Context* context = nullptr;  // null for pageable memory
-  Allocation allocation;       // what it lies in; empty for pageable memory
+  Allocation allocation;       // the allocation around it; empty for pageable memory
 };
 
-// Empty when `address` is in a device's range but in no live allocation.
+// Empty if `address` is in a device's range but in no live allocation.
 std::optional<Place> Locate(uintptr_t address);
-// The same for [address, address + bytes): empty also when it runs past its allocation.
+// Locates [address, address + bytes): also empty if it runs past its allocation.
 std::optional<Place> Locate(uintptr_t address, size_t bytes);
 
 }  // namespace hostgpu

@@ -11,8 +11,8 @@
 namespace hostgpu {
 namespace {
 
-// Guards the captures and every stream's part in one. `count` lets calls pass that no capture
-// concerns.
+// Guards the captures, and every stream's part in them. `count` lets calls pass quickly that no
+// capture concerns.
 struct Captures {
   std::mutex mutex;
   std::atomic<int> count{0};
@@ -36,8 +36,8 @@ uint64_t ThisThread() {
 
 thread_local CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
-// Invalidates the ongoing captures for which `spoilt` holds; whether there are any. Under the lock,
-// as all that follows.
+// Invalidates the ongoing captures for which `spoilt` returns true; returns whether there are any.
+// Called under the lock, as are all functions that follow.
 template <class Spoilt>
 bool Invalidate(Spoilt spoilt) {
   bool any = false;
@@ -59,7 +59,8 @@ bool LegacyDependsOn(const Capture& capture, const Stream& legacy) {
   });
 }
 
-// Uses of the legacy stream: refused, and what they would depend on invalidated.
+// Whether this use of the legacy stream is refused; it invalidates the captures that it would
+// depend on.
 bool BreaksImplicitly(const Stream& stream) {
   return IsLegacy(stream) &&
          Invalidate([&](const Capture& capture) { return LegacyDependsOn(capture, stream); });
@@ -170,7 +171,7 @@ CUresult GetCaptureInfo(const Stream& stream, CaptureInfo* info) {
   if (NothingCaptures()) return CUDA_SUCCESS;
   Captures& captures = TheCaptures();
   std::lock_guard lock(captures.mutex);
-  // The one use of the legacy stream that spoils nothing.
+  // This is the only use of the legacy stream that spoils no capture.
   if (IsLegacy(stream) &&
       std::any_of(captures.ongoing.begin(), captures.ongoing.end(),
                   [&](const auto& capture) { return LegacyDependsOn(*capture, stream); })) {

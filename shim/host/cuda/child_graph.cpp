@@ -23,7 +23,7 @@ struct ChildNode : Node {
   explicit ChildNode(Node node) : Node(std::move(node)) {}
   ~ChildNode() {
     std::shared_ptr<Graph> child,
-        listed;  // destroyed outside the locks: its nodes may be like this
+        listed;  // destroyed outside the locks, because its nodes may be child nodes, too
     {
       std::lock_guard lock(TheChildren().mutex);
       const auto found = TheChildren().of.find(this);
@@ -40,7 +40,7 @@ struct ChildNode : Node {
   }
 };
 
-// A copy with nodes of its own, which stand behind one another.
+// Copies a graph with nodes of its own, in the same order.
 Graph Copy(const Graph& graph) {
   Graph copy;
   std::unordered_map<const Node*, const Node*> copies;

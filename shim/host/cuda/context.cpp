@@ -16,9 +16,9 @@ uint64_t NextContextId() {
 }
 
 std::atomic<bool> initialized{false};
-std::atomic<bool> forked{false};  // after initialisation: CUDA cannot be used in such a child
+std::atomic<bool> forked{false};  // after initialisation, so CUDA cannot be used in this child
 
-// Trivially destructible: calls from other thread-local destructors still find it.
+// It is trivially destructible, so that calls from other thread-local destructors still find it.
 struct ThreadContexts {
   std::array<Context*, 64> stack;
   size_t depth;
@@ -115,7 +115,7 @@ void Context::Reset() {
   });
   std::erase_if(state.events, [this](const auto& entry) { return &entry.second->context == this; });
   std::erase_if(state.peers, [this](const auto& pair) { return pair.first == device; });
-  // The memory is the application's; that it is page-locked was this context's.
+  // The memory belongs to the application; only its page-locking belonged to this context.
   std::erase_if(state.host, [this](const auto& entry) {
     return entry.second.context == this && entry.second.kind == HostAllocation::Kind::kRegistered;
   });

@@ -1,5 +1,5 @@
-// Devices, primary contexts, each thread's current context, and the rules every driver call begins
-// with. Everything is created once and leaked: at exit worker threads may still be running.
+// Devices, primary contexts, each thread's current context, and the checks with which every driver
+// call begins. Everything is created once and leaked: at exit worker threads may still be running.
 #pragma once
 
 #include <atomic>
@@ -24,17 +24,17 @@ namespace hostgpu {
 struct Context {
   Context(int device, size_t memory_bytes);
 
-  // For Submit, which knows of captures. Enqueues with the legacy default stream's ordering: its
-  // tasks follow everything in blocking streams and everything in blocking streams follows its
-  // tasks.
+  // Called by Submit, which knows of captures. Enqueues in the legacy default stream's order: its
+  // tasks follow all tasks in blocking streams, and all tasks in blocking streams follow its tasks.
   Ticket Enqueue(Stream& stream, std::function<void()> run, std::vector<Ticket> after = {});
   std::shared_ptr<Stream> CreateStream(bool blocking, int priority);
-  // What synchronising with `stream` waits for: the legacy stream stands for all blocking ones.
+  // The tickets that synchronising with `stream` waits for: the legacy stream stands for all
+  // blocking ones.
   std::vector<Ticket> Outstanding(const Stream& stream);
   std::vector<Ticket> Outstanding();
   void Synchronize();
-  // When an allocation found no room: waits for stream-ordered frees and empties the pools. False
-  // when nothing is to be had so.
+  // To be called when an allocation found no room: waits for stream-ordered frees and empties the
+  // pools. Returns false if that frees nothing.
   bool MakeRoom();
   // Waits, then destroys streams, events and memory, and forgets registered host memory, as
   // releasing the last reference does.
@@ -44,22 +44,23 @@ struct Context {
   DeviceMemory memory;
   StreamOrderedMemory pools{memory};
   std::shared_ptr<Stream> legacy;
-  // Held while a reference comes or goes, and while the last one takes everything with it: who
-  // retains the context then waits, and finds a new one.
+  // Held while a reference is added or removed, and while removing the last one destroys
+  // everything: a thread that retains the context then waits, and finds a new one.
   std::mutex lifetime;
-  std::atomic<int> references{0};     // from cuDevicePrimaryCtxRetain; written under `lifetime`
-  std::atomic<uint64_t> id;           // a new one after every reset
-  std::atomic<int> pending_frees{0};  // of memory that is no pool's: cuMemFreeAsync not yet reached
+  std::atomic<int> references{0};  // from cuDevicePrimaryCtxRetain; written under `lifetime`
+  std::atomic<uint64_t> id;        // a new one after every reset
+  // frees by cuMemFreeAsync, of memory that belongs to no pool, that the stream has not reached
+  std::atomic<int> pending_frees{0};
 
   CUcontext Handle() { return reinterpret_cast<CUcontext>(this); }
 
  private:
   std::mutex order_;
   std::vector<std::shared_ptr<Stream>>
-      streams_;  // without the legacy one; closed ones until drained
+      streams_;  // without the legacy one; closed streams stay until they are drained
 };
 
-// Page-locked host memory: ours, or the application's (registered).
+// Page-locked host memory, allocated by the stand-in or registered by the application.
 struct HostAllocation {
   size_t bytes = 0;
   enum class Kind { kAllocated, kRegistered } kind = Kind::kAllocated;
@@ -69,19 +70,20 @@ struct HostAllocation {
 struct State {
   Settings settings = ReadSettings();
   std::deque<Context> contexts;  // by device
-  std::mutex mutex;              // guards what follows
+  std::mutex mutex;              // guards the members that follow
   std::unordered_map<Stream*, std::shared_ptr<Stream>> streams;
   std::unordered_map<Event*, std::shared_ptr<Event>> events;
   std::unordered_map<Graph*, std::shared_ptr<Graph>> graphs;
   std::unordered_map<GraphExec*, std::shared_ptr<GraphExec>> graph_execs;
   std::map<uintptr_t, HostAllocation> host;
-  std::set<std::pair<int, int>> peers;  // device, peer it may reach
+  std::set<std::pair<int, int>> peers;  // (device, peer that it may reach)
 
   State();
 };
 State& TheState();
 
-// CUDA_SUCCESS once cuInit has succeeded in this process (not in a parent it was forked from).
+// CUDA_SUCCESS once cuInit has succeeded in this process (not in a parent from which it was
+// forked).
 CUresult Initialize();
 CUresult Initialized();
 
@@ -99,15 +101,15 @@ void SetCurrentContext(Context* context);  // replaces the top of the thread's s
 bool PushContext(Context* context);
 Context* PopContext();
 
-// The context behind a handle, null when it is none of ours.
+// The context behind a handle; null if it is unknown.
 Context* FindContext(CUcontext handle);
 Context* FindDevice(CUdevice device);
 std::shared_ptr<Event> FindEvent(CUevent handle);
 std::shared_ptr<Graph> FindGraph(CUgraph handle);
-// Resolves the default streams' handles in `current`. Null when the handle is unknown.
+// The stream behind a handle; resolves default streams in `current`. Null if the handle is unknown.
 std::shared_ptr<Stream> FindStream(Context& current, CUstream handle);
 
-// Every entry point's body runs in one of these: no exception crosses the C border.
+// Runs the body of an entry point: no exception crosses the C border.
 template <class Body>
 CUresult Call(Body body) {
   if (InHostFunction()) return CUDA_ERROR_NOT_PERMITTED;

@@ -1,4 +1,4 @@
-// The driver API as the stand-in exports it: everything else in the library is hidden.
+// The driver API as the stand-in exports it; all other symbols of the library are hidden.
 #pragma once
 
 #pragma GCC visibility push(default)

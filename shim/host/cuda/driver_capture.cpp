@@ -17,7 +17,8 @@ bool IsMode(CUstreamCaptureMode mode) {
   return mode >= CU_STREAM_CAPTURE_MODE_GLOBAL && mode <= CU_STREAM_CAPTURE_MODE_RELAXED;
 }
 
-// The arrays a caller was given last; documented to last until the next call on the stream.
+// The arrays that were returned to the caller last; they are documented to stay valid until the
+// next call on the stream.
 struct Dependencies {
   std::vector<CUgraphNode> nodes;
   std::vector<CUgraphEdgeData> edges;

@@ -1,5 +1,5 @@
-// Copies and fills. What is pageable keeps the caller waiting, what is page-locked or on the device
-// does not, as the CUDA documentation has it ("API synchronization behavior").
+// Copies and fills. Copies of pageable memory make the caller wait; copies of page-locked or device
+// memory do not, as in the CUDA documentation ("API synchronization behavior").
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -20,13 +20,13 @@ using hostgpu::Work;
 
 namespace {
 
-// Pageable sources up to this size are staged: the call returns while the copy is still to come.
+// Pageable sources up to this size are staged: the call returns before the copy is made.
 constexpr size_t kStagedBytes = 64 << 10;
 
 enum class Wait { kNo, kYes };
-enum class Operand { kAny, kOnDevice };  // what the function's name says about a pointer
+enum class Operand { kAny, kOnDevice };  // what the function's name demands of a pointer
 
-// How the rows of one operand lie: bytes from row to row, rows from plane to plane.
+// The layout of an operand's rows: bytes from row to row, rows from plane to plane.
 struct Strides {
   size_t pitch = 0, height = 0;
 };
@@ -37,7 +37,7 @@ struct Rows {
   size_t depth = 1;  // planes
 
   bool Empty() const { return width == 0 || height == 0 || depth == 0; }
-  // From the first byte to behind the last one. Empty when that is more than an address can tell.
+  // The bytes from the first to behind the last one. Empty if they exceed an address.
   std::optional<size_t> Extent(const Strides& strides) const {
     size_t rows = 0, bytes = 0;
     if (__builtin_mul_overflow(strides.height, depth - 1, &rows) ||
@@ -48,7 +48,7 @@ struct Rows {
     }
     return bytes;
   }
-  // Whether no two rows, and no two planes, lie upon each other.
+  // Whether no two rows, and no two planes, overlap.
   bool Disjoint(const Strides& strides) const {
     if ((height > 1 || depth > 1) && strides.pitch < width) return false;
     return depth == 1 || strides.height >= height;
@@ -89,7 +89,7 @@ CUresult Copy(Stream& stream, uintptr_t to, Operand to_operand, uintptr_t from,
   }
 
   if (wait == Wait::kYes) {
-    // Waiting is not recorded: refused while it would be for a capture, and potentially unsafe.
+    // A wait cannot be recorded: it is refused if it were for a capture, and is potentially unsafe.
     CUresult refused = RefuseIfCapturing(stream);
     if (refused == CUDA_SUCCESS) refused = hostgpu::RefuseUnsafeCall();
     if (refused != CUDA_SUCCESS) return refused;
@@ -100,7 +100,7 @@ CUresult Copy(Stream& stream, uintptr_t to, Operand to_operand, uintptr_t from,
       target->memory == Memory::kDevice && source->memory == Memory::kDevice;
   if (both_on_device) wait = Wait::kNo;
   Work work{CU_GRAPH_NODE_TYPE_MEMCPY, [=] { CopyRows(write, read, rows); }, {to, from}};
-  // A copy that is recorded reads its source whenever it is replayed.
+  // A recorded copy reads its source whenever it is replayed.
   if (wait == Wait::kNo && source_pageable && *from_bytes <= kStagedBytes && !IsCapturing(stream)) {
     auto staged = std::make_shared<std::vector<char>>(read, read + *from_bytes);
     work.run = [=] { CopyRows(write, staged->data(), rows); };
@@ -136,8 +136,8 @@ CUresult Fill(CUstream handle, CUdeviceptr to, unsigned char value, size_t width
   });
 }
 
-// An operand of cuMemcpy2D or cuMemcpy3D: where its first byte is, `offset` bytes behind its
-// pointer. Empty for arrays, which the stand-in has none of.
+// The first byte of an operand of cuMemcpy2D or cuMemcpy3D, `offset` bytes behind its pointer.
+// Empty for arrays, which the stand-in lacks.
 std::optional<uintptr_t> Start(CUmemorytype type, const void* host, CUdeviceptr device,
                                size_t offset) {
   switch (type) {
@@ -155,7 +155,7 @@ Operand OperandOf(CUmemorytype type) {
   return type == CU_MEMORYTYPE_DEVICE ? Operand::kOnDevice : Operand::kAny;
 }
 
-// As documented, pitch and height of an operand hold the origin, too; either may be left 0 where no
+// Whether pitch and height of an operand include the origin, as documented; either may be 0 if no
 // second row, or no second plane, is copied.
 bool HoldsOrigin(const Strides& strides, size_t x_end, size_t y_end) {
   return (strides.pitch == 0 || strides.pitch >= x_end) &&

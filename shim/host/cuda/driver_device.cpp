@@ -22,7 +22,8 @@ struct AttributeValue {
   CUdevice_attribute attribute;
   int value;
 };
-// Those that do not depend on the machine or the device: an sm_80 with one copy engine each way.
+// Attributes that depend on neither the machine nor the device: an sm_80 with one copy engine in
+// each direction.
 constexpr AttributeValue kAttributes[] = {
     {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 8},
     {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
@@ -62,8 +63,8 @@ constexpr AttributeValue kAttributes[] = {
     {CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, CU_COMPUTEMODE_DEFAULT},
 };
 
-// Of the largest cache the system knows, which is what this device's memory is read through; 0 when
-// it knows none.
+// The size of the largest cache that the system reports, through which this device's memory is
+// read; 0 if it reports none.
 int CacheBytes() {
   long bytes = 0;
   for (const int level : {_SC_LEVEL2_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE, _SC_LEVEL4_CACHE_SIZE}) {

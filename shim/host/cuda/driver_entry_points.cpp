@@ -1,4 +1,4 @@
-// cuGetProcAddress: finding the driver's functions by their unversioned names. Functions the
+// cuGetProcAddress: finds the driver's functions by their unversioned names. Functions that the
 // stand-in does not implement are not found (linking against them gives the stub that says so).
 #include <dlfcn.h>
 
@@ -11,14 +11,15 @@
 #include "shim/host/cuda/driver_api.h"
 
 extern "C" {
-// The section the generated stubs lie in; the linker provides both ends.
+// The section that holds the generated stubs; the linker provides both ends.
 [[gnu::visibility("hidden")]] extern const char __start_hostgpu_stubs[];
 [[gnu::visibility("hidden")]] extern const char __stop_hostgpu_stubs[];
 }
 
 namespace {
 
-// First CUDA version whose unversioned name means this export, where that is later than CUDA 3.2.
+// The first CUDA version in which an unversioned name means this export, if it is later than CUDA
+// 3.2.
 struct Introduction {
   const char* name;
   int version;
@@ -81,7 +82,7 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, c
                              CUdriverProcAddressQueryResult* status) {
   if (!symbol || !function || version > CUDA_VERSION) return CUDA_ERROR_INVALID_VALUE;
   bool too_new = false;
-  // The private symbols of the stand-ins are nobody's business here.
+  // The private symbols of the stand-ins must not be found here.
   const bool driver_name = std::strncmp(symbol, "cu", 2) == 0;
   *function = driver_name ? Find(symbol, version, &too_new) : nullptr;
   if (status) {
@@ -100,8 +101,8 @@ extern "C" [[gnu::visibility("default")]] CUresult cuGetProcAddress(const char* 
   return result == CUDA_SUCCESS && !*function ? CUDA_ERROR_NOT_FOUND : result;
 }
 
-// The real runtime asks for this first; a file that carries its own copy cannot work here. Each
-// is named once.
+// The real runtime asks for this first; a file with its own copy of the runtime cannot work here.
+// Each is named once.
 CUresult cuGetExportTable(const void** table, const CUuuid*) {
   Dl_info caller{};
   dladdr(__builtin_return_address(0), &caller);

@@ -26,8 +26,8 @@ std::atomic<hostgpuTimer> timer = nullptr;
 constexpr unsigned kEventFlags =
     CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
 
-// With HOSTGPU_CLOCK=processor the time of all processors that this process has used, which other
-// programs do not change.
+// With HOSTGPU_CLOCK=processor the time is that of all processors that this process has used, which
+// other programs do not affect.
 int64_t Now() {
   static const char* const clock = std::getenv("HOSTGPU_CLOCK");
   static const bool of_processor = clock != nullptr && std::string_view(clock) == "processor";
@@ -48,8 +48,8 @@ CUresult CallWithEvent(CUevent handle, Body body) {
   });
 }
 
-// Whether the event is done is not to be asked while it stands for captured work, and "potentially
-// unsafe" otherwise.
+// Refuses to tell whether the event is done while it stands for captured work; otherwise the
+// question is "potentially unsafe".
 CUresult RefuseToAsk(const EventRecord* record) {
   const CUresult refused = record ? RefuseIfCaptured(*record) : CUDA_SUCCESS;
   return refused == CUDA_SUCCESS ? hostgpu::RefuseUnsafeCall() : refused;

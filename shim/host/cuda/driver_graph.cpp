@@ -1,4 +1,4 @@
-// Graphs made executable, updated and launched.
+// Makes graphs executable, updates and launches them.
 #include <cstdio>
 
 #include "shim/host/cuda/capture.h"
@@ -31,7 +31,7 @@ template <class Object, class Handle, class Table>
 CUresult Destroy(Table State::*table, Handle handle) {
   return Call([&] {
     State& state = TheState();
-    std::shared_ptr<Object> last;  // destroyed outside the lock: nodes free what they hold
+    std::shared_ptr<Object> last;  // destroyed outside the lock, because nodes free what they hold
     std::lock_guard lock(state.mutex);
     const auto found = (state.*table).find(reinterpret_cast<Object*>(handle));
     if (found == (state.*table).end()) return CUDA_ERROR_INVALID_VALUE;
@@ -41,7 +41,7 @@ CUresult Destroy(Table State::*table, Handle handle) {
   });
 }
 
-// All but UPLOAD, which cuGraphInstantiateWithParams alone would take.
+// All flags except UPLOAD, which only cuGraphInstantiateWithParams accepts.
 constexpr unsigned long long kFlags = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |
                                       CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH |
                                       CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
@@ -89,7 +89,7 @@ CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream_handle) {
   });
 }
 
-// What is in flight goes on with what it was launched with.
+// Launches in flight continue with the former nodes.
 CUresult cuGraphExecUpdate(CUgraphExec handle, CUgraph graph_handle,
                            CUgraphExecUpdateResultInfo* info) {
   return Call([&]() -> CUresult {

@@ -1,4 +1,4 @@
-// What graphs are made of: nodes, child graphs, and what waits for what.
+// The contents of graphs: nodes, child graphs, and dependencies.
 #include <algorithm>
 
 #include "shim/host/cuda/child_graph.h"
@@ -14,11 +14,11 @@ using hostgpu::TheState;
 
 namespace {
 
-// A handle of a node is valid while its graph, or the capture that makes it, lives; like the
-// driver, this does not look whether it is.
+// A node's handle is valid while its graph, or the capture that makes it, lives; like the driver,
+// this does not check that.
 const Node* NodeOf(CUgraphNode handle) { return reinterpret_cast<const Node*>(handle); }
 
-// The graph that holds the node, under the state's lock; null when none does.
+// The graph that holds the node, under the state's lock; null if none does.
 Graph* GraphOf(State& state, CUgraphNode handle) {
   for (auto& [address, graph] : state.graphs) {
     for (const auto& node : graph->nodes) {
@@ -38,7 +38,7 @@ std::vector<const Node*> Dependents(const Graph& graph, const Node* node) {
   return dependents;
 }
 
-// How the API gives lists: their length where no array is, else as much as fits, filled up.
+// Returns a list as the API does: its length if there is no array, else as much as fits, filled up.
 CUresult Give(const std::vector<const Node*>& list, CUgraphNode* nodes, size_t* count) {
   if (!count) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; nodes && i < *count; ++i) {
@@ -48,7 +48,7 @@ CUresult Give(const std::vector<const Node*>& list, CUgraphNode* nodes, size_t* 
   return CUDA_SUCCESS;
 }
 
-// No edge carries data.
+// Edges carry no data.
 CUresult GiveEdges(const std::vector<const Node*>& list, CUgraphNode* nodes, CUgraphEdgeData* edges,
                    size_t* count) {
   if (edges && !nodes) return CUDA_ERROR_INVALID_VALUE;
@@ -63,7 +63,7 @@ CUresult GiveDependencies(CUgraphNode node, CUgraphNode* nodes, CUgraphEdgeData*
   });
 }
 
-// What a node made of `work` runs: released by the last that holds it.
+// A node that runs `work`, which the last holder releases.
 Node KernelNode(const hostgpuWork& work, unsigned long long kernel) {
   const std::shared_ptr<void> argument(work.argument, [release = work.release](void* held) {
     if (release) release(held);
@@ -148,7 +148,8 @@ CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph* out) {
   });
 }
 
-// A node that others wait for stays: its edges could not be taken away, for nodes never change.
+// A node that others wait for cannot be destroyed: their edges would have to be removed, but nodes
+// never change.
 CUresult cuGraphDestroyNode(CUgraphNode handle) {
   return Call([&] {
     std::shared_ptr<Node> last;  // destroyed outside the lock
@@ -209,14 +210,14 @@ int hostgpuUpdateInGraph(void* handle, const hostgpuWork* work, unsigned long lo
            if (!graph || graph->nodes.size() != 1 || graph->nodes[0]->kernel != kernel) {
              return CUDA_ERROR_INVALID_VALUE;
            }
-           *graph->nodes[0] = std::move(node);  // its handle stays
+           *graph->nodes[0] = std::move(node);  // the node keeps its handle
            return CUDA_SUCCESS;
          }) == CUDA_SUCCESS;
 } catch (...) {
   return 0;
 }
 
-// Earlier versions, without data of edges, which the header no longer declares.
+// Earlier versions, without edge data, which the header no longer declares.
 #undef cuGraphNodeGetDependencies
 #pragma GCC visibility push(default)
 extern "C" {

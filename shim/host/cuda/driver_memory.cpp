@@ -1,4 +1,4 @@
-// Allocation: device and page-locked memory, and what pointers tell about themselves.
+// Allocates device and page-locked memory, and answers questions about pointers.
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t kPage = 4096;
 
-// Allocating and freeing are what CUDA calls potentially unsafe while a capture is under way.
+// Allocating and freeing are "potentially unsafe" during a capture.
 template <class Body>
 CUresult CallUnsafe(Body body) {
   return CallInContext([&](Context& context) -> CUresult {
@@ -40,7 +40,7 @@ CUresult AllocateDevice(Context& context, CUdeviceptr* out, size_t bytes) {
   return CUDA_SUCCESS;
 }
 
-// Takes the entry of this kind that starts at `address` out of the table.
+// Removes the entry of this kind that starts at `address` from the table.
 std::optional<HostAllocation> Forget(void* address, HostAllocation::Kind kind) {
   State& state = TheState();
   std::lock_guard lock(state.mutex);
@@ -51,7 +51,7 @@ std::optional<HostAllocation> Forget(void* address, HostAllocation::Kind kind) {
   return allocation;
 }
 
-// One attribute of a pointer; `place` is empty memory for what CUDA does not know.
+// Writes one attribute of a pointer; `place` is empty for memory that CUDA does not know.
 CUresult Attribute(void* data, CUpointer_attribute attribute, const Place& place,
                    CUdeviceptr address) {
   const bool host_visible = place.memory != Memory::kDevice;
@@ -90,8 +90,8 @@ CUresult cuMemAlloc(CUdeviceptr* out, size_t bytes) {
   return CallUnsafe([&](Context& context) { return AllocateDevice(context, out, bytes); });
 }
 
-// Waits for the device: pieces of work may still use the memory, and freeing is documented to wait;
-// for memory of a pool it is documented not to.
+// Waits for the device: work may still use the memory, and freeing is documented to wait; for
+// memory of a pool it is documented not to.
 CUresult cuMemFree(CUdeviceptr address) {
   return CallUnsafe([&](Context&) {
     if (address == 0) return CUDA_SUCCESS;

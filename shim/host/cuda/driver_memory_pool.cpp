@@ -23,7 +23,7 @@ namespace {
 
 MemoryPool* Pool(CUmemoryPool handle) { return reinterpret_cast<MemoryPool*>(handle); }
 
-// Of the device `owner`'s memory, for work on `stream`, which may be another device's.
+// Allocates memory of the device `owner`, for work on `stream`, which may belong to another device.
 CUresult Allocate(Context& owner, MemoryPool* pool, Stream& stream, size_t bytes,
                   CUdeviceptr* out) {
   *out = 0;
@@ -53,7 +53,7 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr* out, size_t bytes, CUmemoryPool po
   });
 }
 
-// What no pool gave is freed when the stream gets there.
+// Memory of no pool is freed when the stream gets there.
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
   return CallOnStream(handle, [&](Context&, Stream& stream) -> CUresult {
     if (address == 0) return CUDA_SUCCESS;
@@ -76,7 +76,7 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
   });
 }
 
-// Pools of device memory that stays in this process; there are no others here.
+// Pools of device memory that stays in this process; others are not supported.
 CUresult cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* properties) {
   return Call([&]() -> CUresult {
     if (!out || !properties || properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) {

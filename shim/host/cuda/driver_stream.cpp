@@ -76,7 +76,7 @@ CUresult cuStreamQuery(CUstream handle) {
   });
 }
 
-// An explicit stream tells its context also to a thread that has none.
+// An explicit stream tells its context even to a thread that has none.
 CUresult cuStreamGetCtx(CUstream handle, CUcontext* out) {
   if (IsDefault(handle)) {
     return CallInContext([&](Context& context) {
@@ -124,7 +124,7 @@ CUresult cuLaunchHostFunc(CUstream handle, CUhostFn function, void* argument) {
 }
 
 int hostgpuEnqueue(void* handle, const hostgpuWork* work) try {
-  // Released by the last who holds the work: the stream, or graphs.
+  // The last holder of the work releases it: the stream, or graphs.
   const auto release = work->release;
   const std::shared_ptr<void> argument(work->argument, [release](void* held) {
     if (release) release(held);

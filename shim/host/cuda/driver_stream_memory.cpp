@@ -20,14 +20,16 @@ using hostgpu::Stream;
 
 namespace {
 
-// Whoever waits looks so often before it sleeps.
+// A waiting thread looks this often before it sleeps.
 constexpr int kLooksBeforeSleep = 200;
 // It sleeps until a stream of the stand-in writes the word. Words that a program stores itself wake
-// nobody: they are seen after this time at the latest, which grows from the first to the second.
+// nobody: they are noticed after this time at the latest, which grows from the first to the second
+// value.
 constexpr long kShortestSleepNs = 20'000;
 constexpr long kLongestSleepNs = 1'000'000;
 
-// Where the stand-in finds the word; null for what a device cannot reach.
+// The address at which the stand-in accesses the word; null for an address that a device cannot
+// reach.
 uint32_t* Word(CUdeviceptr address) {
   if (address == 0 || address % sizeof(uint32_t) != 0) return nullptr;
   const std::optional<Place> place = hostgpu::Locate(address, sizeof(uint32_t));
@@ -38,7 +40,7 @@ uint32_t Read(const uint32_t* word) { return __atomic_load_n(word, __ATOMIC_ACQU
 
 bool Holds(uint32_t found, uint32_t value, unsigned condition) {
   switch (condition) {
-    case CU_STREAM_WAIT_VALUE_GEQ:  // cyclic
+    case CU_STREAM_WAIT_VALUE_GEQ:  // the comparison is cyclic
       return static_cast<int32_t>(found - value) >= 0;
     case CU_STREAM_WAIT_VALUE_EQ:
       return found == value;
@@ -56,7 +58,7 @@ void Wait(const uint32_t* word, uint32_t value, unsigned condition) {
   long sleep_ns = kShortestSleepNs;
   for (uint32_t found = Read(word); !Holds(found, value, condition); found = Read(word)) {
     const timespec most{0, sleep_ns};
-    // Also returns at once where the word is no longer what was found.
+    // Returns at once if the word no longer has the value `found`.
     syscall(SYS_futex, word, FUTEX_WAIT, found, &most, nullptr, 0);
     sleep_ns = std::min(2 * sleep_ns, kLongestSleepNs);
   }
@@ -72,7 +74,7 @@ void Write(uint32_t* word, uint32_t value) {
 CUresult cuStreamWaitValue32(CUstream handle, CUdeviceptr address, cuuint32_t value,
                              unsigned flags) {
   return CallOnStream(handle, [&](Context&, Stream& stream) -> CUresult {
-    // What remote writes flush is nothing here.
+    // Flushing remote writes is not necessary here.
     const unsigned condition = flags & ~static_cast<unsigned>(CU_STREAM_WAIT_VALUE_FLUSH);
     const uint32_t* const word = Word(address);
     if (!word || condition > CU_STREAM_WAIT_VALUE_NOR) return CUDA_ERROR_INVALID_VALUE;

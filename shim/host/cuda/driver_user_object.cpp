@@ -30,7 +30,7 @@ Objects& TheObjects() {
 
 UserObject* Of(CUuserObject handle) { return reinterpret_cast<UserObject*>(handle); }
 
-// Takes `count` of the program's references away; fewer than that are none.
+// Removes `count` of the program's references; if there are fewer, removes none.
 bool TakeHeld(CUuserObject handle, size_t count, std::vector<HeldObject>& taken) {
   Objects& objects = TheObjects();
   std::lock_guard lock(objects.mutex);
@@ -72,7 +72,7 @@ CUresult cuUserObjectRelease(CUuserObject handle, unsigned count) {
   });
 }
 
-// The graph may be one that is being captured.
+// The graph may be that of an ongoing capture.
 CUresult cuGraphRetainUserObject(CUgraph graph_handle, CUuserObject handle, unsigned count,
                                  unsigned flags) {
   std::vector<HeldObject> taken;

@@ -1,12 +1,12 @@
-// The errors of both APIs, whose codes are the same numbers. Pure.
+// The errors of both APIs, which have the same codes. Pure.
 #pragma once
 
 namespace hostgpu {
 
 struct ErrorText {
   int code;
-  const char* driver_name;   // empty where the driver has none of this code
-  const char* runtime_name;  // empty where the runtime has none
+  const char* driver_name;   // empty if the driver lacks this code
+  const char* runtime_name;  // empty if the runtime lacks it
   const char* text;
 };
 
@@ -16,7 +16,7 @@ constexpr ErrorText kErrors[] = {
 #undef HOSTGPU_ERROR
 };
 
-// The error that has a name in the API that `name` is of; null for any other code.
+// The error with this code, if it has a name in the API of `name`; null otherwise.
 constexpr const ErrorText* FindError(int code, const char* ErrorText::*name) {
   for (const ErrorText& error : kErrors) {
     if (error.code == code && *(error.*name) != '\0') return &error;

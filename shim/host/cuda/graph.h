@@ -1,6 +1,6 @@
-// Graphs: nodes in the order they were recorded or added, which is an order they may run in. Every
-// graph and every executable graph has nodes of its own; those of an executable graph never change,
-// so work in flight shares them.
+// Graphs: nodes in the order in which they were recorded or added, in which they can also run.
+// Every graph and every executable graph has its own nodes; those of an executable graph never
+// change, so work in flight shares them.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +20,17 @@ namespace hostgpu {
 struct Work {
   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_KERNEL;
   std::function<void()> run;    // any number of times, from any thread, if it is kept
-  std::vector<uintptr_t> uses;  // addresses of the device memory it works on
-  std::vector<Ticket> after{};  // what it waits for beside its stream
+  std::vector<uintptr_t> uses;  // addresses of the device memory that it uses
+  std::vector<Ticket> after{};  // tickets that it waits for, beside its stream
 };
 
-// Device memory a node works on. The number tells an allocation from a later one at its address.
+// Device memory that a node uses. The number distinguishes an allocation from a later one at its
+// address.
 struct Use {
   uintptr_t address;
   uint64_t allocation;
 };
-// Of those of `addresses` that are device memory.
+// The uses of those `addresses` that are device memory.
 std::vector<Use> UsesOf(const std::vector<uintptr_t>& addresses);
 
 struct Node {
@@ -37,7 +38,7 @@ struct Node {
   std::function<void()> run;
   std::vector<Use> uses;
   std::vector<const Node*> after;
-  uint64_t kernel = 0;  // tells kernels apart, where it was added with parameters that may change
+  uint64_t kernel = 0;  // distinguishes kernels, if it was added with parameters that may change
 
   CUgraphNode Handle() const {
     return reinterpret_cast<CUgraphNode>(const_cast<Node*>(this));  // CUDA's handles have no const
@@ -51,18 +52,18 @@ struct Graph {
 };
 
 struct GraphExec {
-  std::mutex mutex;  // of what follows
-  Nodes nodes;       // those of child graphs in their nodes' place
+  std::mutex mutex;  // guards the members that follow
+  Nodes nodes;       // with the nodes of child graphs in place of the child nodes
   std::vector<uint64_t> topology;
   std::vector<HeldObject> objects;
   Ticket last;  // of its latest launch: launches of one executable graph never overlap
 };
 
-// The first use whose memory is no longer what it was when the node was recorded; null when there
-// is none. On a GPU such a graph reads and writes what is somebody else's by now.
+// The first use whose memory has been freed since the node was recorded; null if there is none. On
+// a GPU such a graph reads and writes memory that belongs to somebody else by now.
 const Use* FindStaleUse(const Nodes& nodes);
 
-// What a launch does: the nodes one after another. It holds `objects` until then.
+// The function of a launch: it runs the nodes one after another. It holds `objects` until then.
 std::function<void()> RunAll(Nodes nodes, std::vector<HeldObject> objects);
 
 }  // namespace hostgpu

@@ -23,7 +23,7 @@ bool DeviceMemory::Map() {
   if (file < 0) return false;
   void* view = MAP_FAILED;
   void* alias = MAP_FAILED;
-  // Sealed: who is given the file may rely on its size.
+  // The file is sealed, so that its receivers can rely on its size.
   if (ftruncate(file, static_cast<off_t>(total_)) == 0 &&
       fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
     view = mmap(nullptr, total_, PROT_NONE, MAP_SHARED | MAP_NORESERVE, file, 0);

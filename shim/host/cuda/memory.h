@@ -1,6 +1,6 @@
-// The memory of one virtual device: a sparse memory file mapped twice. The application's addresses
-// are inaccessible, so that code which treats device memory as host memory faults as it would on a
-// GPU; the stand-ins work through the alias. Thread-safe.
+// The memory of one virtual device: a sparse memory file that is mapped twice. The application's
+// addresses are inaccessible, so code that treats device memory as host memory faults as it would
+// on a GPU; the stand-ins use the alias. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -21,21 +21,20 @@ struct Allocation {
 
 class DeviceMemory {
  public:
-  // Nothing is mapped until the first allocation.
+  // Nothing is mapped before the first allocation.
   explicit DeviceMemory(size_t bytes);
 
-  // First fit on multiples of 512 bytes. Empty when nothing fits (or the system refuses the
-  // mapping).
+  // First fit at multiples of 512 bytes. Empty if nothing fits (or the system refuses the mapping).
   std::optional<uintptr_t> Allocate(size_t bytes);
-  // False when no allocation starts at `address`.
+  // Returns false if no allocation starts at `address`.
   bool Free(uintptr_t address);
   void FreeAll();
 
-  // For memory pools: allocations become held ranges and held ranges allocations. What is held
-  // counts as used and cannot be found.
-  static size_t Rounded(size_t bytes);              // what an allocation of `bytes` takes up
-  size_t Hold(uintptr_t address);                   // the allocation's rounded size
-  void Use(uintptr_t address, size_t bytes);        // at the start of a held range
+  // For memory pools: turns allocations into held ranges, and held ranges into allocations. Held
+  // memory counts as used and cannot be found.
+  static size_t Rounded(size_t bytes);        // the size that an allocation of `bytes` takes up
+  size_t Hold(uintptr_t address);             // the allocation's rounded size
+  void Use(uintptr_t address, size_t bytes);  // at the start of a held range
   void Release(uintptr_t address, size_t rounded);  // a held range, or part of one
 
   // Whether `address` lies in this device's address range, allocated or not.
@@ -43,7 +42,7 @@ class DeviceMemory {
   std::optional<Allocation> Find(uintptr_t address) const;
   void* Alias(uintptr_t address) const { return alias_ + (address - base_); }
 
-  // The file behind all of it, as hostgpuDeviceFile gives it; -1 when the system refuses.
+  // The file behind all of it, as returned by hostgpuDeviceFile; -1 if the system refuses.
   int NewFile();
   size_t OffsetOf(uintptr_t address) const { return address - base_; }
 
@@ -63,7 +62,7 @@ class DeviceMemory {
   mutable std::mutex mutex_;
   uintptr_t base_ = 0;
   char* alias_ = nullptr;
-  int file_ = -1;  // open while mapped: other processes may be given it
+  int file_ = -1;  // open while mapped, so that other processes can get it
   size_t used_ = 0;
   uint64_t issued_ = 0;
   std::map<size_t, Block> live_;   // by offset

@@ -10,8 +10,8 @@ bool AllDone(const std::vector<Ticket>& tickets) {
   return std::all_of(tickets.begin(), tickets.end(), [](const Ticket& t) { return t.Done(); });
 }
 
-// What `stream` must wait for before it uses memory freed at `freed`; empty where it must not wait
-// and would have to.
+// The tickets that `stream` must wait for before it uses memory freed at `freed`; empty if it must
+// not wait but would have to.
 std::optional<std::vector<Ticket>> Needed(const std::vector<Ticket>& freed, const Stream& stream,
                                           bool wait) {
   std::vector<Ticket> needed;

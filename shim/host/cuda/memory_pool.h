@@ -1,7 +1,7 @@
-// Stream-ordered memory of one device: pools that keep what was freed in them until work on a
-// stream may use it again, or until a synchronisation gives it back. Thread-safe. A pool's memory
-// counts against the device from the moment the pool reserves it, as on a GPU; unlike there,
-// reserved memory that is not allocated cannot be accessed.
+// Stream-ordered memory of one device: pools that keep freed memory until work on a stream may use
+// it again, or until a synchronisation returns it. Thread-safe. A pool's memory counts against the
+// device from the moment the pool reserves it, as on a GPU; but here, reserved memory that is not
+// allocated cannot be accessed.
 #pragma once
 
 #include <cstddef>
@@ -22,12 +22,12 @@ namespace hostgpu {
 struct MemoryPool {
   struct Unused {
     size_t bytes;
-    std::vector<Ticket> after;  // the frees that must have been reached before it is used again
+    std::vector<Ticket> after;  // the frees that must be done before it is used again
   };
 
   size_t limit = std::numeric_limits<size_t>::max();
   uint64_t reserved = 0;
-  bool destroyed = false;              // by the application; kept while memory of it is out
+  bool destroyed = false;  // by the application; the pool is kept while memory of it is allocated
   std::map<uintptr_t, Unused> unused;  // by address; neighbours are merged
 };
 
@@ -35,26 +35,26 @@ class StreamOrderedMemory {
  public:
   explicit StreamOrderedMemory(DeviceMemory& memory) : memory_(memory) {}
 
-  MemoryPool* Create(size_t limit);  // `limit` bytes at most are reserved; 0: no limit
-  // Memory of it that is out stays valid until it is freed. False for what is no live pool.
+  MemoryPool* Create(size_t limit);  // at most `limit` bytes are reserved; 0: no limit
+  // Allocated memory of the pool stays valid until it is freed. Returns false if it is no live
+  // pool.
   bool Destroy(MemoryPool* pool);
   // Whether `pool` is a live pool of this device.
   bool Has(MemoryPool* pool);
 
-  // Memory for work that `stream` gets from now on; that work must wait for `after`, which is set.
-  // Empty when the pool is gone or neither it nor the device has room.
+  // Allocates memory for later work on `stream`; that work must wait for `after`, which is set.
+  // Empty if the pool does not exist, or neither it nor the device has room.
   std::optional<uintptr_t> Allocate(MemoryPool* pool, size_t bytes, const Stream& stream,
                                     std::vector<Ticket>* after);
   bool Allocated(uintptr_t address);
-  // The memory may be used again when `after` is done. False when it is no live allocation of a
-  // pool.
+  // Frees memory, which may be used again when `after` is done. Returns false if it is no live
+  // allocation of a pool.
   bool Free(uintptr_t address, const Ticket& after);
 
-  // What a synchronisation does: gives unused memory back to the device, as far as the frees are
-  // done.
+  // Returns unused memory to the device, as far as the frees are done, as a synchronisation does.
   void ReleaseUnused();
   bool HoldsUnused();
-  // The device's memory was taken away as a whole.
+  // To be called when all of the device's memory was freed at once.
   void Forget();
 
  private:

@@ -1,4 +1,4 @@
-// HOSTGPU_DEVICES and HOSTGPU_MEMORY, read once. An unreadable value is reported and its default
+// HOSTGPU_DEVICES and HOSTGPU_MEMORY, read once. An invalid value is reported, and its default is
 // used.
 #pragma once
 

@@ -20,9 +20,10 @@ uint64_t NextStreamId() {
   return next++;
 }
 
-// A program may exit while its streams still work, as one on a GPU may; but here the libraries
-// behind tasks then destroy what those use. So the end of the process waits for its tasks, within
-// bounds, because one may wait for somebody who will not come; what is left then does nothing.
+// A program may exit while its streams still work, as on a GPU; but here libraries would then
+// destroy objects that tasks use. The end of the process therefore waits for its tasks, for a
+// bounded time, because a task may wait for an event that never comes; remaining tasks then do
+// nothing.
 std::atomic<long> pending = 0;
 std::atomic<bool> abandoned = false;
 std::atomic<pid_t> owner = 0;
@@ -30,15 +31,16 @@ std::atomic<pid_t> owner = 0;
 void AwaitTasks() {
   constexpr auto kLongest = std::chrono::seconds(2);
   const auto deadline = std::chrono::steady_clock::now() + kLongest;
-  // A forked child has none of the threads that would do them.
+  // A forked child has none of the threads that would run them.
   while (getpid() == owner && pending > 0 && !abandoned) {
     if (std::chrono::steady_clock::now() > deadline) abandoned = true;
     std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
 }
 
-// Comes before the destructors of all that exists by now. Libraries make more at their first uses,
-// so it is said again behind the first task, the second, the fourth, ...
+// This runs before the destructors of all objects that exist when it is registered. Libraries make
+// more objects at their first uses, so it is registered again behind the first task, the second,
+// the fourth, ...
 void AwaitTasksAtExit() {
   static std::atomic<uint64_t> ended = 0;
   const uint64_t task = ++ended;
@@ -112,7 +114,7 @@ void Stream::Work() {
     }
     for (const Ticket& ticket : task.after) ticket.Wait();
     if (!abandoned) task.run();
-    task.run = nullptr;  // what it holds is gone before anyone sees it completed
+    task.run = nullptr;  // everything that it holds is destroyed before anyone sees it completed
     AwaitTasksAtExit();
     --pending;
     std::lock_guard lock(progress_->mutex);

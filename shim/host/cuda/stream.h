@@ -1,5 +1,5 @@
 // Streams and events. A stream is a first-in first-out queue with a worker thread of its own,
-// started at the first task; a task waits for the tickets it was given before it runs. All
+// started at the first task; before a task runs, it waits for its tickets. All functions are
 // thread-safe.
 #pragma once
 
@@ -18,14 +18,14 @@ struct Capture;
 struct Context;
 struct Node;
 
-// How far a stream has come; outlives the stream for those who wait on it.
+// How far a stream has come; it outlives the stream for those who wait for it.
 struct Progress {
   std::mutex mutex;
   std::condition_variable changed;
   uint64_t completed = 0;
 };
 
-// One enqueued task. The default ticket is done.
+// One enqueued task. The default ticket counts as done.
 struct Ticket {
   std::shared_ptr<Progress> progress;
   uint64_t number = 0;
@@ -37,15 +37,15 @@ class Stream : public std::enable_shared_from_this<Stream> {
  public:
   Stream(Context& context, bool blocking, int priority);
 
-  // Callers hold the context's order lock, which makes "enqueued before" one order over its
-  // streams.
+  // Enqueues a task. Callers hold the context's order lock, so "enqueued before" is one order over
+  // its streams.
   Ticket Enqueue(std::function<void()> run, std::vector<Ticket> after);
   Ticket Last() const { return {progress_, issued_}; }
-  // Whether `ticket` is one of this stream's own: what is enqueued from now on follows it.
+  // Whether `ticket` is one of this stream's own: tasks that are enqueued from now on follow it.
   bool Issued(const Ticket& ticket) const { return ticket.progress == progress_; }
-  // What is queued still runs; then the worker leaves.
+  // Queued tasks still run; then the worker ends.
   void Close();
-  // Closed and with nothing left to run: nobody can be ordered after it any more.
+  // Whether it is closed and has nothing left to run: no later task can be ordered after it.
   bool Drained();
 
   Context& context;
@@ -53,8 +53,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
   const int priority;
   const uint64_t id;
 
-  // What this stream is part of, and what the next node recorded in it will depend on. Guarded by
-  // the lock of capture.cpp.
+  // The capture that this stream is part of, and the nodes on which its next node will depend.
+  // Guarded by the lock of capture.cpp.
   std::shared_ptr<Capture> capture;
   std::vector<const Node*> tail;
 
@@ -75,11 +75,11 @@ class Stream : public std::enable_shared_from_this<Stream> {
   bool closing_ = false;
 };
 
-// What an event remembers of its latest cuEventRecord.
+// The latest cuEventRecord of an event.
 struct EventRecord {
   Ticket ticket;
   std::atomic<int64_t> time_ns{0};  // when the worker reached it; valid once the ticket is done
-  // Recorded in a capture: no work stands behind it, but these nodes.
+  // If it was recorded in a capture: the event stands for these nodes instead of work.
   std::shared_ptr<Capture> capture;
   std::vector<const Node*> nodes;
 };

@@ -1,5 +1,5 @@
-// What a program ties to graphs: destroyed with the last reference, which graphs, executable
-// graphs, launches under way and the program hold. Thread-safe.
+// Objects that a program attaches to graphs: each is destroyed with its last reference, which
+// graphs, executable graphs, launches in flight and the program hold. Thread-safe.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,7 @@
-// What nvcc puts into programs with kernels. Registering them is accepted, so that such programs
-// start. The stand-in runs no device code: launching a kernel that it does not know (see
-// known_kernels.h) is an error of that launch, and the first time its name is said.
+// The functions that nvcc's code calls in programs with kernels. Registering kernels is accepted,
+// so that such programs start. The stand-in runs no device code: launching a kernel that it does
+// not know (see known_kernels.h) is an error of that launch, and is reported the first time, by
+// name.
 #include <cxxabi.h>
 
 #include <cstdio>
@@ -22,7 +23,7 @@ namespace {
 struct Kernel {
   std::string name;  // mangled
   bool was_launched = false;
-  KnownKernel known;  // once it was launched
+  KnownKernel known;  // set once it was launched
 };
 
 struct Kernels {
@@ -35,7 +36,7 @@ Kernels& TheKernels() {
   return *kernels;
 }
 
-// As its source has it; a name that is not C++'s stays as it is.
+// The name as in its source; a name that is not C++'s stays as it is.
 std::string Demangled(const std::string& name) {
   const std::unique_ptr<char, decltype(&std::free)> text(
       abi::__cxa_demangle(name.c_str(), nullptr, nullptr, nullptr), &std::free);
@@ -141,7 +142,7 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* fu
   return Launch(function, arguments, config->stream);
 }
 
-// What does not depend on a kernel's code is the device's, the rest 0.
+// Attributes that do not depend on a kernel's code are the device's, all others 0.
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* function) {
   return Bound([&] {
     if (!attributes) return CUDA_ERROR_INVALID_VALUE;
@@ -160,7 +161,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* fu
   });
 }
 
-// As many as the threads of a multiprocessor allow: nothing is known of registers.
+// As many blocks as the threads of a multiprocessor allow: the use of registers is unknown.
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks,
                                                                    const void* function,
                                                                    int block_size, size_t,

@@ -1,4 +1,4 @@
-// The names and parameters are those of CCCL 3, CUDA 13's: cub/device/dispatch/kernels and
+// The names and parameters are those of CCCL 3 in CUDA 13: cub/device/dispatch/kernels and
 // thrust/system/cuda/detail.
 #include "shim/host/cudart/known_kernels.h"
 
@@ -19,7 +19,7 @@
 namespace hostgpu::runtime {
 namespace {
 
-// A type of C++ by its name. Every value of each is one of long double's.
+// A C++ type, by its name. long double holds every value of each of them.
 struct Number {
   std::string_view name;
   size_t bytes;
@@ -27,7 +27,8 @@ struct Number {
   void (*write)(long double value, void* to);
 };
 
-// As a GPU converts: what an integer cannot hold becomes the nearest that it can, and NaN 0.
+// Converts as a GPU does: a value that an integer cannot hold becomes the nearest one, and NaN
+// becomes 0.
 template <class T>
 T ConvertTo(long double value) {
   if constexpr (std::is_integral_v<T>) {
@@ -77,7 +78,7 @@ T Argument(const void* argument) {
   return value;
 }
 
-// How many elements a launch works on: its first argument, of an integer type.
+// The number of elements of a launch: its first argument, of an integer type.
 size_t CountOf(const Number& type, const void* argument) {
   return static_cast<size_t>(std::max(0.0L, type.read(argument)));
 }
@@ -91,7 +92,7 @@ cudaError_t Enqueue(cudaStream_t stream, std::initializer_list<const void*> uses
   return EnqueueOn(stream, uses, std::move(work)) ? cudaSuccess : cudaErrorInvalidResourceHandle;
 }
 
-// static_kernel(count, functor{to, value}).
+// Runs static_kernel(count, functor{to, value}).
 KnownKernel Fill(const Number& count_type, const Number& to_type, const Number& value_type) {
   return [&](void** arguments, cudaStream_t stream) {
     const size_t count = CountOf(count_type, arguments[0]);
@@ -102,7 +103,7 @@ KnownKernel Fill(const Number& count_type, const Number& to_type, const Number& 
     return Enqueue(stream, {to}, [=, &to_type] {
       auto* const host = static_cast<char*>(hostgpuHostAlias(to));
       if (count > 0) to_type.write(value, host);
-      // What is filled doubles until all is.
+      // The filled part is copied behind itself, and so doubles, until everything is filled.
       const size_t bytes = count * to_type.bytes;
       for (size_t done = to_type.bytes; done < bytes; done *= 2) {
         std::memcpy(host + done, host, std::min(done, bytes - done));
@@ -111,7 +112,7 @@ KnownKernel Fill(const Number& count_type, const Number& to_type, const Number& 
   };
 }
 
-// transform_kernel(count, elements a thread, identity, to, from).
+// Runs transform_kernel(count, elements a thread, identity, to, from).
 KnownKernel Copy(const Number& count_type, const Number& to_type, const Number& from_type) {
   return [&](void** arguments, cudaStream_t stream) {
     const size_t count = CountOf(count_type, arguments[0]);
@@ -132,11 +133,11 @@ KnownKernel Copy(const Number& count_type, const Number& to_type, const Number& 
 }
 
 struct Pattern {
-  std::regex name;  // three groups: the types of the count, of what is written, and of what is read
+  std::regex name;  // three groups: the types of the count, of the written and of the read elements
   KnownKernel (*kernel)(const Number&, const Number&, const Number&);
 };
 
-// CUB and Thrust have their version and the GPUs they were compiled for in a namespace.
+// CUB and Thrust put their version, and the GPUs that they were compiled for, into a namespace.
 const std::vector<Pattern>& Patterns() {
   static const auto* const patterns = new std::vector<Pattern>{
       {std::regex(R"(void cub::(?:\w+::)?detail::for_each::static_kernel<[\w: ]+, ([a-z ]+), )"
@@ -153,7 +154,7 @@ const std::vector<Pattern>& Patterns() {
 }  // namespace
 
 KnownKernel FindKnownKernel(const std::string& name) {
-  // A regular expression takes stack for each character of what it is matched with.
+  // A regular expression needs stack for each character that it is matched with.
   constexpr size_t kLongestName = 1000;
   if (name.size() > kLongestName) return {};
   for (const Pattern& pattern : Patterns()) {

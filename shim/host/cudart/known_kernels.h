@@ -1,5 +1,5 @@
 // Kernels that the stand-in computes itself, known by their names: those of Thrust's fill and copy
-// on device memory, which programs prepare tensors with. The code of every other kernel is a GPU's.
+// on device memory, with which programs prepare tensors. All other kernels' code is a GPU's.
 // Thread-safe.
 #pragma once
 
@@ -10,11 +10,12 @@
 
 namespace hostgpu::runtime {
 
-// Enqueues on `stream` what a launch with these arguments (as cudaLaunchKernel's) computes. An
-// operand that is no device memory of the size it needs is cudaErrorIllegalAddress.
+// Enqueues on `stream` the computation of a launch with these arguments (in the form of
+// cudaLaunchKernel's). cudaErrorIllegalAddress if an operand is no device memory of the needed
+// size.
 using KnownKernel = std::function<cudaError_t(void** arguments, cudaStream_t stream)>;
 
-// What the kernel of this demangled name does; empty where that is not known.
+// The kernel of this demangled name; empty if it is unknown.
 KnownKernel FindKnownKernel(const std::string& name);
 
 }  // namespace hostgpu::runtime

@@ -1,5 +1,5 @@
-// What every runtime call begins and ends with: the primary context of the thread's device is
-// bound, and a failure becomes the thread's last error.
+// The begin and the end of every runtime call: the primary context of the thread's device is bound,
+// and a failure becomes the thread's last error.
 #pragma once
 
 #include "shim/host/cudart/runtime_api.h"
@@ -8,15 +8,15 @@ namespace hostgpu::runtime {
 
 // Records `error` as the calling thread's last error unless it is success; returns it.
 cudaError_t Recorded(cudaError_t error);
-// The codes of both APIs are the same numbers.
+// Both APIs have the same error codes.
 inline cudaError_t Recorded(CUresult error) { return Recorded(static_cast<cudaError_t>(error)); }
 
-// Makes a context current as the runtime does: the one there is, else the device's primary one.
+// Makes a context current as the runtime does: the present one, else the device's primary one.
 CUresult Bind();
-// Makes `device` the calling thread's.
+// Makes `device` the calling thread's device.
 CUresult SelectDevice(int device);
 int SelectedDevice();
-// After its primary context was reset: bound anew by the next call.
+// To be called after its primary context was reset: the next call binds it anew.
 void ForgetContext(int device);
 
 // Runs `body` with a context bound.

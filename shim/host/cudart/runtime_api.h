@@ -1,10 +1,10 @@
-// The runtime API as the stand-in exports it: everything else in the library is hidden.
+// The runtime API as the stand-in exports it; all other symbols of the library are hidden.
 #pragma once
 
 #pragma GCC visibility push(default)
 #include <cuda_runtime_api.h>
 
-// Of cuda_profiler_api.h, which not every installation of the headers has.
+// These are declared in cuda_profiler_api.h, which some installations of the headers lack.
 extern "C" {
 cudaError_t CUDARTAPI cudaProfilerStart();
 cudaError_t CUDARTAPI cudaProfilerStop();

@@ -1,4 +1,4 @@
-// Streams, events and host functions over the driver's.
+// Streams, events and host functions, by those of the driver.
 #include "shim/host/cudart/runtime.h"
 
 using namespace hostgpu::runtime;

@@ -1,5 +1,5 @@
 // Every cudnnGetConvolution*Algorithm*, cudnnFindConvolution* and *WorkspaceSize function: the same
-// few bodies for three operations whose enumerations and result structs differ in name only.
+// few bodies for three operations whose enumerations and result structs differ only in their names.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -46,7 +46,7 @@ cudnnStatus_t WorkspaceSize(cudnnHandle_t handle, Operation operation,
   });
 }
 
-// Where a query's answer goes.
+// The caller's array for a query's answer.
 template <class Perf>
 struct PerformanceList {
   int requested;
@@ -73,7 +73,7 @@ void Give(const std::vector<RankedAlgorithm>& ranked, const Problem& problem,
   *answer.returned = count;
 }
 
-// `rank(problem, &ranked)` fills in the ranking.
+// Answers a query; rank(problem, &ranked) fills in the ranking.
 template <class Perf, class Rank>
 cudnnStatus_t Query(cudnnHandle_t handle, Operation operation, const Descriptors& descriptors,
                     const PerformanceList<Perf>& answer, const Rank& rank) {
@@ -116,7 +116,8 @@ cudnnStatus_t FindEx(cudnnHandle_t handle, Operation operation, const Descriptor
                });
 }
 
-// Operands of the library's own; workspace as large as the device grants, up to the largest need.
+// Measures with operands of the library's own; the workspace is as large as the device allows, up
+// to the largest need.
 cudnnStatus_t MeasureInOwnBuffers(cudnnHandle_t handle, const Problem& problem,
                                   std::vector<RankedAlgorithm>* ranked) {
   DeviceBuffer x, w, y, workspace;

@@ -1,4 +1,4 @@
-// cuDNN's declarations as the stand-in exports them: everything else in the library is hidden.
+// cuDNN's declarations as the stand-in exports them; all other symbols of the library are hidden.
 #pragma once
 
 #pragma GCC visibility push(default)

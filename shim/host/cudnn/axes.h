@@ -1,5 +1,5 @@
-// The axes of tensors as the engines count them: three spatial ones, d, h and w, of which a tensor
-// may lack the first. Pure.
+// The axes of tensors in the engines' order: three spatial ones, d, h and w, of which a tensor may
+// lack the first. Pure.
 #pragma once
 
 #include <array>
@@ -7,7 +7,7 @@
 
 namespace hostgpu {
 
-// The `count` values from `first` on, of the last spatial axes; `otherwise` of the others.
+// The `count` values from `first` on, for the last spatial axes; `otherwise` for the others.
 template <class Values>
 std::array<int64_t, 3> PerAxis(const Values& values, int first, int count, int64_t otherwise) {
   std::array<int64_t, 3> result;

@@ -14,7 +14,8 @@
 namespace hostgpu {
 namespace {
 
-// Walks the groups that share one mean, and the elements of each. `Tensors` tensors of one shape.
+// Walks the groups that share one mean, and the elements of each, in `Tensors` tensors of one
+// shape.
 template <size_t Tensors>
 class Groups {
  public:
@@ -30,12 +31,14 @@ class Groups {
   }
 
   double size() const { return static_cast<double>(size_); }
-  // Calls body(offsets): the group's first element in every tensor, then its parameter.
+  // Calls body(offsets) for each group: the offsets of its first element in every tensor, then of
+  // its parameter.
   template <class Body>
   void ForEachGroup(const Body& body) const {
     ForEachElement(rank_, groups_, group_strides_, body);
   }
-  // Calls body(offsets from the group's first element in every tensor).
+  // Calls body(offsets) for each element: its offsets from the group's first element in every
+  // tensor.
   template <class Body>
   void ForEachInGroup(const Body& body) const {
     ForEachElement(rank_, elements_, element_strides_, body);
@@ -84,8 +87,8 @@ struct ForwardCall {
   void* y = nullptr;
   void* scale = nullptr;
   void* bias = nullptr;
-  void* mean = nullptr;      // running; inference: the estimate
-  void* variance = nullptr;  // running; inference: the estimate
+  void* mean = nullptr;      // the running mean; for inference, the estimate
+  void* variance = nullptr;  // the running variance; for inference, the estimate
   void* saved_mean = nullptr;
   void* saved_inverse = nullptr;
 };
@@ -94,7 +97,7 @@ template <class T>
 void Forward(const ForwardCall& call) {
   using P = Accumulator<T>;
   const Groups<2> groups(call.parameters, {call.x_layout, call.y_layout});
-  // The running variance is the unbiased one.
+  // The running variance is unbiased.
   const double bessel = groups.size() > 1 ? groups.size() / (groups.size() - 1) : 1;
   groups.ForEachGroup([&](const auto& start) {
     const T* x = static_cast<const T*>(call.x) + start[0];
@@ -133,7 +136,7 @@ struct BackwardCall {
   void* scale = nullptr;
   void* dscale = nullptr;
   void* dbias = nullptr;
-  void* saved_mean = nullptr;  // null: computed again, with the inverse
+  void* saved_mean = nullptr;  // null, as is the inverse: both are computed again
   void* saved_inverse = nullptr;
 };
 
@@ -194,8 +197,8 @@ cudnnStatus_t ResolveParameters(cudnnHandle_t handle, cudnnTensorDescriptor_t la
   return CUDNN_STATUS_SUCCESS;
 }
 
-// Training or inference, as `call` says beside its tensors and parameters. Saved: null where they
-// are not wanted.
+// Enqueues training or inference, with the members of `call` beside its tensors and parameters.
+// Saved statistics are null if they are not wanted.
 cudnnStatus_t EnqueueForward(cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void* alpha,
                              const void* beta, cudnnTensorDescriptor_t x_layout, const void* x,
                              cudnnTensorDescriptor_t y_layout, void* y,

@@ -1,6 +1,6 @@
-// Batch normalisation's Ex calls. CUDNN_BATCHNORM_OPS_BN alone is served: it is what the plain
-// calls do. It looks at no z, dz, y, activation, workspace or reserve space, and the real 9.19 asks
-// for no bytes of the last two, either.
+// Batch normalisation's Ex calls. Only CUDNN_BATCHNORM_OPS_BN is served, which equals the plain
+// calls. It reads no z, dz, y, activation, workspace or reserve space; the real 9.19 also asks for
+// no bytes of the last two.
 #include "shim/host/cudnn/batch_normalization.h"
 #include "shim/host/cudnn/descriptors.h"
 #include "shim/host/cudnn/handle.h"
@@ -67,7 +67,7 @@ cudnnStatus_t cudnnGetBatchNormalizationBackwardExWorkspaceSize(
   return CUDNN_STATUS_SUCCESS;
 }
 
-// As the real library, it does not look at what x describes.
+// Like the real library, it does not read the description of x.
 cudnnStatus_t cudnnGetBatchNormalizationTrainingExReserveSpaceSize(
     cudnnHandle_t handle, cudnnBatchNormMode_t mode, cudnnBatchNormOps_t bnOps,
     const cudnnActivationDescriptor_t activationDesc, const cudnnTensorDescriptor_t xDesc,

@@ -1,4 +1,4 @@
-// How most functions end: output = alpha * result + beta * output.
+// The last step of most functions: output = alpha * result + beta * output.
 #pragma once
 
 #include "shim/host/cudnn/api.h"
@@ -17,7 +17,7 @@ inline Scales ReadScales(const void* alpha, const void* beta, DataType type) {
   return {ReadScale(alpha, type), ReadScale(beta, type)};
 }
 
-// beta = 0 does not read `to`.
+// If beta is 0, `to` is not read.
 template <class T>
 void Blend(T& to, const Scales& scales, Accumulator<T> value) {
   const auto alpha = static_cast<Accumulator<T>>(scales.alpha);

@@ -1,6 +1,7 @@
 // The objects behind cuDNN's descriptor handles. Thread-compatible, owned by the application.
-// Setters mirror the real 9.19 library down to what a refused call leaves behind; that behaviour
-// was observed (tests/unit/host/cudnn/descriptor_conformance_test.cpp compares it), not read.
+// Setters equal those of the real 9.19 library, including the state after a refused call; that
+// behaviour was observed (tests/unit/host/cudnn/descriptor_conformance_test.cpp compares it), not
+// read.
 #pragma once
 
 #include <array>
@@ -14,7 +15,7 @@ namespace hostgpu {
 // Bytes of one element as cuDNN counts them (a vector type is one element); 0 for other types.
 size_t ElementBytes(cudnnDataType_t type);
 
-// Types tensors and filters accept (the three vector types included).
+// Whether tensors and filters accept the type (the three vector types included).
 bool IsTensorType(cudnnDataType_t type);
 
 }  // namespace hostgpu
@@ -23,11 +24,11 @@ struct cudnnTensorStruct {
   cudnnDataType_t type = CUDNN_DATA_FLOAT;
   cudnnTensorFormat_t format = CUDNN_TENSOR_NCHW;  // only NCHW_VECT_C changes what is reported
   int dim_count = 0;
-  std::array<int, CUDNN_DIM_MAX> dims{};  // NCHW_VECT_C: channels are counted in vectors
+  std::array<int, CUDNN_DIM_MAX> dims{};  // with NCHW_VECT_C, channels are counted in vectors
   std::array<int, CUDNN_DIM_MAX> strides{};
 
-  // Elements from the first to the last one addressed, both included; 0 for an unset descriptor,
-  // and still the earlier one's after a refused call.
+  // Elements from the first to the last addressed one, both included; 0 for an unset descriptor,
+  // and the earlier value after a refused call.
   int64_t span = 0;
 };
 
@@ -98,13 +99,13 @@ cudnnStatus_t DestroyDescriptor(Struct* descriptor) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-// What a getter tells, where its caller wants to know.
+// Writes the value of a getter, if the caller wants it.
 template <class T>
 void Give(T* to, T value) {
   if (to != nullptr) *to = value;
 }
 
-// 32-bit arithmetic that wraps, where the real library's does.
+// 32-bit arithmetic that wraps as the real library's does.
 inline int Multiply(int a, int b) {
   return static_cast<int>(static_cast<uint32_t>(a) * static_cast<uint32_t>(b));
 }

@@ -1,4 +1,4 @@
-// Device memory of the library's own, zeroed; freed with the object.
+// Device memory of the library's own, zeroed, and freed with this object.
 #pragma once
 
 #include <cuda.h>
@@ -16,7 +16,7 @@ class DeviceBuffer {
     if (address_ != 0) cuMemFree(address_);
   }
 
-  // False, and empty, when the device has no room.
+  // Returns false, and stays empty, if the device has no room.
   bool Allocate(size_t bytes) {
     if (cuMemAlloc(&address_, bytes) != CUDA_SUCCESS) {
       address_ = 0;

@@ -41,7 +41,7 @@ A Activate(const cudnnActivationStruct& activation, A x) {
   }
 }
 
-// d activation / d x, at input x with output y.
+// The derivative of the activation at input x with output y.
 template <class A>
 A Slope(const cudnnActivationStruct& activation, A x, A y) {
   const A coefficient = static_cast<A>(activation.coefficient);
@@ -80,7 +80,7 @@ cudnnStatus_t RequireLike(cudnnTensorDescriptor_t tensor, cudnnTensorDescriptor_
 
 cudnnStatus_t RequireActivation(cudnnActivationDescriptor_t activation) {
   HOSTGPU_REFUSE_IF(activation == nullptr, CUDNN_STATUS_BAD_PARAM);
-  // Documented: identity belongs to the fused convolution alone.
+  // By the documentation identity is only for the fused convolution.
   HOSTGPU_REFUSE_IF(activation->mode == CUDNN_ACTIVATION_IDENTITY, CUDNN_STATUS_BAD_PARAM);
   return CUDNN_STATUS_SUCCESS;
 }

@@ -1,4 +1,4 @@
-// Running one algorithm on checked operands.
+// Runs one algorithm on checked operands.
 #pragma once
 
 #include "shim/host/cudnn/api.h"
@@ -6,7 +6,7 @@
 
 namespace hostgpu {
 
-// Host addresses of a call's operands, checked against what the problem spans.
+// Host addresses of a call's operands, whose sizes were checked for the problem.
 struct Operands {
   void* x;
   void* w;
@@ -16,26 +16,26 @@ struct Operands {
   size_t workspace_offered;
 };
 
-// Device pointers as the application passed them.
+// Device pointers as passed by the application.
 struct DevicePointers {
   const void* x;
   const void* w;
   const void* y;
   void* workspace;
   size_t workspace_bytes;
-  // What the call uses of the workspace: nothing where it needs none.
+  // The workspace that the call uses: null if it needs none.
   const void* UsedWorkspace(const Operands& operands) const {
     return operands.workspace_needed > 0 ? workspace : nullptr;
   }
 };
 
-// Algorithm 0 takes any pointer aligned to its elements, as cuDNN's implicit GEMM does; the others
-// use 16-byte accesses.
+// Algorithm 0 accepts any pointer aligned to its elements, as cuDNN's implicit GEMM does; the
+// others use 16-byte accesses.
 size_t RequiredAlignment(const Problem& problem, int algorithm);
 
-// Everything about a call that can be refused before it is enqueued. A workspace one byte too
-// small, or none, is BAD_PARAM_SIZE_INSUFFICIENT (a specific form of BAD_PARAM). Pointers that
-// would fault on a device: see Resolve; where that loses the device, for all later calls, too.
+// Checks everything that can be refused before a call is enqueued. A workspace one byte too small,
+// or none, is BAD_PARAM_SIZE_INSUFFICIENT (a specific form of BAD_PARAM). For pointers that would
+// fault on a device see Resolve; if that loses the device, all later calls fail, too.
 cudnnStatus_t Check(cudnnHandle_t handle, const Problem& problem, int algorithm,
                     const DevicePointers& pointers, Operands* operands);
 

@@ -1,4 +1,4 @@
-// Filter descriptors. As tensor_descriptor.cpp: the checks and what a refusal leaves are the
+// Filter descriptors. As in tensor_descriptor.cpp, the checks and the state after a refusal are the
 // real library's.
 #include "shim/host/cudnn/descriptors.h"
 #include "shim/host/cudnn/refusal.h"
@@ -16,7 +16,7 @@ int VectorLength(cudnnDataType_t type) { return type == CUDNN_DATA_INT8x32 ? 32 
 
 int64_t cudnnFilterStruct::Elements() const {
   if (dim_count == 0) return 0;
-  uint64_t elements = 1;  // wraps as the real library's
+  uint64_t elements = 1;  // wraps as in the real library
   for (int i = 0; i < dim_count; ++i) elements *= static_cast<uint64_t>(int64_t{dims[i]});
   return static_cast<int64_t>(elements);
 }
@@ -74,8 +74,8 @@ cudnnStatus_t cudnnGetFilterNdDescriptor(const cudnnFilterDescriptor_t filterDes
   Give(format, filterDesc->format);
   Give(nbDims, filterDesc->dim_count);
   HOSTGPU_REFUSE_IF(filterDimA == nullptr, CUDNN_STATUS_BAD_PARAM);
-  // (The real library writes filterDimA[1] of a vector layout even for those who asked for
-  // less.)
+  // (The real library writes filterDimA[1] of a vector layout even if fewer dimensions were asked
+  // for.)
   for (int i = 0; i < nbDimsRequested; ++i) {
     filterDimA[i] = filterDesc->dims[i];
     if (i == 1 && filterDesc->format == CUDNN_TENSOR_NCHW_VECT_C) {

@@ -1,7 +1,7 @@
 // An artificial cost of data that an engine has not just read:
-// HOSTGPU_FIRST_TOUCH=ALGORITHM:MICROSECONDS makes a run of that algorithm take so much longer
-// where its image is another one than in its run before, as if the image were not in the L2 cache.
-// Measuring, which repeats one piece, does not see this; whole calls do.
+// HOSTGPU_FIRST_TOUCH=ALGORITHM:MICROSECONDS makes a run of that algorithm take so much longer if
+// its image differs from that of its last run, as if the image were not in the L2 cache. Measuring,
+// which repeats one piece, does not notice this; whole calls do.
 #pragma once
 
 #include <atomic>
@@ -13,11 +13,11 @@ namespace hostgpu {
 
 class FirstTouch {
  public:
-  // `setting` is the variable's value or null; one that cannot be read is told on stderr, and costs
-  // nothing. An algorithm has its number of the operation that runs.
+  // `setting` is the variable's value or null; an invalid one is reported on stderr, and costs
+  // nothing. An algorithm has its number in the operation that runs.
   explicit FirstTouch(const char* setting);
 
-  // What a run takes beside its work. Thread-safe; all streams share what was touched last.
+  // The additional time of a run. Thread-safe; all streams share the image that was touched last.
   std::chrono::microseconds Cost(int algorithm, const void* image);
 
  private:
@@ -28,7 +28,7 @@ class FirstTouch {
   std::atomic<const void*> last_{nullptr};
 };
 
-// On the stream's worker, before a run: takes what the variable says. x and y are the run's; the
+// Called on the stream's worker before a run: takes the additional time. x and y are the run's; the
 // image is dy in backward_data, and x otherwise.
 void PayFirstTouch(Operation operation, int algorithm, const void* x, const void* y);
 

@@ -21,7 +21,7 @@ bool BindContext() {
 
 namespace {
 
-// What the driver runs and releases.
+// Packs a function as work that the driver runs and releases.
 hostgpuWork WorkOf(std::span<const void* const> uses, std::function<void()> work) {
   using Task = std::function<void()>;
   const auto run = [](void* argument) {

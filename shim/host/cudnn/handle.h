@@ -19,15 +19,15 @@ struct cudnnContext {
 
 namespace hostgpu {
 
-// As the CUDA runtime inside the real library: the current context, else device 0's primary one.
-// False without a device.
+// Binds a context as the CUDA runtime inside the real library does: the current one, else device
+// 0's primary one. Returns false if there is no device.
 bool BindContext();
 
-// When work that is enqueued now on the handle's stream runs.
+// When work runs that is enqueued now on the handle's stream.
 Runs WhenRuns(cudnnHandle_t handle);
 
-// Runs `work` on the handle's stream in stream order, or records it where the stream captures, and
-// returns at once. `uses` are the device addresses it works on; null ones do not count.
+// Runs `work` on the handle's stream in stream order, or records it if the stream captures, and
+// returns at once. `uses` are the device addresses that it uses; null ones are ignored.
 cudnnStatus_t Enqueue(cudnnHandle_t handle, std::span<const void* const> uses,
                       std::function<void()> work);
 inline cudnnStatus_t Enqueue(cudnnHandle_t handle, std::initializer_list<const void*> uses,
@@ -35,8 +35,8 @@ inline cudnnStatus_t Enqueue(cudnnHandle_t handle, std::initializer_list<const v
   return Enqueue(handle, std::span(uses.begin(), uses.size()), std::move(work));
 }
 
-// Makes `work` a node of `graph`, or what its only node does from now on, which was made with the
-// same `kernel`. False where the graph is none, or another one.
+// Adds `work` as a node of `graph`, or makes its only node run it from now on, if that was made
+// with the same `kernel`. Returns false for a null or another graph.
 bool AddToGraph(cudaGraph_t graph, std::span<const void* const> uses, uint64_t kernel,
                 std::function<void()> work);
 bool UpdateInGraph(cudaGraph_t graph, std::span<const void* const> uses, uint64_t kernel,

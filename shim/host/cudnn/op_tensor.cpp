@@ -99,12 +99,12 @@ cudnnStatus_t cudnnOpTensor(cudnnHandle_t handle, const cudnnOpTensorDescriptor_
                             const void* alpha2, const cudnnTensorDescriptor_t bDesc, const void* B,
                             const void* beta, const cudnnTensorDescriptor_t cDesc, void* C) {
   return Protect([&] {
-    // The operations that ignore B still want one, as in the real library.
+    // As in the real library, operations that ignore B still demand one.
     HOSTGPU_REFUSE_IF(
         AnyNull(handle, opTensorDesc, aDesc, bDesc, cDesc, A, B, C, alpha1, alpha2, beta),
         CUDNN_STATUS_BAD_PARAM);
     if (auto status = CheckShapes(*aDesc, *bDesc, *cDesc)) return status;
-    // B may be C only where A is, too.
+    // B may be C only if A is, too.
     HOSTGPU_REFUSE_IF(B == C && !(A == C && SameTensor(*aDesc, *cDesc)), CUDNN_STATUS_BAD_PARAM);
     DataType from{}, to{};
     HOSTGPU_REFUSE_IF(!EngineType(aDesc->type, &from) || !EngineType(cDesc->type, &to),

@@ -1,4 +1,5 @@
-// A tensor argument of an elementwise function: its device pointer checked and made a host address.
+// A tensor argument of an elementwise function: its device pointer is checked and resolved to a
+// host address.
 #pragma once
 
 #include "shim/host/cudnn/descriptors.h"
@@ -9,9 +10,8 @@
 
 namespace hostgpu {
 
-// BAD_PARAM for an unset descriptor or null pointer, NOT_SUPPORTED for a type the engines do not
-// know, what Resolve says of an address that would fault. All elements share one type:
-// `type`.
+// BAD_PARAM for an unset descriptor or null pointer, NOT_SUPPORTED for a type that the engines do
+// not know, Resolve's status for an address that would fault. All elements have one type: `type`.
 inline cudnnStatus_t ResolveTensor(cudnnHandle_t handle, const char* name,
                                    cudnnTensorDescriptor_t tensor, const void* address,
                                    DataType* type, void** host) {

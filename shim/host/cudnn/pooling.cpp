@@ -13,7 +13,7 @@
 namespace hostgpu {
 namespace {
 
-// Both passes: dx lies as x does, dy as y does.
+// For both passes: dx has the layout of x, dy that of y.
 struct Pooling {
   cudnnPoolingStruct pooling;
   cudnnTensorStruct x_layout, y_layout;
@@ -59,8 +59,8 @@ struct Window {
   }
 };
 
-// What a maximum looks for: `value` beats `best`, the first in the window's order beats its equals,
-// and the first NaN all, or none.
+// Whether a maximum replaces `best` by `value`: the first of equal elements in the window's order
+// wins; the first NaN beats everything, or nothing.
 template <class A>
 bool Beats(A value, A best, cudnnNanPropagation_t nan) {
   if (value != value) return nan == CUDNN_PROPAGATE_NAN && best == best;
@@ -70,7 +70,7 @@ bool Beats(A value, A best, cudnnNanPropagation_t nan) {
 // Calls body(window, the output's offset) for every output of one channel of one image.
 template <class Body>
 void ForEachOutput(const Pooling& call, const Body& body) {
-  // The index itself, as offsets: one tensor an axis.
+  // The strides select the index itself: one tensor for each axis.
   std::array<Extents, cudnnPoolingStruct::kMaxSpatial + 1> strides{};
   for (int i = 0; i < call.axes(); ++i) strides[i][i] = 1;
   strides.back() = Spatial(call.y_layout.strides);
@@ -88,7 +88,7 @@ void ForEachPlane(const Pooling& call, const Body& body) {
                     [&](const auto& at) { body(at[0], at[1]); });
 }
 
-// What an average divides by.
+// The divisor of an average.
 int64_t Count(const Pooling& call, const Window& window) {
   return call.pooling.mode == CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING ? window.whole
                                                                           : window.inside;
@@ -122,7 +122,7 @@ void Backward(const Pooling& call) {
   const int axes = call.axes();
   const Extents dims = Spatial(call.x_layout.dims);
   const Extents strides = Spatial(call.x_layout.strides);
-  // Sums of one plane, packed: windows overlap, and a result is rounded once.
+  // These are the packed sums of one plane: windows overlap, and a result is rounded once.
   Extents packed{};
   int64_t elements = 1;
   for (int i = axes - 1; i >= 0; --i) {
@@ -160,8 +160,8 @@ void Backward(const Pooling& call) {
   });
 }
 
-// `y` must have exactly the extents that the descriptors give for `x`. (The real library does
-// not check the image's; what it computes for others is not imitated.)
+// `y` must have exactly the extents that the descriptors give for `x`. (The real library does not
+// check the image's extents; its results for others are not imitated.)
 cudnnStatus_t CheckShapes(cudnnPoolingDescriptor_t pooling, cudnnTensorDescriptor_t x,
                           cudnnTensorDescriptor_t y) {
   HOSTGPU_REFUSE_IF(x->dim_count != y->dim_count, CUDNN_STATUS_BAD_PARAM);
@@ -170,7 +170,7 @@ cudnnStatus_t CheckShapes(cudnnPoolingDescriptor_t pooling, cudnnTensorDescripto
                     CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(x->dim_count != 4 && x->dim_count != 5, CUDNN_STATUS_NOT_SUPPORTED);
   for (int i = 0; i < pooling->spatial_count; ++i) {
-    // Every window then reaches into the image.
+    // With this every window reaches into the image.
     HOSTGPU_REFUSE_IF(pooling->pad[i] < 0 || pooling->pad[i] >= pooling->window[i],
                       CUDNN_STATUS_NOT_SUPPORTED);
   }

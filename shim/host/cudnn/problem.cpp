@@ -87,7 +87,7 @@ cudnnStatus_t Describe(Operation operation, cudnnTensorDescriptor_t x, cudnnFilt
   HOSTGPU_REFUSE_IF(!IsComputeTypeFor(shape.type, convolution->compute_type),
                     CUDNN_STATUS_NOT_SUPPORTED);
 
-  // Refuses channels that do not match and filters larger than the padded image.
+  // This refuses channels that do not match, and filters larger than the padded image.
   int expected[CUDNN_DIM_MAX];
   if (cudnnStatus_t status =
           cudnnGetConvolutionNdForwardOutputDim(convolution, x, w, dim_count, expected)) {

@@ -1,4 +1,4 @@
-// From cuDNN's descriptors to the engines' convolution. Pure.
+// Translates cuDNN's descriptors into the engines' convolution. Pure.
 #pragma once
 
 #include "shim/host/cudnn/api.h"
@@ -6,7 +6,7 @@
 
 namespace hostgpu {
 
-// Bytes the three operands span, first to last element.
+// Bytes that the three operands span, from the first to the last element.
 struct OperandBytes {
   size_t x, w, y;
 };
@@ -15,30 +15,30 @@ struct Problem {
   ConvolutionShape shape;
   OperandBytes bytes;
   size_t element_bytes;       // of x and w; y's is its type's
-  cudnnMathType_t math_type;  // what results report: FMA where the caller insists on it
+  cudnnMathType_t math_type;  // for results: FMA if the caller insists on it
 };
 
 // x, w and y are image, filter and output of the forward convolution, whatever `operation` is.
-// BAD_PARAM where the descriptors contradict each other, NOT_SUPPORTED for types and layouts
-// outside fp32, fp16, bf16, fp64, int8 as cuDNN has it, and non-negative strides.
+// BAD_PARAM if the descriptors contradict each other, NOT_SUPPORTED for types other than fp32,
+// fp16, bf16, fp64 and cuDNN's int8 configurations, for other layouts, and for negative strides.
 cudnnStatus_t Describe(Operation operation, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
                        cudnnConvolutionDescriptor_t convolution, cudnnTensorDescriptor_t y,
                        Problem* problem);
 
-// The engines' type of a tensor type; false where there is none.
+// The engines' type for a tensor type; returns false if there is none.
 bool EngineType(cudnnDataType_t type, DataType* engine_type);
 
 // Whether the engines may accumulate `data` in `compute`.
 bool IsComputeTypeFor(DataType data, cudnnDataType_t compute);
 
-// A scaling factor: double for fp64 tensors, else float.
+// Reads a scaling factor: double for fp64 tensors, else float.
 double ReadScale(const void* scale, DataType type);
 
-// Algorithms the operation's enumeration names: 0 … count-1.
+// The number of algorithms in the operation's enumeration: 0 … count-1.
 int AlgorithmCount(Operation operation);
 
-// Bytes `algorithm` needs. BAD_PARAM for a number that is no algorithm, NOT_SUPPORTED where it does
-// not serve the problem.
+// Bytes that `algorithm` needs. BAD_PARAM for a number that is no algorithm, NOT_SUPPORTED if it
+// does not serve the problem.
 cudnnStatus_t RequiredWorkspace(const Problem& problem, int algorithm, size_t* bytes);
 
 }  // namespace hostgpu

@@ -13,7 +13,7 @@
 namespace hostgpu {
 namespace {
 
-// Below this one run is too short to judge by; the fastest of a few then counts.
+// A single run that is shorter than this is unreliable; the fastest of a few then counts.
 constexpr float kShortRun_ms = 5;
 constexpr int kShortRuns = 3;
 
@@ -32,7 +32,7 @@ std::vector<RankedAlgorithm> Candidates(const Problem& problem) {
 float MeasureNow(const Problem& problem, int algorithm, const Operands& operands) {
   using Clock = std::chrono::steady_clock;
   float fastest_ms = 0;
-  for (int run = 0; run <= kShortRuns; ++run) {  // run 0 warms caches and code up
+  for (int run = 0; run <= kShortRuns; ++run) {  // run 0 warms caches and loads code
     const auto start = Clock::now();
     Execute(problem, algorithm, 1, 0, operands);
     const float time_ms = std::chrono::duration<float, std::milli>(Clock::now() - start).count();
@@ -65,7 +65,7 @@ std::vector<RankedAlgorithm> RankByModel(const Problem& problem) {
 cudnnStatus_t RankByMeasuring(cudnnHandle_t handle, const Problem& problem,
                               const DevicePointers& pointers,
                               std::vector<RankedAlgorithm>* ranked) {
-  // Measuring waits for the stream, which breaks a capture it is in.
+  // Measuring waits for the stream, which would break its capture.
   CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
   HOSTGPU_REFUSE_IF(!BindContext(), CUDNN_STATUS_EXECUTION_FAILED_CUDART);
   cuStreamIsCapturing(handle->stream, &capturing);

@@ -1,4 +1,4 @@
-// Which algorithms serve a problem, and how fast: by a model, or measured.
+// Ranks the algorithms that serve a problem by speed, modelled or measured.
 #pragma once
 
 #include <vector>
@@ -11,19 +11,19 @@ namespace hostgpu {
 
 struct RankedAlgorithm {
   int algorithm;
-  cudnnStatus_t status;  // why it cannot run; SUCCESS where it can
-  float time_ms;         // -1 where it was not measured
-  size_t memory;         // what the WorkspaceSize query answers
+  cudnnStatus_t status;  // why it cannot run; SUCCESS if it can
+  float time_ms;         // -1 if it was not measured
+  size_t memory;         // the answer of the WorkspaceSize query
   bool deterministic;
 };
 
-// Every algorithm of the operation, those that serve the problem first: blocked layouts bought with
-// workspace before the one that needs none. Nothing runs.
+// Every algorithm of the operation, those that serve the problem first: blocked layouts, which need
+// workspace, before the one that needs none. Nothing runs.
 std::vector<RankedAlgorithm> RankByModel(const Problem& problem);
 
-// Every algorithm, run on the handle's stream into the caller's buffers and fastest first. Those
-// that need more than the workspace passed (ALLOC_FAILED), or better aligned pointers
-// (NOT_SUPPORTED), follow. Returns early, with the status, on a pointer that would fault.
+// Every algorithm, run on the handle's stream into the caller's buffers, the fastest first. Those
+// that need more than the given workspace (ALLOC_FAILED), or better aligned pointers
+// (NOT_SUPPORTED), follow. Returns early, with the status, for a pointer that would fault.
 // Synchronous.
 cudnnStatus_t RankByMeasuring(cudnnHandle_t handle, const Problem& problem,
                               const DevicePointers& pointers, std::vector<RankedAlgorithm>* ranked);

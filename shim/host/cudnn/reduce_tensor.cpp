@@ -1,5 +1,5 @@
-// cudnnReduceTensor: C = alpha * reduce(A) + beta * C, over the axes of which C has extent 1, in
-// the order of A's elements. Sums alone, in fp32 (fp64 of fp64). Asynchronous; any strides.
+// cudnnReduceTensor: C = alpha * reduce(A) + beta * C, over the axes along which C has extent 1, in
+// the order of A's elements. Only sums, in fp32 (fp64 for fp64). Asynchronous; any strides.
 #include <vector>
 
 #include "shim/host/cudnn/blend.h"
@@ -19,7 +19,7 @@ struct Reduction {
 
 template <class T>
 void Reduce(const Reduction& reduction) {
-  // Which axes are summed over, and which C has, each with the rank of A.
+  // The extents of the axes that C has, and of those that are summed over, both with the rank of A.
   Extents kept = reduction.a.dims, summed = reduction.a.dims;
   for (int i = 0; i < reduction.a.dim_count; ++i) {
     (reduction.c.dims[i] == 1 ? kept : summed)[i] = 1;
@@ -47,7 +47,7 @@ cudnnStatus_t CheckReduction(const cudnnReduceTensorStruct* reduction, const cud
   return CUDNN_STATUS_SUCCESS;
 }
 
-// As the real library it wants room for partial sums.
+// Like the real library, it demands room for partial sums.
 size_t WorkspaceOf(const cudnnTensorStruct& c) {
   size_t results = 1;
   for (int i = 0; i < c.dim_count; ++i) results *= static_cast<size_t>(c.dims[i]);

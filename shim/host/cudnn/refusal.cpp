@@ -5,7 +5,7 @@
 namespace hostgpu {
 namespace {
 
-// Not owned: conditions are string literals, or texts that live as long as the thread.
+// It is not owned: conditions are string literals, or texts that live as long as the thread.
 thread_local const char* last_condition = "";
 
 }  // namespace

@@ -1,5 +1,5 @@
-// How the stand-in says no: the status, and the failed condition for cudnnGetLastErrorString.
-// One message a thread, as in the real library.
+// Refusals of the stand-in: the status, and the failed condition for cudnnGetLastErrorString. One
+// message a thread, as in the real library.
 #pragma once
 
 #include "shim/host/cudnn/api.h"
@@ -9,7 +9,7 @@ namespace hostgpu {
 // Keeps `condition`, which is not copied, as this thread's last error and returns `status`.
 cudnnStatus_t Refuse(cudnnStatus_t status, const char* condition);
 
-// Hands out this thread's last error and forgets it.
+// Returns this thread's last error and forgets it.
 void TakeLastError(char* message, size_t capacity);
 
 template <class... Pointers>

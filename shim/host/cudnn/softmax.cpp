@@ -14,13 +14,13 @@ namespace {
 struct Softmax {
   cudnnSoftmaxAlgorithm_t algorithm;
   cudnnSoftmaxMode_t mode;
-  cudnnTensorStruct y_layout, x_layout;  // dy lies as y does, dx as x does
+  cudnnTensorStruct y_layout, x_layout;  // dy has the layout of y, dx that of x
   Scales scales;
   const void* from;   // x; backward: y
   const void* slope;  // backward: dy
   void* to;           // y; backward: dx
 
-  // What one sum runs over, and where the sums start.
+  // The axes of one sum, and the places where the sums start.
   Extents Inner() const {
     Extents dims = x_layout.dims;
     dims[0] = 1;
@@ -44,7 +44,7 @@ void Forward(const Softmax& call) {
   ForEachElement(rank, call.Outer(), strides, [&](const auto& start) {
     const T* x = static_cast<const T*>(call.from) + start[0];
     T* y = static_cast<T*>(call.to) + start[1];
-    A largest = 0;  // "fast" overflows where the others do not
+    A largest = 0;  // "fast" subtracts no maximum, and overflows where the others do not
     if (call.algorithm != CUDNN_SOFTMAX_FAST) {
       largest = -std::numeric_limits<A>::infinity();
       ForEachElement(rank, inner, strides,

@@ -1,4 +1,4 @@
-// Walking the elements of several tensors of one shape, each with strides of its own.
+// Walks the elements of several tensors of one shape, each with its own strides.
 #pragma once
 
 #include <array>
@@ -47,7 +47,7 @@ inline bool SameShape(const cudnnTensorStruct& a, const cudnnTensorStruct& b) {
   return true;
 }
 
-// One shape, one type, and the same place for every element.
+// Whether both have the same shape, type and place of every element.
 inline bool SameTensor(const cudnnTensorStruct& a, const cudnnTensorStruct& b) {
   if (a.type != b.type || !SameShape(a, b)) return false;
   for (int i = 0; i < a.dim_count; ++i) {
@@ -56,7 +56,7 @@ inline bool SameTensor(const cudnnTensorStruct& a, const cudnnTensorStruct& b) {
   return true;
 }
 
-// Each dimension of `small` is that of `large` or 1.
+// Whether each dimension of `small` is that of `large` or 1.
 inline bool Broadcasts(const cudnnTensorStruct& small, const cudnnTensorStruct& large) {
   if (small.dim_count != large.dim_count) return false;
   for (int i = 0; i < small.dim_count; ++i) {
@@ -65,7 +65,7 @@ inline bool Broadcasts(const cudnnTensorStruct& small, const cudnnTensorStruct& 
   return true;
 }
 
-// One value per channel: the second dimension of `of`, all others 1.
+// Whether it has one value per channel: the second dimension of `of`, all others 1.
 inline bool IsPerChannel(const cudnnTensorStruct& tensor, const cudnnTensorStruct& of) {
   if (!Broadcasts(tensor, of)) return false;
   for (int i = 0; i < tensor.dim_count; ++i) {

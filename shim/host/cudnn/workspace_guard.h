@@ -1,6 +1,6 @@
-// Keeps the promise about workspace honest: the bytes an algorithm asked for are overwritten before
-// it runs (nothing may survive in them), and the caller's bytes behind them must come out
-// untouched.
+// Checks that workspace promises are kept: the bytes that an algorithm asked for are overwritten
+// before it runs (nothing may survive in them), and the caller's bytes behind them must stay
+// unchanged.
 #pragma once
 
 #include <array>
@@ -13,11 +13,11 @@ class WorkspaceGuard {
   static constexpr unsigned char kPattern = 0xA5;
   static constexpr size_t kGuardBytes = 256;
 
-  // `workspace` holds `offered` bytes, of which the algorithm asked for the first `needed`. Nothing
-  // behind `offered` is looked at: it may be another stream's.
+  // `workspace` holds `offered` bytes, of which the algorithm asked for the first `needed`. Bytes
+  // behind `offered` are not looked at: they may be another stream's.
   WorkspaceGuard(void* workspace, size_t needed, size_t offered);
 
-  // False where the algorithm wrote behind what it asked for; what it overwrote is put back.
+  // Returns false if the algorithm wrote behind the bytes that it asked for; these are restored.
   bool RestoreBehind();
 
  private:

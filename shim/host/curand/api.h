@@ -1,5 +1,5 @@
-// The part of cuRAND's interface that is implemented. Declared here as curand.h does, because not
-// every installation of CUDA's headers has that one; everything else in the library is hidden.
+// The part of cuRAND's interface that is implemented. Declared here as in curand.h, because some
+// installations of CUDA's headers lack that file; all other symbols of the library are hidden.
 #pragma once
 
 #include <cstddef>

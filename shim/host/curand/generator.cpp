@@ -1,5 +1,5 @@
-// Pseudo-random generators on device memory, in stream order. One thread at a time uses a
-// generator, as in the real library.
+// Pseudo-random generators on device memory, in stream order. As in the real library, one thread at
+// a time uses a generator.
 #include <cuda.h>
 
 #include <new>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kFirstPseudo = 100, kFirstQuasi = 200;  // curandRngType_t
 
-// Has `fill(place, numbers)` write the next `count` numbers to `output`.
+// Calls fill(place, numbers) in stream order to write the next `count` numbers to `output`.
 template <class Fill>
 curandStatus_t Generate(curandGenerator_st* generator, float* output, size_t count,
                         const Fill& fill) {

@@ -1,4 +1,4 @@
-// Exports of cuRAND that are not implemented. It has no "not supported": this is its nearest word.
+// Exports of cuRAND that are not implemented. It has no "not supported"; this is the nearest error.
 #include "shim/host/not_implemented.h"
 
 #include "shim/host/curand/api.h"

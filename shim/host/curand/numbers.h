@@ -1,5 +1,5 @@
-// A sequence of random numbers in which each is found by its place, so that it does not matter in
-// how many calls it is drawn. Not one of cuRAND's sequences. Pure functions.
+// A sequence of random numbers in which each is computed from its place, so the number of calls
+// that draw it does not matter. It is none of cuRAND's sequences. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -7,16 +7,16 @@
 
 namespace hostgpu::random {
 
-// Draws begin at the place `first` of the sequence of `seed`.
+// The place `first` in the sequence of `seed`, where draws begin.
 struct Place {
   uint64_t seed = 0;
   uint64_t first = 0;
 };
 
-// In (0, 1].
+// Draws numbers in (0, 1].
 void Uniform(Place place, float* output, size_t count);
 
-// `count` is even: numbers come in pairs, of two draws.
+// `count` is even: numbers come in pairs, from two draws.
 void Normal(Place place, float mean, float deviation, float* output, size_t count);
 
 }  // namespace hostgpu::random

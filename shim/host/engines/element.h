@@ -28,7 +28,8 @@ using Accumulator =
 float ToFloat(Half value);
 Half ToHalf(float value);
 
-// Runs of elements; written once per type because fp16 has an instruction worth looking for.
+// Conversions of runs of elements, written once for each type because fp16 has an instruction for
+// it.
 void Widen(const Half* from, float* to, int64_t count);
 void Narrow(const float* from, Half* to, int64_t count);
 
@@ -58,7 +59,7 @@ inline void Store(Bfloat16& to, float value) { to = ToBfloat16(value); }
 inline void Store(float& to, float value) { to = value; }
 inline void Store(double& to, double value) { to = value; }
 
-// What an integer cannot hold becomes its nearest value; not a number becomes 0.
+// A value that an integer cannot hold becomes its nearest value; not a number becomes 0.
 template <class Integer>
 void StoreInteger(Integer& to, double value) {
   constexpr double kLeast = std::numeric_limits<Integer>::min();
@@ -82,7 +83,7 @@ void LoadRun(const T* from, int64_t from_stride, Accumulator<T>* to, int64_t cou
 }
 
 // to[i * to_stride] = alpha * from[i * from_stride] + beta * to[i * to_stride], narrowed once; A
-// may be wider than what the type computes in. beta = 0 does not read `to`.
+// may be wider than the type's accumulator. If beta is 0, `to` is not read.
 template <class A, class T>
 void BlendRun(const A* from, int64_t from_stride, T* to, int64_t to_stride, int64_t count,
               std::type_identity_t<A> alpha, std::type_identity_t<A> beta) {
@@ -104,7 +105,7 @@ void BlendRun(const A* from, int64_t from_stride, T* to, int64_t to_stride, int6
   }
 }
 
-// Calls body(T{}) with the storage type `type` names, which is no integer.
+// Calls body(T{}) with the storage type T of `type`, which must not be an integer type.
 template <class Body>
 auto WithElement(DataType type, const Body& body) {
   switch (type) {
@@ -120,7 +121,7 @@ auto WithElement(DataType type, const Body& body) {
   return body(float{});
 }
 
-// As WithElement, of integers, too.
+// WithElement for all types, integers included.
 template <class Body>
 auto WithNumber(DataType type, const Body& body) {
   switch (type) {

@@ -8,7 +8,7 @@
 namespace hostgpu {
 namespace {
 
-// Algorithm numbers as cuDNN's enumeration of each operation has them.
+// Algorithm numbers are those of cuDNN's enumeration for each operation.
 std::optional<OnednnVariant> VariantOf(Operation operation, int algorithm) {
   if (algorithm == 1) return OnednnVariant::kBlocked;
   switch (operation) {
@@ -65,7 +65,7 @@ bool Run(const ConvolutionShape& shape, int algorithm, double alpha, void* x, vo
   }
   const auto variant = VariantOf(shape.operation, algorithm);
   if (!variant) return false;
-  // A plain-layout primitive writes straight into y, where it cannot blend.
+  // A plain-layout primitive writes directly into y, which it cannot blend.
   if (*variant == OnednnVariant::kPlain && (alpha != 1 || beta != 0)) {
     return OnednnWorkspaceBytes(shape, *variant) && RunImplicitGemm(shape, alpha, x, w, y, beta);
   }

@@ -1,6 +1,6 @@
-// The engines of the stand-in cuDNN: one convolution on host memory, with an algorithm of choice.
-// Pure functions on caller-owned memory, thread-safe; nothing outside the output and the workspace
-// is written. Compute through oneDNN. Accumulation is fp32 (fp64 for fp64 and int8 data).
+// The engines of the stand-in cuDNN: one convolution on host memory, with a choice of algorithms.
+// Pure functions on caller-owned memory, thread-safe; only the output and the workspace are
+// written. They compute through oneDNN. Accumulation is fp32 (fp64 for fp64 and int8 data).
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ size_t BytesOf(DataType type);
 // Up to three spatial dimensions, axis order d, h, w; 2-D problems use d = 1 everywhere.
 struct ConvolutionShape {
   Operation operation;
-  DataType type;  // of x, w and y; kInt8: of x and w
+  DataType type;  // of x, w and y; for kInt8, of x and w
   int64_t n, c, k, groups;
   std::array<int64_t, 3> x, w, y;         // spatial extents of image, filter, output
   std::array<int64_t, 3> pad, upper_pad;  // before the first pixel, behind the last one
@@ -26,32 +26,32 @@ struct ConvolutionShape {
   std::array<int64_t, 5> x_strides, y_strides;  // in elements, order n, c, d, h, w
   bool filter_nhwc;  // filter memory is k, d, h, w, c/groups instead of k, c/groups, d, h, w
   bool flip;         // CUDNN_CONVOLUTION (filter mirrored) instead of CUDNN_CROSS_CORRELATION
-  DataType int8_result = DataType::kInt32;  // of y where type is kInt8: kInt8, kInt32 or kFloat
+  DataType int8_result = DataType::kInt32;  // type of y if `type` is kInt8: kInt8, kInt32 or kFloat
 };
 
-// Of what the operation writes.
+// The type of the tensor that the operation writes.
 inline DataType ResultType(const ConvolutionShape& shape) {
   return shape.type == DataType::kInt8 ? shape.int8_result : shape.type;
 }
 
-// Algorithm numbers are cuDNN's own of each operation:
+// Algorithm numbers are cuDNN's own for each operation:
 //   0  implicit GEMM: no workspace, every shape and type, pointers aligned to an element
 //   1  oneDNN's fastest direct convolution: workspace grows with the batch; not fp64
 //   forward 2  oneDNN on fp32 in the caller's dense layout: workspace does not grow with the batch
 //   forward 6, backward_data 4, backward_filter 5  Winograd, 3x3 without stride; coarser rounding
 //      (of oneDNN 2 with AVX-512: oneDNN 3 has none for x86)
-// All but 0 take pointers aligned to 16 bytes. int8 is served by 1 alone, of forward: implicit
-// GEMM, exact, without workspace; what is beyond the result's type is its nearest value.
+// All but 0 need pointers aligned to 16 bytes. Only forward algorithm 1 serves int8: implicit GEMM,
+// exact, without workspace; a value outside the result's type becomes its nearest value.
 constexpr int kAlgorithmCount = 8;
 
-// Bytes of workspace algorithm `algorithm` needs; nullopt where it does not serve this shape.
+// Bytes of workspace that algorithm `algorithm` needs; nullopt if it does not serve this shape.
 std::optional<size_t> WorkspaceBytes(const ConvolutionShape& shape, int algorithm);
 
 bool IsDeterministic(const ConvolutionShape& shape, int algorithm);
 
-// forward: y = alpha*conv(x, w) + beta*y; backward_data: x = alpha*... + beta*x;
-// backward_filter: w = alpha*... + beta*w. beta = 0 never reads the output. `workspace` holds
-// WorkspaceBytes bytes. False when the engine cannot run (a fault of the caller or of oneDNN).
+// forward: y = alpha*conv(x, w) + beta*y; backward_data: x = alpha*... + beta*x; backward_filter: w
+// = alpha*... + beta*w. If beta is 0, the output is not read. `workspace` holds WorkspaceBytes
+// bytes. Returns false if the engine cannot run (a fault of the caller or of oneDNN).
 bool Run(const ConvolutionShape& shape, int algorithm, double alpha, void* x, void* w, void* y,
          double beta, void* workspace);
 

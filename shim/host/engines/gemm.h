@@ -1,6 +1,7 @@
-// Row-major matrix products on one tile: C[m][n] = op(A)[m][k] * op(B)[k][n] + beta * C, beta 0 or
-// 1; op transposes where the flag says so. `ld` is the distance of rows as stored. Inside a
-// parallel loop they run on the calling thread alone. False when oneDNN refuses (out of memory).
+// Row-major matrix products on one tile: C[m][n] = op(A)[m][k] * op(B)[k][n] + beta * C, with beta
+// 0 or 1; op transposes if the flag says so. `ld` is the distance of rows as stored. Inside a
+// parallel loop they run on the calling thread alone. They return false if oneDNN refuses (out of
+// memory).
 #pragma once
 
 #include <cstdint>

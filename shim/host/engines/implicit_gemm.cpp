@@ -11,8 +11,8 @@
 namespace hostgpu {
 namespace {
 
-// The scratch of a thread: a tile of the result, one of the operand that is not gathered and one of
-// patches. Together at most kScratchBytes, which stays in the second-level cache.
+// The scratch of a thread: a tile of the result, one of the operand that is not gathered, and one
+// of patches. Together they have at most kScratchBytes, which stay in the second-level cache.
 template <class Acc>
 struct Scratch {
   static constexpr int64_t kTotal = kScratchBytes / sizeof(Acc);
@@ -25,8 +25,8 @@ struct Scratch {
   Acc* patches = operand + kOperand;
 };
 
-// The largest length of at most `limit` that cuts `total` into near-equal parts, a multiple of 16
-// where the parts are long.
+// The largest length, at most `limit`, that cuts `total` into nearly equal parts; a multiple of 16
+// if the parts are long.
 int64_t Part(int64_t total, int64_t limit) {
   if (total <= limit) return std::max<int64_t>(total, 1);
   const int64_t parts = (total + limit - 1) / limit;
@@ -48,8 +48,8 @@ FilterStrides StridesOfFilter(const ConvolutionShape& shape) {
           shape.w[2] * tap, tap};
 }
 
-// y from x and w, or x from y and w: source channels times taps are summed for every pixel of the
-// result, whose elements are R.
+// y from x and w, or x from y and w: for every pixel of the result, whose elements are of type R,
+// it sums over source channels and taps.
 template <class T, class R = T>
 class GatheringProduct {
   using Acc = Accumulator<T>;
@@ -65,7 +65,7 @@ class GatheringProduct {
         result_strides_(forward_ ? shape.y_strides : shape.x_strides),
         filter_strides_(StridesOfFilter(shape)),
         group_filter_stride_(filter_strides_.k * (shape.k / shape.groups)),
-        // The gathered order of w's own memory lets forward multiply with it where it lies.
+        // If the gathered order is that of w's own memory, forward multiplies with w in place.
         tap_major_(forward_ ? shape.filter_nhwc : source_strides_[1] == 1),
         columns_(tap_major_ && source_strides_[1] == 1 && source_channels_ > 1),
         filter_in_place_(forward_ && std::is_same_v<T, Acc>),
@@ -83,7 +83,7 @@ class GatheringProduct {
 
     int64_t channels = Part(result_channels_, 512);
     const int64_t pixels_limit = std::min<int64_t>(Scratch<Acc>::kResult / channels, 768);
-    // Whole images are put together where they are small, else one image is cut.
+    // Small images are combined; a large image is cut.
     const int64_t images = image * 2 <= pixels_limit ? pixels_limit / image : 1;
     const int64_t pixels = images > 1 ? images * image : Part(image, pixels_limit);
     const int64_t batches = Parts(geometry.images, images);
@@ -129,7 +129,7 @@ class GatheringProduct {
                                 source_strides_};
     const T* filter = filter_ + tile.group * group_filter_stride_ +
                       tile.first_channel * (forward_ ? filter_strides_.k : filter_strides_.c);
-    // Where no tap reaches these pixels the sum is empty.
+    // If no tap reaches these pixels, the sum is empty.
     if (depth == 0) std::fill(scratch.result, scratch.result + tile.channels * tile.pixels, Acc{0});
     for (int64_t first = 0; first < depth; first += tile.depth_part) {
       const int64_t part = std::min(tile.depth_part, depth - first);
@@ -214,7 +214,7 @@ class GatheringProduct {
 
 constexpr int64_t kSmallImage = 96;  // pixels
 
-// Whether each channel of y is one run of memory, long enough to multiply with where it lies.
+// Whether each channel of y is one run of memory that is long enough to multiply with in place.
 bool HasLargeGaplessPlanes(const ConvolutionShape& shape) {
   int64_t run = 1;
   for (int axis = 2; axis >= 0; --axis) {
@@ -224,8 +224,8 @@ bool HasLargeGaplessPlanes(const ConvolutionShape& shape) {
   return run >= kSmallImage && shape.y_strides[1] >= run;
 }
 
-// w from x and y. A task owns a tile of w and walks over the whole batch, so that the sum stays in
-// one fp32 tile and is rounded to the filter's type once.
+// w from x and y. A task owns a tile of w and walks over the whole batch, so the sum stays in one
+// fp32 tile and is rounded to the filter's type once.
 template <class T>
 class FilterProduct {
   using Acc = Accumulator<T>;
@@ -242,7 +242,7 @@ class FilterProduct {
         y_in_place_(std::is_same_v<T, Acc> && HasLargeGaplessPlanes(shape)),
         patches_of_x_(ForwardGeometry(shape)),
         pixels_of_y_(IdentityGeometry(shape)),
-        // In the order of w's memory, so that a tile's rows are stored as runs.
+        // The rows are in the order of w's memory, so that a tile's rows are stored as runs.
         x_rows_(PatchRows(patches_of_x_, channels_, shape.filter_nhwc)),
         y_rows_(PatchRows(pixels_of_y_, filters_, true)),
         alpha_(alpha),
@@ -261,7 +261,7 @@ class FilterProduct {
     const int64_t image = patches_of_x_.PixelsPerImage();
     int64_t limit = Scratch<Acc>::kPatches / width;
     if (!y_in_place_) limit = std::min(limit, Scratch<Acc>::kOperand / filters);
-    // Small images are put together so that the products are deep enough to be worth packing for.
+    // Small images are combined so that the products are deep enough to be worth packing for.
     const int64_t batch = image >= kSmallImage ? image : image * patches_of_x_.images;
     const int64_t pixels = Part(batch, limit);
     return ParallelFor(groups_ * filter_tiles * width_tiles, [&](int64_t task) {
@@ -337,7 +337,7 @@ class FilterProduct {
   const int64_t channels_, filters_, groups_;
   const std::array<int64_t, 5> x_strides_, y_strides_;
   const bool columns_, y_columns_;
-  const bool y_in_place_;  // fp32 planes without gaps are multiplied where they lie
+  const bool y_in_place_;  // fp32 planes without gaps are multiplied in place
   const PatchGeometry patches_of_x_, pixels_of_y_;
   const std::vector<PatchRow> x_rows_, y_rows_;
   const Acc alpha_, beta_;

@@ -36,7 +36,7 @@ Key KeyOf(const ConvolutionShape& s, OnednnVariant variant) {
   return key;
 }
 
-// The most recently used plans, also those oneDNN does not offer (null).
+// The most recently used plans, including those that oneDNN does not offer (null).
 class PlanCache {
  public:
   SharedPlan Find(const ConvolutionShape& shape, OnednnVariant variant) {
@@ -48,7 +48,8 @@ class PlanCache {
         return found->second->second;
       }
     }
-    // Outside the lock: other threads' convolutions need not wait for code to be generated.
+    // This runs outside the lock: other threads' convolutions need not wait for code to be
+    // generated.
     SharedPlan plan = OnednnPlan::Create(shape, variant);
     const std::lock_guard lock(mutex_);
     if (const auto found = index_.find(key); found != index_.end()) return found->second->second;

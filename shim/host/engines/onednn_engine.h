@@ -11,15 +11,15 @@
 namespace hostgpu {
 
 enum class OnednnVariant {
-  kBlocked,   // the layouts oneDNN likes best; workspace grows with the batch
+  kBlocked,   // the layouts that oneDNN prefers; workspace grows with the batch
   kPlain,     // fp32 in the caller's own dense layout; workspace does not grow with the batch
-  kWinograd,  // of a lower numerical class
+  kWinograd,  // in a lower numerical class
 };
 
-// nullopt where oneDNN offers no such primitive better than its reference loops.
+// nullopt if oneDNN offers no such primitive better than its reference loops.
 std::optional<size_t> OnednnWorkspaceBytes(const ConvolutionShape& shape, OnednnVariant variant);
 
-// As Run in engine.h. kPlain requires alpha = 1 and beta = 0.
+// Run of engine.h. kPlain requires alpha = 1 and beta = 0.
 bool RunOnednn(const ConvolutionShape& shape, OnednnVariant variant, double alpha, void* x, void* w,
                void* y, double beta, void* workspace);
 

@@ -14,7 +14,7 @@ namespace {
 using dnnl::memory;
 using Extents = std::array<int64_t, 5>;
 
-// Layouts are asked for at this batch: a micro-batch then computes each image as the whole batch
+// Layouts are chosen for this batch, so that a micro-batch computes each image as the whole batch
 // does, to the bit.
 constexpr int64_t kLayoutBatch = 32;
 constexpr size_t kAlign = 64;
@@ -34,7 +34,7 @@ Extents DenseStrides(const Extents& extents, bool channels_last) {
   return strides;
 }
 
-// Equal as far as they matter: the stride of an axis of one element does not.
+// Whether strides are equal where they matter: the stride of an axis of one element does not.
 bool SameStrides(const Extents& extents, const Extents& a, const Extents& b) {
   for (int i = 0; i < 5; ++i) {
     if (extents[i] != 1 && a[i] != b[i]) return false;
@@ -42,7 +42,7 @@ bool SameStrides(const Extents& extents, const Extents& a, const Extents& b) {
   return true;
 }
 
-// 2-D problems drop the axis d; a grouped filter's k becomes groups, k / groups.
+// 2-D problems drop the axis d; k of a grouped filter becomes groups and k / groups.
 memory::dims Axes(const Extents& values, bool has_depth, int64_t groups, int64_t group_value) {
   memory::dims result;
   if (groups > 1) result.push_back(group_value);
@@ -61,7 +61,7 @@ memory::dims SpatialAxes(const std::array<int64_t, 3>& values, bool has_depth) {
 struct TensorShape {
   Extents extents;
   bool has_depth;
-  int64_t groups;  // of a filter; 1 for x and y
+  int64_t groups;  // for a filter; 1 for x and y
 
   memory::dims Dims() const {
     Extents values = extents;
@@ -80,7 +80,7 @@ using Tag = memory::format_tag;
 constexpr Tag kLayouts2d[] = {Tag::abcd, Tag::acdb, Tag::aBcd16b, Tag::aBcd8b, Tag::aBcd4b};
 constexpr Tag kLayouts3d[] = {Tag::abcde, Tag::acdeb, Tag::aBcde16b, Tag::aBcde8b, Tag::aBcde4b};
 
-// The layout of `shape` at another batch; false where it is none of these.
+// Changes the layout of `shape` to another batch; returns false if it is none of these.
 bool SetBatch(memory::desc* layout, const TensorShape& shape, int64_t n) {
   TensorShape resized = shape;
   resized.extents[0] = n;
@@ -98,7 +98,7 @@ dnnl::primitive_attr UserScratchpad() {
   return attr;
 }
 
-// What a convolution primitive descriptor of either direction says.
+// The contents of a convolution primitive descriptor of either direction.
 struct Description {
   memory::desc x, w, y, scratchpad;
   dnnl::primitive primitive;
@@ -257,7 +257,7 @@ bool OnednnPlan::CreateConvolution(const ConvolutionShape& shape, OnednnVariant 
             .Strided(operand.staged ? operand.copy.dense_strides : operand.copy.user_strides);
     operand.primitive = chosen[i];
     operand.reordered = operand.plain != operand.primitive;
-    // The convolution cannot blend, so that even an output in the right layout needs a buffer.
+    // The convolution cannot blend, so even an output in the right layout needs a buffer.
     operand.buffered =
         operand.staged || operand.reordered || (i == output_ && variant != OnednnVariant::kPlain);
   }
@@ -283,8 +283,8 @@ void OnednnPlan::LayOutWorkspace() {
     need(copy);
     dnnl::engine& engine = CpuEngine();
     if (i == output_) {
-      // Reorders that blend are made when alpha and beta are known; none of them has been seen to
-      // need a scratchpad, and BlendingReorder refuses one that does.
+      // Reorders that blend are made when alpha and beta are known; none of them is known to need a
+      // scratchpad, and BlendingReorder refuses one that does.
       continue;
     }
     const dnnl::reorder::primitive_desc pd(engine, operand.plain, engine, operand.primitive,
@@ -294,7 +294,7 @@ void OnednnPlan::LayOutWorkspace() {
     need(copy + pd.scratchpad_desc().get_size());
   }
   workspace_bytes_ = end + shared;
-  // The caller's workspace is 16-byte aligned; what lies in it wants a cache line.
+  // The caller's workspace is 16-byte aligned, but its contents need the alignment of a cache line.
   if (workspace_bytes_ > 0) workspace_bytes_ += kAlign - 16;
 }
 

@@ -14,25 +14,25 @@ namespace hostgpu {
 
 dnnl::engine& CpuEngine();
 
-// How one of x, w and y gets from the caller's memory to the primitive's and back.
+// How one of x, w and y is moved between the caller's memory and the primitive's.
 struct Operand {
-  TensorCopy copy;               // caller's strides and those of the dense fp32 copy
-  int64_t user_offset = 0;       // in elements, to the first element of mirrored axes
-  bool staged = false;           // needs the dense copy: 16-bit data, or a mirrored filter
+  TensorCopy copy;               // strides of the caller and of the dense fp32 copy
+  int64_t user_offset = 0;       // in elements; to the first element of mirrored axes
+  bool staged = false;           // it needs the dense copy: 16-bit data, or a mirrored filter
   dnnl::memory::desc plain;      // the dense copy if staged, else the caller's memory
-  dnnl::memory::desc primitive;  // what the convolution works on
-  bool reordered = false;        // the two differ
+  dnnl::memory::desc primitive;  // the layout with which the convolution works
+  bool reordered = false;        // `plain` and `primitive` differ
   bool buffered = false;         // the convolution works on a copy in the workspace
   size_t buffer_offset = 0;
 };
 
-// Blocked layouts pad channels to 16, so that an image of 3 would grow fivefold: fewer channels
-// stay in a plain layout, the first of these that oneDNN has a primitive for.
+// Blocked layouts pad channels to 16, so an image with 3 channels would grow fivefold: fewer
+// channels stay in a plain layout, the first of these for which oneDNN has a primitive.
 enum class FewChannels { kAsStored, kNchw, kAny };
 
 class OnednnPlan {
  public:
-  // Null where oneDNN has no such primitive.
+  // Null if oneDNN has no such primitive.
   static std::shared_ptr<const OnednnPlan> Create(const ConvolutionShape& shape,
                                                   OnednnVariant variant);
 
@@ -55,10 +55,10 @@ class OnednnPlan {
   DataType type_;
   Operation operation_;
   std::array<Operand, 3> operands_;  // x, w, y
-  int output_;                       // which of them is written
+  int output_;                       // index of the operand that is written
   dnnl::primitive convolution_;
   dnnl::memory::desc scratchpad_;
-  std::array<dnnl::reorder, 3> reorders_;  // of the inputs
+  std::array<dnnl::reorder, 3> reorders_;  // for the inputs
   std::array<dnnl::memory::desc, 3> reorder_scratchpads_;
   size_t shared_offset_ = 0;  // dense copies and scratchpads, one after the other in time
   size_t workspace_bytes_ = 0;

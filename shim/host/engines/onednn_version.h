@@ -1,4 +1,4 @@
-// What is spelt differently in oneDNN 2 and 3; all other code is the same for both.
+// The differences in spelling between oneDNN 2 and 3; all other code is the same for both.
 #pragma once
 
 #include <dnnl.hpp>
@@ -7,7 +7,7 @@
 namespace hostgpu {
 
 struct ConvolutionGeometry {
-  dnnl::memory::dims stride, dilation, pad, upper_pad;  // dilation as oneDNN counts it: 0 is none
+  dnnl::memory::dims stride, dilation, pad, upper_pad;  // dilation in oneDNN's counting: 0 is none
 };
 
 inline dnnl::convolution_forward::primitive_desc DescribeForward(
@@ -21,7 +21,7 @@ inline dnnl::convolution_forward::primitive_desc DescribeForward(
 #endif
 }
 
-// Of dnnl::convolution_backward_data or _backward_weights.
+// For dnnl::convolution_backward_data or _backward_weights.
 template <class Primitive>
 typename Primitive::primitive_desc DescribeBackward(
     dnnl::algorithm algorithm, const dnnl::memory::desc& x, const dnnl::memory::desc& w,
@@ -35,7 +35,7 @@ typename Primitive::primitive_desc DescribeBackward(
 }
 
 // A factor on a reorder's input. oneDNN 2 builds it into the primitive, oneDNN 3 reads it from
-// `alpha` at each run: both functions are needed, the first with the factor of the second.
+// `alpha` at each run: both functions must be called, with the same factor.
 inline void SetReorderScale(dnnl::primitive_attr* attr, [[maybe_unused]] float alpha) {
 #if DNNL_VERSION_MAJOR >= 3
   attr->set_scales_mask(DNNL_ARG_FROM, 0);

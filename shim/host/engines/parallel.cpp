@@ -37,7 +37,7 @@ __attribute__((noinline)) void RunTasks(Loop* loop) {
   loop->finished.fetch_add(1, std::memory_order_release);
 }
 
-// Not sanitized because the region's arguments travel between threads inside libgomp.
+// It is not sanitized, because the region's arguments travel between threads inside libgomp.
 __attribute__((noinline, no_sanitize("thread"))) void Region(Loop* loop, int threads) {
 #pragma omp parallel num_threads(threads)
   RunTasks(loop);

@@ -1,5 +1,5 @@
-// Parallel loops of the engines, on the OpenMP threads oneDNN also uses. Any thread may call; the
-// number of threads is one figure per process, so that plans made by one thread fit another.
+// Parallel loops of the engines, on the OpenMP threads that oneDNN also uses. Any thread may call;
+// the number of threads is one figure per process, so plans that one thread makes fit another.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,8 @@ class ScopedThreadCount {
   int previous_;
 };
 
-// Runs body(context, task) for task = 0 … tasks-1, in any order, tasks at once. False if any was.
+// Runs body(context, task) for task = 0 … tasks-1, in any order and concurrently. Returns false if
+// any of them did.
 bool ParallelTasks(int64_t tasks, bool (*body)(void* context, int64_t task), void* context);
 
 template <class Body>
@@ -34,8 +35,8 @@ bool ParallelFor(int64_t tasks, Body&& body) {
       const_cast<void*>(static_cast<const void*>(&body)));
 }
 
-// One block of kScratchBytes per thread, 64-byte aligned, kept for the thread's life; contents do
-// not survive between tasks. Null when memory is exhausted.
+// One block of kScratchBytes per thread, 64-byte aligned, kept for the thread's life; its contents
+// do not survive between tasks. Null if memory is exhausted.
 constexpr size_t kScratchBytes = size_t{1} << 20;
 void* ThreadScratch();
 

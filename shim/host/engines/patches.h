@@ -1,8 +1,8 @@
-// The matrix an implicit-GEMM convolution multiplies with, gathered piece by piece: one row per
-// (channel, filter tap), one column per pixel of the result, zero where a tap falls into the
+// The matrix with which an implicit-GEMM convolution multiplies, gathered piece by piece: one row
+// per (channel, filter tap), one column per pixel of the result, zero where a tap falls into the
 // padding. Forward and backward_filter gather x. Backward_data gathers y: the pixels of x that
-// agree modulo the stride (a phase) see the same taps at distance one, so nothing is scattered and
-// no product is with a zero inserted for the stride.
+// agree modulo the stride (a phase) see the same taps at distance one, so nothing is scattered, and
+// no product involves a zero inserted for the stride.
 #pragma once
 
 #include <array>
@@ -46,12 +46,12 @@ struct PatchGeometry {
 
 // The geometry of forward and backward_filter: pixels of y, gathered from x.
 PatchGeometry ForwardGeometry(const ConvolutionShape& shape);
-// Those of backward_data, which together cover x: pixels of x, gathered from y.
+// The geometries of backward_data, which together cover x: pixels of x, gathered from y.
 std::vector<PatchGeometry> BackwardDataPhases(const ConvolutionShape& shape);
-// Every pixel of y itself: gathers y as a matrix of channels by pixels.
+// The geometry of every pixel of y itself: it gathers y as a matrix of channels by pixels.
 PatchGeometry IdentityGeometry(const ConvolutionShape& shape);
 
-// A row of the matrix, in the order the caller multiplies: tap-major or channel-major.
+// A row of the matrix, in the order in which the caller multiplies: tap-major or channel-major.
 struct PatchRow {
   int64_t channel;
   const Tap* d;
@@ -72,8 +72,8 @@ void GatherRows(const PatchGeometry& geometry, const std::vector<PatchRow>& rows
                 int64_t last, const std::vector<PixelRun>& runs, const PatchSource<T>& source,
                 Accumulator<T>* matrix, int64_t ld);
 
-// The transpose, matrix[pixel * ld + row - first]: quick where channels lie next to each other and
-// rows are tap-major.
+// Gathers the transpose, matrix[pixel * ld + row - first]: fast if channels are adjacent and rows
+// are tap-major.
 template <class T>
 void GatherColumns(const PatchGeometry& geometry, const std::vector<PatchRow>& rows, int64_t first,
                    int64_t last, const std::vector<PixelRun>& runs, const PatchSource<T>& source,

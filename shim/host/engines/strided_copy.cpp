@@ -15,7 +15,7 @@ struct CopyLoop {
   int64_t extent, user_stride, dense_stride;
 };
 
-// The axes from slow to fast in the dense copy, merged where both sides allow it.
+// The axes from slow to fast in the dense copy, merged if both sides allow it.
 std::vector<CopyLoop> CopyLoops(const TensorCopy& copy) {
   std::vector<CopyLoop> loops;
   for (int i = 0; i < 5; ++i) {
@@ -38,7 +38,8 @@ std::vector<CopyLoop> CopyLoops(const TensorCopy& copy) {
   return merged;
 }
 
-// run(user offset, user stride, dense offset, dense stride, count) for runs that cover the tensor.
+// Calls run(user offset, user stride, dense offset, dense stride, count) for runs that cover the
+// tensor.
 template <class Run>
 void ForEachRun(const TensorCopy& copy, const Run& run) {
   std::vector<CopyLoop> loops = CopyLoops(copy);

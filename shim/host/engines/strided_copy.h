@@ -1,4 +1,4 @@
-// Copies between a tensor as the caller stores it and a dense fp32 copy of it. In parallel.
+// Copies between a tensor as the caller stores it and a dense fp32 copy of it, in parallel.
 #pragma once
 
 #include <array>
@@ -8,8 +8,8 @@
 
 namespace hostgpu {
 
-// A tensor of up to five axes; strides in elements, negative where an axis is mirrored (then the
-// address is that of element 0 of the mirrored axis, which is the last in memory).
+// A tensor of up to five axes; strides in elements, negative if an axis is mirrored (the address is
+// then that of element 0 of the mirrored axis, which is the last in memory).
 struct TensorCopy {
   std::array<int64_t, 5> extents;
   std::array<int64_t, 5> user_strides;
@@ -18,7 +18,7 @@ struct TensorCopy {
 
 void LoadTensor(const TensorCopy& copy, DataType type, const void* user, float* dense);
 
-// user = alpha * dense + beta * user; beta = 0 does not read `user`.
+// user = alpha * dense + beta * user; if beta is 0, `user` is not read.
 void BlendTensor(const TensorCopy& copy, DataType type, const float* dense, void* user, float alpha,
                  float beta);
 

@@ -1,13 +1,14 @@
-// The part of NCCL's interface that is implemented (2.28.9). Declared here as nccl.h does, because
-// not every installation of CUDA's headers has that one; everything else in the library is hidden.
+// The part of NCCL's interface that is implemented (2.28.9). Declared here as in nccl.h, because
+// some installations of CUDA's headers lack that file; all other symbols of the library are hidden.
 //
 // How it works: bootstrap makes communicators, group and launch put calls on streams, exchange
-// moves the data there. A rank's device memory is a file that all ranks have mapped, so that a
-// message is one copy by its receiver, made when everything is there. Stricter than the real
-// library: buffers must be device memory of the communicator's device; ranks that do not match
-// (bytes, operations) fail instead of hanging or writing what nobody meant; a rank that aborted,
-// left or died fails those that need it, with ncclRemoteError, and leaves their buffers as they
-// were.
+// moves the data there. A rank's device memory is a file that all ranks have mapped, so a message
+// is one copy by its receiver, made when everything is there.
+//
+// Stricter than the real library: buffers must be device memory of the communicator's device; ranks
+// that do not match (bytes, operations) fail instead of hanging or writing wrong data; a rank that
+// aborted, left or died fails those that need it, with ncclRemoteError, and leaves their buffers
+// unchanged.
 #pragma once
 
 #include <climits>

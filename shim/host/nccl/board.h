@@ -1,6 +1,6 @@
-// The memory that the ranks of one communicator share: a roll, for each rank a seat with a bell,
-// for each pair of ranks and each kind of message a channel on which one message at a time is
-// offered. The data itself stays where it is: who receives reads it in the sender's device memory.
+// The memory that the ranks of one communicator share: a roll, a seat with a bell for each rank,
+// and for each pair of ranks and each kind of message a channel that offers one message at a time.
+// The data itself stays in place: the receiver reads it in the sender's device memory.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 namespace hostgpu::nccl {
 
 constexpr int kMaxRanks = 128;
-constexpr int64_t kLookNs = 100'000'000;  // between looks at the processes waited for
+constexpr int64_t kLookNs = 100'000'000;  // between checks of the awaited processes
 
 // ncclSend and ncclRecv are matched among themselves, and collectives among themselves.
 enum class Kind { kPointToPoint, kCollective };
@@ -23,52 +23,52 @@ constexpr int kKinds = 2;
 struct Message {
   uint64_t offset = 0;  // in the file of the sender's device memory
   uint64_t bytes = 0;
-  uint64_t signature = 0;  // what both sides must have been asked for, beside the bytes
+  uint64_t signature = 0;  // arguments that both sides must share, beside the bytes
   int64_t ready_ns = 0;    // since when the sender waits (CLOCK_MONOTONIC)
 };
 
 struct alignas(64) Channel {
-  std::atomic<uint64_t> offered;  // messages so far
-  std::atomic<uint64_t> taken;    // of them read, or refused; an equal number frees `message`
-  std::atomic<uint64_t> refused;  // the number of one that the receiver did not want, else 0
+  std::atomic<uint64_t> offered;  // number of messages so far
+  // number of messages read or refused; if it equals `offered`, `message` is free
+  std::atomic<uint64_t> taken;
+  std::atomic<uint64_t> refused;  // number of a message that the receiver refused, else 0
   Message message;                // written by the sender before `offered` rises
-  int64_t free_at_ns;             // the receiver's: until when earlier messages occupy the way
+  int64_t free_at_ns;  // written by the receiver: earlier messages occupy the way until then
 };
 
 enum class Presence : uint32_t {
   kHere,
   kLeft,    // destroyed after all its operations
-  kFailed,  // aborted, or it met an error: nothing more comes from it
+  kFailed,  // aborted, or it met an error: it sends nothing more
 };
 
-// While the communicator is made: how many ranks the first one said there are, and why it comes to
-// nothing.
+// While the communicator is made: the number of ranks by the first one, and why making it fails.
 enum class Refusal : uint32_t { kNone, kBeingTold, kTold };
 struct Roll {
   std::atomic<int32_t> ranks;
   std::atomic<Refusal> refusal;
-  int32_t result;  // an ncclResult_t, written as `reason` is before `refusal` is kTold
+  int32_t result;  // an ncclResult_t; like `reason`, it is written before `refusal` is kTold
   char reason[192];
 };
 
-// Who sits on a seat.
+// The rank on a seat.
 struct Member {
   uint64_t process;   // drawn at random by each process
-  int32_t device;     // its process's number of it
+  int32_t device;     // the process's number of the device
   SharedFile memory;  // of the device
 };
 
 enum class SeatState : uint32_t {
   kEmpty,
-  kSeated,  // `member` is here
-  kReady,   // it has all ranks' memory in reach
+  kSeated,  // `member` is set
+  kReady,   // it can access all ranks' memory
 };
 
 struct alignas(64) Seat {
-  std::atomic<uint32_t> bell;      // a futex: changes whenever something changed for this rank
-  std::atomic<uint32_t> sleepers;  // threads that wait for it
+  std::atomic<uint32_t> bell;  // a futex: it changes whenever something has changed for this rank
+  std::atomic<uint32_t> sleepers;  // threads that wait for the bell
   std::atomic<Presence> presence;
-  std::atomic<int32_t> pid;  // of whoever took the seat; 0: nobody
+  std::atomic<int32_t> pid;  // of the process that took the seat; 0: it is free
   std::atomic<SeatState> state;
   Member member;
 };
@@ -79,7 +79,7 @@ class Board {
   static size_t Bytes(int ranks);
 
   Board() = default;
-  // Empty when the file has no room for `ranks`. Thread-safe from then on.
+  // Empty if the file has no room for `ranks`. Thread-safe once made.
   Board(const File& file, int ranks);
   explicit operator bool() const { return memory_.data() != nullptr; }
 

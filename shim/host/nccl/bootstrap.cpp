@@ -16,7 +16,7 @@
 namespace hostgpu::nccl {
 namespace {
 
-// What an ncclUniqueId holds. The magic changes with the board's structures.
+// The content of an ncclUniqueId. The magic changes with the board's structures.
 struct IdContent {
   uint32_t magic;
   SharedFile board;
@@ -30,7 +30,7 @@ IdContent ContentOf(const ncclUniqueId& id) {
   return content;
 }
 
-// The boards that this process made and keeps open, by inode.
+// The boards that this process has made and keeps open, by inode.
 struct Boards {
   std::mutex mutex;
   std::map<uint64_t, File> open;
@@ -42,7 +42,7 @@ Boards& TheBoards() {
   return *boards;
 }
 
-// One rank's way through the making of its communicator.
+// Makes one rank's communicator, step by step.
 class Joining {
  public:
   Joining(const Place& place, const std::atomic<bool>& cancelled, Membership& membership)
@@ -53,13 +53,13 @@ class Joining {
  private:
   Outcome OpenBoard(const SharedFile& board);
   Outcome TakeSeat(const File& memory);
-  // Until every rank has come to `state`.
+  // Waits until every rank has come to `state`.
   Outcome Await(SeatState state);
-  // An error where the rank is gone, or can come no more.
+  // Fails if the rank is gone, or cannot come any more.
   Outcome CheckAlive(int rank);
   Outcome CheckDevices() const;
   Outcome OpenMemories();
-  // Has all ranks fail for this reason, unless they do for another.
+  // Makes all ranks fail for this reason, unless they fail for another one already.
   void RefuseAll(const Outcome& outcome);
 
   const Place place_;
@@ -67,7 +67,7 @@ class Joining {
   Board& board_;
   Membership& membership_;
   ProcessWatch maker_;
-  std::map<int, ProcessWatch> watches_;  // by rank, of other processes
+  std::map<int, ProcessWatch> watches_;  // watches of other processes, by rank
 };
 
 Outcome Joining::Run(const SharedFile& board) {
@@ -181,14 +181,14 @@ void Joining::RefuseAll(const Outcome& outcome) {
   Roll& roll = board_.roll();
   if (Refusal none = Refusal::kNone;
       roll.refusal.compare_exchange_strong(none, Refusal::kBeingTold)) {
-    // What concerns this rank alone is a lost rank to the others.
+    // To the others, an error that concerns this rank alone is a lost rank.
     const bool usage = outcome.result == ncclInvalidUsage && !cancelled_;
     roll.result = usage ? ncclInvalidUsage : ncclRemoteError;
     const std::string reason = usage ? outcome.reason : NameOf(place_.rank) + ": " + outcome.reason;
     std::strncpy(roll.reason, reason.c_str(), sizeof roll.reason - 1);
     roll.refusal = Refusal::kTold;
   }
-  // Whoever found all ranks ready before learns it from the seat.
+  // Ranks that found all ranks ready before learn it from the seat.
   if (board_.seat(place_.rank).pid == getpid()) {
     board_.seat(place_.rank).presence = Presence::kFailed;
   }

@@ -1,6 +1,6 @@
-// How the ranks of a communicator find each other: whoever makes the unique id makes the board,
-// which every rank opens as a file of that process. A rank takes its seat there, waits for all
-// others, checks that they agree, and opens the memory of each. Thread-safe.
+// How the ranks of a communicator find each other: the process that makes the unique id makes the
+// board, which every rank opens as a file of that process. A rank takes its seat there, waits for
+// all others, checks that they agree, and opens the memory of each. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -11,29 +11,29 @@
 
 namespace hostgpu::nccl {
 
-// One communicator can be made with an id, while this process lives. It keeps the board open until
-// a rank of this process has joined.
+// Makes an id, with which one communicator can be made while this process lives. The process keeps
+// the board open until one of its ranks has joined.
 Outcome NewUniqueId(ncclUniqueId* id);
 bool IsUniqueId(const ncclUniqueId& id);
 
 // A number that no other process has; a forked child has one of its own.
 uint64_t ThisProcess();
 
-// Who wants to join: the `rank`-th of `ranks`, with `device` of this process.
+// A rank that wants to join: the `rank`-th of `ranks`, with `device` of this process.
 struct Place {
   int ranks;
   int rank;
   int device;
 };
 
-// What a rank knows of its communicator once all ranks know theirs.
+// A rank's communicator once all ranks have joined.
 struct Membership {
   Board board;
-  std::vector<Mapping> memories;  // the device memory of each
+  std::vector<Mapping> memories;  // the device memory of each rank
 };
 
-// Takes its place in the communicator of `id`. Waits for all ranks, as long as that takes, unless
-// one dies, or `cancelled` becomes true.
+// Takes a place in the communicator of `id`. Waits for all ranks without a limit, unless one dies,
+// or `cancelled` becomes true.
 Outcome Join(const ncclUniqueId& id, const Place& place, const std::atomic<bool>& cancelled,
              Membership* membership);
 

@@ -12,7 +12,7 @@
 namespace hostgpu::nccl {
 namespace {
 
-// What ranks must agree on, beside the bytes: all in one number.
+// The properties that ranks must agree on, beside the bytes, as one number.
 enum class Name : uint64_t {
   kSendRecv,
   kAllReduce,
@@ -41,7 +41,7 @@ struct Arguments {
   size_t bytes() const { return count * ElementBytes(type); }
 };
 
-// A call under way to become an operation of its rank.
+// Turns a call into an operation of its rank.
 class Builder {
  public:
   Builder(const Communicator& communicator, const Arguments& arguments)
@@ -50,7 +50,7 @@ class Builder {
   int rank() const { return communicator.rank(); }
   int ranks() const { return communicator.ranks(); }
 
-  // The buffers: device memory of the communicator's device, as long as the call says.
+  // Checks the buffers: device memory of the communicator's device, as long as the call says.
   Outcome UseSource(size_t bytes) { return Use(arguments.from, bytes, "sendbuff", &source_); }
   Outcome UseTarget(size_t bytes) {
     uint64_t offset = 0;
@@ -135,8 +135,8 @@ Outcome CheckReduction(const Reduction& reduction) {
   return {};
 }
 
-// Has `build` say what the call is, and submits it. One that moves nothing is nothing, except
-// between two ranks, who wait for each other.
+// Lets `build` describe the call, and submits it. A call that moves nothing is dropped, except one
+// between two ranks, which wait for each other.
 ncclResult_t Communicate(const Arguments& arguments,
                          const std::function<Outcome(Builder&)>& build) {
   return Guarded([&]() -> Outcome {
@@ -159,7 +159,7 @@ bool Overlap(const void* a, size_t a_bytes, const void* b, size_t b_bytes) {
   return x < y + b_bytes && y < x + a_bytes;
 }
 
-// Every rank reduces everything, each part in another order, so that all have the same bits.
+// Every rank reduces everything, each part in another order, so all have the same bits.
 Outcome BuildAllReduce(Builder& call, ncclRedOp_t op) {
   const Arguments& a = call.arguments;
   const Reduction reduction{a.type, op, -1};
@@ -190,7 +190,7 @@ Outcome BuildReduceScatter(Builder& call, ncclRedOp_t op) {
   }
   Incoming& in = call.Receive(Kind::kCollective, call.Everybody(), 0, bytes);
   in.reduction = reduction;
-  // This rank's own part of the source is read by nobody else.
+  // No other rank reads this rank's own part of the source.
   const char* const own =
       static_cast<const char*>(a.from) + bytes * static_cast<size_t>(call.rank());
   in.in_place = a.to != own && Overlap(a.from, all, a.to, bytes);

@@ -1,5 +1,6 @@
 // One rank of a communicator: its place among the others, its state, and the order of its
-// operations. Thread-safe. Shared by the handle and by the work on streams, which may outlive it.
+// operations. Thread-safe. The handle shares it with the work on streams, which may outlive the
+// handle.
 #pragma once
 
 #include <atomic>
@@ -23,7 +24,7 @@ namespace hostgpu::nccl {
 
 class Communicator {
  public:
-  // `context` is the device's, retained by the maker.
+  // `context` is the device's, retained by the caller.
   Communicator(const Place& place, CUctx_st* context, bool blocking);
 
   ncclComm_t Handle() { return reinterpret_cast<ncclComm_t>(this); }
@@ -32,43 +33,44 @@ class Communicator {
   int device() const { return place_.device; }
   CUctx_st* context() const { return context_; }
   bool blocking() const { return blocking_; }
-  // Not in a child that was forked from the process that made it: the rank is its parent's.
+  // False in a child that was forked from the process that made it: the rank is its parent's.
   bool IsOurs() const { return process_ == ThisProcess(); }
 
-  // The communicator becomes usable (of `membership`), or fails. Once.
+  // The communicator becomes usable (with `membership`), or fails. To be called once.
   void Settle(ncclResult_t result, Membership membership);
 
   // Success, in progress, or the error that made it useless.
   ncclResult_t State() const { return state_.load(); }
-  // Whether a call may use it: only in the state of success, and before its end.
+  // Whether a call may use it: only in the state of success, and before it is ended.
   Outcome CheckUsable() const;
 
-  // Nothing runs from now on, and the other ranks learn of it: of the first error, of an abort, of
-  // an orderly end.
+  // These end all operations, and tell the other ranks the reason: the first error, an abort, or an
+  // orderly end.
   void Fail(const Outcome& outcome);
   void Abort();
   void SayGoodbye();
   const std::atomic<bool>& aborted() const { return aborted_; }
   bool GivenUp() const;
 
-  // Runs the operation in its turn, unless the communicator is given up before; what goes wrong
-  // becomes the communicator's error. `place` is of turns(), none for what a graph launches.
+  // Runs the operation in its turn, unless the communicator is given up before; an error becomes
+  // the communicator's. `place` is one of turns(), none for a graph's operation.
   void Perform(const Operation& operation, std::optional<uint64_t> place);
   Turns& turns() { return turns_; }
-  // Until all operations are done, or none runs and none will.
+  // Waits until all operations are done, or until none runs and none will.
   void AwaitEnd();
-  // How many operations of it graphs hold. NCCL ends no communicator before the last is gone.
+  // Changes the number of its operations that graphs hold. NCCL ends no communicator before the
+  // last one is gone.
   void AddHeld(int change);
   void AwaitNoneHeld();
 
-  // For those who exchange messages.
+  // For the code that exchanges messages.
   const Board& board() const { return membership_.board; }
   const Mapping& memory(int rank) const { return membership_.memories[rank]; }
-  // The error when nothing more is to be expected of the rank. Looking at processes costs a system
+  // The error if nothing more is to be expected of the rank. Checking processes costs a system
   // call.
   enum class Look { kPresence, kProcess };
   Outcome CheckPeer(int rank, Look look) const;
-  // Room for results that cannot be written yet; the running operation's.
+  // Scratch of the running operation, for results that cannot be written yet.
   std::vector<char>& scratch() { return scratch_; }
 
  private:
@@ -80,7 +82,7 @@ class Communicator {
   std::atomic<bool> settled_{false};
   std::atomic<bool> aborted_{false};
   Membership membership_;              // constant once settled
-  std::vector<ProcessWatch> watches_;  // of the ranks' processes; of nobody for this one
+  std::vector<ProcessWatch> watches_;  // by rank; this rank's watches nobody
   Turns turns_;
   std::vector<char> scratch_;
   std::mutex held_mutex_;
@@ -91,7 +93,7 @@ class Communicator {
 // The communicators of this process that have a handle.
 void Register(const std::shared_ptr<Communicator>& communicator);
 std::shared_ptr<Communicator> Find(ncclComm_t handle);
-// Null when it was none, or not any more: only one caller gets it.
+// Null if the handle is unknown, or was removed before: only one caller gets it.
 std::shared_ptr<Communicator> Unregister(ncclComm_t handle);
 
 }  // namespace hostgpu::nccl

@@ -26,7 +26,7 @@ Outcome ReadConfig(const ncclConfig_t* given, Config* config) {
     return {ncclInvalidArgument,
             "ncclConfig_t argument not initialized via NCCL_CONFIG_INITIALIZER"};
   }
-  ncclConfig_t known = Undefined();  // older programs know less of it, newer ones more
+  ncclConfig_t known = Undefined();  // older programs set fewer members, newer ones more
   std::memcpy(&known, given, std::min(size, sizeof known));
   if (known.magic != kNcclConfigMagic || known.version < kFirstVersion) {
     return {ncclInvalidArgument,

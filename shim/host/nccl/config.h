@@ -1,4 +1,4 @@
-// ncclConfig_t, as far as it is more than a hint about GPUs and networks.
+// The members of ncclConfig_t that are more than hints about GPUs and networks.
 #pragma once
 
 #include <optional>
@@ -8,10 +8,10 @@
 namespace hostgpu::nccl {
 
 struct Config {
-  std::optional<bool> blocking;  // what it says of it
+  std::optional<bool> blocking;  // its member `blocking`, if it is set
 };
 
-// Refuses what the real library would refuse, but for the hints. A null pointer is an empty
+// Refuses what the real library would refuse, except for hints. A null pointer is an empty
 // configuration.
 Outcome ReadConfig(const ncclConfig_t* given, Config* config);
 

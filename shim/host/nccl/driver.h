@@ -1,4 +1,4 @@
-// What the library asks of the CUDA driver.
+// The library's calls of the CUDA driver.
 #pragma once
 
 #include <cuda.h>
@@ -9,14 +9,14 @@
 
 namespace hostgpu::nccl {
 
-// The calling thread's device, as the runtime tells it: without a context the first one's is made
-// current.
+// The calling thread's device, as the runtime tells it: if there is no context, the first device's
+// is made current.
 Outcome CurrentDevice(int* device);
-// The device's primary context. Whoever is given it releases it with ReleaseContext.
+// The device's primary context. The caller releases it with ReleaseContext.
 Outcome RetainContext(int device, CUcontext* context);
 void ReleaseContext(int device);
 
-// Makes a context current, for the default streams' handles to mean its own.
+// Makes a context current, so that the default streams' handles mean its own.
 class ContextScope {
  public:
   explicit ContextScope(CUcontext context) { entered_ = cuCtxPushCurrent(context) == CUDA_SUCCESS; }
@@ -32,8 +32,8 @@ class ContextScope {
   bool entered_;
 };
 
-// What is enqueued on `stream` next follows what was enqueued on the others; what is enqueued on
-// the others after Part follows what was enqueued on `stream` in between. Captured like any event.
+// Joins streams: later work on `stream` follows earlier work on the others, and work on the others
+// after Part follows the work on `stream` in between. It is captured like any event.
 class StreamKnot {
  public:
   StreamKnot(CUstream stream, std::vector<CUstream> others)

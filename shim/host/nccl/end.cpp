@@ -7,7 +7,7 @@
 namespace hostgpu::nccl {
 namespace {
 
-// The calls before it are on their streams: it waits for them, whatever group it is called in.
+// Earlier calls are on their streams: it waits for them, even if it is called in a group.
 Outcome Destroy(ncclComm_t comm) {
   if (!comm) return {};
   const auto communicator = Find(comm);
@@ -21,7 +21,7 @@ Outcome Destroy(ncclComm_t comm) {
   return {};
 }
 
-// What is on streams still, does nothing when its turn comes.
+// Calls that are still on streams do nothing when their turn comes.
 Outcome AbortNow(ncclComm_t comm) {
   if (!comm) return {};
   const auto communicator = Unregister(comm);

@@ -49,7 +49,8 @@ Outcome Exchange::Run() {
       lost = {};
       continue;
     }
-    // What a rank did before it was lost has been taken in the pass after that was seen.
+    // Everything that a rank did before it was lost has been received in the pass after that was
+    // noticed.
     if (!lost.ok()) return lost;
     const int64_t now_ns = NowNs();
     const bool look = now_ns >= look_ns;
@@ -114,7 +115,7 @@ void Exchange::AdvanceIn(size_t i) {
   Take(i);
 }
 
-// Whether every rank has offered its message; each is looked at when it is first seen.
+// Whether every rank has offered its message; each message is checked when it is first seen.
 bool Exchange::Arrive(size_t i) {
   const Incoming& incoming = operation_.in[i];
   Receiving& receiving = receiving_[i];
@@ -134,7 +135,7 @@ bool Exchange::Arrive(size_t i) {
     receiving.sources[k] = SourceOf(incoming, from);
     if (!receiving.sources[k]) return false;
     moved_ = true;
-    if (from == communicator_.rank()) continue;  // takes no way
+    if (from == communicator_.rank()) continue;  // a rank's own message needs no transfer
     const Settings& settings = TheSettings();
     const int64_t both_ns = std::max(channel.message.ready_ns, begin_ns_);
     const int64_t free_ns = std::max(both_ns, channel.free_at_ns);
@@ -144,10 +145,11 @@ bool Exchange::Arrive(size_t i) {
   return all;
 }
 
-// Where the offered message lies; null when it is not what is expected, whereupon both sides fail.
+// The address of the offered message; null if it is not the expected one, in which case both sides
+// fail.
 const char* Exchange::SourceOf(const Incoming& incoming, int from) {
   Channel& channel = board_.channel(incoming.kind, from, communicator_.rank());
-  const Message message = channel.message;  // once: it is another process's
+  const Message message = channel.message;  // read once: another process may change it
   const std::string name = "rank " + std::to_string(from);
   if (message.bytes != incoming.bytes) {
     error_ = {ncclInvalidUsage, name + " sends " + Bytes(message.bytes) + " where " +
@@ -166,7 +168,7 @@ const char* Exchange::SourceOf(const Incoming& incoming, int from) {
   return nullptr;
 }
 
-// All messages are there: makes of them what is wanted, and lets the senders go.
+// All messages are there: computes the result, and lets the senders go on.
 void Exchange::Take(size_t i) {
   const Incoming& incoming = operation_.in[i];
   Receiving& receiving = receiving_[i];

@@ -1,5 +1,5 @@
-// One operation of one rank under way: messages are offered and taken as they come, in any order
-// between different ranks, so that no group waits for itself.
+// One running operation of one rank: messages are offered and taken as they come, in any order
+// between different ranks, so no group waits for itself.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,25 @@ namespace hostgpu::nccl {
 class Exchange {
  public:
   Exchange(Communicator& communicator, const Operation& operation);
-  // Until all is done, the communicator is given up, or a rank that is waited for is lost. What is
-  // received is written whole or not at all.
+  // Runs until everything is done, the communicator is given up, or an awaited rank is lost.
+  // Received data is written completely or not at all.
   Outcome Run();
 
  private:
   enum class Step { kWaiting, kOffered, kStaged, kDone };
   struct Sending {
     Step step = Step::kWaiting;
-    uint64_t number = 0;  // of its message on the channel
+    uint64_t number = 0;  // number of its message on the channel
   };
   struct Receiving {
     Step step = Step::kWaiting;
-    std::vector<const char*> sources;  // by place in Incoming::from; null until offered
-    int64_t due_ns = 0;                // when the last one has come all the way
-    size_t staged_at = 0;              // in the communicator's scratch
+    std::vector<const char*> sources;  // by index in Incoming::from; null until offered
+    int64_t due_ns = 0;                // when the last one has been transferred completely
+    size_t staged_at = 0;              // place in the communicator's scratch
   };
 
-  // Each takes what can be done now. `moved_` tells that something was, `error_` what went wrong.
+  // Each function does what can be done now. `moved_` tells that something was done, `error_` what
+  // failed.
   void Advance();
   void AdvanceOut(size_t i);
   void AdvanceIn(size_t i);
@@ -41,9 +42,9 @@ class Exchange {
 
   bool Done() const;
   bool AllRead(int call) const;
-  // The first of the ranks waited for that is lost.
+  // The error of the first awaited rank that is lost.
   Outcome LostPeer(Communicator::Look look) const;
-  // Whether an earlier message occupies the channel; if not, this one does from now on.
+  // Whether an earlier message occupies the channel; if not, this message occupies it from now on.
   bool Busy(std::vector<char>& channels, Kind kind, int peer);
 
   Communicator& communicator_;

@@ -1,4 +1,4 @@
-// Owners of descriptors and of mappings of files.
+// Owners of file descriptors and of mappings of files.
 #pragma once
 
 #include <sys/mman.h>
@@ -28,12 +28,13 @@ class File {
   int number_;
 };
 
-// All of a sealed file, so that whoever else has it cannot take it away. A forked child has none.
+// A mapping of all of a sealed file, so that no other process can shrink it. A forked child does
+// not have it.
 class Mapping {
  public:
   enum class Access { kRead, kWrite };
   Mapping() = default;
-  // Empty (data() is null) when the file can shrink or the system refuses.
+  // Empty (data() is null) if the file can shrink or the system refuses.
   Mapping(const File& file, Access access);
   Mapping(Mapping&& other) noexcept { *this = std::move(other); }
   Mapping& operator=(Mapping&& other) noexcept {
@@ -52,17 +53,18 @@ class Mapping {
   size_t bytes_ = 0;
 };
 
-// A new sealed file of `bytes` zeros that no file system knows. Not open when the system refuses.
+// A new sealed file of `bytes` zeros, in no file system. Not open if the system refuses.
 File NewSharedFile(size_t bytes);
 
-// What other processes of this user open such a file by, while this one has it open.
+// The address by which other processes of this user open such a file, while this process has it
+// open.
 struct SharedFile {
   int32_t process;
   int32_t number;
   uint64_t inode;
 };
 SharedFile SharedFileOf(const File& file);
-// Not open, and errno says why, when the process has no such file any more.
+// Not open, with errno as the reason, if the process has no such file any more.
 File OpenShared(const SharedFile& shared, Mapping::Access access);
 
 }  // namespace hostgpu::nccl

@@ -14,7 +14,7 @@ struct Group {
   int depth = 0;
   std::vector<Call> calls;
   std::vector<Job> jobs;
-  Outcome error;  // the first of a call inside
+  Outcome error;  // the first error of a call in the group
 };
 thread_local Group group;
 
@@ -28,7 +28,8 @@ Outcome RunOne(const Job& job) {
   }
 }
 
-// Each on a thread of its own until all are done; in the background where nobody waits.
+// Runs each job on a thread of its own, and waits until all are done; jobs that nobody waits for
+// run in the background.
 Outcome RunAll(std::vector<Job> jobs) {
   if (jobs.size() == 1 && jobs[0].blocking) return RunOne(jobs[0]);
   std::vector<Outcome> outcomes(jobs.size() + 1);

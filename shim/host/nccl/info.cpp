@@ -1,4 +1,4 @@
-// What the library and its communicators tell of themselves.
+// Information about the library and its communicators.
 #include <algorithm>
 #include <cstring>
 #include <mutex>
@@ -23,7 +23,7 @@ LastError& TheLastError() {
   return *last;
 }
 
-// What `body(communicator)` gives, for a communicator that knows its place.
+// Calls body(communicator), for a communicator that knows its place.
 template <class Body>
 ncclResult_t Tell(ncclComm_t comm, const void* to, const Body& body) {
   return Guarded([&]() -> Outcome {

@@ -14,24 +14,24 @@ namespace {
 // All calls of one communicator in a group.
 struct Part {
   std::shared_ptr<Communicator> communicator;
-  std::vector<CUstream> streams;  // of the calls, each once
+  std::vector<CUstream> streams;  // the streams of the calls, each once
   Operation operation;
   int calls = 0;
 };
 
-// What a stream, or graphs, hold.
+// The work that a stream, or graphs, hold.
 struct Launched {
   std::shared_ptr<Communicator> communicator;
   Operation operation;
-  std::optional<uint64_t> place;  // none where it is captured, and once it ran
+  std::optional<uint64_t> place;  // none if it is captured, and once it has run
 
-  bool is_held = false;  // by a graph
+  bool is_held = false;  // a graph holds it
 
   ~Launched() {
     if (place) communicator->turns().Withdraw(*place);
     if (is_held) communicator->AddHeld(-1);
   }
-  // A captured one may run at two at once.
+  // Captured work may run in two graphs at once.
   void Run() {
     communicator->Perform(operation, place ? std::exchange(place, std::nullopt) : place);
   }
@@ -53,7 +53,7 @@ void Add(Part& part, Call& call) {
   ++part.calls;
 }
 
-// What a rank sends itself it must also receive, in the same group and size: nobody else comes.
+// A rank must receive a message to itself in the same group and size: no other rank will.
 Outcome CheckSelf(const Part& part) {
   const int self = part.communicator->rank();
   std::vector<uint64_t> sent, received;
@@ -72,7 +72,8 @@ Outcome CheckSelf(const Part& part) {
                                 ", or others: both belong into one group"};
 }
 
-// Whether what is enqueued on the stream now runs once, or whenever a graph is launched.
+// Whether work that is enqueued on the stream now runs whenever a graph is launched, instead of
+// once.
 bool IsCaptured(CUstream stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   return cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&

@@ -7,8 +7,8 @@
 
 namespace hostgpu::nccl {
 
-// Those of one communicator become one piece of work, on the stream of the first, which the other
-// streams wait for.
+// The calls of one communicator become one piece of work, on the stream of the first call; the
+// other streams wait for it.
 Outcome Launch(std::vector<Call> calls);
 
 }  // namespace hostgpu::nccl

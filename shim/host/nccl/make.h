@@ -1,4 +1,4 @@
-// Making communicators, on whatever thread.
+// Makes communicators, on any thread.
 #pragma once
 
 #include <functional>
@@ -12,14 +12,14 @@ namespace hostgpu::nccl {
 // A communicator that is being made for a caller, who finds its handle at `to`.
 class Making {
  public:
-  // The handle is there at once where the communicator is not blocking, else once it is usable.
+  // A communicator that is not blocking has its handle at once, another one once it is usable.
   Making(std::shared_ptr<Communicator> communicator, ncclComm_t* to);
   Making(const Making&) = delete;
   Making& operator=(const Making&) = delete;
-  // Fails where nothing settled it.
+  // Fails the communicator if it was not settled.
   ~Making();
 
-  // Joins the others of `id`.
+  // Joins the other ranks of `id`.
   Outcome Join(const ncclUniqueId& id);
 
  private:

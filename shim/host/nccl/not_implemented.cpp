@@ -1,5 +1,5 @@
-// Exports of NCCL that are not implemented. It has no "not supported": an unmet demand on the
-// library is invalid usage in its words.
+// Exports of NCCL that are not implemented. NCCL has no "not supported"; it calls an unmet demand
+// on the library invalid usage.
 #include "shim/host/not_implemented.h"
 
 #include "shim/host/nccl/api.h"

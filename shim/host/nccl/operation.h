@@ -1,5 +1,5 @@
-// What one rank does in one group of calls, as messages: what it offers to whom, and what it makes
-// of what the others offer. Plain data.
+// One rank's part in one group of calls, as messages: those that it offers to others, and what it
+// makes of theirs. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ struct Outgoing {
   uint64_t offset = 0;  // in the file of this rank's device memory
   uint64_t bytes = 0;
   uint64_t signature = 0;
-  int call = 0;  // of the group
+  int call = 0;  // index of the call in the group
 };
 
-// One message of each rank in `from`, all of them `bytes` long: copied, or reduced, to `to`.
+// One message of each rank in `from`, all of `bytes` bytes: they are copied, or reduced, to `to`.
 struct Incoming {
   Kind kind = Kind::kPointToPoint;
   std::vector<int> from;
@@ -30,12 +30,12 @@ struct Incoming {
   uint64_t signature = 0;
   int call = 0;
   std::optional<Reduction> reduction;  // over all ranks
-  // `to` is what this call offers to others: written only after all of them have read it.
+  // This call also offers `to` to others, so it is written only after all of them have read it.
   bool in_place = false;
 };
 
 struct Operation {
-  std::vector<Outgoing> out;  // those on one channel are in order
+  std::vector<Outgoing> out;  // messages on one channel are in order
   std::vector<Incoming> in;
   std::vector<const void*> uses;  // the device memory of all calls
 };

@@ -1,4 +1,4 @@
-// What became of something: NCCL's result, and the sentence that ncclGetLastError tells.
+// The outcome of a step: NCCL's result, and the sentence for ncclGetLastError.
 #pragma once
 
 #include <string>

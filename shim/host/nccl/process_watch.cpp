@@ -10,7 +10,7 @@
 namespace hostgpu::nccl {
 namespace {
 
-constexpr long kPidfdOpen = 434;  // the same on every processor; older headers do not name it
+constexpr long kPidfdOpen = 434;  // the same on every architecture; older headers lack its name
 
 }  // namespace
 
@@ -24,7 +24,7 @@ bool ProcessWatch::Gone() const {
     pollfd watched{pidfd_.number(), POLLIN, 0};
     return poll(&watched, 1, 0) == 1;
   }
-  // Before Linux 5.3, where a process that nobody has waited for counts as running.
+  // For Linux before 5.3: a process that nobody has waited for counts as running.
   return kill(process_, 0) != 0 && errno == ESRCH;
 }
 

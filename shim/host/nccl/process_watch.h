@@ -1,4 +1,4 @@
-// Whether another process still runs. Thread-compatible.
+// Tells whether another process still runs. Thread-compatible.
 #pragma once
 
 #include <sys/types.h>
@@ -9,10 +9,10 @@ namespace hostgpu::nccl {
 
 class ProcessWatch {
  public:
-  // Of nobody: never gone.
+  // Watches nobody, and is never gone.
   ProcessWatch() = default;
   // REQUIRES: the process is alive, so that the number is still its own. A number of another
-  // namespace (0 or less) is nobody's.
+  // namespace (0 or less) belongs to nobody.
   explicit ProcessWatch(pid_t process);
   bool Gone() const;
 

@@ -9,16 +9,17 @@
 
 namespace hostgpu::nccl {
 
-// 0 for what is no type.
+// 0 for an unknown type.
 size_t ElementBytes(ncclDataType_t type);
-// 8-bit floating-point types can be moved, not reduced, as on devices older than sm_90.
+// 8-bit floating-point types can be moved but not reduced, as on devices older than sm_90.
 bool CanReduce(ncclDataType_t type);
 
 struct Reduction {
   ncclDataType_t type = ncclInt8;
   ncclRedOp_t op = ncclSum;
-  // Rank whose element comes first, the others follow as in a ring. A negative one stands for
-  // another rank in each of as many parts as there are ranks, as a ring of all ranks reduces.
+  // The rank whose element comes first; the others follow as in a ring. If negative, the elements
+  // are cut into as many parts as there are ranks, and each part begins at another rank, as in a
+  // ring of all ranks.
   int first = -1;
 };
 

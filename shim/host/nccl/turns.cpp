@@ -7,9 +7,10 @@
 namespace hostgpu::nccl {
 namespace {
 
-constexpr std::chrono::milliseconds kLook{50};  // between looks at whether to go on waiting
+constexpr std::chrono::milliseconds kLook{50};  // between checks whether to go on waiting
 
-// Who waits for each device, in the order they came; the first one holds it.
+// The operations that wait for each device, in the order in which they came; the first one holds
+// the device.
 struct DeviceLines {
   std::mutex mutex;
   std::condition_variable changed;

@@ -1,5 +1,5 @@
-// Whose turn it is. A communicator's operations run one at a time, in the order in which they were
-// enqueued, whatever their streams: that is the order its ranks agree on. Thread-safe.
+// The order of a communicator's operations: they run one at a time, in the order in which they were
+// enqueued, whatever their streams, because its ranks agree on that order. Thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -13,20 +13,21 @@ namespace hostgpu::nccl {
 
 class Turns {
  public:
-  // A place in the line, for an operation that will run once.
+  // Takes a place in the line, for an operation that will run once.
   uint64_t Enlist();
-  // An operation that will not run after all.
+  // Gives the place of an operation back that will not run.
   void Withdraw(uint64_t place);
 
-  // Waits until all places before are done and nobody runs; without a place (a captured operation
-  // has none, its graph may be launched at any time) until nobody runs. False when `given_up`
-  // became true first; then the place is given back, and Leave is not called.
+  // Waits until all operations with earlier places are done and none runs. A captured operation has
+  // no place, because its graph may be launched at any time; it waits until none runs. Returns
+  // false if `given_up` became true first; the place is then given back, and Leave must not be
+  // called.
   bool Enter(std::optional<uint64_t> place, const std::function<bool()>& given_up);
   void Leave(std::optional<uint64_t> place);
-  // What `given_up` says may have changed.
+  // To be called when the result of `given_up` may have changed.
   void Wake();
 
-  // Until nobody runs, and no place is taken or `given_up` is true.
+  // Waits until no operation runs, and either no place is taken or `given_up` is true.
   void AwaitEnd(const std::function<bool()>& given_up);
 
  private:
@@ -38,7 +39,7 @@ class Turns {
 };
 
 // HOSTGPU_NCCL_SERIAL: one operation of any communicator of a device runs at a time; the first to
-// begin holds the device until it is done. False when `given_up` became true first.
+// begin holds the device until it is done. Returns false if `given_up` became true first.
 bool SeizeDevice(int device, const std::function<bool()>& given_up);
 void ReleaseDevice(int device);
 

@@ -1,5 +1,5 @@
-// One attribute as a caller hands it in, or asks for it. The status codes are the real 9.19
-// library's: observed (tests/unit/host/cudnn/graph_conformance_test.cpp compares them), not read.
+// One attribute as a caller sets or gets it. The status codes are the real 9.19 library's: observed
+// (tests/unit/host/cudnn/graph_conformance_test.cpp compares them), not read.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct Attribute {
     }
   }
 
-  // Exactly one value of `wanted`; another type is refused with `wrong_type`.
+  // Reads exactly one value of type `wanted`; another type is refused with `wrong_type`.
   template <class T>
   cudnnStatus_t One(cudnnBackendAttributeType_t wanted, T* value,
                     cudnnStatus_t wrong_type = CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE) const {
@@ -38,7 +38,7 @@ struct Attribute {
     return CUDNN_STATUS_SUCCESS;
   }
 
-  // One number, of either floating-point type.
+  // Reads one number, of either floating-point type.
   cudnnStatus_t Number(double* number) const {
     if (type == CUDNN_TYPE_DOUBLE) return One(CUDNN_TYPE_DOUBLE, number);
     float value = 0;
@@ -47,7 +47,7 @@ struct Attribute {
     return CUDNN_STATUS_SUCCESS;
   }
 
-  // More values than can be kept are taken now and refused when the descriptor is finalized.
+  // Reads a list. If it has more values than can be kept, finalizing the descriptor refuses it.
   template <size_t N>
   cudnnStatus_t List(std::array<int64_t, N>* kept, int* kept_count) const {
     HOSTGPU_REFUSE_IF(type != CUDNN_TYPE_INT64, CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE);
@@ -79,8 +79,7 @@ struct AttributeRequest {
     return CUDNN_STATUS_SUCCESS;
   }
 
-  // As many of `number` values as were asked for; all are counted where there is nowhere to put
-  // them.
+  // Writes as many of `number` values as were asked for; if there is no array, only counts them.
   template <class T>
   cudnnStatus_t Array(cudnnBackendAttributeType_t given, const T* from, int64_t number) const {
     HOSTGPU_REFUSE_IF(type != given, CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE);

@@ -1,4 +1,4 @@
-// The cudnnBackend functions: checks every descriptor shares, then the descriptor's own.
+// The cudnnBackend functions: checks that all descriptors share, then the descriptor's own.
 #include "shim/host/cudnn/graph/descriptor.h"
 #include "shim/host/cudnn/graph/heuristics.h"
 #include "shim/host/cudnn/graph/kernel_cache.h"
@@ -52,7 +52,8 @@ std::unique_ptr<GraphDescriptor> NewGraphDescriptor(cudnnBackendDescriptorType_t
 
 namespace {
 
-// The handle an application holds: it stays when cudnnBackendInitialize makes the descriptor new.
+// The object behind an application's handle, which stays when cudnnBackendInitialize resets the
+// descriptor.
 GraphDescriptor* Behind(cudnnBackendDescriptor_t descriptor) {
   return static_cast<GraphDescriptor*>(descriptor);
 }
@@ -71,7 +72,7 @@ cudnnStatus_t FindPlan(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
   return CUDNN_STATUS_SUCCESS;
 }
 
-// Populate or Update.
+// ExecutionPlan::Populate or Update.
 using NativeGraph = cudnnStatus_t (ExecutionPlan::*)(cudaGraph_t, const VariantPack&) const;
 
 cudnnStatus_t Native(NativeGraph function, cudnnHandle_t handle, cudnnBackendDescriptor_t plan,

@@ -14,7 +14,7 @@ class ChannelReader {
     }
   }
 
-  // Of one channel.
+  // Elements of one channel.
   int64_t elements() const { return elements_; }
 
   // Element `index` of the channel, counted over all other axes.
@@ -58,7 +58,7 @@ void Statistics(const ChannelReader& reader, int64_t channel) {
   reader.Write(2, channel, squares);
 }
 
-// dx = eq_dy * dy + eq_x * x + eq_bias, so that the pointwise rest can be fused elsewhere.
+// dx = eq_dy * dy + eq_x * x + eq_bias, so that other kernels can compute the pointwise rest.
 void NormalizationGradients(const ChannelReader& reader, int64_t channel) {
   const double mean = reader.Read(2, channel, 0);
   const double inverse_deviation = reader.Read(3, channel, 0);

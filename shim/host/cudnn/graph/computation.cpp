@@ -7,7 +7,7 @@
 namespace hostgpu {
 namespace {
 
-// Not every value is one of fp32, in which steps are computed otherwise.
+// Whether fp32, in which steps are otherwise computed, cannot hold every value of the type.
 bool IsWide(DataType type) { return type == DataType::kDouble || type == DataType::kInt32; }
 
 class Lowering {
@@ -89,7 +89,7 @@ class Lowering {
     return CUDNN_STATUS_SUCCESS;
   }
 
-  // Alone, on tensors in memory.
+  // The operation stands alone, on tensors in memory.
   cudnnStatus_t Add(const TensorOperation& operation, bool) {
     HOSTGPU_REFUSE_IF(operation.concatenates() || program().dim_count != 0,
                       CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN);
@@ -99,7 +99,7 @@ class Lowering {
     for (const auto* tensors : {&operation.inputs, &operation.outputs}) {
       for (const GraphTensor& tensor : *tensors) {
         HOSTGPU_REFUSE_IF(tensor.is_virtual, CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN);
-        // Only what is summed, x and dy, has more than a value of every channel.
+        // Only the summed tensors, x and dy, have more than one value for each channel.
         const bool whole = tensors == &operation.inputs && &tensor - tensors->data() < 2;
         HOSTGPU_REFUSE_IF(tensor.dim_count != x.dim_count, CUDNN_STATUS_NOT_SUPPORTED_SHAPE);
         for (int i = 0; i < x.dim_count; ++i) {
@@ -138,7 +138,7 @@ class Lowering {
     return CUDNN_STATUS_SUCCESS;
   }
 
-  // A tensor in memory as an operand of the program.
+  // Makes a tensor in memory an operand of the program.
   cudnnStatus_t InMemory(const char* name, const GraphTensor& tensor, ProgramValue* value) {
     HOSTGPU_REFUSE_IF(tensor.vector_count != 1 || tensor.is_ragged ||
                           tensor.reordering != CUDNN_TENSOR_REORDERING_NONE,

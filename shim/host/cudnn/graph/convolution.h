@@ -11,7 +11,7 @@ class GraphConvolution final
     : public DescriptorOf<GraphConvolution, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR> {
  public:
   static constexpr int kMaxSpatial = CUDNN_DIM_MAX - 2;
-  // One value per spatial dimension; `count` of them were set.
+  // One value for each spatial dimension; `count` of them were set.
   struct PerAxis {
     int count = 0;
     std::array<int64_t, kMaxSpatial> values{};

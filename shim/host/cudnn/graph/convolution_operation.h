@@ -18,10 +18,10 @@ class ConvolutionOperation final : public GraphDescriptor {
   cudnnStatus_t Complete() override;
 
   Operation operation() const;
-  // The tensor the operation writes.
+  // The tensor that the operation writes.
   const GraphTensor& output() const;
-  // Of a finalized operation. Operands may have an axis of groups before the channels, and before
-  // the filters: x [n, g, c, ...], w [g, k, c, ...], y [n, g, k, ...]. No engine takes those.
+  // For a finalized operation. Operands may have an axis of groups before the channels, and before
+  // the filters: x [n, g, c, ...], w [g, k, c, ...], y [n, g, k, ...]. No engine accepts those.
   bool HasGroupAxis() const { return convolution.spatial_count == x.dim_count - 3; }
   int64_t groups() const { return HasGroupAxis() ? x.dims[1] : x.dims[1] / w.dims[1]; }
 
@@ -34,7 +34,8 @@ class ConvolutionOperation final : public GraphDescriptor {
   cudnnStatus_t GiveTensor(const AttributeRequest& request, const GraphTensor& tensor,
                            bool is_filter) const;
 
-  // A scaling factor is read back as the type it was set as; of backward_filter, as a double.
+  // A scaling factor is read back in the type in which it was set; that of backward_filter as a
+  // double.
   int alpha_type_ = CUDNN_TYPE_DOUBLE;
   int beta_type_ = CUDNN_TYPE_DOUBLE;
 };

@@ -1,4 +1,4 @@
-// From a graph's convolution to the engines' shape.
+// Translates a graph's convolution into the engines' shape.
 #include "shim/host/cudnn/axes.h"
 #include "shim/host/cudnn/graph/computation.h"
 #include "shim/host/cudnn/refusal.h"

@@ -1,6 +1,6 @@
 // The objects behind cudnnBackendDescriptor_t. A descriptor that is set as another's attribute is
-// copied at that moment, as in the real library: it may be destroyed, or finalized too late,
-// afterwards. Thread-compatible; owned by the application.
+// copied at that moment, as in the real library: afterwards it may be destroyed, or be finalized
+// too late. Thread-compatible; owned by the application.
 #pragma once
 
 #include <memory>
@@ -18,13 +18,14 @@ class GraphDescriptor {
   bool finalized() const { return finalized_; }
   void set_finalized(bool finalized) { finalized_ = finalized; }
 
-  // As newly created.
+  // Resets it to a newly created one.
   virtual void Reset() = 0;
-  // Of a descriptor not yet finalized; `values` is never null.
+  // Sets an attribute of a descriptor that is not finalized; `values` is never null.
   virtual cudnnStatus_t Set(const Attribute& attribute) = 0;
-  // Of a finalized descriptor; `requested` is not negative where there are values to write.
+  // Gets an attribute of a finalized descriptor; `requested` is not negative if there are values to
+  // write.
   virtual cudnnStatus_t Get(const AttributeRequest& request) const = 0;
-  // What finalizing checks and derives.
+  // Checks and derives members when the descriptor is finalized.
   virtual cudnnStatus_t Complete() { return CUDNN_STATUS_SUCCESS; }
 
  protected:
@@ -36,7 +37,7 @@ class GraphDescriptor {
   bool finalized_ = false;
 };
 
-// One of a kind that is its class's only one.
+// A descriptor of the only kind of its class.
 template <class D, cudnnBackendDescriptorType_t kKind>
 class DescriptorOf : public GraphDescriptor {
  public:
@@ -44,10 +45,10 @@ class DescriptorOf : public GraphDescriptor {
   void Reset() override { static_cast<D&>(*this) = D(); }
 };
 
-// Null where the stand-in has no such descriptor.
+// Null if the stand-in has no such descriptor.
 std::unique_ptr<GraphDescriptor> NewGraphDescriptor(cudnnBackendDescriptorType_t kind);
 
-// The descriptor behind a handle, or null where it is of another kind.
+// The descriptor behind a handle; null if it is of another kind.
 template <class D>
 D* As(void* handle) {
   return dynamic_cast<D*>(static_cast<GraphDescriptor*>(handle));
@@ -83,7 +84,7 @@ cudnnStatus_t GiveChild(const AttributeRequest& request, const D& child, cudnnSt
   return CUDNN_STATUS_SUCCESS;
 }
 
-// As many of `children` as the caller brought descriptors for.
+// Writes as many of `children` as the caller has passed descriptors for.
 template <class D, class Children>
 cudnnStatus_t GiveChildren(const AttributeRequest& request, const Children& children) {
   HOSTGPU_REFUSE_IF(request.type != CUDNN_TYPE_BACKEND_DESCRIPTOR,

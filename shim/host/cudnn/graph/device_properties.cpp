@@ -7,7 +7,8 @@ namespace {
 
 enum class Kind { kNumber, kThree, kText };
 
-// What a field is on the stand-in's devices: a device attribute, or (attribute 0) filled in below.
+// The source of a field for the stand-in's devices: a device attribute, or (attribute 0) a value
+// filled in below.
 struct Field {
   const char* name;
   Kind kind;
@@ -44,7 +45,7 @@ constexpr Field kFields[] = {
 
 int AttributeOf(int attribute, CUdevice device) {
   int value = 0;
-  // One the stand-in's driver does not know counts as absent.
+  // An attribute that the stand-in's driver does not know counts as absent.
   cuDeviceGetAttribute(&value, static_cast<CUdevice_attribute>(attribute), device);
   return value;
 }

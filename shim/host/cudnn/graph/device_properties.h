@@ -1,5 +1,5 @@
-// CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR: what plans are made for. Taken from JSON, so that a machine
-// without the device can make them, or from a device of this process.
+// CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR: the device for which plans are made. It comes from JSON, so
+// that a machine without the device can make plans, or from a device of this process.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,10 +12,10 @@ namespace hostgpu {
 // The fields of the real library's profile, in its order.
 using DeviceProfile = nlohmann::ordered_json;
 
-// BAD_PARAM where `json` lacks a field or holds one of another type; others are dropped.
+// BAD_PARAM if `json` lacks a field or has one of another type; unknown fields are dropped.
 cudnnStatus_t ReadDeviceProfile(const nlohmann::ordered_json& json, DeviceProfile* profile);
 
-// Of device `ordinal`. NOT_INITIALIZED without it.
+// The profile of device `ordinal`. NOT_INITIALIZED if there is no such device.
 cudnnStatus_t ProfileOfDevice(int ordinal, DeviceProfile* profile);
 
 class DeviceProperties final
@@ -33,7 +33,7 @@ class DeviceProperties final
   DeviceProfile profile_;
 };
 
-// Text as an attribute: the whole of it, whatever type it is asked for as.
+// Writes a text as an attribute: always all of it, whatever type is asked for.
 cudnnStatus_t GiveText(const AttributeRequest& request, const std::string& text);
 
 }  // namespace hostgpu

@@ -3,7 +3,7 @@
 namespace hostgpu {
 namespace {
 
-// As many values as were asked for, or all where none were.
+// Writes as many values as were asked for, or all if no number was given.
 template <class T>
 cudnnStatus_t GiveNotes(const AttributeRequest& request, cudnnBackendAttributeType_t type,
                         const std::vector<T>& notes) {

@@ -36,7 +36,8 @@ class EngineConfig final : public DescriptorOf<EngineConfig, CUDNN_BACKEND_ENGIN
   const EngineSetup& setup() const { return setup_; }
 
   Engine engine;
-  std::vector<KnobChoice> choices;  // in the order they were made; -1: the engine's own choice
+  // in the order in which they were made; -1: the engine's own choice
+  std::vector<KnobChoice> choices;
 
  private:
   EngineSetup setup_{};

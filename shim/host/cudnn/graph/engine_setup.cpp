@@ -7,7 +7,7 @@ constexpr int64_t kMaxWorkspaceKnob = 2;
 constexpr size_t kGuardBytes = 256;
 constexpr size_t kAlign = 256;
 constexpr int64_t kVectorBytes = 16;
-// What the engine without workspace keeps of a virtual result at once.
+// The most bytes of a virtual result that the engine without workspace keeps at once.
 constexpr size_t kOwnResultBytes = size_t{1} << 20;
 
 size_t Aligned(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
@@ -50,7 +50,7 @@ bool HasWorkspaceKnob(const ConvolutionPart& convolution, int algorithm) {
   return shape.operation != Operation::kBackwardFilter || shape.type == DataType::kFloat;
 }
 
-// Bytes of the convolution's result for `images` images, dense.
+// Bytes of the convolution's dense result for `images` images.
 size_t ResultBytes(const ConvolutionPart& convolution, int64_t images) {
   const ConvolutionShape& shape = convolution.problem.shape;
   const bool forward = shape.operation == Operation::kForward;
@@ -72,7 +72,7 @@ int64_t GraphEngineCount(const Computation& computation) {
 
 namespace {
 
-// Each stage on its first engine, which is to need no workspace of its own.
+// Runs each stage on its first engine, which must need no workspace of its own.
 std::optional<EngineSetup> SetUpStages(const Computation& computation) {
   for (const Computation& stage : computation.stages) {
     const auto setup = SetUpEngine(stage, 0, 0);
@@ -141,7 +141,8 @@ std::vector<cudnnBackendNumericalNote_t> NotesOf(const Computation& computation,
   if (!computation.convolution) return {};
   const ConvolutionShape& shape = computation.convolution->problem.shape;
   std::vector<cudnnBackendNumericalNote_t> notes;
-  // What implicit GEMM of another number computes, it computes in one order.
+  // Implicit GEMM under this number is called nondeterministic; the one under another number sums
+  // in one order.
   if (index == 0 && !IsDeterministic(shape, 0))
     notes.push_back(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
   if (IsWinograd(computation, index)) notes.push_back(CUDNN_NUMERICAL_NOTE_WINOGRAD);

@@ -1,4 +1,4 @@
-// Executing a plan: the variant pack's pointers checked and handed to the stream, or to a graph.
+// Executes a plan: checks the variant pack's pointers, and passes them to the stream or to a graph.
 #include <cuda.h>
 
 #include "shim/host/cudnn/device_memory.h"
@@ -21,7 +21,8 @@ class Binding {
     void* pointer = pack_.PointerOf(operand.unique_id);
     HOSTGPU_REFUSE_IF(pointer == nullptr, CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
     if (operand.by_value) {
-      // Read now: the application may reuse its variable once the call has returned.
+      // The value is read now, because the application may reuse its variable once the call has
+      // returned.
       values_.emplace_back(static_cast<char*>(pointer),
                            static_cast<char*>(pointer) + operand.bytes);
       by_value_.push_back({operand.unique_id, values_.size() - 1});
@@ -46,7 +47,7 @@ class Binding {
 
   const std::vector<const void*>& uses() const { return uses_; }
 
-  // `values`, which has to outlive the operands, takes over what was passed by value.
+  // `values`, which must outlive the operands, takes over operands that were passed by value.
   BoundOperands Operands(const Computation& computation, std::vector<std::vector<char>>* values) {
     *values = std::move(values_);
     for (const StagedTensor& tensor : computation.staged) {

@@ -1,6 +1,6 @@
 // CUDNN_BACKEND_KERNEL_CACHE_DESCRIPTOR: in the real library, kernels compiled for a graph of
 // dynamic shapes, which graphs of other shapes then share. The stand-in's engines compile nothing
-// and serve any shape, so a cache is taken as it is given and holds nothing.
+// and serve any shape, so a cache is accepted and stays empty.
 #pragma once
 
 #include "shim/host/cudnn/graph/descriptor.h"

@@ -1,5 +1,6 @@
-// CUDNN_BACKEND_KNOB_INFO_DESCRIPTOR, what an engine's knob can be set to, and
-// CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, what it was set to. A choice of -1 leaves it to the engine.
+// CUDNN_BACKEND_KNOB_INFO_DESCRIPTOR, the values that an engine's knob can have, and
+// CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, the value that it has. A choice of -1 leaves it to the
+// engine.
 #pragma once
 
 #include "shim/host/cudnn/graph/descriptor.h"

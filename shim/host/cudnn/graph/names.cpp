@@ -76,7 +76,7 @@ constexpr Name kReorderings[] = {
     HOSTGPU_NAME(CUDNN_TENSOR_REORDERING_NONE), HOSTGPU_NAME(CUDNN_TENSOR_REORDERING_INT8x32),
     HOSTGPU_NAME(CUDNN_TENSOR_REORDERING_F16x16), HOSTGPU_NAME(CUDNN_TENSOR_REORDERING_F8_128x4)};
 
-// The one knob that engines here have.
+// The only knob of the engines here.
 constexpr Name kKnobTypes[] = {HOSTGPU_NAME(CUDNN_KNOB_TYPE_WORKSPACE)};
 
 #undef HOSTGPU_NAME

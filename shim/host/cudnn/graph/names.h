@@ -9,7 +9,7 @@ enum class NameSet { kDataType, kPointwiseMode, kKnobType, kConvolutionMode, kRe
 
 // Null for a value without a name.
 const char* NameOf(NameSet set, int value);
-// False for a name of no value.
+// Returns false for a name without a value.
 bool ValueOf(NameSet set, std::string_view name, int* value);
 
 }  // namespace hostgpu

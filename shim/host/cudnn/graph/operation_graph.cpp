@@ -8,7 +8,7 @@
 namespace hostgpu {
 namespace {
 
-// Adds to the operations set before, up to the first one that is refused.
+// Appends operations to those set before, up to the first one that is refused.
 cudnnStatus_t TakeOperations(const Attribute& attribute, std::vector<GraphOperation>* operations) {
   HOSTGPU_REFUSE_IF(attribute.type != CUDNN_TYPE_BACKEND_DESCRIPTOR,
                     CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE);
@@ -77,14 +77,14 @@ std::vector<const GraphTensor*> InputsOf(const GraphOperation& operation) {
 
 namespace {
 
-// One tensor, described by its producer and by a consumer.
+// Whether a tensor's descriptions by its producer and by a consumer agree.
 bool Agree(const GraphTensor& a, const GraphTensor& b) {
   return a.type == b.type && a.dim_count == b.dim_count && a.dims == b.dims &&
          a.strides == b.strides && a.alignment == b.alignment && a.is_virtual == b.is_virtual &&
          a.is_by_value == b.is_by_value && a.reordering == b.reordering;
 }
 
-// What an operation writes beside its output, or null.
+// The tensor that an operation writes beside its output; null if there is none.
 const GraphTensor* MaskOf(const GraphOperation& operation) {
   const auto* pointwise = std::get_if<PointwiseOperation>(&operation);
   if (pointwise == nullptr || !pointwise->HasMask()) return nullptr;
@@ -131,7 +131,7 @@ cudnnStatus_t OrderOperations(std::vector<GraphOperation>* operations) {
   }
   std::vector<GraphOperation> ordered;
   std::vector<bool> placed(operations->size(), false);
-  // An operation follows once all it reads is there; those of a cycle never do.
+  // An operation follows once everything that it reads exists; operations of a cycle never do.
   for (bool progress = true; progress;) {
     progress = false;
     for (size_t i = 0; i < operations->size(); ++i) {
@@ -147,7 +147,7 @@ cudnnStatus_t OrderOperations(std::vector<GraphOperation>* operations) {
       ordered.push_back((*operations)[i]);
     }
   }
-  // A cycle beside something that can begin passes in the real library.
+  // In the real library a cycle passes if some other operation can begin.
   HOSTGPU_REFUSE_IF(ordered.empty(), CUDNN_STATUS_BAD_PARAM);
   *operations = std::move(ordered);
   return CUDNN_STATUS_SUCCESS;
@@ -192,9 +192,9 @@ cudnnStatus_t OperationGraph::Complete() {
   HOSTGPU_REFUSE_IF(operations_.empty(), CUDNN_STATUS_BAD_PARAM);
   std::vector<GraphOperation> ordered = operations_;
   if (auto status = OrderOperations(&ordered)) return status;
-  // A graph no engine computes is a valid graph: engines say so.
+  // A graph that no engine computes is still valid: its engines refuse it.
   Computation computation;
-  // With dynamic shapes, too: engines serve any shape, and each graph is made with one.
+  // This includes dynamic shapes: engines serve any shape, and each graph is made with one.
   const bool runnable = ordered.size() == operations_.size();
   if (runnable && Lower(ordered, &computation) == CUDNN_STATUS_SUCCESS) {
     computation_ = std::make_shared<const Computation>(std::move(computation));

@@ -15,12 +15,13 @@ namespace hostgpu {
 using GraphOperation = std::variant<ConvolutionOperation, PointwiseOperation, TensorOperation>;
 struct Computation;
 
-// What an operation writes but for a mask, and what it reads; they live as long as the operation.
+// The tensors that an operation writes, without a mask, and those that it reads; they live as long
+// as the operation.
 std::vector<const GraphTensor*> OutputsOf(const GraphOperation& operation);
 std::vector<const GraphTensor*> InputsOf(const GraphOperation& operation);
 
 // Checks that the operations fit each other, and puts producers before their consumers; operations
-// of a cycle are dropped. BAD_PARAM where nothing is left.
+// of a cycle are dropped. BAD_PARAM if nothing is left.
 cudnnStatus_t OrderOperations(std::vector<GraphOperation>* operations);
 
 class OperationGraph final
@@ -30,9 +31,9 @@ class OperationGraph final
   cudnnStatus_t Get(const AttributeRequest& request) const override;
   cudnnStatus_t Complete() override;
 
-  // Of a finalized graph: what it computes, or null where no engine knows how.
+  // The computation of a finalized graph; null if no engine can run it.
   const std::shared_ptr<const Computation>& computation() const { return computation_; }
-  // As they were set.
+  // The operations in the order in which they were set.
   const std::vector<GraphOperation>& operations() const { return operations_; }
   void set_operations(std::vector<GraphOperation> operations) {
     operations_ = std::move(operations);

@@ -22,21 +22,21 @@ class ExecutionPlan final
   cudnnStatus_t Complete() override;
 
   // Everything is checked before the call returns; the work is asynchronous. BAD_PARAM_NULL_POINTER
-  // where the pack lacks an operand or the workspace; pointers that would fault on a device, such
-  // as one less aligned than its tensor was declared: EXECUTION_FAILED_CUDART, now and later. While
-  // the handle's stream captures, nothing runs yet: BAD_PARAM_SIZE_INSUFFICIENT or
+  // if the pack lacks an operand or the workspace. Pointers that would fault on a device, such as
+  // one that is less aligned than its tensor's declaration: EXECUTION_FAILED_CUDART, now and later.
+  // While the handle's stream captures, nothing runs yet: BAD_PARAM_SIZE_INSUFFICIENT or
   // BAD_PARAM_MISALIGNED_POINTER, for this call.
   cudnnStatus_t Execute(cudnnHandle_t handle, const VariantPack& pack) const;
 
-  // The same as the only node of `graph`, which is empty, and as what its node does from now on,
-  // which an equal plan made; checked like that, stricter than a GPU, where pointers matter at
-  // launch alone. NOT_SUPPORTED_CUDA_GRAPH_NATIVE_API where the engine does not say that it
-  // supports this, BAD_PARAM_CUDA_GRAPH_MISMATCH for any other graph.
+  // Populate makes the execution the only node of `graph`, which is empty; Update makes the node of
+  // an equal plan run it from now on. Both check like Execute, which is stricter than a GPU, where
+  // pointers matter only at launch. NOT_SUPPORTED_CUDA_GRAPH_NATIVE_API if the engine does not
+  // declare support for this, BAD_PARAM_CUDA_GRAPH_MISMATCH for any other graph.
   cudnnStatus_t Populate(cudaGraph_t graph, const VariantPack& pack) const;
   cudnnStatus_t Update(cudaGraph_t graph, const VariantPack& pack) const;
 
  private:
-  // What runs, and the device memory it works on.
+  // The function to run, and the device memory that it uses.
   struct Bound {
     std::function<void()> run;
     std::vector<const void*> uses;

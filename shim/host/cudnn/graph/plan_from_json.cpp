@@ -10,7 +10,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Tensors = std::map<std::string, GraphTensor>;
 
-// The fields of one JSON object, each of a type known beforehand; remembers whether all were there.
+// Reads the fields of one JSON object, each of a known type; remembers whether all were there.
 class Fields {
  public:
   explicit Fields(const Json& object) : object_(object), complete_(object.is_object()) {}

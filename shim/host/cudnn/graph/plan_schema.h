@@ -1,4 +1,4 @@
-// The words of a plan's JSON that both its writer and its reader know.
+// The words of a plan's JSON that its writer and its reader share.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@ namespace hostgpu {
 
 constexpr int64_t kSchemaVersion = 4;
 constexpr const char* kPointwiseOperation = "CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR";
-// Of a forward convolution with a residual, a bias and an activation behind it, or some of these;
-// and of one with anything else behind it.
+// For a forward convolution with a residual, a bias and an activation behind it, or some of these;
+// and for one with anything else behind it.
 constexpr const char* kFusedConvolution = "CONV_ADD_BIAS_ACT";
 constexpr const char* kConvolutionFusion = "GENERIC_CONV_FUSION";
-// Of one with statistics behind it.
+// For a convolution with statistics behind it.
 constexpr const char* kConvolutionStatistics = "SCALE_BIAS_ADD_RELU_CONV_STATS";
 constexpr const char* kPointwiseFusion = "GENERIC_POINTWISE_FUSION";
 
@@ -38,8 +38,8 @@ inline const ConvolutionSchema& SchemaOf(Operation operation) {
   return kConvolutions[static_cast<int>(operation)];
 }
 
-// What a pointwise mode and its backward mode have beside their operands, in the real library's
-// words.
+// The parameters of a pointwise mode and its backward mode beside their operands, in the real
+// library's words.
 struct ParameterSchema {
   int forward, backward;
   const char* key;

@@ -25,7 +25,7 @@ class GraphPointwise final
   int64_t axis = -1;
 };
 
-// How many descriptors a mode reads.
+// The number of tensors that a mode reads.
 enum class PointwiseArity { kUnary, kBinary, kTernary, kBackward, kUnknown };
 PointwiseArity ArityOf(int mode);
 

@@ -3,7 +3,7 @@
 namespace hostgpu {
 namespace {
 
-// A null descriptor takes back what was set.
+// A null descriptor removes the operand.
 template <class D>
 cudnnStatus_t TakeOptional(const Attribute& attribute, D* operand) {
   void* handle = nullptr;

@@ -18,8 +18,9 @@ class PointwiseOperation final
     return ArityOf(pointwise.mode) == PointwiseArity::kBackward ? dx : y;
   }
 
-  // As the real library takes it: of one operand's functions t is a mask they write, and of
-  // their backward functions one read in x's place. Only a finalized tensor in memory counts.
+  // As in the real library, t of a function of one operand is a mask that it writes, and t of its
+  // backward function is a mask that it reads in x's place. Only a finalized tensor in memory
+  // counts.
   bool HasMask() const { return t.finalized() && !t.is_virtual; }
 
   GraphPointwise pointwise;

@@ -7,17 +7,18 @@
 namespace hostgpu {
 namespace {
 
-// Elements worked on at once: all registers of a few steps stay in the first-level cache.
+// The number of elements that are processed at once: all registers of a few steps stay in the
+// first-level cache.
 constexpr int64_t kRun = 512;
 using GraphExtents = GraphTensor::Extents;
 
-// The runs of elements a program is cut into: along one axis, for every index of the others.
+// The runs of elements into which a program is cut: along one axis, for every index of the others.
 class ElementRuns {
  public:
   ElementRuns(const PointwiseProgram& program, int64_t images) : dim_count_(program.dim_count) {
     dims_ = program.dims;
     dims_[0] = images;
-    // Along the axis in which the last result lies densest.
+    // The axis is the one in which the last result is densest.
     const ProgramStep& last = program.steps.back();
     axis_ = dim_count_ - 1;
     if (last.to.place == ProgramValue::Place::kMemory) {
@@ -36,7 +37,7 @@ class ElementRuns {
   int64_t count() const { return count_; }
   int axis() const { return axis_; }
 
-  // Index of the run's first element, and how many follow it along the axis.
+  // Sets the index of the run's first element; returns the number of elements along the axis.
   int64_t At(int64_t run, GraphExtents* index) const {
     const int64_t first = run % pieces_ * kRun;
     run /= pieces_;
@@ -148,7 +149,7 @@ class Runner {
 template <class A>
 bool RunIn(const PointwiseProgram& program, const std::vector<void*>& addresses, int64_t images) {
   const ElementRuns runs(program, images);
-  // Enough runs a task to be worth starting one.
+  // So many runs make it worth starting a task.
   constexpr int64_t kRunsPerTask = 64;
   const int64_t tasks = (runs.count() + kRunsPerTask - 1) / kRunsPerTask;
   return ParallelFor(tasks, [&](int64_t task) {

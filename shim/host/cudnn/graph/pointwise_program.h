@@ -1,5 +1,5 @@
-// Pointwise operations run together, a piece of every tensor at a time: what follows a convolution,
-// or a graph of its own. Virtual tensors between them never reach memory. Pure; any number of
+// Pointwise operations that run together, a piece of every tensor at a time, behind a convolution
+// or as a graph of their own. Virtual tensors between them never reach memory. Pure; any number of
 // threads may run a program at once.
 #pragma once
 
@@ -11,13 +11,13 @@
 
 namespace hostgpu {
 
-// A tensor in memory, indexed by the program's dimensions: stride 0 where it is repeated.
+// A tensor in memory, indexed by the program's dimensions, with stride 0 where it is repeated.
 struct ProgramOperand {
   int64_t unique_id;
   DataType type;
   GraphTensor::Extents strides;
-  bool by_value;      // the pointer is the host's, and read when the plan is executed
-  int64_t first = 0;  // the element where index 0 is
+  bool by_value;      // the pointer is a host pointer, and is read when the plan is executed
+  int64_t first = 0;  // the element at index 0
 };
 
 struct ProgramValue {
@@ -29,7 +29,7 @@ struct ProgramValue {
 struct ProgramStep {
   GraphPointwise function;
   double alpha1, alpha2;
-  ProgramValue x, b, t;  // backward functions: b is dy
+  ProgramValue x, b, t;  // in backward functions b is dy
   ProgramValue to;
   int to_type;  // a virtual result is rounded to its declared type
 };
@@ -42,8 +42,8 @@ struct PointwiseProgram {
   int register_count = 0;
   bool in_double = false;
 
-  // Runs over `images` indices of the first dimension. `addresses[i]` is where the first element of
-  // operand i is. False when host memory is exhausted.
+  // Runs over `images` indices of the first dimension. addresses[i] is that of the first element of
+  // operand i. Returns false if host memory is exhausted.
   bool Run(const std::vector<void*>& addresses, int64_t images) const;
 };
 

@@ -1,4 +1,4 @@
-// Running a computation on an engine, part of the batch by part.
+// Runs a computation on an engine, one part of the batch after the other.
 #include <memory>
 
 #include "shim/host/cudnn/device_memory.h"

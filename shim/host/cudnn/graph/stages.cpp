@@ -1,4 +1,4 @@
-// Graphs that no single kernel of the stand-in computes, cut into those that one does.
+// Cuts graphs that no single kernel of the stand-in computes into such kernels.
 #include <set>
 
 #include "shim/host/cudnn/graph/computation.h"
@@ -13,8 +13,8 @@ class Staging {
  public:
   explicit Staging(Computation* computation) : computation_(*computation) {}
 
-  // What a convolution reads and writes is of its filter's type, as its engines want it; integers
-  // are summed in the type that is declared.
+  // Operands of a convolution have its filter's type, as its engines require; integers are summed
+  // in the declared type.
   cudnnStatus_t TakeTypes(const ConvolutionOperation& convolution) {
     HOSTGPU_REFUSE_IF(convolution.w.is_virtual, CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN);
     HOSTGPU_REFUSE_IF(convolution.output().is_virtual && convolution.beta != 0,
@@ -28,7 +28,7 @@ class Staging {
   cudnnStatus_t Add(GraphOperation operation) {
     for (const auto& tensors : {InputsOf(operation), OutputsOf(operation)}) {
       for (const GraphTensor* tensor : tensors) {
-        // A part of `operation`, which is this function's own.
+        // The tensor is a part of `operation`, which this function owns.
         if (tensor->is_virtual) {
           if (auto status = Place(const_cast<GraphTensor*>(tensor))) return status;
         }
@@ -57,7 +57,7 @@ class Staging {
     return CUDNN_STATUS_SUCCESS;
   }
 
-  // One copy for each input that is not in its place already.
+  // Makes one copy for each input that is not in its place already.
   cudnnStatus_t Concatenate(const TensorOperation& operation) {
     const GraphTensor& whole = operation.outputs[0];
     size_t whole_bytes = 0;

@@ -5,7 +5,7 @@
 namespace hostgpu {
 namespace {
 
-// Vectors exist of 4 and 32 8-bit integers; other types keep any count.
+// Vectors of 4 and of 32 8-bit integers exist; other types accept any count.
 bool HasType(const GraphTensor& tensor) {
   switch (tensor.type) {
     case CUDNN_DATA_INT8:
@@ -111,7 +111,7 @@ cudnnStatus_t GraphTensor::Get(const AttributeRequest& request) const {
     case CUDNN_ATTR_TENSOR_IS_BY_VALUE:
       return request.One(CUDNN_TYPE_BOOLEAN, is_by_value);
     case CUDNN_ATTR_TENSOR_REORDERING_MODE:
-      // The real library wants a wider type named than it writes.
+      // The real library demands a wider type than the one that it writes.
       return request.One(CUDNN_TYPE_INT64, reordering);
     default:
       return Refuse(CUDNN_STATUS_BAD_PARAM, "no attribute of a tensor");

@@ -17,12 +17,12 @@ class GraphTensor final : public DescriptorOf<GraphTensor, CUDNN_BACKEND_TENSOR_
   cudnnStatus_t Get(const AttributeRequest& request) const override;
   cudnnStatus_t Complete() override;
 
-  // Bytes from the first to the last element, both included; false where no memory could hold them.
-  // Of a finalized tensor whose extents are all positive.
+  // Bytes from the first to the last element, both included; returns false if no memory could hold
+  // them. REQUIRES: the tensor is finalized, and all extents are positive.
   bool SpanBytes(size_t* bytes) const;
 
-  // Strides without gaps in the order of the axes: channels last where the tensor has them so.
-  // False where there are too many elements to count.
+  // Sets strides without gaps in the order of the axes: channels last if the tensor has them so.
+  // Returns false if there are too many elements to count.
   bool MakeDense();
 
   int type = CUDNN_DATA_FLOAT;
@@ -40,11 +40,11 @@ class GraphTensor final : public DescriptorOf<GraphTensor, CUDNN_BACKEND_TENSOR_
   int reordering = CUDNN_TENSOR_REORDERING_NONE;
 };
 
-// Bytes of one element of a graph tensor, which may have types the legacy descriptors refuse; 0 for
-// no type of cuDNN's.
+// Bytes of one element of a graph tensor, whose types may be ones that legacy descriptors refuse; 0
+// for a type that cuDNN does not have.
 size_t GraphElementBytes(int type);
 
-// The engines' type of a graph tensor's type; false where there is none.
+// The engines' type for a graph tensor's type; returns false if there is none.
 bool OperandType(int type, DataType* engine_type);
 
 }  // namespace hostgpu

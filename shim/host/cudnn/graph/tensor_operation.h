@@ -1,7 +1,7 @@
-// What a graph may hold beside convolutions and pointwise operations:
+// Operations of a graph beside convolutions and pointwise operations:
 //   CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR       sums and sums of squares of every channel
 //   CUDNN_BACKEND_OPERATION_BN_BWD_WEIGHTS_DESCRIPTOR  gradients of batch normalisation's scale and
-//                                                      bias, and what dx is made of
+//                                                      bias, and the coefficients of dx
 //   CUDNN_BACKEND_OPERATION_CONCAT_DESCRIPTOR          tensors one behind the other along an axis
 // Their attributes are set, not read back.
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace hostgpu {
 
-// A tensor of an operation: its attribute, and its word in plans as JSON.
+// A tensor of an operation: its attribute, and its name in plans as JSON.
 struct TensorRole {
   cudnnBackendAttributeName_t attribute;
   const char* key;
@@ -39,10 +39,11 @@ class TensorOperation final : public GraphDescriptor {
   const TensorOperationSchema& schema() const;
   bool concatenates() const { return kind() == CUDNN_BACKEND_OPERATION_CONCAT_DESCRIPTOR; }
 
-  std::vector<GraphTensor> inputs, outputs;  // in the schema's order; any number is concatenated
+  // in the schema's order; any number can be concatenated
+  std::vector<GraphTensor> inputs, outputs;
   int math_precision = CUDNN_DATA_FLOAT;
-  int64_t axis = -1;            // along which is concatenated
-  int64_t in_place_index = -1;  // of the input that is in its place already; -1: none
+  int64_t axis = -1;            // the axis of concatenation
+  int64_t in_place_index = -1;  // index of the input that is in its place already; -1: none
 };
 
 }  // namespace hostgpu

@@ -1,5 +1,5 @@
-// CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR: where a plan finds its operands. As in the real library
-// only the workspace is read back.
+// CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR: the addresses of a plan's operands. As in the real
+// library, only the workspace can be read back.
 #pragma once
 
 #include <vector>
@@ -14,7 +14,7 @@ class VariantPack final : public DescriptorOf<VariantPack, CUDNN_BACKEND_VARIANT
   cudnnStatus_t Get(const AttributeRequest& request) const override;
   cudnnStatus_t Complete() override;
 
-  // Null where the pack does not hold `unique_id`.
+  // Null if the pack does not have `unique_id`.
   void* PointerOf(int64_t unique_id) const;
   void* workspace() const { return workspace_; }
   bool overrides_shapes() const { return overrides_shapes_; }
