@@ -1,4 +1,5 @@
-// compute(c): how long a layer's slowest worker computes, forward and backward. Thread-compatible.
+// compute(c) of DeePa: how long the slowest worker of a layer computes, forward and backward.
+// Thread-compatible.
 #pragma once
 
 #include <map>
@@ -18,17 +19,17 @@ class ComputeModel {
   struct Cost {
     double ms = 0;
     int64_t workspace_bytes = 0;
-    bool measured = false;  // else estimated
+    bool measured = false;  // else the time is estimated
   };
   virtual ~ComputeModel() = default;
   virtual Cost Compute(const PlannedLayer& layer, const Degrees& degrees) const = 0;
 };
 
-// The least time a device can take, in fp32: per pass (forward, gradient of the input, gradient of
-// the weights) the longer of arithmetic at its peak and one reading or writing of every tensor
-// involved. Each follower reads and writes the output once more in both directions; adding partial
-// sums up takes no time beside their transfer. A layer that
-// reads only the network's input needs no gradient of it.
+// Estimates the least time that a device can take, in fp32. Each pass (forward, gradient of the
+// input, gradient of the weights) takes the longer of two times: its arithmetic at peak speed, and
+// one read or write of every tensor involved. Each follower reads and writes the output once more
+// in both directions. Adding up partial sums takes no time beside their transfer. A layer that
+// reads only the network's input has no gradient of its input.
 class Roofline : public ComputeModel {
  public:
   explicit Roofline(const Device& device) : device_(device) {}
@@ -38,11 +39,12 @@ class Roofline : public ComputeModel {
   const Device device_;
 };
 
-// Times someone measured: CSV with the columns layer, n, c, h, w, r (degrees, 1 where absent) and
-// time_ms, and optionally workspace_bytes. Where the table has no row, `elsewhere` answers.
+// Looks up measured times. The table is CSV with the columns layer, n, c, h, w, r (degrees, 1 if
+// absent) and time_ms, and optionally workspace_bytes. If the table has no row, `elsewhere`
+// answers.
 class ComputeTable : public ComputeModel {
  public:
-  // An error names file, line and value. `elsewhere` outlives the table.
+  // An error names the file, the line and the value. `elsewhere` must outlive the table.
   static Result<ComputeTable> Parse(std::string_view csv, const std::string& file,
                                     const ComputeModel& elsewhere);
   Cost Compute(const PlannedLayer& layer, const Degrees& degrees) const override;
@@ -54,14 +56,15 @@ class ComputeTable : public ComputeModel {
   std::map<std::tuple<std::string, int, int, int, int, int>, Cost> rows_;
 };
 
-// Convolutions from a measurement store: the fastest division of each worker's share of the batch
-// (mu-cuDNN's WR) that needs at most `limit_bytes` of workspace, forward, backward_data and
-// backward_filter. Where one of them lacks measurements, and for other operators, `elsewhere`
-// answers. A worker's share of height and width is that of the input it holds: halos are left out.
-// `alignment` (bytes) is that under which the measurements were made.
+// Takes the times of convolutions from a measurement store: the time of the fastest division of
+// each worker's share of the batch (mu-cuDNN's WR) that needs at most `limit_bytes` of workspace,
+// for forward, backward_data and backward_filter. If one of the three lacks measurements, or if the
+// operator is no convolution, `elsewhere` answers. A worker's share of height and width is its
+// share of the input, without halos. The measurements were made under an alignment of `alignment`
+// bytes.
 class MeasuredCompute : public ComputeModel {
  public:
-  // Both references outlive the model.
+  // Both references must outlive the model.
   MeasuredCompute(planning::MeasurementStore& store, planning::Platform platform,
                   size_t limit_bytes, const ComputeModel& elsewhere, int alignment = 1)
       : store_(store),
@@ -79,8 +82,8 @@ class MeasuredCompute : public ComputeModel {
   const int alignment_;
 };
 
-// The largest worker's share of the operations: of the output's elements, and of the channels that
-// each sums over.
+// Returns the largest worker's share of the operations. It depends on the output's elements and on
+// the channels that each element sums over.
 double LargestShare(const PlannedLayer& layer, const Degrees& degrees);
 
 }  // namespace ucudnn::planner

@@ -12,10 +12,12 @@
 
 namespace ucudnn::planner {
 
-// What moves along one edge, by [configuration of the producer][of the consumer], row by row.
+// What moves along one edge. The tables are indexed by [configuration of the
+// producer][configuration of the consumer], row by row.
 struct TransferTables {
-  std::vector<double> ms;             // forward and backward
-  std::vector<int64_t> copied_bytes;  // most any device receives and keeps until its backward pass
+  std::vector<double> ms;  // forward and backward
+  // most bytes that any device receives and keeps until its backward pass
+  std::vector<int64_t> copied_bytes;
 };
 
 class CostModel {
@@ -24,22 +26,24 @@ class CostModel {
   virtual ComputeModel::Cost Compute(const PlannedLayer& layer, const Degrees& degrees) const = 0;
   virtual double UpdateMs(const PlannedLayer& layer,
                           const ParallelConfiguration& configuration) const = 0;
-  // The time that the reduction of a layer takes whose degree r is more than 1: partial sums of its
-  // output travel to where they are added up, and its gradient to all that need it. 0 for others.
+  // Returns the time of a layer's reduction if its degree r is more than 1; else 0. Partial sums of
+  // the output travel to the device that adds them up, and the output's gradient travels to all
+  // devices that need it.
   virtual double ReductionMs(const PlannedLayer& layer,
                              const ParallelConfiguration& configuration) const = 0;
-  // What moving input `input` of `consumer` costs. REQUIRES: a layer produces that input.
+  // Returns what moving input `input` of `consumer` costs. REQUIRES: a layer produces that input.
   virtual TransferTables Transfer(const PlannedLayer& consumer, int input,
                                   std::span<const ParallelConfiguration> from,
                                   std::span<const ParallelConfiguration> to) const = 0;
 };
 
-constexpr int kElementBytes = 4;  // all is fp32
+constexpr int kElementBytes = 4;  // all tensors are fp32
 
-// Transfers by exact box intersection over the links of a machine, any update and compute model.
+// Computes transfers by exact intersection of boxes over the links of a machine, with any update
+// model and any compute model.
 class MachineCostModel : public CostModel {
  public:
-  // References outlive the model.
+  // The references must outlive the model.
   MachineCostModel(const Machine& machine, UpdateModel update, const ComputeModel& compute)
       : machine_(machine), update_(update), compute_(compute) {}
 
@@ -60,10 +64,10 @@ class MachineCostModel : public CostModel {
   const ComputeModel& compute_;
 };
 
-// The most any worker of a layer needs: its parameters with their gradient and `optimizer_states`
-// numbers each (1: momentum), its part of the output, which lives until the backward pass, the
-// partial sum it computes before (of a reduction), and `workspace_bytes`. Copies of inputs come on
-// top, edge by edge.
+// Returns the most memory that any worker of a layer needs: its parameters with their gradient and
+// `optimizer_states` numbers each (1: momentum), its part of the output, which lives until the
+// backward pass, in a reduction the partial sum that it computes before that, and
+// `workspace_bytes`. Copies of inputs come on top, edge by edge.
 int64_t LayerMemoryBytes(const PlannedLayer& layer, const Degrees& degrees, int optimizer_states,
                          int64_t workspace_bytes);
 

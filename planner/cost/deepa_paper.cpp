@@ -14,7 +14,7 @@ constexpr double kConnectedBytesPerMs = 15.0 / 7 * kPaperMiB;
 constexpr double kTransferBytesPerMs = 5 * kPaperMiB;
 constexpr double kUpdateBytesPerMs = 45.0 / 14 * kPaperMiB;
 
-// On one device at batch 512.
+// The paper measured on one device at batch 512.
 constexpr double kMeasuredBatch = 512;
 constexpr double kConnectedMs = 20.4;             // Table 2, {n=1, c=1}
 constexpr double kConvolutionMs = 2 * 127.4 / 3;  // Table 3, {n=2}: three layers on two devices
@@ -39,7 +39,8 @@ bool IsTable3(const PlannedLayer& layer) {
          layer.output.extents == image;
 }
 
-// Between no division and the measured one by the number of halvings; beyond it, no further.
+// Interpolates by the number of halvings between no division and the measured division; more
+// halvings gain no more.
 double ImageGain(const Degrees& degrees) {
   return std::pow(kImageGain, std::min(2.0, std::log2(degrees.h * degrees.w)) / 2);
 }
@@ -87,11 +88,12 @@ TransferTables DeePaPaperModel::Transfer(const PlannedLayer& consumer, int input
                                          std::span<const ParallelConfiguration> to) const {
   const Shape& tensor = consumer.inputs[static_cast<size_t>(input)].shape;
   const double tensor_ms = TransferMsOf(tensor, consumer);
-  std::vector<double> copies;  // of the tensor, over all workers: more than 1 where channels repeat
+  // copies of the tensor over all workers: more than 1 if channels repeat
+  std::vector<double> copies;
   for (const ParallelConfiguration& target : to) {
     copies.push_back(Sum(NeededParts(consumer, input, target.degrees).axes[1]) / tensor.c);
   }
-  // What moves at all is asked, of machines of whatever size.
+  // The only question is whether anything moves, so a machine of any size will do.
   int devices = 1;
   for (const auto& configurations : {from, to}) {
     for (const ParallelConfiguration& each : configurations) {

@@ -1,21 +1,23 @@
 // The cost model behind DeePa's Tables 2 and 3, found by fitting their printed values. Pure.
 //
 // transfer: every worker receives all that it needs (no credit for what it holds, no halos), one
-// after the other; nothing where each worker holds all it needs. update: every replica pushes its
-// gradients in turn. reduction, which the paper does not have: every worker pushes its partial sums
-// in turn, at the bandwidth of transfers. The paper gives no bandwidths, and no single one explains
-// both tables; these do, to every printed digit (MiB per ms, one direction):
+// worker after the other. Nothing moves if each worker holds all that it needs.
+// update: every replica pushes its gradients in turn.
+// reduction, which the paper does not have: every worker pushes its partial sums in turn, at the
+// bandwidth of transfers.
 //
+// The paper gives no bandwidths, and no single bandwidth explains both tables; these do, to every
+// printed digit (MiB per ms, one direction):
 //   fully connected, transfer and update   15/7    (2.247 GB/s)
 //   convolution, transfer                  5       (5.243 GB/s)
 //   convolution, update                    45/14   (3.370 GB/s)
 //
-// compute: as measured in the paper for the two layers it prints (9216 -> 4096 fully connected; 3x3
+// compute: the times that the paper prints for two layers (9216 -> 4096 fully connected; 3x3
 // convolution 512 -> 512 on 14 x 14), in proportion to the largest worker's share of any batch,
-// with the gain the paper saw in dividing height and width; a roofline of its device elsewhere.
-// That is slow where the paper had Winograd's algorithm (Table 3's convolution does 16.7 TFLOP/s,
-// four times the peak): the last 3x3 layer of Inception-v3 is best on 8 devices here, on 4 in
-// Figure 2.
+// with the gain that the paper saw in dividing height and width. Other layers take the time of a
+// roofline of the paper's device. The roofline is slow if the paper used Winograd's algorithm
+// (Table 3's convolution does 16.7 TFLOP/s, four times the peak): the last 3x3 layer of
+// Inception-v3 is best on 8 devices here, and on 4 in Figure 2.
 #pragma once
 
 #include "planner/cost/cost_model.h"

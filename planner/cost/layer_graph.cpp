@@ -47,7 +47,8 @@ void AddParameters(const Node& node, const ParameterCounts& own, PlannedLayer& l
   }
 }
 
-// The longest proper prefix of `inputs` that is the whole of an earlier Concat's; -1: none.
+// Returns the position of the earlier Concat whose inputs are the longest proper prefix of this
+// one's; -1: there is none.
 int PrefixConcat(const LayerGraph& graph, int concat) {
   const std::vector<LayerInput>& inputs = graph.layers[static_cast<size_t>(concat)].inputs;
   int longest = -1;
@@ -123,7 +124,8 @@ int ChainConcats(LayerGraph& graph) {
     }
   }
   int rewritten = 0;
-  for (size_t layer = graph.layers.size(); layer-- > 0;) {  // prefixes stay whole until used
+  // from the end, so that prefixes stay whole until they are used
+  for (size_t layer = graph.layers.size(); layer-- > 0;) {
     if (prefix[layer] < 0) continue;
     const PlannedLayer& first = graph.layers[static_cast<size_t>(prefix[layer])];
     std::vector<LayerInput>& inputs = graph.layers[layer].inputs;
@@ -153,7 +155,7 @@ double ForwardOperations(const PlannedLayer& layer) {
   }
   if (std::holds_alternative<Linear>(layer.op)) return 2 * outputs * in.c;
   if (const auto* attention = std::get_if<Attention>(&layer.op)) {
-    return 2 * (inputs + outputs) * attention->keys;  // the first input is the queries
+    return 2 * (inputs + outputs) * attention->keys;  // the first input holds the queries
   }
   if (const auto* opaque = std::get_if<Opaque>(&layer.op)) return opaque->operations * in.n;
   return 0;

@@ -1,5 +1,5 @@
-// What is planned: the layers of a network at one batch size and the tensors between them, as DeePa
-// counts them (Inception-v3 has 120). Plain values. Thread-compatible.
+// What is planned: the layers of a network at one batch size and the tensors between them, counted
+// as in DeePa (Inception-v3 has 120 layers). Plain values. Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -12,25 +12,26 @@
 
 namespace ucudnn::planner {
 
-constexpr int kData = -1;  // the network's own input: every device loads what it needs of it
+constexpr int kData = -1;  // the network's own input: every device loads what it needs
 
 struct LayerInput {
   int producer = kData;  // position in LayerGraph::layers
   Shape shape;
 };
 
-// An operator that is given a parallel configuration, with the elementwise operators behind it
-// (`followers`), which are computed where its output is.
+// An operator that gets a parallel configuration, with the elementwise operators behind it
+// (`followers`), which are computed on the devices that hold its output.
 struct PlannedLayer {
   std::string name;
   Operator op;
   std::vector<LayerInput> inputs;
   Shape output;
-  int64_t weights = 0;  // without biases, whoever else reads them
-  // All trained numbers, those of followers too; those that an earlier layer reads count there.
+  int64_t weights = 0;  // without biases; counted even if other layers read them too
+  // Counts all trained numbers, including those of followers. Numbers that an earlier layer reads
+  // too count for that layer.
   int64_t parameters = 0;
-  int64_t fixed_parameters = 0;  // likewise, never updated
-  std::vector<int> tensors;      // that other nodes may read, too: Parameter::tensor
+  int64_t fixed_parameters = 0;  // counted likewise; never updated
+  std::vector<int> tensors;      // tensors that other nodes may read too: Parameter::tensor
   std::vector<std::string> followers;
 };
 
@@ -39,25 +40,28 @@ struct LayerGraph {
   int batch = 1;
   std::vector<PlannedLayer> layers;  // every layer after its inputs
 
-  int Find(const std::string& layer) const;  // its position; -1: none of that name
+  int Find(const std::string& layer) const;  // position of the layer; -1 if no layer has that name
 };
 
 // Activations, batch normalisations, scales, dropout, softmax and losses follow the layer before
-// them. What a normalisation or a softmax over divided images and channels sends (a few numbers a
-// channel) is left out, as in DeePa. Errors are InferShapes's, and a network without layers.
+// them. A normalisation or a softmax over divided images and channels sends a few numbers per
+// channel, which are left out, as in DeePa. Fails if InferShapes() fails or if the network has no
+// layers.
 Result<LayerGraph> BuildLayerGraph(const Graph& graph, int batch);
 
-// Reads a Concat whose first inputs are those of another Concat from that one: DenseNet as Caffe
-// writes it. Without it the search's tables grow with every layer of a dense block. The best plan
-// of the rewritten graph costs at least that of the original: it may not move the same features
-// twice. Returns how many were rewritten.
+// If the first inputs of a Concat are the inputs of another Concat, makes it read that Concat
+// instead: DenseNet as Caffe writes it. Without this, the search's tables grow with every layer of
+// a dense block. The best plan of the rewritten graph costs at least as much as the original's,
+// because the rewritten graph may move the same features twice. Returns how many Concats were
+// rewritten.
 int ChainConcats(LayerGraph& graph);
 
-// Multiply-add operations of a forward pass, counted as two; elementwise followers and joins as
-// none.
+// Returns the operations of a forward pass. A multiply-add counts as two; elementwise followers and
+// joins count as none.
 double ForwardOperations(const PlannedLayer& layer);
 
-// Elements that a layer keeps between its passes beside its output: an attention's scores.
+// Returns how many elements a layer keeps between its passes beside its output: the scores of an
+// attention.
 double InnerElements(const PlannedLayer& layer);
 
 }  // namespace ucudnn::planner

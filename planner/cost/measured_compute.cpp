@@ -18,7 +18,8 @@ bool ParseNumber(const std::string& text, Number& value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// What the largest worker computes; none where groups of channels do not divide evenly.
+// Returns the convolution that the largest worker computes; none if groups of channels do not
+// divide evenly.
 std::optional<ConvolutionProblem> WorkerProblem(const PlannedLayer& layer, const Degrees& degrees) {
   const auto& convolution = std::get<Convolution>(layer.op);
   const Shape& input = layer.inputs.front().shape;

@@ -48,14 +48,14 @@ void WholeImages(const Shape& input, Parts& parts) {
   }
 }
 
-// From output to input channels of the groups that hold them.
+// Turns output channels into the input channels of the groups that hold them.
 void GroupChannels(int32_t all_filters, int32_t groups, int64_t input_channels, Parts& parts) {
   for (Interval& interval : parts.axes[kAxisC]) {
     interval = ChannelsOfGroups(interval, all_filters / groups, input_channels / groups);
   }
 }
 
-// Each input element is `factor` output elements.
+// `factor` output elements come from each input element.
 void Shrink(const Upsampling& upsampling, const Shape& input, Parts& parts) {
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     const int64_t factor = upsampling.factor[axis];
@@ -67,7 +67,8 @@ void Shrink(const Upsampling& upsampling, const Shape& input, Parts& parts) {
   }
 }
 
-// Of outputs along an axis what lies in an input of `extent` that begins at output `offset`.
+// Turns intervals of the output into the parts that lie in an input of `extent` elements that
+// begins at output `offset`.
 void Shift(std::vector<Interval>& axis, int64_t offset, int64_t extent) {
   for (Interval& interval : axis) {
     interval = {std::clamp<int64_t>(interval.begin - offset, 0, extent),
@@ -75,7 +76,7 @@ void Shift(std::vector<Interval>& axis, int64_t offset, int64_t extent) {
   }
 }
 
-// What lies around the end of the axis is in two pieces: then the whole axis is needed.
+// An interval that crosses the end of the axis is two pieces. Then the whole axis is needed.
 void Unroll(std::vector<Interval>& axis, int64_t shift, int64_t extent) {
   shift = (shift % extent + extent) % extent;
   for (Interval& interval : axis) {
@@ -89,7 +90,7 @@ void Unroll(std::vector<Interval>& axis, int64_t shift, int64_t extent) {
   }
 }
 
-// From channels of the output to those of an input that has as many equal groups of them.
+// Turns channels of the output into channels of an input that has as many equal groups.
 void ScaleChannels(int64_t outputs, int64_t inputs, Parts& parts) {
   for (Interval& channels : parts.axes[kAxisC]) {
     channels = {channels.begin * inputs / outputs, CeilDivide(channels.end * inputs, outputs)};
@@ -212,7 +213,7 @@ Parts NeededParts(const PlannedLayer& layer, int input, const Degrees& degrees) 
     WholeImages(shape, parts);
   } else if (std::holds_alternative<Flatten>(layer.op) ||
              std::holds_alternative<Reshape>(layer.op)) {
-    // Of whole output channels: parts of their images are no boxes of the input.
+    // Works on whole output channels, because parts of their images are no boxes of the input.
     const int64_t from = shape.Features() / shape.c;
     const int64_t to = layer.output.Features() / layer.output.c;
     ScaleChannels(from, to, parts);

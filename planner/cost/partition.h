@@ -1,6 +1,6 @@
 // Which box of a layer's tensors each worker computes, and which boxes of its inputs it needs for
-// that, by the windows of convolution/partition. Pure functions. Source: DeePa, section 3 (every
-// worker computes a disjoint part of the output).
+// that. The windows are computed by convolution/partition. Pure functions. Source: DeePa, section 3
+// (every worker computes a disjoint part of the output).
 #pragma once
 
 #include <array>
@@ -12,8 +12,9 @@
 
 namespace ucudnn::planner {
 
-// One box per worker: the product of one interval per axis. Worker i has the intervals that the
-// digits of i choose, the last axis running fastest, as ParallelConfiguration numbers devices.
+// Holds one box per worker: the product of one interval per axis. The digits of i choose the
+// intervals of worker i; the last axis runs fastest, as in the numbering of devices in
+// ParallelConfiguration.
 struct Parts {
   std::array<std::vector<Interval>, kTensorAxes> axes;
 
@@ -21,19 +22,20 @@ struct Parts {
   Box Of(int worker) const;
 };
 
-// What each worker has of the output once partial sums are added up: disjoint parts.
+// Returns each worker's part of the output after partial sums are added up. The parts are disjoint.
 Parts OutputParts(const Shape& output, const Degrees& degrees);
 
-// What each worker computes, and needs the gradient of: as OutputParts, but the r workers of a
-// reduction have the same box, of which each computes a partial sum.
+// Returns the box of the output that each worker computes, and whose gradient it needs. These are
+// the OutputParts, except that the r workers of a reduction share one box, of which each computes a
+// partial sum.
 Parts ComputedParts(const Shape& output, const Degrees& degrees);
 
-// Input channels that part `index` of a reduction sums over.
+// Returns the input channels that part `index` of a reduction sums over.
 Interval SummedPart(const PlannedLayer& layer, const Degrees& degrees, int index);
 
-// What of input `input` each worker of `layer` needs: the smallest boxes that hold every element
-// read, halos included, clipped to the image. Boxes of different workers may overlap; those of a
-// Concat's workers may be empty.
+// Returns the part of input `input` that each worker of `layer` needs: the smallest box that holds
+// every element read, halos included, clipped to the image. Boxes of different workers may overlap;
+// boxes of a Concat's workers may be empty.
 Parts NeededParts(const PlannedLayer& layer, int input, const Degrees& degrees);
 
 }  // namespace ucudnn::planner

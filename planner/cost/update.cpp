@@ -12,13 +12,13 @@ namespace {
 constexpr const char* kUpdateNames[] = {"parameter-server", "ring", "tree", "hierarchical",
                                         "owner"};
 
-using Replicas = std::vector<int>;  // devices that hold the same parameters, rising
+using Replicas = std::vector<int>;  // devices that hold the same parameters, in ascending order
 
 double LatencyMs(const Machine& machine, int level) {
   return machine.levels[static_cast<size_t>(level)].latency_us * 1e-3;
 }
 
-// Messages through the ports of every level.
+// Adds up messages at the ports of every level.
 class PortLoads {
  public:
   explicit PortLoads(const Machine& machine) : machine_(machine) {
@@ -38,7 +38,7 @@ class PortLoads {
       ++in_[at][static_cast<size_t>(to / size)];
     }
   }
-  // The time that messages of `bytes` each take, all at once.
+  // Returns the time of sending all messages at once, each of `bytes`.
   double Ms(double bytes) const {
     double slowest = 0;
     for (size_t level = 0; level < out_.size(); ++level) {
@@ -104,8 +104,8 @@ double TreeMs(const Machine& machine, const std::vector<Replicas>& groups, doubl
   return ms;
 }
 
-// Within every group of a level the devices hold equal shards, so that all of a port's devices
-// together carry the parameters once around the ring of the groups.
+// Within every group of a level the devices hold equal shards. All devices of a port together
+// therefore carry the parameters once around the ring of the groups.
 double HierarchicalMs(const Machine& machine, const std::vector<Replicas>& groups, double bytes) {
   double ms = 0;
   for (int level = 0; level < static_cast<int>(machine.levels.size()); ++level) {

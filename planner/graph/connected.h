@@ -1,4 +1,4 @@
-// Whether a graph from a file is one network. Pure functions.
+// Checks whether a graph from a file is one network. Pure functions.
 #pragma once
 
 #include "base/status.h"
@@ -6,7 +6,8 @@
 
 namespace ucudnn::planner {
 
-// An error for a graph without nodes, or of several parts; it names a node of two of them.
+// Fails if the graph has no nodes or has several parts; the error names a node of each of two
+// parts.
 Status CheckConnected(const Graph& graph);
 
 }  // namespace ucudnn::planner

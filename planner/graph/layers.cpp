@@ -11,8 +11,8 @@
 namespace ucudnn::planner {
 namespace {
 
-// Which convolution runs, with an image of other extents than the layer's own where cuDNN cannot do
-// all the layer does. 64 bits, as an imported graph's padding comes unchecked.
+// The convolution that runs. Its image differs from the layer's own if cuDNN cannot do all that the
+// layer does. The extents have 64 bits, because an imported graph's padding is unchecked.
 struct Problem {
   ConvolutionProblem problem;
   std::array<int64_t, kMaxSpatial> image = {};
@@ -29,7 +29,7 @@ ConvolutionProblem WindowOf(const AnyConvolution& layer) {
   return problem;
 }
 
-// cuDNN's legacy API pads both ends alike: frameworks pad the difference themselves, and the
+// cuDNN's legacy API pads both ends equally. Frameworks pad the difference themselves, and the
 // convolution sees a larger image.
 Problem ProblemOf(const Convolution& layer, const Shape& input) {
   Problem result{WindowOf(layer)};
@@ -43,8 +43,8 @@ Problem ProblemOf(const Convolution& layer, const Shape& input) {
   return result;
 }
 
-// The convolution whose data gradient the layer is: from the layer's output to its input. What
-// cannot come from rounding its output down is added or cut off by the framework.
+// Returns the convolution whose data gradient the layer is: from the layer's output to its input.
+// The framework adds or cuts off what rounding the output down cannot give.
 Problem ProblemOf(const TransposedConvolution& layer, const Shape& input, const Shape& output) {
   Problem result{WindowOf(layer)};
   result.problem.c = layer.filters;
@@ -57,7 +57,7 @@ Problem ProblemOf(const TransposedConvolution& layer, const Shape& input, const 
   return result;
 }
 
-// What cuDNN is asked for when a transposed convolution runs.
+// Returns the operation that cuDNN performs when a transposed convolution runs `operation`.
 Operation Transposed(Operation operation) {
   switch (operation) {
     case Operation::kForward:

@@ -1,4 +1,4 @@
-// The convolutions of a network, as the tools measure and plan them. Pure functions.
+// Lists the convolutions of a network for the tools that measure and plan them. Pure functions.
 #pragma once
 
 #include <vector>
@@ -9,10 +9,11 @@
 
 namespace ucudnn::planner {
 
-// Every convolution node in graph order, each once per operation (in the order of `operations`),
-// for a mini-batch of `batch` images in packed tensors of `type` and `layout`, as cuDNN is asked
-// for it: where a layer pads its two ends differently, of an image padded before; where it is
-// transposed, as the gradient (of backward_data the forward) of the convolution it transposes.
+// Lists every convolution node in graph order, once per operation (in the order of `operations`),
+// for a mini-batch of `batch` images in packed tensors of `type` and `layout`, with the arguments
+// that cuDNN gets. If a layer pads its two ends differently, the problem has the image as padded
+// before. A transposed convolution is listed as the gradient of the convolution that it transposes,
+// and its backward_data as the forward of that convolution.
 Result<std::vector<Layer>> ConvolutionLayers(const Graph& graph, int batch,
                                              const std::vector<Operation>& operations,
                                              DataType type = DataType::kFloat,

@@ -30,7 +30,8 @@ Result<std::string> ReadFile(const std::string& path) {
   return text;
 }
 
-// Takes a number of protocol buffers (7 bits a byte) off `bytes`; false where they end inside it.
+// Takes a number of protocol buffers (7 bits a byte) off `bytes`; returns false if `bytes` end
+// inside the number.
 bool TakeVarint(std::string_view& bytes, uint64_t& number) {
   number = 0;
   for (int shift = 0; shift < 64 && !bytes.empty(); shift += 7) {
@@ -42,7 +43,8 @@ bool TakeVarint(std::string_view& bytes, uint64_t& number) {
   return false;
 }
 
-// Whether the bytes of an ONNX model, which begin with ir_version (field 1), end inside a field.
+// Returns whether the bytes of an ONNX model, which begin with ir_version (field 1), end inside a
+// field.
 bool IsCutOffModel(std::string_view bytes) {
   if (!bytes.starts_with('\x08')) return false;
   while (!bytes.empty()) {
@@ -71,7 +73,7 @@ bool IsCutOffModel(std::string_view bytes) {
   return false;
 }
 
-// What a file is that was meant to be a network and is something else; empty: nothing known.
+// Says what a file is that was given as a network and is something else; empty if nothing is known.
 std::string StrayFile(const std::string& text, const std::string& ending) {
   const std::string_view start = Trim(std::string_view(text).substr(0, 256));
   const auto begins = [&](std::string_view with) {

@@ -1,4 +1,4 @@
-// Networks by name or from files.
+// Loads networks by name or from files.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace ucudnn::planner {
 
-// A built-in network; or a file, whose format its ending says: .onnx, .prototxt (Caffe) or .json
-// (ucudnn-net). One part is expected. The error is one line that names the file, or lists the
-// networks.
+// Loads a built-in network, or a file whose ending gives its format: .onnx, .prototxt (Caffe) or
+// .json (ucudnn-net). The network must be connected. The error is one line that names the file, or
+// lists the networks.
 Result<Graph> LoadNetwork(const std::string& name_or_file, const ImportOptions& options = {});
 
 }  // namespace ucudnn::planner

@@ -12,8 +12,8 @@ struct Network {
   int usual_batch = 0;  // 0: none
 };
 
-// The filters whose parameters agree with the paper's comparison to the two-tower network; those in
-// its footnote do not.
+// With these filters the parameters agree with the paper's comparison to the two-tower network; the
+// filters in its footnote do not.
 constexpr std::array<int32_t, 5> kAlexNetFilters = {64, 192, 384, 256, 256};
 constexpr std::array<int32_t, 5> kAlexNetFootnoteFilters = {64, 192, 384, 384, 256};
 

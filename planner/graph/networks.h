@@ -10,16 +10,18 @@
 
 namespace ucudnn::planner {
 
-// alexnet, alexnet-footnote (the filters of its paper's footnote), alexnet-caffe, vgg16, resnet18,
-// resnet50, resnet152, pre-activated resnet18-v2, resnet34-v2, resnet50-v2, resnet101-v2 and
-// resnet152-v2, inception-v3, densenet40 (k = 40), densenet121, nasnet-a (4 @ 1056), nasnet-a-large
-// (6 @ 4032), efficientnet-b0, kirby-3m and kirby-2b (4,096 and 4,115 layers), unet, and three that
-// are run on one image, volume or video at a time: unet-3d, vae-decoder, video-vae; -22k have the
-// 21,841 classes of ImageNet-22K, -nary densenets join all earlier outputs at once, -nobias has no
-// bias in its last layer. Sources: networks/families.h.
+// Returns the names: alexnet, alexnet-footnote (the filters of its paper's footnote),
+// alexnet-caffe, vgg16, resnet18, resnet50, resnet152, pre-activated resnet18-v2, resnet34-v2,
+// resnet50-v2, resnet101-v2 and resnet152-v2, inception-v3, densenet40 (k = 40), densenet121,
+// nasnet-a (4 @ 1056), nasnet-a-large (6 @ 4032), efficientnet-b0, kirby-3m and kirby-2b (4,096 and
+// 4,115 layers), unet, and three networks that are run on one image, volume or video at a time:
+// unet-3d, vae-decoder, video-vae. Names with -22k have the 21,841 classes of ImageNet-22K, -nary
+// densenets join all earlier outputs at once, and -nobias has no bias in its last layer. Sources:
+// networks/families.h.
 const std::vector<std::string>& NetworkNames();
 
-// The mini-batch of a network that is run on a fixed number of images; none of another name.
+// Returns the mini-batch of a network that is run on a fixed number of images; none for any other
+// name.
 std::optional<int> UsualBatch(const std::string& name);
 
 // An unknown name is an error that lists the known ones.

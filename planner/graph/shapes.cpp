@@ -28,7 +28,7 @@ std::string Extents(const Spatial& extents, int rank) {
   return text;
 }
 
-// A window that slides over a padded image, as convolutions and pooling have.
+// A window that slides over a padded image, in convolutions and pooling.
 struct Window {
   Spatial extents;
   Spatial stride;
@@ -51,7 +51,7 @@ Status NoWindow(const Window& window) {
       Extents(window.dilation, kMaxSpatial) + "; expected positive numbers and a pad of 0 or more");
 }
 
-// The output extents; computed in 64 bits, as nothing bounds the values of an imported graph.
+// Computes the output extents in 64 bits, because nothing bounds the values of an imported graph.
 Result<Spatial> Slide(const Window& window, const Shape& input) {
   Spatial out;
   for (int axis = 0; axis < kMaxSpatial; ++axis) {
@@ -77,8 +77,8 @@ Result<Spatial> Slide(const Window& window, const Shape& input) {
   return out;
 }
 
-// The image whose convolution with `window` has the extents of `input`; `window.extra_pad` is what
-// it has more at its end.
+// Returns the extents of the image whose convolution with `window` has the extents of `input`;
+// `window.extra_pad` is added at its end.
 Result<Spatial> SlideBack(const Window& window, const Shape& input) {
   Spatial out;
   for (int axis = 0; axis < kMaxSpatial; ++axis) {
@@ -135,7 +135,7 @@ Result<Shape> Padded(const Shape& input, const Padding& padding) {
   return out;
 }
 
-// The output of an attention: the values' channels at the queries' positions.
+// Returns the output shape of an attention: the values' channels at the queries' positions.
 Result<Shape> Attended(const Attention& attention, const Shape& queries, const Shape& keys,
                        const Shape& values) {
   const int32_t heads = attention.heads;
@@ -216,7 +216,7 @@ Result<Shape> Product(const Shape& a, const Shape& b) {
   return gate ? a : b;
 }
 
-// The extent that a Concat adds up.
+// Returns the extent that a Concat adds up.
 int32_t& JoinedExtent(Shape& shape, ConcatAxis axis) {
   return axis == ConcatAxis::kChannels ? shape.c : shape.extents[static_cast<size_t>(axis) - 1];
 }
@@ -314,7 +314,8 @@ Result<Shape> UncheckedShape(const Operator& op, const std::vector<Shape>& input
       op);
 }
 
-// Never more than the limit and one: the factors of an imported graph are unchecked.
+// Multiplies, but returns at most the limit plus one, because the factors of an imported graph are
+// unchecked.
 Count Times(Count a, int64_t b) { return std::min(a * b, Count{kMostParameters + 1}); }
 
 template <typename AnyConvolution>
@@ -365,7 +366,7 @@ Status CheckShape(const Shape& shape) {
   bool fits = shape.c >= 1 && (shape.spatial_rank == 2 || shape.spatial_rank == 3) &&
               (shape.spatial_rank == 3 || shape.extents[0] == 1);
   constexpr int64_t kMostBytes = std::numeric_limits<int64_t>::max();
-  Count bytes = 8 * Count{shape.c};  // an element has 8 at most
+  Count bytes = 8 * Count{shape.c};  // an element has at most 8 bytes
   for (const int32_t extent : {shape.extents[0], shape.extents[1], shape.extents[2], shape.n}) {
     fits = fits && extent >= 1;
     bytes = std::min(bytes, Count{kMostBytes} + 1) * extent;

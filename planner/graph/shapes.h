@@ -10,7 +10,7 @@
 
 namespace ucudnn::planner {
 
-// What a node puts out. Flat features have extents 1.
+// The output of a node. Flat features have extents 1.
 struct Shape {
   int32_t n = 1;
   int32_t c = 1;
@@ -23,15 +23,16 @@ struct Shape {
 
 std::string Describe(const Shape& shape);  // "64x3x224x224"
 
-// An error unless all is positive, d is 1 in two dimensions, and a tensor of it fits 63 bits of
-// bytes.
+// Fails unless all extents are positive, d is 1 in two dimensions, and the bytes of such a tensor
+// fit 63 bits.
 Status CheckShape(const Shape& shape);
 
-// What `op` makes of `inputs`, which are as many as it takes. The error says what does not fit.
+// Returns the output shape of `op` for `inputs`. REQUIRES: there are as many inputs as it takes.
+// The error says what does not fit.
 Result<Shape> OutputShape(const Operator& op, const std::vector<Shape>& inputs, int batch);
 
-// The output shape of every node for a mini-batch of `batch` images, by NodeId. An error names the
-// node and what of it does not fit.
+// Returns the output shape of every node for a mini-batch of `batch` images, by NodeId. An error
+// names the node and what does not fit.
 Result<std::vector<Shape>> InferShapes(const Graph& graph, int batch);
 
 constexpr int64_t kMostParameters = int64_t{1} << 48;  // of one node
@@ -44,16 +45,16 @@ struct ParameterCounts {
   bool operator==(const ParameterCounts&) const = default;
 };
 
-// The weights, biases, scales and shifts of one node whose first input has shape `input`, whoever
-// else reads them.
+// Counts the weights, biases, scales and shifts of one node whose first input has shape `input`,
+// even if other nodes read them too.
 ParameterCounts ParametersOf(const Node& node, const Shape& input);
 
-// By NodeId; a tensor that several nodes read counts for the first one alone. `shapes` are
-// InferShapes's at any batch.
+// Returns the counts by NodeId. A tensor that several nodes read counts only for the first node.
+// `shapes` come from InferShapes() at any batch.
 std::vector<ParameterCounts> OwnParameters(const Graph& graph, const std::vector<Shape>& shapes);
 
-// The trained parameters of all nodes together. An error: shapes do not fit, or 63 bits do not
-// count them.
+// Counts the trained parameters of all nodes together. Fails if shapes do not fit, or if the count
+// exceeds 63 bits.
 Result<int64_t> ParameterCount(const Graph& graph);
 
 }  // namespace ucudnn::planner

@@ -1,5 +1,5 @@
-// A layout spelled out: which device computes which box of which tensor, what it needs for that,
-// what moves between devices, and which devices keep the same parameters. Pure functions.
+// A layout in detail: which device computes which box of which tensor, which boxes it needs for
+// that, what moves between devices, and which devices keep the same parameters. Pure functions.
 #pragma once
 
 #include <vector>
@@ -16,23 +16,24 @@ struct DeviceBox {
   bool operator==(const DeviceBox&) const = default;
 };
 
-// What each device has of the layer's output, partial sums added up: disjoint boxes that cover it.
+// Returns each device's box of the layer's output after partial sums are added up. The boxes are
+// disjoint and cover the output.
 std::vector<DeviceBox> OutputBoxes(const PlannedLayer& layer,
                                    const ParallelConfiguration& configuration);
 
-// The box of the output of which a device computes the sum over `input_channels` only.
+// A box of the output of which a device computes the sum over `input_channels` only.
 struct PartialBox {
   int device = 0;
   Box box;
   Interval input_channels;
 };
 
-// Empty where the degree r is 1. Devices with the same box add their sums up; each keeps its part
-// in OutputBoxes.
+// Returns the boxes of partial sums; empty if the degree r is 1. Devices with the same box add up
+// their sums; each keeps its part in OutputBoxes.
 std::vector<PartialBox> PartialBoxes(const PlannedLayer& layer,
                                      const ParallelConfiguration& configuration);
 
-// How far a box reaches beyond a part, in elements before and behind it.
+// How far a box extends beyond a part, in elements before and behind it.
 struct Halo {
   int64_t before = 0;
   int64_t after = 0;
@@ -43,35 +44,36 @@ struct Halo {
 struct NeededBox {
   int device = 0;
   Box box;
-  // Beyond the device's part of the input, were that divided as the output is; of axes that are not
-  // divided: nothing.
+  // How far the box extends beyond the part of the input that the device would have if the input
+  // were divided as the output is. 0 along axes that are not divided.
   Halo h;
   Halo w;
 };
 
-// What each device needs of input `input`; devices that need nothing are left out.
+// Returns the box of input `input` that each device needs; devices that need nothing are left out.
 std::vector<NeededBox> NeededBoxes(const PlannedLayer& layer, int input,
                                    const ParallelConfiguration& configuration);
 
-// In the forward pass; in the backward pass the gradient of the same box returns.
+// A transfer of the forward pass. In the backward pass the gradient of the same box returns.
 struct Transfer {
   int from = 0;
   int to = 0;
   Box box;
 };
 
-// In the forward pass a device sends partial sums of the box to the one that adds them up; in the
-// backward pass the gradient of the same box returns.
+// In the forward pass a device sends its partial sums of the box to the device that adds them up.
+// In the backward pass the gradient of the same box returns.
 std::vector<Transfer> ReductionTransfers(const PlannedLayer& layer,
                                          const ParallelConfiguration& configuration);
 
-// What moves of input `input` of `consumer` to where it is needed, from where its producer has it.
+// Lists what moves of input `input` of `consumer`, from the devices that hold the producer's output
+// to the devices that need it.
 std::vector<Transfer> Transfers(const PlannedLayer& consumer, int input,
                                 const ParallelConfiguration& from, const ParallelConfiguration& to);
 
-// Devices, rising, that hold the same parameters, those from `input_channels` (all of them where
-// the degree r is 1) to the output channels `channels`, and sum up their gradients. Empty where
-// there are none, or each is on one device only.
+// Devices, in ascending order, that hold the same parameters and sum up their gradients: the
+// parameters from `input_channels` (all if the degree r is 1) to the output channels `channels`.
+// Empty if there are none, or each is on one device only.
 struct ReplicaGroup {
   std::vector<int> devices;
   Interval channels;

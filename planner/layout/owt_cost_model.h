@@ -1,5 +1,5 @@
-// A cost model in which a fully connected layer divided by channels may read images that are
-// divided over the same devices by any of OWT's schemes: the search then chooses among them.
+// A cost model that lets a fully connected layer divided by channels read images divided over the
+// same devices by any of OWT's schemes. The search then chooses among the schemes.
 // Thread-compatible.
 #pragma once
 
@@ -11,13 +11,14 @@
 
 namespace ucudnn::planner {
 
-// Scheme (a) is the transfer that `model` knows. (b) and (c) send the images in as many pieces as
-// there are workers while the layer computes on the pieces before, forward, and return the
-// gradients likewise. Only the layer's own computation hides them, whatever comes behind it, and
-// memory is that of (a): the layers behind need not take the same passes.
+// Adds OWT's schemes to `model`. Scheme (a) is the transfer that `model` knows. (b) and (c) send
+// the images in as many pieces as there are workers: the layer computes on earlier pieces
+// meanwhile, and the gradients return likewise. Only the layer's own computation hides the
+// transfer, not later layers, and the memory is that of (a), because later layers need not take the
+// same passes.
 class OwtCostModel : public CostModel {
  public:
-  // Both outlive this; `model` is that of `machine`.
+  // Both must outlive this. `model` is the model of `machine`.
   OwtCostModel(const CostModel& model, const Machine& machine) : model_(model), machine_(machine) {}
 
   ComputeModel::Cost Compute(const PlannedLayer& layer, const Degrees& degrees) const override {
@@ -35,13 +36,14 @@ class OwtCostModel : public CostModel {
                           std::span<const ParallelConfiguration> from,
                           std::span<const ParallelConfiguration> to) const override;
 
-  // The fastest scheme between two configurations; none where they are not OWT's.
+  // Returns the fastest scheme between two configurations; none if they are not OWT's
+  // configurations.
   std::optional<OwtScheme> Scheme(const PlannedLayer& consumer, int input,
                                   const ParallelConfiguration& from,
                                   const ParallelConfiguration& to) const;
 
  private:
-  // (b) or (c), with the latencies of their steps.
+  // Returns the time of (b) or (c), with the latencies of their steps.
   double PiecewiseMs(OwtScheme scheme, const PlannedLayer& consumer, int input,
                      const ParallelConfiguration& to) const;
 

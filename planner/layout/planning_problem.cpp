@@ -22,8 +22,8 @@ void Append(Key& key, const std::vector<ParallelConfiguration>& configurations) 
   key.push_back(-1);
 }
 
-// All that a cost model looks at in an edge: the tensor, who needs which part of it, and what kind
-// of layer that is.
+// Collects all that a cost model reads about an edge: the tensor, which device needs which part of
+// it, and the kind of the layer.
 Key KeyOf(const PlannedLayer& consumer, int input, const std::vector<ParallelConfiguration>& from,
           const std::vector<ParallelConfiguration>& to) {
   const Shape& tensor = consumer.inputs[static_cast<size_t>(input)].shape;
@@ -52,10 +52,10 @@ WeightParts PartsOf(const ParallelConfiguration& configuration) {
   return {configuration.degrees.c, configuration.degrees.r};
 }
 
-// Layers that read a tensor which an earlier layer reads, each with the first reader; no pair
-// twice.
+// Returns the layers that read a parameter tensor which an earlier layer reads too, each paired
+// with the first reader. No pair occurs twice.
 std::set<std::pair<int, int>> SharedReaders(const LayerGraph& graph) {
-  std::map<int, int> first;  // reader, by tensor
+  std::map<int, int> first;  // first reader of each tensor
   std::set<std::pair<int, int>> pairs;
   for (int layer = 0; layer < static_cast<int>(graph.layers.size()); ++layer) {
     for (const int tensor : graph.layers[static_cast<size_t>(layer)].tensors) {
@@ -66,8 +66,8 @@ std::set<std::pair<int, int>> SharedReaders(const LayerGraph& graph) {
   return pairs;
 }
 
-// Leaves the two layers' configurations that divide weights as one of the other's does; true where
-// some went.
+// Removes each layer's configurations that divide weights unlike every configuration of the other
+// layer. Returns whether any were removed.
 bool KeepCommonParts(std::vector<ParallelConfiguration>& a, std::vector<ParallelConfiguration>& b) {
   const auto keep = [](std::vector<ParallelConfiguration>& mine,
                        const std::vector<ParallelConfiguration>& others) {
@@ -109,7 +109,8 @@ SearchProblem::Edge EqualParts(const PlanningProblem& problem, int from, int to)
   return edge;
 }
 
-// One that holds every layer; links do not matter where only volumes are asked for.
+// Returns a machine that holds every layer. Its links do not matter, because only volumes are
+// counted.
 Machine AnyMachine(const PlanningProblem& problem, const Assignment& assignment) {
   int devices = 1;
   for (int layer = 0; layer < static_cast<int>(assignment.size()); ++layer) {

@@ -1,4 +1,4 @@
-// Layouts by a rule and the best one, side by side. Pure functions.
+// Layouts by a rule, and the best layout, side by side. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,15 @@
 namespace ucudnn::planner {
 
 enum class Strategy {
-  kImage,  // every layer's images over all devices
-  kModel,  // every layer's channels over as many devices as divide them
-  kOwt,  // fully connected layers as in kModel, all others as in kImage (Krizhevsky 2014; DeePa, 7)
-  kDeePa,  // the least of equation 1
+  kImage,  // divides every layer's images over all devices
+  kModel,  // divides every layer's channels over as many devices as it can
+  // treats fully connected layers as kModel does, all others as kImage does (Krizhevsky 2014;
+  // DeePa, 7)
+  kOwt,
+  kDeePa,  // the least cost by equation 1
 };
 
-const char* StrategyName(Strategy strategy);  // image, model, owt, deepa
+const char* StrategyName(Strategy strategy);  // "image", "model", "owt" or "deepa"
 // An unknown name is an error that lists the known ones.
 Result<Strategy> ParseStrategy(std::string_view name);
 
@@ -28,23 +30,23 @@ struct ParallelLayout {
   Strategy strategy = Strategy::kDeePa;
   Assignment assignment;
   LayoutCost cost;
-  double lower_bound_ms = 0;  // DeePa's; the others have their own total here
-  bool optimal = false;       // proved to be the least, which DeePa's alone can be
-  // DeePa's without a memory limit: SearchResult::best_total_ms where SearchOptions asks for it and
-  // it is known, else the total of an optimal layout for its own configurations. Empty otherwise.
-  // [layer][configuration].
+  double lower_bound_ms = 0;  // DeePa's bound; other strategies give their own total here
+  bool optimal = false;       // proved to be the least; only DeePa's layout can be
+  // Only for DeePa's layout without a memory limit: SearchResult::best_total_ms if SearchOptions
+  // asks for it and it is known, else the total of an optimal layout for its own configurations.
+  // Empty otherwise. Indexed by [layer][configuration].
   std::vector<std::vector<std::optional<double>>> best_total_ms;
 };
 
-// The layout of `strategy` on `devices` devices. An error names the layer that cannot be divided
-// so: a batch that the devices do not divide, a pin against the rule. DeePa's keeps to
-// `memory_limit_bytes` of each device where that is given; then no best totals are known, and an
-// error says what the least plan needs where nothing fits.
+// Returns the layout of `strategy` on `devices` devices. Fails if a layer cannot be divided by the
+// rule (the devices do not divide the batch, or a pin contradicts the rule); the error names the
+// layer. If `memory_limit_bytes` is given, DeePa's layout keeps to that limit on each device. Then
+// no best totals are known, and if nothing fits, the error says what the smallest plan needs.
 Result<ParallelLayout> MakeLayout(const PlanningProblem& problem, int devices, Strategy strategy,
                                   const SearchOptions& options = {},
                                   std::optional<int64_t> memory_limit_bytes = {});
 
-// The layout of each strategy that exists, in their order above; DeePa's is always there.
+// Returns the layout of each strategy that has one, in the order above. DeePa's is always there.
 Result<std::vector<ParallelLayout>> CompareLayouts(const PlanningProblem& problem, int devices,
                                                    const SearchOptions& options = {},
                                                    std::optional<int64_t> memory_limit_bytes = {});

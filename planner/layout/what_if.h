@@ -1,5 +1,5 @@
-// What one layer would cost in every configuration it may have, all others as they are: DeePa's
-// Tables 2 and 3. Pure function.
+// The cost of one layer in every configuration that it may have, while all other layers stay as
+// they are: DeePa's Tables 2 and 3. Pure function.
 #pragma once
 
 #include <optional>
@@ -11,16 +11,18 @@ namespace ucudnn::planner {
 
 struct WhatIf {
   ParallelConfiguration configuration;
-  double transfer_ms = 0;  // of its inputs, from where the layout has them, and its reduction
+  // of its inputs, from the devices that hold them in the layout, and of its reduction
+  double transfer_ms = 0;
   double compute_ms = 0;
   double update_ms = 0;
   double total_ms = 0;
-  bool measured = false;                // compute_ms
-  std::optional<double> best_total_ms;  // of the best whole plan with the layer so; where known
+  bool measured = false;  // whether compute_ms is measured
+  // of the best whole plan with this configuration of the layer, if known
+  std::optional<double> best_total_ms;
 };
 
-// One row per configuration of `layer`, in its order. `best_total_ms` as DeePa's layout has it, or
-// empty.
+// Returns one row per configuration of `layer`, in its order. `best_total_ms` comes from DeePa's
+// layout, or is empty.
 std::vector<WhatIf> WhatIfTable(
     const PlanningProblem& problem, const Assignment& assignment,
     const std::vector<std::vector<std::optional<double>>>& best_total_ms, int layer);

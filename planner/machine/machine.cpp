@@ -19,7 +19,7 @@ Status OutOfRange(const std::string& what, double value, double least, double mo
   return Status::Error(text.str());
 }
 
-// NaN is in no range.
+// The comparison is written so that NaN fails it.
 Status CheckRange(const std::string& what, double value, double least, double most) {
   if (value >= least && value <= most) return Status::Ok();
   return OutOfRange(what, value, least, most);

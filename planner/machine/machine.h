@@ -9,29 +9,31 @@
 
 namespace ucudnn::planner {
 
-// `count` groups of the level below (devices, for the first level) that a link joins. Each of those
-// groups has one port to the link, shared by all devices of the group.
+// A link that joins `count` groups of the level below (devices, for the first level). Each group
+// has one port to the link, shared by all devices of the group.
 struct Level {
   std::string name;
   int count = 1;
-  double gb_per_s = 0;    // 10^9 bytes a second through one port, in each direction
-  double latency_us = 0;  // of one message
+  double gb_per_s = 0;    // 10^9 bytes per second through one port, in each direction
+  double latency_us = 0;  // latency of one message
 
   bool operator==(const Level&) const = default;
 };
 
 struct Device {
-  std::string name;          // as the driver names it
-  int64_t memory_bytes = 0;  // what a program may use
-  double tflops = 0;         // 10^12 fp32 operations a second
+  std::string name;          // the driver's name of the device
+  int64_t memory_bytes = 0;  // memory that a program may use
+  double tflops = 0;         // 10^12 fp32 operations per second
   double memory_gb_per_s = 0;
-  // What small kernels cost: estimates that hold for most devices. Machine files may leave them
+  // The cost of small kernels: estimates that hold for most devices. Machine files may leave them
   // out.
-  double launch_us = 4;  // the host's time for one call of a library that launches a kernel
-  double kernel_us = 3;  // from a kernel's begin to that of one that waits for it, without its work
-  // Independent chains of multiply-adds that keep all units of the device busy.
+  double launch_us = 4;  // host time of one library call that launches a kernel
+  // from the begin of a kernel to the begin of a kernel that waits for it, without the first one's
+  // work
+  double kernel_us = 3;
+  // How many independent chains of multiply-adds keep all units of the device busy.
   double filling_threads = 20'000;
-  int concurrent_kernels = 128;  // that can run at once
+  int concurrent_kernels = 128;  // most kernels that can run at once
 
   bool operator==(const Device&) const = default;
 };
@@ -43,17 +45,17 @@ struct Machine {
 
   bool operator==(const Machine&) const = default;
   int Devices() const;
-  // Devices behind one port of `level`: 1 for level 0.
+  // Returns the number of devices behind one port of `level`: 1 for level 0.
   int PortDevices(int level) const;
-  // The level whose link joins two different devices.
+  // Returns the level whose link joins two different devices.
   int JoiningLevel(int device, int other) const;
 };
 
-// A machine of so many devices that are all joined alike, by no link in particular. It serves to
-// count what moves.
+// Returns a machine of `devices` devices that are all joined alike, by an arbitrary link. It serves
+// to count what moves.
 Machine FlatMachine(int devices);
 
-// An error names the value that no machine has, and what was expected.
+// Checks that a machine can have the values. An error names the wrong value and what was expected.
 Status Check(const Machine& machine);
 
 }  // namespace ucudnn::planner

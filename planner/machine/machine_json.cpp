@@ -12,8 +12,8 @@ namespace {
 constexpr const char* kMachineFormat = "ucudnn-machine";
 constexpr int kMachineVersion = 1;
 
-// The members of one object, each of which must be asked for. The first fault is kept. What is
-// not required keeps its value where the object lacks it.
+// Reads the members of one object. Members that the caller never names are faults. Keeps the first
+// fault. An optional member that the object lacks keeps its value.
 class Members {
  public:
   Members(const JsonValue& object, std::string place, Status& fault)

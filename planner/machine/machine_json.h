@@ -13,7 +13,7 @@ namespace ucudnn::planner {
 // An error names the member that is missing, unknown, of another kind or out of range.
 Result<Machine> ParseMachine(std::string_view json);
 
-// Text that ParseMachine reads back to an equal machine.
+// Returns text that ParseMachine() reads back to an equal machine.
 std::string FormatMachine(const Machine& machine);
 
 }  // namespace ucudnn::planner

@@ -13,10 +13,11 @@ constexpr int64_t kGiB = int64_t{1} << 30;
 
 struct Preset {
   Machine node;
-  std::optional<Level> network;  // between nodes; its count is what `:N` says
+  std::optional<Level> network;  // link between nodes; `:N` gives its count
 };
 
-// Cycles until a multiply-add's result can be used, and so how many chains keep a unit busy.
+// Cycles until the result of a multiply-add can be used, and therefore the number of chains that
+// keep a unit busy.
 constexpr double kVoltaLatency = 4;
 constexpr double kPascalLatency = 6;
 constexpr double kKeplerLatency = 9;
@@ -26,7 +27,7 @@ std::vector<Preset> MakePresets() {
   const auto add = [&](const char* name, const Device& device, const std::vector<Level>& levels) {
     presets.push_back({{name, device, levels}, {}});
   };
-  // Cards of two dies, each card on 16 lanes of PCI Express 3.
+  // Each card has two dies and 16 lanes of PCI Express 3.
   Device device = {"Tesla K80", 12 * kGiB, 4.37, 240};
   device.filling_threads = 2496 * kKeplerLatency;
   device.concurrent_kernels = 32;
@@ -34,8 +35,8 @@ std::vector<Preset> MakePresets() {
   device = {"Tesla P100-SXM2-16GB", 16 * kGiB, 10.6, 732};
   device.filling_threads = 3584 * kPascalLatency;
   add("p100x4x4", device, {{"NVLink", 4, 80, 5}, {"InfiniBand EDR", 4, 12.5, 10}});
-  // Four devices share a PCI Express 2 switch; across, through host memory, all of them at once
-  // have half of its 6 GB/s each.
+  // Four devices share a PCI Express 2 switch. Between switches, through host memory, all of them
+  // at once have half of its 6 GB/s each.
   device = {"Tesla K20", 5 * kGiB, 2, 208};
   device.filling_threads = 2496 * kKeplerLatency;
   device.concurrent_kernels = 32;
@@ -50,7 +51,7 @@ std::vector<Preset> MakePresets() {
   device.memory_gb_per_s = 4800;
   add("h200x8", device, {{"NVLink", 8, 450, 3}});
   presets.back().network = infiniband;
-  // Both devices of a node are on its first processor, without NVLink. What goes to another node is
+  // Both devices of a node are on its first processor, without NVLink. Data for another node is
   // copied to host memory, sent, and copied to the device: three latencies of 10 us each.
   device = {"Tesla V100-PCIE-32GB", 32510 * kMiB, 14, 900};
   device.filling_threads = 5120 * kVoltaLatency;

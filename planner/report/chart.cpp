@@ -16,7 +16,7 @@ double LengthOf(const Bar& bar) {
   return length;
 }
 
-// Where bars begin and how wide the longest is.
+// Where bars begin and how wide the longest bar is.
 struct Extent {
   double left = 0;
   double width = 0;

@@ -10,18 +10,18 @@
 
 namespace ucudnn::planner {
 
-// Numbers are finite and not negative.
+// One part of a bar. Numbers are finite and not negative.
 struct Segment {
   double length = 0;
-  int colour = 0;     // of the legend, or any that tells neighbours apart
-  std::string label;  // written on it where there is room
-  std::string tip;    // shown when pointed at, and read out
+  int colour = 0;     // a colour of the legend, or any that differs from the neighbours'
+  std::string label;  // written on the segment if there is room
+  std::string tip;    // shown at the pointer, and read out
 };
 
 struct Bar {
   std::string label;
   std::vector<Segment> segments;  // one behind the other
-  std::string end;                // written behind the last
+  std::string end;                // written behind the last segment
 };
 
 struct BarChart {
@@ -29,7 +29,7 @@ struct BarChart {
   std::string title;
   Unit unit = Unit::kMilliseconds;
   std::vector<Bar> bars;
-  std::vector<std::string> legend;  // what colours 0, 1, ... mean
+  std::vector<std::string> legend;  // the meanings of colours 0, 1, ...
   std::optional<double> limit;      // a line across all bars
   std::string limit_label;
 };
@@ -43,19 +43,19 @@ struct Point {
   std::string tip;
 };
 
-// Time (ms) over workspace (bytes), points by rising workspace, joined by steps: from each point on
-// its time is the least.
+// Shows time (ms) over workspace (bytes). The points are in ascending order of workspace and joined
+// by steps: from each point on, its time is the least.
 struct PointChart {
   const char* id = "";
   std::string title;
   std::vector<Point> points;
-  std::optional<Point> apart;     // beside the steps
-  std::optional<double> limit_x;  // a line
+  std::optional<Point> apart;     // a point that the steps do not join
+  std::optional<double> limit_x;  // a vertical line
 };
 
 Element Draw(const PointChart& chart);
 
-// A time axis with what runs when, as rows of boxes that may lie over each other.
+// Shows what runs when along a time axis: rows of boxes that may overlap.
 struct TimelineSpan {
   double begin_ms = 0;
   double length_ms = 0;
@@ -66,7 +66,7 @@ struct TimelineSpan {
 
 struct TimelineLane {
   std::string label;
-  std::vector<TimelineSpan> spans;  // later ones over earlier ones
+  std::vector<TimelineSpan> spans;  // later spans are drawn over earlier ones
 };
 
 struct TimelineTrack {
@@ -79,12 +79,12 @@ struct TimelineChart {
   std::string title;
   std::vector<std::string> legend;
   std::vector<TimelineTrack> tracks;
-  double width = kFigureWidth;  // wider ones scroll
+  double width = kFigureWidth;  // wider charts scroll
 };
 
 Element Draw(const TimelineChart& chart);
 
-// "205.8 MiB" of a number that may be no whole one.
+// Formats "205.8 MiB", also of a number that is not whole.
 std::string Bytes(double bytes);
 
 }  // namespace ucudnn::planner

@@ -1,5 +1,4 @@
-// The parts that figures are drawn of: texts, lines and boxes in 12 px, a canvas, a legend, axes.
-// Pure functions.
+// The parts of figures: texts, lines and boxes in 12 px, a canvas, a legend, axes. Pure functions.
 #pragma once
 
 #include <string>
@@ -14,8 +13,8 @@ inline constexpr double kBarHeight = 18;
 inline constexpr double kBarPitch = 24;
 
 double TextWidth(const std::string& text);
-// Cut to what a label holds. Bytes of a character that is cut in two are shown as one unknown
-// character.
+// Cuts `text` to the length of a label. The bytes of a character that is cut in two are shown as
+// one unknown character.
 std::string CutLabel(const std::string& text);
 
 Element TextAt(double x, double y, const std::string& text, const char* classes = "");
@@ -25,13 +24,13 @@ Element RectangleOf(double x, double y, double width, double height, const std::
 enum class Unit { kMilliseconds, kBytes };
 
 struct AxisScale {
-  double unit = 1;  // of the numbers that ticks show
+  double unit = 1;  // divides the numbers that ticks show
   const char* name = "ms";
-  double step = 1;  // between ticks, in units
-  double most = 1;  // at the end of the axis, in the quantity itself
+  double step = 1;  // distance of ticks, in units
+  double most = 1;  // end of the axis, in the quantity itself
 };
 
-// At most six steps of 1, 2 or 5 times a power of ten.
+// Chooses at most six steps of 1, 2 or 5 times a power of ten.
 AxisScale ScaleTo(double most, Unit unit);
 std::string TickText(const AxisScale& scale, int tick);
 int Ticks(const AxisScale& scale);
@@ -39,10 +38,11 @@ int Ticks(const AxisScale& scale);
 Element Canvas(const char* id, const std::string& title, double width, double height);
 Element Figure(const char* id, const char* classes, const std::string& title, Element svg);
 
-// Names beside their colours, in lines of at most `width`; gives where the next thing begins.
+// Adds names beside their colours, in lines of at most `width`; returns the position of what
+// follows.
 double AddLegend(const std::vector<std::string>& names, double left, double width, Element& svg);
 
-// The class that fills with colour `number`.
+// Returns the class that fills with colour `number`.
 std::string ColourClass(int number);
 
 }  // namespace ucudnn::planner

@@ -1,4 +1,4 @@
-// A colour for each configuration that a layout uses. Pure functions.
+// Gives each configuration that a layout uses a colour. Pure functions.
 #pragma once
 
 #include <string>
@@ -8,16 +8,16 @@
 
 namespace ucudnn::planner {
 
-// "n16", "n4h2w2"; "n4 from device 8" where the group does not begin at device 0.
+// Formats "n16", "n4h2w2", or "n4 from device 8" if the group does not begin at device 0.
 std::string ShortText(const ParallelConfiguration& configuration);
 
 struct LayoutColours {
   std::vector<int> of_layer;
-  std::vector<std::string> names;  // by colour: its configuration
-  std::vector<int> layers;         // by colour: how many have it
+  std::vector<std::string> names;  // configuration of each colour
+  std::vector<int> layers;         // number of layers of each colour
 };
 
-// By first appearance.
+// Numbers the colours by first appearance.
 LayoutColours ColourLayers(const PlanningProblem& problem, const Assignment& assignment);
 
 }  // namespace ucudnn::planner

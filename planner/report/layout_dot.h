@@ -1,4 +1,4 @@
-// Layouts as graphs for Graphviz. Pure function.
+// Writes layouts as graphs for Graphviz. Pure function.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace ucudnn::planner {
 
-// One box a layer, coloured by its configuration; edges say what they move in one step.
+// Draws one box per layer, coloured by its configuration. Edges say what they move in one step.
 std::string FormatDot(const PlanningProblem& problem, const ParallelLayout& layout);
 
 }  // namespace ucudnn::planner

@@ -9,9 +9,9 @@ namespace ucudnn::planner {
 namespace {
 
 constexpr double kRowHeight = 40;
-constexpr double kTick = 5;       // half the height of a state's
-constexpr double kTallTick = 10;  // and of one that the next level has, too
-constexpr double kClosest = 3;    // ticks closer than that are a band
+constexpr double kTick = 5;       // half the height of a state's tick
+constexpr double kTallTick = 10;  // half the height of a tick whose state the next level has too
+constexpr double kClosest = 3;    // closer ticks are drawn as a band
 
 // Where the states of a level are.
 struct Row {
@@ -22,7 +22,7 @@ struct Row {
   double X(int64_t state) const { return left + static_cast<double>(state) * pitch; }
 };
 
-// At every `every`-th state, from 0 on.
+// Adds a tick at every `every`-th state, from 0 on.
 void AddTicks(const DrawnLevel& level, int64_t every, const Row& row, Element& svg) {
   const bool is_tall = every > 1;
   const double half = is_tall ? kTallTick : kTick;

@@ -24,7 +24,7 @@ std::string LineClass(size_t number) {
   return "l" + std::to_string(number % static_cast<size_t>(kLineColours));
 }
 
-// The vertical axis: where numbers are, and its ticks.
+// The vertical axis: the positions of numbers, and the ticks.
 class Vertical {
  public:
   virtual ~Vertical() = default;
@@ -52,7 +52,7 @@ class LinearAxis final : public Vertical {
   const AxisScale scale_;
 };
 
-// In whole decades.
+// Spans whole decades.
 class LogarithmicAxis final : public Vertical {
  public:
   LogarithmicAxis(double least, double most)
@@ -73,7 +73,7 @@ class LogarithmicAxis final : public Vertical {
   const int last_;
 };
 
-// Axes, plot and legend of one chart.
+// Draws the axes, plot and legend of one chart.
 class LineDrawing {
  public:
   explicit LineDrawing(const LineChart& chart) : chart_(chart) {
@@ -127,7 +127,7 @@ class LineDrawing {
     return (!chart_.is_logarithmic || point.y > 0) && (!chart_.is_logarithmic_x || point.x > 0);
   }
 
-  // On a logarithmic axis where points are, as far apart as their numbers need.
+  // Returns ticks; on a logarithmic axis they are at points, as far apart as their numbers need.
   std::vector<int> TicksOfX() const {
     std::vector<int> ticks;
     if (chart_.is_logarithmic_x) {
@@ -142,7 +142,7 @@ class LineDrawing {
     return ticks;
   }
 
-  // Earlier lines are wider, so that they show under later ones that take the same way.
+  // Earlier lines are wider, so that they show under later lines with the same course.
   double Excess(size_t number) const {
     return static_cast<double>(std::min<size_t>(chart_.lines.size() - 1 - number, 3));
   }
@@ -152,7 +152,7 @@ class LineDrawing {
     return line;
   }
 
-  // A sign at (x, y) that tells lines apart without colours.
+  // Returns a sign at (x, y) that tells lines apart without colours.
   Element Sign(size_t number, double x, double y) const {
     const std::string colour = LineClass(number);
     const double size = 3.4 + 0.8 * Excess(number);
@@ -175,7 +175,7 @@ class LineDrawing {
     }
   }
 
-  // The legend; gives where the plot begins.
+  // Adds the legend; returns where the plot begins.
   double AddNames() {
     constexpr double kSample = 30;
     double x = kPlotLeft;
@@ -233,7 +233,7 @@ class LineDrawing {
   const LineChart& chart_;
   std::unique_ptr<Vertical> vertical_;
   Element marks_{"g"};
-  std::set<int> xs_;  // of all points
+  std::set<int> xs_;  // x of all points
   int least_x_ = 0;
   int most_x_ = 0;
   double top_ = 0;

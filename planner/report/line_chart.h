@@ -1,5 +1,5 @@
-// Curves over whole numbers, as cycles, epochs or devices, as an SVG figure with a legend and axes,
-// which may be logarithmic. Pure functions.
+// Draws curves over whole numbers such as cycles, epochs or devices, as an SVG figure with a legend
+// and axes, which may be logarithmic. Pure functions.
 #pragma once
 
 #include <optional>
@@ -12,13 +12,13 @@ namespace ucudnn::planner {
 
 struct LinePoint {
   int x = 0;     // 0 or more
-  double y = 0;  // finite, 0 or more; 0 has no place on a logarithmic axis and is left out
+  double y = 0;  // finite, 0 or more; 0 is left out on a logarithmic axis
   std::string tip;
 };
 
 struct Line {
   std::string name;
-  std::vector<LinePoint> points;  // by rising x
+  std::vector<LinePoint> points;  // in ascending order of x
 };
 
 struct LineChart {
@@ -26,11 +26,11 @@ struct LineChart {
   std::string title;
   std::string x_label;
   std::string y_label;
-  bool is_logarithmic = false;    // the vertical axis
-  bool is_logarithmic_x = false;  // the other; a point at 0 has no place there
-  double most_y = 0;              // how far the axis goes at least; of a linear one
+  bool is_logarithmic = false;    // the vertical axis is logarithmic
+  bool is_logarithmic_x = false;  // the horizontal axis is logarithmic; a point at 0 is left out
+  double most_y = 0;              // for a linear axis: least value at its end
   std::vector<Line> lines;        // in the order of the legend
-  std::optional<double> limit_y;  // a line across
+  std::optional<double> limit_y;  // a horizontal line
   std::string limit_label;
 };
 

@@ -11,7 +11,8 @@ namespace {
 
 constexpr const char* kReplacement = "\xEF\xBF\xBD";
 
-// Bytes of the character that `text` begins with; 0 where that is no character.
+// Returns the number of bytes of the first character of `text`; 0 if `text` begins with no
+// character.
 size_t CharacterBytes(std::string_view text) {
   const auto byte = [&](size_t at) { return static_cast<uint8_t>(text[at]); };
   const uint8_t first = byte(0);
@@ -49,7 +50,7 @@ const char* Entity(char character) {
   }
 }
 
-// Elements of HTML that have no end.
+// Returns whether this is an element of HTML without an end tag.
 bool IsVoid(std::string_view tag) {
   constexpr std::string_view kVoid[] = {"br", "col", "hr", "meta", "wbr"};
   return std::find(std::begin(kVoid), std::end(kVoid), tag) != std::end(kVoid);

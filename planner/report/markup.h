@@ -1,5 +1,5 @@
-// HTML and SVG as trees of elements: whatever bytes a name or a message holds, they are shown as
-// text and never become markup. Thread-compatible.
+// HTML and SVG as trees of elements. Any bytes of a name or a message are shown as text and never
+// become markup. Thread-compatible.
 #pragma once
 
 #include <string>
@@ -11,11 +11,11 @@ namespace ucudnn::planner {
 
 class Element {
  public:
-  // `tag` and names of attributes are literals of ours; texts and values may be anybody's.
+  // REQUIRES: `tag` and names of attributes are literals. Texts and values may come from outside.
   explicit Element(const char* tag) : tag_(tag) {}
   Element(const char* tag, std::string_view text) : tag_(tag) { Text(text); }
 
-  // Markup of ours that is written as it is.
+  // Returns markup that is written unchanged. REQUIRES: `markup` is a literal.
   static Element Literal(const char* markup);
 
   Element& Set(const char* attribute, std::string_view value) &;
@@ -32,17 +32,17 @@ class Element {
   void AppendTo(std::string& markup) const;
 
  private:
-  const char* tag_;  // null: `content_` alone
+  const char* tag_;  // null: only `content_`
   std::string attributes_;
   std::string content_;
   std::vector<Element> children_;
 };
 
-// The bytes as text of a document and of its attributes: markup escaped, and what is no character
-// of HTML (control characters, bytes that are no UTF-8) shown as U+FFFD.
+// Escapes the bytes for text of a document and for its attributes. What is no character of HTML
+// (control characters, bytes that are no UTF-8) becomes U+FFFD.
 std::string Escaped(std::string_view text);
 
-// At most two decimals; what is not finite is 0.
+// Formats at most two decimals; a number that is not finite becomes 0.
 std::string Coordinate(double value);
 
 }  // namespace ucudnn::planner

@@ -1,4 +1,4 @@
-// A layout's network as an SVG figure. Pure function.
+// Draws a layout's network as an SVG figure. Pure function.
 #pragma once
 
 #include "planner/layout/strategies.h"
@@ -6,8 +6,8 @@
 
 namespace ucudnn::planner {
 
-// A box a layer, coloured by its configuration, which is written on it too; an edge is the wider
-// the more it moves in one step.
+// Draws a box per layer, coloured by its configuration, which is also written on it. The more an
+// edge moves in one step, the wider it is.
 Element DrawNetwork(const PlanningProblem& problem, const ParallelLayout& layout);
 
 }  // namespace ucudnn::planner

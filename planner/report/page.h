@@ -1,5 +1,6 @@
-// Whole documents: one file each that fetches nothing, readable on paper, in a light and a dark
-// theme, and without its script, which only sorts tables. Pure functions. Thread-compatible.
+// Whole documents. Each is one file that fetches nothing, is readable on paper, has a light and a
+// dark theme, and works without its script, which only sorts tables. Pure functions.
+// Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +14,10 @@
 
 namespace ucudnn::planner {
 
-// `content` are the elements of the body, a heading first.
+// `content` holds the elements of the body, first a heading.
 std::string FormatPage(const std::string& title, std::vector<Element> content);
 
-// <section> with a heading; `id` is a literal that links and tests find it by.
+// Returns a <section> with a heading. `id` is a literal by which links and tests find it.
 Element Section(const char* id, const std::string& heading);
 
 Element Paragraph(const std::string& text);
@@ -27,27 +28,27 @@ struct Cell {
   Cell(std::string text, double value) : text(std::move(text)), value(value) {}
 
   std::string text;
-  std::optional<double> value;  // what it is sorted by; set right where given
+  std::optional<double> value;  // sort key; right-aligned if given
 };
 
-// Numbers that are sorted by, as people write them: "12.35 ms", "64 MiB", "7".
+// Cells with numbers as people write them, sorted by the number: "12.35 ms", "64 MiB", "7".
 Cell TimeCell(double ms);
-Cell TimeCell(const std::optional<double>& ms);  // "not known" where it is not
+Cell TimeCell(const std::optional<double>& ms);  // "not known" if it is none
 Cell BytesCell(int64_t bytes);
 Cell CountCell(int64_t count);
 
 struct Column {
   std::string title;
-  bool number = false;  // a cell without value is sorted behind all that have one
+  bool number = false;  // cells without a value are sorted behind all others
 };
 
 class Table {
  public:
-  // A sortable one has a button in each heading.
+  // If `sortable`, each heading has a button.
   Table(const char* id, const std::string& caption, const std::vector<Column>& columns,
         bool sortable);
 
-  // As many cells as columns; the first is the row's heading.
+  // REQUIRES: there are as many cells as columns. The first is the row's heading.
   void AddRow(const std::vector<Cell>& cells);
   Element Take();
 
@@ -57,7 +58,7 @@ class Table {
   Element body_{"tbody"};
 };
 
-// A column with what it says of a row.
+// A column and the function that makes its cell of a row.
 template <typename Row>
 struct ColumnOf {
   std::string title;
@@ -65,7 +66,7 @@ struct ColumnOf {
   std::function<Cell(const Row&)> cell;
 };
 
-// A sortable table of all `rows`.
+// Returns a sortable table of all `rows`.
 template <typename Row, typename Rows>
 Element TableOf(const char* id, const std::string& caption,
                 const std::vector<ColumnOf<Row>>& columns, const Rows& rows) {
@@ -80,14 +81,14 @@ Element TableOf(const char* id, const std::string& caption,
   return table.Take();
 }
 
-// <dl>: names with what they are, in order.
+// A <dl>: names with their descriptions, in order.
 class Descriptions {
  public:
   explicit Descriptions(const char* id = nullptr) {
     if (id != nullptr) list_.Set("id", id);
   }
 
-  // Nothing where `text` is empty.
+  // Adds nothing if `text` is empty.
   void Add(const std::string& name, const std::string& text) {
     if (!text.empty()) Add(name, Element("dd", text));
   }

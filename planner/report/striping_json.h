@@ -1,5 +1,5 @@
-// A network on stripes as JSON (format `ucudnn-spatial`, described in FORMAT.md beside this file).
-// Pure function.
+// Writes a network on stripes as JSON (format `ucudnn-spatial`, described in FORMAT.md beside this
+// file). Pure function.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace ucudnn::planner {
 
-// Where something is refused, `next` says when nothing is.
+// If something is refused, `next` says at what size nothing is.
 std::string FormatStriping(const Striping& striping, const NextExact& next);
 
 }  // namespace ucudnn::planner

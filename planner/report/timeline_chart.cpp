@@ -23,7 +23,7 @@ double EndOf(const TimelineChart& chart) {
   return end;
 }
 
-// Of the labels of tracks, and of their lanes behind them.
+// Widths of the labels of tracks, and of the labels of their lanes.
 struct LabelWidths {
   double track = 0;
   double lane = 0;
@@ -48,7 +48,7 @@ double HeightOf(const TimelineTrack& track) {
 void AddLane(const TimelineLane& lane, double left, double y, double per_ms, Element& svg) {
   for (const TimelineSpan& span : lane.spans) {
     const double x = left + span.begin_ms * per_ms;
-    // What is too short to be seen is still there.
+    // A span that is too short to be seen is still drawn.
     const double width = std::max(span.length_ms * per_ms, 0.5);
     Element group("g");
     group.Add(Element("title", span.tip));

@@ -18,7 +18,7 @@
 namespace ucudnn::planner {
 namespace {
 
-// FNV-1a of 64 bits.
+// Computes the 64-bit FNV-1a hash.
 std::string HashOf(const std::string& text) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const char byte : text) {
@@ -30,7 +30,7 @@ std::string HashOf(const std::string& text) {
   return digits;
 }
 
-// What FORMAT.md says of `network`.
+// Computes `network`, as FORMAT.md describes it.
 std::string NetworkHash(const Graph& graph, const std::vector<Shape>& shapes) {
   std::string text;
   for (size_t id = 0; id < graph.nodes.size(); ++id) {
@@ -56,9 +56,9 @@ std::string CalledLayer(const PlannedLayer& layer, const ParallelConfiguration& 
   return "layer " + Quoted(layer.name) + " with " + Describe(configuration.degrees);
 }
 
-// Whether there is a rule for each box of the layer. Of a file's own operators, positions that do
-// not meet are computed by the operator itself, and so are whole groups of a normalization; nobody
-// knows what another operator is of some channels.
+// Checks that there is a rule for each box of the layer. A file's own operators compute positions
+// that do not mix by themselves, and so do normalizations with whole groups. What another operator
+// computes for some of its channels is not known.
 Status CheckRule(const PlannedLayer& layer, const Degrees& degrees) {
   const auto* opaque = std::get_if<Opaque>(&layer.op);
   if (opaque == nullptr || opaque->sums || degrees.c == 1) return Status::Ok();
@@ -66,9 +66,10 @@ Status CheckRule(const PlannedLayer& layer, const Degrees& degrees) {
                        " computes of some channels is not known; expected c of 1");
 }
 
-// Refuses two readers of one tensor that have it on other devices or in other parts.
+// Refuses two readers of one tensor that have it on different devices or in different parts.
 Status CheckSharedTensors(const std::vector<ScheduledNode>& nodes) {
-  std::map<int, std::pair<const ScheduledNode*, const ScheduledParameter*>> first;  // by tensor
+  // first reader of each tensor
+  std::map<int, std::pair<const ScheduledNode*, const ScheduledParameter*>> first;
   for (const ScheduledNode& node : nodes) {
     for (const ScheduledParameter& parameter : node.parameters) {
       if (parameter.tensor < 0) continue;
@@ -88,7 +89,7 @@ std::vector<DeviceBox> WithoutHalos(const std::vector<NeededBox>& needed) {
   return boxes;
 }
 
-// The smallest box that holds both.
+// Returns the smallest box that holds both.
 Box Hull(const Box& a, const Box& b) {
   Box hull;
   for (size_t axis = 0; axis < kTensorAxes; ++axis) {
@@ -97,7 +98,7 @@ Box Hull(const Box& a, const Box& b) {
   return hull;
 }
 
-// What devices load of an input, from what its readers need.
+// Determines what devices load of an input from what its readers need.
 void LoadInputs(std::vector<ScheduledNode>& nodes) {
   std::map<std::pair<NodeId, int>, Box> loaded;  // by input and device
   for (const ScheduledNode& node : nodes) {
@@ -115,7 +116,7 @@ void LoadInputs(std::vector<ScheduledNode>& nodes) {
   }
 }
 
-// Which layer each node is computed in, by its name.
+// Maps each node's name to the layer in which it is computed.
 std::map<std::string, int> LayersByNode(const LayerGraph& graph) {
   std::map<std::string, int> layers;
   for (size_t at = 0; at < graph.layers.size(); ++at) {
@@ -178,7 +179,8 @@ Result<std::vector<ScheduledNode>> NodesOf(const Graph& graph, const std::vector
   return nodes;
 }
 
-// Those in which something moves, by the node that is read, partial sums first.
+// Adds the exchanges in which something moves, in the order of the node that is read, partial sums
+// first.
 void AddExchanges(Schedule& schedule) {
   std::vector<std::vector<ScheduledExchange>> by_node(schedule.nodes.size());
   for (size_t id = 0; id < schedule.nodes.size(); ++id) {
@@ -203,7 +205,7 @@ void AddExchanges(Schedule& schedule) {
   }
 }
 
-// Appends what a device does, node by node.
+// Appends the actions of a device, node by node.
 class OrderWriter {
  public:
   explicit OrderWriter(Schedule& schedule)

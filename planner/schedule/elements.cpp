@@ -35,7 +35,7 @@ class Counter {
     (Of(to).*kind).received += elements;
   }
 
-  // What arrives at each device in one pass.
+  // Counts what arrives at each device in one pass.
   std::vector<int64_t> Arriving(const ScheduledExchange& exchange, int pass) const {
     std::vector<int64_t> arriving(static_cast<size_t>(schedule_.devices));
     for (const Transfer& one : TransfersOf(schedule_, exchange, pass)) {
@@ -63,7 +63,8 @@ class Counter {
     for (int pass = 0; pass < (in_passes ? schedule_.passes.Count() : 1); ++pass) {
       passes.push_back(Arriving(exchange, in_passes ? pass : -1));
     }
-    const bool ahead = FeedsPasses(schedule_, exchange);  // the next pass's arrive meanwhile
+    // the data of the next pass arrives meanwhile
+    const bool ahead = FeedsPasses(schedule_, exchange);
     for (size_t device = 0; device < all_.devices.size(); ++device) {
       int64_t most = 0;
       for (size_t pass = 0; pass < passes.size(); ++pass) {
@@ -111,7 +112,7 @@ class Counter {
     }
   }
 
-  // Images that a node has at a time, of those in `box`.
+  // Returns how many images of `box` a node has at a time.
   int64_t MostImages(NodeId node, const Box& box) const {
     const Passes& passes = schedule_.passes;
     if (!std::binary_search(passes.nodes.begin(), passes.nodes.end(), node)) {

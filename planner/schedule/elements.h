@@ -1,4 +1,4 @@
-// How many elements a schedule moves and keeps. Pure function.
+// Counts how many elements a schedule moves and keeps. Pure function.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@ struct MovedElements {
   int64_t received = 0;
 };
 
-// In one step, forward and backward.
+// Elements of one device in one step, forward and backward.
 struct DeviceElements {
   MovedElements transfer;
   MovedElements update;
   MovedElements statistics;
   MovedElements labels;    // images whose label travels
   int64_t parameters = 0;  // values alone, without gradients
-  int64_t outputs = 0;     // of layers until their backward pass, with partial sums and scores
-  int64_t copies = 0;      // of inputs that arrive, likewise; in passes, of two at a time
+  int64_t outputs = 0;  // of layers, kept until their backward pass, with partial sums and scores
+  int64_t copies = 0;  // of inputs that arrive, kept likewise; with passes, of two passes at a time
 };
 
 struct ScheduleElements {

@@ -16,7 +16,7 @@ struct SharedPart {
   int64_t elements = 0;
 };
 
-// Puts parts of the same devices together, in their order.
+// Bundles parts of the same devices, in their order.
 std::vector<GradientSum> Bundled(const std::vector<SharedPart>& parts) {
   std::map<std::vector<int>, int64_t> totals;
   for (const SharedPart& part : parts) totals[part.devices] += part.elements;
@@ -37,13 +37,13 @@ std::vector<GradientSum> Bundled(const std::vector<SharedPart>& parts) {
   return sums;
 }
 
-// When the last gradient of a sum is there, in the order of the backward pass.
+// Returns when the last gradient of a sum is computed, in the order of the backward pass.
 auto ReadyAt(const GradientSum& sum) {
   const GradientSum::Member& last = sum.parameters.back();
   return std::tuple(-last.node, last.parameter, sum.devices.front());
 }
 
-// An interval of the numbers that are added up, and who has their sum so far in each subgroup.
+// An interval of the numbers that are added up. In each subgroup one device has their sum so far.
 struct Owned {
   Interval elements;
   int device = 0;
@@ -51,7 +51,7 @@ struct Owned {
 
 using Pieces = std::vector<Owned>;
 
-// The devices of `pieces`' owners that are behind one port of `size` devices.
+// Returns the pieces whose owners are behind one port of `size` devices.
 Pieces Behind(const Pieces& pieces, int port, int size) {
   Pieces behind;
   for (const Owned& piece : pieces) {
@@ -60,7 +60,7 @@ Pieces Behind(const Pieces& pieces, int port, int size) {
   return behind;
 }
 
-// Which of `pieces` has `element`.
+// Returns the device that owns `element` in `pieces`.
 int OwnerOf(const Pieces& pieces, int64_t element) {
   const auto found = std::find_if(pieces.begin(), pieces.end(), [&](const Owned& piece) {
     return piece.elements.begin <= element && element < piece.elements.end;
@@ -68,8 +68,8 @@ int OwnerOf(const Pieces& pieces, int64_t element) {
   return found->device;
 }
 
-// Every subgroup of a group has sums of all elements, and gives each of them to one owner.
-// Appends the new owners' pieces and the messages that bring them all parts.
+// Gives each element to one owner. Every subgroup of a group has sums of all elements. Appends the
+// new owners' pieces, and the messages that bring them all parts.
 void GiveToOwners(const std::vector<Pieces>& subgroups, Pieces& owned,
                   std::vector<SumMessage>& messages) {
   std::set<int64_t> cuts;
@@ -101,7 +101,7 @@ void GiveToOwners(const std::vector<Pieces>& subgroups, Pieces& owned,
 
 std::vector<GradientSum> SumsOf(const std::vector<ScheduledNode>& nodes) {
   std::set<int> seen;                     // tensors
-  std::vector<std::vector<bool>> counts;  // by node and parameter: whether it is summed there
+  std::vector<std::vector<bool>> counts;  // by node and parameter: whether the node sums it
   for (const ScheduledNode& node : nodes) {
     counts.emplace_back();
     for (const ScheduledParameter& parameter : node.parameters) {
@@ -114,7 +114,8 @@ std::vector<GradientSum> SumsOf(const std::vector<ScheduledNode>& nodes) {
     for (size_t at = 0; at < nodes[id].parameters.size(); ++at) {
       if (!counts[id][at]) continue;
       const ScheduledParameter& parameter = nodes[id].parameters[at];
-      std::vector<std::pair<ParameterPart, std::vector<int>>> groups;  // devices, by part
+      // devices that hold each part
+      std::vector<std::pair<ParameterPart, std::vector<int>>> groups;
       for (const ParameterPart& part : parameter.parts) {
         const auto same = std::find_if(groups.begin(), groups.end(), [&](const auto& group) {
           return group.first.ranges == part.ranges;

@@ -1,4 +1,4 @@
-// Which labels of images travel, since a device computes a loss of images that it does not load.
+// Which labels of images travel because a device computes a loss of images that it does not load.
 // Pure function.
 #pragma once
 
@@ -8,9 +8,9 @@
 
 namespace ucudnn::planner {
 
-// For each output of the network and device that has a part of it: the images that the device does
-// not load, from the first device that does. Reads the schedule's nodes alone; of several inputs,
-// labels come with the first.
+// Lists, for each output of the network and each device with a part of it, the images that the
+// device does not load. Their labels come from the first device that loads them. Reads only the
+// schedule's nodes. If there are several inputs, labels come with the first.
 std::vector<LabelMessage> LabelsOf(const Schedule& schedule);
 
 }  // namespace ucudnn::planner

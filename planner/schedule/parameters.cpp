@@ -9,14 +9,14 @@
 namespace ucudnn::planner {
 namespace {
 
-// What one device computes, sums over and keeps of a layer, in channels.
+// The channels of a layer that one device computes, sums over and keeps.
 struct Channels {
   Interval computed;
   Interval summed;
   Interval kept;
 };
 
-using Ranges = std::vector<Interval>;  // empty: the device's part cannot be told so
+using Ranges = std::vector<Interval>;  // empty: the device's part has no such form
 
 struct Division {
   std::string name;
@@ -41,7 +41,7 @@ Division FilterOf(const Convolution& op, const Shape& input) {
           }};
 }
 
-// torch keeps these filters by input channel, and by output channel of one group.
+// torch stores these filters by input channel, and then by output channel of one group.
 Division FilterOf(const TransposedConvolution& op, const Shape& input) {
   const int64_t inputs = input.c / op.groups;
   const int64_t outputs = op.filters / op.groups;
@@ -65,7 +65,7 @@ Division MatrixOf(int64_t outputs, int64_t channels, int64_t positions) {
           }};
 }
 
-// The parameters that the node's operator has of itself, weights first.
+// Returns the parameters that the node's operator has by default, weights first.
 std::vector<Division> DivisionsOf(const Node& node, const Shape& input) {
   const Operator& op = node.op;
   std::vector<Division> divisions;

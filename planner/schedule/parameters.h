@@ -9,10 +9,10 @@
 
 namespace ucudnn::planner {
 
-// Divides the parameters of `node` over the devices of `configuration`. `layer` is the node, or is
-// followed by it; `input` is the shape of the node's first input. Weights are divided as the
-// channels that a device computes and sums over, biases and scales as the channels that it keeps.
-// The error says why the parameters cannot be divided so.
+// Divides the parameters of `node` over the devices of `configuration`. `layer` is the node or the
+// layer that it follows; `input` is the shape of the node's first input. Weights are divided by the
+// channels that a device computes and sums over, biases and scales by the channels that it keeps.
+// The error says why this is impossible.
 Result<std::vector<ScheduledParameter>> DivideParameters(
     const Node& node, const Shape& input, const PlannedLayer& layer,
     const ParallelConfiguration& configuration);

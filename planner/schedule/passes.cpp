@@ -8,7 +8,7 @@
 namespace ucudnn::planner {
 namespace {
 
-// The fully connected layers and all nodes behind them.
+// Returns the fully connected layers and all nodes behind them.
 std::vector<NodeId> ConnectedPart(const Graph& graph) {
   std::vector<NodeId> part;
   for (size_t id = 0; id < graph.nodes.size(); ++id) {
@@ -23,7 +23,8 @@ std::vector<NodeId> ConnectedPart(const Graph& graph) {
   return part;
 }
 
-// Images of each worker of the layers that feed the part, rising; an error where these differ.
+// Returns the images of each worker of the layers before the fully connected part, in ascending
+// order. Fails if these layers divide the images differently.
 Result<std::vector<Interval>> ImagesOfWorkers(const Schedule& schedule,
                                               const std::vector<NodeId>& part) {
   std::vector<Interval> images;

@@ -1,5 +1,5 @@
-// Krizhevsky's schemes (b) and (c): the fully connected part of a network takes its images in
-// passes. Pure function. Source: Krizhevsky 2014, section 4.
+// Krizhevsky's schemes (b) and (c), in which the fully connected part of a network takes its images
+// in passes. Pure function. Source: Krizhevsky 2014, section 4.
 #pragma once
 
 #include "base/status.h"
@@ -8,10 +8,10 @@
 
 namespace ucudnn::planner {
 
-// Says which nodes of `schedule` are run once a pass (the fully connected layers and all behind
-// them) and with which images: in scheme (b) those of one worker after the other, in (c) an equal
-// share of every worker's. The error says which layer or number of passes does not fit. REQUIRES:
-// nodes and exchanges of `schedule` are complete.
+// Determines which nodes of `schedule` run once a pass (the fully connected layers and all nodes
+// behind them), and with which images: in scheme (b) the images of one worker after the other, in
+// (c) an equal share of every worker's images. The error says which layer or number of passes does
+// not fit. REQUIRES: nodes and exchanges of `schedule` are complete.
 Status DivideIntoPasses(const Graph& graph, const ScheduleOptions& options, Schedule& schedule);
 
 }  // namespace ucudnn::planner

@@ -1,7 +1,7 @@
-// One training step of a plan, spelled out for whoever executes it: which device has which box of
-// which tensor, which boxes move, which gradients are added up, and one order of all of it. Plain
-// values and pure functions over them. Thread-compatible. Source: DeePa, sections 3 and 5;
-// Krizhevsky 2014, section 4. FORMAT.md says how a device reads a schedule.
+// One training step of a plan in full detail: which device has which box of which tensor, which
+// boxes move, which gradients are added up, and one order of all these. Plain values and pure
+// functions over them. Thread-compatible. Source: DeePa, sections 3 and 5; Krizhevsky 2014, section
+// 4. FORMAT.md says how a device reads a schedule.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace ucudnn::planner {
 
-// The part of a parameter that a device has: intervals of its first axes; further axes are whole.
+// A device's part of a parameter: intervals of its first axes. The other axes are whole.
 struct ParameterPart {
   int device = 0;
   std::vector<Interval> ranges;
@@ -24,33 +24,34 @@ struct ParameterPart {
   bool operator==(const ParameterPart&) const = default;
 };
 
-// A parameter tensor as torch has it. `shape` lists its extents, outermost first.
+// A parameter tensor in torch's layout. `shape` lists its extents, outermost first.
 struct ScheduledParameter {
   std::string name;
   std::vector<int64_t> shape;
-  std::vector<ParameterPart> parts;  // of rising devices
-  int tensor = -1;                   // as Parameter::tensor
+  std::vector<ParameterPart> parts;  // in ascending order of devices
+  int tensor = -1;                   // see Parameter::tensor
   bool trained = true;
 };
 
-// Elements of one part of a parameter of that shape.
+// Returns the number of elements of one part of a parameter of that shape.
 int64_t Elements(const std::vector<int64_t>& shape, const ParameterPart& part);
 
 struct ScheduledNode {
   std::string name;
-  std::string op;              // as a `ucudnn-net` file calls it
-  std::vector<NodeId> inputs;  // nodes of the schedule
-  NodeId layer = 0;  // the node that it is computed with; its own id where it is a layer itself
+  std::string op;              // the operator's name in a `ucudnn-net` file
+  std::vector<NodeId> inputs;  // ids of nodes of the schedule
+  NodeId layer = 0;  // layer with which the node is computed; the node's own id if it is a layer
   Shape shape;       // of the whole output
   ParallelConfiguration configuration;
-  // Disjoint and covering the output; of an input, what each device loads.
+  // Boxes that are disjoint and cover the output. For an input: the boxes that each device loads.
   std::vector<DeviceBox> boxes;
-  std::vector<std::vector<DeviceBox>> needs;  // of layers, by input
-  std::vector<DeviceBox> partial;             // of layers whose degree r is more than 1
+  std::vector<std::vector<DeviceBox>> needs;  // for layers, by input
+  std::vector<DeviceBox> partial;             // for layers whose degree r is more than 1
   std::vector<ScheduledParameter> parameters;
-  // Elements kept until the backward pass beside each element of the output: an attention's scores.
+  // Elements kept until the backward pass per element of the output, beside the output: the scores
+  // of an attention.
   double inner = 0;
-  int32_t groups = 0;  // as GroupNormalization has it; 0: the node is none
+  int32_t groups = 0;  // see GroupNormalization; 0 if the node is none
   bool by_position = false;
 
   bool IsInput() const { return inputs.empty(); }
@@ -58,28 +59,30 @@ struct ScheduledNode {
 
 constexpr int kPartialSums = -1;
 
-// What `consumer` reads of the output of `node` and does not have where it needs it.
+// What `consumer` reads of the output of `node` on devices that do not have it.
 struct ScheduledExchange {
   NodeId node = 0;
   NodeId consumer = 0;
-  int input = 0;         // of the consumer; kPartialSums: partial sums of `node`, which is both
-  int64_t elements = 0;  // that move in the forward pass; as many gradients in the backward pass
+  // number of the consumer's input; kPartialSums: partial sums of `node`, which is then also the
+  // consumer
+  int input = 0;
+  int64_t elements = 0;  // moved in the forward pass; the backward pass moves as many gradients
 };
 
-// Gradients that devices add up, those of several parameters one behind the other.
+// Gradients that devices add up. The gradients of several parameters lie one behind the other.
 struct GradientSum {
   struct Member {
     NodeId node = 0;
-    int parameter = 0;  // position in its parameters
+    int parameter = 0;  // position in the node's parameters
   };
   std::vector<Member> parameters;
-  std::vector<int> devices;  // rising; each has the same part of every parameter
+  std::vector<int> devices;  // in ascending order; each has the same part of every parameter
   int64_t elements = 0;      // on one device
 };
 
-// Gradients of the same devices are bundled up to so many elements, 25 MiB of fp32, and up to a
-// quarter of all that these devices add up, lest nothing is sent before the last one is ready; but
-// bundles of 1 MiB are small enough.
+// Gradients of the same devices are bundled up to this many elements, 25 MiB of fp32, and up to a
+// quarter of all that these devices add up, so that sending begins before the last gradient is
+// ready. Bundles of 1 MiB are not divided further.
 constexpr int64_t kMostBundled = int64_t{25} * (1 << 20) / 4;
 constexpr int64_t kLeastBundled = int64_t{1} * (1 << 20) / 4;
 constexpr int64_t kBundles = 4;
@@ -92,10 +95,10 @@ enum class StatisticsKind {
   kLoss
 };
 
-// Numbers that go to the first device, are merged there and return.
+// Numbers that go to the first device, are merged there, and return.
 struct StatisticsGroup {
-  std::vector<int> devices;  // rising, two or more
-  int64_t forward = 0;       // numbers a message
+  std::vector<int> devices;  // in ascending order, two or more
+  int64_t forward = 0;       // numbers per message
   int64_t backward = 0;
 };
 
@@ -105,7 +108,7 @@ struct Statistics {
   std::vector<StatisticsGroup> groups;
 };
 
-// Labels of images that `to` computes a loss of and does not load.
+// Labels of images for which `to` computes a loss and which it does not load.
 struct LabelMessage {
   NodeId output = 0;
   int from = 0;
@@ -117,8 +120,8 @@ enum class StepKind { kForward, kExchange, kWait, kStatistics, kBackward };
 
 struct ScheduledStep {
   StepKind kind = StepKind::kForward;
-  int of = 0;     // a node, an exchange or statistics; of kBackward: a pass
-  int pass = -1;  // -1: of all images
+  int of = 0;     // a node, an exchange or statistics; for kBackward a pass
+  int pass = -1;  // -1: all images
 };
 
 enum class ConnectedUpdate { kEachPass, kEachBatch };
@@ -127,7 +130,7 @@ enum class ConnectedUpdate { kEachPass, kEachBatch };
 struct Passes {
   char scheme = 'b';
   ConnectedUpdate update = ConnectedUpdate::kEachBatch;
-  std::vector<NodeId> nodes;                  // rising
+  std::vector<NodeId> nodes;                  // in ascending order
   std::vector<std::vector<Interval>> images;  // by pass
 
   int Count() const { return static_cast<int>(images.size()); }
@@ -139,23 +142,24 @@ struct Schedule {
   int batch = 1;
   int devices = 1;
   UpdateModel update = UpdateModel::kOwner;
-  std::vector<int> levels;  // of the machine, innermost first: groups that each level joins
+  // levels of the machine, innermost first: the number of groups that each joins
+  std::vector<int> levels;
   std::vector<ScheduledNode> nodes;
   std::vector<ScheduledExchange> exchanges;  // in the order of `order`
-  std::vector<GradientSum> sums;             // in the order in which all devices take them
+  std::vector<GradientSum> sums;             // in the order in which all devices perform them
   std::vector<Statistics> statistics;
-  std::vector<LabelMessage> labels;  // at the begin of a step
+  std::vector<LabelMessage> labels;  // sent at the beginning of a step
   std::vector<ScheduledStep> order;
-  Passes passes;  // without images: one pass over all
+  Passes passes;  // no images: one pass over all images
 };
 
-// Nodes that no other reads, rising.
+// Returns the nodes that no other node reads, in ascending order.
 std::vector<NodeId> OutputsOf(const Schedule& schedule);
 
 const ScheduledNode& NodeOf(const Schedule& schedule, NodeId node);
 
-// The boxes of which an exchange sends parts, and those that it fills, by device. In pass `pass`
-// (-1: all images), images are those of the pass: a box that has several intervals of them is
+// The boxes from which an exchange sends and the boxes that it fills, by device. In pass `pass`
+// (-1: all images) only the images of the pass count: a box with several intervals of them becomes
 // several boxes.
 struct ExchangeBoxes {
   std::vector<DeviceBox> held;
@@ -163,11 +167,11 @@ struct ExchangeBoxes {
 };
 ExchangeBoxes BoxesOf(const Schedule& schedule, const ScheduledExchange& exchange, int pass = -1);
 
-// What moves in the forward pass, from each pair of boxes that meet.
+// Returns what moves in the forward pass, for each pair of boxes that intersect.
 std::vector<Transfer> TransfersOf(const Schedule& schedule, const ScheduledExchange& exchange,
                                   int pass = -1);
 
-// Whether an exchange brings a pass its images from the nodes outside of the passes.
+// Returns whether an exchange brings a pass its images from nodes outside the passes.
 bool FeedsPasses(const Schedule& schedule, const ScheduledExchange& exchange);
 
 }  // namespace ucudnn::planner

@@ -1,5 +1,5 @@
-// Schedules as JSON (format `ucudnn-schedule`, described in FORMAT.md beside this file). Pure
-// function.
+// Writes schedules as JSON (format `ucudnn-schedule`, described in FORMAT.md beside this file).
+// Pure function.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace ucudnn::planner {
 
 const char* StatisticsName(StatisticsKind kind);  // batch_normalization, softmax, ...
 
-// One node, exchange or sum a line.
+// Writes one node, exchange or sum per line.
 std::string FormatSchedule(const Schedule& schedule);
 
 }  // namespace ucudnn::planner

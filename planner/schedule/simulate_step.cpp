@@ -9,7 +9,7 @@
 namespace ucudnn::planner {
 namespace {
 
-// Tasks of one program on one machine.
+// The tasks of one program on one machine.
 class StepTasks {
  public:
   StepTasks(const StepProgram& program, const Machine& machine)
@@ -47,7 +47,7 @@ class StepTasks {
     for (int communicator = 0; communicator < kCommunicators; ++communicator) {
       streams.push_back(graph_.AddQueue(called + ", communicator " + std::to_string(communicator)));
     }
-    simulate::TaskId last = simulate::kNone;  // of the device's computations and waits
+    simulate::TaskId last = simulate::kNone;  // last of the device's computations and waits
     for (const DeviceAction& action : program_.devices[static_cast<size_t>(device)]) {
       if (action.kind == ActionKind::kCompute) {
         last = graph_.Add({.name = action.name, .duration_ms = action.ms, .queue = computes});
@@ -103,7 +103,7 @@ class StepTasks {
   const StepProgram& program_;
   const Machine& machine_;
   simulate::TaskGraph graph_;
-  std::vector<simulate::ResourceId> ports_;              // the first one of each level
+  std::vector<simulate::ResourceId> ports_;              // first port of each level
   std::vector<std::map<int, simulate::TaskId>> begins_;  // by batch and device
   std::vector<std::map<int, simulate::TaskId>> ends_;
 };

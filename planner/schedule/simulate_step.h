@@ -1,4 +1,4 @@
-// How long a step takes where devices compute and send at the same time. Pure function; times are
+// How long a step takes if devices compute and send at the same time. Pure function. Times are
 // modelled, never measured.
 #pragma once
 
@@ -9,10 +9,10 @@
 
 namespace ucudnn::planner {
 
-// A device computes one thing at a time. A message goes once sender and receiver are at its batch,
-// through the ports of all levels between them, which messages under way at the same time share.
-// The error names the actions that wait for each other where the devices' orders stall.
-// REQUIRES: a device posts each batch that it has a message in once, before it waits for it.
+// A device computes one thing at a time. A message is sent once its sender and its receiver reach
+// its batch, through the ports of all levels between them; concurrent messages share the ports. If
+// the devices' orders deadlock, the error names the actions that wait for each other. REQUIRES: a
+// device posts each batch in which it has a message once, and before it waits for that batch.
 Result<simulate::Timeline> SimulateStep(const StepProgram& program, const Machine& machine);
 
 }  // namespace ucudnn::planner

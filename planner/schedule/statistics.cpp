@@ -7,7 +7,7 @@
 namespace ucudnn::planner {
 namespace {
 
-// Devices whose boxes are the same along those axes on which `is_shared`.
+// Groups devices whose boxes are the same along the axes for which `is_shared` is true.
 template <typename IsShared>
 std::vector<StatisticsGroup> GroupsOf(const ScheduledNode& node, const IsShared& is_shared,
                                       int64_t forward, int64_t backward) {
@@ -36,13 +36,13 @@ std::vector<StatisticsGroup> GroupsOf(const ScheduledNode& node, const IsShared&
   return groups;
 }
 
-// Devices whose boxes have channels of one group, and of groups that boxes join to it. Each sends
-// two numbers of each image and of all these groups, at each position by itself where the
-// normalization is by position.
+// Groups devices whose boxes have channels of one normalization group, or of groups that a box
+// joins to it. Each device sends two numbers per image for all these groups, at each position
+// separately if the normalization is by position.
 std::vector<StatisticsGroup> GroupsOfNormalization(const ScheduledNode& node) {
   const int64_t width = node.shape.c / node.groups;
   std::vector<DeviceBox> boxes = node.boxes;
-  const auto place = [&](const Box& box) {  // where the numbers of other boxes are others
+  const auto place = [&](const Box& box) {  // equal for boxes that share their numbers
     const bool by_position = node.by_position;
     return std::array{box[kAxisN].begin, by_position ? box[kAxisH].begin : 0,
                       by_position ? box[kAxisW].begin : 0};
@@ -77,7 +77,7 @@ std::vector<StatisticsGroup> GroupsOfNormalization(const ScheduledNode& node) {
 bool IsChannels(size_t axis) { return axis == kAxisC; }
 bool IsPosition(size_t axis) { return axis != kAxisC; }
 
-// Outputs that a cross-entropy may follow.
+// Returns whether a cross-entropy may follow this output.
 bool IsClassifier(const ScheduledNode& node) {
   return node.op == "cross_entropy" || node.op == "softmax" || node.op == "fully_connected" ||
          node.op == "linear" || node.op == "convolution";

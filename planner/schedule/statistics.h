@@ -1,4 +1,4 @@
-// Numbers that devices bring together because an operator divided over them needs those of all.
+// Numbers that devices exchange because an operator divided over them needs the numbers of all.
 // Pure function.
 #pragma once
 
@@ -8,9 +8,9 @@
 
 namespace ucudnn::planner {
 
-// The statistics of normalizations and softmaxes in the order of nodes; then, output by output,
-// those of a classifier whose classes are divided, and the sum of its loss. Reads the schedule's
-// nodes alone.
+// Returns the statistics of normalizations and softmaxes in the order of nodes. Then follow, output
+// by output, the statistics of a classifier whose classes are divided, and the sum of its loss.
+// Reads only the schedule's nodes.
 std::vector<Statistics> StatisticsOf(const Schedule& schedule);
 
 }  // namespace ucudnn::planner

@@ -36,7 +36,7 @@ class ProgramWriter {
     for (size_t at = order.size(); at-- > 0;) {
       const ScheduledStep& step = order[at];
       if (step.pass < 0 && step.kind != StepKind::kBackward) Backward(step);
-      // What a pass sent back to where its images came from.
+      // A pass sent this back to the devices from which its images came.
       if (step.pass >= 0 && IsFeeding(step)) FinishExchange(step);
     }
     for (const auto& [device, batch] : awaited_) Act(device, {ActionKind::kWait, "", 0, batch});
@@ -53,7 +53,7 @@ class ProgramWriter {
     program_.devices[static_cast<size_t>(device)].push_back(std::move(action));
   }
 
-  // Who sends or receives in a batch.
+  // Returns the devices that send or receive in a batch.
   std::set<int> DevicesOf(int batch) const {
     std::set<int> devices;
     for (const Message& message : program_.batches[static_cast<size_t>(batch)].messages) {
@@ -179,7 +179,7 @@ class ProgramWriter {
     Wait(batch);
   }
 
-  // All that pass `pass` did before position `end` of the order, from its end to its begin.
+  // Undoes all steps of pass `pass` before position `end` of the order, from the last to the first.
   void BackwardPass(size_t end, int pass) {
     for (size_t at = end; at-- > 0;) {
       const ScheduledStep& step = schedule_.order[at];
@@ -209,8 +209,8 @@ class ProgramWriter {
   const Overlap overlap_;
   StepProgram program_;
   std::map<std::tuple<int, int, Direction>, int> exchanges_;  // batches, by exchange and pass
-  std::vector<std::vector<int>> sums_;        // by the node whose gradient completes them
-  std::vector<std::pair<int, int>> awaited_;  // devices and batches, at the step's end
+  std::vector<std::vector<int>> sums_;        // by the node whose gradient completes the sum
+  std::vector<std::pair<int, int>> awaited_;  // devices and batches to be awaited at the step's end
 };
 
 }  // namespace

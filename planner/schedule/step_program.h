@@ -16,14 +16,14 @@ struct Message {
   int64_t bytes = 0;
 };
 
-// Messages that every device concerned posts together.
+// Messages that all their devices post together.
 struct MessageBatch {
   std::string name;
   std::vector<Message> messages;
 };
 
-// Each has an order of its own: a device's batches of one communicator run one after the other,
-// each of them whole, as NCCL runs them on one stream.
+// A device's batches of one communicator run one after the other, each of them whole, as NCCL runs
+// them on one stream. Different communicators are not ordered.
 enum class Communicator { kExchanges, kSums };
 inline constexpr int kCommunicators = 2;
 
@@ -31,10 +31,10 @@ enum class ActionKind { kCompute, kPost, kWait };
 
 struct DeviceAction {
   ActionKind kind = ActionKind::kCompute;
-  std::string name;                                      // of a computation
-  double ms = 0;                                         // likewise
-  int batch = 0;                                         // posted or waited for
-  Communicator communicator = Communicator::kExchanges;  // of a batch that is posted
+  std::string name;                                      // for a computation
+  double ms = 0;                                         // for a computation
+  int batch = 0;                                         // batch that is posted or waited for
+  Communicator communicator = Communicator::kExchanges;  // for a batch that is posted
 };
 
 struct StepProgram {
@@ -42,24 +42,24 @@ struct StepProgram {
   std::vector<std::vector<DeviceAction>> devices;
 };
 
-// Of a layer, with what follows it; 0 of other nodes. By NodeId.
+// Times of a layer and its followers, by NodeId; 0 for other nodes.
 struct NodeTimes {
   double forward_ms = 0;
   double backward_ms = 0;
 };
 
-// How long the layers of `schedule`, which was made of `assignment`, compute on any of their
-// devices. A cost model's time is shared alike by the forward pass and each gradient that a layer
-// computes.
+// Returns how long the layers of `schedule` compute on any of their devices. REQUIRES: `schedule`
+// was made from `assignment`. A cost model's time is divided equally among the forward pass and
+// each gradient that a layer computes.
 std::vector<NodeTimes> TimesOf(const Schedule& schedule, const PlanningProblem& problem,
                                const Assignment& assignment);
 
 enum class Overlap {
-  kFull,  // messages are posted when their numbers are ready, and waited for where they are needed
-  kNone,  // each message is waited for as it is posted, those of sums, too
+  kFull,  // messages are posted when their numbers are ready, and awaited where they are needed
+  kNone,  // each message is awaited when it is posted, those of sums too
 };
 
-// One step: forward, backward, all sums.
+// Returns the program of one step: forward, backward, all sums.
 StepProgram ProgramOf(const Schedule& schedule, const std::vector<NodeTimes>& times,
                       Overlap overlap);
 

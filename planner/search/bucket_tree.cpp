@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Where the digits of a bucket's scope lead in one of its tables.
+// How the digits of a bucket's scope move the position in one of its tables.
 struct Strides {
   std::vector<size_t> others;
   size_t layer = 0;
@@ -39,7 +39,7 @@ Strides StridesOf(const Bucket& bucket, const CostTable& table, const std::vecto
   return strides;
 }
 
-// A bucket's costs, one combination of its other layers after the other.
+// Iterates over a bucket's costs, one combination of its other layers after the other.
 class Slices {
  public:
   Slices(const Bucket& bucket, const std::vector<int>& counts)
@@ -135,7 +135,7 @@ class Slices {
   std::vector<size_t> digits_;
 };
 
-// out[row] = min over configurations of base + matrix. Blocks of rows stay in registers.
+// Computes out[row] = min over configurations of base + matrix. Blocks of rows stay in registers.
 void MinimizeRows(const Slices& slices, double* out) {
   constexpr size_t kBlock = 8;
   const size_t rows = slices.rows();
@@ -223,13 +223,13 @@ void BucketTree::Plan(const SearchProblem& problem, const std::vector<int>& orde
   }
 }
 
-// That of the end which is eliminated first.
+// Returns the bucket of the end that is eliminated first.
 int BucketTree::BucketOf(const SearchProblem::Edge& edge) const {
   return std::min(bucket_of_layer_[static_cast<size_t>(edge.from)],
                   bucket_of_layer_[static_cast<size_t>(edge.to)]);
 }
 
-// A message is written in the order in which its reader wants it.
+// Writes each message in the order in which its reader wants it.
 void BucketTree::OrderScopes() {
   for (size_t at = buckets_.size(); at-- > 0;) {
     Bucket& bucket = buckets_[at];
@@ -321,7 +321,7 @@ Assignment BucketTree::Decode() const {
 
 std::vector<std::vector<double>> BucketTree::MinMarginals() const {
   std::vector<std::vector<double>> best(counts_.size());
-  // By bucket: the least cost of all that is not below it, over what its message is over.
+  // By bucket: the least cost of all buckets that are not below it, over the layers of its message.
   std::vector<std::vector<double>> above(buckets_.size());
   const double total = LeastMs();
   for (size_t at = buckets_.size(); at-- > 0;) {
@@ -341,7 +341,7 @@ std::vector<std::vector<double>> BucketTree::MinMarginals() const {
     const size_t rows = std::max<size_t>(1, slices.rows());
     const double* outside = above[at].data();
     std::vector<double> costs(slices.layers() * rows);
-    std::vector<double> leasts(slices.layers());  // of a slice, by configuration
+    std::vector<double> leasts(slices.layers());  // by configuration, of one slice
     do {
       for (size_t choice = 0; choice < slices.layers(); ++choice) {
         double* const row_costs = costs.data() + choice * rows;
@@ -366,7 +366,7 @@ std::vector<std::vector<double>> BucketTree::MinMarginals() const {
             *least = std::min(*least, leasts[choice]);
             continue;
           }
-          const double* const row_costs = costs.data() + choice * rows;  // where step.row is 1
+          const double* const row_costs = costs.data() + choice * rows;  // used if step.row is 1
           for (size_t row = 0; row < rows; ++row) {
             least[row] = row_costs[row] < least[row] ? row_costs[row] : least[row];
           }

@@ -24,7 +24,7 @@ double LargestMagnitude(const std::vector<double>& values) {
   return largest;
 }
 
-// min over i of a[i] + b[i]; lanes let the compiler use vectors.
+// Returns the minimum over i of a[i] + b[i]. The lanes let the compiler use vectors.
 double LeastSum(const double* a, const double* b, size_t count) {
   double lanes[kLanes];
   std::fill(lanes, lanes + kLanes, kUnreached);
@@ -40,7 +40,8 @@ double LeastSum(const double* a, const double* b, size_t count) {
   return least;
 }
 
-// Messages are known up to a constant; with their least at 0 they stay as small as the costs are.
+// Messages are determined up to a constant. With a least value of 0 they stay as small as the
+// costs.
 void PutLeastAtZero(std::vector<double>& message) {
   const double least = Least(message);
   for (double& value : message) value -= least;
@@ -84,7 +85,7 @@ DualAscent::DualAscent(const SearchProblem& problem, double most_ms) {
   }
 }
 
-// A layer's costs with all that its edges have moved to it.
+// Returns a layer's costs with all that its edges have moved to it.
 std::vector<double> DualAscent::Reparametrised(const Layer& layer) const {
   std::vector<double> costs = layer.ms;
   const auto add = [&](const std::vector<double>& message) {
@@ -138,11 +139,12 @@ void DualAscent::Ascend(int times) {
   }
 }
 
-// After a backward pass the edges that end at a layer have its share of the layer's cost.
+// After a backward pass the edges that end at a layer hold its share of the layer's cost.
 DualAscent::Bound DualAscent::LowerBound() const {
-  // `kRound` times a magnitude bounds the rounding of one operation on numbers of that magnitude;
-  // `rounding` gathers that of everything below and of the messages' use. Edges count with their
-  // largest magnitudes, so that it bounds the rounding of each single entry, too.
+  // `kRound` times a magnitude bounds the rounding error of one operation on numbers of that
+  // magnitude. `rounding` adds up the errors of all operations below and of the use of messages.
+  // Edges count with their largest magnitudes, so that it also bounds the error of each single
+  // entry.
   constexpr double kRound = std::numeric_limits<double>::epsilon();
   double rounding = 0;
   double sum = 0;
@@ -152,7 +154,8 @@ DualAscent::Bound DualAscent::LowerBound() const {
   };
   Bound bound;
   std::vector<std::vector<double>> costs;
-  std::vector<double> magnitudes;  // of the numbers that a layer's costs are sums of
+  // largest magnitude of the numbers that each layer's costs are summed from
+  std::vector<double> magnitudes;
   for (const Layer& layer : layers_) {
     costs.push_back(Reparametrised(layer));
     double magnitude = LargestMagnitude(layer.ms);
@@ -167,7 +170,7 @@ DualAscent::Bound DualAscent::LowerBound() const {
     const double kept = 1 - layer.share * edges;
     const double least = Least(costs.back());
     add(kept * least);
-    // Each sum's additions, the product, and shares that add up to 1 but for their rounding.
+    // Counts each sum's additions, the product, and shares that add up to 1 only within rounding.
     rounding += kRound * magnitude * (6 + edges + static_cast<double>(layer.behind.size()));
     bound.reduced_ms.emplace_back();
     for (const double cost : costs.back()) {

@@ -1,6 +1,6 @@
 // Dual block-coordinate ascent on equation 1's linear relaxation: sequential tree-reweighted
-// message passing (TRW-S). Messages move costs between layers and edges without changing any total;
-// the minima of all layers and edges then add up to a lower bound, which passes raise. Source:
+// message passing (TRW-S). Messages move costs between layers and edges without changing any total.
+// The minima of all layers and edges then add up to a lower bound, which passes raise. Source:
 // Kolmogorov, "Convergent tree-reweighted message passing for energy minimization" (PAMI 2006), the
 // sequential algorithm on monotonic chains. Thread-compatible.
 #pragma once
@@ -13,25 +13,26 @@ namespace ucudnn::planner {
 
 class DualAscent {
  public:
-  // Costs above `most_ms` count as `most_ms`: totals of at most that stay what they are, none
+  // Costs above `most_ms` count as `most_ms`. Totals of at most `most_ms` stay the same; none
   // rises.
   DualAscent(const SearchProblem& problem, double most_ms);
 
   // Passes over the layers forward and backward, `times` times.
   void Ascend(int times);
-  // Entries of the edges' tables, each of which a pass visits once.
+  // Returns the number of entries of the edges' tables; a pass visits each once.
   double entries() const { return entries_; }
 
   struct Bound {
-    // No assignment takes less, whatever the rounding of the sums that led here.
+    // No assignment takes less, whatever the rounding of the sums that led to this bound.
     double ms = 0;
-    // By layer and configuration: no assignment with it takes less than `ms` and this.
+    // By layer and configuration: no assignment with this configuration takes less than `ms` plus
+    // this.
     std::vector<std::vector<double>> reduced_ms;
   };
   Bound LowerBound() const;
 
-  // Layer by layer the configuration that is cheapest beside those chosen before, as the messages
-  // tell it of the layers behind.
+  // Chooses for one layer after the other the configuration that is cheapest given the earlier
+  // choices; the messages estimate the cost of the later layers.
   Assignment Decode() const;
 
  private:
@@ -46,8 +47,8 @@ class DualAscent {
     std::vector<double> ms;
     std::vector<int> before;  // edges that end here
     std::vector<int> behind;  // edges that begin here
-    // The share of a layer's cost that each of its edges in a pass's direction takes along: each
-    // layer is on as many monotonic chains as it has edges on the side that has more.
+    // The share of a layer's cost that each of its edges in a pass's direction takes along. Each
+    // layer is on as many monotonic chains as it has edges on the side with more edges.
     double share = 1;
   };
 

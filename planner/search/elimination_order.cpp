@@ -12,9 +12,9 @@ namespace ucudnn::planner {
 namespace {
 
 constexpr size_t kRandomOrders = 100;
-constexpr double kCheap = 1e8;  // operations: as long as the search for a better order takes
-constexpr double kLuck = 1e4;   // times as many operations as chance is known to save, and more
-constexpr double kNoises[] = {4, 8, 30};  // chance multiplies a fill by up to so much
+constexpr double kCheap = 1e8;  // operations: about the time of the search for a better order
+constexpr double kLuck = 1e4;   // more operations than chance is known to save, as a factor
+constexpr double kNoises[] = {4, 8, 30};  // chance multiplies a fill by up to this factor
 
 using Neighbours = std::vector<std::set<int>>;
 
@@ -44,7 +44,7 @@ struct Chance {
   double noise = 1;
 };
 
-// Weighted min-fill, or what `chance` makes of it; stops beyond `most_operations`.
+// Orders by weighted min-fill, or by its variation with `chance`; stops beyond `most_operations`.
 EliminationOrder Order(const SearchProblem& problem, double most_operations, Chance* chance) {
   const auto count = static_cast<int>(problem.layers.size());
   EliminationOrder order;
@@ -94,7 +94,7 @@ EliminationOrder Order(const SearchProblem& problem, double most_operations, Cha
         }
       }
     }
-    std::set<int> touched = around;  // and whoever has two of them as neighbours
+    std::set<int> touched = around;  // also every layer that has two of them as neighbours
     for (const int neighbour : around) {
       touched.insert(adjacent[static_cast<size_t>(neighbour)].begin(),
                      adjacent[static_cast<size_t>(neighbour)].end());

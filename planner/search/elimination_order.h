@@ -1,8 +1,8 @@
-// In which order layers are eliminated, and what that takes. Pure functions.
+// In which order layers are eliminated, and the cost of that. Pure functions.
 //
 // Eliminating a layer replaces it and its edges by the least cost over its configurations, for
 // every combination of its neighbours' configurations. With one neighbour before it and one behind,
-// that is DeePa's node elimination (equation 2); adding up parallel edges is its edge elimination
+// that is DeePa's node elimination (equation 2). Adding up parallel edges is its edge elimination
 // (equation 3). Graphs that those two do not reduce (NASNet, dense blocks) need tables over more
 // neighbours.
 #pragma once
@@ -22,28 +22,29 @@ enum class EliminationKind {
 
 struct Elimination {
   EliminationKind kind = EliminationKind::kLayer;
-  int layer = -1;               // not of an edge elimination
-  std::vector<int> neighbours;  // rising; the two ends of an edge elimination
+  int layer = -1;               // none for an edge elimination
+  std::vector<int> neighbours;  // in ascending order; for an edge elimination its two ends
 };
 
 struct EliminationOrder {
   std::vector<int> layers;
   std::vector<Elimination> log;  // in the order they happen
-  int width = 0;                 // most neighbours of a layer when it is eliminated
-  double entries = 0;            // of all tables made, together
-  double operations = 0;         // additions and comparisons, as pairs
+  int width = 0;                 // most neighbours of a layer at its elimination
+  double entries = 0;            // entries of all new tables together
+  double operations = 0;         // additions and comparisons, counted in pairs
 };
 
-// Weighted min-fill: next comes the layer whose elimination joins neighbours of the smallest
-// combined configuration counts, among equals the one with the smallest table.
+// Orders by weighted min-fill: the next layer is the one whose elimination joins neighbours with
+// the smallest combined configuration counts, among equals the one with the smallest table.
 EliminationOrder OrderElimination(const SearchProblem& problem);
 
-// The one with the fewest operations of OrderElimination's and of 100 more, in which chance decides
-// among layers of much the same weight; always the same for a problem. OrderElimination's alone
-// where that is cheap, or so far beyond `most_operations` that no luck helps.
+// Returns the order with the fewest operations among OrderElimination's and 100 more, in which
+// chance decides among layers of similar weight. The result is always the same for a problem. Only
+// OrderElimination's order is tried if it is cheap, or so far beyond `most_operations` that no luck
+// helps.
 EliminationOrder CheapestElimination(const SearchProblem& problem, double most_operations);
 
-// What is left when only DeePa's two eliminations are applied as often as possible; the paper
+// What remains if only DeePa's two eliminations are applied as often as possible. The paper
 // enumerates the rest.
 struct Kernel {
   int nodes = 0;

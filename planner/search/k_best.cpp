@@ -8,8 +8,8 @@
 
 namespace ucudnn::planner {
 
-// For every bucket and configurations of its scope that is asked for: its layer's and its
-// children's best choices, as far as asked.
+// For every bucket and every combination of configurations of its scope that is asked for: the best
+// choices of its layer and its children, as far as needed.
 class KBest::Lists {
  public:
   explicit Lists(const BucketTree& tree) : tree_(tree), nodes_(tree.buckets().size()) {
@@ -22,13 +22,14 @@ class KBest::Lists {
     for (size_t layer = 0; layer < layers; ++layer) {
       counts_.push_back(tree.Configurations(static_cast<int>(layer)));
     }
-    // All components together: a choice of none, with every component's best as a child.
+    // The root of all components together: it has no choice of its own, and every component's best
+    // as a child.
     Derivation first;
     first.ranks.assign(roots_.size(), 0);
     Offer(whole_, std::move(first), roots_, Assignment(layers, 0));
   }
 
-  // The `rank`-th best assignment.
+  // Returns the `rank`-th best assignment.
   std::optional<Assignment> Get(int rank) {
     Assignment assignment(counts_.size(), 0);
     if (!Reach(whole_, rank, roots_, assignment)) return std::nullopt;
@@ -39,11 +40,12 @@ class KBest::Lists {
  private:
   struct Derivation {
     double cost = 0;
-    int choice = 0;          // of the bucket's layer
-    size_t last = 0;         // the child whose rank was raised last
+    int choice = 0;          // configuration of the bucket's layer
+    size_t last = 0;         // child whose rank was raised last
     std::vector<int> ranks;  // by child
 
-    bool operator<(const Derivation& other) const { return cost > other.cost; }  // least on top
+    // puts the least on top
+    bool operator<(const Derivation& other) const { return cost > other.cost; }
   };
   struct Node {
     std::vector<Derivation> best;
@@ -58,7 +60,7 @@ class KBest::Lists {
     return children;
   }
 
-  // The node of `bucket` under the configurations of `assignment`.
+  // Returns the node of `bucket` under the configurations of `assignment`.
   Node& At(int bucket, Assignment assignment) {
     const Bucket& of = tree_.buckets()[static_cast<size_t>(bucket)];
     std::vector<int> scope = of.scope;
@@ -81,7 +83,7 @@ class KBest::Lists {
     return node;
   }
 
-  // Puts `derivation` among the candidates, with its cost; not where a child has no such rank.
+  // Puts `derivation` among the candidates, with its cost, unless a child has no such rank.
   void Offer(Node& node, Derivation derivation, const std::vector<int>& children,
              const Assignment& assignment) {
     double cost = 0;
@@ -106,7 +108,8 @@ class KBest::Lists {
       node.candidates.pop();
       const Derivation taken = node.best.back();
       if (bucket != nullptr) assignment[static_cast<size_t>(bucket->layer)] = taken.choice;
-      // Every combination of ranks is reached once: from the one with its last raised rank lower.
+      // Every combination of ranks is reached once: from the combination whose last raised rank is
+      // lower by one.
       for (size_t child = taken.last; child < children.size(); ++child) {
         Node& below = At(children[child], assignment);
         const int next = taken.ranks[child] + 1;
@@ -138,7 +141,8 @@ class KBest::Lists {
   const BucketTree& tree_;
   std::vector<int> counts_;
   std::vector<int> roots_;
-  std::vector<std::unordered_map<size_t, Node>> nodes_;  // by bucket and position in its message
+  // by bucket and by position in the bucket's message
+  std::vector<std::unordered_map<size_t, Node>> nodes_;
   Node whole_;
 };
 

@@ -1,5 +1,5 @@
-// Assignments by rising cost, the best one first. Source: Huang and Chiang, "Better k-best parsing"
-// (2005), algorithm 3, on the tables of an elimination. Thread-compatible.
+// Lists assignments in ascending order of cost, the best first. Source: Huang and Chiang, "Better
+// k-best parsing" (2005), algorithm 3, on the tables of an elimination. Thread-compatible.
 #pragma once
 
 #include <memory>
@@ -11,12 +11,12 @@ namespace ucudnn::planner {
 
 class KBest {
  public:
-  // `tree` outlives this.
+  // `tree` must outlive this.
   explicit KBest(const BucketTree& tree);
   ~KBest();
 
-  // The next assignment; none when all were given. Equal costs come in any order, no assignment
-  // twice.
+  // Returns the next assignment; none when all were given. Equal costs come in any order, and no
+  // assignment comes twice.
   std::optional<Assignment> Next();
 
  private:

@@ -42,7 +42,7 @@ void KnownPlans::Improve(Assignment& assignment) const {
     for (size_t layer = 0; layer < assignment.size(); ++layer) {
       const std::vector<double> costs = CostsOf(assignment, static_cast<int>(layer));
       const auto least = std::min_element(costs.begin(), costs.end());
-      // Only by more than rounding, so that this ends.
+      // Only gains above rounding count, so that the loop ends.
       if (!(*least < costs[static_cast<size_t>(assignment[layer])] * (1 - 1e-12))) continue;
       assignment[layer] = static_cast<int>(least - costs.begin());
       improved = true;
@@ -63,7 +63,8 @@ void KnownPlans::Offer(Assignment assignment) {
   if (Insert(assignment) && most_ > 1) Spread(std::move(assignment));
 }
 
-// Best first: changes of one layer of the best, then of the next best.
+// Goes from the best changes on: changes of one layer of the best assignment, then of the next
+// best.
 void KnownPlans::Spread(Assignment best) {
   struct Change {
     double rise;

@@ -1,4 +1,4 @@
-// The best assignments that are known so far, and what changing one layer of one makes of it.
+// The best assignments known so far, with improvements by changing one layer of an assignment.
 // Thread-compatible.
 #pragma once
 
@@ -13,24 +13,24 @@ namespace ucudnn::planner {
 
 class KnownPlans {
  public:
-  // The best `most` are kept. `problem` outlives this.
+  // Keeps the best `most` assignments. `problem` must outlive this.
   KnownPlans(const SearchProblem& problem, int most);
 
-  // Takes `assignment` once no change of one layer improves it. The best one brings along those
-  // that differ from kept ones in one layer.
+  // Improves `assignment` by changes of one layer until none helps, and takes the result. If that
+  // becomes the best, also takes assignments that differ from kept ones in one layer.
   void Offer(Assignment assignment);
 
-  // By rising total. Not empty once something was offered.
+  // In ascending order of total. Not empty after the first Offer().
   const std::set<std::pair<double, Assignment>>& plans() const { return plans_; }
-  // `most` assignments take no more than this. Infinite where fewer are known, or there are no
-  // more.
+  // Returns a time within which `most` assignments are known; infinite if fewer are known or exist.
   double MostMs() const;
 
  private:
-  // The costs that depend on `layer`, by its configuration, all others as they are.
+  // Returns the costs that depend on `layer`, by its configuration, with all other layers
+  // unchanged.
   std::vector<double> CostsOf(const Assignment& assignment, int layer) const;
   void Improve(Assignment& assignment) const;
-  // Whether it is kept.
+  // Returns whether the assignment is kept.
   bool Insert(const Assignment& assignment);
   void Spread(Assignment best);
 

@@ -12,7 +12,8 @@
 namespace ucudnn::planner {
 namespace {
 
-// Time with `ms_per_byte` to pay for memory. No time at all where `time` is 0.
+// Returns the problem whose cost is `time` times the time, plus `ms_per_byte` for memory. If `time`
+// is 0, time does not count.
 SearchProblem Priced(const SearchProblem& problem, double time, double ms_per_byte) {
   SearchProblem priced = problem;
   const auto price = [&](std::vector<double>& ms, const std::vector<int64_t>& bytes) {
@@ -50,7 +51,7 @@ LimitedResult Found(const FrontPoint& point, double bound_ms) {
           Meets(bound_ms, total)};
 }
 
-// Searches of one problem, whose priced minima serve every limit.
+// Searches one problem with various prices. The minima found serve every limit.
 class LimitedSearch {
  public:
   LimitedSearch(const SearchProblem& problem, SearchOptions options)
@@ -64,7 +65,7 @@ class LimitedSearch {
   Result<LimitedResult> Within(double limit, int most_plans);
 
  private:
-  // The minimum of `time` * ms + `price` * bytes.
+  // Returns the minimum of `time` * ms + `price` * bytes.
   Result<PricedPoint> Least(double time, double price) {
     if (const auto found = known_.find({time, price}); found != known_.end()) return found->second;
     UCUDNN_ASSIGN_OR_RETURN(const SearchResult result,
@@ -91,8 +92,8 @@ Result<LimitedResult> LimitedSearch::Within(double limit, int most_plans) {
                          " on a device; the smallest found needs " +
                          FormatByteSize(static_cast<size_t>(smallest.point.bytes)));
   }
-  // `over` is faster and too large, `within` fits; the price at which both cost the same shows a
-  // cheaper one between them or that there is none.
+  // `over` is faster and too large; `within` fits. The price at which both cost the same shows a
+  // cheaper plan between them, or that there is none.
   FrontPoint over = fastest.point;
   FrontPoint within = smallest.point;
   double bound = fastest.bound;
@@ -112,8 +113,9 @@ Result<LimitedResult> LimitedSearch::Within(double limit, int most_plans) {
   return Enumerate(within, bound, limit, price, most_plans);
 }
 
-// Plans that fit and take less than `within` cost less than that with all of the limit paid for:
-// what the dual bound of such a cost leaves of the problem has all of them.
+// A plan that fits and takes less than `within` costs less than `within` would if it used the whole
+// limit. The part of the problem that the dual bound of that cost leaves therefore contains all
+// such plans.
 LimitedResult LimitedSearch::Enumerate(FrontPoint within, double bound, double limit, double price,
                                        int most_plans) const {
   const SearchProblem priced = Priced(problem_, 1, price);
@@ -136,7 +138,7 @@ LimitedResult LimitedSearch::Enumerate(FrontPoint within, double bound, double l
     const auto next = best.Next();
     if (!next) return Found(within, within.plan.total_ms);
     const Assignment assignment = Unrestricted(left.kept, *next);
-    // What fits and was not seen yet takes at least this.
+    // A plan that fits and was not seen yet takes at least this.
     bound = std::max(bound, TotalMs(priced, assignment) - price * limit);
     if (Meets(bound, within.plan.total_ms)) return Found(within, within.plan.total_ms);
     take(assignment);
@@ -161,7 +163,7 @@ Result<std::vector<ParetoPoint>> TimeMemoryFrontier(const SearchProblem& problem
   double limit = fastest.point.bytes;
   for (int point = 0; point < points; ++point) {
     UCUDNN_ASSIGN_OR_RETURN(const LimitedResult found, search.Within(limit, kMostPlans));
-    // Where plans are found without proof, a later one may beat an earlier one.
+    // If plans are found without proof, a later plan may beat an earlier one.
     std::erase_if(frontier, [&](const ParetoPoint& other) {
       return other.plan.total_ms >= found.plan.total_ms && other.bytes >= found.bytes;
     });

@@ -1,5 +1,5 @@
-// DeePa's equation 1 as numbers: what every configuration of every layer costs, and every pair of
-// configurations at the two ends of every edge. Plain values and pure functions.
+// DeePa's equation 1 as numbers: the cost of every configuration of every layer, and of every pair
+// of configurations at the two ends of every edge. Plain values and pure functions.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace ucudnn::planner {
 
-// The cost of a pair of configurations that no plan may have; far above any time of a step.
+// The cost of a pair of configurations that no plan may have. It is far above any time of a step.
 constexpr double kForbiddenMs = 1e9;
 
 struct SearchProblem {
@@ -18,7 +18,7 @@ struct SearchProblem {
     std::string name;
     std::vector<double> ms;  // compute + update, by configuration
     std::vector<int64_t>
-        bytes;  // of one device; empty in all layers and edges: memory is no matter
+        bytes;  // of one device; empty for all layers and edges if memory does not matter
   };
   struct Edge {
     int from = 0;  // positions in `layers`, from < to
@@ -34,30 +34,32 @@ struct SearchProblem {
   }
 };
 
-// The configuration of each layer: a position in its lists.
+// The configuration of each layer, as a position in its lists.
 using Assignment = std::vector<int>;
 
-// An error names the layer or edge whose lists are empty, differ in length or hold a number that is
-// negative or not finite.
+// Checks the lists. An error names the layer or edge whose lists are empty, differ in length or
+// hold a number that is negative or not finite.
 Status Check(const SearchProblem& problem);
 
-// Equation 1, summed from scratch.
+// Returns equation 1, summed from scratch.
 double TotalMs(const SearchProblem& problem, const Assignment& assignment);
-// Bytes of the layers and edges together: no device needs more where all groups begin at one.
+// Returns the bytes of all layers and edges together. No device needs more if all groups begin at
+// one device.
 int64_t TotalBytes(const SearchProblem& problem, const Assignment& assignment);
 
-// The configurations of each layer that are looked at, rising; no list is empty.
+// The configurations of each layer that are considered, in ascending order. No list is empty.
 using Kept = std::vector<std::vector<int>>;
 
-// All configurations of all layers.
+// Keeps all configurations of all layers.
 Kept KeepAll(const SearchProblem& problem);
 
-// The times of `problem` with each layer held to the configurations in `kept`; bytes are left out.
-// A layer that keeps one configuration has no edge left: the layer at the other end has its costs.
-// So every assignment of positions in `kept` totals what the configurations there do.
+// Returns the times of `problem` with each layer restricted to the configurations in `kept`; bytes
+// are left out. If a layer keeps one configuration, its edges are removed and their costs are added
+// to the layer at the other end. An assignment of positions in `kept` therefore has the total of
+// the configurations at these positions.
 SearchProblem Restricted(const SearchProblem& problem, const Kept& kept);
 
-// The configurations that positions in `kept` stand for.
+// Returns the configurations at positions in `kept`.
 Assignment Unrestricted(const Kept& kept, const Assignment& positions);
 
 }  // namespace ucudnn::planner

@@ -7,11 +7,12 @@
 namespace ucudnn::planner {
 namespace {
 
-constexpr int kRounds = 8;  // of an ascent and a removal
-constexpr int kPasses = 5;  // forward and backward, between looks at the bound
-constexpr int kLooks = 40;  // of one round, at most
+constexpr int kRounds = 8;  // rounds of an ascent and a removal
+constexpr int kPasses = 5;  // forward and backward, between two checks of the bound
+constexpr int kLooks = 40;  // most checks in one round
 
-// Configurations without which every assignment takes more than `most_ms`, but for rounding.
+// Keeps the configurations that an assignment of at most `most_ms` may have, with room for
+// rounding.
 Kept Within(const DualAscent::Bound& bound, const Kept& kept, double most_ms) {
   Kept left;
   for (size_t layer = 0; layer < kept.size(); ++layer) {

@@ -1,5 +1,4 @@
-// What is left of a search problem when everything is gone that no plan within a bound has. Pure
-// function.
+// Reduces a search problem to what plans within a bound can use. Pure function.
 #pragma once
 
 #include <functional>
@@ -13,20 +12,20 @@ struct Reduction {
   Kept kept;
   SearchProblem problem;   // Restricted to `kept`
   EliminationOrder order;  // of `problem`
-  // No assignment of the whole problem takes less than this or, where that is less, the bound.
+  // No assignment of the whole problem takes less than the smaller of this and the bound.
   double lower_bound_ms = 0;
-  // Whether the lower bound meets the bound: nothing that takes less is left to be found.
+  // Whether the lower bound meets the bound, so that nothing better is left to be found.
   bool proved = false;
 };
 
-// Raises a dual bound on `problem` and removes configurations that it shows to be in no assignment
-// of at most the bound, over and over while that helps or until what is left is eliminated sooner.
-// `bound` is told each assignment that comes up and says what plans that matter take at most;
-// its answers never rise. The ascent takes at most `most_operations`, but for its first passes.
+// Raises a dual bound on `problem` and removes configurations that no assignment within the bound
+// can have. It repeats this while that helps, or until the rest can be eliminated sooner. `bound`
+// gets each assignment that is found, and returns the most that a relevant plan may take; its
+// answers never rise. Apart from its first passes, the ascent takes at most `most_operations`.
 Reduction Reduce(const SearchProblem& problem,
                  const std::function<double(const Assignment&)>& bound, double most_operations);
 
-// Whether `bound` is `total` but for rounding: 1e-9 of it.
+// Returns whether `bound` equals `total` within rounding, which is 1e-9 of it.
 bool Meets(double bound, double total);
 
 }  // namespace ucudnn::planner

@@ -11,11 +11,11 @@
 namespace ucudnn::planner {
 namespace {
 
-// An elimination of at most so many operations is as soon done as a search by the dual bound, which
-// visits each entry of the edges' tables some tens of times.
+// An elimination of at most this many operations takes no longer than a search by the dual bound,
+// which visits each entry of the edges' tables some tens of times.
 constexpr double kFewOperations = 1e6;
 constexpr double kFewPasses = 60;
-constexpr double kMarginals = 4;  // eliminations that one takes that is followed by marginals
+constexpr double kMarginals = 4;  // time of an elimination with marginals, in eliminations without
 
 double FewOperations(const SearchProblem& problem) {
   double entries = 0;
@@ -49,7 +49,7 @@ Status Check(const SearchProblem& problem, const SearchOptions& options) {
   return Status::Error(std::to_string(options.plans) + " plans; expected 1 or more");
 }
 
-// With totals, summed from scratch, that agree with what the search says of them.
+// Replaces the totals by sums from scratch, and checks that they agree with the search's claims.
 Result<SearchResult> Checked(const SearchProblem& problem, SearchResult result) {
   for (Plan& plan : result.plans) plan.total_ms = TotalMs(problem, plan.assignment);
   const double total = result.plans.front().total_ms;

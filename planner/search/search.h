@@ -1,4 +1,4 @@
-// The assignment of least cost, with its proof. Pure functions.
+// Finds the assignment of least cost, with its proof. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,15 @@
 namespace ucudnn::planner {
 
 struct SearchOptions {
-  int plans = 1;           // how many of the best
-  bool marginals = false;  // best_total_ms, too
-  // What an elimination may take; predicted before it runs. Without it a bound is proved.
-  double most_entries = 1 << 27;  // of 8 bytes, in all tables together
+  int plans = 1;           // number of best plans
+  bool marginals = false;  // fills best_total_ms too
+  // Limits of an elimination; its cost is predicted before it runs. Above them a bound is proved
+  // instead.
+  double most_entries = 1 << 27;  // entries of 8 bytes, in all tables together
   double most_operations = 2e10;
 };
 
-// Whether the options allow an elimination.
+// Returns whether the options allow an elimination.
 bool Fits(const EliminationOrder& order, const SearchOptions& options);
 
 struct Plan {
@@ -30,27 +31,28 @@ struct Plan {
 };
 
 struct SearchResult {
-  std::vector<Plan> plans;  // rising; fewer than asked where there are no more
-  // No assignment takes less. Equal to plans[0].total_ms but for rounding where `optimal`.
+  std::vector<Plan> plans;  // in ascending order of total; fewer than asked if there are no more
+  // No assignment takes less. If `optimal`, equal to plans[0].total_ms within rounding.
   double lower_bound_ms = 0;
   bool optimal = false;
-  // best_total_ms[v][c]: of the best plan with layer v in configuration c. Empty unless asked for,
-  // and where the elimination of the whole problem would take more than the options allow.
+  // best_total_ms[v][c] is the total of the best plan with layer v in configuration c. Empty unless
+  // asked for; empty also if the elimination of the whole problem would take more than the options
+  // allow.
   std::vector<std::vector<double>> best_total_ms;
 };
 
-// The least of equation 1. What one elimination takes little time for is eliminated. Else a dual
-// bound (DualAscent) that a plan meets proves it; where none does, what the bound leaves of the
-// problem is eliminated. An error for a problem that Check refuses. Without `optimal` there is one
-// plan, which no change of one layer improves.
+// Finds the least of equation 1. If one elimination takes little time, the whole problem is
+// eliminated. Else a dual bound (DualAscent) that a plan meets proves the least; if no plan meets
+// it, what the bound leaves of the problem is eliminated. Fails if Check() refuses the problem. If
+// the result is not `optimal`, there is one plan, which no change of one layer improves.
 Result<SearchResult> Search(const SearchProblem& problem, const SearchOptions& options = {});
 
-// Search by the dual bound whatever an elimination would take, and without marginals.
+// Searches by the dual bound whatever an elimination would take, and without marginals.
 Result<SearchResult> SearchByDual(const SearchProblem& problem, const SearchOptions& options = {});
 
-// The total of the best plan with `layer` in each of its configurations, by marginals or a search
-// with each, whichever is predicted to be sooner done. None where the search's share of what
-// `options` allow does not prove it. Errors: Search's.
+// Returns the total of the best plan with `layer` in each of its configurations, by marginals or by
+// one search for each, whichever is predicted to be faster. A total is none if the search's share
+// of what `options` allow does not prove it. Fails if Search() fails.
 Result<std::vector<std::optional<double>>> BestTotals(const SearchProblem& problem, int layer,
                                                       SearchOptions options = {});
 
@@ -63,10 +65,11 @@ struct LimitedResult {
 
 constexpr int kMostPlans = 20'000;
 
-// The fastest plan whose TotalBytes is at most `limit_bytes`: the minimum of time plus a price per
-// byte for the price that makes the strictest bound, then plans by rising such cost until the bound
-// meets the best one that fits, or `most_plans` were looked at. Errors: Search's, and a limit below
-// what the smallest plan needs, which is named.
+// Finds the fastest plan whose TotalBytes() is at most `limit_bytes`. It first minimises time plus
+// a price per byte, for the price that gives the strictest bound. Then it lists plans in ascending
+// order of this cost until the bound meets the best plan that fits, or `most_plans` were listed.
+// Fails if Search() fails, or if the limit is below the need of the smallest plan, which the error
+// names.
 Result<LimitedResult> SearchWithin(const SearchProblem& problem, int64_t limit_bytes,
                                    const SearchOptions& options = {}, int most_plans = kMostPlans);
 
@@ -76,8 +79,9 @@ struct ParetoPoint {
   bool optimal = false;
 };
 
-// Plans that no other found beats in both time and memory, by rising time: SearchWithin at `points`
-// limits from what the fastest plan needs down to the least that any does.
+// Returns plans that no other plan found beats in both time and memory, in ascending order of time.
+// It calls SearchWithin at `points` limits, from the need of the fastest plan down to that of the
+// smallest.
 Result<std::vector<ParetoPoint>> TimeMemoryFrontier(const SearchProblem& problem, int points,
                                                     const SearchOptions& options = {});
 

@@ -5,7 +5,7 @@
 namespace ucudnn::simulate {
 namespace {
 
-// What ended at the moment when a task began, and kept it from beginning earlier.
+// What ended when a task began, and kept it from beginning earlier.
 struct Holder {
   TaskId task = kNone;
   HeldBy why = HeldBy::kNothing;

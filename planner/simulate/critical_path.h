@@ -1,4 +1,4 @@
-// Which chain of tasks the end of a timeline waited for. A pure function.
+// Finds the chain of tasks for which the end of a timeline waited. A pure function.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace ucudnn::simulate {
 
-// `slot_from`: of each task, the one that last gave back a slot of its resource when it began, or
-// kNone. REQUIRES: `tasks` are the spans of all tasks of the graph.
+// `slot_from` gives for each task the task that last gave back a slot of its resource when it
+// began, or kNone. REQUIRES: `tasks` are the spans of all tasks of the graph.
 std::vector<PathTask> CriticalPath(const TaskGraph& graph, const Waits& waits,
                                    const std::vector<Span>& tasks,
                                    const std::vector<TaskId>& slot_from);

@@ -5,10 +5,10 @@
 namespace ucudnn::simulate {
 namespace {
 
-// The load of a whole resource. As many shares of 1 as there are ids add up without overflow.
+// The load of a whole resource. Even one share of 1 for every possible id adds up without overflow.
 constexpr double kWhole = 4294967296.0;
 
-// Rounded down: n shares of 1 / n never add up to more than the whole.
+// Rounds down, so that n shares of 1 / n never add up to more than the whole.
 uint64_t LoadOf(double share) { return static_cast<uint64_t>(share * kWhole); }
 
 }  // namespace
@@ -37,7 +37,7 @@ double SharedResource::NextEndMs() const {
 
 void SharedResource::EndNext(double now_ms, std::vector<TaskId>& ended) {
   PassUntil(now_ms);
-  progress_ms_ = running_.top().progress_ms;  // exactly: what PassUntil added was rounded
+  progress_ms_ = running_.top().progress_ms;  // exact, without the rounding of PassUntil()
   last_ended_ = running_.top().task;
   uint64_t load = load_;
   while (!IsIdle() && running_.top().progress_ms <= progress_ms_) {

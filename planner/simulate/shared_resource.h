@@ -1,9 +1,9 @@
-// A resource while it is simulated: which tasks run on it, which wait for a slot, and when the next
+// A resource during a simulation: which tasks run on it, which wait for a slot, and when the next
 // one ends. Not thread-safe.
 //
-// All tasks on a resource get on equally fast, so that one clock of progress serves them all: a
-// task ends when the clock shows what it showed at the task's begin plus the task's duration. The
-// clock keeps the time while shares add up to at most 1; else the sum is how much slower it is.
+// All tasks on a resource progress equally fast, so that one clock of progress serves them all: a
+// task ends when the clock has advanced by the task's duration since the task began. The clock runs
+// in real time while shares add up to at most 1; else it is slower by a factor of their sum.
 #pragma once
 
 #include <cstddef>
@@ -18,33 +18,33 @@
 
 namespace ucudnn::simulate {
 
-// Moments are ms since the start and must not go back from call to call.
+// Moments are ms since the start and must not decrease from call to call.
 class SharedResource {
  public:
   explicit SharedResource(int slots) : slots_(slots) {}
 
-  // Behind all that wait already.
+  // Queues the task behind all that wait already.
   void Wait(TaskId task) { waiting_.push_back(task); }
-  // The next task that is to begin now, or kNone where none waits or no slot is free.
+  // Returns the next task that may begin now, or kNone if none waits or no slot is free.
   TaskId TakeNext();
-  // REQUIRES: TakeNext returned the task just now.
+  // REQUIRES: TakeNext() has just returned the task.
   void Begin(double now_ms, TaskId task, double duration_ms, double share);
 
   bool IsIdle() const { return running_.empty(); }
-  // When the next task ends if none begins before. REQUIRES: !IsIdle().
+  // Returns when the next task ends if none begins before. REQUIRES: !IsIdle().
   double NextEndMs() const;
-  // Appends the tasks that end at `now_ms`, which NextEndMs named. REQUIRES: !IsIdle().
+  // Appends the tasks that end at `now_ms`, which NextEndMs() returned. REQUIRES: !IsIdle().
   void EndNext(double now_ms, std::vector<TaskId>& ended);
 
-  // Of the tasks that the last call of EndNext appended the first, which has the smallest id; or
+  // Returns the first task that the last call of EndNext() appended, which has the smallest id; or
   // kNone.
   TaskId LastEnded() const { return last_ended_; }
-  // All but the work. REQUIRES: IsIdle().
+  // Returns all fields except the work. REQUIRES: IsIdle().
   const ResourceUse& use() const { return use_; }
 
  private:
   struct Running {
-    double progress_ms;  // what the clock of progress shows when it ends
+    double progress_ms;  // clock of progress at the task's end
     TaskId task;
     uint64_t load;
     bool operator>(const Running& other) const {
@@ -59,10 +59,11 @@ class SharedResource {
   std::vector<TaskId> waiting_;  // from first_waiting_ on
   size_t first_waiting_ = 0;
   std::priority_queue<Running, std::vector<Running>, std::greater<>> running_;
-  uint64_t load_ = 0;  // in steps of a share: whole numbers, so that nothing is left when all ended
+  // in steps of a share: whole numbers, so that the load is 0 when all have ended
+  uint64_t load_ = 0;
   double slowdown_ = 1;
   double now_ms_ = 0;
-  double progress_ms_ = 0;  // now_ms_ from idleness until the resource is overfilled
+  double progress_ms_ = 0;  // equals now_ms_ from idleness until the resource is overfilled
   double busy_since_ms_ = 0;
   TaskId last_ended_ = kNone;
   ResourceUse use_;

@@ -14,7 +14,7 @@
 namespace ucudnn::simulate {
 namespace {
 
-// How long every combination of activities was under way.
+// Measures how long every combination of activities was under way.
 class ActivityClock {
  public:
   void Begin(Activity activity) { ++running_[static_cast<size_t>(activity)]; }
@@ -28,7 +28,7 @@ class ActivityClock {
     now_ms_ = now_ms;
   }
 
-  // Without the path.
+  // Returns the use of an activity, without the critical path.
   ActivityUse Of(size_t activity) const {
     const size_t alone = size_t{1} << activity;
     ActivityUse use;
@@ -45,8 +45,8 @@ class ActivityClock {
   double now_ms_ = 0;
 };
 
-// The end of a task that no resource runs, or the next end on a resource, void once the resource
-// has another version. The order of ends at the same moment makes no difference to any result.
+// The end of a task that runs on no resource, or the next end on a resource. It is void once the
+// resource has another version. The order of ends at the same moment changes no result.
 struct Event {
   double ms = 0;
   TaskId task = kNone;
@@ -74,16 +74,17 @@ class Simulation {
   const TaskGraph& graph_;
   Waits waits_;
   std::vector<SharedResource> resources_;
-  std::vector<unsigned> versions_;  // of resources
+  std::vector<unsigned> versions_;  // by resource
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
 
-  std::vector<TaskId> ready_;           // at this moment, for resources
-  std::vector<ResourceId> changed_;     // at this moment: may begin tasks, has another next end
-  std::vector<char> is_changed_;        // of resources
-  std::vector<TaskId> ended_together_;  // on one resource
+  std::vector<TaskId> ready_;  // tasks that became ready at this moment, for resources
+  // resources that changed at this moment: they may begin tasks, and their next end differs
+  std::vector<ResourceId> changed_;
+  std::vector<char> is_changed_;        // by resource
+  std::vector<TaskId> ended_together_;  // tasks that ended together on one resource
 
-  std::vector<char> has_ended_;    // of tasks
-  std::vector<TaskId> slot_from_;  // of tasks: see CriticalPath
+  std::vector<char> has_ended_;    // by task
+  std::vector<TaskId> slot_from_;  // by task: see CriticalPath
   ActivityClock activities_;
   Timeline timeline_;
 };
@@ -120,7 +121,7 @@ Result<Timeline> Simulation::Run() {
   return std::move(timeline_);
 }
 
-// Drops events that are void.
+// Drops void events.
 bool Simulation::HasEvent() {
   while (!events_.empty()) {
     const Event& event = events_.top();
@@ -132,7 +133,7 @@ bool Simulation::HasEvent() {
   return false;
 }
 
-// Tasks for resources wait in ready_ until all that is ready at this moment is known.
+// Tasks for resources wait in ready_ until all tasks that become ready at this moment are known.
 void Simulation::BecomeReady(double now_ms, TaskId id) {
   const Task& task = graph_.tasks[Position(id)];
   if (task.resource != kNone) {
@@ -156,7 +157,7 @@ void Simulation::End(double now_ms, TaskId id) {
   if (waits_.behind[at] != kNone) one_less(waits_.behind[at]);
 }
 
-// Joins that end at once included: they delay nothing that they make ready.
+// Includes joins that end at once, because they do not delay the tasks that they make ready.
 void Simulation::EndAllAt(double now_ms) {
   while (HasEvent() && events_.top().ms == now_ms) {
     const Event event = events_.top();

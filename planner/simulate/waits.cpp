@@ -9,9 +9,9 @@
 namespace ucudnn::simulate {
 namespace {
 
-// All durations together: no end of a task is later, and rounding takes none to infinity.
+// A limit on the sum of all durations. It bounds every end, and rounding cannot lead to infinity.
 constexpr double kMostMs = 1e300;
-// Waits of a cycle that a message tells.
+// How many waits of a cycle a message names.
 constexpr size_t kToldWaits = 8;
 
 std::string Called(const char* what, int id, const std::string& name) {
@@ -64,7 +64,7 @@ Status CheckTask(const TaskGraph& graph, TaskId id) {
   return Status::Ok();
 }
 
-// What `task` waits for, of the tasks that have not ended.
+// A task for which `task` waits and that has not ended.
 struct Obstacle {
   TaskId task = kNone;
   bool is_of_queue = false;

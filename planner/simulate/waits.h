@@ -1,4 +1,4 @@
-// Which task waits for which, in the form in which a simulation walks it. Pure functions.
+// Which task waits for which, in the form that a simulation walks. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,15 @@ namespace ucudnn::simulate {
 inline size_t Position(int id) { return static_cast<size_t>(id); }
 
 struct Waits {
-  std::vector<size_t> first;       // of each task in `dependents`, and the end of the list
-  std::vector<TaskId> dependents;  // by the task that they name in `after`
-  std::vector<TaskId> ahead;       // the task before, in the same queue, or kNone
-  std::vector<TaskId> behind;      // the task behind, in the same queue, or kNone
-  std::vector<int> missing;        // how many tasks each waits for
+  // first position of each task in `dependents`, and the end of the list
+  std::vector<size_t> first;
+  std::vector<TaskId> dependents;  // tasks that name each task in `after`
+  std::vector<TaskId> ahead;       // preceding task in the same queue, or kNone
+  std::vector<TaskId> behind;      // next task in the same queue, or kNone
+  std::vector<int> missing;        // number of tasks for which each task waits
 };
 
-// The error names the resource or task that has an impossible value, or an id that is not there.
+// Fails if a resource or task has an impossible value, or an id does not exist; the error names it.
 Status Check(const TaskGraph& graph);
 
 // REQUIRES: Check(graph) is ok.

@@ -19,7 +19,7 @@ std::vector<int64_t> Lengths(const std::vector<Interval>& intervals) {
   return lengths;
 }
 
-// What parts with so many outputs, in order, read and own.
+// Returns what parts with `outputs` outputs, in order, read and own.
 CutWindows Reading(const PaddedWindow& padded, const std::vector<int64_t>& extents,
                    std::vector<int64_t> outputs) {
   const SlidingWindow& window = padded.window;
@@ -41,8 +41,7 @@ CutWindows Reading(const PaddedWindow& padded, const std::vector<int64_t>& exten
   return cut;
 }
 
-// Without padding enough for a row of outputs for each stride of rows, the last part has as many
-// rows less as there are none.
+// If the padding lacks rows of outputs at the end, the last part gets as many rows less.
 Result<CutWindows> LessInTheLastPart(char axis, const PaddedWindow& padded,
                                      const std::vector<int64_t>& extents, int64_t count) {
   const SlidingWindow& window = padded.window;
@@ -62,7 +61,7 @@ Result<CutWindows> LessInTheLastPart(char axis, const PaddedWindow& padded,
   return Reading(padded, extents, std::move(outputs));
 }
 
-// Whether own calls are those of the whole in parts of some extents.
+// Returns whether, for some extents, the parts' own calls compute the windows of the whole.
 bool OwnCallsGoOn(const SlidingWindow& window) {
   const int64_t large = window.stride * (window.Extent() + window.pad);
   const std::array<int64_t, 2> extents = {large, large};
@@ -76,7 +75,7 @@ Result<CutWindows> Fetched(char axis, const PaddedWindow& padded,
   const int64_t room = total + window.pad + padded.back - window.Extent();
   const int64_t count = FloorDivide(room, window.stride) + 1;
   Status refused;
-  // As windows with the same pad at both ends: counted from the first row, or from the last.
+  // Tries windows with the same pad at both ends, counted from the first row or from the last.
   for (const bool mirrored : {false, true}) {
     SlidingWindow same = window;
     if (mirrored) same.pad = padded.back - (room - (count - 1) * window.stride);
@@ -115,7 +114,8 @@ Result<CutWindows> CutWindowsOf(char axis, const PaddedWindow& padded,
   }
   Result<CutWindows> fetched = Fetched(axis, padded, extents);
   if (!fetched.ok()) {
-    // Where only fetching could help, why it does not is the reason.
+    // If own calls work at other extents, their fault is the reason; if only fetching could help,
+    // its fault is.
     const bool has_own = padded.window.pad == padded.back && OwnCallsGoOn(padded.window);
     return has_own ? Status::Error(why) : fetched;
   }

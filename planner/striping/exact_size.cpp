@@ -9,19 +9,21 @@
 namespace ucudnn::planner {
 namespace {
 
-constexpr int kMostStride = 256;  // of all layers together, for which sizes are tried
+// largest product of all layers' strides for which sizes are tried
+constexpr int kMostStride = 256;
 
 constexpr std::array<int SpatialGrid::*, kMaxSpatial> kPartsAlong = {
     &SpatialGrid::d, &SpatialGrid::h, &SpatialGrid::w};
 
 struct Outcome {
   bool is_exact = true;    // nothing is refused
-  bool as_it_is = true;    // and nothing needs convert
+  bool as_it_is = true;    // nothing needs convert either
   bool never = false;      // something is refused at any size
-  bool never_own = false;  // or needs convert
+  bool never_own = false;  // something is refused or needs convert at any size
 };
 
-// With `as_it_is` or without: stops at the first operator that decides against it. Unset: at none.
+// Judges the operators, and stops at the first one that rules out a result with this `as_it_is`. If
+// `as_it_is` is unset, never stops early.
 Outcome Try(const Graph& graph, const SpatialGrid& grid, int multiple,
             std::optional<bool> as_it_is) {
   Outcome outcome;
@@ -47,7 +49,7 @@ Outcome Try(const Graph& graph, const SpatialGrid& grid, int multiple,
   return outcome;
 }
 
-// The smallest extent along `axis`, at least what it is.
+// Returns the smallest suitable extent along `axis`, at least the present one.
 std::optional<int32_t> NextExtent(Graph graph, const SpatialGrid& grid, int multiple, size_t axis,
                                   bool as_it_is) {
   SpatialGrid along;
@@ -88,8 +90,9 @@ int64_t Positions(const Shape& shape) {
   return int64_t{shape.extents[0]} * shape.extents[1] * shape.extents[2];
 }
 
-// Operators that say the extents of their output, or how many keys a query meets, say those of the
-// new size, where they kept their input's or met all keys: `before` are the shapes of that time.
+// Adapts operators that state the extents of their output, or how many keys a query meets, to the
+// new size, if they kept their input's extents or met all keys. `before` are the shapes at the old
+// size.
 void FollowExtents(Graph& graph, const std::vector<Shape>& before) {
   std::vector<Shape> now;
   for (Node& node : graph.nodes) {
@@ -106,7 +109,7 @@ void FollowExtents(Graph& graph, const std::vector<Shape>& before) {
       }
     }
     const Result<Shape> shape = OutputShape(node.op, inputs, 1);
-    if (!shape.ok()) return;  // whoever infers shapes tells it
+    if (!shape.ok()) return;  // shape inference will report it
     now.push_back(*shape);
   }
 }

@@ -32,8 +32,8 @@ ConvolutionProblem WindowsOf(const Layer& layer) {
   return problem;
 }
 
-// Calls visit(cell, its stripes) for every cell. `elements` are the parts of the tensor that
-// windows slide over. Along axes that are not cut nothing is exchanged, whatever lies there.
+// Calls visit(cell, its stripes) for every cell. `elements` are the parts of the tensor over which
+// windows slide. Along axes that are not cut nothing is exchanged.
 template <typename Visit>
 void ForEachCell(ConvolutionProblem problem, const Placement& elements, const SpatialGrid& cut,
                  const Visit& visit) {
@@ -43,7 +43,7 @@ void ForEachCell(ConvolutionProblem problem, const Placement& elements, const Sp
       extents[axis] = elements.axes[axis].extents;
       continue;
     }
-    // One tap, so that whatever this axis is, its rows count once.
+    // With one tap this axis, which is not cut, counts its rows once.
     problem.w[axis] = problem.stride[axis] = problem.dilation[axis] = 1;
     problem.pad[axis] = 0;
     extents[axis] = {1};
@@ -59,7 +59,7 @@ void ForEachCell(ConvolutionProblem problem, const Placement& elements, const Sp
   }
 }
 
-// What the library exchanges under a rank's own call.
+// Counts what the library exchanges under a rank's own call.
 RowCounts UnderOwnCalls(const ConvolutionProblem& problem, const Placement& elements,
                         const SpatialGrid& cut) {
   RowCounts rows = NoRows(cut);
@@ -72,7 +72,7 @@ RowCounts UnderOwnCalls(const ConvolutionProblem& problem, const Placement& elem
   return rows;
 }
 
-// The same of a pooling's gradient: of x, which tells where maxima are, or of dy.
+// Counts the same for a pooling's gradient: elements of x, which tells where maxima are, or of dy.
 RowCounts UnderPooling(ConvolutionProblem problem, const Placement& elements,
                        const SpatialGrid& cut, SpatialBox PooledBoxPair::*of) {
   problem.operation = Operation::kBackwardData;
@@ -86,7 +86,7 @@ RowCounts UnderPooling(ConvolutionProblem problem, const Placement& elements,
   return rows;
 }
 
-// Parts of one axis that own some of `needed`, and how much.
+// Returns the parts of one axis that own some of `needed`, and how much.
 std::vector<std::pair<int, int64_t>> OwnersOf(const Interval& needed,
                                               const std::vector<Interval>& owned) {
   std::vector<std::pair<int, int64_t>> owners;
@@ -97,7 +97,7 @@ std::vector<std::pair<int, int64_t>> OwnersOf(const Interval& needed,
   return owners;
 }
 
-// What a rank fetches before its call: the box of all that it reads.
+// Counts what a rank fetches before its call: the box of all that it reads.
 RowCounts FetchedRows(const Placement& input, const Judgement& judgement, const SpatialGrid& cut) {
   RowCounts rows = NoRows(cut);
   std::array<std::vector<Interval>, kMaxSpatial> owned, needed;
@@ -127,8 +127,8 @@ RowCounts FetchedRows(const Placement& input, const Judgement& judgement, const 
   return rows;
 }
 
-// `factor`: bytes of one element of all images and channels, and of all rows along axes that are
-// not cut.
+// `factor` is the number of bytes of one element over all images and channels, and over all rows
+// along axes that are not cut.
 Exchange OfRanks(Pass pass, const RowCounts& rows, int64_t factor, const SpatialGrid& cut,
                  const SpatialGrid& grid) {
   Exchange exchange{pass, {}, {}, 0};
@@ -151,15 +151,15 @@ int64_t FactorOf(const Placement& tensor) {
   return factor;
 }
 
-// Forward, and the gradients, of a layer with windows.
+// Rows of a layer with windows, forward and for the gradients.
 struct WindowRows {
   RowCounts forward;
-  RowCounts data;    // of the data gradient
-  RowCounts filter;  // of the filter gradient
+  RowCounts data;    // for the data gradient
+  RowCounts filter;  // for the filter gradient
 };
 
-// A convolution exchanges x, then dy for both gradients; a transposed one is the gradient of the
-// convolution that its output would be the input of.
+// A convolution exchanges x, then dy for both gradients. A transposed convolution is the gradient
+// of the convolution that reads its output.
 WindowRows RowsOf(const Operator& op, const Placement& input, const Judgement& judgement,
                   const SpatialGrid& cut) {
   const auto with = [](ConvolutionProblem problem, Operation operation) {
@@ -185,7 +185,7 @@ WindowRows RowsOf(const Operator& op, const Placement& input, const Judgement& j
   return {rows, NoRows(cut), NoRows(cut)};
 }
 
-// Both of one exchange.
+// Adds two exchanges.
 Exchange Together(const Exchange& one, const Exchange& other) {
   if (other.sent.empty()) return one;
   if (one.sent.empty()) return other;
@@ -231,7 +231,7 @@ std::vector<Exchange> OfWindows(const Operator& op, const Placement& input,
   return exchanges;
 }
 
-// Every rank of those that hold other parts gets the whole; its gradient is the same on all.
+// Ranks with different parts all get the whole. Its gradient is the same on all.
 std::vector<Exchange> GatheredWhole(const Placement& input, const SpatialGrid& grid) {
   const int64_t others = input.CutGrid(grid).GroupSize() - 1;
   const int64_t whole = int64_t{input.shape.n} * input.shape.Features() * kElementBytes;
@@ -252,12 +252,12 @@ std::vector<Exchange> AllOf(const Operator& op, const Placement& input, const Ju
                             const SpatialGrid& grid, int64_t parameters) {
   if (judgement.verdict == Verdict::kGather) {
     std::vector<Exchange> exchanges = GatheredWhole(input, grid);
-    if (std::holds_alternative<Attention>(op)) {  // the keys and the values
+    if (std::holds_alternative<Attention>(op)) {  // gathers the keys and the values
       exchanges.front() = Together(exchanges.front(), exchanges.front());
     }
     return exchanges;
   }
-  // Sums, or maxima, of each image's channels.
+  // Exchanges sums, or maxima, of each image's channels.
   if (judgement.pools_over_ranks) {
     return Sums(Pass::kForward, int64_t{input.shape.n} * input.shape.c);
   }
@@ -267,15 +267,15 @@ std::vector<Exchange> AllOf(const Operator& op, const Placement& input, const Ju
     return exchanges;
   }
   if (std::holds_alternative<BatchNormalization>(op)) {
-    // Mean and variance; the sums of dy and of dy times x, which are also the parameters'
-    // gradients.
+    // The mean and variance forward; backward the sums of dy and of dy times x, which are also the
+    // parameters' gradients.
     std::vector<Exchange> exchanges = Sums(Pass::kForward, 2 * int64_t{input.shape.c});
     exchanges.push_back(Sums(Pass::kBackward, 2 * int64_t{input.shape.c}).front());
     return exchanges;
   }
   const int64_t groups = SummedGroups(op);
   if (groups > 0 && judgement.verdict == Verdict::kConvert) {
-    // Mean and variance of each image's groups of channels, and as many sums of gradients.
+    // The mean and variance of each image's groups of channels, and as many sums of gradients.
     const int64_t numbers = 2 * int64_t{input.shape.n} * groups;
     std::vector<Exchange> exchanges = Sums(Pass::kForward, numbers);
     exchanges.push_back(Sums(Pass::kBackward, numbers + parameters).front());

@@ -31,7 +31,7 @@ bool IsCopied(const AxisPlacement& placed, const SpatialGrid& grid, size_t axis)
   return grid.Parts()[axis] > 1 && !placed.IsCut();
 }
 
-// Copies of more than one row look like stripes to a library that is not told otherwise.
+// Copies of more than one row look like stripes to the library unless it is told otherwise.
 void JudgeCopies(const AxisPlacement& placed, size_t axis, Judgement& judgement) {
   if (placed.Whole() > 1) {
     NeverAsItIs(judgement,
@@ -46,7 +46,7 @@ bool IsOneEverywhere(const std::vector<int64_t>& extents) {
   return std::all_of(extents.begin(), extents.end(), [](int64_t extent) { return extent == 1; });
 }
 
-// Pooling over all rows of an axis, on whichever ranks they are.
+// Judges pooling over all rows of an axis, whichever ranks they are on.
 void JudgePooledRows(const AxisPlacement& placed, size_t axis, Judgement& judgement) {
   judgement.pools_over_ranks = true;
   judgement.ones = OnesAre::kReplicated;
@@ -56,8 +56,8 @@ void JudgePooledRows(const AxisPlacement& placed, size_t axis, Judgement& judgem
              "they are copies");
 }
 
-// A window over stripes that it covers, one each: to a library that sees one stripe, this is
-// pooling over all positions.
+// Returns whether each window covers exactly one stripe. To the library, which sees one stripe,
+// this is pooling over all positions.
 bool CoversEachStripe(const PaddedWindow& padded, const std::vector<int64_t>& extents) {
   return padded.window.pad == 0 && padded.back == 0 &&
          std::all_of(extents.begin(), extents.end(),
@@ -200,7 +200,7 @@ std::string RowsText(const AxisPlacement& axis) {
                       : std::to_string(axis.Whole()) + " rows that all ranks have";
 }
 
-// Operators that combine tensors position by position.
+// Judges operators that combine tensors position by position.
 void JudgeJoin(const std::vector<Placement>& inputs, Judgement& judgement) {
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     const AxisPlacement* found = nullptr;
@@ -225,14 +225,15 @@ void JudgeInput(const SpatialGrid& grid, int multiple, Judgement& judgement) {
   judgement.output = EqualStripes(judgement.output.shape, grid, multiple);
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     if (parts[axis] == 1) continue;
-    // One tap reads every row: refused is what has none.
+    // One tap reads every row, so only parts without rows are refused.
     const auto cut =
         CutAxis(kAxisLetters[axis], SlidingWindow(), judgement.output.axes[axis].extents);
     if (!cut.ok()) Worsen(judgement, Verdict::kRefused, cut.message());
   }
 }
 
-// Each rank gives the rows of the output that it has of the input, where it has the same ones.
+// Gives each rank the rows of the output that it has of the input. REQUIRES: the output has the
+// same rows.
 void KeepRows(const Placement& input, Judgement& judgement) {
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     if (input.axes[axis].Whole() == judgement.output.shape.extents[axis]) {
@@ -241,7 +242,8 @@ void KeepRows(const Placement& input, Judgement& judgement) {
   }
 }
 
-// What keeps its input's positions, and computes each by itself or from sums over all of them.
+// Judges operators that keep their input's positions, and compute each position separately or from
+// sums over all positions.
 void JudgeByPosition(const Operator& op, const Placement& input, Judgement& judgement) {
   KeepRows(input, judgement);
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
@@ -261,8 +263,8 @@ void JudgeByPosition(const Operator& op, const Placement& input, Judgement& judg
   }
 }
 
-// Whether an operator computes positions along a spatial axis from other positions of it, in no
-// windows that slide.
+// Returns whether an operator computes positions along a spatial axis from other positions of the
+// axis, other than by sliding windows.
 bool MixesPositions(const Operator& op, size_t axis) {
   if (std::holds_alternative<FullyConnected>(op) || std::holds_alternative<Flatten>(op) ||
       std::holds_alternative<Reshape>(op) || std::holds_alternative<Attention>(op)) {
@@ -277,8 +279,8 @@ bool MixesPositions(const Operator& op, size_t axis) {
   return opaque != nullptr && !(axis == 1 ? opaque->rows : axis == 2 && opaque->columns);
 }
 
-// Whether one of the inputs is cut along an axis whose positions meet. Queries of an attention do
-// not meet each other.
+// Returns whether one of the inputs is cut along an axis whose positions mix. Queries of an
+// attention do not mix.
 bool NeedsAllPositions(const Operator& op, const std::vector<Placement>& inputs) {
   const size_t first = std::holds_alternative<Attention>(op) ? 1 : 0;
   for (size_t at = first; at < inputs.size(); ++at) {
@@ -368,7 +370,7 @@ Judgement Judge(const Operator& op, const std::vector<Placement>& inputs, const 
     KeepRows(input, judgement);
   } else if (std::holds_alternative<Flatten>(op) || std::holds_alternative<FullyConnected>(op) ||
              std::holds_alternative<Reshape>(op)) {
-    // Every rank has the whole of its input, and gives the whole output.
+    // Every rank has the whole input, and gives the whole output.
   } else if (const auto* padding = std::get_if<Padding>(&op)) {
     JudgePadding(*padding, input, judgement);
   } else if (const auto* upsampling = std::get_if<Upsampling>(&op)) {

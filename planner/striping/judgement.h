@@ -1,5 +1,5 @@
-// What becomes of one operator of a network whose images are cut: whether the ranks' results are
-// the whole one's, and how those lie. Pure functions.
+// Judges one operator of a network whose images are cut: whether the ranks' results equal the whole
+// result, and how they are placed. Pure functions.
 #pragma once
 
 #include <array>
@@ -13,46 +13,47 @@
 
 namespace ucudnn::planner {
 
-// By rising trouble. kExact: what each rank computes of its own stripe, with what ucudnn exchanges
-// under the call, is its stripe of the whole. kGather: it needs all positions, so the program
-// gathers them first. kConvert: as it is, the cut would change it; through ucudnn.spatial.convert
-// it is exact. kUnvouched: nobody can say that it equals one process. kRefused: by both.
+// Verdicts in ascending order of trouble. kExact: each rank computes its stripe of the whole from
+// its own stripe and from what ucudnn exchanges under the call. kGather: the operator needs all
+// positions, so the program gathers them first. kConvert: the unchanged program would compute
+// another result, but ucudnn.spatial.convert makes it exact. kUnvouched: whether the result equals
+// one process's is unknown. kRefused: refused with and without convert.
 enum class Verdict { kExact, kGather, kConvert, kUnvouched, kRefused };
 const char* VerdictName(Verdict verdict);  // "exact", "gather", "convert", "unvouched", "refused"
 
-// What UCUDNN_SPATIAL_ONE has to say where maps have one row on every rank.
+// The value that UCUDNN_SPATIAL_ONE must have if maps have one row on every rank.
 enum class OnesAre { kEither, kSplit, kReplicated };
 
 struct Judgement {
   Verdict verdict = Verdict::kExact;
-  std::string why;                // of other verdicts than kExact
-  bool never_as_it_is = false;    // at no size of the image as a program's own call
-  bool never_converted = false;   // nor through convert
-  bool pools_over_ranks = false;  // a window that covers the whole axis
+  std::string why;                // for verdicts other than kExact
+  bool never_as_it_is = false;    // a program's own call fails at every size of the image
+  bool never_converted = false;   // convert fails at every size of the image
+  bool pools_over_ranks = false;  // a window covers the whole axis
   OnesAre ones = OnesAre::kEither;
-  // Of convolutions and pooling, along each axis of the input that is cut; those of a transposed
-  // convolution are its gradient's.
+  // For convolutions and pooling: windows along each axis of the input that is cut. For a
+  // transposed convolution: its gradient's windows.
   std::array<std::optional<CutWindows>, kMaxSpatial> windows;
-  Placement output;  // of a refused operator: equal stripes, so that what follows can be judged
+  Placement output;  // for a refused operator: equal stripes, so that later operators can be judged
 };
 
-// The grid as an input of `graph` meets it: an input of one row, beside images of several, is the
-// same on all ranks.
+// Returns the grid for an input of `graph`. An input of one row, beside images of several rows, is
+// the same on all ranks.
 SpatialGrid GridOfNode(const Graph& graph, const Node& node, const SpatialGrid& grid);
 
-// `inputs` are those of `op`, of which `output` is the whole result's shape. The network's own
-// inputs lie in equal stripes of multiples of `multiple` rows.
+// `inputs` are the inputs of `op`; `output` is the shape of the whole result. The network's own
+// inputs are in equal stripes of multiples of `multiple` rows.
 Judgement Judge(const Operator& op, const std::vector<Placement>& inputs, const Shape& output,
                 const SpatialGrid& grid, int multiple = 1);
 
-// Into how many groups of channels an operator divides each image to take their means and variances
-// over all positions; 0: it takes none.
+// Returns the number of groups of channels of each image whose means and variances an operator
+// takes over all positions; 0 if it takes none.
 int64_t SummedGroups(const Operator& op);
 
-// The window of a convolution or pooling along an axis; none of other operators.
+// Returns the window of a convolution or pooling along an axis; none for other operators.
 std::optional<PaddedWindow> WindowAlong(const Operator& op, size_t axis);
 
-// The rows of an axis that are not padding that stands there.
+// Returns the rows of an axis without stored padding.
 std::vector<int64_t> RowsOfImage(const AxisPlacement& axis);
 
 }  // namespace ucudnn::planner

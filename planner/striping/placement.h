@@ -1,5 +1,5 @@
-// How a tensor lies on the ranks of one group: in stripes, or the same on each. Plain values and
-// pure functions. Axes are d, h, w.
+// How a tensor is placed on the ranks of one group: in stripes, or the same on each. Plain values
+// and pure functions. Axes are d, h, w.
 #pragma once
 
 #include <array>
@@ -16,10 +16,10 @@ namespace ucudnn::planner {
 constexpr std::array<char, kMaxSpatial> kAxisLetters = {'d', 'h', 'w'};
 
 struct AxisPlacement {
-  // Of each part of the grid, in order. One extent: every rank has the whole axis, because the grid
-  // does not cut it or because the ranks hold copies.
+  // Extents of the parts of the grid, in order. One extent: every rank has the whole axis, because
+  // the grid does not cut it or because the ranks hold copies.
   std::vector<int64_t> extents;
-  // Rows of padding that stand in the first and the last part, and count as theirs.
+  // Rows of stored padding in the first and the last part, which count as rows of these parts.
   int64_t before = 0;
   int64_t after = 0;
 
@@ -33,23 +33,23 @@ struct Placement {
   std::array<AxisPlacement, kMaxSpatial> axes;
 
   bool IsCut() const;
-  // The grid of the axes that are cut: `grid` without groups, and without those of which ranks hold
-  // copies.
+  // Returns the grid of the axes that are cut: `grid` without groups, and without axes of which
+  // ranks hold copies.
   SpatialGrid CutGrid(const SpatialGrid& grid) const;
-  // Elements that the rank of number `rank` in its group has.
+  // Returns the number of elements of the rank with number `rank` in its group.
   int64_t Elements(const SpatialGrid& grid, int rank) const;
-  // "56+56" or "56+56 x 112+112"; empty where nothing is cut.
+  // Formats "56+56" or "56+56 x 112+112"; empty if nothing is cut.
   std::string Text() const;
 };
 
-// The number in `cut`, a CutGrid of `grid`, of the cell that a rank of the group holds.
+// Returns the number in `cut`, a CutGrid of `grid`, of the cell that a rank of the group holds.
 int CellIn(const SpatialGrid& cut, const SpatialGrid& grid, int rank);
 
-// The same on every rank.
+// Places the same tensor on every rank.
 Placement Whole(const Shape& shape);
 
-// As a framework cuts a tensor into equal parts of multiples of `multiple` rows: the first ones are
-// the larger by one multiple, and the last one has what is left. A part may have none.
+// Cuts a tensor as frameworks do, into equal parts of multiples of `multiple` rows: the first parts
+// are larger by one multiple, and the last part has the rest. A part may be empty.
 Placement EqualStripes(const Shape& shape, const SpatialGrid& grid, int multiple = 1);
 
 }  // namespace ucudnn::planner

@@ -1,6 +1,6 @@
-// A whole network on stripes, without a run: the verdict on each operator, what ranks send each
-// other, what each keeps in memory, and the next size of the image at which nothing is refused.
-// Pure functions.
+// Judges a whole network on stripes without running it: the verdict on each operator, what ranks
+// send each other, what each rank keeps in memory, and the next size of the image at which nothing
+// is refused. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace ucudnn::planner {
 
 struct StripedOperator {
   std::string name;
-  const char* kind = "";  // as in FORMAT.md of planner/graph
+  const char* kind = "";  // name in FORMAT.md of planner/graph
   Judgement judgement;
   std::vector<Exchange> exchanges;
 };
@@ -26,25 +26,25 @@ struct StripedOperator {
 struct Striping {
   std::string network;
   SpatialGrid grid;
-  int batch = 1;  // of all groups together
+  int batch = 1;  // images of all groups together
   int multiple = 1;
   Shape input;  // of one group
   std::vector<StripedOperator> operators;
-  // Those of a file that nobody knows, and that were passed through: they have no verdict.
+  // Unknown operators of a file that were passed through. They have no verdict.
   std::vector<std::string> unknown;
   int64_t device_activation_bytes = 0;  // outputs of layers, of the whole batch on one device
-  int64_t rank_activation_bytes = 0;    // of the rank that has most, with what is gathered
-  int64_t largest_exchange_bytes = 0;   // that one rank receives at a time
-  int64_t parameter_bytes = 0;          // on one device as on each rank
+  int64_t rank_activation_bytes = 0;    // on the rank that has most, with what is gathered
+  int64_t largest_exchange_bytes = 0;   // most that one rank receives at a time
+  int64_t parameter_bytes = 0;          // the same on one device and on each rank
 
   int Count(Verdict verdict) const;
   Verdict Worst() const;
-  // All exchanges of all operators.
+  // Adds up all exchanges of all operators.
   StripeTraffic Traffic(bool forward_only) const;
 };
 
-// Images are cut into equal stripes of multiples of `multiple` rows. An error: the grid cuts an
-// axis that the network lacks, groups do not divide the batch, or shapes do not fit.
+// Cuts images into equal stripes of multiples of `multiple` rows. Fails if the grid cuts an axis
+// that the network lacks, if groups do not divide the batch, or if shapes do not fit.
 Result<Striping> StripeNetwork(const Graph& graph, const SpatialGrid& grid, int batch,
                                int multiple = 1);
 

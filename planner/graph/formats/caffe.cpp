@@ -234,7 +234,8 @@ Status CaffeImporter::PutInput(size_t index, const Dims& dims) {
   return Status::Ok();
 }
 
-// Images in the first top, which --input may give; one number for each image in the others.
+// Puts images in the first top, whose size --input may give, and one number per image in the other
+// tops.
 Status CaffeImporter::PutImages(Dims dims) {
   const int64_t batch = dims.front();
   if (!options_.input.empty()) {
@@ -270,7 +271,7 @@ Status CaffeImporter::AddInputLayer() {
   for (size_t top = 0; top < tops; ++top) {
     const std::vector<int32_t> numbers = shapes[shapes.size() == 1 ? 0 : top].Numbers("dim");
     Dims dims(numbers.begin(), numbers.end());
-    // Programs set the batch of such a network before they run it.
+    // Programs set the batch of a network with batch 0 before they run it.
     if (!dims.empty() && dims.front() == 0) dims.front() = 1;
     UCUDNN_RETURN_IF_ERROR(PutInput(top, dims));
   }

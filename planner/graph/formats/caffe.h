@@ -1,4 +1,4 @@
-// Networks of Caffe: prototxt in the current syntax (layer) or V1 (layers). Pure functions.
+// Reads networks of Caffe: prototxt in the current syntax (layer) or V1 (layers). Pure functions.
 #pragma once
 
 #include <string>
@@ -10,9 +10,10 @@
 
 namespace ucudnn::planner {
 
-// The network in its own state, or else in the training phase; FORMAT.md says what is read, left
-// out and refused. `file` is the name errors show; they name the layer, or the line of what is no
-// prototxt. `tensors`, where asked for, says where the graph has the blobs of the file.
+// Reads the network in its own state, or in the training phase if it gives none; FORMAT.md says
+// what is read, left out and refused. Errors show the file as `file` and name the layer, or the
+// line that is no prototxt. `tensors`, if not null, receives the place of each blob of the file in
+// the graph.
 Result<Graph> ImportCaffe(std::string_view text, const std::string& file,
                           const ImportOptions& options = {}, ImportedTensors* tensors = nullptr);
 

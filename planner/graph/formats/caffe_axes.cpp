@@ -1,4 +1,5 @@
-// Layers of Caffe that join, cut, reduce and reorder axes. What they check is checked here.
+// Layers of Caffe that join, cut, reduce and reorder axes. Each function here checks its own
+// fields.
 
 #include <algorithm>
 #include <utility>
@@ -79,7 +80,7 @@ Status CaffeImporter::AddSlice() {
   return Status::Ok();
 }
 
-// The first bottom, cut to the extents of the second from an axis on.
+// Cuts the first bottom to the extents of the second, from an axis on.
 Status CaffeImporter::AddCrop() {
   const CaffeFields fields = Fields("crop_param");
   UCUDNN_RETURN_IF_ERROR(BottomNode(0).status());
@@ -134,7 +135,7 @@ Status CaffeImporter::AddReduction() {
   UCUDNN_ASSIGN_OR_RETURN(const NodeId bottom, BottomNode(0));
   const int32_t from = Fields("reduction_param").Number("axis", 0);
   UCUDNN_ASSIGN_OR_RETURN(const size_t axis, Axis(from, "axis"));
-  if (axis == 0) return Drop();  // one number of the whole batch, as a loss is
+  if (axis == 0) return Drop();  // one number for the whole batch, like a loss
   Dims dims = BottomDims(0);
   dims.resize(axis);
   Opaque op = OpaqueOf("Reduction", dims, {},
@@ -144,7 +145,7 @@ Status CaffeImporter::AddReduction() {
   return Put(0, op, {bottom}, axis);
 }
 
-// The numbers of the largest along an axis; without one, of each image.
+// Gives the indices of the largest numbers along an axis, or of each image if no axis is given.
 Status CaffeImporter::AddArgMax() {
   const CaffeFields fields = Fields("argmax_param");
   UCUDNN_ASSIGN_OR_RETURN(const NodeId bottom, BottomNode(0));
@@ -174,7 +175,8 @@ Status CaffeImporter::AddArgMax() {
   return Put(0, OpaqueOf("ArgMax", dims, {1, 2, 3, 4}, operations), {bottom}, dims.size());
 }
 
-// SSD's: axes in another order; those that are not named keep theirs, behind the named ones.
+// SSD's layer puts axes in another order. Axes that it does not name keep their order behind the
+// named axes.
 Status CaffeImporter::AddPermute() {
   UCUDNN_ASSIGN_OR_RETURN(const NodeId bottom, BottomNode(0));
   const Dims& dims = BottomDims(0);
@@ -216,7 +218,7 @@ Status CaffeImporter::AddFlatten() {
   return PutReshaped(flat);
 }
 
-// As ReshapeLayer::Reshape counts.
+// Follows ReshapeLayer::Reshape.
 Status CaffeImporter::AddReshape() {
   const CaffeFields fields = Fields("reshape_param");
   UCUDNN_RETURN_IF_ERROR(BottomNode(0).status());

@@ -1,4 +1,4 @@
-// The values of one message of a Caffe network, each with the default of Caffe's schema.
+// Values of one message of a Caffe network, each with the default of Caffe's schema.
 // Thread-compatible.
 #pragma once
 
@@ -12,13 +12,13 @@
 
 namespace ucudnn::planner {
 
-// What a scalar of protocol buffers' text format says; nothing where the text says none. Whole
-// numbers are of 32 bits, and hexadecimal behind 0x, octal behind 0.
+// Parses a scalar of protocol buffers' text format; none if the text is no such scalar. Whole
+// numbers have 32 bits, and are hexadecimal after 0x, octal after 0.
 std::optional<int32_t> WholeOf(std::string_view text);
 std::optional<double> RealOf(std::string_view text);
 std::optional<bool> FlagOf(std::string_view text);
 
-// REQUIRES: CheckCaffeMessage() has accepted the message. A message that is null has no fields.
+// REQUIRES: CheckCaffeMessage() has accepted the message. A null message has no fields.
 class CaffeFields {
  public:
   explicit CaffeFields(const TextField* message) : message_(message) {}
@@ -28,7 +28,7 @@ class CaffeFields {
   std::vector<int32_t> Numbers(const char* name) const;
   double Real(const char* name, double standard) const;
   bool Flag(const char* name, bool standard) const;
-  // A string, or the word of an enumeration.
+  // Returns a string, or the word of an enumeration.
   std::string Word(const char* name, const char* standard) const;
   std::vector<std::string> Words(const char* name) const;
   CaffeFields Message(const char* name) const { return CaffeFields(Find(name)); }

@@ -1,4 +1,4 @@
-// How a Caffe network becomes a graph, layer by layer: the inside of ImportCaffe().
+// Turns a Caffe network into a graph, layer by layer: the inside of ImportCaffe().
 // Thread-compatible.
 #pragma once
 
@@ -18,10 +18,10 @@
 
 namespace ucudnn::planner {
 
-// The elements along the axes from `begin` up to `end`; 2^62 for more.
+// Returns the number of elements along the axes from `begin` up to `end`; 2^62 if there are more.
 int64_t ElementsOf(const std::vector<int64_t>& dims, size_t begin, size_t end);
-std::string DimsText(const std::vector<int64_t>& dims);  // "2x4x9x9", of eight at most
-// The position of a Caffe axis, from 2 on, in Spatial: the last axis is w.
+std::string DimsText(const std::vector<int64_t>& dims);  // "2x4x9x9", of at most eight extents
+// Returns the position in Spatial of Caffe's axis `axis`, which is at least 2. The last axis is w.
 inline size_t PositionOf(size_t axis, size_t rank) { return axis + kMaxSpatial - rank; }
 
 class CaffeImporter {
@@ -32,12 +32,13 @@ class CaffeImporter {
   Result<Graph> Import(TextField net, ImportedTensors* tensors);
 
  private:
-  // Caffe's extents of a blob, the batch first: n, c and up to three spatial axes.
+  // Extents of a blob as in Caffe, the batch first: n, c and up to three spatial axes.
   using Dims = std::vector<int64_t>;
 
   struct Blob {
-    std::optional<NodeId> node;  // none: a label, a loss or an index, which no layer trains through
-    std::optional<Dims> dims;    // none: not known
+    // none for a label, a loss or an index, through which no layer trains
+    std::optional<NodeId> node;
+    std::optional<Dims> dims;  // none if not known
   };
 
   struct LayerKind {
@@ -51,45 +52,48 @@ class CaffeImporter {
   Status AddLayer();
   Status PassThrough();
 
-  // The layer that is being added.
+  // These read the layer that is being added.
   CaffeFields Fields(const char* message) const {
     return CaffeFields(layer_->text).Message(message);
   }
   const Blob& Bottom(size_t index) const { return blobs_[layer_->bottoms[index]]; }
   Result<NodeId> BottomNode(size_t index) const;
-  // REQUIRES: BottomNode(index) is one.
+  // REQUIRES: BottomNode(index) succeeds.
   const Dims& BottomDims(size_t index) const { return *Bottom(index).dims; }
   size_t BottomRank(size_t index) const { return BottomDims(index).size(); }
-  // The axis of bottom 0 that `axis` is, counted from its end where it is negative.
+  // Returns the axis of bottom 0 that `axis` names. A negative `axis` counts from the end.
   Result<size_t> Axis(int32_t axis, const char* name) const;
 
-  // Top `index` becomes what a new node gives, as a blob of `rank` axes.
+  // Makes top `index` the output of a new node, a blob of `rank` axes.
   Status Put(size_t index, const Operator& op, const std::vector<NodeId>& inputs, size_t rank,
              std::vector<Parameter> parameters = {});
-  // The node of a layer of one bottom and one top that keeps the number of axes.
+  // Adds the node of a layer that has one bottom and one top and keeps the number of axes.
   Status PutUnary(const Operator& op, std::vector<Parameter> parameters = {});
   void PutLabel(size_t index, std::optional<Dims> dims);
   void PutSame(size_t index, size_t bottom);
-  // The nodes of all bottoms, which have the extents of bottom 0 but for axis `free`.
+  // Returns the nodes of all bottoms. Fails unless each has the extents of bottom 0, except along
+  // axis `free`.
   Result<std::vector<NodeId>> SameBottoms(std::optional<size_t> free) const;
-  // An operator that gives images of `dims` and mixes positions along `mixed`, axes of Caffe.
+  // Returns an operator that gives images of `dims` and mixes positions along the Caffe axes
+  // `mixed`.
   static Opaque OpaqueOf(const std::string& kind, const Dims& dims, const std::set<size_t>& mixed,
                          double operations);
 
-  // The parameters of `layer`, whose blobs have the extents `blobs`. None where the file neither
-  // shares nor freezes one, unless `always`. `nodes` of the layer read them.
+  // Returns the parameters of `layer`, whose blobs have the extents `blobs`. Returns none if the
+  // file neither shares nor freezes one, unless `always` is set. `nodes` nodes of the layer read
+  // them.
   Result<std::vector<Parameter>> ReadParameters(const CaffeLayer& layer,
                                                 const std::vector<Dims>& blobs, bool always = false,
                                                 size_t nodes = 1);
 
-  // Caffe's own numbers of a window along each of `axes` spatial axes.
+  // Caffe's own field names of a window, for each of `axes` spatial axes.
   struct WindowWords {
-    const char* each;  // once, or once for each axis
+    const char* each;  // given once, or once for each axis
     const char* height;
     const char* width;
     int32_t standard;
     int32_t least;
-    bool needs_both;  // height and width go together
+    bool needs_both;  // height and width must be given together
   };
   Result<std::vector<int32_t>> ReadWindow(const CaffeFields& fields, const WindowWords& words,
                                           size_t axes) const;
@@ -101,7 +105,7 @@ class CaffeImporter {
   Status PutConvolutions(int32_t groups);
   Status PutConvolutionAlong(size_t axis, bool forward);
 
-  // Layers, in the order of Kinds().
+  // These add layers, in the order of Kinds().
   Status AddInputLayer();
   Status AddDummyData();
   Status AddMemoryData();
@@ -148,7 +152,8 @@ class CaffeImporter {
   }
   Status Drop();
 
-  // The Scale that completes the BatchNorm whose top is `blob`, where nothing else reads it.
+  // Returns the Scale that completes the BatchNorm whose top is `blob`; null if something else
+  // reads `blob`.
   const CaffeLayer* CompletingScale(size_t blob) const;
 
   const std::string file_;
@@ -156,10 +161,10 @@ class CaffeImporter {
   bool input_is_used_ = false;
   ImportedGraph graph_;
   CaffeNet net_;
-  std::vector<Blob> blobs_;  // by CaffeNet's numbers
+  std::vector<Blob> blobs_;  // by number in CaffeNet
   const CaffeLayer* layer_ = nullptr;
-  std::set<const CaffeLayer*> merged_;  // Scales that a BatchNorm before them has taken in
-  std::map<std::string, Dims> shared_;  // the extents of parameters that have names
+  std::set<const CaffeLayer*> merged_;  // Scales that a preceding BatchNorm has taken in
+  std::map<std::string, Dims> shared_;  // extents of parameters that have names
   int next_tensor_ = 0;
 };
 

@@ -1,4 +1,5 @@
-// The other layers of Caffe as operators of a graph. What they check is checked here.
+// Turns the other layers of Caffe into operators of a graph. Each function here checks its own
+// fields.
 
 #include <algorithm>
 #include <utility>
@@ -56,7 +57,7 @@ Opaque CaffeImporter::OpaqueOf(const std::string& kind, const Dims& dims,
   op.spatial_rank = rank == 5 ? 3 : 2;
   op.rows = op.columns = true;
   for (size_t axis = 1; axis < rank; ++axis) {
-    // Shapes of no pixels are refused.
+    // Shapes without pixels are refused.
     const auto extent = static_cast<int32_t>(dims[axis] > INT32_MAX ? 0 : dims[axis]);
     if (axis == 1) {
       op.channels = extent;
@@ -99,7 +100,7 @@ Status CaffeImporter::AddInnerProduct() {
   const double operations =
       2.0 * static_cast<double>(ElementsOf(dims, 1, dims.size())) * static_cast<double>(inputs);
   Opaque op = OpaqueOf("InnerProduct along axis " + std::to_string(axis), dims, mixed, operations);
-  // Where the top has fewer axes, its h is not the bottom's.
+  // If the top has fewer axes, its h is not the bottom's h.
   if (axis + 1 != BottomRank(0)) op.rows = op.columns = false;
   return Put(0, op, {bottom}, axis + 1, std::move(parameters));
 }
@@ -146,7 +147,7 @@ const CaffeLayer* CaffeImporter::CompletingScale(size_t blob) const {
   return completes ? &scale : nullptr;
 }
 
-// Caffe normalises in one layer, and scales and shifts in the next.
+// Caffe normalises in one layer, and scales and shifts in the next layer.
 Status CaffeImporter::AddNormalization() {
   UCUDNN_RETURN_IF_ERROR(BottomNode(0).status());
   if (layer_->params.size() > 3) {
@@ -172,7 +173,7 @@ Status CaffeImporter::AddWholeNormalization() {
   const int64_t channels = BottomRank(0) == 1 ? 1 : BottomDims(0)[1];
   const bool is_fixed =
       fields.Flag("frozen", layer_->is_testing) || fields.Word("bn_mode", "LEARN") == "INFERENCE";
-  // Forks keep the statistics behind the scales and shifts.
+  // Forks store the statistics behind the scales and shifts.
   std::vector<Dims> blobs = {{channels}, {channels}, {channels}, {channels}};
   UCUDNN_ASSIGN_OR_RETURN(auto parameters, ReadParameters(*layer_, blobs, is_fixed));
   for (size_t i = 2; i < parameters.size(); ++i) parameters[i].trained = false;
@@ -204,7 +205,7 @@ Status CaffeImporter::AddBias() {
                                      : AddScalingByBottom(false, fields);
 }
 
-// By parameters along `num_axes` axes from `axis` on.
+// Scales and shifts by parameters along `num_axes` axes from `axis` on.
 Status CaffeImporter::AddScaling(bool scale, bool shift, const CaffeFields& fields) {
   UCUDNN_ASSIGN_OR_RETURN(const NodeId bottom, BottomNode(0));
   const size_t rank = BottomRank(0);
@@ -234,7 +235,7 @@ Status CaffeImporter::AddScaling(bool scale, bool shift, const CaffeFields& fiel
              {bottom}, rank, std::move(parameters));
 }
 
-// By the second bottom, along as many axes as it has, from `axis` on.
+// Scales or shifts by the second bottom, along as many axes as it has, from `axis` on.
 Status CaffeImporter::AddScalingByBottom(bool multiplies, const CaffeFields& fields) {
   UCUDNN_ASSIGN_OR_RETURN(const NodeId bottom, BottomNode(0));
   const Dims dims = BottomDims(0);
@@ -259,7 +260,7 @@ Status CaffeImporter::AddScalingByBottom(bool multiplies, const CaffeFields& fie
     return Put(0, Multiply{}, {bottom, other}, rank);
   }
   if (is_whole) return Put(0, Add{}, {bottom, other}, rank);
-  // One that has other axes than n and c has them elsewhere.
+  // A factor with other axes than n and c has them at other positions.
   const std::set<size_t> mixed =
       factor->size() == 2 ? std::set<size_t>() : std::set<size_t>{1, 2, 3, 4};
   return Put(0, OpaqueOf(layer_->type, dims, mixed, static_cast<double>(ElementsOf(dims, 1, rank))),
@@ -275,7 +276,7 @@ Status CaffeImporter::AddPrelu() {
   return PutUnary(Activation{ActivationKind::kLeakyRelu}, std::move(parameters));
 }
 
-// SSD's: divided by the length of a pixel or of the image, times parameters.
+// SSD's layer divides by the length of a pixel or of the image and multiplies by parameters.
 Status CaffeImporter::AddNormalize() {
   const CaffeFields fields = Fields("norm_param");
   UCUDNN_ASSIGN_OR_RETURN(const NodeId bottom, BottomNode(0));
@@ -310,7 +311,7 @@ Status CaffeImporter::AddEltwise() {
 
 Status CaffeImporter::AddSoftmax() { return PutSoftmax(0); }
 
-// Its tops are the loss, which may be left out, and the softmax itself.
+// The tops are the loss, which may be left out, and the softmax itself.
 Status CaffeImporter::AddSoftmaxLoss() {
   UCUDNN_RETURN_IF_ERROR(BottomNode(0).status());
   const Dims& dims = BottomDims(0);
@@ -318,7 +319,7 @@ Status CaffeImporter::AddSoftmaxLoss() {
                           Axis(Fields("softmax_param").Number("axis", 1), "axis"));
   const __int128 wanted =
       __int128{ElementsOf(dims, 0, axis)} * ElementsOf(dims, axis + 1, dims.size());
-  // What a layer of unknown type gives as labels has extents that nobody knows.
+  // Labels from a layer of unknown type have unknown extents.
   const Blob& labels = Bottom(1);
   const bool is_given =
       !labels.node || std::holds_alternative<Input>(graph_.NodeOf(*labels.node).op);
@@ -330,7 +331,7 @@ Status CaffeImporter::AddSoftmaxLoss() {
   return PutSoftmax(1);
 }
 
-// Into top `top` where there is such a one.
+// Puts the softmax into top `top` if there is such a top.
 Status CaffeImporter::PutSoftmax(size_t top) {
   UCUDNN_ASSIGN_OR_RETURN(const NodeId bottom, BottomNode(0));
   UCUDNN_ASSIGN_OR_RETURN(const size_t axis,
@@ -350,8 +351,8 @@ Status CaffeImporter::PutSoftmax(size_t top) {
   return graph_.Add(layer_->name, "loss", op, {bottom}).status();
 }
 
-// Labels and what is compared with them are left out. A loss between outputs of two branches is a
-// node, as it joins them.
+// Labels, and tensors compared with labels, are left out. A loss between the outputs of two
+// branches is a node, because it joins them.
 Status CaffeImporter::AddLoss() {
   for (size_t top = 0; top < layer_->tops.size(); ++top) PutLabel(top, Dims());
   std::vector<NodeId> branches;

@@ -11,7 +11,7 @@
 namespace ucudnn::planner {
 namespace {
 
-// The layer types of V1, as the current syntax calls them.
+// Maps V1's layer types to those of the current syntax.
 const std::map<std::string, std::string>& V1Types() {
   static const auto* const types = new std::map<std::string, std::string>{
       {"ABSVAL", "AbsVal"},
@@ -73,7 +73,7 @@ struct State {
            std::all_of(wanted.begin(), wanted.end(), is_set) &&
            std::none_of(unwanted.begin(), unwanted.end(), is_set);
   }
-  // As Net::FilterNet decides.
+  // Decides as Net::FilterNet does.
   Result<bool> Runs(const CaffeFields& layer) const {
     const std::vector<CaffeFields> includes = layer.Messages("include");
     const std::vector<CaffeFields> excludes = layer.Messages("exclude");
@@ -93,7 +93,7 @@ TextField Scalar(const char* name, std::string value) {
   return field;
 }
 
-// `input` with input_shape or four input_dim each becomes an Input layer.
+// Turns each `input`, with its input_shape or four input_dim, into an Input layer.
 Status AddInputLayer(TextField& net) {
   const CaffeFields fields(&net);
   const std::vector<std::string> names = fields.Words("input");
@@ -234,7 +234,7 @@ class Reader {
     return fault;
   }
 
-  // As Net::AppendBottom and Net::AppendTop do.
+  // Connects a layer as Net::AppendBottom and Net::AppendTop do.
   Status Connect(size_t position) {
     CaffeLayer& layer = result_.layers[position];
     for (const std::string& bottom : layer.bottom_names) {
@@ -282,7 +282,7 @@ class Reader {
                          why);
   }
 
-  // As Net::AppendParam does.
+  // Notes parameters as Net::AppendParam does.
   Status NoteParams(const CaffeLayer& layer) {
     for (const CaffeParam& param : layer.params) {
       if (param.name.empty()) continue;
@@ -307,8 +307,8 @@ class Reader {
   TextField& net_;
   const std::function<bool(const std::string&)>& is_known_;
   State state_;
-  std::map<std::string, size_t> blobs_;           // the newest of each name
-  std::map<std::string, std::string> elsewhere_;  // the layer of a top that does not run here
+  std::map<std::string, size_t> blobs_;           // newest blob of each name
+  std::map<std::string, std::string> elsewhere_;  // layer of each top that is not run in this phase
   CaffeNet result_;
 };
 

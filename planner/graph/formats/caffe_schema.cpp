@@ -11,19 +11,19 @@ namespace {
 
 enum class Use {
   kRead,      // an importer reads it
-  kHarmless,  // it changes neither shapes nor parameters nor what a pass costs
+  kHarmless,  // it changes neither shapes nor parameters nor the cost of a pass
   kRefused
 };
 using enum Use;
 
 struct Fields {
   const char* message;
-  const char* names;  // with spaces between
-  // whole, count (a whole number from 0), real, flag, text; the words of an enumeration, from its
-  // number 0 on; the name of a message; any: not looked into. With * it may occur again and again.
+  const char* names;  // separated by spaces
+  // One of: whole; count (a whole number from 0); real; flag; text; the words of an enumeration,
+  // from number 0 on; the name of a message; any (not checked). With * the field may repeat.
   const char* type;
   Use use;
-  const char* why = "";  // it is harmless; or what the error says of it
+  const char* why = "";  // why it is harmless, or what the error says
 };
 
 constexpr const char* kEngines = "DEFAULT|CAFFE|CUDNN";
@@ -87,7 +87,7 @@ constexpr Fields kSchema[] = {
     {"LayerParameter", "scale_param", "ScaleParameter", kRead},
     {"LayerParameter", "swish_param", "SwishParameter", kHarmless, kFunction},
     {"LayerParameter", "tile_param", "TileParameter", kRead},
-    // SSD's.
+    // SSD's fields.
     {"LayerParameter", "norm_param", "NormalizeParameter", kRead},
     {"LayerParameter", "permute_param", "PermuteParameter", kRead},
     {"LayerParameter", "annotated_data_param prior_box_param", "any", kHarmless, kLabel},
@@ -107,7 +107,7 @@ constexpr Fields kSchema[] = {
     {"V1LayerParameter", "blobs_lr weight_decay loss_weight", "real*", kRead},
     {"V1LayerParameter", "hdf5_output_param", "any", kHarmless, kUnknown},
 
-    // Of layers of both syntaxes.
+    // Fields of layers of both syntaxes.
     {"*LayerParameter", "transform_param", "TransformationParameter", kRead},
     {"*LayerParameter", "loss_param", "LossParameter", kHarmless, kLoss},
     {"*LayerParameter", "accuracy_param", "AccuracyParameter", kHarmless, kLabel},
@@ -144,7 +144,7 @@ constexpr Fields kSchema[] = {
     {"TransformationParameter", "mirror", "flag", kHarmless, kPixels},
     {"TransformationParameter", "mean_file", "text", kHarmless, kPixels},
     {"TransformationParameter", "mean_value", "real*", kHarmless, kPixels},
-    {"TransformationParameter", "resize_param", "ResizeParameter", kRead},  // SSD's
+    {"TransformationParameter", "resize_param", "ResizeParameter", kRead},  // SSD's field
     {"TransformationParameter", "noise_param distort_param expand_param emit_constraint", "any",
      kHarmless, kPixels},
     {"ResizeParameter", "height width", "count", kRead},
@@ -161,7 +161,7 @@ constexpr Fields kSchema[] = {
     {"ArgMaxParameter", "axis", "whole", kRead},
     {"BatchNormParameter", "use_global_stats", "flag", kRead},
     {"BatchNormParameter", "moving_average_fraction eps", "real", kHarmless, kConstant},
-    {"BNParameter", "frozen", "flag", kRead},  // of PSPNet's and SegNet's forks
+    {"BNParameter", "frozen", "flag", kRead},  // field of PSPNet's and SegNet's forks
     {"BNParameter", "bn_mode", "LEARN|INFERENCE", kRead},
     {"BNParameter", "slope_filler scale_filler bias_filler shift_filler", "FillerParameter",
      kHarmless, kStart},
@@ -178,7 +178,7 @@ constexpr Fields kSchema[] = {
     {"ConvolutionParameter", "bias_term", "flag", kRead},
     {"ConvolutionParameter", "kernel_size stride pad dilation", "count*", kRead},
     {"ConvolutionParameter", "kernel_h kernel_w stride_h stride_w pad_h pad_w", "count", kRead},
-    {"ConvolutionParameter", "hole", "count*", kRead},  // DeepLab's; also the next ones
+    {"ConvolutionParameter", "hole", "count*", kRead},  // DeepLab's field; the next two also
     {"ConvolutionParameter", "hole_h hole_w dilation_h dilation_w", "count", kRead},
     {"ConvolutionParameter", "axis", "whole", kRead},
     {"ConvolutionParameter", "weight_filler bias_filler", "FillerParameter", kHarmless, kStart},
@@ -239,11 +239,11 @@ constexpr Fields kSchema[] = {
     {"NormalizeParameter", "eps", "real", kHarmless, kConstant},
     {"PermuteParameter", "order", "count*", kRead},
     {"PoolingParameter", "pool", "MAX|AVE|STOCHASTIC", kRead},
-    {"PoolingParameter", "kernel_size stride pad", "count*", kRead},  // more than one: forks in 3-D
+    {"PoolingParameter", "kernel_size stride pad", "count*", kRead},  // repeated in 3-D forks
     {"PoolingParameter", "kernel_h kernel_w stride_h stride_w pad_h pad_w", "count", kRead},
     {"PoolingParameter", "global_pooling", "flag", kRead},
     {"PoolingParameter", "round_mode", "CEIL|FLOOR", kRead},
-    {"PoolingParameter", "ceil_mode", "flag", kRead},  // forks' word for round_mode
+    {"PoolingParameter", "ceil_mode", "flag", kRead},  // the forks' name of round_mode
     {"PoolingParameter", "engine", kEngines, kHarmless, kEngine},
     {"PowerParameter", "power scale shift", "real", kHarmless, kFunction},
     {"PReLUParameter", "channel_shared", "flag", kRead},
@@ -302,12 +302,12 @@ Status Refuse(const TextField& field, const std::string& what) {
   return Status::Error("line " + std::to_string(field.line) + ": " + field.name + ": " + what);
 }
 
-// "layer", "convolution_param".
+// Formats "layer" or "convolution_param", with its quotation marks.
 std::string ShownMessage(const TextField& message, const std::string& type) {
   return type == "NetParameter" ? "a network" : Quoted(message.name);
 }
 
-// What a scalar of this type is, in words; empty where `field` is one.
+// Says in words which scalar `type` expects; empty if `field` is such a scalar.
 std::string ExpectedScalar(const std::string& type, TextField& field) {
   if (type == "text") return "";
   if (type == "whole") return WholeOf(field.value) ? "" : "a whole number of 32 bits";

@@ -1,5 +1,5 @@
-// Which fields a Caffe network may have: those of BVLC Caffe's caffe.proto, and those of known
-// forks that change what a layer computes. Pure functions.
+// Which fields a Caffe network may have: the fields of BVLC Caffe's caffe.proto, and fields of
+// known forks that change what a layer computes. Pure functions.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace ucudnn::planner {
 
-// Refuses the first field of `message`, of the type that caffe.proto calls `type`, that the type
-// does not have, that is not its kind of value, that occurs twice though it is not repeated, or
-// that changes what the layer computes in a way that no graph holds. The error says the line, the
-// field and what is expected. Numbers of enumerations are replaced by their words. The layers of
-// a network are not looked into.
+// Checks `message`, whose type caffe.proto calls `type`. Refuses its first field that the type does
+// not have, that has another kind of value, that occurs twice though it is not repeated, or that
+// changes what the layer computes in a way that no graph holds. The error says the line, the field
+// and what is expected. Numbers of enumerations are replaced by their words. The layers of a
+// network are not checked.
 Status CheckCaffeMessage(const std::string& type, TextField& message);
 
 }  // namespace ucudnn::planner

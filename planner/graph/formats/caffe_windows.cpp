@@ -1,4 +1,4 @@
-// Convolutions and pooling of Caffe. What its layers check of them is checked here.
+// Convolutions and pooling of Caffe. Each function here checks its own fields.
 
 #include <algorithm>
 #include <utility>
@@ -18,7 +18,7 @@ Spatial SpatialOf(const std::vector<int32_t>& numbers, int32_t neutral) {
 
 }  // namespace
 
-// As BaseConvolutionLayer::LayerSetUp and PoolingLayer::LayerSetUp read them.
+// Reads a window as BaseConvolutionLayer::LayerSetUp and PoolingLayer::LayerSetUp do.
 Result<std::vector<int32_t>> CaffeImporter::ReadWindow(const CaffeFields& fields,
                                                        const WindowWords& words,
                                                        size_t axes) const {
@@ -69,7 +69,8 @@ Result<CaffeImporter::Windows> CaffeImporter::ReadConvolutionWindows(const Caffe
   return windows;
 }
 
-// Every bottom with the same filters, into its own top. `groups` 0: one for each channel.
+// Convolves every bottom with the same filters into its own top. If `groups` is 0, each channel is
+// a group.
 template <typename AnyConvolution>
 Status CaffeImporter::PutConvolutions(int32_t groups) {
   const CaffeFields fields = Fields("convolution_param");
@@ -123,7 +124,7 @@ Status CaffeImporter::AddConvolution() { return PutConvolutions<Convolution>(1);
 Status CaffeImporter::AddDepthwise() { return PutConvolutions<Convolution>(0); }
 Status CaffeImporter::AddDeconvolution() { return PutConvolutions<TransposedConvolution>(1); }
 
-// A convolution whose channels are another axis: those in front of it count as images.
+// Adds a convolution whose channels are axis `axis`. The axes in front of it count as images.
 Status CaffeImporter::PutConvolutionAlong(size_t axis, bool forward) {
   const CaffeFields fields = Fields("convolution_param");
   UCUDNN_ASSIGN_OR_RETURN(const NodeId bottom, BottomNode(0));
@@ -210,14 +211,15 @@ Status CaffeImporter::AddPooling() {
     return Status::Error("round_mode and ceil_mode differ; expected one of them");
   }
   Dims dims = BottomDims(0);
-  std::vector<int32_t> overhang;  // of the last window, beyond what a floor gives
+  // how far the last window hangs over, beyond what rounding down gives
+  std::vector<int32_t> overhang;
   for (size_t i = 0; i < axes; ++i) {
     if (is_padded && pad[i] >= window[i]) {
       return Status::Error("pad " + std::to_string(pad[i]) + " of a window of " +
                            std::to_string(window[i]) + "; expected a smaller one");
     }
-    // As PoolingLayer::Reshape counts: only padded images lose a last window that begins in the
-    // pad.
+    // Counts as PoolingLayer::Reshape does: only padded images lose a last window that begins in
+    // the pad.
     int64_t& extent = dims[2 + i];
     const int64_t room = extent + 2 * int64_t{pad[i]} - window[i];
     int64_t steps = room < 0 ? 0 : (room + (rounds_up ? stride[i] - 1 : 0)) / stride[i];
@@ -231,7 +233,8 @@ Status CaffeImporter::AddPooling() {
     overhang.push_back(static_cast<int32_t>(std::clamp<int64_t>(end, 0, INT32_MAX)));
     extent = steps + 1;
   }
-  if (layer_->tops.size() > 1) PutLabel(1, dims);  // which pixels were the largest
+  // the second top says which pixels were the largest
+  if (layer_->tops.size() > 1) PutLabel(1, dims);
   if (pool == "STOCHASTIC") {
     Opaque op = OpaqueOf("stochastic Pooling", dims, {2, 3, 4}, 0);
     op.operations = static_cast<double>(ElementsOf(dims, 1, rank));

@@ -1,4 +1,4 @@
-// Networks as JSON, "ucudnn-net": FORMAT.md beside this file. Pure functions.
+// Reads and writes networks as JSON, "ucudnn-net": FORMAT.md beside this file. Pure functions.
 #pragma once
 
 #include <string>
@@ -9,12 +9,11 @@
 
 namespace ucudnn::planner {
 
-// `file` is the name errors show: they name the node and the member, its value and what was
-// expected.
+// Errors show the file as `file` and name the node, the member, its value and what was expected.
 Result<Graph> ParseNetJson(std::string_view text, const std::string& file);
 
-// One node a line. ParseNetJson() of it is the graph again, as long as its names are UTF-8 and its
-// numbers finite.
+// Writes one node a line. ParseNetJson() of the text returns the same graph if its names are UTF-8
+// and its numbers finite.
 std::string WriteNetJson(const Graph& graph);
 
 }  // namespace ucudnn::planner

@@ -98,7 +98,7 @@ void OnnxImporter::ReadNames(const onnx::GraphProto& graph) {
     batch_ = images < 1 ? kAnyBatch : images;
     is_first = false;
   }
-  // A node's graphs may read any tensor.
+  // A node with graphs may read any tensor.
   const bool are_graphs = std::any_of(graph.node().begin(), graph.node().end(), ReadsGraphs);
   for (const onnx::NodeProto& node : graph.node()) {
     for (const std::string& name : node.input()) ++readers_[name];
@@ -121,7 +121,7 @@ void OnnxImporter::FindLayouts(const onnx::GraphProto& graph) {
                                                                  "InstanceNormalization",
                                                                  "LRN",
                                                                  "MaxPool"};
-  std::map<std::string, std::string> origins;  // of tensors with the axes of an input
+  std::map<std::string, std::string> origins;  // inputs from which tensors have their axes
   for (const auto& [name, input] : inputs_) origins[name] = name;
   std::set<std::string> decided;
   for (const onnx::NodeProto& node : graph.node()) {
@@ -169,7 +169,8 @@ Status OnnxImporter::AddNode() {
 bool OnnxImporter::Fold() {
   const std::vector<const OnnxConstant*> inputs = Constants();
   for (size_t input = 0; input < inputs.size(); ++input) {
-    if (node_->op_type() == "CastLike" && input == 1) break;  // only the type of the second
+    // only the type of the second input matters
+    if (node_->op_type() == "CastLike" && input == 1) break;
     if (inputs[input] == nullptr && HasInput(static_cast<int>(input))) return false;
   }
   const auto keep = [&](ConstantsByName& among, const std::vector<const OnnxConstant*>& of) {
@@ -187,7 +188,7 @@ bool OnnxImporter::Fold() {
 }
 
 void OnnxImporter::Keep(ConstantsByName& among, const std::string& name, OnnxConstant constant) {
-  // What exporters compute of shapes is far less; a small file may ask for more.
+  // Exporters compute far fewer numbers from shapes, but a small file may ask for more.
   constexpr int64_t kMostValues = 1 << 22;
   const bool was_spent = kept_values_ > kMostValues;
   if (constant.values) {
@@ -368,7 +369,7 @@ Result<OnnxTensor> OnnxImporter::AddInput(const std::string& name,
     return dim.dim_value() > 0 || dim.dim_param().empty() ? std::to_string(dim.dim_value())
                                                           : Quoted(dim.dim_param());
   };
-  // A number alone belongs to every image.
+  // A single number belongs to every image.
   const int64_t images = rank == 0 ? batch_ : shape.dim(0).dim_value();
   if (images < 1 ? batch_ != kAnyBatch : batch_ != images || images > kLargestBatch) {
     return refuse("batch " + extent_of(shape.dim(0)) + " beside inputs of another batch");
@@ -379,7 +380,7 @@ Result<OnnxTensor> OnnxImporter::AddInput(const std::string& name,
   for (size_t axis = 1; axis < rank; ++axis) {
     const auto& dim = shape.dim(static_cast<int>(axis));
     int64_t extent = dim.dim_value();
-    const size_t spatial = rank - axis + (channels_last ? 1 : 0) - 1;  // from the last one
+    const size_t spatial = rank - axis + (channels_last ? 1 : 0) - 1;  // counted from the last axis
     const bool is_spatial = rank > 3 && spatial < rank - 2;
     if (extent < 1 && is_spatial && spatial < 2 && options_.size[1 - spatial] > 0) {
       extent = options_.size[1 - spatial];
@@ -505,13 +506,14 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Changed(
     UCUDNN_RETURN_IF_ERROR(Narrow(extent, "an extent").status());
     mixed.insert(mixed.end(), digits.begin(), digits.end());
     Digits made;
-    // A new axis is that of an image at this place, where the node has none there yet.
+    // A new axis becomes the node's axis that an image has at this place, if the node has none
+    // there yet.
     const ViewAxis place = axis < 1 || view.size() > kNodeAxes || axis + kNodeAxes < view.size() + 2
                                ? ViewAxis::kChannel
                                : static_cast<ViewAxis>(kNodeAxes - view.size() + axis);
     const bool is_free = ExtentsOf(tensor)[static_cast<size_t>(place)] == 1;
     Digit whole = {is_free ? place : ViewAxis::kChannel, extent, 0};
-    // In place of several axes it is the channels, if these are among them.
+    // An axis that replaces several axes is the channels if these are among them.
     const auto rank_of = [](const Digit& digit) {
       return std::pair(digit.stride > 0 && digit.axis == ViewAxis::kChannel, digit.stride);
     };
@@ -581,7 +583,7 @@ Status OnnxImporter::AddShape() {
 Result<Graph> ImportOnnx(const std::string& model, const std::string& file,
                          const ImportOptions& options, ImportedTensors* tensors) {
   onnx::ModelProto proto;
-  // Protocol buffers end at 2 GiB; larger models keep their weights in files of their own.
+  // Protocol buffers end at 2 GiB; larger models keep their weights in separate files.
   if (model.size() > std::numeric_limits<int32_t>::max() || !proto.ParseFromString(model)) {
     return Status::Error(file + ": no ONNX model; expected protocol buffers of at most 2 GiB");
   }

@@ -1,4 +1,4 @@
-// Networks in ONNX, as torch.onnx and tf2onnx write them. Pure functions.
+// Reads networks in ONNX, as torch.onnx and tf2onnx write them. Pure functions.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace ucudnn::planner {
 
-// `model` is the file's content. Filters give only their shapes (their values may lie elsewhere);
-// the batch is whatever it is, every other extent of the input must be a number. Tensors are
-// followed through reshapes and transpositions. `file` is the name errors show; they name the node.
-// `tensors`, where asked for, says where the graph has the tensors of the file.
+// `model` is the content of the file. Filters give only their shapes (their values may be in other
+// files). The batch may be any; every other extent of the input must be a number. Tensors are
+// followed through reshapes and transpositions. Errors show the file as `file` and name the node.
+// `tensors`, if not null, receives the place of each tensor of the file in the graph.
 Result<Graph> ImportOnnx(const std::string& model, const std::string& file,
                          const ImportOptions& options = {}, ImportedTensors* tensors = nullptr);
 

@@ -16,8 +16,8 @@ class OnnxAttributes {
   const onnx::AttributeProto* Find(const std::string& name) const;
   int64_t Number(const std::string& name, int64_t standard) const;
   double Real(const std::string& name, double standard) const;
-  std::string Text(const std::string& name) const;              // empty where it is not there
-  std::vector<int64_t> Numbers(const std::string& name) const;  // likewise
+  std::string Text(const std::string& name) const;              // empty if absent
+  std::vector<int64_t> Numbers(const std::string& name) const;  // empty if absent
 
  private:
   const onnx::NodeProto& node_;

@@ -8,13 +8,13 @@
 namespace ucudnn::planner {
 namespace {
 
-// Where the graph's node has an axis: a Concat, a Padding or a Roll names it so.
+// Returns the position in Spatial of a node's axis, as a Concat, a Padding or a Roll names it.
 std::optional<size_t> SpatialOf(ViewAxis axis) {
   if (axis < ViewAxis::kDepth || axis > ViewAxis::kWidth) return std::nullopt;
   return static_cast<size_t>(axis) - static_cast<size_t>(ViewAxis::kDepth);
 }
 
-// The axis of the node that these digits hold whole and alone.
+// Returns the axis of the node that these digits hold whole, if they hold nothing else.
 std::optional<ViewAxis> WholeAxis(const Digits& digits, const NodeExtents& extents) {
   for (size_t axis = 1; axis < kNodeAxes; ++axis) {
     if (!digits.empty() && IsWhole(digits, static_cast<ViewAxis>(axis), extents)) {
@@ -24,7 +24,7 @@ std::optional<ViewAxis> WholeAxis(const Digits& digits, const NodeExtents& exten
   return std::nullopt;
 }
 
-// Zeros, or parameters, around `axis`.
+// Adds zeros or parameters around `axis`.
 Status AddEdges(ViewAxis axis, int64_t before, int64_t after, Padding& padding) {
   const auto spatial = SpatialOf(axis);
   int32_t& front = spatial ? padding.before[*spatial] : padding.channels_before;
@@ -63,7 +63,8 @@ Status OnnxImporter::GiveReshaped(const OnnxTensor& tensor, const std::vector<in
     seen.view = *view;
     return Give(seen);
   }
-  // Numbers that the digits do not divide: an image of them in order, if the images stay apart.
+  // The digits do not divide these numbers, so they become an image that holds them in order, if
+  // the images stay separate.
   UCUDNN_ASSIGN_OR_RETURN(const OnnxTensor node,
                           tensor.scores < 0 ? Result<OnnxTensor>(tensor) : NodeOfScores(tensor));
   const Digits all = AllOf(node.view);
@@ -72,13 +73,13 @@ Status OnnxImporter::GiveReshaped(const OnnxTensor& tensor, const std::vector<in
     return RefuseMixedImages();
   }
   Reshape reshape;
-  std::vector<int64_t> rest = extents;  // of one image
+  std::vector<int64_t> rest = extents;  // extents of one image
   rest.front() /= batch_;
   if (rest.front() == 1) rest.erase(rest.begin());
   const auto product = [](auto begin, auto end) {
     return std::accumulate(begin, end, int64_t{1}, std::multiplies<>());
   };
-  // More axes than an image has: the first ones are its channels.
+  // There are more axes than an image has, so the first axes become its channels.
   const size_t spatial = rest.empty() ? 0 : std::min<size_t>(rest.size() - 1, kMaxSpatial);
   const auto split = rest.end() - static_cast<std::ptrdiff_t>(spatial);
   UCUDNN_ASSIGN_OR_RETURN(reshape.channels, Narrow(product(rest.begin(), split), "channels"));
@@ -103,7 +104,7 @@ Status OnnxImporter::AddReshape() {
   if (!shape) return Refuse("to a computed shape");
   const std::vector<int64_t> now = Extents(tensor.view);
   const bool zero_is_zero = Attributes().Number("allowzero", 0) != 0;
-  // A batch of one image is where any number of them would be, if the shape allows it.
+  // The axis of a batch of one image is placed as for any number of images, if the shape allows it.
   const bool leads = !tensor.view.empty() && !tensor.view[0].empty() &&
                      tensor.view[0].front() == Digit{ViewAxis::kBatch, batch_, 1};
   const bool says_one = leads && !shape->empty() && shape->front() == 1;
@@ -124,7 +125,7 @@ Status OnnxImporter::AddReshape() {
   }
   const auto extents = ReshapedExtents(now, *shape, zero_is_zero);
   if (extents && Reshaped(tensor.view, *extents)) return GiveReshaped(tensor, *extents);
-  // An exporter may have written the one image of its example where the batch is any.
+  // An exporter may have written the one image of its example although the batch may be any.
   if (!shape->empty() && shape->front() == 1 && batch_ > 1 && BatchAxis(tensor) == size_t{0}) {
     (*shape)[0] = batch_;
     const auto of_batch = ReshapedExtents(now, *shape, zero_is_zero);
@@ -184,7 +185,7 @@ Status OnnxImporter::AddSqueeze() {
     gone[*axis] = true;
   }
   View view;
-  Digits batch;  // of one image, whose axis goes
+  Digits batch;  // digits of one image, whose axis is dropped
   for (size_t axis = 0; axis < rank; ++axis) {
     if (gone[axis]) {
       batch.insert(batch.end(), tensor.view[axis].begin(), tensor.view[axis].end());
@@ -218,9 +219,10 @@ Status OnnxImporter::AddUnsqueeze() {
   for (size_t axis = 0; axis < rank; ++axis) {
     view.push_back(is_new[axis] ? Digits() : tensor.view[next++]);
   }
-  // A number that belongs to every image.
+  // This number belongs to every image.
   if (batch_ == 1 && tensor.view.empty()) view[0] = {{ViewAxis::kBatch, 1, 1}};
-  // The only image of a batch, beside others in an axis, is in the new axis in front of it.
+  // The only image of a batch shares an axis with other digits; it moves to the new axis in front
+  // of that axis.
   if (batch_ == 1 && is_new[0] && rank > 1) {
     for (size_t axis = 1; axis < rank; ++axis) {
       if (view[axis].empty() || !(view[axis][0] == kParked)) continue;
@@ -330,7 +332,7 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Sliced(const OnnxTensor& tensor,
   const Digit outer = digits.front();
   const int64_t inner = Extent(digits) / outer.size;
   if (begin % inner != 0 || count % inner != 0) {
-    // A part of one value of the outer digit.
+    // The range lies within one value of the outer digit.
     if (digits.size() > 1 && begin / inner == (begin + count - 1) / inner) {
       UCUDNN_ASSIGN_OR_RETURN(const auto one,
                               Sliced(tensor, axis, begin / inner * inner, inner, output));
@@ -350,7 +352,7 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Sliced(const OnnxTensor& tensor,
     Padding padding;
     UCUDNN_RETURN_IF_ERROR(AddEdges(outer.axis, -first * outer.stride,
                                     -(outer.size - first - left) * outer.stride, padding));
-    // Cuts of several axes are one node.
+    // Cuts of several axes become one node.
     if (tensor.node >= first_node_ && tensor.is_sole) {
       if (const auto* cut = std::get_if<Padding>(&graph_.NodeOf(tensor.node).op)) {
         for (size_t spatial = 0; spatial < kMaxSpatial; ++spatial) {
@@ -409,7 +411,7 @@ Status OnnxImporter::AddSlice() {
     const int64_t extent = Extent(tensor.view[*axis]);
     if (extent < 1) return Status::Error("more elements than expected of an axis (2^48)");
     SlicedAxis part = SliceOf(extent, (*starts)[i], (*ends)[i], step);
-    // All images, whatever the batch of the example was.
+    // This cut keeps all images, whatever the example's batch was.
     const bool is_batch = BatchAxis(tensor) == *axis;
     if (is_batch && (*starts)[i] == 0 && step == 1 && (*ends)[i] >= extent) continue;
     if (part.count < 1) return Status::Error("a slice of nothing; expected an element");
@@ -450,7 +452,7 @@ Status OnnxImporter::AddSplit() {
   return Status::Ok();
 }
 
-// Rows of a table: each index becomes as many numbers.
+// Looks up rows of a table: each index becomes as many numbers as a row has.
 Status OnnxImporter::AddLookup(const OnnxConstant& table) {
   if (!table.is_known) return Refuse("of a constant whose shape no rule gives");
   UCUDNN_ASSIGN_OR_RETURN(const OnnxTensor tensor, TensorInput(1));
@@ -506,7 +508,7 @@ Status OnnxImporter::AddGather() {
   }
   if (!made && !numbers && !is_range) return Refuse("by indices whose numbers are not in the file");
   if (!made) return RefuseMixedImages();
-  // The axes of the indices take the place of the axis.
+  // The axes of the indices replace this axis.
   const auto parts = Reshaped({made->view[*axis]}, indices->dims);
   if (!parts) {
     std::vector<int64_t> extents = Extents(made->view);
@@ -563,7 +565,7 @@ std::optional<OnnxTensor> OnnxImporter::Rolled(const std::vector<OnnxTensor>& pa
 // Long because each way of joining has its own condition.
 Status OnnxImporter::AddConcat() {
   std::vector<OnnxTensor> parts;
-  std::vector<const OnnxConstant*> constants;  // by input; null where computed
+  std::vector<const OnnxConstant*> constants;  // by input; null if computed
   size_t rank = 0;
   for (int input = 0; input < node_->input_size(); ++input) {
     constants.push_back(ConstantInput(input));
@@ -582,7 +584,8 @@ Status OnnxImporter::AddConcat() {
     return Give(*rolled);
   }
   if (MixesImages(parts.front().view[*axis])) return RefuseMixedImages();
-  // The other axes of all parts as those of the first; then each part is whole along one axis.
+  // The other axes of all parts become those of the first part; then each part is whole along one
+  // axis.
   std::optional<ViewAxis> label;
   bool is_followed = true;
   for (size_t at = 0; at < parts.size(); ++at) {
@@ -605,11 +608,11 @@ Status OnnxImporter::AddConcat() {
       is_followed = is_followed && Joined(part.view[other]) == Joined(parts.front().view[other]);
     }
     const auto whole = WholeAxis(part.view[*axis], ExtentsOf(part));
-    if (part.view[*axis].empty()) continue;  // one element, along any axis
+    if (part.view[*axis].empty()) continue;  // one element fits along any axis
     is_followed = is_followed && whole && (!label || label == whole);
     label = whole;
   }
-  // Where all have one element it is along an axis that no part has yet.
+  // If all parts have one element, it lies along an axis that no part has yet.
   for (size_t free = 1; !label && free < kNodeAxes; ++free) {
     const auto candidate = free == 1 ? ViewAxis::kWidth : static_cast<ViewAxis>(free - 1);
     const bool is_free = std::all_of(parts.begin(), parts.end(), [&](const OnnxTensor& part) {
@@ -645,7 +648,7 @@ Status OnnxImporter::AddConcat() {
                                                      others, 0, std::move(all)));
     return made ? Give(*made) : RefuseMixedImages();
   }
-  // Constants are edges of the part before them, or of the first part.
+  // Constants become edges of the part before them, or of the first part.
   std::vector<NodeId> inputs;
   int64_t before = 0;
   std::vector<Parameter> edge;

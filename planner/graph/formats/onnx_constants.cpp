@@ -17,7 +17,7 @@ namespace {
 
 using Sizes = std::vector<int64_t>;
 
-// The significant binary digits of a type's numbers; 0 of types that are not computed with.
+// Returns the number of significant binary digits of a type; 0 if nothing computes with the type.
 int BinaryDigits(int64_t type) {
   if (type == kFloat) return 24;
   if (type == kHalf) return 11;
@@ -54,7 +54,7 @@ std::optional<std::vector<double>> FromEither(const Numbers& numbers, const std:
   return std::vector<double>(numbers.begin(), numbers.end());
 }
 
-// What the file of its own has for a tensor; empty where there is none in `folder` itself.
+// Returns a tensor's bytes from its separate file; empty if `folder` itself has no such file.
 std::string ExternalBytes(const onnx::TensorProto& proto, const std::string& folder,
                           int64_t length) {
   std::string location;
@@ -102,7 +102,8 @@ std::optional<std::vector<int64_t>> OnnxConstant::WholeNumbers() const {
   std::vector<int64_t> numbers;
   for (const double value : *values) {
     if (!(std::abs(value) <= kLargest) || value != std::floor(value)) {
-      // Slices to the end say so by the largest number there is, to the beginning by the smallest.
+      // A slice up to the end gives the largest number that there is, and a slice down to the
+      // beginning the smallest.
       if (!(std::abs(value) > kLargest)) return std::nullopt;
       numbers.push_back(value > 0 ? std::numeric_limits<int64_t>::max()
                                   : std::numeric_limits<int64_t>::min());
@@ -121,7 +122,7 @@ OnnxConstant UnknownConstant() {
 
 OnnxConstant Bounded(OnnxConstant constant) {
   if (constant.dims.size() > kMostConstantAxes) return UnknownConstant();
-  __int128 product = 1;  // also of a part of the axes, where another one has no elements
+  __int128 product = 1;  // also the product of some axes, if another axis has no elements
   for (const int64_t extent : constant.dims) {
     if (extent < 0 || extent > kLargestConstantExtent) return UnknownConstant();
     product *= std::max<int64_t>(1, extent);
@@ -189,7 +190,7 @@ OnnxConstant ReadSparseConstant(const onnx::SparseTensorProto& sparse, int tenso
   if (!constant.is_known || constant.numbers > kMostConstantValues || !values.values || !places) {
     return constant;
   }
-  // One place for each value, or one along each axis.
+  // The places are one for each value, or one along each axis.
   const size_t rank = places->size() == values.values->size() ? 1 : constant.dims.size();
   if (places->size() != rank * values.values->size()) return constant;
   const Sizes strides = StridesOf(rank == 1 ? Sizes{constant.numbers} : constant.dims);

@@ -1,5 +1,5 @@
-// The constants of an ONNX graph: their shapes, and the values of small ones, from which exporters
-// compute shapes. Pure functions.
+// The constants of an ONNX graph: their shapes, and the values of small constants, from which
+// exporters compute shapes. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace ucudnn::planner {
 
-// Beyond these sizes a constant has no values, or is not known.
+// Above the first limit a constant has no values; above the second it is not known.
 constexpr int64_t kMostConstantValues = 4096;
 constexpr size_t kMostConstantAxes = 16;
-constexpr int64_t kLargestConstantExtent = int64_t{1} << 40;  // products of two fit
+constexpr int64_t kLargestConstantExtent = int64_t{1} << 40;  // the product of two extents fits
 
-// Types of elements, as ONNX numbers them.
+// Types of elements, with ONNX's numbers.
 enum OnnxType {
   kFloat = 1,
   kInt8 = 3,
@@ -29,47 +29,48 @@ enum OnnxType {
 
 struct OnnxConstant {
   std::vector<int64_t> dims;
-  // In row-major order; none of large tensors, or where they lie elsewhere or cannot be computed.
+  // Values in row-major order; none if the tensor is large, or if its values are in another file or
+  // cannot be computed.
   std::optional<std::vector<double>> values;
-  bool repeated = false;  // one number for all elements: nothing that is trained
-  bool is_known = true;   // else no rule says its shape, and `dims` is empty
+  bool repeated = false;  // one number for all elements, so that nothing is trained
+  bool is_known = true;   // else no rule gives its shape, and `dims` is empty
   int64_t type = kInt64;  // OnnxType or another type of ONNX
-  // Which tensor's numbers these are, in an order that may differ; -1: computed ones.
+  // The file's tensor that holds these numbers, perhaps in another order; -1: they are computed.
   int tensor = -1;
-  int64_t numbers = 0;  // how many different elements of the file they come from, at most
-  // The element at a position is the sum of position x step over all axes, where that is known of a
-  // tensor too large for `values`: numbers that count the images of any batch.
+  int64_t numbers = 0;  // most different elements of the file that the elements come from
+  // The element at a position is the sum of position x step over all axes. Known for some tensors
+  // too large for `values`: numbers that count the images of any batch.
   std::optional<std::vector<int64_t>> steps = std::nullopt;
 
-  // Whether the elements are floating-point numbers.
+  // Returns whether the elements are floating-point numbers.
   bool IsReal() const;
-  // The product of the extents; -1 where it is no count or does not fit.
+  // Returns the product of the extents; -1 if one is no count or the product does not fit.
   int64_t Elements() const;
-  // The values as whole numbers, if they are.
+  // Returns the values as whole numbers; none if they are not whole.
   std::optional<std::vector<int64_t>> WholeNumbers() const;
-  // Whether each element is known to be its own position in row-major order.
+  // Returns whether each element is known to be its own position in row-major order.
   bool CountsUp() const;
 };
 
-// `tensor` is to be its identity. Small whole numbers are read from `folder`, if that is not empty,
-// where the tensor says that they lie in a file of its own.
+// The constant gets the identity `tensor`. If the tensor says that its values are in a separate
+// file, small whole numbers are read from `folder`, unless that is empty.
 OnnxConstant ReadConstant(const onnx::TensorProto& proto, int tensor,
                           const std::string& folder = "");
 
 OnnxConstant ReadSparseConstant(const onnx::SparseTensorProto& sparse, int tensor);
 
-// What a Constant node gives.
+// Returns the output of a Constant node.
 OnnxConstant ReadConstantNode(const onnx::NodeProto& node, int tensor,
                               const std::string& folder = "");
 
-// What the Shape or Size node `node` gives for a tensor of these extents.
+// Returns the output of `node`, a Shape or Size, for a tensor of these extents.
 OnnxConstant ShapeConstant(const onnx::NodeProto& node, const std::vector<int64_t>& extents);
 
-// A constant of which nothing is known.
+// Returns a constant of which nothing is known.
 OnnxConstant UnknownConstant();
 
-// The constant without what would make a small file take much memory, and with values as its type
-// holds them: Floor(13 x 1.6153846) is 21 of 32-bit floats, and 20 of longer ones.
+// Drops what would make a small file take much memory, and rounds values to their type: Floor(13 x
+// 1.6153846) is 21 in 32-bit floats, and 20 in longer floats.
 OnnxConstant Bounded(OnnxConstant constant);
 
 }  // namespace ucudnn::planner

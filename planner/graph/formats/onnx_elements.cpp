@@ -1,4 +1,5 @@
-// Nodes of an ONNX model that compute element by element, or over all positions of some axes.
+// Handles nodes of an ONNX model that compute element by element, or over all positions of some
+// axes.
 #include <algorithm>
 
 #include "planner/graph/formats/onnx_importer.h"
@@ -16,7 +17,7 @@ View WithRank(View view, size_t rank) {
   return view;
 }
 
-// Where a constant has one number for each channel, and nothing for other axes.
+// Returns whether a constant has one number for each channel, and does not vary along other axes.
 bool IsByChannel(const OnnxConstant& constant, const View& view, const NodeExtents& extents) {
   const std::vector<int64_t> dims = WithRank(constant.dims, view.size());
   if (dims.size() != view.size()) return false;
@@ -48,7 +49,7 @@ Status OnnxImporter::AddActivation() {
       {"Swish", ActivationKind::kSwish},         {"Tanh", ActivationKind::kTanh}};
   const auto kind = kinds->find(node_->op_type());
   UCUDNN_ASSIGN_OR_RETURN(const OnnxTensor raw, RawInput(0));
-  // Tests for what a softmax may not divide by stay beside the scores.
+  // Tests for values by which a softmax may not divide are kept beside the scores.
   if (raw.scores >= 0 && (node_->op_type() == "IsNaN" || node_->op_type() == "Not")) {
     return Give(raw);
   }
@@ -84,7 +85,7 @@ Status OnnxImporter::AddElementwise() {
     for (const OnnxTensor& tensor : tensors) {
       const OnnxScores& met = ScoresOf(tensor);
       scores.is_weight = scores.is_weight || met.is_weight;
-      // Both begin with the parameters that they have in common.
+      // Both lists begin with their common parameters.
       const auto [own, others] = std::mismatch(scores.parameters.begin(), scores.parameters.end(),
                                                met.parameters.begin(), met.parameters.end());
       scores.parameters.insert(scores.parameters.end(), others, met.parameters.end());
@@ -156,7 +157,7 @@ bool OnnxImporter::IsGateOf(const OnnxTensor& gate, const OnnxTensor& input) {
       graph_.NodeOf(gate.node).inputs.front() != input.node || gate.view != input.view) {
     return false;
   }
-  // Nobody else reads what the gate was before.
+  // Nothing else reads the gate's earlier form.
   for (const std::string& name : names_[gate.node]) tensors_.erase(name);
   switch (activation->kind) {
     case ActivationKind::kSigmoid:
@@ -183,11 +184,12 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Grown(OnnxTensor tensor,
   const bool has_batch = Holds(AllOf(tensor.view), ViewAxis::kBatch);
   for (size_t axis = 0; axis < extents.size(); ++axis) {
     if (now[axis] == extents[axis]) continue;
-    if (!has_batch && axis == 0 && extents[axis] == batch_) {  // of every image
+    if (!has_batch && axis == 0 && extents[axis] == batch_) {  // one number for every image
       tensor.view[axis] = {{ViewAxis::kBatch, batch_, 1}};
       continue;
     }
-    // A batch of one image that meets several: images of one mini-batch would differ from others.
+    // A batch of one image meets several images; then the images of one mini-batch would differ
+    // from others.
     if (Holds(tensor.view[axis], ViewAxis::kBatch)) return {std::nullopt};
     grown[axis] = extents[axis];
   }
@@ -200,11 +202,11 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Conformed(const OnnxTensor& tens
   OnnxTensor conformed = tensor;
   conformed.view = WithRank(tensor.view, like.view.size());
   bool is_alike = true;
-  // The digits of both that correspond, those of `like` in front.
+  // Pairs of digits that correspond; the digits of `like` come first.
   std::vector<std::pair<Digit, Digit>> pairs;
   const auto images = BatchAxis(conformed);
   const auto others = BatchAxis(like);
-  // Where an axis of other extent than the images' meets these, only one image fits.
+  // If an axis with another extent than the images' meets the images, only one image fits.
   if (images && others && images != others && Extent(like.view[*images]) == 1) {
     return {std::nullopt};
   }
@@ -225,7 +227,7 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Conformed(const OnnxTensor& tens
       return {std::nullopt};
     }
   }
-  // Digits that are the same make the same node where each axis is there whole or not at all.
+  // Equal digits make the same node if each axis is there whole or not at all.
   if (is_alike) return {conformed};
   std::stable_sort(pairs.begin(), pairs.end(), [](const auto& a, const auto& b) {
     if (a.first.axis != b.first.axis) return a.first.axis < b.first.axis;
@@ -255,7 +257,7 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Conformed(const OnnxTensor& tens
   for (size_t axis = 0; axis < view.size(); ++axis) {
     if (Extent(conformed.view[axis]) == 1) view[axis] = conformed.view[axis];
   }
-  // Where an axis is there in part, the digits left close up.
+  // If an axis is there in part, the digits that are left close the gap.
   Remainder left = Compacted(view);
   return {OnnxTensor{node, std::move(left.view), false}};
 }
@@ -274,7 +276,7 @@ Status OnnxImporter::AddOfTensors(const std::string& type, std::vector<OnnxTenso
     if (IsGateOf(tensors[1], tensors[0])) return Give(tensors[1]);
     if (IsGateOf(tensors[0], tensors[1])) return Give(tensors[0]);
   }
-  // The tensor that has all positions says which axes the result has.
+  // The tensor that has all positions determines the axes of the result.
   size_t base = tensors.size();
   for (size_t at = tensors.size(); at-- > 0;) {
     if (WithRank(Extents(tensors[at].view), extents.size()) == extents) base = at;
@@ -386,7 +388,8 @@ Status OnnxImporter::AddNormalization() {
   for (int input = 1; input <= 2 && HasInput(input); ++input) {
     const OnnxConstant* constant = WeightInput(input);
     if (constant == nullptr || !constant->is_known) return Refuse("by computed numbers");
-    // Exporters write groups as instances, with a scale of one and a shift of zero.
+    // Exporters write group normalisation as instance normalisation with a scale of one and a shift
+    // of zero.
     const double neutral = input == 1 ? 1 : 0;
     const bool is_neutral = type == "InstanceNormalization" && constant->values &&
                             std::all_of(constant->values->begin(), constant->values->end(),
@@ -408,7 +411,7 @@ Status OnnxImporter::AddNormalization() {
   std::vector<size_t> axes;
   for (size_t axis = 2; axis < rank; ++axis) axes.push_back(axis);
   if (type == "InstanceNormalization") return AddMixing(tensor, axes, std::move(parameters));
-  // Groups are the outer digit of the channels.
+  // The groups are the outer digit of the channels.
   const int64_t groups = Attributes().Number("num_groups", 0);
   std::vector<int64_t> extents = Extents(tensor.view);
   if (groups < 1 || extents[1] % groups != 0) {
@@ -418,7 +421,7 @@ Status OnnxImporter::AddNormalization() {
   extents[1] /= groups;
   extents.insert(extents.begin() + 1, groups);
   const auto apart = Reshaped(tensor.view, extents);
-  if (!apart) {  // groups that run across digits: as if there were one
+  if (!apart) {  // groups run across digits: treated as one group
     axes.push_back(1);
     return AddMixing(tensor, axes, std::move(parameters));
   }
@@ -507,7 +510,7 @@ Status OnnxImporter::AddReduction() {
     for (size_t axis = 0; axis < rank; ++axis) {
       if (changed.count(axis) == 0) left.push_back(made->view[axis]);
     }
-    // A batch of one image goes to another axis, where there is one.
+    // A batch of one image goes to another axis if there is one.
     for (const auto& [axis, extent] : changed) {
       if (!made->view[axis].empty() && left.empty()) return RefuseMixedImages();
       if (!made->view[axis].empty()) left.front().insert(left.front().begin(), kParked);

@@ -10,8 +10,8 @@
 namespace ucudnn::planner {
 namespace {
 
-// The steps of a constant, or those that its values turn out to have. An axis of one position has
-// the step 0.
+// Returns the steps of a constant, or steps found from its values. An axis of one position has the
+// step 0.
 std::optional<Sizes> StepsOf(const OnnxConstant& constant) {
   const auto numbers = constant.WholeNumbers();
   if (constant.steps || !numbers || numbers->empty()) return constant.steps;
@@ -30,7 +30,7 @@ std::optional<Sizes> StepsOf(const OnnxConstant& constant) {
   return is_sum ? std::optional(steps) : std::nullopt;
 }
 
-// The steps of a + b, or of a x b where b is one number; `rank` is that of the result.
+// Returns the steps of a + b, or of a x b if b is one number. The result has `rank` axes.
 std::optional<Sizes> StepsOf(const std::string& type, const OnnxConstant& a, const OnnxConstant& b,
                              size_t rank) {
   const auto steps = StepsOf(a);
@@ -39,7 +39,7 @@ std::optional<Sizes> StepsOf(const std::string& type, const OnnxConstant& a, con
     return std::nullopt;
   }
   Sizes made(rank, 0);
-  for (size_t axis = 0; axis < rank; ++axis) {  // from the last one
+  for (size_t axis = 0; axis < rank; ++axis) {  // counted from the last axis
     int64_t& step = made[rank - 1 - axis];
     if (axis < steps->size()) step = (*steps)[steps->size() - 1 - axis];
     const bool overflows =
@@ -85,7 +85,7 @@ Folded FoldUnary(const Folding& folding) {
   return One(Bounded(made));
 }
 
-// Between two numbers, which are inputs, or attributes below opset 11.
+// Clips between two numbers, which are inputs, or attributes below opset 11.
 Folded FoldClip(const Folding& folding) {
   OnnxConstant made = Computed(folding, folding.Dims());
   made.type = folding.In(0).type;
@@ -105,7 +105,7 @@ Folded FoldClip(const Folding& folding) {
 
 using OfTwo = double (*)(double, double);
 
-// Null where its values are not computed.
+// Returns null if the operator's values are not computed.
 OfTwo FunctionOf(const Folding& folding, bool is_real) {
   static const auto* const functions = new std::map<std::string, OfTwo>{
       {"Add", [](double a, double b) { return a + b; }},
@@ -250,7 +250,7 @@ Folded FoldConstantOfShape(const Folding& folding) {
   return One(made);
 }
 
-// A new axis of `depth` positions; its numbers are not needed.
+// Adds a new axis of `depth` positions; its values are not computed.
 Folded FoldOneHot(const Folding& folding) {
   const auto depth = folding.List(1, "");
   Sizes dims = folding.Dims();
@@ -346,7 +346,7 @@ Folded FoldReduce(const Folding& folding) {
   return One(Bounded(made));
 }
 
-// Tensors of one type as another: integers become reals and back.
+// Turns integers into reals, or back.
 Folded FoldQuantization(const Folding& folding) {
   OnnxConstant made = Computed(folding, folding.Dims());
   made.type = folding.node.op_type() == "DequantizeLinear" ? kFloat : kInt8;

@@ -1,4 +1,4 @@
-// ONNX nodes that compute with constants only. Pure functions.
+// Computes ONNX nodes that read only constants. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace ucudnn::planner {
 
-// The outputs of `node` where it computes with constants only, absent ones null. Shapes follow from
-// the operator's rule in operator set `opset`; where there is none the outputs are not known.
+// Returns the outputs of `node` if it reads only constants; absent inputs are null. Shapes follow
+// from the operator's rule in operator set `opset`; without a rule the outputs are not known.
 std::vector<OnnxConstant> FoldConstants(const onnx::NodeProto& node,
                                         const std::vector<const OnnxConstant*>& inputs,
                                         int64_t opset);
 
-// Whether each element of the constant is known to be its own position in row-major order.
+// Returns whether each element of the constant is known to be its own position in row-major order.
 bool CountsUp(const OnnxConstant& constant);
 
 }  // namespace ucudnn::planner

@@ -1,4 +1,4 @@
-// Constants whose elements are moved, taken and repeated.
+// Moves, takes and repeats elements of constants.
 #include <algorithm>
 #include <numeric>
 #include <string>
@@ -268,7 +268,7 @@ Folded FoldPad(const Folding& folding) {
   return One(padded);
 }
 
-// To sizes alone, whatever is between the elements.
+// Computes only the sizes, not the interpolated elements.
 Folded FoldResize(const Folding& folding) {
   const auto sizes = folding.List(3, "");
   const bool is_plain = folding.attributes.Find("axes") == nullptr &&

@@ -1,4 +1,4 @@
-// What the rules of FoldConstants() have in common: used by onnx_folding*.cpp only.
+// What the rules of FoldConstants() share. Only onnx_folding*.cpp may include it.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ inline int64_t Product(const Sizes& extents) {
   return product;
 }
 
-// Visits all positions of `dims`, at most kMostConstantValues.
+// Visits all positions of `dims`, which are at most kMostConstantValues.
 template <typename Visit>
 void ForEach(const Sizes& dims, Visit visit) {
   Sizes at(dims.size(), 0);
@@ -56,7 +56,8 @@ void ForEach(const Sizes& dims, Visit visit) {
   }
 }
 
-// A tensor of `dims` whose element at each position is that of `from` at `place(position)`.
+// Returns a tensor of `dims` whose element at each position is the element of `from` at
+// `place(position)`.
 template <typename Place>
 OnnxConstant Picked(const OnnxConstant& from, const Sizes& dims, Place place) {
   OnnxConstant picked = from;
@@ -66,7 +67,7 @@ OnnxConstant Picked(const OnnxConstant& from, const Sizes& dims, Place place) {
   picked.tensor = -1;
   picked = Bounded(picked);
   if (!picked.is_known) return picked;
-  picked.numbers = std::min(from.numbers, picked.Elements());  // copies are no numbers of their own
+  picked.numbers = std::min(from.numbers, picked.Elements());  // copies are not new numbers
   picked.repeated = from.repeated || (from.Elements() == 1 && from.values && picked.Elements() > 1);
   if (!from.values || picked.Elements() > kMostConstantValues) return picked;
   picked.values.emplace();
@@ -80,7 +81,7 @@ OnnxConstant Picked(const OnnxConstant& from, const Sizes& dims, Place place) {
   return picked;
 }
 
-// The constant repeated to the extents `dims`, to which it can be broadcast.
+// Repeats the constant to the extents `dims`. REQUIRES: it can be broadcast to `dims`.
 inline OnnxConstant Repeated(const OnnxConstant& constant, const Sizes& dims) {
   const size_t more = dims.size() - constant.dims.size();
   return Picked(constant, dims, [&](const Sizes& at) {
@@ -92,7 +93,7 @@ inline OnnxConstant Repeated(const OnnxConstant& constant, const Sizes& dims) {
   });
 }
 
-// Numbers that are computed: as many are trained as there are, whatever they come from.
+// Returns a constant of computed numbers. All of them count as trained, whatever they come from.
 inline OnnxConstant Computed(const Folding& folding, const Sizes& dims) {
   OnnxConstant made;
   made.dims = dims;
@@ -109,7 +110,7 @@ inline OnnxConstant Computed(const Folding& folding, const Sizes& dims) {
   return made;
 }
 
-// The same numbers in other axes.
+// Returns the same numbers in other axes.
 inline Folded Seen(const Folding& folding, const std::optional<Sizes>& dims) {
   if (!dims) return NotKnown();
   OnnxConstant seen = folding.In(0);
@@ -118,7 +119,7 @@ inline Folded Seen(const Folding& folding, const std::optional<Sizes>& dims) {
   return One(Bounded(seen));
 }
 
-// Rules of operators that only move and repeat elements: onnx_folding_axes.cpp.
+// Rules of operators that only move and repeat elements, in onnx_folding_axes.cpp.
 const std::map<std::string, Rule>& AxisRules();
 
 }  // namespace ucudnn::planner

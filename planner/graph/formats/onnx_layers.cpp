@@ -1,4 +1,4 @@
-// The layers of an ONNX model that slide windows, and those on channels of images.
+// Layers of an ONNX model that slide windows, and layers on channels of images.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -8,7 +8,8 @@
 namespace ucudnn::planner {
 namespace {
 
-// The spatial axes of `numbers` from `offset`, which all others but `neutral` in depth.
+// Returns the spatial axes of `numbers` from `offset` on, with `neutral` in depth if `rank` has no
+// depth.
 Result<Spatial> ReadSpatial(const std::vector<int64_t>& numbers, size_t offset, size_t rank,
                             int32_t neutral, const std::string& name) {
   Spatial spatial = {neutral, neutral, neutral};
@@ -155,7 +156,7 @@ Status OnnxImporter::AddTransposedConvolution() {
 
 Status OnnxImporter::CutTransposed(size_t axis, int64_t total, bool lower,
                                    TransposedConvolution& layer) {
-  // More than the windows give is added at the end.
+  // If the output is longer than the windows give, the rest is added at the end.
   const int64_t smaller = total / 2;
   const int64_t before = total < 0 ? 0 : (lower ? total - smaller : smaller);
   UCUDNN_ASSIGN_OR_RETURN(layer.pad[axis], Narrow(before, "output_shape"));
@@ -189,7 +190,7 @@ Status OnnxImporter::ReadTransposedExtents(const OnnxTensor& image,
     }
     return Status::Ok();
   }
-  // Older files give the batch and the channels, too.
+  // Older files also give the batch and the channels.
   const size_t offset = given.size() == rank ? 2 : 0;
   UCUDNN_ASSIGN_OR_RETURN(const Spatial wanted,
                           ReadSpatial(given, offset, rank, 1, "output_shape"));
@@ -199,7 +200,7 @@ Status OnnxImporter::ReadTransposedExtents(const OnnxTensor& image,
     const int64_t window = int64_t{layer.window[axis] - int64_t{1}} * layer.dilation[axis] + 1;
     const int64_t out = given.empty() ? pixels * stride : wanted[axis];
     const int64_t total = (pixels - 1) * stride + more[axis] + window - out;
-    // ONNX puts the odd pixel at the beginning unless SAME_UPPER is asked for.
+    // ONNX puts the odd pixel at the beginning unless the node asks for SAME_UPPER.
     UCUDNN_RETURN_IF_ERROR(CutTransposed(axis, total, automatic != "SAME_UPPER", layer));
     UCUDNN_ASSIGN_OR_RETURN(
         layer.extra_extent[axis],
@@ -227,7 +228,7 @@ Status OnnxImporter::AddPooling() {
   UCUDNN_ASSIGN_OR_RETURN(pooling.extra_pad, Difference(sliding.end_pad, sliding.pad));
   pooling.round_up = Attributes().Number("ceil_mode", 0) != 0;
   if (sliding.dilation != Spatial{1, 1, 1}) {
-    // A window with gaps is as long as one without.
+    // A window with gaps counts with its whole length, as one without gaps.
     for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
       UCUDNN_ASSIGN_OR_RETURN(
           pooling.window[axis],
@@ -345,7 +346,7 @@ Status OnnxImporter::AddResize() {
       std::all_of(factors.begin(), factors.end(), [](double factor) { return factor == 1; })) {
     return Give(tensor);
   }
-  // Whole factors of whole axes of an image.
+  // Handles whole factors along whole axes of an image.
   Upsampling upsampling;
   View view = tensor.view;
   const NodeExtents node_extents = ExtentsOf(tensor);
@@ -386,7 +387,7 @@ Status OnnxImporter::AddResize() {
   return GiveNode(node, std::move(view));
 }
 
-// A reshape, a transposition and a reshape.
+// Composes a reshape, a transposition and a reshape.
 Status OnnxImporter::AddDepthToSpace() {
   UCUDNN_ASSIGN_OR_RETURN(OnnxTensor tensor, TensorInput(0));
   const int64_t block = Attributes().Number("blocksize", 0);
@@ -420,7 +421,7 @@ Status OnnxImporter::AddDepthToSpace() {
     return Status::Error("blocksize " + std::to_string(block) + "; expected one that divides");
   }
   const auto parts = Reshaped(tensor.view, apart);
-  // Numbers of which earlier reshapes made digits that the blocks do not divide.
+  // Earlier reshapes gave these numbers digits that the blocks do not divide.
   if (!parts) return AddChanged(tensor, {{1, joined[1]}, {2, joined[2]}, {3, joined[3]}});
   View turned;
   for (const size_t axis : order) turned.push_back((*parts)[axis]);

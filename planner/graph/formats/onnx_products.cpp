@@ -36,16 +36,17 @@ bool AreAll(const Digits& digits, bool (*predicate)(const Digit&)) {
   return std::all_of(digits.begin(), digits.end(), predicate);
 }
 
-// The view but for its last two axes.
+// Returns the view without its last two axes.
 View Leading(const View& view) { return {view.begin(), view.end() - 2}; }
 
-// One head's channels: the inner digit, all of them where there is one head.
+// Returns whether these are one head's channels: the inner digit, or all channels if there is one
+// head.
 bool IsHead(const Digits& digits) {
   return digits.empty() ||
          (digits.size() == 1 && digits[0].axis == ViewAxis::kChannel && digits[0].stride == 1);
 }
 
-// In front of the two axes of a product: images, heads and windows.
+// Returns whether the axes in front of a product's two axes are images, heads and windows.
 bool AreGroups(const View& view) {
   for (const Digits& digits : view) {
     for (const Digit& digit : digits) {
@@ -115,7 +116,7 @@ Status OnnxImporter::AddMatMul() {
   UCUDNN_ASSIGN_OR_RETURN(const OnnxTensor tensor, TensorInput(second != nullptr ? 0 : 1));
   std::vector<Parameter> parameters = Weight(*weights);
   OnnxConstant matrix = *weights;
-  // Axes of extent 1 in front say nothing.
+  // Leading axes of extent 1 change nothing.
   while (matrix.dims.size() > 2 && matrix.dims.front() == 1 &&
          matrix.dims.size() <= tensor.view.size()) {
     matrix.dims.erase(matrix.dims.begin());
@@ -189,7 +190,7 @@ Status OnnxImporter::AddLinear(OnnxTensor tensor, const OnnxConstant& weights, b
         const NodeId node, AddOperator(Linear{narrow, bias}, {tensor.node}, std::move(parameters)));
     return give(node, std::move(view));
   }
-  // Channels in the last axis of an image: as the graph has them, where the images stay apart.
+  // The last axis of an image holds channels in the graph's order if the images stay separate.
   const double operations = 2.0 * static_cast<double>(all) / static_cast<double>(features) *
                             static_cast<double>(features) * static_cast<double>(outputs);
   UCUDNN_ASSIGN_OR_RETURN(const auto made, Changed(node_->op_type(), tensor, {{last, outputs}}, {},
@@ -213,7 +214,7 @@ bool OnnxImporter::AreScores(const OnnxTensor& a, const OnnxTensor& b) const {
     if (digit.axis == ViewAxis::kChannel) channels *= digit.size;
   }
   if (channels != ExtentsOf(a)[1] || channels != ExtentsOf(b)[1]) return false;
-  // Windows are those of both, and have as many positions.
+  // The windows are in both tensors, and have equally many positions.
   const Digits outer = WithoutBatch(AllOf(groups));
   const bool has_windows = std::any_of(outer.begin(), outer.end(), IsPosition);
   return !has_windows || queries == keys;
@@ -247,7 +248,7 @@ Result<bool> OnnxImporter::AddAttention(const OnnxTensor& weights, const OnnxTen
       !AreAll(queries, IsPosition)) {
     return false;
   }
-  // Heads of the values may have another number of channels than those of queries and keys.
+  // A head's values may have another number of channels than its queries and keys.
   const NodeExtents of_queries = planner::ExtentsOf(graph_.ShapeOf(scores.queries), batch_);
   const NodeExtents of_values = ExtentsOf(values);
   int64_t heads = 1;
@@ -277,7 +278,7 @@ Result<bool> OnnxImporter::AddAttention(const OnnxTensor& weights, const OnnxTen
     int32_t window = 1;
     for (const Digit& digit : queries) {
       if (static_cast<size_t>(digit.axis) != spatial + 2) continue;
-      // A grid of positions is in all windows.
+      // A grid of positions runs through all windows.
       if (digit.stride != 1) {
         window = 0;
       } else {
@@ -296,7 +297,7 @@ Result<bool> OnnxImporter::AddAttention(const OnnxTensor& weights, const OnnxTen
 
 Result<OnnxTensor> OnnxImporter::NodeOfScores(const OnnxTensor& tensor) {
   const OnnxScores scores = ScoresOf(tensor);
-  // As many channels as there are heads and windows, and a position for each pair.
+  // There are as many channels as heads and windows, and one position for each pair.
   Digits queries;
   Digits keys;
   int64_t groups = 1;
@@ -305,7 +306,7 @@ Result<OnnxTensor> OnnxImporter::NodeOfScores(const OnnxTensor& tensor) {
   std::vector<Digit*> rows;
   std::vector<Digit*> columns;
   const NodeExtents of_queries = planner::ExtentsOf(graph_.ShapeOf(scores.queries), batch_);
-  // Positions of queries that windows share are in front of those within them.
+  // Positions of queries between windows are in front of positions within a window.
   Digits all = AllOf(tensor.view);
   int64_t keys_of_query = 1;
   for (const Digit& digit : all) {
@@ -378,7 +379,7 @@ Status OnnxImporter::AddProductOfTensors(const OnnxTensor& a, const OnnxTensor& 
   extents.insert(extents.end(), left.end() - 2, left.end());
   UCUDNN_ASSIGN_OR_RETURN(const auto grown, Grown(first, extents));
   if (!grown) return RefuseMixedImages();
-  // The images of both are whole and outermost in one axis in front.
+  // The images of both tensors are whole and outermost in one leading axis.
   OnnxTensor padded = second;
   padded.view.insert(padded.view.begin(), rank - second.view.size(), Digits());
   bool meet = false;

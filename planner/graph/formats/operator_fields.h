@@ -1,5 +1,6 @@
-// The operators of a graph and their members by name, for whoever reads or writes them as text.
-// `fields` is called once for each member, in the order of the format:
+// Visits the operators of a graph and their members by name, for code that reads or writes them as
+// text. `fields` is called once for each member, in the order of the format:
+//
 //   fields.Required("filters", int32_t&)     a number that has no default
 //   fields.Optional("groups", int32_t&)      number, real number or flag
 //   fields.RequiredExtents("window", Spatial&, neutral), OptionalExtents(...)
@@ -16,7 +17,7 @@
 
 namespace ucudnn::planner {
 
-// In the order of Operator's alternatives.
+// Names of Operator's alternatives, in their order.
 inline constexpr std::array<const char*, std::variant_size_v<Operator>> kOperatorNames = {
     "input",
     "convolution",
@@ -173,7 +174,7 @@ template <typename Fields>
 void VisitFields(Concat& op, Fields& fields) {
   fields.OptionalChoice("axis", op.axis, kConcatAxisNames);
 }
-// Operators without members.
+// These operators have no members.
 template <typename Fields>
 void VisitFields(Add&, Fields&) {}
 template <typename Fields>

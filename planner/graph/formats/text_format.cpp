@@ -19,7 +19,7 @@ class Parser {
  public:
   explicit Parser(std::string_view text) : text_(text) {}
 
-  // Fields until `end`, which is taken; '\0' is the end of the text.
+  // Parses fields until `end`, which is consumed; '\0' is the end of the text.
   Status ParseFields(char end, int depth, std::vector<TextField>& fields) {
     for (;;) {
       SkipSpace();
@@ -40,7 +40,7 @@ class Parser {
     return AtEnd() ? "the end of the text" : Quoted(text_.substr(position_, 1));
   }
 
-  // Separators between fields are space, too.
+  // Separators between fields count as space too.
   void SkipSpace() {
     for (; !AtEnd(); ++position_) {
       const char c = text_[position_];
@@ -93,7 +93,7 @@ class Parser {
   Status ParseScalar(TextField& field) {
     SkipSpace();
     if (!AtEnd() && (text_[position_] == '"' || text_[position_] == '\'')) {
-      // Strings side by side are one.
+      // Adjacent strings are joined to one.
       while (!AtEnd() && (text_[position_] == '"' || text_[position_] == '\'')) {
         UCUDNN_RETURN_IF_ERROR(ParseString(field.value));
         SkipSpace();
@@ -116,7 +116,7 @@ class Parser {
     ++position_;
     return Status::Ok();
   }
-  // name: [a, b] says the same as name: a name: b.
+  // name: [a, b] means the same as name: a name: b.
   Status ParseList(const TextField& field, int depth, std::vector<TextField>& fields) {
     while (!Take(']')) {
       if (AtEnd()) return Refuse("the text ends inside a list; expected ']'");

@@ -1,5 +1,5 @@
-// What the descriptions of the built-in networks share: a chain of layers. Every
-// call adds a node behind the last one. Names are the caller's. Thread-compatible.
+// What the descriptions of the built-in networks share: a chain of layers. Every call adds a node
+// behind the last node. The caller gives the names. Thread-compatible.
 #pragma once
 
 #include <string>
@@ -11,17 +11,17 @@
 
 namespace ucudnn::planner {
 
-// A convolution of a square window; `bias` is false where a normalisation follows.
+// Returns a convolution with a square window; `bias` is false if a normalisation follows.
 Convolution Square(int32_t filters, int32_t window, int32_t stride = 1, int32_t pad = 0,
                    bool bias = false);
-// With as many groups as channels.
+// Returns a convolution with as many groups as channels.
 Convolution Depthwise(int32_t channels, int32_t window, int32_t stride, int32_t pad);
 Pooling SquarePooling(PoolingKind kind, int32_t window, int32_t stride, int32_t pad = 0,
                       bool round_up = false);
 
 class Chain {
  public:
-  // Images of `extent` x `extent` pixels.
+  // Begins with images of `extent` x `extent` pixels.
   Chain(const std::string& network, int32_t channels, int32_t extent);
   Chain(const std::string& network, const Input& images);
 
@@ -35,16 +35,16 @@ class Chain {
   void MaxPool(const std::string& name, int32_t window, int32_t stride, int32_t pad = 0,
                bool round_up = false);
   void AveragePool(const std::string& name, int32_t window, int32_t stride, int32_t pad = 0);
-  // How many positions the last node's output has.
+  // Returns the number of positions of the last node's output.
   int32_t Positions() const;
-  // A convolution, its normalisation and its activation: `name`, `name`.bn and `name`.act.
+  // Adds a convolution, its normalisation and its activation: `name`, `name`.bn and `name`.act.
   void Unit(const std::string& name, const Convolution& convolution,
             ActivationKind activation = ActivationKind::kRelu);
-  // The same without activation.
+  // Adds a convolution and its normalisation.
   void Normalised(const std::string& name, const Convolution& convolution);
-  // A normalisation and an activation in front of a convolution.
+  // Adds a normalisation and an activation in front of a convolution.
   void PreActivated(const std::string& name, const Convolution& convolution);
-  // Global average, fully connected layer `fc` and softmax `prob`.
+  // Adds a global average, the fully connected layer `fc` and the softmax `prob`.
   void Classify(int32_t classes, double dropout = 0);
 
   Result<Graph> Build() const { return builder_.Build(); }
@@ -55,7 +55,7 @@ class Chain {
   const Shape& shape() const { return shapes_[static_cast<size_t>(last_)]; }
 
   GraphBuilder builder_;
-  std::vector<Shape> shapes_;  // of the nodes' outputs; where a node does not fit, an empty one
+  std::vector<Shape> shapes_;  // of the nodes' outputs; empty if a node does not fit
   NodeId last_ = 0;
 };
 

@@ -5,7 +5,7 @@
 
 namespace ucudnn::planner {
 
-// fc6 and fc7, each with its activation and dropout, fc8 and prob.
+// Appends fc6 and fc7, each with its activation and dropout, fc8 and prob.
 void AppendClassifier(Chain& net, int32_t classes);
 
 }  // namespace ucudnn::planner

@@ -7,9 +7,9 @@
 namespace ucudnn::planner {
 namespace {
 
-constexpr int32_t kGroups = 32;  // of channels, in every normalization of the decoders
+constexpr int32_t kGroups = 32;  // groups of channels in every normalization of the decoders
 
-// What the two decoders differ in: their convolutions and how they grow.
+// The differences of the two decoders: their convolutions and how they grow.
 struct Decoder {
   Chain net;
   Convolution (*convolution)(int32_t filters);
@@ -41,7 +41,7 @@ struct Decoder {
     net.Join(name + ".add", Add{}, {sum, net.last()});
   }
 
-  // One head over all positions.
+  // Adds an attention of one head over all positions.
   void Attend(const std::string& name) {
     const NodeId input = net.last();
     net.Append(name + ".group_norm", GroupNormalization{kGroups});
@@ -112,7 +112,7 @@ Result<Graph> VideoVae(const std::string& name) {
     if (i + 1 == std::size(kDecoderFilters)) break;
     const bool in_time = i > 0;
     decoder.net.Append(block + ".nearest", Upsampling{{in_time ? 2 : 1, 2, 2}});
-    // The first frame stands for itself alone: f frames become 2 f - 1.
+    // The first frame is not doubled: f frames become 2 f - 1.
     if (in_time) decoder.net.Append(block + ".first", Padding{{-1, 0, 0}, {0, 0, 0}});
     decoder.Append(block + ".upsamplers.0.conv", kDecoderFilters[i]);
   }

@@ -7,7 +7,7 @@
 namespace ucudnn::planner {
 namespace {
 
-// Appends one layer, of which the block keeps the last node.
+// Appends one layer. The block keeps the layer's last node.
 using AppendLayer = std::function<void(const std::string& name)>;
 
 void AppendBlock(Chain& net, const std::string& name, int layers, DenseJoin join,
@@ -24,7 +24,7 @@ void AppendBlock(Chain& net, const std::string& name, int layers, DenseJoin join
   }
 }
 
-// Between two blocks.
+// Appends the layers between two blocks.
 void AppendTransition(Chain& net, const std::string& name, int32_t channels) {
   net.PreActivated(name + ".conv", Square(channels, 1));
   net.AveragePool(name + ".pool", 2, 2);

@@ -1,5 +1,5 @@
-// The families of the built-in networks, one file each. Pure functions; networks.h lists the
-// networks themselves, and the errors would be faults of the descriptions.
+// The families of the built-in networks, one file each. Pure functions. networks.h lists the
+// networks themselves. An error would be a fault of the description.
 #pragma once
 
 #include <array>
@@ -12,40 +12,42 @@
 namespace ucudnn::planner {
 
 constexpr int32_t kImageNetClasses = 1000;
-// ImageNet-22K as DeePa, appendix A.4, counts its categories.
+// The number of categories of ImageNet-22K in DeePa, appendix A.4.
 constexpr int32_t kImageNet22KClasses = 21841;
 
-// "One weird trick", section 3: one tower on 224 x 224 images, no normalisation. `filters` are
-// those of its five convolutions.
+// "One weird trick", section 3: one tower on 224 x 224 images, no normalisation. `filters` are the
+// filters of its five convolutions.
 Result<Graph> AlexNet(const std::string& name, const std::array<int32_t, 5>& filters,
                       int32_t classes);
 // Caffe's bvlc_alexnet (Krizhevsky 2012): two groups, 227 x 227.
 Result<Graph> AlexNetCaffe(const std::string& name);
 // Simonyan and Zisserman 2014, configuration D.
 Result<Graph> Vgg16(const std::string& name, int32_t classes);
-// He 2015, table 1, with `blocks` in the four stages, either two 3 x 3 convolutions or the
-// bottlenecks of 1 x 1, 3 x 3 and 1 x 1; these reduce the image in the 3 x 3, as torchvision does.
+// He 2015, table 1, with `blocks` blocks in the four stages: either two 3 x 3 convolutions, or
+// bottlenecks of 1 x 1, 3 x 3 and 1 x 1. Bottlenecks reduce the image in the 3 x 3, as torchvision
+// does.
 enum class ResidualBlock { kBasic, kBottleneck };
 Result<Graph> ResNet(const std::string& name, ResidualBlock block,
                      const std::array<int, 4>& blocks);
 // He 2016 ("Identity Mappings in Deep Residual Networks"): the same stages with normalisation and
-// activation in front of each convolution, so that nothing is behind a sum. As its appendix has it,
-// the first block takes what the stem has activated, projections read what is activated, and the
-// last sum is activated once more.
+// activation in front of each convolution, so that nothing follows a sum. According to its
+// appendix, the first block takes the activated output of the stem, projections read the activated
+// input, and the last sum is activated once more.
 Result<Graph> ResNetV2(const std::string& name, ResidualBlock block,
                        const std::array<int, 4>& blocks);
 // Szegedy 2015b, 299 x 299, without the auxiliary classifier.
 Result<Graph> InceptionV3(const std::string& name, int32_t classes);
-// How a dense block joins what its layers give: one Concat behind each layer of all before it and
-// the layer's own (as Caffe's networks do), or in front of each layer one of all single outputs (as
-// torch and ONNX do). The mathematics is the same.
+// How a dense block joins the outputs of its layers. kChain: a Concat behind each layer joins all
+// earlier outputs and the layer's own (as in Caffe's networks). kNary: a Concat in front of each
+// layer joins all single outputs (as in torch and ONNX). Both compute the same.
 enum class DenseJoin { kChain, kNary };
 // Huang 2016: CIFAR, three blocks of 12 plain layers with `growth` filters, no compression.
 Result<Graph> DenseNet40(const std::string& name, int32_t growth, DenseJoin join);
 // Huang 2016, table 1: bottlenecks, half the channels kept between blocks.
 Result<Graph> DenseNet121(const std::string& name, DenseJoin join);
-// Zoph 2017: NASNet-A (`repeats` @ 24 `filters`). `prior_skips` says what a cell behind a reduction
-// takes for the cell before: the reduction's own second input (large) or its first (mobile).
+// Zoph 2017: NASNet-A (`repeats` @ 24 `filters`). `prior_skips` says which tensor a cell behind a
+// reduction takes as the output of the cell before: the reduction's own second input (large) or its
+// first (mobile).
 struct NasNetSize {
   int32_t extent;
   int32_t stem_filters;
@@ -57,10 +59,10 @@ Result<Graph> NasNetA(const std::string& name, const NasNetSize& size);
 // Tan and Le 2019.
 Result<Graph> EfficientNetB0(const std::string& name);
 // Kirby 2020 (layer-parallel multigrid), sections IV-C to IV-E, for MNIST's 28 x 28: an opening
-// convolution to maps of 24 x 24, residual steps u + relu(F u) of that shape, a fully connected
-// layer. `first_convolutions` steps of 7 x 7 convolutions, then in each of `blocks` a fully
-// connected step and 256 convolutions. Sizes are those whose parameters are the printed ones: the
-// text's 50 channels and 16 fully connected steps do not give them.
+// convolution to maps of 24 x 24, residual steps u + relu(F u) of that shape, and a fully connected
+// layer. First come `first_convolutions` steps of 7 x 7 convolutions, then in each of `blocks` a
+// fully connected step and 256 convolutions. The sizes are chosen so that the numbers of parameters
+// are the printed ones; the text's 50 channels and 16 fully connected steps do not give them.
 struct KirbySize {
   int32_t channels;
   int first_convolutions;

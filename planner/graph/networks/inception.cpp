@@ -16,19 +16,19 @@ Convolution Line(int32_t filters, int32_t height, int32_t width) {
 
 Pooling KeepingAverage() { return SquarePooling(PoolingKind::kAverage, 3, 1, 1); }
 
-// One module: branches from one node, joined along the channels. Names are
-// module.branch.position, pooling excepted.
+// One module: branches from one node, joined along the channels. Names are module.branch.position,
+// except for pooling.
 class Module {
  public:
   Module(Chain& net, std::string name) : net_(net), name_(std::move(name)), input_(net.last()) {}
 
-  // Units in a row, from the module's input.
+  // Adds units in a row, from the module's input.
   void Branch(const std::vector<Convolution>& units) {
     Start();
     for (const Convolution& unit : units) Append(unit);
     ends_.push_back(net_.last());
   }
-  // Two units side by side behind those of the branch.
+  // Adds two parallel units behind the units of the branch.
   void ForkedBranch(const std::vector<Convolution>& units, const Convolution& left,
                     const Convolution& right) {
     Start();

@@ -4,12 +4,12 @@
 namespace ucudnn::planner {
 namespace {
 
-constexpr int32_t kExtent = 24;  // of every map
+constexpr int32_t kExtent = 24;  // extent of every map
 constexpr int32_t kWindow = 7;
 constexpr int32_t kClasses = 10;
 constexpr int kBlockConvolutions = 256;
 
-// Adds steps u + relu(layer(u)) behind each other, with a number each.
+// Adds steps u + relu(layer(u)) one behind the other, each with a number.
 class Steps {
  public:
   Steps(Chain& net, int32_t channels) : net_(net), channels_(channels) {}

@@ -6,7 +6,7 @@
 namespace ucudnn::planner {
 namespace {
 
-// Relu, convolution, normalisation.
+// Appends relu, convolution and normalisation.
 void AppendPointwise(Chain& net, const std::string& name, int32_t filters) {
   net.Relu(name + ".relu");
   net.Normalised(name, Square(filters, 1));
@@ -24,8 +24,8 @@ class NasnetCell {
     AppendPointwise(net_, name_ + "." + name, filters_);
     return net_.last();
   }
-  // The same for a `from` of twice the extents: two halves of the channels, the second from pixels
-  // shifted by one (section A.1's factorised reduction).
+  // Brings `from`, which has twice the extents, to the cell's shape: two halves of the channels,
+  // the second from pixels shifted by one (section A.1's factorised reduction).
   NodeId SqueezeAndHalve(const std::string& name, NodeId from) {
     const std::string path = name_ + "." + name;
     net_.ContinueFrom(from);
@@ -42,7 +42,7 @@ class NasnetCell {
     net_.Append(path + ".bn", BatchNormalization{});
     return net_.last();
   }
-  // Twice relu, depthwise and pointwise convolution, normalisation.
+  // Appends twice: relu, depthwise and pointwise convolution, normalisation.
   NodeId Separable(int32_t channels, int32_t window, int32_t stride, NodeId from) {
     net_.ContinueFrom(from);
     for (const char* half : {".1", ".2"}) {

@@ -4,10 +4,10 @@
 namespace ucudnn::planner {
 namespace {
 
-// Where a block stands, and so what is in front of its convolutions.
+// The place of a block, which determines what is in front of its convolutions.
 enum class Place {
   kFirst,     // behind the stem, which is activated already
-  kReducing,  // activates what its projection reads, too
+  kReducing,  // activates also the input of its projection
   kInside     // activates behind the shortcut
 };
 

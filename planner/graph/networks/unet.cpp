@@ -33,7 +33,8 @@ void TwoNormalised(Chain& net, const std::string& block, int32_t filters, int32_
 }  // namespace
 
 Result<Graph> UNet(const std::string& name) {
-  // By level: what the contracting path has more of on each side than the expanding one wants.
+  // By level: by how many pixels the contracting path exceeds, on each side, what the expanding
+  // path needs.
   constexpr std::array<int32_t, 4> kMargins = {88, 40, 16, 4};
   Chain net(name, 1, 572);
   std::vector<NodeId> skips;
