@@ -26,11 +26,11 @@ using multigrid::Problem;
 using multigrid::Stage;
 
 constexpr int kMostListed = 64;
-// Of a solve of the network itself: a few seconds of one processor.
+// Most operations of a verifying solve of the network itself: a few seconds of one processor.
 constexpr double kVerifiedOperations = 4e10;
 constexpr int64_t kVerifiedParameters = 20'000'000;
 
-// Refuses what changes nothing, and what the models do not know.
+// Refuses options that change nothing, and options that the models do not know.
 Status CheckAnalysis(const SolveSpec& spec) {
   UCUDNN_RETURN_IF_ERROR(spec.Refuse({"--train", "--depths", "--check", "--report"},
                                      "--analyse models one forward pass and one training step; "
@@ -50,7 +50,8 @@ Status CheckAnalysis(const SolveSpec& spec) {
   return Status::Ok();
 }
 
-// As many as the machine has, and as the network's layers can be divided over.
+// Returns the numbers of devices: up to those of the machine, if the network's layers can be
+// divided over them.
 Result<std::vector<int>> ReadDevices(const SolveSpec& spec, const NetworkAnalysis& analysis) {
   std::vector<int> devices;
   const int of_machine = analysis.is_measured ? kMostListed : analysis.machine.Devices();
@@ -83,7 +84,7 @@ AnalysisChoices ChoicesOf(const SolveSpec& spec, const MultigridSettings& settin
   }
   choices.start = network.forward.start;
   choices.measures_residuals = network.forward.tolerance.has_value();
-  // One core runs one block after the other, and nothing is launched.
+  // One core runs one block after the other, and launches nothing.
   if (is_measured) {
     choices.blocks = multigrid::BlocksAtOnce::kStreams;
     choices.launching = multigrid::Launching::kEach;
@@ -91,7 +92,7 @@ AnalysisChoices ChoicesOf(const SolveSpec& spec, const MultigridSettings& settin
   return choices;
 }
 
-// What the command's own options say, where nothing is chosen.
+// Returns the setting that the command's own options give if nothing is chosen.
 MultigridSetting SettingOf(const multigrid::NetworkSettings& network) {
   MultigridSetting setting;
   setting.coarsening = network.coarsening;
@@ -102,7 +103,7 @@ MultigridSetting SettingOf(const multigrid::NetworkSettings& network) {
   return setting;
 }
 
-// In a table: by coarsening, levels, coarse operator and relaxation.
+// Orders a table by coarsening, levels, coarse operator and relaxation.
 bool ComesFirst(const TriedSetting& a, const TriedSetting& b) {
   const auto key = [](const TriedSetting& tried) {
     return std::tuple(tried.setting.coarsening, tried.levels, tried.setting.coarse,
@@ -133,7 +134,7 @@ class Analyst {
   Result<double> MessageMs();
   Status EstimateRates(const AnalysisChoices& choices);
   Result<TriedSetting> Try(const MultigridSetting& setting);
-  // As far as two cycles tell.
+  // Estimates the residual from two cycles.
   static double ResidualAfter(const ConvergenceEstimate& estimate, int cycles);
   std::optional<int> CyclesOf(const ConvergenceEstimate& estimate) const;
   Result<std::optional<int>> FindCycles(const MultigridSetting& setting);
@@ -142,14 +143,15 @@ class Analyst {
     return problem_.time > 0 ? problem_.time / static_cast<double>(stage.steps.size())
                              : problem_.step;
   }
-  // Without a tolerance as many cycles of the network itself as are taken, for their residuals.
+  // Returns the number of cycles to run on the network itself: two with a tolerance; without one at
+  // most as many as the setting takes, for their residuals.
   int VerifiedCycles(const TriedSetting& tried) const {
     const bool needs_rate = analysis_.settings.network.forward.tolerance.has_value();
     return needs_rate ? 2 : std::min(2, CyclesOf(tried.estimate).value_or(2));
   }
-  // Whether those take a few seconds at most.
+  // Returns whether these cycles take a few seconds at most.
   bool IsVerifiable(const TriedSetting& tried) const;
-  // True where the setting needs other cycles than the stand-in told.
+  // Returns whether the setting needs another number of cycles than the stand-in showed.
   Result<bool> Verify(const TriedSetting& tried);
 
   const SolveSpec& spec_;
@@ -180,7 +182,7 @@ Status Analyst::ReadTimes() {
   return Status::Ok();
 }
 
-// Of a state of the longest stage, between two ranks that share the device.
+// Measures the message of a state of the longest stage between two ranks that share the device.
 Result<double> Analyst::MessageMs() {
   const multigrid::DeviceSolvers& solvers = analysis_.settings.device->solvers(0);
   const int64_t numbers = LongestStage().shape.Features() * analysis_.settings.network.batch;
@@ -197,7 +199,7 @@ Result<double> Analyst::MessageMs() {
   return ms;
 }
 
-// What lies between stages remains modelled.
+// Messages between stages are still modelled.
 Status Analyst::MeasureOnDevice() {
   progress_.Show("timing one layer of each kind, and several at once");
   MultigridDevice& device = *analysis_.settings.device;
@@ -253,7 +255,7 @@ Result<std::optional<int>> Analyst::FindCycles(const MultigridSetting& setting) 
   return CyclesOf(tried.estimate);
 }
 
-// Makes the probe, and the tolerance where none is given.
+// Makes the probe, and the tolerance if none is given.
 Status Analyst::EstimateRates(const AnalysisChoices& choices) {
   const multigrid::NetworkSettings& network = analysis_.settings.network;
   const auto candidates = multigrid::CandidatesFor(analysis_.layers, choices);
@@ -351,7 +353,8 @@ Result<bool> Analyst::Verify(const TriedSetting& tried) {
   }
   verified.cycles = CyclesOf(verified.estimate);
   const bool changes = verified.cycles != CyclesOf(tried.estimate);
-  // A residual of the stand-in's reference is nothing that the network's own can be held to.
+  // The tolerance is a residual of the stand-in's reference, which the network itself need not
+  // reach.
   if (!analysis_.settings.network.forward.tolerance) verified.cycles = CyclesOf(tried.estimate);
   analysis_.verified = std::move(verified);
   return changes && analysis_.settings.network.forward.tolerance.has_value();

@@ -1,5 +1,5 @@
-// `ucudnn multigrid --analyse`: whether layer-parallel multigrid pays on a machine, without running
-// there. Used from main's thread only.
+// `ucudnn multigrid --analyse`: says whether layer-parallel multigrid pays on a machine, without
+// running there. For use from main's thread only.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ struct TriedSetting {
   multigrid::MultigridSetting setting;
   int levels = 2;
   multigrid::ConvergenceEstimate estimate;
-  std::optional<int> cycles;  // none: it does not converge, or not in the cycles allowed
+  std::optional<int> cycles;  // none: it does not converge, or not in the allowed cycles
 };
 
 struct NetworkAnalysis {
@@ -31,26 +31,29 @@ struct NetworkAnalysis {
   MultigridSettings settings;
   multigrid::NetworkLayers layers;
   planner::Machine machine;
-  std::unique_ptr<multigrid::LayerTimes> modelled;  // where a device measured the others
+  std::unique_ptr<multigrid::LayerTimes> modelled;  // if a device measured the other times
   std::unique_ptr<multigrid::LayerTimes> times;
-  std::string measured_on;        // the device that measured the stages' layers; empty: none did
-  bool is_measured = false;       // times of layers are CPU times of this machine; else a roofline
-  std::string measurement_notes;  // what of them was not measured as it is
+  std::string measured_on;  // the device that measured the stages' layers; empty if none did
+  // layer times are CPU times of this machine; else they come from a roofline
+  bool is_measured = false;
+  std::string measurement_notes;  // what was not measured as it runs
 
   double tolerance = 0;
-  // Whose residual the tolerance is, after so many cycles; none where the user gave it.
+  // The setting whose residual after its cycles is the tolerance; none if the user gave the
+  // tolerance.
   std::optional<TriedSetting> reference;
-  std::string stand_in;  // how what converged differs from the longest stage; empty: it does not
+  // how the network of the estimates differs from the longest stage; empty: it does not
+  std::string stand_in;
   std::vector<TriedSetting> tried;
-  // The fastest setting's residuals on the network itself, where that takes a few seconds.
+  // The fastest setting's residuals on the network itself, if that takes a few seconds.
   std::optional<TriedSetting> verified;
 
   std::vector<multigrid::WorkloadAnalysis> workloads;
 };
 
-// Every time of a solve is modelled, and says so.
+// Prints the analysis. It says that every time of a solve is modelled.
 void PrintAnalysis(const NetworkAnalysis& analysis);
-// Format ucudnn-multigrid-analysis, described in planner/multigrid/FORMAT.md.
+// Writes the format ucudnn-multigrid-analysis, described in planner/multigrid/FORMAT.md.
 std::string FormatAnalysis(const NetworkAnalysis& analysis);
 
 Result<int> AnalyseMultigrid(const CLI::App& app, const SolveSpec& spec);

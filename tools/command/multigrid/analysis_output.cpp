@@ -29,18 +29,18 @@ const char* WorkloadName(Workload workload) {
   return workload == Workload::kTraining ? "training" : "inference";
 }
 
-// "c = 16, 3 levels, F, sum".
+// Formats "c = 16, 3 levels, F, sum".
 std::string SettingText(const MultigridSetting& setting, int levels) {
   return "c = " + Joined(setting.coarsening, ",") + ", " + std::to_string(levels) + " levels, " +
          SweepsText(setting.solve.c_sweeps) + ", " + multigrid::NameOf(setting.coarse);
 }
 
-// A time in a table: three digits, never in powers of ten.
+// Formats a time in a table: three digits, never a power of ten.
 std::string ShortMs(double time) {
   return NumberText(time >= 100 ? "%.0f" : time >= 10 ? "%.1f" : time >= 1 ? "%.2f" : "%.3f", time);
 }
 
-// Layers of this kind in the whole network.
+// Returns the number of layers of this kind in the whole network.
 int64_t CountOf(const multigrid::NetworkLayers& layers, int kind) {
   int64_t count = 0;
   for (const multigrid::LayerSection& section : layers.sections) {
@@ -149,8 +149,8 @@ std::string RatioText(double numerator, double denominator) {
   return NumberText(numerator < 10 * denominator ? "%.2f" : "%.1f", numerator / denominator) + "x";
 }
 
-// What is compared, beside the number of devices, in two lines of heads: captured and launched
-// kernels are of devices.
+// Returns the two lines of heads for the columns beside the number of devices. Only devices have
+// captured and launched kernels.
 std::vector<TextColumns> HeadsOf(const NetworkAnalysis& analysis) {
   TextColumns first = {{"", 7, 0}, {"partitioned", 11, 2}, {"multigrid", 9, 2}, {"over", 6, 2}};
   TextColumns second = {{"devices", 7, 0}, {"ms", 11, 2}, {"ms", 9, 2}, {"serial", 6, 2}};
@@ -311,7 +311,7 @@ Json WorkloadJson(const planner::Device& device, const WorkloadAnalysis& workloa
           {"best_devices", devices(workload.Best(device))}};
 }
 
-// What one layer of this kind takes.
+// Writes the times of one layer of this kind.
 Json LayerJson(const NetworkAnalysis& analysis, int kind) {
   const auto cost = [&](LayerPass pass) { return analysis.times->Cost(pass, {kind}); };
   return {{"layer", analysis.layers.kinds[static_cast<size_t>(kind)].name},

@@ -23,7 +23,7 @@ ReportedRun ReadRun(const JsonPlace& place) {
   return run;
 }
 
-// "c = 16, 3 levels, F, sum, 1 cycle", of a row's `multigrid`.
+// Formats "c = 16, 3 levels, F, sum, 1 cycle" from a row's `multigrid`.
 std::string ReadSetting(const JsonPlace& multigrid) {
   const JsonPlace setting = multigrid.Member("setting");
   setting.Object();

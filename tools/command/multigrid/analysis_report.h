@@ -1,6 +1,6 @@
-// Analyses of `ucudnn multigrid --analyse --json` read back (`ucudnn-multigrid-analysis`,
-// planner/multigrid/analysis/FORMAT.md): what their scaling is drawn of. The files are not ours
-// alone: every value is checked before it is used. Thread-compatible.
+// Reads analyses of `ucudnn multigrid --analyse --json` (`ucudnn-multigrid-analysis`,
+// planner/multigrid/analysis/FORMAT.md) for the figures of scaling. The files may come from
+// elsewhere, so every value is checked before use. Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace ucudnn::command {
 struct ReportedRun {
   double ms = 0;               // modelled
   double computing_share = 0;  // in [0, 1]; the rest is waiting
-  bool fits = true;            // the devices' memory
+  bool fits = true;            // it fits the devices' memory
 
   double ComputingMs() const { return ms * computing_share; }
   double WaitingMs() const { return ms * (1 - computing_share); }
@@ -24,15 +24,15 @@ struct ReportedRun {
 struct ReportedScaling {
   int devices = 1;
   ReportedRun partitioned;
-  std::optional<ReportedRun> multigrid;         // none: no setting converges
+  std::optional<ReportedRun> multigrid;         // none if no setting converges
   std::optional<ReportedRun> launched_streams;  // the same setting; none without it
   std::string setting;                          // "c = 8, 4 levels, F, sum, 1 cycle"
 };
 
 struct ReportedWorkload {
-  std::string name;  // inference or training
+  std::string name;  // "inference" or "training"
   ReportedRun serial, captured;
-  std::vector<ReportedScaling> rows;  // by rising devices; at least one
+  std::vector<ReportedScaling> rows;  // in ascending order of devices; at least one
 };
 
 struct MultigridAnalysisReport {
@@ -50,7 +50,7 @@ struct MultigridAnalysisReport {
   bool HasMeasuredLayers() const { return layer_times != "roofline"; }
 };
 
-// The error names the value that is wrong by its place, and what was expected.
+// The error names the place of the wrong value, and what was expected.
 Result<MultigridAnalysisReport> ParseMultigridAnalysis(const std::string& json);
 
 }  // namespace ucudnn::command

@@ -16,13 +16,13 @@
 namespace ucudnn::command {
 namespace {
 
-// The devices of ranks with these numbers on this machine, in turn where there are fewer.
+// Returns the devices of ranks with these numbers on this machine, in turn if there are fewer.
 BenchmarkDevices DevicesOf(const MultigridRanks& ranks) {
   const cuda::Driver* const driver = cuda::GetDriver();
   int count = 0;
   if (driver == nullptr || driver->cuInit(0) != CUDA_SUCCESS ||
       driver->cuDeviceGetCount(&count) != CUDA_SUCCESS || count < 1) {
-    return BenchmarkDevices();  // who opens them says why
+    return BenchmarkDevices();  // code that opens them says why
   }
   BenchmarkDevices wanted;
   if (ranks.are_processes()) {
@@ -37,7 +37,8 @@ BenchmarkDevices DevicesOf(const MultigridRanks& ranks) {
 
 }  // namespace
 
-// Of the ucudnn in this process, if there is one, and of the real library what that does not have.
+// Finds the functions of the ucudnn in this process, if there is one, and of the real library for
+// those that it lacks.
 Status MultigridDevice::FindFunctions() {
   const Result<SharedLibrary> ours = SharedLibrary::Loaded("libucudnn.so.1");
   goes_through_ucudnn_ = ours.ok();

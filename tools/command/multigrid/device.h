@@ -1,5 +1,5 @@
-// The devices of `ucudnn multigrid --backend cudnn`. Used from main's thread only, but for what
-// solves.
+// The devices of `ucudnn multigrid --backend cudnn`. For use from main's thread only, except for
+// the solvers.
 #pragma once
 
 #include <memory>
@@ -17,20 +17,20 @@ struct SolveSpec;  // solve_spec.h
 
 class MultigridDevice {
  public:
-  // This machine's devices, or the stand-in's with --host: each rank of this process has one, and
-  // where there are fewer several share one. An error names the option.
+  // Opens this machine's devices, or the stand-in's with --host. Each rank of this process gets
+  // one; if there are fewer, several ranks share one. An error names the option.
   static Result<std::shared_ptr<MultigridDevice>> Open(const SolveSpec& spec,
                                                        const MultigridRanks& ranks);
 
-  // Of one rank of this process.
+  // Returns the solvers of one rank of this process.
   multigrid::DeviceSolvers& solvers(int rank) { return *solvers_[rank - first_rank_]; }
-  // "single precision on the CPU stand-in, blocks run: grouped, cycles as graphs", as its stages
-  // were made; of several ranks which, and how they exchange.
+  // Formats "single precision on the CPU stand-in, blocks run: grouped, cycles as graphs", for the
+  // stages made so far. If there are several ranks, also says which they are and how they exchange.
   std::string Text(const MultigridRanks& ranks) const;
-  // "single precision on the CPU stand-in".
+  // Formats "single precision on the CPU stand-in".
   std::string DeviceText() const;
   bool is_stand_in() const { return is_stand_in_; }
-  // Whether calls go through the ucudnn that this process is started with (`ucudnn run`).
+  // Returns whether calls go through the ucudnn with which this process was started (`ucudnn run`).
   bool goes_through_ucudnn() const { return goes_through_ucudnn_; }
   const multigrid::Precision& precision() const { return *precision_; }
 

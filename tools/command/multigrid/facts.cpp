@@ -30,7 +30,7 @@ std::vector<int> ExtentsOf(const planner::Shape& shape) {
   return extents;
 }
 
-// How many parameters a node has.
+// Returns the number of parameters of a node.
 int64_t CountOf(const multigrid::ResidualChain& chain, size_t id) {
   const planner::Node& node = chain.graph.nodes[id];
   if (node.inputs.empty()) return 0;
@@ -39,8 +39,8 @@ int64_t CountOf(const multigrid::ResidualChain& chain, size_t id) {
   return counts.weights + counts.bias;
 }
 
-// As HostNetwork makes them: a stage that coarsening leaves too few layers has one level. None
-// where the settings make no hierarchy at all.
+// Returns the hierarchy as HostNetwork makes it: a stage with too few layers for coarsening has one
+// level. Empty if the settings make no hierarchy at all.
 std::vector<Hierarchy> LevelsOf(int steps, const multigrid::NetworkSettings& settings) {
   const bool is_serial = settings.method == multigrid::Method::kPartitioned;
   for (const int levels : {is_serial ? 1 : settings.levels, 1}) {

@@ -1,5 +1,5 @@
-// What outputs of `ucudnn multigrid` say of a problem: counts and shapes, without its numbers.
-// Pure functions.
+// Facts about a problem for the outputs of `ucudnn multigrid`: counts and shapes, without its
+// numbers. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -14,31 +14,33 @@ namespace ucudnn::command {
 
 struct StageFacts {
   int steps = 0;
-  std::vector<int> shape;   // of a state of one image: channels, then extents
-  double h = 1;             // how far a step goes
-  std::vector<int> levels;  // layers of each, the finest first
-  // How many layers of each level one of the next stands for; one fewer than levels.
+  std::vector<int> shape;   // shape of a state of one image: channels, then extents
+  double h = 1;             // length of a step
+  std::vector<int> levels;  // number of layers of each level, the finest first
+  // How many layers of each level one layer of the next level stands for. One entry fewer than
+  // levels.
   std::vector<int> coarsening;
 };
 
 struct ProblemFacts {
   std::string network;
-  int layers = 0;  // as the papers count: convolutions, fully connected layers and the softmax
+  int layers = 0;  // counted as in the papers: convolutions, fully connected layers and the softmax
   int64_t parameters = 0;
   bool has_drawn_weights = true;
   std::vector<StageFacts> stages;
-  std::optional<int64_t> state_bytes;  // that all levels keep on the host; none: not there
+  // bytes that all levels keep on the host; none if they are not on the host
+  std::optional<int64_t> state_bytes;
 
   const StageFacts& LongestStage() const;
 };
 
 ProblemFacts FactsOf(const multigrid::Problem& problem, const multigrid::NetworkSettings& settings);
 
-// "4,093, 511, 63 and 7".
+// Formats "4,093, 511, 63 and 7".
 std::string LayersText(const std::vector<int>& levels);
 
-// Bytes that a rank still needs for parameters and states, for such passes. `existing` is how many
-// copies of the parameters there are already.
+// Returns the bytes that a rank still needs for parameters and states in `passes`. `existing`
+// copies of the parameters exist already.
 int64_t RankBytes(const multigrid::Problem& problem, const multigrid::Placement& placement,
                   const multigrid::NetworkSettings& settings, int rank, multigrid::Passes passes,
                   int existing);

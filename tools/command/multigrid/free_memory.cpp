@@ -14,7 +14,7 @@ constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 std::optional<int64_t> NumberIn(const char* path) {
   int64_t number = 0;
   std::ifstream file(path);
-  return file >> number ? std::optional(number) : std::nullopt;  // "max" is none
+  return file >> number ? std::optional(number) : std::nullopt;  // "max" becomes none
 }
 
 int64_t FreeOnThisMachine() {

@@ -11,7 +11,7 @@ namespace {
 
 using multigrid::StageSolution;
 
-// What a document begins with: the network, where it is solved, and what the options said.
+// Writes the head of a document: the network, where it is solved, and the options.
 Json HeadOf(const SolveSpec& spec, const ProblemFacts& facts, const MultigridSettings& all) {
   Json head;
   head["format"] = "ucudnn-multigrid";
@@ -50,7 +50,7 @@ Json StageJson(const StageFacts& facts) {
   return stage;
 }
 
-// Times to a tenth of a microsecond.
+// Rounds times to a tenth of a microsecond.
 double WithTenthsOfMicroseconds(double ms) { return std::round(ms * 1e4) / 1e4; }
 
 Json TimelineJson(const multigrid::CycleTimeline& timeline) {
@@ -70,7 +70,7 @@ Json TimelineJson(const multigrid::CycleTimeline& timeline) {
   return json;
 }
 
-// Members that are of one solve: those that the longest stage has for readers that look at one, and
+// Adds the members of one solve: those of the longest stage, for readers that want one stage, and
 // all stages.
 void AddSolve(const SolvedNetwork& solved, Json& json) {
   const StageSolution& longest = solved.LongestStage();

@@ -1,4 +1,5 @@
-// `ucudnn multigrid`: a residual network solved over all its layers at once, and trained so.
+// `ucudnn multigrid`: solves a residual network over all its layers at once, or trains it in this
+// way.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -66,7 +67,7 @@ Status CheckUse(const SolveSpec& spec) {
   return Status::Ok();
 }
 
-// What a reader of the output must know besides.
+// Tells what else a reader of the output must know.
 void TellDoubts(const CLI::App& app, const SolvedNetwork& solved) {
   for (size_t at = 0; at < solved.stages.size(); ++at) {
     const multigrid::Solution& solution = solved.stages[at].solution;
@@ -90,7 +91,7 @@ Result<Problem> ReadProblemOf(const SolveSpec& spec, const MultigridRanks& ranks
   return ranks.are_processes() ? ReadSharedProblem(spec) : ReadProblem(spec);
 }
 
-// At one depth, or at each of --depths.
+// Solves at one depth, or at each of --depths.
 Result<std::vector<SolvedNetwork>> SolveAll(const SolveSpec& spec,
                                             const std::shared_ptr<MultigridRanks>& ranks) {
   std::vector<SolveSpec> each(std::max<size_t>(spec.depths.size(), 1), spec);

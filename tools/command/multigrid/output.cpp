@@ -19,7 +19,7 @@ const TextColumns kEpochColumns = {{"epoch", 5, 0},  {"loss", 9, 2},      {"top-
 
 constexpr double kWideLoss = 1000;  // with five decimals wider than its column
 
-// What became of the solve, as a sentence.
+// Describes the outcome of the solve in a sentence.
 std::string VerdictText(const multigrid::SolveOptions& options, const Solution& solution) {
   const std::string cycles = Counted(solution.cycles, "cycle");
   switch (solution.outcome) {
@@ -39,7 +39,7 @@ std::string VerdictText(const multigrid::SolveOptions& options, const Solution& 
          " of at most " + std::to_string(options.cycles) + ", since " + solution.fallback;
 }
 
-// "4 levels of 4,093, 511, 63 and 7 layers", or "1 level of 4,093 layers".
+// Formats "4 levels of 4,093, 511, 63 and 7 layers", or "1 level of 4,093 layers".
 std::string LevelsText(const std::vector<int>& levels) {
   return Counted(static_cast<int64_t>(levels.size()), "level") + " of " + LayersText(levels) +
          " layers";
@@ -70,7 +70,7 @@ void PrintMethod(const multigrid::NetworkSettings& settings, const std::string& 
               StartText(settings.forward.start));
 }
 
-// `lane` is what one is called: thread, stream.
+// `lane` is the name of one lane: thread, stream.
 void PrintTimeline(const multigrid::CycleTimeline& timeline, const char* lane) {
   if (timeline.cycle == 0) return;
   std::printf("in cycle %d, of %.3g ms, %.2f of %s run a layer on average\n", timeline.cycle,
@@ -78,7 +78,7 @@ void PrintTimeline(const multigrid::CycleTimeline& timeline, const char* lane) {
               Counted(timeline.lanes, lane).c_str());
 }
 
-// "layers 0, 1,023, 2,046 and 3,069": where the devices' layers begin.
+// Prints where the devices' layers begin: "layers 0, 1,023, 2,046 and 3,069".
 void PrintPlacement(const multigrid::Placement& placement) {
   for (const multigrid::SectionPlace& place : placement.sections) {
     const multigrid::Partition& partition = place.partition;
@@ -124,7 +124,7 @@ void PrintStage(const SolvedNetwork& solved, size_t at) {
   if (timeline) PrintTimeline(*timeline, solved.settings.device ? "stream" : "thread");
 }
 
-// Serial propagation is what a solve has to beat.
+// Compares a solve with serial propagation.
 std::string ComparisonText(double seconds, double serial_seconds) {
   if (!(seconds > 0 && serial_seconds > 0)) return "";
   const bool serial_wins = serial_seconds < seconds;
@@ -152,7 +152,7 @@ void PrintCheck(const SolvedNetwork& solved) {
   }
 }
 
-// A row of the table of depths: a name, and what `text` says of each solve.
+// Prints a row of the table of depths: a name, and `text` of each solve.
 template <typename Text>
 void PrintDepthsRow(const std::string& name, const std::vector<SolvedNetwork>& solves,
                     Text&& text) {

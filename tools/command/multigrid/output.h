@@ -1,5 +1,5 @@
-// The tables and the JSON of `ucudnn multigrid`. Times are by the clock, on this machine's CPU, and
-// say so.
+// The tables and the JSON of `ucudnn multigrid`. Times are wall-clock times on this machine's CPU,
+// and the outputs say so.
 #pragma once
 
 #include <string>
@@ -12,15 +12,15 @@
 namespace ucudnn::command {
 
 void PrintSolve(const SolveSpec& spec, const SolvedNetwork& solved);
-// A column for each depth.
+// Prints a column for each depth.
 void PrintDepths(const SolveSpec& spec, const std::vector<SolvedNetwork>& solves);
 
-// What is trained, and the head of the table of epochs.
+// Prints what is trained, and the head of the table of epochs.
 void PrintTraining(const SolveSpec& spec, const TrainingFacts& facts);
 void PrintEpoch(int number, const TrainedEpoch& epoch);
 
-// Format `ucudnn-multigrid` (planner/report/FORMAT.md): of one solve, or of one at each depth with
-// --depths. REQUIRES: there is one.
+// Writes the format `ucudnn-multigrid` (planner/report/FORMAT.md) for one solve, or with --depths
+// for one solve at each depth. REQUIRES: there is one.
 std::string FormatSolves(const SolveSpec& spec, const std::vector<SolvedNetwork>& solves);
 std::string FormatTraining(const SolveSpec& spec, const TrainingFacts& facts,
                            const std::vector<TrainedEpoch>& epochs);

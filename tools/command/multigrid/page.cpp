@@ -52,15 +52,15 @@ struct TrainingRow {
   std::string name;
 };
 
-// One epoch of it.
+// One epoch of a training.
 struct EpochRow {
   const TrainingRow& training;
   int64_t number = 1;
   const ReportedEpoch& epoch;
 };
 
-// Names rows by those of their attributes that differ; by the first where none does.
-// REQUIRES: each row has as many attributes.
+// Names rows by their attributes that differ, or by the first attribute if none does. REQUIRES: all
+// rows have equally many attributes.
 std::vector<std::string> NamesOf(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::string> names(rows.size());
   const size_t attributes = rows.empty() ? 0 : rows.front().size();
@@ -111,7 +111,7 @@ std::vector<SolveRow> SolveRowsOf(const std::vector<MultigridReport>& reports) {
                               "start " + report.start, report.norm, report.precision,
                               DevicesText(report),
                               stage.step ? NumberText("h = %.3g", *stage.step) : ""});
-        // h follows from the depth where time is fixed, and tells nothing then.
+        // If the total time is fixed, h follows from the depth and tells nothing.
         if (stage.step) {
           attributes.back().back() =
               NumberText("T = %.3g", *stage.step * static_cast<double>(stage.steps));
@@ -155,7 +155,7 @@ std::vector<TrainingRow> TrainingRowsOf(const std::vector<MultigridReport>& repo
                           Counted(training.repeats, "step") + " each", "start " + report.start,
                           std::to_string(training.examples) + " images", DevicesText(report)});
   }
-  // What solves a step is always said.
+  // The solver of a step is always named.
   std::vector<std::vector<std::string>> rest = attributes;
   for (auto& row : rest) row.erase(row.begin());
   const std::vector<std::string> names = NamesOf(rest);
@@ -169,7 +169,7 @@ std::vector<TrainingRow> TrainingRowsOf(const std::vector<MultigridReport>& repo
 
 Element AboutList(const std::vector<MultigridReport>& reports) {
   planner::Descriptions list("about");
-  // What all reports have in common, or each value.
+  // Adds the value that all reports share, or each value.
   const auto add = [&](const char* name, const auto& value_of) {
     std::vector<std::string> values;
     for (const MultigridReport& report : reports) {
@@ -214,16 +214,16 @@ std::optional<double> LastResidual(const ReportedStage& stage) {
   return stage.residuals.empty() ? std::nullopt : stage.residuals.back();
 }
 
-// In parts of the largest state.
+// Returns the residual relative to the largest state.
 std::optional<double> RelativeResidual(const SolveRow& row) {
   const std::optional<double> residual = LastResidual(*row.stage);
   const std::optional<double>& largest = row.stage->largest_state;
-  if (row.stage->status == "serial") return std::nullopt;  // the states are others by now
+  if (row.stage->status == "serial") return std::nullopt;  // the states have changed since
   if (!residual || IsRelative(*row.report)) return residual;
   return largest && *largest > 0 ? std::optional(*residual / *largest) : std::nullopt;
 }
 
-// Each status that a row has, explained.
+// Explains each status that a row has.
 std::string StatusesText(const std::vector<SolveRow>& rows) {
   static constexpr std::pair<const char*, const char*> kMeanings[] = {
       {"converged", "converged: the residual is at most the tolerance"},
@@ -276,8 +276,8 @@ Element SolvesSection(const std::vector<SolveRow>& rows) {
       section.Add(TableOf("solve-table", "A heading sorts by its column.", columns, rows)));
 }
 
-// What `value_of` gives of each of `count` cycles or epochs, from number `first` on, if it is
-// known.
+// Returns a line of the known values of `value_of` for `count` cycles or epochs, numbered from
+// `first` on.
 template <typename ValueOf>
 planner::Line LineOf(const std::string& name, const std::string& unit, int first, size_t count,
                      const char* format, const ValueOf& value_of) {
@@ -384,7 +384,7 @@ planner::LineChart EpochChart(const char* id, const char* title, const char* y_l
   return chart;
 }
 
-// The means at which solves by cycles ended; none where there are none.
+// Draws the mean residuals at which solves by cycles ended; none if there are none.
 std::optional<Element> TrainingResidualChart(const std::vector<TrainingRow>& rows) {
   planner::LineChart chart = EpochChart(
       "residual-chart", "Residual at which solves ended: the mean over an epoch", "residual");

@@ -1,7 +1,7 @@
-// What `ucudnn multigrid` wrote as one HTML page: how residuals fall, at several depths or with
-// several options (Kirby et al., figure 4), what runs when in a cycle (5), how training goes, the
-// levels, and how analyses say that it scales (6 and 7). Shows what the files hold, and says what
-// the numbers are. Pure function.
+// Shows outputs of `ucudnn multigrid` as one HTML page: how residuals fall at several depths or
+// with several options (Kirby et al., figure 4), what runs when in a cycle (5), how training goes,
+// the levels, and how scaling is modelled in analyses (6 and 7). Shows only what the files hold,
+// and says what the numbers are. Pure function.
 #pragma once
 
 #include <string>

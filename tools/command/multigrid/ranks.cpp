@@ -72,7 +72,7 @@ Status MultigridRanks::Share(double& number) {
 Status MultigridRanks::Run(const std::function<Status(multigrid::Peers&)>& work) {
   const auto work_and_meet = [&](multigrid::Peers& peers) -> Status {
     UCUDNN_RETURN_IF_ERROR(work(peers));
-    // Nobody leaves while others need them: of processes the first one passes all messages on.
+    // No rank leaves while others need it: with processes, the first one forwards all messages.
     return multigrid::GatherNumbers(peers, {0, peers.size()}, {}).status();
   };
   if (!process_) {

@@ -22,7 +22,7 @@ std::string ReadShape(const JsonPlace& place) {
   return Join(extents, "x");
 }
 
-// What a stage is, with or without a solve.
+// Reads a stage, with or without a solve.
 ReportedStage ReadStage(const JsonPlace& place) {
   ReportedStage stage;
   place.Object();

@@ -1,5 +1,5 @@
-// Strong scaling as `ucudnn multigrid --analyse` models it, on a page (figures 6 and 7 of Kirby et
-// al.). Pure functions.
+// Shows strong scaling, as `ucudnn multigrid --analyse` models it, on a page (figures 6 and 7 of
+// Kirby et al.). Pure functions.
 #pragma once
 
 #include "command/multigrid/analysis_report.h"
@@ -7,7 +7,7 @@
 
 namespace ucudnn::command {
 
-// `number` tells the sections of a page apart: 1, 2, ...
+// `number` distinguishes the sections of a page: 1, 2, ...
 planner::Element ScalingSection(const MultigridAnalysisReport& analysis, size_t number);
 
 }  // namespace ucudnn::command

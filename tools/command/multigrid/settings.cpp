@@ -48,11 +48,11 @@ Result<Problem> ReadChain(const SolveSpec& spec) {
   return multigrid::ProblemOf(weights, spec.activation);
 }
 
-// In double precision, in training with gradients and velocities; what a solve needs besides is
-// another matter.
+// Checks the memory of parameters in double precision, for training with gradients and velocities.
+// It does not count what else a solve needs.
 Status CheckParameterMemory(const planner::Graph& graph, bool trains) {
   const Result<int64_t> count = planner::ParameterCount(graph);
-  if (!count.ok()) return Status::Ok();  // who reads the shapes says why
+  if (!count.ok()) return Status::Ok();  // code that reads the shapes says why
   const int64_t bytes = (trains ? 3 : 1) * *count * static_cast<int64_t>(sizeof(double));
   const int64_t free = FreeMemoryBytes();
   if (bytes <= free) return Status::Ok();
@@ -67,7 +67,7 @@ BatchNorms NormsOf(const SolveSpec& spec) {
   return spec.frozen_norms ? BatchNorms::kFrozen : BatchNorms::kRefused;
 }
 
-// Where frozen statistics would do, that is the reason for `refusal`.
+// If frozen statistics would help, returns that as the reason instead of `refusal`.
 Status WithFrozenNorms(const planner::Graph& graph, const SolveSpec& spec, const Status& refusal) {
   const bool thaws =
       !spec.frozen_norms && multigrid::MakeResidualChain(graph, BatchNorms::kFrozen).ok();
@@ -129,8 +129,8 @@ std::string MultigridSettings::MachineText() const {
 
 namespace {
 
-// --coarse. Without it that of processors is inject, and a device's what fits it, in the longest
-// stage.
+// Returns the operator of --coarse. The default is inject on processors, and on a device the
+// operator that suits it in the longest stage.
 Result<multigrid::CoarseOperator> CoarseOf(const SolveSpec& spec, const Problem& problem,
                                            const MultigridSettings& settings) {
   if (spec.coarse) return *spec.coarse;
@@ -164,7 +164,7 @@ Result<MultigridSettings> SettingsOf(const SolveSpec& spec, const Problem& probl
   network.time = problem.time;
   network.step = problem.step;
   if (!spec.IsGiven("--coarsening")) {
-    // The longest stage keeps two coarse layers.
+    // The longest stage then has at least two coarse layers.
     const multigrid::Stage* const longest = problem.chain.LongestStage();
     const int steps = longest != nullptr ? static_cast<int>(longest->steps.size()) : 0;
     network.coarsening = {std::clamp(steps / 2, 2, 8)};

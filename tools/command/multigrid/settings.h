@@ -1,4 +1,4 @@
-// What a spec of `ucudnn multigrid` means for a problem and this machine. Used from main's thread
+// Applies a spec of `ucudnn multigrid` to a problem and this machine. For use from main's thread
 // only.
 #pragma once
 
@@ -14,22 +14,22 @@
 
 namespace ucudnn::command {
 
-// What is solved, from --weights, --layers, --seed, --time and the like.
+// Reads what is solved from --weights, --layers, --seed, --time and similar options.
 Result<multigrid::Problem> ReadProblem(const SolveSpec& spec);
-// The same for processes, each of which draws its own parameters where they are drawn.
+// Reads the same for processes. Each draws its own parameters, if they are drawn.
 Result<multigrid::Problem> ReadSharedProblem(const SolveSpec& spec);
-// The same, but without parameters and image where they would be drawn.
+// Reads the same, but without parameters and image if they would be drawn.
 Result<multigrid::Problem> ReadUndrawnProblem(const SolveSpec& spec);
 
-// How and where.
+// How and where the problem is solved.
 struct MultigridSettings {
   multigrid::NetworkSettings network;
   std::shared_ptr<MultigridDevice> device;  // null: the host. Solves network's stages
-  std::shared_ptr<MultigridRanks> ranks;    // whose threads are network.lanes each
+  std::shared_ptr<MultigridRanks> ranks;    // each has network.lanes threads
 
-  // "double precision on the host, 2 threads"; of a device, how its blocks ran last.
+  // Formats "double precision on the host, 2 threads"; for a device, also how its blocks last ran.
   std::string MachineText() const;
-  // Whether times are a CPU's.
+  // Returns whether times are CPU times.
   bool RunsOnCpu() const { return !device || device->is_stand_in(); }
 };
 Result<MultigridSettings> SettingsOf(const SolveSpec& spec, const multigrid::Problem& problem,

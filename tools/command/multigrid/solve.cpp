@@ -17,7 +17,7 @@ namespace {
 using multigrid::HostNetwork;
 using multigrid::Problem;
 
-// The problem's image, as often as a mini-batch has images.
+// Repeats the problem's image for each image of a mini-batch.
 std::vector<double> Repeated(const std::vector<double>& image, int batch) {
   std::vector<double> images;
   for (int i = 0; i < batch; ++i) images.insert(images.end(), image.begin(), image.end());
@@ -41,7 +41,7 @@ Result<Pass> RunForward(const Problem& problem, const multigrid::Parameters& par
   if (logits != nullptr) {
     pass.logits.assign(logits, logits + pass.network->output_size() * settings.batch);
   }
-  if (peers.size() > 1) {  // until the last rank has done its part
+  if (peers.size() > 1) {  // until the last rank has finished its part
     UCUDNN_RETURN_IF_ERROR(multigrid::GatherNumbers(peers, {0, peers.size()}, {}).status());
   }
   pass.seconds = stopwatch.Seconds();
@@ -63,12 +63,12 @@ std::string CycleText(int cycle, double residual, const multigrid::SolveOptions&
   return std::isnan(residual) ? text : text + NumberText(": residual %.2e", residual);
 }
 
-// As CheckStateMemory, of several devices and of their parameters.
+// Checks as CheckStateMemory() does, for several devices and with their parameters.
 Status CheckRankMemory(const Problem& problem, const multigrid::Placement& placement,
                        const MultigridSettings& settings, multigrid::Passes passes) {
-  if (settings.device) return Status::Ok();  // states are on devices, which say what they lack
+  if (settings.device) return Status::Ok();  // states are on devices, which report missing memory
   const MultigridRanks& ranks = *settings.ranks;
-  // Parameters that this process has are handed on to its ranks, but copied for replicas.
+  // Parameters of this process are handed to its ranks, but copied for replicas.
   const int existing = problem.parameters.empty() || ranks.replicas() > 1 ? 0 : 1;
   int64_t all = 0;
   int64_t most = 0;
@@ -77,7 +77,7 @@ Status CheckRankMemory(const Problem& problem, const multigrid::Placement& place
     all += bytes;
     most = std::max(most, bytes);
   }
-  // Those that share this machine are taken for the dearest of all, where not all are here.
+  // If not all ranks are on this machine, each rank here counts as the most expensive of all.
   const bool are_all_here = ranks.on_this_host() == ranks.all();
   const int64_t here = are_all_here ? all * ranks.replicas() : most * ranks.on_this_host();
   const int64_t free = FreeMemoryBytes();
@@ -112,7 +112,7 @@ Status CheckStateMemory(const Problem& problem, const multigrid::NetworkSettings
 Result<multigrid::Placement> PlaceOnRanks(const Problem& problem, const MultigridSettings& settings,
                                           multigrid::Passes passes, multigrid::Peers& all,
                                           multigrid::NetworkSettings& network) {
-  // What cannot be placed at all is said before anything is measured.
+  // An impossible placement is reported before anything is measured.
   UCUDNN_ASSIGN_OR_RETURN(multigrid::Placement placement,
                           PlacementOf(problem.chain, network, settings.ranks->devices()));
   UCUDNN_RETURN_IF_ERROR(CheckRankMemory(problem, placement, settings, passes));
@@ -145,7 +145,7 @@ Result<multigrid::Placement> PlaceOnRanks(const Problem& problem, const Multigri
 
 namespace {
 
-// The solve as one rank does it, with the ranks of `all`; rank 0 fills `solved`.
+// Solves as one rank, together with the ranks of `all`. Rank 0 fills `solved`.
 Status SolveOnRank(Problem& problem, const MultigridSettings& settings, bool checks,
                    multigrid::Peers& all, SolvedNetwork& solved) {
   multigrid::NetworkSettings network = settings.network;
@@ -171,7 +171,7 @@ Status SolveOnRank(Problem& problem, const MultigridSettings& settings, bool che
     UCUDNN_ASSIGN_OR_RETURN(
         placement, PlaceOnRanks(problem, settings, multigrid::Passes::kForward, all, network));
     own = TakeParameters(all.rank(), placement, false, problem);
-    if (settings.ranks->are_processes()) problem.parameters = {};  // those of others
+    if (settings.ranks->are_processes()) problem.parameters = {};  // parameters of other ranks
     parameters = &own;
   }
   const std::vector<double> images = Repeated(problem.input, network.batch);

@@ -1,4 +1,5 @@
-// Solves of `ucudnn multigrid`: a network once, or at several depths. Used from main's thread only.
+// Solves of `ucudnn multigrid`: a network once, or at several depths. For use from main's thread
+// only.
 #pragma once
 
 #include <optional>
@@ -10,33 +11,33 @@
 
 namespace ucudnn::command {
 
-// One pass through a network, with what --check found.
+// One pass through a network, with the findings of --check.
 struct SolvedNetwork {
   ProblemFacts facts;
   MultigridSettings settings;
   std::vector<multigrid::StageSolution> stages;
-  multigrid::Placement placement;  // where there are several devices
-  double seconds = 0;              // of the solve, by the clock
-  std::string machine;             // MultigridSettings::MachineText, behind the solve
-  // Of serial propagation, and the relative error of the output against it, in L2.
+  multigrid::Placement placement;  // if there are several devices
+  double seconds = 0;              // wall-clock time of the solve
+  std::string machine;             // MultigridSettings::MachineText() after the solve
+  // The seconds of serial propagation, and the relative error of the output against it, in L2.
   std::optional<double> serial_seconds;
   std::optional<double> output_error;
 
   const multigrid::StageSolution& LongestStage() const;
 };
 
-// `checks`: compared with serial propagation. An error in one line: options that do not fit the
-// problem, or that ask for more than the precision or this machine's memory has. Several devices
-// use the problem's parameters up.
+// Solves once; if `checks`, compares with serial propagation. The error is one line: options do not
+// fit the problem, or ask for more than the precision or this machine's memory allows. Several
+// devices consume the problem's parameters.
 Result<SolvedNetwork> SolveOnce(multigrid::Problem& problem, const MultigridSettings& settings,
                                 bool checks);
 
-// Refuses states that this machine has no memory for.
+// Refuses states for which this machine has no memory.
 Status CheckStateMemory(const multigrid::Problem& problem,
                         const multigrid::NetworkSettings& settings, multigrid::Passes passes);
 
-// Measures what layers and messages cost, and shares the layers out: `network` becomes one of a
-// rank of several.
+// Measures the cost of layers and messages, and divides the layers among ranks. `network` becomes
+// the network of one of several ranks.
 Result<multigrid::Placement> PlaceOnRanks(const multigrid::Problem& problem,
                                           const MultigridSettings& settings,
                                           multigrid::Passes passes, multigrid::Peers& all,

@@ -60,7 +60,7 @@ const char* NameIn(const std::pair<const char*, T> (&choices)[N], const T& value
       ->first;
 }
 
-// The value whose name is `text`; the error names the option and all names.
+// Returns the value whose name is `text`; the error names the option and all names.
 template <typename T, size_t N>
 Result<T> Choose(const std::string& option, const std::string& text,
                  const std::pair<const char*, T> (&choices)[N]) {
@@ -78,14 +78,14 @@ Result<double> ParsePositive(const std::string& option, const std::string& text)
   return Status::Error(option + " " + Quoted(text) + ": expected a number above 0");
 }
 
-// Whole numbers of 2 and more with commas between.
+// Parses whole numbers from 2 on, separated by commas.
 Result<std::vector<int>> ParseList(const std::string& option, const std::string& text) {
   if (auto numbers = WholeNumbers(text, ',', 2, kMostSteps)) return std::move(*numbers);
   return Status::Error(option + " " + Quoted(text) + ": expected whole numbers from 2 to " +
                        std::to_string(kMostSteps) + ", with commas between");
 }
 
-// How often F, FCF, FCFCF, ... have C-relaxation, of each level.
+// Parses how many C-relaxations F, FCF, FCFCF, ... have, for each level.
 Result<std::vector<int>> ParseRelaxation(const std::string& option, const std::string& text) {
   std::vector<int> levels;
   for (const std::string& word : Split(text, ',')) {
@@ -104,7 +104,7 @@ Result<std::vector<int>> ParseRelaxation(const std::string& option, const std::s
   return levels;
 }
 
-// Reads of options whose value is one place of the spec: `place(spec)` is it.
+// Returns the reader of an option whose value is one place of the spec: `place(spec)`.
 
 template <typename Place>
 auto Text(Place place) {
@@ -122,7 +122,7 @@ auto Flag(Place place) {
   };
 }
 
-// By `parse(option, text)`.
+// Returns a reader that calls `parse(option, text)`.
 template <typename Parse, typename Place>
 auto Parsed(Parse parse, Place place) {
   return [parse, place](const std::string& option, const std::string& text,
@@ -146,7 +146,7 @@ auto Choice(const std::pair<const char*, T> (&choices)[N], Place place) {
       place);
 }
 
-// By a parser of the planner's, whose error does not name the option.
+// Returns a reader that uses a parser of the planner, whose error does not name the option.
 template <typename T, typename Place>
 auto Named(Result<T> (*parse)(const std::string&), Place place) {
   return Parsed(
@@ -169,11 +169,11 @@ Result<double> ParseMomentum(const std::string& option, const std::string& text)
   return Status::Error(option + " " + Quoted(text) + ": expected a number from 0 to below 1");
 }
 
-// The place of the spec that is called so.
+// Returns the place of the spec with this name.
 #define UCUDNN_SPEC(member) \
   [](SolveSpec & spec) -> auto& { return spec.member; }
 
-// What documents say of an option, by `spec` and `network`.
+// Returns what documents say about an option, from `spec` and `network`.
 #define UCUDNN_SAYS(value)                                                                      \
   []([[maybe_unused]] const SolveSpec& spec, [[maybe_unused]] const NetworkSettings& network) { \
     return Json(value);                                                                         \
@@ -338,7 +338,7 @@ std::vector<SpecOption> PlaceOptions() {
 #undef UCUDNN_SPEC
 #undef UCUDNN_SAYS
 
-// --check every:K, of training.
+// Reads --check every:K, for training.
 Status ReadCheck(SolveSpec& spec) {
   const std::string& check = spec.check;
   if (check.empty()) return Status::Ok();
@@ -358,7 +358,7 @@ Status ReadCheck(SolveSpec& spec) {
   return Status::Ok();
 }
 
-// What follows from several options.
+// Fills in what follows from several options.
 Status Complete(SolveSpec& spec) {
   if (spec.time && spec.step) {
     return Status::Error("--time and --step both say how far a layer goes; expected one of them");
@@ -380,7 +380,7 @@ Status Complete(SolveSpec& spec) {
   return ReadCheck(spec);
 }
 
-// A hash of the file's bytes, in hexadecimal digits.
+// Returns a hash of the file's bytes, in hexadecimal digits.
 Result<std::string> ContentsHash(const std::string& path) {
   UCUDNN_ASSIGN_OR_RETURN(const multigrid::DataFile file, multigrid::DataFile::Open(path));
   std::vector<char> block(size_t{1} << 20);
@@ -388,7 +388,7 @@ Result<std::string> ContentsHash(const std::string& path) {
   for (uint64_t at = 0; at < file.size(); at += block.size()) {
     const auto size = static_cast<size_t>(std::min<uint64_t>(block.size(), file.size() - at));
     UCUDNN_RETURN_IF_ERROR(file.Read(at, std::span(block).first(size)));
-    // Of what was read before and of this block.
+    // Hashes the hash of the earlier blocks together with this block.
     std::string text(sizeof hash, '\0');
     std::copy_n(reinterpret_cast<const char*>(&hash), sizeof hash, text.begin());
     hash = spatial::HashOf(text.append(block.data(), size));

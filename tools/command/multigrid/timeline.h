@@ -1,5 +1,5 @@
-// Timelines of cycles on the page of `ucudnn multigrid` reports (figure 5 of Kirby et al.). Pure
-// functions.
+// Draws timelines of cycles on the page of `ucudnn multigrid` reports (figure 5 of Kirby et al.).
+// Pure functions.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@ namespace ucudnn::command {
 
 // A stage whose solve has a timeline.
 struct TimelineRow {
-  std::string name;  // of the solve
-  const char* lane;  // what one is called: thread, stream
+  std::string name;  // name of the solve
+  const char* lane;  // name of one lane: thread, stream
   bool has_cpu_times;
   const ReportedStage& stage;
 };

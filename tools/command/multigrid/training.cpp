@@ -21,7 +21,7 @@ namespace {
 using multigrid::Problem;
 using multigrid::Trainer;
 
-// The first `most` images (all where it is 0), scaled to what the network takes.
+// Returns the first `most` images (all if 0), scaled to the network's input.
 multigrid::Examples ExamplesOf(const multigrid::LabelledImages& from, int full_scale,
                                const planner::Shape& input, int64_t most) {
   const multigrid::Images& images = from.images;
@@ -68,7 +68,7 @@ Result<DigitSets> ReadDigits(const SolveSpec& spec, const Problem& problem) {
       (replicas == 1 ? "a mini-batch" : std::to_string(replicas) + " mini-batches at once"));
 }
 
-// Whatever a user must know besides the table, once.
+// Tells once what a user must know besides the table.
 class Notices {
  public:
   explicit Notices(const CLI::App& app) : app_(app) {}
@@ -105,7 +105,7 @@ std::string EpochText(int number, int epochs) {
   return "epoch " + std::to_string(number) + " of " + std::to_string(epochs);
 }
 
-// One epoch and its test. `show` says how far it is.
+// Shows the progress of one epoch and its test.
 using ShowProgress = std::function<void(const std::string& text, double done)>;
 Result<TrainedEpoch> RunEpoch(Trainer& trainer, const DigitSets& digits, int number, int epochs,
                               const ShowProgress& show) {
@@ -125,13 +125,14 @@ Result<TrainedEpoch> RunEpoch(Trainer& trainer, const DigitSets& digits, int num
   return epoch;
 }
 
-// What the rank that speaks says of training, and writes.
+// Writes the output of training on the rank that writes to the user.
 class Reporter {
  public:
   Reporter(const CLI::App& app, const SolveSpec& spec, TrainingFacts& facts)
       : app_(app), spec_(spec), facts_(facts), notices_(app) {}
 
-  // Writes the report without an epoch, too: a file that cannot be is not found out after hours.
+  // Writes the report even without an epoch, so that an unwritable file is found at once and not
+  // after hours.
   Status Begin(const multigrid::Placement& placement) {
     has_begun_ = true;
     facts_.placement = placement;
@@ -155,7 +156,7 @@ class Reporter {
   bool has_begun() const { return has_begun_; }
 
  private:
-  // An error where the report cannot be written: code() says more.
+  // Fails if the report cannot be written; code() says more.
   Status Write() {
     if (spec_.report.empty()) return Status::Ok();
     code_ = WriteOutput(app_, FormatTraining(spec_, facts_, epochs_), spec_.report);
@@ -172,7 +173,7 @@ class Reporter {
   bool has_begun_ = false;
 };
 
-// Training as one rank does it; null where another speaks.
+// Trains as one rank. `reporter` is null unless this rank writes to the user.
 Status TrainOnRank(Problem& problem, const SolveSpec& spec, const MultigridSettings& of_all,
                    const DigitSets& digits, multigrid::Peers& all, Reporter* reporter) {
   constexpr auto kPasses = multigrid::Passes::kForwardAndBackward;
@@ -193,7 +194,7 @@ Status TrainOnRank(Problem& problem, const SolveSpec& spec, const MultigridSetti
     UCUDNN_ASSIGN_OR_RETURN(placement,
                             PlaceOnRanks(problem, of_all, kPasses, all, settings.network));
     parameters = TakeParameters(peers.network.rank(), placement, spec.replicas > 1, problem);
-    if (of_all.ranks->are_processes()) problem.parameters = {};  // those of others
+    if (of_all.ranks->are_processes()) problem.parameters = {};  // parameters of other ranks
   }
   UCUDNN_ASSIGN_OR_RETURN(const auto trainer,
                           Trainer::Make(problem.chain, std::move(parameters), settings));
@@ -233,8 +234,8 @@ int Train(const CLI::App& app, const SolveSpec& spec, Problem& problem,
   reporter.Clear();
   if (reporter.code() != 0) return reporter.code();
   if (!status.ok()) {
-    // What is wrong with options is noticed before the first step, or, of a tolerance below what
-    // the states can reach, by the first solve.
+    // Faults of options are found before the first step, or by the first solve if a tolerance is
+    // below what the states can reach.
     const bool asks_too_much =
         !reporter.has_begun() || settings.network.forward.tolerance.has_value();
     return Refuse(app, status.message(),

@@ -1,4 +1,4 @@
-// Training by `ucudnn multigrid --train`. Used from main's thread only.
+// Training by `ucudnn multigrid --train`. For use from main's thread only.
 #pragma once
 
 #include <memory>
@@ -19,16 +19,16 @@ struct TrainingFacts {
   MultigridSettings settings;
   int examples = 0;
   int test_examples = 0;
-  multigrid::Placement placement;  // where there are several devices
+  multigrid::Placement placement;  // if there are several devices
 };
 
 struct TrainedEpoch {
   multigrid::EpochResult result;
-  double seconds = 0;  // of the epoch and its test, by the clock
+  double seconds = 0;  // wall-clock time of the epoch and its test
 };
 
 // Trains `problem` as the spec says, prints the table or the JSON, and writes --report after each
-// epoch. The exit code. Uses the problem's parameters up.
+// epoch. Returns the exit code. Consumes the problem's parameters.
 int Train(const CLI::App& app, const SolveSpec& spec, multigrid::Problem& problem,
           const MultigridSettings& settings);
 
